@@ -111,7 +111,7 @@ type Options struct {
 type Paces struct {
 	Poll   time.Duration // between looks at the orders: 5 s
 	Status time.Duration // between statuses that say nothing new, at most: 30 s
-	Sample time.Duration // between measurements: 10 s, less where Idle is short
+	Sample time.Duration // that a measurement stands for, of which two looks are taken: 10 s, less where Idle is short
 	Tick   time.Duration // between decisions: 1 s, less where Sample is
 	Retry  time.Duration // between tries of a save that fails: 1 s, then twice that up to 30 s
 	Flush  time.Duration // until events are sent: 2 s
@@ -131,7 +131,7 @@ func (p Paces) withDefaults(idle time.Duration) Paces {
 	or(&p.Status, 30*time.Second)
 	sample := 10 * time.Second
 	if idle > 0 {
-		sample = max(min(sample, idle/20), 100*time.Millisecond)
+		sample = max(min(sample, idle/10), time.Second)
 	}
 	or(&p.Sample, sample)
 	or(&p.Tick, max(min(time.Second, p.Sample), 50*time.Millisecond))

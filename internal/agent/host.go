@@ -225,7 +225,7 @@ func (h *host) run(ctx context.Context) error {
 	defer cancel()
 	orders, looks, ready, notices, others := make(chan ordered), make(chan measured), make(chan error, 1), make(chan time.Time), make(chan []duty.Verdict)
 	beside.Go(func() { poll(ctx, h.o.Control, &h.o.Host, h.paces.Poll, orders) })
-	sampler := &sampler{o: &h.o, step: h.paces.Sample}
+	sampler := &sampler{o: &h.o, step: h.paces.Sample / 2}
 	beside.Go(func() { sampler.run(ctx, looks) })
 	beside.Go(func() { h.tell(ctx) })
 	if h.o.Host.Nodes > 1 {
@@ -252,6 +252,9 @@ func (h *host) run(ctx context.Context) error {
 	}
 	h.watch = newWatch(h.paces.Sample, time.Duration(h.o.Host.Idle), gpus)
 	h.rests, h.lastSave, h.since = h.now, h.now, h.now
+	if h.o.Host.Nodes > 1 {
+		h.others = []duty.Verdict{{Why: "what the other nodes do is not known yet"}}
+	}
 	tick := time.NewTicker(h.paces.Tick)
 	defer tick.Stop()
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-const short = session.Duration(time.Second)
+const short = session.Duration(2 * time.Second)
 
 // A session at rest is warned, saved and ended, in this order; nothing of it runs on, also
 // not what went to the background; the next start has its files.
@@ -160,7 +160,7 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.r.Ended = filepath.Join(w.dir, "ended")
-			w.r.Host.Save = short
+			w.r.Host.Save = session.Duration(time.Second)
 			m := w.start()
 			w.awaitPhase(session.HostReady)
 			w.write("file", "first")
@@ -211,7 +211,7 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 func TestUnsavedWorkOnAMachineThatStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Idle, w.r.Host.Grace, w.r.Host.Save = short, session.Duration(300*time.Millisecond), session.Duration(500*time.Millisecond)
+	w.r.Host.Idle, w.r.Host.Grace, w.r.Host.Save = session.Duration(time.Second), session.Duration(300*time.Millisecond), session.Duration(500*time.Millisecond)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")

@@ -30,16 +30,17 @@ func (h *host) decide(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// judge says what the session does.
+// judge says what the session does: what it tells is of this machine, and what it goes by is
+// of all its machines.
 func (h *host) judge() {
 	v := h.watch.verdict(h.now)
-	if len(h.others) > 0 {
-		v = together(append([]duty.Verdict{v}, h.others...)...)
-	}
 	if h.phase == session.HostStarting {
 		v = duty.Verdict{State: duty.Busy, Why: "it is set up"}
 	}
 	h.verdict = v
+	if h.o.Host.Nodes > 1 {
+		h.verdict = together(append([]duty.Verdict{v}, h.others...)...)
+	}
 	is := v.State.String()
 	switch v.State {
 	case duty.Idle, duty.Held, duty.Unknown, duty.Busy:
@@ -51,12 +52,15 @@ func (h *host) judge() {
 	}
 	old := h.activity
 	h.activity, h.since = is, h.now
-	if h.atRest() {
-		h.since = h.restSince()
+	resting := v.State == duty.Idle || v.State == duty.Held
+	if resting && v.Since.After(h.rests) {
+		h.since = v.Since
+	} else if resting {
+		h.since = h.rests
 	}
 	if old != "" && !h.watch.newest.IsZero() && h.phase != session.HostStarting {
 		kind := "busy"
-		if h.atRest() {
+		if resting {
 			kind = "idle"
 		}
 		h.j.add(kind, is+": "+v.Why)

@@ -62,7 +62,7 @@ func parseStat(data []byte) (process, error) {
 	}
 	n := func(field int) uint64 { // by its number in the manual
 		v, _ := strconv.ParseInt(f[field-3], 10, 64)
-		return uint64(max(v, 0))
+		return uint64(min(max(v, 0), 1<<40))
 	}
 	p.state = f[0][0]
 	p.parent, p.session, p.tty, p.began = int(n(4)), int(n(6)), int(n(7)), n(22)

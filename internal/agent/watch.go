@@ -246,8 +246,10 @@ type watch struct {
 	// either does: a notebook that holds a GPU may well compute on the CPUs.
 	host, gpu *duty.Tracker
 	// gpus is how many the session has; unknown before they were read.
-	gpus   inventory.Fact[int]
-	newest time.Time
+	gpus inventory.Fact[int]
+	// newest is the end of what was taken, carried what was measured since.
+	newest  time.Time
+	carried *measured
 }
 
 // newWatch returns a watch that sees rest as long as idle asks.
@@ -262,7 +264,7 @@ func (w *watch) reset() {
 	t := duty.DefaultThresholds()
 	w.host = duty.NewTracker(t, t.Activity(nil), w.lookBack)
 	w.gpu = duty.NewTracker(t, t.Activity(nil), w.lookBack)
-	w.newest = time.Time{}
+	w.newest, w.carried = time.Time{}, nil
 }
 
 // longestGap is how long a look may come late and still speak for the time before it.
@@ -273,12 +275,20 @@ func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
 	if m.err != nil || over <= 0 {
 		return
 	}
-	// A look that came late speaks for several steps: what is counted was counted all along.
-	count := max(1, int(math.Round(over.Seconds()/w.step.Seconds())))
-	if over > max(longestGap, 6*w.step) {
-		count = 1
+	// Each look goes on where the one before it ended, in whole steps: what is counted was
+	// counted all along, however late the look is.
+	start := w.newest
+	if start.IsZero() || start.After(to) || to.Sub(start) > max(longestGap, 6*w.step) {
+		start = to.Add(-min(over, w.step))
 	}
-	start := to.Add(-time.Duration(count) * w.step)
+	w.fold(m)
+	count := int(to.Sub(start) / w.step)
+	if count == 0 {
+		w.newest = start
+		return // the rest of the step is looked at first
+	}
+	m = w.carried
+	w.carried = nil
 	opened := usage.Opened{Step: w.step, Source: "agent"}
 	put := func(k *duty.Tracker, gpu string, s usage.Signal, v float64) {
 		if v >= 0 {
@@ -302,7 +312,28 @@ func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
 	case m.gpuErr == nil:
 		w.gpus = inventory.Known(max(len(m.gpus), w.gpus.Or(0)))
 	}
-	w.newest = to
+	w.newest = start.Add(time.Duration(count) * w.step)
+}
+
+// fold takes what was measured within a step together: the most of each.
+func (w *watch) fold(m *measured) {
+	if w.carried == nil {
+		w.carried = m
+		return
+	}
+	c := w.carried
+	c.cpu, c.net, c.disk = max(c.cpu, m.cpu), max(c.net, m.net), max(c.disk, m.disk)
+	c.typed, c.noGPUs, c.gpuErr = c.typed+m.typed, m.noGPUs, m.gpuErr
+	for _, g := range c.gpus {
+		for _, n := range m.gpus {
+			for s, v := range g.Signals {
+				if now, ok := n.Signals[s]; ok && n.UUID == g.UUID && now < v {
+					n.Signals[s] = v
+				}
+			}
+		}
+	}
+	c.gpus = m.gpus
 }
 
 // verdict says what the session does at a time.

@@ -163,7 +163,6 @@ func TestGPUsOfASession(t *testing.T) {
 	set := w.smi()
 	set(80, 9000, 1)
 	w.r.Host.GPUs, w.r.Host.Idle, w.r.Host.Grace = []string{"0"}, short, session.Duration(time.Hour)
-	w.r.Paces.Sample = 300 * time.Millisecond
 	w.start()
 	await(t, "busy", func() bool { s := w.status(0); return s.Phase == session.HostReady && s.Activity == "busy" })
 	must(t, os.Rename(filepath.Join(w.dir, "gpu"), filepath.Join(w.dir, "gpu.away")))
@@ -183,7 +182,8 @@ func TestGPUsOfASession(t *testing.T) {
 func measure(w *watch, at *time.Time, n int, m measured) duty.Verdict {
 	for range n {
 		*at = at.Add(time.Second)
-		w.add(*at, time.Second, &m, 1)
+		look := m // the watch keeps it
+		w.add(*at, time.Second, &look, 1)
 	}
 	return w.verdict(*at)
 }
@@ -237,9 +237,10 @@ func TestLateLooks(t *testing.T) {
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	began := at
 	w := newWatch(time.Second, time.Minute, inventory.Known(0))
-	for _, late := range []time.Duration{1400, 1000, 1700, 3300, 20000, 1000, 45500, 1000} {
+	for _, late := range []time.Duration{1400, 1000, 1700, 3300, 20000, 1000, 45500, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300} {
 		at = at.Add(late * time.Millisecond)
-		w.add(at, late*time.Millisecond, &m, 0)
+		look := m
+		w.add(at, late*time.Millisecond, &look, 0)
 	}
 	if v := w.verdict(at); v.State != duty.Idle || v.Since.Sub(began) > 2*time.Second {
 		t.Errorf("%s since %s, want idle since %s: %s", v.State, v.Since, began, v.Why)

@@ -45,7 +45,7 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 
 // addRealAccount adds those of them that a command with simulated books has.
 func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
-	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
+	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, local (sessions on this machine), or with scan onprem (machines in curfew.yaml)")
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
 	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
 }
@@ -63,7 +63,7 @@ func (f *sourceFlags) checkAudit() error {
 	if f.demo {
 		f.Cloud = sim.CloudName
 	}
-	return oneOf("cloud", f.Cloud, "aws", sim.CloudName, local.OnPremises)
+	return oneOf("cloud", f.Cloud, "aws", sim.CloudName, local.CloudName, local.OnPremises)
 }
 
 // scanFlags are the flags of scan.

@@ -92,6 +92,8 @@ type Config struct {
 	Machines local.Machines `yaml:"machines"`
 	// Rates are the costs of on-premises machines.
 	Rates local.Rates `yaml:"rates"`
+	// Local is this machine as a provider of sessions (docs/sessions.md).
+	Local Local `yaml:"local"`
 	// Scan is how the audit looks.
 	Scan Scan `yaml:"scan"`
 	// Thresholds are the thresholds of the findings.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,6 +66,29 @@ func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
 				t.Errorf("got %v, want %d:%d with %q", err, tc.line, tc.column, tc.message)
 			}
 		})
+	}
+}
+
+func TestLocal(t *testing.T) {
+	c := Default()
+	if c.Local.Serve {
+		t.Error("the API starts sessions without being told so")
+	}
+	if err := Decode("curfew.yaml", []byte("local:\n  serve: true\n  gpus: [{model: L4, count: 2}]\n"), &c); err != nil || !c.Local.Serve || len(c.Local.GPUs) != 1 || c.Local.GPUs[0] != (local.Listed{Model: "L4", Count: 2}) {
+		t.Errorf("%+v, %v", c.Local, err)
+	}
+	for text, want := range map[string]string{
+		"local:\n  serv: true":                                "2:3",
+		"local:\n  serve: perhaps":                            "2:10",
+		"local:\n  gpus:\n    - model: L4\n      count: 0":    "4:14",
+		"local:\n  gpus:\n    - count: 1":                     "3:7",
+		"local:\n  gpus:\n    - model: ' L4'\n      count: 1": "3:14",
+	} {
+		c := Default()
+		var e *document.Error
+		if err := Decode("curfew.yaml", []byte(text), &c); !errors.As(err, &e) || fmt.Sprintf("%d:%d", e.Line, e.Column) != want {
+			t.Errorf("%q: %v, want it at %s", text, err, want)
+		}
 	}
 }
 

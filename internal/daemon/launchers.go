@@ -21,28 +21,38 @@ func (rt *Runtime) launchers(_ context.Context, cfg config.Config) (map[string]s
 		// This machine shows at once what it launched.
 		ProviderLocal: {Grace: cfg.Sessions.Grace, Shown: time.Millisecond, Apart: 100 * time.Millisecond, Poll: 100 * time.Millisecond, Charge: time.Minute},
 	}
+	own, dir, err := rt.thisMachine(cfg)
+	if own == nil {
+		return nil, timings, err
+	}
+	return map[string]session.Launcher{ProviderLocal: ownMachine{own, filepath.Join(dir, "control")}}, timings, nil
+}
+
+// thisMachine is this machine as a provider of sessions, with the folder of what is kept of
+// them; nil where there is no data directory.
+func (rt *Runtime) thisMachine(cfg config.Config) (*local.Provider, string, error) {
 	if cfg.DataDir == "" {
-		return nil, timings, nil
+		return nil, "", nil
 	}
 	dir, err := filepath.Abs(rt.Path(cfg.DataDir))
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find this program: %w", err)
+		return nil, "", fmt.Errorf("find this program: %w", err)
 	}
 	book, err := rt.PriceBook(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	dir = filepath.Join(dir, "sessions")
 	own, err := local.NewProvider(local.ProviderOptions{Dir: filepath.Join(dir, "local"), Name: hostName(), Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book,
-		Agent: []string{self, "agent", "host"}, Helper: []string{self, "cage"}, Now: rt.Now})
+		GPUs: cfg.Local.GPUs, Agent: []string{self, "agent", "host"}, Helper: []string{self, "cage"}, Now: rt.Now, Log: rt.logger(false)})
 	if err != nil {
-		return nil, nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("this machine as a provider of sessions: %w", err)}
+		return nil, "", &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("this machine as a provider of sessions: %w", err)}
 	}
-	return map[string]session.Launcher{ProviderLocal: ownMachine{own, filepath.Join(dir, "control")}}, timings, nil
+	return own, dir, nil
 }
 
 // ownMachine is this machine as a provider, with the folder of the documents between the

@@ -78,7 +78,7 @@ type Source struct {
 // RulesOf are the rules of a cloud in addition to the general ones. The simulated account has what
 // AWS sells.
 func RulesOf(cloud string) []finding.Rule {
-	if cloud == local.OnPremises {
+	if cloud == local.OnPremises || cloud == local.CloudName {
 		return nil
 	}
 	return awsrules.Rules()
@@ -92,6 +92,15 @@ func (rt *Runtime) Lister(ctx context.Context, f Source, cfg config.Config, book
 	switch f.Cloud {
 	case local.OnPremises:
 		return NewFleet(cfg, book)
+	case local.CloudName:
+		own, _, err := rt.thisMachine(cfg)
+		switch {
+		case err != nil:
+			return nil, err
+		case own == nil:
+			return nil, invalid("--cloud local: there is no data directory; name one with --data-dir")
+		}
+		return own, nil
 	case sim.CloudName:
 		return sim.New(sim.Options{Seed: SimSeed, Now: now, Tags: cfg.Tags}), nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -209,7 +210,7 @@ func whole(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State) error {
 	var seen []ledger.Observation
 	for _, m := range s.Machines {
-		o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: s.Provider, Account: s.Account, Region: m.Pool.Region, Kind: inventory.KindInstance, ID: m.ID},
+		o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: s.Provider, Account: s.Account, Region: cmp.Or(m.Pool.Region, local.Site), Kind: inventory.KindInstance, ID: m.ID},
 			Attributes: ledger.Attributes{Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: inventory.Experimentation, Lifetime: inventory.Ephemeral, Hold: s.HoldID},
 			State:      state, StateSince: whole(m.LaunchedAt), CreatedAt: whole(m.LaunchedAt)}
 		if state == inventory.StateRunning {

@@ -109,6 +109,18 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 	return a, nil
 }
 
+// stopSession turns a session to its end, for a policy: saved and confirmed first.
+func (rt *Runtime) stopSession(ctx context.Context, cfg config.Config, s *store.Store, id, why string) error {
+	all, err := rt.sessions(ctx, cfg, view.Decider{}, s)
+	if err != nil {
+		return err
+	}
+	if _, err := all.Keeper.Stop(ctx, id, "policy", why, false); err != nil {
+		return err
+	}
+	return all.EnsureKeeper(ctx)
+}
+
 // Providers of sessions.
 const (
 	ProviderLocal = "local"

@@ -603,6 +603,40 @@ func (p *Provider) clear(ctx context.Context, m *machine) error {
 	if err != nil {
 		return err
 	}
+	if m.unsaved() {
+		return p.rescue(ctx, m)
+	}
+	return p.forget(m)
+}
+
+// HomeDir is the folder of a machine's files that its session writes.
+const HomeDir = "home"
+
+// unsaved says whether a machine has files of its session and ended with nobody having said
+// that they are saved, or given up: the computer was shut down, or all was killed.
+func (m *machine) unsaved() bool {
+	if asked, err := readJSON(m.path(endingFile), &ending{}); err != nil || asked {
+		return false
+	}
+	if s, known := m.said(); known && s.Phase == session.HostEnding {
+		return false
+	}
+	entries, err := os.ReadDir(m.path(HomeDir))
+	return err == nil && len(entries) > 0
+}
+
+// rescue puts the files of a session aside that may not be saved. A person decides about
+// them; nothing removes them.
+func (p *Provider) rescue(ctx context.Context, m *machine) error {
+	dir := filepath.Join(p.o.Dir, "unsaved")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	to := filepath.Join(dir, m.ID)
+	if err := os.Rename(m.path(HomeDir), to); err != nil {
+		return fmt.Errorf("put the files of session %s aside: %w", m.Session, err)
+	}
+	p.o.Log.WarnContext(ctx, "a session's machine ended without a last snapshot; its files are kept", slog.String("session", m.Session), slog.String("folder", to))
 	return p.forget(m)
 }
 

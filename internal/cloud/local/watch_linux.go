@@ -224,6 +224,9 @@ func stay(dir string, stderr io.Writer) error {
 	}
 }
 
+// byAgent is why a machine ended whose agent had nothing more to do.
+const byAgent = "its agent ended it"
+
 // Agents that die soon after their start, so many times in a row, are given up.
 const (
 	soon        = time.Minute
@@ -247,10 +250,10 @@ func (m *machine) attend(told <-chan os.Signal, stderr io.Writer) (why string) {
 			case <-told:
 				return "asked to end"
 			case over := <-gone:
-				if over {
-					return "its agent ended it"
+				if over && m.over() {
+					return byAgent
 				}
-				err = errors.New("the agent has died")
+				err = errors.New("the agent has gone and its session goes on")
 			}
 		}
 		fmt.Fprintln(stderr, "curfew cage:", err)
