@@ -48,7 +48,8 @@ func (s *server) registerJobs() {
 			doc.Backtests, next, err = page(*in, doc.Backtests, func(b view.BacktestJob) string { return b.ID })
 			return answer{doc: doc, next: next}, err
 		})
-	add(s, operation{ID: "create-backtest", Method: post, Path: "/api/v1/backtests", Role: approval.RoleUser, Summary: "Ask what policies would have done on recorded history; the service replays it in the background", Schema: view.BacktestsSchema},
+	add(s, operation{ID: "create-backtest", Method: post, Path: "/api/v1/backtests", Role: approval.RoleUser, Summary: "Ask what policies would have done on recorded history; the service replays it in the background", Schema: view.BacktestsSchema,
+		Example: map[string]any{"trace": "gpus.csv.gz", "price": "3.06", "every": "5m"}},
 		func(ctx context.Context, c *call, in *asked) (answer, error) {
 			doc, err := c.rt.CreateBacktest(ctx, in.of())
 			if err != nil {
@@ -78,7 +79,8 @@ func (s *server) registerJobs() {
 			doc, err := c.rt.Settings(ctx)
 			return answer{doc: doc}, err
 		})
-	add(s, operation{ID: "set-settings", Method: post, Path: "/api/v1/settings", Role: approval.RoleAdmin, Summary: "Set the next version of the shared settings, of prices, or of both", Schema: view.SettingsSetSchema},
+	add(s, operation{ID: "set-settings", Method: post, Path: "/api/v1/settings", Role: approval.RoleAdmin, Summary: "Set the next version of the shared settings, of prices, or of both", Schema: view.SettingsSetSchema,
+		Example: map[string]any{"settings": "approvers: {ana: [admin, approver]}", "reason": "a new team"}},
 		func(ctx context.Context, c *call, in *struct {
 			Body struct {
 				Settings *string `json:"settings,omitempty" maxLength:"500000" example:"approvers: {ana: [admin, approver]}" doc:"The text of the settings, as curfew settings set takes it."`
@@ -103,7 +105,8 @@ func (s *server) registerBills() {
 			doc.Periods, next, err = page(*in, doc.Periods, func(p view.BillPeriod) string { return p.ID })
 			return answer{doc: doc, next: next}, err
 		})
-	add(s, operation{ID: "import-bill", Method: post, Path: "/api/v1/bills", Role: approval.RoleAdmin, Summary: "Import a bill from an allowed path, or the text of one", Schema: view.BillSchema},
+	add(s, operation{ID: "import-bill", Method: post, Path: "/api/v1/bills", Role: approval.RoleAdmin, Summary: "Import a bill from an allowed path, or the text of one", Schema: view.BillSchema,
+		Example: map[string]any{"path": "focus-2026-10.csv"}},
 		func(ctx context.Context, c *call, in *struct {
 			Body struct {
 				Path    string `json:"path,omitempty" maxLength:"1000" example:"focus-2026-10.csv" doc:"A file, a folder or s3://bucket/prefix under serve.bill_paths."`

@@ -220,6 +220,9 @@ func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store
 		}
 	}
 	r.params.Format.Name = r.trace
+	if of.Trace == "" {
+		r.params.Format.Name = of.From
+	}
 	file, err := one.OpenTrace(ctx, r.trace, &r.params.Format)
 	if err != nil {
 		return "", err
@@ -232,7 +235,7 @@ func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store
 	const read = 95 // the rest is adding up
 	report, err := backtest.Run(ctx, &metered{Reader: file, total: info.Size(), tell: func(percent int64) { tell(from + (read-from)*percent/100) }}, r.params)
 	if err != nil {
-		return "", ReplayError(of.Trace, err)
+		return "", ReplayError(r.params.Format.Name, err)
 	}
 	var out strings.Builder
 	if err := view.WriteJSON(&out, view.NewBacktest(report)); err != nil {
