@@ -67,7 +67,7 @@ func (s *server) registerJobs() {
 			doc, err := c.rt.BacktestResult(ctx, in.ID)
 			return answer{doc: doc}, err
 		})
-	add(s, operation{ID: "cancel-backtest", Method: post, Path: "/api/v1/backtests/{id}/cancel", Role: approval.RoleUser, Summary: "Cancel a backtest of your own; an operator those of others", Schema: view.BacktestsSchema},
+	add(s, operation{ID: "cancel-backtest", Method: post, Path: "/api/v1/backtests/{id}/cancel", Role: approval.RoleUser, Summary: "Cancel a backtest that you asked for; an operator cancels any", Schema: view.BacktestsSchema},
 		func(ctx context.Context, c *call, in *ByID) (answer, error) {
 			_, operates := c.teams(approval.RoleOperator)
 			doc, err := c.rt.CancelBacktest(ctx, in.ID, operates)

@@ -227,7 +227,7 @@ func TestServeAudits(t *testing.T) {
 		t.Errorf("%d: %+v", status, after)
 	}
 	if len(before.Sources) != 2 || !after.Sources[1].ReadAt.After(before.Sources[1].ReadAt) {
-		t.Errorf("no round beside the audits: %+v, then %+v", before.Sources, after.Sources)
+		t.Errorf("no round next to the audits: %+v, then %+v", before.Sources, after.Sources)
 	}
 	if last, err := r.state.Audited(t.Context(), "audit aws"); err != nil || time.Since(last) > patience {
 		t.Errorf("audited at %s, %v", last, err)
