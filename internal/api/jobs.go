@@ -80,7 +80,7 @@ func (s *server) registerJobs() {
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "set-settings", Method: post, Path: "/api/v1/settings", Role: approval.RoleAdmin, Summary: "Set the next version of the shared settings, of prices, or of both", Schema: view.SettingsSetSchema,
-		Example: map[string]any{"settings": "approvers: {ana: [admin, approver]}", "reason": "a new team"}},
+		Example: map[string]any{"settings": "approvers: {ana: [admin, approver]}\nbudgets: [{id: vision, team: vision, purpose: any, amount: 100000}]", "reason": "a new team"}},
 		func(ctx context.Context, c *call, in *struct {
 			Body struct {
 				Settings *string `json:"settings,omitempty" maxLength:"500000" example:"approvers: {ana: [admin, approver]}" doc:"The text of the settings, as curfew settings set takes it."`

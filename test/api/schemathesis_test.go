@@ -183,6 +183,9 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 		if strings.Contains(path, "/bills") {
 			parameters = append(parameters, "\"query.since\" = \"2026-10-01\"", "\"query.until\" = \"2026-11-01\"")
 		}
+		if strings.HasSuffix(path, "/costs/units") {
+			parameters = append(parameters, "\"query.since\" = \"7d\"", "\"query.counts\" = \"gpu-hours\"", "\"query.by\" = \"team\"")
+		}
 		if strings.HasSuffix(path, "/events") {
 			parameters = append(parameters, "\"query.limit\" = 1", "\"query.after\" = 0")
 		}
