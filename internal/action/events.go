@@ -38,5 +38,6 @@ const (
 	EventFindingNew     = "finding-new"     // an audit of the service found something that did not hold before
 	EventFindingChanged = "finding-changed" // what a finding saves, or its fix, is another one
 	EventFindingEnded   = "finding-ended"   // an audit of the service found that a finding does not hold any more
+	EventBill           = "bill"            // a bill was imported by the service
 	EventBacktest       = "backtest"        // a backtest was asked for, ended or was canceled
 )

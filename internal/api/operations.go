@@ -22,6 +22,8 @@ type operation struct {
 	Scoped bool
 	// Summary is a sentence about it, Schema the document that it answers.
 	Summary, Schema string
+	// Example is a body where those of its fields do not make one together; nil is none.
+	Example map[string]any
 }
 
 // teams are the teams for which the caller may do what needs a role; all says every team.
@@ -102,4 +104,7 @@ func stream[I any](s *server, o operation, kind string, do func(huma.Context, *c
 		c := callOf(ctx)
 		return &huma.StreamResponse{Body: func(ctx huma.Context) { do(ctx, c, in) }}, nil
 	})
+	if o.Example != nil {
+		s.api.OpenAPI().Paths[o.Path].Post.RequestBody.Content["application/json"].Example = o.Example
+	}
 }

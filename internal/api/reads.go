@@ -57,6 +57,7 @@ func (s *server) register() {
 	s.registerPeople()
 	s.registerVerbs()
 	s.registerEvents()
+	s.registerJobs()
 }
 
 func (s *server) registerFleet() {

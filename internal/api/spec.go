@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -46,9 +47,10 @@ func specOf(api huma.API) ([]byte, error) {
 			}
 			all[name] = schema
 			for part, of := range parts {
-				if _, known := all[part]; !known {
-					all[part] = of
+				if known, ok := all[part]; ok && !reflect.DeepEqual(known, of) {
+					return nil, fmt.Errorf("write the OpenAPI document: two schemas define %s differently", part)
 				}
+				all[part] = of
 			}
 			maps.Copy(added, references(schema))
 			for _, of := range parts {

@@ -2,10 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,11 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -111,7 +106,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 			return err
 		}
 	}
-	if p, err = a.replayed(cfg, p, set); err != nil {
+	if p, err = a.rt.Replayed(cfg, p, set); err != nil {
 		return err
 	}
 	if f.every != "" {
@@ -126,14 +121,14 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if a.format == "html" {
 		p.Draw = drawn
 	}
-	file, err := a.opened(ctx, f.trace, &p.Format)
+	file, err := a.rt.OpenTrace(ctx, f.trace, &p.Format)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	r, err := backtest.Run(ctx, file, p)
 	if err != nil {
-		return backtestFailure(f.trace, err)
+		return daemon.ReplayError(f.trace, err)
 	}
 	if err := a.writeDecisions(f.decisions, decisions); err != nil {
 		return err
@@ -181,46 +176,11 @@ func (f backtestFlags) next() []string {
 // drawn is how many resources the page shows over time.
 const drawn = 24
 
-// backtestFailure says what to do about a trace that cannot be replayed.
-func backtestFailure(trace string, err error) error {
-	if errors.Is(err, backtest.ErrNothingMeasured) {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("%s: %w", trace, err), hint: "--map gpu_util=COLUMN names the column"}
-	}
-	return daemon.CloudError(err)
-}
-
 // params reads the flags of addTrace.
 func (f backtestFlags) params() (backtest.Params, error) {
-	p := backtest.Params{IdleBelow: f.idleBelow}
 	if f.trace == "" {
-		return p, usageError("give the recorded usage, --trace FILE")
+		return backtest.Params{}, usageError("give the recorded usage, --trace FILE")
 	}
-	if !(f.idleBelow >= 0 && f.idleBelow <= 100) {
-		return p, usageError("--idle-below %v: it is a percentage from 0 to 100", f.idleBelow)
-	}
-	columns, err := usage.ParseMap(f.columns)
-	if err != nil {
-		return p, usageError("--map: %w", err)
-	}
-	p.Format = usage.Format{Name: f.trace, Map: columns, Resource: f.resource}
-	for _, d := range []struct {
-		flag, text string
-		to         *time.Duration
-		least      time.Duration
-	}{{"step", f.step, &p.Format.Step, time.Millisecond}, {"restart-cost", f.restartCost, &p.RestartCost, 0}} {
-		if d.text == "" {
-			continue
-		}
-		if *d.to, err = config.ParseDuration(d.text); err != nil || *d.to < d.least {
-			return p, usageError("--%s %q: it is a duration such as 60s", d.flag, d.text)
-		}
-	}
-	if f.price != "" {
-		v, err := money.ParseAmount(strings.TrimPrefix(f.price, "$"))
-		if err != nil || v <= 0 {
-			return p, usageError("--price %q: it is dollars an hour such as 3.06", f.price)
-		}
-		p.Price = &v
-	}
-	return p, nil
+	return daemon.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, IdleBelow: f.idleBelow}.
+		Params(func(option string) string { return "--" + option })
 }

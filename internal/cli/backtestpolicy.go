@@ -8,29 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/backtest"
-	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
-	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
-
-// opened opens the recorded usage of a replay and settles its step.
-func (a *app) opened(ctx context.Context, name string, format *usage.Format) (*os.File, error) {
-	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(name), Format: *format}); err != nil {
-		return nil, err
-	}
-	file, err := config.Open(a.path(name))
-	if err != nil {
-		return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read trace %s: %w", name, daemon.Cause(err))}
-	}
-	if err := daemon.SettleStep(ctx, file, format); err != nil {
-		_ = file.Close() // it was only read
-		return nil, daemon.CloudError(err)
-	}
-	return file, nil
-}
 
 func (a *app) newPolicyTune() *cobra.Command {
 	var f backtestFlags
@@ -60,14 +42,14 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 	if err != nil {
 		return err
 	}
-	file, err := a.opened(ctx, f.trace, &p.Format)
+	file, err := a.rt.OpenTrace(ctx, f.trace, &p.Format)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	set, learned, err := backtest.Tune(ctx, file, p)
 	if err != nil {
-		return backtestFailure(f.trace, err)
+		return daemon.ReplayError(f.trace, err)
 	}
 	text := set.YAML()
 	if write != "" {

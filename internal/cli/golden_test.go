@@ -238,7 +238,7 @@ func decisions(ts *testscript.TestScript, neg bool, args []string) {
 	p.Decided = func(d backtest.Decision) {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s", d.Time.UTC().Format("15:04:05.999999"), d.Resource, d.Policy, strings.TrimSpace(d.Step+" "+d.Refusal)))
 	}
-	file, err := a.opened(context.Background(), args[0], &p.Format)
+	file, err := a.rt.OpenTrace(context.Background(), args[0], &p.Format)
 	ts.Check(err)
 	defer file.Close()
 	_, err = backtest.Run(context.Background(), file, p)

@@ -73,10 +73,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		if err != nil {
 			return err
 		}
-		text, err := daemon.CentralPolicy(cfg)
-		if err == nil {
-			_, err = a.Stdout.Write(text)
-		}
+		_, err = a.Stdout.Write(daemon.CentralPolicy(cfg))
 		return err
 	}
 	enforce, err := f.options()

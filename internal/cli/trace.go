@@ -15,51 +15,12 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/backtest"
-	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
-	priceaws "github.com/curfew-dev/curfew/internal/price/aws"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
-
-// tracedRegion is where the machines of a trace are priced whose type it states.
-const tracedRegion = "us-east-1"
-
-// replayed completes the parameters of a replay by the configuration, as every round goes
-// by it.
-func (a *app) replayed(cfg config.Config, p backtest.Params, set *policy.Set) (backtest.Params, error) {
-	book, err := a.prices(cfg)
-	if err != nil {
-		return p, err
-	}
-	p.Thresholds, p.Policies = cfg.Duty, set
-	p.Account.Tags = cfg.Tags
-	p.Account.Meters = metersOf
-	p.Setting = round.Setting{Prices: book, Governance: cfg.Governance}
-	if set != nil {
-		p.Setting.LookBack = daemon.LookBack(cfg, set)
-	}
-	p.MaxRoundGap = cfg.Enforce.MaxRoundGap
-	if p.Budgets, err = budget.NewSet(cfg.Budgets, nil); err != nil {
-		return p, fmt.Errorf("budgets: %w", err)
-	}
-	return p, nil
-}
-
-// metersOf says what the resources of a trace are charged by: machines of a type that it
-// states, on demand. What it does not state has no price.
-func metersOf(r *inventory.Resource) []inventory.Meter {
-	if r.Type == "" || r.Kind != inventory.KindInstance {
-		return nil
-	}
-	machine := &inventory.Resource{ID: r.ID, Kind: r.Kind, Cloud: "aws", Region: tracedRegion, Type: r.Type, State: inventory.StateRunning,
-		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
-	priceaws.Attach([]*inventory.Resource{machine})
-	return machine.Meters
-}
 
 // looking says how a trace is looked at: at which time, empty for its end, and at which
 // cadence rounds were made before, empty for those that passes made in this state. A pass
@@ -76,7 +37,7 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 	if err != nil {
 		return fail(err)
 	}
-	if p, err = a.replayed(cfg, p, set); err != nil {
+	if p, err = a.rt.Replayed(cfg, p, set); err != nil {
 		return fail(err)
 	}
 	if l.every != "" {
@@ -84,14 +45,14 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 			return fail(usageError("--every %q: it is a duration such as 5m", l.every))
 		}
 	}
-	file, err := a.opened(ctx, l.trace, &p.Format)
+	file, err := a.rt.OpenTrace(ctx, l.trace, &p.Format)
 	if err != nil {
 		return fail(err)
 	}
 	defer file.Close()
 	account, err := backtest.Read(ctx, file, p)
 	if err != nil {
-		return fail(backtestFailure(l.trace, err))
+		return fail(daemon.ReplayError(l.trace, err))
 	}
 	now := account.Summary().Last.Add(p.Format.Step)
 	if l.at != "" {

@@ -37,9 +37,13 @@ var (
 	ActionPolicy = aws.ActionPolicyJSON
 )
 
+// memberRoles are the names of the roles that deploy/ creates in member accounts.
+var memberRoles = []string{"curfew-read", "curfew-act"}
+
 // CentralPolicy is the IAM policy that a service needs in its own account to read the others
-// that the configuration names or finds, as a JSON document.
-func CentralPolicy(cfg config.Config) ([]byte, error) {
+// that the configuration names or finds, as a JSON document; where it names none, to read those
+// with the roles of deploy/.
+func CentralPolicy(cfg config.Config) []byte {
 	roles := slices.Clone(cfg.AWS.AssumeRoles)
 	for _, a := range cfg.AWS.Accounts {
 		if a.Role != "" {
@@ -54,10 +58,9 @@ func CentralPolicy(cfg config.Config) ([]byte, error) {
 		roles = append(roles, org.ListRole)
 	}
 	if len(roles) == 0 {
-		return nil, &Error{Class: Usage, Code: "no_roles", Err: errors.New("print the IAM policy of the service: the configuration names no role of another account"),
-			Hint: "`curfew scan --print-iam-policy` prints what reading the account of the credentials needs"}
+		roles = memberRoles
 	}
-	return aws.CentralPolicyJSON(roles, org.Role != "" && org.ListRole == ""), nil
+	return aws.CentralPolicyJSON(roles, org.Role != "" && org.ListRole == "")
 }
 
 // What passes ask of AWS, and what it charges for that.

@@ -80,6 +80,12 @@ func (rt *Runtime) BillImport(ctx context.Context, path, profile string, dry boo
 	if err != nil {
 		return none, err
 	}
+	return rt.importBill(ctx, cfg, b, path, dry)
+}
+
+// importBill keeps a bill that was read.
+func (rt *Runtime) importBill(ctx context.Context, cfg config.Config, b *bill.Bill, path string, dry bool) (view.Bill, error) {
+	var none view.Bill
 	s, err := rt.Open(ctx, cfg)
 	if err != nil {
 		return none, err

@@ -121,6 +121,9 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { v.watch(watching) })
+	wg.Go(func() {
+		v.rt.For().RunBacktests(watching, BacktestRunner{Source: o.Source, Holder: v.service.Holder, TTL: o.LeaseTTL, Log: log})
+	})
 	err = v.service.Run(ctx)
 	stop()
 	wg.Wait()

@@ -227,7 +227,7 @@ func TestServeAudits(t *testing.T) {
 		t.Errorf("%d: %+v", status, after)
 	}
 	if len(before.Sources) != 2 || !after.Sources[1].ReadAt.After(before.Sources[1].ReadAt) {
-		t.Errorf("no round beside the audits: %+v, then %+v", before.Sources, after.Sources)
+		t.Errorf("no round next to the audits: %+v, then %+v", before.Sources, after.Sources)
 	}
 	if last, err := r.state.Audited(t.Context(), "audit aws"); err != nil || time.Since(last) > patience {
 		t.Errorf("audited at %s, %v", last, err)
@@ -320,5 +320,45 @@ func TestServeAnOrganization(t *testing.T) {
 	}
 	if n := b.Wire.Recorder.Count("sts:AssumeRole"); n > 100 {
 		t.Errorf("%d roles were assumed: sources that stay are opened again", n)
+	}
+}
+
+// TestServeRecordsAndReplays: a backtest from CloudWatch records the history of the machines
+// that run, and replays that.
+func TestServeRecordsAndReplays(t *testing.T) {
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("make test-slow runs it")
+	}
+	b := box(t)
+	account, err := b.SeedLadder(t.Context(), "us-east-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, b, "aws: {requests_per_second: 10000}\nserve: {interval: 1m, skip_audits: true}\nidentity: root\n")
+	doc, err := r.rt.For().CreateBacktest(t.Context(), view.BacktestAsked{From: FromCloud, Since: "6h", Step: "1m", RestartCost: "5m", Baselines: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := doc.Backtests[0].ID
+	r.until("it is done", func() (bool, string) {
+		doc, err := r.rt.For().Backtest(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return doc.Backtests[0].State == "done" || doc.Backtests[0].State == "failed", fmt.Sprintf("%+v", doc)
+	})
+	raw, err := r.rt.For().BacktestResult(t.Context(), id)
+	var result struct {
+		Schema string
+		Trace  struct {
+			Name      string
+			Resources int
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &result)
+	}
+	if err != nil || result.Schema != view.BacktestSchema || result.Trace.Name != FromCloud || result.Trace.Resources < len(account.IDs)/2 {
+		t.Errorf("%+v of %d machines, %v: %.500s", result, len(account.IDs), err, raw)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -137,6 +138,11 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 		return err
 	}
 	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { // replays take real time, while leases go by the simulated one
+		v.rt.For().RunBacktests(ctx, BacktestRunner{Source: o.Source, TTL: 365 * oneDay, Check: time.Second, Log: log})
+	})
+	defer wg.Wait()
 	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe, "state", dir)
 	err = v.service.Run(ctx)
 	log.Info("ended", "simulated", s.Clock.Now().Sub(start), "told", people.told, "kept", people.kept)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -136,45 +135,82 @@ func settingsVersion(v store.Setting) view.SettingsVersion {
 	return view.SettingsVersion{Kind: v.Kind, Version: v.Version, At: v.At.UTC().Format("2006-01-02T15:04:05Z"), Who: v.Who, Reason: v.Reason, Hash: BodyHash(v.Body)}
 }
 
+// SettingsText is what is set: the text of the shared settings, that of prices, or both; nil
+// leaves one as it is.
+type SettingsText struct {
+	Settings, Prices *string
+	// Name and PricesName call them in errors.
+	Name, PricesName string
+	// Last is the version of the settings that was read before; where another one holds by
+	// now, nothing is set. Nil is any.
+	Last *int64
+}
+
 // SetSettings makes the next version of the shared settings of a file, of the prices of
 // another, or of both. An empty name is none.
 func (rt *Runtime) SetSettings(ctx context.Context, name, prices, reason string) (view.SettingsSet, error) {
+	t := SettingsText{Name: name, PricesName: prices}
+	none := view.SettingsSet{Schema: view.SettingsSetSchema, Versions: []view.SettingsVersion{}}
+	if name != "" {
+		src, err := rt.Read(name, nil, document.MaxBytes)
+		if err != nil {
+			return none, err
+		}
+		text := string(src)
+		t.Settings = &text
+	}
+	if prices != "" {
+		text, err := rt.readOverlay(prices)
+		if err != nil {
+			return none, err
+		}
+		t.Prices = &text
+	}
+	return rt.PutSettings(ctx, t, reason)
+}
+
+// PutSettings makes the next version of the shared settings, of prices, or of both.
+func (rt *Runtime) PutSettings(ctx context.Context, t SettingsText, reason string) (view.SettingsSet, error) {
 	doc := view.SettingsSet{Schema: view.SettingsSetSchema, Versions: []view.SettingsVersion{}}
+	if t.Settings == nil && t.Prices == nil {
+		return doc, invalid("set the settings: neither settings nor prices are given")
+	}
+	bodies := map[string]string{}
+	var next config.Shared
+	var err error
+	if t.Settings != nil {
+		if next, err = config.DecodeShared(t.Name, []byte(*t.Settings)); err != nil {
+			return doc, err
+		}
+		bodies[SettingsKind] = *t.Settings
+	}
+	if t.Prices != nil {
+		if err := rt.checkOverlay(t.PricesName, *t.Prices); err != nil {
+			return doc, err
+		}
+		bodies[PricesKind] = *t.Prices
+	}
 	cfg, s, err := rt.State(ctx)
 	if err != nil {
 		return doc, err
 	}
 	defer s.Close()
-	bodies := map[string]string{}
-	var next config.Shared
-	if name != "" {
-		src, err := rt.Read(name, nil, document.MaxBytes)
-		if err != nil {
-			return doc, err
-		}
-		if next, err = config.DecodeShared(name, src); err != nil {
-			return doc, err
-		}
-		bodies[SettingsKind] = string(src)
-	}
-	if prices != "" {
-		if bodies[PricesKind], err = rt.readOverlay(prices); err != nil {
-			return doc, err
-		}
-	}
 	judge, held, err := rt.Shared(ctx, s)
 	if err != nil {
 		return doc, err
 	}
+	if t.Last != nil && *t.Last != held.Version {
+		return doc, settingsChanged(fmt.Errorf("set the settings: version %d holds by now, not %d", held.Version, *t.Last))
+	}
 	switch {
 	case held.Version > 0:
-	case name == "":
+	case t.Settings == nil:
 		return doc, invalid("curfew settings set --prices: set the settings first, with who is an admin")
 	default:
 		judge = next
 	}
-	if name != "" && !slices.ContainsFunc(slices.Collect(maps.Values(next.Approvers)), func(roles []string) bool { return slices.Contains(roles, config.AdminRole) }) {
-		return doc, invalid("%s: approvers gives no person the role %s, so the settings could not be changed again", name, config.AdminRole)
+	if t.Settings != nil && !givesAdmin(next) {
+		return doc, invalid("%s: approvers gives no person the role %s, so the settings could not be changed again", t.Name, config.AdminRole)
 	}
 	who, err := rt.Admin(ctx, cfg, judge, BodyHash(bodies[SettingsKind]+bodies[PricesKind]))
 	if err != nil {
@@ -195,8 +231,11 @@ func (rt *Runtime) SetSettings(ctx context.Context, name, prices, reason string)
 			return doc, err
 		}
 		v := store.Setting{Kind: kind, Version: last.Version + 1, At: now, Who: who.Name, Reason: reason, Body: body}
-		err = s.Settings().Put(ctx, v, action.Entry{At: now, Actor: who.Name, What: "settings", Because: reason,
+		err = s.Settings().Put(ctx, v, action.Entry{At: now, Actor: who.Name, What: action.EventSettings, Because: reason,
 			Outcome: fmt.Sprintf("%s %d, %s, by %s", kind, v.Version, BodyHash(body), who.Proof)})
+		if errors.Is(err, store.ErrSettingConflict) {
+			err = settingsChanged(err)
+		}
 		if err != nil {
 			return doc, err
 		}
@@ -205,7 +244,12 @@ func (rt *Runtime) SetSettings(ctx context.Context, name, prices, reason string)
 	return doc, nil
 }
 
-// readOverlay reads a price overlay of which every price passes the quarantine.
+// settingsChanged is the answer to who sets settings that another one has set meanwhile.
+func settingsChanged(err error) error {
+	return &Error{Class: Held, Code: "changed", Err: err, Hint: "read the settings again: `curfew settings`"}
+}
+
+// readOverlay reads a price overlay.
 func (rt *Runtime) readOverlay(name string) (string, error) {
 	f, err := os.Open(rt.Path(name))
 	if err != nil {
@@ -216,15 +260,20 @@ func (rt *Runtime) readOverlay(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read prices %s: %w", name, err)
 	}
-	_, refused, err := rt.Quarantined(string(text), name)
+	return string(text), nil
+}
+
+// checkOverlay refuses a price overlay of which a price does not pass the quarantine.
+func (rt *Runtime) checkOverlay(name, text string) error {
+	_, refused, err := rt.Quarantined(text, name)
 	if err == nil && len(refused) > 0 {
 		err = errors.New(refused[0].Reason)
 		err = fmt.Errorf("%d of its prices are refused: %s in %s: %w", len(refused), refused[0].Entry.Type, refused[0].Entry.Region, err)
 	}
 	if err != nil {
-		return "", invalidFile(fmt.Errorf("%s: %w", name, err))
+		return invalidFile(fmt.Errorf("%s: %w", name, err))
 	}
-	return string(text), nil
+	return nil
 }
 
 // SetClock takes the time of this machine for that of a state that is a file.
@@ -252,4 +301,15 @@ func (rt *Runtime) SetClock(ctx context.Context, reason string) (view.Clock, err
 	doc.By, doc.Now = who.Name, rt.Now().UTC()
 	return doc, s.SetClock(ctx, action.Entry{At: doc.Now, Actor: who.Name, What: "clock", Because: reason,
 		Outcome: fmt.Sprintf("%s, was %s, by %s", doc.Now.Format(time.RFC3339), doc.Was.Format(time.RFC3339), who.Proof)})
+}
+
+// givesAdmin says whether settings give a person the role by which they can be changed again.
+func givesAdmin(s config.Shared) bool {
+	c := config.Config{Approvers: s.Approvers, People: s.People}
+	for _, roles := range c.Holders() {
+		if slices.Contains(roles, config.AdminRole) {
+			return true
+		}
+	}
+	return false
 }

@@ -18,7 +18,7 @@ type Readiness struct {
 	Database string `json:"database"`
 	// Configuration is what is wrong with the newest configuration, while the one before is
 	// kept; empty is nothing.
-	Configuration string   `json:"configuration,omitempty"`
+	Configuration string `json:"configuration,omitempty"`
 	// Problems are what else is wrong.
 	Problems []string `json:"problems,omitempty"`
 	Sources  []Status `json:"sources"`

@@ -134,12 +134,12 @@ func TestTheBackgroundHoldsNothingUp(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			for _, g := range gaps(fast.made(name)) {
 				if g > time.Minute {
-					t.Errorf("%s waited %s beside the background", name, g)
+					t.Errorf("%s waited %s for the background", name, g)
 				}
 			}
 		}
 		if r := s.Ready(); !r.Ready {
-			t.Errorf("not ready beside the background: %+v", r)
+			t.Errorf("not ready next to the background: %+v", r)
 		}
 		told := time.Now()
 		end()

@@ -158,9 +158,10 @@ func (b Backtests) Advance(ctx context.Context, id string, lease Lease, percent 
 	return b.change(ctx, id, "go on with", "UPDATE backtests SET progress = ? WHERE id = ? AND state = ? AND fence = ?", percent, id, BacktestRunning, lease.Fence)
 }
 
-// Yield lets another process begin a replay anew, such as where this one is told to end.
+// Yield lets another process begin a replay again, such as where this one is told to end. It
+// does not count as an attempt.
 func (b Backtests) Yield(ctx context.Context, id string, lease Lease, note string) error {
-	return b.change(ctx, id, "give back", "UPDATE backtests SET state = ?, progress = 0, note = ?, started_at = NULL WHERE id = ? AND state = ? AND fence = ?",
+	return b.change(ctx, id, "give back", "UPDATE backtests SET state = ?, attempts = attempts - 1, progress = 0, note = ?, started_at = NULL WHERE id = ? AND state = ? AND fence = ?",
 		BacktestQueued, prose(note), id, BacktestRunning, lease.Fence)
 }
 

@@ -101,7 +101,7 @@ func backtests(t *testing.T, s *store.Store) {
 	ok("give it back", b.Yield(ctx, "b2", first, "the service ended"))
 	ok("begin the third again", b.Begin(ctx, "b2", second, morning, ""))
 	ok("fail", b.End(ctx, "b2", second, store.BacktestFailed, "no such trace", "", morning, said))
-	if got, err := b.Get(ctx, "b2"); err != nil || got.Attempts != 2 || got.Note != "no such trace" || got.Result != "" || got.State != store.BacktestFailed {
+	if got, err := b.Get(ctx, "b2"); err != nil || got.Attempts != 1 || got.Note != "no such trace" || got.Result != "" || got.State != store.BacktestFailed {
 		t.Errorf("the failed one: %+v, %v", got, err)
 	}
 	if _, err := b.Get(ctx, "b9"); !errors.Is(err, store.ErrNoBacktest) {

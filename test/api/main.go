@@ -36,6 +36,7 @@ func run(ctx context.Context, dir, listen string, seed int) error {
 		return err
 	}
 	defer s.state.Close()
+	defer s.end()
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err

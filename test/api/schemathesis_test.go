@@ -91,7 +91,7 @@ func TestSchemathesis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.state.Close() })
+	t.Cleanup(func() { s.end(); s.state.Close() })
 	for _, as := range []struct{ name, token, mode string }{{"viewer", s.viewer, "positive"}, {"admin", s.admin, "all"}} {
 		t.Run(as.name, func(t *testing.T) {
 			counts := &tally{statuses: map[string]map[int]int{}, paths: map[string]bool{}}
@@ -166,7 +166,7 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 	ids := map[string][]string{
 		"/resources/{id}": {s.resource}, "/findings/{id}": {s.finding}, "/actions/{id}": {s.item}, "/budgets/{id}": {"vision"}, "/alerts/{id}": {"idle-gpu-machines"},
 		"/approvals/{id}/approve": s.requests[:20], "/approvals/{id}/deny": s.requests[20:], "/approvals/{id}": s.requests[:1],
-		"/holds/{id}/settle": s.holds[:10], "/holds/{id}/release": s.holds[10:20], "/holds/{id}/extend": s.holds[20:], "/tokens/{id}": s.tokens,
+		"/holds/{id}/settle": s.holds[:10], "/holds/{id}/release": s.holds[10:20], "/holds/{id}/extend": s.holds[20:], "/tokens/{id}": s.tokens, "/backtests/{id}": {s.done}, "/backtests/{id}/cancel": {s.waiting},
 	}
 	for op := range operations(t, url) {
 		_, path, _ := strings.Cut(op, " ")
@@ -182,6 +182,9 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 		}
 		if strings.Contains(path, "/bills") {
 			parameters = append(parameters, "\"query.since\" = \"2026-10-01\"", "\"query.until\" = \"2026-11-01\"")
+		}
+		if strings.HasSuffix(path, "/costs/units") {
+			parameters = append(parameters, "\"query.since\" = \"7d\"", "\"query.counts\" = \"gpu-hours\"", "\"query.by\" = \"team\"")
 		}
 		if strings.HasSuffix(path, "/events") {
 			parameters = append(parameters, "\"query.limit\" = 1", "\"query.after\" = 0")

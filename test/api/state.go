@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 const configuration = `
@@ -28,12 +30,20 @@ identity: root
 approvals: {accept: [self-declared]}
 people:
   vi: {roles: [viewer]}
-  ada: {roles: [admin, approver]}
+  ana: {roles: [admin, approver]}
   ned: {roles: [user]}
 budgets:
   - {id: vision, team: vision, purpose: any, amount: 100000}
 gate: {ask_over: 1000000}
 policies: [policy.yaml]
+serve: {trace_paths: [traces], bill_paths: [traces]}
+`
+
+// local is what stays of the configuration once the rest of it is shared settings.
+const local = `
+identity: root
+policies: [policy.yaml]
+serve: {trace_paths: [traces], bill_paths: [traces]}
 `
 
 const policies = `
@@ -54,10 +64,15 @@ type service struct {
 	state         *store.Store
 	handler       http.Handler
 	log           *bytes.Buffer
+	logger        *slog.Logger
 	admin, viewer string
 	// ids are what operations can be about, each as often as it can be used.
 	requests, holds, tokens []string
 	item, finding, resource string
+	// done is a backtest that is done, waiting one that no process carries out.
+	done, waiting string
+	// end ends what carries the backtests out.
+	end func()
 }
 
 // build makes a state from a seed, with the examples of the repository at root.
@@ -69,6 +84,18 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	file, data := filepath.Join(dir, "curfew.yaml"), filepath.Join(dir, "state")
 	for name, text := range map[string]string{file: configuration, filepath.Join(dir, "policy.yaml"): policies} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	for name, from := range map[string]string{"gpus.csv.gz": "gpus.csv.gz", "focus-2026-10.csv": "focus-2026-10.csv"} {
+		text, err := os.ReadFile(filepath.Join(root, "examples", "data", from))
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir, "traces"), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "traces", name), text, 0o600)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -89,8 +116,9 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		return nil, err
 	}
 	s := &service{state: state, log: &bytes.Buffer{}}
-	rt := &daemon.Runtime{ConfigFlag: file, DataFlag: data, Kept: state, Host: daemon.Host{Now: time.Now, Lookup: none, Dir: dir, Log: s.log}}
-	if s.handler, err = api.New(api.Options{Runtime: rt, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil))}); err != nil {
+	s.logger = slog.New(slog.NewTextHandler(s.log, nil))
+	rt := &daemon.Runtime{ConfigFlag: file, DataFlag: data, Kept: state, Host: daemon.Host{Now: time.Now, Lookup: none, Dir: dir, Log: io.Discard}}
+	if s.handler, err = api.New(api.Options{Runtime: rt, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -117,7 +145,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 	}
 	for i := range 20 {
-		doc, err := as("ada").CreateToken(ctx, daemon.TokenOptions{Name: fmt.Sprint("ci", i), Roles: []string{"viewer"}})
+		doc, err := as("ana").CreateToken(ctx, daemon.TokenOptions{Name: fmt.Sprint("ci", i), Roles: []string{"viewer"}})
 		if err != nil {
 			return nil, err
 		}
@@ -145,13 +173,66 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err := state.Actions().Blow(ctx, action.Fuse{Account: "sim/" + one.Account, Source: "idle-gpu-machines", At: now, Due: 9, Selected: 12}); err != nil {
 		return nil, err
 	}
-	for name, to := range map[string]*string{"ada": &s.admin, "vi": &s.viewer} {
-		roles := map[string][]string{"ada": {"admin", "approver"}, "vi": {"viewer"}}[name]
+	if err := s.replays(ctx, rt, as("ned")); err != nil {
+		return nil, err
+	}
+	for name, to := range map[string]*string{"ana": &s.admin, "vi": &s.viewer} {
+		roles := map[string][]string{"ana": {"admin", "approver"}, "vi": {"viewer"}}[name]
 		doc, err := as(name).CreateToken(ctx, daemon.TokenOptions{Name: name, Roles: roles})
 		if err != nil {
 			return nil, err
 		}
 		*to = doc.Secret
 	}
-	return s, nil
+	return s, s.share(ctx, file)
+}
+
+// share makes the configuration shared settings, which an admin sets by the API.
+func (s *service) share(ctx context.Context, file string) error {
+	shared := configuration
+	for line := range strings.Lines(local) {
+		shared = strings.Replace(shared, line, "", 1)
+	}
+	now := time.Now()
+	err := s.state.Settings().Put(ctx, store.Setting{Kind: daemon.SettingsKind, Version: 1, At: now, Who: "root", Reason: "a test", Body: "\n" + shared}, action.Entry{At: now, Actor: "root", What: action.EventSettings})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(local), 0o600)
+}
+
+// replays carries backtests out until the state is closed, and makes one that is done.
+func (s *service) replays(ctx context.Context, rt, as *daemon.Runtime) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		rt.For().RunBacktests(background, daemon.BacktestRunner{TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger})
+	}()
+	s.end = func() { stop(); <-ended }
+	doc, err := as.CreateBacktest(ctx, view.BacktestAsked{Trace: "gpus.csv.gz", RestartCost: "5m", Baselines: true})
+	if err != nil {
+		return err
+	}
+	s.done = doc.Backtests[0].ID
+	for {
+		doc, err := rt.For().Backtest(ctx, s.done)
+		if err != nil {
+			return err
+		}
+		if doc.Backtests[0].State == "done" {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	// The lease of another process keeps it from being carried out.
+	s.waiting = "waiting"
+	if _, _, err = s.state.Leases().Take(ctx, "backtest/"+s.waiting, "another", 24*time.Hour); err != nil {
+		return err
+	}
+	return s.state.Backtests().Create(ctx, store.Backtest{ID: s.waiting, CreatedBy: "ned", CreatedAt: time.Now(), Spec: `{"trace":"gpus.csv.gz"}`}, 100, 100,
+		action.Entry{At: time.Now(), Actor: "ned", What: action.EventBacktest})
 }

@@ -78,6 +78,8 @@ var outputs = []output{
 	{view.AccountsSchema, "GET /api/v1/accounts", []any{view.Accounts{}}},
 	{view.ResourcesSchema, "GET /api/v1/resources", []any{view.Fleet{}}},
 	{view.FindingsSchema, "GET /api/v1/findings", []any{view.Findings{}}},
+	{view.BacktestsSchema, "GET and POST /api/v1/backtests", []any{view.Backtests{}}},
+	{view.BillPeriodsSchema, "GET /api/v1/bills/periods", []any{view.BillPeriods{}}},
 	{view.HistorySchema, "GET /api/v1/resources/{id}/history", []any{view.History{}}},
 	{view.ActionsSchema, "GET /api/v1/actions", []any{view.Actions{}}},
 	{view.ActionSchema, "GET /api/v1/actions/{id}", []any{view.OneAction{}}},

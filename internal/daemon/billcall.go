@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// BillUpload is a bill that a caller of the service names or sends.
+type BillUpload struct {
+	// Path is a file, a folder or s3://bucket/prefix under serve.bill_paths.
+	Path string
+	// Content is the text of a CSV file in place of a path, Name what it is called: an import
+	// of the same name replaces it.
+	Content, Name string
+	// DryRun keeps nothing and says what would be replaced.
+	DryRun bool
+}
+
+// uploadName is what an uploaded bill may be called.
+var uploadName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// ImportBill imports a bill for a caller of the service, and records that.
+func (rt *Runtime) ImportBill(ctx context.Context, u BillUpload) (view.Bill, error) {
+	var none view.Bill
+	cfg, err := rt.Config()
+	if err != nil {
+		return none, err
+	}
+	if (u.Path == "") == (u.Content == "") {
+		return none, invalid("import a bill: give its path, or its content and name")
+	}
+	at, source := u.Path, u.Path
+	if u.Path != "" {
+		if at, err = rt.allowed(u.Path, "serve.bill_paths", cfg.Serve.BillPaths); err != nil {
+			return none, err
+		}
+		source = at
+	} else {
+		if !uploadName.MatchString(u.Name) {
+			return none, invalid("import a bill: its name is of letters, digits, dots, dashes and underscores, such as focus-2026-10.csv")
+		}
+		dir, err := os.MkdirTemp("", "curfew-bill-*")
+		if err != nil {
+			return none, fmt.Errorf("keep the bill while it is read: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		at, source = filepath.Join(dir, "bill.csv"), "upload/"+u.Name
+		if err := os.WriteFile(at, []byte(u.Content), 0o600); err != nil {
+			return none, fmt.Errorf("keep the bill while it is read: %w", err)
+		}
+	}
+	b, err := rt.readBill(ctx, cfg, at, "")
+	if err != nil {
+		return none, err
+	}
+	b.Source = source
+	for _, p := range b.Periods {
+		p.Source = source
+	}
+	doc, err := rt.importBill(ctx, cfg, b, source, u.DryRun)
+	if err != nil || u.DryRun {
+		return doc, err
+	}
+	by, err := rt.Person(cfg)
+	if err != nil {
+		return doc, err
+	}
+	s, err := rt.Open(ctx, cfg)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	return doc, s.Actions().Record(ctx, action.Entry{At: rt.Now().UTC(), Actor: by, What: action.EventBill, Because: action.Redact(source),
+		Outcome: fmt.Sprintf("%d periods", len(b.Periods))})
+}
+
+// BillPeriods are the billing periods that were imported, oldest first.
+func (rt *Runtime) BillPeriods(ctx context.Context) (view.BillPeriods, error) {
+	doc := view.BillPeriods{Schema: view.BillPeriodsSchema, Periods: []view.BillPeriod{}}
+	_, s, err := rt.State(ctx)
+	if err != nil {
+		return doc, err
+	}
+	defer s.Close()
+	all, err := s.Bills().Periods(ctx, time.Time{}, time.Time{})
+	if err != nil {
+		return doc, fmt.Errorf("read what was imported: %w", err)
+	}
+	for _, p := range all {
+		one := view.BillPeriod{ID: p.Account + "/" + p.Start.UTC().Format(time.DateOnly), Account: p.Account, Start: p.Start.UTC(), Source: p.Source, ImportedAt: p.ImportedAt.UTC(),
+			Lines: p.Lines, Rows: p.Rows, BilledCost: p.Exact.Billed}
+		if !p.End.IsZero() {
+			end := p.End.UTC()
+			one.End = &end
+		}
+		if p.NoEffective == 0 {
+			one.EffectiveCost = &p.Exact.Effective
+		}
+		doc.Periods = append(doc.Periods, one)
+	}
+	return doc, nil
+}
