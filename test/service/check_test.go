@@ -91,14 +91,16 @@ const late = 20 * time.Second
 // nothing could be read at most.
 func (s *service) check(outage time.Duration) {
 	s.t.Helper()
-	s.everywhere(time.Now(), 2*time.Minute)
-	s.everywhere(time.Now(), 2*time.Minute) // the rounds before are over, and posted
 	c := s.cloud
+	s.everywhere(time.Now(), 2*time.Minute)
+	read := c.read()
+	for range 2 { // the rounds of that time are over, and posted
+		s.everywhere(time.Now(), 2*time.Minute)
+	}
 	calls := map[string][]ended{}
 	for _, e := range c.calls() {
 		calls[e.id] = append(calls[e.id], e)
 	}
-	read := c.read()
 	log, charged := s.audit(), s.charged()
 	c.mu.Lock()
 	warned := c.warned

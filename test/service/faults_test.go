@@ -101,7 +101,7 @@ func TestKilledAtRandom(t *testing.T) {
 		for range 3 {
 			s.start("")
 		}
-		s.everywhere(began, 2*time.Minute)
+		s.calm(began)
 		var worst time.Duration
 		const kills = 20
 		for i := range kills {
@@ -141,7 +141,7 @@ func TestStoppedInsideAnAct(t *testing.T) {
 		for range 3 {
 			s.start("")
 		}
-		s.everywhere(began, 2*time.Minute)
+		s.calm(began)
 		for range rounds {
 			m := c.launch(c.accounts()[rng.IntN(2)], "idle")
 			// It is suspended at one of the reads that come between the warning and the call.
@@ -206,7 +206,7 @@ func TestTheDatabaseGoesAway(t *testing.T) {
 	for range 3 {
 		s.start("")
 	}
-	s.everywhere(began, 2*time.Minute)
+	s.calm(began)
 	for _, account := range c.accounts() {
 		c.launch(account, "idle")
 	}
@@ -239,7 +239,7 @@ func TestTheFileIsLocked(t *testing.T) {
 	for range 3 {
 		s.start("")
 	}
-	s.everywhere(began, 2*time.Minute)
+	s.calm(began)
 	for _, account := range c.accounts() {
 		c.launch(account, "idle")
 	}
@@ -280,7 +280,7 @@ func TestTheDiskIsFull(t *testing.T) {
 	for range 2 {
 		s.start("")
 	}
-	s.everywhere(began, 2*time.Minute)
+	s.calm(began)
 	filler := fill(t, dir)
 	full := time.Now()
 	for _, account := range c.accounts() {
