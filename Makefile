@@ -57,6 +57,7 @@ test-slow: build ## the ladder and checkpoints killed at every boundary (make te
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
 	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
+	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/service
 	cd test/helm && go test -count=1 .
 	./test/cfn-lint.sh
 

@@ -83,7 +83,7 @@ func (s *service) charged() map[string]float64 {
 
 // late is for how long a machine may have run before a round saw it, and after the newest
 // round, on a busy machine and with what goes wrong.
-const late = 20 * time.Second
+const late = 30 * time.Second
 
 // check holds the provider, the audit log and the ledger against one another when all has
 // become calm: nothing is done twice or forgotten, nothing that worked or is unknown was
@@ -139,7 +139,7 @@ func (s *service) check(outage time.Duration) {
 		ran := until.Sub(from)
 		least, most := (ran-late-outage).Hours()*hourly, (ran+late).Hours()*hourly
 		if !from.After(first[m.account]) { // it was there before anything went wrong
-			least = (ran - late).Hours() * hourly
+			least = (until.Sub(s.began) - late).Hours() * hourly
 		} else { // its launch time is hours ago: it may be charged from the reading before
 			most = (ran + late + outage).Hours() * hourly
 		}

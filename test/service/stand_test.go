@@ -457,6 +457,7 @@ type service struct {
 	state []string // the flags that name the state
 	grace time.Duration
 	lease time.Duration
+	began time.Time // when all was calm, and each machine charged
 	// settled says that calls which failed at the provider may be made again.
 	settled bool
 
@@ -609,6 +610,7 @@ func (s *service) calm(began time.Time) {
 	for range 2 {
 		s.everywhere(time.Now(), 2*time.Minute)
 	}
+	s.began = time.Now()
 }
 
 // stopped waits until all idle machines are stopped and their ends confirmed in the state.
