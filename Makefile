@@ -13,6 +13,11 @@ FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
 # Bytes of the folder that checkpoints are measured with.
 BENCHBYTES ?= 10737418240
+# Machines that the service is measured with.
+BENCHMACHINES ?= 20000
+# How long the service is watched for growth by make test-slow, such as 1h; empty is not at all.
+CURFEW_SOAK ?=
+export CURFEW_SOAK
 # The packages that mutate changes, each with those whose tests hold its rules as well, and
 # how many mutants of each.
 MUTATE := action budget gate approval ledger bill duty,round policy store change round,backtest
@@ -52,11 +57,12 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go test ./...
 
-test-slow: build ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/, terraform/
+test-slow: build ## the ladder and checkpoints killed at every boundary (make test: some), services killed, stopped and with every other fault, a soak of CURFEW_SOAK, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/, terraform/
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/action ./internal/cli ./internal/daemon ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
 	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
+	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/service
 	cd test/helm && go test -count=1 .
 	./test/cfn-lint.sh
 	$(MAKE) terraform
@@ -92,12 +98,17 @@ vuln: ## known vulnerabilities, where their database can be reached
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED
 	go run ./test/mutate -n $(MUTANTS) -seed $(or $(SEED),1) $(foreach p,$(MUTATE),./internal/$(subst $(comma),$(comma)./internal/,$(p)))
 
-bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB, checkpoints with `aws s3 sync` and rclone
+bench: build ## speed, memory and calls at realistic sizes; bills compared with DuckDB, checkpoints with `aws s3 sync` and rclone; the service over BENCHMACHINES
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/replaybench -rows $(BENCHROWS) ./bin/curfew
 	go run ./test/replaybench -rows $(BENCHROWS) -signals=false ./bin/curfew
 	cd test/duckdb && go run . -rows $(BENCHROWS)
 	go run ./test/checkpointbench -size $(BENCHBYTES) ./bin/curfew
+	./test/requirements.sh
+	go run ./test/servicebench -machines $(BENCHMACHINES) ./bin/curfew
+	go run ./test/servicebench -machines $(BENCHMACHINES) -replicas 2 -postgres ./bin/curfew
+	go run ./test/servicebench -accounts 1 -machines 100 -for 10m ./bin/curfew
+	go run ./test/servicebench -accounts 1 -machines 1000 -for 10m ./bin/curfew
 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')

@@ -49,8 +49,9 @@ func (e *SkewError) Error() string {
 	return fmt.Sprintf("the clock of this machine is %s %s the state's, so nothing is decided here: set it", plain.Duration(e.Ahead.Abs()), way)
 }
 
-// SharedClock returns clocks that tell the time of a store, taken once, and go on with
-// those of the machine. Where the store has no clock they are the machine's own. Shared
+// SharedClock returns clocks that tell the time of a store, taken once, and go on with the
+// uptime of the machine, so that setting its clock changes nothing; with its clock where the
+// uptime is unknown. Where the store has no clock they are the machine's own. Shared
 // says that all machines have it in common ([Store.Now]). A *[SkewError] comes with them
 // when the machine's clock differs by more than the 30 seconds within which it may act:
 // whatever decides or acts asks here first.
@@ -73,6 +74,9 @@ func SharedClock(ctx context.Context, s interface {
 	}
 	clock = func() Clock {
 		c := own()
+		if c.Boot != "" && c.Boot == after.Boot {
+			c.Wall = after.Wall.Add(c.Uptime - after.Uptime)
+		}
 		c.Wall = c.Wall.Add(-ahead)
 		return c
 	}

@@ -36,7 +36,13 @@ func (v *server) open(ctx context.Context, cfg config.Config, f Source, set *pol
 		return nil, err
 	}
 	setting.Ladder = under(setting.Ladder, v.store, lease)
-	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, pace: v.pace}, nil
+	var clock func() time.Time
+	setting.Clock = func() time.Time { return clock() }
+	begin := func(ctx context.Context) (err error) {
+		clock, err = v.rt.StateClock(ctx, v.store)
+		return err
+	}
+	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, pace: v.pace, begin: begin}, nil
 }
 
 // under binds a ladder to a lease: it writes and calls nothing any more once another process
@@ -71,12 +77,20 @@ type accountRounds struct {
 	store   *store.Store
 	profile string
 	pace    *pace // nil where reading costs nothing
+	// begin, when set, takes the time of the state for a round. It is an error where the
+	// clock of this machine is another one: charges would be for a time that was not.
+	begin func(context.Context) error
 	// said are the results of the newest round, which are told once.
 	said map[action.Line]bool
 }
 
 // Round implements service.Rounds.
 func (a *accountRounds) Round(ctx context.Context) (service.Outcome, error) {
+	if a.begin != nil {
+		if err := a.begin(ctx); err != nil {
+			return service.Outcome{}, err
+		}
+	}
 	r, err := a.engine.Round(ctx)
 	if r == nil {
 		return service.Outcome{}, CloudError(err)

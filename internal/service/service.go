@@ -488,7 +488,11 @@ func (s *Service) hold(until context.Context, h *holding, lease store.Lease) {
 		}
 		if err != nil && (errors.Is(err, store.ErrLeaseLost) || errors.Is(context.Cause(ctx), store.ErrLeaseLost)) {
 			s.Metrics.lost()
-			s.Log.Warn("another process has taken the source over", "source", src.Name)
+			why := err
+			if cause := context.Cause(ctx); errors.Is(cause, store.ErrLeaseLost) {
+				why = cause
+			}
+			s.Log.Warn("the source is given up", "source", src.Name, "error", why)
 			lose(store.ErrLeaseLost)
 			return
 		}

@@ -21,7 +21,7 @@ type Lease struct {
 }
 
 // ErrLeaseLost says that another process holds a lease by now, or that it has expired.
-var ErrLeaseLost = errors.New("the lease is lost: another process has taken over")
+var ErrLeaseLost = errors.New("the lease is lost to another process, or was not renewed in time")
 
 // Leases divide what there is to do between processes.
 type Leases struct{ db *database }

@@ -23,7 +23,7 @@ func TestTheProviderFails(t *testing.T) {
 	for range 3 {
 		s.start("")
 	}
-	s.everywhere(began, 2*time.Minute)
+	s.calm(began)
 	reading := []string{"DescribeInstances", "GetMetricData", "ListMetrics"}
 	for _, tc := range []struct {
 		name   string
@@ -83,7 +83,7 @@ func TestClocksJump(t *testing.T) {
 		for range 3 {
 			s.start("")
 		}
-		s.everywhere(began, 2*time.Minute)
+		s.calm(began)
 		rng := seed(t)
 		for _, off := range []string{"15m", "-15m", "40s", "-25s", "26h", "-49h"} {
 			for _, account := range c.accounts() {
@@ -182,7 +182,7 @@ func TestAnOlderBinary(t *testing.T) {
 				t.Errorf("the older one %s ended and does not say why: %s", name, tail(p.log.String()))
 			}
 		}
-		s.everywhere(began, 2*time.Minute)
+		s.calm(began)
 		s.stopped(12 * time.Minute)
 		s.check(2 * time.Minute)
 	})

@@ -50,6 +50,7 @@ type bench struct {
 	rate                float64
 	warm, length        time.Duration
 	postgres            bool
+	lease               time.Duration
 
 	w    *world
 	out  io.Writer
@@ -68,6 +69,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.Float64Var(&b.rate, "rate", 1, "calls a second of each client")
 	f.DurationVar(&b.warm, "warm", 5*time.Minute, "for how long it runs before it is measured")
 	f.DurationVar(&b.length, "for", 30*time.Minute, "for how long it is measured")
+	f.DurationVar(&b.lease, "lease", 8*time.Second, "for how long a process takes an account")
 	f.StringVar(&b.policy, "policy", "", "a policy file that the service evaluates (default: one on idle machines)")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -122,7 +124,7 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 	var all []*exec.Cmd
 	for i := range b.replicas {
 		listen := free()
-		args := []string{"serve", "--listen", listen, "--policy", b.policy, "--data-dir", filepath.Join(b.dir, "state")}
+		args := []string{"serve", "--listen", listen, "--policy", b.policy, "--lease", b.lease.String(), "--data-dir", filepath.Join(b.dir, "state")}
 		if database != "" {
 			args = append(args, "--database-url", database)
 		}

@@ -68,8 +68,14 @@ func (w *world) provider(rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if err := r.ParseForm(); err != nil || r.Form.Get("Action") != "AssumeRole" {
-		http.Error(rw, "only AssumeRole without a role", http.StatusForbidden)
+	err := r.ParseForm()
+	if err == nil && r.Form.Get("Action") == "GetCallerIdentity" {
+		rw.Header().Set("Content-Type", "text/xml")
+		fmt.Fprint(rw, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult><Arn>arn:aws:iam::999999999999:user/bench</Arn><UserId>A</UserId><Account>999999999999</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`)
+		return
+	}
+	if err != nil || r.Form.Get("Action") != "AssumeRole" {
+		http.Error(rw, "only AssumeRole and GetCallerIdentity without a role", http.StatusForbidden)
 		return
 	}
 	for i, role := range w.roles {
