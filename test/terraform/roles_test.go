@@ -122,7 +122,7 @@ func TestRoles(t *testing.T) {
 }
 
 // calls asks the documents about every call of sessions: whoever makes it is allowed, and
-// by the conditions that AWS decides by, nobody else where it changes something.
+// by the conditions that AWS decides by, no one else where it changes something.
 func (d documents) calls(t *testing.T) {
 	changes := func(a string) bool {
 		for _, word := range []string{"Describe", "Get", "List", "GenerateDataKey", "Decrypt", "BatchGet", "OpenDataChannel"} {
