@@ -22,11 +22,14 @@ MUTANTS ?= 20
 KILLS ?= 10
 # How many schedules of the storm.
 SCHEDULES ?= 2000
-# What mutants, kills and schedules are drawn by; without one, the first two take 1 and the
-# storm a random one that it prints.
+# How often each property is drawn; some need a hundred to see everything once.
+CASES ?= 10000
+# What mutants, kills, schedules and properties are drawn by; without one, mutants and kills
+# take 1, and the storm and properties a random one that they print. `make test` takes 9: the
+# same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-slow terraform terraform-schema check lint fuzz fuzz-long storm vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-slow terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +50,7 @@ test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
 	./test/python.sh
 	go vet ./...
-	go test ./...
+	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go test ./...
 
 test-slow: build ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/, terraform/
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestServeDemoSaves|TestProcessesThatDieAndSleep' ./internal/action ./internal/cli ./internal/service ./test/docs
@@ -82,6 +85,9 @@ fuzz-long: ## every fuzz target, an hour in all
 
 storm: ## SCHEDULES random schedules of faults, wrong clocks and kills, from SEED
 	STORM_SCHEDULES=$(SCHEDULES) STORM_SEED=$(SEED) go test ./test/storm -run '^TestStorm$$' -v -count=1 -timeout 0
+
+properties: ## every property test, CASES draws each, from SEED
+	./test/properties.sh $(CASES) $(SEED)
 
 vuln: ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh

@@ -24,6 +24,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2 v1.63.7
 	github.com/aws/aws-sdk-go-v2/service/fsx v1.74.9
 	github.com/aws/aws-sdk-go-v2/service/opensearch v1.70.2
+	github.com/aws/aws-sdk-go-v2/service/organizations v1.62.5
 	github.com/aws/aws-sdk-go-v2/service/pricing v1.51.3
 	github.com/aws/aws-sdk-go-v2/service/rds v1.132.0
 	github.com/aws/aws-sdk-go-v2/service/redshift v1.62.8

@@ -1,13 +1,13 @@
 package action
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -26,7 +26,7 @@ type candidate struct {
 
 // read reads everything about items again.
 func (s *pass) read(ctx context.Context, items []Item) (fresh map[string]Proposal, err error) {
-	err = within(ctx, readFor, "read it", func(ctx context.Context) (err error) {
+	err = intent.Within(ctx, readFor, "read it", func(ctx context.Context) (err error) {
 		fresh, err = s.Verify(ctx, items)
 		return err
 	})
@@ -328,7 +328,7 @@ func (s *pass) hold(c candidate, d *Deferral, again time.Time) {
 // key: a step that begins again is another call.
 func (s *pass) intend(it *Item) {
 	st := &it.Steps[it.Step]
-	st.Key, st.IntentAt = fmt.Sprintf("%s-%d-%d", it.ID, s.r.Number, it.Step), s.Clock().Wall
+	*st = st.Intend(fmt.Sprintf("%s-%d-%d", it.ID, s.r.Number, it.Step), s.Clock().Wall)
 }
 
 func (s *pass) intent(it Item, p *Proposal) Entry {
@@ -343,17 +343,20 @@ func (s *pass) intent(it Item, p *Proposal) Entry {
 // callNext makes the next call of an item that is under way, after writing that it
 // will; a call that left no trace keeps its key.
 func (s *pass) callNext(ctx context.Context, c candidate) error {
-	c.it.Steps = slices.Clone(c.it.Steps)
-	if !c.again {
-		c.it.Step++
-		c.it.Phase = Acting
-		s.intend(&c.it)
+	on := &carried{s, c.it, &c.p}
+	var err error
+	if c.again {
+		_, err = s.calls().Repeat(ctx, on, on.step())
+	} else {
+		on.it.Steps = slices.Clone(on.it.Steps)
+		on.it.Step++
+		s.intend(&on.it)
+		err = on.Keep(ctx, on.step(), intent.EventIntended)
 	}
-	it, err := s.save(ctx, c.it, s.intent(c.it, &c.p))
 	if err != nil {
 		return err
 	}
-	c.it = it
+	c.it = on.it
 	return s.call(ctx, c)
 }
 
@@ -363,35 +366,22 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 		return err
 	}
 	s.called[c.it.Ref] = c.it.Source
-	receipt, err := bounded{s.Cloud}.do(ctx, task(c.it))
-	ctx = context.WithoutCancel(ctx) // what was done is written down
-	it, now := c.it, s.Clock().Wall
-	it.Steps = slices.Clone(it.Steps)
-	st := &it.Steps[it.Step]
-	st.Attempts++
-	var refusal *Refusal
-	switch {
-	case errors.As(err, &refusal):
-		return s.refuse(ctx, it, refusal)
-	case err != nil:
-		st.Error = Redact(err.Error())
-		it, err = s.save(ctx, it, s.entry(it, &c.p, EventOutcome, st.Name+": "+st.Error))
-	default:
-		st.Error, st.Receipt, st.AcceptedAt, it.Phase = "", cmp.Or(receipt, st.Receipt), now, Confirming
-		it, err = s.save(ctx, it, s.entry(it, &c.p, EventOutcome, st.Name+" accepted "+st.Receipt))
+	on := &carried{s, c.it, &c.p}
+	if st := on.step(); !c.again && !s.calls().Callable(st) {
+		// Calls before it took so long; it was not made, and everything was read again.
+		st.IntentAt = s.Clock().Wall
+		if err := on.Keep(ctx, st, intent.EventIntended); err != nil {
+			return err
+		}
 	}
+	st, out, err := s.calls().Call(ctx, on, on.step())
 	if err != nil {
-		return err
+		if st.Error != "" {
+			return s.unread(ResultFailed, fmt.Errorf("%s: %s; %w", st.Name, st.Error, err))
+		}
+		return s.unread(ResultActed, err)
 	}
-	failed := it.Steps[it.Step].Error
-	progress, receipt, err := s.look(ctx, it)
-	switch {
-	case err != nil && failed != "":
-		return unread{ResultFailed, fmt.Errorf("%s: %s; %w", it.Steps[it.Step].Name, failed, err)}
-	case err != nil:
-		return err
-	}
-	return s.settle(ctx, it, &c.p, progress, receipt)
+	return s.settle(context.WithoutCancel(ctx), on, out)
 }
 
 // free asks once more, right before the call, for what came while others were acted on:

@@ -1,8 +1,7 @@
 // Package action carries out what policies and people propose, by the ladder:
 // observe, warn, grace, re-verify, act, confirm, record. Nothing is acted on that
-// was not warned about, verified again, and admitted under the caps; every call has
-// an intent before it and an outcome after it, so that a crash anywhere is resumed
-// without acting twice.
+// was not warned about, verified again, and admitted under the caps; every call is a
+// step of [intent], so that a crash anywhere is resumed without acting twice.
 package action
 
 import (
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -128,22 +128,7 @@ type Item struct {
 }
 
 // Step is one call to the provider with its intent and outcome.
-type Step struct {
-	// Name is the operation: "snapshot", "terminate", "delete-volume".
-	Name string
-	// Key is the idempotency key; it is written before the call.
-	Key string
-	// Params is what the call is made with, and Undo what takes it back (a former
-	// document byte for byte), both in the provider's adapter's own form.
-	Params, Undo string
-	IntentAt     time.Time
-	// Receipt is what the provider answered ("snap-0abc").
-	Receipt     string
-	AcceptedAt  time.Time
-	ConfirmedAt time.Time
-	Attempts    int
-	Error       string
-}
+type Step = intent.Step
 
 // Entry is one line of the audit log. It holds no secrets.
 type Entry struct {
@@ -321,14 +306,14 @@ type Task struct {
 }
 
 // Progress is how far the provider has come with a call.
-type Progress string
+type Progress = intent.Progress
 
 // How far.
 const (
-	NotDone    Progress = "not-done"    // no trace of the call at the provider
-	InProgress Progress = "in-progress" // under way
-	Complete   Progress = "complete"    // confirmed
-	Impossible Progress = "impossible"  // it can never complete: a snapshot in error
+	NotDone    = intent.NotDone
+	InProgress = intent.InProgress
+	Complete   = intent.Complete
+	Impossible = intent.Impossible
 )
 
 // Cloud carries out calls. Implementations: cloud/aws, cloud/sim.

@@ -1,13 +1,14 @@
 package action
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -19,41 +20,133 @@ const (
 	alarmAttempts = 3
 )
 
+// carried is an item whose step is carried out: it keeps what becomes of it, with an entry
+// of the audit log.
+type carried struct {
+	*pass
+	it Item
+	p  *Proposal
+}
+
+// calls is how the ladder makes its calls. A cloud's are safe to make again with their key.
+func (s *pass) calls() intent.Run {
+	return intent.Run{Now: func() time.Time { return s.Clock().Wall }, Idempotent: true, Redact: Redact, Class: func(err error) string {
+		var refusal *Refusal
+		if errors.As(err, &refusal) {
+			return refusal.Rule
+		}
+		return ""
+	}}
+}
+
+// step is the call that is under way.
+func (c *carried) step() Step { return c.it.Steps[c.it.Step] }
+
+// Keep implements [intent.Subject].
+func (c *carried) Keep(ctx context.Context, st Step, what intent.Event) error {
+	it := c.it
+	it.Steps = slices.Clone(it.Steps)
+	it.Steps[it.Step] = st
+	var entries []Entry
+	switch what {
+	case intent.EventIntended, intent.EventRepeated:
+		it.Phase = Acting
+		entries = append(entries, c.intent(it, c.p))
+	case intent.EventUnanswered:
+		entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+": "+st.Error))
+	case intent.EventAccepted:
+		it.Phase = Confirming
+		entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+" accepted "+st.Receipt))
+	case intent.EventFound:
+		if it.Phase == Acting {
+			it.Phase = Confirming
+			entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+" is under way "+st.Receipt))
+		}
+	case intent.EventConfirmed:
+		if it.Phase = Confirming; it.Step == len(it.Steps)-1 {
+			it.Phase, it.Alarm = Done, ""
+		}
+		entries = append(entries, c.entry(it, c.p, EventConfirmed, st.Name+" "+st.Receipt))
+	case intent.EventGivenUp:
+		it.Phase, it.Alarm = Failed, "the provider gave up "+st.Name
+		entries = append(entries, c.entry(it, c.p, EventFailed, it.Alarm+" "+st.Receipt))
+	case intent.EventRefused:
+		var e Entry
+		it, e = c.closed(it, EventRefused, refused(st).Why)
+		entries = append(entries, e)
+	}
+	it, err := c.save(ctx, it, entries...)
+	if err == nil {
+		c.it = it
+	}
+	return err
+}
+
+// Call implements [intent.Subject].
+func (c *carried) Call(ctx context.Context, st Step) (string, error) {
+	receipt, err := c.Cloud.Do(ctx, c.task(st))
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return "", refusal
+	}
+	return receipt, err
+}
+
+// Look implements [intent.Subject].
+func (c *carried) Look(ctx context.Context, st Step) (Progress, string, error) {
+	return c.Cloud.Look(ctx, c.task(st))
+}
+
+// task is the call of a step as a cloud is asked for it.
+func (c *carried) task(st Step) Task {
+	t := task(c.it)
+	t.Step = st
+	return t
+}
+
+// refused is the line of an item whose call a rule of the provider forbids.
+func refused(st Step) Line {
+	return Line{Result: ResultRefused, Rule: st.Refused, Why: st.Refused + ": " + st.Error}
+}
+
 // resume looks up at the provider how far an item is that is under way.
 func (s *pass) resume(ctx context.Context, it Item, p *Proposal) error {
+	name := it.Steps[it.Step].Name
 	if !s.Enforce {
-		s.line(it, ResultActed, it.Steps[it.Step].Name+" is under way")
+		s.line(it, ResultActed, name+" is under way")
 		return nil
 	}
 	// A call that is confirmed has a next one that was not made yet.
-	if !it.Steps[it.Step].ConfirmedAt.IsZero() {
+	if it.Steps[it.Step].State() == intent.Confirmed {
 		if s.lost(it) {
-			return s.putBack(ctx, it, p, "no pass has checked it since "+it.Steps[it.Step].Name+" was confirmed")
+			return s.putBack(ctx, it, p, "no pass has checked it since "+name+" was confirmed")
 		}
 		s.again(candidate{it: it})
 		return nil
 	}
-	progress, receipt, err := s.look(ctx, it)
+	c := &carried{s, it, p}
+	st, out, err := s.calls().Resume(ctx, c, c.step())
 	if err != nil {
-		return err
+		return s.unread(ResultActed, err)
 	}
-	if progress != NotDone {
-		return s.settle(ctx, it, p, progress, receipt)
+	untraced := out == intent.Due || out == intent.Unseen
+	switch {
+	case out == intent.Lapsed || untraced && s.lost(c.it):
+		return s.putBack(ctx, c.it, p, fmt.Sprintf("%s was meant %s ago and not carried out", name, plain.Duration(s.Clock().Wall.Sub(st.IntentAt))))
+	case out == intent.Due:
+		s.again(candidate{it: c.it, again: true})
+		return nil
 	}
-	if age := s.r.Now.Sub(it.Steps[it.Step].IntentAt); age < 0 || age > freshFor || s.lost(it) {
-		return s.putBack(ctx, it, p, fmt.Sprintf("%s was meant %s ago and not carried out", it.Steps[it.Step].Name, plain.Duration(age)))
-	}
-	s.again(candidate{it: it, again: true})
-	return nil
+	return s.settle(ctx, c, out)
 }
 
-// look asks the provider how far an item's call is.
-func (s *pass) look(ctx context.Context, it Item) (Progress, string, error) {
-	progress, receipt, err := bounded{s.Cloud}.look(ctx, task(it))
-	if err != nil {
-		return "", "", unread{ResultActed, fmt.Errorf("look up %s at the provider: %w", it.Steps[it.Step].Name, err)}
+// unread is an error of a pass over a step; a look-up that failed concerns one item.
+func (s *pass) unread(result Result, err error) error {
+	var u *intent.Unread
+	if errors.As(err, &u) {
+		return unread{result, err}
 	}
-	return progress, receipt, nil
+	return err
 }
 
 // lost says whether no round vouches for the time since the item was last checked.
@@ -90,86 +183,58 @@ func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) er
 	return s.climb(ctx, it, p)
 }
 
-// settle writes down what the provider says of an item's call.
-func (s *pass) settle(ctx context.Context, it Item, p *Proposal, progress Progress, receipt string) error {
-	now := s.Clock().Wall
-	it.Steps = slices.Clone(it.Steps)
-	st := &it.Steps[it.Step]
-	st.Receipt = cmp.Or(receipt, st.Receipt)
-	if st.AcceptedAt.IsZero() && progress != NotDone {
-		st.AcceptedAt = now
+// settle reports what a pass over an item's step came to, which is written down by now.
+func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error {
+	now, st := s.Clock().Wall, c.step()
+	if out == intent.UnderWay || out == intent.Done {
+		s.underway[subject{c.it.Ref, c.it.Source}] = true
 	}
-	if progress == InProgress || progress == Complete {
-		s.underway[subject{it.Ref, it.Source}] = true
+	switch out {
+	case intent.Done:
+		s.confirmed(ctx, c, now)
+		return nil
+	case intent.Failed:
+		s.alarm(ctx, c.it, c.p)
+		s.fail(c.it, Line{Result: ResultFailed, Why: c.it.Alarm})
+		return nil
+	case intent.Rejected:
+		s.say(c.it, refused(st))
+		return nil
 	}
-	switch progress {
-	case Complete:
-		return s.confirm(ctx, it, p, now)
-	case Impossible:
-		it.Phase, it.Alarm = Failed, "the provider gave up "+st.Name
-		it, err := s.save(ctx, it, s.entry(it, p, EventFailed, it.Alarm+" "+st.Receipt))
+	if c.it.Alarm == "" && (now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts) {
+		it := c.it
+		it.Alarm = fmt.Sprintf("%s is not confirmed after %s and %d calls; it costs until then", st.Name, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
+		it, err := s.save(ctx, it, s.entry(it, c.p, EventAlarm, it.Alarm))
 		if err != nil {
 			return err
 		}
-		s.alarm(ctx, it, p)
-		s.fail(it, Line{Result: ResultFailed, Why: it.Alarm})
-		return nil
-	}
-	var entries []Entry
-	if progress == InProgress && it.Phase == Acting {
-		it.Phase = Confirming
-		entries = append(entries, s.entry(it, p, EventOutcome, st.Name+" is under way "+st.Receipt))
-	}
-	alarmed := it.Alarm == "" && (now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts)
-	if alarmed {
-		it.Alarm = fmt.Sprintf("%s is not confirmed after %s and %d calls; it costs until then", st.Name, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
-		entries = append(entries, s.entry(it, p, EventAlarm, it.Alarm))
-	}
-	if len(entries) > 0 {
-		var err error
-		if it, err = s.save(ctx, it, entries...); err != nil {
-			return err
-		}
-		st = &it.Steps[it.Step]
-	}
-	if alarmed {
-		s.alarm(ctx, it, p)
+		c.it = it
+		s.alarm(ctx, it, c.p)
 	}
 	why := st.Name + " is under way"
-	if progress == NotDone {
+	if out != intent.UnderWay {
 		why = "the provider shows no trace of " + st.Name + " yet"
 	}
-	if it.Alarm != "" {
-		why = it.Alarm
+	if c.it.Alarm != "" {
+		why = c.it.Alarm
 	}
 	next := now.Add(time.Minute)
 	if st.Error != "" {
-		s.fail(it, Line{Result: ResultFailed, Why: st.Name + ": " + st.Error, NextAt: next})
+		s.fail(c.it, Line{Result: ResultFailed, Why: st.Name + ": " + st.Error, NextAt: next})
 		return nil
 	}
-	s.say(it, Line{Result: ResultActed, Why: why, NextAt: next})
+	s.say(c.it, Line{Result: ResultActed, Why: why, NextAt: next})
 	return nil
 }
 
-// confirm writes down that the provider confirmed a call.
-func (s *pass) confirm(ctx context.Context, it Item, p *Proposal, now time.Time) error {
-	st := &it.Steps[it.Step]
-	st.ConfirmedAt, st.Error, it.Phase = now, "", Confirming
-	last := it.Step == len(it.Steps)-1
-	if last {
-		it.Phase, it.Alarm = Done, ""
+// confirmed reports a call that the provider confirmed.
+func (s *pass) confirmed(ctx context.Context, c *carried, now time.Time) {
+	if c.it.Phase != Done {
+		s.say(c.it, Line{Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.it.Steps[c.it.Step+1].Name, NextAt: now})
+		return
 	}
-	it, err := s.save(ctx, it, s.entry(it, p, EventConfirmed, it.Steps[it.Step].Name+" "+it.Steps[it.Step].Receipt))
-	if err != nil {
-		return err
-	}
-	if !last {
-		s.say(it, Line{Result: ResultActed, Why: it.Steps[it.Step].Name + " is confirmed; next is " + it.Steps[it.Step+1].Name, NextAt: now})
-		return nil
-	}
-	s.line(it, ResultConfirmed, it.Because)
-	s.announce(ctx, "acted", it, p)
-	return nil
+	s.line(c.it, ResultConfirmed, c.it.Because)
+	s.announce(ctx, "acted", c.it, c.p)
 }
 
 // alarm tells people and the log what an item's alarm is.

@@ -33,4 +33,10 @@ const (
 	EventClock       = "clock"        // the time of the state was set
 	EventToken       = "token"        // a token of the service was created or revoked
 	EventCall        = "call"         // a person or program called the service to change something
+	EventSession     = "session"      // a session was asked for, or went a step on: its state is the action
+
+	EventFindingNew     = "finding-new"     // an audit of the service found something that did not hold before
+	EventFindingChanged = "finding-changed" // what a finding saves, or its fix, is another one
+	EventFindingEnded   = "finding-ended"   // an audit of the service found that a finding does not hold any more
+	EventBacktest       = "backtest"        // a backtest was asked for, ended or was canceled
 )

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -56,7 +57,7 @@ func (l *Ladder) Freeze(ctx context.Context, reason string) error {
 	if strings.TrimSpace(reason) == "" {
 		return errors.New("freeze: give a reason, so that others know why nothing happens")
 	}
-	err := within(ctx, freezeFor, "write the freeze", func(ctx context.Context) error {
+	err := intent.Within(ctx, freezeFor, "write the freeze", func(ctx context.Context) error {
 		return l.Store.Freeze(ctx, Freeze{At: l.Clock().Wall, By: l.Actor, Reason: Redact(reason)})
 	})
 	if err != nil {

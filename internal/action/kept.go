@@ -26,7 +26,10 @@ func (it Item) Kept() (Item, error) {
 	}
 	for i := range it.Steps {
 		s := &it.Steps[i]
-		s.IntentAt, s.AcceptedAt, s.ConfirmedAt, s.Error = instant(s.IntentAt), instant(s.AcceptedAt), instant(s.ConfirmedAt), storable(s.Error)
+		for _, t := range []*time.Time{&s.IntentAt, &s.RepeatedAt, &s.AcceptedAt, &s.ConfirmedAt, &s.RefusedAt, &s.FailedAt} {
+			*t = instant(*t)
+		}
+		s.Error, s.Refused = storable(s.Error), storable(s.Refused)
 		for _, text := range [...]string{s.Key, s.Params, s.Undo, s.Receipt} {
 			if text != storable(text) {
 				return it, fmt.Errorf("step %s: its text is not plain UTF-8 and cannot be kept byte for byte", s.Name)

@@ -4,131 +4,110 @@ package action_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
+	"github.com/curfew-dev/curfew/internal/intent/intenttest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// The environment of a process that makes rounds in a directory and is killed at the
-// n-th boundary of its calls to the outside.
-const (
-	killDir  = "CURFEW_TEST_LADDER_DIR"
-	killAt   = "CURFEW_TEST_LADDER_KILL_AT"
-	killVerb = "CURFEW_TEST_LADDER_VERB"
-)
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(killDir); dir != "" {
-		at, err := strconv.Atoi(os.Getenv(killAt))
-		if err == nil {
-			err = mortalStory(dir, policy.Verb(os.Getenv(killVerb)), at)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+// mortalStories are those of every verb.
+var mortalStories = func() (out []intenttest.Story) {
+	for _, verb := range slices.Sorted(maps.Keys(stories)) {
+		out = append(out, intenttest.Story{Name: string(verb), Boundaries: stories[verb].boundaries,
+			Prepare: func(_ testing.TB, dir string) { prepare(dir, verb) },
+			Tell:    func(dir string, m *intenttest.Mortal) error { return mortalStory(dir, verb, m) },
+			End:     func(t testing.TB, dir string, killed bool) { goOn(t, dir, verb, killed) }})
 	}
-	os.Exit(m.Run())
-}
+	return out
+}()
 
-// mortal counts boundaries and ends its process with SIGKILL at one of them.
-type mortal struct{ left int }
+func TestMain(m *testing.M) { os.Exit(intenttest.Main(m, mortalStories...)) }
 
-func (m *mortal) boundary() {
-	if m.left--; m.left == 0 {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+// TestKilledAnywhere: a process that is killed before or after any of its calls, of
+// whatever round, leaves nothing done twice and nothing forgotten.
+func TestKilledAnywhere(t *testing.T) {
+	for _, s := range mortalStories {
+		t.Run(s.Name, s.KilledAnywhere)
 	}
-}
-
-// between runs a call between two boundaries.
-func between[T any](m *mortal, call func() (T, error)) (T, error) {
-	m.boundary()
-	defer m.boundary()
-	return call()
 }
 
 type mortalStore struct {
 	action.Store
-	m *mortal
+	m *intenttest.Mortal
 }
 
 func (s mortalStore) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
-	s.m.boundary()
-	defer s.m.boundary()
+	s.m.Boundary()
+	defer s.m.Boundary()
 	return s.Store.BeginRound(ctx, account, c)
 }
 
 func (s mortalStore) Items(ctx context.Context, account string, q action.ItemQuery) ([]action.Item, error) {
-	return between(s.m, func() ([]action.Item, error) { return s.Store.Items(ctx, account, q) })
+	return intenttest.Between(s.m, func() ([]action.Item, error) { return s.Store.Items(ctx, account, q) })
 }
 
 func (s mortalStore) Save(ctx context.Context, it action.Item, entries ...action.Entry) (action.Item, error) {
-	return between(s.m, func() (action.Item, error) { return s.Store.Save(ctx, it, entries...) })
+	return intenttest.Between(s.m, func() (action.Item, error) { return s.Store.Save(ctx, it, entries...) })
 }
 
 func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
-	return between(s.m, func() ([]action.Admitted, error) { return s.Store.Admit(ctx, b) })
+	return intenttest.Between(s.m, func() ([]action.Admitted, error) { return s.Store.Admit(ctx, b) })
 }
 
 func (s mortalStore) Blow(ctx context.Context, f action.Fuse) error {
-	_, err := between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.Blow(ctx, f) })
+	_, err := intenttest.Between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.Blow(ctx, f) })
 	return err
 }
 
 func (s mortalStore) Fuses(ctx context.Context) ([]action.Fuse, error) {
-	return between(s.m, func() ([]action.Fuse, error) { return s.Store.Fuses(ctx) })
+	return intenttest.Between(s.m, func() ([]action.Fuse, error) { return s.Store.Fuses(ctx) })
 }
 
 func (s mortalStore) Frozen(ctx context.Context) (*action.Freeze, error) {
-	return between(s.m, func() (*action.Freeze, error) { return s.Store.Frozen(ctx) })
+	return intenttest.Between(s.m, func() (*action.Freeze, error) { return s.Store.Frozen(ctx) })
 }
 
 func (s mortalStore) Keeps(ctx context.Context, at time.Time) ([]action.Keep, error) {
-	return between(s.m, func() ([]action.Keep, error) { return s.Store.Keeps(ctx, at) })
+	return intenttest.Between(s.m, func() ([]action.Keep, error) { return s.Store.Keeps(ctx, at) })
 }
 
 type mortalCloud struct {
 	action.Cloud
-	m *mortal
+	m *intenttest.Mortal
 }
 
 func (c mortalCloud) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
-	return between(c.m, func() ([]action.Step, error) { return c.Cloud.Plan(ctx, r, do) })
+	return intenttest.Between(c.m, func() ([]action.Step, error) { return c.Cloud.Plan(ctx, r, do) })
 }
 
 func (c mortalCloud) Do(ctx context.Context, t action.Task) (string, error) {
-	return between(c.m, func() (string, error) { return c.Cloud.Do(ctx, t) })
+	return intenttest.Between(c.m, func() (string, error) { return c.Cloud.Do(ctx, t) })
 }
 
 func (c mortalCloud) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
-	c.m.boundary()
-	defer c.m.boundary()
+	c.m.Boundary()
+	defer c.m.Boundary()
 	return c.Cloud.Look(ctx, t)
 }
 
 type mortalPeople struct {
 	action.Notifier
-	m *mortal
+	m *intenttest.Mortal
 }
 
 func (p mortalPeople) Notify(ctx context.Context, to string, m action.Message) (string, error) {
-	return between(p.m, func() (string, error) { return p.Notifier.Notify(ctx, to, m) })
+	return intenttest.Between(p.m, func() (string, error) { return p.Notifier.Notify(ctx, to, m) })
 }
 
 // tagged are the tags that the story of tags writes.
@@ -172,8 +151,7 @@ var story = []time.Duration{0, 15 * time.Minute, 16 * time.Minute, 17 * time.Min
 	75 * time.Minute, 76 * time.Minute, 77 * time.Minute, 78 * time.Minute, 79 * time.Minute}
 
 // mortalStory makes all rounds, unless it is killed before.
-func mortalStory(dir string, verb policy.Verb, boundary int) error {
-	m := &mortal{left: boundary}
+func mortalStory(dir string, verb policy.Verb, m *intenttest.Mortal) error {
 	for _, after := range story {
 		w := storied(dir, verb, start.Add(after))
 		w.connect(mortalStore{w.store, m}, mortalCloud{w.cloud, m}, mortalPeople{w.people, m})
@@ -188,84 +166,47 @@ func mortalStory(dir string, verb policy.Verb, boundary int) error {
 	return nil
 }
 
-// everyBoundary, in the environment, kills at every boundary and not at every fifth.
-const everyBoundary = "CURFEW_SLOW"
-
-// TestKilledAnywhere: a process that is killed before or after any of its calls, of
-// whatever round, leaves nothing done twice and nothing forgotten.
-func TestKilledAnywhere(t *testing.T) {
-	for verb := range stories {
-		t.Run(string(verb), func(t *testing.T) { killedAnywhere(t, verb) })
+// prepare makes the two machines of a story.
+func prepare(dir string, verb policy.Verb) {
+	w := storied(dir, verb, start)
+	w.idle("i-1", "i-2")
+	w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
+	if verb == policy.Scale {
+		for _, id := range []string{"i-1", "i-2"} {
+			w.cloud.Change(id, func(r *actiontest.Resource) { r.Group = "workers" })
+		}
 	}
+	w.cloud.Slow(1)
 }
 
-func killedAnywhere(t *testing.T, verb policy.Verb) {
-	boundaries := 0
-	stride, first := 5, 1+rand.IntN(5)
-	if os.Getenv(everyBoundary) != "" {
-		stride, first = 1, 1
+// goOn lets another process go on a minute after the one that was killed, for as long as it
+// takes, and checks the end of the story.
+func goOn(t testing.TB, dir string, verb policy.Verb, killed bool) {
+	text, err := os.ReadFile(filepath.Join(dir, "at"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for n := first; ; n += stride {
-		dir := memoryDir(t)
-		w := storied(dir, verb, start)
-		w.idle("i-1", "i-2")
-		w.cloud.Change("i-1", func(r *actiontest.Resource) { r.Unsaved = true })
-		if verb == policy.Scale {
-			for _, id := range []string{"i-1", "i-2"} {
-				w.cloud.Change(id, func(r *actiontest.Resource) { r.Group = "workers" })
-			}
-		}
-		w.cloud.Slow(1)
-		child := exec.Command(os.Args[0], "-test.run=^$")
-		child.Env = append(os.Environ(), killDir+"="+dir, killAt+"="+strconv.Itoa(n), killVerb+"="+string(verb))
-		out, err := child.CombinedOutput()
-		if err == nil {
-			boundaries = n - 1
-			survived(t, w, verb)
+	died, err := time.ParseDuration(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := storied(dir, verb, start.Add(died))
+	for i := range 60 {
+		if !killed {
 			break
 		}
-		status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
-		if !ok || status.Signal() != syscall.SIGKILL {
-			t.Fatalf("boundary %d: %v: %s", n, err, out)
+		step := time.Minute
+		if i >= 25 { // what the cap has deferred comes an hour later
+			step = 4 * time.Minute
 		}
-		text, err := os.ReadFile(filepath.Join(dir, "at"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		died, err := time.ParseDuration(string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Another process goes on a minute later, for as long as it takes.
-		w = storied(dir, verb, start.Add(died))
-		for i := range 60 {
-			step := time.Minute
-			if i >= 25 { // what the cap has deferred comes an hour later
-				step = 4 * time.Minute
-			}
-			w.rounds(t, step, step)
-			if left(w, verb) == 0 && settled(w) {
-				break
-			}
-		}
-		if survived(t, w, verb); t.Failed() {
-			t.Fatalf("killed at boundary %d, %s into it", n, died)
+		w.rounds(t, step, step)
+		if left(w, verb) == 0 && settled(w) {
+			break
 		}
 	}
-	if boundaries < stories[verb].boundaries {
-		t.Errorf("only %d boundaries: the story does not reach its end", boundaries)
+	if survived(t, w, verb); t.Failed() {
+		t.Fatalf("it died %s into the story", died)
 	}
-}
-
-// memoryDir returns a directory that survives a process and need not survive the
-// machine: in memory, where there is such a place.
-func memoryDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "ladder")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // settled says whether nothing is on the ladder any more.
@@ -287,7 +228,7 @@ func left(w *world, verb policy.Verb) int {
 
 // survived checks the end of the story: both machines saved and gone, or tagged, each call
 // with one effect, all of it in the audit log in its order.
-func survived(t *testing.T, w *world, verb policy.Verb) {
+func survived(t testing.TB, w *world, verb policy.Verb) {
 	t.Helper()
 	if n := left(w, verb); n != 0 {
 		t.Errorf("%d are forgotten: %+v", n, w.cloud.Resources())

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -420,7 +421,7 @@ func (s *pass) askEarly(ctx context.Context, it Item, p Proposal) error {
 // plan returns the calls that a proposal takes, or why the cloud refuses it.
 func (s *pass) plan(ctx context.Context, p Proposal) ([]Step, *Refusal, error) {
 	var steps []Step
-	err := within(ctx, patience, "ask the provider about "+p.Resource.ID, func(ctx context.Context) (err error) {
+	err := intent.Within(ctx, patience, "ask the provider about "+p.Resource.ID, func(ctx context.Context) (err error) {
 		steps, err = s.Cloud.Plan(ctx, p.Resource, p.Do)
 		return err
 	})
@@ -482,7 +483,7 @@ func (s *pass) tell(ctx context.Context, recipients []string, m Message) (accept
 	for _, to := range recipients {
 		m.To = to
 		var name string
-		err := within(ctx, patience, "tell "+to, func(ctx context.Context) (err error) {
+		err := intent.Within(ctx, patience, "tell "+to, func(ctx context.Context) (err error) {
 			name, err = s.Notifier.Notify(ctx, to, m)
 			return err
 		})
@@ -528,14 +529,20 @@ func (s *pass) refuse(ctx context.Context, it Item, refusal *Refusal) error {
 // close ends an item's way. Of what was never kept there is only the line.
 func (s *pass) close(ctx context.Context, it Item, what string, l Line) error {
 	if s.Enforce && it.Version > 0 {
-		it.Phase, it.Alarm = Withdrawn, Redact(l.Why)
 		var err error
-		if it, err = s.save(context.WithoutCancel(ctx), it, s.entry(it, nil, what, l.Why)); err != nil {
+		closed, e := s.closed(it, what, l.Why)
+		if it, err = s.save(context.WithoutCancel(ctx), closed, e); err != nil {
 			return err
 		}
 	}
 	s.say(it, l)
 	return nil
+}
+
+// closed is an item at the end of its way, with the entry about that.
+func (s *pass) closed(it Item, what, why string) (Item, Entry) {
+	it.Phase, it.Alarm = Withdrawn, Redact(why)
+	return it, s.entry(it, nil, what, why)
 }
 
 // save writes an item with its entries and the clocks of now.

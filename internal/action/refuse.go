@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -15,9 +16,9 @@ import (
 )
 
 const (
-	// freshFor is how old facts may be when they are acted on, and an intent that was
-	// not carried out when it is resumed: five minutes.
-	freshFor = 5 * time.Minute
+	// freshFor is how old facts may be when they are acted on, as an intent may be when its
+	// call is made: five minutes.
+	freshFor = intent.Fresh
 	// checkpointFresh is how old a checkpoint may be to end a busy machine: one hour,
 	// the most work that may be lost then.
 	checkpointFresh = time.Hour

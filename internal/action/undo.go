@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/intent"
 )
 
 // Undo takes back what was carried out for an item, the last call first, as far as
@@ -67,7 +69,7 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 func (s *pass) rehearseStep(ctx context.Context, it Item, i int, calls []string) ([]string, error) {
 	it.Step = i
 	name := it.Steps[i].Name
-	err := within(ctx, patience, "ask the provider about "+it.Ref.ID, func(ctx context.Context) error {
+	err := intent.Within(ctx, patience, "ask the provider about "+it.Ref.ID, func(ctx context.Context) error {
 		call, err := s.Cloud.Rehearse(ctx, task(it))
 		calls = append(calls, name+": "+cmp.Or(call, "nothing is left to take back"))
 		return err
@@ -91,7 +93,7 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string) (Item, e
 	if err != nil {
 		return it, err
 	}
-	err = within(ctx, patience, "wait for the provider to undo "+name+" of "+it.Ref.ID, func(ctx context.Context) error { return s.Cloud.Undo(ctx, task(it)) })
+	err = intent.Within(ctx, patience, "wait for the provider to undo "+name+" of "+it.Ref.ID, func(ctx context.Context) error { return s.Cloud.Undo(ctx, task(it)) })
 	ctx = context.WithoutCancel(ctx) // what was done is written down
 	if err != nil {
 		what, refusal := EventOutcome, (*Refusal)(nil)

@@ -93,20 +93,23 @@ func TestOddPaths(t *testing.T) {
 // TestLargeAndSlowBodies: a body over 1 MiB and one that does not arrive end the call, and
 // change nothing.
 func TestLargeAndSlowBodies(t *testing.T) {
-	s := start(t, settings, true, func(o *api.Options) { o.BodyTime = 100 * time.Millisecond })
+	s := start(t, settings, true, func(o *api.Options) { o.BodyTime = time.Minute })
+	hurried := start(t, settings, true, func(o *api.Options) { o.BodyTime = 100 * time.Millisecond })
 	large := `{"reason":"` + strings.Repeat("x", 1<<20) + `"}`
 	if got := s.call("olga", "POST", "/api/v1/freezes", large); got.status != 413 {
 		t.Errorf("large: %d", got.status)
 	}
-	address := strings.TrimPrefix(s.URL, "http://")
-	head := "POST /api/v1/freezes HTTP/1.1\r\nHost: " + address + "\r\nAuthorization: Bearer " + s.tokens["olga"] + "\r\nContent-Type: application/json\r\n"
+	address := func(s *service) string { return strings.TrimPrefix(s.URL, "http://") }
+	head := func(s *service) string {
+		return "POST /api/v1/freezes HTTP/1.1\r\nHost: " + address(s) + "\r\nAuthorization: Bearer " + s.tokens["olga"] + "\r\nContent-Type: application/json\r\n"
+	}
 	for name, rest := range map[string]string{"slow": "Content-Length: 14\r\n\r\n{\"rea", "without a length": "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"rea\r\n"} {
-		conn, err := net.Dial("tcp", address)
+		conn, err := net.Dial("tcp", address(hurried))
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprint(conn, head+rest)
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		fmt.Fprint(conn, head(hurried)+rest)
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || res.StatusCode != 408 {
 			t.Errorf("%s: %v, %v", name, res, err)
@@ -115,13 +118,13 @@ func TestLargeAndSlowBodies(t *testing.T) {
 		}
 		conn.Close()
 	}
-	conn, err := net.Dial("tcp", address)
+	conn, err := net.Dial("tcp", address(s))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	go func() {
-		fmt.Fprint(conn, head+"Transfer-Encoding: chunked\r\n\r\n")
+		fmt.Fprint(conn, head(s)+"Transfer-Encoding: chunked\r\n\r\n")
 		for range 40 { // 2.5 MiB, without a length
 			if _, err := fmt.Fprintf(conn, "10000\r\n%s\r\n", strings.Repeat("x", 1<<16)); err != nil {
 				return

@@ -47,6 +47,9 @@ type Params struct {
 	// Policies are replayed each for itself, as if it were enforced, before all else; nil
 	// is none. What the trace does not say of a resource is assumed ([Account.Resource]).
 	Policies *policy.Set
+	// AsSessions says that Policies hold the SessionRule of that time at rest, whose result
+	// tells what the resources would have been as sessions; 0: no.
+	AsSessions time.Duration
 	// Account says what the trace's columns mean; its Format and Only are those above and
 	// below. Without tags the default mapping holds.
 	Account AccountParams

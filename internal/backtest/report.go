@@ -150,6 +150,8 @@ type Result struct {
 	WhyNot              []WhyNot           `json:"why_not,omitempty"`
 	// Notices are those of a policy that only tells people; null for all else.
 	Notices *Notices `json:"notices,omitempty"`
+	// AsSessions is what the resources would have been as sessions; null for other rules.
+	AsSessions *Sessions `json:"as_sessions,omitempty"`
 	// WaitSeconds is the wait of a rule that has only one.
 	WaitSeconds *float64 `json:"wait_seconds,omitempty"`
 }
@@ -181,6 +183,11 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			r.obey(got)
 			if pol.Do.Verb == policy.Notify {
 				r.Notices = &Notices{Times: got.notices.Times, Resources: len(got.told), Hours: hours(got.heldTrue)}
+			}
+			if p.AsSessions > 0 && pol.Name == sessionRule(p.AsSessions) {
+				if err := r.sessions(p.AsSessions, len(t.resources)); err != nil {
+					return Report{}, fmt.Errorf("%s: %w", pol.Name, err)
+				}
 			}
 			if !got.acted {
 				w.Notes = append(w.Notes, r.silence())

@@ -65,6 +65,14 @@ func again(read func() error) (err error) {
 // the version that it read. Attempts before it can change nothing more. It returns
 // ErrFenced when another attempt claimed the run at the same moment.
 func (r Run) Claim(ctx context.Context, writer string) (*Attempt, error) {
+	return r.ClaimFor(ctx, writer, 0)
+}
+
+// ClaimFor is Claim for a writer that is one of a series, such as the starts of a session:
+// it returns ErrFenced as well where a later generation has claimed the run. Within a
+// generation a writer may claim again, after a crash. Generation 0 is of no series, and
+// claims over any.
+func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*Attempt, error) {
 	a := &Attempt{run: r}
 	old, version, err := r.ReadHead(ctx)
 	switch {
@@ -77,11 +85,15 @@ func (r Run) Claim(ctx context.Context, writer string) (*Attempt, error) {
 	case err != nil:
 		return nil, fmt.Errorf("claim the run: %w", err)
 	}
+	if generation > 0 && old.Generation > generation {
+		return nil, fmt.Errorf("claim the run: generation %d of %s is there, and this is %d: %w", old.Generation, old.Writer, generation, ErrFenced)
+	}
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	h := old
 	h.Schema, h.Epoch, h.Revision = Schema, old.Epoch+1, old.Revision+1
 	h.Attempt, h.Writer, h.ClaimedAt = fmt.Sprintf("%d-%s", h.Epoch, hex.EncodeToString(random[:])), writer, r.Now().UTC()
+	h.Generation = max(old.Generation, generation)
 	a.version = version
 	if err := a.write(ctx, h); err != nil {
 		return nil, fmt.Errorf("claim the run: %w", err)

@@ -78,6 +78,9 @@ type Head struct {
 	// Epoch rises by one with every attempt. Attempt is the epoch with a random suffix.
 	Epoch   int64  `json:"epoch"`
 	Attempt string `json:"attempt"`
+	// Generation is the highest of those who claimed the run as one of a series
+	// ([Run.ClaimFor]); 0 is none.
+	Generation int64 `json:"generation,omitempty"`
 	// Writer is who holds the run, in words.
 	Writer    string    `json:"writer"`
 	ClaimedAt time.Time `json:"claimed_at"`

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -318,5 +320,69 @@ func TestRanks(t *testing.T) {
 	}
 	if got, err = holder.Join(t.Context(), 3); err != nil || got.Seq != 2 || got.NewBytes != 0 {
 		t.Errorf("joined %+v, %v", got, err)
+	}
+}
+
+// TestRanksTogether saves by ranks that start in any order, some of them twice, while former
+// attempts lie around: each snapshot has what every rank had, and none is without one.
+func TestRanksTogether(t *testing.T) {
+	const ranks = 3
+	r := run(t, t.TempDir())
+	pause := func(ctx context.Context, _ time.Duration) error {
+		select {
+		case <-time.After(time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	dirs := make([]string, ranks)
+	for rank := range dirs {
+		dirs[rank] = t.TempDir()
+	}
+	together := func(ctx context.Context, rank int, patience time.Duration) (checkpoint.Result, error) {
+		got, _, err := r.SaveTogether(ctx, t.Name(), dirs[rank], checkpoint.SaveOptions{Rank: rank, Ranks: ranks, Wait: pause, Evidence: checkpoint.Evidence{Exited: true}}, patience)
+		return got, err
+	}
+	for seq := range int64(8) {
+		for rank, dir := range dirs {
+			write(t, dir, "shard", random(int(seq)*ranks+rank, 20_000))
+		}
+		switch seq % 4 {
+		case 1: // an attempt that died without a snapshot
+			claim(t, r)
+		case 2: // a rank that died after it had saved, and one that saves what is old then
+			for _, rank := range []int{0, 2} {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				if _, err := together(ctx, rank, time.Minute); err == nil {
+					t.Fatalf("rank %d got a snapshot without the others", rank)
+				}
+				cancel()
+			}
+			write(t, dirs[2], "shard", random(int(seq)*ranks+2+1000, 20_000))
+		}
+		got := make([]checkpoint.Result, ranks)
+		errs := make([]error, ranks)
+		var all sync.WaitGroup
+		for _, rank := range rand.New(rand.NewPCG(1, uint64(seq))).Perm(ranks) {
+			all.Go(func() { got[rank], errs[rank] = together(t.Context(), rank, time.Minute) })
+			time.Sleep(5 * time.Millisecond)
+		}
+		all.Wait()
+		for rank, dir := range dirs {
+			if errs[rank] != nil || got[rank].Snapshot.Seq != seq+1 || got[rank].Snapshot.State != checkpoint.Complete {
+				t.Fatalf("snapshot %d, rank %d: %+v, %v", seq+1, rank, got[rank].Snapshot, errs[rank])
+			}
+			to, _ := restore(t, r, checkpoint.RestoreOptions{Rank: rank})
+			same(t, dir, to)
+		}
+	}
+	for rank := range ranks - 1 { // the last one never comes
+		if _, err := together(t.Context(), rank, 50*time.Millisecond); !errors.Is(err, checkpoint.ErrRanksMissing) {
+			t.Errorf("rank %d alone: %v", rank, err)
+		}
+	}
+	if h, _, err := r.ReadHead(t.Context()); err != nil || h.Snapshots[0].Seq != 8 {
+		t.Errorf("HEAD names %+v, %v", h.Snapshots, err)
 	}
 }

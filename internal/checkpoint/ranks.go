@@ -27,14 +27,20 @@ func (r Run) Follow(ctx context.Context, attempt string, rank int) (*Attempt, er
 }
 
 // SaveRank stores a folder as the share of one rank of the next snapshot, which exists only
-// once Join has all of them. Options need Rank and Ranks.
-func (a *Attempt) SaveRank(ctx context.Context, dir string, o SaveOptions) (Manifest, error) {
+// once Join has all of them: the snapshot of the result is zero. Options need Rank and Ranks.
+func (a *Attempt) SaveRank(ctx context.Context, dir string, o SaveOptions) (Result, error) {
+	got, _, err := a.share(ctx, dir, o)
+	return got, err
+}
+
+// share saves a share and returns its key as well.
+func (a *Attempt) share(ctx context.Context, dir string, o SaveOptions) (Result, string, error) {
 	if o.Ranks < 1 || o.Rank < 0 || o.Rank >= o.Ranks {
-		return Manifest{}, fmt.Errorf("save rank %d of %d: there is no such rank", o.Rank, o.Ranks)
+		return Result{}, "", fmt.Errorf("save rank %d of %d: there is no such rank", o.Rank, o.Ranks)
 	}
+	var key string
 	s, m, err := a.store(ctx, dir, o)
 	if err == nil {
-		var key string
 		var data []byte
 		if data, key, err = encodeManifest(m); err == nil {
 			if err = a.run.Store.Create(ctx, key, data); errors.Is(err, ErrExists) {
@@ -43,10 +49,10 @@ func (a *Attempt) SaveRank(ctx context.Context, dir string, o SaveOptions) (Mani
 		}
 	}
 	if err != nil {
-		return Manifest{}, fmt.Errorf("save rank %d of %s: %w", o.Rank, dir, err)
+		return Result{}, "", fmt.Errorf("save rank %d of %s: %w", o.Rank, dir, err)
 	}
 	a.hold(&m, s.parts)
-	return m, nil
+	return s.result(m), key, nil
 }
 
 // Join makes one snapshot of the shares of all ranks, or none: it returns ErrRanksMissing
@@ -110,4 +116,93 @@ func weaker(x, y State) State {
 		return y
 	}
 	return x
+}
+
+// joinEvery is how long a rank waits before it looks again for the others.
+const joinEvery = 2 * time.Second
+
+// SaveTogether saves the folder of one rank as its share of the next snapshot, and waits for
+// patience until that snapshot has the shares of all ranks. Each rank calls it at about the
+// same time: rank 0 claims the run for writer and joins the shares, the others follow it, a
+// new attempt of rank 0 included. It returns ErrRanksMissing where not all ranks came in
+// time; there is no new snapshot then. The attempt is that of rank 0, and nil for the others.
+func (r Run) SaveTogether(ctx context.Context, writer, dir string, o SaveOptions, patience time.Duration) (Result, *Attempt, error) {
+	end := r.Now().Add(patience)
+	if o.Rank != 0 {
+		got, err := r.followTogether(ctx, dir, o, end)
+		return got, nil, err
+	}
+	a, err := r.Claim(ctx, writer)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	node, err := r.Follow(ctx, a.head.Attempt, 0)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	got, err := node.SaveRank(ctx, dir, o)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	for {
+		got.Snapshot, err = a.Join(ctx, o.Ranks)
+		if !errors.Is(err, ErrRanksMissing) || !r.Now().Before(end) {
+			return got, a, err
+		}
+		if err := o.Wait(ctx, joinEvery); err != nil {
+			return Result{}, nil, err
+		}
+	}
+}
+
+// followTogether saves a share for whichever attempt holds the run, until a snapshot has it.
+func (r Run) followTogether(ctx context.Context, dir string, o SaveOptions, end time.Time) (got Result, err error) {
+	var attempt, key string // whose share is stored, and where
+	for {
+		h, _, err := r.ReadHead(ctx)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Result{}, err
+		}
+		joined := h.joined()
+		switch {
+		case joined != nil && h.Attempt == attempt:
+			m, err := r.ReadManifest(ctx, joined.Manifest)
+			if err != nil {
+				return Result{}, err
+			}
+			if o.Rank < len(m.Nodes) && m.Nodes[o.Rank].Manifest == key {
+				got.Snapshot = *joined
+				return got, nil
+			}
+		case joined == nil && h.Attempt != "" && h.Attempt != attempt:
+			node, err := r.Follow(ctx, h.Attempt, o.Rank)
+			if err == nil {
+				got, key, err = node.share(ctx, dir, o)
+			}
+			if errors.Is(err, ErrFenced) {
+				break // a newer attempt came meanwhile
+			}
+			if err != nil {
+				return Result{}, err
+			}
+			attempt = h.Attempt
+			continue // rank 0 may have waited for this share alone
+		}
+		if !r.Now().Before(end) {
+			return Result{}, fmt.Errorf("no snapshot has the share of rank %d: %w", o.Rank, ErrRanksMissing)
+		}
+		if err := o.Wait(ctx, joinEvery); err != nil {
+			return Result{}, err
+		}
+	}
+}
+
+// joined returns the snapshot that the attempt which holds the run has made; nil: none yet.
+func (h Head) joined() *Snapshot {
+	for i, s := range h.Snapshots {
+		if k, ok := parseManifestKey(s.Manifest); ok && k.attempt == h.Attempt {
+			return &h.Snapshots[i]
+		}
+	}
+	return nil
 }

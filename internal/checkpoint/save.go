@@ -89,7 +89,14 @@ func (a *Attempt) Save(ctx context.Context, dir string, o SaveOptions) (Result, 
 	}
 	m.Seq = snapshot.Seq
 	a.hold(&m, s.parts)
-	return Result{Snapshot: snapshot, Manifest: m, Read: s.pipe.read.Load(), Sent: s.pipe.sent.Load(), Stale: m.stale()}, nil
+	got := s.result(m)
+	got.Snapshot = snapshot
+	return got, nil
+}
+
+// result is what was stored of a folder.
+func (s *saving) result(m Manifest) Result {
+	return Result{Manifest: m, Read: s.pipe.read.Load(), Sent: s.pipe.sent.Load(), Stale: m.stale()}
 }
 
 // store stores the parts of a folder and returns its manifest, which is not stored.

@@ -241,3 +241,40 @@ func names(t testing.TB, dir string) string {
 	slices.Sort(list)
 	return strings.Join(list, " ")
 }
+
+// A start of a session that came before the one that holds the run cannot claim it, however
+// it restarts; the one that holds it can, after a crash.
+func TestGenerations(t *testing.T) {
+	dir, r := t.TempDir(), run(t, t.TempDir())
+	write(t, dir, "a", []byte("a"))
+	claimFor := func(generation int64) (*checkpoint.Attempt, error) {
+		return r.ClaimFor(t.Context(), "session", generation)
+	}
+	first, err := claimFor(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := claimFor(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Save(t.Context(), dir, checkpoint.SaveOptions{}); !errors.Is(err, checkpoint.ErrFenced) {
+		t.Errorf("the earlier start saves: %v", err)
+	}
+	if _, err := claimFor(4); !errors.Is(err, checkpoint.ErrFenced) {
+		t.Errorf("the earlier start claims again: %v", err)
+	}
+	save(t, second, dir, checkpoint.SaveOptions{})
+	again, err := claimFor(5)
+	if err != nil {
+		t.Fatalf("the same start, after a crash: %v", err)
+	}
+	save(t, again, dir, checkpoint.SaveOptions{})
+	// A person who saves by hand keeps what is known of the series.
+	if got := save(t, claim(t, r), dir, checkpoint.SaveOptions{}); got.Snapshot.Seq != 3 {
+		t.Errorf("snapshot %d, want 3", got.Snapshot.Seq)
+	}
+	if _, err := claimFor(4); !errors.Is(err, checkpoint.ErrFenced) {
+		t.Errorf("the earlier start claims after a save by hand: %v", err)
+	}
+}

@@ -35,6 +35,8 @@ type backtestFlags struct {
 	caps        bool
 	every       string
 	decisions   string
+	asSessions  bool
+	idle        string
 }
 
 // addTrace adds the flags that say what is replayed and what a restart costs.
@@ -58,8 +60,12 @@ policy would have released and saved. Baselines to compare with are fixed waits,
 man's switch, the best fixed wait in hindsight, an online policy that learns from the past
 only, and perfect foresight. A sample at t covers [t, t + step). A missing sample is
 unknown time and ends an idle period. A restart is charged where work comes back to a
-released resource.`,
+released resource.
+
+--as-sessions shows what the machines would have cost as sessions: each ends after --idle at
+rest, and is started again when its work comes back.`,
 		Example: `  curfew backtest --trace examples/data/gpus.csv.gz --restart-cost 5m
+  curfew backtest --trace examples/data/gpus.csv.gz --as-sessions --idle 30m
   curfew backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o html > replay.html
   curfew backtest --trace examples/data/gpus.csv.gz --step 5m --price 3.06 -o json`,
 		Args: noArgs,
@@ -68,6 +74,8 @@ released resource.`,
 	fl := c.Flags()
 	f.addTrace(fl)
 	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory to replay; repeatable")
+	fl.BoolVar(&f.asSessions, "as-sessions", false, "show what the machines would have cost as sessions")
+	fl.StringVar(&f.idle, "idle", "30m", "time at rest after which a session ends, with --as-sessions")
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
 	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron (default: at every sample and deadline)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
@@ -81,7 +89,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if err != nil {
 		return err
 	}
-	if len(f.policies) == 0 && !f.baselines {
+	if len(f.policies) == 0 && !f.baselines && !f.asSessions {
 		return usageError("--baselines=false and no --policy leave nothing to replay")
 	}
 	p.Baselines, p.Caps = f.baselines, f.caps
@@ -92,6 +100,14 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	var set *policy.Set
 	if len(f.policies) > 0 {
 		if set, err = a.rt.ReadPolicies(f.policies); err != nil {
+			return err
+		}
+	}
+	if f.asSessions {
+		if p.AsSessions, err = config.ParseDuration(f.idle); err != nil || p.AsSessions <= 0 {
+			return usageError("--idle %q: it is a duration such as 30m", f.idle)
+		}
+		if set, err = withSessions(set, p.AsSessions); err != nil {
 			return err
 		}
 	}
@@ -124,6 +140,15 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	}
 	doc := view.NewBacktest(r)
 	return a.show(doc, func() report.Sheet { return report.Backtest(doc, f.next()) })
+}
+
+// withSessions adds the rule of sessions to the policies; nil has none.
+func withSessions(set *policy.Set, idle time.Duration) (*policy.Set, error) {
+	rule, err := backtest.SessionRule(idle)
+	if err != nil || set == nil {
+		return rule, err
+	}
+	return policy.Merge(rule, set)
 }
 
 // command is a command on the same trace, with the flags that were given.

@@ -86,7 +86,7 @@ func (a *app) newCheckpointSave() *cobra.Command {
 	var f storeFlags
 	var keep retentionFlags
 	var o daemon.CheckpointSaveOptions
-	var deadline, quiet string
+	var deadline, quiet, patience string
 	c := &cobra.Command{
 		Use:   "save DIR URL",
 		Short: "Save a folder as the next snapshot of a run",
@@ -100,11 +100,15 @@ it has to stay unchanged while it is read, for --quiet-for at least, and is show
 
 With --deadline what is newest is saved first, and only what fits at the measured rate; the
 rest stays as the snapshot before has it. Exit code 5: something was not saved, or changed
-while it was read; the output names it.`,
+while it was read; the output names it.
+
+On several nodes each rank saves its own folder at the same time, with --rank and --ranks.
+There is one snapshot of all ranks, or none if one does not come within --wait.`,
 		Example: `  curfew checkpoint save ckpt file:///tmp/runs/resnet50
   curfew checkpoint save ckpt s3://bucket/runs/resnet50 --keep 3
   curfew checkpoint save ckpt s3://bucket/runs/resnet50 --done '*/DONE' --bandwidth 100MB
-  curfew checkpoint save ckpt s3://bucket/runs/resnet50 --deadline 90s`,
+  curfew checkpoint save ckpt s3://bucket/runs/resnet50 --deadline 90s
+  curfew checkpoint save ckpt s3://bucket/runs/resnet50 --rank 1 --ranks 4`,
 		Args: twoArgs("a folder and a URL"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
@@ -127,6 +131,13 @@ while it was read; the output names it.`,
 			}
 			if o.Workers < 1 || o.Workers > 64 || o.Uploads < 1 || o.Uploads > 64 {
 				return usageError("--workers %d --uploads %d: each is 1 to 64", o.Workers, o.Uploads)
+			}
+			ranked := c.Flags().Changed("rank") || c.Flags().Changed("ranks")
+			if ranked && (o.Ranks < 1 || o.Ranks > 10_000 || o.Rank < 0 || o.Rank >= o.Ranks) {
+				return usageError("--rank %d --ranks %d: of 4 ranks each is 0 to 3", o.Rank, o.Ranks)
+			}
+			if o.Patience, err = config.ParseDuration(patience); err != nil || o.Patience <= 0 {
+				return usageError("--wait %q: it is a duration such as 10m", patience)
 			}
 			if err := f.apply(args[1]); err != nil {
 				return err
@@ -153,6 +164,9 @@ while it was read; the output names it.`,
 	fl.StringVar(&quiet, "quiet-for", "2s", "how long files have to stay unchanged where nothing else says that they are finished")
 	fl.StringVar(&deadline, "deadline", "", "time that a final save has, such as `90s`")
 	fl.BoolVar(&o.Full, "full", false, "store everything again, also what the snapshot before has")
+	fl.IntVar(&o.Rank, "rank", 0, "which of several nodes this is; rank 0 claims the run and collects by --keep")
+	fl.IntVar(&o.Ranks, "ranks", 0, "`number` of nodes that save one snapshot together")
+	fl.StringVar(&patience, "wait", "10m", "how long a rank waits for the others")
 	fl.IntVar(&o.Workers, "workers", 2, "threads that hash and compress")
 	fl.IntVar(&o.Uploads, "uploads", 4, "parts that are stored at the same time; each takes about 9 MiB of memory")
 	a.outputs(c, tableJSON...)

@@ -84,6 +84,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
 	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newSettings(), a.newToken(), a.newAudit(),
+		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(), a.newCage(), a.newAgent(),
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
 	root.Args = noSuchVerb

@@ -29,6 +29,7 @@ const (
 	ExitHeld        = 3   // needs approval, or waste over --fail-on
 	ExitDenied      = 4   // denied
 	ExitPartial     = 5   // some resources could not be read or acted on
+	ExitOwn         = 10  // the command that curfew ran has failed; its own code is in the output
 	ExitInterrupted = 130 // interrupted
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
@@ -45,14 +45,14 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 
 // addRealAccount adds those of them that a command with simulated books has.
 func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
-	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, or with scan onprem (machines in curfew.yaml)")
+	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, local (sessions on this machine), or with scan onprem (machines in curfew.yaml)")
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
 	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
 }
 
 // check settles which cloud is meant, of those on which something can be carried out.
 func (f *sourceFlags) check() error {
-	if f.Cloud == onprem.CloudName && !f.demo {
+	if f.Cloud == local.OnPremises && !f.demo {
 		return usageError("--cloud onprem: curfew acts on no on-premises machine; `curfew scan --cloud onprem` says which do nothing")
 	}
 	return f.checkAudit()
@@ -63,7 +63,7 @@ func (f *sourceFlags) checkAudit() error {
 	if f.demo {
 		f.Cloud = sim.CloudName
 	}
-	return oneOf("cloud", f.Cloud, "aws", sim.CloudName, onprem.CloudName)
+	return oneOf("cloud", f.Cloud, "aws", sim.CloudName, local.CloudName, local.OnPremises)
 }
 
 // scanFlags are the flags of scan.

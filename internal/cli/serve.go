@@ -22,6 +22,7 @@ type serveFlags struct {
 	// Of the simulated account.
 	speed, length, truth string
 	observe              bool
+	printIAM             bool
 }
 
 // defaultListen is where a service listens: on this machine alone.
@@ -54,6 +55,7 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	fl.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP server")
 	fl.Var(&choice{"log-format", &f.logFormat, []string{"text", "json"}}, "log-format", "form of the log: text or json")
+	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy by which the service assumes the configured roles and lists the organization, and do nothing else")
 	fl.StringVar(&f.lease, "lease", "", "for how long a process that died keeps its accounts from the others (default 8s)")
 	fl.BoolVar(&f.demo, "demo", false, "serve the built-in simulated account, whose policies act and whose people answer")
 	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
@@ -66,11 +68,22 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
 	f.Cloud = "aws"
+	if f.printIAM {
+		cfg, err := a.config()
+		if err != nil {
+			return err
+		}
+		text, err := daemon.CentralPolicy(cfg)
+		if err == nil {
+			_, err = a.Stdout.Write(text)
+		}
+		return err
+	}
 	enforce, err := f.options()
 	if err != nil {
 		return err
 	}
-	o := daemon.ServeOptions{EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Out: a.Stdout, Hangup: a.hangups(), Mount: a.mount(ctx)}
+	o := daemon.ServeOptions{EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout, Hangup: a.hangups(), Mount: a.mount(ctx)}
 	if f.lease != "" {
 		if o.LeaseTTL, err = config.ParseDuration(f.lease); err != nil || o.LeaseTTL < time.Second {
 			return usageError("--lease %q: it is a duration from 1s such as 8s", f.lease)

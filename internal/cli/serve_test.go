@@ -130,6 +130,48 @@ func TestServeDemoEndsWhatRests(t *testing.T) {
 	if n := s.ended(); n == 0 {
 		t.Error("nothing was ended")
 	}
+	// The service has audited the account by itself.
+	code, out, errs := s.run("scan", "--last", "--data-dir", filepath.Join(s.dir, "data", "demo"), "-o", "json")
+	var doc struct{ Findings []struct{ Rule string } }
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || code != ExitDone || len(doc.Findings) == 0 {
+		t.Errorf("exit %d, %d findings, %v: %s", code, len(doc.Findings), err, errs)
+	}
+}
+
+// TestServePrintsItsPolicy: that of the roles that are configured, and of the organization.
+func TestServePrintsItsPolicy(t *testing.T) {
+	d := newDesktop(t)
+	for yaml, want := range map[string]string{
+		"aws: {organization: {role: ops/curfew-read}}":                                          `CurfewOrganization organizations:ListAccounts CurfewAssume sts:AssumeRole arn:aws:iam::*:role/ops/curfew-read`,
+		"aws: {accounts: [{role: 'arn:aws:iam::111122223333:role/x'}, {regions: [us-east-1]}]}": `CurfewAssume sts:AssumeRole arn:aws:iam::111122223333:role/x`,
+		"aws: {organization: {role: r, list_role: 'arn:aws:iam::111122223333:role/l'}}":         `CurfewAssume sts:AssumeRole arn:aws:iam::*:role/r arn:aws:iam::111122223333:role/l`,
+	} {
+		d.write("curfew.yaml", yaml+"\n")
+		code, out, errs := d.run("serve", "--print-iam-policy")
+		var doc struct {
+			Statement []struct {
+				Sid, Effect string
+				Action      []string
+				Resource    any
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != ExitDone {
+			t.Fatalf("%s: exit %d: %s, %v", yaml, code, errs, err)
+		}
+		var got []string
+		for _, s := range doc.Statement {
+			if got = append(append(got, s.Sid), s.Action...); s.Resource != "*" {
+				got = append(got, strings.Trim(fmt.Sprint(s.Resource), "[]"))
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, want %s", yaml, got, want)
+		}
+	}
+	d.write("curfew.yaml", "")
+	if code, _, errs := d.run("serve", "--print-iam-policy"); code != ExitUsage || !strings.Contains(errs, "scan --print-iam-policy") {
+		t.Errorf("without a role: exit %d: %s", code, errs)
+	}
 }
 
 // TestServeDemoSaves: left alone, machines that may end cost almost nothing while they rest;

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/budget"
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -59,6 +59,8 @@ type Config struct {
 	Enforce Enforce `yaml:"enforce"`
 	// Serve is how curfew serve runs.
 	Serve Serve `yaml:"serve"`
+	// Sessions is how sessions are started (docs/sessions.md).
+	Sessions Sessions `yaml:"sessions"`
 	// Notify is how people are reached (docs/notifications.md).
 	Notify notify.Config `yaml:"notify"`
 	// Budgets are what owners may spend (docs/budgets.md).
@@ -87,9 +89,11 @@ type Config struct {
 	// Metrics are servers with recorded usage (docs/metrics.md).
 	Metrics Metrics `yaml:"metrics"`
 	// Machines are on-premises machines (docs/configuration.md).
-	Machines onprem.Machines `yaml:"machines"`
+	Machines local.Machines `yaml:"machines"`
 	// Rates are the costs of on-premises machines.
-	Rates onprem.Rates `yaml:"rates"`
+	Rates local.Rates `yaml:"rates"`
+	// Local is this machine as a provider of sessions (docs/sessions.md).
+	Local Local `yaml:"local"`
 	// Scan is how the audit looks.
 	Scan Scan `yaml:"scan"`
 	// Thresholds are the thresholds of the findings.
@@ -126,6 +130,8 @@ type AWS struct {
 	// Accounts are what curfew serve reads, each by itself; empty is the account of the
 	// credentials and those of assume_roles.
 	Accounts []AWSAccount `yaml:"accounts"`
+	// Organization finds further accounts for curfew serve by AWS Organizations.
+	Organization Organization `yaml:"organization"`
 	// RequestsPerSecond bounds the calls to one service in one region.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// ListPages bounds the listing of a bucket, in pages of 1,000 objects; 20 times as many
@@ -171,10 +177,11 @@ func Default() Config {
 	return Config{
 		Tags:         inventory.DefaultTagMapping(),
 		RequiredTags: inventory.RequiredTags,
-		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5},
+		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5, Organization: Organization{Refresh: time.Hour}},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
 		Enforce:      Enforce{Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
-		Serve:        Serve{Interval: time.Minute, Deadline: 10 * time.Minute},
+		Serve:        Serve{Interval: time.Minute, Deadline: 10 * time.Minute, AuditInterval: 6 * time.Hour},
+		Sessions:     Sessions{Cloud: "aws", Lease: 4 * time.Hour, MaxLease: 24 * time.Hour, Idle: 30 * time.Minute, Grace: 2 * time.Minute},
 		Metrics:      Metrics{CloudWatch: CloudWatch{MaxUSDPerMonth: "50"}},
 		Gate:         Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},
 		Thresholds:   finding.DefaultThresholds(),
@@ -291,6 +298,12 @@ func Decode(name string, src []byte, c *Config) error {
 		return err
 	}
 	if key, err := c.Serve.check(); err != nil {
+		return placed(f, root, key, err)
+	}
+	if key, err := c.AWS.Organization.check(); err != nil {
+		return placed(f, root, key, err)
+	}
+	if key, err := c.Sessions.check(); err != nil {
 		return placed(f, root, key, err)
 	}
 	if err := c.checkMetrics(f, root); err != nil {

@@ -2,10 +2,11 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
@@ -35,7 +36,7 @@ func TestMachinesAndRates(t *testing.T) {
 	if c.Rates.GPUHour["H100"] != "2.1" || c.Rates.VCPUHour != "0.01" || c.Rates.AsOf != "2026-01-01" {
 		t.Errorf("got rates %+v", c.Rates)
 	}
-	if _, err := onprem.New(onprem.Options{Machines: c.Machines, Rates: c.Rates}); err != nil {
+	if _, err := local.NewFleet(local.FleetOptions{Machines: c.Machines, Rates: c.Rates}); err != nil {
 		t.Error(err)
 	}
 }
@@ -68,6 +69,29 @@ func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
 	}
 }
 
+func TestLocal(t *testing.T) {
+	c := Default()
+	if c.Local.Serve {
+		t.Error("the API starts sessions without being told so")
+	}
+	if err := Decode("curfew.yaml", []byte("local:\n  serve: true\n  gpus: [{model: L4, count: 2}]\n"), &c); err != nil || !c.Local.Serve || len(c.Local.GPUs) != 1 || c.Local.GPUs[0] != (local.Listed{Model: "L4", Count: 2}) {
+		t.Errorf("%+v, %v", c.Local, err)
+	}
+	for text, want := range map[string]string{
+		"local:\n  serv: true":                                "2:3",
+		"local:\n  serve: perhaps":                            "2:10",
+		"local:\n  gpus:\n    - model: L4\n      count: 0":    "4:14",
+		"local:\n  gpus:\n    - count: 1":                     "3:7",
+		"local:\n  gpus:\n    - model: ' L4'\n      count: 1": "3:14",
+	} {
+		c := Default()
+		var e *document.Error
+		if err := Decode("curfew.yaml", []byte(text), &c); !errors.As(err, &e) || fmt.Sprintf("%d:%d", e.Line, e.Column) != want {
+			t.Errorf("%q: %v, want it at %s", text, err, want)
+		}
+	}
+}
+
 // FuzzMachines holds that what passes the configuration can be observed, and that what
 // does not has its place in the file.
 func FuzzMachines(f *testing.F) {
@@ -83,7 +107,7 @@ func FuzzMachines(f *testing.F) {
 			}
 			return
 		}
-		if _, err := onprem.New(onprem.Options{Machines: c.Machines, Rates: c.Rates}); err != nil {
+		if _, err := local.NewFleet(local.FleetOptions{Machines: c.Machines, Rates: c.Rates}); err != nil {
 			t.Fatalf("%q passed: %v", s, err)
 		}
 	})

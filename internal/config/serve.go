@@ -15,6 +15,15 @@ type Serve struct {
 	Interval time.Duration `yaml:"interval"`
 	// Deadline is how long one round may take.
 	Deadline time.Duration `yaml:"deadline"`
+	// AuditInterval is the time between two audits of an account, which find what to fix;
+	// SkipAudits makes none.
+	AuditInterval time.Duration `yaml:"audit_interval"`
+	SkipAudits    bool          `yaml:"skip_audits"`
+	// BillPaths are where the API may import bills from: files, folders and s3://bucket/prefix,
+	// each with all that is under it.
+	BillPaths []string `yaml:"bill_paths"`
+	// TracePaths are folders and files with recorded usage that the API may replay.
+	TracePaths []string `yaml:"trace_paths"`
 	// PublicURL is where people reach the service, such as https://curfew.example.com; without
 	// it the API answers by the loopback names of this machine alone.
 	PublicURL string `yaml:"public_url"`

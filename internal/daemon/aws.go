@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
@@ -17,6 +18,9 @@ import (
 
 // AWS is an account of AWS that is read and can be acted on.
 type AWS = aws.Cloud
+
+// AWSMember is an account of an organization.
+type AWSMember = aws.Member
 
 type awsActions = *aws.Actions
 
@@ -32,6 +36,29 @@ var (
 	ReadPolicy   = aws.PolicyJSON
 	ActionPolicy = aws.ActionPolicyJSON
 )
+
+// CentralPolicy is the IAM policy that a service needs in its own account to read the others
+// that the configuration names or finds, as a JSON document.
+func CentralPolicy(cfg config.Config) ([]byte, error) {
+	roles := slices.Clone(cfg.AWS.AssumeRoles)
+	for _, a := range cfg.AWS.Accounts {
+		if a.Role != "" {
+			roles = append(roles, a.Role)
+		}
+	}
+	org := cfg.AWS.Organization
+	if org.Role != "" {
+		roles = append(roles, org.Role)
+	}
+	if org.ListRole != "" {
+		roles = append(roles, org.ListRole)
+	}
+	if len(roles) == 0 {
+		return nil, &Error{Class: Usage, Code: "no_roles", Err: errors.New("print the IAM policy of the service: the configuration names no role of another account"),
+			Hint: "`curfew scan --print-iam-policy` prints what reading the account of the credentials needs"}
+	}
+	return aws.CentralPolicyJSON(roles, org.Role != "" && org.ListRole == ""), nil
+}
 
 // What passes ask of AWS, and what it charges for that.
 var (

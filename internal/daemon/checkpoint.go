@@ -29,8 +29,10 @@ type CheckpointSaveOptions struct {
 	RunDir string
 	// Within is how long a final save may take; 0 is no limit.
 	Within time.Duration
-	// Retention is collected after the save, where it drops anything.
+	// Retention is collected after the save, where it drops anything; by rank 0 alone.
 	Retention checkpoint.Retention
+	// Patience is how long a rank waits for the others.
+	Patience time.Duration
 	checkpoint.SaveOptions
 }
 
@@ -63,6 +65,7 @@ func checkpointError(err error) error {
 		{checkpoint.ErrNoSnapshot, Failed, "no_snapshot", "curfew checkpoint list shows what the run has"},
 		{checkpoint.ErrNotEmpty, Failed, "not_empty", "restore to another folder, or replace this one with --replace"},
 		{checkpoint.ErrNoTime, Partial, "no_time", "the snapshot before stays the newest"},
+		{checkpoint.ErrRanksMissing, Failed, "ranks_missing", "the snapshot before stays the newest: run the save in every rank at the same time"},
 		{checkpoint.ErrNotFound, Failed, "not_found", "the URL is that of one run, as it was saved"},
 	}
 	for _, h := range hints {
@@ -113,27 +116,26 @@ func (rt *Runtime) CheckpointSave(ctx context.Context, dir string, to Checkpoint
 			notes = append(notes, fmt.Sprintf("%s in %s cannot be read", plain.Count(events.Unread, "declaration"), filepath.Join(o.RunDir, checkpoint.EventsFile)))
 		}
 	}
-	a, err := run.Claim(ctx, writer())
-	if err != nil {
-		return doc, checkpointError(err)
-	}
 	o.Wait = wait
 	var finish func()
 	o.Progress, finish = rt.bytesBar("saving " + doc.Dir)
-	got, err := a.Save(ctx, dir, o.SaveOptions)
+	got, a, err := saveOnce(ctx, run, dir, o)
 	finish()
 	if err != nil {
 		return doc, checkpointError(err)
 	}
-	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = a.Head().Attempt, got.Snapshot, got.Read, got.Sent
+	if a != nil {
+		notes = append(notes, a.Notes...)
+	}
+	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.Read, got.Sent
 	doc.Seconds = rt.Now().Sub(started).Seconds()
-	doc.LeftOut, doc.Notes, doc.Unsettled = view.NewCheckpointLeftOut(got.Manifest.LeftOut), view.Lines(append(notes, a.Notes...)), []string{}
+	doc.LeftOut, doc.Notes, doc.Unsettled = view.NewCheckpointLeftOut(got.Manifest.LeftOut), view.Lines(notes), []string{}
 	for _, e := range got.Manifest.Entries {
 		if e.Finished == "" {
 			doc.Unsettled = append(doc.Unsettled, e.Path)
 		}
 	}
-	if o.Retention != (checkpoint.Retention{}) && o.Within == 0 {
+	if a != nil && o.Retention != (checkpoint.Retention{}) && o.Within == 0 {
 		c, err := a.Collect(ctx, o.Retention)
 		if err != nil {
 			return doc, checkpointError(fmt.Errorf("snapshot %d is saved: %w", got.Snapshot.Seq, err))
@@ -142,6 +144,20 @@ func (rt *Runtime) CheckpointSave(ctx context.Context, dir string, to Checkpoint
 		doc.Collected = &collected
 	}
 	return doc, nil
+}
+
+// saveOnce makes the next snapshot, by this process alone or together with other ranks. The
+// attempt is nil where another rank holds the run.
+func saveOnce(ctx context.Context, run checkpoint.Run, dir string, o CheckpointSaveOptions) (checkpoint.Result, *checkpoint.Attempt, error) {
+	if o.Ranks > 0 {
+		return run.SaveTogether(ctx, writer(), dir, o.SaveOptions, o.Patience)
+	}
+	a, err := run.Claim(ctx, writer())
+	if err != nil {
+		return checkpoint.Result{}, nil, err
+	}
+	got, err := a.Save(ctx, dir, o.SaveOptions)
+	return got, a, err
 }
 
 // wait lets time pass.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -102,15 +104,20 @@ func (rt *Runtime) Enforcing(ctx context.Context, cfg config.Config, s *store.St
 	if err != nil {
 		return round.Setting{}, err
 	}
-	cloud, ok := setting.Lister.(*AWS)
-	if !ok {
+	var cloud action.Cloud
+	switch l := setting.Lister.(type) {
+	case *AWS:
+		cloud = l.Actions()
+	case *local.Provider:
+		cloud = l.Actions(func(ctx context.Context, id, why string) error { return rt.stopSession(ctx, cfg, s, id, why) })
+	default:
 		return round.Setting{}, invalid("--cloud %s: nothing is carried out there", o.Cloud)
 	}
 	setting.Books = ledger.Journal{Store: s.Ledger()}
 	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
 		return Facts(ctx, cfg, s, now())
 	}
-	setting.Ladder, err = rt.Ladders(cfg, s, cloud.Actions(), o.Enforce)
+	setting.Ladder, err = rt.Ladders(cfg, s, cloud, o.Enforce)
 	return setting, err
 }
 

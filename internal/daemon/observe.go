@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/cloud/onprem"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -42,7 +42,7 @@ func (rt *Runtime) Setting(ctx context.Context, cfg config.Config, f Source) (ro
 		return round.Setting{}, err
 	}
 	sources = append(sources, asUsage(servers)...)
-	if own, ok := lister.(*onprem.Fleet); ok {
+	if own, ok := lister.(*local.Fleet); ok {
 		book = book.With(own.Prices()...)
 	}
 	if measures, ok := lister.(usage.Source); ok {
@@ -78,7 +78,7 @@ type Source struct {
 // RulesOf are the rules of a cloud in addition to the general ones. The simulated account has what
 // AWS sells.
 func RulesOf(cloud string) []finding.Rule {
-	if cloud == onprem.CloudName {
+	if cloud == local.OnPremises || cloud == local.CloudName {
 		return nil
 	}
 	return awsrules.Rules()
@@ -90,8 +90,17 @@ func (rt *Runtime) Lister(ctx context.Context, f Source, cfg config.Config, book
 		return nil, invalid("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.Cloud)
 	}
 	switch f.Cloud {
-	case onprem.CloudName:
+	case local.OnPremises:
 		return NewFleet(cfg, book)
+	case local.CloudName:
+		own, _, err := rt.thisMachine(cfg)
+		switch {
+		case err != nil:
+			return nil, err
+		case own == nil:
+			return nil, invalid("--cloud local: there is no data directory; name one with --data-dir")
+		}
+		return own, nil
 	case sim.CloudName:
 		return sim.New(sim.Options{Seed: SimSeed, Now: now, Tags: cfg.Tags}), nil
 	}
@@ -255,11 +264,11 @@ func ReplaceFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // NewFleet returns the machines that the configuration lists.
-func NewFleet(cfg config.Config, book *price.Book) (*onprem.Fleet, error) {
+func NewFleet(cfg config.Config, book *price.Book) (*local.Fleet, error) {
 	if len(cfg.Machines) == 0 {
 		return nil, invalid("--cloud onprem: no machine is listed; write them under machines in curfew.yaml (docs/configuration.md)")
 	}
-	fleet, err := onprem.New(onprem.Options{Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book})
+	fleet, err := local.NewFleet(local.FleetOptions{Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}

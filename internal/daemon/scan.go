@@ -53,11 +53,10 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 		setting.Books = state
 	}
 	bar := rt.bar(f.Cloud)
-	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window, Progress: bar.Report}
-	if cfg.Thresholds.Interruptions, err = rt.Interruptions(cfg); err != nil {
+	if err := rt.auditing(cfg, &setting, f.Cloud, billed); err != nil {
 		return nil, err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: RulesOf(f.Cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags, Bill: billed}
+	setting.Query.Progress = bar.Report
 	audit, err := round.New(setting).Round(ctx)
 	bar.Finish()
 	if err != nil {
@@ -70,7 +69,7 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 	if keeps {
 		s, err := state.opened(ctx)
 		if err == nil {
-			err = keepScan(ctx, s, audit, doc)
+			err = keepScan(ctx, s, audit, doc, false)
 		}
 		if err != nil {
 			return nil, &Error{Code: "not_saved", Err: fmt.Errorf("keep the findings: %w", err),
@@ -81,6 +80,16 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 		return nil, Unposted(audit, "what was shown is complete")
 	}
 	return audit, nil
+}
+
+// auditing makes a setting one that audits an account of a cloud.
+func (rt *Runtime) auditing(cfg config.Config, setting *round.Setting, cloud string, billed *round.Bill) (err error) {
+	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window}
+	if cfg.Thresholds.Interruptions, err = rt.Interruptions(cfg); err != nil {
+		return err
+	}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: RulesOf(cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags, Bill: billed}
+	return nil
 }
 
 // auditedBill reads the bill that --bill names; nil without one.

@@ -41,6 +41,8 @@ type ServeOptions struct {
 	Out io.Writer
 	// JSON writes the log as JSON.
 	JSON bool
+	// Version is that of the program.
+	Version string
 	// Mount returns what else is served, by pattern; nil is nothing.
 	Mount func(rt *Runtime, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error)
 }
@@ -66,6 +68,9 @@ type server struct {
 	cfg   config.Config
 	set   *policy.Set
 	files string
+	// generation counts the configurations that were in force.
+	generation   int
+	organization organization
 }
 
 // Serve reads accounts and takes what their policies propose up the ladder until the context
@@ -197,66 +202,76 @@ func (v *server) load(ctx context.Context) ([]service.Source, error) {
 	if v.set != nil && (cfg.DatabaseURL != v.cfg.DatabaseURL || cfg.DataDir != v.cfg.DataDir) {
 		return nil, invalid("the state is another one: start again to change data_dir or database_url")
 	}
-	accounts := accountsOf(cfg, v.o.Source)
-	if len(accounts) == 0 {
-		return nil, invalid("no account is configured")
-	}
-	var sources []service.Source
-	for _, a := range accounts {
-		// It makes no call, and shows now what is wrong with the configuration.
-		if _, err := v.wire(ctx, cfg, a.Source, set); err != nil {
-			return nil, err
-		}
-		sources = append(sources, service.Source{Name: a.name, Every: func() time.Duration { return v.pace.every() }, Deadline: cfg.Serve.Deadline,
-			Open: func(ctx context.Context, lease store.Lease) (service.Rounds, error) {
-				return v.open(ctx, cfg, a.Source, set, lease)
-			}})
+	v.listed(ctx, cfg)
+	sources, err := v.sources(ctx, cfg, set, fmt.Sprint(v.generation+1))
+	if err != nil {
+		return nil, err
 	}
 	if files == "" || v.set == nil {
 		files = rt.stamp(cfg)
 	}
-	v.cfg, v.set, v.files = cfg, set, files
+	v.cfg, v.set, v.files, v.generation = cfg, set, files, v.generation+1
 	return sources, v.pace.configure(cfg)
+}
+
+// sources are those of a configuration: each account, and its audits. Those that were made
+// of the same reading of the configuration are the same.
+func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set, made string) ([]service.Source, error) {
+	accounts := accountsOf(cfg, v.o.Source, v.organization.members)
+	if len(accounts) == 0 && !asksOrganization(cfg, v.o.Source) {
+		return nil, invalid("no account is configured")
+	}
+	var sources []service.Source
+	tried := false
+	for _, a := range accounts {
+		// It makes no call, and shows now what is wrong with the configuration; members of an
+		// organization are alike.
+		if !a.member || !tried {
+			if _, err := v.wire(ctx, cfg, a.Source, set); err != nil {
+				return nil, err
+			}
+			tried = tried || a.member
+		}
+		sources = append(sources, service.Source{Name: a.name, Every: func() time.Duration { return v.pace.every() }, Deadline: cfg.Serve.Deadline, Made: made, Member: a.member,
+			Open: func(ctx context.Context, lease store.Lease) (service.Rounds, error) {
+				return v.open(ctx, cfg, a.Source, set, lease)
+			}})
+		if !cfg.Serve.SkipAudits {
+			sources = append(sources, v.audited(cfg, a, made))
+		}
+	}
+	return sources, nil
 }
 
 // watched is an account that is read by itself.
 type watched struct {
 	Source
 	name string
+	// member says that it was found by an organization, and not named.
+	member bool
 }
 
-// accountsOf are the accounts that the configuration names, with the regions of each.
-func accountsOf(cfg config.Config, f Source) []watched {
-	f.Alone = true
-	own := func(role string, regions []string) watched {
-		a := watched{Source: f, name: "aws"}
-		a.AssumeRoles = nil
-		if role != "" {
-			a.AssumeRoles = []string{role}
-			a.name = "aws/" + role[strings.LastIndex(role, "::")+2:]
-		} else if p := cmp.Or(f.Profile, cfg.AWS.Profile); p != "" {
-			a.name = "aws:" + p
-		}
-		if len(regions) > 0 && len(f.Regions) == 0 {
-			a.Regions = regions
-			a.name += " " + strings.Join(regions, ",")
-		}
-		return a
-	}
-	if len(cfg.AWS.Accounts) > 0 && len(f.AssumeRoles) == 0 {
-		out := make([]watched, 0, len(cfg.AWS.Accounts))
-		for _, a := range cfg.AWS.Accounts {
-			out = append(out, own(a.Role, a.Regions))
-		}
-		return out
-	}
-	out := []watched{own("", nil)}
+// accountsOf are the accounts that the configuration names, with the regions of each, and
+// those of the organization.
+func accountsOf(cfg config.Config, f Source, org []AWSMember) []watched {
+	var out []watched
 	roles := f.AssumeRoles
 	if len(roles) == 0 {
+		for _, a := range cfg.AWS.Accounts {
+			out = append(out, watch(cfg, f, a.Role, a.Regions))
+		}
 		roles = cfg.AWS.AssumeRoles
 	}
-	for _, role := range roles {
-		out = append(out, own(role, nil))
+	if len(out) == 0 {
+		if !asksOrganization(cfg, f) {
+			out = append(out, watch(cfg, f, "", nil))
+		}
+		for _, role := range roles {
+			out = append(out, watch(cfg, f, role, nil))
+		}
+	}
+	if asksOrganization(cfg, f) {
+		out = append(out, members(cfg, f, org, out)...)
 	}
 	return slices.CompactFunc(out, func(a, b watched) bool { return a.name == b.name })
 }
@@ -295,12 +310,16 @@ func (v *server) watch(ctx context.Context) {
 			asked = true
 		case <-t.C:
 		}
+		if asked {
+			v.organization.due = time.Time{}
+		}
 		now := v.rt.stamp(v.cfg)
 		changed := asked || now != tried
 		if shared += configEvery; !changed && shared >= sharedEvery {
 			shared, changed = 0, v.governs(ctx)
 		}
 		if !changed {
+			v.follow(ctx)
 			continue
 		}
 		tried = now
@@ -316,6 +335,21 @@ func (v *server) watch(ctx context.Context) {
 		v.log.Info("the configuration is read again", "sources", len(sources), "policies", len(v.set.Policies))
 		v.service.Set(sources)
 	}
+}
+
+// follow takes accounts up that came to the organization, and leaves out those that went.
+func (v *server) follow(ctx context.Context) {
+	if !v.listed(ctx, v.cfg) {
+		return
+	}
+	sources, err := v.sources(ctx, v.cfg, v.set, fmt.Sprint(v.generation))
+	if err != nil {
+		if ctx.Err() == nil {
+			v.log.Error("the accounts of the organization are not taken up", "error", err)
+		}
+		return
+	}
+	v.service.Set(sources)
 }
 
 // governs says whether the shared settings are others than those in force.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -21,6 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/service"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // ServeDemoOptions say how the simulated account is served.
@@ -122,7 +124,7 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 	}})
 	v.service.Set([]service.Source{{Name: "sim", Every: func() time.Duration { return demoRound }, Deadline: oneDay,
 		Open: func(context.Context, store.Lease) (service.Rounds, error) {
-			return &demoRounds{accountRounds{engine: round.New(setting), store: s.Store}, s}, nil
+			return &demoRounds{accountRounds: accountRounds{engine: round.New(setting), store: s.Store}, sim: s, rt: rt, cfg: cfg, version: o.Version}, nil
 		}}})
 	var mounted map[string]http.Handler
 	if o.Mount != nil {
@@ -189,7 +191,12 @@ func (rt *Runtime) writeTruth(ctx context.Context, o ServeDemoOptions, s *Simula
 // demoRounds makes the rounds of the simulated account, whose company confirms every fuse.
 type demoRounds struct {
 	accountRounds
-	sim *Simulation
+	sim     *Simulation
+	rt      *Runtime
+	cfg     config.Config
+	version string
+	// audited is when the account was audited last. Time stands still while that goes on.
+	audited time.Time
 }
 
 // Round implements service.Rounds.
@@ -204,7 +211,27 @@ func (d *demoRounds) Round(ctx context.Context) (service.Outcome, error) {
 			err = errors.Join(err, d.sim.confirm(ctx, f))
 		}
 	}
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	return out, d.audit(ctx)
+}
+
+// audit audits the simulated account as often as a service audits others.
+func (d *demoRounds) audit(ctx context.Context) error {
+	if d.cfg.Serve.SkipAudits || d.sim.Clock.Now().Sub(d.audited) < d.cfg.Serve.AuditInterval {
+		return nil
+	}
+	d.audited = d.sim.Clock.Now()
+	setting, err := d.rt.simSetting(d.cfg, d.sim)
+	if err != nil {
+		return err
+	}
+	if err := d.rt.auditing(d.cfg, &setting, sim.CloudName, nil); err != nil {
+		return err
+	}
+	_, err = auditOnce(ctx, d.store, setting, view.ScanOptions{Version: d.version}, auditPrefix+"sim")
+	return err
 }
 
 // answering are the people of the simulated company: who is warned of a machine that works,

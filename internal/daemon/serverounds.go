@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -154,13 +153,7 @@ func (a *accountRounds) outcome(r *round.Result) (service.Outcome, error) {
 		}
 	}
 	a.said = said
-	for _, b := range r.BlindSpots {
-		out.Missing = append(out.Missing, b.What+": "+b.Why)
-	}
-	for account, err := range r.Unposted {
-		out.Missing = append(out.Missing, "the ledger of "+account+": "+err.Error())
-	}
-	slices.Sort(out.Missing)
+	out.Missing = missingOf(r)
 	return out, nil
 }
 
@@ -180,6 +173,8 @@ type pace struct {
 	interval time.Duration
 	limit    money.Amount
 	paced    time.Duration
+	// audits is the time between two audits, as configured; 0 makes none.
+	audits, auditsPaced time.Duration
 }
 
 // remember estimates what passes cost by the machines that the state knows of.
@@ -259,6 +254,9 @@ func (p *pace) configure(cfg config.Config) error {
 	}
 	p.mu.Lock()
 	p.interval, p.limit = cfg.Serve.Interval, limit
+	if p.audits = cfg.Serve.AuditInterval; cfg.Serve.SkipAudits {
+		p.audits = 0
+	}
 	known := len(p.per) > 0
 	p.mu.Unlock()
 	if !known {
@@ -280,17 +278,28 @@ func (p *pace) settle() error {
 		}
 		all.machines += x.machines
 	}
-	month, err := all.cost.Mul(int64(money.Month), int64(p.interval))
+	month := func(every time.Duration) (money.Amount, error) { return all.cost.Mul(int64(money.Month), int64(every)) }
+	rounds, err := month(p.interval)
 	if err != nil {
 		return err
 	}
-	paced := p.interval
-	if month > p.limit {
-		paced = time.Duration(float64(p.interval) * float64(month) / float64(p.limit)).Round(time.Second)
+	var audits money.Amount
+	if p.audits > 0 {
+		// An audit asks for the metrics of a pass. Audits take at most half of the limit.
+		if audits, err = month(p.audits); err != nil {
+			return err
+		}
+		p.auditsPaced = stretched(p.audits, audits, p.limit/2)
+		audits = min(audits, p.limit/2)
+	}
+	paced := stretched(p.interval, rounds, p.limit-audits)
+	both, err := rounds.Add(audits)
+	if err != nil {
+		return err
 	}
 	if was := p.paced; was == 0 || max(paced, was) > min(paced, was)*11/10 {
 		p.paced = paced
-		attrs := []any{"machines", all.machines, "usd_per_month", month.Dollars(), "max_usd_per_month", p.limit.Dollars(), "interval", paced}
+		attrs := []any{"machines", all.machines, "usd_per_month", both.Dollars(), "max_usd_per_month", p.limit.Dollars(), "interval", paced}
 		switch {
 		case paced > p.interval:
 			p.log.Warn("CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often", attrs...)
@@ -299,6 +308,21 @@ func (p *pace) settle() error {
 		}
 	}
 	return nil
+}
+
+// stretched is an interval at which what costs so much a month costs no more than a limit.
+func stretched(interval time.Duration, month, limit money.Amount) time.Duration {
+	if month <= limit {
+		return interval
+	}
+	return time.Duration(float64(interval) * float64(month) / float64(limit)).Round(time.Second)
+}
+
+// auditEvery is the time between two audits of an account.
+func (p *pace) auditEvery() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.audits, p.auditsPaced)
 }
 
 // every is the time between two rounds.

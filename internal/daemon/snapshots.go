@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -51,11 +52,15 @@ func looksOf(r *round.Result, profile string, judged bool) ([]snapshot.Look, err
 	return out, nil
 }
 
-// keepScan keeps an audit: its document, its findings and what it saw.
-func keepScan(ctx context.Context, s *store.Store, audit *round.Result, doc view.Scan) error {
+// keepScan keeps an audit: its document, its findings and what it saw. Told says that the
+// audit log tells of findings that changed.
+func keepScan(ctx context.Context, s *store.Store, audit *round.Result, doc view.Scan, told bool) error {
 	looks, err := looksOf(audit, doc.Profile, true)
 	if err != nil {
 		return err
+	}
+	for i := range looks {
+		looks[i].Told = told
 	}
 	for _, f := range doc.Findings {
 		ref := RefOf(f.Resource)
@@ -67,13 +72,30 @@ func keepScan(ctx context.Context, s *store.Store, audit *round.Result, doc view
 		if err != nil {
 			return fmt.Errorf("keep finding %s: %w", f.ID, err)
 		}
-		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{ID: f.ID, Rule: f.Rule, Ref: ref, Body: body})
+		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{ID: f.ID, Rule: f.Rule, Ref: ref, Gist: gist(f), Body: body})
 	}
 	var body bytes.Buffer
 	if err := view.WriteJSON(&body, doc); err != nil {
 		return err
 	}
 	return s.Snapshots().Keep(ctx, &snapshot.Audit{Cloud: doc.Cloud, Accounts: doc.Accounts, At: doc.FinishedAt, Body: body.Bytes()}, looks...)
+}
+
+// gist says in a few words what a finding comes to: what its fix saves a month, to two
+// digits, and the fix. What it says beyond that changes with every audit.
+func gist(f view.Finding) string {
+	saves := "the saving is not known"
+	if v, known := f.MonthlySavingsUSD.Get(); known {
+		unit := money.Cent
+		for v/unit >= 100 {
+			unit *= 10
+		}
+		saves = "saves " + (v / unit * unit).Dollars() + " a month"
+	}
+	if f.Fix.Change.Verb == "" {
+		return saves
+	}
+	return saves + " by " + string(f.Fix.Change.Verb)
 }
 
 // scanAgain is what to do about a kept scan that cannot be read.

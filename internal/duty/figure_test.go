@@ -266,6 +266,41 @@ func TestFiguresOfMachines(t *testing.T) {
 	}
 }
 
+// TestCoverageOfSamplesCloserThanTheirStep: of samples that are closer together than their
+// step, several may begin before the window, and what they cover there is not of it.
+func TestCoverageOfSamplesCloserThanTheirStep(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		seconds []int // of the samples, each of a minute
+		now     int
+		known   bool
+	}{
+		// The window is 100 s to 400 s, of which 130 s to 160 s are not covered.
+		{"two begin before the window, and a tenth is missing", []int{50, 70, 160, 220, 280, 340}, 340, true},
+		{"two begin before the window, and more is missing", []int{50, 70, 165, 220, 280, 340}, 340, false},
+		{"three do", []int{45, 55, 65, 220, 280, 340}, 340, false},
+		{"one does", []int{65, 165, 220, 280, 340}, 340, false},
+		{"one does that covers enough", []int{70, 160, 220, 280, 340}, 340, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := Figure{Quantity: Util, Statistic: Mean, Window: 5 * time.Minute}
+			k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(NewWatch([]Figure{f}))
+			o := k.Open(usage.Opened{Step: time.Minute})
+			var all []handing
+			for i, s := range tc.seconds {
+				p := usage.Point{Time: origin.Add(time.Duration(s) * time.Second), Mean: float64(i), Max: float64(i)}
+				o.Add("0", usage.GPUUtil, p)
+				all = append(all, handing{p: p, o: usage.Opened{Step: time.Minute}})
+			}
+			now := origin.Add(time.Duration(tc.now) * time.Second)
+			got := Gauge{k, Machine{GPUs: inventory.Known(1)}}.Read(now, f, true)
+			if _, naive := naiveFigure(all, now, origin, f, 0.9); got.Known != tc.known || naive != tc.known {
+				t.Errorf("%+v and %t of the plain list, want %t", got, naive, tc.known)
+			}
+		})
+	}
+}
+
 // TestMIGFigures: a GPU that is divided is measured by its instances where it is not itself.
 func TestMIGFigures(t *testing.T) {
 	f := Figure{Quantity: SMActive, Statistic: Mean, Window: time.Minute}

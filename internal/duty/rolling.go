@@ -416,23 +416,37 @@ func (w *rolled) roll(h *history, now, horizon int64) {
 	w.all.count, w.all.sum = w.all.count+n, w.all.sum+n*h.mean
 	w.all.covered += n * step
 	w.most, w.least = h.high, h.mean
-	oldest, covers := from, step
 	if w.count > 0 {
 		w.all.covered, w.all.risen = w.all.covered+h.cover, w.all.risen+h.rise
 		w.most, w.least = max(w.most, w.highs[0].value), min(w.least, w.lows[0].value)
-		r := &h.runs[w.next-h.first]
-		if oldest = r.start + w.skip*step; w.skip == r.count-1 {
-			covers = h.cover
-			if after := w.next - h.first + 1; after < len(h.runs) {
-				covers = h.runs[after].cover
-			}
-		}
 	}
-	if over := newest + step - w.length - oldest; over > 0 { // a part of its step is before the window
-		w.all.covered -= min(over, covers)
-	}
+	w.all.covered -= w.before(h, newest+step-w.length, from)
 	w.coverage = float64(w.all.covered) / float64(w.length)
 	w.steady = w.count == 0 && from-step <= newest-w.length
+}
+
+// before returns how much of what the samples cover is before a start, of which from is the
+// oldest of the newest ones. Where samples are closer together than a step, the steps of
+// several begin before it.
+func (w *rolled) before(h *history, start, from int64) int64 {
+	step, out := h.step(), int64(0)
+	if w.count > 0 {
+		for i, skip := w.next-h.first, w.skip; i < len(h.runs); i, skip = i+1, 0 {
+			r := &h.runs[i]
+			at, covers := r.start+skip*step, step
+			if at >= start {
+				return out
+			}
+			if skip == r.count-1 {
+				covers = h.cover
+				if i+1 < len(h.runs) {
+					covers = h.runs[i+1].cover
+				}
+			}
+			out += min(start-at, covers)
+		}
+	}
+	return out + min(max(start-from, 0), step)
 }
 
 // of returns a statistic as it is kept.

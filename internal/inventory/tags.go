@@ -18,6 +18,11 @@ const (
 	TagGang      = "curfew:gang"        // the run whose machines work together
 	TagDisks     = "curfew:disks"       // scratch: the disks of this machine may be lost
 	TagHold      = "curfew:hold"        // the hold of a budget under which it was started
+
+	// What is launched carries these too.
+	TagSession      = "curfew:session"      // the id of the session that it belongs to
+	TagIntent       = "curfew:intent"       // the token of the launch that made it
+	TagInstallation = "curfew:installation" // the curfew that made it; others leave it alone
 )
 
 // TagMapping says which tags name the owner. Keys are compared without regard to

@@ -31,6 +31,9 @@ func Backtest(doc view.Backtest, next []string) Sheet {
 	}
 	foresight := doc.Named(backtest.PerfectForesight)
 	s.Title = replayHeadline(rule)
+	if rule.AsSessions != nil {
+		s.Title = sessionsHeadline(rule)
+	}
 	notices, told := noticesGrid(&doc)
 	if told != "" {
 		s.Title = told
@@ -94,6 +97,18 @@ func replayHeadline(r *backtest.Result) string {
 	}
 	return fmt.Sprintf("%s would have released %s of %s: %s, %s", r.Name, plain.Share(r.ReleasedHours/r.ResourceHours, 0), hoursText(r.ResourceHours),
 		saved, plain.Count(r.Restarts, "restart"))
+}
+
+// sessionsHeadline is what machines would have cost as sessions.
+func sessionsHeadline(r *backtest.Result) string {
+	as := r.AsSessions
+	what := fmt.Sprintf("As sessions that end after %s at rest, the machines would have", spanText(as.IdleSeconds))
+	launches := plain.Count(as.Launches, "launch")
+	if as.CostUSD == nil {
+		return fmt.Sprintf("%s run %s of %s, in %s", what, hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
+	}
+	return fmt.Sprintf("%s cost %s instead of %s: %s of %s, in %s", what, usdText(as.CostUSD), usdText(r.CostUSD),
+		hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
 }
 
 func backtestFigures(r, foresight *backtest.Result) []Figure {

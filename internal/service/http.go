@@ -19,7 +19,9 @@ type Readiness struct {
 	// Configuration is what is wrong with the newest configuration, while the one before is
 	// kept; empty is nothing.
 	Configuration string   `json:"configuration,omitempty"`
-	Sources       []Status `json:"sources"`
+	// Problems are what else is wrong.
+	Problems []string `json:"problems,omitempty"`
+	Sources  []Status `json:"sources"`
 
 	databaseAge time.Duration
 }
@@ -40,11 +42,27 @@ func (s *Service) Ready() Readiness {
 	case s.reached.IsZero() || s.Leases != nil && r.databaseAge > s.TTL:
 		r.Ready, r.Database = false, "it has not answered yet"
 	}
+	for what, problem := range s.other {
+		r.Problems = append(r.Problems, what+": "+problem)
+	}
+	slices.Sort(r.Problems)
+	members, late := 0, 0
 	for _, st := range s.status {
 		x := *st
 		x.Late = s.late(x, now)
-		r.Ready = r.Ready && !x.Late
+		switch {
+		case !x.Member || x.Background:
+			r.Ready = r.Ready && !x.Late
+		case x.Late:
+			late++
+			fallthrough
+		default:
+			members++
+		}
 		r.Sources = append(r.Sources, x)
+	}
+	if len(s.status) == 0 && len(r.Problems) > 0 || members > 0 && late == members {
+		r.Ready = false
 	}
 	slices.SortFunc(r.Sources, func(a, b Status) int { return cmp.Compare(a.Source, b.Source) })
 	return r
@@ -53,6 +71,8 @@ func (s *Service) Ready() Readiness {
 // late says whether a source was not read in time: by this process, or by no process at all.
 func (s *Service) late(st Status, now time.Time) bool {
 	switch {
+	case st.Background:
+		return false
 	case st.Held && st.ReadAt.IsZero():
 		return true
 	case st.Held:

@@ -89,7 +89,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	send(m.database, r.databaseAge.Seconds())
 	for _, s := range r.Sources {
 		send(m.held, flag(s.Held), s.Source)
-		if s.Held {
+		if s.Held && !s.Background {
 			send(m.age, m.service.age(s).Seconds(), s.Source)
 		}
 	}
@@ -110,7 +110,8 @@ func (m *Metrics) reloaded(err error) {
 // dollars are for a metric alone, of billionths: sums of money are never made of them.
 func dollars(a money.Amount) float64 { return float64(a) / 1e9 }
 
-func (m *Metrics) round(source string, took time.Duration, o Outcome, err error) {
+func (m *Metrics) round(src Source, took time.Duration, o Outcome, err error) {
+	source := src.Name
 	result := "done"
 	switch {
 	case err != nil:
@@ -128,7 +129,7 @@ func (m *Metrics) round(source string, took time.Duration, o Outcome, err error)
 	for _, a := range o.Acts {
 		m.actions.WithLabelValues(source, string(a.Verb), a.Result).Inc()
 	}
-	if err != nil {
+	if err != nil || src.Background { // what it saw is counted where it is watched
 		return
 	}
 	m.resources.WithLabelValues(source).Set(float64(o.Resources))

@@ -28,6 +28,19 @@ type Source struct {
 	// may take.
 	Every    func() time.Duration
 	Deadline time.Duration
+	// Made names what the source was made from. Setting a source again whose name and Made are
+	// those of before leaves its rounds alone; an empty Made is never the same.
+	Made string
+	// First returns how long to wait for the first round once the source is taken; nil waits
+	// not at all.
+	First func(ctx context.Context) (time.Duration, error)
+	// Background says that its rounds may take long and are seldom, such as audits: a process
+	// makes one of them at a time, they do not count for readiness, and one under way ends at
+	// once when the service does.
+	Background bool
+	// Member says that it is one of many that were found and not named, such as the accounts of
+	// an organization: as long as one of them is read in time, they do not count for readiness.
+	Member bool
 	// Open returns what makes the rounds, which knows nothing yet. What it writes is
 	// conditional on the lease.
 	Open func(ctx context.Context, lease store.Lease) (Rounds, error)
@@ -90,14 +103,10 @@ type Options struct {
 	Done func(source string, o Outcome, err error)
 }
 
-// The defaults of Options, and what keeps a service from asking too often.
+// The defaults of Options.
 const (
 	DefaultTTL   = 8 * time.Second
 	DefaultDrain = 30 * time.Second
-
-	least        = 15 * time.Second // between two rounds, whatever is due, and a quarter of the interval
-	firstBackoff = 5 * time.Second
-	lastBackoff  = 5 * time.Minute
 	// replicas is the beginning of the leases by which processes know how many they are.
 	replicas = "replica/"
 )
@@ -115,9 +124,12 @@ type Service struct {
 	reached time.Time              // when the database answered last
 	problem string                 // why it does not answer
 	config  string                 // what is wrong with the newest configuration
+	other   map[string]string      // what else is wrong, by what it is about
 	started time.Time
 	wake    chan struct{}
 	self    store.Lease
+	// background has room for one round of a source in the background.
+	background chan struct{}
 }
 
 // holding is a source that this process holds.
@@ -129,6 +141,27 @@ type holding struct {
 }
 
 func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
+
+// leaves says whether it is given back already.
+func (h *holding) leaves() bool {
+	select {
+	case <-h.leave:
+		return true
+	default:
+		return false
+	}
+}
+
+// staying are the sources that this process holds and goes on holding. The lock is held.
+func (s *Service) staying() []*holding {
+	out := make([]*holding, 0, len(s.held))
+	for _, h := range s.held {
+		if !h.leaves() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
 
 // Status is what is known of a source.
 type Status struct {
@@ -144,6 +177,10 @@ type Status struct {
 	Problem  string   `json:"problem,omitempty"`
 	Failures int      `json:"failures,omitempty"`
 	Missing  []string `json:"missing,omitempty"`
+	// Background says that it does not count for readiness.
+	Background bool `json:"background,omitempty"`
+	// Member says that it counts for readiness only together with the others that were found.
+	Member bool `json:"member,omitempty"`
 	// Late says that it was not read within its interval.
 	Late bool `json:"late,omitempty"`
 
@@ -162,8 +199,8 @@ func New(o Options) *Service {
 	if o.Sleep == nil {
 		o.Sleep = sleep
 	}
-	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{},
-		wake: make(chan struct{}, 1), started: o.Now()}
+	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{}, other: map[string]string{},
+		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1)}
 	s.Metrics = newMetrics(s)
 	return s
 }
@@ -179,12 +216,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Set replaces the sources. Rounds under way go on to their end.
+// Set replaces the sources. Rounds under way go on to their end, and sources that are the
+// same as before go on as they are.
 func (s *Service) Set(sources []Source) {
 	s.mu.Lock()
 	s.sources = sources
-	for _, h := range s.held {
-		h.end()
+	for name, h := range s.held {
+		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name && x.Made != "" && x.Made == h.source.Made }) {
+			h.end()
+		}
 	}
 	for name := range s.status {
 		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name }) {
@@ -205,6 +245,19 @@ func (s *Service) Reloaded(err error) {
 		s.config = err.Error()
 	}
 	s.Metrics.reloaded(err)
+}
+
+// Problem says what is wrong with something else that the service depends on, such as the
+// list of its accounts; nil is nothing any more. Without any source the service is not ready
+// while there is such a problem.
+func (s *Service) Problem(what string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.other, what)
+	if err != nil {
+		s.other[what] = err.Error()
+		s.Metrics.failed(what)
+	}
 }
 
 // nudge makes the dealer look at once.
@@ -252,11 +305,6 @@ func (s *Service) Run(ctx context.Context) error {
 // poll is how long the dealer waits, which differs so that processes do not ask at once.
 func (s *Service) poll() time.Duration { return jitter(s.TTL / 5) }
 
-// jitter is a time within a tenth of another.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
-}
-
 // deal takes sources that are free, up to this process's share, and gives back what is over
 // it.
 func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
@@ -285,7 +333,7 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		src := sources[(i+offset)%len(sources)]
 		s.mu.Lock()
 		_, mine := s.held[src.Name]
-		full := len(s.held) >= share
+		full := len(s.staying()) >= share
 		s.mu.Unlock()
 		lease := leases[src.Name]
 		free := !lease.Until.After(now) || lease.Holder == s.Holder
@@ -310,17 +358,17 @@ func (s *Service) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		s.mu.Lock()
 		s.held[src.Name] = h
 		s.mu.Unlock()
-		wg.Go(func() { s.hold(hard, h, lease) })
+		until := hard
+		if src.Background {
+			until = ctx
+		}
+		wg.Go(func() { s.hold(until, h, lease) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over := len(s.held) - max(share, 1)
-	for _, h := range s.held {
-		if over <= 0 {
-			break
-		}
+	stay := s.staying()
+	for _, h := range stay[:max(0, len(stay)-max(share, 1))] {
 		h.end()
-		over--
 	}
 }
 
@@ -386,7 +434,7 @@ func (s *Service) of(src Source) *Status {
 		st = &Status{Source: src.Name, since: s.Now()}
 		s.status[src.Name] = st
 	}
-	st.every, st.deadline = src.Every(), src.Deadline
+	st.every, st.deadline, st.Background, st.Member = src.Every(), src.Deadline, src.Background, src.Member
 	return st
 }
 
@@ -402,10 +450,11 @@ func (s *Service) fault(err error) {
 	}
 }
 
-// hold makes the rounds of a source until its lease is lost or it is to be given back.
-func (s *Service) hold(hard context.Context, h *holding, lease store.Lease) {
+// hold makes the rounds of a source until its lease is lost, it is to be given back, or the
+// context ends.
+func (s *Service) hold(until context.Context, h *holding, lease store.Lease) {
 	src := h.source
-	ctx, lose := context.WithCancelCause(hard)
+	ctx, lose := context.WithCancelCause(until)
 	defer lose(nil)
 	var keeper sync.WaitGroup
 	if s.Leases != nil {
@@ -416,7 +465,7 @@ func (s *Service) hold(hard context.Context, h *holding, lease store.Lease) {
 		lose(nil)
 		keeper.Wait()
 		if s.Leases != nil && !lost {
-			bounded, end := context.WithTimeout(context.WithoutCancel(hard), 2*time.Second)
+			bounded, end := context.WithTimeout(context.WithoutCancel(until), 2*time.Second)
 			defer end()
 			if err := s.Leases.Release(bounded, lease); err != nil {
 				s.Log.Warn("the lease is not given back", "source", src.Name, "error", err)
@@ -427,37 +476,23 @@ func (s *Service) hold(hard context.Context, h *holding, lease store.Lease) {
 		s.mu.Unlock()
 		s.nudge()
 	}()
+	s.rest(ctx, h, s.first(ctx, src))
 	var rounds Rounds
-	for {
-		select {
-		case <-h.leave:
+	for made := 0; ; made++ {
+		if !s.turn(ctx, h) {
 			return
-		case <-ctx.Done():
-			return
-		default:
 		}
-		wait, err := s.round(ctx, src, lease, &rounds)
+		wait, err := s.round(ctx, src, lease, &rounds, made == 0)
+		if src.Background {
+			<-s.background
+		}
 		if err != nil && (errors.Is(err, store.ErrLeaseLost) || errors.Is(context.Cause(ctx), store.ErrLeaseLost)) {
 			s.Metrics.lost()
 			s.Log.Warn("another process has taken the source over", "source", src.Name)
 			lose(store.ErrLeaseLost)
 			return
 		}
-		s.mu.Lock()
-		if st := s.status[src.Name]; st != nil {
-			st.NextAt = s.Now().Add(wait)
-		}
-		s.mu.Unlock()
-		resting, end := context.WithCancel(ctx)
-		go func() {
-			select {
-			case <-h.leave:
-				end()
-			case <-resting.Done():
-			}
-		}()
-		_ = s.Sleep(resting, wait)
-		end()
+		s.rest(ctx, h, wait)
 	}
 }
 
@@ -486,8 +521,9 @@ func (s *Service) keep(ctx context.Context, lease store.Lease, lose context.Canc
 	}
 }
 
-// round makes one round and returns how long to wait for the next.
-func (s *Service) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds) (time.Duration, error) {
+// round makes one round and returns how long to wait for the next; first says that it is the
+// first one since the source was taken.
+func (s *Service) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds, first bool) (time.Duration, error) {
 	bounded, end := context.WithTimeoutCause(ctx, src.Deadline, fmt.Errorf("the round took longer than %s", src.Deadline))
 	defer end()
 	began := s.Now()
@@ -506,28 +542,27 @@ func (s *Service) round(ctx context.Context, src Source, lease store.Lease, roun
 		}
 	}
 	ended := s.Now()
-	s.Metrics.round(src.Name, ended.Sub(began), out, err)
+	s.Metrics.round(src, ended.Sub(began), out, err)
 	if s.Done != nil {
 		s.Done(src.Name, out, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.of(src)
+	st := &Status{} // of a source that was left out while its round went on
+	if slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name }) {
+		st = s.of(src)
+	}
 	st.Held, st.Missing = true, out.Missing
 	if err != nil {
 		if ctx.Err() == nil {
 			st.Failures++
 			st.Problem = err.Error()
-			wait := min(firstBackoff<<min(st.Failures-1, 10), lastBackoff)
+			wait := backoff(src, st.Failures)
 			s.Log.Error("the round failed", "source", src.Name, "failures", st.Failures, "again_in", wait, "error", err)
 			return jitter(wait), err
 		}
 		return 0, err
 	}
 	st.Failures, st.Problem, st.ReadAt = 0, "", ended
-	wait := jitter(src.Every())
-	if due := out.Next.Sub(ended); !out.Next.IsZero() && due < wait {
-		wait = min(max(due, least, src.Every()/4), wait)
-	}
-	return wait, nil
+	return pause(src, out, ended, first), nil
 }

@@ -219,7 +219,7 @@ func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
 				}
 			}
 		}
-		expect("the interval", 53*time.Second, 67*time.Second)
+		expect("the interval", 53*time.Second, 61*time.Second)
 		d.set(func() { d.next = 30 * time.Second })
 		expect("something is due", 30*time.Second, 30*time.Second)
 		d.set(func() { d.next = time.Second })
@@ -242,7 +242,7 @@ func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
 			}
 		})
 		d.set(func() { d.err = nil })
-		expect("after the failures", 53*time.Second, 67*time.Second)
+		expect("after the failures", 53*time.Second, 61*time.Second)
 		if opened != 1 {
 			t.Errorf("what makes rounds was opened %d times without a failure", opened)
 		}

@@ -4,7 +4,7 @@ import "time"
 
 // Schemas of the documents between the keeper and the hosts. They lie below the session's
 // control prefix: order.json (the keeper writes it), status-NODE.json and
-// events-NODE/NUMBER.jsonl (each host writes its own).
+// events-NODE/NUMBER.jsonl (each host writes its own; NUMBER is decimal, from 1).
 const (
 	HostSchema   = "curfew.session-host/v1"
 	OrderSchema  = "curfew.session-order/v1"
@@ -21,7 +21,8 @@ type Host struct {
 	Nodes   int    `json:"nodes"`
 	Epoch   int64  `json:"epoch"`
 	// Control is the prefix of the documents (file:///… or s3://…); Work is where snapshots
-	// of the work folder go, empty: nowhere.
+	// of the work folder go, each node's below it as a run of its own, "node-0" and so on;
+	// empty: nowhere.
 	Control string `json:"control"`
 	Work    string `json:"work,omitempty"`
 	// WorkDir is the folder on the machine; "~/" is the home of its user.
@@ -43,8 +44,12 @@ type Host struct {
 	Secrets map[string]string `json:"secrets,omitempty"`
 	Ports   []int             `json:"ports,omitempty"`
 	Data    []string          `json:"data,omitempty"`
-	// GPUs are the indexes or UUIDs given to it; nil: all of the machine.
+	// GPUs are the indexes or UUIDs given to it; nil: all of a Machine, none of another.
 	GPUs []string `json:"gpus,omitempty"`
+	// Machine says that the whole machine is the session: to end it is to shut it down, and
+	// its disks go with it. False: the session is some processes of a machine that stays,
+	// and so do its files.
+	Machine bool `json:"machine,omitempty"`
 }
 
 // Order is what the keeper wants of the hosts. It is replaced whole; a host obeys the one
@@ -142,7 +147,8 @@ type Connection struct {
 type Event struct {
 	At   time.Time `json:"at"`
 	Node int       `json:"node"`
-	// Kind is the event: step, ready, idle, busy, warned, extended, snapshot, ended, output.
+	// Kind is the event: step, ready, idle, busy, warned, extended, snapshot, ended, output;
+	// unsaved, notice (of a spot machine), connection, clock, order, resumed.
 	Kind string `json:"kind"`
 	Text string `json:"text"`
 }
@@ -159,3 +165,6 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	*d = Duration(v)
 	return err
 }
+
+// String writes it for people: "30m0s".
+func (d Duration) String() string { return time.Duration(d).String() }

@@ -5,8 +5,10 @@
 package session
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -45,11 +47,11 @@ type Session struct {
 	Provider, Account, Region string
 	// Epoch rises by one each time the name is started; it fences the snapshots of its work.
 	Epoch int64
-	// HoldID is the budget's hold, Rate what all its machines cost; nil where they have no
-	// price.
-	HoldID string
-	Rate   *money.Rate
-	State  State
+	// HoldID is the budget's hold, Rate what all its machines cost an hour; nil where they
+	// have no price. Approval is the request that waits, or that was used up.
+	HoldID, Approval string
+	Rate             *money.Rate
+	State            State
 	// Why says what led to the state, for people.
 	Why      string
 	Machines []Machine
@@ -57,8 +59,31 @@ type Session struct {
 	LeaseUntil time.Time
 	Idle       time.Duration
 	Snapshot   Snapshot
+	// Control is the prefix of the documents between the keeper and its hosts, Work where its
+	// snapshots are; empty: nowhere.
+	Control, Work string
+	// Launch is the call that starts its machines from Pool, and End the one that releases
+	// them. Launches counts the pools that were tried: it makes the token of each a new one.
+	Launch, End intent.Step
+	Pool        Pool
+	Launches    int
+	// Tries are pools that had no machine.
+	Tries []Try
+	// Serial is that of the newest order, Save the highest snapshot that was asked for.
+	Serial, Save int64
+	// EndBy is who ended it, EndWhy why; NotBefore is before when a machine without a record
+	// is not ended.
+	EndBy, EndWhy string
+	NotBefore     time.Time
+	// Missing is when its machines were first not seen any more though nobody ended them;
+	// Gone is when they were first seen to be gone after their end was accepted.
+	Missing, Gone time.Time
+	// Charged is until when the ledger was told of its machines.
+	Charged time.Time
+	// Adopted says that it stands for machines that were found without a record.
+	Adopted bool
 	// Discard says that its owner gave up what is not saved.
-	Discard                                            bool
+	Discard                                             bool
 	RequestedAt, LaunchedAt, ReadyAt, EndingAt, EndedAt time.Time
 	// Version is the record's, for conditional writes; 0 for a new one.
 	Version int64
@@ -76,21 +101,78 @@ type Machine struct {
 	LaunchedAt time.Time
 }
 
+// Try is a pool that had no machine: it is left aside until a time, by all sessions.
+type Try struct {
+	Pool  Pool
+	Why   string
+	At    time.Time
+	Until time.Time
+}
+
 // Pool is a place to launch machines from: one type in one zone, bought one way.
 type Pool struct {
 	Type, Region, Zone string
 	Spot               bool
-	// Rate is the price of one machine; nil where there is none.
+	// Rate is the price of an hour of one machine; nil where there is none.
 	Rate *money.Rate
+}
+
+// Same says whether two pools are the same place, whatever they cost.
+func (p Pool) Same(o Pool) bool {
+	return p.Type == o.Type && p.Region == o.Region && p.Zone == o.Zone && p.Spot == o.Spot
+}
+
+// String names the pool for people: "g6.2xlarge spot in us-east-1a".
+func (p Pool) String() string {
+	s := p.Type
+	if p.Spot {
+		s += " spot"
+	}
+	if where := cmp.Or(p.Zone, p.Region); where != "" {
+		s += " in " + where
+	}
+	return s
+}
+
+// Cost is what its machines came to until a time: for each the seconds since its launch, at
+// the pool's rate. It is false where a machine has no price.
+func (s *Session) Cost(now time.Time) (money.Amount, bool, error) {
+	if !s.EndedAt.IsZero() && s.EndedAt.Before(now) {
+		now = s.EndedAt
+	}
+	var total money.Amount
+	for _, m := range s.Machines {
+		if m.Pool.Rate == nil {
+			return 0, false, nil
+		}
+		ran := now.Truncate(time.Second).Sub(m.LaunchedAt.Truncate(time.Second))
+		cost, err := m.Pool.Rate.For(max(0, int64(ran/time.Second)), 3600)
+		if err == nil {
+			total, err = total.Add(cost)
+		}
+		if err != nil {
+			return 0, false, err
+		}
+	}
+	return total, true, nil
+}
+
+// IDs are the machines' ids, in the order of their nodes.
+func (s *Session) IDs() []string {
+	ids := make([]string, 0, len(s.Machines))
+	for _, m := range s.Machines {
+		ids = append(ids, m.ID)
+	}
+	return ids
 }
 
 // Snapshot is the newest durable snapshot of a session's work.
 type Snapshot struct {
 	// Manifest is its key in the run's store, empty: there is none.
-	Manifest string
-	At       time.Time
-	Epoch    int64
+	Manifest string    `json:"manifest,omitempty"`
+	At       time.Time `json:"at,omitzero"`
+	Epoch    int64     `json:"epoch,omitempty"`
 	// Complete says that it holds the whole work folder as it was at that time.
-	Complete bool
-	Bytes    int64
+	Complete bool  `json:"complete"`
+	Bytes    int64 `json:"bytes"`
 }

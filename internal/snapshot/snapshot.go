@@ -15,7 +15,7 @@ import (
 type Look struct {
 	Cloud, Account string
 	// At is the time of the round. A look that is older than what is kept of a part changes
-	// nothing there.
+	// nothing there; what it found counts unless a later look judged the part.
 	At    time.Time
 	Reach Reach
 	// Parts were listed whole: a resource of one of them that is not among Resources is gone.
@@ -25,6 +25,9 @@ type Look struct {
 	// there that is not among them has ended. Without it findings stay as they are.
 	Judged   bool
 	Findings []Finding
+	// Told says that the audit log gets an entry for each finding that is new, whose gist is
+	// another one, or that has ended.
+	Told bool
 }
 
 // Part is the resources of one kind in one region.
@@ -62,6 +65,8 @@ type Resource struct {
 type Finding struct {
 	ID, Rule string
 	Ref      inventory.Ref
+	// Gist says in a few words what is worth telling when it changes; empty is nothing.
+	Gist string
 	// Body is the finding in a form of the caller's.
 	Body []byte
 	// FirstAt and LastAt are when it was found first and last, EndedAt when it did not hold

@@ -63,6 +63,11 @@ var (
 	typeName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	regionName = regexp.MustCompile(`^[a-z]{2,}[a-z0-9-]{1,40}[0-9]$`)
 	objectURI  = regexp.MustCompile(`^[a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?$`)
+	// storeURI is an address that is written to; it may be a folder (file:///…).
+	storeURI = regexp.MustCompile(`^([a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?|file:///\S+)$`)
+	variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	// imageName is an image in the words of a provider: an id, a name, a parameter.
+	imageName = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/._:@-]{0,255}$`)
 )
 
 // purposes of a job or session.
@@ -73,6 +78,9 @@ var purposes = []string{string(inventory.Training), string(inventory.Evaluation)
 const (
 	maxCount   = 10_000 // of nodes, retries, checkpoints
 	maxDiskGiB = 65_536 // the largest volume of EBS
+	maxCPUs    = 4_096  // of one machine
+	maxPort    = 65_535
+	maxValue   = 32_768 // bytes of a variable
 )
 
 func (d *reader) spec() (*Spec, error) {
@@ -139,7 +147,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 				text(document.Optional, "environment", "environment, such as dev or production", &s.Owner.Environment), text(document.Optional, "cost_center", "cost center", &s.Owner.CostCenter))
 			return err
 		}),
-		document.Required("resources", "machines that the work needs: gpus or instance_type", func(n ast.Node) error { return d.resources(n, &s.Resources) }),
+		document.Required("resources", "machines that the work needs: gpus, instance_type or cpus", func(n ast.Node) error { return d.resources(n, &s.Resources) }),
 		document.Optional("capacity", "how machines are bought; auto is spot while there is some, on-demand otherwise", func(n ast.Node) error {
 			document.Note(n, document.Shape{Default: string(OnDemand)})
 			return document.Choice(d.File, n, "capacity", []string{string(Spot), string(OnDemand), string(Auto)}, &s.Capacity)
@@ -173,7 +181,11 @@ func (d *reader) entries(s *Spec) []document.Key {
 		}),
 	}
 	if s.Kind == Session {
-		return append(common, duration(document.Required, "lease", "how long the session may run", &s.Lease))
+		return append(common, append(d.sessionEntries(s),
+			text(document.Optional, "setup", "command that prepares a machine", &s.Setup),
+			duration(document.Required, "lease", "how long the session may run", &s.Lease),
+			duration(document.Optional, "idle", "time at rest after which the session ends", &s.Idle),
+			document.Optional("data", "what the work reads", func(n ast.Node) error { return d.data(n, s) }))...)
 	}
 	return append(common,
 		text(document.Optional, "setup", "command that prepares a machine", &s.Setup),
@@ -186,7 +198,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 			s.Checkpoint = c
 			_, err := d.Mapping(n, "checkpoint",
 				document.Required("dir", "directory that the work writes checkpoints to", func(n ast.Node) error { return d.directory(n, "checkpoint.dir", &c.Dir) }),
-				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.uri(n, "checkpoint.to", &c.To) }),
+				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.store(n, "checkpoint.to", &c.To) }),
 				duration(document.Optional, "every", "time between checkpoints; the planner chooses it where none is given", &c.Every),
 				document.Optional("keep", "how many are kept", func(n ast.Node) (err error) {
 					document.Note(n, document.Shape{Default: strconv.Itoa(DefaultKeep)})
@@ -202,7 +214,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 			s.Artifacts = &Artifacts{}
 			_, err := d.Mapping(n, "artifacts",
 				document.Required("dir", "directory that the work writes results to", func(n ast.Node) error { return d.directory(n, "artifacts.dir", &s.Artifacts.Dir) }),
-				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.uri(n, "artifacts.to", &s.Artifacts.To) }))
+				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.store(n, "artifacts.to", &s.Artifacts.To) }))
 			return err
 		}),
 		document.Optional("retries", "how often the job begins again", func(n ast.Node) error {
@@ -238,6 +250,10 @@ func (d *reader) resources(n ast.Node, r *Resources) error {
 		document.Optional("instance_type", "machine type, such as p4d.24xlarge", func(n ast.Node) error {
 			return d.matching(n, "instance_type", &r.InstanceType, typeName, "it is a machine type such as p4d.24xlarge")
 		}),
+		document.Optional("cpus", "CPUs that each machine needs, where it needs no GPU", func(n ast.Node) (err error) {
+			r.CPUs, err = d.Count(n, "cpus", 1, maxCPUs)
+			return err
+		}),
 		document.Optional("nodes", "machines that work together", func(n ast.Node) (err error) {
 			document.Note(n, document.Shape{Default: "1"})
 			r.Nodes, err = d.Count(n, "nodes", 1, maxCount)
@@ -246,10 +262,12 @@ func (d *reader) resources(n ast.Node, r *Resources) error {
 	if err != nil {
 		return err
 	}
-	gpus, instance := given["gpus"], given["instance_type"]
+	gpus, instance, cpus := given["gpus"], given["instance_type"], given["cpus"]
 	switch {
-	case gpus == nil && instance == nil:
-		return d.At(n, `resources needs gpus, such as "A100:8", or instance_type, such as p4d.24xlarge`)
+	case gpus == nil && instance == nil && cpus == nil:
+		return d.At(n, `resources needs gpus, such as "A100:8", or instance_type, such as p4d.24xlarge, or cpus`)
+	case cpus != nil && (gpus != nil || instance != nil):
+		return d.At(cpus, "cpus is for machines without GPUs; gpus or instance_type says how many CPUs there are")
 	case gpus != nil && instance != nil:
 		return d.At(instance, "resources has gpus or instance_type, not both: the type says which GPUs there are")
 	}
@@ -297,6 +315,17 @@ func (d *reader) uri(n ast.Node, what string, out *string) error {
 	v, err := d.Text(n, what)
 	if err == nil && !objectURI.MatchString(v) {
 		err = d.At(n, "%s %q: it is an address such as s3://bucket/prefix", what, Shown(v))
+	}
+	*out = v
+	return err
+}
+
+// store reads an address that is written to.
+func (d *reader) store(n ast.Node, what string, out *string) error {
+	document.Note(n, document.Shape{Pattern: storeURI.String()})
+	v, err := d.Text(n, what)
+	if err == nil && !storeURI.MatchString(v) {
+		err = d.At(n, "%s %q: it is an address such as s3://bucket/prefix or file:///folder", what, Shown(v))
 	}
 	*out = v
 	return err

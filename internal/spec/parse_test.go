@@ -73,6 +73,36 @@ func TestParseDefaults(t *testing.T) {
 	}
 }
 
+// nb is a session that says no more than it must.
+const nb = "apiVersion: curfew.session/v1\nname: nb\nresources: {gpus: L4}\nlease: 4h\n"
+
+// TestParseSession holds that all keys of a session are read.
+func TestParseSession(t *testing.T) {
+	got, err := Parse("s.yaml", []byte(`apiVersion: curfew.session/v1
+name: nb
+resources: {cpus: 2, nodes: 4}
+lease: 4h
+idle: 30m
+ports: [8888, 6006]
+work: {dir: ~/work, to: "file:///srv/work", every: 10m}
+setup: pip install torch
+env: {A: "1"}
+secrets: {TOKEN: /curfew/token}
+image: ami-0abc
+data: ["s3://datasets/imagenet"]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Spec{Kind: Session, Name: "nb", Purpose: inventory.Experimentation, Resources: Resources{CPUs: 2, Nodes: 4}, Capacity: OnDemand, Lease: 4 * time.Hour,
+		Idle: 30 * time.Minute, Ports: []int{8888, 6006}, Work: &Work{"~/work", "file:///srv/work", 10 * time.Minute}, Setup: "pip install torch",
+		Env: map[string]string{"A": "1"}, Secrets: map[string]string{"TOKEN": "/curfew/token"}, Image: "ami-0abc", Data: []Dataset{{URI: "s3://datasets/imagenet"}},
+		Retries: Retries{Interruptions: DefaultInterruptions}, File: "s.yaml", Line: 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestMistakes holds that each mistake is one line with its place.
 func TestMistakes(t *testing.T) {
 	edit := func(from, to string) string { return strings.Replace(resnet50, from, to, 1) }
@@ -98,7 +128,7 @@ func TestMistakes(t *testing.T) {
 		{"gpus", edit("A100:8", "8xA100"), `f.yaml:5:19: gpus "8xA100" is not an accelerator and a number such as "A100:8"`},
 		{"no gpus", edit("A100:8", "A100:0"), "the number is from 1 to 1024"},
 		{"both", edit("nodes: 1", "instance_type: p4d.24xlarge"), "f.yaml:5:29: resources has gpus or instance_type, not both"},
-		{"neither", edit(`gpus: "A100:8", `, ""), `resources needs gpus, such as "A100:8", or instance_type`},
+		{"neither", edit(`gpus: "A100:8", `, ""), `resources needs gpus, such as "A100:8", or instance_type, such as p4d.24xlarge, or cpus`},
 		{"nodes", edit("nodes: 1", "nodes: 0"), "f.yaml:5:36: nodes is a whole number from 1 to 10000"},
 		{"capacity", edit("capacity: spot", "capacity: cheap"), `f.yaml:6:11: capacity "cheap" does not exist; it is spot, on-demand or auto`},
 		{"region", edit("us-west-2", "Oregon"), `f.yaml:7:22: region "Oregon" is not a name such as us-east-1`},
@@ -119,6 +149,16 @@ func TestMistakes(t *testing.T) {
 		{"an alias", "a: &x 1\nb: *x\n", "f.yaml:1:4: an anchor or an alias"},
 		{"a job with a lease", resnet50 + "lease: 4h\n", `a job has no key "lease"`},
 		{"a session without a lease", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\n", "a session needs lease"},
+		{"a folder that is no folder", nb + "work: {dir: work}\n", `f.yaml:5:13: work.dir "work" is not a folder such as ~/work`},
+		{"a port", nb + "ports: [0]\n", "f.yaml:5:9: a port is a whole number from 1 to 65535"},
+		{"a port twice", nb + "ports: [1, 1]\n", "ports: 1 is given twice"},
+		{"a variable", nb + "env: {a-b: c}\n", `f.yaml:5:7: env "a-b": a variable is letters`},
+		{"a variable of curfew", nb + "env: {CURFEW_X: c}\n", "are curfew's own"},
+		{"a variable and a secret", nb + "env: {a: b}\nsecrets: {a: /p}\n", "secrets: a is in env and in secrets"},
+		{"an image", nb + "image: a b\n", `image "a b": it is an image such as`},
+		{"cpus beside gpus", edit("nodes: 1", "cpus: 1"), "cpus is for machines without GPUs"},
+		{"no cpus", strings.Replace(nb, "gpus: L4", "cpus: 0", 1), "cpus is a whole number from 1 to 4096"},
+		{"nowhere", nb + "work: {dir: ~/w, to: /tmp}\n", `work.to "/tmp": it is an address such as s3://bucket/prefix or file:///folder`},
 		{"a session that runs", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\nlease: 1h\nrun: x\n", `f.yaml:5:1: a session has no key "run"`},
 	} {
 		_, err := Parse("f.yaml", []byte(tc.src))
@@ -178,7 +218,7 @@ func TestHash(t *testing.T) {
 func TestHashCoversEveryField(t *testing.T) {
 	full := func() *Spec {
 		return &Spec{Kind: Job, Name: "n", Resources: Resources{GPU: "L4", GPUs: 1, Nodes: 1}, Checkpoint: &Checkpoint{}, Artifacts: &Artifacts{}, Data: []Dataset{{}},
-			Regions: []string{"a"}, Unknown: []string{"b"}}
+			Regions: []string{"a"}, Unknown: []string{"b"}, Work: &Work{}, Ports: []int{1}}
 	}
 	base := full().Hash()
 	var walk func(v reflect.Value, path string, s *Spec)
@@ -196,7 +236,14 @@ func TestHashCoversEveryField(t *testing.T) {
 			walk(v.Index(0), path, s)
 			return
 		case reflect.Map:
-			v.Set(reflect.ValueOf(map[string][]string{"a": {"b"}}))
+			key, value := reflect.ValueOf("a"), reflect.New(v.Type().Elem()).Elem()
+			if value.Kind() == reflect.String {
+				value.SetString("b")
+			} else {
+				value.Set(reflect.ValueOf([]string{"b"}))
+			}
+			v.Set(reflect.MakeMap(v.Type()))
+			v.SetMapIndex(key, value)
 			defer v.SetZero()
 		case reflect.String:
 			old := v.String()
@@ -242,13 +289,21 @@ func TestRoundTrip(t *testing.T) {
 			s.Regions = nil
 		}
 		s.Resources.Nodes = rapid.IntRange(1, maxCount).Draw(t, "nodes")
-		if rapid.Bool().Draw(t, "typed") {
+		if rapid.IntRange(0, 4).Draw(t, "without GPUs") == 0 {
+			s.Resources.CPUs = rapid.IntRange(1, maxCPUs).Draw(t, "cpus")
+		} else if rapid.Bool().Draw(t, "typed") {
 			s.Resources.InstanceType = "p4d.24xlarge"
 		} else {
 			s.Resources.GPU, s.Resources.GPUs = rapid.StringMatching(`[A-Z][A-Z0-9-]{1,9}`).Draw(t, "gpu"), rapid.IntRange(1, maxGPUs).Draw(t, "gpus")
 		}
 		if s.Kind == Session {
-			s.Lease = max(duration.Draw(t, "lease"), time.Millisecond)
+			s.Lease, s.Idle = max(duration.Draw(t, "lease"), time.Millisecond), duration.Draw(t, "idle")
+			s.Setup, s.Image = rapid.OneOf(rapid.Just(""), text).Draw(t, "setup"), rapid.SampledFrom([]string{"", "ami-0abc", "/aws/service/x"}).Draw(t, "image")
+			if rapid.Bool().Draw(t, "work") {
+				s.Work = &Work{"~/work", rapid.SampledFrom([]string{"", "s3://a/b", "file:///x"}).Draw(t, "to"), duration.Draw(t, "every")}
+				s.Ports, s.Data = []int{rapid.IntRange(1, 65535).Draw(t, "port")}, []Dataset{{"s3://a", 0}}
+				s.Env, s.Secrets = map[string]string{"A": text.Draw(t, "value")}, map[string]string{"_b1": "/p/a"}
+			}
 		} else {
 			s.Setup, s.Run = rapid.OneOf(rapid.Just(""), text).Draw(t, "setup"), text.Draw(t, "run")
 			s.Duration, s.MaxRuntime, s.Deadline = duration.Draw(t, "duration"), duration.Draw(t, "max runtime"), duration.Draw(t, "deadline")
@@ -295,7 +350,7 @@ func TestQuantities(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, src := range []string{resnet50, least, "apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n", "a: &x {b: *x}", "? a\n: b"} {
+	for _, src := range []string{resnet50, least, "apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n", nb + "idle: 1m\nports: [1]\nenv: {a: b}\nsecrets: {c: d}\nwork: {dir: ~/w, every: 1m}\nimage: a\nsetup: x\n", "a: &x {b: *x}", "? a\n: b"} {
 		f.Add([]byte(src))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

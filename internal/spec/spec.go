@@ -54,7 +54,7 @@ type Spec struct {
 	// Regions are those it may run in, the preferred first; empty leaves it to the
 	// configuration.
 	Regions []string
-	// Setup and Run are shell commands; a session has none.
+	// Setup and Run are shell commands; a session has no Run.
 	Setup, Run string
 	// Duration is how long the work takes without interruption, as its author expects;
 	// 0 not declared.
@@ -73,6 +73,18 @@ type Spec struct {
 	// Artifacts is what the work leaves; nil: nothing.
 	Artifacts *Artifacts
 	Retries   Retries
+	// Work is the folder of a session that outlives it; nil: none is named.
+	Work *Work
+	// Idle ends a session after so long at rest; 0 leaves it to the configuration.
+	Idle time.Duration
+	// Ports are those of the machine that connect may forward.
+	Ports []int
+	// Env is added to the environment. Secrets maps variables to where their values are
+	// read at run time: a parameter or a secret of the provider.
+	Env, Secrets map[string]string
+	// Image is what machines start from, in the provider's own words; empty leaves it to the
+	// configuration.
+	Image string
 	// Unknown is what the file leaves open and money depends on, such as a fan-out that
 	// is known only at run time. It is empty for a job or session of curfew.
 	Unknown []string
@@ -96,6 +108,8 @@ type Resources struct {
 	GPU          string
 	GPUs         int
 	InstanceType string
+	// CPUs is how many CPUs each node needs where it needs no GPU; 0: not said.
+	CPUs int
 	// Nodes is how many machines work together, at least 1; pods, in a manifest.
 	Nodes int
 }
@@ -113,6 +127,17 @@ type Checkpoint struct {
 	// Restart is the time from an interruption until work goes on, without what was
 	// lost; 0 not declared.
 	Restart time.Duration
+}
+
+// Work is a folder whose content is saved while a session runs and before it ends, and is
+// there again when the session is started again.
+type Work struct {
+	// Dir is on the machine: an absolute path, or one below "~/", the home of its user.
+	Dir string
+	// To is the object store that keeps it; empty leaves it to the configuration.
+	To string
+	// Every is the time between snapshots; 0 leaves it to the configuration.
+	Every time.Duration
 }
 
 // Dataset is what the work reads.
@@ -206,11 +231,18 @@ type canon struct {
 	Data       []canonData       `json:"data,omitempty"`
 	Artifacts  *canonArtifacts   `json:"artifacts,omitempty"`
 	Retries    *canonRetries     `json:"retries,omitempty"`
+	Work       *canonWork        `json:"work,omitempty"`
+	Idle       string            `json:"idle,omitempty"`
+	Ports      []int             `json:"ports,omitempty"`
+	Env        map[string]string `json:"env,omitempty"`
+	Secrets    map[string]string `json:"secrets,omitempty"`
+	Image      string            `json:"image,omitempty"`
 }
 
 type canonResources struct {
 	GPUs         string `json:"gpus,omitempty"`
 	InstanceType string `json:"instance_type,omitempty"`
+	CPUs         int    `json:"cpus,omitempty"`
 	Nodes        int    `json:"nodes"`
 }
 
@@ -233,6 +265,12 @@ type canonArtifacts struct {
 	To  string `json:"to"`
 }
 
+type canonWork struct {
+	Dir   string `json:"dir"`
+	To    string `json:"to,omitempty"`
+	Every string `json:"every,omitempty"`
+}
+
 type canonRetries struct {
 	Interruptions int `json:"interruptions"`
 	Errors        int `json:"errors"`
@@ -243,7 +281,8 @@ type canonRetries struct {
 func (s *Spec) Canonical() []byte {
 	c := canon{APIVersion: JobVersion, Name: s.Name, Purpose: s.Purpose, Capacity: s.Capacity, Regions: s.Regions, Setup: s.Setup, Run: s.Run,
 		Duration: durationText(s.Duration), MaxRuntime: durationText(s.MaxRuntime), Deadline: durationText(s.Deadline), Lease: durationText(s.Lease),
-		Resources: canonResources{InstanceType: s.Resources.InstanceType, Nodes: s.Resources.Nodes}}
+		Resources: canonResources{InstanceType: s.Resources.InstanceType, CPUs: s.Resources.CPUs, Nodes: s.Resources.Nodes},
+		Idle:      durationText(s.Idle), Ports: s.Ports, Env: s.Env, Secrets: s.Secrets, Image: s.Image}
 	if s.Kind == Session {
 		c.APIVersion = SessionVersion
 	} else {
@@ -269,6 +308,9 @@ func (s *Spec) Canonical() []byte {
 	}
 	if a := s.Artifacts; a != nil {
 		c.Artifacts = &canonArtifacts{a.Dir, a.To}
+	}
+	if w := s.Work; w != nil {
+		c.Work = &canonWork{w.Dir, w.To, durationText(w.Every)}
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

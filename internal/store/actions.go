@@ -65,30 +65,30 @@ type itemRow struct {
 	ID      string `db:"id"`
 	Account string `db:"account"`
 	refRow
-	Identity    string              `db:"identity"`
-	Source      string              `db:"source"`
-	Action      document[actionDoc] `db:"action"`
-	Gang        document[[]refRow]  `db:"gang"`
-	Phase       action.Phase        `db:"phase"`
-	Open        int                 `db:"is_open"`
-	Because     string              `db:"because"`
-	Class       string              `db:"class"`
-	FirstRound  int64               `db:"first_round"`
-	FirstAt     instant             `db:"first_at"`
-	WarnedRound int64               `db:"warned_round"`
-	WarnedAt    instant             `db:"warned_at"`
-	GraceFrom   instant             `db:"grace_from"`
-	Grace       time.Duration       `db:"grace"`
-	HeldTo      instant             `db:"held_to"`
-	Recipients  document[[]string]  `db:"recipients"`
-	Steps       document[[]stepDoc] `db:"steps"`
-	Step        int                 `db:"step"`
-	ApprovedAt  instant             `db:"approved_at"`
-	Alarm       string              `db:"alarm"`
-	UpdatedAt   instant             `db:"updated_at"`
-	Boot        string              `db:"boot"`
-	Uptime      time.Duration       `db:"uptime"`
-	Version     int64               `db:"version"`
+	Identity    string                  `db:"identity"`
+	Source      string                  `db:"source"`
+	Action      document[actionDoc]     `db:"action"`
+	Gang        document[[]refRow]      `db:"gang"`
+	Phase       action.Phase            `db:"phase"`
+	Open        int                     `db:"is_open"`
+	Because     string                  `db:"because"`
+	Class       string                  `db:"class"`
+	FirstRound  int64                   `db:"first_round"`
+	FirstAt     instant                 `db:"first_at"`
+	WarnedRound int64                   `db:"warned_round"`
+	WarnedAt    instant                 `db:"warned_at"`
+	GraceFrom   instant                 `db:"grace_from"`
+	Grace       time.Duration           `db:"grace"`
+	HeldTo      instant                 `db:"held_to"`
+	Recipients  document[[]string]      `db:"recipients"`
+	Steps       document[[]action.Step] `db:"steps"`
+	Step        int                     `db:"step"`
+	ApprovedAt  instant                 `db:"approved_at"`
+	Alarm       string                  `db:"alarm"`
+	UpdatedAt   instant                 `db:"updated_at"`
+	Boot        string                  `db:"boot"`
+	Uptime      time.Duration           `db:"uptime"`
+	Version     int64                   `db:"version"`
 }
 
 // actionDoc is a policy.Do as it is kept.
@@ -109,20 +109,6 @@ type actionDoc struct {
 	Members       []string          `json:"members,omitempty"`
 }
 
-// stepDoc is an action.Step as it is kept.
-type stepDoc struct {
-	Name        string    `json:"name"`
-	Key         string    `json:"key"`
-	Params      string    `json:"params,omitempty"`
-	Undo        string    `json:"undo,omitempty"`
-	IntentAt    time.Time `json:"intent_at,omitzero"`
-	Receipt     string    `json:"receipt,omitempty"`
-	AcceptedAt  time.Time `json:"accepted_at,omitzero"`
-	ConfirmedAt time.Time `json:"confirmed_at,omitzero"`
-	Attempts    int       `json:"attempts,omitempty"`
-	Error       string    `json:"error,omitempty"`
-}
-
 var items = describe("items", itemRow{})
 
 // rowOf returns the row that an item becomes with its next version.
@@ -134,7 +120,7 @@ func rowOf(it action.Item) (itemRow, error) {
 		Phase: it.Phase, Because: it.Because, Class: it.Class,
 		FirstRound: it.FirstRound, FirstAt: at(it.FirstAt),
 		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace, HeldTo: at(it.HeldTo),
-		Recipients: document[[]string]{it.Recipients}, Steps: document[[]stepDoc]{convert(it.Steps, stepOf)}, Step: it.Step,
+		Recipients: document[[]string]{it.Recipients}, Steps: document[[]action.Step]{it.Steps}, Step: it.Step,
 		ApprovedAt: at(it.ApprovedAt), Alarm: it.Alarm,
 		UpdatedAt: at(it.UpdatedAt), Boot: it.Boot, Uptime: it.Uptime, Version: it.Version + 1,
 	}
@@ -152,15 +138,11 @@ func (r itemRow) item() action.Item {
 		Phase: r.Phase, Because: r.Because, Class: r.Class,
 		FirstRound: r.FirstRound, FirstAt: r.FirstAt.Time,
 		WarnedRound: r.WarnedRound, WarnedAt: r.WarnedAt.Time, GraceFrom: r.GraceFrom.Time, Grace: r.Grace, HeldTo: r.HeldTo.Time,
-		Recipients: r.Recipients.of, Steps: convert(r.Steps.of, stepDoc.step), Step: r.Step,
+		Recipients: r.Recipients.of, Steps: r.Steps.of, Step: r.Step,
 		ApprovedAt: r.ApprovedAt.Time, Alarm: r.Alarm,
 		UpdatedAt: r.UpdatedAt.Time, Boot: r.Boot, Uptime: r.Uptime, Version: r.Version,
 	}
 }
-
-func stepOf(s action.Step) stepDoc { return stepDoc(s) }
-
-func (s stepDoc) step() action.Step { return action.Step(s) }
 
 // Items returns the account's open items, in the order of their ids.
 func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) ([]action.Item, error) {

@@ -147,6 +147,6 @@ func backend(tb testing.TB, o store.Options) *storetest.Backend {
 // stores returns what a state keeps.
 func stores(s *store.Store) *storetest.Backend {
 	return &storetest.Backend{
-		Actions: s.Actions(), Approvals: s.Approvals(), Bills: s.Bills(), Ledger: s.Ledger(), Budgets: s.Budgets(), Gate: s.Gate(), Snapshots: s.Snapshots(),
+		Actions: s.Actions(), Approvals: s.Approvals(), Bills: s.Bills(), Ledger: s.Ledger(), Budgets: s.Budgets(), Gate: s.Gate(), Snapshots: s.Snapshots(), Sessions: s.Sessions(),
 	}
 }

@@ -303,7 +303,7 @@ func TestASilentServer(t *testing.T) {
 	}()
 	before := time.Now()
 	_, err = store.Open(t.Context(), store.Options{URL: "postgres://ana@" + l.Addr().String() + "/curfew?sslmode=disable&connect_timeout=1"})
-	if waited := time.Since(before); err == nil || waited > 15*time.Second || !strings.Contains(err.Error(), "check that the server runs") {
+	if waited := time.Since(before); err == nil || waited > time.Minute || !strings.Contains(err.Error(), "check that the server runs") {
 		t.Errorf("after %s: %v", waited, err)
 	}
 }
@@ -324,7 +324,7 @@ func TestAHeldLock(t *testing.T) {
 	defer stop()
 	l := action.Ladder{Store: s.Actions(), Actor: "ana", Clock: func() action.Clock { return action.Clock{Wall: noon} }}
 	before := time.Now()
-	if err := l.Freeze(ctx, "an incident"); err == nil || !strings.Contains(err.Error(), action.FreezeByHand) || time.Since(before) > 10*time.Second {
+	if err := l.Freeze(ctx, "an incident"); err == nil || !strings.Contains(err.Error(), action.FreezeByHand) || time.Since(before) > time.Minute {
 		t.Errorf("after %s: %v", time.Since(before), err)
 	}
 }

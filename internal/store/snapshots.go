@@ -60,6 +60,7 @@ type partAt struct {
 	Region string         `db:"region"`
 	Kind   inventory.Kind `db:"kind"`
 	At     instant        `db:"at"`
+	Judged instant        `db:"judged_at"`
 }
 
 // place is a resource within its account.
@@ -81,27 +82,24 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 		return err
 	}
 	var parts []partAt
-	if err := t.list(ctx, &parts, "SELECT region, kind, at FROM snapshot_parts WHERE account = ?", account); err != nil {
+	if err := t.list(ctx, &parts, "SELECT region, kind, at, judged_at FROM snapshot_parts WHERE account = ?", account); err != nil {
 		return err
 	}
-	before := make(map[snapshot.Part]time.Time, len(parts))
+	before, judged := make(map[snapshot.Part]time.Time, len(parts)), make(map[snapshot.Part]time.Time, len(parts))
 	for _, p := range parts {
-		before[snapshot.Part{Region: p.Region, Kind: p.Kind}] = p.At.Time
+		part := snapshot.Part{Region: p.Region, Kind: p.Kind}
+		before[part], judged[part] = p.At.Time, p.Judged.Time
 	}
-	late := func(p snapshot.Part) bool { return before[p].After(l.At) }
-	whole := map[snapshot.Part]bool{}
-	for _, p := range l.Parts {
-		if !late(p) {
-			whole[p] = true
-		}
-	}
-	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool { return late(snapshot.PartOf(r.Ref)) })
-	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool { return late(snapshot.PartOf(f.Ref)) })
+	whole := partsAt(l, before)
+	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool { return before[snapshot.PartOf(r.Ref)].After(l.At) })
+	// An audit takes minutes, in which passes look at the same resources: what it found is
+	// late only where a later audit judged them.
+	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool { return judged[snapshot.PartOf(f.Ref)].After(l.At) })
 	if err := t.lookResources(ctx, account, l, before, whole); err != nil {
 		return err
 	}
 	if l.Judged {
-		if err := t.lookFindings(ctx, account, l, whole); err != nil {
+		if err := t.lookFindings(ctx, account, l, partsAt(l, judged)); err != nil {
 			return err
 		}
 	}
@@ -111,7 +109,27 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 			return err
 		}
 	}
+	if err := into.flush(ctx); err != nil || !l.Judged {
+		return err
+	}
+	into = t.bulk("snapshot_parts", []string{"account", "region", "kind", "at", "judged_at"}, " ON CONFLICT (account, region, kind) DO UPDATE SET judged_at = excluded.judged_at")
+	for p := range partsAt(l, judged) {
+		if err := into.add(ctx, account, p.Region, p.Kind, at(l.At), at(l.At)); err != nil {
+			return err
+		}
+	}
 	return into.flush(ctx)
+}
+
+// partsAt are the parts of a look that were not looked at later.
+func partsAt(l snapshot.Look, last map[snapshot.Part]time.Time) map[snapshot.Part]bool {
+	out := map[snapshot.Part]bool{}
+	for _, p := range l.Parts {
+		if !last[p].After(l.At) {
+			out[p] = true
+		}
+	}
+	return out
 }
 
 // lockSnapshot returns the number of an account, which is locked to the end of the
@@ -229,61 +247,6 @@ func (t *tx) changes() *bulk {
 		" ON CONFLICT (account, region, kind, resource_id, at, what) DO UPDATE SET since = excluded.since, value = excluded.value")
 }
 
-// lookFindings writes the findings of a look, and ends those of its parts that it has not.
-func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, whole map[snapshot.Part]bool) error {
-	var kept []struct {
-		ID     string         `db:"id"`
-		Region string         `db:"region"`
-		Kind   inventory.Kind `db:"kind"`
-		Digest string         `db:"digest"`
-	}
-	if err := t.list(ctx, &kept, "SELECT id, region, kind, digest FROM snapshot_findings WHERE account = ? AND ended_at IS NULL", account); err != nil {
-		return err
-	}
-	was := make(map[string]string, len(kept))
-	for _, k := range kept {
-		was[k.ID] = k.Digest
-	}
-	into := t.bulk("snapshot_findings", []string{"id", "account", "region", "kind", "resource_id", "rule", "body", "digest", "first_at", "last_at"},
-		" ON CONFLICT (account, id) DO UPDATE SET body = excluded.body, digest = excluded.digest, last_at = excluded.last_at,"+
-			// One that had ended begins again.
-			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE excluded.first_at END, ended_at = NULL")
-	found, same := map[string]bool{}, []string{}
-	for _, f := range l.Findings {
-		if found[f.ID] {
-			continue
-		}
-		found[f.ID] = true
-		key, err := digest([]any{string(f.Body)})
-		if err != nil {
-			return err
-		}
-		if was[f.ID] == key {
-			same = append(same, f.ID)
-			continue
-		}
-		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, string(f.Body), key, at(l.At), at(l.At)); err != nil {
-			return err
-		}
-	}
-	if err := into.flush(ctx); err != nil {
-		return err
-	}
-	ended := []string{}
-	for _, k := range kept {
-		if !found[k.ID] && whole[snapshot.Part{Region: k.Region, Kind: k.Kind}] {
-			ended = append(ended, k.ID)
-		}
-	}
-	for set, ids := range map[string][]string{"last_at": same, "ended_at": ended} {
-		if err := t.exec(ctx, "UPDATE snapshot_findings SET "+set+" = ? WHERE account = ? AND id IN (SELECT value FROM "+t.elements+")",
-			at(l.At), account, document[[]string]{ids}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Audits returns the newest audit of every set of accounts, the newest last.
 func (s snapshots) Audits(ctx context.Context) ([]snapshot.Audit, error) {
 	var rows []struct {
@@ -377,19 +340,20 @@ func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.F
 		Finding string  `db:"id"`
 		Rule    string  `db:"rule"`
 		Body    string  `db:"body"`
+		Gist    string  `db:"gist"`
 		First   instant `db:"first_at"`
 		Last    instant `db:"last_at"`
 		Ended   instant `db:"ended_at"`
 	}
 	f := s.selected(q, "f.ended_at")
-	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.first_at, f.last_at, f.ended_at" +
+	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.gist, f.first_at, f.last_at, f.ended_at" +
 		" FROM snapshot_findings f JOIN snapshot_accounts a ON a.id = f.account" + f.where() + " ORDER BY f.id"
 	if err := s.list(ctx, &rows, query, f.args...); err != nil {
 		return nil, fmt.Errorf("read the findings: %w", err)
 	}
 	out := make([]snapshot.Finding, len(rows))
 	for i, r := range rows {
-		out[i] = snapshot.Finding{ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Body: []byte(r.Body), FirstAt: r.First.Time, LastAt: r.Last.Time, EndedAt: r.Ended.Time}
+		out[i] = snapshot.Finding{ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Gist: r.Gist, Body: []byte(r.Body), FirstAt: r.First.Time, LastAt: r.Last.Time, EndedAt: r.Ended.Time}
 	}
 	return out, nil
 }

@@ -77,6 +77,7 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`^(?:\S+/)?(curfew serve[^&|>]*)`), "timeout --preserve-status -s TERM 5 $1 --listen 127.0.0.1:0"},
 	{regexp.MustCompile(`(?:s3://bucket|file:///tmp)/runs/resnet50`), "file://$$PWD/runs/resnet50"},
 	{regexp.MustCompile(`(curfew checkpoint .*)--snapshot 12`), "${1}--snapshot 1"},
+	{regexp.MustCompile(`(curfew checkpoint save .*)--rank 1 --ranks 4`), "${1}--rank 0 --ranks 1"}, // no other rank comes
 	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},
 	{regexp.MustCompile(`arn:aws:iam::\d+:role/(?:audit|curfew)`), "{role}"},
 	// A question of init is answered as it proposes, where no file is in its way.

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the tests' own connection
 )
 
@@ -82,6 +83,63 @@ func Start(tb testing.TB) string {
 		}
 	})
 	return one.url(name)
+}
+
+// Server is a server of a test's own, which can be stopped and started again on its data.
+type Server struct {
+	s    *server
+	args []string
+}
+
+// Own starts a server of the test's own, which ends with the test, with a database of the
+// returned URL.
+func Own(tb testing.TB) (*Server, string) {
+	tb.Helper()
+	o, at, err := Launch(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := o.Remove(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return o, at
+}
+
+// Launch starts a server with a database of the returned URL, until Remove.
+func Launch(ctx context.Context) (*Server, string, error) {
+	s, err := launch()
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := s.db.ExecContext(ctx, "CREATE DATABASE own"); err != nil {
+		return nil, "", errors.Join(fmt.Errorf("make a database: %w", err), s.stop())
+	}
+	return &Server{s, s.cmd.Args}, s.url("own"), nil
+}
+
+// Remove ends the server and removes what it wrote.
+func (o *Server) Remove() error { return o.s.stop() }
+
+// Stop ends the server at once, as a crash does.
+func (o *Server) Stop() error {
+	err := errors.Join(o.s.db.Close(), end(o.s.cmd))
+	<-o.s.done
+	o.s.cmd, o.s.db = nil, nil
+	return err
+}
+
+// Start starts the server again on its data.
+func (o *Server) Start() error {
+	owner, err := account()
+	if err != nil {
+		return err
+	}
+	o.s.cmd = exec.Command(o.args[0], o.args[1:]...)
+	o.s.cmd.Dir, o.s.cmd.Stderr = o.s.dir, &o.s.log
+	owner.run(o.s.cmd)
+	return o.s.begin()
 }
 
 // As returns a database's URL for another user.
@@ -205,7 +263,9 @@ func (s *server) begin() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
-		if _, err = s.db.ExecContext(ctx, "CREATE ROLE "+GuardedUser+" LOGIN PASSWORD '"+GuardedPassword+"'"); err == nil {
+		_, err = s.db.ExecContext(ctx, "CREATE ROLE "+GuardedUser+" LOGIN PASSWORD '"+GuardedPassword+"'")
+		var exists *pgconn.PgError
+		if err == nil || errors.As(err, &exists) && exists.Code == "42710" { // it is there since the first start
 			return nil
 		}
 		select {

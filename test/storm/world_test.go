@@ -294,7 +294,7 @@ func (w *world) profile(h *host) string { return "w" + w.account + h.name }
 
 // signIn gets keys of an account of its own, with a profile for each host.
 func (w *world) signIn(ctx context.Context) error {
-	cfg := aws.Config{Region: region, BaseEndpoint: aws.String(w.hosts[0].proxy.URL()), DisableRequestCompression: true,
+	cfg := aws.Config{Region: region, BaseEndpoint: aws.String(w.hosts[0].proxy.URL()), DisableRequestCompression: true, HTTPClient: wire.Client{},
 		Credentials: credentials.NewStaticCredentialsProvider("testing", "testing", "")}
 	out, err := sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::" + w.account + ":role/storm"), RoleSessionName: aws.String("storm")})
 	if err != nil {

@@ -48,7 +48,7 @@ func serve(t *testing.T, s *Server) aws.Config {
 			t.Error(err)
 		}
 	})
-	return aws.Config{Region: "us-east-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1,
+	return aws.Config{Region: "us-east-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1, HTTPClient: Client{},
 		Credentials: credentials.NewStaticCredentialsProvider("testing", "testing", "")}
 }
 

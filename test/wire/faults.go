@@ -47,6 +47,8 @@ const (
 	Hollow
 	// Never accepts a call and does not answer.
 	Never
+	// Lost carries a call out and closes the connection without an answer.
+	Lost
 )
 
 // faults holds the faults in force.

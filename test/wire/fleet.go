@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,20 @@ type Fleet struct {
 	// Region holds all of them; us-east-1 by default.
 	Region string
 	Now    time.Time
+	// Clock, when set, is the clock of metrics; otherwise it stands still at Now.
+	Clock func() time.Time
+	// First is added to the numbers of machines in their ids, so that several fleets have
+	// ids of their own.
+	First int
+	// Queries, when set, counts the metrics that are asked for.
+	Queries *atomic.Int64
+}
+
+func (f Fleet) clock() time.Time {
+	if f.Clock != nil {
+		return f.Clock()
+	}
+	return f.Now
 }
 
 // fleetAge is how long ago every machine was launched.
@@ -40,7 +55,7 @@ func NewFleet(f Fleet) *Server {
 	if f.Region == "" {
 		f.Region = "us-east-1"
 	}
-	return New(Options{Now: func() time.Time { return f.Now }, Answers: map[string]Answer{
+	return New(Options{Now: f.clock, Answers: map[string]Answer{
 		"ec2:DescribeInstances":         f.describeInstances,
 		"ec2:DescribeVolumes":           f.describeVolumes,
 		"ec2:DescribeInstanceAttribute": describeProtection,
@@ -50,11 +65,11 @@ func NewFleet(f Fleet) *Server {
 }
 
 // InstanceID returns machine n's identifier.
-func (Fleet) InstanceID(n int) string { return fmt.Sprintf("i-%017x", n+1) }
+func (f Fleet) InstanceID(n int) string { return fmt.Sprintf("i-%017x", f.First+n+1) }
 
-func machineOf(id string) (int, bool) {
+func (f Fleet) machineOf(id string) (int, bool) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(id, "i-"), 16, 64)
-	return int(n) - 1, err == nil && strings.HasPrefix(id, "i-")
+	return int(n) - 1 - f.First, err == nil && strings.HasPrefix(id, "i-")
 }
 
 // Idle says whether machine n does nothing: three in ten do.
@@ -106,19 +121,19 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 	if ids, ok := filters(c)["instance-id"]; ok {
 		wanted, next = nil, ""
 		for _, id := range ids {
-			if n, known := machineOf(id); known && n >= 0 && n < f.Machines && c.Region == f.Region {
+			if n, known := f.machineOf(id); known && n >= 0 && n < f.Machines && c.Region == f.Region {
 				wanted = append(wanted, n)
 			}
 		}
 	}
 	for _, n := range wanted {
-		set.Kids = append(set.Kids, E("item", T("reservationId", fmt.Sprintf("r-%017x", n+1)), T("ownerId", c.Account),
+		set.Kids = append(set.Kids, E("item", T("reservationId", fmt.Sprintf("r-%017x", f.First+n+1)), T("ownerId", c.Account),
 			E("instancesSet", E("item", T("instanceId", f.InstanceID(n)), T("imageId", "ami-0fleet"),
 				E("instanceState", T("code", 16), T("name", "running")), T("instanceType", f.Type),
 				T("launchTime", launched), E("placement", T("availabilityZone", f.Region+"a"), T("tenancy", "default")),
 				T("platformDetails", "Linux/UNIX"), T("vpcId", "vpc-1"), T("subnetId", "subnet-1"),
 				E("blockDeviceMapping", E("item", T("deviceName", "/dev/xvda"),
-					E("ebs", T("volumeId", fmt.Sprintf("vol-%017x", n+1)), T("status", "attached"),
+					E("ebs", T("volumeId", fmt.Sprintf("vol-%017x", f.First+n+1)), T("status", "attached"),
 						T("attachTime", launched), T("deleteOnTermination", "true")))),
 				tagSet(f.tags(n))))))
 	}
@@ -142,7 +157,7 @@ func (f Fleet) describeVolumes(_ context.Context, c *Call) (*Reply, error) {
 	set := E("volumeSet")
 	created := stamp(f.Now.Add(-fleetAge))
 	for n := from; n < to; n++ {
-		id := fmt.Sprintf("vol-%017x", n+1)
+		id := fmt.Sprintf("vol-%017x", f.First+n+1)
 		set.Kids = append(set.Kids, E("item", T("volumeId", id), T("size", 200), T("availabilityZone", f.Region+"a"),
 			T("status", "in-use"), T("createTime", created), T("volumeType", "gp3"), T("iops", 3000), T("throughput", 125),
 			E("attachmentSet", E("item", T("volumeId", id), T("instanceId", f.InstanceID(n)), T("status", "attached"),
@@ -188,12 +203,16 @@ func (f Fleet) listMetrics(_ context.Context, c *Call) (*Reply, error) {
 
 // read returns the values of a query: hourly ones since the launch.
 func (f Fleet) read(c *Call) func(metricQuery) ([]time.Time, []float64) {
+	end := f.clock()
 	return func(q metricQuery) (times []time.Time, values []float64) {
+		if f.Queries != nil {
+			f.Queries.Add(1)
+		}
 		machine, gpu, perGPU := -1, 0, false
 		for _, d := range q.dims {
 			switch d.Name {
 			case "InstanceId":
-				if n, ok := machineOf(d.Value); ok {
+				if n, ok := f.machineOf(d.Value); ok {
 					machine = n
 				}
 			case "index":
@@ -208,7 +227,7 @@ func (f Fleet) read(c *Call) func(metricQuery) ([]time.Time, []float64) {
 		if start.Before(q.from) {
 			start = start.Add(q.period)
 		}
-		for t := start; t.Before(q.to) && t.Before(f.Now); t = t.Add(q.period) {
+		for t := start; t.Before(q.to) && t.Before(end); t = t.Add(q.period) {
 			v, ok := f.value(machine, gpu, q, t)
 			if !ok {
 				return nil, nil

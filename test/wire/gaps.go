@@ -341,20 +341,9 @@ func (s *Server) protect(ctx context.Context, c *Call, body []byte) error {
 		return err
 	}
 	for _, id := range doc.All("instanceId") {
-		form := url.Values{"Action": {"ModifyInstanceAttribute"}, "Version": {"2016-11-15"}, "InstanceId": {id.Text}, "DisableApiTermination.Value": {"true"}}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.upstream+"/", strings.NewReader(form.Encode()))
-		if err != nil {
-			return fmt.Errorf("write request: %w", err)
-		}
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+c.AccessKey+"/20260101/"+c.Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
-		res, err := s.client.Do(req)
-		if err != nil {
-			return fmt.Errorf("forward: %w", err)
-		}
-		res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			return fmt.Errorf("moto answered %s", res.Status)
+		form := url.Values{"Action": {"ModifyInstanceAttribute"}, "InstanceId": {id.Text}, "DisableApiTermination.Value": {"true"}}
+		if _, err := s.ask(ctx, c, form); err != nil {
+			return err
 		}
 	}
 	return nil

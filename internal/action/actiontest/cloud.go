@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/intent/intenttest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -78,7 +79,7 @@ type cloudState struct {
 
 // Cloud is an [action.Cloud] with real state.
 type Cloud struct {
-	state state[cloudState]
+	state intenttest.State[cloudState]
 	now   func() time.Time
 }
 
@@ -89,12 +90,12 @@ func NewCloud(now func() time.Time) *Cloud { return &Cloud{now: now} }
 
 // OpenCloud returns the cloud that is kept in a file.
 func OpenCloud(path string, now func() time.Time) *Cloud {
-	return &Cloud{state: state[cloudState]{path: path}, now: now}
+	return &Cloud{state: intenttest.State[cloudState]{Path: path}, now: now}
 }
 
 // change changes the cloud; only a broken file can fail.
 func (c *Cloud) change(f func(v *cloudState)) {
-	err := c.state.do(func(v *cloudState) error {
+	err := c.state.Do(func(v *cloudState) error {
 		if v.Resources == nil {
 			v.Resources, v.Effects = map[string]*Resource{}, map[string]*effect{}
 		}

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/intent/intenttest"
 )
 
 // People is an [action.Notifier] that reaches everybody who is known: "owner" is the
 // resource's user, else its team; any other recipient is one name.
-type People struct{ state state[peopleState] }
+type People struct{ state intenttest.State[peopleState] }
 
 var _ action.Notifier = (*People)(nil)
 
@@ -27,11 +28,11 @@ type Told struct{ Kind, By, Resource, Item string }
 func NewPeople() *People { return &People{} }
 
 // OpenPeople returns people whose messages are kept in a file.
-func OpenPeople(path string) *People { return &People{state[peopleState]{path: path}} }
+func OpenPeople(path string) *People { return &People{intenttest.State[peopleState]{Path: path}} }
 
 // Refuse makes the channel of a name refuse every message, or accept them again.
 func (p *People) Refuse(name string, on bool) {
-	_ = p.state.do(func(v *peopleState) error {
+	_ = p.state.Do(func(v *peopleState) error {
 		v.Refusing = slices.DeleteFunc(v.Refusing, func(n string) bool { return n == name })
 		if on {
 			v.Refusing = append(v.Refusing, name)
@@ -42,7 +43,7 @@ func (p *People) Refuse(name string, on bool) {
 
 // Told returns what was accepted.
 func (p *People) Told() (out []Told) {
-	_ = p.state.do(func(v *peopleState) error {
+	_ = p.state.Do(func(v *peopleState) error {
 		out = v.Told
 		return nil
 	})
@@ -51,7 +52,7 @@ func (p *People) Told() (out []Told) {
 
 // Notify implements [action.Notifier].
 func (p *People) Notify(_ context.Context, recipient string, m action.Message) (name string, err error) {
-	err = p.state.do(func(v *peopleState) error {
+	err = p.state.Do(func(v *peopleState) error {
 		about := ""
 		name = recipient
 		if m.Resource != nil {

@@ -1,3 +1,8 @@
+// Package actiontest has what the ladder stands on, with real state and none of the
+// outside: a store that keeps every rule of its interface, a cloud with resources,
+// protections, slow confirmations and one-shot faults, people who can be reached or
+// not, and clocks that can be set. All of it can live in files, so that it survives
+// the end of a process.
 package actiontest
 
 import (
@@ -9,13 +14,14 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/intent/intenttest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // Store is an [action.Store] in memory, or in a file.
 type Store struct {
-	state state[storeState]
+	state intenttest.State[storeState]
 	// Clock is the store's own; nil is none.
 	Clock func() time.Time
 }
@@ -44,7 +50,7 @@ type admitted struct {
 func NewStore() *Store { return &Store{} }
 
 // OpenStore returns the store that is kept in a file.
-func OpenStore(path string) *Store { return &Store{state: state[storeState]{path: path}} }
+func OpenStore(path string) *Store { return &Store{state: intenttest.State[storeState]{Path: path}} }
 
 // Now implements [action.Store].
 func (s *Store) Now(context.Context) (now time.Time, common bool, err error) {
@@ -56,7 +62,7 @@ func (s *Store) Now(context.Context) (now time.Time, common bool, err error) {
 
 // BeginRound implements [action.Store].
 func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) (n int64, last *action.Clock, err error) {
-	err = s.state.in(ctx, func(v *storeState) error {
+	err = s.state.In(ctx, func(v *storeState) error {
 		if v.Rounds == nil {
 			v.Rounds, v.Clocks = map[string]int64{}, map[string]action.Clock{}
 		}
@@ -73,7 +79,7 @@ func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) 
 // Items implements [action.Store].
 func (s *Store) Items(ctx context.Context, account string, q action.ItemQuery) (out []action.Item, err error) {
 	selected := q.Selects()
-	err = s.state.in(ctx, func(v *storeState) error {
+	err = s.state.In(ctx, func(v *storeState) error {
 		for _, it := range v.Items {
 			if it.Account == account && selected(it) {
 				out = append(out, it)
@@ -87,7 +93,7 @@ func (s *Store) Items(ctx context.Context, account string, q action.ItemQuery) (
 
 // Item implements [action.Store].
 func (s *Store) Item(ctx context.Context, id string) (out action.Item, err error) {
-	err = s.state.in(ctx, func(v *storeState) error {
+	err = s.state.In(ctx, func(v *storeState) error {
 		found := 0
 		for _, it := range v.Items {
 			if it.ID == id {
@@ -108,7 +114,7 @@ func (s *Store) Item(ctx context.Context, id string) (out action.Item, err error
 
 // All returns every item that there ever was.
 func (s *Store) All() (out []action.Item) {
-	_ = s.state.do(func(v *storeState) error {
+	_ = s.state.Do(func(v *storeState) error {
 		for _, it := range v.Items {
 			out = append(out, it)
 		}
@@ -146,7 +152,7 @@ func (v *storeState) record(entries []action.Entry) {
 
 // Save implements [action.Store].
 func (s *Store) Save(ctx context.Context, it action.Item, entries ...action.Entry) (out action.Item, err error) {
-	err = s.state.in(ctx, func(v *storeState) (err error) {
+	err = s.state.In(ctx, func(v *storeState) (err error) {
 		out, err = v.put(it)
 		v.record(entries)
 		return err
@@ -156,7 +162,7 @@ func (s *Store) Save(ctx context.Context, it action.Item, entries ...action.Entr
 
 // Admit implements [action.Store].
 func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Admitted, err error) {
-	err = s.state.in(ctx, func(v *storeState) error {
+	err = s.state.In(ctx, func(v *storeState) error {
 		if v.Freeze != nil {
 			return action.ErrFrozen
 		}
@@ -202,7 +208,7 @@ func (v *storeState) fuse(account, source string) *action.Fuse {
 
 // Blow implements [action.Store].
 func (s *Store) Blow(ctx context.Context, f action.Fuse) error {
-	return s.state.in(ctx, func(v *storeState) error {
+	return s.state.In(ctx, func(v *storeState) error {
 		switch old := v.fuse(f.Account, f.Source); {
 		case old == nil:
 			v.Fuses = append(v.Fuses, f)
@@ -219,7 +225,7 @@ func (s *Store) Blow(ctx context.Context, f action.Fuse) error {
 
 // Confirm implements [action.Store].
 func (s *Store) Confirm(ctx context.Context, f action.Fuse) error {
-	return s.state.in(ctx, func(v *storeState) error {
+	return s.state.In(ctx, func(v *storeState) error {
 		old := v.fuse(f.Account, f.Source)
 		if old == nil || !old.Stands() {
 			return action.ErrConflict
@@ -233,7 +239,7 @@ func (s *Store) Confirm(ctx context.Context, f action.Fuse) error {
 
 // Fuses implements [action.Store].
 func (s *Store) Fuses(ctx context.Context) (out []action.Fuse, err error) {
-	err = s.state.in(ctx, func(v *storeState) error {
+	err = s.state.In(ctx, func(v *storeState) error {
 		out = slices.Clone(v.Fuses)
 		return nil
 	})
@@ -242,7 +248,7 @@ func (s *Store) Fuses(ctx context.Context) (out []action.Fuse, err error) {
 
 // Freeze implements [action.Store].
 func (s *Store) Freeze(ctx context.Context, f action.Freeze) error {
-	return s.state.in(ctx, func(v *storeState) error {
+	return s.state.In(ctx, func(v *storeState) error {
 		v.Freeze = &f
 		v.record([]action.Entry{{At: f.At, Actor: f.By, What: "freeze", Because: f.Reason}})
 		return nil
@@ -251,7 +257,7 @@ func (s *Store) Freeze(ctx context.Context, f action.Freeze) error {
 
 // Unfreeze implements [action.Store].
 func (s *Store) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
-	return s.state.in(ctx, func(v *storeState) error {
+	return s.state.In(ctx, func(v *storeState) error {
 		v.Freeze = nil
 		v.record([]action.Entry{{At: at, Actor: by, What: "unfreeze", Because: reason}})
 		return nil
@@ -260,7 +266,7 @@ func (s *Store) Unfreeze(ctx context.Context, by, reason string, at time.Time) e
 
 // Frozen implements [action.Store].
 func (s *Store) Frozen(ctx context.Context) (out *action.Freeze, err error) {
-	err = s.state.in(ctx, func(v *storeState) error {
+	err = s.state.In(ctx, func(v *storeState) error {
 		out = v.Freeze
 		return nil
 	})
@@ -269,7 +275,7 @@ func (s *Store) Frozen(ctx context.Context) (out *action.Freeze, err error) {
 
 // PutKeep implements [action.Store].
 func (s *Store) PutKeep(ctx context.Context, k action.Keep) error {
-	return s.state.in(ctx, func(v *storeState) error {
+	return s.state.In(ctx, func(v *storeState) error {
 		v.Keeps = append(slices.DeleteFunc(v.Keeps, func(old action.Keep) bool { return old.Ref == k.Ref }), k)
 		v.record([]action.Entry{{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(),
 			Because: k.Reason, Outcome: "until " + k.Until.UTC().Format(time.RFC3339)}})
@@ -279,7 +285,7 @@ func (s *Store) PutKeep(ctx context.Context, k action.Keep) error {
 
 // Keeps implements [action.Store].
 func (s *Store) Keeps(ctx context.Context, at time.Time) (out []action.Keep, err error) {
-	err = s.state.in(ctx, func(v *storeState) error {
+	err = s.state.In(ctx, func(v *storeState) error {
 		for _, k := range v.Keeps {
 			if at.Before(k.Until) {
 				out = append(out, k)
@@ -293,7 +299,7 @@ func (s *Store) Keeps(ctx context.Context, at time.Time) (out []action.Keep, err
 
 // Record implements [action.Store].
 func (s *Store) Record(ctx context.Context, entries ...action.Entry) error {
-	return s.state.in(ctx, func(v *storeState) error {
+	return s.state.In(ctx, func(v *storeState) error {
 		v.record(entries)
 		return nil
 	})
@@ -302,7 +308,7 @@ func (s *Store) Record(ctx context.Context, entries ...action.Entry) error {
 // Entries implements [action.Store].
 func (s *Store) Entries(ctx context.Context, q action.Query, visit func(action.Entry) error) error {
 	var all []action.Entry
-	err := s.state.in(ctx, func(v *storeState) error {
+	err := s.state.In(ctx, func(v *storeState) error {
 		all = v.Entries
 		return nil
 	})

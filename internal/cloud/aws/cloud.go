@@ -124,6 +124,7 @@ func New(ctx context.Context, o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w: %s", inventory.ErrUnauthenticated, oneLine(innermost(err).Error()))
 	}
+	cfg.HTTPClient = plainBody{cfg.HTTPClient}
 	c.config = cfg
 	switch {
 	case len(o.Regions) == 1 && o.Regions[0] == "all":

@@ -132,6 +132,8 @@ var operations = []Operation{
 	{Service: "cloudwatch", Name: "ListMetrics", Actions: []string{"ListMetrics"}, Scan: true, Effect: "each GPU on its own is not seen", Charge: chargeMetric},
 	{Service: "cloudwatch", Name: "GetMetricData", Actions: []string{"GetMetricData"}, Scan: true, Effect: "idle rules not evaluated", Charge: chargeMetric},
 
+	{Service: "organizations", Name: "ListAccounts", Actions: []string{"ListAccounts"}, Effect: "accounts of the organization are not found"},
+
 	{Service: "pricing", Name: "GetProducts", Actions: []string{"GetProducts"}, Effect: "list prices are not updated"},
 }
 

@@ -388,7 +388,7 @@ func TestContext(t *testing.T) {
 			s := newServer(t, func(s *server) { s.replies, s.hangs = map[string][]string{where: {"hang"}}, cancel })
 			began := time.Now()
 			err := channel(t, config(s)).Send(ctx, "ana@example.com", notifytest.Warning())
-			if took := time.Since(began); !errors.Is(err, context.Canceled) || took > 3*time.Second {
+			if took := time.Since(began); !errors.Is(err, context.Canceled) || took > 20*time.Second {
 				t.Errorf("Send = %v after %s, want the cancellation", err, took)
 			}
 		})

@@ -1,6 +1,6 @@
 // Package storetest is the conformance suite of everything that outlives a process: each
 // sentence of action.Store, approval.Store, bill.Store, ledger.Store, budget.Store,
-// gate.Store and snapshot.Store has a test here, with connections, and where the state is shared processes,
+// gate.Store, snapshot.Store and session.Store has a test here, with connections, and where the state is shared processes,
 // that really run at the same time.
 package storetest
 
@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
@@ -31,6 +32,7 @@ type Backend struct {
 	Budgets   budget.Store
 	Gate      gate.Store
 	Snapshots snapshot.Store
+	Sessions  session.Store
 	// Reopen opens the same state once more, as another process would.
 	Reopen func(tb testing.TB) *Backend
 	// Child returns a process, not yet started, that opens the same state and carries
@@ -72,7 +74,7 @@ var ofActions = []group{{"rounds", rounds}, {"items", items}, {"caps", caps}, {"
 func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	t.Helper()
 	run(t, ofActions, open)
-	run(t, []group{{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"snapshots", snapshots}, {"processes", processes}}, open)
+	run(t, []group{{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"snapshots", snapshots}, {"sessions", sessions}, {"processes", processes}}, open)
 }
 
 // RunInMemory holds an action.Store that one process has for itself, and that ends with

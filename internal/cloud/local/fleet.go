@@ -1,9 +1,9 @@
-// Package onprem observes on-premises machines: servers that the configuration lists with
+// Package local observes on-premises machines: servers that the configuration lists with
 // their sizes and rates. Recorded usage alone tells their duty. No interface stops them,
 // so findings about them are advice.
 //
 // Nodes of a Kubernetes cluster can be listed in the same way.
-package onprem
+package local
 
 import (
 	"cmp"
@@ -15,14 +15,13 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
 // The cloud and the account of every machine, and the site of one that names none.
 const (
-	CloudName   = "onprem"
+	OnPremises  = "onprem"
 	Account     = "own"
 	DefaultSite = "onprem"
 )
@@ -34,8 +33,8 @@ var advice = finding.Advice{
 	Tag:   "write the tags under machines in curfew.yaml; its cost can then be attributed",
 }
 
-// Options say which machines there are and what they cost.
-type Options struct {
+// FleetOptions say which machines there are and what they cost.
+type FleetOptions struct {
 	Machines Machines
 	Rates    Rates
 	// Tags says which tags name the owner.
@@ -56,25 +55,16 @@ type Fleet struct {
 
 var _ round.Lister = (*Fleet)(nil)
 
-// New returns the machines that the options list. What is wrong with them, or with the
+// NewFleet returns the machines that the options list. What is wrong with them, or with the
 // rates, is a *FieldError.
-func New(o Options) (*Fleet, error) {
+func NewFleet(o FleetOptions) (*Fleet, error) {
 	if err := o.Machines.Validate(o.Rates); err != nil {
 		return nil, fmt.Errorf("machines%w", err) // machines[2].gpus: …
 	}
-	rates, err := o.Rates.parse()
+	rates, err := newTariff(o.Prices, o.Rates)
 	if err != nil {
-		return nil, fmt.Errorf("rates%w", err)
+		return nil, err
 	}
-	gpuHour := make(map[string]money.Amount, len(rates.gpu))
-	for name, v := range rates.gpu {
-		known := canonical(o.Prices, name)
-		if other, twice := gpuHour[known]; twice && other != v {
-			return nil, fmt.Errorf("rates%w", &FieldError{Field: ".gpu_hour", Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", known, min(v, other), max(v, other))})
-		}
-		gpuHour[known] = v
-	}
-	rates.gpu = gpuHour
 	f := &Fleet{tags: o.Tags, rates: rates}
 	for _, m := range o.Machines {
 		m.GPU = canonical(o.Prices, m.GPU)
@@ -84,11 +74,11 @@ func New(o Options) (*Fleet, error) {
 		}
 		for _, name := range m.names() {
 			r := &inventory.Resource{
-				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: CloudName, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
+				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: OnPremises, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
 				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
 			}
 			r.Size = m.size()
-			r.Meters = []inventory.Meter{rates.meter(r.Size)}
+			r.Meters = []inventory.Meter{rates.meter(OnPremises, r.Size)}
 			f.machines = append(f.machines, r)
 			f.sites = append(f.sites, r.Region)
 		}
@@ -144,12 +134,12 @@ func (m Machine) kind() string {
 // error when ctx ends, and no other.
 func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, error) {
 	for ref := range q.Only {
-		if ref.Cloud != CloudName || ref.Account != Account {
+		if ref.Cloud != OnPremises || ref.Account != Account {
 			return nil, fmt.Errorf("read %s again: it is not one of the machines that are listed", ref)
 		}
 	}
 	obs := &round.Observation{
-		Cloud: CloudName, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true, Advice: &advice,
+		Cloud: OnPremises, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true, Advice: &advice,
 	}
 	for i, site := range f.sites {
 		if err := ctx.Err(); err != nil {

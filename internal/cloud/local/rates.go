@@ -1,4 +1,4 @@
-package onprem
+package local
 
 import (
 	"fmt"
@@ -20,10 +20,10 @@ type tariff struct {
 	asOf         time.Time
 }
 
-// meter is what a machine is charged for: its hours, at what an hour of all that it has
+// meter is what a machine of a cloud is charged for: its hours, at what an hour of all that it has
 // costs.
-func (r tariff) meter(size inventory.Size) inventory.Meter {
-	m := inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Cloud: CloudName, Service: price.Compute, Unit: "hour",
+func (r tariff) meter(cloud string, size inventory.Size) inventory.Meter {
+	m := inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Cloud: cloud, Service: price.Compute, Unit: "hour",
 		Quantity: money.HoursPerMonth, Per: 1, Price: &inventory.Price{Source: r.source, AsOf: r.asOf}, Estimate: "at the configured rates"}
 	hour, err := r.hour(size)
 	if err == nil {
@@ -80,7 +80,7 @@ func (f *Fleet) Prices() []price.Entry {
 	var out []price.Entry
 	for name, hour := range f.rates.gpu {
 		if rate, err := hour.Rate(); err == nil {
-			out = append(out, price.Entry{Cloud: CloudName, Service: price.GPUs, Type: name, Term: price.OnDemand,
+			out = append(out, price.Entry{Cloud: OnPremises, Service: price.GPUs, Type: name, Term: price.OnDemand,
 				Price: price.Price{Unit: "hour", Rate: rate, Source: f.rates.source, AsOf: f.rates.asOf}})
 		}
 	}

@@ -1,4 +1,4 @@
-package onprem
+package local
 
 import (
 	"fmt"

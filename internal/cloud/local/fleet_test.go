@@ -1,4 +1,4 @@
-package onprem
+package local
 
 import (
 	"cmp"
@@ -43,7 +43,7 @@ func fleet(t testing.TB, machines ...Machine) *Fleet {
 	for i := range machines {
 		machines[i].VCPUs, machines[i].MemoryGiB = cmp.Or(machines[i].VCPUs, 64), cmp.Or(machines[i].MemoryGiB, 512)
 	}
-	f, err := New(Options{Machines: machines, Rates: rates, Tags: inventory.DefaultTagMapping(), Prices: embedded(t)})
+	f, err := NewFleet(FleetOptions{Machines: machines, Rates: rates, Tags: inventory.DefaultTagMapping(), Prices: embedded(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func fleet(t testing.TB, machines ...Machine) *Fleet {
 }
 
 func ref(site, id string) inventory.Ref {
-	return inventory.Ref{Cloud: CloudName, Account: Account, Region: site, Kind: inventory.KindInstance, ID: id}
+	return inventory.Ref{Cloud: OnPremises, Account: Account, Region: site, Kind: inventory.KindInstance, ID: id}
 }
 
 func TestConformance(t *testing.T) {
@@ -113,12 +113,12 @@ func TestWhatIsListedWrongly(t *testing.T) {
 			if err := errors.Join(tc.machines.Validate(tc.rates), tc.rates.Validate()); !errors.As(err, &field) || field.Field != tc.field || !strings.Contains(field.Message, tc.says) {
 				t.Errorf("got %v, want %s with %q", err, tc.field, tc.says)
 			}
-			if _, err := New(Options{Machines: tc.machines, Rates: tc.rates}); !errors.As(err, &field) {
+			if _, err := NewFleet(FleetOptions{Machines: tc.machines, Rates: tc.rates}); !errors.As(err, &field) {
 				t.Errorf("New: got %v, want a *FieldError", err)
 			}
 		})
 	}
-	if _, err := New(Options{Rates: Rates{GPUHour: map[string]string{"H100": "2", "H100-80GB": "3"}, Source: "x", AsOf: "2026-01-01"}, Prices: embedded(t)}); err == nil {
+	if _, err := NewFleet(FleetOptions{Rates: Rates{GPUHour: map[string]string{"H100": "2", "H100-80GB": "3"}, Source: "x", AsOf: "2026-01-01"}, Prices: embedded(t)}); err == nil {
 		t.Error("one GPU has two prices under two of its names")
 	}
 }
@@ -134,9 +134,9 @@ func TestWhatIsAcceptedIsObserved(t *testing.T) {
 				VCPUs: rapid.Int64Range(0, 1<<16).Draw(t, "vcpus"), Site: rapid.SampledFrom([]string{"", "s", "t"}).Draw(t, "site"),
 			}
 		}), 0, 4).Draw(t, "machines"))
-		f, err := New(Options{Machines: list})
+		f, err := NewFleet(FleetOptions{Machines: list})
 		if refused := list.Validate(Rates{}); (err == nil) != (refused == nil) {
-			t.Fatalf("New: %v, Validate: %v", err, refused)
+			t.Fatalf("NewFleet: %v, Validate: %v", err, refused)
 		}
 		if err != nil {
 			return
@@ -277,7 +277,7 @@ func TestWhatIsFound(t *testing.T) {
 // never costs zero.
 func TestNoRateIsNoPrice(t *testing.T) {
 	for _, m := range []Machine{{Name: "m", GPU: "A100-80GB", GPUs: 8}, {Name: "m", VCPUs: 64, MemoryGiB: 1}} {
-		f, err := New(Options{Machines: Machines{m}, Rates: Rates{GPUHour: map[string]string{"H100-80GB": "1"}, Source: "x", AsOf: "2026-01-01"}})
+		f, err := NewFleet(FleetOptions{Machines: Machines{m}, Rates: Rates{GPUHour: map[string]string{"H100-80GB": "1"}, Source: "x", AsOf: "2026-01-01"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +302,7 @@ func TestHour(t *testing.T) {
 		{"a GPU without a rate", size(1, "H900", 0, 0), `no rate of a GPU-hour of "H900" is configured`},
 		{"memory without a rate and without GPUs", size(0, "", 4000, 1024), "no rate of a GiB-hour of memory is configured"},
 	} {
-		m := r.meter(tc.size)
+		m := r.meter(OnPremises, tc.size)
 		got := m.Unpriced
 		if got == "" {
 			got = m.Price.Rate.String()

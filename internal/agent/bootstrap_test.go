@@ -1,0 +1,385 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/objectstore"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/test/versitygw"
+)
+
+// programs writes programs of the machine that a set-up runs.
+func (w *world) programs(list map[string]string) {
+	w.t.Helper()
+	dir := filepath.Join(w.dir, "bin")
+	must(w.t, os.MkdirAll(dir, 0o755))
+	for name, script := range list {
+		must(w.t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755))
+	}
+	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
+}
+
+// outfit gives a session everything that a set-up does.
+func (w *world) outfit() {
+	t := w.t
+	t.Helper()
+	if !inMemory("/dev/shm") {
+		t.Skip("no folder in memory here")
+	}
+	w.smi()(0, 0, 0)
+	w.programs(map[string]string{
+		"nvcc":    `echo "Cuda compilation tools, release 12.4, V12.4.131"`,
+		"python3": `echo "PyTorch 2.5.1 12.4"`,
+		"jupyter": `echo "$JUPYTER_TOKEN $*" >>"` + filepath.Join(w.dir, "jupyter") + `"; exec sleep 1000`,
+	})
+	w.r.SMI = "" // it is on the PATH
+	w.r.Host.GPUs = []string{"0"}
+	w.r.Memory, w.r.Parameters = "/dev/shm", filepath.Join(w.dir, "parameters")
+	must(t, os.WriteFile(w.r.Parameters, []byte(`{"/team/token": "it's secret"}`), 0o600))
+	w.r.Host.Secrets = map[string]string{"TOKEN": "/team/token"}
+	w.r.Host.Ports = []int{8888}
+	data := filepath.Join(w.dir, "imagenet")
+	must(t, os.MkdirAll(data, 0o755))
+	must(t, os.WriteFile(filepath.Join(data, "image"), []byte("pixels"), 0o600))
+	w.r.Host.Data = []string{"file://" + data}
+	w.r.Host.Setup = `echo "$TOKEN" >token; cat ~/data/imagenet/image >image; cat old >copy; echo run >>runs`
+	w.r.Host.Env = map[string]string{"HOME": w.r.Home}
+	t.Cleanup(func() {
+		_ = os.RemoveAll(filepath.Join("/dev/shm", fmt.Sprintf("curfew-%s-0", w.r.Host.Session)))
+	})
+	// There is a snapshot of an earlier start.
+	old := filepath.Join(t.TempDir(), "old")
+	must(t, os.MkdirAll(old, 0o755))
+	must(t, os.WriteFile(filepath.Join(old, "old"), []byte("kept"), 0o600))
+	s, err := objectstore.Open(t.Context(), workURL(&w.r.Host), objectstore.Options{})
+	must(t, err)
+	a, err := checkpoint.Run{Store: s, Now: time.Now}.Claim(t.Context(), "test")
+	must(t, err)
+	if _, err := a.Save(t.Context(), old, checkpoint.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isSetUp checks what a set-up has to leave, however often it was killed.
+func (w *world) isSetUp() {
+	t := w.t
+	t.Helper()
+	for name, want := range map[string]string{"token": "it's secret\n", "image": "pixels", "copy": "kept", "runs": "run\n", "old": "kept"} {
+		if data, err := os.ReadFile(w.path(name)); err != nil || string(data) != want {
+			t.Errorf("%s has %q, %v, want %q", name, data, err, want)
+		}
+	}
+	var st state
+	data, err := os.ReadFile(filepath.Join(w.r.State, "state.json"))
+	must(t, err)
+	must(t, json.Unmarshal(data, &st))
+	for _, s := range st.Steps {
+		if s.State != "done" && (s.Name != "nodes" || s.State != "skipped") {
+			t.Errorf("step %s is %s: %s", s.Name, s.State, s.Why)
+		}
+	}
+	if strings.Contains(string(data), "it's secret") {
+		t.Error("the secret is in the state")
+	}
+}
+
+// A set-up does every step once, keeps secrets off the disk, and starts Jupyter with a token
+// on the loopback.
+func TestBootstrap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.outfit()
+	w.r.Verb = "bootstrap"
+	m := w.start()
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	w.isSetUp()
+	secrets := filepath.Join("/dev/shm", fmt.Sprintf("curfew-%s-0", w.r.Host.Session), "secrets.env")
+	info, err := os.Stat(secrets)
+	must(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the secrets have mode %o", info.Mode().Perm())
+	}
+	out, err := exec.Command("/bin/sh", "-c", `. "$0"; printf %s "$TOKEN"`, secrets).Output()
+	if err != nil || string(out) != "it's secret" {
+		t.Errorf("a shell reads %q, %v", out, err)
+	}
+	var called string
+	await(t, "Jupyter started", func() bool {
+		data, _ := os.ReadFile(filepath.Join(w.dir, "jupyter"))
+		called = string(data)
+		return called != ""
+	})
+	if ok, _ := regexp.MatchString(`^[0-9a-f]{32} lab --no-browser --ip=127\.0\.0\.1 --port=8888 `, called); !ok {
+		t.Errorf("Jupyter was called as %q", called)
+	}
+	await(t, "sent", func() bool {
+		return w.saw("step", "driver 580.65.06, CUDA toolkit 12.4, PyTorch 2.5.1 for CUDA 12.4: they fit")
+	})
+	must(t, filepath.WalkDir(w.dir, func(at string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || at == w.r.Parameters || at == w.path("token") {
+			return err
+		}
+		if data, err := os.ReadFile(at); err == nil && strings.Contains(string(data), "it's secret") {
+			t.Errorf("the secret is in %s", at)
+		}
+		return nil
+	}))
+	// Once more: nothing is done again, and Jupyter runs on.
+	if err := w.start().ends(); err != nil {
+		t.Fatal(err)
+	}
+	w.isSetUp()
+	if data, _ := os.ReadFile(filepath.Join(w.dir, "jupyter")); string(data) != called {
+		t.Errorf("Jupyter was started again: %q", data)
+	}
+}
+
+// Killed at every step and run again, with all that it had started gone as when the machine
+// is reset: in name spaces of its own, under a temporary root.
+func TestBootstrapKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
+	steps := []string{"driver", "work", "secrets", "data", "jupyter", "setup"}
+	if os.Getenv("CURFEW_SLOW") == "" {
+		steps = []string{"work", "setup"}
+	}
+	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "true").CombinedOutput(); err != nil {
+		t.Skipf("no name spaces here: %v: %s", err, out)
+	}
+	for _, step := range steps {
+		for _, at := range []string{"running", "done"} {
+			t.Run(step+" "+at, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.outfit()
+				w.r.Verb = "bootstrap"
+				w.r.KillAt = "step: " + step + ": " + at
+				if out, err := w.unshared(); err == nil {
+					t.Fatalf("it was not killed:\n%s", out)
+				}
+				w.r.KillAt = ""
+				if out, err := w.unshared(); err != nil {
+					t.Fatalf("run again: %v\n%s", err, out)
+				}
+				w.isSetUp()
+			})
+		}
+	}
+}
+
+// unshared runs the agent in name spaces of its own: its processes end with it, its memory
+// is empty, and all that it can write is the world's folder.
+func (w *world) unshared() (string, error) {
+	w.t.Helper()
+	text, err := json.Marshal(w.r)
+	must(w.t, err)
+	self, err := os.Executable()
+	must(w.t, err)
+	root := filepath.Join(w.dir, "root")
+	script := `set -e
+mount -t tmpfs tmpfs "$ROOT"
+for d in bin sbin lib lib64 usr etc; do
+	if [ -L "/$d" ]; then ln -s "$(readlink "/$d")" "$ROOT/$d"
+	elif [ -d "/$d" ]; then mkdir "$ROOT/$d"; mount --rbind "/$d" "$ROOT/$d"; fi
+done
+mkdir -p "$ROOT/proc" "$ROOT/dev" "$ROOT/tmp" "$ROOT/sys" "$ROOT$WORLD"
+mount --rbind /dev "$ROOT/dev"
+mount -t tmpfs tmpfs "$ROOT/dev/shm"
+mount -t proc proc "$ROOT/proc"
+mount --bind "$WORLD" "$ROOT$WORLD"
+cp "$SELF" "$ROOT/tmp/agent"
+chroot "$ROOT" /tmp/agent
+`
+	must(w.t, os.MkdirAll(root, 0o755))
+	c := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", script)
+	c.Env = append(w.env, "ROOT="+root, "WORLD="+w.dir, "SELF="+self, "AGENT_RECIPE="+string(text))
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// The set-up has its time; what takes longer is ended and named.
+func TestStepsAreTimeBoxed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.r.Paces.Step = time.Second
+	w.r.Host.Setup = "echo waiting; sleep 1000"
+	w.start()
+	w.awaitPhase(session.HostFailed)
+	if why := w.status(0).Why; !strings.Contains(why, "setup: it took longer than 1s") {
+		t.Errorf("why: %q", why)
+	}
+	await(t, "ended", func() bool { left, err := w.cage().Processes(); return err == nil && len(left) == 0 })
+}
+
+// A set-up command goes on while the agent is away, and is not run twice.
+func TestSetupOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gate := filepath.Join(w.dir, "gate")
+	w.r.Host.Setup = `echo run >>runs; echo first; while ! [ -e "` + gate + `" ]; do sleep 0.05; done; echo last`
+	m := w.start()
+	await(t, "under way", func() bool { return w.saw("output", "first") })
+	m.kill()
+	w.start()
+	await(t, "resumed", func() bool { return w.saw("resumed", "") })
+	must(t, os.WriteFile(gate, nil, 0o600))
+	w.awaitPhase(session.HostReady)
+	await(t, "told", func() bool { return w.saw("output", "last") })
+	if data, err := os.ReadFile(w.path("runs")); err != nil || string(data) != "run\n" {
+		t.Errorf("it ran as %q, %v", data, err)
+	}
+}
+
+// Output is bounded, and what is left out is said.
+func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.r.Host.Setup = `i=0; while [ $i -lt 40000 ]; do echo "a line of output, of which there are too many $i"; i=$((i+1)); done; printf %s end`
+	w.start()
+	w.awaitPhase(session.HostReady)
+	await(t, "cut off", func() bool { return w.saw("output", "more than 1024 KiB were printed") })
+	size := 0
+	for _, e := range w.events() {
+		if e.Kind == "output" {
+			size += len(e.Text)
+		}
+	}
+	if size > 1<<20+200 || size < 900<<10 {
+		t.Errorf("%d bytes of output were sent", size)
+	}
+}
+
+// A folder with files is someone's work: nothing is restored over it.
+func TestRestoreKeepsFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.r.Host.Setup = "echo from the snapshot >a; echo kept >b"
+	m := w.start()
+	w.awaitPhase(session.HostReady)
+	w.order(func(o *session.Order) { o.End = &session.End{Why: "done", By: "bo"} })
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, os.Remove(w.path("b")))
+	w.write("a", "newer")
+	w.r.State, w.r.Host.Epoch, w.r.Host.Setup, w.serial = filepath.Join(w.dir, "state2"), 2, "", 0
+	must(t, os.RemoveAll(filepath.Join(w.dir, "control")))
+	w.version, w.keep = "", nil
+	w.start()
+	w.awaitPhase(session.HostReady)
+	await(t, "said", func() bool { return w.saw("step", "has files, which stay as they are") })
+	if data, err := os.ReadFile(w.path("a")); err != nil || string(data) != "newer" {
+		t.Errorf("a has %q, %v", data, err)
+	}
+}
+
+// Nodes learn one another's addresses from the keeper, get what torchrun and MPI need, and
+// are judged together: one that rests does not end while another works.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	first := newWorld(t)
+	first.r.Host.Nodes, first.r.Host.Idle, first.r.Host.Grace = 2, short, session.Duration(500*time.Millisecond)
+	first.r.Address = "10.0.0.1"
+	first.r.Host.Setup = "env >env"
+	second := *first
+	second.r.Host.Node, second.r.Address = 1, "10.0.0.2"
+	second.r.State, second.r.Home = filepath.Join(first.dir, "state-1"), filepath.Join(first.dir, "home-1")
+	a, b := first.start(), second.start()
+	await(t, "both with addresses", func() bool { return first.status(0).Address == "10.0.0.1" && first.status(1).Address == "10.0.0.2" })
+	if p := first.phase(); p != session.HostStarting {
+		t.Errorf("without its peers: %s", p)
+	}
+	spin := second.spawn("while :; do :; done")
+	first.order(func(o *session.Order) { o.Peers = []string{"10.0.0.1", "10.0.0.2"} })
+	first.awaitPhase(session.HostReady)
+	second.awaitPhase(session.HostReady)
+	env, err := os.ReadFile(second.path("env"))
+	must(t, err)
+	for _, want := range []string{"MASTER_ADDR=10.0.0.1", "NODE_RANK=1", "NNODES=2", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=1", "OMPI_MCA_orte_default_hostfile=", "CURFEW_NODE=1"} {
+		if !strings.Contains(string(env), want) {
+			t.Errorf("no %s in:\n%s", want, env)
+		}
+	}
+	if hosts, err := os.ReadFile(filepath.Join(second.r.State, "hostfile")); err != nil || string(hosts) != "10.0.0.1 slots=1\n10.0.0.2 slots=1\n" {
+		t.Errorf("hostfile %q, %v", hosts, err)
+	}
+	await(t, "one at rest and one at work", func() bool {
+		return first.status(0).Activity == "idle" && first.status(1).Activity == "busy"
+	})
+	time.Sleep(4 * time.Second)
+	if s := first.status(0); s.Phase != session.HostReady || !a.runs() {
+		t.Errorf("node 0 rests and node 1 works: %+v", s)
+	}
+	must(t, spin.Process.Kill())
+	if err := errors.Join(a.ends(), b.ends()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The same over S3: control documents, snapshots and fencing.
+func TestOverS3(t *testing.T) {
+	s := versitygw.Start(t)
+	s.Use(t)
+	w := newWorld(t)
+	w.env = os.Environ()
+	w.r.Host.Control, w.r.Host.Work = "s3://"+versitygw.Bucket+"/control", "s3://"+versitygw.Bucket+"/work"
+	w.r.Host.Idle = short
+	w.r.Host.Setup = "echo kept >file"
+	m := w.start()
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	w.inOrder("ready", "idle", "warned", "snapshot: snapshot confirmed", "ended")
+	if got := w.restored("file"); got != "kept\n" || w.phase() != session.HostEnding {
+		t.Errorf("the snapshot has %q, in phase %s", got, w.phase())
+	}
+}
+
+func TestDrivers(t *testing.T) {
+	for _, c := range []struct {
+		cuda, driver string
+		fits         bool
+	}{
+		{"12.4", "550.54.14", true}, {"12.4", "525.60.13", true}, {"12.4", "470.82.01", false}, {"12.8", "580.65.06", true},
+		{"13.0", "580.65.06", true}, {"13.0", "570.86.15", false}, {"11.8", "450.80.02", true}, {"11.8", "450.36.06", false},
+		{"14.0", "999.0", false}, {"10.2", "550.54.14", false}, {"12.x", "550.54.14", false}, {"12.4", "N/A", false},
+	} {
+		if err := fits(c.cuda, c.driver); (err == nil) != c.fits {
+			t.Errorf("CUDA %s with driver %s: %v, want it to fit: %t", c.cuda, c.driver, err, c.fits)
+		}
+	}
+	for _, d := range cudaDrivers {
+		if _, err := time.Parse(time.DateOnly, d.asOf); err != nil || !strings.HasPrefix(d.source, "https://docs.nvidia.com/") {
+			t.Errorf("CUDA %d: source %q of %q", d.cuda, d.source, d.asOf)
+		}
+	}
+}
+
+// Secrets are on no disk: without a folder in memory there are none.
+func TestSecretsOnlyInMemory(t *testing.T) {
+	dir := t.TempDir()
+	if inMemory(dir) {
+		t.Skip("temporary folders are in memory here")
+	}
+	b := &bootstrap{o: &Options{Host: session.Host{Session: "s", Secrets: map[string]string{"A": "b"}}, Memory: dir, Parameters: changing{}, Now: time.Now}}
+	if err := b.refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "no folder in memory") {
+		t.Errorf("got %v", err)
+	}
+	if list, _ := os.ReadDir(dir); len(list) > 0 {
+		t.Errorf("%v was written", list)
+	}
+}

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// cudaDriver is the oldest driver with which programs of a CUDA release family run.
+type cudaDriver struct {
+	cuda   int // major version
+	driver [3]int
+	source string
+	asOf   string // when the source was read
+}
+
+// cudaDrivers are NVIDIA's own lines for minor version compatibility. Newer drivers run older
+// families.
+var cudaDrivers = []cudaDriver{
+	{13, [3]int{580}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
+	{12, [3]int{525}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
+	{11, [3]int{450, 80, 2}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
+}
+
+// version reads "550.54.14".
+func version(s string) (v [3]int, err error) {
+	for i, part := range strings.SplitN(strings.TrimSpace(s), ".", 3) {
+		if v[i], err = strconv.Atoi(part); err != nil {
+			return v, fmt.Errorf("%q is no version", s)
+		}
+	}
+	return v, nil
+}
+
+func older(a, b [3]int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}
+
+// fits says why programs of a CUDA version do not run with a driver; nil where they do.
+func fits(cuda, driver string) error {
+	have, err := version(driver)
+	if err != nil {
+		return fmt.Errorf("read the driver's version: %w", err)
+	}
+	want, err := version(cuda)
+	if err != nil {
+		return fmt.Errorf("read the CUDA version: %w", err)
+	}
+	for _, d := range cudaDrivers {
+		if d.cuda != want[0] {
+			continue
+		}
+		if older(have, d.driver) {
+			least := strings.TrimSuffix(strings.TrimSuffix(fmt.Sprintf("%d.%02d.%02d", d.driver[0], d.driver[1], d.driver[2]), ".00"), ".00")
+			return fmt.Errorf("CUDA %s needs NVIDIA driver %s or newer, and %s is installed (%s, read %s): update the driver or install programs for an older CUDA", cuda, least, driver, d.source, d.asOf)
+		}
+		return nil
+	}
+	if newest := cudaDrivers[0].cuda; want[0] > newest {
+		return fmt.Errorf("CUDA %s is newer than what curfew knows (%d): whether driver %s runs it is not known", cuda, newest, driver)
+	}
+	return fmt.Errorf("CUDA %s is older than what curfew knows (%d)", cuda, cudaDrivers[len(cudaDrivers)-1].cuda)
+}
+
+// frameworks are asked for the CUDA version that they were built for: a line with name,
+// version and CUDA version, which is "None" without CUDA.
+const frameworks = `
+import importlib.util as u
+if u.find_spec("torch"):
+    import torch
+    print("PyTorch", torch.__version__, torch.version.cuda)
+`
+
+// driverStep checks that what is installed fits the driver. A machine without GPUs passes.
+func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) {
+	if !hasGPUs(b.o) {
+		return "the session has no GPUs", nil
+	}
+	smi, err := exec.LookPath("nvidia-smi")
+	if err != nil {
+		if len(b.o.Host.GPUs) > 0 || nvidiaDevice() {
+			return "", fmt.Errorf("the session has GPUs and there is no nvidia-smi: install the NVIDIA driver")
+		}
+		return "the machine has no NVIDIA GPU", nil
+	}
+	rows, err := query(ctx, smi, "--query-gpu=driver_version")
+	if err != nil {
+		return "", err
+	}
+	if len(rows) == 0 {
+		return "", fmt.Errorf("nvidia-smi shows no GPU")
+	}
+	driver := rows[0][0]
+	checked := []string{"driver " + driver}
+	if out, err := output(ctx, b.environ(), "nvcc", "--version"); err == nil {
+		if _, rest, ok := strings.Cut(out, "release "); ok {
+			cuda, _, _ := strings.Cut(rest, ",")
+			if err := fits(cuda, driver); err != nil {
+				return "", fmt.Errorf("the CUDA toolkit: %w", err)
+			}
+			checked = append(checked, "CUDA toolkit "+cuda)
+		}
+	}
+	if out, err := output(ctx, b.environ(), "python3", "-c", frameworks); err == nil {
+		for line := range strings.Lines(out) {
+			f := strings.Fields(line)
+			if len(f) != 3 {
+				continue
+			}
+			if f[2] == "None" {
+				return "", fmt.Errorf("%s %s was built without CUDA: it does not use the GPU", f[0], f[1])
+			}
+			if err := fits(f[2], driver); err != nil {
+				return "", fmt.Errorf("%s %s: %w", f[0], f[1], err)
+			}
+			checked = append(checked, fmt.Sprintf("%s %s for CUDA %s", f[0], f[1], f[2]))
+		}
+	}
+	b.say("step", strings.Join(checked, ", ")+": they fit")
+	return "", nil
+}
+
+// output runs a program of the machine and returns what it prints.
+func output(ctx context.Context, env []string, name string, args ...string) (string, error) {
+	path, err := lookPath(name, env)
+	if err != nil {
+		return "", err
+	}
+	c := exec.CommandContext(ctx, path, args...) //nolint:gosec // programs of the machine, named here
+	c.Env = env
+	var out bytes.Buffer
+	c.Stdout = &out
+	err = c.Run()
+	return out.String(), err
+}

@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// ErrNoGPUs says that a machine has no GPUs.
+var ErrNoGPUs = errors.New("the machine has no GPUs")
+
+// SMI reads GPUs with nvidia-smi.
+type SMI struct {
+	// Command is the program; empty: nvidia-smi on the PATH.
+	Command string
+}
+
+// Read implements GPUs.
+func (s SMI) Read(ctx context.Context) ([]GPU, error) {
+	command := s.Command
+	if command == "" {
+		path, err := exec.LookPath("nvidia-smi")
+		if err != nil {
+			if nvidiaDevice() {
+				return nil, errors.New("the machine has an NVIDIA GPU and no nvidia-smi")
+			}
+			return nil, ErrNoGPUs
+		}
+		command = path
+	}
+	rows, err := query(ctx, command, "--query-gpu=index,uuid,utilization.gpu,memory.used,memory.total,power.draw")
+	if err != nil {
+		return nil, err
+	}
+	users, err := query(ctx, command, "--query-compute-apps=gpu_uuid,pid")
+	if err != nil {
+		return nil, err
+	}
+	return parseSMI(rows, users)
+}
+
+// query runs nvidia-smi, whose output is CSV without header and units.
+func query(ctx context.Context, command, what string) ([][]string, error) {
+	c := exec.CommandContext(ctx, command, what, "--format=csv,noheader,nounits") //nolint:gosec // a program of the machine
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		said := strings.TrimSpace(string(out) + stderr.String())
+		return nil, fmt.Errorf("nvidia-smi: %w: %.200s", err, said)
+	}
+	r := csv.NewReader(bytes.NewReader(out))
+	r.TrimLeadingSpace, r.FieldsPerRecord = true, -1
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("nvidia-smi: %w", err)
+	}
+	return rows, nil
+}
+
+// parseSMI makes readings of the rows about GPUs and about the processes that use them.
+func parseSMI(rows, users [][]string) ([]GPU, error) {
+	held := map[string]float64{}
+	for _, u := range users {
+		held[u[0]]++
+	}
+	var list []GPU
+	for _, r := range rows {
+		if len(r) < 6 {
+			return nil, fmt.Errorf("nvidia-smi: a line has %d fields, not 6", len(r))
+		}
+		g := GPU{Index: r[0], UUID: r[1], Signals: map[usage.Signal]float64{usage.Processes: held[r[1]]}}
+		for i, s := range []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Power} {
+			v, err := strconv.ParseFloat(r[2+i], 64)
+			if err != nil {
+				continue // [N/A]: not measured
+			}
+			if s == usage.MemUsed || s == usage.MemTotal {
+				v *= 1 << 20
+			}
+			g.Signals[s] = v
+		}
+		list = append(list, g)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("nvidia-smi shows no GPU")
+	}
+	return list, nil
+}
+
+// hasGPUs says whether GPUs may be the session's.
+func hasGPUs(o *Options) bool { return o.GPUs != nil && (o.Host.Machine || len(o.Host.GPUs) > 0) }
+
+// nvidiaDevice says whether the machine has a PCI device of NVIDIA's (vendor 10de).
+func nvidiaDevice() bool {
+	entries, err := os.ReadDir("/sys/bus/pci/devices")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		vendor, err := os.ReadFile("/sys/bus/pci/devices/" + e.Name() + "/vendor")
+		class, _ := os.ReadFile("/sys/bus/pci/devices/" + e.Name() + "/class")
+		if err == nil && strings.TrimSpace(string(vendor)) == "0x10de" && strings.HasPrefix(string(class), "0x03") {
+			return true
+		}
+	}
+	return false
+}

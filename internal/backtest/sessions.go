@@ -1,0 +1,64 @@
+package backtest
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+// Sessions is what machines that nobody ended would have been as sessions: each ends after a
+// time at rest and is started again when its work comes back.
+type Sessions struct {
+	// IdleSeconds is the time at rest after which a session ends.
+	IdleSeconds float64 `json:"idle_seconds"`
+	// Launches are the first start of each machine and the restarts.
+	Launches int64 `json:"launches"`
+	// SessionHours are the hours that ran: those of the trace less those released. What
+	// restarts take is not in them.
+	SessionHours float64 `json:"session_hours"`
+	// CostUSD is the price of the session hours and of the restarts, null when unpriced.
+	CostUSD *string `json:"cost_usd"`
+}
+
+// sessionRule is the name of the rule of sessions.
+func sessionRule(idle time.Duration) string {
+	return "sessions-" + strconv.FormatFloat(idle.Minutes(), 'f', -1, 64) + "m"
+}
+
+// SessionRule is the rule by which a session ends: idle or held for so long. The warning
+// before it is part of that time. It is one of [Params.Policies] where [Params.AsSessions]
+// is set.
+func SessionRule(idle time.Duration) (*policy.Set, error) {
+	return policy.Parse("sessions", fmt.Appendf(nil, `apiVersion: curfew.policy/v1
+policies:
+  - name: %q
+    when: duty.state in ["idle", "held"] && duty.lasting >= duration("%s")
+    then: [{warn: {grace: 0s}}, {do: terminate}]
+    mode: enforce
+`, sessionRule(idle), idle))
+}
+
+// sessions says what a result is as sessions.
+func (r *Result) sessions(idle time.Duration, machines int) error {
+	s := Sessions{IdleSeconds: idle.Seconds(), Launches: int64(machines) + r.Restarts, SessionHours: r.ResourceHours - r.ReleasedHours}
+	if r.CostUSD != nil && r.SavedUSD != nil {
+		cost, err := money.ParseAmount(*r.CostUSD)
+		if err != nil {
+			return err
+		}
+		saved, err := money.ParseAmount(*r.SavedUSD)
+		if err != nil {
+			return err
+		}
+		if cost, err = cost.Add(-saved); err != nil {
+			return err
+		}
+		text := cost.String()
+		s.CostUSD = &text
+	}
+	r.AsSessions = &s
+	return nil
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/daemon"
+)
+
+func (a *app) newAgent() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "agent",
+		Short: "Run a session on its machine: what curfew up starts there",
+		Long: `The agent is the side of a session that runs on its machine. curfew up starts it; people
+rarely do. It obeys the orders of the session's keeper, saves the work folder, and ends the
+session by its lease or its idle rule also where no keeper is left. See docs/agent.md.`,
+		Args: noSuchVerb,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.newAgentHost(), a.newAgentBootstrap())
+	return c
+}
+
+// agentFlags are those of both commands.
+type agentFlags struct{ daemon.AgentOptions }
+
+func (f *agentFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.State, "state", "", "`folder` for what survives the process (default: agent/SESSION-NODE in the data directory)")
+	c.Flags().StringVar(&f.Home, "home", "", "`folder` that ~ of the work folder means (default: the user's home)")
+}
+
+// with runs one of the commands.
+func (f *agentFlags) with(a *app, run func(context.Context, daemon.AgentOptions) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		f.File, f.In, f.Out, f.Environ = args[0], a.Stdin, a.Stdout, os.Environ()
+		if home, ok := a.Lookup("HOME"); ok && f.Home == "" {
+			f.Home = home
+		}
+		return run(c.Context(), f.AgentOptions)
+	}
+}
+
+func (a *app) newAgentHost() *cobra.Command {
+	var f agentFlags
+	c := &cobra.Command{
+		Use:   "host FILE",
+		Short: "Run a session on this machine until it ends",
+		Long: `Sets the machine up, then obeys the orders below the control prefix that FILE names
+(curfew.session-host/v1 as JSON; - is the standard input), tells how the session is, and ends
+it: by an order, by its lease, or by its idle rule after a warning.
+
+The work folder is saved before the end, and the session ends only once that snapshot is
+confirmed. The command may be killed at any point: started again, it goes on. It ends with exit
+code 0 when the session has ended, or when it is told to end and the session goes on.`,
+		Example: `  curfew agent host host.json
+  curfew agent host - --state /var/lib/curfew/agent`,
+		Args: oneArg("a file, or - for the standard input"),
+		RunE: f.with(a, a.rt.AgentHost),
+	}
+	f.add(c)
+	return c
+}
+
+func (a *app) newAgentBootstrap() *cobra.Command {
+	var f agentFlags
+	c := &cobra.Command{
+		Use:   "bootstrap FILE",
+		Short: "Set this machine up for a session, step by step",
+		Long: `Does what is not done yet of: check the NVIDIA driver, CUDA and PyTorch against each other;
+restore the work folder; learn the addresses of the other nodes; read secrets; fetch data; start
+Jupyter; run the set-up command. Each step is marked when it is done, so that the command may be
+killed at any point and run again. curfew agent host does the same before it is ready.`,
+		Example: `  curfew agent bootstrap host.json`,
+		Args:    oneArg("a file, or - for the standard input"),
+		RunE:    f.with(a, a.rt.AgentBootstrap),
+	}
+	f.add(c)
+	return c
+}

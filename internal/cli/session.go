@@ -1,0 +1,526 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// upFlags are the flags of up.
+type upFlags struct {
+	daemon.UpOptions
+	lease, idle string
+	disk        int64
+	detach      bool
+}
+
+func (a *app) newUp() *cobra.Command {
+	var f upFlags
+	c := &cobra.Command{
+		Use:   "up NAME",
+		Short: "Start a session: a machine for you, with a lease, gone when the work is done",
+		Long: `Estimates the session, asks the gate, reserves budget, launches the machines and waits until
+they are ready. The session ends when its lease is over, when it has been idle for a while,
+or by ` + "`curfew down`" + `. Its work folder is saved while it runs and before it ends.
+
+A session that is over starts again with its work. Of one that runs, its state is shown. The
+exit code is 3 where an approval is missing: once it is given, the same command starts the
+session. docs/sessions.md says more.`,
+		Example: `  curfew up demo --gpu L4                    # one L4, for 4 hours
+  curfew up demo --type g6.2xlarge --spot --lease 8h
+  curfew up demo --cloud local --cpus 2      # on this machine
+  curfew up demo -f session.yaml --detach    # do not wait until it is ready
+  curfew up demo                             # the session of that name again, with its work`,
+		Args: oneArg("the name of one session"),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.Name = args[0]
+			return a.up(c.Context(), f)
+		},
+	}
+	a.outputs(c, tableJSON...)
+	fl := c.Flags()
+	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
+	fl.StringVar(&f.Type, "type", "", "machine type, such as g6.2xlarge")
+	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
+	fl.IntVar(&f.Nodes, "nodes", 0, "machines that work together (default 1)")
+	fl.BoolVar(&f.Spot, "spot", false, "spot capacity: cheaper, and can be taken away")
+	fl.StringSliceVar(&f.Regions, "region", nil, "regions that it may run in, the preferred first")
+	fl.Var(&choice{"cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}}, "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
+	fl.StringVar(&f.lease, "lease", "", "how long it may run, such as 4h (default: sessions.lease in curfew.yaml)")
+	fl.StringVar(&f.idle, "idle", "", "time at rest after which it ends, such as 30m (default: sessions.idle in curfew.yaml)")
+	fl.Int64Var(&f.disk, "disk", 0, "size of the disk of each machine in `GiB`")
+	fl.StringVar(&f.Image, "image", "", "image that machines start from")
+	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
+	fl.BoolVar(&f.detach, "detach", false, "return once the launch is recorded")
+	return c
+}
+
+// up starts a session and follows it until it is ready.
+func (a *app) up(ctx context.Context, f upFlags) error {
+	var err error
+	for _, d := range []struct {
+		flag, text string
+		to         *time.Duration
+	}{{"lease", f.lease, &f.Lease}, {"idle", f.idle, &f.Idle}} {
+		if d.text == "" {
+			continue
+		}
+		if *d.to, err = config.ParseDuration(d.text); err != nil || *d.to <= 0 {
+			return usageError("--%s %q: it is a duration such as 30m or 4h", d.flag, d.text)
+		}
+	}
+	f.DiskGiB, f.In = f.disk, a.Stdin
+	all, err := a.rt.OpenSessions(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	s, d, err := all.Up(ctx, f.UpOptions)
+	if err != nil {
+		return err
+	}
+	if d != nil && d.Decision != gate.Allow {
+		return a.refused(ctx, all, s, *d)
+	}
+	if err := all.EnsureKeeper(ctx); err != nil {
+		return err
+	}
+	if !f.detach {
+		if err := a.follow(ctx, all, s.ID, func(s session.Session) bool {
+			return s.State == session.Ready || s.State == session.Ending || s.State.Over()
+		}); err != nil {
+			return err
+		}
+	}
+	run, s, err := all.Run(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	if err := a.showRun(run); err != nil {
+		return err
+	}
+	if !f.detach && s.State != session.Ready {
+		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, s.EndWhy), hint: "`curfew logs " + s.Name + "` shows what happened"}
+	}
+	return nil
+}
+
+// refused shows what the gate decided.
+func (a *app) refused(ctx context.Context, all *daemon.Sessions, s session.Session, d gate.Decision) error {
+	run, _, err := all.Run(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	if err := a.showRun(run); err != nil {
+		return err
+	}
+	why := strings.Join(d.Reasons, "; ")
+	if d.Decision == gate.Held {
+		return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("session %s needs approval: %s", s.Name, why),
+			hint: fmt.Sprintf("an approver gives `curfew approve %s`; then give the same command again", d.ApprovalID)}
+	}
+	return &failure{exit: ExitDenied, code: "denied", err: fmt.Errorf("session %s is denied: %s", s.Name, why)}
+}
+
+// showRun shows one session.
+func (a *app) showRun(r view.Run) error {
+	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{r}}
+	return a.show(doc, func() report.Sheet { return report.Status(doc, a.Now()) })
+}
+
+// follow does what is missing of a session, and says what happens, until it is so far. The
+// keeper in the background works on it as well; whichever is first, does it.
+func (a *app) follow(ctx context.Context, all *daemon.Sessions, id string, until func(session.Session) bool) error {
+	said, beganAt, checked := map[string]bool{}, a.Now(), a.Now()
+	for {
+		after, keepErr := all.Keeper.Keep(ctx, id)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		run, s, err := all.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := a.progressed(ctx, all, run, s, said, beganAt); err != nil {
+			return err
+		}
+		if until(s) {
+			return nil
+		}
+		if keepErr != nil {
+			line := keepErr.Error()
+			if !said[line] {
+				said[line] = true
+				plain.Fprintf(a.Stderr, "curfew: %s; it is tried again\n", line)
+			}
+			after = time.Second
+		}
+		if a.Now().Sub(checked) > 5*time.Second { // one that ended is started again
+			checked = a.Now()
+			if err := all.EnsureKeeper(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(max(after, 20*time.Millisecond), 250*time.Millisecond)):
+		}
+	}
+}
+
+// progressed says what happened since the last time, with the time and the dollars so far.
+func (a *app) progressed(ctx context.Context, all *daemon.Sessions, run view.Run, s session.Session, said map[string]bool, began time.Time) error {
+	if a.quiet {
+		return nil
+	}
+	log, err := all.Log(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	for _, e := range log.Events {
+		node := -1
+		if e.Node != nil {
+			node = *e.Node
+		}
+		key := fmt.Sprint(e.At.UnixNano(), node, e.Kind, e.Text)
+		if said[key] {
+			continue
+		}
+		said[key] = true
+		if e.At.Before(began.Add(-time.Second)) {
+			continue // it was said by an earlier command
+		}
+		dollars := ""
+		if run.CostUSD != nil {
+			dollars = "  " + money.ForPeople(*run.CostUSD)
+		}
+		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)), dollars, e.Kind, e.Text)
+	}
+	return nil
+}
+
+func (a *app) newLs() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "ls",
+		Short: "List sessions with their state, lease, saved work and cost",
+		Example: `  curfew ls
+  curfew ls --all
+  curfew ls -o json`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := a.rt.OpenSessions(c.Context())
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			doc, err := s.List(c.Context(), all)
+			if err != nil {
+				return err
+			}
+			return a.show(doc, func() report.Sheet { return report.Runs(doc, a.Now()) })
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "those that ended as well")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+func (a *app) newStatus() *cobra.Command {
+	var watch bool
+	c := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show a session with what its machines are doing",
+		Example: `  curfew status demo
+  curfew status demo --watch`,
+		Args: oneArg("the name of one session"),
+		RunE: func(c *cobra.Command, args []string) error { return a.status(c.Context(), args[0], watch) },
+	}
+	c.Flags().BoolVar(&watch, "watch", false, "show it again every 2 seconds, until it has ended")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+// status shows a session, once or again and again.
+func (a *app) status(ctx context.Context, name string, watch bool) error {
+	all, err := a.rt.OpenSessions(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	for {
+		doc, err := all.Status(ctx, name)
+		if err != nil {
+			return err
+		}
+		if watch && a.Width > 0 && a.format == "table" {
+			fmt.Fprint(a.Stdout, "\x1b[H\x1b[2J")
+		}
+		if err := a.show(doc, func() report.Sheet { return report.Status(doc, a.Now()) }); err != nil {
+			return err
+		}
+		if !watch || doc.Runs[0].EndedAt != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+func (a *app) newLogs() *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:   "logs NAME",
+		Short: "Show what happened to a session, in order",
+		Example: `  curfew logs demo
+  curfew logs demo -f`,
+		Args: oneArg("the name of one session"),
+		RunE: func(c *cobra.Command, args []string) error { return a.logs(c.Context(), args[0], follow) },
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show what is added, until the session has ended")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+// logs shows the journal of a session.
+func (a *app) logs(ctx context.Context, name string, follow bool) error {
+	all, err := a.rt.OpenSessions(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	if !follow {
+		doc, err := all.Log(ctx, name)
+		if err != nil {
+			return err
+		}
+		return a.show(doc, func() report.Sheet { return report.SessionLog(doc) })
+	}
+	if a.format != "table" {
+		return usageError("logs --follow prints lines: leave -o out")
+	}
+	said := map[string]bool{}
+	for {
+		s, err := all.Newest(ctx, name)
+		if err != nil {
+			return err
+		}
+		doc, err := all.Log(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, e := range doc.Events {
+			line := report.SessionLine(e)
+			if key := e.At.String() + line; !said[key] {
+				said[key] = true
+				fmt.Fprintln(a.Stdout, line)
+			}
+		}
+		if s.State.Over() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+func (a *app) newSessionExtend() *cobra.Command {
+	var by string
+	c := &cobra.Command{
+		Use:     "extend NAME --for DURATION",
+		Short:   "Let a session run longer, within the lease policy and the budget",
+		Example: `  curfew extend demo --for 2h`,
+		Args:    oneArg("the name of one session"),
+		RunE: func(c *cobra.Command, args []string) error {
+			d, err := config.ParseDuration(by)
+			if err != nil || d <= 0 {
+				return usageError("--for %q: it is a duration such as 2h", by)
+			}
+			all, err := a.rt.OpenSessions(c.Context())
+			if err != nil {
+				return err
+			}
+			defer all.Close()
+			s, decision, err := all.Extend(c.Context(), args[0], d)
+			if err != nil {
+				return err
+			}
+			if decision != nil && decision.Decision != gate.Allow {
+				return a.refused(c.Context(), all, s, *decision)
+			}
+			run, _, err := all.Run(c.Context(), s.ID)
+			if err != nil {
+				return err
+			}
+			return a.showRun(run)
+		},
+	}
+	c.Flags().StringVar(&by, "for", "", "how much longer, such as 2h")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+func (a *app) newDown() *cobra.Command {
+	var every, discard, detach bool
+	c := &cobra.Command{
+		Use:   "down NAME | --all",
+		Short: "Save a session's work, confirm that it is saved, and end the session",
+		Long: `Asks the machines to save the work folder, waits until the snapshot is confirmed, and releases
+them. Without a confirmed snapshot nothing is released: the exit code is 5 then, and the
+output says why. --discard gives unsaved work up.`,
+		Example: `  curfew down demo
+  curfew down demo --discard   # unsaved work is lost
+  curfew down --all`,
+		Args: func(c *cobra.Command, args []string) error {
+			if (len(args) == 1) == every || len(args) > 1 {
+				return usageError("%s takes the name of one session, or --all", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return a.down(c.Context(), args, discard, detach) },
+	}
+	fl := c.Flags()
+	fl.BoolVar(&every, "all", false, "all sessions")
+	fl.BoolVar(&discard, "discard", false, "give up what is not saved")
+	fl.BoolVar(&detach, "detach", false, "do not wait until the machines are gone")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+// downFor is how long down waits for snapshots that do not come.
+const downFor = 15 * time.Minute
+
+// down ends sessions and waits until they are gone.
+func (a *app) down(ctx context.Context, names []string, discard, detach bool) error {
+	all, err := a.rt.OpenSessions(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	if len(names) == 0 {
+		if names, err = all.Open(ctx); err != nil {
+			return err
+		}
+	}
+	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
+	var ids []string
+	for _, name := range names {
+		s, err := all.Down(ctx, name, discard)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, s.ID)
+	}
+	left := 0
+	for _, id := range ids {
+		if !detach {
+			began := a.Now()
+			if err := a.follow(ctx, all, id, func(s session.Session) bool { return s.State.Over() || a.Now().Sub(began) > downFor }); err != nil {
+				return err
+			}
+		}
+		run, s, err := all.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !s.State.Over() {
+			left++
+		}
+		doc.Runs = append(doc.Runs, run)
+	}
+	if detach && left > 0 {
+		if err := all.EnsureKeeper(ctx); err != nil {
+			return err
+		}
+		left = 0
+	}
+	if err := a.show(doc, func() report.Sheet { return report.Status(doc, a.Now()) }); err != nil {
+		return err
+	}
+	if left > 0 {
+		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("%s did not end yet", plain.Count(left, "session")), hint: "the output says why; `curfew down NAME --discard` gives unsaved work up"}
+	}
+	return nil
+}
+
+func (a *app) newConnect() *cobra.Command {
+	var node int
+	c := &cobra.Command{
+		Use:   "connect NAME [-- COMMAND]",
+		Short: "Open a shell, or run a command, on a session's machine",
+		Long: `Opens a shell in the work folder of a session on this machine, or runs a command there. What is
+started belongs to the session and ends with it. The exit code is 10 where the command fails.`,
+		Example: `  curfew connect demo
+  curfew connect demo -- python train.py
+  curfew connect demo --node 1 -- hostname`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 1 && c.ArgsLenAtDash() != 1 {
+				return usageError("%s takes the name of one session, and after -- a command", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			all, err := a.rt.OpenSessions(c.Context())
+			if err != nil {
+				return err
+			}
+			defer all.Close()
+			code, err := all.Connect(c.Context(), daemon.ConnectOptions{Name: args[0], Node: node, Command: args[1:], Environ: os.Environ(), In: a.Stdin, Out: a.Stdout, Err: a.Stderr})
+			if err == nil && code != 0 {
+				err = &failure{exit: ExitOwn, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code)}
+			}
+			return err
+		},
+	}
+	c.Flags().IntVar(&node, "node", 0, "which of several machines, from 0")
+	return c
+}
+
+// newSession has what other commands start.
+func (a *app) newSession() *cobra.Command {
+	c := &cobra.Command{Use: "session", Short: "What keeps sessions", Hidden: true, Args: noSuchVerb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(&cobra.Command{
+		Use: "keep", Short: "Keep the sessions of the data directory until none is left", Hidden: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			a.quiet = true
+			a.rt.NewBar = nil
+			return a.rt.KeepSessions(c.Context(), false)
+		},
+	})
+	return c
+}
+
+// newCage is what the processes of local sessions are started through.
+func (a *app) newCage() *cobra.Command {
+	return &cobra.Command{
+		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := local.Helper(args, a.Stderr); code != 0 {
+				return &failure{exit: code, code: "cage", err: errors.New("the process could not be started in its cage")}
+			}
+			return nil
+		},
+	}
+}

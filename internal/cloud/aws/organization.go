@@ -1,0 +1,125 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/organizations"
+	"github.com/aws/aws-sdk-go-v2/service/organizations/types"
+)
+
+// Member is an account of an organization.
+type Member struct {
+	ID, Name string
+	// Own says that the configured credentials are of this account.
+	Own bool
+	// partition is that of its ARN.
+	partition string
+}
+
+// Role returns the ARN of a role of that name, with its path, in the account.
+func (m Member) Role(name string) string {
+	return "arn:" + m.partition + ":iam::" + m.ID + ":role/" + strings.TrimPrefix(name, "/")
+}
+
+// organizationPage is the most accounts of an answer (API reference of AWS Organizations).
+const organizationPage = 20
+
+var accountID = regexp.MustCompile(`^[0-9]{12}$`)
+
+// Organization lists the active accounts of the organization, in order, by the role of
+// AssumeRoles where there is one, else by the credentials. Suspended accounts, and those that
+// are being closed or not active yet, are left out. It is an error, never an empty list, where the
+// organization cannot be read.
+func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
+	s := &scan{cloud: c, tally: newTally(), limits: newLimits(c.options.RequestsPerSecond)}
+	all, err := s.accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The account of the credentials is the first, unless a role is to be used.
+	by, own := all[0], all[0].id
+	if by.role != "" {
+		base := &account{cfg: c.config}
+		if err := s.identify(ctx, base); err != nil {
+			return nil, err
+		}
+		own = base.id
+	}
+	cfg := by.cfg.Copy()
+	cfg.Region = c.home()
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)],
+		guard("organizations", s.tally, s.limits.of(by.role, cfg.Region, "organizations")))
+	client := organizations.NewFromConfig(cfg)
+	var out []Member
+	err = pages(ctx, func(token *string) (*string, error) {
+		answer, err := client.ListAccounts(ctx, &organizations.ListAccountsInput{MaxResults: awssdk.Int32(organizationPage), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range answer.Accounts {
+			id := awssdk.ToString(a.Id)
+			if !accountID.MatchString(id) {
+				return nil, fmt.Errorf("%q is no id of an account", id)
+			}
+			if !activeAccount(a) {
+				continue
+			}
+			out = append(out, Member{ID: id, Name: awssdk.ToString(a.Name), Own: id == own, partition: partitionOfARN(awssdk.ToString(a.Arn))})
+		}
+		return answer.NextToken, nil
+	})
+	if err == nil && len(out) == 0 { // its management account is always there
+		err = errors.New("it has no active account")
+	}
+	if err != nil {
+		return nil, fetchError(ctx, "list the accounts of the organization", err)
+	}
+	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(out, func(a, b Member) bool { return a.ID == b.ID }), nil
+}
+
+// activeAccount says whether an account is in use. State takes the place of Status, which
+// AWS retires (API reference, Account).
+func activeAccount(a types.Account) bool {
+	if a.State != "" {
+		return a.State == types.AccountStateActive
+	}
+	return a.Status == types.AccountStatusActive
+}
+
+// partitionOfARN is the partition of an ARN; "aws" where that cannot be told.
+func partitionOfARN(arn string) string {
+	parts := strings.SplitN(arn, ":", 3)
+	if len(parts) < 3 || parts[0] != "arn" || parts[1] == "" {
+		return "aws"
+	}
+	return parts[1]
+}
+
+// CentralPolicyJSON returns the IAM policy of the central account of a service, besides the
+// one by which it reads and acts in its own account, as indented JSON with a newline at its
+// end: assuming the roles of the given names or ARNs, and listing the accounts of an
+// organization where list says so.
+func CentralPolicyJSON(roles []string, list bool) []byte {
+	var all []statement
+	if list {
+		all = append(all, statement{Sid: "CurfewOrganization", Effect: "Allow", Action: index["organizations:ListAccounts"].IAM(), Resource: "*"})
+	}
+	arns := make([]string, 0, len(roles))
+	for _, role := range roles {
+		if !strings.HasPrefix(role, "arn:") {
+			role = "arn:aws:iam::*:role/" + strings.TrimPrefix(role, "/")
+		}
+		arns = append(arns, role)
+	}
+	if arns = sorted(arns); len(arns) > 0 {
+		all = append(all, statement{Sid: "CurfewAssume", Effect: "Allow", Action: []string{"sts:AssumeRole"}, Resource: arns})
+	}
+	return policyJSON(all...)
+}

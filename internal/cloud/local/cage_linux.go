@@ -1,0 +1,274 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Probe finds the best kind that works here, by making a cage of each with a real process
+// in it and ending it.
+func Probe(ctx context.Context, helper []string) (Probed, error) {
+	p := Probed{Why: map[Kind]string{}}
+	for _, k := range Kinds {
+		err := try(ctx, k, helper)
+		if err == nil {
+			p.Kind = k
+			return p, nil
+		}
+		if ctx.Err() != nil {
+			return Probed{}, ctx.Err()
+		}
+		p.Why[k] = err.Error()
+	}
+	return Probed{}, fmt.Errorf("hold processes together: %s", p.Why[Environment])
+}
+
+// try makes a cage of a kind, starts a process in it, and ends it.
+func try(ctx context.Context, k Kind, helper []string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "curfew-probe-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c, err := NewCage(ctx, dir, CageOptions{Name: "probe-" + strings.TrimPrefix(filepath.Base(dir), "curfew-probe-"), Kind: k, Helper: helper})
+	if err != nil {
+		return err
+	}
+	// It waits for the end of its standard input, which stays open.
+	cmd := exec.Command("/bin/sh", "-c", "read -r nothing")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		defer in.Close()
+		if err = c.Start(ctx, cmd); err == nil {
+			var pids []int
+			if pids, err = c.Processes(); err == nil && len(pids) == 0 {
+				err = errors.New("a process that was started in it is not in it")
+			}
+			err = errors.Join(err, c.Kill(ctx))
+			_ = cmd.Wait() // it was killed
+		}
+	}
+	return errors.Join(err, c.Kill(ctx), c.Remove(ctx))
+}
+
+// make makes what holds the processes. What it makes is written down before.
+func (c *Cage) make(ctx context.Context) error {
+	switch c.file.Kind {
+	case Cgroup2, Freezer:
+		return c.makeGroup()
+	case Namespace:
+		return c.makeNamespace(ctx)
+	case Environment:
+		return c.save()
+	}
+	return fmt.Errorf("%q is no kind of cage", c.file.Kind)
+}
+
+// Start starts a command in the cage, as it is: its user, folder, files and terminal. Its
+// environment gets what marks a process of the cage.
+func (c *Cage) Start(ctx context.Context, cmd *exec.Cmd) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if cmd.Err != nil {
+		return cmd.Err
+	}
+	if c.file.Boot != bootID() {
+		return fmt.Errorf("start %s: the machine has booted since the cage was made", cmd.Path)
+	}
+	cmd.Env = c.environment(cmd)
+	switch c.file.Kind {
+	case Cgroup2:
+		return c.startInGroup(cmd)
+	case Freezer:
+		return c.startMoved(cmd)
+	case Namespace:
+		return c.startInNamespace(cmd)
+	}
+	return cmd.Start()
+}
+
+// startMoved starts a command that waits until it was moved into the control groups.
+func (c *Cage) startMoved(cmd *exec.Cmd) error {
+	return gated(cmd, c.file.Helper, func(pid int) error {
+		for _, dir := range []string{c.file.Path, c.file.Devices} {
+			if dir == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, procs), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// gated starts a command whose program begins only after ready returned, and never if ready
+// fails or this process ends before.
+func gated(cmd *exec.Cmd, helper []string, ready func(pid int) error) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	gate := strconv.Itoa(3 + len(cmd.ExtraFiles))
+	path, args := cmd.Path, cmd.Args
+	cmd.ExtraFiles = append(slices.Clone(cmd.ExtraFiles), r)
+	cmd.Path, cmd.Args = helper[0], slices.Concat(helper, []string{"enter", gate, path}, args)
+	err = cmd.Start()
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	if err = ready(cmd.Process.Pid); err == nil {
+		_, err = w.Write([]byte{'\n'})
+	}
+	if err != nil {
+		err = errors.Join(err, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+	}
+	return err
+}
+
+// enter is what runs of [gated] until the gate opens.
+func enter(gate int, path string, args []string) error {
+	f := os.NewFile(uintptr(gate), "gate")
+	unix.CloseOnExec(gate)
+	if _, err := io.ReadFull(f, make([]byte, 1)); err != nil {
+		return errors.New("what started it has ended")
+	}
+	if err := syscall.Exec(path, args, os.Environ()); err != nil { //nolint:gosec // what the caller named
+		return fmt.Errorf("start %s: %w", path, err)
+	}
+	return nil
+}
+
+// Processes returns the processes of the cage, sorted: those that its kind tells, and those
+// that its variable marks wherever they went.
+func (c *Cage) Processes() ([]int, error) {
+	if c.file.Boot != bootID() {
+		return nil, nil
+	}
+	found, err := c.strays()
+	if err != nil {
+		return nil, err
+	}
+	if c.file.Kind == Cgroup2 || c.file.Kind == Freezer {
+		pids, err := members(c.file.Path)
+		if err != nil {
+			return nil, err
+		}
+		for _, pid := range pids {
+			found[pid] = Process{}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// strays are the processes whose environment names the cage, those of its PID namespace, and
+// what descends from them.
+func (c *Cage) strays() (map[int]Process, error) {
+	own, boot := os.Getpid(), bootID()
+	variable, namespace := Variable+"="+c.file.Name, c.namespace()
+	all, found := map[int]stat{}, map[int]Process{}
+	if err := processes(func(pid int, s stat) {
+		all[pid] = s
+		if pid == own || !marked(pid, variable) && (namespace == "" || namespace != namespaceOf(pid)) {
+			return
+		}
+		// What was read is of the process that was listed if that is there still.
+		if again, err := statOf(pid); err == nil && again.start == s.start {
+			found[pid] = Process{pid, s.start, boot}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	for grew := true; grew; {
+		grew = false
+		for pid, s := range all {
+			if _, has := found[pid]; has || pid == own {
+				continue
+			}
+			// A parent starts before its child; one that does not has the number of one that did.
+			if p, of := found[s.parent]; of && p.Start <= s.start {
+				found[pid], grew = Process{pid, s.start, boot}, true
+			}
+		}
+	}
+	if c.file.Kind == Namespace && c.file.Init != nil {
+		delete(found, c.file.Init.PID)
+	}
+	return found, nil
+}
+
+// Kill ends all processes of the cage and returns when there is none; ctx's error where some
+// are left by then.
+func (c *Cage) Kill(ctx context.Context) error {
+	if c.file.Boot != bootID() {
+		return nil // nothing lives through a boot
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		var err error
+		switch c.file.Kind {
+		case Cgroup2, Freezer:
+			err = c.killGroup(ctx)
+		case Namespace:
+			err = c.killNamespace()
+		}
+		if err != nil {
+			return fmt.Errorf("end the processes of %s: %w", c.file.Name, err)
+		}
+		strays, err := c.strays()
+		if err != nil {
+			return err
+		}
+		for _, p := range strays {
+			_ = p.Signal(unix.SIGKILL) // where it cannot be, the next look says that it is left
+		}
+		pids, err := c.Processes()
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d processes of %s are left, the first is %d: %w", len(pids), c.file.Name, pids[0], ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Remove removes what held the processes, of which none may be left.
+func (c *Cage) Remove(ctx context.Context) error {
+	if c.file.Boot == bootID() {
+		for _, dir := range []string{c.file.Path, c.file.Devices, c.file.Outside} {
+			if dir == "" {
+				continue
+			}
+			if err := removeGroup(ctx, dir); err != nil {
+				return fmt.Errorf("remove the control group of %s: %w", c.file.Name, err)
+			}
+		}
+	}
+	err := os.Remove(filepath.Join(c.dir, cageFileName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

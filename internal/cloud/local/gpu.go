@@ -1,0 +1,211 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/price"
+)
+
+// GPU is one of this machine's.
+type GPU struct {
+	// ID is what CUDA_VISIBLE_DEVICES takes: its UUID, or its index where it has none.
+	ID string
+	// Model is its name as the driver says it, or the configuration.
+	Model string
+	// Device is its character device; nil where that is not known.
+	Device *Device
+	// Users are the processes that compute on it.
+	Users []int
+}
+
+// Hardware says which GPUs this machine has.
+type Hardware interface {
+	// GPUs lists them, in the order of their indexes. Without a driver there are none, and no
+	// error; what cannot be read is an error, because a GPU in use must not be given away.
+	GPUs(ctx context.Context) ([]GPU, error)
+}
+
+// Listed are GPUs that the configuration states, where no driver tells them.
+type Listed struct {
+	// Model is the name of the GPUs, such as L4.
+	Model string `yaml:"model" form:"required"`
+	// Count is how many there are, 1 to 1,024.
+	Count int `yaml:"count" form:"required"`
+}
+
+// CheckGPUs says what is wrong with a list, as a *FieldError.
+func CheckGPUs(list []Listed) error {
+	for i, l := range list {
+		switch {
+		case l.Model == "" || l.Model != strings.TrimSpace(l.Model):
+			return &FieldError{Field: fmt.Sprintf("[%d].model", i), Message: fmt.Sprintf("%q is no name of a GPU such as L4", l.Model)}
+		case l.Count < 1 || l.Count > maxGPUs:
+			return &FieldError{Field: fmt.Sprintf("[%d].count", i), Message: fmt.Sprintf("%d is not from 1 to %d", l.Count, maxGPUs)}
+		}
+	}
+	return nil
+}
+
+// SMI asks nvidia-smi, where it is installed.
+type SMI struct{}
+
+// GPUs implements Hardware.
+func (SMI) GPUs(ctx context.Context) ([]GPU, error) {
+	path, err := exec.LookPath("nvidia-smi")
+	if err != nil {
+		return nil, nil //nolint:nilerr // no driver, no GPU
+	}
+	ask := func(query string) ([]byte, error) {
+		out, err := exec.CommandContext(ctx, path, query, "--format=csv,noheader").Output() //nolint:gosec // fixed words
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("nvidia-smi %s: %w: %s", query, err, bytes.TrimSpace(append(out, exit.Stderr...)))
+		}
+		return out, err
+	}
+	listed, err := ask("--query-gpu=uuid,name,pci.bus_id")
+	if err != nil {
+		return nil, err
+	}
+	used, err := ask("--query-compute-apps=gpu_uuid,pid")
+	if err != nil {
+		return nil, err
+	}
+	return parseSMI(listed, used, minorOf)
+}
+
+// parseSMI reads the two lists of nvidia-smi: GPUs, and processes that compute on them.
+func parseSMI(listed, used []byte, device func(bus string) *Device) ([]GPU, error) {
+	rows, err := table(listed, 3)
+	if err != nil {
+		return nil, err
+	}
+	var out []GPU
+	for _, r := range rows {
+		out = append(out, GPU{ID: r[0], Model: r[1], Device: device(r[2])})
+	}
+	if rows, err = table(used, 2); err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		pid, err := strconv.Atoi(r[1])
+		i := slices.IndexFunc(out, func(g GPU) bool { return g.ID == r[0] })
+		if err != nil || i < 0 {
+			return nil, fmt.Errorf("nvidia-smi lists a process %q on a GPU %q that it does not list", r[1], r[0])
+		}
+		out[i].Users = append(out[i].Users, pid)
+	}
+	return out, nil
+}
+
+func table(text []byte, columns int) ([][]string, error) {
+	r := csv.NewReader(bytes.NewReader(text))
+	r.TrimLeadingSpace, r.FieldsPerRecord = true, columns
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read what nvidia-smi says: %w", err)
+	}
+	return rows, nil
+}
+
+// nvidiaMajor is the number of NVIDIA's character devices (Linux, Documentation/admin-guide/
+// devices.txt); the minor is the GPU's.
+const nvidiaMajor = 195
+
+var deviceMinor = regexp.MustCompile(`(?m)^Device Minor:\s*([0-9]+)\s*$`)
+
+// minorOf reads the device of a GPU from what the driver says of its place on the bus.
+func minorOf(bus string) *Device {
+	// nvidia-smi writes the domain with 8 digits, the driver's folder has 4.
+	bus = strings.ToLower(bus)
+	if i := strings.IndexByte(bus, ':'); i == 8 {
+		bus = bus[4:]
+	}
+	if bus != filepath.Base(bus) {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join("/proc/driver/nvidia/gpus", bus, "information"))
+	if err != nil {
+		return nil
+	}
+	m := deviceMinor.FindSubmatch(b)
+	if m == nil {
+		return nil
+	}
+	n, err := strconv.ParseUint(string(m[1]), 10, 8)
+	if err != nil {
+		return nil
+	}
+	return &Device{Major: nvidiaMajor, Minor: uint32(n)}
+}
+
+// gpus returns the machine's GPUs: those of the driver, or else those that the configuration
+// lists, which no process is known to use.
+func (p *Provider) gpus(ctx context.Context) ([]GPU, error) {
+	found, err := p.o.Hardware.GPUs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the GPUs of this machine: %w", err)
+	}
+	if len(found) == 0 {
+		for _, l := range p.o.GPUs {
+			for range l.Count {
+				found = append(found, GPU{ID: strconv.Itoa(len(found)), Model: l.Model})
+			}
+		}
+	}
+	return found, nil
+}
+
+// noise are words in the names of drivers that the price book leaves out: makers, and how
+// the GPU and its memory are connected.
+var noise = regexp.MustCompile(`^(NVIDIA|Tesla|GeForce|SXM[0-9]*|PCIe|PCIE|HBM[0-9]*e?)$`)
+
+// named returns the name under which the price book has a GPU: "A100-80GB" of what the driver
+// calls "NVIDIA A100-SXM4-80GB".
+func named(book *price.Book, model string) string {
+	known := canonical(book, model)
+	if book == nil || known != model {
+		return known
+	}
+	words := strings.FieldsFunc(model, func(r rune) bool { return r == ' ' || r == '-' })
+	words = slices.DeleteFunc(words, noise.MatchString)
+	if a, ok := book.Accelerator(strings.Join(words, "-")); ok {
+		return a.Name
+	}
+	return known
+}
+
+// ofModel are the GPUs of a model.
+func (p *Provider) ofModel(all []GPU, model string) []GPU {
+	want := named(p.o.Prices, model)
+	var out []GPU
+	for _, g := range all {
+		if named(p.o.Prices, g.Model) == want {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// free are GPUs that no machine has and that no process of another uses.
+func free(of []GPU, given map[string]bool, ours map[int]bool) []GPU {
+	var out []GPU
+	for _, g := range of {
+		foreign := slices.ContainsFunc(g.Users, func(pid int) bool { return !ours[pid] })
+		if !given[g.ID] && !foreign {
+			out = append(out, g)
+		}
+	}
+	return out
+}

@@ -1,0 +1,47 @@
+//go:build !linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+var errLinux = errors.New("sessions on this machine need Linux")
+
+func bootID() string { return "" }
+
+// Alive says whether the process runs; it cannot be known here.
+func (p Process) Alive() bool { return false }
+
+// Probe finds the best kind that works here: none does.
+func Probe(context.Context, []string) (Probed, error) { return Probed{}, errLinux }
+
+func (c *Cage) make(context.Context) error { return errLinux }
+
+// Start starts a command in the cage.
+func (c *Cage) Start(context.Context, *exec.Cmd) error { return errLinux }
+
+// Processes returns the processes of the cage.
+func (c *Cage) Processes() ([]int, error) { return nil, errLinux }
+
+// Kill ends all processes of the cage.
+func (c *Cage) Kill(context.Context) error { return errLinux }
+
+// Remove removes what held the processes.
+func (c *Cage) Remove(context.Context) error { return errLinux }
+
+func (p *Provider) start(context.Context, *machine) (inventory.State, error) { return "", errLinux }
+
+func (p *Provider) end(context.Context, *machine) error { return errLinux }
+
+// Helper carries out what has to be done by a process of its own.
+func Helper(_ []string, stderr io.Writer) int {
+	fmt.Fprintln(stderr, "curfew cage:", errLinux)
+	return 1
+}

@@ -1,0 +1,69 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is one process of this machine, told from any other that had or gets its number:
+// by when it started, and in which boot.
+type Process struct {
+	PID int `json:"pid"`
+	// Start is when it started, in clock ticks since the boot (proc_pid_stat(5), field 22).
+	Start uint64 `json:"start"`
+	Boot  string `json:"boot"`
+}
+
+// errGone says that the process is not there any more.
+var errGone = errors.New("the process has ended")
+
+// replace writes a file so that a reader, or a kill in the middle, sees the old one or the
+// new one and never a part.
+func replace(path string, data []byte) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}()
+	_, err = tmp.Write(data)
+	if err == nil {
+		err = errors.Join(tmp.Chmod(0o600), tmp.Sync())
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// unfinished begins the names of files and folders that are being written, or removed.
+// Whoever holds the lock may remove those that are there.
+const unfinished = "."
+
+// held opens a file and locks it; busy says that another process has the lock.
+func held(path string, wait bool) (f *os.File, busy bool, err error) {
+	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, false, err
+	}
+	how := unix.LOCK_EX
+	if !wait {
+		how |= unix.LOCK_NB
+	}
+	for {
+		switch err = unix.Flock(int(f.Fd()), how); {
+		case err == nil:
+			return f, false, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		}
+		busy = errors.Is(err, unix.EWOULDBLOCK)
+		return nil, busy, errors.Join(err, f.Close())
+	}
+}

@@ -1,0 +1,822 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/curfew-dev/curfew/internal/cloud/cloudtest"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// stubAgent is an agent that only does what a launcher sees of one: it runs the set-up in the
+// cage of its machine, and ends when it is told to. Host.Env says how it misbehaves.
+func stubAgent(file string) int {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, unix.SIGTERM)
+	var h session.Host
+	if _, err := readJSON(file, &h); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	c, err := OpenCage(filepath.Dir(file))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	count := filepath.Join(filepath.Dir(file), "starts")
+	b, _ := os.ReadFile(count)
+	if err := os.WriteFile(count, append(b, '+'), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if h.Setup != "" && len(b) == 0 {
+		cmd := exec.Command("/bin/sh", "-c", h.Setup)
+		cmd.Env = os.Environ()
+		for k, v := range h.Env {
+			cmd.Env = append(cmd.Env, k+"="+v)
+		}
+		if err := c.Start(context.Background(), cmd); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		go func() { _ = cmd.Wait() }()
+	}
+	switch h.Env["STUB"] {
+	case "crash":
+		return 3
+	case "done":
+		return 0
+	case "deaf":
+		select {}
+	}
+	<-told
+	return 0
+}
+
+// order is what a process that launches is given.
+type order struct {
+	Dir, Name string
+	GPUs      []Listed
+	Launch    session.Launch
+	KillAt    int
+	End       bool
+}
+
+// deadly kills the process at a step, as a power cut would.
+type deadly struct {
+	slog.Handler
+	at    int
+	steps *int
+}
+
+func (d deadly) Enabled(context.Context, slog.Level) bool { return true }
+
+func (d deadly) Handle(_ context.Context, r slog.Record) error {
+	*d.steps++
+	if d.at > 0 && *d.steps >= d.at {
+		fmt.Printf("killed after: %s\n", r.Message)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	return nil
+}
+
+// child is a process that launches, and then ends what it launched if it is to.
+func child(text string) int {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	steps := 0
+	p, err := NewProvider(ProviderOptions{Dir: o.Dir, Name: o.Name, GPUs: o.GPUs, Hardware: noHardware{}, Agent: stub, Log: slog.New(deadly{slog.DiscardHandler, o.KillAt, &steps})})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	machines, err := p.Launch(context.Background(), o.Launch)
+	if err == nil && o.End {
+		var ids []string
+		for _, m := range machines {
+			ids = append(ids, m.ID)
+		}
+		if err = p.End(context.Background(), o.Launch.Session.ID, ids); err == nil {
+			for left := []string{""}; len(left) > 0 && err == nil; time.Sleep(10 * time.Millisecond) {
+				left, err = p.Leftovers(context.Background(), o.Launch.Tags[inventory.TagInstallation], o.Launch.Session.ID)
+			}
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		if errors.Is(err, session.ErrCapacity) {
+			return 7
+		}
+		return 1
+	}
+	b, _ := json.Marshal(machines)
+	fmt.Println(string(b))
+	fmt.Println("steps:", steps)
+	return 0
+}
+
+var stub = []string{"/proc/self/exe", "stub-agent"}
+
+// noHardware is a machine without a driver, whatever this one has.
+type noHardware struct{ list []GPU }
+
+func (h noHardware) GPUs(context.Context) ([]GPU, error) { return slices.Clone(h.list), nil }
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 {
+		switch os.Args[1] {
+		case "cage":
+			os.Exit(Helper(os.Args[2:], os.Stderr))
+		case "stub-agent":
+			os.Exit(stubAgent(os.Args[2]))
+		case "launch":
+			os.Exit(child(os.Args[2]))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// world is a machine for one test.
+type world struct {
+	t   testing.TB
+	dir string
+	p   *Provider
+}
+
+const testName = "lab-1"
+
+// short is a folder whose path is short: the kernel bounds some names.
+func newWorld(t testing.TB, change ...func(*ProviderOptions)) *world {
+	t.Helper()
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "local")}
+	w.p = w.open(change...)
+	t.Cleanup(func() { w.sweep() })
+	return w
+}
+
+func (w *world) open(change ...func(*ProviderOptions)) *Provider {
+	w.t.Helper()
+	o := ProviderOptions{Dir: w.dir, Name: testName, Hardware: noHardware{}, Agent: stub, Tags: inventory.DefaultTagMapping()}
+	for _, c := range change {
+		c(&o)
+	}
+	p, err := NewProvider(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// sweep ends everything that a test left, by force.
+func (w *world) sweep() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	all, err := w.p.machines()
+	if err != nil {
+		w.t.Errorf("sweep: %v", err)
+	}
+	for _, m := range all {
+		s, _ := m.look()
+		_ = s.Watcher.Signal(unix.SIGKILL)
+		_ = s.Agent.Signal(unix.SIGKILL)
+		_ = s.Watcher.wait(ctx)
+		_ = s.Agent.wait(ctx)
+		if err := w.p.clear(ctx, m); err != nil {
+			w.t.Errorf("sweep %s: %v", m.ID, err)
+		}
+	}
+	w.nothing()
+}
+
+// nothing checks by the means of the machine that nothing is left of what ran here.
+func (w *world) nothing() {
+	w.t.Helper()
+	folders, _ := filepath.Glob(filepath.Join(w.dir, "machines", "*"))
+	hidden, _ := filepath.Glob(filepath.Join(w.dir, "machines", ".*"))
+	if all := append(folders, hidden...); len(all) > 0 {
+		w.t.Errorf("folders are left: %v", all)
+	}
+	eventually(w.t, "no process is left", func() bool { return len(w.mentioned()) == 0 })
+}
+
+// mentioned are processes whose command line names the folder of the test.
+func (w *world) mentioned() []int {
+	var out []int
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		b, _ := os.ReadFile(path)
+		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+		if strings.Contains(string(b), w.dir+"/") && pid != os.Getpid() && running(pid) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// groupsOf are the control groups of a machine.
+func groupsOf(id string) []string {
+	found, _ := filepath.Glob("/sys/fs/cgroup/" + groupMark + id + "*")
+	deeper, _ := filepath.Glob("/sys/fs/cgroup/*/" + groupMark + id + "*")
+	return append(found, deeper...)
+}
+
+var sessions int
+
+// launch is one that was not asked for before.
+func launch(s *spec.Spec, change ...func(*session.Launch)) session.Launch {
+	sessions++
+	id := fmt.Sprintf("s-%d-%d", os.Getpid(), sessions)
+	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	l := session.Launch{Token: "t-" + id, Spec: s, Nodes: max(s.Resources.Nodes, 1), Session: session.Session{ID: id, Name: "demo", LeaseUntil: until},
+		Host: session.Host{Schema: session.HostSchema, Session: id, Name: "demo", WorkDir: "/tmp", Lease: until},
+		Tags: map[string]string{"Name": "demo", inventory.TagSession: id, inventory.TagInstallation: "inst", inventory.TagManaged: "true",
+			inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: until.Format(time.RFC3339), "team": "vision"}}
+	l.Pool = session.Pool{Type: fmt.Sprintf("%dxCPU", max(s.Resources.CPUs, 1)), Zone: testName}
+	if s.Resources.GPUs > 0 {
+		l.Pool.Type = fmt.Sprintf("%dx%s", s.Resources.GPUs, s.Resources.GPU)
+	}
+	for _, c := range change {
+		c(&l)
+	}
+	return l
+}
+
+func cpu(nodes int) *spec.Spec {
+	return &spec.Spec{Kind: spec.Session, Name: "demo", Resources: spec.Resources{CPUs: 1, Nodes: nodes}}
+}
+
+func l4(gpus, nodes int) *spec.Spec {
+	return &spec.Spec{Kind: spec.Session, Name: "demo", Resources: spec.Resources{GPU: "L4", GPUs: gpus, Nodes: nodes}}
+}
+
+func (w *world) start(l session.Launch) []session.Machine {
+	w.t.Helper()
+	machines, err := w.p.Launch(context.Background(), l)
+	if err != nil {
+		w.t.Fatalf("launch: %v", err)
+	}
+	return machines
+}
+
+func (w *world) find(id string) []session.Found {
+	w.t.Helper()
+	found, err := w.p.Find(context.Background(), "inst", id)
+	if err != nil {
+		w.t.Fatalf("find: %v", err)
+	}
+	return found
+}
+
+// runs waits until all machines of a session run.
+func (w *world) runs(l session.Launch) {
+	w.t.Helper()
+	var found []session.Found
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("found: %+v", found)
+			logs, _ := filepath.Glob(filepath.Join(w.dir, "machines", "*", logFile))
+			for _, path := range logs {
+				b, _ := os.ReadFile(path)
+				w.t.Logf("%s: %s", path, b)
+			}
+		}
+	}()
+	eventually(w.t, "its machines run", func() bool {
+		found = w.find(l.Session.ID)
+		return len(found) == l.Nodes && !slices.ContainsFunc(found, func(f session.Found) bool { return f.State != inventory.StateRunning })
+	})
+}
+
+func idsOf(machines []session.Machine) []string {
+	var out []string
+	for _, m := range machines {
+		out = append(out, m.ID)
+	}
+	return out
+}
+
+// over ends a session and checks that nothing of it is left.
+func (w *world) over(l session.Launch, ids []string) {
+	w.t.Helper()
+	if err := w.p.End(context.Background(), l.Session.ID, ids); err != nil {
+		w.t.Fatalf("end: %v", err)
+	}
+	eventually(w.t, "its machines are gone", func() bool { return len(w.find(l.Session.ID)) == 0 })
+	left, err := w.p.Leftovers(context.Background(), "inst", l.Session.ID)
+	if err != nil || len(left) > 0 {
+		w.t.Fatalf("leftovers: %v, %v", left, err)
+	}
+	for _, id := range ids {
+		if g := groupsOf(id); len(g) > 0 {
+			w.t.Errorf("control groups are left: %v", g)
+		}
+		if _, err := os.Stat(filepath.Join(w.dir, "machines", id)); !errors.Is(err, fs.ErrNotExist) {
+			w.t.Errorf("the folder of %s is left: %v", id, err)
+		}
+	}
+}
+
+func TestLauncher(t *testing.T) {
+	var mu sync.Mutex
+	cloudtest.TestLauncher(t, func(tb testing.TB) cloudtest.LauncherCase {
+		// GPUs that another process uses are what a lack of capacity is here.
+		taken, listed := false, []GPU{{ID: "0", Model: "L4"}, {ID: "1", Model: "L4"}, {ID: "2", Model: "L4"}, {ID: "3", Model: "L4"}, {ID: "4", Model: "L4"}, {ID: "5", Model: "L4"}}
+		hardware := hardwareFunc(func() []GPU {
+			mu.Lock()
+			defer mu.Unlock()
+			out := slices.Clone(listed)
+			if taken {
+				for i := range out {
+					out[i].Users = []int{1}
+				}
+			}
+			return out
+		})
+		with := func(o *ProviderOptions) { o.Hardware = hardware }
+		w := newWorld(tb, with)
+		faulty := &faulty{Provider: w.p, after: func() { mu.Lock(); taken = false; mu.Unlock() }}
+		return cloudtest.LauncherCase{
+			Launcher: faulty, Again: func(testing.TB) session.Launcher { return w.open(with) },
+			Spec: l4(1, 1), Impossible: l4(64, 1), Nodes: 2, Host: session.Host{WorkDir: "/tmp"},
+			Pass: func(testing.TB) { time.Sleep(20 * time.Millisecond) },
+			Inject: func(_ testing.TB, f cloudtest.LaunchFault) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				switch f {
+				case cloudtest.NoCapacity:
+					taken = true
+				case cloudtest.Lost, cloudtest.Broken:
+					faulty.next = f
+				default:
+					return false
+				}
+				return true
+			},
+			Left: func(tb testing.TB, id string) map[string]map[string]string {
+				out := map[string]map[string]string{}
+				records, _ := filepath.Glob(filepath.Join(w.dir, "machines", "*", recordFile))
+				for _, path := range records {
+					var r record
+					if there, err := readJSON(path, &r); err != nil || !there {
+						continue
+					}
+					if r.Session != id {
+						continue
+					}
+					out[path] = r.Tags
+					for _, g := range groupsOf(r.ID) {
+						out[g] = nil
+					}
+				}
+				return out
+			},
+		}
+	})
+}
+
+type hardwareFunc func() []GPU
+
+func (f hardwareFunc) GPUs(context.Context) ([]GPU, error) { return f(), nil }
+
+// faulty loses an answer, or finds a disk that cannot be written.
+type faulty struct {
+	*Provider
+	next  cloudtest.LaunchFault
+	after func()
+}
+
+func (f *faulty) Launch(ctx context.Context, l session.Launch) ([]session.Machine, error) {
+	defer f.after()
+	next := f.next
+	f.next = ""
+	if next == cloudtest.Broken {
+		if err := os.MkdirAll(f.o.Dir, 0o700); err != nil {
+			return nil, err
+		}
+		dir := f.machinesDir()
+		if err := errors.Join(absent(os.Rename(dir, dir+"-away")), os.WriteFile(dir, nil, 0o600)); err != nil {
+			return nil, err
+		}
+		_, err := f.Provider.Launch(ctx, l)
+		return nil, errors.Join(err, os.Remove(dir), absent(os.Rename(dir+"-away", dir)))
+	}
+	machines, err := f.Provider.Launch(ctx, l)
+	if next == cloudtest.Lost && err == nil {
+		return nil, errors.New("the answer is lost")
+	}
+	return machines, err
+}
+
+// A session ends whole: its agent, what it started, and what went to the background.
+func TestSessionEndsWhole(t *testing.T) {
+	for _, stub := range []string{"", "deaf"} {
+		t.Run("agent "+stub, func(t *testing.T) {
+			w, word, other := newWorld(t), nap(), nap()
+			l := launch(cpu(2), func(l *session.Launch) {
+				l.Host.Setup = `(setsid sleep ` + word + ` &) ; exec sleep ` + other
+				l.Host.Env = map[string]string{"STUB": stub}
+			})
+			machines := w.start(l)
+			w.runs(l)
+			pid := outside(t, word)
+			m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stub == "deaf" { // it would have 20 seconds
+				for _, one := range machines {
+					m, err := openMachine(filepath.Join(w.dir, "machines", one.ID))
+					if err != nil {
+						t.Fatal(err)
+					}
+					m.Grace = session.Duration(time.Millisecond)
+					if err := writeJSON(m.path(recordFile), m.record); err != nil {
+						t.Fatal(err)
+					}
+					s, _ := m.look()
+					_ = s.Watcher.Signal(unix.SIGKILL)
+					_ = s.Watcher.wait(t.Context())
+				}
+			}
+			s, err := m.look()
+			if err != nil || !s.Agent.Alive() {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			w.over(l, idsOf(machines))
+			ends(t, pid)
+			for _, p := range []Process{s.Agent, s.Watcher} {
+				if p.Alive() {
+					t.Errorf("%+v is alive", p)
+				}
+			}
+			w.nothing()
+		})
+	}
+}
+
+// launched runs a launch in a process of its own.
+func (w *world) launched(o order) (machines []session.Machine, said string, err error) {
+	w.t.Helper()
+	o.Dir, o.Name = w.dir, testName
+	text, err := json.Marshal(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// Its output goes to a file: agents that live on would keep a pipe open.
+	file, err := os.CreateTemp(w.t.TempDir(), "out")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command("/proc/self/exe", "launch", string(text))
+	cmd.Stdout, cmd.Stderr = file, file
+	err = cmd.Run()
+	b, _ := os.ReadFile(file.Name())
+	if err == nil {
+		first, _, _ := strings.Cut(string(b), "\n")
+		err = json.Unmarshal([]byte(first), &machines)
+	}
+	return machines, string(b), err
+}
+
+// starts counts how often agents of a session were started.
+func (w *world) starts(ids []string) int {
+	n := 0
+	for _, id := range ids {
+		b, _ := os.ReadFile(filepath.Join(w.dir, "machines", id, "starts"))
+		n += len(b)
+	}
+	return n
+}
+
+// A launch is killed after each of its steps. The next with the same token completes it, with
+// one agent a machine; or it ends, and nothing is left.
+func TestKilledAtEveryStep(t *testing.T) {
+	w := newWorld(t)
+	first := launch(cpu(2))
+	machines, said, err := w.launched(order{Launch: first})
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	var steps int
+	if _, err := fmt.Sscanf(said[strings.Index(said, "steps:"):], "steps: %d", &steps); err != nil || steps < 8 {
+		t.Fatalf("%d steps, %v: %s", steps, err, said)
+	}
+	w.over(first, idsOf(machines))
+	for at := 1; at <= steps; at++ {
+		for _, then := range []string{"launch", "end"} {
+			l := launch(cpu(2), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
+			_, said, err := w.launched(order{Launch: l, KillAt: at})
+			if err == nil || !strings.Contains(said, "killed after") {
+				t.Fatalf("step %d: it was not killed: %v, %s", at, err, said)
+			}
+			t.Logf("step %d of %d: %s", at, steps, said)
+			where := fmt.Sprintf("step %d, %s, then %s", at, strings.TrimSpace(said), then)
+			var ids []string
+			if then == "launch" {
+				machines, err := w.p.Launch(t.Context(), l)
+				if err != nil || len(machines) != 2 {
+					t.Fatalf("%s: %v, %v", where, machines, err)
+				}
+				w.runs(l)
+				ids = idsOf(machines)
+				eventually(t, where+": each agent is started", func() bool { return w.starts(ids) == 2 })
+				again, err := w.p.Launch(t.Context(), l)
+				if err != nil || !slices.Equal(idsOf(again), ids) {
+					t.Fatalf("%s, again: %v, %v", where, again, err)
+				}
+				if n := w.starts(ids); n != 2 {
+					t.Errorf("%s: agents were started %d times", where, n)
+				}
+			} else {
+				for _, f := range w.find(l.Session.ID) {
+					ids = append(ids, f.ID)
+				}
+			}
+			w.over(l, ids)
+			if pids := w.mentioned(); len(pids) > 0 {
+				eventually(t, where+": nothing runs", func() bool { return len(w.mentioned()) == 0 })
+			}
+		}
+	}
+	w.nothing()
+}
+
+// A process that ends a session is killed after each of its steps, and another one goes on.
+func TestEndKilledAtEveryStep(t *testing.T) {
+	w := newWorld(t)
+	first := launch(cpu(1))
+	_, said, err := w.launched(order{Launch: first, End: true})
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	var steps int
+	if _, err := fmt.Sscanf(said[strings.Index(said, "steps:"):], "steps: %d", &steps); err != nil {
+		t.Fatal(err)
+	}
+	for at := 6; at <= steps; at++ { // the launch is what comes before
+		l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
+		_, said, err := w.launched(order{Launch: l, KillAt: at, End: true})
+		if err == nil || !strings.Contains(said, "killed after") {
+			continue // one that is quick takes fewer steps
+		}
+		var ids []string
+		for _, f := range w.find(l.Session.ID) {
+			ids = append(ids, f.ID)
+		}
+		w.over(l, ids)
+	}
+	w.nothing()
+}
+
+// Several processes launch at once: the same token is the same machines with one agent each,
+// and no GPU is given twice.
+func TestLaunchersAtOnce(t *testing.T) {
+	w := newWorld(t)
+	gpus := []Listed{{"L4", 4}}
+	same := launch(l4(1, 1))
+	orders := []order{{Launch: same, GPUs: gpus}, {Launch: same, GPUs: gpus}, {Launch: same, GPUs: gpus}}
+	for range 4 {
+		orders = append(orders, order{Launch: launch(l4(1, 1)), GPUs: gpus})
+	}
+	answers, errs := make([][]session.Machine, len(orders)), make([]error, len(orders))
+	var wg sync.WaitGroup
+	for i, o := range orders {
+		wg.Go(func() { answers[i], _, errs[i] = w.launched(o) })
+	}
+	wg.Wait()
+	refused := 0
+	for i, err := range errs {
+		var exit *exec.ExitError
+		switch {
+		case err == nil:
+		case i >= 3 && errors.As(err, &exit) && exit.ExitCode() == 7:
+			refused++
+		default:
+			t.Errorf("launch %d: %v", i, err)
+		}
+	}
+	if errs[0] == nil && refused != 1 {
+		t.Errorf("%d launches found no GPU, want 1 of 5 for 4", refused)
+	}
+	for i := range 3 {
+		if !slices.Equal(idsOf(answers[i]), idsOf(answers[0])) {
+			t.Errorf("one token is %v and %v", answers[i], answers[0])
+		}
+	}
+	all, err := w.p.machines()
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%d machines, %v", len(all), err)
+	}
+	seen := map[string]string{}
+	for _, m := range all {
+		if len(m.GPUs) != 1 || seen[m.GPUs[0]] != "" {
+			t.Errorf("%s has the GPUs %v, which %s has", m.ID, m.GPUs, seen[m.GPUs[0]])
+		}
+		seen[m.GPUs[0]] = m.ID
+		var h session.Host
+		if _, err := readJSON(m.path(hostFile), &h); err != nil || !slices.Equal(h.GPUs, m.GPUs) || h.Machine {
+			t.Errorf("its agent is told of %v (%v)", h.GPUs, err)
+		}
+	}
+	eventually(t, "each agent is started", func() bool { return w.starts([]string{all[0].ID, all[1].ID, all[2].ID, all[3].ID}) == 4 })
+}
+
+// Whatever of a machine dies, it is found as it is, and ends whole.
+func TestPartsDie(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		watcher, agent bool
+	}{{"the agent", false, true}, {"the watcher", true, false}, {"both", true, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, word := newWorld(t), nap()
+			l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = `(setsid sleep ` + word + ` &)` })
+			machines := w.start(l)
+			w.runs(l)
+			pid := outside(t, word)
+			m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := m.look()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The watcher first, which would start the agent again.
+			for _, part := range []struct {
+				dies bool
+				p    Process
+			}{{tc.watcher, s.Watcher}, {tc.agent, s.Agent}} {
+				if !part.dies {
+					continue
+				}
+				if err := errors.Join(part.p.Signal(unix.SIGKILL), part.p.wait(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if found := w.find(l.Session.ID); len(found) != 1 || found[0].State != inventory.StateRunning {
+				t.Fatalf("it is found as %+v", found)
+			}
+			if !running(pid) {
+				t.Fatal("the work has ended with it")
+			}
+			if !tc.watcher {
+				eventually(t, "the agent is started again", func() bool { return w.starts(idsOf(machines)) == 2 })
+			} else if !tc.agent {
+				if again := w.start(l); !slices.Equal(idsOf(again), idsOf(machines)) {
+					t.Errorf("%v", again)
+				}
+				eventually(t, "it is watched again", func() bool { now, err := m.look(); return err == nil && now.Watcher.Alive() && now.Agent == s.Agent })
+			}
+			w.over(l, idsOf(machines))
+			ends(t, pid)
+		})
+	}
+}
+
+// An agent that ends by itself ends its machine, with all that runs in it. One that cannot
+// live is given up.
+func TestAgentEndsTheMachine(t *testing.T) {
+	w, word := newWorld(t), nap()
+	l := launch(cpu(1), func(l *session.Launch) {
+		l.Host.Setup = `(setsid sleep ` + word + ` &) ; sleep 1`
+		l.Host.Env = map[string]string{"STUB": "done"}
+	})
+	machines := w.start(l)
+	eventually(t, "it is gone", func() bool { return len(w.find(l.Session.ID)) == 0 })
+	for _, path := range []string{"/proc"} {
+		all, _ := filepath.Glob(path + "/[0-9]*/cmdline")
+		for _, one := range all {
+			b, _ := os.ReadFile(one)
+			if strings.Contains(string(b), "\x00"+word) && strings.HasPrefix(string(b), "sleep") {
+				t.Errorf("%s is left", one)
+			}
+		}
+	}
+	var over ended
+	if there, err := readJSON(filepath.Join(w.dir, "machines", machines[0].ID, endedFile), &over); err != nil || !there || over.Why != "its agent ended it" || over.At.Before(machines[0].LaunchedAt) {
+		t.Errorf("%+v, %v", over, err)
+	}
+	again, err := w.p.Launch(t.Context(), l)
+	if err != nil || !slices.Equal(idsOf(again), idsOf(machines)) || again[0].State != inventory.StateDeleting || w.starts(idsOf(machines)) != 1 {
+		t.Errorf("its token: %+v, %v", again, err)
+	}
+	w.over(l, idsOf(machines))
+	if again, err := w.p.Launch(t.Context(), l); err != nil || len(again) != 1 || again[0].State != inventory.StateDeleting || len(w.find("")) != 0 {
+		t.Errorf("its token, when nothing is left: %+v, %v", again, err)
+	}
+	other := l
+	other.Host.Setup = "other"
+	if _, err := w.p.Launch(t.Context(), other); !errors.Is(err, session.ErrMismatch) {
+		t.Errorf("its token for another launch: %v", err)
+	}
+}
+
+// After a boot nothing runs, whatever has the numbers now.
+func TestAfterABoot(t *testing.T) {
+	w := newWorld(t)
+	l := launch(cpu(1))
+	machines := w.start(l)
+	w.runs(l)
+	m, err := openMachine(filepath.Join(w.dir, "machines", machines[0].ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.look()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, p := range map[string]Process{watcherFile: s.Watcher, agentFile: s.Agent} {
+		old := p
+		old.Boot = "3b1c"
+		if err := writeJSON(m.path(file), old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := OpenCage(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := c.file
+	c.file.Boot = "3b1c"
+	if err := c.save(); err != nil {
+		t.Fatal(err)
+	}
+	if found := w.find(l.Session.ID); len(found) != 0 {
+		t.Errorf("it is found: %+v", found)
+	}
+	if again := w.start(l); again[0].State != inventory.StateDeleting {
+		t.Errorf("its token: %+v", again)
+	}
+	if err := w.p.End(t.Context(), l.Session.ID, idsOf(machines)); err != nil {
+		t.Error(err)
+	}
+	if !s.Agent.Alive() || !s.Watcher.Alive() {
+		t.Fatal("a process of this boot was ended for one of another")
+	}
+	c.file = was
+	if err := errors.Join(writeJSON(m.path(watcherFile), s.Watcher), writeJSON(m.path(agentFile), s.Agent), c.save()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// On a full disk nothing starts, and what runs can be ended.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("no disk of its own size can be mounted here: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	w := &world{t: t, dir: filepath.Join(dir, "local")}
+	w.p = w.open()
+	defer w.sweep()
+	running := launch(cpu(1))
+	machines := w.start(running)
+	w.runs(running)
+	fill := filepath.Join(dir, "fill")
+	b := make([]byte, 1<<20)
+	if err := os.WriteFile(fill, b, 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	l := launch(cpu(2))
+	if machines, err := w.p.Launch(t.Context(), l); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("launched on a full disk: %v, %v", machines, err)
+	}
+	if found := w.find(l.Session.ID); len(found) > 0 {
+		t.Errorf("left of it: %+v", found)
+	}
+	w.over(running, idsOf(machines))
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	machines = w.start(l)
+	w.runs(l)
+	w.over(l, idsOf(machines))
+	w.nothing()
+}

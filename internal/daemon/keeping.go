@@ -1,0 +1,179 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+const (
+	// keeperLock is the file that a keeper holds locked, in the data directory, and keeperLog
+	// what it writes.
+	keeperLock = "keeper.lock"
+	keeperLog  = "keeper.log"
+	// keepPoll is how often a keeper looks for new sessions, restFor how long it stays when
+	// there are none, and reconcileEvery how often it compares machines with records.
+	keepPoll       = 250 * time.Millisecond
+	restFor        = 3 * time.Second
+	reconcileEvery = time.Minute
+	// keepFor bounds one pass over one session.
+	keepFor = 5 * time.Minute
+)
+
+// lockKeeper takes the lock of the one keeper of a data directory; nil where another process
+// has it.
+func lockKeeper(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, keeperLock), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the keeper of sessions: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	f.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("lock the keeper of sessions: %w", err)
+}
+
+// KeepSessions keeps all sessions of the state until none is left that is not over. With
+// stay it goes on until the context ends. It returns at once where another process of the
+// same data directory does so already.
+func (rt *Runtime) KeepSessions(ctx context.Context, stay bool) error {
+	cfg, err := rt.Config()
+	if err != nil {
+		return err
+	}
+	lock, err := lockKeeper(cfg.DataDir)
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Close()
+	a, err := rt.OpenSessions(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return a.keep(ctx, stay, a.Keeper.Log)
+}
+
+// keep does what is missing of all sessions, again and again.
+func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error {
+	var mu sync.Mutex
+	busy, due := map[string]bool{}, map[string]time.Time{} // by session: a pass runs; when the next one is
+	var passes sync.WaitGroup
+	defer passes.Wait()
+	var reconciled time.Time
+	empty := time.Now() //nolint:forbidigo // how long this process rests
+	for ctx.Err() == nil {
+		now := time.Now() //nolint:forbidigo // the pace of this process
+		open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+		if err != nil {
+			log.WarnContext(ctx, "the sessions could not be read", "error", err)
+		}
+		mine := 0
+		for _, s := range open {
+			if a.Keeper.Launchers[s.Provider] == nil || !a.Keeper.Mine(&s) {
+				continue
+			}
+			mine++
+			mu.Lock()
+			skip := busy[s.ID] || now.Before(due[s.ID])
+			busy[s.ID] = busy[s.ID] || !skip
+			mu.Unlock()
+			if skip {
+				continue
+			}
+			passes.Go(func() {
+				bounded, stop := context.WithTimeout(ctx, keepFor)
+				defer stop()
+				after, err := a.Keeper.Keep(bounded, s.ID)
+				if err != nil && ctx.Err() == nil {
+					log.WarnContext(ctx, "a session could not be kept", "session", s.Name, "error", err)
+					after = 5 * time.Second
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				// A record can be changed at any time by a command: it is looked at soon.
+				busy[s.ID], due[s.ID] = false, time.Now().Add(min(after, 2*time.Second)) //nolint:forbidigo // the pace of this process
+			})
+		}
+		if now.Sub(reconciled) > reconcileEvery {
+			reconciled = now
+			if err := a.Keeper.Reconcile(ctx); err != nil && ctx.Err() == nil {
+				log.WarnContext(ctx, "machines and records could not be compared", "error", err)
+			}
+		}
+		if mine > 0 || err != nil {
+			empty = now
+		} else if !stay && now.Sub(empty) > restFor {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(keepPoll):
+		}
+	}
+	return nil
+}
+
+// EnsureKeeper starts a keeper in the background where none runs: a process of its own, which
+// goes on after this one and ends with the last session. A service on the same data directory
+// is one as well.
+func (a *Sessions) EnsureKeeper(ctx context.Context) error {
+	lock, err := lockKeeper(a.cfg.DataDir)
+	if err != nil || lock == nil {
+		return err
+	}
+	lock.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start the keeper of sessions: %w", err)
+	}
+	dir, err := filepath.Abs(a.rt.Path(a.cfg.DataDir))
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(dir, keeperLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("start the keeper of sessions: %w", err)
+	}
+	defer out.Close()
+	args := []string{"session", "keep", "--data-dir", dir}
+	file := a.rt.ConfigFlag
+	if file == "" {
+		file = config.Find(a.rt.Dir, a.rt.ConfigDir)
+	}
+	if file != "" {
+		if file, err = filepath.Abs(a.rt.Path(file)); err != nil {
+			return err
+		}
+		args = append(args, "--config", file)
+	}
+	if a.cfg.DatabaseURL != "" {
+		args = append(args, "--database-url", a.cfg.DatabaseURL)
+	}
+	// It is not bound to this command's context: it is to go on after it.
+	c := exec.CommandContext(context.WithoutCancel(ctx), self, args...)
+	c.Dir, c.Stdout, c.Stderr = "/", out, out
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("start the keeper of sessions: %w", err)
+	}
+	return c.Process.Release()
+}

@@ -1,0 +1,438 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/objectstore"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// UpOptions are what a session is asked for with. Fields that are zero leave it to the file,
+// or to what the session of that name was before.
+type UpOptions struct {
+	Name, File string
+	// In is what the file "-" stands for.
+	In io.Reader
+	// GPU is an accelerator and how many ("L4:2"), Type a machine type, CPUs how many CPUs.
+	GPU, Type string
+	CPUs      int
+	Nodes     int
+	Spot      bool
+	Regions   []string
+	// Cloud is local or aws.
+	Cloud       string
+	Lease, Idle time.Duration
+	DiskGiB     int64
+	Image       string
+}
+
+// asks says whether the options say what machine is wanted.
+func (o UpOptions) asks() bool {
+	return o.File != "" || o.GPU != "" || o.Type != "" || o.CPUs > 0
+}
+
+// says says whether the options say anything besides a name.
+func (o UpOptions) says() bool {
+	return o.asks() || o.Nodes > 0 || o.Spot || len(o.Regions) > 0 || o.Cloud != "" || o.Lease > 0 || o.Idle > 0 || o.DiskGiB > 0 || o.Image != ""
+}
+
+// Sessions are the sessions of a state and what works on them, for one process.
+type Sessions struct {
+	rt    *Runtime
+	cfg   config.Config
+	by    view.Decider
+	store *store.Store
+	// now is the time of the state.
+	now func() time.Time
+	// Keeper does what is missing of them.
+	Keeper *session.Keeper
+}
+
+// OpenSessions opens the sessions of the state in force.
+func (rt *Runtime) OpenSessions(ctx context.Context) (*Sessions, error) {
+	cfg, by, s, err := rt.inForce(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := rt.sessions(ctx, cfg, by, s)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return all, nil
+}
+
+// Close gives the state back.
+func (a *Sessions) Close() error { return a.store.Close() }
+
+// sessions are those of an open state.
+func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Decider, s *store.Store) (*Sessions, error) {
+	now, err := rt.StateClock(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	installation, err := s.Sessions().Installation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &Sessions{rt: rt, cfg: cfg, by: by, store: s, now: now}
+	launchers, timings, err := rt.launchers(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	host := hostName()
+	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: func(ctx context.Context, at string) (checkpoint.Backend, error) {
+		return objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
+	}}, Holds: sessionHolds{a}, Books: sessionBooks{a}, Installation: installation, Now: now, Timing: timings, Log: rt.logger(false),
+		Mine: func(s *session.Session) bool {
+			return s.Provider != ProviderLocal || s.Account == host || s.Account == ""
+		}}
+	return a, nil
+}
+
+// stopSession turns a session to its end, for a policy: saved and confirmed first.
+func (rt *Runtime) stopSession(ctx context.Context, cfg config.Config, s *store.Store, id, why string) error {
+	all, err := rt.sessions(ctx, cfg, view.Decider{}, s)
+	if err != nil {
+		return err
+	}
+	if _, err := all.Keeper.Stop(ctx, id, "policy", why, false); err != nil {
+		return err
+	}
+	return all.EnsureKeeper(ctx)
+}
+
+// Providers of sessions.
+const (
+	ProviderLocal = "local"
+	ProviderAWS   = "aws"
+)
+
+// List returns the sessions that are not over, and with all the newest of every other name as
+// well.
+func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
+	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Open: !all})
+	for _, s := range list {
+		doc.Runs = append(doc.Runs, view.NewRun(s, a.now()))
+	}
+	return doc, err
+}
+
+// Newest returns the session of a name that is not over, else the newest; an error that says
+// so where there is none.
+func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, error) {
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Name: name})
+	if err != nil {
+		return session.Session{}, err
+	}
+	for _, s := range list {
+		if !s.State.Over() {
+			return s, nil
+		}
+	}
+	if len(list) == 0 {
+		return session.Session{}, &Error{Code: "no_session", Err: fmt.Errorf("there is no session %q", name), Hint: "`curfew ls --all` lists them"}
+	}
+	return list[0], nil
+}
+
+// Status is a session with what its machines said last.
+func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
+	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
+	s, err := a.Newest(ctx, name)
+	if err != nil {
+		return doc, err
+	}
+	r := view.NewRun(s, a.now())
+	if !s.State.Over() && s.Control != "" {
+		hosts, err := a.Keeper.Control.Hosts(ctx, &s, max(1, len(s.Machines)))
+		if err != nil {
+			r.Why = strings.TrimPrefix(r.Why+"; its hosts cannot be heard: "+err.Error(), "; ")
+		}
+		for node := range max(1, len(s.Machines)) {
+			if h, ok := hosts[node]; ok {
+				r.Hosts = append(r.Hosts, view.NewRunHost(h))
+			}
+		}
+	}
+	doc.Runs = append(doc.Runs, r)
+	return doc, nil
+}
+
+// Log is the journal of a session.
+func (a *Sessions) Log(ctx context.Context, name string) (view.SessionLog, error) {
+	s, err := a.Newest(ctx, name)
+	if err != nil {
+		return view.SessionLog{}, err
+	}
+	events, err := a.store.Sessions().Events(ctx, s.ID)
+	return view.NewSessionLog(s, events), err
+}
+
+// Run is a session as its document.
+func (a *Sessions) Run(ctx context.Context, id string) (view.Run, session.Session, error) {
+	s, err := a.store.Sessions().Session(ctx, id)
+	if err != nil {
+		return view.Run{}, s, err
+	}
+	return view.NewRun(s, a.now()), s, nil
+}
+
+// Up records the session that is asked for and asks the gate. A session of the name that is
+// not over is returned as it is; one that is over is started again as it was, unless the
+// options say otherwise.
+func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.Decision, error) {
+	who, err := a.rt.Asker(ctx, a.cfg, a.by)
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Name: o.Name})
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
+	if i >= 0 && list[i].State != session.Requested {
+		if list[i].State == session.Ending {
+			return list[i], nil, &Error{Code: "ending", Err: fmt.Errorf("session %s is ending: %s", o.Name, list[i].Why), Hint: "give the command again once it has ended"}
+		}
+		if err := a.same(o, list[i], who); err != nil {
+			return list[i], nil, err
+		}
+		return list[i], nil, nil
+	}
+	sp, cloud, err := a.asked(o, who, list)
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	var s session.Session
+	if i >= 0 && list[i].Hash == sp.Hash() && list[i].Provider == cloud {
+		s = list[i] // its approval may have been given
+	} else {
+		if i >= 0 { // another was asked for, which the gate has not let pass
+			if _, err := a.Keeper.Stop(ctx, list[i].ID, who.Name, "replaced by another request", true); err != nil {
+				return session.Session{}, nil, err
+			}
+			if _, err := a.Keeper.Keep(ctx, list[i].ID); err != nil {
+				return session.Session{}, nil, err
+			}
+		}
+		if s, err = a.record(ctx, sp, cloud, who, list); err != nil {
+			return s, nil, err
+		}
+	}
+	d, err := a.admit(ctx, s, who)
+	if err != nil {
+		return s, nil, err
+	}
+	s, err = a.store.Sessions().Session(ctx, s.ID)
+	return s, d, err
+}
+
+// same says where options ask for another machine than the session has that runs.
+func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) error {
+	if !o.says() {
+		return nil
+	}
+	sp, cloud, err := a.asked(o, who, []session.Session{s})
+	if err != nil {
+		return err
+	}
+	was, err := spec.Parse(s.Name, s.Spec)
+	if err != nil {
+		return err
+	}
+	if was.Owner.User == s.By && sp.Owner == (inventory.Owner{User: who.Name}) {
+		sp.Owner = was.Owner
+	}
+	if cloud != s.Provider || sp.Hash() != s.Hash {
+		return &Error{Class: Usage, Code: "other_session", Err: fmt.Errorf("session %s runs and is another than what is asked for", s.Name),
+			Hint: "`curfew up " + s.Name + "` without options attaches to it, `curfew down " + s.Name + "` ends it"}
+	}
+	return nil
+}
+
+// asked is the specification that options ask for, and where it is to run.
+func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string, error) {
+	cloud := cmp.Or(o.Cloud, a.cfg.Sessions.Cloud)
+	sp := &spec.Spec{Kind: spec.Session, Purpose: inventory.Experimentation, Capacity: spec.OnDemand, Resources: spec.Resources{Nodes: 1}, Retries: spec.Retries{Interruptions: spec.DefaultInterruptions}}
+	switch {
+	case o.File != "":
+		src, err := a.rt.Read(o.File, o.In, 1<<20)
+		if err != nil {
+			return nil, "", err
+		}
+		if sp, err = spec.Parse(o.File, src); err != nil {
+			return nil, "", err
+		}
+		if sp.Kind != spec.Session {
+			return nil, "", invalid("%s is a %s; `curfew up` starts sessions", o.File, sp.Kind)
+		}
+	case !o.asks() && len(before) > 0:
+		var err error
+		if sp, err = spec.Parse(before[0].Name, before[0].Spec); err != nil {
+			return nil, "", err
+		}
+		cloud = cmp.Or(o.Cloud, before[0].Provider)
+	case !o.asks() && cloud == ProviderLocal:
+		sp.Resources.CPUs = 1
+	case !o.asks():
+		return nil, "", &Error{Class: Usage, Code: "usage", Err: fmt.Errorf("there was no session %q, so say which machine: --gpu L4, --type g6.2xlarge, --cpus 2 or -f FILE", o.Name), Hint: "see curfew up --help"}
+	}
+	sp.Name = o.Name
+	if o.GPU != "" || o.Type != "" || o.CPUs > 0 {
+		name, count, _ := strings.Cut(o.GPU, ":")
+		n := 0
+		if o.GPU != "" {
+			if n = 1; count != "" {
+				if _, err := fmt.Sscanf(count, "%d", &n); err != nil {
+					return nil, "", invalid(`--gpu %q: it is an accelerator and a number such as "L4:2"`, o.GPU)
+				}
+			}
+		}
+		sp.Resources = spec.Resources{GPU: name, GPUs: n, InstanceType: o.Type, CPUs: o.CPUs, Nodes: sp.Resources.Nodes}
+	}
+	sp.Resources.Nodes = cmp.Or(o.Nodes, sp.Resources.Nodes)
+	if o.Spot {
+		sp.Capacity = spec.Spot
+	}
+	if len(o.Regions) > 0 {
+		sp.Regions = o.Regions
+	}
+	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.cfg.Sessions.Lease), cmp.Or(o.Idle, sp.Idle, a.cfg.Sessions.Idle)
+	sp.DiskGiB, sp.Image = cmp.Or(o.DiskGiB, sp.DiskGiB), cmp.Or(o.Image, sp.Image)
+	if sp.Owner == (inventory.Owner{}) {
+		sp.Owner.User = who.Name
+	}
+	if most := a.cfg.Sessions.MaxLease; most > 0 && sp.Lease > most {
+		return nil, "", &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("a lease of %s is longer than sessions.max_lease, %s", sp.Lease, most), Hint: "ask for less, and extend it later"}
+	}
+	if sp.Name == "" || strings.HasPrefix(sp.Name, "stray-") {
+		return nil, "", invalid("%q: a session has a name that does not begin with stray-", sp.Name)
+	}
+	checked, err := spec.Parse(o.Name, sp.Canonical()) // what a flag says is held to what a file may say
+	if err != nil {
+		return nil, "", err
+	}
+	return checked, cloud, nil
+}
+
+// record writes the record of a new session.
+func (a *Sessions) record(ctx context.Context, sp *spec.Spec, cloud string, who approval.Person, before []session.Session) (session.Session, error) {
+	if a.Keeper.Launchers[cloud] == nil {
+		return session.Session{}, a.rt.noLauncher(cloud)
+	}
+	random := make([]byte, 8)
+	if _, err := rand.Read(random); err != nil {
+		return session.Session{}, err
+	}
+	now := a.now()
+	s := session.Session{ID: hex.EncodeToString(random), Name: sp.Name, By: who.Name, Owner: sp.Owner, Spec: sp.Canonical(), Hash: sp.Hash(), Provider: cloud, Epoch: 1, State: session.Requested,
+		LeaseUntil: now.Add(sp.Lease), Idle: sp.Idle, RequestedAt: now}
+	if cloud == ProviderLocal {
+		s.Account = hostName()
+	}
+	for _, b := range before {
+		s.Epoch = max(s.Epoch, b.Epoch+1)
+	}
+	var err error
+	if s.Control, s.Work, err = a.places(sp, cloud, s.ID); err != nil {
+		return s, err
+	}
+	made, err := a.store.Sessions().Put(ctx, s, []session.Event{{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)}}, a.entry(s, who.Name, "asked for"))
+	if errors.Is(err, session.ErrTaken) {
+		err = &Error{Code: "taken", Err: fmt.Errorf("another process started session %s meanwhile", s.Name), Hint: "`curfew up " + s.Name + "` attaches to it"}
+	}
+	return made, err
+}
+
+// places are where the documents of a session and the snapshots of its work are.
+func (a *Sessions) places(sp *spec.Spec, cloud, id string) (control, work string, err error) {
+	control, work = a.cfg.Sessions.Control, a.cfg.Sessions.Work
+	if sp.Work != nil && sp.Work.To != "" {
+		work = sp.Work.To
+	}
+	if cloud == ProviderLocal && a.cfg.DataDir != "" {
+		dir, err := filepath.Abs(a.rt.Path(a.cfg.DataDir))
+		if err != nil {
+			return "", "", err
+		}
+		control = cmp.Or(control, fileURL(filepath.Join(dir, "sessions", "control")))
+		work = cmp.Or(work, fileURL(filepath.Join(dir, "sessions", "work")))
+	}
+	if control == "" || work == "" {
+		return "", "", &Error{Class: Usage, Code: "no_store", Err: errors.New("it is not said where the work of sessions is saved and their documents are"), Hint: "set sessions.work and sessions.control in curfew.yaml to s3://bucket/prefix"}
+	}
+	return strings.TrimSuffix(control, "/") + "/" + id, strings.TrimSuffix(work, "/") + "/" + sp.Name, nil
+}
+
+// fileURL is a folder as an object store.
+func fileURL(dir string) string { return (&url.URL{Scheme: "file", Path: dir}).String() }
+
+// Down ends a session; ended ones are returned as they are.
+func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session.Session, error) {
+	who, err := a.rt.Person(a.cfg)
+	if err != nil {
+		return session.Session{}, err
+	}
+	s, err := a.Newest(ctx, name)
+	if err != nil || s.State.Over() {
+		return s, err
+	}
+	return a.Keeper.Stop(ctx, s.ID, who, "ended by "+who, discard)
+}
+
+// Open are the names of the sessions that are not over.
+func (a *Sessions) Open(ctx context.Context) (names []string, err error) {
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
+// Extend lets a session run for so much longer, within the lease policy and by the gate.
+func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (session.Session, *gate.Decision, error) {
+	who, err := a.rt.Asker(ctx, a.cfg, a.by)
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	s, err := a.Newest(ctx, name)
+	switch {
+	case err != nil:
+		return s, nil, err
+	case s.State.Over() || s.State == session.Ending:
+		return s, nil, &Error{Code: "over", Err: fmt.Errorf("session %s is %s", name, s.State), Hint: "`curfew up " + name + "` starts it again"}
+	}
+	now := a.now()
+	until := s.LeaseUntil.Add(by)
+	if most := a.cfg.Sessions.MaxLease; most > 0 && until.Sub(s.RequestedAt) > most {
+		return s, nil, &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", name, until.Sub(s.RequestedAt).Round(time.Second), most),
+			Hint: "end it and start it again, which keeps its work"}
+	}
+	d, err := a.prolongHold(ctx, s, until, who, now)
+	if err != nil || d != nil && d.Decision != gate.Allow {
+		return s, d, err
+	}
+	s, err = a.Keeper.Prolong(ctx, s.ID, who.Name, until)
+	return s, d, err
+}

@@ -1,0 +1,58 @@
+package estimate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// Place is where a session runs whose machines are not in the price book: at rates that its
+// owner states.
+type Place struct {
+	// Machine is the machine, Region where it is; empty: nowhere to be named.
+	Machine, Region string
+	// Hourly is the price of an hour of one of them; nil: there is none.
+	Hourly *money.Rate
+	// Source is where the price is from, AsOf of when.
+	Source string
+	AsOf   time.Time
+}
+
+// At estimates a session at a place: what its machines cost until its lease ends. Without a
+// price nothing is in the amounts, and what it costs is open, so that the gate asks.
+func At(s *spec.Spec, p Place) (*Estimate, error) {
+	limit, by := s.Cap()
+	if limit <= 0 {
+		return nil, fmt.Errorf("estimate %s: nothing says how long it runs", s.Name)
+	}
+	n := int64(s.Resources.Nodes)
+	e := &Estimate{Kind: string(s.Kind), Name: s.Name, SpecHash: s.Hash(), Owner: s.Owner, Purpose: s.Purpose, Region: p.Region, Machines: s.Resources.Nodes,
+		Machine:       &Machine{Type: p.Machine, Capacity: s.Capacity, Count: s.Resources.Nodes, GPU: s.Resources.GPU, GPUs: s.Resources.GPUs},
+		Duration:      &Duration{P50: durationText(limit), P95: durationText(limit), Basis: Capped, Cap: durationText(limit), CapBy: by, p50: limit, p95: limit, limit: limit},
+		Assumptions:   []string{fmt.Sprintf("it runs until %s ends it", by)},
+		CoverageNotes: []string{"the machine alone; power, network and its disks are in its rate or not counted"}, Changes: []string{}, Unknown: []string{}, Lines: []Line{}}
+	if s.Resources.GPUs > 0 {
+		e.GPUs = map[string]int{s.Resources.GPU: s.Resources.GPUs * s.Resources.Nodes}
+	}
+	if p.Hourly == nil {
+		why := fmt.Sprintf("the price of %s: state it under machines and rates in curfew.yaml", p.Machine)
+		e.Unknown, e.Open = []string{why}, []string{why}
+		e.Title = fmt.Sprintf("%s: %d × %s for %s, without a price", s.Name, n, p.Machine, plain.Duration(limit))
+		return e, nil
+	}
+	cost, err := p.Hourly.For(seconds(limit)*n, hour)
+	if err == nil {
+		e.Hourly, err = p.Hourly.Times(n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("estimate %s: %w", s.Name, err)
+	}
+	e.P50, e.P95 = cost, cost
+	hours := quantity(seconds(limit)*n, hour)
+	e.Lines = []Line{{What: p.Machine, Quantity: hours, QuantityP95: hours, Unit: "machine-hour", UnitPrice: *p.Hourly, P50: cost, P95: cost, Source: p.Source, AsOf: p.AsOf.Format(time.DateOnly)}}
+	e.Title = fmt.Sprintf("%s: at most %s: %d × %s for %s", s.Name, cost.Dollars(), n, p.Machine, plain.Duration(limit))
+	return e, nil
+}

@@ -1,0 +1,416 @@
+// Package intent carries out calls that change the world, so that a crash anywhere is
+// resumed without doing anything twice, and nothing that may have been done is forgotten.
+//
+// A [Step] is one call with its intent and its outcome. Its subject (an item of the
+// ladder, a session) keeps the step in its own record, so that one transaction holds both,
+// and every write is conditional on the version that was read: of two processes one goes
+// on, the other gives up its pass.
+//
+//	Planned --intent--> Intended --call--> Accepted --look-up--> Confirmed
+//	                        |                  |
+//	                        |                  `-- "it never will" --> GivenUp
+//	                        `-- "no", with its class ---------------> Refused
+//
+//	A step that is found Intended or Accepted (after a crash, a lost answer, or by the
+//	next pass) is looked up at the provider before anything else:
+//
+//	    a trace           -> Accepted, Confirmed or GivenUp
+//	    none, young       -> Due: called again with its key, where the provider knows keys;
+//	                         Unseen, and looked up again, where it does not
+//	    none, refused     -> Refused, once every earlier call is over and would show
+//	    none, old         -> Lapsed: it goes back to what decided it
+//
+// Between the intent and the outcome nobody knows whether the call was made, so whoever
+// finds the step there asks the provider first, whether or not it made the call itself.
+// A call is made again only with its key, only where the provider knows keys
+// ([Run.Idempotent]), and only while the intent is young ([Run.FreshFor]). An older intent
+// that left no trace rests on facts that are too old to act on: it is not carried out, and
+// what decided it has to decide again.
+package intent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// Fresh is how old an intent may become before it is given up: five minutes.
+	Fresh = 5 * time.Minute
+	// Patience is how long one call or look-up may take: one minute. The last call of an
+	// intent begins so long before it is given up, and so is over by then.
+	Patience = time.Minute
+)
+
+// Step is one call that changes the world. The zero value of a time is: not yet.
+type Step struct {
+	// Name is the operation: "launch", "snapshot", "terminate".
+	Name string `json:"name"`
+	// Key is the idempotency key; it is written before the call.
+	Key string `json:"key"`
+	// Params is what the call is made with, and Undo what takes it back (a former
+	// document byte for byte), both in the adapter's own form.
+	Params   string    `json:"params,omitempty"`
+	Undo     string    `json:"undo,omitempty"`
+	IntentAt time.Time `json:"intent_at,omitzero"`
+	// RepeatedAt is when it was last written that the call is made again: an earlier one
+	// may have been carried out.
+	RepeatedAt time.Time `json:"repeated_at,omitzero"`
+	// Receipt is what the provider answered ("snap-0abc").
+	Receipt     string    `json:"receipt,omitempty"`
+	AcceptedAt  time.Time `json:"accepted_at,omitzero"`
+	ConfirmedAt time.Time `json:"confirmed_at,omitzero"`
+	// Attempts counts the calls that are known to have been made, and Error is what the
+	// last one failed with.
+	Attempts int    `json:"attempts,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// Refused is the class of the provider's refusal, and RefusedAt when it was sure that
+	// nothing was done. FailedAt is when the provider gave up what it had accepted.
+	Refused   string    `json:"refused,omitempty"`
+	RefusedAt time.Time `json:"refused_at,omitzero"`
+	FailedAt  time.Time `json:"failed_at,omitzero"`
+}
+
+// State is how far a step has come.
+type State string
+
+// The states.
+const (
+	Planned   State = "planned"
+	Intended  State = "intended" // the call may or may not have been made
+	Accepted  State = "accepted" // the provider accepted it, or shows a trace of it
+	Confirmed State = "confirmed"
+	Refused   State = "refused"  // nothing was done
+	GivenUp   State = "given-up" // it can never complete
+)
+
+// Settled says whether nothing remains to be done for the step.
+func (s State) Settled() bool { return s == Confirmed || s == Refused || s == GivenUp }
+
+// State returns how far the step has come.
+func (s Step) State() State {
+	switch {
+	case !s.ConfirmedAt.IsZero():
+		return Confirmed
+	case !s.FailedAt.IsZero():
+		return GivenUp
+	case !s.RefusedAt.IsZero():
+		return Refused
+	case !s.AcceptedAt.IsZero():
+		return Accepted
+	case !s.IntentAt.IsZero():
+		return Intended
+	}
+	return Planned
+}
+
+// Intend returns the planned step as one whose call is about to be made. Whatever an
+// earlier intent left in it is gone: this one begins again.
+func (s Step) Intend(key string, now time.Time) Step {
+	return Step{Name: s.Name, Key: key, Params: s.Params, Undo: s.Undo, IntentAt: now}
+}
+
+// Progress is how far the provider has come with a call.
+type Progress string
+
+// How far.
+const (
+	NotDone    Progress = "not-done"    // no trace of the call at the provider
+	InProgress Progress = "in-progress" // under way
+	Complete   Progress = "complete"    // confirmed
+	Impossible Progress = "impossible"  // it can never complete: a snapshot in error
+)
+
+// Event is what a step is kept for.
+type Event string
+
+// The events.
+const (
+	EventIntended   Event = "intended"   // the call is about to be made
+	EventRepeated   Event = "repeated"   // the call is about to be made again
+	EventUnanswered Event = "unanswered" // it was made; its answer does not say what became of it
+	EventAccepted   Event = "accepted"   // the provider accepted it
+	EventFound      Event = "found"      // the provider shows it, though no answer was kept
+	EventConfirmed  Event = "confirmed"
+	EventRefused    Event = "refused"
+	EventGivenUp    Event = "given-up"
+)
+
+// ErrConflict says that another process wrote meanwhile. A [Subject] returns it, or an error
+// of its own that says so; a pass ends with it, and the next one reads what is there.
+var ErrConflict = errors.New("another process changed it meanwhile")
+
+// Subject is what a step is done to: a resource, a launch.
+type Subject interface {
+	// Keep writes the step for what happened, on the condition that nobody wrote the
+	// subject since it was read. Whatever else of the subject changes with it (machines
+	// that a launch answered with, an audit entry) is written in the same transaction.
+	Keep(ctx context.Context, s Step, what Event) error
+	// Call makes the step's call, with its key, and returns the receipt. It returns when
+	// its context ends, and no later call of its own follows.
+	Call(ctx context.Context, s Step) (receipt string, err error)
+	// Look says how far the provider has come, whether or not this process made the call.
+	// It returns the receipt if it found one. No trace is no proof where the provider shows
+	// things late.
+	Look(ctx context.Context, s Step) (p Progress, receipt string, err error)
+}
+
+// Outcome is what a pass over a step came to.
+type Outcome string
+
+// The outcomes. Due is only Resume's.
+const (
+	Done     Outcome = "done"      // confirmed by the provider
+	UnderWay Outcome = "under-way" // the provider is at work: look again later
+	Unseen   Outcome = "unseen"    // the provider shows no trace yet: look again later
+	Due      Outcome = "due"       // there is no trace, and the call may be made again
+	// Lapsed: there is no trace, and the intent is too old. What decided it decides again:
+	// with a new key, or with [Step.Intend] and the same one where the call has to prove
+	// that the earlier one had no effect, as a launch has before another pool is tried.
+	Lapsed   Outcome = "lapsed"
+	Rejected Outcome = "refused"    // the provider refused it: Step.Refused says how
+	Failed   Outcome = "impossible" // the provider gave it up
+)
+
+// Run is how steps are carried out. It knows nothing between passes: all that counts is in
+// the steps. It never sleeps.
+type Run struct {
+	// Now tells the time.
+	Now func() time.Time
+	// Idempotent says that the provider knows keys: the same one never has a second effect.
+	// Without it a call whose outcome is unknown is never made again.
+	Idempotent bool
+	// Class returns the class of an error by which the provider refuses a call, so that
+	// nothing was done; empty where the error says nothing of that. Nil knows no refusals.
+	Class func(error) string
+	// FreshFor is how old an intent that left no trace may become before it lapses; 0 is
+	// [Fresh]. It is longer than Patience.
+	FreshFor time.Duration
+	// Patience is how long one call or look-up may take; 0 is [Patience].
+	Patience time.Duration
+	// Redact makes the text of an error fit to be kept; nil keeps it as it is.
+	Redact func(string) string
+}
+
+// Do takes a step one pass further: it writes the intent of a planned one and makes its
+// call; it looks up one that is under way, and makes its call again where that is due.
+// The step that it returns is as it was kept last. An error of the subject, an *[Unread] of
+// its look-up included, leaves the step for the next pass.
+func (r Run) Do(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
+	if s.State() == Planned {
+		if s.Name == "" || s.Key == "" {
+			return s, "", fmt.Errorf("intend %q: it has no name or no key", s.Name)
+		}
+		s, err := r.keep(ctx, on, s, s.Intend(s.Key, r.Now()), EventIntended)
+		if err != nil {
+			return s, "", err
+		}
+		return r.Call(ctx, on, s)
+	}
+	s, out, err := r.Resume(ctx, on, s)
+	if err != nil || out != Due {
+		return s, out, err
+	}
+	if s, err = r.Repeat(ctx, on, s); err != nil {
+		return s, "", err
+	}
+	return r.Call(ctx, on, s)
+}
+
+// Resume looks up a step whose intent is written, and keeps what the provider says. It
+// makes no call: where that is due, it says so.
+func (r Run) Resume(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
+	if out, ok := settled(s); ok {
+		return s, out, nil
+	}
+	s, out, err := r.look(ctx, on, s)
+	if err != nil || out != Unseen {
+		return s, out, err
+	}
+	switch {
+	case s.Refused != "" && r.Now().Sub(s.RepeatedAt) > 2*r.patience(): // one to be carried out, one to show
+		next := s
+		next.RefusedAt, next.AcceptedAt = r.Now(), time.Time{}
+		s, err = r.keep(ctx, on, s, next, EventRefused)
+		return s, Rejected, err
+	case r.lapsed(s):
+		return s, Lapsed, nil
+	case r.Idempotent && s.Refused == "" && r.Callable(s):
+		return s, Due, nil
+	}
+	return s, Unseen, nil
+}
+
+// Repeat writes that the call of a step is about to be made again: of two processes that
+// found it due, one makes it.
+func (r Run) Repeat(ctx context.Context, on Subject, s Step) (Step, error) {
+	next := s
+	next.RepeatedAt = r.Now()
+	return r.keep(ctx, on, s, next, EventRepeated)
+}
+
+// Call makes the call of a step whose intent, or repetition, this process has written, keeps
+// the answer, and looks what came of it. A process that was suspended in between makes no
+// call: the intent is too old. What was called is kept even where ctx ends meanwhile.
+func (r Run) Call(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
+	switch {
+	case s.State() == Planned || s.Key == "":
+		return s, "", fmt.Errorf("call %s: its intent is not written", s.Name)
+	case s.State().Settled():
+		return s, "", fmt.Errorf("call %s: it is %s", s.Name, s.State())
+	case r.lapsed(s):
+		return s, Lapsed, nil
+	case !r.Callable(s), !s.RepeatedAt.IsZero() && !r.Idempotent:
+		return s, Unseen, nil
+	}
+	var receipt string
+	err := Within(ctx, r.patience(), "wait for the provider to "+s.Name, func(ctx context.Context) (err error) {
+		receipt, err = on.Call(ctx, s)
+		return err
+	})
+	ctx = context.WithoutCancel(ctx) // what was done is written down
+	next, class := s, ""
+	next.Attempts++
+	if err != nil && r.Class != nil {
+		class = r.Class(err)
+	}
+	switch {
+	case err == nil:
+		next.Error, next.Receipt, next.AcceptedAt = "", cmp.Or(receipt, s.Receipt), r.Now()
+		s, err = r.keep(ctx, on, s, next, EventAccepted)
+	case class == "":
+		next.Error = r.redact(err)
+		s, err = r.keep(ctx, on, s, next, EventUnanswered)
+	default:
+		return r.refused(ctx, on, s, next, class, err)
+	}
+	if err != nil {
+		return s, "", err
+	}
+	return r.look(ctx, on, s)
+}
+
+// refused keeps a refusal. Where the call was made again, an earlier one may have been
+// carried out, or may still be: then the refusal counts once all of them are over and the
+// provider has had time to show a trace.
+func (r Run) refused(ctx context.Context, on Subject, s, next Step, class string, why error) (Step, Outcome, error) {
+	next.Error, next.Refused = r.redact(why), class
+	if s.RepeatedAt.IsZero() {
+		next.RefusedAt = r.Now()
+		s, err := r.keep(ctx, on, s, next, EventRefused)
+		return s, Rejected, err
+	}
+	s, err := r.keep(ctx, on, s, next, EventUnanswered)
+	if err != nil {
+		return s, "", err
+	}
+	return r.look(ctx, on, s)
+}
+
+// look asks the provider how far it is with a step, and keeps what is new.
+func (r Run) look(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
+	var progress Progress
+	var receipt string
+	err := Within(ctx, r.patience(), "ask the provider about it", func(ctx context.Context) (err error) {
+		progress, receipt, err = on.Look(ctx, s)
+		return err
+	})
+	if err != nil {
+		return s, "", &Unread{Step: s.Name, Err: err}
+	}
+	next, now := s, r.Now()
+	next.Receipt = cmp.Or(receipt, s.Receipt)
+	if progress != NotDone {
+		next.Refused = ""
+		if s.AcceptedAt.IsZero() {
+			next.AcceptedAt = now
+		}
+	}
+	switch progress {
+	case Complete:
+		next.ConfirmedAt, next.Error = now, ""
+		s, err = r.keep(ctx, on, s, next, EventConfirmed)
+		return s, Done, err
+	case Impossible:
+		next.FailedAt = now
+		s, err = r.keep(ctx, on, s, next, EventGivenUp)
+		return s, Failed, err
+	case InProgress:
+		if next != s {
+			s, err = r.keep(ctx, on, s, next, EventFound)
+		}
+		return s, UnderWay, err
+	case NotDone:
+		return s, Unseen, nil
+	}
+	return s, "", &Unread{Step: s.Name, Err: fmt.Errorf("it answers %q", progress)}
+}
+
+// keep writes a step. It returns the step that is kept.
+func (r Run) keep(ctx context.Context, on Subject, old, next Step, what Event) (Step, error) {
+	if err := on.Keep(ctx, next, what); err != nil {
+		return old, err
+	}
+	return next, nil
+}
+
+// lapsed says whether an intent is too old for what it was decided by; one of the future is.
+func (r Run) lapsed(s Step) bool {
+	age := r.Now().Sub(s.IntentAt)
+	return age < 0 || age > r.freshFor()
+}
+
+// Callable says whether the call of an intent would be over before anybody gives it up.
+func (r Run) Callable(s Step) bool {
+	age := r.Now().Sub(s.IntentAt)
+	return age >= 0 && age <= r.freshFor()-r.patience()
+}
+
+func (r Run) freshFor() time.Duration { return cmp.Or(r.FreshFor, Fresh) }
+
+func (r Run) patience() time.Duration { return cmp.Or(r.Patience, Patience) }
+
+func (r Run) redact(err error) string {
+	if r.Redact == nil {
+		return err.Error()
+	}
+	return r.Redact(err.Error())
+}
+
+// settled returns the outcome of a step that is settled.
+func settled(s Step) (Outcome, bool) {
+	switch s.State() {
+	case Confirmed:
+		return Done, true
+	case Refused:
+		return Rejected, true
+	case GivenUp:
+		return Failed, true
+	}
+	return "", false
+}
+
+// Unread says that the provider could not be asked about a step.
+type Unread struct {
+	Step string
+	Err  error
+}
+
+// Error says what was looked up and why that failed.
+func (u *Unread) Error() string { return "look up " + u.Step + " at the provider: " + u.Err.Error() }
+
+// Unwrap returns the cause.
+func (u *Unread) Unwrap() error { return u.Err }
+
+// Within does something that may take so long, and says for what it waited in vain.
+func Within(ctx context.Context, limit time.Duration, what string, do func(context.Context) error) error {
+	bounded, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	err := do(bounded)
+	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%s: no answer within %s: %w", what, limit, err)
+	}
+	return err
+}

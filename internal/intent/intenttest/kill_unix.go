@@ -1,0 +1,122 @@
+//go:build unix
+
+package intenttest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// The environment of a process that tells a story in a directory and is killed at the n-th
+// boundary of its calls to the outside.
+const (
+	killStory = "CURFEW_TEST_KILL_STORY"
+	killDir   = "CURFEW_TEST_KILL_DIR"
+	killAt    = "CURFEW_TEST_KILL_AT"
+)
+
+// everyBoundary, in the environment, kills at every boundary and not at every fifth.
+const everyBoundary = "CURFEW_SLOW"
+
+// Mortal counts boundaries and ends its process with SIGKILL at one of them.
+type Mortal struct{ left int }
+
+// Boundary is a moment at which the process may end: before and after each call to the
+// outside.
+func (m *Mortal) Boundary() {
+	if m.left--; m.left == 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+// Between makes a call between two boundaries.
+func Between[T any](m *Mortal, call func() (T, error)) (T, error) {
+	m.Boundary()
+	defer m.Boundary()
+	return call()
+}
+
+// Story is what a process does that is killed at any of its boundaries.
+type Story struct {
+	Name string
+	// Prepare makes the world of the story in an empty directory.
+	Prepare func(t testing.TB, dir string)
+	// Tell is the story: all that the process does, unless it is killed before.
+	Tell func(dir string, m *Mortal) error
+	// End lets other processes go on, where the first was killed, and checks what there is
+	// at last.
+	End func(t testing.TB, dir string, killed bool)
+	// Boundaries is the least number of them that the story has.
+	Boundaries int
+}
+
+// Main is what TestMain of a package with stories exits with: it runs its tests, or, in a
+// process that [Story.KilledAnywhere] started, tells a story.
+func Main(m *testing.M, stories ...Story) int {
+	name, dir := os.Getenv(killStory), os.Getenv(killDir)
+	if dir == "" {
+		return m.Run()
+	}
+	at, err := strconv.Atoi(os.Getenv(killAt))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, s := range stories {
+		if s.Name == name {
+			if err := s.Tell(dir, &Mortal{left: at}); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			return 0
+		}
+	}
+	fmt.Fprintf(os.Stderr, "there is no story %q\n", name)
+	return 1
+}
+
+// KilledAnywhere tells the story in processes of their own, each killed at another boundary,
+// until one comes to its end.
+func (s Story) KilledAnywhere(t *testing.T) {
+	t.Helper()
+	stride, first := 5, 1+len(s.Name)%5
+	if os.Getenv(everyBoundary) != "" {
+		stride, first = 1, 1
+	}
+	for n := first; ; n += stride {
+		dir := memoryDir(t)
+		s.Prepare(t, dir)
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+		child.Env = append(os.Environ(), killStory+"="+s.Name, killDir+"="+dir, killAt+"="+strconv.Itoa(n))
+		out, err := child.CombinedOutput()
+		if err == nil {
+			if s.End(t, dir, false); n-1 < s.Boundaries {
+				t.Errorf("only %d boundaries: the story does not reach its end", n-1)
+			}
+			return
+		}
+		status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
+		if !ok || status.Signal() != syscall.SIGKILL {
+			t.Fatalf("boundary %d: %v: %s", n, err, out)
+		}
+		if s.End(t, dir, true); t.Failed() {
+			t.Fatalf("killed at boundary %d", n)
+		}
+	}
+}
+
+// memoryDir returns a directory that survives a process and need not survive the
+// machine: in memory, where there is such a place.
+func memoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "story")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,81 @@
+//go:build unix
+
+package intent_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/intent"
+	"github.com/curfew-dev/curfew/internal/intent/intenttest"
+)
+
+// stories are of one subject whose call takes long to show, whose answer is lost, or that is
+// refused first, at a provider that knows keys or not.
+var stories = []intenttest.Story{
+	story("with keys", true, nil),
+	story("without keys", false, nil),
+	story("with keys, an answer lost", true, &intenttest.Fault{On: "launch", Message: "reset", Carried: true}),
+	story("without keys, an answer lost", false, &intenttest.Fault{On: "launch", Message: "reset", Carried: true}),
+	story("refused", true, &intenttest.Fault{On: "launch", Message: "none", Class: "capacity"}),
+}
+
+func TestMain(m *testing.M) { os.Exit(intenttest.Main(m, stories...)) }
+
+// TestKilledAnywhere: a process that is killed before or after any write, call or look-up
+// leaves what the next one carries to its end, once.
+func TestKilledAnywhere(t *testing.T) {
+	for _, s := range stories {
+		t.Run(s.Name, s.KilledAnywhere)
+	}
+}
+
+// opened is the world that is kept in a directory, so long after the beginning.
+func opened(dir string, keyed bool, after time.Duration) *world {
+	w := &world{now: start.Add(after)}
+	w.journal, w.provider = intenttest.OpenJournal(dir, w.clock), intenttest.OpenProvider(dir, w.clock, keyed)
+	return w
+}
+
+func story(name string, keyed bool, fault *intenttest.Fault) intenttest.Story {
+	return intenttest.Story{
+		Name: name, Boundaries: 6,
+		Prepare: func(_ testing.TB, dir string) {
+			w := opened(dir, keyed, 0)
+			w.provider.Delay(30*time.Second, 1)
+			if fault != nil {
+				w.provider.Fail(*fault)
+			}
+		},
+		Tell: func(dir string, m *intenttest.Mortal) error {
+			for i := range 4 {
+				if _, _, err := opened(dir, keyed, time.Duration(i)*time.Minute).pass(m.Boundary); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		End: func(t testing.TB, dir string, killed bool) {
+			w := opened(dir, keyed, 4*time.Minute)
+			var out intent.Outcome
+			for range 10 {
+				var err error
+				if _, out, err = w.pass(nil); err != nil && !errors.Is(err, intent.ErrConflict) {
+					t.Fatal(err)
+				}
+				w.now = w.now.Add(time.Minute)
+			}
+			effects := len(w.provider.Effects())
+			switch {
+			case out == intent.Done && effects == 1:
+			case out == intent.Rejected && effects == 0 && fault != nil && fault.Class != "":
+			// Nobody knows whether it was called, and it was not: it goes back.
+			case out == intent.Lapsed && effects == 0 && killed && !keyed:
+			default:
+				t.Errorf("it ends as %s with %d effects: %+v", out, effects, w.journal.Entries())
+			}
+		},
+	}
+}

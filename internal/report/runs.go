@@ -1,0 +1,139 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// Runs lists sessions.
+func Runs(doc view.Runs, now time.Time) Sheet {
+	s := Sheet{Verb: "ls", Title: "No sessions"}
+	if len(doc.Runs) == 0 {
+		s.Next = []string{"curfew up demo --gpu L4"}
+		return s
+	}
+	g := Grid{Head: []string{"name", "state", "machine", "an hour", "cost", "lease ends", "saved", "owner"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
+	running := 0
+	var hourly money.Amount
+	for _, r := range doc.Runs {
+		if r.EndedAt == nil {
+			running++
+			if r.HourlyUSD != nil {
+				if v, err := money.ParseAmount(*r.HourlyUSD); err == nil {
+					hourly += v
+				}
+			}
+		}
+		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(r.HourlyUSD), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
+	}
+	s.Title = fmt.Sprintf("%s, %s an hour", plain.Count(running, "session"), hourly.Dollars())
+	if running == 0 {
+		s.Title = "No session runs"
+	}
+	s.Tables = []Grid{g}
+	for _, r := range doc.Runs {
+		if r.Why != "" && r.EndedAt == nil {
+			s.Because = append(s.Because, r.Name+": "+r.Why)
+		}
+	}
+	return s
+}
+
+func machineOf(r view.Run) string {
+	out := r.Type
+	if r.Nodes > 1 {
+		out = strconv.Itoa(r.Nodes) + " × " + out
+	}
+	if r.Region != "" {
+		out += " " + r.Region
+	}
+	return strings.TrimSpace(cmp.Or(out, r.Provider))
+}
+
+func dollarsOf(usd *string) string {
+	if usd == nil {
+		return "unpriced"
+	}
+	return money.ForPeople(*usd)
+}
+
+func leaseOf(r view.Run, now time.Time) string {
+	if r.EndedAt != nil {
+		return "ended " + plain.When(*r.EndedAt, now)
+	}
+	return plain.When(r.LeaseUntil, now)
+}
+
+func savedOf(r view.Run, now time.Time) string {
+	if r.Checkpoint == nil {
+		return "-"
+	}
+	return plain.When(r.Checkpoint.At, now)
+}
+
+// Status shows one session with its machines.
+func Status(doc view.Runs, now time.Time) Sheet {
+	if len(doc.Runs) != 1 {
+		return Runs(doc, now)
+	}
+	r := doc.Runs[0]
+	s := Sheet{Verb: "status " + r.Name, Title: r.Name + " is " + r.State}
+	if r.Why != "" {
+		s.Title += ": " + r.Why
+	}
+	s.Figures = []Figure{{"machine", machineOf(r), r.Provider}, {"an hour", dollarsOf(r.HourlyUSD), ""}, {"cost so far", dollarsOf(r.CostUSD), ""}, {"lease ends", leaseOf(r, now), ""},
+		{"work saved", savedOf(r, now), ""}}
+	if r.Idle != "" {
+		s.Figures = append(s.Figures, Figure{"ends when idle for", r.Idle, ""})
+	}
+	if len(r.Hosts) > 0 {
+		g := Grid{Head: []string{"node", "phase", "activity", "since", "terminals", "ends", "note"}, States: []bool{1: true}}
+		for _, h := range r.Hosts {
+			ends := "-"
+			if h.EndsAt != nil {
+				ends = plain.When(*h.EndsAt, now)
+			}
+			g.Rows = append(g.Rows, []string{strconv.Itoa(h.Node), h.Phase, h.Activity, plain.When(h.Since, now), strconv.Itoa(h.Terminals), ends, cmp.Or(h.Unsaved, h.Why)})
+		}
+		s.Tables = []Grid{g}
+	}
+	switch {
+	case r.State == "ready":
+		s.Next = []string{"curfew connect " + r.Name, "curfew extend " + r.Name + " --for 2h", "curfew down " + r.Name}
+	case r.ApprovalID != "" && r.State == "requested":
+		s.Next = []string{"curfew approve " + r.ApprovalID + "   # by an approver", "curfew up " + r.Name}
+	case r.EndedAt != nil:
+		s.Next = []string{"curfew up " + r.Name + "   # starts it again with its work"}
+	}
+	return s
+}
+
+// SessionLog shows a session's journal.
+func SessionLog(doc view.SessionLog) Sheet {
+	s := Sheet{Verb: "logs " + doc.Name, Title: plain.Count(len(doc.Events), "event")}
+	g := Grid{Head: []string{"time", "node", "event", "what"}}
+	for _, e := range doc.Events {
+		g.Rows = append(g.Rows, []string{e.At.Format("2006-01-02 15:04:05.000Z"), nodeOf(e), e.Kind, e.Text})
+	}
+	s.Tables = []Grid{g}
+	return s
+}
+
+func nodeOf(e view.SessionEvent) string {
+	if e.Node == nil {
+		return "keeper"
+	}
+	return strconv.Itoa(*e.Node)
+}
+
+// SessionLine is one event as `logs -f` prints it.
+func SessionLine(e view.SessionEvent) string {
+	return fmt.Sprintf("%s  %-6s  %-12s  %s", e.At.Format("15:04:05"), nodeOf(e), plain.Line(e.Kind), plain.Line(e.Text))
+}

@@ -1,0 +1,158 @@
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// RunsSchema names the shape of [Runs], and SessionLogSchema that of [SessionLog].
+const (
+	RunsSchema       = "curfew.runs/v1"
+	SessionLogSchema = "curfew.session.log/v1"
+)
+
+// Runs is what `up`, `ls` and `status` print: sessions and jobs.
+type Runs struct {
+	Schema string `json:"schema"`
+	Runs   []Run  `json:"runs"`
+}
+
+// Run is one session or job.
+type Run struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Kind is session or job.
+	Kind string `json:"kind"`
+	// State is requested, launching, starting, ready, ending, ended or failed.
+	State string `json:"state"`
+	// Why says what led to the state; empty where nothing has to be said.
+	Why string `json:"why"`
+	// Provider is where it runs: local or aws.
+	Provider string `json:"provider"`
+	Region   string `json:"region"`
+	// Type is the machine type; Nodes is how many machines run together.
+	Type  string `json:"type"`
+	Nodes int    `json:"nodes"`
+	// ResourceIDs are the ids of its machines at the provider.
+	ResourceIDs []string `json:"resource_ids"`
+	// Attempt is how many pools were asked for its machines, Epoch how often the name was started.
+	Attempt int             `json:"attempt"`
+	Epoch   int64           `json:"epoch"`
+	Owner   inventory.Owner `json:"owner"`
+	AskedBy string          `json:"asked_by"`
+	// LeaseUntil is when it ends unless it is extended.
+	LeaseUntil time.Time `json:"lease_until"`
+	// Idle is the time at rest after which it ends; empty: never.
+	Idle string `json:"idle"`
+	// Checkpoint is the newest confirmed snapshot of its work; null: there is none.
+	Checkpoint *RunCheckpoint `json:"checkpoint"`
+	// HourlyUSD is what an hour of it costs, CostUSD what it cost so far; null: its machines
+	// have no price.
+	HourlyUSD *string `json:"hourly_usd"`
+	CostUSD   *string `json:"cost_usd"`
+	// Unpriced says why there are no dollars.
+	Unpriced string `json:"unpriced,omitempty"`
+	// HoldID is the budget reservation; empty: none. ApprovalID is the request that waits or
+	// was used.
+	HoldID      string     `json:"hold_id"`
+	ApprovalID  string     `json:"approval_id,omitempty"`
+	RequestedAt time.Time  `json:"requested_at"`
+	LaunchedAt  *time.Time `json:"launched_at"`
+	ReadyAt     *time.Time `json:"ready_at"`
+	EndedAt     *time.Time `json:"ended_at"`
+	// Hosts is what its machines said last; only `status` reads it.
+	Hosts []RunHost `json:"hosts,omitempty"`
+}
+
+// RunCheckpoint is a snapshot of a run's work.
+type RunCheckpoint struct {
+	// Step is that of a training; null for a session.
+	Step     *int64    `json:"step"`
+	At       time.Time `json:"at"`
+	Manifest string    `json:"manifest"`
+}
+
+// RunHost is what a machine of a run said last.
+type RunHost struct {
+	Node  int       `json:"node"`
+	Phase string    `json:"phase"`
+	Why   string    `json:"why,omitempty"`
+	At    time.Time `json:"at"`
+	// Activity is busy, held, idle or unknown, Since when.
+	Activity string    `json:"activity"`
+	Since    time.Time `json:"since"`
+	// EndsAt is when it ends if nothing changes; null: by its lease.
+	EndsAt *time.Time `json:"ends_at"`
+	// Unsaved says why the newest work is not saved.
+	Unsaved   string `json:"unsaved,omitempty"`
+	Terminals int    `json:"terminals"`
+	// Steps are those of its set-up.
+	Steps []session.Step `json:"steps"`
+}
+
+// NewRun makes the document of a session at a time.
+func NewRun(s session.Session, now time.Time) Run {
+	r := Run{ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region, Type: s.Pool.Type, Nodes: len(s.Machines), ResourceIDs: s.IDs(),
+		Attempt: s.Launches, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.By, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID, ApprovalID: s.Approval, RequestedAt: s.RequestedAt.UTC(),
+		LaunchedAt: moment(s.LaunchedAt), ReadyAt: moment(s.ReadyAt), EndedAt: moment(s.EndedAt)}
+	if s.Idle > 0 {
+		r.Idle = session.Duration(s.Idle).String()
+	}
+	if c := s.Snapshot; c.Manifest != "" {
+		r.Checkpoint = &RunCheckpoint{At: c.At.UTC(), Manifest: c.Manifest}
+	}
+	cost, priced, err := s.Cost(now)
+	switch {
+	case err != nil:
+		r.Unpriced = err.Error()
+	case !priced:
+		r.Unpriced = "its machine has no price"
+	default:
+		text := cost.String()
+		r.CostUSD = &text
+	}
+	if s.Rate != nil {
+		text := s.Rate.String()
+		r.HourlyUSD = &text
+	}
+	return r
+}
+
+// NewRunHost makes the document of what a host said.
+func NewRunHost(h session.Status) RunHost {
+	return RunHost{Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity, Since: h.Since.UTC(), EndsAt: moment(h.EndsAt), Unsaved: h.Unsaved,
+		Terminals: h.Terminals, Steps: append([]session.Step{}, h.Steps...)}
+}
+
+// SessionLog is what `logs` prints.
+type SessionLog struct {
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+	ID     string `json:"id"`
+	// Events are in the order of time.
+	Events []SessionEvent `json:"events"`
+}
+
+// SessionEvent is one line of a session's journal.
+type SessionEvent struct {
+	At time.Time `json:"at"`
+	// Node is the machine that wrote it; null is the keeper.
+	Node *int   `json:"node"`
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
+
+// NewSessionLog makes the document of a session's journal.
+func NewSessionLog(s session.Session, events []session.Logged) SessionLog {
+	doc := SessionLog{Schema: SessionLogSchema, Name: s.Name, ID: s.ID, Events: make([]SessionEvent, 0, len(events))}
+	for _, e := range events {
+		one := SessionEvent{At: e.At.UTC(), Kind: e.Kind, Text: e.Text}
+		if e.Node != session.Keepers {
+			one.Node = &e.Node
+		}
+		doc.Events = append(doc.Events, one)
+	}
+	return doc
+}

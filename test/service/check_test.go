@@ -1,0 +1,146 @@
+package service_test
+
+import (
+	"database/sql"
+	"math"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the drivers of the tests' own look
+	_ "modernc.org/sqlite"
+)
+
+// open opens the state for a look that does not go through curfew.
+func (s *service) open() *sql.DB {
+	s.t.Helper()
+	driver, at := "pgx", s.state[1]
+	if s.state[0] == "--data-dir" {
+		driver, at = "sqlite", "file:"+filepath.Join(at, "curfew.db")+"?_pragma=busy_timeout(30000)"
+	}
+	db, err := sql.Open(driver, at)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	return db
+}
+
+// audit counts what the audit log says of each machine.
+func (s *service) audit() map[string]map[string]int {
+	s.t.Helper()
+	db := s.open()
+	defer db.Close()
+	rows, err := db.QueryContext(s.t.Context(), "SELECT resource, what FROM audit WHERE item <> ''")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	out := map[string]map[string]int{}
+	for rows.Next() {
+		var resource, what string
+		if err := rows.Scan(&resource, &what); err != nil {
+			s.t.Fatal(err)
+		}
+		id := resource[strings.LastIndexByte(resource, '/')+1:]
+		if out[id] == nil {
+			out[id] = map[string]int{}
+		}
+		out[id][what]++
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// charged is what the ledger says that each machine's time came to, in dollars.
+func (s *service) charged() map[string]float64 {
+	s.t.Helper()
+	db := s.open()
+	defer db.Close()
+	rows, err := db.QueryContext(s.t.Context(), "SELECT r.resource_id, CAST(SUM(e.amount) AS BIGINT) FROM ledger_entries e JOIN ledger_resources r ON r.id = e.resource WHERE r.kind = 'instance' GROUP BY r.resource_id")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	out := map[string]float64{}
+	for rows.Next() {
+		var id string
+		var amount int64
+		if err := rows.Scan(&id, &amount); err != nil {
+			s.t.Fatal(err)
+		}
+		out[id] = float64(amount) / 1e9
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// late is for how long a machine may have run before a round saw it, and after the newest
+// round, on a busy machine and with what goes wrong.
+const late = 20 * time.Second
+
+// check holds the provider, the audit log and the ledger against one another when all has
+// become calm: nothing is done twice or forgotten, nothing that worked or is unknown was
+// ended, and each machine is charged for the time in which it ran. Outage is for how long
+// nothing could be read at most.
+func (s *service) check(outage time.Duration) {
+	s.t.Helper()
+	s.everywhere(time.Now(), 2*time.Minute)
+	s.everywhere(time.Now(), 2*time.Minute) // the rounds before are over, and posted
+	c := s.cloud
+	calls := map[string][]ended{}
+	for _, e := range c.calls() {
+		calls[e.id] = append(calls[e.id], e)
+	}
+	read := c.read()
+	log, charged := s.audit(), s.charged()
+	c.mu.Lock()
+	warned := c.warned
+	first := map[string]time.Time{}
+	for account, times := range c.listed {
+		first[account] = times[0]
+	}
+	c.mu.Unlock()
+	for _, m := range c.machines() {
+		of, state := calls[m.id], c.state(m.id)
+		until := read[m.account]
+		switch {
+		case m.does != "idle" && (len(of) > 0 || state != "running"):
+			s.t.Errorf("%s, whose does is %q, is %s after %d calls: nothing may end it", m.id, m.does, state, len(of))
+		case m.does == "idle":
+			if s.settled { // a call that the provider refused is made again
+				of = slices.DeleteFunc(of, func(e ended) bool { return e.code != http.StatusOK })
+			}
+			if len(of) != 1 || !of[0].running || state == "running" {
+				s.t.Errorf("%s is %s after %d calls, want one: %+v", m.id, state, len(of), of)
+				continue
+			}
+			until = of[0].at
+			if log[m.id]["intent"] == 0 || log[m.id]["confirmed"] != 1 {
+				s.t.Errorf("%s is stopped; the audit log says %v", m.id, log[m.id])
+			}
+			if at, told := warned[m.id]; !told || until.Sub(at) < s.grace-time.Second {
+				s.t.Errorf("%s was stopped at %s, %s after its warning", m.id, until.Format(time.TimeOnly), until.Sub(at))
+			}
+		}
+		// The naive computation: from when it was first listed to when it ended or was listed last.
+		from := m.launched
+		if first[m.account].After(from) {
+			from = first[m.account]
+		}
+		ran := until.Sub(from)
+		least, most := (ran-late-outage).Hours()*hourly, (ran+late).Hours()*hourly
+		if !from.After(first[m.account]) { // it was there before anything went wrong
+			least = (ran - late).Hours() * hourly
+		}
+		if got := charged[m.id]; got > most || got < math.Max(0, least) {
+			s.t.Errorf("%s (%s, %s) ran for %s and is charged $%.5f, want $%.5f to $%.5f", m.id, m.does, state, ran, got, least, most)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package service_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/test/postgres"
+)
+
+// slow says that the tests that take minutes are run as well.
+func slow() bool { return os.Getenv("CURFEW_SLOW") != "" }
+
+// onlySlow leaves a test out of the everyday run.
+func onlySlow(t *testing.T) {
+	t.Helper()
+	if !slow() {
+		t.Skip("make test-slow runs it")
+	}
+}
+
+// seed is that of CURFEW_SEED, or 1.
+func seed(t *testing.T) *rand.Rand {
+	t.Helper()
+	n := uint64(1)
+	if text := os.Getenv("CURFEW_SEED"); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("CURFEW_SEED=%d", n)
+	return rand.New(rand.NewPCG(n, 15))
+}
+
+// databases are the two that a state may be in.
+func databases(t *testing.T, do func(t *testing.T, state ...string)) {
+	t.Helper()
+	t.Run("SQLite", func(t *testing.T) { do(t, "--data-dir", private(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { do(t, "--database-url", postgres.Start(t)) })
+}
+
+func private(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestKilledInsideAnAct: the process dies when the provider has carried out its call and
+// before it hears of it. Another one finds out, and does not call again. It is the quick one
+// of the everyday run.
+func TestKilledInsideAnAct(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t, 1)
+	s := newService(t, c, time.Second, 2*time.Second, "--data-dir", private(t))
+	c.launch(c.accounts()[0], "idle")
+	var died atomic.Int64
+	var once sync.Once
+	all := map[int]*process{}
+	c.set(func(number int, operation string, before bool) {
+		if operation == "StopInstances" && !before && len(c.calls()) > 0 {
+			once.Do(func() {
+				died.Store(int64(number))
+				for _, p := range s.processes() {
+					if p.number == number {
+						s.kill(p)
+					}
+				}
+			})
+		}
+	})
+	for range 2 {
+		p := s.start("")
+		all[p.number] = p
+	}
+	wait(t, "a process dies inside an act", 3*time.Minute, func() bool { return died.Load() > 0 })
+	s.stopped(3 * time.Minute)
+	s.check(0)
+}
+
+// TestKilledAtRandom: three processes share three accounts in which machines come to rest all
+// the time, and one after another is killed at random and started again. From each kill to
+// the next reading of every account it takes under 15 s.
+func TestKilledAtRandom(t *testing.T) {
+	onlySlow(t)
+	databases(t, func(t *testing.T, state ...string) {
+		rng := seed(t)
+		c := newCloud(t, 3)
+		s := newService(t, c, time.Second, 8*time.Second, state...)
+		began := time.Now()
+		for range 3 {
+			s.start("")
+		}
+		s.everywhere(began, 2*time.Minute)
+		var worst time.Duration
+		const kills = 20
+		for i := range kills {
+			account := c.accounts()[rng.IntN(3)]
+			c.launch(account, "idle")
+			time.Sleep(time.Duration(rng.IntN(5000)) * time.Millisecond) // a random moment of a round
+			p := s.processes()[rng.IntN(3)]
+			s.kill(p)
+			killed := time.Now()
+			s.start("")
+			took := s.everywhere(killed, 2*time.Minute)
+			worst = max(worst, took)
+			t.Logf("kill %d: each account was read within %s", i, took.Round(time.Millisecond))
+		}
+		if worst >= 15*time.Second {
+			t.Errorf("an account was not read for %s after a kill", worst)
+		}
+		// What was cut off between its intent and its call is warned of again after 5m.
+		s.stopped(10 * time.Minute)
+		s.check(time.Minute)
+	})
+}
+
+// TestStoppedInsideAnAct: a process is suspended when it is about to act, and woken when
+// others have acted in its place. It acts on nothing that it no longer holds.
+func TestStoppedInsideAnAct(t *testing.T) {
+	t.Parallel()
+	nap, rounds := 8*time.Second, 1
+	if slow() {
+		nap, rounds = time.Minute, 2
+	}
+	test := func(t *testing.T, state ...string) {
+		rng := seed(t)
+		c := newCloud(t, 2)
+		s := newService(t, c, time.Second, 2*time.Second, state...)
+		began := time.Now()
+		for range 3 {
+			s.start("")
+		}
+		s.everywhere(began, 2*time.Minute)
+		for range rounds {
+			m := c.launch(c.accounts()[rng.IntN(2)], "idle")
+			// It is suspended at one of the reads that come between the warning and the call.
+			after := int64(rng.IntN(3))
+			var seen atomic.Int64
+			asleep := make(chan *process, 1)
+			c.set(func(number int, _ string, before bool) {
+				c.mu.Lock()
+				_, warned := c.warned[m.id]
+				c.mu.Unlock()
+				if !before || !warned || len(asleep) > 0 {
+					return
+				}
+				if seen.Add(1) != after+1 {
+					return
+				}
+				for _, p := range s.processes() {
+					if p.number == number {
+						_ = p.Process.Signal(syscall.SIGSTOP)
+						asleep <- p
+					}
+				}
+			})
+			var p *process
+			select {
+			case p = <-asleep:
+			case <-time.After(3 * time.Minute):
+				t.Fatal("no process came to act")
+			}
+			c.set(nil)
+			slept := time.Now()
+			s.stopped(8 * time.Minute) // by another one
+			time.Sleep(max(0, nap-time.Since(slept)))
+			calls := len(c.calls())
+			if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			woke := time.Now()
+			s.everywhere(woke, 2*time.Minute)
+			s.everywhere(time.Now(), 2*time.Minute)
+			if again := c.calls()[calls:]; len(again) > 0 {
+				t.Errorf("after it woke: %+v", again)
+			}
+		}
+		s.check(2 * time.Minute)
+	}
+	if slow() {
+		databases(t, test)
+		return
+	}
+	test(t, "--data-dir", private(t))
+}
+
+// TestTheDatabaseGoesAway: the server crashes and comes back; for as long nothing is called.
+func TestTheDatabaseGoesAway(t *testing.T) {
+	onlySlow(t)
+	t.Parallel()
+	c := newCloud(t, 2)
+	server, at := postgres.Own(t)
+	s := newService(t, c, 2*time.Second, 4*time.Second, "--database-url", at)
+	began := time.Now()
+	for range 3 {
+		s.start("")
+	}
+	s.everywhere(began, 2*time.Minute)
+	for _, account := range c.accounts() {
+		c.launch(account, "idle")
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	gone := time.Now()
+	time.Sleep(45 * time.Second)
+	for _, e := range c.calls() {
+		if e.at.After(gone.Add(time.Second)) {
+			t.Errorf("without a database, %s was stopped", e.id)
+		}
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	t.Logf("each account was read %s after the database came back", s.everywhere(back, 6*time.Minute))
+	s.stopped(8 * time.Minute)
+	s.check(2 * time.Minute)
+}
+
+// TestTheFileIsLocked: another program keeps the file of the state locked for a minute.
+func TestTheFileIsLocked(t *testing.T) {
+	onlySlow(t)
+	t.Parallel()
+	c := newCloud(t, 2)
+	s := newService(t, c, 2*time.Second, 4*time.Second, "--data-dir", private(t))
+	began := time.Now()
+	for range 3 {
+		s.start("")
+	}
+	s.everywhere(began, 2*time.Minute)
+	for _, account := range c.accounts() {
+		c.launch(account, "idle")
+	}
+	db := s.open()
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	locked := time.Now()
+	time.Sleep(time.Minute)
+	for _, e := range c.calls() {
+		if e.at.After(locked.Add(time.Second)) {
+			t.Errorf("while the state was locked, %s was stopped", e.id)
+		}
+	}
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	t.Logf("each account was read %s after the lock", s.everywhere(time.Now(), 6*time.Minute))
+	s.stopped(8 * time.Minute)
+	s.check(2 * time.Minute)
+}
+
+// TestTheDiskIsFull: nothing is called that could not be written down first, and it goes on
+// when there is room.
+func TestTheDiskIsFull(t *testing.T) {
+	onlySlow(t)
+	t.Parallel()
+	dir := small(t, 48<<20)
+	c := newCloud(t, 2)
+	s := newService(t, c, 2*time.Second, 4*time.Second, "--data-dir", dir)
+	began := time.Now()
+	for range 2 {
+		s.start("")
+	}
+	s.everywhere(began, 2*time.Minute)
+	filler := fill(t, dir)
+	full := time.Now()
+	for _, account := range c.accounts() {
+		c.launch(account, "idle")
+	}
+	time.Sleep(45 * time.Second)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range c.calls() {
+		t.Logf("%s was stopped %s after the disk was full", e.id, e.at.Sub(full))
+	}
+	s.everywhere(time.Now(), 6*time.Minute)
+	s.stopped(8 * time.Minute)
+	s.check(2 * time.Minute)
+	if !slices.ContainsFunc(s.processes(), func(p *process) bool { return strings.Contains(p.log.String(), "full") }) {
+		t.Error("no process says that the disk is full")
+	}
+}
