@@ -34,7 +34,7 @@ CASES ?= 10000
 # same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-slow terraform check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-slow terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ test-slow: build ## the ladder and checkpoints killed at every boundary (make te
 terraform: ## terraform/ with a real Terraform and a stand-in for AWS's provider: validated, tested, applied, its permissions asked
 	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/terraform
 	cd test/terraform/provider && go vet ./... && go mod tidy -diff
+
+terraform-schema: ## the schema of the stand-in for AWS's Terraform provider, from the npm package that is made of it (37 MB)
+	d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; (cd "$$d" && npm pack --silent @cdktf/provider-aws@21.22.1 && tar xzf *.tgz); go run ./test/terraform/schema "$$d/package"
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 

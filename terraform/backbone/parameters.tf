@@ -1,4 +1,4 @@
-# What curfew up reads. docs/terraform.md is the contract; a test compares the names.
+# What curfew reads before it launches a session. docs/terraform.md is the contract; a test compares the names.
 
 locals {
   machine_subnets = var.nat_gateway ? aws_subnet.private : aws_subnet.public

@@ -31,8 +31,7 @@ var asides = []aside{
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
-	{regexp.MustCompile(`^aws (?:cloudformation create-stack|iam )`), "the AWS CLI, which the tests do not require"},
-	{regexp.MustCompile(`^terraform -chdir=`), "test/terraform runs them"},
+	{regexp.MustCompile(`^aws cloudformation create-stack`), "the AWS CLI, which the tests do not require"},
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
 }
 
@@ -40,7 +39,8 @@ var asides = []aside{
 var long = regexp.MustCompile(`enforce --demo --seed|plan spot .* --work 48h|scan --regions all|record --from cloudwatch|curfew (?:costs|budget|bill) .*--demo`)
 
 // elsewhere are the documents that a test of their own carries out from top to bottom.
-var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest"}
+var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest",
+	"docs/terraform.md": "TestDocument of test/terraform"}
 
 // stands is an example of an id or a name, and what it stands for in the world.
 type stands struct {

@@ -122,7 +122,7 @@ func TestRoles(t *testing.T) {
 }
 
 // calls asks the documents about every call of sessions: whoever makes it is allowed, and
-// by the conditions that AWS decides by, nobody else where it changes something.
+// by the conditions that AWS decides by, no one else where it changes something.
 func (d documents) calls(t *testing.T) {
 	changes := func(a string) bool {
 		for _, word := range []string{"Describe", "Get", "List", "GenerateDataKey", "Decrypt", "BatchGet", "OpenDataChannel"} {
@@ -260,9 +260,14 @@ func (d documents) refusals(t *testing.T) {
 		if same := d.changed(t, c.caller, c.call, c.resource, func(*iam.Request) {}); !allowed(t, d.by(c.caller), same) {
 			t.Errorf("%s: refused before anything was changed: %+v", c.name, same)
 		}
-		if r := d.changed(t, c.caller, c.call, c.resource, c.change); allowed(t, d.by(c.caller), r) {
+		// The document itself refuses it, not the boundary alone.
+		if r := d.changed(t, c.caller, c.call, c.resource, c.change); allowed(t, d.by(c.caller)[:1], r) {
 			t.Errorf("%s: allowed to %s: %+v", c.name, c.caller, r)
 		}
+	}
+	// An owner is compared, never matched: a tag or an id may have an asterisk.
+	if !strings.Contains(d.text["aws_iam_policy.connect"], `"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}`) {
+		t.Errorf("owners are not compared for equality: %s", d.text["aws_iam_policy.connect"])
 	}
 	// A dataset bucket that was named is read.
 	if !allowed(t, d.by(aws.ByMachine), iam.Request{Action: "s3:GetObject", Resource: "arn:aws:s3:::imagenet-mirror/a"}) {
@@ -270,14 +275,16 @@ func (d documents) refusals(t *testing.T) {
 	}
 }
 
+// open is a policy that allows everything besides: what it refuses, it denies.
+func open(p *iam.Policy) *iam.Policy {
+	everything := iam.Statement{Effect: "Allow", Action: iam.Strings{"*"}, Resource: iam.Strings{"*"}}
+	return &iam.Policy{Version: p.Version, Statement: append([]iam.Statement{everything}, p.Statement...)}
+}
+
 // neverPersistent asks the documents for what would change what stays, and for orders to
 // machines: the boundary, the roles and the session policy each deny it by themselves, even if
 // the role were allowed everything.
 func (d documents) neverPersistent(t *testing.T) {
-	everything := iam.Statement{Effect: "Allow", Action: iam.Strings{"*"}, Resource: iam.Strings{"*"}}
-	open := func(p *iam.Policy) *iam.Policy {
-		return &iam.Policy{Version: p.Version, Statement: append([]iam.Statement{everything}, p.Statement...)}
-	}
 	persistent := map[string]string{"curfew:lifetime": "persistent", "curfew:installation": "a", "curfew:session": "s-1"}
 	never := []iam.Request{
 		{Action: "s3:DeleteBucket"}, {Action: "s3:PutLifecycleConfiguration"}, {Action: "s3:PutBucketPolicy"}, {Action: "s3:DeleteBucketPolicy"}, {Action: "s3:PutBucketVersioning"},
@@ -424,6 +431,12 @@ func (d documents) state(t *testing.T) {
 	} {
 		if got := allowed(t, []*iam.Policy{p}, iam.Request{Action: tc.action, Resource: tc.resource}); got != tc.want {
 			t.Errorf("%s of %s: %v, want %v", tc.action, tc.resource, got, tc.want)
+		}
+	}
+	// The state of the backbone is denied, whatever else people are given.
+	for _, action := range []string{"s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion"} {
+		if allowed(t, []*iam.Policy{open(p)}, iam.Request{Action: action, Resource: backbone}) {
+			t.Errorf("%s of the backbone's state is not denied", action)
 		}
 	}
 }

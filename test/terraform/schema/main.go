@@ -1,8 +1,6 @@
 // Command schema writes the schema of the stand-in for Terraform's AWS provider from the npm
-// package @cdktf/provider-aws, which is generated from the real provider's schema:
-//
-//	npm pack @cdktf/provider-aws@21.22.1 && tar xzf cdktf-provider-aws-21.22.1.tgz
-//	go run ./test/terraform/schema package
+// package @cdktf/provider-aws, which is generated from the real provider's schema
+// (make terraform-schema).
 //
 // What it reads: the attributes and blocks that a configuration may have (index.js), which of
 // them are required (index.d.ts), and what only the provider sets (index.js). The package does
