@@ -113,6 +113,9 @@ type Try struct {
 type Pool struct {
 	Type, Region, Zone string
 	Spot               bool
+	// Image is what machines start from, pinned when the pool was chosen, so that a repeated
+	// launch is the same one; empty where the provider has no images.
+	Image string
 	// Rate is the price of an hour of one machine; nil where there is none.
 	Rate *money.Rate
 }

@@ -30,6 +30,7 @@ type Launches struct {
 	interfaces map[string][]attached
 	refusals   []*LaunchRefusal
 	late       bool
+	last       url.Values
 	hidden     map[string]bool
 }
 
@@ -70,6 +71,13 @@ func (l *Launches) Refuse(r LaunchRefusal) {
 		r.Times = -1
 	}
 	l.refusals = append(l.refusals, &r)
+}
+
+// Last returns what the last launch asked for.
+func (l *Launches) Last() url.Values {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
 }
 
 // Late lets machines that are launched from now on not show, until Show.
@@ -113,6 +121,7 @@ func (l *Launches) refusal(c *Call, zone string) error {
 func (l *Launches) run(ctx context.Context, c *Call) (*Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.last = c.Form
 	zone, err := l.zone(ctx, c)
 	if err != nil {
 		return nil, err

@@ -1,8 +1,12 @@
 package aws
 
 import (
+	"context"
 	"fmt"
 	"strings"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
 // BackboneVersion is the version of the parameters that this curfew reads.
@@ -57,6 +61,16 @@ type Backbone struct {
 // Subnet is a subnet and its availability zone.
 type Subnet struct{ ID, Zone string }
 
+// Subnet returns the subnet of a zone, empty where there is none.
+func (b *Backbone) Subnet(zone string) string {
+	for _, s := range b.Subnets {
+		if s.Zone == zone {
+			return s.ID
+		}
+	}
+	return ""
+}
+
 // ReadBackbone makes a backbone of the values of its parameters, by their whole names. It
 // fails where one is missing or empty, where the version is another one, and where the
 // subnets cannot be read.
@@ -72,4 +86,36 @@ func ReadBackbone(values map[string]string) (*Backbone, error) {
 		}
 	}
 	return &b, nil
+}
+
+// Backbone reads the backbone of a region. It is an error that says what to do where there is
+// none.
+func (l *Launcher) Backbone(ctx context.Context, region string) (*Backbone, error) {
+	l.mu.Lock()
+	b, ok := l.backbones[region]
+	l.mu.Unlock()
+	if ok {
+		return b, nil
+	}
+	values := map[string]string{}
+	err := pages(ctx, func(token *string) (*string, error) {
+		page, err := l.ssm(region).GetParametersByPath(ctx, &ssm.GetParametersByPathInput{Path: awssdk.String(BackbonePath), NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page.Parameters {
+			values[awssdk.ToString(p.Name)] = awssdk.ToString(p.Value)
+		}
+		return page.NextToken, nil
+	})
+	if err != nil {
+		return nil, wrapped("read the backbone of "+region, err)
+	}
+	if b, err = ReadBackbone(values); err != nil {
+		return nil, fmt.Errorf("%s: %w", region, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backbones[region] = b
+	return b, nil
 }

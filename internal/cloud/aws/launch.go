@@ -1,0 +1,380 @@
+package aws
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// LaunchOptions say what machines of sessions are like.
+type LaunchOptions struct {
+	// Regions are those that have a backbone, the preferred first.
+	Regions []string
+	// Types returns the machine types that do for a specification that names none, and Rate
+	// the price of an hour of one; nil where there is none.
+	Types func(s *spec.Spec) ([]string, error)
+	Rate  func(machineType, region string, spot bool) *money.Rate
+	// Image returns the image of a specification: its id ("ami-0abc"), or the name of the
+	// public parameter that holds it.
+	Image func(s *spec.Spec) string
+	// Start are the lines of shell that start the agent. The file that they are about is
+	// $CURFEW_HOST.
+	Start string
+	// DiskGiB is the root disk where the specification says nothing, and the image's own is
+	// not larger.
+	DiskGiB int64
+}
+
+// Launcher starts and ends the machines of sessions in the account of the credentials. It
+// makes the calls in [LaunchCalls] and no others. It is safe for concurrent use, and
+// remembers nothing but what a backbone is.
+type Launcher struct {
+	cloud   *Cloud
+	options LaunchOptions
+	limits  *limits
+
+	mu        sync.Mutex
+	backbones map[string]*Backbone
+}
+
+var _ session.Launcher = (*Launcher)(nil)
+
+// Launcher returns what starts sessions. It makes no call.
+func (c *Cloud) Launcher(o LaunchOptions) *Launcher {
+	return &Launcher{cloud: c, options: o, limits: newLimits(c.options.RequestsPerSecond), backbones: map[string]*Backbone{}}
+}
+
+// launchClasses are the classes of what EC2 answers to a launch (API Reference, "Error codes
+// for the Amazon EC2 API").
+var launchClasses = map[string]error{
+	"InsufficientInstanceCapacity": session.ErrCapacity, "InsufficientCapacity": session.ErrCapacity, "InsufficientHostCapacity": session.ErrCapacity,
+	"SpotMaxPriceTooLow": session.ErrCapacity,
+	"VcpuLimitExceeded":  session.ErrQuota, "MaxSpotInstanceCountExceeded": session.ErrQuota, "InstanceLimitExceeded": session.ErrQuota,
+	"VolumeLimitExceeded": session.ErrQuota, "NetworkInterfaceLimitExceeded": session.ErrQuota, "MaxIOPSLimitExceeded": session.ErrQuota,
+	"Unsupported": session.ErrUnsupported, "UnsupportedOperation": session.ErrUnsupported,
+	"IdempotentParameterMismatch": session.ErrMismatch,
+}
+
+// launchAttempts is how often a call is made at once. Whoever keeps the session makes it
+// again later, with its token.
+const launchAttempts = 3
+
+func (l *Launcher) config(region, service string) awssdk.Config {
+	c := l.cloud.config.Copy()
+	c.Region = region
+	c.APIOptions = append(c.APIOptions[:len(c.APIOptions):len(c.APIOptions)], guardLaunches(service, l.limits.of("", region, service)))
+	return c
+}
+
+func (l *Launcher) ec2(region string) *ec2.Client {
+	return ec2.NewFromConfig(l.config(region, "ec2"), func(o *ec2.Options) {
+		o.Retryer = decided{retry.AddWithMaxAttempts(o.Retryer, launchAttempts)}
+	})
+}
+
+func (l *Launcher) ssm(region string) *ssm.Client { return ssm.NewFromConfig(l.config(region, "ssm")) }
+
+// Pools implements [session.Launcher]: the zones of backbones that offer a type, the cheapest
+// machine first, what has no price last.
+func (l *Launcher) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, error) {
+	wanted := []string{s.Resources.InstanceType}
+	if wanted[0] == "" {
+		var err error
+		if wanted, err = l.options.Types(s); err != nil {
+			return nil, err
+		}
+	}
+	nothing := fmt.Errorf("no machine type does for %s: %w", s.Name, session.ErrUnsupported)
+	if len(wanted) == 0 {
+		return nil, nothing
+	}
+	var out []session.Pool
+	for _, region := range l.options.Regions {
+		if len(s.Regions) > 0 && !slices.Contains(s.Regions, region) {
+			continue
+		}
+		b, err := l.Backbone(ctx, region)
+		if err != nil {
+			return nil, err
+		}
+		offered, err := l.offered(ctx, region, wanted)
+		if err != nil {
+			return nil, err
+		}
+		image, err := l.image(ctx, region, s)
+		if err != nil {
+			return nil, err
+		}
+		for _, machineType := range wanted {
+			for _, subnet := range b.Subnets {
+				zone := subnet.Zone
+				if !offered[machineType+" "+zone] {
+					continue
+				}
+				for _, spot := range bought(s.Capacity) {
+					p := session.Pool{Type: machineType, Region: region, Zone: zone, Spot: spot, Image: image}
+					if l.options.Rate != nil {
+						p.Rate = l.options.Rate(machineType, region, spot)
+					}
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s in %s: %w", strings.Join(wanted, ", "), strings.Join(l.options.Regions, ", "), nothing)
+	}
+	slices.SortStableFunc(out, func(a, b session.Pool) int {
+		switch {
+		case a.Rate == nil && b.Rate == nil:
+			return 0
+		case a.Rate == nil:
+			return 1
+		case b.Rate == nil:
+			return -1
+		}
+		return cmp.Compare(*a.Rate, *b.Rate)
+	})
+	return out, nil
+}
+
+// bought are the markets of a capacity, spot first.
+func bought(c spec.Capacity) []bool {
+	switch c {
+	case spec.Spot:
+		return []bool{true}
+	case spec.Auto:
+		return []bool{true, false}
+	}
+	return []bool{false}
+}
+
+// offered returns which types each zone of a region has, as "type zone".
+func (l *Launcher) offered(ctx context.Context, region string, wanted []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	err := pages(ctx, func(token *string) (*string, error) {
+		page, err := l.ec2(region).DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{LocationType: types.LocationTypeAvailabilityZone,
+			Filters: []types.Filter{{Name: awssdk.String("instance-type"), Values: wanted}}, NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page.InstanceTypeOfferings {
+			out[string(o.InstanceType)+" "+awssdk.ToString(o.Location)] = true
+		}
+		return page.NextToken, nil
+	})
+	if err != nil {
+		return nil, wrapped("read which zones of "+region+" have "+strings.Join(wanted, ", "), err)
+	}
+	return out, nil
+}
+
+// image returns the id of the image that a specification names, as it is now.
+func (l *Launcher) image(ctx context.Context, region string, s *spec.Spec) (string, error) {
+	name := l.options.Image(s)
+	if strings.HasPrefix(name, "ami-") {
+		return name, nil
+	}
+	out, err := l.ssm(region).GetParameter(ctx, &ssm.GetParameterInput{Name: awssdk.String(name)})
+	if err != nil {
+		return "", wrapped("read the image of "+s.Name+" from parameter "+name+" in "+region, err)
+	}
+	if out.Parameter == nil || !strings.HasPrefix(awssdk.ToString(out.Parameter.Value), "ami-") {
+		return "", fmt.Errorf("parameter %s in %s names no image", name, region)
+	}
+	return *out.Parameter.Value, nil
+}
+
+// Launch implements [session.Launcher]: one RunInstances for all machines of a pool, so that
+// EC2 starts all of them or none.
+func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.Machine, error) {
+	attempt := fmt.Sprintf("launch %d of %s in %s", want.Nodes, want.Pool.Type, want.Pool.Zone)
+	in, err := l.request(ctx, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", attempt, err)
+	}
+	out, err := l.ec2(want.Pool.Region).RunInstances(ctx, in)
+	if class := launchClasses[code(err)]; class != nil {
+		_, detail := reason(err)
+		return nil, fmt.Errorf("%s: %w (%s)", attempt, class, joined(code(err), detail))
+	}
+	if err != nil {
+		return nil, wrapped(attempt, err)
+	}
+	machines := make([]session.Machine, len(out.Instances))
+	for i, x := range out.Instances {
+		machines[i] = sessionMachine(x)
+		machines[i].Pool.Image, machines[i].Pool.Rate, machines[i].Pool.Region = want.Pool.Image, want.Pool.Rate, want.Pool.Region
+	}
+	slices.SortFunc(machines, func(a, b session.Machine) int { return a.Node - b.Node })
+	if len(machines) != want.Nodes {
+		return nil, unclear(attempt)
+	}
+	return machines, nil
+}
+
+// sessionMachine maps a machine of a session. Its place is that within its launch.
+func sessionMachine(i types.Instance) session.Machine {
+	m := session.Machine{ID: awssdk.ToString(i.InstanceId), Node: int(awssdk.ToInt32(i.AmiLaunchIndex)), LaunchedAt: utc(i.LaunchTime), State: instanceStates[stateOf(i)],
+		Pool: session.Pool{Type: string(i.InstanceType), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot, Image: awssdk.ToString(i.ImageId)}}
+	if i.Placement != nil {
+		m.Pool.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
+	}
+	return m
+}
+
+// request is the call of a launch. It depends on nothing that changes between two calls with
+// one token.
+func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunInstancesInput, error) {
+	if want.Token == "" || want.Nodes < 1 || want.Session.ID == "" || want.Tags[inventory.TagInstallation] == "" || want.Tags[inventory.TagSession] != want.Session.ID {
+		return nil, errors.New("it has no token, no machines, or no tags of its session and installation")
+	}
+	b, err := l.Backbone(ctx, want.Pool.Region)
+	if err != nil {
+		return nil, err
+	}
+	subnet := b.Subnet(want.Pool.Zone)
+	if subnet == "" {
+		return nil, fmt.Errorf("the backbone of %s has no network in %s: %w", want.Pool.Region, want.Pool.Zone, session.ErrUnsupported)
+	}
+	if want.Pool.Image == "" {
+		return nil, errors.New("its pool names no image")
+	}
+	root, err := l.root(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	data, err := l.userData(want.Host)
+	if err != nil {
+		return nil, err
+	}
+	in := &ec2.RunInstancesInput{
+		ClientToken: awssdk.String(clientToken(want.Token)), MinCount: awssdk.Int32(int32(want.Nodes)), MaxCount: awssdk.Int32(int32(want.Nodes)),
+		InstanceType: types.InstanceType(want.Pool.Type), ImageId: awssdk.String(want.Pool.Image), UserData: awssdk.String(data),
+		IamInstanceProfile:                &types.IamInstanceProfileSpecification{Arn: awssdk.String(b.InstanceProfile)},
+		InstanceInitiatedShutdownBehavior: types.ShutdownBehaviorTerminate,
+		MetadataOptions: &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired, HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
+			HttpPutResponseHopLimit: awssdk.Int32(1)},
+		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: awssdk.Int32(0), SubnetId: awssdk.String(subnet),
+			Groups: []string{b.SecurityGroup}, DeleteOnTermination: awssdk.Bool(true)}},
+		BlockDeviceMappings: []types.BlockDeviceMapping{root},
+	}
+	made := []types.ResourceType{types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface}
+	if want.Pool.Spot {
+		in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{
+			SpotInstanceType: types.SpotInstanceTypeOneTime, InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate}}
+		made = append(made, types.ResourceTypeSpotInstancesRequest)
+	}
+	var tags []types.Tag
+	for _, k := range slices.Sorted(maps.Keys(want.Tags)) {
+		tags = append(tags, types.Tag{Key: awssdk.String(k), Value: awssdk.String(want.Tags[k])})
+	}
+	for _, kind := range made {
+		in.TagSpecifications = append(in.TagSpecifications, types.TagSpecification{ResourceType: kind, Tags: tags})
+	}
+	return in, nil
+}
+
+// maxToken is how long a client token may be.
+const maxToken = 64
+
+// clientToken is a token as EC2 takes it: one that is too long is hashed.
+func clientToken(token string) string {
+	if len(token) <= maxToken {
+		return token
+	}
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// root is the disk that a machine starts from: encrypted, and gone with it.
+func (l *Launcher) root(ctx context.Context, want session.Launch) (types.BlockDeviceMapping, error) {
+	attempt := "read image " + want.Pool.Image
+	out, err := l.ec2(want.Pool.Region).DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{want.Pool.Image}})
+	if err != nil {
+		return types.BlockDeviceMapping{}, wrapped(attempt, err)
+	}
+	if len(out.Images) != 1 || awssdk.ToString(out.Images[0].RootDeviceName) == "" {
+		return types.BlockDeviceMapping{}, unclear(attempt)
+	}
+	image := out.Images[0]
+	disk := &types.EbsBlockDevice{VolumeType: types.VolumeTypeGp3, Encrypted: awssdk.Bool(true), DeleteOnTermination: awssdk.Bool(true)}
+	size := cmp.Or(want.Spec.DiskGiB, l.options.DiskGiB)
+	for _, m := range image.BlockDeviceMappings {
+		if m.Ebs != nil && awssdk.ToString(m.DeviceName) == *image.RootDeviceName {
+			size = max(size, int64(awssdk.ToInt32(m.Ebs.VolumeSize)))
+		}
+	}
+	if size > 0 {
+		disk.VolumeSize = awssdk.Int32(int32(size))
+	}
+	return types.BlockDeviceMapping{DeviceName: image.RootDeviceName, Ebs: disk}, nil
+}
+
+// maxUserData is how much user data EC2 takes, before it is encoded.
+const maxUserData = 16 << 10
+
+// userData is the script that a machine runs when it starts: it writes what the host is told,
+// with the number of its node, and starts the agent. All nodes get the same; each asks the
+// metadata service which one it is. It holds no secret.
+func (l *Launcher) userData(h session.Host) (string, error) {
+	told, err := json.Marshal(h)
+	var fields map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(told, &fields)
+	}
+	delete(fields, "node")
+	if err == nil {
+		told, err = json.Marshal(fields)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write what the host is told: %w", err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `#!/bin/sh
+set -eu
+umask 077
+export CURFEW_HOST="${CURFEW_HOST:-/etc/curfew/host.json}"
+imds() { curl -sf --retry 10 --retry-connrefused --max-time 5 "$@"; }
+token=$(imds -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
+node=$(imds -H "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest/meta-data/ami-launch-index)
+mkdir -p "$(dirname "$CURFEW_HOST")"
+{ printf '{"node":%%s,' "$node"; echo %s | base64 -d; } > "$CURFEW_HOST"
+%s
+`, base64.StdEncoding.EncodeToString(bytes.TrimPrefix(told, []byte("{"))), strings.TrimSpace(cmp.Or(l.options.Start, `exec curfew agent host "$CURFEW_HOST"`)))
+	if b.Len() > maxUserData {
+		return "", fmt.Errorf("what the host is told takes %d bytes of user data, and EC2 takes %d: shorten setup, env and secrets of the session", b.Len(), maxUserData)
+	}
+	return base64.StdEncoding.EncodeToString(b.Bytes()), nil
+}
+
+// leaseOf is until when a machine may run by its tags; zero where they do not say.
+func leaseOf(tags map[string]string) time.Time {
+	t, err := time.Parse(time.RFC3339, tags[inventory.TagLease])
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

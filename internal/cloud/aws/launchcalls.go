@@ -1,0 +1,57 @@
+package aws
+
+import (
+	"context"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/smithy-go/middleware"
+	"golang.org/x/time/rate"
+)
+
+// LaunchCalls is every call by which sessions are started and ended. The clients of a
+// [Launcher] make these and no others; those that read or act on accounts make none that is
+// only here.
+var LaunchCalls = []Mutation{
+	{Service: "ec2", Name: "DescribeImages", Actions: []string{"DescribeImages"}},
+	{Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}},
+	{Service: "ec2", Name: "DescribeInstanceTypeOfferings", Actions: []string{"DescribeInstanceTypeOfferings"}},
+	{Service: "ec2", Name: "DescribeNetworkInterfaces", Actions: []string{"DescribeNetworkInterfaces"}},
+	{Service: "ec2", Name: "DescribeVolumes", Actions: []string{"DescribeVolumes"}},
+	{Service: "ssm", Name: "GetParameter", Actions: []string{"GetParameter"}},
+	{Service: "ssm", Name: "GetParametersByPath", Actions: []string{"GetParametersByPath"}},
+
+	{Service: "ec2", Name: "RunInstances", Actions: []string{"RunInstances", "CreateTags"}},
+	{Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys, Tagged: true},
+	{Service: "ec2", Name: "DeleteVolume", Actions: []string{"DeleteVolume"}, Harm: Destroys, Tagged: true},
+	{Service: "ec2", Name: "DeleteNetworkInterface", Actions: []string{"DeleteNetworkInterface"}, Harm: Destroys, Tagged: true},
+}
+
+// launchable finds them by "service:Name".
+var launchable = func() map[string]bool {
+	m := make(map[string]bool, len(LaunchCalls))
+	for _, x := range LaunchCalls {
+		m[x.API()] = true
+	}
+	return m
+}()
+
+// guardLaunches is what the calls of a launcher pass through.
+func guardLaunches(service string, limit *rate.Limiter) func(*middleware.Stack) error {
+	return guarded(service, limit, "CurfewLaunches", func(ctx context.Context, _ any) (func(time.Time), error) {
+		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !launchable[api] {
+			return nil, &RefusedError{API: api, Acting: true}
+		}
+		return nil, nil
+	})
+}
+
+// decided retries what the SDK retries, but for answers that a pool has no machine: those
+// are for whoever chooses the pool.
+type decided struct{ awssdk.Retryer }
+
+// IsErrorRetryable says whether the answer says nothing of the pool and may be another one.
+func (d decided) IsErrorRetryable(err error) bool {
+	return launchClasses[code(err)] == nil && d.Retryer.IsErrorRetryable(err)
+}

@@ -1,0 +1,67 @@
+package aws
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// TestOnlyLaunchersLaunch: no client that reads or acts can start machines.
+func TestOnlyLaunchersLaunch(t *testing.T) {
+	for _, c := range LaunchCalls {
+		reads := strings.HasPrefix(c.Name, "Describe") || strings.HasPrefix(c.Name, "Get")
+		if !reads && index[c.API()] != nil {
+			t.Errorf("a client that reads may call %s", c.API())
+		}
+		if (c.Name == "RunInstances" || c.Name == "DeleteNetworkInterface") && mutable[c.API()] {
+			t.Errorf("a client that acts on accounts may call %s", c.API())
+		}
+		if !reads && c.Name != "RunInstances" && (c.Harm != Destroys || !c.Tagged) {
+			t.Errorf("%s is said to harm nothing", c.API())
+		}
+	}
+}
+
+// TestLaunchCallsAreAsked: every call of a launcher is among those that the roles of
+// terraform/backbone are asked about.
+func TestLaunchCallsAreAsked(t *testing.T) {
+	for _, c := range LaunchCalls {
+		if !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool { return s.By == ByLauncher && s.Service == c.Service && s.Name == c.Name }) {
+			t.Errorf("%s is not among the calls of sessions", c.API())
+		}
+	}
+}
+
+// TestClassesAreNotRetried: what says that a pool has no machine is for whoever chose it.
+func TestClassesAreNotRetried(t *testing.T) {
+	d := decided{newRetryer()}
+	for c, class := range launchClasses {
+		if d.IsErrorRetryable(&smithy.GenericAPIError{Code: c, Fault: smithy.FaultServer}) {
+			t.Errorf("%s (%v) is tried again", c, class)
+		}
+	}
+	if !d.IsErrorRetryable(&smithy.GenericAPIError{Code: "RequestLimitExceeded"}) {
+		t.Error("throttling is not tried again")
+	}
+	if !errors.Is(launchClasses["VcpuLimitExceeded"], session.ErrQuota) || !errors.Is(launchClasses["InsufficientInstanceCapacity"], session.ErrCapacity) {
+		t.Error("a quota is taken for capacity")
+	}
+}
+
+func TestClientToken(t *testing.T) {
+	long := strings.Repeat("a", 65)
+	tokens := []string{clientToken("short"), clientToken(long), clientToken(long + "b"), clientToken(strings.Repeat("a", 64))}
+	if tokens[0] != "short" || len(slices.Compact(slices.Sorted(slices.Values(tokens)))) != 4 {
+		t.Errorf("tokens %q", tokens)
+	}
+	for _, token := range tokens {
+		if len(token) > maxToken {
+			t.Errorf("%q is too long", token)
+		}
+	}
+}
