@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -86,8 +87,11 @@ func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) 
 	}
 	smi, err := exec.LookPath("nvidia-smi")
 	if err != nil {
-		if len(b.o.Host.GPUs) > 0 || nvidiaDevice() {
+		switch {
+		case nvidiaDevice(), len(b.o.Host.GPUs) > 0 && b.o.Host.Machine, slices.ContainsFunc(b.o.Host.GPUs, func(id string) bool { return strings.HasPrefix(id, "GPU-") }):
 			return "", fmt.Errorf("the session has GPUs and there is no nvidia-smi: install the NVIDIA driver")
+		case len(b.o.Host.GPUs) > 0:
+			return "its GPUs are those that curfew.yaml lists: no NVIDIA driver tells of them", nil
 		}
 		return "the machine has no NVIDIA GPU", nil
 	}

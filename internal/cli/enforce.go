@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/backtest"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -120,6 +121,9 @@ func (f enforceFlags) options() (daemon.EnforceOptions, error) {
 // again is the command of the next pass.
 func (f enforceFlags) again() string {
 	words := []string{"curfew enforce --once"}
+	if f.Cloud == local.CloudName {
+		words = append(words, "--cloud", f.Cloud)
+	}
 	for _, p := range f.policies {
 		words = append(words, "--policy", plain.Shell(p))
 	}

@@ -109,6 +109,7 @@ func (rt *Runtime) Enforcing(ctx context.Context, cfg config.Config, s *store.St
 	case *AWS:
 		cloud = l.Actions()
 	case *local.Provider:
+		cfg.Enforce.MirrorTag = false // there is no tag to be written
 		cloud = l.Actions(func(ctx context.Context, id, why string) error { return rt.stopSession(ctx, cfg, s, id, why) })
 	default:
 		return round.Setting{}, invalid("--cloud %s: nothing is carried out there", o.Cloud)

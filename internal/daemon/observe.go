@@ -91,7 +91,11 @@ func (rt *Runtime) Lister(ctx context.Context, f Source, cfg config.Config, book
 	}
 	switch f.Cloud {
 	case local.OnPremises:
-		return NewFleet(cfg, book)
+		own, _, err := rt.thisMachine(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return NewFleet(cfg, book, own)
 	case local.CloudName:
 		own, _, err := rt.thisMachine(cfg)
 		switch {
@@ -263,12 +267,13 @@ func ReplaceFile(path string, write func(io.Writer) error) (err error) {
 	return os.Rename(tmp.Name(), path)
 }
 
-// NewFleet returns the machines that the configuration lists.
-func NewFleet(cfg config.Config, book *price.Book) (*local.Fleet, error) {
+// NewFleet returns the machines that the configuration lists; own is this one as a provider
+// of sessions, nil where it is none.
+func NewFleet(cfg config.Config, book *price.Book, own *local.Provider) (*local.Fleet, error) {
 	if len(cfg.Machines) == 0 {
 		return nil, invalid("--cloud onprem: no machine is listed; write them under machines in curfew.yaml (docs/configuration.md)")
 	}
-	fleet, err := local.NewFleet(local.FleetOptions{Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book})
+	fleet, err := local.NewFleet(local.FleetOptions{Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book, Sessions: own})
 	if err != nil {
 		return nil, invalid("%w", err)
 	}

@@ -160,7 +160,7 @@ func (rt *Runtime) countGPUHours(c counted) (counted, error) {
 	}
 	size := book.Size
 	if len(cfg.Machines) > 0 {
-		fleet, err := NewFleet(cfg, book)
+		fleet, err := NewFleet(cfg, book, nil)
 		if err != nil {
 			return c, err
 		}

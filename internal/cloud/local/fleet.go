@@ -15,6 +15,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -39,6 +40,9 @@ type FleetOptions struct {
 	Rates    Rates
 	// Tags says which tags name the owner.
 	Tags inventory.TagMapping
+	// Sessions is this computer as a provider of sessions, where it is one: what its sessions
+	// are charged is not charged to the listed machine as well.
+	Sessions *Provider
 	// Prices is where GPUs are known by their other names ("H100" is "H100-80GB"); nil
 	// takes each by the name it has.
 	Prices *price.Book
@@ -49,6 +53,7 @@ type FleetOptions struct {
 type Fleet struct {
 	tags     inventory.TagMapping
 	rates    tariff
+	sessions *Provider
 	sites    []string
 	machines []*inventory.Resource // by site, then by name; copied for every observation
 }
@@ -65,7 +70,7 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{tags: o.Tags, rates: rates}
+	f := &Fleet{tags: o.Tags, rates: rates, sessions: o.Sessions}
 	for _, m := range o.Machines {
 		m.GPU = canonical(o.Prices, m.GPU)
 		since, err := m.since()
@@ -87,6 +92,24 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 	slices.Sort(f.sites)
 	f.sites = slices.Compact(f.sites)
 	return f, nil
+}
+
+// rest is what this computer is charged for besides its sessions: its price, less theirs.
+func (f *Fleet) rest(m *inventory.Resource) ([]inventory.Meter, error) {
+	whole, err := f.rates.hour(m.Size)
+	if err != nil {
+		return m.Meters, nil //nolint:nilerr // the meter says that it has no price
+	}
+	given, err := f.sessions.charged()
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Clone(m.Meters)
+	if given > 0 {
+		out[0].Quantity, out[0].Per = money.HoursPerMonth*int64(max(0, whole-given)), int64(whole)
+		out[0].Estimate += ", less what sessions on it are charged"
+	}
+	return out, nil
 }
 
 // canonical is the name under which the book knows a GPU, or the one it was given.
@@ -151,6 +174,12 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 			}
 			r := *m
 			r.Detail, r.Tags = &inventory.Instance{}, maps.Clone(m.Tags)
+			if f.sessions != nil && f.sessions.Account() == m.Name {
+				var err error
+				if r.Meters, err = f.rest(m); err != nil {
+					return nil, err
+				}
+			}
 			if r.Tags == nil {
 				r.Tags = map[string]string{} // it has none, which is known
 			}

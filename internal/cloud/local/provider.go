@@ -640,6 +640,29 @@ func (p *Provider) rescue(ctx context.Context, m *machine) error {
 	return p.forget(m)
 }
 
+// charged is what an hour of all machines of sessions costs that have a price.
+func (p *Provider) charged() (money.Amount, error) {
+	all, err := p.machines()
+	if err != nil {
+		return 0, err
+	}
+	var total money.Amount
+	for _, m := range all {
+		s, err := m.look()
+		if err != nil {
+			return 0, err
+		}
+		hour, unpriced := p.rates.hour(m.Size.resource())
+		if s.State == "" || unpriced != nil {
+			continue
+		}
+		if total, err = total.Add(hour); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
 // rate is what an hour of a machine costs.
 func (p *Provider) rate(m *machine) inventory.Meter {
 	return p.rates.meter(CloudName, m.Size.resource())

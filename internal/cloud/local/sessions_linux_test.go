@@ -207,6 +207,49 @@ func TestSessionIsCharged(t *testing.T) {
 	}
 }
 
+// What sessions are charged is not charged to the listed machine that they run on as well.
+func TestNothingIsChargedTwice(t *testing.T) {
+	w := newWorld(t, priced)
+	o := FleetOptions{Machines: w.p.o.Machines, Rates: w.p.o.Rates, Sessions: w.p}
+	o.Machines = append(slices.Clone(o.Machines), Machine{Name: "other", GPU: "L4", GPUs: 4, VCPUs: 8, MemoryGiB: 64})
+	hourly := func(l round.Lister) (total money.Amount) {
+		t.Helper()
+		obs, err := l.List(t.Context(), round.Query{Now: time.Now().Add(time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range obs.Resources {
+			for _, m := range r.Meters {
+				month, err := m.Price.Rate.For(m.Quantity, m.Per)
+				if err != nil || m.Unpriced != "" {
+					t.Fatalf("%+v, %v", m, err)
+				}
+				hour, err := month.Mul(1, money.HoursPerMonth)
+				if err != nil {
+					t.Fatal(err)
+				}
+				total += hour
+			}
+		}
+		return total
+	}
+	fleet, err := NewFleet(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const whole = 2 * 248 * money.Cent // 4 × 0.50 + 8 × 0.02 + 64 × 0.005, twice
+	for i, l := range []session.Launch{{}, launch(l4(1, 1)), launch(l4(2, 1)), launch(cpu(1)), launch(cpu(1)), launch(l4(1, 1))} {
+		if l.Token != "" {
+			w.start(l)
+		}
+		own, listed := hourly(w.p), hourly(fleet)
+		want := max(whole/2-own, 0) + whole/2
+		if listed != want || i < 5 && own+listed != whole {
+			t.Errorf("with %d sessions they cost %s and the listed machines %s, want %s in all", i, own, listed, want+own)
+		}
+	}
+}
+
 // The ladder ends a machine through its session, once, and knows it again by its key.
 func TestLadderEndsTheSession(t *testing.T) {
 	w := newWorld(t)
