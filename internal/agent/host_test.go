@@ -84,7 +84,15 @@ func TestOwnersAnswer(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(w.r.Home, ".curfew"), 0o755))
 	must(t, os.WriteFile(filepath.Join(w.r.Home, ".curfew", "keep"), nil, 0o600))
 	await(t, "put back by the keep file", func() bool { return w.saw("extended", "keep was touched") })
-	w.awaitPhase(session.HostWarned)
+	await(t, "warned again", func() bool {
+		warnings := 0
+		for _, e := range w.events() {
+			if e.Kind == "warned" {
+				warnings++
+			}
+		}
+		return warnings == 2
+	})
 	w.order(func(o *session.Order) { o.Idle = session.Duration(time.Hour) })
 	await(t, "put back by the order", func() bool { return w.saw("extended", "the idle time was extended") })
 	w.awaitPhase(session.HostReady)
