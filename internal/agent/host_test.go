@@ -165,6 +165,9 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"saved", "discarded", "nothing written"} {
 		t.Run(end, func(t *testing.T) {
+			if end == "discarded" {
+				slow(t)
+			}
 			t.Parallel()
 			w := newWorld(t)
 			w.r.Ended = filepath.Join(w.dir, "ended")
