@@ -18,7 +18,7 @@ import (
 
 // OnMachine is what the agent of a session asks of AWS, as the machine that it runs on: its
 // metadata (IMDSv2), and parameters that its role may read (ssm:GetParameter, and kms:Decrypt
-// for a key of one's own).
+// where the key is not AWS's).
 type OnMachine struct {
 	metadata   *imds.Client
 	parameters *ssm.Client
