@@ -107,7 +107,7 @@ func (s *silent) Replace(ctx context.Context, key string, data []byte, version s
 	return s.Store.Replace(ctx, key, data, version)
 }
 
-// settable is a clock of a machine that somebody sets.
+// settable is a clock of a machine that can be set.
 type settable struct {
 	mu    sync.Mutex
 	off   time.Duration

@@ -156,10 +156,27 @@ func (rt *Runtime) agent(ctx context.Context, o AgentOptions) (agent.Options, er
 		},
 		Log: func(line string) { plain.Fprintln(o.Out, line) },
 	}
-	if h.Machine {
-		a.Ender = shutdown{}
-	} else {
+	if !h.Machine && len(h.Secrets) == 0 {
 		a.Address = "127.0.0.1"
+		return a, nil
+	}
+	machine, err := onMachine(ctx)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	a.Parameters = machine
+	if !h.Machine {
+		a.Address = "127.0.0.1"
+		return a, nil
+	}
+	a.Ender, a.Notices = shutdown{}, machine
+	// A machine that is not of EC2 has its host name.
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if a.Address, err = machine.Address(limited); err != nil || a.Address == "" {
+		if a.Address, err = os.Hostname(); err != nil {
+			return agent.Options{}, fmt.Errorf("find the address of this machine: %w", err)
+		}
 	}
 	return a, nil
 }

@@ -32,6 +32,7 @@ var asides = []aside{
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
 	{regexp.MustCompile(`^aws cloudformation create-stack`), "the AWS CLI, which the tests do not require"},
+	{regexp.MustCompile(`^curfew agent (?:host|bootstrap) `), "runs a session until it ends; the script agent.txtar runs it"},
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
 }
 
