@@ -58,7 +58,7 @@ test: build ## run every test, against a real AWS API on loopback as well
 	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go test ./...
 
 test-slow: build ## the ladder, checkpoints and agents killed at every boundary (make test: some), services killed, stopped and with every other fault, a soak of CURFEW_SOAK, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/, terraform/
-	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/action ./internal/cli ./internal/daemon ./internal/service ./test/docs
+	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestSlowScripts|TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/action ./internal/cli ./internal/daemon ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m ./internal/agent
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)

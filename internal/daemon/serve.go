@@ -124,6 +124,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	wg.Go(func() {
 		v.rt.For().RunBacktests(watching, BacktestRunner{Source: o.Source, Holder: v.service.Holder, TTL: o.LeaseTTL, Log: log})
 	})
+	wg.Go(func() { v.rt.keepServed(watching, log) })
 	err = v.service.Run(ctx)
 	stop()
 	wg.Wait()
