@@ -225,7 +225,7 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 	bodies := map[string]string{
 		"keep-resource": `{"for":"1h","reason":"demo"}`, "fix-finding": `{"grace":"30m"}`, "undo-action": `{}`, "approve": `{}`, "deny": `{"reason":"no"}`, "freeze": `{"reason":"incident"}`,
 		"unfreeze": `{"reason":"over"}`, "confirm-alert": `{"reason":"meant"}`, "estimate": `{"content":"x"}`, "gate": `{"content":"x"}`, "create-token": `{"name":"ci","roles":["viewer"]}`,
-		"settle-hold": `{}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
+		"settle-hold": `{}`, "post-reconciliation": `{"since":"7d"}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
 	}
 	var out []struct{ method, path, id, body string }
 	for path, methods := range doc.Paths {
@@ -248,10 +248,10 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 var least = map[string][]string{
 	"viewer": {"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding", "preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
 		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs", "get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
-		"list-people", "whoami", "list-audit", "verify-audit", "stream-events"},
+		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "get-last-scan", "get-settings"},
 	"user":     {"keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate", "gate"},
 	"approver": {"approve", "deny"},
-	"operator": {"fix-finding", "undo-action", "freeze", "unfreeze", "confirm-alert"},
+	"operator": {"fix-finding", "undo-action", "freeze", "unfreeze", "confirm-alert", "post-reconciliation"},
 	"admin":    {"list-tokens", "create-token", "revoke-token"},
 }
 
