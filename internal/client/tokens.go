@@ -38,16 +38,18 @@ var ErrNoLogin = errors.New("no token is kept for it")
 // has. Two services never share one.
 func (l Logins) file(server string) string {
 	scheme, host, _ := strings.Cut(server, "://")
-	name := strings.Map(func(r rune) rune {
+	var name strings.Builder
+	for _, b := range []byte(host) {
 		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '-':
-			return r
-		case r == ':':
-			return '_'
+		case b >= 'a' && b <= 'z', b >= '0' && b <= '9', b == '.', b == '-':
+			name.WriteByte(b)
+		case b == ':':
+			name.WriteByte('_')
+		default:
+			fmt.Fprintf(&name, "=%02x", b)
 		}
-		return '='
-	}, host)
-	return filepath.Join(l.Dir, scheme+"_"+name+".json")
+	}
+	return filepath.Join(l.Dir, scheme+"_"+name.String()+".json")
 }
 
 // Load returns the token that is kept for a service, or ErrNoLogin. A file that others can
