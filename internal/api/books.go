@@ -2,12 +2,16 @@ package api
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -25,6 +29,16 @@ type Exactly struct {
 // clock is the header that says the time of the state that an answer is of.
 func clock(at time.Time) map[string]string {
 	return map[string]string{client.ClockHeader: at.UTC().Format(time.RFC3339Nano)}
+}
+
+// uncounted is why unit costs of counts that the caller names cannot be computed: it is the
+// caller's.
+func uncounted(err error) error {
+	var wired *daemon.Error
+	if errors.As(err, &wired) {
+		return err
+	}
+	return problemOf(http.StatusUnprocessableEntity, "not_counted", plain.Line(action.Redact(err.Error())), "").exits(exits[daemon.Failed])
 }
 
 // registerBooks adds what the command line shows and does besides the collections.

@@ -297,6 +297,9 @@ func (s *server) registerMoney() {
 				u.Name, in.Units = in.Units[0], in.Units[1:]
 			}
 			doc, err := c.rt.Units(ctx, u, in.Units)
+			if err != nil && in.Counts != "" {
+				err = uncounted(err)
+			}
 			if in.Exact {
 				doc.ExactUSD = view.Exact(doc)
 			}

@@ -68,7 +68,7 @@ func (d *desktop) giveAt(data string, width int, env map[string]string, args ...
 	return gave{code, out.String(), errs.String()}
 }
 
-// fresh are ids and secrets that every run draws anew.
+// fresh are ids and secrets that every run draws.
 var fresh = regexp.MustCompile(`curfew_[0-9a-f]{64}|\b[0-9a-f]{8,}\b`)
 
 // sameAnywhere are lines, besides those of commandLines, that have to come to the same
@@ -154,7 +154,7 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 				}
 				args := append(strings.Fields(g.line), "-o", form)
 				here := d.giveAt(mine, width, map[string]string{"CURFEW_IDENTITY": who}, args...)
-				there := d.giveAt(none, width, map[string]string{"CURFEW_IDENTITY": "somebody", "CURFEW_SERVER": srv.URL}, args...)
+				there := d.giveAt(none, width, map[string]string{"CURFEW_IDENTITY": "cy", "CURFEW_SERVER": srv.URL}, args...)
 				same(t, strings.Join(args, " "), here, there)
 			}
 		}
@@ -177,7 +177,7 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 	}
 }
 
-// same compares what a command came to in two places, but for ids that are drawn anew.
+// same compares what a command came to in two places, but for ids that every run draws.
 func same(t *testing.T, line string, here, there gave) {
 	t.Helper()
 	mask := func(s string) string { return fresh.ReplaceAllString(s, "ID") }

@@ -25,7 +25,7 @@ type doc struct {
 
 const schema = "curfew.test/v1"
 
-// answering serves what answers, one a call and the last for ever, and keeps the calls.
+// answering serves what answers, one a call and the last without end, and keeps the calls.
 type answering struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -143,7 +143,9 @@ func TestRepetitions(t *testing.T) {
 		"a proxy without a service":   {post, []http.HandlerFunc{problem(502, `{}`), document(1)}, 2, ""},
 		"a service without a state":   {post, []http.HandlerFunc{problem(503, `{"code":"no_state","detail":"no database"}`)}, 1, "no database"},
 		"an error of the service":     {post, []http.HandlerFunc{problem(500, `{"detail":"it broke"}`)}, 1, "it broke"},
-		"a redirect":                  {post, []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }}, 1, "no curfew service"},
+		"a redirect": {post, []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}}, 1, "no curfew service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, c := serve(t, tc.answers...)
