@@ -29,6 +29,36 @@ type problem struct {
 	Code string `json:"code,omitempty" doc:"The stable name of the error."`
 	// Hint is what to do about it.
 	Hint string `json:"hint,omitempty" doc:"What to do about it."`
+	// Exit is the exit code with which the command line ends.
+	Exit int `json:"exit,omitempty" doc:"The exit code of the command line."`
+	// Shown says that the document says all there is to say.
+	Shown bool `json:"shown,omitempty" doc:"The document says all there is to say."`
+	// Document is what was done all the same.
+	Document any `json:"document,omitempty" doc:"What was done all the same."`
+}
+
+// partly is an error of what was done in part, with the document of that.
+type partly struct {
+	error
+	doc any
+}
+
+// Unwrap returns the error itself.
+func (p *partly) Unwrap() error { return p.error }
+
+// inPart is the error of an operation that shows a document all the same; shown says whether
+// it did.
+func inPart(doc any, shown bool, err error) error {
+	if err == nil || !shown {
+		return err
+	}
+	return &partly{err, doc}
+}
+
+// exits says with which exit code the command line ends.
+func (p *problem) exits(code int) *problem {
+	p.Exit = code
+	return p
 }
 
 func problemOf(status int, code, detail, hint string) *problem {
@@ -56,6 +86,9 @@ func init() {
 var statuses = map[daemon.Class]int{daemon.Failed: http.StatusFailedDependency, daemon.Usage: http.StatusBadRequest, daemon.Denied: http.StatusForbidden,
 	daemon.Held: http.StatusConflict, daemon.Partial: http.StatusFailedDependency}
 
+// exits are the exit codes of the command line for these classes.
+var exits = map[daemon.Class]int{daemon.Failed: 1, daemon.Usage: 2, daemon.Held: 3, daemon.Denied: 4, daemon.Partial: 5}
+
 // codes are those that say more than their class.
 var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
 	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound}
@@ -64,11 +97,16 @@ var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.Sta
 // hold what callers must not see.
 func (s *server) failed(ctx context.Context, err error) *problem {
 	var p *problem
+	var done *partly
 	var wired *daemon.Error
 	var broken *document.Error
 	var cut *daemon.CutOff
 	switch {
 	case errors.As(err, &p):
+		return p
+	case errors.As(err, &done):
+		p := s.failed(ctx, done.error)
+		p.Document = done.doc
 		return p
 	case errors.As(err, &wired):
 		status, ok := codes[wired.Code]
@@ -79,9 +117,11 @@ func (s *server) failed(ctx context.Context, err error) *problem {
 		if detail == "" {
 			detail = "it could not be done as a whole"
 		}
-		return problemOf(status, wired.Code, detail, wired.Hint)
+		p := problemOf(status, wired.Code, detail, wired.Hint)
+		p.Exit, p.Shown = exits[wired.Class], wired.Err == nil
+		return p
 	case errors.As(err, &broken):
-		return problemOf(http.StatusBadRequest, "invalid_file", plain.Line(action.Redact(broken.Error())), "")
+		return problemOf(http.StatusBadRequest, "invalid_file", plain.Line(action.Redact(broken.Error())), "").exits(exits[daemon.Usage])
 	case errors.As(err, &cut):
 		return problemOf(http.StatusFailedDependency, "cut_off", plain.Line(action.Redact(err.Error()))+"; "+cut.Done(), "")
 	case ctx.Err() != nil:

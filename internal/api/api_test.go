@@ -249,7 +249,7 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 var least = map[string][]string{
 	"viewer": {"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding", "preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
 		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs", "get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
-		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest", "get-backtest-result", "list-bill-periods"},
+		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest", "get-backtest-result", "list-bill-periods", "get-last-scan"},
 	"user":     {"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate", "gate"},
 	"approver": {"approve", "deny"},
 	"operator": {"fix-finding", "undo-action", "freeze", "unfreeze", "confirm-alert"},

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -235,7 +236,7 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *call, next ht
 			return
 		case known && old.Status == 0:
 			w.Header().Set("Retry-After", "1")
-			writeProblem(w, problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out", "send it again in a moment"))
+			writeProblem(w, problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out", "send it again in a moment").exits(exits[daemon.Failed]))
 			return
 		case known:
 			replay(w, old)

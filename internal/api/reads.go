@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ func (s *server) register() {
 	s.registerVerbs()
 	s.registerEvents()
 	s.registerJobs()
+	s.registerBooks()
 }
 
 func (s *server) registerFleet() {
@@ -134,8 +136,12 @@ func (s *server) registerFleet() {
 			return answer{doc: doc}, nil
 		})
 	add(s, operation{ID: "preview-fix", Method: get, Path: "/api/v1/findings/{id}/fix", Role: approval.RoleViewer, Scoped: true, Summary: "Preview the fix of one finding", Schema: view.FixSchema},
-		func(ctx context.Context, c *call, in *ByID) (answer, error) {
-			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, daemon.FixOptions{})
+		func(ctx context.Context, c *call, in *struct {
+			ByID
+			Scratch bool `query:"scratch_disks" doc:"The disks that are lost hold nothing that matters."`
+			Save    bool `query:"save_disks" doc:"Disks that are deleted with the machine are saved before."`
+		}) (answer, error) {
+			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, daemon.FixOptions{Scratch: in.Scratch, Save: in.Save})
 			if err != nil {
 				return answer{}, err
 			}
@@ -145,8 +151,10 @@ func (s *server) registerFleet() {
 			return answer{doc: view.NewFixPreview(fixes)}, nil
 		})
 	add(s, operation{ID: "list-policies", Method: get, Path: "/api/v1/policies", Role: approval.RoleViewer, Summary: "List the policies of the configuration, with what is doubtful about them", Schema: view.PolicyCheckSchema},
-		func(ctx context.Context, c *call, _ *struct{}) (answer, error) {
-			doc, err := c.rt.PolicyCheck(ctx, nil, "")
+		func(ctx context.Context, c *call, in *struct {
+			Against string `query:"against" enum:"last" doc:"Count what each policy selects and could act on in the last scan."`
+		}) (answer, error) {
+			doc, err := c.rt.PolicyCheck(ctx, nil, in.Against)
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "list-actions", Method: get, Path: "/api/v1/actions", Role: approval.RoleViewer, Summary: "List actions, the newest first", Schema: view.ActionsSchema},
@@ -253,13 +261,13 @@ func (s *server) registerMoney() {
 			Spanned
 			Paging
 		}) (answer, error) {
-			doc, err := holds(ctx, c, in.period("month"), approval.RoleViewer)
+			doc, now, err := holds(ctx, c, in.period("month"), approval.RoleViewer)
 			if err != nil {
 				return answer{}, err
 			}
 			var next string
 			doc.Holds, next, err = page(in.Paging, doc.Holds, func(h view.Hold) string { return h.ID })
-			return answer{doc: doc, next: next}, err
+			return answer{doc: doc, next: next, headers: clock(now)}, err
 		})
 	add(s, operation{ID: "get-costs", Method: get, Path: "/api/v1/costs", Role: approval.RoleViewer, Scoped: true, Summary: "Show what the ledger charged, by dimensions", Schema: view.CostsSchema},
 		func(ctx context.Context, c *call, in *CostsIn) (answer, error) {
@@ -268,18 +276,34 @@ func (s *server) registerMoney() {
 				return answer{}, err
 			}
 			doc, err := c.rt.Costs(ctx, q)
+			if in.Exact {
+				doc.ExactUSD = view.Exact(doc)
+			}
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "get-unit-costs", Method: get, Path: "/api/v1/costs/units", Role: approval.RoleViewer, Summary: "Show unit costs", Schema: view.UnitsSchema},
 		func(ctx context.Context, c *call, in *struct {
 			CostsIn
-			Counts string `query:"counts" enum:"gpu-hours" doc:"gpu-hours for the used GPU hours of the ledger; without it the units of the configuration."`
+			Counts string   `query:"counts" enum:"gpu-hours" doc:"gpu-hours for the used GPU hours of the ledger; without it the units of the configuration."`
+			Units  []string `query:"unit,explode" maxItems:"20" doc:"Only these units of the configuration; with counts, what the unit is called."`
+			Per    int64    `query:"per" minimum:"1" maximum:"1000000000000" default:"1" doc:"With counts, how many a unit cost is for."`
+			Target string   `query:"target" maxLength:"40" doc:"With counts, the most that one should cost, in dollars."`
 		}) (answer, error) {
 			q, err := in.query(c)
 			if err != nil {
 				return answer{}, err
 			}
-			doc, err := c.rt.Units(ctx, daemon.UnitsQuery{CostsQuery: q, Counts: in.Counts}, nil)
+			u := daemon.UnitsQuery{CostsQuery: q, Counts: in.Counts, Per: in.Per, Target: in.Target}
+			if in.Counts != "" && len(in.Units) > 0 {
+				u.Name, in.Units = in.Units[0], in.Units[1:]
+			}
+			doc, err := c.rt.Units(ctx, u, in.Units)
+			if err != nil && in.Counts != "" {
+				err = uncounted(err)
+			}
+			if in.Exact {
+				doc.ExactUSD = view.Exact(doc)
+			}
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "get-bills", Method: get, Path: "/api/v1/bills", Role: approval.RoleViewer, Summary: "Show the imported bills of a period", Schema: view.BillShowSchema},
@@ -294,9 +318,13 @@ func (s *server) registerMoney() {
 	add(s, operation{ID: "get-reconciliation", Method: get, Path: "/api/v1/bills/reconciliation", Role: approval.RoleViewer, Summary: "Compare billed and accrued costs of a period", Schema: view.ReconciliationSchema},
 		func(ctx context.Context, c *call, in *struct {
 			Spanned
+			Exactly
 			Basis string `query:"basis" enum:"billed,effective" default:"billed"`
 		}) (answer, error) {
 			doc, err := c.rt.Reconcile(ctx, in.period("month"), bill.Basis(in.Basis), false)
+			if in.Exact {
+				doc.ExactUSD = view.Exact(doc)
+			}
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "get-gate", Method: get, Path: "/api/v1/gate", Role: approval.RoleViewer, Summary: "Show how many runs needed approval in a period, and how long they waited", Schema: view.GateReportSchema},
@@ -309,6 +337,7 @@ func (s *server) registerMoney() {
 // CostsIn is what costs are asked for.
 type CostsIn struct {
 	Spanned
+	Exactly
 	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas."`
 	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total"`
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision."`
@@ -345,29 +374,30 @@ func budgets(ctx context.Context, c *call) (view.Budgets, error) {
 }
 
 // holds are the reservations for which the caller's role counts.
-func holds(ctx context.Context, c *call, p daemon.Period, role string) (view.Holds, error) {
-	doc, _, err := c.rt.Holds(ctx, p)
+func holds(ctx context.Context, c *call, p daemon.Period, role string) (view.Holds, time.Time, error) {
+	doc, now, err := c.rt.Holds(ctx, p)
 	if err != nil {
-		return doc, err
+		return doc, now, err
 	}
 	doc.Holds = only(doc.Holds, func(h view.Hold) bool { return c.sees(role, h.Owner.Team) })
-	return doc, nil
+	return doc, now, nil
 }
 
 func (s *server) registerPeople() {
 	add(s, operation{ID: "list-approvals", Method: get, Path: "/api/v1/approvals", Role: approval.RoleViewer, Scoped: true, Summary: "List the requests for approval, with their plans", Schema: view.ApprovalsSchema},
 		func(ctx context.Context, c *call, in *struct {
 			Paging
-			All bool `query:"all" doc:"Those decided, used and expired as well."`
+			All bool   `query:"all" doc:"Those decided, used and expired as well."`
+			ID  string `query:"id" maxLength:"100" doc:"The beginning of the id of a request."`
 		}) (answer, error) {
-			doc, _, err := c.rt.Approvals(ctx, "", in.All)
+			doc, now, err := c.rt.Approvals(ctx, in.ID, in.All)
 			if err != nil {
 				return answer{}, err
 			}
 			var next string
 			doc.Requests, next, err = page(in.Paging, only(doc.Requests, func(r view.Request) bool { return c.sees(approval.RoleViewer, r.Team) }),
 				func(r view.Request) string { return r.ID })
-			return answer{doc: doc, next: next}, err
+			return answer{doc: doc, next: next, headers: clock(now)}, err
 		})
 	add(s, operation{ID: "get-approval", Method: get, Path: "/api/v1/approvals/{id}", Role: approval.RoleViewer, Scoped: true, Summary: "Show one request for approval", Schema: view.DecisionSchema},
 		func(ctx context.Context, c *call, in *ByID) (answer, error) {
@@ -405,10 +435,16 @@ func (s *server) registerPeople() {
 			Actor    string    `query:"actor" maxLength:"200"`
 			What     string    `query:"what" maxLength:"40" doc:"What happened: warned, intent, outcome, keep."`
 			Resource string    `query:"resource" maxLength:"600" doc:"A part of the resource's identity."`
+			Item     string    `query:"item" maxLength:"100" doc:"One way up the ladder, by its id."`
+			Newest   int       `query:"newest" minimum:"0" maximum:"1000000" doc:"Only the newest so many; 0 is all."`
 			Since    time.Time `query:"since" doc:"From then on."`
 			Until    time.Time `query:"until" doc:"Before then."`
 		}) (answer, error) {
-			return entries(ctx, c, in.Paging, action.Query{Actor: in.Actor, What: in.What, Resource: in.Resource, Since: in.Since, Until: in.Until})
+			q := action.Query{Actor: in.Actor, What: in.What, Resource: in.Resource, Item: in.Item, Since: in.Since, Until: in.Until}
+			if in.Cursor == "" { // a further page begins among them
+				q.Limit = in.Newest
+			}
+			return entries(ctx, c, in.Paging, q)
 		})
 	add(s, operation{ID: "verify-audit", Method: get, Path: "/api/v1/audit/verification", Role: approval.RoleViewer, Summary: "Check that no entry of the audit log was changed or taken out", Schema: view.VerifiedSchema},
 		func(ctx context.Context, c *call, _ *struct{}) (answer, error) {
@@ -425,7 +461,7 @@ func request(ctx context.Context, c *call, id, role string) (view.Request, error
 	}
 	found := only(doc.Requests, func(r view.Request) bool { return c.sees(role, r.Team) })
 	if len(found) != 1 {
-		return view.Request{}, missing("request", id)
+		return view.Request{}, problemOf(http.StatusNotFound, "not_found", fmt.Sprintf("there is no request whose id begins with %q", id), "`curfew approvals` lists them")
 	}
 	return found[0], nil
 }

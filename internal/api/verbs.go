@@ -30,13 +30,23 @@ type work struct {
 	Body struct {
 		Content string   `json:"content" minLength:"1" maxLength:"900000" example:"{apiVersion: curfew.job/v1, name: resnet50, purpose: training, owner: {team: vision, user: ana}, resources: {instance_type: g6.2xlarge}, regions: [us-east-1], run: python train.py, max_runtime: 2h}" doc:"The text of a job, a session, a Kubernetes manifest or a Terraform plan."`
 		Regions []string `json:"regions,omitempty" maxItems:"50" example:"[\"us-east-1\"]" doc:"Regions to price where the text names none."`
+		Name    string   `json:"name,omitempty" maxLength:"400" example:"job.yaml" doc:"What the text is called, for messages."`
+		Nodes   string   `json:"nodes,omitempty" maxLength:"900000" doc:"The nodes of the cluster, for manifests that name no machine: the text of kubectl get nodes -o json."`
+		History string   `json:"history,omitempty" maxLength:"900000" doc:"Past runs, to learn durations from: the text of a CSV file."`
 		Key     string   `json:"key,omitempty" maxLength:"200" example:"run-7" doc:"The key of the run; only the gate takes it."`
 		DryRun  bool     `json:"dry_run,omitempty" doc:"Decide, and reserve nothing; only the gate takes it."`
 	}
 }
 
 func (w work) options() daemon.EstimateOptions {
-	return daemon.EstimateOptions{Regions: w.Body.Regions, In: strings.NewReader(w.Body.Content)}
+	o := daemon.EstimateOptions{Regions: w.Body.Regions, In: strings.NewReader(w.Body.Content), Called: w.Body.Name, NodesText: w.Body.Nodes, HistoryText: w.Body.History}
+	if o.NodesText != "" {
+		o.Nodes = "nodes"
+	}
+	if o.HistoryText != "" {
+		o.History = "history"
+	}
+	return o
 }
 
 // unestimated is why a text cannot be estimated: it is the caller's.
@@ -47,7 +57,7 @@ func unestimated(err error) error {
 	if errors.As(err, &wired) || errors.As(err, &broken) || errors.As(err, &known) {
 		return err
 	}
-	return problemOf(http.StatusUnprocessableEntity, "not_estimated", plain.Line(action.Redact(err.Error())), "")
+	return problemOf(http.StatusUnprocessableEntity, "not_estimated", plain.Line(action.Redact(err.Error())), "").exits(exits[daemon.Failed])
 }
 
 func (s *server) registerVerbs() {
@@ -70,9 +80,11 @@ func (s *server) registerVerbs() {
 			ByID
 			Body struct {
 				Grace string `json:"grace" minLength:"1" maxLength:"20" example:"30m" doc:"How long nothing happens after the owner was warned: 30m."`
+				Disks
 			}
 		}) (answer, error) {
-			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, daemon.FixOptions{})
+			o := daemon.FixOptions{Scratch: in.Body.Scratch, Save: in.Body.Save}
+			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, o)
 			if err != nil {
 				return answer{}, err
 			}
@@ -84,8 +96,9 @@ func (s *server) registerVerbs() {
 				return answer{}, problemOf(http.StatusBadRequest, "usage", "grace is a duration such as 30m", "")
 			}
 			var doc view.Fixes
-			err = c.rt.CarryOut(ctx, []string{in.ID}, daemon.FixOptions{Grace: grace}, func(d view.Fixes) error { doc = d; return nil })
-			return answer{doc: doc}, err
+			o.Cloud, o.Grace = "aws", grace
+			err = c.rt.CarryOut(ctx, []string{in.ID}, o, func(d view.Fixes) error { doc = d; return nil })
+			return answer{doc: doc}, inPart(doc, doc.Schema != "", err)
 		})
 	add(s, operation{ID: "undo-action", Method: post, Path: "/api/v1/actions/{id}/undo", Role: approval.RoleOperator, Summary: "Take back what an action did", Schema: view.UndoSchema},
 		func(ctx context.Context, c *call, in *struct {
@@ -95,8 +108,8 @@ func (s *server) registerVerbs() {
 			}
 		}) (answer, error) {
 			var doc view.Undo
-			err := c.rt.Undo(ctx, []string{in.ID}, daemon.Source{}, in.Body.Enforce, func(d view.Undo) error { doc = d; return nil })
-			return answer{doc: doc}, err
+			err := c.rt.Undo(ctx, []string{in.ID}, daemon.Source{Cloud: "aws"}, in.Body.Enforce, func(d view.Undo) error { doc = d; return nil })
+			return answer{doc: doc}, inPart(doc, doc.Schema != "", err)
 		})
 	add(s, operation{ID: "approve", Method: post, Path: "/api/v1/approvals/{id}/approve", Role: approval.RoleApprover, Scoped: true, Summary: "Approve a request of another person", Schema: view.DecisionSchema},
 		func(ctx context.Context, c *call, in *struct {
@@ -216,7 +229,7 @@ func decide(ctx context.Context, c *call, id string, allow bool, reason string) 
 func (s *server) registerHolds() {
 	act := func(ctx context.Context, c *call, verb, id string, do daemon.HoldAction) (answer, error) {
 		if _, all := c.teams(approval.RoleUser); !all {
-			mine, err := holds(ctx, c, daemon.Period{Since: "366d"}, approval.RoleUser)
+			mine, _, err := holds(ctx, c, daemon.Period{Since: "366d"}, approval.RoleUser)
 			if err != nil {
 				return answer{}, err
 			}

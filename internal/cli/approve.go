@@ -48,15 +48,15 @@ func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
 }
 
 func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof string) error {
-	doc, err := a.rt.Decide(ctx, id, allow, reason, proof)
+	doc, err := a.at.Decide(ctx, id, allow, reason, proof)
 	if err != nil {
 		return err
 	}
-	r := doc.Request.Request
+	r := doc.Request
 	if !allow {
 		return a.say(doc, "%s %s: %s", r.ID, report.State("denied"), r.Subject)
 	}
-	return a.say(doc, "%s %s: %s, at most %s %s, until %s; by %s (%s)", r.ID, report.State("approved"), r.Subject, r.Amount.Exact(), r.AmountUnit(),
+	return a.say(doc, "%s %s: %s, at most %s %s, until %s; by %s (%s)", r.ID, report.State("approved"), r.Subject, r.AtMost(), r.AmountUnit,
 		plain.When(r.ExpiresAt, a.Now()), r.DecidedBy, r.Proof)
 }
 
@@ -87,7 +87,7 @@ the commands, the dollars with their units, what is lost and how far it can be u
 }
 
 func (a *app) approvals(ctx context.Context, id string, all bool) error {
-	doc, now, err := a.rt.Approvals(ctx, id, all)
+	doc, now, err := a.at.Approvals(ctx, id, all)
 	switch {
 	case err != nil:
 		return err

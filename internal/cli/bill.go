@@ -66,7 +66,7 @@ shown apart.`,
   curfew bill show --by project --basis effective -o html > bill.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			doc, err := a.rt.BillShow(c.Context(), p, bill.Dimension(by), bill.Basis(basis))
+			doc, err := a.at.BillShow(c.Context(), p, bill.Dimension(by), bill.Basis(basis))
 			return shown(a, func(d view.BillShow) report.Sheet { return report.BillShow(d, by, basis) })(doc, err)
 		},
 	}

@@ -24,7 +24,7 @@ admitted, what is left, and a forecast to the end of the period with its range.`
   curfew budget release 4f1c`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, report.Budgets)(a.rt.Budgets(c.Context()))
+			return shown(a, report.Budgets)(a.at.Budgets(c.Context()))
 		},
 	}
 	a.outputs(c, reports...)
@@ -42,7 +42,7 @@ func (a *app) newHolds() *cobra.Command {
   curfew budget holds --since 7d -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			doc, now, err := a.rt.Holds(c.Context(), p)
+			doc, now, err := a.at.Holds(c.Context(), p)
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func (a *app) newHolds() *cobra.Command {
 }
 
 // holdCommand is a command about one hold; do reads its flags.
-func (a *app) holdCommand(c *cobra.Command, do func() (daemon.HoldAction, error)) *cobra.Command {
+func (a *app) holdCommand(c *cobra.Command, do func() (holdChange, error)) *cobra.Command {
 	a.outputs(c, tableJSON...)
 	c.Args = oneArg("the id of one hold; `curfew budget holds` lists them")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -64,7 +64,8 @@ func (a *app) holdCommand(c *cobra.Command, do func() (daemon.HoldAction, error)
 		if err != nil {
 			return err
 		}
-		h, err := a.rt.Hold(c.Context(), c.Name(), args[0], change)
+		change.verb = c.Name()
+		h, err := a.at.ChangeHold(c.Context(), args[0], change)
 		if err != nil {
 			return err
 		}
@@ -83,18 +84,18 @@ func (a *app) newSettle() *cobra.Command {
 		Example: "  curfew budget settle 4f1c\n  curfew budget settle 4f1c --actual 38.20",
 	}
 	c.Flags().StringVar(&actual, "actual", "", "what the run came to, in `dollars` (default: what the ledger charged)")
-	return a.holdCommand(c, func() (daemon.HoldAction, error) {
+	return a.holdCommand(c, func() (holdChange, error) {
 		if actual == "" {
-			return daemon.Settle(nil), nil
+			return holdChange{}, nil
 		}
 		v, err := amountFlag("actual", actual)
-		return daemon.Settle(&v), err
+		return holdChange{actual: &v}, err
 	})
 }
 
 func (a *app) newRelease() *cobra.Command {
 	c := &cobra.Command{Use: "release HOLD", Short: "Release the reservation of work that did not start", Example: "  curfew budget release 4f1c"}
-	return a.holdCommand(c, func() (daemon.HoldAction, error) { return daemon.Release, nil })
+	return a.holdCommand(c, func() (holdChange, error) { return holdChange{}, nil })
 }
 
 func (a *app) newExtend() *cobra.Command {
@@ -108,13 +109,13 @@ threshold, and over the amount that was admitted, an approver has to approve.`,
 	}
 	c.Flags().StringVar(&amount, "amount", "", "what it may cost in all, in `dollars`")
 	c.Flags().StringVar(&length, "for", "", "how long from now it may run")
-	return a.holdCommand(c, func() (daemon.HoldAction, error) {
+	return a.holdCommand(c, func() (holdChange, error) {
 		v, err := amountFlag("amount", amount)
 		if err != nil {
-			return nil, err
+			return holdChange{}, err
 		}
 		d, err := durationFlag("for", length)
-		return daemon.Extend(v, d), err
+		return holdChange{amount: v, length: d}, err
 	})
 }
 

@@ -30,9 +30,9 @@ Without POLICY the fuses that have blown are listed.`,
 				return usageError("curfew confirm takes one policy, got %d", len(args))
 			}
 			if len(args) == 0 {
-				return shown(a, func(d view.Fuses) report.Sheet { return report.FusesSheet(d, a.Now(), a.globals()) })(a.rt.Fuses(c.Context()))
+				return shown(a, func(d view.Fuses) report.Sheet { return report.FusesSheet(d, a.Now(), a.globals()) })(a.at.Fuses(c.Context()))
 			}
-			doc, err := a.rt.Confirm(c.Context(), args[0], account, duration, reason)
+			doc, err := a.at.Confirm(c.Context(), args[0], account, duration, reason)
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ of enforce. Time of which nothing is known is shown and not charged.`,
   curfew costs units                                    # what a million tokens costs`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
-			doc, err := a.rt.Costs(c.Context(), f)
+			doc, err := a.at.Costs(c.Context(), f)
 			if err == nil && a.format == "csv" {
 				return report.CostsCSV(a.Stdout, doc)
 			}

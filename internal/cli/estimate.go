@@ -32,16 +32,8 @@ line with quantity, unit price, source and date. An unknown price is an error, n
   terraform show -json plan.out > plan.json && curfew estimate plan.json`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := a.config()
-			if err != nil {
-				return err
-			}
 			f.In = a.Stdin
-			e, err := a.rt.Estimate(c.Context(), cfg, args[0], f)
-			if err != nil {
-				return err
-			}
-			return a.show(view.NewEstimate(e), func() report.Sheet { return report.Estimate("estimate", e) })
+			return shown(a, func(d view.Estimate) report.Sheet { return report.Estimate("estimate", d.Estimate) })(a.at.Estimated(c.Context(), args[0], f))
 		},
 	}
 	estimateFlags(c, &f)

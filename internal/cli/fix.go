@@ -53,7 +53,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 			case len(f.undo) > 0 && len(ids) > 0:
 				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
 			case len(f.undo) > 0:
-				return a.rt.Undo(c.Context(), f.undo, f.Source, f.enforce, func(doc view.Undo) error {
+				return a.at.Undo(c.Context(), f.undo, f.Source, f.enforce, func(doc view.Undo) error {
 					return a.show(doc, func() report.Sheet {
 						return report.UndoSheet(doc, "curfew fix --undo "+strings.Join(f.undo, ",")+" --enforce"+reaching(f.sourceFlags)+a.globals())
 					})
@@ -87,7 +87,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	}
 	o := f.options()
 	o.Grace = grace
-	return a.rt.CarryOut(ctx, ids, o, func(doc view.Fixes) error {
+	return a.at.CarryOut(ctx, ids, o, func(doc view.Fixes) error {
 		if len(doc.Passes) > 0 {
 			return a.show(doc, func() report.Sheet { return report.FixDemoSheet(doc) })
 		}
@@ -97,7 +97,7 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 }
 
 func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
-	docs, err := a.rt.FixPreviews(ctx, ids, f.options())
+	docs, err := a.at.FixPreviews(ctx, ids, f.options())
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ each admission reserves budget again; unused reservations of the same work are r
 
 func (a *app) gate(ctx context.Context, name string, f daemon.GateOptions) error {
 	f.In = a.Stdin
-	doc, err := a.rt.Gate(ctx, name, f)
+	doc, err := a.at.Gate(ctx, name, f)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a *app) newGateReport() *cobra.Command {
 		Example: "  curfew gate report --since 30d",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, report.GateReport)(a.rt.GateReport(c.Context(), p))
+			return shown(a, report.GateReport)(a.at.GateReport(c.Context(), p))
 		},
 	}
 	periodFlags(c, &p, "30d")

@@ -26,7 +26,7 @@ CURFEW_IDENTITY is self-declared and opens no fix unless approvals.accept says s
 }
 
 func (a *app) whoami(ctx context.Context) error {
-	doc, err := a.rt.Whoami(ctx)
+	doc, err := a.at.Whoami(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,12 +33,12 @@ Without RESOURCE the keeps that hold are listed.`,
   curfew keep`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return shown(a, report.KeepsSheet)(a.rt.Keeps(c.Context()))
+				return shown(a, report.KeepsSheet)(a.at.Keeps(c.Context()))
 			}
 			if len(args) > 1 {
 				return usageError("curfew keep takes one resource, got %d", len(args))
 			}
-			doc, err := a.rt.Exempt(c.Context(), f.Source, args[0], duration, reason)
+			doc, err := a.at.Exempt(c.Context(), f.Source, args[0], duration, reason)
 			if err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ and is what audit.public_key on another machine has to be.`,
 
 // verifyAudit checks the audit log, and that it holds an anchor.
 func (a *app) verifyAudit(ctx context.Context, anchor, profile string) error {
-	d, err := a.rt.VerifyAudit(ctx, anchor, profile)
+	d, err := a.at.VerifyAudit(ctx, anchor, profile)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (a *app) verifyAudit(ctx context.Context, anchor, profile string) error {
 
 // freeze stops all actions, or allows them again.
 func (a *app) freeze(ctx context.Context, reason string, on bool) error {
-	doc, err := a.rt.Freeze(ctx, reason, on)
+	doc, err := a.at.Freeze(ctx, reason, on)
 	switch {
 	case err != nil:
 		return err
@@ -181,7 +181,7 @@ func (a *app) audit(ctx context.Context, q action.Query) error {
 	enc.SetEscapeHTML(false)
 	n := 0
 	whole := a.format == "json" || a.format == "table" && a.Width > 0
-	err := a.rt.Entries(ctx, q, func(e view.AuditEntry) error {
+	err := a.at.Entries(ctx, q, func(e view.AuditEntry) error {
 		n++
 		switch {
 		case whole:

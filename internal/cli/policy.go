@@ -47,7 +47,7 @@ each policy selects, could act on once its condition holds, and would be refused
 	a.outputs(c, reports...)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		doc, err := a.rt.PolicyCheck(c.Context(), args, against)
+		doc, err := a.at.PolicyCheck(c.Context(), args, against)
 		if err != nil {
 			return err
 		}

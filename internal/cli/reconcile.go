@@ -22,7 +22,7 @@ the billing period; nothing that was entered before is edited.`,
   curfew bill reconcile --since 2026-10-01 --until 2026-11-01 --post`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, report.Reconciliation)(a.rt.Reconcile(c.Context(), p, bill.Basis(basis), post))
+			return shown(a, report.Reconciliation)(a.at.Reconcile(c.Context(), p, bill.Basis(basis), post))
 		},
 	}
 	periodFlags(c, &p, "month")

@@ -18,7 +18,9 @@ import (
 type app struct {
 	*Process
 	// rt is the wiring that any process needs.
-	rt    *daemon.Runtime
+	rt *daemon.Runtime
+	// at is what has the state: this machine, or a server.
+	at    service
 	quiet bool
 	// format is the form of output that -o names.
 	format   string
@@ -51,11 +53,12 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRun: func(c *cobra.Command, _ []string) {
+		PersistentPreRunE: func(c *cobra.Command, args []string) error {
 			if a.Progress && !a.quiet {
 				a.progress.what = c.CommandPath()
 				go a.progress.watch(c.Context())
 			}
+			return a.locate(c, args)
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
@@ -83,7 +86,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags.StringVar(&a.rt.DatabaseFlag, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
 	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
-		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newSettings(), a.newToken(), a.newAudit(),
+		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newToken(), a.newAudit(),
 		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(), a.newCage(), a.newAgent(),
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }

@@ -48,6 +48,8 @@ type Process struct {
 	FileTime func(dir string) (time.Time, error)
 	// Hangups begins to take requests to read the configuration again; nil takes none.
 	Hangups func() <-chan os.Signal
+	// Secret asks for a line that is not shown; nil where Stdin is no terminal.
+	Secret func() (string, error)
 	// Dir is the working directory.
 	Dir string
 	// ConfigDir and DataDir are the user's own; empty when there is no home.
@@ -65,6 +67,12 @@ func System(version string) Process {
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Lookup: os.LookupEnv, Now: time.Now, Uptime: daemon.Uptime, FileTime: store.FileTime, Version: version,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
+		p.Secret = func() (string, error) {
+			line, err := term.ReadPassword(fd)
+			return string(line), err
+		}
 	}
 	p.Dir, _ = os.Getwd()
 	p.ConfigDir, _ = os.UserConfigDir()
@@ -167,6 +175,9 @@ func classify(ctx context.Context, err error) *failure {
 			return &failure{exit: exits[wired.Class]}
 		}
 		return &failure{exit: exits[wired.Class], code: wired.Code, err: err, hint: wired.Hint}
+	}
+	if said := serverFailure(err); said != nil {
+		return said
 	}
 	var broken *document.Error
 	if errors.As(err, &broken) {

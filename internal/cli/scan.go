@@ -190,7 +190,7 @@ func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) err
 	if f.demo || set.Changed("cloud") {
 		cloud = f.Cloud
 	}
-	doc, err := a.rt.LastScan(ctx, cfg, cloud)
+	doc, err := a.at.LastScan(ctx, cfg, cloud)
 	if err != nil {
 		return err
 	}

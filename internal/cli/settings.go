@@ -81,7 +81,7 @@ func (a *app) setClock(ctx context.Context, reason string) error {
 }
 
 func (a *app) settings(ctx context.Context) error {
-	doc, err := a.rt.Settings(ctx)
+	doc, err := a.at.Settings(ctx)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ speaks, by a verified identity. Under shared settings it needs the role admin.`,
 		Args:    oneArg("the name of the person or program that the token speaks for"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Name = args[0]
-			doc, err := a.rt.CreateToken(c.Context(), o)
+			doc, err := a.at.CreateToken(c.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ speaks, by a verified identity. Under shared settings it needs the role admin.`,
 	list := &cobra.Command{
 		Use: "list", Short: "List the tokens, without their secrets", Example: "  curfew token list\n  curfew token list -o json", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, func(d view.Tokens) report.Sheet { return report.TokensSheet(d, a.Now()) })(a.rt.Tokens(c.Context()))
+			return shown(a, func(d view.Tokens) report.Sheet { return report.TokensSheet(d, a.Now()) })(a.at.Tokens(c.Context()))
 		},
 	}
 	a.outputs(list, tableJSON...)
@@ -53,7 +53,7 @@ speaks, by a verified identity. Under shared settings it needs the role admin.`,
 		Use: "revoke TOKEN", Short: "End a token, by its id or the beginning of it", Example: "  curfew token revoke 4f1c",
 		Args: oneArg("the id of one token; `curfew token list` lists them"),
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := a.rt.RevokeToken(c.Context(), args[0])
+			doc, err := a.at.RevokeToken(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

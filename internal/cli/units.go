@@ -20,7 +20,7 @@ Prometheus server, or one that --counts names.`,
   curfew costs units --counts gpu-hours --by team --since 7d
   curfew costs units --unit token --per 1000000 --target 0.20 --counts tokens.csv --granularity day`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return shown(a, report.Units)(a.rt.Units(c.Context(), f, args))
+			return shown(a, report.Units)(a.at.Units(c.Context(), f, args))
 		},
 	}
 	periodFlags(c, &f.Period, "3mo")

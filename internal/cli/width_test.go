@@ -50,6 +50,8 @@ var notRun = map[string]string{
 	"up": "it starts processes; the script session.txtar runs it", "down": "it ends processes; the script session.txtar runs it", "connect": "it needs a session; the script session.txtar runs it",
 	"extend": "it needs a session; the script session.txtar runs it", "status": "it needs a session; the script session.txtar runs it", "logs": "it needs a session; the script session.txtar runs it",
 	"consent": "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
+	"login":   "it signs in to a service; login_test.go runs it at one",
+	"logout":  "it signs out of a service; login_test.go runs it at one",
 }
 
 // withoutJSON are the commands without -o json, with the reason.
@@ -180,6 +182,22 @@ func (d *commandDesk) give(line string, width int, more ...string) (code int, ou
 	if name, rest, as := strings.Cut(line, ": "); as && strings.HasPrefix(name, "as ") {
 		who, line = strings.TrimPrefix(name, "as "), rest
 	}
+	line = d.filled(line)
+	var stdout, stderr bytes.Buffer
+	code = Run(context.Background(), Process{Args: append(strings.Fields(line), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test",
+		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: d.clock, Width: width, Lookup: func(k string) (string, bool) {
+			if k == "CURFEW_IDENTITY" {
+				return who, true
+			}
+			v, ok := d.env[k]
+			return v, ok
+		}})
+	return code, stdout.String(), stderr.String()
+}
+
+// filled is a line with what it names made: a hold, a request, a token.
+func (d *commandDesk) filled(line string) string {
+	d.t.Helper()
 	if verb, flags, ok := strings.Cut(line, "HOLD"); ok {
 		line = verb + d.gate(ExitDone, "job.yaml", "--key", d.next()).HoldID + flags
 	}
@@ -195,16 +213,7 @@ func (d *commandDesk) give(line string, width int, more ...string) (code int, ou
 		}
 		line = verb + doc.ID + flags
 	}
-	var stdout, stderr bytes.Buffer
-	code = Run(context.Background(), Process{Args: append(strings.Fields(d.fill.Replace(line)), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test",
-		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: d.clock, Width: width, Lookup: func(k string) (string, bool) {
-			if k == "CURFEW_IDENTITY" {
-				return who, true
-			}
-			v, ok := d.env[k]
-			return v, ok
-		}})
-	return code, stdout.String(), stderr.String()
+	return d.fill.Replace(line)
 }
 
 func (d *commandDesk) next() string {

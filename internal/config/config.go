@@ -37,6 +37,14 @@ type Config struct {
 	// DatabaseURL is a PostgreSQL database that several machines share; empty is a file
 	// in DataDir. Everything that acts on an account has to share one.
 	DatabaseURL string `yaml:"database_url"`
+	// Server is the URL of the service to which commands speak in place of a state of this
+	// machine, such as https://curfew.example.com; empty is the state (docs/serve.md).
+	Server string `yaml:"server"`
+	// ServerCAFile is a PEM file of the authorities whose certificates of the server count;
+	// empty is those of the system.
+	ServerCAFile string `yaml:"server_ca_file"`
+	// ServerTimeout is how long a command waits for the server, repetitions included.
+	ServerTimeout time.Duration `yaml:"server_timeout"`
 	// Identity is who gives the commands; empty is the user of the operating system.
 	Identity string `yaml:"identity"`
 	// Approvers are people with the roles by which they decide requests: {bo: [approver]}.
@@ -175,6 +183,8 @@ type Enforce struct {
 // Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
+		ServerTimeout: time.Minute,
+
 		Tags:         inventory.DefaultTagMapping(),
 		RequiredTags: inventory.RequiredTags,
 		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5, Organization: Organization{Refresh: time.Hour}},

@@ -72,6 +72,10 @@ func (l leaf) check() error {
 			return errors.New("a share is at most 1")
 		}
 	}
+	if l.path == "server" && l.value.String() != "" {
+		_, err := ServerURL(l.value.String())
+		return err
+	}
 	return nil
 }
 

@@ -118,6 +118,7 @@ func (c *Config) resolve(file string) {
 		}
 	}
 	at(&c.DataDir)
+	at(&c.ServerCAFile)
 	at(&c.Spot.Runs)
 	at(&c.Audit.Key)
 	for i := range c.Metrics.Sources {

@@ -42,13 +42,18 @@ func (rt *Runtime) Budgets(ctx context.Context) (view.Budgets, error) {
 	}
 	defer s.Close()
 	if len(cfg.Budgets) == 0 {
-		return none, &Error{Class: Usage, Code: "no_budgets", Err: errors.New("no budget is given"), Hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
+		return none, NoBudgets()
 	}
 	now, err := rt.StateTime(ctx, s)
 	if err != nil {
 		return none, err
 	}
 	return budgets(ctx, cfg, s, now)
+}
+
+// NoBudgets is that no budget is in force.
+func NoBudgets() error {
+	return &Error{Class: Usage, Code: "no_budgets", Err: errors.New("no budget is given"), Hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
 }
 
 func budgets(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (view.Budgets, error) {
@@ -172,6 +177,9 @@ func Release(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *ga
 // Extend asks the gate whether a live run may cost an amount in all and run for a time.
 func Extend(amount money.Amount, length time.Duration) HoldAction {
 	return func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
+		if length > budget.MaxRun {
+			return budget.Hold{}, nil, invalid("extend hold %s: a hold is for a run of at most %d days", id, budget.MaxRun/(24*time.Hour))
+		}
 		decision, err := gate.Extend(ctx, id, amount, p.Now.Add(length), who, p)
 		if err != nil || decision.Decision != gate.Allow {
 			return budget.Hold{}, &decision, err

@@ -107,6 +107,17 @@ type TokenOptions struct {
 	For string
 }
 
+// Check says what a token lacks.
+func (o TokenOptions) Check() error {
+	switch {
+	case strings.TrimSpace(o.Name) == "":
+		return invalid("give a name: the person or the program that the token speaks for")
+	case len(o.Roles) == 0:
+		return invalid("give at least one role: %s", strings.Join(approval.ServiceRoles, ", "))
+	}
+	return nil
+}
+
 // CreateToken makes a token and shows it, once.
 func (rt *Runtime) CreateToken(ctx context.Context, o TokenOptions) (view.NewToken, error) {
 	var none view.NewToken
@@ -129,14 +140,11 @@ func (rt *Runtime) CreateToken(ctx context.Context, o TokenOptions) (view.NewTok
 			return none, invalid("--for %q: it is a duration of at most 366 days, such as 30d", o.For)
 		}
 	}
-	if strings.TrimSpace(o.Name) == "" {
-		return none, invalid("give a name: the person or the program that the token speaks for")
+	if err := o.Check(); err != nil {
+		return none, err
 	}
 	if err := approval.Nameable(o.Name); err != nil {
 		return none, invalid("the name of a token: %w", err)
-	}
-	if len(o.Roles) == 0 {
-		return none, invalid("give at least one role: %s", strings.Join(approval.ServiceRoles, ", "))
 	}
 	name, _ := cfg.Named(o.Name)
 	for _, role := range o.Roles {
@@ -355,13 +363,10 @@ func (rt *Runtime) Whoami(ctx context.Context) (view.Whoami, error) {
 	}
 	doc := view.Whoami{Schema: view.WhoamiSchema, Name: who.Name, Declared: declared.Name, Proof: string(who.Proof.Kind), Verified: who.Proof.Verified(),
 		Subject: who.Proof.Subject, VerifiedBy: who.Proof.Detail, InPeople: who.Proof.Mapped, Roles: append([]string{}, who.Roles...),
-		OpensFixes: cfg.Approvals.Accepts(who.Proof.Kind), Settings: by, ProofText: who.Proof.String(), From: "curfew.yaml", Advisory: by.Advisory}
+		OpensFixes: cfg.Approvals.Accepts(who.Proof.Kind), Settings: by}
 	if failed != nil {
 		why := failed.Error()
 		doc.UnverifiedBecause = &why
-	}
-	if !by.Advisory {
-		doc.From = fmt.Sprintf("the shared settings (version %d)", by.Version)
 	}
 	return doc, nil
 }

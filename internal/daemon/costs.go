@@ -54,6 +54,12 @@ func (f CostsQuery) query(now time.Time) (costs.Query, error) {
 	return q, nil
 }
 
+// Check says what is wrong with a query at a time.
+func (f CostsQuery) Check(now time.Time) error {
+	_, err := f.query(now)
+	return err
+}
+
 // Costs are what the ledger charged.
 func (rt *Runtime) Costs(ctx context.Context, f CostsQuery) (view.Costs, error) {
 	q, err := f.query(rt.Now())

@@ -30,8 +30,20 @@ import (
 type EstimateOptions struct {
 	Regions        []string
 	Nodes, History string
-	// In is what the name "-" stands for.
-	In io.Reader
+	// NodesText and HistoryText are what these files hold where they are not on this machine.
+	NodesText, HistoryText string
+	// In is what the name "-" stands for, and Called what it is called; empty is "-".
+	In     io.Reader
+	Called string
+}
+
+// given reads a file of which the text is given, else the file.
+func given[T any](rt *Runtime, name, text string, read func(string, io.Reader) (T, error)) (T, error) {
+	if text == "" {
+		return ReadPlan(rt, name, read)
+	}
+	v, err := read(name, strings.NewReader(text))
+	return v, PlanError(err)
 }
 
 // Estimate says what the content of a file will cost.
@@ -52,7 +64,7 @@ func (rt *Runtime) Estimate(ctx context.Context, cfg config.Config, name string,
 	}
 	p.Defaults.Runtime, p.Defaults.Nodes = cfg.Estimate.Runtime, cfg.Estimate.Nodes
 	if f.Nodes != "" {
-		if p.Defaults.Nodes, err = ReadPlan(rt, f.Nodes, estimate.ReadNodes); err != nil {
+		if p.Defaults.Nodes, err = given(rt, f.Nodes, f.NodesText, estimate.ReadNodes); err != nil {
 			return nil, err
 		}
 	}
@@ -60,7 +72,7 @@ func (rt *Runtime) Estimate(ctx context.Context, cfg config.Config, name string,
 		p.Defaults.Interruptions = spot.Configured(cfg.Spot.InterruptionsPerHour)
 	}
 	if runs := cmp.Or(f.History, cfg.Spot.Runs); runs != "" {
-		if p.History, err = ReadPlan(rt, runs, estimate.ReadRuns); err != nil {
+		if p.History, err = given(rt, runs, f.HistoryText, estimate.ReadRuns); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +80,7 @@ func (rt *Runtime) Estimate(ctx context.Context, cfg config.Config, name string,
 	if err != nil {
 		return nil, err
 	}
-	e, err := estimated(name, src, book, p)
+	e, err := estimated(cmp.Or(f.Called, name), src, book, p)
 	var broken *document.Error
 	if errors.As(err, &broken) {
 		return nil, err

@@ -40,15 +40,21 @@ func (rt *Runtime) SignedIn(ctx context.Context, cfg config.Config, binding stri
 	if rt.Caller != nil {
 		return rt.verifiedCaller()
 	}
-	c, region := rt.caller(cfg), ""
-	if len(cfg.AWS.Regions) > 0 && cfg.AWS.Regions[0] != "all" {
-		region = cfg.AWS.Regions[0]
-	}
-	signed, err := c.Sign(ctx, cfg.AWS.Profile, region, binding)
+	signed, err := rt.SignCall(ctx, cfg, "", binding)
 	if err != nil {
 		return approval.Person{}, err
 	}
 	return rt.callerOf(ctx, cfg, signed, binding)
+}
+
+// SignCall presigns a call that proves the AWS identity of a profile for a binding; an empty
+// profile is the configured one.
+func (rt *Runtime) SignCall(ctx context.Context, cfg config.Config, profile, binding string) (string, error) {
+	region := ""
+	if len(cfg.AWS.Regions) > 0 && cfg.AWS.Regions[0] != "all" {
+		region = cfg.AWS.Regions[0]
+	}
+	return rt.caller(cfg).Sign(ctx, cmp.Or(profile, cfg.AWS.Profile), region, binding)
 }
 
 // callerOf is who signed for a binding, by the word of STS and the names of the

@@ -25,11 +25,8 @@ func (rt *Runtime) Exempt(ctx context.Context, f Source, name, duration, reason 
 		return none, err
 	}
 	now := rt.Now().UTC()
-	switch {
-	case duration == "":
-		return none, invalid("curfew keep %s: give --for, such as --for 24h", name)
-	case strings.TrimSpace(reason) == "":
-		return none, invalid("curfew keep %s: give --reason, so that others know why it runs", name)
+	if err := CheckKeep(name, duration, reason); err != nil {
+		return none, err
 	}
 	end, err := until(now, duration)
 	if err != nil {
@@ -84,6 +81,33 @@ func (rt *Runtime) Keeps(ctx context.Context) (view.Keeps, error) {
 	return view.NewKeeps(all), nil
 }
 
+// CheckKeep says what an exemption lacks.
+func CheckKeep(name, duration, reason string) error {
+	switch {
+	case duration == "":
+		return invalid("curfew keep %s: give --for, such as --for 24h", name)
+	case strings.TrimSpace(reason) == "":
+		return invalid("curfew keep %s: give --reason, so that others know why it runs", name)
+	}
+	return nil
+}
+
+// CheckReason says that a freeze, or its end, lacks a reason.
+func CheckReason(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return invalid("give --reason, so that others know why")
+	}
+	return nil
+}
+
+// CheckConfirm says that the confirmation of a fuse lacks a reason.
+func CheckConfirm(policy, reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return invalid("curfew confirm %s: give --reason, so that others know why so much is meant", policy)
+	}
+	return nil
+}
+
 // freezeWithin is how long the state may take to be opened before a person learns how to
 // freeze by hand.
 const freezeWithin = 10 * time.Second
@@ -95,8 +119,8 @@ func (rt *Runtime) Freeze(ctx context.Context, reason string, on bool) (view.Fre
 	if err != nil {
 		return none, err
 	}
-	if strings.TrimSpace(reason) == "" {
-		return none, invalid("give --reason, so that others know why")
+	if err := CheckReason(reason); err != nil {
+		return none, err
 	}
 	who, err := rt.Person(cfg)
 	if err != nil {
@@ -159,8 +183,8 @@ func (rt *Runtime) Confirm(ctx context.Context, policy, account, duration, reaso
 			return none, invalid("--for: %w", err)
 		}
 	}
-	if strings.TrimSpace(reason) == "" {
-		return none, invalid("curfew confirm %s: give --reason, so that others know why so much is meant", policy)
+	if err := CheckConfirm(policy, reason); err != nil {
+		return none, err
 	}
 	l := action.Ladder{Store: s.Actions(), Account: account, Actor: who, Clock: rt.Clock}
 	confirmed, err := l.Confirm(ctx, policy, reason, end)

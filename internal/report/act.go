@@ -450,7 +450,7 @@ func SettingsSheet(d view.Settings) Sheet {
 
 // WhoamiSheet draws an identity, how it is proven, and what it may approve.
 func WhoamiSheet(d view.Whoami) Sheet {
-	s := Sheet{Verb: "whoami", Title: d.Name + ", " + d.ProofText}
+	s := Sheet{Verb: "whoami", Title: d.Name + ", " + d.ProofText()}
 	row := func(label, text string) { s.Figures = append(s.Figures, Figure{label, text, ""}) }
 	if d.UnverifiedBecause != nil {
 		row("AWS", *d.UnverifiedBecause)
@@ -458,9 +458,9 @@ func WhoamiSheet(d view.Whoami) Sheet {
 		row("declared", d.Declared+" (self-declared, not verified)")
 	}
 	roles := strings.Join(d.Roles, ", ")
-	row("roles", cmp.Or(roles, "none: the approvers section of "+d.From+" does not name you"))
-	if roles != "" && !d.Advisory {
-		row("by", d.From)
+	row("roles", cmp.Or(roles, "none: the approvers section of "+d.From()+" does not name you"))
+	if roles != "" && !d.Settings.Advisory {
+		row("by", d.From())
 	}
 	switch {
 	case d.OpensFixes && roles != "":

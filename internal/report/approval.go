@@ -31,13 +31,13 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 		if color := p.state(state); color != nil {
 			state = color(state)
 		}
-		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.Request.Amount.Exact(), r.AmountUnit, plain.When(r.ExpiresAt, now), decided)
+		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.AtMost(), r.AmountUnit, plain.When(r.ExpiresAt, now), decided)
 		column := len(r.ID) + 2 + len(r.State) + 2
 		fmt.Fprintf(&b, "%s  %s  %s\n", r.ID, state, strings.TrimRight(laidOut(what, o.Width, column, 4), " "))
-		for _, text := range r.Request.Lines() {
+		for _, text := range r.Lines() {
 			line(text)
 		}
-		line(fmt.Sprintf("asked by: %s (%s)", r.AskedBy, r.Request.AskedProof))
+		line(fmt.Sprintf("asked by: %s (%s)", r.AskedBy, r.AskedProof))
 		if r.DecidedBy == "" {
 			approvers := strings.Join(r.Approvers, ", ")
 			if approvers == "" {
@@ -45,7 +45,7 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 			}
 			line("approvers: " + approvers)
 		} else {
-			line(fmt.Sprintf("decided by: %s (%s)", r.DecidedBy, r.Request.Proof))
+			line(fmt.Sprintf("decided by: %s (%s)", r.DecidedBy, r.Proof))
 		}
 	}
 	if d.Asked > 0 {

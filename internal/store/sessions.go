@@ -186,4 +186,3 @@ func (d sessions) Installation(ctx context.Context) (name string, err error) {
 	}
 	return name, nil
 }
-

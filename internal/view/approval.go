@@ -2,9 +2,11 @@ package view
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // ApprovalsSchema names the shape of [Approvals], DecisionSchema that of [Decision].
@@ -72,9 +74,28 @@ type Request struct {
 	Reason    string     `json:"reason,omitempty"`
 	// UsedAt is when the approval was used.
 	UsedAt *time.Time `json:"used_at,omitempty"`
+	// PlanText is the plan as an older version kept it.
+	PlanText string `json:"plan_text,omitempty"`
+}
 
-	// Request is the value that the document shows.
-	Request approval.Request `json:"-"`
+// Lines are the plan for people.
+func (r Request) Lines() []string {
+	switch {
+	case r.Plan != nil:
+		return r.Plan.Lines()
+	case r.PlanText != "":
+		return strings.Split(r.PlanText, "\n")
+	}
+	return nil
+}
+
+// AtMost is the amount for people, to the cent.
+func (r Request) AtMost() string {
+	v, err := money.ParseAmount(r.AmountUSD)
+	if err != nil {
+		return r.AmountUSD
+	}
+	return v.Exact()
 }
 
 // Proof is a proof of identity without what was signed.
@@ -87,14 +108,24 @@ type Proof struct {
 	Verified bool `json:"verified"`
 }
 
+// String says how an identity is proven; nil is no proof.
+func (p *Proof) String() string {
+	if p == nil {
+		return approval.Proof{}.String()
+	}
+	return approval.Proof{Kind: approval.ProofKind(p.Kind), Subject: p.Subject, Detail: p.By}.String()
+}
+
 // NewRequest makes the document of a request at a time.
 func NewRequest(r approval.Request, approvers []string, now time.Time) Request {
 	v := Request{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)), AmountUSD: r.Amount.Cents(),
 		PlanHash: r.PlanHash, Team: r.Team, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt),
-		Reason: r.Reason, UsedAt: optionalTime(r.UsedAt), Request: r}
+		Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)}
 	if p, ok := r.Shown(); ok {
 		v.Plan = &p
+	} else {
+		v.PlanText = r.Plan
 	}
 	return v
 }

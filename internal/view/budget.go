@@ -172,7 +172,7 @@ type Hold struct {
 	// ExpiresAt is when it expires.
 	ExpiresAt time.Time `json:"expires_at"`
 	// Uncharged says that the run ended and the ledger has no charge of it.
-	Uncharged bool `json:"-"`
+	Uncharged bool `json:"uncharged,omitempty"`
 }
 
 // NewHolds makes the document of holds at a time. Missed are the ids of those whose runs

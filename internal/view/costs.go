@@ -5,6 +5,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // CostsSchema names the shape of [Costs]. Fields are only added to it.
@@ -14,10 +15,13 @@ const CostsSchema = "curfew.costs/v1"
 type Costs struct {
 	Schema string `json:"schema"`
 	*costs.Costs
+	// ExactUSD are the amounts with every digit, in the order of the document; only where the
+	// API is asked for them.
+	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // NewCosts makes the document of costs.
-func NewCosts(c *costs.Costs) Costs { return Costs{CostsSchema, c} }
+func NewCosts(c *costs.Costs) Costs { return Costs{Schema: CostsSchema, Costs: c} }
 
 // UnitsSchema names the shape of [Units], UnitCostsSchema that of [UnitCosts].
 const (
@@ -29,6 +33,9 @@ const (
 type Units struct {
 	Schema string      `json:"schema"`
 	Units  []UnitCosts `json:"units"`
+	// ExactUSD are the amounts with every digit, in the order of the document; only where the
+	// API is asked for them.
+	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // UnitCosts is what one unit costs over time.
@@ -39,7 +46,7 @@ type UnitCosts struct {
 
 // NewUnits makes the document of unit costs.
 func NewUnits(all []*costs.UnitCosts) Units {
-	u := Units{UnitsSchema, make([]UnitCosts, 0, len(all))}
+	u := Units{Schema: UnitsSchema, Units: make([]UnitCosts, 0, len(all))}
 	for _, c := range all {
 		u.Units = append(u.Units, UnitCosts{UnitCostsSchema, c})
 	}
@@ -54,12 +61,15 @@ type Reconciliation struct {
 	Schema string `json:"schema"`
 	*costs.Reconciliation
 	// Posted is how many corrections were added to the ledger.
-	Posted int `json:"-"`
+	Posted int `json:"posted,omitempty"`
+	// ExactUSD are the amounts with every digit, in the order of the document; only where the
+	// API is asked for them.
+	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // NewReconciliation makes the document of a reconciliation.
 func NewReconciliation(r *costs.Reconciliation, posted int) Reconciliation {
-	return Reconciliation{ReconciliationSchema, r, posted}
+	return Reconciliation{Schema: ReconciliationSchema, Reconciliation: r, Posted: posted}
 }
 
 // BillSchema names the shape of [Bill], BillShowSchema that of [BillShow].

@@ -117,15 +117,18 @@ type GateReport struct {
 	// WaitP95 is the 95th percentile of the waits in seconds.
 	WaitP95 *float64 `json:"wait_p95_seconds"`
 
-	Assumptions   []string `json:"-"`
-	CoverageNotes []string `json:"-"`
-	Changes       []string `json:"-"`
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
+	CoverageNotes []string `json:"coverage_notes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 }
 
 // NewGateReport makes the document of a report.
 func NewGateReport(r gate.Report) GateReport {
 	d := GateReport{Schema: GateReportSchema, From: r.From, To: r.To, Runs: r.Runs, Asked: r.Asked, Denied: r.Denied, Waiting: r.Waiting, Answered: r.Answered,
-		Assumptions: r.Assumptions, CoverageNotes: r.CoverageNotes, Changes: r.Changes}
+		Assumptions: append([]string{}, r.Assumptions...), CoverageNotes: append([]string{}, r.CoverageNotes...), Changes: append([]string{}, r.Changes...)}
 	if share, ok := r.AskedShare(); ok {
 		d.AskedShare = &share
 	}

@@ -14,7 +14,21 @@ const (
 	TokenSchema    = "curfew.token/v1"
 	NewTokenSchema = "curfew.token.new/v1"
 	PeopleSchema   = "curfew.people/v1"
+	LoginSchema    = "curfew.login/v1"
 )
+
+// Login is what `login` and `logout` print: the token itself is not shown.
+type Login struct {
+	Schema string `json:"schema"`
+	// Server is the URL of the service.
+	Server string `json:"server"`
+	// Name is the person or program that the token speaks for.
+	Name string `json:"name"`
+	// Roles are what it may do there.
+	Roles []string `json:"roles"`
+	// ExpiresAt is when it ends; null where that is not known.
+	ExpiresAt *time.Time `json:"expires_at"`
+}
 
 // The schemas of what the service lists.
 const (

@@ -1,9 +1,11 @@
 package view
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
 )
 
 // The schemas of shared settings and identities.
@@ -130,10 +132,19 @@ type Whoami struct {
 	OpensFixes bool `json:"opens_fixes"`
 	// UnverifiedBecause is why the identity is not verified; null where it is.
 	UnverifiedBecause *string `json:"unverified_because"`
-	Settings          any     `json:"settings"`
-	// ProofText is the proof for people, From the configuration that gives the roles, and
-	// Advisory says that it is a local one.
-	ProofText string `json:"-"`
-	From      string `json:"-"`
-	Advisory  bool   `json:"-"`
+	// Settings is the configuration that gives the roles.
+	Settings Decider `json:"settings"`
+}
+
+// ProofText is the proof for people.
+func (w Whoami) ProofText() string {
+	return approval.Proof{Kind: approval.ProofKind(w.Proof), Subject: w.Subject, Detail: w.VerifiedBy}.String()
+}
+
+// From names the configuration that gives the roles, for people.
+func (w Whoami) From() string {
+	if w.Settings.Advisory {
+		return "curfew.yaml"
+	}
+	return fmt.Sprintf("the shared settings (version %d)", w.Settings.Version)
 }

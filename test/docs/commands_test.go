@@ -32,6 +32,7 @@ var asides = []aside{
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
 	{regexp.MustCompile(`^curfew (?:up|connect|down|extend|status|logs) `), "starts or needs processes of a session; the scripts session.txtar and session_idle.txtar run them"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
+	{regexp.MustCompile(`^curfew login .*--aws`), "needs STS and a service that it reaches; TestLoginByAWS runs it"},
 	{regexp.MustCompile(`^aws cloudformation create-stack`), "the AWS CLI, which the tests do not require"},
 	{regexp.MustCompile(`^curfew agent (?:host|bootstrap) `), "runs a session until it ends; the script agent.txtar runs it"},
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
@@ -77,6 +78,8 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
 	// A service runs until it is told to end, and takes any port.
 	{regexp.MustCompile(`^(?:\S+/)?(curfew serve[^&|>]*)`), "timeout --preserve-status -s TERM 5 $1 --listen 127.0.0.1:0"},
+	{regexp.MustCompile(`^printf %s "\$TOKEN" \| curfew login https://curfew\.example\.com`), `curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
+		`TOKEN=$$(curfew token create dashboard --role viewer | head -1); printf %s "$$TOKEN" | curfew login "http://$$at"; code=$$?; kill $$!; wait; exit $$code`},
 	{regexp.MustCompile(`(?:s3://bucket|file:///tmp)/runs/resnet50`), "file://$$PWD/runs/resnet50"},
 	{regexp.MustCompile(`(curfew checkpoint .*)--snapshot 12`), "${1}--snapshot 1"},
 	{regexp.MustCompile(`(curfew checkpoint save .*)--rank 1 --ranks 4`), "${1}--rank 0 --ranks 1"}, // no other rank comes

@@ -85,6 +85,7 @@ var outputs = []output{
 	{view.ActionSchema, "GET /api/v1/actions/{id}", []any{view.OneAction{}}},
 	{view.PeopleSchema, "GET /api/v1/people", []any{view.People{}}},
 	{view.TokensSchema, "curfew token list -o json", []any{view.Tokens{}}},
+	{view.LoginSchema, "curfew login -o json", []any{view.Login{}}},
 	{view.NewTokenSchema, "curfew token create -o json", []any{view.NewToken{}}},
 	{view.TokenSchema, "curfew token revoke -o json", []any{view.OneToken{}}},
 	{checkpoint.Schema, "HEAD and manifests in a store of checkpoints", []any{checkpoint.Head{}, checkpoint.Manifest{}}},

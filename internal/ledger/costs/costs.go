@@ -24,6 +24,9 @@ type Dollars money.Amount
 // MarshalText rounds half to even to cents.
 func (d Dollars) MarshalText() ([]byte, error) { return []byte(money.Amount(d).Cents()), nil }
 
+// UnmarshalText reads what MarshalText writes.
+func (d *Dollars) UnmarshalText(b []byte) error { return (*money.Amount)(d).UnmarshalText(b) }
+
 // Query asks what was spent.
 type Query struct {
 	// By are the dimensions to show costs by; none gives totals alone.

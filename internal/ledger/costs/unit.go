@@ -35,6 +35,13 @@ func (q Quantity) String() string {
 // MarshalJSON writes a number.
 func (q Quantity) MarshalJSON() ([]byte, error) { return []byte(q.String()), nil }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (q *Quantity) UnmarshalJSON(b []byte) error {
+	v, err := ParseQuantity(string(b))
+	*q = v
+	return err
+}
+
 // ParseQuantity reads a decimal number with at most three digits after the point, not
 // negative.
 func ParseQuantity(s string) (Quantity, error) {

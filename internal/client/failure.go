@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Error is what the service answers in place of a document: a problem of RFC 9457, with what
+// the command line makes of it.
+type Error struct {
+	// Status is that of HTTP.
+	Status int
+	// Exit is the exit code of the command line.
+	Exit int
+	// Code is the stable name of the error, Detail what is wrong, Hint what to do.
+	Code, Detail, Hint string
+	// Shown says that Document says all there is to say.
+	Shown bool
+	// Document is what was done all the same; nil where nothing was.
+	Document json.RawMessage
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Detail }
+
+// Unreached is that a service was not reached, or did not answer in time.
+type Unreached struct {
+	// Server is its URL.
+	Server string
+	// Why is the rest of the sentence; Certificate says that it is about the service's
+	// certificate, and Sent that the call may have been carried out.
+	Why               string
+	Certificate, Sent bool
+}
+
+// Error implements error.
+func (e *Unreached) Error() string {
+	text := "reach " + e.Server + ": " + e.Why
+	if e.Sent {
+		text += "; it may have been carried out"
+	}
+	return text
+}
+
+// final is an error after which nothing is sent again.
+type final struct{ error }
+
+// exits are the exit codes of answers that name none.
+var exits = map[int]int{http.StatusUnauthorized: 4, http.StatusForbidden: 4, http.StatusConflict: 3, http.StatusBadRequest: 2, http.StatusRequestEntityTooLarge: 2,
+	http.StatusUnprocessableEntity: 2}
+
+// problem is the error of an answer.
+func (c *Client) problem(a answer, kind string) error {
+	var p struct {
+		Code, Detail, Hint string
+		Exit               int
+		Shown              bool
+		Document           json.RawMessage
+		Errors             []struct{ Message, Location string }
+	}
+	if err := json.Unmarshal(a.body, &p); err != nil || kind != "application/problem+json" {
+		return c.noService(a, kind)
+	}
+	if p.Exit < 1 || p.Exit > 5 {
+		if p.Exit = exits[a.status]; p.Exit == 0 {
+			p.Exit = 1
+		}
+	}
+	for _, e := range p.Errors {
+		p.Detail += ": " + e.Message + " (" + e.Location + ")"
+	}
+	if p.Detail == "" {
+		p.Detail = fmt.Sprintf("%s answered %d %s", c.base, a.status, http.StatusText(a.status))
+	}
+	return &Error{Status: a.status, Exit: p.Exit, Code: p.Code, Detail: c.hidden(p.Detail), Hint: c.hidden(p.Hint), Shown: p.Shown, Document: p.Document}
+}
+
+// noService is the error of an answer that no service of curfew gives.
+func (c *Client) noService(a answer, kind string) error {
+	if kind == "" {
+		kind = "nothing that can be read"
+	}
+	return fmt.Errorf("%s is no curfew service, or a proxy stands before it: it answered %d with %s", c.base, a.status, c.hidden(kind))
+}
+
+// Times between two tries.
+const (
+	firstWait = 200 * time.Millisecond
+	mostWait  = 10 * time.Second
+	// lostTries is how often a call is sent that is not answered.
+	lostTries = 4
+)
+
+// retry says whether a call is sent again, and after how long. What was not sent can always
+// be; what was sent, only where that does nothing twice.
+func retry(a answer, err error, tries int, again bool) (time.Duration, bool) {
+	wait := min(firstWait<<min(tries, 10), mostWait)
+	if err != nil {
+		var stop *final
+		if errors.As(err, &stop) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || certificate(err) != "" {
+			return 0, false
+		}
+		return wait, (again || unsent(err)) && tries+1 < lostTries
+	}
+	var p struct{ Code string }
+	switch a.status {
+	case http.StatusTooManyRequests: // it was not carried out
+	case http.StatusConflict:
+		if json.Unmarshal(a.body, &p) != nil || p.Code != "in_progress" {
+			return 0, false
+		}
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if json.Unmarshal(a.body, &p); p.Code == "no_state" || !again || tries+1 >= lostTries { //nolint:errcheck // a proxy's own text has no code
+			return 0, false
+		}
+	default:
+		return 0, false
+	}
+	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil && s >= 0 {
+		wait = min(time.Duration(s)*time.Second, mostWait)
+	}
+	return wait, true
+}
+
+// unsent says whether an error came before anything was sent.
+func unsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// certificate says why a certificate does not count; empty where it is not about that.
+func certificate(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var any *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &unknown):
+		return "its certificate is not signed by an authority that counts here"
+	case errors.As(err, &host):
+		return "its certificate is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "its certificate has expired, or is not valid yet"
+	case errors.As(err, &any):
+		return "its certificate does not count: " + any.Err.Error()
+	}
+	return ""
+}
+
+// unreached says in one line why there is no answer.
+func (c *Client) unreached(r request, err error) error {
+	e := &Unreached{Server: c.base, Sent: r.method != http.MethodGet && !unsent(err)}
+	if why := certificate(err); why != "" {
+		e.Why, e.Certificate, e.Sent = why, true, false
+		return e
+	}
+	var withURL *url.Error
+	if errors.As(err, &withURL) {
+		err = withURL.Err
+	}
+	var plainHTTP tls.RecordHeaderError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Why = "it did not answer within " + c.o.Timeout.String()
+	case errors.As(err, &plainHTTP):
+		e.Why, e.Sent = "it speaks no TLS there; is it http, or another port", false
+	default:
+		e.Why = c.hidden(err.Error())
+	}
+	return e
+}
