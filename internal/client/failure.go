@@ -119,7 +119,8 @@ func retry(a answer, err error, tries int, again bool) (time.Duration, bool) {
 			return 0, false
 		}
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if json.Unmarshal(a.body, &p); p.Code == "no_state" || !again || tries+1 >= lostTries { //nolint:errcheck // a proxy's own text has no code
+		_ = json.Unmarshal(a.body, &p) // a proxy's own text has no code
+		if p.Code == "no_state" || !again || tries+1 >= lostTries {
 			return 0, false
 		}
 	default:
@@ -142,7 +143,7 @@ func certificate(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	var any *tls.CertificateVerificationError
+	var other *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &unknown):
 		return "its certificate is not signed by an authority that counts here"
@@ -150,8 +151,8 @@ func certificate(err error) string {
 		return "its certificate is for another name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return "its certificate has expired, or is not valid yet"
-	case errors.As(err, &any):
-		return "its certificate does not count: " + any.Err.Error()
+	case errors.As(err, &other):
+		return "its certificate does not count: " + other.Err.Error()
 	}
 	return ""
 }
