@@ -318,12 +318,12 @@ func (b *bench) verdicts(ctx context.Context, out *times) {
 					works, since := b.w.now(account)
 					if works != was {
 						var doc struct {
-							Duty struct {
-								State string `json:"state"`
-							} `json:"duty"`
+							Resources []struct {
+								Duty string `json:"duty"`
+							} `json:"resources"`
 						}
 						_, err := get(ctx, b.urls[account%len(b.urls)]+"/api/v1/resources/"+id, &doc)
-						if err == nil && (doc.Duty.State == "busy") == works && doc.Duty.State != "" {
+						if err == nil && len(doc.Resources) == 1 && doc.Resources[0].Duty != "" && (doc.Resources[0].Duty == "busy") == works {
 							out.add(time.Since(since), true)
 							break
 						}
