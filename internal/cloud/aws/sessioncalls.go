@@ -1,5 +1,11 @@
 package aws
 
+import "github.com/curfew-dev/curfew/internal/inventory"
+
+// TagPerson is the identity of the person who may connect to a machine, as the owner_identity
+// of terraform/backbone names it.
+const TagPerson = "curfew:owner"
+
 // SessionCaller is who makes a call of sessions, and so by which document of
 // terraform/backbone it is allowed.
 type SessionCaller string
@@ -40,7 +46,7 @@ type SessionAsk struct {
 }
 
 // SessionTags are the tags without which the launching role launches nothing.
-var SessionTags = []string{"curfew:installation", "curfew:session", "curfew:owner"}
+var SessionTags = []string{inventory.TagInstallation, inventory.TagSession, TagPerson}
 
 // Parts of ARNs.
 const (
