@@ -422,7 +422,7 @@ func (l *launches) refused(f LaunchFault, class error) {
 	if found, left := l.shown(l.Launcher, launch.Session.ID), l.Left(l.t, launch.Session.ID); len(found) > 0 || len(left) > 0 {
 		l.t.Errorf("it was refused, and there are %v, %v", found, left)
 	}
-	// What is refused once is not refused for ever.
+	// A refusal holds for its call alone.
 	if got := l.start(launch); len(got) != l.nodes() {
 		l.t.Errorf("then %d machines", len(got))
 	}
