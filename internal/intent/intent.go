@@ -20,7 +20,7 @@
 //	    none, refused     -> Refused, once every earlier call is over and would show
 //	    none, old         -> Lapsed: it goes back to what decided it
 //
-// Between the intent and the outcome nobody knows whether the call was made, so whoever
+// Between the intent and the outcome it is unknown whether the call was made, so whoever
 // finds the step there asks the provider first, whether or not it made the call itself.
 // A call is made again only with its key, only where the provider knows keys
 // ([Run.Idempotent]), and only while the intent is young ([Run.FreshFor]). An older intent
@@ -144,8 +144,8 @@ var ErrConflict = errors.New("another process changed it meanwhile")
 
 // Subject is what a step is done to: a resource, a launch.
 type Subject interface {
-	// Keep writes the step for what happened, on the condition that nobody wrote the
-	// subject since it was read. Whatever else of the subject changes with it (machines
+	// Keep writes the step for what happened, on the condition that the subject is of the
+	// version that was read. Whatever else of the subject changes with it (machines
 	// that a launch answered with, an audit entry) is written in the same transaction.
 	Keep(ctx context.Context, s Step, what Event) error
 	// Call makes the step's call, with its key, and returns the receipt. It returns when

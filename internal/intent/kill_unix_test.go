@@ -71,7 +71,6 @@ func story(name string, keyed bool, fault *intenttest.Fault) intenttest.Story {
 			switch {
 			case out == intent.Done && effects == 1:
 			case out == intent.Rejected && effects == 0 && fault != nil && fault.Class != "":
-			// Nobody knows whether it was called, and it was not: it goes back.
 			case out == intent.Lapsed && effects == 0 && killed && !keyed:
 			default:
 				t.Errorf("it ends as %s with %d effects: %+v", out, effects, w.journal.Entries())

@@ -18,7 +18,7 @@ type died struct{}
 // look-ups come to, a key has at most one effect, no call is without a young intent before
 // it, and at last the journal says what there is.
 func TestSchedules(t *testing.T) {
-	schedules := 2000
+	schedules := 500
 	if os.Getenv("CURFEW_SLOW") != "" {
 		schedules = 20000
 	}

@@ -227,7 +227,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c *Call) (status
 	return http.StatusOK
 }
 
-// discarded is an answer that nobody gets.
+// discarded is an answer that is thrown away.
 type discarded struct{ header http.Header }
 
 func (d discarded) Header() http.Header       { return d.header }

@@ -32,9 +32,6 @@ func RefusedByRoles(calls []string) ([]string, error) {
 	}
 	var refused []string
 	for _, name := range calls {
-		if launchable[name] && index[name] == nil && !mutable[name] {
-			continue // the backbone's own role allows what sessions take (terraform/backbone)
-		}
 		role, actions, known := act.Policy, []string(nil), false
 		if o := index[name]; o != nil {
 			if known = !o.Scan && !o.Act; known {
@@ -64,6 +61,12 @@ func RefusedByRoles(calls []string) ([]string, error) {
 		}
 	}
 	return refused, nil
+}
+
+// OnlyLaunches says whether only a launcher makes a call: the roles that read and act refuse
+// it, and the backbone has one of its own for it (terraform/backbone).
+func OnlyLaunches(name string) bool {
+	return launchable[name] && index[name] == nil && !mutable[name]
 }
 
 func TestMemberRoles(t *testing.T) {
