@@ -68,6 +68,18 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// TestSlowScripts runs the command lines of testdata/slow, which wait for what takes its time.
+func TestSlowScripts(t *testing.T) {
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("it waits until a session is idle; make test-slow runs it")
+	}
+	testscript.Run(t, testscript.Params{Dir: "testdata/slow", RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
+		e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
+		e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+		return nil
+	}})
+}
+
 // standIn serves an AWS account with nothing in it and with what goes wrong there.
 func standIn(e *testscript.Env, faults ...wire.Fault) (string, error) {
 	s := wire.New(wire.Options{})

@@ -41,18 +41,21 @@ var commandLines = []string{
 	"checkpoint save examples/policies STORE --exited --nice 0", "checkpoint save examples/policies STORE --exited --keep 1 --deadline 60s", "checkpoint list STORE --nice 0", "checkpoint verify STORE --nice 0",
 	"checkpoint restore STORE restored --replace --nice 0", "checkpoint gc STORE --keep 2 --nice 0",
 	"token create dashboard --role viewer", "token list", "token revoke TOKEN",
+	"ls", "ls --all",
 	"settings clock --reason sleep", "as root: settings set shared.yaml --reason test",
 }
 
 // notRun are the commands that these lines leave out, with the reason.
 var notRun = map[string]string{
+	"up": "it starts processes; the script session.txtar runs it", "down": "it ends processes; the script session.txtar runs it", "connect": "it needs a session; the script session.txtar runs it",
+	"extend": "it needs a session; the script session.txtar runs it", "status": "it needs a session; the script session.txtar runs it", "logs": "it needs a session; the script session.txtar runs it",
 	"consent": "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
 }
 
 // withoutJSON are the commands without -o json, with the reason.
 var withoutJSON = map[string]string{
 	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help", "checkpoint": "it prints its help",
-	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end",
+	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end", "connect": "its output is the command's",
 }
 
 // walk calls each with every command that can be given, but for those of cobra.

@@ -72,6 +72,24 @@ func (rt *Runtime) KeepSessions(ctx context.Context, stay bool) error {
 	return a.keep(ctx, stay, a.Keeper.Log)
 }
 
+// takeOver is how often a service looks whether the keeper of its data directory has ended.
+const takeOver = 5 * time.Second
+
+// keepServed keeps the sessions of a service for as long as it runs, as soon as no other
+// process of the data directory does.
+func (rt *Runtime) keepServed(ctx context.Context, log *slog.Logger) {
+	for {
+		if err := rt.For().KeepSessions(ctx, true); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "sessions are not kept", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(takeOver):
+		}
+	}
+}
+
 // keep does what is missing of all sessions, again and again.
 func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error {
 	var mu sync.Mutex

@@ -116,6 +116,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { v.watch(watching) })
+	wg.Go(func() { v.rt.keepServed(watching, log) })
 	err = v.service.Run(ctx)
 	stop()
 	wg.Wait()
