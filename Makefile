@@ -61,6 +61,7 @@ test-slow: build ## the ladder, checkpoints and agents killed at every boundary 
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestSlowScripts|TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/action ./internal/cli ./internal/daemon ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m ./internal/agent
+	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run TestKilledAtEveryStep ./internal/cloud/local
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
 	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
 	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/service

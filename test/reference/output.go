@@ -60,6 +60,8 @@ var outputs = []output{
 	{view.SharesSchema, "curfew costs shares -o json", []any{view.Shares{}}},
 	{view.BudgetSchema, "curfew budget -o json", []any{view.Budgets{}}},
 	{view.HoldsSchema, "curfew budget holds -o json", []any{view.Holds{}}},
+	{view.RunsSchema, "curfew ls -o json", []any{view.Runs{}}},
+	{view.SessionLogSchema, "curfew logs NAME -o json", []any{view.SessionLog{}}},
 	{view.HoldSchema, "curfew budget settle, release and extend -o json", []any{view.OneHold{}}},
 	{view.BillSchema, "curfew bill import -o json", []any{view.Bill{}}},
 	{view.BillShowSchema, "curfew bill show -o json", []any{view.BillShow{}}},

@@ -53,7 +53,7 @@ func try(ctx context.Context, k Kind, helper []string) (err error) {
 	cmd := exec.Command("/bin/sh", "-c", "read -r nothing")
 	in, err := cmd.StdinPipe()
 	if err == nil {
-		defer in.Close()
+		defer func() { _ = in.Close() }() // it is killed
 		if err = c.Start(ctx, cmd); err == nil {
 			var pids []int
 			if pids, err = c.Processes(); err == nil && len(pids) == 0 {

@@ -63,19 +63,6 @@ func cage(t *testing.T, o CageOptions) *Cage {
 	return c
 }
 
-// number reads a process number that a script wrote.
-func number(t testing.TB, path string) int {
-	t.Helper()
-	pid := 0
-	eventually(t, path+" is written", func() bool {
-		b, _ := os.ReadFile(path)
-		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		pid = n
-		return err == nil && strings.HasSuffix(string(b), "\n")
-	})
-	return pid
-}
-
 // ends waits until a process is gone, as the machine tells it.
 func ends(t testing.TB, pid int) {
 	t.Helper()

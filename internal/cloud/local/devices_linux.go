@@ -35,7 +35,7 @@ func denyByProgram(dir string, deny []Device) error {
 	if errno != 0 {
 		return fmt.Errorf("load the program that denies devices: %w", errno)
 	}
-	defer unix.Close(int(prog))
+	defer func() { _ = unix.Close(int(prog)) }() // the group holds it
 	attach := struct{ target, prog, kind, flags uint32 }{uint32(group.Fd()), uint32(prog), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI}
 	if _, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_ATTACH, uintptr(unsafe.Pointer(&attach)), unsafe.Sizeof(attach)); errno != 0 {
 		return fmt.Errorf("attach the program that denies devices: %w", errno)

@@ -123,7 +123,7 @@ func (p Process) Signal(sig unix.Signal) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written
 	err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return errGone
@@ -138,7 +138,7 @@ func (p Process) wait(ctx context.Context) error {
 	case errors.Is(err, errGone):
 		return nil
 	case err == nil:
-		defer unix.Close(fd)
+		defer func() { _ = unix.Close(fd) }() // nothing was written
 	case !errors.Is(err, unix.ENOSYS): // without descriptors (fd -1) the poll is a pause
 		return err
 	}
