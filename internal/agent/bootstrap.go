@@ -427,7 +427,7 @@ func (b *bootstrap) jupyterStep(ctx context.Context) (string, error) {
 	go func() { _ = c.Wait() }() // it is reaped, whatever it ends with
 	p, err := readProcess(c.Process.Pid)
 	if err != nil {
-		return "", fmt.Errorf("Jupyter ended at once: see %s", b.disk.path("jupyter.log"))
+		return "", fmt.Errorf("start Jupyter: it ended at once: see %s", b.disk.path("jupyter.log"))
 	}
 	b.say("step", "jupyter: listens on 127.0.0.1:8888; its token is in "+b.disk.path("jupyter-token"))
 	return "", b.update(func(s *state) { s.Jupyter = running{p.pid, p.began} })
