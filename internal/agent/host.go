@@ -303,7 +303,7 @@ func (h *host) run(ctx context.Context) error {
 // isReady takes the end of the set-up.
 func (h *host) isReady(ctx context.Context, err error) error {
 	if ctx.Err() != nil || h.end != nil && h.end.Killed {
-		return nil
+		return nil //nolint:nilerr // it was ended, or another process goes on
 	}
 	if h.view().Ready { // another process had set it up
 		if err != nil {

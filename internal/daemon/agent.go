@@ -262,7 +262,7 @@ func (datasets) Fetch(ctx context.Context, from, dir string) error {
 }
 
 func mountS3(ctx context.Context, mount, at, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a user's folder of files
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -274,7 +274,7 @@ func mountS3(ctx context.Context, mount, at, dir string) error {
 	if prefix != "" {
 		args = append(args, "--prefix", prefix+"/")
 	}
-	if out, err := exec.CommandContext(ctx, mount, args...).CombinedOutput(); err != nil { //nolint:gosec // a program of the machine
+	if out, err := exec.CommandContext(ctx, mount, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount-s3: %w: %.200s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
@@ -285,7 +285,7 @@ func copyS3(ctx context.Context, from, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a user's folder of files
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(dir)
