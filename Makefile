@@ -49,9 +49,10 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	go test ./...
 
-test-slow: build ## the ladder and checkpoints killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/
+test-slow: build ## the ladder and checkpoints and agents killed at every boundary (make test: some), services killed and stopped, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestSlowScripts|TestServeDemoSaves|TestProcessesThatDieAndSleep' ./internal/action ./internal/cli ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
+	CURFEW_SLOW=1 go test -count=1 -timeout 30m ./internal/agent
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
 	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
 	cd test/helm && go test -count=1 .

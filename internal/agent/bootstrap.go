@@ -156,7 +156,7 @@ func (b *bootstrap) workStep(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil { //nolint:gosec // a user's folder of files
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the work folder: %w", err)
 	}
 	if said != "" {
@@ -374,7 +374,7 @@ func (b *bootstrap) dataStep(ctx context.Context) (string, error) {
 		}
 		used[name] = from
 		dir := filepath.Join(b.o.Home, "data", name)
-		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // a user's folder of files
+		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 			return "", err
 		}
 		if err := b.o.Datasets.Fetch(ctx, from, dir); err != nil {
@@ -412,7 +412,7 @@ func (b *bootstrap) jupyterStep(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// The token is in the environment and not in the arguments, which every user can see.
-	c := exec.Command(at, "lab", "--no-browser", "--ip=127.0.0.1", "--port="+strconv.Itoa(jupyterPort), "--ServerApp.port_retries=0") //nolint:gosec,noctx // it outlives the agent
+	c := exec.Command(at, "lab", "--no-browser", "--ip=127.0.0.1", "--port="+strconv.Itoa(jupyterPort), "--ServerApp.port_retries=0") //nolint:noctx // it outlives the agent
 	c.Env = append(env, "JUPYTER_TOKEN="+text)
 	c.Dir = b.dir
 	out, err := os.OpenFile(b.disk.path("jupyter.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -246,6 +246,7 @@ func TestSetupOutlivesTheAgent(t *testing.T) {
 
 // Output is bounded, and what is left out is said.
 func TestOutputIsBounded(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.r.Host.Setup = `i=0; while [ $i -lt 40000 ]; do echo "a line of output, of which there are too many $i"; i=$((i+1)); done; printf %s end`
@@ -332,6 +333,7 @@ func TestNodes(t *testing.T) {
 
 // The same over S3: control documents, snapshots and fencing.
 func TestOverS3(t *testing.T) {
+	slow(t)
 	s := versitygw.Start(t)
 	s.Use(t)
 	w := newWorld(t)

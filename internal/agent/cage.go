@@ -130,7 +130,7 @@ func owner(pid int) uint32 {
 	if err != nil {
 		return 0
 	}
-	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // nobody is a service
+	if s, ok := i.Sys().(*syscall.Stat_t); ok && s.Uid < 65534 { // that of no user is a service
 		return s.Uid
 	}
 	return 0

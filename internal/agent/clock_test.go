@@ -107,11 +107,10 @@ func (s *silent) Replace(ctx context.Context, key string, data []byte, version s
 	return s.Store.Replace(ctx, key, data, version)
 }
 
-// settable is a clock of a machine that somebody sets.
+// settable is a clock of a machine that can be set.
 type settable struct {
-	mu    sync.Mutex
-	off   time.Duration
-	start time.Time
+	mu  sync.Mutex
+	off time.Duration
 }
 
 func (s *settable) now() time.Time {
@@ -147,7 +146,7 @@ func TestLeaseInTime(t *testing.T) {
 			must(t, err)
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				k, s := &settable{start: began}, &silent{Store: control}
+				k, s := &settable{}, &silent{Store: control}
 				o := Options{
 					Host: session.Host{Schema: session.HostSchema, Session: "s", Name: "demo", Nodes: 1, Epoch: 1, WorkDir: filepath.Join(dir, "w"),
 						Lease: began.Add(4 * time.Hour), Every: session.Duration(10 * time.Minute), Save: session.Duration(5 * time.Minute)},

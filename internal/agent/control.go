@@ -68,7 +68,7 @@ func poll(ctx context.Context, s Store, h *session.Host, every time.Duration, ou
 		}
 		failing = err != nil
 		// Jitter, so that the hosts of a session do not ask at once.
-		if pause(ctx, every*4/5+rand.N(every*2/5+1)) != nil { //nolint:gosec // no secret
+		if pause(ctx, every*4/5+rand.N(every*2/5+1)) != nil {
 			return
 		}
 	}

@@ -134,7 +134,7 @@ func output(ctx context.Context, env []string, name string, args ...string) (str
 	if err != nil {
 		return "", err
 	}
-	c := exec.CommandContext(ctx, path, args...) //nolint:gosec // programs of the machine, named here
+	c := exec.CommandContext(ctx, path, args...)
 	c.Env = env
 	var out bytes.Buffer
 	c.Stdout = &out

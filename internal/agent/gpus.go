@@ -49,7 +49,7 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 
 // query runs nvidia-smi, whose output is CSV without header and units.
 func query(ctx context.Context, command, what string) ([][]string, error) {
-	c := exec.CommandContext(ctx, command, what, "--format=csv,noheader,nounits") //nolint:gosec // a program of the machine
+	c := exec.CommandContext(ctx, command, what, "--format=csv,noheader,nounits")
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.Output()

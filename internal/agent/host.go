@@ -20,7 +20,7 @@ import (
 )
 
 // host is one session on one machine. Its loop is the only one that decides; everything that
-// takes time runs beside it and tells it.
+// takes time runs next to it and tells it.
 type host struct {
 	o     Options
 	paces Paces
@@ -63,12 +63,14 @@ type host struct {
 	gaveUp   bool
 
 	told *board
+	// stopBoot ends the set-up, and returns once it does nothing more.
+	stopBoot func()
 }
 
 // warning is a warning that the session ends.
 type warning struct {
 	since time.Time
-	// accepted is when somebody was told: a terminal, or the store that the keeper reads.
+	// accepted is when it was told: to a terminal, or to the store that the keeper reads.
 	// Before that no grace runs.
 	accepted time.Time
 	looks    int // measurements since then
@@ -122,7 +124,7 @@ func newHost(o Options) (*host, error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	h := &host{o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.Idle)), saves: make(chan saved, 1), phase: session.HostStarting, told: &board{wake: make(chan struct{}, 1)}}
+	h := &host{o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.Idle)), saves: make(chan saved, 1), phase: session.HostStarting, told: &board{wake: make(chan struct{}, 1)}, stopBoot: func() {}}
 	var err error
 	if h.disk, err = openDisk(o.State); err != nil {
 		return nil, err
@@ -243,7 +245,14 @@ func (h *host) run(ctx context.Context) error {
 		h.phase, h.why, ready = session.HostFailed, st.Failed, nil
 	default:
 		h.phase, h.why = h.standing()
-		beside.Go(func() { ready <- h.boot.run(ctx) })
+		booting, stop := context.WithCancel(ctx)
+		over := make(chan struct{})
+		h.stopBoot = func() { stop(); <-over }
+		defer stop()
+		beside.Go(func() {
+			defer close(over)
+			ready <- h.boot.run(booting)
+		})
 	}
 	beside.Go(func() { h.boot.keepFresh(ctx) })
 	var gpus inventory.Fact[int]
@@ -293,7 +302,7 @@ func (h *host) run(ctx context.Context) error {
 
 // isReady takes the end of the set-up.
 func (h *host) isReady(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || h.end != nil && h.end.Killed {
 		return nil
 	}
 	if h.view().Ready { // another process had set it up

@@ -84,7 +84,15 @@ func TestOwnersAnswer(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(w.r.Home, ".curfew"), 0o755))
 	must(t, os.WriteFile(filepath.Join(w.r.Home, ".curfew", "keep"), nil, 0o600))
 	await(t, "put back by the keep file", func() bool { return w.saw("extended", "keep was touched") })
-	w.awaitPhase(session.HostWarned)
+	await(t, "warned again", func() bool {
+		warnings := 0
+		for _, e := range w.events() {
+			if e.Kind == "warned" {
+				warnings++
+			}
+		}
+		return warnings == 2
+	})
 	w.order(func(o *session.Order) { o.Idle = session.Duration(time.Hour) })
 	await(t, "put back by the order", func() bool { return w.saw("extended", "the idle time was extended") })
 	w.awaitPhase(session.HostReady)
@@ -157,6 +165,9 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"saved", "discarded", "nothing written"} {
 		t.Run(end, func(t *testing.T) {
+			if end == "discarded" {
+				slow(t)
+			}
 			t.Parallel()
 			w := newWorld(t)
 			w.r.Ended = filepath.Join(w.dir, "ended")
@@ -383,4 +394,51 @@ func TestEarlierStartIsFenced(t *testing.T) {
 	if got := later.restored("file"); got != "new" || !old.runs() {
 		t.Errorf("the snapshot has %q", got)
 	}
+}
+
+// An end during the set-up ends its command, which is not run again.
+func TestEndDuringTheSetup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.r.Host.Setup = "echo run >>runs; echo under way; while :; do sleep 1000; done"
+	m := w.start()
+	await(t, "under way", func() bool { return w.saw("output", "under way") })
+	w.order(func(o *session.Order) { o.End = &session.End{Why: "changed my mind", By: "bo"} })
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := w.cage().Processes(); err != nil || len(left) > 0 {
+		t.Errorf("processes %v are left, %v", left, err)
+	}
+	if got := w.restored("runs"); got != "run\n" {
+		t.Errorf("the command ran as %q", got)
+	}
+}
+
+// A warning that reached no terminal and no store ends no session, however long it rests.
+func TestWarningThatNoOneCanRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.r.Host.Idle, w.r.Host.Grace = short, session.Duration(100*time.Millisecond)
+	m := w.start()
+	w.awaitPhase(session.HostReady)
+	control := filepath.Join(w.dir, "control")
+	must(t, os.Rename(control, control+".lost"))
+	must(t, os.WriteFile(control, nil, 0o600)) // a store that only fails
+	log := func() string {
+		data, err := os.ReadFile(m.log)
+		must(t, err)
+		return string(data)
+	}
+	await(t, "warned", func() bool { return strings.Contains(log(), "warned: ") })
+	time.Sleep(4 * time.Second)
+	if text := log(); !m.runs() || strings.Contains(text, "the last snapshot") {
+		t.Errorf("it ended:\n%s", text)
+	}
+	must(t, os.Remove(control))
+	must(t, os.Rename(control+".lost", control))
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	w.inOrder("ready", "warned", "ended")
 }

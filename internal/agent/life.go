@@ -215,6 +215,7 @@ func (h *host) still(ctx context.Context) (bool, error) {
 	if err := h.keepEnd(); err != nil {
 		return false, err
 	}
+	h.stopBoot() // it would run the set-up command again
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := h.o.Cage.Kill(limited); err != nil {
@@ -434,7 +435,7 @@ func (h *host) grace(w *warning, limit time.Duration) {
 		return
 	}
 	if w.accepted.IsZero() {
-		// The warning counts once somebody can have read it.
+		// The warning counts once the owner can have read it.
 		if phase, err := h.told.toldPhase(); err == "" && phase == session.HostWarned {
 			w.accepted = h.now
 		}

@@ -98,7 +98,7 @@ func (b *bootstrap) startSetup(ctx context.Context, ended, log string) error {
 		return err
 	}
 	defer out.Close()
-	c := exec.Command("/bin/sh", "-c", setupScript, "setup", b.o.Host.Setup, ended) //nolint:gosec,noctx // the user's own command; it outlives the agent
+	c := exec.Command("/bin/sh", "-c", setupScript, "setup", b.o.Host.Setup, ended) //nolint:noctx // the user's own command; it outlives the agent
 	c.Env, c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = env, b.dir, out, out, &syscall.SysProcAttr{Setsid: true}
 	if err := b.o.Cage.Start(ctx, c); err != nil {
 		return fmt.Errorf("start the command: %w", err)

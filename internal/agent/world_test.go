@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -51,7 +52,23 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	// The tests wait for processes most of their time, so more of them run at once than
+	// there are CPUs.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(m.Run())
+}
+
+// slow leaves a test to make test-slow.
+func slow(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("make test-slow runs it")
+	}
 }
 
 func cook(text string) error {

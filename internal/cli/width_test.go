@@ -54,8 +54,9 @@ var notRun = map[string]string{
 
 // withoutJSON are the commands without -o json, with the reason.
 var withoutJSON = map[string]string{
-	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help", "checkpoint": "it prints its help",
+	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help", "checkpoint": "it prints its help", "agent": "it prints its help",
 	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end", "connect": "its output is the command's",
+	"agent host": "it runs until its session ends, whose documents are in the control store", "agent bootstrap": "its steps are in the session's status",
 }
 
 // walk calls each with every command that can be given, but for those of cobra.

@@ -156,10 +156,27 @@ func (rt *Runtime) agent(ctx context.Context, o AgentOptions) (agent.Options, er
 		},
 		Log: func(line string) { plain.Fprintln(o.Out, line) },
 	}
-	if h.Machine {
-		a.Ender = shutdown{}
-	} else {
+	if !h.Machine && len(h.Secrets) == 0 {
 		a.Address = "127.0.0.1"
+		return a, nil
+	}
+	machine, err := onMachine(ctx)
+	if err != nil {
+		return agent.Options{}, err
+	}
+	a.Parameters = machine
+	if !h.Machine {
+		a.Address = "127.0.0.1"
+		return a, nil
+	}
+	a.Ender, a.Notices = shutdown{}, machine
+	// A machine that is not of EC2 has its host name.
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if a.Address, err = machine.Address(limited); err != nil || a.Address == "" {
+		if a.Address, err = os.Hostname(); err != nil {
+			return agent.Options{}, fmt.Errorf("find the address of this machine: %w", err)
+		}
 	}
 	return a, nil
 }
@@ -245,7 +262,7 @@ func (datasets) Fetch(ctx context.Context, from, dir string) error {
 }
 
 func mountS3(ctx context.Context, mount, at, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a user's folder of files
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -257,7 +274,7 @@ func mountS3(ctx context.Context, mount, at, dir string) error {
 	if prefix != "" {
 		args = append(args, "--prefix", prefix+"/")
 	}
-	if out, err := exec.CommandContext(ctx, mount, args...).CombinedOutput(); err != nil { //nolint:gosec // a program of the machine
+	if out, err := exec.CommandContext(ctx, mount, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount-s3: %w: %.200s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
@@ -268,7 +285,7 @@ func copyS3(ctx context.Context, from, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a user's folder of files
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(dir)

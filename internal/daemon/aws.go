@@ -39,6 +39,9 @@ var (
 	ExplorerRequest = aws.ExplorerRequest
 )
 
+// onMachine is what an agent asks of AWS as its machine.
+func onMachine(ctx context.Context) (*aws.OnMachine, error) { return aws.NewOnMachine(ctx) }
+
 // SpotPrice is the price of a machine type on the spot market.
 type SpotPrice = aws.SpotPrice
 

@@ -33,6 +33,7 @@ var asides = []aside{
 	{regexp.MustCompile(`^curfew (?:up|connect|down|extend|status|logs) `), "starts or needs processes of a session; the scripts session.txtar and session_idle.txtar run them"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
 	{regexp.MustCompile(`^aws cloudformation create-stack`), "the AWS CLI, which the tests do not require"},
+	{regexp.MustCompile(`^curfew agent (?:host|bootstrap) `), "runs a session until it ends; the script agent.txtar runs it"},
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
 }
 
