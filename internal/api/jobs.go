@@ -2,10 +2,8 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -74,11 +72,7 @@ func (s *server) registerJobs() {
 			return answer{doc: doc}, err
 		})
 	s.registerBills()
-	add(s, operation{ID: "get-settings", Method: get, Path: "/api/v1/settings", Role: approval.RoleAdmin, Summary: "Show the shared settings and all their versions", Schema: view.SettingsSchema},
-		func(ctx context.Context, c *call, _ *struct{}) (answer, error) {
-			doc, err := c.rt.Settings(ctx)
-			return answer{doc: doc}, err
-		})
+	s.registerShown()
 	add(s, operation{ID: "set-settings", Method: post, Path: "/api/v1/settings", Role: approval.RoleAdmin, Summary: "Set the next version of the shared settings, of prices, or of both", Schema: view.SettingsSetSchema,
 		Example: map[string]any{"settings": "approvers: {ana: [admin, approver]}\nbudgets: [{id: vision, team: vision, purpose: any, amount: 100000}]", "reason": "a new team"}},
 		func(ctx context.Context, c *call, in *struct {
@@ -116,21 +110,6 @@ func (s *server) registerBills() {
 			}
 		}) (answer, error) {
 			doc, err := c.rt.ImportBill(ctx, daemon.BillUpload{Path: in.Body.Path, Content: in.Body.Content, Name: in.Body.Name, DryRun: in.Body.DryRun})
-			return answer{doc: doc}, err
-		})
-	add(s, operation{ID: "post-reconciliation", Method: http.MethodPost, Path: "/api/v1/bills/reconciliation", Role: approval.RoleAdmin, Summary: "Post the difference of billed and accrued costs of a period to the ledger", Schema: view.ReconciliationSchema},
-		func(ctx context.Context, c *call, in *struct {
-			Body struct {
-				Since string `json:"since" minLength:"1" maxLength:"40" example:"2026-10-01" doc:"From then on: 7d, month, 2026-11-01."`
-				Until string `json:"until,omitempty" maxLength:"40" example:"2026-11-01" doc:"Before then."`
-				Basis string `json:"basis,omitempty" enum:"billed,effective" default:"billed"`
-				Exact bool   `json:"exact,omitempty" doc:"With the amounts to the last digit."`
-			}
-		}) (answer, error) {
-			doc, err := c.rt.Reconcile(ctx, daemon.Period{Since: in.Body.Since, Until: in.Body.Until}, bill.Basis(in.Body.Basis), true)
-			if in.Body.Exact {
-				doc.ExactUSD = view.Exact(doc)
-			}
 			return answer{doc: doc}, err
 		})
 }

@@ -152,9 +152,9 @@ func ignoreEnded(err error) error {
 // keepBacktest keeps the lease of a backtest and writes how far it is, until it is canceled or
 // lost.
 func (rt *Runtime) keepBacktest(ctx context.Context, o BacktestRunner, id string, lease store.Lease, done *atomic.Int64, lose context.CancelCauseFunc) {
-	last := time.Now()
+	last := rt.Now()
 	for wait(ctx, o.Check) == nil {
-		began := time.Now()
+		began := rt.Now()
 		bounded, end := context.WithTimeout(ctx, o.TTL)
 		_, err := rt.Kept.Leases().Renew(bounded, lease, o.TTL)
 		if err == nil {
@@ -167,7 +167,7 @@ func (rt *Runtime) keepBacktest(ctx context.Context, o BacktestRunner, id string
 		case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrBacktestEnded):
 			lose(err)
 			return
-		case ctx.Err() == nil && time.Since(last) > o.TTL:
+		case ctx.Err() == nil && rt.Now().Sub(last) > o.TTL:
 			lose(fmt.Errorf("%w: the database has not answered for %s", store.ErrLeaseLost, o.TTL))
 			return
 		}

@@ -36,7 +36,7 @@ func (rt *Runtime) ImportBill(ctx context.Context, u BillUpload) (view.Bill, err
 	if (u.Path == "") == (u.Content == "") {
 		return none, invalid("import a bill: give its path, or its content and name")
 	}
-	at, source := u.Path, u.Path
+	var at, source string
 	if u.Path != "" {
 		if at, err = rt.allowed(u.Path, "serve.bill_paths", cfg.Serve.BillPaths); err != nil {
 			return none, err

@@ -230,6 +230,9 @@ func (rt *Runtime) PutSettings(ctx context.Context, t SettingsText, reason strin
 		if err != nil {
 			return doc, err
 		}
+		if kind == SettingsKind { // what was judged by is what it follows
+			last.Version = held.Version
+		}
 		v := store.Setting{Kind: kind, Version: last.Version + 1, At: now, Who: who.Name, Reason: reason, Body: body}
 		err = s.Settings().Put(ctx, v, action.Entry{At: now, Actor: who.Name, What: action.EventSettings, Because: reason,
 			Outcome: fmt.Sprintf("%s %d, %s, by %s", kind, v.Version, BodyHash(body), who.Proof)})

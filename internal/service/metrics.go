@@ -46,7 +46,7 @@ func newMetrics(s *Service) *Metrics {
 		calls:     counter("cloud_calls_total", "Calls to a provider's APIs.", "source", "api"),
 		costs:     counter("cloud_calls_dollars_total", "What the provider charges for calls to its APIs, at list price.", "source", "api"),
 		actions:   counter("actions_total", "What rounds did about resources, by verb and result.", "source", "verb", "result"),
-		errors:    counter("errors_total", "Errors by what failed: a source, or database.", "what"),
+		errors:    counter("errors_total", "Errors by what failed: a source, organization, or database.", "what"),
 		losses:    prometheus.NewCounter(prometheus.CounterOpts{Namespace: "curfew", Name: "lease_losses_total", Help: "Leases that another process took over."}),
 		reloads:   counter("config_reloads_total", "Readings of a changed configuration, by result: done or refused.", "result"),
 		valid:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "curfew", Name: "config_valid", Help: "1 while the newest configuration is in force, 0 while an earlier one is kept."}),

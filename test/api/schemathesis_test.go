@@ -199,7 +199,7 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--config-file", config, "run", url+"/openapi.json", "-H", "Authorization: Bearer "+token, "--seed", fmt.Sprint(*seed),
 		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
-		"--phases", "examples,fuzzing", "--max-examples", "8", "--mode", mode, "--no-shrink", "--max-time", "150", "--continue-on-failure", "--no-color", "--workers", "2", "--request-timeout", "20")
+		"--phases", "examples,fuzzing", "--max-examples", "8", "--mode", mode, "--no-shrink", "--max-time", "150", "--continue-on-failure", "--no-color", "--workers", "2", "--request-timeout", "60")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
