@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -270,7 +271,7 @@ func (a *app) status(ctx context.Context, name string, watch bool) error {
 			return err
 		}
 		if watch && a.Width > 0 && a.format == "table" {
-			fmt.Fprint(a.Stdout, "\x1b[H\x1b[2J")
+			_, _ = io.WriteString(a.Stdout, "\x1b[H\x1b[2J") // clears the terminal
 		}
 		if err := a.show(doc, func() report.Sheet { return report.Status(doc, a.Now()) }); err != nil {
 			return err
@@ -332,7 +333,7 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 			line := report.SessionLine(e)
 			if key := e.At.String() + line; !said[key] {
 				said[key] = true
-				fmt.Fprintln(a.Stdout, line)
+				plain.Fprintln(a.Stdout, line)
 			}
 		}
 		if s.State.Over() {

@@ -25,6 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
+	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -62,6 +63,9 @@ var outputs = []output{
 	{view.HoldsSchema, "curfew budget holds -o json", []any{view.Holds{}}},
 	{view.RunsSchema, "curfew ls -o json", []any{view.Runs{}}},
 	{view.SessionLogSchema, "curfew logs NAME -o json", []any{view.SessionLog{}}},
+	{session.HostSchema, "what a machine of a session is told, for curfew agent host", []any{session.Host{}}},
+	{session.OrderSchema, "order.json below a session's control prefix", []any{session.Order{}}},
+	{session.StatusSchema, "status-NODE.json below a session's control prefix", []any{session.Status{}}},
 	{view.HoldSchema, "curfew budget settle, release and extend -o json", []any{view.OneHold{}}},
 	{view.BillSchema, "curfew bill import -o json", []any{view.Bill{}}},
 	{view.BillShowSchema, "curfew bill show -o json", []any{view.BillShow{}}},

@@ -19,6 +19,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go/logging"
 
@@ -123,6 +124,9 @@ func New(ctx context.Context, o Options) (*Cloud, error) {
 		})
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w: %s", inventory.ErrUnauthenticated, oneLine(innermost(err).Error()))
+	}
+	if cfg.HTTPClient == nil {
+		cfg.HTTPClient = awshttp.NewBuildableClient()
 	}
 	cfg.HTTPClient = plainBody{cfg.HTTPClient}
 	c.config = cfg
