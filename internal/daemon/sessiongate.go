@@ -118,7 +118,7 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 }
 
 // prolongHold lets the hold of a session last until a time; nil where it has none.
-func (a *Sessions) prolongHold(ctx context.Context, s session.Session, until time.Time, who approval.Person, now time.Time) (*gate.Decision, error) {
+func (a *Sessions) prolongHold(ctx context.Context, s session.Session, until time.Time, who approval.Person) (*gate.Decision, error) {
 	if s.HoldID == "" {
 		return nil, nil
 	}

@@ -429,7 +429,7 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 		return s, nil, &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", name, until.Sub(s.RequestedAt).Round(time.Second), most),
 			Hint: "end it and start it again, which keeps its work"}
 	}
-	d, err := a.prolongHold(ctx, s, until, who, now)
+	d, err := a.prolongHold(ctx, s, until, who)
 	if err != nil || d != nil && d.Decision != gate.Allow {
 		return s, d, err
 	}

@@ -309,7 +309,7 @@ func TestMonthlyDollars(t *testing.T) {
 			w := New(t)
 			w.Local("backbone")
 			s := w.Apply("backbone", with(plain, map[string]any{"region": tc.region, "nat_gateway": tc.nat}))
-			want, known := money.Amount(money.USD), true // the key
+			want, known := money.USD, true // the key
 			for _, item := range []price.Item{price.ItemNAT, price.ItemAddress} {
 				if !tc.nat {
 					continue
