@@ -423,7 +423,6 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 	case s.State.Over() || s.State == session.Ending:
 		return s, nil, &Error{Code: "over", Err: fmt.Errorf("session %s is %s", name, s.State), Hint: "`curfew up " + name + "` starts it again"}
 	}
-	now := a.now()
 	until := s.LeaseUntil.Add(by)
 	if most := a.cfg.Sessions.MaxLease; most > 0 && until.Sub(s.RequestedAt) > most {
 		return s, nil, &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", name, until.Sub(s.RequestedAt).Round(time.Second), most),
