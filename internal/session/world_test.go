@@ -398,7 +398,7 @@ func (w *world) ask(name string, nodes int) string {
 func (w *world) pass(ctx context.Context, k *Keeper) (died bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			if r != errKilled {
+			if err, ok := r.(error); !ok || !errors.Is(err, errKilled) {
 				panic(r)
 			}
 			died = true
