@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Sessions is what machines that nobody ended would have been as sessions: each ends after a
+// Sessions is what machines that no one ended would have been as sessions: each ends after a
 // time at rest and is started again when its work comes back.
 type Sessions struct {
 	// IdleSeconds is the time at rest after which a session ends.

@@ -181,7 +181,7 @@ func (rt *Runtime) agent(ctx context.Context, o AgentOptions) (agent.Options, er
 	return a, nil
 }
 
-// folder is the folder of a machine of this computer, where the file of a host lies in one.
+// folder is the folder of a machine of this computer, where the file of a host is in one.
 func (rt *Runtime) folder(o AgentOptions) (string, bool) {
 	if o.File == "-" {
 		return "", false

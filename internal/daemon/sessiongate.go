@@ -177,7 +177,7 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 }
 
 // sessionBooks charge for local sessions: a round observes the machines of a cloud, and
-// nobody else knows those of this one.
+// no one else knows those of this one.
 type sessionBooks struct{ a *Sessions }
 
 // Charge implements session.Books. What is charged is from the launch, which is observed

@@ -105,7 +105,7 @@ func (d Documents) Give(ctx context.Context, s *Session, o Order, version string
 }
 
 // Events implements Control. A line that cannot be read is an event that says so, so that
-// what a host wrote keeps nobody from what it wrote after.
+// what a host wrote keeps no one from what it wrote after.
 func (d Documents) Events(ctx context.Context, s *Session, node int, file int64) ([]Event, error) {
 	at, err := d.Open(ctx, s.Control)
 	if err != nil {

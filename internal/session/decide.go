@@ -14,7 +14,7 @@ import (
 // Timing bounds what a session may wait for. Zero fields take those of [DefaultTiming].
 type Timing struct {
 	// Gate is how long a record may stand that was left before the gate answered, and Answer
-	// how long one waits whose approval nobody gives.
+	// how long one waits whose approval no one gives.
 	Gate, Answer time.Duration
 	// Launch is how long machines are asked for, Start how long they may take to become ready.
 	Launch, Start time.Duration
@@ -93,7 +93,7 @@ const (
 // Next is what is missing of a session, and when to look again if nothing happens.
 type Next struct {
 	Act Act
-	// Session is the record to write, with Events to keep beside it.
+	// Session is the record to write, with Events to keep with it.
 	Session Session
 	Events  []Event
 	Order   Order
@@ -161,7 +161,7 @@ func (d *deciding) requested() {
 	age := d.Now.Sub(d.Session.RequestedAt)
 	switch {
 	case d.Session.Approval != "" && age > d.t.Answer:
-		d.end(keeper, "nobody approved request %s within %s", d.Session.Approval, d.t.Answer)
+		d.end(keeper, "no one approved request %s within %s", d.Session.Approval, d.t.Answer)
 	case d.Gated:
 		d.next.Act = Admit
 	case d.Session.Approval == "" && age > d.t.Gate:
@@ -171,7 +171,7 @@ func (d *deciding) requested() {
 	}
 }
 
-// keeper is who does what nobody asked for.
+// keeper is who does what no one asked for.
 const keeper = "keeper"
 
 func (d *deciding) launching() {
@@ -291,7 +291,7 @@ func (d *deciding) soon() time.Duration {
 	return 5 * d.t.Poll
 }
 
-// vanished is for machines that are gone though nobody ended them.
+// vanished is for machines that are gone though no one ended them.
 func (d *deciding) vanished(alive []Found) {
 	for node, h := range d.Hosts {
 		if d.Heard && (h.Phase == HostEnding || h.Phase == HostSaving || h.Phase == HostWarned) {
@@ -492,7 +492,7 @@ func (d *deciding) saved() bool {
 				return false
 			}
 		case !ok && s.ReadyAt.IsZero() && d.Now.Sub(cmp.Or(s.LaunchedAt, s.EndingAt)) > d.t.Start:
-			// It never said a word: nobody worked on it.
+			// It never said a word: no one worked on it.
 		case !ok:
 			d.because("node %d has not said yet that its work is saved", m.Node)
 			return false

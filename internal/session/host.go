@@ -11,7 +11,7 @@ const (
 	StatusSchema = "curfew.session-status/v1"
 )
 
-// Host is what a machine is told when it is launched: a file beside the process of a local
+// Host is what a machine is told when it is launched: a file next to the process of a local
 // machine, the user data of another. It holds no secret.
 type Host struct {
 	Schema  string `json:"schema"`

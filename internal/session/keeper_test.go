@@ -118,7 +118,7 @@ func TestOnlyWithoutCapacityIsAnotherPoolTried(t *testing.T) {
 	third := w.ask("third", 1)
 	w.settle(t, func() bool { return w.state(third) == Ready })
 	if s := w.sessions[third]; s.Pool.Zone != "a" {
-		t.Errorf("the pool is left aside for ever: zone %q", s.Pool.Zone)
+		t.Errorf("the pool is left aside without end: zone %q", s.Pool.Zone)
 	}
 	w.noMore["a"], w.noMore["b"] = true, true
 	none := w.ask("none", 1)

@@ -65,7 +65,7 @@ func (k *Keeper) resolve(ctx context.Context, provider, id string, found []Found
 	return err
 }
 
-// stray is the name of a session that nobody named.
+// stray is the name of a session that no one named.
 func stray(id string) string { return "stray-" + id[:min(40, len(id))] }
 
 // adopt makes a record of machines that have none.

@@ -36,7 +36,7 @@ type Session struct {
 	// ID is unique; Name is the person's word for it. Among sessions that are not over, a
 	// name is unique.
 	ID, Name string
-	// By is who asked, Owner whose it is and who pays.
+	// By is who asked, Owner the team and person that pay.
 	By    string
 	Owner inventory.Owner
 	// Spec is the file in its canonical form (spec.Spec.Canonical) and Hash its hash: what
@@ -75,7 +75,7 @@ type Session struct {
 	// is not ended.
 	EndBy, EndWhy string
 	NotBefore     time.Time
-	// Missing is when its machines were first not seen any more though nobody ended them;
+	// Missing is when its machines were first not seen any more though no one ended them;
 	// Gone is when they were first seen to be gone after their end was accepted.
 	Missing, Gone time.Time
 	// Charged is until when the ledger was told of its machines.

@@ -156,7 +156,7 @@ func TestMistakes(t *testing.T) {
 		{"a variable of curfew", nb + "env: {CURFEW_X: c}\n", "are curfew's own"},
 		{"a variable and a secret", nb + "env: {a: b}\nsecrets: {a: /p}\n", "secrets: a is in env and in secrets"},
 		{"an image", nb + "image: a b\n", `image "a b": it is an image such as`},
-		{"cpus beside gpus", edit("nodes: 1", "cpus: 1"), "cpus is for machines without GPUs"},
+		{"cpus with gpus", edit("nodes: 1", "cpus: 1"), "cpus is for machines without GPUs"},
 		{"no cpus", strings.Replace(nb, "gpus: L4", "cpus: 0", 1), "cpus is a whole number from 1 to 4096"},
 		{"nowhere", nb + "work: {dir: ~/w, to: /tmp}\n", `work.to "/tmp": it is an address such as s3://bucket/prefix or file:///folder`},
 		{"a session that runs", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\nlease: 1h\nrun: x\n", `f.yaml:5:1: a session has no key "run"`},

@@ -272,7 +272,7 @@ func (c *Cage) killGroup(ctx context.Context) error {
 	if inside, err := members(c.file.Path); err != nil || len(inside) == 0 {
 		return err
 	}
-	// What is frozen starts nothing more, and its number becomes nobody else's.
+	// What is frozen starts nothing more, and its number becomes no one else's.
 	state := filepath.Join(c.file.Path, freezeFile)
 	if err := os.WriteFile(state, []byte("FROZEN"), 0o600); err != nil {
 		return absent(err)

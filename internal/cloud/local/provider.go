@@ -612,7 +612,7 @@ func (p *Provider) clear(ctx context.Context, m *machine) error {
 // HomeDir is the folder of a machine's files that its session writes.
 const HomeDir = "home"
 
-// unsaved says whether a machine has files of its session and ended with nobody having said
+// unsaved says whether a machine has files of its session and ended with no one having said
 // that they are saved, or given up: the computer was shut down, or all was killed.
 func (m *machine) unsaved() bool {
 	if asked, err := readJSON(m.path(endingFile), &ending{}); err != nil || asked {
