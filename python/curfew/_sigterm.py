@@ -108,23 +108,40 @@ def _is_native() -> bool:
     """Returns whether code outside of Python set the handler of SIGTERM.
 
     Python does not know of such a handler and would replace it for good, so it is read from
-    the system: the handler is the first word of struct sigaction on Linux and macOS.
+    the system.
     """
     if signal.getsignal(signal.SIGTERM) is None:  # set before Python started
         return True
     try:
-        libc = ctypes.CDLL(None)
-        handlers = []
-        for number in (signal.SIGTERM, signal.SIGINT):
-            action = (ctypes.c_size_t * 64)()
-            if libc.sigaction(int(number), None, action) != 0:
-                return False
-            handlers.append(action[0])
-    except (OSError, AttributeError, TypeError):
+        handler = _handler_of(signal.SIGTERM)
+        if handler in (int(signal.SIG_DFL), int(signal.SIG_IGN)):
+            return False
+        return not callable(signal.getsignal(signal.SIGTERM)) or handler != _handler_in_python()
+    except (OSError, AttributeError, TypeError, ValueError):
         return False
-    if handlers[0] in (int(signal.SIG_DFL), int(signal.SIG_IGN)):
-        return False
-    if not callable(signal.getsignal(signal.SIGTERM)):
-        return True
-    # All handlers in Python share one function. SIGINT usually has one, to compare with.
-    return callable(signal.getsignal(signal.SIGINT)) and handlers[0] != handlers[1]
+
+
+def _handler_of(number: signal.Signals) -> int:
+    """Returns the address of the handler of a signal, as the system has it."""
+    action = (ctypes.c_size_t * 64)()
+    if ctypes.CDLL(None).sigaction(int(number), None, action) != 0:
+        raise OSError(f"read the handler of {number.name}")
+    return action[0]  # the first word of struct sigaction on Linux and macOS
+
+
+def _handler_in_python() -> int:
+    """Returns the address that all handlers in Python share.
+
+    SIGINT usually has one. Where it has none, as in the background of a shell script, SIGURG
+    gets one for a moment: what has no handler there ignores it. It raises ValueError where
+    that cannot be done.
+    """
+    if callable(signal.getsignal(signal.SIGINT)):
+        return _handler_of(signal.SIGINT)
+    if _handler_of(signal.SIGURG) != int(signal.SIG_DFL):
+        raise ValueError("SIGURG has a handler")
+    signal.signal(signal.SIGURG, lambda *_: None)
+    try:
+        return _handler_of(signal.SIGURG)
+    finally:
+        signal.signal(signal.SIGURG, signal.SIG_DFL)

@@ -208,8 +208,13 @@ def test_off_the_main_thread_it_says_so(folder: Folder, caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("below", [signal.SIG_DFL, lambda *_: None], ids=["none", "a handler in Python"])
-def test_a_handler_outside_of_python_is_kept(folder: Folder, below: Any) -> None:
+@pytest.mark.parametrize("interrupt", [signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background of a script"])
+def test_a_handler_outside_of_python_is_kept(folder: Folder, below: Any, interrupt: Any) -> None:
+    before = signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, below)
+    if below != signal.SIG_DFL:
+        with curfew.save_on_sigterm() as sigterm:
+            assert (sigterm.armed, sigterm.why_not) == (True, "")
     got: List[int] = []
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
     native = kind(got.append)
@@ -224,6 +229,8 @@ def test_a_handler_outside_of_python_is_kept(folder: Folder, below: Any) -> None
         assert got == [15, 15]
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, before)
+    assert signal.getsignal(signal.SIGURG) == signal.SIG_DFL
 
 
 def test_a_script_that_is_ended_from_outside(folder: Folder, script: Script, tmp_path: Path) -> None:
