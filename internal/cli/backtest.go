@@ -65,7 +65,12 @@ rest, and is started again when its work comes back.`,
   curfew backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o html > replay.html
   curfew backtest --trace examples/data/gpus.csv.gz --step 5m --price 3.06 -o json`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.backtest(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("idle") && !f.asSessions {
+				return usageError("--idle is the time at rest of --as-sessions: give that as well")
+			}
+			return a.backtest(c.Context(), f)
+		},
 	}
 	fl := c.Flags()
 	f.addTrace(fl)

@@ -136,6 +136,9 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 			if ranked && (o.Ranks < 1 || o.Ranks > 10_000 || o.Rank < 0 || o.Rank >= o.Ranks) {
 				return usageError("--rank %d --ranks %d: of 4 ranks each is 0 to 3", o.Rank, o.Ranks)
 			}
+			if c.Flags().Changed("wait") && !ranked {
+				return usageError("--wait is for the other ranks: give --rank and --ranks as well")
+			}
 			if o.Patience, err = config.ParseDuration(patience); err != nil || o.Patience <= 0 {
 				return usageError("--wait %q: it is a duration such as 10m", patience)
 			}
