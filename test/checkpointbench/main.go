@@ -34,7 +34,7 @@ func main() {
 	size := flag.Int64("size", 10<<30, "bytes of the folder")
 	files := flag.Int("files", 10, "files of the folder")
 	length := flag.Int("run", 1<<20, "bytes of each change")
-	temp := flag.String("temp", os.TempDir(), "where the folder and the server's data are; they take seven times the size")
+	temp := flag.String("temp", os.TempDir(), "where the folder and the server's data are; they take six times the size")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: checkpointbench [flags] CURFEW")
@@ -142,16 +142,16 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 	fmt.Fprintf(out, "%s in %d files, changes of %s, against versitygw on loopback\n\n", plain.Size(size), files, plain.Size(int64(length)))
 	fmt.Fprintf(out, "%-22s %-14s %9s %12s %12s %12s\n", "folder", "tool", "seconds", "sent", "received", "peak memory")
 	all := map[string]map[string]figure{}
-	run := func(what string, args func(t tool) []string) error {
-		all[what] = map[string]figure{}
-		for _, t := range tools {
-			f, err := w.run(ctx, env, args(t))
-			if err != nil {
-				return fmt.Errorf("%s: %s: %w", what, t.name, err)
-			}
-			all[what][t.name] = f
-			fmt.Fprintf(out, "%-22s %-14s %9.1f %12s %12s %12s\n", what, t.name, f.seconds, plain.Size(f.sent), plain.Size(f.got), plain.Size(f.memory))
+	run := func(what string, t tool, args []string) error {
+		f, err := w.run(ctx, env, args)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", what, t.name, err)
 		}
+		if all[what] == nil {
+			all[what] = map[string]figure{}
+		}
+		all[what][t.name] = f
+		fmt.Fprintf(out, "%-22s %-14s %9.1f %12s %12s %12s\n", what, t.name, f.seconds, plain.Size(f.sent), plain.Size(f.got), plain.Size(f.memory))
 		return nil
 	}
 	steps := []struct {
@@ -168,17 +168,21 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 		if err := s.change(); err != nil {
 			return err
 		}
-		if err := run(s.what, func(t tool) []string { return t.save(dir) }); err != nil {
-			return err
+		for _, t := range tools {
+			if err := run(s.what, t, t.save(dir)); err != nil {
+				return err
+			}
 		}
 	}
-	if err := run("restore", func(t tool) []string {
-		return t.restore(filepath.Join(work, "back-"+strings.ReplaceAll(t.name, " ", "-")))
-	}); err != nil {
-		return err
-	}
-	if err := equal(dir, filepath.Join(work, "back-curfew")); err != nil {
-		return err
+	back := filepath.Join(work, "back")
+	for _, t := range tools {
+		if err := run("restore", t, t.restore(back)); err != nil {
+			return err
+		}
+		// One at a time, for the sake of the disk.
+		if err := errors.Join(equal(dir, back), os.RemoveAll(back)); err != nil {
+			return fmt.Errorf("restore: %s: %w", t.name, err)
+		}
 	}
 	return judge(out, all)
 }
