@@ -92,6 +92,7 @@ func (s *server) register() {
 	s.registerEvents()
 	s.registerJobs()
 	s.registerBooks()
+	s.registerSessions()
 }
 
 func (s *server) registerFleet() {

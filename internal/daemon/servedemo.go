@@ -140,7 +140,7 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { // replays take real time, while leases go by the simulated one
-		v.rt.For().RunBacktests(ctx, BacktestRunner{Source: o.Source, TTL: 365 * oneDay, Check: time.Second, Log: log})
+		v.rt.For().RunBacktests(ctx, BacktestRunner{Sources: func() []Source { return []Source{o.Source} }, TTL: 365 * oneDay, Check: time.Second, Log: log})
 	})
 	defer wg.Wait()
 	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe, "state", dir)
