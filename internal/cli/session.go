@@ -147,7 +147,10 @@ func (a *app) showRun(r view.Run) error {
 // follow does what is missing of a session, and says what happens, until it is so far. The
 // keeper in the background works on it as well; whichever is first, does it.
 func (a *app) follow(ctx context.Context, all *daemon.Sessions, id string, until func(session.Session) bool) error {
-	said, beganAt, checked := map[string]bool{}, a.Now(), a.Now()
+	if a.said == nil {
+		a.said = map[string]bool{}
+	}
+	said, beganAt, checked := a.said, a.Now(), a.Now()
 	for {
 		after, keepErr := all.Keeper.Keep(ctx, id)
 		if ctx.Err() != nil {
@@ -496,20 +499,6 @@ started belongs to the session and ends with it. The exit code is 10 where the c
 		},
 	}
 	c.Flags().IntVar(&node, "node", 0, "which of several machines, from 0")
-	return c
-}
-
-// newSession has what other commands start.
-func (a *app) newSession() *cobra.Command {
-	c := &cobra.Command{Use: "session", Short: "What keeps sessions", Hidden: true, Args: noSuchVerb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(&cobra.Command{
-		Use: "keep", Short: "Keep the sessions of the data directory until none is left", Hidden: true, Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			a.quiet = true
-			a.rt.NewBar = nil
-			return a.rt.KeepSessions(c.Context(), false)
-		},
-	})
 	return c
 }
 

@@ -106,10 +106,13 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 		}
 		mine := 0
 		for _, s := range open {
-			if a.Keeper.Launchers[s.Provider] == nil || !a.Keeper.Mine(&s) {
+			rests := s.ByHand && s.State != session.Ending // looked at now and then; no reason to stay
+			if !s.ByHand && a.Keeper.Launchers[s.Provider] == nil || !a.Keeper.Mine(&s) {
 				continue
 			}
-			mine++
+			if !rests {
+				mine++
+			}
 			mu.Lock()
 			skip := busy[s.ID] || now.Before(due[s.ID])
 			busy[s.ID] = busy[s.ID] || !skip
@@ -125,10 +128,13 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 					log.WarnContext(ctx, "a session could not be kept", "session", s.Name, "error", err)
 					after = 5 * time.Second
 				}
+				if !rests {
+					after = min(after, 2*time.Second)
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				// A record can be changed at any time by a command: it is looked at soon.
-				busy[s.ID], due[s.ID] = false, time.Now().Add(min(after, 2*time.Second)) //nolint:forbidigo // the pace of this process
+				busy[s.ID], due[s.ID] = false, time.Now().Add(after) //nolint:forbidigo // the pace of this process
 			})
 		}
 		if now.Sub(reconciled) > reconcileEvery {

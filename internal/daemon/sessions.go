@@ -43,6 +43,10 @@ type UpOptions struct {
 	Lease, Idle time.Duration
 	DiskGiB     int64
 	Image       string
+	// Once asks for a one-shot session, which ends with its command; Timeout is how long that
+	// may take, 0 what its lease leaves.
+	Once    bool
+	Timeout time.Duration
 }
 
 // asks says whether the options say what machine is wanted.
@@ -102,7 +106,7 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 	host := hostName()
 	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: func(ctx context.Context, at string) (checkpoint.Backend, error) {
 		return objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
-	}}, Holds: sessionHolds{a}, Books: sessionBooks{a}, Installation: installation, Now: now, Timing: timings, Log: rt.logger(false),
+	}}, Hands: hands{a}, Holds: sessionHolds{a}, Books: sessionBooks{a}, Installation: installation, Now: now, Timing: timings, Log: rt.logger(false),
 		Mine: func(s *session.Session) bool {
 			return s.Provider != ProviderLocal || s.Account == host || s.Account == ""
 		}}
@@ -163,6 +167,14 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 	if err != nil {
 		return doc, err
 	}
+	if s.ByHand && !s.State.Over() { // what became of its machine is known to its provider alone
+		if _, err := a.Keeper.Keep(ctx, s.ID); err != nil {
+			return doc, err
+		}
+		if s, err = a.store.Sessions().Session(ctx, s.ID); err != nil {
+			return doc, err
+		}
+	}
 	r := view.NewRun(s, a.now())
 	if !s.State.Over() && s.Control != "" {
 		hosts, err := a.Keeper.Control.Hosts(ctx, &s, max(1, len(s.Machines)))
@@ -211,6 +223,9 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		return session.Session{}, nil, err
 	}
 	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
+	if o.Once && i >= 0 && list[i].State != session.Requested {
+		return list[i], nil, &Error{Class: Usage, Code: "taken", Err: fmt.Errorf("session %s runs already", o.Name), Hint: "give each run another --name, or none"}
+	}
 	if i >= 0 && list[i].State != session.Requested {
 		if list[i].State == session.Ending {
 			return list[i], nil, &Error{Code: "ending", Err: fmt.Errorf("session %s is ending: %s", o.Name, list[i].Why), Hint: "give the command again once it has ended"}
@@ -319,6 +334,9 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 		sp.Regions = o.Regions
 	}
 	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.cfg.Sessions.Lease), cmp.Or(o.Idle, sp.Idle, a.cfg.Sessions.Idle)
+	if o.Once {
+		once(sp, o.Timeout)
+	}
 	sp.DiskGiB, sp.Image = cmp.Or(o.DiskGiB, sp.DiskGiB), cmp.Or(o.Image, sp.Image)
 	if sp.Owner == (inventory.Owner{}) {
 		sp.Owner.User = who.Name
@@ -398,6 +416,11 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 	if err != nil || s.State.Over() {
 		return s, err
 	}
+	if s.ByHand {
+		if err := a.mayStop(ctx, &s, discard); err != nil {
+			return s, err
+		}
+	}
 	return a.Keeper.Stop(ctx, s.ID, who, "ended by "+who, discard)
 }
 
@@ -427,6 +450,9 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 	if most := a.cfg.Sessions.MaxLease; most > 0 && until.Sub(s.RequestedAt) > most {
 		return s, nil, &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", name, until.Sub(s.RequestedAt).Round(time.Second), most),
 			Hint: "end it and start it again, which keeps its work"}
+	}
+	if s.ByHand {
+		return a.extendByHand(ctx, s, until, who)
 	}
 	d, err := a.prolongHold(ctx, s, until, who)
 	if err != nil || d != nil && d.Decision != gate.Allow {
