@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
+	"github.com/curfew-dev/curfew/test/ssmplugin"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	syscall.Umask(0o022)                           // files that a group can write are refused
 	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test asks another machine
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"curfew": func() { os.Exit(Run(context.Background(), System("test"))) },
+		"curfew":                 func() { os.Exit(runTested()) },
+		"session-manager-plugin": ssmplugin.Main,
 	})
 }
 
