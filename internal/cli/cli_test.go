@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
+	"github.com/curfew-dev/curfew/test/ssmplugin"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
@@ -34,11 +34,8 @@ func TestMain(m *testing.M) {
 	syscall.Umask(0o022)                           // files that a group can write are refused
 	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test asks another machine
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"curfew": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
-			defer stop()
-			os.Exit(Run(ctx, System("test")))
-		},
+		"curfew":                 func() { os.Exit(runTested()) },
+		"session-manager-plugin": ssmplugin.Main,
 	})
 }
 

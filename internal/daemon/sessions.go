@@ -346,6 +346,9 @@ func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) err
 
 // asked is the specification that options ask for, and where it is to run.
 func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string, error) {
+	if !spec.ValidName(o.Name) || strings.HasPrefix(o.Name, "stray-") {
+		return nil, "", invalid("%q is no name of a session: it has letters, digits, dots, dashes and underscores, 100 at most, and does not begin with stray-", o.Name)
+	}
 	cloud := cmp.Or(o.Cloud, a.cfg.Sessions.Cloud)
 	sp := &spec.Spec{Kind: spec.Session, Purpose: inventory.Experimentation, Capacity: spec.OnDemand, Resources: spec.Resources{Nodes: 1}, Retries: spec.Retries{Interruptions: spec.DefaultInterruptions}}
 	switch {
@@ -402,9 +405,6 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 	}
 	if most := a.cfg.Sessions.MaxLease; most > 0 && sp.Lease > most {
 		return nil, "", &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("a lease of %s is longer than sessions.max_lease, %s", sp.Lease, most), Hint: "ask for less, and extend it later"}
-	}
-	if sp.Name == "" || strings.HasPrefix(sp.Name, "stray-") {
-		return nil, "", invalid("%q: a session has a name that does not begin with stray-", sp.Name)
 	}
 	checked, err := spec.Parse(o.Name, sp.Canonical()) // what a flag says is held to what a file may say
 	if err != nil {
