@@ -115,6 +115,11 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	if err := a.showRun(run); err != nil {
 		return err
 	}
+	if s.State == session.Ready && !a.quiet {
+		for _, note := range all.Notes(s) {
+			plain.Fprintf(a.Stderr, "curfew: note: %s\n", note)
+		}
+	}
 	if !f.detach && s.State != session.Ready {
 		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, s.EndWhy), hint: "`curfew logs " + s.Name + "` shows what happened"}
 	}
@@ -151,14 +156,28 @@ func (a *app) follow(ctx context.Context, all *daemon.Sessions, id string, until
 		a.said = map[string]bool{}
 	}
 	said, beganAt, checked := a.said, a.Now(), a.Now()
+	var due time.Time    // when it is this process's turn again
+	version := int64(-1) // of the record that it looked at last
 	for {
-		after, keepErr := all.Keeper.Keep(ctx, id)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		run, s, err := all.Run(ctx, id)
 		if err != nil {
 			return err
+		}
+		var keepErr error
+		if version != s.Version || !time.Now().Before(due) { //nolint:forbidigo // the pace of this process
+			var after time.Duration
+			version = s.Version
+			after, keepErr = all.Keeper.Keep(ctx, id)
+			if keepErr != nil {
+				after = time.Second
+			}
+			due = time.Now().Add(after) //nolint:forbidigo // the pace of this process
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if run, s, err = all.Run(ctx, id); err != nil {
+				return err
+			}
 		}
 		if err := a.progressed(ctx, all, run, s, said, beganAt); err != nil {
 			return err
@@ -172,7 +191,6 @@ func (a *app) follow(ctx context.Context, all *daemon.Sessions, id string, until
 				said[line] = true
 				plain.Fprintf(a.Stderr, "curfew: %s; it is tried again\n", line)
 			}
-			after = time.Second
 		}
 		if a.Now().Sub(checked) > 5*time.Second { // one that ended is started again
 			checked = a.Now()
@@ -183,7 +201,7 @@ func (a *app) follow(ctx context.Context, all *daemon.Sessions, id string, until
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(min(max(after, 20*time.Millisecond), 250*time.Millisecond)):
+		case <-time.After(min(max(time.Until(due), 20*time.Millisecond), 250*time.Millisecond)):
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
@@ -59,5 +60,9 @@ type Launcher interface {
 type Found struct {
 	Machine
 	Session, Token string
-	LeaseUntil     time.Time
+	// Account is the provider's account that it is in.
+	Account    string
+	LeaseUntil time.Time
+	// Owner is who its tags say that it belongs to.
+	Owner inventory.Owner
 }

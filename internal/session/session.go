@@ -45,13 +45,19 @@ type Session struct {
 	Hash string
 	// Provider is "local" or "aws", Account its account, Region where it runs ("" local).
 	Provider, Account, Region string
+	// Person is who may connect to its machines, as the provider's own permissions name them
+	// (the tag curfew:owner); empty: Owner.User.
+	Person string
 	// Epoch rises by one each time the name is started; it fences the snapshots of its work.
 	Epoch int64
 	// HoldID is the budget's hold, Rate what all its machines cost an hour; nil where they
 	// have no price. Approval is the request that waits, or that was used up.
 	HoldID, Approval string
 	Rate             *money.Rate
-	State            State
+	// Ceiling is what an hour of all its machines may cost by what the gate let pass; 0: the
+	// gate let it pass without a price.
+	Ceiling money.Amount
+	State   State
 	// Why says what led to the state, for people.
 	Why      string
 	Machines []Machine
@@ -80,8 +86,10 @@ type Session struct {
 	Missing, Gone time.Time
 	// Charged is until when the ledger was told of its machines.
 	Charged time.Time
-	// Adopted says that it stands for machines that were found without a record.
-	Adopted bool
+	// Adopted says that it stands for machines that were found without a record. ToldAt is when
+	// their owner's channel took the message about it, TellAt when it is tried again until then.
+	Adopted        bool
+	ToldAt, TellAt time.Time
 	// ByHand says that a person started its machines and put them under a lease: no launcher
 	// knows them. The ladder ends them by its policies, with its warnings; the keeper stops
 	// them only where a person asks, and never terminates them. Place is where they are.
