@@ -21,7 +21,7 @@ func (a *app) newCI() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ci",
 		Short:   "Run one command of a pipeline on a machine that is gone afterwards",
-		Example: `  curfew ci run --gpu L4 --timeout 1h -- make train`,
+		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h -- make train`,
 		Args:    noSuchVerb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -50,8 +50,10 @@ and so is the exit code. Progress and errors of curfew are on standard error.
 
 An interrupt and the time-out end the session too. Where this process is killed, the lease ends
 the session: it is the time-out and 10 minutes. It never asks and never waits for an approval:
-the exit code is 3 then, and with --name the same command runs once the approval is given.`,
-		Example: `  curfew ci run --gpu L4 --timeout 1h --artifacts results -- make train
+the exit code is 3 then, and with --name the same command runs once the approval is given.
+
+The session runs on this machine (--cloud local).`,
+		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h --artifacts results -- make train
   curfew ci run -f session.yaml --timeout 2h -- python train.py
   curfew ci run --cloud local --cpus 2 -- make test`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -71,13 +73,8 @@ the exit code is 3 then, and with --name the same command runs once the approval
 	fl := c.Flags()
 	fl.StringVar(&f.Name, "name", "", "name of the session (default: one that no other run has)")
 	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
-	fl.StringVar(&f.Type, "type", "", "machine type, such as g6.2xlarge")
 	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
-	fl.BoolVar(&f.Spot, "spot", false, "spot capacity: cheaper, and can be taken away")
-	fl.StringSliceVar(&f.Regions, "region", nil, "regions that it may run in, the preferred first")
 	fl.Var(&choice{"cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}}, "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
-	fl.Int64Var(&f.DiskGiB, "disk", 0, "size of the disk in `GiB`")
-	fl.StringVar(&f.Image, "image", "", "image that the machine starts from")
 	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
 	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease of the file or of curfew.yaml leaves)")
 	fl.StringVar(&f.checkout, "checkout", ".", "`folder` that is copied into the work folder")

@@ -87,6 +87,21 @@ func TestSlowScripts(t *testing.T) {
 	}})
 }
 
+// TestSessionsOnPostgres runs sessions on a state that several machines share.
+func TestSessionsOnPostgres(t *testing.T) {
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("the script runs on SQLite every day; make test-slow runs it on PostgreSQL")
+	}
+	testscript.Run(t, testscript.Params{Files: []string{"testdata/script/session.txtar"}, RequireExplicitExec: true, Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+			e.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+			e.Setenv("CURFEW_DATABASE_URL", postgres.Start(t))
+			return nil
+		}})
+}
+
 // standIn serves an AWS account with nothing in it and with what goes wrong there.
 func standIn(e *testscript.Env, faults ...wire.Fault) (string, error) {
 	s := wire.New(wire.Options{})

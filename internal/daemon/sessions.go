@@ -123,9 +123,12 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 		launchers = map[string]session.Launcher{}
 	}
 	launchers[ProviderAWS] = a.aws
-	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Hands: hands{a}, Holds: sessionHolds{a}, Books: sessionBooks{a},
+	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Hands: hands{a}, Tell: a.tellOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
 		Installation: installation, Now: now, Timing: timings, Log: log,
 		Mine: func(s *session.Session) bool {
+			if s.ByHand {
+				return true // by the credentials that its place names
+			}
 			if s.Provider == ProviderAWS {
 				return a.aws.mine(ctx, s, func(why string) { log.WarnContext(ctx, why) }) //nolint:sloglint // it says which session, to people
 			}
@@ -296,6 +299,9 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	}
 	if err != nil {
 		return session.Session{}, nil, err
+	}
+	if _, own := a.Keeper.Launchers[cloud].(ownMachine); o.Once && !own {
+		return session.Session{}, nil, &Error{Class: Usage, Code: "other_machine", Err: fmt.Errorf("no command is run yet on sessions at %s", cloud), Hint: "use --cloud local on a runner with GPUs"}
 	}
 	var s session.Session
 	if i >= 0 && list[i].Hash == sp.Hash() && list[i].Provider == cloud {
@@ -487,13 +493,13 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 	if err != nil || s.State.Over() {
 		return s, err
 	}
-	if err := a.reach(ctx, &s); err != nil {
-		return s, err
-	}
 	if s.ByHand {
-		if err := a.mayStop(ctx, &s, discard); err != nil {
-			return s, err
-		}
+		err = a.mayStop(ctx, &s, discard)
+	} else {
+		err = a.reach(ctx, &s)
+	}
+	if err != nil {
+		return s, err
 	}
 	return a.Keeper.Stop(ctx, s.ID, who, "ended by "+who, discard)
 }
