@@ -62,4 +62,7 @@ type Found struct {
 	// Account is the provider's account that it is in.
 	Account    string
 	LeaseUntil time.Time
+	// Unstarted says that its launch died on the way: it begins only when the launch is asked
+	// for again, with its token.
+	Unstarted bool
 }

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -144,7 +148,17 @@ func TestRefusals(t *testing.T) {
 	}
 	s.curfew(0, "down", "capacity", "--discard")
 
+	// Machines are chosen by their CPUs as well.
+	s.curfew(0, "up", "cpus", "--cpus", "4", "--detach")
+	s.eventually("a machine with 4 CPUs is launched", func() bool { return len(s.run("cpus").ResourceIDs) == 1 })
+	described, err := s.api.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{types.InstanceType(s.run("cpus").Type)}})
+	if err != nil || len(described.InstanceTypes) != 1 || aws.ToInt32(described.InstanceTypes[0].VCpuInfo.DefaultVCpus) != 4 {
+		t.Errorf("launched %+v, %v", s.run("cpus"), err)
+	}
+	s.curfew(0, "down", "cpus", "--discard")
+
 	// What has no price is asked about, and not launched.
+	s.eventually("no keeper works", func() bool { return len(s.controllers()) == 0 })
 	s.account.Wire.Recorder.Reset()
 	s.curfew(3, "up", "unpriced", "--type", "t4g.unheard")
 	s.curfew(0, "down", "unpriced")

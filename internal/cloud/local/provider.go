@@ -507,7 +507,8 @@ func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]se
 			return nil, err
 		}
 		if s.State != "" {
-			out = append(out, session.Found{Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil})
+			unstarted := s.State == inventory.StatePending && !s.Watcher.Alive()
+			out = append(out, session.Found{Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil, Unstarted: unstarted})
 		}
 	}
 	return out, nil
