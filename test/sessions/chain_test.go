@@ -46,20 +46,6 @@ func inOrder(t *testing.T, lines []string, want ...string) {
 	}
 }
 
-// objects are the keys in the bucket below a prefix, as files of its server.
-func (s *stand) objects(bucket, prefix string) (keys []string) {
-	s.t.Helper()
-	root := filepath.Join(bucket, "checkpoints")
-	_ = filepath.Walk(filepath.Join(root, filepath.FromSlash(prefix)), func(path string, i os.FileInfo, err error) error {
-		if err == nil && i.Mode().IsRegular() {
-			rel, _ := filepath.Rel(root, path)
-			keys = append(keys, filepath.ToSlash(rel))
-		}
-		return nil
-	})
-	return keys
-}
-
 // TestWholeSession is a session on AWS from its start to its end: its machine runs its user
 // data, is ready, rests, is warned, saves its work and ends, and nothing is left. Started
 // again, it has its work.

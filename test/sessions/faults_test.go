@@ -38,7 +38,7 @@ type gauge struct {
 	die func()
 }
 
-// begin counts anew.
+// begin counts from zero.
 func (g *gauge) begin(fault func(n int, name string) (hit, forward bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -110,7 +110,7 @@ const (
 	// machineType has a price in the book, and 4 CPUs.
 	machineType = "g6.xlarge"
 	// patient is how long a test waits for what has to come, on a machine with much else to do.
-	patient = 60 * time.Second
+	patient = 3 * time.Minute
 )
 
 // stand is an account with a backbone, a bucket and a person's machine.
