@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,10 +27,18 @@ type withPostgres struct{ *testing.M }
 func (m withPostgres) Run() int { return postgres.Run(m.M) }
 
 func TestMain(m *testing.M) {
+	// What sessions of this machine start is this program.
+	if len(os.Args) > 1 && filepath.Base(os.Args[0]) != "curfew" && slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
+		os.Exit(Run(context.Background(), System("test")))
+	}
 	syscall.Umask(0o022)                           // files that a group can write are refused
 	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test asks another machine
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"curfew": func() { os.Exit(Run(context.Background(), System("test"))) },
+		"curfew": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
+			defer stop()
+			os.Exit(Run(ctx, System("test")))
+		},
 	})
 }
 

@@ -64,8 +64,20 @@ type Run struct {
 	LaunchedAt  *time.Time `json:"launched_at"`
 	ReadyAt     *time.Time `json:"ready_at"`
 	EndedAt     *time.Time `json:"ended_at"`
+	// Notes are what to know of its machines, such as what is advisory there; only a session
+	// that is ready has them, and lists do not.
+	Notes []string `json:"notes,omitempty"`
+	// Gate is what the gate decided; only `up` and `extend` ask it.
+	Gate *RunGate `json:"gate,omitempty"`
 	// Hosts is what its machines said last; only `status` reads it.
 	Hosts []RunHost `json:"hosts,omitempty"`
+}
+
+// RunGate is a decision of the gate about a run.
+type RunGate struct {
+	// Decision is allow, ask or deny.
+	Decision string   `json:"decision"`
+	Reasons  []string `json:"reasons"`
 }
 
 // RunCheckpoint is a snapshot of a run's work.
