@@ -6,20 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
-
-// controllers are the processes of curfew that start and end sessions: all but those on the
-// side of a machine.
-func (s *stand) controllers() []int {
-	return slices.DeleteFunc(s.processes(), func(pid int) bool {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		words := strings.Split(string(line), "\x00")
-		return err != nil || !slices.ContainsFunc([]string{"up", "down", "keep"}, func(w string) bool { return len(words) > 1 && slices.Contains(words[1:], w) })
-	})
-}
 
 // stormy gives a command while controllers are killed at random times, some of them or all,
 // until one of its processes ends by itself.
@@ -59,6 +48,11 @@ func TestRandomKills(t *testing.T) {
 		rng, name := rand.New(rand.NewPCG(uint64(seed), 17)), fmt.Sprintf("s%d", seed)
 		up := []string{"up", name, "--cpus", "1", "--lease", "1h", "--idle", "1h", "-q"}
 		s.stormy(rng, append(up, "--detach")...)
+		defer func() {
+			if t.Failed() {
+				s.tell(name)
+			}
+		}()
 		s.eventually(name+" is ready", func() bool {
 			if len(s.controllers()) == 0 { // the last kill hit its keeper
 				s.curfew(0, append(up, "--detach")...)
