@@ -54,6 +54,15 @@ func (n *nearby) fresh(r *reading) bool {
 	return true
 }
 
+// matcher is the matcher by which series are asked for at a time; empty where what was found
+// does not count any more.
+func (n *nearby) matcher(at time.Time) string {
+	if age := at.Sub(n.at); n.at.IsZero() || age < 0 || age > nearFor+nearLeast {
+		return ""
+	}
+	return n.only
+}
+
 // narrow finds the matcher by which the series of a short interval are asked for. A server
 // that cannot say which series there are is asked for all of them.
 func (r *reading) narrow(ctx context.Context) error {
