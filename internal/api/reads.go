@@ -112,7 +112,7 @@ func (s *server) registerFleet() {
 			if err != nil {
 				return answer{}, err
 			}
-			doc, more, err := c.rt.Resources(ctx, l)
+			doc, more, err := c.rt.ListResources(ctx, l)
 			return answer{doc: doc, next: nextOf(doc.Resources, more, func(r view.Observed) string { return r.ID })}, unlisted(err)
 		})
 	add(s, operation{ID: "get-resource", Method: get, Path: "/api/v1/resources/{id}", Role: approval.RoleViewer, Scoped: true, Summary: "Show one resource, by its id or its whole identity", Schema: view.ResourcesSchema},
@@ -137,7 +137,7 @@ func (s *server) registerFleet() {
 			if err != nil {
 				return answer{}, err
 			}
-			doc, more, err := c.rt.Findings(ctx, l)
+			doc, more, err := c.rt.ListFindings(ctx, l)
 			return answer{doc: doc, next: nextOf(doc.Findings, more, func(f view.DatedFinding) string { return f.ID })}, unlisted(err)
 		})
 	add(s, operation{ID: "get-finding", Method: get, Path: "/api/v1/findings/{id}", Role: approval.RoleViewer, Scoped: true, Summary: "Show one finding", Schema: view.FindingsSchema},

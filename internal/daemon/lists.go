@@ -32,9 +32,9 @@ type Listing struct {
 // ErrNotListed says that a list does not hold what it should begin after.
 var ErrNotListed = errors.New("the list does not hold what it should begin after")
 
-// scope is what the state selects by. What it selects may still be of another team.
-func (l Listing) scope(limit int) snapshot.Scope {
-	return snapshot.Scope{Account: l.Account, Region: l.Region, Kind: l.Kind, Teams: l.Teams, Limit: limit}
+// query is what the state selects by. What it selects may still be of another team.
+func (l Listing) query(limit int) snapshot.Query {
+	return snapshot.Query{Account: l.Account, Region: l.Region, Kind: l.Kind, Teams: l.Teams, Limit: limit}
 }
 
 // takes says whether something of a team is asked for.
@@ -77,9 +77,15 @@ func paged[Row, Doc any](limit int, after Row, read func(after Row, limit int) (
 	}
 }
 
-// Resources are the resources as they were seen last, without those that are gone, in the
+// Resources are all resources as they were seen last, without those that are gone.
+func (rt *Runtime) Resources(ctx context.Context) (view.Fleet, error) {
+	doc, _, err := rt.ListResources(ctx, Listing{})
+	return doc, err
+}
+
+// ListResources are the resources as they were seen last, without those that are gone, in the
 // order of their identities; more says that there are others after them.
-func (rt *Runtime) Resources(ctx context.Context, l Listing) (doc view.Fleet, more bool, err error) {
+func (rt *Runtime) ListResources(ctx context.Context, l Listing) (doc view.Fleet, more bool, err error) {
 	doc = view.Fleet{Schema: view.ResourcesSchema, Resources: []view.Observed{}}
 	after := snapshot.Resource{}
 	err = rt.observed(ctx, func(o observed) error {
@@ -89,7 +95,9 @@ func (rt *Runtime) Resources(ctx context.Context, l Listing) (doc view.Fleet, mo
 			}
 		}
 		doc.Resources, more, err = paged(l.Limit, after, func(after snapshot.Resource, limit int) ([]snapshot.Resource, error) {
-			return o.read(ctx, snapshot.Query{Scope: l.scope(limit), After: after.Ref})
+			q := l.query(limit)
+			q.After = after.Ref
+			return o.read(ctx, q)
 		}, func(r snapshot.Resource) (view.Observed, bool, error) { return o.take(r, l) })
 		return err
 	})
@@ -189,7 +197,9 @@ func (o observed) begin(ctx context.Context, l Listing) (inventory.Ref, error) {
 	if !ok {
 		return ref, ErrNotListed
 	}
-	rows, err := o.read(ctx, snapshot.Query{Scope: l.scope(0), Ref: ref})
+	q := l.query(0)
+	q.Ref = ref
+	rows, err := o.read(ctx, q)
 	if err != nil {
 		return ref, err
 	}
@@ -210,9 +220,15 @@ func refOf(id string) (inventory.Ref, bool) {
 	return inventory.Ref{Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4]}, true
 }
 
-// Findings are those that hold, in the order of their ids; more says that there are others
-// after them.
-func (rt *Runtime) Findings(ctx context.Context, l Listing) (doc view.Findings, more bool, err error) {
+// Findings are all that hold.
+func (rt *Runtime) Findings(ctx context.Context) (view.Findings, error) {
+	doc, _, err := rt.ListFindings(ctx, Listing{})
+	return doc, err
+}
+
+// ListFindings are those that hold, in the order of their ids; more says that there are
+// others after them.
+func (rt *Runtime) ListFindings(ctx context.Context, l Listing) (doc view.Findings, more bool, err error) {
 	doc = view.Findings{Schema: view.FindingsSchema, Findings: []view.DatedFinding{}}
 	_, s, err := rt.State(ctx)
 	if err != nil {
@@ -220,7 +236,9 @@ func (rt *Runtime) Findings(ctx context.Context, l Listing) (doc view.Findings, 
 	}
 	defer s.Close()
 	if l.After != "" {
-		before, err := findingsOf(ctx, s, l, snapshot.FindingQuery{Scope: l.scope(0), ID: l.After})
+		q := l.query(0)
+		q.ID = l.After
+		before, err := findingsOf(ctx, s, l, q)
 		if err == nil && len(before) == 0 {
 			err = ErrNotListed
 		}
@@ -229,7 +247,9 @@ func (rt *Runtime) Findings(ctx context.Context, l Listing) (doc view.Findings, 
 		}
 	}
 	doc.Findings, more, err = paged(l.Limit, snapshot.Finding{ID: l.After}, func(after snapshot.Finding, limit int) ([]snapshot.Finding, error) {
-		return s.Snapshots().Findings(ctx, snapshot.FindingQuery{Scope: l.scope(limit), After: after.ID})
+		q := l.query(limit)
+		q.AfterID = after.ID
+		return s.Snapshots().Findings(ctx, q)
 	}, func(f snapshot.Finding) (view.DatedFinding, bool, error) { return datedFinding(f, l) })
 	return doc, more, err
 }
@@ -242,12 +262,12 @@ func (rt *Runtime) Finding(ctx context.Context, id string, l Listing) (view.Find
 		return doc, err
 	}
 	defer s.Close()
-	doc.Findings, err = findingsOf(ctx, s, l, snapshot.FindingQuery{ID: id})
+	doc.Findings, err = findingsOf(ctx, s, l, snapshot.Query{ID: id})
 	return doc, err
 }
 
 // findingsOf are those of a query that a listing takes.
-func findingsOf(ctx context.Context, s *store.Store, l Listing, q snapshot.FindingQuery) ([]view.DatedFinding, error) {
+func findingsOf(ctx context.Context, s *store.Store, l Listing, q snapshot.Query) ([]view.DatedFinding, error) {
 	rows, err := s.Snapshots().Findings(ctx, q)
 	out := []view.DatedFinding{}
 	for _, f := range rows {

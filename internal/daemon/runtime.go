@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -59,6 +60,9 @@ type Runtime struct {
 	Kept *store.Store
 	// Configs remembers the configuration of a service; nil: each operation decodes it.
 	Configs *config.Cache
+	// Series is which series metrics servers have, for all sources of a service; nil: each
+	// asks by itself.
+	Series *prom.Series
 	// Caller is who makes the request that this wiring serves, as the service has verified;
 	// nil: the user of this process.
 	Caller *approval.Person

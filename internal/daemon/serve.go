@@ -23,6 +23,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/service"
@@ -96,7 +97,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 		return err
 	}
 	v := &server{rt: rt.For(), o: o, store: s, log: log}
-	v.rt.Kept, v.rt.Configs = s, &config.Cache{}
+	v.rt.Kept, v.rt.Configs, v.rt.Series = s, &config.Cache{}, &prom.Series{}
 	v.pace = &pace{log: log, per: map[string]asks{}}
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -209,7 +210,7 @@ type pace struct {
 
 // remember estimates what passes cost by the machines that the state knows of.
 func (p *pace) remember(ctx context.Context, s *store.Store) error {
-	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{Scope: snapshot.Scope{Cloud: "aws"}})
+	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{Cloud: "aws"})
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,9 @@ func (p *pace) remember(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// saw takes the machines of a round in place of what was known of its accounts.
+// saw takes the machines of a round in place of what was known of its accounts, and what the
+// round asked in place of an estimate, where it read one account without a gap: GPUs whose
+// metrics come from elsewhere are not asked for.
 func (p *pace) saw(r *round.Result) error {
 	groups := map[string]map[int]int{}
 	for _, account := range r.Accounts {
@@ -254,7 +257,33 @@ func (p *pace) saw(r *round.Result) error {
 			return err
 		}
 	}
+	if len(r.Accounts) == 1 && len(r.BlindSpots) == 0 {
+		if err := p.asked(r.Accounts[0], r.Calls); err != nil {
+			return err
+		}
+	}
 	return p.settle()
+}
+
+// asked takes what a pass over an account was charged by CloudWatch, where it asked anything.
+func (p *pace) asked(account string, calls []inventory.Calls) error {
+	var sum money.Amount
+	for _, c := range calls {
+		if !strings.HasPrefix(c.API, "cloudwatch:") {
+			continue
+		}
+		var err error
+		if sum, err = sum.Add(c.Cost); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.per[account]; sum > 0 {
+		of.cost = sum
+		p.per[account] = of
+	}
+	return nil
 }
 
 // estimate prices a pass over machines by how many GPUs they have.

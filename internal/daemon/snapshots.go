@@ -162,7 +162,7 @@ func (rt *Runtime) LastScan(ctx context.Context, cfg config.Config, cloud string
 
 // keptFindings lists the findings that hold, of all accounts.
 func keptFindings(ctx context.Context, cfg config.Config, s *store.Store) ([]Kept, error) {
-	found, err := s.Snapshots().Findings(ctx, snapshot.FindingQuery{})
+	found, err := s.Snapshots().Findings(ctx, snapshot.Query{})
 	if err != nil {
 		return nil, err
 	}

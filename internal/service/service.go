@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -135,6 +136,8 @@ type Service struct {
 	background chan struct{}
 	// renewing has room for one renewal of the leases.
 	renewing chan struct{}
+	// beginning has room for as many first rounds as are made at once.
+	beginning chan struct{}
 }
 
 // holding is a source that this process holds.
@@ -212,7 +215,7 @@ func New(o Options) *Service {
 		o.Sleep = sleep
 	}
 	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{}, other: map[string]string{},
-		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1), renewing: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1), renewing: make(chan struct{}, 1), beginning: make(chan struct{}, 4*runtime.GOMAXPROCS(0))}
 	s.Metrics = newMetrics(s)
 	return s
 }
@@ -499,7 +502,14 @@ func (s *Service) hold(until context.Context, h *holding, lease store.Lease) {
 		if !s.turn(ctx, h) {
 			return
 		}
+		begun := func() {}
+		if made == 0 && !src.Background {
+			if begun = s.begin(ctx, h); begun == nil {
+				return
+			}
+		}
 		wait, err := s.round(ctx, src, lease, &rounds, made == 0)
+		begun()
 		if src.Background {
 			<-s.background
 		}

@@ -56,7 +56,7 @@ type Resource struct {
 	State     string
 	Duty      string
 	DutySince time.Time
-	// Team is whose it is by the tags, and TeamBy names the mapping of tags that says so.
+	// Team is the owner's team by the tags, and TeamBy names the mapping of tags that says so.
 	// They are only selected by: the store does not hand them back.
 	Team, TeamBy string
 	// Body is what else was seen, in a form of the caller's.
@@ -115,8 +115,8 @@ type Audit struct {
 	Body []byte
 }
 
-// Scope is the part of the inventory that a query is about. Empty fields match all.
-type Scope struct {
+// Query selects resources and findings. Empty fields match all.
+type Query struct {
 	Cloud, Account, Region string
 	Kind                   inventory.Kind
 	// Teams, where it is not nil, selects what belongs to one of these teams, whatever the
@@ -127,25 +127,15 @@ type Scope struct {
 	TeamBy string
 	// Past adds resources that are gone and findings that have ended.
 	Past bool
-	// Limit is the most that is returned; 0 is all.
-	Limit int
-}
-
-// Query selects resources. Empty fields match all.
-type Query struct {
-	Scope
-	// ID is the one that the provider gives, Named that or the name.
+	// ID is the id that the provider gives a resource, or that of a finding. Ref is one
+	// resource, and Named the id or the name of resources; they select no findings.
 	ID, Named string
-	// Ref is one resource, and After the one after which, in the order of identities, those
-	// that are returned begin.
-	Ref, After inventory.Ref
-}
-
-// FindingQuery selects findings. Empty fields match all.
-type FindingQuery struct {
-	Scope
-	// ID is the whole id, and After the one after which those that are returned begin.
-	ID, After string
+	Ref       inventory.Ref
+	// After is the resource, and AfterID the id of the finding, after which in their order
+	// those that are returned begin. Limit is the most that is returned; 0 is all.
+	After   inventory.Ref
+	AfterID string
+	Limit   int
 }
 
 // Fold returns a text as texts are alike that differ only in the case of letters: two texts
@@ -174,7 +164,7 @@ type Store interface {
 	// Resources and Findings return what a query selects, in the order of identities and of
 	// ids.
 	Resources(ctx context.Context, q Query) ([]Resource, error)
-	Findings(ctx context.Context, q FindingQuery) ([]Finding, error)
+	Findings(ctx context.Context, q Query) ([]Finding, error)
 	// Changes returns the intervals of a resource, oldest first.
 	Changes(ctx context.Context, ref inventory.Ref) ([]Change, error)
 }

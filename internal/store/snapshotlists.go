@@ -17,7 +17,7 @@ type numbered struct {
 }
 
 // accountsIn are the accounts of a scope, in order.
-func (s snapshots) accountsIn(ctx context.Context, q snapshot.Scope) ([]numbered, error) {
+func (s snapshots) accountsIn(ctx context.Context, q snapshot.Query) ([]numbered, error) {
 	f := &filter{dialect: &s.dialect}
 	f.account(q)
 	var out []numbered
@@ -26,7 +26,7 @@ func (s snapshots) accountsIn(ctx context.Context, q snapshot.Scope) ([]numbered
 }
 
 // account adds the conditions of a scope on the account.
-func (f *filter) account(q snapshot.Scope) {
+func (f *filter) account(q snapshot.Query) {
 	if q.Cloud != "" {
 		f.and("cloud = ?", q.Cloud)
 	}
@@ -37,13 +37,13 @@ func (f *filter) account(q snapshot.Scope) {
 
 // keepable says whether anything may be kept of which a query asks for these texts: what no
 // database takes byte for byte is none.
-func keepable(q snapshot.Scope, texts ...string) bool {
+func keepable(q snapshot.Query, texts ...string) bool {
 	return exact(append(texts, q.Cloud, q.Account, q.Region, string(q.Kind))...) == nil
 }
 
 // scope adds the conditions of a scope on a table, but for its cloud and account: current is
 // the column that says until when a row held.
-func (f *filter) scope(q snapshot.Scope, current, unknownTeam string, args ...any) {
+func (f *filter) scope(q snapshot.Query, current, unknownTeam string, args ...any) {
 	if q.Region != "" {
 		f.and("region = ?", q.Region)
 	}
@@ -82,7 +82,7 @@ func (s snapshots) Resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 }
 
 func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.Resource, error) {
-	if !keepable(q.Scope, q.ID, q.Named, q.Ref.String(), q.After.String()) {
+	if !keepable(q, q.ID, q.Named, q.Ref.String(), q.After.String()) {
 		return nil, nil
 	}
 	if q.Ref != (inventory.Ref{}) {
@@ -91,7 +91,7 @@ func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 		}
 		q.Cloud, q.Account = q.Ref.Cloud, q.Ref.Account
 	}
-	accounts, err := s.accountsIn(ctx, q.Scope)
+	accounts, err := s.accountsIn(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 			f.and("(region, kind, resource_id) > (?, ?, ?)", q.After.Region, q.After.Kind, q.After.ID)
 		}
 		f.named(q)
-		f.scope(q.Scope, "gone_at", "team_by <> ?", q.TeamBy)
+		f.scope(q, "gone_at", "team_by <> ?", q.TeamBy)
 		left := 0
 		if q.Limit > 0 {
 			if left = q.Limit - len(out); left <= 0 {
@@ -190,8 +190,8 @@ func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit
 }
 
 // Findings returns what a query selects.
-func (s snapshots) Findings(ctx context.Context, q snapshot.FindingQuery) ([]snapshot.Finding, error) {
-	if !keepable(q.Scope, q.ID, q.After) {
+func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.Finding, error) {
+	if !keepable(q, q.ID, q.AfterID) {
 		return nil, nil
 	}
 	var rows []struct {
@@ -205,14 +205,14 @@ func (s snapshots) Findings(ctx context.Context, q snapshot.FindingQuery) ([]sna
 		Ended   instant `db:"ended_at"`
 	}
 	f := &filter{dialect: &s.dialect}
-	f.account(q.Scope)
+	f.account(q)
 	if q.ID != "" {
 		f.and("f.id = ?", q.ID)
 	}
-	if q.After != "" {
-		f.and("f.id > ?", q.After)
+	if q.AfterID != "" {
+		f.and("f.id > ?", q.AfterID)
 	}
-	f.scope(q.Scope, "ended_at", "team IS NULL")
+	f.scope(q, "ended_at", "team IS NULL")
 	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.gist, f.first_at, f.last_at, f.ended_at" +
 		" FROM snapshot_findings f JOIN snapshot_accounts a ON a.id = f.account" + f.where() + " ORDER BY f.id" + f.limited(q.Limit)
 	if err := s.list(ctx, &rows, query, f.args...); err != nil {

@@ -2,13 +2,13 @@ package prom
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -54,6 +54,15 @@ func (n *nearby) fresh(r *reading) bool {
 	return true
 }
 
+// matcher is the matcher by which series are asked for at a time; empty where what was found
+// does not count any more.
+func (n *nearby) matcher(at time.Time) string {
+	if age := at.Sub(n.at); n.at.IsZero() || age < 0 || age > nearFor+nearLeast {
+		return ""
+	}
+	return n.only
+}
+
 // narrow finds the matcher by which the series of a short interval are asked for. A server
 // that cannot say which series there are is asked for all of them.
 func (r *reading) narrow(ctx context.Context) error {
@@ -61,26 +70,72 @@ func (r *reading) narrow(ctx context.Context) error {
 		r.only = r.near.only
 		return nil
 	}
+	at, all, err := r.series.list(ctx, r)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return nil // what is asked next says why
+	}
 	c := census{found: r.found, with: map[inventory.Ref]bool{}, has: map[string]int{}, values: map[string]map[string]bool{}}
+	for _, labels := range all {
+		c.count(labels)
+	}
+	r.near = nearby{at: at, with: c.with, only: c.matcher()}
+	r.only = r.near.only
+	return nil
+}
+
+// Series are which series of GPUs servers have, for several sources that read the same
+// servers: it is asked once for all of them.
+type Series struct {
+	mu sync.Mutex
+	of map[string]*listed
+}
+
+// listed are the series of one server and selector.
+type listed struct {
+	turn   chan struct{} // has room for who asks
+	at     time.Time
+	labels []map[string]string
+}
+
+// list returns the labels of the series as they were at a time within [nearLeast] of the end
+// of a reading.
+func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]string, error) {
 	selected := r.selector(r.words.names())
-	span := min(max(r.iv.To.Sub(r.iv.From), leastChunk), nearSpan)
+	key := fmt.Sprint(r.server.URL, r.server.User, r.server.Password, r.server.Token, r.server.Headers, selected) // each tenant has its own
+	s.mu.Lock()
+	if s.of == nil {
+		s.of = map[string]*listed{}
+	}
+	l := s.of[key]
+	if l == nil {
+		l = &listed{turn: make(chan struct{}, 1)}
+		s.of[key] = l
+	}
+	s.mu.Unlock()
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return time.Time{}, nil, context.Cause(ctx)
+	}
+	defer func() { <-l.turn }()
+	if age := r.iv.To.Sub(l.at); age > -nearLeast && age < nearLeast && !l.at.IsZero() {
+		return l.at, l.labels, nil
+	}
+	var all []map[string]string
 	for _, q := range []struct {
 		at   time.Time
 		over time.Duration
-	}{{r.iv.To, span}, {r.iv.To.Add(future), future}} { // those of clocks that are ahead too
+	}{{r.iv.To, nearSpan}, {r.iv.To.Add(future), future}} { // those of clocks that are ahead too
 		query := fmt.Sprintf("group without (__name__) (last_over_time(%s[%s]))", selected, seconds(q.over))
-		if err := r.server.instant(ctx, query, q.at, func(x series) error { c.count(x.labels); return nil }); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			if !errors.Is(err, errTooMuch) {
-				return nil // what is asked next says why
-			}
+		if err := r.server.instant(ctx, query, q.at, func(x series) error { all = append(all, x.labels); return nil }); err != nil {
+			return time.Time{}, nil, err
 		}
 	}
-	r.near = nearby{at: r.iv.To, with: c.with, only: c.matcher()}
-	r.only = r.near.only
-	return nil
+	l.at, l.labels = r.iv.To, all
+	return l.at, l.labels, nil
 }
 
 // census counts series, and by which labels those of known machines can be told.

@@ -26,6 +26,8 @@ type Options struct {
 	Names map[string]string
 	// Machines say which labels name machines where the usual ones do not.
 	Machines []Rule
+	// Series is shared by sources that read the same servers; nil: this one asks by itself.
+	Series *Series
 }
 
 // Source is a Prometheus-compatible server as a source of usage. It serves one goroutine
@@ -40,7 +42,8 @@ type Source struct {
 	// maxRaw is [maxRaw], which tests change.
 	maxRaw float64
 	// near is which series were found last.
-	near nearby
+	near   nearby
+	series *Series
 	// holders are whom GPUs were lent to.
 	holders map[inventory.Ref]map[Holder]bool
 }
@@ -66,7 +69,10 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}}
+	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}, series: o.Series}
+	if out.series == nil {
+		out.series = &Series{}
+	}
 	if where := strings.Trim(strings.TrimSpace(o.Select), "{}"); where != "" {
 		out.where = "," + where
 	}

@@ -33,8 +33,8 @@ func maybe[T any](r *rand.Rand, from []T) (v T) {
 }
 
 // scopeOf draws a scope, and inScope says by the plain meaning of its words what it selects.
-func scopeOf(r *rand.Rand) snapshot.Scope {
-	q := snapshot.Scope{Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamBy: "m", Past: r.IntN(4) == 0, Limit: maybe(r, []int{1, 3, 10})}
+func scopeOf(r *rand.Rand) snapshot.Query {
+	q := snapshot.Query{Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamBy: "m", Past: r.IntN(4) == 0, Limit: maybe(r, []int{1, 3, 10})}
 	if r.IntN(2) == 0 {
 		q.Teams = []string{}
 		for range r.IntN(3) {
@@ -44,7 +44,7 @@ func scopeOf(r *rand.Rand) snapshot.Scope {
 	return q
 }
 
-func inScope(q snapshot.Scope, ref inventory.Ref, team string, past bool) bool {
+func inScope(q snapshot.Query, ref inventory.Ref, team string, past bool) bool {
 	return (q.Account == "" || q.Account == ref.Account) && (q.Region == "" || q.Region == ref.Region) && (q.Kind == "" || q.Kind == ref.Kind) && (q.Past || !past) &&
 		(q.Teams == nil || slices.ContainsFunc(q.Teams, func(t string) bool { return strings.EqualFold(t, team) }))
 }
@@ -104,7 +104,7 @@ func resourcePages(t *testing.T, b *Backend) {
 		return out
 	}
 	for range 300 {
-		q := snapshot.Query{Scope: scopeOf(r)}
+		q := scopeOf(r)
 		switch r.IntN(4) {
 		case 0:
 			q.ID = fmt.Sprintf("i-%d", r.IntN(12))
@@ -121,7 +121,7 @@ func resourcePages(t *testing.T, b *Backend) {
 		}
 		var want []snapshot.Resource
 		for _, x := range all {
-			if inScope(q.Scope, x.Ref, x.Team, gone[x.Ref]) && (q.ID == "" || q.ID == x.Ref.ID) && (q.Named == "" || q.Named == x.Ref.ID || q.Named == x.Name) &&
+			if inScope(q, x.Ref, x.Team, gone[x.Ref]) && (q.ID == "" || q.ID == x.Ref.ID) && (q.Named == "" || q.Named == x.Ref.ID || q.Named == x.Name) &&
 				(q.Ref == inventory.Ref{} || q.Ref == x.Ref) && (q.After == inventory.Ref{} || inventory.CompareRefs(x.Ref, q.After) > 0) {
 				want = append(want, x)
 			}
@@ -149,7 +149,7 @@ func findingPages(t *testing.T, b *Backend) {
 	for _, x := range resources {
 		team[x.Ref] = x.Team
 	}
-	all := must(b.Snapshots.Findings(t.Context(), snapshot.FindingQuery{Scope: snapshot.Scope{Past: true}}))(t)
+	all := must(b.Snapshots.Findings(t.Context(), snapshot.Query{Past: true}))(t)
 	if len(all) != len(resources) || !slices.IsSortedFunc(all, func(a, b snapshot.Finding) int { return strings.Compare(a.ID, b.ID) }) {
 		t.Fatalf("%d findings about %d resources, or not in order", len(all), len(resources))
 	}
@@ -160,16 +160,16 @@ func findingPages(t *testing.T, b *Backend) {
 		return out
 	}
 	for range 300 {
-		q := snapshot.FindingQuery{Scope: scopeOf(r)}
+		q := scopeOf(r)
 		if r.IntN(4) == 0 {
 			q.ID = one(r, all).ID
 		}
 		if r.IntN(2) == 0 {
-			q.After = one(r, all).ID[:8]
+			q.AfterID = one(r, all).ID[:8]
 		}
 		var want []snapshot.Finding
 		for _, x := range all {
-			if inScope(q.Scope, x.Ref, team[x.Ref], gone[x.Ref]) && (q.ID == "" || q.ID == x.ID) && x.ID > q.After {
+			if inScope(q, x.Ref, team[x.Ref], gone[x.Ref]) && (q.ID == "" || q.ID == x.ID) && x.ID > q.AfterID {
 				want = append(want, x)
 			}
 		}
@@ -195,7 +195,7 @@ func otherMapping(t *testing.T, b *Backend) {
 	expect := func(by string, want ...string) {
 		t.Helper()
 		got := []string{}
-		for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Scope: snapshot.Scope{Teams: []string{"VISION"}, TeamBy: by}}))(t) {
+		for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Teams: []string{"VISION"}, TeamBy: by}))(t) {
 			got = append(got, r.Ref.ID)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
