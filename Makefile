@@ -66,6 +66,7 @@ test-slow: build ## the ladder, checkpoints and agents killed at every boundary 
 	CURFEW_SLOW=1 go test -count=1 -run TestContainerRuns ./test/deploy
 	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
 	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/service
+	CURFEW_SLOW=1 go test -count=1 -timeout 120m ./test/sessions
 	cd test/helm && go test -count=1 .
 	./test/cfn-lint.sh
 	$(MAKE) terraform
@@ -115,6 +116,7 @@ bench: build ## speed, memory and calls at realistic sizes; bills compared with 
 	go run ./test/servicebench -machines $(BENCHMACHINES) -replicas 2 -postgres ./bin/curfew
 	go run ./test/servicebench -accounts 1 -machines 100 -for 10m ./bin/curfew
 	go run ./test/servicebench -accounts 1 -machines 1000 -for 10m ./bin/curfew
+	go run ./test/sessionbench -strict ./bin/curfew
 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')

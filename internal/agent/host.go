@@ -260,6 +260,7 @@ func (h *host) run(ctx context.Context) error {
 		gpus = inventory.Known(0)
 	}
 	h.watch = newWatch(h.paces.Sample, time.Duration(h.o.Host.Idle), gpus)
+	h.watch.record = h.disk.sampled
 	h.rests, h.lastSave, h.since = h.now, h.now, h.now
 	if h.o.Host.Nodes > 1 {
 		h.others = []duty.Verdict{{Why: "what the other nodes do is not known yet"}}

@@ -250,6 +250,8 @@ type watch struct {
 	// newest is the end of what was taken, carried what was measured since.
 	newest  time.Time
 	carried *measured
+	// record is told what was taken; nil: no one.
+	record func(session.Sampled)
 }
 
 // newWatch returns a watch that sees rest as long as idle asks.
@@ -290,10 +292,20 @@ func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
 	m = w.carried
 	w.carried = nil
 	opened := usage.Opened{Step: w.step, Source: "agent"}
+	took := session.Sampled{From: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{}, GPUs: map[string]map[string]float64{}}
 	put := func(k *duty.Tracker, gpu string, s usage.Signal, v float64) {
-		if v >= 0 {
-			k.AddRun(opened, gpu, s, start, count, v)
+		if v < 0 {
+			return
 		}
+		k.AddRun(opened, gpu, s, start, count, v)
+		if k == w.host {
+			took.Host[s.String()] = v
+			return
+		}
+		if took.GPUs[gpu] == nil {
+			took.GPUs[gpu] = map[string]float64{}
+		}
+		took.GPUs[gpu][s.String()] = v
 	}
 	put(w.host, "", usage.CPUUtil, m.cpu)
 	put(w.host, "", usage.NetBytes, m.net*w.step.Seconds())
@@ -313,6 +325,9 @@ func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
 		w.gpus = inventory.Known(max(len(m.gpus), w.gpus.Or(0)))
 	}
 	w.newest = start.Add(time.Duration(count) * w.step)
+	if w.record != nil {
+		w.record(took)
+	}
 }
 
 // fold takes what was measured within a step together: the most of each.

@@ -90,7 +90,7 @@ func poison(t *testing.T, dir, text string) []string {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	found, err := s.Snapshots().Findings(t.Context(), snapshot.Query{})
+	found, err := s.Snapshots().Findings(t.Context(), snapshot.FindingQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}

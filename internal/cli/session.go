@@ -108,6 +108,11 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	if err := a.showRun(run); err != nil {
 		return err
 	}
+	if run.State == string(session.Ready) && !a.quiet {
+		for _, note := range run.Notes {
+			plain.Fprintf(a.Stderr, "curfew: note: %s\n", note)
+		}
+	}
 	if !f.detach && run.State != string(session.Ready) {
 		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why), hint: "`curfew logs " + run.Name + "` shows what happened"}
 	}

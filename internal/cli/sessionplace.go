@@ -40,7 +40,17 @@ type sessions interface {
 }
 
 // sessionsHere are kept by this machine.
-type sessionsHere struct{ *daemon.Sessions }
+type sessionsHere struct {
+	*daemon.Sessions
+	*turn
+}
+
+// turn is when it is this process's turn to work on a session again: at a time, or once its
+// record has another version than it saw last.
+type turn struct {
+	due     time.Time
+	version int64
+}
 
 // Sessions implements sessioner.
 func (l thisMachine) Sessions(ctx context.Context) (sessions, error) {
@@ -48,7 +58,7 @@ func (l thisMachine) Sessions(ctx context.Context) (sessions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sessionsHere{all}, nil
+	return sessionsHere{all, &turn{version: -1}}, nil
 }
 
 // One implements sessions.
@@ -93,11 +103,19 @@ func (h sessionsHere) Names(ctx context.Context) ([]string, error) { return h.Op
 // Step implements sessions. The keeper in the background works on it as well; whichever is
 // first, does it.
 func (h sessionsHere) Step(ctx context.Context, id string) (time.Duration, error) {
-	after, err := h.Keeper.Keep(ctx, id)
+	_, s, err := h.Run(ctx, id)
 	if err != nil {
-		after = time.Second
+		return 0, err
 	}
-	return min(max(after, 20*time.Millisecond), 250*time.Millisecond), err
+	if h.version != s.Version || !time.Now().Before(h.due) { //nolint:forbidigo // the pace of this process
+		h.version = s.Version
+		var after time.Duration
+		if after, err = h.Keeper.Keep(ctx, id); err != nil {
+			after = time.Second
+		}
+		h.due = time.Now().Add(after) //nolint:forbidigo // the pace of this process
+	}
+	return min(max(time.Until(h.due), 20*time.Millisecond), 250*time.Millisecond), err
 }
 
 // sessionsThere are kept by a server.

@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,12 +22,52 @@ type Sessions struct {
 	// Grace is how long a session goes on after its warning.
 	Grace time.Duration `yaml:"grace"`
 	// Work is the object store below which work folders are saved, such as s3://bucket/work;
-	// empty is the data directory, for local sessions.
+	// empty is the data directory for local sessions, and the backbone's bucket for others.
 	Work string `yaml:"work"`
 	// Control is the object store by which the keeper and the machines speak with each other;
-	// empty is the data directory, for local sessions.
+	// empty is the data directory for local sessions, and the backbone's bucket for others.
 	Control string `yaml:"control"`
+	// Regions are where machines may be launched, the preferred first; empty is aws.regions.
+	// One without a backbone is left out.
+	Regions []string `yaml:"regions"`
+	// Image is what machines start from: an image's id (ami-0abc) or the public parameter that
+	// holds it; empty is AWS's own image for the machine.
+	Image string `yaml:"image"`
+	// Agent is the curfew that machines run; empty is the one of the image.
+	Agent SessionAgent `yaml:"agent"`
+	// Owner is the value of the tag curfew:owner by which IAM says who may connect; empty is
+	// the id of whose credentials start the session (aws:userid).
+	Owner string `yaml:"owner"`
 }
+
+// SessionAgent is the program that machines of sessions download before they run it.
+type SessionAgent struct {
+	// URL is where it is: s3://bucket/key or https://host/path.
+	URL string `yaml:"url"`
+	// SHA256 is its SHA-256 in hexadecimal; a machine runs nothing else.
+	SHA256 string `yaml:"sha256"`
+}
+
+// agentURL is where a program may be: no space or quote in it.
+var agentURL = regexp.MustCompile(`^(s3://[a-z0-9][a-z0-9.-]*/|https://[A-Za-z0-9.-]+(:[0-9]+)?/)[A-Za-z0-9._~/=+%-]+$`)
+
+// sha256Text is a SHA-256.
+var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (a SessionAgent) check() (key string, err error) {
+	switch {
+	case a == SessionAgent{}:
+		return "", nil
+	case !agentURL.MatchString(a.URL):
+		return "sessions.agent.url", fmt.Errorf("%q: it is an address such as s3://bucket/curfew or https://host/curfew", a.URL)
+	case !sha256Text.MatchString(a.SHA256):
+		return "sessions.agent.sha256", fmt.Errorf("%q: it is the SHA-256 of the program, 64 hexadecimal digits in lower case (sha256sum prints it)", a.SHA256)
+	}
+	return "", nil
+}
+
+// sessionImage is an image's id or the name of a parameter.
+var sessionImage = regexp.MustCompile(`^(ami-[0-9a-f]+|/[A-Za-z0-9_./-]+)$`)
 
 // check says what is wrong with the section, and where.
 func (s Sessions) check() (key string, err error) {
@@ -42,5 +84,11 @@ func (s Sessions) check() (key string, err error) {
 			return key, fmt.Errorf("%q: it is an address such as s3://bucket/prefix or file:///folder", at)
 		}
 	}
-	return "", nil
+	if s.Image != "" && !sessionImage.MatchString(s.Image) {
+		return "sessions.image", fmt.Errorf("%q: it is an image such as ami-0abc or a parameter such as /aws/service/…", s.Image)
+	}
+	if slices.Contains(s.Regions, "all") {
+		return "sessions.regions", errors.New("all is no region here: name those that have a backbone")
+	}
+	return s.Agent.check()
 }

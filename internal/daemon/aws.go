@@ -10,9 +10,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -23,6 +26,9 @@ type AWS = aws.Cloud
 type AWSMember = aws.Member
 
 type awsActions = *aws.Actions
+
+// awsMachines starts and ends the machines of sessions on AWS.
+type awsMachines = aws.Launcher
 
 var (
 	errNoCredentials = aws.ErrNoCredentials
@@ -121,6 +127,65 @@ func (rt *Runtime) aws(ctx context.Context, f Source, cfg config.Config, book *p
 		}
 	}
 	return nil, err
+}
+
+// awsImages are AWS's own images by the architecture of the machine: with NVIDIA's driver where
+// it has a GPU, which is what most sessions are for, else Amazon Linux. They are public
+// parameters, which hold the newest one (docs/sessions.md).
+var awsImages = struct{ gpu, plain map[string]string }{
+	gpu: map[string]string{
+		"x86_64": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+		"arm64":  "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+	},
+	plain: map[string]string{
+		"x86_64": "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64",
+		"arm64":  "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64",
+	},
+}
+
+// awsMachines opens what starts and ends machines of sessions: the types and prices of the
+// price book, what the configuration says of images and regions, and where they may be by the
+// records.
+func (rt *Runtime) awsMachines(ctx context.Context, cfg config.Config, watched func(context.Context) ([]string, error)) (*awsMachines, error) {
+	book, err := rt.PriceBook(cfg)
+	if err != nil {
+		return nil, err
+	}
+	regions := cmpSlice(cfg.Sessions.Regions, slices.DeleteFunc(slices.Clone(cfg.AWS.Regions), func(r string) bool { return r == "all" }))
+	cloud, err := aws.New(ctx, aws.Options{Regions: regions, Profile: cfg.AWS.Profile, RequestsPerSecond: cfg.AWS.RequestsPerSecond, Size: book.Size})
+	if err != nil {
+		return nil, CloudError(err)
+	}
+	return cloud.Launcher(aws.LaunchOptions{
+		Regions: regions, Watched: watched, DiskGiB: estimate.DefaultDefaults().DiskGiB, Agent: aws.Agent{URL: cfg.Sessions.Agent.URL, SHA256: cfg.Sessions.Agent.SHA256},
+		Types: func(s *spec.Spec) ([]string, error) {
+			machines, err := estimate.Types(s, book)
+			var names []string
+			for _, m := range machines {
+				names = append(names, m.Type)
+			}
+			return names, err
+		},
+		Rate: func(machineType, region string, spot bool) *money.Rate {
+			look := book.OnDemand
+			if spot {
+				look = book.Spot
+			}
+			p, err := look(machineType, region)
+			if err != nil {
+				return nil // it has no price
+			}
+			return &p.Rate
+		},
+		Image: func(s *spec.Spec, machineType string) string {
+			m, _ := book.Machine(machineType)
+			images := awsImages.plain
+			if m.Accelerator != "" || m.Type == "" { // of an unknown type, that which does for both
+				images = awsImages.gpu
+			}
+			return cmp.Or(s.Image, cfg.Sessions.Image, images[cmp.Or(m.Arch, "x86_64")])
+		},
+	}), nil
 }
 
 func unknownRegion(err error) bool {

@@ -107,7 +107,7 @@ func (rt *Runtime) Enforcing(ctx context.Context, cfg config.Config, s *store.St
 	var cloud action.Cloud
 	switch l := setting.Lister.(type) {
 	case *AWS:
-		cloud = l.Actions()
+		cloud = rt.awsActs(cfg, s, l)
 	case *local.Provider:
 		cfg.Enforce.MirrorTag = false // there is no tag to be written
 		cloud = l.Actions(func(ctx context.Context, id, why string) error { return rt.stopSession(ctx, cfg, s, id, why) })

@@ -119,7 +119,7 @@ func (rt *Runtime) CarryOut(ctx context.Context, ids []string, f FixOptions, sho
 	if !ok {
 		return invalid("--cloud %s: fixes are carried out on real accounts", f.Cloud)
 	}
-	ladders, err := rt.Ladders(cfg, s, cloud.Actions(), true)
+	ladders, err := rt.Ladders(cfg, s, rt.awsActs(cfg, s, cloud), true)
 	if err != nil {
 		return err
 	}

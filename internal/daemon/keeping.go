@@ -26,6 +26,8 @@ const (
 	keepPoll       = 250 * time.Millisecond
 	restFor        = 3 * time.Second
 	reconcileEvery = time.Minute
+	// lookFor is the longest that a session is not looked at.
+	lookFor = 15 * time.Second
 	// keepFor bounds one pass over one session.
 	keepFor = 5 * time.Minute
 )
@@ -93,7 +95,8 @@ func (rt *Runtime) keepServed(ctx context.Context, log *slog.Logger) {
 // keep does what is missing of all sessions, again and again.
 func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error {
 	var mu sync.Mutex
-	busy, due := map[string]bool{}, map[string]time.Time{} // by session: a pass runs; when the next one is
+	// By session: a pass runs; when the next one is; the record that the last one began with.
+	busy, due, seen := map[string]bool{}, map[string]time.Time{}, map[string]int64{}
 	var passes sync.WaitGroup
 	defer passes.Wait()
 	var reconciled time.Time
@@ -111,8 +114,12 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 			}
 			mine++
 			mu.Lock()
-			skip := busy[s.ID] || now.Before(due[s.ID])
-			busy[s.ID] = busy[s.ID] || !skip
+			// A record that was changed, by a command or by the pass itself, is looked at again at
+			// once.
+			skip := busy[s.ID] || now.Before(due[s.ID]) && seen[s.ID] == s.Version
+			if !skip {
+				busy[s.ID], seen[s.ID] = true, s.Version
+			}
 			mu.Unlock()
 			if skip {
 				continue
@@ -127,8 +134,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				// A record can be changed at any time by a command: it is looked at soon.
-				busy[s.ID], due[s.ID] = false, time.Now().Add(min(after, 2*time.Second)) //nolint:forbidigo // the pace of this process
+				busy[s.ID], due[s.ID] = false, time.Now().Add(min(after, lookFor)) //nolint:forbidigo // the pace of this process
 			})
 		}
 		if now.Sub(reconciled) > reconcileEvery {

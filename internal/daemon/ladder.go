@@ -38,7 +38,9 @@ func (rt *Runtime) Ladders(cfg config.Config, s *store.Store, cloud action.Cloud
 	}
 	log := slog.New(slog.NewTextHandler(rt.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var people action.Notifier = router
-	if hands, ok := cloud.(awsActions); ok {
+	if hands, ok := cloud.(interface {
+		Creator(ctx context.Context, r *inventory.Resource) (string, error)
+	}); ok {
 		people = &attributed{Notifier: router, creator: hands.Creator, log: log}
 	}
 	return func(account string) *action.Ladder {

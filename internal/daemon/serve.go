@@ -96,7 +96,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 		return err
 	}
 	v := &server{rt: rt.For(), o: o, store: s, log: log}
-	v.rt.Kept = s
+	v.rt.Kept, v.rt.Configs = s, &config.Cache{}
 	v.pace = &pace{log: log, per: map[string]asks{}}
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -36,13 +38,26 @@ func (v *server) open(ctx context.Context, cfg config.Config, f Source, set *pol
 		return nil, err
 	}
 	setting.Ladder = under(setting.Ladder, v.store, lease)
+	setting.Books = v.books(cfg, set)
 	var clock func() time.Time
 	setting.Clock = func() time.Time { return clock() }
 	begin := func(ctx context.Context) (err error) {
 		clock, err = v.rt.StateClock(ctx, v.store)
 		return err
 	}
-	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, pace: v.pace, begin: begin}, nil
+	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin}, nil
+}
+
+// wholeEvery is the longest time between two rounds of an account that are posted whole.
+const wholeEvery = 15 * time.Minute
+
+// books charge for the rounds of one account. All rounds are posted whole where policies ask
+// what was charged, or where accounts are read more often than every minute.
+func (v *server) books(cfg config.Config, set *policy.Set) round.Books {
+	if cfg.Serve.Interval < time.Minute || slices.ContainsFunc(set.Policies, (*policy.Policy).AsksCharges) {
+		return ledger.Journal{Store: v.store.Ledger()}
+	}
+	return &ledger.Sparing{Store: v.store.Ledger(), Every: wholeEvery}
 }
 
 // under binds a ladder to a lease: it writes and calls nothing any more once another process
@@ -76,6 +91,7 @@ type accountRounds struct {
 	engine  *round.Engine
 	store   *store.Store
 	profile string
+	tags    inventory.TagMapping
 	pace    *pace // nil where reading costs nothing
 	// begin, when set, takes the time of the state for a round. It is an error where the
 	// clock of this machine is another one: charges would be for a time that was not.
@@ -102,7 +118,7 @@ func (a *accountRounds) Round(ctx context.Context) (service.Outcome, error) {
 	if err2 != nil {
 		return out, err2
 	}
-	looks, err := looksOf(r, a.profile, false)
+	looks, err := looksOf(r, a.profile, a.tags, false)
 	if err == nil {
 		err = a.store.Snapshots().Keep(ctx, nil, looks...)
 	}
@@ -193,7 +209,7 @@ type pace struct {
 
 // remember estimates what passes cost by the machines that the state knows of.
 func (p *pace) remember(ctx context.Context, s *store.Store) error {
-	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{Cloud: "aws"})
+	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{Scope: snapshot.Scope{Cloud: "aws"}})
 	if err != nil {
 		return err
 	}

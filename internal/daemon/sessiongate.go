@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -18,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -39,14 +39,7 @@ func (a *Sessions) entry(s session.Session, actor, outcome string) action.Entry 
 // EstimateSession says what a session will cost at a provider.
 func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud string) (*estimate.Estimate, error) {
 	if cloud == ProviderAWS {
-		book, err := a.rt.PriceBook(a.cfg)
-		if err != nil {
-			return nil, err
-		}
-		p := estimate.Params{Now: a.now(), Tags: &a.cfg.Tags}
-		p.Defaults.Regions = cmpSlice(a.cfg.Estimate.Regions, a.cfg.AWS.Regions)
-		e, err := estimate.New(sp, book, p)
-		return e, PlanError(err)
+		return a.estimateAWS(ctx, sp)
 	}
 	l := a.Keeper.Launchers[cloud]
 	if l == nil {
@@ -60,6 +53,44 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 		return nil, &Error{Code: "no_machine", Err: fmt.Errorf("there is no place for session %s", sp.Name)}
 	}
 	return estimate.At(sp, estimate.Place{Machine: cmp.Or(pools[0].Type, "this machine"), Region: pools[0].Region, Hourly: pools[0].Rate, Source: "rates of curfew.yaml", AsOf: a.now()})
+}
+
+// leeway is how many percent more than the cheapest machine another one may cost an hour that
+// is taken where the cheapest has no capacity.
+const leeway = 50
+
+// estimateAWS says what a session will cost in the regions that it may run in. Where a price is
+// not known, the estimate says so and the gate asks.
+func (a *Sessions) estimateAWS(ctx context.Context, sp *spec.Spec) (*estimate.Estimate, error) {
+	book, err := a.rt.PriceBook(a.cfg)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := a.aws.machines()
+	if err != nil {
+		return nil, err
+	}
+	regions, err := machines.Regions(ctx, sp)
+	if err != nil {
+		return nil, noPlace(sp, err)
+	}
+	where := *sp
+	where.Regions = regions
+	p := estimate.Params{Now: a.now(), Tags: &a.cfg.Tags}
+	if p.Defaults.Interruptions, err = a.rt.Interruptions(a.cfg); err != nil {
+		return nil, err
+	}
+	e, err := estimate.New(&where, book, p)
+	switch {
+	case errors.Is(err, price.ErrUnpriced):
+		e, err = estimate.At(sp, estimate.Place{Machine: cmp.Or(sp.Resources.InstanceType, sp.Resources.GPU, "a machine"), Region: regions[0], Missing: "run `curfew price update`"})
+	case err == nil && sp.Resources.InstanceType == "":
+		err = e.Leeway(leeway)
+	}
+	if e != nil {
+		e.SpecHash = sp.Hash()
+	}
+	return e, PlanError(err)
 }
 
 func cmpSlice(lists ...[]string) []string {
@@ -115,7 +146,7 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 		a.rt.tellApprovers(ctx, a.cfg, *r)
 	}
 	g.decision = &d
-	return session.Admission{Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons}, nil
+	return session.Admission{Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons, Hourly: e.Hourly}, nil
 }
 
 // prolongHold lets the hold of a session last until a time; nil where it has none.
@@ -237,9 +268,5 @@ func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time
 
 // noLauncher says that sessions cannot be started at a provider, and what to do.
 func (rt *Runtime) noLauncher(cloud string) error {
-	hint := "see docs/sessions.md"
-	if strings.EqualFold(cloud, ProviderAWS) {
-		hint = "use --cloud local, or the Terraform session module; docs/sessions.md says how"
-	}
-	return &Error{Class: Usage, Code: "no_launcher", Err: fmt.Errorf("sessions cannot be started at %q here", cloud), Hint: hint}
+	return &Error{Class: Usage, Code: "no_launcher", Err: fmt.Errorf("sessions cannot be started at %q here", cloud), Hint: "see docs/sessions.md"}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -69,6 +70,8 @@ type Sessions struct {
 	store *store.Store
 	// now is the time of the state.
 	now func() time.Time
+	// aws are those of AWS.
+	aws *awsSessions
 	// Keeper does what is missing of them.
 	Keeper *session.Keeper
 }
@@ -105,11 +108,23 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 	if err != nil {
 		return nil, err
 	}
-	host := hostName()
-	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: func(ctx context.Context, at string) (checkpoint.Backend, error) {
+	host, log := hostName(), rt.logger(false)
+	documents := func(ctx context.Context, at string) (checkpoint.Backend, error) {
 		return objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
-	}}, Holds: sessionHolds{a}, Books: sessionBooks{a}, Installation: installation, Now: now, Timing: timings, Log: rt.logger(false),
+	}
+	a.aws = &awsSessions{store: s.Sessions(), documents: documents, machines: sync.OnceValues(func() (*awsMachines, error) {
+		return rt.awsMachines(context.WithoutCancel(ctx), cfg, func(ctx context.Context) ([]string, error) { return sessionRegions(ctx, s.Sessions(), now()) })
+	})}
+	if launchers == nil {
+		launchers = map[string]session.Launcher{}
+	}
+	launchers[ProviderAWS] = a.aws
+	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Holds: sessionHolds{a}, Books: sessionBooks{a},
+		Installation: installation, Now: now, Timing: timings, Log: log,
 		Mine: func(s *session.Session) bool {
+			if s.Provider == ProviderAWS {
+				return a.aws.mine(ctx, s, func(why string) { log.WarnContext(ctx, why) }) //nolint:sloglint // it says which session, to people
+			}
 			return s.Provider != ProviderLocal || s.Account == host || s.Account == ""
 		}}
 	return a, nil
@@ -184,6 +199,7 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 		return doc, err
 	}
 	r := view.NewRun(s, a.now())
+	r.Notes = a.Notes(s)
 	if !s.State.Over() && s.Control != "" {
 		hosts, err := a.Keeper.Control.Hosts(ctx, &s, max(1, len(s.Machines)))
 		if err != nil {
@@ -252,6 +268,9 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 			return list[i], nil, &Error{Code: "ending", Err: fmt.Errorf("session %s is ending: %s", o.Name, list[i].Why), Hint: "give the command again once it has ended"}
 		}
 		if err := a.same(o, list[i], who); err != nil {
+			return list[i], nil, err
+		}
+		if err := a.reach(ctx, &list[i]); err != nil {
 			return list[i], nil, err
 		}
 		return list[i], nil, nil
@@ -388,14 +407,21 @@ func (a *Sessions) record(ctx context.Context, sp *spec.Spec, cloud string, who 
 	now := a.now()
 	s := session.Session{ID: hex.EncodeToString(random), Name: sp.Name, By: who.Name, Owner: sp.Owner, Spec: sp.Canonical(), Hash: sp.Hash(), Provider: cloud, Epoch: 1, State: session.Requested,
 		LeaseUntil: now.Add(sp.Lease), Idle: sp.Idle, RequestedAt: now}
-	if cloud == ProviderLocal {
+	switch cloud {
+	case ProviderLocal:
 		s.Account = hostName()
+	case ProviderAWS:
+		var err error
+		if s.Account, s.Person, err = a.aws.account(ctx); err != nil {
+			return s, err
+		}
+		s.Person = cmp.Or(a.cfg.Sessions.Owner, s.Person)
 	}
 	for _, b := range before {
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
 	var err error
-	if s.Control, s.Work, err = a.places(sp, cloud, s.ID); err != nil {
+	if s.Control, s.Work, err = a.places(ctx, sp, cloud, s.ID); err != nil {
 		return s, err
 	}
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)}}, a.entry(s, who.Name, "asked for"))
@@ -406,7 +432,7 @@ func (a *Sessions) record(ctx context.Context, sp *spec.Spec, cloud string, who 
 }
 
 // places are where the documents of a session and the snapshots of its work are.
-func (a *Sessions) places(sp *spec.Spec, cloud, id string) (control, work string, err error) {
+func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id string) (control, work string, err error) {
 	control, work = a.cfg.Sessions.Control, a.cfg.Sessions.Work
 	if sp.Work != nil && sp.Work.To != "" {
 		work = sp.Work.To
@@ -419,10 +445,15 @@ func (a *Sessions) places(sp *spec.Spec, cloud, id string) (control, work string
 		control = cmp.Or(control, fileURL(filepath.Join(dir, "sessions", "control")))
 		work = cmp.Or(work, fileURL(filepath.Join(dir, "sessions", "work")))
 	}
+	if cloud == ProviderAWS {
+		if control, work, err = a.where(ctx, sp, control, work); err != nil {
+			return "", "", err
+		}
+	}
 	if control == "" || work == "" {
 		return "", "", &Error{Class: Usage, Code: "no_store", Err: errors.New("it is not said where the work of sessions is saved and their documents are"), Hint: "set sessions.work and sessions.control in curfew.yaml to s3://bucket/prefix"}
 	}
-	return strings.TrimSuffix(control, "/") + "/" + id, strings.TrimSuffix(work, "/") + "/" + sp.Name, nil
+	return below(control, id), below(work, sp.Name), nil
 }
 
 // fileURL is a folder as an object store.
@@ -436,6 +467,9 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 	}
 	s, err := a.Newest(ctx, name)
 	if err != nil || s.State.Over() {
+		return s, err
+	}
+	if err := a.reach(ctx, &s); err != nil {
 		return s, err
 	}
 	return a.Keeper.Stop(ctx, s.ID, who, "ended by "+who, discard)
@@ -464,6 +498,9 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 		return s, nil, &Error{Code: "over", Err: fmt.Errorf("session %s is %s", s.Name, s.State), Hint: "`curfew up " + s.Name + "` starts it again"}
 	}
 	if err := a.served(s.Provider); err != nil {
+		return s, nil, err
+	}
+	if err := a.reach(ctx, &s); err != nil {
 		return s, nil, err
 	}
 	until := s.LeaseUntil.Add(by)

@@ -38,9 +38,13 @@ func (a *Sessions) may(o UpOptions, before []session.Session, owner *inventory.O
 // Answer is the document of a session that was asked for, or asked to run longer, with what
 // the gate decided; nil is nothing to decide. The error says why the session does not go on.
 func (a *Sessions) Answer(ctx context.Context, s session.Session, d *gate.Decision) (view.Run, error) {
-	run, _, err := a.Run(ctx, s.ID)
-	if err != nil || d == nil {
+	run, now, err := a.Run(ctx, s.ID)
+	if err != nil {
 		return run, err
+	}
+	run.Notes = a.Notes(now)
+	if d == nil {
+		return run, nil
 	}
 	run.Gate = &view.RunGate{Decision: string(d.Decision), Reasons: append([]string{}, d.Reasons...)}
 	why := strings.Join(d.Reasons, "; ")

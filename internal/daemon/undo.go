@@ -89,7 +89,7 @@ func (rt *Runtime) Undo(ctx context.Context, ids []string, f Source, enforce boo
 	if !ok {
 		return invalid("--cloud %s: only what was done to a real account is undone", f.Cloud)
 	}
-	ladders, err := rt.Ladders(cfg, s, cloud.Actions(), enforce)
+	ladders, err := rt.Ladders(cfg, s, rt.awsActs(cfg, s, cloud), enforce)
 	if err != nil {
 		return err
 	}

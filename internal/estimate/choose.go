@@ -134,6 +134,9 @@ func (c *chooser) machines() ([]candidate, error) {
 		}
 		return []candidate{{machine: m, count: c.count(m)}}, nil
 	}
+	if r.GPU == "" && r.CPUs > 0 {
+		return c.withCPUs()
+	}
 	if r.GPU == "" {
 		return nil, fmt.Errorf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) or the machine (node.kubernetes.io/instance-type), or give the nodes of the cluster (estimate.nodes, --nodes)", c.spec.Name)
 	}
@@ -165,6 +168,47 @@ func (c *chooser) machines() ([]candidate, error) {
 		return nil, fmt.Errorf("estimate %s: no machine has a whole %s", c.spec.Name, gpu.Name)
 	case len(out) == 0:
 		return nil, fmt.Errorf(`estimate %s: no machine has %d %s, the most is %d: write gpus: "%s:%d" and more nodes`, c.spec.Name, r.GPUs, gpu.Name, most/perDevice, gpu.Name, most/perDevice)
+	}
+	return out, nil
+}
+
+// Types are the machine types that a node of a specification can run on, in the order of the
+// price book: the one that is named, or those that an estimate chooses from. It is an error
+// where there is none.
+func Types(s *spec.Spec, book *price.Book) ([]price.Machine, error) {
+	c := &chooser{spec: s, book: book}
+	all, err := c.machines()
+	out := make([]price.Machine, len(all))
+	for i := range all {
+		out[i] = all[i].machine
+	}
+	return out, err
+}
+
+// usual is the architecture of machines that are chosen by their CPUs alone: what people
+// install is built for it.
+const usual = "x86_64"
+
+// withCPUs are the types without an accelerator that have exactly as many CPUs, or else the
+// fewest more.
+func (c *chooser) withCPUs() ([]candidate, error) {
+	best, most := 0, 0
+	var out []candidate
+	for _, m := range c.book.Machines() {
+		if m.Accelerator != "" || m.Cloud != price.AWS || m.Arch != usual || strings.Contains(m.Type, ".metal") {
+			continue
+		}
+		most = max(most, m.VCPUs)
+		switch {
+		case m.VCPUs < c.spec.Resources.CPUs || best > 0 && m.VCPUs > best:
+		case best == 0 || m.VCPUs < best:
+			best, out = m.VCPUs, []candidate{{machine: m, count: c.count(m)}}
+		default:
+			out = append(out, candidate{machine: m, count: c.count(m)})
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("estimate %s: no machine has %d CPUs, the most is %d", c.spec.Name, c.spec.Resources.CPUs, most)
 	}
 	return out, nil
 }

@@ -1,7 +1,9 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
@@ -19,6 +21,8 @@ type Place struct {
 	// Source is where the price is from, AsOf of when.
 	Source string
 	AsOf   time.Time
+	// Missing says what to do where there is no price; empty: state it.
+	Missing string
 }
 
 // At estimates a session at a place: what its machines cost until its lease ends. Without a
@@ -38,7 +42,7 @@ func At(s *spec.Spec, p Place) (*Estimate, error) {
 		e.GPUs = map[string]int{s.Resources.GPU: s.Resources.GPUs * s.Resources.Nodes}
 	}
 	if p.Hourly == nil {
-		why := fmt.Sprintf("the price of %s: state it under machines and rates in curfew.yaml", p.Machine)
+		why := fmt.Sprintf("the price of %s: %s", p.Machine, cmp.Or(p.Missing, "state it under machines and rates in curfew.yaml"))
 		e.Unknown, e.Open = []string{why}, []string{why}
 		e.Title = fmt.Sprintf("%s: %d × %s for %s, without a price", s.Name, n, p.Machine, plain.Duration(limit))
 		return e, nil
@@ -55,4 +59,35 @@ func At(s *spec.Spec, p Place) (*Estimate, error) {
 	e.Lines = []Line{{What: p.Machine, Quantity: hours, QuantityP95: hours, Unit: "machine-hour", UnitPrice: *p.Hourly, P50: cost, P95: cost, Source: p.Source, AsOf: p.AsOf.Format(time.DateOnly)}}
 	e.Title = fmt.Sprintf("%s: at most %s: %d × %s for %s", s.Name, cost.Dollars(), n, p.Machine, plain.Duration(limit))
 	return e, nil
+}
+
+// Leeway raises the p95 of an estimate and its hourly price to the dearest alternative that
+// costs at most so many percent more an hour, for a launch that takes another machine where
+// the cheapest has no capacity. The p50 stays.
+func (e *Estimate) Leeway(percent int64) error {
+	most, err := e.Hourly.Mul(100+percent, 100)
+	if err != nil {
+		return fmt.Errorf("estimate %s: %w", e.Name, err)
+	}
+	var dearest *Alternative
+	for i := range e.Alternatives {
+		a := &e.Alternatives[i]
+		if a.Unknown == 0 && a.Hourly <= most && a.Hourly > e.Hourly && a.P95 > e.P95 && (dearest == nil || a.Hourly > dearest.Hourly) {
+			dearest = a
+		}
+	}
+	if dearest == nil {
+		return nil
+	}
+	what := fmt.Sprintf("another machine where there is no capacity, at most %s in %s", dearest.Type, dearest.Region)
+	more := dearest.P95 - e.P95
+	price, err := more.Rate()
+	if err != nil {
+		return fmt.Errorf("estimate %s: %w", e.Name, err)
+	}
+	e.Lines = append(e.Lines, Line{What: what, Quantity: "0", QuantityP95: "1", Unit: "run", UnitPrice: price, P95: more, Source: "the alternative's estimate", AsOf: e.Lines[0].AsOf})
+	e.Title = strings.Replace(e.Title, " to "+e.P95.Dollars()+" (p95)", " to "+dearest.P95.Dollars()+" (p95)", 1)
+	e.P95, e.Hourly = dearest.P95, dearest.Hourly
+	e.Assumptions = append(e.Assumptions, fmt.Sprintf("the cheapest machine that has capacity is taken; the p95 and the price of an hour are those of %s", dearest.Type))
+	return nil
 }

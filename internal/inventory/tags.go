@@ -25,6 +25,9 @@ const (
 	TagInstallation = "curfew:installation" // the curfew that made it; others leave it alone
 )
 
+// DisksScratch is the value of TagDisks.
+const DisksScratch = "scratch"
+
 // TagMapping says which tags name the owner. Keys are compared without regard to
 // case, and -, _, space and : within them are alike ("Cost-Center", "cost_center").
 // The first key in a list that has a non-empty value wins.
@@ -97,7 +100,7 @@ func (m TagMapping) Apply(r *Resource) error {
 		}
 	}
 	r.Managed = strings.EqualFold(norm[normal(TagManaged)], "true")
-	r.ScratchDisks = strings.EqualFold(norm[normal(TagDisks)], "scratch")
+	r.ScratchDisks = strings.EqualFold(norm[normal(TagDisks)], DisksScratch)
 	r.Gang = first(m.Gang)
 	r.LeaseUntil = time.Time{}
 	if t, err := parseKeep(norm[normal(TagLease)]); err == nil {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -29,6 +30,41 @@ import (
 type bucket struct {
 	api          *s3.Client
 	name, prefix string
+	// region is where the bucket is, as S3 said; nil: it did not say that it is elsewhere.
+	region atomic.Pointer[string]
+}
+
+// in has a call go to the bucket's region.
+func (b *bucket) in(o *s3.Options) {
+	if r := b.region.Load(); r != nil {
+		o.Region = *r
+	}
+}
+
+// bucketRegion is the header in which S3 says where a bucket is, also when it refuses.
+const bucketRegion = "X-Amz-Bucket-Region"
+
+// moved learns from a refusal that the bucket is in another region than was asked.
+func (b *bucket) moved(err error) bool {
+	var r *awshttp.ResponseError
+	if !errors.As(err, &r) || r.Response == nil || r.HTTPStatusCode() != http.StatusMovedPermanently && r.HTTPStatusCode() != http.StatusBadRequest && r.HTTPStatusCode() != http.StatusTemporaryRedirect {
+		return false
+	}
+	region := r.Response.Header.Get(bucketRegion)
+	if old := b.region.Load(); region == "" || old != nil && *old == region || old == nil && region == b.api.Options().Region {
+		return false
+	}
+	b.region.Store(&region)
+	return true
+}
+
+// there makes a call, and makes it again where S3 says that the bucket is in another region.
+func there[T any](b *bucket, call func() (T, error)) (T, error) {
+	out, err := call()
+	if b.moved(err) {
+		return call()
+	}
+	return out, err
 }
 
 // tries is how often a call is made before it fails.
@@ -65,10 +101,10 @@ func newS3(ctx context.Context, name, prefix string, o Options) (*bucket, error)
 	if cfg.Region == "" {
 		cfg.Region = "us-east-1"
 	}
-	return &bucket{s3.NewFromConfig(cfg, func(o *s3.Options) {
+	return &bucket{api: s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = o.BaseEndpoint != nil
 		o.DisableLogOutputChecksumValidationSkipped = true // the format has checksums of its own
-	}), name, prefix}, nil
+	}), name: name, prefix: prefix}, nil
 }
 
 // conn is a connection that carries so much in a second, and fails when it carries nothing
@@ -137,7 +173,9 @@ func (b *bucket) Get(ctx context.Context, key string, limit int64) (o checkpoint
 var errBrokenOff = errors.New("the answer broke off")
 
 func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.Object, error) {
-	got, err := b.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.key(key)})
+	got, err := there(b, func() (*s3.GetObjectOutput, error) {
+		return b.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.key(key)}, b.in)
+	})
 	if answered(err, http.StatusNotFound) && !missingBucket(err) {
 		return checkpoint.Object{}, checkpoint.ErrNotFound
 	}
@@ -177,7 +215,7 @@ func pause(ctx context.Context, try int) error {
 func (b *bucket) List(ctx context.Context, prefix string, each func(checkpoint.Info) error) error {
 	pages := s3.NewListObjectsV2Paginator(b.api, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: b.key(prefix)})
 	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		page, err := there(b, func() (*s3.ListObjectsV2Output, error) { return pages.NextPage(ctx, b.in) })
 		if err != nil {
 			return err
 		}
@@ -198,10 +236,12 @@ func (b *bucket) List(ctx context.Context, prefix string, each func(checkpoint.I
 // needs no second hash.
 func (b *bucket) put(ctx context.Context, key string, data []byte, condition func(*s3.PutObjectInput)) (string, error) {
 	sum := sha256.Sum256(data)
-	in := &s3.PutObjectInput{Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
-		ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum[:]))}
-	condition(in)
-	out, err := b.api.PutObject(ctx, in, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+	out, err := there(b, func() (*s3.PutObjectOutput, error) {
+		in := &s3.PutObjectInput{Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
+			ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum[:]))}
+		condition(in)
+		return b.api.PutObject(ctx, in, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware), b.in)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -244,7 +284,9 @@ func (b *bucket) Delete(ctx context.Context, keys []string) error {
 	for i, k := range keys {
 		list[i].Key = b.key(k)
 	}
-	out, err := b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &b.name, Delete: &types.Delete{Objects: list, Quiet: aws.Bool(true)}})
+	out, err := there(b, func() (*s3.DeleteObjectsOutput, error) {
+		return b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &b.name, Delete: &types.Delete{Objects: list, Quiet: aws.Bool(true)}}, b.in)
+	})
 	if err != nil {
 		return err
 	}
@@ -259,7 +301,7 @@ func (b *bucket) Abandoned(ctx context.Context) ([]checkpoint.Upload, error) {
 	var list []checkpoint.Upload
 	pages := s3.NewListMultipartUploadsPaginator(b.api, &s3.ListMultipartUploadsInput{Bucket: &b.name, Prefix: &b.prefix})
 	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		page, err := there(b, func() (*s3.ListMultipartUploadsOutput, error) { return pages.NextPage(ctx, b.in) })
 		if err != nil {
 			return nil, err
 		}
@@ -274,7 +316,9 @@ func (b *bucket) Abandoned(ctx context.Context) ([]checkpoint.Upload, error) {
 
 // Abort implements checkpoint.Collector.
 func (b *bucket) Abort(ctx context.Context, u checkpoint.Upload) error {
-	_, err := b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: b.key(u.Key), UploadId: &u.ID})
+	_, err := there(b, func() (*s3.AbortMultipartUploadOutput, error) {
+		return b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: b.key(u.Key), UploadId: &u.ID}, b.in)
+	})
 	if answered(err, http.StatusNotFound) {
 		return nil
 	}

@@ -90,6 +90,9 @@ func Status(doc view.Runs, now time.Time) Sheet {
 	}
 	s.Figures = []Figure{{"machine", machineOf(r), r.Provider}, {"an hour", dollarsOf(r.HourlyUSD), ""}, {"cost so far", dollarsOf(r.CostUSD), ""}, {"lease ends", leaseOf(r, now), ""},
 		{"work saved", savedOf(r, now), ""}}
+	if r.Image != "" {
+		s.Figures = append(s.Figures, Figure{"image", r.Image, ""})
+	}
 	if r.Idle != "" {
 		s.Figures = append(s.Figures, Figure{"ends when idle for", r.Idle, ""})
 	}

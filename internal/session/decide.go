@@ -65,9 +65,10 @@ type View struct {
 	Heard bool
 	// Order is the order that is there.
 	Order Order
-	// Pools are where it can be launched, the best first, where that was asked for, and Aside
-	// the pools that had no machine, of all sessions.
+	// Pools are where it can be launched, the best first, where that was asked for, for so
+	// many Nodes, and Aside the pools that had no machine, of all sessions.
 	Pools []Pool
+	Nodes int
 	Aside []Try
 	// Gated says that this process can ask the gate.
 	Gated bool
@@ -228,8 +229,13 @@ func (d *deciding) choose() {
 		return slices.ContainsFunc(d.Session.Tries, func(t Try) bool { return t.Pool.Same(p) }) ||
 			slices.ContainsFunc(d.Aside, func(t Try) bool { return t.Pool.Same(p) && d.Now.Before(t.Until) })
 	}
+	dearer := 0
 	for _, p := range d.Pools {
 		if aside(p) {
+			continue
+		}
+		if d.dearer(p) {
+			dearer++
 			continue
 		}
 		s := d.s()
@@ -243,11 +249,32 @@ func (d *deciding) choose() {
 	for _, t := range d.Session.Tries {
 		tried = append(tried, t.Pool.String())
 	}
-	if len(tried) == 0 {
-		d.end(keeper, "no capacity: all %d pools had none for other sessions within %s", len(d.Pools), d.t.Avoid)
-		return
+	rest := ""
+	if dearer > 0 {
+		rest = fmt.Sprintf("; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one", dearer, len(d.Pools), d.Session.Ceiling.Dollars())
 	}
-	d.end(keeper, "no capacity in %s", strings.Join(tried, ", "))
+	switch {
+	case len(tried) > 0:
+		d.end(keeper, "no capacity in %s%s", strings.Join(tried, ", "), rest)
+	case dearer == len(d.Pools):
+		d.end(keeper, "no place is as cheap as what the gate let pass%s", rest)
+	default:
+		d.end(keeper, "no capacity: %d pools had none for other sessions within %s%s", len(d.Pools)-dearer, d.t.Avoid, rest)
+	}
+}
+
+// dearer says whether machines of a pool would cost more than the gate let pass. What has no
+// price is.
+func (d *deciding) dearer(p Pool) bool {
+	if d.Session.Ceiling <= 0 {
+		return false
+	}
+	all := rate(p, max(1, d.Nodes))
+	if all == nil {
+		return true
+	}
+	hourly, err := all.Times(1)
+	return err != nil || hourly > d.Session.Ceiling
 }
 
 func (d *deciding) running() {

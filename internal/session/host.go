@@ -127,6 +127,25 @@ type Status struct {
 	Events int64 `json:"events"`
 }
 
+// SamplesFile is the file in a host's state folder to which it appends what it measured, a
+// [Sampled] a line; the one before it, which was full, has SamplesBefore. They are for those
+// who judge the machine from outside.
+const (
+	SamplesFile   = "samples.jsonl"
+	SamplesBefore = "samples-1.jsonl"
+)
+
+// Sampled is what a host measured over some steps.
+type Sampled struct {
+	From time.Time `json:"from"`
+	Step Duration  `json:"step"`
+	// Steps is how many steps it stands for.
+	Steps int `json:"steps"`
+	// Host are signals of the machine, GPUs those of each GPU, by the names of usage.
+	Host map[string]float64            `json:"host,omitempty"`
+	GPUs map[string]map[string]float64 `json:"gpus,omitempty"`
+}
+
 // Step is one step of the set-up.
 type Step struct {
 	Name       string    `json:"name"`

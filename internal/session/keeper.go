@@ -27,6 +27,8 @@ type Admission struct {
 	// HoldID is what was reserved, ApprovalID the request that waits or was used up.
 	HoldID, ApprovalID string
 	Reasons            []string
+	// Hourly is the most that an hour of it may cost by this answer; 0: its price is not known.
+	Hourly money.Amount
 }
 
 // Gate decides whether a session may start.
@@ -177,6 +179,7 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *View) error {
 	if err != nil {
 		return err
 	}
+	v.Nodes = sp.Resources.Nodes
 	v.Pools, err = l.Pools(ctx, sp)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return fmt.Errorf("look for a place to launch it: %w", err)
@@ -266,7 +269,7 @@ func (k *Keeper) admit(ctx context.Context, s *Session) (waits bool, err error) 
 	event := Event{At: k.Now().UTC(), Node: Keepers, Kind: "gate", Text: string(a.Verdict) + ": " + strings.Join(a.Reasons, "; ")}
 	switch a.Verdict {
 	case gate.Allow:
-		next.HoldID, next.State, next.Why = a.HoldID, Launching, ""
+		next.HoldID, next.State, next.Why, next.Ceiling = a.HoldID, Launching, "", a.Hourly
 	case gate.Held:
 		next.Why = strings.Join(a.Reasons, "; ")
 		if next.Approval == s.Approval && next.Why == s.Why {
@@ -444,8 +447,11 @@ func (k *Keeper) launch(s *Session, key string) (Launch, error) {
 		return Launch{}, err
 	}
 	t := k.timing(s)
+	// What is asked for with a token is always the same, also where the lease was extended
+	// meanwhile: the host learns that by its first order.
+	lease := firstLease(s, sp)
 	h := Host{Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.Control, Work: s.Work, WorkDir: DefaultWorkDir,
-		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: s.LeaseUntil.UTC(), Grace: Duration(t.Grace), Save: Duration(t.Save),
+		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: lease, Grace: Duration(t.Grace), Save: Duration(t.Save),
 		Setup: sp.Setup, Env: sp.Env, Secrets: sp.Secrets, Ports: sp.Ports}
 	if w := sp.Work; w != nil {
 		h.WorkDir, h.Every = cmp.Or(w.Dir, h.WorkDir), cmp.Or(Duration(w.Every), h.Every)
@@ -453,7 +459,15 @@ func (k *Keeper) launch(s *Session, key string) (Launch, error) {
 	for _, d := range sp.Data {
 		h.Data = append(h.Data, d.URI)
 	}
-	return Launch{Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes, Tags: k.tags(s, key), Host: h}, nil
+	return Launch{Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes, Tags: k.tags(s, sp, key), Host: h}, nil
+}
+
+// firstLease is until when a session runs unless its lease is extended.
+func firstLease(s *Session, sp *spec.Spec) time.Time {
+	if sp.Lease > 0 {
+		return s.RequestedAt.Add(sp.Lease).UTC()
+	}
+	return s.LeaseUntil.UTC()
 }
 
 // What a session has that says nothing of it.
@@ -463,14 +477,25 @@ const (
 	DefaultIdle    = 30 * time.Minute
 )
 
-// TagName is the tag with the name that a person gave a session.
-const TagName = "curfew:session-name"
+// TagName is the tag with the name that a person gave a session, TagPerson the one by which
+// the provider's permissions know who may connect to it.
+const (
+	TagName   = "curfew:session-name"
+	TagPerson = "curfew:owner"
+)
 
 // tags are those of everything that is made for a session.
-func (k *Keeper) tags(s *Session, key string) map[string]string {
+func (k *Keeper) tags(s *Session, sp *spec.Spec, key string) map[string]string {
 	tags := map[string]string{
 		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key, inventory.TagInstallation: k.Installation,
-		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: s.LeaseUntil.UTC().Format(time.RFC3339),
+		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
+		TagPerson: cmp.Or(s.Person, s.Owner.User, s.By, keeper),
+	}
+	if sp.Resources.Nodes > 1 { // they are judged together
+		tags[inventory.TagGang] = s.ID
+	}
+	if s.Work != "" { // its work is saved before it ends, whoever ends it
+		tags[inventory.TagDisks] = inventory.DisksScratch
 	}
 	for key, v := range map[string]string{inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project, "curfew:user": cmp.Or(s.Owner.User, s.By),
 		"curfew:environment": s.Owner.Environment, "curfew:cost-center": s.Owner.CostCenter} {
@@ -478,7 +503,7 @@ func (k *Keeper) tags(s *Session, key string) map[string]string {
 			tags[key] = v
 		}
 	}
-	if sp, err := spec.Parse(s.Name, s.Spec); err == nil && sp.Purpose != "" {
+	if sp.Purpose != "" {
 		tags[inventory.TagPurpose] = string(sp.Purpose)
 	}
 	return tags

@@ -59,5 +59,7 @@ type Launcher interface {
 type Found struct {
 	Machine
 	Session, Token string
-	LeaseUntil     time.Time
+	// Account is the provider's account that it is in.
+	Account    string
+	LeaseUntil time.Time
 }

@@ -75,7 +75,7 @@ func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, 
 	t := k.timing(&s)
 	s.NotBefore = now.Add(t.Stray)
 	for _, f := range found {
-		s.Region = cmp.Or(s.Region, f.Pool.Region)
+		s.Region, s.Account = cmp.Or(s.Region, f.Pool.Region), cmp.Or(s.Account, f.Account)
 		if end := f.LeaseUntil.Add(t.Grace + t.Save); f.LeaseUntil.After(s.LeaseUntil) {
 			s.LeaseUntil = f.LeaseUntil.UTC()
 			if end.After(s.NotBefore) {

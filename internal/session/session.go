@@ -45,13 +45,19 @@ type Session struct {
 	Hash string
 	// Provider is "local" or "aws", Account its account, Region where it runs ("" local).
 	Provider, Account, Region string
+	// Person is who may connect to its machines, as the provider's own permissions name them
+	// (the tag curfew:owner); empty: Owner.User.
+	Person string
 	// Epoch rises by one each time the name is started; it fences the snapshots of its work.
 	Epoch int64
 	// HoldID is the budget's hold, Rate what all its machines cost an hour; nil where they
 	// have no price. Approval is the request that waits, or that was used up.
 	HoldID, Approval string
 	Rate             *money.Rate
-	State            State
+	// Ceiling is what an hour of all its machines may cost by what the gate let pass; 0: the
+	// gate let it pass without a price.
+	Ceiling money.Amount
+	State   State
 	// Why says what led to the state, for people.
 	Why      string
 	Machines []Machine

@@ -6,7 +6,9 @@ package snapshot
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -54,6 +56,9 @@ type Resource struct {
 	State     string
 	Duty      string
 	DutySince time.Time
+	// Team is whose it is by the tags, and TeamBy names the mapping of tags that says so.
+	// They are only selected by: the store does not hand them back.
+	Team, TeamBy string
 	// Body is what else was seen, in a form of the caller's.
 	Body []byte
 	// FirstAt and SeenAt are when it was observed first and last, GoneAt when it was found
@@ -67,6 +72,8 @@ type Finding struct {
 	Ref      inventory.Ref
 	// Gist says in a few words what is worth telling when it changes; empty is nothing.
 	Gist string
+	// Team is whose resource it is about. It is only selected by.
+	Team string
 	// Body is the finding in a form of the caller's.
 	Body []byte
 	// FirstAt and LastAt are when it was found first and last, EndedAt when it did not hold
@@ -108,11 +115,49 @@ type Audit struct {
 	Body []byte
 }
 
-// Query selects resources and findings. Empty fields match all.
-type Query struct {
-	Cloud, Account string
+// Scope is the part of the inventory that a query is about. Empty fields match all.
+type Scope struct {
+	Cloud, Account, Region string
+	Kind                   inventory.Kind
+	// Teams, where it is not nil, selects what belongs to one of these teams, whatever the
+	// case of their letters. What the store cannot tell is selected as well: resources whose
+	// team was found by another mapping of tags than TeamBy, and findings that were kept
+	// before their team was. Callers look at the team of what they get.
+	Teams  []string
+	TeamBy string
 	// Past adds resources that are gone and findings that have ended.
 	Past bool
+	// Limit is the most that is returned; 0 is all.
+	Limit int
+}
+
+// Query selects resources. Empty fields match all.
+type Query struct {
+	Scope
+	// ID is the one that the provider gives, Named that or the name.
+	ID, Named string
+	// Ref is one resource, and After the one after which, in the order of identities, those
+	// that are returned begin.
+	Ref, After inventory.Ref
+}
+
+// FindingQuery selects findings. Empty fields match all.
+type FindingQuery struct {
+	Scope
+	// ID is the whole id, and After the one after which those that are returned begin.
+	ID, After string
+}
+
+// Fold returns a text as texts are alike that differ only in the case of letters: two texts
+// are folded to the same one if strings.EqualFold says so of them.
+func Fold(s string) string {
+	return strings.Map(func(c rune) rune {
+		least := c
+		for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, s)
 }
 
 // Store keeps snapshots. The implementation is internal/store, its conformance suite
@@ -129,7 +174,7 @@ type Store interface {
 	// Resources and Findings return what a query selects, in the order of identities and of
 	// ids.
 	Resources(ctx context.Context, q Query) ([]Resource, error)
-	Findings(ctx context.Context, q Query) ([]Finding, error)
+	Findings(ctx context.Context, q FindingQuery) ([]Finding, error)
 	// Changes returns the intervals of a resource, oldest first.
 	Changes(ctx context.Context, ref inventory.Ref) ([]Change, error)
 }

@@ -201,7 +201,7 @@ func toldFindings(t *testing.T, s *store.Store) {
 	if got := look(40, true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"}); len(got) != 1 {
 		t.Errorf("a later audit: %q", got)
 	}
-	found, err := s.Snapshots().Findings(t.Context(), snapshot.Query{})
+	found, err := s.Snapshots().Findings(t.Context(), snapshot.FindingQuery{})
 	if err != nil || len(found) != 2 || found[0].Gist != "$15" || !found[0].FirstAt.Equal(morning.Add(6*time.Minute)) || !found[1].FirstAt.Equal(morning.Add(time.Minute)) {
 		t.Errorf("findings: %+v, %v", found, err)
 	}

@@ -35,6 +35,8 @@ type Run struct {
 	// Type is the machine type; Nodes is how many machines run together.
 	Type  string `json:"type"`
 	Nodes int    `json:"nodes"`
+	// Image is what its machines started from; empty where the provider has no images.
+	Image string `json:"image,omitempty"`
 	// ResourceIDs are the ids of its machines at the provider.
 	ResourceIDs []string `json:"resource_ids"`
 	// Attempt is how many pools were asked for its machines, Epoch how often the name was started.
@@ -62,6 +64,9 @@ type Run struct {
 	LaunchedAt  *time.Time `json:"launched_at"`
 	ReadyAt     *time.Time `json:"ready_at"`
 	EndedAt     *time.Time `json:"ended_at"`
+	// Notes are what to know of its machines, such as what is advisory there; only a session
+	// that is ready has them, and lists do not.
+	Notes []string `json:"notes,omitempty"`
 	// Gate is what the gate decided; only `up` and `extend` ask it.
 	Gate *RunGate `json:"gate,omitempty"`
 	// Hosts is what its machines said last; only `status` reads it.
@@ -103,7 +108,7 @@ type RunHost struct {
 
 // NewRun makes the document of a session at a time.
 func NewRun(s session.Session, now time.Time) Run {
-	r := Run{ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region, Type: s.Pool.Type, Nodes: len(s.Machines), ResourceIDs: s.IDs(),
+	r := Run{ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region, Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.IDs(),
 		Attempt: s.Launches, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.By, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID, ApprovalID: s.Approval, RequestedAt: s.RequestedAt.UTC(),
 		LaunchedAt: moment(s.LaunchedAt), ReadyAt: moment(s.ReadyAt), EndedAt: moment(s.EndedAt)}
 	if s.Idle > 0 {

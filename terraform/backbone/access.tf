@@ -264,7 +264,7 @@ resource "aws_iam_role_policy" "launch" {
         Sid    = "See"
         Effect = "Allow"
         Action = [
-          "ec2:DescribeImages", "ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceCreditSpecifications", "ec2:DescribeInstanceStatus",
+          "ec2:DescribeAddresses", "ec2:DescribeImages", "ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceCreditSpecifications", "ec2:DescribeInstanceStatus",
           "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeNetworkInterfaces",
           "ec2:DescribeSecurityGroups", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeTags",
           "ec2:DescribeVolumes", "ec2:DescribeVpcs", "logs:DescribeLogGroups", "ssm:DescribeInstanceInformation",
@@ -323,8 +323,8 @@ resource "aws_iam_role_policy" "launch" {
       {
         Sid       = "EndSessions"
         Effect    = "Allow"
-        Action    = ["ec2:CancelSpotInstanceRequests", "ec2:DeleteNetworkInterface", "ec2:DeleteVolume", "ec2:TerminateInstances"]
-        Resource  = [for r in ["instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
+        Action    = ["ec2:CancelSpotInstanceRequests", "ec2:DeleteNetworkInterface", "ec2:DeleteVolume", "ec2:ReleaseAddress", "ec2:TerminateInstances"]
+        Resource  = [for r in ["elastic-ip", "instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
         Condition = local.of_sessions
       },
       {

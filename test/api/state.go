@@ -178,11 +178,11 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 		s.tokens = append(s.tokens, doc.ID)
 	}
-	fleet, err := rt.For().Resources(ctx)
+	fleet, _, err := rt.For().Resources(ctx, daemon.Listing{})
 	if err != nil {
 		return nil, err
 	}
-	found, err := rt.For().Findings(ctx)
+	found, _, err := rt.For().Findings(ctx, daemon.Listing{})
 	if err != nil {
 		return nil, err
 	}

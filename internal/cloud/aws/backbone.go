@@ -2,11 +2,14 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/curfew-dev/curfew/internal/session"
 )
 
 // BackboneVersion is the version of the parameters that this curfew reads.
@@ -71,6 +74,12 @@ func (b *Backbone) Subnet(zone string) string {
 	return ""
 }
 
+// errNoBackbone says that a region has no backbone, errNowhere that no region may be taken.
+var (
+	errNoBackbone = errors.New("there is no backbone: apply terraform/backbone in this region")
+	errNowhere    = fmt.Errorf("no region is left: %w", session.ErrUnsupported)
+)
+
 // ReadBackbone makes a backbone of the values of its parameters, by their whole names. It
 // fails where one is missing or empty, where the version is another one, and where the
 // subnets cannot be read.
@@ -110,6 +119,9 @@ func (l *Launcher) Backbone(ctx context.Context, region string) (*Backbone, erro
 	})
 	if err != nil {
 		return nil, wrapped("read the backbone of "+region, err)
+	}
+	if len(values) == 0 {
+		return nil, fmt.Errorf("%s: %w", region, errNoBackbone)
 	}
 	if b, err = ReadBackbone(values); err != nil {
 		return nil, fmt.Errorf("%s: %w", region, err)

@@ -1,13 +1,10 @@
 package aws
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,18 +27,20 @@ import (
 
 // LaunchOptions say what machines of sessions are like.
 type LaunchOptions struct {
-	// Regions are those that have a backbone, the preferred first.
+	// Regions are where machines may be launched, the preferred first; empty is the region that
+	// is configured. One without a backbone is left out.
 	Regions []string
+	// Watched returns further regions in which machines of sessions may be; nil knows none.
+	Watched func(ctx context.Context) ([]string, error)
 	// Types returns the machine types that do for a specification that names none, and Rate
 	// the price of an hour of one; nil where there is none.
 	Types func(s *spec.Spec) ([]string, error)
 	Rate  func(machineType, region string, spot bool) *money.Rate
-	// Image returns the image of a specification: its id ("ami-0abc"), or the name of the
-	// public parameter that holds it.
-	Image func(s *spec.Spec) string
-	// Start are the lines of shell that start the agent. The file that they are about is
-	// $CURFEW_HOST.
-	Start string
+	// Image returns the image of a specification for a machine type: its id ("ami-0abc"), or
+	// the name of the public parameter that holds it.
+	Image func(s *spec.Spec, machineType string) string
+	// Agent is the program that machines run.
+	Agent Agent
 	// DiskGiB is the root disk where the specification says nothing, and the image's own is
 	// not larger.
 	DiskGiB int64
@@ -57,6 +56,7 @@ type Launcher struct {
 
 	mu        sync.Mutex
 	backbones map[string]*Backbone
+	identity  identity
 }
 
 var _ session.Launcher = (*Launcher)(nil)
@@ -111,10 +111,11 @@ func (l *Launcher) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, err
 		return nil, nothing
 	}
 	var out []session.Pool
-	for _, region := range l.options.Regions {
-		if len(s.Regions) > 0 && !slices.Contains(s.Regions, region) {
-			continue
-		}
+	regions, err := l.Regions(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, region := range regions {
 		b, err := l.Backbone(ctx, region)
 		if err != nil {
 			return nil, err
@@ -123,11 +124,16 @@ func (l *Launcher) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, err
 		if err != nil {
 			return nil, err
 		}
-		image, err := l.image(ctx, region, s)
-		if err != nil {
-			return nil, err
-		}
+		images := map[string]string{}
 		for _, machineType := range wanted {
+			name := l.options.Image(s, machineType)
+			image, read := images[name]
+			if !read {
+				if image, err = l.image(ctx, region, name); err != nil {
+					return nil, fmt.Errorf("%s: %w", s.Name, err)
+				}
+				images[name] = image
+			}
 			for _, subnet := range b.Subnets {
 				zone := subnet.Zone
 				if !offered[machineType+" "+zone] {
@@ -144,7 +150,7 @@ func (l *Launcher) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, err
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s in %s: %w", strings.Join(wanted, ", "), strings.Join(l.options.Regions, ", "), nothing)
+		return nil, fmt.Errorf("%s in %s: %w", strings.Join(wanted, ", "), strings.Join(regions, ", "), nothing)
 	}
 	slices.SortStableFunc(out, func(a, b session.Pool) int {
 		switch {
@@ -191,15 +197,14 @@ func (l *Launcher) offered(ctx context.Context, region string, wanted []string) 
 	return out, nil
 }
 
-// image returns the id of the image that a specification names, as it is now.
-func (l *Launcher) image(ctx context.Context, region string, s *spec.Spec) (string, error) {
-	name := l.options.Image(s)
+// image returns the id of an image by its name, as it is now.
+func (l *Launcher) image(ctx context.Context, region, name string) (string, error) {
 	if strings.HasPrefix(name, "ami-") {
 		return name, nil
 	}
 	out, err := l.ssm(region).GetParameter(ctx, &ssm.GetParameterInput{Name: awssdk.String(name)})
 	if err != nil {
-		return "", wrapped("read the image of "+s.Name+" from parameter "+name+" in "+region, err)
+		return "", wrapped("read the image from parameter "+name+" in "+region, err)
 	}
 	if out.Parameter == nil || !strings.HasPrefix(awssdk.ToString(out.Parameter.Value), "ami-") {
 		return "", fmt.Errorf("parameter %s in %s names no image", name, region)
@@ -218,7 +223,11 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.M
 	out, err := l.ec2(want.Pool.Region).RunInstances(ctx, in)
 	if class := launchClasses[code(err)]; class != nil {
 		_, detail := reason(err)
-		return nil, fmt.Errorf("%s: %w (%s)", attempt, class, joined(code(err), detail))
+		detail = joined(code(err), detail)
+		if errors.Is(class, session.ErrQuota) {
+			detail += "; " + raise(code(err), want.Pool)
+		}
+		return nil, fmt.Errorf("%s: %w (%s)", attempt, class, detail)
 	}
 	if err != nil {
 		return nil, wrapped(attempt, err)
@@ -266,7 +275,7 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 	if err != nil {
 		return nil, err
 	}
-	data, err := l.userData(want.Host)
+	data, err := l.userData(want)
 	if err != nil {
 		return nil, err
 	}
@@ -331,43 +340,6 @@ func (l *Launcher) root(ctx context.Context, want session.Launch) (types.BlockDe
 		disk.VolumeSize = awssdk.Int32(int32(size))
 	}
 	return types.BlockDeviceMapping{DeviceName: image.RootDeviceName, Ebs: disk}, nil
-}
-
-// maxUserData is how much user data EC2 takes, before it is encoded.
-const maxUserData = 16 << 10
-
-// userData is the script that a machine runs when it starts: it writes what the host is told,
-// with the number of its node, and starts the agent. All nodes get the same; each asks the
-// metadata service which one it is. It holds no secret.
-func (l *Launcher) userData(h session.Host) (string, error) {
-	told, err := json.Marshal(h)
-	var fields map[string]json.RawMessage
-	if err == nil {
-		err = json.Unmarshal(told, &fields)
-	}
-	delete(fields, "node")
-	if err == nil {
-		told, err = json.Marshal(fields)
-	}
-	if err != nil {
-		return "", fmt.Errorf("write what the host is told: %w", err)
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `#!/bin/sh
-set -eu
-umask 077
-export CURFEW_HOST="${CURFEW_HOST:-/etc/curfew/host.json}"
-imds() { curl -sf --retry 10 --retry-connrefused --max-time 5 "$@"; }
-token=$(imds -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
-node=$(imds -H "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest/meta-data/ami-launch-index)
-mkdir -p "$(dirname "$CURFEW_HOST")"
-{ printf '{"node":%%s,' "$node"; echo %s | base64 -d; } > "$CURFEW_HOST"
-%s
-`, base64.StdEncoding.EncodeToString(bytes.TrimPrefix(told, []byte("{"))), strings.TrimSpace(cmp.Or(l.options.Start, `exec curfew agent host "$CURFEW_HOST"`)))
-	if b.Len() > maxUserData {
-		return "", fmt.Errorf("what the host is told takes %d bytes of user data, and EC2 takes %d: shorten setup, env and secrets of the session", b.Len(), maxUserData)
-	}
-	return base64.StdEncoding.EncodeToString(b.Bytes()), nil
 }
 
 // leaseOf is until when a machine may run by its tags; zero where they do not say.

@@ -120,7 +120,7 @@ func newLauncher(tb testing.TB, change func(*aws.LaunchOptions)) *aws.Launcher {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	o := aws.LaunchOptions{Regions: []string{launchRegion}, Rate: rates, Image: func(*spec.Spec) string { return launchImage },
+	o := aws.LaunchOptions{Regions: []string{launchRegion}, Rate: rates, Image: func(*spec.Spec, string) string { return launchImage },
 		Types: func(*spec.Spec) ([]string, error) { return []string{"g6.2xlarge", "g6.xlarge"}, nil }}
 	if change != nil {
 		change(&o)
@@ -288,12 +288,12 @@ func TestPoolsByPrice(t *testing.T) {
 func TestImageIsPinned(t *testing.T) {
 	backbone(t)
 	const name = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
-	l := newLauncher(t, func(o *aws.LaunchOptions) { o.Image = func(*spec.Spec) string { return name } })
+	l := newLauncher(t, func(o *aws.LaunchOptions) { o.Image = func(*spec.Spec, string) string { return name } })
 	pools, err := l.Pools(t.Context(), oneMachine("g6.xlarge"))
 	if err != nil || !strings.HasPrefix(pools[0].Image, "ami-") {
 		t.Fatal(pools, err)
 	}
-	missing := newLauncher(t, func(o *aws.LaunchOptions) { o.Image = func(*spec.Spec) string { return "/aws/service/never" } })
+	missing := newLauncher(t, func(o *aws.LaunchOptions) { o.Image = func(*spec.Spec, string) string { return "/aws/service/never" } })
 	if _, err := missing.Pools(t.Context(), oneMachine("g6.xlarge")); err == nil || !strings.Contains(err.Error(), "/aws/service/never") {
 		t.Errorf("of a parameter that is not there: %v", err)
 	}
@@ -316,7 +316,7 @@ func TestMachinesOfSessions(t *testing.T) {
 		if err != nil || len(machines) != 2 {
 			t.Fatal(machines, err)
 		}
-		if n := len(slices.DeleteFunc(scratch.Wire.Recorder.Curfews(), func(c string) bool { return c != "ec2:RunInstances" })); n != 1 {
+		if n := scratch.Wire.Recorder.Count("ec2:RunInstances"); n != 1 {
 			t.Errorf("%d calls of RunInstances for two machines", n)
 		}
 		// What moto takes and does not show of every machine.
@@ -394,8 +394,9 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 		}
 		dir := t.TempDir()
 		for name, text := range map[string]string{
-			"curl":   "#!/bin/sh\ncase \"$*\" in *api/token) echo secret-token;; *'token: secret-token'*ami-launch-index) printf %s " + fmt.Sprint(m.Node) + ";; *) exit 22;; esac\n",
-			"curfew": "#!/bin/sh\necho \"$*\" > \"$(dirname \"$0\")/started\"\n",
+			"curl":     "#!/bin/sh\ncase \"$*\" in *api/token) echo secret-token;; *'token: secret-token'*ami-launch-index) printf %s " + fmt.Sprint(m.Node) + ";; *) exit 22;; esac\n",
+			"shutdown": "#!/bin/sh\necho \"$*\" > \"$(dirname \"$0\")/shut\"\n",
+			"curfew":   "#!/bin/sh\necho \"$*\" > \"$(dirname \"$0\")/started\"\n",
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // a program
 				t.Fatal(err)
@@ -403,7 +404,7 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 		}
 		file := filepath.Join(dir, "etc", "host.json")
 		run := exec.CommandContext(t.Context(), "sh", "-c", string(script))
-		run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "CURFEW_HOST=" + file}
+		run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "CURFEW_HOST=" + file, "CURFEW_ROOT=" + dir}
 		if text, err := run.CombinedOutput(); err != nil {
 			t.Fatalf("the user data of node %d: %v: %s", m.Node, err, text)
 		}
@@ -424,7 +425,7 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 			t.Fatalf("%v: %s", err, text)
 		}
 		want := host
-		want.Node = m.Node
+		want.Node, want.Machine = m.Node, true
 		a, _ := json.Marshal(got)
 		b, _ := json.Marshal(want)
 		if string(a) != string(b) {

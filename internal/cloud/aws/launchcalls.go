@@ -14,18 +14,23 @@ import (
 // [Launcher] make these and no others; those that read or act on accounts make none that is
 // only here.
 var LaunchCalls = []Mutation{
+	{Service: "ec2", Name: "DescribeAddresses", Actions: []string{"DescribeAddresses"}},
 	{Service: "ec2", Name: "DescribeImages", Actions: []string{"DescribeImages"}},
 	{Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}},
 	{Service: "ec2", Name: "DescribeInstanceTypeOfferings", Actions: []string{"DescribeInstanceTypeOfferings"}},
 	{Service: "ec2", Name: "DescribeNetworkInterfaces", Actions: []string{"DescribeNetworkInterfaces"}},
+	{Service: "ec2", Name: "DescribeSpotInstanceRequests", Actions: []string{"DescribeSpotInstanceRequests"}},
 	{Service: "ec2", Name: "DescribeVolumes", Actions: []string{"DescribeVolumes"}},
 	{Service: "ssm", Name: "GetParameter", Actions: []string{"GetParameter"}},
 	{Service: "ssm", Name: "GetParametersByPath", Actions: []string{"GetParametersByPath"}},
+	{Service: "sts", Name: "GetCallerIdentity"},
 
 	{Service: "ec2", Name: "RunInstances", Actions: []string{"RunInstances", "CreateTags"}},
 	{Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys, Tagged: true},
 	{Service: "ec2", Name: "DeleteVolume", Actions: []string{"DeleteVolume"}, Harm: Destroys, Tagged: true},
 	{Service: "ec2", Name: "DeleteNetworkInterface", Actions: []string{"DeleteNetworkInterface"}, Harm: Destroys, Tagged: true},
+	{Service: "ec2", Name: "ReleaseAddress", Actions: []string{"ReleaseAddress"}, Harm: Destroys, Tagged: true},
+	{Service: "ec2", Name: "CancelSpotInstanceRequests", Actions: []string{"CancelSpotInstanceRequests"}, Harm: Destroys, Tagged: true},
 }
 
 // launchable finds them by "service:Name".

@@ -50,14 +50,18 @@ func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session
 		return nil, errors.New("find the machines of sessions: no installation is named")
 	}
 	var out []session.Found
-	for _, region := range l.options.Regions {
+	regions, err := l.watched(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, region := range regions {
 		err := l.machines(ctx, region, of(installation, id), func(i types.Instance) {
 			tags := ec2Tags(i.Tags)
 			if stateOf(i) == types.InstanceStateNameTerminated || tags[inventory.TagSession] == "" {
 				return
 			}
 			f := session.Found{Machine: sessionMachine(i), Session: tags[inventory.TagSession], Token: tags[inventory.TagIntent], LeaseUntil: leaseOf(tags)}
-			f.Pool.Region = region
+			f.Pool.Region, f.Account = region, l.known()
 			out = append(out, f)
 		})
 		if err != nil {
@@ -77,7 +81,11 @@ func (l *Launcher) End(ctx context.Context, id string, ids []string) error {
 	}
 	var errs []error
 	unseen := slices.Clone(ids)
-	for _, region := range l.options.Regions {
+	regions, err := l.watched(ctx)
+	if err != nil {
+		return err
+	}
+	for _, region := range regions {
 		var due []string
 		err := l.machines(ctx, region, []types.Filter{{Name: awssdk.String("instance-id"), Values: ids}}, func(i types.Instance) {
 			machine := awssdk.ToString(i.InstanceId)
@@ -103,7 +111,7 @@ func (l *Launcher) End(ctx context.Context, id string, ids []string) error {
 		return errors.Join(errs...)
 	}
 	for _, machine := range unseen {
-		for _, region := range l.options.Regions {
+		for _, region := range regions {
 			_, err := l.ec2(region).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{machine}})
 			if err != nil && !is(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
 				errs = append(errs, wrapped("end "+machine+", which does not show", err))
@@ -129,8 +137,12 @@ func (l *Launcher) Leftovers(ctx context.Context, installation, id string) ([]st
 	if len(left) > 0 {
 		return left, nil
 	}
-	for _, region := range l.options.Regions {
-		for _, remove := range []func(context.Context, string, []types.Filter) ([]string, error){l.removeVolumes, l.removeInterfaces} {
+	regions, err := l.watched(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, region := range regions {
+		for _, remove := range []func(context.Context, string, []types.Filter) ([]string, error){l.cancelRequests, l.removeVolumes, l.removeInterfaces, l.releaseAddresses} {
 			more, err := remove(ctx, region, of(installation, id))
 			if err != nil {
 				return nil, wrapped("remove what session "+id+" left in "+region, err)
@@ -191,4 +203,48 @@ func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters 
 		}
 	}
 	return left, err
+}
+
+// cancelRequests cancels the spot requests that could still start a machine, or count one, and
+// names those that stay.
+func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
+	var open []string
+	err = pages(ctx, func(token *string) (*string, error) {
+		out, err := l.ec2(region).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{Filters: filters, NextToken: token})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range out.SpotInstanceRequests {
+			if r.State == types.SpotInstanceStateOpen || r.State == types.SpotInstanceStateActive {
+				open = append(open, awssdk.ToString(r.SpotInstanceRequestId))
+			}
+		}
+		return out.NextToken, nil
+	})
+	if err != nil || len(open) == 0 {
+		return nil, err
+	}
+	if _, err := l.ec2(region).CancelSpotInstanceRequests(ctx, &ec2.CancelSpotInstanceRequestsInput{SpotInstanceRequestIds: open}); err != nil && !is(err, "InvalidSpotInstanceRequestID.NotFound") {
+		return open, nil //nolint:nilerr // they are named, and asked for again
+	}
+	return nil, nil
+}
+
+// releaseAddresses releases the addresses that nothing uses, and names the others.
+func (l *Launcher) releaseAddresses(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
+	out, err := l.ec2(region).DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: filters})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range out.Addresses {
+		id := awssdk.ToString(a.AllocationId)
+		if a.AssociationId != nil {
+			left = append(left, id)
+			continue
+		}
+		if _, err := l.ec2(region).ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: a.AllocationId}); err != nil && !is(err, "InvalidAllocationID.NotFound") {
+			left = append(left, id)
+		}
+	}
+	return left, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/test/sandbox"
+	"github.com/curfew-dev/curfew/test/ssmplugin"
 )
 
 // account is the one seeded account that the tests share, and the truth about it; scratch
@@ -24,7 +25,10 @@ var (
 	truth            *sandbox.Truth
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	ssmplugin.Run()
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	flag.Parse()

@@ -63,10 +63,10 @@ func RefusedByRoles(calls []string) ([]string, error) {
 	return refused, nil
 }
 
-// OnlyLaunches says whether only a launcher makes a call: the roles that read and act refuse
-// it, and the backbone has one of its own for it (terraform/backbone).
+// OnlyLaunches says whether only a launcher or a connector makes a call: the roles that read and
+// act refuse it, and the backbone has documents of its own for it (terraform/backbone).
 func OnlyLaunches(name string) bool {
-	return launchable[name] && index[name] == nil && !mutable[name]
+	return (launchable[name] || connectable[name]) && index[name] == nil && !mutable[name]
 }
 
 func TestMemberRoles(t *testing.T) {

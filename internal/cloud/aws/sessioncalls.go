@@ -1,10 +1,13 @@
 package aws
 
-import "github.com/curfew-dev/curfew/internal/inventory"
+import (
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/session"
+)
 
 // TagPerson is the identity of the person who may connect to a machine, as the owner_identity
 // of terraform/backbone names it.
-const TagPerson = "curfew:owner"
+const TagPerson = session.TagPerson
 
 // SessionCaller is who makes a call of sessions, and so by which document of
 // terraform/backbone it is allowed.
@@ -123,7 +126,8 @@ var SessionCalls = func() []SessionCall {
 	calls := []SessionCall{
 		{ByLauncher, "ec2", "RunInstances", askLaunch()},
 		askEnd("TerminateInstances", "instance"), askEnd("DeleteVolume", "volume"), askEnd("DeleteNetworkInterface", "network-interface"),
-		askEnd("CancelSpotInstanceRequests", "spot-instances-request"),
+		askEnd("CancelSpotInstanceRequests", "spot-instances-request"), askEnd("ReleaseAddress", "elastic-ip"),
+		{ByLauncher, "sts", "GetCallerIdentity", nil}, // AWS asks no one
 		askOn(ByLauncher, "ssm", "GetParameter", "arn:aws:ssm:{region}::parameter/aws/service/{image}"),
 		askOn(ByLauncher, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/bucket"),
 		askOn(ByLauncher, "ssm", "GetParametersByPath", arnSSM+"parameter/curfew/backbone"),
@@ -155,7 +159,7 @@ var SessionCalls = func() []SessionCall {
 		askAll(ByMachine, "ssmmessages", "OpenControlChannel"), askAll(ByMachine, "ssmmessages", "OpenDataChannel"),
 	}
 	for _, name := range []string{
-		"DescribeImages", "DescribeInstanceStatus", "DescribeInstanceTypeOfferings", "DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces",
+		"DescribeAddresses", "DescribeImages", "DescribeInstanceStatus", "DescribeInstanceTypeOfferings", "DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces",
 		"DescribeSecurityGroups", "DescribeSpotInstanceRequests", "DescribeSpotPriceHistory", "DescribeSubnets", "DescribeVolumes",
 	} {
 		calls = append(calls, askAll(ByLauncher, "ec2", name))

@@ -22,6 +22,9 @@ var snapshots = []test{
 	{"looks at the same time", looksAtOnce},
 	{"audits by their accounts", auditsByAccounts},
 	{"what has not changed is not written", unchangedIsCheap},
+	{"resources in pages and by filters", resourcePages},
+	{"findings in pages and by filters", findingPages},
+	{"what another mapping of tags said is looked at again", otherMapping},
 }
 
 // instances is the part in which most machines are, volumes another.
@@ -48,7 +51,7 @@ func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 func lives(t *testing.T, b *Backend) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Past: true}))(t) {
+	for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Scope: snapshot.Scope{Past: true}}))(t) {
 		out[r.Ref.Account+"/"+r.Ref.ID] = fmt.Sprintf("%s %v-%v", r.State, r.FirstAt.Sub(noon).Minutes(), r.SeenAt.Sub(noon).Minutes())
 		if !r.GoneAt.IsZero() {
 			out[r.Ref.Account+"/"+r.Ref.ID] += fmt.Sprintf(" gone %v", r.GoneAt.Sub(noon).Minutes())
@@ -120,11 +123,11 @@ func accountsApart(t *testing.T, b *Backend) {
 	other.At, other.Resources = minute(2), nil
 	no(t, b.Snapshots.Keep(t.Context(), nil, other))
 	expectLives(t, b, map[string]string{"123456789012/i-1": "running 0-0", "999999999999/i-9": "running 1-1 gone 2"})
-	got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{Cloud: "aws", Account: "999999999999", Past: true}))(t)
+	got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{Scope: snapshot.Scope{Cloud: "aws", Account: "999999999999", Past: true}}))(t)
 	if len(got) != 1 || got[0].Ref.ID != "i-9" {
 		t.Errorf("of the other account: %+v", got)
 	}
-	if got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{Cloud: "sim"}))(t); len(got) != 0 {
+	if got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{Scope: snapshot.Scope{Cloud: "sim"}}))(t); len(got) != 0 {
 		t.Errorf("of another cloud: %+v", got)
 	}
 }
@@ -175,7 +178,7 @@ func findingTimes(t *testing.T, b *Backend) {
 	find(7, []snapshot.Part{volumes}, true)        // machines could not be read
 	find(8, []snapshot.Part{instances}, true, "b") // it is there again
 	got := map[string]string{}
-	for _, f := range must(b.Snapshots.Findings(t.Context(), snapshot.Query{Past: true}))(t) {
+	for _, f := range must(b.Snapshots.Findings(t.Context(), snapshot.FindingQuery{Scope: snapshot.Scope{Past: true}}))(t) {
 		got[f.ID] = fmt.Sprintf("%s %s %v-%v", f.Rule, f.Ref.ID, f.FirstAt.Sub(noon).Minutes(), f.LastAt.Sub(noon).Minutes())
 		if !f.EndedAt.IsZero() {
 			got[f.ID] += fmt.Sprintf(" ended %v", f.EndedAt.Sub(noon).Minutes())
@@ -185,7 +188,7 @@ func findingTimes(t *testing.T, b *Backend) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	if now := must(b.Snapshots.Findings(t.Context(), snapshot.Query{Cloud: "aws"}))(t); len(now) != 1 || now[0].ID != "b" {
+	if now := must(b.Snapshots.Findings(t.Context(), snapshot.FindingQuery{Scope: snapshot.Scope{Cloud: "aws"}}))(t); len(now) != 1 || now[0].ID != "b" {
 		t.Errorf("that hold: %+v", now)
 	}
 }

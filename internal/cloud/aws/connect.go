@@ -1,0 +1,254 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// Documents of AWS that connections are made by. Shells take the backbone's own, which
+// records them.
+const (
+	documentPort = "AWS-StartPortForwardingSession"
+	documentSSH  = "AWS-StartSSHSession"
+)
+
+// Connector opens and ends connections of Systems Manager to machines, as the person of the
+// credentials. It makes the calls in [ConnectCalls] and no others. It is safe for concurrent
+// use.
+type Connector struct {
+	cloud  *Cloud
+	limits *limits
+}
+
+// Connector returns what connects to machines. It makes no call.
+func (c *Cloud) Connector() *Connector {
+	return &Connector{cloud: c, limits: newLimits(c.options.RequestsPerSecond)}
+}
+
+func (c *Connector) config(region, service string) awssdk.Config {
+	cfg := c.cloud.config.Copy()
+	cfg.Region = region
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guardConnects(service, c.limits.of("", region, service)))
+	return cfg
+}
+
+func (c *Connector) ssm(region string) *ssm.Client { return ssm.NewFromConfig(c.config(region, "ssm")) }
+
+// Whose is a machine, by its tags.
+type Whose struct {
+	// Session is the session that it belongs to, Person the identity that may connect to it
+	// ([TagPerson]); each is empty where no tag says it.
+	Session, Person string
+	Running         bool
+}
+
+// Whose reads whose a machine is; an error where EC2 does not show it.
+func (c *Connector) Whose(ctx context.Context, region, machine string) (Whose, error) {
+	attempt := "read the tags of " + machine
+	out, err := ec2.NewFromConfig(c.config(region, "ec2")).DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{machine}})
+	if err != nil {
+		return Whose{}, wrapped(attempt, err)
+	}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			if awssdk.ToString(i.InstanceId) == machine {
+				tags := ec2Tags(i.Tags)
+				return Whose{Session: tags[inventory.TagSession], Person: tags[TagPerson], Running: stateOf(i) == types.InstanceStateNameRunning}, nil
+			}
+		}
+	}
+	return Whose{}, fmt.Errorf("%s: %w", attempt, errNoMachine)
+}
+
+var errNoMachine = errors.New("there is no such machine in this account and region")
+
+// Person is who has the credentials.
+type Person struct {
+	// ID is the condition key aws:userid: "AIDA…" of a user, "AROA…:session" of a role.
+	ID, Account, ARN string
+}
+
+// Person asks AWS who has the credentials.
+func (c *Connector) Person(ctx context.Context, region string) (Person, error) {
+	out, err := sts.NewFromConfig(c.config(region, "sts")).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return Person{}, wrapped("ask AWS whose credentials these are", err)
+	}
+	return Person{ID: awssdk.ToString(out.UserId), Account: awssdk.ToString(out.Account), ARN: awssdk.ToString(out.Arn)}, nil
+}
+
+// Way is how a connection reaches a machine. The zero Way is a shell.
+type Way struct {
+	// SSH is a port of the machine on which an SSH server listens: the plugin's standard
+	// input and output are its stream.
+	SSH int
+	// Port is a port of the machine, and Local the port of this machine that leads there.
+	Port, Local int
+}
+
+// Opened is a connection that AWS has opened, and that someone has to end.
+type Opened struct {
+	Region, Machine string
+	// ID is AWS's name of it.
+	ID string
+	// response and request are what the plugin is given, endpoint where it finds Systems
+	// Manager, and profile whose credentials it takes.
+	response, request         []byte
+	endpoint, profile, reason string
+}
+
+// Open opens a connection. The reason is kept by AWS: who was killed before it learned the
+// connection's id finds it again by it ([Connector.Left]). The call is made once: a repeated
+// one would open a second connection.
+func (c *Connector) Open(ctx context.Context, region, machine string, way Way, reason string) (*Opened, error) {
+	in := &ssm.StartSessionInput{Target: awssdk.String(machine), Reason: awssdk.String(reason)}
+	switch {
+	case way.Port > 0:
+		in.DocumentName = awssdk.String(documentPort)
+		in.Parameters = map[string][]string{"portNumber": {strconv.Itoa(way.Port)}, "localPortNumber": {strconv.Itoa(way.Local)}}
+	case way.SSH > 0:
+		in.DocumentName = awssdk.String(documentSSH)
+		in.Parameters = map[string][]string{"portNumber": {strconv.Itoa(way.SSH)}}
+	default:
+		document, err := c.document(ctx, region)
+		if err != nil {
+			return nil, err
+		}
+		in.DocumentName = awssdk.String(document)
+	}
+	attempt := "connect to " + machine
+	client := c.ssm(region)
+	out, err := client.StartSession(ctx, in, func(o *ssm.Options) { o.Retryer = retry.AddWithMaxAttempts(o.Retryer, 1) })
+	if err != nil {
+		return nil, notOpened(attempt, err)
+	}
+	if awssdk.ToString(out.SessionId) == "" {
+		return nil, unclear(attempt)
+	}
+	o := &Opened{Region: region, Machine: machine, ID: *out.SessionId, profile: c.cloud.options.Profile, reason: reason}
+	request := map[string]any{"Target": machine, "DocumentName": *in.DocumentName, "Reason": reason}
+	if in.Parameters != nil {
+		request["Parameters"] = in.Parameters
+	}
+	o.request, err = json.Marshal(request)
+	if err == nil {
+		o.response, err = json.Marshal(map[string]string{"SessionId": o.ID, "TokenValue": awssdk.ToString(out.TokenValue), "StreamUrl": awssdk.ToString(out.StreamUrl)})
+	}
+	if err != nil {
+		return o, fmt.Errorf("%s: %w", attempt, err)
+	}
+	o.endpoint, err = endpointOf(ctx, client.Options(), region)
+	return o, err
+}
+
+// Errors of [Connector.Open].
+var (
+	// ErrNotOpened is AWS's word that nothing was opened. Any other error leaves that open.
+	ErrNotOpened = errors.New("AWS opened no connection")
+	// ErrUnconnected is a machine whose agent of Systems Manager does not answer, such as one
+	// that has just started. It is an ErrNotOpened too.
+	ErrUnconnected = errors.New("the machine is not connected to Systems Manager")
+)
+
+// notOpened is the error of a StartSession.
+func notOpened(attempt string, err error) error {
+	kind, detail := reason(err)
+	switch said := joined(kind, detail); {
+	case is(err, "TargetNotConnected"):
+		return fmt.Errorf("%s: %w (%w)", attempt, ErrUnconnected, ErrNotOpened)
+	case code(err) != "" && statusOf(err) < 500:
+		return fmt.Errorf("%s: %w: %w (%s)", attempt, ErrNotOpened, kindOf(err), said)
+	}
+	return wrapped(attempt, err)
+}
+
+// endpointOf is where Systems Manager of a region is.
+func endpointOf(ctx context.Context, o ssm.Options, region string) (string, error) {
+	if o.BaseEndpoint != nil {
+		return *o.BaseEndpoint, nil
+	}
+	e, err := ssm.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, ssm.EndpointParameters{Region: awssdk.String(region)})
+	if err != nil {
+		return "", fmt.Errorf("find Systems Manager of %s: %w", region, err)
+	}
+	return strings.TrimSuffix(e.URI.String(), "/"), nil
+}
+
+// document is the backbone's document for shells. People may read the parameters one by one,
+// not their path.
+func (c *Connector) document(ctx context.Context, region string) (string, error) {
+	const name = BackbonePath + "session-document"
+	out, err := c.ssm(region).GetParameters(ctx, &ssm.GetParametersInput{Names: []string{name}})
+	if err != nil {
+		return "", wrapped("read the backbone of "+region, err)
+	}
+	if len(out.Parameters) != 1 || awssdk.ToString(out.Parameters[0].Value) == "" {
+		return "", fmt.Errorf("read the backbone of %s: parameter %s is missing: apply terraform/backbone in this region", region, name)
+	}
+	return *out.Parameters[0].Value, nil
+}
+
+// Close ends a connection; one that has ended is no error.
+func (c *Connector) Close(ctx context.Context, region, id string) error {
+	_, err := c.ssm(region).TerminateSession(ctx, &ssm.TerminateSessionInput{SessionId: awssdk.String(id)})
+	if err != nil && !is(err, "DoesNotExistException") {
+		return wrapped("end connection "+id, err)
+	}
+	return nil
+}
+
+// active visits the connections to a machine that are open.
+func (c *Connector) active(ctx context.Context, region, machine string, visit func(ssmtypes.Session)) error {
+	return pages(ctx, func(token *string) (*string, error) {
+		out, err := c.ssm(region).DescribeSessions(ctx, &ssm.DescribeSessionsInput{State: ssmtypes.SessionStateActive, NextToken: token,
+			Filters: []ssmtypes.SessionFilter{{Key: ssmtypes.SessionFilterKeyTargetId, Value: awssdk.String(machine)}}})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range out.Sessions {
+			visit(s)
+		}
+		return out.NextToken, nil
+	})
+}
+
+// Left returns the open connections to a machine that were opened for a reason.
+func (c *Connector) Left(ctx context.Context, region, machine, reason string) (ids []string, err error) {
+	err = c.active(ctx, region, machine, func(s ssmtypes.Session) {
+		if awssdk.ToString(s.Reason) == reason {
+			ids = append(ids, awssdk.ToString(s.SessionId))
+		}
+	})
+	if err != nil {
+		return nil, wrapped("look for connections to "+machine, err)
+	}
+	return ids, nil
+}
+
+// open says whether AWS shows a connection as open.
+func (c *Connector) open(ctx context.Context, o *Opened) (bool, error) {
+	found := false
+	err := c.active(ctx, o.Region, o.Machine, func(s ssmtypes.Session) {
+		ended := s.Status == ssmtypes.SessionStatusTerminated || s.Status == ssmtypes.SessionStatusTerminating || s.Status == ssmtypes.SessionStatusFailed
+		found = found || awssdk.ToString(s.SessionId) == o.ID && !ended
+	})
+	return found, err
+}
+
+// watchEvery is how often AWS is asked whether a connection still is open.
+const watchEvery = 30 * time.Second

@@ -1,0 +1,42 @@
+package aws
+
+import (
+	"context"
+	"time"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/smithy-go/middleware"
+	"golang.org/x/time/rate"
+)
+
+// ConnectCalls is every call by which a person connects to a session. The clients of a
+// [Connector] make these and no others; those that read or act on accounts or launch make
+// none that is only here. GetCallerIdentity needs no permission.
+var ConnectCalls = []Mutation{
+	{Service: "sts", Name: "GetCallerIdentity"},
+	{Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}},
+	{Service: "ssm", Name: "GetParameters", Actions: []string{"GetParameters"}},
+	{Service: "ssm", Name: "DescribeSessions", Actions: []string{"DescribeSessions"}},
+
+	{Service: "ssm", Name: "StartSession", Actions: []string{"StartSession"}, Tagged: true},
+	{Service: "ssm", Name: "TerminateSession", Actions: []string{"TerminateSession"}, Harm: Halts},
+}
+
+// connectable finds them by "service:Name".
+var connectable = func() map[string]bool {
+	m := make(map[string]bool, len(ConnectCalls))
+	for _, x := range ConnectCalls {
+		m[x.API()] = true
+	}
+	return m
+}()
+
+// guardConnects is what the calls of a connector pass through.
+func guardConnects(service string, limit *rate.Limiter) func(*middleware.Stack) error {
+	return guarded(service, limit, "CurfewConnects", func(ctx context.Context, _ any) (func(time.Time), error) {
+		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !connectable[api] {
+			return nil, &RefusedError{API: api, Acting: true}
+		}
+		return nil, nil
+	})
+}

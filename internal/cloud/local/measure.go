@@ -1,0 +1,126 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+var _ usage.Source = (*Provider)(nil)
+
+// maxSample bounds a line of a file of samples.
+const maxSample = 1 << 20
+
+// Name implements usage.Source.
+func (p *Provider) Name() string { return "agent" }
+
+// Measure hands over what the agents of sessions measured: they append it to files in their
+// state folders. What a machine does without such a file is unknown.
+func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(r *inventory.Resource, o usage.Opened) usage.Sink) (usage.Measured, error) {
+	var out usage.Measured
+	for _, r := range resources {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		if r.Cloud != CloudName || r.Account != p.Account() || r.Kind != inventory.KindInstance {
+			continue
+		}
+		samples, err := p.samples(r.ID, iv)
+		if err != nil {
+			out.BlindSpots = append(out.BlindSpots, inventory.BlindSpot{What: "what machine " + r.ID + " does", Why: err.Error(), Effect: "whether it is idle is unknown"})
+			continue
+		}
+		if len(samples) == 0 {
+			continue // its agent has measured nothing yet
+		}
+		from := iv.From
+		if samples[0].From.After(from) {
+			from = samples[0].From
+		}
+		if sink := open(r, usage.Opened{From: from, Step: time.Duration(samples[0].Step), Source: p.Name()}); sink != nil {
+			hand(sink, samples, iv)
+		}
+	}
+	return out, nil
+}
+
+// samples are what the agent of a machine measured within an interval, in order of time, and
+// by one step: that of the newest. An agent that was started anew with another one begins anew.
+func (p *Provider) samples(id string, iv usage.Interval) ([]session.Sampled, error) {
+	dir := filepath.Join(p.Folder(id), "agent")
+	var all []session.Sampled
+	for _, name := range []string{session.SamplesBefore, session.SamplesFile} {
+		if err := eachSample(filepath.Join(dir, name), func(s session.Sampled) {
+			end := s.From.Add(time.Duration(s.Steps) * time.Duration(s.Step))
+			if s.Step <= 0 || s.Steps <= 0 || s.Steps > 1<<16 || !s.From.Before(iv.To) || !end.After(iv.From) {
+				return
+			}
+			if len(all) > 0 && all[len(all)-1].Step != s.Step {
+				all = all[:0]
+			}
+			all = append(all, s)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b session.Sampled) int { return a.From.Compare(b.From) })
+	return all, nil
+}
+
+// eachSample reads the lines of a file of samples. The last one may be cut off.
+func eachSample(path string, take func(session.Sampled)) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what the agent measured: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxSample)
+	for lines.Scan() {
+		var s session.Sampled
+		if json.Unmarshal(lines.Bytes(), &s) == nil {
+			take(s)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read what the agent measured: %w", err)
+	}
+	return nil
+}
+
+// hand hands samples over, each signal of a GPU or of the machine in order of time.
+func hand(sink usage.Sink, samples []session.Sampled, iv usage.Interval) {
+	for _, s := range samples {
+		for n := range s.Steps {
+			at := s.From.Add(time.Duration(n) * time.Duration(s.Step))
+			if at.Before(iv.From) || !at.Before(iv.To) {
+				continue
+			}
+			put := func(gpu string, signals map[string]float64) {
+				for name, v := range signals {
+					if signal, ok := usage.SignalNamed(name); ok {
+						sink.Add(gpu, signal, usage.Point{Time: at, Mean: v, Max: v})
+					}
+				}
+			}
+			put("", s.Host)
+			for gpu, signals := range s.GPUs {
+				put(gpu, signals)
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package local
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// alone is a provider of a folder of its own, on which nothing runs.
+func alone(t *testing.T) *Provider {
+	t.Helper()
+	p, err := NewProvider(ProviderOptions{Dir: t.TempDir(), Name: "lab-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// point is what a sink got.
+type point struct {
+	GPU    string
+	Signal usage.Signal
+	At     time.Time
+	Value  float64
+}
+
+// points measures one machine.
+func points(t *testing.T, p *Provider, id string, iv usage.Interval) (got []point, o usage.Opened, out usage.Measured) {
+	t.Helper()
+	r := &inventory.Resource{ID: id, Cloud: CloudName, Account: p.Account(), Kind: inventory.KindInstance}
+	other := &inventory.Resource{ID: id, Cloud: "aws", Account: p.Account(), Kind: inventory.KindInstance}
+	out, err := p.Measure(t.Context(), []*inventory.Resource{other, r}, iv, func(of *inventory.Resource, opened usage.Opened) usage.Sink {
+		if of != r {
+			t.Fatalf("it measures %v", of)
+		}
+		o = opened
+		return usage.SinkFunc(func(gpu string, s usage.Signal, x usage.Point) bool {
+			if x.Mean != x.Max {
+				t.Errorf("mean %v, maximum %v", x.Mean, x.Max)
+			}
+			got = append(got, point{gpu, s, x.Time, x.Mean})
+			return true
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(got, func(a, b point) int {
+		return strings.Compare(a.At.Format(time.RFC3339)+a.GPU+a.Signal.String(), b.At.Format(time.RFC3339)+b.GPU+b.Signal.String())
+	})
+	return got, o, out
+}
+
+// TestMeasure holds that what an agent wrote down reaches rounds: every step once, within the
+// interval, across the file that was put aside, by the step that holds now.
+func TestMeasure(t *testing.T) {
+	p := alone(t)
+	dir := filepath.Join(p.Folder("m-1"), "agent")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	write := func(name, tail string, samples ...session.Sampled) {
+		var b strings.Builder
+		for _, s := range samples {
+			line, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Write(append(line, '\n'))
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(b.String()+tail), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	iv := usage.Interval{From: at.Add(-time.Hour), To: at.Add(time.Hour)}
+	if got, _, out := points(t, p, "m-1", iv); len(got)+len(out.BlindSpots) > 0 {
+		t.Errorf("before it measured anything: %v, %v", got, out)
+	}
+
+	step := session.Duration(10 * time.Second)
+	write(session.SamplesBefore, "", session.Sampled{From: at.Add(-time.Minute), Step: session.Duration(time.Second), Steps: 60, Host: map[string]float64{"cpu_util": 99}}, // another step
+		session.Sampled{From: at, Step: step, Steps: 2, Host: map[string]float64{"cpu_util": 3, "net_bytes": 0}})
+	write(session.SamplesFile, `{"from":"2026-11-2`, session.Sampled{From: at.Add(20 * time.Second), Step: step, Steps: 1, Host: map[string]float64{"cpu_util": 80, "no_such_signal": 1},
+		GPUs: map[string]map[string]float64{"GPU-a": {"gpu_util": 42}}})
+	want := []point{{"", usage.CPUUtil, at, 3}, {"", usage.NetBytes, at, 0}, {"", usage.CPUUtil, at.Add(10 * time.Second), 3}, {"", usage.NetBytes, at.Add(10 * time.Second), 0},
+		{"GPU-a", usage.GPUUtil, at.Add(20 * time.Second), 42}, {"", usage.CPUUtil, at.Add(20 * time.Second), 80}}
+	slices.SortFunc(want, func(a, b point) int {
+		return strings.Compare(a.At.Format(time.RFC3339)+a.GPU+a.Signal.String(), b.At.Format(time.RFC3339)+b.GPU+b.Signal.String())
+	})
+	got, opened, _ := points(t, p, "m-1", iv)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if opened.Step != 10*time.Second || !opened.From.Equal(at) {
+		t.Errorf("it is opened as %+v", opened)
+	}
+	got, opened, _ = points(t, p, "m-1", usage.Interval{From: at.Add(10 * time.Second), To: at.Add(20 * time.Second)})
+	if len(got) != 2 || !got[0].At.Equal(at.Add(10*time.Second)) || !opened.From.Equal(at.Add(10*time.Second)) {
+		t.Errorf("within an interval: %v, opened as %+v", got, opened)
+	}
+
+	// A file that cannot be read is a blind spot.
+	if err := os.Remove(filepath.Join(dir, session.SamplesFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, session.SamplesFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, out := points(t, p, "m-1", iv); len(got) > 0 || len(out.BlindSpots) != 1 {
+		t.Errorf("a file that cannot be read: %v, %v", got, out)
+	}
+}
+
+// TestMeasuredRestIsIdle holds that a machine without GPUs is idle by what its agent measured,
+// and unknown once it measures no more.
+func TestMeasuredRestIsIdle(t *testing.T) {
+	p := alone(t)
+	dir := filepath.Join(p.Folder("m-1"), "agent")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	line, err := json.Marshal(session.Sampled{From: at, Step: session.Duration(10 * time.Second), Steps: 180, Host: map[string]float64{"cpu_util": 0.5, "net_bytes": 0, "disk_bytes": 0, "sessions": 0}})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, session.SamplesFile), append(line, '\n'), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	th := duty.DefaultThresholds()
+	k := duty.NewTracker(th, th.Activity(nil), time.Hour)
+	got, opened, _ := points(t, p, "m-1", usage.Interval{From: at, To: at.Add(time.Hour)})
+	for _, x := range got {
+		k.AddRun(opened, x.GPU, x.Signal, x.At, 1, x.Value)
+	}
+	end := at.Add(30 * time.Minute)
+	if v := k.Explain(end, duty.Machine{GPUs: inventory.Known(0)}); v.State != duty.Idle || !v.Since.Equal(at) {
+		t.Errorf("it is %s since %s: %s", v.State, v.Since, v.Why)
+	}
+	if v := k.Explain(end.Add(time.Minute), duty.Machine{GPUs: inventory.Known(0)}); v.State != duty.Unknown {
+		t.Errorf("a minute after its last sample it is %s: %s", v.State, v.Why)
+	}
+}

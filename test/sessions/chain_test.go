@@ -1,0 +1,155 @@
+package sessions_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/test/wire"
+)
+
+const brief = `sessions: {cloud: aws, grace: 2s, image: IMAGE}
+`
+
+// log are the events of a session, each as "kind text".
+func (s *stand) log(name string) (lines []string) {
+	s.t.Helper()
+	out, _ := s.curfew(0, "logs", name, "-o", "json")
+	var doc view.SessionLog
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	for _, e := range doc.Events {
+		lines = append(lines, e.Kind+" "+e.Text)
+	}
+	return lines
+}
+
+// inOrder checks that events came, one after the other.
+func inOrder(t *testing.T, lines []string, want ...string) {
+	t.Helper()
+	i := 0
+	for _, l := range lines {
+		if i < len(want) && strings.HasPrefix(l, want[i]) {
+			i++
+		}
+	}
+	if i < len(want) {
+		t.Errorf("no %q after %q in\n%s", want[i], want[:i], strings.Join(lines, "\n"))
+	}
+}
+
+// objects are the keys in the bucket below a prefix, as files of its server.
+func (s *stand) objects(bucket, prefix string) (keys []string) {
+	s.t.Helper()
+	root := filepath.Join(bucket, "checkpoints")
+	_ = filepath.Walk(filepath.Join(root, filepath.FromSlash(prefix)), func(path string, i os.FileInfo, err error) error {
+		if err == nil && i.Mode().IsRegular() {
+			rel, _ := filepath.Rel(root, path)
+			keys = append(keys, filepath.ToSlash(rel))
+		}
+		return nil
+	})
+	return keys
+}
+
+// TestWholeSession is a session on AWS from its start to its end: its machine runs its user
+// data, is ready, rests, is warned, saves its work and ends, and nothing is left. Started
+// again, it has its work.
+func TestWholeSession(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, brief)
+	m := s.host()
+	s.write("demo.yaml", `apiVersion: curfew.session/v1
+name: demo
+resources: {instance_type: `+machineType+`}
+lease: 1h
+idle: 3s
+setup: '[ -f notes.txt ] || echo "made on $(hostname)" > notes.txt'
+`)
+	out, errs := s.curfew(0, "up", "demo", "-f", "demo.yaml", "-o", "json")
+	var doc view.Runs
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Runs) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	run := doc.Runs[0]
+	if run.State != "ready" || run.Provider != "aws" || run.Region != region || run.Type != machineType || run.Image != s.image || run.HourlyUSD == nil || len(run.ResourceIDs) != 1 || run.HoldID == "" {
+		t.Fatalf("up: %s%s", out, errs)
+	}
+	s.eventually("demo has ended", func() bool { return s.run("demo").EndedAt != nil })
+	if run = s.run("demo"); run.State != "ended" || run.Checkpoint == nil || run.CostUSD == nil {
+		t.Errorf("demo: %+v", run)
+	}
+	inOrder(t, s.log("demo"), "requested ", "gate allow", "launching "+machineType, "launched ", "ready ", "warned ", "snapshot the last", "snapshot snapshot confirmed", "ended ")
+	s.nothingLeft()
+	if out, _ := s.curfew(0, "budget", "holds"); !strings.Contains(out, "settled") {
+		t.Errorf("its hold: %s", out)
+	}
+
+	// Again, with its work.
+	s.curfew(0, "up", "demo", "--idle", "1h", "-q")
+	run = s.run("demo")
+	text, err := os.ReadFile(filepath.Join(m.root(run.ResourceIDs[0]), "root", "work", "notes.txt"))
+	if err != nil || !strings.HasPrefix(string(text), "made on ") {
+		t.Errorf("its work: %q, %v", text, err)
+	}
+	out, _ = s.curfew(0, "status", "demo")
+	for _, want := range []string{"demo is ready", s.image, "ready"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status says nothing of %q:\n%s", want, out)
+		}
+	}
+	s.curfew(0, "extend", "demo", "--for", "1h")
+	if err := os.WriteFile(filepath.Join(m.root(run.ResourceIDs[0]), "root", "work", "more.txt"), []byte("more\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, errs = s.curfew(0, "down", "demo")
+	if !strings.Contains(errs, "snapshot confirmed") {
+		t.Errorf("down: %s", errs)
+	}
+	s.nothingLeft()
+	s.eventually("its keeper has ended", func() bool { return len(s.processes()) == 0 })
+	for _, r := range s.list("--all") {
+		if r.Name == "demo" && r.EndedAt == nil {
+			t.Errorf("it did not end: %+v", r)
+		}
+	}
+}
+
+// TestRefusals: what a quota refuses is not tried elsewhere, and the quota to raise is
+// named; what has no capacity is.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, brief)
+	launches := func() int { return s.account.Wire.Recorder.Count("ec2:RunInstances") }
+	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "VcpuLimitExceeded", Type: machineType, Times: 1})
+	_, errs := s.curfew(1, "up", "quota", "--type", machineType)
+	for _, want := range []string{"over a quota", "L-DB2E81BA", "--region " + region} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("it does not say %q:\n%s", want, errs)
+		}
+	}
+	if n := launches(); n != 1 {
+		t.Errorf("%d launches after a quota", n)
+	}
+	s.account.Wire.Recorder.Reset()
+	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "InsufficientInstanceCapacity", Type: machineType, Times: 1})
+	s.curfew(0, "up", "capacity", "--type", machineType, "--detach")
+	s.eventually("another zone was taken", func() bool { return len(s.run("capacity").ResourceIDs) == 1 })
+	if run := s.run("capacity"); run.Attempt != 2 || launches() != 2 {
+		t.Errorf("%d launches, %+v", launches(), run)
+	}
+	s.curfew(0, "down", "capacity", "--discard")
+
+	// What has no price is asked about, and not launched.
+	s.account.Wire.Recorder.Reset()
+	s.curfew(3, "up", "unpriced", "--type", "t4g.unheard")
+	s.curfew(0, "down", "unpriced")
+	if n := launches(); n != 0 {
+		t.Errorf("%d launches without a price", n)
+	}
+	s.nothingLeft()
+}

@@ -1,0 +1,262 @@
+// Package ssmplugin stands in for the Session Manager plugin of AWS: it takes the arguments that
+// the real one takes, in the way of its version, and has this machine at the other end of the
+// stream. Like the real one it ends with exit code 0 also when it could not connect.
+package ssmplugin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The environment that tests steer it by.
+const (
+	// variableRun says that a test binary is the plugin.
+	variableRun = "CURFEW_TEST_PLUGIN"
+	// VariableVersion is the version that it says it has.
+	VariableVersion = "CURFEW_TEST_PLUGIN_VERSION"
+	// VariableMode is what it does wrong: see the modes.
+	VariableMode = "CURFEW_TEST_PLUGIN_MODE"
+	// VariableLog is a file that gets a line of JSON, a [Call], for each run.
+	VariableLog = "CURFEW_TEST_PLUGIN_LOG"
+	// responseVariable is the one of the real plugin.
+	responseVariable = "AWS_SSM_START_SESSION_RESPONSE"
+)
+
+// The modes.
+const (
+	Refuses = "refuses" // it says that it cannot connect
+	Silent  = "silent"  // it ends at once and says nothing
+	Hangs   = "hangs"   // its stream is dead, and it waits
+)
+
+// Versions that take the answer of StartSession in one way and the other.
+const (
+	Old = "1.2.497.0"
+	New = "1.2.707.0"
+)
+
+// Call is one run of it.
+type Call struct {
+	Args     []string
+	Response map[string]string
+	PID      int
+}
+
+// Run is for TestMain: where the test binary was started as the plugin, it is the plugin and
+// does not return.
+func Run() {
+	if os.Getenv(variableRun) != "" {
+		Main()
+	}
+}
+
+// Install puts the plugin into PATH for a test; its package's TestMain calls [Run]. It returns the
+// file with its runs.
+func Install(tb testing.TB, version string) string {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dir := tb.TempDir()
+	script := "#!/bin/sh\n" + variableRun + "=1 exec '" + self + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "session-manager-plugin"), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+		tb.Fatal(err)
+	}
+	log := filepath.Join(dir, "log")
+	tb.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	tb.Setenv(VariableVersion, version)
+	tb.Setenv(VariableLog, log)
+	return log
+}
+
+// Calls are the runs that a log has.
+func Calls(tb testing.TB, log string) (calls []Call) {
+	tb.Helper()
+	f, err := os.Open(log)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	for d := json.NewDecoder(f); d.More(); {
+		var c Call
+		if err := d.Decode(&c); err != nil {
+			tb.Fatal(err)
+		}
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// Main is the plugin.
+func Main() {
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println(os.Getenv(VariableVersion))
+		os.Exit(0)
+	}
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "Cannot perform start session: %v\n", err)
+	}
+	os.Exit(0)
+}
+
+func run(args []string) error {
+	if len(args) != 6 || args[2] != "StartSession" {
+		return fmt.Errorf("it takes six arguments, not %q", args)
+	}
+	answer := args[0]
+	if strings.HasPrefix(answer, responseVariable) && os.Getenv(VariableVersion) != Old {
+		answer = os.Getenv(args[0])
+	}
+	c := Call{Args: args, PID: os.Getpid()}
+	if err := json.Unmarshal([]byte(answer), &c.Response); err != nil {
+		return err
+	}
+	var request struct {
+		Target, DocumentName string
+		Parameters           map[string][]string
+	}
+	if err := json.Unmarshal([]byte(args[4]), &request); err != nil || request.Target == "" {
+		return fmt.Errorf("the request is %q: %w", args[4], err)
+	}
+	if err := note(c); err != nil {
+		return err
+	}
+	if c.Response["TokenValue"] != "token-of-"+c.Response["SessionId"] || !strings.HasPrefix(c.Response["StreamUrl"], "wss://ssmmessages."+args[1]) {
+		return fmt.Errorf("the token or the address of the stream is wrong: %q", c.Response)
+	}
+	fmt.Printf("\nStarting session with SessionId: %s\n", c.Response["SessionId"])
+	switch os.Getenv(VariableMode) {
+	case Refuses:
+		return errors.New("the web socket was closed")
+	case Silent:
+		return nil
+	case Hangs:
+		// The real one has its handlers of signals only once the stream has begun.
+		select {}
+	}
+	first := func(name string) string {
+		if v := request.Parameters[name]; len(v) > 0 {
+			return v[0]
+		}
+		return ""
+	}
+	switch request.DocumentName {
+	case "AWS-StartPortForwardingSession":
+		return forward(first("portNumber"), first("localPortNumber"), c.Response["SessionId"])
+	case "AWS-StartSSHSession":
+		return stream(first("portNumber"))
+	case "":
+		return errors.New("no document is named")
+	}
+	return shell()
+}
+
+func note(c Call) error {
+	name := os.Getenv(VariableLog)
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return json.NewEncoder(f).Encode(c)
+}
+
+// stream connects the standard input and output to a port of the machine.
+func stream(port string) error {
+	conn, err := net.Dial("tcp", "127.0.0.1:"+port) //nolint:noctx // it lives as long as the process
+	if err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(conn, os.Stdin) // the end of the input is the end
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}()
+	_, err = io.Copy(os.Stdout, conn)
+	return err
+}
+
+// forward listens on a port here and leads to one of the machine.
+func forward(port, local, id string) error {
+	l, err := net.Listen("tcp", "localhost:"+local) //nolint:noctx // it lives as long as the process
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Port %s opened for sessionId %s.\nWaiting for connections...\n", local, id)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	go func() {
+		<-signals
+		fmt.Println("Terminate signal received, exiting.")
+		os.Exit(0)
+	}()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer conn.Close()                             //nolint:errcheck // one of two ends
+			far, err := net.Dial("tcp", "127.0.0.1:"+port) //nolint:noctx // it lives as long as the process
+			if err != nil {
+				fmt.Printf("\nConnection to destination port failed, check SSM Agent logs.\n")
+				return
+			}
+			defer far.Close() //nolint:errcheck // one of two ends
+			go func() {
+				_, _ = io.Copy(far, conn)
+				_ = far.(*net.TCPConn).CloseWrite()
+			}()
+			_, _ = io.Copy(conn, far)
+		}()
+	}
+}
+
+// shell runs a shell on a terminal of its own, as the agent of a machine does.
+func shell() error {
+	master, slave, err := openPTY()
+	if err != nil {
+		return err
+	}
+	c := exec.Command("sh") //nolint:noctx // it lives as long as the process
+	c.Env = append(os.Environ(), "TERM=dumb", "PS1=$ ", variableRun+"=")
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	c.SysProcAttr = terminalOwner()
+	if err := c.Start(); err != nil {
+		return err
+	}
+	_ = slave.Close()
+	go func() {
+		_, _ = io.Copy(master, os.Stdin)
+		// The real one ends with its input, and says so.
+		fmt.Fprintln(os.Stderr, "Cannot perform start session: EOF")
+		_ = c.Process.Kill()
+	}()
+	shown := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(os.Stdout, master) // it ends with the last one that has the terminal
+		close(shown)
+	}()
+	_ = c.Wait() // its exit code is not the plugin's
+	select {
+	case <-shown:
+	case <-time.After(time.Second): // what the shell left running has the terminal
+	}
+	return nil
+}
