@@ -183,10 +183,14 @@ func (f backtestFlags) next() []string {
 const drawn = 24
 
 // params reads the flags of addTrace.
+// options say how the trace is read.
+func (f backtestFlags) options() daemon.TraceOptions {
+	return daemon.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, IdleBelow: f.idleBelow}
+}
+
 func (f backtestFlags) params() (backtest.Params, error) {
 	if f.trace == "" {
 		return backtest.Params{}, usageError("give the recorded usage, --trace FILE")
 	}
-	return daemon.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, IdleBelow: f.idleBelow}.
-		Params(func(option string) string { return "--" + option })
+	return f.options().Params(func(option string) string { return "--" + option })
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,7 +34,11 @@ func TestMain(m *testing.M) {
 	syscall.Umask(0o022)                           // files that a group can write are refused
 	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test asks another machine
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"curfew": func() { os.Exit(Run(context.Background(), System("test"))) },
+		"curfew": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
+			defer stop()
+			os.Exit(Run(ctx, System("test")))
+		},
 	})
 }
 

@@ -309,8 +309,12 @@ func TestSetAtAServer(t *testing.T) {
 	}
 	mine, theirs, none := filepath.Join(d.dir, "mine"), filepath.Join(d.dir, "theirs"), filepath.Join(d.dir, "none")
 	srv := serveState(t, d.dir, theirs, func() string { return "root" }, d.clock, nil)
-	here := func(args ...string) gave { return d.giveAt(mine, 0, map[string]string{"CURFEW_IDENTITY": "root"}, args...) }
-	there := func(args ...string) gave { return d.giveAt(none, 0, map[string]string{"CURFEW_IDENTITY": "cy", "CURFEW_SERVER": srv.URL}, args...) }
+	here := func(args ...string) gave {
+		return d.giveAt(mine, 0, map[string]string{"CURFEW_IDENTITY": "root"}, args...)
+	}
+	there := func(args ...string) gave {
+		return d.giveAt(none, 0, map[string]string{"CURFEW_IDENTITY": "cy", "CURFEW_SERVER": srv.URL}, args...)
+	}
 	// An import is called by the file here, and by what was sent there.
 	source := regexp.MustCompile(`(upload/|/[A-Za-z0-9/._-]+/)focus-2026-10\.csv(\.gz)?`)
 	for _, line := range []string{"bill import focus-2026-10.csv --dry-run", "bill import focus-2026-10.csv", "bill import focus-2026-10.csv -o json", "bill show --since 2026-10-01 --until 2026-11-01", "bill import odd.csv",

@@ -25,6 +25,8 @@ type app struct {
 	// format is the form of output that -o names.
 	format   string
 	progress *progress
+	// said are the events of sessions that were told.
+	said map[string]bool
 }
 
 // Commands returns the tree of all commands with their flags, for documentation.
@@ -87,7 +89,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
 	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newToken(), a.newAudit(),
-		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(), a.newCage(), a.newAgent(),
+		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(), a.newCI(), a.newCage(), a.newAgent(),
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
 	root.Args = noSuchVerb

@@ -98,9 +98,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	}
 	decided := run.Gate
 	if !f.detach {
-		if run, err = a.follow(ctx, all, run.ID, func(r view.Run) bool {
-			return r.State == string(session.Ready) || r.State == string(session.Ending) || over(r)
-		}); err != nil {
+		if run, err = a.follow(ctx, all, run.ID, settled); err != nil {
 			return err
 		}
 	}
@@ -117,6 +115,11 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why), hint: "`curfew logs " + run.Name + "` shows what happened"}
 	}
 	return nil
+}
+
+// settled says whether a session is ready, or will not be any more.
+func settled(r view.Run) bool {
+	return r.State == string(session.Ready) || r.State == string(session.Ending) || over(r)
 }
 
 // over says whether nothing of a session is left or will be.
@@ -142,7 +145,10 @@ func (a *app) showRun(r view.Run) error {
 // follow does what is missing of a session, and says what happens, until it is so far. It
 // returns the session then.
 func (a *app) follow(ctx context.Context, all sessions, id string, until func(view.Run) bool) (view.Run, error) {
-	said, beganAt, checked := map[string]bool{}, a.Now(), a.Now()
+	if a.said == nil {
+		a.said = map[string]bool{}
+	}
+	said, beganAt, checked := a.said, a.Now(), a.Now()
 	for {
 		after, keepErr := all.Step(ctx, id)
 		if ctx.Err() != nil {
@@ -478,20 +484,6 @@ started belongs to the session and ends with it. The exit code is 10 where the c
 		},
 	}
 	c.Flags().IntVar(&node, "node", 0, "which of several machines, from 0")
-	return c
-}
-
-// newSession has what other commands start.
-func (a *app) newSession() *cobra.Command {
-	c := &cobra.Command{Use: "session", Short: "What keeps sessions", Hidden: true, Args: noSuchVerb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(&cobra.Command{
-		Use: "keep", Short: "Keep the sessions of the data directory until none is left", Hidden: true, Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			a.quiet = true
-			a.rt.NewBar = nil
-			return a.rt.KeepSessions(c.Context(), false)
-		},
-	})
 	return c
 }
 

@@ -52,13 +52,15 @@ type turn struct {
 	version int64
 }
 
+func keptHere(all *daemon.Sessions) sessionsHere { return sessionsHere{all, &turn{version: -1}} }
+
 // Sessions implements sessioner.
 func (l thisMachine) Sessions(ctx context.Context) (sessions, error) {
 	all, err := l.OpenSessions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return sessionsHere{all, &turn{version: -1}}, nil
+	return keptHere(all), nil
 }
 
 // One implements sessions.

@@ -49,15 +49,16 @@ var commandLines = []string{
 var notRun = map[string]string{
 	"up": "it starts processes; the script session.txtar runs it", "down": "it ends processes; the script session.txtar runs it", "connect": "it needs a session; the script session.txtar runs it",
 	"extend": "it needs a session; the script session.txtar runs it", "status": "it needs a session; the script session.txtar runs it", "logs": "it needs a session; the script session.txtar runs it",
-	"consent": "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
-	"login":   "it signs in to a service; login_test.go runs it at one",
-	"logout":  "it signs out of a service; login_test.go runs it at one",
+	"session adopt": "it writes tags on a machine of AWS; adopt_test.go runs it on the seeded account",
+	"consent":       "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
+	"login":         "it signs in to a service; login_test.go runs it at one",
+	"logout":        "it signs out of a service; login_test.go runs it at one",
 }
 
 // withoutJSON are the commands without -o json, with the reason.
 var withoutJSON = map[string]string{
 	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help", "checkpoint": "it prints its help", "agent": "it prints its help",
-	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end", "connect": "its output is the command's",
+	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end", "connect": "its output is the command's", "session": "it prints its help", "ci": "it prints its help", "ci run": "its output is the command's", "session template": "its output is a session file",
 	"agent host": "it runs until its session ends, whose documents are in the control store", "agent bootstrap": "its steps are in the session's status",
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -27,6 +28,9 @@ type ConnectOptions struct {
 	In      io.Reader
 	Out     io.Writer
 	Err     io.Writer
+	// Drain is how long the output is still read of what the command left running; 0: until
+	// that ends.
+	Drain time.Duration
 }
 
 // enter begins in what the set-up left, in the work folder.
@@ -64,6 +68,7 @@ func (a *Sessions) Connect(ctx context.Context, o ConnectOptions) (int, error) {
 		argv = []string{shell}
 	}
 	c := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", enter, "sh", filepath.Join(folder, "agent", "environment")}, argv...)...) //nolint:gosec // what the person asks for
+	c.WaitDelay = o.Drain
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.Stdin, c.Stdout, c.Stderr, c.Dir = o.In, o.Out, o.Err, "/"
 	c.Env = append(slices.DeleteFunc(slices.Clone(o.Environ), func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+filepath.Join(folder, "home"))
@@ -81,6 +86,9 @@ func (a *Sessions) Connect(ctx context.Context, o ConnectOptions) (int, error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1), nil
+	}
+	if errors.Is(err, exec.ErrWaitDelay) { // it ended well; what it left holds the output open
+		return 0, nil
 	}
 	return 0, err
 }

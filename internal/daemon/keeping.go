@@ -109,10 +109,13 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 		}
 		mine := 0
 		for _, s := range open {
-			if a.Keeper.Launchers[s.Provider] == nil || !a.Keeper.Mine(&s) {
+			rests := s.ByHand && s.State != session.Ending // looked at now and then; no reason to stay
+			if !s.ByHand && a.Keeper.Launchers[s.Provider] == nil || !a.Keeper.Mine(&s) {
 				continue
 			}
-			mine++
+			if !rests {
+				mine++
+			}
 			mu.Lock()
 			// A record that was changed, by a command or by the pass itself, is looked at again at
 			// once.
@@ -132,9 +135,12 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 					log.WarnContext(ctx, "a session could not be kept", "session", s.Name, "error", err)
 					after = 5 * time.Second
 				}
+				if !rests {
+					after = min(after, lookFor)
+				}
 				mu.Lock()
 				defer mu.Unlock()
-				busy[s.ID], due[s.ID] = false, time.Now().Add(min(after, lookFor)) //nolint:forbidigo // the pace of this process
+				busy[s.ID], due[s.ID] = false, time.Now().Add(after) //nolint:forbidigo // the pace of this process
 			})
 		}
 		if now.Sub(reconciled) > reconcileEvery {

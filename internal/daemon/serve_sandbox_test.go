@@ -190,7 +190,7 @@ func TestServeAudits(t *testing.T) {
 	}
 	r := serve(t, b, "aws: {requests_per_second: 10000}\nserve: {interval: 1s, audit_interval: 2s}\n")
 	of := func() (view.DatedFinding, bool) {
-		doc, err := r.rt.For().Findings(t.Context())
+		doc, _, err := r.rt.For().Findings(t.Context(), Listing{})
 		if err != nil {
 			t.Fatal(err)
 		}

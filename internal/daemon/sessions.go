@@ -50,6 +50,10 @@ type UpOptions struct {
 	// of the name, nil where there is none, and for the owner of what is asked for, nil where
 	// that session is only shown.
 	May func(before *view.Run, owner *inventory.Owner) error
+	// Once asks for a one-shot session, which ends with its command; Timeout is how long that
+	// may take, 0 what its lease leaves.
+	Once    bool
+	Timeout time.Duration
 }
 
 // asks says whether the options say what machine is wanted.
@@ -119,7 +123,7 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 		launchers = map[string]session.Launcher{}
 	}
 	launchers[ProviderAWS] = a.aws
-	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Holds: sessionHolds{a}, Books: sessionBooks{a},
+	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Hands: hands{a}, Holds: sessionHolds{a}, Books: sessionBooks{a},
 		Installation: installation, Now: now, Timing: timings, Log: log,
 		Mine: func(s *session.Session) bool {
 			if s.Provider == ProviderAWS {
@@ -198,6 +202,14 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 	if err != nil {
 		return doc, err
 	}
+	if s.ByHand && !s.State.Over() { // what became of its machine is known to its provider alone
+		if _, err := a.Keeper.Keep(ctx, s.ID); err != nil {
+			return doc, err
+		}
+		if s, err = a.store.Sessions().Session(ctx, s.ID); err != nil {
+			return doc, err
+		}
+	}
 	r := view.NewRun(s, a.now())
 	r.Notes = a.Notes(s)
 	if !s.State.Over() && s.Control != "" {
@@ -259,6 +271,9 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
 	if err := a.may(o, list, nil); err != nil {
 		return session.Session{}, nil, err
+	}
+	if o.Once && i >= 0 && list[i].State != session.Requested {
+		return list[i], nil, &Error{Class: Usage, Code: "taken", Err: fmt.Errorf("session %s runs already", o.Name), Hint: "give each run another --name, or none"}
 	}
 	if i >= 0 && list[i].State != session.Requested {
 		if err := a.served(list[i].Provider); err != nil {
@@ -378,6 +393,9 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 		sp.Regions = o.Regions
 	}
 	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.cfg.Sessions.Lease), cmp.Or(o.Idle, sp.Idle, a.cfg.Sessions.Idle)
+	if o.Once {
+		once(sp, o.Timeout)
+	}
 	sp.DiskGiB, sp.Image = cmp.Or(o.DiskGiB, sp.DiskGiB), cmp.Or(o.Image, sp.Image)
 	if sp.Owner == (inventory.Owner{}) {
 		sp.Owner.User = who.Name
@@ -472,6 +490,11 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 	if err := a.reach(ctx, &s); err != nil {
 		return s, err
 	}
+	if s.ByHand {
+		if err := a.mayStop(ctx, &s, discard); err != nil {
+			return s, err
+		}
+	}
 	return a.Keeper.Stop(ctx, s.ID, who, "ended by "+who, discard)
 }
 
@@ -507,6 +530,9 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 	if most := a.cfg.Sessions.MaxLease; most > 0 && until.Sub(s.RequestedAt) > most {
 		return s, nil, &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", s.Name, until.Sub(s.RequestedAt).Round(time.Second), most),
 			Hint: "end it and start it again, which keeps its work"}
+	}
+	if s.ByHand {
+		return a.extendByHand(ctx, s, until, who)
 	}
 	d, err := a.prolongHold(ctx, s, until, who)
 	if err != nil || d != nil && d.Decision != gate.Allow {

@@ -23,6 +23,10 @@ const (
 	TagSession      = "curfew:session"      // the id of the session that it belongs to
 	TagIntent       = "curfew:intent"       // the token of the launch that made it
 	TagInstallation = "curfew:installation" // the curfew that made it; others leave it alone
+
+	// A machine that a person started and put under a lease carries this instead: it is no
+	// launch's, and nothing that ends machines of launches finds it.
+	TagAdopted = "curfew:adopted" // the id of the session that stands for it
 )
 
 // DisksScratch is the value of TagDisks.

@@ -140,3 +140,42 @@ func nodeOf(e view.SessionEvent) string {
 func SessionLine(e view.SessionEvent) string {
 	return fmt.Sprintf("%s  %-6s  %-12s  %s", e.At.Format("15:04:05"), nodeOf(e), plain.Line(e.Kind), plain.Line(e.Text))
 }
+
+// Adoption shows how a machine becomes a session. Reaching are the flags that reach its
+// account.
+func Adoption(doc view.Adoption, reaching string) Sheet {
+	id := doc.Resource[strings.LastIndexByte(doc.Resource, '/')+1:]
+	s := Sheet{Verb: "session adopt", Coverage: doc.Notes}
+	if len(doc.Refusals) > 0 {
+		s.Title = id + " is not adopted"
+		for _, r := range doc.Refusals {
+			s.Because = append(s.Because, r.Rule+": "+r.Why)
+		}
+		return s
+	}
+	s.Figures = []Figure{{"machine", strings.TrimSpace(doc.Type + " " + doc.Region), doc.Resource}, {"an hour", dollarsOf(doc.HourlyUSD), ""}, {"owner", cmp.Or(doc.Owner.User, doc.Owner.Team), ""},
+		{"lease ends", plain.Time(doc.LeaseUntil), ""}, {"idle for", doc.Idle, "and it is to end"}}
+	g := Grid{Head: []string{"", "tag", "value"}}
+	for _, t := range doc.Tags {
+		sign := "+"
+		if t.Before != nil {
+			sign = "~"
+		}
+		g.Rows = append(g.Rows, []string{sign, t.Key, t.Value})
+	}
+	s.Tables = []Grid{g}
+	switch doc.State {
+	case view.AdoptDone:
+		s.Title = id + " is session " + doc.Session
+		s.Next = []string{"curfew extend " + doc.Session + " --for 2h", "curfew down " + doc.Session + "   # stops it"}
+		if doc.Item != "" {
+			s.Next = append(s.Next, "curfew fix --undo "+doc.Item+reaching+"   # gives it back")
+		}
+	case view.AdoptUnfinished:
+		s.Title = id + ": its tags are not confirmed"
+	default:
+		s.Title = "Nothing was changed: " + id + " would be session " + doc.Session
+		s.Next = []string{"curfew session adopt " + id + " --enforce" + reaching}
+	}
+	return s
+}

@@ -1,7 +1,9 @@
 package round
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +22,8 @@ type Tagging struct {
 	Required []string
 	// Tags says which tags name the owner.
 	Tags inventory.TagMapping
+	// Declared are tags that a person gives resources, besides Owners and Required; nil: none.
+	Declared map[inventory.Ref]map[string]string
 	// Wanted says which resources are meant; nil is all.
 	Wanted func(*inventory.Resource) bool
 }
@@ -43,6 +47,11 @@ func (e *Engine) untagged(r *Result, now time.Time) {
 			continue
 		}
 		add, left, known := e.Tagging.Owners.Missing(res, e.Tagging.Required, e.Tagging.Tags)
+		for _, key := range slices.Sorted(maps.Keys(e.Tagging.Declared[res.Ref()])) {
+			if v := e.Tagging.Declared[res.Ref()][key]; res.Tags[key] != v {
+				add = append(add, policy.OwnerTag{Key: key, Value: v, From: "who asked"})
+			}
+		}
 		if known && len(add) == 0 && len(left) == 0 {
 			continue
 		}

@@ -109,6 +109,10 @@ const MaxStrays = 5
 // the view and in the record.
 func Decide(v View, t Timing) Next {
 	d := &deciding{View: v, t: t, next: Next{Act: Wait, Session: v.Session, After: time.Minute}}
+	if v.Session.ByHand && v.Session.State != Ending {
+		d.byHand()
+		return d.next
+	}
 	switch v.Session.State {
 	case Requested:
 		d.requested()
@@ -310,6 +314,39 @@ func (d *deciding) running() {
 	d.wait(d.soon())
 }
 
+// lookAfter is how often it is looked whether a machine is there that a person started.
+const lookAfter = 5 * time.Minute
+
+// byHand looks after machines that a person started: whether they are there, and whether their
+// lease is over. The ladder ends them, with its warnings.
+func (d *deciding) byHand() {
+	s := &d.Session
+	over := ""
+	if s.State == Ready && !d.Now.Before(s.LeaseUntil) {
+		over = "its lease ended at " + s.LeaseUntil.UTC().Format(time.RFC3339) + "; a policy that selects expired leases stops it"
+	}
+	switch {
+	case s.State != Ready: // whoever adopts it goes on
+	case d.Looked && len(d.alive()) < len(s.Machines):
+		if d.missing() {
+			d.end(keeper, "its machine was stopped, ended or given back")
+		}
+		return
+	case d.Looked && !s.Missing.IsZero():
+		d.s().Missing = time.Time{}
+		d.change()
+		return
+	case s.Why != over:
+		d.s().Why = over
+		if over != "" {
+			d.say("lease", "%s", over)
+		}
+		d.change()
+		return
+	}
+	d.wait(lookAfter)
+}
+
 // soon is when to look again at what runs.
 func (d *deciding) soon() time.Duration {
 	if d.Session.State == Starting {
@@ -502,7 +539,7 @@ func (d *deciding) saved() bool {
 		}
 		return true // its lease is over, and its host was to save and end by itself
 	}
-	if s.Discard {
+	if s.Discard || s.ByHand { // a machine that a person started keeps its disks
 		return true
 	}
 	if !d.Heard {

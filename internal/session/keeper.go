@@ -63,6 +63,9 @@ type Keeper struct {
 	Gate  Gate
 	Holds Holds
 	Books Books
+	// Hands reach the machines of sessions that were started by hand: they find those that run
+	// and are under its lease, and stop them. Nil: another process does.
+	Hands Launcher
 	// Installation is the name under which machines are tagged.
 	Installation string
 	// Mine says whether this process can reach a session's provider: machines of another
@@ -88,7 +91,7 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 		if err != nil {
 			return 0, err
 		}
-		if s.State.Over() || k.Launchers[s.Provider] == nil || k.Mine != nil && !k.Mine(&s) {
+		if s.State.Over() || k.launcher(&s) == nil || k.Mine != nil && !k.Mine(&s) {
 			return time.Hour, nil
 		}
 		v, err := k.look(ctx, &s)
@@ -112,18 +115,26 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 	return 0, nil
 }
 
+// launcher is what reaches a session's machines; nil: this process does not.
+func (k *Keeper) launcher(s *Session) Launcher {
+	if s.ByHand {
+		return k.Hands
+	}
+	return k.Launchers[s.Provider]
+}
+
 func (k *Keeper) timing(s *Session) Timing { return k.Timing[s.Provider].Fill() }
 
 // look gathers what a decision rests on. What cannot be read is unknown; the decision waits
 // for it where it counts.
 func (k *Keeper) look(ctx context.Context, s *Session) (View, error) {
 	v := View{Now: k.Now().UTC(), Session: *s, Gated: k.Gate != nil}
-	l := k.Launchers[s.Provider]
+	l := k.launcher(s)
 	switch s.State {
 	case Requested:
 		return v, nil
 	case Launching:
-		if s.Launch.Key != "" {
+		if s.Launch.Key != "" || s.ByHand {
 			return v, nil
 		}
 		return v, k.pools(ctx, l, &v)
@@ -559,12 +570,12 @@ func (r *releasing) Call(ctx context.Context, _ intent.Step) (string, error) {
 			ids = append(ids, f.ID)
 		}
 	}
-	return strings.Join(ids, ","), r.k.Launchers[r.s.Provider].End(ctx, r.s.ID, ids)
+	return strings.Join(ids, ","), r.k.launcher(r.s).End(ctx, r.s.ID, ids)
 }
 
 // Look implements intent.Subject.
 func (r *releasing) Look(ctx context.Context, step intent.Step) (intent.Progress, string, error) {
-	found, err := r.k.Launchers[r.s.Provider].Find(ctx, r.k.Installation, r.s.ID)
+	found, err := r.k.launcher(r.s).Find(ctx, r.k.Installation, r.s.ID)
 	if err != nil {
 		return "", "", err
 	}
@@ -580,7 +591,7 @@ func (r *releasing) Look(ctx context.Context, step intent.Step) (intent.Progress
 // clean removes what the machines of a session left, charges for them, settles its hold, and
 // closes the record.
 func (k *Keeper) clean(ctx context.Context, s *Session, n Next) (waits bool, err error) {
-	left, err := k.Launchers[s.Provider].Leftovers(ctx, k.Installation, s.ID)
+	left, err := k.launcher(s).Leftovers(ctx, k.Installation, s.ID)
 	if err != nil {
 		return false, fmt.Errorf("remove what it left: %w", err)
 	}

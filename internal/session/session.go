@@ -88,11 +88,24 @@ type Session struct {
 	Charged time.Time
 	// Adopted says that it stands for machines that were found without a record.
 	Adopted bool
+	// ByHand says that a person started its machines and put them under a lease: no launcher
+	// knows them. The ladder ends them by its policies, with its warnings; the keeper stops
+	// them only where a person asks, and never terminates them. Place is where they are.
+	ByHand bool
+	Place  Place
 	// Discard says that its owner gave up what is not saved.
 	Discard                                             bool
 	RequestedAt, LaunchedAt, ReadyAt, EndingAt, EndedAt time.Time
 	// Version is the record's, for conditional writes; 0 for a new one.
 	Version int64
+}
+
+// Place is how the machines of a session are reached that were started by hand.
+type Place struct {
+	// Refs are the identities of the machines, in the order of their nodes.
+	Refs []inventory.Ref
+	// Profile and Role are what their account is read with; empty: what the configuration says.
+	Profile, Role string
 }
 
 // Machine is one machine of a session.

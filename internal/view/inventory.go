@@ -50,6 +50,8 @@ type KeptResource struct {
 // KeptInstance is what only machines have.
 type KeptInstance struct {
 	Market inventory.Market `json:"market,omitempty"`
+	// Image is the id of the image that it was started from.
+	Image string `json:"image,omitempty"`
 	// Protected says whether it is protected against termination.
 	Protected *bool `json:"protected"`
 	// SpotOnce says whether it is a one-time spot request.
@@ -99,7 +101,7 @@ func NewKeptResource(r *inventory.Resource, hourly inventory.Fact[money.Amount])
 		Tags: r.Tags, Manager: r.Manager, HourlyUSD: null(hourly), GPUs: null(r.Size.GPUs), InstanceStorageGB: null(r.Size.InstanceStorageGB)}
 	switch d := r.Detail.(type) {
 	case *inventory.Instance:
-		m := &KeptInstance{Market: d.Market, Protected: null(d.TerminationProtected), SpotOnce: null(d.SpotOnce), Disks: []KeptDisk{}}
+		m := &KeptInstance{Market: d.Market, Image: d.ImageID, Protected: null(d.TerminationProtected), SpotOnce: null(d.SpotOnce), Disks: []KeptDisk{}}
 		for _, x := range d.Disks {
 			m.Disks = append(m.Disks, KeptDisk{x.VolumeID, x.DeleteOnTermination, x.Device, x.Root, null(x.SizeGiB)})
 		}
@@ -129,7 +131,7 @@ func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
 	r.Size.GPUs, r.Size.InstanceStorageGB = fact(k.GPUs), fact(k.InstanceStorageGB)
 	switch {
 	case k.Instance != nil:
-		d := &inventory.Instance{Market: k.Instance.Market, TerminationProtected: fact(k.Instance.Protected), SpotOnce: fact(k.Instance.SpotOnce)}
+		d := &inventory.Instance{Market: k.Instance.Market, ImageID: k.Instance.Image, TerminationProtected: fact(k.Instance.Protected), SpotOnce: fact(k.Instance.SpotOnce)}
 		for _, x := range k.Instance.Disks {
 			d.Disks = append(d.Disks, inventory.Disk{VolumeID: x.VolumeID, DeleteOnTermination: x.Ends, Device: x.Device, Root: x.Root, SizeGiB: fact(x.SizeGiB)})
 		}

@@ -62,6 +62,7 @@ var outputs = []output{
 	{view.BudgetSchema, "curfew budget -o json", []any{view.Budgets{}}},
 	{view.HoldsSchema, "curfew budget holds -o json", []any{view.Holds{}}},
 	{view.RunsSchema, "curfew ls -o json", []any{view.Runs{}}},
+	{view.AdoptionSchema, "curfew session adopt -o json", []any{view.Adoption{}}},
 	{view.SessionLogSchema, "curfew logs NAME -o json", []any{view.SessionLog{}}},
 	{session.HostSchema, "what a machine of a session is told, for curfew agent host", []any{session.Host{}}},
 	{session.OrderSchema, "order.json below a session's control prefix", []any{session.Order{}}},

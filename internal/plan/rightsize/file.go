@@ -30,7 +30,7 @@ func FromUsage(ctx context.Context, r io.ReadSeeker, f usage.Format, machineType
 		p.Most = 5
 	}
 	p.Tensor, p.Clouds = true, true
-	found, step, err := survey(ctx, r, f)
+	found, step, err := survey(ctx, r, f, p.Only)
 	if err != nil {
 		return Report{}, err
 	}
@@ -41,6 +41,9 @@ func FromUsage(ctx context.Context, r io.ReadSeeker, f usage.Format, machineType
 	windows := map[string]*usage.Window{}
 	if _, err := usage.Collect(ctx, r, f, func(name string) usage.Sink {
 		s := found[name]
+		if s == nil {
+			return nil
+		}
 		windows[name] = usage.NewWindow(s.first, s.last.Add(step), step, "recorded", nil)
 		return windows[name]
 	}); err != nil {
@@ -99,10 +102,13 @@ type seen struct {
 	machine     string
 }
 
-func survey(ctx context.Context, r io.Reader, f usage.Format) (map[string]*seen, time.Duration, error) {
+func survey(ctx context.Context, r io.Reader, f usage.Format, only func(resource string) bool) (map[string]*seen, time.Duration, error) {
 	found := map[string]*seen{}
 	summary, err := usage.Read(ctx, r, f, func(s *usage.Sample) error {
 		it := found[s.Resource]
+		if it == nil && only != nil && !only(s.Resource) {
+			return nil
+		}
 		if it == nil {
 			it = &seen{first: s.Time, last: s.Time}
 			found[s.Resource] = it

@@ -14,6 +14,8 @@ type Params struct {
 	Region string
 	// Most is how many types that fit are listed of each resource; 0 is 5.
 	Most int
+	// Only leaves out resources of a file for which it answers false; nil takes all.
+	Only func(resource string) bool
 }
 
 // Report is what recorded usage says of all its resources, in the shape of its JSON.

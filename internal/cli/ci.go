@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+func (a *app) newCI() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "ci",
+		Short:   "Run one command of a pipeline on a machine that is gone afterwards",
+		Example: `  curfew ci run --gpu L4 --timeout 1h -- make train`,
+		Args:    noSuchVerb,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.newCIRun())
+	return c
+}
+
+// ciFlags are the flags of ci run.
+type ciFlags struct {
+	daemon.UpOptions
+	timeout   string
+	checkout  string
+	excludes  []string
+	artifacts []string
+	command   []string
+}
+
+func (a *app) newCIRun() *cobra.Command {
+	var f ciFlags
+	c := &cobra.Command{
+		Use:   "run [flags] -- COMMAND",
+		Short: "Start a session, run a command in the checkout, keep its artifacts, and end the session",
+		Long: `Starts a session, copies the checkout into its work folder, runs the command there, copies the
+artifacts back and ends the session, whatever the command does. The output is the command's,
+and so is the exit code. Progress and errors of curfew are on standard error.
+
+An interrupt and the time-out end the session too. Where this process is killed, the lease ends
+the session: it is the time-out and 10 minutes. It never asks and never waits for an approval:
+the exit code is 3 then, and with --name the same command runs once the approval is given.`,
+		Example: `  curfew ci run --gpu L4 --timeout 1h --artifacts results -- make train
+  curfew ci run -f session.yaml --timeout 2h -- python train.py
+  curfew ci run --cloud local --cpus 2 -- make test`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 || c.ArgsLenAtDash() != 0 {
+				return usageError("%s takes a command after --", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := durations(map[string]timeFlag{"timeout": {f.timeout, &f.Timeout}}); err != nil {
+				return err
+			}
+			f.command, f.Once = args, true
+			return a.ciRun(c.Context(), f)
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.Name, "name", "", "name of the session (default: one that no other run has)")
+	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
+	fl.StringVar(&f.Type, "type", "", "machine type, such as g6.2xlarge")
+	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
+	fl.BoolVar(&f.Spot, "spot", false, "spot capacity: cheaper, and can be taken away")
+	fl.StringSliceVar(&f.Regions, "region", nil, "regions that it may run in, the preferred first")
+	fl.Var(&choice{"cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}}, "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
+	fl.Int64Var(&f.DiskGiB, "disk", 0, "size of the disk in `GiB`")
+	fl.StringVar(&f.Image, "image", "", "image that the machine starts from")
+	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
+	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease of the file or of curfew.yaml leaves)")
+	fl.StringVar(&f.checkout, "checkout", ".", "`folder` that is copied into the work folder")
+	fl.StringArrayVar(&f.excludes, "exclude", nil, "leave out paths that match a `pattern`, such as .git or *.pt; repeatable")
+	fl.StringArrayVar(&f.artifacts, "artifacts", nil, "`path` in the work folder that is copied back, also where the command fails; repeatable")
+	return c
+}
+
+const (
+	// ciDrain is how long the end of a one-shot session is waited for after an interrupt;
+	// what keeps sessions goes on with it after that.
+	ciDrain = time.Minute
+	// ciCopy bounds the copy of artifacts.
+	ciCopy = 5 * time.Minute
+	// ciLeaves is how long the output is read of what a command left running.
+	ciLeaves = 5 * time.Second
+)
+
+// ciRun runs a command on a session of its own, which ends whatever happens.
+func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
+	for _, p := range f.artifacts {
+		if !filepath.IsLocal(filepath.FromSlash(p)) {
+			return usageError("--artifacts %q: it is a path in the work folder", p)
+		}
+	}
+	dir := a.path(f.checkout)
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		return usageError("--checkout %s: it is no folder", f.checkout)
+	}
+	all, err := a.rt.OpenSessions(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	skip, err := all.Skip(dir, f.excludes)
+	if err != nil {
+		return err
+	}
+	named := f.Name != ""
+	if !named {
+		if f.Name, err = daemon.OnceName(); err != nil {
+			return err
+		}
+	}
+	began := a.Now()
+	s, d, err := all.Up(ctx, f.UpOptions)
+	if err != nil {
+		return errors.Join(err, a.ciGone(ctx, all, s))
+	}
+	if d != nil && d.Decision != gate.Allow {
+		return a.ciRefused(ctx, all, s, *d, named)
+	}
+	if err := all.EnsureKeeper(ctx); err != nil {
+		return errors.Join(err, a.ciDown(ctx, all, s))
+	}
+	bounded, stop := context.WithTimeoutCause(ctx, daemon.OnceTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
+	defer stop()
+	code, err := a.ciWork(bounded, all, s, f, dir, skip)
+	if errors.Is(context.Cause(bounded), errTimedOut) {
+		err = &failure{exit: ExitError, code: "timed_out", err: fmt.Errorf("the command did not end within %s", plain.Duration(daemon.OnceTimeout(s, f.Timeout))), hint: "--timeout says how long it may take"}
+	}
+	if ctx.Err() == nil && len(f.artifacts) > 0 {
+		if kept := a.ciKeep(ctx, all, s, f, dir); kept != nil {
+			if err == nil && code == 0 {
+				err = kept
+			} else {
+				plain.Fprintf(a.Stderr, "curfew: %s\n", oneLine(kept.Error()))
+			}
+		}
+	}
+	if down := a.ciDown(ctx, all, s); down != nil {
+		if err == nil && code == 0 {
+			err = down
+		} else {
+			plain.Fprintf(a.Stderr, "curfew: %s\n", oneLine(down.Error()))
+		}
+	}
+	if err == nil && code != 0 {
+		err = &failure{exit: code, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code)}
+	}
+	return err
+}
+
+var errTimedOut = errors.New("timed out")
+
+// ciWork waits until the session is ready, copies the checkout and runs the command.
+func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (code int, err error) {
+	if _, err = a.follow(ctx, keptHere(all), s.ID, settled); err != nil {
+		return 0, err
+	}
+	_, now, err := all.Run(ctx, s.ID)
+	if err != nil {
+		return 0, err
+	}
+	if now.State != session.Ready {
+		return 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
+	}
+	if err := all.CopyIn(ctx, s.Name, dir, skip); err != nil {
+		return 0, err
+	}
+	code, err = all.Connect(ctx, daemon.ConnectOptions{Name: s.Name, Command: f.command, Environ: os.Environ(), In: strings.NewReader(""), Out: a.Stdout, Err: a.Stderr, Drain: ciLeaves})
+	if err != nil || ctx.Err() != nil {
+		return 0, errors.Join(ctx.Err(), err)
+	}
+	if code != 0 { // the command's own doing, or that of an end that came before it
+		_, now, err := all.Run(ctx, s.ID)
+		if err == nil && now.State != session.Ready {
+			return 0, &failure{exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended while the command ran: %s", s.Name, now.EndWhy)}
+		}
+	}
+	return code, nil
+}
+
+// ciKeep copies the artifacts.
+func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string) error {
+	ctx, stop := context.WithTimeout(ctx, ciCopy)
+	defer stop()
+	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir)
+	if err != nil {
+		return &failure{exit: ExitPartial, code: "artifacts", err: err}
+	}
+	if len(missing) > 0 {
+		return &failure{exit: ExitPartial, code: "artifacts", err: fmt.Errorf("the command left no %s", strings.Join(missing, ", ")), hint: "--artifacts names paths in the work folder"}
+	}
+	return nil
+}
+
+// ciDown ends the session and waits until it is gone: also after an interrupt, and not for
+// long then, because what keeps sessions goes on with it.
+func (a *app) ciDown(ctx context.Context, all *daemon.Sessions, s session.Session) error {
+	wait := downFor
+	if ctx.Err() != nil {
+		wait = ciDrain
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	defer stop()
+	if _, err := all.Down(ctx, s.Name, true); err != nil {
+		return err
+	}
+	if now, err := a.follow(ctx, keptHere(all), s.ID, over); err != nil {
+		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("session %s did not end yet: %s", s.Name, first(now.Why, err.Error())), hint: "its lease ends it; `curfew down " + s.Name + " --discard` does so at once"}
+	}
+	return nil
+}
+
+// ciGone withdraws a session that failed before it was asked for in full.
+func (a *app) ciGone(ctx context.Context, all *daemon.Sessions, s session.Session) error {
+	if s.ID == "" || s.State != session.Requested {
+		return nil
+	}
+	return all.Withdraw(context.WithoutCancel(ctx), s, "the run was given up")
+}
+
+// ciRefused says what the gate decided. A request that no later run could find is withdrawn.
+func (a *app) ciRefused(ctx context.Context, all *daemon.Sessions, s session.Session, d gate.Decision, named bool) error {
+	why := strings.Join(d.Reasons, "; ")
+	if d.Decision != gate.Held {
+		return &failure{exit: ExitDenied, code: "denied", err: fmt.Errorf("session %s is denied: %s", s.Name, why)}
+	}
+	hint := fmt.Sprintf("an approver gives `curfew approve %s`; then give the same command again", d.ApprovalID)
+	if !named {
+		if err := all.Withdraw(ctx, s, "it needs an approval, and no later run has its name"); err != nil {
+			return err
+		}
+		hint = "give --name, so that an approval counts for the next run of that name"
+	}
+	return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("session %s needs approval: %s", s.Name, why), hint: hint}
+}

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// newSession is about machines that become sessions.
+func (a *app) newSession() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "session",
+		Short: "Turn machines that are kept on into sessions",
+		Example: `  curfew session template --from i-0f3a > dev.yaml
+  curfew session adopt i-0f3a --lease 8h`,
+		Args: noSuchVerb,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.newSessionAdopt(), a.newSessionTemplate(), &cobra.Command{
+		Use: "keep", Short: "Keep the sessions of the data directory until none is left", Hidden: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			a.quiet = true
+			a.rt.NewBar = nil
+			return a.rt.KeepSessions(c.Context(), false)
+		},
+	})
+	return c
+}
+
+func (a *app) newSessionAdopt() *cobra.Command {
+	var o daemon.AdoptOptions
+	var lease, idle string
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   "adopt MACHINE",
+		Short: "Give a machine that someone started a lease and an owner, or show what would change",
+		Long: `Reads one running machine of AWS and shows the tags by which it gets a lease and an owner, and
+what refuses that. MACHINE is an id, a name, or the whole identity. That is all without
+--enforce.
+
+With --enforce it writes the tags and records a session. Policies may then stop the machine
+when its lease is over or when it is idle, with a warning first. curfew never terminates it,
+and starts nothing. ` + "`curfew extend`" + ` prolongs the lease, ` + "`curfew down`" + ` stops the machine, and
+` + "`curfew fix --undo ITEM`" + ` gives it back.
+
+Machines of groups, of another curfew, of production, and those that are said to be persistent
+are refused. docs/pets-to-sessions.md says more.`,
+		Example: `  curfew session adopt i-0f3a
+  curfew session adopt i-0f3a --lease 8h --idle 1h --user ana --enforce`,
+		Args: oneArg("the id, name or identity of one machine"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.Enforce && dryRun && c.Flags().Changed("dry-run") {
+				return usageError("--dry-run and --enforce say the opposite")
+			}
+			if err := durations(map[string]timeFlag{"lease": {lease, &o.Lease}, "idle": {idle, &o.Idle}}); err != nil {
+				return err
+			}
+			return a.adopt(c.Context(), args[0], o)
+		},
+	}
+	fl := c.Flags()
+	fl.BoolVar(&dryRun, "dry-run", true, "change nothing")
+	fl.BoolVar(&o.Enforce, "enforce", false, "write the tags and record the session")
+	fl.StringVar(&o.Name, "name", "", "name of the session (default: that of the machine)")
+	fl.StringVar(&lease, "lease", "", "how long it may still run, such as 8h (default: sessions.lease in curfew.yaml)")
+	fl.StringVar(&idle, "idle", "", "time at rest after which it is to end, such as 30m (default: sessions.idle in curfew.yaml)")
+	fl.StringVar(&o.Owner.User, "user", "", "person who answers for it, where no tag says so")
+	fl.StringVar(&o.Owner.Team, "team", "", "team that pays for it, where no tag says so")
+	fl.StringVar(&o.Owner.Project, "project", "", "project that it is for, where no tag says so")
+	fl.StringSliceVar(&o.Regions, "regions", nil, "regions to look in for an id that no scan has (default: the configured region)")
+	fl.StringArrayVar(&o.AssumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
+	fl.StringVar(&o.Profile, "profile", "", "AWS profile")
+	a.outputs(c, tableJSON...)
+	return c
+}
+
+// timeFlag is a duration as a flag has it, and where it goes.
+type timeFlag struct {
+	text string
+	to   *time.Duration
+}
+
+// durations reads flags that are durations above zero; those that are empty are left alone.
+func durations(flags map[string]timeFlag) (err error) {
+	for name, f := range flags {
+		if f.text == "" {
+			continue
+		}
+		if *f.to, err = config.ParseDuration(f.text); err != nil || *f.to <= 0 {
+			return usageError("--%s %q: it is a duration such as 30m or 4h", name, f.text)
+		}
+	}
+	return nil
+}
+
+// adopt adopts a machine, or shows what that would change.
+func (a *app) adopt(ctx context.Context, name string, o daemon.AdoptOptions) error {
+	doc, err := a.rt.Adopt(ctx, name, o)
+	if err != nil {
+		return err
+	}
+	if err := a.show(doc, func() report.Sheet { return report.Adoption(doc, reaching(sourceFlags{Source: o.Source})+a.globals()) }); err != nil {
+		return err
+	}
+	switch doc.State {
+	case view.AdoptRefused:
+		return &failure{exit: ExitDenied, code: "refused", err: errors.New(doc.Resource + ": " + doc.Refusals[0].Why), hint: "docs/pets-to-sessions.md explains every rule"}
+	case view.AdoptUnfinished:
+		return &failure{exit: ExitPartial, code: "unfinished", err: fmt.Errorf("session %s: its tags are not confirmed", doc.Session), hint: "give the same command again"}
+	}
+	return nil
+}
+
+func (a *app) newSessionTemplate() *cobra.Command {
+	var o daemon.TemplateOptions
+	c := &cobra.Command{
+		Use:   "template --from MACHINE",
+		Short: "Write the session file that would start a machine again",
+		Long: `Writes a session file (curfew.session/v1) of a machine of the last scan: its type, region, disk,
+image and owner. With --trace it reads recorded usage: the file then has a machine type that
+fits what was measured, and an idle time and a lease that fit how the machine was used.
+Comments in the file say why, with the dollars. MACHINE may also be a resource that only the
+trace has.`,
+		Example: `  curfew session template --from i-0f3a > dev.yaml
+  curfew session template --from train-a --trace examples/data/gpus.csv.gz | curfew estimate -`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.From == "" {
+				return usageError("curfew session template: give --from with the id or name of a machine")
+			}
+			if o.Trace.Trace == "" {
+				for _, name := range []string{"map", "step", "resource", "idle-below", "restart-cost", "price"} {
+					if c.Flags().Changed(name) {
+						return usageError("--%s is about the recorded usage: give --trace as well", name)
+					}
+				}
+			}
+			f, err := a.rt.SessionTemplate(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			_, err = a.Stdout.Write(f.Text)
+			return err
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&o.From, "from", "", "id, name or identity of a machine of the last scan, or of the trace")
+	var t backtestFlags
+	t.addTrace(fl)
+	c.PreRunE = func(*cobra.Command, []string) error {
+		o.Trace = t.options()
+		return nil
+	}
+	fl.StringVar(&o.Type, "type", "", "machine type, where neither scan nor trace says it")
+	fl.StringVar(&o.Region, "region", "", "region, where no scan says it")
+	fl.StringVar(&o.Name, "name", "", "name of the session (default: that of the machine)")
+	return c
+}

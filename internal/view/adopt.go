@@ -1,0 +1,48 @@
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+)
+
+// AdoptionSchema names the shape of an [Adoption].
+const AdoptionSchema = "curfew.session.adopt/v1"
+
+// Adoption is a machine that a person started and that becomes a session.
+type Adoption struct {
+	Schema string `json:"schema"`
+	// DryRun says that nothing was changed.
+	DryRun bool `json:"dry_run"`
+	// State is preview, refused, adopted, or unfinished: its tags are not all confirmed.
+	State string `json:"state"`
+	// Resource is the identity of the machine.
+	Resource string `json:"resource"`
+	Type     string `json:"type"`
+	Region   string `json:"region"`
+	// Session is the name of the session, SessionID its id; the id is empty in a preview.
+	Session   string          `json:"session"`
+	SessionID string          `json:"session_id,omitempty"`
+	Owner     inventory.Owner `json:"owner"`
+	// LeaseUntil is when its right to run ends, Idle the time at rest after which it is to end.
+	LeaseUntil time.Time `json:"lease_until"`
+	Idle       string    `json:"idle"`
+	// HourlyUSD is the list price of an hour; null: it has none.
+	HourlyUSD *string `json:"hourly_usd"`
+	// Tags are those that the machine gets.
+	Tags []AddedTag `json:"tags"`
+	// Refusals are why it is not adopted.
+	Refusals []Refusal `json:"refusals"`
+	// Notes are what to know of its end.
+	Notes []string `json:"notes"`
+	// Item is the id for undo, once the tags are written.
+	Item string `json:"item,omitempty"`
+}
+
+// States of an [Adoption].
+const (
+	AdoptPreview    = "preview"
+	AdoptRefused    = "refused"
+	AdoptDone       = "adopted"
+	AdoptUnfinished = "unfinished"
+)
