@@ -57,12 +57,13 @@ test: build ## run every test, against a real AWS API on loopback as well
 	go vet ./...
 	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go test -timeout 20m ./...
 
-test-slow: build ## the ladder, checkpoints and agents killed at every boundary (make test: some), services killed, stopped and with every other fault, a soak of CURFEW_SOAK, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, trainings in JAX killed KILLS times, deploy/, terraform/
+test-slow: build ## the ladder, checkpoints and agents killed at every boundary (make test: some), services killed, stopped and with every other fault, a soak of CURFEW_SOAK, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, the image of the Containerfile, trainings in JAX killed KILLS times, deploy/, terraform/
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestSlowScripts|TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/action ./internal/cli ./internal/daemon ./internal/service ./test/docs
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m ./internal/agent
 	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run TestKilledAtEveryStep ./internal/cloud/local
 	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
+	CURFEW_SLOW=1 go test -count=1 -run TestContainerRuns ./test/deploy
 	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
 	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/service
 	CURFEW_SLOW=1 go test -count=1 -timeout 120m ./test/sessions

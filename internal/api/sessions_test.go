@@ -230,7 +230,7 @@ func TestSessionsThatNeedApproval(t *testing.T) {
 	yaml := strings.Replace(servedSessions, "gate: {ask_over: 1000000}", "gate: {ask_over: 0.01}", 1)
 	s := start(t, yaml, true, nil)
 	s.keeps()
-	up := `{"name":"dear","cpus":1,"lease":"2h"}`
+	up := `{"name":"costly","cpus":1,"lease":"2h"}`
 	got := s.call("ned", "POST", "/api/v1/sessions", up)
 	held := run(t, got)
 	var p struct{ Exit int }
@@ -249,7 +249,7 @@ func TestSessionsThatNeedApproval(t *testing.T) {
 	if r := run(t, s.call("ned", "POST", "/api/v1/sessions", up)); r.ID != held.ID || r.Gate == nil || r.Gate.Decision != "allow" {
 		t.Errorf("approved: %+v", r)
 	}
-	s.becomes(t, "dear", "ready")
+	s.becomes(t, "costly", "ready")
 }
 
 // TestSessionsOfTeams: a role in one team is for its sessions alone.

@@ -113,7 +113,7 @@ func (rt *Runtime) seenMachine(ctx context.Context, cfg config.Config, name stri
 		return none, err
 	}
 	defer s.Close()
-	all, err := s.Snapshots().Resources(ctx, snapshot.Query{Scope: snapshot.Scope{Past: true}, Ref: ref})
+	all, err := s.Snapshots().Resources(ctx, snapshot.Query{Past: true, Ref: ref})
 	if err != nil {
 		return none, err
 	}

@@ -14,10 +14,14 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/cli"
 )
 
 func main() {
+	serveChild()
 	dir := flag.String("dir", "", "where the state is made")
 	listen := flag.String("listen", "127.0.0.1:8790", "where it listens")
 	seed := flag.Int("seed", 1, "what the state is made of")
@@ -27,6 +31,13 @@ func main() {
 	if err := run(ctx, *dir, *listen, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// serveChild is what sessions start this program as.
+func serveChild() {
+	if len(os.Args) > 1 && slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
+		os.Exit(cli.Run(context.Background(), cli.System("test")))
 	}
 }
 

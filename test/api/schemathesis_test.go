@@ -13,9 +13,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 var seed = flag.Int("seed", 1, "what the state and the calls of schemathesis are drawn from")
+
+func TestMain(m *testing.M) {
+	serveChild()
+	os.Exit(m.Run())
+}
 
 // version is the one of schemathesis that the tests install.
 const version = "4.32.5"
@@ -95,7 +101,7 @@ func TestSchemathesis(t *testing.T) {
 	for _, as := range []struct{ name, token, mode string }{{"viewer", s.viewer, "positive"}, {"admin", s.admin, "all"}} {
 		t.Run(as.name, func(t *testing.T) {
 			counts := &tally{statuses: map[string]map[int]int{}, paths: map[string]bool{}}
-			server := httptest.NewServer(counts.watch(s.handler))
+			server := httptest.NewServer(counts.watch(s.exampled(t)))
 			defer server.Close()
 			counts.paths = operations(t, server.URL)
 			out := fuzz(t, st, server.URL, as.token, as.mode, s)
@@ -132,6 +138,41 @@ func TestSchemathesis(t *testing.T) {
 	}
 }
 
+// exampled serves the API with a document whose examples name things that are there, where a
+// body names them.
+func (s *service) exampled(t *testing.T) http.Handler {
+	bodies := map[string]map[string]any{
+		"/api/v1/findings/fix": {"ids": s.fixable[1:3], "grace": "30m"}, "/api/v1/actions/undo": {"ids": s.stopped[1:]},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/openapi.json" {
+			s.handler.ServeHTTP(w, r)
+			return
+		}
+		served := httptest.NewRecorder()
+		s.handler.ServeHTTP(served, r)
+		var doc map[string]any
+		if err := json.Unmarshal(served.Body.Bytes(), &doc); err != nil {
+			t.Error(err)
+			return
+		}
+		for path, body := range bodies {
+			at := doc
+			for _, key := range []string{"paths", path, "post", "requestBody", "content", "application/json"} {
+				next, ok := at[key].(map[string]any)
+				if !ok {
+					t.Errorf("the document has no %s of %s", key, path)
+					return
+				}
+				at = next
+			}
+			at["example"] = body
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(doc)
+	})
+}
+
 // operations are those of the document.
 func operations(t *testing.T, url string) map[string]bool {
 	t.Helper()
@@ -164,7 +205,8 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 	dir := t.TempDir()
 	var file strings.Builder
 	ids := map[string][]string{
-		"/resources/{id}": {s.resource}, "/findings/{id}": {s.finding}, "/actions/{id}": {s.item}, "/budgets/{id}": {"vision"}, "/alerts/{id}": {"idle-gpu-machines"},
+		"/resources/{id}": {s.resource}, "/findings/{id}": {s.finding}, "/findings/{id}/fix": {s.fixable[0]}, "/actions/{id}": {s.item}, "/actions/{id}/undo": {s.stopped[0]},
+		"/sessions/{id}": {started[0]}, "/sessions/{id}/down": {started[1]}, "/budgets/{id}": {"vision"}, "/alerts/{id}": {"idle-gpu-machines"},
 		"/approvals/{id}/approve": s.requests[:20], "/approvals/{id}/deny": s.requests[20:], "/approvals/{id}": s.requests[:1],
 		"/holds/{id}/settle": s.holds[:10], "/holds/{id}/release": s.holds[10:20], "/holds/{id}/extend": s.holds[20:], "/tokens/{id}": s.tokens, "/backtests/{id}": {s.done}, "/backtests/{id}/cancel": {s.waiting},
 	}
@@ -184,7 +226,10 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 			parameters = append(parameters, "\"query.since\" = \"2026-10-01\"", "\"query.until\" = \"2026-11-01\"")
 		}
 		if strings.HasSuffix(path, "/costs/units") {
-			parameters = append(parameters, "\"query.since\" = \"7d\"", "\"query.counts\" = \"gpu-hours\"", "\"query.by\" = \"team\"")
+			parameters = append(parameters, "\"query.counts\" = \"gpu-hours\"", "\"query.by\" = \"team\"", "\"query.where\" = [\"team=vision\"]", "\"query.unit\" = [\"hour\"]", "\"query.target\" = \"2.50\"")
+		}
+		if strings.HasSuffix(path, "/costs/units") || strings.HasSuffix(path, "/costs/shares") {
+			parameters = append(parameters, "\"query.since\" = \"7d\"", fmt.Sprintf("\"query.until\" = %q", time.Now().AddDate(0, 0, 1).Format(time.DateOnly)))
 		}
 		if strings.HasSuffix(path, "/events") {
 			parameters = append(parameters, "\"query.limit\" = 1", "\"query.after\" = 0")

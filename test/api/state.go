@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/cli"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -34,9 +37,16 @@ people:
   ned: {roles: [user]}
 budgets:
   - {id: vision, team: vision, purpose: any, amount: 100000}
+  - {id: ana, user: ana, purpose: any, amount: 100}
 gate: {ask_over: 1000000}
 policies: [policy.yaml]
 serve: {trace_paths: [traces], bill_paths: [traces]}
+aws: {requests_per_second: 10000, regions: [us-east-1]}
+notify: {slack: {token_env: SLACK_TOKEN, base_url: "CHANNEL/api/", users: {ana: U0ANA}}}
+metrics: {sources: [{url: CHANNEL/metrics}]}
+sessions: {cloud: local, grace: 1s}
+local: {serve: true}
+rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
 `
 
 // local is what stays of the configuration once the rest of it is shared settings.
@@ -44,6 +54,12 @@ const local = `
 identity: root
 policies: [policy.yaml]
 serve: {trace_paths: [traces], bill_paths: [traces]}
+aws: {requests_per_second: 10000, regions: [us-east-1]}
+notify: {slack: {token_env: SLACK_TOKEN, base_url: "CHANNEL/api/", users: {ana: U0ANA}}}
+metrics: {sources: [{url: CHANNEL/metrics}]}
+sessions: {cloud: local, grace: 1s}
+local: {serve: true}
+rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
 `
 
 const policies = `
@@ -69,6 +85,8 @@ type service struct {
 	// ids are what operations can be about, each as often as it can be used.
 	requests, holds, tokens []string
 	item, finding, resource string
+	// fixable are findings whose fixes are carried out, stopped actions that can be taken back.
+	fixable, stopped []string
 	// done is a backtest that is done, waiting one that no process carries out.
 	done, waiting string
 	// end ends what carries the backtests out.
@@ -82,7 +100,12 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		return nil, err
 	}
 	file, data := filepath.Join(dir, "curfew.yaml"), filepath.Join(dir, "state")
-	for name, text := range map[string]string{file: configuration, filepath.Join(dir, "policy.yaml"): policies} {
+	account, err := newAccount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	channel := strings.NewReplacer("CHANNEL", account.url)
+	for name, text := range map[string]string{file: channel.Replace(configuration), filepath.Join(dir, "policy.yaml"): policies} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			return nil, err
 		}
@@ -98,6 +121,10 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	idle, err := account.acted(ctx, dir)
+	if err != nil {
+		return nil, errors.Join(err, account.close())
 	}
 	none := func(string) (string, bool) { return "", false }
 	bill, err := filepath.Abs(filepath.Join(root, "examples", "data", "focus-2026-10.csv"))
@@ -115,9 +142,9 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{state: state, log: &bytes.Buffer{}}
+	s := &service{state: state, log: &bytes.Buffer{}, end: func() { _ = account.close() }}
 	s.logger = slog.New(slog.NewTextHandler(s.log, nil))
-	rt := &daemon.Runtime{ConfigFlag: file, DataFlag: data, Kept: state, Host: daemon.Host{Now: time.Now, Lookup: none, Dir: dir, Log: io.Discard}}
+	rt := &daemon.Runtime{ConfigFlag: file, DataFlag: data, Kept: state, Host: daemon.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: io.Discard}}
 	if s.handler, err = api.New(api.Options{Runtime: rt, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
 		return nil, err
 	}
@@ -151,16 +178,33 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 		s.tokens = append(s.tokens, doc.ID)
 	}
-	fleet, err := rt.For().Resources(ctx)
+	fleet, _, err := rt.For().Resources(ctx, daemon.Listing{})
 	if err != nil {
 		return nil, err
 	}
-	found, err := rt.For().Findings(ctx)
+	found, _, err := rt.For().Findings(ctx, daemon.Listing{})
 	if err != nil {
 		return nil, err
 	}
 	one := fleet.Resources[random.IntN(len(fleet.Resources))]
 	s.resource, s.finding = one.Resource, found.Findings[random.IntN(len(found.Findings))].ID
+	for _, f := range found.Findings {
+		if slices.Contains(idle, f.Resource.ID) && f.Rule == "instance-idle" {
+			s.fixable = append(s.fixable, f.ID)
+		}
+	}
+	done, err := rt.For().Actions(ctx, "", 1000)
+	if err != nil {
+		return nil, err
+	}
+	for _, it := range done.Actions {
+		if it.Phase == string(action.Done) {
+			s.stopped = append(s.stopped, it.ID)
+		}
+	}
+	if len(s.fixable) != spares || len(s.stopped) != 2 {
+		return nil, fmt.Errorf("the account has %d findings to fix and %d actions to take back", len(s.fixable), len(s.stopped))
+	}
 	for i := range 5 {
 		id := fmt.Sprintf("item%d", i)
 		it := action.Item{ID: id, Account: "sim/" + one.Account, Source: "idle-gpu-machines", Phase: action.Observed, FirstRound: 1, FirstAt: now, UpdatedAt: now,
@@ -176,6 +220,9 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err := s.replays(ctx, rt, as("ned")); err != nil {
 		return nil, err
 	}
+	if err := s.keeps(ctx, rt, as("ana")); err != nil {
+		return nil, err
+	}
 	for name, to := range map[string]*string{"ana": &s.admin, "vi": &s.viewer} {
 		roles := map[string][]string{"ana": {"admin", "approver"}, "vi": {"viewer"}}[name]
 		doc, err := as(name).CreateToken(ctx, daemon.TokenOptions{Name: name, Roles: roles})
@@ -184,11 +231,11 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 		*to = doc.Secret
 	}
-	return s, s.share(ctx, file)
+	return s, s.share(ctx, file, channel)
 }
 
 // share makes the configuration shared settings, which an admin sets by the API.
-func (s *service) share(ctx context.Context, file string) error {
+func (s *service) share(ctx context.Context, file string, channel *strings.Replacer) error {
 	shared := configuration
 	for line := range strings.Lines(local) {
 		shared = strings.Replace(shared, line, "", 1)
@@ -198,7 +245,51 @@ func (s *service) share(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(local), 0o600)
+	return os.WriteFile(file, []byte(channel.Replace(local)), 0o600)
+}
+
+// sessions that are there to be extended and ended.
+var started = []string{"longer", "shorter"}
+
+// keeps keeps sessions on this machine until the state is closed, and starts some.
+func (s *service) keeps(ctx context.Context, rt, as *daemon.Runtime) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := rt.For().KeepSessions(background, true); err != nil && background.Err() == nil {
+			s.logger.Error("sessions are not kept", "error", err)
+		}
+	}()
+	all, err := as.For().OpenSessions(background)
+	if err != nil {
+		stop()
+		return err
+	}
+	before := s.end
+	s.end = func() {
+		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			names, err := all.Open(background)
+			if err == nil && len(names) == 0 {
+				break
+			}
+			for _, name := range names {
+				if _, err := all.Down(background, name, true); err != nil {
+					s.logger.Error("a session stays", "session", name, "error", err)
+				}
+			}
+		}
+		_ = all.Close()
+		stop()
+		<-ended
+		before()
+	}
+	for _, name := range started {
+		if _, d, err := all.Up(ctx, daemon.UpOptions{Name: name, CPUs: 1, Lease: time.Hour, Idle: time.Hour}); err != nil || d.Decision != gate.Allow {
+			return fmt.Errorf("start session %s: %+v, %w", name, d, err)
+		}
+	}
+	return nil
 }
 
 // replays carries backtests out until the state is closed, and makes one that is done.
@@ -209,7 +300,8 @@ func (s *service) replays(ctx context.Context, rt, as *daemon.Runtime) error {
 		defer close(ended)
 		rt.For().RunBacktests(background, daemon.BacktestRunner{TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger})
 	}()
-	s.end = func() { stop(); <-ended }
+	before := s.end
+	s.end = func() { stop(); <-ended; before() }
 	doc, err := as.CreateBacktest(ctx, view.BacktestAsked{Trace: "gpus.csv.gz", RestartCost: "5m", Baselines: true})
 	if err != nil {
 		return err
