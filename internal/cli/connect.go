@@ -73,7 +73,7 @@ forgets it as soon as the connection is made.`,
 	fl.Var(&choice{"editor", &f.Editor, daemon.Editors}, "editor", "open the work folder in an editor: code or cursor")
 	fl.BoolVar(&f.copy, "copy", false, "copy a file or folder to the session or from it")
 	fl.BoolVar(&f.yes, "yes", false, "add the line to ~/.ssh/config that --editor needs, without asking")
-	fl.BoolVar(&f.Stdio, "stdio", false, "")
+	fl.BoolVar(&f.Stdio, "stdio", false, "be the stream of an SSH connection, as the entry of an editor asks")
 	_ = fl.MarkHidden("stdio") // the flag is there
 	return c
 }

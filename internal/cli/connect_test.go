@@ -453,7 +453,7 @@ func (r *reached) killed() {
 		r.t.Errorf("exit %d, %q", code, errs)
 	}
 	if _, open := r.open(); open != 1 {
-		r.t.Errorf("%d connections are open beside one that lives", open)
+		r.t.Errorf("%d connections are open next to one that lives", open)
 	}
 	if err := c.Process.Kill(); err != nil {
 		r.t.Fatal(err)

@@ -192,7 +192,7 @@ func (r *reach) editor(ctx context.Context, o ConnectOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := r.all.writeEntry(ctx, e, &r.s, user, o); err != nil {
+	if err := r.all.writeEntry(e, &r.s, user, o); err != nil {
 		return err
 	}
 	argv := []string{o.Editor, "--remote", "ssh-remote+" + e.alias, folder}
@@ -211,7 +211,7 @@ func (r *reach) editor(ctx context.Context, o ConnectOptions) error {
 }
 
 // writeEntry writes an entry, and the line that includes it.
-func (a *Sessions) writeEntry(_ context.Context, e *sshEntry, s *session.Session, user string, o ConnectOptions) error {
+func (a *Sessions) writeEntry(e *sshEntry, s *session.Session, user string, o ConnectOptions) error {
 	dir := filepath.Dir(e.dir)
 	for _, d := range []string{dir, e.dir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
