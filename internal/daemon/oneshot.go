@@ -71,7 +71,7 @@ func (a *Sessions) Withdraw(ctx context.Context, s session.Session, why string) 
 
 // CopyIn copies the content of a folder to the work folder of a session's first machine. What
 // skip says of a path below the folder, with slashes, is left out.
-func (a *Sessions) CopyIn(ctx context.Context, name, dir string, skip func(rel string) bool) error {
+func (a *Sessions) CopyIn(ctx context.Context, name, dir string, skip func(rel string) bool, environ []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	out, in := io.Pipe()
@@ -82,7 +82,7 @@ func (a *Sessions) CopyIn(ctx context.Context, name, dir string, skip func(rel s
 		packed <- err
 	}()
 	var said bytes.Buffer
-	code, err := a.Connect(ctx, ConnectOptions{Name: name, Command: []string{"tar", "-xf", "-"}, Environ: os.Environ(), In: out, Out: io.Discard, Err: &said, Drain: time.Second})
+	code, err := a.Connect(ctx, ConnectOptions{Name: name, Command: []string{"tar", "-xf", "-"}, Environ: environ, In: out, Out: io.Discard, Err: &said, Drain: time.Second})
 	out.CloseWithError(errors.New("the machine takes no more"))
 	if perr := <-packed; perr != nil && err == nil && code == 0 {
 		err = perr
@@ -161,12 +161,12 @@ func pack(ctx context.Context, dir string, skip func(rel string) bool, to io.Wri
 
 // CopyOut copies files and folders of the work folder of a session's first machine to a
 // folder, and says which of them are not there.
-func (a *Sessions) CopyOut(ctx context.Context, name string, paths []string, dir string) (missing []string, err error) {
+func (a *Sessions) CopyOut(ctx context.Context, name string, paths []string, dir string, environ []string) (missing []string, err error) {
 	for _, p := range paths {
 		if !filepath.IsLocal(filepath.FromSlash(p)) {
 			return missing, invalid("--artifacts %q: it is a path in the work folder", p)
 		}
-		there, err := a.copyOut(ctx, name, path.Clean(p), dir)
+		there, err := a.copyOut(ctx, name, path.Clean(p), dir, environ)
 		if err != nil {
 			return missing, fmt.Errorf("copy %s from session %s: %w", p, name, err)
 		}
@@ -180,7 +180,7 @@ func (a *Sessions) CopyOut(ctx context.Context, name string, paths []string, dir
 // notThere is the exit code of a machine that does not have what is wanted.
 const notThere = 44
 
-func (a *Sessions) copyOut(ctx context.Context, name, p, dir string) (there bool, err error) {
+func (a *Sessions) copyOut(ctx context.Context, name, p, dir string, environ []string) (there bool, err error) {
 	out, in := io.Pipe()
 	took := make(chan error, 1)
 	go func() {
@@ -192,7 +192,7 @@ func (a *Sessions) copyOut(ctx context.Context, name, p, dir string) (there bool
 		took <- err
 	}()
 	var said bytes.Buffer
-	code, err := a.Connect(ctx, ConnectOptions{Name: name, Command: []string{"sh", "-c", fmt.Sprintf(`[ -e "$1" ] || [ -L "$1" ] || exit %d; exec tar -cf - -- "$1"`, notThere), "sh", p}, Environ: os.Environ(), Out: in, Err: &said, Drain: time.Second})
+	code, err := a.Connect(ctx, ConnectOptions{Name: name, Command: []string{"sh", "-c", fmt.Sprintf(`[ -e "$1" ] || [ -L "$1" ] || exit %d; exec tar -cf - -- "$1"`, notThere), "sh", p}, Environ: environ, Out: in, Err: &said, Drain: time.Second})
 	in.Close()
 	terr := <-took
 	switch {
