@@ -264,7 +264,7 @@ func TestAdoptDown(t *testing.T) {
 				return
 			case <-time.After(100 * time.Millisecond):
 				l.mu.Lock()
-				l.now, l.up = l.now.Add(5*time.Second), l.up+5*time.Second
+				l.now, l.up = l.now.Add(200*time.Millisecond), l.up+200*time.Millisecond
 				l.mu.Unlock()
 			}
 		}

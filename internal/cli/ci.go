@@ -170,7 +170,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	if now.State != session.Ready {
 		return 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
 	}
-	if err := all.CopyIn(ctx, s.Name, dir, skip, a.Stderr); err != nil {
+	if err := all.CopyIn(ctx, s.Name, dir, skip, os.Environ(), a.Stderr); err != nil {
 		return 0, err
 	}
 	code, err = all.Connect(ctx, daemon.ConnectOptions{Name: s.Name, Command: f.command, Environ: os.Environ(), In: strings.NewReader(""), Out: a.Stdout, Err: a.Stderr})
@@ -190,7 +190,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string) error {
 	ctx, stop := context.WithTimeout(ctx, ciCopy)
 	defer stop()
-	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir, a.Stderr)
+	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir, os.Environ(), a.Stderr)
 	if err != nil {
 		return &failure{exit: ExitPartial, code: "artifacts", err: err}
 	}

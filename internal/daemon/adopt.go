@@ -132,7 +132,8 @@ func (x *adopting) read(ctx context.Context) error {
 	}
 	x.doc = view.Adoption{Schema: view.AdoptionSchema, DryRun: !x.o.Enforce, State: view.AdoptPreview, Resource: x.ref.String(), Type: x.r.Type, Region: x.ref.Region,
 		Session: x.name, Owner: x.owner, LeaseUntil: until, Idle: session.Duration(x.idle()).String(), Tags: []view.AddedTag{}, Refusals: []view.Refusal{}, Notes: []string{}}
-	if p, err := book.OnDemand(x.r.Type, x.ref.Region); err == nil {
+	i, ok := x.r.Detail.(*inventory.Instance)
+	if p, err := book.OnDemand(x.r.Type, x.ref.Region); err == nil && ok && i.Market == inventory.OnDemand {
 		if hourly, err := p.Hourly(); err == nil {
 			text := hourly.String()
 			x.doc.HourlyUSD = &text
@@ -360,7 +361,7 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 	if len(x.o.AssumeRoles) > 0 {
 		s.Place.Role = x.o.AssumeRoles[0]
 	}
-	if x.doc.HourlyUSD != nil && !pool.Spot {
+	if x.doc.HourlyUSD != nil {
 		if s.Pool.Rate, err = rateOf(*x.doc.HourlyUSD); err != nil {
 			return s, err
 		}

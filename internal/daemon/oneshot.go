@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -67,19 +66,19 @@ func (a *Sessions) Withdraw(ctx context.Context, s session.Session, why string) 
 
 // CopyIn copies the content of a folder to the work folder of a session's first machine. What
 // skip says of a path below the folder, with slashes, is left out.
-func (a *Sessions) CopyIn(ctx context.Context, name, dir string, skip func(rel string) bool, errs io.Writer) error {
-	_, err := a.Connect(ctx, ConnectOptions{Name: name, Copy: &CopyPaths{From: dir, To: ":", Exactly: true, Skip: skip}, Environ: os.Environ(), Err: errs})
+func (a *Sessions) CopyIn(ctx context.Context, name, dir string, skip func(rel string) bool, environ []string, errs io.Writer) error {
+	_, err := a.Connect(ctx, ConnectOptions{Name: name, Copy: &CopyPaths{From: dir, To: ":", Exactly: true, Skip: skip}, Environ: environ, Err: errs})
 	return err
 }
 
 // CopyOut copies files and folders of the work folder of a session's first machine to a
 // folder, and says which of them are not there.
-func (a *Sessions) CopyOut(ctx context.Context, name string, paths []string, dir string, errs io.Writer) (missing []string, err error) {
+func (a *Sessions) CopyOut(ctx context.Context, name string, paths []string, dir string, environ []string, errs io.Writer) (missing []string, err error) {
 	for _, p := range paths {
 		if !filepath.IsLocal(filepath.FromSlash(p)) {
 			return missing, invalid("--artifacts %q: it is a path in the work folder", p)
 		}
-		_, err := a.Connect(ctx, ConnectOptions{Name: name, Copy: &CopyPaths{From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true}, Environ: os.Environ(), Err: errs})
+		_, err := a.Connect(ctx, ConnectOptions{Name: name, Copy: &CopyPaths{From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true}, Environ: environ, Err: errs})
 		switch {
 		case errors.Is(err, errNotThere):
 			missing = append(missing, p)

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// TestAServiceKeepsSessions holds that a service takes over the sessions of its data directory
+// once no other process keeps them, and not before, and that it ends with its context.
+func TestAServiceKeepsSessions(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "curfew.yaml")
+	if err := os.WriteFile(file, []byte("sessions: {cloud: local}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(dir, "state")
+	rt := &Runtime{ConfigFlag: file, DataFlag: state, Host: Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}}
+	cfg, err := rt.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// A record that was left before the gate decided: a keeper gives it up.
+	left := session.Session{ID: "s1", Name: "left", By: "ana", Provider: ProviderLocal, Account: hostName(), Epoch: 1, State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour)}
+	if _, err := s.Sessions().Put(t.Context(), left, nil); err != nil {
+		t.Fatal(err)
+	}
+	stateOf := func() session.State {
+		now, err := s.Sessions().Session(t.Context(), "s1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now.State
+	}
+	other, err := lockKeeper(state)
+	if err != nil || other == nil {
+		t.Fatalf("lock: %v, %v", other, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan bool)
+	go func() {
+		defer close(served)
+		rt.keepServed(ctx, slog.New(slog.DiscardHandler))
+	}()
+	time.Sleep(time.Second)
+	if got := stateOf(); got != session.Requested {
+		t.Errorf("while another process keeps it, it is %s", got)
+	}
+	other.Close()
+	for end := time.Now().Add(time.Minute); !stateOf().Over() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := stateOf(); got != session.Failed {
+		t.Errorf("it is %s", got)
+	}
+	stop()
+	select {
+	case <-served:
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+	if lock, err := lockKeeper(state); err != nil || lock == nil {
+		t.Errorf("the lock is kept: %v", err)
+	}
+}
+
+// TestEveryRefusalIsExplained holds that the guide has each rule that refuses to adopt a machine.
+func TestEveryRefusalIsExplained(t *testing.T) {
+	text, err := os.ReadFile("../../docs/pets-to-sessions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range adoptionRules {
+		if !strings.Contains(string(text), "\n| `"+rule.name+"` |") {
+			t.Errorf("the guide does not explain %s", rule.name)
+		}
+	}
+}
