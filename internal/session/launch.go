@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
@@ -65,4 +66,6 @@ type Found struct {
 	// Unstarted says that its launch died on the way: it begins only when the launch is asked
 	// for again, with its token.
 	Unstarted bool
+	// Owner is who its tags say that it belongs to.
+	Owner inventory.Owner
 }
