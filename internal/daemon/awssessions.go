@@ -114,7 +114,7 @@ func (a *awsSessions) Leftovers(ctx context.Context, installation, id string) ([
 		return nil, nil
 	}
 	if err := a.forget(ctx, s.Control); err != nil {
-		return []string{s.Control + ": " + err.Error()}, nil
+		return []string{s.Control + ": " + err.Error()}, nil //nolint:nilerr // it is named, and removed later
 	}
 	return nil, nil
 }

@@ -63,9 +63,9 @@ type Found struct {
 	// Account is the provider's account that it is in.
 	Account    string
 	LeaseUntil time.Time
-	// Owner is who its tags say that it belongs to.
-	Owner inventory.Owner
 	// Unstarted says that its launch died on the way: it begins only when the launch is asked
 	// for again, with its token.
 	Unstarted bool
+	// Owner is who its tags say that it belongs to.
+	Owner inventory.Owner
 }
