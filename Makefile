@@ -114,6 +114,8 @@ bench: build ## speed, memory and calls at realistic sizes; bills compared with 
 	go run ./test/servicebench -machines $(BENCHMACHINES) -replicas 2 -postgres ./bin/curfew
 	go run ./test/servicebench -accounts 1 -machines 100 -for 10m ./bin/curfew
 	go run ./test/servicebench -accounts 1 -machines 1000 -for 10m ./bin/curfew
+	go run ./test/servicebench -accounts 1 -machines 100 -for 3m -limit 50 ./bin/curfew
+	go run ./test/servicebench -accounts 1 -machines 1000 -for 3m -limit 50 ./bin/curfew
 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
