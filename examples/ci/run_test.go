@@ -110,7 +110,7 @@ func TestAction(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, "github-run.yml")), &w); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.Permissions) != 2 || w.Permissions["contents"] != "read" || w.Permissions["id-token"] != "write" {
+	if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
 		t.Errorf("it may %v", w.Permissions)
 	}
 	uses := 0

@@ -154,6 +154,12 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("it made the calls %v", calls)
 	}
 
+	// No policy terminates it, whatever it declares of its disks.
+	l.write("policies.yaml", strings.NewReplacer("lease.expired", `resource.state == "running"`, "do: stop", "do: terminate\n        disks: {instance_store: scratch, root: scratch}\n        even_if_unknown: true").Replace(adoptPolicy))
+	if got := l.enforce(ExitDone)[sandbox.Idle]; got != "refused" {
+		t.Errorf("a policy that terminates it: %q", got)
+	}
+
 	// While its lease holds no policy acts on it; when it is over its owner is warned, and it is
 	// stopped, and not terminated.
 	l.write("policies.yaml", adoptPolicy)
@@ -162,6 +168,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("within its lease it is %s", got)
 	}
 	l.pass(61 * time.Minute)
+	l.calls()
 	if r := l.run("box"); r.State != "ready" || !strings.Contains(r.Why, "its lease ended") {
 		t.Errorf("after its lease it is %s: %s", r.State, r.Why)
 	}

@@ -21,7 +21,7 @@ func (a *app) newCI() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ci",
 		Short:   "Run one command of a pipeline on a machine that is gone afterwards",
-		Example: `  curfew ci run --gpu L4 --timeout 1h -- make train`,
+		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h -- make train`,
 		Args:    noSuchVerb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -50,8 +50,10 @@ and so is the exit code. Progress and errors of curfew are on standard error.
 
 An interrupt and the time-out end the session too. Where this process is killed, the lease ends
 the session: it is the time-out and 10 minutes. It never asks and never waits for an approval:
-the exit code is 3 then, and with --name the same command runs once the approval is given.`,
-		Example: `  curfew ci run --gpu L4 --timeout 1h --artifacts results -- make train
+the exit code is 3 then, and with --name the same command runs once the approval is given.
+
+The session runs on this machine (--cloud local).`,
+		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h --artifacts results -- make train
   curfew ci run -f session.yaml --timeout 2h -- python train.py
   curfew ci run --cloud local --cpus 2 -- make test`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -71,13 +73,8 @@ the exit code is 3 then, and with --name the same command runs once the approval
 	fl := c.Flags()
 	fl.StringVar(&f.Name, "name", "", "name of the session (default: one that no other run has)")
 	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
-	fl.StringVar(&f.Type, "type", "", "machine type, such as g6.2xlarge")
 	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
-	fl.BoolVar(&f.Spot, "spot", false, "spot capacity: cheaper, and can be taken away")
-	fl.StringSliceVar(&f.Regions, "region", nil, "regions that it may run in, the preferred first")
 	fl.Var(&choice{"cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}}, "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
-	fl.Int64Var(&f.DiskGiB, "disk", 0, "size of the disk in `GiB`")
-	fl.StringVar(&f.Image, "image", "", "image that the machine starts from")
 	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
 	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease of the file or of curfew.yaml leaves)")
 	fl.StringVar(&f.checkout, "checkout", ".", "`folder` that is copied into the work folder")
@@ -92,8 +89,6 @@ const (
 	ciDrain = time.Minute
 	// ciCopy bounds the copy of artifacts.
 	ciCopy = 5 * time.Minute
-	// ciLeaves is how long the output is read of what a command left running.
-	ciLeaves = 5 * time.Second
 )
 
 // ciRun runs a command on a session of its own, which ends whatever happens.
@@ -175,10 +170,10 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	if now.State != session.Ready {
 		return 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
 	}
-	if err := all.CopyIn(ctx, s.Name, dir, skip); err != nil {
+	if err := all.CopyIn(ctx, s.Name, dir, skip, a.Stderr); err != nil {
 		return 0, err
 	}
-	code, err = all.Connect(ctx, daemon.ConnectOptions{Name: s.Name, Command: f.command, Environ: os.Environ(), In: strings.NewReader(""), Out: a.Stdout, Err: a.Stderr, Drain: ciLeaves})
+	code, err = all.Connect(ctx, daemon.ConnectOptions{Name: s.Name, Command: f.command, Environ: os.Environ(), In: strings.NewReader(""), Out: a.Stdout, Err: a.Stderr})
 	if err != nil || ctx.Err() != nil {
 		return 0, errors.Join(ctx.Err(), err)
 	}
@@ -195,7 +190,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string) error {
 	ctx, stop := context.WithTimeout(ctx, ciCopy)
 	defer stop()
-	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir)
+	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir, a.Stderr)
 	if err != nil {
 		return &failure{exit: ExitPartial, code: "artifacts", err: err}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
+	"github.com/curfew-dev/curfew/test/ssmplugin"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
@@ -34,11 +34,8 @@ func TestMain(m *testing.M) {
 	syscall.Umask(0o022)                           // files that a group can write are refused
 	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test asks another machine
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"curfew": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
-			defer stop()
-			os.Exit(Run(ctx, System("test")))
-		},
+		"curfew":                 func() { os.Exit(runTested()) },
+		"session-manager-plugin": ssmplugin.Main,
 	})
 }
 
@@ -88,6 +85,21 @@ func TestSlowScripts(t *testing.T) {
 		e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
 		return nil
 	}})
+}
+
+// TestSessionsOnPostgres runs sessions on a state that several machines share.
+func TestSessionsOnPostgres(t *testing.T) {
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("the script runs on SQLite every day; make test-slow runs it on PostgreSQL")
+	}
+	testscript.Run(t, testscript.Params{Files: []string{"testdata/script/session.txtar"}, RequireExplicitExec: true, Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+			e.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+			e.Setenv("CURFEW_DATABASE_URL", postgres.Start(t))
+			return nil
+		}})
 }
 
 // standIn serves an AWS account with nothing in it and with what goes wrong there.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -426,6 +425,9 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		}
 		doc.Runs = append(doc.Runs, run)
 	}
+	if err := all.Disconnect(ctx); err != nil {
+		plain.Fprintf(a.Stderr, "curfew: %v\n", err)
+	}
 	left := 0
 	for i, run := range doc.Runs {
 		if !detach {
@@ -452,39 +454,6 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("%s did not end yet", plain.Count(left, "session")), hint: "the output says why; `curfew down NAME --discard` gives unsaved work up"}
 	}
 	return nil
-}
-
-func (a *app) newConnect() *cobra.Command {
-	var node int
-	c := &cobra.Command{
-		Use:   "connect NAME [-- COMMAND]",
-		Short: "Open a shell, or run a command, on a session's machine",
-		Long: `Opens a shell in the work folder of a session on this machine, or runs a command there. What is
-started belongs to the session and ends with it. The exit code is 10 where the command fails.`,
-		Example: `  curfew connect demo
-  curfew connect demo -- python train.py
-  curfew connect demo --node 1 -- hostname`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 1 && c.ArgsLenAtDash() != 1 {
-				return usageError("%s takes the name of one session, and after -- a command", c.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			all, err := a.rt.OpenSessions(c.Context())
-			if err != nil {
-				return err
-			}
-			defer all.Close()
-			code, err := all.Connect(c.Context(), daemon.ConnectOptions{Name: args[0], Node: node, Command: args[1:], Environ: os.Environ(), In: a.Stdin, Out: a.Stdout, Err: a.Stderr})
-			if err == nil && code != 0 {
-				err = &failure{exit: ExitOwn, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code)}
-			}
-			return err
-		},
-	}
-	c.Flags().IntVar(&node, "node", 0, "which of several machines, from 0")
-	return c
 }
 
 // newCage is what the processes of local sessions are started through.

@@ -36,6 +36,8 @@ type sessions interface {
 	Step(ctx context.Context, id string) (time.Duration, error)
 	// EnsureKeeper sees to it that it is kept after this command.
 	EnsureKeeper(ctx context.Context) error
+	// Disconnect ends the connections from here to sessions that are over.
+	Disconnect(ctx context.Context) error
 	Close() error
 }
 
@@ -142,6 +144,9 @@ func theOne(doc view.Runs, err error) (view.Run, error) {
 	}
 	return doc.Runs[0], err
 }
+
+// Disconnect implements sessions: whoever has a server connects from elsewhere.
+func (t sessionsThere) Disconnect(context.Context) error { return nil }
 
 // List implements sessions.
 func (t sessionsThere) List(ctx context.Context, all bool) (view.Runs, error) {

@@ -38,7 +38,7 @@ func sessionRegions(ctx context.Context, s session.Store, now time.Time) ([]stri
 	all, err := s.Sessions(ctx, session.Query{})
 	var regions []string
 	for _, s := range all {
-		if s.Provider == ProviderAWS && s.Region != "" && (!s.State.Over() || now.Sub(s.EndedAt) < watchFor) && !slices.Contains(regions, s.Region) {
+		if s.Provider == ProviderAWS && !s.ByHand && s.Region != "" && (!s.State.Over() || now.Sub(s.EndedAt) < watchFor) && !slices.Contains(regions, s.Region) {
 			regions = append(regions, s.Region)
 		}
 	}
@@ -71,7 +71,7 @@ func (a *awsSessions) Launch(ctx context.Context, l session.Launch) ([]session.M
 func (a *awsSessions) Find(ctx context.Context, installation, id string) ([]session.Found, error) {
 	if id == "" {
 		all, err := a.store.Sessions(ctx, session.Query{})
-		if err != nil || !slices.ContainsFunc(all, func(s session.Session) bool { return s.Provider == ProviderAWS }) {
+		if err != nil || !slices.ContainsFunc(all, func(s session.Session) bool { return s.Provider == ProviderAWS && !s.ByHand }) {
 			return nil, err
 		}
 	}

@@ -233,7 +233,7 @@ func TestServeAudits(t *testing.T) {
 		t.Errorf("audited at %s, %v", last, err)
 	}
 	// The passes of the service read no bucket; its audits do, and keep what they saw.
-	if fleet, err := r.rt.For().Resources(t.Context()); err != nil || fleet.Schema == "" {
+	if fleet, _, err := r.rt.For().Resources(t.Context(), Listing{}); err != nil || fleet.Schema == "" {
 		t.Errorf("%+v, %v", fleet, err)
 	}
 }

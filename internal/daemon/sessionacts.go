@@ -41,6 +41,9 @@ func ends(v policy.Verb) bool {
 // Plan implements action.Cloud.
 func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	id := r.Tags[inventory.TagSession]
+	if r.Kind == inventory.KindInstance && r.Tags[inventory.TagAdopted] != "" && do.Verb == policy.Terminate {
+		return nil, &action.Refusal{Rule: "session", Why: "machine " + r.ID + " was started by a person and adopted (" + inventory.TagAdopted + "): it may be stopped, which keeps its disks, and not terminated"}
+	}
 	if r.Kind != inventory.KindInstance || id == "" || !ends(do.Verb) {
 		return a.awsActions.Plan(ctx, r, do)
 	}

@@ -123,9 +123,12 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 		launchers = map[string]session.Launcher{}
 	}
 	launchers[ProviderAWS] = a.aws
-	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Hands: hands{a}, Holds: sessionHolds{a}, Books: sessionBooks{a},
+	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Hands: hands{a}, Tell: a.tellOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
 		Installation: installation, Now: now, Timing: timings, Log: log,
 		Mine: func(s *session.Session) bool {
+			if s.ByHand {
+				return true // by the credentials that its place names
+			}
 			if s.Provider == ProviderAWS {
 				return a.aws.mine(ctx, s, func(why string) { log.WarnContext(ctx, why) }) //nolint:sloglint // it says which session, to people
 			}
@@ -297,6 +300,9 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	if err != nil {
 		return session.Session{}, nil, err
 	}
+	if _, own := a.Keeper.Launchers[cloud].(ownMachine); o.Once && !own {
+		return session.Session{}, nil, &Error{Class: Usage, Code: "other_machine", Err: fmt.Errorf("no command is run yet on sessions at %s", cloud), Hint: "use --cloud local on a runner with GPUs"}
+	}
 	var s session.Session
 	if i >= 0 && list[i].Hash == sp.Hash() && list[i].Provider == cloud {
 		s = list[i] // its approval may have been given
@@ -346,6 +352,9 @@ func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) err
 
 // asked is the specification that options ask for, and where it is to run.
 func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string, error) {
+	if !spec.ValidName(o.Name) || strings.HasPrefix(o.Name, "stray-") {
+		return nil, "", invalid("%q is no name of a session: it has letters, digits, dots, dashes and underscores, 100 at most, and does not begin with stray-", o.Name)
+	}
 	cloud := cmp.Or(o.Cloud, a.cfg.Sessions.Cloud)
 	sp := &spec.Spec{Kind: spec.Session, Purpose: inventory.Experimentation, Capacity: spec.OnDemand, Resources: spec.Resources{Nodes: 1}, Retries: spec.Retries{Interruptions: spec.DefaultInterruptions}}
 	switch {
@@ -402,9 +411,6 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 	}
 	if most := a.cfg.Sessions.MaxLease; most > 0 && sp.Lease > most {
 		return nil, "", &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("a lease of %s is longer than sessions.max_lease, %s", sp.Lease, most), Hint: "ask for less, and extend it later"}
-	}
-	if sp.Name == "" || strings.HasPrefix(sp.Name, "stray-") {
-		return nil, "", invalid("%q: a session has a name that does not begin with stray-", sp.Name)
 	}
 	checked, err := spec.Parse(o.Name, sp.Canonical()) // what a flag says is held to what a file may say
 	if err != nil {
@@ -487,13 +493,13 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 	if err != nil || s.State.Over() {
 		return s, err
 	}
-	if err := a.reach(ctx, &s); err != nil {
-		return s, err
-	}
 	if s.ByHand {
-		if err := a.mayStop(ctx, &s, discard); err != nil {
-			return s, err
-		}
+		err = a.mayStop(ctx, &s, discard)
+	} else {
+		err = a.reach(ctx, &s)
+	}
+	if err != nil {
+		return s, err
 	}
 	return a.Keeper.Stop(ctx, s.ID, who, "ended by "+who, discard)
 }

@@ -66,6 +66,9 @@ type Keeper struct {
 	// Hands reach the machines of sessions that were started by hand: they find those that run
 	// and are under its lease, and stop them. Nil: another process does.
 	Hands Launcher
+	// Tell reaches the owner of machines that were found without a record; an error says that no
+	// channel took it. Nil: no one is told.
+	Tell func(ctx context.Context, s *Session) (accepted string, err error)
 	// Installation is the name under which machines are tagged.
 	Installation string
 	// Mine says whether this process can reach a session's provider: machines of another
@@ -94,6 +97,15 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 		if s.State.Over() || k.launcher(&s) == nil || k.Mine != nil && !k.Mine(&s) {
 			return time.Hour, nil
 		}
+		if told, err := k.tell(ctx, &s); told || err != nil {
+			if errors.Is(err, ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return 0, err
+			}
+			continue
+		}
 		v, err := k.look(ctx, &s)
 		if err != nil {
 			return 0, err
@@ -113,6 +125,28 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 		}
 	}
 	return 0, nil
+}
+
+// tellAgain is after what time the owner of a machine without a record is tried again.
+const tellAgain = 10 * time.Minute
+
+// tell tells the owner of machines that were found without a record, once. It says whether it
+// wrote the record.
+func (k *Keeper) tell(ctx context.Context, s *Session) (wrote bool, err error) {
+	now := k.Now().UTC()
+	if !s.Adopted || k.Tell == nil || !s.ToldAt.IsZero() || now.Before(s.TellAt) {
+		return false, nil
+	}
+	next := *s
+	e := Event{At: now, Node: Keepers, Kind: "told"}
+	if e.Text, err = k.Tell(ctx, s); err != nil {
+		next.TellAt = now.Add(tellAgain)
+		e.Kind, e.Text = "untold", "its owner was not told: "+action.Redact(err.Error())
+	} else {
+		next.ToldAt = now
+	}
+	_, err = k.put(ctx, s, next, []Event{e})
+	return err == nil, err
 }
 
 // launcher is what reaches a session's machines; nil: this process does not.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
@@ -62,4 +63,6 @@ type Found struct {
 	// Account is the provider's account that it is in.
 	Account    string
 	LeaseUntil time.Time
+	// Owner is who its tags say that it belongs to.
+	Owner inventory.Owner
 }

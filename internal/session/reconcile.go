@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/intent"
+	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
 // Reconcile compares all machines of the installation with the records, and resolves what
@@ -75,6 +76,9 @@ func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, 
 	t := k.timing(&s)
 	s.NotBefore = now.Add(t.Stray)
 	for _, f := range found {
+		if s.Owner == (inventory.Owner{}) {
+			s.Owner = f.Owner
+		}
 		s.Region, s.Account = cmp.Or(s.Region, f.Pool.Region), cmp.Or(s.Account, f.Account)
 		if end := f.LeaseUntil.Add(t.Grace + t.Save); f.LeaseUntil.After(s.LeaseUntil) {
 			s.LeaseUntil = f.LeaseUntil.UTC()

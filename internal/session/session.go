@@ -86,8 +86,10 @@ type Session struct {
 	Missing, Gone time.Time
 	// Charged is until when the ledger was told of its machines.
 	Charged time.Time
-	// Adopted says that it stands for machines that were found without a record.
-	Adopted bool
+	// Adopted says that it stands for machines that were found without a record. ToldAt is when
+	// their owner's channel took the message about it, TellAt when it is tried again until then.
+	Adopted        bool
+	ToldAt, TellAt time.Time
 	// ByHand says that a person started its machines and put them under a lease: no launcher
 	// knows them. The ladder ends them by its policies, with its warnings; the keeper stops
 	// them only where a person asks, and never terminates them. Place is where they are.

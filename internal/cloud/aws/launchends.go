@@ -60,7 +60,7 @@ func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session
 			if stateOf(i) == types.InstanceStateNameTerminated || tags[inventory.TagSession] == "" {
 				return
 			}
-			f := session.Found{Machine: sessionMachine(i), Session: tags[inventory.TagSession], Token: tags[inventory.TagIntent], LeaseUntil: leaseOf(tags)}
+			f := session.Found{Machine: sessionMachine(i), Session: tags[inventory.TagSession], Token: tags[inventory.TagIntent], LeaseUntil: leaseOf(tags), Owner: inventory.DefaultTagMapping().Owner(tags)}
 			f.Pool.Region, f.Account = region, l.known()
 			out = append(out, f)
 		})

@@ -507,7 +507,7 @@ func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]se
 			return nil, err
 		}
 		if s.State != "" {
-			out = append(out, session.Found{Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil})
+			out = append(out, session.Found{Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil, Owner: p.o.Tags.Owner(m.Tags)})
 		}
 	}
 	return out, nil
