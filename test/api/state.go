@@ -178,11 +178,11 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 		s.tokens = append(s.tokens, doc.ID)
 	}
-	fleet, _, err := rt.For().Resources(ctx, daemon.Listing{})
+	fleet, err := rt.For().Resources(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found, _, err := rt.For().Findings(ctx, daemon.Listing{})
+	found, err := rt.For().Findings(ctx)
 	if err != nil {
 		return nil, err
 	}
