@@ -27,5 +27,6 @@ func main() {
 		signal.Notify(hangups, syscall.SIGHUP)
 		return hangups
 	}
+	p.Yield = func() { signal.Ignore(os.Interrupt, syscall.SIGQUIT, syscall.SIGTSTP) }
 	os.Exit(cli.Run(ctx, p))
 }

@@ -92,7 +92,7 @@ func (s *sampler) look(ctx context.Context) (m measured, ok bool) {
 			m.typed++
 		}
 	}
-	m.connected = s.connected(processes, socks, m.terminals)
+	m.connected = s.connected(processes, socks, now)
 	s.readGPUs(ctx, &m)
 	s.last, s.at = processes, now
 	return m, !first && elapsed > 0
@@ -168,49 +168,6 @@ func (s *sampler) network(now map[int]process, socks []socket, err error) float6
 	}
 	s.bytes = counts
 	return sum
-}
-
-// connected lists the connections that people have: terminals, ssh servers, and forwarded
-// ports.
-func (s *sampler) connected(now map[int]process, socks []socket, terms []terminal) []session.Connection {
-	var list []session.Connection
-	since := map[string]time.Time{}
-	seen := func(key string) time.Time {
-		at, ok := s.known[key]
-		if !ok {
-			at = s.o.Now().UTC()
-		}
-		since[key] = at
-		return at
-	}
-	for _, t := range terms {
-		list = append(list, session.Connection{Kind: "shell", From: t.path, Since: seen("shell " + t.path)})
-	}
-	own := map[uint32]bool{}
-	for pid, p := range now {
-		if p.name == "sshd" || p.name == "sshd-session" {
-			for _, inode := range sockets(pid) {
-				own[inode] = true
-			}
-		}
-	}
-	for _, k := range socks {
-		var kind string
-		switch {
-		case own[k.inode]:
-			kind = "ssh"
-		case slices.Contains(s.o.Host.Ports, int(k.local.Port())):
-			kind = "port"
-		default:
-			continue
-		}
-		key := kind + " " + k.peer.String() + " to " + strconv.Itoa(int(k.local.Port()))
-		if _, twice := since[key]; !twice {
-			list = append(list, session.Connection{Kind: kind, From: k.peer.String(), Since: seen(key)})
-		}
-	}
-	s.known = since
-	return list
 }
 
 // readGPUs reads the GPUs that are the session's.
@@ -383,20 +340,27 @@ type terminal struct {
 	input time.Time
 }
 
+// terminal is the pseudo-terminal of a process; empty: it has none. Of the number of a terminal,
+// bits 8 to 15 are the major number, and 136 to 143 are those of pseudo-terminals.
+func (p process) terminal() string {
+	major := p.tty >> 8 & 0xfff
+	if major < 136 || major > 143 {
+		return ""
+	}
+	minor := p.tty&0xff | p.tty>>12&0xfff00
+	return "/dev/pts/" + strconv.Itoa((major-136)<<8|minor)
+}
+
 // terminals lists the pseudo-terminals of processes.
 func terminals(now map[int]process) []terminal {
-	seen := map[int]bool{}
+	seen := map[string]bool{}
 	var list []terminal
 	for _, p := range now {
-		// Numbers of terminals: bits 8 to 15 are the major number, and 136 to 143 are those
-		// of pseudo-terminals.
-		major := p.tty >> 8 & 0xfff
-		if major < 136 || major > 143 || seen[p.tty] {
+		path := p.terminal()
+		if path == "" || seen[path] {
 			continue
 		}
-		seen[p.tty] = true
-		minor := p.tty&0xff | p.tty>>12&0xfff00
-		path := "/dev/pts/" + strconv.Itoa((major-136)<<8|minor)
+		seen[path] = true
 		if info, err := os.Stat(path); err == nil {
 			list = append(list, terminal{path, accessed(info)})
 		}

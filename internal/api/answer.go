@@ -91,7 +91,8 @@ var exits = map[daemon.Class]int{daemon.Failed: 1, daemon.Usage: 2, daemon.Held:
 
 // codes are those that say more than their class.
 var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
-	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound}
+	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound, "no_session": http.StatusNotFound, "taken": http.StatusConflict, "ending": http.StatusConflict,
+	"over": http.StatusConflict, "other_session": http.StatusConflict}
 
 // failed is the problem of an error. What is no error of the wiring is not shown: it may
 // hold what callers must not see.

@@ -79,11 +79,13 @@ func (s *server) registerJobs() {
 			Body struct {
 				Settings *string `json:"settings,omitempty" maxLength:"500000" example:"approvers: {ana: [admin, approver]}" doc:"The text of the settings, as curfew settings set takes it."`
 				Prices   *string `json:"prices,omitempty" maxLength:"900000" doc:"The text of a price overlay (CSV)."`
+				Name     string  `json:"name,omitempty" maxLength:"400" default:"settings" doc:"What the text of the settings is called, for messages."`
+				PricesOf string  `json:"prices_name,omitempty" maxLength:"400" default:"prices" doc:"What the text of the prices is called, for messages."`
 				Last     *int64  `json:"last,omitempty" minimum:"0" doc:"The version of the settings that was read; where another one holds by now, the answer is 409."`
 				Reason   string  `json:"reason" minLength:"1" maxLength:"1000" example:"a new team" doc:"Why, for the audit log."`
 			}
 		}) (answer, error) {
-			doc, err := c.rt.PutSettings(ctx, daemon.SettingsText{Settings: in.Body.Settings, Prices: in.Body.Prices, Name: "settings", PricesName: "prices", Last: in.Body.Last}, in.Body.Reason)
+			doc, err := c.rt.PutSettings(ctx, daemon.SettingsText{Settings: in.Body.Settings, Prices: in.Body.Prices, Name: in.Body.Name, PricesName: in.Body.PricesOf, Last: in.Body.Last}, in.Body.Reason)
 			return answer{doc: doc}, err
 		})
 }

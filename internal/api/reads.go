@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -30,10 +31,41 @@ type Listed struct {
 	Team    string `query:"team" maxLength:"200" doc:"Only of this owner."`
 }
 
-// takes says whether the filters take something.
-func (l Listed) takes(account, region, kind, team string) bool {
-	equal := func(asked, has string) bool { return asked == "" || asked == has }
-	return equal(l.Account, account) && equal(l.Region, region) && equal(l.Kind, kind) && equal(l.Team, team)
+// of is the listing that the filters, the page and the caller's roles come to.
+func (l Listed) of(c *call) (daemon.Listing, error) {
+	out := c.seen()
+	out.Account, out.Region, out.Kind, out.Limit = l.Account, l.Region, inventory.Kind(l.Kind), l.Limit
+	if sees := out.Takes; l.Team != "" {
+		out.Teams, out.Takes = []string{l.Team}, func(team string) bool { return team == l.Team && sees(team) }
+	}
+	var err error
+	out.After, err = l.after()
+	return out, err
+}
+
+// seen are the resources, and what is about them, that the caller may see.
+func (c *call) seen() daemon.Listing {
+	out := daemon.Listing{Takes: func(team string) bool { return c.sees(approval.RoleViewer, team) }}
+	if teams, all := c.teams(approval.RoleViewer); !all {
+		out.Teams = append([]string{}, teams...)
+	}
+	return out
+}
+
+// nextOf is the cursor after a page, where more follows.
+func nextOf[T any](items []T, more bool, key func(T) string) string {
+	if !more || len(items) == 0 {
+		return ""
+	}
+	return cursor(key(items[len(items)-1]))
+}
+
+// unlisted makes of a cursor that names nothing of the list the mistake that it is.
+func unlisted(err error) error {
+	if errors.Is(err, daemon.ErrNotListed) {
+		return badCursor()
+	}
+	return err
 }
 
 // Spanned is a period of time, as the command line takes it.
@@ -60,6 +92,7 @@ func (s *server) register() {
 	s.registerEvents()
 	s.registerJobs()
 	s.registerBooks()
+	s.registerSessions()
 }
 
 func (s *server) registerFleet() {
@@ -75,30 +108,20 @@ func (s *server) registerFleet() {
 		})
 	add(s, operation{ID: "list-resources", Method: get, Path: "/api/v1/resources", Role: approval.RoleViewer, Scoped: true, Summary: "List the resources as they were seen last", Schema: view.ResourcesSchema},
 		func(ctx context.Context, c *call, in *Listed) (answer, error) {
-			doc, err := c.rt.Resources(ctx)
+			l, err := in.of(c)
 			if err != nil {
 				return answer{}, err
 			}
-			all := only(doc.Resources, func(r view.Observed) bool {
-				return c.sees(approval.RoleViewer, r.Owner.Team) && in.takes(r.Account, r.Region, r.Kind, r.Owner.Team)
-			})
-			var next string
-			doc.Resources, next, err = page(in.Paging, all, func(r view.Observed) string { return r.ID })
-			return answer{doc: doc, next: next}, err
+			doc, more, err := c.rt.ListResources(ctx, l)
+			return answer{doc: doc, next: nextOf(doc.Resources, more, func(r view.Observed) string { return r.ID })}, unlisted(err)
 		})
 	add(s, operation{ID: "get-resource", Method: get, Path: "/api/v1/resources/{id}", Role: approval.RoleViewer, Scoped: true, Summary: "Show one resource, by its id or its whole identity", Schema: view.ResourcesSchema},
 		func(ctx context.Context, c *call, in *ByID) (answer, error) {
-			doc, err := c.rt.Resources(ctx)
-			if err != nil {
-				return answer{}, err
+			doc, err := c.rt.Resource(ctx, in.ID, c.seen())
+			if err == nil && len(doc.Resources) == 0 {
+				err = missing("resource", in.ID)
 			}
-			doc.Resources = only(doc.Resources, func(r view.Observed) bool {
-				return (r.ID == in.ID || r.Resource == in.ID) && c.sees(approval.RoleViewer, r.Owner.Team)
-			})
-			if len(doc.Resources) == 0 {
-				return answer{}, missing("resource", in.ID)
-			}
-			return answer{doc: doc}, nil
+			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "get-resource-history", Method: get, Path: "/api/v1/resources/{id}/history", Role: approval.RoleViewer, Scoped: true, Summary: "Show how the state and the verdict of one resource changed", Schema: view.HistorySchema},
 		func(ctx context.Context, c *call, in *ByID) (answer, error) {
@@ -110,30 +133,20 @@ func (s *server) registerFleet() {
 		})
 	add(s, operation{ID: "list-findings", Method: get, Path: "/api/v1/findings", Role: approval.RoleViewer, Scoped: true, Summary: "List the findings that hold", Schema: view.FindingsSchema},
 		func(ctx context.Context, c *call, in *Listed) (answer, error) {
-			doc, err := c.rt.Findings(ctx)
+			l, err := in.of(c)
 			if err != nil {
 				return answer{}, err
 			}
-			all := only(doc.Findings, func(f view.DatedFinding) bool {
-				return c.sees(approval.RoleViewer, f.Resource.Owner.Team) && in.takes(f.Resource.Account, f.Resource.Region, f.Resource.Kind, f.Resource.Owner.Team)
-			})
-			var next string
-			doc.Findings, next, err = page(in.Paging, all, func(f view.DatedFinding) string { return f.ID })
-			return answer{doc: doc, next: next}, err
+			doc, more, err := c.rt.ListFindings(ctx, l)
+			return answer{doc: doc, next: nextOf(doc.Findings, more, func(f view.DatedFinding) string { return f.ID })}, unlisted(err)
 		})
 	add(s, operation{ID: "get-finding", Method: get, Path: "/api/v1/findings/{id}", Role: approval.RoleViewer, Scoped: true, Summary: "Show one finding", Schema: view.FindingsSchema},
 		func(ctx context.Context, c *call, in *ByID) (answer, error) {
-			doc, err := c.rt.Findings(ctx)
-			if err != nil {
-				return answer{}, err
+			doc, err := c.rt.Finding(ctx, in.ID, c.seen())
+			if err == nil && len(doc.Findings) == 0 {
+				err = missing("finding", in.ID)
 			}
-			doc.Findings = only(doc.Findings, func(f view.DatedFinding) bool {
-				return f.ID == in.ID && c.sees(approval.RoleViewer, f.Resource.Owner.Team)
-			})
-			if len(doc.Findings) == 0 {
-				return answer{}, missing("finding", in.ID)
-			}
-			return answer{doc: doc}, nil
+			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "preview-fix", Method: get, Path: "/api/v1/findings/{id}/fix", Role: approval.RoleViewer, Scoped: true, Summary: "Preview the fix of one finding", Schema: view.FixSchema},
 		func(ctx context.Context, c *call, in *struct {

@@ -83,22 +83,17 @@ func (s *server) registerVerbs() {
 				Disks
 			}
 		}) (answer, error) {
-			o := daemon.FixOptions{Scratch: in.Body.Scratch, Save: in.Body.Save}
-			fixes, err := c.rt.FixPreviews(ctx, []string{in.ID}, o)
-			if err != nil {
-				return answer{}, err
+			return fixes(ctx, c, []string{in.ID}, in.Body.Grace, in.Body.Disks)
+		})
+	add(s, operation{ID: "fix-findings", Method: post, Path: "/api/v1/findings/fix", Role: approval.RoleOperator, Scoped: true, Summary: "Take the fixes of several findings one step up the safety ladder, in one pass", Schema: view.FixSchema},
+		func(ctx context.Context, c *call, in *struct {
+			Body struct {
+				IDs   []string `json:"ids" minItems:"1" maxItems:"100" nullable:"false" example:"[\"9c6e1d2f\"]" doc:"The findings, by their ids or the beginnings of them."`
+				Grace string   `json:"grace" minLength:"1" maxLength:"20" example:"30m" doc:"How long nothing happens after the owner was warned: 30m."`
+				Disks
 			}
-			if !c.sees(approval.RoleOperator, fixes[0].Finding.Resource.Owner.Team) {
-				return answer{}, missing("finding", in.ID)
-			}
-			grace, err := config.ParseDuration(in.Body.Grace)
-			if err != nil || grace < 0 {
-				return answer{}, problemOf(http.StatusBadRequest, "usage", "grace is a duration such as 30m", "")
-			}
-			var doc view.Fixes
-			o.Cloud, o.Grace = "aws", grace
-			err = c.rt.CarryOut(ctx, []string{in.ID}, o, func(d view.Fixes) error { doc = d; return nil })
-			return answer{doc: doc}, inPart(doc, doc.Schema != "", err)
+		}) (answer, error) {
+			return fixes(ctx, c, in.Body.IDs, in.Body.Grace, in.Body.Disks)
 		})
 	add(s, operation{ID: "undo-action", Method: post, Path: "/api/v1/actions/{id}/undo", Role: approval.RoleOperator, Summary: "Take back what an action did", Schema: view.UndoSchema},
 		func(ctx context.Context, c *call, in *struct {
@@ -107,9 +102,16 @@ func (s *server) registerVerbs() {
 				Enforce bool `json:"enforce,omitempty" doc:"Carry it out; without it, it is only rehearsed."`
 			}
 		}) (answer, error) {
-			var doc view.Undo
-			err := c.rt.Undo(ctx, []string{in.ID}, daemon.Source{Cloud: "aws"}, in.Body.Enforce, func(d view.Undo) error { doc = d; return nil })
-			return answer{doc: doc}, inPart(doc, doc.Schema != "", err)
+			return undo(ctx, c, []string{in.ID}, in.Body.Enforce)
+		})
+	add(s, operation{ID: "undo-actions", Method: post, Path: "/api/v1/actions/undo", Role: approval.RoleOperator, Summary: "Take back what several actions did", Schema: view.UndoSchema},
+		func(ctx context.Context, c *call, in *struct {
+			Body struct {
+				IDs     []string `json:"ids" minItems:"1" maxItems:"100" nullable:"false" example:"[\"4f1c2a9b\"]" doc:"The actions, by their ids."`
+				Enforce bool     `json:"enforce,omitempty" doc:"Carry it out; without it, it is only rehearsed."`
+			}
+		}) (answer, error) {
+			return undo(ctx, c, in.Body.IDs, in.Body.Enforce)
 		})
 	add(s, operation{ID: "approve", Method: post, Path: "/api/v1/approvals/{id}/approve", Role: approval.RoleApprover, Scoped: true, Summary: "Approve a request of another person", Schema: view.DecisionSchema},
 		func(ctx context.Context, c *call, in *struct {
@@ -199,6 +201,34 @@ func (s *server) registerVerbs() {
 			doc, err := c.rt.RevokeToken(ctx, in.ID)
 			return answer{doc: doc}, err
 		})
+}
+
+// fixes takes the fixes of findings one step up the ladder, where each is of a team for which
+// the caller's role counts.
+func fixes(ctx context.Context, c *call, ids []string, grace string, disks Disks) (answer, error) {
+	o := daemon.FixOptions{Source: daemon.Source{Cloud: "aws"}, Scratch: disks.Scratch, Save: disks.Save}
+	previews, err := c.rt.FixPreviews(ctx, ids, o)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, f := range previews {
+		if !c.sees(approval.RoleOperator, f.Finding.Resource.Owner.Team) {
+			return answer{}, missing("finding", f.Finding.ID)
+		}
+	}
+	if o.Grace, err = config.ParseDuration(grace); err != nil || o.Grace < 0 {
+		return answer{}, problemOf(http.StatusBadRequest, "usage", "grace is a duration such as 30m", "")
+	}
+	var doc view.Fixes
+	err = c.rt.CarryOut(ctx, ids, o, func(d view.Fixes) error { doc = d; return nil })
+	return answer{doc: doc}, inPart(doc, doc.Schema != "", err)
+}
+
+// undo takes back what actions did.
+func undo(ctx context.Context, c *call, ids []string, enforce bool) (answer, error) {
+	var doc view.Undo
+	err := c.rt.Undo(ctx, ids, daemon.Source{Cloud: "aws"}, enforce, func(d view.Undo) error { doc = d; return nil })
+	return answer{doc: doc}, inPart(doc, doc.Schema != "", err)
 }
 
 // secretPath says whether the answer of a call to a path holds a secret.

@@ -19,7 +19,7 @@ session by its lease or its idle rule also where no keeper is left. See docs/age
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newAgentHost(), a.newAgentBootstrap())
+	c.AddCommand(a.newAgentHost(), a.newAgentBootstrap(), a.newAgentEnter(), a.newAgentDoor())
 	return c
 }
 
@@ -78,4 +78,24 @@ killed at any point and run again. curfew agent host does the same before it is 
 	}
 	f.add(c)
 	return c
+}
+
+// newAgentEnter is what connect runs on a machine.
+func (a *app) newAgentEnter() *cobra.Command {
+	return &cobra.Command{
+		Use: "enter [-- COMMAND]", Short: "Begin a shell, or a command, in the session of this machine", Hidden: true, Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error { return a.rt.AgentEnter(os.Environ(), args, a.Stderr) },
+	}
+}
+
+// newAgentDoor is what connect runs on a machine for a connection by SSH.
+func (a *app) newAgentDoor() *cobra.Command {
+	return &cobra.Command{
+		Use: "ssh KEY", Short: "Let one SSH connection in, by one key", Hidden: true, Args: oneArg("a public key"),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := a.untilHangup(c.Context()) // who connects may hang up before
+			defer stop()
+			return a.rt.AgentDoor(ctx, args[0], os.Environ(), a.Stdout)
+		},
+	}
 }

@@ -33,7 +33,7 @@ func (a *app) newBillImport() *cobra.Command {
   curfew bill import ./exports -o json`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := a.rt.BillImport(c.Context(), args[0], profile, dry)
+			doc, err := a.at.BillImport(c.Context(), args[0], profile, dry)
 			return shown(a, func(d view.Bill) report.Sheet { return report.Bill(d, dry) })(doc, err)
 		},
 	}

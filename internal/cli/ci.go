@@ -89,8 +89,6 @@ const (
 	ciDrain = time.Minute
 	// ciCopy bounds the copy of artifacts.
 	ciCopy = 5 * time.Minute
-	// ciLeaves is how long the output is read of what a command left running.
-	ciLeaves = 5 * time.Second
 )
 
 // ciRun runs a command on a session of its own, which ends whatever happens.
@@ -162,10 +160,7 @@ var errTimedOut = errors.New("timed out")
 
 // ciWork waits until the session is ready, copies the checkout and runs the command.
 func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (code int, err error) {
-	err = a.follow(ctx, all, s.ID, func(s session.Session) bool {
-		return s.State == session.Ready || s.State == session.Ending || s.State.Over()
-	})
-	if err != nil {
+	if _, err = a.follow(ctx, keptHere(all), s.ID, settled); err != nil {
 		return 0, err
 	}
 	_, now, err := all.Run(ctx, s.ID)
@@ -175,10 +170,10 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	if now.State != session.Ready {
 		return 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
 	}
-	if err := all.CopyIn(ctx, s.Name, dir, skip, os.Environ()); err != nil {
+	if err := all.CopyIn(ctx, s.Name, dir, skip, os.Environ(), a.Stderr); err != nil {
 		return 0, err
 	}
-	code, err = all.Connect(ctx, daemon.ConnectOptions{Name: s.Name, Command: f.command, Environ: os.Environ(), In: strings.NewReader(""), Out: a.Stdout, Err: a.Stderr, Drain: ciLeaves})
+	code, err = all.Connect(ctx, daemon.ConnectOptions{Name: s.Name, Command: f.command, Environ: os.Environ(), In: strings.NewReader(""), Out: a.Stdout, Err: a.Stderr})
 	if err != nil || ctx.Err() != nil {
 		return 0, errors.Join(ctx.Err(), err)
 	}
@@ -195,7 +190,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string) error {
 	ctx, stop := context.WithTimeout(ctx, ciCopy)
 	defer stop()
-	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir, os.Environ())
+	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir, os.Environ(), a.Stderr)
 	if err != nil {
 		return &failure{exit: ExitPartial, code: "artifacts", err: err}
 	}
@@ -217,12 +212,7 @@ func (a *app) ciDown(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	if _, err := all.Down(ctx, s.Name, true); err != nil {
 		return err
 	}
-	var now session.Session
-	err := a.follow(ctx, all, s.ID, func(s session.Session) bool {
-		now = s
-		return s.State.Over()
-	})
-	if err != nil {
+	if now, err := a.follow(ctx, keptHere(all), s.ID, over); err != nil {
 		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("session %s did not end yet: %s", s.Name, first(now.Why, err.Error())), hint: "its lease ends it; `curfew down " + s.Name + " --discard` does so at once"}
 	}
 	return nil

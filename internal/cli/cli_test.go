@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
+	"github.com/curfew-dev/curfew/test/ssmplugin"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
@@ -26,14 +27,15 @@ type withPostgres struct{ *testing.M }
 func (m withPostgres) Run() int { return postgres.Run(m.M) }
 
 func TestMain(m *testing.M) {
+	// What sessions of this machine start is this program.
+	if len(os.Args) > 1 && filepath.Base(os.Args[0]) != "curfew" && slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
+		os.Exit(Run(context.Background(), System("test")))
+	}
 	syscall.Umask(0o022)                           // files that a group can write are refused
 	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test asks another machine
 	testscript.Main(withPostgres{m}, map[string]func(){
-		"curfew": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as main does
-			defer stop()
-			os.Exit(Run(ctx, System("test")))
-		},
+		"curfew":                 func() { os.Exit(runTested()) },
+		"session-manager-plugin": ssmplugin.Main,
 	})
 }
 

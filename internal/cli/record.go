@@ -35,7 +35,7 @@ plan read the file, so that a policy can be tested on your own month.`,
 			if o.Step, err = config.ParseDuration(step); err != nil || o.Step < time.Second {
 				return usageError("--sample-step %q: it is a duration of a second or more, such as 60s", step)
 			}
-			doc, err := a.rt.Record(c.Context(), f.Source, o)
+			doc, err := a.rt.Record(c.Context(), []daemon.Source{f.Source}, o)
 			if err != nil {
 				return err
 			}

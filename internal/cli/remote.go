@@ -1,12 +1,19 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -194,6 +201,7 @@ func exactly[T any](doc T, exact func(*T) *[]money.Amount, err error) (T, error)
 
 func ofCosts(d *view.Costs) *[]money.Amount                   { return &d.ExactUSD }
 func ofUnits(d *view.Units) *[]money.Amount                   { return &d.ExactUSD }
+func ofShares(d *view.Shares) *[]money.Amount                 { return &d.ExactUSD }
 func ofReconciliation(d *view.Reconciliation) *[]money.Amount { return &d.ExactUSD }
 
 // Costs implements accountant.
@@ -224,6 +232,79 @@ func (r *remote) Units(ctx context.Context, f daemon.UnitsQuery, names []string)
 	return exactly(doc, ofUnits, err)
 }
 
+// Shares implements accountant.
+func (r *remote) Shares(ctx context.Context, name, _ string, period daemon.Period) (view.Shares, error) {
+	if _, _, err := period.Bounds(r.rt.Now()); err != nil {
+		return view.Shares{}, err
+	}
+	in, err := r.rt.Input(name)
+	if err != nil {
+		return view.Shares{}, err
+	}
+	text, err := sent(name, in)
+	if err = errors.Join(err, in.Close()); err != nil {
+		return view.Shares{}, err
+	}
+	doc, err := posted[view.Shares](ctx, r, view.SharesSchema, body{"content": text, "name": name, "exact": true}.with("since", period.Since).with("until", period.Until), "costs", "shares")
+	return exactly(doc, ofShares, err)
+}
+
+// TenantShares implements accountant. The servers are those of the service.
+func (r *remote) TenantShares(ctx context.Context, _ daemon.Source, period daemon.Period, by string) (view.Shares, error) {
+	if _, _, err := period.Bounds(r.rt.Now()); err != nil {
+		return view.Shares{}, err
+	}
+	doc, err := got[view.Shares](ctx, r, view.SharesSchema, query("since", period.Since, "until", period.Until, "by", by, "exact", "true"), "costs", "shares")
+	return exactly(doc, ofShares, err)
+}
+
+// BillImport implements biller. A bucket is read by the service, a file is sent to it.
+func (r *remote) BillImport(ctx context.Context, path, _ string, dry bool) (view.Bill, error) {
+	in := body{"dry_run": dry}
+	if strings.HasPrefix(path, "s3://") {
+		in["path"] = path
+	} else {
+		text, err := r.billText(path)
+		if err == nil {
+			err = r.rt.CheckBill(ctx, path) // what is wrong with it is said by its name here
+		}
+		if err != nil {
+			return view.Bill{}, err
+		}
+		in["content"], in["name"] = text, strings.TrimSuffix(filepath.Base(path), ".gz")
+	}
+	return posted[view.Bill](ctx, r, view.BillSchema, in, "bills")
+}
+
+// billText is the text of a bill that is sent: one file of CSV.
+func (r *remote) billText(path string) (string, error) {
+	unsent := func(why string) error {
+		return &failure{exit: ExitUsage, code: "not_sent", err: fmt.Errorf("bill import %s: %s, and a server takes one file of CSV of at most %d bytes", path, why, maxText),
+			hint: "put it under serve.bill_paths of the server, or give --data-dir DIR for a state here"}
+	}
+	if st, err := os.Stat(r.rt.Path(path)); err == nil && st.IsDir() {
+		return "", unsent("it is a folder")
+	}
+	file, err := r.rt.Input(path)
+	if err != nil {
+		return "", nil //nolint:nilerr // reading it as a bill says what is wrong
+	}
+	defer file.Close()
+	head := bufio.NewReader(file)
+	magic, _ := head.Peek(4)
+	if bytes.HasPrefix(magic, []byte("PAR1")) {
+		return "", unsent("it is Parquet")
+	}
+	text, err := io.ReadAll(io.LimitReader(head, maxText+1))
+	switch {
+	case err != nil:
+		return "", &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", path, err)}
+	case len(text) > maxText:
+		return "", unsent("it is longer")
+	}
+	return string(text), nil
+}
+
 // BillShow implements biller.
 func (r *remote) BillShow(ctx context.Context, f daemon.Period, by bill.Dimension, basis bill.Basis) (view.BillShow, error) {
 	return got[view.BillShow](ctx, r, view.BillShowSchema, query("since", f.Since, "until", f.Until, "by", string(by), "basis", string(basis)), "bills")
@@ -248,9 +329,25 @@ const maxText = 900_000
 func (r *remote) file(name string, f daemon.EstimateOptions) (string, error) {
 	src, err := r.rt.Read(name, f.In, estimate.MaxPlan)
 	if err == nil && len(src) > maxText {
-		err = usageError("%s has %d bytes, and a server takes at most %d", name, len(src), maxText)
+		err = tooLong(name)
 	}
 	return string(src), err
+}
+
+func tooLong(name string) error {
+	return usageError("%s is longer than the %d bytes that a server takes", name, maxText)
+}
+
+// sent is the text of an open file.
+func sent(name string, in io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxText+1))
+	if err != nil {
+		return "", &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
+	}
+	if len(text) > maxText {
+		return "", tooLong(name)
+	}
+	return string(text), nil
 }
 
 // work is the body about a file of work.
@@ -301,6 +398,25 @@ func (r *remote) GateReport(ctx context.Context, period daemon.Period) (view.Gat
 // Settings implements settler.
 func (r *remote) Settings(ctx context.Context) (view.Settings, error) {
 	return got[view.Settings](ctx, r, view.SettingsSchema, nil, "settings")
+}
+
+// SetSettings implements settler.
+func (r *remote) SetSettings(ctx context.Context, name, prices, reason string) (view.SettingsSet, error) {
+	t, err := r.rt.SettingsOf(name, prices)
+	if err != nil {
+		return view.SettingsSet{}, err
+	}
+	in := body{"reason": reason}.with("name", name).with("prices_name", prices)
+	for key, text := range map[string]*string{"settings": t.Settings, "prices": t.Prices} {
+		if text == nil {
+			continue
+		}
+		if len(*text) > maxText {
+			return view.SettingsSet{}, tooLong(cmp.Or(map[string]string{"settings": name, "prices": prices}[key], key))
+		}
+		in[key] = *text
+	}
+	return posted[view.SettingsSet](ctx, r, view.SettingsSetSchema, in, "settings")
 }
 
 // CreateToken implements tokener. Its answer holds a secret, so it is sent once.
@@ -372,19 +488,13 @@ func (r *remote) FixPreviews(ctx context.Context, ids []string, o daemon.FixOpti
 
 // CarryOut implements fixer.
 func (r *remote) CarryOut(ctx context.Context, ids []string, f daemon.FixOptions, show func(view.Fixes) error) error {
-	if len(ids) != 1 {
-		return usageError("curfew fix --enforce takes one finding where a server carries it out, got %d", len(ids))
-	}
-	doc, err := posted[view.Fixes](ctx, r, view.FixSchema, body{"grace": f.Grace.String(), "scratch_disks": f.Scratch, "save_disks": f.Save}, "findings", ids[0], "fix")
+	doc, err := posted[view.Fixes](ctx, r, view.FixSchema, body{"ids": ids, "grace": f.Grace.String(), "scratch_disks": f.Scratch, "save_disks": f.Save}, "findings", "fix")
 	return inPart(doc, err, show)
 }
 
 // Undo implements fixer.
 func (r *remote) Undo(ctx context.Context, ids []string, _ daemon.Source, enforce bool, show func(view.Undo) error) error {
-	if len(ids) != 1 {
-		return usageError("curfew fix --undo takes one id where a server carries it out, got %d", len(ids))
-	}
-	doc, err := posted[view.Undo](ctx, r, view.UndoSchema, body{"enforce": enforce}, "actions", ids[0], "undo")
+	doc, err := posted[view.Undo](ctx, r, view.UndoSchema, body{"ids": ids, "enforce": enforce}, "actions", "undo")
 	return inPart(doc, err, show)
 }
 

@@ -2,13 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,13 +83,15 @@ var sameAnywhere = []string{
 	"budget holds --since never", "costs --by nonsense", "costs --granularity nonsense", "costs --where team", "costs --since 2026-08-01 --until 2026-07-01", "costs --by resource,duty --granularity day --since 7d",
 	"costs --by team --where team=vision", "costs units --counts gpu-hours --unit hour --per 1000 --target 2.5", "costs units nosuch", "bill reconcile --basis effective", "bill show --by project --basis effective",
 	"estimate missing.yaml", "estimate broken.yaml", "estimate job.yaml --regions us-west-2,us-east-1", "gate big.yaml --dry-run", "gate huge.yaml --dry-run", "gate broken.yaml", "gate job.yaml", "gate big.yaml",
-	"audit --since 7d", "audit --what hold-release --limit 1", "audit --limit 3", "audit --actor ana --since 30d", "audit --since never", "scan --last --cloud onprem", "fix ffff", "fix --undo ffff", "fix FINDING --scratch-disks",
+	"audit --since 7d", "audit --what hold-release --limit 1", "audit --limit 3", "audit --actor ana --since 30d", "audit --since never", "scan --last --cloud onprem", "fix ffff", "fix --undo ffff", "fix --undo ffff --undo eeee", "fix ffff eeee --enforce", "fix FINDING ffff --enforce",
+	"bill import missing.csv", "bill import odd.yaml", "bill show --since 2026-10-01 --until 2026-11-01", "costs shares missing.csv", "costs shares broken.yaml",
+	"costs shares --by team", "costs shares examples/data/shares.csv --since never", "settings set missing.yaml --reason x", "settings set odd.yaml --reason x", "settings set --reason x", "settings set shared.yaml --prices missing.csv --reason x", "fix FINDING --scratch-disks",
 	"policy check --against last", "token create ci", "token create ci --role viewer --for 30d", "token create ci --role nonsense", "token revoke ffff", "approvals --all", "gate report --since 7d",
 }
 
 // writes are the beginnings of lines that change a state; they come after those that do not,
 // because a server records in its audit log that it was called.
-var writes = regexp.MustCompile(`^(keep .|freeze|unfreeze|confirm .|approve|deny|budget (settle|release|extend)|estimate|gate [a-z]+\.yaml|token (create|revoke)|fix --undo)`)
+var writes = regexp.MustCompile(`^(keep .|freeze|unfreeze|confirm .|approve|deny|budget (settle|release|extend)|estimate|gate [a-z]+\.yaml|token (create|revoke)|fix --undo|fix .*--enforce|settings set|bill import|costs shares [a-z])`)
 
 // TestTheSameWhereverTheStateIs gives commands to a state of this machine and to a server with
 // the same state: output, errors and exit codes are the same, byte for byte. CURFEW_SLOW=1
@@ -95,6 +100,7 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 	d := newCommandDesk(t)
 	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 9000000", 1)+"policies: [examples/policies]\n")
 	d.write("broken.yaml", "apiVersion: curfew.job/v1\nname: x\npurpose: nonsense\n")
+	d.write("odd.yaml", "nonsense: 1\n")
 	d.write("huge.yaml", fmt.Sprintf(gateJob, "huge", "20000000h"))
 	type given struct {
 		who, line string
@@ -106,7 +112,7 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 		all = append(all, given{"ana", line, false})
 	}
 	for _, line := range commandLines {
-		if placedAt(t, line) == either && named(line) != "whoami" { // it says who is asked
+		if placedAt(t, line) == either && !slices.Contains([]string{"whoami", "bill import", "settings set"}, named(line)) { // they say who is asked; TestSetAtAServer
 			all = append(all, given{"ana", line, true})
 		}
 	}
@@ -255,8 +261,8 @@ func TestWhatNeedsAStateSaysSo(t *testing.T) {
 	env := map[string]string{"CURFEW_SERVER": srv.URL}
 	data := filepath.Join(d.dir, "none")
 	for _, line := range []string{
-		"scan", "scan --demo", "scan --no-save --bill imported", "enforce --once", "serve", "consent i-1 --reason x", "tag --enforce", "settings set x.yaml --reason x", "settings clock --reason x", "bill import x.csv",
-		"costs shares x.csv", "costs units --counts x.csv --unit x", "keep i-1 --for 1h --reason x --profile p", "gate x.yaml --github", "gate x.yaml --votes v.yaml", "approve ff --proof aws", "audit --anchor x",
+		"scan", "scan --demo", "scan --no-save --bill imported", "enforce --once", "serve", "consent i-1 --reason x", "tag --enforce", "settings clock --reason x", "bill import s3://x/y --profile p", "costs shares --metrics-source http://127.0.0.1:1", "costs shares --profile p",
+		"connect demo", "costs units --counts x.csv --unit x", "keep i-1 --for 1h --reason x --profile p", "gate x.yaml --github", "gate x.yaml --votes v.yaml", "approve ff --proof aws", "audit --anchor x",
 		"audit --verify --anchor x", "fix ff --enforce --profile p", "fix ff --demo", "plan commit --from ledger",
 	} {
 		got := d.giveAt(data, 0, env, strings.Fields(line)...)
@@ -278,4 +284,73 @@ func TestWhatNeedsAStateSaysSo(t *testing.T) {
 	if got := d.giveAt(data, 0, env, "keep", "--data-dir", filepath.Join(d.dir, "given")); got.code != ExitDone || asked > 0 {
 		t.Errorf("with --data-dir: exit %d, %s", got.code, got.errs)
 	}
+}
+
+// TestSetAtAServer: bills, shared settings and prices come to the same where they are sent to a
+// server; what cannot be sent is said in one line.
+func TestSetAtAServer(t *testing.T) {
+	d := newDesktop(t)
+	d.write("curfew.yaml", "")
+	d.write("shared.yaml", "approvers: {root: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\n")
+	d.write("prices.csv", "cloud,service,name,region,term,above,usd,unit,accelerator,accelerators,source,as_of\naws,rate,ebs:gp2,us-east-1,on-demand,,0.07,GiB-month,,,mine,2026-11-20\n")
+	text := readFile(t, "../../examples/data/focus-2026-10.csv")
+	d.write("focus-2026-10.csv", string(text))
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write(text)
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d.write("focus-2026-10.csv.gz", packed.String())
+	d.write("long.csv", string(text)+strings.Repeat("\n", maxText))
+	d.write("bill.parquet", "PAR1 and more")
+	if err := os.Mkdir(filepath.Join(d.dir, "exports"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs, none := filepath.Join(d.dir, "mine"), filepath.Join(d.dir, "theirs"), filepath.Join(d.dir, "none")
+	srv := serveState(t, d.dir, theirs, func() string { return "root" }, d.clock, nil)
+	here := func(args ...string) gave {
+		return d.giveAt(mine, 0, map[string]string{"CURFEW_IDENTITY": "root"}, args...)
+	}
+	there := func(args ...string) gave {
+		return d.giveAt(none, 0, map[string]string{"CURFEW_IDENTITY": "cy", "CURFEW_SERVER": srv.URL}, args...)
+	}
+	// An import is called by the file here, and by what was sent there.
+	source := regexp.MustCompile(`(upload/|/[A-Za-z0-9/._-]+/)focus-2026-10\.csv(\.gz)?`)
+	for _, line := range []string{"bill import focus-2026-10.csv --dry-run", "bill import focus-2026-10.csv", "bill import focus-2026-10.csv -o json", "bill show --since 2026-10-01 --until 2026-11-01", "bill import odd.csv",
+		"settings set shared.yaml --prices prices.csv --reason both", "settings set shared.yaml --reason again", "settings set --prices prices.csv --reason prices", "settings set curfew.yaml --reason x", "settings -o json"} {
+		a, b := here(strings.Fields(line)...), there(strings.Fields(line)...)
+		mask := func(s string) string {
+			return strings.Join(strings.Fields(regexp.MustCompile(`TIME|\d{4}-\d\d-\d\dT[0-9:.]+Z`).ReplaceAllString(source.ReplaceAllString(s, "SOURCE"), "TIME")), " ")
+		}
+		a.out, a.errs, b.out, b.errs = mask(a.out), mask(a.errs), mask(b.out), mask(b.errs)
+		same(t, line, a, b)
+		if wrong := strings.Contains(line, "odd.csv") || strings.Contains(line, "curfew.yaml"); wrong != (a.code != ExitDone) {
+			t.Errorf("curfew %s: exit %d: %s", line, a.code, a.errs)
+		}
+	}
+	if got := there("bill", "import", "focus-2026-10.csv.gz", "-o", "json"); got.code != ExitDone || !strings.Contains(got.out, `"upload/focus-2026-10.csv"`) {
+		t.Errorf("compressed: exit %d: %s%s", got.code, got.out, got.errs)
+	}
+	for _, name := range []string{"long.csv", "bill.parquet", "exports"} {
+		got := there("bill", "import", name)
+		if got.code != ExitUsage || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "a server takes one file of CSV") || !strings.Contains(got.errs, "serve.bill_paths") {
+			t.Errorf("%s: exit %d: %s", name, got.code, got.errs)
+		}
+	}
+	if got := there("bill", "import", "s3://elsewhere/focus"); got.code != ExitDenied || !strings.Contains(got.errs, "serve.bill_paths") {
+		t.Errorf("a bucket that is not allowed: exit %d: %s", got.code, got.errs)
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a state was made here")
+	}
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

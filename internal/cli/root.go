@@ -27,7 +27,13 @@ type app struct {
 	progress *progress
 	// said are the events of sessions that were told.
 	said map[string]bool
+	// raw are the outputs of the process for a program that it runs: not a byte is changed.
+	raw streams
 }
+
+// streams are the outputs of a process. A program gets a terminal itself; what goes elsewhere is
+// copied, so that what the program leaves running does not hold it. file is the output itself.
+type streams struct{ out, err, file io.Writer }
 
 // Commands returns the tree of all commands with their flags, for documentation.
 func Commands() *cobra.Command {

@@ -48,6 +48,9 @@ type Process struct {
 	FileTime func(dir string) (time.Time, error)
 	// Hangups begins to take requests to read the configuration again; nil takes none.
 	Hangups func() <-chan os.Signal
+	// Yield leaves what is typed at the terminal, Ctrl-C too, to a program that was started and
+	// has the terminal; nil does nothing.
+	Yield func()
 	// Secret asks for a line that is not shown; nil where Stdin is no terminal.
 	Secret func() (string, error)
 	// Dir is the working directory.
@@ -121,10 +124,17 @@ func Run(ctx context.Context, p Process) int {
 	// Nothing but the progress bar, which moves the cursor, goes past these two.
 	far := &progress{to: p.Stderr}
 	out, log := plain.NewWriter(before{p.Stdout, far, true}, p.color()), plain.NewWriter(before{p.Stderr, far, false}, false)
+	raw := streams{out: before{p.Stdout, far, true}, err: before{p.Stderr, far, false}, file: p.Stdout}
+	if f, is := p.Stdout.(*os.File); is && term.IsTerminal(int(f.Fd())) {
+		raw.out = f
+	}
+	if f, is := p.Stderr.(*os.File); is && term.IsTerminal(int(f.Fd())) {
+		raw.err = f
+	}
 	p.Stdout, p.Stderr = out, log
 	defer func() { _ = errors.Join(out.Close(), log.Close()) }() // what was cut off within a character
 	a := newApp(&p)
-	a.progress = far
+	a.progress, a.raw = far, raw
 	root := a.root()
 	root.SetArgs(p.Args)
 	running, stop := context.WithCancel(ctx)

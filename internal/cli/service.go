@@ -28,6 +28,7 @@ type service interface {
 	auditor
 	fixer
 	policer
+	sessioner
 }
 
 type keeper interface {
@@ -59,9 +60,12 @@ type holder interface {
 type accountant interface {
 	Costs(ctx context.Context, f daemon.CostsQuery) (view.Costs, error)
 	Units(ctx context.Context, f daemon.UnitsQuery, names []string) (view.Units, error)
+	Shares(ctx context.Context, name, text string, period daemon.Period) (view.Shares, error)
+	TenantShares(ctx context.Context, f daemon.Source, period daemon.Period, by string) (view.Shares, error)
 }
 
 type biller interface {
+	BillImport(ctx context.Context, path, profile string, dry bool) (view.Bill, error)
 	BillShow(ctx context.Context, f daemon.Period, by bill.Dimension, basis bill.Basis) (view.BillShow, error)
 	Reconcile(ctx context.Context, f daemon.Period, basis bill.Basis, post bool) (view.Reconciliation, error)
 }
@@ -74,6 +78,7 @@ type gatekeeper interface {
 
 type settler interface {
 	Settings(ctx context.Context) (view.Settings, error)
+	SetSettings(ctx context.Context, name, prices, reason string) (view.SettingsSet, error)
 }
 
 type tokener interface {

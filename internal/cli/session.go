@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +12,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -86,61 +83,56 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 		}
 	}
 	f.DiskGiB, f.In = f.disk, a.Stdin
-	all, err := a.rt.OpenSessions(ctx)
+	all, err := a.at.Sessions(ctx)
 	if err != nil {
 		return err
 	}
 	defer all.Close()
-	s, d, err := all.Up(ctx, f.UpOptions)
+	run, err := all.Up(ctx, f.UpOptions)
 	if err != nil {
-		return err
-	}
-	if d != nil && d.Decision != gate.Allow {
-		return a.refused(ctx, all, s, *d)
+		return a.refused(run, err)
 	}
 	if err := all.EnsureKeeper(ctx); err != nil {
 		return err
 	}
+	decided := run.Gate
 	if !f.detach {
-		if err := a.follow(ctx, all, s.ID, func(s session.Session) bool {
-			return s.State == session.Ready || s.State == session.Ending || s.State.Over()
-		}); err != nil {
+		if run, err = a.follow(ctx, all, run.ID, settled); err != nil {
 			return err
 		}
 	}
-	run, s, err := all.Run(ctx, s.ID)
-	if err != nil {
-		return err
-	}
+	run.Gate = decided
 	if err := a.showRun(run); err != nil {
 		return err
 	}
-	if s.State == session.Ready && !a.quiet {
-		for _, note := range all.Notes(s) {
+	if run.State == string(session.Ready) && !a.quiet {
+		for _, note := range run.Notes {
 			plain.Fprintf(a.Stderr, "curfew: note: %s\n", note)
 		}
 	}
-	if !f.detach && s.State != session.Ready {
-		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, s.EndWhy), hint: "`curfew logs " + s.Name + "` shows what happened"}
+	if !f.detach && run.State != string(session.Ready) {
+		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why), hint: "`curfew logs " + run.Name + "` shows what happened"}
 	}
 	return nil
 }
 
-// refused shows what the gate decided.
-func (a *app) refused(ctx context.Context, all *daemon.Sessions, s session.Session, d gate.Decision) error {
-	run, _, err := all.Run(ctx, s.ID)
-	if err != nil {
-		return err
+// settled says whether a session is ready, or will not be any more.
+func settled(r view.Run) bool {
+	return r.State == string(session.Ready) || r.State == string(session.Ending) || over(r)
+}
+
+// over says whether nothing of a session is left or will be.
+func over(r view.Run) bool { return session.State(r.State).Over() }
+
+// refused shows the session that the gate did not let pass, where it is one, and returns why.
+func (a *app) refused(run view.Run, why error) error {
+	if run.ID == "" {
+		return why
 	}
 	if err := a.showRun(run); err != nil {
 		return err
 	}
-	why := strings.Join(d.Reasons, "; ")
-	if d.Decision == gate.Held {
-		return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("session %s needs approval: %s", s.Name, why),
-			hint: fmt.Sprintf("an approver gives `curfew approve %s`; then give the same command again", d.ApprovalID)}
-	}
-	return &failure{exit: ExitDenied, code: "denied", err: fmt.Errorf("session %s is denied: %s", s.Name, why)}
+	return why
 }
 
 // showRun shows one session.
@@ -149,41 +141,27 @@ func (a *app) showRun(r view.Run) error {
 	return a.show(doc, func() report.Sheet { return report.Status(doc, a.Now()) })
 }
 
-// follow does what is missing of a session, and says what happens, until it is so far. The
-// keeper in the background works on it as well; whichever is first, does it.
-func (a *app) follow(ctx context.Context, all *daemon.Sessions, id string, until func(session.Session) bool) error {
+// follow does what is missing of a session, and says what happens, until it is so far. It
+// returns the session then.
+func (a *app) follow(ctx context.Context, all sessions, id string, until func(view.Run) bool) (view.Run, error) {
 	if a.said == nil {
 		a.said = map[string]bool{}
 	}
 	said, beganAt, checked := a.said, a.Now(), a.Now()
-	var due time.Time    // when it is this process's turn again
-	version := int64(-1) // of the record that it looked at last
 	for {
-		run, s, err := all.Run(ctx, id)
+		after, keepErr := all.Step(ctx, id)
+		if ctx.Err() != nil {
+			return view.Run{}, ctx.Err()
+		}
+		run, err := all.One(ctx, id)
 		if err != nil {
-			return err
+			return run, err
 		}
-		var keepErr error
-		if version != s.Version || !time.Now().Before(due) { //nolint:forbidigo // the pace of this process
-			var after time.Duration
-			version = s.Version
-			after, keepErr = all.Keeper.Keep(ctx, id)
-			if keepErr != nil {
-				after = time.Second
-			}
-			due = time.Now().Add(after) //nolint:forbidigo // the pace of this process
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if run, s, err = all.Run(ctx, id); err != nil {
-				return err
-			}
+		if err := a.progressed(ctx, all, run, said, beganAt); err != nil {
+			return run, err
 		}
-		if err := a.progressed(ctx, all, run, s, said, beganAt); err != nil {
-			return err
-		}
-		if until(s) {
-			return nil
+		if until(run) {
+			return run, nil
 		}
 		if keepErr != nil {
 			line := keepErr.Error()
@@ -195,23 +173,23 @@ func (a *app) follow(ctx context.Context, all *daemon.Sessions, id string, until
 		if a.Now().Sub(checked) > 5*time.Second { // one that ended is started again
 			checked = a.Now()
 			if err := all.EnsureKeeper(ctx); err != nil {
-				return err
+				return run, err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(min(max(time.Until(due), 20*time.Millisecond), 250*time.Millisecond)):
+			return run, ctx.Err()
+		case <-time.After(after):
 		}
 	}
 }
 
 // progressed says what happened since the last time, with the time and the dollars so far.
-func (a *app) progressed(ctx context.Context, all *daemon.Sessions, run view.Run, s session.Session, said map[string]bool, began time.Time) error {
+func (a *app) progressed(ctx context.Context, all sessions, run view.Run, said map[string]bool, began time.Time) error {
 	if a.quiet {
 		return nil
 	}
-	log, err := all.Log(ctx, s.Name)
+	log, err := all.Log(ctx, run.ID)
 	if err != nil {
 		return err
 	}
@@ -247,7 +225,7 @@ func (a *app) newLs() *cobra.Command {
   curfew ls -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := a.rt.OpenSessions(c.Context())
+			s, err := a.at.Sessions(c.Context())
 			if err != nil {
 				return err
 			}
@@ -281,7 +259,7 @@ func (a *app) newStatus() *cobra.Command {
 
 // status shows a session, once or again and again.
 func (a *app) status(ctx context.Context, name string, watch bool) error {
-	all, err := a.rt.OpenSessions(ctx)
+	all, err := a.at.Sessions(ctx)
 	if err != nil {
 		return err
 	}
@@ -325,7 +303,7 @@ func (a *app) newLogs() *cobra.Command {
 
 // logs shows the journal of a session.
 func (a *app) logs(ctx context.Context, name string, follow bool) error {
-	all, err := a.rt.OpenSessions(ctx)
+	all, err := a.at.Sessions(ctx)
 	if err != nil {
 		return err
 	}
@@ -342,11 +320,11 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 	}
 	said := map[string]bool{}
 	for {
-		s, err := all.Newest(ctx, name)
+		run, err := all.One(ctx, name)
 		if err != nil {
 			return err
 		}
-		doc, err := all.Log(ctx, name)
+		doc, err := all.Log(ctx, run.ID)
 		if err != nil {
 			return err
 		}
@@ -357,7 +335,7 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 				plain.Fprintln(a.Stdout, line)
 			}
 		}
-		if s.State.Over() {
+		if over(run) {
 			return nil
 		}
 		select {
@@ -380,21 +358,14 @@ func (a *app) newSessionExtend() *cobra.Command {
 			if err != nil || d <= 0 {
 				return usageError("--for %q: it is a duration such as 2h", by)
 			}
-			all, err := a.rt.OpenSessions(c.Context())
+			all, err := a.at.Sessions(c.Context())
 			if err != nil {
 				return err
 			}
 			defer all.Close()
-			s, decision, err := all.Extend(c.Context(), args[0], d)
+			run, err := all.Extend(c.Context(), args[0], d)
 			if err != nil {
-				return err
-			}
-			if decision != nil && decision.Decision != gate.Allow {
-				return a.refused(c.Context(), all, s, *decision)
-			}
-			run, _, err := all.Run(c.Context(), s.ID)
-			if err != nil {
-				return err
+				return a.refused(run, err)
 			}
 			return a.showRun(run)
 		},
@@ -436,41 +407,39 @@ const downFor = 15 * time.Minute
 
 // down ends sessions and waits until they are gone.
 func (a *app) down(ctx context.Context, names []string, discard, detach bool) error {
-	all, err := a.rt.OpenSessions(ctx)
+	all, err := a.at.Sessions(ctx)
 	if err != nil {
 		return err
 	}
 	defer all.Close()
 	if len(names) == 0 {
-		if names, err = all.Open(ctx); err != nil {
+		if names, err = all.Names(ctx); err != nil {
 			return err
 		}
 	}
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
-	var ids []string
 	for _, name := range names {
-		s, err := all.Down(ctx, name, discard)
+		run, err := all.Down(ctx, name, discard)
 		if err != nil {
 			return err
-		}
-		ids = append(ids, s.ID)
-	}
-	left := 0
-	for _, id := range ids {
-		if !detach {
-			began := a.Now()
-			if err := a.follow(ctx, all, id, func(s session.Session) bool { return s.State.Over() || a.Now().Sub(began) > downFor }); err != nil {
-				return err
-			}
-		}
-		run, s, err := all.Run(ctx, id)
-		if err != nil {
-			return err
-		}
-		if !s.State.Over() {
-			left++
 		}
 		doc.Runs = append(doc.Runs, run)
+	}
+	if err := all.Disconnect(ctx); err != nil {
+		plain.Fprintf(a.Stderr, "curfew: %v\n", err)
+	}
+	left := 0
+	for i, run := range doc.Runs {
+		if !detach {
+			began := a.Now()
+			if run, err = a.follow(ctx, all, run.ID, func(r view.Run) bool { return over(r) || a.Now().Sub(began) > downFor }); err != nil {
+				return err
+			}
+			doc.Runs[i] = run
+		}
+		if !over(run) {
+			left++
+		}
 	}
 	if detach && left > 0 {
 		if err := all.EnsureKeeper(ctx); err != nil {
@@ -485,39 +454,6 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("%s did not end yet", plain.Count(left, "session")), hint: "the output says why; `curfew down NAME --discard` gives unsaved work up"}
 	}
 	return nil
-}
-
-func (a *app) newConnect() *cobra.Command {
-	var node int
-	c := &cobra.Command{
-		Use:   "connect NAME [-- COMMAND]",
-		Short: "Open a shell, or run a command, on a session's machine",
-		Long: `Opens a shell in the work folder of a session on this machine, or runs a command there. What is
-started belongs to the session and ends with it. The exit code is 10 where the command fails.`,
-		Example: `  curfew connect demo
-  curfew connect demo -- python train.py
-  curfew connect demo --node 1 -- hostname`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 1 && c.ArgsLenAtDash() != 1 {
-				return usageError("%s takes the name of one session, and after -- a command", c.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			all, err := a.rt.OpenSessions(c.Context())
-			if err != nil {
-				return err
-			}
-			defer all.Close()
-			code, err := all.Connect(c.Context(), daemon.ConnectOptions{Name: args[0], Node: node, Command: args[1:], Environ: os.Environ(), In: a.Stdin, Out: a.Stdout, Err: a.Stderr})
-			if err == nil && code != 0 {
-				err = &failure{exit: ExitOwn, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code)}
-			}
-			return err
-		},
-	}
-	c.Flags().IntVar(&node, "node", 0, "which of several machines, from 0")
-	return c
 }
 
 // newCage is what the processes of local sessions are started through.

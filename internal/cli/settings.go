@@ -93,7 +93,7 @@ func (a *app) settings(ctx context.Context) error {
 }
 
 func (a *app) setSettings(ctx context.Context, name, prices, reason string) error {
-	doc, err := a.rt.SetSettings(ctx, name, prices, reason)
+	doc, err := a.at.SetSettings(ctx, name, prices, reason)
 	if err != nil {
 		return err
 	}

@@ -44,9 +44,9 @@ divided by request, and by use. A GPU whose holder is not known is unallocated.`
 			case len(args) == 1 && len(f.Metrics) > 0:
 				err = usageError("costs shares: give a file or --metrics-source, not both")
 			case len(args) == 1:
-				doc, err = a.rt.Shares(c.Context(), args[0], p)
+				doc, err = a.at.Shares(c.Context(), args[0], "", p)
 			default:
-				doc, err = a.rt.TenantShares(c.Context(), f.Source, p, by)
+				doc, err = a.at.TenantShares(c.Context(), f.Source, p, by)
 			}
 			if err == nil && a.format == "csv" {
 				err = report.SharesCSV(a.Stdout, doc)

@@ -226,25 +226,7 @@ func isFile(path string) bool {
 // Load reads a file, or only the defaults when path is empty, and then what the
 // environment overrides. Mistakes are a *document.Error.
 func Load(path string, lookup func(string) (string, bool)) (Config, error) {
-	return load(path, lookup, func(fs.FileInfo) error { return nil })
-}
-
-func load(path string, lookup func(string) (string, bool), check func(fs.FileInfo) error) (Config, error) {
-	c := Default()
-	if path != "" {
-		src, err := read(path, check)
-		if err != nil {
-			return Config{}, err
-		}
-		if err := Decode(path, src, &c); err != nil {
-			return Config{}, err
-		}
-		c.resolve(path)
-	}
-	if err := override(&c, lookup); err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	return (*Cache)(nil).Load(path, lookup)
 }
 
 func read(path string, check func(fs.FileInfo) error) ([]byte, error) {

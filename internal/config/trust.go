@@ -88,14 +88,7 @@ func escaped(path string) string {
 // LoadFound is [Load] of a file that [Find] returned rather than the user named. It is
 // refused where another user could have written it.
 func LoadFound(path string, lookup func(string) (string, bool)) (Config, error) {
-	c, err := load(path, lookup, func(st fs.FileInfo) error {
-		if err := Trust(path); err != nil {
-			return err
-		}
-		return trust(path, st, os.Getuid()) // what was opened, should the name lead elsewhere by now
-	})
-	c.found = path != ""
-	return c, err
+	return (*Cache)(nil).LoadFound(path, lookup)
 }
 
 // TrustPolicy refuses a policy file that a found configuration names where another user

@@ -43,6 +43,9 @@ func (rt *Runtime) AgentHost(ctx context.Context, o AgentOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := rt.leavePlace(o, options); err != nil {
+		return fmt.Errorf("say where the agent keeps its things: %w", err)
+	}
 	return agentError(agent.Run(ctx, options))
 }
 

@@ -233,8 +233,11 @@ func (a *Sessions) reach(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-// Notes are what to know of a session's machines, for people.
+// Notes are what to know of the machines of a session that is ready, for people.
 func (a *Sessions) Notes(s session.Session) []string {
+	if s.State != session.Ready {
+		return nil
+	}
 	switch l := a.Keeper.Launchers[s.Provider].(type) {
 	case *awsSessions:
 		return l.Notes(s)

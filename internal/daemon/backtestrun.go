@@ -24,8 +24,8 @@ import (
 
 // BacktestRunner says how a process carries out the backtests of its state.
 type BacktestRunner struct {
-	// Source is the account whose history is recorded.
-	Source Source
+	// Sources returns the accounts whose history is recorded; nil is that of the credentials.
+	Sources func() []Source
 	// Holder names this process, TTL is for how long it takes a backtest; 0 is the usual time.
 	Holder string
 	TTL    time.Duration
@@ -61,6 +61,9 @@ func (rt *Runtime) RunBacktests(ctx context.Context, o BacktestRunner) {
 	}
 	if o.Holder == "" {
 		o.Holder = holder()
+	}
+	if o.Sources == nil {
+		o.Sources = func() []Source { return []Source{{}} }
 	}
 	for wait(ctx, upTo(o.Poll*9/10, o.Poll)) == nil {
 		if err := rt.nextBacktest(ctx, o); err != nil && ctx.Err() == nil {
@@ -120,7 +123,9 @@ func (rt *Runtime) carryBacktest(ctx context.Context, o BacktestRunner, b store.
 		rt.keepBacktest(running, o, b.ID, lease, &done, lose)
 	}()
 	o.Log.Info("a backtest begins", "backtest", b.ID, "by", b.CreatedBy, "attempt", b.Attempts+1)
-	result, err := rt.replayBacktest(running, o, b, done.Store)
+	result, unseen, err := rt.replayBacktest(running, o, b, done.Store)
+	note = strings.TrimPrefix(note+"; "+unseen, "; ")
+	note = strings.TrimSuffix(note, "; ")
 	cause := context.Cause(running)
 	lose(nil)
 	<-kept
@@ -183,27 +188,28 @@ func (t telling) Report(p round.Progress) { t(p) }
 // Finish implements Bar.
 func (telling) Finish() {}
 
-// replayBacktest records where that is asked for, replays, and returns the document.
-func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store.Backtest, tell func(percent int64)) (string, error) {
+// replayBacktest records where that is asked for, replays, and returns the document, and what
+// could not be recorded.
+func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store.Backtest, tell func(percent int64)) (result, unseen string, err error) {
 	one := rt.For()
 	one.Log = io.Discard
 	cfg, err := one.Config()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	var of view.BacktestAsked
 	if err := json.Unmarshal([]byte(b.Spec), &of); err != nil {
-		return "", fmt.Errorf("read backtest %s: %w", b.ID, err)
+		return "", "", fmt.Errorf("read backtest %s: %w", b.ID, err)
 	}
 	r, err := one.replayOf(cfg, of)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	from := int64(0) // of the reading, in percent of all
 	if r.trace == "" {
 		dir, err := os.MkdirTemp("", "curfew-backtest-*")
 		if err != nil {
-			return "", fmt.Errorf("keep the recording: %w", err)
+			return "", "", fmt.Errorf("keep the recording: %w", err)
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		r.trace, from = filepath.Join(dir, "trace.csv.gz"), 60
@@ -215,8 +221,15 @@ func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store
 				}
 			})
 		}
-		if _, err := one.Record(ctx, o.Source, r.record); err != nil {
-			return "", err
+		doc, err := one.Record(ctx, o.Sources(), r.record)
+		if err != nil {
+			return "", "", err
+		}
+		if n := len(doc.BlindSpots); n > 0 {
+			unseen = "not visible: " + plain.Line(action.Redact(doc.BlindSpots[0].What+": "+doc.BlindSpots[0].Why))
+			if n > 1 {
+				unseen += fmt.Sprintf(", and %d more", n-1)
+			}
 		}
 	}
 	r.params.Format.Name = r.trace
@@ -225,24 +238,24 @@ func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store
 	}
 	file, err := one.OpenTrace(ctx, r.trace, &r.params.Format)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", r.trace, err)
+		return "", "", fmt.Errorf("read %s: %w", r.trace, err)
 	}
 	const read = 95 // the rest is adding up
 	report, err := backtest.Run(ctx, &metered{Reader: file, total: info.Size(), tell: func(percent int64) { tell(from + (read-from)*percent/100) }}, r.params)
 	if err != nil {
-		return "", ReplayError(r.params.Format.Name, err)
+		return "", "", ReplayError(r.params.Format.Name, err)
 	}
 	var out strings.Builder
 	if err := view.WriteJSON(&out, view.NewBacktest(report)); err != nil {
-		return "", err
+		return "", "", err
 	}
 	if out.Len() > largestResult {
-		return "", fmt.Errorf("the result has %d bytes, over %d: replay fewer resources", out.Len(), largestResult)
+		return "", "", fmt.Errorf("the result has %d bytes, over %d: replay fewer resources", out.Len(), largestResult)
 	}
-	return out.String(), nil
+	return out.String(), unseen, nil
 }

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -25,6 +27,15 @@ type BillUpload struct {
 
 // uploadName is what an uploaded bill may be called.
 var uploadName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// CheckBill reads a bill of this machine as an import would, and keeps nothing.
+func (rt *Runtime) CheckBill(ctx context.Context, path string) error {
+	cfg, err := rt.Config()
+	if err == nil {
+		_, err = rt.readBill(ctx, cfg, path, "")
+	}
+	return err
+}
 
 // ImportBill imports a bill for a caller of the service, and records that.
 func (rt *Runtime) ImportBill(ctx context.Context, u BillUpload) (view.Bill, error) {
@@ -57,6 +68,9 @@ func (rt *Runtime) ImportBill(ctx context.Context, u BillUpload) (view.Bill, err
 		}
 	}
 	b, err := rt.readBill(ctx, cfg, at, "")
+	if wrong := (*Error)(nil); u.Path == "" && errors.As(err, &wrong) { // it is the caller's file, by another name
+		err = &Error{Class: wrong.Class, Code: wrong.Code, Hint: wrong.Hint, Err: errors.New(strings.ReplaceAll(wrong.Error(), at, u.Name))}
+	}
 	if err != nil {
 		return none, err
 	}

@@ -14,33 +14,54 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// ConnectOptions say what is run on which machine of a session.
+// ConnectOptions say what is done on which machine of a session.
 type ConnectOptions struct {
 	Name string
 	Node int
 	// Command is what runs; empty is the person's shell.
 	Command []string
+	// Port is a port of the machine to forward, and Local the port here; 0: the same.
+	Port, Local int
+	// Copy copies instead, and Editor, one of [Editors], is opened instead.
+	Copy   *CopyPaths
+	Editor string
+	// Stdio makes In and Out the stream of an SSH connection: what an entry of ~/.ssh/config
+	// runs.
+	Stdio bool
+	// Yield gives what is typed at the terminal, Ctrl-C too, to the shell that has just started;
+	// nil: nothing has to be done.
+	Yield func()
+	// Consent is asked before a line is added to a file of the person; an error: no.
+	Consent func(line, file string) error
 	Environ []string
-	In      io.Reader
-	Out     io.Writer
-	Err     io.Writer
-	// Drain is how long the output is still read of what the command left running; 0: until
-	// that ends.
-	Drain time.Duration
+	// In, Out and Err are those of the process: a command's output may be anything.
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
 }
 
 // enter begins in what the set-up left, in the work folder.
 const enter = `. "$1" && shift && cd "$CURFEW_WORK" && exec "$@"`
 
-// Connect runs a command, or a shell, on a machine of a session, and returns its exit code.
+// Connect runs a command, or a shell, on a machine of a session, and returns its exit code; or
+// does what else the options ask for.
 func (a *Sessions) Connect(ctx context.Context, o ConnectOptions) (int, error) {
 	s, err := a.Newest(ctx, o.Name)
 	if err != nil {
 		return 0, err
+	}
+	if err := a.Disconnect(ctx); err != nil {
+		plain.Fprintf(o.Err, "curfew: %v\n", err)
+	}
+	if o.Copy != nil {
+		if _, _, _, err := o.Copy.split(); err != nil {
+			return 0, err
+		}
 	}
 	own, isOwn := a.Keeper.Launchers[s.Provider].(ownMachine)
 	switch {
@@ -52,24 +73,65 @@ func (a *Sessions) Connect(ctx context.Context, o ConnectOptions) (int, error) {
 		return 0, &Error{Code: "not_ready", Err: fmt.Errorf("session %s is %s", s.Name, s.State), Hint: hint}
 	case o.Node < 0 || o.Node >= len(s.Machines):
 		return 0, invalid("--node %d: session %s has nodes 0 to %d", o.Node, s.Name, len(s.Machines)-1)
+	case s.Provider == ProviderAWS:
+		return a.connectAWS(ctx, &s, o)
 	case !isOwn || !a.Keeper.Mine(&s):
 		return 0, &Error{Class: Usage, Code: "other_machine", Err: fmt.Errorf("session %s runs at %s %s, which this command does not reach", s.Name, s.Provider, s.Account), Hint: "give the command on that machine"}
 	}
+	return a.connectOwn(ctx, own, &s, o)
+}
+
+// connectOwn connects to a session of this machine.
+func (a *Sessions) connectOwn(ctx context.Context, own ownMachine, s *session.Session, o ConnectOptions) (int, error) {
+	here := func(what, hint string) error {
+		return &Error{Class: Usage, Code: "this_machine", Err: fmt.Errorf("session %s runs on this machine: %s", s.Name, what), Hint: hint}
+	}
+	switch {
+	case o.Port > 0:
+		return 0, here(fmt.Sprintf("its port %d is a port of this machine", o.Port), fmt.Sprintf("open http://localhost:%d", o.Port))
+	case o.Editor != "" || o.Stdio:
+		var folder strings.Builder
+		o.Command, o.In, o.Out = []string{"pwd"}, nil, &folder
+		if _, err := a.enterOwn(ctx, own, s, o); err != nil {
+			return 0, err
+		}
+		return 0, here("its files are files of this machine", "open the folder "+strings.TrimSpace(folder.String()))
+	case o.Copy != nil:
+		return 0, a.copyBy(ctx, func(ctx context.Context, argv []string, in io.Reader, out io.Writer) error {
+			var said tailBuffer
+			one := o
+			one.Command, one.In, one.Out, one.Err = argv, in, out, &said
+			code, err := a.enterOwn(ctx, own, s, one)
+			if err == nil && code != 0 {
+				err = remoteError(fmt.Errorf("%s ended with exit code %d", argv[0], code), said.String())
+			}
+			return err
+		}, s.Name, *o.Copy, o.Err)
+	}
+	return a.enterOwn(ctx, own, s, o)
+}
+
+// outputLasts is how long the output of a command is waited for once the command has ended, for
+// what it left running may hold it.
+const outputLasts = time.Second
+
+// enterOwn runs a command, or a shell, in a session of this machine.
+func (a *Sessions) enterOwn(ctx context.Context, own ownMachine, s *session.Session, o ConnectOptions) (int, error) {
 	id := s.Machines[o.Node].ID
 	folder := own.Folder(id)
 	argv := o.Command
-	if len(argv) == 0 {
-		shell := "/bin/sh"
+	shell := len(argv) == 0
+	if shell {
+		argv = []string{"/bin/sh"}
 		for _, v := range o.Environ {
 			if name, ok := strings.CutPrefix(v, "SHELL="); ok {
-				shell = cmp.Or(name, shell)
+				argv[0] = cmp.Or(name, argv[0])
 			}
 		}
-		argv = []string{shell}
 	}
-	c := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", enter, "sh", filepath.Join(folder, "agent", "environment")}, argv...)...) //nolint:gosec // what the person asks for
-	c.WaitDelay = o.Drain
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	// Not bound to ctx: it is told that it is interrupted, and takes the time that it needs.
+	c := exec.Command("/bin/sh", append([]string{"-c", enter, "sh", filepath.Join(folder, "agent", "environment")}, argv...)...) //nolint:gosec,noctx // what the person asks for
+	c.WaitDelay = outputLasts
 	c.Stdin, c.Stdout, c.Stderr, c.Dir = o.In, o.Out, o.Err, "/"
 	c.Env = append(slices.DeleteFunc(slices.Clone(o.Environ), func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+filepath.Join(folder, "home"))
 	sp, err := spec.Parse(s.Name, s.Spec)
@@ -82,13 +144,20 @@ func (a *Sessions) Connect(ctx context.Context, o ConnectOptions) (int, error) {
 	if err := own.Enter(ctx, id, c); err != nil {
 		return 0, err
 	}
-	err = c.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return max(exit.ExitCode(), 1), nil
+	if shell && o.Yield != nil {
+		o.Yield()
 	}
-	if errors.Is(err, exec.ErrWaitDelay) { // it ended well; what it left holds the output open
-		return 0, nil
+	stop := context.AfterFunc(ctx, func() { _ = c.Process.Signal(os.Interrupt) }) // it may have ended
+	err = c.Wait()
+	stop()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.As(err, &exit):
+		return max(exit.ExitCode(), 1), nil
+	case errors.Is(err, exec.ErrWaitDelay):
+		return 0, nil // it has ended; what it left running still writes
 	}
 	return 0, err
 }

@@ -100,12 +100,19 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 	var passes sync.WaitGroup
 	defer passes.Wait()
 	var reconciled time.Time
+	were := -1
 	empty := time.Now() //nolint:forbidigo // how long this process rests
 	for ctx.Err() == nil {
 		now := time.Now() //nolint:forbidigo // the pace of this process
 		open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
 		if err != nil {
 			log.WarnContext(ctx, "the sessions could not be read", "error", err)
+		}
+		if err == nil && len(open) != were {
+			were = len(open)
+			if err := a.TidyEntries(ctx); err != nil {
+				log.WarnContext(ctx, "the SSH entries of sessions that are over are left", "error", err)
+			}
 		}
 		mine := 0
 		for _, s := range open {

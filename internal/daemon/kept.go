@@ -66,26 +66,25 @@ func (rt *Runtime) Resolve(ctx context.Context, cfg config.Config, name string) 
 		return inventory.Ref{}, err
 	}
 	defer s.Close()
-	all, err := s.Snapshots().Resources(ctx, snapshot.Query{})
-	if err != nil {
+	match, err := s.Snapshots().Resources(ctx, snapshot.Query{Named: name})
+	switch {
+	case err != nil:
 		return inventory.Ref{}, err
-	}
-	var match []inventory.Ref
-	var names []string
-	for _, r := range all {
-		names = append(names, r.Ref.ID, r.Name)
-		if (r.Ref.ID == name || r.Name == name) && !slices.Contains(match, r.Ref) {
-			match = append(match, r.Ref)
+	case len(match) == 1:
+		return match[0].Ref, nil
+	case len(match) == 0:
+		all, err := s.Snapshots().Resources(ctx, snapshot.Query{})
+		if err != nil {
+			return inventory.Ref{}, err
 		}
-	}
-	switch len(match) {
-	case 1:
-		return match[0], nil
-	case 0:
+		var names []string
+		for _, r := range all {
+			names = append(names, r.Ref.ID, r.Name)
+		}
 		return inventory.Ref{}, &Error{Code: "not_found", Err: fmt.Errorf("no resource that curfew has seen has the id or name %q%s", name, document.DidYouMean(name, names)),
 			Hint: "give the whole identity: aws/123456789012/us-east-1/instance/i-0abc"}
 	}
-	return inventory.Ref{}, invalid("%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0])
+	return inventory.Ref{}, invalid("%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0].Ref)
 }
 
 // RefOf is the identity of a resource in a document.

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -28,50 +26,6 @@ func (rt *Runtime) Accounts(ctx context.Context) (view.Accounts, error) {
 		doc.Accounts = append(doc.Accounts, view.Account{ID: a.Cloud + "/" + a.ID, Cloud: a.Cloud, Account: a.ID, Regions: append([]string{}, a.Reach.Regions...), SeenAt: a.At.UTC()})
 	}
 	return doc, err
-}
-
-// Findings are those that hold.
-func (rt *Runtime) Findings(ctx context.Context) (view.Findings, error) {
-	doc := view.Findings{Schema: view.FindingsSchema, Findings: []view.DatedFinding{}}
-	_, s, err := rt.State(ctx)
-	if err != nil {
-		return doc, err
-	}
-	defer s.Close()
-	all, err := s.Snapshots().Findings(ctx, snapshot.Query{})
-	if err != nil {
-		return doc, err
-	}
-	for _, f := range all {
-		dated := view.DatedFinding{FirstAt: f.FirstAt.UTC(), LastAt: f.LastAt.UTC()}
-		if err := json.Unmarshal(f.Body, &dated.Finding); err != nil {
-			return doc, fmt.Errorf("the kept finding %s: %w", f.ID, err)
-		}
-		doc.Findings = append(doc.Findings, dated)
-	}
-	return doc, nil
-}
-
-// Resources are the resources as they were seen last, without those that are gone.
-func (rt *Runtime) Resources(ctx context.Context) (view.Fleet, error) {
-	doc := view.Fleet{Schema: view.ResourcesSchema, Resources: []view.Observed{}}
-	cfg, s, err := rt.State(ctx)
-	if err != nil {
-		return doc, err
-	}
-	defer s.Close()
-	all, err := s.Snapshots().Resources(ctx, snapshot.Query{})
-	if err != nil {
-		return doc, err
-	}
-	for _, r := range all {
-		var kept view.KeptResource
-		if err := json.Unmarshal(r.Body, &kept); err != nil {
-			return doc, fmt.Errorf("the kept resource %s: %w", r.Ref, err)
-		}
-		doc.Resources = append(doc.Resources, view.NewObserved(kept, r, cfg.Tags))
-	}
-	return doc, nil
 }
 
 // History is how the state and the verdict of a resource changed, by its id, its name or its
@@ -93,25 +47,6 @@ func (rt *Runtime) History(ctx context.Context, name string) (view.History, erro
 		doc.Changes = append(doc.Changes, view.NewChange(c))
 	}
 	return doc, err
-}
-
-// TeamOf is the team of a resource that an audit saw, by its id, its name or its whole
-// identity; empty where none is known.
-func (rt *Runtime) TeamOf(ctx context.Context, name string) (string, error) {
-	all, err := rt.Resources(ctx)
-	if err != nil {
-		return "", err
-	}
-	var teams []string
-	for _, r := range all.Resources {
-		if r.ID == name || r.Resource == name || r.Name == name {
-			teams = append(teams, r.Owner.Team)
-		}
-	}
-	if teams = slices.Compact(teams); len(teams) != 1 {
-		return "", nil
-	}
-	return teams[0], nil
 }
 
 // Actions are those of every account, open and done, the newest first: at most limit, before

@@ -44,7 +44,7 @@ func (rt *Runtime) MetricsSources(cfg config.Config, f Source) ([]*prom.Source, 
 
 // metricsOptions settles how a configured server is reached.
 func (rt *Runtime) metricsOptions(s config.MetricsSource) (prom.Options, error) {
-	o := prom.Options{Select: s.Select, Names: s.Names, Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: rt.Now}}
+	o := prom.Options{Select: s.Select, Names: s.Names, Series: rt.Series, Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: rt.Now}}
 	for _, m := range s.Machines {
 		o.Machines = append(o.Machines, prom.Rule(m))
 	}

@@ -1,13 +1,17 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -40,8 +44,9 @@ const (
 	cloudSlice  = 25
 )
 
-// Record writes what sources measured of the running machines of an account to a trace.
-func (rt *Runtime) Record(ctx context.Context, f Source, o RecordOptions) (view.Record, error) {
+// Record writes what sources measured of the running machines of accounts to a trace. Of
+// several accounts, one that cannot be read is a blind spot.
+func (rt *Runtime) Record(ctx context.Context, of []Source, o RecordOptions) (view.Record, error) {
 	doc := view.Record{Schema: view.RecordSchema, From: o.From, Output: o.Output}
 	cfg, err := rt.Config()
 	if err != nil {
@@ -55,46 +60,44 @@ func (rt *Runtime) Record(ctx context.Context, f Source, o RecordOptions) (view.
 	}
 	bar := rt.bar("record")
 	defer bar.Finish()
-	setting, err := rt.Setting(ctx, cfg, f)
-	if err != nil {
-		return doc, err
-	}
-	sources := slices.DeleteFunc(setting.Sources, func(s usage.Source) bool {
-		_, server := s.(*prom.Source)
-		return server != (o.From == FromPrometheus)
-	})
-	if len(sources) == 0 {
-		return doc, &Error{Class: Usage, Code: "no_source", Err: fmt.Errorf("record --from %s: there is no such source", o.From),
-			Hint: "give --metrics-source URL, or metrics.sources in curfew.yaml"}
-	}
-	listed, err := setting.Lister.List(ctx, round.Query{Now: setting.Clock().UTC(), Progress: bar.Report, Kinds: machineKinds})
-	if err != nil {
-		return doc, CloudError(err)
-	}
-	if setting.Owners != nil {
-		spots, err := setting.Owners(ctx, listed.Resources, setting.Clock().UTC())
-		if err != nil {
+	r := &recorder{progress: bar.Report, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{}}
+	var accounts []gauged
+	var unread error
+	for _, f := range of {
+		one, spots, err := rt.gaugedOf(ctx, cfg, f, o.From, bar)
+		switch {
+		case ctx.Err() != nil:
+			return doc, context.Cause(ctx)
+		case err != nil && len(of) == 1:
 			return doc, err
+		case err != nil:
+			unread = cmp.Or(unread, err)
+			doc.Add([]inventory.BlindSpot{{What: "account " + cmp.Or(strings.Join(f.AssumeRoles, " "), "of the credentials"), Why: err.Error(), Effect: "its machines are not recorded"}})
+			continue
 		}
 		doc.Add(spots)
-	}
-	var machines []*inventory.Resource
-	for _, r := range listed.Resources {
-		if t := r.Kind.Traits(); t.Measured && t.Compute {
-			setting.Prices.Fill(r)
-			machines = append(machines, r)
+		one.machines = slices.DeleteFunc(one.machines, func(m *inventory.Resource) bool { return r.about[m.Ref()] != nil })
+		for _, m := range one.machines {
+			r.about[m.Ref()] = describe(m)
 		}
+		// A server tells of the machines of all accounts, and is asked once.
+		if o.From == FromPrometheus && len(accounts) > 0 {
+			accounts[0].machines = append(accounts[0].machines, one.machines...)
+			continue
+		}
+		accounts = append(accounts, one)
 	}
-	r := &recorder{progress: bar.Report, sources: sources, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{}}
-	for _, m := range machines {
-		r.about[m.Ref()] = describe(m)
+	switch {
+	case len(of) == 0:
+		return doc, &Error{Code: "no_account", Err: errors.New("record: no account is known yet"), Hint: "/readyz of the service says what is wrong"}
+	case len(accounts) == 0:
+		return doc, unread
 	}
-	doc.Add(listed.BlindSpots)
 	err = ReplaceFile(rt.Path(o.Output), func(w io.Writer) error {
 		if r.out, err = usage.NewWriter(w, filepath.Base(o.Output)); err != nil {
 			return &Error{Class: Usage, Code: "usage", Err: err}
 		}
-		if err := r.record(ctx, machines, o); err != nil {
+		if err := r.record(ctx, accounts, o); err != nil {
 			return err
 		}
 		return r.out.Close()
@@ -102,10 +105,47 @@ func (rt *Runtime) Record(ctx context.Context, f Source, o RecordOptions) (view.
 	return doc, err
 }
 
+// gauged are machines of an account, and what measured them.
+type gauged struct {
+	machines []*inventory.Resource
+	sources  []usage.Source
+}
+
+// gaugedOf are the machines that run in an account, with the sources of a recording.
+func (rt *Runtime) gaugedOf(ctx context.Context, cfg config.Config, f Source, from string, bar Bar) (of gauged, spots []inventory.BlindSpot, err error) {
+	setting, err := rt.Setting(ctx, cfg, f)
+	if err != nil {
+		return of, nil, err
+	}
+	of.sources = slices.DeleteFunc(setting.Sources, func(s usage.Source) bool {
+		_, server := s.(*prom.Source)
+		return server != (from == FromPrometheus)
+	})
+	if len(of.sources) == 0 {
+		return of, nil, &Error{Class: Usage, Code: "no_source", Err: fmt.Errorf("record --from %s: there is no such source", from),
+			Hint: "give --metrics-source URL, or metrics.sources in curfew.yaml"}
+	}
+	listed, err := setting.Lister.List(ctx, round.Query{Now: setting.Clock().UTC(), Progress: bar.Report, Kinds: machineKinds})
+	if err != nil {
+		return of, nil, CloudError(err)
+	}
+	if setting.Owners != nil {
+		if spots, err = setting.Owners(ctx, listed.Resources, setting.Clock().UTC()); err != nil {
+			return of, nil, err
+		}
+	}
+	for _, r := range listed.Resources {
+		if t := r.Kind.Traits(); t.Measured && t.Compute {
+			setting.Prices.Fill(r)
+			of.machines = append(of.machines, r)
+		}
+	}
+	return of, append(spots, listed.BlindSpots...), nil
+}
+
 // recorder writes samples as sources tell them.
 type recorder struct {
 	progress func(round.Progress)
-	sources  []usage.Source
 	about    map[inventory.Ref]*usage.Description
 	out      usage.Writer
 	doc      *view.Record
@@ -121,7 +161,7 @@ func describe(m *inventory.Resource) *usage.Description {
 }
 
 // record reads slice after slice.
-func (r *recorder) record(ctx context.Context, machines []*inventory.Resource, o RecordOptions) error {
+func (r *recorder) record(ctx context.Context, accounts []gauged, o RecordOptions) error {
 	read := 0
 	done := func(part string, of int) {
 		read++
@@ -134,19 +174,24 @@ func (r *recorder) record(ctx context.Context, machines []*inventory.Resource, o
 			if to.After(r.doc.Until) {
 				to = r.doc.Until
 			}
-			if err := r.slice(ctx, machines, usage.Interval{From: from, To: to, Step: o.Step}); err != nil {
+			if err := r.slice(ctx, accounts[0], usage.Interval{From: from, To: to, Step: o.Step}); err != nil {
 				return err
 			}
 			done(from.Format(time.DateTime), parts)
 		}
 		return nil
 	}
-	chunks := (len(machines) + cloudSlice - 1) / cloudSlice
-	for part := range slices.Chunk(machines, cloudSlice) {
-		if err := r.slice(ctx, part, usage.Interval{From: r.doc.Since, To: r.doc.Until, Step: o.Step}); err != nil {
-			return err
+	chunks := 0
+	for _, a := range accounts {
+		chunks += (len(a.machines) + cloudSlice - 1) / cloudSlice
+	}
+	for _, a := range accounts {
+		for part := range slices.Chunk(a.machines, cloudSlice) {
+			if err := r.slice(ctx, gauged{part, a.sources}, usage.Interval{From: r.doc.Since, To: r.doc.Until, Step: o.Step}); err != nil {
+				return err
+			}
+			done(part[0].ID, chunks)
 		}
-		done(part[0].ID, chunks)
 	}
 	return nil
 }
@@ -175,7 +220,7 @@ func repeats(s usage.Signal, step, of time.Duration, v float64) (rows int, value
 
 // slice records one interval. Of one signal of a machine the first source speaks, and of
 // its GPUs one source alone.
-func (r *recorder) slice(ctx context.Context, machines []*inventory.Resource, iv usage.Interval) error {
+func (r *recorder) slice(ctx context.Context, of gauged, iv usage.Interval) error {
 	rows := r.ahead
 	if rows == nil {
 		rows = map[row]*usage.Sample{}
@@ -186,8 +231,8 @@ func (r *recorder) slice(ctx context.Context, machines []*inventory.Resource, iv
 		signal usage.Signal
 	}
 	speaks := map[voice]int{}
-	for i, s := range r.sources {
-		m, err := s.Measure(ctx, machines, iv, func(x *inventory.Resource, opened usage.Opened) usage.Sink {
+	for i, s := range of.sources {
+		m, err := s.Measure(ctx, of.machines, iv, func(x *inventory.Resource, opened usage.Opened) usage.Sink {
 			ref := x.Ref()
 			return usage.SinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
 				v := voice{ref, sig}

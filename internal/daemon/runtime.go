@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -57,6 +58,11 @@ type Runtime struct {
 	Simulated bool
 	// Kept is the open state of a service, which every operation uses; nil: each opens it.
 	Kept *store.Store
+	// Configs remembers the configuration of a service; nil: each operation decodes it.
+	Configs *config.Cache
+	// Series is which series metrics servers have, for all sources of a service; nil: each
+	// asks by itself.
+	Series *prom.Series
 	// Caller is who makes the request that this wiring serves, as the service has verified;
 	// nil: the user of this process.
 	Caller *approval.Person
@@ -177,10 +183,10 @@ func (rt *Runtime) Config() (config.Config, error) {
 	var err error
 	hint := "docs/configuration.md lists every key"
 	if rt.ConfigFlag != "" {
-		c, err = config.Load(rt.Path(rt.ConfigFlag), rt.Lookup)
+		c, err = rt.Configs.Load(rt.Path(rt.ConfigFlag), rt.Lookup)
 	} else {
 		path := config.Find(rt.Dir, rt.ConfigDir)
-		if c, err = config.LoadFound(path, rt.Lookup); err != nil && config.Trust(path) != nil {
+		if c, err = rt.Configs.LoadFound(path, rt.Lookup); err != nil && config.Trust(path) != nil {
 			hint = "read it, then give --config " + plain.Shell(path) + " to use it, or `chmod go-w` it if it is yours"
 		}
 	}

@@ -69,7 +69,7 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 	if keeps {
 		s, err := state.opened(ctx)
 		if err == nil {
-			err = keepScan(ctx, s, audit, doc, false)
+			err = keepScan(ctx, s, audit, doc, cfg.Tags, false)
 		}
 		if err != nil {
 			return nil, &Error{Code: "not_saved", Err: fmt.Errorf("keep the findings: %w", err),

@@ -18,10 +18,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/service"
@@ -71,7 +73,12 @@ type server struct {
 	// generation counts the configurations that were in force.
 	generation   int
 	organization organization
+	// accounts are those that are read, of the configuration in force.
+	accounts atomic.Pointer[[]Source]
 }
+
+// recorded are the accounts whose history is recorded where that is asked for.
+func (v *server) recorded() []Source { return *v.accounts.Load() }
 
 // Serve reads accounts and takes what their policies propose up the ladder until the context
 // ends. It acts on nothing unless it enforces.
@@ -90,7 +97,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 		return err
 	}
 	v := &server{rt: rt.For(), o: o, store: s, log: log}
-	v.rt.Kept = s
+	v.rt.Kept, v.rt.Configs, v.rt.Series = s, &config.Cache{}, &prom.Series{}
 	v.pace = &pace{log: log, per: map[string]asks{}}
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err
@@ -122,7 +129,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { v.watch(watching) })
 	wg.Go(func() {
-		v.rt.For().RunBacktests(watching, BacktestRunner{Source: o.Source, Holder: v.service.Holder, TTL: o.LeaseTTL, Log: log})
+		v.rt.For().RunBacktests(watching, BacktestRunner{Sources: v.recorded, Holder: v.service.Holder, TTL: o.LeaseTTL, Log: log})
 	})
 	wg.Go(func() { v.rt.keepServed(watching, log) })
 	err = v.service.Run(ctx)
@@ -226,6 +233,10 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 		return nil, invalid("no account is configured")
 	}
 	var sources []service.Source
+	var all []Source
+	for _, a := range accounts {
+		all = append(all, a.Source)
+	}
 	tried := false
 	for _, a := range accounts {
 		// It makes no call, and shows now what is wrong with the configuration; members of an
@@ -244,6 +255,7 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 			sources = append(sources, v.audited(cfg, a, made))
 		}
 	}
+	v.accounts.Store(&all)
 	return sources, nil
 }
 

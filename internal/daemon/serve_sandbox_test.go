@@ -190,7 +190,7 @@ func TestServeAudits(t *testing.T) {
 	}
 	r := serve(t, b, "aws: {requests_per_second: 10000}\nserve: {interval: 1s, audit_interval: 2s}\n")
 	of := func() (view.DatedFinding, bool) {
-		doc, err := r.rt.For().Findings(t.Context())
+		doc, _, err := r.rt.For().Findings(t.Context(), Listing{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestServeAudits(t *testing.T) {
 		t.Errorf("audited at %s, %v", last, err)
 	}
 	// The passes of the service read no bucket; its audits do, and keep what they saw.
-	if fleet, err := r.rt.For().Resources(t.Context()); err != nil || fleet.Schema == "" {
+	if fleet, _, err := r.rt.For().Resources(t.Context(), Listing{}); err != nil || fleet.Schema == "" {
 		t.Errorf("%+v, %v", fleet, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/service"
@@ -61,17 +62,17 @@ func (a *auditRounds) Round(ctx context.Context) (service.Outcome, error) {
 	if err := rt.auditing(a.cfg, &setting, a.source.Cloud, nil); err != nil {
 		return service.Outcome{}, err
 	}
-	return auditOnce(ctx, a.v.store, setting, view.ScanOptions{Version: a.v.o.Version, Profile: a.source.Profile}, a.name)
+	return auditOnce(ctx, a.v.store, setting, view.ScanOptions{Version: a.v.o.Version, Profile: a.source.Profile}, a.cfg.Tags, a.name)
 }
 
 // auditOnce audits an account and keeps what was found, of which the audit log tells.
-func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o view.ScanOptions, name string) (service.Outcome, error) {
+func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o view.ScanOptions, tags inventory.TagMapping, name string) (service.Outcome, error) {
 	audit, err := round.New(setting).Round(ctx)
 	if err != nil {
 		return service.Outcome{}, CloudError(err)
 	}
 	out := service.Outcome{Resources: len(audit.Resources), Calls: audit.Calls, Missing: missingOf(audit)}
-	if err := keepScan(ctx, s, audit, view.NewScan(audit, o), true); err != nil {
+	if err := keepScan(ctx, s, audit, view.NewScan(audit, o), tags, true); err != nil {
 		return out, err
 	}
 	return out, s.PutAudited(ctx, name, audit.StartedAt)

@@ -125,7 +125,7 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 	}})
 	v.service.Set([]service.Source{{Name: "sim", Every: func() time.Duration { return demoRound }, Deadline: oneDay,
 		Open: func(context.Context, store.Lease) (service.Rounds, error) {
-			return &demoRounds{accountRounds: accountRounds{engine: round.New(setting), store: s.Store}, sim: s, rt: rt, cfg: cfg, version: o.Version}, nil
+			return &demoRounds{accountRounds: accountRounds{engine: round.New(setting), store: s.Store, tags: cfg.Tags}, sim: s, rt: rt, cfg: cfg, version: o.Version}, nil
 		}}})
 	var mounted map[string]http.Handler
 	if o.Mount != nil {
@@ -140,7 +140,7 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { // replays take real time, while leases go by the simulated one
-		v.rt.For().RunBacktests(ctx, BacktestRunner{Source: o.Source, TTL: 365 * oneDay, Check: time.Second, Log: log})
+		v.rt.For().RunBacktests(ctx, BacktestRunner{Sources: func() []Source { return []Source{o.Source} }, TTL: 365 * oneDay, Check: time.Second, Log: log})
 	})
 	defer wg.Wait()
 	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe, "state", dir)
@@ -236,7 +236,7 @@ func (d *demoRounds) audit(ctx context.Context) error {
 	if err := d.rt.auditing(d.cfg, &setting, sim.CloudName, nil); err != nil {
 		return err
 	}
-	_, err = auditOnce(ctx, d.store, setting, view.ScanOptions{Version: d.version}, auditPrefix+"sim")
+	_, err = auditOnce(ctx, d.store, setting, view.ScanOptions{Version: d.version}, d.cfg.Tags, auditPrefix+"sim")
 	return err
 }
 

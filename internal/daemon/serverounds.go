@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -36,13 +39,26 @@ func (v *server) open(ctx context.Context, cfg config.Config, f Source, set *pol
 		return nil, err
 	}
 	setting.Ladder = under(setting.Ladder, v.store, lease)
+	setting.Books = v.books(cfg, set)
 	var clock func() time.Time
 	setting.Clock = func() time.Time { return clock() }
 	begin := func(ctx context.Context) (err error) {
 		clock, err = v.rt.StateClock(ctx, v.store)
 		return err
 	}
-	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, pace: v.pace, begin: begin}, nil
+	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin}, nil
+}
+
+// wholeEvery is the longest time between two rounds of an account that are posted whole.
+const wholeEvery = 15 * time.Minute
+
+// books charge for the rounds of one account. All rounds are posted whole where policies ask
+// what was charged, or where accounts are read more often than every minute.
+func (v *server) books(cfg config.Config, set *policy.Set) round.Books {
+	if cfg.Serve.Interval < time.Minute || slices.ContainsFunc(set.Policies, (*policy.Policy).AsksCharges) {
+		return ledger.Journal{Store: v.store.Ledger()}
+	}
+	return &ledger.Sparing{Store: v.store.Ledger(), Every: wholeEvery}
 }
 
 // under binds a ladder to a lease: it writes and calls nothing any more once another process
@@ -76,6 +92,7 @@ type accountRounds struct {
 	engine  *round.Engine
 	store   *store.Store
 	profile string
+	tags    inventory.TagMapping
 	pace    *pace // nil where reading costs nothing
 	// begin, when set, takes the time of the state for a round. It is an error where the
 	// clock of this machine is another one: charges would be for a time that was not.
@@ -102,7 +119,7 @@ func (a *accountRounds) Round(ctx context.Context) (service.Outcome, error) {
 	if err2 != nil {
 		return out, err2
 	}
-	looks, err := looksOf(r, a.profile, false)
+	looks, err := looksOf(r, a.profile, a.tags, false)
 	if err == nil {
 		err = a.store.Snapshots().Keep(ctx, nil, looks...)
 	}
@@ -222,7 +239,9 @@ func (p *pace) remember(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// saw takes the machines of a round in place of what was known of its accounts.
+// saw takes the machines of a round in place of what was known of its accounts, and what the
+// round asked in place of an estimate, where it read one account without a gap: GPUs whose
+// metrics come from elsewhere are not asked for.
 func (p *pace) saw(r *round.Result) error {
 	groups := map[string]map[int]int{}
 	for _, account := range r.Accounts {
@@ -238,7 +257,33 @@ func (p *pace) saw(r *round.Result) error {
 			return err
 		}
 	}
+	if len(r.Accounts) == 1 && len(r.BlindSpots) == 0 {
+		if err := p.asked(r.Accounts[0], r.Calls); err != nil {
+			return err
+		}
+	}
 	return p.settle()
+}
+
+// asked takes what a pass over an account was charged by CloudWatch, where it asked anything.
+func (p *pace) asked(account string, calls []inventory.Calls) error {
+	var sum money.Amount
+	for _, c := range calls {
+		if !strings.HasPrefix(c.API, "cloudwatch:") {
+			continue
+		}
+		var err error
+		if sum, err = sum.Add(c.Cost); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.per[account]; sum > 0 {
+		of.cost = sum
+		p.per[account] = of
+	}
+	return nil
 }
 
 // estimate prices a pass over machines by how many GPUs they have.

@@ -107,7 +107,8 @@ func (a *Sessions) admit(ctx context.Context, s session.Session, who approval.Pe
 	g := &sessionGate{a: a, who: who}
 	k := *a.Keeper
 	k.Gate = g
-	if _, err := k.Keep(ctx, s.ID); err != nil {
+	// What fails after the gate has decided is tried again by the keeper.
+	if _, err := k.Keep(ctx, s.ID); err != nil && g.decision == nil {
 		return nil, StateError(err)
 	}
 	return g.decision, nil

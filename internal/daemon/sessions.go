@@ -44,6 +44,12 @@ type UpOptions struct {
 	Lease, Idle time.Duration
 	DiskGiB     int64
 	Image       string
+	// Called is what the file "-" is called in messages; empty is "-".
+	Called string
+	// May, where set, refuses what the caller of a service may not do: with the newest session
+	// of the name, nil where there is none, and for the owner of what is asked for, nil where
+	// that session is only shown.
+	May func(before *view.Run, owner *inventory.Owner) error
 	// Once asks for a one-shot session, which ends with its command; Timeout is how long that
 	// may take, 0 what its lease leaves.
 	Once    bool
@@ -160,22 +166,36 @@ func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
 	return doc, err
 }
 
-// Newest returns the session of a name that is not over, else the newest; an error that says
-// so where there is none.
+// Newest returns the session of a name that is not over, else the newest, else the one of that
+// id; an error that says so where there is none.
 func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, error) {
 	list, err := a.store.Sessions().Sessions(ctx, session.Query{Name: name})
 	if err != nil {
 		return session.Session{}, err
 	}
-	for _, s := range list {
-		if !s.State.Over() {
-			return s, nil
-		}
+	if newest := newest(list); newest != nil {
+		return *newest, nil
 	}
+	s, err := a.store.Sessions().Session(ctx, name)
+	if errors.Is(err, session.ErrNotFound) {
+		err = NoSession(name)
+	}
+	return s, err
+}
+
+// newest is of sessions of one name, the newest first, the one that is not over, else the
+// first; nil where there is none.
+func newest(list []session.Session) *session.Session {
+	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
 	if len(list) == 0 {
-		return session.Session{}, &Error{Code: "no_session", Err: fmt.Errorf("there is no session %q", name), Hint: "`curfew ls --all` lists them"}
+		return nil
 	}
-	return list[0], nil
+	return &list[max(i, 0)]
+}
+
+// NoSession says that there is no session of a name.
+func NoSession(name string) error {
+	return &Error{Code: "no_session", Err: fmt.Errorf("there is no session %q", name), Hint: "`curfew ls --all` lists them"}
 }
 
 // Status is a session with what its machines said last.
@@ -194,6 +214,7 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 		}
 	}
 	r := view.NewRun(s, a.now())
+	r.Notes = a.Notes(s)
 	if !s.State.Over() && s.Control != "" {
 		hosts, err := a.Keeper.Control.Hosts(ctx, &s, max(1, len(s.Machines)))
 		if err != nil {
@@ -211,12 +232,22 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 
 // Log is the journal of a session.
 func (a *Sessions) Log(ctx context.Context, name string) (view.SessionLog, error) {
+	doc, _, err := a.Journal(ctx, name)
+	return doc, err
+}
+
+// Journal is the journal of a session, with a key for each of its events that stays the same
+// and that no other one has.
+func (a *Sessions) Journal(ctx context.Context, name string) (doc view.SessionLog, keys []string, err error) {
 	s, err := a.Newest(ctx, name)
 	if err != nil {
-		return view.SessionLog{}, err
+		return doc, nil, err
 	}
 	events, err := a.store.Sessions().Events(ctx, s.ID)
-	return view.NewSessionLog(s, events), err
+	for _, e := range events {
+		keys = append(keys, fmt.Sprintf("%d/%d/%d", e.Node, e.File, e.Line))
+	}
+	return view.NewSessionLog(s, events), keys, err
 }
 
 // Run is a session as its document.
@@ -241,10 +272,16 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		return session.Session{}, nil, err
 	}
 	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
+	if err := a.may(o, list, nil); err != nil {
+		return session.Session{}, nil, err
+	}
 	if o.Once && i >= 0 && list[i].State != session.Requested {
 		return list[i], nil, &Error{Class: Usage, Code: "taken", Err: fmt.Errorf("session %s runs already", o.Name), Hint: "give each run another --name, or none"}
 	}
 	if i >= 0 && list[i].State != session.Requested {
+		if err := a.served(list[i].Provider); err != nil {
+			return list[i], nil, err
+		}
 		if list[i].State == session.Ending {
 			return list[i], nil, &Error{Code: "ending", Err: fmt.Errorf("session %s is ending: %s", o.Name, list[i].Why), Hint: "give the command again once it has ended"}
 		}
@@ -257,6 +294,9 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		return list[i], nil, nil
 	}
 	sp, cloud, err := a.asked(o, who, list)
+	if err == nil {
+		err = errors.Join(a.served(cloud), a.may(o, list, &sp.Owner))
+	}
 	if err != nil {
 		return session.Session{}, nil, err
 	}
@@ -312,6 +352,9 @@ func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) err
 
 // asked is the specification that options ask for, and where it is to run.
 func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string, error) {
+	if !spec.ValidName(o.Name) || strings.HasPrefix(o.Name, "stray-") {
+		return nil, "", invalid("%q is no name of a session: it has letters, digits, dots, dashes and underscores, 100 at most, and does not begin with stray-", o.Name)
+	}
 	cloud := cmp.Or(o.Cloud, a.cfg.Sessions.Cloud)
 	sp := &spec.Spec{Kind: spec.Session, Purpose: inventory.Experimentation, Capacity: spec.OnDemand, Resources: spec.Resources{Nodes: 1}, Retries: spec.Retries{Interruptions: spec.DefaultInterruptions}}
 	switch {
@@ -320,11 +363,12 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 		if err != nil {
 			return nil, "", err
 		}
-		if sp, err = spec.Parse(o.File, src); err != nil {
+		name := cmp.Or(o.Called, o.File)
+		if sp, err = spec.Parse(name, src); err != nil {
 			return nil, "", err
 		}
 		if sp.Kind != spec.Session {
-			return nil, "", invalid("%s is a %s; `curfew up` starts sessions", o.File, sp.Kind)
+			return nil, "", invalid("%s is a %s; `curfew up` starts sessions", name, sp.Kind)
 		}
 	case !o.asks() && len(before) > 0:
 		var err error
@@ -367,9 +411,6 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 	}
 	if most := a.cfg.Sessions.MaxLease; most > 0 && sp.Lease > most {
 		return nil, "", &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("a lease of %s is longer than sessions.max_lease, %s", sp.Lease, most), Hint: "ask for less, and extend it later"}
-	}
-	if sp.Name == "" || strings.HasPrefix(sp.Name, "stray-") {
-		return nil, "", invalid("%q: a session has a name that does not begin with stray-", sp.Name)
 	}
 	checked, err := spec.Parse(o.Name, sp.Canonical()) // what a flag says is held to what a file may say
 	if err != nil {
@@ -483,14 +524,17 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 	case err != nil:
 		return s, nil, err
 	case s.State.Over() || s.State == session.Ending:
-		return s, nil, &Error{Code: "over", Err: fmt.Errorf("session %s is %s", name, s.State), Hint: "`curfew up " + name + "` starts it again"}
+		return s, nil, &Error{Code: "over", Err: fmt.Errorf("session %s is %s", s.Name, s.State), Hint: "`curfew up " + s.Name + "` starts it again"}
+	}
+	if err := a.served(s.Provider); err != nil {
+		return s, nil, err
 	}
 	if err := a.reach(ctx, &s); err != nil {
 		return s, nil, err
 	}
 	until := s.LeaseUntil.Add(by)
 	if most := a.cfg.Sessions.MaxLease; most > 0 && until.Sub(s.RequestedAt) > most {
-		return s, nil, &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", name, until.Sub(s.RequestedAt).Round(time.Second), most),
+		return s, nil, &Error{Class: Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", s.Name, until.Sub(s.RequestedAt).Round(time.Second), most),
 			Hint: "end it and start it again, which keeps its work"}
 	}
 	if s.ByHand {

@@ -96,6 +96,9 @@ func BodyHash(body string) string {
 func (rt *Runtime) Admin(ctx context.Context, cfg config.Config, judge config.Shared, binding string) (approval.Person, error) {
 	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = judge.Approvers, judge.People, judge.Approvals, judge.GitHub
 	who, err := rt.Declared(cfg)
+	if rt.Caller != nil && who.Proof.Kind == approval.SelfDeclared { // of the machine's user at the service: by what judges
+		who.Roles = approval.Roles(cfg.Holders(), who.Name)
+	}
 	if !judge.Approvals.Accepts(approval.SelfDeclared) {
 		who, err = rt.SignedIn(ctx, cfg, "curfew settings "+binding)
 	}
@@ -149,12 +152,20 @@ type SettingsText struct {
 // SetSettings makes the next version of the shared settings of a file, of the prices of
 // another, or of both. An empty name is none.
 func (rt *Runtime) SetSettings(ctx context.Context, name, prices, reason string) (view.SettingsSet, error) {
+	t, err := rt.SettingsOf(name, prices)
+	if err != nil {
+		return view.SettingsSet{Schema: view.SettingsSetSchema, Versions: []view.SettingsVersion{}}, err
+	}
+	return rt.PutSettings(ctx, t, reason)
+}
+
+// SettingsOf reads what is set from a file of settings and one of prices. An empty name is none.
+func (rt *Runtime) SettingsOf(name, prices string) (SettingsText, error) {
 	t := SettingsText{Name: name, PricesName: prices}
-	none := view.SettingsSet{Schema: view.SettingsSetSchema, Versions: []view.SettingsVersion{}}
 	if name != "" {
 		src, err := rt.Read(name, nil, document.MaxBytes)
 		if err != nil {
-			return none, err
+			return t, err
 		}
 		text := string(src)
 		t.Settings = &text
@@ -162,11 +173,11 @@ func (rt *Runtime) SetSettings(ctx context.Context, name, prices, reason string)
 	if prices != "" {
 		text, err := rt.readOverlay(prices)
 		if err != nil {
-			return none, err
+			return t, err
 		}
 		t.Prices = &text
 	}
-	return rt.PutSettings(ctx, t, reason)
+	return t, nil
 }
 
 // PutSettings makes the next version of the shared settings, of prices, or of both.

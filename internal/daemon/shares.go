@@ -16,14 +16,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Shares divides what was charged for machines among the workloads of a file.
-func (rt *Runtime) Shares(ctx context.Context, name string, period Period) (view.Shares, error) {
+// Shares divides what was charged for machines among the workloads of a file; text is what it
+// holds where it is not on this machine.
+func (rt *Runtime) Shares(ctx context.Context, name, text string, period Period) (view.Shares, error) {
 	var none view.Shares
 	since, until, err := period.Bounds(rt.Now())
 	if err != nil {
 		return none, err
 	}
-	all, err := ReadPlan(rt, name, costs.ReadShares)
+	all, err := given(rt, name, text, costs.ReadShares)
 	if err != nil {
 		return none, err
 	}

@@ -3,6 +3,8 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,8 +21,10 @@ import (
 )
 
 // looksOf are what a round saw of each account, for those who ask later. Profile is the one
-// that the accounts were reached by, and judged says that the round asked all rules.
-func looksOf(r *round.Result, profile string, judged bool) ([]snapshot.Look, error) {
+// that the accounts were reached by, tags say whose resources are, and judged says that the
+// round asked all rules.
+func looksOf(r *round.Result, profile string, tags inventory.TagMapping, judged bool) ([]snapshot.Look, error) {
+	by := mappingOf(tags)
 	verdicts := make(map[inventory.Ref]int, len(r.Facts))
 	for i, f := range r.Facts {
 		verdicts[f.Resource.Ref()] = i
@@ -42,7 +46,7 @@ func looksOf(r *round.Result, profile string, judged bool) ([]snapshot.Look, err
 		if err != nil {
 			return nil, fmt.Errorf("keep %s: %w", ref, err)
 		}
-		seen := snapshot.Resource{Ref: ref, Name: res.Name, State: string(res.State), Body: body}
+		seen := snapshot.Resource{Ref: ref, Name: res.Name, State: string(res.State), Team: tags.Owner(res.Tags).Team, TeamBy: by, Body: body}
 		if k, ok := verdicts[ref]; ok && r.Facts[k].Duty != nil {
 			d := r.Facts[k].Duty
 			seen.Duty, seen.DutySince = d.State.String(), d.Since
@@ -54,8 +58,8 @@ func looksOf(r *round.Result, profile string, judged bool) ([]snapshot.Look, err
 
 // keepScan keeps an audit: its document, its findings and what it saw. Told says that the
 // audit log tells of findings that changed.
-func keepScan(ctx context.Context, s *store.Store, audit *round.Result, doc view.Scan, told bool) error {
-	looks, err := looksOf(audit, doc.Profile, true)
+func keepScan(ctx context.Context, s *store.Store, audit *round.Result, doc view.Scan, tags inventory.TagMapping, told bool) error {
+	looks, err := looksOf(audit, doc.Profile, tags, true)
 	if err != nil {
 		return err
 	}
@@ -72,13 +76,23 @@ func keepScan(ctx context.Context, s *store.Store, audit *round.Result, doc view
 		if err != nil {
 			return fmt.Errorf("keep finding %s: %w", f.ID, err)
 		}
-		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{ID: f.ID, Rule: f.Rule, Ref: ref, Gist: gist(f), Body: body})
+		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{ID: f.ID, Rule: f.Rule, Ref: ref, Gist: gist(f), Team: f.Resource.Owner.Team, Body: body})
 	}
 	var body bytes.Buffer
 	if err := view.WriteJSON(&body, doc); err != nil {
 		return err
 	}
 	return s.Snapshots().Keep(ctx, &snapshot.Audit{Cloud: doc.Cloud, Accounts: doc.Accounts, At: doc.FinishedAt, Body: body.Bytes()}, looks...)
+}
+
+// mappingOf names a mapping of tags: two that are not alike have different names.
+func mappingOf(tags inventory.TagMapping) string {
+	text, err := json.Marshal(tags)
+	if err != nil {
+		return "" // it holds nothing but texts
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }
 
 // gist says in a few words what a finding comes to: what its fix saves a month, to two

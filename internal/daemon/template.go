@@ -113,14 +113,11 @@ func (rt *Runtime) seenMachine(ctx context.Context, cfg config.Config, name stri
 		return none, err
 	}
 	defer s.Close()
-	all, err := s.Snapshots().Resources(ctx, snapshot.Query{Cloud: ref.Cloud, Account: ref.Account, Past: true})
+	all, err := s.Snapshots().Resources(ctx, snapshot.Query{Past: true, Ref: ref})
 	if err != nil {
 		return none, err
 	}
 	for _, r := range all {
-		if r.Ref != ref {
-			continue
-		}
 		kept, err := keptResource(r)
 		if err != nil {
 			return none, err
@@ -194,7 +191,7 @@ type readSeekCloser interface {
 	io.Closer
 }
 
-// trace opens the trace anew.
+// trace opens the trace again.
 func (rt *Runtime) trace(ctx context.Context, o TemplateOptions) (backtest.Params, readSeekCloser, error) {
 	p, err := o.Trace.Params(func(option string) string { return "--" + option })
 	if err != nil {

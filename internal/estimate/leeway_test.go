@@ -20,7 +20,7 @@ func parseSession(t *testing.T, text string) *spec.Spec {
 	return s
 }
 
-// TestLeeway raises the p95 to the dearest alternative within reach and leaves the p50; the
+// TestLeeway raises the p95 to the most expensive alternative within reach and leaves the p50; the
 // lines add up.
 func TestLeeway(t *testing.T) {
 	for _, percent := range []int64{0, 50, 1000} {

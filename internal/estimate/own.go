@@ -61,7 +61,7 @@ func At(s *spec.Spec, p Place) (*Estimate, error) {
 	return e, nil
 }
 
-// Leeway raises the p95 of an estimate and its hourly price to the dearest alternative that
+// Leeway raises the p95 of an estimate and its hourly price to the most expensive alternative that
 // costs at most so many percent more an hour, for a launch that takes another machine where
 // the cheapest has no capacity. The p50 stays.
 func (e *Estimate) Leeway(percent int64) error {
@@ -69,25 +69,25 @@ func (e *Estimate) Leeway(percent int64) error {
 	if err != nil {
 		return fmt.Errorf("estimate %s: %w", e.Name, err)
 	}
-	var dearest *Alternative
+	var top *Alternative
 	for i := range e.Alternatives {
 		a := &e.Alternatives[i]
-		if a.Unknown == 0 && a.Hourly <= most && a.Hourly > e.Hourly && a.P95 > e.P95 && (dearest == nil || a.Hourly > dearest.Hourly) {
-			dearest = a
+		if a.Unknown == 0 && a.Hourly <= most && a.Hourly > e.Hourly && a.P95 > e.P95 && (top == nil || a.Hourly > top.Hourly) {
+			top = a
 		}
 	}
-	if dearest == nil {
+	if top == nil {
 		return nil
 	}
-	what := fmt.Sprintf("another machine where there is no capacity, at most %s in %s", dearest.Type, dearest.Region)
-	more := dearest.P95 - e.P95
+	what := fmt.Sprintf("another machine where there is no capacity, at most %s in %s", top.Type, top.Region)
+	more := top.P95 - e.P95
 	price, err := more.Rate()
 	if err != nil {
 		return fmt.Errorf("estimate %s: %w", e.Name, err)
 	}
 	e.Lines = append(e.Lines, Line{What: what, Quantity: "0", QuantityP95: "1", Unit: "run", UnitPrice: price, P95: more, Source: "the alternative's estimate", AsOf: e.Lines[0].AsOf})
-	e.Title = strings.Replace(e.Title, " to "+e.P95.Dollars()+" (p95)", " to "+dearest.P95.Dollars()+" (p95)", 1)
-	e.P95, e.Hourly = dearest.P95, dearest.Hourly
-	e.Assumptions = append(e.Assumptions, fmt.Sprintf("the cheapest machine that has capacity is taken; the p95 and the price of an hour are those of %s", dearest.Type))
+	e.Title = strings.Replace(e.Title, " to "+e.P95.Dollars()+" (p95)", " to "+top.P95.Dollars()+" (p95)", 1)
+	e.P95, e.Hourly = top.P95, top.Hourly
+	e.Assumptions = append(e.Assumptions, fmt.Sprintf("the cheapest machine that has capacity is taken; the p95 and the price of an hour are those of %s", top.Type))
 	return nil
 }

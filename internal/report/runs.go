@@ -106,6 +106,9 @@ func Status(doc view.Runs, now time.Time) Sheet {
 			g.Rows = append(g.Rows, []string{strconv.Itoa(h.Node), h.Phase, h.Activity, plain.When(h.Since, now), strconv.Itoa(h.Terminals), ends, cmp.Or(h.Unsaved, h.Why)})
 		}
 		s.Tables = []Grid{g}
+		if c := connectionsOf(r.Hosts, now); len(c.Rows) > 0 {
+			s.Tables = append(s.Tables, c)
+		}
 	}
 	switch {
 	case r.State == "ready":
@@ -116,6 +119,17 @@ func Status(doc view.Runs, now time.Time) Sheet {
 		s.Next = []string{"curfew up " + r.Name + "   # starts it again with its work"}
 	}
 	return s
+}
+
+// connectionsOf lists the connections that people have to machines.
+func connectionsOf(hosts []view.RunHost, now time.Time) Grid {
+	g := Grid{Head: []string{"node", "connection", "from", "since"}}
+	for _, h := range hosts {
+		for _, c := range h.Connections {
+			g.Rows = append(g.Rows, []string{strconv.Itoa(h.Node), c.Kind, c.From, plain.When(c.Since, now)})
+		}
+	}
+	return g
 }
 
 // SessionLog shows a session's journal.

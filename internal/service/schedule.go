@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -83,6 +84,29 @@ func (s *Service) rest(ctx context.Context, h *holding, wait time.Duration) {
 		}
 	}()
 	_ = s.Sleep(resting, wait)
+}
+
+// beginFor is how long a first round keeps others from beginning.
+const beginFor = 5 * time.Second
+
+// begin waits for a place among the first rounds, which read everything: a process that takes
+// many sources at once would else renew no lease in time. The place is given back by the
+// returned function, or after a while, so that one that hangs holds up nothing for long; nil
+// says that no round is to begin.
+func (s *Service) begin(ctx context.Context, h *holding) (begun func()) {
+	select {
+	case s.beginning <- struct{}{}:
+	case <-h.leave:
+		return nil
+	case <-ctx.Done():
+		return nil
+	}
+	give := sync.OnceFunc(func() { <-s.beginning })
+	late := time.AfterFunc(beginFor, give)
+	return func() {
+		late.Stop()
+		give()
+	}
 }
 
 // turn waits until a round of a source may begin, and says whether it may. A source in the

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -79,6 +80,9 @@ type Act struct {
 type Leases interface {
 	Take(ctx context.Context, name, holder string, length time.Duration) (store.Lease, bool, error)
 	Renew(ctx context.Context, lease store.Lease, length time.Duration) (store.Lease, error)
+	// RenewAll renews many at once. Those that others are in the way of are left: Renew waits
+	// for them.
+	RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease, err error)
 	Release(ctx context.Context, lease store.Lease) error
 	All(ctx context.Context) ([]store.Lease, time.Time, error)
 	Prune(ctx context.Context, prefix string, before time.Time) error
@@ -130,6 +134,10 @@ type Service struct {
 	self    store.Lease
 	// background has room for one round of a source in the background.
 	background chan struct{}
+	// renewing has room for one renewal of the leases.
+	renewing chan struct{}
+	// beginning has room for as many first rounds as are made at once.
+	beginning chan struct{}
 }
 
 // holding is a source that this process holds.
@@ -138,6 +146,13 @@ type holding struct {
 	// leave is closed when it is to be given back after the round under way.
 	leave chan struct{}
 	once  sync.Once
+	// lease is the one of the source, and lose ends the rounds under it; nil where it is not
+	// to be renewed. Answered is when the database last renewed it, and waited is closed when
+	// a renewal ends that has to wait; nil where none does. The service's lock is for these.
+	lease    store.Lease
+	lose     context.CancelCauseFunc
+	answered time.Time
+	waited   chan struct{}
 }
 
 func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
@@ -200,7 +215,7 @@ func New(o Options) *Service {
 		o.Sleep = sleep
 	}
 	s := &Service{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{}, other: map[string]string{},
-		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1), renewing: make(chan struct{}, 1), beginning: make(chan struct{}, 4*runtime.GOMAXPROCS(0))}
 	s.Metrics = newMetrics(s)
 	return s
 }
@@ -274,7 +289,11 @@ func (s *Service) Run(ctx context.Context) error {
 	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.Drain, stop) })()
-	var wg sync.WaitGroup
+	var wg, renewal sync.WaitGroup
+	renewing, end := context.WithCancel(context.WithoutCancel(ctx))
+	if s.Leases != nil {
+		renewal.Go(func() { s.renew(renewing) })
+	}
 	for ctx.Err() == nil {
 		s.deal(ctx, hard, &wg)
 		t := time.NewTimer(s.poll())
@@ -292,6 +311,8 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	wg.Wait()
+	end()
+	renewal.Wait()
 	if s.Leases != nil && s.self.Fence > 0 {
 		bounded, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer end()
@@ -456,22 +477,21 @@ func (s *Service) hold(until context.Context, h *holding, lease store.Lease) {
 	src := h.source
 	ctx, lose := context.WithCancelCause(until)
 	defer lose(nil)
-	var keeper sync.WaitGroup
-	if s.Leases != nil {
-		keeper.Go(func() { s.keep(ctx, lease, lose) })
-	}
+	s.mu.Lock()
+	h.lease, h.lose, h.answered = lease, lose, time.Now()
+	s.mu.Unlock()
 	defer func() {
 		lost := errors.Is(context.Cause(ctx), store.ErrLeaseLost)
 		lose(nil)
-		keeper.Wait()
 		if s.Leases != nil && !lost {
 			bounded, end := context.WithTimeout(context.WithoutCancel(until), 2*time.Second)
 			defer end()
-			if err := s.Leases.Release(bounded, lease); err != nil {
+			if err := s.release(bounded, h); err != nil {
 				s.Log.Warn("the lease is not given back", "source", src.Name, "error", err)
 			}
 		}
 		s.mu.Lock()
+		h.lose = nil
 		delete(s.held, src.Name)
 		s.mu.Unlock()
 		s.nudge()
@@ -482,7 +502,14 @@ func (s *Service) hold(until context.Context, h *holding, lease store.Lease) {
 		if !s.turn(ctx, h) {
 			return
 		}
+		begun := func() {}
+		if made == 0 && !src.Background {
+			if begun = s.begin(ctx, h); begun == nil {
+				return
+			}
+		}
 		wait, err := s.round(ctx, src, lease, &rounds, made == 0)
+		begun()
 		if src.Background {
 			<-s.background
 		}
@@ -497,31 +524,6 @@ func (s *Service) hold(until context.Context, h *holding, lease store.Lease) {
 			return
 		}
 		s.rest(ctx, h, wait)
-	}
-}
-
-// keep renews a lease, and ends the rounds under it when it is lost, or when the database
-// has not answered for as long as it was taken.
-func (s *Service) keep(ctx context.Context, lease store.Lease, lose context.CancelCauseFunc) {
-	last := time.Now()
-	for {
-		if sleep(ctx, jitter(s.TTL/4)) != nil {
-			return
-		}
-		began := time.Now()
-		bounded, end := context.WithTimeout(ctx, s.TTL)
-		_, err := s.Leases.Renew(bounded, lease, s.TTL)
-		end()
-		switch {
-		case err == nil:
-			last = began
-		case errors.Is(err, store.ErrLeaseLost):
-			lose(err)
-			return
-		case ctx.Err() == nil && time.Since(last) > s.TTL:
-			lose(fmt.Errorf("%w: the database has not answered for %s", store.ErrLeaseLost, s.TTL))
-			return
-		}
 	}
 }
 

@@ -64,6 +64,18 @@ func (t *table) Renew(_ context.Context, l store.Lease, length time.Duration) (s
 	return l, nil
 }
 
+func (t *table) RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease, err error) {
+	for _, l := range leases {
+		switch _, err := t.Renew(ctx, l, length); {
+		case errors.Is(err, store.ErrLeaseLost):
+			lost = append(lost, l)
+		case err != nil:
+			return nil, nil, err
+		}
+	}
+	return lost, nil, nil
+}
+
 func (t *table) Release(_ context.Context, l store.Lease) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

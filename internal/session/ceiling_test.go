@@ -9,9 +9,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestNothingDearerThanTheGate: a pool that costs more than what the gate let pass is never
+// TestNothingAboveTheGate: a pool that costs more than what the gate let pass is never
 // launched, nor one without a price, unless the gate let it pass without one.
-func TestNothingDearerThanTheGate(t *testing.T) {
+func TestNothingAboveTheGate(t *testing.T) {
 	cheap, dear := Pool{Type: "g6.xlarge", Zone: "a", Rate: rated(800)}, Pool{Type: "g5.xlarge", Zone: "a", Rate: rated(900)}
 	unpriced := Pool{Type: "g9.xlarge", Zone: "a"}
 	for _, tc := range []struct {

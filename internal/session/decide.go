@@ -233,13 +233,13 @@ func (d *deciding) choose() {
 		return slices.ContainsFunc(d.Session.Tries, func(t Try) bool { return t.Pool.Same(p) }) ||
 			slices.ContainsFunc(d.Aside, func(t Try) bool { return t.Pool.Same(p) && d.Now.Before(t.Until) })
 	}
-	dearer := 0
+	over := 0
 	for _, p := range d.Pools {
 		if aside(p) {
 			continue
 		}
-		if d.dearer(p) {
-			dearer++
+		if d.overCeiling(p) {
+			over++
 			continue
 		}
 		s := d.s()
@@ -254,22 +254,22 @@ func (d *deciding) choose() {
 		tried = append(tried, t.Pool.String())
 	}
 	rest := ""
-	if dearer > 0 {
-		rest = fmt.Sprintf("; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one", dearer, len(d.Pools), d.Session.Ceiling.Dollars())
+	if over > 0 {
+		rest = fmt.Sprintf("; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one", over, len(d.Pools), d.Session.Ceiling.Dollars())
 	}
 	switch {
 	case len(tried) > 0:
 		d.end(keeper, "no capacity in %s%s", strings.Join(tried, ", "), rest)
-	case dearer == len(d.Pools):
+	case over == len(d.Pools):
 		d.end(keeper, "no place is as cheap as what the gate let pass%s", rest)
 	default:
-		d.end(keeper, "no capacity: %d pools had none for other sessions within %s%s", len(d.Pools)-dearer, d.t.Avoid, rest)
+		d.end(keeper, "no capacity: %d pools had none for other sessions within %s%s", len(d.Pools)-over, d.t.Avoid, rest)
 	}
 }
 
-// dearer says whether machines of a pool would cost more than the gate let pass. What has no
+// overCeiling says whether machines of a pool would cost more than the gate let pass. What has no
 // price is.
-func (d *deciding) dearer(p Pool) bool {
+func (d *deciding) overCeiling(p Pool) bool {
 	if d.Session.Ceiling <= 0 {
 		return false
 	}

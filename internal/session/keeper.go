@@ -446,9 +446,13 @@ func (l *launching) Look(ctx context.Context, step intent.Step) (intent.Progress
 	}
 	var machines []Machine
 	for _, f := range found {
-		if f.Token == step.Key && f.Session == l.s.ID {
-			machines = append(machines, f.Machine)
+		if f.Token != step.Key || f.Session != l.s.ID {
+			continue
 		}
+		if f.Unstarted {
+			return intent.NotDone, "", nil
+		}
+		machines = append(machines, f.Machine)
 	}
 	sp, err := spec.Parse(l.s.Name, l.s.Spec)
 	if err != nil {

@@ -65,4 +65,7 @@ type Found struct {
 	LeaseUntil time.Time
 	// Owner is who its tags say that it belongs to.
 	Owner inventory.Owner
+	// Unstarted says that its launch died on the way: it begins only when the launch is asked
+	// for again, with its token.
+	Unstarted bool
 }

@@ -6,7 +6,9 @@ package snapshot
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -54,6 +56,9 @@ type Resource struct {
 	State     string
 	Duty      string
 	DutySince time.Time
+	// Team is the owner's team by the tags, and TeamBy names the mapping of tags that says so.
+	// They are only selected by: the store does not hand them back.
+	Team, TeamBy string
 	// Body is what else was seen, in a form of the caller's.
 	Body []byte
 	// FirstAt and SeenAt are when it was observed first and last, GoneAt when it was found
@@ -67,6 +72,8 @@ type Finding struct {
 	Ref      inventory.Ref
 	// Gist says in a few words what is worth telling when it changes; empty is nothing.
 	Gist string
+	// Team is whose resource it is about. It is only selected by.
+	Team string
 	// Body is the finding in a form of the caller's.
 	Body []byte
 	// FirstAt and LastAt are when it was found first and last, EndedAt when it did not hold
@@ -110,9 +117,37 @@ type Audit struct {
 
 // Query selects resources and findings. Empty fields match all.
 type Query struct {
-	Cloud, Account string
+	Cloud, Account, Region string
+	Kind                   inventory.Kind
+	// Teams, where it is not nil, selects what belongs to one of these teams, whatever the
+	// case of their letters. What the store cannot tell is selected as well: resources whose
+	// team was found by another mapping of tags than TeamBy, and findings that were kept
+	// before their team was. Callers look at the team of what they get.
+	Teams  []string
+	TeamBy string
 	// Past adds resources that are gone and findings that have ended.
 	Past bool
+	// ID is the id that the provider gives a resource, or that of a finding. Ref is one
+	// resource, and Named the id or the name of resources; they select no findings.
+	ID, Named string
+	Ref       inventory.Ref
+	// After is the resource, and AfterID the id of the finding, after which in their order
+	// those that are returned begin. Limit is the most that is returned; 0 is all.
+	After   inventory.Ref
+	AfterID string
+	Limit   int
+}
+
+// Fold returns a text as texts are alike that differ only in the case of letters: two texts
+// are folded to the same one if strings.EqualFold says so of them.
+func Fold(s string) string {
+	return strings.Map(func(c rune) rune {
+		least := c
+		for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, s)
 }
 
 // Store keeps snapshots. The implementation is internal/store, its conformance suite

@@ -70,6 +70,10 @@ var (
 	imageName = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/._:@-]{0,255}$`)
 )
 
+// ValidName says whether a job or session may be called so: letters, digits, dots, dashes and
+// underscores, 100 at most, the first a letter or digit.
+func ValidName(name string) bool { return specName.MatchString(name) }
+
 // purposes of a job or session.
 var purposes = []string{string(inventory.Training), string(inventory.Evaluation), string(inventory.Experimentation),
 	string(inventory.Inference), string(inventory.Data)}

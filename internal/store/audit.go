@@ -164,15 +164,16 @@ func conditions(q action.Query) (where string, args []any) {
 	return where, args
 }
 
-// pageSize is how many entries are read at a time.
-const pageSize = 500
+// leastPage and pageSize are how many entries are read at a time: few at first, for who wants
+// no more.
+const leastPage, pageSize = 64, 500
 
 // pages reads the entries in (after, last] that match, a page at a time.
 func (d *database) pages(ctx context.Context, after, last int64, where string, args []any, visit func(entryRow) error) error {
 	query := audit.query + " WHERE id > ? AND id <= ?" + where + " ORDER BY id LIMIT ?"
-	for {
+	for size := leastPage; ; size = min(2*size, pageSize) {
 		var rows []entryRow
-		if err := d.list(ctx, &rows, query, append(append([]any{after, last}, args...), pageSize)...); err != nil {
+		if err := d.list(ctx, &rows, query, append(append([]any{after, last}, args...), size)...); err != nil {
 			return fmt.Errorf("read the audit log: %w", err)
 		}
 		for _, row := range rows {
@@ -181,7 +182,7 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 			}
 			after = row.ID
 		}
-		if len(rows) < pageSize {
+		if len(rows) < size {
 			return nil
 		}
 	}

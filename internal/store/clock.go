@@ -35,31 +35,42 @@ func (d *database) now(ctx context.Context) (time.Time, error) {
 		return time.UnixMicro(micros).UTC(), err
 	}
 	var now time.Time
-	err := d.transact(ctx, func(t *tx) error {
-		// Read within the transaction, or who waited for another would seem to be behind.
-		next, err := d.reading()
-		if err != nil {
-			return err
-		}
-		now = next.Wall.Time
-		var last clockRow
-		switch err := t.get(ctx, &last, "SELECT wall, boot, uptime FROM clocks WHERE id = 1"); {
-		case errors.Is(err, sql.ErrNoRows):
-			return t.putClock(ctx, next)
-		case err != nil:
-			return err
-		}
-		due, known := last.Wall.Time, last.Boot != "" && last.Boot == next.Boot
-		if known {
-			due = due.Add(next.Uptime - last.Uptime)
-		}
-		if off := now.Sub(due); off < 0 && (!known || off < -clockSlack) || known && off > clockSlack {
-			now = due
-			return nil
-		}
-		return t.putClock(ctx, next)
+	// Who only reads asks for the time too, and must not wait for all who write.
+	err := d.transact(inHurry(ctx), func(t *tx) (err error) {
+		now, err = d.nowWithin(ctx, t)
+		return err
 	})
 	return now, err
+}
+
+// nowWithin is now in a transaction that writes other things too.
+func (d *database) nowWithin(ctx context.Context, t *tx) (time.Time, error) {
+	if d.clock != "" {
+		var micros int64
+		err := t.get(ctx, &micros, d.clock)
+		return time.UnixMicro(micros).UTC(), err
+	}
+	// Read within the transaction, or who waited for another would seem to be behind.
+	next, err := d.reading()
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := next.Wall.Time
+	var last clockRow
+	switch err := t.get(ctx, &last, "SELECT wall, boot, uptime FROM clocks WHERE id = 1"); {
+	case errors.Is(err, sql.ErrNoRows):
+		return now, t.putClock(ctx, next)
+	case err != nil:
+		return now, err
+	}
+	due, known := last.Wall.Time, last.Boot != "" && last.Boot == next.Boot
+	if known {
+		due = due.Add(next.Uptime - last.Uptime)
+	}
+	if off := now.Sub(due); off < 0 && (!known || off < -clockSlack) || known && off > clockSlack {
+		return due, nil
+	}
+	return now, t.putClock(ctx, next)
 }
 
 // reading reads the clocks of the host, and of the file system in place of the wall clock.

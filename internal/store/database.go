@@ -39,6 +39,7 @@ type dialect struct {
 type database struct {
 	dialect
 	write, read *sqlx.DB
+	turns       *turns // nil where connections write at the same time
 	host        Host
 	dir         string // of a file
 }
@@ -75,11 +76,21 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 	defer end()
 	var t *sqlx.Tx
 	err := timed(ctx, end, "begin a transaction", func() (err error) {
-		t, err = d.write.BeginTxx(ctx, d.begin)
+		if d.turns != nil {
+			if err := d.turns.take(ctx, ctx.Value(hurryKey{}) != nil); err != nil {
+				return err
+			}
+		}
+		if t, err = d.write.BeginTxx(ctx, d.begin); err != nil && d.turns != nil {
+			d.turns.give()
+		}
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if d.turns != nil {
+		defer d.turns.give()
 	}
 	if err := do(&tx{t, &d.dialect}); err != nil {
 		// A rollback that fails as well leaves the connection to the pool to discard.

@@ -38,8 +38,8 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 			told = append(told, action.Entry{At: l.At, Account: l.Cloud + "/" + l.Account, Actor: "audit", What: what, Resource: ref.String(), Item: id, Because: rule, Outcome: gist})
 		}
 	}
-	into := t.bulk("snapshot_findings", []string{"id", "account", "region", "kind", "resource_id", "rule", "gist", "body", "digest", "first_at", "last_at"},
-		" ON CONFLICT (account, id) DO UPDATE SET gist = excluded.gist, body = excluded.body, digest = excluded.digest, last_at = excluded.last_at,"+
+	into := t.bulk("snapshot_findings", []string{"id", "account", "region", "kind", "resource_id", "rule", "gist", "team", "body", "digest", "first_at", "last_at"},
+		" ON CONFLICT (account, id) DO UPDATE SET gist = excluded.gist, team = excluded.team, body = excluded.body, digest = excluded.digest, last_at = excluded.last_at,"+
 			// One that had ended begins again.
 			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE excluded.first_at END, ended_at = NULL")
 	found, same := map[string]bool{}, []string{}
@@ -48,7 +48,8 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 			continue
 		}
 		found[f.ID] = true
-		key, err := digest([]any{string(f.Body)})
+		team := prose(snapshot.Fold(f.Team))
+		key, err := digest([]any{string(f.Body), team})
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 			same = append(same, f.ID)
 			continue
 		}
-		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, gist, string(f.Body), key, at(l.At), at(l.At)); err != nil {
+		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, gist, team, string(f.Body), key, at(l.At), at(l.At)); err != nil {
 			return err
 		}
 	}

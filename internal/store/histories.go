@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -303,16 +304,19 @@ func neighbors(times []time.Time, observations []ledger.Observation) []time.Time
 	return slices.Compact(out)
 }
 
-// posted reads the accruals and corrections of resources in [from, to), in the order in
-// which they were appended.
+// posted reads the accruals and corrections of resources in [from, to), those of one hour and
+// line as one: an hour has one for each round that charged for it.
 func (c charges) posted(ctx context.Context, resources document[[]int64], from, to time.Time) (map[int64][]ledger.Entry, error) {
 	f := &filter{dialect: &c.dialect}
 	f.and("e.resource IN (SELECT CAST(value AS BIGINT) FROM "+c.elements+")", resources)
 	f.span("e.hour", from, to)
 	f.and("e.entry <> ?", ledger.Reconciled)
-	rows, err := c.chargeRows(ctx, f)
-	if err != nil {
-		return nil, err
+	var rows []chargeRow
+	query := strings.Replace(chargeQuery, "FROM ledger_entries e ", "FROM (SELECT e.resource, e.hour, e.line, MIN(e.number) AS number, MIN(e.entry) AS entry, "+
+		sums("e.seconds")+" AS seconds, "+sums("e.amount")+" AS amount, "+sums("e.at_most")+" AS at_most, "+sums("e.unbounded")+" AS unbounded,"+
+		" MAX(e.round) AS round, MAX(e.bill_period) AS bill_period FROM ledger_entries e"+f.where()+" GROUP BY e.resource, e.hour, e.line) e ", 1) + " ORDER BY e.number"
+	if err := c.list(ctx, &rows, query, f.args...); err != nil {
+		return nil, c.explain(err)
 	}
 	out := map[int64][]ledger.Entry{}
 	for _, row := range rows {

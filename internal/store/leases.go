@@ -47,6 +47,7 @@ func (r leaseRow) lease() Lease {
 // returns whether the holder has it; where not, the lease is that of the other, as far as
 // that can be read.
 func (l Leases) Take(ctx context.Context, name, holder string, length time.Duration) (lease Lease, held bool, err error) {
+	ctx = inHurry(ctx)
 	// A clock that was read too early makes a lease only shorter.
 	now, err := l.db.now(ctx)
 	if err != nil {
@@ -85,6 +86,7 @@ func (l Leases) Take(ctx context.Context, name, holder string, length time.Durat
 // Renew lengthens a lease, and brings one back that has expired and that no other took;
 // ErrLeaseLost otherwise.
 func (l Leases) Renew(ctx context.Context, lease Lease, length time.Duration) (Lease, error) {
+	ctx = inHurry(ctx)
 	now, err := l.db.now(ctx)
 	if err == nil {
 		lease.Until = now.Add(length)
@@ -96,9 +98,55 @@ func (l Leases) Renew(ctx context.Context, lease Lease, length time.Duration) (L
 	return lease, nil
 }
 
+// RenewAll is Renew of many leases in one transaction, which waits for none of them that
+// another transaction has locked: those are left, and not among the lost.
+func (l Leases) RenewAll(ctx context.Context, leases []Lease, length time.Duration) (lost, left []Lease, err error) {
+	ctx = inHurry(ctx)
+	names := make([]string, len(leases))
+	for i, x := range leases {
+		names[i] = x.Name
+	}
+	lock := l.db.forUpdate
+	if lock != "" {
+		lock += " SKIP LOCKED"
+	}
+	err = l.db.transact(ctx, func(t *tx) error {
+		lost, left = nil, nil
+		now, err := l.db.nowWithin(ctx, t)
+		if err != nil {
+			return err
+		}
+		among := " WHERE name IN (SELECT value FROM " + t.elements + ")"
+		var found []leaseRow
+		if err := t.list(ctx, &found, leaseQuery+among+" ORDER BY name"+lock, document[[]string]{names}); err != nil {
+			return err
+		}
+		fences := make(map[string]int64, len(found))
+		for _, row := range found {
+			fences[row.Name] = row.Fence
+		}
+		held := []string{}
+		for _, x := range leases {
+			switch fence, seen := fences[x.Name]; {
+			case !seen && t.forUpdate != "":
+				left = append(left, x)
+			case fence != x.Fence:
+				lost = append(lost, x)
+			default:
+				held = append(held, x.Name)
+			}
+		}
+		return t.exec(ctx, "UPDATE leases SET until = ?"+among, now.Add(length).UnixMicro(), document[[]string]{held})
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("renew %d leases: %w", len(leases), err)
+	}
+	return lost, left, nil
+}
+
 // Release gives a lease back; one that is lost stays with whoever has it.
 func (l Leases) Release(ctx context.Context, lease Lease) error {
-	if err := l.set(ctx, lease, 0); err != nil && !errors.Is(err, ErrLeaseLost) {
+	if err := l.set(inHurry(ctx), lease, 0); err != nil && !errors.Is(err, ErrLeaseLost) {
 		return fmt.Errorf("give back the lease of %s: %w", lease.Name, err)
 	}
 	return nil
@@ -116,6 +164,7 @@ func (l Leases) set(ctx context.Context, lease Lease, until int64) error {
 
 // All returns every lease that was ever taken, in order, and the time by which they expire.
 func (l Leases) All(ctx context.Context) ([]Lease, time.Time, error) {
+	ctx = inHurry(ctx)
 	now, err := l.db.now(ctx)
 	var rows []leaseRow
 	if err == nil {
@@ -141,6 +190,7 @@ func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) erro
 // Holds says whether a lease is still the newest of its name and has not expired;
 // ErrLeaseLost where not.
 func (l Leases) Holds(ctx context.Context, lease Lease) error {
+	ctx = inHurry(ctx)
 	now, err := l.db.now(ctx)
 	var row leaseRow
 	if err == nil {

@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -133,6 +134,65 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		}
 		if got, err := s.Under(second).Admit(t.Context(), batch); err != nil || got[0].Deferred != nil {
 			t.Errorf("who took over: %+v, %v", got, err)
+		}
+	})
+}
+
+// TestLeasesRenewedTogether: those that are held are lengthened, those that another has taken
+// are lost and stay with it, and one that a transaction has locked is left without waiting.
+func TestLeasesRenewedTogether(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, o store.Options) {
+		s := open(t, o)
+		var mine []store.Lease
+		for i := range 20 {
+			l, held, err := s.Leases().Take(t.Context(), fmt.Sprintf("source-%02d", i), "one", time.Millisecond)
+			if err != nil || !held {
+				t.Fatal(held, err)
+			}
+			mine = append(mine, l)
+		}
+		time.Sleep(5 * time.Millisecond)
+		other, held, err := s.Leases().Take(t.Context(), "source-03", "two", time.Minute)
+		if err != nil || !held {
+			t.Fatal(held, err)
+		}
+		never := store.Lease{Name: "never", Holder: "one", Fence: 1}
+		lost, left, err := s.Leases().RenewAll(t.Context(), append(slices.Clone(mine), never), time.Minute)
+		gone := append(slices.Clone(lost), left...) // a row that is not there may be one that is locked
+		if err != nil || len(lost) < 1 || lost[0].Name != "source-03" || len(gone) != 2 || gone[1].Name != "never" {
+			t.Fatalf("lost %+v, left %+v, %v", lost, left, err)
+		}
+		for _, l := range mine {
+			if err := s.Leases().Holds(t.Context(), l); errors.Is(err, store.ErrLeaseLost) != (l.Name == "source-03") {
+				t.Errorf("%s: %v", l.Name, err)
+			}
+		}
+		if err := s.Leases().Holds(t.Context(), other); err != nil {
+			t.Errorf("the one who took it: %v", err)
+		}
+		if _, err := s.Leases().Renew(t.Context(), never, time.Minute); !errors.Is(err, store.ErrLeaseLost) {
+			t.Errorf("one that never was: %v", err)
+		}
+		if o.URL == "" {
+			return // a file has no locks of rows
+		}
+		db := raw(t, o)
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(t.Context(), "SELECT fence FROM leases WHERE name = 'source-05' FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		lost, left, err = s.Leases().RenewAll(t.Context(), mine[4:], time.Minute)
+		if err != nil || len(lost) != 0 || len(left) != 1 || left[0].Name != "source-05" {
+			t.Errorf("while one is locked: lost %+v, left %+v, %v", lost, left, err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Leases().Renew(t.Context(), mine[5], time.Minute); err != nil {
+			t.Errorf("once it is free: %v", err)
 		}
 	})
 }

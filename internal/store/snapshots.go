@@ -158,9 +158,9 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 	for _, k := range kept {
 		missing[place{snapshot.Part{Region: k.Region, Kind: k.Kind}, k.ID}] = k
 	}
-	resources := t.bulk("snapshot_resources", []string{"account", "region", "kind", "resource_id", "name", "state", "duty", "duty_since", "body", "digest", "first_at", "seen_at"},
+	resources := t.bulk("snapshot_resources", []string{"account", "region", "kind", "resource_id", "name", "state", "duty", "duty_since", "body", "digest", "team", "team_by", "first_at", "seen_at"},
 		" ON CONFLICT (account, region, kind, resource_id) DO UPDATE SET name = excluded.name, state = excluded.state, duty = excluded.duty, duty_since = excluded.duty_since,"+
-			" body = excluded.body, digest = excluded.digest, seen_at = excluded.seen_at, gone_at = NULL")
+			" body = excluded.body, digest = excluded.digest, team = excluded.team, team_by = excluded.team_by, seen_at = excluded.seen_at, gone_at = NULL")
 	changes := t.changes()
 	seen := make(map[place]bool, len(l.Resources))
 	again := map[snapshot.Part][]string{} // unchanged ones of parts that were not listed whole
@@ -176,8 +176,8 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 		if r.Duty == "" {
 			r.Duty, r.DutySince = was.Duty, was.DutySince.Time
 		}
-		name, body := prose(r.Name), string(r.Body)
-		key, err := digest([]any{name, body})
+		name, body, team := prose(r.Name), string(r.Body), prose(snapshot.Fold(r.Team))
+		key, err := digest([]any{name, body, team, r.TeamBy})
 		if err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 			if !moved && known {
 				r.DutySince = was.DutySince.Time
 			}
-			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State, r.Duty, at(r.DutySince), body, key, at(l.At), at(l.At)); err != nil {
+			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State, r.Duty, at(r.DutySince), body, key, team, r.TeamBy, at(l.At), at(l.At)); err != nil {
 				return err
 			}
 		case !whole[part]:
@@ -281,79 +281,6 @@ func (s snapshots) Accounts(ctx context.Context) ([]snapshot.Account, error) {
 	out := make([]snapshot.Account, len(rows))
 	for i, r := range rows {
 		out[i] = snapshot.Account{Cloud: r.Cloud, ID: r.ID, At: r.At.Time, Reach: snapshot.Reach{Profile: r.Profile, Role: r.Role, Regions: r.Regions.of}}
-	}
-	return out, nil
-}
-
-// selected are the conditions of a query on the accounts named a.
-func (s snapshots) selected(q snapshot.Query, current string) *filter {
-	f := &filter{dialect: &s.dialect}
-	if q.Cloud != "" {
-		f.and("a.cloud = ?", q.Cloud)
-	}
-	if q.Account != "" {
-		f.and("a.cloud_account = ?", q.Account)
-	}
-	if !q.Past {
-		f.and(current + " IS NULL")
-	}
-	return f
-}
-
-// Resources returns what a query selects.
-func (s snapshots) Resources(ctx context.Context, q snapshot.Query) ([]snapshot.Resource, error) {
-	var rows []struct {
-		refRow
-		Name      string  `db:"name"`
-		State     string  `db:"state"`
-		Duty      string  `db:"duty"`
-		DutySince instant `db:"duty_since"`
-		Body      string  `db:"body"`
-		First     instant `db:"first_at"`
-		Seen      instant `db:"seen_at"`
-		Part      instant `db:"part_at"`
-		Gone      instant `db:"gone_at"`
-	}
-	f := s.selected(q, "r.gone_at")
-	query := "SELECT a.cloud, a.cloud_account, r.region, r.kind, r.resource_id, r.name, r.state, r.duty, r.duty_since, r.body, r.first_at, r.seen_at, p.at AS part_at, r.gone_at" +
-		" FROM snapshot_resources r JOIN snapshot_accounts a ON a.id = r.account" +
-		" LEFT JOIN snapshot_parts p ON p.account = r.account AND p.region = r.region AND p.kind = r.kind" + f.where() +
-		" ORDER BY a.cloud, a.cloud_account, r.region, r.kind, r.resource_id"
-	if err := s.list(ctx, &rows, query, f.args...); err != nil {
-		return nil, fmt.Errorf("read the observed resources: %w", err)
-	}
-	out := make([]snapshot.Resource, len(rows))
-	for i, r := range rows {
-		if r.Gone.IsZero() && r.Part.After(r.Seen.Time) {
-			r.Seen = r.Part
-		}
-		out[i] = snapshot.Resource{Ref: r.ref(), Name: r.Name, State: r.State, Duty: r.Duty, DutySince: r.DutySince.Time, Body: []byte(r.Body),
-			FirstAt: r.First.Time, SeenAt: r.Seen.Time, GoneAt: r.Gone.Time}
-	}
-	return out, nil
-}
-
-// Findings returns what a query selects.
-func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.Finding, error) {
-	var rows []struct {
-		refRow
-		Finding string  `db:"id"`
-		Rule    string  `db:"rule"`
-		Body    string  `db:"body"`
-		Gist    string  `db:"gist"`
-		First   instant `db:"first_at"`
-		Last    instant `db:"last_at"`
-		Ended   instant `db:"ended_at"`
-	}
-	f := s.selected(q, "f.ended_at")
-	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.gist, f.first_at, f.last_at, f.ended_at" +
-		" FROM snapshot_findings f JOIN snapshot_accounts a ON a.id = f.account" + f.where() + " ORDER BY f.id"
-	if err := s.list(ctx, &rows, query, f.args...); err != nil {
-		return nil, fmt.Errorf("read the findings: %w", err)
-	}
-	out := make([]snapshot.Finding, len(rows))
-	for i, r := range rows {
-		out[i] = snapshot.Finding{ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Gist: r.Gist, Body: []byte(r.Body), FirstAt: r.First.Time, LastAt: r.Last.Time, EndedAt: r.Ended.Time}
 	}
 	return out, nil
 }

@@ -88,7 +88,7 @@ func connectSQLite(ctx context.Context, path string) (*database, error) {
 	}
 	read.SetMaxOpenConns(sqliteReaders)
 	read.SetMaxIdleConns(sqliteReaders)
-	return &database{dialect: sqliteDialect, write: write, read: read}, nil
+	return &database{dialect: sqliteDialect, write: write, read: read, turns: &turns{}}, nil
 }
 
 // migrateSQLite migrates while no other process does. SQLite keeps the lock, of a file

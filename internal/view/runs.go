@@ -64,8 +64,20 @@ type Run struct {
 	LaunchedAt  *time.Time `json:"launched_at"`
 	ReadyAt     *time.Time `json:"ready_at"`
 	EndedAt     *time.Time `json:"ended_at"`
+	// Notes are what to know of its machines, such as what is advisory there; only a session
+	// that is ready has them, and lists do not.
+	Notes []string `json:"notes,omitempty"`
+	// Gate is what the gate decided; only `up` and `extend` ask it.
+	Gate *RunGate `json:"gate,omitempty"`
 	// Hosts is what its machines said last; only `status` reads it.
 	Hosts []RunHost `json:"hosts,omitempty"`
+}
+
+// RunGate is a decision of the gate about a run.
+type RunGate struct {
+	// Decision is allow, ask or deny.
+	Decision string   `json:"decision"`
+	Reasons  []string `json:"reasons"`
 }
 
 // RunCheckpoint is a snapshot of a run's work.
@@ -90,8 +102,19 @@ type RunHost struct {
 	// Unsaved says why the newest work is not saved.
 	Unsaved   string `json:"unsaved,omitempty"`
 	Terminals int    `json:"terminals"`
+	// Connections are those that people have to the machine.
+	Connections []RunConnection `json:"connections"`
 	// Steps are those of its set-up.
 	Steps []session.Step `json:"steps"`
+}
+
+// RunConnection is a connection that a person has to a machine.
+type RunConnection struct {
+	// Kind is shell, ssh or port.
+	Kind string `json:"kind"`
+	// From is the connection's name at Systems Manager, an address, or a terminal.
+	From  string    `json:"from"`
+	Since time.Time `json:"since"`
 }
 
 // NewRun makes the document of a session at a time.
@@ -124,8 +147,12 @@ func NewRun(s session.Session, now time.Time) Run {
 
 // NewRunHost makes the document of what a host said.
 func NewRunHost(h session.Status) RunHost {
+	connections := make([]RunConnection, 0, len(h.Connections))
+	for _, c := range h.Connections {
+		connections = append(connections, RunConnection{c.Kind, c.From, c.Since.UTC()})
+	}
 	return RunHost{Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity, Since: h.Since.UTC(), EndsAt: moment(h.EndsAt), Unsaved: h.Unsaved,
-		Terminals: h.Terminals, Steps: append([]session.Step{}, h.Steps...)}
+		Terminals: h.Terminals, Connections: connections, Steps: append([]session.Step{}, h.Steps...)}
 }
 
 // SessionLog is what `logs` prints.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // SharesSchema names the shape of [Shares].
@@ -26,7 +27,10 @@ type Shares struct {
 	// BlindSpots are what could not be read.
 	BlindSpots []BlindSpot `json:"blind_spots,omitempty"`
 	// Notes says which machines of the file were not charged.
-	Notes []string `json:"-"`
+	Notes []string `json:"notes,omitempty"`
+	// ExactUSD are the amounts with every digit, in the order of the document; only where the
+	// API is asked for them.
+	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // MachineShare is one machine's cost. Its workloads and Unallocated add up to Amount.

@@ -292,7 +292,8 @@ resource "aws_ssm_document" "session" {
       idleSessionTimeout          = "60"
       maxSessionDuration          = ""
       shellProfile = {
-        linux   = ""
+        # A shell begins in the session's work folder, where the machine has an agent.
+        linux   = "c=/usr/local/lib/curfew/curfew; sudo -n test -x $c || c=$(command -v curfew) && sudo -n true && exec sudo -n $c agent enter"
         windows = ""
       }
     }

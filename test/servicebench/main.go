@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,12 +52,19 @@ type bench struct {
 	warm, length        time.Duration
 	postgres            bool
 	lease               time.Duration
+	limit               string
+	audits              bool
 
-	w    *world
-	out  io.Writer
-	urls []string
-	pids []int
+	w      *world
+	out    io.Writer
+	urls   []string
+	pids   []int
+	server int // the process of Prometheus
+	tokens []string
 }
+
+// promised is how long the API may take in 99 of 100 calls.
+const promised = 100 * time.Millisecond
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := bench{out: out}
@@ -70,6 +78,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.DurationVar(&b.warm, "warm", 5*time.Minute, "for how long it runs before it is measured")
 	f.DurationVar(&b.length, "for", 30*time.Minute, "for how long it is measured")
 	f.DurationVar(&b.lease, "lease", 8*time.Second, "for how long a process takes an account")
+	f.BoolVar(&b.audits, "audits", false, "let the service audit the accounts too, each once in six hours")
+	f.StringVar(&b.limit, "limit", "1000000000", "metrics.cloudwatch.max_usd_per_month")
 	f.StringVar(&b.policy, "policy", "", "a policy file that the service evaluates (default: one on idle machines)")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -117,25 +127,39 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 			return nil, err
 		}
 	}
-	config := fmt.Sprintf("aws:\n  requests_per_second: 1000\n  regions: [%s]\n  accounts:\n%smetrics:\n  cloudwatch: {max_usd_per_month: 1000000000}\n  sources: [{url: \"http://%s\"}]\n", region, accounts.String(), prometheus)
+	config := fmt.Sprintf("identity: bench\nserve: {skip_audits: %t}\naws:\n  requests_per_second: 1000\n  regions: [%s]\n  accounts:\n%smetrics:\n  cloudwatch: {max_usd_per_month: %s}\n  sources: [{url: \"http://%s\"}]\nbudgets:\n", !b.audits, region, accounts.String(), b.limit, prometheus)
+	for _, team := range []string{"vision", "language", "ranking"} {
+		config += fmt.Sprintf("  - {id: %s, team: %s, purpose: any, amount: 1000000}\n", team, team)
+	}
 	if err := os.WriteFile(filepath.Join(b.dir, "curfew.yaml"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
 	var all []*exec.Cmd
+	b.server = server.Process.Pid
+	state := []string{"--data-dir", filepath.Join(b.dir, "state")}
+	if database != "" {
+		state = append(state, "--database-url", database)
+	}
+	for i := range b.clients {
+		out, err := b.curfew(ctx, append([]string{"token", "create", fmt.Sprintf("client-%d", i), "--role", "viewer", "-o", "json"}, state...)...).Output()
+		var doc struct{ Secret string }
+		if err == nil {
+			err = json.Unmarshal(out, &doc)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("create a token: %w", err)
+		}
+		b.tokens = append(b.tokens, doc.Secret)
+	}
 	for i := range b.replicas {
 		listen := free()
-		args := []string{"serve", "--listen", listen, "--policy", b.policy, "--lease", b.lease.String(), "--data-dir", filepath.Join(b.dir, "state")}
-		if database != "" {
-			args = append(args, "--database-url", database)
-		}
+		args := append([]string{"serve", "--listen", listen, "--policy", b.policy, "--lease", b.lease.String()}, state...)
 		log, err := os.Create(filepath.Join(b.dir, fmt.Sprintf("log-%d", i)))
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.CommandContext(ctx, b.binary, args...)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, log, log
-		cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+b.w.aws.URL, "AWS_ACCESS_KEY_ID=bench", "AWS_SECRET_ACCESS_KEY=bench", "AWS_SESSION_TOKEN=", "AWS_REGION="+region,
-			"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "HOME="+b.dir, "GOMAXPROCS=2")
+		cmd := b.curfew(ctx, args...)
+		cmd.Stdout, cmd.Stderr = log, log
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
@@ -147,6 +171,15 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 			_ = cmd.Wait()
 		}
 	}, nil
+}
+
+// curfew is a command of the binary.
+func (b *bench) curfew(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, b.binary, args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+b.w.aws.URL, "AWS_ACCESS_KEY_ID=bench", "AWS_SECRET_ACCESS_KEY=bench", "AWS_SESSION_TOKEN=", "AWS_REGION="+region,
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "HOME="+b.dir, "GOMAXPROCS=2")
+	return cmd
 }
 
 // free returns an address that is free now.
@@ -181,7 +214,8 @@ func (b *bench) measure(ctx context.Context) error {
 	if !sleep(ctx, b.warm) {
 		return ctx.Err()
 	}
-	before := b.usage()
+	_, audits := b.read(ctx)
+	before, beside := b.usage(), b.beside()
 	calls, queries, bytes, began := b.w.calls(), b.w.queries.Load(), size(), time.Now()
 	measured, stop := context.WithTimeout(ctx, b.length)
 	defer stop()
@@ -204,8 +238,12 @@ func (b *bench) measure(ctx context.Context) error {
 		return ctx.Err()
 	}
 	took, after := time.Since(began), b.usage()
-	fmt.Fprintf(b.out, "measured for %s after %s\n", took.Round(time.Second), b.warm)
+	_, audited := b.read(ctx)
+	fmt.Fprintf(b.out, "measured for %s after %s, in which %d accounts were audited\n", took.Round(time.Second), b.warm, audited-audits)
 	fmt.Fprintf(b.out, "CPU of curfew                %.2f cores\n", (after.cpu-before.cpu).Seconds()/took.Seconds())
+	beside = b.beside().since(beside)
+	fmt.Fprintf(b.out, "CPU of what it is tested by  %.2f cores Prometheus, %.2f cores AWS, exporter and clients; all else on this machine %.2f cores of %d; load %s\n", beside.prometheus.Seconds()/took.Seconds(),
+		beside.own.Seconds()/took.Seconds(), (beside.all-beside.prometheus-beside.own-(after.cpu-before.cpu)).Seconds()/took.Seconds(), runtime.NumCPU(), load())
 	fmt.Fprintf(b.out, "memory of curfew             %s at the end, %s at most; over time %s\n", mib(after.memory), mib(after.most), strings.Join(memory, ", "))
 	fmt.Fprintf(b.out, "sample to verdict            %s (samples come each minute; %d changes)\n", verdicts, len(verdicts.all))
 	all := &times{}
@@ -214,6 +252,7 @@ func (b *bench) measure(ctx context.Context) error {
 		all.all, all.failed = append(all.all, answers[m.name].all...), all.failed+answers[m.name].failed
 	}
 	fmt.Fprintf(b.out, "API, %d clients, %g calls/s each: %s\n", b.clients, b.rate, all)
+	fmt.Fprintf(b.out, "API p99 under %s             %s\n", promised, map[bool]string{false: "missed", true: "kept"}[all.at(0.99) < promised && all.failed == 0])
 	grown := size() - bytes
 	fmt.Fprintf(b.out, "database                     %s, %s more in %s, which is %s a day\n", mib(size()), mib(grown), took.Round(time.Second), mib(int64(float64(grown)/took.Hours()*24)))
 	month := 730 / took.Hours()
@@ -227,6 +266,11 @@ func (b *bench) measure(ctx context.Context) error {
 	metrics := float64(b.w.queries.Load()-queries) * month
 	// CloudWatch: $0.01 per 1,000 metrics that GetMetricData is asked for.
 	fmt.Fprintf(b.out, "AWS in all                   %.0f calls and %.0f metrics a month, which is $%.2f at $0.01 per 1,000 metrics\n", float64(asked)*month, metrics, metrics/1000*0.01)
+	for line := range strings.Lines(b.logged()) {
+		if strings.Contains(line, "max_usd_per_month=") {
+			fmt.Fprintf(b.out, "of the log                   %s", line)
+		}
+	}
 	return nil
 }
 
@@ -234,24 +278,7 @@ func (b *bench) measure(ctx context.Context) error {
 func (b *bench) ready(ctx context.Context) error {
 	began := time.Now()
 	for time.Since(began) < 15*time.Minute {
-		seen := map[string]bool{}
-		for _, u := range b.urls {
-			var doc struct {
-				Sources []struct {
-					Source string    `json:"source"`
-					ReadAt time.Time `json:"read_at"`
-				} `json:"sources"`
-			}
-			if _, err := get(ctx, u+"/readyz", &doc); err != nil {
-				continue
-			}
-			for _, s := range doc.Sources {
-				if !s.ReadAt.IsZero() {
-					seen[s.Source] = true
-				}
-			}
-		}
-		if len(seen) == b.accounts {
+		if passes, _ := b.read(ctx); passes == b.accounts {
 			fmt.Fprintf(b.out, "each account was read within %s\n", time.Since(began).Round(time.Second))
 			return nil
 		}
@@ -262,12 +289,43 @@ func (b *bench) ready(ctx context.Context) error {
 	return errors.New("not every account was read within 15m")
 }
 
-func (b *bench) log() string {
-	text, err := os.ReadFile(filepath.Join(b.dir, "log-0"))
-	if err != nil || len(text) < 3000 {
-		return string(text)
+// read counts the accounts of which a pass and of which an audit has ended well.
+func (b *bench) read(ctx context.Context) (passes, audits int) {
+	seen := map[string]bool{}
+	for _, u := range b.urls {
+		var doc struct {
+			Sources []struct {
+				Source     string    `json:"source"`
+				ReadAt     time.Time `json:"read_at"`
+				Background bool      `json:"background"`
+			} `json:"sources"`
+		}
+		if _, err := get(ctx, u+"/readyz", "", &doc); err != nil {
+			continue
+		}
+		for _, s := range doc.Sources {
+			if !s.ReadAt.IsZero() && !seen[s.Source] {
+				seen[s.Source] = true
+				if s.Background {
+					audits++
+				} else {
+					passes++
+				}
+			}
+		}
 	}
-	return string(text[len(text)-3000:])
+	return passes, audits
+}
+
+func (b *bench) log() string {
+	text := b.logged()
+	return text[max(0, len(text)-3000):]
+}
+
+// logged is what the first process wrote.
+func (b *bench) logged() string {
+	text, _ := os.ReadFile(filepath.Join(b.dir, "log-0")) // none says nothing
+	return string(text)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -298,11 +356,16 @@ func (t *times) String() string {
 	if len(t.all) == 0 {
 		return "nothing"
 	}
-	slices.Sort(t.all)
-	at := func(share float64) time.Duration {
-		return t.all[min(len(t.all)-1, int(share*float64(len(t.all))))].Round(100 * time.Microsecond)
+	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, most %s (%d, %d failed)", t.at(0.5), t.at(0.95), t.at(0.99), t.at(1), len(t.all), t.failed)
+}
+
+// at is the percentile of a share; 0 of none.
+func (t *times) at(share float64) time.Duration {
+	if len(t.all) == 0 {
+		return 0
 	}
-	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, most %s (%d, %d failed)", at(0.5), at(0.95), at(0.99), at(1), len(t.all), t.failed)
+	slices.Sort(t.all)
+	return t.all[min(len(t.all)-1, int(share*float64(len(t.all))))].Round(100 * time.Microsecond)
 }
 
 // verdicts turns one machine of each account again and again, and waits until the API says so.
@@ -322,13 +385,13 @@ func (b *bench) verdicts(ctx context.Context, out *times) {
 								Duty string `json:"duty"`
 							} `json:"resources"`
 						}
-						_, err := get(ctx, b.urls[account%len(b.urls)]+"/api/v1/resources/"+id, &doc)
+						_, err := get(ctx, b.urls[account%len(b.urls)]+"/api/v1/resources/"+id, b.tokens[account%len(b.tokens)], &doc)
 						if err == nil && len(doc.Resources) == 1 && doc.Resources[0].Duty != "" && (doc.Resources[0].Duty == "busy") == works {
 							out.add(time.Since(since), true)
 							break
 						}
 					}
-					if !sleep(ctx, time.Second) {
+					if !sleep(ctx, 2*time.Second) {
 						return
 					}
 				}
@@ -368,7 +431,7 @@ func (b *bench) client(ctx context.Context, number int, answers map[string]*time
 				continue
 			}
 			began := time.Now()
-			code, err := get(ctx, b.urls[number%len(b.urls)]+m.path(b), nil)
+			code, err := get(ctx, b.urls[number%len(b.urls)]+m.path(b), b.tokens[number], nil)
 			if ctx.Err() != nil {
 				return
 			}
@@ -381,10 +444,13 @@ func (b *bench) client(ctx context.Context, number int, answers map[string]*time
 	}
 }
 
-func get(ctx context.Context, url string, into any) (int, error) {
+func get(ctx context.Context, url, token string, into any) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, err
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -407,16 +473,7 @@ type used struct {
 // usage adds up what the kernel says of the processes.
 func (b *bench) usage() (out used) {
 	for _, pid := range b.pids {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		const hertz = 100 // USER_HZ
-		for _, i := range []int{11, 12} {
-			ticks, _ := strconv.ParseInt(fields[i], 10, 64)
-			out.cpu += time.Duration(ticks) * time.Second / hertz
-		}
+		out.cpu += cpu(pid)
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		for line := range strings.Lines(string(status)) {
 			var kb int64
@@ -429,6 +486,51 @@ func (b *bench) usage() (out used) {
 		}
 	}
 	return out
+}
+
+// cpu is what a process has used.
+func cpu(pid int) (out time.Duration) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	for _, i := range []int{11, 12} {
+		out += ticks(fields[i])
+	}
+	return out
+}
+
+// ticks reads a time of the kernel.
+func ticks(text string) time.Duration {
+	const hertz = 100 // USER_HZ
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return time.Duration(n) * time.Second / hertz
+}
+
+// others is the CPU that was used by Prometheus, by this process, and by all of this machine.
+type others struct{ prometheus, own, all time.Duration }
+
+func (o others) since(before others) others {
+	return others{o.prometheus - before.prometheus, o.own - before.own, o.all - before.all}
+}
+
+func (b *bench) beside() others {
+	out := others{prometheus: cpu(b.server), own: cpu(os.Getpid())}
+	stat, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(stat), "\n")
+	for i, field := range strings.Fields(line) {
+		if i >= 1 && i <= 8 && i != 4 && i != 5 { // all but idle and iowait
+			out.all += ticks(field)
+		}
+	}
+	return out
+}
+
+// load is the load average of this machine.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	return strings.Join(strings.Fields(string(text))[:3], ", ")
 }
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

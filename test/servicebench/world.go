@@ -39,7 +39,7 @@ func newWorld(accounts, machines int) *world {
 	w := &world{accounts: accounts, machines: machines, turned: make([]time.Time, accounts), works: make([]bool, accounts), want: make([]bool, accounts)}
 	for i := range accounts {
 		number := fmt.Sprintf("%012d", 100_000_000_000+i)
-		s := wire.NewFleet(wire.Fleet{Machines: machines, First: i * machines, Now: time.Now(), Clock: time.Now, Queries: &w.queries})
+		s := wire.NewFleet(wire.Fleet{Machines: machines, First: i * machines, Now: time.Now(), Clock: time.Now, Bare: true, Queries: &w.queries})
 		s.Recorder.CountOnly()
 		s.SignedBy(keyOf(i), number)
 		w.fleets = append(w.fleets, s)

@@ -1,6 +1,6 @@
 // Command sessionbench measures sessions of a binary of curfew: how long `curfew up` on this
 // machine takes until the session is ready, and how many API calls and seconds a session on AWS
-// takes until its machines are launched and until nothing of it is left, beside one
+// takes until its machines are launched and until nothing of it is left, next to one
 // RunInstances and one TerminateInstances, which is what `aws ec2 run-instances` and
 // `terminate-instances` call. AWS is a stand-in on this machine; its calls are counted by a
 // proxy before it.

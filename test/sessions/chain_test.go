@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -40,20 +44,6 @@ func inOrder(t *testing.T, lines []string, want ...string) {
 	if i < len(want) {
 		t.Errorf("no %q after %q in\n%s", want[i], want[:i], strings.Join(lines, "\n"))
 	}
-}
-
-// objects are the keys in the bucket below a prefix, as files of its server.
-func (s *stand) objects(bucket, prefix string) (keys []string) {
-	s.t.Helper()
-	root := filepath.Join(bucket, "checkpoints")
-	_ = filepath.Walk(filepath.Join(root, filepath.FromSlash(prefix)), func(path string, i os.FileInfo, err error) error {
-		if err == nil && i.Mode().IsRegular() {
-			rel, _ := filepath.Rel(root, path)
-			keys = append(keys, filepath.ToSlash(rel))
-		}
-		return nil
-	})
-	return keys
 }
 
 // TestWholeSession is a session on AWS from its start to its end: its machine runs its user
@@ -144,7 +134,17 @@ func TestRefusals(t *testing.T) {
 	}
 	s.curfew(0, "down", "capacity", "--discard")
 
+	// Machines are chosen by their CPUs as well.
+	s.curfew(0, "up", "cpus", "--cpus", "4", "--detach")
+	s.eventually("a machine with 4 CPUs is launched", func() bool { return len(s.run("cpus").ResourceIDs) == 1 })
+	described, err := s.api.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{types.InstanceType(s.run("cpus").Type)}})
+	if err != nil || len(described.InstanceTypes) != 1 || aws.ToInt32(described.InstanceTypes[0].VCpuInfo.DefaultVCpus) != 4 {
+		t.Errorf("launched %+v, %v", s.run("cpus"), err)
+	}
+	s.curfew(0, "down", "cpus", "--discard")
+
 	// What has no price is asked about, and not launched.
+	s.eventually("no keeper works", func() bool { return len(s.controllers()) == 0 })
 	s.account.Wire.Recorder.Reset()
 	s.curfew(3, "up", "unpriced", "--type", "t4g.unheard")
 	s.curfew(0, "down", "unpriced")

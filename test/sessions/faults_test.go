@@ -38,7 +38,7 @@ type gauge struct {
 	die func()
 }
 
-// begin counts anew.
+// begin counts from zero.
 func (g *gauge) begin(fault func(n int, name string) (hit, forward bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -246,13 +246,8 @@ func faulty(t *testing.T) (*stand, *gauge) {
 	return s, g
 }
 
-// killCommand ends the commands that a person waits for: all processes but keepers.
-func (s *stand) killCommand() {
-	killed(slices.DeleteFunc(s.processes(), func(pid int) bool {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		return err != nil || strings.Contains(string(line), "\x00keep\x00")
-	}))
-}
+// killCommand ends the commands that start and end sessions, and leaves keepers.
+func (s *stand) killCommand() { killed(s.doing("up", "down")) }
 
 // TestKilledAtALaunchAndAnEnd loses the answer of a launch that was carried out and a call that
 // ends machines and never arrives, and kills every process of curfew at both.

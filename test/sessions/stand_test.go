@@ -270,9 +270,34 @@ func (s *stand) processes() (pids []int) {
 	return pids
 }
 
-// kill ends the processes of curfew that run on the person's machine now, as SIGKILL does, and
-// waits until they are gone.
-func (s *stand) kill() { killed(s.processes()) }
+// doing are the processes of some commands.
+func (s *stand) doing(commands ...string) []int {
+	return slices.DeleteFunc(s.processes(), func(pid int) bool {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		words := strings.Split(string(line), "\x00")
+		return err != nil || !slices.ContainsFunc(commands, func(w string) bool { return slices.Contains(words[1:], w) })
+	})
+}
+
+// controllers are the processes that start and end sessions; those on the side of a machine, and
+// those that only look, are none.
+func (s *stand) controllers() []int { return s.doing("up", "down", "keep") }
+
+// kill ends the controllers that run now, as SIGKILL does, and waits until they are gone.
+func (s *stand) kill() { killed(s.controllers()) }
+
+// tell says what there is, for a test that failed.
+func (s *stand) tell(name string) {
+	for _, args := range [][]string{{"status", name}, {"logs", name}} {
+		p := s.start(args...)
+		p.wait(s.t)
+		s.t.Logf("curfew %q\n%s%s", args, p.out.String(), p.err.String())
+	}
+	for _, pid := range s.processes() {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		s.t.Logf("%d: %s", pid, strings.ReplaceAll(string(line), "\x00", " "))
+	}
+}
 
 func killed(pids []int) {
 	for _, pid := range pids {
@@ -295,7 +320,7 @@ func alive(pid int) bool {
 // clear ends all processes of curfew, those included that are started meanwhile.
 func (s *stand) clear() {
 	for len(s.processes()) > 0 {
-		s.kill()
+		killed(s.processes())
 	}
 }
 

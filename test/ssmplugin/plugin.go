@@ -4,6 +4,7 @@
 package ssmplugin
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func Calls(tb testing.TB, log string) (calls []Call) {
 // Main is the plugin.
 func Main() {
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
-		fmt.Println(os.Getenv(VariableVersion))
+		fmt.Println(cmp.Or(os.Getenv(VariableVersion), New))
 		os.Exit(0)
 	}
 	if err := run(os.Args[1:]); err != nil {

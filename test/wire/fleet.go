@@ -27,6 +27,8 @@ type Fleet struct {
 	// First is added to the numbers of machines in their ids, so that several fleets have
 	// ids of their own.
 	First int
+	// Bare says that no agent publishes metrics of the GPUs.
+	Bare bool
 	// Queries, when set, counts the metrics that are asked for.
 	Queries *atomic.Int64
 }
@@ -177,6 +179,9 @@ func (f Fleet) listMetrics(_ context.Context, c *Call) (*Reply, error) {
 		names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s != n })
 	}
 	total := len(names) * f.Machines * f.GPUs
+	if f.Bare {
+		total = 0
+	}
 	if ns := asString(c.Input["Namespace"]); c.Region != f.Region || (ns != "" && ns != "CWAgent") {
 		total = 0
 	}

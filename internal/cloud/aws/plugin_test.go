@@ -41,12 +41,12 @@ func TestTypedInAnyParts(t *testing.T) {
 		code              int
 		done              bool
 	}{
-		{"nothing", "$ " + word + " -begin'\r\n\n" + word + "-begin\n\n" + word + "-end:0\n", "", 0, true},
-		{"lines", "motd\n" + word + "-begin\r\na\nb\n\n" + word + "-end:3\r\n", "a\nb\n", 3, true},
-		{"no last newline", word + "-begin\nab\n" + word + "-end:255\n$ exit", "ab", 255, true},
-		{"what looks like the end", word + "-begin\n\n" + word + "-en\n" + word + "-end:0\n", "\n" + word + "-en", 0, true},
-		{"newlines", word + "-begin\n\n\n\n\n" + word + "-end:0\n", "\n\n\n", 0, true},
-		{"cut off", word + "-begin\nab\n", "ab", 0, false},
+		{"nothing", "$ " + word + " -begin'\r\n\n" + word + "-begin\n" + word + "-end:0\n", "", 0, true},
+		{"lines", "motd\n" + word + "-begin\r\na\nb\n" + word + "-end:3\r\n", "a\nb\n", 3, true},
+		{"no last newline", word + "-begin\nab" + word + "-end:255\n$ exit", "ab", 255, true},
+		{"what looks like the end", word + "-begin\n\n" + word + "-en" + word + "-end:0\n", "\n" + word + "-en", 0, true},
+		{"newlines", word + "-begin\n\n\n\n" + word + "-end:0\n", "\n\n\n", 0, true},
+		{"a line that is waited for", word + "-begin\nab\n", "ab\n", 0, false},
 		{"never began", "$ curfew: not found\n", "", 0, false},
 	} {
 		for size := 1; size <= len(tc.shown); size++ {

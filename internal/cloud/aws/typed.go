@@ -29,7 +29,7 @@ const (
 // Type runs a script for sh by typing it into a shell connection, and returns its exit code.
 // Its output, both streams of it, goes to out as it is; it has no input. The connection is a
 // terminal, so what the machine writes before the script begins is left out, and the end with
-// the exit code is known by a line that has a random word: the plugin's exit code says nothing.
+// the exit code is known by a random word: the plugin's exit code says nothing.
 // [ErrNoAnswer] where the script did not begin.
 func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment, script string, out io.Writer) (int, error) {
 	word := make([]byte, 12)
@@ -89,7 +89,7 @@ func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment,
 }
 
 // typed reads what a terminal shows: noise, the line that begins, the output of the script, the
-// line that ends it.
+// word that ends it.
 type typed struct {
 	word  string
 	out   io.Writer
@@ -112,7 +112,7 @@ func newTyped(word string, out io.Writer) *typed {
 // the terminal without echo. The words that it prints are not in what it shows when it is typed.
 func (t *typed) begin() string {
 	return ` exec sh -c 'stty -echo -opost 2>/dev/null; printf "\n%s%s\n" ` + t.word + ` -begin; c=; while IFS= read -r l; do case $l in .) break;; esac; c=$c$l; done; ` +
-		`sh -c "$(printf %s "$c" | base64 -d)" </dev/null; printf "\n%s%s:%d\n" ` + t.word + ` -end $?'` + "\n"
+		`sh -c "$(printf %s "$c" | base64 -d)" </dev/null; printf "%s%s:%d\n" ` + t.word + ` -end $?'` + "\n"
 }
 
 // feed types: first the line that begins, once the shell is there, then the script.
@@ -195,9 +195,10 @@ func (t *typed) noise() {
 	close(t.begun)
 }
 
-// output passes on what is not the line that ends it.
+// output passes on what is not the word that ends it: at once, so that a line is seen when it is
+// written.
 func (t *typed) output() {
-	mark := []byte("\n" + t.word + "-end:")
+	mark := []byte(t.word + "-end:")
 	at := bytes.Index(t.buffer, mark)
 	if at < 0 {
 		at = len(t.buffer)

@@ -507,7 +507,8 @@ func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]se
 			return nil, err
 		}
 		if s.State != "" {
-			out = append(out, session.Found{Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil, Owner: p.o.Tags.Owner(m.Tags)})
+			unstarted := s.State == inventory.StatePending && !s.Watcher.Alive()
+			out = append(out, session.Found{Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil, Owner: p.o.Tags.Owner(m.Tags), Unstarted: unstarted})
 		}
 	}
 	return out, nil

@@ -41,7 +41,7 @@ func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at 
 			names = append(names, name)
 		}
 	}
-	each(`last_over_time({__name__=~"`+strings.Join(names, "|")+`"SELECT}RANGE)`, func(labels map[string]string) { c.tenant(s.found.find(labels), labels) })
+	each(`last_over_time({__name__=~"`+strings.Join(names, "|")+`"SELECT`+s.near.matcher(at)+`}RANGE)`, func(labels map[string]string) { c.tenant(s.found.find(labels), labels) })
 	return c.out, err
 }
 

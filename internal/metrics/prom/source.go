@@ -26,6 +26,8 @@ type Options struct {
 	Names map[string]string
 	// Machines say which labels name machines where the usual ones do not.
 	Machines []Rule
+	// Series is shared by sources that read the same servers; nil: this one asks by itself.
+	Series *Series
 }
 
 // Source is a Prometheus-compatible server as a source of usage. It serves one goroutine
@@ -39,6 +41,9 @@ type Source struct {
 	every map[meterKey]time.Duration
 	// maxRaw is [maxRaw], which tests change.
 	maxRaw float64
+	// near is which series were found last.
+	near   nearby
+	series *Series
 	// holders are whom GPUs were lent to.
 	holders map[inventory.Ref]map[Holder]bool
 }
@@ -64,7 +69,10 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}}
+	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}, series: o.Series}
+	if out.series == nil {
+		out.series = &Series{}
+	}
 	if where := strings.Trim(strings.TrimSpace(o.Select), "{}"); where != "" {
 		out.where = "," + where
 	}
@@ -150,6 +158,9 @@ type reading struct {
 	until            time.Time
 	// utilized are GPUs whose utilization was measured by itself.
 	utilized map[gpuKey]bool
+	// only is a matcher that all series of GPUs meet that are of the machines in question, with
+	// a comma before it; empty: none is known.
+	only string
 	// density is how many samples of GPUs there are in a second, at the end of a long interval.
 	density float64
 }
@@ -166,10 +177,16 @@ type sinkKey struct {
 
 // read reads the interval. The first error ends it: what is missing then is unknown.
 func (r *reading) read(ctx context.Context) error {
+	short := r.iv.To.Sub(r.iv.From) <= fineLength
+	if short {
+		if err := r.narrow(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.lookAhead(ctx); err != nil {
 		return err
 	}
-	if r.iv.To.Sub(r.iv.From) <= fineLength {
+	if short {
 		return r.fine(ctx)
 	}
 	return r.coarse(ctx)
@@ -193,7 +210,7 @@ func (r *reading) lookAhead(ctx context.Context) error {
 
 // selector selects metrics by their names.
 func (r *reading) selector(names []string) string {
-	return `{__name__=~"` + strings.Join(names, "|") + `"` + r.where + "}"
+	return `{__name__=~"` + strings.Join(names, "|") + `"` + r.where + r.only + "}"
 }
 
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) + "s" }

@@ -22,6 +22,9 @@ var snapshots = []test{
 	{"looks at the same time", looksAtOnce},
 	{"audits by their accounts", auditsByAccounts},
 	{"what has not changed is not written", unchangedIsCheap},
+	{"resources in pages and by filters", resourcePages},
+	{"findings in pages and by filters", findingPages},
+	{"what another mapping of tags said is looked at again", otherMapping},
 }
 
 // instances is the part in which most machines are, volumes another.

@@ -1,0 +1,329 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/cli"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// TestMain lets this program be the agents, cages and keepers of sessions on this machine.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
+		os.Exit(cli.Run(context.Background(), cli.System("test")))
+	}
+	os.Exit(m.Run())
+}
+
+// servedSessions are the settings of the tests on a service that starts sessions on its machine.
+var servedSessions = strings.Replace(settings, "budgets:\n", "budgets:\n  - {id: people, purpose: any, amount: 10000}\n", 1) + `
+sessions: {cloud: local, grace: 1s, max_lease: 24h}
+local: {serve: true}
+rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
+`
+
+// keeps keeps the sessions of a service until the test ends, and ends them then.
+func (s *service) keeps() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if err := s.rt.For().KeepSessions(ctx, true); err != nil && ctx.Err() == nil {
+				slog.New(slog.NewTextHandler(s.log, nil)).Warn("sessions are not kept", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	s.tb.Cleanup(func() {
+		defer func() { cancel(); wg.Wait() }()
+		all, err := s.rt.For().OpenSessions(ctx)
+		if err != nil {
+			s.tb.Error(err)
+			return
+		}
+		defer all.Close()
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			names, err := all.Open(ctx)
+			if err != nil || time.Now().After(end) {
+				s.tb.Errorf("sessions stay: %v, %v\n%s", names, err, s.log)
+				return
+			}
+			if len(names) == 0 {
+				return
+			}
+			for _, name := range names {
+				if _, err := all.Down(ctx, name, true); err != nil {
+					s.tb.Error(err)
+				}
+			}
+		}
+	})
+}
+
+// run is the one session of an answer.
+func run(t *testing.T, a answered) view.Run {
+	t.Helper()
+	var doc view.Runs
+	body := a.body
+	if a.status >= 400 { // what was done all the same
+		var p struct{ Document json.RawMessage }
+		if err := json.Unmarshal([]byte(body), &p); err != nil {
+			t.Fatalf("%d %s: %v", a.status, a.body, err)
+		}
+		body = string(p.Document)
+	}
+	if err := json.Unmarshal([]byte(body), &doc); err != nil || len(doc.Runs) != 1 || doc.Schema != view.RunsSchema {
+		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	return doc.Runs[0]
+}
+
+// becomes waits for a state of a session.
+func (s *service) becomes(t *testing.T, name string, states ...string) view.Run {
+	t.Helper()
+	var r view.Run
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if r = run(t, s.call("ada", "GET", "/api/v1/sessions/"+name, "")); slices.Contains(states, r.State) {
+			return r
+		}
+	}
+	t.Fatalf("session %s is %+v, want %v\n%s", name, r, states, s.log)
+	return r
+}
+
+// TestSessions: a session that is asked for by the API is launched, kept, extended and ended
+// by the service, with the caller's name, by roles, and once for each idempotency key.
+func TestSessions(t *testing.T) {
+	s := start(t, strings.Replace(servedSessions, "  bo: {", "  una: {roles: [user]}\n  bo: {", 1), true, nil)
+	s.keeps()
+	up := `{"name":"demo","cpus":1,"lease":"2h","idle":"1h"}`
+	first := s.call("ned", "POST", "/api/v1/sessions", up, with("Idempotency-Key", "k1"))
+	made := run(t, first)
+	if first.status != 200 || made.AskedBy != "ned" || made.Owner.User != "ned" || made.Gate == nil || made.Gate.Decision != "allow" || made.HoldID == "" || made.Provider != "local" {
+		t.Fatalf("%d %s", first.status, first.body)
+	}
+	if again := s.call("ned", "POST", "/api/v1/sessions", up, with("Idempotency-Key", "k1")); again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the same key: %d %s", again.status, again.body)
+	}
+	ready := s.becomes(t, "demo", "ready", "failed", "ended")
+	if ready.State != "ready" || ready.ID != made.ID || len(ready.Hosts) != 1 {
+		t.Fatalf("%+v\n%s", ready, s.log)
+	}
+	if attached := run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`)); attached.ID != made.ID {
+		t.Errorf("asked for again: %+v", attached)
+	}
+	if got := s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo","cpus":1,"nodes":2}`); got.status != 409 || got.code() != "other_session" {
+		t.Errorf("another under its name: %d %s", got.status, got.body)
+	}
+	for _, who := range []string{"vi", "una"} { // who may see it
+		if got := run(t, s.call(who, "GET", "/api/v1/sessions/"+made.ID+"?hosts=false", "")); got.Name != "demo" || len(got.Hosts) > 0 {
+			t.Errorf("%s sees %+v", who, got)
+		}
+	}
+	for path, body := range map[string]string{"/api/v1/sessions/demo/extend": `{"for":"1h"}`, "/api/v1/sessions/demo/down": `{}`, "/api/v1/sessions": `{"name":"demo"}`} {
+		if got := s.call("una", "POST", path, body); got.status != 403 || got.code() != "not_yours" {
+			t.Errorf("another user: %s: %d %s", path, got.status, got.body)
+		}
+		if got := s.call("vi", "POST", path, body); got.status != 403 || got.code() != "forbidden" {
+			t.Errorf("a viewer: %s: %d %s", path, got.status, got.body)
+		}
+	}
+	var yours view.Runs
+	if err := json.Unmarshal([]byte(s.call("una", "GET", "/api/v1/sessions?yours=true", "").body), &yours); err != nil || len(yours.Runs) != 0 {
+		t.Errorf("those of another user: %+v, %v", yours, err)
+	}
+	for _, who := range []string{"ned", "olga"} { // their own, and as an operator
+		before := run(t, s.call("vi", "GET", "/api/v1/sessions/demo", ""))
+		longer := run(t, s.call(who, "POST", "/api/v1/sessions/demo/extend", `{"for":"1h"}`))
+		if got := longer.LeaseUntil.Sub(before.LeaseUntil); got != time.Hour || longer.Gate == nil {
+			t.Errorf("%s extends it by %s: %+v", who, got, longer)
+		}
+	}
+	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"48h"}`); got.status != 403 || got.code() != "lease_policy" {
+		t.Errorf("longer than the policy: %d %s", got.status, got.body)
+	}
+	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"soon"}`); got.status != 400 {
+		t.Errorf("no duration: %d %s", got.status, got.body)
+	}
+	if ending := run(t, s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`)); ending.ID != made.ID || ending.Why != "ended by ned" {
+		t.Errorf("%+v", ending)
+	}
+	if ended := s.becomes(t, "demo", "ended", "failed"); ended.State != "ended" || ended.Checkpoint == nil {
+		t.Errorf("%+v", ended)
+	}
+	s.journal(t)
+	var none view.Runs
+	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/sessions", "").body), &none); err != nil || len(none.Runs) != 0 {
+		t.Errorf("open ones: %+v, %v", none, err)
+	}
+	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"1h"}`); got.status != 409 || got.code() != "over" {
+		t.Errorf("extend what is over: %d %s", got.status, got.body)
+	}
+	if got := s.call("vi", "GET", "/api/v1/sessions/nosuch", ""); got.status != 404 || got.code() != "no_session" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	audit := s.call("vi", "GET", "/api/v1/audit?what=session", "").body
+	if strings.Count(audit, `"actor": "ned"`) < 3 || strings.Count(audit, `"asked for"`) != 1 || !strings.Contains(audit, `"actor": "olga"`) && !strings.Contains(audit, "(olga)") {
+		t.Errorf("the audit log:\n%s", audit)
+	}
+	// Started again it is the next of its name, with its work.
+	if next := run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`)); next.Epoch != made.Epoch+1 || next.ID == made.ID {
+		t.Errorf("%+v", next)
+	}
+}
+
+// journal holds the pages of a log against the whole.
+func (s *service) journal(t *testing.T) {
+	t.Helper()
+	var whole, parts view.SessionLog
+	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/sessions/demo/log?limit=1000", "").body), &whole); err != nil {
+		t.Fatal(err)
+	}
+	for cursor := ""; ; {
+		got := s.call("vi", "GET", "/api/v1/sessions/demo/log?limit=3&cursor="+url.QueryEscape(cursor), "")
+		var page view.SessionLog
+		if err := json.Unmarshal([]byte(got.body), &page); err != nil || got.status != 200 || len(page.Events) > 3 {
+			t.Fatalf("%d %s: %v", got.status, got.body, err)
+		}
+		parts.Events = append(parts.Events, page.Events...)
+		if cursor = got.header.Get("Next-Cursor"); cursor == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff(whole.Events, parts.Events); diff != "" {
+		t.Errorf("the whole log -, its pages +\n%s", diff)
+	}
+	order := []string{}
+	for _, want := range []string{"requested", "gate", "launching", "ready", "extended", "down", "ended"} {
+		if i := slices.IndexFunc(whole.Events, func(e view.SessionEvent) bool { return e.Kind == want }); i >= 0 {
+			order = append(order, fmt.Sprintf("%03d %s", i, want))
+		} else {
+			t.Errorf("no %s in the log", want)
+		}
+	}
+	if !slices.IsSorted(order) {
+		t.Errorf("the log is in the order %v: %+v", order, whole.Events)
+	}
+}
+
+// TestSessionsThatNeedApproval: the answer says so as everywhere, with the session, and starts
+// it once an approver has approved.
+func TestSessionsThatNeedApproval(t *testing.T) {
+	yaml := strings.Replace(servedSessions, "gate: {ask_over: 1000000}", "gate: {ask_over: 0.01}", 1)
+	s := start(t, yaml, true, nil)
+	s.keeps()
+	up := `{"name":"dear","cpus":1,"lease":"2h"}`
+	got := s.call("ned", "POST", "/api/v1/sessions", up)
+	held := run(t, got)
+	var p struct{ Exit int }
+	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 409 || got.code() != "needs_approval" || p.Exit != 3 || held.State != "requested" || held.Gate == nil || held.Gate.Decision != "ask" || held.ApprovalID == "" {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if again := run(t, s.call("ned", "POST", "/api/v1/sessions", up)); again.ID != held.ID || again.ApprovalID != held.ApprovalID {
+		t.Errorf("asked for again: %+v", again)
+	}
+	if got := s.call("ned", "POST", "/api/v1/approvals/"+held.ApprovalID+"/approve", `{}`); got.status != 403 {
+		t.Errorf("who asked approves: %d %s", got.status, got.body)
+	}
+	if got := s.call("bo", "POST", "/api/v1/approvals/"+held.ApprovalID+"/approve", `{}`); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if r := run(t, s.call("ned", "POST", "/api/v1/sessions", up)); r.ID != held.ID || r.Gate == nil || r.Gate.Decision != "allow" {
+		t.Errorf("approved: %+v", r)
+	}
+	s.becomes(t, "dear", "ready")
+}
+
+// TestSessionsOfTeams: a role in one team is for its sessions alone.
+func TestSessionsOfTeams(t *testing.T) {
+	// Nothing is launched: without a price the gate asks.
+	s := start(t, settings+"sessions: {cloud: local}\nlocal: {serve: true}\n", true, nil)
+	file := func(team string) string {
+		text, _ := json.Marshal(map[string]any{"name": "demo", "content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 1h\nowner: {team: " + team + "}\n", "file": "demo.yaml"})
+		return string(text)
+	}
+	for body, want := range map[string]string{`{"name":"demo","cpus":1}`: "of no team", file("speech"): "of the team speech"} {
+		if got := s.call("vera", "POST", "/api/v1/sessions", body); got.status != 403 || !strings.Contains(got.body, want) {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	if got := s.call("vera", "POST", "/api/v1/sessions", file("vision")); got.status != 409 || run(t, got).Owner.Team != "vision" {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	for path, want := range map[string]int{"": 404, "/log": 404} {
+		if got := s.call("sam", "GET", "/api/v1/sessions/demo"+path, ""); got.status != want {
+			t.Errorf("sam reads %s: %d %s", path, got.status, got.body)
+		}
+	}
+	for path, body := range map[string]string{"/demo/extend": `{"for":"1h"}`, "/demo/down": `{}`} {
+		if got := s.call("sam", "POST", "/api/v1/sessions"+path, body); got.status != 404 {
+			t.Errorf("sam, %s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := s.call("sam", "POST", "/api/v1/sessions", file("speech")); got.status != 403 || got.code() != "not_yours" {
+		t.Errorf("sam takes the name: %d %s", got.status, got.body)
+	}
+	if got := s.call("sam", "GET", "/api/v1/sessions", ""); got.status != 200 || strings.Contains(got.body, "demo") {
+		t.Errorf("sam lists %d %s", got.status, got.body)
+	}
+	if got := s.call("vera", "GET", "/api/v1/sessions", ""); !strings.Contains(got.body, `"name": "demo"`) {
+		t.Errorf("vera lists %d %s", got.status, got.body)
+	}
+	if got := run(t, s.call("vera", "POST", "/api/v1/sessions/demo/down", `{}`)); got.Why != "ended by vera" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNoSessionsOfThisMachine: unless local.serve says so, the API starts, extends and starts
+// again none on the machine of the service; those that are there are shown and ended.
+func TestNoSessionsOfThisMachine(t *testing.T) {
+	s := start(t, strings.Replace(servedSessions, "local: {serve: true}", "", 1), true, nil)
+	s.keeps()
+	for _, body := range []string{`{"name":"demo","cpus":1}`, `{"name":"demo","cpus":1,"cloud":"local"}`, `{"name":"demo"}`} {
+		if got := s.call("ada", "POST", "/api/v1/sessions", body); got.status != 403 || got.code() != "local_not_served" {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	if got := s.call("ada", "GET", "/api/v1/sessions?all=true", ""); !strings.Contains(got.body, `"runs": []`) {
+		t.Errorf("recorded: %s", got.body)
+	}
+	// One that the user of this machine started.
+	rt := s.rt.For()
+	rt.Kept, rt.Caller = nil, &approval.Person{Name: "ned", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ned"}}
+	all, err := rt.OpenSessions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	if _, d, err := all.Up(t.Context(), daemon.UpOptions{Name: "demo", CPUs: 1, Lease: time.Hour}); err != nil || d == nil || d.Decision != gate.Allow {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	s.becomes(t, "demo", "ready")
+	for path, body := range map[string]string{"/demo/extend": `{"for":"1h"}`, "": `{"name":"demo"}`} {
+		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 || got.code() != "local_not_served" {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := s.call("ned", "POST", "/api/v1/sessions/demo/down", `{"discard":true}`); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	s.becomes(t, "demo", "ended")
+}
