@@ -130,7 +130,7 @@ func TestTemplatesOfRecordedPets(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ want, args []string }{
-		{[]string{"has no samples of nobody: it has those of"}, []string{"--from", "nobody"}},
+		{[]string{"has no samples of no-such-machine: it has those of"}, []string{"--from", "no-such-machine"}},
 		{[]string{"does not say of which type", "--type"}, []string{"--from", names[0]}},
 		{[]string{"not in the price book"}, []string{"--from", names[0], "--type", "g99.huge"}},
 	} {

@@ -196,7 +196,7 @@ var adoptionRules = []struct {
 }{
 	{"unread", func(x *adopting) string {
 		if _, ok := x.r.Detail.(*inventory.Instance); x.r.Tags == nil || !ok {
-			return "its tags or its details could not be read, so whose it is and what manages it are not known"
+			return "its tags or its details could not be read, so its owner and what manages it are not known"
 		}
 		return ""
 	}},
@@ -269,7 +269,7 @@ var adoptionRules = []struct {
 			}
 		}
 		if x.owner.Team == "" && x.owner.User == "" {
-			return "no tag says whose it is: give --user or --team, whom warnings then reach"
+			return "no tag names its owner: give --user or --team, whom warnings then reach"
 		}
 		return ""
 	}},

@@ -191,7 +191,7 @@ type readSeekCloser interface {
 	io.Closer
 }
 
-// trace opens the trace anew.
+// trace opens the trace again.
 func (rt *Runtime) trace(ctx context.Context, o TemplateOptions) (backtest.Params, readSeekCloser, error) {
 	p, err := o.Trace.Params(func(option string) string { return "--" + option })
 	if err != nil {

@@ -56,7 +56,7 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 }
 
 // samples are what the agent of a machine measured within an interval, in order of time, and
-// by one step: that of the newest. An agent that was started anew with another one begins anew.
+// by one step: that of the newest. An agent that was started again with another one begins again.
 func (p *Provider) samples(id string, iv usage.Interval) ([]session.Sampled, error) {
 	dir := filepath.Join(p.Folder(id), "agent")
 	var all []session.Sampled
