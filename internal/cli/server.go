@@ -116,8 +116,6 @@ var placements = map[string]placement{
 	"ci run":             {at: byState, why: "sessions and their keeper are in the state of this machine"},
 	"agent":              {at: here, why: "it prints its help"},
 	"agent host":         {at: here, why: "it is the machine of a session"},
-	"agent enter":        {at: here, why: "it is a shell of this machine"},
-	"agent ssh":          {at: here, why: "it lets a connection in to this machine"},
 	"agent bootstrap":    {at: here, why: "it sets up this machine"},
 	"checkpoint":         {at: here, why: "it prints its help"},
 	"checkpoint save":    {at: here, why: "folders and buckets are the user's"},

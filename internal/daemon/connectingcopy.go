@@ -64,8 +64,10 @@ type CopyPaths struct {
 	Skip func(rel string) bool
 }
 
-// errNotThere is the error of a copy of what a session does not have.
-var errNotThere = errors.New("the session does not have it")
+// notThereError is the error of a copy of a path that a session does not have.
+type notThereError string
+
+func (e notThereError) Error() string { return "there is no " + string(e) }
 
 // split says which way the copy goes, with the path here and the one of the session.
 func (p CopyPaths) split() (up bool, here, there string, err error) {
@@ -312,7 +314,7 @@ func (c *copying) download(ctx context.Context) error {
 		return err
 	}
 	if place[1] == "" {
-		return errNotThere
+		return notThereError(c.there)
 	}
 	if kib, err := strconv.ParseInt(strings.TrimSpace(place[2]), 10, 64); err == nil {
 		c.total = kib << 10

@@ -79,8 +79,9 @@ func (a *Sessions) CopyOut(ctx context.Context, name string, paths []string, dir
 			return missing, invalid("--artifacts %q: it is a path in the work folder", p)
 		}
 		_, err := a.Connect(ctx, ConnectOptions{Name: name, Copy: &CopyPaths{From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true}, Environ: environ, Err: errs})
+		var none notThereError
 		switch {
-		case errors.Is(err, errNotThere):
+		case errors.As(err, &none):
 			missing = append(missing, p)
 		case err != nil:
 			return missing, err

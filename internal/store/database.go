@@ -70,28 +70,37 @@ func (d *database) transact(ctx context.Context, do func(*tx) error) error {
 	}
 }
 
+// takeTurn waits until it is this transaction's turn to write, where the database has turns.
+func (d *database) takeTurn(ctx context.Context) error {
+	if d.turns == nil {
+		return nil
+	}
+	return d.turns.take(ctx, ctx.Value(hurryKey{}) != nil)
+}
+
+func (d *database) giveTurn() {
+	if d.turns != nil {
+		d.turns.give()
+	}
+}
+
 func (d *database) once(ctx context.Context, do func(*tx) error) error {
 	// The context that a transaction begins with ends it.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var t *sqlx.Tx
 	err := timed(ctx, end, "begin a transaction", func() (err error) {
-		if d.turns != nil {
-			if err := d.turns.take(ctx, ctx.Value(hurryKey{}) != nil); err != nil {
-				return err
+		if err = d.takeTurn(ctx); err == nil {
+			if t, err = d.write.BeginTxx(ctx, d.begin); err != nil {
+				d.giveTurn()
 			}
-		}
-		if t, err = d.write.BeginTxx(ctx, d.begin); err != nil && d.turns != nil {
-			d.turns.give()
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if d.turns != nil {
-		defer d.turns.give()
-	}
+	defer d.giveTurn()
 	if err := do(&tx{t, &d.dialect}); err != nil {
 		// A rollback that fails as well leaves the connection to the pool to discard.
 		_ = timed(ctx, end, "roll back", t.Rollback)
