@@ -8,7 +8,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -25,9 +24,12 @@ type Exactly struct {
 	Exact bool `query:"exact" doc:"With the amounts to the last digit."`
 }
 
+// clockHeader is the name of the header of clock; clients read it.
+const clockHeader = "Curfew-Time"
+
 // clock is the header that says the time of the state that an answer is of.
 func clock(at time.Time) map[string]string {
-	return map[string]string{client.ClockHeader: at.UTC().Format(time.RFC3339Nano)}
+	return map[string]string{clockHeader: at.UTC().Format(time.RFC3339Nano)}
 }
 
 // uncounted is why unit costs of counts that the caller names cannot be computed: it is the

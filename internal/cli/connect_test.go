@@ -628,7 +628,7 @@ func (r *reached) editors() {
 	if to, err := os.Readlink(config); err != nil || to != "../dotfile" {
 		r.t.Errorf("the link leads to %q, %v", to, err)
 	}
-	before = r.nothingOpen(before)
+	r.nothingOpen(before)
 	// ssh does not take ~ from HOME: the tests name the files.
 	ssh := func(args ...string) *exec.Cmd {
 		c := exec.CommandContext(r.t.Context(), "ssh", append([]string{"-F", entry, "-o", "BatchMode=yes", "curfew-demo"}, args...)...)

@@ -289,7 +289,7 @@ func (r *remote) billText(path string) (string, error) {
 	if err != nil {
 		return "", nil //nolint:nilerr // reading it as a bill says what is wrong
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it was only read
 	head := bufio.NewReader(file)
 	magic, _ := head.Peek(4)
 	if bytes.HasPrefix(magic, []byte("PAR1")) {

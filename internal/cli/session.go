@@ -87,7 +87,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	if err != nil {
 		return err
 	}
-	defer all.Close()
+	defer all.Close() //nolint:errcheck // what was changed is written
 	run, err := all.Up(ctx, f.UpOptions)
 	if err != nil {
 		return a.refused(run, err)
@@ -229,7 +229,7 @@ func (a *app) newLs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer s.Close()
+			defer s.Close() //nolint:errcheck // what was changed is written
 			doc, err := s.List(c.Context(), all)
 			if err != nil {
 				return err
@@ -263,7 +263,7 @@ func (a *app) status(ctx context.Context, name string, watch bool) error {
 	if err != nil {
 		return err
 	}
-	defer all.Close()
+	defer all.Close() //nolint:errcheck // what was changed is written
 	for {
 		doc, err := all.Status(ctx, name)
 		if err != nil {
@@ -307,7 +307,7 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 	if err != nil {
 		return err
 	}
-	defer all.Close()
+	defer all.Close() //nolint:errcheck // what was changed is written
 	if !follow {
 		doc, err := all.Log(ctx, name)
 		if err != nil {
@@ -362,7 +362,7 @@ func (a *app) newSessionExtend() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer all.Close()
+			defer all.Close() //nolint:errcheck // what was changed is written
 			run, err := all.Extend(c.Context(), args[0], d)
 			if err != nil {
 				return a.refused(run, err)
@@ -411,7 +411,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 	if err != nil {
 		return err
 	}
-	defer all.Close()
+	defer all.Close() //nolint:errcheck // what was changed is written
 	if len(names) == 0 {
 		if names, err = all.Names(ctx); err != nil {
 			return err

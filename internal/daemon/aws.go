@@ -30,6 +30,26 @@ type awsActions = *aws.Actions
 // awsMachines starts and ends the machines of sessions on AWS.
 type awsMachines = aws.Launcher
 
+// What connects people to these machines.
+type (
+	awsConnector  = aws.Connector
+	awsPlugin     = aws.Plugin
+	awsWay        = aws.Way
+	awsOpened     = aws.Opened
+	awsAttachment = aws.Attachment
+)
+
+// tagPerson names who may connect to a machine.
+const tagPerson = aws.TagPerson
+
+var (
+	findPlugin     = aws.FindPlugin
+	installPlugin  = aws.InstallPlugin
+	errNoPlugin    = aws.ErrNoPlugin
+	errNotOpened   = aws.ErrNotOpened
+	errUnconnected = aws.ErrUnconnected
+)
+
 var (
 	errNoCredentials = aws.ErrNoCredentials
 	signer           = aws.Signer

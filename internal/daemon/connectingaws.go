@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -27,7 +26,7 @@ const (
 )
 
 // connectorOf is what connects to machines of a region, as the person of the credentials.
-func (a *Sessions) connectorOf(ctx context.Context, region string) (*aws.Connector, error) {
+func (a *Sessions) connectorOf(ctx context.Context, region string) (*awsConnector, error) {
 	cloud, err := OpenAWS(ctx, a.cfg, "", []string{region})
 	if err != nil {
 		return nil, CloudError(err)
@@ -38,8 +37,8 @@ func (a *Sessions) connectorOf(ctx context.Context, region string) (*aws.Connect
 // reach is a machine of a session at AWS, and the way there.
 type reach struct {
 	all             *Sessions
-	at              *aws.Connector
-	plugin          aws.Plugin
+	at              *awsConnector
+	plugin          awsPlugin
 	s               session.Session
 	region, machine string
 	environ         []string
@@ -57,7 +56,7 @@ func (a *Sessions) reachOf(ctx context.Context, s *session.Session, o ConnectOpt
 	if owner := cmp.Or(s.Owner.User, s.By); owner != who && s.By != who {
 		return nil, &Error{Class: Denied, Code: "not_yours", Err: fmt.Errorf("session %s is %s's: only its owner connects to it", s.Name, owner), Hint: "`curfew whoami` shows who you are"}
 	}
-	if r.plugin, err = aws.FindPlugin(ctx); errors.Is(err, aws.ErrNoPlugin) {
+	if r.plugin, err = findPlugin(ctx); errors.Is(err, errNoPlugin) {
 		return nil, noPlugin()
 	} else if err != nil {
 		return nil, err
@@ -70,7 +69,7 @@ func (a *Sessions) reachOf(ctx context.Context, s *session.Session, o ConnectOpt
 
 // noPlugin says how the plugin is installed.
 func noPlugin() error {
-	return &Error{Code: "no_plugin", Err: fmt.Errorf("connect: %w", aws.ErrNoPlugin), Hint: "install it: " + aws.InstallPlugin()}
+	return &Error{Code: "no_plugin", Err: fmt.Errorf("connect: %w", errNoPlugin), Hint: "install it: " + installPlugin()}
 }
 
 // uniqueID is the form of aws:userid: that of a user, of a role with its session, or of the
@@ -99,7 +98,7 @@ func (r *reach) mine(ctx context.Context) error {
 	case whose.Session != r.s.ID:
 		return refuse("it is tagged as session %q, not as %s (%s)", whose.Session, r.s.ID, r.s.Name)
 	case whose.Person == "":
-		return refuse("it has no tag %s, so it has no owner", aws.TagPerson)
+		return refuse("it has no tag %s, so it has no owner", tagPerson)
 	case uniqueID.MatchString(whose.Person) && whose.Person != who.ID:
 		return refuse("its owner is %s, and these credentials are %s", whose.Person, who.ID)
 	case !whose.Running:
@@ -110,7 +109,7 @@ func (r *reach) mine(ctx context.Context) error {
 
 // open opens a connection, hands it over, and ends it at AWS whatever happens. It is recorded
 // before it is asked for, so that whoever comes after a kill ends it.
-func (r *reach) open(ctx context.Context, way aws.Way, use func(*aws.Opened) error) (err error) {
+func (r *reach) open(ctx context.Context, way awsWay, use func(*awsOpened) error) (err error) {
 	record, err := r.all.beginConnection(r.s.ID, r.region, r.machine)
 	if err != nil {
 		return err
@@ -119,7 +118,7 @@ func (r *reach) open(ctx context.Context, way aws.Way, use func(*aws.Opened) err
 	limited, cancel := context.WithTimeout(ctx, openWithin)
 	opened, err := r.at.Open(limited, r.region, r.machine, way, record.Key)
 	cancel()
-	sent := !errors.Is(err, aws.ErrNotOpened)
+	sent := !errors.Is(err, errNotOpened)
 	if opened != nil {
 		record.ID = opened.ID
 		err = cmpErr(err, record.write())
@@ -132,21 +131,21 @@ func (r *reach) open(ctx context.Context, way aws.Way, use func(*aws.Opened) err
 			plain.Fprintf(r.err, "curfew: the connection is not ended at AWS yet: %v; the next `curfew connect` or `curfew down` ends it\n", e)
 		}
 	}()
-	if errors.Is(err, aws.ErrUnconnected) {
+	if errors.Is(err, errUnconnected) {
 		return &Error{Code: "not_connected", Err: err, Hint: "a machine that has just started needs a minute; its image needs the agent of Systems Manager"}
 	}
 	if err != nil {
 		return CloudError(err)
 	}
 	err = use(opened)
-	if errors.Is(err, aws.ErrNoPlugin) {
+	if errors.Is(err, errNoPlugin) {
 		return noPlugin()
 	}
 	return err
 }
 
 // attachment is how the plugin is run.
-func (r *reach) attachment() aws.Attachment { return aws.Attachment{Environ: r.environ} }
+func (r *reach) attachment() awsAttachment { return awsAttachment{Environ: r.environ} }
 
 // connectAWS connects to a machine at AWS.
 func (a *Sessions) connectAWS(ctx context.Context, s *session.Session, o ConnectOptions) (int, error) {
@@ -171,7 +170,7 @@ func (a *Sessions) connectAWS(ctx context.Context, s *session.Session, o Connect
 
 // shell gives the person a shell on the machine.
 func (r *reach) shell(ctx context.Context, o ConnectOptions) error {
-	return r.open(ctx, aws.Way{}, func(opened *aws.Opened) error {
+	return r.open(ctx, awsWay{}, func(opened *awsOpened) error {
 		at := r.attachment()
 		at.In, at.Out, at.Err, at.Terminal, at.Started = o.In, o.Out, o.Err, true, o.Yield
 		return r.at.Attach(ctx, r.plugin, opened, at)
@@ -193,7 +192,7 @@ exec $s "$c" agent ` + verb + " " + strings.Join(words, " ") + "\n"
 
 // run runs a script on the machine, over a shell connection that AWS records.
 func (r *reach) run(ctx context.Context, script string, out io.Writer) (code int, err error) {
-	err = r.open(ctx, aws.Way{}, func(opened *aws.Opened) error {
+	err = r.open(ctx, awsWay{}, func(opened *awsOpened) error {
 		code, err = r.at.Type(ctx, r.plugin, opened, r.attachment(), script, out)
 		return err
 	})
@@ -211,7 +210,7 @@ func (r *reach) forward(ctx context.Context, port, local int) error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	return r.open(ctx, aws.Way{Port: port, Local: local}, func(opened *aws.Opened) error {
+	return r.open(ctx, awsWay{Port: port, Local: local}, func(opened *awsOpened) error {
 		forwarding, stop := context.WithCancelCause(ctx)
 		defer stop(nil)
 		at := r.attachment()

@@ -19,7 +19,6 @@ import (
 	sshagent "golang.org/x/crypto/ssh/agent"
 
 	"github.com/curfew-dev/curfew/internal/agent"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 )
 
 // sshDoor is a machine that lets one connection by SSH in.
@@ -194,7 +193,7 @@ func (r *reach) stdio(ctx context.Context, o ConnectOptions) error {
 			case <-through.Done():
 			}
 		}()
-		return r.open(ctx, aws.Way{SSH: d.port}, func(opened *aws.Opened) error {
+		return r.open(ctx, awsWay{SSH: d.port}, func(opened *awsOpened) error {
 			at := r.attachment()
 			at.In, at.Out, at.Err = o.In, o.Out, o.Err
 			return r.at.Attach(ctx, r.plugin, opened, at)
@@ -223,7 +222,7 @@ func (r *reach) client(ctx context.Context, use func(context.Context, *ssh.Clien
 		return err
 	}
 	return r.throughDoor(ctx, public, func(ctx context.Context, d *sshDoor) error {
-		return r.open(ctx, aws.Way{SSH: d.port}, func(opened *aws.Opened) error {
+		return r.open(ctx, awsWay{SSH: d.port}, func(opened *awsOpened) error {
 			attached, stop := context.WithCancel(ctx)
 			defer stop()
 			in, toPlugin, err := os.Pipe()
@@ -266,7 +265,7 @@ func (r *reach) client(ctx context.Context, use func(context.Context, *ssh.Clien
 				}
 			case <-time.After(time.Second):
 				stop()
-				<-ended
+				<-ended //nolint:errcheck // it was told to end
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()

@@ -113,22 +113,22 @@ func (rt *Runtime) seenMachine(ctx context.Context, cfg config.Config, name stri
 		return none, err
 	}
 	defer s.Close()
-	all, err := s.Snapshots().Resources(ctx, snapshot.Query{Past: true, Ref: ref})
+	seen, err := s.Snapshots().Resources(ctx, snapshot.Query{Past: true, Ref: ref})
 	if err != nil {
 		return none, err
 	}
-	for _, r := range all {
-		kept, err := keptResource(r)
+	if len(seen) > 0 {
+		kept, err := keptResource(seen[0])
 		if err != nil {
 			return none, err
 		}
-		return keptMachine(kept, r, cfg, rt.Now()), nil
+		return keptMachine(kept, seen[0], cfg), nil
 	}
 	return none, &Error{Code: "not_found", Err: fmt.Errorf("no scan that is kept has %s", ref), Hint: "run `curfew scan` first"}
 }
 
 // keptMachine is a resource of the state as a machine to write a file of.
-func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config, now time.Time) sessionfile.Machine {
+func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config) sessionfile.Machine {
 	p := k.Priced(cfg.Tags)
 	m := sessionfile.Machine{ID: k.Ref.ID, Name: k.Name, Type: k.Type, Region: k.Ref.Region, Owner: p.Resource.Owner, Purpose: p.Resource.Purpose, Hourly: p.Hourly,
 		Seen: "the scan of " + plain.Date(r.SeenAt.UTC())}
@@ -159,7 +159,7 @@ func (rt *Runtime) traced(ctx context.Context, o TemplateOptions, m sessionfile.
 	if err != nil {
 		return "", said, err
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it was only read
 	all := map[string]usage.Description{}
 	if _, err := usage.Read(ctx, file, p.Format, func(s *usage.Sample) error {
 		if _, ok := all[s.Resource]; !ok || s.Description != nil {
@@ -210,7 +210,7 @@ func (rt *Runtime) sized(ctx context.Context, o TemplateOptions, m sessionfile.M
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it was only read
 	r, err := rightsize.FromUsage(ctx, file, p.Format, m.Type, book, rightsize.Params{Options: rightsize.Options{Purpose: m.Purpose}, Region: m.Region, Most: mostFits, Only: func(n string) bool { return n == name }})
 	if err != nil {
 		return nil, CloudError(err)
@@ -233,7 +233,7 @@ func (rt *Runtime) habit(ctx context.Context, cfg config.Config, o TemplateOptio
 		if err != nil {
 			return backtest.Report{}, err
 		}
-		defer file.Close()
+		defer file.Close() //nolint:errcheck // it was only read
 		set, err := backtest.SessionRule(max(idle, time.Minute))
 		if err != nil {
 			return backtest.Report{}, err

@@ -65,15 +65,15 @@ func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment,
 	case <-t.over:
 		// The shell has ended with the script; the plugin notices, or is told.
 		select {
-		case <-ended:
+		case <-ended: //nolint:errcheck // the script has told how it ended
 		case <-time.After(pluginPatience):
 			stop(nil)
-			<-ended
+			<-ended //nolint:errcheck // as above
 		}
 	}
 	cause := context.Cause(typing)
 	stop(nil)
-	<-typed
+	<-typed //nolint:errcheck // what could not be typed shows in the result
 	code, done := t.result()
 	switch {
 	case done:

@@ -75,7 +75,7 @@ func (r *reading) narrow(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return nil // what is asked next says why
+		return nil //nolint:nilerr // what is asked next says why
 	}
 	c := census{found: r.found, with: map[inventory.Ref]bool{}, has: map[string]int{}, values: map[string]map[string]bool{}}
 	for _, labels := range all {
