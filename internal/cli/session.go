@@ -70,17 +70,8 @@ session. docs/sessions.md says more.`,
 
 // up starts a session and follows it until it is ready.
 func (a *app) up(ctx context.Context, f upFlags) error {
-	var err error
-	for _, d := range []struct {
-		flag, text string
-		to         *time.Duration
-	}{{"lease", f.lease, &f.Lease}, {"idle", f.idle, &f.Idle}} {
-		if d.text == "" {
-			continue
-		}
-		if *d.to, err = config.ParseDuration(d.text); err != nil || *d.to <= 0 {
-			return usageError("--%s %q: it is a duration such as 30m or 4h", d.flag, d.text)
-		}
+	if err := durations(map[string]timeFlag{"lease": {f.lease, &f.Lease}, "idle": {f.idle, &f.Idle}}); err != nil {
+		return err
 	}
 	f.DiskGiB, f.In = f.disk, a.Stdin
 	all, err := a.at.Sessions(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +92,8 @@ type timeFlag struct {
 
 // durations reads flags that are durations above zero; those that are empty are left alone.
 func durations(flags map[string]timeFlag) (err error) {
-	for name, f := range flags {
+	for _, name := range slices.Sorted(maps.Keys(flags)) { // of several wrong ones always the same is named
+		f := flags[name]
 		if f.text == "" {
 			continue
 		}
