@@ -127,13 +127,7 @@ func (h hands) stop(ctx context.Context, cloud *AWS, r *inventory.Resource, do p
 	if err != nil {
 		return err
 	}
-	for i, step := range steps {
-		step.Key = key
-		if _, err := actions.Do(ctx, action.Task{Ref: r.Ref(), Identity: action.Identity(r), Do: do, Step: step, Earlier: steps[:i]}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return carryOut(ctx, actions, r, do, steps, key)
 }
 
 // mayStop says why the machines of a session that a person started cannot be stopped; nil

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -92,26 +91,19 @@ type doorLines struct {
 	door *sshDoor
 	at   chan struct{}
 
-	mu     sync.Mutex
-	buffer []byte
-	words  []string
-	told   bool
-	used   bool
+	mu    sync.Mutex
+	lines lineBuffer
+	words []string
+	told  bool
+	used  bool
 }
 
 // Write implements io.Writer.
 func (l *doorLines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buffer = append(l.buffer, b...)
-	for {
-		line, rest, whole := bytes.Cut(l.buffer, []byte("\n"))
-		if !whole {
-			return len(b), nil
-		}
-		l.buffer = rest
-		l.line(strings.TrimSpace(string(line)))
-	}
+	l.lines.add(b, l.line)
+	return len(b), nil
 }
 
 func (l *doorLines) line(text string) {

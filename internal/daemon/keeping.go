@@ -169,6 +169,20 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 	return nil
 }
 
+// underConfig adds the configuration file of this process, where there is one, to the command
+// line of another.
+func (rt *Runtime) underConfig(args []string) ([]string, error) {
+	file := rt.ConfigFlag
+	if file == "" {
+		file = config.Find(rt.Dir, rt.ConfigDir)
+	}
+	if file == "" {
+		return args, nil
+	}
+	file, err := filepath.Abs(rt.Path(file))
+	return append(args, "--config", file), err
+}
+
 // EnsureKeeper starts a keeper in the background where none runs: a process of its own, which
 // goes on after this one and ends with the last session. A service on the same data directory
 // is one as well.
@@ -191,16 +205,9 @@ func (a *Sessions) EnsureKeeper(ctx context.Context) error {
 		return fmt.Errorf("start the keeper of sessions: %w", err)
 	}
 	defer out.Close()
-	args := []string{"session", "keep", "--data-dir", dir}
-	file := a.rt.ConfigFlag
-	if file == "" {
-		file = config.Find(a.rt.Dir, a.rt.ConfigDir)
-	}
-	if file != "" {
-		if file, err = filepath.Abs(a.rt.Path(file)); err != nil {
-			return err
-		}
-		args = append(args, "--config", file)
+	args, err := a.rt.underConfig([]string{"session", "keep", "--data-dir", dir})
+	if err != nil {
+		return err
 	}
 	if a.cfg.DatabaseURL != "" {
 		args = append(args, "--database-url", a.cfg.DatabaseURL)

@@ -130,6 +130,11 @@ func WriteTags(ctx context.Context, cloud action.Cloud, r *inventory.Resource, t
 	if err != nil {
 		return err
 	}
+	return carryOut(ctx, cloud, r, do, steps, key)
+}
+
+// carryOut makes the calls of a plan in order, under one key.
+func carryOut(ctx context.Context, cloud action.Cloud, r *inventory.Resource, do policy.Do, steps []action.Step, key string) error {
 	for i, s := range steps {
 		s.Key = key
 		if _, err := cloud.Do(ctx, action.Task{Ref: r.Ref(), Identity: action.Identity(r), Do: do, Step: s, Earlier: steps[:i]}); err != nil {

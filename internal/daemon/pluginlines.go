@@ -14,32 +14,44 @@ type pluginLines struct {
 	to io.Writer
 
 	mu      sync.Mutex
-	buffer  []byte
+	lines   lineBuffer
 	newest  string
 	working bool
 }
-
-// maxPluginLine bounds a line of the plugin.
-const maxPluginLine = 4 << 10
 
 // Write implements io.Writer.
 func (l *pluginLines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.buffer = append(l.buffer, b...)
-	for {
-		line, rest, whole := bytes.Cut(l.buffer, []byte("\n"))
-		if !whole {
-			if len(l.buffer) > maxPluginLine {
-				l.buffer = nil
-			}
-			return len(b), nil
-		}
-		l.buffer = rest
-		if text := strings.TrimSpace(string(line)); !isNoise(text) {
+	l.lines.add(b, func(text string) {
+		if !isNoise(text) {
 			l.newest = text
 			plain.Fprintf(l.to, "%s\n", text)
 		}
+	})
+	return len(b), nil
+}
+
+// lineBuffer cuts what another program writes into lines.
+type lineBuffer []byte
+
+// maxLine bounds a line of another program; a longer one is dropped.
+const maxLine = 4 << 10
+
+// add takes the next bytes and hands on the lines that are whole, without the space around
+// them.
+func (l *lineBuffer) add(b []byte, each func(text string)) {
+	*l = append(*l, b...)
+	for {
+		line, rest, whole := bytes.Cut(*l, []byte("\n"))
+		if !whole {
+			if len(*l) > maxLine {
+				*l = nil
+			}
+			return
+		}
+		*l = rest
+		each(strings.TrimSpace(string(line)))
 	}
 }
 

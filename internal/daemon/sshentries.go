@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -236,15 +235,8 @@ func (a *Sessions) writeEntry(e *sshEntry, s *session.Session, user string, o Co
 	if o.Node > 0 {
 		proxy = append(proxy, "--node", strconv.Itoa(o.Node))
 	}
-	file := a.rt.ConfigFlag
-	if file == "" {
-		file = config.Find(a.rt.Dir, a.rt.ConfigDir)
-	}
-	if file != "" {
-		if file, err = filepath.Abs(a.rt.Path(file)); err != nil {
-			return err
-		}
-		proxy = append(proxy, "--config", file)
+	if proxy, err = a.rt.underConfig(proxy); err != nil {
+		return err
 	}
 	return replaceFile(e.file(".conf"), []byte(e.text(entryHead(s.ID, data), user, proxy)), 0o600)
 }
