@@ -116,8 +116,7 @@ bench: build ## speed, memory and calls at realistic sizes; bills compared with 
 	go run ./test/servicebench -machines $(BENCHMACHINES) -replicas 2 -postgres ./bin/curfew
 	go run ./test/servicebench -accounts 1 -machines 100 -for 10m ./bin/curfew
 	go run ./test/servicebench -accounts 1 -machines 1000 -for 10m ./bin/curfew
-	go run ./test/servicebench -accounts 1 -machines 100 -for 3m -limit 50 ./bin/curfew
-	go run ./test/servicebench -accounts 1 -machines 1000 -for 3m -limit 50 ./bin/curfew
+	go run ./test/servicebench -accounts 1 -machines 100 -for 40m -limit 50 ./bin/curfew
 	go run ./test/sessionbench -strict ./bin/curfew
 
 fmt: ## format the code

@@ -129,7 +129,7 @@ func (b *bootstrap) step(ctx context.Context, st step) error {
 	end := "done"
 	if skipped != "" {
 		end = "skipped"
-		b.say("step", st.name+": skipped: "+skipped)
+		b.say("skipped", st.name+": "+skipped)
 	} else {
 		b.say("step", st.name+": done")
 	}

@@ -315,7 +315,7 @@ func TestSetupFails(t *testing.T) {
 // Killed at any line of its log and started again, the agent does everything once.
 func TestKilledAtEveryLine(t *testing.T) {
 	t.Parallel()
-	lines := []string{"step: driver: skipped", "step: work: running", "step: work: done", "step: setup: running", "step: setup: done", "ready", "snapshot: the last", "snapshot: snapshot confirmed", "ended"}
+	lines := []string{"skipped: driver: ", "step: work: running", "step: work: done", "step: setup: running", "step: setup: done", "ready", "snapshot: the last", "snapshot: snapshot confirmed", "ended"}
 	if os.Getenv("CURFEW_SLOW") == "" {
 		lines = []string{"step: work: done", "step: setup: running", "ready", "ended"}
 	}

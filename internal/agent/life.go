@@ -105,7 +105,7 @@ func (h *host) mustEnd() {
 	switch {
 	case st.Order.End != nil:
 		e := st.Order.End
-		h.begin(ending{Cause: byOrder, Why: e.Why + ", by " + e.By, Discard: e.Discard})
+		h.begin(ending{Cause: byOrder, Why: e.Reason(), Discard: e.Discard})
 	case !h.now.Before(lease):
 		h.begin(ending{Cause: byLease, Why: "its lease ended at " + plain.Time(lease)})
 	}
@@ -195,7 +195,7 @@ func (h *host) drive(ctx context.Context) (bool, error) {
 			return over, err
 		}
 	case h.final != nil && h.final.err == nil && h.final.snapshot.Complete:
-		return h.isOver("the last snapshot is confirmed: " + h.final.snapshot.Manifest)
+		return h.isOver(fmt.Sprintf("the last snapshot is confirmed: number %d", h.final.number))
 	}
 	if within := time.Duration(h.o.Host.Save); h.now.Sub(e.Since) >= within && (h.tries > 0 || h.gaveUp) {
 		if done, err := h.giveUp(lease, within); done || err != nil || h.end == nil {
@@ -223,7 +223,7 @@ func (h *host) still(ctx context.Context) (bool, error) {
 	}
 	if f := h.final; f.snapshot.Complete && f.seen != "" {
 		if now, err := fingerprint(h.work.dir); err == nil && now == f.seen {
-			return h.isOver("the last snapshot is confirmed: " + f.snapshot.Manifest)
+			return h.isOver(fmt.Sprintf("the last snapshot is confirmed: number %d", f.number))
 		}
 	}
 	h.j.add("snapshot", "files changed since: the processes are ended and the last snapshot is taken again")
@@ -322,7 +322,7 @@ func (h *host) saveDone(s *saved) error {
 			h.tries, h.nextTry = 1, h.now.Add(h.paces.Retry)
 		}
 	}
-	text := "snapshot confirmed: " + s.snapshot.Manifest + ", " + plain.Size(s.snapshot.Bytes)
+	text := fmt.Sprintf("snapshot confirmed: number %d, %s", s.number, plain.Size(s.snapshot.Bytes))
 	if s.why != "" {
 		text += "; " + s.why
 	}

@@ -37,6 +37,7 @@ type saving struct {
 type saved struct {
 	saving
 	snapshot session.Snapshot
+	number   int64 // of the snapshot in its store
 	// seen is the print of the folder as it was saved; empty where it changed.
 	seen string
 	// why says what the snapshot does not hold as it was; empty where it holds all.
@@ -126,7 +127,7 @@ func (s *saver) put(ctx context.Context, w saving, done *saved) error {
 	}
 	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.o.Host.Epoch,
 		Complete: r.Snapshot.State == checkpoint.Complete, Bytes: r.Snapshot.Bytes}
-	done.why = unsettled(&r.Manifest)
+	done.number, done.why = r.Snapshot.Seq, unsettled(&r.Manifest)
 	if s.saves++; s.saves%6 == 0 && !w.last && w.deadline.IsZero() && done.snapshot.Complete {
 		// Old snapshots that cannot be dropped cost money, not work.
 		if _, err := s.attempt.Collect(ctx, retention); err != nil {

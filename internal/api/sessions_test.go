@@ -163,7 +163,7 @@ func TestSessions(t *testing.T) {
 	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"soon"}`); got.status != 400 {
 		t.Errorf("no duration: %d %s", got.status, got.body)
 	}
-	if ending := run(t, s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`)); ending.ID != made.ID || ending.Why != "ended by ned" {
+	if ending := run(t, s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`)); ending.ID != made.ID || ending.Why != "asked for by ned" {
 		t.Errorf("%+v", ending)
 	}
 	if ended := s.becomes(t, "demo", "ended", "failed"); ended.State != "ended" || ended.Checkpoint == nil {
@@ -287,7 +287,7 @@ func TestSessionsOfTeams(t *testing.T) {
 	if got := s.call("vera", "GET", "/api/v1/sessions", ""); !strings.Contains(got.body, `"name": "demo"`) {
 		t.Errorf("vera lists %d %s", got.status, got.body)
 	}
-	if got := run(t, s.call("vera", "POST", "/api/v1/sessions/demo/down", `{}`)); got.Why != "ended by vera" {
+	if got := run(t, s.call("vera", "POST", "/api/v1/sessions/demo/down", `{}`)); got.Why != "asked for by vera" {
 		t.Errorf("%+v", got)
 	}
 }

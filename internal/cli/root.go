@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +28,8 @@ type app struct {
 	progress *progress
 	// said are the events of sessions that were told.
 	said map[string]bool
+	// saidSince is when the command began: what is older was said by an earlier one.
+	saidSince time.Time
 	// raw are the outputs of the process for a program that it runs: not a byte is changed.
 	raw streams
 }

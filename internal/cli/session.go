@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -138,6 +140,9 @@ func (a *app) follow(ctx context.Context, all sessions, id string, until func(vi
 	if a.said == nil {
 		a.said = map[string]bool{}
 	}
+	if a.saidSince.IsZero() {
+		a.saidSince = a.Now().Add(-time.Second) // the request was made by then
+	}
 	said, beganAt, checked := a.said, a.Now(), a.Now()
 	for {
 		after, keepErr := all.Step(ctx, id)
@@ -184,7 +189,7 @@ func (a *app) progressed(ctx context.Context, all sessions, run view.Run, said m
 	if err != nil {
 		return err
 	}
-	for _, e := range log.Events {
+	for i, e := range log.Events {
 		node := -1
 		if e.Node != nil {
 			node = *e.Node
@@ -194,8 +199,11 @@ func (a *app) progressed(ctx context.Context, all sessions, run view.Run, said m
 			continue
 		}
 		said[key] = true
-		if e.At.Before(began.Add(-time.Second)) {
+		if e.At.Before(a.saidSince) {
 			continue // it was said by an earlier command
+		}
+		if e.Kind == "skipped" || begunOnly(log.Events[i:]) {
+			continue // `curfew logs` has them
 		}
 		dollars := ""
 		if run.CostUSD != nil {
@@ -204,6 +212,16 @@ func (a *app) progressed(ctx context.Context, all sessions, run view.Run, said m
 		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)), dollars, e.Kind, e.Text)
 	}
 	return nil
+}
+
+// begunOnly says whether the first of these events is the begin of a step that a later one
+// ends.
+func begunOnly(events []view.SessionEvent) bool {
+	first := events[0]
+	name, running := strings.CutSuffix(first.Text, ": running")
+	return first.Kind == "step" && running && slices.ContainsFunc(events[1:], func(e view.SessionEvent) bool {
+		return (e.Kind == "step" || e.Kind == "skipped") && (e.Node == nil) == (first.Node == nil) && (e.Node == nil || *e.Node == *first.Node) && strings.HasPrefix(e.Text, name+": ")
+	})
 }
 
 func (a *app) newLs() *cobra.Command {
@@ -408,6 +426,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 			return err
 		}
 	}
+	a.saidSince = a.Now().Add(-100 * time.Millisecond) // the clock of the state is a coarse one
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
 	for _, name := range names {
 		run, err := all.Down(ctx, name, discard)

@@ -501,7 +501,7 @@ func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session
 	if err != nil {
 		return s, err
 	}
-	return a.Keeper.Stop(ctx, s.ID, who, "ended by "+who, discard)
+	return a.Keeper.Stop(ctx, s.ID, who, "asked for by "+who, discard)
 }
 
 // Open are the names of the sessions that are not over.

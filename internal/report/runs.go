@@ -85,6 +85,9 @@ func Status(doc view.Runs, now time.Time) Sheet {
 	}
 	r := doc.Runs[0]
 	s := Sheet{Verb: "status " + r.Name, Title: r.Name + " is " + r.State}
+	if r.State == "failed" {
+		s.Title = r.Name + " never became ready"
+	}
 	if r.Why != "" {
 		s.Title += ": " + r.Why
 	}

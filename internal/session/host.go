@@ -1,6 +1,9 @@
 package session
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Schemas of the documents between the keeper and the hosts. They lie below the session's
 // control prefix: order.json (the keeper writes it), status-NODE.json and
@@ -78,6 +81,14 @@ type End struct {
 	At  time.Time `json:"at"`
 	// Discard gives up what is not saved.
 	Discard bool `json:"discard"`
+}
+
+// Reason says why it ends and who ends it, each once.
+func (e End) Reason() string {
+	if strings.Contains(e.Why, "by "+e.By) {
+		return e.Why
+	}
+	return e.Why + ", by " + e.By
 }
 
 // Phase is what a host is doing.

@@ -128,11 +128,11 @@ func (k *Keeper) Stop(ctx context.Context, id, by, why string, discard bool) (Se
 		default:
 			return s, nil
 		}
-		what := "asked to end: " + why
+		what := End{Why: why, By: by}.Reason()
 		if discard {
 			what += "; unsaved work is given up"
 		}
-		made, err := k.put(ctx, &s, next, []Event{{At: k.Now().UTC(), Node: Keepers, Kind: "down", Text: what + " (" + by + ")"}})
+		made, err := k.put(ctx, &s, next, []Event{{At: k.Now().UTC(), Node: Keepers, Kind: "down", Text: what}})
 		if errors.Is(err, ErrConflict) {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -128,7 +129,9 @@ func FileTime(dir string) (time.Time, error) {
 	defer func() { _ = os.Remove(f.Name()) }()
 	_, err = f.Write([]byte{0})
 	// A server has set the time once the file is closed.
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(err, f.Close()); errors.Is(err, syscall.ENOSPC) {
+		return time.Time{}, fmt.Errorf("the disk is full: %w", err)
+	} else if err != nil {
 		return time.Time{}, err
 	}
 	info, err := os.Stat(f.Name())

@@ -256,16 +256,19 @@ func (b *bench) measure(ctx context.Context) error {
 	grown := size() - bytes
 	fmt.Fprintf(b.out, "database                     %s, %s more in %s, which is %s a day\n", mib(size()), mib(grown), took.Round(time.Second), mib(int64(float64(grown)/took.Hours()*24)))
 	month := 730 / took.Hours()
-	asked := 0
+	asked, most := 0, 0
 	for name, n := range b.w.calls() {
 		if n -= calls[name]; n > 0 {
-			asked += n
+			asked, most = asked+n, max(most, n)
 			fmt.Fprintf(b.out, "AWS %-32s %.0f calls a month\n", name, float64(n)*month)
 		}
 	}
 	metrics := float64(b.w.queries.Load()-queries) * month
 	// CloudWatch: $0.01 per 1,000 metrics that GetMetricData is asked for.
 	fmt.Fprintf(b.out, "AWS in all                   %.0f calls and %.0f metrics a month, which is $%.2f at $0.01 per 1,000 metrics\n", float64(asked)*month, metrics, metrics/1000*0.01)
+	if most < 10*b.accounts {
+		fmt.Fprintf(b.out, "AWS                          fewer than ten rounds of an account: a longer -for tells more of a month\n")
+	}
 	for line := range strings.Lines(b.logged()) {
 		if strings.Contains(line, "max_usd_per_month=") {
 			fmt.Fprintf(b.out, "of the log                   %s", line)

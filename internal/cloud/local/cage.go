@@ -153,20 +153,16 @@ func (c *Cage) save() error {
 // Kind is how it holds its processes.
 func (c *Cage) Kind() Kind { return c.file.Kind }
 
-// String says what holds its processes and what keeps them from GPUs that are not theirs,
-// for people.
-func (c *Cage) String() string {
-	s := string(c.file.Kind)
+// Limits are what nothing on this machine ensures, for people: empty where its processes end
+// whatever they do, and the kernel denies them the GPUs that are not theirs.
+func (c *Cage) Limits() (limits []string) {
 	if !c.file.Kind.Whole() {
-		s += "; a program that clears its environment and detaches is not ended"
+		limits = append(limits, "a program that clears its environment and detaches is not ended")
 	}
-	switch {
-	case c.file.Enforced:
-		s += "; other GPUs are denied by the kernel"
-	case c.file.Visible != nil:
-		s += "; the choice of GPUs is advisory (CUDA_VISIBLE_DEVICES)"
+	if c.file.Visible != nil && !c.file.Enforced {
+		limits = append(limits, "the choice of GPUs is advisory (CUDA_VISIBLE_DEVICES)")
 	}
-	return s
+	return limits
 }
 
 // environment is what a command of the cage is started with.

@@ -204,8 +204,8 @@ func (a *Actions) Undo(context.Context, action.Task) error { return errNoUndo }
 // Rehearse implements action.Cloud.
 func (a *Actions) Rehearse(context.Context, action.Task) (string, error) { return "", errNoUndo }
 
-// Notes says of each machine of a session how its processes are held together and its GPUs
-// kept apart, for people.
+// Notes says of each machine of a session what does not hold its processes or keep its GPUs
+// apart, for people.
 func (p *Provider) Notes(session string) ([]string, error) {
 	all, err := p.machines()
 	if err != nil {
@@ -223,7 +223,9 @@ func (p *Provider) Notes(session string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, fmt.Sprintf("node %d: %s", m.Node, c))
+		for _, limit := range c.Limits() {
+			out = append(out, fmt.Sprintf("node %d: %s", m.Node, limit))
+		}
 	}
 	return out, nil
 }

@@ -117,8 +117,14 @@ func TestGPUsInUse(t *testing.T) {
 	w.start(l)
 	eventually(t, "a session without GPUs sees none", func() bool { b, _ := os.ReadFile(seen); return string(b) == "[]\n" })
 	notes, err := w.p.Notes(l.Session.ID)
-	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "GPUs") {
-		t.Errorf("notes: %q, %v", notes, err)
+	all, listed := w.p.machines()
+	i := slices.IndexFunc(all, func(m *machine) bool { return m.Session == l.Session.ID })
+	if listed != nil || i < 0 {
+		t.Fatalf("machines: %v, %v", all, listed)
+	}
+	advisory := slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "node 0: the choice of GPUs") })
+	if c, opened := OpenCage(all[i].dir); err != nil || opened != nil || advisory == c.file.Enforced {
+		t.Errorf("notes: %q, %v, %v", notes, err, opened)
 	}
 	_ = ids
 }

@@ -52,7 +52,7 @@ func (p *Provider) start(ctx context.Context, m *machine) (inventory.State, erro
 		if c, err = NewCage(ctx, m.dir, o); err != nil {
 			return "", err
 		}
-		p.o.Log.DebugContext(ctx, "its cage is made", slog.String("machine", m.ID), slog.String("cage", c.String()))
+		p.o.Log.DebugContext(ctx, "its cage is made", slog.String("machine", m.ID), slog.String("kind", string(c.Kind())), slog.Any("limits", c.Limits()))
 	default:
 		return "", err
 	}
