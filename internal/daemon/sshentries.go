@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -132,7 +133,7 @@ func include(dir string, consent func(line, file string) error) error {
 		}
 		mode = info.Mode().Perm()
 	}
-	return replaceFile(file, append([]byte(sshInclude+"\n"), before...), mode)
+	return durable.ReplaceBytes(file, mode, append([]byte(sshInclude+"\n"), before...))
 }
 
 // included says whether a configuration has the line where it counts for every host: before
@@ -150,26 +151,6 @@ func included(config string) bool {
 		}
 	}
 	return false
-}
-
-// replaceFile writes a file so that a reader, or a kill in the middle, sees the old one or the
-// new one.
-func replaceFile(path string, data []byte, mode fs.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".curfew-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = errors.Join(tmp.Chmod(mode), tmp.Sync())
-	}
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
 }
 
 // editor writes the entry of a machine and opens an editor by it.
@@ -238,7 +219,7 @@ func (a *Sessions) writeEntry(e *sshEntry, s *session.Session, user string, o Co
 	if proxy, err = a.rt.underConfig(proxy); err != nil {
 		return err
 	}
-	return replaceFile(e.file(".conf"), []byte(e.text(entryHead(s.ID, data), user, proxy)), 0o600)
+	return durable.ReplaceBytes(e.file(".conf"), 0o600, []byte(e.text(entryHead(s.ID, data), user, proxy)))
 }
 
 func firstLine(s string) string {
