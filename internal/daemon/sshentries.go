@@ -153,6 +153,22 @@ func included(config string) bool {
 	return false
 }
 
+// entryReaches refuses an entry whose command would not find the state: a database that only a
+// flag names. The entry cannot name it, because a URL may hold a password.
+func (a *Sessions) entryReaches() error {
+	if a.rt.DatabaseFlag == "" {
+		return nil
+	}
+	entry := a.rt.For()
+	entry.DatabaseFlag = ""
+	cfg, err := entry.Config()
+	if err != nil || cfg.DatabaseURL == a.rt.DatabaseFlag {
+		return err
+	}
+	return &Error{Class: Usage, Code: "database_flag", Err: errors.New("no SSH entry is written: it does not keep --database-url, which may hold a password"),
+		Hint: "set CURFEW_DATABASE_URL, or database_url in curfew.yaml, and leave the flag out"}
+}
+
 // editor writes the entry of a machine and opens an editor by it.
 func (r *reach) editor(ctx context.Context, o ConnectOptions) error {
 	var out strings.Builder
@@ -192,6 +208,9 @@ func (r *reach) editor(ctx context.Context, o ConnectOptions) error {
 
 // writeEntry writes an entry, and the line that includes it.
 func (a *Sessions) writeEntry(e *sshEntry, s *session.Session, user string, o ConnectOptions) error {
+	if err := a.entryReaches(); err != nil {
+		return err
+	}
 	dir := filepath.Dir(e.dir)
 	for _, d := range []string{dir, e.dir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
