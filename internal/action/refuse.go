@@ -181,9 +181,7 @@ func selfGoverned(c *ruleInput) string {
 	if c.ByPerson || c.Do.Verb != policy.Tag {
 		return ""
 	}
-	r := inventory.Resource{Tags: c.Do.Tags}
-	err := inventory.DefaultTagMapping().Apply(&r)
-	if err != nil || r.Managed || r.Lifetime != "" || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.ScratchDisks {
+	if inventory.DefaultTagMapping().Decides(c.Do.Tags) {
 		return "its tags decide what policies may do to it, and a policy must not write those"
 	}
 	return ""

@@ -97,6 +97,10 @@ var forbidden = []struct {
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagLease: "2027-01-01"}}
 		it.Do = p.Do
 	}},
+	{"self-governed", "a policy that writes an idle time", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagIdle: "1m"}}
+		it.Do = p.Do
+	}},
 	{"self-governed", "a policy that overwrites a keep", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagKeepUntil: "2026-01-01"}}
 	}},

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -195,7 +196,7 @@ func (b *bootstrap) nodesStep(ctx context.Context) (string, error) {
 	for _, p := range peers {
 		fmt.Fprintf(&hosts, "%s slots=%d\n", p, slots)
 	}
-	if err := replaceFile(b.disk.path("hostfile"), []byte(hosts.String()), 0o644); err != nil {
+	if err := durable.ReplaceBytes(b.disk.path("hostfile"), 0o644, []byte(hosts.String())); err != nil {
 		return "", fmt.Errorf("write the hostfile: %w", err)
 	}
 	if err := b.update(func(s *state) { s.Slots, s.Master = slots, peers[0] }); err != nil {
@@ -205,7 +206,7 @@ func (b *bootstrap) nodesStep(ctx context.Context) (string, error) {
 		name, value, _ := strings.Cut(v, "=")
 		fmt.Fprintf(&env, "export %s=%s\n", name, plain.Shell(value))
 	}
-	if err := replaceFile(b.disk.path("environment"), []byte(env.String()), 0o644); err != nil {
+	if err := durable.ReplaceBytes(b.disk.path("environment"), 0o644, []byte(env.String())); err != nil {
 		return "", fmt.Errorf("write the environment: %w", err)
 	}
 	if h.Nodes <= 1 {
@@ -295,7 +296,7 @@ func (b *bootstrap) refresh(ctx context.Context) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the secrets: %w", err)
 	}
-	if err := replaceFile(b.secretsFile(), []byte(text.String()), 0o600); err != nil {
+	if err := durable.ReplaceBytes(b.secretsFile(), 0o600, []byte(text.String())); err != nil {
 		return fmt.Errorf("write the secrets: %w", err)
 	}
 	b.mu.Lock()
@@ -408,7 +409,7 @@ func (b *bootstrap) jupyterStep(ctx context.Context) (string, error) {
 	var token [16]byte
 	_, _ = rand.Read(token[:]) // it never fails
 	text := hex.EncodeToString(token[:])
-	if err := replaceFile(b.disk.path("jupyter-token"), []byte(text), 0o600); err != nil {
+	if err := durable.ReplaceBytes(b.disk.path("jupyter-token"), 0o600, []byte(text)); err != nil {
 		return "", err
 	}
 	// The token is in the environment and not in the arguments, which every user can see.

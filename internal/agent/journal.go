@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
@@ -176,7 +177,7 @@ func (j *journal) flush(ctx context.Context) error {
 		j.sent = n
 		j.mu.Unlock()
 		// Its number is never used again, also where the process dies here.
-		if err := replaceFile(filepath.Join(j.dir, "sent"), []byte(strconv.FormatInt(n, 10)), 0o600); err != nil {
+		if err := durable.ReplaceBytes(filepath.Join(j.dir, "sent"), 0o600, []byte(strconv.FormatInt(n, 10))); err != nil {
 			return err
 		}
 		if err := os.Remove(j.file(n)); err != nil {

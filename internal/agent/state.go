@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
@@ -138,18 +139,5 @@ func (d *disk) save(s *state) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(d.path("state.json"), data, 0o600)
-}
-
-// replaceFile writes a file durably under its name, or leaves what is there.
-func replaceFile(to string, data []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(to+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(to+".new", to)
+	return durable.ReplaceBytes(d.path("state.json"), 0o600, data)
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/session"
@@ -151,7 +152,7 @@ esac
 	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
 	return func(u, m, p int) {
 		w.t.Helper()
-		must(w.t, replaceFile(state, fmt.Appendf(nil, "u=%d m=%d p=%d\n", u, m, p), 0o600))
+		must(w.t, durable.ReplaceBytes(state, 0o600, fmt.Appendf(nil, "u=%d m=%d p=%d\n", u, m, p)))
 	}
 }
 

@@ -108,7 +108,7 @@ func TestAdopt(t *testing.T) {
 
 	// Under a freeze nothing is written, and the same command goes on afterwards.
 	l.curfew(ExitDone, "freeze", "--reason", "incident")
-	if doc = l.adopted(ExitPartial, pet, "--lease", "2h", "--name", "box", "--enforce"); doc.State != view.AdoptUnfinished {
+	if doc = l.adopted(ExitPartial, pet, "--lease", "2h", "--idle", "45m", "--name", "box", "--enforce"); doc.State != view.AdoptUnfinished {
 		t.Fatalf("under a freeze: %+v", doc)
 	}
 	if diff := cmp.Diff(before, l.tagsOf(sandbox.Idle)); diff != "" {
@@ -124,7 +124,7 @@ func TestAdopt(t *testing.T) {
 	if doc.State != view.AdoptDone || doc.SessionID != id || doc.Item == "" {
 		t.Fatalf("adopted: %+v, was %s", doc, id)
 	}
-	want := map[string]string{inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral", inventory.TagLease: doc.LeaseUntil.Format(time.RFC3339)}
+	want := map[string]string{inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral", inventory.TagLease: doc.LeaseUntil.Format(time.RFC3339), inventory.TagIdle: "45m0s"}
 	for k, v := range before {
 		want[k] = v
 	}
@@ -193,6 +193,90 @@ func TestAdopt(t *testing.T) {
 	l.pass(time.Minute)
 	if r := l.run("box"); r.State != "ended" && r.State != "ending" {
 		t.Errorf("after the stop the session is %s: %s", r.State, r.Why)
+	}
+}
+
+// TestAdoptIdle holds that an adopted machine ends after its idle time, by the policy that is
+// shipped for it and in the steps of the ladder: measured, warned, looked at again, stopped,
+// confirmed, and taken back. What works, and what was not measured, goes on.
+func TestAdoptIdle(t *testing.T) {
+	l := newLadder(t)
+	l.who = "ana"
+	shipped, err := os.ReadFile("../../examples/policies/expired-leases.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.write("policies.yaml", strings.NewReplacer("share: 20%", `share: "100%"`, "dollars_per_hour: 200}\n", "dollars_per_hour: 200}\n    mode: enforce\n").Replace(string(shipped)))
+	l.account.Turn(sandbox.Turning, sandbox.AtWork)
+	pets := map[string][]string{sandbox.Turning: {"--name", "box", "--idle", "45m"}, sandbox.Unmeasured: {"--name", "dark", "--idle", "10m"}, sandbox.Busy: {"--name", "hot", "--idle", "10m"},
+		sandbox.Idle: {"--name", "slow", "--idle", "11h"}} // measured for seven hours
+	for name, flags := range pets {
+		l.adopted(ExitDone, append(flags, l.asPet(name), "--lease", "20h", "--enforce")...)
+	}
+	l.pass(10 * time.Minute)
+	l.account.Turn(sandbox.Turning, sandbox.AtRest)
+	l.pass(40 * time.Minute)
+	for name, result := range l.enforce(ExitDone) {
+		if pets[name] != nil {
+			t.Errorf("after 40 minutes %s is %s", name, result)
+		}
+	}
+	l.pass(10 * time.Minute)
+	if preview := l.curfew(ExitDone, "enforce", "--once", "--policy", "policies.yaml"); !strings.Contains(preview, "would-warn") || l.messages() != 0 {
+		t.Errorf("without --enforce %d were told:\n%s", l.messages(), preview)
+	}
+	if got := l.enforce(ExitDone); got[sandbox.Turning] != "warned" || l.messages() != 1 {
+		t.Fatalf("after 50 minutes: %v, %d told", got, l.messages())
+	}
+	l.pass(10 * time.Minute)
+	l.calls()
+	if got := l.enforce(ExitDone); got[sandbox.Turning] != "waiting" {
+		t.Errorf("within the grace period: %v", got)
+	}
+	// It works in the last minute: the warning is taken back, and its idle time begins again.
+	l.account.Turn(sandbox.Turning, sandbox.AtWork)
+	l.pass(6 * time.Minute)
+	if got := l.enforce(ExitDone); got[sandbox.Turning] != "withdrawn" {
+		t.Errorf("while it works: %v", got)
+	}
+	l.account.Turn(sandbox.Turning, sandbox.AtRest)
+	l.pass(52 * time.Minute) // EC2 reports the CPU of five minutes at once
+	if got := l.enforce(ExitDone); got[sandbox.Turning] != "warned" {
+		t.Errorf("it rests again: %v", got)
+	}
+	for range 3 {
+		l.pass(16 * time.Minute)
+		l.enforce(ExitDone)
+	}
+	for name := range pets {
+		want := "running"
+		if name == sandbox.Turning {
+			want = "stopped"
+		}
+		if state := l.state(name); state != want {
+			t.Errorf("%s is %s, want %s", name, state, want)
+		}
+	}
+	if calls := l.calls(); slices.Contains(calls, "TerminateInstances") {
+		t.Errorf("calls %v", calls)
+	}
+	log, item := l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Turning], "-o", "jsonl"), ""
+	for line := range strings.Lines(log) {
+		var e struct{ What, Item string }
+		if err := json.Unmarshal([]byte(line), &e); err == nil && e.What == "confirmed" {
+			item = e.Item
+		}
+	}
+	for _, what := range []string{"warned", "withdrawn", "warned", "intent", "outcome", "confirmed"} {
+		_, after, found := strings.Cut(log, `"what":"`+what+`"`)
+		if !found {
+			t.Fatalf("the audit log has no %q after what comes before it:\n%s", what, log)
+		}
+		log = after
+	}
+	l.curfew(ExitDone, "fix", "--undo", item, "--enforce")
+	if state := l.state(sandbox.Turning); state != "running" {
+		t.Errorf("taken back it is %s", state)
 	}
 }
 
@@ -304,6 +388,7 @@ func TestAdoptRefuses(t *testing.T) {
 		{"owner", "gang-1", nil, []string{"--user", "bo"}},
 		{"owner", "gang-1", func(name string) { l.untag(name, "owner", "user", "team", "Owner", "Team", "project") }, nil},
 		{"lease-policy", "gang-1", nil, []string{"--lease", "90d"}},
+		{"idle-limit", "gang-1", nil, []string{"--idle", "13h"}},
 		{"state", "gang-2", func(name string) {
 			if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{l.account.IDs[name]}}); err != nil {
 				t.Fatal(err)

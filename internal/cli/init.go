@@ -13,6 +13,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -67,7 +68,7 @@ func (a *app) start(s config.Start, force bool, in io.Reader) error {
 		return fmt.Errorf("write the policies: %w", daemon.Cause(err))
 	}
 	for _, name := range names {
-		err := daemon.ReplaceFile(a.path(name), func(w io.Writer) error { _, err := io.WriteString(w, files[name]); return err })
+		err := durable.ReplaceBytes(a.path(name), 0o600, []byte(files[name]))
 		if err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}

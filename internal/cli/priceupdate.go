@@ -15,6 +15,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -88,7 +89,7 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
-		if err := daemon.ReplaceFile(filepath.Join(cfg.DataDir, daemon.PriceFile), next.Save); err != nil {
+		if err := durable.Replace(filepath.Join(cfg.DataDir, daemon.PriceFile), 0o600, next.Save); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
 	}

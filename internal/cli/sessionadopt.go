@@ -73,7 +73,7 @@ are refused. docs/pets-to-sessions.md says more.`,
 	fl.BoolVar(&o.Enforce, "enforce", false, "write the tags and record the session")
 	fl.StringVar(&o.Name, "name", "", "name of the session (default: that of the machine)")
 	fl.StringVar(&lease, "lease", "", "how long it may still run, such as 8h (default: sessions.lease in curfew.yaml)")
-	fl.StringVar(&idle, "idle", "", "time at rest after which it is to end, such as 30m (default: sessions.idle in curfew.yaml)")
+	fl.StringVar(&idle, "idle", "", "idle period after which it is to end, such as 30m and at most 12h (default: sessions.idle in curfew.yaml)")
 	fl.StringVar(&o.Owner.User, "user", "", "person who answers for it, where no tag says so")
 	fl.StringVar(&o.Owner.Team, "team", "", "team that pays for it, where no tag says so")
 	fl.StringVar(&o.Owner.Project, "project", "", "project that it is for, where no tag says so")

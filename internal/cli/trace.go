@@ -17,6 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -112,7 +113,7 @@ func writeKept(path string, value any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep what is done with the trace: %w", err)
 	}
-	return daemon.ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(value) })
+	return durable.Replace(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(value) })
 }
 
 // ladderOf is the ladder of a trace: no person is warned, and only the trace changes.

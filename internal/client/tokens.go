@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // Login is a token as it is kept for one service.
@@ -98,15 +100,7 @@ func (l Logins) Save(v Login) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(l.Dir, ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return os.Rename(f.Name(), l.file(v.Server))
+	return durable.ReplaceBytes(l.file(v.Server), 0o600, append(text, '\n'))
 }
 
 // Remove forgets the token of a service; one that is not kept is forgotten already.

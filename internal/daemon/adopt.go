@@ -27,7 +27,7 @@ type AdoptOptions struct {
 	Source
 	// Name is that of the session; empty takes the machine's.
 	Name string
-	// Lease is how long it may still run and Idle the time at rest after which it is to end; 0
+	// Lease is how long it may still run and Idle the idle period after which it is to end; 0
 	// takes those of the configuration.
 	Lease, Idle time.Duration
 	// Owner is who answers for it where no tag says so.
@@ -146,7 +146,7 @@ func (x *adopting) read(ctx context.Context) error {
 		}
 		x.doc.Tags = append(x.doc.Tags, t)
 	}
-	x.doc.Notes = append(x.doc.Notes, "the lease and the idle time are carried out by policies: `curfew policy init` writes some, and docs/pets-to-sessions.md shows one")
+	x.doc.Notes = append(x.doc.Notes, "policies stop it when its lease is over or it was idle for that long: `curfew policy init` writes such policies (expired-leases.yaml), and docs/pets-to-sessions.md says more")
 	if _, err := cloud.Actions().Plan(ctx, x.r, policy.Do{Verb: policy.Stop}); err != nil {
 		x.doc.Notes = append(x.doc.Notes, "it could not be stopped now: "+action.Redact(err.Error()))
 	} else {
@@ -155,7 +155,13 @@ func (x *adopting) read(ctx context.Context) error {
 	return nil
 }
 
-func (x *adopting) idle() time.Duration { return cmp.Or(x.o.Idle, x.a.cfg.Sessions.Idle) }
+// idle is the idle period after which it is to end; 0 is none. What was recorded stays.
+func (x *adopting) idle() time.Duration {
+	if x.open != nil {
+		return x.open.Idle
+	}
+	return cmp.Or(x.o.Idle, x.a.cfg.Sessions.Idle)
+}
 
 // readAgain reads a machine; nil where the provider does not show it.
 func readAgain(ctx context.Context, cloud *AWS, ref inventory.Ref, now time.Time) (*inventory.Resource, error) {
@@ -180,6 +186,9 @@ func merged(tagged, said inventory.Owner) inventory.Owner {
 // tags are those that the machine gets. What a tag says of its owner stays.
 func (x *adopting) tags(id string) map[string]string {
 	tags := map[string]string{inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: x.doc.LeaseUntil.UTC().Format(time.RFC3339)}
+	if idle := x.idle(); idle > 0 {
+		tags[inventory.TagIdle] = idle.String()
+	}
 	for key, pair := range map[string][2]string{"curfew:team": {x.r.Owner.Team, x.owner.Team}, "curfew:project": {x.r.Owner.Project, x.owner.Project}, "curfew:user": {x.r.Owner.User, x.owner.User},
 		"curfew:environment": {x.r.Owner.Environment, x.owner.Environment}, "curfew:cost-center": {x.r.Owner.CostCenter, x.owner.CostCenter}} {
 		if pair[0] == "" && pair[1] != "" {
@@ -277,6 +286,12 @@ var adoptionRules = []struct {
 		lease, most := x.doc.LeaseUntil.Sub(x.now), x.a.cfg.Sessions.MaxLease
 		if most > 0 && lease > most {
 			return fmt.Sprintf("a lease of %s is longer than sessions.max_lease, %s", plain.Duration(lease), plain.Duration(most))
+		}
+		return ""
+	}},
+	{"idle-limit", func(x *adopting) string {
+		if idle := x.idle(); idle > inventory.MaxIdle {
+			return fmt.Sprintf("an idle time of %s is longer than %s, the longest that policies look for", plain.Duration(idle), plain.Duration(inventory.MaxIdle))
 		}
 		return ""
 	}},

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/curfew-dev/curfew/internal/agent"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -42,11 +43,7 @@ func (rt *Runtime) leavePlace(o AgentOptions, a agent.Options) error {
 	if err != nil {
 		return err
 	}
-	file := placeFile(rt.Path(o.File))
-	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
+	return durable.ReplaceBytes(placeFile(rt.Path(o.File)), 0o600, text)
 }
 
 // AgentEnter replaces this process by a shell, or a command, in a machine's session: in its work

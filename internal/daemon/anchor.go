@@ -15,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // AnchorError gives an anchor that cannot be read or written its exit code.
@@ -45,7 +46,12 @@ func (rt *Runtime) PlaceOf(ctx context.Context, cfg config.Config, at, profile s
 	if !strings.HasPrefix(at, "s3://") {
 		path := rt.Path(at)
 		return Place{at, func(context.Context) ([]byte, error) { return readSmall(at, path) },
-			func(_ context.Context, text []byte) error { return writeWhole(at, path, text) }}, nil
+			func(_ context.Context, text []byte) error {
+				if err := durable.ReplaceBytes(path, 0o600, text); err != nil {
+					return fmt.Errorf("write %s: %w", at, Cause(err))
+				}
+				return nil
+			}}, nil
 	}
 	name, key, _ := strings.Cut(strings.TrimPrefix(at, "s3://"), "/")
 	if name == "" || key == "" || strings.HasSuffix(key, "/") {
@@ -77,22 +83,6 @@ func readSmall(name, path string) ([]byte, error) {
 	}
 	defer file.Close()
 	return document.Read(name, file, anchorBytes)
-}
-
-// writeWhole writes a file, or leaves it as it was.
-func writeWhole(name, path string, text []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".anchor-")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, Cause(err))
-	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, Cause(err)), os.Remove(file.Name()))
-	}
-	return nil
 }
 
 // PublicKey is the configured key that counts; nil where none is.

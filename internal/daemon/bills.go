@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // keptBills keeps what Cost Explorer said in the data directory, a file for each account.
@@ -40,7 +42,7 @@ func (k keptBills) KeepBill(account string, doc []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return ReplaceFile(path, func(w io.Writer) error {
+	return durable.Replace(path, 0o600, func(w io.Writer) error {
 		_, err := w.Write(doc)
 		return err
 	})

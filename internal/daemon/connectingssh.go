@@ -18,6 +18,7 @@ import (
 	sshagent "golang.org/x/crypto/ssh/agent"
 
 	"github.com/curfew-dev/curfew/internal/agent"
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // sshDoor is a machine that lets one connection by SSH in.
@@ -172,7 +173,7 @@ func (r *reach) stdio(ctx context.Context, o ConnectOptions) error {
 	go serveKeys(l, keys)
 	return r.throughDoor(ctx, public, func(ctx context.Context, d *sshDoor) error {
 		known := e.alias + " " + string(ssh.MarshalAuthorizedKey(d.hostKey))
-		if err := replaceFile(e.file(".known"), []byte(known), 0o600); err != nil {
+		if err := durable.ReplaceBytes(e.file(".known"), 0o600, []byte(known)); err != nil {
 			return err
 		}
 		through, cancel := context.WithCancel(ctx)

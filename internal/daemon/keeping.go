@@ -71,17 +71,17 @@ func (rt *Runtime) KeepSessions(ctx context.Context, stay bool) error {
 		return err
 	}
 	defer a.Close()
-	return a.keep(ctx, stay, a.Keeper.Log)
+	return a.keep(ctx, stay, a.Keeper.Log, nil)
 }
 
 // takeOver is how often a service looks whether the keeper of its data directory has ended.
 const takeOver = 5 * time.Second
 
 // keepServed keeps the sessions of a service for as long as it runs, as soon as no other
-// process of the data directory does.
-func (rt *Runtime) keepServed(ctx context.Context, log *slog.Logger) {
+// process of the data directory does, by the configuration that is in force.
+func (rt *Runtime) keepServed(ctx context.Context, log *slog.Logger, inForce func() *governed) {
 	for {
-		if err := rt.For().KeepSessions(ctx, true); err != nil && ctx.Err() == nil {
+		if err := rt.keepInForce(ctx, log, inForce); err != nil && ctx.Err() == nil {
 			log.WarnContext(ctx, "sessions are not kept", "error", err)
 		}
 		select {
@@ -92,8 +92,48 @@ func (rt *Runtime) keepServed(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// keep does what is missing of all sessions, again and again.
-func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error {
+// keepInForce keeps the sessions of a service until the context ends, and goes over to each
+// configuration that comes into force. Where sessions cannot be kept by it, they are kept by the
+// one before.
+func (rt *Runtime) keepInForce(ctx context.Context, log *slog.Logger, inForce func() *governed) error {
+	by := inForce()
+	lock, err := lockKeeper(by.cfg.DataDir)
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Close()
+	s, err := rt.Open(ctx, by.cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	a, err := rt.For().sessions(ctx, by.cfg, by.by, s)
+	if err != nil {
+		return err
+	}
+	var refused *governed
+	var again time.Time
+	return a.keep(ctx, true, log, func(now time.Time) *Sessions {
+		next := inForce()
+		if next == by || next == refused && now.Before(again) {
+			return nil
+		}
+		a, err := rt.For().sessions(ctx, next.cfg, next.by, s)
+		if err != nil {
+			if next != refused && ctx.Err() == nil {
+				log.ErrorContext(ctx, "sessions are kept by the configuration before", "error", err)
+			}
+			refused, again = next, now.Add(takeOver)
+			return nil
+		}
+		by, refused = next, nil
+		return a
+	})
+}
+
+// keep does what is missing of all sessions, again and again. Newer, where set, returns the
+// sessions by a newer configuration; nil: there is none.
+func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer func(now time.Time) *Sessions) error {
 	var mu sync.Mutex
 	// By session: a pass runs; when the next one is; the record that the last one began with.
 	busy, due, seen := map[string]bool{}, map[string]time.Time{}, map[string]int64{}
@@ -104,6 +144,12 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 	empty := time.Now() //nolint:forbidigo // how long this process rests
 	for ctx.Err() == nil {
 		now := time.Now() //nolint:forbidigo // the pace of this process
+		if newer != nil {
+			if next := newer(now); next != nil {
+				a = next
+			}
+		}
+		keeper := a.Keeper // passes that are under way go on with theirs
 		open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
 		if err != nil {
 			log.WarnContext(ctx, "the sessions could not be read", "error", err)
@@ -117,7 +163,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 		mine := 0
 		for _, s := range open {
 			rests := s.ByHand && s.State != session.Ending // looked at now and then; no reason to stay
-			if !s.ByHand && a.Keeper.Launchers[s.Provider] == nil || !a.Keeper.Mine(&s) {
+			if !s.ByHand && keeper.Launchers[s.Provider] == nil || !keeper.Mine(&s) {
 				continue
 			}
 			if !rests {
@@ -137,7 +183,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 			passes.Go(func() {
 				bounded, stop := context.WithTimeout(ctx, keepFor)
 				defer stop()
-				after, err := a.Keeper.Keep(bounded, s.ID)
+				after, err := keeper.Keep(bounded, s.ID)
 				if err != nil && ctx.Err() == nil {
 					log.WarnContext(ctx, "a session could not be kept", "session", s.Name, "error", err)
 					after = 5 * time.Second
@@ -152,7 +198,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger) error 
 		}
 		if now.Sub(reconciled) > reconcileEvery {
 			reconciled = now
-			if err := a.Keeper.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			if err := keeper.Reconcile(ctx); err != nil && ctx.Err() == nil {
 				log.WarnContext(ctx, "machines and records could not be compared", "error", err)
 			}
 		}

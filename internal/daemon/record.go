@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -93,7 +94,7 @@ func (rt *Runtime) Record(ctx context.Context, of []Source, o RecordOptions) (vi
 	case len(accounts) == 0:
 		return doc, unread
 	}
-	err = ReplaceFile(rt.Path(o.Output), func(w io.Writer) error {
+	err = durable.Replace(rt.Path(o.Output), 0o600, func(w io.Writer) error {
 		if r.out, err = usage.NewWriter(w, filepath.Base(o.Output)); err != nil {
 			return &Error{Class: Usage, Code: "usage", Err: err}
 		}

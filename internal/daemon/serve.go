@@ -28,6 +28,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/service"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // ServeOptions say what a service reads, whether it acts, and where it listens.
@@ -75,6 +76,15 @@ type server struct {
 	organization organization
 	// accounts are those that are read, of the configuration in force.
 	accounts atomic.Pointer[[]Source]
+	// kept is what sessions are kept by.
+	kept atomic.Pointer[governed]
+}
+
+// governed is a configuration under the shared settings, and who decided those. Each reading
+// makes one of its own.
+type governed struct {
+	cfg config.Config
+	by  view.Decider
 }
 
 // recorded are the accounts whose history is recorded where that is asked for.
@@ -131,7 +141,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	wg.Go(func() {
 		v.rt.For().RunBacktests(watching, BacktestRunner{Sources: v.recorded, Holder: v.service.Holder, TTL: o.LeaseTTL, Log: log})
 	})
-	wg.Go(func() { v.rt.keepServed(watching, log) })
+	wg.Go(func() { v.rt.keepServed(watching, log, v.kept.Load) })
 	err = v.service.Run(ctx)
 	stop()
 	wg.Wait()
@@ -207,7 +217,8 @@ func (v *server) load(ctx context.Context) ([]service.Source, error) {
 			return nil, err
 		}
 	}
-	if cfg, _, err = rt.Governed(ctx, cfg, v.store); err != nil {
+	cfg, by, err := rt.Governed(ctx, cfg, v.store)
+	if err != nil {
 		return nil, err
 	}
 	if v.set != nil && (cfg.DatabaseURL != v.cfg.DatabaseURL || cfg.DataDir != v.cfg.DataDir) {
@@ -222,6 +233,7 @@ func (v *server) load(ctx context.Context) ([]service.Source, error) {
 		files = rt.stamp(cfg)
 	}
 	v.cfg, v.set, v.files, v.generation = cfg, set, files, v.generation+1
+	v.kept.Store(&governed{cfg, by})
 	return sources, v.pace.configure(cfg)
 }
 

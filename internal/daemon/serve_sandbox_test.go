@@ -27,6 +27,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/service"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
@@ -361,4 +363,51 @@ func TestServeRecordsAndReplays(t *testing.T) {
 	if err != nil || result.Schema != view.BacktestSchema || result.Trace.Name != FromCloud || result.Trace.Resources < len(account.IDs)/2 {
 		t.Errorf("%+v of %d machines, %v: %.500s", result, len(account.IDs), err, raw)
 	}
+}
+
+// TestServedSessionsFollowTheConfiguration holds that a service keeps sessions by a configuration
+// that it read again, and by the one before where the newer one is wrong: where nothing can be
+// launched, the session says in which region it was looked.
+func TestServedSessionsFollowTheConfiguration(t *testing.T) {
+	const yaml = "aws: {regions: [us-east-1]}\nserve: {skip_audits: true}\nsessions: {regions: [%s]}\n"
+	r := serve(t, box(t), fmt.Sprintf(yaml, "us-east-1"))
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(r.rt.ConfigFlag, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := func() string { return r.log.String() }
+	looked := func(id, region string) {
+		t.Helper()
+		sp, err := spec.Parse(id, []byte("apiVersion: curfew.session/v1\nname: "+id+"\nresources: {instance_type: g6.xlarge}\nlease: 1h\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		s := session.Session{ID: id, Name: id, By: "ana", Provider: ProviderAWS, Account: wire.DefaultAccount, Spec: sp.Canonical(), Hash: sp.Hash(), Epoch: 1, State: session.Launching, RequestedAt: now, LeaseUntil: now.Add(time.Hour)}
+		before := len(said())
+		if _, err := r.state.Sessions().Put(t.Context(), s, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.until("session "+id+" is looked at in "+region, func() (bool, string) {
+			now, err := r.state.Sessions().Session(t.Context(), id)
+			text := now.Why + now.EndWhy
+			for line := range strings.Lines(said()[before:]) {
+				if strings.Contains(line, "session="+id) {
+					text += line
+				}
+			}
+			return err == nil && strings.Contains(text, region), fmt.Sprint(err, text)
+		})
+	}
+	looked("s1", "us-east-1")
+	write(fmt.Sprintf(yaml, "us-west-2"))
+	r.until("it is read again", func() (bool, string) { return strings.Contains(said(), "the configuration is read again"), "" })
+	looked("s2", "us-west-2")
+	write("sessions: {regions: [eu-west-1], no_such_key: 1}\n")
+	r.until("it is not taken", func() (bool, string) {
+		return strings.Contains(said(), "the one before stays in force"), ""
+	})
+	looked("s3", "us-west-2")
 }

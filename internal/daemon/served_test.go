@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
@@ -52,7 +54,8 @@ func TestAServiceKeepsSessions(t *testing.T) {
 	served := make(chan bool)
 	go func() {
 		defer close(served)
-		rt.keepServed(ctx, slog.New(slog.DiscardHandler))
+		by := &governed{cfg: cfg}
+		rt.keepServed(ctx, slog.New(slog.DiscardHandler), func() *governed { return by })
 	}()
 	time.Sleep(time.Second)
 	if got := stateOf(); got != session.Requested {
@@ -86,5 +89,62 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 		if !strings.Contains(string(text), "\n| `"+rule.name+"` |") {
 			t.Errorf("the guide does not explain %s", rule.name)
 		}
+	}
+}
+
+// TestKeepingGoesOver holds that what keeps sessions goes over to a newer configuration, keeps to
+// the one before where sessions cannot be kept by the newer one, and takes that up once they can.
+func TestKeepingGoesOver(t *testing.T) {
+	dir := t.TempDir()
+	log := &lines{}
+	rt := &Runtime{DataFlag: filepath.Join(dir, "state"), Host: Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}}
+	cfg, err := rt.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var inForce atomic.Pointer[governed]
+	inForce.Store(&governed{cfg: cfg})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- rt.keepInForce(ctx, slog.New(slog.NewTextHandler(log, nil)), inForce.Load) }()
+	// A session that waits for the gate is given up after a time that no configuration changes: it
+	// shows that sessions are kept at all.
+	kept := func(id string) {
+		t.Helper()
+		left := session.Session{ID: id, Name: id, By: "ana", Provider: ProviderLocal, Account: hostName(), Epoch: 1, State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour)}
+		if _, err := s.Sessions().Put(t.Context(), left, nil); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if now, err := s.Sessions().Session(t.Context(), id); err != nil {
+				t.Fatal(err)
+			} else if now.State.Over() {
+				return
+			}
+		}
+		t.Fatalf("%s is not kept", id)
+	}
+	kept("s1")
+	wrong := cfg
+	wrong.Local.GPUs = []local.Listed{{Model: "L4"}}
+	inForce.Store(&governed{cfg: wrong})
+	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "by the configuration before") && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	kept("s2")
+	time.Sleep(takeOver + time.Second) // it was tried again
+	if n := strings.Count(log.String(), "by the configuration before"); n != 1 {
+		t.Errorf("it was said %d times:\n%s", n, log)
+	}
+	inForce.Store(&governed{cfg: cfg})
+	kept("s3")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -188,7 +189,7 @@ func (rt *Runtime) writeTruth(ctx context.Context, o ServeDemoOptions, s *Simula
 		}
 	}
 	path := rt.Path(o.Truth)
-	if err := ReplaceFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(doc) }); err != nil {
+	if err := durable.Replace(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(doc) }); err != nil {
 		return invalidFile(fmt.Errorf("--demo-truth: %w", err))
 	}
 	return nil

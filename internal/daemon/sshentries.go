@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -132,7 +133,7 @@ func include(dir string, consent func(line, file string) error) error {
 		}
 		mode = info.Mode().Perm()
 	}
-	return replaceFile(file, append([]byte(sshInclude+"\n"), before...), mode)
+	return durable.ReplaceBytes(file, mode, append([]byte(sshInclude+"\n"), before...))
 }
 
 // included says whether a configuration has the line where it counts for every host: before
@@ -152,24 +153,20 @@ func included(config string) bool {
 	return false
 }
 
-// replaceFile writes a file so that a reader, or a kill in the middle, sees the old one or the
-// new one.
-func replaceFile(path string, data []byte, mode fs.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".curfew-*")
-	if err != nil {
+// entryReaches refuses an entry whose command would not find the state: a database that only a
+// flag names. The entry cannot name it, because a URL may hold a password.
+func (a *Sessions) entryReaches() error {
+	if a.rt.DatabaseFlag == "" {
+		return nil
+	}
+	entry := a.rt.For()
+	entry.DatabaseFlag = ""
+	cfg, err := entry.Config()
+	if err != nil || cfg.DatabaseURL == a.rt.DatabaseFlag {
 		return err
 	}
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = errors.Join(tmp.Chmod(mode), tmp.Sync())
-	}
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
+	return &Error{Class: Usage, Code: "database_flag", Err: errors.New("no SSH entry is written: it does not keep --database-url, which may hold a password"),
+		Hint: "set CURFEW_DATABASE_URL, or database_url in curfew.yaml, and leave the flag out"}
 }
 
 // editor writes the entry of a machine and opens an editor by it.
@@ -211,6 +208,9 @@ func (r *reach) editor(ctx context.Context, o ConnectOptions) error {
 
 // writeEntry writes an entry, and the line that includes it.
 func (a *Sessions) writeEntry(e *sshEntry, s *session.Session, user string, o ConnectOptions) error {
+	if err := a.entryReaches(); err != nil {
+		return err
+	}
 	dir := filepath.Dir(e.dir)
 	for _, d := range []string{dir, e.dir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -238,7 +238,7 @@ func (a *Sessions) writeEntry(e *sshEntry, s *session.Session, user string, o Co
 	if proxy, err = a.rt.underConfig(proxy); err != nil {
 		return err
 	}
-	return replaceFile(e.file(".conf"), []byte(e.text(entryHead(s.ID, data), user, proxy)), 0o600)
+	return durable.ReplaceBytes(e.file(".conf"), 0o600, []byte(e.text(entryHead(s.ID, data), user, proxy)))
 }
 
 func firstLine(s string) string {

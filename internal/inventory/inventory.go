@@ -150,8 +150,8 @@ type Resource struct {
 	StateSince time.Time
 	// Tags are nil when they could not be read, which is not the same as empty.
 	Tags map[string]string
-	// Owner, Lifetime, Purpose, Managed, ScratchDisks, KeepUntil, LeaseUntil and Gang are derived from Tags by
-	// [TagMapping.Apply].
+	// Owner, Lifetime, Purpose, Managed, ScratchDisks, KeepUntil, LeaseUntil, IdleLimit and
+	// Gang are derived from Tags by [TagMapping.Apply].
 	Owner    Owner
 	Lifetime Lifetime
 	Purpose  Purpose
@@ -166,6 +166,9 @@ type Resource struct {
 	// LeaseUntil is the end of the right to run (curfew:lease-until). Zero: no lease
 	// is known.
 	LeaseUntil time.Time
+	// IdleLimit is the idle period after which it is to end (curfew:idle), at most MaxIdle.
+	// Zero: none is known.
+	IdleLimit time.Duration
 	// Gang names the run whose machines work together (curfew:gang, or what the
 	// launcher calls its cluster); they are judged together. Empty: none is known.
 	Gang string

@@ -15,6 +15,7 @@ const (
 	TagPurpose   = "curfew:purpose"     // one of the purposes
 	TagDataURI   = "curfew:data"        // s3://bucket/prefix the machine works on
 	TagLease     = "curfew:lease-until" // RFC 3339 time or a date: the right to run until then
+	TagIdle      = "curfew:idle"        // a duration such as 45m, at most MaxIdle: the idle period after which it is to end
 	TagGang      = "curfew:gang"        // the run whose machines work together
 	TagDisks     = "curfew:disks"       // scratch: the disks of this machine may be lost
 	TagHold      = "curfew:hold"        // the hold of a budget under which it was started
@@ -28,6 +29,10 @@ const (
 	// launch's, and nothing that ends machines of launches finds it.
 	TagAdopted = "curfew:adopted" // the id of the session that stands for it
 )
+
+// MaxIdle is the longest idle period that TagIdle may ask for. A verdict has to look back as far,
+// so that a longer one would make every pass read more.
+const MaxIdle = 12 * time.Hour
 
 // DisksScratch is the value of TagDisks.
 const DisksScratch = "scratch"
@@ -86,7 +91,7 @@ const transientTraining = "transientmltraining"
 
 // Apply derives owner, lifetime, purpose, management and exemption of r from its
 // tags. A value it cannot read (an unknown lifetime, a malformed time) counts as
-// absent for lifetime, purpose, management and lease; a malformed keep-until is returned
+// absent for lifetime, purpose, management, lease and idle period; a malformed keep-until is returned
 // as an error and keeps the resource without end, because a wish to keep something
 // must not be lost to a typing mistake.
 func (m TagMapping) Apply(r *Resource) error {
@@ -110,6 +115,10 @@ func (m TagMapping) Apply(r *Resource) error {
 	if t, err := parseKeep(norm[normal(TagLease)]); err == nil {
 		r.LeaseUntil = t
 	}
+	r.IdleLimit = 0
+	if d, err := time.ParseDuration(norm[normal(TagIdle)]); err == nil && d > 0 && d <= MaxIdle {
+		r.IdleLimit = d
+	}
 	r.KeepUntil = time.Time{}
 	if v := norm[normal(TagKeepUntil)]; v != "" {
 		t, err := parseKeep(v)
@@ -119,6 +128,18 @@ func (m TagMapping) Apply(r *Resource) error {
 		}
 	}
 	return nil
+}
+
+// Decides says whether tags decide what policies may do to a resource that gets them: whether
+// they may act on it, until when and after which idle period, with which disks, and with which
+// machines it is judged or charged.
+func (m TagMapping) Decides(tags map[string]string) bool {
+	r := Resource{Tags: tags}
+	if err := m.Apply(&r); err != nil {
+		return true // an exemption that cannot be read counts as one without end
+	}
+	return r.Managed || r.ScratchDisks || r.Lifetime != LifetimeUnknown || r.Gang != "" || r.tag(TagHold) != "" ||
+		!r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.IdleLimit != 0
 }
 
 // Owner returns who tags, or labels, say that something belongs to.

@@ -63,6 +63,28 @@ func TestTagMapping(t *testing.T) {
 			want: Resource{Managed: true},
 		},
 		{
+			name: "an idle time",
+			tags: map[string]string{"Curfew-Idle": "1h30m"},
+			want: Resource{IdleLimit: 90 * time.Minute},
+		},
+		{
+			name: "the longest idle time",
+			tags: map[string]string{"curfew:idle": "12h"},
+			want: Resource{IdleLimit: MaxIdle},
+		},
+		{
+			name: "an idle time that is too long",
+			tags: map[string]string{"curfew:idle": "12h1s"},
+		},
+		{
+			name: "an idle time below zero",
+			tags: map[string]string{"curfew:idle": "-1h"},
+		},
+		{
+			name: "an idle time that is none",
+			tags: map[string]string{"curfew:idle": "soon"},
+		},
+		{
 			name: "keep until a time",
 			tags: map[string]string{"curfew:keep-until": "2026-11-30T12:00:00+02:00"},
 			want: Resource{KeepUntil: day("2026-11-30T10:00:00Z")},
@@ -90,6 +112,20 @@ func TestTagMapping(t *testing.T) {
 				t.Errorf("Apply: error %v, want one: %v", err, tc.err)
 			}
 		})
+	}
+}
+
+// TestDecides holds which tags decide what policies may do: every one of curfew's own, but those
+// that only describe.
+func TestDecides(t *testing.T) {
+	m := DefaultTagMapping()
+	for key, value := range map[string]string{TagLifetime: "ephemeral", TagManaged: "true", TagKeepUntil: "never", TagLease: "2026-01-01", TagIdle: "1m", TagGang: "run", TagDisks: DisksScratch, TagHold: "h1", "Purpose": "transient-ml-training"} {
+		if !m.Decides(map[string]string{"team": "vision", key: value}) {
+			t.Errorf("%s=%s does not decide", key, value)
+		}
+	}
+	if m.Decides(map[string]string{"team": "vision", TagPurpose: "training", TagDataURI: "s3://b/p", TagManaged: "no"}) {
+		t.Error("what only describes decides")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // folder is a store in a folder. Files are written under a temporary name and synced; a
@@ -116,7 +117,7 @@ func (f *folder) Create(ctx context.Context, key string, data []byte) error {
 	} else if err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(to))
+	return durable.SyncFolder(filepath.Dir(to))
 }
 
 // Replace implements checkpoint.Writer.
@@ -148,7 +149,7 @@ func (f *folder) Replace(ctx context.Context, key string, data []byte, on string
 	if err := os.Rename(from, to); err != nil {
 		return "", err
 	}
-	return version(data), syncFolder(filepath.Dir(to))
+	return version(data), durable.SyncFolder(filepath.Dir(to))
 }
 
 // write writes a temporary file next to where it is to be, durably.
@@ -188,7 +189,7 @@ func (f *folder) mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncFolder(above)
+	return durable.SyncFolder(above)
 }
 
 // pass waits until so many bytes may pass.
@@ -199,14 +200,6 @@ func (f *folder) pass(ctx context.Context, n int) error {
 		}
 	}
 	return ctx.Err()
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Delete implements checkpoint.Collector.

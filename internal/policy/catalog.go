@@ -31,6 +31,9 @@ type fact struct {
 	// slope is what the fact gains in a nanosecond while nothing else changes: 1 or -1
 	// for spans of time that go on; 0 for all else.
 	slope int
+	// most is the most that a span that says how long a state of duty has to last can be; 0
+	// where conditions write it down.
+	most time.Duration
 	// ends returns when a fact that grows stops growing; zero is never.
 	ends func(*evaluation) time.Time
 	// turns returns the next time at which the fact is another one at once, because
@@ -260,6 +263,14 @@ var facts = []fact{
 			return types.Bool(!e.f.Now.Before(e.r.LeaseUntil))
 		},
 		turns: func(e *evaluation) time.Time { return e.r.LeaseUntil }},
+	{name: "lease.idle", doc: "idle period after which it is to end, by the tag curfew:idle", example: `duty.lasting >= lease.idle`,
+		typ: cel.DurationType, unknown: "no tag says a duration of at most 12h", most: inventory.MaxIdle,
+		read: func(e *evaluation) ref.Val {
+			if e.r.IdleLimit == 0 {
+				return nil
+			}
+			return types.Duration{Duration: e.r.IdleLimit}
+		}},
 
 	{name: "checkpoint.age", doc: "time since the newest confirmed checkpoint of its work", example: `checkpoint.age < duration("15m")`,
 		typ: cel.DurationType, unknown: "no checkpoint of its work was confirmed", slope: 1,

@@ -126,9 +126,7 @@ func (p *Policy) refused() string {
 	if p.Do.Verb == PutRetention {
 		return "put-retention lets data expire, which is a deletion and needs an approval; no policy has one"
 	}
-	r := inventory.Resource{Tags: p.Do.Tags}
-	err := inventory.DefaultTagMapping().Apply(&r)
-	if err != nil || r.Managed || r.Lifetime != inventory.LifetimeUnknown || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.ScratchDisks {
+	if inventory.DefaultTagMapping().Decides(p.Do.Tags) {
 		return "its tags decide what policies may do; no policy may write those"
 	}
 	return ""

@@ -51,6 +51,7 @@ func TestCheck(t *testing.T) {
 		{"retention", "[{warn: {grace: 15m}}, {do: stop}]", "[{warn: {grace: 15m}}, {do: put-retention, retention_days: 30}]", governed, []string{"refused"}},
 		{"a tag that lets it act", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:managed\": \"true\"}}]", governed, []string{"refused"}},
 		{"a tag that ends its lease", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:lease-until\": \"2026-01-01\"}}]", governed, []string{"refused"}},
+		{"a tag that says when it is idle for too long", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:idle\": 1m}}]", governed, []string{"refused"}},
 		{"a tag like others", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {team: unknown}}]", governed, nil},
 		{"limits left out", ", share: 20%", "", governed, []string{"limits"}},
 		{"limits left out while observing", ", share: 20%, dollars_per_hour: 200}\nmode: enforce", "}", governed, nil},

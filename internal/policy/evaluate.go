@@ -184,7 +184,7 @@ var classes = []struct {
 	facts []string
 }{
 	{ClassDuty, []string{"duty.state", "duty.lasting", "duty.coverage", "duty.why"}},
-	{ClassLease, []string{"lease.until", "lease.remaining", "lease.expired"}},
+	{ClassLease, []string{"lease.until", "lease.remaining", "lease.expired", "lease.idle"}},
 	{ClassBudget, []string{"budget.state", "budget.used_share", "budget.forecast_share"}},
 	{ClassPrice, []string{"price.drift"}},
 	{ClassAge, []string{"resource.age", "resource.state_age", "resource.last_activity", "checkpoint.age"}},
@@ -239,7 +239,7 @@ func (p *Policy) anyFact(is func(*fact) bool) bool {
 }
 
 // Horizon is how far back usage has to be known for the policy: the longest span that
-// duty.lasting is compared with, and the longest window of a figure; 0 where there is none.
+// duty.lasting can be compared with, and the longest window of a figure; 0 where there is none.
 func (p *Policy) Horizon() time.Duration {
 	longest := duty.NewWatch(p.Figures()).Horizon()
 	for _, c := range []*condition{p.where, p.when} {
@@ -247,11 +247,16 @@ func (p *Policy) Horizon() time.Duration {
 			continue
 		}
 		for _, x := range c.crossings {
+			if !slices.ContainsFunc(x.terms, func(t term) bool { return t.fact == factIndex["duty.lasting"] }) {
+				continue
+			}
+			span := max(x.rest, -x.rest)
 			for _, t := range x.terms {
-				if t.fact == factIndex["duty.lasting"] {
-					longest = max(longest, x.rest, -x.rest)
+				if t.fact != nil {
+					span += t.fact.most
 				}
 			}
+			longest = max(longest, span)
 		}
 	}
 	return longest

@@ -26,7 +26,7 @@ func machine() *Facts {
 			Type: "g6.xlarge", State: inventory.StateRunning, CreatedAt: wednesday.Add(-24 * time.Hour), StateSince: wednesday.Add(-20 * time.Hour),
 			Tags: map[string]string{"team": "vision", "empty": "", "Cost-Center": "42"}, Lifetime: inventory.Ephemeral, Purpose: inventory.Training,
 			Owner:   inventory.Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "42"},
-			Managed: true, LeaseUntil: wednesday.Add(time.Hour), Gang: "run-7", Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
+			Managed: true, LeaseUntil: wednesday.Add(time.Hour), IdleLimit: 45 * time.Minute, Gang: "run-7", Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
 		},
 		Duty: &duty.Verdict{State: duty.Idle, Lasting: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
 			Expires: wednesday.Add(2 * time.Minute), Coverage: 0.97, Why: "0% compute and nothing held"},
@@ -74,6 +74,7 @@ func TestFacts(t *testing.T) {
 		"lease.until":            `lease.until == timestamp("2026-01-07T13:00:00Z")`,
 		"lease.remaining":        `lease.remaining == duration("1h")`,
 		"lease.expired":          `!lease.expired`,
+		"lease.idle":             `lease.idle == duration("45m") && duty.lasting >= lease.idle`,
 		"checkpoint.age":         `checkpoint.age == duration("10m")`,
 		"budget.state":           `budget.state == "warn"`,
 		"budget.used_share":      `budget.used_share == 0.8`,
@@ -90,8 +91,8 @@ func TestFacts(t *testing.T) {
 			t.Errorf("%s is not asked for", name)
 		}
 	}
-	if got := len(factIndex); got != 42 {
-		t.Errorf("%d facts; the table above has 42", got)
+	if got := len(factIndex); got != 43 {
+		t.Errorf("%d facts; the table above has 43", got)
 	}
 }
 

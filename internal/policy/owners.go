@@ -166,12 +166,12 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 		case strings.TrimSpace(v) == "" || utf8.RuneCountInString(v) > maxTagValue:
 			return fmt.Errorf("tag %q: a value has 1 to %d letters", k, maxTagValue)
 		}
-		r := inventory.Resource{Tags: map[string]string{k: v}}
-		err := m.Apply(&r)
-		if err != nil || r.Managed || r.Lifetime != "" || !r.KeepUntil.IsZero() || !r.LeaseUntil.IsZero() || r.Gang != "" || inventory.SameTag(k, inventory.TagHold) {
+		one := map[string]string{k: v}
+		if m.Decides(one) {
 			return fmt.Errorf("tag %q decides what policies may do to a resource: write it yourself", k)
 		}
-		owner := map[string]string{"team": r.Owner.Team, "project": r.Owner.Project, "user": r.Owner.User, "environment": r.Owner.Environment, "cost-center": r.Owner.CostCenter}
+		who := m.Owner(one)
+		owner := map[string]string{"team": who.Team, "project": who.Project, "user": who.User, "environment": who.Environment, "cost-center": who.CostCenter}
 		for field, value := range owner {
 			if inventory.SameTag(field, k) && value == "" {
 				return fmt.Errorf("tag %q names no owner: tags.%s of the configuration does not list it", k, strings.ReplaceAll(field, "-", "_"))

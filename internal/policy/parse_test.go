@@ -252,6 +252,9 @@ func TestHorizonAndClass(t *testing.T) {
 		{`when: price.drift > 0.1`, 0, ClassPrice},
 		{`when: now - resource.last_activity > duration("7d")`, 0, ClassAge},
 		{`where: has(resource.tags.team)`, 0, ClassState},
+		{`when: duty.lasting >= lease.idle`, inventory.MaxIdle, ClassDuty},
+		{`when: duty.lasting >= lease.idle + duration("1h")`, inventory.MaxIdle + time.Hour, ClassDuty},
+		{`when: lease.idle > duration("20h")`, 0, ClassLease},
 		{`schedule: {off: Sat-Sun}`, 0, ClassSchedule},
 		{"schedule: {off: Sat-Sun}\nwhen: duration(\"45m\") <= duty.lasting", 45 * time.Minute, ClassDuty},
 	} {

@@ -38,6 +38,15 @@ func Runs(doc view.Runs, now time.Time) Sheet {
 		s.Title = "No session runs"
 	}
 	s.Tables = []Grid{g}
+	who := Grid{Head: []string{"session", "node", "connection", "from", "since"}}
+	for _, r := range doc.Runs {
+		for _, c := range r.Connections {
+			who.Rows = append(who.Rows, []string{r.Name, strconv.Itoa(c.Node), c.Kind, c.From, plain.When(c.Since, now)})
+		}
+	}
+	if len(who.Rows) > 0 {
+		s.Tables = append(s.Tables, who)
+	}
 	for _, r := range doc.Runs {
 		if r.Why != "" && r.EndedAt == nil {
 			s.Because = append(s.Because, r.Name+": "+r.Why)

@@ -29,6 +29,7 @@ var least = map[string]struct {
 	"dead-mans-switch":   {tags: map[string]string{"Purpose": "transient-ml-training"}},
 	"expired-lease":      {tags: leased(time.Hour), does: resting},
 	"long-expired-lease": {tags: leased(25 * time.Hour), does: working},
+	"idle-limit":         {tags: map[string]string{"curfew:lifetime": "ephemeral", "curfew:idle": "10h"}, does: holding},
 	"idle-development":   {tags: map[string]string{"curfew:lifetime": "ephemeral", "purpose": "dev"}, does: resting},
 	"idle-ephemeral":     {tags: map[string]string{"curfew:lifetime": "ephemeral"}, does: resting},
 	"held-gpus":          {tags: map[string]string{}, does: holding},

@@ -389,6 +389,10 @@ func (d *deciding) hosts() bool {
 	if d.newest() {
 		d.change()
 	}
+	if now := d.connected(); !slices.Equal(now, s.Connections) {
+		d.s().Connections = now
+		d.change()
+	}
 	if s.State == Starting && ready == len(s.Machines) {
 		n := d.s()
 		n.State, n.ReadyAt, n.Why = Ready, d.Now, ""
@@ -396,6 +400,25 @@ func (d *deciding) hosts() bool {
 		d.change()
 	}
 	return d.next.Act == Change
+}
+
+// silent is after what time what a host said last is not how it is now: hosts say how they are
+// every 30 seconds.
+const silent = 2 * time.Minute
+
+// connected are the connections to machines by what hosts say that are not silent, by node.
+func (d *deciding) connected() (out []Connected) {
+	for node := range d.Session.Machines {
+		h, ok := d.Hosts[node]
+		if !ok || d.Now.Sub(h.At) > silent {
+			continue
+		}
+		for _, c := range h.Connections {
+			c.Since = c.Since.UTC().Truncate(time.Second)
+			out = append(out, Connected{Node: node, Connection: c})
+		}
+	}
+	return out
 }
 
 // newest takes the newest snapshot that a host confirmed into the record. It says whether

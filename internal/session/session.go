@@ -65,6 +65,8 @@ type Session struct {
 	LeaseUntil time.Time
 	Idle       time.Duration
 	Snapshot   Snapshot
+	// Connections are those that people have to its machines, by what the hosts said last.
+	Connections []Connected
 	// Control is the prefix of the documents between the keeper and its hosts, Work where its
 	// snapshots are; empty: nowhere.
 	Control, Work string
@@ -108,6 +110,13 @@ type Place struct {
 	Refs []inventory.Ref
 	// Profile and Role are what their account is read with; empty: what the configuration says.
 	Profile, Role string
+}
+
+// Connected is a connection that a person has to a machine of a session.
+type Connected struct {
+	// Node is the place of the machine, from 0.
+	Node int
+	Connection
 }
 
 // Machine is one machine of a session.

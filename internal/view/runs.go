@@ -67,6 +67,9 @@ type Run struct {
 	// Notes are what to know of its machines, such as what is advisory there; only a session
 	// that is ready has them, and lists do not.
 	Notes []string `json:"notes,omitempty"`
+	// Connections are those that people have to its machines, as its keeper heard last; absent
+	// where there are none.
+	Connections []RunConnected `json:"connections,omitempty"`
 	// Gate is what the gate decided; only `up` and `extend` ask it.
 	Gate *RunGate `json:"gate,omitempty"`
 	// Hosts is what its machines said last; only `status` reads it.
@@ -117,6 +120,18 @@ type RunConnection struct {
 	Since time.Time `json:"since"`
 }
 
+// RunConnected is a connection that a person has to a machine of a run.
+type RunConnected struct {
+	// Node is the place of the machine, from 0.
+	Node int `json:"node"`
+	// Kind is shell, ssh or port.
+	Kind string `json:"kind"`
+	// From is the connection's name at Systems Manager, which begins with the person's, an
+	// address, or a terminal.
+	From  string    `json:"from"`
+	Since time.Time `json:"since"`
+}
+
 // NewRun makes the document of a session at a time.
 func NewRun(s session.Session, now time.Time) Run {
 	r := Run{ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region, Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.IDs(),
@@ -124,6 +139,11 @@ func NewRun(s session.Session, now time.Time) Run {
 		LaunchedAt: moment(s.LaunchedAt), ReadyAt: moment(s.ReadyAt), EndedAt: moment(s.EndedAt)}
 	if s.Idle > 0 {
 		r.Idle = session.Duration(s.Idle).String()
+	}
+	if s.State == session.Ready {
+		for _, c := range s.Connections {
+			r.Connections = append(r.Connections, RunConnected{c.Node, c.Kind, c.From, c.Since.UTC()})
+		}
 	}
 	if c := s.Snapshot; c.Manifest != "" {
 		r.Checkpoint = &RunCheckpoint{At: c.At.UTC(), Manifest: c.Manifest}

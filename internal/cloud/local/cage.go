@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // Kind is how a cage holds its processes.
@@ -147,7 +149,7 @@ func (c *Cage) save() error {
 	if err != nil {
 		return err
 	}
-	return replace(filepath.Join(c.dir, cageFileName), b)
+	return durable.ReplaceBytes(filepath.Join(c.dir, cageFileName), 0o600, b)
 }
 
 // Kind is how it holds its processes.

@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,29 +19,8 @@ type Process struct {
 // errGone says that the process is not there any more.
 var errGone = errors.New("the process has ended")
 
-// replace writes a file so that a reader, or a kill in the middle, sees the old one or the
-// new one and never a part.
-func replace(path string, data []byte) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
-		}
-	}()
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = errors.Join(tmp.Chmod(0o600), tmp.Sync())
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
-}
-
-// unfinished begins the names of files and folders that are being written, or removed.
+// unfinished begins the names of files and folders that are being written, or removed: it begins
+// [durable.Unfinished].
 // Whoever holds the lock may remove those that are there.
 const unfinished = "."
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -114,7 +115,7 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return replace(path, append(b, '\n'))
+	return durable.ReplaceBytes(path, 0o600, append(b, '\n'))
 }
 
 // openMachine reads a machine's folder.
