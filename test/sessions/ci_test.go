@@ -212,7 +212,7 @@ func fails(t *testing.T, r *runner, name string) {
 	r.ended(t, again, name, 0)
 }
 
-// cutOff: the exit code did not come, so it is no success; what was made by then comes back.
+// cutOff: the exit code did not come, so it is no success; artifacts that are there by then come back.
 func cutOff(t *testing.T, r *runner, name string) {
 	p, dir := r.ci(t, name, `echo began | tee began; sleep 20 & wait; exit 0`, "--artifacts", "began")
 	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
