@@ -20,7 +20,7 @@ var (
 // they are called with.
 func TestCommands(t *testing.T) {
 	want := map[string]map[string]bool{"gate": {"--github": true}, "approve": {}, "ci run": {}}
-	for _, name := range []string{"gate.sh", "README.md", "gitlab-run.yml"} {
+	for _, name := range []string{"gate.sh", "README.md", "gitlab-run.yml", "gitlab-run-aws.yml"} {
 		for _, m := range called.FindAllStringSubmatch(read(t, name), -1) {
 			own, _, _ := strings.Cut(m[0], " -- ") // what follows is another command's
 			for _, f := range flag.FindAllString(own, -1) {

@@ -2,6 +2,8 @@ package ci
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,9 +37,11 @@ func TestRunScript(t *testing.T) {
 		want string
 	}{
 		{"bare", []string{"RUN=make train", "FILE=session.yaml", "TIMEOUT=1h", "ARTIFACTS=", "NAME="},
-			"[ci]\n[run]\n[--file]\n[session.yaml]\n[--timeout]\n[1h]\n[--]\n[sh]\n[-c]\n[make train]\n"},
+			"[ci]\n[run]\n[--timeout]\n[1h]\n[--file]\n[session.yaml]\n[--]\n[sh]\n[-c]\n[make train]\n"},
 		{"paths, a name, and what a shell would read", []string{`RUN=echo "$HOME" && false; true`, "FILE=a b.yaml", "TIMEOUT=2h", "ARTIFACTS=out put\n\ntrain.log\n", "NAME=train-7"},
-			"[ci]\n[run]\n[--file]\n[a b.yaml]\n[--timeout]\n[2h]\n[--name]\n[train-7]\n[--artifacts]\n[out put]\n[--artifacts]\n[train.log]\n[--]\n[sh]\n[-c]\n[echo \"$HOME\" && false; true]\n"},
+			"[ci]\n[run]\n[--timeout]\n[2h]\n[--file]\n[a b.yaml]\n[--name]\n[train-7]\n[--artifacts]\n[out put]\n[--artifacts]\n[train.log]\n[--]\n[sh]\n[-c]\n[echo \"$HOME\" && false; true]\n"},
+		{"at AWS, without a file", []string{"RUN=make train", "FILE=", "CLOUD=aws", "GPU=L4", "TIMEOUT=1h", "ARTIFACTS=", "NAME="},
+			"[ci]\n[run]\n[--timeout]\n[1h]\n[--cloud]\n[aws]\n[--gpu]\n[L4]\n[--]\n[sh]\n[-c]\n[make train]\n"},
 	} {
 		cmd := exec.CommandContext(t.Context(), script)
 		var out, errs bytes.Buffer
@@ -106,17 +110,35 @@ func TestAction(t *testing.T) {
 		}
 	}
 
+	for _, file := range []string{"github-run.yml", "github-run-aws.yml"} {
+		t.Run(file, func(t *testing.T) { a.usedBy(t, file) })
+	}
+}
+
+// usedBy holds a workflow to the action.
+func (a *action) usedBy(t *testing.T, file string) {
 	var w workflow
-	if err := yaml.Unmarshal([]byte(read(t, "github-run.yml")), &w); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, file)), &w); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
-		t.Errorf("it may %v", w.Permissions)
+	may := map[string]string{"contents": "read"}
+	if strings.Contains(file, "aws") {
+		may["id-token"] = "write"
 	}
-	uses := 0
+	if !maps.Equal(w.Permissions, may) {
+		t.Errorf("it may %v, want %v", w.Permissions, may)
+	}
+	uses, credentials, plugin := 0, time.Duration(0), false
 	for _, s := range w.Jobs["train"].Steps {
 		if strings.Contains(s.Run, "${{") {
 			t.Errorf("it runs %q", s.Run)
+		}
+		plugin = plugin || strings.Contains(s.Run, "session-manager-plugin.deb")
+		if strings.HasPrefix(s.Uses, "aws-actions/configure-aws-credentials@") {
+			d, err := time.ParseDuration(fmt.Sprint(s.With["role-duration-seconds"]) + "s")
+			if credentials = d; err != nil || s.With["role-to-assume"] == nil || s.With["role-session-name"] == nil || s.With["aws-access-key-id"] != nil {
+				t.Errorf("its credentials are %v: %v", s.With, err)
+			}
 		}
 		if s.Uses != "./.github/actions/curfew-run" {
 			continue
@@ -135,8 +157,13 @@ func TestAction(t *testing.T) {
 		if s.Env["CURFEW_DATABASE_URL"] == "" || s.Env["CURFEW_IDENTITY"] == "" {
 			t.Errorf("it runs with %v", s.Env)
 		}
-		if d, err := time.ParseDuration(s.With["timeout"].(string)); err != nil || d <= 0 || d >= 150*time.Minute {
+		d, err := time.ParseDuration(s.With["timeout"].(string))
+		if err != nil || d <= 0 || d >= 150*time.Minute {
 			t.Errorf("its time-out is %v", s.With["timeout"])
+		}
+		// Credentials, and the plugin, are there before, and last until the machine has ended.
+		if s.With["cloud"] == "aws" && (credentials < d+10*time.Minute || credentials > 12*time.Hour || !plugin) {
+			t.Errorf("credentials for %s, plugin: %v", credentials, plugin)
 		}
 	}
 	if uses != 1 {
@@ -146,8 +173,14 @@ func TestAction(t *testing.T) {
 
 // TestGitLabRun holds the jobs of GitLab: the gate first, then the run with its artifacts.
 func TestGitLabRun(t *testing.T) {
+	for _, file := range []string{"gitlab-run.yml", "gitlab-run-aws.yml"} {
+		t.Run(file, func(t *testing.T) { gitLabRun(t, file) })
+	}
+}
+
+func gitLabRun(t *testing.T, file string) {
 	var jobs map[string]any
-	if err := yaml.Unmarshal([]byte(read(t, "gitlab-run.yml")), &jobs); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, file)), &jobs); err != nil {
 		t.Fatal(err)
 	}
 	script := func(job string) string {
@@ -157,14 +190,21 @@ func TestGitLabRun(t *testing.T) {
 		}
 		return list[0].(string)
 	}
-	if got := script("curfew-gate"); got != "curfew gate session.yaml --dry-run" {
+	train, _ := jobs["train"].(map[string]any)
+	if strings.Contains(file, "aws") {
+		before := fmt.Sprint(train["before_script"])
+		variables, _ := train["variables"].(map[string]any)
+		if train["id_tokens"] == nil || variables["AWS_ROLE_ARN"] == nil || variables["AWS_ROLE_SESSION_NAME"] == nil || !strings.Contains(before, "session-manager-plugin.deb") || !strings.Contains(before, "AWS_WEB_IDENTITY_TOKEN_FILE") {
+			t.Errorf("it has %v", train)
+		}
+	} else if got := script("curfew-gate"); got != "curfew gate session.yaml --dry-run" {
 		t.Errorf("the gate is %q", got)
 	}
 	run := script("train")
 	if !strings.HasPrefix(run, "exec curfew ci run ") || !strings.Contains(run, "$CI_PIPELINE_ID") {
 		t.Errorf("it runs %q", run)
 	}
-	kept, _ := jobs["train"].(map[string]any)["artifacts"].(map[string]any)
+	kept, _ := train["artifacts"].(map[string]any)
 	paths, _ := kept["paths"].([]any)
 	if kept["when"] != "always" || len(paths) != 2 {
 		t.Errorf("it keeps %v", kept)

@@ -52,8 +52,13 @@ An interrupt and the time-out end the session too. Where this process is killed,
 the session: it is the time-out and 10 minutes. It never asks and never waits for an approval:
 the exit code is 3 then, and with --name the same command runs once the approval is given.
 
-The session runs on this machine (--cloud local).`,
+The session runs on this machine (--cloud local) or on a machine of its own at AWS (--cloud
+aws), which needs the Session Manager plugin here. There the command has the environment of the
+session, and not that of this process. Where the connection ends before the command told its
+exit code, the exit code is 1. Artifacts that could not be copied make it 5, and the work folder
+is saved.`,
 		Example: `  curfew ci run --cloud local --gpu L4 --timeout 1h --artifacts results -- make train
+  curfew ci run --cloud aws --gpu L4 --timeout 1h --artifacts results -- make train
   curfew ci run -f session.yaml --timeout 2h -- python train.py
   curfew ci run --cloud local --cpus 2 -- make test`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -87,8 +92,10 @@ const (
 	// ciDrain is how long the end of a one-shot session is waited for after an interrupt;
 	// what keeps sessions goes on with it after that.
 	ciDrain = time.Minute
-	// ciCopy bounds the copy of artifacts.
+	// ciCopy is how long the copy of artifacts may take at least, and is left of the lease after it.
 	ciCopy = 5 * time.Minute
+	// ciNoticed is how long it may take until a session shows as ended whose connection was lost.
+	ciNoticed = 12 * time.Second
 )
 
 // ciRun runs a command on a session of its own, which ends whatever happens.
@@ -126,30 +133,31 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 		return a.ciRefused(ctx, all, s, *d, named)
 	}
 	if err := all.EnsureKeeper(ctx); err != nil {
-		return errors.Join(err, a.ciDown(ctx, all, s))
+		return errors.Join(err, a.ciDown(ctx, all, s, true))
 	}
 	bounded, stop := context.WithTimeoutCause(ctx, daemon.OnceTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
 	defer stop()
-	code, err := a.ciWork(bounded, all, s, f, dir, skip)
+	ran, code, err := a.ciWork(bounded, all, s, f, dir, skip)
 	if errors.Is(context.Cause(bounded), errTimedOut) {
 		err = &failure{exit: ExitError, code: "timed_out", err: fmt.Errorf("the command did not end within %s", plain.Duration(daemon.OnceTimeout(s, f.Timeout))), hint: "--timeout says how long it may take"}
 	}
-	if ctx.Err() == nil && len(f.artifacts) > 0 {
-		if kept := a.ciKeep(ctx, all, s, f, dir); kept != nil {
-			if err == nil && code == 0 {
-				err = kept
-			} else {
-				plain.Fprintf(a.Stderr, "curfew: %s\n", oneLine(kept.Error()))
-			}
+	also := func(failed error) {
+		switch {
+		case failed == nil:
+		case err == nil && code == 0:
+			err = failed
+		default:
+			plain.Fprintf(a.Stderr, "curfew: %s\n", oneLine(failed.Error()))
 		}
 	}
-	if down := a.ciDown(ctx, all, s); down != nil {
-		if err == nil && code == 0 {
-			err = down
-		} else {
-			plain.Fprintf(a.Stderr, "curfew: %s\n", oneLine(down.Error()))
-		}
+	// What was asked for and did not come back is worth a snapshot; the rest is given up.
+	discard := true
+	if ctx.Err() == nil && ran && len(f.artifacts) > 0 {
+		copied, failed := a.ciKeep(ctx, all, s, f, dir)
+		also(failed)
+		discard = copied || ctx.Err() != nil
 	}
+	also(a.ciDown(ctx, all, s, discard))
 	if err == nil && code != 0 {
 		err = &failure{exit: code, code: "command_failed", err: fmt.Errorf("the command ended with exit code %d", code)}
 	}
@@ -159,61 +167,107 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 var errTimedOut = errors.New("timed out")
 
 // ciWork waits until the session is ready, copies the checkout and runs the command.
-func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (code int, err error) {
+// It says whether the command began.
+func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (ran bool, code int, err error) {
 	if _, err = a.follow(ctx, keptHere(all), s.ID, settled); err != nil {
-		return 0, err
+		return false, 0, err
 	}
 	_, now, err := all.Run(ctx, s.ID)
 	if err != nil {
-		return 0, err
+		return false, 0, err
 	}
 	if now.State != session.Ready {
-		return 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
+		return false, 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
 	}
-	if err := all.CopyIn(ctx, s.Name, dir, skip, os.Environ(), a.Stderr); err != nil {
-		return 0, err
-	}
-	code, err = all.Connect(ctx, daemon.ConnectOptions{Name: s.Name, Command: f.command, Environ: os.Environ(), In: strings.NewReader(""), Out: a.Stdout, Err: a.Stderr})
-	if err != nil || ctx.Err() != nil {
-		return 0, errors.Join(ctx.Err(), err)
-	}
-	if code != 0 { // the command's own doing, or that of an end that came before it
-		_, now, err := all.Run(ctx, s.ID)
-		if err == nil && now.State != session.Ready {
-			return 0, &failure{exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended while the command ran: %s", s.Name, now.EndWhy)}
+	err = all.Enter(ctx, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *daemon.Machine) error {
+		if err := m.CopyIn(ctx, dir, skip); err != nil {
+			return err
+		}
+		ran = true
+		if code, err = m.Run(ctx, f.command, strings.NewReader(""), a.raw.out, a.raw.err); err != nil {
+			return fmt.Errorf("whether the command succeeded is not known: %w", err)
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ran, 0, errors.Join(ctx.Err(), err)
+	case err != nil || code != 0: // the command's own doing, or that of an end that came before it
+		if why := ciEnded(ctx, all, s, err != nil && s.Provider == daemon.ProviderAWS); why != "" {
+			return ran, 0, &failure{exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why)}
 		}
 	}
-	return code, nil
+	return ran, code, err
 }
 
-// ciKeep copies the artifacts.
-func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string) error {
-	ctx, stop := context.WithTimeout(ctx, ciCopy)
+// ciEnded says why a session ended, where it did. A lost connection is the first sign of that, so
+// then it is looked at until what keeps it would know.
+func ciEnded(ctx context.Context, all *daemon.Sessions, s session.Session, lost bool) string {
+	within, stop := context.WithTimeout(ctx, ciNoticed)
 	defer stop()
-	missing, err := all.CopyOut(ctx, s.Name, f.artifacts, dir, os.Environ(), a.Stderr)
+	for {
+		after, err := keptHere(all).Step(within, s.ID)
+		if err != nil {
+			after = time.Second
+		}
+		if _, now, err := all.Run(ctx, s.ID); err == nil && now.State != session.Ready {
+			return first(now.EndWhy, "it is "+string(now.State))
+		}
+		if !lost {
+			return ""
+		}
+		select {
+		case <-within.Done():
+			return ""
+		case <-time.After(min(after, time.Second)):
+		}
+	}
+}
+
+// ciKeep copies the artifacts, and says whether all was copied that the command left.
+func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string) (copied bool, err error) {
+	ctx, stop := context.WithTimeout(ctx, max(ciCopy, s.LeaseUntil.Sub(a.Now())-ciCopy)) // a command that ended early leaves time
+	defer stop()
+	var missing, left []string
+	err = all.Enter(ctx, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *daemon.Machine) (err error) {
+		missing, left, err = m.CopyOut(ctx, f.artifacts, dir)
+		return err
+	})
+	var said []string
 	if err != nil {
-		return &failure{exit: ExitPartial, code: "artifacts", err: err}
+		said = append(said, "keep the artifacts: "+err.Error())
 	}
 	if len(missing) > 0 {
-		return &failure{exit: ExitPartial, code: "artifacts", err: fmt.Errorf("the command left no %s", strings.Join(missing, ", ")), hint: "--artifacts names paths in the work folder"}
+		said = append(said, "the command left no "+strings.Join(missing, ", "))
 	}
-	return nil
+	if len(left) > 0 {
+		said = append(said, "left out were links that lead out of the artifacts, devices or sockets: "+strings.Join(left, ", "))
+	}
+	if len(said) == 0 {
+		return true, nil
+	}
+	return err == nil && len(left) == 0, &failure{exit: ExitPartial, code: "artifacts", err: errors.New(strings.Join(said, "; ")), hint: "--artifacts names files and folders in the work folder"}
 }
 
 // ciDown ends the session and waits until it is gone: also after an interrupt, and not for
-// long then, because what keeps sessions goes on with it.
-func (a *app) ciDown(ctx context.Context, all *daemon.Sessions, s session.Session) error {
+// long then, because what keeps sessions goes on with it. Work that is not given up is saved and
+// confirmed first.
+func (a *app) ciDown(ctx context.Context, all *daemon.Sessions, s session.Session, discard bool) error {
 	wait := downFor
 	if ctx.Err() != nil {
 		wait = ciDrain
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), wait)
 	defer stop()
-	if _, err := all.Down(ctx, s.Name, true); err != nil {
+	if _, err := all.Down(ctx, s.ID, discard); err != nil {
 		return err
 	}
-	if now, err := a.follow(ctx, keptHere(all), s.ID, over); err != nil {
+	now, err := a.follow(ctx, keptHere(all), s.ID, over)
+	if err != nil {
 		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("session %s did not end yet: %s", s.Name, first(now.Why, err.Error())), hint: "its lease ends it; `curfew down " + s.Name + " --discard` does so at once"}
+	}
+	if !discard && now.Checkpoint != nil {
+		plain.Fprintf(a.Stderr, "curfew: the work folder is saved: `curfew up %s` starts the session again with it\n", s.Name)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -27,9 +28,14 @@ type ConnectOptions struct {
 	Command []string
 	// Port is a port of the machine to forward, and Local the port here; 0: the same.
 	Port, Local int
-	// Copy copies instead, and Editor, one of [Editors], is opened instead.
+	// Copy copies instead, Editor, one of [Editors], is opened instead, and Use is given the
+	// machine for as long as it takes.
 	Copy   *CopyPaths
 	Editor string
+	Use    func(context.Context, *Machine) error
+	// Patience is how long a machine is waited for that has just started and that its provider
+	// does not reach yet; 0: not at all.
+	Patience time.Duration
 	// Stdio makes In and Out the stream of an SSH connection: what an entry of ~/.ssh/config
 	// runs.
 	Stdio bool
@@ -62,6 +68,7 @@ func (a *Sessions) Connect(ctx context.Context, o ConnectOptions) (int, error) {
 		if _, _, _, err := o.Copy.split(); err != nil {
 			return 0, err
 		}
+		o.Use = func(ctx context.Context, m *Machine) error { return m.copied(ctx, *o.Copy) }
 	}
 	own, isOwn := a.Keeper.Launchers[s.Provider].(ownMachine)
 	switch {
@@ -96,17 +103,12 @@ func (a *Sessions) connectOwn(ctx context.Context, own ownMachine, s *session.Se
 			return 0, err
 		}
 		return 0, here("its files are files of this machine", "open the folder "+strings.TrimSpace(folder.String()))
-	case o.Copy != nil:
-		return 0, a.copyBy(ctx, func(ctx context.Context, argv []string, in io.Reader, out io.Writer) error {
-			var said tailBuffer
+	case o.Use != nil:
+		return 0, o.Use(ctx, &Machine{a, s.Name, func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
 			one := o
-			one.Command, one.In, one.Out, one.Err = argv, in, out, &said
-			code, err := a.enterOwn(ctx, own, s, one)
-			if err == nil && code != 0 {
-				err = remoteError(fmt.Errorf("%s ended with exit code %d", argv[0], code), said.String())
-			}
-			return err
-		}, s.Name, *o.Copy, o.Err)
+			one.Command, one.In, one.Out, one.Err = argv, in, out, errs
+			return a.enterOwn(ctx, own, s, one)
+		}, o.Err})
 	}
 	return a.enterOwn(ctx, own, s, o)
 }
@@ -155,6 +157,9 @@ func (a *Sessions) enterOwn(ctx context.Context, own ownMachine, s *session.Sess
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
 	case errors.As(err, &exit):
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return killedBy(status.Signal()), nil
+		}
 		return max(exit.ExitCode(), 1), nil
 	case errors.Is(err, exec.ErrWaitDelay):
 		return 0, nil // it has ended; what it left running still writes

@@ -43,12 +43,14 @@ type reach struct {
 	region, machine string
 	environ         []string
 	err             io.Writer
+	// patience is how long a machine is waited for that is not connected yet.
+	patience time.Duration
 }
 
 // reachOf finds the way to a machine of a session, for its owner alone.
 func (a *Sessions) reachOf(ctx context.Context, s *session.Session, o ConnectOptions) (*reach, error) {
 	m := s.Machines[o.Node]
-	r := &reach{all: a, s: *s, region: cmp.Or(s.Region, m.Pool.Region), machine: m.ID, environ: o.Environ, err: o.Err}
+	r := &reach{all: a, s: *s, region: cmp.Or(s.Region, m.Pool.Region), machine: m.ID, environ: o.Environ, err: o.Err, patience: o.Patience}
 	who, err := a.rt.Person(a.cfg)
 	if err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func (a *Sessions) reachOf(ctx context.Context, s *session.Session, o ConnectOpt
 		return nil, &Error{Class: Denied, Code: "not_yours", Err: fmt.Errorf("session %s is %s's: only its owner connects to it", s.Name, owner), Hint: "`curfew whoami` shows who you are"}
 	}
 	if r.plugin, err = findPlugin(ctx); errors.Is(err, errNoPlugin) {
-		return nil, noPlugin()
+		return nil, noPlugin("connect")
 	} else if err != nil {
 		return nil, err
 	}
@@ -67,9 +69,9 @@ func (a *Sessions) reachOf(ctx context.Context, s *session.Session, o ConnectOpt
 	return r, r.mine(ctx)
 }
 
-// noPlugin says how the plugin is installed.
-func noPlugin() error {
-	return &Error{Code: "no_plugin", Err: fmt.Errorf("connect: %w", errNoPlugin), Hint: "install it: " + installPlugin()}
+// noPlugin says how the plugin is installed that an attempt needs.
+func noPlugin(attempt string) error {
+	return &Error{Code: "no_plugin", Err: fmt.Errorf("%s: %w", attempt, errNoPlugin), Hint: "install it: " + installPlugin()}
 }
 
 // uniqueID is the form of aws:userid: that of a user, of a role with its session, or of the
@@ -115,9 +117,7 @@ func (r *reach) open(ctx context.Context, way awsWay, use func(*awsOpened) error
 		return err
 	}
 	defer record.file.Close()
-	limited, cancel := context.WithTimeout(ctx, openWithin)
-	opened, err := r.at.Open(limited, r.region, r.machine, way, record.Key)
-	cancel()
+	opened, err := r.opened(ctx, way, record.Key)
 	sent := !errors.Is(err, errNotOpened)
 	if opened != nil {
 		record.ID = opened.ID
@@ -139,9 +139,32 @@ func (r *reach) open(ctx context.Context, way awsWay, use func(*awsOpened) error
 	}
 	err = use(opened)
 	if errors.Is(err, errNoPlugin) {
-		return noPlugin()
+		return noPlugin("connect")
 	}
 	return err
+}
+
+// unconnectedFor is the time between two looks whether a machine is connected.
+const unconnectedFor = 2 * time.Second
+
+// opened asks AWS for a connection, and asks again as long as the machine is waited for. AWS says
+// of a machine that is not connected that nothing was opened, so nothing is opened twice.
+func (r *reach) opened(ctx context.Context, way awsWay, key string) (*awsOpened, error) {
+	joining, stop := context.WithTimeout(ctx, r.patience)
+	defer stop()
+	for {
+		limited, cancel := context.WithTimeout(ctx, openWithin)
+		opened, err := r.at.Open(limited, r.region, r.machine, way, key)
+		cancel()
+		if !errors.Is(err, errUnconnected) {
+			return opened, err
+		}
+		select {
+		case <-joining.Done():
+			return opened, err
+		case <-time.After(unconnectedFor):
+		}
+	}
 }
 
 // attachment is how the plugin is run.
@@ -160,8 +183,8 @@ func (a *Sessions) connectAWS(ctx context.Context, s *session.Session, o Connect
 		return 0, r.stdio(ctx, o)
 	case o.Editor != "":
 		return 0, r.editor(ctx, o)
-	case o.Copy != nil:
-		return 0, r.copy(ctx, o)
+	case o.Use != nil:
+		return 0, r.use(ctx, o)
 	case len(o.Command) > 0:
 		return r.run(ctx, agentCommand("enter", append([]string{"--"}, o.Command...)...), o.Out)
 	}

@@ -22,18 +22,26 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// remote runs a command in a session, in its work folder.
+// entered runs a command in a session, in its work folder, and returns its exit code. An error
+// says that the code did not come.
+type entered func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error)
+
+// remote runs a command in a session, in its work folder. Its error is what the command said.
 type remote func(ctx context.Context, argv []string, in io.Reader, out io.Writer) error
 
-// remoteError is the error of a command with what it said.
-func remoteError(err error, said string) error {
-	if err == nil {
-		return nil
+// remote is the way of commands of which only the end matters.
+func (e entered) remote() remote {
+	return func(ctx context.Context, argv []string, in io.Reader, out io.Writer) error {
+		var said tailBuffer
+		code, err := e(ctx, argv, in, out, &said)
+		if err != nil || code == 0 {
+			return err
+		}
+		if line := strings.TrimSpace(said.String()); line != "" {
+			return errors.New(plain.Line(line))
+		}
+		return fmt.Errorf("%s ended with exit code %d", argv[0], code)
 	}
-	if said = strings.TrimSpace(said); said != "" {
-		return errors.New(plain.Line(said))
-	}
-	return err
 }
 
 // tailBuffer keeps the last of what is written.
@@ -82,22 +90,45 @@ func (p CopyPaths) split() (up bool, here, there string, err error) {
 	return false, p.To, from, nil
 }
 
-// copy copies over an SSH connection to the machine.
-func (r *reach) copy(ctx context.Context, o ConnectOptions) error {
+// use hands the machine over, by an SSH connection to it.
+func (r *reach) use(ctx context.Context, o ConnectOptions) error {
 	return r.client(ctx, func(ctx context.Context, client *ssh.Client) error {
-		return r.all.copyBy(ctx, sshRun(client), r.s.Name, *o.Copy, o.Err)
+		return o.Use(ctx, &Machine{r.all, r.s.Name, sshEnter(client), o.Err})
 	})
 }
 
-// copyBy copies a file or a folder by tar on both sides.
-func (a *Sessions) copyBy(ctx context.Context, run remote, name string, p CopyPaths, errs io.Writer) error {
+// Machine is a machine of a session that is reached for a time. At AWS all that it does goes
+// over one SSH connection.
+type Machine struct {
+	all   *Sessions
+	name  string
+	enter entered
+	// err takes lines for people.
+	err io.Writer
+}
+
+// Run runs a command in the work folder, with the environment of the session, and returns its
+// exit code. An error says that the code did not come.
+func (m *Machine) Run(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
+	return m.enter(ctx, argv, in, out, errs)
+}
+
+// copied copies a file or a folder by tar on both sides.
+func (m *Machine) copied(ctx context.Context, p CopyPaths) error {
+	_, err := m.copy(ctx, p)
+	return err
+}
+
+// copy copies, and says what of it was left out.
+func (m *Machine) copy(ctx context.Context, p CopyPaths) (leftOut []string, err error) {
 	up, here, there, err := p.split()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	bar := a.rt.bar("copying")
+	rt := m.all.rt
+	bar := rt.bar("copying")
 	defer bar.Finish()
-	c := &copying{run: run, here: a.rt.Path(here), into: strings.HasSuffix(here, "/"), there: there, exactly: p.Exactly, skip: p.Skip, bar: bar}
+	c := &copying{run: m.enter.remote(), here: rt.Path(here), into: strings.HasSuffix(here, "/"), there: there, exactly: p.Exactly, skip: p.Skip, bar: bar}
 	if up {
 		err = c.upload(ctx)
 	} else {
@@ -106,16 +137,16 @@ func (a *Sessions) copyBy(ctx context.Context, run remote, name string, p CopyPa
 	bar.Finish()
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return nil, ctx.Err()
 	case err != nil:
-		return fmt.Errorf("copy %s to %s: %w", p.From, p.To, err)
+		return nil, fmt.Errorf("copy %s to %s: %w", p.From, p.To, err)
 	}
 	left := ""
-	if c.left > 0 {
-		left = fmt.Sprintf("; %s left out: links that lead out of the folder, devices, sockets", plain.Count(c.left, "entry"))
+	if len(c.left) > 0 {
+		left = fmt.Sprintf("; %s left out: links that lead out of the folder, devices, sockets", plain.Count(len(c.left), "entry"))
 	}
-	plain.Fprintf(errs, "%s, %s copied %s session %s%s\n", plain.Count(c.files, "file"), plain.Size(c.bytes), map[bool]string{true: "to", false: "from"}[up], name, left)
-	return nil
+	plain.Fprintf(m.err, "%s, %s copied %s session %s%s\n", plain.Count(c.files, "file"), plain.Size(c.bytes), map[bool]string{true: "to", false: "from"}[up], m.name, left)
+	return c.left, nil
 }
 
 // copying is one copy.
@@ -129,9 +160,11 @@ type copying struct {
 	skip    func(rel string) bool
 	bar     Bar
 
-	files, left int
-	bytes       int64
-	total       int64
+	files int
+	// left are the paths that were left out: here, or those of the machine.
+	left  []string
+	bytes int64
+	total int64
 }
 
 // Scripts of the side of the session. They print the folder and the name in it, and for what is
@@ -226,7 +259,7 @@ func (c *copying) pack(ctx context.Context, to io.Writer, root, name string, top
 				return err
 			}
 		case !info.Mode().IsRegular() && !info.IsDir():
-			c.left++
+			c.left = append(c.left, as)
 			return nil
 		}
 		h, err := tar.FileInfoHeader(info, link)
@@ -402,7 +435,7 @@ func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as
 	case tar.TypeSymlink:
 		target := filepath.Join(filepath.Dir(name), filepath.FromSlash(h.Linkname))
 		if path.IsAbs(h.Linkname) || !filepath.IsLocal(target) {
-			c.left++
+			c.left = append(c.left, name)
 			return nil
 		}
 		if i, err := root.Lstat(name); err == nil && !i.IsDir() {
@@ -414,7 +447,7 @@ func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as
 	case tar.TypeLink:
 		rest, inside := strings.CutPrefix(path.Clean(h.Linkname), top)
 		if !inside {
-			c.left++
+			c.left = append(c.left, name)
 			return nil
 		}
 		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -422,6 +455,6 @@ func (c *copying) entry(root *os.Root, t io.Reader, h *tar.Header, name, top, as
 		}
 		return root.Link(filepath.FromSlash(as+rest), name)
 	}
-	c.left++
+	c.left = append(c.left, name)
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -289,20 +288,6 @@ type pipeAddr struct{}
 
 func (pipeAddr) Network() string { return "pipe" }
 func (pipeAddr) String() string  { return "session-manager-plugin" }
-
-// sshRun runs a command in the session of the machine, over an SSH connection.
-func sshRun(client *ssh.Client) remote {
-	return func(_ context.Context, argv []string, in io.Reader, out io.Writer) error {
-		s, err := client.NewSession()
-		if err != nil {
-			return err
-		}
-		defer s.Close() //nolint:errcheck // it may be closed
-		var said tailBuffer
-		s.Stdin, s.Stdout, s.Stderr = in, out, &said
-		return remoteError(s.Run(agentCommand("enter", append([]string{"--"}, argv...)...)), said.String())
-	}
-}
 
 // flockIn locks a file, and waits for it until ctx ends.
 func flockIn(ctx context.Context, path string) (*os.File, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"path/filepath"
@@ -64,30 +65,70 @@ func (a *Sessions) Withdraw(ctx context.Context, s session.Session, why string) 
 	return err
 }
 
-// CopyIn copies the content of a folder to the work folder of a session's first machine. What
-// skip says of a path below the folder, with slashes, is left out.
-func (a *Sessions) CopyIn(ctx context.Context, name, dir string, skip func(rel string) bool, environ []string, errs io.Writer) error {
-	_, err := a.Connect(ctx, ConnectOptions{Name: name, Copy: &CopyPaths{From: dir, To: ":", Exactly: true, Skip: skip}, Environ: environ, Err: errs})
+// joinWithin is how long a machine is waited for that is ready and that Systems Manager does not
+// reach yet.
+const joinWithin = 5 * time.Minute
+
+// Enter reaches the first machine of a session for as long as use takes. Lines for people go to
+// errs.
+func (a *Sessions) Enter(ctx context.Context, name string, environ []string, errs io.Writer, use func(context.Context, *Machine) error) error {
+	_, err := a.Connect(ctx, ConnectOptions{Name: name, Use: use, Environ: environ, Err: errs, Patience: joinWithin})
 	return err
 }
 
-// CopyOut copies files and folders of the work folder of a session's first machine to a
-// folder, and says which of them are not there.
-func (a *Sessions) CopyOut(ctx context.Context, name string, paths []string, dir string, environ []string, errs io.Writer) (missing []string, err error) {
+// CopyIn copies the content of a folder to the work folder. What skip says of a path below the
+// folder, with slashes, is left out.
+func (m *Machine) CopyIn(ctx context.Context, dir string, skip func(rel string) bool) error {
+	return m.copied(ctx, CopyPaths{From: dir, To: ":", Exactly: true, Skip: skip})
+}
+
+// CopyOut copies files and folders of the work folder to a folder. It says which of them are not
+// there, and which paths of what came were left out: links that lead out of the folder, devices,
+// sockets.
+func (m *Machine) CopyOut(ctx context.Context, paths []string, dir string) (missing, left []string, err error) {
 	for _, p := range paths {
-		if !filepath.IsLocal(filepath.FromSlash(p)) {
-			return missing, invalid("--artifacts %q: it is a path in the work folder", p)
+		out, err := m.copy(ctx, CopyPaths{From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true})
+		for _, name := range out { // by its name in the folder that it was to be written to
+			left = append(left, path.Join(path.Dir(path.Clean(p)), filepath.ToSlash(name)))
 		}
-		_, err := a.Connect(ctx, ConnectOptions{Name: name, Copy: &CopyPaths{From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true}, Environ: environ, Err: errs})
 		var none notThereError
 		switch {
 		case errors.As(err, &none):
 			missing = append(missing, p)
 		case err != nil:
-			return missing, err
+			return missing, left, err
 		}
 	}
-	return missing, nil
+	return missing, left, nil
+}
+
+// mayRun refuses a one-shot session whose command could not be given to it, before anything is
+// started that costs money. The session is the one that was asked for before and waits for an
+// approval; nil: there is none.
+func (a *Sessions) mayRun(ctx context.Context, cloud string, before *session.Session) error {
+	if cloud != ProviderAWS {
+		return nil
+	}
+	if _, err := findPlugin(ctx); errors.Is(err, errNoPlugin) {
+		return noPlugin("run a command at aws")
+	} else if err != nil {
+		return err
+	}
+	_, person, err := a.aws.account(ctx)
+	if err != nil {
+		return err
+	}
+	mine := func(owner string) bool { return !uniqueID.MatchString(owner) || owner == person }
+	refuse := func(owner, hint string) error {
+		return &Error{Class: Denied, Code: "not_yours", Err: fmt.Errorf("run a command at aws: the machine would be of %s, and these credentials are %s, which may not connect to it", owner, person), Hint: hint}
+	}
+	switch {
+	case !mine(a.cfg.Sessions.Owner):
+		return refuse(a.cfg.Sessions.Owner, "leave sessions.owner out, or use the credentials of that owner")
+	case before != nil && before.Provider == cloud && !mine(before.Person):
+		return refuse(before.Person, "use the same role session name at each try, or another --name")
+	}
+	return nil
 }
 
 // actual is a folder by its absolute path without links.

@@ -300,8 +300,14 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 	if err != nil {
 		return session.Session{}, nil, err
 	}
-	if _, own := a.Keeper.Launchers[cloud].(ownMachine); o.Once && !own {
-		return session.Session{}, nil, &Error{Class: Usage, Code: "other_machine", Err: fmt.Errorf("no command is run yet on sessions at %s", cloud), Hint: "use --cloud local on a runner with GPUs"}
+	if o.Once {
+		var asked *session.Session // before, and not let pass yet
+		if i >= 0 {
+			asked = &list[i]
+		}
+		if err := a.mayRun(ctx, cloud, asked); err != nil {
+			return session.Session{}, nil, err
+		}
 	}
 	var s session.Session
 	if i >= 0 && list[i].Hash == sp.Hash() && list[i].Provider == cloud {
@@ -315,7 +321,7 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 				return session.Session{}, nil, err
 			}
 		}
-		if s, err = a.record(ctx, sp, cloud, who, list); err != nil {
+		if s, err = a.record(ctx, o, sp, cloud, who, list); err != nil {
 			return s, nil, err
 		}
 	}
@@ -420,7 +426,7 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 }
 
 // record writes the record of a new session.
-func (a *Sessions) record(ctx context.Context, sp *spec.Spec, cloud string, who approval.Person, before []session.Session) (session.Session, error) {
+func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud string, who approval.Person, before []session.Session) (session.Session, error) {
 	if a.Keeper.Launchers[cloud] == nil {
 		return session.Session{}, a.rt.noLauncher(cloud)
 	}
@@ -447,6 +453,14 @@ func (a *Sessions) record(ctx context.Context, sp *spec.Spec, cloud string, who 
 	var err error
 	if s.Control, s.Work, err = a.places(ctx, sp, cloud, s.ID); err != nil {
 		return s, err
+	}
+	switch again := !o.asks() && len(before) > 0; {
+	case o.Once:
+		// The work folder of a run begins empty: what one of the same name left is not taken for
+		// what this one made.
+		s.Work = below(s.Work, s.ID)
+	case again && before[0].Snapshot.Manifest != "" && before[0].Work == below(s.Work, before[0].ID):
+		s.Work = before[0].Work // of a run, whose work was saved
 	}
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)}}, a.entry(s, who.Name, "asked for"))
 	if errors.Is(err, session.ErrTaken) {

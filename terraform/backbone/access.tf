@@ -23,6 +23,8 @@ locals {
     )]
   })
 
+  issuer = try(split("oidc-provider/", var.runners.provider)[1], "")
+
   # The tags of a machine that curfew launches: presence of all three, and which installation.
   launched = merge(
     { Null = { for t in ["curfew:installation", "curfew:session", "curfew:owner"] : "aws:RequestTag/${t}" => "false" } },
@@ -58,6 +60,162 @@ locals {
       Action    = ["ec2:Delete*", "ec2:DeleteTags", "ec2:StopInstances", "ec2:TerminateInstances"]
       Resource  = "*"
       Condition = { StringEqualsIgnoreCase = { "aws:ResourceTag/curfew:lifetime" = "persistent" } }
+    },
+  ]
+
+  # What launching a session takes, and what connecting to one's own.
+  launches = [
+    {
+      # Existing tags, images and types cannot be told apart by resource.
+      Sid    = "See"
+      Effect = "Allow"
+      Action = [
+        "ec2:DescribeAddresses", "ec2:DescribeImages", "ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceCreditSpecifications", "ec2:DescribeInstanceStatus",
+        "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeSecurityGroups", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeTags",
+        "ec2:DescribeVolumes", "ec2:DescribeVpcs", "logs:DescribeLogGroups", "ssm:DescribeInstanceInformation",
+      ]
+      Resource = "*"
+    },
+    {
+      Sid       = "LaunchMachines"
+      Effect    = "Allow"
+      Action    = "ec2:RunInstances"
+      Resource  = "${local.ec2}:instance/*"
+      Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:MetadataHttpTokens" = "required" }), ArnEquals = { "ec2:InstanceProfile" = local.machine_profile_arn } })
+    },
+    {
+      Sid       = "LaunchDisks"
+      Effect    = "Allow"
+      Action    = "ec2:RunInstances"
+      Resource  = "${local.ec2}:volume/*"
+      Condition = merge(local.launched, { Bool = { "ec2:Encrypted" = "true" } })
+    },
+    {
+      Sid       = "LaunchRequests"
+      Effect    = "Allow"
+      Action    = "ec2:RunInstances"
+      Resource  = "${local.ec2}:spot-instances-request/*"
+      Condition = local.launched
+    },
+    {
+      # An interface is made in the backbone's own network or not at all.
+      Sid       = "LaunchInterfaces"
+      Effect    = "Allow"
+      Action    = "ec2:RunInstances"
+      Resource  = "${local.ec2}:network-interface/*"
+      Condition = { ArnEquals = { "ec2:Subnet" = [for s in local.machine_subnets : s.arn] } }
+    },
+    {
+      Sid      = "LaunchFrom"
+      Effect   = "Allow"
+      Action   = "ec2:RunInstances"
+      Resource = concat(["arn:${local.partition}:ec2:${local.region}::image/*", "${local.ec2}:image/*", aws_security_group.sessions.arn], [for s in local.machine_subnets : s.arn])
+    },
+    {
+      Sid       = "TagOnCreate"
+      Effect    = "Allow"
+      Action    = "ec2:CreateTags"
+      Resource  = [for r in ["instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
+      Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:CreateAction" = "RunInstances" }) })
+    },
+    {
+      Sid       = "PassTheMachinesRole"
+      Effect    = "Allow"
+      Action    = "iam:PassRole"
+      Resource  = local.machine_role_arn
+      Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+    },
+    {
+      Sid       = "EndSessions"
+      Effect    = "Allow"
+      Action    = ["ec2:CancelSpotInstanceRequests", "ec2:DeleteNetworkInterface", "ec2:DeleteVolume", "ec2:ReleaseAddress", "ec2:TerminateInstances"]
+      Resource  = [for r in ["elastic-ip", "instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
+      Condition = local.of_sessions
+    },
+    {
+      Sid      = "ReadParameters"
+      Effect   = "Allow"
+      Action   = ["ssm:GetParameter", "ssm:GetParameters", "ssm:GetParametersByPath"]
+      Resource = ["${local.ssm}:parameter/curfew/backbone", "${local.ssm}:parameter/curfew/backbone/*", "${local.public_ssm}:parameter/aws/service/*"]
+    },
+    {
+      Sid      = "SessionDocuments"
+      Effect   = "Allow"
+      Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"]
+      Resource = "${local.sessions}/sessions/*"
+    },
+    {
+      Sid       = "ListSessionDocuments"
+      Effect    = "Allow"
+      Action    = "s3:ListBucket"
+      Resource  = local.sessions
+      Condition = { StringLike = { "s3:prefix" = "sessions/*" } }
+    },
+    {
+      Sid      = "ListUploads"
+      Effect   = "Allow"
+      Action   = "s3:ListBucketMultipartUploads"
+      Resource = local.sessions
+    },
+    {
+      Sid      = "ReadLogs"
+      Effect   = "Allow"
+      Action   = ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"]
+      Resource = local.log_streams
+    },
+  ]
+  connects = [
+    {
+      Sid      = "OwnMachines"
+      Effect   = "Allow"
+      Action   = "ssm:StartSession"
+      Resource = "${local.ec2}:instance/*"
+      Condition = {
+        StringEquals = { "ssm:resourceTag/curfew:owner" = "$${${var.owner_identity}}" }
+        Null         = { "ssm:resourceTag/curfew:session" = "false" }
+        BoolIfExists = { "ssm:SessionDocumentAccessCheck" = "true" }
+      }
+    },
+    {
+      # Port forwarding and SSH use AWS's own documents, which it does not record.
+      Sid       = "ByTheseDocuments"
+      Effect    = "Allow"
+      Action    = "ssm:StartSession"
+      Resource  = concat([aws_ssm_document.session.arn], [for d in ["AWS-StartPortForwardingSession", "AWS-StartSSHSession"] : "${local.public_ssm}:document/${d}"])
+      Condition = { BoolIfExists = { "ssm:SessionDocumentAccessCheck" = "true" } }
+    },
+    {
+      # By name for users of IAM, by AWS's own tag for roles.
+      Sid      = "OwnConnections"
+      Effect   = "Allow"
+      Action   = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
+      Resource = "${local.ssm}:session/$${aws:userid}-*"
+    },
+    {
+      Sid       = "OwnConnectionsByTag"
+      Effect    = "Allow"
+      Action    = ["ssm:ResumeSession", "ssm:TerminateSession"]
+      Resource  = "${local.ssm}:session/*"
+      Condition = { StringLike = { "ssm:resourceTag/aws:ssmmessages:session-id" = "$${aws:userid}" } }
+    },
+    {
+      Sid      = "See"
+      Effect   = "Allow"
+      Action   = ["ec2:DescribeInstances", "ssm:DescribeSessions", "ssm:GetConnectionStatus"]
+      Resource = "*"
+    },
+    {
+      Sid      = "ReadParameters"
+      Effect   = "Allow"
+      Action   = ["ssm:GetParameter", "ssm:GetParameters"]
+      Resource = "${local.ssm}:parameter/curfew/backbone/*"
+    },
+    {
+      Sid      = "Key"
+      Effect   = "Allow"
+      Action   = "kms:GenerateDataKey"
+      Resource = aws_kms_key.logs.arn
     },
   ]
 
@@ -257,108 +415,8 @@ resource "aws_iam_role_policy" "launch" {
   role = aws_iam_role.launch.id
 
   policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = concat([
-      {
-        # Existing tags, images and types cannot be told apart by resource.
-        Sid    = "See"
-        Effect = "Allow"
-        Action = [
-          "ec2:DescribeAddresses", "ec2:DescribeImages", "ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceCreditSpecifications", "ec2:DescribeInstanceStatus",
-          "ec2:DescribeInstanceTypeOfferings", "ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ec2:DescribeNetworkInterfaces",
-          "ec2:DescribeSecurityGroups", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets", "ec2:DescribeTags",
-          "ec2:DescribeVolumes", "ec2:DescribeVpcs", "logs:DescribeLogGroups", "ssm:DescribeInstanceInformation",
-        ]
-        Resource = "*"
-      },
-      {
-        Sid       = "LaunchMachines"
-        Effect    = "Allow"
-        Action    = "ec2:RunInstances"
-        Resource  = "${local.ec2}:instance/*"
-        Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:MetadataHttpTokens" = "required" }), ArnEquals = { "ec2:InstanceProfile" = local.machine_profile_arn } })
-      },
-      {
-        Sid       = "LaunchDisks"
-        Effect    = "Allow"
-        Action    = "ec2:RunInstances"
-        Resource  = "${local.ec2}:volume/*"
-        Condition = merge(local.launched, { Bool = { "ec2:Encrypted" = "true" } })
-      },
-      {
-        Sid       = "LaunchRequests"
-        Effect    = "Allow"
-        Action    = "ec2:RunInstances"
-        Resource  = "${local.ec2}:spot-instances-request/*"
-        Condition = local.launched
-      },
-      {
-        # An interface is made in the backbone's own network or not at all.
-        Sid       = "LaunchInterfaces"
-        Effect    = "Allow"
-        Action    = "ec2:RunInstances"
-        Resource  = "${local.ec2}:network-interface/*"
-        Condition = { ArnEquals = { "ec2:Subnet" = [for s in local.machine_subnets : s.arn] } }
-      },
-      {
-        Sid      = "LaunchFrom"
-        Effect   = "Allow"
-        Action   = "ec2:RunInstances"
-        Resource = concat(["arn:${local.partition}:ec2:${local.region}::image/*", "${local.ec2}:image/*", aws_security_group.sessions.arn], [for s in local.machine_subnets : s.arn])
-      },
-      {
-        Sid       = "TagOnCreate"
-        Effect    = "Allow"
-        Action    = "ec2:CreateTags"
-        Resource  = [for r in ["instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
-        Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:CreateAction" = "RunInstances" }) })
-      },
-      {
-        Sid       = "PassTheMachinesRole"
-        Effect    = "Allow"
-        Action    = "iam:PassRole"
-        Resource  = local.machine_role_arn
-        Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
-      },
-      {
-        Sid       = "EndSessions"
-        Effect    = "Allow"
-        Action    = ["ec2:CancelSpotInstanceRequests", "ec2:DeleteNetworkInterface", "ec2:DeleteVolume", "ec2:ReleaseAddress", "ec2:TerminateInstances"]
-        Resource  = [for r in ["elastic-ip", "instance", "network-interface", "spot-instances-request", "volume"] : "${local.ec2}:${r}/*"]
-        Condition = local.of_sessions
-      },
-      {
-        Sid      = "ReadParameters"
-        Effect   = "Allow"
-        Action   = ["ssm:GetParameter", "ssm:GetParameters", "ssm:GetParametersByPath"]
-        Resource = ["${local.ssm}:parameter/curfew/backbone", "${local.ssm}:parameter/curfew/backbone/*", "${local.public_ssm}:parameter/aws/service/*"]
-      },
-      {
-        Sid      = "SessionDocuments"
-        Effect   = "Allow"
-        Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"]
-        Resource = "${local.sessions}/sessions/*"
-      },
-      {
-        Sid       = "ListSessionDocuments"
-        Effect    = "Allow"
-        Action    = "s3:ListBucket"
-        Resource  = local.sessions
-        Condition = { StringLike = { "s3:prefix" = "sessions/*" } }
-      },
-      {
-        Sid      = "ListUploads"
-        Effect   = "Allow"
-        Action   = "s3:ListBucketMultipartUploads"
-        Resource = local.sessions
-      },
-      {
-        Sid      = "ReadLogs"
-        Effect   = "Allow"
-        Action   = ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"]
-        Resource = local.log_streams
-      },
-    ], local.never_persistent, [local.never_orders])
+    Version   = "2012-10-17"
+    Statement = concat(local.launches, local.never_persistent, [local.never_orders])
   })
 }
 
@@ -369,60 +427,51 @@ resource "aws_iam_policy" "connect" {
   tags        = local.tags
 
   policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = local.connects
+  })
+}
+
+# The runners of pipelines (curfew ci run): each launches machines and connects to those that are
+# its own. It cannot tag a machine later, so these are the ones that it launched.
+resource "aws_iam_role" "runner" {
+  count = var.runners == null ? 0 : 1
+
+  name                 = "${var.name}-backbone-runner"
+  description          = "Pipelines run commands on machines of their own"
+  max_session_duration = var.runners.hours * 3600
+  tags                 = local.tags
+
+  assume_role_policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRoleWithWebIdentity"
+      Principal = { Federated = var.runners.provider }
+      Condition = {
+        StringEquals = { "${local.issuer}:aud" = var.runners.audience }
+        StringLike   = { "${local.issuer}:sub" = var.runners.subjects }
+      }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "runner" {
+  count = var.runners == null ? 0 : 1
+
+  name = "sessions"
+  role = aws_iam_role.runner[0].id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(local.launches, local.connects, local.never_persistent, [
       {
-        Sid      = "OwnMachines"
-        Effect   = "Allow"
-        Action   = "ssm:StartSession"
-        Resource = "${local.ec2}:instance/*"
-        Condition = {
-          StringEquals = { "ssm:resourceTag/curfew:owner" = "$${${var.owner_identity}}" }
-          Null         = { "ssm:resourceTag/curfew:session" = "false" }
-          BoolIfExists = { "ssm:SessionDocumentAccessCheck" = "true" }
-        }
-      },
-      {
-        # Port forwarding and SSH use AWS's own documents, which it does not record.
-        Sid       = "ByTheseDocuments"
-        Effect    = "Allow"
-        Action    = "ssm:StartSession"
-        Resource  = concat([aws_ssm_document.session.arn], [for d in ["AWS-StartPortForwardingSession", "AWS-StartSSHSession"] : "${local.public_ssm}:document/${d}"])
-        Condition = { BoolIfExists = { "ssm:SessionDocumentAccessCheck" = "true" } }
-      },
-      {
-        # By name for users of IAM, by AWS's own tag for roles.
-        Sid      = "OwnConnections"
-        Effect   = "Allow"
-        Action   = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
-        Resource = "${local.ssm}:session/$${aws:userid}-*"
-      },
-      {
-        Sid       = "OwnConnectionsByTag"
-        Effect    = "Allow"
-        Action    = ["ssm:ResumeSession", "ssm:TerminateSession"]
-        Resource  = "${local.ssm}:session/*"
-        Condition = { StringLike = { "ssm:resourceTag/aws:ssmmessages:session-id" = "$${aws:userid}" } }
-      },
-      {
-        Sid      = "See"
-        Effect   = "Allow"
-        Action   = ["ec2:DescribeInstances", "ssm:DescribeSessions", "ssm:GetConnectionStatus"]
+        Sid      = "NeverOrders"
+        Effect   = "Deny"
+        Action   = [for a in local.never_orders.Action : a if !contains(["ssm:ResumeSession", "ssm:StartSession"], a)]
         Resource = "*"
       },
-      {
-        Sid      = "ReadParameters"
-        Effect   = "Allow"
-        Action   = ["ssm:GetParameter", "ssm:GetParameters"]
-        Resource = "${local.ssm}:parameter/curfew/backbone/*"
-      },
-      {
-        Sid      = "Key"
-        Effect   = "Allow"
-        Action   = "kms:GenerateDataKey"
-        Resource = aws_kms_key.logs.arn
-      },
-    ]
+    ])
   })
 }
 

@@ -80,6 +80,11 @@ output "connect_policy_arn" {
   value       = aws_iam_policy.connect.arn
 }
 
+output "runner_role_arn" {
+  description = "For runners of pipelines that run commands by curfew ci run; null without var.runners."
+  value       = one(aws_iam_role.runner[*].arn)
+}
+
 output "session_state_policy_arn" {
   description = "Policy of the people who apply terraform/session; null without var.state."
   value       = one(aws_iam_policy.session_state[*].arn)

@@ -167,3 +167,27 @@ variable "state" {
     error_message = "The prefix of the sessions ends with / and does not hold the state of the backbone."
   }
 }
+
+variable "runners" {
+  description = "The runners of pipelines that run commands by curfew ci run: the ARN of their OIDC provider, audience and subjects of their tokens, and how many hours their credentials last. With it, a role for them is created."
+  type = object({
+    provider = string
+    audience = optional(string, "sts.amazonaws.com")
+    subjects = list(string)
+    hours    = optional(number, 4)
+  })
+  default = null
+
+  validation {
+    condition     = var.runners == null ? true : can(regex("^arn:[a-z-]+:iam::[0-9]{12}:oidc-provider/.", var.runners.provider))
+    error_message = "Name the provider by its ARN, such as arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com."
+  }
+  validation {
+    condition     = var.runners == null ? true : length(var.runners.subjects) > 0 && alltrue([for s in var.runners.subjects : can(regex("^[^*?]+:[^*?]+", s))])
+    error_message = "Name at least one subject, such as repo:acme/vision:ref:refs/heads/main. None begins with a wildcard."
+  }
+  validation {
+    condition     = var.runners == null ? true : var.runners.hours >= 1 && var.runners.hours <= 12 && floor(var.runners.hours) == var.runners.hours
+    error_message = "Credentials of a role last 1 to 12 whole hours."
+  }
+}

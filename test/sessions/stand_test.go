@@ -33,10 +33,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
+	"github.com/curfew-dev/curfew/test/sshd"
+	"github.com/curfew-dev/curfew/test/ssmplugin"
 	"github.com/curfew-dev/curfew/test/versitygw"
 )
 
-// asVariable says as which program this one runs: curfew, or the curl of a machine. standVariable
+// asVariable says as which program this one runs: curfew, the curl or sshd of a machine, or the
+// Session Manager plugin. standVariable
 // marks the processes of a stand.
 const (
 	asVariable    = "CURFEW_SESSIONS_AS"
@@ -56,6 +59,11 @@ func TestMain(m *testing.M) {
 			os.Exit(22)
 		}
 		os.Exit(0)
+	case "sshd":
+		os.Setenv(asVariable, "curfew") // for what it starts
+		sshd.Main()
+	case "plugin":
+		ssmplugin.Main()
 	}
 	os.Exit(m.Run())
 }
@@ -491,6 +499,7 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 	for name, text := range map[string]string{
 		"curfew":   "#!/bin/sh\n" + asVariable + "=curfew exec '" + self + "' \"$@\"\n",
 		"curl":     "#!/bin/sh\n" + asVariable + "=curl exec '" + self + "' \"$@\"\n",
+		"sshd":     "#!/bin/sh\n" + asVariable + "=sshd exec '" + self + "' \"$@\"\n",
 		"shutdown": "#!/bin/sh\necho \"$*\" > '" + x.root + "/shut-down'\n",
 	} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil { //nolint:gosec // programs
@@ -505,6 +514,15 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_ACCESS_KEY_ID=" + versitygw.AccessKey, "AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
 	if err := x.cmd.Start(); err != nil {
 		metadata.Close()
+		return nil, err
+	}
+	// A shell in its name spaces, with its environment. It has no control of jobs: the terminal is
+	// of other name spaces.
+	enter := fmt.Sprintf("#!/bin/sh\nfirst=$(cat /proc/%[1]d/task/%[1]d/children)\nexec nsenter --user --mount --pid --preserve-credentials --target ${first%%%% *} env -i", x.cmd.Process.Pid)
+	for _, v := range append(x.cmd.Env, "CURFEW_HOST="+filepath.Join(x.root, "etc", "curfew", "host.json"), "TERM=dumb", "PS1=$ ") {
+		enter += " '" + v + "'"
+	}
+	if err := os.WriteFile(filepath.Join(x.root, "enter"), []byte(enter+" sh +m\n"), 0o755); err != nil { //nolint:gosec // a program
 		return nil, err
 	}
 	go func() {

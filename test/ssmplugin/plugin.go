@@ -27,6 +27,9 @@ const (
 	VariableVersion = "CURFEW_TEST_PLUGIN_VERSION"
 	// VariableMode is what it does wrong: see the modes.
 	VariableMode = "CURFEW_TEST_PLUGIN_MODE"
+	// VariableShell is a program that is the shell of a machine, whose id it is given; empty: the
+	// shell of this machine.
+	VariableShell = "CURFEW_TEST_PLUGIN_SHELL"
 	// VariableLog is a file that gets a line of JSON, a [Call], for each run.
 	VariableLog = "CURFEW_TEST_PLUGIN_LOG"
 	// responseVariable is the one of the real plugin.
@@ -163,7 +166,7 @@ func run(args []string) error {
 	case "":
 		return errors.New("no document is named")
 	}
-	return shell()
+	return shell(request.Target)
 }
 
 func note(c Call) error {
@@ -230,12 +233,15 @@ func forward(port, local, id string) error {
 }
 
 // shell runs a shell on a terminal of its own, as the agent of a machine does.
-func shell() error {
+func shell(target string) error {
 	master, slave, err := openPTY()
 	if err != nil {
 		return err
 	}
 	c := exec.Command("sh") //nolint:noctx // it lives as long as the process
+	if program := os.Getenv(VariableShell); program != "" {
+		c = exec.Command(program, target) //nolint:noctx // as above
+	}
 	c.Env = append(os.Environ(), "TERM=dumb", "PS1=$ ", variableRun+"=")
 	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
 	c.SysProcAttr = terminalOwner()

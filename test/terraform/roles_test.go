@@ -114,6 +114,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("the session policy has %d characters, AWS takes 2,048", n)
 	}
 	t.Run("calls", d.calls)
+	t.Run("runners", d.runners)
 	t.Run("refusals", d.refusals)
 	t.Run("never persistent", d.neverPersistent)
 	t.Run("printed", d.printed)
@@ -328,11 +329,49 @@ func (d documents) neverPersistent(t *testing.T) {
 	}
 }
 
+// runners asks the document of runners about every call that launches, keeps and ends sessions and
+// that connects to them: each is allowed for a machine of the runner's own, and none for another's.
+func (d documents) runners(t *testing.T) {
+	document := []*iam.Policy{d.of["aws_iam_role_policy.runner[0]"]}
+	if document[0] == nil {
+		t.Fatal("runners have no document")
+	}
+	asked := 0
+	for _, c := range aws.SessionCalls {
+		if c.By != aws.ByLauncher && c.By != aws.ByPerson {
+			continue
+		}
+		for _, ask := range c.Asks {
+			asked++
+			r := d.request(ask)
+			if !allowed(t, document, r) {
+				t.Errorf("%s: runners may not %+v", c.Name, r)
+			}
+			if r.Action == "ssm:StartSession" && ask.Has {
+				r.Tags = maps.Clone(r.Tags)
+				r.Tags["curfew:owner"] = "AROABEN:run"
+				if allowed(t, document, r) {
+					t.Errorf("runners may connect to another's machine: %+v", r)
+				}
+			}
+		}
+	}
+	if asked < 20 {
+		t.Errorf("only %d requests were asked about", asked)
+	}
+	for _, action := range []string{"ssm:SendCommand", "ssm:PutParameter", "s3:DeleteObjectVersion", "ec2:CreateSubnet"} {
+		if allowed(t, document, iam.Request{Action: action, Resource: "*"}) {
+			t.Errorf("runners may %s", action)
+		}
+	}
+}
+
 // trust reads who may become curfew or a machine.
 func trust(t *testing.T, s *State) {
 	for name, want := range map[string]string{
-		"aws_iam_role.read":    `{"Statement":[{"Action":"sts:AssumeRole","Condition":{"StringEquals":{"sts:ExternalId":"x1"}},"Effect":"Allow","Principal":{"AWS":["arn:aws:iam::111122223333:role/platform"]}}],"Version":"2012-10-17"}`,
-		"aws_iam_role.machine": `{"Statement":[{"Action":"sts:AssumeRole","Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"}}],"Version":"2012-10-17"}`,
+		"aws_iam_role.read":      `{"Statement":[{"Action":"sts:AssumeRole","Condition":{"StringEquals":{"sts:ExternalId":"x1"}},"Effect":"Allow","Principal":{"AWS":["arn:aws:iam::111122223333:role/platform"]}}],"Version":"2012-10-17"}`,
+		"aws_iam_role.runner[0]": `{"Statement":[{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"token.actions.githubusercontent.com:aud":"sts.amazonaws.com"},"StringLike":{"token.actions.githubusercontent.com:sub":["repo:acme/vision:ref:refs/heads/main"]}},"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com"}}],"Version":"2012-10-17"}`,
+		"aws_iam_role.machine":   `{"Statement":[{"Action":"sts:AssumeRole","Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"}}],"Version":"2012-10-17"}`,
 	} {
 		if got := s.Text(name, "assume_role_policy"); got != want {
 			t.Errorf("%s trusts %s, want %s", name, got, want)

@@ -34,6 +34,7 @@ var whole = map[string]any{
 	"governed_tags":   []map[string]string{{"curfew:lifetime": "ephemeral"}},
 	"dataset_buckets": []string{"imagenet-mirror"},
 	"state":           map[string]string{"bucket": "states", "key": "curfew/backbone.tfstate", "session_prefix": "curfew/sessions/"},
+	"runners":         map[string]any{"provider": "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com", "subjects": []string{"repo:acme/vision:ref:refs/heads/main"}},
 }
 
 // plain is the least that a backbone is told.

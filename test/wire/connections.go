@@ -14,8 +14,18 @@ type Connections struct {
 	server *Server
 	now    func() time.Time
 
-	mu  sync.Mutex
-	all []Connection
+	mu   sync.Mutex
+	all  []Connection
+	late int
+	// refused counts the connections to a machine that were refused because of late.
+	refused map[string]int
+}
+
+// Late lets the agent of each machine be late: so many connections to it are refused first.
+func (s *Connections) Late(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = n
 }
 
 // Connection is a session of Systems Manager.
@@ -26,7 +36,7 @@ type Connection struct {
 }
 
 func newConnections(s *Server, now func() time.Time) *Connections {
-	return &Connections{server: s, now: now}
+	return &Connections{server: s, now: now, refused: map[string]int{}}
 }
 
 // All returns every connection that there ever was.
@@ -59,6 +69,10 @@ func (s *Connections) start(ctx context.Context, c *Call) (*Reply, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refused[target] < s.late {
+		s.refused[target]++
+		return nil, refused
+	}
 	x := Connection{ID: fmt.Sprintf("session-%017x", len(s.all)+1), Account: c.Account, Region: c.Region, Target: target, Document: asString(c.Input["DocumentName"]),
 		Owner: "arn:aws:iam::" + c.Account + ":user/auditor", Reason: asString(c.Input["Reason"]), Parameters: asMap(c.Input["Parameters"]), Started: s.now().UTC()}
 	s.all = append(s.all, x)

@@ -102,9 +102,10 @@ run "mistakes" {
     cidr                = "10.0.0.0/24"
     name                = "Curfew"
     state               = { bucket = "b", key = "sessions/backbone", session_prefix = "sessions/" }
+    runners             = { provider = "arn:aws:iam::111122223333:role/ci", subjects = ["*"], hours = 13 }
   }
 
   expect_failures = [
-    var.curfew_principals, var.governed_tags, var.owner_identity, var.log_retention_days, var.control_expire_days, var.cidr, var.name, var.state,
+    var.curfew_principals, var.governed_tags, var.owner_identity, var.log_retention_days, var.control_expire_days, var.cidr, var.name, var.state, var.runners,
   ]
 }
