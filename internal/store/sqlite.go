@@ -120,12 +120,68 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 		held, err = lock.BeginTx(ctx, nil)
 	}
 	defer func() { _ = held.Rollback() }() // a canceled one has ended
+	if info, err := os.Stat(path); err != nil {
+		return err
+	} else if info.Size() == 0 {
+		return makeSQLite(ctx, path)
+	}
 	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", patience, "journal_mode(wal)", "synchronous(full)"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return migrate(ctx, goose.DialectSQLite3, db)
+}
+
+// makeSQLite puts a database in the place of an empty file. It is migrated under another name
+// and synced once at the end, because each migration by itself waits for the disk; a process
+// that dies meanwhile leaves the file empty.
+func makeSQLite(ctx context.Context, path string) (err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	fresh := path + ".new"
+	clear := func() error {
+		var errs error
+		for _, end := range []string{"", "-wal", "-shm"} {
+			errs = errors.Join(errs, os.RemoveAll(fresh+end))
+		}
+		return errs
+	}
+	if err := errors.Join(clear(), touch(fresh)); err != nil { // a process that died may have left one
+		return err
+	}
+	defer func() { err = errors.Join(err, clear()) }()
+	db, err := sql.Open("sqlite", sqliteDSN(fresh, "immediate", patience, "journal_mode(memory)", "synchronous(off)"))
+	if err != nil {
+		return err
+	}
+	err = migrate(ctx, goose.DialectSQLite3, db)
+	if err == nil {
+		err = answered(ctx, "set the journal's mode", func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, "PRAGMA journal_mode = wal")
+			return err
+		})
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	if err := synced(fresh); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	return synced(filepath.Dir(path))
+}
+
+// synced waits until the disk has a file, or the names in a directory.
+func synced(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // sqliteDSN names a database file, how its transactions begin, and for how long they
