@@ -192,6 +192,14 @@ func TestWritesSurvivePowerCuts(t *testing.T) {
 	}
 }
 
+// TestATemporaryStateWaitsForNoDisk: what a demonstration writes is gone with it anyway.
+func TestATemporaryStateWaitsForNoDisk(t *testing.T) {
+	at := store.Options{Dir: t.TempDir(), Temporary: true}
+	if got := store.Pragma(t, open(t, at), "synchronous"); got != "0" {
+		t.Errorf("synchronous is %s, want 0", got)
+	}
+}
+
 // TestOpenAfterAHalfMadeState: a state is there whole or not at all, whatever a process left
 // that died while it made one.
 func TestOpenAfterAHalfMadeState(t *testing.T) {

@@ -40,10 +40,10 @@ var sqliteDialect = dialect{
 	elements: "json_each(?)",
 }
 
-func openSQLite(ctx context.Context, dir string, host Host) (*database, error) {
-	path, err := filepath.Abs(filepath.Join(dir, FileName))
+func openSQLite(ctx context.Context, o Options) (*database, error) {
+	path, err := filepath.Abs(filepath.Join(o.Dir, FileName))
 	if err != nil {
-		return nil, fmt.Errorf("open the state in %s: %w", dir, err)
+		return nil, fmt.Errorf("open the state in %s: %w", o.Dir, err)
 	}
 	for _, file := range []string{path, path + ".lock"} {
 		if err := touch(file); err != nil {
@@ -51,11 +51,11 @@ func openSQLite(ctx context.Context, dir string, host Host) (*database, error) {
 		}
 	}
 	sqlx.BindDriver("sqlite", sqlx.QUESTION)
-	db, err := connectSQLite(ctx, path)
+	db, err := connectSQLite(ctx, path, o.Temporary)
 	if err != nil {
 		return nil, fmt.Errorf("open the state in %s: %w", path, explainSQLite(err))
 	}
-	db.host, db.dir = host, filepath.Dir(path)
+	db.host, db.dir = o.Host, filepath.Dir(path)
 	return db, nil
 }
 
@@ -71,13 +71,17 @@ func touch(path string) error {
 	return f.Close()
 }
 
-func connectSQLite(ctx context.Context, path string) (*database, error) {
+func connectSQLite(ctx context.Context, path string, temporary bool) (*database, error) {
 	if err := migrateSQLite(ctx, path); err != nil {
 		return nil, err
 	}
 	// Writers of this process wait for one another in the pool; those of other
 	// processes in transact, because SQLite's own waits get longer and longer.
-	write, err := sqlx.Open("sqlite", sqliteDSN(path, "immediate", 0, "synchronous(full)", "foreign_keys(on)"))
+	synchronous := "synchronous(full)"
+	if temporary {
+		synchronous = "synchronous(off)"
+	}
+	write, err := sqlx.Open("sqlite", sqliteDSN(path, "immediate", 0, synchronous, "foreign_keys(on)"))
 	if err != nil {
 		return nil, err
 	}
