@@ -46,7 +46,7 @@ func NewSimulation(ctx context.Context, seed uint64, tags inventory.TagMapping, 
 	if err != nil {
 		return nil, fmt.Errorf("keep the demonstration's state: %w", err)
 	}
-	s, err := simulationIn(ctx, dir, seed, tags, laidOut, start)
+	s, err := simulationIn(ctx, store.Options{Dir: dir, Temporary: true}, seed, tags, laidOut, start)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -54,12 +54,12 @@ func NewSimulation(ctx context.Context, seed uint64, tags inventory.TagMapping, 
 	return s, nil
 }
 
-// simulationIn keeps the state of a simulation in a directory, which stays.
-func simulationIn(ctx context.Context, dir string, seed uint64, tags inventory.TagMapping, laidOut, start time.Time) (*Simulation, error) {
+// simulationIn keeps the state of a simulation where at says.
+func simulationIn(ctx context.Context, at store.Options, seed uint64, tags inventory.TagMapping, laidOut, start time.Time) (*Simulation, error) {
 	s := &Simulation{Cloud: sim.New(sim.Options{Seed: seed, Now: laidOut, Tags: tags}), Clock: sim.NewClock(start)}
-	host := store.Host{Now: s.Clock.Now, FileTime: func(string) (time.Time, error) { return s.Clock.Now(), nil }}
+	at.Host = store.Host{Now: s.Clock.Now, FileTime: func(string) (time.Time, error) { return s.Clock.Now(), nil }}
 	var err error
-	s.Store, err = store.Open(ctx, store.Options{Dir: dir, Host: host})
+	s.Store, err = store.Open(ctx, at)
 	return s, err
 }
 

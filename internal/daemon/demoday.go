@@ -43,10 +43,11 @@ func (d *demoDay) run(ctx context.Context) (*view.Demo, error) {
 	d.setting.Books = ledger.Journal{Store: d.store.Ledger()}
 	from := d.clock.Now().Add(oneDay)
 	until := from.Add(oneDay)
-	watch := d.setting
-	watch.Policies, watch.Ladder = nil, nil
+	before := d.setting
+	before.Policies, before.Ladder = nil, nil
+	watching, enforcing := round.New(before), round.New(d.setting)
 	for d.clock.Now().Before(from) {
-		if _, err := pass(ctx, watch); err != nil {
+		if _, err := pass(ctx, watching); err != nil {
 			return nil, err
 		}
 		d.clock.Forward(d.clock.Now().Add(demoWatch))
@@ -55,7 +56,7 @@ func (d *demoDay) run(ctx context.Context) (*view.Demo, error) {
 	work := [2]map[inventory.Ref]sim.Work{d.cloud.Work(from.Add(-oneDay), from), d.cloud.Work(from, until)}
 	for {
 		now := d.clock.Now()
-		pass, err := pass(ctx, d.setting)
+		pass, err := pass(ctx, enforcing)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +104,8 @@ func (d *demoDay) run(ctx context.Context) (*view.Demo, error) {
 }
 
 // pass makes one pass, whose charges have to be kept.
-func pass(ctx context.Context, s round.Setting) (*round.Result, error) {
-	r, err := round.New(s).Round(ctx)
+func pass(ctx context.Context, e *round.Engine) (*round.Result, error) {
+	r, err := e.Round(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,7 @@ func (rt *Runtime) demoState(ctx context.Context, seed uint64, tags inventory.Ta
 	if err != nil {
 		return nil, "", fmt.Errorf("remove the state of an earlier demonstration: %w", err)
 	}
-	s, err := simulationIn(ctx, dir, seed, tags, start, start)
+	s, err := simulationIn(ctx, store.Options{Dir: dir}, seed, tags, start, start)
 	return s, dir, err
 }
 

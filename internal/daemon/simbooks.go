@@ -73,7 +73,7 @@ func (rt *Runtime) keepBooks(ctx context.Context, cfg config.Config, s *Simulati
 	days := int(booksFor / booksEvery)
 	for day := 0; ; day++ {
 		bar.Report(round.Progress{What: "simulated books", Done: day, Total: days})
-		if _, err := pass(ctx, setting); err != nil {
+		if _, err := pass(ctx, round.New(setting)); err != nil {
 			return err
 		}
 		if !s.Clock.Now().Before(now) {

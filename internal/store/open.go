@@ -25,6 +25,9 @@ type Options struct {
 	// URL is that of a PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/NAME.
 	// Without it the state is the file [FileName] in the directory Dir.
 	URL, Dir string
+	// Temporary says that a state in Dir need not survive a power cut, so that no transaction
+	// waits for the disk.
+	Temporary bool
 	// Host is where a file's time comes from; a database has its own.
 	Host Host `json:"-"`
 }
@@ -64,7 +67,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	case o.URL != "":
 		db, err = openPostgres(ctx, o.URL)
 	case o.Dir != "":
-		db, err = openSQLite(ctx, o.Dir, o.Host)
+		db, err = openSQLite(ctx, o)
 	default:
 		err = errors.New("open the state: neither a directory nor a database is given")
 	}

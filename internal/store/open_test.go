@@ -192,6 +192,48 @@ func TestWritesSurvivePowerCuts(t *testing.T) {
 	}
 }
 
+// TestATemporaryStateWaitsForNoDisk: what a demonstration writes is gone with it anyway.
+func TestATemporaryStateWaitsForNoDisk(t *testing.T) {
+	at := store.Options{Dir: t.TempDir(), Temporary: true}
+	if got := store.Pragma(t, open(t, at), "synchronous"); got != "0" {
+		t.Errorf("synchronous is %s, want 0", got)
+	}
+}
+
+// TestOpenAfterAHalfMadeState: a state is there whole or not at all, whatever a process left
+// that died while it made one.
+func TestOpenAfterAHalfMadeState(t *testing.T) {
+	whole := store.Options{Dir: t.TempDir()}
+	fill(t, whole)
+	half, err := os.ReadFile(filepath.Join(whole.Dir, store.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := store.Options{Dir: t.TempDir()}
+	write(t, at.Dir, store.FileName, "")
+	for _, end := range []string{"", "-wal", "-shm"} {
+		write(t, at.Dir, store.FileName+".new"+end, string(half[:len(half)/2]))
+	}
+	target := filepath.Join(t.TempDir(), "elsewhere")
+	write(t, filepath.Dir(target), "elsewhere", "")
+	linked := store.Options{Dir: t.TempDir()}
+	if err := os.Symlink(target, filepath.Join(linked.Dir, store.FileName)); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []store.Options{at, linked} {
+		fill(t, at)
+		if n, err := open(t, at).VerifyAudit(t.Context()); n.Entry != 100 || err != nil {
+			t.Errorf("%d entries, error %v; want 100", n.Entry, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(at.Dir, "*.new*")); len(left) > 0 || err != nil {
+			t.Errorf("%v is left, error %v", left, err)
+		}
+	}
+	if info, err := os.Stat(target); err != nil || info.Size() == 0 {
+		t.Errorf("the file that the state is linked to is empty: %v", err)
+	}
+}
+
 // fill makes a state with some entries.
 func fill(t *testing.T, at store.Options) {
 	t.Helper()

@@ -40,10 +40,10 @@ var sqliteDialect = dialect{
 	elements: "json_each(?)",
 }
 
-func openSQLite(ctx context.Context, dir string, host Host) (*database, error) {
-	path, err := filepath.Abs(filepath.Join(dir, FileName))
+func openSQLite(ctx context.Context, o Options) (*database, error) {
+	path, err := filepath.Abs(filepath.Join(o.Dir, FileName))
 	if err != nil {
-		return nil, fmt.Errorf("open the state in %s: %w", dir, err)
+		return nil, fmt.Errorf("open the state in %s: %w", o.Dir, err)
 	}
 	for _, file := range []string{path, path + ".lock"} {
 		if err := touch(file); err != nil {
@@ -51,11 +51,11 @@ func openSQLite(ctx context.Context, dir string, host Host) (*database, error) {
 		}
 	}
 	sqlx.BindDriver("sqlite", sqlx.QUESTION)
-	db, err := connectSQLite(ctx, path)
+	db, err := connectSQLite(ctx, path, o.Temporary)
 	if err != nil {
 		return nil, fmt.Errorf("open the state in %s: %w", path, explainSQLite(err))
 	}
-	db.host, db.dir = host, filepath.Dir(path)
+	db.host, db.dir = o.Host, filepath.Dir(path)
 	return db, nil
 }
 
@@ -71,13 +71,17 @@ func touch(path string) error {
 	return f.Close()
 }
 
-func connectSQLite(ctx context.Context, path string) (*database, error) {
+func connectSQLite(ctx context.Context, path string, temporary bool) (*database, error) {
 	if err := migrateSQLite(ctx, path); err != nil {
 		return nil, err
 	}
 	// Writers of this process wait for one another in the pool; those of other
 	// processes in transact, because SQLite's own waits get longer and longer.
-	write, err := sqlx.Open("sqlite", sqliteDSN(path, "immediate", 0, "synchronous(full)", "foreign_keys(on)"))
+	synchronous := "synchronous(full)"
+	if temporary {
+		synchronous = "synchronous(off)"
+	}
+	write, err := sqlx.Open("sqlite", sqliteDSN(path, "immediate", 0, synchronous, "foreign_keys(on)"))
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +124,68 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 		held, err = lock.BeginTx(ctx, nil)
 	}
 	defer func() { _ = held.Rollback() }() // a canceled one has ended
+	if info, err := os.Stat(path); err != nil {
+		return err
+	} else if info.Size() == 0 {
+		return makeSQLite(ctx, path)
+	}
 	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", patience, "journal_mode(wal)", "synchronous(full)"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return migrate(ctx, goose.DialectSQLite3, db)
+}
+
+// makeSQLite puts a database in the place of an empty file. It is migrated under another name
+// and synced once at the end, because each migration by itself waits for the disk; a process
+// that dies meanwhile leaves the file empty.
+func makeSQLite(ctx context.Context, path string) (err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	fresh := path + ".new"
+	clear := func() error {
+		var errs error
+		for _, end := range []string{"", "-wal", "-shm"} {
+			errs = errors.Join(errs, os.RemoveAll(fresh+end))
+		}
+		return errs
+	}
+	if err := errors.Join(clear(), touch(fresh)); err != nil { // a process that died may have left one
+		return err
+	}
+	defer func() { err = errors.Join(err, clear()) }()
+	db, err := sql.Open("sqlite", sqliteDSN(fresh, "immediate", patience, "journal_mode(memory)", "synchronous(off)"))
+	if err != nil {
+		return err
+	}
+	err = migrate(ctx, goose.DialectSQLite3, db)
+	if err == nil {
+		err = answered(ctx, "set the journal's mode", func(ctx context.Context) error {
+			_, err := db.ExecContext(ctx, "PRAGMA journal_mode = wal")
+			return err
+		})
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	if err := synced(fresh); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	return synced(filepath.Dir(path))
+}
+
+// synced waits until the disk has a file, or the names in a directory.
+func synced(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // sqliteDSN names a database file, how its transactions begin, and for how long they

@@ -55,7 +55,10 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 func (s *Sandbox) URL() string { return s.Wire.URL() }
 
 // MotoURL is moto itself, without what stands in front of it.
-func (s *Sandbox) MotoURL() string { return s.moto.url }
+func (s *Sandbox) MotoURL() string {
+	s.Wire.Bypassed()
+	return s.moto.url
+}
 
 // Close ends the endpoint and moto.
 func (s *Sandbox) Close() error {

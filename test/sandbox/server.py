@@ -6,14 +6,18 @@ of 127.0.0.1, and answers "PID URL"; each line "end PID" ends that server and an
 "ended". Everything ends with standard input.
 """
 
+import functools
+import gc
 import os
 import signal
 import sys
 import threading
 
+from moto import backends
+from moto.core import responses, serialize
 from moto.moto_api._internal import mock_random
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import Client
 
 # A call to each service that loads what the service needs.
@@ -23,6 +27,29 @@ QUERIES = [("ec2", "DescribeInstances", "2016-11-15"), ("ec2", "DescribeInstance
 TARGETS = [("sagemaker", "SageMaker.ListNotebookInstances"), ("logs", "Logs_20140328.DescribeLogGroups"), ("ssm", "AmazonSSM.DescribeParameters"),
            ("ecr", "AmazonEC2ContainerRegistry_V20150921.DescribeRepositories"), ("secretsmanager", "secretsmanager.ListSecrets"),
            ("organizations", "AWSOrganizationsV20161128.DescribeOrganization")]
+
+
+def remember():
+    """Keeps what moto computes again for every call although it never changes.
+
+    This is half of the time of a short call: the folders of moto, the backend of a host, the
+    methods of a class, and the time that a text says.
+    """
+    modules = tuple(backends.list_of_moto_modules())
+    backends.list_of_moto_modules = lambda: modules
+    DomainDispatcherApplication.get_backend_for_host = functools.cache(DomainDispatcherApplication.get_backend_for_host)
+    responses.method_names_from_class = functools.cache(responses.method_names_from_class)
+    parse = serialize.parse_to_aware_datetime
+    known = functools.lru_cache(100_000)(parse)
+    # Times that are equal may differ in their zones; texts may not.
+    serialize.parse_to_aware_datetime = lambda value: known(value) if isinstance(value, str) else parse(value)
+
+
+class Handler(WSGIRequestHandler):
+    """Answers many calls on one connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
 
 def load(app):
@@ -50,7 +77,7 @@ def serve(app, answer, parent):
 
     threading.Thread(target=watch, daemon=True).start()
     mock_random.seed()
-    server = make_server("127.0.0.1", 0, app, threaded=True)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Handler)
     os.environ["MOTO_PORT"] = str(server.port)
     os.write(answer, f"{os.getpid()} http://127.0.0.1:{server.port}\n".encode())
     os.close(answer)
@@ -58,9 +85,14 @@ def serve(app, answer, parent):
 
 
 def main():
+    remember()
     app = DomainDispatcherApplication(create_backend_app)
     app.debug = True
     load(app)
+    # What is loaded stays. Python would look through it for garbage in every server, which
+    # copies its memory there.
+    gc.collect()
+    gc.freeze()
     alive, held = os.pipe()
     for line in iter(sys.stdin.readline, ""):
         words = line.split()

@@ -354,6 +354,9 @@ func (s *Server) ask(ctx context.Context, c *Call, form url.Values) (*Node, erro
 	if form.Get("Version") == "" {
 		form.Set("Version", "2016-11-15")
 	}
+	if own := (&Call{Operation: form.Get("Action")}); own.Mutates() { // also while c only reads
+		defer s.repeats.changing()()
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.upstream+"/", strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, fmt.Errorf("write request: %w", err)

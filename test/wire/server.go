@@ -52,6 +52,7 @@ type Server struct {
 	fallback Answer
 	patches  patches
 	faults   faults
+	repeats  repeats
 
 	mu       sync.RWMutex
 	accounts map[string]string
@@ -199,6 +200,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, c *Call) (status int) {
+	if c.Mutates() {
+		defer s.repeats.changing()()
+	}
 	answer := s.answers[c.Name()]
 	if answer == nil {
 		answer = s.fallback
@@ -241,11 +245,12 @@ func settle() { time.Sleep(2 * time.Millisecond) }
 
 // forward passes the call to moto and corrects its answer.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *Call) (status int) {
-	status, header, body, err := s.upstreamCall(r, c.Body)
+	a, err := s.repeats.answer(c, r, func() (upstreamAnswer, error) { return s.upstreamCall(r, c.Body) })
 	if err != nil {
 		http.Error(w, "wire: "+err.Error(), http.StatusBadGateway)
 		return http.StatusBadGateway
 	}
+	status, header, body := a.status, a.header, a.body
 	if status < 300 {
 		s.learn(c, body)
 		s.Pending.learn(c, body)
@@ -264,10 +269,10 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *Call) (statu
 	return status
 }
 
-func (s *Server) upstreamCall(r *http.Request, body []byte) (status int, header http.Header, out []byte, err error) {
+func (s *Server) upstreamCall(r *http.Request, body []byte) (upstreamAnswer, error) {
 	req, err := http.NewRequestWithContext(r.Context(), r.Method, s.upstream+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("forward: %w", err)
+		return upstreamAnswer{}, fmt.Errorf("forward: %w", err)
 	}
 	req.Header = r.Header.Clone()
 	req.Header.Del("Content-Encoding")
@@ -278,14 +283,14 @@ func (s *Server) upstreamCall(r *http.Request, body []byte) (status int, header 
 	req.Host = strings.TrimPrefix(s.upstream, "http://")
 	res, err := s.client.Do(req)
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("forward: %w", err)
+		return upstreamAnswer{}, fmt.Errorf("forward: %w", err)
 	}
 	defer res.Body.Close()
-	out, err = io.ReadAll(res.Body)
+	out, err := io.ReadAll(res.Body)
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("read forwarded answer: %w", err)
+		return upstreamAnswer{}, fmt.Errorf("read forwarded answer: %w", err)
 	}
-	return res.StatusCode, res.Header, out, nil
+	return upstreamAnswer{res.StatusCode, res.Header, out}, nil
 }
 
 // learn remembers whose keys an assumed role handed out.
