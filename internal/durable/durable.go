@@ -36,7 +36,7 @@ func Replace(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return SyncFolder(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }
 
 // ReplaceBytes is [Replace] of a text that is there already.
@@ -47,10 +47,10 @@ func ReplaceBytes(path string, mode fs.FileMode, data []byte) error {
 	})
 }
 
-// SyncFolder puts the names in a folder on the disk, where its file system can do that by
+// Sync puts a file, or the names in a folder, on the disk, where the file system can do that by
 // itself.
-func SyncFolder(dir string) error {
-	d, err := os.Open(dir)
+func Sync(path string) error {
+	d, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (f *folder) Create(ctx context.Context, key string, data []byte) error {
 	} else if err != nil {
 		return err
 	}
-	return durable.SyncFolder(filepath.Dir(to))
+	return durable.Sync(filepath.Dir(to))
 }
 
 // Replace implements checkpoint.Writer.
@@ -149,7 +149,7 @@ func (f *folder) Replace(ctx context.Context, key string, data []byte, on string
 	if err := os.Rename(from, to); err != nil {
 		return "", err
 	}
-	return version(data), durable.SyncFolder(filepath.Dir(to))
+	return version(data), durable.Sync(filepath.Dir(to))
 }
 
 // write writes a temporary file next to where it is to be, durably.
@@ -189,7 +189,7 @@ func (f *folder) mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return durable.SyncFolder(above)
+	return durable.Sync(above)
 }
 
 // pass waits until so many bytes may pass.

@@ -16,6 +16,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // FileName is the name of the database in the data directory. SQLite keeps its
@@ -145,17 +147,17 @@ func makeSQLite(ctx context.Context, path string) (err error) {
 		return err
 	}
 	fresh := path + ".new"
-	clear := func() error {
+	remove := func() error {
 		var errs error
 		for _, end := range []string{"", "-wal", "-shm"} {
 			errs = errors.Join(errs, os.RemoveAll(fresh+end))
 		}
 		return errs
 	}
-	if err := errors.Join(clear(), touch(fresh)); err != nil { // a process that died may have left one
+	if err := errors.Join(remove(), touch(fresh)); err != nil { // a process that died may have left one
 		return err
 	}
-	defer func() { err = errors.Join(err, clear()) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	db, err := sql.Open("sqlite", sqliteDSN(fresh, "immediate", patience, "journal_mode(memory)", "synchronous(off)"))
 	if err != nil {
 		return err
@@ -170,22 +172,13 @@ func makeSQLite(ctx context.Context, path string) (err error) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		return err
 	}
-	if err := synced(fresh); err != nil {
+	if err := durable.Sync(fresh); err != nil {
 		return err
 	}
 	if err := os.Rename(fresh, path); err != nil {
 		return err
 	}
-	return synced(filepath.Dir(path))
-}
-
-// synced waits until the disk has a file, or the names in a directory.
-func synced(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return durable.Sync(filepath.Dir(path))
 }
 
 // sqliteDSN names a database file, how its transactions begin, and for how long they
