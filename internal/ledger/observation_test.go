@@ -55,6 +55,8 @@ func TestLayered(t *testing.T) {
 		{"the first is on top", []Span{s("11:00", "11:30", duty.Idle), s("10:00", "12:00", duty.Busy)}, []Span{s("10:00", "11:00", duty.Busy), s("11:00", "11:30", duty.Idle), s("11:30", "12:00", duty.Busy)}},
 		{"nothing after now", []Span{s("11:00", "13:00", duty.Idle), s("12:00", "13:00", duty.Busy)}, []Span{s("11:00", "12:00", duty.Idle)}},
 		{"covered whole", []Span{s("10:00", "12:00", duty.Idle), s("10:30", "11:00", duty.Busy)}, []Span{s("10:00", "12:00", duty.Idle)}},
+		{"without a break", []Span{s("11:00", "12:00", duty.Idle), s("10:00", "11:30", duty.Idle), s("09:00", "10:00", duty.Busy), s("08:00", "08:30", duty.Busy)},
+			[]Span{s("08:00", "08:30", duty.Busy), s("09:00", "10:00", duty.Busy), s("10:00", "12:00", duty.Idle)}},
 		{"empty and reversed", []Span{s("11:00", "11:00", duty.Idle), s("11:30", "11:00", duty.Busy)}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

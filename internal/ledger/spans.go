@@ -11,7 +11,7 @@ import (
 func spans(s Seen, ref inventory.Ref, at time.Time) []Span { return layered(s.Spans[ref], at) }
 
 // layered lays spans over one another, the first on top, and returns what can be seen
-// of them before at, in order, in whole seconds.
+// of them before at, in order, in whole seconds, without a break where the state goes on.
 func layered(all []Span, at time.Time) []Span {
 	var out []Span
 	for _, s := range all {
@@ -34,6 +34,19 @@ func layered(all []Span, at time.Time) []Span {
 			out = append(out, Span{from, to, s.State})
 		}
 		slices.SortFunc(out, func(a, b Span) int { return a.From.Compare(b.From) })
+	}
+	return joined(out)
+}
+
+// joined makes one span of those that touch and say the same; they are in order of time.
+func joined(all []Span) []Span {
+	out := all[:0:0]
+	for _, s := range all {
+		if n := len(out); n > 0 && out[n-1].State == s.State && out[n-1].To.Equal(s.From) {
+			out[n-1].To = s.To
+			continue
+		}
+		out = append(out, s)
 	}
 	return out
 }

@@ -68,7 +68,7 @@ func (p *Sparing) post(ctx context.Context, r Round, observations []Observation)
 			}
 			changed, next.posted = append(changed, o), true
 		case !last.posted:
-			next.Duty = slices.Concat(last.Duty, after(o.Duty, last.At))
+			next.Duty = joined(slices.Concat(last.Duty, after(o.Duty, last.At)))
 		}
 		now[o.Ref] = next
 	}

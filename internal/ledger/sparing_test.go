@@ -162,7 +162,11 @@ func TestLittleIsPosted(t *testing.T) {
 	recorded := 0
 	sparing := &ledger.Sparing{Store: store, Every: 15 * time.Minute}
 	for minute := range 61 {
-		r, seen := ledgertest.Fleet(account, start, 100, start.Add(time.Duration(minute)*time.Minute))
+		now := start.Add(time.Duration(minute) * time.Minute)
+		r, seen := ledgertest.Fleet(account, start, 100, now)
+		for i := range seen {
+			seen[i].Duty = []ledger.Span{{From: now.Add(-time.Minute), To: now, State: duty.Busy}}
+		}
 		if minute >= 20 {
 			seen[7].State, seen[7].StateSince, seen[7].Meters = inventory.StateStopped, start.Add(20*time.Minute), nil
 		}
@@ -179,10 +183,16 @@ func TestLittleIsPosted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	spans := 0
 	for _, h := range histories {
-		recorded += len(h.Observations)
+		for _, o := range h.Observations {
+			recorded, spans = recorded+1, spans+len(o.Duty)
+		}
 	}
 	if len(rounds) != 7 || recorded != 7+5 {
 		t.Errorf("%d rounds and %d observations of two machines, want 7 and 12", len(rounds), recorded)
+	}
+	if spans != recorded {
+		t.Errorf("%d spans in %d observations of machines that are busy all the time, want one in each", spans, recorded)
 	}
 }
