@@ -44,7 +44,7 @@ func sshEnter(client *ssh.Client) entered {
 		}()
 		var shown sync.WaitGroup
 		show := &showing{}
-		defer show.stop()
+		defer show.stop() //nolint:errcheck // after the end it says nothing new
 		for _, o := range []struct {
 			from io.Reader
 			to   io.Writer

@@ -228,7 +228,7 @@ func endedByOther(t *testing.T, r *runner, name string) {
 	p, _ := r.ci(t, name, `echo began >began; sleep 600; exit 0`)
 	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
 	r.curfew(0, "down", name, "--discard", "-q")
-	r.ended(t, p, name, 1, "session "+name+" ended before the command did: ended by ana")
+	r.ended(t, p, name, 1, "session "+name+" ended before the command did: asked for by ana")
 }
 
 // interrupted: the machine ends too.

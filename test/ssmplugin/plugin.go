@@ -149,8 +149,11 @@ func run(args []string) error {
 	case Silent:
 		return nil
 	case Hangs:
-		// The real one has its handlers of signals only once the stream has begun.
-		select {}
+		// The real one has its handlers of signals only once the stream has begun. A program that
+		// waits for nothing is ended by Go.
+		for {
+			time.Sleep(time.Hour)
+		}
 	}
 	first := func(name string) string {
 		if v := request.Parameters[name]; len(v) > 0 {
