@@ -9,7 +9,7 @@ import (
 
 // repeats keeps what moto answered to calls that change nothing, until the next call that may
 // change something: audits read the same account again and again, and moto computes each
-// answer again for milliseconds.
+// answer again, which takes milliseconds.
 type repeats struct {
 	mu      sync.Mutex
 	off     bool
