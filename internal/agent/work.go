@@ -145,7 +145,7 @@ func unsettled(m *checkpoint.Manifest) string {
 		for _, l := range m.LeftOut {
 			names = append(names, l.Path)
 		}
-		return "the time was too short for all of it: " + few(names)
+		return "the time was too short for all of it: " + plain.Few(names)
 	case checkpoint.Unsettled:
 		var names []string
 		for _, e := range m.Entries {
@@ -153,18 +153,9 @@ func unsettled(m *checkpoint.Manifest) string {
 				names = append(names, e.Path)
 			}
 		}
-		return "files changed while they were read: " + few(names)
+		return "files changed while they were read: " + plain.Few(names)
 	}
 	return ""
-}
-
-// few names the first of a list.
-func few(names []string) string {
-	const most = 5
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return strings.Join(names, ", ")
 }
 
 // fingerprint is a hash of the names, sizes and times of everything in a folder: where it is

@@ -238,10 +238,10 @@ func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Sessio
 		said = append(said, "keep the artifacts: "+err.Error())
 	}
 	if len(missing) > 0 {
-		said = append(said, "the command left no "+strings.Join(missing, ", "))
+		said = append(said, "the command left no "+plain.Few(missing))
 	}
 	if len(left) > 0 {
-		said = append(said, "left out were links that lead out of the artifacts, devices or sockets: "+strings.Join(left, ", "))
+		said = append(said, "left out were links that lead out of the artifacts, devices or sockets: "+plain.Few(left))
 	}
 	if len(said) == 0 {
 		return true, nil

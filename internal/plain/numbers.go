@@ -1,6 +1,7 @@
 package plain
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -101,6 +102,15 @@ func Count[N int | int64](n N, noun string, plural ...string) string {
 		noun = Plural(noun)
 	}
 	return money.Thousands(int64(n)) + " " + noun
+}
+
+// Few names the first five of a list and counts the others.
+func Few(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Plural returns the regular plural of a noun: "machines", "entries", "processes".
