@@ -197,16 +197,20 @@ func TestInterfacesGoWithMachines(t *testing.T) {
 	named := l.input("kept", 1)
 	named.SubnetId = nil
 	named.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: l.subnets[0].SubnetId, DeleteOnTermination: aws.Bool(false)}}
+	deleted := l.input("deleted", 1)
+	deleted.SubnetId = nil
+	deleted.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: l.subnets[0].SubnetId, DeleteOnTermination: aws.Bool(true)}}
 	for _, tc := range []struct {
 		in   *ec2.RunInstancesInput
 		left int
-	}{{l.input("gone", 2), 0}, {named, 1}} {
+	}{{l.input("gone", 2), 0}, {named, 1}, {deleted, 0}} {
 		token, machines := aws.ToString(tc.in.ClientToken), int(aws.ToInt32(tc.in.MinCount))
 		ids := l.run(tc.in)
 		if n := len(interfaces(token)); n != machines {
 			t.Errorf("%s: %d interfaces of %d machines", token, n, machines)
 		}
 		l.end(ids)
+		l.end(ids) // as who lost the answer does
 		left := interfaces(token)
 		if len(left) != tc.left {
 			t.Errorf("%s: %d interfaces are left", token, len(left))

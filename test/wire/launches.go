@@ -316,11 +316,11 @@ func (l *Launches) describe(ctx context.Context, c *Call) (*Reply, error) {
 }
 
 // terminate ends machines and what goes with them: moto lets interfaces stay attached to
-// machines that are gone.
+// machines that are gone, and refuses to end a machine again whose interfaces are gone.
 func (l *Launches) terminate(ctx context.Context, c *Call) (*Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	doc, err := l.server.ask(ctx, c, c.Form)
+	raw, err := l.ended(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +337,32 @@ func (l *Launches) terminate(ctx context.Context, c *Call) (*Reply, error) {
 		}
 		delete(l.interfaces, id)
 	}
-	return &Reply{Raw: l.server.patches.apply(c, doc.Bytes())}, nil
+	return &Reply{Raw: l.server.patches.apply(c, raw)}, nil
+}
+
+// ended ends machines at moto, also those that have ended, and returns the answer.
+func (l *Launches) ended(ctx context.Context, c *Call) ([]byte, error) {
+	again := func(err error) bool {
+		f, is := err.(*Failure) //nolint:errorlint // ask returns it as it is
+		return is && f.Code == "InvalidNetworkInterfaceID.NotFound"
+	}
+	doc, err := l.server.ask(ctx, c, c.Form)
+	if err == nil {
+		return doc.Bytes(), nil
+	}
+	if !again(err) {
+		return nil, err
+	}
+	var answer strings.Builder
+	answer.WriteString(`<TerminateInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><instancesSet>`)
+	for _, id := range list(c, "InstanceId") {
+		if _, err := l.server.ask(ctx, c, url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}}); err != nil && !again(err) {
+			return nil, err
+		}
+		fmt.Fprintf(&answer, "<item><instanceId>%s</instanceId><currentState><code>48</code><name>terminated</name></currentState><previousState><code>48</code><name>terminated</name></previousState></item>", id)
+	}
+	answer.WriteString("</instancesSet></TerminateInstancesResponse>")
+	return []byte(answer.String()), nil
 }
 
 func isFailure(err error) bool { _, ok := err.(*Failure); return ok } //nolint:errorlint // ask returns it as it is
