@@ -85,7 +85,7 @@ type End struct {
 
 // Reason says why it ends and who ends it, each once.
 func (e End) Reason() string {
-	if strings.Contains(e.Why, "by "+e.By) {
+	if strings.HasSuffix(e.Why, " by "+e.By) {
 		return e.Why
 	}
 	return e.Why + ", by " + e.By
