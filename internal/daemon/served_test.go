@@ -12,8 +12,34 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/store"
 )
+
+// stateOf opens the state of a process, until the test ends.
+func stateOf(t *testing.T, rt *Runtime) (config.Config, *store.Store) {
+	t.Helper()
+	cfg, err := rt.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return cfg, s
+}
+
+// leave leaves the record of a session of before the gate decided: a keeper gives it up.
+func leave(t *testing.T, s *store.Store, id string) {
+	t.Helper()
+	left := session.Session{ID: id, Name: id, By: "ana", Provider: ProviderLocal, Account: hostName(), Epoch: 1, State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour)}
+	if _, err := s.Sessions().Put(t.Context(), left, nil); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // TestAServiceKeepsSessions holds that a service takes over the sessions of its data directory
 // once no other process keeps them, and not before, and that it ends with its context.
@@ -25,21 +51,9 @@ func TestAServiceKeepsSessions(t *testing.T) {
 	}
 	state := filepath.Join(dir, "state")
 	rt := &Runtime{ConfigFlag: file, DataFlag: state, Host: Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}}
-	cfg, err := rt.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := rt.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	// A record that was left before the gate decided: a keeper gives it up.
-	left := session.Session{ID: "s1", Name: "left", By: "ana", Provider: ProviderLocal, Account: hostName(), Epoch: 1, State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour)}
-	if _, err := s.Sessions().Put(t.Context(), left, nil); err != nil {
-		t.Fatal(err)
-	}
-	stateOf := func() session.State {
+	cfg, s := stateOf(t, rt)
+	leave(t, s, "s1")
+	is := func() session.State {
 		now, err := s.Sessions().Session(t.Context(), "s1")
 		if err != nil {
 			t.Fatal(err)
@@ -58,14 +72,14 @@ func TestAServiceKeepsSessions(t *testing.T) {
 		rt.keepServed(ctx, slog.New(slog.DiscardHandler), func() *governed { return by })
 	}()
 	time.Sleep(time.Second)
-	if got := stateOf(); got != session.Requested {
+	if got := is(); got != session.Requested {
 		t.Errorf("while another process keeps it, it is %s", got)
 	}
 	other.Close()
-	for end := time.Now().Add(time.Minute); !stateOf().Over() && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); !is().Over() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
-	if got := stateOf(); got != session.Failed {
+	if got := is(); got != session.Failed {
 		t.Errorf("it is %s", got)
 	}
 	stop()
@@ -98,15 +112,7 @@ func TestKeepingGoesOver(t *testing.T) {
 	dir := t.TempDir()
 	log := &lines{}
 	rt := &Runtime{DataFlag: filepath.Join(dir, "state"), Host: Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}}
-	cfg, err := rt.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := rt.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	cfg, s := stateOf(t, rt)
 	var inForce atomic.Pointer[governed]
 	inForce.Store(&governed{cfg: cfg})
 	ctx, stop := context.WithCancel(t.Context())
@@ -116,10 +122,7 @@ func TestKeepingGoesOver(t *testing.T) {
 	// shows that sessions are kept at all.
 	kept := func(id string) {
 		t.Helper()
-		left := session.Session{ID: id, Name: id, By: "ana", Provider: ProviderLocal, Account: hostName(), Epoch: 1, State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour)}
-		if _, err := s.Sessions().Put(t.Context(), left, nil); err != nil {
-			t.Fatal(err)
-		}
+		leave(t, s, id)
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if now, err := s.Sessions().Session(t.Context(), id); err != nil {
 				t.Fatal(err)
