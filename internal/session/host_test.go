@@ -1,10 +1,6 @@
-package session_test
+package session
 
-import (
-	"testing"
-
-	"github.com/curfew-dev/curfew/internal/session"
-)
+import "testing"
 
 // TestReason: who ends a session is named, and once.
 func TestReason(t *testing.T) {
@@ -14,7 +10,7 @@ func TestReason(t *testing.T) {
 		{"denied by bo's rule", "bo", "denied by bo's rule, by bo"},
 		{"its lease ended", "keeper", "its lease ended, by keeper"},
 	} {
-		if got := (session.End{Why: tc.why, By: tc.by}).Reason(); got != tc.want {
+		if got := (End{Why: tc.why, By: tc.by}).Reason(); got != tc.want {
 			t.Errorf("%q by %s is %q, want %q", tc.why, tc.by, got, tc.want)
 		}
 	}
