@@ -122,6 +122,7 @@ func TestTerminalsAndConnections(t *testing.T) {
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}
+	await(t, "the terminal has the last line", func() bool { return strings.Contains(term.text(), "the session ended") })
 	text := term.text()
 	for _, want := range []string{"this session rests for", "curfew extend demo", "the session ended"} {
 		if !strings.Contains(text, want) {
