@@ -20,6 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -37,20 +38,9 @@ const (
 	minNonce   = 16
 )
 
-// call is one call to the service.
-type call struct {
-	rt  *daemon.Runtime
-	who approval.Person
-	// local says that the caller is the user of this process, who may do what the command
-	// line may.
-	local bool
-	// roles are those that count for operations.
-	roles []string
-}
-
-// key names the caller: the person by the way in which they are known.
-func (c *call) key() string {
-	return string(c.who.Proof.Kind) + " " + c.who.Proof.Subject + " " + c.who.Name
+// callerKey identifies a caller by their proof of identity.
+func callerKey(c *ops.Call) string {
+	return string(c.Who.Proof.Kind) + " " + c.Who.Proof.Subject + " " + c.Who.Name
 }
 
 func unauthenticated(detail string) *problem {
@@ -58,7 +48,7 @@ func unauthenticated(detail string) *problem {
 }
 
 // authenticate finds out who makes a request.
-func (s *server) authenticate(r *http.Request) (*call, *problem) {
+func (s *server) authenticate(r *http.Request) (*ops.Call, *problem) {
 	ctx := r.Context()
 	rt := s.Runtime.For()
 	cfg, _, err := rt.PeopleInForce(ctx)
@@ -88,8 +78,8 @@ func (s *server) authenticate(r *http.Request) (*call, *problem) {
 		return s.localUser(r, rt, cfg, st)
 	}
 	rt.Caller = &who
-	c := &call{rt: rt, who: who, roles: serviceRoles(who.Roles)}
-	if len(c.roles) == 0 {
+	c := &ops.Call{RT: rt, Who: who, Roles: serviceRoles(who.Roles)}
+	if len(c.Roles) == 0 {
 		return c, problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
 	}
 	return c, nil
@@ -120,7 +110,7 @@ func (s *server) token(ctx context.Context, rt *daemon.Runtime, cfg config.Confi
 }
 
 // localUser is the user of this process, where no one has to sign in.
-func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Config, st *store.Store) (*call, *problem) {
+func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Config, st *store.Store) (*ops.Call, *problem) {
 	if s.OIDC.Issuer != "" || s.public != nil || !fromThisMachine(r) {
 		return nil, unauthenticated("this server takes only callers who sign in")
 	}
@@ -137,7 +127,7 @@ func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Confi
 		return nil, s.failed(r.Context(), err)
 	}
 	rt.Caller = &who
-	return &call{rt: rt, who: who, local: true}, nil
+	return &ops.Call{RT: rt, Who: who, Local: true}, nil
 }
 
 // serviceRoles are roles as operations know them: any other role decides requests, as an

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -42,16 +43,17 @@ each policy selects, could act on once its condition holds, and would be refused
   curfew policy check --strict examples/policies/idle-ephemeral.yaml   # exit code 1: it has a warning`,
 	}
 	var strict bool
-	var against string
-	c.Flags().Var(&choice{"against", &against, []string{daemon.Last}}, "against", "count what policies could act on in the `last` scan")
+	var in ops.PoliciesInput
+	ops.CheckPolicies.AddFlags(c.Flags(), &in)
 	a.outputs(c, reports...)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		doc, err := a.at.PolicyCheck(c.Context(), args, against)
+		in.Files = args
+		doc, err := ops.CheckPolicies.Call(c.Context(), a.at, in)
 		if err != nil {
 			return err
 		}
-		err = text(a, doc, report.PolicyCheckText, func() report.Sheet { return report.PolicyCheck(doc, checked(args, against)) })
+		err = text(a, doc, report.PolicyCheckText, func() report.Sheet { return report.PolicyCheck(doc, checked(args, in.Against)) })
 		if err == nil && strict && len(doc.Warnings) > 0 {
 			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
 		}

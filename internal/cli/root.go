@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ops"
 )
 
 // app is what the commands share: the process and the global flags.
@@ -21,7 +21,7 @@ type app struct {
 	// rt is the wiring that any process needs.
 	rt *daemon.Runtime
 	// at is what has the state: this machine, or a server.
-	at    service
+	at    *ops.Place
 	quiet bool
 	// format is the form of output that -o names.
 	format   string
@@ -80,6 +80,9 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if f := (*failure)(nil); errors.As(err, &f) {
 			return f
+		}
+		if invalid := (*daemon.Error)(nil); errors.As(err, &invalid) {
+			return invalid
 		}
 		hint := "see " + c.CommandPath() + " --help"
 		if name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --"); unknown {
@@ -151,9 +154,4 @@ func (p *Process) color() bool {
 }
 
 // oneOf checks a flag's value.
-func oneOf(flag, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return usageError("--%s %q: it is one of %s%s", flag, value, strings.Join(allowed, ", "), document.DidYouMean(value, allowed))
-}
+func oneOf(flag, value string, allowed ...string) error { return ops.OneOf(flag, value, allowed...) }
