@@ -19,11 +19,6 @@ type Disks struct {
 	Save    bool `json:"save_disks,omitempty" doc:"Disks that are deleted with the machine are saved before."`
 }
 
-// Exactly asks for amounts to the last digit.
-type Exactly struct {
-	Exact bool `query:"exact" doc:"With the amounts to the last digit."`
-}
-
 // clockHeader is the name of the header of clock; clients read it.
 const clockHeader = "Curfew-Time"
 
@@ -47,13 +42,9 @@ func (s *server) registerShares() {
 	add(s, operation{ID: "get-cost-shares", Method: get, Path: "/api/v1/costs/shares", Role: approval.RoleViewer, Summary: "Divide what machines cost among those who held their GPUs, as the configured metrics servers tell", Schema: view.SharesSchema},
 		func(ctx context.Context, c *call, in *struct {
 			Spanned
-			Exactly
 			By string `query:"by" enum:"pod,controller,namespace,team,project,user" default:"pod" doc:"What workloads are shown by."`
 		}) (answer, error) {
 			doc, err := c.rt.TenantShares(ctx, daemon.Source{Cloud: "aws"}, in.period("month"), in.By)
-			if in.Exact {
-				doc.ExactUSD = view.Exact(doc)
-			}
 			return answer{doc: doc}, uncounted(err)
 		})
 	add(s, operation{ID: "divide-costs", Method: post, Path: "/api/v1/costs/shares", Role: approval.RoleUser, Summary: "Divide what machines cost among the workloads of a file", Schema: view.SharesSchema,
@@ -64,14 +55,10 @@ func (s *server) registerShares() {
 				Name    string `json:"name,omitempty" maxLength:"400" default:"shares.csv" doc:"What the text is called, for messages."`
 				Since   string `json:"since,omitempty" maxLength:"40" default:"month" doc:"From then on: 7d, month, 2026-11-01."`
 				Until   string `json:"until,omitempty" maxLength:"40" doc:"Before then."`
-				Exact   bool   `json:"exact,omitempty" doc:"With the amounts to the last digit."`
 			}
 		}) (answer, error) {
 			b := in.Body
 			doc, err := c.rt.Shares(ctx, b.Name, b.Content, daemon.Period{Since: b.Since, Until: b.Until})
-			if b.Exact {
-				doc.ExactUSD = view.Exact(doc)
-			}
 			return answer{doc: doc}, uncounted(err)
 		})
 }

@@ -289,9 +289,6 @@ func (s *server) registerMoney() {
 				return answer{}, err
 			}
 			doc, err := c.rt.Costs(ctx, q)
-			if in.Exact {
-				doc.ExactUSD = view.Exact(doc)
-			}
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "get-unit-costs", Method: get, Path: "/api/v1/costs/units", Role: approval.RoleViewer, Summary: "Show unit costs", Schema: view.UnitsSchema},
@@ -314,9 +311,6 @@ func (s *server) registerMoney() {
 			if err != nil && in.Counts != "" {
 				err = uncounted(err)
 			}
-			if in.Exact {
-				doc.ExactUSD = view.Exact(doc)
-			}
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "get-bills", Method: get, Path: "/api/v1/bills", Role: approval.RoleViewer, Summary: "Show the imported bills of a period", Schema: view.BillShowSchema},
@@ -331,13 +325,9 @@ func (s *server) registerMoney() {
 	add(s, operation{ID: "get-reconciliation", Method: get, Path: "/api/v1/bills/reconciliation", Role: approval.RoleViewer, Summary: "Compare billed and accrued costs of a period", Schema: view.ReconciliationSchema},
 		func(ctx context.Context, c *call, in *struct {
 			Spanned
-			Exactly
 			Basis string `query:"basis" enum:"billed,effective" default:"billed"`
 		}) (answer, error) {
 			doc, err := c.rt.Reconcile(ctx, in.period("month"), bill.Basis(in.Basis), false)
-			if in.Exact {
-				doc.ExactUSD = view.Exact(doc)
-			}
 			return answer{doc: doc}, err
 		})
 	add(s, operation{ID: "get-gate", Method: get, Path: "/api/v1/gate", Role: approval.RoleViewer, Summary: "Show how many runs needed approval in a period, and how long they waited", Schema: view.GateReportSchema},
@@ -350,7 +340,6 @@ func (s *server) registerMoney() {
 // CostsIn is what costs are asked for.
 type CostsIn struct {
 	Spanned
-	Exactly
 	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas."`
 	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total"`
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision."`

@@ -22,13 +22,9 @@ func (s *server) registerShown() {
 				Since string `json:"since" minLength:"1" maxLength:"40" example:"2026-10-01" doc:"From then on: 7d, month, 2026-11-01."`
 				Until string `json:"until,omitempty" maxLength:"40" example:"2026-11-01" doc:"Before then."`
 				Basis string `json:"basis,omitempty" enum:"billed,effective" default:"billed"`
-				Exact bool   `json:"exact,omitempty" doc:"With the amounts to the last digit."`
 			}
 		}) (answer, error) {
 			doc, err := c.rt.Reconcile(ctx, daemon.Period{Since: in.Body.Since, Until: in.Body.Until}, bill.Basis(in.Body.Basis), true)
-			if in.Body.Exact {
-				doc.ExactUSD = view.Exact(doc)
-			}
 			return answer{doc: doc}, err
 		})
 }

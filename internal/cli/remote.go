@@ -22,7 +22,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/estimate"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -184,33 +183,15 @@ func (r *remote) ChangeHold(ctx context.Context, id string, do holdChange) (view
 func costsQuery(f daemon.CostsQuery) url.Values {
 	q := query("since", f.Since, "until", f.Until, "by", f.By, "granularity", f.Granularity)
 	q["where"] = f.Where
-	q.Set("exact", "true")
 	return q
 }
-
-// exactly gives a document the exact amounts that came with it; one without is as it is.
-func exactly[T any](doc T, exact func(*T) *[]money.Amount, err error) (T, error) {
-	at := exact(&doc)
-	if err != nil || *at == nil {
-		return doc, err
-	}
-	err = view.Restore(&doc, *at)
-	*at = nil
-	return doc, err
-}
-
-func ofCosts(d *view.Costs) *[]money.Amount                   { return &d.ExactUSD }
-func ofUnits(d *view.Units) *[]money.Amount                   { return &d.ExactUSD }
-func ofShares(d *view.Shares) *[]money.Amount                 { return &d.ExactUSD }
-func ofReconciliation(d *view.Reconciliation) *[]money.Amount { return &d.ExactUSD }
 
 // Costs implements accountant.
 func (r *remote) Costs(ctx context.Context, f daemon.CostsQuery) (view.Costs, error) {
 	if err := f.Check(r.rt.Now()); err != nil {
 		return view.Costs{}, err
 	}
-	doc, err := got[view.Costs](ctx, r, view.CostsSchema, costsQuery(f), "costs")
-	return exactly(doc, ofCosts, err)
+	return got[view.Costs](ctx, r, view.CostsSchema, costsQuery(f), "costs")
 }
 
 // Units implements accountant.
@@ -228,8 +209,7 @@ func (r *remote) Units(ctx context.Context, f daemon.UnitsQuery, names []string)
 		names = append([]string{cmp.Or(f.Name, "GPU-hour")}, names...)
 	}
 	q["unit"] = names
-	doc, err := got[view.Units](ctx, r, view.UnitsSchema, q, "costs", "units")
-	return exactly(doc, ofUnits, err)
+	return got[view.Units](ctx, r, view.UnitsSchema, q, "costs", "units")
 }
 
 // Shares implements accountant.
@@ -245,8 +225,7 @@ func (r *remote) Shares(ctx context.Context, name, _ string, period daemon.Perio
 	if err = errors.Join(err, in.Close()); err != nil {
 		return view.Shares{}, err
 	}
-	doc, err := posted[view.Shares](ctx, r, view.SharesSchema, body{"content": text, "name": name, "exact": true}.with("since", period.Since).with("until", period.Until), "costs", "shares")
-	return exactly(doc, ofShares, err)
+	return posted[view.Shares](ctx, r, view.SharesSchema, body{"content": text, "name": name}.with("since", period.Since).with("until", period.Until), "costs", "shares")
 }
 
 // TenantShares implements accountant. The servers are those of the service.
@@ -254,8 +233,7 @@ func (r *remote) TenantShares(ctx context.Context, _ daemon.Source, period daemo
 	if _, _, err := period.Bounds(r.rt.Now()); err != nil {
 		return view.Shares{}, err
 	}
-	doc, err := got[view.Shares](ctx, r, view.SharesSchema, query("since", period.Since, "until", period.Until, "by", by, "exact", "true"), "costs", "shares")
-	return exactly(doc, ofShares, err)
+	return got[view.Shares](ctx, r, view.SharesSchema, query("since", period.Since, "until", period.Until, "by", by), "costs", "shares")
 }
 
 // BillImport implements biller. A bucket is read by the service, a file is sent to it.
@@ -312,14 +290,10 @@ func (r *remote) BillShow(ctx context.Context, f daemon.Period, by bill.Dimensio
 
 // Reconcile implements biller.
 func (r *remote) Reconcile(ctx context.Context, f daemon.Period, basis bill.Basis, post bool) (view.Reconciliation, error) {
-	var doc view.Reconciliation
-	var err error
 	if post {
-		doc, err = posted[view.Reconciliation](ctx, r, view.ReconciliationSchema, body{"since": f.Since, "basis": basis, "exact": true}.with("until", f.Until), "bills", "reconciliation")
-	} else {
-		doc, err = got[view.Reconciliation](ctx, r, view.ReconciliationSchema, query("since", f.Since, "until", f.Until, "basis", string(basis), "exact", "true"), "bills", "reconciliation")
+		return posted[view.Reconciliation](ctx, r, view.ReconciliationSchema, body{"since": f.Since, "basis": basis}.with("until", f.Until), "bills", "reconciliation")
 	}
-	return exactly(doc, ofReconciliation, err)
+	return got[view.Reconciliation](ctx, r, view.ReconciliationSchema, query("since", f.Since, "until", f.Until, "basis", string(basis)), "bills", "reconciliation")
 }
 
 // maxText bounds a file that is sent, as the service does.
