@@ -213,7 +213,7 @@ func Reconciliation(r view.Reconciliation) Sheet {
 		s.Tables = append(s.Tables, g)
 	}
 	rows := slices.Clone(r.Rows)
-	size := func(d costs.Drift) costs.Dollars { return max(d.Drift, -d.Drift) }
+	size := func(d costs.Drift) money.Amount { return max(d.Drift, -d.Drift) }
 	slices.SortStableFunc(rows, func(x, y costs.Drift) int { return cmp.Compare(size(y), size(x)) })
 	g = Grid{Title: "largest variances", Head: []string{"day", "resource", "billed", "accrued", "variance", "main reason"}, Right: []bool{false, false, true, true, true, false}}
 	if accounts(r.Rows) > 1 {

@@ -19,7 +19,7 @@ import (
 const maxRows = 40
 
 // usd writes an amount of a document for people.
-func usd(d costs.Dollars) string { return money.Amount(d).Dollars() }
+func usd(a money.Amount) string { return a.Dollars() }
 
 // unknownText writes a time of whole seconds for people, empty where there is none.
 func unknownText(seconds int64) string {
@@ -42,7 +42,7 @@ func Costs(c view.Costs) Sheet {
 		return s
 	}
 	compute := t.Used + t.Wasted + t.CannotJudge
-	share := func(part costs.Dollars) string {
+	share := func(part money.Amount) string {
 		if compute <= 0 {
 			return ""
 		}
@@ -123,15 +123,15 @@ func CostsCSV(w io.Writer, c view.Costs) error {
 		for _, k := range r.Key {
 			row = append(row, plainCell(k))
 		}
-		for _, a := range []costs.Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
-			row = append(row, money.Amount(a).String())
+		for _, a := range []money.Amount{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
+			row = append(row, a.String())
 		}
 		most := ""
 		if r.AtMost != nil {
-			most = money.Amount(*r.AtMost).String()
+			most = r.AtMost.String()
 		}
 		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10),
-			money.Amount(r.Starved).String(), money.Amount(r.Warming).String())))
+			r.Starved.String(), r.Warming.String())))
 	}
 	out.Flush()
 	if err = errors.Join(err, out.Error()); err != nil {

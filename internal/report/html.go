@@ -28,7 +28,7 @@ var page = newPage("page", pageTemplate, template.FuncMap{
 		}
 		return thing(&r)
 	},
-	"some": func(d view.Dollars) string {
+	"some": func(d money.Dollars) string {
 		if v, ok := d.Get(); ok && v == 0 {
 			return none
 		}
@@ -42,7 +42,7 @@ var page = newPage("page", pageTemplate, template.FuncMap{
 	"day":      func(t time.Time) string { return t.Format(time.DateOnly) },
 	"unpriced": func(u view.Unpriced) string { return unpricedLine(&u) },
 	"box":      func() string { return fmt.Sprintf("0 0 %d %d", sparkWidth, sparkHeight) },
-	"usdExact": func(d view.Dollars) string {
+	"usdExact": func(d money.Dollars) string {
 		if !d.Known() {
 			return "unknown"
 		}

@@ -105,11 +105,11 @@ const maxOwners = 10
 func (d *audit) ownerBars() []bar {
 	list := d.Owners
 	if len(list) > maxOwners+1 {
-		rest := view.OwnerCost{MonthlyCostUSD: view.USD(0), MonthlyWasteUSD: view.USD(0)}
+		rest := view.OwnerCost{MonthlyCostUSD: money.Known(0), MonthlyWasteUSD: money.Known(0)}
 		for _, o := range list[maxOwners:] {
 			rest.Resources += o.Resources
-			rest.MonthlyCostUSD.Add(o.MonthlyCostUSD.Or(0))
-			rest.MonthlyWasteUSD.Add(o.MonthlyWasteUSD.Or(0))
+			rest.MonthlyCostUSD = rest.MonthlyCostUSD.Plus(o.MonthlyCostUSD.Or(0))
+			rest.MonthlyWasteUSD = rest.MonthlyWasteUSD.Plus(o.MonthlyWasteUSD.Or(0))
 		}
 		rest.Team = plain.Count(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)

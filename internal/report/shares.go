@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
@@ -43,7 +42,7 @@ func Shares(d view.Shares) Sheet {
 		}
 	} else {
 		tenancy(&s, d)
-		var free costs.Dollars
+		var free money.Amount
 		for _, m := range d.Machines {
 			free += m.Unallocated
 		}
@@ -85,7 +84,7 @@ func allocatedMachines(d view.Shares) Grid {
 
 // tenancy shows what a metrics server told of the workloads.
 func tenancy(s *Sheet, d view.Shares) {
-	var total, free, unknown, idle, unmeasured costs.Dollars
+	var total, free, unknown, idle, unmeasured money.Amount
 	machines := Grid{Title: "machines", Head: []string{"machine", "GPUs", "cost", "allocated", "unallocated", "unknown", "used", "idle by use"},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 3, 6, 5, 5, 4, 5, 4}}
 	for _, m := range d.Machines {
@@ -123,7 +122,7 @@ func tenancy(s *Sheet, d view.Shares) {
 func SharesCSV(w io.Writer, d view.Shares) error {
 	out := csv.NewWriter(w)
 	err := out.Write([]string{"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours", "used_gpu_hours"})
-	dollars := func(d costs.Dollars) string { return money.Amount(d).String() }
+	dollars := func(d money.Amount) string { return d.String() }
 	for _, m := range d.Machines {
 		for _, x := range m.Workloads {
 			row := []string{m.Resource, plainCell(x.Workload), dollars(x.Amount), dollars(x.Used), dollars(x.Idle), dollars(x.CannotJudge), "", "", ""}

@@ -130,7 +130,7 @@ func (s *screen) money() {
 	label, perHour, perMonth := 11, 0, 0
 	rows := []struct {
 		name   string
-		amount view.Dollars
+		amount money.Dollars
 	}{{"running", d.MonthlyCostUSD}, {"wasted", d.MonthlyWasteUSD}, {"findings", d.Totals.FindingsWasteUSD}, {"can save", d.Totals.MonthlySavingsUSD}}
 	for _, r := range rows {
 		perHour, perMonth = max(perHour, wide(hourly(r.amount))), max(perMonth, wide(monthly(r.amount)))
@@ -204,7 +204,7 @@ func (s *screen) remark(cells []cell, text string, indent int) {
 }
 
 // monthly is an amount with its period: "$12,311 a month".
-func monthly(d view.Dollars) string {
+func monthly(d money.Dollars) string {
 	if !d.Known() {
 		return "unknown"
 	}

@@ -57,7 +57,7 @@ func wholeWords(s string) []string {
 func wide(s string) int { return ansi.StringWidth(s) }
 
 // share is part's share of the whole, at most 1 and 0 where either is not known.
-func share(part, whole view.Dollars) float64 {
+func share(part, whole money.Dollars) float64 {
 	p, okP := part.Get()
 	w, okW := whole.Get()
 	if !okP || !okW || p <= 0 || w <= 0 {
@@ -75,7 +75,7 @@ func (d *audit) wasteShare() float64 {
 }
 
 // hourly prints what a month's amount is an hour: "$41.20/h".
-func hourly(d view.Dollars) string {
+func hourly(d money.Dollars) string {
 	a, ok := d.Get()
 	if !ok {
 		return ""
