@@ -234,6 +234,9 @@ func (s *pass) whole(ready []candidate) []candidate {
 	return ready
 }
 
+// RuleUnapproved is the [Line.Rule] of what waits for an approval that no one gave.
+const RuleUnapproved = "unapproved"
+
 // approved finds the approval that an item needs. Without one the item waits where it is.
 func (s *pass) approved(ctx context.Context, c *candidate) bool {
 	if !NeedsApproval(c.p) {
@@ -247,7 +250,7 @@ func (s *pass) approved(ctx context.Context, c *candidate) bool {
 		found, err = s.Approve(ctx, planned, c.p)
 	}
 	if err != nil {
-		s.say(c.it, Line{Result: ResultRefused, Rule: "unapproved", Why: "unapproved: " + err.Error()})
+		s.say(c.it, Line{Result: ResultRefused, Rule: RuleUnapproved, Why: RuleUnapproved + ": " + err.Error()})
 		return false
 	}
 	c.approval, c.it.ApprovedAt = &found, s.Clock().Wall

@@ -102,7 +102,23 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
 	root.Args = noSuchVerb
+	refuseUnread(root)
 	return root
+}
+
+// refuseUnread lets every command that says nothing of arguments refuse them, because cobra
+// would ignore them.
+func refuseUnread(c *cobra.Command) {
+	switch {
+	case c.Args != nil:
+	case c.HasSubCommands():
+		c.Args = noSuchVerb
+	default:
+		c.Args = noArgs
+	}
+	for _, sub := range c.Commands() {
+		refuseUnread(sub)
+	}
 }
 
 func noSuchVerb(c *cobra.Command, args []string) error {

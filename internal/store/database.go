@@ -277,12 +277,15 @@ func (d *database) get(ctx context.Context, to any, query string, args ...any) e
 	return answered(ctx, query, func(ctx context.Context) error { return d.read.GetContext(ctx, to, d.read.Rebind(query), args...) })
 }
 
-// rows begins to read the rows that a query finds.
-func (d *database) rows(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
+// reader is what rows are read from.
+func (d *database) reader() interface {
+	sqlx.QueryerContext
+	Rebind(query string) string
+} {
 	if d.within != nil {
-		return d.within.QueryxContext(ctx, d.within.Rebind(query), args...)
+		return d.within
 	}
-	return d.read.QueryxContext(ctx, d.read.Rebind(query), args...)
+	return d.read
 }
 
 // explain says that a sum passed the range of an amount, where that is what failed.
