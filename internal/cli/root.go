@@ -106,8 +106,8 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	return root
 }
 
-// refuseUnread lets every command that says nothing of arguments refuse them, because cobra
-// would ignore them.
+// refuseUnread lets every command refuse the arguments that it does not read, as a mistake of
+// usage: cobra ignores those of a command that says nothing of arguments.
 func refuseUnread(c *cobra.Command) {
 	switch {
 	case c.Args != nil:
@@ -115,6 +115,14 @@ func refuseUnread(c *cobra.Command) {
 		c.Args = noSuchVerb
 	default:
 		c.Args = noArgs
+	}
+	count := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		err := count(c, args)
+		if f := (*failure)(nil); err == nil || errors.As(err, &f) {
+			return err
+		}
+		return usageError("%s: %w", c.CommandPath(), err)
 	}
 	for _, sub := range c.Commands() {
 		refuseUnread(sub)
