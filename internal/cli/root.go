@@ -105,7 +105,31 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
 	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
 	root.Args = noSuchVerb
+	refuseUnread(root)
 	return root
+}
+
+// refuseUnread lets every command refuse the arguments that it does not read, as a mistake of
+// usage: cobra ignores those of a command that says nothing of arguments.
+func refuseUnread(c *cobra.Command) {
+	switch {
+	case c.Args != nil:
+	case c.HasSubCommands():
+		c.Args = noSuchVerb
+	default:
+		c.Args = noArgs
+	}
+	count := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		err := count(c, args)
+		if f := (*failure)(nil); err == nil || errors.As(err, &f) {
+			return err
+		}
+		return usageError("%s: %w", c.CommandPath(), err)
+	}
+	for _, sub := range c.Commands() {
+		refuseUnread(sub)
+	}
 }
 
 func noSuchVerb(c *cobra.Command, args []string) error {

@@ -78,21 +78,16 @@ func (rt *Runtime) ImportBill(ctx context.Context, u BillUpload) (view.Bill, err
 	for _, p := range b.Periods {
 		p.Source = source
 	}
-	doc, err := rt.importBill(ctx, cfg, b, source, u.DryRun)
-	if err != nil || u.DryRun {
-		return doc, err
+	var entries []action.Entry
+	if !u.DryRun {
+		by, err := rt.Person(cfg)
+		if err != nil {
+			return none, err
+		}
+		entries = append(entries, action.Entry{At: rt.Now().UTC(), Actor: by, What: action.EventBill, Because: action.Redact(source),
+			Outcome: fmt.Sprintf("%d periods", len(b.Periods))})
 	}
-	by, err := rt.Person(cfg)
-	if err != nil {
-		return doc, err
-	}
-	s, err := rt.Open(ctx, cfg)
-	if err != nil {
-		return doc, err
-	}
-	defer s.Close()
-	return doc, s.Actions().Record(ctx, action.Entry{At: rt.Now().UTC(), Actor: by, What: action.EventBill, Because: action.Redact(source),
-		Outcome: fmt.Sprintf("%d periods", len(b.Periods))})
+	return rt.importBill(ctx, cfg, b, source, u.DryRun, entries)
 }
 
 // BillPeriods are the billing periods that were imported, oldest first.

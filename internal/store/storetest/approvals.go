@@ -22,11 +22,14 @@ func request(id string) approval.Request {
 	}
 }
 
+// event is who changes the requests of most tests.
+var event = approval.Event{At: noon, By: "bo"}
+
 var approvals = []test{
 	{"every field comes back", func(t *testing.T, b *Backend) {
 		r := filled[approval.Request]()
 		r.Version = 0
-		saved := must(b.Approvals.PutRequest(t.Context(), r))(t)
+		saved := must(b.Approvals.PutRequest(t.Context(), r, event))(t)
 		r.Version = 1
 		if diff := cmp.Diff(r, saved); diff != "" {
 			t.Errorf("what PutRequest returns (-want +got):\n%s", diff)
@@ -36,20 +39,20 @@ var approvals = []test{
 		}
 	}},
 	{"zero stays zero", func(t *testing.T, b *Backend) {
-		must(b.Approvals.PutRequest(t.Context(), approval.Request{ID: "a"}))(t)
+		must(b.Approvals.PutRequest(t.Context(), approval.Request{ID: "a"}, event))(t)
 		if diff := cmp.Diff(approval.Request{ID: "a", Version: 1}, must(b.Approvals.Request(t.Context(), "a"))(t)); diff != "" {
 			t.Errorf("what is kept (-want +got):\n%s", diff)
 		}
 	}},
 	{"what cannot be kept is refused", func(t *testing.T, b *Backend) {
 		for name, r := range map[string]approval.Request{"no id": {}, "no text": {ID: "a", Plan: "\xff"}} {
-			if _, err := b.Approvals.PutRequest(t.Context(), r); err == nil {
+			if _, err := b.Approvals.PutRequest(t.Context(), r, event); err == nil {
 				t.Errorf("%s: it was written", name)
 			}
 		}
 	}},
 	{"versions", func(t *testing.T, b *Backend) {
-		must(b.Approvals.PutRequest(t.Context(), request("there")))(t)
+		must(b.Approvals.PutRequest(t.Context(), request("there"), event))(t)
 		for _, tc := range []struct {
 			name, id string
 			version  int64
@@ -64,7 +67,7 @@ var approvals = []test{
 		} {
 			r := request(tc.id)
 			r.Version, r.Reason = tc.version, tc.name
-			saved, err := b.Approvals.PutRequest(t.Context(), r)
+			saved, err := b.Approvals.PutRequest(t.Context(), r, event)
 			if !errors.Is(err, tc.want) || (err == nil && saved.Version != tc.version+1) {
 				t.Errorf("%s: version %d, error %v; want %d, %v", tc.name, saved.Version, err, tc.version+1, tc.want)
 			}
@@ -75,7 +78,7 @@ var approvals = []test{
 	}},
 	{"ids by their beginning", func(t *testing.T, b *Backend) {
 		for _, id := range []string{"ab", "abc", "abd", "b", "x%z", "Q1"} {
-			must(b.Approvals.PutRequest(t.Context(), request(id)))(t)
+			must(b.Approvals.PutRequest(t.Context(), request(id), event))(t)
 		}
 		beginnings(t, approval.ErrNotFound, func(ctx context.Context, id string) (string, error) {
 			r, err := b.Approvals.Request(ctx, id)
@@ -91,7 +94,7 @@ var approvals = []test{
 			if r.id == "undated" {
 				q.AskedAt = time.Time{}
 			}
-			must(b.Approvals.PutRequest(t.Context(), q))(t)
+			must(b.Approvals.PutRequest(t.Context(), q, event))(t)
 		}
 		for plan, want := range map[string][]string{"x": {"c", "b", "undated"}, "y": {"a"}, "z": nil, "": {"c", "a", "b", "undated"}} {
 			var got []string
@@ -106,7 +109,7 @@ var approvals = []test{
 	{"of many uses at once one wins", func(t *testing.T, b *Backend) {
 		r := request("a")
 		r.State = approval.Approved
-		must(b.Approvals.PutRequest(t.Context(), r))(t)
+		must(b.Approvals.PutRequest(t.Context(), r, event))(t)
 		var used atomic.Int64
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
@@ -114,7 +117,10 @@ var approvals = []test{
 			desk := approval.Desk{Store: b.Reopen(t).Approvals}
 			wg.Go(func() {
 				<-begin
-				_, err := desk.Use(t.Context(), "plan", 0, noon)
+				found, err := desk.Approved(t.Context(), "plan", 0, noon)
+				if err == nil {
+					_, err = desk.Use(t.Context(), found, "ana", noon)
+				}
 				refused := (*approval.Refusal)(nil)
 				switch {
 				case err == nil:

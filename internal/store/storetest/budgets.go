@@ -75,7 +75,7 @@ var budgets = []test{
 			}
 		}
 		h.State, h.GPUs = budget.Released, nil
-		saved = must(b.Budgets.PutHold(t.Context(), h))(t)
+		saved = must(b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Settle}))(t)
 		h.Version = 2
 		if diff := cmp.Diff([]budget.Hold{h, h}, []budget.Hold{saved, must(other.Hold(t.Context(), h.ID))(t)}); diff != "" {
 			t.Errorf("PutHold and what is kept (-want +got):\n%s", diff)
@@ -143,10 +143,10 @@ var budgets = []test{
 		if _, err := desk.Reserve(t.Context(), launch("more"), noon); !errors.As(err, &over) || over.Held != limit*money.USD {
 			t.Errorf("over what is held: got %v", err)
 		}
-		if _, err := desk.Extend(t.Context(), h.ID, big.Amount+1, h.Until, noon); !errors.As(err, &over) || must(b.Budgets.Hold(t.Context(), h.ID))(t).Amount != big.Amount {
+		if _, err := desk.Extend(t.Context(), h.ID, big.Amount+1, h.Until, "ana", noon); !errors.As(err, &over) || must(b.Budgets.Hold(t.Context(), h.ID))(t).Amount != big.Amount {
 			t.Errorf("extended past the limit: %v", err)
 		}
-		must(desk.Release(t.Context(), h.ID, noon))(t)
+		must(desk.Release(t.Context(), h.ID, "ana", noon))(t)
 		must(desk.Reserve(t.Context(), launch("more"), noon))(t)
 	}},
 	{"charges count once with the hold that they carry", func(t *testing.T, b *Backend) {
@@ -257,7 +257,9 @@ var budgets = []test{
 func holdVersions(t *testing.T, b *Backend) {
 	first := reserved(t, b.Budgets, hold("a"))
 	reserved(t, b.Budgets, hold("b"))
-	put := func(h budget.Hold) (budget.Hold, error) { return b.Budgets.PutHold(t.Context(), h) }
+	put := func(h budget.Hold) (budget.Hold, error) {
+		return b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Settle})
+	}
 	reserve := func(h budget.Hold) (budget.Hold, error) {
 		return b.Budgets.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon})
 	}
