@@ -58,8 +58,8 @@ type Options struct {
 	Attempts int
 	// AttemptTimeout bounds one attempt with its whole answer; 0: no bound of its own.
 	AttemptTimeout time.Duration
-	// HeaderTimeout bounds the time between a sent request and the headers of its answer.
-	// It does not apply to a given Transport.
+	// HeaderTimeout bounds the time between a sent request and the headers of its answer; 0:
+	// that of the attempt, else DefaultHeaderTimeout. It does not apply to a given Transport.
 	HeaderTimeout time.Duration
 	// TotalTimeout bounds all attempts and the waits between them.
 	TotalTimeout time.Duration
@@ -97,11 +97,15 @@ type Attempt struct {
 	Err      error
 }
 
-// Body returns the body of the answer, which stays readable. It takes [Options].WholeBody.
-func (a Attempt) Body() []byte {
-	body, _ := io.ReadAll(a.Response.Body) // it is in memory
-	a.Response.Body = io.NopCloser(bytes.NewReader(body))
-	return body
+// Peek returns the beginning of the answer's body, at most n bytes, and leaves it to be read.
+func (a Attempt) Peek(n int64) []byte {
+	from := a.Response.Body
+	head, _ := io.ReadAll(io.LimitReader(from, n)) // the next read returns the error
+	a.Response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), from), from}
+	return head
 }
 
 // Decision says whether a request is sent again. Wait 0 is the exponential backoff.
@@ -120,7 +124,9 @@ type Client struct {
 func New(o Options) *Client {
 	orDefault(&o.UserAgent, DefaultUserAgent)
 	orDefault(&o.Attempts, DefaultAttempts)
-	orDefault(&o.HeaderTimeout, DefaultHeaderTimeout)
+	if o.AttemptTimeout == 0 {
+		orDefault(&o.HeaderTimeout, DefaultHeaderTimeout)
+	}
 	orDefault(&o.TotalTimeout, DefaultTotalTimeout)
 	orDefault(&o.FirstWait, DefaultFirstWait)
 	orDefault(&o.MaxWait, DefaultMaxWait)

@@ -379,7 +379,7 @@ func TestRetryOverridesTheDecision(t *testing.T) {
 	s := serve(t, status(418), status(200))
 	o, waits := recordWaits(Options{WholeBody: true})
 	o.Retry = func(a Attempt, d Decision) Decision {
-		if a.Response.StatusCode == 418 && string(a.Body()) == "418" && a.Number == 1 {
+		if a.Response.StatusCode == 418 && string(a.Peek(10)) == "418" && a.Number == 1 {
 			return Decision{Again: true, Wait: time.Second}
 		}
 		return d
