@@ -415,3 +415,31 @@ func TestStandardClient(t *testing.T) {
 		t.Errorf("the error names the URL more than once: %v", err)
 	}
 }
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, s := range []string{"1", "0", "-1", " 30 ", "18446744073709551615", "Sat, 21 Nov 2026 15:04:05 GMT", "soon"} {
+		f.Add(s)
+	}
+	now := time.Date(2026, 11, 21, 15, 4, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, s string) {
+		if d, _ := RetryAfter(http.Header{"Retry-After": {s}}, now); d < 0 || d > 24*time.Hour {
+			t.Fatalf("Retry-After %q is %s", s, d)
+		}
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 15, 4, 0, 0, time.UTC)
+	for s, want := range map[string]time.Duration{
+		"":                              0,
+		"7":                             7 * time.Second,
+		"99999999999":                   24 * time.Hour,
+		"Sat, 21 Nov 2026 15:04:05 GMT": 5 * time.Second,
+		"Sat, 21 Nov 2026 15:03:05 GMT": 0,
+		"soon":                          0,
+	} {
+		if got, _ := RetryAfter(http.Header{"Retry-After": {s}}, now); got != want {
+			t.Errorf("Retry-After %q = %s, want %s", s, got, want)
+		}
+	}
+}
