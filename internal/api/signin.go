@@ -20,6 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/httpclient"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -150,6 +151,19 @@ func serviceRoles(roles []string) []string {
 type provider struct {
 	mu    sync.Mutex
 	known *oidc.Provider
+	// client is made with the first call.
+	client *http.Client
+}
+
+// providerTimeout bounds a call to the sign-in provider with its repetitions.
+const providerTimeout = 10 * time.Second
+
+// with returns a context in which the sign-in provider's libraries use the one client.
+func (p *provider) with(ctx context.Context) context.Context {
+	if p.client == nil {
+		p.client = httpclient.New(httpclient.Options{TotalTimeout: providerTimeout, WholeBody: true, FollowRedirects: true}).Standard()
+	}
+	return oidc.ClientContext(ctx, p.client)
 }
 
 // open asks the provider for its keys, once.
@@ -160,8 +174,7 @@ func (s *server) open(ctx context.Context) (*oidc.Provider, error) {
 		return s.signIn.known, nil
 	}
 	// The provider keeps the client of its context for later keys; the deadline is the client's.
-	client := &http.Client{Timeout: 10 * time.Second}
-	p, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), s.OIDC.Issuer)
+	p, err := oidc.NewProvider(s.signIn.with(context.WithoutCancel(ctx)), s.OIDC.Issuer)
 	if err == nil {
 		s.signIn.known = p
 	}
@@ -278,7 +291,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := s.oauth(p)
-	answered, err := o.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(began.Verifier))
+	answered, err := o.Exchange(oidc.ClientContext(ctx, s.signIn.client), q.Get("code"), oauth2.VerifierOption(began.Verifier))
 	if err != nil {
 		refuse("the sign-in provider gave no identity")
 		return

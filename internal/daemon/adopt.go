@@ -263,9 +263,9 @@ var adoptionRules = []struct {
 		return ""
 	}},
 	{"production", func(x *adopting) string {
-		switch env := x.owner.Environment; {
-		case env == "production" || env == "prod" || env == "live":
-			return "its environment is " + env
+		switch {
+		case x.owner.InProduction():
+			return "its environment is " + x.owner.Environment
 		case x.r.Purpose == inventory.Inference:
 			return "it serves (" + string(x.r.Purpose) + "), and what serves has no lease"
 		}

@@ -26,6 +26,9 @@ type fact struct {
 	values []string
 	// lower says that its letters are always small.
 	lower bool
+	// canonical returns the one form of values that mean the same, which the fact has and to
+	// which the values in conditions are brought; nil: each means itself.
+	canonical func(string) string
 	// read returns its value, nil where it is not known.
 	read func(*evaluation) ref.Val
 	// slope is what the fact gains in a nanosecond while nothing else changes: 1 or -1
@@ -146,9 +149,9 @@ var facts = []fact{
 	{name: "resource.user", doc: "person, by its tags", example: `resource.user == "ana"`,
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
-	{name: "resource.environment", doc: "environment, by its tags, in lower case", example: `resource.environment != "production"`,
-		typ: cel.StringType, unknown: "no tag says it", lower: true, tagged: true,
-		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Environment) }},
+	{name: "resource.environment", doc: "environment, by its tags, in lower case; prod, prd and live are production", example: `resource.environment != "production"`,
+		typ: cel.StringType, unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment, tagged: true,
+		read: func(e *evaluation) ref.Val { return text(inventory.CanonicalEnvironment(e.r.Owner.Environment)) }},
 	{name: "resource.cost_center", doc: "cost center, by its tags", example: `resource.cost_center == "4711"`,
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.CostCenter) }},

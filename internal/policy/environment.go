@@ -145,6 +145,7 @@ func compile(text string, schedule bool) (*condition, *fault) {
 	if f := checkValues(a); f != nil {
 		return nil, f
 	}
+	canonicalizeValues(a)
 	c := &condition{text: text, ast: a, program: nil}
 	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(decorateFinite))
 	if err != nil {
@@ -301,17 +302,37 @@ func under(root string) []string {
 // typing error that would be false, or worse true, without end.
 func checkValues(a *ast.AST) *fault {
 	var found *fault
-	check := func(f *fact, literal ast.Expr) {
-		if found != nil || f == nil || literal.Kind() != ast.LiteralKind {
+	visitValues(a, func(f *fact, literal ast.Expr, s string) {
+		if found != nil {
 			return
 		}
-		s, ok := literal.AsLiteral().(types.String)
-		if !ok {
-			return
-		}
-		if why := f.never(string(s)); why != "" {
+		if why := f.never(s); why != "" {
 			at := a.SourceInfo().GetStartLocation(literal.ID())
 			found = &fault{at.Line(), at.Column(), why}
+		}
+	})
+	return found
+}
+
+// canonicalizeValues brings the values that facts are compared with to the form that the
+// facts have: a policy that names "prod" means production however a tag spells it.
+func canonicalizeValues(a *ast.AST) {
+	factory := ast.NewExprFactory()
+	visitValues(a, func(f *fact, literal ast.Expr, s string) {
+		if f.canonical != nil {
+			literal.SetKindCase(factory.NewLiteral(literal.ID(), types.String(f.canonical(s))))
+		}
+	})
+}
+
+// visitValues visits the texts that facts are compared with.
+func visitValues(a *ast.AST, visit func(f *fact, literal ast.Expr, s string)) {
+	check := func(f *fact, literal ast.Expr) {
+		if f == nil || literal.Kind() != ast.LiteralKind {
+			return
+		}
+		if s, ok := literal.AsLiteral().(types.String); ok {
+			visit(f, literal, string(s))
 		}
 	}
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -331,7 +352,6 @@ func checkValues(a *ast.AST) *fault {
 			}
 		}
 	}))
-	return found
 }
 
 // never says why a fact can never have a value; empty where it can.

@@ -130,7 +130,7 @@ func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]
 		over time.Duration
 	}{{r.iv.To, nearSpan}, {r.iv.To.Add(future), future}} { // those of clocks that are ahead too
 		query := fmt.Sprintf("group without (__name__) (last_over_time(%s[%s]))", selected, seconds(q.over))
-		if err := r.server.instant(ctx, query, q.at, func(x series) error { all = append(all, x.labels); return nil }); err != nil {
+		if err := r.server.instant(ctx, query, q.at, func(x series) error { all = append(all, x.Labels); return nil }); err != nil {
 			return time.Time{}, nil, err
 		}
 	}

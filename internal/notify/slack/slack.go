@@ -37,7 +37,7 @@ func Open(c notify.Config, lookup notify.Lookup) (string, notify.Channel, error)
 	base := cmp.Or(s.BaseURL, api.APIURL)
 	client := api.New(token,
 		api.OptionAPIURL(strings.TrimSuffix(base, "/")+"/"),
-		api.OptionHTTPClient(&caller{notify.HTTP{Secrets: notify.Secrets{token}}}))
+		api.OptionHTTPClient(&caller{notify.NewHTTP(notify.Secrets{token})}))
 	return notify.SlackChannel, &Channel{client: client}, nil
 }
 
@@ -56,7 +56,7 @@ func (c *Channel) Send(ctx context.Context, to string, m action.Message) error {
 // caller makes the requests of the API's client, and reads the answers itself: to
 // the client, an answer that says neither ok nor why not is none at all.
 type caller struct {
-	http notify.HTTP
+	http *notify.HTTP
 }
 
 // answer is what every method of the Web API returns
