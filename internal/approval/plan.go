@@ -71,18 +71,6 @@ func (r Request) Shown() (p Plan, ok bool) {
 	return p, err == nil && p.Schema == PlanSchema
 }
 
-// Lines are the plan of a request for people; a plan that an older version kept as text is
-// shown as it is.
-func (r Request) Lines() []string {
-	if p, ok := r.Shown(); ok {
-		return p.Lines()
-	}
-	if r.Plan == "" {
-		return nil
-	}
-	return strings.Split(r.Plan, "\n")
-}
-
 // Lines are the plan for people: every resource with its calls, the difference of each
 // document, the commands, the dollars, what is lost and how far it can be undone.
 func (p Plan) Lines() []string {

@@ -40,9 +40,6 @@ type Duration struct {
 	p50, p95, limit time.Duration
 }
 
-// Limit returns the longest that it can run, and whether anything ends it.
-func (d *Duration) Limit() (time.Duration, bool) { return d.limit, d.limit > 0 }
-
 const (
 	// halfLife is the age at which a past run counts half.
 	halfLife = 90 * 24 * time.Hour

@@ -29,7 +29,7 @@ func open(name string, src []byte) (*reader, error) {
 }
 
 // Read reads a file of any kind: a job or a session of curfew, or manifests of
-// Kubernetes as [ParseManifest] does. Mistakes are a *document.Error.
+// Kubernetes, which may give nothing. Mistakes are a *document.Error.
 func Read(name string, src []byte) ([]*Spec, error) {
 	d, err := open(name, src)
 	if err != nil {
