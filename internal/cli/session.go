@@ -81,6 +81,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 		return err
 	}
 	defer all.Close() //nolint:errcheck // what was changed is written
+	a.saidSince = a.Now().Add(-time.Second) // the clock of the state is a coarse one
 	run, err := all.Up(ctx, f.UpOptions)
 	if err != nil {
 		return a.refused(run, err)
@@ -141,7 +142,7 @@ func (a *app) follow(ctx context.Context, all sessions, id string, until func(vi
 		a.said = map[string]bool{}
 	}
 	if a.saidSince.IsZero() {
-		a.saidSince = a.Now().Add(-time.Second) // the request was made by then
+		a.saidSince = a.Now().Add(-time.Second) // the command only follows
 	}
 	said, beganAt, checked := a.said, a.Now(), a.Now()
 	for {
