@@ -2,7 +2,7 @@
 // once for all, shows what fails, and ends with the tests that were skipped: a skip that the
 // list of -skips does not have fails.
 //
-//	go run ./test/gotest [-record FILE] [-skips FILE] ARGUMENT... of go test
+//	go run ./test/gotest [-record FILE] [-skips FILE] -- ARGUMENTS of go test
 //	go run ./test/gotest -times -record FILE
 package main
 

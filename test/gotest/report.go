@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -127,11 +128,17 @@ func (r *report) close() {
 	}
 }
 
-// readSkips reads the tests that may be skipped: lines of a package, a test and a reason.
-func readSkips(name string) (map[string]string, error) {
-	allowed := map[string]string{}
+// skip is a test that may be skipped, and why.
+type skip struct {
+	id     *regexp.Regexp
+	reason string
+}
+
+// readSkips reads the tests that may be skipped: lines of a package, a test and a reason, where
+// a * stands for any text.
+func readSkips(name string) (allowed []skip, err error) {
 	if name == "" {
-		return allowed, nil
+		return nil, nil
 	}
 	file, err := os.Open(name)
 	if err != nil {
@@ -148,21 +155,26 @@ func readSkips(name string) (map[string]string, error) {
 		if len(words) < 3 {
 			return nil, fmt.Errorf("read the tests that may be skipped: %s:%d: it has no package, test and reason", name, n)
 		}
-		allowed[words[0]+" "+words[1]] = words[2]
+		parts := strings.Split(words[0]+" "+words[1], "*")
+		for i := range parts {
+			parts[i] = regexp.QuoteMeta(parts[i])
+		}
+		allowed = append(allowed, skip{regexp.MustCompile("^" + strings.Join(parts, ".*") + "$"), words[2]})
 	}
 	return allowed, lines.Err()
 }
 
 // printSkips prints the skipped tests and returns an error when one may not be skipped.
-func (r *report) printSkips(allowed map[string]string) error {
+func (r *report) printSkips(allowed []skip) error {
 	fmt.Fprintf(r.out, "%d tests were skipped\n", len(r.skips))
 	refused := 0
 	for _, id := range slices.Sorted(maps.Keys(r.skips)) {
-		reason := allowed[id]
-		if reason == "" {
+		var reason string
+		if i := slices.IndexFunc(allowed, func(s skip) bool { return s.id.MatchString(id) }); i >= 0 {
+			reason = allowed[i].reason
+		} else {
 			refused++
-			said := strings.Join(strings.Fields(r.skips[id]), " ")
-			reason = "NOT IN THE LIST OF TESTS THAT MAY BE SKIPPED: " + said
+			reason = "NOT IN THE LIST OF TESTS THAT MAY BE SKIPPED: " + strings.Join(strings.Fields(r.skips[id]), " ")
 		}
 		fmt.Fprintf(r.out, "  %s: %s\n", id, reason)
 	}

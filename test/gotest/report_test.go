@@ -47,6 +47,7 @@ func TestSkipsAreAllowedByName(t *testing.T) {
 		refused    bool
 	}{
 		{"listed", "# reasons\n\ninternal/a TestSkipped/deep it needs a GPU\n", false},
+		{"listed by a pattern", "internal/* TestSkipped/* it needs a GPU\n", false},
 		{"not listed", "internal/a TestSkipped it needs a GPU\n", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
