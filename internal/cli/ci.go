@@ -125,6 +125,7 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 		}
 	}
 	began := a.Now()
+	a.saidSince = began.Add(-time.Second) // the clock of the state is a coarse one
 	s, d, err := all.Up(ctx, f.UpOptions)
 	if err != nil {
 		return errors.Join(err, a.ciGone(ctx, all, s))

@@ -52,6 +52,7 @@ session. docs/sessions.md says more.`,
 
 // up starts a session and follows it until it is ready.
 func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
+	a.saidSince = a.Now().Add(-time.Second) // the clock of the state is a coarse one
 	run, err := ops.One(ops.Up.Call(ctx, a.at, in))
 	if err != nil {
 		return a.refused(run, err)
@@ -112,7 +113,7 @@ func (a *app) follow(ctx context.Context, id string, until func(view.Run) bool) 
 		a.said = map[string]bool{}
 	}
 	if a.saidSince.IsZero() {
-		a.saidSince = a.Now().Add(-time.Second) // the request was made by then
+		a.saidSince = a.Now().Add(-time.Second) // the command only follows
 	}
 	said, beganAt, checked, p := a.said, a.Now(), a.Now(), newPace()
 	for {

@@ -1,4 +1,4 @@
-"""Serves moto for the tests of one process.
+"""Serves moto for the tests.
 
 Loading moto and its tables of machine types takes seconds, so it is done once: each
 line "start" on standard input forks a server with an account of its own on a free port

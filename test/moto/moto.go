@@ -1,4 +1,7 @@
-package sandbox
+// Package moto starts moto, an AWS API on loopback. Each server is a process with an account
+// of its own, which is forked from one that has loaded moto: the run's, where the run starts
+// servers for all packages, or this process's.
+package moto
 
 import (
 	"bufio"
@@ -12,25 +15,29 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// motoVersion is the release that the corrections in this tree are written for.
-const motoVersion = "5.2.1"
+// Kind names moto's servers among those of a run.
+const Kind = "moto"
+
+// version is the release that the corrections in this tree are written for.
+const version = "5.2.1"
 
 //go:embed server.py
 var program string
 
-// moto is a running moto server.
-type moto struct {
+// Server is a running moto server.
+type Server struct {
 	url, pid string
 	stop     sync.Once
 }
 
-// origin is the process that forks the moto servers of this one, and takes their log.
+// origin is the process that forks the servers, and takes their log.
 var origin struct {
 	sync.Mutex
-	in  io.Writer
-	out *bufio.Reader
+	ask func(request string) (answer string, err error)
 	log struct {
 		sync.Mutex
 		io.Writer
@@ -41,7 +48,7 @@ var origin struct {
 // system's, or that of a virtual environment of the tests' own, which is made when
 // it is missing.
 func interpreter(ctx context.Context) (string, error) {
-	check := "import moto, flask; assert moto.__version__ == '" + motoVersion + "'"
+	check := "import moto, flask; assert moto.__version__ == '" + version + "'"
 	if exec.CommandContext(ctx, "python3", "-c", check).Run() == nil {
 		return "python3", nil
 	}
@@ -53,7 +60,7 @@ func interpreter(ctx context.Context) (string, error) {
 		}
 		cache = filepath.Join(home, ".cache")
 	}
-	venv := filepath.Join(cache, "curfew-test", "moto-"+motoVersion)
+	venv := filepath.Join(cache, "curfew-test", "moto-"+version)
 	python := filepath.Join(venv, "bin", "python")
 	if exec.CommandContext(ctx, python, "-c", check).Run() == nil {
 		return python, nil
@@ -70,10 +77,10 @@ func interpreter(ctx context.Context) (string, error) {
 	defer os.RemoveAll(fresh)
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", fresh},
-		{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "moto[server]==" + motoVersion},
+		{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "moto[server]==" + version},
 	} {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("install moto %s (%s): %w: %s", motoVersion, strings.Join(args, " "), err, out)
+			return "", fmt.Errorf("install moto %s (%s): %w: %s", version, strings.Join(args, " "), err, out)
 		}
 	}
 	if err := os.Rename(fresh, venv); err != nil && exec.CommandContext(ctx, python, "-c", check).Run() != nil {
@@ -82,9 +89,9 @@ func interpreter(ctx context.Context) (string, error) {
 	return python, nil
 }
 
-// startMoto starts a moto server on a free loopback port. It dies with this process. The
-// log is that of all of them.
-func startMoto(ctx context.Context, log io.Writer) (*moto, error) {
+// Start starts a server on a free loopback port. It ends with this process. The log is that
+// of all servers of this process; servers of the run have none.
+func Start(ctx context.Context, log io.Writer) (*Server, error) {
 	origin.Lock()
 	defer origin.Unlock()
 	if log != nil {
@@ -92,30 +99,37 @@ func startMoto(ctx context.Context, log io.Writer) (*moto, error) {
 		origin.log.Writer = log
 		origin.log.Unlock()
 	}
-	if origin.in == nil {
-		if err := startOrigin(ctx); err != nil {
+	if origin.ask == nil {
+		if err := findOrigin(ctx, log); err != nil {
 			return nil, fmt.Errorf("start moto: %w", err)
 		}
 	}
-	answer, err := ask("start")
+	answer, err := origin.ask("start")
 	if err != nil {
 		return nil, fmt.Errorf("start moto: %w", err)
 	}
-	m := &moto{}
+	m := &Server{}
 	m.pid, m.url, _ = strings.Cut(answer, " ")
 	return m, nil
 }
 
-// ask gives the origin a line and returns what it answers.
-func ask(line string) (string, error) {
-	if _, err := fmt.Fprintln(origin.in, line); err != nil {
-		return "", err
+// findOrigin takes the origin of the run, or starts one: for a run without servers, and for
+// whoever wants the log.
+func findOrigin(ctx context.Context, log io.Writer) error {
+	if log == nil {
+		run, err := shared.Dial(ctx, Kind)
+		if err != nil {
+			return err
+		}
+		if run != nil {
+			origin.ask = func(request string) (string, error) { return run.Answer(context.WithoutCancel(ctx), request) }
+			return nil
+		}
 	}
-	answer, err := origin.out.ReadString('\n')
-	return strings.TrimSpace(answer), err
+	return startOrigin(ctx)
 }
 
-// startOrigin starts the process that moto servers are forked from.
+// startOrigin starts the process that servers are forked from.
 func startOrigin(ctx context.Context) error {
 	python, err := interpreter(ctx)
 	if err != nil {
@@ -138,7 +152,14 @@ func startOrigin(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	origin.in, origin.out = in, bufio.NewReader(out)
+	answers := bufio.NewReader(out)
+	origin.ask = func(request string) (string, error) {
+		if _, err := fmt.Fprintln(in, request); err != nil {
+			return "", err
+		}
+		answer, err := answers.ReadString('\n')
+		return strings.TrimSpace(answer), err
+	}
 	return nil
 }
 
@@ -154,13 +175,16 @@ func (logged) Write(b []byte) (int, error) {
 	return origin.log.Write(b)
 }
 
-// close ends moto and waits for its end.
-func (m *moto) close() error {
+// URL is where the server answers.
+func (m *Server) URL() string { return m.url }
+
+// Close ends the server and waits for its end.
+func (m *Server) Close() error {
 	var err error
 	m.stop.Do(func() {
 		origin.Lock()
 		defer origin.Unlock()
-		if _, err = ask("end " + m.pid); err != nil {
+		if _, err = origin.ask("end " + m.pid); err != nil {
 			err = fmt.Errorf("end moto: %w", err)
 		}
 	})

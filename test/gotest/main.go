@@ -1,0 +1,112 @@
+// Command gotest runs go test for many packages. It starts servers that several of them need
+// once for all, shows what fails, and ends with the tests that were skipped: a skip that the
+// list of -skips does not have fails.
+//
+//	go run ./test/gotest [-record FILE] [-skips FILE] -- ARGUMENTS of go test
+//	go run ./test/gotest -times -record FILE
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/curfew-dev/curfew/test/moto"
+	"github.com/curfew-dev/curfew/test/postgres"
+	"github.com/curfew-dev/curfew/test/shared"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("gotest", flag.ContinueOnError)
+	record := flags.String("record", "", "file for the events of the run")
+	skips := flags.String("skips", "", "file of the tests that may be skipped; empty allows all")
+	times := flags.Bool("times", false, "print what cost most in the run of -record, and run nothing")
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("read the flags: %w", err)
+	}
+	if *times {
+		return printTimes(*record, out)
+	}
+	allowed, err := readSkips(*skips)
+	if err != nil {
+		return err
+	}
+	socket, stop, err := startServers(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	r := newReport(out)
+	err = errors.Join(goTest(ctx, socket, flags.Args(), *record, r), stop())
+	fmt.Fprintf(out, "%d packages, %d tests in %s\n", r.packages, r.tests, time.Since(began).Round(time.Second))
+	if *skips != "" {
+		err = errors.Join(err, r.printSkips(allowed))
+	}
+	return err
+}
+
+// startServers listens for test processes that need servers. A server starts when the first
+// process asks for it.
+func startServers(ctx context.Context) (socket string, stop func() error, err error) {
+	dir, err := os.MkdirTemp("", "gotest-") // the path of a socket may have hardly more than 100 bytes
+	if err != nil {
+		return "", nil, fmt.Errorf("make a place for the servers' socket: %w", err)
+	}
+	socket = filepath.Join(dir, "servers")
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
+	if err != nil {
+		return "", nil, fmt.Errorf("listen for test processes: %w", err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- shared.Serve(ctx, l, map[string]func() shared.Client{moto.Kind: moto.Share, postgres.Kind: postgres.Share})
+	}()
+	return socket, func() error {
+		l.Close() // the socket goes with its directory as well
+		return errors.Join(<-done, postgres.Stop(), os.RemoveAll(dir))
+	}, nil
+}
+
+// goTest runs go test and gives its events to the report and to the record.
+func goTest(ctx context.Context, socket string, args []string, record string, r *report) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd.Env = append(os.Environ(), shared.Variable+"="+socket)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	var events io.Writer = r
+	if record != "" {
+		file, err := os.Create(record)
+		if err != nil {
+			return fmt.Errorf("record the events: %w", err)
+		}
+		defer file.Close()
+		events = io.MultiWriter(r, file)
+	}
+	cmd.Stdout = events
+	err := cmd.Run()
+	r.close()
+	if err != nil {
+		return fmt.Errorf("go test: %w", err)
+	}
+	return nil
+}
