@@ -118,7 +118,7 @@ func (p *place) billedCosts(ctx context.Context) {
 		return
 	}
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.costs.GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
+		out, err := costsClient(p.reading).GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
 			TimePeriod:  &types.DateInterval{Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly))},
 			Granularity: types.GranularityMonthly,
 			Metrics:     []string{costMetric},

@@ -91,7 +91,7 @@ func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error)
 	var err error
 	for _, region := range distinct([]string{s.cloud.home(), s.cloud.first()}) {
 		p := s.place(a, region)
-		out, err = p.ec2.DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
+		out, err = ec2Client(p.reading).DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
 		if err == nil || ctx.Err() != nil {
 			break
 		}
