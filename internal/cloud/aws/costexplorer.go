@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/costexplorer/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -245,7 +245,7 @@ func (s *scan) total(accounts int) (*round.Billed, error) {
 }
 
 // decimal is a number as AWS prints amounts: plain, or with a short exponent.
-var decimal = regexp.MustCompile(`^-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,2})?$`)
+var decimal = lazyregexp.New(`^-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,2})?$`)
 
 var errNotDecimal = errors.New("not a decimal number")
 

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // The largest pages that the calls give.
@@ -212,7 +212,7 @@ func tenancy(t string) string {
 
 // transition is when a machine changed its state, as in
 // "User initiated (2024-01-02 03:04:05 GMT)".
-var transition = regexp.MustCompile(`\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)`)
+var transition = lazyregexp.New(`\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)`)
 
 // transitionTime returns the time in a state transition reason; zero when there is
 // none.
