@@ -12,6 +12,8 @@ TOOL     := go tool -modfile=tools/go.mod
 # compiled again for each of them.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+# What make release builds for.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
@@ -38,7 +40,7 @@ CASES ?= 10000
 # same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-slow terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
+.PHONY: help demo demo-serve build release test test-slow terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +56,14 @@ demo-serve: build ## serve the simulated account until interrupted, a day in two
 build: ## build bin/curfew
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/curfew
+
+release: ## static binaries for Linux and macOS, completions and manual pages, with their checksums, into dist/
+	rm -rf dist
+	for platform in $(PLATFORMS); do \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -ldflags '$(LDFLAGS)' \
+			-o dist/curfew_$(VERSION)_$${platform%/*}_$${platform#*/} ./cmd/curfew; \
+	done
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./test/release -version $(VERSION) dist
 
 test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
@@ -147,4 +157,4 @@ aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox -live
 
 clean: ## remove what was built
-	rm -rf bin demo.html screenshots
+	rm -rf bin dist demo.html screenshots
