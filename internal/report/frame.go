@@ -3,11 +3,11 @@ package report
 import (
 	_ "embed"
 	"html/template"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
 )
@@ -48,7 +48,7 @@ func newPage(name, text string, funcs template.FuncMap) *template.Template {
 // beneath is what stands under a row of a table.
 type beneath struct{ Note, Command string }
 
-var units = lazyregexp.New(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\b|ms\b|a month|an hour|a day)`)
+var units = regexp.MustCompile(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\b|ms\b|a month|an hour|a day)`)
 
 // bound makes text fit for a page: one line, in which a figure and its unit stay
 // together.
@@ -57,7 +57,7 @@ func bound(s string) string {
 }
 
 // hyphened are dates and names, which a browser would break at a hyphen.
-var hyphened = lazyregexp.New(`[\w.]+(?:-[\w.]+)+`)
+var hyphened = regexp.MustCompile(`[\w.]+(?:-[\w.]+)+`)
 
 // unbroken is a headline in which names and dates stay whole.
 func unbroken(s string) template.HTML {
@@ -74,7 +74,7 @@ func capital(s string) string {
 	return string(unicode.ToUpper(first)) + s[n:]
 }
 
-var statistic = lazyregexp.New(`^p\d`)
+var statistic = regexp.MustCompile(`^p\d`)
 
 // tone is the class of a decision or a state on a page; "" where it has none.
 func tone(text string) string {
