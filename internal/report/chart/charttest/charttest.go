@@ -7,12 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
-
-	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // leastText is the height in pixels under which text is hard to read.
@@ -44,7 +43,7 @@ type text struct {
 	left, top, right, bottom float64
 }
 
-var minWidth = lazyregexp.New(`min-width:\s*([0-9.]+)px`)
+var minWidth = regexp.MustCompile(`min-width:\s*([0-9.]+)px`)
 
 // TB is a test or a property.
 type TB interface {
