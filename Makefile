@@ -12,6 +12,8 @@ TOOL     := go tool -modfile=tools/go.mod
 # compiled again for each of them.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+# What make release builds for.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # Many tests wait for most of their time, for processes, leases and clocks: more of them than
 # there are processors run at once.
 WAITING := -p $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN)) -parallel $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))
@@ -57,6 +59,15 @@ demo-serve: build ## serve the simulated account until interrupted, a day in two
 build: ## build bin/curfew
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/curfew
+
+.PHONY: release
+release: ## static binaries for Linux and macOS, completions and manual pages, with their checksums, into dist/
+	rm -rf dist
+	for platform in $(PLATFORMS); do \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -ldflags '$(LDFLAGS)' \
+			-o dist/curfew_$(VERSION)_$${platform%/*}_$${platform#*/} ./cmd/curfew; \
+	done
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./test/release -version $(VERSION) dist
 
 test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
@@ -147,4 +158,4 @@ aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox -live
 
 clean: ## remove what was built
-	rm -rf bin demo.html screenshots
+	rm -rf bin dist demo.html screenshots

@@ -2,10 +2,11 @@ package checkpoint
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Evidence is what is known of the work of a training, besides its files.
@@ -123,7 +124,7 @@ func renamed(all []found, there map[string]int) []bool {
 	return moved
 }
 
-var digits = regexp.MustCompile(`[0-9]+`)
+var digits = lazyregexp.New(`[0-9]+`)
 
 // unfinished finds what is still being written next to finished checkpoints: a name of the
 // same form ("step-#", or a temporary name that begins so), in the same folder, with

@@ -10,10 +10,11 @@ import (
 	"hash/crc32"
 	"io"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Schema names the format.
@@ -300,10 +301,10 @@ type manifestKey struct {
 }
 
 var (
-	attemptForm  = regexp.MustCompile(`^[1-9][0-9]{0,17}-[0-9a-f]{16}$`)
-	manifestForm = regexp.MustCompile(`^manifests/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})-([0-9a-f]{64})\.json\.gz$`)
-	rankForm     = regexp.MustCompile(`^ranks/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9]{1,6})-of-([0-9]{1,6})-([0-9a-f]{64})\.json\.gz$`)
-	partForm     = regexp.MustCompile(`^parts/(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9a-f]{64})$`)
+	attemptForm  = lazyregexp.New(`^[1-9][0-9]{0,17}-[0-9a-f]{16}$`)
+	manifestForm = lazyregexp.New(`^manifests/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})-([0-9a-f]{64})\.json\.gz$`)
+	rankForm     = lazyregexp.New(`^ranks/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9]{1,6})-of-([0-9]{1,6})-([0-9a-f]{64})\.json\.gz$`)
+	partForm     = lazyregexp.New(`^parts/(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9a-f]{64})$`)
 )
 
 func (k manifestKey) String() string {

@@ -52,6 +52,7 @@ func newRoot(p *Process, bars io.Writer) *cobra.Command {
 // root is the command line.
 func (a *app) root() *cobra.Command {
 	p := a.Process
+	version := false
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
@@ -61,10 +62,12 @@ wasted ones, and says exactly how to stop what does nothing.`,
   curfew scan                        # the audit of your AWS account (read-only)
   curfew scan -o html > audit.html   # the same as a report with pictures
   curfew price show g6.2xlarge       # what the price book knows`,
-		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(c *cobra.Command, args []string) error {
+			if version {
+				return nil
+			}
 			if a.Progress && !a.quiet {
 				a.progress.what = c.CommandPath()
 				go a.progress.watch(c.Context())
@@ -76,7 +79,6 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.SetVersionTemplate("curfew {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if f := (*failure)(nil); errors.As(err, &f) {
 			return f
@@ -103,8 +105,21 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newToken(), a.newAudit(),
 		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(), a.newCI(), a.newCage(), a.newAgent(),
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
-	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
-	root.Args = noSuchVerb
+	// cobra's own --version needs text/template for its words, and that keeps methods in the binary.
+	root.Flags().BoolVarP(&version, "version", "v", false, "version for curfew")
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if version {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "curfew %s\n", p.Version)
+			return err
+		}
+		return c.Help()
+	}
+	root.Args = func(c *cobra.Command, args []string) error {
+		if version {
+			return nil
+		}
+		return noSuchVerb(c, args)
+	}
 	refuseUnread(root)
 	return root
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -26,7 +26,7 @@ type BillUpload struct {
 }
 
 // uploadName is what an uploaded bill may be called.
-var uploadName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var uploadName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // CheckBill reads a bill of this machine as an import would, and keeps nothing.
 func (rt *Runtime) CheckBill(ctx context.Context, path string) error {

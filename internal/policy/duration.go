@@ -3,10 +3,11 @@ package policy
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // durationUnits are the units of a duration as people write it, the largest first. A
@@ -20,7 +21,7 @@ var durationUnits = []struct {
 }
 
 // durationPart is one number with its unit.
-var durationPart = regexp.MustCompile(`^([0-9]+)(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s)`)
+var durationPart = lazyregexp.New(`^([0-9]+)(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s)`)
 
 // durationForm is the form of what parseDuration reads.
 const durationForm = `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s))+$`

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"cel.dev/cel-go/parser"
 
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // maxCondition is the longest condition in characters. What people write is far shorter;
@@ -177,7 +177,7 @@ func firstIssue(issues *cel.Issues) *fault {
 }
 
 // overload is the compiler's way to say that an operator does not fit its operands.
-var overload = regexp.MustCompile(`^found no matching overload for '(!?[@_]*)([^_']+?)_*' applied to '([^']*)'$`)
+var overload = lazyregexp.New(`^found no matching overload for '(!?[@_]*)([^_']+?)_*' applied to '([^']*)'$`)
 
 // plain puts the compiler's messages into words of the language.
 func plain(message string) string {

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // YAML writes a file that [Parse] reads as the same policies. Limits that are zero are left
@@ -153,7 +154,7 @@ func list(values []string) string {
 }
 
 // word is what means itself in YAML without quotes, wherever it stands.
-var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+var word = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_./-]*$`)
 
 // reserved are words that YAML takes for something else.
 var reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}

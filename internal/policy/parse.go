@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -120,7 +120,7 @@ func version(v string) func(ast.Node) error {
 }
 
 // policyName is what a policy may be called, in logs and in commands.
-var policyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var policyName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 func (d *reader) policy(n ast.Node) (*Policy, error) {
 	p := &Policy{File: d.Name, Line: d.At(n, "").Line}
@@ -455,7 +455,7 @@ func (d *reader) limits(n ast.Node, l *Limits) error {
 }
 
 // percentage is digits with at most two decimals and a percent sign.
-var percentage = regexp.MustCompile(`^([0-9]{1,3})(?:\.([0-9]{1,2}))?%$`)
+var percentage = lazyregexp.New(`^([0-9]{1,3})(?:\.([0-9]{1,2}))?%$`)
 
 // parseShare reads "20%" or "12.5%" as a share over 0 and up to 1.
 func parseShare(s string) (float64, bool) {

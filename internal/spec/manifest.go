@@ -2,7 +2,6 @@ package spec
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -20,7 +20,7 @@ const gpuResource = "nvidia.com/gpu"
 
 // otherAccelerator are the extended resources of accelerators that no price is known for
 // one by one: slices and shares of GPUs, and those of other makers.
-var otherAccelerator = regexp.MustCompile(`^(nvidia\.com/(mig-.+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/.+|habana\.ai/gaudi|aws\.amazon\.com/neuron.*|google\.com/tpu)$`)
+var otherAccelerator = lazyregexp.New(`^(nvidia\.com/(mig-.+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/.+|habana\.ai/gaudi|aws\.amazon\.com/neuron.*|google\.com/tpu)$`)
 
 // manifests reads manifests of Kubernetes, one or several documents in a file: each
 // Pod, Job, CronJob, JobSet and Deployment, each role of a job of Kubeflow's training
@@ -247,7 +247,7 @@ func (w *workload) count(n ast.Node) (int, bool) {
 }
 
 // placeholder is a parameter of a workflow or of a template.
-var placeholder = regexp.MustCompile(`\{\{\s*(workflow|inputs)\.parameters\.([A-Za-z0-9_.-]+)\s*\}\}`)
+var placeholder = lazyregexp.New(`\{\{\s*(workflow|inputs)\.parameters\.([A-Za-z0-9_.-]+)\s*\}\}`)
 
 // resolve puts the parameters of the workflow, and of the template that is read, in the
 // place of their names. One that is not known stays.

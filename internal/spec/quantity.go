@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // durationUnits are the units of a duration as people write it, the largest first. A
@@ -21,9 +22,9 @@ var durationUnits = []struct {
 
 var (
 	durationForm = `^([0-9]{1,9}(\.[0-9]{1,9})?(ms|w|d|h|m|s))+$`
-	durationPart = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,9}))?(ms|w|d|h|m|s)`)
-	sizePattern  = regexp.MustCompile(`^([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]i?B|B)$`)
-	gpuPattern   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9._-]{0,63})(?::([0-9]{1,4}))?$`)
+	durationPart = lazyregexp.New(`^([0-9]{1,9})(?:\.([0-9]{1,9}))?(ms|w|d|h|m|s)`)
+	sizePattern  = lazyregexp.New(`^([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]i?B|B)$`)
+	gpuPattern   = lazyregexp.New(`^([A-Za-z][A-Za-z0-9._-]{0,63})(?::([0-9]{1,4}))?$`)
 )
 
 // maxDuration bounds a duration in a file. A longer one is a mistake in the unit.

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // WriteJSON writes a document as JSON, indented, with a line end.
@@ -112,8 +113,8 @@ func (y *yamlWriter) collection(open json.Delim, depth int, after bool) error {
 // yamlPlain is text that every reader of YAML 1.1 and 1.2 takes for a string as it
 // stands: words that begin with a letter, none of them a keyword.
 var (
-	yamlPlain   = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./%,;()$-]*[A-Za-z0-9_./%,;()$])*$`)
-	yamlKeyword = regexp.MustCompile(`(?i)^(null|true|false|yes|no|on|off|y|n)$`)
+	yamlPlain   = lazyregexp.New(`^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./%,;()$-]*[A-Za-z0-9_./%,;()$])*$`)
+	yamlKeyword = lazyregexp.New(`(?i)^(null|true|false|yes|no|on|off|y|n)$`)
 )
 
 // yamlString returns a scalar that reads as s: plain where that is safe, else

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/curfew-dev/curfew/internal/httpclient"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // BindingHeader carries what a presigned identity is for. It is signed, so that the same
@@ -36,7 +36,7 @@ const (
 
 // stsHost is the form of the hosts that may say who a caller is. No configuration of the
 // SDK (AWS_ENDPOINT_URL and the like) leads elsewhere.
-var stsHost = regexp.MustCompile(`^sts(\.[a-z]{2}(-[a-z]+){1,3}-[0-9]{1,2})?\.amazonaws\.com(\.cn)?$`)
+var stsHost = lazyregexp.New(`^sts(\.[a-z]{2}(-[a-z]+){1,3}-[0-9]{1,2})?\.amazonaws\.com(\.cn)?$`)
 
 // Caller proves who has AWS credentials, to another process: its owner presigns a call of
 // GetCallerIdentity, and who wants to know makes it.

@@ -175,7 +175,7 @@ func TestChangesAreRefused(t *testing.T) {
 	}
 	s := c.scan(round.Query{}, newLimits(10))
 	p := s.place(&account{id: "1", cfg: c.config}, "us-east-1")
-	_, err = p.ec2.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{"i-1"}})
+	_, err = ec2Client(p.reading).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{"i-1"}})
 	var refused *RefusedError
 	if !errors.As(err, &refused) || refused.API != "ec2:TerminateInstances" || sent {
 		t.Errorf("terminating: got %v, sent %v; want a refusal and nothing sent", err, sent)

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 
 	api "github.com/slack-go/slack"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/notify"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
@@ -89,7 +89,7 @@ func (c *caller) Do(req *http.Request) (*http.Response, error) {
 }
 
 // code is the form of Slack's errors. Nothing else is repeated: no token fits.
-var code = regexp.MustCompile(`^[a-z0-9_]{1,60}$`)
+var code = lazyregexp.New(`^[a-z0-9_]{1,60}$`)
 
 // passing are the errors that pass by themselves
 // (https://docs.slack.dev/reference/methods/chat.postMessage#errors).

@@ -9,12 +9,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
@@ -92,7 +92,7 @@ type File struct {
 }
 
 // unfit are the characters that no name of a session has.
-var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var unfit = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
 // Name makes a name of a session of what a machine is called.
 func Name(texts ...string) string {
@@ -177,10 +177,10 @@ func (w *writer) comment(format string, a ...any) {
 }
 
 // bare are texts that YAML takes for nothing else.
-var bare = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`)
+var bare = lazyregexp.New(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`)
 
 // words are bare texts that YAML takes for something else.
-var words = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
+var words = lazyregexp.New(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
 
 // text is a text as YAML writes it.
 func text(s string) string {
