@@ -23,12 +23,12 @@ var Results = []action.Result{action.ResultFailed, action.ResultRefused, action.
 // is the time of the reader, again the command that makes the next pass.
 func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) Sheet {
 	s := Sheet{Verb: "enforce", Title: passTitle(d)}
-	s.Figures = append(s.Figures, Figure{"read", plain.Count(d.Resources, "resource"), "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")})
+	s.Figures = append(s.Figures, Figure{Label: "read", Value: plain.Count(d.Resources, "resource"), Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")})
 	if !d.DryRun {
-		s.Figures = append(s.Figures, Figure{"state", binding, ""})
+		s.Figures = append(s.Figures, Figure{Label: "state", Value: binding})
 	}
 	if z := d.Frozen; z != nil {
-		s.Figures = append(s.Figures, Figure{"frozen", "by " + z.By + " since " + plain.When(z.At, now), z.Reason})
+		s.Figures = append(s.Figures, Figure{Label: "frozen", Value: "by " + z.By + " since " + plain.When(z.At, now), Note: z.Reason})
 	}
 	lines := slices.Clone(d.Lines)
 	slices.SortStableFunc(lines, func(x, y view.Line) int {
@@ -57,7 +57,7 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) S
 	}
 	s.Coverage = unseen(d.BlindSpots)
 	if d.NextAt != nil {
-		s.Figures = append(s.Figures, Figure{"next", "run it again at " + plain.When(*d.NextAt, now), ""})
+		s.Figures = append(s.Figures, Figure{Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now)})
 		s.Next = append(s.Next, again)
 	}
 	return s
@@ -178,7 +178,7 @@ func FixSheet(f view.Fix, now time.Time, globals string) Sheet {
 				label = ""
 			}
 			if v != "" {
-				s.Figures = append(s.Figures, Figure{label, v, ""})
+				s.Figures = append(s.Figures, Figure{Label: label, Value: v})
 			}
 		}
 	}
@@ -260,7 +260,7 @@ func FixesSheet(d view.Fixes, now time.Time, again, globals string) Sheet {
 	}
 	s.Coverage = unseen(d.BlindSpots)
 	if d.NextAt != nil {
-		s.Figures = append(s.Figures, Figure{"next", "run it again at " + plain.When(*d.NextAt, now), ""})
+		s.Figures = append(s.Figures, Figure{Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now)})
 		s.Next = append(s.Next, again)
 	}
 	return s
@@ -358,10 +358,10 @@ func TagSheet(d view.Tags, binding, reaching, next string) Sheet {
 		what += "; " + plain.Count(without, "resource") + " without a rule for a required tag"
 	}
 	s := Sheet{Verb: "tag", Title: "Dry run, nothing is changed: " + what, Coverage: unseen(d.BlindSpots)}
-	s.Figures = []Figure{{"read", plain.Count(d.Read, "resource"), "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")}}
+	s.Figures = []Figure{{Label: "read", Value: plain.Count(d.Read, "resource"), Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")}}
 	if !d.DryRun {
 		s.Title = "Written: " + what
-		s.Figures = append(s.Figures, Figure{"state", binding, ""})
+		s.Figures = append(s.Figures, Figure{Label: "state", Value: binding})
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
@@ -451,7 +451,7 @@ func SettingsSheet(d view.Settings) Sheet {
 // WhoamiSheet draws an identity, how it is proven, and what it may approve.
 func WhoamiSheet(d view.Whoami) Sheet {
 	s := Sheet{Verb: "whoami", Title: d.Name + ", " + d.ProofText()}
-	row := func(label, text string) { s.Figures = append(s.Figures, Figure{label, text, ""}) }
+	row := func(label, text string) { s.Figures = append(s.Figures, Figure{Label: label, Value: text}) }
 	if d.UnverifiedBecause != nil {
 		row("AWS", *d.UnverifiedBecause)
 	} else if d.Declared != d.Name {

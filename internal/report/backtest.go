@@ -112,19 +112,19 @@ func sessionsHeadline(r *backtest.Result) string {
 }
 
 func backtestFigures(r, foresight *backtest.Result) []Figure {
-	idle := Figure{"idle machine-hours", hoursNumber(r.IdleHours), "of " + hoursNumber(r.ResourceHours) + " measured"}
+	idle := Figure{Label: "idle machine-hours", Value: hoursNumber(r.IdleHours), Note: "of " + hoursNumber(r.ResourceHours) + " measured"}
 	if r.CostUSD != nil {
 		idle.Note += ", which cost " + usdText(r.CostUSD)
 	}
-	saved := Figure{"saved, net of restarts", hoursText(r.NetSavedHours), fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
+	saved := Figure{Label: "saved, net of restarts", Value: hoursText(r.NetSavedHours), Note: fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
 	if r.SavedUSD != nil {
 		saved.Value, saved.Note = usdText(r.SavedUSD), hoursShort(r.NetSavedHours)+": "+saved.Note
 	}
-	out := []Figure{idle, saved, {"restarts", plain.Number(float64(r.Restarts), 0), fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
+	out := []Figure{idle, saved, {Label: "restarts", Value: plain.Number(float64(r.Restarts), 0), Note: fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
 	if foresight == nil {
 		return out
 	}
-	share := Figure{"share of perfect foresight", "unknown", "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
+	share := Figure{Label: "share of perfect foresight", Value: "unknown", Note: "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
 	switch {
 	case r.OfForesight != nil:
 		share.Value = plain.Share(*r.OfForesight, 0)
@@ -205,9 +205,9 @@ func Tune(doc view.Tune, next []string) Sheet {
 	s := Sheet{Verb: "policy tune", Next: next,
 		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved, plain.Share(doc.Tested.NetSavedShare, 1), plain.Count(doc.Trace.Resources, "resource")),
 		Figures: []Figure{
-			{"learned waits", hoursText(doc.Tested.NetSavedHours), "tested on idle periods after the history they were learned from"},
-			{"waiting one restart cost", hoursText(doc.BreakEven.NetSavedHours), "without any history"},
-			{"perfect foresight", hoursText(doc.PerfectForesight.NetSavedHours), "the most that any rule can save"},
+			{Label: "learned waits", Value: hoursText(doc.Tested.NetSavedHours), Note: "tested on idle periods after the history they were learned from"},
+			{Label: "waiting one restart cost", Value: hoursText(doc.BreakEven.NetSavedHours), Note: "without any history"},
+			{Label: "perfect foresight", Value: hoursText(doc.PerfectForesight.NetSavedHours), Note: "the most that any rule can save"},
 		}}
 	g := Grid{Title: "How long to wait", Head: []string{"class", "wait", "learned from", "idle periods", "ended by work", "saved", "share"}, Right: []bool{false, true, false, true, true, true, true}}
 	for _, c := range append(slices.Clone(doc.Classes), doc.Fleet) {

@@ -1,12 +1,9 @@
 package report
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
@@ -110,40 +107,29 @@ func costCells(c costs.Cost) []string {
 // add up, an unknown amount as an empty cell. Text that a spreadsheet would take for a
 // formula is quoted with an apostrophe.
 func CostsCSV(w io.Writer, c view.Costs) error {
-	out := csv.NewWriter(w)
-	head := []string{"period"}
-	for _, d := range c.By {
-		head = append(head, string(d))
-	}
-	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds",
-		"starved_usd", "warming_usd")
-	err := out.Write(head)
-	for _, r := range c.Rows {
-		row := []string{r.Period.Format(time.RFC3339)}
-		for _, k := range r.Key {
-			row = append(row, plainCell(k))
+	return writeCSV(w, "costs", func(yield func([]string) bool) {
+		row := []string{"period"}
+		for _, d := range c.By {
+			row = append(row, string(d))
 		}
-		for _, a := range []costs.Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
-			row = append(row, money.Amount(a).String())
+		row = append(row, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd",
+			"unbounded_seconds", "starved_usd", "warming_usd")
+		for i := 0; yield(row) && i < len(c.Rows); i++ {
+			r := &c.Rows[i]
+			row = append([]string{r.Period.Format(time.RFC3339)}, r.Key...)
+			for _, a := range []costs.Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
+				row = append(row, everyDigit(&a))
+			}
+			row = append(row, strconv.FormatInt(r.UnknownSeconds, 10), everyDigit(r.AtMost), strconv.FormatInt(r.UnboundedSeconds, 10),
+				everyDigit(&r.Starved), everyDigit(&r.Warming))
 		}
-		most := ""
-		if r.AtMost != nil {
-			most = money.Amount(*r.AtMost).String()
-		}
-		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10),
-			money.Amount(r.Starved).String(), money.Amount(r.Warming).String())))
-	}
-	out.Flush()
-	if err = errors.Join(err, out.Error()); err != nil {
-		return fmt.Errorf("write costs as CSV: %w", err)
-	}
-	return nil
+	})
 }
 
-// plainCell guards text against being read as a formula.
-func plainCell(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
+// everyDigit is an amount for programs; an unknown one is empty.
+func everyDigit(d *costs.Dollars) string {
+	if d == nil {
+		return ""
 	}
-	return s
+	return money.Amount(*d).String()
 }

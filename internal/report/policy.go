@@ -125,7 +125,7 @@ func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
 func PolicyExplain(doc view.PolicyExplain) Sheet {
 	s := Sheet{Verb: "policy explain", Title: explainTitle(doc)}
 	if d := doc.Duty; d != nil {
-		s.Figures = []Figure{{"duty", dutyText(d), d.Why}}
+		s.Figures = []Figure{{Label: "duty", Value: dutyText(d), Note: d.Why}}
 	}
 	policies := slices.Clone(doc.Policies)
 	order := []string{"true", "unknown", "false"}

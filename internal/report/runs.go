@@ -100,13 +100,13 @@ func Status(doc view.Runs, now time.Time) Sheet {
 	if r.Why != "" {
 		s.Title += ": " + r.Why
 	}
-	s.Figures = []Figure{{"machine", machineOf(r), r.Provider}, {"an hour", dollarsOf(r.HourlyUSD), ""}, {"cost so far", dollarsOf(r.CostUSD), ""}, {"lease ends", leaseOf(r, now), ""},
-		{"work saved", savedOf(r, now), ""}}
+	s.Figures = []Figure{{Label: "machine", Value: machineOf(r), Note: r.Provider}, {Label: "an hour", Value: dollarsOf(r.HourlyUSD)}, {Label: "cost so far", Value: dollarsOf(r.CostUSD)}, {Label: "lease ends", Value: leaseOf(r, now)},
+		{Label: "work saved", Value: savedOf(r, now)}}
 	if r.Image != "" {
-		s.Figures = append(s.Figures, Figure{"image", r.Image, ""})
+		s.Figures = append(s.Figures, Figure{Label: "image", Value: r.Image})
 	}
 	if r.Idle != "" {
-		s.Figures = append(s.Figures, Figure{"ends when idle for", r.Idle, ""})
+		s.Figures = append(s.Figures, Figure{Label: "ends when idle for", Value: r.Idle})
 	}
 	if len(r.Hosts) > 0 {
 		g := Grid{Head: []string{"node", "phase", "activity", "since", "terminals", "ends", "note"}, States: []bool{1: true}}
@@ -179,8 +179,8 @@ func Adoption(doc view.Adoption, reaching string) Sheet {
 		}
 		return s
 	}
-	s.Figures = []Figure{{"machine", strings.TrimSpace(doc.Type + " " + doc.Region), doc.Resource}, {"an hour", dollarsOf(doc.HourlyUSD), ""}, {"owner", cmp.Or(doc.Owner.User, doc.Owner.Team), ""},
-		{"lease ends", plain.Time(doc.LeaseUntil), ""}, {"idle for", doc.Idle, "and it is to end"}}
+	s.Figures = []Figure{{Label: "machine", Value: strings.TrimSpace(doc.Type + " " + doc.Region), Note: doc.Resource}, {Label: "an hour", Value: dollarsOf(doc.HourlyUSD)}, {Label: "owner", Value: cmp.Or(doc.Owner.User, doc.Owner.Team)},
+		{Label: "lease ends", Value: plain.Time(doc.LeaseUntil)}, {Label: "idle for", Value: doc.Idle, Note: "and it is to end"}}
 	g := Grid{Head: []string{"", "tag", "value"}}
 	for _, t := range doc.Tags {
 		sign := "+"

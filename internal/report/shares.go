@@ -1,15 +1,12 @@
 package report
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -121,25 +118,26 @@ func tenancy(s *Sheet, d view.Shares) {
 
 // SharesCSV writes the workloads of each machine as rows.
 func SharesCSV(w io.Writer, d view.Shares) error {
-	out := csv.NewWriter(w)
-	err := out.Write([]string{"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours", "used_gpu_hours"})
-	dollars := func(d costs.Dollars) string { return money.Amount(d).String() }
-	for _, m := range d.Machines {
-		for _, x := range m.Workloads {
-			row := []string{m.Resource, plainCell(x.Workload), dollars(x.Amount), dollars(x.Used), dollars(x.Idle), dollars(x.CannotJudge), "", "", ""}
-			if u := x.Use; u != nil {
-				row[6], row[7] = dollars(u.ByUse), strconv.FormatFloat(u.RequestedGPUHours, 'f', -1, 64)
-				if u.UsedGPUHours != nil {
-					row[8] = strconv.FormatFloat(*u.UsedGPUHours, 'f', -1, 64)
+	return writeCSV(w, "shares", func(yield func([]string) bool) {
+		if !yield([]string{"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours", "used_gpu_hours"}) {
+			return
+		}
+		for _, m := range d.Machines {
+			for _, x := range m.Workloads {
+				row := []string{m.Resource, x.Workload, everyDigit(&x.Amount), everyDigit(&x.Used), everyDigit(&x.Idle), everyDigit(&x.CannotJudge), "", "", ""}
+				if u := x.Use; u != nil {
+					row[6], row[7] = everyDigit(&u.ByUse), strconv.FormatFloat(u.RequestedGPUHours, 'f', -1, 64)
+					if u.UsedGPUHours != nil {
+						row[8] = strconv.FormatFloat(*u.UsedGPUHours, 'f', -1, 64)
+					}
+				}
+				if !yield(row) {
+					return
 				}
 			}
-			err = errors.Join(err, out.Write(row))
+			if !yield([]string{m.Resource, unallocated, everyDigit(&m.Unallocated), "", "", "", "", "", ""}) {
+				return
+			}
 		}
-		err = errors.Join(err, out.Write([]string{m.Resource, unallocated, dollars(m.Unallocated), "", "", "", "", "", ""}))
-	}
-	out.Flush()
-	if err = errors.Join(err, out.Error()); err != nil {
-		return fmt.Errorf("write shares as CSV: %w", err)
-	}
-	return nil
+	})
 }

@@ -9,7 +9,7 @@ import (
 
 var outside = Sheet{
 	Verb: "plan mig", Title: "12 workloads fit on 3 GPUs\x1b[31m",
-	Figures:     []Figure{{"GPUs used", "3", "the least there can be"}},
+	Figures:     []Figure{{Label: "GPUs used", Value: "3", Note: "the least there can be"}},
 	Picture:     `<svg viewBox="0 0 1 1"><rect/></svg>`,
 	Caption:     "Seven slices each",
 	Tables:      []Grid{{Title: "placements", Head: []string{"gpu", "workload", "slices"}, Right: []bool{false, false, true}, Rows: [][]string{{"0", "<script>alert(1)</script>|x", "3"}, {"1", "b", "12"}}}},

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -84,42 +83,33 @@ func hourly(d view.Dollars) string {
 	if err != nil {
 		return ""
 	}
-	sign := ""
-	if strings.HasPrefix(h.Cents(), "-") {
-		sign = "-"
-	}
-	whole, cents, _ := strings.Cut(strings.TrimPrefix(h.Cents(), "-"), ".")
-	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil {
-		return ""
-	}
-	return sign + "$" + money.Thousands(n) + "." + cents + "/h"
+	return view.USD(h).String() + "/h"
 }
 
-// saves prints what a finding saves a month for a table: "$2,190", "≤ $640" where
-// only a bound is known, "?" where not even that.
-func saves(f *view.Finding) string {
+// monthly is an amount with its period: "$12,311 a month".
+func monthly(d view.Dollars) string {
+	if !d.Known() {
+		return "unknown"
+	}
+	return d.String() + " a month"
+}
+
+// saves prints what a finding saves a month.
+func saves(f *view.Finding) string { return saving(f.MonthlySavingsUSD, f.SavingsUpperBoundUSD) }
+
+// saving prints a saving for a table: "$2,190", "≤ $640" where only a bound is known, "?"
+// where not even that.
+func saving(known, bound view.Dollars) string {
 	switch {
-	case f.MonthlySavingsUSD.Known():
-		return f.MonthlySavingsUSD.String()
-	case f.SavingsUpperBoundUSD.Known():
-		return "≤ " + f.SavingsUpperBoundUSD.String()
+	case known.Known():
+		return known.String()
+	case bound.Known():
+		return "≤ " + bound.String()
 	}
 	return "?"
 }
 
-// stepSaves is saves for a step.
-func stepSaves(s *view.ScanStep) string {
-	switch {
-	case s.MonthlySavingsUSD.Known():
-		return s.MonthlySavingsUSD.String()
-	case s.SavingsUpperBoundUSD.Known():
-		return "≤ " + s.SavingsUpperBoundUSD.String()
-	}
-	return "?"
-}
-
-// allSteps asks Document.beyond for the findings of every step.
+// allSteps asks beyond for the findings of every step.
 const allSteps = -1
 
 // bounds returns what findings of a step whose saving is not known may save at
@@ -190,44 +180,6 @@ const none = "–"
 
 func short(id string, n int) string {
 	return id[:min(n, len(id))]
-}
-
-// took is how long the audit ran: "38 s".
-func (d *audit) took() string {
-	t := d.FinishedAt.Sub(d.StartedAt)
-	switch {
-	case t < 0:
-		return "0 s"
-	case t.Seconds() < 1:
-		return "<1 s"
-	case t.Minutes() < 2:
-		return strconv.Itoa(int(t.Seconds()+0.5)) + " s"
-	}
-	return strconv.Itoa(int(t.Minutes())) + " min"
-}
-
-// scope says what was looked at: "aws 123456789012, us-east-1" or "2 accounts".
-func (d *audit) scope() []string {
-	out := []string{plain.Line(d.Cloud)}
-	switch len(d.Accounts) {
-	case 0:
-	case 1:
-		out[0] += " " + plain.Line(d.Accounts[0])
-	default:
-		out = append(out, plain.Count(len(d.Accounts), "account"))
-	}
-	switch len(d.Regions) {
-	case 0:
-	case 1:
-		out = append(out, plain.Line(d.Regions[0]))
-	default:
-		out = append(out, plain.Count(len(d.Regions), "region"))
-	}
-	out = append(out, plain.Count(d.Resources.Count, "resource"))
-	if d.o.Age > 0 {
-		out = append(out, "as read "+plain.Duration(d.o.Age)+" ago")
-	}
-	return out
 }
 
 // again is the command that shows this audit in another form.
