@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -84,9 +85,9 @@ const maxCautions, maxUnpriced = 5, 3
 
 // Audit shows an audit: what runs and what of it is wasted, the steps with their dollars,
 // the largest findings (with Options.All every one), and what the figures do not cover.
-func Audit(scan view.Scan, o Options) Sheet {
+func Audit(scan view.Scan, o Options) layout.Sheet {
 	d := newAudit(scan, o)
-	s := Sheet{Verb: "scan", Title: capital(headline(d)), Scope: d.scope(), Next: d.firstFix(o.top()), Assumptions: d.Assumptions,
+	s := layout.Sheet{Verb: "scan", Title: layout.Capital(headline(d)), Scope: d.scope(), Next: d.firstFix(o.top()), Assumptions: d.Assumptions,
 		Coverage: d.facts(), Color: o.Color}
 	if d.Resources.Count > 0 {
 		s.Figures = d.figures()
@@ -154,9 +155,9 @@ func (d *audit) scope() []string {
 }
 
 // figures are the sums of the audit.
-func (d *audit) figures() []Figure {
-	dollars := func(label string, amount view.Dollars, note string, tone Tone) Figure {
-		f := Figure{Label: label, Value: amount.String(), Rate: hourly(amount), Note: note}
+func (d *audit) figures() []layout.Figure {
+	dollars := func(label string, amount view.Dollars, note string, tone layout.Tone) layout.Figure {
+		f := layout.Figure{Label: label, Value: amount.String(), Rate: hourly(amount), Note: note}
 		if amount.Known() {
 			f.Unit = "a month"
 		}
@@ -165,17 +166,17 @@ func (d *audit) figures() []Figure {
 		}
 		return f
 	}
-	waste := dollars("wasted", d.MonthlyWasteUSD, d.MonthlyWasteNote, ToneWaste)
+	waste := dollars("wasted", d.MonthlyWasteUSD, d.MonthlyWasteNote, layout.ToneWaste)
 	waste.Share, waste.Whole = d.wasteShare(), "the cost"
 	today := "is wasted at today's rate"
 	if !d.Totals.FindingsWasteUSD.Known() {
 		today = "no finding has a price"
 	}
-	saves := dollars("can save", d.Totals.MonthlySavingsUSD, d.beyond(allSteps), ToneSaving)
+	saves := dollars("can save", d.Totals.MonthlySavingsUSD, d.beyond(allSteps), layout.ToneSaving)
 	saves.Rate = ""
-	out := []Figure{dollars("running", d.MonthlyCostUSD, d.MonthlyCostNote, ""), waste, dollars("findings", d.Totals.FindingsWasteUSD, today, ""), saves}
+	out := []layout.Figure{dollars("running", d.MonthlyCostUSD, d.MonthlyCostNote, ""), waste, dollars("findings", d.Totals.FindingsWasteUSD, today, ""), saves}
 	if n := len(d.CannotJudge); n > 0 {
-		out = append(out, dollars("unmeasured", d.Totals.MonthlyCannotJudgeUSD, plain.Count(n, "machine")+", neither used nor wasted", ToneUnmeasured))
+		out = append(out, dollars("unmeasured", d.Totals.MonthlyCannotJudgeUSD, plain.Count(n, "machine")+", neither used nor wasted", layout.ToneUnmeasured))
 	}
 	return out
 }
@@ -189,23 +190,23 @@ func (d *audit) terms() string {
 }
 
 // stepsGrid shows the steps in which waste is removed with their dollars.
-func (d *audit) stepsGrid() Grid {
-	g := Grid{Head: []string{"step", "findings", "saves a month", "risk", ""}, Right: []bool{false, true, true}, States: []bool{3: true}, Fold: []int{4}}
+func (d *audit) stepsGrid() layout.Grid {
+	g := layout.Grid{Head: []string{"step", "findings", "saves a month", "risk", ""}, Right: []bool{false, true, true}, States: []bool{3: true}, Fold: []int{4}}
 	for i := range d.Steps {
 		st := &d.Steps[i]
 		saves := saving(st.MonthlySavingsUSD, st.SavingsUpperBoundUSD)
 		if st.Step == int(finding.StepMeasure) && st.MonthlySavingsUSD.Or(0) == 0 {
-			saves = none
+			saves = layout.None
 		}
 		g.Rows = append(g.Rows, []string{stepName(st), plain.Number(float64(st.Findings), 0), saves, string(st.Risk), d.beyond(st.Step)})
 	}
-	p := newPaint(d.o.Color)
-	g.paint = func(row, column int) func(string) string {
+	p := layout.NewPaint(d.o.Color)
+	g.Paint = func(row, column int) func(string) string {
 		switch saved := d.Steps[row].MonthlySavingsUSD.Or(0) > 0; {
 		case column == 2 && saved:
-			return p.saving
+			return p.Saving
 		case column == 4:
-			return p.dim
+			return p.Dim
 		}
 		return nil
 	}
@@ -215,9 +216,9 @@ func (d *audit) stepsGrid() Grid {
 func stepName(s *view.ScanStep) string { return fmt.Sprintf("%d %s", s.Step, s.Name) }
 
 // findingsGrid shows the findings, the largest first.
-func (d *audit) findingsGrid() Grid {
+func (d *audit) findingsGrid() layout.Grid {
 	n, list := d.IDLength(), d.ranked()
-	g := Grid{Title: "Findings", Noun: "finding", Head: []string{"a month", "fix", "finding", "resource", "owner", "because", "risk", "undo"},
+	g := layout.Grid{Title: "Findings", Noun: "finding", Head: []string{"a month", "fix", "finding", "resource", "owner", "because", "risk", "undo"},
 		Right: []bool{true}, Code: []bool{false, true, true, true, true}, States: []bool{6: true, 7: false}, Least: []int{0, n, 8, 18, 9, 30}, Priority: []int{5, 4, 3, 2, 1, 0, 6, 6},
 		Fold: []int{5, 4}, Extra: 2}
 	if !d.o.All {
@@ -229,16 +230,16 @@ func (d *audit) findingsGrid() Grid {
 			g.Details = append(g.Details, detail(f))
 		}
 	}
-	p := newPaint(d.o.Color)
-	g.paint = func(row, column int) func(string) string {
+	p := layout.NewPaint(d.o.Color)
+	g.Paint = func(row, column int) func(string) string {
 		f := list[row]
 		switch {
 		case column == 0 && f.MonthlySavingsUSD.Or(0) > 0:
-			return p.saving
+			return p.Saving
 		case column == 2 && f.MonthlyWasteUSD.Or(0) > 0:
-			return p.waste
+			return p.Waste
 		case column == 1, column == 4, column == 0 && f.MonthlySavingsUSD.Known():
-			return p.dim
+			return p.Dim
 		}
 		return nil
 	}
@@ -277,8 +278,8 @@ func (d *audit) named(r *view.Resource) string {
 }
 
 // detail is the evidence of a finding and its fix.
-func detail(f *view.Finding) *Detail {
-	out := &Detail{Table: Grid{Title: "Evidence", Head: []string{"signal", "value", "window", "coverage", "source"}, Code: []bool{true}}}
+func detail(f *view.Finding) *layout.Detail {
+	out := &layout.Detail{Table: layout.Grid{Title: "Evidence", Head: []string{"signal", "value", "window", "coverage", "source"}, Code: []bool{true}}}
 	for i := range f.Samples {
 		out.Pictures = append(out.Pictures, draw(&f.Samples[i]).picture())
 	}
@@ -297,7 +298,7 @@ func detail(f *view.Finding) *Detail {
 	if f.CostUnknown != "" {
 		costs += " (" + f.CostUnknown + ")"
 	}
-	for _, t := range []Term{
+	for _, t := range []layout.Term{
 		{Name: "Fix", Text: f.Fix.Action, Command: f.Fix.Command},
 		{Name: "Risk", Text: fmt.Sprintf("%s; undo %s; confidence %s", f.Fix.Risk, f.Fix.Undo, f.Confidence)},
 		{Name: "Know before", Text: f.Fix.Note},
@@ -323,8 +324,8 @@ func counted(overlaps string) string {
 }
 
 // gaps are what the figures of the audit leave out.
-func (d *audit) gaps() []Gap {
-	var out []Gap
+func (d *audit) gaps() []layout.Gap {
+	var out []layout.Gap
 	most := func(some int) int {
 		if d.o.All {
 			return 1 << 20
@@ -335,17 +336,17 @@ func (d *audit) gaps() []Gap {
 		out = append(out, *u)
 	}
 	if gap := d.Window.Gap(); gap != "" {
-		out = append(out, Gap{Name: "not known", Text: gap})
+		out = append(out, layout.Gap{Name: "not known", Text: gap})
 	}
 	if len(d.Unpriced) > 0 {
-		g := Gap{Name: "no price", Text: plain.Count(d.Totals.UnpricedResources, "resource") + ", not in the figures", Shown: most(maxUnpriced)}
+		g := layout.Gap{Name: "no price", Text: plain.Count(d.Totals.UnpricedResources, "resource") + ", not in the figures", Shown: most(maxUnpriced)}
 		for i := range d.Unpriced {
 			g.Items = append(g.Items, unpricedLine(&d.Unpriced[i]))
 		}
 		out = append(out, g)
 	}
 	if n := len(d.BlindSpots); n > 0 {
-		g := Gap{Name: "not seen", Text: plain.Count(n, "source") + " could not be read", Shown: most(maxCautions)}
+		g := layout.Gap{Name: "not seen", Text: plain.Count(n, "source") + " could not be read", Shown: most(maxCautions)}
 		for _, b := range d.BlindSpots {
 			g.Items = append(g.Items, fmt.Sprintf("%s (%s): %s", b.What, b.Why, b.Effect))
 		}
@@ -369,7 +370,7 @@ func commonest(list []view.Unjudged) string {
 
 // unmeasured says which machines have no telemetry and what to do about them; nil where
 // every machine was measured.
-func (d *audit) unmeasured() *Gap {
+func (d *audit) unmeasured() *layout.Gap {
 	n := len(d.CannotJudge)
 	if n == 0 {
 		return nil
@@ -378,7 +379,7 @@ func (d *audit) unmeasured() *Gap {
 	if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
 		amount = v.String() + " a month"
 	}
-	g := &Gap{Name: "unmeasured", Text: fmt.Sprintf("%s, %s, neither used nor wasted: %s; measure them:", plain.Count(n, "machine"), amount, commonest(d.CannotJudge)),
+	g := &layout.Gap{Name: "unmeasured", Text: fmt.Sprintf("%s, %s, neither used nor wasted: %s; measure them:", plain.Count(n, "machine"), amount, commonest(d.CannotJudge)),
 		Command: d.rescan() + " --usage FILE"}
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
@@ -435,13 +436,13 @@ func (d *audit) facts() []string {
 }
 
 // basis are tables that only a page has: unmeasured machines, the bill, prices, and calls.
-func (d *audit) basis() []Grid {
-	unmeasured := Grid{Title: "Unmeasured machines", Head: []string{"a month", "machine", "owner", "why"}, Right: []bool{true}}
+func (d *audit) basis() []layout.Grid {
+	unmeasured := layout.Grid{Title: "Unmeasured machines", Head: []string{"a month", "machine", "owner", "why"}, Right: []bool{true}}
 	for i := range d.CannotJudge {
 		u := &d.CannotJudge[i]
 		unmeasured.Rows = append(unmeasured.Rows, []string{u.MonthlyCostUSD.String(), thing(&u.Resource), owner(&u.Resource), u.Why})
 	}
-	billed := Grid{Title: "What the provider billed", Head: []string{"service", "billed"}, Right: []bool{false, true}}
+	billed := layout.Grid{Title: "What the provider billed", Head: []string{"service", "billed"}, Right: []bool{false, true}}
 	if d.Billed != nil {
 		for _, x := range d.Billed.ByService {
 			name := x.Service
@@ -451,7 +452,7 @@ func (d *audit) basis() []Grid {
 			billed.Rows = append(billed.Rows, []string{name, x.CostUSD.String()})
 		}
 	}
-	prices := Grid{Title: "Prices", Head: []string{"source", "as of", "meters"}, Right: []bool{false, false, true}}
+	prices := layout.Grid{Title: "Prices", Head: []string{"source", "as of", "meters"}, Right: []bool{false, false, true}}
 	for _, p := range d.Prices {
 		as := p.From
 		if p.To != p.From {
@@ -459,12 +460,12 @@ func (d *audit) basis() []Grid {
 		}
 		prices.Rows = append(prices.Rows, []string{p.Source, as, money.Thousands(int64(p.Charges))})
 	}
-	calls := Grid{Title: "Calls of this scan", Head: []string{"API", "calls", "charged units", "cost"}, Right: []bool{false, true, true, true}}
+	calls := layout.Grid{Title: "Calls of this scan", Head: []string{"API", "calls", "charged units", "cost"}, Right: []bool{false, true, true, true}}
 	for _, c := range d.APICalls {
 		calls.Rows = append(calls.Rows, []string{c.API, money.Thousands(int64(c.Count)), money.Thousands(int64(c.Units)), c.CostUSD.String()})
 	}
-	var out []Grid
-	for _, g := range []Grid{unmeasured, billed, prices, calls} {
+	var out []layout.Grid
+	for _, g := range []layout.Grid{unmeasured, billed, prices, calls} {
 		if len(g.Rows) > 0 {
 			g.Folded, g.PageOnly = true, true
 			out = append(out, g)
@@ -529,10 +530,10 @@ const summaryFindings = 5
 // that fix them, what was not measured and what was not read.
 func Summary(w io.Writer, scan view.Scan, o Options) error {
 	d := newAudit(scan, o)
-	var b markdown
-	fmt.Fprintf(&b, "**curfew scan: %s**\n%s\n", mdText(headline(d)), mdText(strings.Join(d.scope(), ", ")))
+	var b layout.Markdown
+	fmt.Fprintf(&b, "**curfew scan: %s**\n%s\n", layout.MarkdownText(headline(d)), layout.MarkdownText(strings.Join(d.scope(), ", ")))
 	if v := d.Totals.MonthlySavingsUSD; v.Or(0) > 0 {
-		fmt.Fprintf(&b, "\n%s:\n", mdText(joined(", and ", "Fixes save "+v.String()+" a month", d.beyond(allSteps))))
+		fmt.Fprintf(&b, "\n%s:\n", layout.MarkdownText(layout.Joined(", and ", "Fixes save "+v.String()+" a month", d.beyond(allSteps))))
 	}
 	list := d.Largest(summaryFindings)
 	n := d.IDLength()
@@ -541,19 +542,19 @@ func Summary(w io.Writer, scan view.Scan, o Options) error {
 		if r.Name != "" {
 			r.ID = ""
 		}
-		line := fmt.Sprintf("- %s a month: %s, %s", saves(f), mdCode(thing(&r)), mdText(f.Because))
-		if who := owner(&f.Resource); who != none {
-			line += " (" + mdCode(who) + ")"
+		line := fmt.Sprintf("- %s a month: %s, %s", saves(f), layout.MarkdownCode(thing(&r)), layout.MarkdownText(f.Because))
+		if who := owner(&f.Resource); who != layout.None {
+			line += " (" + layout.MarkdownCode(who) + ")"
 		}
 		if plain.Line(f.Fix.Command) != "" && f.MonthlySavingsUSD.Or(0) > 0 {
-			line += " – " + mdCode("curfew fix "+short(f.ID, n))
+			line += " – " + layout.MarkdownCode("curfew fix "+short(f.ID, n))
 		}
 		b.WriteString(line + "\n")
 	}
 	if more := len(d.Findings) - len(list); more > 0 && len(list) > 0 {
 		fmt.Fprintf(&b, "- and %s\n", plain.Count(more, "more finding"))
 	}
-	var gaps []Gap
+	var gaps []layout.Gap
 	for _, g := range d.gaps() {
 		if g.Name != "not known" {
 			g.Shown = 0
@@ -561,9 +562,9 @@ func Summary(w io.Writer, scan view.Scan, o Options) error {
 		}
 	}
 	if line := notCovered(d.Billed, maxServices); line != "" {
-		gaps = append(gaps, Gap{Text: line})
+		gaps = append(gaps, layout.Gap{Text: line})
 	}
-	b.gaps("Not in these figures:", gaps)
+	b.Gaps("Not in these figures:", gaps)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the audit as a summary: %w", err)
 	}

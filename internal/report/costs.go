@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -27,10 +28,10 @@ func unknownText(seconds int64) string {
 }
 
 // Costs shows what was spent.
-func Costs(c view.Costs) Sheet {
+func Costs(c view.Costs) layout.Sheet {
 	span := plain.Date(c.Since) + " to " + plain.Time(c.Until)
 	t := c.Total
-	s := Sheet{Verb: "costs", Title: usd(t.Amount) + " spent from " + span, Picture: costsPicture(c),
+	s := layout.Sheet{Verb: "costs", Title: usd(t.Amount) + " spent from " + span, Picture: costsPicture(c),
 		Caption:     "Cost by use: compute that worked, storage and network, compute without measurements, and waste.",
 		Assumptions: c.Assumptions, Coverage: c.CoverageNotes, Changes: c.Changes}
 	if !c.Recorded {
@@ -45,7 +46,7 @@ func Costs(c view.Costs) Sheet {
 		}
 		return plain.Share(float64(part)/float64(compute), 0) + " of compute"
 	}
-	s.Figures = []Figure{
+	s.Figures = []layout.Figure{
 		{Label: "used", Value: usd(t.Used), Note: share(t.Used)},
 		{Label: "wasted", Value: usd(t.Wasted), Note: share(t.Wasted)},
 		{Label: "unmeasured", Value: usd(t.CannotJudge), Note: share(t.CannotJudge)},
@@ -56,9 +57,9 @@ func Costs(c view.Costs) Sheet {
 		if t.AtMost != nil {
 			most = "at most " + usd(*t.AtMost)
 		}
-		s.Figures = append(s.Figures, Figure{Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most})
+		s.Figures = append(s.Figures, layout.Figure{Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most})
 	}
-	g := Grid{Head: []string{}, Right: []bool{}}
+	g := layout.Grid{Head: []string{}, Right: []bool{}}
 	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
 	periods := c.Granularity != "total"
 	if periods {
@@ -107,7 +108,7 @@ func costCells(c costs.Cost) []string {
 // add up, an unknown amount as an empty cell. Text that a spreadsheet would take for a
 // formula is quoted with an apostrophe.
 func CostsCSV(w io.Writer, c view.Costs) error {
-	return writeCSV(w, "costs", func(yield func([]string) bool) {
+	return layout.WriteCSV(w, "costs", func(yield func([]string) bool) {
 		row := []string{"period"}
 		for _, d := range c.By {
 			row = append(row, string(d))

@@ -1,14 +1,12 @@
 package report
 
 import (
-	"encoding/csv"
-	"fmt"
 	"io"
-	"iter"
 	"strconv"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -56,7 +54,7 @@ var columns = []column{
 // CSV writes one row for each finding under a header. An amount that is not known
 // is an empty cell.
 func CSV(w io.Writer, scan view.Scan, _ Options) error {
-	return writeCSV(w, "the findings", func(yield func([]string) bool) {
+	return layout.WriteCSV(w, "the findings", func(yield func([]string) bool) {
 		row := make([]string, len(columns))
 		for i, c := range columns {
 			row[i] = c.name
@@ -67,40 +65,6 @@ func CSV(w io.Writer, scan view.Scan, _ Options) error {
 			}
 		}
 	})
-}
-
-// writeCSV writes rows. Text that a spreadsheet would take for a formula is quoted with an
-// apostrophe.
-func writeCSV(w io.Writer, what string, rows iter.Seq[[]string]) error {
-	out := csv.NewWriter(w)
-	for row := range rows {
-		for i, cell := range row {
-			row[i] = inert(cell)
-		}
-		if err := out.Write(row); err != nil {
-			return fmt.Errorf("write %s as CSV: %w", what, err)
-		}
-	}
-	out.Flush()
-	if err := out.Error(); err != nil {
-		return fmt.Errorf("write %s as CSV: %w", what, err)
-	}
-	return nil
-}
-
-// inert returns a cell of text that no spreadsheet takes for a formula: one that
-// begins like one gets an apostrophe before it, unless it is a plain number
-// (OWASP, CSV injection).
-func inert(s string) string {
-	if s == "" || !strings.ContainsRune("=+-@\t\r\n＝＋－＠", []rune(s)[0]) {
-		return s
-	}
-	if strings.Trim(s, "+-.0123456789") == "" {
-		if _, err := strconv.ParseFloat(s, 64); err == nil {
-			return s
-		}
-	}
-	return "'" + s
 }
 
 // evidenceLine is the evidence in one line: "gpu_util_max_pct 0.4 (14d, coverage

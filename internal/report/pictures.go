@@ -11,24 +11,26 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // pictures draw where the money goes: by use, by step, by team and by category.
-func (d *audit) pictures() []Picture {
-	var out []Picture
+func (d *audit) pictures() []layout.Picture {
+	var out []layout.Picture
 	if w := d.Window; w != nil && w.TotalUSD.Or(0) > 0 {
-		out = append(out, Picture{Title: "By use", SVG: windowPicture(w), Caption: fmt.Sprintf(
+		out = append(out, layout.Picture{Title: "By use", SVG: windowPicture(w), Caption: fmt.Sprintf(
 			"Of %s in the last %s, %s was wasted, %s was not measured, %s was used, %s is storage, network and overhead.",
 			w.TotalUSD, w.Span(), w.WastedUSD, w.UnmeasuredUSD, w.UsedUSD, w.OtherUSD)})
 	}
 	if len(d.Steps) > 0 {
-		out = append(out, Picture{Title: "What to do, in this order", SVG: d.stepsPicture(), Caption: "What the fixes of each step save a month, and what its findings waste."})
+		out = append(out, layout.Picture{Title: "What to do, in this order", SVG: d.stepsPicture(), Caption: "What the fixes of each step save a month, and what its findings waste."})
 	}
-	return append(out, Picture{Title: "By team", SVG: d.ownersPicture(), Caption: "Cost a month by team, and what of it is wasted."},
-		Picture{Title: "By category", SVG: d.categoriesPicture(), Caption: "Cost a month by category; the outlined band is the share usual for ML teams."})
+	return append(out, layout.Picture{Title: "By team", SVG: d.ownersPicture(), Caption: "Cost a month by team, and what of it is wasted."},
+		layout.Picture{Title: "By category", SVG: d.categoriesPicture(), Caption: "Cost a month by category; the outlined band is the share usual for ML teams. " +
+			"Storage is objects, disks, logs and databases; network is gateways, balancers and addresses; overhead is secrets and monitoring; unknown is unmeasured compute."})
 }
 
 // windowPicture draws what was charged over the window as one bar.
@@ -83,7 +85,7 @@ func (d *audit) ownersPicture() string {
 		Parts: []string{"wasted", "the rest of the cost"}, Colors: []chart.Color{chart.Orange, chart.SoftBlue}}
 	for _, o := range list {
 		cost, waste := o.MonthlyCostUSD.Or(0), max(0, o.MonthlyWasteUSD.Or(0))
-		row := chart.Bar{Label: fit(plain.Line(o.Team), 40), Note: o.MonthlyCostUSD.String(), Parts: []float64{inDollars(waste), max(0, inDollars(cost-waste))}}
+		row := chart.Bar{Label: layout.Fit(plain.Line(o.Team), 40), Note: o.MonthlyCostUSD.String(), Parts: []float64{inDollars(waste), max(0, inDollars(cost-waste))}}
 		if row.Label == "" {
 			row.Label = "no team tag"
 		}
@@ -105,25 +107,13 @@ var usual = map[string][2]float64{
 	round.CategoryOverhead: {5, 10},
 }
 
-// categoryTitles says what each category is.
-var categoryTitles = map[string]string{
-	round.CategoryStorage:  "objects, disks, logs, databases",
-	round.CategoryIdle:     "compute doing nothing",
-	round.CategoryActive:   "compute at work",
-	round.CategoryEgress:   "data transfer",
-	round.CategoryOverhead: "secrets, monitoring",
-	round.CategoryUnknown:  "unmeasured compute",
-	round.CategoryNetwork:  "gateways, balancers, addresses",
-	round.CategoryOther:    "what the bill charges besides",
-}
-
 // categoriesPicture draws the share of each category with the share usual in the field.
 func (d *audit) categoriesPicture() string {
 	names, whole := d.ShownCategories()
 	b := chart.Bars{Title: "Cost a month by category, as a share of all", Axis: chart.Axis{Label: "share of the cost", Format: chart.Percent}, Band: "usual share", Ordered: true}
 	for _, name := range names {
 		amount := *d.Categories.Named(name)
-		row := chart.Bar{Label: joined(": ", name, categoryTitles[name]), Value: share(amount, whole), Note: amount.String(), Color: categoryColor(name)}
+		row := chart.Bar{Label: name, Value: share(amount, whole), Note: amount.String(), Color: categoryColor(name)}
 		if amount.Known() && whole.Known() {
 			row.Note = plain.Share(row.Value, 0) + ", " + row.Note
 		}
@@ -170,9 +160,9 @@ const (
 )
 
 // picture is the spark as inline SVG, with what it shows.
-func (s spark) picture() Picture {
-	label := joined(", ", s.Signal, "peak "+s.Peak, s.Missing)
-	return Picture{Title: s.Signal, Caption: joined(" · ", "peak "+s.Peak, s.From+" to "+s.To, s.Missing), SVG: fmt.Sprintf(
+func (s spark) picture() layout.Picture {
+	label := layout.Joined(", ", s.Signal, "peak "+s.Peak, s.Missing)
+	return layout.Picture{Title: s.Signal, Caption: layout.Joined(" · ", "peak "+s.Peak, s.From+" to "+s.To, s.Missing), SVG: fmt.Sprintf(
 		`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s"><path class="gap" d="%s"/><path class="level" d="%s"/></svg>`,
 		sparkWidth, sparkHeight, html.EscapeString(plain.Line(label)), s.Gaps, s.Bars)}
 }

@@ -2,58 +2,14 @@ package report
 
 import (
 	"cmp"
-	"slices"
 	"strings"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
-
-// fit cuts s to at most width columns, ending in "…" where something was cut.
-func fit(s string, width int) string {
-	if width <= 0 {
-		return ""
-	}
-	return ansi.Truncate(s, width, "…")
-}
-
-// wordwrap breaks text at its spaces into lines of at most width columns. A word that is
-// longer has a line of its own: names, and commands in backticks, are never broken.
-func wordwrap(s string, width int) []string {
-	var lines []string
-	for _, word := range wholeWords(s) {
-		if last := len(lines) - 1; last >= 0 && wide(lines[last])+1+wide(word) <= width {
-			lines[last] += " " + word
-			continue
-		}
-		lines = append(lines, word)
-	}
-	return lines
-}
-
-// wholeWords are the words of a text; a command in backticks is one.
-func wholeWords(s string) []string {
-	words := strings.Fields(s)
-	odd := func(word string) bool { return strings.Count(word, "`")%2 == 1 }
-	var out []string
-	for i := 0; i < len(words); i++ {
-		if !odd(words[i]) {
-			out = append(out, words[i])
-			continue
-		}
-		end := i + 1 + slices.IndexFunc(words[i+1:], odd) // i where nothing closes it
-		out = append(out, strings.Join(words[i:end+1], " "))
-		i = end
-	}
-	return out
-}
-
-// wide returns the columns that s takes in a terminal.
-func wide(s string) int { return ansi.StringWidth(s) }
 
 // share is part's share of the whole, at most 1 and 0 where either is not known.
 func share(part, whole view.Dollars) float64 {
@@ -143,12 +99,7 @@ func (d *audit) beyond(step int) string {
 	if open > 0 {
 		unknown = plain.Count(open, "finding") + " without a figure"
 	}
-	return joined(", ", more, unknown)
-}
-
-// joined joins what is not empty.
-func joined(separator string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
+	return layout.Joined(", ", more, unknown)
 }
 
 // thing names a resource for people: its type, its name or id, its region.
@@ -166,7 +117,7 @@ func owner(r *view.Resource) string {
 	team := plain.Line(r.Owner.Team)
 	switch {
 	case team == "" && who == "":
-		return none
+		return layout.None
 	case team == "":
 		return "?/" + who
 	case who == "":
@@ -174,9 +125,6 @@ func owner(r *view.Resource) string {
 	}
 	return team + "/" + who
 }
-
-// none stands where there is nothing to say.
-const none = "–"
 
 func short(id string, n int) string {
 	return id[:min(n, len(id))]

@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	_ "embed" // the style sheet
@@ -35,7 +35,7 @@ func unbroken(s string) string {
 }
 
 // heading is text for a heading of a page.
-func heading(s string) string { return capital(bound(s)) }
+func heading(s string) string { return Capital(bound(s)) }
 
 // commandLines are commands, a line each.
 func commandLines(list []string) string {
@@ -67,8 +67,8 @@ func (b beneath) any() bool { return b != (beneath{}) }
 // columns is how many columns of the table a page shows beside one another.
 func (g *Grid) columns() int { return len(g.Head) - min(len(g.Fold), 1) }
 
-// capital begins with a capital letter, but for the names of statistics: "p95".
-func capital(s string) string {
+// Capital begins s with a capital letter, but for the names of statistics: "p95".
+func Capital(s string) string {
 	if statistic.MatchString(s) {
 		return s
 	}

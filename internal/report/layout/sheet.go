@@ -1,4 +1,7 @@
-package report
+// Package layout writes reports for people: a sheet of a headline, figures, pictures and
+// tables, as text for a terminal, Markdown, or a page that stands alone. Every report of
+// curfew is such a sheet, so that they all look and escape alike.
+package layout
 
 import (
 	"bytes"
@@ -103,7 +106,7 @@ const unlimited = 1 << 20
 type textSheet struct {
 	strings.Builder
 	width int
-	paint paint
+	paint Paint
 }
 
 // Text writes the sheet for a terminal of a width in columns; 0 is no terminal.
@@ -112,9 +115,9 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	if width <= 0 {
 		width, tables = 100, unlimited
 	}
-	b := &textSheet{width: width, paint: newPaint(s.Color)}
+	b := &textSheet{width: width, paint: NewPaint(s.Color)}
 	b.head(s.Verb, s.Scope)
-	for i, line := range wordwrap(plain.Line(s.Title), max(width-indent, 20)) {
+	for i, line := range Wrap(plain.Line(s.Title), max(width-indent, 20)) {
 		if i == 0 {
 			line = b.paint.decided(line)
 		}
@@ -126,7 +129,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 		b.figures(s.Figures)
 	}
 	for _, r := range s.Remarks {
-		b.prose("  ", r, b.paint.dim)
+		b.prose("  ", r, b.paint.Dim)
 	}
 	b.list("because", s.Because)
 	for i := range s.Tables {
@@ -150,11 +153,11 @@ func (s Sheet) Text(w io.Writer, width int) error {
 func (b *textSheet) head(verb string, scope []string) {
 	b.WriteString("curfew " + verb)
 	if text := plain.Line(strings.Join(scope, ", ")); text != "" {
-		if lead := 7 + wide(verb) + 3; lead+wide(text) <= b.width {
-			b.WriteString("   " + b.paint.dim(text))
+		if lead := 7 + Width(verb) + 3; lead+Width(text) <= b.width {
+			b.WriteString("   " + b.paint.Dim(text))
 		} else {
 			b.WriteString("\n")
-			b.prose("  ", text, b.paint.dim)
+			b.prose("  ", text, b.paint.Dim)
 			b.WriteString("\n")
 			return
 		}
@@ -165,12 +168,12 @@ func (b *textSheet) head(verb string, scope []string) {
 // prose writes a text after a lead, broken at its spaces. Only a word wider than the line
 // is cut.
 func (b *textSheet) prose(lead, text string, color func(string) string) {
-	for i, line := range wordwrap(plain.Line(text), max(b.width-wide(lead), 20)) {
+	for i, line := range Wrap(plain.Line(text), max(b.width-Width(lead), 20)) {
 		if i > 0 {
-			lead = strings.Repeat(" ", wide(lead))
+			lead = strings.Repeat(" ", Width(lead))
 		}
 		if color != nil {
-			line = color(fit(line, max(b.width-wide(lead), 20)))
+			line = color(Fit(line, max(b.width-Width(lead), 20)))
 		}
 		b.WriteString(lead + line + "\n")
 	}
@@ -194,10 +197,10 @@ const barWidth = 20
 func (b *textSheet) figures(list []Figure) {
 	label, rate, value := 0, 0, 0
 	for _, f := range list {
-		label, rate, value = max(label, wide(plain.Line(f.Label))), max(rate, wide(f.Rate)), max(value, wide(f.amount()))
+		label, rate, value = max(label, Width(plain.Line(f.Label))), max(rate, Width(f.Rate)), max(value, Width(f.amount()))
 	}
 	for _, f := range list {
-		name := pad(plain.Line(f.Label), label)
+		name := Pad(plain.Line(f.Label), label)
 		if rate == 0 {
 			b.prose("  "+name+"   ", figureText(f), nil)
 			continue
@@ -212,28 +215,28 @@ func (b *textSheet) figures(list []Figure) {
 			full := min(max(int(f.Share*float64(bar)+0.5), 1), bar)
 			lead.add(plain.Share(f.Share, 0), 4, true, tone)
 			lead.add(strings.Repeat("█", full), full, false, tone)
-			lead.text.WriteString(b.paint.dim(strings.Repeat("░", bar-full)))
+			lead.text.WriteString(b.paint.Dim(strings.Repeat("░", bar-full)))
 			lead.used += bar - full
 		}
 		note := plain.Line(f.Note)
-		if under := lead.used+2+wide(note) > b.width; note != "" && !under {
-			lead.add(note, wide(note), false, b.paint.dim)
+		if under := lead.used+2+Width(note) > b.width; note != "" && !under {
+			lead.add(note, Width(note), false, b.paint.Dim)
 			note = ""
 		}
 		lead.end(&b.Builder)
-		b.prose(strings.Repeat(" ", label+4), note, b.paint.dim)
+		b.prose(strings.Repeat(" ", label+4), note, b.paint.Dim)
 	}
 }
 
 // amount is the value with its unit.
-func (f Figure) amount() string { return joined(" ", plain.Line(f.Value), f.Unit) }
+func (f Figure) amount() string { return Joined(" ", plain.Line(f.Value), f.Unit) }
 
 // remark is the share of the whole with the note; empty where there is neither.
 func (f Figure) remark() string {
 	if f.Share <= 0 {
 		return f.Note
 	}
-	return joined(" ", plain.Share(f.Share, 0), "of", f.Whole, f.Note)
+	return Joined(" ", plain.Share(f.Share, 0), "of", f.Whole, f.Note)
 }
 
 // gaps writes what the figures leave out.
@@ -246,7 +249,7 @@ func (b *textSheet) gaps(list []Gap) {
 		var text textSheet
 		text.width = b.width
 		text.prose("    - ", g.Name+": "+g.Text, same)
-		b.WriteString(strings.Replace(text.String(), g.Name, b.paint.attention(g.Name), 1))
+		b.WriteString(strings.Replace(text.String(), g.Name, b.paint.Attention(g.Name), 1))
 		if g.Command != "" {
 			b.WriteString("      " + plain.Line(g.Command) + "\n")
 		}
@@ -274,19 +277,15 @@ func (b *textSheet) commands(name string, list []string) {
 	for _, c := range list {
 		c = plain.Line(c)
 		if comment, ok := strings.CutPrefix(c, "# "); ok {
-			c = "# " + strings.Join(wordwrap(comment, b.width-6), "\n    # ")
+			c = "# " + strings.Join(Wrap(comment, b.width-6), "\n    # ")
 		}
 		b.WriteString("    " + c + "\n")
 	}
 }
 
-func pad(s string, width int) string {
-	return s + strings.Repeat(" ", max(0, width-wide(s)))
-}
-
 // figureText is a figure with its note.
 func figureText(f Figure) string {
-	if note := joined(", ", f.Rate, f.remark()); note != "" {
+	if note := Joined(", ", f.Rate, f.remark()); note != "" {
 		return f.amount() + " (" + note + ")"
 	}
 	return f.amount()

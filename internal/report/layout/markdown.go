@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"fmt"
@@ -12,20 +12,20 @@ import (
 // Markdown writes the sheet without its pictures, for tickets and pull requests. Names from
 // outside are escaped or in code spans, so that they are only ever text.
 func (s Sheet) Markdown(w io.Writer) error {
-	var b markdown
-	fmt.Fprintf(&b, "## curfew %s\n\n%s\n", s.Verb, mdText(s.Title))
+	var b Markdown
+	fmt.Fprintf(&b, "## curfew %s\n\n%s\n", s.Verb, MarkdownText(s.Title))
 	if len(s.Scope) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", mdText(strings.Join(s.Scope, ", ")))
+		fmt.Fprintf(&b, "\n%s\n", MarkdownText(strings.Join(s.Scope, ", ")))
 	}
 	if len(s.Figures) > 0 {
 		b.WriteString("\n")
 		for _, f := range s.Figures {
-			note := joined(", ", f.Rate, f.remark())
-			fmt.Fprintf(&b, "- %s: **%s** %s\n", mdText(f.Label), mdText(f.amount()), mdText(note))
+			note := Joined(", ", f.Rate, f.remark())
+			fmt.Fprintf(&b, "- %s: **%s** %s\n", MarkdownText(f.Label), MarkdownText(f.amount()), MarkdownText(note))
 		}
 	}
 	for _, r := range s.Remarks {
-		fmt.Fprintf(&b, "\n%s\n", mdText(r))
+		fmt.Fprintf(&b, "\n%s\n", MarkdownText(r))
 	}
 	b.commands(s.Next)
 	b.list("Because", s.Because)
@@ -35,7 +35,7 @@ func (s Sheet) Markdown(w io.Writer) error {
 			b.grid(g)
 		}
 	}
-	b.gaps("Does not cover:", s.Gaps)
+	b.Gaps("Does not cover:", s.Gaps)
 	b.commands(s.Commands)
 	b.list("Assumes", s.Assumptions)
 	b.list("Covers", s.Coverage)
@@ -46,21 +46,21 @@ func (s Sheet) Markdown(w io.Writer) error {
 	return nil
 }
 
-// markdown is a document being written.
-type markdown struct{ strings.Builder }
+// Markdown is a document being written.
+type Markdown struct{ strings.Builder }
 
-func (b *markdown) list(name string, lines []string) {
+func (b *Markdown) list(name string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\n%s:\n", name)
 	for _, line := range lines {
-		fmt.Fprintf(b, "- %s\n", mdText(line))
+		fmt.Fprintf(b, "- %s\n", MarkdownText(line))
 	}
 }
 
 // commands writes commands as a block of code.
-func (b *markdown) commands(list []string) {
+func (b *Markdown) commands(list []string) {
 	if len(list) == 0 {
 		return
 	}
@@ -71,29 +71,29 @@ func (b *markdown) commands(list []string) {
 	b.WriteString("```\n")
 }
 
-// gaps writes what the figures leave out under a line of text.
-func (b *markdown) gaps(head string, list []Gap) {
+// Gaps writes what the figures leave out under a line of text.
+func (b *Markdown) Gaps(head string, list []Gap) {
 	if len(list) == 0 {
 		return
 	}
 	b.WriteString("\n" + head + "\n")
 	for _, g := range list {
-		fmt.Fprintf(b, "- %s\n", joined(" ", mdText(joined(": ", g.Name, g.Text)), mdCode(g.Command)))
+		fmt.Fprintf(b, "- %s\n", Joined(" ", MarkdownText(Joined(": ", g.Name, g.Text)), MarkdownCode(g.Command)))
 		for _, item := range g.shown() {
-			fmt.Fprintf(b, "  - %s\n", mdText(item))
+			fmt.Fprintf(b, "  - %s\n", MarkdownText(item))
 		}
 	}
 }
 
 // grid writes a table with its title. The note of a row follows its last cell.
-func (b *markdown) grid(g *Grid) {
+func (b *Markdown) grid(g *Grid) {
 	rows, more := g.shown()
 	if g.Title != "" {
-		fmt.Fprintf(b, "### %s\n\n", mdText(g.Title))
+		fmt.Fprintf(b, "### %s\n\n", MarkdownText(g.Title))
 	}
 	b.WriteString("|")
 	for _, h := range g.Head {
-		b.WriteString(" " + mdText(h) + " |")
+		b.WriteString(" " + MarkdownText(h) + " |")
 	}
 	b.WriteString("\n")
 	for k := range g.Head {
@@ -110,16 +110,16 @@ func (b *markdown) grid(g *Grid) {
 				c += " – " + note
 			}
 			if at(g.Code, k) {
-				c = mdCode(c)
+				c = MarkdownCode(c)
 			} else {
-				c = mdText(c)
+				c = MarkdownText(c)
 			}
 			b.WriteString(" " + c + " |")
 		}
 		b.WriteString("\n")
 	}
 	if more != "" {
-		b.WriteString("\n" + mdText(more) + "\n")
+		b.WriteString("\n" + MarkdownText(more) + "\n")
 	}
 	b.commands(slices.DeleteFunc(slices.Clone(g.Commands), func(c string) bool { return c == "" }))
 }
@@ -129,14 +129,14 @@ var mdSpecial = strings.NewReplacer(
 	"://", `:\//`, "www.", `www\.`, "#", `\#`, "+", `\+`, "!", `\!`, "|", `\|`, "~", `\~`, "@", `\@`,
 )
 
-// mdText escapes text so that Markdown shows it as it is.
-func mdText(s string) string { return mdSpecial.Replace(plain.Line(s)) }
+// MarkdownText escapes text so that Markdown shows it as it is.
+func MarkdownText(s string) string { return mdSpecial.Replace(plain.Line(s)) }
 
-// mdCode puts text from outside into a code span, in which no name is a link, a
+// MarkdownCode puts text from outside into a code span, in which no name is a link, a
 // mention or markup. A bar is escaped because tables are cut before spans are.
-func mdCode(s string) string {
+func MarkdownCode(s string) string {
 	s = strings.NewReplacer("`", "'", "|", `\|`).Replace(plain.Line(s))
-	if s == "" || s == none {
+	if s == "" || s == None {
 		return s
 	}
 	return "`" + s + "`"

@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"strings"
@@ -6,13 +6,14 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// paint gives text its meaning in color: waste is red, what needs attention
+// Paint gives text its meaning in color: waste is red, what needs attention
 // yellow, savings green, what is secondary dim.
-type paint struct{ dim, waste, attention, saving func(string) string }
+type Paint struct{ Dim, Waste, Attention, Saving func(string) string }
 
-func newPaint(color bool) paint {
+// NewPaint returns the colors of a terminal, or none.
+func NewPaint(color bool) Paint {
 	if !color {
-		return paint{same, same, same, same}
+		return Paint{same, same, same, same}
 	}
 	style := func(s lipgloss.Style) func(string) string {
 		return func(text string) string {
@@ -23,10 +24,10 @@ func newPaint(color bool) paint {
 		}
 	}
 	base := lipgloss.NewStyle
-	return paint{
-		dim:   style(base().Faint(true)),
-		waste: style(base().Foreground(lipgloss.Red)), attention: style(base().Foreground(lipgloss.Yellow)),
-		saving: style(base().Foreground(lipgloss.Green)),
+	return Paint{
+		Dim:   style(base().Faint(true)),
+		Waste: style(base().Foreground(lipgloss.Red)), Attention: style(base().Foreground(lipgloss.Yellow)),
+		Saving: style(base().Foreground(lipgloss.Green)),
 	}
 }
 
@@ -34,12 +35,12 @@ func newPaint(color bool) paint {
 func same(s string) string { return s }
 
 // tone returns the color of a figure; nil leaves it as it is.
-func (p paint) tone(t Tone) func(string) string {
+func (p Paint) tone(t Tone) func(string) string {
 	switch t {
 	case ToneWaste:
-		return p.waste
+		return p.Waste
 	case ToneSaving:
-		return p.saving
+		return p.Saving
 	}
 	return nil
 }
@@ -67,24 +68,24 @@ func stateWord(text string) string {
 }
 
 // decided colors the decision with which a headline begins: "Denied: budget …".
-func (p paint) decided(line string) string {
+func (p Paint) decided(line string) string {
 	head, rest, ok := strings.Cut(line, ":")
 	word := strings.TrimPrefix(head, "Needs ")
-	if color := p.state(word); ok && color != nil && !strings.Contains(word, " ") {
+	if color := p.State(word); ok && color != nil && !strings.Contains(word, " ") {
 		return color(head) + ":" + rest
 	}
 	return line
 }
 
-// state returns the color of a decision or a state; nil where it has none.
-func (p paint) state(text string) func(string) string {
+// State returns the color of a decision or a state; nil where it has none.
+func (p Paint) State(text string) func(string) string {
 	switch word := stateWord(text); {
 	case good[word]:
-		return p.saving
+		return p.Saving
 	case open[word]:
-		return p.attention
+		return p.Attention
 	case bad[word]:
-		return p.waste
+		return p.Waste
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"slices"
@@ -45,8 +45,8 @@ type Grid struct {
 	// Details are what a page shows of each row when a reader opens it; nil is nothing.
 	Details []*Detail
 
-	// paint colors a cell; nil leaves it as it is.
-	paint func(row, column int) func(string) string
+	// Paint colors a cell; nil leaves it as it is.
+	Paint func(row, column int) func(string) string
 }
 
 // Detail is more about a row.
@@ -75,7 +75,7 @@ func (g *Grid) under(column int) bool { return len(g.Fold) > 0 && g.Fold[0] == c
 func (g *Grid) cut(width int) Grid {
 	out := *g
 	for range g.Extra {
-		out = out.without(len(out.Head) - 1)
+		out = out.Without(len(out.Head) - 1)
 	}
 	for _, column := range g.Fold {
 		widths, _ := out.widths(width)
@@ -85,19 +85,19 @@ func (g *Grid) cut(width int) Grid {
 		notes := make([]string, len(out.Rows))
 		for i, row := range out.Rows {
 			cell := at(row, column)
-			if cell == none {
+			if cell == None {
 				cell = ""
 			}
-			notes[i] = joined(": ", cell, at(out.Notes, i))
+			notes[i] = Joined(": ", cell, at(out.Notes, i))
 		}
-		out = out.without(column)
+		out = out.Without(column)
 		out.Notes = notes
 	}
 	return out
 }
 
-// without returns the table without a column.
-func (g *Grid) without(column int) Grid {
+// Without returns the table without a column.
+func (g *Grid) Without(column int) Grid {
 	out := *g
 	out.Head = drop(g.Head, column)
 	out.Right, out.States, out.Code = drop(g.Right, column), drop(g.States, column), drop(g.Code, column)
@@ -139,7 +139,7 @@ func (g *Grid) widths(width int) ([]int, bool) {
 	total := 0
 	for i, h := range g.Head {
 		natural[i] = g.natural(i)
-		least[i] = max(wide(plain.Line(h)), 10)
+		least[i] = max(Width(plain.Line(h)), 10)
 		if n := at(g.Least, i); n > 0 {
 			least[i] = n
 		}
@@ -174,29 +174,29 @@ func (g *Grid) widths(width int) ([]int, bool) {
 
 // natural is how wide the heading and the cells of a column are.
 func (g *Grid) natural(column int) int {
-	n := wide(plain.Line(g.Head[column]))
+	n := Width(plain.Line(g.Head[column]))
 	for _, row := range g.Rows {
-		n = max(n, wide(plain.Line(at(row, column))))
+		n = max(n, Width(plain.Line(at(row, column))))
 	}
 	return n
 }
 
 // text writes the table for a terminal.
-func (g *Grid) text(b *strings.Builder, width int, p paint) {
+func (g *Grid) text(b *strings.Builder, width int, p Paint) {
 	rows, more := g.shown()
 	first := *g
 	first.Rows = rows
 	first = first.cut(width)
 	first.rows(b, width, p)
 	if more != "" {
-		b.WriteString(strings.Repeat(" ", indent) + p.dim(fit(more, width-indent)) + "\n")
+		b.WriteString(strings.Repeat(" ", indent) + p.Dim(Fit(more, width-indent)) + "\n")
 	}
 }
 
 // rows writes the title, the heading and the rows.
-func (g *Grid) rows(b *strings.Builder, width int, p paint) {
+func (g *Grid) rows(b *strings.Builder, width int, p Paint) {
 	if g.Title != "" {
-		b.WriteString(strings.Repeat(" ", indent) + fit(plain.Line(g.Title), width-indent) + "\n")
+		b.WriteString(strings.Repeat(" ", indent) + Fit(plain.Line(g.Title), width-indent) + "\n")
 	}
 	widths, fits := g.widths(width)
 	if !fits {
@@ -205,7 +205,7 @@ func (g *Grid) rows(b *strings.Builder, width int, p paint) {
 	}
 	header := gridLine{width: width}
 	for i, h := range g.Head {
-		header.add(plain.Line(h), widths[i], at(g.Right, i), p.dim)
+		header.add(plain.Line(h), widths[i], at(g.Right, i), p.Dim)
 	}
 	header.end(b)
 	under := indent
@@ -225,12 +225,12 @@ func (g *Grid) rows(b *strings.Builder, width int, p paint) {
 }
 
 // notes writes what stands under a row.
-func (g *Grid) notes(b *strings.Builder, n, indent, width int, p paint) {
+func (g *Grid) notes(b *strings.Builder, n, indent, width int, p Paint) {
 	space := strings.Repeat(" ", indent)
 	if note := plain.Line(at(g.Notes, n)); note != "" {
 		// A reason is read whole; only a word wider than the terminal is cut.
-		for _, line := range wordwrap(note, max(width-indent, 20)) {
-			b.WriteString(space + p.dim(fit(line, max(width-indent, 20))) + "\n")
+		for _, line := range Wrap(note, max(width-indent, 20)) {
+			b.WriteString(space + p.Dim(Fit(line, max(width-indent, 20))) + "\n")
 		}
 	}
 	if command := plain.Line(at(g.Commands, n)); command != "" {
@@ -240,10 +240,10 @@ func (g *Grid) notes(b *strings.Builder, n, indent, width int, p paint) {
 
 // stacked writes each row as a block: its first column, then a line for each other
 // column that is not empty.
-func (g *Grid) stacked(b *strings.Builder, width int, p paint) {
+func (g *Grid) stacked(b *strings.Builder, width int, p Paint) {
 	label := 0
 	for _, h := range g.Head {
-		label = max(label, wide(plain.Line(h)))
+		label = max(label, Width(plain.Line(h)))
 	}
 	label = min(label, width/3)
 	for n, cells := range g.Rows {
@@ -256,7 +256,7 @@ func (g *Grid) stacked(b *strings.Builder, width int, p paint) {
 			if i > 0 {
 				r.add("", 0, false, nil)
 			}
-			r.add(plain.Line(h), label, false, p.dim)
+			r.add(plain.Line(h), label, false, p.Dim)
 			r.add(value, max(1, width-r.used-indent), false, g.color(n, i, p))
 			r.end(b)
 		}
@@ -265,14 +265,14 @@ func (g *Grid) stacked(b *strings.Builder, width int, p paint) {
 }
 
 // color returns the color of a cell; nil leaves it as it is.
-func (g *Grid) color(row, column int, p paint) func(string) string {
-	if g.paint != nil {
-		if c := g.paint(row, column); c != nil {
+func (g *Grid) color(row, column int, p Paint) func(string) string {
+	if g.Paint != nil {
+		if c := g.Paint(row, column); c != nil {
 			return c
 		}
 	}
 	if at(g.States, column) {
-		return p.state(at(at(g.Rows, row), column))
+		return p.State(at(at(g.Rows, row), column))
 	}
 	return nil
 }
@@ -285,8 +285,8 @@ type gridLine struct {
 
 // add writes a cell of a width.
 func (r *gridLine) add(text string, width int, right bool, color func(string) string) {
-	text = fit(text, width)
-	space := strings.Repeat(" ", max(0, width-wide(text)))
+	text = Fit(text, width)
+	space := strings.Repeat(" ", max(0, width-Width(text)))
 	if color != nil {
 		text = color(text)
 	}
