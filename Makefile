@@ -43,7 +43,7 @@ CASES ?= 10000
 # same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-times test-slow bench-against terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-times test-slow bench-against terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden components reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,9 +92,10 @@ terraform-schema: ## the schema of the stand-in for AWS's Terraform provider, fr
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
-lint: ## formatting, import order, words, tidy modules, unreachable code
+lint: ## formatting, import order, words, tidy modules, generated components, unreachable code
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
+	@for f in $$(git ls-files '*.templ'); do $(TOOL) templ generate -f $$f -stdout | diff -u "$${f%.templ}_templ.go" - || { echo "$$f: run make components"; exit 1; }; done
 	$(TOOL) golangci-lint run
 	go run ./test/words
 	@dead=$$($(TOOL) deadcode -test ./...); [ -z "$$dead" ] || { echo "$$dead"; exit 1; }
@@ -149,6 +150,9 @@ pictures: ## the pictures of README.md and docs, from what the commands write
 golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
+
+components: ## write the components of pages and mail from their .templ files
+	$(TOOL) templ generate -log-level error
 
 reference: ## write docs/reference, schemas, the roles in deploy/, and roles and prices in terraform/ from the code
 	go run ./test/reference

@@ -94,10 +94,7 @@ func (p Plan) Lines() []string {
 	for _, c := range p.Costs {
 		amount := "not known"
 		if c.Amount != nil {
-			amount = "$" + c.Amount.Cents()
-			if *c.Amount < 0 {
-				amount = "-$" + (-*c.Amount).Cents()
-			}
+			amount = c.Amount.Exact()
 		}
 		add("%s: %s %s", c.What, amount, c.Unit)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -23,8 +24,8 @@ const (
 )
 
 // Backtest shows a replay. next are the commands to go on with.
-func Backtest(doc view.Backtest, next []string) Sheet {
-	s := Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next}
+func Backtest(doc view.Backtest, next []string) layout.Sheet {
+	s := layout.Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next}
 	rule := doc.Headline()
 	if rule == nil {
 		return s
@@ -111,20 +112,20 @@ func sessionsHeadline(r *backtest.Result) string {
 		hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
 }
 
-func backtestFigures(r, foresight *backtest.Result) []Figure {
-	idle := Figure{"idle machine-hours", hoursNumber(r.IdleHours), "of " + hoursNumber(r.ResourceHours) + " measured"}
+func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
+	idle := layout.Figure{Label: "idle machine-hours", Value: hoursNumber(r.IdleHours), Note: "of " + hoursNumber(r.ResourceHours) + " measured"}
 	if r.CostUSD != nil {
 		idle.Note += ", which cost " + usdText(r.CostUSD)
 	}
-	saved := Figure{"saved, net of restarts", hoursText(r.NetSavedHours), fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
+	saved := layout.Figure{Label: "saved, net of restarts", Value: hoursText(r.NetSavedHours), Note: fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
 	if r.SavedUSD != nil {
 		saved.Value, saved.Note = usdText(r.SavedUSD), hoursShort(r.NetSavedHours)+": "+saved.Note
 	}
-	out := []Figure{idle, saved, {"restarts", plain.Number(float64(r.Restarts), 0), fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
+	out := []layout.Figure{idle, saved, {Label: "restarts", Value: plain.Number(float64(r.Restarts), 0), Note: fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
 	if foresight == nil {
 		return out
 	}
-	share := Figure{"share of perfect foresight", "unknown", "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
+	share := layout.Figure{Label: "share of perfect foresight", Value: "unknown", Note: "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
 	switch {
 	case r.OfForesight != nil:
 		share.Value = plain.Share(*r.OfForesight, 0)
@@ -136,8 +137,8 @@ func backtestFigures(r, foresight *backtest.Result) []Figure {
 
 // noticesGrid is what policies that only tell people would have told, and where there are no
 // others, that as a headline.
-func noticesGrid(doc *view.Backtest) (g Grid, headline string) {
-	g = Grid{Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"}, Right: []bool{false, true, true, true}}
+func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
+	g = layout.Grid{Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"}, Right: []bool{false, true, true, true}}
 	times := int64(0)
 	for _, r := range doc.Results[:doc.Rules()] {
 		if n := r.Notices; n != nil {
@@ -156,8 +157,8 @@ func noticesGrid(doc *view.Backtest) (g Grid, headline string) {
 }
 
 // rulesGrid is what every rule would have done.
-func rulesGrid(doc *view.Backtest) Grid {
-	g := Grid{Title: "What each rule would have done", Head: []string{"rule", "released", "restarts", "saved", "share", "foresight"}, Right: []bool{false, true, true, true, true, true}}
+func rulesGrid(doc *view.Backtest) layout.Grid {
+	g := layout.Grid{Title: "What each rule would have done", Head: []string{"rule", "released", "restarts", "saved", "share", "foresight"}, Right: []bool{false, true, true, true, true, true}}
 	for _, r := range doc.Results {
 		name := ruleName(r.Name)
 		if r.WaitSeconds != nil && name == backtest.BestFixed {
@@ -185,8 +186,8 @@ func ruleName(name string) string {
 }
 
 // whyNotGrid is where a policy did nothing and why, and for how long.
-func whyNotGrid(r *backtest.Result) (Grid, bool) {
-	g := Grid{Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
+func whyNotGrid(r *backtest.Result) (layout.Grid, bool) {
+	g := layout.Grid{Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
 	for _, n := range r.WhyNot[:min(len(r.WhyNot), maxReasons)] {
 		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason})
 	}
@@ -197,19 +198,19 @@ func whyNotGrid(r *backtest.Result) (Grid, bool) {
 }
 
 // Tune shows what was learned from a trace. next are the commands to go on with.
-func Tune(doc view.Tune, next []string) Sheet {
+func Tune(doc view.Tune, next []string) layout.Sheet {
 	saved := hoursText(doc.Tested.NetSavedHours)
 	if doc.Tested.SavedUSD != nil {
 		saved = usdText(doc.Tested.SavedUSD)
 	}
-	s := Sheet{Verb: "policy tune", Next: next,
+	s := layout.Sheet{Verb: "policy tune", Next: next,
 		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved, plain.Share(doc.Tested.NetSavedShare, 1), plain.Count(doc.Trace.Resources, "resource")),
-		Figures: []Figure{
-			{"learned waits", hoursText(doc.Tested.NetSavedHours), "tested on idle periods after the history they were learned from"},
-			{"waiting one restart cost", hoursText(doc.BreakEven.NetSavedHours), "without any history"},
-			{"perfect foresight", hoursText(doc.PerfectForesight.NetSavedHours), "the most that any rule can save"},
+		Figures: []layout.Figure{
+			{Label: "learned waits", Value: hoursText(doc.Tested.NetSavedHours), Note: "tested on idle periods after the history they were learned from"},
+			{Label: "waiting one restart cost", Value: hoursText(doc.BreakEven.NetSavedHours), Note: "without any history"},
+			{Label: "perfect foresight", Value: hoursText(doc.PerfectForesight.NetSavedHours), Note: "the most that any rule can save"},
 		}}
-	g := Grid{Title: "How long to wait", Head: []string{"class", "wait", "learned from", "idle periods", "ended by work", "saved", "share"}, Right: []bool{false, true, false, true, true, true, true}}
+	g := layout.Grid{Title: "How long to wait", Head: []string{"class", "wait", "learned from", "idle periods", "ended by work", "saved", "share"}, Right: []bool{false, true, false, true, true, true, true}}
 	for _, c := range append(slices.Clone(doc.Classes), doc.Fleet) {
 		name := learn.Class{Kind: inventory.Kind(c.Kind), Type: c.Type, Purpose: inventory.Purpose(c.Purpose), Team: c.Team}.String()
 		if c.Kind == "" {
@@ -221,7 +222,7 @@ func Tune(doc view.Tune, next []string) Sheet {
 			s.Because = append(s.Because, name+" gets no policy: "+c.Why+".")
 		}
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	s.Assumptions = []string{"A restart costs " + spanText(doc.Trace.RestartCostSeconds) + " of the resource.",
 		"A class or the fleet decides by its own history from 30 idle periods on. Before, the wait is one restart cost (break-even)."}
 	s.Coverage = []string{fmt.Sprintf("%s, %s, %s from %s to %s.", plain.Count(doc.Trace.Resources, "resource"), plain.Count(doc.Trace.IdlePeriods, "idle period"),
@@ -230,12 +231,12 @@ func Tune(doc view.Tune, next []string) Sheet {
 }
 
 // backtestPictures are the charts of a replay.
-func backtestPictures(doc *view.Backtest, rule *backtest.Result) []Picture {
-	return slices.DeleteFunc([]Picture{
-		{"When " + rule.Name + " would have released resources", timelineChart(doc.Timeline), "The resources with the largest savings come first."},
-		{"Savings against restarts", savingsChart(doc), "Higher saves more, further left restarts less often. Each point is a rule of the table."},
-		{"Savings by team and user", ownersChart(doc, rule.Name), "The largest savings come first."},
-	}, func(p Picture) bool { return p.SVG == "" })
+func backtestPictures(doc *view.Backtest, rule *backtest.Result) []layout.Picture {
+	return slices.DeleteFunc([]layout.Picture{
+		{Title: "When " + rule.Name + " would have released resources", SVG: timelineChart(doc.Timeline), Caption: "The resources with the largest savings come first."},
+		{Title: "Savings against restarts", SVG: savingsChart(doc), Caption: "Higher saves more, further left restarts less often. Each point is a rule of the table."},
+		{Title: "Savings by team and user", SVG: ownersChart(doc, rule.Name), Caption: "The largest savings come first."},
+	}, func(p layout.Picture) bool { return p.SVG == "" })
 }
 
 // stateColors are the colors of the states of a timeline; unknown has none.

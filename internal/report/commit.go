@@ -11,19 +11,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // hoursPerYear scales a window to a year.
 const hoursPerYear = 8760
 
 // Commit shows what to commit to.
-func Commit(r commit.Report) Sheet {
+func Commit(r commit.Report) layout.Sheet {
 	proof := "no choice from these offers costs less"
 	if !r.Optimal {
 		proof = "no choice costs less than " + money.ForPeople(r.LowerBoundUSD)
 	}
-	s := Sheet{Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r), Caption: "Use over the window at on-demand prices, and what covers it.",
-		Figures: []Figure{
+	s := layout.Sheet{Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r), Caption: "Use over the window at on-demand prices, and what covers it.",
+		Figures: []layout.Figure{
 			{Label: "On demand", Value: money.ForPeople(r.OnDemandUSD), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
 			{Label: "With all commitments", Value: money.ForPeople(r.PlannedUSD), Note: proof},
 			{Label: "With the advised ones", Value: money.ForPeople(r.AdvisedUSD)},
@@ -39,14 +40,14 @@ func Commit(r commit.Report) Sheet {
 		s.Tables = append(s.Tables, commitments("Existing commitments", r.Existing, r.Hours))
 	}
 	if len(r.WhatIf) > 0 {
-		g := Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
+		g := layout.Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
 		for _, w := range r.WhatIf {
 			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), money.ForPeople(w.OnDemandUSD), money.ForPeople(w.PlannedUSD), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if o := r.Online; o != nil {
-		s.Figures = append(s.Figures, Figure{Label: "Online policy", Value: money.ForPeople(o.CostUSD),
+		s.Figures = append(s.Figures, layout.Figure{Label: "Online policy", Value: money.ForPeople(o.CostUSD),
 			Note: fmt.Sprintf("%s × the lowest cost of the window, proven at most %s ×", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
 	}
 	for _, c := range r.Commitments {
@@ -125,8 +126,8 @@ func offering(c commit.Commitment) string {
 }
 
 // commitments is a table of commitments, the largest saving first.
-func commitments(title string, all []commit.Commitment, hours int) Grid {
-	g := Grid{Title: title, Head: []string{"what", "term", "payment", "saves a year", "used", "lowest month", "pays back", "advised"},
+func commitments(title string, all []commit.Commitment, hours int) layout.Grid {
+	g := layout.Grid{Title: title, Head: []string{"what", "term", "payment", "saves a year", "used", "lowest month", "pays back", "advised"},
 		Right: []bool{false, true, false, true, true, true, true, false}, States: []bool{7: true}, Priority: []int{1, 0, 0, 1, 0, 0, 0, 1}}
 	for _, c := range slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
 		return cmp.Compare(yearlySaving(b, hours), yearlySaving(a, hours))

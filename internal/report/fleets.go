@@ -7,12 +7,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // Groups shows how many machines of each group are needed. Verb is the planner that asked.
-func Groups(verb string, r accountplan.Groups) Sheet {
-	s := Sheet{Verb: "plan " + verb, Assumptions: r.Assumptions}
-	g := Grid{Title: "Machines, the most in one hour", Head: []string{"team", "purpose", "type", "region", "ran", "worked", "needed", "unknown duty", "saves a month"},
+func Groups(verb string, r accountplan.Groups) layout.Sheet {
+	s := layout.Sheet{Verb: "plan " + verb, Assumptions: r.Assumptions}
+	g := layout.Grid{Title: "Machines, the most in one hour", Head: []string{"team", "purpose", "type", "region", "ran", "worked", "needed", "unknown duty", "saves a month"},
 		Right: []bool{false, false, false, false, true, true, true, true, true}, Priority: []int{2, 0, 3, 1}}
 	var saved money.Amount
 	extra := 0
@@ -33,9 +34,9 @@ func Groups(verb string, r accountplan.Groups) Sheet {
 }
 
 // Fleets shows how many machines each serving fleet needs.
-func Fleets(r accountplan.Fleets) Sheet {
-	s := Sheet{Verb: "plan capacity", Assumptions: r.Assumptions}
-	g := Grid{Title: "Serving fleets", Head: []string{"team", "type", "region", "machines", "utilization", "needed", "then", "saves a month"},
+func Fleets(r accountplan.Fleets) layout.Sheet {
+	s := layout.Sheet{Verb: "plan capacity", Assumptions: r.Assumptions}
+	g := layout.Grid{Title: "Serving fleets", Head: []string{"team", "type", "region", "machines", "utilization", "needed", "then", "saves a month"},
 		Right: []bool{false, false, false, true, true, true, true, true}, Priority: []int{2, 3, 1}}
 	var sum money.Amount
 	changed, unpriced := 0, false

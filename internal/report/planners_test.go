@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report/chart/charttest"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -215,8 +216,8 @@ func TestPlannersFitTerminals(t *testing.T) {
 				}
 				for line := range strings.Lines(b.String()) {
 					line = strings.TrimRight(line, "\n")
-					if wide(line) > width && !slices.Contains(slices.Concat(s.Commands, s.Next), strings.TrimSpace(line)) {
-						t.Errorf("%d columns: %q", wide(line), line)
+					if layout.Width(line) > width && !slices.Contains(slices.Concat(s.Commands, s.Next), strings.TrimSpace(line)) {
+						t.Errorf("%d columns: %q", layout.Width(line), line)
 					}
 				}
 			})
@@ -246,7 +247,7 @@ func TestPlannersLeadWithADecision(t *testing.T) {
 				if !strings.Contains(shown, note) {
 					t.Errorf("%s: the page lacks the note %q", name, note)
 				}
-				if note != "" && !strings.Contains(md.String(), mdText(note)) {
+				if note != "" && !strings.Contains(md.String(), layout.MarkdownText(note)) {
 					t.Errorf("%s: the Markdown lacks the note %q", name, note)
 				}
 			}
@@ -255,7 +256,7 @@ func TestPlannersLeadWithADecision(t *testing.T) {
 }
 
 // plannerSheets are the sheets of all planners over small inputs.
-func plannerSheets(t *testing.T) map[string]Sheet {
+func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -263,7 +264,7 @@ func plannerSheets(t *testing.T) map[string]Sheet {
 			t.Fatal(err)
 		}
 	}
-	out := map[string]Sheet{}
+	out := map[string]layout.Sheet{}
 	r, err := spot.Replay(spotTrace(), spot.Params{Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour, SpotPrice: money.USD, OnDemandPrice: 3 * money.USD})
 	must(err)
 	out["spot"] = Spot(r)

@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 var outside = Sheet{
 	Verb: "plan mig", Title: "12 workloads fit on 3 GPUs\x1b[31m",
-	Figures:     []Figure{{"GPUs used", "3", "the least there can be"}},
+	Figures:     []Figure{{Label: "GPUs used", Value: "3", Note: "the least there can be"}},
 	Picture:     `<svg viewBox="0 0 1 1"><rect/></svg>`,
 	Caption:     "Seven slices each",
 	Tables:      []Grid{{Title: "placements", Head: []string{"gpu", "workload", "slices"}, Right: []bool{false, false, true}, Rows: [][]string{{"0", "<script>alert(1)</script>|x", "3"}, {"1", "b", "12"}}}},
@@ -43,7 +43,7 @@ func TestSheet(t *testing.T) {
 		t.Errorf("Markdown cells must not break the table:\n%s", md.String())
 	}
 	for _, line := range strings.Split(text.String(), "\n") {
-		if wide(line) > 80 {
+		if Width(line) > 80 {
 			t.Errorf("line over 80 columns: %q", line)
 		}
 	}
@@ -61,21 +61,14 @@ func TestWordsAndCommandsAreNotBroken(t *testing.T) {
 		"an odd ` in a name that ana chose":                {"an odd ` in a", "name that ana", "chose"},
 		"":                                                 nil,
 	} {
-		if got := wordwrap(in, 16); !slices.Equal(got, want) {
+		if got := Wrap(in, 16); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
-	if got := hanging("one two-three four", 28, 20, 4); got != "one\n    two-three four" && got != "one two-three four" {
+	if got := Hanging("one two-three four", 28, 20, 4); got != "one\n    two-three four" && got != "one two-three four" {
 		t.Errorf("%q", got)
 	}
-	if got := hanging("", 40, 2, 2); got != "" {
+	if got := Hanging("", 40, 2, 2); got != "" {
 		t.Errorf("%q", got)
-	}
-	var b strings.Builder
-	if err := Say(&b, 20, true, "%s is %s until Thursday evening", "4f1c\x1b[2J", State("denied")); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := b.String(), "\"4f1c\\x1b[2J\" is\n  \x1b[31mdenied\x1b[m until\n  Thursday evening\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }

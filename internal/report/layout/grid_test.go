@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 func gridText(g Grid, width int, color bool) string {
 	var b strings.Builder
-	g.text(&b, width, newPaint(color))
+	g.text(&b, width, NewPaint(color))
 	return b.String()
 }
 
@@ -103,8 +103,8 @@ func TestGridKeepsRows(t *testing.T) {
 			t.Fatalf("%d lines for %d rows:\n%s", len(lines), rows, out)
 		}
 		for _, l := range lines {
-			if wide(l) > width && !strings.HasPrefix(strings.TrimSpace(l), "curfew fix ") {
-				t.Fatalf("a line of %d columns at %d: %q", wide(l), width, l)
+			if Width(l) > width && !strings.HasPrefix(strings.TrimSpace(l), "curfew fix ") {
+				t.Fatalf("a line of %d columns at %d: %q", Width(l), width, l)
 			}
 		}
 		for r, cells := range g.Rows {
@@ -121,12 +121,12 @@ func TestGridKeepsRows(t *testing.T) {
 }
 
 func TestStatesHaveColors(t *testing.T) {
-	p := newPaint(true)
+	p := NewPaint(true)
 	for _, tc := range []struct {
 		text string
 		like func(string) string
-	}{{"deny", p.waste}, {"idle for 6d", p.waste}, {"Ask", p.attention}, {"allow", p.saving}, {"busy", p.saving}, {"g5.xlarge", nil}, {"", nil}} {
-		got := p.state(tc.text)
+	}{{"deny", p.Waste}, {"idle for 6d", p.Waste}, {"Ask", p.Attention}, {"allow", p.Saving}, {"busy", p.Saving}, {"g5.xlarge", nil}, {"", nil}} {
+		got := p.State(tc.text)
 		if (got == nil) != (tc.like == nil) || got != nil && got("x") != tc.like("x") {
 			t.Errorf("%q has the wrong color", tc.text)
 		}
@@ -143,10 +143,10 @@ func TestHeadlinesColorTheirDecision(t *testing.T) {
 		"No machine: the account is empty":         "No machine: the account is empty",
 		"3 exemptions in force":                    "3 exemptions in force",
 	} {
-		if got := newPaint(true).decided(title); got != want {
+		if got := NewPaint(true).decided(title); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if got := newPaint(false).decided(title); got != title {
+		if got := NewPaint(false).decided(title); got != title {
 			t.Errorf("without colors: %q", got)
 		}
 	}

@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"slices"
@@ -29,11 +29,92 @@ type Grid struct {
 	// Commands holds a command for each row, shown under it on a line of its own and
 	// never cut; "" is none.
 	Commands []string
-	// Folded is a detail that a page shows only when a reader opens it.
-	Folded bool
+	// Code marks columns of names, which Markdown and pages show in the letters of code.
+	Code []bool
+	// Fold are columns, from the right, that go under their row on a terminal where they
+	// would be cut; a page shows the first of them there.
+	Fold []int
+	// Extra is how many columns at the right end a terminal leaves out.
+	Extra int
+	// Most is how many rows a terminal and Markdown show of a table of Noun; 0 is all.
+	Most int
+	Noun string
+	// Folded is a detail that a page shows only when a reader opens it, PageOnly one that
+	// no other output has.
+	Folded, PageOnly bool
+	// Details are what a page shows of each row when a reader opens it; nil is nothing.
+	Details []*Detail
 
-	// paint colors a cell; nil leaves it as it is.
-	paint func(row, column int) func(string) string
+	// Paint colors a cell; nil leaves it as it is.
+	Paint func(row, column int) func(string) string
+}
+
+// Detail is more about a row.
+type Detail struct {
+	Pictures []Picture
+	Table    Grid
+	Terms    []Term
+}
+
+// Term is one thing to know, with the command that belongs to it.
+type Term struct{ Name, Text, Command string }
+
+// shown returns the rows that a terminal and Markdown show, and says how many they leave
+// out.
+func (g *Grid) shown() (rows [][]string, more string) {
+	if g.Most <= 0 || len(g.Rows) <= g.Most {
+		return g.Rows, ""
+	}
+	return g.Rows[:g.Most], "and " + plain.Count(len(g.Rows)-g.Most, "more "+g.Noun)
+}
+
+// under says whether a page shows a column under its row.
+func (g *Grid) under(column int) bool { return len(g.Fold) > 0 && g.Fold[0] == column }
+
+// cut returns the table as a terminal of a width shows it.
+func (g *Grid) cut(width int) Grid {
+	out := *g
+	for range g.Extra {
+		out = out.Without(len(out.Head) - 1)
+	}
+	for _, column := range g.Fold {
+		widths, _ := out.widths(width)
+		if widths[column] == out.natural(column) {
+			break
+		}
+		notes := make([]string, len(out.Rows))
+		for i, row := range out.Rows {
+			cell := at(row, column)
+			if cell == None {
+				cell = ""
+			}
+			notes[i] = Joined(": ", cell, at(out.Notes, i))
+		}
+		out = out.Without(column)
+		out.Notes = notes
+	}
+	return out
+}
+
+// Without returns the table without a column.
+func (g *Grid) Without(column int) Grid {
+	out := *g
+	out.Head = drop(g.Head, column)
+	out.Right, out.States, out.Code = drop(g.Right, column), drop(g.States, column), drop(g.Code, column)
+	out.Least, out.Priority = drop(g.Least, column), drop(g.Priority, column)
+	out.Rows = make([][]string, len(g.Rows))
+	for i, row := range g.Rows {
+		out.Rows[i] = drop(row, column)
+	}
+	return out
+}
+
+// drop returns a list without an element.
+func drop[T any](list []T, i int) []T {
+	if i >= len(list) {
+		return list
+	}
+	return slices.Delete(slices.Clone(list), i, i+1)
 }
 
 // indent is the space before a table and between its columns.
@@ -58,7 +139,7 @@ func (g *Grid) widths(width int) ([]int, bool) {
 	total := 0
 	for i, h := range g.Head {
 		natural[i] = g.natural(i)
-		least[i] = max(wide(plain.Line(h)), 10)
+		least[i] = max(Width(plain.Line(h)), 10)
 		if n := at(g.Least, i); n > 0 {
 			least[i] = n
 		}
@@ -93,17 +174,29 @@ func (g *Grid) widths(width int) ([]int, bool) {
 
 // natural is how wide the heading and the cells of a column are.
 func (g *Grid) natural(column int) int {
-	n := wide(plain.Line(g.Head[column]))
+	n := Width(plain.Line(g.Head[column]))
 	for _, row := range g.Rows {
-		n = max(n, wide(plain.Line(at(row, column))))
+		n = max(n, Width(plain.Line(at(row, column))))
 	}
 	return n
 }
 
 // text writes the table for a terminal.
-func (g *Grid) text(b *strings.Builder, width int, p paint) {
+func (g *Grid) text(b *strings.Builder, width int, p Paint) {
+	rows, more := g.shown()
+	first := *g
+	first.Rows = rows
+	first = first.cut(width)
+	first.rows(b, width, p)
+	if more != "" {
+		b.WriteString(strings.Repeat(" ", indent) + p.Dim(Fit(more, width-indent)) + "\n")
+	}
+}
+
+// rows writes the title, the heading and the rows.
+func (g *Grid) rows(b *strings.Builder, width int, p Paint) {
 	if g.Title != "" {
-		b.WriteString(strings.Repeat(" ", indent) + fit(plain.Line(g.Title), width-indent) + "\n")
+		b.WriteString(strings.Repeat(" ", indent) + Fit(plain.Line(g.Title), width-indent) + "\n")
 	}
 	widths, fits := g.widths(width)
 	if !fits {
@@ -112,7 +205,7 @@ func (g *Grid) text(b *strings.Builder, width int, p paint) {
 	}
 	header := gridLine{width: width}
 	for i, h := range g.Head {
-		header.add(plain.Line(h), widths[i], at(g.Right, i), p.dim)
+		header.add(plain.Line(h), widths[i], at(g.Right, i), p.Dim)
 	}
 	header.end(b)
 	under := indent
@@ -127,17 +220,17 @@ func (g *Grid) text(b *strings.Builder, width int, p paint) {
 			r.add(plain.Line(at(cells, i)), widths[i], at(g.Right, i), g.color(n, i, p))
 		}
 		r.end(b)
-		g.below(b, n, under, width, p)
+		g.notes(b, n, under, width, p)
 	}
 }
 
-// below writes what stands under a row.
-func (g *Grid) below(b *strings.Builder, n, indent, width int, p paint) {
+// notes writes what stands under a row.
+func (g *Grid) notes(b *strings.Builder, n, indent, width int, p Paint) {
 	space := strings.Repeat(" ", indent)
 	if note := plain.Line(at(g.Notes, n)); note != "" {
 		// A reason is read whole; only a word wider than the terminal is cut.
-		for _, line := range wordwrap(note, max(width-indent, 20)) {
-			b.WriteString(space + p.dim(fit(line, max(width-indent, 20))) + "\n")
+		for _, line := range Wrap(note, max(width-indent, 20)) {
+			b.WriteString(space + p.Dim(Fit(line, max(width-indent, 20))) + "\n")
 		}
 	}
 	if command := plain.Line(at(g.Commands, n)); command != "" {
@@ -147,10 +240,10 @@ func (g *Grid) below(b *strings.Builder, n, indent, width int, p paint) {
 
 // stacked writes each row as a block: its first column, then a line for each other
 // column that is not empty.
-func (g *Grid) stacked(b *strings.Builder, width int, p paint) {
+func (g *Grid) stacked(b *strings.Builder, width int, p Paint) {
 	label := 0
 	for _, h := range g.Head {
-		label = max(label, wide(plain.Line(h)))
+		label = max(label, Width(plain.Line(h)))
 	}
 	label = min(label, width/3)
 	for n, cells := range g.Rows {
@@ -163,23 +256,23 @@ func (g *Grid) stacked(b *strings.Builder, width int, p paint) {
 			if i > 0 {
 				r.add("", 0, false, nil)
 			}
-			r.add(plain.Line(h), label, false, p.dim)
+			r.add(plain.Line(h), label, false, p.Dim)
 			r.add(value, max(1, width-r.used-indent), false, g.color(n, i, p))
 			r.end(b)
 		}
-		g.below(b, n, 2*indent, width, p)
+		g.notes(b, n, 2*indent, width, p)
 	}
 }
 
 // color returns the color of a cell; nil leaves it as it is.
-func (g *Grid) color(row, column int, p paint) func(string) string {
-	if g.paint != nil {
-		if c := g.paint(row, column); c != nil {
+func (g *Grid) color(row, column int, p Paint) func(string) string {
+	if g.Paint != nil {
+		if c := g.Paint(row, column); c != nil {
 			return c
 		}
 	}
 	if at(g.States, column) {
-		return p.state(at(at(g.Rows, row), column))
+		return p.State(at(at(g.Rows, row), column))
 	}
 	return nil
 }
@@ -192,8 +285,8 @@ type gridLine struct {
 
 // add writes a cell of a width.
 func (r *gridLine) add(text string, width int, right bool, color func(string) string) {
-	text = fit(text, width)
-	space := strings.Repeat(" ", max(0, width-wide(text)))
+	text = Fit(text, width)
+	space := strings.Repeat(" ", max(0, width-Width(text)))
 	if color != nil {
 		text = color(text)
 	}
@@ -208,49 +301,4 @@ func (r *gridLine) add(text string, width int, right bool, color func(string) st
 
 func (r *gridLine) end(b *strings.Builder) {
 	b.WriteString(strings.TrimRight(r.text.String(), " ") + "\n")
-}
-
-// good, open and bad are the words for decisions and states that have a color. The word
-// says it; the color only repeats it.
-var (
-	good = words("allow allowed approved busy done confirmed live settled used valid ok passed yes true settled within")
-	open = words("ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired approval unobserved medium warning open")
-	bad  = words("deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no fail")
-)
-
-func words(list string) map[string]bool {
-	out := map[string]bool{}
-	for _, w := range strings.Fields(list) {
-		out[w] = true
-	}
-	return out
-}
-
-// stateWord returns the first word of a text, which is a decision or a state.
-func stateWord(text string) string {
-	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " ")
-	return strings.TrimRight(word, ",:;")
-}
-
-// decided colors the decision with which a headline begins: "Denied: budget …".
-func (p paint) decided(line string) string {
-	head, rest, ok := strings.Cut(line, ":")
-	word := strings.TrimPrefix(head, "Needs ")
-	if color := p.state(word); ok && color != nil && !strings.Contains(word, " ") {
-		return color(head) + ":" + rest
-	}
-	return line
-}
-
-// state returns the color of a decision or a state; nil where it has none.
-func (p paint) state(text string) func(string) string {
-	switch word := stateWord(text); {
-	case good[word]:
-		return p.saving
-	case open[word]:
-		return p.attention
-	case bad[word]:
-		return p.waste
-	}
-	return nil
 }
