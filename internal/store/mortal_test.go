@@ -65,7 +65,8 @@ func (m *Mortal) boundary() error {
 	return nil
 }
 
-func (m *Mortal) isDead() bool {
+// Dead says whether the process was killed.
+func (m *Mortal) Dead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dead
@@ -119,7 +120,7 @@ type mortalConnector struct {
 }
 
 func (c mortalConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	if c.m.isDead() {
+	if c.m.Dead() {
 		return nil, ErrKilled
 	}
 	conn, err := c.Connector.Connect(ctx)
@@ -198,7 +199,7 @@ func (t mortalTx) Commit() error {
 }
 
 func (t mortalTx) Rollback() error {
-	if t.on.m.isDead() {
+	if t.on.m.Dead() {
 		return ErrKilled
 	}
 	return t.Tx.Rollback()
