@@ -30,11 +30,21 @@ func mostOperands(use string) (n int, repeated bool) {
 		if repeated = repeated || strings.Contains(word, "...") || strings.Contains(word, "…"); strings.HasPrefix(strings.TrimLeft(word, "[("), "-") {
 			break // flags, and what follows them
 		}
-		if word != "|" {
+		if word != "|" && word != "[flags]" {
 			n++
 		}
 	}
 	return n, repeated
+}
+
+// TestTakesNamedArguments: every command takes the arguments that its usage names.
+func TestTakesNamedArguments(t *testing.T) {
+	eachCommand(Commands(), func(c *cobra.Command) {
+		n, _ := mostOperands(c.Use)
+		if err := c.Args(c, make([]string, n)); n > 0 && err != nil {
+			t.Errorf("curfew %s: %v", c.UseLine(), err)
+		}
+	})
 }
 
 // TestRefusesUnreadArguments: every command refuses an argument more than it reads as a

@@ -16,6 +16,7 @@ func (a *app) newConfirm() *cobra.Command {
 	var in ops.ConfirmInput
 	c := &cobra.Command{
 		Use:   "confirm POLICY --reason TEXT",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Say that what has blown a policy's fuse is meant",
 		Long: `A fuse guards against a bad policy: once more than five machines, and over half of
 those that a policy selects, are due at once, nothing of the policy is carried out until a

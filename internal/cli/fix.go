@@ -19,6 +19,7 @@ func (a *app) newFix() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "fix FINDING…",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Carry a finding's fix out through the safety ladder, or show what it would do",
 		Long: `Looks a finding up in the last scan, by its id or any unique prefix of it, and shows
 the fix: what it does, what it saves, its risk, what refuses it, how far it can

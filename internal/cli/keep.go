@@ -22,6 +22,7 @@ func (a *app) newKeep() *cobra.Command {
 	var in ops.KeepInput
 	c := &cobra.Command{
 		Use:   "keep RESOURCE --for 24h --reason TEXT",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Exempt a resource from every policy, at once",
 		Long: `Exempts a resource until a time, at once: no policy acts on it, and a warning that
 was given is withdrawn. RESOURCE is an id such as i-0abc, a name, or the whole identity

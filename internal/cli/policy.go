@@ -32,6 +32,7 @@ func (a *app) newPolicy() *cobra.Command {
 func (a *app) newPolicyCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [FILE…]",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Validate policies and warn about dangerous ones",
 		Long: `Reads policies strictly (file:line:column of every mistake) and warns of valid but
 dangerous policies: one that can match inference or production, that acts on resources
@@ -79,6 +80,7 @@ func (a *app) newPolicyTest() *cobra.Command {
 	var policies []string
 	c := &cobra.Command{
 		Use:   "test FILE…",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Run test cases of policies: samples in, proposals out",
 		Long: `Runs cases (curfew.policytest/v1): resources and samples go in, and what the policies
 propose at a time is compared with the expectation of the case. The engine is the one that

@@ -420,7 +420,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 // newCage is what the processes of local sessions are started through.
 func (a *app) newCage() *cobra.Command {
 	return &cobra.Command{
-		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true,
+		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if code := local.Helper(args, a.Stderr); code != 0 {
 				return &failure{exit: code, code: "cage", err: errors.New("the process could not be started in its cage")}

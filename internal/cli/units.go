@@ -12,6 +12,7 @@ func (a *app) newUnits() *cobra.Command {
 	var unit string
 	c := &cobra.Command{
 		Use:   "units [NAME…]",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Show unit costs: per prediction, million tokens, training run, GPU-hour",
 		Long: `Divides costs by units: the used, the allocated and the idle cost, for this month and the
 two before it, with the target and the change since the month before. A unit cost needs both: a count, and dollars that the ledger knows. Units are those of curfew.yaml, counted in files or by queries of a
