@@ -24,6 +24,7 @@ type Table struct {
 	sections map[string]*section
 	entries  []*entry
 	reserved []reservation
+	uses     []reservation
 	never    []reservation
 }
 
@@ -62,6 +63,14 @@ type reservation struct {
 	reason  string
 }
 
+// has says whether a file may have what is reserved.
+func (r *reservation) has(importer, file string) bool {
+	return slices.Contains(r.holders, short(importer)) || slices.Contains(r.holders, short(importer)+"/"+file)
+}
+
+// isTest says whether the section is of test programs, which no reservation binds.
+func (s *section) isTest() bool { return s.name == "testing" }
+
 // Read reads a table.
 func Read(r io.Reader) (*Table, error) {
 	t := &Table{sections: map[string]*section{}}
@@ -80,6 +89,10 @@ func Read(r io.Reader) (*Table, error) {
 			}
 			in = &section{name: name, reason: strings.TrimSpace(reason)}
 			t.sections[name] = in
+		case strings.HasPrefix(line, "reserve use ") && isHead:
+			for _, use := range strings.Fields(strings.TrimPrefix(head, "reserve use ")) {
+				t.uses = append(t.uses, reservation{prefix: use, holders: strings.Fields(rest)})
+			}
 		case strings.HasPrefix(line, "reserve ") && isHead:
 			t.reserved = append(t.reserved, reservation{prefix: strings.TrimPrefix(head, "reserve "), holders: strings.Fields(rest)})
 		case strings.HasPrefix(line, "never ") && isHead:
@@ -272,6 +285,11 @@ func (t *Table) Check(packages []Package) []Violation {
 				if slices.Contains(e.section.calls, use) {
 					out = append(out, Violation{p.Path, f.Name, use, "[" + e.section.name + "] " + e.section.reason})
 				}
+				for _, r := range t.uses {
+					if use == r.prefix && !e.section.isTest() && !r.has(p.Path, f.Name) {
+						out = append(out, Violation{p.Path, f.Name, use, "only " + strings.Join(r.holders, ", ") + " may use it"})
+					}
+				}
 			}
 		}
 	}
@@ -295,9 +313,8 @@ func (t *Table) refuse(e *entry, importer, file, imported string) string {
 			return n.reason
 		}
 	}
-	tests := e.section.name == "testing"
 	for _, r := range t.reserved {
-		if begins(name, r.prefix) && !tests && !slices.Contains(r.holders, short(importer)) && !slices.Contains(r.holders, short(importer)+"/"+file) {
+		if begins(name, r.prefix) && !e.section.isTest() && !r.has(importer, file) {
 			return fmt.Sprintf("only %s may import it", strings.Join(r.holders, ", "))
 		}
 	}
