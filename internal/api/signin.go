@@ -152,18 +152,19 @@ type provider struct {
 	mu    sync.Mutex
 	known *oidc.Provider
 	// client is made with the first call.
-	client *http.Client
+	client *httpclient.Client
 }
 
 // providerTimeout bounds a call to the sign-in provider with its repetitions.
 const providerTimeout = 10 * time.Second
 
-// with returns a context in which the sign-in provider's libraries use the one client.
+// with returns a context in which the sign-in provider's libraries use the one client. [server.open]
+// calls it first.
 func (p *provider) with(ctx context.Context) context.Context {
 	if p.client == nil {
-		p.client = httpclient.New(httpclient.Options{TotalTimeout: providerTimeout, WholeBody: true, FollowRedirects: true}).Standard()
+		p.client = httpclient.New(httpclient.Options{TotalTimeout: providerTimeout, WholeBody: true, FollowRedirects: true})
 	}
-	return oidc.ClientContext(ctx, p.client)
+	return oidc.ClientContext(ctx, p.client.Standard())
 }
 
 // open asks the provider for its keys, once.
@@ -291,7 +292,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := s.oauth(p)
-	answered, err := o.Exchange(oidc.ClientContext(ctx, s.signIn.client), q.Get("code"), oauth2.VerifierOption(began.Verifier))
+	answered, err := o.Exchange(s.signIn.with(ctx), q.Get("code"), oauth2.VerifierOption(began.Verifier))
 	if err != nil {
 		refuse("the sign-in provider gave no identity")
 		return

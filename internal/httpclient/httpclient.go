@@ -212,7 +212,8 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	parent := req.Context()
 	state := &call{request: req}
-	ctx, cancel := context.WithTimeoutCause(context.WithValue(parent, callKey{}, state), c.o.TotalTimeout, &TimeoutError{Within: c.o.TotalTimeout})
+	ctx := context.WithValue(parent, callKey{}, state)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.o.TotalTimeout, &TimeoutError{Within: c.o.TotalTimeout})
 	again, err := retryablehttp.FromRequest(req.Clone(ctx))
 	if err != nil {
 		cancel()

@@ -69,8 +69,14 @@ func New(o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	api, err := httpapi.New(httpapi.Access{URL: o.URL, Token: o.Token, Timeout: o.Timeout, Transport: o.Transport, Wait: o.Wait},
-		httpapi.Limits{Bytes: maxAnswer, Series: maxAnswer})
+	access := httpapi.Access{
+		URL:       o.URL,
+		Token:     o.Token,
+		Timeout:   o.Timeout,
+		Transport: o.Transport,
+		Wait:      o.Wait,
+	}
+	api, err := httpapi.New(access, httpapi.Limits{Bytes: maxAnswer, Series: maxAnswer})
 	if err != nil {
 		return nil, fmt.Errorf("count units: %w", err)
 	}
@@ -97,7 +103,8 @@ func (c *Client) Count(ctx context.Context, query string, from, to time.Time) (f
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var got []httpapi.Series
-	result, err := c.api.Instant(ctx, httpapi.Query{Expression: asked, At: to, NonFinite: true}, func(s httpapi.Series) error {
+	q := httpapi.Query{Expression: asked, At: to, NonFinite: true}
+	result, err := c.api.Instant(ctx, q, func(s httpapi.Series) error {
 		got = append(got, s)
 		return nil
 	})
@@ -105,7 +112,8 @@ func (c *Client) Count(ctx context.Context, query string, from, to time.Time) (f
 		return 0, fmt.Errorf("count %s at %s: %w", shown(query), c.api.Host(), c.failure(ctx, err))
 	}
 	if len(result.Warnings) > 0 {
-		return 0, fmt.Errorf("count %s at %s: the server warns that its answer may be partial: %s", shown(query), c.api.Host(), result.Warnings[0])
+		return 0, fmt.Errorf("count %s at %s: the server warns that its answer may be partial: %s",
+			shown(query), c.api.Host(), result.Warnings[0])
 	}
 	units, err := single(result.Type, got)
 	if err != nil {
@@ -209,7 +217,8 @@ func (c *Client) failure(ctx context.Context, err error) error {
 func refusalError(e *httpapi.Error) error {
 	switch e.Kind {
 	case "bad_data":
-		return fmt.Errorf("the server does not understand the query: %w (where it is no plain counter, write [%s] where its range goes)", e, Range)
+		return fmt.Errorf("the server does not understand the query: %w "+
+			"(where it is no plain counter, write [%s] where its range goes)", e, Range)
 	case "execution", "timeout", "canceled":
 		return fmt.Errorf("the server gave the query up: %w", e)
 	case "":
@@ -220,7 +229,8 @@ func refusalError(e *httpapi.Error) error {
 		case e.Status < http.StatusInternalServerError:
 			side = "client"
 		}
-		return fmt.Errorf("the server answered with a %s error: %d; is its address right, and is a token needed?", side, e.Status)
+		return fmt.Errorf("the server answered with a %s error: %d; is its address right, and is a token needed?",
+			side, e.Status)
 	}
 	return fmt.Errorf("the answer is not that of Prometheus's API: %w", e)
 }

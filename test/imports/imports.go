@@ -24,6 +24,7 @@ type Table struct {
 	sections map[string]*section
 	entries  []*entry
 	reserved []reservation
+	uses     []reservation
 	never    []reservation
 }
 
@@ -62,6 +63,17 @@ type reservation struct {
 	reason  string
 }
 
+// has says whether a file may have what is reserved.
+func (r *reservation) has(importer, file string) bool {
+	return slices.Contains(r.holders, short(importer)) || slices.Contains(r.holders, short(importer)+"/"+file)
+}
+
+// rule is the section's rule in an error.
+func (s *section) rule() string { return "[" + s.name + "] " + s.reason }
+
+// isTest says whether the section is of test programs, which no reservation binds.
+func (s *section) isTest() bool { return s.name == "testing" }
+
 // Read reads a table.
 func Read(r io.Reader) (*Table, error) {
 	t := &Table{sections: map[string]*section{}}
@@ -80,8 +92,13 @@ func Read(r io.Reader) (*Table, error) {
 			}
 			in = &section{name: name, reason: strings.TrimSpace(reason)}
 			t.sections[name] = in
+		case strings.HasPrefix(line, "reserve use ") && isHead:
+			for _, use := range strings.Fields(strings.TrimPrefix(head, "reserve use ")) {
+				t.uses = append(t.uses, reservation{prefix: use, holders: strings.Fields(rest)})
+			}
 		case strings.HasPrefix(line, "reserve ") && isHead:
-			t.reserved = append(t.reserved, reservation{prefix: strings.TrimPrefix(head, "reserve "), holders: strings.Fields(rest)})
+			r := reservation{prefix: strings.TrimPrefix(head, "reserve "), holders: strings.Fields(rest)}
+			t.reserved = append(t.reserved, r)
 		case strings.HasPrefix(line, "never ") && isHead:
 			t.never = append(t.never, reservation{prefix: strings.TrimPrefix(head, "never "), reason: strings.TrimSpace(rest)})
 		case in == nil:
@@ -245,8 +262,7 @@ type Violation struct {
 
 // String names the package, the import and the rule.
 func (v Violation) String() string {
-	switch {
-	case v.Import == "":
+	if v.Import == "" {
 		return v.Package + ": " + v.Rule
 	}
 	return fmt.Sprintf("%s (%s) imports %s: %s", v.Package, v.File, v.Import, v.Rule)
@@ -258,7 +274,8 @@ func (t *Table) Check(packages []Package) []Violation {
 	for _, p := range packages {
 		e := t.find(short(p.Path))
 		if e == nil {
-			out = append(out, Violation{Package: p.Path, Rule: "it has no line in test/imports/order.txt; add one where its imports allow"})
+			const rule = "it has no line in test/imports/order.txt; add one where its imports allow"
+			out = append(out, Violation{Package: p.Path, Rule: rule})
 			continue
 		}
 		e.used = true
@@ -270,14 +287,21 @@ func (t *Table) Check(packages []Package) []Violation {
 			}
 			for _, use := range f.Uses {
 				if slices.Contains(e.section.calls, use) {
-					out = append(out, Violation{p.Path, f.Name, use, "[" + e.section.name + "] " + e.section.reason})
+					out = append(out, Violation{p.Path, f.Name, use, e.section.rule()})
+				}
+				for _, r := range t.uses {
+					if use == r.prefix && !e.section.isTest() && !r.has(p.Path, f.Name) {
+						rule := "only " + strings.Join(r.holders, ", ") + " may use it"
+						out = append(out, Violation{p.Path, f.Name, use, rule})
+					}
 				}
 			}
 		}
 	}
 	for _, e := range t.entries {
 		if !e.used && !e.planned {
-			out = append(out, Violation{Package: e.name, Rule: fmt.Sprintf("line %d of test/imports/order.txt stands for no package", e.number)})
+			rule := fmt.Sprintf("line %d of test/imports/order.txt stands for no package", e.number)
+			out = append(out, Violation{Package: e.name, Rule: rule})
 		}
 	}
 	return out
@@ -295,16 +319,15 @@ func (t *Table) refuse(e *entry, importer, file, imported string) string {
 			return n.reason
 		}
 	}
-	tests := e.section.name == "testing"
 	for _, r := range t.reserved {
-		if begins(name, r.prefix) && !tests && !slices.Contains(r.holders, short(importer)) && !slices.Contains(r.holders, short(importer)+"/"+file) {
+		if begins(name, r.prefix) && !e.section.isTest() && !r.has(importer, file) {
 			return fmt.Sprintf("only %s may import it", strings.Join(r.holders, ", "))
 		}
 	}
 	if !own {
 		for _, d := range slices.Concat(e.section.deny, e.deny) {
 			if begins(imported, d) {
-				return "[" + e.section.name + "] " + e.section.reason
+				return e.section.rule()
 			}
 		}
 		return ""
@@ -321,7 +344,8 @@ func (t *Table) refuse(e *entry, importer, file, imported string) string {
 		if slices.Contains(e.only, name) {
 			return ""
 		}
-		return fmt.Sprintf("line %d allows only %s", e.number, cmp.Or(strings.Join(e.only, ", "), "no package of this module"))
+		allowed := cmp.Or(strings.Join(e.only, ", "), "no package of this module")
+		return fmt.Sprintf("line %d allows only %s", e.number, allowed)
 	case to.section == e.section:
 		if e.section.order == free || e.section.order == above && to.number < e.number {
 			return ""
@@ -329,7 +353,7 @@ func (t *Table) refuse(e *entry, importer, file, imported string) string {
 	case slices.Contains(e.section.imports, to.section.name):
 		return ""
 	}
-	return fmt.Sprintf("[%s] %s; it is in [%s], line %d", e.section.name, e.section.reason, to.section.name, to.number)
+	return fmt.Sprintf("%s; it is in [%s], line %d", e.section.rule(), to.section.name, to.number)
 }
 
 // begins says whether an import path is, or is below, a prefix.

@@ -91,7 +91,8 @@ var load = sync.OnceValues(func() (*code, error) {
 			c.dirs[p], c.files[p] = f[2], strings.Fields(f[3])
 		}
 	}
-	c.importer = importer.ForCompiler(token.NewFileSet(), "gc", func(p string) (io.ReadCloser, error) { return os.Open(exports[p]) })
+	open := func(p string) (io.ReadCloser, error) { return os.Open(exports[p]) }
+	c.importer = importer.ForCompiler(token.NewFileSet(), "gc", open)
 	return c, nil
 })
 

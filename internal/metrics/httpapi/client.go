@@ -84,7 +84,8 @@ type Client struct {
 func New(a Access, l Limits) (*Client, error) {
 	u, err := url.Parse(a.URL)
 	word := func(s string) bool {
-		return !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+		separates := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+		return !strings.ContainsFunc(s, separates)
 	}
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
@@ -236,10 +237,16 @@ func (c *Client) Instant(ctx context.Context, q Query, each func(Series) error) 
 		return Result{}, err
 	}
 	var refused error
-	d := decoder{json: json.NewDecoder(in), maxSeries: c.limits.Series, nonFinite: q.NonFinite, at: q.At, each: func(s Series) error {
-		refused = each(s)
-		return refused
-	}}
+	d := decoder{
+		json:      json.NewDecoder(in),
+		maxSeries: c.limits.Series,
+		nonFinite: q.NonFinite,
+		at:        q.At,
+		each: func(s Series) error {
+			refused = each(s)
+			return refused
+		},
+	}
 	err = d.decode()
 	result := Result{Type: d.resultType}
 	for _, w := range d.warnings {

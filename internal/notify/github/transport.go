@@ -28,9 +28,12 @@ const (
 	maxRefusal = 1 << 16
 )
 
+// waiter waits, or returns the context's error.
+type waiter func(ctx context.Context, d time.Duration) error
+
 // transport sends requests with the token. Rate limits are waited for whatever the request,
 // since a limited request was not carried out.
-func transport(token string, within time.Duration, wait func(context.Context, time.Duration) error) *httpclient.Client {
+func transport(token string, within time.Duration, wait waiter) *httpclient.Client {
 	return httpclient.New(httpclient.Options{
 		Attempts:       maxTries,
 		AttemptTimeout: within,
@@ -80,7 +83,8 @@ func limit(a httpclient.Attempt) (time.Duration, bool) {
 			return max(time.Unix(at, 0).Sub(now), 0) + time.Second, true
 		}
 	}
-	if status == http.StatusTooManyRequests || strings.Contains(strings.ToLower(string(a.Peek(maxRefusal))), "secondary rate limit") {
+	text := strings.ToLower(string(a.Peek(maxRefusal)))
+	if status == http.StatusTooManyRequests || strings.Contains(text, "secondary rate limit") {
 		return secondaryPause, true
 	}
 	return 0, false
