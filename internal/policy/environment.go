@@ -18,6 +18,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // maxCondition is the longest condition in characters. What people write is far shorter;
@@ -81,7 +82,7 @@ func expandDuration(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr
 	if !ok {
 		return nil, nil
 	}
-	d, err := parseDuration(string(s))
+	d, err := plain.ParseDuration(string(s))
 	if err != nil {
 		return nil, eh.NewError(args[0].ID(), err.Error())
 	}
@@ -173,14 +174,14 @@ func firstIssue(issues *cel.Issues) *fault {
 		}
 		return a.Location.Column() - b.Location.Column()
 	})
-	return &fault{max(1, first.Location.Line()), max(0, first.Location.Column()), plain(first.Message)}
+	return &fault{max(1, first.Location.Line()), max(0, first.Location.Column()), inWords(first.Message)}
 }
 
 // overload is the compiler's way to say that an operator does not fit its operands.
 var overload = lazyregexp.New(`^found no matching overload for '(!?[@_]*)([^_']+?)_*' applied to '([^']*)'$`)
 
-// plain puts the compiler's messages into words of the language.
-func plain(message string) string {
+// inWords puts the compiler's messages into words of the language.
+func inWords(message string) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if m := overload.FindStringSubmatch(message); m != nil {
 		operands := m[3]

@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Parse reads one file of policies; name is the file's, for errors. Every mistake is a
@@ -304,6 +305,9 @@ func (d *reader) then(n ast.Node, p *Policy) error {
 	return nil
 }
 
+// durationForm is the form of what [plain.ParseDuration] reads.
+const durationForm = `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s))+$`
+
 // maxGrace is the longest grace. A longer one is a mistake in the unit.
 const maxGrace = 90 * 24 * time.Hour
 
@@ -317,7 +321,7 @@ func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 			if err != nil {
 				return err
 			}
-			if w.Grace, err = parseDuration(s); err != nil || w.Grace < 0 || w.Grace > maxGrace {
+			if w.Grace, err = plain.ParseDuration(s); err != nil || w.Grace < 0 || w.Grace > maxGrace {
 				return d.At(n, "grace %q is not a duration from 0s to 90d such as 30m", s)
 			}
 			return nil

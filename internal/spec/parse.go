@@ -347,7 +347,7 @@ func (d *reader) directory(n ast.Node, what string, out *string) error {
 }
 
 func (d *reader) duration(n ast.Node, what string) (time.Duration, error) {
-	document.Note(n, document.Shape{Pattern: durationForm})
+	document.Note(n, document.Shape{Pattern: durationForm.String()})
 	v, err := d.Text(n, what)
 	if err != nil {
 		return 0, err

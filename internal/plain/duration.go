@@ -1,4 +1,4 @@
-package policy
+package plain
 
 import (
 	"fmt"
@@ -23,11 +23,9 @@ var durationUnits = []struct {
 // durationPart is one number with its unit.
 var durationPart = lazyregexp.New(`^([0-9]+)(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s)`)
 
-// durationForm is the form of what parseDuration reads.
-const durationForm = `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s))+$`
-
-// parseDuration reads "30m", "1d12h" or "1.5h": numbers, each with a unit.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads "30m", "1d12h", "1.5h" or "-5m": numbers, each with a unit. A day is 24
+// hours.
+func ParseDuration(s string) (time.Duration, error) {
 	rest, negative := strings.CutPrefix(s, "-")
 	total := time.Duration(0)
 	for rest != "" {
@@ -77,8 +75,9 @@ func notDuration(s string) error {
 	return fmt.Errorf("%q is not a duration such as 30m, 12h or 7d", s)
 }
 
-// durationText writes what parseDuration reads, in whole units: "1d12h", "30m".
-func durationText(d time.Duration) string {
+// ExactDuration writes what [ParseDuration] reads, in whole units without weeks: "1d12h", "30m",
+// "0s".
+func ExactDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"
 	}

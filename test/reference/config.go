@@ -1,4 +1,4 @@
-package config
+package main
 
 import (
 	"math"
@@ -9,44 +9,37 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// Comments returns what the comment of a field of a struct says.
-type Comments func(t reflect.Type, field string) string
+// comments returns what the comment of a field of a struct says.
+type comments func(t reflect.Type, field string) string
 
-// Shape returns what curfew.yaml may hold, with the defaults of its keys.
-func Shape(comments Comments) *document.Shape {
-	c := Default()
-	return shaped("", reflect.ValueOf(&c).Elem(), comments)
+// configShape returns what curfew.yaml may hold, with the defaults of its keys.
+func configShape(says comments) *document.Shape {
+	c := config.Default()
+	return shaped("", reflect.ValueOf(&c).Elem(), says)
 }
 
-// Variable returns the environment variable that overrides a key, "" where none does.
-func Variable(path string) string {
-	c := Default()
-	for _, l := range leaves(&c) {
-		if l.path == path && !l.inFileOnly() {
-			return l.env()
-		}
-	}
-	return ""
-}
+// configDuration is the form of what [config.ParseDuration] reads.
+const configDuration = `^([0-9.]+w)?([0-9.]+d)?([0-9.]+(h|m|s|ms|us|µs|ns))*$`
 
-// durationForm is the form of what ParseDuration reads.
-const durationForm = `^([0-9.]+w)?([0-9.]+d)?([0-9.]+(h|m|s|ms|us|µs|ns))*$`
+// item is the path of an item of a list or mapping.
+const item = "[]"
 
 // shaped returns the shape of a value that [document.File.Decode] reads. A value that
 // reads itself says its shape itself.
-func shaped(path string, v reflect.Value, comments Comments) *document.Shape {
+func shaped(path string, v reflect.Value, says comments) *document.Shape {
 	if own, ok := v.Addr().Interface().(interface{ UnmarshalYAML(ast.Node) error }); ok {
 		return document.Describe(own.UnmarshalYAML)
 	}
-	l := leaf{path: path, value: v}
-	over := path != "" && !off[path]
+	// Zero is right only where it is the default. Items of lists and mappings have none.
+	over := path != "" && path != item && (strings.HasPrefix(path, item) || !v.IsZero())
 	switch {
-	case l.isDuration():
-		return &document.Shape{Type: document.String, Pattern: durationForm, Default: durationText(time.Duration(v.Int()))}
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		return &document.Shape{Type: document.String, Pattern: configDuration, Default: durationText(time.Duration(v.Int()))}
 	case v.Kind() == reflect.Struct:
 		s := &document.Shape{Type: document.Object}
 		for i := range v.NumField() {
@@ -55,26 +48,26 @@ func shaped(path string, v reflect.Value, comments Comments) *document.Shape {
 			if name == "" || name == "-" || !f.IsExported() {
 				continue
 			}
-			inner := shaped(strings.TrimPrefix(path+"."+name, "."), v.Field(i), comments)
-			inner.Doc = comments(v.Type(), f.Name)
+			inner := shaped(strings.TrimPrefix(path+"."+name, "."), v.Field(i), says)
+			inner.Doc = says(v.Type(), f.Name)
 			tagged(inner, f.Tag)
 			s.Keys = append(s.Keys, document.KeyShape{Name: name, Required: f.Tag.Get("form") == "required", Shape: inner})
 		}
 		return s
 	case v.Kind() == reflect.Slice:
-		s := &document.Shape{Type: document.Array, Items: shaped("", reflect.New(v.Type().Elem()).Elem(), comments)}
+		s := &document.Shape{Type: document.Array, Items: shaped(item, reflect.New(v.Type().Elem()).Elem(), says)}
 		if texts, ok := v.Interface().([]string); ok {
 			s.Default = strings.Join(texts, ", ")
 		}
 		return s
 	case v.Kind() == reflect.Map:
-		return &document.Shape{Type: document.Object, Values: shaped("", reflect.New(v.Type().Elem()).Elem(), comments)}
+		return &document.Shape{Type: document.Object, Values: shaped(item, reflect.New(v.Type().Elem()).Elem(), says)}
 	case v.Kind() == reflect.Bool:
 		return &document.Shape{Type: document.Boolean, Default: strconv.FormatBool(v.Bool())}
 	case v.CanInt():
-		return &document.Shape{Type: document.Integer, Over: over, Default: number(float64(v.Int()))}
+		return &document.Shape{Type: document.Integer, Over: over, Default: numberText(float64(v.Int()))}
 	case v.CanFloat():
-		s := &document.Shape{Type: document.Number, Over: over, Default: number(v.Float())}
+		s := &document.Shape{Type: document.Number, Over: over, Default: numberText(v.Float())}
 		if strings.HasSuffix(path, "_share") {
 			s.Most = 1
 		}
@@ -111,8 +104,8 @@ func tagged(s *document.Shape, tag reflect.StructTag) {
 	}
 }
 
-// number is a default, "" where there is none.
-func number(v float64) string {
+// numberText is a default, "" where there is none.
+func numberText(v float64) string {
 	if v == 0 {
 		return ""
 	}
