@@ -14,7 +14,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/session"
@@ -206,8 +205,8 @@ func (a *app) progressed(ctx context.Context, all sessions, run view.Run, said m
 			continue // `curfew logs` has them
 		}
 		dollars := ""
-		if run.CostUSD != nil {
-			dollars = "  " + money.ForPeople(*run.CostUSD)
+		if run.CostUSD.Known() {
+			dollars = "  " + run.CostUSD.String()
 		}
 		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)), dollars, e.Kind, e.Text)
 	}

@@ -25,13 +25,9 @@ func Runs(doc view.Runs, now time.Time) Sheet {
 	for _, r := range doc.Runs {
 		if r.EndedAt == nil {
 			running++
-			if r.HourlyUSD != nil {
-				if v, err := money.ParseAmount(*r.HourlyUSD); err == nil {
-					hourly += v
-				}
-			}
+			hourly += hourOf(r).Or(0)
 		}
-		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(r.HourlyUSD), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
+		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
 	}
 	s.Title = fmt.Sprintf("%s, %s an hour", plain.Count(running, "session"), hourly.Dollars())
 	if running == 0 {
@@ -66,11 +62,23 @@ func machineOf(r view.Run) string {
 	return strings.TrimSpace(cmp.Or(out, r.Provider))
 }
 
-func dollarsOf(usd *string) string {
-	if usd == nil {
+// hourOf returns what an hour of a run costs, to the nano-dollar.
+func hourOf(r view.Run) money.Dollars {
+	if r.HourlyUSD == nil {
+		return money.Dollars{}
+	}
+	hour, err := r.HourlyUSD.Times(1)
+	if err != nil {
+		return money.Dollars{}
+	}
+	return money.Known(hour)
+}
+
+func dollarsOf(d money.Dollars) string {
+	if !d.Known() {
 		return "unpriced"
 	}
-	return money.ForPeople(*usd)
+	return d.String()
 }
 
 func leaseOf(r view.Run, now time.Time) string {
@@ -100,7 +108,7 @@ func Status(doc view.Runs, now time.Time) Sheet {
 	if r.Why != "" {
 		s.Title += ": " + r.Why
 	}
-	s.Figures = []Figure{{"machine", machineOf(r), r.Provider}, {"an hour", dollarsOf(r.HourlyUSD), ""}, {"cost so far", dollarsOf(r.CostUSD), ""}, {"lease ends", leaseOf(r, now), ""},
+	s.Figures = []Figure{{"machine", machineOf(r), r.Provider}, {"an hour", dollarsOf(hourOf(r)), ""}, {"cost so far", dollarsOf(r.CostUSD), ""}, {"lease ends", leaseOf(r, now), ""},
 		{"work saved", savedOf(r, now), ""}}
 	if r.Image != "" {
 		s.Figures = append(s.Figures, Figure{"image", r.Image, ""})
