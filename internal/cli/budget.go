@@ -71,7 +71,7 @@ func (a *app) holdCommand(c *cobra.Command, change func(ctx context.Context, id 
 		if err != nil {
 			return err
 		}
-		return a.say(h, "%s %s: %s %s, %s", h.ID, report.State(h.State), h.Kind, h.Name, money.ForPeople(first(h.Actual(), h.AmountUSD)))
+		return a.say(h, "%s %s: %s %s, %s", h.ID, report.State(h.State), h.Kind, h.Name, h.ActualUSD.Or(h.AmountUSD).Dollars())
 	}
 	return c
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/cloud/local"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -178,8 +177,8 @@ func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool
 			continue // `curfew logs` has them
 		}
 		dollars := ""
-		if run.CostUSD != nil {
-			dollars = "  " + money.ForPeople(*run.CostUSD)
+		if run.CostUSD.Known() {
+			dollars = "  " + run.CostUSD.String()
 		}
 		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)), dollars, e.Kind, e.Text)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -104,13 +105,14 @@ func (rt *Runtime) BillPeriods(ctx context.Context) (view.BillPeriods, error) {
 	}
 	for _, p := range all {
 		one := view.BillPeriod{ID: p.Account + "/" + p.Start.UTC().Format(time.DateOnly), Account: p.Account, Start: p.Start.UTC(), Source: p.Source, ImportedAt: p.ImportedAt.UTC(),
-			Lines: p.Lines, Rows: p.Rows, BilledCost: p.Exact.Billed}
+			Lines: p.Lines, Rows: p.Rows, BilledCost: bill.Dollars(p.Exact.Billed)}
 		if !p.End.IsZero() {
 			end := p.End.UTC()
 			one.End = &end
 		}
 		if p.NoEffective == 0 {
-			one.EffectiveCost = &p.Exact.Effective
+			effective := bill.Dollars(p.Exact.Effective)
+			one.EffectiveCost = &effective
 		}
 		doc.Periods = append(doc.Periods, one)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
 	"github.com/curfew-dev/curfew/internal/report/layout"
@@ -60,8 +59,8 @@ func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	}
 	priced := fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give --price.", t.Unpriced, t.Resources)
 	switch {
-	case t.PriceUSD != nil:
-		priced = "A resource costs " + money.ForPeople(*t.PriceUSD) + " an hour."
+	case t.PriceUSD.Known():
+		priced = "A resource costs " + t.PriceUSD.String() + " an hour."
 	case doc.Priced():
 		priced = "A machine costs the on-demand price of its type in us-east-1."
 	}
@@ -89,10 +88,10 @@ func replayHeadline(r *backtest.Result) string {
 	}
 	saved := hoursText(r.NetSavedHours) + " saved"
 	switch {
-	case r.SavedUSD != nil && r.NetSavedHours < 0:
-		saved = (-usdValue(r.SavedUSD)).Dollars() + " lost"
-	case r.SavedUSD != nil:
-		saved = usdText(r.SavedUSD) + " saved"
+	case r.SavedUSD.Known() && r.NetSavedHours < 0:
+		saved = (-r.SavedUSD.Or(0)).Dollars() + " lost"
+	case r.SavedUSD.Known():
+		saved = r.SavedUSD.String() + " saved"
 	case r.NetSavedHours < 0:
 		saved = hoursText(-r.NetSavedHours) + " lost"
 	}
@@ -105,21 +104,21 @@ func sessionsHeadline(r *backtest.Result) string {
 	as := r.AsSessions
 	what := fmt.Sprintf("As sessions that end after %s at rest, the machines would have", spanText(as.IdleSeconds))
 	launches := plain.Count(as.Launches, "launch")
-	if as.CostUSD == nil {
+	if !as.CostUSD.Known() {
 		return fmt.Sprintf("%s run %s of %s, in %s", what, hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
 	}
-	return fmt.Sprintf("%s cost %s instead of %s: %s of %s, in %s", what, usdText(as.CostUSD), usdText(r.CostUSD),
+	return fmt.Sprintf("%s cost %s instead of %s: %s of %s, in %s", what, as.CostUSD.String(), r.CostUSD.String(),
 		hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
 }
 
 func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
 	idle := layout.Figure{Label: "idle machine-hours", Value: hoursNumber(r.IdleHours), Note: "of " + hoursNumber(r.ResourceHours) + " measured"}
-	if r.CostUSD != nil {
-		idle.Note += ", which cost " + usdText(r.CostUSD)
+	if r.CostUSD.Known() {
+		idle.Note += ", which cost " + r.CostUSD.String()
 	}
 	saved := layout.Figure{Label: "saved, net of restarts", Value: hoursText(r.NetSavedHours), Note: fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
-	if r.SavedUSD != nil {
-		saved.Value, saved.Note = usdText(r.SavedUSD), hoursShort(r.NetSavedHours)+": "+saved.Note
+	if r.SavedUSD.Known() {
+		saved.Value, saved.Note = r.SavedUSD.String(), hoursShort(r.NetSavedHours)+": "+saved.Note
 	}
 	out := []layout.Figure{idle, saved, {Label: "restarts", Value: plain.Number(float64(r.Restarts), 0), Note: fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
 	if foresight == nil {
@@ -170,7 +169,7 @@ func rulesGrid(doc *view.Backtest) layout.Grid {
 		}
 		saved := hoursShort(r.NetSavedHours)
 		if doc.Priced() {
-			saved = usdText(r.SavedUSD)
+			saved = r.SavedUSD.String()
 		}
 		g.Rows = append(g.Rows, []string{name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), saved, plain.Share(r.NetSavedShare, 1), of})
 	}
@@ -200,8 +199,8 @@ func whyNotGrid(r *backtest.Result) (layout.Grid, bool) {
 // Tune shows what was learned from a trace. next are the commands to go on with.
 func Tune(doc view.Tune, next []string) layout.Sheet {
 	saved := hoursText(doc.Tested.NetSavedHours)
-	if doc.Tested.SavedUSD != nil {
-		saved = usdText(doc.Tested.SavedUSD)
+	if doc.Tested.SavedUSD.Known() {
+		saved = doc.Tested.SavedUSD.String()
 	}
 	s := layout.Sheet{Verb: "policy tune", Next: next,
 		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved, plain.Share(doc.Tested.NetSavedShare, 1), plain.Count(doc.Trace.Resources, "resource")),
@@ -346,7 +345,7 @@ func ownersChart(doc *view.Backtest, rule string) string {
 		return ""
 	}
 	slices.SortStableFunc(owned, func(a, b backtest.Owned) int {
-		return cmp.Or(cmp.Compare(usdValue(b.SavedUSD), usdValue(a.SavedUSD)), cmp.Compare(b.NetSavedHours, a.NetSavedHours))
+		return cmp.Or(cmp.Compare(b.SavedUSD.Or(0), a.SavedUSD.Or(0)), cmp.Compare(b.NetSavedHours, a.NetSavedHours))
 	})
 	c := chart.Bars{Title: "Hours of each team and user that " + rule + " would have released", Ordered: true, Parts: []string{"released", "idle and kept", "working"},
 		Colors: []chart.Color{chart.Blue, chart.Orange, chart.Gray}, Axis: chart.Axis{Label: "resource hours", Format: func(v float64) string { return plain.Number(v, 0) }}}
@@ -355,8 +354,8 @@ func ownersChart(doc *view.Backtest, rule string) string {
 		note := "nothing saved"
 		if o.ReleasedHours > 0 {
 			saved := hoursShort(o.NetSavedHours)
-			if o.SavedUSD != nil {
-				saved = usdText(o.SavedUSD)
+			if o.SavedUSD.Known() {
+				saved = o.SavedUSD.String()
 			}
 			note = saved + " saved, " + plain.Count(o.Restarts, "restart")
 		}
@@ -378,26 +377,6 @@ func hoursNumber(h float64) string {
 		digits = 1
 	}
 	return plain.Number(h, digits)
-}
-
-// usdValue is an amount of a document; unknown is 0.
-func usdValue(usd *string) money.Amount {
-	if usd == nil {
-		return 0
-	}
-	v, err := money.ParseAmount(*usd)
-	if err != nil {
-		return 0
-	}
-	return v
-}
-
-// usdText prints dollars of a document; nil is unknown.
-func usdText(usd *string) string {
-	if usd == nil {
-		return "unknown"
-	}
-	return money.ForPeople(*usd)
 }
 
 // spanText prints a span of a document.

@@ -98,19 +98,19 @@ func Holds(doc view.Holds, now time.Time) layout.Sheet {
 	g := layout.Grid{Head: []string{"id", "state", "work", "reserved", "spent", "for", "asked by", "ends"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
 	for _, h := range doc.Holds {
 		spent, until := "", plain.When(h.ExpiresAt, now)
-		if h.ActualUSD != nil {
-			spent = money.ForPeople(*h.ActualUSD)
+		if h.ActualUSD.Known() {
+			spent = h.ActualUSD.String()
 		}
 		if h.Uncharged {
 			until = "when settled or charged"
-			if h.ActualUSD != nil {
+			if h.ActualUSD.Known() {
 				until = "when charged"
 			}
 		}
-		if v, err := money.ParseAmount(h.AmountUSD); err == nil && (h.State == string(budget.Live) || h.State == string(budget.Unobserved)) {
-			sum, live = sum+v, live+1
+		if h.State == string(budget.Live) || h.State == string(budget.Unobserved) {
+			sum, live = sum+h.AmountUSD, live+1
 		}
-		g.Rows = append(g.Rows, []string{h.ID, h.State, h.Kind + " " + h.Name, money.ForPeople(h.AmountUSD), spent, h.For(), h.AskedBy, until})
+		g.Rows = append(g.Rows, []string{h.ID, h.State, h.Kind + " " + h.Name, h.AmountUSD.Dollars(), spent, h.For(), h.AskedBy, until})
 	}
 	if len(g.Rows) == 0 {
 		s.Commands = []string{"curfew gate FILE   # reserves budget for a run"}

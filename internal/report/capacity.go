@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/report/chart"
@@ -25,11 +24,11 @@ func Capacity(r capacity.Report) layout.Sheet {
 	}
 	s.Figures = append(s.Figures, layout.Figure{Label: "Replicas", Value: strconv.Itoa(r.Replicas), Note: "method: " + string(r.Method)},
 		layout.Figure{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "the rate is " + plain.Share(r.Load, 1) + " of the maximum"})
-	if r.CostUSDPerHour != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "Cost", Value: money.ForPeople(*r.CostUSDPerHour) + "/h"})
+	if r.CostUSDPerHour.Known() {
+		s.Figures = append(s.Figures, layout.Figure{Label: "Cost", Value: r.CostUSDPerHour.String() + "/h"})
 	}
-	if r.CostUSDPerMillion != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "Cost of a million requests", Value: money.ForPeople(*r.CostUSDPerMillion)})
+	if r.CostUSDPerMillion.Known() {
+		s.Figures = append(s.Figures, layout.Figure{Label: "Cost of a million requests", Value: r.CostUSDPerMillion.String()})
 	}
 	note := ""
 	if r.P99ErrorMS > 0 {

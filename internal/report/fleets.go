@@ -18,10 +18,10 @@ func Groups(verb string, r accountplan.Groups) layout.Sheet {
 	var saved money.Amount
 	extra := 0
 	for _, x := range r.Groups {
-		if v, err := money.ParseAmount(x.SavingUSD); err == nil && x.Machines > x.Needed {
-			saved, extra = saved+v, extra+x.Machines-x.Needed
+		if x.Machines > x.Needed {
+			saved, extra = saved+x.SavingUSD, extra+x.Machines-x.Needed
 		}
-		g.Rows = append(g.Rows, []string{x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed), plain.Share(x.UnknownShare, 1), money.ForPeople(x.SavingUSD)})
+		g.Rows = append(g.Rows, []string{x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed), plain.Share(x.UnknownShare, 1), x.SavingUSD.Dollars()})
 	}
 	s.Tables = append(s.Tables, g)
 	if extra > 0 {
@@ -44,13 +44,11 @@ func Fleets(r accountplan.Fleets) layout.Sheet {
 		saving := "unknown"
 		if p.Replicas != p.Machines {
 			changed++
-			unpriced = unpriced || p.SavingUSD == nil
+			unpriced = unpriced || !p.SavingUSD.Known()
 		}
-		if p.SavingUSD != nil {
-			saving = money.ForPeople(*p.SavingUSD)
-			if v, err := money.ParseAmount(*p.SavingUSD); err == nil {
-				sum += v
-			}
+		if p.SavingUSD.Known() {
+			saving = p.SavingUSD.String()
+			sum += p.SavingUSD.Or(0)
 		}
 		g.Rows = append(g.Rows, []string{p.Team, p.Type, p.Region, strconv.Itoa(p.Machines), plain.Share(p.Utilization, 1), strconv.Itoa(p.Replicas), plain.Share(p.UtilizationAfter, 1), saving})
 	}

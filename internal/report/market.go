@@ -54,7 +54,7 @@ func Market(r market.Report) layout.Sheet {
 	if len(r.Blocks) > 0 {
 		g := layout.Grid{Title: "Capacity blocks, paid upfront", Head: []string{"machine", "region", "work/$", "price of the block", "date"}, Right: []bool{false, false, true, true, false}}
 		for _, b := range r.Blocks[:min(len(r.Blocks), shownOffers)] {
-			g.Rows = append(g.Rows, []string{b.Machine, b.Region, plain.Number(b.PerDollar, 1), money.ForPeople(b.UpfrontUSD), b.AsOf})
+			g.Rows = append(g.Rows, []string{b.Machine, b.Region, plain.Number(b.PerDollar, 1), b.UpfrontUSD.Dollars(), b.AsOf})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -76,10 +76,10 @@ func optionName(t price.Term) string {
 }
 
 // perHour prints a price of an hour: "$21.96/h", "$0.0231/h".
-func perHour(usd string) string {
-	r, err := money.ParseRate(usd)
+func perHour(a money.Amount) string {
+	r, err := a.Rate()
 	if err != nil {
-		return usd
+		return a.Dollars() + "/h"
 	}
 	return r.Dollars() + "/h"
 }

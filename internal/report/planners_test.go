@@ -309,12 +309,12 @@ func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	if want := "Move a machine with a long name from p3.2xlarge to " + z.Fits[0].Type; !strings.HasPrefix(out["rightsize"].Title, want) {
 		t.Errorf("one machine that is too large: %q, want %q", out["rightsize"].Title, want)
 	}
-	out["groups"] = Groups("rightsize", accountplan.Groups{Groups: []accountplan.Group{{Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1", Machines: 3, Working: 1, Needed: 1, SavingUSD: "1460.00"}}})
+	out["groups"] = Groups("rightsize", accountplan.Groups{Groups: []accountplan.Group{{Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1", Machines: 3, Working: 1, Needed: 1, SavingUSD: 1460 * money.USD}}})
 	if want := "Remove 2 machines of 1 group: saves $1,460 a month"; out["groups"].Title != want {
 		t.Errorf("two machines too many: %q, want %q", out["groups"].Title, want)
 	}
-	saving := "-730.00"
-	out["fleets"] = Fleets(accountplan.Fleets{Target: 0.7, Fleets: []accountplan.Fleet{{Team: "search", Type: "g5.xlarge", Region: "us-east-1", Machines: 1, Replicas: 2, Utilization: 0.9, UtilizationAfter: 0.45, SavingUSD: &saving}}})
+	saving := money.Known(-730 * money.USD)
+	out["fleets"] = Fleets(accountplan.Fleets{Target: 0.7, Fleets: []accountplan.Fleet{{Team: "search", Type: "g5.xlarge", Region: "us-east-1", Machines: 1, Replicas: 2, Utilization: 0.9, UtilizationAfter: 0.45, SavingUSD: saving}}})
 	if want := "Resize 1 of 1 serving fleet to 70% utilization: costs $730 a month more"; out["fleets"].Title != want {
 		t.Errorf("a fleet that grows: %q, want %q", out["fleets"].Title, want)
 	}

@@ -75,7 +75,7 @@ func PriceShow(d view.PriceShow, name string) layout.Sheet {
 	}
 	t := layout.Grid{Head: []string{"region", "term", "service", "price", "per", "source", "as of"}, Right: []bool{false, false, false, true, false, false, false}}
 	for _, p := range prices {
-		usd := "$" + p.USD
+		usd := "$" + p.USD.String()
 		for _, tier := range p.Tiers {
 			usd += fmt.Sprintf(", $%s above %s", tier.USD, money.Thousands(tier.Above))
 		}
@@ -126,16 +126,16 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 		for _, c := range changed[:shown(n)] {
 			old := "new"
 			if c.Old != nil {
-				old = "$" + *c.Old
+				old = "$" + c.Old.String()
 			}
-			g.Rows = append(g.Rows, []string{c.What, old, "$" + c.New.USD, c.Note})
+			g.Rows = append(g.Rows, []string{c.What, old, "$" + c.New.USD.String(), c.Note})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if n := len(d.Refused); n > 0 {
 		g := layout.Grid{Title: "refused" + listed(shown(n), n), Head: []string{"price", "value", "reason"}, Right: []bool{false, true, false}}
 		for _, r := range d.Refused[:shown(n)] {
-			g.Rows = append(g.Rows, []string{r.What, "$" + r.USD, r.Reason})
+			g.Rows = append(g.Rows, []string{r.What, "$" + r.USD.String(), r.Reason})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -153,7 +153,7 @@ func listed(shown, n int) string {
 // Watching shows what curfew's own calls cost; every is the time between two passes.
 func Watching(w view.Watching, every string) layout.Sheet {
 	return layout.Sheet{Verb: "price watching", Title: fmt.Sprintf("%s a month by enforce, %s by scan: %s with %s each, every %s",
-		money.ForPeople(w.Enforce), money.ForPeople(w.Scan), plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), every),
+		w.Enforce.Dollars(), w.Scan.Dollars(), plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), every),
 		Figures: []layout.Figure{{Label: "cost a pass", Value: "$" + w.PerPass.String(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
 			{Label: "passes a day", Value: w.PassesADay}},
 		Assumptions: w.Assumptions}

@@ -29,9 +29,9 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 		}
 		s.Figures = append(s.Figures, layout.Figure{Label: label, Value: value})
 	}
-	if r.SavingUSD != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "Saving", Value: money.ForPeople(*r.SavingUSD), Note: "a month, at list price"})
-		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
+	if r.SavingUSD.Known() {
+		s.Figures = append(s.Figures, layout.Figure{Label: "Saving", Value: r.SavingUSD.String(), Note: "a month, at list price"})
+		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(r.SavingUSD.Cents()+"/month")+" --effort 2d")
 	}
 	figure("GPU utilization p50", r.UtilP50, "%")
 	figure("GPU utilization p95", r.UtilP95, "%")
@@ -43,8 +43,8 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 		g := layout.Grid{Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"}, Right: []bool{false, false, true, true, true}}
 		for _, f := range r.Fits {
 			saving := "unknown"
-			if f.SavingUSD != nil {
-				saving = money.ForPeople(*f.SavingUSD)
+			if f.SavingUSD.Known() {
+				saving = f.SavingUSD.String()
 			}
 			against := ""
 			if len(f.Against) > 0 {
@@ -70,11 +70,11 @@ func rightsizeTitle(r rightsize.Report) string {
 		}
 	}
 	switch {
-	case r.SavingUSD != nil && moves == 1 && len(r.Resources) == 1:
+	case r.SavingUSD.Known() && moves == 1 && len(r.Resources) == 1:
 		m := r.Resources[0]
-		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, m.Fits[0].Type, money.ForPeople(*r.SavingUSD))
-	case r.SavingUSD != nil && moves > 0:
-		return fmt.Sprintf("Move %s to smaller types: saves %s a month", plain.Count(moves, "machine"), money.ForPeople(*r.SavingUSD))
+		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, m.Fits[0].Type, r.SavingUSD.String())
+	case r.SavingUSD.Known() && moves > 0:
+		return fmt.Sprintf("Move %s to smaller types: saves %s a month", plain.Count(moves, "machine"), r.SavingUSD.String())
 	case r.Judged == 0:
 		return fmt.Sprintf("No verdict: %s", r.Why)
 	}
@@ -83,14 +83,10 @@ func rightsizeTitle(r rightsize.Report) string {
 
 // moveSaving is the monthly saving of the cheapest type that fits a machine; 0 where there is none.
 func moveSaving(m rightsize.Resource) money.Amount {
-	if len(m.Fits) == 0 || m.Fits[0].SavingUSD == nil {
+	if len(m.Fits) == 0 {
 		return 0
 	}
-	v, err := money.ParseAmount(*m.Fits[0].SavingUSD)
-	if err != nil {
-		return 0
-	}
-	return v
+	return m.Fits[0].SavingUSD.Or(0)
 }
 
 // bySaving returns the machines, the largest saving first.

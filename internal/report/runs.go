@@ -26,13 +26,9 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 	for _, r := range doc.Runs {
 		if r.EndedAt == nil {
 			running++
-			if r.HourlyUSD != nil {
-				if v, err := money.ParseAmount(*r.HourlyUSD); err == nil {
-					hourly += v
-				}
-			}
+			hourly += hourOf(r).Or(0)
 		}
-		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(r.HourlyUSD), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
+		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
 	}
 	s.Title = fmt.Sprintf("%s, %s an hour", plain.Count(running, "session"), hourly.Dollars())
 	if running == 0 {
@@ -67,11 +63,23 @@ func machineOf(r view.Run) string {
 	return strings.TrimSpace(cmp.Or(out, r.Provider))
 }
 
-func dollarsOf(usd *string) string {
-	if usd == nil {
+// hourOf returns what an hour of a run costs, to the nano-dollar.
+func hourOf(r view.Run) money.Dollars {
+	if r.HourlyUSD == nil {
+		return money.Dollars{}
+	}
+	hour, err := r.HourlyUSD.Times(1)
+	if err != nil {
+		return money.Dollars{}
+	}
+	return money.Known(hour)
+}
+
+func dollarsOf(d money.Dollars) string {
+	if !d.Known() {
 		return "unpriced"
 	}
-	return money.ForPeople(*usd)
+	return d.String()
 }
 
 func leaseOf(r view.Run, now time.Time) string {
@@ -101,7 +109,7 @@ func Status(doc view.Runs, now time.Time) layout.Sheet {
 	if r.Why != "" {
 		s.Title += ": " + r.Why
 	}
-	s.Figures = []layout.Figure{{Label: "machine", Value: machineOf(r), Note: r.Provider}, {Label: "an hour", Value: dollarsOf(r.HourlyUSD)}, {Label: "cost so far", Value: dollarsOf(r.CostUSD)}, {Label: "lease ends", Value: leaseOf(r, now)},
+	s.Figures = []layout.Figure{{Label: "machine", Value: machineOf(r), Note: r.Provider}, {Label: "an hour", Value: dollarsOf(hourOf(r))}, {Label: "cost so far", Value: dollarsOf(r.CostUSD)}, {Label: "lease ends", Value: leaseOf(r, now)},
 		{Label: "work saved", Value: savedOf(r, now)}}
 	if r.Image != "" {
 		s.Figures = append(s.Figures, layout.Figure{Label: "image", Value: r.Image})

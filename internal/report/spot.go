@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report/chart"
@@ -34,12 +33,12 @@ func Spot(r spot.Report) layout.Sheet {
 		if x.Name == spot.Bound {
 			starts = "–"
 		}
-		g.Rows = append(g.Rows, []string{strategyName(x.Name), plain.Share(x.Saving, 1), money.ForPeople(x.MeanCostUSD),
+		g.Rows = append(g.Rows, []string{strategyName(x.Name), plain.Share(x.Saving, 1), x.MeanCostUSD.Dollars(),
 			plain.Number(float64(x.Misses), 0), starts, plain.Number(float64(x.Cases), 0)})
 		switch x.Name {
 		case spot.Curfew:
 			s.Title = spotTitle(r, x)
-			s.Figures = append(s.Figures, layout.Figure{Label: "Mean cost of a case", Value: money.ForPeople(x.MeanCostUSD), Note: "on-demand " + money.ForPeople(r.OnDemandUSD)},
+			s.Figures = append(s.Figures, layout.Figure{Label: "Mean cost of a case", Value: x.MeanCostUSD.Dollars(), Note: "on-demand " + r.OnDemandUSD.Dollars()},
 				layout.Figure{Label: "Saving", Value: plain.Share(x.Saving, 1), Note: "perfect foresight " + best},
 				layout.Figure{Label: "Deadlines missed", Value: plain.Number(float64(x.Misses), 0), Note: "of " + plain.Count(x.Cases, "case")})
 		case spot.Bound:
@@ -57,12 +56,12 @@ func Spot(r spot.Report) layout.Sheet {
 func spotTitle(r spot.Report, x spot.Result) string {
 	switch {
 	case x.Saving <= 0:
-		return fmt.Sprintf("Use on-demand: spot saves nothing; a case costs %s on-demand and %s with spot", money.ForPeople(r.OnDemandUSD), money.ForPeople(x.MeanCostUSD))
+		return fmt.Sprintf("Use on-demand: spot saves nothing; a case costs %s on-demand and %s with spot", r.OnDemandUSD.Dollars(), x.MeanCostUSD.Dollars())
 	case x.Misses > 0:
 		return fmt.Sprintf("Use spot only with a later deadline: it saves %s, but misses the deadline in %d of %s", plain.Share(x.Saving, 1), x.Misses, plain.Count(x.Cases, "case"))
 	}
 	return fmt.Sprintf("Use spot: a case costs %s instead of %s on-demand (saves %s), and no deadline is missed in %s",
-		money.ForPeople(x.MeanCostUSD), money.ForPeople(r.OnDemandUSD), plain.Share(x.Saving, 1), plain.Count(x.Cases, "case"))
+		x.MeanCostUSD.Dollars(), r.OnDemandUSD.Dollars(), plain.Share(x.Saving, 1), plain.Count(x.Cases, "case"))
 }
 
 func sortedStrategies(all []spot.Result) []spot.Result {

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	durationForm = `^([0-9]{1,9}(\.[0-9]{1,9})?(ms|w|d|h|m|s))+$`
+	durationForm = lazyregexp.New(`^([0-9]{1,9}(\.[0-9]{1,9})?(ms|w|d|h|m|s))+$`)
 	sizePattern  = lazyregexp.New(`^([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]i?B|B)$`)
 	gpuPattern   = lazyregexp.New(`^([A-Za-z][A-Za-z0-9._-]{0,63})(?::([0-9]{1,4}))?$`)
 )

@@ -224,6 +224,9 @@ func nullable(s *jsonschema.Schema, t reflect.Type) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		at, ok := s.Properties.Get(name)
+		if ok && f.Type == reflect.TypeFor[money.Dollars]() && strings.Contains(options, "omit") {
+			at.AnyOf, at.Type, at.Pattern = nil, "string", dollars // absent instead of null
+		}
 		listed := f.Type.Kind() == reflect.Slice && at != nil && strings.Contains(at.Description, "null")
 		if f.Type.Kind() != reflect.Pointer && !listed || !ok || strings.Contains(options, "omit") || at.AnyOf != nil {
 			continue
