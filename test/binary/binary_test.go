@@ -135,7 +135,7 @@ func attribute(s string) (name, attribute string) {
 
 // TestNothingLooksMethodsUpByName fails by the name of a function that looks methods up by
 // names that it learns at run time. Then the linker keeps all exported methods of every type
-// that reaches an interface, thousands of which nobody calls.
+// that reaches an interface, thousands of which have no caller.
 func TestNothingLooksMethodsUpByName(t *testing.T) {
 	all := edges(t)
 	parent := map[string]string{}

@@ -18,7 +18,7 @@ import (
 
 var released = time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
 
-// releaseFiles writes a release beside a binary and returns its files by their paths.
+// releaseFiles writes a release next to a binary and returns its files by their paths.
 func releaseFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()

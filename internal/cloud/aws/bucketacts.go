@@ -68,7 +68,11 @@ func otherDocument(kind inventory.Kind, id string) error {
 // there is none.
 func (p *place) bucketMade(ctx context.Context, name string) (types.Bucket, error) {
 	return listed(ctx, "bucket "+name, func(token *string) ([]types.Bucket, *string, error) {
-		out, err := s3Client(p.reading).ListBuckets(ctx, &s3.ListBucketsInput{Prefix: &name, MaxBuckets: awssdk.Int32(bucketsPage), ContinuationToken: token})
+		out, err := s3Client(p.reading).ListBuckets(ctx, &s3.ListBucketsInput{
+			Prefix:            &name,
+			MaxBuckets:        awssdk.Int32(bucketsPage),
+			ContinuationToken: token,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -79,7 +83,9 @@ func (p *place) bucketMade(ctx context.Context, name string) (types.Bucket, erro
 // lifecycleNow reads a bucket's lifecycle as the bytes that S3 sends; none is no text.
 func (p *place) lifecycleNow(ctx context.Context, name string) (bucketLifecycle, error) {
 	var now bucketLifecycle
-	out, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: &name},
+	out, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
+		Bucket: &name,
+	},
 		s3.WithAPIOptions(captured(&now.text)))
 	switch {
 	case is(err, "NoSuchLifecycleConfiguration"):

@@ -64,7 +64,9 @@ type Whose struct {
 // Whose reads whose a machine is; an error where EC2 does not show it.
 func (c *Connector) Whose(ctx context.Context, region, machine string) (Whose, error) {
 	attempt := "read the tags of " + machine
-	out, err := ec2Client(c.at(region)).DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{machine}})
+	out, err := ec2Client(c.at(region)).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+		InstanceIds: []string{machine},
+	})
 	if err != nil {
 		return Whose{}, wrapped(attempt, err)
 	}

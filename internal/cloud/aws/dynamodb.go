@@ -33,7 +33,9 @@ func (p *place) tables(ctx context.Context) {
 			t := out.Table
 			r.CreatedAt, r.State = utc(t.CreationDateTime), tableStates[t.TableStatus]
 			fillTable(d, t)
-			tags, err := dynamodbClient(p.reading).ListTagsOfResource(ctx, &dynamodb.ListTagsOfResourceInput{ResourceArn: t.TableArn})
+			tags, err := dynamodbClient(p.reading).ListTagsOfResource(ctx, &dynamodb.ListTagsOfResourceInput{
+				ResourceArn: t.TableArn,
+			})
 			p.missed(ctx, "dynamodb:ListTagsOfResource", name, err)
 			if err == nil {
 				r.Tags = tagged(tags.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })

@@ -49,7 +49,11 @@ func (p *place) instances(ctx context.Context) {
 // terminated; no filter is all.
 func (p *place) eachInstance(ctx context.Context, filters []types.Filter, visit func(types.Instance)) error {
 	return pages(ctx, func(token *string) (*string, error) {
-		out, err := ec2Client(p.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: awssdk.Int32(instancesPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+			Filters:    filters,
+			MaxResults: awssdk.Int32(instancesPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -332,7 +336,10 @@ func ownPool(a types.Address) bool {
 func (p *place) natGateways(ctx context.Context) {
 	var gateways []types.NatGateway
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := ec2Client(p.reading).DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{MaxResults: awssdk.Int32(natPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{
+			MaxResults: awssdk.Int32(natPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -372,7 +379,10 @@ func (p *place) natGateways(ctx context.Context) {
 func (p *place) natRoutes(ctx context.Context) (routes map[string]int, readable bool) {
 	routes = map[string]int{}
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := ec2Client(p.reading).DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{MaxResults: awssdk.Int32(routesPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{
+			MaxResults: awssdk.Int32(routesPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

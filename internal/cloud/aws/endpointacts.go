@@ -25,7 +25,9 @@ func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.Des
 	if _, err = s.endpointNow(ctx, name); err != nil {
 		return nil, now, 0, err
 	}
-	if out, err = sagemakerClient(s.reading).DescribeEndpoint(ctx, &sagemaker.DescribeEndpointInput{EndpointName: &name}); err != nil {
+	if out, err = sagemakerClient(s.reading).DescribeEndpoint(ctx, &sagemaker.DescribeEndpointInput{
+		EndpointName: &name,
+	}); err != nil {
 		return nil, now, 0, failed("read endpoint "+name, err)
 	}
 	if len(out.ProductionVariants) != 1 || len(out.ShadowProductionVariants) > 0 {

@@ -322,7 +322,9 @@ func clientToken(token string) string {
 // root is the disk that a machine starts from: encrypted, and gone with it.
 func (l *Launcher) root(ctx context.Context, want session.Launch) (types.BlockDeviceMapping, error) {
 	attempt := "read image " + want.Pool.Image
-	out, err := ec2Client(l.at(want.Pool.Region)).DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{want.Pool.Image}})
+	out, err := ec2Client(l.at(want.Pool.Region)).DescribeImages(ctx, &ec2.DescribeImagesInput{
+		ImageIds: []string{want.Pool.Image},
+	})
 	if err != nil {
 		return types.BlockDeviceMapping{}, wrapped(attempt, err)
 	}

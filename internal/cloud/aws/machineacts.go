@@ -170,7 +170,9 @@ func (p *place) mayEndSpot(ctx context.Context, i types.Instance, verb policy.Ve
 	if request == "" {
 		return refusal("unknown", "of what spot request machine %s is, is not known", id)
 	}
-	out, err := ec2Client(p.reading).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{SpotInstanceRequestIds: []string{request}})
+	out, err := ec2Client(p.reading).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{
+		SpotInstanceRequestIds: []string{request},
+	})
 	if err != nil {
 		return unanswered(ctx, "of what kind spot request "+request+" is", err)
 	}
@@ -195,7 +197,9 @@ func (p *place) mayEndSpot(ctx context.Context, i types.Instance, verb policy.Ve
 
 // localDisks says whether machines of a type have instance-store disks.
 func (p *place) localDisks(ctx context.Context, machine types.InstanceType) (bool, error) {
-	out, err := ec2Client(p.reading).DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{machine}})
+	out, err := ec2Client(p.reading).DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
+		InstanceTypes: []types.InstanceType{machine},
+	})
 	if err != nil {
 		return false, err
 	}
@@ -266,7 +270,9 @@ func terminateMachine(ctx context.Context, s *site, t action.Task) (string, erro
 			return "", err
 		}
 	}
-	out, err := ec2Client(s.acting).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{t.Ref.ID}})
+	out, err := ec2Client(s.acting).TerminateInstances(ctx, &ec2.TerminateInstancesInput{
+		InstanceIds: []string{t.Ref.ID},
+	})
 	if err != nil {
 		return "", failed("terminate machine "+t.Ref.ID, err)
 	}

@@ -72,7 +72,10 @@ func (m *OnMachine) Notice(ctx context.Context) (time.Time, error) {
 
 // Parameter reads a parameter, decrypted.
 func (m *OnMachine) Parameter(ctx context.Context, name string) (string, error) {
-	out, err := ssmClient(m.clients).GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)})
+	out, err := ssmClient(m.clients).GetParameter(ctx, &ssm.GetParameterInput{
+		Name:           &name,
+		WithDecryption: aws.Bool(true),
+	})
 	if err != nil {
 		return "", err
 	}

@@ -25,7 +25,9 @@ func (p *place) searchClusters(ctx context.Context) {
 		names[i] = awssdk.ToString(d.DomainName)
 	}
 	each(ctx, slices.Collect(slices.Chunk(names, domainsPerCall)), func(chunk []string) {
-		out, err := opensearchClient(p.reading).DescribeDomains(ctx, &opensearch.DescribeDomainsInput{DomainNames: chunk})
+		out, err := opensearchClient(p.reading).DescribeDomains(ctx, &opensearch.DescribeDomainsInput{
+			DomainNames: chunk,
+		})
 		if err != nil {
 			p.failed(ctx, "es:DescribeDomains", err)
 			return

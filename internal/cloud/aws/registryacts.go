@@ -30,7 +30,9 @@ func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource
 // registryNow reads a repository and the text of its lifecycle policy; none is no text.
 func (p *place) registryNow(ctx context.Context, name string) (repo types.Repository, text string, err error) {
 	attempt := "read repository " + name
-	out, err := ecrClient(p.reading).DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{RepositoryNames: []string{name}})
+	out, err := ecrClient(p.reading).DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{
+		RepositoryNames: []string{name},
+	})
 	if err != nil {
 		return repo, "", failed(attempt, err)
 	}
@@ -99,6 +101,9 @@ func (s *site) putRegistry(ctx context.Context, name, text string) error {
 		_, err := ecrClient(s.acting).DeleteLifecyclePolicy(ctx, &ecr.DeleteLifecyclePolicyInput{RepositoryName: &name})
 		return failed("take the lifecycle of repository "+name+" away", err)
 	}
-	_, err := ecrClient(s.acting).PutLifecyclePolicy(ctx, &ecr.PutLifecyclePolicyInput{RepositoryName: &name, LifecyclePolicyText: &text})
+	_, err := ecrClient(s.acting).PutLifecyclePolicy(ctx, &ecr.PutLifecyclePolicyInput{
+		RepositoryName:      &name,
+		LifecyclePolicyText: &text,
+	})
 	return failed("put the lifecycle of repository "+name, err)
 }

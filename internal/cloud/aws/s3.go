@@ -39,7 +39,10 @@ func (p *place) buckets(ctx context.Context, regions map[string]*place) {
 	}
 	var found []types.Bucket
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := s3Client(p.reading).ListBuckets(ctx, &s3.ListBucketsInput{MaxBuckets: awssdk.Int32(bucketsPage), ContinuationToken: token})
+		out, err := s3Client(p.reading).ListBuckets(ctx, &s3.ListBucketsInput{
+			MaxBuckets:        awssdk.Int32(bucketsPage),
+			ContinuationToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +108,9 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	}
 	var document []byte
 	var rules []reaching
-	lifecycle, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: b.Name}, s3.WithAPIOptions(captured(&document)))
+	lifecycle, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
+		Bucket: b.Name,
+	}, s3.WithAPIOptions(captured(&document)))
 	switch {
 	case err == nil:
 		d.Lifecycle, d.LifecycleDocument = inventory.Known(lifecycleRules(lifecycle.Rules)), inventory.Known(string(document))
@@ -252,7 +257,11 @@ func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inven
 func (p *place) uploadedBytes(ctx context.Context, bucket string, uploads []types.MultipartUpload) inventory.Fact[int64] {
 	var sum int64
 	for _, u := range uploads {
-		out, err := s3Client(p.reading).ListParts(ctx, &s3.ListPartsInput{Bucket: &bucket, Key: u.Key, UploadId: u.UploadId})
+		out, err := s3Client(p.reading).ListParts(ctx, &s3.ListPartsInput{
+			Bucket:   &bucket,
+			Key:      u.Key,
+			UploadId: u.UploadId,
+		})
 		if err != nil {
 			p.missed(ctx, "s3:ListParts", bucket, err)
 			return inventory.Fact[int64]{}

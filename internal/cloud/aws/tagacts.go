@@ -269,6 +269,9 @@ func (s *site) bucketTags(ctx context.Context, name string, change func(map[stri
 		return err
 	}
 	set := pairs(r.Tags, func(k, v *string) types.Tag { return types.Tag{Key: k, Value: v} })
-	_, err = s3Client(s.acting).PutBucketTagging(ctx, &s3.PutBucketTaggingInput{Bucket: &name, Tagging: &types.Tagging{TagSet: set}})
+	_, err = s3Client(s.acting).PutBucketTagging(ctx, &s3.PutBucketTaggingInput{
+		Bucket:  &name,
+		Tagging: &types.Tagging{TagSet: set},
+	})
 	return err
 }
