@@ -197,7 +197,8 @@ const barWidth = 20
 func (b *textSheet) figures(list []Figure) {
 	label, rate, value := 0, 0, 0
 	for _, f := range list {
-		label, rate, value = max(label, Width(plain.Line(f.Label))), max(rate, Width(f.Rate)), max(value, Width(f.amount()))
+		label = max(label, Width(plain.Line(f.Label)))
+		rate, value = max(rate, Width(f.Rate)), max(value, Width(f.amount()))
 	}
 	for _, f := range list {
 		name := Pad(plain.Line(f.Label), label)
