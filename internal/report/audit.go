@@ -87,8 +87,15 @@ const maxCautions, maxUnpriced = 5, 3
 // the largest findings (with Options.All every one), and what the figures do not cover.
 func Audit(scan view.Scan, o Options) layout.Sheet {
 	d := newAudit(scan, o)
-	s := layout.Sheet{Verb: "scan", Title: layout.Capital(headline(d)), Scope: d.scope(), Next: d.firstFix(o.top()), Assumptions: d.Assumptions,
-		Coverage: d.facts(), Color: o.Color}
+	s := layout.Sheet{
+		Verb:        "scan",
+		Title:       layout.Capital(headline(d)),
+		Scope:       d.scope(),
+		Next:        d.firstFix(o.top()),
+		Assumptions: d.Assumptions,
+		Coverage:    d.facts(),
+		Color:       o.Color,
+	}
 	if d.Resources.Count > 0 {
 		s.Figures = d.figures()
 		s.Pictures = d.pictures()
@@ -124,7 +131,8 @@ func headline(d *audit) string {
 	case waste == 0:
 		return cost.Dollars() + " a month, and no waste in what could be judged"
 	}
-	return waste.Dollars() + " a month is wasted, " + plain.Share(d.wasteShare(), 0) + " of what the last " + d.Window.Span() + " cost"
+	share := plain.Share(d.wasteShare(), 0)
+	return waste.Dollars() + " a month is wasted, " + share + " of what the last " + d.Window.Span() + " cost"
 }
 
 // scope lists what was looked at: "aws 123456789012", "2 regions", "16 resources", the time.
@@ -174,9 +182,22 @@ func (d *audit) figures() []layout.Figure {
 	}
 	saves := dollars("can save", d.Totals.MonthlySavingsUSD, d.beyond(allSteps), layout.ToneSaving)
 	saves.Rate = ""
-	out := []layout.Figure{dollars("running", d.MonthlyCostUSD, d.MonthlyCostNote, ""), waste, dollars("findings", d.Totals.FindingsWasteUSD, today, ""), saves}
+	out := []layout.Figure{
+		dollars("running", d.MonthlyCostUSD, d.MonthlyCostNote, ""),
+		waste,
+		dollars("findings", d.Totals.FindingsWasteUSD, today, ""),
+		saves,
+	}
 	if n := len(d.CannotJudge); n > 0 {
-		out = append(out, dollars("unmeasured", d.Totals.MonthlyCannotJudgeUSD, plain.Count(n, "machine")+", neither used nor wasted", layout.ToneUnmeasured))
+		out = append(
+			out,
+			dollars(
+				"unmeasured",
+				d.Totals.MonthlyCannotJudgeUSD,
+				plain.Count(n, "machine")+", neither used nor wasted",
+				layout.ToneUnmeasured,
+			),
+		)
 	}
 	return out
 }
@@ -184,21 +205,30 @@ func (d *audit) figures() []layout.Figure {
 // terms explains waste and savings where both stand; else it is empty.
 func (d *audit) terms() string {
 	if d.MonthlyWasteUSD.Or(0) > 0 && d.Totals.MonthlySavingsUSD.Or(0) > 0 {
-		return "Waste is what idle, held, stalled or unused resources cost; savings is what all fixes together save, right-sizing and storage included."
+		return "Waste is what idle, held, stalled or unused resources cost; savings is what all fixes together save, " +
+			"right-sizing and storage included."
 	}
 	return ""
 }
 
 // stepsGrid shows the steps in which waste is removed with their dollars.
 func (d *audit) stepsGrid() layout.Grid {
-	g := layout.Grid{Head: []string{"step", "findings", "saves a month", "risk", ""}, Right: []bool{false, true, true}, States: []bool{3: true}, Fold: []int{4}}
+	g := layout.Grid{
+		Head:   []string{"step", "findings", "saves a month", "risk", ""},
+		Right:  []bool{false, true, true},
+		States: []bool{3: true},
+		Fold:   []int{4},
+	}
 	for i := range d.Steps {
 		st := &d.Steps[i]
 		saves := saving(st.MonthlySavingsUSD, st.SavingsUpperBoundUSD)
 		if st.Step == int(finding.StepMeasure) && st.MonthlySavingsUSD.Or(0) == 0 {
 			saves = layout.None
 		}
-		g.Rows = append(g.Rows, []string{stepName(st), plain.Number(float64(st.Findings), 0), saves, string(st.Risk), d.beyond(st.Step)})
+		g.Rows = append(
+			g.Rows,
+			[]string{stepName(st), plain.Number(float64(st.Findings), 0), saves, string(st.Risk), d.beyond(st.Step)},
+		)
 	}
 	p := layout.NewPaint(d.o.Color)
 	g.Paint = func(row, column int) func(string) string {
@@ -218,14 +248,35 @@ func stepName(s *view.ScanStep) string { return fmt.Sprintf("%d %s", s.Step, s.N
 // findingsGrid shows the findings, the largest first.
 func (d *audit) findingsGrid() layout.Grid {
 	n, list := d.IDLength(), d.ranked()
-	g := layout.Grid{Title: "Findings", Noun: "finding", Head: []string{"a month", "fix", "finding", "resource", "owner", "because", "risk", "undo"},
-		Right: []bool{true}, Code: []bool{false, true, true, true, true}, States: []bool{6: true, 7: false}, Least: []int{0, n, 8, 18, 9, 30}, Priority: []int{5, 4, 3, 2, 1, 0, 6, 6},
-		Fold: []int{5, 4}, Extra: 2}
+	g := layout.Grid{
+		Title:    "Findings",
+		Noun:     "finding",
+		Head:     []string{"a month", "fix", "finding", "resource", "owner", "because", "risk", "undo"},
+		Right:    []bool{true},
+		Code:     []bool{false, true, true, true, true},
+		States:   []bool{6: true, 7: false},
+		Least:    []int{0, n, 8, 18, 9, 30},
+		Priority: []int{5, 4, 3, 2, 1, 0, 6, 6},
+		Fold:     []int{5, 4},
+		Extra:    2,
+	}
 	if !d.o.All {
 		g.Most = len(d.Largest(d.o.top()))
 	}
 	for i, f := range list {
-		g.Rows = append(g.Rows, []string{saves(f), short(f.ID, n), f.Rule, d.named(&f.Resource), owner(&f.Resource), f.Because, string(f.Fix.Risk), string(f.Fix.Undo)})
+		g.Rows = append(
+			g.Rows,
+			[]string{
+				saves(f),
+				short(f.ID, n),
+				f.Rule,
+				d.named(&f.Resource),
+				owner(&f.Resource),
+				f.Because,
+				string(f.Fix.Risk),
+				string(f.Fix.Undo),
+			},
+		)
 		if i < maxOpen {
 			g.Details = append(g.Details, detail(f))
 		}
@@ -279,7 +330,13 @@ func (d *audit) named(r *view.Resource) string {
 
 // detail is the evidence of a finding and its fix.
 func detail(f *view.Finding) *layout.Detail {
-	out := &layout.Detail{Table: layout.Grid{Title: "Evidence", Head: []string{"signal", "value", "window", "coverage", "source"}, Code: []bool{true}}}
+	out := &layout.Detail{
+		Table: layout.Grid{
+			Title: "Evidence",
+			Head:  []string{"signal", "value", "window", "coverage", "source"},
+			Code:  []bool{true},
+		},
+	}
 	for i := range f.Samples {
 		out.Pictures = append(out.Pictures, draw(&f.Samples[i]).picture())
 	}
@@ -339,14 +396,22 @@ func (d *audit) gaps() []layout.Gap {
 		out = append(out, layout.Gap{Name: "not known", Text: gap})
 	}
 	if len(d.Unpriced) > 0 {
-		g := layout.Gap{Name: "no price", Text: plain.Count(d.Totals.UnpricedResources, "resource") + ", not in the figures", Shown: most(maxUnpriced)}
+		g := layout.Gap{
+			Name:  "no price",
+			Text:  plain.Count(d.Totals.UnpricedResources, "resource") + ", not in the figures",
+			Shown: most(maxUnpriced),
+		}
 		for i := range d.Unpriced {
 			g.Items = append(g.Items, unpricedLine(&d.Unpriced[i]))
 		}
 		out = append(out, g)
 	}
 	if n := len(d.BlindSpots); n > 0 {
-		g := layout.Gap{Name: "not seen", Text: plain.Count(n, "source") + " could not be read", Shown: most(maxCautions)}
+		g := layout.Gap{
+			Name:  "not seen",
+			Text:  plain.Count(n, "source") + " could not be read",
+			Shown: most(maxCautions),
+		}
 		for _, b := range d.BlindSpots {
 			g.Items = append(g.Items, fmt.Sprintf("%s (%s): %s", b.What, b.Why, b.Effect))
 		}
@@ -379,8 +444,16 @@ func (d *audit) unmeasured() *layout.Gap {
 	if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
 		amount = v.String() + " a month"
 	}
-	g := &layout.Gap{Name: "unmeasured", Text: fmt.Sprintf("%s, %s, neither used nor wasted: %s; measure them:", plain.Count(n, "machine"), amount, commonest(d.CannotJudge)),
-		Command: d.rescan() + " --usage FILE"}
+	g := &layout.Gap{
+		Name: "unmeasured",
+		Text: fmt.Sprintf(
+			"%s, %s, neither used nor wasted: %s; measure them:",
+			plain.Count(n, "machine"),
+			amount,
+			commonest(d.CannotJudge),
+		),
+		Command: d.rescan() + " --usage FILE",
+	}
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
 			g.Command = plain.Line(f.Fix.Command)
@@ -424,10 +497,14 @@ func unpricedLine(u *view.Unpriced) string {
 func (d *audit) facts() []string {
 	var out []string
 	if b := d.Billed; b != nil {
-		out = append(out, fmt.Sprintf("billed: %s from %s to %s (%s)", b.TotalUSD, plain.Date(b.Start), plain.Date(b.End), b.Source))
+		out = append(
+			out,
+			fmt.Sprintf("billed: %s from %s to %s (%s)", b.TotalUSD, plain.Date(b.Start), plain.Date(b.End), b.Source),
+		)
 	}
 	if v := d.Totals.MonthlyCommittedUSD; v.Or(0) > 0 {
-		out = append(out, fmt.Sprintf("commitments: %s a month is paid whatever runs, in addition to the cost above, which is at list price", v))
+		out = append(out, "commitments: "+v.String()+
+			" a month is paid whatever runs, in addition to the cost above, which is at list price")
 	}
 	if len(d.APICalls) > 0 {
 		out = append(out, "this scan: "+callsLine(d))
@@ -437,12 +514,23 @@ func (d *audit) facts() []string {
 
 // basis are tables that only a page has: unmeasured machines, the bill, prices, and calls.
 func (d *audit) basis() []layout.Grid {
-	unmeasured := layout.Grid{Title: "Unmeasured machines", Head: []string{"a month", "machine", "owner", "why"}, Right: []bool{true}}
+	unmeasured := layout.Grid{
+		Title: "Unmeasured machines",
+		Head:  []string{"a month", "machine", "owner", "why"},
+		Right: []bool{true},
+	}
 	for i := range d.CannotJudge {
 		u := &d.CannotJudge[i]
-		unmeasured.Rows = append(unmeasured.Rows, []string{u.MonthlyCostUSD.String(), thing(&u.Resource), owner(&u.Resource), u.Why})
+		unmeasured.Rows = append(
+			unmeasured.Rows,
+			[]string{u.MonthlyCostUSD.String(), thing(&u.Resource), owner(&u.Resource), u.Why},
+		)
 	}
-	billed := layout.Grid{Title: "What the provider billed", Head: []string{"service", "billed"}, Right: []bool{false, true}}
+	billed := layout.Grid{
+		Title: "What the provider billed",
+		Head:  []string{"service", "billed"},
+		Right: []bool{false, true},
+	}
 	if d.Billed != nil {
 		for _, x := range d.Billed.ByService {
 			name := x.Service
@@ -452,7 +540,11 @@ func (d *audit) basis() []layout.Grid {
 			billed.Rows = append(billed.Rows, []string{name, x.CostUSD.String()})
 		}
 	}
-	prices := layout.Grid{Title: "Prices", Head: []string{"source", "as of", "meters"}, Right: []bool{false, false, true}}
+	prices := layout.Grid{
+		Title: "Prices",
+		Head:  []string{"source", "as of", "meters"},
+		Right: []bool{false, false, true},
+	}
 	for _, p := range d.Prices {
 		as := p.From
 		if p.To != p.From {
@@ -460,9 +552,16 @@ func (d *audit) basis() []layout.Grid {
 		}
 		prices.Rows = append(prices.Rows, []string{p.Source, as, money.Thousands(int64(p.Charges))})
 	}
-	calls := layout.Grid{Title: "Calls of this scan", Head: []string{"API", "calls", "charged units", "cost"}, Right: []bool{false, true, true, true}}
+	calls := layout.Grid{
+		Title: "Calls of this scan",
+		Head:  []string{"API", "calls", "charged units", "cost"},
+		Right: []bool{false, true, true, true},
+	}
 	for _, c := range d.APICalls {
-		calls.Rows = append(calls.Rows, []string{c.API, money.Thousands(int64(c.Count)), money.Thousands(int64(c.Units)), c.CostUSD.String()})
+		calls.Rows = append(
+			calls.Rows,
+			[]string{c.API, money.Thousands(int64(c.Count)), money.Thousands(int64(c.Units)), c.CostUSD.String()},
+		)
 	}
 	var out []layout.Grid
 	for _, g := range []layout.Grid{unmeasured, billed, prices, calls} {
@@ -500,7 +599,10 @@ func notCovered(b *view.ScanBilled, most int) string {
 	if rest > 0 {
 		names = append(names, plain.Count(rest, "other service"))
 	}
-	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(names, ", ")
+	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(
+		names,
+		", ",
+	)
 }
 
 // callsLine says what the audit's own calls cost, and how long it ran.
@@ -509,7 +611,8 @@ func callsLine(d *audit) string {
 	for _, c := range d.APICalls {
 		n += c.Count
 	}
-	text := "curfew " + plain.Line(d.Version) + ", read only, " + plain.Count(n, "API call") + " in " + plain.Duration(max(d.FinishedAt.Sub(d.StartedAt), 0).Round(time.Second)) + ", which "
+	took := plain.Duration(max(d.FinishedAt.Sub(d.StartedAt), 0).Round(time.Second))
+	text := fmt.Sprintf("curfew %s, read only, %s in %s, which ", d.Version, plain.Count(n, "API call"), took)
 	switch cost, known := d.Totals.APICallsCostUSD.Get(); {
 	case !known:
 		return text + "cost an unknown amount"
@@ -531,9 +634,18 @@ const summaryFindings = 5
 func Summary(w io.Writer, scan view.Scan, o Options) error {
 	d := newAudit(scan, o)
 	var b layout.Markdown
-	fmt.Fprintf(&b, "**curfew scan: %s**\n%s\n", layout.MarkdownText(headline(d)), layout.MarkdownText(strings.Join(d.scope(), ", ")))
+	fmt.Fprintf(
+		&b,
+		"**curfew scan: %s**\n%s\n",
+		layout.MarkdownText(headline(d)),
+		layout.MarkdownText(strings.Join(d.scope(), ", ")),
+	)
 	if v := d.Totals.MonthlySavingsUSD; v.Or(0) > 0 {
-		fmt.Fprintf(&b, "\n%s:\n", layout.MarkdownText(layout.Joined(", and ", "Fixes save "+v.String()+" a month", d.beyond(allSteps))))
+		fmt.Fprintf(
+			&b,
+			"\n%s:\n",
+			layout.MarkdownText(layout.Joined(", and ", "Fixes save "+v.String()+" a month", d.beyond(allSteps))),
+		)
 	}
 	list := d.Largest(summaryFindings)
 	n := d.IDLength()
@@ -542,7 +654,12 @@ func Summary(w io.Writer, scan view.Scan, o Options) error {
 		if r.Name != "" {
 			r.ID = ""
 		}
-		line := fmt.Sprintf("- %s a month: %s, %s", saves(f), layout.MarkdownCode(thing(&r)), layout.MarkdownText(f.Because))
+		line := fmt.Sprintf(
+			"- %s a month: %s, %s",
+			saves(f),
+			layout.MarkdownCode(thing(&r)),
+			layout.MarkdownText(f.Because),
+		)
 		if who := owner(&f.Resource); who != layout.None {
 			line += " (" + layout.MarkdownCode(who) + ")"
 		}

@@ -24,19 +24,48 @@ func (d *audit) pictures() []layout.Picture {
 	if w := d.Window; w != nil && w.TotalUSD.Or(0) > 0 {
 		out = append(out, layout.Picture{Title: "By use", SVG: windowPicture(w), Caption: fmt.Sprintf(
 			"Of %s in the last %s, %s was wasted, %s was not measured, %s was used, %s is storage, network and overhead.",
-			w.TotalUSD, w.Span(), w.WastedUSD, w.UnmeasuredUSD, w.UsedUSD, w.OtherUSD)})
+			w.TotalUSD,
+			w.Span(),
+			w.WastedUSD,
+			w.UnmeasuredUSD,
+			w.UsedUSD,
+			w.OtherUSD,
+		)})
 	}
 	if len(d.Steps) > 0 {
-		out = append(out, layout.Picture{Title: "What to do, in this order", SVG: d.stepsPicture(), Caption: "What the fixes of each step save a month, and what its findings waste."})
+		out = append(
+			out,
+			layout.Picture{
+				Title:   "What to do, in this order",
+				SVG:     d.stepsPicture(),
+				Caption: "What the fixes of each step save a month, and what its findings waste.",
+			},
+		)
 	}
-	return append(out, layout.Picture{Title: "By team", SVG: d.ownersPicture(), Caption: "Cost a month by team, and what of it is wasted."},
-		layout.Picture{Title: "By category", SVG: d.categoriesPicture(), Caption: "Cost a month by category; the outlined band is the share usual for ML teams. " +
-			"Storage is objects, disks, logs and databases; network is gateways, balancers and addresses; overhead is secrets and monitoring; unknown is unmeasured compute."})
+	return append(
+		out,
+		layout.Picture{
+			Title:   "By team",
+			SVG:     d.ownersPicture(),
+			Caption: "Cost a month by team, and what of it is wasted.",
+		},
+		layout.Picture{
+			Title: "By category",
+			SVG:   d.categoriesPicture(),
+			Caption: "Cost a month by category; the outlined band is the share usual for ML teams. " +
+				"Storage is objects, disks, logs and databases; network is gateways, balancers and addresses; " +
+				"overhead is secrets and monitoring; unknown is unmeasured compute.",
+		},
+	)
 }
 
 // windowPicture draws what was charged over the window as one bar.
 func windowPicture(w *view.ScanWindow) string {
-	b := chart.Bars{Title: "Cost of the last " + w.Span() + " by use", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Ordered: true}
+	b := chart.Bars{
+		Title:   "Cost of the last " + w.Span() + " by use",
+		Axis:    chart.Axis{Label: "dollars", Format: chart.USD},
+		Ordered: true,
+	}
 	row := chart.Bar{Label: "last " + w.Span(), Note: w.TotalUSD.String()}
 	for i, amount := range []money.Dollars{w.UsedUSD, w.OtherUSD, w.UnmeasuredUSD, w.WastedUSD} {
 		b.Parts, b.Colors = append(b.Parts, costParts[i].name), append(b.Colors, costParts[i].color)
@@ -48,8 +77,17 @@ func windowPicture(w *view.ScanWindow) string {
 
 // stepsPicture draws what each step's findings save and waste.
 func (d *audit) stepsPicture() string {
-	b := chart.Bars{Title: "Savings and waste a month by step", Axis: chart.Axis{Label: "dollars a month", Format: chart.USD}, Ordered: true,
-		Parts: []string{"saved by the fixes", "at most, not known yet"}, Colors: []chart.Color{chart.Blue, chart.SoftBlue}, Limit: "wasted"}
+	b := chart.Bars{
+		Title:   "Savings and waste a month by step",
+		Axis:    chart.Axis{Label: "dollars a month", Format: chart.USD},
+		Ordered: true,
+		Parts: []string{
+			"saved by the fixes",
+			"at most, not known yet",
+		},
+		Colors: []chart.Color{chart.Blue, chart.SoftBlue},
+		Limit:  "wasted",
+	}
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		saved := s.MonthlySavingsUSD.Or(0)
@@ -61,8 +99,11 @@ func (d *audit) stepsPicture() string {
 		case !s.MonthlySavingsUSD.Known() && !s.SavingsUpperBoundUSD.Known():
 			note = "saving not known"
 		}
-		b.Rows = append(b.Rows, chart.Bar{Label: stepName(s), Note: note, Limit: max(0, inDollars(s.MonthlyWasteUSD.Or(0))),
-			Parts: []float64{max(0, inDollars(saved)), max(0, inDollars(bound))}})
+		b.Rows = append(
+			b.Rows,
+			chart.Bar{Label: stepName(s), Note: note, Limit: max(0, inDollars(s.MonthlyWasteUSD.Or(0))),
+				Parts: []float64{max(0, inDollars(saved)), max(0, inDollars(bound))}},
+		)
 	}
 	return b.SVG()
 }
@@ -83,11 +124,20 @@ func (d *audit) ownersPicture() string {
 		rest.Team = plain.Count(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)
 	}
-	b := chart.Bars{Title: "Cost and waste a month by team", Axis: chart.Axis{Label: "dollars a month", Format: chart.USD}, Ordered: true,
-		Parts: []string{"wasted", "the rest of the cost"}, Colors: []chart.Color{chart.Orange, chart.SoftBlue}}
+	b := chart.Bars{
+		Title:   "Cost and waste a month by team",
+		Axis:    chart.Axis{Label: "dollars a month", Format: chart.USD},
+		Ordered: true,
+		Parts:   []string{"wasted", "the rest of the cost"},
+		Colors:  []chart.Color{chart.Orange, chart.SoftBlue},
+	}
 	for _, o := range list {
 		cost, waste := o.MonthlyCostUSD.Or(0), max(0, o.MonthlyWasteUSD.Or(0))
-		row := chart.Bar{Label: layout.Fit(plain.Line(o.Team), 40), Note: o.MonthlyCostUSD.String(), Parts: []float64{inDollars(waste), max(0, inDollars(cost-waste))}}
+		row := chart.Bar{
+			Label: layout.Fit(plain.Line(o.Team), 40),
+			Note:  o.MonthlyCostUSD.String(),
+			Parts: []float64{inDollars(waste), max(0, inDollars(cost-waste))},
+		}
 		if row.Label == "" {
 			row.Label = "no team tag"
 		}
@@ -112,7 +162,12 @@ var usual = map[string][2]float64{
 // categoriesPicture draws the share of each category with the share usual in the field.
 func (d *audit) categoriesPicture() string {
 	names, whole := d.ShownCategories()
-	b := chart.Bars{Title: "Cost a month by category, as a share of all", Axis: chart.Axis{Label: "share of the cost", Format: chart.Percent}, Band: "usual share", Ordered: true}
+	b := chart.Bars{
+		Title:   "Cost a month by category, as a share of all",
+		Axis:    chart.Axis{Label: "share of the cost", Format: chart.Percent},
+		Band:    "usual share",
+		Ordered: true,
+	}
 	for _, name := range names {
 		amount := *d.Categories.Named(name)
 		row := chart.Bar{Label: name, Value: share(amount, whole), Note: amount.String(), Color: categoryColor(name)}
@@ -164,9 +219,18 @@ const (
 // picture is the spark as inline SVG, with what it shows.
 func (s spark) picture() layout.Picture {
 	label := layout.Joined(", ", s.Signal, "peak "+s.Peak, s.Missing)
-	return layout.Picture{Title: s.Signal, Caption: layout.Joined(" · ", "peak "+s.Peak, s.From+" to "+s.To, s.Missing), SVG: fmt.Sprintf(
-		`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s"><path class="gap" d="%s"/><path class="level" d="%s"/></svg>`,
-		sparkWidth, sparkHeight, html.EscapeString(plain.Line(label)), s.Gaps, s.Bars)}
+	return layout.Picture{
+		Title:   s.Signal,
+		Caption: layout.Joined(" · ", "peak "+s.Peak, s.From+" to "+s.To, s.Missing),
+		SVG: fmt.Sprintf(
+			`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s"><path class="gap" d="%s"/><path class="level" d="%s"/></svg>`,
+			sparkWidth,
+			sparkHeight,
+			html.EscapeString(plain.Line(label)),
+			s.Gaps,
+			s.Bars,
+		),
+	}
 }
 
 func draw(in *view.Samples) spark {

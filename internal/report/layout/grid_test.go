@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +70,40 @@ func TestGridAtWidths(t *testing.T) {
 		if colored := gridText(fleet, tc.width, true); ansi.Strip(colored) != got || colored == got {
 			t.Errorf("at %d columns the colors change the text, or there are none:\n%s", tc.width, colored)
 		}
+	}
+}
+
+// TestGridFoldsColumnsUnderTheirRow: a column that would be cut goes under its row, the first
+// of Fold first; columns and rows that only other outputs have are left out.
+func TestGridFoldsColumnsUnderTheirRow(t *testing.T) {
+	g := fleet
+	g.Commands, g.Fold, g.Extra, g.Most, g.Noun = nil, []int{4, 3}, 1, 1, "machine"
+	g.Head = append(slices.Clone(g.Head), "risk")
+	g.Rows = [][]string{append(slices.Clone(g.Rows[0]), "high"), append(slices.Clone(g.Rows[1]), "low")}
+	for _, tc := range []struct {
+		width int
+		want  string
+	}{
+		{120, `  machines
+  machine             region     state  a month  why
+  tokenizer-notebook  us-east-1  held   $16,029  8 of 8 GPUs held: 92% of memory held, 0% compute for 8d 11h
+  and 1 more machine
+`},
+		{80, `  machines
+  machine             region     state  a month
+  tokenizer-notebook  us-east-1  held   $16,029
+    8 of 8 GPUs held: 92% of memory held, 0% compute for 8d 11h
+  and 1 more machine
+`},
+	} {
+		if got := gridText(g, tc.width, false); got != tc.want {
+			t.Errorf("at %d columns got\n%s\nwant\n%s", tc.width, got, tc.want)
+		}
+	}
+	var b Markdown
+	b.grid(&g)
+	if !strings.Contains(b.String(), "| risk |") || !strings.Contains(b.String(), "8d 11h | high |") || strings.Contains(b.String(), "13d") {
+		t.Errorf("Markdown:\n%s", b.String())
 	}
 }
 

@@ -23,7 +23,10 @@ var units = regexp.MustCompile(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\
 // bound makes text fit for a page: one line, in which a figure and its unit stay
 // together.
 func bound(s string) string {
-	return units.ReplaceAllStringFunc(plain.Line(s), func(m string) string { return strings.ReplaceAll(m, " ", "\u00a0") })
+	return units.ReplaceAllStringFunc(
+		plain.Line(s),
+		func(m string) string { return strings.ReplaceAll(m, " ", "\u00a0") },
+	)
 }
 
 // hyphened are dates and names, which a browser would break at a hyphen.
@@ -64,7 +67,7 @@ func (g *Grid) below(row int) beneath {
 // any says whether anything is under the row.
 func (b beneath) any() bool { return b != (beneath{}) }
 
-// columns is how many columns of the table a page shows beside one another.
+// columns counts the columns that a page shows.
 func (g *Grid) columns() int { return len(g.Head) - min(len(g.Fold), 1) }
 
 // Capital begins s with a capital letter, but for the names of statistics: "p95".

@@ -48,9 +48,16 @@ func (p Paint) tone(t Tone) func(string) string {
 // good, open and bad are the words for decisions and states that have a color. The word
 // says it; the color only repeats it.
 var (
-	good = words("allow allowed approved busy done confirmed live settled used valid ok passed yes true settled within")
-	open = words("ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired approval unobserved medium warning open")
-	bad  = words("deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no fail")
+	good = words(
+		"allow allowed approved busy done confirmed live settled used valid ok passed yes true settled within",
+	)
+	open = words(
+		"ask asks pending held warming warned warn unknown unmeasured waiting deferred frozen expired approval " +
+			"unobserved medium warning open",
+	)
+	bad = words(
+		"deny denied refused rejected idle stalled starved exceeded failed alarm high over blocked error no fail",
+	)
 )
 
 func words(list string) map[string]bool {

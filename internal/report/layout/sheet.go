@@ -165,8 +165,8 @@ func (b *textSheet) head(verb string, scope []string) {
 	b.WriteString("\n\n")
 }
 
-// prose writes a text after a lead, broken at its spaces. Only a word wider than the line
-// is cut.
+// prose writes a text after a lead, broken at its spaces. A word wider than the line is cut
+// where the text has a color, and left whole without one: it may be part of a command.
 func (b *textSheet) prose(lead, text string, color func(string) string) {
 	for i, line := range Wrap(plain.Line(text), max(b.width-Width(lead), 20)) {
 		if i > 0 {
@@ -197,7 +197,8 @@ const barWidth = 20
 func (b *textSheet) figures(list []Figure) {
 	label, rate, value := 0, 0, 0
 	for _, f := range list {
-		label, rate, value = max(label, Width(plain.Line(f.Label))), max(rate, Width(f.Rate)), max(value, Width(f.amount()))
+		label = max(label, Width(plain.Line(f.Label)))
+		rate, value = max(rate, Width(f.Rate)), max(value, Width(f.amount()))
 	}
 	for _, f := range list {
 		name := Pad(plain.Line(f.Label), label)
