@@ -64,9 +64,8 @@ build: ## build bin/curfew
 
 test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
-	./test/python.sh
 	go vet ./...
-	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go run ./test/gotest -record bin/test.json -skips test/skips.txt $(APART) -- $(WAITING) -vet=off -timeout 20m ./...
+	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go run ./test/gotest -record bin/test.json -skips test/skips.txt -also ./test/python.sh $(APART) -- $(WAITING) -vet=off -timeout 20m ./...
 
 test-times: ## what cost most in the last `make test`: packages and tests
 	@[ -e bin/test.json ] || { echo "there is no record of a run: make test" >&2; exit 1; }

@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	skips := flags.String("skips", "", "file of the tests that may be skipped; empty allows all")
 	var apart parts
 	flags.Var(&apart, "apart", "`PACKAGE=NAMES` of tests that run in a process of their own; repeatable")
+	also := flags.String("also", "", "`program` that runs at the same time; what it prints comes at the end")
 	times := flags.Bool("times", false, "print what cost most in the run of -record, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags: %w", err)
@@ -60,12 +61,37 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	began := time.Now()
 	r := newReport(out)
-	err = errors.Join(test(ctx, socket, flags.Args(), apart, *record, r), stop())
+	finish := alongside(ctx, *also, out)
+	err = errors.Join(test(ctx, socket, flags.Args(), apart, *record, r), stop(), finish())
 	fmt.Fprintf(out, "%d packages, %d tests in %s\n", r.packages, r.tests, time.Since(began).Round(time.Second))
 	if *skips != "" {
 		err = errors.Join(err, r.printSkips(allowed))
 	}
 	return err
+}
+
+// alongside starts a program and returns what waits for its end and prints its output.
+func alongside(ctx context.Context, name string, out io.Writer) (finish func() error) {
+	if name == "" {
+		return func() error { return nil }
+	}
+	type ended struct {
+		text []byte
+		err  error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		text, err := exec.CommandContext(ctx, name).CombinedOutput()
+		done <- ended{text, err}
+	}()
+	return func() error {
+		e := <-done
+		fmt.Fprintf(out, "%s:\n%s", name, e.text)
+		if e.err != nil {
+			return fmt.Errorf("%s: %w", name, e.err)
+		}
+		return nil
+	}
 }
 
 // startServers listens for test processes that need servers. A server starts when the first
