@@ -17,6 +17,10 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # Many tests wait for most of their time, for processes, leases and clocks: more of them than
 # there are processors run at once.
 WAITING := -p $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN)) -parallel $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))
+# Tests of the largest package, in processes of their own: they set the environment, which a
+# process has one of.
+APART := -apart 'internal/cli=TestScripts$$|TestDemoDay|TestConnect' -apart 'internal/cli=TestFix|TestAFix|TestAReview|TestAPreview|TestShipped' \
+	-apart 'internal/cli=TestBooksCanBeTried|TestNoLine|TestTheSame|TestAHost|TestHostile'
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
@@ -71,9 +75,8 @@ release: ## static binaries for Linux and macOS, completions and manual pages, w
 
 test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
-	./test/python.sh
 	go vet ./...
-	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go run ./test/gotest -record bin/test.json -skips test/skips.txt -- $(WAITING) -vet=off -timeout 20m ./...
+	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go run ./test/gotest -record bin/test.json -skips test/skips.txt -also ./test/python.sh $(APART) -- $(WAITING) -vet=off -timeout 20m ./...
 
 test-times: ## what cost most in the last `make test`: packages and tests
 	@[ -e bin/test.json ] || { echo "there is no record of a run: make test" >&2; exit 1; }

@@ -17,6 +17,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,6 +41,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("gotest", flag.ContinueOnError)
 	record := flags.String("record", "", "file for the events of the run")
 	skips := flags.String("skips", "", "file of the tests that may be skipped; empty allows all")
+	var apart parts
+	flags.Var(&apart, "apart", "`PACKAGE=NAMES` of tests that run in a process of their own; repeatable")
+	also := flags.String("also", "", "`program` that runs at the same time; what it prints comes at the end")
 	times := flags.Bool("times", false, "print what cost most in the run of -record, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the flags: %w", err)
@@ -56,12 +61,37 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	began := time.Now()
 	r := newReport(out)
-	err = errors.Join(goTest(ctx, socket, flags.Args(), *record, r), stop())
+	finish := alongside(ctx, *also, out)
+	err = errors.Join(test(ctx, socket, flags.Args(), apart, *record, r), stop(), finish())
 	fmt.Fprintf(out, "%d packages, %d tests in %s\n", r.packages, r.tests, time.Since(began).Round(time.Second))
 	if *skips != "" {
 		err = errors.Join(err, r.printSkips(allowed))
 	}
 	return err
+}
+
+// alongside starts a program and returns what waits for its end and prints its output.
+func alongside(ctx context.Context, name string, out io.Writer) (finish func() error) {
+	if name == "" {
+		return func() error { return nil }
+	}
+	type ended struct {
+		text []byte
+		err  error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		text, err := exec.CommandContext(ctx, name).CombinedOutput()
+		done <- ended{text, err}
+	}()
+	return func() error {
+		e := <-done
+		fmt.Fprintf(out, "%s:\n%s", name, e.text)
+		if e.err != nil {
+			return fmt.Errorf("%s: %w", name, e.err)
+		}
+		return nil
+	}
 }
 
 // startServers listens for test processes that need servers. A server starts when the first
@@ -86,13 +116,20 @@ func startServers(ctx context.Context) (socket string, stop func() error, err er
 	}, nil
 }
 
-// goTest runs go test and gives its events to the report and to the record.
-func goTest(ctx context.Context, socket string, args []string, record string, r *report) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
-	cmd.Env = append(os.Environ(), shared.Variable+"="+socket)
-	cmd.Stderr = os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
+// test runs go test with arguments and gives its events to the report and to the record.
+func test(ctx context.Context, socket string, args []string, apart parts, record string, r *report) error {
+	first := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "./") })
+	if first < 0 {
+		return errors.New("name packages, such as ./...")
+	}
+	last := first // flags of the test binary may follow
+	for last < len(args) && strings.HasPrefix(args[last], "./") {
+		last++
+	}
+	packages, parts, err := plan(ctx, args[first:last], apart, record)
+	if err != nil {
+		return err
+	}
 	var events io.Writer = r
 	if record != "" {
 		file, err := os.Create(record)
@@ -102,10 +139,21 @@ func goTest(ctx context.Context, socket string, args []string, record string, r 
 		defer file.Close()
 		events = io.MultiWriter(r, file)
 	}
-	cmd.Stdout = events
-	err := cmd.Run()
+	err = together(ctx, append(packages, args[last:]...), parts, func(ctx context.Context, args []string, out io.Writer) error {
+		return goTest(ctx, socket, args, out)
+	}, args[:first], events)
 	r.close()
-	if err != nil {
+	return err
+}
+
+// goTest runs go test.
+func goTest(ctx context.Context, socket string, args []string, events io.Writer) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd.Env = append(os.Environ(), shared.Variable+"="+socket)
+	cmd.Stdout, cmd.Stderr = events, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go test: %w", err)
 	}
 	return nil

@@ -22,7 +22,7 @@ type event struct {
 
 // id names a test: its package without the module, and its name.
 func (e event) id() string {
-	return strings.TrimSuffix(strings.TrimPrefix(e.Package, "github.com/curfew-dev/curfew/")+" "+e.Test, " ")
+	return strings.TrimSuffix(strings.TrimPrefix(e.Package, module)+" "+e.Test, " ")
 }
 
 // report shows a run as go test does: the output of what failed, and a line for each package.
@@ -92,6 +92,7 @@ func (r *report) end(e event) {
 		case "fail":
 			fmt.Fprint(r.out, of[e.Test])
 		case "skip":
+			e.Package, _, _ = strings.Cut(e.Package, partMark)
 			r.skips[e.id()] = of[e.Test]
 		}
 		delete(of, e.Test)
