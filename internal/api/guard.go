@@ -257,15 +257,17 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 		if !done || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 			status = 0
 		}
-		if key != "" {
-			if err := callers.Finish(ctx, callerKey(c), key, status, kept.body.String()); err != nil {
-				s.Log.ErrorContext(ctx, "an answer was not kept", "error", err)
-			}
-		}
 		entry := action.Entry{At: now, Actor: c.Who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
 			Outcome: strconv.Itoa(kept.status) + ", by " + c.Who.Proof.String()}
-		if err := s.Runtime.Kept.Actions().Record(ctx, entry); err != nil {
-			s.Log.ErrorContext(ctx, "a call was not recorded", "error", err)
+		if err := s.Runtime.Kept.Transact(ctx, func(in *store.Store) error {
+			if key != "" {
+				if err := in.Callers().Finish(ctx, callerKey(c), key, status, kept.body.String()); err != nil {
+					return err
+				}
+			}
+			return in.Actions().Record(ctx, entry)
+		}); err != nil {
+			s.Log.ErrorContext(ctx, "a call and its answer were not recorded", "error", err)
 		}
 	}()
 	next.ServeHTTP(kept, r)

@@ -75,9 +75,19 @@ func (m *Mortal) Dead() bool {
 // OpenMortal opens a state whose writes go by a process that can be killed.
 func OpenMortal(tb testing.TB, o Options) (*Store, *Mortal) {
 	tb.Helper()
-	s, err := Open(tb.Context(), o)
+	s, m, err := StartMortal(tb.Context(), o)
 	if err != nil {
 		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close() })
+	return s, m
+}
+
+// StartMortal is [OpenMortal] outside of a test.
+func StartMortal(ctx context.Context, o Options) (*Store, *Mortal, error) {
+	s, err := Open(ctx, o)
+	if err != nil {
+		return nil, nil, err
 	}
 	m := &Mortal{left: -1}
 	var on driver.Connector
@@ -88,7 +98,7 @@ func OpenMortal(tb testing.TB, o Options) (*Store, *Mortal) {
 	} else {
 		c, err := pgx.ParseConfig(o.URL)
 		if err != nil {
-			tb.Fatal(err)
+			return nil, nil, err
 		}
 		on = stdlib.GetConnector(*c)
 	}
@@ -101,8 +111,7 @@ func OpenMortal(tb testing.TB, o Options) (*Store, *Mortal) {
 		own.SetMaxOpenConns(1)
 	}
 	s.db.write = own
-	tb.Cleanup(func() { _ = s.Close() })
-	return s, m
+	return s, m, nil
 }
 
 // named connects to a database by its name.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/budget/budgettest"
 	"github.com/curfew-dev/curfew/internal/gate"
@@ -94,6 +95,24 @@ var budgets = []test{
 		}
 	}},
 	{"versions", holdVersions},
+	{"what is done with a hold has its entry, in the same transaction", func(t *testing.T, b *Backend) {
+		h := reserved(t, b.Budgets, hold("a")) // the gate keeps its own record of that
+		e := budget.Event{At: noon, By: "ana", Verb: budget.Extend}
+		h = must(b.Budgets.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon, Event: e}))(t)
+		ended := h
+		ended.State, ended.Actual, e.Verb = budget.Settled, 3*money.USD, budget.Settle
+		must(b.Budgets.PutHold(t.Context(), ended, e))(t)
+		if _, err := b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Release}); !errors.Is(err, budget.ErrConflict) {
+			t.Errorf("a write that changes nothing: %v", err)
+		}
+		want := []action.Entry{
+			{ID: 1, At: noon, Actor: "ana", What: action.EventHoldExtend, Because: "job train", Outcome: "hold a live, $1.00"},
+			{ID: 2, At: noon, Actor: "ana", What: action.EventHoldSettle, Because: "job train", Outcome: "hold a settled, $3.00"},
+		}
+		if diff := cmp.Diff(want, lines(t, b.Reopen(t), action.Query{})); diff != "" {
+			t.Errorf("recorded (-want +got):\n%s", diff)
+		}
+	}},
 	{"ids are found by their beginning", func(t *testing.T, b *Backend) {
 		for _, id := range []string{"ab1", "ab2", "ab", "c1"} {
 			reserved(t, b.Budgets, hold(id))
