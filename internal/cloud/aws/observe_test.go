@@ -160,7 +160,7 @@ func TestObserveStopsWhenToldTo(t *testing.T) {
 	if _, err := observe(t, ctx, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s to stop", took)
 	}
 }
