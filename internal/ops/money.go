@@ -219,7 +219,7 @@ var ExtendHold = declare(Operation[ExtendInput, view.OneHold]{
 // CostsInput selects charges of the ledger.
 type CostsInput struct {
 	Span
-	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost_center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service"`
+	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service"`
 	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total" flag:"granularity" help:"hour, day, month or total"`
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only what has a value: team=vision; repeatable; an empty value selects unallocated costs"`
 }
