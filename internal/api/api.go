@@ -17,13 +17,16 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // Options are what a server needs.
 type Options struct {
-	// Runtime is the wiring of the service. Its Kept state is open for as long as the server
-	// runs; each request gets a copy of the wiring ([daemon.Runtime.For]).
+	// Runtime has the process of the service, of which each call gets a request of its own
+	// ([daemon.Runtime.For]).
 	Runtime *daemon.Runtime
+	// State is that of the service, open for as long as the server runs.
+	State *store.Store
 	// PublicURL is where people reach the server, such as https://curfew.example.com; empty is
 	// a server on this machine alone, by its loopback names.
 	PublicURL string
@@ -76,7 +79,7 @@ type server struct {
 // the user of the service's process, as on the command line. As soon as one valid token
 // exists, every call needs one.
 func New(o Options) (http.Handler, error) {
-	if o.Runtime == nil || o.Runtime.Kept == nil {
+	if o.Runtime == nil || o.State == nil {
 		return nil, errors.New("serve the API: it needs the wiring of a service with an open state")
 	}
 	if o.Log == nil {

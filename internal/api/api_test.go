@@ -87,8 +87,9 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 	if s.state, err = store.Open(tb.Context(), store.Options{Dir: filepath.Join(dir, "state")}); err != nil {
 		tb.Fatal(err)
 	}
-	s.rt = &daemon.Runtime{ConfigFlag: file, DataFlag: filepath.Join(dir, "state"), Kept: s.state, Host: daemon.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: s.log}}
-	o := api.Options{Runtime: s.rt, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
+	s.rt = daemon.NewProcess(daemon.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: s.log}).Request()
+	s.rt.ConfigFlag, s.rt.DataFlag, s.rt.Storage = file, filepath.Join(dir, "state"), daemon.LentStorage{State: s.state}
+	o := api.Options{Runtime: s.rt, State: s.state, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
 	if change != nil {
 		change(&o)
 	}
@@ -120,7 +121,7 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 func (s *service) token(name string, roles ...string) string {
 	s.tb.Helper()
 	rt := s.rt.For()
-	rt.Caller = &approval.Person{Name: name}
+	rt.Caller = daemon.ServedCaller(approval.Person{Name: name})
 	doc, err := rt.CreateToken(s.tb.Context(), daemon.TokenOptions{Name: name, Roles: roles})
 	if err != nil {
 		s.tb.Fatalf("a token for %s: %v", name, err)

@@ -212,7 +212,7 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *call, next ht
 		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "an idempotency key has at most 200 characters", ""))
 		return
 	}
-	callers, now := s.Runtime.Kept.Callers(), s.Runtime.Now().UTC()
+	callers, now := s.State.Callers(), s.Runtime.Now().UTC()
 	if key != "" && secretPath(r.URL.Path) {
 		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "the answer holds a secret and is not kept, so this call takes no idempotency key", ""))
 		return
@@ -258,7 +258,7 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *call, next ht
 		}
 		entry := action.Entry{At: now, Actor: c.who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
 			Outcome: strconv.Itoa(kept.status) + ", by " + c.who.Proof.String()}
-		if err := s.Runtime.Kept.Actions().Record(ctx, entry); err != nil {
+		if err := s.State.Actions().Record(ctx, entry); err != nil {
 			s.Log.ErrorContext(ctx, "a call was not recorded", "error", err)
 		}
 	}()

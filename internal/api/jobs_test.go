@@ -28,7 +28,7 @@ func (s *service) works() (end func()) {
 	ctx, cancel := context.WithCancel(s.tb.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s.rt.For().RunBacktests(ctx, daemon.BacktestRunner{TTL: time.Second, Poll: 20 * time.Millisecond, Check: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil))})
+		s.rt.For().RunBacktests(ctx, daemon.BacktestRunner{Store: s.state, TTL: time.Second, Poll: 20 * time.Millisecond, Check: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil))})
 	})
 	var once sync.Once
 	end = func() { once.Do(func() { cancel(); wg.Wait() }) }

@@ -306,8 +306,10 @@ func TestNoSessionsOfThisMachine(t *testing.T) {
 		t.Errorf("recorded: %s", got.body)
 	}
 	// One that the user of this machine started.
-	rt := s.rt.For()
-	rt.Kept, rt.Caller = nil, &approval.Person{Name: "ned", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ned"}}
+	own := *s.rt.Process
+	own.Storage = daemon.OwnStorage{}
+	rt := own.Request()
+	rt.Caller = daemon.ServedCaller(approval.Person{Name: "ned", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ned"}})
 	all, err := rt.OpenSessions(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func (s *server) authenticate(r *http.Request) (*call, *problem) {
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	st := s.Runtime.Kept
+	st := s.State
 	header := r.Header.Get("Authorization")
 	cookie, noCookie := r.Cookie(cookieName)
 	var who approval.Person
@@ -87,7 +87,7 @@ func (s *server) authenticate(r *http.Request) (*call, *problem) {
 	default:
 		return s.localUser(r, rt, cfg, st)
 	}
-	rt.Caller = &who
+	rt.Caller = daemon.ServedCaller(who)
 	c := &call{rt: rt, who: who, roles: serviceRoles(who.Roles)}
 	if len(c.roles) == 0 {
 		return c, problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
@@ -136,7 +136,7 @@ func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Confi
 	if err != nil {
 		return nil, s.failed(r.Context(), err)
 	}
-	rt.Caller = &who
+	rt.Caller = daemon.ServedCaller(who)
 	return &call{rt: rt, who: who, local: true}, nil
 }
 

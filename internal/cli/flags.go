@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -27,8 +29,34 @@ func (a *app) outputs(c *cobra.Command, formats ...string) {
 
 // simulated adds the flag by which a command that reads the books reads simulated ones.
 func (a *app) simulated(c *cobra.Command) {
-	c.Flags().BoolVar(&a.rt.Simulated, "demo", false, "simulated books: 32 days of the simulated account and its bill; nothing is kept")
+	fl := c.Flags().VarPF(&booksFlag{&a.rt.Process.Storage}, "demo", "", "simulated books: 32 days of the simulated account and its bill; nothing is kept")
+	fl.NoOptDefVal = "true"
 }
+
+// booksFlag chooses between the state of the configuration and simulated books.
+type booksFlag struct{ storage *daemon.Storage }
+
+// String implements pflag.Value.
+func (b *booksFlag) String() string {
+	if b.storage == nil {
+		return "false"
+	}
+	_, simulated := (*b.storage).(daemon.SimulatedBooks)
+	return strconv.FormatBool(simulated)
+}
+
+// Set implements pflag.Value.
+func (b *booksFlag) Set(text string) error {
+	simulated, err := strconv.ParseBool(text)
+	*b.storage = daemon.OwnStorage{}
+	if simulated {
+		*b.storage = daemon.SimulatedBooks{}
+	}
+	return err
+}
+
+// Type implements pflag.Value.
+func (b *booksFlag) Type() string { return "bool" }
 
 // anyOf lists forms for help: "table, json, html or md".
 func anyOf(formats []string) string {

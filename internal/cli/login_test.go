@@ -56,7 +56,7 @@ func newOffice(t *testing.T, wrap func(http.Handler) http.Handler) *office {
 func (o *office) token(name string, roles ...string) view.NewToken {
 	o.t.Helper()
 	rt := o.srv.rt.For()
-	rt.Caller = &approval.Person{Name: name}
+	rt.Caller = daemon.ServedCaller(approval.Person{Name: name})
 	doc, err := rt.CreateToken(o.t.Context(), daemon.TokenOptions{Name: name, Roles: roles, For: "1h"})
 	if err != nil {
 		o.t.Fatal(err)
@@ -163,7 +163,7 @@ func TestAnExpiredToken(t *testing.T) {
 	o.token("ada", "admin") // so that the server goes on to want tokens
 	o.now = o.now.Add(61 * time.Minute)
 	rt := o.srv.rt.For()
-	rt.Caller = &approval.Person{Name: "ada"}
+	rt.Caller = daemon.ServedCaller(approval.Person{Name: "ada"})
 	if _, err := rt.CreateToken(t.Context(), daemon.TokenOptions{Name: "ada", Roles: []string{"admin"}}); err != nil {
 		t.Fatal(err)
 	}

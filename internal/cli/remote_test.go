@@ -37,8 +37,9 @@ func serveState(t *testing.T, dir, data string, who func() string, now func() ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := &daemon.Runtime{Kept: s, Host: daemon.Host{Now: now, Dir: dir, DataDir: data, Log: &bytes.Buffer{}, Lookup: func(k string) (string, bool) { return who(), k == "CURFEW_IDENTITY" }}}
-	handler, err := api.New(api.Options{Runtime: rt, Rate: 1e6, Burst: 1e6, Version: "test"})
+	rt := daemon.NewProcess(daemon.Host{Now: now, Dir: dir, DataDir: data, Log: &bytes.Buffer{}, Lookup: func(k string) (string, bool) { return who(), k == "CURFEW_IDENTITY" }}).Request()
+	rt.Storage = daemon.LentStorage{State: s}
+	handler, err := api.New(api.Options{Runtime: rt, State: s, Rate: 1e6, Burst: 1e6, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 	compare(writing)
 	// From the first token on a server takes nothing else.
 	rt := srv.rt.For()
-	rt.Caller = &approval.Person{Name: "root"}
+	rt.Caller = daemon.ServedCaller(approval.Person{Name: "root"})
 	admin, err := rt.CreateToken(t.Context(), daemon.TokenOptions{Name: "root", Roles: []string{"admin"}})
 	if err != nil {
 		t.Fatal(err)

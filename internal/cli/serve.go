@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/api"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // serveFlags are the flags of serve.
@@ -93,16 +94,15 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return usageError("--observe, --for and --demo-truth are for --demo")
 	}
 	a.quiet = true // a service shows no progress
-	a.rt.NewBar = nil
 	return a.rt.Serve(ctx, o)
 }
 
 // mount returns what serves the API in addition to what the service says of itself, until the
 // context ends.
-func (a *app) mount(ctx context.Context) func(*daemon.Runtime, config.Config, *slog.Logger) (map[string]http.Handler, error) {
-	return func(rt *daemon.Runtime, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error) {
+func (a *app) mount(ctx context.Context) func(*daemon.Runtime, *store.Store, config.Config, *slog.Logger) (map[string]http.Handler, error) {
+	return func(rt *daemon.Runtime, s *store.Store, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error) {
 		in := cfg.Serve.SignIn
-		o := api.Options{Runtime: rt, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log}
+		o := api.Options{Runtime: rt, State: s, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log}
 		if in.ClientSecretEnv != "" {
 			secret, ok := a.Lookup(in.ClientSecretEnv)
 			if !ok || secret == "" {

@@ -30,7 +30,6 @@ func (a *app) newSession() *cobra.Command {
 		Use: "keep", Short: "Keep the sessions of the data directory until none is left", Hidden: true, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.quiet = true
-			a.rt.NewBar = nil
 			return a.rt.KeepSessions(c.Context(), false)
 		},
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -46,6 +47,9 @@ divided by request, and by use. A GPU whose holder is not known is unallocated.`
 			case len(args) == 1:
 				doc, err = a.at.Shares(c.Context(), args[0], "", p)
 			default:
+				if _, simulated := a.rt.Storage.(daemon.SimulatedBooks); simulated {
+					f.Cloud = sim.CloudName
+				}
 				doc, err = a.at.TenantShares(c.Context(), f.Source, p, by)
 			}
 			if err == nil && a.format == "csv" {

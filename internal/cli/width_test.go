@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -167,7 +168,7 @@ func (d *commandDesk) makeBooks() string {
 	d.t.Setenv("TMPDIR", d.t.TempDir())
 	a := newApp(&Process{Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Now: d.clock, Stderr: &bytes.Buffer{}, Lookup: func(string) (string, bool) { return "", false }})
 	a.progress = &progress{}
-	a.rt.Simulated = true
+	a.rt.Storage = daemon.SimulatedBooks{}
 	_, s, err := a.rt.State(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)

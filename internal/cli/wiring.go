@@ -13,9 +13,9 @@ import (
 
 // newApp returns what the commands of a process share.
 func newApp(p *Process) *app {
-	a := &app{Process: p, rt: &daemon.Runtime{Reviewed: map[string]bool{}, Host: daemon.Host{Now: p.Now, Uptime: p.Uptime, FileTime: p.FileTime, Lookup: p.Lookup,
-		Dir: p.Dir, ConfigDir: p.ConfigDir, DataDir: p.DataDir, Log: p.Stderr}}}
-	a.rt.NewBar = a.newProgress
+	a := &app{Process: p, rt: daemon.NewProcess(daemon.Host{Now: p.Now, Uptime: p.Uptime, FileTime: p.FileTime, Lookup: p.Lookup,
+		Dir: p.Dir, ConfigDir: p.ConfigDir, DataDir: p.DataDir, Log: p.Stderr}).Request()}
+	a.rt.Progress = a.newProgress
 	a.at = thisMachine{a.rt}
 	return a
 }

@@ -24,6 +24,8 @@ import (
 
 // BacktestRunner says how a process carries out the backtests of its state.
 type BacktestRunner struct {
+	// Store has the backtests.
+	Store *store.Store
 	// Sources returns the accounts whose history is recorded; nil is that of the credentials.
 	Sources func() []Source
 	// Holder names this process, TTL is for how long it takes a backtest; 0 is the usual time.
@@ -74,11 +76,11 @@ func (rt *Runtime) RunBacktests(ctx context.Context, o BacktestRunner) {
 
 // nextBacktest carries out the oldest backtest that no process has.
 func (rt *Runtime) nextBacktest(ctx context.Context, o BacktestRunner) error {
-	open, err := rt.Kept.Backtests().Open(ctx)
+	open, err := o.Store.Backtests().Open(ctx)
 	if err != nil {
 		return err
 	}
-	leases := rt.Kept.Leases()
+	leases := o.Store.Leases()
 	for _, b := range open {
 		lease, held, err := leases.Take(ctx, backtestLease+b.ID, o.Holder, o.TTL)
 		if err != nil {
@@ -98,7 +100,7 @@ func (rt *Runtime) nextBacktest(ctx context.Context, o BacktestRunner) error {
 
 // carryBacktest carries one backtest out under a lease.
 func (rt *Runtime) carryBacktest(ctx context.Context, o BacktestRunner, b store.Backtest, lease store.Lease) error {
-	jobs, note := rt.Kept.Backtests(), ""
+	jobs, note := o.Store.Backtests(), ""
 	if b.State == store.BacktestRunning {
 		note = "a process ended while it ran this; it is run again"
 	}
@@ -161,9 +163,9 @@ func (rt *Runtime) keepBacktest(ctx context.Context, o BacktestRunner, id string
 	for wait(ctx, o.Check) == nil {
 		began := rt.Now()
 		bounded, end := context.WithTimeout(ctx, o.TTL)
-		_, err := rt.Kept.Leases().Renew(bounded, lease, o.TTL)
+		_, err := o.Store.Leases().Renew(bounded, lease, o.TTL)
 		if err == nil {
-			err = rt.Kept.Backtests().Advance(bounded, id, lease, done.Load())
+			err = o.Store.Backtests().Advance(bounded, id, lease, done.Load())
 		}
 		end()
 		switch {
@@ -191,8 +193,9 @@ func (telling) Finish() {}
 // replayBacktest records where that is asked for, replays, and returns the document, and what
 // could not be recorded.
 func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store.Backtest, tell func(percent int64)) (result, unseen string, err error) {
-	one := rt.For()
-	one.Log = io.Discard
+	silent := *rt.Process
+	silent.Log = io.Discard
+	one := silent.Request()
 	cfg, err := one.Config()
 	if err != nil {
 		return "", "", err
@@ -214,7 +217,7 @@ func (rt *Runtime) replayBacktest(ctx context.Context, o BacktestRunner, b store
 		defer func() { _ = os.RemoveAll(dir) }()
 		r.trace, from = filepath.Join(dir, "trace.csv.gz"), 60
 		r.record.Output = r.trace
-		one.NewBar = func(string) Bar {
+		one.Progress = func(string) Bar {
 			return telling(func(p round.Progress) {
 				if p.Total > 0 {
 					tell(from * int64(p.Done) / int64(p.Total))

@@ -38,7 +38,7 @@ func (rt *Runtime) readBill(ctx context.Context, cfg config.Config, path, profil
 	if err != nil {
 		return nil, billFailure(err)
 	}
-	bar := rt.bar("the bill")
+	bar := rt.Progress("the bill")
 	defer bar.Finish()
 	b, err := export.Read(ctx)
 	return b, billFailure(err)

@@ -20,22 +20,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// verifiedCaller is the caller of a service whose identity is vouched for.
-func (rt *Runtime) verifiedCaller() (approval.Person, error) {
-	if !rt.Caller.Proof.Verified() {
-		return *rt.Caller, &Error{Class: Denied, Code: "not_verified", Err: fmt.Errorf("the identity of %s is self-declared", rt.Caller.Name),
+// verifiedCaller refuses the caller of a service whose identity is self-declared.
+func verifiedCaller(who approval.Person) (approval.Person, error) {
+	if !who.Proof.Verified() {
+		return who, &Error{Class: Denied, Code: "not_verified", Err: fmt.Errorf("the identity of %s is self-declared", who.Name),
 			Hint: "sign in with a token, the sign-in provider or AWS credentials"}
 	}
-	return *rt.Caller, nil
+	return who, nil
 }
 
 // callerDecides is the caller as who decides a request, with the word of this service for
 // the proof, so that whoever carries the request out can verify it.
-func (rt *Runtime) callerDecides(cfg config.Config, r approval.Request, needs bool) (approval.Person, error) {
-	who := *rt.Caller
+func (rt *Runtime) callerDecides(cfg config.Config, who approval.Person, r approval.Request, needs bool) (approval.Person, error) {
 	if !who.Proof.Verified() {
 		if needs {
-			return rt.verifiedCaller()
+			return verifiedCaller(who)
 		}
 		return who, nil
 	}
@@ -175,8 +174,8 @@ func (rt *Runtime) CreateToken(ctx context.Context, o TokenOptions) (view.NewTok
 // keeper is who may make and end tokens: an admin where shared settings bind, else whoever
 // has the state.
 func (rt *Runtime) keeper(ctx context.Context, cfg config.Config, by view.Decider) (approval.Person, error) {
-	if rt.Caller != nil || by.Advisory {
-		if rt.Caller == nil && !cfg.Approvals.Accepts(approval.SelfDeclared) {
+	if _, served := rt.Caller.Served(); served || by.Advisory {
+		if !served && !cfg.Approvals.Accepts(approval.SelfDeclared) {
 			if who, err := rt.SignedIn(ctx, cfg, "curfew token"); err == nil {
 				return who, nil
 			}

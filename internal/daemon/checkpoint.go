@@ -78,7 +78,7 @@ func checkpointError(err error) error {
 
 // bytesBar shows bytes as a bar of MiB, and returns what ends it.
 func (rt *Runtime) bytesBar(what string) (report func(done, total int64), finish func()) {
-	bar := rt.bar(what)
+	bar := rt.Progress(what)
 	return func(done, total int64) {
 		bar.Report(round.Progress{What: what + " (MiB)", Done: int(done >> 20), Total: int(total >> 20)})
 	}, bar.Finish

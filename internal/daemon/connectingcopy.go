@@ -126,7 +126,7 @@ func (m *Machine) copy(ctx context.Context, p CopyPaths) (leftOut []string, err 
 		return nil, err
 	}
 	rt := m.all.rt
-	bar := rt.bar("copying")
+	bar := rt.Progress("copying")
 	defer bar.Finish()
 	c := &copying{run: m.enter.remote(), here: rt.Path(here), into: strings.HasSuffix(here, "/"), there: there, exactly: p.Exactly, skip: p.Skip, bar: bar}
 	if up {

@@ -139,7 +139,7 @@ func (rt *Runtime) DemoDay(ctx context.Context, set *policy.Set, seed uint64) (d
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	bar := rt.bar("the simulated day")
+	bar := rt.Progress("the simulated day")
 	defer bar.Finish()
 	return (&demoDay{set: setting.Policies, seed: seed, cloud: s.Cloud, clock: s.Clock, setting: setting, store: s.Store, bar: bar}).run(ctx)
 }

@@ -26,7 +26,7 @@ func (rt *Runtime) DoctorMetrics(ctx context.Context, f Source, window time.Dura
 	if err != nil {
 		return view.Doctor{}, err
 	}
-	bar := rt.bar(f.Cloud)
+	bar := rt.Progress(f.Cloud)
 	defer bar.Finish()
 	setting.Source, setting.Query = "doctor", round.Query{Window: window, Progress: bar.Report, Kinds: machineKinds}
 	disputes := map[inventory.Ref][]inventory.Dispute{}

@@ -57,7 +57,7 @@ func (rt *Runtime) Enforce(ctx context.Context, o EnforceOptions, show func(*rou
 	if err != nil {
 		return err
 	}
-	bar := rt.bar(o.Cloud)
+	bar := rt.Progress(o.Cloud)
 	setting.Query.Progress = bar.Report
 	pass, err := round.New(setting).Round(ctx)
 	bar.Finish()

@@ -129,7 +129,7 @@ func (rt *Runtime) CarryOut(ctx context.Context, ids []string, f FixOptions, sho
 			return err
 		}
 	}
-	bar := rt.bar(f.Cloud)
+	bar := rt.Progress(f.Cloud)
 	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.Report, Kinds: round.KindsOf(requests, RulesOf(f.Cloud))}
 	if cfg.Thresholds.Interruptions, err = rt.Interruptions(cfg); err != nil {
 		return err

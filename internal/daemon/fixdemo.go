@@ -28,7 +28,7 @@ func (rt *Runtime) fixDemo(ctx context.Context, cfg config.Config, chosen []Kept
 	if err != nil {
 		return err
 	}
-	bar := rt.bar("the simulated account")
+	bar := rt.Progress("the simulated account")
 	defer bar.Finish()
 	cfg.Approvals.Accept = []string{string(approval.SelfDeclared)}
 	held := rt.holding(cfg, s.Store, s.Clock.Now, chosen)

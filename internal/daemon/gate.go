@@ -58,7 +58,7 @@ func (rt *Runtime) Gate(ctx context.Context, name string, f GateOptions) (view.G
 	params.DryRun = f.DryRun
 	c := &gate.Counter{Ask: gate.AskOf(e, who, f.Key), Params: params, Decided: func(ctx context.Context, v gate.Vote, r approval.Request) error {
 		if v.By.Proof.Kind == approval.GitHubReview {
-			rt.seen(r.ID)
+			rt.SetReviewed(r.ID)
 		}
 		if err := s.Actions().Record(ctx, AuditEntry(params.Now, v.By.Name, string(r.State), r)); err != nil {
 			return fmt.Errorf("record the decision on %s: %w", r.ID, err)

@@ -13,14 +13,13 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Declared is who gives the command by a self-declared name.
 func (rt *Runtime) Declared(cfg config.Config) (approval.Person, error) {
-	if rt.Caller != nil {
-		return *rt.Caller, nil
+	if who, served := rt.Caller.Served(); served {
+		return who, nil
 	}
 	name, err := rt.Person(cfg)
 	if err != nil {
@@ -37,8 +36,8 @@ func (rt *Runtime) Declared(cfg config.Config) (approval.Person, error) {
 // SignedIn is who gives the command by the AWS credentials of the profile, proven for a
 // binding.
 func (rt *Runtime) SignedIn(ctx context.Context, cfg config.Config, binding string) (approval.Person, error) {
-	if rt.Caller != nil {
-		return rt.verifiedCaller()
+	if who, served := rt.Caller.Served(); served {
+		return verifiedCaller(who)
 	}
 	signed, err := rt.SignCall(ctx, cfg, "", binding)
 	if err != nil {
@@ -101,7 +100,7 @@ func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Per
 			if by, err = rt.vouched(cfg, r); err != nil {
 				return refuse("%v", err)
 			}
-		case r.Proof.Kind == approval.GitHubReview && rt.Reviewed[r.ID]:
+		case r.Proof.Kind == approval.GitHubReview && rt.Reviewed(r.ID):
 			return nil
 		case r.Proof.Kind == approval.GitHubReview && !declared:
 			return refuse("this run did not find its review; run it with --github in a workflow of the pull request, or approve with AWS credentials")
@@ -155,7 +154,7 @@ const FixKind = "fix"
 // PeopleHere is the configuration with the roles and identities that count; a state that is
 // a file is not made for it.
 func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Config, view.Decider, error) {
-	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); rt.Kept == nil && cfg.DatabaseURL == "" && (cfg.DataDir == "" || err != nil) {
+	if !rt.Storage.Exists(cfg) {
 		return cfg, view.Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
 	}
 	s, err := rt.Open(ctx, cfg)
@@ -169,8 +168,8 @@ func (rt *Runtime) PeopleHere(ctx context.Context, cfg config.Config) (config.Co
 // Approver is who decides a request, with the proof that its kind needs.
 func (rt *Runtime) Approver(ctx context.Context, cfg config.Config, r approval.Request, proof string, allow bool) (approval.Person, error) {
 	needs := r.Kind == FixKind && !cfg.Approvals.Accepts(approval.SelfDeclared)
-	if rt.Caller != nil {
-		return rt.callerDecides(cfg, r, allow && needs)
+	if who, served := rt.Caller.Served(); served {
+		return rt.callerDecides(cfg, who, r, allow && needs)
 	}
 	if proof == "aws" || proof == "auto" && allow && needs {
 		who, err := rt.SignedIn(ctx, cfg, binding(r))

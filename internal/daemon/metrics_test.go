@@ -49,10 +49,10 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(dir, "none"))
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(dir, "none"))
-	rt := &Runtime{Host: Host{Now: time.Now, Dir: dir, Lookup: func(name string) (string, bool) {
+	rt := NewProcess(Host{Now: time.Now, Dir: dir, Lookup: func(name string) (string, bool) {
 		v, ok := map[string]string{"TOKEN": "t0", "PASSWORD": "p0"}[name]
 		return v, ok
-	}}}
+	}}).Request()
 	now := time.Now().UTC()
 	for _, tc := range []struct {
 		name    string

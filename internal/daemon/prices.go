@@ -19,8 +19,8 @@ const PriceFile = "prices.csv"
 // user where there are none. What does not pass the quarantine is not used, and is told.
 func (rt *Runtime) PriceBook(c config.Config) (*price.Book, error) {
 	name := filepath.Join(c.DataDir, PriceFile)
-	if rt.overlay != nil {
-		book, refused, err := rt.Quarantined(*rt.overlay, "the prices of the shared settings")
+	if rt.prices.set {
+		book, refused, err := rt.Quarantined(rt.prices.text, "the prices of the shared settings")
 		return rt.told(book, refused, "the prices of the shared settings", err)
 	}
 	if c.DataDir == "" {
@@ -61,8 +61,8 @@ func (rt *Runtime) Quarantined(text, name string) (*price.Book, []price.Refusal,
 
 // told says once which prices are not used.
 func (rt *Runtime) told(book *price.Book, refused []price.Refusal, name string, err error) (*price.Book, error) {
-	if err == nil && len(refused) > 0 && !rt.warned {
-		rt.warned = true
+	if err == nil && len(refused) > 0 && !rt.warnedPrices {
+		rt.warnedPrices = true
 		r := refused[0]
 		plain.Fprintf(rt.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n", plain.Count(len(refused), "price"), name, r.Entry.Type, r.Entry.Region, r.Reason)
 	}

@@ -59,7 +59,7 @@ func (rt *Runtime) Record(ctx context.Context, of []Source, o RecordOptions) (vi
 	if now := rt.Now().UTC(); doc.Until.After(now) {
 		doc.Until = now
 	}
-	bar := rt.bar("record")
+	bar := rt.Progress("record")
 	defer bar.Finish()
 	r := &recorder{progress: bar.Report, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{}}
 	var accounts []gauged

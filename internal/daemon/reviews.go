@@ -40,13 +40,11 @@ func commentOf(r approval.Request) github.Request {
 	return github.Request{ID: r.ID, Subject: r.Subject, PlanHash: r.PlanHash, AskedBy: r.AskedBy, Limit: r.Amount, Unit: r.AmountUnit(), Until: r.ExpiresAt, Plan: planLines(r)}
 }
 
-// seen notes that this process read the review that decided a request.
-func (rt *Runtime) seen(id string) {
-	if rt.Reviewed == nil {
-		rt.Reviewed = map[string]bool{}
-	}
-	rt.Reviewed[id] = true
-}
+// SetReviewed remembers that this request read the review that decided an approval request.
+func (rt *Runtime) SetReviewed(id string) { rt.reviewed[id] = true }
+
+// Reviewed says whether this request read the review that decided an approval request.
+func (rt *Runtime) Reviewed(id string) bool { return rt.reviewed[id] }
 
 // review lets reviews of the pull request decide the open request of a plan. A request
 // whose comment is not what was posted, or does not show what would be done now, is void.
@@ -140,7 +138,7 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v gate.Vote, now
 		case !approval.May(v.By.Roles, r.Roles, r.Team):
 			return "has none of the roles " + strings.Join(r.Roles, ", "), nil
 		}
-		h.rt.seen(r.ID)
+		h.rt.SetReviewed(r.ID)
 		return "", nil
 	}
 	if r.State == approval.Approved { // and taken back
@@ -154,6 +152,6 @@ func (h *holding) cast(ctx context.Context, r approval.Request, v gate.Vote, now
 	case err != nil:
 		return "", err
 	}
-	h.rt.seen(r.ID)
+	h.rt.SetReviewed(r.ID)
 	return "", h.store.Record(ctx, AuditEntry(now, v.By.Name, string(decided.State), decided))
 }

@@ -21,16 +21,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // Host is what a process takes from the machine that it runs on.
 type Host struct {
 	Now func() time.Time
 	// Uptime names the boot of the machine and returns the time since then, by a clock that
-	// only goes forward; nil where there is none.
+	// only goes forward; an empty name where the system does not tell.
 	Uptime func() (boot string, up time.Duration)
-	// FileTime is the clock of the file system that a directory is on; nil is Now.
+	// FileTime is the clock of the file system that a directory is on.
 	FileTime func(dir string) (time.Time, error)
 	// Lookup reads the environment.
 	Lookup func(string) (string, bool)
@@ -42,44 +41,81 @@ type Host struct {
 	Log io.Writer
 }
 
-// Runtime is the wiring of one process. It is not safe for concurrent use.
-type Runtime struct {
+// Process is what a process has for its life. Requests of the same process may run at the
+// same time once nothing sets its fields any more.
+type Process struct {
 	Host
 	// ConfigFlag is the configuration file that the user names; empty: the one that is found.
 	ConfigFlag string
 	// DataFlag and DatabaseFlag are where the user wants the state; empty: as configured.
 	DataFlag, DatabaseFlag string
-	// Reviewed are the requests that this process decided by reviews that it read.
-	Reviewed map[string]bool
-	// NewBar begins to show how far something is that takes time; nil shows nothing.
-	NewBar func(what string) Bar
-	// Simulated says that the state is one of the simulated account, which ends with the
-	// process.
-	Simulated bool
-	// Kept is the open state of a service, which every operation uses; nil: each opens it.
-	Kept *store.Store
-	// Configs remembers the configuration of a service; nil: each operation decodes it.
+	// Configs remembers the configuration that was read last.
 	Configs *config.Cache
-	// Series is which series metrics servers have, for all sources of a service; nil: each
-	// asks by itself.
+	// Series remembers which series metrics servers have.
 	Series *prom.Series
-	// Caller is who makes the request that this wiring serves, as the service has verified;
-	// nil: the user of this process.
-	Caller *approval.Person
-	// ends are what Close does.
-	ends []func() error
-	// overlay is the price overlay of the shared settings; nil where there are none.
-	overlay *string
-	// warned says that refused prices were reported.
-	warned bool
+	// Storage opens the state for a request.
+	Storage Storage
 }
 
-// For returns the wiring of one of several requests that a service answers at the same time:
-// what an operation remembers in it stays with the request.
+// NewProcess returns a process of a host whose requests open the configured state themselves.
+// Uptime and FileTime may be nil: no boot is known then, and files have the time of Now.
+func NewProcess(h Host) *Process {
+	if h.Uptime == nil {
+		h.Uptime = func() (string, time.Duration) { return "", 0 }
+	}
+	if h.FileTime == nil {
+		h.FileTime = func(string) (time.Time, error) { return h.Now(), nil }
+	}
+	return &Process{Host: h, Configs: &config.Cache{}, Series: &prom.Series{}, Storage: OwnStorage{}}
+}
+
+// Request returns a request of the user of the process that shows no progress.
+func (p *Process) Request() *Runtime {
+	return &Runtime{Process: p, Progress: noProgress, reviewed: map[string]bool{}}
+}
+
+// Runtime is what one call of an operation has. It is not safe for concurrent use.
+type Runtime struct {
+	*Process
+	// Caller makes the request.
+	Caller Caller
+	// Progress begins to show how far something is that takes time.
+	Progress func(what string) Bar
+
+	// reviewed are the approval requests that a review decided which this request read.
+	reviewed map[string]bool
+	// prices are the price overlay of the shared settings.
+	prices priceOverlay
+	// warnedPrices says that refused prices were reported.
+	warnedPrices bool
+	// closers are what Close calls.
+	closers []func() error
+}
+
+// For returns another request of the same caller, with nothing that this one remembers.
 func (rt *Runtime) For() *Runtime {
-	one := *rt
-	one.Reviewed, one.ends, one.overlay = nil, nil, nil
-	return &one
+	one := rt.Request()
+	one.Caller, one.Progress = rt.Caller, rt.Progress
+	return one
+}
+
+// Caller makes a request: the user of this process, which is the zero value, or a person
+// whom a service has identified.
+type Caller struct {
+	person approval.Person
+	served bool
+}
+
+// ServedCaller returns the caller that a service has identified as a person.
+func ServedCaller(p approval.Person) Caller { return Caller{person: p, served: true} }
+
+// Served returns the person whom a service has identified; false: the user of this process.
+func (c Caller) Served() (approval.Person, bool) { return c.person, c.served }
+
+// priceOverlay is a text of prices that takes the place of the user's own.
+type priceOverlay struct {
+	text string
+	set  bool
 }
 
 // Bar shows how far something is. Report is called from any goroutine.
@@ -88,18 +124,12 @@ type Bar interface {
 	Finish()
 }
 
-// bar begins to show how far something is.
-func (rt *Runtime) bar(what string) Bar {
-	if rt.NewBar == nil {
-		return noBar{}
-	}
-	return rt.NewBar(what)
-}
-
 type noBar struct{}
 
 func (noBar) Report(round.Progress) {}
 func (noBar) Finish()               {}
+
+func noProgress(string) Bar { return noBar{} }
 
 // CutOff is a round that ended early, with what it had done by then.
 type CutOff struct {
@@ -129,13 +159,16 @@ func (c *CutOff) Done() string {
 	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
 }
 
-// Close ends what the process made for itself.
+// OnClose lets Close call a function.
+func (rt *Runtime) OnClose(f func() error) { rt.closers = append(rt.closers, f) }
+
+// Close ends what the request made for itself.
 func (rt *Runtime) Close() error {
 	var errs []error
-	for _, end := range rt.ends {
+	for _, end := range rt.closers {
 		errs = append(errs, end())
 	}
-	rt.ends = nil
+	rt.closers = nil
 	return errors.Join(errs...)
 }
 
@@ -178,7 +211,7 @@ func invalid(format string, a ...any) error {
 func invalidFile(err error) error { return &Error{Class: Usage, Code: "invalid_file", Err: err} }
 
 // Config reads the configuration that the user names or that is found.
-func (rt *Runtime) Config() (config.Config, error) {
+func (rt *Process) Config() (config.Config, error) {
 	var c config.Config
 	var err error
 	hint := "docs/configuration.md lists every key"
@@ -210,7 +243,7 @@ func (rt *Runtime) Config() (config.Config, error) {
 }
 
 // Path returns a file's path as seen from the working directory.
-func (rt *Runtime) Path(p string) string {
+func (rt *Process) Path(p string) string {
 	if filepath.IsAbs(p) {
 		return p
 	}
@@ -224,7 +257,7 @@ func (rt *Runtime) Path(p string) string {
 
 // Read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name
 // "-" is what in holds.
-func (rt *Runtime) Read(name string, in io.Reader, jsonLimit int64) ([]byte, error) {
+func (rt *Process) Read(name string, in io.Reader, jsonLimit int64) ([]byte, error) {
 	if name != "-" {
 		file, err := config.Open(rt.Path(name))
 		if err != nil {

@@ -52,7 +52,7 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 	if keeps && f.Cloud != sim.CloudName { // what the simulated account spends is not spent
 		setting.Books = state
 	}
-	bar := rt.bar(f.Cloud)
+	bar := rt.Progress(f.Cloud)
 	if err := rt.auditing(cfg, &setting, f.Cloud, billed); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/service"
@@ -47,7 +46,7 @@ type ServeOptions struct {
 	// Version is that of the program.
 	Version string
 	// Mount returns what else is served, by pattern; nil is nothing.
-	Mount func(rt *Runtime, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error)
+	Mount func(rt *Runtime, s *store.Store, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error)
 }
 
 const (
@@ -106,8 +105,9 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	if _, err := rt.StateClock(ctx, s); err != nil {
 		return err
 	}
-	v := &server{rt: rt.For(), o: o, store: s, log: log}
-	v.rt.Kept, v.rt.Configs, v.rt.Series = s, &config.Cache{}, &prom.Series{}
+	serving := *rt.Process
+	serving.Storage = LentStorage{s}
+	v := &server{rt: serving.Request(), o: o, store: s, log: log}
 	v.pace = &pace{log: log, per: map[string]asks{}}
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	v.service.Set(sources)
 	var mounted map[string]http.Handler
 	if o.Mount != nil {
-		if mounted, err = o.Mount(v.rt, v.cfg, log); err != nil {
+		if mounted, err = o.Mount(v.rt, s, v.cfg, log); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,7 @@ func (rt *Runtime) Serve(ctx context.Context, o ServeOptions) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { v.watch(watching) })
 	wg.Go(func() {
-		v.rt.For().RunBacktests(watching, BacktestRunner{Sources: v.recorded, Holder: v.service.Holder, TTL: o.LeaseTTL, Log: log})
+		v.rt.For().RunBacktests(watching, BacktestRunner{Store: s, Sources: v.recorded, Holder: v.service.Holder, TTL: o.LeaseTTL, Log: log})
 	})
 	wg.Go(func() { v.rt.keepServed(watching, log, v.kept.Load) })
 	err = v.service.Run(ctx)

@@ -94,13 +94,14 @@ func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, box: b, log: &lines{}}
-	rt := &Runtime{ConfigFlag: file, DataFlag: filepath.Join(dir, "state"), Host: Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: r.log}}
+	rt := NewProcess(Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: r.log}).Request()
+	rt.ConfigFlag, rt.DataFlag = file, filepath.Join(dir, "state")
 	ctx, stop := context.WithCancel(t.Context())
 	mounted, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- rt.Serve(ctx, ServeOptions{EnforceOptions: EnforceOptions{Source: Source{Cloud: "aws"}}, Listen: "127.0.0.1:0", Out: io.Discard,
-			Mount: func(rt *Runtime, _ config.Config, _ *slog.Logger) (map[string]http.Handler, error) {
-				r.state, r.rt = rt.Kept, rt
+			Mount: func(rt *Runtime, s *store.Store, _ config.Config, _ *slog.Logger) (map[string]http.Handler, error) {
+				r.state, r.rt = s, rt
 				close(mounted)
 				return nil, nil
 			}})

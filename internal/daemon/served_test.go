@@ -50,7 +50,8 @@ func TestAServiceKeepsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := filepath.Join(dir, "state")
-	rt := &Runtime{ConfigFlag: file, DataFlag: state, Host: Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}}
+	rt := NewProcess(Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}).Request()
+	rt.ConfigFlag, rt.DataFlag = file, state
 	cfg, s := stateOf(t, rt)
 	leave(t, s, "s1")
 	is := func() session.State {
@@ -111,7 +112,8 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 func TestKeepingGoesOver(t *testing.T) {
 	dir := t.TempDir()
 	log := &lines{}
-	rt := &Runtime{DataFlag: filepath.Join(dir, "state"), Host: Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}}
+	rt := NewProcess(Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}).Request()
+	rt.DataFlag = filepath.Join(dir, "state")
 	cfg, s := stateOf(t, rt)
 	var inForce atomic.Pointer[governed]
 	inForce.Store(&governed{cfg: cfg})

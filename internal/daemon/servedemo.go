@@ -109,8 +109,9 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	v := &server{rt: rt.For(), o: o.ServeOptions, log: log}
-	v.rt.Kept, v.rt.Now = s.Store, s.Clock.Now
+	simulated := *rt.Process
+	simulated.Storage, simulated.Now = LentStorage{s.Store}, s.Clock.Now
+	v := &server{rt: simulated.Request(), o: o.ServeOptions, log: log}
 	v.service = service.New(service.Options{Now: s.Clock.Now, Log: log, Done: v.done, Sleep: func(ctx context.Context, d time.Duration) error {
 		if until := start.Add(o.For); o.For > 0 && !s.Clock.Now().Add(d).Before(until) {
 			d = until.Sub(s.Clock.Now())
@@ -130,7 +131,7 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 		}}})
 	var mounted map[string]http.Handler
 	if o.Mount != nil {
-		if mounted, err = o.Mount(v.rt, cfg, log); err != nil {
+		if mounted, err = o.Mount(v.rt, s.Store, cfg, log); err != nil {
 			return err
 		}
 	}
@@ -141,7 +142,7 @@ func (rt *Runtime) ServeDemo(ctx context.Context, o ServeDemoOptions) (err error
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { // replays take real time, while leases go by the simulated one
-		v.rt.For().RunBacktests(ctx, BacktestRunner{Sources: func() []Source { return []Source{o.Source} }, TTL: 365 * oneDay, Check: time.Second, Log: log})
+		v.rt.For().RunBacktests(ctx, BacktestRunner{Store: s.Store, Sources: func() []Source { return []Source{o.Source} }, TTL: 365 * oneDay, Check: time.Second, Log: log})
 	})
 	defer wg.Wait()
 	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe, "state", dir)

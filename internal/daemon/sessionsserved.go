@@ -15,7 +15,7 @@ import (
 // served refuses sessions of this machine to callers of a service, unless the configuration
 // lets them have some: what they start runs as the user of the service.
 func (a *Sessions) served(cloud string) error {
-	if a.rt.Kept == nil || cloud != ProviderLocal || a.cfg.Local.Serve {
+	if !a.rt.Storage.Serves() || cloud != ProviderLocal || a.cfg.Local.Serve {
 		return nil
 	}
 	return &Error{Class: Denied, Code: "local_not_served", Err: errors.New("the service starts and extends no sessions on its own machine"),

@@ -42,7 +42,7 @@ func (rt *Runtime) Governed(ctx context.Context, cfg config.Config, s *store.Sto
 	if err != nil {
 		return cfg, view.Decider{}, err
 	}
-	rt.overlay = &prices.Body
+	rt.prices = priceOverlay{text: prices.Body, set: true}
 	return cfg, view.Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash(), Prices: prices.Version}, nil
 }
 
@@ -96,7 +96,7 @@ func BodyHash(body string) string {
 func (rt *Runtime) Admin(ctx context.Context, cfg config.Config, judge config.Shared, binding string) (approval.Person, error) {
 	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = judge.Approvers, judge.People, judge.Approvals, judge.GitHub
 	who, err := rt.Declared(cfg)
-	if rt.Caller != nil && who.Proof.Kind == approval.SelfDeclared { // of the machine's user at the service: by what judges
+	if _, served := rt.Caller.Served(); served && who.Proof.Kind == approval.SelfDeclared { // of the machine's user at the service: by what judges
 		who.Roles = approval.Roles(cfg.Holders(), who.Name)
 	}
 	if !judge.Approvals.Accepts(approval.SelfDeclared) {

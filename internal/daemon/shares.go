@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -48,9 +47,6 @@ func (rt *Runtime) Shares(ctx context.Context, name, text string, period Period)
 // metrics servers tell, shown by one of [costs.Groups].
 func (rt *Runtime) TenantShares(ctx context.Context, f Source, period Period, by string) (view.Shares, error) {
 	var none view.Shares
-	if rt.Simulated {
-		f.Cloud = sim.CloudName
-	}
 	since, until, err := period.Bounds(rt.Now())
 	if err != nil {
 		return none, err
@@ -164,7 +160,7 @@ func (rt *Runtime) listMachines(ctx context.Context, cfg config.Config, f Source
 	if err != nil {
 		return none, err
 	}
-	bar := rt.bar(f.Cloud)
+	bar := rt.Progress(f.Cloud)
 	defer bar.Finish()
 	seen, err := lister.List(ctx, round.Query{Now: now, Progress: bar.Report, Kinds: machineKinds})
 	if err != nil {

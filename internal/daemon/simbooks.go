@@ -34,13 +34,19 @@ const (
 //go:embed books.yaml
 var ownBudgets []byte
 
-// simulated opens a state of its own that knows the simulated account: rounds of the engine
-// have posted to its ledger, and a bill of it is imported. It ends with the process.
-func (rt *Runtime) simulated(ctx context.Context) (config.Config, *store.Store, error) {
-	cfg, err := rt.Config()
-	if err != nil {
-		return cfg, nil, err
-	}
+// SimulatedBooks is the storage of `--demo`: each state is a new one that knows the simulated
+// account, with charges that rounds of the engine posted to its ledger, and a bill of it. It
+// ends with the request.
+type SimulatedBooks struct{}
+
+// Exists implements Storage.
+func (SimulatedBooks) Exists(config.Config) bool { return true }
+
+// Serves implements Storage.
+func (SimulatedBooks) Serves() bool { return false }
+
+// Open implements Storage.
+func (SimulatedBooks) Open(ctx context.Context, rt *Runtime, cfg config.Config) (config.Config, *store.Store, error) {
 	if len(cfg.Budgets) == 0 {
 		set, err := budget.Parse("books.yaml", ownBudgets)
 		if err != nil {
@@ -56,7 +62,7 @@ func (rt *Runtime) simulated(ctx context.Context) (config.Config, *store.Store, 
 	if err := rt.keepBooks(ctx, cfg, s, now); err != nil {
 		return cfg, nil, errors.Join(err, s.Close())
 	}
-	rt.ends = append(rt.ends, s.Close)
+	rt.OnClose(s.Close)
 	return cfg, s.Store, nil
 }
 
@@ -68,7 +74,7 @@ func (rt *Runtime) keepBooks(ctx context.Context, cfg config.Config, s *Simulati
 	}
 	setting.Query, setting.LookBack = round.Query{Window: booksEvery}, booksEvery
 	setting.Books = ledger.Journal{Store: s.Store.Ledger()}
-	bar := rt.bar("simulated books")
+	bar := rt.Progress("simulated books")
 	defer bar.Finish()
 	days := int(booksFor / booksEvery)
 	for day := 0; ; day++ {

@@ -159,7 +159,7 @@ func (a *Sessions) entryReaches() error {
 	if a.rt.DatabaseFlag == "" {
 		return nil
 	}
-	entry := a.rt.For()
+	entry := *a.rt.Process
 	entry.DatabaseFlag = ""
 	cfg, err := entry.Config()
 	if err != nil || cfg.DatabaseURL == a.rt.DatabaseFlag {

@@ -53,7 +53,8 @@ func TestAnEntryFindsItsState(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		rt := &Runtime{ConfigFlag: file, DataFlag: filepath.Join(dir, "state"), DatabaseFlag: c.flag, Host: Host{Now: time.Now, Lookup: lookup, Dir: dir, Log: io.Discard}}
+		rt := NewProcess(Host{Now: time.Now, Lookup: lookup, Dir: dir, Log: io.Discard}).Request()
+		rt.ConfigFlag, rt.DataFlag, rt.DatabaseFlag = file, filepath.Join(dir, "state"), c.flag
 		cfg, err := rt.Config()
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +86,7 @@ func TestAnEntryFindsItsState(t *testing.T) {
 		// The command of the entry, in another folder.
 		_, proxy, _ := strings.Cut(string(entry), "ProxyCommand ")
 		words := strings.Fields(proxy)
-		there := &Runtime{Host: Host{Now: time.Now, Lookup: lookup, Dir: t.TempDir(), Log: io.Discard}}
+		there := NewProcess(Host{Now: time.Now, Lookup: lookup, Dir: t.TempDir(), Log: io.Discard})
 		for i, w := range words {
 			switch w {
 			case "--data-dir":

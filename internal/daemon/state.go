@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -15,35 +16,73 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Open opens the state that binds every process which acts on an account: the
-// database of the configuration, or a file in the data directory.
-func (rt *Runtime) Open(ctx context.Context, cfg config.Config) (*store.Store, error) {
-	if rt.Kept != nil {
-		return rt.Kept.Lend(), nil
-	}
+// Storage opens the state that a request reads and writes.
+type Storage interface {
+	// Open returns the state that binds every process which acts on an account, and the
+	// configuration as it holds there. The caller closes the state.
+	Open(ctx context.Context, rt *Runtime, cfg config.Config) (config.Config, *store.Store, error)
+	// Exists says whether opening the state would not make it.
+	Exists(cfg config.Config) bool
+	// Serves says that the process is a service, which others call.
+	Serves() bool
+}
+
+// OwnStorage is the database of the configuration, or a file in the data directory, opened
+// for each operation.
+type OwnStorage struct{}
+
+// Open implements Storage.
+func (OwnStorage) Open(ctx context.Context, rt *Runtime, cfg config.Config) (config.Config, *store.Store, error) {
 	if cfg.DatabaseURL == "" && cfg.DataDir == "" {
-		return nil, &Error{Code: "no_state", Err: errors.New("there is no directory to keep anything in"),
+		return cfg, nil, &Error{Code: "no_state", Err: errors.New("there is no directory to keep anything in"),
 			Hint: "give --data-dir or --database-url"}
 	}
 	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: rt.Now, Uptime: rt.Uptime, FileTime: rt.FileTime}})
 	if err != nil {
-		return nil, &Error{Code: "no_state", Err: err}
+		return cfg, nil, &Error{Code: "no_state", Err: err}
 	}
-	return s, nil
+	return cfg, s, nil
 }
 
-// State reads the configuration and opens the state that it names, or one that is
-// simulated.
-func (rt *Runtime) State(ctx context.Context) (config.Config, *store.Store, error) {
-	if rt.Simulated {
-		return rt.simulated(ctx)
+// Exists implements Storage.
+func (OwnStorage) Exists(cfg config.Config) bool {
+	if cfg.DatabaseURL != "" || cfg.DataDir == "" {
+		return cfg.DatabaseURL != ""
 	}
+	_, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName))
+	return err == nil
+}
+
+// Serves implements Storage.
+func (OwnStorage) Serves() bool { return false }
+
+// LentStorage is the open state of a service, which stays open when an operation closes it.
+type LentStorage struct{ State *store.Store }
+
+// Open implements Storage.
+func (l LentStorage) Open(_ context.Context, _ *Runtime, cfg config.Config) (config.Config, *store.Store, error) {
+	return cfg, l.State.Lend(), nil
+}
+
+// Exists implements Storage.
+func (LentStorage) Exists(config.Config) bool { return true }
+
+// Serves implements Storage.
+func (LentStorage) Serves() bool { return true }
+
+// Open opens the state of a configuration.
+func (rt *Runtime) Open(ctx context.Context, cfg config.Config) (*store.Store, error) {
+	_, s, err := rt.Storage.Open(ctx, rt, cfg)
+	return s, err
+}
+
+// State reads the configuration and opens the state that it names.
+func (rt *Runtime) State(ctx context.Context) (config.Config, *store.Store, error) {
 	cfg, err := rt.Config()
 	if err != nil {
 		return cfg, nil, err
 	}
-	s, err := rt.Open(ctx, cfg)
-	return cfg, s, err
+	return rt.Storage.Open(ctx, rt, cfg)
 }
 
 // inForce opens the state with the configuration that counts there: under the shared settings
@@ -96,8 +135,8 @@ func (rt *Runtime) StateTime(ctx context.Context, s *store.Store) (time.Time, er
 // Person is who gives the command: the caller of a service, the configured identity, else the user that the
 // operating system knows.
 func (rt *Runtime) Person(cfg config.Config) (string, error) {
-	if rt.Caller != nil {
-		return rt.Caller.Name, nil
+	if who, served := rt.Caller.Served(); served {
+		return who.Name, nil
 	}
 	if name := strings.TrimSpace(cfg.Identity); name != "" {
 		return name, nil
@@ -114,11 +153,9 @@ func (rt *Runtime) Person(cfg config.Config) (string, error) {
 
 // Clock reads the clocks of this machine. Where the boot cannot be told, only the
 // wall clock is known.
-func (rt *Runtime) Clock() action.Clock {
+func (rt *Process) Clock() action.Clock {
 	c := action.Clock{Wall: rt.Now().UTC()}
-	if rt.Uptime != nil {
-		c.Boot, c.Uptime = rt.Uptime()
-	}
+	c.Boot, c.Uptime = rt.Uptime()
 	return c
 }
 

@@ -99,7 +99,7 @@ func (rt *Runtime) Undo(ctx context.Context, ids []string, f Source, enforce boo
 	}
 	var lines []view.UndoLine
 	var failed error
-	bar := rt.bar(f.Cloud)
+	bar := rt.Progress(f.Cloud)
 	defer bar.Finish()
 	for i, it := range items {
 		bar.Report(round.Progress{What: "undo " + it.Ref.ID, Done: i, Total: len(items)})

@@ -144,8 +144,9 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	}
 	s := &service{state: state, log: &bytes.Buffer{}, end: func() { _ = account.close() }}
 	s.logger = slog.New(slog.NewTextHandler(s.log, nil))
-	rt := &daemon.Runtime{ConfigFlag: file, DataFlag: data, Kept: state, Host: daemon.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: io.Discard}}
-	if s.handler, err = api.New(api.Options{Runtime: rt, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
+	rt := daemon.NewProcess(daemon.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: io.Discard}).Request()
+	rt.ConfigFlag, rt.DataFlag, rt.Storage = file, data, daemon.LentStorage{State: state}
+	if s.handler, err = api.New(api.Options{Runtime: rt, State: state, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -159,7 +160,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	}
 	as := func(name string) *daemon.Runtime {
 		one := rt.For()
-		one.Caller = &approval.Person{Name: name, Proof: approval.Proof{Kind: approval.Token, Subject: name, Mapped: true}}
+		one.Caller = daemon.ServedCaller(approval.Person{Name: name, Proof: approval.Proof{Kind: approval.Token, Subject: name, Mapped: true}})
 		return one
 	}
 	for i := range 30 {
@@ -298,7 +299,7 @@ func (s *service) replays(ctx context.Context, rt, as *daemon.Runtime) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		rt.For().RunBacktests(background, daemon.BacktestRunner{TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger})
+		rt.For().RunBacktests(background, daemon.BacktestRunner{Store: s.state, TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger})
 	}()
 	before := s.end
 	s.end = func() { stop(); <-ended; before() }

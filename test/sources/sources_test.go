@@ -248,7 +248,7 @@ policies:
 // setting is the account at a time with one source of usage, which keep chooses.
 func (w *world) setting(t *testing.T, at time.Time, f daemon.Source, keep func(usage.Source) bool) round.Setting {
 	lookup := func(name string) (string, bool) { return os.LookupEnv(name) }
-	rt := &daemon.Runtime{Host: daemon.Host{Now: func() time.Time { return at }, Lookup: lookup, Dir: t.TempDir(), DataDir: t.TempDir(), Log: io.Discard}}
+	rt := daemon.NewProcess(daemon.Host{Now: func() time.Time { return at }, Lookup: lookup, Dir: t.TempDir(), DataDir: t.TempDir(), Log: io.Discard}).Request()
 	cfg, err := rt.Config()
 	if err != nil {
 		t.Fatal(err)
