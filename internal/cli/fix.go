@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -109,7 +108,7 @@ func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
 			plain.Fprintln(a.Stdout)
 		}
 		flags := f.repeated()
-		if d.Finding.Resource.Cloud == sim.CloudName {
+		if daemon.CloudOf(d.Finding.Resource.Cloud).Simulated {
 			flags = " --demo" + flags
 		}
 		if err := a.draw(report.FixSheet(d, a.Now(), flags+a.globals())); err != nil {

@@ -63,7 +63,7 @@ func (f *sourceFlags) checkAudit() error {
 	if f.demo {
 		f.Cloud = sim.CloudName
 	}
-	return oneOf("cloud", f.Cloud, "aws", sim.CloudName, local.CloudName, local.OnPremises)
+	return oneOf("cloud", f.Cloud, daemon.CloudNames()...)
 }
 
 // scanFlags are the flags of scan.
@@ -210,7 +210,7 @@ func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) err
 func (a *app) again(f scanFlags) string {
 	words := []string{"curfew scan"}
 	switch {
-	case f.Cloud == sim.CloudName:
+	case daemon.CloudOf(f.Cloud).Simulated:
 		words = append(words, "--demo")
 	case f.Cloud != "aws":
 		words = append(words, "--cloud", f.Cloud)

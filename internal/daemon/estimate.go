@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -22,7 +21,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/spec"
-	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // EstimateOptions are what an estimate takes besides its file. Regions are looked at where
@@ -111,7 +109,7 @@ const bucketsSeen = 60 * 24 * time.Hour
 // rest those that rounds saw, where there is a ledger.
 func (rt *Runtime) dataRegions(ctx context.Context, cfg config.Config) (map[string]string, error) {
 	regions := map[string]string{}
-	if _, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName)); err == nil || cfg.DatabaseURL != "" {
+	if rt.Storage.Exists(cfg) {
 		s, err := rt.Open(ctx, cfg)
 		if err != nil {
 			return nil, err

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -76,13 +75,14 @@ func (rt *Runtime) CarryOut(ctx context.Context, ids []string, f FixOptions, sho
 		return err
 	}
 	var requests []round.Request
+	simulated := CloudOf(f.Cloud).Simulated
 	for _, s := range chosen {
-		switch {
-		case f.Cloud == sim.CloudName && s.Resource.Cloud != sim.CloudName:
+		switch cloud := CloudOf(s.Resource.Cloud); {
+		case simulated && !cloud.Simulated:
 			return invalid("curfew fix %s --enforce --demo: it is a finding of %s, and --demo acts on the simulated account", s.ID[:8], s.Resource.Cloud)
-		case f.Cloud != sim.CloudName && s.Resource.Cloud == sim.CloudName:
+		case !simulated && cloud.Simulated:
 			return invalid("curfew fix %s --enforce: it is a finding of the simulated account; add --demo", s.ID[:8])
-		case s.Resource.Cloud != "aws" && s.Resource.Cloud != sim.CloudName:
+		case !cloud.Fixable:
 			return invalid("curfew fix %s --enforce: curfew acts on no %s machine", s.ID[:8], s.Resource.Cloud)
 		}
 		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: RefOf(s.Resource), Notify: []string{"owner"}, Grace: f.Grace,
@@ -94,7 +94,7 @@ func (rt *Runtime) CarryOut(ctx context.Context, ids []string, f FixOptions, sho
 			}
 		}
 	}
-	if f.Cloud == sim.CloudName {
+	if simulated {
 		return rt.fixDemo(ctx, cfg, chosen, requests, show)
 	}
 	var refs []inventory.Ref
@@ -156,7 +156,7 @@ func (rt *Runtime) CarryOut(ctx context.Context, ids []string, f FixOptions, sho
 		return err
 	}
 	if broken != nil {
-		return StateError(CloudError(&CutOff{broken, out.Lines()}))
+		return StateError(CloudError(CutShort(broken, out.Lines())))
 	}
 	return fixExit(out, held, missed, len(requests))
 }
@@ -204,7 +204,7 @@ func fixExit(out *round.Result, held *holding, missed []view.Line, requested int
 // who keeps it, and what its provider answers is asked when the fix is carried out.
 func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOptions, now time.Time) []view.Refusal {
 	do, carried := policy.Of(f.Fix.Change)
-	if !carried || f.Resource.Cloud != "aws" && f.Resource.Cloud != sim.CloudName {
+	if !carried || !CloudOf(f.Resource.Cloud).Fixable {
 		return []view.Refusal{{Rule: view.ByHandRule, Why: "only a person carries this fix out"}}
 	}
 	do.ScratchDisks, do.SaveDisks = do.ScratchDisks || o.Scratch, do.SaveDisks || o.Save

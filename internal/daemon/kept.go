@@ -55,7 +55,7 @@ func Choose(ctx context.Context, cfg config.Config, s *store.Store, ids []string
 // Resolve finds the resource that a person means: a whole identity, or an id or name
 // that exactly one resource of the kept scans has. An identity needs no scan.
 func (rt *Runtime) Resolve(ctx context.Context, cfg config.Config, name string) (inventory.Ref, error) {
-	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && (parts[0] == "aws" || parts[0] == "sim") {
+	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && CloudOf(parts[0]).Fixable {
 		if !inventory.Kind(parts[3]).Valid() || parts[1] == "" || parts[4] == "" {
 			return inventory.Ref{}, invalid("%q is not the identity of a resource: %s/ACCOUNT/REGION/KIND/ID with a kind such as instance or volume", name, parts[0])
 		}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
@@ -24,7 +23,7 @@ func (rt *Runtime) MetricsSources(cfg config.Config, f Source) ([]*prom.Source, 
 	for _, url := range f.Metrics {
 		sources = append(sources, cfg.Metrics.Source(url))
 	}
-	if len(f.Metrics) == 0 && f.Cloud != sim.CloudName {
+	if len(f.Metrics) == 0 && !CloudOf(f.Cloud).Simulated {
 		sources = cfg.Metrics.Sources
 	}
 	out := make([]*prom.Source, 0, len(sources))

@@ -10,10 +10,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/cloud/local"
-	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/finding"
-	awsrules "github.com/curfew-dev/curfew/internal/finding/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -72,42 +69,6 @@ type Source struct {
 	Metrics []string
 	// Transient says that nothing is kept.
 	Transient bool
-}
-
-// RulesOf are the rules of a cloud in addition to the general ones. The simulated account has what
-// AWS sells.
-func RulesOf(cloud string) []finding.Rule {
-	if cloud == local.OnPremises || cloud == local.CloudName {
-		return nil
-	}
-	return awsrules.Rules()
-}
-
-// Lister opens the cloud that the flags and the configuration name.
-func (rt *Runtime) Lister(ctx context.Context, f Source, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error) {
-	if f.Cloud != "aws" && (len(f.Regions)+len(f.AssumeRoles) > 0 || f.Profile != "") {
-		return nil, invalid("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.Cloud)
-	}
-	switch f.Cloud {
-	case local.OnPremises:
-		own, _, err := rt.thisMachine(cfg)
-		if err != nil {
-			return nil, err
-		}
-		return NewFleet(cfg, book, own)
-	case local.CloudName:
-		own, _, err := rt.thisMachine(cfg)
-		switch {
-		case err != nil:
-			return nil, err
-		case own == nil:
-			return nil, invalid("--cloud local: there is no data directory; name one with --data-dir")
-		}
-		return own, nil
-	case sim.CloudName:
-		return sim.New(sim.Options{Seed: SimSeed, Now: now, Tags: cfg.Tags}), nil
-	}
-	return rt.aws(ctx, f, cfg, book)
 }
 
 // CloudError says what to do when nothing could be read.

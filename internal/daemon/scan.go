@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/bill"
-	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -49,7 +48,7 @@ func (rt *Runtime) Scan(ctx context.Context, cfg config.Config, f ScanOptions, s
 	keeps := !f.NoSave && cfg.DataDir+cfg.DatabaseURL != ""
 	state := &openedState{open: func(ctx context.Context) (*store.Store, error) { return rt.Open(ctx, cfg) }}
 	defer state.close()
-	if keeps && f.Cloud != sim.CloudName { // what the simulated account spends is not spent
+	if keeps && !CloudOf(f.Cloud).Simulated { // what the simulated account spends is not spent
 		setting.Books = state
 	}
 	bar := rt.Progress(f.Cloud)
