@@ -12,6 +12,15 @@ TOOL     := go tool -modfile=tools/go.mod
 # compiled again for each of them.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+# What make release builds for.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+# Many tests wait for most of their time, for processes, leases and clocks: more of them than
+# there are processors run at once.
+WAITING := -p $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN)) -parallel $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))
+# Tests of the largest package, in processes of their own: they set the environment, which a
+# process has one of.
+APART := -apart 'internal/cli=TestScripts$$|TestDemoDay|TestConnect' -apart 'internal/cli=TestFix|TestAFix|TestAReview|TestAPreview|TestShipped' \
+	-apart 'internal/cli=TestBooksCanBeTried|TestNoLine|TestTheSame|TestAHost|TestHostile'
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000
@@ -38,7 +47,7 @@ CASES ?= 10000
 # same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-slow terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-times test-slow bench-against terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench fmt screenshots pictures golden components reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,25 +64,27 @@ build: ## build bin/curfew
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/curfew
 
+.PHONY: release
+release: ## static binaries for Linux and macOS, completions and manual pages, with their checksums, into dist/
+	rm -rf dist
+	for platform in $(PLATFORMS); do \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -ldflags '$(LDFLAGS)' \
+			-o dist/curfew_$(VERSION)_$${platform%/*}_$${platform#*/} ./cmd/curfew; \
+	done
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./test/release -version $(VERSION) dist
+
 test: build ## run every test, against a real AWS API on loopback as well
 	./test/requirements.sh
-	./test/python.sh
 	go vet ./...
-	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go test -vet=off -timeout 20m ./...
+	RAPID_SEED=$(or $(SEED),9) STORM_SEED=$(or $(SEED),9) go run ./test/gotest -record bin/test.json -skips test/skips.txt -also ./test/python.sh $(APART) -- $(WAITING) -vet=off -timeout 20m ./...
 
-test-slow: build ## the ladder, checkpoints and agents killed at every boundary (make test: some), services killed, stopped and with every other fault, a soak of CURFEW_SOAK, the served demonstration, getting-started and slow commands as documented, calls of the API drawn by SEED, the image of the Containerfile, trainings in JAX killed KILLS times, deploy/, terraform/
-	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestKilledAnywhere|TestGettingStarted|TestCommands|TestSlowScripts|TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/action ./internal/cli ./internal/daemon ./internal/service ./test/docs
-	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench
-	CURFEW_SLOW=1 go test -count=1 -timeout 30m ./internal/agent
-	CURFEW_SLOW=1 go test -count=1 -timeout 30m -run TestKilledAtEveryStep ./internal/cloud/local
-	CURFEW_SLOW=1 go test -count=1 -run TestSchemathesis ./test/api -seed $(or $(SEED),1)
-	CURFEW_SLOW=1 go test -count=1 -run TestContainerRuns ./test/deploy
-	CURFEW_KILLS=$(KILLS) CURFEW_SEED=$(or $(SEED),1) ./test/python.sh --slow
-	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/service
-	CURFEW_SLOW=1 go test -count=1 -timeout 120m ./test/sessions
-	cd test/helm && go test -count=1 .
-	./test/cfn-lint.sh
-	$(MAKE) terraform
+test-times: ## what cost most in the last `make test`: packages and tests
+	@[ -e bin/test.json ] || { echo "there is no record of a run: make test" >&2; exit 1; }
+	@go run ./test/gotest -times -record bin/test.json
+
+test-slow: build ## long tests: all suites of test/slow.sh, or those of SUITE. A soak lasts CURFEW_SOAK, calls of the API are drawn by SEED, trainings in JAX are killed KILLS times
+	./test/requirements.sh
+	KILLS=$(KILLS) SEED=$(or $(SEED),1) ./test/slow.sh $(SUITE)
 
 terraform: ## terraform/ with a real Terraform and a stand-in for AWS's provider: validated, tested, applied, its permissions asked
 	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/terraform
@@ -84,9 +95,10 @@ terraform-schema: ## the schema of the stand-in for AWS's Terraform provider, fr
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 
-lint: ## formatting, import order, words, tidy modules, unreachable code
+lint: ## formatting, import order, words, tidy modules, generated components, unreachable code
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff
+	@for f in $$(git ls-files '*.templ'); do $(TOOL) templ generate -f $$f -stdout | diff -u "$${f%.templ}_templ.go" - || { echo "$$f: run make components"; exit 1; }; done
 	$(TOOL) golangci-lint run
 	go run ./test/words
 	@dead=$$($(TOOL) deadcode -test ./...); [ -z "$$dead" ] || { echo "$$dead"; exit 1; }
@@ -123,6 +135,9 @@ bench: build ## speed, memory and calls at realistic sizes; bills compared with 
 	go run ./test/servicebench -accounts 1 -machines 100 -for 40m -limit 50 ./bin/curfew
 	go run ./test/sessionbench -strict ./bin/curfew
 
+bench-against: ## how this tree compares with revision REV: rules, policies, replay, bills, audit, start; above 1.2 it fails
+	go run ./test/benchagainst $(REV)
+
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
@@ -139,6 +154,9 @@ golden: ## write the golden files again
 	go test ./internal/report ./internal/estimate ./internal/notify/mail ./internal/notify/slack ./internal/notify/webhook -update
 	go test ./internal/cli -run '^TestGolden|^TestReadme' -update
 
+components: ## write the components of pages and mail from their .templ files
+	$(TOOL) templ generate -log-level error
+
 reference: ## write docs/reference, schemas, the roles in deploy/, and roles and prices in terraform/ from the code
 	go run ./test/reference
 	go run ./test/deploy
@@ -147,4 +165,4 @@ aws-sandbox: ## a seeded AWS API on loopback to try curfew on
 	@go run ./test/aws-sandbox -live
 
 clean: ## remove what was built
-	rm -rf bin demo.html screenshots
+	rm -rf bin dist demo.html screenshots

@@ -40,7 +40,7 @@ type Group struct {
 	// UnknownShare is the share of the time whose duty is not known; it counts as work.
 	UnknownShare float64 `json:"unknown_duty_share"`
 	// SavingUSD is a month of the machine hours beyond what is needed.
-	SavingUSD string `json:"monthly_saving_usd"`
+	SavingUSD money.Amount `json:"monthly_saving_usd"`
 }
 
 // machineHour is what one machine did in one hour.
@@ -117,7 +117,7 @@ func groups(ctx context.Context, s sums, since, until time.Time, purpose invento
 		if err != nil {
 			return nil, fmt.Errorf("price the hours of %s: %w", g.Type, err)
 		}
-		g.SavingUSD = saved.Cents()
+		g.SavingUSD = saved
 		out = append(out, g)
 	}
 	slices.SortFunc(out, func(a, b Group) int {

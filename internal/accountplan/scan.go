@@ -65,10 +65,10 @@ type Fleet struct {
 	// UtilizationAfter is the utilization with the planned machines.
 	UtilizationAfter float64 `json:"utilization_after"`
 	// CostUSDPerHour is the cost of an hour in dollars; null without a price.
-	CostUSDPerHour *string `json:"cost_usd_per_hour"`
+	CostUSDPerHour money.Dollars `json:"cost_usd_per_hour"`
 	// SavingUSD is a month of the machines that are not needed, below 0 what more cost; null
 	// without a price.
-	SavingUSD *string `json:"monthly_saving_usd"`
+	SavingUSD money.Dollars `json:"monthly_saving_usd"`
 }
 
 // Capacity plans the machines of every serving fleet of a scan for a target utilization, over
@@ -129,7 +129,6 @@ func plan(f finding.Fleet, charges []ledger.Charge, target float64) (Fleet, erro
 	if err != nil || errSaved != nil {
 		return p, fmt.Errorf("price the fleet of %s: %w", res.ID, money.ErrOverflow)
 	}
-	text, saving := cost.String(), saved.Cents()
-	p.CostUSDPerHour, p.SavingUSD = &text, &saving
+	p.CostUSDPerHour, p.SavingUSD = money.Known(cost), money.Known(saved)
 	return p, nil
 }

@@ -21,6 +21,7 @@ type candidate struct {
 	// again that its call was made, or may have been, and left no trace.
 	first, again bool
 	steps        []Step
+	approval     *Approval // nil where it needs none
 	readAt       time.Time // when everything about it began to be read last
 }
 
@@ -233,23 +234,26 @@ func (s *pass) whole(ready []candidate) []candidate {
 	return ready
 }
 
-// approved uses up the approval that an item needs. Without one the item waits where
-// it is.
+// RuleUnapproved is the [Line.Rule] of what waits for an approval that no one gave.
+const RuleUnapproved = "unapproved"
+
+// approved finds the approval that an item needs. Without one the item waits where it is.
 func (s *pass) approved(ctx context.Context, c *candidate) bool {
 	if !NeedsApproval(c.p) {
 		return true
 	}
+	var found Approval
 	err := errors.New("this pass has no approver to ask")
 	if c.p.ByPerson && s.Approve != nil {
 		planned := c.it
 		planned.Steps = c.steps
-		err = s.Approve(ctx, planned, c.p)
+		found, err = s.Approve(ctx, planned, c.p)
 	}
 	if err != nil {
-		s.say(c.it, Line{Result: ResultRefused, Rule: "unapproved", Why: "unapproved: " + err.Error()})
+		s.say(c.it, Line{Result: ResultRefused, Rule: RuleUnapproved, Why: RuleUnapproved + ": " + err.Error()})
 		return false
 	}
-	c.it.ApprovedAt = s.Clock().Wall
+	c.approval, c.it.ApprovedAt = &found, s.Clock().Wall
 	return true
 }
 
@@ -281,7 +285,7 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 		c.it.Phase, c.it.Because, c.it.Class = Acting, c.p.Because, c.p.Class
 		c.it.Steps, c.it.Step = slices.Clone(c.steps), 0
 		s.intend(&c.it)
-		adm.Item, adm.Entries = s.stamp(c.it), []Entry{s.intent(c.it, &c.p)}
+		adm.Item, adm.Approval, adm.Entries = s.stamp(c.it), c.approval, []Entry{s.intent(c.it, &c.p)}
 		b.Admissions = append(b.Admissions, adm)
 	}
 	result, why := ResultWaiting, "another process changed one of these meanwhile; they are looked at again in the next round"

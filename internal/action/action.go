@@ -216,8 +216,9 @@ type Store interface {
 	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), added to
 	// what the source was admitted in the last hour, and returns what became of each
 	// admission, in their order. It writes nothing at all under a freeze (ErrFrozen), while
-	// a fuse of the source stands (ErrFuse), and where an item that the caps allow has
-	// changed (ErrConflict). Concurrent batches of any processes never exceed a cap
+	// a fuse of the source stands (ErrFuse), and where an item that the caps allow, or its
+	// approval, has changed (ErrConflict). An approval is used up with the intent that it
+	// allows, or not at all. Concurrent batches of any processes never exceed a cap
 	// together.
 	Admit(ctx context.Context, b Batch) ([]Admitted, error)
 	// Blow keeps that a fuse has blown, and records it; one that stands already stays as

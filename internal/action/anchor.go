@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // AnchorSchema names the document that an [Anchor] is.
@@ -62,7 +62,7 @@ type untrusted struct{ message string }
 func (u *untrusted) Error() string        { return u.message }
 func (u *untrusted) Is(target error) bool { return target == ErrUntrusted }
 
-var hashText = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var hashText = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 // ParseAnchor reads an anchor that key has signed. Text that is no anchor is a
 // *document.Error, one of another signer an [ErrUntrusted]. The text is at most a few

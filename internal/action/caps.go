@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -20,8 +21,18 @@ type Admission struct {
 	Hourly money.Amount // what the resource costs an hour
 	// Due is since when it is due; zero is since now.
 	Due time.Time
+	// Approval is used up when it is admitted; nil: it needs none.
+	Approval *Approval
 	// Entries are recorded when it is admitted.
 	Entries []Entry
+}
+
+// Approval is the approval that an item needs.
+type Approval struct {
+	// Request is the request as it is used up ([approval.Request.Use]).
+	Request approval.Request
+	// Event is who uses it.
+	Event approval.Event
 }
 
 // Admitted is what became of an admission.

@@ -44,7 +44,9 @@ func TestOneDocumentAtATime(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()
 			w.cloud.Put(actiontest.Resource{ID: "logs", Kind: inventory.KindLogGroup, CreatedAt: start.Add(-time.Hour), Tags: map[string]string{"owner": "ana"}})
-			w.ladder.Approve = func(context.Context, action.Item, action.Proposal) error { return nil }
+			w.ladder.Approve = func(context.Context, action.Item, action.Proposal) (action.Approval, error) {
+				return action.Approval{}, nil
+			}
 			w.ladder.Verify = func(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
 				out := map[string]action.Proposal{}
 				for _, it := range items {

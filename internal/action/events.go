@@ -26,6 +26,7 @@ const (
 	EventApproved    = "approved"     // a request was approved
 	EventDenied      = "denied"       // a request was denied
 	EventUsed        = "used"         // an approval was used
+	EventVoid        = "void"         // a request was ended, because what was asked for or its approval does not hold any more
 	EventHoldRelease = "hold-release" // a budget reservation was released
 	EventHoldSettle  = "hold-settle"  // a budget reservation was settled with its charges
 	EventHoldExtend  = "hold-extend"  // a budget reservation was extended

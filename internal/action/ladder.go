@@ -27,9 +27,9 @@ type Ladder struct {
 	// on, and returns what their sources propose for them now, by the items' ids. An
 	// item without a proposal is gone, or its condition is not true any more.
 	Verify func(ctx context.Context, items []Item) (map[string]Proposal, error)
-	// Approve uses an approval up for an item, whose steps are planned; an error
-	// means that there is none. Nil refuses whatever needs one.
-	Approve func(ctx context.Context, it Item, p Proposal) error
+	// Approve returns the approval of an item, whose steps are planned; an error means that
+	// there is none. It is used up with the item's intent. Nil refuses whatever needs one.
+	Approve func(ctx context.Context, it Item, p Proposal) (Approval, error)
 	// Ask asks for the approval that an item will need, at once, so that grace runs
 	// meanwhile; nil asks when the item is due. Its steps are planned.
 	Ask func(ctx context.Context, it Item, p Proposal) error

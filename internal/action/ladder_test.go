@@ -670,7 +670,9 @@ func TestApproval(t *testing.T) {
 		w, _ := volume()
 		w.round(t)
 		want(t, w.rounds(t, 20*time.Minute, time.Minute), "vol-1", action.ResultRefused)
-		w.ladder.Approve = func(context.Context, action.Item, action.Proposal) error { return errors.New("it waits for ben") }
+		w.ladder.Approve = func(context.Context, action.Item, action.Proposal) (action.Approval, error) {
+			return action.Approval{}, errors.New("it waits for ben")
+		}
 		r := w.rounds(t, 20*time.Minute, time.Minute)
 		if want(t, r, "vol-1", action.ResultRefused); why(r, "vol-1") != "unapproved: it waits for ben" {
 			t.Errorf("why: %s", why(r, "vol-1"))
@@ -681,9 +683,9 @@ func TestApproval(t *testing.T) {
 		w, _ := volume()
 		used := 0
 		var approved []action.Step
-		w.ladder.Approve = func(_ context.Context, it action.Item, _ action.Proposal) error {
+		w.ladder.Approve = func(_ context.Context, it action.Item, _ action.Proposal) (action.Approval, error) {
 			used, approved = used+1, it.Steps
-			return nil
+			return action.Approval{}, nil
 		}
 		w.round(t)
 		w.rounds(t, 20*time.Minute, time.Minute)
@@ -717,7 +719,9 @@ func TestApproval(t *testing.T) {
 	})
 	t.Run("a policy never is", func(t *testing.T) {
 		w, _ := volume()
-		w.ladder.Approve = func(context.Context, action.Item, action.Proposal) error { return nil }
+		w.ladder.Approve = func(context.Context, action.Item, action.Proposal) (action.Approval, error) {
+			return action.Approval{}, nil
+		}
 		w.wants.ByPerson, w.wants.Source = false, "volumes"
 		w.round(t)
 		w.rounds(t, 20*time.Minute, time.Minute)

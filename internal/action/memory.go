@@ -269,6 +269,9 @@ func (m *Memory) admit(b Batch) ([]Admitted, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(b.Admissions, func(a Admission) bool { return a.Approval != nil }) {
+		return nil, errors.New("a state in memory keeps no approvals")
+	}
 	out := make([]Admitted, len(b.Admissions))
 	var entries []Entry
 	var undo []func()

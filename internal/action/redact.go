@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -33,34 +34,37 @@ func shape(expression string, signs ...string) secret {
 	return s
 }
 
-var secrets = []secret{
-	// A PEM block, to its end or that of the text.
-	shape(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`, "-----begin"),
-	// User and password of a URL: postgres://curfew:secret@host.
-	shape(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'<>]+@`, "://"),
-	// The path of an incoming webhook is its password.
-	shape(`(hooks\.slack\.com/)[^\s"'<>]+`, "hooks.slack.com/"),
-	// Header values: Authorization: Bearer …, x-api-key: …, Cookie: ….
-	shape(`(?i)((?:proxy-)?authorization["']?\s*[:=]\s*["']?)[^\r\n"',;]+`, "authorization"),
-	shape(`(?i)(\b(?:set-)?cookie\s*:\s*)[^\r\n"']+`, "cookie"),
-	shape(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}`, "bearer", "basic"),
-	// name=value and "name": "value" where the name says what the value is.
-	shape(`(?i)([a-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|signature|api[_-]?key|access[_-]?key|private[_-]?key)[a-z0-9_.-]*["']?\s*[:=]\s*)(?:"[^"]*"|'[^']*'|[^\s"'&,;<>]+)`,
-		"passw", "passphrase", "secret", "token", "credential", "signature", "key"),
-	// Keys that show by their beginning whose they are: curfew, AWS, Slack, GitHub, GitLab,
-	// and others in that manner; JSON web tokens.
-	shape(`\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b`, "akia", "asia", "aroa", "aida"),
-	shape(`\b(?:xox[a-z]|xapp)-[A-Za-z0-9-]{8,}`, "xox", "xapp-"),
-	shape(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|curfew_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh", "github_pat_", "glpat-", "hf_", "curfew_", "sk-", "sk_live_", "aiza"),
-	shape(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`, "eyj"),
-}
+// secrets are compiled when the first text is redacted.
+var secrets = sync.OnceValue(func() []secret {
+	return []secret{
+		// A PEM block, to its end or that of the text.
+		shape(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`, "-----begin"),
+		// User and password of a URL: postgres://curfew:secret@host.
+		shape(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@"'<>]+@`, "://"),
+		// The path of an incoming webhook is its password.
+		shape(`(hooks\.slack\.com/)[^\s"'<>]+`, "hooks.slack.com/"),
+		// Header values: Authorization: Bearer …, x-api-key: …, Cookie: ….
+		shape(`(?i)((?:proxy-)?authorization["']?\s*[:=]\s*["']?)[^\r\n"',;]+`, "authorization"),
+		shape(`(?i)(\b(?:set-)?cookie\s*:\s*)[^\r\n"']+`, "cookie"),
+		shape(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}`, "bearer", "basic"),
+		// name=value and "name": "value" where the name says what the value is.
+		shape(`(?i)([a-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|signature|api[_-]?key|access[_-]?key|private[_-]?key)[a-z0-9_.-]*["']?\s*[:=]\s*)(?:"[^"]*"|'[^']*'|[^\s"'&,;<>]+)`,
+			"passw", "passphrase", "secret", "token", "credential", "signature", "key"),
+		// Keys that show by their beginning whose they are: curfew, AWS, Slack, GitHub, GitLab,
+		// and others in that manner; JSON web tokens.
+		shape(`\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b`, "akia", "asia", "aroa", "aida"),
+		shape(`\b(?:xox[a-z]|xapp)-[A-Za-z0-9-]{8,}`, "xox", "xapp-"),
+		shape(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|curfew_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh", "github_pat_", "glpat-", "hf_", "curfew_", "sk-", "sk_live_", "aiza"),
+		shape(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`, "eyj"),
+	}
+})
 
 // Redact returns a text without what looks like a secret: passwords in URLs, values
 // of headers and of names such as token or password, and keys that are known by
 // their shape. It is applied to everything that is recorded.
 func Redact(s string) string {
 	small := strings.ReplaceAll(strings.ToLower(s), "ſ", "s") // expressions take a long s for one, too
-	for _, x := range secrets {
+	for _, x := range secrets() {
 		if slices.ContainsFunc(x.signs, func(sign string) bool { return strings.Contains(small, sign) }) {
 			s = x.ReplaceAllString(s, x.put)
 		}

@@ -42,7 +42,7 @@ type Line struct {
 	Result   Result
 	Why      string
 	// Rule names the rule that forbids it, where Result is ResultRefused: that of a
-	// [Refusal], or "unapproved".
+	// [Refusal], or [RuleUnapproved].
 	Rule string
 	// Cap names what holds it back, where Result is ResultDeferred, ResultOverCap,
 	// ResultFuse or, without --enforce, ResultWouldAct: that of a [Deferral], or CapFuse.

@@ -293,7 +293,11 @@ func TestRestoreKeepsFiles(t *testing.T) {
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t)
-	first.r.Host.Nodes, first.r.Host.Idle, first.r.Host.Grace = 2, short, session.Duration(500*time.Millisecond)
+	// A node that has not measured for three samples is unknown, so a sample takes as long as a
+	// busy machine may keep the agent waiting.
+	idle := 6 * time.Second
+	first.r.Paces.Sample = 3 * time.Second
+	first.r.Host.Nodes, first.r.Host.Idle, first.r.Host.Grace = 2, session.Duration(idle), session.Duration(500*time.Millisecond)
 	first.r.Address = "10.0.0.1"
 	first.r.Host.Setup = "env >env"
 	second := *first
@@ -321,7 +325,7 @@ func TestNodes(t *testing.T) {
 	await(t, "one at rest and one at work", func() bool {
 		return first.status(0).Activity == "idle" && first.status(1).Activity == "busy"
 	})
-	time.Sleep(4 * time.Second)
+	time.Sleep(idle + 2*time.Second)
 	if s := first.status(0); s.Phase != session.HostReady || !a.runs() {
 		t.Errorf("node 0 rests and node 1 works: %+v", s)
 	}

@@ -240,7 +240,7 @@ func (w *world) start() *machine {
 func (w *world) cage() Tree { return Tree{ID: w.r.Host.Session + "-" + strconv.Itoa(w.r.Host.Node)} }
 
 // patience is how long something may take on a machine with much else to do.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // await waits until something is so.
 func await(t testing.TB, what string, is func() bool) {

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,6 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -35,24 +34,6 @@ type problem struct {
 	Shown bool `json:"shown,omitempty" doc:"The document says all there is to say."`
 	// Document is what was done all the same.
 	Document any `json:"document,omitempty" doc:"What was done all the same."`
-}
-
-// partly is an error of what was done in part, with the document of that.
-type partly struct {
-	error
-	doc any
-}
-
-// Unwrap returns the error itself.
-func (p *partly) Unwrap() error { return p.error }
-
-// inPart is the error of an operation that shows a document all the same; shown says whether
-// it did.
-func inPart(doc any, shown bool, err error) error {
-	if err == nil || !shown {
-		return err
-	}
-	return &partly{err, doc}
 }
 
 // exits says with which exit code the command line ends.
@@ -98,17 +79,15 @@ var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.Sta
 // hold what callers must not see.
 func (s *server) failed(ctx context.Context, err error) *problem {
 	var p *problem
-	var done *partly
+	var input *ops.InputError
 	var wired *daemon.Error
 	var broken *document.Error
 	var cut *daemon.CutOff
 	switch {
 	case errors.As(err, &p):
 		return p
-	case errors.As(err, &done):
-		p := s.failed(ctx, done.error)
-		p.Document = done.doc
-		return p
+	case errors.As(err, &input):
+		return problemOf(http.StatusUnprocessableEntity, input.Code, plain.Line(action.Redact(err.Error())), "").exits(exits[daemon.Failed])
 	case errors.As(err, &wired):
 		status, ok := codes[wired.Code]
 		if !ok {
@@ -139,47 +118,35 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// answer is what a call is answered.
-type answer struct {
-	status int
-	// doc is a document of view.
-	doc any
-	// next is the cursor of the next page; empty for the last.
-	next string
-	// headers are further ones.
-	headers map[string]string
-}
-
-// write writes an answer. What is only read has an entity tag.
-func (a answer) write(ctx huma.Context) {
+// write writes a reply. The answer to a read has an entity tag.
+func write(hc huma.Context, r ops.Reply[any]) {
 	var body bytes.Buffer
-	if err := view.WriteJSON(&body, a.doc); err != nil {
-		writeError(ctx, problemOf(http.StatusInternalServerError, "error", "the document cannot be written", ""))
+	if err := view.WriteJSON(&body, r.Doc); err != nil {
+		writeError(hc, problemOf(http.StatusInternalServerError, "error", "the document cannot be written", ""))
 		return
 	}
-	ctx.SetHeader("Content-Type", "application/json")
-	for name, value := range a.headers {
-		ctx.SetHeader(name, value)
+	hc.SetHeader("Content-Type", "application/json")
+	for name, value := range headers(r) {
+		hc.SetHeader(name, value)
 	}
-	if a.next != "" {
-		u := ctx.URL()
+	if r.Next != "" {
+		u := hc.URL()
 		q := u.Query()
-		q.Set("cursor", a.next)
-		ctx.SetHeader("Link", "<"+u.Path+"?"+q.Encode()+`>; rel="next"`)
-		ctx.SetHeader("Next-Cursor", a.next)
+		q.Set("cursor", r.Next)
+		hc.SetHeader("Link", "<"+u.Path+"?"+q.Encode()+`>; rel="next"`)
 	}
-	if ctx.Method() == http.MethodGet {
-		sum := sha256.Sum256(append(body.Bytes(), a.next...))
+	if hc.Method() == http.MethodGet {
+		sum := sha256.Sum256(append(body.Bytes(), r.Next...))
 		tag := `"` + hex.EncodeToString(sum[:16]) + `"`
-		ctx.SetHeader("ETag", tag)
-		ctx.SetHeader("Cache-Control", "private, no-cache")
-		if matches(ctx.Header("If-None-Match"), tag) {
-			ctx.SetStatus(http.StatusNotModified)
+		hc.SetHeader("ETag", tag)
+		hc.SetHeader("Cache-Control", "private, no-cache")
+		if matches(hc.Header("If-None-Match"), tag) {
+			hc.SetStatus(http.StatusNotModified)
 			return
 		}
 	}
-	ctx.SetStatus(max(a.status, http.StatusOK))
-	_, _ = ctx.BodyWriter().Write(body.Bytes())
+	hc.SetStatus(http.StatusOK)
+	_, _ = hc.BodyWriter().Write(body.Bytes())
 }
 
 // writeError writes a problem through the framework.
@@ -197,61 +164,4 @@ func matches(header, tag string) bool {
 		}
 	}
 	return false
-}
-
-// Paging is how much of a collection is asked for.
-type Paging struct {
-	Cursor string `query:"cursor" maxLength:"400" doc:"Where the page begins: Next-Cursor of the one before."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most items of a page."`
-}
-
-// after is the key that the cursor stands for; empty is the beginning.
-func (p Paging) after() (string, error) {
-	key, err := base64.RawURLEncoding.DecodeString(p.Cursor)
-	if err != nil || p.Cursor != "" && len(key) == 0 {
-		return "", badCursor()
-	}
-	return string(key), nil
-}
-
-func badCursor() *problem {
-	return problemOf(http.StatusBadRequest, "invalid_cursor", "the cursor is none of this collection, or its item is gone", "begin without a cursor")
-}
-
-func cursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
-
-// page cuts a list at a cursor; key names an item.
-func page[T any](p Paging, all []T, key func(T) string) (items []T, next string, err error) {
-	after, err := p.after()
-	if err != nil {
-		return nil, "", err
-	}
-	if after != "" {
-		i := slices.IndexFunc(all, func(v T) bool { return key(v) == after })
-		if i < 0 {
-			return nil, "", badCursor()
-		}
-		all = all[i+1:]
-	}
-	if len(all) > p.Limit {
-		all = all[:p.Limit]
-		next = cursor(key(all[len(all)-1]))
-	}
-	return append([]T{}, all...), next, nil
-}
-
-// only are the items that a filter takes.
-func only[T any](all []T, take func(T) bool) []T {
-	out := []T{}
-	for _, v := range all {
-		if take(v) {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// missing is the answer about an item that is not there, or not for the caller to see.
-func missing(what, id string) error {
-	return problemOf(http.StatusNotFound, "not_found", "there is no "+what+" "+plain.Line(action.Redact(id)), "")
 }

@@ -4,7 +4,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -67,8 +66,8 @@ type server struct {
 	streams   map[string]int
 	streaming int
 	mu        sync.Mutex
-	// ops are the operations by their ids, for their roles.
-	ops map[string]operation
+	// secrets are the paths whose answers hold a secret.
+	secrets map[string]bool
 }
 
 // New returns the handler of the API: /api/v1/…, /auth/… and /openapi.json. It takes no other
@@ -96,7 +95,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Streams <= 0 {
 		o.Streams = 64
 	}
-	s := &server{Options: o, streams: map[string]int{}, ops: map[string]operation{}}
+	s := &server{Options: o, streams: map[string]int{}, secrets: map[string]bool{}}
 	s.limits.set(o.Rate, o.Burst)
 	if o.PublicURL != "" {
 		u, err := url.Parse(o.PublicURL)
@@ -130,12 +129,4 @@ func New(o Options) (http.Handler, error) {
 		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path, "GET /openapi.json lists what there is"))
 	})
 	return s.guard(mux), nil
-}
-
-// callKey finds the call of a request in its context.
-type callKey struct{}
-
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
-	return c
 }

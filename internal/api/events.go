@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -30,29 +31,37 @@ type eventsIn struct {
 
 // registerEvents adds the stream of the audit log, whose numbers begin at 1 and have no gap.
 func (s *server) registerEvents() {
-	stream(s, operation{ID: "stream-events", Method: get, Path: "/api/v1/events", Role: approval.RoleViewer, Summary: "Follow the audit log as server-sent events"}, "text/event-stream",
-		func(ctx huma.Context, c *call, in *eventsIn) {
-			after := in.After
-			if in.Last != "" {
-				n, err := strconv.ParseInt(in.Last, 10, 64)
-				if err != nil || n < 0 {
-					writeError(ctx, problemOf(http.StatusBadRequest, "invalid_event", "Last-Event-ID is the number of an event", ""))
-					return
-				}
-				after = n
-			}
-			if !s.listen(c.key()) {
-				ctx.SetHeader("Retry-After", "10")
-				writeError(ctx, problemOf(http.StatusTooManyRequests, "too_many", "too many clients listen to events", "end a stream first"))
-				return
-			}
-			defer s.leave(c.key())
-			r, w := humago.Unwrap(ctx)
-			if err := s.follow(r.Context(), c, w, after, in.Limit); err != nil && r.Context().Err() == nil {
-				s.Log.WarnContext(r.Context(), "a stream of events ended", "error", err)
-			}
-		})
+	o := ops.Info{ID: "stream-events", Method: http.MethodGet, Path: "/api/v1/events", Role: approval.RoleViewer, Summary: "Follow the audit log as server-sent events"}
+	huma.Register(s.api, s.describe(o, "text/event-stream"), func(_ context.Context, in *eventsIn) (*huma.StreamResponse, error) {
+		return &huma.StreamResponse{Body: func(ctx huma.Context) { s.streamEvents(ctx, in) }}, nil
+	})
 }
+
+func (s *server) streamEvents(ctx huma.Context, in *eventsIn) {
+	c := callOf(ctx.Context())
+	after := in.After
+	if in.Last != "" {
+		n, err := strconv.ParseInt(in.Last, 10, 64)
+		if err != nil || n < 0 {
+			writeError(ctx, problemOf(http.StatusBadRequest, "invalid_event", "Last-Event-ID is the number of an event", ""))
+			return
+		}
+		after = n
+	}
+	if !s.listen(callerKey(c)) {
+		ctx.SetHeader("Retry-After", "10")
+		writeError(ctx, problemOf(http.StatusTooManyRequests, "too_many", "too many clients listen to events", "end a stream first"))
+		return
+	}
+	defer s.leave(callerKey(c))
+	r, w := humago.Unwrap(ctx)
+	if err := s.follow(r.Context(), c, w, after, in.Limit); err != nil && r.Context().Err() == nil {
+		s.Log.WarnContext(r.Context(), "a stream of events ended", "error", err)
+	}
+}
+
+// errLimit ends a stream that has sent as many events as were asked for.
+var errLimit = errors.New("the stream has sent its events")
 
 // listen takes a place among the streams, where there is one.
 func (s *server) listen(key string) bool {
@@ -77,10 +86,10 @@ func (s *server) leave(key string) {
 
 // follow writes the entries after a number, and then each as it comes, until the client or
 // the service goes. A client that takes nothing for two heartbeats is let go.
-func (s *server) follow(ctx context.Context, c *call, w http.ResponseWriter, after int64, limit int) error {
+func (s *server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter, after int64, limit int) error {
 	if after < 0 {
 		after = 0
-		if err := c.rt.Entries(ctx, action.Query{Limit: 1}, func(e view.AuditEntry) error { after = e.ID; return nil }); err != nil {
+		if err := c.RT.Entries(ctx, action.Query{Limit: 1}, func(e view.AuditEntry) error { after = e.ID; return nil }); err != nil {
 			return err
 		}
 	}
@@ -105,7 +114,7 @@ func (s *server) follow(ctx context.Context, c *call, w http.ResponseWriter, aft
 	sent := 0
 	for {
 		before := sent
-		err := c.rt.Entries(ctx, action.Query{After: after}, func(e view.AuditEntry) error {
+		err := c.RT.Entries(ctx, action.Query{After: after}, func(e view.AuditEntry) error {
 			text, err := json.Marshal(e)
 			if err == nil {
 				_, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.What, text)
@@ -118,14 +127,14 @@ func (s *server) follow(ctx context.Context, c *call, w http.ResponseWriter, aft
 				err = flush()
 			}
 			if sent == limit {
-				return errEnough
+				return errLimit
 			}
 			return err
 		})
 		if ended := flush(); ended != nil && sent > before {
 			return ended
 		}
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, errLimit) {
 			return nil
 		}
 		if err != nil {

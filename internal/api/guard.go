@@ -23,6 +23,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -64,7 +65,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		c, p := s.authenticate(r)
 		key := "from " + address(r)
 		if c != nil {
-			key = c.key()
+			key = callerKey(c)
 		}
 		if !s.limits.allow(w, key) {
 			return
@@ -77,6 +78,11 @@ func (s *server) guard(next http.Handler) http.Handler {
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		defer func() {
+			if err := c.Close(); err != nil {
+				s.Log.ErrorContext(r.Context(), "the state of a call was not closed", "error", err)
+			}
+		}()
 		if reads(r) {
 			s.bounded(w, r, next)
 			return
@@ -206,14 +212,14 @@ func (s *server) bounded(w http.ResponseWriter, r *http.Request, next http.Handl
 
 // mutate carries out a call that may change something: once for each idempotency key, and
 // recorded with who made it.
-func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *call, next http.Handler) {
+func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, next http.Handler) {
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
 		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "an idempotency key has at most 200 characters", ""))
 		return
 	}
 	callers, now := s.State.Callers(), s.Runtime.Now().UTC()
-	if key != "" && secretPath(r.URL.Path) {
+	if key != "" && s.secrets[r.URL.Path] && !reads(r) {
 		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "the answer holds a secret and is not kept, so this call takes no idempotency key", ""))
 		return
 	}
@@ -226,7 +232,7 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *call, next ht
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		sum := sha256.Sum256([]byte(r.Method + "\n" + r.URL.RequestURI() + "\n" + string(body)))
 		request := hex.EncodeToString(sum[:])
-		old, known, err := callers.Begin(r.Context(), c.key(), key, request, now, now.Add(-answersFor))
+		old, known, err := callers.Begin(r.Context(), callerKey(c), key, request, now, now.Add(-answersFor))
 		switch {
 		case err != nil:
 			writeProblem(w, s.failed(r.Context(), err))
@@ -251,15 +257,17 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *call, next ht
 		if !done || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 			status = 0
 		}
-		if key != "" {
-			if err := callers.Finish(ctx, c.key(), key, status, kept.body.String()); err != nil {
-				s.Log.ErrorContext(ctx, "an answer was not kept", "error", err)
+		entry := action.Entry{At: now, Actor: c.Who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
+			Outcome: strconv.Itoa(kept.status) + ", by " + c.Who.Proof.String()}
+		if err := s.State.Transact(ctx, func(in *store.Store) error {
+			if key != "" {
+				if err := in.Callers().Finish(ctx, callerKey(c), key, status, kept.body.String()); err != nil {
+					return err
+				}
 			}
-		}
-		entry := action.Entry{At: now, Actor: c.who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
-			Outcome: strconv.Itoa(kept.status) + ", by " + c.who.Proof.String()}
-		if err := s.State.Actions().Record(ctx, entry); err != nil {
-			s.Log.ErrorContext(ctx, "a call was not recorded", "error", err)
+			return in.Actions().Record(ctx, entry)
+		}); err != nil {
+			s.Log.ErrorContext(ctx, "a call and its answer were not recorded", "error", err)
 		}
 	}()
 	next.ServeHTTP(kept, r)

@@ -20,6 +20,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/httpclient"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -37,20 +39,9 @@ const (
 	minNonce   = 16
 )
 
-// call is one call to the service.
-type call struct {
-	rt  *daemon.Runtime
-	who approval.Person
-	// local says that the caller is the user of this process, who may do what the command
-	// line may.
-	local bool
-	// roles are those that count for operations.
-	roles []string
-}
-
-// key names the caller: the person by the way in which they are known.
-func (c *call) key() string {
-	return string(c.who.Proof.Kind) + " " + c.who.Proof.Subject + " " + c.who.Name
+// callerKey identifies a caller by their proof of identity.
+func callerKey(c *ops.Call) string {
+	return string(c.Who.Proof.Kind) + " " + c.Who.Proof.Subject + " " + c.Who.Name
 }
 
 func unauthenticated(detail string) *problem {
@@ -58,7 +49,7 @@ func unauthenticated(detail string) *problem {
 }
 
 // authenticate finds out who makes a request.
-func (s *server) authenticate(r *http.Request) (*call, *problem) {
+func (s *server) authenticate(r *http.Request) (*ops.Call, *problem) {
 	ctx := r.Context()
 	rt := s.Runtime.For()
 	cfg, _, err := rt.PeopleInForce(ctx)
@@ -88,8 +79,8 @@ func (s *server) authenticate(r *http.Request) (*call, *problem) {
 		return s.localUser(r, rt, cfg, st)
 	}
 	rt.Caller = daemon.ServedCaller(who)
-	c := &call{rt: rt, who: who, roles: serviceRoles(who.Roles)}
-	if len(c.roles) == 0 {
+	c := &ops.Call{RT: rt, Who: who, Roles: serviceRoles(who.Roles)}
+	if len(c.Roles) == 0 {
 		return c, problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
 	}
 	return c, nil
@@ -120,7 +111,7 @@ func (s *server) token(ctx context.Context, rt *daemon.Runtime, cfg config.Confi
 }
 
 // localUser is the user of this process, where no one has to sign in.
-func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Config, st *store.Store) (*call, *problem) {
+func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Config, st *store.Store) (*ops.Call, *problem) {
 	if s.OIDC.Issuer != "" || s.public != nil || !fromThisMachine(r) {
 		return nil, unauthenticated("this server takes only callers who sign in")
 	}
@@ -137,7 +128,7 @@ func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Confi
 		return nil, s.failed(r.Context(), err)
 	}
 	rt.Caller = daemon.ServedCaller(who)
-	return &call{rt: rt, who: who, local: true}, nil
+	return &ops.Call{RT: rt, Who: who, Local: true}, nil
 }
 
 // serviceRoles are roles as operations know them: any other role decides requests, as an
@@ -160,6 +151,20 @@ func serviceRoles(roles []string) []string {
 type provider struct {
 	mu    sync.Mutex
 	known *oidc.Provider
+	// client is made with the first call.
+	client *httpclient.Client
+}
+
+// providerTimeout bounds a call to the sign-in provider with its repetitions.
+const providerTimeout = 10 * time.Second
+
+// with returns a context in which the sign-in provider's libraries use the one client. [server.open]
+// calls it first.
+func (p *provider) with(ctx context.Context) context.Context {
+	if p.client == nil {
+		p.client = httpclient.New(httpclient.Options{TotalTimeout: providerTimeout, WholeBody: true, FollowRedirects: true})
+	}
+	return oidc.ClientContext(ctx, p.client.Standard())
 }
 
 // open asks the provider for its keys, once.
@@ -170,8 +175,7 @@ func (s *server) open(ctx context.Context) (*oidc.Provider, error) {
 		return s.signIn.known, nil
 	}
 	// The provider keeps the client of its context for later keys; the deadline is the client's.
-	client := &http.Client{Timeout: 10 * time.Second}
-	p, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), client), s.OIDC.Issuer)
+	p, err := oidc.NewProvider(s.signIn.with(context.WithoutCancel(ctx)), s.OIDC.Issuer)
 	if err == nil {
 		s.signIn.known = p
 	}
@@ -288,7 +292,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := s.oauth(p)
-	answered, err := o.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(began.Verifier))
+	answered, err := o.Exchange(s.signIn.with(ctx), q.Get("code"), oauth2.VerifierOption(began.Verifier))
 	if err != nil {
 		refuse("the sign-in provider gave no identity")
 		return

@@ -56,6 +56,15 @@ type Request struct {
 	Version int64
 }
 
+// Event is who changed a request and when. It is recorded in the audit log with the change,
+// in one transaction.
+type Event struct {
+	At time.Time
+	By string
+	// Why is the reason for which a request was voided; empty otherwise.
+	Why string
+}
+
 // Errors of decisions and uses.
 var (
 	ErrNotFound = errors.New("no such request")
@@ -66,8 +75,9 @@ var (
 // suite in internal/store/storetest.
 type Store interface {
 	// PutRequest writes a request whose Version is the one it was read with (0 for a
-	// new one) and returns it with the next; ErrConflict otherwise.
-	PutRequest(ctx context.Context, r Request) (Request, error)
+	// new one) and its event, both or none, and returns it with the next version;
+	// ErrConflict otherwise.
+	PutRequest(ctx context.Context, r Request, e Event) (Request, error)
 	// Request returns the one with that id, or the only one whose id begins so;
 	// ErrNotFound otherwise.
 	Request(ctx context.Context, id string) (Request, error)

@@ -23,15 +23,31 @@ const DefaultExpiry = 24 * time.Hour
 
 // Refusal is why a request cannot be decided or used. It is an answer, not a failure.
 type Refusal struct {
-	// Rule is "self", "role", "state", "expired", "plan", "amount", "proof".
-	Rule string
+	// Rule is one of the rules.
+	Rule Rule
 	Why  string
 }
+
+// Rule is what a refusal rests on.
+type Rule string
+
+// The rules.
+const (
+	RuleSelf    Rule = "self"    // whoever asked does not decide
+	RuleRole    Rule = "role"    // whoever decides has none of the roles
+	RuleState   Rule = "state"   // it was decided, used or voided already
+	RuleWaits   Rule = "waits"   // no approver has decided yet
+	RuleDenied  Rule = "denied"  // an approver denied it
+	RuleExpired Rule = "expired" // it was not decided, or not used, in time
+	RulePlan    Rule = "plan"    // no request is for exactly this plan
+	RuleAmount  Rule = "amount"  // it costs more than what was approved
+	RuleProof   Rule = "proof"   // the approver's identity is not proven here
+)
 
 // Error gives the reason.
 func (r *Refusal) Error() string { return r.Why }
 
-func refuse(rule, format string, a ...any) error {
+func refuse(rule Rule, format string, a ...any) error {
 	return &Refusal{Rule: rule, Why: fmt.Sprintf(format, a...)}
 }
 
@@ -82,7 +98,7 @@ func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error
 	if len(r.Roles) == 0 {
 		r.Roles = []string{DefaultRole}
 	}
-	return d.Store.PutRequest(ctx, r)
+	return d.Store.PutRequest(ctx, r, Event{At: now, By: r.AskedBy})
 }
 
 // Person is an approver, with the roles that the configuration gives.
@@ -151,58 +167,69 @@ func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reas
 	}
 	switch state := r.At(now); {
 	case state == Expired:
-		return r, refuse("expired", "request %s expired at %s", r.ID, r.ExpiresAt.Format(time.RFC3339))
+		return r, refuse(RuleExpired, "request %s expired at %s", r.ID, r.ExpiresAt.Format(time.RFC3339))
 	case state != Pending:
-		return r, refuse("state", "request %s is %s already", r.ID, state)
+		return r, refuse(RuleState, "request %s is %s already", r.ID, state)
 	case MaybeSame(by.Name, r.AskedBy), MaybeSame(decider.Name, asker.Name):
-		return r, refuse("self", "%s asked for %s and cannot decide it", by.Name, r.ID)
+		return r, refuse(RuleSelf, "%s asked for %s and cannot decide it", by.Name, r.ID)
 	case allow && One(decider, asker) != "":
-		return r, refuse("self", "request %s: %s", r.ID, One(decider, asker))
+		return r, refuse(RuleSelf, "request %s: %s", r.ID, One(decider, asker))
 	case !May(by.Roles, r.Roles, r.Team):
-		return r, refuse("role", "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))
+		return r, refuse(RuleRole, "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))
 	}
 	r.State, r.DecidedBy, r.DecidedAt, r.Reason, r.Proof = Denied, by.Name, now.UTC(), reason, by.Proof
 	if allow {
 		r.State = Approved
 	}
-	return d.Store.PutRequest(ctx, r)
+	return d.Store.PutRequest(ctx, r, Event{At: now, By: by.Name})
 }
 
-// Use uses an approval up for exactly the plan of that hash at no more than the
-// approved amount, once. It returns a *Refusal where there is none to use: the newest
-// request of the plan says why. Two uses at once: one wins, the other gets
-// ErrConflict or a *Refusal.
-func (d Desk) Use(ctx context.Context, planHash string, amount money.Amount, now time.Time) (Request, error) {
+// Approved returns the approval of exactly the plan of that hash that can be used for an
+// amount, with [Request.Use]. It returns a *Refusal where there is none: the newest request
+// of the plan says why.
+func (d Desk) Approved(ctx context.Context, planHash string, amount money.Amount, now time.Time) (Request, error) {
 	all, err := d.Store.Requests(ctx, planHash)
 	if err != nil {
 		return Request{}, fmt.Errorf("look for an approval: %w", err)
 	}
 	if planHash == "" || len(all) == 0 {
-		return Request{}, refuse("plan", "no approval covers exactly this")
+		return Request{}, refuse(RulePlan, "no approval covers exactly this")
 	}
 	for _, r := range all {
 		if r.At(now) != Approved {
 			continue
 		}
 		if amount > r.Amount {
-			return r, refuse("amount", "%s is over the %s that %s approved; it needs a new approval", amount.Dollars(), r.Amount.Dollars(), r.DecidedBy)
+			return r, refuse(RuleAmount, "%s is over the %s that %s approved; it needs a new approval", amount.Dollars(), r.Amount.Dollars(), r.DecidedBy)
 		}
 		if err := d.Proven(ctx, r); err != nil {
 			return r, err
 		}
-		r.State, r.UsedAt, r.Proof.Signed = Used, now.UTC(), ""
-		return d.Store.PutRequest(ctx, r)
+		return r, nil
 	}
 	switch newest := all[0]; newest.At(now) {
 	case Pending:
-		return newest, refuse("state", "request %s waits for an approver", newest.ID)
+		return newest, refuse(RuleWaits, "request %s waits for an approver", newest.ID)
 	case Denied:
-		return newest, refuse("state", "request %s was denied by %s: %s", newest.ID, newest.DecidedBy, newest.Reason)
+		return newest, refuse(RuleDenied, "request %s was denied by %s: %s", newest.ID, newest.DecidedBy, newest.Reason)
 	case Expired:
-		return newest, refuse("expired", "request %s expired at %s", newest.ID, newest.ExpiresAt.Format(time.RFC3339))
+		return newest, refuse(RuleExpired, "request %s expired at %s", newest.ID, newest.ExpiresAt.Format(time.RFC3339))
 	default:
-		return newest, refuse("state", "the approval %s was used at %s", newest.ID, newest.UsedAt.Format(time.RFC3339))
+		return newest, refuse(RuleState, "the approval %s was used at %s", newest.ID, newest.UsedAt.Format(time.RFC3339))
 	}
+}
+
+// Use returns the request as one that is used up at a time, to be written on the condition
+// of its version, so that of two uses at once one gets ErrConflict.
+func (r Request) Use(now time.Time) Request {
+	r.State, r.UsedAt, r.Proof.Signed = Used, now.UTC(), ""
+	return r
+}
+
+// Use writes that an approval, as [Desk.Approved] returned it, is used up by someone. It
+// returns ErrConflict where the request changed since.
+func (d Desk) Use(ctx context.Context, r Request, by string, now time.Time) (Request, error) {
+	return d.Store.PutRequest(ctx, r.Use(now), Event{At: now, By: by})
 }
 
 // Proven says, as a *Refusal, why the proof of an approved request is none here.
@@ -213,10 +240,10 @@ func (d Desk) Proven(ctx context.Context, r Request) error {
 	return d.Check(ctx, r)
 }
 
-// Void ends a request that cannot be used as it was approved.
-func (d Desk) Void(ctx context.Context, r Request) error {
+// Void ends a request that cannot be used as it was approved, and records who ended it and why.
+func (d Desk) Void(ctx context.Context, r Request, e Event) error {
 	r.State = Void
-	_, err := d.Store.PutRequest(ctx, r)
+	_, err := d.Store.PutRequest(ctx, r, e)
 	return err
 }
 

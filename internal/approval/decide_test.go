@@ -21,7 +21,7 @@ type memory struct {
 	all []Request
 }
 
-func (m *memory) PutRequest(_ context.Context, r Request) (Request, error) {
+func (m *memory) PutRequest(_ context.Context, r Request, _ Event) (Request, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, old := range m.all {
@@ -62,6 +62,15 @@ func (m *memory) Requests(_ context.Context, hash string) ([]Request, error) {
 	return out, nil
 }
 
+// use finds the approval of a plan and uses it up.
+func use(ctx context.Context, d Desk, planHash string, amount money.Amount, at time.Time) (Request, error) {
+	r, err := d.Approved(ctx, planHash, amount, at)
+	if err != nil {
+		return r, err
+	}
+	return d.Use(ctx, r, r.AskedBy, at)
+}
+
 func asked(t testing.TB, d Desk, amount money.Amount) Request {
 	t.Helper()
 	r, err := d.Ask(context.Background(), Request{Kind: "job", Subject: "job resnet50", PlanHash: "h1", Amount: amount, AskedBy: "ana"}, now)
@@ -71,7 +80,7 @@ func asked(t testing.TB, d Desk, amount money.Amount) Request {
 	return r
 }
 
-func refused(t *testing.T, err error, rule string) {
+func refused(t *testing.T, err error, rule Rule) {
 	t.Helper()
 	var r *Refusal
 	if !errors.As(err, &r) || r.Rule != rule {
@@ -87,15 +96,15 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 	if again := asked(t, d, 400*money.USD); again.ID != r.ID {
 		t.Errorf("asking twice made two requests, %s and %s", r.ID, again.ID)
 	}
-	_, err := d.Use(ctx, "h1", 400*money.USD, now)
-	refused(t, err, "state")
+	_, err := use(ctx, d, "h1", 400*money.USD, now)
+	refused(t, err, RuleWaits)
 	if r, err = d.Decide(ctx, r.ID[:4], boss, true, "", now.Add(time.Minute)); err != nil || r.State != Approved || r.DecidedBy != boss.Name || !r.DecidedAt.Equal(now.Add(time.Minute)) {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if r, err = d.Use(ctx, "h1", 399*money.USD, now.Add(time.Hour)); err != nil || r.State != Used {
+	if r, err = use(ctx, d, "h1", 399*money.USD, now.Add(time.Hour)); err != nil || r.State != Used {
 		t.Fatalf("a lower price is within the approval: %+v, %v", r, err)
 	}
-	_, err = d.Use(ctx, "h1", 399*money.USD, now.Add(time.Hour))
+	_, err = use(ctx, d, "h1", 399*money.USD, now.Add(time.Hour))
 	refused(t, err, "state")
 	if next := asked(t, d, 400*money.USD); next.ID == r.ID {
 		t.Error("what is asked after the use is a new question")
@@ -110,8 +119,8 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 		hash   string
 		amount money.Amount
 		after  time.Duration
-		decide string // the rule by which the decision is refused
-		use    string // the rule by which the use is
+		decide Rule // the rule by which the decision is refused
+		use    Rule // the rule by which the use is
 	}{
 		{name: "approved", by: boss, hash: "h1", amount: 400 * money.USD},
 		{name: "by whoever asked", by: Person{Name: "ana", Roles: []string{DefaultRole}}, decide: "self"},
@@ -129,7 +138,7 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 			_, err := d.Decide(ctx, r.ID, tc.by, true, "", now.Add(tc.after))
 			if tc.decide != "" {
 				refused(t, err, tc.decide)
-				if _, err := d.Use(ctx, "h1", 0, now.Add(tc.after)); err == nil {
+				if _, err := use(ctx, d, "h1", 0, now.Add(tc.after)); err == nil {
 					t.Error("what was refused could be used")
 				}
 				return
@@ -137,7 +146,7 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = d.Use(ctx, tc.hash, tc.amount, now)
+			_, err = use(ctx, d, tc.hash, tc.amount, now)
 			if tc.use != "" {
 				refused(t, err, tc.use)
 			} else if err != nil {
@@ -158,7 +167,7 @@ func TestAnApprovalWithoutProofIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Check = func(context.Context, Request) error { return why }
-		if _, err := d.Use(ctx, "h1", 400*money.USD, now); !errors.Is(err, why) {
+		if _, err := use(ctx, d, "h1", 400*money.USD, now); !errors.Is(err, why) {
 			t.Errorf("used although %v: %v", why, err)
 		}
 		if r, err := d.Store.Request(ctx, r.ID); err != nil || r.State != Approved {
@@ -188,9 +197,9 @@ func TestAnApprovalExpires(t *testing.T) {
 	if _, err := d.Decide(ctx, r.ID, boss, true, "", now); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Use(ctx, "h1", 0, r.ExpiresAt)
+	_, err := use(ctx, d, "h1", 0, r.ExpiresAt)
 	refused(t, err, "expired")
-	if _, err := d.Use(ctx, "h1", 0, r.ExpiresAt.Add(-1)); err != nil {
+	if _, err := use(ctx, d, "h1", 0, r.ExpiresAt.Add(-1)); err != nil {
 		t.Error(err)
 	}
 }
@@ -206,7 +215,7 @@ func TestConcurrentUses(t *testing.T) {
 	won := make(chan string, 32)
 	for range cap(won) {
 		wg.Go(func() {
-			if _, err := d.Use(ctx, "h1", money.USD, now); err == nil {
+			if _, err := use(ctx, d, "h1", money.USD, now); err == nil {
 				won <- "won"
 			}
 		})
@@ -240,7 +249,7 @@ func TestNoWayAround(t *testing.T) {
 					_, _ = d.Decide(ctx, all[0].ID, who, rapid.Bool().Draw(t, "allow"), "", at)
 				}
 			case 2:
-				r, err := d.Use(ctx, hash, amount, at)
+				r, err := use(ctx, d, hash, amount, at)
 				if err != nil {
 					continue
 				}
@@ -303,7 +312,7 @@ func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
 			d := Desk{Store: &memory{}}
 			r := asked(t, d, 400*money.USD)
 			r.State, r.DecidedBy, r.DecidedAt = state, "bo", now
-			r, err := d.Store.PutRequest(ctx, r)
+			r, err := d.Store.PutRequest(ctx, r, Event{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -312,7 +321,7 @@ func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
 			if kept, _ := d.Store.Request(ctx, r.ID); kept.State != state || kept.Version != r.Version || kept.DecidedBy != "bo" {
 				t.Errorf("what was %s became %+v", state, kept)
 			}
-			if _, err := d.Use(ctx, "h1", 400*money.USD, now); (err == nil) != (state == Approved) {
+			if _, err := use(ctx, d, "h1", 400*money.USD, now); (err == nil) != (state == Approved) {
 				t.Errorf("what was %s was used: %v", state, err)
 			}
 		}
@@ -348,7 +357,7 @@ func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
 	d := Desk{Store: broken{kept}}
 	_, ask := d.Ask(ctx, Request{PlanHash: "h1", AskedBy: "ana"}, now)
 	_, decide := d.Decide(ctx, "1", boss, true, "", now)
-	_, use := d.Use(ctx, "h1", 0, now)
+	_, use := use(ctx, d, "h1", 0, now)
 	for what, err := range map[string]error{"ask": ask, "decide": decide, "use": use} {
 		if !errors.Is(err, errBroken) {
 			t.Errorf("%s: %v", what, err)

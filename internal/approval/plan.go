@@ -71,18 +71,6 @@ func (r Request) Shown() (p Plan, ok bool) {
 	return p, err == nil && p.Schema == PlanSchema
 }
 
-// Lines are the plan of a request for people; a plan that an older version kept as text is
-// shown as it is.
-func (r Request) Lines() []string {
-	if p, ok := r.Shown(); ok {
-		return p.Lines()
-	}
-	if r.Plan == "" {
-		return nil
-	}
-	return strings.Split(r.Plan, "\n")
-}
-
 // Lines are the plan for people: every resource with its calls, the difference of each
 // document, the commands, the dollars, what is lost and how far it can be undone.
 func (p Plan) Lines() []string {
@@ -106,10 +94,7 @@ func (p Plan) Lines() []string {
 	for _, c := range p.Costs {
 		amount := "not known"
 		if c.Amount != nil {
-			amount = "$" + c.Amount.Cents()
-			if *c.Amount < 0 {
-				amount = "-$" + (-*c.Amount).Cents()
-			}
+			amount = c.Amount.Exact()
 		}
 		add("%s: %s %s", c.What, amount, c.Unit)
 	}

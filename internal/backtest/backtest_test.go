@@ -106,14 +106,14 @@ func TestReport(t *testing.T) {
 	want := Result{
 		Name: "fixed-5m", ResourceHours: 13. / 60, IdleHours: 11. / 60, ReleasedHours: 5. / 60, Restarts: 1,
 		RestartHours: 3. / 60, NetSavedHours: 2. / 60, NetSavedShare: 2. / 13, UnknownHours: 1. / 60,
-		CostUSD: text("13.00"), SavedUSD: text("2.00"), WaitSeconds: &five,
+		CostUSD: money.Known(13 * money.USD), SavedUSD: money.Known(2 * money.USD), WaitSeconds: &five,
 	}
 	if oracle := r.result(t, "oracle"); oracle.figures() != (figures{11, 8, 1, 0}) {
 		t.Errorf("the oracle does %+v", oracle.figures())
 	}
 	two = 2. / 8
 	want.OfForesight = &two
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, sameDollars); diff != "" {
 		t.Errorf("fixed-5m (-want +got):\n%s", diff)
 	}
 	names := []string{"fixed-1m", "fixed-5m", "fixed-15m", "fixed-60m", "deadman-12h", "best-fixed", "learned", "oracle"}
@@ -124,15 +124,13 @@ func TestReport(t *testing.T) {
 	if !slices.Equal(have, names) {
 		t.Errorf("results are %v, want %v", have, names)
 	}
-	if r.Trace.Samples != 13 || r.Trace.Resources != 1 || r.Trace.IdlePeriods != 2 || *r.Trace.PriceUSD != "60.00" {
+	if r.Trace.Samples != 13 || r.Trace.Resources != 1 || r.Trace.IdlePeriods != 2 || r.Trace.PriceUSD != money.Known(60*money.USD) {
 		t.Errorf("the trace is %+v", r.Trace)
 	}
 	if r.Waits[0].NetSavedHours != 8./60 || len(r.Learned) == 0 {
 		t.Errorf("waits are %+v, learned is %+v", r.Waits, r.Learned)
 	}
 }
-
-func text(s string) *string { return &s }
 
 // TestUnpriced holds that without a price there is no cost, not a cost of zero.
 func TestUnpriced(t *testing.T) {
@@ -167,7 +165,7 @@ func TestOrderOfRows(t *testing.T) {
 	for name, other := range map[string][]row{"by time": byTime, "shuffled": shuffled, "reversed": reversed} {
 		got := replayed(t, csvOf(other), params(5*time.Minute))
 		got.Trace.MedianStepSeconds = want.Trace.MedianStepSeconds // of neighboring rows
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, sameDollars); diff != "" {
 			t.Errorf("%s (-by resource +%s):\n%s", name, name, diff)
 		}
 	}
@@ -177,7 +175,7 @@ func TestOrderOfRows(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, replayed(t, packed.String(), params(5*time.Minute))); diff != "" {
+	if diff := cmp.Diff(want, replayed(t, packed.String(), params(5*time.Minute)), sameDollars); diff != "" {
 		t.Errorf("compressed (-plain +gzip):\n%s", diff)
 	}
 }

@@ -147,7 +147,7 @@ func TestEntriesAreTheDollars(t *testing.T) {
 			got += e.Amount
 		}
 		naive := money.Amount(int64(len(machines)*length)) * money.USD / 10
-		if cost := cents(t, r.CostUSD); cost != naive {
+		if cost := known(t, r.CostUSD); cost != naive {
 			t.Fatalf("the report says %s, the samples come to %s", cost, naive)
 		}
 		released := money.Amount(r.ReleasedHours*60+0.5) * money.USD / 10

@@ -61,7 +61,7 @@ func sameNumbers(t testingTB, r Report, pairs map[string]string) {
 				want = numbers(res)
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" || want.ResourceHours == 0 {
+		if diff := cmp.Diff(want, got, sameDollars); diff != "" || want.ResourceHours == 0 {
 			t.Fatal(fmt.Sprintf("%s is not %s (-baseline +policy):\n%s", name, baseline, diff))
 		}
 	}
@@ -240,7 +240,7 @@ func TestDecisions(t *testing.T) {
 				trace = launchedBefore(csvOf(rowsOf(test.trace)))
 			}
 			got := decided(t, trace, policies(t, test.policy))
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := cmp.Diff(test.want, got, sameDollars); diff != "" {
 				t.Errorf("decisions (-want +got):\n%s", diff)
 			}
 		})

@@ -25,8 +25,8 @@ type Owned struct {
 	NetSavedHours float64 `json:"net_saved_hours"`
 	// CostUSD is the price of the resource hours, SavedUSD of the net saving; null
 	// when unpriced.
-	CostUSD  *string `json:"cost_usd"`
-	SavedUSD *string `json:"saved_usd"`
+	CostUSD  money.Dollars `json:"cost_usd"`
+	SavedUSD money.Dollars `json:"saved_usd"`
 }
 
 // owner is who answers for a resource, as far as a trace says.
@@ -80,9 +80,9 @@ func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 	return out, nil
 }
 
-// dollars returns what the hours of some shares cost, and what the net saving is worth, to
-// the cent; nil where a price is not known.
-func (t *trace) dollars(parts []share) (cost, saved *string, err error) {
+// dollars returns what the hours of some shares cost, and what the net saving is
+// worth; unknown where a price is not known.
+func (t *trace) dollars(parts []share) (cost, saved money.Dollars, err error) {
 	var paid, net money.Amount
 	for i := range parts {
 		p := &parts[i]
@@ -90,7 +90,7 @@ func (t *trace) dollars(parts []share) (cost, saved *string, err error) {
 		case p.samples == 0:
 			continue
 		case p.hourly == nil:
-			return nil, nil, nil
+			return cost, saved, nil
 		}
 		for _, s := range []struct {
 			sum *money.Amount
@@ -101,10 +101,9 @@ func (t *trace) dollars(parts []share) (cost, saved *string, err error) {
 				*s.sum, err = s.sum.Add(amount)
 			}
 			if err != nil {
-				return nil, nil, fmt.Errorf("price the hours: %w", err)
+				return cost, saved, fmt.Errorf("price the hours: %w", err)
 			}
 		}
 	}
-	spent, kept := paid.Cents(), net.Cents()
-	return &spent, &kept, nil
+	return money.Known(paid), money.Known(net), nil
 }

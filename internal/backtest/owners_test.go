@@ -37,9 +37,9 @@ func TestByOwner(t *testing.T) {
 	}
 	hour := func(minutes float64) float64 { return minutes / 60 }
 	want := []Owned{
-		{Rule: "p", Team: "speech", Resources: 1, ResourceHours: hour(6), IdleHours: hour(5), ReleasedHours: hour(4), NetSavedHours: hour(4), CostUSD: text("6.00"), SavedUSD: text("4.00")},
-		{Rule: "p", Team: "vision", User: "ana", Resources: 2, ResourceHours: hour(11), IdleHours: hour(7), ReleasedHours: hour(5), Restarts: 2, NetSavedHours: hour(3), CostUSD: text("11.00"), SavedUSD: text("3.00")},
-		{Rule: "p", Resources: 1, ResourceHours: hour(2), CostUSD: text("2.00"), SavedUSD: text("0.00")},
+		{Rule: "p", Team: "speech", Resources: 1, ResourceHours: hour(6), IdleHours: hour(5), ReleasedHours: hour(4), NetSavedHours: hour(4), CostUSD: money.Known(6 * money.USD), SavedUSD: money.Known(4 * money.USD)},
+		{Rule: "p", Team: "vision", User: "ana", Resources: 2, ResourceHours: hour(11), IdleHours: hour(7), ReleasedHours: hour(5), Restarts: 2, NetSavedHours: hour(3), CostUSD: money.Known(11 * money.USD), SavedUSD: money.Known(3 * money.USD)},
+		{Rule: "p", Resources: 1, ResourceHours: hour(2), CostUSD: money.Known(2 * money.USD), SavedUSD: money.Known(0)},
 	}
 	if fmt.Sprint(flat(got)) != fmt.Sprint(flat(want)) {
 		t.Errorf("by owner\n%+v, want\n%+v", flat(got), flat(want))
@@ -52,7 +52,7 @@ func TestByOwner(t *testing.T) {
 func flat(list []Owned) (out []string) {
 	for _, o := range list {
 		out = append(out, fmt.Sprintf("%s %s/%s %d %.4f %.4f %.4f %d %.4f %s %s", o.Rule, o.Team, o.User, o.Resources, o.ResourceHours, o.IdleHours,
-			o.ReleasedHours, o.Restarts, o.NetSavedHours, *o.CostUSD, *o.SavedUSD))
+			o.ReleasedHours, o.Restarts, o.NetSavedHours, o.CostUSD, o.SavedUSD))
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -112,7 +113,7 @@ type Trace struct {
 	IdlePeriods int64 `json:"stretches"`
 	// PriceUSD is the price of a resource an hour where all have the same; null where they
 	// differ, and where any has none.
-	PriceUSD *string `json:"price_usd"`
+	PriceUSD money.Dollars `json:"price_usd"`
 	// Unpriced is how many resources have no price, so that dollars are null.
 	Unpriced int `json:"unpriced"`
 }
@@ -138,8 +139,8 @@ type Result struct {
 	UnknownHours float64 `json:"unknown_hours"`
 	// CostUSD is the price of the resource hours, SavedUSD of the net saving; null
 	// when unpriced.
-	CostUSD  *string `json:"cost_usd"`
-	SavedUSD *string `json:"saved_usd"`
+	CostUSD  money.Dollars `json:"cost_usd"`
+	SavedUSD money.Dollars `json:"saved_usd"`
 	// OfForesightWhy says why OfForesight is null.
 	OfForesightWhy string `json:"of_oracle_why,omitempty"`
 	// ReleasedByState divides the released hours by the verdict at the moment of the
@@ -257,8 +258,7 @@ func (t *trace) describe(p Params, sum totals) Trace {
 		}
 	}
 	if len(sum.rated) == 1 && d.Unpriced == 0 {
-		text := sum.rated[0].hourly.String()
-		d.PriceUSD = &text
+		d.PriceUSD = money.Known(*sum.rated[0].hourly)
 	}
 	return d
 }

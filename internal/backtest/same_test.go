@@ -188,7 +188,7 @@ func TestOrderOfRowsDecidesNothing(t *testing.T) {
 		wantDecisions, want := replay(rows)
 		rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 1)).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 		gotDecisions, got := replay(rows)
-		if diff := cmp.Diff(wantDecisions, gotDecisions) + cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(wantDecisions, gotDecisions) + cmp.Diff(want, got, sameDollars); diff != "" {
 			t.Fatalf("(-in order +shuffled):\n%s", diff)
 		}
 	})
@@ -249,7 +249,7 @@ func TestPoliciesSeeOnlyThePast(t *testing.T) {
 			})...)
 		}
 		want, got := before(decisionsOf(t, whole, p)), before(decisionsOf(t, liveTrace(past), p))
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, sameDollars); diff != "" {
 			t.Fatalf("cut at %s (-whole +cut):\n%s", cut, diff)
 		}
 	})

@@ -20,7 +20,7 @@ type Sessions struct {
 	// restarts take is not in them.
 	SessionHours float64 `json:"session_hours"`
 	// CostUSD is the price of the session hours and of the restarts, null when unpriced.
-	CostUSD *string `json:"cost_usd"`
+	CostUSD money.Dollars `json:"cost_usd"`
 }
 
 // sessionRule is the name of the rule of sessions.
@@ -44,20 +44,14 @@ policies:
 // sessions says what a result is as sessions.
 func (r *Result) sessions(idle time.Duration, machines int) error {
 	s := Sessions{IdleSeconds: idle.Seconds(), Launches: int64(machines) + r.Restarts, SessionHours: r.ResourceHours - r.ReleasedHours}
-	if r.CostUSD != nil && r.SavedUSD != nil {
-		cost, err := money.ParseAmount(*r.CostUSD)
+	cost, priced := r.CostUSD.Get()
+	saved, valued := r.SavedUSD.Get()
+	if priced && valued {
+		spent, err := cost.Add(-saved)
 		if err != nil {
-			return err
+			return fmt.Errorf("price the sessions: %w", err)
 		}
-		saved, err := money.ParseAmount(*r.SavedUSD)
-		if err != nil {
-			return err
-		}
-		if cost, err = cost.Add(-saved); err != nil {
-			return err
-		}
-		text := cost.String()
-		s.CostUSD = &text
+		s.CostUSD = money.Known(spent)
 	}
 	r.AsSessions = &s
 	return nil

@@ -169,11 +169,7 @@ type Assumptions struct {
 	Governed, Tags, Launched, GPUs, Size, Kind, Lifetime, Purpose int
 }
 
-// Assumed returns what the trace does not say of a resource up to a time.
-func (a *Account) Assumed(i int, at time.Time) Assumed {
-	return a.assumed(i, at.UnixMicro())
-}
-
+// assumed returns what the trace does not say of a resource up to a time.
 func (a *Account) assumed(i int, known int64) Assumed {
 	r := a.resources[i]
 	d := r.describedAt(known)

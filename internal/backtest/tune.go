@@ -64,8 +64,8 @@ type Tested struct {
 	Restarts      int64   `json:"restarts"`
 	NetSavedHours float64 `json:"net_saved_hours"`
 	// NetSavedShare is of the resource hours.
-	NetSavedShare float64 `json:"net_saved_share"`
-	SavedUSD      *string `json:"saved_usd"`
+	NetSavedShare float64       `json:"net_saved_share"`
+	SavedUSD      money.Dollars `json:"saved_usd"`
 }
 
 // classHistory is the history of a class of resources.

@@ -187,6 +187,14 @@ func TestAllocationAddsUp(t *testing.T) {
 	})
 }
 
+func TestDollarsOfDecimals(t *testing.T) {
+	for in, want := range map[string]string{"": "", "0": "0.00", "-7": "-7.00", "2.5": "2.50", "11.15367699036": "11.15367699036", "0.0002": "0.0002"} {
+		if got := Dollars(in); got != want {
+			t.Errorf("Dollars(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestSummarize(t *testing.T) {
 	other := line("i-2", "2.5", 0)
 	other.BillingAccountID, other.Unknown, other.ContractedCost = "other", ContractedCost, Decimal{}
@@ -197,7 +205,7 @@ func TestSummarize(t *testing.T) {
 	d := Summarize(b, planned)
 	p := d.Periods[0]
 	if d.Rows != 2 || d.BilledCost != "3.5000000000000000001" || *d.EffectiveCost != d.BilledCost || d.ContractedCost != nil ||
-		len(d.Periods) != 1 || p.Rows != 2 || p.BilledCost != d.BilledCost || len(p.Accounts) != 2 || p.Accounts[1].BilledCost != "2.5" || p.Accounts[0].Change != Added {
+		len(d.Periods) != 1 || p.Rows != 2 || p.BilledCost != d.BilledCost || len(p.Accounts) != 2 || p.Accounts[1].BilledCost != "2.50" || p.Accounts[0].Change != Added {
 		t.Errorf("the document is %+v", d)
 	}
 	if !slices.Contains(d.Notes, "ContractedCost is empty in 2 rows, which are in no total of it") || d.MissingColumns == nil {

@@ -112,9 +112,6 @@ func (r *Row) Value(d Dimension) string {
 	return ""
 }
 
-// Attributed says whether the row names a team or a project.
-func (r *Row) Attributed() bool { return r.Owner.Team != "" || r.Owner.Project != "" }
-
 // RowsOf yields the rows of a query; the first error ends them and is put in err.
 func RowsOf(ctx context.Context, s Store, q Query, err *error) iter.Seq[Row] {
 	return func(yield func(Row) bool) {

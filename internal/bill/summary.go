@@ -2,6 +2,7 @@ package bill
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -62,10 +63,20 @@ func (t *tally) texts() (effective, list, contracted *string) {
 		if known == 0 && t.lines > 0 {
 			return nil
 		}
-		s := d.String()
+		s := Dollars(d.String())
 		return &s
 	}
 	return text(t.sums.Effective, t.known[0]), text(t.sums.List, t.known[1]), text(t.sums.Contracted, t.known[2])
+}
+
+// Dollars returns the text of a [Decimal] or of an [Exact] cost as documents write it: all
+// its digits, and at least two after the point.
+func Dollars(decimal string) string {
+	if decimal == "" {
+		return ""
+	}
+	whole, fraction, _ := strings.Cut(decimal, ".")
+	return whole + "." + fraction + strings.Repeat("0", max(0, 2-len(fraction)))
 }
 
 // Summarize returns what a bill holds and, where planned is not nil, what importing it did.
@@ -94,13 +105,13 @@ func Summarize(b *Bill, planned []Planned) Summary {
 			s := b.Periods[i]
 			t.add(s)
 			all.add(s)
-			p.Accounts = append(p.Accounts, SummaryAccount{s.Account, s.Lines, s.Exact.Billed, changes[s.utc()]})
+			p.Accounts = append(p.Accounts, SummaryAccount{s.Account, s.Lines, Dollars(s.Exact.Billed), changes[s.utc()]})
 		}
-		p.Rows, p.BilledCost = t.lines, t.sums.Billed.String()
+		p.Rows, p.BilledCost = t.lines, Dollars(t.sums.Billed.String())
 		p.EffectiveCost, p.ListCost, p.ContractedCost = t.texts()
 		d.Periods = append(d.Periods, p)
 	}
-	d.Rows, d.BilledCost = all.lines, all.sums.Billed.String()
+	d.Rows, d.BilledCost = all.lines, Dollars(all.sums.Billed.String())
 	d.EffectiveCost, d.ListCost, d.ContractedCost = all.texts()
 	return d
 }

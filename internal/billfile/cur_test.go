@@ -32,18 +32,18 @@ func TestLineItemTypes(t *testing.T) {
 		category                bill.Category
 		charge, pricing, status string
 	}{
-		{"usage", curRow("Usage", "AmazonEC2", "BoxUsage:p4d.24xlarge", "3", "3"), "3", "3", "3", bill.Compute, bill.Usage, bill.Standard, ""},
-		{"spot", curRow("Usage", "AmazonEC2", "SpotUsage:p4d.24xlarge", "1", "3"), "1", "1", "3", bill.Compute, bill.Usage, bill.Dynamic, ""},
-		{"volume", curRow("Usage", "AmazonEC2", "EBS:VolumeUsage.gp3", "3", "3"), "3", "3", "3", bill.Storage, bill.Usage, bill.Standard, ""},
-		{"transfer", curRow("Usage", "AmazonEC2", "USW2-AWS-Out-Bytes", "3", "3"), "3", "3", "3", bill.Egress, bill.Usage, bill.Standard, ""},
-		{"covered usage", curRow("SavingsPlanCoveredUsage", "AmazonEC2", "BoxUsage", "3", "3", "", "", "", "", sp, "2", "", ""), "0", "2", "3", bill.Compute, bill.Usage, bill.Committed, bill.Used},
-		{"negation", curRow("SavingsPlanNegation", "AmazonEC2", "BoxUsage", "-3", "0", "", "", "", "", sp, "0", "", ""), "0", "0", "0", bill.Compute, bill.Usage, bill.Committed, bill.Used},
-		{"reserved usage", curRow("DiscountedUsage", "AmazonEC2", "BoxUsage", "0", "3", ri, "1.5"), "0", "1.5", "3", bill.Compute, bill.Usage, bill.Committed, bill.Used},
-		{"upfront fee", curRow("Fee", "AmazonEC2", "HeavyUsage", "100", "0", ri), "100", "0", "0", bill.Compute, bill.Purchase, "", ""},
-		{"other fee", curRow("Fee", "AWSSupportBusiness", "Dollar", "100", "0"), "100", "100", "0", bill.Overhead, bill.Purchase, "", ""},
-		{"tax", curRow("Tax", "AmazonEC2", "", "7", ""), "7", "7", "unknown", bill.Overhead, bill.Tax, "", ""},
-		{"credit", curRow("Credit", "AmazonS3", "", "-7", ""), "-7", "-7", "unknown", bill.Storage, bill.Credit, "", ""},
-		{"refund", curRow("Refund", "AmazonS3", "", "-7", ""), "-7", "-7", "unknown", bill.Storage, bill.Credit, "", ""},
+		{"usage", curRow("Usage", "AmazonEC2", "BoxUsage:p4d.24xlarge", "3", "3"), "3.00", "3.00", "3.00", bill.Compute, bill.Usage, bill.Standard, ""},
+		{"spot", curRow("Usage", "AmazonEC2", "SpotUsage:p4d.24xlarge", "1", "3"), "1.00", "1.00", "3.00", bill.Compute, bill.Usage, bill.Dynamic, ""},
+		{"volume", curRow("Usage", "AmazonEC2", "EBS:VolumeUsage.gp3", "3", "3"), "3.00", "3.00", "3.00", bill.Storage, bill.Usage, bill.Standard, ""},
+		{"transfer", curRow("Usage", "AmazonEC2", "USW2-AWS-Out-Bytes", "3", "3"), "3.00", "3.00", "3.00", bill.Egress, bill.Usage, bill.Standard, ""},
+		{"covered usage", curRow("SavingsPlanCoveredUsage", "AmazonEC2", "BoxUsage", "3", "3", "", "", "", "", sp, "2", "", ""), "0.00", "2.00", "3.00", bill.Compute, bill.Usage, bill.Committed, bill.Used},
+		{"negation", curRow("SavingsPlanNegation", "AmazonEC2", "BoxUsage", "-3", "0", "", "", "", "", sp, "0", "", ""), "0.00", "0.00", "0.00", bill.Compute, bill.Usage, bill.Committed, bill.Used},
+		{"reserved usage", curRow("DiscountedUsage", "AmazonEC2", "BoxUsage", "0", "3", ri, "1.5"), "0.00", "1.50", "3.00", bill.Compute, bill.Usage, bill.Committed, bill.Used},
+		{"upfront fee", curRow("Fee", "AmazonEC2", "HeavyUsage", "100", "0", ri), "100.00", "0.00", "0.00", bill.Compute, bill.Purchase, "", ""},
+		{"other fee", curRow("Fee", "AWSSupportBusiness", "Dollar", "100", "0"), "100.00", "100.00", "0.00", bill.Overhead, bill.Purchase, "", ""},
+		{"tax", curRow("Tax", "AmazonEC2", "", "7", ""), "7.00", "7.00", "unknown", bill.Overhead, bill.Tax, "", ""},
+		{"credit", curRow("Credit", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown", bill.Storage, bill.Credit, "", ""},
+		{"refund", curRow("Refund", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown", bill.Storage, bill.Credit, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := read(t, filepath.Join(put(t, map[string]string{"b.csv": curHead + "\n" + tc.text}), "b.csv"), Options{})
@@ -74,7 +74,7 @@ func TestUnusedCommitments(t *testing.T) {
 		curRow("SavingsPlanNegation", "AmazonEC2", "BoxUsage", "-9", "0", "", "", "", "", "arn:sp", "0", "", "")
 	b := read(t, filepath.Join(put(t, map[string]string{"b.csv": text}), "b.csv"), Options{})
 	d := bill.Summarize(b, nil)
-	if d.Rows != 4 || d.BilledCost != "14" || *d.EffectiveCost != "10.75" || d.Written != "CUR 2.0" {
+	if d.Rows != 4 || d.BilledCost != "14.00" || *d.EffectiveCost != "10.75" || d.Written != "CUR 2.0" {
 		t.Errorf("the document is %+v", d)
 	}
 	use, err := bill.CommitmentUse(b.Rows())

@@ -1,7 +1,6 @@
 package billfile
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -25,8 +24,8 @@ type group struct {
 // one that is empty, so that its columns are looked at.
 func openParquet(in io.ReaderAt, size int64, p part) (groups []group, err error) {
 	defer recovered(&err, p)
-	if err := checkFooter(in, size); err != nil {
-		return nil, &Error{File: p.name, Reason: err.Error()}
+	if err := usage.CheckFooter(in, size); err != nil {
+		return nil, &Error{File: p.name, Reason: "the file is not valid Parquet", Err: err}
 	}
 	file, err := parquet.OpenFile(in, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
@@ -155,23 +154,4 @@ var kindNames = map[kind]string{text: "a text", number: "a number", instant: "a 
 // isMap says whether leaves are the keys and values of a map.
 func isMap(leaves []*leaf) bool {
 	return len(leaves) == 2 && leaves[0].depth == 3 && leaves[1].depth == 3 && leaves[0].last == "key" && leaves[1].last == "value"
-}
-
-// checkFooter refuses a file whose footer does not fit into it, before anything
-// allocates what the footer claims.
-func checkFooter(r io.ReaderAt, size int64) error {
-	const least = 12 // magic, length of the footer, magic
-	var tail [8]byte
-	if size >= least {
-		if _, err := r.ReadAt(tail[:], size-int64(len(tail))); err != nil {
-			return fmt.Errorf("the end of the file cannot be read: %w", err)
-		}
-	}
-	switch length := int64(binary.LittleEndian.Uint32(tail[:4])); {
-	case size < least || string(tail[4:]) != "PAR1":
-		return errors.New("the file is not valid Parquet: it does not end as it must, and may be cut short")
-	case length > size-least:
-		return fmt.Errorf("the file is not valid Parquet: its footer of %d bytes is larger than the file", length)
-	}
-	return nil
 }

@@ -206,7 +206,7 @@ func TestParquetTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := read(t, path, Options{})
-	if d := bill.Summarize(b, nil); d.BilledCost != "-0.5" || *d.ListCost != "2.000000000000000000000000001000001000000000000000000000"[:29]+"001" {
+	if d := bill.Summarize(b, nil); d.BilledCost != "-0.50" || *d.ListCost != "2.000000000000000000000000001000001000000000000000000000"[:29]+"001" {
 		t.Errorf("billed %s, list %s", d.BilledCost, *d.ListCost)
 	}
 	teams := map[string]string{}
@@ -271,17 +271,17 @@ func TestDataExport(t *testing.T) {
 		note    string
 		err     string
 	}{
-		{"two periods, one blanked chunk", func(map[string]string) {}, 2, "4.5", "", ""},
-		{"a period without a manifest", func(m map[string]string) { delete(m, "p/x/metadata/BILLING_PERIOD=2024-09/x-Manifest.json") }, 1, "1.5", "2024-09 is left aside", ""},
+		{"two periods, one blanked chunk", func(map[string]string) {}, 2, "4.50", "", ""},
+		{"a period without a manifest", func(m map[string]string) { delete(m, "p/x/metadata/BILLING_PERIOD=2024-09/x-Manifest.json") }, 1, "1.50", "2024-09 is left aside", ""},
 		{"a file that is not there yet", func(m map[string]string) { delete(m, "p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz") }, 0, "", "", "lists s3://b/p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz, which is not there"},
 		{"a file of before", func(m map[string]string) {
 			m["p/x/data/BILLING_PERIOD=2024-09/x-00009.csv.gz"] = gzipped(head + row())
-		}, 2, "4.5", "does not list", ""},
+		}, 2, "4.50", "does not list", ""},
 		{"manifests that name no files", func(m map[string]string) {
 			for _, k := range []string{"2024-08", "2024-09"} {
 				m["p/x/metadata/BILLING_PERIOD="+k+"/x-Manifest.json"] = `{"exportArn":"a"}`
 			}
-		}, 2, "4.5", "", ""},
+		}, 2, "4.50", "", ""},
 		{"another period's row", func(m map[string]string) {
 			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head + row("BillingPeriodStart", "2024-08-01", "BillingPeriodEnd", "2024-09-01", "ChargePeriodStart", "2024-08-02"))
 		}, 0, "", "", "x-00002.csv.gz:2: its billing period starts on 2024-08-01, and the file is in the partition of 2024-09"},
@@ -291,12 +291,12 @@ func TestDataExport(t *testing.T) {
 				m["p/x/data/BILLING_PERIOD=2024-07/"+run+"/x-00001.csv.gz"] = gzipped(head + row("BillingPeriodStart", "2024-07-01", "BillingPeriodEnd", "2024-08-01", "ChargePeriodStart", "2024-07-02"))
 				m["p/x/metadata/BILLING_PERIOD=2024-07/"+run+"/x-Manifest.json"] = `{}`
 			}
-		}, 3, "6", "does not list", ""},
+		}, 3, "6.00", "does not list", ""},
 		{"a period that became empty", func(m map[string]string) {
 			m["p/x/data/BILLING_PERIOD=2024-09/x-00001.csv.gz"] = gzipped("")
 			m["p/x/data/BILLING_PERIOD=2024-09/x-00002.csv.gz"] = gzipped(head)
-		}, 1, "1.5", "", ""},
-		{"another export in the same folder", func(m map[string]string) { m["p/x-2/b.csv"] = head + row() }, 2, "4.5", "", ""},
+		}, 1, "1.50", "", ""},
+		{"another export in the same folder", func(m map[string]string) { m["p/x-2/b.csv"] = head + row() }, 2, "4.50", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			files := export()
@@ -354,7 +354,7 @@ func TestFolder(t *testing.T) {
 	dir := put(t, map[string]string{"a.csv": head + row(), "sub/b.csv.gz": gzipped(head + row("ResourceId", "i-2")), "c.CSV": gzipped(head + row("ResourceId", "i-3")),
 		"readme.txt": "no bill", ".hidden.csv": "no bill"})
 	b := read(t, dir, Options{})
-	if d := bill.Summarize(b, nil); d.Rows != 3 || d.BilledCost != "4.5" || d.ContractedCost != nil {
+	if d := bill.Summarize(b, nil); d.Rows != 3 || d.BilledCost != "4.50" || d.ContractedCost != nil {
 		t.Errorf("the folder holds %+v", d)
 	}
 	var mistake *Error

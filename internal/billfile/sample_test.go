@@ -125,13 +125,13 @@ func TestCommitmentExamples(t *testing.T) {
 		billed, effective       string
 		purchased, used, unused string
 	}{
-		{"commitment_discount_purchase_scenario_1.csv", "8760", "0", "8760.00", "0.00", "0.00"},
-		{"commitment_discount_purchase_scenario_3.csv", "4381.5", "0", "4381.50", "0.00", "0.00"},
-		{"commitment_discount_usage_scenario_1.csv", "0", "1", "0.00", "1.00", "0.00"},
-		{"commitment_discount_usage_scenario_3.csv", "0", "1", "0.00", "0.75", "0.25"},
+		{"commitment_discount_purchase_scenario_1.csv", "8760.00", "0.00", "8760.00", "0.00", "0.00"},
+		{"commitment_discount_purchase_scenario_3.csv", "4381.50", "0.00", "4381.50", "0.00", "0.00"},
+		{"commitment_discount_usage_scenario_1.csv", "0.00", "1.00", "0.00", "1.00", "0.00"},
+		{"commitment_discount_usage_scenario_3.csv", "0.00", "1.00", "0.00", "0.75", "0.25"},
 		{"one_hundred_percent_utilization_with_commitment_discount_flexibility_with_1_resource.csv", "2.75", "2.75", "0.50", "0.50", "0.00"},
-		{"one_hundred_percent_utilization_without_commitment_discount_flexibility.csv", "1.5", "1.5", "1.50", "1.50", "0.00"},
-		{"zero_percent_utilization_without_commitment_discount_flexibility.csv", "3.5", "3.5", "1.50", "0.00", "1.50"},
+		{"one_hundred_percent_utilization_without_commitment_discount_flexibility.csv", "1.50", "1.50", "1.50", "1.50", "0.00"},
+		{"zero_percent_utilization_without_commitment_discount_flexibility.csv", "3.50", "3.50", "1.50", "0.00", "1.50"},
 	} {
 		t.Run(tc.file, func(t *testing.T) {
 			b := read(t, data.Path(t, "focus-1.0/commitment-examples/"+tc.file), Options{})

@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 // borrowed returns bytes as a text that is valid as long as they do not change: cells
@@ -23,7 +24,7 @@ func borrowed(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b
 // valueReader returns how values of a type are read as what a column needs; nil where
 // they cannot be.
 func valueReader(t parquet.Type, k kind, known *floats) func(*cell, parquet.Value) error {
-	logical := logicalValue(t.LogicalType())
+	logical := usage.LogicalValue(t.LogicalType())
 	if t.Kind() == parquet.ByteArray {
 		if d, ok := logical.(*format.DecimalType); ok {
 			return decimalReader(k, int(d.Scale))
@@ -57,13 +58,6 @@ func valueReader(t parquet.Type, k kind, known *floats) func(*cell, parquet.Valu
 		}
 	}
 	return nil
-}
-
-func logicalValue(t *format.LogicalType) format.LogicalTypeValue {
-	if t == nil {
-		return nil
-	}
-	return t.Value
 }
 
 // whole returns the value of an integer column.
@@ -177,7 +171,7 @@ func timeReader(t parquet.Type) func(*cell, parquet.Value) error {
 		return time.Unix(seconds, nanos).UTC(), nil
 	}
 	var read func(parquet.Value) (time.Time, error)
-	switch l := logicalValue(t.LogicalType()).(type) {
+	switch l := usage.LogicalValue(t.LogicalType()).(type) {
 	case *format.TimestampType:
 		if l.Unit.Value == nil {
 			return nil

@@ -50,7 +50,7 @@ func (d Desk) Reserve(ctx context.Context, h Hold, now time.Time) (Hold, error) 
 		return Hold{}, fmt.Errorf("make an id: %w", err)
 	}
 	h.ID, h.State, h.CreatedAt, h.Version = hex.EncodeToString(id), Pending, now.UTC(), 0
-	made, err := d.put(ctx, h, now)
+	made, err := d.put(ctx, h, now, Event{})
 	if err != nil || made.ID == h.ID {
 		return made, err
 	}
@@ -59,7 +59,7 @@ func (d Desk) Reserve(ctx context.Context, h Hold, now time.Time) (Hold, error) 
 		return made, nil
 	}
 	h.ID, h.CreatedAt, h.Version = made.ID, made.CreatedAt, made.Version
-	return d.put(ctx, h, now)
+	return d.put(ctx, h, now, Event{})
 }
 
 // Look says where everything stands that a hold has to fit in, and as an *Overdrawn that
@@ -103,11 +103,11 @@ func (d Desk) Admit(ctx context.Context, h Hold, now time.Time) (Hold, error) {
 		return Hold{}, ErrConflict
 	}
 	h.State = Live
-	return d.put(ctx, h, now)
+	return d.put(ctx, h, now, Event{})
 }
 
 // put writes a hold that has to fit.
-func (d Desk) put(ctx context.Context, h Hold, now time.Time) (Hold, error) {
+func (d Desk) put(ctx context.Context, h Hold, now time.Time, e Event) (Hold, error) {
 	h.UpdatedAt, h.ExpiresAt = now.UTC(), h.Until.Add(Slack).UTC()
 	r, err := d.Set.Reservation(h, now)
 	if err != nil {
@@ -116,12 +116,13 @@ func (d Desk) put(ctx context.Context, h Hold, now time.Time) (Hold, error) {
 	if h.State == Pending {
 		r.Hold.ExpiresAt = now.Add(PendingFor).UTC()
 	}
+	r.Event = e
 	return d.Store.Reserve(ctx, r)
 }
 
 // Extend gives a live hold another amount and end, if that fits; an *Overdrawn otherwise,
-// and then the hold stays as it was. It never shortens a run.
-func (d Desk) Extend(ctx context.Context, id string, amount money.Amount, until, now time.Time) (Hold, error) {
+// and then the hold stays as it was. It never shortens a run. By is who extends it.
+func (d Desk) Extend(ctx context.Context, id string, amount money.Amount, until time.Time, by string, now time.Time) (Hold, error) {
 	h, err := d.open(ctx, id, now)
 	if err != nil {
 		return Hold{}, fmt.Errorf("extend hold %s: %w", id, err)
@@ -130,16 +131,16 @@ func (d Desk) Extend(ctx context.Context, id string, amount money.Amount, until,
 	if until.After(h.Until) {
 		h.Until = until.UTC()
 	}
-	return d.put(ctx, h, now)
+	return d.put(ctx, h, now, Event{At: now, By: by, Verb: Extend})
 }
 
 // Settle ends a live hold by what its run came to. That goes on counting for SettleFor
-// where the ledger has charged less so far.
-func (d Desk) Settle(ctx context.Context, id string, actual money.Amount, now time.Time) (Hold, error) {
+// where the ledger has charged less so far. By is who settles it.
+func (d Desk) Settle(ctx context.Context, id string, actual money.Amount, by string, now time.Time) (Hold, error) {
 	if actual < 0 {
 		return Hold{}, fmt.Errorf("settle hold %s: it cannot have come to %s", id, actual.Exact())
 	}
-	return d.end(ctx, id, now, func(h *Hold) {
+	return d.end(ctx, id, Event{At: now, By: by, Verb: Settle}, func(h *Hold) {
 		h.State, h.Actual, h.ExpiresAt = Settled, actual, now.Add(SettleFor).UTC()
 		if now.Before(h.Until) {
 			h.Until = now.UTC()
@@ -150,9 +151,9 @@ func (d Desk) Settle(ctx context.Context, id string, actual money.Amount, now ti
 	})
 }
 
-// Release gives a hold back whose work did not start.
-func (d Desk) Release(ctx context.Context, id string, now time.Time) (Hold, error) {
-	return d.end(ctx, id, now, func(h *Hold) { h.State = Released })
+// Release gives a hold back whose work did not start. By is who releases it.
+func (d Desk) Release(ctx context.Context, id, by string, now time.Time) (Hold, error) {
+	return d.end(ctx, id, Event{At: now, By: by, Verb: Release}, func(h *Hold) { h.State = Released })
 }
 
 // Unobserved are those of some holds whose runs are over, whose money is held all the
@@ -173,7 +174,7 @@ func (d Desk) Unobserved(ctx context.Context, holds []Hold, now time.Time) (map[
 }
 
 // end ends a hold, once: ending it again the same way changes nothing.
-func (d Desk) end(ctx context.Context, id string, now time.Time, how func(*Hold)) (Hold, error) {
+func (d Desk) end(ctx context.Context, id string, e Event, how func(*Hold)) (Hold, error) {
 	h, err := d.Store.Hold(ctx, id)
 	if err != nil {
 		return Hold{}, err
@@ -184,8 +185,8 @@ func (d Desk) end(ctx context.Context, id string, now time.Time, how func(*Hold)
 	case ended.State:
 		return h, nil
 	case Pending, Live:
-		ended.UpdatedAt = now.UTC()
-		return d.Store.PutHold(ctx, ended)
+		ended.UpdatedAt = e.At.UTC()
+		return d.Store.PutHold(ctx, ended, e)
 	}
 	return h, fmt.Errorf("hold %s is %s already: %w", h.ID, h.State, ErrConflict)
 }

@@ -160,22 +160,22 @@ func TestEndsOfAHold(t *testing.T) {
 		left money.Amount
 	}{
 		{"released", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
-			_, err := d.Release(ctx, h.ID, now)
+			_, err := d.Release(ctx, h.ID, "ana", now)
 			return err
 		}, 0, 1000},
 		{"settled and charged", func(d budget.Desk, s *budgettest.Store, h budget.Hold) error {
 			s.Charge(charge(h.ID, 120))
-			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, "ana", now.Add(time.Hour))
 			return err
 		}, time.Hour, 880},
 		{"settled before it is charged", func(d budget.Desk, s *budgettest.Store, h budget.Hold) error {
 			s.Charge(charge(h.ID, 50))
-			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, "ana", now.Add(time.Hour))
 			return err
 		}, time.Hour, 880},
 		{"settled, and the ledger never said so much", func(d budget.Desk, s *budgettest.Store, h budget.Hold) error {
 			s.Charge(charge(h.ID, 50))
-			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, "ana", now.Add(time.Hour))
 			return err
 		}, time.Hour + budget.SettleFor, 950},
 		{"running", func(budget.Desk, *budgettest.Store, budget.Hold) error { return nil }, 11*time.Hour - 1, 600},
@@ -195,15 +195,15 @@ func TestEndsOfAHold(t *testing.T) {
 			return nil
 		}, 9 * 24 * time.Hour, 600},
 		{"settled and never charged", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
-			_, err := d.Settle(ctx, h.ID, 120*money.USD, now.Add(time.Hour))
+			_, err := d.Settle(ctx, h.ID, 120*money.USD, "ana", now.Add(time.Hour))
 			return err
 		}, 2 * budget.SettleFor, 880},
 		{"never charged, and released late", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
-			_, err := d.Release(ctx, h.ID, now.Add(20*time.Hour))
+			_, err := d.Release(ctx, h.ID, "ana", now.Add(20*time.Hour))
 			return err
 		}, 20 * time.Hour, 1000},
 		{"extended", func(d budget.Desk, _ *budgettest.Store, h budget.Hold) error {
-			_, err := d.Extend(ctx, h.ID, 900*money.USD, now.Add(20*time.Hour), now)
+			_, err := d.Extend(ctx, h.ID, 900*money.USD, now.Add(20*time.Hour), "ana", now)
 			return err
 		}, 12 * time.Hour, 100},
 	} {
@@ -224,19 +224,19 @@ func TestWhatIsOverStaysOver(t *testing.T) {
 	ctx := context.Background()
 	d, _ := desk(t, one)
 	h := live(t, d, run("a", 400), now)
-	if _, err := d.Settle(ctx, h.ID, money.USD, now); err != nil {
+	if _, err := d.Settle(ctx, h.ID, money.USD, "ana", now); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := d.Settle(ctx, h.ID, 2*money.USD, now); err != nil || again.Actual != money.USD {
+	if again, err := d.Settle(ctx, h.ID, 2*money.USD, "ana", now); err != nil || again.Actual != money.USD {
 		t.Errorf("settling twice gave %+v, %v; want the first", again, err)
 	}
-	if _, err := d.Release(ctx, h.ID, now); !errors.Is(err, budget.ErrConflict) {
+	if _, err := d.Release(ctx, h.ID, "ana", now); !errors.Is(err, budget.ErrConflict) {
 		t.Errorf("a settled hold was released: %v", err)
 	}
-	if _, err := d.Extend(ctx, h.ID, 2*money.USD, now, now); err == nil {
+	if _, err := d.Extend(ctx, h.ID, 2*money.USD, now, "ana", now); err == nil {
 		t.Error("a settled hold was extended")
 	}
-	if _, err := d.Settle(ctx, h.ID, -money.USD, now); err == nil {
+	if _, err := d.Settle(ctx, h.ID, -money.USD, "ana", now); err == nil {
 		t.Error("a hold was settled at less than nothing")
 	}
 }
@@ -246,7 +246,7 @@ func TestExtendingThatDoesNotFitChangesNothing(t *testing.T) {
 	d, s := desk(t, one)
 	h := live(t, d, run("a", 400), now)
 	live(t, d, run("b", 500), now)
-	_, err := d.Extend(ctx, h.ID, 501*money.USD, h.Until, now)
+	_, err := d.Extend(ctx, h.ID, 501*money.USD, h.Until, "ana", now)
 	overdrawn(t, err, "vision")
 	if kept, _ := s.Hold(ctx, h.ID); kept.Amount != h.Amount || kept.Version != h.Version {
 		t.Errorf("the hold became %+v", kept)
@@ -305,7 +305,7 @@ func TestAPeriodThatIsOverDoesNotBind(t *testing.T) {
 	h.From, h.Until = at, at.Add(10*time.Hour)
 	h = live(t, d, h, at)
 	s.Charge(budgettest.Charge{At: at, Owner: vision, Purpose: inventory.Training, Amount: 2000 * money.USD})
-	if _, err := d.Extend(context.Background(), h.ID, 200*money.USD, h.Until, at.Add(5*time.Hour)); err != nil {
+	if _, err := d.Extend(context.Background(), h.ID, 200*money.USD, h.Until, "ana", at.Add(5*time.Hour)); err != nil {
 		t.Error(err)
 	}
 }
@@ -325,7 +325,7 @@ func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
 	if got := status(t, d, "vision", at.Add(5*time.Hour)).Held; got != 600*money.USD {
 		t.Errorf("December holds $%s, want $600", got)
 	}
-	if _, err := d.Release(ctx, h.ID, at); err != nil {
+	if _, err := d.Release(ctx, h.ID, "ana", at); err != nil {
 		t.Fatal(err)
 	}
 	// December is full already, though November is not.
@@ -363,7 +363,7 @@ func TestSpreadingAdmitsNoMoreThanAPeriodCanPay(t *testing.T) {
 				continue
 			}
 			if h, err = d.Admit(ctx, h, now); err == nil && rapid.Bool().Draw(t, "extend") {
-				_, _ = d.Extend(ctx, h.ID, dollars("extended amount", 800), h.From.Add(hours("extended length")), now)
+				_, _ = d.Extend(ctx, h.ID, dollars("extended amount", 800), h.From.Add(hours("extended length")), "ana", now)
 			}
 		}
 		holds, err := s.Holds(ctx, now, now.AddDate(1, 0, 0))
@@ -461,7 +461,7 @@ quotas:
 		t.Errorf("another team's machines count against the quota: %v", err)
 	}
 	h.Key, h.Owner, h.GPUs = "b", speech, map[string]int{"H100": 9}
-	if _, err := d.Settle(ctx, first.ID, money.USD, now); err != nil {
+	if _, err := d.Settle(ctx, first.ID, money.USD, "ana", now); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Reserve(ctx, h, now); err != nil {
@@ -548,13 +548,13 @@ func TestNothingIsOverdrawn(t *testing.T) {
 				}
 			case 4:
 				if ok && dollars >= charged[h.ID] {
-					_, _ = d.Extend(ctx, h.ID, dollars, at.Add(12*time.Hour), at)
+					_, _ = d.Extend(ctx, h.ID, dollars, at.Add(12*time.Hour), "ana", at)
 				}
 			case 5:
 				if ok && charged[h.ID] == 0 && h.State != budget.Settled {
-					_, _ = d.Release(ctx, h.ID, at)
+					_, _ = d.Release(ctx, h.ID, "ana", at)
 				} else if ok {
-					_, _ = d.Settle(ctx, h.ID, charged[h.ID], at)
+					_, _ = d.Settle(ctx, h.ID, charged[h.ID], "ana", at)
 				}
 			}
 			all, err := d.Statuses(ctx, at)
@@ -607,8 +607,11 @@ func TestOnlyLiveHoldsCoverTheirOwn(t *testing.T) {
 		{"live", nil, vision, vision, 40, 40},
 		{"live, and not yet charged", nil, vision, vision, 0, 40},
 		{"beyond its rate", nil, vision, vision, 800, 800},
-		{"released", func(d budget.Desk, id string) error { _, err := d.Release(ctx, id, now); return err }, vision, vision, 800, 800},
-		{"settled", func(d budget.Desk, id string) error { _, err := d.Settle(ctx, id, 100*money.USD, now); return err }, vision, vision, 800, 800},
+		{"released", func(d budget.Desk, id string) error { _, err := d.Release(ctx, id, "ana", now); return err }, vision, vision, 800, 800},
+		{"settled", func(d budget.Desk, id string) error {
+			_, err := d.Settle(ctx, id, 100*money.USD, "ana", now)
+			return err
+		}, vision, vision, 800, 800},
 		{"another team's hold", nil, vision, speech, 30, 30},
 		{"another user's", nil, inventory.Owner{Team: "vision", User: "bo"}, vision, 30, 70},
 		{"whoever has no name", nil, inventory.Owner{}, vision, 40, 40},
@@ -639,7 +642,7 @@ func TestADeadHoldsTagIsNoWayAroundPerHour(t *testing.T) {
 	h := run("a", 100)
 	h.Hourly = 10 * money.USD
 	dead := live(t, d, h, now)
-	if _, err := d.Release(ctx, dead.ID, now); err != nil {
+	if _, err := d.Release(ctx, dead.ID, "ana", now); err != nil {
 		t.Fatal(err)
 	}
 	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Hold: dead.ID, Amount: 800 * money.USD})
@@ -732,12 +735,12 @@ quotas: [{id: one, gpus: {H100: 8}, machines: 1}]`
 		{"pending no longer", nil, budget.PendingFor, true},
 		{"live", func(d budget.Desk, h budget.Hold) error { _, err := d.Admit(ctx, h, now); return err }, 11*time.Hour - 1, false},
 		{"live, and expired", func(d budget.Desk, h budget.Hold) error { _, err := d.Admit(ctx, h, now); return err }, 11 * time.Hour, true},
-		{"released", func(d budget.Desk, h budget.Hold) error { _, err := d.Release(ctx, h.ID, now); return err }, 0, true},
+		{"released", func(d budget.Desk, h budget.Hold) error { _, err := d.Release(ctx, h.ID, "ana", now); return err }, 0, true},
 		{"settled", func(d budget.Desk, h budget.Hold) error {
 			if _, err := d.Admit(ctx, h, now); err != nil {
 				return err
 			}
-			_, err := d.Settle(ctx, h.ID, 5*money.USD, now)
+			_, err := d.Settle(ctx, h.ID, 5*money.USD, "ana", now)
 			return err
 		}, 0, true},
 	} {

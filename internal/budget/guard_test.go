@@ -180,10 +180,13 @@ quotas: [{id: q, machines: 0, gpus: {H100: 1}}]`)
 func TestWhatCannotBeReadReservesNothing(t *testing.T) {
 	ctx, broken := context.Background(), errors.New("broken")
 	for name, do := range map[string]func(d budget.Desk, id string) error{
-		"look":       func(d budget.Desk, _ string) error { _, err := d.Look(ctx, run("b", 1), now); return err },
-		"extend":     func(d budget.Desk, id string) error { _, err := d.Extend(ctx, id, money.USD, now, now); return err },
-		"settle":     func(d budget.Desk, id string) error { _, err := d.Settle(ctx, id, 0, now); return err },
-		"release":    func(d budget.Desk, id string) error { _, err := d.Release(ctx, id, now); return err },
+		"look": func(d budget.Desk, _ string) error { _, err := d.Look(ctx, run("b", 1), now); return err },
+		"extend": func(d budget.Desk, id string) error {
+			_, err := d.Extend(ctx, id, money.USD, now, "ana", now)
+			return err
+		},
+		"settle":     func(d budget.Desk, id string) error { _, err := d.Settle(ctx, id, 0, "ana", now); return err },
+		"release":    func(d budget.Desk, id string) error { _, err := d.Release(ctx, id, "ana", now); return err },
 		"status":     func(d budget.Desk, _ string) error { _, err := d.Statuses(ctx, now); return err },
 		"unobserved": func(d budget.Desk, _ string) error { _, err := d.Unobserved(ctx, nil, now); return err },
 	} {
@@ -248,14 +251,14 @@ func TestEndsOfARun(t *testing.T) {
 	for by, want := range map[time.Duration]time.Duration{5 * time.Hour: 10 * time.Hour, 10 * time.Hour: 10 * time.Hour, 20 * time.Hour: 20 * time.Hour} {
 		d, _ := desk(t, one)
 		h := live(t, d, run("a", 400), now)
-		if got := must(d.Extend(ctx, h.ID, h.Amount, now.Add(by), now))(t).Until.Sub(now); got != want {
+		if got := must(d.Extend(ctx, h.ID, h.Amount, now.Add(by), "ana", now))(t).Until.Sub(now); got != want {
 			t.Errorf("extended to %s: it ends after %s, want %s", by, got, want)
 		}
 	}
 	for at, want := range map[time.Duration]time.Duration{-time.Hour: 0, 3 * time.Hour: 3 * time.Hour, 30 * time.Hour: 10 * time.Hour} {
 		d, _ := desk(t, one)
 		h := live(t, d, run("a", 400), now)
-		if got := must(d.Settle(ctx, h.ID, 0, now.Add(at)))(t); got.State != budget.Settled || got.Until.Sub(now) != want || !got.ExpiresAt.Equal(now.Add(at+budget.SettleFor)) {
+		if got := must(d.Settle(ctx, h.ID, 0, "ana", now.Add(at)))(t); got.State != budget.Settled || got.Until.Sub(now) != want || !got.ExpiresAt.Equal(now.Add(at+budget.SettleFor)) {
 			t.Errorf("settled after %s: %+v, want its end after %s", at, got, want)
 		}
 	}

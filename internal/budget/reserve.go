@@ -27,6 +27,8 @@ type Reservation struct {
 	Lines  []Line
 	Quotas []Quota
 	Now    time.Time
+	// Event is recorded with the hold.
+	Event Event
 }
 
 // Read is a question to the ledger.

@@ -53,6 +53,26 @@ type Reading interface {
 	Holds(ctx context.Context, from, to time.Time) ([]Hold, error)
 }
 
+// Event is who changed a hold and when. It is recorded in the audit log with the change, in
+// one transaction.
+type Event struct {
+	At time.Time
+	By string
+	// Verb is what was done. The zero Verb records nothing: the gate keeps its own record of
+	// what it reserves and admits.
+	Verb Verb
+}
+
+// Verb is what someone does with a hold.
+type Verb string
+
+// The verbs.
+const (
+	Settle  Verb = "settle"
+	Release Verb = "release"
+	Extend  Verb = "extend"
+)
+
 // Store keeps holds. The implementation is in internal/store, its conformance suite in
 // internal/store/storetest, a small one in memory in budgettest.
 type Store interface {
@@ -73,15 +93,16 @@ type Store interface {
 	//     does) and what was spent in each of r.Reads(holds), in order, and asks r.Check, which
 	//     is pure. Its error is returned so that errors.As finds an *Overdrawn in it, and
 	//     nothing is written.
-	//  4. It writes the hold with the next version and returns it.
+	//  4. It writes the hold with the next version and r.Event, both or none, and returns
+	//     the hold.
 	//
 	// A crash at any point leaves the hold written as a whole or not at all.
 	Reserve(ctx context.Context, r Reservation) (Hold, error)
 
-	// PutHold writes a stored hold whose Version is the one it was read with and returns
-	// it with the next; ErrConflict otherwise, and where its Key is another hold's.
-	// Nothing is checked: it is for what gives back.
-	PutHold(ctx context.Context, h Hold) (Hold, error)
+	// PutHold writes a stored hold whose Version is the one it was read with and its event,
+	// both or none, and returns it with the next version; ErrConflict otherwise, and where
+	// its Key is another hold's. Nothing is checked: it is for what gives back.
+	PutHold(ctx context.Context, h Hold, e Event) (Hold, error)
 
 	// Hold returns the one with that id, or the only one whose id begins so; ErrNotFound
 	// otherwise.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -218,7 +217,7 @@ func (s *saving) quiet(ctx context.Context) error {
 // not what was read.
 func (s *saving) compare(m *Manifest, after []found, j judgment) (changed bool) {
 	m.Entries, m.LeftOut = nil, nil
-	there := map[string]bool{}
+	there, created := map[string]bool{}, false
 	for i, f := range after {
 		e := f.Entry
 		e.Finished = cmp.Or(j.how[i], Quiescent)
@@ -234,7 +233,7 @@ func (s *saving) compare(m *Manifest, after []found, j judgment) (changed bool) 
 		case f.Kind != File:
 		case c == nil:
 			m.LeftOut = append(m.LeftOut, LeftOut{f.Path, f.Size, "it was created while the folder was read"})
-			changed = true
+			changed, created = true, true
 			continue
 		case !c.whole || !c.seen.same(f):
 			e.Finished, changed = "", true
@@ -246,10 +245,8 @@ func (s *saving) compare(m *Manifest, after []found, j judgment) (changed bool) 
 		m.Entries = append(m.Entries, e)
 	}
 	m.State, m.Finished = overall(j.units, m.Entries)
-	for _, l := range m.LeftOut {
-		if strings.HasPrefix(l.Why, "it was created") && m.Finished != Declared && m.Finished != Marked {
-			m.State, m.Finished = Unsettled, ""
-		}
+	if created && m.Finished != Declared && m.Finished != Marked {
+		m.State, m.Finished = Unsettled, ""
 	}
 	m.Step = newestStep(j.units, there)
 	if s.declaredLost(after, j, there) {

@@ -102,7 +102,7 @@ func TestAdopt(t *testing.T) {
 	if out := l.curfew(ExitDone, "ls"); !strings.Contains(out, "No sessions") {
 		t.Fatal(out)
 	}
-	if doc.Session != "box" || doc.Owner.User != "ana" || doc.HourlyUSD == nil || !doc.LeaseUntil.Equal(l.clock().Add(2*time.Hour)) || doc.Idle != "45m0s" {
+	if doc.Session != "box" || doc.Owner.User != "ana" || !doc.HourlyUSD.Known() || !doc.LeaseUntil.Equal(l.clock().Add(2*time.Hour)) || doc.Idle != "45m0s" {
 		t.Errorf("it shows %+v", doc)
 	}
 

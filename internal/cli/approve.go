@@ -6,8 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newApprove() *cobra.Command {
@@ -30,25 +32,28 @@ func (a *app) newDeny() *cobra.Command {
 }
 
 func (a *app) newDecision(allow bool, c *cobra.Command) *cobra.Command {
-	var reason, proof string
+	var in ops.ApproveInput
 	c.Args = oneArg("the id of one request; `curfew approvals` lists them")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if !allow && strings.TrimSpace(reason) == "" {
-			return usageError("curfew deny %s: give --reason", args[0])
+		if in.ID = args[0]; !allow && strings.TrimSpace(in.Body.Reason) == "" {
+			return usageError("curfew deny %s: give --reason", in.ID)
 		}
-		if err := oneOf("proof", proof, "auto", "aws", "none"); err != nil {
-			return err
-		}
-		return a.decide(c.Context(), args[0], allow, reason, proof)
+		return a.decide(c.Context(), in, allow)
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for whoever asked")
 	a.outputs(c, tableJSON...)
-	c.Flags().StringVar(&proof, "proof", "auto", "how to prove who you are: aws (your AWS credentials), none (a name alone), auto (aws for fixes)")
+	ops.Approve.AddFlags(c.Flags(), &in)
 	return c
 }
 
-func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof string) error {
-	doc, err := a.at.Decide(ctx, id, allow, reason, proof)
+func (a *app) decide(ctx context.Context, in ops.ApproveInput, allow bool) (err error) {
+	var doc view.Decision
+	if allow {
+		doc, err = ops.Approve.Call(ctx, a.at, in)
+	} else {
+		deny := ops.DenyInput{ByID: in.ByID, Proof: in.Proof}
+		deny.Body.Reason = in.Body.Reason
+		doc, err = ops.Deny.Call(ctx, a.at, deny)
+	}
 	if err != nil {
 		return err
 	}
@@ -61,7 +66,7 @@ func (a *app) decide(ctx context.Context, id string, allow bool, reason, proof s
 }
 
 func (a *app) newApprovals() *cobra.Command {
-	var all bool
+	var in ops.ApprovalsInput
 	c := &cobra.Command{
 		Use:   "approvals [REQUEST]",
 		Short: "Show what waits for an approval, with its plan",
@@ -78,21 +83,22 @@ the commands, the dollars with their units, what is lost and how far it can be u
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.approvals(c.Context(), strings.Join(args, ""), all || len(args) > 0)
+			in.ID, in.All = strings.Join(args, ""), in.All || len(args) > 0
+			return a.approvals(c.Context(), in)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "those decided, used and expired as well")
+	ops.ListApprovals.AddFlags(c.Flags(), &in)
 	a.outputs(c, tableJSON...)
 	return c
 }
 
-func (a *app) approvals(ctx context.Context, id string, all bool) error {
-	doc, now, err := a.at.Approvals(ctx, id, all)
+func (a *app) approvals(ctx context.Context, in ops.ApprovalsInput) error {
+	r, err := ops.ListApprovals.Reply(ctx, a.at, in)
 	switch {
 	case err != nil:
 		return err
 	case a.format == "json":
-		return a.printJSON(doc)
+		return a.printJSON(r.Doc)
 	}
-	return report.Approvals(a.Stdout, doc, now, report.Options{Width: a.Width, Color: a.color()})
+	return report.Approvals(a.Stdout, r.Doc, r.At, report.Options{Width: a.Width, Color: a.color()})
 }

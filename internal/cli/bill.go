@@ -3,8 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/bill"
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -23,8 +22,7 @@ and Usage Report 2.0, in CSV, CSV.gz and Parquet: a file, a folder, or s3://buck
 }
 
 func (a *app) newBillImport() *cobra.Command {
-	var profile string
-	var dry bool
+	var in ops.ImportBillInput
 	c := &cobra.Command{
 		Use:   "import PATH",
 		Short: "Import a bill: each billing period is replaced as a whole, and importing again changes nothing",
@@ -33,26 +31,18 @@ func (a *app) newBillImport() *cobra.Command {
   curfew bill import ./exports -o json`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := a.at.BillImport(c.Context(), args[0], profile, dry)
-			return shown(a, func(d view.Bill) report.Sheet { return report.Bill(d, dry) })(doc, err)
+			in.File = args[0]
+			doc, err := ops.ImportBill.Call(c.Context(), a.at, in)
+			return shown(a, func(d view.Bill) report.Sheet { return report.Bill(d, in.Body.DryRun) })(doc, err)
 		},
 	}
 	a.outputs(c, reports...)
-	c.Flags().StringVar(&profile, "profile", "", "AWS profile, for s3://")
-	c.Flags().BoolVar(&dry, "dry-run", false, "say what would be replaced, and keep nothing")
+	ops.ImportBill.AddFlags(c.Flags(), &in)
 	return c
 }
 
-// bases are the amounts of a bill that can be added up, dividedBy what a bill is divided
-// by; the first is the default.
-var (
-	bases     = []string{string(bill.OnBilled), string(bill.OnEffective)}
-	dividedBy = []string{"team", "project", "user", "environment", "cost_center", "purpose", "sub_account"}
-)
-
 func (a *app) newBillShow() *cobra.Command {
-	var p daemon.Period
-	by, basis := dividedBy[0], bases[0]
+	var in ops.BillInput
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Show the bill by category and by team, data transfer, and commitments",
@@ -66,13 +56,11 @@ shown apart.`,
   curfew bill show --by project --basis effective -o html > bill.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			doc, err := a.at.BillShow(c.Context(), p, bill.Dimension(by), bill.Basis(basis))
-			return shown(a, func(d view.BillShow) report.Sheet { return report.BillShow(d, by, basis) })(doc, err)
+			doc, err := ops.GetBills.Call(c.Context(), a.at, in)
+			return shown(a, func(d view.BillShow) report.Sheet { return report.BillShow(d, in.By, in.Basis) })(doc, err)
 		},
 	}
-	periodFlags(c, &p, "month")
-	c.Flags().Var(&choice{"by", &by, dividedBy}, "by", "who it is divided among: team, project, user, environment, cost_center, purpose, sub_account")
-	c.Flags().Var(&choice{"basis", &basis, bases}, "basis", "billed, or effective, which spreads what was paid for commitments")
+	ops.GetBills.AddFlags(c.Flags(), &in)
 	a.outputs(c, reports...)
 	a.simulated(c)
 	return c

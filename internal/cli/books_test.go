@@ -240,9 +240,9 @@ func TestCostsByHand(t *testing.T) {
 		// in the hour after.
 		"instance/" + id: "1.89, 0s not known at most 0.00",
 		// 100 GiB to 4:00, then 200 to 7:00: 1,000 GiB-hours at $8 for 73,000.
-		"volume/" + data: "0.11, 0s not known at most 0.00",
+		"volume/" + data: "0.10958904, 0s not known at most 0.00",
 		// 50 GiB from 0:20 to 6:00, and with it.
-		"volume/" + root: "0.03, 3600s not known at most 0.01",
+		"volume/" + root: "0.031050228, 3600s not known at most 0.005479452",
 	} {
 		if got := page(resource); got != want {
 			t.Errorf("%s costs %s, want %s", resource, got, want)
@@ -255,7 +255,7 @@ func TestCostsByHand(t *testing.T) {
 func TestUnitsByHour(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	row := func(hour int, key string, dollars money.Amount) costs.UnitCost {
-		amount, each := costs.Dollars(dollars*money.USD), money.Rate(0)
+		amount, each := dollars*money.USD, money.Rate(0)
 		return costs.UnitCost{Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: costs.AllocatedBasis, Amount: &amount, Count: 1000, Cost: &each}
 	}
 	d := &costs.UnitCosts{Unit: "run", Per: 1, Rows: []costs.UnitCost{row(0, "a", 1), row(0, "b", 3), row(1, "a", 5), row(1, "b", 9)}}

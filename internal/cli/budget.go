@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newBudget() *cobra.Command {
@@ -24,7 +27,11 @@ admitted, what is left, and a forecast to the end of the period with its range.`
   curfew budget release 4f1c`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, report.Budgets)(a.at.Budgets(c.Context()))
+			doc, err := ops.ListBudgets.Call(c.Context(), a.at, ops.None{})
+			if err == nil && len(doc.Budgets) == 0 {
+				err = daemon.NoBudgets()
+			}
+			return shown(a, report.Budgets)(doc, err)
 		},
 	}
 	a.outputs(c, reports...)
@@ -34,7 +41,7 @@ admitted, what is left, and a forecast to the end of the period with its range.`
 }
 
 func (a *app) newHolds() *cobra.Command {
-	var p daemon.Period
+	var in ops.HoldsInput
 	c := &cobra.Command{
 		Use:   "holds",
 		Short: "List reservations of budget for approved work",
@@ -42,40 +49,35 @@ func (a *app) newHolds() *cobra.Command {
   curfew budget holds --since 7d -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			doc, now, err := a.at.Holds(c.Context(), p)
+			r, err := ops.ListHolds.Reply(c.Context(), a.at, in)
 			if err != nil {
 				return err
 			}
-			return a.show(doc, func() report.Sheet { return report.Holds(doc, now) })
+			return a.show(r.Doc, func() report.Sheet { return report.Holds(r.Doc, r.At) })
 		},
 	}
-	periodFlags(c, &p, "30d")
+	ops.ListHolds.AddFlags(c.Flags(), &in)
 	a.outputs(c, reports...)
 	a.simulated(c)
 	return c
 }
 
-// holdCommand is a command about one hold; do reads its flags.
-func (a *app) holdCommand(c *cobra.Command, do func() (holdChange, error)) *cobra.Command {
+// holdCommand is a command that changes one reservation.
+func (a *app) holdCommand(c *cobra.Command, change func(ctx context.Context, id string) (view.OneHold, error)) *cobra.Command {
 	a.outputs(c, tableJSON...)
 	c.Args = oneArg("the id of one hold; `curfew budget holds` lists them")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		change, err := do()
+		h, err := change(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		change.verb = c.Name()
-		h, err := a.at.ChangeHold(c.Context(), args[0], change)
-		if err != nil {
-			return err
-		}
-		return a.say(h, "%s %s: %s %s, %s", h.ID, report.State(h.State), h.Kind, h.Name, money.ForPeople(first(h.Actual(), h.AmountUSD)))
+		return a.say(h, "%s %s: %s %s, %s", h.ID, report.State(h.State), h.Kind, h.Name, h.ActualUSD.Or(h.AmountUSD).Dollars())
 	}
 	return c
 }
 
 func (a *app) newSettle() *cobra.Command {
-	var actual string
+	var in ops.SettleInput
 	c := &cobra.Command{
 		Use:   "settle HOLD",
 		Short: "Settle a reservation with the actual cost of its run, and free the rest",
@@ -83,23 +85,22 @@ func (a *app) newSettle() *cobra.Command {
 --actual. What it came to goes on counting until the ledger has charged as much.`,
 		Example: "  curfew budget settle 4f1c\n  curfew budget settle 4f1c --actual 38.20",
 	}
-	c.Flags().StringVar(&actual, "actual", "", "what the run came to, in `dollars` (default: what the ledger charged)")
-	return a.holdCommand(c, func() (holdChange, error) {
-		if actual == "" {
-			return holdChange{}, nil
-		}
-		v, err := amountFlag("actual", actual)
-		return holdChange{actual: &v}, err
+	ops.SettleHold.AddFlags(c.Flags(), &in)
+	return a.holdCommand(c, func(ctx context.Context, id string) (view.OneHold, error) {
+		in.ID = id
+		return ops.SettleHold.Call(ctx, a.at, in)
 	})
 }
 
 func (a *app) newRelease() *cobra.Command {
 	c := &cobra.Command{Use: "release HOLD", Short: "Release the reservation of work that did not start", Example: "  curfew budget release 4f1c"}
-	return a.holdCommand(c, func() (holdChange, error) { return holdChange{}, nil })
+	return a.holdCommand(c, func(ctx context.Context, id string) (view.OneHold, error) {
+		return ops.ReleaseHold.Call(ctx, a.at, ops.ByID{ID: id})
+	})
 }
 
 func (a *app) newExtend() *cobra.Command {
-	var amount, length string
+	var in ops.ExtendInput
 	c := &cobra.Command{
 		Use:   "extend HOLD --amount DOLLARS --for DURATION",
 		Short: "Extend a reservation by the rules of the gate",
@@ -107,15 +108,10 @@ func (a *app) newExtend() *cobra.Command {
 threshold, and over the amount that was admitted, an approver has to approve.`,
 		Example: "  curfew budget extend 4f1c --amount 120 --for 12h   # exit code 3: it needs an approval",
 	}
-	c.Flags().StringVar(&amount, "amount", "", "what it may cost in all, in `dollars`")
-	c.Flags().StringVar(&length, "for", "", "how long from now it may run")
-	return a.holdCommand(c, func() (holdChange, error) {
-		v, err := amountFlag("amount", amount)
-		if err != nil {
-			return holdChange{}, err
-		}
-		d, err := durationFlag("for", length)
-		return holdChange{amount: v, length: d}, err
+	ops.ExtendHold.AddFlags(c.Flags(), &in)
+	return a.holdCommand(c, func(ctx context.Context, id string) (view.OneHold, error) {
+		in.ID = id
+		return ops.ExtendHold.Call(ctx, a.at, in)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -79,7 +80,7 @@ is saved.`,
 	fl.StringVar(&f.Name, "name", "", "name of the session (default: one that no other run has)")
 	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
 	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
-	fl.Var(&choice{"cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}}, "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
+	fl.Var(ops.NewChoice("cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}), "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
 	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
 	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease of the file or of curfew.yaml leaves)")
 	fl.StringVar(&f.checkout, "checkout", ".", "`folder` that is copied into the work folder")
@@ -109,11 +110,10 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 		return usageError("--checkout %s: it is no folder", f.checkout)
 	}
-	all, err := a.rt.OpenSessions(ctx)
+	all, err := a.at.Local.Sessions(ctx)
 	if err != nil {
 		return err
 	}
-	defer all.Close()
 	skip, err := all.Skip(dir, f.excludes)
 	if err != nil {
 		return err
@@ -125,6 +125,7 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 		}
 	}
 	began := a.Now()
+	a.saidSince = began.Add(-time.Second) // the clock of the state is a coarse one
 	s, d, err := all.Up(ctx, f.UpOptions)
 	if err != nil {
 		return errors.Join(err, a.ciGone(ctx, all, s))
@@ -169,7 +170,7 @@ var errTimedOut = errors.New("timed out")
 // ciWork waits until the session is ready, copies the checkout and runs the command.
 // It says whether the command began.
 func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (ran bool, code int, err error) {
-	if _, err = a.follow(ctx, keptHere(all), s.ID, settled); err != nil {
+	if _, err = a.follow(ctx, s.ID, settled); err != nil {
 		return false, 0, err
 	}
 	_, now, err := all.Run(ctx, s.ID)
@@ -193,7 +194,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	case ctx.Err() != nil:
 		return ran, 0, errors.Join(ctx.Err(), err)
 	case err != nil || code != 0: // the command's own doing, or that of an end that came before it
-		if why := ciEnded(ctx, all, s, err != nil && s.Provider == daemon.ProviderAWS); why != "" {
+		if why := a.ciEnded(ctx, all, s, err != nil && s.Provider == daemon.ProviderAWS); why != "" {
 			return ran, 0, &failure{exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why)}
 		}
 	}
@@ -202,11 +203,11 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 
 // ciEnded says why a session ended, where it did. A lost connection is the first sign of that, so
 // then it is looked at until what keeps it would know.
-func ciEnded(ctx context.Context, all *daemon.Sessions, s session.Session, lost bool) string {
+func (a *app) ciEnded(ctx context.Context, all *daemon.Sessions, s session.Session, lost bool) string {
 	within, stop := context.WithTimeout(ctx, ciNoticed)
 	defer stop()
 	for {
-		after, err := keptHere(all).Step(within, s.ID)
+		after, err := a.step(within, newPace(), s.ID)
 		if err != nil {
 			after = time.Second
 		}
@@ -262,7 +263,7 @@ func (a *app) ciDown(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	if _, err := all.Down(ctx, s.ID, discard); err != nil {
 		return err
 	}
-	now, err := a.follow(ctx, keptHere(all), s.ID, over)
+	now, err := a.follow(ctx, s.ID, over)
 	if err != nil {
 		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("session %s did not end yet: %s", s.Name, first(now.Why, err.Error())), hint: "its lease ends it; `curfew down " + s.Name + " --discard` does so at once"}
 	}

@@ -6,15 +6,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newConfirm() *cobra.Command {
-	var reason, duration, account string
+	var in ops.ConfirmInput
 	c := &cobra.Command{
 		Use:   "confirm POLICY --reason TEXT",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Say that what has blown a policy's fuse is meant",
 		Long: `A fuse guards against a bad policy: once more than five machines, and over half of
 those that a policy selects, are due at once, nothing of the policy is carried out until a
@@ -30,9 +32,10 @@ Without POLICY the fuses that have blown are listed.`,
 				return usageError("curfew confirm takes one policy, got %d", len(args))
 			}
 			if len(args) == 0 {
-				return shown(a, func(d view.Fuses) report.Sheet { return report.FusesSheet(d, a.Now(), a.globals()) })(a.at.Fuses(c.Context()))
+				return shown(a, func(d view.Fuses) report.Sheet { return report.FusesSheet(d, a.Now(), a.globals()) })(ops.ListFuses.Call(c.Context(), a.at, ops.None{}))
 			}
-			doc, err := a.at.Confirm(c.Context(), args[0], account, duration, reason)
+			in.ID = args[0]
+			doc, err := ops.ConfirmFuse.Call(c.Context(), a.at, in)
 			if err != nil {
 				return err
 			}
@@ -43,9 +46,7 @@ Without POLICY the fuses that have blown are listed.`,
 			return a.say(doc, "%s", plain.Text(strings.Join(lines, "\n")))
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why so much is meant, for those who look later")
-	c.Flags().StringVar(&duration, "for", "", "how long the fuse is not to blow again: `30d`, or an RFC 3339 time")
-	c.Flags().StringVar(&account, "account", "", "only in this `account`, such as aws/123456789012 (default: all where it has blown)")
+	ops.ConfirmFuse.AddFlags(c.Flags(), &in)
 	a.outputs(c, tableJSON...)
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -70,7 +71,7 @@ forgets it as soon as the connection is made.`,
 	fl := c.Flags()
 	fl.IntVar(&f.Node, "node", 0, "which of several machines, from 0")
 	fl.StringVar(&f.port, "port", "", "forward `PORT[:LOCAL]` until Ctrl-C")
-	fl.Var(&choice{"editor", &f.Editor, daemon.Editors}, "editor", "open the work folder in an editor: code or cursor")
+	fl.Var(ops.NewChoice("editor", &f.Editor, daemon.Editors), "editor", "open the work folder in an editor: code or cursor")
 	fl.BoolVar(&f.copy, "copy", false, "copy a file or folder to the session or from it")
 	fl.BoolVar(&f.yes, "yes", false, "add the line to ~/.ssh/config that --editor needs, without asking")
 	fl.BoolVar(&f.Stdio, "stdio", false, "be the stream of an SSH connection, as the entry of an editor asks")

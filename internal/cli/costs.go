@@ -3,18 +3,12 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
-// periodFlags adds the flags that choose a stretch of time.
-func periodFlags(c *cobra.Command, p *daemon.Period, since string) {
-	c.Flags().StringVar(&p.Since, "since", since, "from when: a date, a time, months with this one (3mo), or a duration back from now (7d)")
-	c.Flags().StringVar(&p.Until, "until", "", "until when (default now)")
-}
-
 func (a *app) newCosts() *cobra.Command {
-	var f daemon.CostsQuery
+	var in ops.CostsInput
 	c := &cobra.Command{
 		Use:   "costs",
 		Short: "Show costs as they accrue, used and wasted: by team, purpose, resource, duty",
@@ -29,18 +23,14 @@ of enforce. Time of which nothing is known is shown and not charged.`,
   curfew costs units                                    # what a million tokens costs`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
-			doc, err := a.at.Costs(c.Context(), f)
+			doc, err := ops.GetCosts.Call(c.Context(), a.at, in)
 			if err == nil && a.format == "csv" {
 				return report.CostsCSV(a.Stdout, doc)
 			}
 			return shown(a, report.Costs)(doc, err)
 		},
 	}
-	periodFlags(c, &f.Period, "month")
-	fl := c.Flags()
-	fl.StringVar(&f.By, "by", "team", "dimensions, separated by commas: "+daemon.DimensionNames())
-	fl.StringVar(&f.Granularity, "granularity", "total", "hour, day, month or total")
-	fl.StringArrayVar(&f.Where, "where", nil, "only what has a value: team=vision; repeatable; an empty value selects unallocated costs")
+	ops.GetCosts.AddFlags(c.Flags(), &in)
 	a.outputs(c, "table", "json", "csv", "html", "md")
 	a.simulated(c)
 	c.AddCommand(a.newUnits(), a.newShares())

@@ -87,7 +87,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return a.demo(ctx, f)
 	}
 	if !f.once {
-		return usageError("curfew enforce: give --once; this version has no daemon that goes on by itself")
+		return &failure{exit: ExitUsage, code: "usage", err: errors.New("curfew enforce: give --once"), hint: "`curfew serve` makes passes until it is stopped"}
 	}
 	o, err := f.options()
 	if err != nil {

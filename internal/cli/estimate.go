@@ -5,21 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// estimateFlags adds the flags of everything that estimates.
-func estimateFlags(c *cobra.Command, f *daemon.EstimateOptions) {
-	fl := c.Flags()
-	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to look at where the file names none (default: those of curfew.yaml)")
-	fl.StringVar(&f.Nodes, "nodes", "", "nodes of the cluster, for manifests that name no machine, as JSON `file` of `kubectl get nodes -o json`")
-	fl.StringVar(&f.History, "history", "", "past runs, to learn durations from, as CSV `file`: name,finished,work,machine,machines,spot_time,interruptions,completed")
-}
-
 func (a *app) newEstimate() *cobra.Command {
-	var f daemon.EstimateOptions
+	var in ops.WorkInput
 	c := &cobra.Command{
 		Use:   "estimate FILE",
 		Short: "Estimate the cost of a job, a session or a Terraform plan",
@@ -32,11 +24,11 @@ line with quantity, unit price, source and date. An unknown price is an error, n
   terraform show -json plan.out > plan.json && curfew estimate plan.json`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			f.In = a.Stdin
-			return shown(a, func(d view.Estimate) report.Sheet { return report.Estimate("estimate", d.Estimate) })(a.at.Estimated(c.Context(), args[0], f))
+			in.File, in.Stdin = args[0], a.Stdin
+			return shown(a, func(d view.Estimate) report.Sheet { return report.Estimate("estimate", d.Estimate) })(ops.Estimate.Call(c.Context(), a.at, in))
 		},
 	}
-	estimateFlags(c, &f)
+	ops.Estimate.AddFlags(c.Flags(), &in)
 	a.outputs(c, reports...)
 	return c
 }

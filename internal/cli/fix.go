@@ -8,6 +8,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -18,6 +19,7 @@ func (a *app) newFix() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "fix FINDING…",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Carry a finding's fix out through the safety ladder, or show what it would do",
 		Long: `Looks a finding up in the last scan, by its id or any unique prefix of it, and shows
 the fix: what it does, what it saves, its risk, what refuses it, how far it can
@@ -52,11 +54,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 			case len(f.undo) > 0 && len(ids) > 0:
 				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
 			case len(f.undo) > 0:
-				return a.at.Undo(c.Context(), f.undo, f.Source, f.enforce, func(doc view.Undo) error {
-					return a.show(doc, func() report.Sheet {
-						return report.UndoSheet(doc, "curfew fix --undo "+strings.Join(f.undo, ",")+" --enforce"+reaching(f.sourceFlags)+a.globals())
-					})
-				})
+				return a.undo(c.Context(), f)
 			case len(ids) == 0:
 				return usageError("%s takes the id of a finding, or the beginning of one; `curfew scan` shows them", c.CommandPath())
 			case f.enforce:
@@ -80,13 +78,12 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 
 // carryOut takes findings one step up the ladder.
 func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
-	grace, err := config.ParseDuration(f.grace)
-	if err != nil || grace <= 0 {
+	if grace, err := config.ParseDuration(f.grace); err != nil || grace <= 0 {
 		return usageError("--grace %q: it is a duration such as 15m; nothing is done without one", f.grace)
 	}
-	o := f.options()
-	o.Grace = grace
-	return a.at.CarryOut(ctx, ids, o, func(doc view.Fixes) error {
+	in := ops.FixFindingsInput{FixOptions: f.options()}
+	in.Body.IDs, in.Body.Grace, in.Body.Scratch, in.Body.Save = ids, f.grace, f.scratch, f.save
+	return showPartial(ctx, a, ops.FixFindings, in, func(doc view.Fixes) error {
 		if len(doc.Passes) > 0 {
 			return a.show(doc, func() report.Sheet { return report.FixDemoSheet(doc) })
 		}
@@ -95,10 +92,36 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 	})
 }
 
-func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
-	docs, err := a.at.FixPreviews(ctx, ids, f.options())
-	if err != nil {
+// undo shows how actions are taken back, or takes them back.
+func (a *app) undo(ctx context.Context, f fixFlags) error {
+	in := ops.UndoActionsInput{FixOptions: f.options()}
+	in.Body.IDs, in.Body.Enforce = f.undo, f.enforce
+	again := "curfew fix --undo " + strings.Join(f.undo, ",") + " --enforce" + reaching(f.sourceFlags) + a.globals()
+	return showPartial(ctx, a, ops.UndoActions, in, func(doc view.Undo) error {
+		return a.show(doc, func() report.Sheet { return report.UndoSheet(doc, again) })
+	})
+}
+
+// showPartial shows the document of an operation, also where the operation ended in an error.
+func showPartial[I, D any](ctx context.Context, a *app, op *ops.Operation[I, D], in I, show func(D) error) error {
+	r, err := op.Reply(ctx, a.at, in)
+	if err != nil && !r.Partial {
 		return err
+	}
+	if shown := show(r.Doc); shown != nil {
+		return shown
+	}
+	return err
+}
+
+func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
+	var docs []view.Fix
+	for _, id := range ids {
+		doc, err := ops.PreviewFix.Call(ctx, a.at, ops.PreviewFixInput{ByID: ops.ByID{ID: id}, Scratch: f.scratch, Save: f.save, FixOptions: f.options()})
+		if err != nil {
+			return err
+		}
+		docs = append(docs, doc.Fixes...)
 	}
 	if a.format == "json" {
 		return a.printJSON(view.NewFixPreview(docs))
@@ -127,9 +150,7 @@ type fixFlags struct {
 }
 
 // options are what the flags say.
-func (f fixFlags) options() daemon.FixOptions {
-	return daemon.FixOptions{Source: f.Source, Scratch: f.scratch, Save: f.save, GitHub: f.github}
-}
+func (f fixFlags) options() ops.FixOptions { return ops.FixOptions{Source: f.Source, GitHub: f.github} }
 
 // repeated are the flags of a fix, to follow a suggested command.
 func (f fixFlags) repeated() string {

@@ -113,7 +113,7 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept.Plan, kept.Subject = harmless(kept.Plan), harmless(kept.Subject)
-	if _, err := s.Approvals().PutRequest(t.Context(), kept); err != nil {
+	if _, err := s.Approvals().PutRequest(t.Context(), kept, approval.Event{At: kept.AskedAt, By: kept.AskedBy}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

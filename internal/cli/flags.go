@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -24,7 +24,7 @@ var formatNotes = map[string]string{"summary": "summary (short Markdown for a pu
 // default.
 func (a *app) outputs(c *cobra.Command, formats ...string) {
 	a.format = formats[0]
-	c.Flags().VarP(&choice{"output", &a.format, formats}, "output", "o", anyOf(formats))
+	c.Flags().VarP(ops.NewChoice("output", &a.format, formats), "output", "o", anyOf(formats))
 }
 
 // simulated adds the flag by which a command that reads the books reads simulated ones.
@@ -67,39 +67,16 @@ func anyOf(formats []string) string {
 	return strings.Join(formats[:last], ", ") + " or " + formats[last]
 }
 
-// choice is the value of a flag that has a list of values.
-type choice struct {
-	flag    string
-	to      *string
-	allowed []string
-}
-
-var _ pflag.Value = (*choice)(nil)
-
-// String implements pflag.Value.
-func (c *choice) String() string {
-	if c.to == nil {
-		return ""
-	}
-	return *c.to
-}
-
-// Set implements pflag.Value.
-func (c *choice) Set(value string) error {
-	if err := oneOf(c.flag, value, c.allowed...); err != nil {
-		return err
-	}
-	*c.to = value
-	return nil
-}
-
-// Type implements pflag.Value.
-func (c *choice) Type() string { return "string" }
-
 // say prints what a command did: its document as JSON, or a message.
 func (a *app) say(doc any, format string, args ...any) error {
 	if a.format == "json" {
 		return a.printJSON(doc)
 	}
 	return report.Say(a.Stdout, a.Width, a.color(), format, args...)
+}
+
+// periodFlags adds the flags of a period of time to a command of this machine.
+func periodFlags(c *cobra.Command, p *daemon.Period, since string) {
+	c.Flags().StringVar(&p.Since, "since", since, "from when: a date, a time, months with this one (3mo), or a duration back from now (7d)")
+	c.Flags().StringVar(&p.Until, "until", "", "until when (default now)")
 }

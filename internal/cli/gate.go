@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 func (a *app) newGate() *cobra.Command {
-	var f daemon.GateOptions
+	var in ops.GateInput
 	c := &cobra.Command{
 		Use:   "gate FILE",
 		Short: "Decide before a run starts: allow, ask or deny, by estimate, budget and quota",
@@ -30,23 +30,21 @@ each admission reserves budget again; unused reservations of the same work are r
   curfew gate report --since 30d`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.gate(c.Context(), args[0], f)
+			in.File, in.Stdin = args[0], a.Stdin
+			return a.gate(c.Context(), in)
 		},
 	}
-	estimateFlags(c, &f.EstimateOptions)
 	a.outputs(c, reports...)
 	fl := c.Flags()
-	fl.StringVar(&f.Key, "key", "", "names the run, so that asking again with it is the same run and not another (with --github: the pull request and the file)")
-	fl.StringVar(&f.Votes, "votes", "", "decisions of approvers as YAML `file`, for CI whose reviews curfew cannot read")
-	fl.BoolVar(&f.GitHub, "github", false, "comment on the pull request of the workflow, and count its reviews")
-	fl.BoolVar(&f.DryRun, "dry-run", false, "decide, and hold, ask and record nothing")
+	ops.Gate.AddFlags(fl, &in)
+	fl.StringVar(&in.Body.Key, "key", "", "names the run, so that asking again with it is the same run and not another (with --github: the pull request and the file)")
+	fl.BoolVar(&in.Body.DryRun, "dry-run", false, "decide, and hold, ask and record nothing")
 	c.AddCommand(a.newGateReport())
 	return c
 }
 
-func (a *app) gate(ctx context.Context, name string, f daemon.GateOptions) error {
-	f.In = a.Stdin
-	doc, err := a.at.Gate(ctx, name, f)
+func (a *app) gate(ctx context.Context, in ops.GateInput) error {
+	doc, err := ops.Gate.Call(ctx, a.at, in)
 	if err != nil {
 		return err
 	}
@@ -63,17 +61,17 @@ func (a *app) gate(ctx context.Context, name string, f daemon.GateOptions) error
 }
 
 func (a *app) newGateReport() *cobra.Command {
-	var p daemon.Period
+	var in ops.Span
 	c := &cobra.Command{
 		Use:     "report",
 		Short:   "Show how many runs needed approval, and how long they waited",
 		Example: "  curfew gate report --since 30d",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, report.GateReport)(a.at.GateReport(c.Context(), p))
+			return shown(a, report.GateReport)(ops.GetGateReport.Call(c.Context(), a.at, in))
 		},
 	}
-	periodFlags(c, &p, "30d")
+	ops.GetGateReport.AddFlags(c.Flags(), &in)
 	a.outputs(c, reports...)
 	return c
 }

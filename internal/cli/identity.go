@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -26,7 +27,7 @@ CURFEW_IDENTITY is self-declared and opens no fix unless approvals.accept says s
 }
 
 func (a *app) whoami(ctx context.Context) error {
-	doc, err := a.at.Whoami(ctx)
+	doc, err := ops.Whoami.Call(ctx, a.at, ops.None{})
 	if err != nil {
 		return err
 	}

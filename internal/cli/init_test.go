@@ -48,7 +48,7 @@ func TestInit(t *testing.T) {
 			if code != tc.want {
 				t.Fatalf("exit %d, want %d\n%s%s", code, tc.want, out, errs)
 			}
-			cfg, err := config.Load(filepath.Join(d.dir, "curfew.yaml"), func(string) (string, bool) { return "", false })
+			cfg, err := (*config.Cache)(nil).Load(filepath.Join(d.dir, "curfew.yaml"), func(string) (string, bool) { return "", false })
 			if code != ExitDone {
 				if err == nil {
 					t.Error("it wrote a file all the same")

@@ -3,23 +3,26 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newKeep() *cobra.Command {
-	var duration, reason string
-	var f sourceFlags
+	var in ops.KeepInput
 	c := &cobra.Command{
 		Use:   "keep RESOURCE --for 24h --reason TEXT",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Exempt a resource from every policy, at once",
 		Long: `Exempts a resource until a time, at once: no policy acts on it, and a warning that
 was given is withdrawn. RESOURCE is an id such as i-0abc, a name, or the whole identity
@@ -33,12 +36,13 @@ Without RESOURCE the keeps that hold are listed.`,
   curfew keep`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return shown(a, report.KeepsSheet)(a.at.Keeps(c.Context()))
+				return shown(a, report.KeepsSheet)(ops.ListKeeps.Call(c.Context(), a.at, ops.Paging{}))
 			}
 			if len(args) > 1 {
 				return usageError("curfew keep takes one resource, got %d", len(args))
 			}
-			doc, err := a.at.Exempt(c.Context(), f.Source, args[0], duration, reason)
+			in.ID = args[0]
+			doc, err := ops.KeepResource.Call(c.Context(), a.at, in)
 			if err != nil {
 				return err
 			}
@@ -49,17 +53,16 @@ Without RESOURCE the keeps that hold are listed.`,
 			return a.say(doc, "%s is kept until %s%s", doc.Resource, plain.Time(doc.Until), by)
 		},
 	}
-	c.Flags().StringVar(&duration, "for", "", "how long: `24h`, 7d, or an RFC 3339 time")
-	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
-	c.Flags().StringSliceVar(&f.Regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
-	c.Flags().StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
-	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
+	ops.KeepResource.AddFlags(c.Flags(), &in)
+	c.Flags().StringSliceVar(&in.Source.Regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
+	c.Flags().StringArrayVar(&in.Source.AssumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
+	c.Flags().StringVar(&in.Source.Profile, "profile", "", "AWS profile")
 	a.outputs(c, tableJSON...)
 	return c
 }
 
 func (a *app) newFreeze() *cobra.Command {
-	var reason string
+	var in ops.ReasonInput
 	c := &cobra.Command{
 		Use:   "freeze --reason TEXT",
 		Short: "Stop all actions at once, until unfreeze",
@@ -69,29 +72,29 @@ nothing new is called. Scans, warnings' texts and previews go on.`,
 		Example: `  curfew freeze --reason "incident 42"
   curfew unfreeze --reason "over"`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, true) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), in, true) },
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	ops.Freeze.AddFlags(c.Flags(), &in)
 	a.outputs(c, tableJSON...)
 	return c
 }
 
 func (a *app) newUnfreeze() *cobra.Command {
-	var reason string
+	var in ops.ReasonInput
 	c := &cobra.Command{
 		Use:     "unfreeze --reason TEXT",
 		Short:   "Allow actions again",
 		Example: `  curfew unfreeze --reason "over"`,
 		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), reason, false) },
+		RunE:    func(c *cobra.Command, _ []string) error { return a.freeze(c.Context(), in, false) },
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	ops.Freeze.AddFlags(c.Flags(), &in)
 	a.outputs(c, tableJSON...)
 	return c
 }
 
 func (a *app) newAudit() *cobra.Command {
-	var q action.Query
+	var in ops.AuditInput
 	var since, until string
 	var anchor, profile string
 	var verify bool
@@ -126,23 +129,19 @@ and is what audit.public_key on another machine has to be.`,
 				return a.say(d, "%s: entry %d of %s, hash %s\nsigned with %s", anchor, d.Entry, plain.Time(d.At), d.Hash, d.Key)
 			}
 			var err error
-			if q.Since, err = daemon.Past(a.Now().UTC(), since); err != nil {
+			if in.Since, err = daemon.Past(a.Now().UTC(), since); err != nil {
 				return usageError("--since: %w", err)
 			}
-			if q.Until, err = daemon.Past(a.Now().UTC(), until); err != nil {
+			if in.Until, err = daemon.Past(a.Now().UTC(), until); err != nil {
 				return usageError("--until: %w", err)
 			}
-			return a.audit(c.Context(), q)
+			return a.audit(c.Context(), in)
 		},
 	}
 	fl := c.Flags()
 	fl.StringVar(&since, "since", "", "from then on: `7d`, or an RFC 3339 time")
 	fl.StringVar(&until, "until", "", "before then: `1h`, or an RFC 3339 time")
-	fl.StringVar(&q.Resource, "resource", "", "a part of the resource's identity")
-	fl.StringVar(&q.Actor, "actor", "", "who did it")
-	fl.StringVar(&q.What, "what", "", "what happened: warned, intent, outcome, refused, keep, freeze, …")
-	fl.StringVar(&q.Item, "item", "", "one way up the ladder, by its id")
-	fl.IntVar(&q.Limit, "limit", 0, "the newest this many (default: all)")
+	ops.ListAudit.AddFlags(fl, &in)
 	fl.BoolVar(&verify, "verify", false, "check that no entry was changed or taken out")
 	fl.StringVar(&anchor, "anchor", "", "write the signed end of the log to a `FILE` or s3://bucket/key; with --verify check that the log holds it")
 	fl.StringVar(&profile, "profile", "", "AWS profile, for s3://")
@@ -152,7 +151,7 @@ and is what audit.public_key on another machine has to be.`,
 
 // verifyAudit checks the audit log, and that it holds an anchor.
 func (a *app) verifyAudit(ctx context.Context, anchor, profile string) error {
-	d, err := a.at.VerifyAudit(ctx, anchor, profile)
+	d, err := ops.VerifyAudit.Call(ctx, a.at, ops.VerifyInput{Anchor: anchor, Profile: profile})
 	if err != nil {
 		return err
 	}
@@ -164,9 +163,16 @@ func (a *app) verifyAudit(ctx context.Context, anchor, profile string) error {
 }
 
 // freeze stops all actions, or allows them again.
-func (a *app) freeze(ctx context.Context, reason string, on bool) error {
-	doc, err := a.at.Freeze(ctx, reason, on)
+func (a *app) freeze(ctx context.Context, in ops.ReasonInput, on bool) error {
+	op := ops.Unfreeze
+	if on {
+		op = ops.Freeze
+	}
+	doc, err := op.Call(ctx, a.at, in)
+	var unreached *client.Unreached
 	switch {
+	case on && ctx.Err() == nil && errors.As(err, &unreached):
+		return &failure{exit: ExitError, code: "no_server", err: err, hint: action.FreezeByHand}
 	case err != nil:
 		return err
 	case on:
@@ -175,13 +181,13 @@ func (a *app) freeze(ctx context.Context, reason string, on bool) error {
 	return a.say(doc, "Actions are %s again.", report.State("allowed"))
 }
 
-func (a *app) audit(ctx context.Context, q action.Query) error {
+func (a *app) audit(ctx context.Context, in ops.AuditInput) error {
 	doc := view.Audit{Schema: view.AuditSchema, Entries: []view.AuditEntry{}}
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetEscapeHTML(false)
 	n := 0
 	whole := a.format == "json" || a.format == "table" && a.Width > 0
-	err := a.at.Entries(ctx, q, func(e view.AuditEntry) error {
+	print := func(e view.AuditEntry) error {
 		n++
 		switch {
 		case whole:
@@ -191,6 +197,15 @@ func (a *app) audit(ctx context.Context, q action.Query) error {
 			return enc.Encode(e)
 		}
 		return report.AuditLine(a.Stdout, e)
+	}
+	paged := func(in *ops.AuditInput, p ops.Paging) { in.Paging = p }
+	err := ops.ListAudit.Each(ctx, a.at, in, paged, func(page view.Audit) error {
+		for _, e := range page.Entries {
+			if err := print(e); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	switch {
 	case err != nil || a.format == "jsonl":

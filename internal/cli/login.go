@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/api"
 	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -108,7 +109,7 @@ func (a *app) login(ctx context.Context, named string, aws bool, profile string)
 	if err != nil {
 		return err
 	}
-	who, _, err := client.Get[view.Whoami](ctx, c, view.WhoamiSchema, client.Path("people", "me"), nil)
+	who, err := ops.Whoami.Call(ctx, &ops.Place{Service: c}, ops.None{})
 	if said := (*client.Error)(nil); errors.As(err, &said) && said.Code == "unauthenticated" {
 		said.Hint = "`curfew token create` at the service makes one"
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -31,6 +32,7 @@ func (a *app) newPolicy() *cobra.Command {
 func (a *app) newPolicyCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [FILE…]",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Validate policies and warn about dangerous ones",
 		Long: `Reads policies strictly (file:line:column of every mistake) and warns of valid but
 dangerous policies: one that can match inference or production, that acts on resources
@@ -42,16 +44,17 @@ each policy selects, could act on once its condition holds, and would be refused
   curfew policy check --strict examples/policies/idle-ephemeral.yaml   # exit code 1: it has a warning`,
 	}
 	var strict bool
-	var against string
-	c.Flags().Var(&choice{"against", &against, []string{daemon.Last}}, "against", "count what policies could act on in the `last` scan")
+	var in ops.PoliciesInput
+	ops.CheckPolicies.AddFlags(c.Flags(), &in)
 	a.outputs(c, reports...)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 when there are warnings")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		doc, err := a.at.PolicyCheck(c.Context(), args, against)
+		in.Files = args
+		doc, err := ops.CheckPolicies.Call(c.Context(), a.at, in)
 		if err != nil {
 			return err
 		}
-		err = text(a, doc, report.PolicyCheckText, func() report.Sheet { return report.PolicyCheck(doc, checked(args, against)) })
+		err = text(a, doc, report.PolicyCheckText, func() report.Sheet { return report.PolicyCheck(doc, checked(args, in.Against)) })
 		if err == nil && strict && len(doc.Warnings) > 0 {
 			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
 		}
@@ -77,6 +80,7 @@ func (a *app) newPolicyTest() *cobra.Command {
 	var policies []string
 	c := &cobra.Command{
 		Use:   "test FILE…",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Run test cases of policies: samples in, proposals out",
 		Long: `Runs cases (curfew.policytest/v1): resources and samples go in, and what the policies
 propose at a time is compared with the expectation of the case. The engine is the one that

@@ -37,6 +37,7 @@ func (a *app) newPriceUpdate() *cobra.Command {
 	var f updateFlags
 	c := &cobra.Command{
 		Use:   "update [FILE…]",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Bring newer prices into the book; implausible ones are refused with the reason",
 		Long: `Reads prices from the AWS Price List, from the EC2 spot price history, or from
 catalog files (CSV, or JSON of default rates), holds each against the book and its peers,

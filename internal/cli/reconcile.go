@@ -3,14 +3,12 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/bill"
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 func (a *app) newBillReconcile() *cobra.Command {
-	var p daemon.Period
-	basis := string(bill.OnBilled)
+	var in ops.ReconcileInput
 	var post bool
 	c := &cobra.Command{
 		Use:   "reconcile",
@@ -22,11 +20,15 @@ the billing period; nothing that was entered before is edited.`,
   curfew bill reconcile --since 2026-10-01 --until 2026-11-01 --post`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, report.Reconciliation)(a.at.Reconcile(c.Context(), p, bill.Basis(basis), post))
+			if post {
+				var entered ops.PostReconciliationInput
+				entered.Body.Since, entered.Body.Until, entered.Body.Basis = in.Since, in.Until, in.Basis
+				return shown(a, report.Reconciliation)(ops.PostReconciliation.Call(c.Context(), a.at, entered))
+			}
+			return shown(a, report.Reconciliation)(ops.GetReconciliation.Call(c.Context(), a.at, in))
 		},
 	}
-	periodFlags(c, &p, "month")
-	c.Flags().Var(&choice{"basis", &basis, bases}, "basis", anyOf(bases))
+	ops.GetReconciliation.AddFlags(c.Flags(), &in)
 	c.Flags().BoolVar(&post, "post", false, "enter the differences into the ledger")
 	a.outputs(c, reports...)
 	a.simulated(c)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -51,10 +52,10 @@ plan read the file, so that a policy can be tested on your own month.`,
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
 	periodFlags(c, &o.Period, "30d")
 	o.From, a.format = daemon.FromPrometheus, reports[0]
-	fl.Var(&choice{"from", &o.From, []string{daemon.FromPrometheus, daemon.FromCloud}}, "from",
+	fl.Var(ops.NewChoice("from", &o.From, []string{daemon.FromPrometheus, daemon.FromCloud}), "from",
 		"prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
 	fl.StringVar(&step, "sample-step", "60s", "the time that a sample stands for; samples that are closer are joined, and their highest value counts")
 	fl.StringVarP(&o.Output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")
-	fl.Var(&choice{"format", &a.format, reports}, "format", "how the result is printed: "+anyOf(reports))
+	fl.Var(ops.NewChoice("format", &a.format, reports), "format", "how the result is printed: "+anyOf(reports))
 	return c
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/api"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -113,7 +114,7 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 		all = append(all, given{"ana", line, false})
 	}
 	for _, line := range commandLines {
-		if placedAt(t, line) == either && !slices.Contains([]string{"whoami", "bill import", "settings set"}, named(line)) { // they say who is asked; TestSetAtAServer
+		if placedAt(t, line) == ops.Anywhere && !slices.Contains([]string{"whoami", "bill import", "settings set"}, named(line)) { // they say who is asked; TestSetAtAServer
 			all = append(all, given{"ana", line, true})
 		}
 	}
@@ -203,15 +204,15 @@ func forms(t *testing.T, line string, whole bool) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, ok := c.Flags().Lookup("output").Value.(*choice)
+	out, ok := c.Flags().Lookup("output").Value.(*ops.Choice)
 	if !ok {
 		t.Fatalf("%s has no -o", line)
 	}
-	return append([]string{"wide"}, out.allowed...)
+	return append([]string{"wide"}, out.Allowed()...)
 }
 
-// placedAt is where a line runs.
-func placedAt(t *testing.T, line string) place {
+// placedAt returns where a line runs.
+func placedAt(t *testing.T, line string) ops.Location {
 	t.Helper()
 	if _, rest, as := strings.Cut(line, ": "); as && strings.HasPrefix(line, "as ") {
 		line = rest
@@ -223,21 +224,22 @@ func placedAt(t *testing.T, line string) place {
 	if err := c.ParseFlags(args); err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
-	where, _ := placements[strings.TrimPrefix(c.CommandPath(), "curfew ")].of(c, c.Flags().Args())
+	where, _ := ops.Placements()[strings.TrimPrefix(c.CommandPath(), "curfew ")].Locate(c.Flags(), c.Flags().Args())
 	return where
 }
 
-// TestEveryCommandHasAPlace: each command of the tree is in the table with a reason, and
-// nothing else is; the flags that it names exist.
-func TestEveryCommandHasAPlace(t *testing.T) {
+// TestEveryCommandHasAPlacement: each command of the tree is placed with a reason, and nothing
+// else is; the flags of a placement exist.
+func TestEveryCommandHasAPlacement(t *testing.T) {
 	seen := map[string]bool{}
+	placements := ops.Placements()
 	walk(func(name string, c *cobra.Command) {
 		seen[name] = true
 		p, ok := placements[name]
-		if !ok || p.why == "" {
-			t.Errorf("curfew %s has no place, or no reason for it", name)
+		if !ok || p.Why == "" {
+			t.Errorf("curfew %s has no placement, or no reason for it", name)
 		}
-		for flag := range p.flags {
+		for flag := range p.Flags {
 			flag, _, _ = strings.Cut(flag, "=")
 			if c.Flags().Lookup(flag) == nil {
 				t.Errorf("curfew %s has no flag --%s", name, flag)
@@ -304,7 +306,7 @@ func TestSetAtAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.write("focus-2026-10.csv.gz", packed.String())
-	d.write("long.csv", string(text)+strings.Repeat("\n", maxText))
+	d.write("long.csv", string(text)+strings.Repeat("\n", ops.MaxText))
 	d.write("bill.parquet", "PAR1 and more")
 	if err := os.Mkdir(filepath.Join(d.dir, "exports"), 0o700); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ops"
 )
 
 // app is what the commands share: the process and the global flags.
@@ -21,7 +21,7 @@ type app struct {
 	// rt is the wiring that any process needs.
 	rt *daemon.Runtime
 	// at is what has the state: this machine, or a server.
-	at    service
+	at    *ops.Place
 	quiet bool
 	// format is the form of output that -o names.
 	format   string
@@ -52,6 +52,7 @@ func newRoot(p *Process, bars io.Writer) *cobra.Command {
 // root is the command line.
 func (a *app) root() *cobra.Command {
 	p := a.Process
+	version := false
 	root := &cobra.Command{
 		Use:   "curfew",
 		Short: "GPUs that go home when the work is done",
@@ -61,10 +62,12 @@ wasted ones, and says exactly how to stop what does nothing.`,
   curfew scan                        # the audit of your AWS account (read-only)
   curfew scan -o html > audit.html   # the same as a report with pictures
   curfew price show g6.2xlarge       # what the price book knows`,
-		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(c *cobra.Command, args []string) error {
+			if version {
+				return nil
+			}
 			if a.Progress && !a.quiet {
 				a.progress.what = c.CommandPath()
 				go a.progress.watch(c.Context())
@@ -76,10 +79,12 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.SetVersionTemplate("curfew {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if f := (*failure)(nil); errors.As(err, &f) {
 			return f
+		}
+		if invalid := (*daemon.Error)(nil); errors.As(err, &invalid) {
+			return invalid
 		}
 		hint := "see " + c.CommandPath() + " --help"
 		if name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --"); unknown {
@@ -100,9 +105,46 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newToken(), a.newAudit(),
 		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(), a.newCI(), a.newCage(), a.newAgent(),
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
-	root.RunE = func(c *cobra.Command, args []string) error { return c.Help() }
-	root.Args = noSuchVerb
+	// cobra's own --version needs text/template for its words, and that keeps methods in the binary.
+	root.Flags().BoolVarP(&version, "version", "v", false, "version for curfew")
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if version {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "curfew %s\n", p.Version)
+			return err
+		}
+		return c.Help()
+	}
+	root.Args = func(c *cobra.Command, args []string) error {
+		if version {
+			return nil
+		}
+		return noSuchVerb(c, args)
+	}
+	refuseUnread(root)
 	return root
+}
+
+// refuseUnread lets every command refuse the arguments that it does not read, as a mistake of
+// usage: cobra ignores those of a command that says nothing of arguments.
+func refuseUnread(c *cobra.Command) {
+	switch {
+	case c.Args != nil:
+	case c.HasSubCommands():
+		c.Args = noSuchVerb
+	default:
+		c.Args = noArgs
+	}
+	count := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		err := count(c, args)
+		if f := (*failure)(nil); err == nil || errors.As(err, &f) {
+			return err
+		}
+		return usageError("%s: %w", c.CommandPath(), err)
+	}
+	for _, sub := range c.Commands() {
+		refuseUnread(sub)
+	}
 }
 
 func noSuchVerb(c *cobra.Command, args []string) error {
@@ -151,9 +193,4 @@ func (p *Process) color() bool {
 }
 
 // oneOf checks a flag's value.
-func oneOf(flag, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return usageError("--%s %q: it is one of %s%s", flag, value, strings.Join(allowed, ", "), document.DidYouMean(value, allowed))
-}
+func oneOf(flag, value string, allowed ...string) error { return ops.OneOf(flag, value, allowed...) }

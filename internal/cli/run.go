@@ -141,7 +141,7 @@ func Run(ctx context.Context, p Process) int {
 	err := root.ExecuteContext(running)
 	stop()
 	far.clear(true)
-	if ended := a.rt.Close(); err == nil {
+	if ended := errors.Join(a.at.Local.Close(), a.rt.Close()); err == nil {
 		err = ended
 	}
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -190,7 +191,7 @@ func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) err
 	if f.demo || set.Changed("cloud") {
 		cloud = f.Cloud
 	}
-	doc, err := a.at.LastScan(ctx, cfg, cloud)
+	doc, err := ops.GetLastScan.Call(ctx, a.at, ops.LastScanInput{Cloud: cloud, Samples: true})
 	if err != nil {
 		return err
 	}

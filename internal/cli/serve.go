@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/api"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -55,7 +56,7 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	fl.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP server")
-	fl.Var(&choice{"log-format", &f.logFormat, []string{"text", "json"}}, "log-format", "form of the log: text or json")
+	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format", "form of the log: text or json")
 	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy by which the service assumes the configured roles and lists the organization, and do nothing else")
 	fl.StringVar(&f.lease, "lease", "", "for how long a process that died keeps its accounts from the others (default 8s)")
 	fl.BoolVar(&f.demo, "demo", false, "serve the built-in simulated account, whose policies act and whose people answer")

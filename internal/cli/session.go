@@ -12,25 +12,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/cloud/local"
-	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// upFlags are the flags of up.
-type upFlags struct {
-	daemon.UpOptions
-	lease, idle string
-	disk        int64
-	detach      bool
-}
-
 func (a *app) newUp() *cobra.Command {
-	var f upFlags
+	var in ops.UpInput
+	var detach bool
 	c := &cobra.Command{
 		Use:   "up NAME",
 		Short: "Start a session: a machine for you, with a lease, gone when the work is done",
@@ -48,49 +39,29 @@ session. docs/sessions.md says more.`,
   curfew up demo                             # the session of that name again, with its work`,
 		Args: oneArg("the name of one session"),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.Name = args[0]
-			return a.up(c.Context(), f)
+			in.Body.Name, in.Stdin = args[0], a.Stdin
+			return a.up(c.Context(), in, detach)
 		},
 	}
 	a.outputs(c, tableJSON...)
-	fl := c.Flags()
-	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
-	fl.StringVar(&f.Type, "type", "", "machine type, such as g6.2xlarge")
-	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
-	fl.IntVar(&f.Nodes, "nodes", 0, "machines that work together (default 1)")
-	fl.BoolVar(&f.Spot, "spot", false, "spot capacity: cheaper, and can be taken away")
-	fl.StringSliceVar(&f.Regions, "region", nil, "regions that it may run in, the preferred first")
-	fl.Var(&choice{"cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}}, "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
-	fl.StringVar(&f.lease, "lease", "", "how long it may run, such as 4h (default: sessions.lease in curfew.yaml)")
-	fl.StringVar(&f.idle, "idle", "", "time at rest after which it ends, such as 30m (default: sessions.idle in curfew.yaml)")
-	fl.Int64Var(&f.disk, "disk", 0, "size of the disk of each machine in `GiB`")
-	fl.StringVar(&f.Image, "image", "", "image that machines start from")
-	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
-	fl.BoolVar(&f.detach, "detach", false, "return once the launch is recorded")
+	ops.Up.AddFlags(c.Flags(), &in)
+	c.Flags().BoolVar(&detach, "detach", false, "return once the launch is recorded")
 	return c
 }
 
 // up starts a session and follows it until it is ready.
-func (a *app) up(ctx context.Context, f upFlags) error {
-	if err := durations(map[string]timeFlag{"lease": {f.lease, &f.Lease}, "idle": {f.idle, &f.Idle}}); err != nil {
-		return err
-	}
-	f.DiskGiB, f.In = f.disk, a.Stdin
-	all, err := a.at.Sessions(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.Close() //nolint:errcheck // what was changed is written
-	run, err := all.Up(ctx, f.UpOptions)
+func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
+	a.saidSince = a.Now().Add(-time.Second) // the clock of the state is a coarse one
+	run, err := ops.One(ops.Up.Call(ctx, a.at, in))
 	if err != nil {
 		return a.refused(run, err)
 	}
-	if err := all.EnsureKeeper(ctx); err != nil {
+	if err := a.ensureKeeper(ctx); err != nil {
 		return err
 	}
 	decided := run.Gate
-	if !f.detach {
-		if run, err = a.follow(ctx, all, run.ID, settled); err != nil {
+	if !detach {
+		if run, err = a.follow(ctx, run.ID, settled); err != nil {
 			return err
 		}
 	}
@@ -103,7 +74,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 			plain.Fprintf(a.Stderr, "curfew: note: %s\n", note)
 		}
 	}
-	if !f.detach && run.State != string(session.Ready) {
+	if !detach && run.State != string(session.Ready) {
 		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why), hint: "`curfew logs " + run.Name + "` shows what happened"}
 	}
 	return nil
@@ -136,24 +107,24 @@ func (a *app) showRun(r view.Run) error {
 
 // follow does what is missing of a session, and says what happens, until it is so far. It
 // returns the session then.
-func (a *app) follow(ctx context.Context, all sessions, id string, until func(view.Run) bool) (view.Run, error) {
+func (a *app) follow(ctx context.Context, id string, until func(view.Run) bool) (view.Run, error) {
 	if a.said == nil {
 		a.said = map[string]bool{}
 	}
 	if a.saidSince.IsZero() {
-		a.saidSince = a.Now().Add(-time.Second) // the request was made by then
+		a.saidSince = a.Now().Add(-time.Second) // the command only follows
 	}
-	said, beganAt, checked := a.said, a.Now(), a.Now()
+	said, beganAt, checked, p := a.said, a.Now(), a.Now(), newPace()
 	for {
-		after, keepErr := all.Step(ctx, id)
+		after, keepErr := a.step(ctx, p, id)
 		if ctx.Err() != nil {
 			return view.Run{}, ctx.Err()
 		}
-		run, err := all.One(ctx, id)
+		run, err := a.session(ctx, id)
 		if err != nil {
 			return run, err
 		}
-		if err := a.progressed(ctx, all, run, said, beganAt); err != nil {
+		if err := a.progressed(ctx, run, said, beganAt); err != nil {
 			return run, err
 		}
 		if until(run) {
@@ -168,7 +139,7 @@ func (a *app) follow(ctx context.Context, all sessions, id string, until func(vi
 		}
 		if a.Now().Sub(checked) > 5*time.Second { // one that ended is started again
 			checked = a.Now()
-			if err := all.EnsureKeeper(ctx); err != nil {
+			if err := a.ensureKeeper(ctx); err != nil {
 				return run, err
 			}
 		}
@@ -181,11 +152,11 @@ func (a *app) follow(ctx context.Context, all sessions, id string, until func(vi
 }
 
 // progressed says what happened since the last time, with the time and the dollars so far.
-func (a *app) progressed(ctx context.Context, all sessions, run view.Run, said map[string]bool, began time.Time) error {
+func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool, began time.Time) error {
 	if a.quiet {
 		return nil
 	}
-	log, err := all.Log(ctx, run.ID)
+	log, err := a.sessionLog(ctx, run.ID)
 	if err != nil {
 		return err
 	}
@@ -206,8 +177,8 @@ func (a *app) progressed(ctx context.Context, all sessions, run view.Run, said m
 			continue // `curfew logs` has them
 		}
 		dollars := ""
-		if run.CostUSD != nil {
-			dollars = "  " + money.ForPeople(*run.CostUSD)
+		if run.CostUSD.Known() {
+			dollars = "  " + run.CostUSD.String()
 		}
 		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)), dollars, e.Kind, e.Text)
 	}
@@ -225,7 +196,7 @@ func begunOnly(events []view.SessionEvent) bool {
 }
 
 func (a *app) newLs() *cobra.Command {
-	var all bool
+	var in ops.SessionsInput
 	c := &cobra.Command{
 		Use:   "ls",
 		Short: "List sessions with their state, lease, saved work and cost",
@@ -234,19 +205,14 @@ func (a *app) newLs() *cobra.Command {
   curfew ls -o json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := a.at.Sessions(c.Context())
-			if err != nil {
-				return err
-			}
-			defer s.Close() //nolint:errcheck // what was changed is written
-			doc, err := s.List(c.Context(), all)
+			doc, err := ops.ListSessions.Call(c.Context(), a.at, in)
 			if err != nil {
 				return err
 			}
 			return a.show(doc, func() report.Sheet { return report.Runs(doc, a.Now()) })
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "those that ended as well")
+	ops.ListSessions.AddFlags(c.Flags(), &in)
 	a.outputs(c, tableJSON...)
 	return c
 }
@@ -268,13 +234,8 @@ func (a *app) newStatus() *cobra.Command {
 
 // status shows a session, once or again and again.
 func (a *app) status(ctx context.Context, name string, watch bool) error {
-	all, err := a.at.Sessions(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.Close() //nolint:errcheck // what was changed is written
 	for {
-		doc, err := all.Status(ctx, name)
+		doc, err := ops.GetSession.Call(ctx, a.at, ops.SessionInput{ByID: ops.ByID{ID: name}, Hosts: true})
 		if err != nil {
 			return err
 		}
@@ -312,13 +273,8 @@ func (a *app) newLogs() *cobra.Command {
 
 // logs shows the journal of a session.
 func (a *app) logs(ctx context.Context, name string, follow bool) error {
-	all, err := a.at.Sessions(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.Close() //nolint:errcheck // what was changed is written
 	if !follow {
-		doc, err := all.Log(ctx, name)
+		doc, err := a.sessionLog(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -329,11 +285,11 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 	}
 	said := map[string]bool{}
 	for {
-		run, err := all.One(ctx, name)
+		run, err := a.session(ctx, name)
 		if err != nil {
 			return err
 		}
-		doc, err := all.Log(ctx, run.ID)
+		doc, err := a.sessionLog(ctx, run.ID)
 		if err != nil {
 			return err
 		}
@@ -356,30 +312,22 @@ func (a *app) logs(ctx context.Context, name string, follow bool) error {
 }
 
 func (a *app) newSessionExtend() *cobra.Command {
-	var by string
+	var in ops.ExtendSessionInput
 	c := &cobra.Command{
 		Use:     "extend NAME --for DURATION",
 		Short:   "Let a session run longer, within the lease policy and the budget",
 		Example: `  curfew extend demo --for 2h`,
 		Args:    oneArg("the name of one session"),
 		RunE: func(c *cobra.Command, args []string) error {
-			d, err := config.ParseDuration(by)
-			if err != nil || d <= 0 {
-				return usageError("--for %q: it is a duration such as 2h", by)
-			}
-			all, err := a.at.Sessions(c.Context())
-			if err != nil {
-				return err
-			}
-			defer all.Close() //nolint:errcheck // what was changed is written
-			run, err := all.Extend(c.Context(), args[0], d)
+			in.ID = args[0]
+			run, err := ops.One(ops.ExtendSession.Call(c.Context(), a.at, in))
 			if err != nil {
 				return a.refused(run, err)
 			}
 			return a.showRun(run)
 		},
 	}
-	c.Flags().StringVar(&by, "for", "", "how much longer, such as 2h")
+	ops.ExtendSession.AddFlags(c.Flags(), &in)
 	a.outputs(c, tableJSON...)
 	return c
 }
@@ -416,33 +364,35 @@ const downFor = 15 * time.Minute
 
 // down ends sessions and waits until they are gone.
 func (a *app) down(ctx context.Context, names []string, discard, detach bool) error {
-	all, err := a.at.Sessions(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.Close() //nolint:errcheck // what was changed is written
 	if len(names) == 0 {
-		if names, err = all.Names(ctx); err != nil {
+		mine, err := ops.ListSessions.Call(ctx, a.at, ops.SessionsInput{Yours: true})
+		if err != nil {
 			return err
+		}
+		for _, r := range mine.Runs {
+			names = append(names, r.Name)
 		}
 	}
 	a.saidSince = a.Now().Add(-100 * time.Millisecond) // the clock of the state is a coarse one
 	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
 	for _, name := range names {
-		run, err := all.Down(ctx, name, discard)
+		in := ops.DownInput{ByID: ops.ByID{ID: name}}
+		in.Body.Discard = discard
+		run, err := ops.One(ops.Down.Call(ctx, a.at, in))
 		if err != nil {
 			return err
 		}
 		doc.Runs = append(doc.Runs, run)
 	}
-	if err := all.Disconnect(ctx); err != nil {
+	if err := a.disconnect(ctx); err != nil {
 		plain.Fprintf(a.Stderr, "curfew: %v\n", err)
 	}
 	left := 0
 	for i, run := range doc.Runs {
 		if !detach {
 			began := a.Now()
-			if run, err = a.follow(ctx, all, run.ID, func(r view.Run) bool { return over(r) || a.Now().Sub(began) > downFor }); err != nil {
+			var err error
+			if run, err = a.follow(ctx, run.ID, func(r view.Run) bool { return over(r) || a.Now().Sub(began) > downFor }); err != nil {
 				return err
 			}
 			doc.Runs[i] = run
@@ -452,7 +402,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		}
 	}
 	if detach && left > 0 {
-		if err := all.EnsureKeeper(ctx); err != nil {
+		if err := a.ensureKeeper(ctx); err != nil {
 			return err
 		}
 		left = 0
@@ -469,7 +419,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 // newCage is what the processes of local sessions are started through.
 func (a *app) newCage() *cobra.Command {
 	return &cobra.Command{
-		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true,
+		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if code := local.Helper(args, a.Stderr); code != 0 {
 				return &failure{exit: code, code: "cage", err: errors.New("the process could not be started in its cage")}

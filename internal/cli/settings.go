@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -27,7 +28,7 @@ from the store, and approvals need a verified identity unless they say otherwise
 		},
 	}
 	a.outputs(c, tableJSON...)
-	var reason, prices string
+	var in ops.SettingsInput
 	set := &cobra.Command{
 		Use:   "set [FILE]",
 		Short: "Set the shared settings from a file; needs the role admin",
@@ -38,18 +39,19 @@ are kept, and each is in the audit log.`,
 		Example: "  curfew settings set shared.yaml --reason \"budgets of 2027\"\n  curfew settings set --prices prices.csv --reason \"new list prices\"",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 && prices == "" {
+			in.Body.Name, in.FromFiles = strings.Join(args, ""), true
+			if in.Body.Name == "" && in.Body.PricesOf == "" {
 				return usageError("curfew settings set: give a file, or --prices, or both")
 			}
-			if strings.TrimSpace(reason) == "" {
+			if strings.TrimSpace(in.Body.Reason) == "" {
 				return usageError("curfew settings set: give --reason")
 			}
-			return a.setSettings(c.Context(), strings.Join(args, ""), prices, action.Redact(reason))
+			in.Body.Reason = action.Redact(in.Body.Reason)
+			return a.setSettings(c.Context(), in)
 		},
 	}
-	set.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	ops.SetSettings.AddFlags(set.Flags(), &in)
 	a.outputs(set, tableJSON...)
-	set.Flags().StringVar(&prices, "prices", "", "price overlay as `file`, as `curfew price update` keeps it")
 	var why string
 	clock := &cobra.Command{
 		Use:   "clock --reason TEXT",
@@ -81,7 +83,7 @@ func (a *app) setClock(ctx context.Context, reason string) error {
 }
 
 func (a *app) settings(ctx context.Context) error {
-	doc, err := a.at.Settings(ctx)
+	doc, err := ops.GetSettings.Call(ctx, a.at, ops.None{})
 	if err != nil {
 		return err
 	}
@@ -92,8 +94,8 @@ func (a *app) settings(ctx context.Context) error {
 	return report.YAML(a.Stdout, a.Width, *doc.Body)
 }
 
-func (a *app) setSettings(ctx context.Context, name, prices, reason string) error {
-	doc, err := a.at.SetSettings(ctx, name, prices, reason)
+func (a *app) setSettings(ctx context.Context, in ops.SettingsInput) error {
+	doc, err := ops.SetSettings.Call(ctx, a.at, in)
 	if err != nil {
 		return err
 	}

@@ -1,21 +1,18 @@
 package cli
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/daemon"
-	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 func (a *app) newShares() *cobra.Command {
 	var f sourceFlags
-	var p daemon.Period
-	var by string
+	var in ops.TenantSharesInput
 	c := &cobra.Command{
 		Use:   "shares [FILE]",
 		Short: "Show the cost of each workload on shared machines: pods, MIG slices, time slices",
@@ -45,12 +42,15 @@ divided by request, and by use. A GPU whose holder is not known is unallocated.`
 			case len(args) == 1 && len(f.Metrics) > 0:
 				err = usageError("costs shares: give a file or --metrics-source, not both")
 			case len(args) == 1:
-				doc, err = a.at.Shares(c.Context(), args[0], "", p)
+				var file ops.DivideInput
+				file.Body.Name, file.Body.Since, file.Body.Until = args[0], in.Since, in.Until
+				doc, err = ops.DivideCosts.Call(c.Context(), a.at, file)
 			default:
 				if _, simulated := a.rt.Storage.(daemon.SimulatedBooks); simulated {
 					f.Cloud = sim.CloudName
 				}
-				doc, err = a.at.TenantShares(c.Context(), f.Source, p, by)
+				in.Source = f.Source
+				doc, err = ops.GetCostShares.Call(c.Context(), a.at, in)
 			}
 			if err == nil && a.format == "csv" {
 				err = report.SharesCSV(a.Stdout, doc)
@@ -63,13 +63,11 @@ divided by request, and by use. A GPU whose holder is not known is unallocated.`
 			return &failure{exit: ExitPartial}
 		},
 	}
-	periodFlags(c, &p, "month")
+	ops.GetCostShares.AddFlags(c.Flags(), &in)
 	fl := c.Flags()
 	f.addRealAccount(fl)
 	f.addMetrics(fl)
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
-	fl.Var(&choice{"by", &by, costs.Groups}, "by", "what workloads of a metrics server are shown by: "+strings.Join(costs.Groups, ", "))
-	by = costs.Groups[0]
 	a.outputs(c, "table", "json", "csv", "html", "md")
 	a.simulated(c)
 	return c

@@ -31,6 +31,7 @@ func (a *app) newTag() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "tag [RESOURCE…]",
+		Args:  cobra.ArbitraryArgs,
 		Short: "Write missing owner tags by the rules of curfew.yaml, or show them",
 		Long: `Reads an account and shows which tags each resource lacks and gets: those of
 required_tags and of owners in curfew.yaml. RESOURCE is an id, a name, or the whole

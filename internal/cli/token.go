@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -20,7 +20,7 @@ of curfew.yaml name it has no role that the person has not. Only its SHA-256 is 
 		Args:    noSuchVerb,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	var o daemon.TokenOptions
+	var in ops.TokenInput
 	create := &cobra.Command{
 		Use:   "create NAME --role ROLE",
 		Short: "Create a token and show it, once",
@@ -31,21 +31,20 @@ speaks, by a verified identity. Under shared settings it needs the role admin.`,
 		Example: "  curfew token create dashboard --role viewer\n  curfew token create ci --role user@vision --for 30d",
 		Args:    oneArg("the name of the person or program that the token speaks for"),
 		RunE: func(c *cobra.Command, args []string) error {
-			o.Name = args[0]
-			doc, err := a.at.CreateToken(c.Context(), o)
+			in.Body.Name = args[0]
+			doc, err := ops.CreateToken.Call(c.Context(), a.at, in)
 			if err != nil {
 				return err
 			}
 			return a.say(doc, "%s\nThe token of %s expires %s and is not shown again.", doc.Secret, doc.Name, plain.Time(doc.ExpiresAt))
 		},
 	}
-	create.Flags().StringArrayVar(&o.Roles, "role", nil, "`ROLE`, or ROLE@TEAM; repeatable")
-	create.Flags().StringVar(&o.For, "for", "", "how long it counts, at most 366d (default: 90d)")
+	ops.CreateToken.AddFlags(create.Flags(), &in)
 	a.outputs(create, tableJSON...)
 	list := &cobra.Command{
 		Use: "list", Short: "List the tokens, without their secrets", Example: "  curfew token list\n  curfew token list -o json", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, func(d view.Tokens) report.Sheet { return report.TokensSheet(d, a.Now()) })(a.at.Tokens(c.Context()))
+			return shown(a, func(d view.Tokens) report.Sheet { return report.TokensSheet(d, a.Now()) })(ops.ListTokens.Call(c.Context(), a.at, ops.Paging{}))
 		},
 	}
 	a.outputs(list, tableJSON...)
@@ -53,7 +52,7 @@ speaks, by a verified identity. Under shared settings it needs the role admin.`,
 		Use: "revoke TOKEN", Short: "End a token, by its id or the beginning of it", Example: "  curfew token revoke 4f1c",
 		Args: oneArg("the id of one token; `curfew token list` lists them"),
 		RunE: func(c *cobra.Command, args []string) error {
-			doc, err := a.at.RevokeToken(c.Context(), args[0])
+			doc, err := ops.RevokeToken.Call(c.Context(), a.at, ops.ByID{ID: args[0]})
 			if err != nil {
 				return err
 			}

@@ -21,7 +21,7 @@ func TestWatchingIsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if row := fmt.Sprintf("| %d | %s | %s a month | %s a month |", gpus, money.Thousands(int64(w.Metrics)), dollars(t, w.Enforce), dollars(t, w.Scan)); !strings.Contains(string(doc), row) {
+		if row := fmt.Sprintf("| %d | %s | %s a month | %s a month |", gpus, money.Thousands(int64(w.Metrics)), w.Enforce.Dollars(), w.Scan.Dollars()); !strings.Contains(string(doc), row) {
 			t.Errorf("docs/costs.md lacks %s", row)
 		}
 	}
@@ -32,16 +32,6 @@ func TestWatchingIsDocumented(t *testing.T) {
 	if code, _, errs := d.run("price", "watching", "--every", "soon"); code != ExitUsage || !strings.Contains(errs, "--every") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
-}
-
-// dollars prints a decimal of a document as people read it.
-func dollars(t *testing.T, decimal string) string {
-	t.Helper()
-	amount, err := money.ParseAmount(decimal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return amount.Dollars()
 }
 
 // TestKeptBills: an account's answer is kept in its own file, and a name that is no account's

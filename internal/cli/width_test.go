@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -107,8 +108,8 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 			t.Errorf("curfew %s has no -o", name)
 			return
 		}
-		out, ok := flag.Value.(*choice)
-		if !ok || !slices.Contains(out.allowed, "json") {
+		out, ok := flag.Value.(*ops.Choice)
+		if !ok || !slices.Contains(out.Allowed(), "json") {
 			t.Errorf("curfew %s has no -o json", name)
 		}
 		if !run[name] && notRun[name] == "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -16,7 +17,7 @@ func newApp(p *Process) *app {
 	a := &app{Process: p, rt: daemon.NewProcess(daemon.Host{Now: p.Now, Uptime: p.Uptime, FileTime: p.FileTime, Lookup: p.Lookup,
 		Dir: p.Dir, ConfigDir: p.ConfigDir, DataDir: p.DataDir, Log: p.Stderr}).Request()}
 	a.rt.Progress = a.newProgress
-	a.at = thisMachine{a.rt}
+	a.at = &ops.Place{Local: &ops.Call{RT: a.rt, Local: true}}
 	return a
 }
 

@@ -17,6 +17,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/httpclient"
 )
 
 // Bounds of calls.
@@ -49,7 +51,7 @@ type Options struct {
 type Client struct {
 	o    Options
 	base string
-	http *http.Client
+	http *httpclient.Client
 }
 
 // New returns a client of a service. It makes no call.
@@ -67,18 +69,27 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("reach " + o.URL.String() + ": the file of authorities holds no certificate as PEM")
 		}
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = trust
-	// A redirect would carry the token elsewhere.
-	follow := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{o: o, base: o.URL.Scheme + "://" + o.URL.Host, http: &http.Client{Transport: transport, CheckRedirect: follow}}, nil
+	c := &Client{o: o, base: o.URL.Scheme + "://" + o.URL.Host}
+	c.http = httpclient.New(httpclient.Options{
+		TLS:           trust,
+		UserAgent:     "curfew/" + o.Version,
+		Attempts:      maxAttempts,
+		HeaderTimeout: o.Timeout,
+		TotalTimeout:  o.Timeout,
+		FirstWait:     firstWait,
+		MaxWait:       maxWait,
+		MaxBody:       maxAnswer,
+		WholeBody:     true,
+		Retry:         retry,
+	})
+	return c, nil
 }
 
 // Server is the URL of the service: scheme and host.
 func (c *Client) Server() string { return c.base }
 
 // Close ends idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.http.Close() }
 
 // Path is the path of an item: its parts, each escaped, below /api/v1.
 func Path(parts ...string) string {
@@ -105,7 +116,7 @@ func Get[T any](ctx context.Context, c *Client, schema, path string, q url.Value
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	meta, err := c.call(ctx, request{method: http.MethodGet, path: path, again: true}, schema, &doc)
+	meta, err := c.call(ctx, request{method: http.MethodGet, path: path}, schema, &doc)
 	return doc, meta, err
 }
 
@@ -140,7 +151,7 @@ func Pages[T any](ctx context.Context, c *Client, schema, path string, q url.Val
 // so where the answer is lost it is sent again, and done once.
 func Post[T any](ctx context.Context, c *Client, schema, path string, body any) (T, error) {
 	var doc T
-	_, err := c.call(ctx, request{method: http.MethodPost, path: path, body: body, again: true, key: newKey()}, schema, &doc)
+	_, err := c.call(ctx, request{method: http.MethodPost, path: path, body: body, key: newKey()}, schema, &doc)
 	return doc, err
 }
 
@@ -175,8 +186,6 @@ func newKey() string {
 type request struct {
 	method, path, key string
 	body              any
-	// again says that it may be sent again where the answer is lost.
-	again bool
 	// session sends the token as browsers do.
 	session bool
 }
@@ -192,24 +201,14 @@ func (c *Client) call(ctx context.Context, r request, schema string, doc any) (M
 	}
 	within, stop := context.WithTimeout(ctx, c.o.Timeout)
 	defer stop()
-	for tries := 0; ; tries++ {
-		a, err := c.send(within, r, body)
-		wait, again := retry(a, err, tries, r.again)
-		if again {
-			select {
-			case <-within.Done():
-			case <-time.After(wait):
-				continue
-			}
-		}
-		if ctx.Err() != nil { // the person ended it
-			return Meta{}, ctx.Err()
-		}
-		if err != nil {
-			return Meta{}, c.unreached(r, err)
-		}
-		return c.read(a, schema, doc)
+	a, err := c.send(within, r, body)
+	if ctx.Err() != nil { // the person ended it
+		return Meta{}, ctx.Err()
 	}
+	if err != nil {
+		return Meta{}, c.unreached(r, err)
+	}
+	return c.read(a, schema, doc)
 }
 
 // answer is an answer as it came.
@@ -219,7 +218,7 @@ type answer struct {
 	body   []byte
 }
 
-// send makes one call.
+// send makes one call, as often as it takes.
 func (c *Client) send(ctx context.Context, r request, body []byte) (answer, error) {
 	var in io.Reader
 	if body != nil {
@@ -229,7 +228,6 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (answer, erro
 	if err != nil {
 		return answer{}, err
 	}
-	req.Header.Set("User-Agent", "curfew/"+c.o.Version)
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -242,17 +240,14 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (answer, erro
 		req.Header.Set("Authorization", "Bearer "+c.o.Token)
 	}
 	if r.key != "" {
-		req.Header.Set("Idempotency-Key", r.key)
+		httpclient.SetKey(req, r.key)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && len(text) > maxAnswer {
-		return answer{}, &final{errors.New("its answer is over 512 MiB")}
-	}
+	text, err := io.ReadAll(resp.Body)
 	return answer{resp.StatusCode, resp.Header, text}, err
 }
 

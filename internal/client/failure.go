@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/httpclient"
 )
 
 // Error is what the service answers in place of a document: a problem of RFC 9457, with what
@@ -51,9 +52,6 @@ func (e *Unreached) Error() string {
 	return text
 }
 
-// final is an error after which nothing is sent again.
-type final struct{ error }
-
 // exits are the exit codes of answers that name none.
 var exits = map[int]int{http.StatusUnauthorized: 4, http.StatusForbidden: 4, http.StatusConflict: 3, http.StatusBadRequest: 2, http.StatusRequestEntityTooLarge: 2,
 	http.StatusUnprocessableEntity: 2}
@@ -92,50 +90,40 @@ func (c *Client) noService(a answer, kind string) error {
 	return fmt.Errorf("%s is no curfew service, or a proxy stands before it: it answered %d with %s", c.base, a.status, c.hidden(kind))
 }
 
-// Times between two tries.
+// Bounds of the attempts of one call.
 const (
 	firstWait = 200 * time.Millisecond
-	mostWait  = 10 * time.Second
+	maxWait   = 10 * time.Second
 	// lostTries is how often a call is sent that is not answered.
 	lostTries = 4
+	// maxAttempts bounds the attempts of a call that the service puts off; its time runs out
+	// earlier.
+	maxAttempts = 1000
+	// maxProblem bounds how much of a problem document decides about another attempt.
+	maxProblem = 64 << 10
 )
 
-// retry says whether a call is sent again, and after how long. What was not sent can always
-// be; what was sent, only where that does nothing twice.
-func retry(a answer, err error, tries int, again bool) (time.Duration, bool) {
-	wait := min(firstWait<<min(tries, 10), mostWait)
-	if err != nil {
-		var stop *final
-		if errors.As(err, &stop) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || certificate(err) != "" {
-			return 0, false
-		}
-		return wait, (again || unsent(err)) && tries+1 < lostTries
+// retry adds what the service's own answers mean: which of them say that nothing was carried
+// out, and which that nothing will be.
+func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
+	if a.Err != nil {
+		d.Again = d.Again && a.Number < lostTries
+		return d
 	}
 	var p struct{ Code string }
-	switch a.status {
+	switch a.Response.StatusCode {
 	case http.StatusTooManyRequests: // it was not carried out
+		d.Again = true
 	case http.StatusConflict:
-		if json.Unmarshal(a.body, &p) != nil || p.Code != "in_progress" {
-			return 0, false
-		}
+		d.Again = json.Unmarshal(a.Peek(maxProblem), &p) == nil && p.Code == "in_progress"
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		_ = json.Unmarshal(a.body, &p) // a proxy's own text has no code
-		if p.Code == "no_state" || !again || tries+1 >= lostTries {
-			return 0, false
-		}
-	default:
-		return 0, false
+		_ = json.Unmarshal(a.Peek(maxProblem), &p) // a proxy's own text has no code
+		d.Again = p.Code != "no_state" && httpclient.Idempotent(a.Request) && a.Number < lostTries
 	}
-	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil && s >= 0 {
-		wait = min(time.Duration(s)*time.Second, mostWait)
+	if s, err := strconv.Atoi(a.Response.Header.Get("Retry-After")); err == nil && s >= 0 {
+		d.Wait = min(time.Duration(s)*time.Second, maxWait)
 	}
-	return wait, true
-}
-
-// unsent says whether an error came before anything was sent.
-func unsent(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return d
 }
 
 // certificate says why a certificate does not count; empty where it is not about that.
@@ -159,7 +147,7 @@ func certificate(err error) string {
 
 // unreached says in one line why there is no answer.
 func (c *Client) unreached(r request, err error) error {
-	e := &Unreached{Server: c.base, Sent: r.method != http.MethodGet && !unsent(err)}
+	e := &Unreached{Server: c.base, Sent: r.method != http.MethodGet && !httpclient.NotSent(err)}
 	if why := certificate(err); why != "" {
 		e.Why, e.Certificate, e.Sent = why, true, false
 		return e
@@ -169,8 +157,12 @@ func (c *Client) unreached(r request, err error) error {
 		err = withURL.Err
 	}
 	var plainHTTP tls.RecordHeaderError
+	var large *httpclient.TooLargeError
+	var timeout *httpclient.TimeoutError
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &large):
+		e.Why = "its answer is over 512 MiB"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout):
 		e.Why = "it did not answer within " + c.o.Timeout.String()
 	case errors.As(err, &plainHTTP):
 		e.Why, e.Sent = "it speaks no TLS there; is it http, or another port", false

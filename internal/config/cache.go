@@ -18,12 +18,14 @@ type Cache struct {
 	says Config
 }
 
-// Load is [Load].
+// Load reads a file, or only the defaults when path is empty, and then what the
+// environment overrides. Mistakes are a *document.Error.
 func (k *Cache) Load(path string, lookup func(string) (string, bool)) (Config, error) {
 	return k.load(path, lookup, func(fs.FileInfo) error { return nil })
 }
 
-// LoadFound is [LoadFound].
+// LoadFound is [Cache.Load] of a file that [Find] returned rather than the user named. It is
+// refused where another user could have written it.
 func (k *Cache) LoadFound(path string, lookup func(string) (string, bool)) (Config, error) {
 	c, err := k.load(path, lookup, func(st fs.FileInfo) error {
 		if err := Trust(path); err != nil {

@@ -223,12 +223,6 @@ func isFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// Load reads a file, or only the defaults when path is empty, and then what the
-// environment overrides. Mistakes are a *document.Error.
-func Load(path string, lookup func(string) (string, bool)) (Config, error) {
-	return (*Cache)(nil).Load(path, lookup)
-}
-
 func read(path string, check func(fs.FileInfo) error) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

@@ -133,3 +133,14 @@ func (l leaf) set(s string) error {
 	}
 	return nil
 }
+
+// Variable returns the environment variable that overrides a key, "" where none does.
+func Variable(path string) string {
+	c := Default()
+	for _, l := range leaves(&c) {
+		if l.path == path && !l.inFileOnly() {
+			return l.env()
+		}
+	}
+	return ""
+}

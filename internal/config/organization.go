@@ -3,8 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Organization finds the accounts that curfew serve reads by AWS Organizations.
@@ -24,9 +25,9 @@ type Organization struct {
 }
 
 var (
-	rolePath  = regexp.MustCompile(`^/?([\w+=,.@-]+/)*[\w+=,.@-]{1,64}$`)
-	roleARN   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
-	accountID = regexp.MustCompile(`^[0-9]{12}$`)
+	rolePath  = lazyregexp.New(`^/?([\w+=,.@-]+/)*[\w+=,.@-]{1,64}$`)
+	roleARN   = lazyregexp.New(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
+	accountID = lazyregexp.New(`^[0-9]{12}$`)
 )
 
 // check says what is wrong with the section, and where.

@@ -3,10 +3,11 @@ package config
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Sessions is how sessions are started where a command and a file say nothing.
@@ -49,10 +50,10 @@ type SessionAgent struct {
 }
 
 // agentURL is where a program may be: no space or quote in it.
-var agentURL = regexp.MustCompile(`^(s3://[a-z0-9][a-z0-9.-]*/|https://[A-Za-z0-9.-]+(:[0-9]+)?/)[A-Za-z0-9._~/=+%-]+$`)
+var agentURL = lazyregexp.New(`^(s3://[a-z0-9][a-z0-9.-]*/|https://[A-Za-z0-9.-]+(:[0-9]+)?/)[A-Za-z0-9._~/=+%-]+$`)
 
 // sha256Text is a SHA-256.
-var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var sha256Text = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 func (a SessionAgent) check() (key string, err error) {
 	switch {
@@ -67,7 +68,7 @@ func (a SessionAgent) check() (key string, err error) {
 }
 
 // sessionImage is an image's id or the name of a parameter.
-var sessionImage = regexp.MustCompile(`^(ami-[0-9a-f]+|/[A-Za-z0-9_./-]+)$`)
+var sessionImage = lazyregexp.New(`^(ami-[0-9a-f]+|/[A-Za-z0-9_./-]+)$`)
 
 // check says what is wrong with the section, and where.
 func (s Sessions) check() (key string, err error) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/examples/policies"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
@@ -147,7 +147,7 @@ func (b *Start) governance() (string, error) {
 }
 
 // mailTo is an address and the server that takes mail for it.
-var mailTo = regexp.MustCompile(`^(\S+@\S+)\s+(\S+:\d+)$`)
+var mailTo = lazyregexp.New(`^(\S+@\S+)\s+(\S+:\d+)$`)
 
 // notify is the section notify.
 func (b *Start) notify() (string, error) {
@@ -169,7 +169,7 @@ func (b *Start) notify() (string, error) {
 }
 
 // policyNames are the lines with which policies begin.
-var policyNames = regexp.MustCompile(`(?m)^  - name: .*$`)
+var policyNames = lazyregexp.New(`(?m)^  - name: .*$`)
 
 // policies is the text of one file of ready policies, as answered.
 func (b *Start) policies(name string) (string, error) {

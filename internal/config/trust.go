@@ -85,12 +85,6 @@ func escaped(path string) string {
 	return string(out)
 }
 
-// LoadFound is [Load] of a file that [Find] returned rather than the user named. It is
-// refused where another user could have written it.
-func LoadFound(path string, lookup func(string) (string, bool)) (Config, error) {
-	return (*Cache)(nil).LoadFound(path, lookup)
-}
-
 // TrustPolicy refuses a policy file that a found configuration names where another user
 // could have written it. What the user named, directly or in a configuration that the
 // user named, is the user's choice.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/sessionfile"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -135,8 +136,7 @@ func (x *adopting) read(ctx context.Context) error {
 	i, ok := x.r.Detail.(*inventory.Instance)
 	if p, err := book.OnDemand(x.r.Type, x.ref.Region); err == nil && ok && i.Market == inventory.OnDemand {
 		if hourly, err := p.Hourly(); err == nil {
-			text := hourly.String()
-			x.doc.HourlyUSD = &text
+			x.doc.HourlyUSD = money.Known(hourly)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(x.tags("…"))) {
@@ -263,9 +263,9 @@ var adoptionRules = []struct {
 		return ""
 	}},
 	{"production", func(x *adopting) string {
-		switch env := x.owner.Environment; {
-		case env == "production" || env == "prod" || env == "live":
-			return "its environment is " + env
+		switch {
+		case x.owner.InProduction():
+			return "its environment is " + x.owner.Environment
 		case x.r.Purpose == inventory.Inference:
 			return "it serves (" + string(x.r.Purpose) + "), and what serves has no lease"
 		}
@@ -376,11 +376,12 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 	if len(x.o.AssumeRoles) > 0 {
 		s.Place.Role = x.o.AssumeRoles[0]
 	}
-	if x.doc.HourlyUSD != nil {
-		if s.Pool.Rate, err = rateOf(*x.doc.HourlyUSD); err != nil {
-			return s, err
+	if hourly, priced := x.doc.HourlyUSD.Get(); priced {
+		rate, err := hourly.Rate()
+		if err != nil {
+			return s, fmt.Errorf("price an hour of %s: %w", x.ref, err)
 		}
-		s.Rate = s.Pool.Rate
+		s.Pool.Rate, s.Rate = &rate, &rate
 	}
 	s.Machines = []session.Machine{{ID: x.r.ID, Pool: s.Pool, State: x.r.State, LaunchedAt: x.now}}
 	for _, b := range before {

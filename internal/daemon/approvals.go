@@ -13,11 +13,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// AuditEntry records a decision on a request.
-func AuditEntry(at time.Time, who, what string, r approval.Request) action.Entry {
-	return action.Entry{At: at, Actor: who, What: what, Because: r.Subject, Outcome: "request " + r.ID + ", at most " + r.Amount.Exact()}
-}
-
 // Decide approves or denies a request, by its id or the beginning of it. Proof is how the
 // person proves who they are, as [Runtime.Approver] takes it.
 func (rt *Runtime) Decide(ctx context.Context, id string, allow bool, reason, proof string) (view.Decision, error) {
@@ -44,9 +39,6 @@ func (rt *Runtime) Decide(ctx context.Context, id string, allow bool, reason, pr
 	if err != nil {
 		return none, approvalFailure(id, err)
 	}
-	if err := s.Actions().Record(ctx, AuditEntry(now, who.Name, string(r.State), r)); err != nil {
-		return none, fmt.Errorf("record the decision on %s: %w", r.ID, err)
-	}
 	return view.Decision{Schema: view.DecisionSchema, Request: view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now)}, nil
 }
 
@@ -54,7 +46,7 @@ func (rt *Runtime) Decide(ctx context.Context, id string, allow bool, reason, pr
 func approvalFailure(id string, err error) error {
 	var refusal *approval.Refusal
 	switch {
-	case errors.As(err, &refusal) && refusal.Rule == "state" && strings.Contains(refusal.Why, "waits"):
+	case errors.As(err, &refusal) && refusal.Rule == approval.RuleWaits:
 		return &Error{Class: Held, Code: "needs_approval", Err: err, Hint: "another person runs `curfew approve " + plain.Shell(id) + "`"}
 	case errors.As(err, &refusal):
 		return &Error{Class: Denied, Code: "not_approved", Err: err}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
@@ -12,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -111,7 +111,7 @@ func OpenAWS(ctx context.Context, cfg config.Config, profile string, regions []s
 }
 
 // roleARN is the form of an IAM role's ARN.
-var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
+var roleARN = lazyregexp.New(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 
 func (rt *Runtime) aws(ctx context.Context, f Source, cfg config.Config, book *price.Book) (*AWS, error) {
 	o := aws.Options{

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/billfile"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -80,11 +82,11 @@ func (rt *Runtime) BillImport(ctx context.Context, path, profile string, dry boo
 	if err != nil {
 		return none, err
 	}
-	return rt.importBill(ctx, cfg, b, path, dry)
+	return rt.importBill(ctx, cfg, b, path, dry, nil)
 }
 
-// importBill keeps a bill that was read.
-func (rt *Runtime) importBill(ctx context.Context, cfg config.Config, b *bill.Bill, path string, dry bool) (view.Bill, error) {
+// importBill keeps a bill that was read, with the entries of the audit log about it.
+func (rt *Runtime) importBill(ctx context.Context, cfg config.Config, b *bill.Bill, path string, dry bool, entries []action.Entry) (view.Bill, error) {
 	var none view.Bill
 	s, err := rt.Open(ctx, cfg)
 	if err != nil {
@@ -104,7 +106,12 @@ func (rt *Runtime) importBill(ctx context.Context, cfg config.Config, b *bill.Bi
 		if dry {
 			break
 		}
-		err = s.Bills().Replace(ctx, replace)
+		err = s.Transact(ctx, func(in *store.Store) error {
+			if err := in.Bills().Replace(ctx, replace); err != nil {
+				return err
+			}
+			return in.Actions().Record(ctx, entries...)
+		})
 		if err == nil {
 			break
 		}

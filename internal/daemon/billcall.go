@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -26,7 +27,7 @@ type BillUpload struct {
 }
 
 // uploadName is what an uploaded bill may be called.
-var uploadName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var uploadName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // CheckBill reads a bill of this machine as an import would, and keeps nothing.
 func (rt *Runtime) CheckBill(ctx context.Context, path string) error {
@@ -78,21 +79,16 @@ func (rt *Runtime) ImportBill(ctx context.Context, u BillUpload) (view.Bill, err
 	for _, p := range b.Periods {
 		p.Source = source
 	}
-	doc, err := rt.importBill(ctx, cfg, b, source, u.DryRun)
-	if err != nil || u.DryRun {
-		return doc, err
+	var entries []action.Entry
+	if !u.DryRun {
+		by, err := rt.Person(cfg)
+		if err != nil {
+			return none, err
+		}
+		entries = append(entries, action.Entry{At: rt.Now().UTC(), Actor: by, What: action.EventBill, Because: action.Redact(source),
+			Outcome: fmt.Sprintf("%d periods", len(b.Periods))})
 	}
-	by, err := rt.Person(cfg)
-	if err != nil {
-		return doc, err
-	}
-	s, err := rt.Open(ctx, cfg)
-	if err != nil {
-		return doc, err
-	}
-	defer s.Close()
-	return doc, s.Actions().Record(ctx, action.Entry{At: rt.Now().UTC(), Actor: by, What: action.EventBill, Because: action.Redact(source),
-		Outcome: fmt.Sprintf("%d periods", len(b.Periods))})
+	return rt.importBill(ctx, cfg, b, source, u.DryRun, entries)
 }
 
 // BillPeriods are the billing periods that were imported, oldest first.
@@ -109,13 +105,14 @@ func (rt *Runtime) BillPeriods(ctx context.Context) (view.BillPeriods, error) {
 	}
 	for _, p := range all {
 		one := view.BillPeriod{ID: p.Account + "/" + p.Start.UTC().Format(time.DateOnly), Account: p.Account, Start: p.Start.UTC(), Source: p.Source, ImportedAt: p.ImportedAt.UTC(),
-			Lines: p.Lines, Rows: p.Rows, BilledCost: p.Exact.Billed}
+			Lines: p.Lines, Rows: p.Rows, BilledCost: bill.Dollars(p.Exact.Billed)}
 		if !p.End.IsZero() {
 			end := p.End.UTC()
 			one.End = &end
 		}
 		if p.NoEffective == 0 {
-			one.EffectiveCost = &p.Exact.Effective
+			effective := bill.Dollars(p.Exact.Effective)
+			one.EffectiveCost = &effective
 		}
 		doc.Periods = append(doc.Periods, one)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/config"
@@ -99,8 +98,7 @@ func (rt *Runtime) Holds(ctx context.Context, period Period) (view.Holds, time.T
 // done.
 type HoldAction func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
 
-// Hold does something with one hold, by its id or the beginning of it, and records it under
-// the name of the verb.
+// Hold does something with one hold, by its id or the beginning of it.
 func (rt *Runtime) Hold(ctx context.Context, verb, id string, do HoldAction) (view.OneHold, error) {
 	var none view.OneHold
 	cfg, by, s, err := rt.inForce(ctx)
@@ -132,22 +130,14 @@ func (rt *Runtime) Hold(ctx context.Context, verb, id string, do HoldAction) (vi
 	case d != nil && d.Decision != gate.Allow:
 		return none, &Error{Class: Denied, Code: "denied", Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; "))}
 	}
-	amount := h.Amount
-	if h.State == budget.Settled {
-		amount = h.Actual
-	}
-	entry := action.Entry{At: p.Now, Actor: asker.Name, What: "hold-" + verb, Because: h.Kind + " " + h.Name, Outcome: "hold " + h.ID + " " + string(h.State) + ", " + amount.Exact()}
-	if err := s.Actions().Record(ctx, entry); err != nil {
-		return none, fmt.Errorf("record what became of hold %s: %w", h.ID, err)
-	}
 	return view.NewOneHold(h, p.Now), nil
 }
 
 // Settle ends a hold by an amount, or by what the ledger charged under it where that is nil.
 func Settle(actual *money.Amount) HoldAction {
-	return func(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
+	return func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
 		if actual != nil {
-			h, err := p.Budgets.Settle(ctx, id, *actual, p.Now)
+			h, err := p.Budgets.Settle(ctx, id, *actual, who, p.Now)
 			return h, nil, err
 		}
 		h, err := p.Budgets.Store.Hold(ctx, id)
@@ -163,14 +153,14 @@ func Settle(actual *money.Amount) HoldAction {
 			return h, nil, &Error{Code: "not_charged", Err: fmt.Errorf("the ledger has charged nothing under hold %s", h.ID),
 				Hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + inventory.TagHold + "=" + h.ID + " are charged"}
 		}
-		h, err = p.Budgets.Settle(ctx, h.ID, v, p.Now)
+		h, err = p.Budgets.Settle(ctx, h.ID, v, who, p.Now)
 		return h, nil, err
 	}
 }
 
 // Release frees the hold of work that did not start.
-func Release(ctx context.Context, p gate.Params, id, _ string) (budget.Hold, *gate.Decision, error) {
-	h, err := p.Budgets.Release(ctx, id, p.Now)
+func Release(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
+	h, err := p.Budgets.Release(ctx, id, who, p.Now)
 	return h, nil, err
 }
 
@@ -208,7 +198,12 @@ func (rt *Runtime) gateParams(ctx context.Context, cfg config.Config, by view.De
 	}
 	declared := by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared)
 	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known, Check: rt.Checked(cfg, declared, nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
-		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now}, nil
+		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now,
+		Transact: func(ctx context.Context, do func(gate.Stores) error) error {
+			return s.Transact(ctx, func(in *store.Store) error {
+				return do(gate.Stores{Approvals: in.Approvals(), Budgets: in.Budgets(), Decisions: in.Gate()})
+			})
+		}}, nil
 }
 
 // checkQuotas returns an error where a quota is of GPUs that no price book knows, which

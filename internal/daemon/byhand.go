@@ -13,7 +13,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -211,10 +210,4 @@ func (a *Sessions) holdByHand(ctx context.Context, s *session.Session, until tim
 	next.HoldID = d.HoldID
 	*s, err = a.store.Sessions().Put(ctx, next, nil, a.entry(next, who.Name, "reserved until "+until.UTC().Format(time.RFC3339)))
 	return &d, err
-}
-
-// rateOf is a price of an hour as a rate.
-func rateOf(usd string) (*money.Rate, error) {
-	r, err := money.ParseRate(usd)
-	return &r, err
 }

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 )
@@ -76,7 +76,7 @@ func noPlugin(attempt string) error {
 
 // uniqueID is the form of aws:userid: that of a user, of a role with its session, or of the
 // root of an account.
-var uniqueID = regexp.MustCompile(`^(A[A-Z]{2}A[A-Z0-9]{8,}(:.*)?|[0-9]{12})$`)
+var uniqueID = lazyregexp.New(`^(A[A-Z]{2}A[A-Z0-9]{8,}(:.*)?|[0-9]{12})$`)
 
 // mine refuses a machine that is not the session's, or whose owner is another person. IAM
 // decides the same by the tags; this says it in a line, before anything is opened.

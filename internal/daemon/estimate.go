@@ -158,3 +158,19 @@ func isTerraform(src []byte) bool {
 	}
 	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" && (top.TerraformVersion != "" || top.PlannedValues != nil)
 }
+
+// MaxPlan bounds the files of work that are estimated, in bytes.
+const MaxPlan = estimate.MaxPlan
+
+// EstimateInForce is [Runtime.Estimate] by the configuration in force: in a service under its
+// shared settings.
+func (rt *Runtime) EstimateInForce(ctx context.Context, name string, f EstimateOptions) (*estimate.Estimate, error) {
+	cfg, err := rt.Config()
+	if err == nil && rt.Storage.Serves() {
+		cfg, _, err = rt.PeopleInForce(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rt.Estimate(ctx, cfg, name, f)
+}

@@ -173,7 +173,7 @@ func fixExit(out *round.Result, held *holding, missed []view.Line, requested int
 	for _, r := range out.Reports {
 		partial = partial || r.Partial
 		for _, l := range r.Lines {
-			if len(held.asked) > 0 && strings.HasPrefix(l.Why, "unapproved: ") {
+			if len(held.asked) > 0 && l.Rule == action.RuleUnapproved {
 				continue // it waits for an approver
 			}
 			if view.ByPeople(l) {

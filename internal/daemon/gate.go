@@ -56,14 +56,10 @@ func (rt *Runtime) Gate(ctx context.Context, name string, f GateOptions) (view.G
 		f.Key = hub.pull.String() + " " + filepath.ToSlash(name)
 	}
 	params.DryRun = f.DryRun
-	c := &gate.Counter{Ask: gate.AskOf(e, who, f.Key), Params: params, Decided: func(ctx context.Context, v gate.Vote, r approval.Request) error {
+	c := &gate.Counter{Ask: gate.AskOf(e, who, f.Key), Params: params, Decided: func(v gate.Vote, r approval.Request) {
 		if v.By.Proof.Kind == approval.GitHubReview {
 			rt.SetReviewed(r.ID)
 		}
-		if err := s.Actions().Record(ctx, AuditEntry(params.Now, v.By.Name, string(r.State), r)); err != nil {
-			return fmt.Errorf("record the decision on %s: %w", r.ID, err)
-		}
-		return nil
 	}}
 	if hub != nil && !f.DryRun {
 		c.Ballots = append(c.Ballots, hub.ballot)

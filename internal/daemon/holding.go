@@ -26,10 +26,9 @@ import (
 type holding struct {
 	rt *Runtime
 	// now is the time of the state.
-	now   func() time.Time
-	cfg   config.Config
-	desk  approval.Desk
-	store action.Store // its audit log
+	now  func() time.Time
+	cfg  config.Config
+	desk approval.Desk
 	// who asks, by the proof that fixes need; nil until it is known.
 	who *approval.Person
 	// hub is the pull request whose reviews approve; nil is none. actor is who runs this,
@@ -47,7 +46,7 @@ type holding struct {
 
 // holding asks for the approvals that the chosen findings need.
 func (rt *Runtime) holding(cfg config.Config, s *store.Store, now func() time.Time, chosen []Kept) *holding {
-	h := &holding{rt: rt, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known}, store: s.Actions(), found: map[inventory.Ref]Kept{}, of: map[string]string{}}
+	h := &holding{rt: rt, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known}, found: map[inventory.Ref]Kept{}, of: map[string]string{}}
 	for _, k := range chosen {
 		h.found[RefOf(k.Resource)] = k
 	}
@@ -93,39 +92,45 @@ func hashed(it action.Item, p action.Proposal) (hash string, amount money.Amount
 	return action.PlanHash(p, it.Steps, time.Time{}), amount, nil
 }
 
-// approve uses up the approval of exactly what an item is about to do, or asks for one.
-func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal) error {
+// approve returns the approval of exactly what an item is about to do, or asks for one.
+func (h *holding) approve(ctx context.Context, it action.Item, p action.Proposal) (action.Approval, error) {
+	var none action.Approval
 	hash, amount, err := hashed(it, p)
 	if err != nil {
-		return err
+		return none, err
 	}
 	who, err := h.identified(ctx)
 	if err != nil {
-		return err
+		return none, err
 	}
 	now := h.now()
 	if err := h.review(ctx, it, p, hash, amount, now); err != nil {
-		return err
+		return none, err
 	}
-	r, err := h.desk.Use(ctx, hash, amount, now)
+	r, err := h.desk.Approved(ctx, hash, amount, now)
 	if err == nil {
-		return h.store.Record(ctx, AuditEntry(now, who.Name, "used", r))
+		return action.Approval{Request: r.Use(now), Event: approval.Event{At: now, By: who.Name}}, nil
 	}
 	var refusal *approval.Refusal
 	switch {
-	case errors.As(err, &refusal) && refusal.Rule == "proof":
-		if voided := h.desk.Void(ctx, r); voided != nil {
-			return voided
+	case errors.As(err, &refusal) && refusal.Rule == approval.RuleProof:
+		if voided := h.void(ctx, r, refusal.Why, now); voided != nil {
+			return none, voided
 		}
-	case errors.Is(err, approval.ErrConflict) || r.At(now) == approval.Denied:
-		return err
+	case errors.As(err, &refusal) && refusal.Rule == approval.RuleDenied:
+		return none, err
 	}
 	r, askErr := h.ask(ctx, it, p, hash, amount, who, now)
 	if askErr != nil {
-		return askErr
+		return none, askErr
 	}
 	h.asked = append(h.asked, r.ID)
-	return err
+	return none, err
+}
+
+// void ends a request for whoever asks.
+func (h *holding) void(ctx context.Context, r approval.Request, why string, now time.Time) error {
+	return h.desk.Void(ctx, r, approval.Event{At: now, By: h.who.Name, Why: why})
 }
 
 // early asks for the approval that an item will need while its grace runs, and looks at
@@ -157,7 +162,7 @@ func (h *holding) early(ctx context.Context, it action.Item, p action.Proposal) 
 			if !errors.As(err, &refusal) {
 				return err
 			}
-			if err := h.desk.Void(ctx, r); err != nil {
+			if err := h.void(ctx, r, refusal.Why, now); err != nil {
 				return err
 			}
 			plain.Fprintf(h.rt.Log, "curfew: %s\n", refusal.Why)
@@ -188,7 +193,7 @@ func (h *holding) ask(ctx context.Context, it action.Item, p action.Proposal, ha
 		return r, err
 	}
 	h.rt.tellApprovers(ctx, h.cfg, r)
-	return r, h.store.Record(ctx, AuditEntry(now, who.Name, "asked", r))
+	return r, nil
 }
 
 // teamOf is the team of the resource of a proposal.

@@ -86,7 +86,7 @@ func binding(r approval.Request) string {
 func (rt *Runtime) Checked(cfg config.Config, declared bool, actor *approval.Person) func(context.Context, approval.Request) error {
 	return func(ctx context.Context, r approval.Request) error {
 		refuse := func(format string, args ...any) error {
-			return &approval.Refusal{Rule: "proof", Why: fmt.Sprintf("the approval %s by %s does not count: ", r.ID, r.DecidedBy) + fmt.Sprintf(format, args...)}
+			return &approval.Refusal{Rule: approval.RuleProof, Why: fmt.Sprintf("the approval %s by %s does not count: ", r.ID, r.DecidedBy) + fmt.Sprintf(format, args...)}
 		}
 		var by approval.Person
 		switch {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -124,7 +124,7 @@ func (rt *Runtime) Cloud(ctx context.Context, cfg config.Config, f Source) (*AWS
 }
 
 // ec2ID is what EC2 calls things, by their kinds.
-var ec2ID = regexp.MustCompile(`^(i|vol|snap|ami|nat|eipalloc)-[0-9a-f]{8,17}$`)
+var ec2ID = lazyregexp.New(`^(i|vol|snap|ami|nat|eipalloc)-[0-9a-f]{8,17}$`)
 
 var ec2Kinds = map[string]inventory.Kind{"i": inventory.KindInstance, "vol": inventory.KindVolume, "snap": inventory.KindSnapshot,
 	"ami": inventory.KindImage, "nat": inventory.KindNATGateway, "eipalloc": inventory.KindAddress}

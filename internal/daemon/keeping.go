@@ -28,8 +28,10 @@ const (
 	reconcileEvery = time.Minute
 	// lookFor is the longest that a session is not looked at.
 	lookFor = 15 * time.Second
-	// keepFor bounds one pass over one session.
-	keepFor = 5 * time.Minute
+	// keepFor bounds one pass over one session, reconcileFor the comparison of the machines
+	// of one provider with the records.
+	keepFor      = 5 * time.Minute
+	reconcileFor = 5 * time.Minute
 )
 
 // lockKeeper takes the lock of the one keeper of a data directory; nil where another process
@@ -135,11 +137,13 @@ func (rt *Runtime) keepInForce(ctx context.Context, log *slog.Logger, inForce fu
 // sessions by a newer configuration; nil: there is none.
 func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer func(now time.Time) *Sessions) error {
 	var mu sync.Mutex
-	// By session: a pass runs; when the next one is; the record that the last one began with.
-	busy, due, seen := map[string]bool{}, map[string]time.Time{}, map[string]int64{}
+	// By session: a pass runs; when the next one is; the record that the last one began with;
+	// this process cannot reach its provider.
+	busy, due, seen, beyond := map[string]bool{}, map[string]time.Time{}, map[string]int64{}, map[string]bool{}
+	// By provider: its machines are being compared with the records; when that began.
+	comparing, compared := map[string]bool{}, map[string]time.Time{}
 	var passes sync.WaitGroup
 	defer passes.Wait()
-	var reconciled time.Time
 	were := -1
 	empty := time.Now() //nolint:forbidigo // how long this process rests
 	for ctx.Err() == nil {
@@ -163,13 +167,13 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		mine := 0
 		for _, s := range open {
 			rests := s.ByHand && s.State != session.Ending // looked at now and then; no reason to stay
-			if !s.ByHand && keeper.Launchers[s.Provider] == nil || !keeper.Mine(&s) {
+			if !s.ByHand && keeper.Launchers[s.Provider] == nil {
 				continue
 			}
-			if !rests {
+			mu.Lock()
+			if !rests && !beyond[s.ID] {
 				mine++
 			}
-			mu.Lock()
 			// A record that was changed, by a command or by the pass itself, is looked at again at
 			// once.
 			skip := busy[s.ID] || now.Before(due[s.ID]) && seen[s.ID] == s.Version
@@ -183,7 +187,11 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 			passes.Go(func() {
 				bounded, stop := context.WithTimeout(ctx, keepFor)
 				defer stop()
-				after, err := keeper.Keep(bounded, s.ID)
+				isMine := keeper.Mine(&s) // it may ask the provider, so it is not asked in the loop
+				after, err := lookFor, error(nil)
+				if isMine {
+					after, err = keeper.Keep(bounded, s.ID)
+				}
 				if err != nil && ctx.Err() == nil {
 					log.WarnContext(ctx, "a session could not be kept", "session", s.Name, "error", err)
 					after = 5 * time.Second
@@ -193,14 +201,29 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				busy[s.ID], due[s.ID] = false, time.Now().Add(after) //nolint:forbidigo // the pace of this process
+				busy[s.ID], beyond[s.ID], due[s.ID] = false, !isMine, time.Now().Add(after) //nolint:forbidigo // the pace of this process
 			})
 		}
-		if now.Sub(reconciled) > reconcileEvery {
-			reconciled = now
-			if err := keeper.Reconcile(ctx); err != nil && ctx.Err() == nil {
-				log.WarnContext(ctx, "machines and records could not be compared", "error", err)
+		for provider := range keeper.Launchers {
+			mu.Lock()
+			skip := comparing[provider] || now.Sub(compared[provider]) <= reconcileEvery
+			if !skip {
+				comparing[provider], compared[provider] = true, now
 			}
+			mu.Unlock()
+			if skip {
+				continue
+			}
+			passes.Go(func() {
+				bounded, stop := context.WithTimeout(ctx, reconcileFor)
+				defer stop()
+				if err := keeper.Reconcile(bounded, provider); err != nil && ctx.Err() == nil {
+					log.WarnContext(ctx, "machines and records could not be compared", "error", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				comparing[provider] = false
+			})
 		}
 		if mine > 0 || err != nil {
 			empty = now

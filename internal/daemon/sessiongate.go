@@ -191,15 +191,15 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 	if err != nil {
 		return err
 	}
-	desk := budget.Desk{Store: st}
+	desk, by := budget.Desk{Store: st}, cmp.Or(s.EndBy, s.By)
 	for _, hold := range all {
 		if hold.Run != s.ID && (s.HoldID == "" || hold.ID != s.HoldID) || hold.State != budget.Live && hold.State != budget.Pending {
 			continue
 		}
 		if ran && hold.State == budget.Live {
-			_, err = desk.Settle(ctx, hold.ID, actual, h.a.now())
+			_, err = desk.Settle(ctx, hold.ID, actual, by, h.a.now())
 		} else {
-			_, err = desk.Release(ctx, hold.ID, h.a.now())
+			_, err = desk.Release(ctx, hold.ID, by, h.a.now())
 		}
 		if err != nil && !errors.Is(err, budget.ErrConflict) {
 			return err

@@ -116,7 +116,7 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 	documents := func(ctx context.Context, at string) (checkpoint.Backend, error) {
 		return objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
 	}
-	a.aws = &awsSessions{store: s.Sessions(), documents: documents, machines: sync.OnceValues(func() (*awsMachines, error) {
+	a.aws = &awsSessions{store: s.Sessions(), documents: documents, machines: openedOnce(func() (*awsMachines, error) {
 		return rt.awsMachines(context.WithoutCancel(ctx), cfg, func(ctx context.Context) ([]string, error) { return sessionRegions(ctx, s.Sessions(), now()) })
 	})}
 	if launchers == nil {
@@ -135,6 +135,25 @@ func (rt *Runtime) sessions(ctx context.Context, cfg config.Config, by view.Deci
 			return s.Provider != ProviderLocal || s.Account == host || s.Account == ""
 		}}
 	return a, nil
+}
+
+// openedOnce returns a function that opens something when it is first asked for. An error
+// is not remembered: the next caller tries again.
+func openedOnce[T any](open func() (T, error)) func() (T, error) {
+	var mu sync.Mutex
+	var opened *T
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if opened != nil {
+			return *opened, nil
+		}
+		v, err := open()
+		if err == nil {
+			opened = &v
+		}
+		return v, err
+	}
 }
 
 // stopSession turns a session to its end, for a policy: saved and confirmed first.

@@ -232,6 +232,7 @@ func (rt *Runtime) PutSettings(ctx context.Context, t SettingsText, reason strin
 	if err != nil {
 		return doc, err
 	}
+	var changes []store.SettingChange
 	for _, kind := range []string{SettingsKind, PricesKind} {
 		body, given := bodies[kind]
 		if !given {
@@ -245,15 +246,16 @@ func (rt *Runtime) PutSettings(ctx context.Context, t SettingsText, reason strin
 			last.Version = held.Version
 		}
 		v := store.Setting{Kind: kind, Version: last.Version + 1, At: now, Who: who.Name, Reason: reason, Body: body}
-		err = s.Settings().Put(ctx, v, action.Entry{At: now, Actor: who.Name, What: action.EventSettings, Because: reason,
-			Outcome: fmt.Sprintf("%s %d, %s, by %s", kind, v.Version, BodyHash(body), who.Proof)})
-		if errors.Is(err, store.ErrSettingConflict) {
-			err = settingsChanged(err)
-		}
-		if err != nil {
-			return doc, err
-		}
-		doc.Versions = append(doc.Versions, settingsVersion(v))
+		changes = append(changes, store.SettingChange{Setting: v, Entry: action.Entry{At: now, Actor: who.Name, What: action.EventSettings, Because: reason,
+			Outcome: fmt.Sprintf("%s %d, %s, by %s", kind, v.Version, BodyHash(body), who.Proof)}})
+	}
+	if err := s.Settings().Put(ctx, changes...); errors.Is(err, store.ErrSettingConflict) {
+		return doc, settingsChanged(err)
+	} else if err != nil {
+		return doc, err
+	}
+	for _, c := range changes {
+		doc.Versions = append(doc.Versions, settingsVersion(c.Setting))
 	}
 	return doc, nil
 }

@@ -93,6 +93,12 @@ func (rt *Runtime) countedUnits(cfg config.Config, f UnitsQuery, names []string)
 		u, err := rt.countedUnit(config.Unit{Name: f.Name, Per: f.Per, Target: f.Target, Counts: config.Counts{File: f.Counts}}, base)
 		return []counted{u}, err
 	}
+	for _, name := range names {
+		if !slices.ContainsFunc(cfg.Units, func(u config.Unit) bool { return u.Name == name }) {
+			return nil, &Error{Class: Usage, Code: "no_units", Err: fmt.Errorf("there is no unit %q", name),
+				Hint: "add it to curfew.yaml, or give --unit and --counts; docs/costs.md has examples"}
+		}
+	}
 	var out []counted
 	for _, unit := range cfg.Units {
 		if len(names) > 0 && !slices.Contains(names, unit.Name) {
@@ -109,7 +115,7 @@ func (rt *Runtime) countedUnits(cfg config.Config, f UnitsQuery, names []string)
 		out = append(out, u)
 	}
 	if len(out) == 0 {
-		return nil, &Error{Class: Usage, Code: "no_units", Err: fmt.Errorf("no unit is given%s", strings.TrimRight(": "+strings.Join(names, ", "), ": ")),
+		return nil, &Error{Class: Usage, Code: "no_units", Err: errors.New("no unit is given"),
 			Hint: "add units to curfew.yaml, or give --unit and --counts; docs/costs.md has examples"}
 	}
 	return out, nil

@@ -13,6 +13,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
+// Now says what a machine does by the newest samples of a window, as
+// [Tracker.Explain] does by its own. gpus is how many GPUs the machine has, negative
+// where that is not known. A nil window is an unmeasured machine.
+func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
+	if w == nil {
+		return Verdict{Why: "nothing was measured"}
+	}
+	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
+	v := newAnswer()
+	q.answer(&v)
+	return v.verdict()
+}
+
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 const gib = 1 << 30

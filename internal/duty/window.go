@@ -1,24 +1,9 @@
 package duty
 
 import (
-	"time"
-
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
-
-// Now says what a machine does by the newest samples of a window, as
-// [Tracker.Explain] does by its own. gpus is how many GPUs the machine has, negative
-// where that is not known. A nil window is an unmeasured machine.
-func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
-	if w == nil {
-		return Verdict{Why: "nothing was measured"}
-	}
-	q := readings(w, t).question(nanos(now), machineOf(w, gpus), true)
-	v := newAnswer()
-	q.answer(&v)
-	return v.verdict()
-}
 
 func machineOf(w *usage.Window, gpus int) Machine {
 	m := Machine{GPUMemory: w.GPUMemory, Launched: w.Launched}

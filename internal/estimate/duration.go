@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
@@ -39,9 +39,6 @@ type Duration struct {
 
 	p50, p95, limit time.Duration
 }
-
-// Limit returns the longest that it can run, and whether anything ends it.
-func (d *Duration) Limit() (time.Duration, bool) { return d.limit, d.limit > 0 }
 
 const (
 	// halfLife is the age at which a past run counts half.
@@ -132,17 +129,4 @@ func (c *chooser) quantile(runs []Run, share float64) time.Duration {
 }
 
 // durationText writes a duration to the second: "1d12h", "30m", "0s".
-func durationText(d time.Duration) string {
-	out := ""
-	d = d.Round(time.Second)
-	for _, u := range []struct {
-		name string
-		size time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
-		if n := d / u.size; n > 0 {
-			out += strconv.FormatInt(int64(n), 10) + u.name
-			d -= n * u.size
-		}
-	}
-	return cmp.Or(out, "0s")
-}
+func durationText(d time.Duration) string { return plain.ExactDuration(d.Round(time.Second)) }

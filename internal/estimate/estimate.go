@@ -14,12 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Kinds of an estimate.
-const (
-	KindJob       = string(spec.Job)
-	KindSession   = string(spec.Session)
-	KindTerraform = "terraform"
-)
+// KindTerraform is the kind of a Terraform plan's estimate; other kinds are those of [spec.Kind].
+const KindTerraform = "terraform"
 
 // Estimate is what something will cost, in the shape of its JSON. Amounts are exact:
 // the lines add up to P50 and P95 to the last nano-dollar.

@@ -1,17 +1,18 @@
 package estimate
 
 import (
-	"regexp"
 	"strings"
 
 	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 var (
 	// regionOfZone is the region that begins the name of a zone: us-east-1a,
 	// us-west-2-lax-1a.
-	regionOfZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+`)
-	instanceKey  = regexp.MustCompile(`\[[^\]]*\]`)
+	regionOfZone = lazyregexp.New(`^[a-z]{2}(-[a-z]+)+-[0-9]+`)
+	instanceKey  = lazyregexp.New(`\[[^\]]*\]`)
 )
 
 // where returns the region of a resource of AWS: its own, its zone's, its provider's, or

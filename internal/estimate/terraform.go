@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -166,7 +166,7 @@ func starts(action string) bool {
 
 var (
 	// machineTypes are resources that run machines whatever their attributes say.
-	machineTypes = regexp.MustCompile(`fleet|compute_environment|capacity_(block_)?reservation|node_(group|pool)|scale_set|instance_(group_manager|template|from)|` +
+	machineTypes = lazyregexp.New(`fleet|compute_environment|capacity_(block_)?reservation|node_(group|pool)|scale_set|instance_(group_manager|template|from)|` +
 		`virtual_machine|compute_instance|tpu|notebook|workbench|emr_|dataproc|databricks_cluster|batch_pool`)
 	// machineKeys are attributes that name the type of a machine.
 	machineKeys = []string{"instance_type", "instance_types", "machine_type", "node_type", "node_type_id", "vm_size", "instance_class", "guest_accelerator", "accelerator_type"}

@@ -98,7 +98,7 @@ func (x *Index) transfer(b *Bill, s *Subject, kind bill.Transfer, m *moved, hour
 		Cost: month, Confidence: Medium,
 		Savings: Saving{UpperBound: month, Bounded: true, Why: "how much of it can be avoided is not on the bill"},
 		Because: transferred(m, hours) + " " + advice.because + destinations(m.flows),
-		Evidence: []usage.Evidence{{Signal: "transfer_billed_usd", Value: m.billed.Cents(), Window: span, Source: b.Source},
+		Evidence: []usage.Evidence{{Signal: "transfer_billed_usd", Value: m.billed.String(), Window: span, Source: b.Source},
 			{Signal: "transfer_gb", Value: plain.Number(float64(m.bytes)/1e9, 1), Window: span, Source: b.Source}},
 		Fix: Fix{Change: change.Change{Verb: change.Reroute}, Risk: Medium, Undo: UndoFull, Note: advice.note},
 	}}
@@ -195,7 +195,7 @@ func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 			Cost: month, Confidence: High,
 			Savings:  Saving{UpperBound: month, Bounded: true, Why: "a commitment is paid until it ends; it is worth what it can be made to cover"},
 			Because:  "the bill shows " + month.Dollars() + " a month of it unused",
-			Evidence: []usage.Evidence{{Signal: "unused_effective_usd", Value: c.Unused.Cents(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
+			Evidence: []usage.Evidence{{Signal: "unused_effective_usd", Value: c.Unused.String(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
 			Fix:      Fix{Change: change.Change{Verb: change.Use}, Risk: Low, Undo: UndoFull, Note: "move work that it covers onto it, or sell it on where the provider has a marketplace"},
 		}}
 		x.add("commitment-unused", StepCommit, s, d)
@@ -210,7 +210,7 @@ func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 			Cost: month, Confidence: Low,
 			Savings:  Saving{Why: "what of it is steady, and worth committing to, takes its use by the hour"},
 			Because:  month.Dollars() + " a month of compute is bought on demand",
-			Evidence: []usage.Evidence{{Signal: "on_demand_billed_usd", Value: o.Billed.Cents(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
+			Evidence: []usage.Evidence{{Signal: "on_demand_billed_usd", Value: o.Billed.String(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
 			Fix:      Fix{Change: change.Change{Verb: change.Plan}, Command: "curfew plan commit --usage hourly.csv --offers offers.csv", Risk: Low, Undo: UndoNone, Note: "take idle machines off first: a commitment on waste locks the waste in"},
 		}}
 		x.add("commitment-gap", StepCommit, s, d)

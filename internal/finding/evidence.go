@@ -44,15 +44,12 @@ func Sampled(signal, value string, w *usage.Window, st *usage.Stats) usage.Evide
 	return usage.Evidence{Signal: signal, Value: value, Window: w.To.Sub(w.From), Coverage: w.Coverage(st), Source: w.Source}
 }
 
-// productionNames are the environments in which nothing is ended lightly.
-var productionNames = map[string]bool{"production": true, "prod": true, "prd": true, "live": true}
-
 // Risk raises a risk to high where people may depend on the resource.
 func Risk(r *inventory.Resource, usual Level) (Level, string) {
 	switch {
 	case r.Purpose == inventory.Inference:
 		return High, "serves inference: warn and scale it, do not end it unasked"
-	case productionNames[r.Owner.Environment]:
+	case r.Owner.InProduction():
 		return High, "runs in production: warn its owner, do not end it unasked"
 	}
 	return usual, ""

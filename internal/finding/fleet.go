@@ -94,7 +94,7 @@ func (x *Index) enlist(s *Subject) {
 	if f == nil {
 		m, _ := x.machineOf(s)
 		f = &servers{gpus: m.GPUs(), coverage: 1, device: float64(m.AcceleratorMemoryMiB) * (1 << 20), memory: m.AcceleratorMemoryMiB > 0, least: 1}
-		if productionNames[s.Owner.Environment] {
+		if s.Owner.InProduction() {
 			f.least = 2 // one may fail
 		}
 		x.fleets[k] = f

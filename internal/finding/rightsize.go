@@ -246,7 +246,7 @@ func inferenceEndpoint(x *Index, s *Subject) *Draft {
 		return nil
 	}
 	least := int64(1)
-	if productionNames[s.Owner.Environment] && v.Count > 1 {
+	if s.Owner.InProduction() && v.Count > 1 {
 		least = 2 // one may fail
 	}
 	if needed := max(least, int64(math.Ceil(float64(v.Count)*load/x.Thresholds.InferenceTarget))); needed < v.Count {

@@ -105,7 +105,7 @@ func (d *decision) replaceRequests(ctx context.Context) error {
 	}
 	for _, r := range all {
 		if state := r.At(d.Now); r.PlanHash != d.hash && d.sameRun(r.Run, r.AskedBy) && (state == approval.Pending || state == approval.Approved) {
-			if err := d.void(ctx, r); err != nil {
+			if err := d.void(ctx, r, "the run "+d.Key+" asks for another plan"); err != nil {
 				return err
 			}
 		}
@@ -116,7 +116,7 @@ func (d *decision) replaceRequests(ctx context.Context) error {
 // replaceHolds releases what the run replaces, before its own hold is made.
 func (d *decision) replaceHolds(ctx context.Context) error {
 	for _, h := range d.replaced {
-		if _, err := d.Budgets.Release(ctx, h.ID, d.Now); err != nil {
+		if _, err := d.Budgets.Release(ctx, h.ID, d.AskedBy, d.Now); err != nil {
 			return fmt.Errorf("release hold %s of the same key: %w", h.ID, err)
 		}
 	}

@@ -30,11 +30,11 @@ const unbounded = 24 * time.Hour
 // exceeded, ask where an approval is needed and missing, allow otherwise, with a
 // hold that was taken in one transaction.
 //
-// An approval is used up for exactly one hold: the hold is made first, as pending and
-// under the approval's id, then the approval is used, then the hold is made live. A
-// process that dies between finds both again, so that nothing is used up in vain or held
-// twice; if it dies before it says so, the run is admitted, and asking again with the
-// same Key tells which hold it has.
+// An approval is used up for exactly one hold: in one transaction the hold is made, as
+// pending and under the approval's id, the approval is used, the decision is recorded and
+// the hold is made live. A process that dies before it answers may have admitted the run;
+// asking again with the same Key tells which hold it has. Older versions took these steps
+// one by one: an approval that is used up and whose hold is pending is found again.
 func Decide(ctx context.Context, ask Ask, p Params) (Decision, error) {
 	if err := ask.check(); err != nil {
 		return Decision{}, fmt.Errorf("decide about %s: %w", ask, err)
@@ -248,10 +248,11 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 		state := r.At(d.Now)
 		switch {
 		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
-			if err := d.void(ctx, r); err != nil {
+			why := fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID, r.Amount.Exact(), d.P95.Exact())
+			if err := d.void(ctx, r, why); err != nil {
 				return nil, err
 			}
-			d.reasons = append(d.reasons, fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID, r.Amount.Exact(), d.P95.Exact()))
+			d.reasons = append(d.reasons, why)
 		case state == approval.Denied && i == 0:
 			d.reasons = append(d.reasons, strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
 		case found != nil || r.Amount < d.P95:
@@ -261,7 +262,7 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 			switch {
 			case errors.As(err, &refusal): // it has to be asked again
 				d.reasons = append(d.reasons, refusal.Why)
-				if err := d.void(ctx, r); err != nil {
+				if err := d.void(ctx, r, refusal.Why); err != nil {
 					return nil, err
 				}
 			case err != nil:
@@ -282,12 +283,24 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 	return found, nil
 }
 
+// transact carries out one step of the decision in one transaction.
+func (d *decision) transact(ctx context.Context, do func(*decision) (Decision, error)) (out Decision, err error) {
+	err = d.Transact(ctx, func(in Stores) error {
+		step := *d // so that a second call begins where the first one did
+		step.Desk.Store, step.Budgets.Store, step.Store = in.Approvals, in.Budgets, in.Decisions
+		var err error
+		out, err = do(&step)
+		return err
+	})
+	return out, err
+}
+
 // void ends a request that was about something else.
-func (d *decision) void(ctx context.Context, r approval.Request) error {
+func (d *decision) void(ctx context.Context, r approval.Request, why string) error {
 	if d.DryRun {
 		return nil
 	}
-	err := d.Desk.Void(ctx, r)
+	err := d.Desk.Void(ctx, r, approval.Event{At: d.Now, By: d.AskedBy, Why: why})
 	if errors.Is(err, approval.ErrConflict) {
 		return errAgain
 	}
@@ -370,9 +383,6 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 		id, err := d.pending(ctx)
 		return Decision{Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs()}, err
 	}
-	if err := d.replaceRequests(ctx); err != nil {
-		return Decision{}, err
-	}
 	plan, err := json.Marshal(d.plan(reasons))
 	if err != nil {
 		return Decision{}, fmt.Errorf("write the plan: %w", err)
@@ -381,30 +391,44 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 	if d.Expiry > 0 {
 		request.ExpiresAt = d.Now.Add(d.Expiry).UTC()
 	}
-	r, err := d.Desk.Ask(ctx, request, d.Now)
-	if err != nil {
-		return Decision{}, err
-	}
-	if r.State == approval.Approved {
-		return Decision{}, errAgain // approved since it was looked for
-	}
-	return d.record(ctx, r.ID, r.AskedAt, Decision{Decision: Held, Reasons: reasons, ApprovalID: r.ID})
+	return d.transact(ctx, func(d *decision) (Decision, error) {
+		if err := d.replaceRequests(ctx); err != nil {
+			return Decision{}, err
+		}
+		r, err := d.Desk.Ask(ctx, request, d.Now)
+		if err != nil {
+			return Decision{}, err
+		}
+		if r.State == approval.Approved {
+			return Decision{}, errAgain // approved since it was looked for
+		}
+		return d.record(ctx, r.ID, r.AskedAt, Decision{Decision: Held, Reasons: reasons, ApprovalID: r.ID})
+	})
 }
 
 // admit takes the hold, uses the approval up where one is needed, and makes the hold
 // live.
 func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decision, error) {
-	var over *budget.Overdrawn
 	if d.DryRun {
 		return d.wouldAdmit(approved), nil
 	}
+	id := "" // of the hold, once it is reserved
+	out, err := d.transact(ctx, func(d *decision) (Decision, error) { return d.reserve(ctx, approved, &id) })
+	if over := (*budget.Overdrawn)(nil); errors.As(err, &over) {
+		return d.deny(ctx, over, id)
+	}
+	return out, err
+}
+
+// reserve carries out [decision.admit] in one transaction. It returns an
+// *budget.Overdrawn where the run does not fit.
+func (d *decision) reserve(ctx context.Context, approved *approval.Request, id *string) (Decision, error) {
+	*id = ""
 	if err := d.replaceHolds(ctx); err != nil {
 		return Decision{}, err
 	}
 	h, err := d.Budgets.Reserve(ctx, d.hold(approved), d.Now)
 	switch {
-	case errors.As(err, &over):
-		return d.deny(ctx, over, "")
 	case errors.Is(err, budget.ErrConflict):
 		return Decision{}, errAgain
 	case err != nil:
@@ -414,6 +438,7 @@ func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decis
 	case h.State != budget.Pending:
 		return Decision{}, errAgain
 	}
+	*id = h.ID
 	h.Run = d.Key // of several runs that found one approval, whose hold it is to be
 	if approved != nil {
 		if err := d.use(ctx, approved); err != nil {
@@ -428,8 +453,6 @@ func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decis
 		return Decision{}, err
 	}
 	switch _, err := d.Budgets.Admit(ctx, h, d.Now); {
-	case errors.As(err, &over):
-		return d.deny(ctx, over, h.ID)
 	case errors.Is(err, budget.ErrConflict):
 		return Decision{}, errAgain
 	case err != nil:
@@ -441,19 +464,13 @@ func (d *decision) admit(ctx context.Context, approved *approval.Request) (Decis
 // use uses an approval up for the pending hold of its own, once.
 func (d *decision) use(ctx context.Context, r *approval.Request) error {
 	if r.State == approval.Used {
-		return nil // by a process that died before it could make the hold live
+		return nil // already used, by a process that crashed before it activated the hold
 	}
-	used, err := d.Desk.Use(ctx, d.hash, d.P95, d.Now)
-	var refusal *approval.Refusal
-	switch {
-	case errors.As(err, &refusal), errors.Is(err, approval.ErrConflict):
+	_, err := d.Desk.Use(ctx, *r, d.AskedBy, d.Now)
+	if errors.Is(err, approval.ErrConflict) {
 		return errAgain
-	case err != nil:
-		return err
-	case used.ID != r.ID:
-		return fmt.Errorf("approval %s was used instead of %s", used.ID, r.ID)
 	}
-	return nil
+	return err
 }
 
 func (d *decision) record(ctx context.Context, id string, at time.Time, out Decision) (Decision, error) {

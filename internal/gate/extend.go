@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/approval"
@@ -81,25 +82,36 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 		return d.deny(ctx, over, "")
 	case len(asks) > 0 && granted == nil:
 		return d.ask(ctx, asks)
-	case len(asks) > 0:
+	case len(asks) == 0:
+		granted = nil
+	}
+	out, err := d.transact(ctx, func(d *decision) (Decision, error) { return d.prolong(ctx, h.ID, until, granted) })
+	if errors.As(err, &over) {
+		return d.deny(ctx, over, "")
+	}
+	return out, err
+}
+
+// prolong uses an approval up where one is needed, and extends the hold.
+func (d *decision) prolong(ctx context.Context, id string, until time.Time, granted *approval.Request) (Decision, error) {
+	out := Decision{Decision: Allow, Reasons: slices.Clone(d.reasons)}
+	if granted != nil {
 		if err := d.use(ctx, granted); err != nil {
 			return Decision{}, err
 		}
-		d.reasons = append(d.reasons, fmt.Sprintf("%s approved up to %s", granted.DecidedBy, granted.Amount.Exact()))
+		out.ApprovalID = granted.ID
+		out.Reasons = append(out.Reasons, fmt.Sprintf("%s approved up to %s", granted.DecidedBy, granted.Amount.Exact()))
 	}
-	switch h, err = p.Budgets.Extend(ctx, h.ID, amount, until, p.Now); {
-	case errors.As(err, &over):
-		return d.deny(ctx, over, "")
+	h, err := d.Budgets.Extend(ctx, id, d.P50, until, d.AskedBy, d.Now)
+	switch {
 	case errors.Is(err, budget.ErrConflict):
 		return Decision{}, errAgain
 	case err != nil:
 		return Decision{}, err
 	}
-	out := Decision{Decision: Allow, HoldID: h.ID, Reasons: append(d.reasons, fmt.Sprintf("it may cost up to %s until %s", amount.Exact(), h.Until.Format(time.RFC3339)))}
-	if len(asks) > 0 {
-		out.ApprovalID = granted.ID
-	}
-	return d.record(ctx, hashOf(h.ID, h.Version)[:24], p.Now, out)
+	out.HoldID = h.ID
+	out.Reasons = append(out.Reasons, fmt.Sprintf("it may cost up to %s until %s", h.Amount.Exact(), h.Until.Format(time.RFC3339)))
+	return d.record(ctx, hashOf(h.ID, h.Version)[:24], d.Now, out)
 }
 
 // granted returns an approval of exactly this extension, used up for it or not yet.
@@ -113,7 +125,7 @@ func (d *decision) granted(ctx context.Context) (*approval.Request, error) {
 			var refusal *approval.Refusal
 			if err := d.Desk.Proven(ctx, r); state == approval.Approved && errors.As(err, &refusal) {
 				d.reasons = append(d.reasons, refusal.Why)
-				if err := d.void(ctx, r); err != nil {
+				if err := d.void(ctx, r, refusal.Why); err != nil {
 					return nil, err
 				}
 				continue

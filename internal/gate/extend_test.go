@@ -71,7 +71,7 @@ func TestAnApprovedExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, d, Held, "") // 24 hours once more: the approval was used
-	if _, err := h.params(now).Budgets.Release(context.Background(), hold.ID, now); err != nil {
+	if _, err := h.params(now).Budgets.Release(context.Background(), hold.ID, "ana", now); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Extend(context.Background(), hold.ID, money.USD, now, "ana", h.params(now)); err == nil {

@@ -83,6 +83,17 @@ type Params struct {
 	AskedProof approval.Proof
 	// Settings names the configuration that these come from, for the record.
 	Settings string
+	// Transact carries out do on the stores of one transaction: what do writes there is
+	// kept as a whole or not at all. It may call do again after it took back what was
+	// written, and do makes no call over a network.
+	Transact func(ctx context.Context, do func(Stores) error) error
+}
+
+// Stores are what a decision writes to.
+type Stores struct {
+	Approvals approval.Store
+	Budgets   budget.Store
+	Decisions Store
 }
 
 // DefaultThreshold is the P95 over which a run needs an approval by default: the gate is

@@ -50,10 +50,12 @@ func (h *house) at(point string) error {
 }
 
 func (h *house) params(at time.Time) Params {
-	return Params{Desk: approval.Desk{Store: h}, Budgets: budget.Desk{Store: &h.holds, Set: h.set}, Store: h, Threshold: DefaultThreshold, Now: at}
+	return Params{Desk: approval.Desk{Store: h}, Budgets: budget.Desk{Store: &h.holds, Set: h.set}, Store: h, Threshold: DefaultThreshold, Now: at,
+		// In memory each write stands by itself, so that a decision is met half made.
+		Transact: func(_ context.Context, do func(Stores) error) error { return do(Stores{h, &h.holds, h}) }}
 }
 
-func (h *house) PutRequest(_ context.Context, r approval.Request) (approval.Request, error) {
+func (h *house) PutRequest(_ context.Context, r approval.Request, _ approval.Event) (approval.Request, error) {
 	if err := h.at("before request"); err != nil {
 		return approval.Request{}, err
 	}
@@ -311,7 +313,7 @@ func TestADenialKeepsTheApproval(t *testing.T) {
 	if h.used() != 0 {
 		t.Fatal("a denial used the approval up")
 	}
-	if _, err := h.params(now).Budgets.Release(context.Background(), other.HoldID, now); err != nil {
+	if _, err := h.params(now).Budgets.Release(context.Background(), other.HoldID, "ana", now); err != nil {
 		t.Fatal(err)
 	}
 	want(t, decide(t, h, job(400), now), Allow, "bo approved")
@@ -579,7 +581,7 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 		t.Fatalf("%d jobs of $90 were admitted under $200", len(ids))
 	}
 	ctx, desk := context.Background(), h.params(at).Budgets
-	if _, err := desk.Settle(ctx, ids[0], 10*money.USD, at); err != nil {
+	if _, err := desk.Settle(ctx, ids[0], 10*money.USD, "ana", at); err != nil {
 		t.Fatal(err)
 	}
 	h.holds.Charge(budgettest.Charge{At: now.Add(3 * time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Hold: ids[1], Amount: 50 * money.USD},

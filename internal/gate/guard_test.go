@@ -81,7 +81,7 @@ func TestAUsedApprovalIsForItsAmount(t *testing.T) {
 }
 
 // TestAnotherApprovalIsNotUsedInstead: where another approval of the same plan comes
-// between, nothing becomes live under the one that was not used.
+// between, the one that was found is used, and the other one stays.
 func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
 	h := newHouse(t, team)
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
@@ -90,14 +90,17 @@ func TestAnotherApprovalIsNotUsedInstead(t *testing.T) {
 	h.fault = func(point string) error {
 		if point == "after reserve" {
 			h.fault = nil
-			_, err := h.PutRequest(context.Background(), other)
+			_, err := h.PutRequest(context.Background(), other, approval.Event{})
 			return err
 		}
 		return nil
 	}
 	d, err := Decide(context.Background(), job(400), h.params(now))
-	if err == nil || !strings.Contains(err.Error(), "approval 0ther was used instead of") || len(h.live(t, now)) != 0 {
-		t.Errorf("got %+v, %v with %d live holds", d, err, len(h.live(t, now)))
+	if err != nil || d.Decision != Allow || d.ApprovalID == "0ther" || len(h.live(t, now)) != 1 {
+		t.Fatalf("got %+v, %v with %d live holds", d, err, len(h.live(t, now)))
+	}
+	if r, err := h.Request(context.Background(), "0ther"); err != nil || r.State != approval.Approved {
+		t.Errorf("the other approval is %+v, %v", r, err)
 	}
 }
 
@@ -175,7 +178,7 @@ func TestTheNewestOfTwoApprovalsIsUsed(t *testing.T) {
 	h.approve(t, decide(t, h, job(400), now).ApprovalID, now)
 	newer := h.requests[0]
 	newer.ID, newer.Version = "newer", 0
-	if _, err := h.PutRequest(context.Background(), newer); err != nil {
+	if _, err := h.PutRequest(context.Background(), newer, approval.Event{}); err != nil {
 		t.Fatal(err)
 	}
 	if d := decide(t, h, job(400), now); d.Decision != Allow || d.ApprovalID != "newer" || h.used() != 1 {
@@ -224,9 +227,12 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 		name string
 		end  func(d budget.Desk, id string) error
 	}{
-		{"released", func(d budget.Desk, id string) error { _, err := d.Release(context.Background(), id, now); return err }},
+		{"released", func(d budget.Desk, id string) error {
+			_, err := d.Release(context.Background(), id, "ana", now)
+			return err
+		}},
 		{"settled", func(d budget.Desk, id string) error {
-			_, err := d.Settle(context.Background(), id, money.USD, now)
+			_, err := d.Settle(context.Background(), id, money.USD, "ana", now)
 			return err
 		}},
 	} {

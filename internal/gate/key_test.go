@@ -33,7 +33,7 @@ func TestAKeyNamesARun(t *testing.T) {
 			edited := a
 			edited.SpecHash, edited.P95 = "ed17", 500*money.USD
 			want(t, decide(t, h, edited, now), Held, "")
-			if _, err := h.params(now).Budgets.Settle(ctx, first.HoldID, money.USD, now); err != nil {
+			if _, err := h.params(now).Budgets.Settle(ctx, first.HoldID, money.USD, "ana", now); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := Decide(ctx, a, h.params(now)); err == nil || !strings.Contains(err.Error(), "settled") {
@@ -49,7 +49,7 @@ func TestAnApprovedRunThatIsOverStopsNoOtherKey(t *testing.T) {
 	a := job(400)
 	a.Key = "build 7"
 	h.approve(t, decide(t, h, a, now).ApprovalID, now)
-	if _, err := h.params(now).Budgets.Settle(context.Background(), decide(t, h, a, now).HoldID, money.USD, now); err != nil {
+	if _, err := h.params(now).Budgets.Settle(context.Background(), decide(t, h, a, now).HoldID, money.USD, "ana", now); err != nil {
 		t.Fatal(err)
 	}
 	a.Key = "build 8"
@@ -83,7 +83,7 @@ func TestAKeyWithoutItsHoldIsDecidedAgain(t *testing.T) {
 					seen[d.HoldID] = true
 					if gone == "expired" {
 						at = at.Add(14 * time.Hour)
-					} else if _, err := h.params(at).Budgets.Release(ctx, d.HoldID, at); err != nil {
+					} else if _, err := h.params(at).Budgets.Release(ctx, d.HoldID, "ana", at); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -69,8 +69,8 @@ type Counter struct {
 	Ask     Ask
 	Params  Params
 	Ballots []Ballot
-	// Decided is called for each vote that decided a request, to record it.
-	Decided func(ctx context.Context, v Vote, r approval.Request) error
+	// Decided is told of each vote that decided a request; nil is not told.
+	Decided func(v Vote, r approval.Request)
 }
 
 // Decide decides, lets votes decide the request that waits, and decides again.
@@ -124,14 +124,17 @@ func (c *Counter) cast(ctx context.Context, id string, v Vote) (r approval.Reque
 	r, err = c.Params.Desk.Decide(ctx, id, v.By, v.Allow, v.Reason, c.Params.Now)
 	var refusal *approval.Refusal
 	switch {
-	case errors.As(err, &refusal) && refusal.Rule == "state":
+	case errors.As(err, &refusal) && refusal.Rule == approval.RuleState:
 		return r, "", approval.ErrConflict
 	case errors.As(err, &refusal):
 		return r, err.Error(), nil
 	case err != nil:
 		return r, "", err
 	}
-	return r, "", c.Decided(ctx, v, r)
+	if c.Decided != nil {
+		c.Decided(v, r)
+	}
+	return r, "", nil
 }
 
 // Waiting is the request that waits for an approval, nil where none does.

@@ -107,7 +107,7 @@ func TestWhoseVoteCounts(t *testing.T) {
 	} {
 		h, told := newHouse(t, team), 0
 		p := h.params(now)
-		c := Counter{Ask: job(400), Params: p, Decided: func(context.Context, Vote, approval.Request) error { told++; return nil },
+		c := Counter{Ask: job(400), Params: p, Decided: func(Vote, approval.Request) { told++ },
 			Ballots: []Ballot{func(_ context.Context, id string) ([]Vote, []string, error) {
 				if tc.answered {
 					h.approve(t, id, now)

@@ -15,8 +15,6 @@ var (
 	ErrThrottled = errors.New("throttled")
 	// ErrNoCapacity: the provider has no machine of that type to give.
 	ErrNoCapacity = errors.New("no capacity")
-	// ErrProtected: the resource is protected against what was asked.
-	ErrProtected = errors.New("protected")
 	// ErrUnavailable: the interface does not exist there or did not answer.
 	ErrUnavailable = errors.New("unavailable")
 )

@@ -4,24 +4,15 @@ package metrics
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
-	"unicode"
 
-	"github.com/prometheus/client_golang/api"
-	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/model"
-
-	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/httpclient"
+	"github.com/curfew-dev/curfew/internal/metrics/httpapi"
 )
 
 // ErrUnknown says that nothing was measured: there is no series, or its value is not a
@@ -40,8 +31,6 @@ const (
 	DefaultTimeout = 30 * time.Second
 	// maxAnswer bounds the size of an answer, which is one number.
 	maxAnswer = 1 << 20
-	// maxMessage bounds, in characters, how much of a server's words an error holds.
-	maxMessage = 300
 	// maxDays bounds how many days are counted at once: ten years.
 	maxDays = 3660
 )
@@ -53,15 +42,16 @@ type Options struct {
 	// Token is sent as a bearer token where it is not empty; then URL has to be https,
 	// or on this machine.
 	Token string
-	// Timeout bounds each query; zero means DefaultTimeout.
+	// Timeout bounds each query with its repetitions; zero means DefaultTimeout.
 	Timeout time.Duration
+	// Transport sends requests and Wait waits between attempts; nil: as [httpclient.New] does.
+	Transport http.RoundTripper
+	Wait      func(ctx context.Context, d time.Duration) error
 }
 
 // Client asks one server.
 type Client struct {
-	api     v1.API
-	host    string
-	token   string
+	api     *httpapi.Client
 	timeout time.Duration
 }
 
@@ -76,62 +66,21 @@ type Day struct {
 
 // New returns a client. It makes no request. Errors repeat neither token nor URL.
 func New(o Options) (*Client, error) {
-	u, err := url.Parse(o.URL)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("count units: the server's address is no URL such as http://prometheus:9090")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("count units: the server's address may hold no user, query or fragment; give a token instead")
-	case strings.ContainsFunc(o.Token, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return nil, errors.New("count units: the token is not of one word")
-	case o.Token != "" && u.Scheme == "http" && !local(u.Hostname()):
-		return nil, errors.New("count units: http would send the token in the clear; use https")
-	}
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	return open(o, u.Host, http.DefaultTransport)
-}
-
-func open(o Options, host string, base http.RoundTripper) (*Client, error) {
-	client, err := api.NewClient(api.Config{Address: o.URL, Client: &http.Client{
-		Transport: &transport{token: o.Token, base: base},
-		// The token and the queries go where it was configured and nowhere else.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}})
+	access := httpapi.Access{
+		URL:       o.URL,
+		Token:     o.Token,
+		Timeout:   o.Timeout,
+		Transport: o.Transport,
+		Wait:      o.Wait,
+	}
+	api, err := httpapi.New(access, httpapi.Limits{Bytes: maxAnswer, Series: maxAnswer})
 	if err != nil {
-		return nil, fmt.Errorf("count units at %s: %w", host, err)
+		return nil, fmt.Errorf("count units: %w", err)
 	}
-	return &Client{api: v1.NewAPI(client), host: host, token: o.Token, timeout: o.Timeout}, nil
-}
-
-func local(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// transport adds the token, and bounds what is read of an answer.
-type transport struct {
-	token string
-	base  http.RoundTripper
-}
-
-// RoundTrip makes one request.
-func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("User-Agent", "curfew")
-	if t.token != "" {
-		req.Header.Set("Authorization", "Bearer "+t.token)
-	}
-	resp, err := t.base.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	return resp, nil
+	return &Client{api: api, timeout: o.Timeout}, nil
 }
 
 // Count returns how many units a query counts over [from, to). The query is a counter,
@@ -153,19 +102,22 @@ func (c *Client) Count(ctx context.Context, query string, from, to time.Time) (f
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	v, warnings, _, err := c.api.Query(ctx, asked, to)
+	var got []httpapi.Series
+	q := httpapi.Query{Expression: asked, At: to, NonFinite: true}
+	result, err := c.api.Instant(ctx, q, func(s httpapi.Series) error {
+		got = append(got, s)
+		return nil
+	})
 	if err != nil {
-		return 0, fmt.Errorf("count %s at %s: %w", shown(query), c.host, c.failure(ctx, err))
+		return 0, fmt.Errorf("count %s at %s: %w", shown(query), c.api.Host(), c.failure(ctx, err))
 	}
-	for _, w := range warnings {
-		// Before version 3, hints were warnings too.
-		if !strings.HasPrefix(w, "PromQL info:") {
-			return 0, fmt.Errorf("count %s at %s: the server warns that its answer may be partial: %s", shown(query), c.host, c.clean(w))
-		}
+	if len(result.Warnings) > 0 {
+		return 0, fmt.Errorf("count %s at %s: the server warns that its answer may be partial: %s",
+			shown(query), c.api.Host(), result.Warnings[0])
 	}
-	units, err := single(v)
+	units, err := single(result.Type, got)
 	if err != nil {
-		return 0, fmt.Errorf("count %s at %s until %s: %w", shown(query), c.host, stamp(to), err)
+		return 0, fmt.Errorf("count %s at %s until %s: %w", shown(query), c.api.Host(), stamp(to), err)
 	}
 	return units, nil
 }
@@ -212,25 +164,21 @@ func expression(query string, over time.Duration) (string, error) {
 	return strings.ReplaceAll(query, Range, length), nil
 }
 
-// single returns the one number that an answer is.
-func single(v model.Value) (float64, error) {
-	var units float64
-	switch v := v.(type) {
-	case model.Vector:
-		switch {
-		case len(v) == 0:
-			return 0, fmt.Errorf("%w: there is no such series", ErrUnknown)
-		case len(v) > 1:
-			return 0, fmt.Errorf("the answer is %d series, not one number; put sum(…) around the query", len(v))
-		case v[0].Histogram != nil:
-			return 0, errors.New("the answer is a histogram, not a number; use histogram_count(…) or histogram_sum(…)")
-		}
-		units = float64(v[0].Value)
-	case *model.Scalar:
-		units = float64(v.Value)
-	default:
+// single returns the one number of an answer.
+func single(kind string, all []httpapi.Series) (float64, error) {
+	switch {
+	case kind != "vector" && kind != "scalar":
 		return 0, errors.New("the answer is neither a number nor series of them; is there a range too many?")
+	case len(all) == 0:
+		return 0, fmt.Errorf("%w: there is no such series", ErrUnknown)
+	case len(all) > 1:
+		return 0, fmt.Errorf("the answer is %d series, not one number; put sum(…) around the query", len(all))
+	case all[0].Histogram:
+		return 0, errors.New("the answer is a histogram, not a number; use histogram_count(…) or histogram_sum(…)")
+	case len(all[0].Points) != 1:
+		return 0, fmt.Errorf("%w: the series has no value", ErrUnknown)
 	}
+	units := all[0].Points[0].V
 	switch {
 	case math.IsNaN(units) || math.IsInf(units, 0):
 		return 0, fmt.Errorf("%w: the answer is %v", ErrUnknown, units)
@@ -243,59 +191,53 @@ func single(v model.Value) (float64, error) {
 // failure says in one line why there is no answer.
 func (c *Client) failure(ctx context.Context, err error) error {
 	var (
-		said        *v1.Error
-		withURL     *url.Error
-		certificate *tls.CertificateVerificationError
+		said        *httpapi.Error
+		timeout     *httpclient.TimeoutError
+		unreachable *httpapi.UnreachableError
 	)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
-	case ctx.Err() != nil:
-		return fmt.Errorf("no answer within %s: %w", c.timeout, ctx.Err())
+	case ctx.Err() != nil, errors.As(err, &timeout):
+		return fmt.Errorf("no answer within %s: %w", c.timeout, context.DeadlineExceeded)
 	case errors.As(err, &said):
-		return c.refusal(said)
-	case errors.As(err, &certificate):
-		return fmt.Errorf("the server's certificate is not trusted: %s", c.clean(certificate.Err.Error()))
-	case errors.As(err, &withURL):
-		err = withURL.Err
+		return refusalError(said)
+	case errors.As(err, &unreachable) && unreachable.Certificate:
+		return fmt.Errorf("the server's certificate is not trusted: %w", err)
+	case errors.As(err, &unreachable):
+		return fmt.Errorf("the server is not reached: %w", err)
+	case errors.Is(err, httpapi.ErrTooLarge):
+		return fmt.Errorf("the answer is not that of Prometheus's API: %w", err)
 	}
-	return fmt.Errorf("the server is not reached: %s", c.clean(err.Error()))
+	return err
 }
 
-// refusal says what the server answered, and what to do.
-func (c *Client) refusal(e *v1.Error) error {
-	// Of other statuses than 400 and 422 the client leaves the server's words unread; a
-	// timeout's is 503.
-	var said struct {
-		Type    v1.ErrorType `json:"errorType"`
-		Message string       `json:"error"`
+// refusalError says what a server's refusal means, and what to do. The kinds are those of
+// https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview.
+func refusalError(e *httpapi.Error) error {
+	switch e.Kind {
+	case "bad_data":
+		return fmt.Errorf("the server does not understand the query: %w "+
+			"(where it is no plain counter, write [%s] where its range goes)", e, Range)
+	case "execution", "timeout", "canceled":
+		return fmt.Errorf("the server gave the query up: %w", e)
+	case "":
+		side := "server"
+		switch {
+		case e.Status < http.StatusBadRequest:
+			return fmt.Errorf("the answer is not that of Prometheus's API: bad response code %d", e.Status)
+		case e.Status < http.StatusInternalServerError:
+			side = "client"
+		}
+		return fmt.Errorf("the server answered with a %s error: %d; is its address right, and is a token needed?",
+			side, e.Status)
 	}
-	kind, message := e.Type, c.clean(e.Msg)
-	if json.Unmarshal([]byte(e.Detail), &said) == nil && said.Message != "" {
-		kind, message = said.Type, c.clean(said.Message)
-	}
-	switch kind {
-	case v1.ErrBadData:
-		return fmt.Errorf("the server does not understand the query: %s (where it is no plain counter, write [%s] where its range goes)", message, Range)
-	case v1.ErrExec, v1.ErrTimeout, v1.ErrCanceled:
-		return fmt.Errorf("the server gave the query up: %s", message)
-	case v1.ErrClient, v1.ErrServer:
-		return fmt.Errorf("the server answered with a %s; is its address right, and is a token needed?", message)
-	}
-	return fmt.Errorf("the answer is not that of Prometheus's API: %s", message)
-}
-
-// clean makes a server's words fit for an error: one line, not too long, no token.
-func (c *Client) clean(s string) string {
-	if c.token != "" {
-		s = strings.ReplaceAll(s, c.token, "[hidden]")
-	}
-	return plain.Cut(plain.Line(s), maxMessage)
+	return fmt.Errorf("the answer is not that of Prometheus's API: %w", e)
 }
 
 func shown(query string) string {
-	if r := []rune(query); len(r) > maxMessage {
-		query = string(r[:maxMessage]) + "…"
+	if r := []rune(query); len(r) > httpapi.MaxMessage {
+		query = string(r[:httpapi.MaxMessage]) + "…"
 	}
 	return fmt.Sprintf("%q", query)
 }

@@ -68,9 +68,12 @@ func serve(t testing.TB, status int, body string, header ...string) *server {
 	return s
 }
 
+// noWait skips the waits between attempts.
+func noWait(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+
 func client(t testing.TB, address string) *Client {
 	t.Helper()
-	c, err := New(Options{URL: address, Token: token})
+	c, err := New(Options{URL: address, Token: token, Wait: noWait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,9 +329,9 @@ func FuzzAnswer(f *testing.F) {
 		if status < 200 || status > 599 || status >= 300 && status < 400 {
 			status = 200
 		}
-		c, err := open(Options{URL: "http://127.0.0.1:1", Timeout: time.Minute}, "127.0.0.1:1", roundTrip(func(r *http.Request) (*http.Response, error) {
+		c, err := New(Options{URL: "http://127.0.0.1:1", Timeout: time.Minute, Wait: noWait, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
-		}))
+		})})
 		if err != nil {
 			t.Fatal(err)
 		}

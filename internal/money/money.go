@@ -71,15 +71,6 @@ func (r Rate) For(n, d int64) (Amount, error) {
 	return Amount(v), nil
 }
 
-// Over returns a per-second rate over d, rounded half to even to the nano-dollar.
-func (r Rate) Over(d time.Duration) (Amount, error) {
-	v, ok := mulDiv(int64(r), int64(d), picoPerNano*int64(time.Second))
-	if !ok {
-		return 0, fmt.Errorf("%s a second over %s: %w", r, d, ErrOverflow)
-	}
-	return Amount(v), nil
-}
-
 // Mul returns a × n/d, rounded half to even; d must be positive.
 func (a Amount) Mul(n, d int64) (Amount, error) {
 	if d <= 0 {

@@ -6,7 +6,6 @@ import (
 	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -191,15 +190,7 @@ func TestSplitAddsUp(t *testing.T) {
 	})
 }
 
-func TestRateOverTime(t *testing.T) {
-	hourly, _ := ParseAmount("21.957642")
-	r, err := mulDivRate(int64(hourly), picoPerNano, 3600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := r.Over(time.Hour); got != hourly {
-		t.Errorf("an hour at %s a second is %s, want %s", r, got, hourly)
-	}
+func TestRateForPartOfUnit(t *testing.T) {
 	storage, _ := ParseRate("0.023")
 	if got, _ := storage.For(1<<29, 1<<30); got.String() != "0.0115" {
 		t.Errorf("half a GiB-month of S3 is %s, want 0.0115", got)

@@ -2,9 +2,10 @@ package notify
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Address is where a recipient is reached: a channel's name and what it delivers to
@@ -23,11 +24,11 @@ func (a Address) String() string {
 
 var (
 	// slackAddress is a conversation: its name, at most 80 characters, or an id.
-	slackAddress = regexp.MustCompile(`^(#[\p{L}\p{N}_-]{1,80}|[CDGUW][A-Z0-9]{2,30})$`)
-	slackMember  = regexp.MustCompile(`^[UW][A-Z0-9]{2,30}$`)
+	slackAddress = lazyregexp.New(`^(#[\p{L}\p{N}_-]{1,80}|[CDGUW][A-Z0-9]{2,30})$`)
+	slackMember  = lazyregexp.New(`^[UW][A-Z0-9]{2,30}$`)
 	// mailAddress is a Dot-string at a Domain (RFC 5321, 4.1.2): no quoting, no
 	// comment, no display name, nothing that a header could be broken with.
-	mailAddress = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+)*` +
+	mailAddress = lazyregexp.New(`^[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+)*` +
 		`@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+$`)
 )
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/curfew-dev/curfew/internal/plain"
 )
@@ -135,32 +134,4 @@ func FuzzUser(f *testing.F) {
 			}
 		}
 	})
-}
-
-func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"1", "0", "-1", " 30 ", "18446744073709551615", "Sat, 21 Nov 2026 15:04:05 GMT", "soon"} {
-		f.Add(s)
-	}
-	now := time.Date(2026, 11, 21, 15, 4, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, s string) {
-		if d := retryAfter(s, now); d < 0 || d > 24*time.Hour {
-			t.Fatalf("Retry-After %q is %s", s, d)
-		}
-	})
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 11, 21, 15, 4, 0, 0, time.UTC)
-	for s, want := range map[string]time.Duration{
-		"":                              0,
-		"7":                             7 * time.Second,
-		"99999999999":                   24 * time.Hour,
-		"Sat, 21 Nov 2026 15:04:05 GMT": 5 * time.Second,
-		"Sat, 21 Nov 2026 15:03:05 GMT": 0,
-		"soon":                          0,
-	} {
-		if got := retryAfter(s, now); got != want {
-			t.Errorf("Retry-After %q = %s, want %s", s, got, want)
-		}
-	}
 }

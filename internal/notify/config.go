@@ -7,11 +7,11 @@ import (
 	"net/url"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -298,9 +298,9 @@ func (c Config) validateAddresses(list []string) error {
 
 var (
 	// variable is the portable form of a variable's name (POSIX.1-2024, 8.1).
-	variable       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	headerName     = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
-	reservedHeader = regexp.MustCompile(`(?i)^(curfew-.*|content-(type|length)|host|connection|transfer-encoding|user-agent)$`)
+	variable       = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	headerName     = lazyregexp.New(`^[A-Za-z0-9-]+$`)
+	reservedHeader = lazyregexp.New(`(?i)^(curfew-.*|content-(type|length)|host|connection|transfer-encoding|user-agent)$`)
 )
 
 func secretNamed(path, env, file string) error {
@@ -366,7 +366,7 @@ func ParseURL(s string) (*url.URL, error) {
 
 // people refuses a mapping with an address of another form, or with two keys that
 // differ only in case, since tags are looked up without regard to it.
-func people(path string, m map[string]string, form *regexp.Regexp, want string) error {
+func people(path string, m map[string]string, form *lazyregexp.Regexp, want string) error {
 	seen := map[string]string{}
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if !form.MatchString(m[k]) {

@@ -8,16 +8,23 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/httpclient"
 )
 
 // HTTP makes the requests of channels. It follows no redirect, so that neither
-// secrets nor messages go to an unconfigured host.
+// secrets nor messages go to an unconfigured host. It sends each request once: [Router]
+// repeats whole deliveries, those by mail as well.
 type HTTP struct {
-	// Secrets are kept out of errors.
-	Secrets Secrets
+	secrets Secrets
+	client  *httpclient.Client
+}
+
+// NewHTTP returns an HTTP that keeps secrets out of errors.
+func NewHTTP(secrets Secrets) *HTTP {
+	return &HTTP{secrets: secrets, client: httpclient.New(httpclient.Options{Attempts: 1})}
 }
 
 // maxBody bounds how much of an answer is read.
@@ -26,9 +33,7 @@ const maxBody = 1 << 20
 // Do makes a request. An answer other than 2xx, or none, is an error: a *Failure,
 // or that of a canceled context. The answer's body is in memory.
 func (h *HTTP) Do(req *http.Request) (*http.Response, error) {
-	req.Header.Set("User-Agent", "curfew")
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
+	resp, err := h.client.Do(req)
 	if err != nil {
 		return nil, h.unanswered(req.Context(), err)
 	}
@@ -55,7 +60,7 @@ func (h *HTTP) unanswered(ctx context.Context, err error) error {
 	if final, temporary := network(err); !final && !temporary && ctx.Err() == nil {
 		return &Failure{Why: "the answer cannot be read as HTTP (is that the right URL?)"}
 	}
-	return h.Secrets.Unreachable(ctx, err)
+	return h.secrets.Unreachable(ctx, err)
 }
 
 // refusal is what an answer's status refuses a message for; nil for 2xx. The body
@@ -71,23 +76,7 @@ func refusal(resp *http.Response, now time.Time) error {
 	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout,
 		code >= 500 && code != http.StatusNotImplemented && code != http.StatusHTTPVersionNotSupported:
 		f.Temporary = true
-		f.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), now)
+		f.RetryAfter, _ = httpclient.RetryAfter(resp.Header, now)
 	}
 	return f
-}
-
-// maxRetryAfter bounds, in seconds, what a server can ask for.
-const maxRetryAfter = 24 * 60 * 60
-
-// retryAfter reads Retry-After (RFC 9110, 10.2.3): seconds, or a date; from 0 to a
-// day. What cannot be read, or is over, is no wish.
-func retryAfter(s string, now time.Time) time.Duration {
-	s = strings.TrimSpace(s)
-	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
-		return time.Duration(min(n, maxRetryAfter)) * time.Second
-	}
-	if at, err := http.ParseTime(s); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter*time.Second)
-	}
-	return 0
 }

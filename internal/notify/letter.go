@@ -208,13 +208,8 @@ func what(r *inventory.Resource) string {
 
 func cost(hourly inventory.Fact[money.Amount]) string {
 	a, known := hourly.Get()
-	switch {
-	case !known:
+	if !known {
 		return "not known"
-	case a > 0 && a.Cents() == "0.00":
-		return "under $0.01 an hour"
-	case a < 0:
-		return "-$" + (-a).Cents() + " an hour"
 	}
 	return a.Dollars() + " an hour"
 }

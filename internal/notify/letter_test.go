@@ -83,7 +83,7 @@ func TestCost(t *testing.T) {
 	}{
 		{"unknown is not free", inventory.Fact[money.Amount]{}, "not known"},
 		{"free", inventory.Known(money.Amount(0)), "$0.00 an hour"},
-		{"next to nothing is not free", inventory.Known(money.Cent / 10), "under $0.01 an hour"},
+		{"next to nothing is not free", inventory.Known(money.Cent / 10), "<$0.01 an hour"},
 		{"dollars", inventory.Known(98*money.USD + 32*money.Cent), "$98.32 an hour"},
 		{"credit", inventory.Known(-money.USD), "-$1.00 an hour"},
 	} {

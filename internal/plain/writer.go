@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"regexp"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Writer is the last guard before a terminal or a pipe. It passes line ends, tabs and,
@@ -31,8 +32,8 @@ func NewWriter(out io.Writer, color bool) *Writer { return &Writer{out: out, col
 const maxColor = 48
 
 var (
-	colored = regexp.MustCompile(`^\x1b\[[0-9;:]*m`)
-	started = regexp.MustCompile(`^\x1b(\[[0-9;:]*)?$`)
+	colored = lazyregexp.New(`^\x1b\[[0-9;:]*m`)
+	started = lazyregexp.New(`^\x1b(\[[0-9;:]*)?$`)
 )
 
 // Write writes p. It reports as written what it holds back of an incomplete character.

@@ -26,6 +26,9 @@ type fact struct {
 	values []string
 	// lower says that its letters are always small.
 	lower bool
+	// canonical returns the one form of values that mean the same, which the fact has and to
+	// which the values in conditions are brought; nil: each means itself.
+	canonical func(string) string
 	// read returns its value, nil where it is not known.
 	read func(*evaluation) ref.Val
 	// slope is what the fact gains in a nanosecond while nothing else changes: 1 or -1
@@ -65,6 +68,36 @@ type evaluation struct {
 	f     *Facts
 	r     *inventory.Resource
 	hours *hours
+}
+
+// ofDuty reads a fact of a verdict; unknown where there is none.
+func ofDuty(read func(*evaluation, *duty.Verdict) ref.Val) func(*evaluation) ref.Val {
+	return func(e *evaluation) ref.Val {
+		if v := verdict(e); v != nil {
+			return read(e, v)
+		}
+		return nil
+	}
+}
+
+// ofLease reads a fact of a lease; unknown where there is none.
+func ofLease(read func(e *evaluation, until time.Time) ref.Val) func(*evaluation) ref.Val {
+	return func(e *evaluation) ref.Val {
+		if e.r.LeaseUntil.IsZero() {
+			return nil
+		}
+		return read(e, e.r.LeaseUntil)
+	}
+}
+
+// ofBudget reads a fact of a budget; unknown where there is none.
+func ofBudget(read func(*Budget) ref.Val) func(*evaluation) ref.Val {
+	return func(e *evaluation) ref.Val {
+		if e.f.Budget == nil {
+			return nil
+		}
+		return read(e.f.Budget)
+	}
 }
 
 // kinds are all kinds of resource.
@@ -146,9 +179,9 @@ var facts = []fact{
 	{name: "resource.user", doc: "person, by its tags", example: `resource.user == "ana"`,
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
-	{name: "resource.environment", doc: "environment, by its tags, in lower case", example: `resource.environment != "production"`,
-		typ: cel.StringType, unknown: "no tag says it", lower: true, tagged: true,
-		read: func(e *evaluation) ref.Val { return text(e.r.Owner.Environment) }},
+	{name: "resource.environment", doc: "environment, by its tags, in lower case; prod, prd and live are production", example: `resource.environment != "production"`,
+		typ: cel.StringType, unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment, tagged: true,
+		read: func(e *evaluation) ref.Val { return text(inventory.CanonicalEnvironment(e.r.Owner.Environment)) }},
 	{name: "resource.cost_center", doc: "cost center, by its tags", example: `resource.cost_center == "4711"`,
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.CostCenter) }},
@@ -201,20 +234,10 @@ var facts = []fact{
 
 	{name: "duty.state", doc: "what it is doing", example: `duty.state in ["idle", "held"]`,
 		typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
-		read: func(e *evaluation) ref.Val {
-			if v := verdict(e); v != nil {
-				return types.String(v.State)
-			}
-			return nil
-		}, turns: dutyExpires},
+		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return types.String(v.State) }), turns: dutyExpires},
 	{name: "duty.lasting", doc: "how long it has been idle, held or stalled without a missing sample; 0 while busy or warming", example: `duty.lasting >= duration("30m")`,
 		typ: cel.DurationType, unknown: "duty.state is unknown", slope: 1,
-		read: func(e *evaluation) ref.Val {
-			if v := verdict(e); v != nil {
-				return types.Duration{Duration: lasting(v, e.f.Now)}
-			}
-			return nil
-		},
+		read: ofDuty(func(e *evaluation, v *duty.Verdict) ref.Val { return types.Duration{Duration: lasting(v, e.f.Now)} }),
 		ends: func(e *evaluation) time.Time {
 			if e.f.Duty == nil || e.f.Duty.Since.IsZero() {
 				return e.f.Now // it does not grow
@@ -223,45 +246,20 @@ var facts = []fact{
 		}, turns: dutyExpires},
 	{name: "duty.coverage", doc: "least share of the time that samples of a deciding signal cover", unit: "share, 0 to 1", example: `duty.coverage >= 0.95`,
 		typ: cel.DoubleType, unknown: "duty.state is unknown",
-		read: func(e *evaluation) ref.Val {
-			if v := verdict(e); v != nil {
-				return number(v.Coverage)
-			}
-			return nil
-		}, turns: dutyExpires},
+		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return number(v.Coverage) }), turns: dutyExpires},
 	{name: "duty.why", doc: "evidence of the duty, in words", example: `duty.why.contains("memory")`,
 		typ: cel.StringType, unknown: "duty.state is unknown",
-		read: func(e *evaluation) ref.Val {
-			if v := verdict(e); v != nil {
-				return text(v.Why)
-			}
-			return nil
-		}, turns: dutyExpires},
+		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return text(v.Why) }), turns: dutyExpires},
 
 	{name: "lease.until", doc: "end of its lease, by the tag curfew:lease-until", example: `lease.until < timestamp("2026-12-31T00:00:00Z")`,
 		typ: cel.TimestampType, unknown: "it has no lease",
-		read: func(e *evaluation) ref.Val {
-			if e.r.LeaseUntil.IsZero() {
-				return nil
-			}
-			return types.Timestamp{Time: e.r.LeaseUntil}
-		}},
+		read: ofLease(func(_ *evaluation, until time.Time) ref.Val { return types.Timestamp{Time: until} })},
 	{name: "lease.remaining", doc: "time left of its lease; negative after its end", example: `lease.remaining < duration("1h")`,
 		typ: cel.DurationType, unknown: "it has no lease", slope: -1,
-		read: func(e *evaluation) ref.Val {
-			if e.r.LeaseUntil.IsZero() {
-				return nil
-			}
-			return types.Duration{Duration: e.r.LeaseUntil.Sub(e.f.Now)}
-		}},
+		read: ofLease(func(e *evaluation, until time.Time) ref.Val { return types.Duration{Duration: until.Sub(e.f.Now)} })},
 	{name: "lease.expired", doc: "whether its lease is over", example: `lease.expired`,
 		typ: cel.BoolType, unknown: "it has no lease",
-		read: func(e *evaluation) ref.Val {
-			if e.r.LeaseUntil.IsZero() {
-				return nil
-			}
-			return types.Bool(!e.f.Now.Before(e.r.LeaseUntil))
-		},
+		read:  ofLease(func(e *evaluation, until time.Time) ref.Val { return types.Bool(!e.f.Now.Before(until)) }),
 		turns: func(e *evaluation) time.Time { return e.r.LeaseUntil }},
 	{name: "lease.idle", doc: "idle period after which it is to end, by the tag curfew:idle", example: `duty.lasting >= lease.idle`,
 		typ: cel.DurationType, unknown: "no tag says a duration of at most 12h", most: inventory.MaxIdle,
@@ -279,28 +277,13 @@ var facts = []fact{
 
 	{name: "budget.state", doc: "state of the budget that it counts against", example: `budget.state == "over"`,
 		typ: cel.StringType, unknown: "no budget is known", values: budgetStates,
-		read: func(e *evaluation) ref.Val {
-			if e.f.Budget == nil {
-				return nil
-			}
-			return text(e.f.Budget.State)
-		}},
+		read: ofBudget(func(b *Budget) ref.Val { return text(b.State) })},
 	{name: "budget.used_share", doc: "spent and reserved over the amount of the budget", unit: "share, 1 is all", example: `budget.used_share > 0.9`,
 		typ: cel.DoubleType, unknown: "no budget is known",
-		read: func(e *evaluation) ref.Val {
-			if e.f.Budget == nil {
-				return nil
-			}
-			return number(e.f.Budget.UsedShare)
-		}},
+		read: ofBudget(func(b *Budget) ref.Val { return number(b.UsedShare) })},
 	{name: "budget.forecast_share", doc: "forecast for the period over the amount of the budget", unit: "share, 1 is all", example: `budget.forecast_share > 1.2`,
 		typ: cel.DoubleType, unknown: "no budget is known, or there is no forecast",
-		read: func(e *evaluation) ref.Val {
-			if e.f.Budget == nil {
-				return nil
-			}
-			return number(e.f.Budget.ForecastShare.Or(math.NaN()))
-		}},
+		read: ofBudget(func(b *Budget) ref.Val { return number(b.ForecastShare.Or(math.NaN())) })},
 
 	{name: "price.drift", doc: "rate paid over the price book's, less 1", unit: "share, 0.1 is 10% more", example: `price.drift > 0.1`,
 		typ: cel.DoubleType, unknown: "the rate paid, or the catalog's, is unknown",

@@ -52,7 +52,7 @@ var checks = []struct {
 		return p.mayEnd("resource.purpose", string(inventory.Inference))
 	}},
 	{"production", func(p *Policy, _ Governance) string {
-		return p.mayEnd("resource.environment", production)
+		return p.mayEnd("resource.environment", inventory.Production)
 	}},
 	{"persistent", func(p *Policy, _ Governance) string {
 		if !p.Do.Verb.Destructive() || !p.canMatch("resource.lifetime", string(inventory.Persistent)) {
@@ -112,9 +112,6 @@ var checks = []struct {
 	}},
 }
 
-// production is the environment whose machines ought not to be ended by a policy.
-const production = "production"
-
 // ending are the verbs that end what a machine does.
 var ending = []Verb{Stop, Hibernate, Terminate}
 
@@ -149,7 +146,7 @@ func (p *Policy) canMatch(name, value string) bool {
 		if "resource."+fields[i].name != name {
 			continue
 		}
-		if wanted := *fields[i].wanted(&p.Select); len(wanted) > 0 && !slices.Contains(wanted, value) {
+		if wanted := *fields[i].wanted(&p.Select); len(wanted) > 0 && !fields[i].includes(wanted, value) {
 			return false
 		}
 	}
@@ -166,7 +163,7 @@ func (p *Policy) canMatch(name, value string) bool {
 func (s *Select) overlaps(other *Select) bool {
 	for i := range fields {
 		a, b := *fields[i].wanted(s), *fields[i].wanted(other)
-		if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(v string) bool { return slices.Contains(b, v) }) {
+		if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(v string) bool { return fields[i].includes(b, v) }) {
 			return false
 		}
 	}

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,8 @@ import (
 	"cel.dev/cel-go/parser"
 
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // maxCondition is the longest condition in characters. What people write is far shorter;
@@ -81,7 +82,7 @@ func expandDuration(eh parser.ExprHelper, _ ast.Expr, args []ast.Expr) (ast.Expr
 	if !ok {
 		return nil, nil
 	}
-	d, err := parseDuration(string(s))
+	d, err := plain.ParseDuration(string(s))
 	if err != nil {
 		return nil, eh.NewError(args[0].ID(), err.Error())
 	}
@@ -145,6 +146,7 @@ func compile(text string, schedule bool) (*condition, *fault) {
 	if f := checkValues(a); f != nil {
 		return nil, f
 	}
+	canonicalizeValues(a)
 	c := &condition{text: text, ast: a, program: nil}
 	c.program, err = env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(decorateFinite))
 	if err != nil {
@@ -172,14 +174,14 @@ func firstIssue(issues *cel.Issues) *fault {
 		}
 		return a.Location.Column() - b.Location.Column()
 	})
-	return &fault{max(1, first.Location.Line()), max(0, first.Location.Column()), plain(first.Message)}
+	return &fault{max(1, first.Location.Line()), max(0, first.Location.Column()), inWords(first.Message)}
 }
 
 // overload is the compiler's way to say that an operator does not fit its operands.
-var overload = regexp.MustCompile(`^found no matching overload for '(!?[@_]*)([^_']+?)_*' applied to '([^']*)'$`)
+var overload = lazyregexp.New(`^found no matching overload for '(!?[@_]*)([^_']+?)_*' applied to '([^']*)'$`)
 
-// plain puts the compiler's messages into words of the language.
-func plain(message string) string {
+// inWords puts the compiler's messages into words of the language.
+func inWords(message string) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if m := overload.FindStringSubmatch(message); m != nil {
 		operands := m[3]
@@ -301,17 +303,37 @@ func under(root string) []string {
 // typing error that would be false, or worse true, without end.
 func checkValues(a *ast.AST) *fault {
 	var found *fault
-	check := func(f *fact, literal ast.Expr) {
-		if found != nil || f == nil || literal.Kind() != ast.LiteralKind {
+	visitValues(a, func(f *fact, literal ast.Expr, s string) {
+		if found != nil {
 			return
 		}
-		s, ok := literal.AsLiteral().(types.String)
-		if !ok {
-			return
-		}
-		if why := f.never(string(s)); why != "" {
+		if why := f.never(s); why != "" {
 			at := a.SourceInfo().GetStartLocation(literal.ID())
 			found = &fault{at.Line(), at.Column(), why}
+		}
+	})
+	return found
+}
+
+// canonicalizeValues brings the values that facts are compared with to the form that the
+// facts have: a policy that names "prod" means production however a tag spells it.
+func canonicalizeValues(a *ast.AST) {
+	factory := ast.NewExprFactory()
+	visitValues(a, func(f *fact, literal ast.Expr, s string) {
+		if f.canonical != nil {
+			literal.SetKindCase(factory.NewLiteral(literal.ID(), types.String(f.canonical(s))))
+		}
+	})
+}
+
+// visitValues visits the texts that facts are compared with.
+func visitValues(a *ast.AST, visit func(f *fact, literal ast.Expr, s string)) {
+	check := func(f *fact, literal ast.Expr) {
+		if f == nil || literal.Kind() != ast.LiteralKind {
+			return
+		}
+		if s, ok := literal.AsLiteral().(types.String); ok {
+			visit(f, literal, string(s))
 		}
 	}
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -331,7 +353,6 @@ func checkValues(a *ast.AST) *fault {
 			}
 		}
 	}))
-	return found
 }
 
 // never says why a fact can never have a value; empty where it can.

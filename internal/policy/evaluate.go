@@ -92,6 +92,8 @@ type field struct {
 	// values are all it can be; nil where that is open.
 	values []string
 	lower  bool
+	// canonical returns the one form of values that mean the same; nil: each means itself.
+	canonical func(string) string
 }
 
 // fields are the plain values of a selection, the cheapest to tell apart first.
@@ -116,7 +118,8 @@ var fields = []field{
 		value: func(r *inventory.Resource) string { return r.Owner.Project }},
 	{name: "user", doc: "users, by tags", wanted: func(s *Select) *[]string { return &s.User },
 		value: func(r *inventory.Resource) string { return r.Owner.User }},
-	{name: "environment", doc: "environments, by tags, in lower case", wanted: func(s *Select) *[]string { return &s.Environment }, lower: true,
+	{name: "environment", doc: "environments, by tags, in lower case; prod, prd and live are production",
+		wanted: func(s *Select) *[]string { return &s.Environment }, lower: true, canonical: inventory.CanonicalEnvironment,
 		value: func(r *inventory.Resource) string { return r.Owner.Environment }},
 }
 
@@ -154,7 +157,16 @@ func (f *field) match(s *Select, r *inventory.Resource) usage.Answer {
 	if got == "" {
 		return usage.Unknown
 	}
-	return usage.Of(slices.Contains(wanted, got))
+	return usage.Of(f.includes(wanted, got))
+}
+
+// includes says whether a value is one of those wanted.
+func (f *field) includes(wanted []string, value string) bool {
+	if f.canonical == nil {
+		return slices.Contains(wanted, value)
+	}
+	value = f.canonical(value)
+	return slices.ContainsFunc(wanted, func(w string) bool { return f.canonical(w) == value })
 }
 
 // isEmpty says whether everything matches.

@@ -15,6 +15,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -327,7 +328,7 @@ func show(v ref.Val) string {
 	case types.String:
 		return strconv.Quote(string(v))
 	case types.Duration:
-		return durationText(v.Truncate(time.Second))
+		return plain.ExactDuration(v.Truncate(time.Second))
 	case types.Timestamp:
 		return v.UTC().Format(time.RFC3339)
 	case types.Double:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // figuresName is the variable behind figures about GPUs: a map from each as a number. No
@@ -53,7 +54,9 @@ func Figures() []FigureInfo {
 }
 
 // call writes a figure as conditions ask for it.
-func call(f duty.Figure) string { return fmt.Sprintf("%s(%q)", f.Name(), durationText(f.Window)) }
+func call(f duty.Figure) string {
+	return fmt.Sprintf("%s(%q)", f.Name(), plain.ExactDuration(f.Window))
+}
 
 // figureMacros make gpu.util.mean("30m") a look into the figures about GPUs.
 func figureMacros() []cel.Macro {
@@ -123,11 +126,11 @@ func windowOf(e ast.Expr) (time.Duration, string) {
 	if !ok {
 		return 0, "the window is written out"
 	}
-	switch d, err := parseDuration(string(s)); {
+	switch d, err := plain.ParseDuration(string(s)); {
 	case err != nil:
 		return 0, err.Error()
 	case d < duty.LeastWindow || d > duty.LongestWindow || d%time.Second != 0:
-		return 0, fmt.Sprintf("a window is %s to %s, in whole seconds", durationText(duty.LeastWindow), durationText(duty.LongestWindow))
+		return 0, fmt.Sprintf("a window is %s to %s, in whole seconds", plain.ExactDuration(duty.LeastWindow), plain.ExactDuration(duty.LongestWindow))
 	default:
 		return d, ""
 	}

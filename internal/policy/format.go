@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // YAML writes a file that [Parse] reads as the same policies. Limits that are zero are left
@@ -45,7 +48,7 @@ func (p *Policy) write(b *strings.Builder) {
 	}
 	b.WriteString("    then:\n")
 	if w := p.Warn; w != nil {
-		fmt.Fprintf(b, "      - warn: %s\n", flow([]string{pair("notify", list(w.Notify)), pair("grace", durationText(w.Grace))}))
+		fmt.Fprintf(b, "      - warn: %s\n", flow([]string{pair("notify", list(w.Notify)), pair("grace", plain.ExactDuration(w.Grace))}))
 	}
 	p.Do.write(b)
 	line("limits", flow(p.Limits.pairs()))
@@ -153,7 +156,7 @@ func list(values []string) string {
 }
 
 // word is what means itself in YAML without quotes, wherever it stands.
-var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+var word = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_./-]*$`)
 
 // reserved are words that YAML takes for something else.
 var reserved = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
@@ -163,25 +166,5 @@ func scalarText(s string) string {
 	if word.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
 		return s
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteRune('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r < ' ' || r == 0x7f || r == 0x85 || r == 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+	return document.Quoted(s)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -73,12 +74,12 @@ func FuzzDuration(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		d, err := parseDuration(s)
+		d, err := plain.ParseDuration(s)
 		if err != nil {
 			return
 		}
-		if again, err := parseDuration(durationText(d)); err != nil || again != d {
-			t.Fatalf("%q is %s, written %q and read as %s, %v", s, d, durationText(d), again, err)
+		if again, err := plain.ParseDuration(plain.ExactDuration(d)); err != nil || again != d {
+			t.Fatalf("%q is %s, written %q and read as %s, %v", s, d, plain.ExactDuration(d), again, err)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -102,7 +103,7 @@ func aSpan(t *rapid.T, depth int) string {
 	case shape == "fact":
 		return pick(t, "fact", factsOf(cel.DurationType)...)
 	}
-	return fmt.Sprintf("duration(%q)", durationText(aDuration(t)))
+	return fmt.Sprintf("duration(%q)", plain.ExactDuration(aDuration(t)))
 }
 
 func aTime(t *rapid.T) string {

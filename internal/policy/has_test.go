@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -20,6 +21,7 @@ func TestHasOfATaggedFact(t *testing.T) {
 		{"no tag says it", func(f *Facts) { f.Resource.Owner.Environment = "" }, usage.True, "has(resource.environment) is false: no tag says resource.environment"},
 		{"another one", func(f *Facts) { f.Resource.Owner.Environment = "dev" }, usage.True, `resource.environment is "dev"`},
 		{"production", func(f *Facts) { f.Resource.Owner.Environment = "production" }, usage.False, ""},
+		{"another spelling of production", func(f *Facts) { f.Resource.Owner.Environment = "prd" }, usage.False, ""},
 		{"tags could not be read", func(f *Facts) { f.Resource.Owner.Environment, f.Resource.Tags = "", nil }, usage.Unknown,
 			"resource.environment is unknown: no tag says it"},
 	} {
@@ -36,7 +38,7 @@ func TestHasOfATaggedFact(t *testing.T) {
 			}
 		})
 	}
-	if p := policyOf(t, "select: {kind: instance, lifetime: ephemeral}\nwhere: '"+where+"'\nwhen: duty.lasting > duration(\"1h\")"); p.canMatch("resource.environment", production) {
+	if p := policyOf(t, "select: {kind: instance, lifetime: ephemeral}\nwhere: '"+where+"'\nwhen: duty.lasting > duration(\"1h\")"); p.canMatch("resource.environment", inventory.Production) {
 		t.Error("a policy that leaves production out is said to match it")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -227,24 +228,24 @@ func TestParseDuration(t *testing.T) {
 		"30m": 30 * time.Minute, "1d12h": 36 * time.Hour, "1w": 168 * time.Hour, "1.5h": 90 * time.Minute, "-2h": -2 * time.Hour,
 		"0s": 0, "2h0m0s": 2 * time.Hour, "250ms": 250 * time.Millisecond, "106751d23h47m16s854ms775us807ns": math.MaxInt64,
 	} {
-		if got, err := parseDuration(in); err != nil || got != want {
+		if got, err := plain.ParseDuration(in); err != nil || got != want {
 			t.Errorf("%q is %s, %v; want %s", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"", "-", "30", "m", "30 m", "1h-2m", "--1h", "999999999999h", "1e3s", "∞"} {
-		if got, err := parseDuration(in); err == nil {
+		if got, err := plain.ParseDuration(in); err == nil {
 			t.Errorf("%q is read as %s", in, got)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(-math.MaxInt64, math.MaxInt64).Draw(t, "d"))
-		for _, text := range []string{durationText(d), d.String()} {
-			if got, err := parseDuration(text); err != nil || (got-d).Abs() > time.Microsecond {
+		for _, text := range []string{plain.ExactDuration(d), d.String()} {
+			if got, err := plain.ParseDuration(text); err != nil || (got-d).Abs() > time.Microsecond {
 				t.Fatalf("%s is written %q and read as %s, %v", d, text, got, err)
 			}
 		}
-		if got, _ := parseDuration(durationText(d)); got != d {
-			t.Fatalf("%s is written %q and read as %s", d, durationText(d), got)
+		if got, _ := plain.ParseDuration(plain.ExactDuration(d)); got != d {
+			t.Fatalf("%s is written %q and read as %s", d, plain.ExactDuration(d), got)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Parse reads one file of policies; name is the file's, for errors. Every mistake is a
@@ -120,7 +121,7 @@ func version(v string) func(ast.Node) error {
 }
 
 // policyName is what a policy may be called, in logs and in commands.
-var policyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var policyName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 func (d *reader) policy(n ast.Node) (*Policy, error) {
 	p := &Policy{File: d.Name, Line: d.At(n, "").Line}
@@ -304,6 +305,9 @@ func (d *reader) then(n ast.Node, p *Policy) error {
 	return nil
 }
 
+// durationForm is the form of what [plain.ParseDuration] reads.
+const durationForm = `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|w|d|h|m|s))+$`
+
 // maxGrace is the longest grace. A longer one is a mistake in the unit.
 const maxGrace = 90 * 24 * time.Hour
 
@@ -317,7 +321,7 @@ func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 			if err != nil {
 				return err
 			}
-			if w.Grace, err = parseDuration(s); err != nil || w.Grace < 0 || w.Grace > maxGrace {
+			if w.Grace, err = plain.ParseDuration(s); err != nil || w.Grace < 0 || w.Grace > maxGrace {
 				return d.At(n, "grace %q is not a duration from 0s to 90d such as 30m", s)
 			}
 			return nil
@@ -455,7 +459,7 @@ func (d *reader) limits(n ast.Node, l *Limits) error {
 }
 
 // percentage is digits with at most two decimals and a percent sign.
-var percentage = regexp.MustCompile(`^([0-9]{1,3})(?:\.([0-9]{1,2}))?%$`)
+var percentage = lazyregexp.New(`^([0-9]{1,3})(?:\.([0-9]{1,2}))?%$`)
 
 // parseShare reads "20%" or "12.5%" as a share over 0 and up to 1.
 func parseShare(s string) (float64, bool) {

@@ -1,17 +1,17 @@
 package policy
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
 var (
-	figure  = regexp.MustCompile(`\d+(\.\d+)?`)
-	tallies = regexp.MustCompile(`\d+ of \d+`)
-	oneGPU  = regexp.MustCompile(`GPU( [^ :]+(:[^ :]+)?)?: `)
+	figure  = lazyregexp.New(`\d+(\.\d+)?`)
+	tallies = lazyregexp.New(`\d+ of \d+`)
+	oneGPU  = lazyregexp.New(`GPU( [^ :]+(:[^ :]+)?)?: `)
 )
 
 // Why returns the part of an explained answer that decided, with its reason, such as

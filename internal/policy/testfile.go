@@ -12,6 +12,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // TestAPIVersion is the version of the files of policy tests.
@@ -151,9 +152,9 @@ func (d *reader) span(n ast.Node, what string, least time.Duration) (time.Durati
 	if err != nil {
 		return 0, err
 	}
-	v, err := parseDuration(s)
+	v, err := plain.ParseDuration(s)
 	if err != nil || v < least {
-		return 0, d.At(n, "%s %q is not a duration of at least %s", what, s, durationText(least))
+		return 0, d.At(n, "%s %q is not a duration of at least %s", what, s, plain.ExactDuration(least))
 	}
 	return v, nil
 }
@@ -167,7 +168,7 @@ func (d *reader) moment(n ast.Node, what string, start time.Time) (time.Time, er
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t.UTC(), nil
 	}
-	v, err := parseDuration(s)
+	v, err := plain.ParseDuration(s)
 	if err != nil || start.IsZero() {
 		return time.Time{}, d.At(n, "%s %q is not a time such as 2026-01-05T08:00:00Z, or a duration from the start of the case such as 45m or -2h", what, s)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -133,7 +134,7 @@ func (r *run) checkFirst(e *expectation) (failures []string) {
 }
 
 // offset writes a time as the case does: from its start.
-func (r *run) offset(at time.Time) string { return durationText(at.Sub(r.c.start)) }
+func (r *run) offset(at time.Time) string { return plain.ExactDuration(at.Sub(r.c.start)) }
 
 // find returns the answer that an expectation speaks of.
 func (r *run) find(answers []*found, w wanted) (*found, error) {

@@ -2,7 +2,6 @@ package price
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -45,37 +44,28 @@ func (b *Book) Commitments(cloud, machineType, region string) []Commitment {
 }
 
 func readCommitments(r io.Reader) ([]Commitment, error) {
-	t, err := newTable(r)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.strict(commitmentColumns); err != nil {
-		return nil, err
-	}
 	var out []Commitment
-	for {
-		if err := t.next(); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return nil, err
-		}
+	err := rows(r, commitmentColumns, func(t *table) error {
+		var err error
 		c := Commitment{Cloud: t.text("cloud"), Type: t.text("name"), Region: t.text("region"), Payment: t.text("payment"), Source: t.text("source")}
 		if c.TermMonths, err = t.count("term_months"); err != nil {
-			return nil, err
+			return err
 		}
 		if c.Hourly, err = money.ParseRate(t.text("usd")); err != nil {
-			return nil, t.errorf("usd: %w", err)
+			return t.errorf("usd: %w", err)
 		}
 		if c.AsOf, err = time.Parse(time.DateOnly, t.text("as_of")); err != nil {
-			return nil, t.errorf("as_of: %w", err)
+			return t.errorf("as_of: %w", err)
 		}
 		if t.text("kind") != string(Reserved) || c.Cloud == "" || c.Type == "" || c.Region == "" || c.TermMonths == 0 || c.Hourly <= 0 || c.Source == "" ||
 			!slices.Contains([]string{"all-upfront", "partial-upfront", "no-upfront"}, c.Payment) {
-			return nil, t.errorf("it is no price of a commitment: a cloud, type, region, kind reserved, term, payment, price and source are expected")
+			return t.errorf("it is no price of a commitment: a cloud, type, region, kind reserved, term, payment, price and source are expected")
 		}
 		if i := len(out) - 1; i >= 0 && out[i].Type == c.Type && out[i].Region == c.Region && out[i].TermMonths == c.TermMonths && out[i].Payment == c.Payment {
-			return nil, fmt.Errorf("line %d: %s in %s is there twice", t.line, c.Type, c.Region)
+			return fmt.Errorf("line %d: %s in %s is there twice", t.line, c.Type, c.Region)
 		}
 		out = append(out, c)
-	}
+		return nil
+	})
+	return out, err
 }

@@ -211,21 +211,9 @@ func dated(d time.Time) bool { return d.UTC().Year() >= 2000 && d.UTC().Year() <
 // stand together, its tiers in rising order of above. A row that is incomplete,
 // repeated, zero or negative is an error with its line.
 func readEntries(r io.Reader, held map[key]Entry) error {
-	t, err := newTable(r)
-	if err != nil {
-		return err
-	}
-	if err := t.strict(entryColumns); err != nil {
-		return err
-	}
 	var last key
 	seen := map[key]bool{}
-	for {
-		if err := t.next(); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	return rows(r, entryColumns, func(t *table) error {
 		e, above, err := t.entry()
 		if err != nil {
 			return err
@@ -250,7 +238,8 @@ func readEntries(r io.Reader, held map[key]Entry) error {
 		}
 		seen[k], last = true, k
 		held[k] = e
-	}
+		return nil
+	})
 }
 
 // entry reads a row of the book's own form.

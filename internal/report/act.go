@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -21,14 +22,14 @@ var Results = []action.Result{action.ResultFailed, action.ResultRefused, action.
 
 // EnforceSheet draws a pass of the policies. Binding says whom freezes and caps bind, now
 // is the time of the reader, again the command that makes the next pass.
-func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) Sheet {
-	s := Sheet{Verb: "enforce", Title: passTitle(d)}
-	s.Figures = append(s.Figures, Figure{"read", plain.Count(d.Resources, "resource"), "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")})
+func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) layout.Sheet {
+	s := layout.Sheet{Verb: "enforce", Title: passTitle(d)}
+	s.Figures = append(s.Figures, layout.Figure{Label: "read", Value: plain.Count(d.Resources, "resource"), Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")})
 	if !d.DryRun {
-		s.Figures = append(s.Figures, Figure{"state", binding, ""})
+		s.Figures = append(s.Figures, layout.Figure{Label: "state", Value: binding})
 	}
 	if z := d.Frozen; z != nil {
-		s.Figures = append(s.Figures, Figure{"frozen", "by " + z.By + " since " + plain.When(z.At, now), z.Reason})
+		s.Figures = append(s.Figures, layout.Figure{Label: "frozen", Value: "by " + z.By + " since " + plain.When(z.At, now), Note: z.Reason})
 	}
 	lines := slices.Clone(d.Lines)
 	slices.SortStableFunc(lines, func(x, y view.Line) int {
@@ -38,7 +39,7 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) S
 		s.Tables = append(s.Tables, linesGrid(lines, now))
 	}
 	if len(d.Policies) > 0 {
-		g := Grid{Head: []string{"policy", "selected", "true", "false", "unknown", "refused", "deferred", "over caps"},
+		g := layout.Grid{Head: []string{"policy", "selected", "true", "false", "unknown", "refused", "deferred", "over caps"},
 			Right: []bool{false, true, true, true, true, true, true, true}}
 		for _, c := range d.Policies {
 			row := []string{c.Name}
@@ -57,7 +58,7 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) S
 	}
 	s.Coverage = unseen(d.BlindSpots)
 	if d.NextAt != nil {
-		s.Figures = append(s.Figures, Figure{"next", "run it again at " + plain.When(*d.NextAt, now), ""})
+		s.Figures = append(s.Figures, layout.Figure{Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now)})
 		s.Next = append(s.Next, again)
 	}
 	return s
@@ -95,8 +96,8 @@ func passTitle(d view.Enforce) string {
 }
 
 // linesGrid is what a pass decided, a row for each resource with its reason under it.
-func linesGrid(lines []view.Line, now time.Time) Grid {
-	g := Grid{Head: []string{"result", "action", "resource", "owner", "policy", "not before"}, States: []bool{true}, Priority: []int{9, 5, 4, 1, 2, 8}}
+func linesGrid(lines []view.Line, now time.Time) layout.Grid {
+	g := layout.Grid{Head: []string{"result", "action", "resource", "owner", "policy", "not before"}, States: []bool{true}, Priority: []int{9, 5, 4, 1, 2, 8}}
 	dropOwner := !slices.ContainsFunc(lines, func(l view.Line) bool { return l.Owner != "" })
 	for _, l := range lines {
 		name := l.Resource
@@ -114,29 +115,12 @@ func linesGrid(lines []view.Line, now time.Time) Grid {
 		g.Notes = append(g.Notes, l.Why)
 	}
 	if dropOwner {
-		g.drop(3)
+		g = g.Without(3)
 	}
 	if !slices.ContainsFunc(lines, func(l view.Line) bool { return l.DueAt != nil }) {
-		g.drop(len(g.Head) - 1)
+		g = g.Without(len(g.Head) - 1)
 	}
 	return g
-}
-
-// drop takes a column out.
-func (g *Grid) drop(column int) {
-	cut := func(list []string) []string {
-		if column >= len(list) {
-			return list
-		}
-		return slices.Delete(slices.Clone(list), column, column+1)
-	}
-	g.Head = cut(g.Head)
-	for i, row := range g.Rows {
-		g.Rows[i] = cut(row)
-	}
-	if column < len(g.Priority) {
-		g.Priority = slices.Delete(slices.Clone(g.Priority), column, column+1)
-	}
 }
 
 // reasons lists counts by reason, the most frequent first.
@@ -169,16 +153,16 @@ func unseen(spots []inventory.BlindSpot) []string {
 }
 
 // FixSheet draws the preview of a fix. Globals are the flags that follow its commands.
-func FixSheet(f view.Fix, now time.Time, globals string) Sheet {
+func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 	r, id := f.Finding.Resource, f.Finding.ID[:min(8, len(f.Finding.ID))]
-	s := Sheet{Verb: "fix " + id, Title: "Dry run, nothing is changed: " + f.Finding.Fix.Action + " " + cmp.Or(r.Name, r.ID) + fixSaves(f.Finding)}
+	s := layout.Sheet{Verb: "fix " + id, Title: "Dry run, nothing is changed: " + f.Finding.Fix.Action + " " + cmp.Or(r.Name, r.ID) + fixSaves(f.Finding)}
 	row := func(label string, values ...string) {
 		for i, v := range values {
 			if i > 0 {
 				label = ""
 			}
 			if v != "" {
-				s.Figures = append(s.Figures, Figure{label, v, ""})
+				s.Figures = append(s.Figures, layout.Figure{Label: label, Value: v})
 			}
 		}
 	}
@@ -187,7 +171,7 @@ func FixSheet(f view.Fix, now time.Time, globals string) Sheet {
 		name = r.Name + " (" + r.ID + ")"
 	}
 	row("finding", fmt.Sprintf("%s, step %d, confidence %s, scanned %s ago", f.Finding.Rule, f.Finding.Step, f.Finding.Confidence, plain.Duration(now.Sub(f.ScannedAt).Round(time.Second))))
-	row("resource", joined(" ", r.Kind, r.Type, name, "account "+r.Account, r.Region))
+	row("resource", layout.Joined(" ", r.Kind, r.Type, name, "account "+r.Account, r.Region))
 	row("owner", cmp.Or(strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/"), "unallocated"))
 	row("because", f.Finding.Because)
 	row("would do", f.Finding.Fix.Action+"   risk "+string(f.Finding.Fix.Risk)+", undo "+string(f.Finding.Fix.Undo))
@@ -233,7 +217,7 @@ func fixSaves(f view.Finding) string {
 }
 
 // FixesSheet draws a pass that carries fixes out. Again is the command of the next pass.
-func FixesSheet(d view.Fixes, now time.Time, again, globals string) Sheet {
+func FixesSheet(d view.Fixes, now time.Time, again, globals string) layout.Sheet {
 	states := map[view.FixState]int{}
 	var order []string
 	for _, f := range d.Fixes {
@@ -242,7 +226,7 @@ func FixesSheet(d view.Fixes, now time.Time, again, globals string) Sheet {
 	for _, k := range slices.Sorted(maps.Keys(states)) {
 		order = append(order, fmt.Sprintf("%d %s", states[k], k))
 	}
-	s := Sheet{Verb: "fix", Title: "Fixes: " + strings.Join(order, ", ")}
+	s := layout.Sheet{Verb: "fix", Title: "Fixes: " + strings.Join(order, ", ")}
 	if len(d.Lines) > 0 {
 		g := linesGrid(d.Lines, now)
 		for _, l := range d.Lines {
@@ -260,17 +244,17 @@ func FixesSheet(d view.Fixes, now time.Time, again, globals string) Sheet {
 	}
 	s.Coverage = unseen(d.BlindSpots)
 	if d.NextAt != nil {
-		s.Figures = append(s.Figures, Figure{"next", "run it again at " + plain.When(*d.NextAt, now), ""})
+		s.Figures = append(s.Figures, layout.Figure{Label: "next", Value: "run it again at " + plain.When(*d.NextAt, now)})
 		s.Next = append(s.Next, again)
 	}
 	return s
 }
 
 // FixDemoSheet draws fixes that were carried out on the simulated account.
-func FixDemoSheet(d view.Fixes) Sheet {
+func FixDemoSheet(d view.Fixes) layout.Sheet {
 	s := FixesSheet(view.Fixes{Fixes: d.Fixes}, time.Time{}, "", "")
 	s.Title += ", on the simulated account in simulated time; nothing of this is real"
-	g := Grid{Head: []string{"at", "result", "action", "resource"}, States: []bool{false, true}, Priority: []int{9, 9, 5, 1}}
+	g := layout.Grid{Head: []string{"at", "result", "action", "resource"}, States: []bool{false, true}, Priority: []int{9, 9, 5, 1}}
 	for _, p := range d.Passes {
 		for _, l := range p.Lines {
 			g.Rows = append(g.Rows, []string{plain.Time(p.At), l.Result, l.Verb, l.Resource})
@@ -282,12 +266,12 @@ func FixDemoSheet(d view.Fixes) Sheet {
 }
 
 // UndoSheet draws what was taken back, or would be.
-func UndoSheet(d view.Undo, next string) Sheet {
-	s := Sheet{Verb: "fix --undo", Title: plain.Count(len(d.Lines), "action") + " taken back"}
+func UndoSheet(d view.Undo, next string) layout.Sheet {
+	s := layout.Sheet{Verb: "fix --undo", Title: plain.Count(len(d.Lines), "action") + " taken back"}
 	if d.DryRun {
 		s.Title = "Dry run, nothing is changed: " + plain.Count(len(d.Lines), "action") + " to take back"
 	}
-	g := Grid{Head: []string{"result", "action", "resource"}, States: []bool{true}}
+	g := layout.Grid{Head: []string{"result", "action", "resource"}, States: []bool{true}}
 	for _, l := range d.Lines {
 		g.Rows = append(g.Rows, []string{l.Result, l.Verb, l.Resource})
 		g.Notes = append(g.Notes, l.Why)
@@ -306,9 +290,9 @@ func UndoSheet(d view.Undo, next string) Sheet {
 
 // TagSheet draws the tags that resources lack. Reaching are the flags that reach their
 // account; next writes them, empty where nothing is carried out.
-func TagSheet(d view.Tags, binding, reaching, next string) Sheet {
+func TagSheet(d view.Tags, binding, reaching, next string) layout.Sheet {
 	resources, tags, without := 0, 0, 0
-	g := Grid{Head: []string{"", "resource", "tag", "value", "by", "state"}, States: []bool{true, false, false, false, false, true}, Priority: []int{9, 2, 4, 3, 1, 8}}
+	g := layout.Grid{Head: []string{"", "resource", "tag", "value", "by", "state"}, States: []bool{true, false, false, false, false, true}, Priority: []int{9, 2, 4, 3, 1, 8}}
 	add := func(v view.Tagged, cells []string, command string) {
 		name := v.Resource
 		if ref := strings.Split(v.Resource, "/"); len(ref) == 5 {
@@ -357,11 +341,11 @@ func TagSheet(d view.Tags, binding, reaching, next string) Sheet {
 	if without > 0 {
 		what += "; " + plain.Count(without, "resource") + " without a rule for a required tag"
 	}
-	s := Sheet{Verb: "tag", Title: "Dry run, nothing is changed: " + what, Coverage: unseen(d.BlindSpots)}
-	s.Figures = []Figure{{"read", plain.Count(d.Read, "resource"), "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")}}
+	s := layout.Sheet{Verb: "tag", Title: "Dry run, nothing is changed: " + what, Coverage: unseen(d.BlindSpots)}
+	s.Figures = []layout.Figure{{Label: "read", Value: plain.Count(d.Read, "resource"), Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")}}
 	if !d.DryRun {
 		s.Title = "Written: " + what
-		s.Figures = append(s.Figures, Figure{"state", binding, ""})
+		s.Figures = append(s.Figures, layout.Figure{Label: "state", Value: binding})
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
@@ -373,13 +357,13 @@ func TagSheet(d view.Tags, binding, reaching, next string) Sheet {
 }
 
 // KeepsSheet draws the exemptions that hold.
-func KeepsSheet(d view.Keeps) Sheet {
-	s := Sheet{Verb: "keep", Title: plain.Count(len(d.Keeps), "exemption") + " in force"}
+func KeepsSheet(d view.Keeps) layout.Sheet {
+	s := layout.Sheet{Verb: "keep", Title: plain.Count(len(d.Keeps), "exemption") + " in force"}
 	if len(d.Keeps) == 0 {
 		s.Title = "No exemption is in force in this state; tags curfew:keep-until count as well, and `curfew scan` shows them"
 		return s
 	}
-	g := Grid{Head: []string{"until", "resource", "by"}, Priority: []int{9, 5, 1}}
+	g := layout.Grid{Head: []string{"until", "resource", "by"}, Priority: []int{9, 5, 1}}
 	for _, k := range d.Keeps {
 		g.Rows = append(g.Rows, []string{plain.Time(k.Until), k.Resource, k.By})
 		g.Notes = append(g.Notes, k.Reason)
@@ -389,13 +373,13 @@ func KeepsSheet(d view.Keeps) Sheet {
 }
 
 // FusesSheet draws the fuses that have blown.
-func FusesSheet(d view.Fuses, now time.Time, globals string) Sheet {
-	s := Sheet{Verb: "confirm", Title: plain.Count(len(d.Fuses), "fuse") + " blown: nothing of these policies is carried out until a person confirms"}
+func FusesSheet(d view.Fuses, now time.Time, globals string) layout.Sheet {
+	s := layout.Sheet{Verb: "confirm", Title: plain.Count(len(d.Fuses), "fuse") + " blown: nothing of these policies is carried out until a person confirms"}
 	if len(d.Fuses) == 0 {
 		s.Title = "No fuse has blown: no policy was due on more than five machines and over half of those that it selects"
 		return s
 	}
-	g := Grid{Head: []string{"policy", "account", "since", "due", "selected"}, Right: []bool{false, false, false, true, true}}
+	g := layout.Grid{Head: []string{"policy", "account", "since", "due", "selected"}, Right: []bool{false, false, false, true, true}}
 	for _, f := range d.Fuses {
 		g.Rows = append(g.Rows, []string{f.Policy, f.Account, plain.When(f.At, now), fmt.Sprint(f.Due), fmt.Sprint(f.Selected)})
 		g.Commands = append(g.Commands, "curfew confirm "+plain.Shell(f.Policy)+" --reason TEXT"+globals)
@@ -417,29 +401,29 @@ func AuditLine(w io.Writer, e view.AuditEntry) error {
 }
 
 // AuditSheet draws entries of the audit log, oldest first.
-func AuditSheet(entries []view.AuditEntry) Sheet {
-	s := Sheet{Verb: "audit", Title: plain.Count(len(entries), "entry") + " of the audit log"}
+func AuditSheet(entries []view.AuditEntry) layout.Sheet {
+	s := layout.Sheet{Verb: "audit", Title: plain.Count(len(entries), "entry") + " of the audit log"}
 	if len(entries) == 0 {
 		s.Title = "No entry of the audit log matches"
 		return s
 	}
-	g := Grid{Head: []string{"time", "event", "action", "resource", "by", "item"}, States: []bool{1: true}, Priority: []int{9, 8, 7, 3, 1, 6}}
+	g := layout.Grid{Head: []string{"time", "event", "action", "resource", "by", "item"}, States: []bool{1: true}, Priority: []int{9, 8, 7, 3, 1, 6}}
 	for _, e := range entries {
 		g.Rows = append(g.Rows, []string{plain.Time(e.At), e.What, e.Verb, e.Resource, e.Actor, e.Item})
-		g.Notes = append(g.Notes, joined("; ", e.Outcome, e.Because))
+		g.Notes = append(g.Notes, layout.Joined("; ", e.Outcome, e.Because))
 	}
 	s.Tables = append(s.Tables, g)
 	return s
 }
 
 // SettingsSheet draws the versions of the shared settings.
-func SettingsSheet(d view.Settings) Sheet {
-	s := Sheet{Verb: "settings", Title: "No shared settings: budgets, thresholds, approvers and prices come from each local configuration and are advisory"}
+func SettingsSheet(d view.Settings) layout.Sheet {
+	s := layout.Sheet{Verb: "settings", Title: "No shared settings: budgets, thresholds, approvers and prices come from each local configuration and are advisory"}
 	if d.Advisory {
 		return s
 	}
 	s.Title = "Shared settings decide for everyone who uses this state; a local configuration may only be stricter"
-	g := Grid{Head: []string{"kind", "version", "set at", "hash", "by"}, Right: []bool{false, true}, Priority: []int{5, 9, 8, 1, 2}}
+	g := layout.Grid{Head: []string{"kind", "version", "set at", "hash", "by"}, Right: []bool{false, true}, Priority: []int{5, 9, 8, 1, 2}}
 	for _, v := range d.Versions {
 		g.Rows = append(g.Rows, []string{v.Kind, fmt.Sprint(v.Version), v.At, v.Hash, v.Who})
 		g.Notes = append(g.Notes, v.Reason)
@@ -449,9 +433,9 @@ func SettingsSheet(d view.Settings) Sheet {
 }
 
 // WhoamiSheet draws an identity, how it is proven, and what it may approve.
-func WhoamiSheet(d view.Whoami) Sheet {
-	s := Sheet{Verb: "whoami", Title: d.Name + ", " + d.ProofText()}
-	row := func(label, text string) { s.Figures = append(s.Figures, Figure{label, text, ""}) }
+func WhoamiSheet(d view.Whoami) layout.Sheet {
+	s := layout.Sheet{Verb: "whoami", Title: d.Name + ", " + d.ProofText()}
+	row := func(label, text string) { s.Figures = append(s.Figures, layout.Figure{Label: label, Value: text}) }
 	if d.UnverifiedBecause != nil {
 		row("AWS", *d.UnverifiedBecause)
 	} else if d.Declared != d.Name {

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Approvals writes requests for approval with their plans for a terminal, at a time.
 func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 	var b strings.Builder
-	p := newPaint(o.Color)
+	p := layout.NewPaint(o.Color)
 	if len(d.Requests) == 0 {
 		b.WriteString("No request waits for an approval\n")
 	}
@@ -28,7 +29,7 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 	for _, r := range d.Requests {
 		decided := strings.TrimSpace(r.DecidedBy + " " + r.Reason)
 		state := r.State
-		if color := p.state(state); color != nil {
+		if color := p.State(state); color != nil {
 			state = color(state)
 		}
 		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.AtMost(), r.AmountUnit, plain.When(r.ExpiresAt, now), decided)
@@ -64,5 +65,5 @@ func laidOut(text string, width, column, indent int) string {
 	if width <= 0 {
 		return text
 	}
-	return hanging(text, width, column, indent)
+	return layout.Hanging(text, width, column, indent)
 }

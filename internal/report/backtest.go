@@ -10,9 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/backtest/learn"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -23,8 +23,8 @@ const (
 )
 
 // Backtest shows a replay. next are the commands to go on with.
-func Backtest(doc view.Backtest, next []string) Sheet {
-	s := Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next}
+func Backtest(doc view.Backtest, next []string) layout.Sheet {
+	s := layout.Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next}
 	rule := doc.Headline()
 	if rule == nil {
 		return s
@@ -59,8 +59,8 @@ func Backtest(doc view.Backtest, next []string) Sheet {
 	}
 	priced := fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give --price.", t.Unpriced, t.Resources)
 	switch {
-	case t.PriceUSD != nil:
-		priced = "A resource costs " + money.ForPeople(*t.PriceUSD) + " an hour."
+	case t.PriceUSD.Known():
+		priced = "A resource costs " + t.PriceUSD.String() + " an hour."
 	case doc.Priced():
 		priced = "A machine costs the on-demand price of its type in us-east-1."
 	}
@@ -88,10 +88,10 @@ func replayHeadline(r *backtest.Result) string {
 	}
 	saved := hoursText(r.NetSavedHours) + " saved"
 	switch {
-	case r.SavedUSD != nil && r.NetSavedHours < 0:
-		saved = (-usdValue(r.SavedUSD)).Dollars() + " lost"
-	case r.SavedUSD != nil:
-		saved = usdText(r.SavedUSD) + " saved"
+	case r.SavedUSD.Known() && r.NetSavedHours < 0:
+		saved = (-r.SavedUSD.Or(0)).Dollars() + " lost"
+	case r.SavedUSD.Known():
+		saved = r.SavedUSD.String() + " saved"
 	case r.NetSavedHours < 0:
 		saved = hoursText(-r.NetSavedHours) + " lost"
 	}
@@ -104,27 +104,27 @@ func sessionsHeadline(r *backtest.Result) string {
 	as := r.AsSessions
 	what := fmt.Sprintf("As sessions that end after %s at rest, the machines would have", spanText(as.IdleSeconds))
 	launches := plain.Count(as.Launches, "launch")
-	if as.CostUSD == nil {
+	if !as.CostUSD.Known() {
 		return fmt.Sprintf("%s run %s of %s, in %s", what, hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
 	}
-	return fmt.Sprintf("%s cost %s instead of %s: %s of %s, in %s", what, usdText(as.CostUSD), usdText(r.CostUSD),
+	return fmt.Sprintf("%s cost %s instead of %s: %s of %s, in %s", what, as.CostUSD.String(), r.CostUSD.String(),
 		hoursShort(as.SessionHours), hoursText(r.ResourceHours), launches)
 }
 
-func backtestFigures(r, foresight *backtest.Result) []Figure {
-	idle := Figure{"idle machine-hours", hoursNumber(r.IdleHours), "of " + hoursNumber(r.ResourceHours) + " measured"}
-	if r.CostUSD != nil {
-		idle.Note += ", which cost " + usdText(r.CostUSD)
+func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
+	idle := layout.Figure{Label: "idle machine-hours", Value: hoursNumber(r.IdleHours), Note: "of " + hoursNumber(r.ResourceHours) + " measured"}
+	if r.CostUSD.Known() {
+		idle.Note += ", which cost " + r.CostUSD.String()
 	}
-	saved := Figure{"saved, net of restarts", hoursText(r.NetSavedHours), fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
-	if r.SavedUSD != nil {
-		saved.Value, saved.Note = usdText(r.SavedUSD), hoursShort(r.NetSavedHours)+": "+saved.Note
+	saved := layout.Figure{Label: "saved, net of restarts", Value: hoursText(r.NetSavedHours), Note: fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
+	if r.SavedUSD.Known() {
+		saved.Value, saved.Note = r.SavedUSD.String(), hoursShort(r.NetSavedHours)+": "+saved.Note
 	}
-	out := []Figure{idle, saved, {"restarts", plain.Number(float64(r.Restarts), 0), fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
+	out := []layout.Figure{idle, saved, {Label: "restarts", Value: plain.Number(float64(r.Restarts), 0), Note: fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
 	if foresight == nil {
 		return out
 	}
-	share := Figure{"share of perfect foresight", "unknown", "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
+	share := layout.Figure{Label: "share of perfect foresight", Value: "unknown", Note: "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
 	switch {
 	case r.OfForesight != nil:
 		share.Value = plain.Share(*r.OfForesight, 0)
@@ -136,8 +136,8 @@ func backtestFigures(r, foresight *backtest.Result) []Figure {
 
 // noticesGrid is what policies that only tell people would have told, and where there are no
 // others, that as a headline.
-func noticesGrid(doc *view.Backtest) (g Grid, headline string) {
-	g = Grid{Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"}, Right: []bool{false, true, true, true}}
+func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
+	g = layout.Grid{Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"}, Right: []bool{false, true, true, true}}
 	times := int64(0)
 	for _, r := range doc.Results[:doc.Rules()] {
 		if n := r.Notices; n != nil {
@@ -156,8 +156,8 @@ func noticesGrid(doc *view.Backtest) (g Grid, headline string) {
 }
 
 // rulesGrid is what every rule would have done.
-func rulesGrid(doc *view.Backtest) Grid {
-	g := Grid{Title: "What each rule would have done", Head: []string{"rule", "released", "restarts", "saved", "share", "foresight"}, Right: []bool{false, true, true, true, true, true}}
+func rulesGrid(doc *view.Backtest) layout.Grid {
+	g := layout.Grid{Title: "What each rule would have done", Head: []string{"rule", "released", "restarts", "saved", "share", "foresight"}, Right: []bool{false, true, true, true, true, true}}
 	for _, r := range doc.Results {
 		name := ruleName(r.Name)
 		if r.WaitSeconds != nil && name == backtest.BestFixed {
@@ -169,7 +169,7 @@ func rulesGrid(doc *view.Backtest) Grid {
 		}
 		saved := hoursShort(r.NetSavedHours)
 		if doc.Priced() {
-			saved = usdText(r.SavedUSD)
+			saved = r.SavedUSD.String()
 		}
 		g.Rows = append(g.Rows, []string{name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), saved, plain.Share(r.NetSavedShare, 1), of})
 	}
@@ -185,8 +185,8 @@ func ruleName(name string) string {
 }
 
 // whyNotGrid is where a policy did nothing and why, and for how long.
-func whyNotGrid(r *backtest.Result) (Grid, bool) {
-	g := Grid{Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
+func whyNotGrid(r *backtest.Result) (layout.Grid, bool) {
+	g := layout.Grid{Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
 	for _, n := range r.WhyNot[:min(len(r.WhyNot), maxReasons)] {
 		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason})
 	}
@@ -197,19 +197,19 @@ func whyNotGrid(r *backtest.Result) (Grid, bool) {
 }
 
 // Tune shows what was learned from a trace. next are the commands to go on with.
-func Tune(doc view.Tune, next []string) Sheet {
+func Tune(doc view.Tune, next []string) layout.Sheet {
 	saved := hoursText(doc.Tested.NetSavedHours)
-	if doc.Tested.SavedUSD != nil {
-		saved = usdText(doc.Tested.SavedUSD)
+	if doc.Tested.SavedUSD.Known() {
+		saved = doc.Tested.SavedUSD.String()
 	}
-	s := Sheet{Verb: "policy tune", Next: next,
+	s := layout.Sheet{Verb: "policy tune", Next: next,
 		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved, plain.Share(doc.Tested.NetSavedShare, 1), plain.Count(doc.Trace.Resources, "resource")),
-		Figures: []Figure{
-			{"learned waits", hoursText(doc.Tested.NetSavedHours), "tested on idle periods after the history they were learned from"},
-			{"waiting one restart cost", hoursText(doc.BreakEven.NetSavedHours), "without any history"},
-			{"perfect foresight", hoursText(doc.PerfectForesight.NetSavedHours), "the most that any rule can save"},
+		Figures: []layout.Figure{
+			{Label: "learned waits", Value: hoursText(doc.Tested.NetSavedHours), Note: "tested on idle periods after the history they were learned from"},
+			{Label: "waiting one restart cost", Value: hoursText(doc.BreakEven.NetSavedHours), Note: "without any history"},
+			{Label: "perfect foresight", Value: hoursText(doc.PerfectForesight.NetSavedHours), Note: "the most that any rule can save"},
 		}}
-	g := Grid{Title: "How long to wait", Head: []string{"class", "wait", "learned from", "idle periods", "ended by work", "saved", "share"}, Right: []bool{false, true, false, true, true, true, true}}
+	g := layout.Grid{Title: "How long to wait", Head: []string{"class", "wait", "learned from", "idle periods", "ended by work", "saved", "share"}, Right: []bool{false, true, false, true, true, true, true}}
 	for _, c := range append(slices.Clone(doc.Classes), doc.Fleet) {
 		name := learn.Class{Kind: inventory.Kind(c.Kind), Type: c.Type, Purpose: inventory.Purpose(c.Purpose), Team: c.Team}.String()
 		if c.Kind == "" {
@@ -221,7 +221,7 @@ func Tune(doc view.Tune, next []string) Sheet {
 			s.Because = append(s.Because, name+" gets no policy: "+c.Why+".")
 		}
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	s.Assumptions = []string{"A restart costs " + spanText(doc.Trace.RestartCostSeconds) + " of the resource.",
 		"A class or the fleet decides by its own history from 30 idle periods on. Before, the wait is one restart cost (break-even)."}
 	s.Coverage = []string{fmt.Sprintf("%s, %s, %s from %s to %s.", plain.Count(doc.Trace.Resources, "resource"), plain.Count(doc.Trace.IdlePeriods, "idle period"),
@@ -230,12 +230,12 @@ func Tune(doc view.Tune, next []string) Sheet {
 }
 
 // backtestPictures are the charts of a replay.
-func backtestPictures(doc *view.Backtest, rule *backtest.Result) []Picture {
-	return slices.DeleteFunc([]Picture{
-		{"When " + rule.Name + " would have released resources", timelineChart(doc.Timeline), "The resources with the largest savings come first."},
-		{"Savings against restarts", savingsChart(doc), "Higher saves more, further left restarts less often. Each point is a rule of the table."},
-		{"Savings by team and user", ownersChart(doc, rule.Name), "The largest savings come first."},
-	}, func(p Picture) bool { return p.SVG == "" })
+func backtestPictures(doc *view.Backtest, rule *backtest.Result) []layout.Picture {
+	return slices.DeleteFunc([]layout.Picture{
+		{Title: "When " + rule.Name + " would have released resources", SVG: timelineChart(doc.Timeline), Caption: "The resources with the largest savings come first."},
+		{Title: "Savings against restarts", SVG: savingsChart(doc), Caption: "Higher saves more, further left restarts less often. Each point is a rule of the table."},
+		{Title: "Savings by team and user", SVG: ownersChart(doc, rule.Name), Caption: "The largest savings come first."},
+	}, func(p layout.Picture) bool { return p.SVG == "" })
 }
 
 // stateColors are the colors of the states of a timeline; unknown has none.
@@ -345,7 +345,7 @@ func ownersChart(doc *view.Backtest, rule string) string {
 		return ""
 	}
 	slices.SortStableFunc(owned, func(a, b backtest.Owned) int {
-		return cmp.Or(cmp.Compare(usdValue(b.SavedUSD), usdValue(a.SavedUSD)), cmp.Compare(b.NetSavedHours, a.NetSavedHours))
+		return cmp.Or(cmp.Compare(b.SavedUSD.Or(0), a.SavedUSD.Or(0)), cmp.Compare(b.NetSavedHours, a.NetSavedHours))
 	})
 	c := chart.Bars{Title: "Hours of each team and user that " + rule + " would have released", Ordered: true, Parts: []string{"released", "idle and kept", "working"},
 		Colors: []chart.Color{chart.Blue, chart.Orange, chart.Gray}, Axis: chart.Axis{Label: "resource hours", Format: func(v float64) string { return plain.Number(v, 0) }}}
@@ -354,8 +354,8 @@ func ownersChart(doc *view.Backtest, rule string) string {
 		note := "nothing saved"
 		if o.ReleasedHours > 0 {
 			saved := hoursShort(o.NetSavedHours)
-			if o.SavedUSD != nil {
-				saved = usdText(o.SavedUSD)
+			if o.SavedUSD.Known() {
+				saved = o.SavedUSD.String()
 			}
 			note = saved + " saved, " + plain.Count(o.Restarts, "restart")
 		}
@@ -377,26 +377,6 @@ func hoursNumber(h float64) string {
 		digits = 1
 	}
 	return plain.Number(h, digits)
-}
-
-// usdValue is an amount of a document; unknown is 0.
-func usdValue(usd *string) money.Amount {
-	if usd == nil {
-		return 0
-	}
-	v, err := money.ParseAmount(*usd)
-	if err != nil {
-		return 0
-	}
-	return v
-}
-
-// usdText prints dollars of a document; nil is unknown.
-func usdText(usd *string) string {
-	if usd == nil {
-		return "unknown"
-	}
-	return money.ForPeople(*usd)
 }
 
 // spanText prints a span of a document.

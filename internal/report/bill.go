@@ -11,17 +11,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Bill shows what a bill holds and what importing it changes; dry says that nothing was.
-func Bill(d view.Bill, dry bool) Sheet {
+func Bill(d view.Bill, dry bool) layout.Sheet {
 	what := "imported"
 	if dry {
 		what = "read, not imported (dry run)"
 	}
-	s := Sheet{Verb: "bill import", Title: fmt.Sprintf("%s billed: %s of %s %s", money.ForPeople(d.BilledCost), plain.Count(d.Rows, "row"), d.Source, what),
-		Coverage: slices.Clone(d.Notes), Figures: []Figure{{Label: "format", Value: d.Written}}}
+	s := layout.Sheet{Verb: "bill import", Title: fmt.Sprintf("%s billed: %s of %s %s", money.ForPeople(d.BilledCost), plain.Count(d.Rows, "row"), d.Source, what),
+		Coverage: slices.Clone(d.Notes), Figures: []layout.Figure{{Label: "format", Value: d.Written}}}
 	for _, f := range []struct {
 		label string
 		value *string
@@ -30,9 +31,9 @@ func Bill(d view.Bill, dry bool) Sheet {
 		if f.value != nil {
 			value = money.ForPeople(*f.value)
 		}
-		s.Figures = append(s.Figures, Figure{Label: f.label, Value: value})
+		s.Figures = append(s.Figures, layout.Figure{Label: f.label, Value: value})
 	}
-	g := Grid{Head: []string{"period", "account", "rows", "billed", "change"}, Right: []bool{false, false, true, true, false}}
+	g := layout.Grid{Head: []string{"period", "account", "rows", "billed", "change"}, Right: []bool{false, false, true, true, false}}
 	for _, p := range d.Periods {
 		for _, account := range p.Accounts {
 			g.Rows = append(g.Rows, []string{plain.Month(p.Start), account.Account, money.Thousands(account.Rows), money.ForPeople(account.BilledCost), string(account.Change)})
@@ -41,7 +42,7 @@ func Bill(d view.Bill, dry bool) Sheet {
 	for _, r := range d.Removed {
 		g.Rows = append(g.Rows, []string{r, "", "", "", string(bill.Removed)})
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	if len(d.MissingColumns) > 0 {
 		s.Coverage = append(s.Coverage, fmt.Sprintf("columns missing from the bill: %v", d.MissingColumns))
 	}
@@ -79,10 +80,10 @@ func categoriesPicture(parts []bill.Slice) string {
 }
 
 // BillShow shows the bill by category and by owner, data transfer and commitments.
-func BillShow(b view.BillShow, by, basis string) Sheet {
-	s := Sheet{Verb: "bill show", Title: fmt.Sprintf("%s billed from %s to %s", b.Allocation.Total.Dollars(), plain.Date(b.Since), plain.Date(b.Until)),
+func BillShow(b view.BillShow, by, basis string) layout.Sheet {
+	s := layout.Sheet{Verb: "bill show", Title: fmt.Sprintf("%s billed from %s to %s", b.Allocation.Total.Dollars(), plain.Date(b.Since), plain.Date(b.Until)),
 		Picture: categoriesPicture(b.ByDuty), Caption: "Billed by category; the outlined band is the usual share."}
-	g := Grid{Title: "by category", Head: []string{"category", "billed", "share", "usual"}, Right: []bool{false, true, true, true}}
+	g := layout.Grid{Title: "by category", Head: []string{"category", "billed", "share", "usual"}, Right: []bool{false, true, true, true}}
 	for _, p := range b.ByDuty {
 		usual, billed, share := "", "unknown", ""
 		if p.Billed != nil {
@@ -103,7 +104,7 @@ func BillShow(b view.BillShow, by, basis string) Sheet {
 		s.Tables = append(s.Tables, egressGrid(b.Egress))
 	}
 	if len(b.Commitments.Commitments) > 0 {
-		g = Grid{Title: "commitments", Head: []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true}}
+		g = layout.Grid{Title: "commitments", Head: []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true}}
 		for _, c := range b.Commitments.Commitments {
 			g.Rows = append(g.Rows, []string{c.ID, c.Purchased.Dollars(), c.Used.Dollars(), c.Unused.Dollars()})
 		}
@@ -118,7 +119,7 @@ func BillShow(b view.BillShow, by, basis string) Sheet {
 		if b.Commitments.Missed > 0 {
 			note = "unused commitments could have covered at most " + b.Commitments.Missed.Dollars() + " of it"
 		}
-		s.Figures = append(s.Figures, Figure{Label: "on-demand compute", Value: sum.Dollars(), Note: note})
+		s.Figures = append(s.Figures, layout.Figure{Label: "on-demand compute", Value: sum.Dollars(), Note: note})
 	}
 	for _, r := range b.Allocation.Shared {
 		note := fmt.Sprintf("rule %s shares %s", r.Rule, r.Amount.Dollars())
@@ -134,8 +135,8 @@ func BillShow(b view.BillShow, by, basis string) Sheet {
 }
 
 // allocationGrid is the bill divided among owners.
-func allocationGrid(a *bill.Allocation, by, basis string) Grid {
-	g := Grid{Title: "by " + by + ", " + basis + " cost", Head: []string{by, "total", "direct", "shared"}, Right: []bool{false, true, true, true}}
+func allocationGrid(a *bill.Allocation, by, basis string) layout.Grid {
+	g := layout.Grid{Title: "by " + by + ", " + basis + " cost", Head: []string{by, "total", "direct", "shared"}, Right: []bool{false, true, true, true}}
 	for _, p := range a.Parties {
 		g.Rows = append(g.Rows, []string{p.Name, (p.Direct + p.Shared).Dollars(), p.Direct.Dollars(), p.Shared.Dollars()})
 	}
@@ -144,8 +145,8 @@ func allocationGrid(a *bill.Allocation, by, basis string) Grid {
 }
 
 // egressGrid is what data transfer cost, the largest first.
-func egressGrid(flows []bill.Flow) Grid {
-	g := Grid{Title: "data transfer", Head: []string{"billed", "GB", "kind", "from", "to", "resource"}, Right: []bool{true, true}}
+func egressGrid(flows []bill.Flow) layout.Grid {
+	g := layout.Grid{Title: "data transfer", Head: []string{"billed", "GB", "kind", "from", "to", "resource"}, Right: []bool{true, true}}
 	n := min(len(flows), maxFlows)
 	for _, t := range flows[:n] {
 		g.Rows = append(g.Rows, []string{t.Billed.Dollars(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, cmp.Or(t.Resource, t.Service)})
@@ -188,10 +189,10 @@ func reconcilePicture(r view.Reconciliation) string {
 func dollarsText(v float64) string { return money.Amount(math.Round(v * float64(money.USD))).Dollars() }
 
 // Reconciliation shows billed and accrued costs, the variance, and its reasons.
-func Reconciliation(r view.Reconciliation) Sheet {
-	s := Sheet{Verb: "bill reconcile", Picture: reconcilePicture(r), Caption: "Accrued and billed cost by day.",
+func Reconciliation(r view.Reconciliation) layout.Sheet {
+	s := layout.Sheet{Verb: "bill reconcile", Picture: reconcilePicture(r), Caption: "Accrued and billed cost by day.",
 		Assumptions: r.Assumptions, Coverage: slices.Clone(r.CoverageNotes), Changes: r.Changes,
-		Figures: []Figure{{Label: "billed", Value: usd(r.Billed), Note: r.Basis + " cost"}, {Label: "accrued", Value: usd(r.Accrued), Note: "at list price"}, {Label: "variance", Value: usd(r.Drift)}}}
+		Figures: []layout.Figure{{Label: "billed", Value: usd(r.Billed), Note: r.Basis + " cost"}, {Label: "accrued", Value: usd(r.Accrued), Note: "at list price"}, {Label: "variance", Value: usd(r.Drift)}}}
 	switch {
 	case len(r.Rows) == 0:
 		s.Title, s.Picture, s.Caption, s.Figures = "Nothing to compare: no imported bill covers this period", "", "", nil
@@ -203,9 +204,9 @@ func Reconciliation(r view.Reconciliation) Sheet {
 		s.Title = fmt.Sprintf("Variance of %s: %s billed, %s accrued", usd(r.Drift), usd(r.Billed), usd(r.Accrued))
 	}
 	if r.Reconciled != 0 {
-		s.Figures = append(s.Figures, Figure{Label: "corrected before", Value: usd(r.Reconciled)})
+		s.Figures = append(s.Figures, layout.Figure{Label: "corrected before", Value: usd(r.Reconciled)})
 	}
-	g := Grid{Title: "variance by reason", Head: []string{"reason", "amount"}, Right: []bool{false, true}}
+	g := layout.Grid{Title: "variance by reason", Head: []string{"reason", "amount"}, Right: []bool{false, true}}
 	for _, c := range r.Causes {
 		g.Rows = append(g.Rows, []string{string(c.Reason), usd(c.Amount)})
 	}
@@ -213,9 +214,9 @@ func Reconciliation(r view.Reconciliation) Sheet {
 		s.Tables = append(s.Tables, g)
 	}
 	rows := slices.Clone(r.Rows)
-	size := func(d costs.Drift) costs.Dollars { return max(d.Drift, -d.Drift) }
+	size := func(d costs.Drift) money.Amount { return max(d.Drift, -d.Drift) }
 	slices.SortStableFunc(rows, func(x, y costs.Drift) int { return cmp.Compare(size(y), size(x)) })
-	g = Grid{Title: "largest variances", Head: []string{"day", "resource", "billed", "accrued", "variance", "main reason"}, Right: []bool{false, false, true, true, true, false}}
+	g = layout.Grid{Title: "largest variances", Head: []string{"day", "resource", "billed", "accrued", "variance", "main reason"}, Right: []bool{false, false, true, true, true, false}}
 	if accounts(r.Rows) > 1 {
 		g.Head, g.Right = slices.Insert(g.Head, 1, "account"), slices.Insert(g.Right, 1, false)
 	}

@@ -11,14 +11,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Budgets shows the status of each budget.
-func Budgets(doc view.Budgets) Sheet {
-	s := Sheet{Verb: "budget", Title: budgetTitle(doc), Picture: budgetPicture(doc), Caption: "Each budget as a share of its limit: spent, reserved for approved work, and the forecast range at the end of the period.",
+func Budgets(doc view.Budgets) layout.Sheet {
+	s := layout.Sheet{Verb: "budget", Title: budgetTitle(doc), Picture: budgetPicture(doc), Caption: "Each budget as a share of its limit: spent, reserved for approved work, and the forecast range at the end of the period.",
 		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
-	g := Grid{Head: []string{"budget", "state", "limit", "spent", "reserved", "remaining", "forecast", "80% range", "ends"}, Right: []bool{false, false, true, true, true, true, true, true, false}, States: []bool{false, true}}
+	g := layout.Grid{Head: []string{"budget", "state", "limit", "spent", "reserved", "remaining", "forecast", "80% range", "ends"}, Right: []bool{false, false, true, true, true, true, true, true, false}, States: []bool{false, true}}
 	for _, b := range doc.Budgets {
 		forecast, span := "none", ""
 		if f := b.Forecast; f != nil {
@@ -26,7 +27,7 @@ func Budgets(doc view.Budgets) Sheet {
 		}
 		g.Rows = append(g.Rows, []string{b.ID, budgetStates[b.State], b.Amount.Exact(), b.Used.Exact(), b.Held.Exact(), b.Left.Exact(), forecast, span, plain.Date(b.Until)})
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	return s
 }
 
@@ -90,32 +91,32 @@ func budgetPicture(doc view.Budgets) string {
 }
 
 // Holds shows the reservations of budgets at a time.
-func Holds(doc view.Holds, now time.Time) Sheet {
+func Holds(doc view.Holds, now time.Time) layout.Sheet {
 	var sum money.Amount
 	live := 0
-	s := Sheet{Verb: "budget holds", Title: "No reservations in this period"}
-	g := Grid{Head: []string{"id", "state", "work", "reserved", "spent", "for", "asked by", "ends"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
+	s := layout.Sheet{Verb: "budget holds", Title: "No reservations in this period"}
+	g := layout.Grid{Head: []string{"id", "state", "work", "reserved", "spent", "for", "asked by", "ends"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
 	for _, h := range doc.Holds {
 		spent, until := "", plain.When(h.ExpiresAt, now)
-		if h.ActualUSD != nil {
-			spent = money.ForPeople(*h.ActualUSD)
+		if h.ActualUSD.Known() {
+			spent = h.ActualUSD.String()
 		}
 		if h.Uncharged {
 			until = "when settled or charged"
-			if h.ActualUSD != nil {
+			if h.ActualUSD.Known() {
 				until = "when charged"
 			}
 		}
-		if v, err := money.ParseAmount(h.AmountUSD); err == nil && (h.State == string(budget.Live) || h.State == string(budget.Unobserved)) {
-			sum, live = sum+v, live+1
+		if h.State == string(budget.Live) || h.State == string(budget.Unobserved) {
+			sum, live = sum+h.AmountUSD, live+1
 		}
-		g.Rows = append(g.Rows, []string{h.ID, h.State, h.Kind + " " + h.Name, money.ForPeople(h.AmountUSD), spent, h.For(), h.AskedBy, until})
+		g.Rows = append(g.Rows, []string{h.ID, h.State, h.Kind + " " + h.Name, h.AmountUSD.Dollars(), spent, h.For(), h.AskedBy, until})
 	}
 	if len(g.Rows) == 0 {
 		s.Commands = []string{"curfew gate FILE   # reserves budget for a run"}
 		return s
 	}
 	s.Title = fmt.Sprintf("%s reserved by %s", sum.Dollars(), plain.Count(live, "run"))
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	return s
 }

@@ -4,31 +4,31 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // Capacity shows how many replicas a rate of requests needs.
-func Capacity(r capacity.Report) Sheet {
-	s := Sheet{Verb: "plan capacity", Title: r.Title, Picture: capacityPicture(r), Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+func Capacity(r capacity.Report) layout.Sheet {
+	s := layout.Sheet{Verb: "plan capacity", Title: r.Title, Picture: capacityPicture(r), Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	s.Caption = "p99 latency by the number of replicas. Fewer replicas cost less; each point has its utilization."
 	if r.P99LatencyMS == nil {
 		s.Caption = "Mean wait by load, for requests served one at a time (Erlang C); the target is a third of the service time. Give --profile for the latency of batches."
 	}
 	figure := func(label string, v *float64, unit, note string) {
 		if v != nil {
-			s.Figures = append(s.Figures, Figure{Label: label, Value: plain.Number(*v, 1) + unit, Note: note})
+			s.Figures = append(s.Figures, layout.Figure{Label: label, Value: plain.Number(*v, 1) + unit, Note: note})
 		}
 	}
-	s.Figures = append(s.Figures, Figure{Label: "Replicas", Value: strconv.Itoa(r.Replicas), Note: "method: " + string(r.Method)},
-		Figure{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "the rate is " + plain.Share(r.Load, 1) + " of the maximum"})
-	if r.CostUSDPerHour != nil {
-		s.Figures = append(s.Figures, Figure{Label: "Cost", Value: money.ForPeople(*r.CostUSDPerHour) + "/h"})
+	s.Figures = append(s.Figures, layout.Figure{Label: "Replicas", Value: strconv.Itoa(r.Replicas), Note: "method: " + string(r.Method)},
+		layout.Figure{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "the rate is " + plain.Share(r.Load, 1) + " of the maximum"})
+	if r.CostUSDPerHour.Known() {
+		s.Figures = append(s.Figures, layout.Figure{Label: "Cost", Value: r.CostUSDPerHour.String() + "/h"})
 	}
-	if r.CostUSDPerMillion != nil {
-		s.Figures = append(s.Figures, Figure{Label: "Cost of a million requests", Value: money.ForPeople(*r.CostUSDPerMillion)})
+	if r.CostUSDPerMillion.Known() {
+		s.Figures = append(s.Figures, layout.Figure{Label: "Cost of a million requests", Value: r.CostUSDPerMillion.String()})
 	}
 	note := ""
 	if r.P99ErrorMS > 0 {
@@ -39,7 +39,7 @@ func Capacity(r capacity.Report) Sheet {
 	figure("Mean batch size", r.MeanBatch, "", "")
 	figure("Longest wait for a batch", r.MaxWaitMS, " ms", "with which the objective is still met")
 	if len(r.Curve) > 0 {
-		g := Grid{Title: "Replicas and latency", Head: []string{"replicas", "p99 latency", "utilization"}, Right: []bool{true, true, true}}
+		g := layout.Grid{Title: "Replicas and latency", Head: []string{"replicas", "p99 latency", "utilization"}, Right: []bool{true, true, true}}
 		for _, p := range r.Curve {
 			g.Rows = append(g.Rows, []string{strconv.Itoa(p.Replicas), plain.Number(p.P99LatencyMS, 1) + " ms", plain.Share(p.Utilization, 1)})
 		}
@@ -59,8 +59,8 @@ func Capacity(r capacity.Report) Sheet {
 }
 
 // scaling is the table of signals on which to change the number of replicas.
-func scaling(sc *capacity.Scaling) Grid {
-	g := Grid{Title: "When to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
+func scaling(sc *capacity.Scaling) layout.Grid {
+	g := layout.Grid{Title: "When to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
 	threshold := func(signal string, v *float64, unit string) {
 		if v != nil {
 			g.Rows = append(g.Rows, []string{signal, plain.Number(*v, 1) + unit})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -30,15 +31,15 @@ func stepOf(s checkpoint.Snapshot) string {
 	return strconv.FormatInt(*s.Step, 10)
 }
 
-func leftOut(list []view.CheckpointLeftOut) []Grid {
+func leftOut(list []view.CheckpointLeftOut) []layout.Grid {
 	if len(list) == 0 {
 		return nil
 	}
-	g := Grid{Title: "Not in the snapshot as it is in the folder", Head: []string{"path", "size", "because"}, Right: []bool{false, true, false}}
+	g := layout.Grid{Title: "Not in the snapshot as it is in the folder", Head: []string{"path", "size", "because"}, Right: []bool{false, true, false}}
 	for _, l := range list {
 		g.Rows = append(g.Rows, []string{l.Path, plain.Size(l.Bytes), l.Why})
 	}
-	return []Grid{g}
+	return []layout.Grid{g}
 }
 
 // took is how long something took, and how fast that was.
@@ -54,15 +55,15 @@ func took(seconds float64, size int64) string {
 }
 
 // CheckpointSave shows what a save did.
-func CheckpointSave(d view.CheckpointSave, globals string) Sheet {
-	s := Sheet{Verb: "checkpoint save", Title: fmt.Sprintf("Snapshot %d saved: %s, %s", d.Snapshot.Seq, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
+func CheckpointSave(d view.CheckpointSave, globals string) layout.Sheet {
+	s := layout.Sheet{Verb: "checkpoint save", Title: fmt.Sprintf("Snapshot %d saved: %s, %s", d.Snapshot.Seq, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
 	switch {
 	case d.Snapshot.State == checkpoint.Partial:
 		s.Title += "; the deadline left some of the folder unsaved"
 	case d.Snapshot.State == checkpoint.Unsettled:
 		s.Title += "; it is not complete, because files changed while they were read"
 	}
-	s.Figures = []Figure{
+	s.Figures = []layout.Figure{
 		{Label: "state", Value: snapshotState(d.Snapshot)},
 		{Label: "newest step", Value: stepOf(d.Snapshot)},
 		{Label: "sent", Value: plain.Size(d.SentBytes), Note: plain.Size(d.ReadBytes) + " read"},
@@ -94,9 +95,9 @@ func collected(c view.CheckpointCollected) string {
 }
 
 // CheckpointRestore shows what a restore did.
-func CheckpointRestore(d view.CheckpointRestore) Sheet {
-	s := Sheet{Verb: "checkpoint restore", Title: fmt.Sprintf("Snapshot %d restored to %s: %s, %s", d.Snapshot.Seq, d.Dir, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
-	s.Figures = []Figure{
+func CheckpointRestore(d view.CheckpointRestore) layout.Sheet {
+	s := layout.Sheet{Verb: "checkpoint restore", Title: fmt.Sprintf("Snapshot %d restored to %s: %s, %s", d.Snapshot.Seq, d.Dir, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
+	s.Figures = []layout.Figure{
 		{Label: "saved", Value: plain.Time(d.Snapshot.At)},
 		{Label: "state", Value: snapshotState(*d.Snapshot)},
 		{Label: "newest step", Value: stepOf(*d.Snapshot)},
@@ -104,7 +105,7 @@ func CheckpointRestore(d view.CheckpointRestore) Sheet {
 	}
 	if len(d.Skipped) > 0 {
 		s.Title += "; " + plain.Count(len(d.Skipped), "newer snapshot") + " skipped"
-		g := Grid{Title: "Skipped", Head: []string{"snapshot", "saved", "because"}, Right: []bool{true}}
+		g := layout.Grid{Title: "Skipped", Head: []string{"snapshot", "saved", "because"}, Right: []bool{true}}
 		for _, x := range d.Skipped {
 			g.Rows = append(g.Rows, []string{strconv.FormatInt(x.Seq, 10), plain.Time(x.At), x.Why})
 		}
@@ -116,17 +117,17 @@ func CheckpointRestore(d view.CheckpointRestore) Sheet {
 }
 
 // CheckpointList shows the snapshots of a run.
-func CheckpointList(d view.CheckpointList, globals string) Sheet {
-	s := Sheet{Verb: "checkpoint list", Title: fmt.Sprintf("%s in %s", plain.Count(len(d.Snapshots), "snapshot"), d.URL)}
+func CheckpointList(d view.CheckpointList, globals string) layout.Sheet {
+	s := layout.Sheet{Verb: "checkpoint list", Title: fmt.Sprintf("%s in %s", plain.Count(len(d.Snapshots), "snapshot"), d.URL)}
 	if d.Epoch > 0 {
-		s.Figures = []Figure{{Label: "writer", Value: d.Writer, Note: fmt.Sprintf("epoch %d, since %s", d.Epoch, plain.Time(d.ClaimedAt))}}
+		s.Figures = []layout.Figure{{Label: "writer", Value: d.Writer, Note: fmt.Sprintf("epoch %d, since %s", d.Epoch, plain.Time(d.ClaimedAt))}}
 	}
-	g := Grid{Head: []string{"snapshot", "saved", "step", "files", "size", "sent", "state"}, Right: []bool{true, false, true, true, true, true}}
+	g := layout.Grid{Head: []string{"snapshot", "saved", "step", "files", "size", "sent", "state"}, Right: []bool{true, false, true, true, true, true}}
 	for _, x := range d.Snapshots {
 		g.Rows = append(g.Rows, []string{strconv.FormatInt(x.Seq, 10), plain.Time(x.At), stepOf(x), strconv.FormatInt(x.Files, 10), plain.Size(x.Bytes), plain.Size(x.NewBytes), snapshotState(x)})
 	}
 	if len(g.Rows) > 0 {
-		s.Tables = []Grid{g}
+		s.Tables = []layout.Grid{g}
 		s.Next = []string{"curfew checkpoint verify " + plain.Shell(d.URL) + globals}
 	}
 	s.Coverage = d.Notes
@@ -134,8 +135,8 @@ func CheckpointList(d view.CheckpointList, globals string) Sheet {
 }
 
 // CheckpointVerify shows what a verification found.
-func CheckpointVerify(d view.CheckpointVerify, globals string) Sheet {
-	s := Sheet{Verb: "checkpoint verify", Title: fmt.Sprintf("No damage: %s, %s, %s read", plain.Count(len(d.Snapshots), "snapshot"), plain.Count(d.Parts, "part"), plain.Size(d.Bytes))}
+func CheckpointVerify(d view.CheckpointVerify, globals string) layout.Sheet {
+	s := layout.Sheet{Verb: "checkpoint verify", Title: fmt.Sprintf("No damage: %s, %s, %s read", plain.Count(len(d.Snapshots), "snapshot"), plain.Count(d.Parts, "part"), plain.Size(d.Bytes))}
 	s.Coverage = d.Notes
 	if len(d.Damage) == 0 {
 		return s
@@ -147,17 +148,17 @@ func CheckpointVerify(d view.CheckpointVerify, globals string) Sheet {
 		s.Title += "; no snapshot can be restored"
 	}
 	s.Next = []string{"curfew checkpoint save DIR " + plain.Shell(d.URL) + " --full" + globals}
-	g := Grid{Head: []string{"object", "snapshots", "because"}}
+	g := layout.Grid{Head: []string{"object", "snapshots", "because"}}
 	for _, x := range d.Damage {
 		g.Rows = append(g.Rows, []string{x.Key, strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Snapshots), " ", ", "), "[]"), x.Why})
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	return s
 }
 
 // CheckpointGC shows what a collection of garbage did.
-func CheckpointGC(d view.CheckpointGC) Sheet {
-	s := Sheet{Verb: "checkpoint gc", Title: fmt.Sprintf("%s kept: %s", plain.Count(d.Kept, "snapshot"), collected(d.CheckpointCollected)), Coverage: d.Notes}
+func CheckpointGC(d view.CheckpointGC) layout.Sheet {
+	s := layout.Sheet{Verb: "checkpoint gc", Title: fmt.Sprintf("%s kept: %s", plain.Count(d.Kept, "snapshot"), collected(d.CheckpointCollected)), Coverage: d.Notes}
 	s.Assumptions = []string{"Nothing younger than 24h by the store's clock is deleted, and nothing that a kept snapshot needs."}
 	return s
 }

@@ -11,22 +11,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // hoursPerYear scales a window to a year.
 const hoursPerYear = 8760
 
 // Commit shows what to commit to.
-func Commit(r commit.Report) Sheet {
+func Commit(r commit.Report) layout.Sheet {
 	proof := "no choice from these offers costs less"
 	if !r.Optimal {
-		proof = "no choice costs less than " + money.ForPeople(r.LowerBoundUSD)
+		proof = "no choice costs less than " + r.LowerBoundUSD.Dollars()
 	}
-	s := Sheet{Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r), Caption: "Use over the window at on-demand prices, and what covers it.",
-		Figures: []Figure{
-			{Label: "On demand", Value: money.ForPeople(r.OnDemandUSD), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
-			{Label: "With all commitments", Value: money.ForPeople(r.PlannedUSD), Note: proof},
-			{Label: "With the advised ones", Value: money.ForPeople(r.AdvisedUSD)},
+	s := layout.Sheet{Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r), Caption: "Use over the window at on-demand prices, and what covers it.",
+		Figures: []layout.Figure{
+			{Label: "On demand", Value: r.OnDemandUSD.Dollars(), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
+			{Label: "With all commitments", Value: r.PlannedUSD.Dollars(), Note: proof},
+			{Label: "With the advised ones", Value: r.AdvisedUSD.Dollars()},
 			{Label: "Effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
 			{Label: "Coverage", Value: plain.Share(r.Coverage, 1), Note: "of use, at on-demand prices"},
 			{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "of what commitments charge"},
@@ -39,14 +40,14 @@ func Commit(r commit.Report) Sheet {
 		s.Tables = append(s.Tables, commitments("Existing commitments", r.Existing, r.Hours))
 	}
 	if len(r.WhatIf) > 0 {
-		g := Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
+		g := layout.Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
 		for _, w := range r.WhatIf {
-			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), money.ForPeople(w.OnDemandUSD), money.ForPeople(w.PlannedUSD), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
+			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), w.OnDemandUSD.Dollars(), w.PlannedUSD.Dollars(), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if o := r.Online; o != nil {
-		s.Figures = append(s.Figures, Figure{Label: "Online policy", Value: money.ForPeople(o.CostUSD),
+		s.Figures = append(s.Figures, layout.Figure{Label: "Online policy", Value: o.CostUSD.Dollars(),
 			Note: fmt.Sprintf("%s × the lowest cost of the window, proven at most %s ×", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
 	}
 	for _, c := range r.Commitments {
@@ -80,17 +81,15 @@ func commitTitle(r commit.Report) string {
 	case len(r.Commitments) > 0:
 		return fmt.Sprintf("Buy nothing yet: %s would save %s a year at this use, but each fails a check", plain.Count(len(r.Commitments), "commitment"), all.Dollars())
 	}
-	return fmt.Sprintf("Buy nothing: no offer costs less than %s on demand", money.ForPeople(r.OnDemandUSD))
+	return fmt.Sprintf("Buy nothing: no offer costs less than %s on demand", r.OnDemandUSD.Dollars())
 }
 
 // yearlySaving is what a commitment saves in a year with the use of the window.
 func yearlySaving(c commit.Commitment, hours int) money.Amount {
-	covered, err := money.ParseAmount(c.CoveredUSD)
-	cost, err2 := money.ParseAmount(c.CostUSD)
-	if err != nil || err2 != nil || hours <= 0 {
+	if hours <= 0 {
 		return 0
 	}
-	v, err := (covered - cost).Mul(hoursPerYear, int64(hours))
+	v, err := (c.CoveredUSD - c.CostUSD).Mul(hoursPerYear, int64(hours))
 	if err != nil {
 		return 0
 	}
@@ -125,8 +124,8 @@ func offering(c commit.Commitment) string {
 }
 
 // commitments is a table of commitments, the largest saving first.
-func commitments(title string, all []commit.Commitment, hours int) Grid {
-	g := Grid{Title: title, Head: []string{"what", "term", "payment", "saves a year", "used", "lowest month", "pays back", "advised"},
+func commitments(title string, all []commit.Commitment, hours int) layout.Grid {
+	g := layout.Grid{Title: title, Head: []string{"what", "term", "payment", "saves a year", "used", "lowest month", "pays back", "advised"},
 		Right: []bool{false, true, false, true, true, true, true, false}, States: []bool{7: true}, Priority: []int{1, 0, 0, 1, 0, 0, 0, 1}}
 	for _, c := range slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
 		return cmp.Compare(yearlySaving(b, hours), yearlySaving(a, hours))
@@ -150,7 +149,7 @@ func commitments(title string, all []commit.Commitment, hours int) Grid {
 			advised, note = "no", c.Why
 		}
 		if k := c.Risk; k != nil && note == "" {
-			risk := fmt.Sprintf("if work leaves the type at %s a year (%s): expected saving over the term %s", plain.Share(k.LeavePerYear, 0), k.Why, money.ForPeople(k.SavingUSD))
+			risk := fmt.Sprintf("if work leaves the type at %s a year (%s): expected saving over the term %s", plain.Share(k.LeavePerYear, 0), k.Why, k.SavingUSD.Dollars())
 			if k.PaysFromMonths != nil {
 				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
 			}

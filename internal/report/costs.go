@@ -1,17 +1,15 @@
 package report
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -19,7 +17,7 @@ import (
 const maxRows = 40
 
 // usd writes an amount of a document for people.
-func usd(d costs.Dollars) string { return money.Amount(d).Dollars() }
+func usd(a money.Amount) string { return a.Dollars() }
 
 // unknownText writes a time of whole seconds for people, empty where there is none.
 func unknownText(seconds int64) string {
@@ -30,10 +28,10 @@ func unknownText(seconds int64) string {
 }
 
 // Costs shows what was spent.
-func Costs(c view.Costs) Sheet {
+func Costs(c view.Costs) layout.Sheet {
 	span := plain.Date(c.Since) + " to " + plain.Time(c.Until)
 	t := c.Total
-	s := Sheet{Verb: "costs", Title: usd(t.Amount) + " spent from " + span, Picture: costsPicture(c),
+	s := layout.Sheet{Verb: "costs", Title: usd(t.Amount) + " spent from " + span, Picture: costsPicture(c),
 		Caption:     "Cost by use: compute that worked, storage and network, compute without measurements, and waste.",
 		Assumptions: c.Assumptions, Coverage: c.CoverageNotes, Changes: c.Changes}
 	if !c.Recorded {
@@ -42,13 +40,13 @@ func Costs(c view.Costs) Sheet {
 		return s
 	}
 	compute := t.Used + t.Wasted + t.CannotJudge
-	share := func(part costs.Dollars) string {
+	share := func(part money.Amount) string {
 		if compute <= 0 {
 			return ""
 		}
 		return plain.Share(float64(part)/float64(compute), 0) + " of compute"
 	}
-	s.Figures = []Figure{
+	s.Figures = []layout.Figure{
 		{Label: "used", Value: usd(t.Used), Note: share(t.Used)},
 		{Label: "wasted", Value: usd(t.Wasted), Note: share(t.Wasted)},
 		{Label: "unmeasured", Value: usd(t.CannotJudge), Note: share(t.CannotJudge)},
@@ -59,9 +57,9 @@ func Costs(c view.Costs) Sheet {
 		if t.AtMost != nil {
 			most = "at most " + usd(*t.AtMost)
 		}
-		s.Figures = append(s.Figures, Figure{Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most})
+		s.Figures = append(s.Figures, layout.Figure{Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most})
 	}
-	g := Grid{Head: []string{}, Right: []bool{}}
+	g := layout.Grid{Head: []string{}, Right: []bool{}}
 	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
 	periods := c.Granularity != "total"
 	if periods {
@@ -110,40 +108,29 @@ func costCells(c costs.Cost) []string {
 // add up, an unknown amount as an empty cell. Text that a spreadsheet would take for a
 // formula is quoted with an apostrophe.
 func CostsCSV(w io.Writer, c view.Costs) error {
-	out := csv.NewWriter(w)
-	head := []string{"period"}
-	for _, d := range c.By {
-		head = append(head, string(d))
-	}
-	head = append(head, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd", "unbounded_seconds",
-		"starved_usd", "warming_usd")
-	err := out.Write(head)
-	for _, r := range c.Rows {
-		row := []string{r.Period.Format(time.RFC3339)}
-		for _, k := range r.Key {
-			row = append(row, plainCell(k))
+	return layout.WriteCSV(w, "costs", func(yield func([]string) bool) {
+		row := []string{"period"}
+		for _, d := range c.By {
+			row = append(row, string(d))
 		}
-		for _, a := range []costs.Dollars{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
-			row = append(row, money.Amount(a).String())
+		row = append(row, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd",
+			"unbounded_seconds", "starved_usd", "warming_usd")
+		for i := 0; yield(row) && i < len(c.Rows); i++ {
+			r := &c.Rows[i]
+			row = append([]string{r.Period.Format(time.RFC3339)}, r.Key...)
+			for _, a := range []money.Amount{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
+				row = append(row, everyDigit(&a))
+			}
+			row = append(row, strconv.FormatInt(r.UnknownSeconds, 10), everyDigit(r.AtMost), strconv.FormatInt(r.UnboundedSeconds, 10),
+				everyDigit(&r.Starved), everyDigit(&r.Warming))
 		}
-		most := ""
-		if r.AtMost != nil {
-			most = money.Amount(*r.AtMost).String()
-		}
-		err = errors.Join(err, out.Write(append(row, strconv.FormatInt(r.UnknownSeconds, 10), most, strconv.FormatInt(r.UnboundedSeconds, 10),
-			money.Amount(r.Starved).String(), money.Amount(r.Warming).String())))
-	}
-	out.Flush()
-	if err = errors.Join(err, out.Error()); err != nil {
-		return fmt.Errorf("write costs as CSV: %w", err)
-	}
-	return nil
+	})
 }
 
-// plainCell guards text against being read as a formula.
-func plainCell(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
+// everyDigit is an amount for programs; an unknown one is empty.
+func everyDigit(d *money.Amount) string {
+	if d == nil {
+		return ""
 	}
-	return s
+	return d.String()
 }

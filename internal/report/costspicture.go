@@ -22,16 +22,16 @@ const maxColumns, maxCostBars = 62, 12
 var costParts = []struct {
 	name  string
 	color chart.Color
-	value func(c *costs.Cost) costs.Dollars
+	value func(c *costs.Cost) money.Amount
 }{
-	{"used", chart.Blue, func(c *costs.Cost) costs.Dollars { return c.Used }},
-	{"storage, network, other", chart.SoftBlue, func(c *costs.Cost) costs.Dollars { return c.Other }},
-	{"unmeasured", chart.Gray, func(c *costs.Cost) costs.Dollars { return c.CannotJudge }},
-	{"wasted", chart.Orange, func(c *costs.Cost) costs.Dollars { return c.Wasted }},
+	{"used", chart.Blue, func(c *costs.Cost) money.Amount { return c.Used }},
+	{"storage, network, other", chart.SoftBlue, func(c *costs.Cost) money.Amount { return c.Other }},
+	{"unmeasured", chart.Gray, func(c *costs.Cost) money.Amount { return c.CannotJudge }},
+	{"wasted", chart.Orange, func(c *costs.Cost) money.Amount { return c.Wasted }},
 }
 
 // inDollars is an amount on an axis.
-func inDollars[A costs.Dollars | money.Amount](a A) float64 { return float64(a) / float64(money.USD) }
+func inDollars(a money.Amount) float64 { return float64(a) / float64(money.USD) }
 
 // costsPicture draws what was spent, in parts: over time a column for each period, for one
 // period a bar for each row. It is empty where nothing was charged.

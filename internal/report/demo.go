@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -17,20 +18,20 @@ const demoShown = 6
 type Demo struct {
 	w     io.Writer
 	width int
-	paint paint
+	paint layout.Paint
 	seen  map[string]bool
 }
 
 // NewDemo begins a demonstration for a terminal of a width in columns; 0 is no terminal.
 func NewDemo(w io.Writer, width int, color bool) *Demo {
-	return &Demo{w: w, width: width, paint: newPaint(color)}
+	return &Demo{w: w, width: width, paint: layout.NewPaint(color)}
 }
 
 // Pass writes a pass: how many results there are, and those that are new.
 func (d *Demo) Pass(p view.DemoPass) error {
 	if d.seen == nil {
 		d.seen = map[string]bool{}
-		fmt.Fprintf(d.w, "curfew enforce   %s\n", hanging(fmt.Sprintf("the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")), d.width, 17, 17))
+		fmt.Fprintf(d.w, "curfew enforce   %s\n", layout.Hanging(fmt.Sprintf("the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")), d.width, 17, 17))
 	}
 	fresh, counts := map[string][]view.Line{}, map[string]int{}
 	for _, l := range p.Lines {
@@ -47,12 +48,12 @@ func (d *Demo) Pass(p view.DemoPass) error {
 		}
 	}
 	head := cmp.Or(strings.Join(sum, ", "), "nothing to do") + "; " + plain.Count(p.Sent, "message was sent", "messages were sent")
-	_, err := fmt.Fprintf(d.w, "\n  %s   %s\n", p.At.Format("Mon 15:04"), hanging(head, d.width, 14, 14))
+	_, err := fmt.Fprintf(d.w, "\n  %s   %s\n", p.At.Format("Mon 15:04"), layout.Hanging(head, d.width, 14, 14))
 	for _, r := range Results {
 		lines := fresh[string(r)]
 		for i, l := range lines {
-			state := pad(l.Result, 10)
-			if color := d.paint.state(l.Result); color != nil {
+			state := layout.Pad(l.Result, 10)
+			if color := d.paint.State(l.Result); color != nil {
 				state = color(l.Result) + state[len(l.Result):]
 			}
 			if i == demoShown {
@@ -61,10 +62,10 @@ func (d *Demo) Pass(p view.DemoPass) error {
 			}
 			name := plain.Line(strings.TrimSpace(l.Type + " " + cmp.Or(l.Name, l.Resource[strings.LastIndex(l.Resource, "/")+1:])))
 			if d.width > 0 && d.width < 100 {
-				_, err = fmt.Fprintf(d.w, "    %s %-7s %s\n      %s\n", state, l.Verb, fit(name, d.width-24), d.wrapped(l.Why, 6, 6))
+				_, err = fmt.Fprintf(d.w, "    %s %-7s %s\n      %s\n", state, l.Verb, layout.Fit(name, d.width-24), d.wrapped(l.Why, 6, 6))
 				continue
 			}
-			_, err = fmt.Fprintf(d.w, "    %s %-7s %s %s\n", state, l.Verb, pad(fit(name, 32), 32), d.wrapped(l.Why, 55, 55))
+			_, err = fmt.Fprintf(d.w, "    %s %-7s %s %s\n", state, l.Verb, layout.Pad(layout.Fit(name, 32), 32), d.wrapped(l.Why, 55, 55))
 		}
 	}
 	for _, f := range p.Fuses {
@@ -81,5 +82,5 @@ func (d *Demo) End(entries int64) error {
 
 // wrapped breaks a text at the terminal's width, or at 100 columns.
 func (d *Demo) wrapped(text string, column, indent int) string {
-	return hanging(text, cmp.Or(d.width, 100), column, indent)
+	return layout.Hanging(text, cmp.Or(d.width, 100), column, indent)
 }

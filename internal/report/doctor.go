@@ -7,22 +7,23 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Doctor shows what telemetry there is for each machine, and what is missing.
-func Doctor(d view.Doctor) Sheet {
-	s := Sheet{Verb: "doctor metrics", Title: fmt.Sprintf("%d of %s can be judged; %d lack telemetry", d.Judged, plain.Count(len(d.Machines), "running machine"), d.Lacking)}
+func Doctor(d view.Doctor) layout.Sheet {
+	s := layout.Sheet{Verb: "doctor metrics", Title: fmt.Sprintf("%d of %s can be judged; %d lack telemetry", d.Judged, plain.Count(len(d.Machines), "running machine"), d.Lacking)}
 	for _, x := range d.Sources {
 		note := ""
 		if x.Queries > 0 {
 			note = plain.Count(x.Queries, "query", "queries") + ", " + plain.Size(x.Bytes)
 		}
-		s.Figures = append(s.Figures, Figure{Label: "source", Value: x.Name, Note: note})
+		s.Figures = append(s.Figures, layout.Figure{Label: "source", Value: x.Name, Note: note})
 	}
-	found := Grid{Title: "found in " + string(d.Window), Head: []string{"machine", "type", "GPUs", "state", "signals", "newest", "coverage"},
+	found := layout.Grid{Title: "found in " + string(d.Window), Head: []string{"machine", "type", "GPUs", "state", "signals", "newest", "coverage"},
 		Right: []bool{false, false, true, false, false, true, true}, States: []bool{false, false, false, true, false, false, false}, Priority: []int{5, 2, 6, 6, 1, 6, 6}}
-	missing := Grid{Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true}, Priority: []int{3, 4, 2, 1}}
+	missing := layout.Grid{Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true}, Priority: []int{3, 4, 2, 1}}
 	lacking := map[view.DoctorMissing][]string{} // in the order of the first machine
 	var order []view.DoctorMissing
 	for _, m := range d.Machines {
@@ -69,11 +70,11 @@ func Doctor(d view.Doctor) Sheet {
 		missing.Rows = append(missing.Rows, []string{x.What, fmt.Sprint(len(lacking[x])), x.Effect, which})
 		missing.Notes = append(missing.Notes, x.Fix)
 	}
-	s.Tables = []Grid{found}
+	s.Tables = []layout.Grid{found}
 	if len(missing.Rows) > 0 {
 		s.Tables = append(s.Tables, missing)
 	}
-	unmatched := Grid{Title: "not matched", Head: []string{"source", "names in labels", "because"}, Priority: []int{2, 3, 1}}
+	unmatched := layout.Grid{Title: "not matched", Head: []string{"source", "names in labels", "because"}, Priority: []int{2, 3, 1}}
 	for _, x := range d.Sources {
 		for _, name := range x.Unmatched {
 			unmatched.Rows = append(unmatched.Rows, []string{x.Name, name, "no running machine has one of these names"})

@@ -11,13 +11,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // Estimate shows an estimate.
-func Estimate(verb string, e *estimate.Estimate) Sheet {
-	s := Sheet{Verb: verb, Title: e.Title, Picture: estimatePicture(e), Caption: "The most expensive lines: each bar is the median (p50), its range ends at the 95th percentile (p95).",
+func Estimate(verb string, e *estimate.Estimate) layout.Sheet {
+	s := layout.Sheet{Verb: verb, Title: e.Title, Picture: estimatePicture(e), Caption: "The most expensive lines: each bar is the median (p50), its range ends at the 95th percentile (p95).",
 		Assumptions: e.Assumptions, Coverage: slices.Clone(e.CoverageNotes), Changes: e.Changes,
-		Figures: []Figure{
+		Figures: []layout.Figure{
 			{Label: "p50", Value: e.P50.Dollars(), Note: "half of the runs cost less"},
 			{Label: "p95", Value: e.P95.Dollars(), Note: "95% of the runs cost less"},
 			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
@@ -27,20 +28,20 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 		if d.Cap == "" {
 			note = "p95 " + durationText(d.P95) + "; no limit ends it"
 		}
-		s.Figures = append(s.Figures, Figure{Label: "runs for", Value: durationText(d.P50), Note: note})
+		s.Figures = append(s.Figures, layout.Figure{Label: "runs for", Value: durationText(d.P50), Note: note})
 	}
 	if g := costLinesGrid("cost lines", e.Lines); len(g.Rows) > 0 {
 		s.Tables = append(s.Tables, g)
 	}
 	if len(e.Alternatives) > 0 {
-		g := Grid{Title: "alternatives", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"}, Right: []bool{false, false, false, true, true, true}}
+		g := layout.Grid{Title: "alternatives", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"}, Right: []bool{false, false, false, true, true, true}}
 		for _, alt := range e.Alternatives {
 			g.Rows = append(g.Rows, []string{fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(), alt.P95.Dollars(), alt.Hourly.Dollars()})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if t := e.Terraform; t != nil {
-		s.Figures = []Figure{
+		s.Figures = []layout.Figure{
 			{Label: "a month after", Value: t.Monthly.Dollars(), Note: "resources with an hourly price"},
 			{Label: "a month before", Value: t.Before.Dollars()},
 			{Label: "change", Value: t.Change.Signed(), Note: "a month"},
@@ -49,7 +50,7 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 			s.Tables = append(s.Tables, g)
 		}
 		if len(t.NotPriced) > 0 {
-			g := Grid{Title: "unpriced", Head: []string{"type", "count"}, Right: []bool{false, true}}
+			g := layout.Grid{Title: "unpriced", Head: []string{"type", "count"}, Right: []bool{false, true}}
 			for _, n := range t.NotPriced {
 				g.Rows = append(g.Rows, []string{n.Type, fmt.Sprint(n.Count)})
 			}
@@ -63,8 +64,8 @@ func Estimate(verb string, e *estimate.Estimate) Sheet {
 }
 
 // linesGrid is a table of lines of an estimate, the highest cost first.
-func costLinesGrid(title string, all []estimate.Line) Grid {
-	g := Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
+func costLinesGrid(title string, all []estimate.Line) layout.Grid {
+	g := layout.Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
 	for _, l := range byCost(all) {
 		quantity, unit := amountOf(l.Quantity), l.Unit
 		if high := amountOf(l.QuantityP95); high != quantity {

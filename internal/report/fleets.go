@@ -7,20 +7,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // Groups shows how many machines of each group are needed. Verb is the planner that asked.
-func Groups(verb string, r accountplan.Groups) Sheet {
-	s := Sheet{Verb: "plan " + verb, Assumptions: r.Assumptions}
-	g := Grid{Title: "Machines, the most in one hour", Head: []string{"team", "purpose", "type", "region", "ran", "worked", "needed", "unknown duty", "saves a month"},
+func Groups(verb string, r accountplan.Groups) layout.Sheet {
+	s := layout.Sheet{Verb: "plan " + verb, Assumptions: r.Assumptions}
+	g := layout.Grid{Title: "Machines, the most in one hour", Head: []string{"team", "purpose", "type", "region", "ran", "worked", "needed", "unknown duty", "saves a month"},
 		Right: []bool{false, false, false, false, true, true, true, true, true}, Priority: []int{2, 0, 3, 1}}
 	var saved money.Amount
 	extra := 0
 	for _, x := range r.Groups {
-		if v, err := money.ParseAmount(x.SavingUSD); err == nil && x.Machines > x.Needed {
-			saved, extra = saved+v, extra+x.Machines-x.Needed
+		if x.Machines > x.Needed {
+			saved, extra = saved+x.SavingUSD, extra+x.Machines-x.Needed
 		}
-		g.Rows = append(g.Rows, []string{x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed), plain.Share(x.UnknownShare, 1), money.ForPeople(x.SavingUSD)})
+		g.Rows = append(g.Rows, []string{x.Team, x.Purpose, x.Type, x.Region, strconv.Itoa(x.Machines), strconv.Itoa(x.Working), strconv.Itoa(x.Needed), plain.Share(x.UnknownShare, 1), x.SavingUSD.Dollars()})
 	}
 	s.Tables = append(s.Tables, g)
 	if extra > 0 {
@@ -33,9 +34,9 @@ func Groups(verb string, r accountplan.Groups) Sheet {
 }
 
 // Fleets shows how many machines each serving fleet needs.
-func Fleets(r accountplan.Fleets) Sheet {
-	s := Sheet{Verb: "plan capacity", Assumptions: r.Assumptions}
-	g := Grid{Title: "Serving fleets", Head: []string{"team", "type", "region", "machines", "utilization", "needed", "then", "saves a month"},
+func Fleets(r accountplan.Fleets) layout.Sheet {
+	s := layout.Sheet{Verb: "plan capacity", Assumptions: r.Assumptions}
+	g := layout.Grid{Title: "Serving fleets", Head: []string{"team", "type", "region", "machines", "utilization", "needed", "then", "saves a month"},
 		Right: []bool{false, false, false, true, true, true, true, true}, Priority: []int{2, 3, 1}}
 	var sum money.Amount
 	changed, unpriced := 0, false
@@ -43,13 +44,11 @@ func Fleets(r accountplan.Fleets) Sheet {
 		saving := "unknown"
 		if p.Replicas != p.Machines {
 			changed++
-			unpriced = unpriced || p.SavingUSD == nil
+			unpriced = unpriced || !p.SavingUSD.Known()
 		}
-		if p.SavingUSD != nil {
-			saving = money.ForPeople(*p.SavingUSD)
-			if v, err := money.ParseAmount(*p.SavingUSD); err == nil {
-				sum += v
-			}
+		if p.SavingUSD.Known() {
+			saving = p.SavingUSD.String()
+			sum += p.SavingUSD.Or(0)
 		}
 		g.Rows = append(g.Rows, []string{p.Team, p.Type, p.Region, strconv.Itoa(p.Machines), plain.Share(p.Utilization, 1), strconv.Itoa(p.Replicas), plain.Share(p.UtilizationAfter, 1), saving})
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Gate shows a decision: the decision with its dollars, the next command, the reasons, then
 // the estimate that it stands on.
-func Gate(d view.Gate) Sheet {
+func Gate(d view.Gate) layout.Sheet {
 	s := Estimate("gate", d.Estimate)
 	basis := "decided by the shared settings: " + d.Settings.String()
 	if d.Settings.Advisory {
@@ -22,9 +23,9 @@ func Gate(d view.Gate) Sheet {
 	s.Assumptions = append(s.Assumptions[:len(s.Assumptions):len(s.Assumptions)], basis)
 	s.Title = gateTitle(d)
 	s.Because = d.Reasons
-	var tables []Grid
+	var tables []layout.Grid
 	if len(d.Budget) > 0 {
-		g := Grid{Title: "budgets", Head: []string{"budget", "state", "limit", "spent", "reserved", "this run", "remaining after", "ends"}, Right: []bool{false, false, true, true, true, true, true, false}, States: []bool{1: true}}
+		g := layout.Grid{Title: "budgets", Head: []string{"budget", "state", "limit", "spent", "reserved", "this run", "remaining after", "ends"}, Right: []bool{false, false, true, true, true, true, true, false}, States: []bool{1: true}}
 		for _, l := range d.Budget {
 			g.Rows = append(g.Rows, []string{l.Budget, budgetStates[l.State], l.Amount.Exact(), l.Used.Exact(), l.Held.Exact(), l.Asked.Exact(), l.LeftAfter.Exact(), plain.Date(l.Window.To)})
 		}
@@ -32,7 +33,7 @@ func Gate(d view.Gate) Sheet {
 	}
 	by := approversText(d.Approvers)
 	if len(d.WouldPass) > 0 {
-		g := Grid{Title: "would pass instead", Head: []string{"how", "change", "p95", "decision"}, Right: []bool{false, false, true, false}}
+		g := layout.Grid{Title: "would pass instead", Head: []string{"how", "change", "p95", "decision"}, Right: []bool{false, false, true, false}}
 		for _, w := range d.WouldPass {
 			decision := "allowed"
 			switch {
@@ -89,8 +90,8 @@ func gateTitle(d view.Gate) string {
 }
 
 // GateReport shows how many runs needed an approval, and how long people waited.
-func GateReport(d view.GateReport) Sheet {
-	s := Sheet{Verb: "gate report", Title: fmt.Sprintf("No run was submitted from %s to %s", plain.Date(d.From), plain.Date(d.To)),
+func GateReport(d view.GateReport) layout.Sheet {
+	s := layout.Sheet{Verb: "gate report", Title: fmt.Sprintf("No run was submitted from %s to %s", plain.Date(d.From), plain.Date(d.To)),
 		Assumptions: d.Assumptions, Coverage: d.CoverageNotes, Changes: d.Changes}
 	if d.AskedShare != nil {
 		s.Title = fmt.Sprintf("%s of %s needed approval", plain.Share(*d.AskedShare, 0), plain.Count(d.Runs, "run"))
@@ -99,9 +100,9 @@ func GateReport(d view.GateReport) Sheet {
 			{Label: "denied", Value: float64(d.Denied), Color: chart.Gray}}}.SVG()
 		s.Caption = "Runs by decision; a denied submission is not a run."
 	}
-	s.Figures = []Figure{{Label: "needed approval", Value: fmt.Sprint(d.Asked), Note: fmt.Sprintf("%d waiting", d.Waiting)}, {Label: "denied", Value: fmt.Sprint(d.Denied)}}
+	s.Figures = []layout.Figure{{Label: "needed approval", Value: fmt.Sprint(d.Asked), Note: fmt.Sprintf("%d waiting", d.Waiting)}, {Label: "denied", Value: fmt.Sprint(d.Denied)}}
 	if d.WaitP50 != nil {
-		s.Figures = append(s.Figures, Figure{Label: "median wait", Value: waited(*d.WaitP50), Note: "p95 " + waited(*d.WaitP95)})
+		s.Figures = append(s.Figures, layout.Figure{Label: "median wait", Value: waited(*d.WaitP50), Note: "p95 " + waited(*d.WaitP95)})
 	}
 	return s
 }

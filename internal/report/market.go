@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/market"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // shownOffers is the largest number of rows that a planner's table shows; JSON has all.
@@ -20,16 +21,16 @@ const shownOffers = 25
 const shownAccelerators = 20
 
 // Market ranks machines by work per dollar.
-func Market(r market.Report) Sheet {
-	s := Sheet{Verb: "plan market", Picture: marketPicture(r), Caption: "The best offer of each accelerator and purchase option.",
+func Market(r market.Report) layout.Sheet {
+	s := layout.Sheet{Verb: "plan market", Picture: marketPicture(r), Caption: "The best offer of each accelerator and purchase option.",
 		Assumptions: r.Assumptions, Coverage: slices.Clip(r.CoverageNotes), Changes: r.Changes, Title: "No machine to rank: no price matches. Run curfew price update for current prices."}
 	if len(r.Offers) > 0 {
 		best := r.Offers[0]
 		s.Title = fmt.Sprintf("Use %s in %s (%s, %s): %s %s", best.Machine, best.Region, optionName(best.Option), perHour(best.HourlyUSD), plain.Number(best.PerDollar, 1), r.Unit)
-		s.Figures = append(s.Figures, Figure{Label: "Best", Value: best.Machine, Note: optionName(best.Option) + " in " + best.Region})
+		s.Figures = append(s.Figures, layout.Figure{Label: "Best", Value: best.Machine, Note: optionName(best.Option) + " in " + best.Region})
 		for _, o := range r.Offers {
 			if o.Option == price.OnDemand && best.Option != price.OnDemand {
-				s.Figures = append(s.Figures, Figure{Label: "Best on demand", Value: o.Machine, Note: plain.Number(o.PerDollar, 1) + " " + r.Unit})
+				s.Figures = append(s.Figures, layout.Figure{Label: "Best on demand", Value: o.Machine, Note: plain.Number(o.PerDollar, 1) + " " + r.Unit})
 				break
 			}
 		}
@@ -38,10 +39,10 @@ func Market(r market.Report) Sheet {
 		}
 		if i := slices.IndexFunc(r.Offers, func(o market.Offer) bool { return !strings.Contains(o.Note, market.NoCUDA) }); i > 0 {
 			o := r.Offers[i]
-			s.Figures = append(s.Figures, Figure{Label: "Best for CUDA programs", Value: o.Machine, Note: fmt.Sprintf("%s %s, %s in %s", plain.Number(o.PerDollar, 1), r.Unit, optionName(o.Option), o.Region)})
+			s.Figures = append(s.Figures, layout.Figure{Label: "Best for CUDA programs", Value: o.Machine, Note: fmt.Sprintf("%s %s, %s in %s", plain.Number(o.PerDollar, 1), r.Unit, optionName(o.Option), o.Region)})
 		}
 	}
-	g := Grid{Title: "Work per dollar (" + r.Unit + "), best first", Head: []string{"#", "machine", "accelerator", "region", "option", "work/$", "price", "date"},
+	g := layout.Grid{Title: "Work per dollar (" + r.Unit + "), best first", Head: []string{"#", "machine", "accelerator", "region", "option", "work/$", "price", "date"},
 		Right: []bool{true, false, false, false, false, true, true, false}, Least: []int{0, 12, 8, 9, 9}, Priority: []int{0, 3, 1, 2, 2, 3, 3, 0}}
 	for _, o := range r.Offers[:min(len(r.Offers), shownOffers)] {
 		g.Rows = append(g.Rows, []string{fmt.Sprint(o.Rank), o.Machine, plain.Number(o.Devices, 2) + " × " + o.Accelerator, o.Region,
@@ -51,9 +52,9 @@ func Market(r market.Report) Sheet {
 		s.Tables = append(s.Tables, g)
 	}
 	if len(r.Blocks) > 0 {
-		g := Grid{Title: "Capacity blocks, paid upfront", Head: []string{"machine", "region", "work/$", "price of the block", "date"}, Right: []bool{false, false, true, true, false}}
+		g := layout.Grid{Title: "Capacity blocks, paid upfront", Head: []string{"machine", "region", "work/$", "price of the block", "date"}, Right: []bool{false, false, true, true, false}}
 		for _, b := range r.Blocks[:min(len(r.Blocks), shownOffers)] {
-			g.Rows = append(g.Rows, []string{b.Machine, b.Region, plain.Number(b.PerDollar, 1), money.ForPeople(b.UpfrontUSD), b.AsOf})
+			g.Rows = append(g.Rows, []string{b.Machine, b.Region, plain.Number(b.PerDollar, 1), b.UpfrontUSD.Dollars(), b.AsOf})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -75,10 +76,10 @@ func optionName(t price.Term) string {
 }
 
 // perHour prints a price of an hour: "$21.96/h", "$0.0231/h".
-func perHour(usd string) string {
-	r, err := money.ParseRate(usd)
+func perHour(a money.Amount) string {
+	r, err := a.Rate()
 	if err != nil {
-		return usd
+		return a.Dollars() + "/h"
 	}
 	return r.Dollars() + "/h"
 }

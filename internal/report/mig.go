@@ -9,15 +9,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // migMaxRows is the largest number of lanes in the picture of a MIG plan.
 const migMaxRows = 40
 
 // MIGCounts shows in how many ways a GPU can be divided.
-func MIGCounts(m mig.Model, c mig.Counts) Sheet {
-	s := Sheet{Verb: "plan mig", Title: fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way")),
-		Figures: []Figure{
+func MIGCounts(m mig.Model, c mig.Counts) layout.Sheet {
+	s := layout.Sheet{Verb: "plan mig", Title: fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way")),
+		Figures: []layout.Figure{
 			{Label: "Placement sets", Value: plain.Number(float64(c.PlacementSets), 0), Note: "without overlap, the empty set included"},
 			{Label: "Multisets of profiles", Value: plain.Number(float64(c.Multisets), 0)},
 			{Label: "Maximal placement sets", Value: plain.Number(float64(c.MaximalSets), 0), Note: "no profile can be added"},
@@ -31,8 +32,8 @@ func MIGCounts(m mig.Model, c mig.Counts) Sheet {
 }
 
 // MIG shows where each workload goes.
-func MIG(r mig.Report) Sheet {
-	s := Sheet{Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several GPUs with the same placements. Each block is a MIG instance with its workload; outlines are free slices.",
+func MIG(r mig.Report) layout.Sheet {
+	s := layout.Sheet{Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several GPUs with the same placements. Each block is a MIG instance with its workload; outlines are free slices.",
 		Commands: r.Commands, Assumptions: r.Notes}
 	s.Title = fmt.Sprintf("Use %s for %s", plain.Count(r.GPUsUsed, "GPU"), plain.Count(r.Workloads, "workload"))
 	proof := "the minimum"
@@ -42,13 +43,13 @@ func MIG(r mig.Report) Sheet {
 		proof = fmt.Sprintf("the minimum is between %d and %d", r.LowerBound, r.GPUsUsed)
 		s.Title += fmt.Sprintf(": %d or more are needed", r.LowerBound)
 	}
-	s.Figures = []Figure{{Label: "GPUs used", Value: strconv.Itoa(r.GPUsUsed), Note: proof}, {Label: "Workloads", Value: plain.Number(float64(r.Workloads), 0)}}
+	s.Figures = []layout.Figure{{Label: "GPUs used", Value: strconv.Itoa(r.GPUsUsed), Note: proof}, {Label: "Workloads", Value: plain.Number(float64(r.Workloads), 0)}}
 	if r.MovesLowerBound != nil {
-		s.Figures = append(s.Figures, Figure{Label: "Moves", Value: strconv.Itoa(len(r.Moves)), Note: fmt.Sprintf("at least %d", *r.MovesLowerBound)})
+		s.Figures = append(s.Figures, layout.Figure{Label: "Moves", Value: strconv.Itoa(len(r.Moves)), Note: fmt.Sprintf("at least %d", *r.MovesLowerBound)})
 		s.Title += ", " + plain.Count(len(r.Moves), "move")
 	}
 	missing := 0
-	g := Grid{Title: "Not placed", Head: []string{"workload", "count"}, Right: []bool{false, true}}
+	g := layout.Grid{Title: "Not placed", Head: []string{"workload", "count"}, Right: []bool{false, true}}
 	for _, u := range r.Unplaced {
 		missing += u.Count
 		g.Rows, g.Notes = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count)}), append(g.Notes, u.Why)
@@ -59,7 +60,7 @@ func MIG(r mig.Report) Sheet {
 	}
 	s.Tables = append(s.Tables, placements(r))
 	if len(r.Moves) > 0 {
-		g := Grid{Title: "Moves, in order", Head: []string{"workload", "from", "to"}}
+		g := layout.Grid{Title: "Moves, in order", Head: []string{"workload", "from", "to"}}
 		for _, m := range r.Moves {
 			g.Rows = append(g.Rows, []string{m.Workload, site(m.From), site(m.To)})
 		}
@@ -81,8 +82,8 @@ func MIG(r mig.Report) Sheet {
 
 // placements is a table with a row for each instance; GPUs with the same placements share
 // their rows.
-func placements(r mig.Report) Grid {
-	g := Grid{Title: "Placements", Head: []string{"GPU", "model", "instance", "slice", "workload"}, Right: []bool{false, false, false, true, false}, Priority: []int{1, 0, 2, 2, 2}}
+func placements(r mig.Report) layout.Grid {
+	g := layout.Grid{Title: "Placements", Head: []string{"GPU", "model", "instance", "slice", "workload"}, Right: []bool{false, false, false, true, false}, Priority: []int{1, 0, 2, 2, 2}}
 	rows, ids := migRows(r)
 	for i, gpu := range rows {
 		name := gpuNames(ids[i])

@@ -50,8 +50,8 @@ func TestMoneyPictures(t *testing.T) {
 		at := november
 		for range counts.Draw(t, "rows") {
 			r := costs.Cost{Period: at, Key: []string{names.Draw(t, "name")}}
-			for _, part := range []*costs.Dollars{&r.Used, &r.Wasted, &r.CannotJudge, &r.Other} {
-				*part = costs.Dollars(amounts(t, 0))
+			for _, part := range []*money.Amount{&r.Used, &r.Wasted, &r.CannotJudge, &r.Other} {
+				*part = amounts(t, 0)
 				r.Amount += *part
 			}
 			c.Total.Amount += r.Amount
@@ -65,7 +65,7 @@ func TestMoneyPictures(t *testing.T) {
 	t.Run("reconciliation", rapid.MakeCheck(func(t *rapid.T) {
 		r := costs.Reconciliation{BilledThrough: november.AddDate(0, 0, counts.Draw(t, "billed"))}
 		for i := range counts.Draw(t, "days") {
-			r.Rows = append(r.Rows, costs.Drift{Day: november.AddDate(0, 0, i), Accrued: costs.Dollars(amounts(t, 0)), Billed: costs.Dollars(amounts(t, -money.USD))})
+			r.Rows = append(r.Rows, costs.Drift{Day: november.AddDate(0, 0, i), Accrued: amounts(t, 0), Billed: amounts(t, -money.USD)})
 		}
 		drawn(t, reconcilePicture(view.NewReconciliation(&r, 0)))
 	}))
@@ -86,7 +86,7 @@ func TestMoneyPictures(t *testing.T) {
 		}
 		for i := range counts.Draw(t, "periods") {
 			for _, basis := range []costs.CountBasis{costs.UsedBasis, costs.AllocatedBasis, costs.IdleBasis} {
-				amount, cost := costs.Dollars(amounts(t, 0)), money.Rate(1)
+				amount, cost := amounts(t, 0), money.Rate(1)
 				row := costs.UnitCost{Period: november.AddDate(0, 0, i), Basis: basis, Count: costs.Quantity(rapid.Int64Range(0, 1e12).Draw(t, "count"))}
 				if rapid.Bool().Draw(t, "known") {
 					row.Amount, row.Cost = &amount, &cost
@@ -110,9 +110,9 @@ func TestMoneyPictures(t *testing.T) {
 func TestADayThatIsNotBilledYetIsNotDrawnAsNothing(t *testing.T) {
 	r := costs.Reconciliation{BilledThrough: november.AddDate(0, 0, 2)}
 	for i := range 4 {
-		d := costs.Drift{Day: november.AddDate(0, 0, i), Accrued: costs.Dollars(100 * money.USD)}
+		d := costs.Drift{Day: november.AddDate(0, 0, i), Accrued: 100 * money.USD}
 		if i < 2 {
-			d.Billed = costs.Dollars(90 * money.USD)
+			d.Billed = 90 * money.USD
 		}
 		r.Rows = append(r.Rows, d)
 	}

@@ -2,7 +2,7 @@ package report
 
 import (
 	"fmt"
-	"math"
+	"html"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,130 +11,142 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// segment is a part of a bar, in percent of its length.
-type segment struct {
-	Class    string
-	From, To float64
-}
-
-// Width is the segment's length.
-func (s segment) Width() float64 { return s.To - s.From }
-
-// stack lays segments one after the other; whole is the length of the bar.
-func stack(whole float64, parts ...segment) []segment {
-	var out []segment
-	at := 0.0
-	for _, p := range parts {
-		length := p.To
-		if !(length > 0) || !(whole > 0) {
-			continue
-		}
-		to := min(at+length/whole*100, 100)
-		out = append(out, segment{Class: p.Class, From: rounded(at), To: rounded(to)})
-		at = to
+// pictures draw where the money goes: by use, by step, by team and by category.
+func (d *audit) pictures() []layout.Picture {
+	var out []layout.Picture
+	if w := d.Window; w != nil && w.TotalUSD.Or(0) > 0 {
+		out = append(out, layout.Picture{Title: "By use", SVG: windowPicture(w), Caption: fmt.Sprintf(
+			"Of %s in the last %s, %s was wasted, %s was not measured, %s was used, %s is storage, network and overhead.",
+			w.TotalUSD,
+			w.Span(),
+			w.WastedUSD,
+			w.UnmeasuredUSD,
+			w.UsedUSD,
+			w.OtherUSD,
+		)})
 	}
-	return out
-}
-
-// part is a segment whose place stack decides.
-func part(class string, a money.Amount) segment {
-	return segment{Class: class, To: max(0, float64(a))}
-}
-
-func rounded(v float64) float64 { return math.Round(v*100) / 100 }
-
-// bar is one row of a chart.
-type bar struct {
-	Label, Note string
-	Segments    []segment
-	// Lane is a second bar under the first, where a row has two.
-	Lane []segment
-	// Band is the range that is usual, 0 wide where none is.
-	Band         segment
-	Value, Aside string
-}
-
-// whole draws what was charged over the window as one bar: wasted, not measured, the rest.
-func (d *audit) whole() []segment {
-	w := d.Window
-	if w == nil {
-		return nil
+	if len(d.Steps) > 0 {
+		out = append(
+			out,
+			layout.Picture{
+				Title:   "What to do, in this order",
+				SVG:     d.stepsPicture(),
+				Caption: "What the fixes of each step save a month, and what its findings waste.",
+			},
+		)
 	}
-	total, waste, dark := w.TotalUSD.Or(0), w.WastedUSD.Or(0), w.UnmeasuredUSD.Or(0)
-	return stack(float64(total), part("waste", waste), part("dark", dark), part("cost", total-waste-dark))
+	return append(
+		out,
+		layout.Picture{
+			Title:   "By team",
+			SVG:     d.ownersPicture(),
+			Caption: "Cost a month by team, and what of it is wasted.",
+		},
+		layout.Picture{
+			Title: "By category",
+			SVG:   d.categoriesPicture(),
+			Caption: "Cost a month by category; the outlined band is the share usual for ML teams. " +
+				"Storage is objects, disks, logs and databases; network is gateways, balancers and addresses; " +
+				"overhead is secrets and monitoring; unknown is unmeasured compute.",
+		},
+	)
 }
 
-// stepBars draws what each step's findings waste and save.
-func (d *audit) stepBars() []bar {
-	var most float64
-	for _, s := range d.Steps {
-		bound, _ := d.bounds(s.Step)
-		most = max(most, float64(s.MonthlyWasteUSD.Or(0)), float64(s.MonthlySavingsUSD.Or(0))+float64(bound))
+// windowPicture draws what was charged over the window as one bar.
+func windowPicture(w *view.ScanWindow) string {
+	b := chart.Bars{
+		Title:   "Cost of the last " + w.Span() + " by use",
+		Axis:    chart.Axis{Label: "dollars", Format: chart.USD},
+		Ordered: true,
 	}
-	out := make([]bar, 0, len(d.Steps))
+	row := chart.Bar{Label: "last " + w.Span(), Note: w.TotalUSD.String()}
+	for i, amount := range []money.Dollars{w.UsedUSD, w.OtherUSD, w.UnmeasuredUSD, w.WastedUSD} {
+		b.Parts, b.Colors = append(b.Parts, costParts[i].name), append(b.Colors, costParts[i].color)
+		row.Parts = append(row.Parts, max(0, inDollars(amount.Or(0))))
+	}
+	b.Rows = []chart.Bar{row}
+	return b.SVG()
+}
+
+// stepsPicture draws what each step's findings save and waste.
+func (d *audit) stepsPicture() string {
+	b := chart.Bars{
+		Title:   "Savings and waste a month by step",
+		Axis:    chart.Axis{Label: "dollars a month", Format: chart.USD},
+		Ordered: true,
+		Parts: []string{
+			"saved by the fixes",
+			"at most, not known yet",
+		},
+		Colors: []chart.Color{chart.Blue, chart.SoftBlue},
+		Limit:  "wasted",
+	}
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		saved := s.MonthlySavingsUSD.Or(0)
 		bound, _ := d.bounds(s.Step)
-		b := bar{
-			Label: stepName(s), Note: plain.Count(s.Findings, "finding"),
-			Segments: stack(most, part("waste", s.MonthlyWasteUSD.Or(0))),
-			Lane:     stack(most, part("save", saved), part("bound", bound)),
-			Value:    "saves " + stepSaves(s), Aside: d.beyond(s.Step),
-		}
+		note := "saves " + saving(s.MonthlySavingsUSD, s.SavingsUpperBoundUSD)
 		switch {
 		case s.Step == int(finding.StepMeasure) && saved == 0:
-			b.Value = "saves nothing yet"
+			note = "saves nothing yet"
 		case !s.MonthlySavingsUSD.Known() && !s.SavingsUpperBoundUSD.Known():
-			b.Value = "saving not known"
+			note = "saving not known"
 		}
-		out = append(out, b)
+		b.Rows = append(
+			b.Rows,
+			chart.Bar{Label: stepName(s), Note: note, Limit: max(0, inDollars(s.MonthlyWasteUSD.Or(0))),
+				Parts: []float64{max(0, inDollars(saved)), max(0, inDollars(bound))}},
+		)
 	}
-	return out
+	return b.SVG()
 }
 
 // maxOwners is how many teams a chart shows; the rest is one row.
 const maxOwners = 10
 
-// ownerBars draws each team's cost and the wasted part of it.
-func (d *audit) ownerBars() []bar {
+// ownersPicture draws each team's cost and the wasted part of it.
+func (d *audit) ownersPicture() string {
 	list := d.Owners
 	if len(list) > maxOwners+1 {
-		rest := view.OwnerCost{MonthlyCostUSD: view.USD(0), MonthlyWasteUSD: view.USD(0)}
+		rest := view.OwnerCost{MonthlyCostUSD: money.Known(0), MonthlyWasteUSD: money.Known(0)}
 		for _, o := range list[maxOwners:] {
 			rest.Resources += o.Resources
-			rest.MonthlyCostUSD.Add(o.MonthlyCostUSD.Or(0))
-			rest.MonthlyWasteUSD.Add(o.MonthlyWasteUSD.Or(0))
+			rest.MonthlyCostUSD = rest.MonthlyCostUSD.Plus(o.MonthlyCostUSD.Or(0))
+			rest.MonthlyWasteUSD = rest.MonthlyWasteUSD.Plus(o.MonthlyWasteUSD.Or(0))
 		}
 		rest.Team = plain.Count(len(list)-maxOwners, "more team")
 		list = append(slices.Clone(list[:maxOwners]), rest)
 	}
-	var most money.Amount
-	for _, o := range list {
-		most = max(most, o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0))
+	b := chart.Bars{
+		Title:   "Cost and waste a month by team",
+		Axis:    chart.Axis{Label: "dollars a month", Format: chart.USD},
+		Ordered: true,
+		Parts:   []string{"wasted", "the rest of the cost"},
+		Colors:  []chart.Color{chart.Orange, chart.SoftBlue},
 	}
-	out := make([]bar, 0, len(list))
 	for _, o := range list {
-		cost, waste := o.MonthlyCostUSD.Or(0), o.MonthlyWasteUSD.Or(0)
-		b := bar{
-			Label: fit(plain.Line(o.Team), 40), Note: plain.Count(o.Resources, "resource"),
-			Segments: stack(float64(most), part("waste", waste), part("cost", max(0, cost-waste))),
-			Value:    o.MonthlyCostUSD.String(),
+		cost, waste := o.MonthlyCostUSD.Or(0), max(0, o.MonthlyWasteUSD.Or(0))
+		row := chart.Bar{
+			Label: layout.Fit(plain.Line(o.Team), 40),
+			Note:  o.MonthlyCostUSD.String(),
+			Parts: []float64{inDollars(waste), max(0, inDollars(cost-waste))},
 		}
-		if b.Label == "" {
-			b.Label = "no team tag"
+		if row.Label == "" {
+			row.Label = "no team tag"
 		}
 		if waste > 0 {
-			b.Aside = waste.Dollars() + " wasted"
+			row.Note += ", " + waste.Dollars() + " wasted"
 		}
-		out = append(out, b)
+		b.Rows = append(b.Rows, row)
 	}
-	return out
+	return b.SVG()
 }
 
 // usual is the share of an ML team's cloud bill, in percent, that the field reports
@@ -147,57 +159,42 @@ var usual = map[string][2]float64{
 	round.CategoryOverhead: {5, 10},
 }
 
-// categoryTitles says what each category is.
-var categoryTitles = map[string]string{
-	round.CategoryStorage:  "objects, disks, logs, databases",
-	round.CategoryIdle:     "compute doing nothing",
-	round.CategoryActive:   "compute at work",
-	round.CategoryEgress:   "data transfer",
-	round.CategoryOverhead: "secrets, monitoring",
-	round.CategoryUnknown:  "unmeasured compute",
-	round.CategoryNetwork:  "gateways, balancers, addresses",
-	round.CategoryOther:    "what the bill charges besides",
-}
-
-// categoryBars draws the share of each category with the share usual in the
-// field.
-func (d *audit) categoryBars() []bar {
-	most := 50.0
+// categoriesPicture draws the share of each category with the share usual in the field.
+func (d *audit) categoriesPicture() string {
 	names, whole := d.ShownCategories()
-	for _, name := range names {
-		most = max(most, 100*share(*d.Categories.Named(name), whole))
+	b := chart.Bars{
+		Title:   "Cost a month by category, as a share of all",
+		Axis:    chart.Axis{Label: "share of the cost", Format: chart.Percent},
+		Band:    "usual share",
+		Ordered: true,
 	}
-	out := make([]bar, 0, len(names))
 	for _, name := range names {
 		amount := *d.Categories.Named(name)
-		part := share(amount, whole)
-		b := bar{Label: name, Note: categoryTitles[name], Value: amount.String(),
-			Segments: stack(most, segment{Class: categoryClass(name), To: 100 * part})}
-		if u, ok := usual[name]; ok {
-			b.Band = segment{From: rounded(u[0] / most * 100), To: rounded(u[1] / most * 100)}
-			b.Aside = fmt.Sprintf("usual %.0f–%.0f%%", u[0], u[1])
-		}
+		row := chart.Bar{Label: name, Value: share(amount, whole), Note: amount.String(), Color: categoryColor(name)}
 		if amount.Known() && whole.Known() {
-			b.Aside = joined(", ", plain.Share(part, 0), b.Aside)
+			row.Note = plain.Share(row.Value, 0) + ", " + row.Note
+		}
+		if u, ok := usual[name]; ok {
+			row.BandFrom, row.BandTo = u[0]/100, u[1]/100
 		}
 		if name == round.CategoryEgress && !amount.Known() {
-			b.Note = "data transfer; needs a bill"
+			row.Note += ": needs a bill"
 		}
-		out = append(out, b)
+		b.Rows = append(b.Rows, row)
 	}
-	return out
+	return b.SVG()
 }
 
-func categoryClass(name string) string {
+func categoryColor(name string) chart.Color {
 	switch name {
 	case round.CategoryIdle:
-		return "waste"
+		return chart.Orange
 	case round.CategoryActive:
-		return "save"
+		return chart.Blue
 	case round.CategoryUnknown:
-		return "dark"
+		return chart.Gray
 	}
-	return "cost"
+	return chart.SoftBlue
 }
 
 // spark is what one signal did over a window, as bars of equal parts of it. A part
@@ -219,13 +216,21 @@ const (
 	sparkHeight = 32
 )
 
-// sparks draws what was measured of the resource of a finding.
-func sparks(f *view.Finding) []spark {
-	out := make([]spark, 0, len(f.Samples))
-	for i := range f.Samples {
-		out = append(out, draw(&f.Samples[i]))
+// picture is the spark as inline SVG, with what it shows.
+func (s spark) picture() layout.Picture {
+	label := layout.Joined(", ", s.Signal, "peak "+s.Peak, s.Missing)
+	return layout.Picture{
+		Title:   s.Signal,
+		Caption: layout.Joined(" · ", "peak "+s.Peak, s.From+" to "+s.To, s.Missing),
+		SVG: fmt.Sprintf(
+			`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s"><path class="gap" d="%s"/><path class="level" d="%s"/></svg>`,
+			sparkWidth,
+			sparkHeight,
+			html.EscapeString(plain.Line(label)),
+			s.Gaps,
+			s.Bars,
+		),
 	}
-	return out
 }
 
 func draw(in *view.Samples) spark {

@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report/chart/charttest"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -215,8 +216,8 @@ func TestPlannersFitTerminals(t *testing.T) {
 				}
 				for line := range strings.Lines(b.String()) {
 					line = strings.TrimRight(line, "\n")
-					if wide(line) > width && !slices.Contains(slices.Concat(s.Commands, s.Next), strings.TrimSpace(line)) {
-						t.Errorf("%d columns: %q", wide(line), line)
+					if layout.Width(line) > width && !slices.Contains(slices.Concat(s.Commands, s.Next), strings.TrimSpace(line)) {
+						t.Errorf("%d columns: %q", layout.Width(line), line)
 					}
 				}
 			})
@@ -246,7 +247,7 @@ func TestPlannersLeadWithADecision(t *testing.T) {
 				if !strings.Contains(shown, note) {
 					t.Errorf("%s: the page lacks the note %q", name, note)
 				}
-				if note != "" && !strings.Contains(md.String(), mdText(note)) {
+				if note != "" && !strings.Contains(md.String(), layout.MarkdownText(note)) {
 					t.Errorf("%s: the Markdown lacks the note %q", name, note)
 				}
 			}
@@ -255,7 +256,7 @@ func TestPlannersLeadWithADecision(t *testing.T) {
 }
 
 // plannerSheets are the sheets of all planners over small inputs.
-func plannerSheets(t *testing.T) map[string]Sheet {
+func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -263,7 +264,7 @@ func plannerSheets(t *testing.T) map[string]Sheet {
 			t.Fatal(err)
 		}
 	}
-	out := map[string]Sheet{}
+	out := map[string]layout.Sheet{}
 	r, err := spot.Replay(spotTrace(), spot.Params{Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour, SpotPrice: money.USD, OnDemandPrice: 3 * money.USD})
 	must(err)
 	out["spot"] = Spot(r)
@@ -308,12 +309,12 @@ func plannerSheets(t *testing.T) map[string]Sheet {
 	if want := "Move a machine with a long name from p3.2xlarge to " + z.Fits[0].Type; !strings.HasPrefix(out["rightsize"].Title, want) {
 		t.Errorf("one machine that is too large: %q, want %q", out["rightsize"].Title, want)
 	}
-	out["groups"] = Groups("rightsize", accountplan.Groups{Groups: []accountplan.Group{{Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1", Machines: 3, Working: 1, Needed: 1, SavingUSD: "1460.00"}}})
+	out["groups"] = Groups("rightsize", accountplan.Groups{Groups: []accountplan.Group{{Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1", Machines: 3, Working: 1, Needed: 1, SavingUSD: 1460 * money.USD}}})
 	if want := "Remove 2 machines of 1 group: saves $1,460 a month"; out["groups"].Title != want {
 		t.Errorf("two machines too many: %q, want %q", out["groups"].Title, want)
 	}
-	saving := "-730.00"
-	out["fleets"] = Fleets(accountplan.Fleets{Target: 0.7, Fleets: []accountplan.Fleet{{Team: "search", Type: "g5.xlarge", Region: "us-east-1", Machines: 1, Replicas: 2, Utilization: 0.9, UtilizationAfter: 0.45, SavingUSD: &saving}}})
+	saving := money.Known(-730 * money.USD)
+	out["fleets"] = Fleets(accountplan.Fleets{Target: 0.7, Fleets: []accountplan.Fleet{{Team: "search", Type: "g5.xlarge", Region: "us-east-1", Machines: 1, Replicas: 2, Utilization: 0.9, UtilizationAfter: 0.45, SavingUSD: saving}}})
 	if want := "Resize 1 of 1 serving fleet to 70% utilization: costs $730 a month more"; out["fleets"].Title != want {
 		t.Errorf("a fleet that grows: %q, want %q", out["fleets"].Title, want)
 	}

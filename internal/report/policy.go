@@ -9,15 +9,16 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // PolicyCheck shows the warnings about policies, and what they could act on. next are the
 // commands to go on with.
-func PolicyCheck(doc view.PolicyCheck, next []string) Sheet {
-	s := Sheet{Verb: "policy check", Title: policyCheckTitle(doc), Next: next}
+func PolicyCheck(doc view.PolicyCheck, next []string) layout.Sheet {
+	s := layout.Sheet{Verb: "policy check", Title: policyCheckTitle(doc), Next: next}
 	if len(doc.Warnings) > 0 {
-		g := Grid{Title: "Warnings", Head: []string{"policy", "warning", "where"}}
+		g := layout.Grid{Title: "Warnings", Head: []string{"policy", "warning", "where"}}
 		for _, w := range doc.Warnings {
 			g.Rows = append(g.Rows, []string{w.Policy, w.Message, fmt.Sprintf("%s:%d", w.File, w.Line)})
 		}
@@ -40,11 +41,11 @@ func againstText(r *view.PolicyReach) string {
 }
 
 // reachGrid is what policies could act on in a kept scan.
-func reachGrid(r *view.PolicyReach) (Grid, bool) {
+func reachGrid(r *view.PolicyReach) (layout.Grid, bool) {
 	if r == nil {
-		return Grid{}, false
+		return layout.Grid{}, false
 	}
-	g := Grid{Title: "What the policies could act on in the last scan", Head: []string{"policy", "selects", "could act on", "unknown", "refused by"}, Right: []bool{false, true, true, true}}
+	g := layout.Grid{Title: "What the policies could act on in the last scan", Head: []string{"policy", "selects", "could act on", "unknown", "refused by"}, Right: []bool{false, true, true, true}}
 	for _, n := range r.Policies {
 		var refused []string
 		for _, rule := range slices.Sorted(maps.Keys(n.Refused)) {
@@ -57,28 +58,28 @@ func reachGrid(r *view.PolicyReach) (Grid, bool) {
 
 // PolicyCheckText writes warnings as compilers do, for a terminal.
 func PolicyCheckText(w io.Writer, doc view.PolicyCheck, o Options) error {
-	p := newPaint(o.Color)
+	p := layout.NewPaint(o.Color)
 	for _, c := range doc.Warnings {
-		line := hanging(fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message), o.Width, 0, 4)
+		line := layout.Hanging(fmt.Sprintf("%s:%d: policy %s: %s", c.File, c.Line, c.Policy, c.Message), o.Width, 0, 4)
 		where := plain.Line(fmt.Sprintf("%s:%d:", c.File, c.Line))
 		if rest, ok := strings.CutPrefix(line, where); ok {
-			line = p.attention(where) + rest
+			line = p.Attention(where) + rest
 		}
 		fmt.Fprintf(w, "%s\n", line)
 	}
 	_, err := fmt.Fprintf(w, "%s\n", policyCheckTitle(doc))
 	if g, any := reachGrid(doc.Against); err == nil && any {
-		err = Sheet{Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []Grid{g}, Color: o.Color}.Text(w, o.Width)
+		err = layout.Sheet{Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []layout.Grid{g}, Color: o.Color}.Text(w, o.Width)
 	}
 	return err
 }
 
 // PolicyTest shows the outcome of test cases, the failed ones first.
-func PolicyTest(doc view.PolicyTest) Sheet {
-	s := Sheet{Verb: "policy test", Title: policyTestTitle(doc)}
+func PolicyTest(doc view.PolicyTest) layout.Sheet {
+	s := layout.Sheet{Verb: "policy test", Title: policyTestTitle(doc)}
 	cases := slices.Clone(doc.Cases)
 	slices.SortStableFunc(cases, func(a, b view.PolicyCase) int { return cmp.Compare(passedLast(a), passedLast(b)) })
-	g := Grid{Title: "Cases", Head: []string{"result", "case", "where"}, States: []bool{true}}
+	g := layout.Grid{Title: "Cases", Head: []string{"result", "case", "where"}, States: []bool{true}}
 	for _, c := range cases {
 		result := "ok"
 		if !c.Passed {
@@ -89,7 +90,7 @@ func PolicyTest(doc view.PolicyTest) Sheet {
 		}
 		g.Rows = append(g.Rows, []string{result, c.Name, fmt.Sprintf("%s:%d", c.File, c.Line)})
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	return s
 }
 
@@ -106,15 +107,15 @@ func policyTestTitle(doc view.PolicyTest) string {
 
 // PolicyTestText writes a line for each case, for a terminal.
 func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
-	p := newPaint(o.Color)
+	p := layout.NewPaint(o.Color)
 	for _, c := range doc.Cases {
 		if c.Passed {
-			fmt.Fprintf(w, "%s    %s\n", p.saving("ok"), hanging(c.File+": "+c.Name, o.Width, 6, 6))
+			fmt.Fprintf(w, "%s    %s\n", p.Saving("ok"), layout.Hanging(c.File+": "+c.Name, o.Width, 6, 6))
 			continue
 		}
-		fmt.Fprintf(w, "%s  %s\n", p.waste("FAIL"), hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), o.Width, 6, 6))
+		fmt.Fprintf(w, "%s  %s\n", p.Waste("FAIL"), layout.Hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), o.Width, 6, 6))
 		for _, why := range c.Failures {
-			fmt.Fprintf(w, "      %s\n", hanging(why, o.Width, 6, 6))
+			fmt.Fprintf(w, "      %s\n", layout.Hanging(why, o.Width, 6, 6))
 		}
 	}
 	_, err := fmt.Fprintf(w, "%s\n", policyTestTitle(doc))
@@ -122,10 +123,10 @@ func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
 }
 
 // PolicyExplain shows what every policy answers about a resource, those that match first.
-func PolicyExplain(doc view.PolicyExplain) Sheet {
-	s := Sheet{Verb: "policy explain", Title: explainTitle(doc)}
+func PolicyExplain(doc view.PolicyExplain) layout.Sheet {
+	s := layout.Sheet{Verb: "policy explain", Title: explainTitle(doc)}
 	if d := doc.Duty; d != nil {
-		s.Figures = []Figure{{"duty", dutyText(d), d.Why}}
+		s.Figures = []layout.Figure{{Label: "duty", Value: dutyText(d), Note: d.Why}}
 	}
 	policies := slices.Clone(doc.Policies)
 	order := []string{"true", "unknown", "false"}
@@ -133,7 +134,7 @@ func PolicyExplain(doc view.PolicyExplain) Sheet {
 		return cmp.Compare(slices.Index(order, a.Answer), slices.Index(order, b.Answer))
 	})
 	for _, p := range policies {
-		g := Grid{Title: p.Policy + ": " + answerText(p), Head: []string{"part", "answer", "condition", "because"}, States: []bool{false, true}}
+		g := layout.Grid{Title: p.Policy + ": " + answerText(p), Head: []string{"part", "answer", "condition", "because"}, States: []bool{false, true}}
 		for _, part := range p.Parts {
 			g.Rows = append(g.Rows, []string{part.Name, part.Answer, part.Text, part.Why})
 		}
@@ -144,27 +145,27 @@ func PolicyExplain(doc view.PolicyExplain) Sheet {
 
 // PolicyExplainText writes what every policy answers about a resource, for a terminal.
 func PolicyExplainText(w io.Writer, doc view.PolicyExplain, o Options) error {
-	p, width := newPaint(o.Color), o.Width
+	p, width := layout.NewPaint(o.Color), o.Width
 	state := func(text string, columns int) string {
-		space := strings.Repeat(" ", max(0, columns-wide(text)))
-		if color := p.state(text); color != nil {
+		space := strings.Repeat(" ", max(0, columns-layout.Width(text)))
+		if color := p.State(text); color != nil {
 			text = color(text)
 		}
 		return text + space
 	}
-	fmt.Fprintf(w, "%s\n", hanging(strings.Join(slices.DeleteFunc([]string{doc.Kind, doc.Type, doc.Name, doc.Region}, func(s string) bool { return s == "" }), "  "), width, 0, 2))
+	fmt.Fprintf(w, "%s\n", layout.Hanging(strings.Join(slices.DeleteFunc([]string{doc.Kind, doc.Type, doc.Name, doc.Region}, func(s string) bool { return s == "" }), "  "), width, 0, 2))
 	if d := doc.Duty; d != nil {
-		duty := hanging("duty: "+dutyText(d)+": "+d.Why, width, 2, 4)
+		duty := layout.Hanging("duty: "+dutyText(d)+": "+d.Why, width, 2, 4)
 		fmt.Fprintf(w, "  %s\n", strings.Replace(duty, "duty: "+d.State, "duty: "+state(d.State, 0), 1))
 	}
-	fmt.Fprintf(w, "  %s\n", hanging(explainTitle(doc), width, 2, 4))
+	fmt.Fprintf(w, "  %s\n", layout.Hanging(explainTitle(doc), width, 2, 4))
 	for _, e := range doc.Policies {
-		name := hanging(e.Policy+": "+answerText(e), width, 0, 4)
+		name := layout.Hanging(e.Policy+": "+answerText(e), width, 0, 4)
 		fmt.Fprintf(w, "\n%s\n", strings.Replace(name, ": "+e.Answer, ": "+state(e.Answer, 0), 1))
 		for _, part := range e.Parts {
-			fmt.Fprintf(w, "  %-9s %s %s\n", part.Name, state(part.Answer, 8), hanging(part.Text, width, 21, 21))
+			fmt.Fprintf(w, "  %-9s %s %s\n", part.Name, state(part.Answer, 8), layout.Hanging(part.Text, width, 21, 21))
 			if part.Why != "" {
-				fmt.Fprintf(w, "%21s%s\n", "", hanging(part.Why, width, 21, 21))
+				fmt.Fprintf(w, "%21s%s\n", "", layout.Hanging(part.Why, width, 21, 21))
 			}
 		}
 	}
@@ -196,19 +197,4 @@ func answerText(p view.ExplainedPolicy) string {
 		return p.Answer
 	}
 	return p.Answer + ", may change at " + plain.Time(*p.Next)
-}
-
-// hanging makes a text one line and breaks it at the width of a terminal. The text begins at
-// a column; the lines that follow are indented.
-func hanging(s string, width, column, indent int) string {
-	s = plain.Line(s)
-	if width <= 0 {
-		return s
-	}
-	lines := wordwrap(s, max(width-column, 24))
-	if len(lines) < 2 {
-		return s
-	}
-	rest := wordwrap(strings.TrimPrefix(s, lines[0]), max(width-indent, 24))
-	return strings.Join(append(lines[:1], rest...), "\n"+strings.Repeat(" ", indent))
 }

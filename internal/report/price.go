@@ -9,12 +9,13 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Machines shows machine types with their prices in a region.
-func Machines(d view.Machines) Sheet {
-	g := Grid{Head: []string{"type", "accelerator", "vCPU", "memory", "on-demand/h", "spot/h", "as of"}, Right: []bool{false, false, true, true, true, true, false}}
+func Machines(d view.Machines) layout.Sheet {
+	g := layout.Grid{Head: []string{"type", "accelerator", "vCPU", "memory", "on-demand/h", "spot/h", "as of"}, Right: []bool{false, false, true, true, true, true, false}}
 	for _, m := range d.Machines {
 		device := ""
 		if m.Accelerator != "" {
@@ -22,7 +23,7 @@ func Machines(d view.Machines) Sheet {
 		}
 		g.Rows = append(g.Rows, []string{m.Type, device, strconv.Itoa(m.VCPUs), gib(m.MemoryMiB), rateText(m.OnDemand, "no price"), rateText(m.Spot, ""), m.PriceAsOf})
 	}
-	return Sheet{Verb: "price list", Title: plain.Count(len(d.Machines), "machine type") + " with prices in " + d.Region, Tables: []Grid{g}}
+	return layout.Sheet{Verb: "price list", Title: plain.Count(len(d.Machines), "machine type") + " with prices in " + d.Region, Tables: []layout.Grid{g}}
 }
 
 // rateText writes a price that a document holds, or what stands where there is none.
@@ -49,8 +50,8 @@ func MachinesCSV(w io.Writer, d view.Machines) error {
 }
 
 // PriceShow shows a machine type, an accelerator or prices of the book.
-func PriceShow(d view.PriceShow, name string) Sheet {
-	s := Sheet{Verb: "price show", Title: name + ": " + plain.Count(len(d.Prices), "price")}
+func PriceShow(d view.PriceShow, name string) layout.Sheet {
+	s := layout.Sheet{Verb: "price show", Title: name + ": " + plain.Count(len(d.Prices), "price")}
 	prices := d.Prices
 	switch m, g := d.Machine, d.Accelerator; {
 	case m != nil:
@@ -62,7 +63,7 @@ func PriceShow(d view.PriceShow, name string) Sheet {
 		prices = m.Prices
 	case g != nil:
 		s.Title = fmt.Sprintf("%s: %s %s, %d", g.Name, g.Vendor, g.Generation, g.ReleaseYear)
-		s.Figures = []Figure{
+		s.Figures = []layout.Figure{
 			{Label: "memory", Value: gib(g.MemoryMiB), Note: "at " + figure(g.MemoryBandwidthGBps, "GB/s")},
 			{Label: "dense " + cmp.Or(g.Precision, "bf16"), Value: figure(g.BF16TFLOPS, "TFLOP/s")},
 			{Label: "dense fp8", Value: figure(g.FP8TFLOPS, "TFLOP/s")},
@@ -72,9 +73,9 @@ func PriceShow(d view.PriceShow, name string) Sheet {
 		s.Coverage = []string{"from " + g.Source + ", " + g.AsOf}
 		return s
 	}
-	t := Grid{Head: []string{"region", "term", "service", "price", "per", "source", "as of"}, Right: []bool{false, false, false, true, false, false, false}}
+	t := layout.Grid{Head: []string{"region", "term", "service", "price", "per", "source", "as of"}, Right: []bool{false, false, false, true, false, false, false}}
 	for _, p := range prices {
-		usd := "$" + p.USD
+		usd := "$" + p.USD.String()
 		for _, tier := range p.Tiers {
 			usd += fmt.Sprintf(", $%s above %s", tier.USD, money.Thousands(tier.Above))
 		}
@@ -84,7 +85,7 @@ func PriceShow(d view.PriceShow, name string) Sheet {
 		}
 		t.Rows = append(t.Rows, []string{cmp.Or(p.Region, "all"), p.Term, p.Service, usd, p.Unit, source, p.AsOf})
 	}
-	if s.Tables = []Grid{t}; len(t.Rows) == 0 {
+	if s.Tables = []layout.Grid{t}; len(t.Rows) == 0 {
 		s.Tables, s.Coverage = nil, append(s.Coverage, "the book has no price of it here; `curfew price update` fetches newer prices")
 	}
 	return s
@@ -102,7 +103,7 @@ func figure(v float64, unit string) string {
 const shownPrices = 10
 
 // PriceUpdate shows what an update changed and refused; all lists every one.
-func PriceUpdate(d view.PriceUpdate, dryRun, all bool) Sheet {
+func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 	var changed []view.PriceChange
 	for _, c := range d.Accepted {
 		if !c.Same {
@@ -113,7 +114,7 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) Sheet {
 	if dryRun {
 		kept = "not kept (dry run)"
 	}
-	s := Sheet{Verb: "price update", Title: fmt.Sprintf("%s new or changed, %d confirmed, %d refused; %s", plain.Count(len(changed), "price"), len(d.Accepted)-len(changed), len(d.Refused), kept)}
+	s := layout.Sheet{Verb: "price update", Title: fmt.Sprintf("%s new or changed, %d confirmed, %d refused; %s", plain.Count(len(changed), "price"), len(d.Accepted)-len(changed), len(d.Refused), kept)}
 	shown := func(n int) int {
 		if all {
 			return n
@@ -121,20 +122,20 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) Sheet {
 		return min(n, shownPrices)
 	}
 	if n := len(changed); n > 0 {
-		g := Grid{Title: "new or changed" + listed(shown(n), n), Head: []string{"price", "old", "new", "note"}, Right: []bool{false, true, true, false}}
+		g := layout.Grid{Title: "new or changed" + listed(shown(n), n), Head: []string{"price", "old", "new", "note"}, Right: []bool{false, true, true, false}}
 		for _, c := range changed[:shown(n)] {
 			old := "new"
 			if c.Old != nil {
-				old = "$" + *c.Old
+				old = "$" + c.Old.String()
 			}
-			g.Rows = append(g.Rows, []string{c.What, old, "$" + c.New.USD, c.Note})
+			g.Rows = append(g.Rows, []string{c.What, old, "$" + c.New.USD.String(), c.Note})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if n := len(d.Refused); n > 0 {
-		g := Grid{Title: "refused" + listed(shown(n), n), Head: []string{"price", "value", "reason"}, Right: []bool{false, true, false}}
+		g := layout.Grid{Title: "refused" + listed(shown(n), n), Head: []string{"price", "value", "reason"}, Right: []bool{false, true, false}}
 		for _, r := range d.Refused[:shown(n)] {
-			g.Rows = append(g.Rows, []string{r.What, "$" + r.USD, r.Reason})
+			g.Rows = append(g.Rows, []string{r.What, "$" + r.USD.String(), r.Reason})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -150,10 +151,10 @@ func listed(shown, n int) string {
 }
 
 // Watching shows what curfew's own calls cost; every is the time between two passes.
-func Watching(w view.Watching, every string) Sheet {
-	return Sheet{Verb: "price watching", Title: fmt.Sprintf("%s a month by enforce, %s by scan: %s with %s each, every %s",
-		money.ForPeople(w.Enforce), money.ForPeople(w.Scan), plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), every),
-		Figures: []Figure{{Label: "cost a pass", Value: "$" + w.PerPass.String(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
+func Watching(w view.Watching, every string) layout.Sheet {
+	return layout.Sheet{Verb: "price watching", Title: fmt.Sprintf("%s a month by enforce, %s by scan: %s with %s each, every %s",
+		w.Enforce.Dollars(), w.Scan.Dollars(), plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), every),
+		Figures: []layout.Figure{{Label: "cost a pass", Value: "$" + w.PerPass.String(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
 			{Label: "passes a day", Value: w.PassesADay}},
 		Assumptions: w.Assumptions}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -17,8 +18,8 @@ import (
 const maxMachines = 25
 
 // Rightsize shows the types that fit what was measured.
-func Rightsize(r rightsize.Report) Sheet {
-	s := Sheet{Verb: "plan rightsize", Title: rightsizeTitle(r), Picture: rightsizePicture(r),
+func Rightsize(r rightsize.Report) layout.Sheet {
+	s := layout.Sheet{Verb: "plan rightsize", Title: rightsizeTitle(r), Picture: rightsizePicture(r),
 		Caption:     "Mean GPU utilization of each machine as a bar, p50 to p95 as a line, and the thresholds of the verdicts. Savings are a month at list price.",
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	figure := func(label string, v *float64, unit string) {
@@ -26,24 +27,24 @@ func Rightsize(r rightsize.Report) Sheet {
 		if v != nil {
 			value = plain.Number(*v, 1) + unit
 		}
-		s.Figures = append(s.Figures, Figure{Label: label, Value: value})
+		s.Figures = append(s.Figures, layout.Figure{Label: label, Value: value})
 	}
-	if r.SavingUSD != nil {
-		s.Figures = append(s.Figures, Figure{Label: "Saving", Value: money.ForPeople(*r.SavingUSD), Note: "a month, at list price"})
-		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(*r.SavingUSD+"/month")+" --effort 2d")
+	if r.SavingUSD.Known() {
+		s.Figures = append(s.Figures, layout.Figure{Label: "Saving", Value: r.SavingUSD.String(), Note: "a month, at list price"})
+		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(r.SavingUSD.Cents()+"/month")+" --effort 2d")
 	}
 	figure("GPU utilization p50", r.UtilP50, "%")
 	figure("GPU utilization p95", r.UtilP95, "%")
 	figure("Peak GPU memory", r.MemoryPeakGiB, " GiB")
-	s.Figures = append(s.Figures, Figure{Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
-		Figure{Label: "Samples", Value: plain.Number(float64(r.Samples), 0), Note: "coverage " + plain.Share(r.Coverage, 1)})
+	s.Figures = append(s.Figures, layout.Figure{Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
+		layout.Figure{Label: "Samples", Value: plain.Number(float64(r.Samples), 0), Note: "coverage " + plain.Share(r.Coverage, 1)})
 	s.Because = []string{verdictName(r.Verdict) + ": " + r.Why}
 	if len(r.Fits) > 0 {
-		g := Grid{Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"}, Right: []bool{false, false, true, true, true}}
+		g := layout.Grid{Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"}, Right: []bool{false, false, true, true, true}}
 		for _, f := range r.Fits {
 			saving := "unknown"
-			if f.SavingUSD != nil {
-				saving = money.ForPeople(*f.SavingUSD)
+			if f.SavingUSD.Known() {
+				saving = f.SavingUSD.String()
 			}
 			against := ""
 			if len(f.Against) > 0 {
@@ -69,11 +70,11 @@ func rightsizeTitle(r rightsize.Report) string {
 		}
 	}
 	switch {
-	case r.SavingUSD != nil && moves == 1 && len(r.Resources) == 1:
+	case r.SavingUSD.Known() && moves == 1 && len(r.Resources) == 1:
 		m := r.Resources[0]
-		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, m.Fits[0].Type, money.ForPeople(*r.SavingUSD))
-	case r.SavingUSD != nil && moves > 0:
-		return fmt.Sprintf("Move %s to smaller types: saves %s a month", plain.Count(moves, "machine"), money.ForPeople(*r.SavingUSD))
+		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, m.Fits[0].Type, r.SavingUSD.String())
+	case r.SavingUSD.Known() && moves > 0:
+		return fmt.Sprintf("Move %s to smaller types: saves %s a month", plain.Count(moves, "machine"), r.SavingUSD.String())
 	case r.Judged == 0:
 		return fmt.Sprintf("No verdict: %s", r.Why)
 	}
@@ -82,14 +83,10 @@ func rightsizeTitle(r rightsize.Report) string {
 
 // moveSaving is the monthly saving of the cheapest type that fits a machine; 0 where there is none.
 func moveSaving(m rightsize.Resource) money.Amount {
-	if len(m.Fits) == 0 || m.Fits[0].SavingUSD == nil {
+	if len(m.Fits) == 0 {
 		return 0
 	}
-	v, err := money.ParseAmount(*m.Fits[0].SavingUSD)
-	if err != nil {
-		return 0
-	}
-	return v
+	return m.Fits[0].SavingUSD.Or(0)
 }
 
 // bySaving returns the machines, the largest saving first.
@@ -103,8 +100,8 @@ func verdictName(v string) string {
 }
 
 // rightsizeMachines is the table of machines.
-func rightsizeMachines(r rightsize.Report) Grid {
-	g := Grid{Title: "Machines, the largest saving first", Head: []string{"machine", "type", "verdict", "p50", "p95", "move to", "saves a month"},
+func rightsizeMachines(r rightsize.Report) layout.Grid {
+	g := layout.Grid{Title: "Machines, the largest saving first", Head: []string{"machine", "type", "verdict", "p50", "p95", "move to", "saves a month"},
 		Right: []bool{false, false, false, true, true, false, true}, States: []bool{2: false}, Priority: []int{2, 0, 2, 0, 0, 1, 3}}
 	number := func(v *float64) string {
 		if v == nil {

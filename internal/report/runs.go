@@ -9,36 +9,33 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Runs lists sessions.
-func Runs(doc view.Runs, now time.Time) Sheet {
-	s := Sheet{Verb: "ls", Title: "No sessions"}
+func Runs(doc view.Runs, now time.Time) layout.Sheet {
+	s := layout.Sheet{Verb: "ls", Title: "No sessions"}
 	if len(doc.Runs) == 0 {
 		s.Next = []string{"curfew up demo --gpu L4"}
 		return s
 	}
-	g := Grid{Head: []string{"name", "state", "machine", "an hour", "cost", "lease ends", "saved", "owner"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
+	g := layout.Grid{Head: []string{"name", "state", "machine", "an hour", "cost", "lease ends", "saved", "owner"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
 	running := 0
 	var hourly money.Amount
 	for _, r := range doc.Runs {
 		if r.EndedAt == nil {
 			running++
-			if r.HourlyUSD != nil {
-				if v, err := money.ParseAmount(*r.HourlyUSD); err == nil {
-					hourly += v
-				}
-			}
+			hourly += hourOf(r).Or(0)
 		}
-		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(r.HourlyUSD), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
+		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
 	}
 	s.Title = fmt.Sprintf("%s, %s an hour", plain.Count(running, "session"), hourly.Dollars())
 	if running == 0 {
 		s.Title = "No session runs"
 	}
-	s.Tables = []Grid{g}
-	who := Grid{Head: []string{"session", "node", "connection", "from", "since"}}
+	s.Tables = []layout.Grid{g}
+	who := layout.Grid{Head: []string{"session", "node", "connection", "from", "since"}}
 	for _, r := range doc.Runs {
 		for _, c := range r.Connections {
 			who.Rows = append(who.Rows, []string{r.Name, strconv.Itoa(c.Node), c.Kind, c.From, plain.When(c.Since, now)})
@@ -66,11 +63,23 @@ func machineOf(r view.Run) string {
 	return strings.TrimSpace(cmp.Or(out, r.Provider))
 }
 
-func dollarsOf(usd *string) string {
-	if usd == nil {
+// hourOf returns what an hour of a run costs, to the nano-dollar.
+func hourOf(r view.Run) money.Dollars {
+	if r.HourlyUSD == nil {
+		return money.Dollars{}
+	}
+	hour, err := r.HourlyUSD.Times(1)
+	if err != nil {
+		return money.Dollars{}
+	}
+	return money.Known(hour)
+}
+
+func dollarsOf(d money.Dollars) string {
+	if !d.Known() {
 		return "unpriced"
 	}
-	return money.ForPeople(*usd)
+	return d.String()
 }
 
 func leaseOf(r view.Run, now time.Time) string {
@@ -88,28 +97,28 @@ func savedOf(r view.Run, now time.Time) string {
 }
 
 // Status shows one session with its machines.
-func Status(doc view.Runs, now time.Time) Sheet {
+func Status(doc view.Runs, now time.Time) layout.Sheet {
 	if len(doc.Runs) != 1 {
 		return Runs(doc, now)
 	}
 	r := doc.Runs[0]
-	s := Sheet{Verb: "status " + r.Name, Title: r.Name + " is " + r.State}
+	s := layout.Sheet{Verb: "status " + r.Name, Title: r.Name + " is " + r.State}
 	if r.State == "failed" {
 		s.Title = r.Name + " never became ready"
 	}
 	if r.Why != "" {
 		s.Title += ": " + r.Why
 	}
-	s.Figures = []Figure{{"machine", machineOf(r), r.Provider}, {"an hour", dollarsOf(r.HourlyUSD), ""}, {"cost so far", dollarsOf(r.CostUSD), ""}, {"lease ends", leaseOf(r, now), ""},
-		{"work saved", savedOf(r, now), ""}}
+	s.Figures = []layout.Figure{{Label: "machine", Value: machineOf(r), Note: r.Provider}, {Label: "an hour", Value: dollarsOf(hourOf(r))}, {Label: "cost so far", Value: dollarsOf(r.CostUSD)}, {Label: "lease ends", Value: leaseOf(r, now)},
+		{Label: "work saved", Value: savedOf(r, now)}}
 	if r.Image != "" {
-		s.Figures = append(s.Figures, Figure{"image", r.Image, ""})
+		s.Figures = append(s.Figures, layout.Figure{Label: "image", Value: r.Image})
 	}
 	if r.Idle != "" {
-		s.Figures = append(s.Figures, Figure{"ends when idle for", r.Idle, ""})
+		s.Figures = append(s.Figures, layout.Figure{Label: "ends when idle for", Value: r.Idle})
 	}
 	if len(r.Hosts) > 0 {
-		g := Grid{Head: []string{"node", "phase", "activity", "since", "terminals", "ends", "note"}, States: []bool{1: true}}
+		g := layout.Grid{Head: []string{"node", "phase", "activity", "since", "terminals", "ends", "note"}, States: []bool{1: true}}
 		for _, h := range r.Hosts {
 			ends := "-"
 			if h.EndsAt != nil {
@@ -117,7 +126,7 @@ func Status(doc view.Runs, now time.Time) Sheet {
 			}
 			g.Rows = append(g.Rows, []string{strconv.Itoa(h.Node), h.Phase, h.Activity, plain.When(h.Since, now), strconv.Itoa(h.Terminals), ends, cmp.Or(h.Unsaved, h.Why)})
 		}
-		s.Tables = []Grid{g}
+		s.Tables = []layout.Grid{g}
 		if c := connectionsOf(r.Hosts, now); len(c.Rows) > 0 {
 			s.Tables = append(s.Tables, c)
 		}
@@ -134,8 +143,8 @@ func Status(doc view.Runs, now time.Time) Sheet {
 }
 
 // connectionsOf lists the connections that people have to machines.
-func connectionsOf(hosts []view.RunHost, now time.Time) Grid {
-	g := Grid{Head: []string{"node", "connection", "from", "since"}}
+func connectionsOf(hosts []view.RunHost, now time.Time) layout.Grid {
+	g := layout.Grid{Head: []string{"node", "connection", "from", "since"}}
 	for _, h := range hosts {
 		for _, c := range h.Connections {
 			g.Rows = append(g.Rows, []string{strconv.Itoa(h.Node), c.Kind, c.From, plain.When(c.Since, now)})
@@ -145,13 +154,13 @@ func connectionsOf(hosts []view.RunHost, now time.Time) Grid {
 }
 
 // SessionLog shows a session's journal.
-func SessionLog(doc view.SessionLog) Sheet {
-	s := Sheet{Verb: "logs " + doc.Name, Title: plain.Count(len(doc.Events), "event")}
-	g := Grid{Head: []string{"time", "node", "event", "what"}}
+func SessionLog(doc view.SessionLog) layout.Sheet {
+	s := layout.Sheet{Verb: "logs " + doc.Name, Title: plain.Count(len(doc.Events), "event")}
+	g := layout.Grid{Head: []string{"time", "node", "event", "what"}}
 	for _, e := range doc.Events {
 		g.Rows = append(g.Rows, []string{e.At.Format("2006-01-02 15:04:05.000Z"), nodeOf(e), e.Kind, e.Text})
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	return s
 }
 
@@ -169,9 +178,9 @@ func SessionLine(e view.SessionEvent) string {
 
 // Adoption shows how a machine becomes a session. Reaching are the flags that reach its
 // account.
-func Adoption(doc view.Adoption, reaching string) Sheet {
+func Adoption(doc view.Adoption, reaching string) layout.Sheet {
 	id := doc.Resource[strings.LastIndexByte(doc.Resource, '/')+1:]
-	s := Sheet{Verb: "session adopt", Coverage: doc.Notes}
+	s := layout.Sheet{Verb: "session adopt", Coverage: doc.Notes}
 	if len(doc.Refusals) > 0 {
 		s.Title = id + " is not adopted"
 		for _, r := range doc.Refusals {
@@ -179,9 +188,9 @@ func Adoption(doc view.Adoption, reaching string) Sheet {
 		}
 		return s
 	}
-	s.Figures = []Figure{{"machine", strings.TrimSpace(doc.Type + " " + doc.Region), doc.Resource}, {"an hour", dollarsOf(doc.HourlyUSD), ""}, {"owner", cmp.Or(doc.Owner.User, doc.Owner.Team), ""},
-		{"lease ends", plain.Time(doc.LeaseUntil), ""}, {"idle for", doc.Idle, "and it is to end"}}
-	g := Grid{Head: []string{"", "tag", "value"}}
+	s.Figures = []layout.Figure{{Label: "machine", Value: strings.TrimSpace(doc.Type + " " + doc.Region), Note: doc.Resource}, {Label: "an hour", Value: dollarsOf(doc.HourlyUSD)}, {Label: "owner", Value: cmp.Or(doc.Owner.User, doc.Owner.Team)},
+		{Label: "lease ends", Value: plain.Time(doc.LeaseUntil)}, {Label: "idle for", Value: doc.Idle, Note: "and it is to end"}}
+	g := layout.Grid{Head: []string{"", "tag", "value"}}
 	for _, t := range doc.Tags {
 		sign := "+"
 		if t.Before != nil {
@@ -189,7 +198,7 @@ func Adoption(doc view.Adoption, reaching string) Sheet {
 		}
 		g.Rows = append(g.Rows, []string{sign, t.Key, t.Value})
 	}
-	s.Tables = []Grid{g}
+	s.Tables = []layout.Grid{g}
 	switch doc.State {
 	case view.AdoptDone:
 		s.Title = id + " is session " + doc.Session

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -36,7 +37,7 @@ func TestRunsShowWhoIsConnected(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(out) {
-			if wide(strings.TrimRight(line, "\n")) > width {
+			if layout.Width(strings.TrimRight(line, "\n")) > width {
 				t.Errorf("width %d: %q is wider", width, line)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // State is a decision or a state in a message: it is colored where colors are on.
@@ -13,14 +14,14 @@ type State string
 // Say writes what a command did, a line or a few, for a terminal of a width in columns; 0
 // is no terminal. Lines are broken at spaces, never within a word or a command.
 func Say(w io.Writer, width int, color bool, format string, args ...any) error {
-	p := newPaint(color)
+	p := layout.NewPaint(color)
 	for i, arg := range args {
 		s, ok := arg.(State)
 		if !ok {
 			continue
 		}
 		args[i] = string(s)
-		if paint := p.state(string(s)); paint != nil {
+		if paint := p.State(string(s)); paint != nil {
 			args[i] = plain.Text(paint(plain.Line(string(s))))
 		}
 	}
@@ -34,7 +35,7 @@ func Say(w io.Writer, width int, color bool, format string, args ...any) error {
 		text = ""
 		for line := range strings.Lines(b.String()) {
 			indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " ")))
-			text += indent + strings.Join(wordwrap(line, width-len(indent)-indentOfRest), "\n"+indent+strings.Repeat(" ", indentOfRest)) + "\n"
+			text += indent + strings.Join(layout.Wrap(line, width-len(indent)-indentOfRest), "\n"+indent+strings.Repeat(" ", indentOfRest)) + "\n"
 		}
 	}
 	_, err = io.WriteString(w, text)
@@ -48,11 +49,11 @@ func YAML(w io.Writer, width int, text string) error {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " ")))
-		if width <= 0 || wide(line) <= width || strings.ContainsAny(line, "#\t") || strings.Contains(strings.TrimSpace(line), "  ") {
+		if width <= 0 || layout.Width(line) <= width || strings.ContainsAny(line, "#\t") || strings.Contains(strings.TrimSpace(line), "  ") {
 			b.WriteString(line + "\n")
 			continue
 		}
-		b.WriteString(indent + strings.Join(wordwrap(line, width-len(indent)-6), "\n"+indent+strings.Repeat(" ", 6)) + "\n")
+		b.WriteString(indent + strings.Join(layout.Wrap(line, width-len(indent)-6), "\n"+indent+strings.Repeat(" ", 6)) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -1,23 +1,21 @@
 package report
 
 import (
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 
-	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Shares shows what each workload of shared machines costs.
-func Shares(d view.Shares) Sheet {
-	s := Sheet{Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads", Coverage: append([]string{}, d.Notes...),
+func Shares(d view.Shares) layout.Sheet {
+	s := layout.Sheet{Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads", Coverage: append([]string{}, d.Notes...),
 		Assumptions: []string{"each share holds for the whole period"}, Caption: "What each workload costs, and what is not allocated."}
 	if len(d.Machines) == 0 {
 		s.Title, s.Caption = "No machine of the file has charges in this period", ""
@@ -36,14 +34,14 @@ func Shares(d view.Shares) Sheet {
 	}
 	rows := d.Totals
 	if d.By == "" {
-		s.Tables = []Grid{allocatedMachines(d)}
+		s.Tables = []layout.Grid{allocatedMachines(d)}
 		rows = nil
 		for _, m := range d.Machines {
 			rows = append(append(rows, m.Workloads...), view.WorkloadShare{Workload: unallocated, Amount: m.Unallocated})
 		}
 	} else {
 		tenancy(&s, d)
-		var free costs.Dollars
+		var free money.Amount
 		for _, m := range d.Machines {
 			free += m.Unallocated
 		}
@@ -72,8 +70,8 @@ func called(workload string) string {
 }
 
 // allocatedMachines lists the workloads of machines by a file.
-func allocatedMachines(d view.Shares) Grid {
-	g := Grid{Head: []string{"machine", "workload", "cost", "used", "idle", "unmeasured"}, Right: []bool{false, false, true, true, true, true}}
+func allocatedMachines(d view.Shares) layout.Grid {
+	g := layout.Grid{Head: []string{"machine", "workload", "cost", "used", "idle", "unmeasured"}, Right: []bool{false, false, true, true, true, true}}
 	for _, m := range d.Machines {
 		for _, w := range m.Workloads {
 			g.Rows = append(g.Rows, []string{m.Resource, w.Workload, usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge)})
@@ -84,16 +82,16 @@ func allocatedMachines(d view.Shares) Grid {
 }
 
 // tenancy shows what a metrics server told of the workloads.
-func tenancy(s *Sheet, d view.Shares) {
-	var total, free, unknown, idle, unmeasured costs.Dollars
-	machines := Grid{Title: "machines", Head: []string{"machine", "GPUs", "cost", "allocated", "unallocated", "unknown", "used", "idle by use"},
+func tenancy(s *layout.Sheet, d view.Shares) {
+	var total, free, unknown, idle, unmeasured money.Amount
+	machines := layout.Grid{Title: "machines", Head: []string{"machine", "GPUs", "cost", "allocated", "unallocated", "unknown", "used", "idle by use"},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 3, 6, 5, 5, 4, 5, 4}}
 	for _, m := range d.Machines {
 		total, free, unknown, idle, unmeasured = total+m.Amount, free+m.Unallocated, unknown+m.Use.Unknown, idle+m.Use.IdleByUse, unmeasured+m.Use.UnmeasuredByUse
 		machines.Rows = append(machines.Rows, []string{m.Resource, fmt.Sprint(m.Use.GPUs), usd(m.Amount), usd(m.Amount - m.Unallocated), usd(m.Unallocated), usd(m.Use.Unknown),
 			usd(m.Amount - m.Use.IdleByUse - m.Use.UnmeasuredByUse), usd(m.Use.IdleByUse)})
 	}
-	byName := Grid{Title: "by " + d.By, Head: []string{d.By, "cost", "used", "idle", "unmeasured", "GPU hours", "GPU hours used", "cost by use"},
+	byName := layout.Grid{Title: "by " + d.By, Head: []string{d.By, "cost", "used", "idle", "unmeasured", "GPU hours", "GPU hours used", "cost by use"},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 6, 5, 5, 4, 3, 3, 4}}
 	divided := false
 	for _, w := range d.Totals {
@@ -106,13 +104,13 @@ func tenancy(s *Sheet, d view.Shares) {
 	}
 	byName.Rows = append(byName.Rows, []string{unallocated, usd(free), "", "", "", "", "", ""})
 	s.Title = fmt.Sprintf("%s of %s of GPU machines is allocated to %s", usd(total-free), usd(total), plain.Count(len(d.Totals), d.By))
-	s.Figures = []Figure{
+	s.Figures = []layout.Figure{
 		{Label: "machines", Value: fmt.Sprint(len(d.Machines))},
 		{Label: "used", Value: usd(total - idle - unmeasured), Note: "what GPUs computed"},
 		{Label: "idle", Value: usd(idle), Note: "requested or not"},
 		{Label: unallocated, Value: usd(free), Note: usd(unknown) + " of it: nothing says who held the GPU"},
 	}
-	s.Tables = []Grid{byName, machines}
+	s.Tables = []layout.Grid{byName, machines}
 	s.Assumptions = []string{"a machine's cost is divided by its GPUs and the time that each was held; its CPUs, memory and disks go with them"}
 	if divided {
 		s.Assumptions = append(s.Assumptions, "utilization of a GPU that several shared is measured of the GPU, and divided among them by request")
@@ -121,25 +119,26 @@ func tenancy(s *Sheet, d view.Shares) {
 
 // SharesCSV writes the workloads of each machine as rows.
 func SharesCSV(w io.Writer, d view.Shares) error {
-	out := csv.NewWriter(w)
-	err := out.Write([]string{"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours", "used_gpu_hours"})
-	dollars := func(d costs.Dollars) string { return money.Amount(d).String() }
-	for _, m := range d.Machines {
-		for _, x := range m.Workloads {
-			row := []string{m.Resource, plainCell(x.Workload), dollars(x.Amount), dollars(x.Used), dollars(x.Idle), dollars(x.CannotJudge), "", "", ""}
-			if u := x.Use; u != nil {
-				row[6], row[7] = dollars(u.ByUse), strconv.FormatFloat(u.RequestedGPUHours, 'f', -1, 64)
-				if u.UsedGPUHours != nil {
-					row[8] = strconv.FormatFloat(*u.UsedGPUHours, 'f', -1, 64)
+	return layout.WriteCSV(w, "shares", func(yield func([]string) bool) {
+		if !yield([]string{"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours", "used_gpu_hours"}) {
+			return
+		}
+		for _, m := range d.Machines {
+			for _, x := range m.Workloads {
+				row := []string{m.Resource, x.Workload, everyDigit(&x.Amount), everyDigit(&x.Used), everyDigit(&x.Idle), everyDigit(&x.CannotJudge), "", "", ""}
+				if u := x.Use; u != nil {
+					row[6], row[7] = everyDigit(&u.ByUse), strconv.FormatFloat(u.RequestedGPUHours, 'f', -1, 64)
+					if u.UsedGPUHours != nil {
+						row[8] = strconv.FormatFloat(*u.UsedGPUHours, 'f', -1, 64)
+					}
+				}
+				if !yield(row) {
+					return
 				}
 			}
-			err = errors.Join(err, out.Write(row))
+			if !yield([]string{m.Resource, unallocated, everyDigit(&m.Unallocated), "", "", "", "", "", ""}) {
+				return
+			}
 		}
-		err = errors.Join(err, out.Write([]string{m.Resource, unallocated, dollars(m.Unallocated), "", "", "", "", "", ""}))
-	}
-	out.Flush()
-	if err = errors.Join(err, out.Error()); err != nil {
-		return fmt.Errorf("write shares as CSV: %w", err)
-	}
-	return nil
+	})
 }

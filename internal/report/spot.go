@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // strategyNames are the strategies and rules of planners as people read them.
@@ -22,25 +22,25 @@ var strategyNames = map[string]string{
 func strategyName(name string) string { return cmp.Or(strategyNames[name], name) }
 
 // Spot shows what each strategy saves.
-func Spot(r spot.Report) Sheet {
-	s := Sheet{Verb: "plan spot", Picture: spotPicture(r), Caption: "Saving of each strategy compared with on-demand. No strategy can exceed perfect foresight.",
-		Pictures:    []Picture{{Title: "One case in " + r.Case.Zone, SVG: casePicture(r.Case), Caption: "When spot was available, and where the work ran."}},
+func Spot(r spot.Report) layout.Sheet {
+	s := layout.Sheet{Verb: "plan spot", Picture: spotPicture(r), Caption: "Saving of each strategy compared with on-demand. No strategy can exceed perfect foresight.",
+		Pictures:    []layout.Picture{{Title: "One case in " + r.Case.Zone, SVG: casePicture(r.Case), Caption: "When spot was available, and where the work ran."}},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	g := Grid{Title: "Strategies", Head: []string{"strategy", "saving", "mean cost", "deadlines missed", "starts", "cases"}, Right: []bool{false, true, true, true, true, true}}
+	g := layout.Grid{Title: "Strategies", Head: []string{"strategy", "saving", "mean cost", "deadlines missed", "starts", "cases"}, Right: []bool{false, true, true, true, true, true}}
 	best := "unknown"
 	for _, x := range sortedStrategies(r.Results) {
 		starts := plain.Number(float64(x.Starts), 0)
 		if x.Name == spot.Bound {
 			starts = "–"
 		}
-		g.Rows = append(g.Rows, []string{strategyName(x.Name), plain.Share(x.Saving, 1), money.ForPeople(x.MeanCostUSD),
+		g.Rows = append(g.Rows, []string{strategyName(x.Name), plain.Share(x.Saving, 1), x.MeanCostUSD.Dollars(),
 			plain.Number(float64(x.Misses), 0), starts, plain.Number(float64(x.Cases), 0)})
 		switch x.Name {
 		case spot.Curfew:
 			s.Title = spotTitle(r, x)
-			s.Figures = append(s.Figures, Figure{Label: "Mean cost of a case", Value: money.ForPeople(x.MeanCostUSD), Note: "on-demand " + money.ForPeople(r.OnDemandUSD)},
-				Figure{Label: "Saving", Value: plain.Share(x.Saving, 1), Note: "perfect foresight " + best},
-				Figure{Label: "Deadlines missed", Value: plain.Number(float64(x.Misses), 0), Note: "of " + plain.Count(x.Cases, "case")})
+			s.Figures = append(s.Figures, layout.Figure{Label: "Mean cost of a case", Value: x.MeanCostUSD.Dollars(), Note: "on-demand " + r.OnDemandUSD.Dollars()},
+				layout.Figure{Label: "Saving", Value: plain.Share(x.Saving, 1), Note: "perfect foresight " + best},
+				layout.Figure{Label: "Deadlines missed", Value: plain.Number(float64(x.Misses), 0), Note: "of " + plain.Count(x.Cases, "case")})
 		case spot.Bound:
 			best = plain.Share(x.Saving, 1)
 		}
@@ -56,12 +56,12 @@ func Spot(r spot.Report) Sheet {
 func spotTitle(r spot.Report, x spot.Result) string {
 	switch {
 	case x.Saving <= 0:
-		return fmt.Sprintf("Use on-demand: spot saves nothing; a case costs %s on-demand and %s with spot", money.ForPeople(r.OnDemandUSD), money.ForPeople(x.MeanCostUSD))
+		return fmt.Sprintf("Use on-demand: spot saves nothing; a case costs %s on-demand and %s with spot", r.OnDemandUSD.Dollars(), x.MeanCostUSD.Dollars())
 	case x.Misses > 0:
 		return fmt.Sprintf("Use spot only with a later deadline: it saves %s, but misses the deadline in %d of %s", plain.Share(x.Saving, 1), x.Misses, plain.Count(x.Cases, "case"))
 	}
 	return fmt.Sprintf("Use spot: a case costs %s instead of %s on-demand (saves %s), and no deadline is missed in %s",
-		money.ForPeople(x.MeanCostUSD), money.ForPeople(r.OnDemandUSD), plain.Share(x.Saving, 1), plain.Count(x.Cases, "case"))
+		x.MeanCostUSD.Dollars(), r.OnDemandUSD.Dollars(), plain.Share(x.Saving, 1), plain.Count(x.Cases, "case"))
 }
 
 func sortedStrategies(all []spot.Result) []spot.Result {
@@ -69,8 +69,8 @@ func sortedStrategies(all []spot.Result) []spot.Result {
 }
 
 // spotZones is the table of savings by zone, the best zone for curfew first.
-func spotZones(r spot.Report) Grid {
-	g := Grid{Title: "Saving by zone", Head: []string{"zone", "spot available"}, Right: []bool{false, true}}
+func spotZones(r spot.Report) layout.Grid {
+	g := layout.Grid{Title: "Saving by zone", Head: []string{"zone", "spot available"}, Right: []bool{false, true}}
 	saving := func(z spot.ZoneReport) float64 {
 		for _, x := range z.Results {
 			if x.Name == spot.Curfew {
@@ -146,17 +146,17 @@ func stretches[T comparable](all []T, step float64, color func(T) (chart.Color, 
 }
 
 // Checkpoint shows what each rule for the interval keeps.
-func Checkpoint(r spot.CheckpointReport) Sheet {
-	s := Sheet{Verb: "plan checkpoint", Picture: checkpointPicture(r),
+func Checkpoint(r spot.CheckpointReport) layout.Sheet {
+	s := layout.Sheet{Verb: "plan checkpoint", Picture: checkpointPicture(r),
 		Caption:     "The line is what each fixed interval keeps. Shorter intervals spend more time on writes; longer intervals lose more work at an interruption.",
 		Assumptions: append(slices.Clip(r.Assumptions), "curfew starts with "+r.Prior), Coverage: r.CoverageNotes, Changes: r.Changes}
-	g := Grid{Title: "Rules", Head: []string{"rule", "interval", "paid time kept"}, Right: []bool{false, true, true}}
+	g := layout.Grid{Title: "Rules", Head: []string{"rule", "interval", "paid time kept"}, Right: []bool{false, true, true}}
 	for _, x := range slices.SortedStableFunc(slices.Values(r.Results), func(a, b spot.CheckpointResult) int { return cmp.Compare(b.Kept, a.Kept) }) {
 		interval := secondsText(x.Interval)
 		if x.Name == spot.Curfew {
 			interval += " at first"
 			s.Title = fmt.Sprintf("Save the first checkpoint after %s, then at growing intervals: keeps %s of the paid time", secondsText(x.Interval), plain.Share(x.Kept, 1))
-			s.Figures = []Figure{{Label: "First checkpoint", Value: secondsText(x.Interval), Note: "after the start of a run"},
+			s.Figures = []layout.Figure{{Label: "First checkpoint", Value: secondsText(x.Interval), Note: "after the start of a run"},
 				{Label: "Paid time kept", Value: plain.Share(x.Kept, 1), Note: "over " + plain.Count(r.Runs, "run")}}
 			if len(x.ByAge) > 0 {
 				s.Tables = append(s.Tables, byAge(x.ByAge))
@@ -164,13 +164,13 @@ func Checkpoint(r spot.CheckpointReport) Sheet {
 		}
 		g.Rows = append(g.Rows, []string{strategyName(x.Name), interval, plain.Share(x.Kept, 2)})
 	}
-	s.Tables = append([]Grid{g}, s.Tables...)
+	s.Tables = append([]layout.Grid{g}, s.Tables...)
 	return s
 }
 
 // byAge is the table of intervals by the age of a run.
-func byAge(all []spot.AgedInterval) Grid {
-	g := Grid{Title: "curfew's interval by age of the run", Head: []string{"age of the run", "interval"}, Right: []bool{true, true}}
+func byAge(all []spot.AgedInterval) layout.Grid {
+	g := layout.Grid{Title: "curfew's interval by age of the run", Head: []string{"age of the run", "interval"}, Right: []bool{true, true}}
 	for _, b := range all {
 		g.Rows = append(g.Rows, []string{"from " + secondsText(b.Age), secondsText(b.Interval)})
 	}

@@ -1,25 +1,25 @@
 package report
 
 import (
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
 // TCO shows whether a saving repays the work that it takes.
-func TCO(r tco.Report) Sheet {
+func TCO(r tco.Report) layout.Sheet {
 	when := "never"
 	if r.BreakEvenMonths != nil {
 		when = plain.Number(*r.BreakEvenMonths, 1) + " months"
 	}
-	return Sheet{Verb: "plan tco", Title: r.Verdict, Picture: tcoPicture(r),
+	return layout.Sheet{Verb: "plan tco", Title: r.Verdict, Picture: tcoPicture(r),
 		Caption: "The balance starts at the cost of the work and grows by the saving after upkeep. The work is repaid where the line crosses $0.",
-		Figures: []Figure{
-			{Label: "Saving", Value: money.ForPeople(r.SavingUSD), Note: "a month; " + money.ForPeople(r.NetUSD) + " after upkeep"},
-			{Label: "Cost of the work", Value: money.ForPeople(r.EffortUSD), Note: plain.Number(r.EffortHours, 1) + " hours"},
+		Figures: []layout.Figure{
+			{Label: "Saving", Value: r.SavingUSD.Dollars(), Note: "a month; " + r.NetUSD.Dollars() + " after upkeep"},
+			{Label: "Cost of the work", Value: r.EffortUSD.Dollars(), Note: plain.Number(r.EffortHours, 1) + " hours"},
 			{Label: "Pays back after", Value: when},
-			{Label: "Balance after a year", Value: money.ForPeople(r.FirstYearUSD)},
+			{Label: "Balance after a year", Value: r.FirstYearUSD.Dollars()},
 		},
 		Assumptions: r.Assumptions, Changes: r.Changes}
 }

@@ -2,62 +2,17 @@ package report
 
 import (
 	"cmp"
-	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// fit cuts s to at most width columns, ending in "…" where something was cut.
-func fit(s string, width int) string {
-	if width <= 0 {
-		return ""
-	}
-	return ansi.Truncate(s, width, "…")
-}
-
-// wordwrap breaks text at its spaces into lines of at most width columns. A word that is
-// longer has a line of its own: names, and commands in backticks, are never broken.
-func wordwrap(s string, width int) []string {
-	var lines []string
-	for _, word := range wholeWords(s) {
-		if last := len(lines) - 1; last >= 0 && wide(lines[last])+1+wide(word) <= width {
-			lines[last] += " " + word
-			continue
-		}
-		lines = append(lines, word)
-	}
-	return lines
-}
-
-// wholeWords are the words of a text; a command in backticks is one.
-func wholeWords(s string) []string {
-	words := strings.Fields(s)
-	odd := func(word string) bool { return strings.Count(word, "`")%2 == 1 }
-	var out []string
-	for i := 0; i < len(words); i++ {
-		if !odd(words[i]) {
-			out = append(out, words[i])
-			continue
-		}
-		end := i + 1 + slices.IndexFunc(words[i+1:], odd) // i where nothing closes it
-		out = append(out, strings.Join(words[i:end+1], " "))
-		i = end
-	}
-	return out
-}
-
-// wide returns the columns that s takes in a terminal.
-func wide(s string) int { return ansi.StringWidth(s) }
-
 // share is part's share of the whole, at most 1 and 0 where either is not known.
-func share(part, whole view.Dollars) float64 {
+func share(part, whole money.Dollars) float64 {
 	p, okP := part.Get()
 	w, okW := whole.Get()
 	if !okP || !okW || p <= 0 || w <= 0 {
@@ -75,7 +30,7 @@ func (d *audit) wasteShare() float64 {
 }
 
 // hourly prints what a month's amount is an hour: "$41.20/h".
-func hourly(d view.Dollars) string {
+func hourly(d money.Dollars) string {
 	a, ok := d.Get()
 	if !ok {
 		return ""
@@ -84,42 +39,33 @@ func hourly(d view.Dollars) string {
 	if err != nil {
 		return ""
 	}
-	sign := ""
-	if strings.HasPrefix(h.Cents(), "-") {
-		sign = "-"
-	}
-	whole, cents, _ := strings.Cut(strings.TrimPrefix(h.Cents(), "-"), ".")
-	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil {
-		return ""
-	}
-	return sign + "$" + money.Thousands(n) + "." + cents + "/h"
+	return money.Known(h).String() + "/h"
 }
 
-// saves prints what a finding saves a month for a table: "$2,190", "≤ $640" where
-// only a bound is known, "?" where not even that.
-func saves(f *view.Finding) string {
+// monthly is an amount with its period: "$12,311 a month".
+func monthly(d money.Dollars) string {
+	if !d.Known() {
+		return "unknown"
+	}
+	return d.String() + " a month"
+}
+
+// saves prints what a finding saves a month.
+func saves(f *view.Finding) string { return saving(f.MonthlySavingsUSD, f.SavingsUpperBoundUSD) }
+
+// saving prints a saving for a table: "$2,190", "≤ $640" where only a bound is known, "?"
+// where not even that.
+func saving(known, bound money.Dollars) string {
 	switch {
-	case f.MonthlySavingsUSD.Known():
-		return f.MonthlySavingsUSD.String()
-	case f.SavingsUpperBoundUSD.Known():
-		return "≤ " + f.SavingsUpperBoundUSD.String()
+	case known.Known():
+		return known.String()
+	case bound.Known():
+		return "≤ " + bound.String()
 	}
 	return "?"
 }
 
-// stepSaves is saves for a step.
-func stepSaves(s *view.ScanStep) string {
-	switch {
-	case s.MonthlySavingsUSD.Known():
-		return s.MonthlySavingsUSD.String()
-	case s.SavingsUpperBoundUSD.Known():
-		return "≤ " + s.SavingsUpperBoundUSD.String()
-	}
-	return "?"
-}
-
-// allSteps asks Document.beyond for the findings of every step.
+// allSteps asks beyond for the findings of every step.
 const allSteps = -1
 
 // bounds returns what findings of a step whose saving is not known may save at
@@ -153,12 +99,7 @@ func (d *audit) beyond(step int) string {
 	if open > 0 {
 		unknown = plain.Count(open, "finding") + " without a figure"
 	}
-	return joined(", ", more, unknown)
-}
-
-// joined joins what is not empty.
-func joined(separator string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
+	return layout.Joined(", ", more, unknown)
 }
 
 // thing names a resource for people: its type, its name or id, its region.
@@ -176,7 +117,7 @@ func owner(r *view.Resource) string {
 	team := plain.Line(r.Owner.Team)
 	switch {
 	case team == "" && who == "":
-		return none
+		return layout.None
 	case team == "":
 		return "?/" + who
 	case who == "":
@@ -185,49 +126,8 @@ func owner(r *view.Resource) string {
 	return team + "/" + who
 }
 
-// none stands where there is nothing to say.
-const none = "–"
-
 func short(id string, n int) string {
 	return id[:min(n, len(id))]
-}
-
-// took is how long the audit ran: "38 s".
-func (d *audit) took() string {
-	t := d.FinishedAt.Sub(d.StartedAt)
-	switch {
-	case t < 0:
-		return "0 s"
-	case t.Seconds() < 1:
-		return "<1 s"
-	case t.Minutes() < 2:
-		return strconv.Itoa(int(t.Seconds()+0.5)) + " s"
-	}
-	return strconv.Itoa(int(t.Minutes())) + " min"
-}
-
-// scope says what was looked at: "aws 123456789012, us-east-1" or "2 accounts".
-func (d *audit) scope() []string {
-	out := []string{plain.Line(d.Cloud)}
-	switch len(d.Accounts) {
-	case 0:
-	case 1:
-		out[0] += " " + plain.Line(d.Accounts[0])
-	default:
-		out = append(out, plain.Count(len(d.Accounts), "account"))
-	}
-	switch len(d.Regions) {
-	case 0:
-	case 1:
-		out = append(out, plain.Line(d.Regions[0]))
-	default:
-		out = append(out, plain.Count(len(d.Regions), "region"))
-	}
-	out = append(out, plain.Count(d.Resources.Count, "resource"))
-	if d.o.Age > 0 {
-		out = append(out, "as read "+plain.Duration(d.o.Age)+" ago")
-	}
-	return out
 }
 
 // again is the command that shows this audit in another form.

@@ -11,16 +11,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
+	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Units shows what units cost.
-func Units(doc view.Units) Sheet {
-	s := Sheet{Verb: "costs units"}
+func Units(doc view.Units) layout.Sheet {
+	s := layout.Sheet{Verb: "costs units"}
 	var titles []string
 	for _, d := range doc.Units {
 		name := unitName(d)
-		g := Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "units", "unit cost", "target", "change"}, Right: []bool{false, false, false, true, true, true, true, true}}
+		g := layout.Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "units", "unit cost", "target", "change"}, Right: []bool{false, false, false, true, true, true, true, true}}
 		for _, c := range d.Rows[:min(len(d.Rows), maxRows)] {
 			g.Rows = append(g.Rows, unitRow(d, c.Period.Format(unitPeriods(d)), c))
 		}
@@ -40,7 +41,7 @@ func Units(doc view.Units) Sheet {
 				title += ", within the target of " + d.Target.Dollars()
 			}
 			titles = append(titles, title)
-			s.Figures = append(s.Figures, Figure{Label: name, Value: c.Cost.Dollars(), Note: unitNote(d, c)})
+			s.Figures = append(s.Figures, layout.Figure{Label: name, Value: c.Cost.Dollars(), Note: unitNote(d, c)})
 		}
 		s.Tables = append(s.Tables, g)
 		s.Assumptions, s.Coverage, s.Changes = append(s.Assumptions, d.Assumptions...), append(s.Coverage, d.CoverageNotes...), append(s.Changes, d.Changes...)

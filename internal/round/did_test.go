@@ -111,9 +111,9 @@ func TestWasteIsTheHoursOfIdleMachines(t *testing.T) {
 				}
 			}
 		}
-		if got := a.Window.Total; money.Amount(got.Wasted) != wasted || money.Amount(got.Used) != used || got.UnknownSeconds != 0 {
+		if got := a.Window.Total; got.Wasted != wasted || got.Used != used || got.UnknownSeconds != 0 {
 			t.Fatalf("wasted %s, used %s, %d seconds unknown; hour by hour it is %s and %s",
-				money.Amount(got.Wasted), money.Amount(got.Used), got.UnknownSeconds, wasted, used)
+				got.Wasted, got.Used, got.UnknownSeconds, wasted, used)
 		}
 		month, err := wasted.Mul(730, hours)
 		if err != nil || a.Totals.Waste != month {

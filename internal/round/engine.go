@@ -2,6 +2,7 @@ package round
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -279,11 +280,13 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 	return nil
 }
 
-// act hands every account's ladder what is proposed there.
+// act hands every account's ladder what is proposed there. An account whose ladder fails
+// keeps no other one from acting.
 func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 	if e.Ladder == nil {
 		return nil
 	}
+	var errs []error
 	for _, account := range r.Accounts {
 		if err := r.Unposted[r.Cloud+"/"+account]; err != nil {
 			continue // what is not charged is not acted on
@@ -296,11 +299,11 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 		}
 		report, err := e.climb(ctx, r.Cloud, account, proposals, woken, r.read)
 		r.Reports = append(r.Reports, report)
-		if err != nil {
-			return err
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // climb makes an account's round on the ladder: these are the proposals about its

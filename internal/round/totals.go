@@ -107,7 +107,7 @@ func sum(a *Result) (Totals, error) {
 		ad.add(&t.FindingsWaste, f.Waste)
 	}
 	if w := a.Window; w != nil {
-		month := func(d costs.Dollars) money.Amount {
+		month := func(d money.Amount) money.Amount {
 			v, err := Monthly(w, d)
 			ad.err = cmp.Or(ad.err, err)
 			return v
@@ -130,8 +130,8 @@ func sum(a *Result) (Totals, error) {
 }
 
 // Monthly brings an amount of a window to a month of 730 hours.
-func Monthly(w *costs.Costs, d costs.Dollars) (money.Amount, error) {
-	return money.Amount(d).Mul(int64(money.Month/time.Second), int64(w.Until.Sub(w.Since)/time.Second))
+func Monthly(w *costs.Costs, d money.Amount) (money.Amount, error) {
+	return d.Mul(int64(money.Month/time.Second), int64(w.Until.Sub(w.Since)/time.Second))
 }
 
 // Duty returns the verdict on a resource's compute, and whether it is known what it

@@ -12,28 +12,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Reconcile compares all machines of the installation with the records, and resolves what
-// does not agree: machines whose session is over end again, and machines that no record knows
+// Reconcile compares the machines of the installation at a provider with the records, and
+// resolves what does not agree: machines whose session is over end again, and machines that no record knows
 // get one, so that people see them; they end after a warning and once their own lease is
 // over. Machines of another installation are left alone.
-func (k *Keeper) Reconcile(ctx context.Context) error {
+func (k *Keeper) Reconcile(ctx context.Context, provider string) error {
+	found, err := k.Launchers[provider].Find(ctx, k.Installation, "")
+	if err != nil {
+		return fmt.Errorf("list the machines of %s: %w", provider, err)
+	}
+	by := map[string][]Found{}
+	for _, f := range found {
+		if f.Session != "" {
+			by[f.Session] = append(by[f.Session], f)
+		}
+	}
 	var errs []error
-	for provider, l := range k.Launchers {
-		found, err := l.Find(ctx, k.Installation, "")
-		if err != nil {
-			errs = append(errs, fmt.Errorf("list the machines of %s: %w", provider, err))
-			continue
-		}
-		by := map[string][]Found{}
-		for _, f := range found {
-			if f.Session != "" {
-				by[f.Session] = append(by[f.Session], f)
-			}
-		}
-		for id, machines := range by {
-			if err := k.resolve(ctx, provider, id, machines); err != nil && !errors.Is(err, ErrConflict) {
-				errs = append(errs, err)
-			}
+	for id, machines := range by {
+		if err := k.resolve(ctx, provider, id, machines); err != nil && !errors.Is(err, ErrConflict) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -407,7 +407,9 @@ func (w *world) pass(ctx context.Context, k *Keeper) (died bool) {
 	for _, id := range w.ids() {
 		_, _ = k.Keep(ctx, id) // an error is tried again by the next pass
 	}
-	_ = k.Reconcile(ctx)
+	for provider := range k.Launchers {
+		_ = k.Reconcile(ctx, provider)
+	}
 	return false
 }
 

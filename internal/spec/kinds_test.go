@@ -120,7 +120,7 @@ spec:
     - {name: j, resource: {action: create, manifest: "kind: Job\nspec: {parallelism: {{steps.t.outputs.result}}, template: {}}"}}
 `, []string{"w.t 1 1 0s 0s 0"}, "parts of it are known only at run time"},
 	} {
-		specs, err := ParseManifest("m.yaml", []byte(tc.src))
+		specs, err := parseManifest("m.yaml", []byte(tc.src))
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -148,7 +148,7 @@ spec:
 		"an argument that a step gives": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, arguments: {parameters: [{name: n, value: '{{steps.a.outputs.result}}'}]}}]]}, {name: t, inputs: {parameters: [{name: n, default: 1}]}, container: {resources: {limits: {nvidia.com/gpu: '{{inputs.parameters.n}}'}}}}]}\n",
 		"too many":                      "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {replicas: 99999999, template: " + pod(1) + "}}}\n",
 	} {
-		if got, err := ParseManifest("m.yaml", []byte(src)); err == nil {
+		if got, err := parseManifest("m.yaml", []byte(src)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

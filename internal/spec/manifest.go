@@ -2,7 +2,6 @@ package spec
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,40 +11,28 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
-
-// ParseManifest reads manifests of Kubernetes, one or several documents in a file: each
-// Pod, Job, CronJob, JobSet and Deployment, each role of a job of Kubeflow's training
-// operator or of Ray, and each template of an Argo Workflow that is reached, whose
-// containers are limited to `nvidia.com/gpu`. Documents without GPUs are passed over;
-// one of another kind that asks for GPUs is a *document.Error, and so is a file without any.
-//
-// Nodes is how many pods run at once; MaxRuntime is activeDeadlineSeconds, that of a pod
-// times the rounds in which the pods of a Job follow one another. GPU, InstanceType,
-// Regions and Capacity come from node selectors and required node affinity, Owner and
-// Purpose from the labels, whatever prefix they have, by [inventory.DefaultTagMapping].
-// Digest is that of the whole file, because a pod may read what other documents hold.
-func ParseManifest(name string, src []byte) ([]*Spec, error) {
-	d, err := open(name, src)
-	if err != nil {
-		return nil, err
-	}
-	out, err := d.manifests()
-	if err == nil && len(out) == 0 {
-		return nil, d.At(d.Bodies[0], "no workload is limited to %s: there is nothing to estimate", gpuResource)
-	}
-	return out, err
-}
 
 // gpuResource is the extended resource of the NVIDIA device plugin for Kubernetes.
 const gpuResource = "nvidia.com/gpu"
 
 // otherAccelerator are the extended resources of accelerators that no price is known for
 // one by one: slices and shares of GPUs, and those of other makers.
-var otherAccelerator = regexp.MustCompile(`^(nvidia\.com/(mig-.+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/.+|habana\.ai/gaudi|aws\.amazon\.com/neuron.*|google\.com/tpu)$`)
+var otherAccelerator = lazyregexp.New(`^(nvidia\.com/(mig-.+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/.+|habana\.ai/gaudi|aws\.amazon\.com/neuron.*|google\.com/tpu)$`)
 
-// manifests reads all documents; those without GPUs give nothing.
+// manifests reads manifests of Kubernetes, one or several documents in a file: each
+// Pod, Job, CronJob, JobSet and Deployment, each role of a job of Kubeflow's training
+// operator or of Ray, and each template of an Argo Workflow that is reached, whose
+// containers are limited to `nvidia.com/gpu`. Documents without GPUs give nothing; one of
+// another kind that asks for GPUs is a *document.Error.
+//
+// Nodes is how many pods run at once; MaxRuntime is activeDeadlineSeconds, that of a pod
+// times the rounds in which the pods of a Job follow one another. GPU, InstanceType,
+// Regions and Capacity come from node selectors and required node affinity, Owner and
+// Purpose from the labels, whatever prefix they have, by [inventory.DefaultTagMapping].
+// Digest is that of the whole file, because a pod may read what other documents hold.
 func (d *reader) manifests() ([]*Spec, error) {
 	t := &tree{d.File}
 	digest, err := t.digest()
@@ -260,7 +247,7 @@ func (w *workload) count(n ast.Node) (int, bool) {
 }
 
 // placeholder is a parameter of a workflow or of a template.
-var placeholder = regexp.MustCompile(`\{\{\s*(workflow|inputs)\.parameters\.([A-Za-z0-9_.-]+)\s*\}\}`)
+var placeholder = lazyregexp.New(`\{\{\s*(workflow|inputs)\.parameters\.([A-Za-z0-9_.-]+)\s*\}\}`)
 
 // resolve puts the parameters of the workflow, and of the template that is read, in the
 // place of their names. One that is not known stays.

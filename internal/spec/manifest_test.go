@@ -79,7 +79,7 @@ func TestManifestForms(t *testing.T) {
 		{"cron workflow", "apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nmetadata: {name: w}\nspec: {schedule: '@daily', workflowSpec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, template: b, withSequence: {count: 5}}]]}, {name: b, container: {" + gpus + "}}]}}\n",
 			func(s *Spec) bool { return s.Resources.Nodes == 5 && s.Name == "w.b" && len(s.Unknown) == 1 }},
 	} {
-		got, err := ParseManifest("m.yaml", []byte(tc.src))
+		got, err := parseManifest("m.yaml", []byte(tc.src))
 		if err != nil || len(got) != 1 || !tc.check(got[0]) {
 			t.Errorf("%s: got %v", tc.name, err)
 			for _, s := range got {
@@ -126,7 +126,7 @@ func TestManifestMistakes(t *testing.T) {
 		{"an alias of itself", "kind: Pod\nspec: &a {x: *a}\n", "m.yaml:2:14: alias *a has no anchor before it"},
 		{"a name", strings.Replace(job(""), "name: j", "name: j/k", 1), `name "j/k"`},
 	} {
-		_, err := ParseManifest("m.yaml", []byte(tc.src))
+		_, err := parseManifest("m.yaml", []byte(tc.src))
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 		}
@@ -137,7 +137,7 @@ func TestManifestMistakes(t *testing.T) {
 func TestManifestHash(t *testing.T) {
 	hash := func(src string) string {
 		t.Helper()
-		specs, err := ParseManifest("m.yaml", []byte(src))
+		specs, err := parseManifest("m.yaml", []byte(src))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte("a: &a [*a, *a]\nkind: Pod\n"))
 	f.Add([]byte("kind: Workflow\nspec: {entrypoint: a, templates: [{name: a, dag: {tasks: [{template: b}, {template: b}]}}, {name: b, script: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		specs, err := ParseManifest("f", src)
+		specs, err := parseManifest("f", src)
 		if err != nil {
 			placed(t, src, err)
 			return
@@ -182,8 +182,21 @@ func BenchmarkManifest(b *testing.B) {
 	src := []byte(strings.Repeat(manifests(b)+"---\n", 20))
 	b.SetBytes(int64(len(src)))
 	for b.Loop() {
-		if _, err := ParseManifest("m.yaml", src); err != nil {
+		if _, err := parseManifest("m.yaml", src); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// parseManifest reads manifests of which at least one workload asks for GPUs.
+func parseManifest(name string, src []byte) ([]*Spec, error) {
+	d, err := open(name, src)
+	if err != nil {
+		return nil, err
+	}
+	out, err := d.manifests()
+	if err == nil && len(out) == 0 {
+		return nil, d.At(d.Bodies[0], "no workload is limited to %s", gpuResource)
+	}
+	return out, err
 }

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -29,7 +29,7 @@ func open(name string, src []byte) (*reader, error) {
 }
 
 // Read reads a file of any kind: a job or a session of curfew, or manifests of
-// Kubernetes as [ParseManifest] does. Mistakes are a *document.Error.
+// Kubernetes, which may give nothing. Mistakes are a *document.Error.
 func Read(name string, src []byte) ([]*Spec, error) {
 	d, err := open(name, src)
 	if err != nil {
@@ -58,16 +58,16 @@ func Parse(name string, src []byte) (*Spec, error) {
 
 var (
 	// specName is what a job may be called, in logs, tags and commands.
-	specName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+	specName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 	// typeName is a provider's machine type.
-	typeName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	regionName = regexp.MustCompile(`^[a-z]{2,}[a-z0-9-]{1,40}[0-9]$`)
-	objectURI  = regexp.MustCompile(`^[a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?$`)
+	typeName   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	regionName = lazyregexp.New(`^[a-z]{2,}[a-z0-9-]{1,40}[0-9]$`)
+	objectURI  = lazyregexp.New(`^[a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?$`)
 	// storeURI is an address that is written to; it may be a folder (file:///…).
-	storeURI = regexp.MustCompile(`^([a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?|file:///\S+)$`)
-	variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	storeURI = lazyregexp.New(`^([a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?|file:///\S+)$`)
+	variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	// imageName is an image in the words of a provider: an id, a name, a parameter.
-	imageName = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/._:@-]{0,255}$`)
+	imageName = lazyregexp.New(`^[A-Za-z0-9/][A-Za-z0-9/._:@-]{0,255}$`)
 )
 
 // ValidName says whether a job or session may be called so: letters, digits, dots, dashes and
@@ -304,7 +304,7 @@ func (d *reader) data(n ast.Node, s *Spec) error {
 }
 
 // matching reads a text of a form.
-func (d *reader) matching(n ast.Node, what string, out *string, form *regexp.Regexp, rule string) error {
+func (d *reader) matching(n ast.Node, what string, out *string, form *lazyregexp.Regexp, rule string) error {
 	document.Note(n, document.Shape{Pattern: form.String()})
 	v, err := d.Text(n, what)
 	if err == nil && !form.MatchString(v) {
@@ -347,7 +347,7 @@ func (d *reader) directory(n ast.Node, what string, out *string) error {
 }
 
 func (d *reader) duration(n ast.Node, what string) (time.Duration, error) {
-	document.Note(n, document.Shape{Pattern: durationForm})
+	document.Note(n, document.Shape{Pattern: durationForm.String()})
 	v, err := d.Text(n, what)
 	if err != nil {
 		return 0, err

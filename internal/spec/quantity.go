@@ -4,26 +4,18 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// durationUnits are the units of a duration as people write it, the largest first. A
-// day is 24 hours.
-var durationUnits = []struct {
-	name string
-	size time.Duration
-}{
-	{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond},
-}
-
 var (
-	durationForm = `^([0-9]{1,9}(\.[0-9]{1,9})?(ms|w|d|h|m|s))+$`
-	durationPart = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,9}))?(ms|w|d|h|m|s)`)
-	sizePattern  = regexp.MustCompile(`^([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]i?B|B)$`)
-	gpuPattern   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9._-]{0,63})(?::([0-9]{1,4}))?$`)
+	durationForm = lazyregexp.New(`^([0-9]{1,9}(\.[0-9]{1,9})?(ms|w|d|h|m|s))+$`)
+	sizePattern  = lazyregexp.New(`^([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]i?B|B)$`)
+	gpuPattern   = lazyregexp.New(`^([A-Za-z][A-Za-z0-9._-]{0,63})(?::([0-9]{1,4}))?$`)
 )
 
 // maxDuration bounds a duration in a file. A longer one is a mistake in the unit.
@@ -32,39 +24,25 @@ const maxDuration = 366 * 24 * time.Hour
 // parseDuration reads "30m", "1d12h" or "1.5h": numbers, each with a unit, over 0 and up
 // to a year. What does not come to whole milliseconds is rounded to them.
 func parseDuration(s string) (time.Duration, error) {
-	total := time.Duration(0)
-	for rest := s; rest != ""; {
-		m := durationPart.FindStringSubmatch(rest)
-		if m == nil {
-			return 0, fmt.Errorf("%q is not a duration such as 30m, 12h or 7d", s)
-		}
-		for _, u := range durationUnits {
-			if u.name != m[3] {
-				continue
-			}
-			v, ok := scaled(m[1], m[2], int64(u.size))
-			if total += time.Duration(v); !ok || total > maxDuration {
-				return 0, fmt.Errorf("%q is longer than a year; a duration is written like 30m, 12h or 7d", s)
-			}
-		}
-		rest = rest[len(m[0]):]
+	if !durationForm.MatchString(s) {
+		return 0, fmt.Errorf("%q is not a duration such as 30m, 12h or 7d", s)
 	}
-	if total = total.Round(time.Millisecond); total <= 0 {
+	d, err := plain.ParseDuration(s)
+	if err != nil || d > maxDuration {
+		return 0, fmt.Errorf("%q is longer than a year; a duration is written like 30m, 12h or 7d", s)
+	}
+	if d = d.Round(time.Millisecond); d <= 0 {
 		return 0, fmt.Errorf("%q is not a duration over 0 such as 30m, 12h or 7d", s)
 	}
-	return total, nil
+	return d, nil
 }
 
-// durationText writes what parseDuration reads, in whole units: "1d12h", "30m"; "" for 0.
+// durationText writes what parseDuration reads; "" for 0.
 func durationText(d time.Duration) string {
-	out := ""
-	for _, u := range durationUnits[1:] { // people count days
-		if n := d / u.size; n > 0 {
-			out += strconv.FormatInt(int64(n), 10) + u.name
-			d -= n * u.size
-		}
+	if d == 0 {
+		return ""
 	}
-	return out
+	return plain.ExactDuration(d)
 }
 
 // sizeUnits are bytes by the unit of a size.

@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -190,7 +192,7 @@ func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Ent
 		if saved, err = t.putItem(ctx, it); err != nil {
 			return err
 		}
-		return t.record(ctx, entries)
+		return t.record(entries...)
 	})
 	if err != nil {
 		return action.Item{}, fmt.Errorf("save item %s: %w", it.ID, err)
@@ -268,11 +270,18 @@ func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Admitted, erro
 		if err != nil {
 			return nil, fmt.Errorf("item %s: %w", adm.Item.ID, err)
 		}
+		if a := adm.Approval; a != nil {
+			if _, err := t.putRequest(ctx, a.Request, a.Event); errors.Is(err, approval.ErrConflict) {
+				return nil, fmt.Errorf("approval %s of item %s: %w", a.Request.ID, it.ID, action.ErrConflict)
+			} else if err != nil {
+				return nil, fmt.Errorf("approval %s of item %s: %w", a.Request.ID, it.ID, err)
+			}
+		}
 		if err := t.exec(ctx, "INSERT INTO admissions (item, version, account, source, at, hourly) VALUES (?, ?, ?, ?, ?, ?)",
 			it.ID, it.Version, b.Account, b.Source, at(b.Now), adm.Hourly); err != nil {
 			return nil, err
 		}
 		admitted[i].Item, entries = it, append(entries, adm.Entries...)
 	}
-	return admitted, t.record(ctx, entries)
+	return admitted, t.record(entries...)
 }

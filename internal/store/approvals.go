@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -46,8 +47,21 @@ func (r requestRow) request() approval.Request {
 	}
 }
 
-// PutRequest writes a request whose version is the one it was read with.
-func (a approvals) PutRequest(ctx context.Context, r approval.Request) (approval.Request, error) {
+// PutRequest writes a request whose version is the one it was read with, and records it.
+func (a approvals) PutRequest(ctx context.Context, r approval.Request, e approval.Event) (approval.Request, error) {
+	var kept approval.Request
+	err := a.transact(ctx, func(t *tx) (err error) {
+		kept, err = t.putRequest(ctx, r, e)
+		return err
+	})
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("write request %s: %w", r.ID, err)
+	}
+	return kept, nil
+}
+
+// putRequest writes a request and records who changed it.
+func (t *tx) putRequest(ctx context.Context, r approval.Request, e approval.Event) (approval.Request, error) {
 	row := requestRow{
 		ID: r.ID, Kind: r.Kind, Subject: prose(r.Subject), PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount,
 		Roles: document[[]string]{r.Roles}, Run: prose(r.Run), Team: prose(r.Team),
@@ -55,17 +69,29 @@ func (a approvals) PutRequest(ctx context.Context, r approval.Request) (approval
 		AskedBy: r.AskedBy, AskedAt: at(r.AskedAt), ExpiresAt: at(r.ExpiresAt), State: r.State,
 		DecidedBy: r.DecidedBy, Reason: prose(r.Reason), DecidedAt: at(r.DecidedAt), UsedAt: at(r.UsedAt), Version: r.Version + 1,
 	}
-	err := exact(r.ID, r.PlanHash, r.Plan)
 	if r.ID == "" {
-		err = errors.New("it has no id")
+		return approval.Request{}, errors.New("it has no id")
 	}
-	if err == nil {
-		err = a.transact(ctx, func(t *tx) error { return t.put(ctx, requests, row, r.Version, approval.ErrConflict) })
+	if err := exact(r.ID, r.PlanHash, r.Plan); err != nil {
+		return approval.Request{}, err
 	}
-	if err != nil {
-		return approval.Request{}, fmt.Errorf("write request %s: %w", r.ID, err)
+	if err := t.put(ctx, requests, row, r.Version, approval.ErrConflict); err != nil {
+		return approval.Request{}, err
 	}
-	return row.request(), nil
+	return row.request(), t.record(requestEntry(r, e))
+}
+
+// requestEntry is the entry of the audit log about a change of a request.
+func requestEntry(r approval.Request, e approval.Event) action.Entry {
+	what := string(r.State) // the names of the other events are those of the states
+	if r.State == approval.Pending {
+		what = action.EventAsked
+	}
+	outcome := "request " + r.ID + ", at most " + r.Amount.Exact()
+	if e.Why != "" {
+		outcome += ": " + e.Why
+	}
+	return action.Entry{At: e.At, Actor: e.By, What: what, Because: r.Subject, Outcome: outcome}
 }
 
 // Request returns the request of an id, or the only one whose id begins so;

@@ -53,27 +53,36 @@ type headRow struct {
 
 const headQuery = "SELECT entry, hash FROM audit_head WHERE id = 1"
 
-// record appends to the audit log. Entries are numbered from 1, without a gap, in the
-// order of the transactions, because the end of the log stays locked; whatever else a
-// transaction locks it has to lock before.
-func (t *tx) record(ctx context.Context, entries []action.Entry) error {
-	if len(entries) == 0 {
+// record adds entries to the audit log, in the same transaction.
+func (t *tx) record(entries ...action.Entry) error {
+	for _, e := range entries {
+		e, err := e.Kept()
+		if err != nil {
+			return err
+		}
+		t.entries = append(t.entries, e)
+	}
+	return nil
+}
+
+// append writes what was recorded. Entries are numbered from 1, without a gap, in the
+// order of the transactions, because the end of the log stays locked. It is the last lock
+// that a transaction takes, so that transactions do not wait for one another in a circle.
+func (t *tx) append(ctx context.Context) error {
+	if len(t.entries) == 0 {
 		return nil
 	}
 	var head headRow
 	if err := t.get(ctx, &head, headQuery+t.forUpdate); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		e, err := e.Kept()
-		if err != nil {
-			return err
-		}
+	for _, e := range t.entries {
 		row := entryRow{
 			ID: head.Entry + 1, At: at(e.At), Account: e.Account, Round: e.Round, Actor: e.Actor, What: e.What,
 			Resource: e.Resource, Item: e.Item, Verb: e.Verb, Because: e.Because, Outcome: e.Outcome,
 			Evidence: document[[]evidenceDoc]{convert(e.Evidence, evidenceOf)},
 		}
+		var err error
 		if row.Hash, err = row.chain(head.Hash); err != nil {
 			return err
 		}
@@ -110,7 +119,7 @@ func (r entryRow) entry() action.Entry {
 
 // Record appends to the audit log, all entries or none.
 func (a actions) Record(ctx context.Context, entries ...action.Entry) error {
-	err := a.transact(ctx, func(t *tx) error { return t.record(ctx, entries) })
+	err := a.transact(ctx, func(t *tx) error { return t.record(entries...) })
 	if err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}

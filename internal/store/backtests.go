@@ -106,7 +106,7 @@ func (b Backtests) Create(ctx context.Context, v Backtest, open, keep int, e act
 			if err := t.insert(ctx, backtestTable, row); err != nil {
 				return err
 			}
-			return t.record(ctx, []action.Entry{e})
+			return t.record(e)
 		})
 	}
 	if err != nil {
@@ -196,7 +196,7 @@ func (b Backtests) change(ctx context.Context, id, what, statement string, args 
 		if err != nil {
 			return err
 		}
-		return t.record(ctx, entries)
+		return t.record(entries...)
 	})
 	if err != nil {
 		return fmt.Errorf("%s backtest %s: %w", what, id, err)

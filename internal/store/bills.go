@@ -263,7 +263,7 @@ func (b bills) eachRow(ctx context.Context, q bill.Query, yield func(bill.Row) b
 	defer end()
 	var rows *sqlx.Rows
 	err := timed(ctx, end, "read bills", func() (err error) {
-		rows, err = b.read.QueryxContext(ctx, b.read.Rebind(query), f.args...)
+		rows, err = b.reader().QueryxContext(ctx, b.reader().Rebind(query), f.args...)
 		return err
 	})
 	if err != nil {

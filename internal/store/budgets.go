@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -134,13 +135,16 @@ func (t *tx) reserve(ctx context.Context, r budget.Reservation, row holdRow) (ho
 		return row, err
 	}
 	if r.Hold.Version > 0 {
-		return row, t.put(ctx, holdTable, row, r.Hold.Version, budget.ErrConflict)
+		return row, t.putHold(ctx, row, r.Hold.Version, r.Event)
 	}
 	into := t.bulk("holds", holdColumns, " ON CONFLICT DO NOTHING")
-	if err := errors.Join(into.add(ctx, fields(row)...), into.flush(ctx)); err != nil || into.written == 1 {
+	if err := errors.Join(into.add(ctx, fields(row)...), into.flush(ctx)); err != nil {
 		return row, err
 	}
-	// Another was written under the key meanwhile, or under the id.
+	if into.written == 1 {
+		return row, t.recordHold(row, r.Event)
+	}
+	// A concurrent write took the key or the id.
 	kept, err := keyed(ctx, t, row.Key)
 	if errors.Is(err, budget.ErrNotFound) {
 		err = budget.ErrConflict
@@ -173,14 +177,37 @@ func (t *tx) expect(ctx context.Context, row holdRow) error {
 	return err
 }
 
-// PutHold writes a hold whose version is the one it was read with.
-func (h holds) PutHold(ctx context.Context, hold budget.Hold) (budget.Hold, error) {
+// putHold writes the version of a hold that follows the one that was read, and records it.
+func (t *tx) putHold(ctx context.Context, row holdRow, read int64, e budget.Event) error {
+	if err := t.put(ctx, holdTable, row, read, budget.ErrConflict); err != nil {
+		return err
+	}
+	return t.recordHold(row, e)
+}
+
+// recordHold records what was done with a hold.
+func (t *tx) recordHold(row holdRow, e budget.Event) error {
+	if e.Verb == "" {
+		return nil
+	}
+	amount := row.Amount
+	if row.State == budget.Settled {
+		amount = row.Actual
+	}
+	return t.record(action.Entry{
+		At: e.At, Actor: e.By, What: "hold-" + string(e.Verb), Because: row.Kind + " " + row.Name,
+		Outcome: "hold " + row.ID + " " + string(row.State) + ", " + amount.Exact(),
+	})
+}
+
+// PutHold writes a hold whose version is the one it was read with, and records it.
+func (h holds) PutHold(ctx context.Context, hold budget.Hold, e budget.Event) (budget.Hold, error) {
 	row, err := holdOf(hold)
 	if err == nil && hold.Version == 0 {
 		err = budget.ErrConflict
 	}
 	if err == nil {
-		err = h.transact(ctx, func(t *tx) error { return t.put(ctx, holdTable, row, hold.Version, budget.ErrConflict) })
+		err = h.transact(ctx, func(t *tx) error { return t.putHold(ctx, row, hold.Version, e) })
 	}
 	if err != nil {
 		return budget.Hold{}, fmt.Errorf("write hold %s: %w", hold.ID, err)

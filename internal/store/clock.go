@@ -110,7 +110,7 @@ func (s *Store) SetClock(ctx context.Context, e action.Entry) error {
 			if err := t.putClock(ctx, next); err != nil {
 				return err
 			}
-			return t.record(ctx, []action.Entry{e})
+			return t.record(e)
 		})
 	}
 	if err != nil {

@@ -115,7 +115,7 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 		gap("seconds"), gap("at_most"), gap("unbounded")) + from + f.where() + " GROUP BY " + keys + " ORDER BY " + keys
 	var out []ledger.Sum
 	err := answered(ctx, "add up costs", func(ctx context.Context) error {
-		rows, err := c.read.QueryContext(ctx, c.read.Rebind(query), append(args, f.args...)...)
+		rows, err := c.reader().QueryContext(ctx, c.reader().Rebind(query), append(args, f.args...)...)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -42,9 +43,14 @@ type database struct {
 	turns       *turns // nil where connections write at the same time
 	host        Host
 	dir         string // of a file
+	// within is the transaction that everything here is part of; nil: none.
+	within *tx
 }
 
 func (d *database) close() error {
+	if d.within != nil {
+		return nil // it is the transaction's
+	}
 	if d.read == d.write {
 		return d.write.Close()
 	}
@@ -55,8 +61,12 @@ func (d *database) close() error {
 const patience = 30 * time.Second
 
 // transact carries out do in a transaction that writes, again where others were in
-// the way, so do must not change anything outside the database before it succeeds.
+// the way, so do must not change anything outside the database before it succeeds. Within
+// another transaction do is a part of that one, and what a failed do wrote is taken back.
 func (d *database) transact(ctx context.Context, do func(*tx) error) error {
+	if d.within != nil {
+		return d.within.part(ctx, do)
+	}
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for {
@@ -101,7 +111,12 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 		return err
 	}
 	defer d.giveTurn()
-	if err := do(&tx{t, &d.dialect}); err != nil {
+	writing := &tx{Tx: t, dialect: &d.dialect}
+	err = do(writing)
+	if err == nil {
+		err = writing.append(ctx)
+	}
+	if err != nil {
 		// A rollback that fails as well leaves the connection to the pool to discard.
 		_ = timed(ctx, end, "roll back", t.Rollback)
 		return err
@@ -169,6 +184,24 @@ func pause(ctx context.Context) error {
 type tx struct {
 	*sqlx.Tx
 	*dialect
+	// entries are appended to the audit log right before the commit.
+	entries []action.Entry
+}
+
+// part carries out do as a part of the transaction: where do fails, what it wrote is taken
+// back, and the rest of the transaction can still be committed.
+func (t *tx) part(ctx context.Context, do func(*tx) error) error {
+	if err := t.exec(ctx, "SAVEPOINT part"); err != nil {
+		return err
+	}
+	recorded := len(t.entries)
+	if err := do(t); err != nil {
+		t.entries = t.entries[:recorded]
+		// The innermost of the savepoints with this name is meant. Where the transaction has
+		// ended, its own error says so.
+		return errors.Join(err, t.exec(ctx, "ROLLBACK TO SAVEPOINT part"), t.exec(ctx, "RELEASE SAVEPOINT part"))
+	}
+	return t.exec(ctx, "RELEASE SAVEPOINT part")
 }
 
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
@@ -238,7 +271,21 @@ func (t *tx) put(ctx context.Context, to table, row any, read int64, conflict er
 
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
 func (d *database) get(ctx context.Context, to any, query string, args ...any) error {
+	if d.within != nil {
+		return d.within.get(ctx, to, query, args...)
+	}
 	return answered(ctx, query, func(ctx context.Context) error { return d.read.GetContext(ctx, to, d.read.Rebind(query), args...) })
+}
+
+// reader is what rows are read from.
+func (d *database) reader() interface {
+	sqlx.QueryerContext
+	Rebind(query string) string
+} {
+	if d.within != nil {
+		return d.within
+	}
+	return d.read
 }
 
 // explain says that a sum passed the range of an amount, where that is what failed.
@@ -261,6 +308,9 @@ func sums(expressions ...string) string {
 
 // list reads all rows that a query finds.
 func (d *database) list(ctx context.Context, to any, query string, args ...any) error {
+	if d.within != nil {
+		return d.within.list(ctx, to, query, args...)
+	}
 	return answered(ctx, query, func(ctx context.Context) error { return d.read.SelectContext(ctx, to, d.read.Rebind(query), args...) })
 }
 

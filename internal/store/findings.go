@@ -85,5 +85,5 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 			return err
 		}
 	}
-	return t.record(ctx, told)
+	return t.record(told...)
 }

@@ -58,7 +58,7 @@ func (a actions) Blow(ctx context.Context, f action.Fuse) error {
 		if err := t.putFuse(ctx, f); err != nil {
 			return err
 		}
-		return t.record(ctx, []action.Entry{entry})
+		return t.record(entry)
 	})
 	if err != nil {
 		return fmt.Errorf("keep that the fuse of %s has blown: %w", f.Name(), err)
@@ -84,7 +84,7 @@ func (a actions) Confirm(ctx context.Context, f action.Fuse) error {
 		if err := t.putFuse(ctx, *old); err != nil {
 			return err
 		}
-		return t.record(ctx, []action.Entry{entry})
+		return t.record(entry)
 	})
 	if err != nil {
 		return fmt.Errorf("confirm the fuse of %s: %w", f.Name(), err)

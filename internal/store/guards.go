@@ -56,7 +56,7 @@ func (a actions) setFreeze(ctx context.Context, to freezeRow, e action.Entry) er
 		if err := t.exec(ctx, "UPDATE freezes SET at = ?, who = ?, reason = ? WHERE id = 1", to.At, to.By, to.Reason); err != nil {
 			return err
 		}
-		return t.record(ctx, []action.Entry{e})
+		return t.record(e)
 	})
 }
 
@@ -91,10 +91,10 @@ func (a actions) PutKeep(ctx context.Context, k action.Keep) error {
 			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at", row); err != nil {
 			return err
 		}
-		return t.record(ctx, []action.Entry{{
+		return t.record(action.Entry{
 			At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: action.EventKeep,
 			Resource: k.Ref.String(), Because: k.Reason, Outcome: "until " + row.Until.Format(time.RFC3339),
-		}})
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("keep %s: %w", k.Ref, err)

@@ -26,6 +26,13 @@ type child struct {
 }
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(killedVariable); text != "" {
+		if err := decideAndDie(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if text := os.Getenv(childVariable); text != "" {
 		if err := work(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -192,7 +192,7 @@ func remember(t *testing.T, s *store.Store) {
 	}
 	r := past.Requests[0]
 	r.Version = 0
-	_, e := s.Approvals().PutRequest(t.Context(), r)
+	_, e := s.Approvals().PutRequest(t.Context(), r, approval.Event{At: r.AskedAt, By: r.AskedBy})
 	if err := errors.Join(err, e, a.PutKeep(t.Context(), past.Keeps[0]), a.Freeze(t.Context(), *past.Freeze)); err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,18 @@ type Store struct {
 	lent bool
 }
 
+// Transact carries out do in one transaction: everything that do writes through the stores
+// of the state that it is given, with its audit entries, is kept, or nothing. Where another
+// process was in the way do is called again, so it changes nothing outside that state, and
+// it asks no one over a network, because others wait for it.
+func (s *Store) Transact(ctx context.Context, do func(*Store) error) error {
+	return s.db.transact(ctx, func(t *tx) error {
+		within := *s.db
+		within.within = t
+		return do(&Store{&within, true})
+	})
+}
+
 // Lend returns the same state for a caller whose Close ends nothing.
 func (s *Store) Lend() *Store { return &Store{s.db, true} }
 

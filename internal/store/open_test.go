@@ -290,7 +290,7 @@ func TestOpenDoesNotWaitForMigrations(t *testing.T) {
 			at := d.open(t)
 			fill(t, at)
 			lockOfMigrations(t, at)
-			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			s, err := store.Open(ctx, at)
 			if err != nil {

@@ -67,7 +67,7 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 			if err := t.addSessionEvents(ctx, s.ID, session.Keepers, row.Version, events); err != nil {
 				return err
 			}
-			return t.record(ctx, entries)
+			return t.record(entries...)
 		})
 	}
 	if errors.Is(err, session.ErrConflict) && s.Version == 0 {

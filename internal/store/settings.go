@@ -45,37 +45,49 @@ type Settings struct{ db *database }
 // Settings returns what admins set for every process.
 func (s *Store) Settings() Settings { return Settings{s.db} }
 
-// Put writes the version after the one that was read, and records it in the audit log
-// with e; ErrSettingConflict where it is there already. Nothing is overwritten.
-func (s Settings) Put(ctx context.Context, v Setting, e action.Entry) error {
+// SettingChange is a new version with its entry in the audit log.
+type SettingChange struct {
+	Setting Setting
+	Entry   action.Entry
+}
+
+// Put writes of each kind the version after the one that was read, and records it, all in
+// one transaction; ErrSettingConflict where one is there already. Nothing is overwritten.
+func (s Settings) Put(ctx context.Context, changes ...SettingChange) error {
+	return s.db.transact(ctx, func(t *tx) error {
+		for _, c := range changes {
+			if err := t.putSetting(ctx, c.Setting, c.Entry); err != nil {
+				return fmt.Errorf("write version %d of the settings %s: %w", c.Setting.Version, c.Setting.Kind, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (t *tx) putSetting(ctx context.Context, v Setting, e action.Entry) error {
 	row := settingRow{v.Kind, v.Version, at(v.At), prose(v.Who), prose(v.Reason), v.Body}
 	err := exact(v.Kind, v.Body)
 	if err == nil && (v.Kind == "" || v.Version < 1 || v.At.IsZero()) {
 		err = errors.New("it needs a kind, a version from 1 and a time")
 	}
-	if err == nil {
-		err = s.db.transact(ctx, func(t *tx) error {
-			var newest int64
-			if err := t.get(ctx, &newest, "SELECT COALESCE(MAX(version), 0) FROM settings WHERE kind = ?", v.Kind); err != nil {
-				return err
-			}
-			if newest != v.Version-1 {
-				return ErrSettingConflict
-			}
-			written, err := t.named(ctx, settingTable.insert+" ON CONFLICT (kind, version) DO NOTHING", row)
-			if err != nil {
-				return err
-			}
-			if written == 0 {
-				return ErrSettingConflict
-			}
-			return t.record(ctx, []action.Entry{e})
-		})
-	}
 	if err != nil {
-		return fmt.Errorf("write version %d of the settings %s: %w", v.Version, v.Kind, err)
+		return err
 	}
-	return nil
+	var newest int64
+	if err := t.get(ctx, &newest, "SELECT COALESCE(MAX(version), 0) FROM settings WHERE kind = ?", v.Kind); err != nil {
+		return err
+	}
+	if newest != v.Version-1 {
+		return ErrSettingConflict
+	}
+	written, err := t.named(ctx, settingTable.insert+" ON CONFLICT (kind, version) DO NOTHING", row)
+	if err != nil {
+		return err
+	}
+	if written == 0 {
+		return ErrSettingConflict
+	}
+	return t.record(e)
 }
 
 // Versions returns those of a kind, the newest first; none where nothing was set.

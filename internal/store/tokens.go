@@ -72,7 +72,7 @@ func (c Callers) Create(ctx context.Context, v Token, e action.Entry) error {
 			if err := t.insert(ctx, tokenTable, row); err != nil {
 				return err
 			}
-			return t.record(ctx, []action.Entry{e})
+			return t.record(e)
 		})
 	}
 	if err != nil {
@@ -131,7 +131,7 @@ func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry fun
 		if err := t.exec(ctx, "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", at(now), v.ID); err != nil {
 			return err
 		}
-		return t.record(ctx, []action.Entry{entry(v)})
+		return t.record(entry(v))
 	})
 	if err != nil {
 		return Token{}, fmt.Errorf("revoke token %s: %w", v.ID, err)

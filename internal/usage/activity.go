@@ -80,11 +80,6 @@ func rate(v, otherwise float64) float64 {
 	return otherwise
 }
 
-// Works says whether a point that stands for step is work.
-func (a Activity) Works(s Signal, p Point, step time.Duration) bool {
-	return p.Max >= a.Floor(s, step)
-}
-
 // MeasuresCompute says whether a track has a signal that can vouch for a GPU.
 func (t *Track) MeasuresCompute() bool { return t.stats[GPUUtil] != nil || t.stats[SMActive] != nil }
 
@@ -114,31 +109,3 @@ func (w *Window) GPUTracks() []*Track {
 
 // Works says whether the newest point of a signal is at or above its floor.
 func (s *Stats) Works() bool { return s != nil && s.Active > 0 && s.LastActive.Equal(s.Last) }
-
-// Working returns since when some signal that means compute has been active without a
-// pause up to a time; zero where none is known to.
-func (w *Window) Working(until time.Time) time.Time {
-	var from time.Time
-	tracks := append([]*Track{&w.Machine}, w.GPUs...)
-	signals := HostWork()
-	for _, t := range tracks {
-		for _, s := range compute {
-			if t.stats[s] != nil {
-				signals = Compute()
-			}
-		}
-	}
-	for _, t := range tracks {
-		for _, s := range signals {
-			st := t.stats[s]
-			if !st.Works() {
-				continue
-			}
-			work := w.Work(st)
-			if !work.From.IsZero() && work.To.Equal(until) && (from.IsZero() || work.From.Before(from)) {
-				from = work.From
-			}
-		}
-	}
-	return from
-}

@@ -30,7 +30,7 @@ func TestActivity(t *testing.T) {
 		{"disks", Activity{}, DiskBytes, 60e6, false},
 		{"disks that stream", Activity{}, DiskBytes, 600e6, true},
 	} {
-		if got := tc.a.Works(tc.s, Point{Max: tc.v}, time.Minute); got != tc.want {
+		if got := tc.v >= tc.a.Floor(tc.s, time.Minute); got != tc.want {
 			t.Errorf("%s: it works is %v, want %v", tc.name, got, tc.want)
 		}
 	}

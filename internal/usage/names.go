@@ -81,15 +81,6 @@ var meters = map[string]meter{
 	"cpuutilization": {CPUUtil, 1},
 }
 
-// fieldNames maps the numbers of DCGM's fields, which do not change with its versions,
-// to their names.
-var fieldNames = map[string]string{
-	"112": "dcgm_fi_dev_clock_throttle_reasons", "158": "dcgm_fi_dev_slowdown_temp", "230": "dcgm_fi_dev_xid_errors", "311": "dcgm_fi_dev_ecc_dbe_vol_total",
-	"150": "dcgm_fi_dev_gpu_temp", "155": "dcgm_fi_dev_power_usage", "156": "dcgm_fi_dev_total_energy_consumption", "203": "dcgm_fi_dev_gpu_util", "250": "dcgm_fi_dev_fb_total",
-	"251": "dcgm_fi_dev_fb_free", "252": "dcgm_fi_dev_fb_used", "1001": "dcgm_fi_prof_gr_engine_active",
-	"1002": "dcgm_fi_prof_sm_active", "1003": "dcgm_fi_prof_sm_occupancy", "1004": "dcgm_fi_prof_pipe_tensor_active", "1005": "dcgm_fi_prof_dram_active",
-}
-
 // SignalOf returns the signal that a metric of NVML, DCGM (old and new field
 // names), the CloudWatch agent or an exporter stands for, in any letter case and
 // with or without the prefix exported_. A value times scale is in the signal's

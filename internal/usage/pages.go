@@ -2,12 +2,33 @@ package usage
 
 import (
 	"bufio"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
+
+// CheckFooter refuses a file whose footer does not fit into it, before anything
+// allocates what the footer claims.
+func CheckFooter(r io.ReaderAt, size int64) error {
+	const least = 12 // magic, length of the footer, magic
+	var tail [8]byte
+	if size >= least {
+		if _, err := r.ReadAt(tail[:], size-int64(len(tail))); err != nil {
+			return fmt.Errorf("the end of the file cannot be read: %w", err)
+		}
+	}
+	switch length := int64(binary.LittleEndian.Uint32(tail[:4])); {
+	case size < least || string(tail[4:]) != "PAR1":
+		return errors.New("it does not end as it must, and may be cut short")
+	case length > size-least:
+		return fmt.Errorf("its footer of %d bytes is larger than the file", length)
+	}
+	return nil
+}
 
 // Bounds of one page of Parquet. Writers make pages of about 1 MiB; what is far over
 // that is damage, and would be allocated before it is noticed.

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -28,8 +27,8 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 			err = d.format.fail(row, 0, "the file is not valid Parquet: %v", p)
 		}
 	}()
-	if fail := checkFooter(r, size, d.format); fail != nil {
-		return fail
+	if err := CheckFooter(r, size); err != nil {
+		return &FileError{File: d.format.Name, Reason: "the file is not valid Parquet", Err: err}
 	}
 	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
@@ -81,27 +80,6 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 		}
 	}
 	return d.flush()
-}
-
-// checkFooter refuses a file whose footer does not fit into it, before anything
-// allocates what the footer claims.
-func checkFooter(r io.ReaderAt, size int64, f Format) *FileError {
-	const least = 12 // magic, length of the footer, magic
-	var tail [8]byte
-	if size >= least {
-		if _, err := r.ReadAt(tail[:], size-int64(len(tail))); err != nil {
-			e := f.fail(0, 0, "the end of the file cannot be read")
-			e.Err = err
-			return e
-		}
-	}
-	switch length := int64(binary.LittleEndian.Uint32(tail[:4])); {
-	case size < least || !isParquet(tail[4:]):
-		return f.fail(0, 0, "the file is not valid Parquet: it does not end as it must, and may be cut short")
-	case length > size-least:
-		return f.fail(0, 0, "the file is not valid Parquet: its footer of %d bytes is larger than the file", length)
-	}
-	return nil
 }
 
 // userPanic carries a panic of the caller's function past the recovery above.
@@ -164,7 +142,7 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 			p.time = d.parquetTime(leaves[i].node.Type())
 			unfit = p.time == nil && kind != parquet.ByteArray
 		case c.role == signalColumn || c.role == gpusColumn && kind != parquet.ByteArray:
-			_, decimal := logicalValue(logical).(*format.DecimalType)
+			_, decimal := LogicalValue(logical).(*format.DecimalType)
 			unfit = decimal || kind == parquet.Boolean || kind == parquet.Int96 || kind == parquet.FixedLenByteArray
 		case c.role == resourceColumn || c.role == gpuColumn || c.role == partColumn:
 			unfit = kind != parquet.ByteArray && kind != parquet.Int32 && kind != parquet.Int64
@@ -179,7 +157,8 @@ func parquetColumns(d *decoder, schema *parquet.Schema) ([]*parquetColumn, error
 	return columns, nil
 }
 
-func logicalValue(t *format.LogicalType) format.LogicalTypeValue {
+// LogicalValue returns what a logical type says; nil where there is none.
+func LogicalValue(t *format.LogicalType) format.LogicalTypeValue {
 	if t == nil {
 		return nil
 	}
@@ -188,7 +167,7 @@ func logicalValue(t *format.LogicalType) format.LogicalTypeValue {
 
 // parquetTime returns how to read a time stored as that type, nil when it is none.
 func (d *decoder) parquetTime(t parquet.Type) func(parquet.Value) (time.Time, error) {
-	if stamp, ok := logicalValue(t.LogicalType()).(*format.TimestampType); ok && stamp.Unit.Value != nil {
+	if stamp, ok := LogicalValue(t.LogicalType()).(*format.TimestampType); ok && stamp.Unit.Value != nil {
 		unit := stamp.Unit.Value.Duration()
 		perSecond := int64(time.Second / unit)
 		return func(v parquet.Value) (time.Time, error) {
@@ -203,8 +182,8 @@ func (d *decoder) parquetTime(t parquet.Type) func(parquet.Value) (time.Time, er
 			return time.Unix(whole, part*int64(unit)).UTC(), nil
 		}
 	}
-	if logicalValue(t.LogicalType()) != nil {
-		if _, ok := logicalValue(t.LogicalType()).(*format.IntType); !ok {
+	if LogicalValue(t.LogicalType()) != nil {
+		if _, ok := LogicalValue(t.LogicalType()).(*format.IntType); !ok {
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // AdoptionSchema names the shape of an [Adoption].
@@ -28,7 +29,7 @@ type Adoption struct {
 	LeaseUntil time.Time `json:"lease_until"`
 	Idle       string    `json:"idle"`
 	// HourlyUSD is the list price of an hour; null: it has none.
-	HourlyUSD *string `json:"hourly_usd"`
+	HourlyUSD money.Dollars `json:"hourly_usd"`
 	// Tags are those that the machine gets.
 	Tags []AddedTag `json:"tags"`
 	// Refusals are why it is not adopted.

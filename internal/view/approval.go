@@ -50,7 +50,7 @@ type Request struct {
 	Plan      *approval.Plan `json:"plan"`
 	Subject   string         `json:"subject"`
 	State     string         `json:"state"`
-	AmountUSD string         `json:"amount_usd"`
+	AmountUSD money.Amount   `json:"amount_usd"`
 	// PlanHash is the hash of the plan that an approval is bound to.
 	PlanHash string `json:"plan_hash"`
 	// Team is the team that it is for; absent where none is known.
@@ -91,11 +91,7 @@ func (r Request) Lines() []string {
 
 // AtMost is the amount for people, to the cent.
 func (r Request) AtMost() string {
-	v, err := money.ParseAmount(r.AmountUSD)
-	if err != nil {
-		return r.AmountUSD
-	}
-	return v.Exact()
+	return r.AmountUSD.Exact()
 }
 
 // Proof is a proof of identity without what was signed.
@@ -118,7 +114,7 @@ func (p *Proof) String() string {
 
 // NewRequest makes the document of a request at a time.
 func NewRequest(r approval.Request, approvers []string, now time.Time) Request {
-	v := Request{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)), AmountUSD: r.Amount.Cents(),
+	v := Request{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)), AmountUSD: r.Amount,
 		PlanHash: r.PlanHash, Team: r.Team, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt),
 		Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)}

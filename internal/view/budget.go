@@ -159,9 +159,9 @@ type Hold struct {
 	SpecHash  string          `json:"spec_hash"`
 	Owner     inventory.Owner `json:"owner"`
 	Purpose   string          `json:"purpose"`
-	AmountUSD string          `json:"amount_usd"`
+	AmountUSD money.Amount    `json:"amount_usd"`
 	// ActualUSD is the dollars that were charged.
-	ActualUSD *string `json:"actual_usd"`
+	ActualUSD money.Dollars `json:"actual_usd"`
 	// AskedBy is who asked.
 	AskedBy string `json:"asked_by"`
 	// Approval is the id of the request.
@@ -195,21 +195,12 @@ func newHold(h budget.Hold, missed bool, now time.Time) Hold {
 	if missed && state == budget.Expired {
 		state = budget.Unobserved
 	}
-	v := Hold{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose), AmountUSD: h.Amount.String(),
+	v := Hold{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose), AmountUSD: h.Amount,
 		AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC(), Uncharged: missed}
 	if h.State == budget.Settled {
-		actual := h.Actual.String()
-		v.ActualUSD = &actual
+		v.ActualUSD = money.Known(h.Actual)
 	}
 	return v
-}
-
-// Actual is what a settled hold came to; empty for another.
-func (h Hold) Actual() string {
-	if h.ActualUSD == nil {
-		return ""
-	}
-	return *h.ActualUSD
 }
 
 // For names the owner and purpose of a hold: "vision/ranking training".

@@ -5,7 +5,6 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
-	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // CostsSchema names the shape of [Costs]. Fields are only added to it.
@@ -15,9 +14,6 @@ const CostsSchema = "curfew.costs/v1"
 type Costs struct {
 	Schema string `json:"schema"`
 	*costs.Costs
-	// ExactUSD are the amounts with every digit, in the order of the document; only where the
-	// API is asked for them.
-	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // NewCosts makes the document of costs.
@@ -33,9 +29,6 @@ const (
 type Units struct {
 	Schema string      `json:"schema"`
 	Units  []UnitCosts `json:"units"`
-	// ExactUSD are the amounts with every digit, in the order of the document; only where the
-	// API is asked for them.
-	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // UnitCosts is what one unit costs over time.
@@ -62,9 +55,6 @@ type Reconciliation struct {
 	*costs.Reconciliation
 	// Posted is how many corrections were added to the ledger.
 	Posted int `json:"posted,omitempty"`
-	// ExactUSD are the amounts with every digit, in the order of the document; only where the
-	// API is asked for them.
-	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // NewReconciliation makes the document of a reconciliation.

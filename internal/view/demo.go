@@ -47,11 +47,11 @@ type DemoPass struct {
 // DemoDollars is dollars by duty; costs without a duty are under "none".
 type DemoDollars struct {
 	// Before is the dollars of the day before.
-	Before map[string]costs.Dollars `json:"before_usd"`
+	Before map[string]money.Amount `json:"before_usd"`
 	// After is the dollars of the day itself.
-	After map[string]costs.Dollars `json:"after_usd"`
+	After map[string]money.Amount `json:"after_usd"`
 	// LastHour is the dollars of the last hour.
-	LastHour map[string]costs.Dollars `json:"last_hour_usd"`
+	LastHour map[string]money.Amount `json:"last_hour_usd"`
 	// UnknownHours are hours of meters without a price; no dollars contain them.
 	UnknownHours float64 `json:"unknown_hours"`
 }
@@ -138,12 +138,12 @@ func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
 	d.Ephemeral = newDemoDollars()
 	for _, part := range []struct {
 		table *costs.Costs
-		of    func(*DemoDollars) map[string]costs.Dollars
+		of    func(*DemoDollars) map[string]money.Amount
 		hours bool
 	}{
-		{before, func(x *DemoDollars) map[string]costs.Dollars { return x.Before }, true},
-		{after, func(x *DemoDollars) map[string]costs.Dollars { return x.After }, true},
-		{lastHour, func(x *DemoDollars) map[string]costs.Dollars { return x.LastHour }, false},
+		{before, func(x *DemoDollars) map[string]money.Amount { return x.Before }, true},
+		{after, func(x *DemoDollars) map[string]money.Amount { return x.After }, true},
+		{lastHour, func(x *DemoDollars) map[string]money.Amount { return x.LastHour }, false},
 	} {
 		for _, row := range part.table.Rows {
 			i, known := d.index[row.Key[0]]
@@ -163,11 +163,11 @@ func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
 					continue // without a price, or free
 				}
 				duty, to := cmp.Or(row.Key[1], "none"), part.of(sum)
-				dollars, err := money.Amount(to[duty]).Add(money.Amount(row.Amount))
+				dollars, err := to[duty].Add(row.Amount)
 				if err != nil {
 					return err
 				}
-				to[duty] = costs.Dollars(dollars)
+				to[duty] = dollars
 			}
 		}
 	}
@@ -176,5 +176,5 @@ func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
 }
 
 func newDemoDollars() DemoDollars {
-	return DemoDollars{Before: map[string]costs.Dollars{}, After: map[string]costs.Dollars{}, LastHour: map[string]costs.Dollars{}}
+	return DemoDollars{Before: map[string]money.Amount{}, After: map[string]money.Amount{}, LastHour: map[string]money.Amount{}}
 }

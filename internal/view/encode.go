@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // WriteJSON writes a document as JSON, indented, with a line end.
@@ -112,8 +114,8 @@ func (y *yamlWriter) collection(open json.Delim, depth int, after bool) error {
 // yamlPlain is text that every reader of YAML 1.1 and 1.2 takes for a string as it
 // stands: words that begin with a letter, none of them a keyword.
 var (
-	yamlPlain   = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./%,;()$-]*[A-Za-z0-9_./%,;()$])*$`)
-	yamlKeyword = regexp.MustCompile(`(?i)^(null|true|false|yes|no|on|off|y|n)$`)
+	yamlPlain   = lazyregexp.New(`^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./%,;()$-]*[A-Za-z0-9_./%,;()$])*$`)
+	yamlKeyword = lazyregexp.New(`(?i)^(null|true|false|yes|no|on|off|y|n)$`)
 )
 
 // yamlString returns a scalar that reads as s: plain where that is safe, else
@@ -122,25 +124,5 @@ func yamlString(s string) string {
 	if yamlPlain.MatchString(s) && !yamlKeyword.MatchString(s) {
 		return s
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r < ' ' || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+	return document.Quoted(s)
 }

@@ -163,7 +163,7 @@ func (d *Fix) After(out *round.Result, request string, missed []Line) {
 			d.State = FixChanged
 		case action.ResultRefused:
 			switch {
-			case l.Rule == "unapproved" && request != "":
+			case l.Rule == action.RuleUnapproved && request != "":
 				d.State = FixAsked
 			case l.Rule == "changed":
 				d.State = FixChanged

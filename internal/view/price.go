@@ -25,7 +25,7 @@ type Price struct {
 	Term string `json:"term"`
 	Unit string `json:"unit"`
 	// USD is dollars a unit with every digit.
-	USD string `json:"usd"`
+	USD money.Rate `json:"usd"`
 	// Tiers are the tiers of the price.
 	Tiers  []PriceTier `json:"tiers,omitempty"`
 	Source string      `json:"source"`
@@ -38,16 +38,16 @@ type Price struct {
 // PriceTier is the price above a quantity.
 type PriceTier struct {
 	// Above is the quantity from which it holds.
-	Above int64  `json:"above"`
-	USD   string `json:"usd"`
+	Above int64      `json:"above"`
+	USD   money.Rate `json:"usd"`
 }
 
 // NewPrice makes the document of an entry of the book.
 func NewPrice(e price.Entry, own bool) Price {
 	d := Price{Service: e.Service, Name: cmp.Or(e.Type, string(e.Item)), Region: e.Region, Term: string(e.Term), Unit: e.Price.Unit,
-		USD: e.Price.Rate.String(), Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), Own: own}
+		USD: e.Price.Rate, Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), Own: own}
 	for _, t := range e.Price.Tiers {
-		d.Tiers = append(d.Tiers, PriceTier{Above: t.Above, USD: t.Rate.String()})
+		d.Tiers = append(d.Tiers, PriceTier{Above: t.Above, USD: t.Rate})
 	}
 	return d
 }
@@ -207,19 +207,19 @@ type PriceUpdate struct {
 type PriceChange struct {
 	What string `json:"what"`
 	// Old is the price before; null where there was none.
-	Old  *string `json:"old_usd"`
-	New  Price   `json:"new"`
-	Note string  `json:"note,omitempty"`
+	Old  *money.Rate `json:"old_usd"`
+	New  Price       `json:"new"`
+	Note string      `json:"note,omitempty"`
 	// Same says that the book held it already.
 	Same bool `json:"-"`
 }
 
 // PriceRefusal is a price that was refused.
 type PriceRefusal struct {
-	What   string `json:"what"`
-	USD    string `json:"usd"`
-	Line   int    `json:"line,omitempty"`
-	Reason string `json:"reason"`
+	What   string     `json:"what"`
+	USD    money.Rate `json:"usd"`
+	Line   int        `json:"line,omitempty"`
+	Reason string     `json:"reason"`
 }
 
 // NewPriceUpdate makes the document of an update; keep is false for a dry run.
@@ -228,12 +228,12 @@ func NewPriceUpdate(accepted []price.Change, refused []price.Refusal, keep bool)
 	for _, c := range accepted {
 		change := PriceChange{What: c.New.String(), New: NewPrice(c.New, true), Note: c.Note, Same: c.Same()}
 		if c.Old.Cloud != "" {
-			change.Old = optionalText(c.Old.Price.Rate.String())
+			change.Old = &c.Old.Price.Rate
 		}
 		d.Accepted = append(d.Accepted, change)
 	}
 	for _, r := range refused {
-		d.Refused = append(d.Refused, PriceRefusal{What: r.Entry.String(), USD: r.Entry.Price.Rate.String(), Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason)})
+		d.Refused = append(d.Refused, PriceRefusal{What: r.Entry.String(), USD: r.Entry.Price.Rate, Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason)})
 	}
 	return d
 }
@@ -254,9 +254,9 @@ type Watching struct {
 	// PassesADay is how many passes are made in a day.
 	PassesADay string `json:"passes_per_day"`
 	// Monthly dollars of passes of enforce, and of scan, which asks Cost Explorer once a day.
-	Enforce string `json:"enforce_monthly_usd"`
+	Enforce money.Amount `json:"enforce_monthly_usd"`
 	// Scan is the cost of the scans of a month in dollars.
-	Scan string `json:"scan_monthly_usd"`
+	Scan money.Amount `json:"scan_monthly_usd"`
 	// Assumptions are what the figures take for granted.
 	Assumptions []string `json:"assumptions"`
 }

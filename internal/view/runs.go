@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
@@ -52,8 +53,8 @@ type Run struct {
 	Checkpoint *RunCheckpoint `json:"checkpoint"`
 	// HourlyUSD is what an hour of it costs, CostUSD what it cost so far; null: its machines
 	// have no price.
-	HourlyUSD *string `json:"hourly_usd"`
-	CostUSD   *string `json:"cost_usd"`
+	HourlyUSD *money.Rate   `json:"hourly_usd"`
+	CostUSD   money.Dollars `json:"cost_usd"`
 	// Unpriced says why there are no dollars.
 	Unpriced string `json:"unpriced,omitempty"`
 	// HoldID is the budget reservation; empty: none. ApprovalID is the request that waits or
@@ -136,7 +137,7 @@ type RunConnected struct {
 func NewRun(s session.Session, now time.Time) Run {
 	r := Run{ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region, Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.IDs(),
 		Attempt: s.Launches, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.By, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID, ApprovalID: s.Approval, RequestedAt: s.RequestedAt.UTC(),
-		LaunchedAt: moment(s.LaunchedAt), ReadyAt: moment(s.ReadyAt), EndedAt: moment(s.EndedAt)}
+		LaunchedAt: moment(s.LaunchedAt), ReadyAt: moment(s.ReadyAt), EndedAt: moment(s.EndedAt), HourlyUSD: s.Rate}
 	if s.Idle > 0 {
 		r.Idle = session.Duration(s.Idle).String()
 	}
@@ -155,12 +156,7 @@ func NewRun(s session.Session, now time.Time) Run {
 	case !priced:
 		r.Unpriced = "its machine has no price"
 	default:
-		text := cost.String()
-		r.CostUSD = &text
-	}
-	if s.Rate != nil {
-		text := s.Rate.String()
-		r.HourlyUSD = &text
+		r.CostUSD = money.Known(cost)
 	}
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -36,13 +37,13 @@ type Scan struct {
 	Resources Resources `json:"resources"`
 	// MonthlyCostUSD is what everything with a price costs as it runs now. Null when
 	// nothing has a price; the note says why, or what is left out.
-	MonthlyCostUSD Dollars `json:"monthly_cost_usd"`
+	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
 	// MonthlyCostNote is what to know about the cost.
 	MonthlyCostNote string `json:"monthly_cost_note,omitempty"`
 	// MonthlyWasteUSD is the charges of hours in which machines were idle, held or
 	// stalled, and of unused resources, over the window, brought to a month. Null when
 	// no time of the window has a price; the note says why, or what is left out.
-	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
 	// MonthlyWasteNote is what to know about the waste.
 	MonthlyWasteNote string `json:"monthly_waste_note,omitempty"`
 	// Window is what the account cost over the window of the audit; null without one.
@@ -54,11 +55,11 @@ type Scan struct {
 	CategoriesNotes map[string]string `json:"categories_notes,omitempty"`
 	// MonthlyBilledUSD is what the supplied bill comes to in a month, at effective cost
 	// where it has one; absent without a bill.
-	MonthlyBilledUSD *Dollars    `json:"monthly_billed_usd,omitempty"`
-	Totals           ScanTotals  `json:"totals"`
-	Steps            []ScanStep  `json:"steps"`
-	Owners           []OwnerCost `json:"owners"`
-	Findings         []Finding   `json:"findings"`
+	MonthlyBilledUSD *money.Dollars `json:"monthly_billed_usd,omitempty"`
+	Totals           ScanTotals     `json:"totals"`
+	Steps            []ScanStep     `json:"steps"`
+	Owners           []OwnerCost    `json:"owners"`
+	Findings         []Finding      `json:"findings"`
 	// CannotJudge is the unmeasured resources.
 	CannotJudge []Unjudged `json:"cannot_judge"`
 	// Unpriced are the unpriced resources.
@@ -80,21 +81,21 @@ type ScanWindow struct {
 	To   time.Time `json:"to"`
 	// UsedUSD is compute that was busy, starved or warming; StarvedUSD and WarmingUSD are
 	// those parts of it.
-	UsedUSD    Dollars `json:"used_usd"`
-	StarvedUSD Dollars `json:"starved_usd"`
-	WarmingUSD Dollars `json:"warming_usd"`
+	UsedUSD    money.Dollars `json:"used_usd"`
+	StarvedUSD money.Dollars `json:"starved_usd"`
+	WarmingUSD money.Dollars `json:"warming_usd"`
 	// WastedUSD is compute that was idle, held or stalled, and unused resources.
-	WastedUSD Dollars `json:"wasted_usd"`
+	WastedUSD money.Dollars `json:"wasted_usd"`
 	// UnmeasuredUSD is the dollars of unmeasured time.
-	UnmeasuredUSD Dollars `json:"unmeasured_usd"`
+	UnmeasuredUSD money.Dollars `json:"unmeasured_usd"`
 	// OtherUSD is storage, network and overhead that is not known to be unused.
-	OtherUSD Dollars `json:"other_usd"`
-	TotalUSD Dollars `json:"total_usd"`
+	OtherUSD money.Dollars `json:"other_usd"`
+	TotalUSD money.Dollars `json:"total_usd"`
 	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
 	// what price. It is in no amount, and costs at most UnknownAtMostUSD: null with a
 	// reason where a price is missing.
-	UnknownSeconds   int64   `json:"unknown_seconds"`
-	UnknownAtMostUSD Dollars `json:"unknown_at_most_usd"`
+	UnknownSeconds   int64         `json:"unknown_seconds"`
+	UnknownAtMostUSD money.Dollars `json:"unknown_at_most_usd"`
 	// UnknownReason is why the most of unknown costs is not known.
 	UnknownReason string `json:"unknown_at_most_reason,omitempty"`
 }
@@ -109,7 +110,7 @@ func (w *ScanWindow) Gap() string {
 	}
 	most := w.UnknownReason
 	if v, ok := w.UnknownAtMostUSD.Get(); ok {
-		most = "at most " + USD(v).String()
+		most = "at most " + money.Known(v).String()
 	}
 	return plain.Duration(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.Span() + ", neither used nor wasted: " + most
 }
@@ -126,44 +127,44 @@ type Resources struct {
 // duty cannot be judged, Network the hours of gateways, balancers and addresses.
 type ScanCategories struct {
 	// Storage is the dollars of storage.
-	Storage Dollars `json:"storage"`
+	Storage money.Dollars `json:"storage"`
 	// Idle is the dollars of idle compute.
-	Idle Dollars `json:"idle"`
+	Idle money.Dollars `json:"idle"`
 	// Active is the dollars of compute at work.
-	Active Dollars `json:"active"`
-	Egress Dollars `json:"egress"`
+	Active money.Dollars `json:"active"`
+	Egress money.Dollars `json:"egress"`
 	// Overhead is the dollars of everything else.
-	Overhead Dollars `json:"overhead"`
+	Overhead money.Dollars `json:"overhead"`
 	// Unknown is the dollars of unmeasured compute.
-	Unknown Dollars `json:"unknown"`
-	Network Dollars `json:"network"`
+	Unknown money.Dollars `json:"unknown"`
+	Network money.Dollars `json:"network"`
 	// Other is the rest of a bill; absent without a bill, whose network hours
 	// are among the overhead.
-	Other *Dollars `json:"other,omitempty"`
+	Other *money.Dollars `json:"other,omitempty"`
 }
 
 // ScanTotals are the sums next to cost and waste.
 type ScanTotals struct {
 	// FindingsWasteUSD is what the findings call waste, at the rate at which it costs now.
-	FindingsWasteUSD Dollars `json:"findings_waste_usd"`
+	FindingsWasteUSD money.Dollars `json:"findings_waste_usd"`
 	// MonthlySavingsUSD is what the fixes save where that is known; null when it is
 	// known of none of the findings.
-	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
 	// SavingsUpperBoundUSD is the most that all fixes together save; null when a
 	// finding has no bound.
-	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	SavingsUpperBoundUSD money.Dollars `json:"savings_upper_bound_usd"`
 	// SavingsUnknown counts the findings whose saving is not known.
 	SavingsUnknown int `json:"savings_unknown"`
 	// MonthlyCannotJudgeUSD is what compute of unknown duty costs: it is in neither
 	// used nor waste.
-	MonthlyCannotJudgeUSD Dollars `json:"monthly_cannot_judge_usd"`
+	MonthlyCannotJudgeUSD money.Dollars `json:"monthly_cannot_judge_usd"`
 	// MonthlyCommittedUSD is what commitments cost that cover something, in addition to the
 	// cost, which holds what they cover at its list price.
-	MonthlyCommittedUSD Dollars `json:"monthly_committed_usd"`
+	MonthlyCommittedUSD money.Dollars `json:"monthly_committed_usd"`
 	// UnpricedResources counts resources with a meter that has no price.
 	UnpricedResources int `json:"unpriced_resources"`
 	// APICallsCostUSD is what the provider charges for this audit's own calls.
-	APICallsCostUSD Dollars `json:"api_calls_cost_usd"`
+	APICallsCostUSD money.Dollars `json:"api_calls_cost_usd"`
 }
 
 // ScanStep sums up the findings of one step.
@@ -174,11 +175,11 @@ type ScanStep struct {
 	// Findings is how many findings it has.
 	Findings int `json:"findings"`
 	// MonthlyWasteUSD is what these findings count as waste, at the rate of now.
-	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
 	// MonthlySavingsUSD is the known part; null when it is known of none.
-	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
 	// SavingsUpperBoundUSD is the most that can be saved in dollars.
-	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	SavingsUpperBoundUSD money.Dollars `json:"savings_upper_bound_usd"`
 	// SavingsUnknown is how many savings are unknown.
 	SavingsUnknown int `json:"savings_unknown"`
 	// Risk is the highest of its fixes.
@@ -188,11 +189,11 @@ type ScanStep struct {
 // OwnerCost is one team's cost and waste, as those of the document. Team is empty where no tag
 // names one.
 type OwnerCost struct {
-	Team           string  `json:"team"`
-	Resources      int     `json:"resources"`
-	MonthlyCostUSD Dollars `json:"monthly_cost_usd"`
+	Team           string        `json:"team"`
+	Resources      int           `json:"resources"`
+	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
 	// MonthlyWasteUSD is the waste of a month in dollars.
-	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
 }
 
 // Resource is what a finding is about. Lifetime and purpose are "unknown" where
@@ -224,21 +225,21 @@ type Finding struct {
 	Because  string   `json:"because"`
 	// MonthlySavingsUSD is what the fix saves, net of commitments and of what keeps
 	// costing; null when that is not known, and then SavingsUnknown says why.
-	MonthlySavingsUSD Dollars `json:"monthly_savings_usd"`
+	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
 	// SavingsUpperBoundUSD is the most the fix saves; null when there is no bound.
-	SavingsUpperBoundUSD Dollars `json:"savings_upper_bound_usd"`
+	SavingsUpperBoundUSD money.Dollars `json:"savings_upper_bound_usd"`
 	// SavingsLowerBoundUSD is the least that the fix saves where that is known of a saving
 	// that is not; it is left out otherwise.
-	SavingsLowerBoundUSD *Dollars `json:"savings_lower_bound_usd,omitempty"`
+	SavingsLowerBoundUSD *money.Dollars `json:"savings_lower_bound_usd,omitempty"`
 	// SavingsUnknown is how many savings are unknown.
 	SavingsUnknown string `json:"savings_unknown,omitempty"`
 	// MonthlyWasteUSD is what is spent on nothing, at the rate of now; null when it has no
 	// price, and when nothing measured the use of the resource. In the second case
 	// SavingsUpperBoundUSD bounds it too.
-	MonthlyWasteUSD Dollars `json:"monthly_waste_usd"`
+	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
 	// MonthlyCostUSD is what the resource costs; null when that is not known, and
 	// then CostUnknown says why.
-	MonthlyCostUSD Dollars       `json:"monthly_cost_usd"`
+	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
 	CostUnknown    string        `json:"cost_unknown,omitempty"`
 	Confidence     finding.Level `json:"confidence"`
 	Evidence       []Evidence    `json:"evidence"`
@@ -291,9 +292,9 @@ type FindingFix struct {
 
 // Unjudged is a running machine whose duty is not known.
 type Unjudged struct {
-	Resource       Resource `json:"resource"`
-	MonthlyCostUSD Dollars  `json:"monthly_cost_usd"`
-	Why            string   `json:"why"`
+	Resource       Resource      `json:"resource"`
+	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`
+	Why            string        `json:"why"`
 }
 
 // Unpriced are meters of one kind without a price, for one reason.
@@ -320,28 +321,28 @@ type BlindSpot struct {
 type APICall struct {
 	API string `json:"api"`
 	// Count is the calls, Units what the provider charges for in them.
-	Count   int     `json:"count"`
-	Units   int     `json:"units"`
-	CostUSD Dollars `json:"cost_usd"`
+	Count   int           `json:"count"`
+	Units   int           `json:"units"`
+	CostUSD money.Dollars `json:"cost_usd"`
 }
 
 // ScanBilled is what the provider says the account cost in a period.
 type ScanBilled struct {
-	Start    time.Time `json:"start"`
-	End      time.Time `json:"end"`
-	TotalUSD Dollars   `json:"total_usd"`
+	Start    time.Time     `json:"start"`
+	End      time.Time     `json:"end"`
+	TotalUSD money.Dollars `json:"total_usd"`
 	// ByService are the dollars by service.
 	ByService []BilledService `json:"by_service"`
 	// NotCoveredUSD is the billed cost of services of which nothing is read.
-	NotCoveredUSD Dollars `json:"not_covered_usd"`
-	Source        string  `json:"source"`
+	NotCoveredUSD money.Dollars `json:"not_covered_usd"`
+	Source        string        `json:"source"`
 }
 
 // BilledService is one service's part of the bill.
 type BilledService struct {
 	// Service is the service.
-	Service string  `json:"service"`
-	CostUSD Dollars `json:"cost_usd"`
+	Service string        `json:"service"`
+	CostUSD money.Dollars `json:"cost_usd"`
 	// NotCovered says that nothing of the service is read: no finding is about it.
 	NotCovered bool `json:"not_covered,omitempty"`
 }
@@ -370,7 +371,7 @@ var billedNames = []string{
 }
 
 // ShownCategories returns the names of the categories, and what they add up to.
-func (d *Scan) ShownCategories() ([]string, Dollars) {
+func (d *Scan) ShownCategories() ([]string, money.Dollars) {
 	if d.MonthlyBilledUSD != nil {
 		return billedNames, *d.MonthlyBilledUSD
 	}
@@ -378,7 +379,7 @@ func (d *Scan) ShownCategories() ([]string, Dollars) {
 }
 
 // Named returns the field of a category.
-func (c *ScanCategories) Named(name string) *Dollars {
+func (c *ScanCategories) Named(name string) *money.Dollars {
 	switch name {
 	case round.CategoryStorage:
 		return &c.Storage
@@ -390,7 +391,7 @@ func (c *ScanCategories) Named(name string) *Dollars {
 		return &c.Egress
 	case round.CategoryOther:
 		if c.Other == nil {
-			c.Other = &Dollars{}
+			c.Other = &money.Dollars{}
 		}
 		return c.Other
 	case round.CategoryOverhead:

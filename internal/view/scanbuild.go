@@ -80,24 +80,20 @@ func (d Scan) Public() Scan {
 }
 
 // known is an amount, and null for a zero that is not all there is.
-func known(v money.Amount, complete bool) Dollars {
+func known(v money.Amount, complete bool) money.Dollars {
 	if v == 0 && !complete {
-		return Dollars{}
+		return money.Dollars{}
 	}
-	return USD(v)
+	return money.Known(v)
 }
 
 // sum adds amounts; a sum out of range is not known.
-func sum(amounts ...money.Amount) Dollars {
+func sum(amounts ...money.Amount) money.Dollars {
 	total, err := money.Sum(amounts...)
-	return Dollars{amount: total, known: err == nil}
-}
-
-// Add adds an amount to known dollars; unknown ones stay unknown.
-func (d *Dollars) Add(v money.Amount) {
-	if d.known {
-		*d = sum(d.amount, v)
+	if err != nil {
+		return money.Dollars{}
 	}
+	return money.Known(total)
 }
 
 // valid returns s as valid UTF-8, because names come from outside.
@@ -158,22 +154,21 @@ func newWindow(c *costs.Costs) *ScanWindow {
 		return nil
 	}
 	t := c.Total
-	dollars := func(v costs.Dollars) Dollars { return USD(money.Amount(v)) }
-	w := &ScanWindow{From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: dollars(t.Used), StarvedUSD: dollars(t.Starved), WarmingUSD: dollars(t.Warming),
-		WastedUSD: dollars(t.Wasted), UnmeasuredUSD: dollars(t.CannotJudge), OtherUSD: dollars(t.Other), TotalUSD: dollars(t.Amount),
+	w := &ScanWindow{From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: money.Known(t.Used), StarvedUSD: money.Known(t.Starved), WarmingUSD: money.Known(t.Warming),
+		WastedUSD: money.Known(t.Wasted), UnmeasuredUSD: money.Known(t.CannotJudge), OtherUSD: money.Known(t.Other), TotalUSD: money.Known(t.Amount),
 		UnknownSeconds: t.UnknownSeconds, UnknownReason: t.AtMostReason}
 	if t.AtMost != nil {
-		w.UnknownAtMostUSD = dollars(*t.AtMost)
+		w.UnknownAtMostUSD = money.Known(*t.AtMost)
 	}
 	return w
 }
 
 func (d *Scan) categories(a *round.Result, m *meters) {
 	if b := a.Billing; b != nil {
-		total := USD(b.Total)
+		total := money.Known(b.Total)
 		d.MonthlyBilledUSD = &total
 		for _, name := range billedNames {
-			*d.Categories.Named(name) = USD(b.ByCategory[name])
+			*d.Categories.Named(name) = money.Known(b.ByCategory[name])
 		}
 		of := fmt.Sprintf("of the bill %s, %s to %s, at effective cost, brought to a month", valid(b.Source), b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
 		d.CategoriesNotes = map[string]string{"all": of, round.CategoryNetwork: "on a bill it is among overhead and egress",
@@ -197,7 +192,7 @@ func (d *Scan) categories(a *round.Result, m *meters) {
 func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) Finding {
 	out := Finding{
 		ID: valid(f.ID), Rule: valid(f.Rule), Step: int(f.Step), Because: valid(f.Because),
-		MonthlyWasteUSD: USD(f.Waste), Confidence: f.Confidence, Overlaps: valid(f.Overlaps),
+		MonthlyWasteUSD: money.Known(f.Waste), Confidence: f.Confidence, Overlaps: valid(f.Overlaps),
 		Evidence: make([]Evidence, 0, len(f.Evidence)),
 		Fix: FindingFix{Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change, Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
 			Undo: f.Fix.Undo, Note: valid(f.Fix.Note)},
@@ -208,11 +203,11 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 	}
 	switch {
 	case f.Savings.Known:
-		out.MonthlySavingsUSD, out.SavingsUpperBoundUSD = USD(f.Savings.Amount), USD(f.Savings.Amount)
+		out.MonthlySavingsUSD, out.SavingsUpperBoundUSD = money.Known(f.Savings.Amount), money.Known(f.Savings.Amount)
 	case f.Savings.Bounded:
-		out.SavingsUpperBoundUSD = USD(f.Savings.UpperBound)
+		out.SavingsUpperBoundUSD = money.Known(f.Savings.UpperBound)
 		if f.Savings.LowerBound > 0 {
-			least := USD(f.Savings.LowerBound)
+			least := money.Known(f.Savings.LowerBound)
 			out.SavingsLowerBoundUSD = &least
 		}
 	case f.Waste == 0:
@@ -220,7 +215,7 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		out.MonthlyWasteUSD = known(0, !wasteful(f.Step) || out.MonthlyCostUSD.Known())
 	}
 	if f.WasteUnknown {
-		out.MonthlyWasteUSD = Dollars{}
+		out.MonthlyWasteUSD = money.Dollars{}
 	}
 	if !f.Savings.Known {
 		out.SavingsUnknown = cmp.Or(valid(f.Savings.Why), "what it saves is not known")
@@ -237,23 +232,23 @@ func wasteful(s finding.Step) bool {
 }
 
 // costOf returns what the resource of a finding costs, or why that is not known.
-func costOf(f *finding.Finding, charges []ledger.Charge) (Dollars, string) {
+func costOf(f *finding.Finding, charges []ledger.Charge) (money.Dollars, string) {
 	if f.Cost != 0 {
-		return USD(f.Cost), ""
+		return money.Known(f.Cost), ""
 	}
-	var total Dollars
+	var total money.Dollars
 	why := "it has no meter of its own"
 	for _, c := range charges {
 		switch {
-		case c.Unpriced == "" && total.known:
-			total.Add(c.ListCost)
+		case c.Unpriced == "" && total.Known():
+			total = total.Plus(c.ListCost)
 		case c.Unpriced == "":
-			total = USD(c.ListCost)
+			total = money.Known(c.ListCost)
 		case why != "":
 			why = valid(c.Unpriced)
 		}
 	}
-	if total.known {
+	if total.Known() {
 		return total, ""
 	}
 	return total, why
@@ -288,36 +283,36 @@ func newEvidence(e usage.Evidence) Evidence {
 // savings sums up what the fixes save, by step and in all.
 func savings(findings []Finding, a *round.Result) ([]ScanStep, ScanTotals) {
 	steps := make([]ScanStep, 0, len(a.Totals.BySteps))
-	t := ScanTotals{MonthlySavingsUSD: USD(0), SavingsUpperBoundUSD: USD(0)}
+	t := ScanTotals{MonthlySavingsUSD: money.Known(0), SavingsUpperBoundUSD: money.Known(0)}
 	for _, s := range a.Totals.BySteps {
 		if s.Step < finding.StepMeasure || s.Step > finding.StepCommit {
 			continue
 		}
 		step := ScanStep{
 			Step: int(s.Step), Name: s.Step.String(), Findings: s.Findings, SavingsUnknown: s.Unknown, Risk: s.Risk,
-			MonthlyWasteUSD: USD(0), MonthlySavingsUSD: known(s.Savings, s.Unknown < s.Findings), SavingsUpperBoundUSD: sum(s.Savings, s.UpTo),
+			MonthlyWasteUSD: money.Known(0), MonthlySavingsUSD: known(s.Savings, s.Unknown < s.Findings), SavingsUpperBoundUSD: sum(s.Savings, s.UpTo),
 		}
 		unpriced := 0
 		for _, f := range findings {
 			if f.Step != step.Step {
 				continue
 			}
-			step.MonthlyWasteUSD.Add(f.MonthlyWasteUSD.Or(0))
+			step.MonthlyWasteUSD = step.MonthlyWasteUSD.Plus(f.MonthlyWasteUSD.Or(0))
 			if !f.MonthlyWasteUSD.Known() {
 				unpriced++
 			}
 			if !f.SavingsUpperBoundUSD.Known() {
-				step.SavingsUpperBoundUSD = Dollars{}
+				step.SavingsUpperBoundUSD = money.Dollars{}
 			}
 		}
 		step.MonthlyWasteUSD = known(step.MonthlyWasteUSD.Or(0), unpriced == 0)
 		steps = append(steps, step)
 		t.SavingsUnknown += s.Unknown
-		t.MonthlySavingsUSD.Add(s.Savings)
+		t.MonthlySavingsUSD = t.MonthlySavingsUSD.Plus(s.Savings)
 		if !step.SavingsUpperBoundUSD.Known() {
-			t.SavingsUpperBoundUSD = Dollars{}
+			t.SavingsUpperBoundUSD = money.Dollars{}
 		}
-		t.SavingsUpperBoundUSD.Add(step.SavingsUpperBoundUSD.Or(0))
+		t.SavingsUpperBoundUSD = t.SavingsUpperBoundUSD.Plus(step.SavingsUpperBoundUSD.Or(0))
 	}
 	if t.SavingsUnknown > 0 && t.SavingsUnknown == len(findings) {
 		t.MonthlySavingsUSD = known(t.MonthlySavingsUSD.Or(0), false)
@@ -337,15 +332,15 @@ func owners(a *round.Result, m *meters) []OwnerCost {
 	return out
 }
 
-func calls(list []round.Calls) ([]APICall, Dollars) {
-	total := USD(0)
+func calls(list []round.Calls) ([]APICall, money.Dollars) {
+	total := money.Known(0)
 	out := make([]APICall, 0, len(list))
 	for _, c := range list {
-		out = append(out, APICall{API: valid(c.API), Count: c.Count, Units: c.Units, CostUSD: USD(c.Cost)})
-		total.Add(c.Cost)
+		out = append(out, APICall{API: valid(c.API), Count: c.Count, Units: c.Units, CostUSD: money.Known(c.Cost)})
+		total = total.Plus(c.Cost)
 	}
 	slices.SortStableFunc(out, func(x, y APICall) int {
-		return cmp.Or(cmp.Compare(y.CostUSD.amount, x.CostUSD.amount), cmp.Compare(x.API, y.API), cmp.Compare(x.Count, y.Count))
+		return cmp.Or(cmp.Compare(y.CostUSD.Or(0), x.CostUSD.Or(0)), cmp.Compare(x.API, y.API), cmp.Compare(x.Count, y.Count))
 	})
 	return out, total
 }
@@ -354,16 +349,16 @@ func billed(b *round.Billed) *ScanBilled {
 	if b == nil {
 		return nil
 	}
-	out := &ScanBilled{Start: b.Start.UTC(), End: b.End.UTC(), TotalUSD: USD(b.Total), Source: valid(b.Source),
-		NotCoveredUSD: USD(0), ByService: make([]BilledService, 0, len(b.ByService))}
+	out := &ScanBilled{Start: b.Start.UTC(), End: b.End.UTC(), TotalUSD: money.Known(b.Total), Source: valid(b.Source),
+		NotCoveredUSD: money.Known(0), ByService: make([]BilledService, 0, len(b.ByService))}
 	for _, s := range b.ByService {
-		out.ByService = append(out.ByService, BilledService{Service: valid(s.Service), CostUSD: USD(s.Cost), NotCovered: s.NotCovered})
+		out.ByService = append(out.ByService, BilledService{Service: valid(s.Service), CostUSD: money.Known(s.Cost), NotCovered: s.NotCovered})
 		if s.NotCovered {
-			out.NotCoveredUSD.Add(s.Cost)
+			out.NotCoveredUSD = out.NotCoveredUSD.Plus(s.Cost)
 		}
 	}
 	slices.SortStableFunc(out.ByService, func(x, y BilledService) int {
-		return cmp.Or(cmp.Compare(y.CostUSD.amount, x.CostUSD.amount), cmp.Compare(x.Service, y.Service))
+		return cmp.Or(cmp.Compare(y.CostUSD.Or(0), x.CostUSD.Or(0)), cmp.Compare(x.Service, y.Service))
 	})
 	return out
 }
@@ -396,7 +391,7 @@ func survey(a *round.Result) *meters {
 	}
 	for _, r := range a.Resources {
 		ref := r.Ref()
-		computes, rest := false, Dollars{}
+		computes, rest := false, money.Dollars{}
 		for _, c := range a.Charges[ref] {
 			if c.Estimate != "" && c.Unpriced == "" {
 				m.estimates[valid(c.Estimate)]++
@@ -489,7 +484,7 @@ func (m *meters) unpricedList() []Unpriced {
 
 func unjudged(m *meters) []Unjudged {
 	slices.SortStableFunc(m.unjudged, func(x, y Unjudged) int {
-		return cmp.Or(cmp.Compare(y.MonthlyCostUSD.amount, x.MonthlyCostUSD.amount), cmp.Compare(x.Resource.ID, y.Resource.ID))
+		return cmp.Or(cmp.Compare(y.MonthlyCostUSD.Or(0), x.MonthlyCostUSD.Or(0)), cmp.Compare(x.Resource.ID, y.Resource.ID))
 	})
 	return append(make([]Unjudged, 0, len(m.unjudged)), m.unjudged...)
 }

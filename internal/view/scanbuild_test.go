@@ -90,7 +90,7 @@ func TestFindingMoney(t *testing.T) {
 
 func TestUnknownIsNeverZero(t *testing.T) {
 	d := NewScan(viewtest.AllUnpriced(), ScanOptions{})
-	for name, v := range map[string]Dollars{
+	for name, v := range map[string]money.Dollars{
 		"cost": d.MonthlyCostUSD, "waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "bound": d.Totals.SavingsUpperBoundUSD,
 		"idle": d.Categories.Idle, "egress": d.Categories.Egress, "owner's cost": d.Owners[0].MonthlyCostUSD, "owner's waste": d.Owners[0].MonthlyWasteUSD,
 		"step's savings": d.Steps[0].MonthlySavingsUSD, "step's waste": d.Steps[0].MonthlyWasteUSD,
@@ -106,7 +106,7 @@ func TestUnknownIsNeverZero(t *testing.T) {
 
 func TestZeroIsKnownWhereEverythingHasAPrice(t *testing.T) {
 	d := NewScan(viewtest.NothingFound(), ScanOptions{})
-	for name, v := range map[string]Dollars{"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle, "unmeasured": d.Totals.MonthlyCannotJudgeUSD} {
+	for name, v := range map[string]money.Dollars{"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle, "unmeasured": d.Totals.MonthlyCannotJudgeUSD} {
 		if got := v.Cents(); got != "0.00" {
 			t.Errorf("%s: got %q, want 0.00", name, got)
 		}

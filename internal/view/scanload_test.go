@@ -16,6 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view/viewtest"
@@ -65,7 +66,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"something after it", doc, doc + "{}", "something follows"},
 		{"a second document", doc, doc + doc, "something follows"},
 		{"a float for an amount", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": 7481.20`, "an amount is a string"},
-		{"a fraction of a cent", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": "7481.205"`, "not whole cents"},
+		{"a zero too many", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": "7481.200"`, "it is spelled"},
 		{"no id", `"id": "` + id + `"`, `"id": ""`, "missing or not its own"},
 		{"an id twice", doc, strings.ReplaceAll(doc, finding.ID("gpu-instance-idle", viewtest.Realistic().Findings[1].Resource.Ref()), id), "missing or not its own"},
 		{"no rule", `"rule": "gpu-held"`, `"rule": ""`, "rule missing"},
@@ -126,7 +127,7 @@ func FuzzLoadScan(f *testing.F) {
 			t.Fatalf("what was read is not accepted when written: %v", err)
 		}
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("reading and writing changed the document:\n%s", cmp.Diff(first, second, cmp.AllowUnexported(Dollars{})))
+			t.Errorf("reading and writing changed the document:\n%s", cmp.Diff(first, second, cmp.AllowUnexported(money.Dollars{})))
 		}
 	})
 }

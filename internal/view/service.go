@@ -5,6 +5,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
@@ -87,7 +88,7 @@ type Observed struct {
 	// GPUs are how many GPUs it has.
 	GPUs *int `json:"gpus"`
 	// Hourly is the list price of an hour.
-	Hourly *string `json:"hourly_usd"`
+	Hourly money.Dollars `json:"hourly_usd"`
 	// Tags are its tags; null where they could not be read.
 	Tags map[string]string `json:"tags"`
 	// CreatedAt is when it was created.
@@ -108,7 +109,7 @@ func NewObserved(kept KeptResource, s snapshot.Resource, tags inventory.TagMappi
 		State: string(r.State), Lifetime: string(r.Lifetime), Purpose: string(r.Purpose), Owner: r.Owner, Duty: optionalText(s.Duty), DutySince: optionalTime(s.DutySince),
 		GPUs: kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt), StateSince: optionalTime(r.StateSince), FirstAt: s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
 	if kept.HourlyUSD != nil {
-		d.Hourly = optionalText(kept.HourlyUSD.String())
+		d.Hourly = money.Known(*kept.HourlyUSD)
 	}
 	return d
 }

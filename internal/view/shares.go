@@ -28,18 +28,15 @@ type Shares struct {
 	BlindSpots []BlindSpot `json:"blind_spots,omitempty"`
 	// Notes says which machines of the file were not charged.
 	Notes []string `json:"notes,omitempty"`
-	// ExactUSD are the amounts with every digit, in the order of the document; only where the
-	// API is asked for them.
-	ExactUSD []money.Amount `json:"exact_usd,omitempty"`
 }
 
 // MachineShare is one machine's cost. Its workloads and Unallocated add up to Amount.
 type MachineShare struct {
 	Resource  string          `json:"resource"`
-	Amount    costs.Dollars   `json:"total_usd"`
+	Amount    money.Amount    `json:"total_usd"`
 	Workloads []WorkloadShare `json:"workloads"`
 	// Unallocated is the dollars of no workload.
-	Unallocated costs.Dollars `json:"unallocated_usd"`
+	Unallocated money.Amount `json:"unallocated_usd"`
 	// Note says that more than the whole machine was allocated, and how it was divided.
 	Note string `json:"note,omitempty"`
 	// Use is there where a metrics server told of the workloads.
@@ -52,22 +49,22 @@ type MachineUse struct {
 	// GPUs is how many the machine has.
 	GPUs int `json:"gpus"`
 	// Unknown is the part of Unallocated of which nothing says who held the GPUs.
-	Unknown         costs.Dollars `json:"unknown_usd"`
-	IdleByUse       costs.Dollars `json:"idle_by_use_usd"`
-	UnmeasuredByUse costs.Dollars `json:"unmeasured_by_use_usd"`
+	Unknown         money.Amount `json:"unknown_usd"`
+	IdleByUse       money.Amount `json:"idle_by_use_usd"`
+	UnmeasuredByUse money.Amount `json:"unmeasured_by_use_usd"`
 }
 
 // WorkloadShare is a workload's part of a machine's cost. Used, Idle and CannotJudge
 // (unmeasured) add up to Amount.
 type WorkloadShare struct {
-	Workload string        `json:"workload"`
-	Amount   costs.Dollars `json:"total_usd"`
+	Workload string       `json:"workload"`
+	Amount   money.Amount `json:"total_usd"`
 	// Used is the dollars of used time.
-	Used costs.Dollars `json:"used_usd"`
+	Used money.Amount `json:"used_usd"`
 	// Idle is the dollars of idle time.
-	Idle costs.Dollars `json:"idle_usd"`
+	Idle money.Amount `json:"idle_usd"`
 	// CannotJudge is the dollars of unmeasured time.
-	CannotJudge costs.Dollars `json:"cannot_judge_usd"`
+	CannotJudge money.Amount `json:"cannot_judge_usd"`
 	// Use is there where a metrics server told of the workloads.
 	Use *WorkloadUse `json:"use,omitempty"`
 }
@@ -75,7 +72,7 @@ type WorkloadShare struct {
 // WorkloadUse is what a workload requested and used.
 type WorkloadUse struct {
 	// ByUse is its part of the machine's cost by what it used, beyond its request as well.
-	ByUse costs.Dollars `json:"by_use_usd"`
+	ByUse money.Amount `json:"by_use_usd"`
 	// RequestedGPUHours is what it had by its request, MeasuredGPUHours how much of that is
 	// measured.
 	RequestedGPUHours float64 `json:"requested_gpu_hours"`
@@ -91,9 +88,9 @@ type WorkloadUse struct {
 func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares {
 	s := Shares{Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by, Machines: make([]MachineShare, 0, len(d.Machines))}
 	for _, m := range d.Machines {
-		doc := MachineShare{Resource: m.Resource, Amount: costs.Dollars(m.Amount), Unallocated: costs.Dollars(m.Unallocated), Note: m.Over, Workloads: workloads(m.Workloads, d.Tenants)}
+		doc := MachineShare{Resource: m.Resource, Amount: m.Amount, Unallocated: m.Unallocated, Note: m.Over, Workloads: workloads(m.Workloads, d.Tenants)}
 		if d.Tenants {
-			doc.Use = &MachineUse{m.GPUs, costs.Dollars(m.Unknown), costs.Dollars(m.IdleUse), costs.Dollars(m.UnknownUse)}
+			doc.Use = &MachineUse{m.GPUs, m.Unknown, m.IdleUse, m.UnknownUse}
 		}
 		s.Machines = append(s.Machines, doc)
 	}
@@ -112,9 +109,9 @@ func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares 
 func workloads(all []costs.Allocated, use bool) []WorkloadShare {
 	out := []WorkloadShare{}
 	for _, w := range all {
-		x := WorkloadShare{w.Workload, costs.Dollars(w.Amount), costs.Dollars(w.Used), costs.Dollars(w.Idle), costs.Dollars(w.CannotJudge), nil}
+		x := WorkloadShare{w.Workload, w.Amount, w.Used, w.Idle, w.CannotJudge, nil}
 		if use {
-			x.Use = &WorkloadUse{costs.Dollars(w.ByUse), gpuHours(w.Requested), gpuHours(w.Measured), nil, w.Split}
+			x.Use = &WorkloadUse{w.ByUse, gpuHours(w.Requested), gpuHours(w.Measured), nil, w.Split}
 			if hours := gpuHours(w.UsedGPU); w.Measured > 0 {
 				x.Use.UsedGPUHours = &hours
 			}

@@ -242,7 +242,9 @@ func (s *service) share(ctx context.Context, file string, channel *strings.Repla
 		shared = strings.Replace(shared, line, "", 1)
 	}
 	now := time.Now()
-	err := s.state.Settings().Put(ctx, store.Setting{Kind: daemon.SettingsKind, Version: 1, At: now, Who: "root", Reason: "a test", Body: "\n" + shared}, action.Entry{At: now, Actor: "root", What: action.EventSettings})
+	err := s.state.Settings().Put(ctx, store.SettingChange{
+		Setting: store.Setting{Kind: daemon.SettingsKind, Version: 1, At: now, Who: "root", Reason: "a test", Body: "\n" + shared},
+		Entry:   action.Entry{At: now, Actor: "root", What: action.EventSettings}})
 	if err != nil {
 		return err
 	}

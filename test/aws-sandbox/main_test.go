@@ -11,7 +11,7 @@ import (
 )
 
 func TestServesUntilInterrupted(t *testing.T) {
-	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	ctx, interrupt := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer interrupt()
 	r, w := io.Pipe()
 	ended := make(chan error, 1)

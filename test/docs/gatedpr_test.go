@@ -165,7 +165,7 @@ func (g *gated) check(t *testing.T) string {
 	run(t, g.dir, "git", "clone", "-q", ".", checkout)
 	event := filepath.Join(t.TempDir(), "event.json")
 	write(t, event, g.pull.Event(t, g.base), 0o644)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "bash", "-e", "-c", steps[len(steps)-1].Run)
 	c.Dir = checkout

@@ -1,5 +1,6 @@
-// Package postgres starts a real PostgreSQL server for the tests: one for each test
-// process, in a temporary directory, on a Unix socket, gone with the process.
+// Package postgres starts a real PostgreSQL server for the tests: the one of the run, where
+// the run starts servers for all packages, or one for each test process, in a temporary
+// directory, on a Unix socket, gone with whoever started it.
 package postgres
 
 import (
@@ -22,7 +23,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the tests' own connection
+
+	"github.com/curfew-dev/curfew/test/shared"
 )
+
+// Kind names the server among those of a run.
+const Kind = "postgres"
 
 // GuardedUser is a role that has to give [GuardedPassword]; every other needs none.
 const (
@@ -30,7 +36,7 @@ const (
 	GuardedPassword = "correct-horse"
 )
 
-// server is the one server of the process.
+// server is a running server.
 type server struct {
 	dir  string
 	cmd  *exec.Cmd
@@ -42,9 +48,15 @@ type server struct {
 var (
 	running atomic.Bool // Run is under way
 	start   sync.Once
-	one     *server
+	// databases makes and drops the databases of this process.
+	databases interface {
+		Answer(ctx context.Context, request string) (string, error)
+	}
 	failure error
-	names   atomic.Int64
+
+	launching sync.Mutex
+	one       *server // of this process
+	names     atomic.Int64
 )
 
 // Run runs the tests of a package and stops the server that they started. TestMain
@@ -52,13 +64,23 @@ var (
 func Run(m *testing.M) int {
 	running.Store(true)
 	code := m.Run()
-	if one != nil {
-		if err := one.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return max(code, 1)
-		}
+	if err := Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
 	}
 	return code
+}
+
+// Stop stops the server of this process, where there is one.
+func Stop() error {
+	launching.Lock()
+	defer launching.Unlock()
+	if one == nil {
+		return nil
+	}
+	s := one
+	one = nil
+	return s.stop()
 }
 
 // Start returns the URL of a fresh database, which is dropped when the test ends. The
@@ -69,20 +91,26 @@ func Start(tb testing.TB) string {
 	if !running.Load() {
 		tb.Fatal("postgres.Start needs postgres.Run in TestMain, which stops the server")
 	}
-	start.Do(func() { one, failure = launch() })
+	start.Do(func() {
+		run, err := shared.Dial(context.Background(), Kind)
+		databases, failure = run, err
+		if run == nil {
+			databases = Share()
+		}
+	})
 	if failure != nil {
 		tb.Fatal(failure)
 	}
-	name := "test_" + strconv.FormatInt(names.Add(1), 10)
-	if _, err := one.db.ExecContext(tb.Context(), "CREATE DATABASE "+name); err != nil {
+	at, err := databases.Answer(tb.Context(), "create")
+	if err != nil {
 		tb.Fatalf("make a database: %v", err)
 	}
 	tb.Cleanup(func() {
-		if _, err := one.db.Exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+		if _, err := databases.Answer(context.Background(), "drop "+at); err != nil {
 			tb.Errorf("drop the database: %v", err)
 		}
 	})
-	return one.url(name)
+	return at
 }
 
 // Server is a server of a test's own, which can be stopped and started again on its data.
@@ -180,7 +208,7 @@ func release(path string) int {
 // settings trade what a crash of the whole machine would cost for speed; a crash of
 // the server or of its clients loses nothing with them.
 var settings = []string{
-	"fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=200",
+	"fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=400",
 	"shared_buffers=64MB", "max_wal_size=256MB", "autovacuum=off", "log_min_messages=fatal",
 }
 
@@ -260,7 +288,7 @@ func (s *server) begin() error {
 	if s.db, err = sql.Open("pgx", s.url("postgres")); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	for {
 		_, err = s.db.ExecContext(ctx, "CREATE ROLE "+GuardedUser+" LOGIN PASSWORD '"+GuardedPassword+"'")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/test/postgres"
+	"github.com/curfew-dev/curfew/test/shared"
 )
 
 // childVariable makes the test binary start a server and say where it is.
@@ -48,7 +49,7 @@ func TestServerDiesWithTheTest(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithTheTest$")
-	cmd.Env = append(os.Environ(), childVariable+"=1")
+	cmd.Env = append(os.Environ(), childVariable+"=1", shared.Variable+"=") // a server of its own
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

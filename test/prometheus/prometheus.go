@@ -142,7 +142,7 @@ func run(t testing.TB, ready, program string, args func(address string) []string
 	}
 	stop := func() { _ = server.Process.Kill(); _ = server.Wait() }
 	t.Cleanup(stop)
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		resp, err := http.Get("http://" + host + ready)
 		if err != nil {
 			continue

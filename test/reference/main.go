@@ -13,7 +13,6 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/curfew-dev/curfew/internal/budget"
-	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -94,7 +93,7 @@ func generate(root string) (map[string][]byte, error) {
 // inputs are the schemas of the files that people write.
 func inputs(code *source) []*jsonschema.Schema {
 	return []*jsonschema.Schema{
-		input("config.v1.json", "curfew.yaml", config.Shape(code.comment)),
+		input("config.v1.json", "curfew.yaml", configShape(code.comment)),
 		input("policy.v1.json", "Policies", policy.Shape()),
 		input("policytest.v1.json", "Policy tests", policy.TestsShape()),
 		input("job.v1.json", "Job", spec.Shape(spec.Job)),

@@ -196,9 +196,9 @@ func (code *source) mapped(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[json.RawMessage]():
 		return nil
-	case reflect.TypeFor[view.Dollars]():
+	case reflect.TypeFor[money.Dollars]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Pattern: dollars}, null}}
-	case reflect.TypeFor[money.Amount](), reflect.TypeFor[money.Rate](), reflect.TypeFor[costs.Dollars]():
+	case reflect.TypeFor[money.Amount](), reflect.TypeFor[money.Rate]():
 		return &jsonschema.Schema{Type: "string", Pattern: dollars}
 	case reflect.TypeFor[costs.Quantity]():
 		return &jsonschema.Schema{Type: "number"}
@@ -213,7 +213,7 @@ func (code *source) mapped(t reflect.Type) *jsonschema.Schema {
 }
 
 // dollars is the form of an amount in a document.
-const dollars = `^-?[0-9]+\.[0-9]{2,}$`
+const dollars = `^-?[0-9]+\.[0-9]{2}([0-9]*[1-9])?$`
 
 // nullable lets the fields of a struct be null that encoding/json writes as null: pointers,
 // and lists whose comments say when they are.
@@ -224,6 +224,9 @@ func nullable(s *jsonschema.Schema, t reflect.Type) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		at, ok := s.Properties.Get(name)
+		if ok && f.Type == reflect.TypeFor[money.Dollars]() && strings.Contains(options, "omit") {
+			at.AnyOf, at.Type, at.Pattern = nil, "string", dollars // absent instead of null
+		}
 		listed := f.Type.Kind() == reflect.Slice && at != nil && strings.Contains(at.Description, "null")
 		if f.Type.Kind() != reflect.Pointer && !listed || !ok || strings.Contains(options, "omit") || at.AnyOf != nil {
 			continue

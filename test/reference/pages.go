@@ -237,9 +237,9 @@ func (p *book) configuration() error {
 	p.text("curfew reads `curfew.yaml`: the nearest one upward from the working directory, else the one in the user's configuration directory, else the file of `--config`. [configuration.md](../configuration.md) explains it. Unknown and repeated keys are errors with file, line and column.")
 	p.text("A key is overridden by its environment variable. Lists are separated by commas; mappings and lists of mappings are YAML. Durations are `14d`, `12h` or `30m`. Amounts are dollars, `100` or `12.50`.")
 	p.text("Schema: [`schemas/config.v1.json`](../../schemas/config.v1.json). Example: [`examples/jobs/curfew.yaml`](../../examples/jobs/curfew.yaml).")
-	s := input("config.v1.json", "", config.Shape(p.code.comment))
+	s := input("config.v1.json", "", configShape(p.code.comment))
 	lists := map[string]string{}
-	for _, k := range config.Shape(p.code.comment).Keys {
+	for _, k := range configShape(p.code.comment).Keys {
 		listDefaults(k.Name, k.Shape, lists)
 	}
 	rows := keyRows(s)

@@ -266,7 +266,7 @@ func (p *book) events() error {
 }
 
 func (p *book) documents() error {
-	p.text("Fields are only added to a version. Amounts (`*_usd`) are decimal texts, or null where they are unknown. Times are RFC 3339 in UTC.")
+	p.text("Fields are only added to a version. Amounts (`*_usd`) are exact decimals as text, with two digits or more after the point, or null where they are unknown; only tables round. Times are RFC 3339 in UTC.")
 	var rows [][]string
 	for _, o := range outputs {
 		s := o.reflected(p.code)

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
+	"github.com/curfew-dev/curfew/test/moto"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
@@ -30,7 +31,7 @@ type Sandbox struct {
 	// Wire is what stands in front of moto: it records calls and injects faults.
 	Wire *wire.Server
 
-	moto *moto
+	moto *moto.Server
 	now  func() time.Time
 }
 
@@ -40,13 +41,13 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m, err := startMoto(ctx, o.Log)
+	m, err := moto.Start(ctx, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sandbox{Wire: wire.New(wire.Options{Upstream: m.url, Now: o.Now}), moto: m, now: o.Now}
+	s := &Sandbox{Wire: wire.New(wire.Options{Upstream: m.URL(), Now: o.Now}), moto: m, now: o.Now}
 	if err := s.Wire.Listen(o.Port); err != nil {
-		return nil, errors.Join(err, m.close())
+		return nil, errors.Join(err, m.Close())
 	}
 	return s, nil
 }
@@ -57,12 +58,12 @@ func (s *Sandbox) URL() string { return s.Wire.URL() }
 // MotoURL is moto itself, without what stands in front of it.
 func (s *Sandbox) MotoURL() string {
 	s.Wire.Bypassed()
-	return s.moto.url
+	return s.moto.URL()
 }
 
 // Close ends the endpoint and moto.
 func (s *Sandbox) Close() error {
-	return errors.Join(s.Wire.Close(), s.moto.close())
+	return errors.Join(s.Wire.Close(), s.moto.Close())
 }
 
 // The keys of the sandbox's own account, [wire.DefaultAccount].

@@ -70,7 +70,7 @@ setup: '[ -f notes.txt ] || echo "made on $(hostname)" > notes.txt'
 		t.Fatalf("up: %s%s", out, errs)
 	}
 	s.eventually("demo has ended", func() bool { return s.run("demo").EndedAt != nil })
-	if run = s.run("demo"); run.State != "ended" || run.Checkpoint == nil || run.CostUSD == nil {
+	if run = s.run("demo"); run.State != "ended" || run.Checkpoint == nil || !run.CostUSD.Known() {
 		t.Errorf("demo: %+v", run)
 	}
 	inOrder(t, s.log("demo"), "requested ", "gate allow", "launching "+machineType, "launched ", "ready ", "warned ", "snapshot the last", "snapshot snapshot confirmed", "ended ")
@@ -114,8 +114,8 @@ setup: '[ -f notes.txt ] || echo "made on $(hostname)" > notes.txt'
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, brief)
-	launches := func() int { return s.account.Wire.Recorder.Count("ec2:RunInstances") }
-	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "VcpuLimitExceeded", Type: machineType, Times: 1})
+	launches := s.account.Wire.Launches.Count // a busy machine may repeat one with its token
+	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "VcpuLimitExceeded", Type: machineType, Times: 1, Again: true})
 	_, errs := s.curfew(1, "up", "quota", "--type", machineType)
 	for _, want := range []string{"over a quota", "L-DB2E81BA", "--region " + region} {
 		if !strings.Contains(errs, want) {
@@ -125,12 +125,12 @@ func TestRefusals(t *testing.T) {
 	if n := launches(); n != 1 {
 		t.Errorf("%d launches after a quota", n)
 	}
-	s.account.Wire.Recorder.Reset()
-	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "InsufficientInstanceCapacity", Type: machineType, Times: 1})
+	before := launches()
+	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "InsufficientInstanceCapacity", Type: machineType, Times: 1, Again: true})
 	s.curfew(0, "up", "capacity", "--type", machineType, "--detach")
 	s.eventually("another zone was taken", func() bool { return len(s.run("capacity").ResourceIDs) == 1 })
-	if run := s.run("capacity"); run.Attempt != 2 || launches() != 2 {
-		t.Errorf("%d launches, %+v", launches(), run)
+	if run := s.run("capacity"); run.Attempt != 2 || launches()-before != 2 {
+		t.Errorf("%d launches, %+v", launches()-before, run)
 	}
 	s.curfew(0, "down", "capacity", "--discard")
 
@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 	s.account.Wire.Recorder.Reset()
 	s.curfew(3, "up", "unpriced", "--type", "t4g.unheard")
 	s.curfew(0, "down", "unpriced")
-	if n := launches(); n != 0 {
+	if n := s.account.Wire.Recorder.Count("ec2:RunInstances"); n != 0 {
 		t.Errorf("%d launches without a price", n)
 	}
 	s.nothingLeft()

@@ -83,19 +83,18 @@ func newStand(t *testing.T) *stand {
 	}
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(s.dir, "aws"))
 
-	s.template = postgres.Start(t)
+	// The server's own clock is the worlds': a function that comes before the one of the
+	// server, for connections to these databases alone.
+	s.template = postgres.Start(t) + "&options=-c%20search_path%3Dpublic,pg_catalog"
 	migrated, err := store.Open(t.Context(), store.Options{URL: s.template})
 	if err != nil {
 		t.Fatal(err)
 	}
 	migrated.Close()
 	for _, statement := range []string{
-		// The server's own clock is the worlds': a function that comes before the one of
-		// the server.
 		"CREATE TABLE world_clock (at TIMESTAMPTZ NOT NULL)",
 		"INSERT INTO world_clock VALUES (pg_catalog.CLOCK_TIMESTAMP())",
 		"CREATE FUNCTION public.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql VOLATILE AS 'SELECT at FROM public.world_clock'",
-		"ALTER ROLE curfew SET search_path = public, pg_catalog",
 		emptying,
 	} {
 		if err := execute(t.Context(), s.template, statement); err != nil {

@@ -591,7 +591,7 @@ func (w *world) named(name string) *machine {
 }
 
 func (w *world) databaseURL() string {
-	return fmt.Sprintf("postgres://curfew@127.0.0.1:%d/%s?sslmode=disable", w.tcp.Port(), w.database.name)
+	return fmt.Sprintf("postgres://curfew@127.0.0.1:%d/%s?sslmode=disable&options=-c%%20search_path%%3Dpublic,pg_catalog", w.tcp.Port(), w.database.name)
 }
 
 // open opens the state for plain SQL.

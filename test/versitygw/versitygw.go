@@ -107,7 +107,7 @@ func (s *Server) Restart() error {
 	if err := s.process.Start(); err != nil {
 		return err
 	}
-	for range 6000 { // a minute
+	for range 18_000 { // three minutes
 		c, err := net.DialTimeout("tcp", s.address, time.Second)
 		if err == nil {
 			return c.Close()

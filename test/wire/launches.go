@@ -23,8 +23,10 @@ type Launches struct {
 	server *Server
 
 	mu sync.Mutex
-	// known are launches by account, region, token and zone.
-	known map[string]knownLaunch
+	// known are launches by account, region, token and zone, and refused the refusals that
+	// such a launch met.
+	known   map[string]knownLaunch
+	refused map[string]refused
 	// tokens are those of machines, and interfaces what goes with them.
 	tokens     map[string]string
 	interfaces map[string][]attached
@@ -32,6 +34,12 @@ type Launches struct {
 	late       bool
 	last       url.Values
 	hidden     map[string]bool
+}
+
+// refused is why a launch was refused, and whether that goes for its repetition.
+type refused struct {
+	err   error
+	again bool
 }
 
 type knownLaunch struct {
@@ -53,10 +61,12 @@ type LaunchRefusal struct {
 	Type, Zone string
 	// Times is how many launches it hits; 0 is all.
 	Times int
+	// Again refuses a launch as well that is repeated with the token of one that it hit.
+	Again bool
 }
 
 func newLaunches(s *Server) *Launches {
-	return &Launches{server: s, known: map[string]knownLaunch{}, tokens: map[string]string{}, interfaces: map[string][]attached{}, hidden: map[string]bool{}}
+	return &Launches{server: s, known: map[string]knownLaunch{}, refused: map[string]refused{}, tokens: map[string]string{}, interfaces: map[string][]attached{}, hidden: map[string]bool{}}
 }
 
 func (l *Launches) answers() map[string]Answer {
@@ -95,6 +105,20 @@ func (l *Launches) Show() {
 	clear(l.hidden)
 }
 
+// Count returns how many launches were asked for so far. One that is repeated with its token is
+// counted once.
+func (l *Launches) Count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.known)
+	for key := range l.refused {
+		if _, ok := l.known[key]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
 // messages are EC2's own words.
 var messages = map[string]Failure{
 	"InsufficientInstanceCapacity": {500, "", "We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity."},
@@ -103,8 +127,8 @@ var messages = map[string]Failure{
 	"Unsupported":                  {400, "", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s)."},
 }
 
-// refusal returns the refusal that hits a launch; nil is none.
-func (l *Launches) refusal(c *Call, zone string) error {
+// refusal returns the refusal that hits a launch, where one does.
+func (l *Launches) refusal(c *Call, zone string) refused {
 	is := func(want, got string) bool { return want == "" || want == got }
 	for _, r := range l.refusals {
 		if r.Times == 0 || !is(r.Type, c.Form.Get("InstanceType")) || !is(r.Zone, zone) {
@@ -112,9 +136,9 @@ func (l *Launches) refusal(c *Call, zone string) error {
 		}
 		r.Times--
 		f := messages[r.Code]
-		return &Failure{f.Status, r.Code, fmt.Sprintf(f.Message, c.Form.Get("InstanceType"), zone)}
+		return refused{&Failure{f.Status, r.Code, fmt.Sprintf(f.Message, c.Form.Get("InstanceType"), zone)}, r.Again}
 	}
-	return nil
+	return refused{}
 }
 
 // run launches machines, once for each token and zone.
@@ -135,8 +159,13 @@ func (l *Launches) run(ctx context.Context, c *Call) (*Reply, error) {
 		}
 		return l.again(ctx, c, before.ids)
 	}
-	if err := l.refusal(c, zone); err != nil {
-		return nil, err
+	before := l.refused[key]
+	if !before.again {
+		before = l.refusal(c, zone)
+	}
+	if before.err != nil {
+		l.refused[key] = before
+		return nil, before.err
 	}
 	doc, err := l.server.ask(ctx, c, c.Form)
 	if err != nil {

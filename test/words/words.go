@@ -66,7 +66,7 @@ var private = []phrase{
 func main() {
 	files := os.Args[1:]
 	if len(files) == 0 {
-		out, err := exec.Command("git", "ls-files", "*.go", "*.md", "*.tmpl", "*.yaml", "*.yml", "Makefile").Output()
+		out, err := exec.Command("git", "ls-files", "*.go", "*.md", "*.templ", "*.yaml", "*.yml", "Makefile").Output()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "words: list the files:", err)
 			os.Exit(2)

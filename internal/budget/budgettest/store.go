@@ -118,7 +118,7 @@ func (s *Store) Reserve(_ context.Context, r budget.Reservation) (budget.Hold, e
 }
 
 // PutHold writes a stored hold.
-func (s *Store) PutHold(_ context.Context, h budget.Hold) (budget.Hold, error) {
+func (s *Store) PutHold(_ context.Context, h budget.Hold, _ budget.Event) (budget.Hold, error) {
 	return s.write("put", func() (budget.Hold, error) {
 		if err := s.expected(h); err != nil || h.Version == 0 {
 			return budget.Hold{}, cmp.Or(err, budget.ErrConflict)

@@ -42,7 +42,8 @@ func (c *Cloud) Actions() *Actions {
 // change it.
 type site struct {
 	*place
-	hands *hands
+	// acting holds clients that make the calls in mutations and no others.
+	acting *clients
 }
 
 // site returns where a resource is. The accounts are identified once.
@@ -73,7 +74,7 @@ func (a *Actions) site(ctx context.Context, ref inventory.Ref) (*site, error) {
 		return nil, fmt.Errorf("act on %s: %w: neither the credentials nor a role reach account %s", ref, inventory.ErrUnauthenticated, ref.Account)
 	}
 	p := scan.place(account, ref.Region)
-	s := &site{place: p, hands: p.hands()}
+	s := &site{place: p, acting: p.acting()}
 	a.sites[key] = s
 	return s, nil
 }

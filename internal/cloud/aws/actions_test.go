@@ -51,9 +51,9 @@ func TestMutationsChange(t *testing.T) {
 // something against the table.
 func TestChangesInTheSourceAreListed(t *testing.T) {
 	services := map[string]string{"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem",
-		"elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es", "rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "secretsman": "secretsmanager"}
+		"elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es", "rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "secrets": "secretsmanager"}
 	called := map[string]bool{}
-	for _, m := range regexp.MustCompile(`hands\.(\w+)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(sources(t), -1) {
+	for _, m := range regexp.MustCompile(`(\w+)Client\(s\.acting\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(sources(t), -1) {
 		api := services[m[1]] + ":" + m[2]
 		called[api] = true
 		if !mutable[api] {
@@ -76,18 +76,18 @@ func TestActingClientsMakeNoOtherCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := c.scan(round.Query{}, newLimits(10)).place(&account{id: "1", cfg: c.config}, "us-east-1").hands()
+	h := c.scan(round.Query{}, newLimits(10)).place(&account{id: "1", cfg: c.config}, "us-east-1").acting()
 	for name, call := range map[string]func() error{
 		"ec2:RunInstances": func() error {
-			_, err := h.ec2.RunInstances(t.Context(), &ec2.RunInstancesInput{MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1)})
+			_, err := ec2Client(h).RunInstances(t.Context(), &ec2.RunInstancesInput{MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1)})
 			return err
 		},
 		"ec2:DeleteSnapshot": func() error {
-			_, err := h.ec2.DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{SnapshotId: awssdk.String("snap-1")})
+			_, err := ec2Client(h).DeleteSnapshot(t.Context(), &ec2.DeleteSnapshotInput{SnapshotId: awssdk.String("snap-1")})
 			return err
 		},
 		"ec2:DescribeInstances": func() error {
-			_, err := h.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{})
+			_, err := ec2Client(h).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{})
 			return err
 		},
 	} {

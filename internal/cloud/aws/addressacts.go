@@ -37,7 +37,7 @@ func (p *place) addressNow(ctx context.Context, id string) (types.Address, error
 	if !allocated(id) {
 		in = &ec2.DescribeAddressesInput{PublicIps: []string{id}}
 	}
-	out, err := p.ec2.DescribeAddresses(ctx, in)
+	out, err := ec2Client(p.reading).DescribeAddresses(ctx, in)
 	if err != nil {
 		return types.Address{}, failed(attempt, err)
 	}
@@ -83,7 +83,7 @@ func releaseAddress(ctx context.Context, s *site, t action.Task) (string, error)
 	if !allocated(t.Ref.ID) {
 		in = &ec2.ReleaseAddressInput{PublicIp: &t.Ref.ID}
 	}
-	_, err = s.hands.ec2.ReleaseAddress(ctx, in)
+	_, err = ec2Client(s.acting).ReleaseAddress(ctx, in)
 	return params.PublicIP, failed("release address "+t.Ref.ID, err)
 }
 

@@ -15,7 +15,10 @@ const groupsPage = 100
 func (p *place) autoScalingGroups(ctx context.Context) {
 	var groups []types.AutoScalingGroup
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{MaxRecords: awssdk.Int32(groupsPage), NextToken: token})
+		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+			MaxRecords: awssdk.Int32(groupsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +83,10 @@ func countsMachines(g types.AutoScalingGroup) bool {
 func (p *place) scalingPolicies(ctx context.Context) (perGroup map[string]int, readable bool) {
 	perGroup = map[string]int{}
 	byDemand := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.autoscaling.DescribePolicies(ctx, &autoscaling.DescribePoliciesInput{MaxRecords: awssdk.Int32(groupsPage), NextToken: token})
+		out, err := autoscalingClient(p.reading).DescribePolicies(ctx, &autoscaling.DescribePoliciesInput{
+			MaxRecords: awssdk.Int32(groupsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +97,10 @@ func (p *place) scalingPolicies(ctx context.Context) (perGroup map[string]int, r
 	})
 	p.failed(ctx, "autoscaling:DescribePolicies", byDemand)
 	bySchedule := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.autoscaling.DescribeScheduledActions(ctx, &autoscaling.DescribeScheduledActionsInput{MaxRecords: awssdk.Int32(groupsPage), NextToken: token})
+		out, err := autoscalingClient(p.reading).DescribeScheduledActions(ctx, &autoscaling.DescribeScheduledActionsInput{
+			MaxRecords: awssdk.Int32(groupsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

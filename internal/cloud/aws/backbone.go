@@ -108,7 +108,10 @@ func (l *Launcher) Backbone(ctx context.Context, region string) (*Backbone, erro
 	}
 	values := map[string]string{}
 	err := pages(ctx, func(token *string) (*string, error) {
-		page, err := l.ssm(region).GetParametersByPath(ctx, &ssm.GetParametersByPathInput{Path: awssdk.String(BackbonePath), NextToken: token})
+		page, err := ssmClient(l.at(region)).GetParametersByPath(ctx, &ssm.GetParametersByPathInput{
+			Path:      awssdk.String(BackbonePath),
+			NextToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -68,7 +68,11 @@ func otherDocument(kind inventory.Kind, id string) error {
 // there is none.
 func (p *place) bucketMade(ctx context.Context, name string) (types.Bucket, error) {
 	return listed(ctx, "bucket "+name, func(token *string) ([]types.Bucket, *string, error) {
-		out, err := p.s3.ListBuckets(ctx, &s3.ListBucketsInput{Prefix: &name, MaxBuckets: awssdk.Int32(bucketsPage), ContinuationToken: token})
+		out, err := s3Client(p.reading).ListBuckets(ctx, &s3.ListBucketsInput{
+			Prefix:            &name,
+			MaxBuckets:        awssdk.Int32(bucketsPage),
+			ContinuationToken: token,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -79,7 +83,9 @@ func (p *place) bucketMade(ctx context.Context, name string) (types.Bucket, erro
 // lifecycleNow reads a bucket's lifecycle as the bytes that S3 sends; none is no text.
 func (p *place) lifecycleNow(ctx context.Context, name string) (bucketLifecycle, error) {
 	var now bucketLifecycle
-	out, err := p.s3.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: &name},
+	out, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
+		Bucket: &name,
+	},
 		s3.WithAPIOptions(captured(&now.text)))
 	switch {
 	case is(err, "NoSuchLifecycleConfiguration"):
@@ -144,10 +150,10 @@ func sending(body []byte) func(*middleware.Stack) error {
 // empty.
 func (s *site) putLifecycle(ctx context.Context, name string, l bucketLifecycle) error {
 	if len(l.text) == 0 {
-		_, err := s.hands.s3.DeleteBucketLifecycle(ctx, &s3.DeleteBucketLifecycleInput{Bucket: &name})
+		_, err := s3Client(s.acting).DeleteBucketLifecycle(ctx, &s3.DeleteBucketLifecycleInput{Bucket: &name})
 		return failed("take the lifecycle of bucket "+name+" away", err)
 	}
-	_, err := s.hands.s3.PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{Bucket: &name,
+	_, err := s3Client(s.acting).PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{Bucket: &name,
 		TransitionDefaultMinimumObjectSize: types.TransitionDefaultMinimumObjectSize(l.minimum)}, s3.WithAPIOptions(sending(l.text)))
 	return failed("put the lifecycle of bucket "+name, err)
 }

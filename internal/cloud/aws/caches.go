@@ -19,7 +19,10 @@ const cachesPage = 100
 func (p *place) caches(ctx context.Context) {
 	var found []cachetypes.CacheCluster
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.elasticache.DescribeCacheClusters(ctx, &elasticache.DescribeCacheClustersInput{MaxRecords: awssdk.Int32(cachesPage), Marker: token})
+		out, err := elasticacheClient(p.reading).DescribeCacheClusters(ctx, &elasticache.DescribeCacheClustersInput{
+			MaxRecords: awssdk.Int32(cachesPage),
+			Marker:     token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +35,9 @@ func (p *place) caches(ctx context.Context) {
 		r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(c.CacheNodeType), awssdk.ToString(c.PreferredAvailabilityZone), utc(c.CacheClusterCreateTime)
 		r.State = databaseState(awssdk.ToString(c.CacheClusterStatus))
 		r.Detail = &inventory.Database{Engine: awssdk.ToString(c.Engine), Count: int64(max(1, awssdk.ToInt32(c.NumCacheNodes)))}
-		out, err := p.elasticache.ListTagsForResource(ctx, &elasticache.ListTagsForResourceInput{ResourceName: c.ARN})
+		out, err := elasticacheClient(p.reading).ListTagsForResource(ctx, &elasticache.ListTagsForResourceInput{
+			ResourceName: c.ARN,
+		})
 		p.missed(ctx, "elasticache:ListTagsForResource", r.ID, err)
 		if err == nil {
 			r.Tags = tagged(out.TagList, func(t cachetypes.Tag) (*string, *string) { return t.Key, t.Value })
@@ -44,7 +49,10 @@ func (p *place) caches(ctx context.Context) {
 // warehouses lists the provisioned clusters of Redshift.
 func (p *place) warehouses(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.redshift.DescribeClusters(ctx, &redshift.DescribeClustersInput{MaxRecords: awssdk.Int32(cachesPage), Marker: token})
+		out, err := redshiftClient(p.reading).DescribeClusters(ctx, &redshift.DescribeClustersInput{
+			MaxRecords: awssdk.Int32(cachesPage),
+			Marker:     token,
+		})
 		if err != nil {
 			return nil, err
 		}

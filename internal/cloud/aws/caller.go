@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +17,9 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/curfew-dev/curfew/internal/httpclient"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // BindingHeader carries what a presigned identity is for. It is signed, so that the same
@@ -35,7 +36,7 @@ const (
 
 // stsHost is the form of the hosts that may say who a caller is. No configuration of the
 // SDK (AWS_ENDPOINT_URL and the like) leads elsewhere.
-var stsHost = regexp.MustCompile(`^sts(\.[a-z]{2}(-[a-z]+){1,3}-[0-9]{1,2})?\.amazonaws\.com(\.cn)?$`)
+var stsHost = lazyregexp.New(`^sts(\.[a-z]{2}(-[a-z]+){1,3}-[0-9]{1,2})?\.amazonaws\.com(\.cn)?$`)
 
 // Caller proves who has AWS credentials, to another process: its owner presigns a call of
 // GetCallerIdentity, and who wants to know makes it.
@@ -43,9 +44,7 @@ type Caller struct {
 	// Endpoint overrides the STS host, for a sandbox: "http://127.0.0.1:5000". Empty pins
 	// the hosts of AWS.
 	Endpoint string
-	// HTTP makes the call; nil is a client that follows no redirect and no proxy.
-	HTTP *http.Client
-	Now  func() time.Time
+	Now      func() time.Time
 	// MaxAge is how old a proof may be; 0 is 15 minutes, which is the most.
 	MaxAge time.Duration
 }
@@ -134,13 +133,8 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 	if q := u.Query(); c.Endpoint != "" { // sandboxes find the service by this header alone
 		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+q.Get("X-Amz-Credential")+", SignedHeaders="+q.Get("X-Amz-SignedHeaders")+", Signature="+q.Get("X-Amz-Signature"))
 	}
-	client := c.HTTP
-	if client == nil {
-		client = &http.Client{
-			Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: callerTimeout}).DialContext, DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: callerTimeout},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}
+	client := httpclient.New(httpclient.Options{WholeBody: true, MaxBody: callerAnswer})
+	defer client.Close()
 	res, err := client.Do(req)
 	if err != nil {
 		var failed *url.Error
@@ -150,7 +144,7 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 		return Identity{}, fmt.Errorf("ask %s who signed: %w", u.Host, err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, callerAnswer))
+	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		return Identity{}, fmt.Errorf("ask %s who signed: %w", u.Host, err)
 	}

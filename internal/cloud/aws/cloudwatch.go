@@ -196,7 +196,7 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 	out := make([]answer, len(in.MetricDataQueries))
 	err := pages(ctx, func(token *string) (*string, error) {
 		in.NextToken = token
-		page, err := p.cloudwatch.GetMetricData(ctx, in)
+		page, err := cloudwatchClient(p.reading).GetMetricData(ctx, in)
 		if err != nil {
 			return nil, err
 		}
@@ -261,7 +261,7 @@ func (p *place) listMetrics(ctx context.Context, namespace, name string, visit f
 	}
 	return pages(ctx, func(token *string) (*string, error) {
 		in.NextToken = token
-		out, err := p.cloudwatch.ListMetrics(ctx, in)
+		out, err := cloudwatchClient(p.reading).ListMetrics(ctx, in)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,11 @@ const (
 func (p *place) capacityReservations(ctx context.Context) {
 	active := []ec2types.Filter{{Name: awssdk.String("state"), Values: []string{string(ec2types.CapacityReservationStateActive)}}}
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeCapacityReservations(ctx, &ec2.DescribeCapacityReservationsInput{Filters: active, MaxResults: awssdk.Int32(reservationsPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeCapacityReservations(ctx, &ec2.DescribeCapacityReservationsInput{
+			Filters:    active,
+			MaxResults: awssdk.Int32(reservationsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +68,9 @@ func (p *place) capacityReservation(c ec2types.CapacityReservation) *inventory.R
 // reservedInstances lists the active ones; the call gives all at once.
 func (p *place) reservedInstances(ctx context.Context) {
 	active := []ec2types.Filter{{Name: awssdk.String("state"), Values: []string{string(ec2types.ReservedInstanceStateActive)}}}
-	out, err := p.ec2.DescribeReservedInstances(ctx, &ec2.DescribeReservedInstancesInput{Filters: active})
+	out, err := ec2Client(p.reading).DescribeReservedInstances(ctx, &ec2.DescribeReservedInstancesInput{
+		Filters: active,
+	})
 	if err != nil {
 		p.failed(ctx, "ec2:DescribeReservedInstances", err)
 		return
@@ -143,7 +149,7 @@ func inDollars[T ~string](currency T) bool { return currency == "" || currency =
 // shown in the home region, or in the first one that is scanned.
 func (p *place) savingsPlans(ctx context.Context, regions []string) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.savingsplans.DescribeSavingsPlans(ctx, &savingsplans.DescribeSavingsPlansInput{
+		out, err := savingsplansClient(p.reading).DescribeSavingsPlans(ctx, &savingsplans.DescribeSavingsPlansInput{
 			States: []plantypes.SavingsPlanState{plantypes.SavingsPlanStateActive}, MaxResults: awssdk.Int32(plansPage), NextToken: token,
 		})
 		if err != nil {

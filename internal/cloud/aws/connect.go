@@ -31,8 +31,9 @@ const (
 // credentials. It makes the calls in [ConnectCalls] and no others. It is safe for concurrent
 // use.
 type Connector struct {
-	cloud  *Cloud
-	limits *limits
+	cloud   *Cloud
+	limits  *limits
+	clients clientCache[string]
 }
 
 // Connector returns what connects to machines. It makes no call.
@@ -47,7 +48,10 @@ func (c *Connector) config(region, service string) awssdk.Config {
 	return cfg
 }
 
-func (c *Connector) ssm(region string) *ssm.Client { return ssm.NewFromConfig(c.config(region, "ssm")) }
+// at returns the clients of a region.
+func (c *Connector) at(region string) *clients {
+	return c.clients.get(region, func(service string) awssdk.Config { return c.config(region, service) })
+}
 
 // Whose is a machine, by its tags.
 type Whose struct {
@@ -60,7 +64,9 @@ type Whose struct {
 // Whose reads whose a machine is; an error where EC2 does not show it.
 func (c *Connector) Whose(ctx context.Context, region, machine string) (Whose, error) {
 	attempt := "read the tags of " + machine
-	out, err := ec2.NewFromConfig(c.config(region, "ec2")).DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{machine}})
+	out, err := ec2Client(c.at(region)).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+		InstanceIds: []string{machine},
+	})
 	if err != nil {
 		return Whose{}, wrapped(attempt, err)
 	}
@@ -85,7 +91,7 @@ type Person struct {
 
 // Person asks AWS who has the credentials.
 func (c *Connector) Person(ctx context.Context, region string) (Person, error) {
-	out, err := sts.NewFromConfig(c.config(region, "sts")).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	out, err := stsClient(c.at(region)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
 		return Person{}, wrapped("ask AWS whose credentials these are", err)
 	}
@@ -132,7 +138,7 @@ func (c *Connector) Open(ctx context.Context, region, machine string, way Way, r
 		in.DocumentName = awssdk.String(document)
 	}
 	attempt := "connect to " + machine
-	client := c.ssm(region)
+	client := ssmClient(c.at(region))
 	out, err := client.StartSession(ctx, in, func(o *ssm.Options) { o.Retryer = retry.AddWithMaxAttempts(o.Retryer, 1) })
 	if err != nil {
 		return nil, notOpened(attempt, err)
@@ -193,7 +199,7 @@ func endpointOf(ctx context.Context, o ssm.Options, region string) (string, erro
 // not their path.
 func (c *Connector) document(ctx context.Context, region string) (string, error) {
 	const name = BackbonePath + "session-document"
-	out, err := c.ssm(region).GetParameters(ctx, &ssm.GetParametersInput{Names: []string{name}})
+	out, err := ssmClient(c.at(region)).GetParameters(ctx, &ssm.GetParametersInput{Names: []string{name}})
 	if err != nil {
 		return "", wrapped("read the backbone of "+region, err)
 	}
@@ -205,7 +211,7 @@ func (c *Connector) document(ctx context.Context, region string) (string, error)
 
 // Close ends a connection; one that has ended is no error.
 func (c *Connector) Close(ctx context.Context, region, id string) error {
-	_, err := c.ssm(region).TerminateSession(ctx, &ssm.TerminateSessionInput{SessionId: awssdk.String(id)})
+	_, err := ssmClient(c.at(region)).TerminateSession(ctx, &ssm.TerminateSessionInput{SessionId: awssdk.String(id)})
 	if err != nil && !is(err, "DoesNotExistException") {
 		return wrapped("end connection "+id, err)
 	}
@@ -215,7 +221,7 @@ func (c *Connector) Close(ctx context.Context, region, id string) error {
 // active visits the connections to a machine that are open.
 func (c *Connector) active(ctx context.Context, region, machine string, visit func(ssmtypes.Session)) error {
 	return pages(ctx, func(token *string) (*string, error) {
-		out, err := c.ssm(region).DescribeSessions(ctx, &ssm.DescribeSessionsInput{State: ssmtypes.SessionStateActive, NextToken: token,
+		out, err := ssmClient(c.at(region)).DescribeSessions(ctx, &ssm.DescribeSessionsInput{State: ssmtypes.SessionStateActive, NextToken: token,
 			Filters: []ssmtypes.SessionFilter{{Key: ssmtypes.SessionFilterKeyTargetId, Value: awssdk.String(machine)}}})
 		if err != nil {
 			return nil, err

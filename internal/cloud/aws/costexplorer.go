@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/costexplorer/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -118,7 +118,7 @@ func (p *place) billedCosts(ctx context.Context) {
 		return
 	}
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.costs.GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
+		out, err := costsClient(p.reading).GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
 			TimePeriod:  &types.DateInterval{Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly))},
 			Granularity: types.GranularityMonthly,
 			Metrics:     []string{costMetric},
@@ -245,7 +245,7 @@ func (s *scan) total(accounts int) (*round.Billed, error) {
 }
 
 // decimal is a number as AWS prints amounts: plain, or with a short exponent.
-var decimal = regexp.MustCompile(`^-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,2})?$`)
+var decimal = lazyregexp.New(`^-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,2})?$`)
 
 var errNotDecimal = errors.New("not a decimal number")
 

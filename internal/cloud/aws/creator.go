@@ -50,7 +50,7 @@ func (p *place) creator(ctx context.Context, r *inventory.Resource) (string, err
 	in := &cloudtrail.LookupEventsInput{MaxResults: awssdk.Int32(50),
 		LookupAttributes: []types.LookupAttribute{{AttributeKey: types.LookupAttributeKeyResourceName, AttributeValue: &r.ID}}}
 	for range trailPages {
-		out, err := p.trail.LookupEvents(ctx, in)
+		out, err := trailClient(p.reading).LookupEvents(ctx, in)
 		if err != nil {
 			return "", failed("look up who made "+r.ID, err)
 		}

@@ -14,7 +14,7 @@ import (
 func (p *place) tables(ctx context.Context) {
 	var names []string
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.dynamodb.ListTables(ctx, &dynamodb.ListTablesInput{ExclusiveStartTableName: token})
+		out, err := dynamodbClient(p.reading).ListTables(ctx, &dynamodb.ListTablesInput{ExclusiveStartTableName: token})
 		if err != nil {
 			return nil, err
 		}
@@ -27,13 +27,15 @@ func (p *place) tables(ctx context.Context) {
 		r.Name = name
 		d := &inventory.Table{}
 		r.Detail = d
-		out, err := p.dynamodb.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
+		out, err := dynamodbClient(p.reading).DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
 		p.missed(ctx, "dynamodb:DescribeTable", name, err)
 		if err == nil && out.Table != nil {
 			t := out.Table
 			r.CreatedAt, r.State = utc(t.CreationDateTime), tableStates[t.TableStatus]
 			fillTable(d, t)
-			tags, err := p.dynamodb.ListTagsOfResource(ctx, &dynamodb.ListTagsOfResourceInput{ResourceArn: t.TableArn})
+			tags, err := dynamodbClient(p.reading).ListTagsOfResource(ctx, &dynamodb.ListTagsOfResourceInput{
+				ResourceArn: t.TableArn,
+			})
 			p.missed(ctx, "dynamodb:ListTagsOfResource", name, err)
 			if err == nil {
 				r.Tags = tagged(tags.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })

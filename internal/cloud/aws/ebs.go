@@ -13,7 +13,11 @@ import (
 func (p *place) volumes(ctx context.Context) {
 	only := p.filter(inventory.KindVolume, "volume-id")
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: only, MaxResults: awssdk.Int32(volumesPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{
+			Filters:    only,
+			MaxResults: awssdk.Int32(volumesPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +65,12 @@ func (p *place) volume(v types.Volume) *inventory.Resource {
 func (p *place) snapshots(ctx context.Context) {
 	only := p.filter(inventory.KindSnapshot, "snapshot-id")
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: only, MaxResults: awssdk.Int32(snapshotsPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{
+			OwnerIds:   []string{"self"},
+			Filters:    only,
+			MaxResults: awssdk.Int32(snapshotsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // The largest pages that the calls give.
@@ -49,7 +49,11 @@ func (p *place) instances(ctx context.Context) {
 // terminated; no filter is all.
 func (p *place) eachInstance(ctx context.Context, filters []types.Filter, visit func(types.Instance)) error {
 	return pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: awssdk.Int32(instancesPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+			Filters:    filters,
+			MaxResults: awssdk.Int32(instancesPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -212,7 +216,7 @@ func tenancy(t string) string {
 
 // transition is when a machine changed its state, as in
 // "User initiated (2024-01-02 03:04:05 GMT)".
-var transition = regexp.MustCompile(`\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)`)
+var transition = lazyregexp.New(`\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)`)
 
 // transitionTime returns the time in a state transition reason; zero when there is
 // none.
@@ -234,7 +238,7 @@ func ec2Tags(tags []types.Tag) map[string]string {
 
 func (p *place) images(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, IncludeDeprecated: awssdk.Bool(true),
+		out, err := ec2Client(p.reading).DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, IncludeDeprecated: awssdk.Bool(true),
 			IncludeDisabled: awssdk.Bool(true), MaxResults: awssdk.Int32(imagesPage), NextToken: token})
 		if err != nil {
 			return nil, err
@@ -297,7 +301,7 @@ func firstOf(names ...string) string {
 }
 
 func (p *place) addresses(ctx context.Context) {
-	out, err := p.ec2.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
+	out, err := ec2Client(p.reading).DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
 	if err != nil {
 		p.failed(ctx, "ec2:DescribeAddresses", err)
 		return
@@ -332,7 +336,10 @@ func ownPool(a types.Address) bool {
 func (p *place) natGateways(ctx context.Context) {
 	var gateways []types.NatGateway
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{MaxResults: awssdk.Int32(natPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{
+			MaxResults: awssdk.Int32(natPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -372,7 +379,10 @@ func (p *place) natGateways(ctx context.Context) {
 func (p *place) natRoutes(ctx context.Context) (routes map[string]int, readable bool) {
 	routes = map[string]int{}
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{MaxResults: awssdk.Int32(routesPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{
+			MaxResults: awssdk.Int32(routesPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

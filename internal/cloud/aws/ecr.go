@@ -23,7 +23,10 @@ const (
 func (p *place) repositories(ctx context.Context) {
 	var repos []types.Repository
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ecr.DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{MaxResults: awssdk.Int32(repositoriesPage), NextToken: token})
+		out, err := ecrClient(p.reading).DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{
+			MaxResults: awssdk.Int32(repositoriesPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +46,11 @@ func (p *place) repository(ctx context.Context, repo types.Repository) *inventor
 	r.Name, r.CreatedAt, r.State = r.ID, utc(repo.CreatedAt), inventory.StateAvailable
 	var images imageSum
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ecr.DescribeImages(ctx, &ecr.DescribeImagesInput{RepositoryName: repo.RepositoryName, MaxResults: awssdk.Int32(repositoriesPage), NextToken: token})
+		out, err := ecrClient(p.reading).DescribeImages(ctx, &ecr.DescribeImagesInput{
+			RepositoryName: repo.RepositoryName,
+			MaxResults:     awssdk.Int32(repositoriesPage),
+			NextToken:      token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +64,9 @@ func (p *place) repository(ctx context.Context, repo types.Repository) *inventor
 	if err == nil {
 		images.fill(d)
 	}
-	lifecycle, err := p.ecr.GetLifecyclePolicy(ctx, &ecr.GetLifecyclePolicyInput{RepositoryName: repo.RepositoryName})
+	lifecycle, err := ecrClient(p.reading).GetLifecyclePolicy(ctx, &ecr.GetLifecyclePolicyInput{
+		RepositoryName: repo.RepositoryName,
+	})
 	switch {
 	case err == nil:
 		d.LifecyclePolicy, d.LifecycleDocument = inventory.Known(true), inventory.Known(awssdk.ToString(lifecycle.LifecyclePolicyText))
@@ -66,7 +75,9 @@ func (p *place) repository(ctx context.Context, repo types.Repository) *inventor
 	default:
 		p.missed(ctx, "ecr:GetLifecyclePolicy", r.ID, err)
 	}
-	out, err := p.ecr.ListTagsForResource(ctx, &ecr.ListTagsForResourceInput{ResourceArn: repo.RepositoryArn})
+	out, err := ecrClient(p.reading).ListTagsForResource(ctx, &ecr.ListTagsForResourceInput{
+		ResourceArn: repo.RepositoryArn,
+	})
 	p.missed(ctx, "ecr:ListTagsForResource", r.ID, err)
 	if err == nil {
 		r.Tags = tagged(out.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })

@@ -14,7 +14,10 @@ const fileSystemsPage = 100
 
 func (p *place) elasticFileSystems(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.efs.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{MaxItems: awssdk.Int32(fileSystemsPage), Marker: token})
+		out, err := efsClient(p.reading).DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{
+			MaxItems: awssdk.Int32(fileSystemsPage),
+			Marker:   token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 func (p *place) clusters(ctx context.Context) {
 	var names []string
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.eks.ListClusters(ctx, &eks.ListClustersInput{NextToken: token})
+		out, err := eksClient(p.reading).ListClusters(ctx, &eks.ListClustersInput{NextToken: token})
 		if err != nil {
 			return nil, err
 		}
@@ -29,7 +29,7 @@ func (p *place) clusters(ctx context.Context) {
 		r.Name = name
 		d := &inventory.Cluster{}
 		r.Detail = d
-		out, err := p.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &name})
+		out, err := eksClient(p.reading).DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &name})
 		p.missed(ctx, "eks:DescribeCluster", name, err)
 		if err == nil && out.Cluster != nil {
 			c := out.Cluster

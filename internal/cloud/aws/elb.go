@@ -25,7 +25,10 @@ const (
 func (p *place) loadBalancers(ctx context.Context) {
 	var found []types.LoadBalancer
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.elb.DescribeLoadBalancers(ctx, &elbv2.DescribeLoadBalancersInput{PageSize: awssdk.Int32(balancersPage), Marker: token})
+		out, err := elbClient(p.reading).DescribeLoadBalancers(ctx, &elbv2.DescribeLoadBalancersInput{
+			PageSize: awssdk.Int32(balancersPage),
+			Marker:   token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +81,10 @@ type targets struct {
 func (p *place) targets(ctx context.Context) (map[string]*targets, bool) {
 	var groups []types.TargetGroup
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.elb.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{PageSize: awssdk.Int32(balancersPage), Marker: token})
+		out, err := elbClient(p.reading).DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{
+			PageSize: awssdk.Int32(balancersPage),
+			Marker:   token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +107,9 @@ func (p *place) targets(ctx context.Context) (map[string]*targets, bool) {
 	byBalancer := map[string]*targets{}
 	var mu sync.Mutex
 	each(ctx, groups, func(g types.TargetGroup) {
-		out, err := p.elb.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: g.TargetGroupArn})
+		out, err := elbClient(p.reading).DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{
+			TargetGroupArn: g.TargetGroupArn,
+		})
 		p.missed(ctx, "elasticloadbalancing:DescribeTargetHealth", awssdk.ToString(g.TargetGroupName), err)
 		mu.Lock()
 		defer mu.Unlock()
@@ -136,7 +144,7 @@ func (p *place) targets(ctx context.Context) (map[string]*targets, bool) {
 func (p *place) balancerTags(ctx context.Context, arns []string) map[string]map[string]string {
 	tags := map[string]map[string]string{}
 	for chunk := range slices.Chunk(arns, tagsPerCall) {
-		out, err := p.elb.DescribeTags(ctx, &elbv2.DescribeTagsInput{ResourceArns: chunk})
+		out, err := elbClient(p.reading).DescribeTags(ctx, &elbv2.DescribeTagsInput{ResourceArns: chunk})
 		if err != nil {
 			for _, arn := range chunk {
 				p.missed(ctx, "elasticloadbalancing:DescribeTags", lastOf(arn, "/"), err)
@@ -158,7 +166,10 @@ func lastOf(s, separator string) string {
 func (p *place) classicLoadBalancers(ctx context.Context) {
 	var found []classictypes.LoadBalancerDescription
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.classic.DescribeLoadBalancers(ctx, &elasticloadbalancing.DescribeLoadBalancersInput{PageSize: awssdk.Int32(balancersPage), Marker: token})
+		out, err := classicClient(p.reading).DescribeLoadBalancers(ctx, &elasticloadbalancing.DescribeLoadBalancersInput{
+			PageSize: awssdk.Int32(balancersPage),
+			Marker:   token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +187,9 @@ func (p *place) classicLoadBalancers(ctx context.Context) {
 		r.Detail = d
 		if len(b.Instances) == 0 {
 			d.HealthyTargets = inventory.Known(0)
-		} else if out, err := p.classic.DescribeInstanceHealth(ctx, &elasticloadbalancing.DescribeInstanceHealthInput{LoadBalancerName: b.LoadBalancerName}); err == nil {
+		} else if out, err := classicClient(p.reading).DescribeInstanceHealth(ctx, &elasticloadbalancing.DescribeInstanceHealthInput{
+			LoadBalancerName: b.LoadBalancerName,
+		}); err == nil {
 			healthy := 0
 			for _, s := range out.InstanceStates {
 				if awssdk.ToString(s.State) != "OutOfService" {
@@ -199,7 +212,9 @@ func (p *place) classicTags(ctx context.Context, found []classictypes.LoadBalanc
 		for i, b := range chunk {
 			names[i] = awssdk.ToString(b.LoadBalancerName)
 		}
-		out, err := p.classic.DescribeTags(ctx, &elasticloadbalancing.DescribeTagsInput{LoadBalancerNames: names})
+		out, err := classicClient(p.reading).DescribeTags(ctx, &elasticloadbalancing.DescribeTagsInput{
+			LoadBalancerNames: names,
+		})
 		if err != nil {
 			for _, n := range names {
 				p.missed(ctx, "elasticloadbalancing:DescribeTags", n, err)

@@ -25,7 +25,9 @@ func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.Des
 	if _, err = s.endpointNow(ctx, name); err != nil {
 		return nil, now, 0, err
 	}
-	if out, err = s.sagemaker.DescribeEndpoint(ctx, &sagemaker.DescribeEndpointInput{EndpointName: &name}); err != nil {
+	if out, err = sagemakerClient(s.reading).DescribeEndpoint(ctx, &sagemaker.DescribeEndpointInput{
+		EndpointName: &name,
+	}); err != nil {
 		return nil, now, 0, failed("read endpoint "+name, err)
 	}
 	if len(out.ProductionVariants) != 1 || len(out.ShadowProductionVariants) > 0 {
@@ -107,7 +109,7 @@ func scaleEndpoint(ctx context.Context, s *site, t action.Task) (string, error) 
 }
 
 func (s *site) replicate(ctx context.Context, name string, to replicas) error {
-	_, err := s.hands.sagemaker.UpdateEndpointWeightsAndCapacities(ctx, &sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &name,
+	_, err := sagemakerClient(s.acting).UpdateEndpointWeightsAndCapacities(ctx, &sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &name,
 		DesiredWeightsAndCapacities: []types.DesiredWeightAndCapacity{{VariantName: &to.Variant, DesiredInstanceCount: &to.Count}}})
 	return failed("scale endpoint "+name, err)
 }

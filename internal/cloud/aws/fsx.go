@@ -13,7 +13,10 @@ import (
 
 func (p *place) fsxFileSystems(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.fsx.DescribeFileSystems(ctx, &fsx.DescribeFileSystemsInput{MaxResults: awssdk.Int32(fileSystemsPage), NextToken: token})
+		out, err := fsxClient(p.reading).DescribeFileSystems(ctx, &fsx.DescribeFileSystemsInput{
+			MaxResults: awssdk.Int32(fileSystemsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

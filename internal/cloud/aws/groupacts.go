@@ -38,7 +38,10 @@ func groupSizeOf(g types.AutoScalingGroup) groupSize {
 // groupNow reads a group; one that is not there is inventory.ErrNotFound.
 func (p *place) groupNow(ctx context.Context, name string) (types.AutoScalingGroup, error) {
 	return listed(ctx, "group "+name, func(token *string) ([]types.AutoScalingGroup, *string, error) {
-		out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}, NextToken: token})
+		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+			AutoScalingGroupNames: []string{name},
+			NextToken:             token,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -144,7 +147,7 @@ func (s *site) mayShrink(ctx context.Context, g types.AutoScalingGroup, want gro
 // mayLose refuses where one of some machines of a group is protected against being
 // terminated, which a group does not heed, or has disks that end with it and hold data.
 func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
-	out, err := s.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
+	out, err := ec2Client(s.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
 	if err != nil {
 		return unanswered(ctx, "what the machines of the group are", err)
 	}
@@ -250,7 +253,10 @@ func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 		return "", err
 	}
 	for _, id := range ends {
-		_, err := s.hands.autoscaling.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, ShouldDecrementDesiredCapacity: awssdk.Bool(true)})
+		_, err := autoscalingClient(s.acting).TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+			InstanceId:                     &id,
+			ShouldDecrementDesiredCapacity: awssdk.Bool(true),
+		})
 		if err != nil {
 			return "", failed("end machine "+id+" of group "+want.Group, err)
 		}
@@ -259,7 +265,11 @@ func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 }
 
 func (s *site) resize(ctx context.Context, group string, to groupSize) error {
-	_, err := s.hands.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: &group, DesiredCapacity: &to.Desired, MinSize: &to.Min})
+	_, err := autoscalingClient(s.acting).UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: &group,
+		DesiredCapacity:      &to.Desired,
+		MinSize:              &to.Min,
+	})
 	return failed("change the size of group "+group, err)
 }
 

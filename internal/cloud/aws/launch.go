@@ -53,6 +53,7 @@ type Launcher struct {
 	cloud   *Cloud
 	options LaunchOptions
 	limits  *limits
+	clients clientCache[string]
 
 	mu        sync.Mutex
 	backbones map[string]*Backbone
@@ -85,16 +86,16 @@ func (l *Launcher) config(region, service string) awssdk.Config {
 	c := l.cloud.config.Copy()
 	c.Region = region
 	c.APIOptions = append(c.APIOptions[:len(c.APIOptions):len(c.APIOptions)], guardLaunches(service, l.limits.of("", region, service)))
+	if retryer := c.Retryer; service == "ec2" {
+		c.Retryer = func() awssdk.Retryer { return decided{retry.AddWithMaxAttempts(retryer(), launchAttempts)} }
+	}
 	return c
 }
 
-func (l *Launcher) ec2(region string) *ec2.Client {
-	return ec2.NewFromConfig(l.config(region, "ec2"), func(o *ec2.Options) {
-		o.Retryer = decided{retry.AddWithMaxAttempts(o.Retryer, launchAttempts)}
-	})
+// at returns the clients of a region.
+func (l *Launcher) at(region string) *clients {
+	return l.clients.get(region, func(service string) awssdk.Config { return l.config(region, service) })
 }
-
-func (l *Launcher) ssm(region string) *ssm.Client { return ssm.NewFromConfig(l.config(region, "ssm")) }
 
 // Pools implements [session.Launcher]: the zones of backbones that offer a type, the cheapest
 // machine first, what has no price last.
@@ -181,7 +182,7 @@ func bought(c spec.Capacity) []bool {
 func (l *Launcher) offered(ctx context.Context, region string, wanted []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	err := pages(ctx, func(token *string) (*string, error) {
-		page, err := l.ec2(region).DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{LocationType: types.LocationTypeAvailabilityZone,
+		page, err := ec2Client(l.at(region)).DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{LocationType: types.LocationTypeAvailabilityZone,
 			Filters: []types.Filter{{Name: awssdk.String("instance-type"), Values: wanted}}, NextToken: token})
 		if err != nil {
 			return nil, err
@@ -202,7 +203,7 @@ func (l *Launcher) image(ctx context.Context, region, name string) (string, erro
 	if strings.HasPrefix(name, "ami-") {
 		return name, nil
 	}
-	out, err := l.ssm(region).GetParameter(ctx, &ssm.GetParameterInput{Name: awssdk.String(name)})
+	out, err := ssmClient(l.at(region)).GetParameter(ctx, &ssm.GetParameterInput{Name: awssdk.String(name)})
 	if err != nil {
 		return "", wrapped("read the image from parameter "+name+" in "+region, err)
 	}
@@ -220,7 +221,7 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.M
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}
-	out, err := l.ec2(want.Pool.Region).RunInstances(ctx, in)
+	out, err := ec2Client(l.at(want.Pool.Region)).RunInstances(ctx, in)
 	if class := launchClasses[code(err)]; class != nil {
 		_, detail := reason(err)
 		detail = joined(code(err), detail)
@@ -321,7 +322,9 @@ func clientToken(token string) string {
 // root is the disk that a machine starts from: encrypted, and gone with it.
 func (l *Launcher) root(ctx context.Context, want session.Launch) (types.BlockDeviceMapping, error) {
 	attempt := "read image " + want.Pool.Image
-	out, err := l.ec2(want.Pool.Region).DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{want.Pool.Image}})
+	out, err := ec2Client(l.at(want.Pool.Region)).DescribeImages(ctx, &ec2.DescribeImagesInput{
+		ImageIds: []string{want.Pool.Image},
+	})
 	if err != nil {
 		return types.BlockDeviceMapping{}, wrapped(attempt, err)
 	}

@@ -38,7 +38,7 @@ func (l *Launcher) Account(ctx context.Context) (account, userID string, err err
 	if known.key == key {
 		return known.account, known.userID, nil
 	}
-	out, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	out, err := stsClient(l.at(l.cloud.first())).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
 		return "", "", wrapped("ask AWS whose credentials these are", err)
 	}

@@ -31,7 +31,11 @@ func of(installation, id string) []types.Filter {
 // machines visits the machines that filters let through, those that are gone too.
 func (l *Launcher) machines(ctx context.Context, region string, filters []types.Filter, visit func(types.Instance)) error {
 	return pages(ctx, func(token *string) (*string, error) {
-		out, err := l.ec2(region).DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters, MaxResults: awssdk.Int32(instancesPage), NextToken: token})
+		out, err := ec2Client(l.at(region)).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+			Filters:    filters,
+			MaxResults: awssdk.Int32(instancesPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +106,9 @@ func (l *Launcher) End(ctx context.Context, id string, ids []string) error {
 			continue
 		}
 		if len(due) > 0 {
-			if _, err := l.ec2(region).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: due}); err != nil {
+			if _, err := ec2Client(l.at(region)).TerminateInstances(ctx, &ec2.TerminateInstancesInput{
+				InstanceIds: due,
+			}); err != nil {
 				errs = append(errs, wrapped("end "+strings.Join(due, ", "), err))
 			}
 		}
@@ -112,7 +118,9 @@ func (l *Launcher) End(ctx context.Context, id string, ids []string) error {
 	}
 	for _, machine := range unseen {
 		for _, region := range regions {
-			_, err := l.ec2(region).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{machine}})
+			_, err := ec2Client(l.at(region)).TerminateInstances(ctx, &ec2.TerminateInstancesInput{
+				InstanceIds: []string{machine},
+			})
 			if err != nil && !is(err, "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed") {
 				errs = append(errs, wrapped("end "+machine+", which does not show", err))
 			}
@@ -157,7 +165,10 @@ func (l *Launcher) Leftovers(ctx context.Context, installation, id string) ([]st
 func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
 	var free []string
 	err = pages(ctx, func(token *string) (*string, error) {
-		out, err := l.ec2(region).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, NextToken: token})
+		out, err := ec2Client(l.at(region)).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{
+			Filters:   filters,
+			NextToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +184,9 @@ func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []t
 		return out.NextToken, nil
 	})
 	for _, v := range free {
-		if _, e := l.ec2(region).DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: awssdk.String(v)}); e != nil && !is(e, "InvalidVolume.NotFound") {
+		if _, e := ec2Client(l.at(region)).DeleteVolume(ctx, &ec2.DeleteVolumeInput{
+			VolumeId: awssdk.String(v),
+		}); e != nil && !is(e, "InvalidVolume.NotFound") {
 			left = append(left, v)
 		}
 	}
@@ -184,7 +197,10 @@ func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []t
 func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
 	var free []string
 	err = pages(ctx, func(token *string) (*string, error) {
-		out, err := l.ec2(region).DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, NextToken: token})
+		out, err := ec2Client(l.at(region)).DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{
+			Filters:   filters,
+			NextToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +214,9 @@ func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters 
 		return out.NextToken, nil
 	})
 	for _, x := range free {
-		if _, e := l.ec2(region).DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: awssdk.String(x)}); e != nil && !is(e, "InvalidNetworkInterfaceID.NotFound") {
+		if _, e := ec2Client(l.at(region)).DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{
+			NetworkInterfaceId: awssdk.String(x),
+		}); e != nil && !is(e, "InvalidNetworkInterfaceID.NotFound") {
 			left = append(left, x)
 		}
 	}
@@ -210,7 +228,10 @@ func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters 
 func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
 	var open []string
 	err = pages(ctx, func(token *string) (*string, error) {
-		out, err := l.ec2(region).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{Filters: filters, NextToken: token})
+		out, err := ec2Client(l.at(region)).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{
+			Filters:   filters,
+			NextToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +245,9 @@ func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []
 	if err != nil || len(open) == 0 {
 		return nil, err
 	}
-	if _, err := l.ec2(region).CancelSpotInstanceRequests(ctx, &ec2.CancelSpotInstanceRequestsInput{SpotInstanceRequestIds: open}); err != nil && !is(err, "InvalidSpotInstanceRequestID.NotFound") {
+	if _, err := ec2Client(l.at(region)).CancelSpotInstanceRequests(ctx, &ec2.CancelSpotInstanceRequestsInput{
+		SpotInstanceRequestIds: open,
+	}); err != nil && !is(err, "InvalidSpotInstanceRequestID.NotFound") {
 		return open, nil //nolint:nilerr // they are named, and asked for again
 	}
 	return nil, nil
@@ -232,7 +255,7 @@ func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []
 
 // releaseAddresses releases the addresses that nothing uses, and names the others.
 func (l *Launcher) releaseAddresses(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
-	out, err := l.ec2(region).DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: filters})
+	out, err := ec2Client(l.at(region)).DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: filters})
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +265,9 @@ func (l *Launcher) releaseAddresses(ctx context.Context, region string, filters 
 			left = append(left, id)
 			continue
 		}
-		if _, err := l.ec2(region).ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: a.AllocationId}); err != nil && !is(err, "InvalidAllocationID.NotFound") {
+		if _, err := ec2Client(l.at(region)).ReleaseAddress(ctx, &ec2.ReleaseAddressInput{
+			AllocationId: a.AllocationId,
+		}); err != nil && !is(err, "InvalidAllocationID.NotFound") {
 			left = append(left, id)
 		}
 	}

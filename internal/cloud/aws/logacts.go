@@ -53,7 +53,11 @@ func planRetention(ctx context.Context, s *site, r *inventory.Resource, do polic
 func (p *place) logGroup(ctx context.Context, name string) (types.LogGroup, error) {
 	var found *types.LogGroup
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.logs.DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &name, Limit: awssdk.Int32(logGroupsPage), NextToken: token})
+		out, err := logsClient(p.reading).DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{
+			LogGroupNamePrefix: &name,
+			Limit:              awssdk.Int32(logGroupsPage),
+			NextToken:          token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -112,10 +116,15 @@ func putRetention(ctx context.Context, s *site, t action.Task) (string, error) {
 
 func (s *site) setRetention(ctx context.Context, name string, days int) error {
 	if days == 0 {
-		_, err := s.hands.logs.DeleteRetentionPolicy(ctx, &cloudwatchlogs.DeleteRetentionPolicyInput{LogGroupName: &name})
+		_, err := logsClient(s.acting).DeleteRetentionPolicy(ctx, &cloudwatchlogs.DeleteRetentionPolicyInput{
+			LogGroupName: &name,
+		})
 		return failed("keep the events of log group "+name+" forever", err)
 	}
-	_, err := s.hands.logs.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: &name, RetentionInDays: awssdk.Int32(int32(days))})
+	_, err := logsClient(s.acting).PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{
+		LogGroupName:    &name,
+		RetentionInDays: awssdk.Int32(int32(days)),
+	})
 	return failed("set how long log group "+name+" keeps its events", err)
 }
 

@@ -17,7 +17,10 @@ const logGroupsPage = 50 // the most the call gives
 func (p *place) logGroups(ctx context.Context) {
 	var groups []types.LogGroup
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.logs.DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{Limit: awssdk.Int32(logGroupsPage), NextToken: token})
+		out, err := logsClient(p.reading).DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{
+			Limit:     awssdk.Int32(logGroupsPage),
+			NextToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +47,9 @@ func (p *place) logGroups(ctx context.Context) {
 			return
 		}
 		arn := strings.TrimSuffix(firstOf(awssdk.ToString(g.LogGroupArn), awssdk.ToString(g.Arn)), ":*")
-		out, err := p.logs.ListTagsForResource(ctx, &cloudwatchlogs.ListTagsForResourceInput{ResourceArn: &arn})
+		out, err := logsClient(p.reading).ListTagsForResource(ctx, &cloudwatchlogs.ListTagsForResourceInput{
+			ResourceArn: &arn,
+		})
 		p.missed(ctx, "logs:ListTagsForResource", r.ID, err)
 		if err == nil {
 			r.Tags = orEmpty(out.Tags)

@@ -63,7 +63,7 @@ func planMachine(ctx context.Context, s *site, r *inventory.Resource, do policy.
 // not there is inventory.ErrNotFound.
 func (p *place) machine(ctx context.Context, id string) (types.Instance, error) {
 	attempt := "read machine " + id
-	out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	out, err := ec2Client(p.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err != nil {
 		return types.Instance{}, failed(attempt, err)
 	}
@@ -170,7 +170,9 @@ func (p *place) mayEndSpot(ctx context.Context, i types.Instance, verb policy.Ve
 	if request == "" {
 		return refusal("unknown", "of what spot request machine %s is, is not known", id)
 	}
-	out, err := p.ec2.DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{SpotInstanceRequestIds: []string{request}})
+	out, err := ec2Client(p.reading).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{
+		SpotInstanceRequestIds: []string{request},
+	})
 	if err != nil {
 		return unanswered(ctx, "of what kind spot request "+request+" is", err)
 	}
@@ -195,7 +197,9 @@ func (p *place) mayEndSpot(ctx context.Context, i types.Instance, verb policy.Ve
 
 // localDisks says whether machines of a type have instance-store disks.
 func (p *place) localDisks(ctx context.Context, machine types.InstanceType) (bool, error) {
-	out, err := p.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{machine}})
+	out, err := ec2Client(p.reading).DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
+		InstanceTypes: []types.InstanceType{machine},
+	})
 	if err != nil {
 		return false, err
 	}
@@ -242,7 +246,7 @@ func stopMachine(ctx context.Context, s *site, t action.Task) (string, error) {
 	if t.Step.Name == stepHibernate {
 		in.Hibernate = awssdk.Bool(true)
 	}
-	out, err := s.hands.ec2.StopInstances(ctx, in)
+	out, err := ec2Client(s.acting).StopInstances(ctx, in)
 	if err != nil {
 		return "", failed(t.Step.Name+" machine "+t.Ref.ID, err)
 	}
@@ -266,7 +270,9 @@ func terminateMachine(ctx context.Context, s *site, t action.Task) (string, erro
 			return "", err
 		}
 	}
-	out, err := s.hands.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{t.Ref.ID}})
+	out, err := ec2Client(s.acting).TerminateInstances(ctx, &ec2.TerminateInstancesInput{
+		InstanceIds: []string{t.Ref.ID},
+	})
 	if err != nil {
 		return "", failed("terminate machine "+t.Ref.ID, err)
 	}
@@ -338,6 +344,6 @@ func startMachine(ctx context.Context, s *site, t action.Task) error {
 	if err := identical(t, utc(i.LaunchTime)); err != nil {
 		return err
 	}
-	_, err = s.hands.ec2.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{t.Ref.ID}})
+	_, err = ec2Client(s.acting).StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: []string{t.Ref.ID}})
 	return failed("start machine "+t.Ref.ID, err)
 }

@@ -29,7 +29,11 @@ func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resourc
 		// Asked for by name, one type that EC2 does not know any more would fail the call.
 		byName := []types.Filter{{Name: awssdk.String("instance-type"), Values: some}}
 		err := pages(ctx, func(token *string) (*string, error) {
-			out, err := p.ec2.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{Filters: byName, MaxResults: awssdk.Int32(typesPage), NextToken: token})
+			out, err := ec2Client(p.reading).DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
+				Filters:    byName,
+				MaxResults: awssdk.Int32(typesPage),
+				NextToken:  token,
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -58,7 +62,10 @@ func (p *place) describeSpot(ctx context.Context, requests map[string]*inventory
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(requests)), filterValues) {
 		byID := []types.Filter{{Name: awssdk.String("spot-instance-request-id"), Values: some}}
 		err := pages(ctx, func(token *string) (*string, error) {
-			out, err := p.ec2.DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{Filters: byID, NextToken: token})
+			out, err := ec2Client(p.reading).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{
+				Filters:   byID,
+				NextToken: token,
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -89,7 +96,9 @@ func (p *place) describeDisks(ctx context.Context, machines []*inventory.Resourc
 		}
 	}
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(disks)), filterValues) {
-		out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []types.Filter{{Name: awssdk.String("volume-id"), Values: some}}})
+		out, err := ec2Client(p.reading).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{
+			Filters: []types.Filter{{Name: awssdk.String("volume-id"), Values: some}},
+		})
 		if err != nil {
 			return // the volume that is warned about has no size then
 		}

@@ -6,19 +6,6 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ecr"
-	"github.com/aws/aws-sdk-go-v2/service/efs"
-	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
-	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
-	"github.com/aws/aws-sdk-go-v2/service/fsx"
-	"github.com/aws/aws-sdk-go-v2/service/opensearch"
-	"github.com/aws/aws-sdk-go-v2/service/rds"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go/middleware"
 	"golang.org/x/time/rate"
 )
@@ -119,43 +106,11 @@ var mutable = func() map[string]bool {
 	return m
 }()
 
-// hands are the clients that change one region of one account.
-type hands struct {
-	autoscaling *autoscaling.Client
-	classic     *elasticloadbalancing.Client
-	ec2         *ec2.Client
-	ecr         *ecr.Client
-	efs         *efs.Client
-	elb         *elbv2.Client
-	fsx         *fsx.Client
-	logs        *cloudwatchlogs.Client
-	opensearch  *opensearch.Client
-	rds         *rds.Client
-	s3          *s3.Client
-	sagemaker   *sagemaker.Client
-	secretsman  *secretsmanager.Client
-}
-
-// hands returns the clients that change what p reads.
-func (p *place) hands() *hands {
-	cfg := func(service string) awssdk.Config {
+// acting returns the clients that change what p reads.
+func (p *place) acting() *clients {
+	return &clients{config: func(service string) awssdk.Config {
 		return p.configured(guardActions(service, p.scan.limits.of(p.account.id, p.region, service)))
-	}
-	return &hands{
-		autoscaling: autoscaling.NewFromConfig(cfg("autoscaling")),
-		classic:     elasticloadbalancing.NewFromConfig(cfg("elasticloadbalancing")),
-		ec2:         ec2.NewFromConfig(cfg("ec2")),
-		ecr:         ecr.NewFromConfig(cfg("ecr")),
-		efs:         efs.NewFromConfig(cfg("elasticfilesystem")),
-		elb:         elbv2.NewFromConfig(cfg("elasticloadbalancing")),
-		fsx:         fsx.NewFromConfig(cfg("fsx")),
-		logs:        cloudwatchlogs.NewFromConfig(cfg("logs")),
-		opensearch:  opensearch.NewFromConfig(cfg("es")),
-		rds:         rds.NewFromConfig(cfg("rds")),
-		s3:          s3.NewFromConfig(cfg("s3"), pathStyle),
-		sagemaker:   sagemaker.NewFromConfig(cfg("sagemaker")),
-		secretsman:  secretsmanager.NewFromConfig(cfg("secretsmanager")),
-	}
+	}}
 }
 
 // guardActions is what the calls of clients that act pass through: one that is not in

@@ -20,10 +20,10 @@ import (
 // Bucket reads the objects of one bucket, such as those of a bill. It is safe for
 // concurrent use.
 type Bucket struct {
-	cloud  *Cloud
-	name   string
-	region string
-	client *s3.Client
+	cloud   *Cloud
+	name    string
+	region  string
+	clients *clients
 }
 
 // bucketRegion is the header in which S3 says where a bucket is, also when it refuses.
@@ -34,8 +34,8 @@ const bucketRegion = "X-Amz-Bucket-Region"
 // that is not there is fs.ErrNotExist.
 func (c *Cloud) Bucket(ctx context.Context, name string) (*Bucket, error) {
 	home := c.first()
-	client := s3.NewFromConfig(c.client("s3", home), pathStyle)
-	out, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name})
+	in := c.clientsOf(home)
+	out, err := s3Client(in).HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &name})
 	region := ""
 	var refused *smithyhttp.ResponseError
 	switch {
@@ -54,10 +54,9 @@ func (c *Cloud) Bucket(ctx context.Context, name string) (*Bucket, error) {
 		if err := checkName(region); err != nil {
 			return nil, fmt.Errorf("find bucket %s: %w", name, err)
 		}
-		client = s3.NewFromConfig(c.client("s3", region), pathStyle)
-		home = region
+		home, in = region, c.clientsOf(region)
 	}
-	return &Bucket{cloud: c, name: name, region: home, client: client}, nil
+	return &Bucket{cloud: c, name: name, region: home, clients: in}, nil
 }
 
 // List calls each with the key and the size of every object under a prefix, in the order
@@ -66,7 +65,7 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(key string, 
 	in := &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix}
 	return pages(ctx, func(token *string) (*string, error) {
 		in.ContinuationToken = token
-		out, err := b.client.ListObjectsV2(ctx, in)
+		out, err := s3Client(b.clients).ListObjectsV2(ctx, in)
 		if err != nil {
 			return nil, fetchError(ctx, "list s3://"+b.name+"/"+prefix, err)
 		}
@@ -82,7 +81,7 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(key string, 
 // Open returns an object's content; a connection that breaks off while it is read is an
 // error of the reader. An object that is not there is fs.ErrNotExist.
 func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
-	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
+	out, err := s3Client(b.clients).GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
 	var refused *smithyhttp.ResponseError
 	if errors.As(err, &refused) && refused.HTTPStatusCode() == http.StatusNotFound {
 		return nil, fmt.Errorf("read s3://%s/%s: there is no such object: %w", b.name, key, fs.ErrNotExist)

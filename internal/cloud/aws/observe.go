@@ -28,6 +28,8 @@ type scan struct {
 	tally *tally
 	// limits bound the calls.
 	limits *limits
+	// clients are those of the places.
+	clients clientCache[placeKey]
 	// only is what is read; nil is everything.
 	only map[inventory.Ref]bool
 

@@ -20,8 +20,7 @@ import (
 // metadata (IMDSv2), and parameters that its role may read (ssm:GetParameter, and kms:Decrypt
 // where the key is not AWS's).
 type OnMachine struct {
-	metadata   *imds.Client
-	parameters *ssm.Client
+	clients *clients
 }
 
 // NewOnMachine reads the configuration of this machine. It makes no request.
@@ -30,7 +29,7 @@ func NewOnMachine(ctx context.Context) (*OnMachine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration of AWS: %w", err)
 	}
-	return &OnMachine{imds.NewFromConfig(cfg), ssm.NewFromConfig(cfg)}, nil
+	return &OnMachine{&clients{config: func(string) aws.Config { return cfg }}}, nil
 }
 
 // maxMetadata bounds one answer of the metadata service.
@@ -38,7 +37,7 @@ const maxMetadata = 64 << 10
 
 // get reads one entry; empty where there is none.
 func (m *OnMachine) get(ctx context.Context, path string) ([]byte, error) {
-	out, err := m.metadata.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
+	out, err := metadataClient(m.clients).GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 	if answer := (*smithyhttp.ResponseError)(nil); errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusNotFound {
 		return nil, nil
 	}
@@ -73,7 +72,10 @@ func (m *OnMachine) Notice(ctx context.Context) (time.Time, error) {
 
 // Parameter reads a parameter, decrypted.
 func (m *OnMachine) Parameter(ctx context.Context, name string) (string, error) {
-	out, err := m.parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)})
+	out, err := ssmClient(m.clients).GetParameter(ctx, &ssm.GetParameterInput{
+		Name:           &name,
+		WithDecryption: aws.Bool(true),
+	})
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,7 @@ import (
 const domainsPerCall = 5 // the most DescribeDomains takes
 
 func (p *place) searchClusters(ctx context.Context) {
-	list, err := p.opensearch.ListDomainNames(ctx, &opensearch.ListDomainNamesInput{})
+	list, err := opensearchClient(p.reading).ListDomainNames(ctx, &opensearch.ListDomainNamesInput{})
 	if err != nil {
 		p.failed(ctx, "es:ListDomainNames", err)
 		return
@@ -25,14 +25,16 @@ func (p *place) searchClusters(ctx context.Context) {
 		names[i] = awssdk.ToString(d.DomainName)
 	}
 	each(ctx, slices.Collect(slices.Chunk(names, domainsPerCall)), func(chunk []string) {
-		out, err := p.opensearch.DescribeDomains(ctx, &opensearch.DescribeDomainsInput{DomainNames: chunk})
+		out, err := opensearchClient(p.reading).DescribeDomains(ctx, &opensearch.DescribeDomainsInput{
+			DomainNames: chunk,
+		})
 		if err != nil {
 			p.failed(ctx, "es:DescribeDomains", err)
 			return
 		}
 		for _, d := range out.DomainStatusList {
 			r := p.searchCluster(d)
-			tags, err := p.opensearch.ListTags(ctx, &opensearch.ListTagsInput{ARN: d.ARN})
+			tags, err := opensearchClient(p.reading).ListTags(ctx, &opensearch.ListTagsInput{ARN: d.ARN})
 			p.missed(ctx, "es:ListTags", r.ID, err)
 			if err == nil {
 				r.Tags = tagged(tags.TagList, func(t types.Tag) (*string, *string) { return t.Key, t.Value })

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/organizations"
 	"github.com/aws/aws-sdk-go-v2/service/organizations/types"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Member is an account of an organization.
@@ -30,7 +31,7 @@ func (m Member) Role(name string) string {
 // organizationPage is the most accounts of an answer (API reference of AWS Organizations).
 const organizationPage = 20
 
-var accountID = regexp.MustCompile(`^[0-9]{12}$`)
+var accountID = lazyregexp.New(`^[0-9]{12}$`)
 
 // Organization lists the active accounts of the organization, in order, by the role of
 // AssumeRoles where there is one, else by the credentials. Suspended accounts, and those that

@@ -4,27 +4,7 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/cloudtrail"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
-	"github.com/aws/aws-sdk-go-v2/service/costexplorer"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/ecr"
-	"github.com/aws/aws-sdk-go-v2/service/efs"
-	"github.com/aws/aws-sdk-go-v2/service/eks"
-	"github.com/aws/aws-sdk-go-v2/service/elasticache"
-	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
-	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
-	"github.com/aws/aws-sdk-go-v2/service/fsx"
-	"github.com/aws/aws-sdk-go-v2/service/opensearch"
-	"github.com/aws/aws-sdk-go-v2/service/rds"
-	"github.com/aws/aws-sdk-go-v2/service/redshift"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
-	"github.com/aws/aws-sdk-go-v2/service/savingsplans"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -36,27 +16,8 @@ type place struct {
 	account *account
 	region  string
 
-	autoscaling  *autoscaling.Client
-	classic      *elasticloadbalancing.Client
-	cloudwatch   *cloudwatch.Client
-	costs        *costexplorer.Client
-	ec2          *ec2.Client
-	redshift     *redshift.Client
-	elasticache  *elasticache.Client
-	eks          *eks.Client
-	dynamodb     *dynamodb.Client
-	ecr          *ecr.Client
-	efs          *efs.Client
-	elb          *elbv2.Client
-	fsx          *fsx.Client
-	logs         *cloudwatchlogs.Client
-	opensearch   *opensearch.Client
-	rds          *rds.Client
-	s3           *s3.Client
-	sagemaker    *sagemaker.Client
-	savingsplans *savingsplans.Client
-	secretsman   *secretsmanager.Client
-	trail        *cloudtrail.Client
+	// reading holds the clients of the scan, which make the calls in operations and no others.
+	reading *clients
 
 	// hosts maps the private DNS names of machines to their ids, for metrics that name
 	// the host only; a name that several machines have maps to none. It is complete once
@@ -70,33 +31,25 @@ type place struct {
 	components map[string]bool
 }
 
+// placeKey names a region of an account within a scan.
+type placeKey struct {
+	account *account
+	region  string
+}
+
 // place returns a region of an account, ready to be read.
 func (s *scan) place(a *account, region string) *place {
-	p := &place{scan: s, account: a, region: region, hosts: map[string]string{}, targetGroups: map[string][]string{}, components: map[string]bool{}}
-	cfg := func(service string) awssdk.Config {
-		return p.configured(guard(service, s.tally, s.limits.of(a.id, region, service)))
+	p := &place{
+		scan:         s,
+		account:      a,
+		region:       region,
+		hosts:        map[string]string{},
+		targetGroups: map[string][]string{},
+		components:   map[string]bool{},
 	}
-	p.autoscaling = autoscaling.NewFromConfig(cfg("autoscaling"))
-	p.classic = elasticloadbalancing.NewFromConfig(cfg("elasticloadbalancing"))
-	p.cloudwatch = cloudwatch.NewFromConfig(cfg("cloudwatch"))
-	p.costs = costexplorer.NewFromConfig(cfg("ce"))
-	p.dynamodb = dynamodb.NewFromConfig(cfg("dynamodb"))
-	p.eks = eks.NewFromConfig(cfg("eks"))
-	p.elasticache = elasticache.NewFromConfig(cfg("elasticache"))
-	p.redshift = redshift.NewFromConfig(cfg("redshift"))
-	p.ec2 = ec2.NewFromConfig(cfg("ec2"))
-	p.ecr = ecr.NewFromConfig(cfg("ecr"))
-	p.efs = efs.NewFromConfig(cfg("elasticfilesystem"))
-	p.elb = elbv2.NewFromConfig(cfg("elasticloadbalancing"))
-	p.fsx = fsx.NewFromConfig(cfg("fsx"))
-	p.logs = cloudwatchlogs.NewFromConfig(cfg("logs"))
-	p.opensearch = opensearch.NewFromConfig(cfg("es"))
-	p.rds = rds.NewFromConfig(cfg("rds"))
-	p.s3 = s3.NewFromConfig(cfg("s3"), pathStyle)
-	p.sagemaker = sagemaker.NewFromConfig(cfg("sagemaker"))
-	p.savingsplans = savingsplans.NewFromConfig(cfg("savingsplans"))
-	p.secretsman = secretsmanager.NewFromConfig(cfg("secretsmanager"))
-	p.trail = cloudtrail.NewFromConfig(cfg("cloudtrail"))
+	p.reading = s.clients.get(placeKey{a, region}, func(service string) awssdk.Config {
+		return p.configured(guard(service, s.tally, s.limits.of(a.id, region, service)))
+	})
 	return p
 }
 

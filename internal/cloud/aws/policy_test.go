@@ -67,13 +67,13 @@ func TestCallsInTheSourceAreListed(t *testing.T) {
 	services := map[string]string{"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",
 		"dynamodb": "dynamodb", "eks": "eks", "elasticache": "elasticache", "redshift": "redshift",
 		"ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem", "elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es",
-		"rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "savingsplans": "savingsplans", "secretsman": "secretsmanager", "trail": "cloudtrail"}
+		"rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "savingsplans": "savingsplans", "secrets": "secretsmanager", "trail": "cloudtrail"}
 	text := sources(t)
 	called := map[string]bool{}
-	for _, m := range regexp.MustCompile(`p\.(\w+)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(\w+)Client\([ps]\.reading\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(text, -1) {
 		service, ok := services[m[1]]
 		if !ok {
-			t.Fatalf("p.%s.%s: the test does not know that client", m[1], m[2])
+			t.Fatalf("%sClient(p.reading).%s: the test does not know that client", m[1], m[2])
 		}
 		called[service+":"+m[2]] = true
 		if index[service+":"+m[2]] == nil {

@@ -26,7 +26,7 @@ const (
 // JSON, all pages, in the order of the answer. Filters are exact values of product
 // attributes ("regionCode": "us-east-1"). It stops at visit's first error.
 func (c *Cloud) Products(ctx context.Context, service string, filters map[string]string, visit func(document []byte) error) error {
-	client := pricing.NewFromConfig(c.client("pricing", pricingRegion))
+	client := pricing.NewFromConfig(c.configured("pricing", pricingRegion))
 	in := &pricing.GetProductsInput{ServiceCode: &service, FormatVersion: awssdk.String("aws_v1"), MaxResults: awssdk.Int32(productsPage)}
 	for _, field := range slices.Sorted(maps.Keys(filters)) {
 		in.Filters = append(in.Filters, types.Filter{Type: types.FilterTypeTermMatch, Field: awssdk.String(field), Value: awssdk.String(filters[field])})
@@ -63,7 +63,7 @@ func (c *Cloud) SpotPrices(ctx context.Context, region string, machineTypes []st
 	if err := checkName(region); err != nil {
 		return err
 	}
-	client := ec2.NewFromConfig(c.client("ec2", region))
+	client := ec2.NewFromConfig(c.configured("ec2", region))
 	in := &ec2.DescribeSpotPriceHistoryInput{StartTime: &since, ProductDescriptions: []string{"Linux/UNIX"}, MaxResults: awssdk.Int32(spotPricesPage)}
 	for _, t := range machineTypes {
 		in.InstanceTypes = append(in.InstanceTypes, ec2types.InstanceType(t))
@@ -85,8 +85,13 @@ func (c *Cloud) SpotPrices(ctx context.Context, region string, machineTypes []st
 	})
 }
 
-// client returns the configuration of a client that is not part of an observation.
-func (c *Cloud) client(service, region string) awssdk.Config {
+// clientsOf returns clients of a region that are not part of an observation.
+func (c *Cloud) clientsOf(region string) *clients {
+	return &clients{config: func(service string) awssdk.Config { return c.configured(service, region) }}
+}
+
+// configured returns the configuration of a client that is not part of an observation.
+func (c *Cloud) configured(service, region string) awssdk.Config {
 	cfg := c.config.Copy()
 	cfg.Region = region
 	perSecond := c.options.RequestsPerSecond

@@ -14,7 +14,10 @@ const databasesPage = 100
 
 func (p *place) databases(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.rds.DescribeDBInstances(ctx, &rds.DescribeDBInstancesInput{MaxRecords: awssdk.Int32(databasesPage), Marker: token})
+		out, err := rdsClient(p.reading).DescribeDBInstances(ctx, &rds.DescribeDBInstancesInput{
+			MaxRecords: awssdk.Int32(databasesPage),
+			Marker:     token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -156,7 +156,10 @@ func (p *place) filtered(ctx context.Context, name string, values []string, visi
 // attribute reads whether a machine is protected against being terminated or stopped;
 // unknown where the answer does not say.
 func (p *place) attribute(ctx context.Context, id string, name types.InstanceAttributeName) (inventory.Fact[bool], error) {
-	out, err := p.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: &id, Attribute: name})
+	out, err := ec2Client(p.reading).DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
+		InstanceId: &id,
+		Attribute:  name,
+	})
 	if err != nil {
 		return inventory.Fact[bool]{}, err
 	}

@@ -3,7 +3,6 @@ package aws
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,26 +10,27 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // partition is a part of AWS with accounts, regions and endpoints of its own. The
 // patterns are those of the SDKs' partition metadata.
 type partition struct {
 	name    string
-	pattern *regexp.Regexp
+	pattern *lazyregexp.Regexp
 	// home is the region whose endpoints answer for the whole partition.
 	home string
 }
 
 var partitions = []partition{
-	{"aws", regexp.MustCompile(`^(us|eu|ap|sa|ca|me|af|il|mx)-\w+-\d+$`), "us-east-1"},
-	{"aws-cn", regexp.MustCompile(`^cn-\w+-\d+$`), "cn-northwest-1"},
-	{"aws-us-gov", regexp.MustCompile(`^us-gov-\w+-\d+$`), "us-gov-west-1"},
-	{"aws-iso", regexp.MustCompile(`^us-iso-\w+-\d+$`), "us-iso-east-1"},
-	{"aws-iso-b", regexp.MustCompile(`^us-isob-\w+-\d+$`), "us-isob-east-1"},
-	{"aws-iso-e", regexp.MustCompile(`^eu-isoe-\w+-\d+$`), "eu-isoe-west-1"},
-	{"aws-iso-f", regexp.MustCompile(`^us-isof-\w+-\d+$`), "us-isof-south-1"},
-	{"aws-eusc", regexp.MustCompile(`^eusc-(de)-\w+-\d+$`), "eusc-de-east-1"},
+	{"aws", lazyregexp.New(`^(us|eu|ap|sa|ca|me|af|il|mx)-\w+-\d+$`), "us-east-1"},
+	{"aws-cn", lazyregexp.New(`^cn-\w+-\d+$`), "cn-northwest-1"},
+	{"aws-us-gov", lazyregexp.New(`^us-gov-\w+-\d+$`), "us-gov-west-1"},
+	{"aws-iso", lazyregexp.New(`^us-iso-\w+-\d+$`), "us-iso-east-1"},
+	{"aws-iso-b", lazyregexp.New(`^us-isob-\w+-\d+$`), "us-isob-east-1"},
+	{"aws-iso-e", lazyregexp.New(`^eu-isoe-\w+-\d+$`), "eu-isoe-west-1"},
+	{"aws-iso-f", lazyregexp.New(`^us-isof-\w+-\d+$`), "us-isof-south-1"},
+	{"aws-eusc", lazyregexp.New(`^eusc-(de)-\w+-\d+$`), "eusc-de-east-1"},
 }
 
 func partitionOf(region string) *partition {
@@ -91,7 +91,7 @@ func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error)
 	var err error
 	for _, region := range distinct([]string{s.cloud.home(), s.cloud.first()}) {
 		p := s.place(a, region)
-		out, err = p.ec2.DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
+		out, err = ec2Client(p.reading).DescribeRegions(ctx, &ec2.DescribeRegionsInput{AllRegions: awssdk.Bool(true)})
 		if err == nil || ctx.Err() != nil {
 			break
 		}

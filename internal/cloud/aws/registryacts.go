@@ -30,7 +30,9 @@ func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource
 // registryNow reads a repository and the text of its lifecycle policy; none is no text.
 func (p *place) registryNow(ctx context.Context, name string) (repo types.Repository, text string, err error) {
 	attempt := "read repository " + name
-	out, err := p.ecr.DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{RepositoryNames: []string{name}})
+	out, err := ecrClient(p.reading).DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{
+		RepositoryNames: []string{name},
+	})
 	if err != nil {
 		return repo, "", failed(attempt, err)
 	}
@@ -39,7 +41,7 @@ func (p *place) registryNow(ctx context.Context, name string) (repo types.Reposi
 		return repo, "", failed(attempt, errNotThere)
 	}
 	repo = out.Repositories[i]
-	now, err := p.ecr.GetLifecyclePolicy(ctx, &ecr.GetLifecyclePolicyInput{RepositoryName: &name})
+	now, err := ecrClient(p.reading).GetLifecyclePolicy(ctx, &ecr.GetLifecyclePolicyInput{RepositoryName: &name})
 	switch {
 	case is(err, "LifecyclePolicyNotFoundException"):
 		return repo, "", nil
@@ -96,9 +98,12 @@ func restoreRepositoryLifecycle(ctx context.Context, s *site, t action.Task) err
 // putRegistry puts a policy byte for byte, or takes it away where it is empty.
 func (s *site) putRegistry(ctx context.Context, name, text string) error {
 	if text == "" {
-		_, err := s.hands.ecr.DeleteLifecyclePolicy(ctx, &ecr.DeleteLifecyclePolicyInput{RepositoryName: &name})
+		_, err := ecrClient(s.acting).DeleteLifecyclePolicy(ctx, &ecr.DeleteLifecyclePolicyInput{RepositoryName: &name})
 		return failed("take the lifecycle of repository "+name+" away", err)
 	}
-	_, err := s.hands.ecr.PutLifecyclePolicy(ctx, &ecr.PutLifecyclePolicyInput{RepositoryName: &name, LifecyclePolicyText: &text})
+	_, err := ecrClient(s.acting).PutLifecyclePolicy(ctx, &ecr.PutLifecyclePolicyInput{
+		RepositoryName:      &name,
+		LifecyclePolicyText: &text,
+	})
 	return failed("put the lifecycle of repository "+name, err)
 }

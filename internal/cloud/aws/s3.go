@@ -39,7 +39,10 @@ func (p *place) buckets(ctx context.Context, regions map[string]*place) {
 	}
 	var found []types.Bucket
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.s3.ListBuckets(ctx, &s3.ListBucketsInput{MaxBuckets: awssdk.Int32(bucketsPage), ContinuationToken: token})
+		out, err := s3Client(p.reading).ListBuckets(ctx, &s3.ListBucketsInput{
+			MaxBuckets:        awssdk.Int32(bucketsPage),
+			ContinuationToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +62,7 @@ func (p *place) buckets(ctx context.Context, regions map[string]*place) {
 		}
 	})
 	each(ctx, bare, func(b *types.Bucket) {
-		out, err := p.s3.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: b.Name})
+		out, err := s3Client(p.reading).HeadBucket(ctx, &s3.HeadBucketInput{Bucket: b.Name})
 		p.missed(ctx, "s3:HeadBucket", awssdk.ToString(b.Name), err)
 		if err != nil { // it is somewhere, and not among those that are listed
 			p.scan.leaveUnread(p.account.id, inventory.KindBucket, slices.Collect(maps.Keys(regions)))
@@ -98,14 +101,16 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	if size != nil {
 		d.Sizes, d.Objects = inventory.Known(size.classes), size.objects
 	}
-	versioning, err := p.s3.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: b.Name})
+	versioning, err := s3Client(p.reading).GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: b.Name})
 	p.missed(ctx, "s3:GetBucketVersioning", name, err)
 	if err == nil {
 		d.Versioned = inventory.Known(versioning.Status != "") // suspended: the old versions are still there
 	}
 	var document []byte
 	var rules []reaching
-	lifecycle, err := p.s3.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: b.Name}, s3.WithAPIOptions(captured(&document)))
+	lifecycle, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
+		Bucket: b.Name,
+	}, s3.WithAPIOptions(captured(&document)))
 	switch {
 	case err == nil:
 		d.Lifecycle, d.LifecycleDocument = inventory.Known(lifecycleRules(lifecycle.Rules)), inventory.Known(string(document))
@@ -116,7 +121,7 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	default:
 		p.missed(ctx, "s3:GetBucketLifecycleConfiguration", name, err)
 	}
-	tags, err := p.s3.GetBucketTagging(ctx, &s3.GetBucketTaggingInput{Bucket: b.Name})
+	tags, err := s3Client(p.reading).GetBucketTagging(ctx, &s3.GetBucketTaggingInput{Bucket: b.Name})
 	switch {
 	case err == nil:
 		r.Tags = tagged(tags.TagSet, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
@@ -213,7 +218,7 @@ func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inven
 	var old []types.MultipartUpload
 	in := &s3.ListMultipartUploadsInput{Bucket: &bucket, MaxUploads: awssdk.Int32(objectsPage)}
 	for page := 1; ; page++ {
-		out, err := p.s3.ListMultipartUploads(ctx, in)
+		out, err := s3Client(p.reading).ListMultipartUploads(ctx, in)
 		if err != nil {
 			p.missed(ctx, "s3:ListMultipartUploads", bucket, err)
 			return inventory.Fact[inventory.Uploads]{}
@@ -252,7 +257,11 @@ func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inven
 func (p *place) uploadedBytes(ctx context.Context, bucket string, uploads []types.MultipartUpload) inventory.Fact[int64] {
 	var sum int64
 	for _, u := range uploads {
-		out, err := p.s3.ListParts(ctx, &s3.ListPartsInput{Bucket: &bucket, Key: u.Key, UploadId: u.UploadId})
+		out, err := s3Client(p.reading).ListParts(ctx, &s3.ListPartsInput{
+			Bucket:   &bucket,
+			Key:      u.Key,
+			UploadId: u.UploadId,
+		})
 		if err != nil {
 			p.missed(ctx, "s3:ListParts", bucket, err)
 			return inventory.Fact[int64]{}
@@ -279,7 +288,7 @@ func (p *place) noncurrent(ctx context.Context, bucket string) *versionSum {
 	sum := &versionSum{classes: map[string]int64{}}
 	in := &s3.ListObjectVersionsInput{Bucket: &bucket, MaxKeys: awssdk.Int32(objectsPage)}
 	for range p.scan.cloud.options.ListPages {
-		out, err := p.s3.ListObjectVersions(ctx, in)
+		out, err := s3Client(p.reading).ListObjectVersions(ctx, in)
 		if err != nil {
 			p.missed(ctx, "s3:ListObjectVersions", bucket, err)
 			return nil

@@ -208,7 +208,7 @@ func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 	in := &s3.ListBucketAnalyticsConfigurationsInput{Bucket: &bucket}
 	reads := 0
 	for range p.scan.cloud.options.ListPages {
-		out, err := p.s3.ListBucketAnalyticsConfigurations(ctx, in)
+		out, err := s3Client(p.reading).ListBucketAnalyticsConfigurations(ctx, in)
 		p.missed(ctx, "s3:ListBucketAnalyticsConfigurations", bucket, err)
 		if err != nil {
 			return
@@ -270,7 +270,7 @@ func (p *place) export(ctx context.Context, bucket string, c types.AnalyticsConf
 		root = prefix + "/" + root
 	}
 	root += awssdk.ToString(c.Id)
-	list, err := p.s3.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &from, Prefix: &root})
+	list, err := s3Client(p.reading).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &from, Prefix: &root})
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,9 @@ var errORC = errors.New("it is written as ORC, which is not read: CSV and Parque
 // none that tells their sizes, dates and classes, or it may not be read. Then the bucket is
 // listed, and a blind spot says why.
 func (p *place) inventoried(ctx context.Context, bucket string, rules []reaching) *listing {
-	out, err := p.s3.ListBucketInventoryConfigurations(ctx, &s3.ListBucketInventoryConfigurationsInput{Bucket: &bucket})
+	out, err := s3Client(p.reading).ListBucketInventoryConfigurations(ctx, &s3.ListBucketInventoryConfigurationsInput{
+		Bucket: &bucket,
+	})
 	p.missed(ctx, "s3:ListBucketInventoryConfigurations", bucket, err)
 	if err != nil {
 		return nil
@@ -105,7 +107,12 @@ func (p *place) readInventory(ctx context.Context, bucket string, c types.Invent
 	if to.Format == types.InventoryFormatOrc {
 		return nil, errORC
 	}
-	list, err := p.s3.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &from, Prefix: &root, Delimiter: awssdk.String("/"), StartAfter: &after})
+	list, err := s3Client(p.reading).ListObjectsV2(ctx, &s3.ListObjectsV2Input{
+		Bucket:     &from,
+		Prefix:     &root,
+		Delimiter:  awssdk.String("/"),
+		StartAfter: &after,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +138,7 @@ func (p *place) readInventory(ctx context.Context, bucket string, c types.Invent
 
 // object opens an object of a bucket in the place's region.
 func (p *place) object(ctx context.Context, bucket, key string) (io.ReadCloser, error) {
-	out, err := p.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: &key})
+	out, err := s3Client(p.reading).GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: &key})
 	if err != nil {
 		return nil, err
 	}

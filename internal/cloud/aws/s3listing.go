@@ -70,7 +70,7 @@ func (p *place) prefixes(ctx context.Context, bucket string, size *bucketSize, r
 	defer func() { l.seenBy = "listing of " + plain.Count(calls, "call") }()
 	list := func(in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, bool) {
 		in.Bucket, in.MaxKeys = &bucket, awssdk.Int32(objectsPage)
-		out, err := p.s3.ListObjectsV2(ctx, in)
+		out, err := s3Client(p.reading).ListObjectsV2(ctx, in)
 		p.missed(ctx, "s3:ListObjectsV2", bucket, err)
 		budget--
 		calls++

@@ -26,7 +26,11 @@ func machineType[T ~string](t T) string { return strings.TrimPrefix(string(t), "
 func (p *place) sageMakerTags(ctx context.Context, arn *string, name string) map[string]string {
 	tags := map[string]string{}
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.sagemaker.ListTags(ctx, &sagemaker.ListTagsInput{ResourceArn: arn, MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+		out, err := sagemakerClient(p.reading).ListTags(ctx, &sagemaker.ListTagsInput{
+			ResourceArn: arn,
+			MaxResults:  awssdk.Int32(sageMakerPage),
+			NextToken:   token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +49,10 @@ func (p *place) sageMakerTags(ctx context.Context, arn *string, name string) map
 func (p *place) notebooks(ctx context.Context) {
 	var found []types.NotebookInstanceSummary
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.sagemaker.ListNotebookInstances(ctx, &sagemaker.ListNotebookInstancesInput{MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+		out, err := sagemakerClient(p.reading).ListNotebookInstances(ctx, &sagemaker.ListNotebookInstancesInput{
+			MaxResults: awssdk.Int32(sageMakerPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +73,9 @@ func (p *place) notebooks(ctx context.Context) {
 		if r.State == inventory.StateStopped {
 			r.StateSince = d.LastModified // stopping it is what modified it last, or something later did
 		}
-		out, err := p.sagemaker.DescribeNotebookInstance(ctx, &sagemaker.DescribeNotebookInstanceInput{NotebookInstanceName: n.NotebookInstanceName})
+		out, err := sagemakerClient(p.reading).DescribeNotebookInstance(ctx, &sagemaker.DescribeNotebookInstanceInput{
+			NotebookInstanceName: n.NotebookInstanceName,
+		})
 		p.missed(ctx, "sagemaker:DescribeNotebookInstance", r.ID, err)
 		if err == nil {
 			d.VolumeGiB = int64(awssdk.ToInt32(out.VolumeSizeInGB))
@@ -93,7 +102,10 @@ var notebookStates = map[types.NotebookInstanceStatus]inventory.State{
 func (p *place) apps(ctx context.Context) {
 	var found []types.AppDetails
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.sagemaker.ListApps(ctx, &sagemaker.ListAppsInput{MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+		out, err := sagemakerClient(p.reading).ListApps(ctx, &sagemaker.ListAppsInput{
+			MaxResults: awssdk.Int32(sageMakerPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +132,7 @@ func (p *place) app(ctx context.Context, a types.AppDetails) {
 	}
 	spec := a.ResourceSpec
 	d := &inventory.Notebook{App: true}
-	out, err := p.sagemaker.DescribeApp(ctx, &sagemaker.DescribeAppInput{
+	out, err := sagemakerClient(p.reading).DescribeApp(ctx, &sagemaker.DescribeAppInput{
 		DomainId: a.DomainId, AppName: a.AppName, AppType: a.AppType, SpaceName: a.SpaceName, UserProfileName: a.UserProfileName,
 	})
 	p.missed(ctx, "sagemaker:DescribeApp", r.Name, err)
@@ -147,7 +159,10 @@ func (p *place) app(ctx context.Context, a types.AppDetails) {
 func (p *place) endpoints(ctx context.Context) {
 	var found []types.EndpointSummary
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.sagemaker.ListEndpoints(ctx, &sagemaker.ListEndpointsInput{MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+		out, err := sagemakerClient(p.reading).ListEndpoints(ctx, &sagemaker.ListEndpointsInput{
+			MaxResults: awssdk.Int32(sageMakerPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +205,9 @@ var endpointStates = map[types.EndpointStatus]inventory.State{
 func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventory.Endpoint {
 	d := &inventory.Endpoint{}
 	name := awssdk.ToString(e.EndpointName)
-	out, err := p.sagemaker.DescribeEndpoint(ctx, &sagemaker.DescribeEndpointInput{EndpointName: e.EndpointName})
+	out, err := sagemakerClient(p.reading).DescribeEndpoint(ctx, &sagemaker.DescribeEndpointInput{
+		EndpointName: e.EndpointName,
+	})
 	if err != nil {
 		p.missed(ctx, "sagemaker:DescribeEndpoint", name, err)
 		return d
@@ -205,7 +222,9 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 	if out.EndpointConfigName == nil {
 		return d
 	}
-	cfg, err := p.sagemaker.DescribeEndpointConfig(ctx, &sagemaker.DescribeEndpointConfigInput{EndpointConfigName: out.EndpointConfigName})
+	cfg, err := sagemakerClient(p.reading).DescribeEndpointConfig(ctx, &sagemaker.DescribeEndpointConfigInput{
+		EndpointConfigName: out.EndpointConfigName,
+	})
 	if err != nil {
 		p.missed(ctx, "sagemaker:DescribeEndpointConfig", name, err)
 		return d
@@ -240,7 +259,11 @@ func (p *place) trainingJobs(ctx context.Context) {
 	var err error
 	for _, status := range []types.TrainingJobStatus{types.TrainingJobStatusInProgress, types.TrainingJobStatusStopping} {
 		err = pages(ctx, func(token *string) (*string, error) {
-			out, err := p.sagemaker.ListTrainingJobs(ctx, &sagemaker.ListTrainingJobsInput{StatusEquals: status, MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+			out, err := sagemakerClient(p.reading).ListTrainingJobs(ctx, &sagemaker.ListTrainingJobsInput{
+				StatusEquals: status,
+				MaxResults:   awssdk.Int32(sageMakerPage),
+				NextToken:    token,
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -263,7 +286,9 @@ func (p *place) trainingJobs(ctx context.Context) {
 		if j.TrainingJobStatus == types.TrainingJobStatusStopping {
 			r.State = inventory.StateStopping
 		}
-		out, err := p.sagemaker.DescribeTrainingJob(ctx, &sagemaker.DescribeTrainingJobInput{TrainingJobName: j.TrainingJobName})
+		out, err := sagemakerClient(p.reading).DescribeTrainingJob(ctx, &sagemaker.DescribeTrainingJobInput{
+			TrainingJobName: j.TrainingJobName,
+		})
 		p.missed(ctx, "sagemaker:DescribeTrainingJob", r.ID, err)
 		if err == nil {
 			fillJob(r, out)

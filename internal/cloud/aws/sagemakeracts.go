@@ -21,7 +21,11 @@ import (
 // notebookNow reads a notebook; one that is not there is inventory.ErrNotFound.
 func (p *place) notebookNow(ctx context.Context, name string) (types.NotebookInstanceSummary, error) {
 	return listed(ctx, "notebook "+name, func(token *string) ([]types.NotebookInstanceSummary, *string, error) {
-		out, err := p.sagemaker.ListNotebookInstances(ctx, &sagemaker.ListNotebookInstancesInput{NameContains: &name, MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+		out, err := sagemakerClient(p.reading).ListNotebookInstances(ctx, &sagemaker.ListNotebookInstancesInput{
+			NameContains: &name,
+			MaxResults:   awssdk.Int32(sageMakerPage),
+			NextToken:    token,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -32,7 +36,11 @@ func (p *place) notebookNow(ctx context.Context, name string) (types.NotebookIns
 // endpointNow reads an endpoint; one that is not there is inventory.ErrNotFound.
 func (p *place) endpointNow(ctx context.Context, name string) (types.EndpointSummary, error) {
 	return listed(ctx, "endpoint "+name, func(token *string) ([]types.EndpointSummary, *string, error) {
-		out, err := p.sagemaker.ListEndpoints(ctx, &sagemaker.ListEndpointsInput{NameContains: &name, MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+		out, err := sagemakerClient(p.reading).ListEndpoints(ctx, &sagemaker.ListEndpointsInput{
+			NameContains: &name,
+			MaxResults:   awssdk.Int32(sageMakerPage),
+			NextToken:    token,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -43,7 +51,11 @@ func (p *place) endpointNow(ctx context.Context, name string) (types.EndpointSum
 // trainingJobNow reads a training job; one that is not there is inventory.ErrNotFound.
 func (p *place) trainingJobNow(ctx context.Context, name string) (types.TrainingJobSummary, error) {
 	return listed(ctx, "training job "+name, func(token *string) ([]types.TrainingJobSummary, *string, error) {
-		out, err := p.sagemaker.ListTrainingJobs(ctx, &sagemaker.ListTrainingJobsInput{NameContains: &name, MaxResults: awssdk.Int32(sageMakerPage), NextToken: token})
+		out, err := sagemakerClient(p.reading).ListTrainingJobs(ctx, &sagemaker.ListTrainingJobsInput{
+			NameContains: &name,
+			MaxResults:   awssdk.Int32(sageMakerPage),
+			NextToken:    token,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -119,7 +131,9 @@ func stopNotebook(ctx context.Context, s *site, t action.Task) (string, error) {
 	if err != nil || status == types.NotebookInstanceStatusStopping || status == types.NotebookInstanceStatusStopped {
 		return string(status), err
 	}
-	_, err = s.hands.sagemaker.StopNotebookInstance(ctx, &sagemaker.StopNotebookInstanceInput{NotebookInstanceName: &t.Ref.ID})
+	_, err = sagemakerClient(s.acting).StopNotebookInstance(ctx, &sagemaker.StopNotebookInstanceInput{
+		NotebookInstanceName: &t.Ref.ID,
+	})
 	return "", failed("stop notebook "+t.Ref.ID, err)
 }
 
@@ -145,7 +159,9 @@ func startNotebook(ctx context.Context, s *site, t action.Task) error {
 	if err != nil || status == types.NotebookInstanceStatusInService || status == types.NotebookInstanceStatusPending {
 		return err
 	}
-	_, err = s.hands.sagemaker.StartNotebookInstance(ctx, &sagemaker.StartNotebookInstanceInput{NotebookInstanceName: &t.Ref.ID})
+	_, err = sagemakerClient(s.acting).StartNotebookInstance(ctx, &sagemaker.StartNotebookInstanceInput{
+		NotebookInstanceName: &t.Ref.ID,
+	})
 	return failed("start notebook "+t.Ref.ID, err)
 }
 
@@ -159,7 +175,9 @@ func deleteNotebook(ctx context.Context, s *site, t action.Task) (string, error)
 	case !t.Do.ScratchDisks:
 		return "", refusal("unsaved-disk", "the disk of notebook %s would be deleted with it", t.Ref.ID)
 	}
-	_, err = s.hands.sagemaker.DeleteNotebookInstance(ctx, &sagemaker.DeleteNotebookInstanceInput{NotebookInstanceName: &t.Ref.ID})
+	_, err = sagemakerClient(s.acting).DeleteNotebookInstance(ctx, &sagemaker.DeleteNotebookInstanceInput{
+		NotebookInstanceName: &t.Ref.ID,
+	})
 	return "", failed("delete notebook "+t.Ref.ID, err)
 }
 
@@ -223,7 +241,7 @@ func deleteEndpoint(ctx context.Context, s *site, t action.Task) (string, error)
 	if err := settled(t.Ref.ID, status); err != nil {
 		return "", err
 	}
-	_, err = s.hands.sagemaker.DeleteEndpoint(ctx, &sagemaker.DeleteEndpointInput{EndpointName: &t.Ref.ID})
+	_, err = sagemakerClient(s.acting).DeleteEndpoint(ctx, &sagemaker.DeleteEndpointInput{EndpointName: &t.Ref.ID})
 	return "", failed("delete endpoint "+t.Ref.ID, err)
 }
 
@@ -256,7 +274,9 @@ func planTrainingJob(ctx context.Context, s *site, r *inventory.Resource, _ poli
 
 // jobManager returns the tuning, labeling or AutoML job that a training job is part of.
 func (p *place) jobManager(ctx context.Context, name string) (string, error) {
-	out, err := p.sagemaker.DescribeTrainingJob(ctx, &sagemaker.DescribeTrainingJobInput{TrainingJobName: &name})
+	out, err := sagemakerClient(p.reading).DescribeTrainingJob(ctx, &sagemaker.DescribeTrainingJobInput{
+		TrainingJobName: &name,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -277,7 +297,7 @@ func stopTrainingJob(ctx context.Context, s *site, t action.Task) (string, error
 	if err != nil || status != types.TrainingJobStatusInProgress {
 		return string(status), err
 	}
-	_, err = s.hands.sagemaker.StopTrainingJob(ctx, &sagemaker.StopTrainingJobInput{TrainingJobName: &t.Ref.ID})
+	_, err = sagemakerClient(s.acting).StopTrainingJob(ctx, &sagemaker.StopTrainingJobInput{TrainingJobName: &t.Ref.ID})
 	return "", failed("stop training job "+t.Ref.ID, err)
 }
 

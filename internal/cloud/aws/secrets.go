@@ -15,7 +15,10 @@ const secretsPage = 100
 // secrets lists secrets by name; their values are never read.
 func (p *place) secrets(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.secretsman.ListSecrets(ctx, &secretsmanager.ListSecretsInput{MaxResults: awssdk.Int32(secretsPage), NextToken: token})
+		out, err := secretsClient(p.reading).ListSecrets(ctx, &secretsmanager.ListSecretsInput{
+			MaxResults: awssdk.Int32(secretsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -99,7 +99,7 @@ func (p *place) taggedBucket(ctx context.Context, name string) (*inventory.Resou
 	}
 	r := p.resource(inventory.KindBucket, name)
 	r.CreatedAt = utc(made.CreationDate)
-	out, err := p.s3.GetBucketTagging(ctx, &s3.GetBucketTaggingInput{Bucket: &name})
+	out, err := s3Client(p.reading).GetBucketTagging(ctx, &s3.GetBucketTaggingInput{Bucket: &name})
 	switch {
 	case is(err, "NoSuchTagSet"):
 		r.Tags = map[string]string{}
@@ -265,10 +265,13 @@ func (s *site) bucketTags(ctx context.Context, name string, change func(map[stri
 	}
 	change(r.Tags)
 	if len(r.Tags) == 0 {
-		_, err := s.hands.s3.DeleteBucketTagging(ctx, &s3.DeleteBucketTaggingInput{Bucket: &name})
+		_, err := s3Client(s.acting).DeleteBucketTagging(ctx, &s3.DeleteBucketTaggingInput{Bucket: &name})
 		return err
 	}
 	set := pairs(r.Tags, func(k, v *string) types.Tag { return types.Tag{Key: k, Value: v} })
-	_, err = s.hands.s3.PutBucketTagging(ctx, &s3.PutBucketTaggingInput{Bucket: &name, Tagging: &types.Tagging{TagSet: set}})
+	_, err = s3Client(s.acting).PutBucketTagging(ctx, &s3.PutBucketTaggingInput{
+		Bucket:  &name,
+		Tagging: &types.Tagging{TagSet: set},
+	})
 	return err
 }

@@ -41,11 +41,17 @@ type tagger struct {
 var taggers = map[string]tagger{
 	"ec2": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{name}, Tags: toEC2(tags)})
+			_, err := ec2Client(s.acting).CreateTags(ctx, &ec2.CreateTagsInput{
+				Resources: []string{name},
+				Tags:      toEC2(tags),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.ec2.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{name}, Tags: pairs(bare(keys), func(k, _ *string) ec2types.Tag { return ec2types.Tag{Key: k} })})
+			_, err := ec2Client(s.acting).DeleteTags(ctx, &ec2.DeleteTagsInput{
+				Resources: []string{name},
+				Tags:      pairs(bare(keys), func(k, _ *string) ec2types.Tag { return ec2types.Tag{Key: k} }),
+			})
 			return err
 		},
 	},
@@ -61,31 +67,46 @@ var taggers = map[string]tagger{
 	},
 	"ecr": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.ecr.TagResource(ctx, &ecr.TagResourceInput{ResourceArn: &name, Tags: pairs(tags, func(k, v *string) ecrtypes.Tag { return ecrtypes.Tag{Key: k, Value: v} })})
+			_, err := ecrClient(s.acting).TagResource(ctx, &ecr.TagResourceInput{
+				ResourceArn: &name,
+				Tags:        pairs(tags, func(k, v *string) ecrtypes.Tag { return ecrtypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.ecr.UntagResource(ctx, &ecr.UntagResourceInput{ResourceArn: &name, TagKeys: keys})
+			_, err := ecrClient(s.acting).UntagResource(ctx, &ecr.UntagResourceInput{ResourceArn: &name, TagKeys: keys})
 			return err
 		},
 	},
 	"logs": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.logs.TagResource(ctx, &cloudwatchlogs.TagResourceInput{ResourceArn: &name, Tags: tags})
+			_, err := logsClient(s.acting).TagResource(ctx, &cloudwatchlogs.TagResourceInput{
+				ResourceArn: &name,
+				Tags:        tags,
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.logs.UntagResource(ctx, &cloudwatchlogs.UntagResourceInput{ResourceArn: &name, TagKeys: keys})
+			_, err := logsClient(s.acting).UntagResource(ctx, &cloudwatchlogs.UntagResourceInput{
+				ResourceArn: &name,
+				TagKeys:     keys,
+			})
 			return err
 		},
 	},
 	"sagemaker": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.sagemaker.AddTags(ctx, &sagemaker.AddTagsInput{ResourceArn: &name, Tags: pairs(tags, func(k, v *string) sagemakertypes.Tag { return sagemakertypes.Tag{Key: k, Value: v} })})
+			_, err := sagemakerClient(s.acting).AddTags(ctx, &sagemaker.AddTagsInput{
+				ResourceArn: &name,
+				Tags:        pairs(tags, func(k, v *string) sagemakertypes.Tag { return sagemakertypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.sagemaker.DeleteTags(ctx, &sagemaker.DeleteTagsInput{ResourceArn: &name, TagKeys: keys})
+			_, err := sagemakerClient(s.acting).DeleteTags(ctx, &sagemaker.DeleteTagsInput{
+				ResourceArn: &name,
+				TagKeys:     keys,
+			})
 			return err
 		},
 	},
@@ -95,83 +116,118 @@ var taggers = map[string]tagger{
 			if err != nil {
 				return err
 			}
-			_, err = s.hands.autoscaling.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: pairs(tags, func(k, v *string) autoscalingtypes.Tag {
+			_, err = autoscalingClient(s.acting).CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: pairs(tags, func(k, v *string) autoscalingtypes.Tag {
 				return groupTagOf(name, k, v, propagated[*k])
 			})})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.autoscaling.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: pairs(bare(keys), func(k, _ *string) autoscalingtypes.Tag { return groupTagOf(name, k, nil, false) })})
+			_, err := autoscalingClient(s.acting).DeleteTags(ctx, &autoscaling.DeleteTagsInput{
+				Tags: pairs(bare(keys), func(k, _ *string) autoscalingtypes.Tag { return groupTagOf(name, k, nil, false) }),
+			})
 			return err
 		},
 	},
 	"elb": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.classic.AddTags(ctx, &elasticloadbalancing.AddTagsInput{LoadBalancerNames: []string{name}, Tags: pairs(tags, func(k, v *string) classictypes.Tag { return classictypes.Tag{Key: k, Value: v} })})
+			_, err := classicClient(s.acting).AddTags(ctx, &elasticloadbalancing.AddTagsInput{
+				LoadBalancerNames: []string{name},
+				Tags:              pairs(tags, func(k, v *string) classictypes.Tag { return classictypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.classic.RemoveTags(ctx, &elasticloadbalancing.RemoveTagsInput{LoadBalancerNames: []string{name}, Tags: pairs(bare(keys), func(k, _ *string) classictypes.TagKeyOnly { return classictypes.TagKeyOnly{Key: k} })})
+			_, err := classicClient(s.acting).RemoveTags(ctx, &elasticloadbalancing.RemoveTagsInput{
+				LoadBalancerNames: []string{name},
+				Tags:              pairs(bare(keys), func(k, _ *string) classictypes.TagKeyOnly { return classictypes.TagKeyOnly{Key: k} }),
+			})
 			return err
 		},
 	},
 	"elbv2": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.elb.AddTags(ctx, &elbv2.AddTagsInput{ResourceArns: []string{name}, Tags: pairs(tags, func(k, v *string) elbtypes.Tag { return elbtypes.Tag{Key: k, Value: v} })})
+			_, err := elbClient(s.acting).AddTags(ctx, &elbv2.AddTagsInput{
+				ResourceArns: []string{name},
+				Tags:         pairs(tags, func(k, v *string) elbtypes.Tag { return elbtypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.elb.RemoveTags(ctx, &elbv2.RemoveTagsInput{ResourceArns: []string{name}, TagKeys: keys})
+			_, err := elbClient(s.acting).RemoveTags(ctx, &elbv2.RemoveTagsInput{
+				ResourceArns: []string{name},
+				TagKeys:      keys,
+			})
 			return err
 		},
 	},
 	"efs": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.efs.TagResource(ctx, &efs.TagResourceInput{ResourceId: &name, Tags: pairs(tags, func(k, v *string) efstypes.Tag { return efstypes.Tag{Key: k, Value: v} })})
+			_, err := efsClient(s.acting).TagResource(ctx, &efs.TagResourceInput{
+				ResourceId: &name,
+				Tags:       pairs(tags, func(k, v *string) efstypes.Tag { return efstypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.efs.UntagResource(ctx, &efs.UntagResourceInput{ResourceId: &name, TagKeys: keys})
+			_, err := efsClient(s.acting).UntagResource(ctx, &efs.UntagResourceInput{ResourceId: &name, TagKeys: keys})
 			return err
 		},
 	},
 	"fsx": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.fsx.TagResource(ctx, &fsx.TagResourceInput{ResourceARN: &name, Tags: pairs(tags, func(k, v *string) fsxtypes.Tag { return fsxtypes.Tag{Key: k, Value: v} })})
+			_, err := fsxClient(s.acting).TagResource(ctx, &fsx.TagResourceInput{
+				ResourceARN: &name,
+				Tags:        pairs(tags, func(k, v *string) fsxtypes.Tag { return fsxtypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.fsx.UntagResource(ctx, &fsx.UntagResourceInput{ResourceARN: &name, TagKeys: keys})
+			_, err := fsxClient(s.acting).UntagResource(ctx, &fsx.UntagResourceInput{ResourceARN: &name, TagKeys: keys})
 			return err
 		},
 	},
 	"rds": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.rds.AddTagsToResource(ctx, &rds.AddTagsToResourceInput{ResourceName: &name, Tags: pairs(tags, func(k, v *string) rdstypes.Tag { return rdstypes.Tag{Key: k, Value: v} })})
+			_, err := rdsClient(s.acting).AddTagsToResource(ctx, &rds.AddTagsToResourceInput{
+				ResourceName: &name,
+				Tags:         pairs(tags, func(k, v *string) rdstypes.Tag { return rdstypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.rds.RemoveTagsFromResource(ctx, &rds.RemoveTagsFromResourceInput{ResourceName: &name, TagKeys: keys})
+			_, err := rdsClient(s.acting).RemoveTagsFromResource(ctx, &rds.RemoveTagsFromResourceInput{
+				ResourceName: &name,
+				TagKeys:      keys,
+			})
 			return err
 		},
 	},
 	"es": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.opensearch.AddTags(ctx, &opensearch.AddTagsInput{ARN: &name, TagList: pairs(tags, func(k, v *string) opensearchtypes.Tag { return opensearchtypes.Tag{Key: k, Value: v} })})
+			_, err := opensearchClient(s.acting).AddTags(ctx, &opensearch.AddTagsInput{
+				ARN:     &name,
+				TagList: pairs(tags, func(k, v *string) opensearchtypes.Tag { return opensearchtypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.opensearch.RemoveTags(ctx, &opensearch.RemoveTagsInput{ARN: &name, TagKeys: keys})
+			_, err := opensearchClient(s.acting).RemoveTags(ctx, &opensearch.RemoveTagsInput{ARN: &name, TagKeys: keys})
 			return err
 		},
 	},
 	"secretsmanager": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
-			_, err := s.hands.secretsman.TagResource(ctx, &secretsmanager.TagResourceInput{SecretId: &name, Tags: pairs(tags, func(k, v *string) secrettypes.Tag { return secrettypes.Tag{Key: k, Value: v} })})
+			_, err := secretsClient(s.acting).TagResource(ctx, &secretsmanager.TagResourceInput{
+				SecretId: &name,
+				Tags:     pairs(tags, func(k, v *string) secrettypes.Tag { return secrettypes.Tag{Key: k, Value: v} }),
+			})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
-			_, err := s.hands.secretsman.UntagResource(ctx, &secretsmanager.UntagResourceInput{SecretId: &name, TagKeys: keys})
+			_, err := secretsClient(s.acting).UntagResource(ctx, &secretsmanager.UntagResourceInput{
+				SecretId: &name,
+				TagKeys:  keys,
+			})
 			return err
 		},
 	},
@@ -202,7 +258,9 @@ func groupTagOf(group string, key, value *string, propagate bool) autoscalingtyp
 // propagated says which tags a group gives to the machines that it launches: writing
 // a tag replaces that setting. A tag that is not there yet is the group's own.
 func (p *place) propagated(ctx context.Context, group string) (map[string]bool, error) {
-	out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{group}})
+	out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+		AutoScalingGroupNames: []string{group},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -3,12 +3,12 @@ package aws
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -61,7 +61,7 @@ type groupTagWord struct {
 
 // plainWord is what the shorthand of the AWS CLI takes as it is; all else is written in
 // JSON.
-var plainWord = regexp.MustCompile(`^[\w.:/@+-]([\w.:/@+ -]*[\w.:/@+-])?$`)
+var plainWord = lazyregexp.New(`^[\w.:/@+-]([\w.:/@+ -]*[\w.:/@+-])?$`)
 
 func plainTags(tags map[string]string) bool {
 	for k, v := range tags {

@@ -50,7 +50,7 @@ func planVolume(ctx context.Context, s *site, r *inventory.Resource, _ policy.Do
 // volumeNow reads a volume; one that is not there is inventory.ErrNotFound.
 func (p *place) volumeNow(ctx context.Context, id string) (types.Volume, error) {
 	attempt := "read volume " + id
-	out, err := p.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+	out, err := ec2Client(p.reading).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
 	if err != nil {
 		return types.Volume{}, failed(attempt, err)
 	}
@@ -96,7 +96,7 @@ func snapshotVolume(ctx context.Context, s *site, t action.Task) (string, error)
 	if err := free(v); err != nil {
 		return "", err
 	}
-	out, err := s.hands.ec2.CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, Description: awssdk.String("curfew: before deleting " + t.Ref.ID),
+	out, err := ec2Client(s.acting).CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, Description: awssdk.String("curfew: before deleting " + t.Ref.ID),
 		TagSpecifications: snapshotTags(t, v.Tags)}, savedOnce)
 	if err != nil {
 		return "", failed("save volume "+t.Ref.ID, err)
@@ -134,7 +134,7 @@ func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error
 			of.ExcludeDataVolumeIds = append(of.ExcludeDataVolumeIds, id)
 		}
 	}
-	out, err := s.hands.ec2.CreateSnapshots(ctx, &ec2.CreateSnapshotsInput{InstanceSpecification: of,
+	out, err := ec2Client(s.acting).CreateSnapshots(ctx, &ec2.CreateSnapshotsInput{InstanceSpecification: of,
 		Description: awssdk.String("curfew: before terminating " + t.Ref.ID), TagSpecifications: snapshotTags(t, i.Tags)}, savedOnce)
 	if err != nil {
 		return "", failed("save the disks of machine "+t.Ref.ID, err)
@@ -175,7 +175,7 @@ func toEC2(tags map[string]string) []types.Tag {
 func (p *place) made(ctx context.Context, key string) ([]types.Snapshot, error) {
 	var found []types.Snapshot
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, NextToken: token,
+		out, err := ec2Client(p.reading).DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, NextToken: token,
 			Filters: []types.Filter{{Name: awssdk.String("tag:" + actionTag), Values: []string{key}}}})
 		if err != nil {
 			return nil, err
@@ -267,7 +267,7 @@ func deleteVolume(ctx context.Context, s *site, t action.Task) (string, error) {
 	if err := s.saved(ctx, t, []string{t.Ref.ID}); err != nil {
 		return "", err
 	}
-	_, err = s.hands.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &t.Ref.ID})
+	_, err = ec2Client(s.acting).DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &t.Ref.ID})
 	return "", failed("delete volume "+t.Ref.ID, err)
 }
 

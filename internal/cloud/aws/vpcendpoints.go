@@ -16,7 +16,10 @@ const vpcEndpointsPage = 1000
 // gateway endpoints cost nothing.
 func (p *place) interfaceEndpoints(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := p.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{MaxResults: awssdk.Int32(vpcEndpointsPage), NextToken: token})
+		out, err := ec2Client(p.reading).DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{
+			MaxResults: awssdk.Int32(vpcEndpointsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -8,11 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/durable"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Kind is how a cage holds its processes.
@@ -95,7 +95,7 @@ type CageOptions struct {
 }
 
 // cageName is the form of a cage's name, which is part of the names of folders.
-var cageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var cageName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // thisProgram is the program that runs, whatever became of its file.
 var thisProgram = []string{"/proc/self/exe", "cage"}

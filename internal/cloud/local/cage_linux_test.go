@@ -19,7 +19,7 @@ import (
 
 // patience is how long a test waits for what has to come about, on a machine with much else
 // to do.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, holds func() bool) {

@@ -9,11 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
@@ -123,7 +123,7 @@ func table(text []byte, columns int) ([][]string, error) {
 // devices.txt); the minor is the GPU's.
 const nvidiaMajor = 195
 
-var deviceMinor = regexp.MustCompile(`(?m)^Device Minor:\s*([0-9]+)\s*$`)
+var deviceMinor = lazyregexp.New(`(?m)^Device Minor:\s*([0-9]+)\s*$`)
 
 // minorOf reads the device of a GPU from what the driver says of its place on the bus.
 func minorOf(bus string) *Device {
@@ -169,7 +169,7 @@ func (p *Provider) gpus(ctx context.Context) ([]GPU, error) {
 
 // noise are words in the names of drivers that the price book leaves out: makers, and how
 // the GPU and its memory are connected.
-var noise = regexp.MustCompile(`^(NVIDIA|Tesla|GeForce|SXM[0-9]*|PCIe|PCIE|HBM[0-9]*e?)$`)
+var noise = lazyregexp.New(`^(NVIDIA|Tesla|GeForce|SXM[0-9]*|PCIe|PCIE|HBM[0-9]*e?)$`)
 
 // named returns the name under which the price book has a GPU: "A100-80GB" of what the driver
 // calls "NVIDIA A100-SXM4-80GB".

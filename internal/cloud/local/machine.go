@@ -2,12 +2,12 @@ package local
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -55,7 +55,7 @@ const (
 )
 
 // word is the form of names and sites, which are parts of a resource's identity.
-var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
+var word = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
 // Validate says what is wrong with the list, as a *FieldError. What rates price has to be
 // stated of every machine: what is left out is not known, and costs more than nothing.

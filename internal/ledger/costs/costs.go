@@ -17,16 +17,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Dollars is an amount in a document: exact inside, a string of dollars and cents
-// ("713.65") where it is printed.
-type Dollars money.Amount
-
-// MarshalText rounds half to even to cents.
-func (d Dollars) MarshalText() ([]byte, error) { return []byte(money.Amount(d).Cents()), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (d *Dollars) UnmarshalText(b []byte) error { return (*money.Amount)(d).UnmarshalText(b) }
-
 // Query asks what was spent.
 type Query struct {
 	// By are the dimensions to show costs by; none gives totals alone.
@@ -51,7 +41,7 @@ type Costs struct {
 	Total Cost   `json:"total"`
 	// Committed is what commitments cost in that time whatever ran. It is not part of
 	// Total, which holds the covered usage at its list price.
-	Committed Dollars `json:"committed_usd"`
+	Committed money.Amount `json:"committed_usd"`
 	// Recorded says whether anything of the time was: amounts of zero are unknown where it
 	// is false.
 	Recorded bool `json:"recorded"`
@@ -74,22 +64,22 @@ type Cost struct {
 	// held or stalled, and what nothing used: reserved capacity, volumes and addresses that
 	// are attached to nothing. CannotJudge is compute that was not measured; Other is what
 	// has no duty: storage, network, overhead that is not known to be unused.
-	Used Dollars `json:"used_usd"`
+	Used money.Amount `json:"used_usd"`
 	// Starved and Warming are the parts of Used that waited for data, and that booted or
 	// loaded.
-	Starved     Dollars `json:"starved_usd"`
-	Warming     Dollars `json:"warming_usd"`
-	Wasted      Dollars `json:"wasted_usd"`
-	CannotJudge Dollars `json:"cannot_judge_usd"`
-	Other       Dollars `json:"other_usd"`
-	Amount      Dollars `json:"total_usd"`
+	Starved     money.Amount `json:"starved_usd"`
+	Warming     money.Amount `json:"warming_usd"`
+	Wasted      money.Amount `json:"wasted_usd"`
+	CannotJudge money.Amount `json:"cannot_judge_usd"`
+	Other       money.Amount `json:"other_usd"`
+	Amount      money.Amount `json:"total_usd"`
 	// UnknownSeconds is time, over all meters, in which it is not known what ran or at
 	// what price. It is not in Amount; it costs at most AtMost, which is null with a
 	// reason where a price is missing.
-	UnknownSeconds   int64    `json:"unknown_seconds"`
-	AtMost           *Dollars `json:"unknown_at_most_usd"`
-	AtMostReason     string   `json:"unknown_at_most_reason,omitempty"`
-	UnboundedSeconds int64    `json:"unbounded_seconds"`
+	UnknownSeconds   int64         `json:"unknown_seconds"`
+	AtMost           *money.Amount `json:"unknown_at_most_usd"`
+	AtMostReason     string        `json:"unknown_at_most_reason,omitempty"`
+	UnboundedSeconds int64         `json:"unbounded_seconds"`
 }
 
 // UnknownHours is UnknownSeconds in hours.
@@ -229,7 +219,7 @@ func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
 	for _, t := range sorted {
 		c.Rows = append(c.Rows, t.cost())
 	}
-	c.Total, c.Committed = total.cost(), Dollars(committed)
+	c.Total, c.Committed = total.cost(), committed
 	c.explain()
 	return c, nil
 }
@@ -271,15 +261,15 @@ func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error 
 
 func (t *tally) cost() Cost {
 	c := Cost{
-		Period: t.period, Key: t.key, Used: Dollars(t.used), Starved: Dollars(t.starved), Warming: Dollars(t.warming),
-		Wasted: Dollars(t.wasted), CannotJudge: Dollars(t.dark), Other: Dollars(t.other),
-		Amount: Dollars(t.total), UnknownSeconds: t.unknown.Seconds, UnboundedSeconds: t.unknown.Unbounded,
+		Period: t.period, Key: t.key, Used: t.used, Starved: t.starved, Warming: t.warming,
+		Wasted: t.wasted, CannotJudge: t.dark, Other: t.other,
+		Amount: t.total, UnknownSeconds: t.unknown.Seconds, UnboundedSeconds: t.unknown.Unbounded,
 	}
 	if t.unknown.Unbounded != 0 {
 		c.AtMostReason = fmt.Sprintf("for %s of it there is no price", span(t.unknown.Unbounded))
 		return c
 	}
-	most := Dollars(t.unknown.AtMost)
+	most := t.unknown.AtMost
 	c.AtMost = &most
 	return c
 }
@@ -297,7 +287,7 @@ func (c *Costs) explain() {
 	if t := c.Total; t.UnknownSeconds > 0 {
 		note := fmt.Sprintf("%s of metered time is not known and not charged", span(t.UnknownSeconds))
 		if t.AtMost != nil {
-			note += ", at most " + money.Amount(*t.AtMost).Dollars()
+			note += ", at most " + t.AtMost.Dollars()
 		} else {
 			note += "; " + t.AtMostReason
 		}
@@ -310,18 +300,18 @@ func (c *Costs) explain() {
 		}
 	}
 	if c.Total.CannotJudge > 0 {
-		c.CoverageNotes = append(c.CoverageNotes, money.Amount(c.Total.CannotJudge).Dollars()+" of compute was not measured, so it is neither used nor wasted")
+		c.CoverageNotes = append(c.CoverageNotes, c.Total.CannotJudge.Dollars()+" of compute was not measured, so it is neither used nor wasted")
 		c.Changes = append(c.Changes, "GPU metrics for every machine show whether unmeasured compute is used or wasted")
 	}
 	for _, part := range []struct {
-		amount Dollars
+		amount money.Amount
 		what   string
 	}{{c.Total.Starved, "waited for data (starved)"}, {c.Total.Warming, "booted or loaded (warming)"}} {
 		if part.amount != 0 {
-			c.CoverageNotes = append(c.CoverageNotes, "of the used compute, "+money.Amount(part.amount).Dollars()+" "+part.what)
+			c.CoverageNotes = append(c.CoverageNotes, "of the used compute, "+part.amount.Dollars()+" "+part.what)
 		}
 	}
 	if c.Committed != 0 {
-		c.CoverageNotes = append(c.CoverageNotes, "commitments cost "+money.Amount(c.Committed).Dollars()+" in this time whatever ran; what they cover is in the total at its list price")
+		c.CoverageNotes = append(c.CoverageNotes, "commitments cost "+c.Committed.Dollars()+" in this time whatever ran; what they cover is in the total at its list price")
 	}
 }

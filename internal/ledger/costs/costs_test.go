@@ -174,7 +174,7 @@ func TestEveryNanoDollarIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sum costs.Dollars
+		var sum money.Amount
 		var unknown int64
 		for _, r := range append(c.Rows, c.Total) {
 			if r.Used+r.Wasted+r.CannotJudge+r.Other != r.Amount {
@@ -184,7 +184,7 @@ func TestEveryNanoDollarIsKept(t *testing.T) {
 		for _, r := range c.Rows {
 			sum, unknown = sum+r.Amount, unknown+r.UnknownSeconds
 		}
-		if sum != c.Total.Amount || money.Amount(sum) != charged || unknown != c.Total.UnknownSeconds {
+		if sum != c.Total.Amount || sum != charged || unknown != c.Total.UnknownSeconds {
 			t.Fatalf("by %v: rows %d, total %d, entries %d; unknown %d of %d", by, sum, c.Total.Amount, charged, unknown, c.Total.UnknownSeconds)
 		}
 	})

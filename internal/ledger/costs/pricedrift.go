@@ -38,8 +38,8 @@ func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*invent
 			continue
 		}
 		k := key{row.Account, row.Resource}
-		a, errA := accrued[k].Add(money.Amount(row.Accrued))
-		b, errB := billed[k].Add(money.Amount(row.Billed))
+		a, errA := accrued[k].Add(row.Accrued)
+		b, errB := billed[k].Add(row.Billed)
 		if err := errors.Join(errA, errB); err != nil {
 			return nil, fmt.Errorf("add up what was paid for %s: %w", row.Resource, err)
 		}

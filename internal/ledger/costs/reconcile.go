@@ -71,8 +71,8 @@ const (
 
 // Cause is a part of a drift with its reason.
 type Cause struct {
-	Reason Reason  `json:"reason"`
-	Amount Dollars `json:"amount_usd"`
+	Reason Reason       `json:"reason"`
+	Amount money.Amount `json:"amount_usd"`
 }
 
 // Drift is accrued against billed of one resource and day. Accrued and the causes add up
@@ -83,12 +83,12 @@ type Drift struct {
 	Day      time.Time `json:"day"`
 	Service  string    `json:"service,omitempty"`
 	// Accrued is at list price, Reconciled what earlier reconciliations added.
-	Accrued    Dollars `json:"accrued_usd"`
-	Reconciled Dollars `json:"reconciled_usd"`
-	Billed     Dollars `json:"billed_usd"`
+	Accrued    money.Amount `json:"accrued_usd"`
+	Reconciled money.Amount `json:"reconciled_usd"`
+	Billed     money.Amount `json:"billed_usd"`
 	// Drift is Billed less the other two: what no reconciliation has brought in yet.
-	Drift  Dollars `json:"drift_usd"`
-	Causes []Cause `json:"causes"`
+	Drift  money.Amount `json:"drift_usd"`
+	Causes []Cause      `json:"causes"`
 
 	parts  []ledger.ResourceDay
 	billed []BilledDay
@@ -103,11 +103,11 @@ type Reconciliation struct {
 	Basis string  `json:"basis"`
 	Rows  []Drift `json:"rows"`
 	// The totals add up over the rows; Causes by reason, in order of size.
-	Accrued    Dollars `json:"accrued_usd"`
-	Reconciled Dollars `json:"reconciled_usd"`
-	Billed     Dollars `json:"billed_usd"`
-	Drift      Dollars `json:"drift_usd"`
-	Causes     []Cause `json:"causes"`
+	Accrued    money.Amount `json:"accrued_usd"`
+	Reconciled money.Amount `json:"reconciled_usd"`
+	Billed     money.Amount `json:"billed_usd"`
+	Drift      money.Amount `json:"drift_usd"`
+	Causes     []Cause      `json:"causes"`
 	// BilledThrough is the end of the last day that the bill holds.
 	BilledThrough time.Time `json:"billed_through"`
 
@@ -180,20 +180,20 @@ func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time
 			return nil, fmt.Errorf("reconcile %s on %s: %w", cmp.Or(d.Resource, "what names no resource"), d.Day.Format(time.DateOnly), err)
 		}
 		out.Rows = append(out.Rows, *d)
-		for i, v := range []Dollars{d.Accrued, d.Reconciled, d.Billed, d.Drift} {
+		for i, v := range []money.Amount{d.Accrued, d.Reconciled, d.Billed, d.Drift} {
 			var err error
-			if sums[i], err = sums[i].Add(money.Amount(v)); err != nil {
+			if sums[i], err = sums[i].Add(v); err != nil {
 				return nil, fmt.Errorf("add up the reconciliation: %w", err)
 			}
 		}
 		for _, c := range d.Causes {
-			byReason[c.Reason] += money.Amount(c.Amount)
+			byReason[c.Reason] += c.Amount
 		}
 	}
 	slices.SortFunc(out.Rows, func(a, b Drift) int {
 		return cmp.Or(a.Day.Compare(b.Day), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Resource, b.Resource))
 	})
-	out.Accrued, out.Reconciled, out.Billed, out.Drift = Dollars(sums[0]), Dollars(sums[1]), Dollars(sums[2]), Dollars(sums[3])
+	out.Accrued, out.Reconciled, out.Billed, out.Drift = sums[0], sums[1], sums[2], sums[3]
 	out.Causes = causes(byReason)
 	out.explain()
 	return out, nil
@@ -204,14 +204,14 @@ func causes(by map[Reason]money.Amount) []Cause {
 	out := []Cause{}
 	for _, r := range slices.Sorted(maps.Keys(by)) {
 		if by[r] != 0 {
-			out = append(out, Cause{r, Dollars(by[r])})
+			out = append(out, Cause{r, by[r]})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Cause) int { return cmp.Compare(size(b.Amount), size(a.Amount)) })
 	return out
 }
 
-func size(d Dollars) Dollars { return max(d, -d) }
+func size(d money.Amount) money.Amount { return max(d, -d) }
 
 // settle finds the drift of a row and its causes.
 func (d *Drift) settle(basis Basis) error {
@@ -268,7 +268,7 @@ func (d *Drift) settle(basis Basis) error {
 		why[NoResource] += rest
 	case len(d.parts) == 0:
 		why[NotObserved] += rest
-	case size(Dollars(rest)) <= Dollars(money.Cent):
+	case size(rest) <= money.Cent:
 		why[RoundingCents] += rest
 	case unpriced > 0:
 		why[NoPrice] += rest
@@ -279,7 +279,7 @@ func (d *Drift) settle(basis Basis) error {
 	default:
 		why[Unexplained] += rest
 	}
-	d.Accrued, d.Reconciled, d.Billed, d.Drift = Dollars(accrued), Dollars(reconciled), Dollars(billed), Dollars(billed-accrued-reconciled)
+	d.Accrued, d.Reconciled, d.Billed, d.Drift = accrued, reconciled, billed, billed-accrued-reconciled
 	d.Causes = causes(why)
 	return errs
 }
@@ -294,7 +294,7 @@ func (r *Reconciliation) explain() {
 	r.Changes = []string{"a period can be restated for two weeks after it closes: import it again then"}
 	for _, c := range r.Causes {
 		if c.Reason == NoResource {
-			r.CoverageNotes = append(r.CoverageNotes, money.Amount(c.Amount).Dollars()+" of the bill names no resource, so it cannot be allocated by resource")
+			r.CoverageNotes = append(r.CoverageNotes, c.Amount.Dollars()+" of the bill names no resource, so it cannot be allocated by resource")
 		}
 	}
 }
@@ -325,7 +325,7 @@ func (d *Drift) corrections() ([]ledger.Entry, error) {
 	e.Line = ledger.Line{Meter: "bill", ChargeCategory: ledger.Adjustment, Pricing: ledger.Other, Service: d.Service}
 	var why []string
 	for _, c := range d.Causes {
-		why = append(why, string(c.Reason)+" "+money.Amount(c.Amount).Cents())
+		why = append(why, string(c.Reason)+" "+c.Amount.Cents())
 	}
 	e.Why = strings.Join(why, ", ")
 	if len(d.billed) > 0 {
@@ -348,7 +348,7 @@ func (d *Drift) corrections() ([]ledger.Entry, error) {
 	if len(d.parts) == 0 {
 		return d.unseen(e)
 	}
-	amounts, err := money.Split(money.Amount(d.Drift), weights)
+	amounts, err := money.Split(d.Drift, weights)
 	if err != nil {
 		return nil, err
 	}

@@ -71,9 +71,9 @@ func TestReconcile(t *testing.T) {
 			}
 			var causes []string
 			for _, c := range r.Causes {
-				causes = append(causes, string(c.Reason)+" "+money.Amount(c.Amount).String())
+				causes = append(causes, string(c.Reason)+" "+c.Amount.String())
 			}
-			if got := money.Amount(r.Drift).String(); len(r.Rows) != 1 || got != tc.drift || strings.Join(causes, ", ") != tc.causes {
+			if got := r.Drift.String(); len(r.Rows) != 1 || got != tc.drift || strings.Join(causes, ", ") != tc.causes {
 				t.Errorf("%d rows, drift %s by %q; want %s by %q", len(r.Rows), got, causes, tc.drift, tc.causes)
 			}
 			if row := r.Rows[0]; r.Accrued != row.Accrued || r.Reconciled != row.Reconciled || r.Billed != row.Billed || r.Drift != r.Billed-r.Accrued-r.Reconciled {
@@ -128,7 +128,7 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Amount != money.USD {
 		t.Errorf("corrections are %+v, %v; want the tax alone", entries, err)
 	}
-	if c := r.Causes[0]; c.Reason != costs.NotBilledYet || c.Amount != costs.Dollars(-2*money.USD) {
+	if c := r.Causes[0]; c.Reason != costs.NotBilledYet || c.Amount != -2*money.USD {
 		t.Errorf("the largest cause is %+v", c)
 	}
 }
@@ -169,7 +169,7 @@ func TestReconciledIsBilled(t *testing.T) {
 			}
 		}
 		all, err := costs.Spent(ctx, store, costs.Query{Since: start, Until: end})
-		if err != nil || money.Amount(all.Total.Amount) != total || money.Amount(r.Billed) != total {
+		if err != nil || all.Total.Amount != total || r.Billed != total {
 			t.Fatalf("the ledger has %d, the reconciliation %d, the bill %d, %v", all.Total.Amount, r.Billed, total, err)
 		}
 		again, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true)

@@ -151,7 +151,7 @@ func Divide(charged *Costs, all []Shared) (*Divided, error) {
 	amounts := map[string]money.Amount{}
 	for _, r := range charged.Rows {
 		id := r.Key[0][strings.LastIndex(r.Key[0], "/")+1:]
-		sum, err := amounts[id].Add(money.Amount(r.Amount))
+		sum, err := amounts[id].Add(r.Amount)
 		if err != nil {
 			return nil, fmt.Errorf("add up %s: %w", id, err)
 		}

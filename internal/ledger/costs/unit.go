@@ -135,8 +135,8 @@ type UnitCost struct {
 	Key    []string   `json:"key"`
 	Basis  CountBasis `json:"basis"`
 	// Amount is null where the dollars are unknown.
-	Amount *Dollars `json:"amount_usd"`
-	Count  Quantity `json:"count"`
+	Amount *money.Amount `json:"amount_usd"`
+	Count  Quantity      `json:"count"`
 	// Cost is exact to the pico-dollar; null with a reason where nothing was counted, or
 	// the dollars are unknown.
 	Cost   *money.Rate `json:"unit_cost_usd"`
@@ -234,7 +234,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 		out.Rows = append(out.Rows, rows...)
 		if !ok {
 			left++
-			if idle, err = idle.Add(money.Amount(r.Amount)); err != nil {
+			if idle, err = idle.Add(r.Amount); err != nil {
 				return nil, err
 			}
 			continue
@@ -332,11 +332,11 @@ func coarse(g ledger.Granularity, made map[madeIn]Quantity, c *Costs) error {
 func (c *Cost) add(o Cost) error {
 	var errs error
 	for _, p := range []struct {
-		to *Dollars
-		of Dollars
+		to *money.Amount
+		of money.Amount
 	}{{&c.Used, o.Used}, {&c.Wasted, o.Wasted}, {&c.CannotJudge, o.CannotJudge}, {&c.Other, o.Other}, {&c.Amount, o.Amount}} {
-		sum, err := money.Amount(*p.to).Add(money.Amount(p.of))
-		*p.to, errs = Dollars(sum), errors.Join(errs, err)
+		sum, err := p.to.Add(p.of)
+		*p.to, errs = sum, errors.Join(errs, err)
 	}
 	c.UnknownSeconds += o.UnknownSeconds
 	return errs
@@ -349,7 +349,7 @@ func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 	out := make([]UnitCost, 0, 3)
 	for _, b := range []struct {
 		basis   CountBasis
-		amount  Dollars
+		amount  money.Amount
 		unknown bool
 	}{{UsedBasis, c.Used, c.CannotJudge != 0 || c.UnknownSeconds > 0}, {AllocatedBasis, c.Amount, c.UnknownSeconds > 0}, {IdleBasis, c.Wasted, c.CannotJudge != 0 || c.UnknownSeconds > 0}} {
 		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: &b.amount, Count: n, AtLeast: b.unknown}
@@ -362,9 +362,9 @@ func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 		case n == 0:
 			x.AtLeast, x.Reason = false, why
 		default:
-			rate, err := unitRate(money.Amount(b.amount), u.Per, n)
+			rate, err := unitRate(b.amount, u.Per, n)
 			if err != nil {
-				return nil, fmt.Errorf("divide %s by %s %s: %w", money.Amount(b.amount), n, u.Name, err)
+				return nil, fmt.Errorf("divide %s by %s %s: %w", b.amount, n, u.Name, err)
 			}
 			x.Cost = &rate
 			x.OverTarget = b.basis == AllocatedBasis && u.Target != nil && rate > *u.Target
@@ -392,7 +392,7 @@ func unitRate(a money.Amount, per int64, n Quantity) (money.Rate, error) {
 // over all keys, and of each key that of each period with the one before.
 func (u *UnitCosts) trend() {
 	type sum struct {
-		amount Dollars
+		amount money.Amount
 		count  Quantity
 	}
 	change := func(from, to sum) *float64 {

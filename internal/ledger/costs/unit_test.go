@@ -14,7 +14,7 @@ import (
 
 // month is the costs of a month: $6,000 used, $3,000 wasted, $1,000 of storage.
 func month() *costs.Costs {
-	usd := func(n int64) costs.Dollars { return costs.Dollars(money.Amount(n) * money.USD) }
+	usd := func(n int64) money.Amount { return money.Amount(n) * money.USD }
 	c := costs.Cost{Period: start, Used: usd(6000), Wasted: usd(3000), Other: usd(1000), Amount: usd(10_000)}
 	return &costs.Costs{Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []costs.Cost{c}, Total: c, Recorded: true}
 }
@@ -76,7 +76,7 @@ func TestUnitsOfShorterPeriods(t *testing.T) {
 		c := month()
 		c.Granularity, c.Rows = string(g), nil
 		for i := range 60 {
-			c.Rows = append(c.Rows, costs.Cost{Period: start.Add(time.Duration(i) * step), Amount: costs.Dollars(money.USD)})
+			c.Rows = append(c.Rows, costs.Cost{Period: start.Add(time.Duration(i) * step), Amount: money.USD})
 		}
 		return c
 	}
@@ -118,7 +118,7 @@ func TestUnitTrend(t *testing.T) {
 	c := month()
 	c.Granularity, c.Until, c.By = "month", start.AddDate(0, 3, 0), []ledger.Dimension{ledger.ByTeam}
 	row := func(m int, dollars int64) costs.Cost {
-		return costs.Cost{Period: start.AddDate(0, m, 0), Key: []string{"vision"}, Amount: costs.Dollars(money.Amount(dollars) * money.USD)}
+		return costs.Cost{Period: start.AddDate(0, m, 0), Key: []string{"vision"}, Amount: money.Amount(dollars) * money.USD}
 	}
 	c.Rows = []costs.Cost{row(0, 100), row(1, 100), row(2, 125)}
 	n := func(m int) costs.Count {
@@ -140,7 +140,7 @@ func TestUnitTrend(t *testing.T) {
 
 // TestUnitsOfUnknownDollars: where dollars are unknown there is no unit cost, and no $0.
 func TestUnitsOfUnknownDollars(t *testing.T) {
-	usd := func(n int64) costs.Dollars { return costs.Dollars(money.Amount(n) * money.USD) }
+	usd := func(n int64) money.Amount { return money.Amount(n) * money.USD }
 	at := func(d int) time.Time { return start.AddDate(0, 0, d) }
 	count := func(days ...int) (out []costs.Count) {
 		for _, d := range days {

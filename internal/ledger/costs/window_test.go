@@ -142,7 +142,7 @@ func secondBySecond(t *rapid.T, s ledger.Seen) (c costs.Cost) {
 				t.Fatal(err)
 			}
 			for i, name := range names {
-				amount := costs.Dollars(amounts[i])
+				amount := amounts[i]
 				switch name {
 				case "idle", "held", "stalled", "unused":
 					c.Wasted += amount
@@ -180,7 +180,7 @@ func TestUnusedIsWasted(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		looks         []ledger.Observation
-		wasted, other costs.Dollars
+		wasted, other money.Amount
 	}{
 		{"measured", []ledger.Observation{look(0, inventory.StateInUse, none), measured}, 6, 4},
 		{"dated", []ledger.Observation{look(0, inventory.StateInUse, none), look(10, inventory.StateAvailable, at(7))}, 3, 7},
@@ -198,8 +198,8 @@ func TestUnusedIsWasted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Total; got.Wasted != tc.wasted*costs.Dollars(money.USD) || got.Other != tc.other*costs.Dollars(money.USD) {
-				t.Errorf("wasted %s, other %s; want %d and %d dollars", money.Amount(got.Wasted), money.Amount(got.Other), tc.wasted, tc.other)
+			if got := c.Total; got.Wasted != tc.wasted*money.USD || got.Other != tc.other*money.USD {
+				t.Errorf("wasted %s, other %s; want %d and %d dollars", got.Wasted, got.Other, tc.wasted, tc.other)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestMeasuredTimeRan(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		spans  []ledger.Span
-		wasted costs.Dollars
+		wasted money.Amount
 		gap    int64 // hours
 	}{
 		{"all the time", []ledger.Span{{From: at(0), To: at(20), State: duty.Idle}}, 20, 0},
@@ -228,8 +228,8 @@ func TestMeasuredTimeRan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Total; got.Wasted != tc.wasted*costs.Dollars(money.USD) || got.UnknownSeconds != tc.gap*3600 {
-				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", money.Amount(got.Wasted), got.UnknownSeconds/3600, tc.wasted, tc.gap)
+			if got := c.Total; got.Wasted != tc.wasted*money.USD || got.UnknownSeconds != tc.gap*3600 {
+				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", got.Wasted, got.UnknownSeconds/3600, tc.wasted, tc.gap)
 			}
 		})
 	}

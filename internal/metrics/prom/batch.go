@@ -72,23 +72,23 @@ func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
 
 // add takes a series of samples within [from, to).
 func (b *batch) add(r *reading, x series, from, to time.Time) {
-	name := x.labels["__name__"]
+	name := x.Labels["__name__"]
 	m, ok := r.words[name]
 	if !ok {
 		return
 	}
-	t := r.taken(lower(x.labels), m.signal)
+	t := r.taken(lower(x.Labels), m.signal)
 	if t == nil {
 		return
 	}
 	t.addend = r.words.addend(name)
-	t.points = make([]sample, 0, len(x.points))
-	for _, p := range x.points {
-		at := time.UnixMilli(p.at).UTC()
+	t.points = make([]sample, 0, len(x.Points))
+	for _, p := range x.Points {
+		at := time.UnixMilli(p.At).UTC()
 		if at.Before(from) || !at.Before(to) {
 			continue
 		}
-		if v, ok := m.read(p.v); ok {
+		if v, ok := m.read(p.V); ok {
 			t.points = append(t.points, sample{at, v, v, 1})
 		}
 	}
@@ -107,16 +107,16 @@ func (h hostExpression) value(v float64, step time.Duration) float64 {
 
 // addHost takes a computed series, whose values are of the step before their time.
 func (b *batch) addHost(r *reading, h hostExpression, x series, step time.Duration, from, to time.Time) {
-	t := r.taken(lower(x.labels), h.signal)
+	t := r.taken(lower(x.Labels), h.signal)
 	if t == nil {
 		return
 	}
-	for _, p := range x.points {
-		at := time.UnixMilli(p.at).UTC().Round(step).Add(-step)
+	for _, p := range x.Points {
+		at := time.UnixMilli(p.At).UTC().Round(step).Add(-step)
 		if at.Before(from.Add(-step)) || !at.Before(to.Add(-step)) {
 			continue
 		}
-		v := h.value(p.v, step)
+		v := h.value(p.V, step)
 		t.points = append(t.points, sample{at, v, v, 1})
 	}
 	if len(t.points) > 0 {
@@ -143,7 +143,7 @@ func (b *batch) addHostStatistic(r *reading, h hostExpression, statistic string,
 
 // statistic takes one statistic of a series, which the first one makes known.
 func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic string, x series, value func(v float64) (float64, bool)) *taken {
-	labels := lower(x.labels)
+	labels := lower(x.Labels)
 	delete(labels, "__name__") // some servers keep it, for some of the statistics
 	key := name + "\x00" + signature(labels)
 	t := b.parts[key]
@@ -158,13 +158,13 @@ func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic strin
 		t.stats = map[string][]point{}
 		b.parts[key], b.list = t, append(b.list, t)
 	}
-	for _, p := range x.points {
-		v, ok := p.v, true
+	for _, p := range x.Points {
+		v, ok := p.V, true
 		if statistic != statistics[0] {
 			v, ok = value(v)
 		}
 		if ok {
-			t.stats[statistic] = append(t.stats[statistic], point{p.at, v})
+			t.stats[statistic] = append(t.stats[statistic], point{At: p.At, V: v})
 		}
 	}
 	return t
@@ -189,13 +189,13 @@ func (b *batch) roll(step time.Duration) {
 	for _, t := range b.list {
 		means, counts := byTime(t.stats["avg"]), byTime(t.stats["count"])
 		for _, p := range t.stats["max"] {
-			mean, ok := means[p.at]
-			count := counts[p.at]
+			mean, ok := means[p.At]
+			count := counts[p.At]
 			if !ok || count <= 0 {
 				continue
 			}
-			at := time.UnixMilli(p.at).UTC().Round(step).Add(-step)
-			t.points = append(t.points, sample{at, min(mean, p.v), p.v, count})
+			at := time.UnixMilli(p.At).UTC().Round(step).Add(-step)
+			t.points = append(t.points, sample{at, min(mean, p.V), p.V, count})
 		}
 		t.stats = nil
 	}
@@ -205,7 +205,7 @@ func (b *batch) roll(step time.Duration) {
 func byTime(points []point) map[int64]float64 {
 	out := make(map[int64]float64, len(points))
 	for _, p := range points {
-		out[p.at] = p.v
+		out[p.At] = p.V
 	}
 	return out
 }

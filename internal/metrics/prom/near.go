@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // A server may hold the series of many accounts, and each account is read by itself. So it is
@@ -130,7 +131,7 @@ func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]
 		over time.Duration
 	}{{r.iv.To, nearSpan}, {r.iv.To.Add(future), future}} { // those of clocks that are ahead too
 		query := fmt.Sprintf("group without (__name__) (last_over_time(%s[%s]))", selected, seconds(q.over))
-		if err := r.server.instant(ctx, query, q.at, func(x series) error { all = append(all, x.labels); return nil }); err != nil {
+		if err := r.server.instant(ctx, query, q.at, func(x series) error { all = append(all, x.Labels); return nil }); err != nil {
 			return time.Time{}, nil, err
 		}
 	}
@@ -168,7 +169,7 @@ func (c *census) count(labels map[string]string) {
 	}
 }
 
-var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+var labelName = lazyregexp.New(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // matcher is the matcher of a label that all series of known machines have: of those labels
 // that tell the most of them apart, the one that is believed first, because addresses change

@@ -23,7 +23,7 @@ func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at 
 	each := func(expression string, do func(labels map[string]string)) {
 		if err == nil {
 			query := strings.NewReplacer("SELECT", s.where, "RANGE", "["+seconds(claimsWithin)+"]").Replace(expression)
-			err = s.server.instant(ctx, query, at, func(x series) error { do(lower(x.labels)); return nil })
+			err = s.server.instant(ctx, query, at, func(x series) error { do(lower(x.Labels)); return nil })
 		}
 	}
 	each(`last_over_time(kube_node_labels{job!=""SELECT}RANGE)`, c.node)

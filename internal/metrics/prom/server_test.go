@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/metrics/httpapi"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -69,7 +70,7 @@ func TestBadServers(t *testing.T) {
 		{name: "busy without end, for an hour at a time", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			w.Header().Set("Retry-After", "3000")
 			w.WriteHeader(http.StatusServiceUnavailable)
-		}, says: "it is busy: 503 Service Unavailable, 4 times", waits: longestWait},
+		}, says: "it is busy: 503 Service Unavailable, 4 times", waits: httpapi.LongestWait},
 		{name: "a limit on samples", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			var length int
 			if _, err := fmt.Sscanf(r.FormValue("query")[strings.LastIndex(r.FormValue("query"), "["):], "[%ds", &length); err == nil && length > 1000 && gpu(r) {
@@ -154,12 +155,12 @@ func TestBadServers(t *testing.T) {
 			}))
 			defer server.Close()
 			now := func() time.Time { return at }
-			s, err := New(Options{Access: Access{URL: server.URL, Timeout: 300 * time.Millisecond, Now: now}})
+			var longest time.Duration
+			wait := func(_ context.Context, d time.Duration) error { longest = max(longest, d); return nil }
+			s, err := New(Options{Access: Access{URL: server.URL, Timeout: 300 * time.Millisecond, Now: now, Wait: wait}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var longest time.Duration
-			s.server.wait = func(_ context.Context, d time.Duration) error { longest = max(longest, d); return nil }
 			got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Minute})
 			said := ""
 			for _, b := range blind {
@@ -271,23 +272,4 @@ func TestNoSecretIsRepeated(t *testing.T) {
 	if len(blind) != 1 || strings.Contains(blind[0].Why, "s3cret") || !strings.Contains(blind[0].Why, "[hidden]") {
 		t.Errorf("blind spots are %+v", blind)
 	}
-}
-
-// FuzzDecode: no answer makes the reader fail otherwise than by an error, and points are
-// numbers in order of time.
-func FuzzDecode(f *testing.F) {
-	for _, s := range []string{nothing, answer(func(i int) string { return fmt.Sprint(i) }, at), `{"status":"success","data":{"result":[{"value":[1,"2"]}]}}`,
-		`{"status":"error","error":"x"}`, `{"data":{"result":[{"values":[[1,"NaN"],[0,"1"],[2,"-Inf"]]}]},"status":"success"}`, `[[`, `{"data":[]}`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		_ = decode(strings.NewReader(text), func(x series) error {
-			for i, p := range x.points {
-				if p.v != p.v || i > 0 && p.at <= x.points[i-1].at {
-					t.Errorf("points are %v", x.points)
-				}
-			}
-			return nil
-		}, func(string) {})
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/metrics/httpapi"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -80,13 +81,13 @@ func New(o Options) (*Source, error) {
 }
 
 // Name implements [usage.Source].
-func (s *Source) Name() string { return "prometheus " + s.server.host }
+func (s *Source) Name() string { return "prometheus " + s.server.api.Host() }
 
 // sourceName is the source of points, for evidence.
 const sourceName = "prometheus"
 
 // Asked returns what reading has cost so far.
-func (s *Source) Asked() Asked { return s.server.asked }
+func (s *Source) Asked() Asked { return s.server.asked() }
 
 // Unmatched returns the names by which series call machines that are not there, and those
 // by which their labels call two.
@@ -195,13 +196,13 @@ func (r *reading) read(ctx context.Context) error {
 // lookAhead finds machines whose exporters stamp their samples with a clock that is ahead.
 // What they call now was measured long ago.
 func (r *reading) lookAhead(ctx context.Context) error {
-	const sure = skew
+	const sure = httpapi.MaxSkew
 	if now := r.server.Now; now != nil && now().Sub(r.iv.To) > sure {
 		return nil // of the past, there are samples after it
 	}
 	query := fmt.Sprintf("last_over_time(%s[%s])", r.selector(r.words.names()), seconds(future-sure))
 	return r.server.instant(ctx, query, r.iv.To.Add(future), func(x series) error {
-		if m := r.found.find(lower(x.labels)); m != nil {
+		if m := r.found.find(lower(x.Labels)); m != nil {
 			r.ahead[m.Ref()] = r.iv.To
 		}
 		return nil
@@ -220,7 +221,7 @@ func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Sec
 func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least *time.Duration, ask func(ctx context.Context, from, to time.Time) error) error {
 	refused := false
 	for from.Before(to) {
-		before := r.server.asked.Bytes
+		before := r.server.asked().Bytes
 		end := from.Add(*length)
 		if end.After(to) {
 			end = to
@@ -233,7 +234,7 @@ func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least 
 		if err != nil {
 			return err
 		}
-		if from = end; !refused && *length < to.Sub(from) && r.server.asked.Bytes-before < smallAnswer {
+		if from = end; !refused && *length < to.Sub(from) && r.server.asked().Bytes-before < smallAnswer {
 			*length *= 2
 		}
 	}

@@ -138,7 +138,7 @@ func (e *episode) over(ctx context.Context, expression string, from, to time.Tim
 // newest asks for the series of a range as they were last.
 func (e *episode) newest(ctx context.Context, expression string, from, to time.Time, each func(labels map[string]string)) error {
 	query := strings.NewReplacer("SELECT", e.where, "RANGE", "["+seconds(to.Sub(from))+"]").Replace(expression)
-	return e.server.instant(ctx, query, to, func(x series) error { each(lower(x.labels)); return nil })
+	return e.server.instant(ctx, query, to, func(x series) error { each(lower(x.Labels)); return nil })
 }
 
 const (
@@ -253,7 +253,7 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 				break
 			}
 			err := e.over(ctx, statistic+"_over_time("+of+")", from, to, func(x series) {
-				labels := lower(x.labels)
+				labels := lower(x.Labels)
 				m := e.machineOf(labels)
 				uuid, index := gpuOf(labels)
 				gpu := partOf(cmp.Or(uuid, index), labels)
@@ -268,13 +268,13 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 				if tenant != (costs.Tenant{}) {
 					e.labeled[m.Ref()] = true
 				}
-				for _, p := range x.points {
-					g := e.at(m, p.at).gpu(gpu)
+				for _, p := range x.Points {
+					g := e.at(m, p.At).gpu(gpu)
 					g.profile = first(labels, "gpu_i_profile")
 					at := g.tenant(tenant)
 					if statistic == "count" {
-						at.count = max(at.count, p.v)
-					} else if _, v, ok := e.words.read(name, p.v); ok && (signal == usage.GPUUtil || !at.utilized) {
+						at.count = max(at.count, p.V)
+					} else if _, v, ok := e.words.read(name, p.V); ok && (signal == usage.GPUUtil || !at.utilized) {
 						at.utilization, at.utilized = max(at.utilization, v/full), at.utilized || signal == usage.GPUUtil
 					}
 				}
@@ -291,19 +291,19 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 func (e *episode) own(ctx context.Context, from, to time.Time) error {
 	for _, name := range ownUse {
 		err := e.over(ctx, "avg_over_time("+name+"{"+strings.TrimPrefix(e.where, ",")+"}RANGE)", from, to, func(x series) {
-			labels := lower(x.labels)
+			labels := lower(x.Labels)
 			uuid, _ := gpuOf(labels)
 			m, tenant := e.uuids[strings.ToLower(uuid)], e.tenantOf(labels)
 			if m == nil || tenant == (costs.Tenant{}) {
 				return
 			}
-			for _, p := range x.points {
-				if !usage.IsMeasurement(p.v) || p.v > 100 {
+			for _, p := range x.Points {
+				if !usage.IsMeasurement(p.V) || p.V > 100 {
 					continue
 				}
-				g := e.at(m, p.at).gpu(uuid)
+				g := e.at(m, p.At).gpu(uuid)
 				at := g.tenant(tenant)
-				at.own = max(at.own, 0) + p.v/100 // of its containers together
+				at.own = max(at.own, 0) + p.V/100 // of its containers together
 				if at.count == 0 {
 					at.count = g.most()
 				}
@@ -334,7 +334,7 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 	where := map[podName][]*inventory.Resource{}
 	for _, statistic := range []string{"count", "avg"} {
 		err := e.over(ctx, statistic+"_over_time("+requestsOf+")", from, to, func(x series) {
-			labels := lower(x.labels)
+			labels := lower(x.Labels)
 			p := podResource{podName{first(labels, "namespace"), first(labels, "pod")}, first(labels, "container"), first(labels, "resource")}
 			if first(labels, "node") == "" {
 				return // not scheduled
@@ -346,17 +346,17 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 			if !slices.Contains(where[p.podName], m) {
 				where[p.podName] = append(where[p.podName], m)
 			}
-			for _, v := range x.points {
-				s := e.at(m, v.at)
+			for _, v := range x.Points {
+				s := e.at(m, v.At)
 				q := s.requests[p]
 				if q == nil {
 					q = &request{}
 					s.requests[p] = q
 				}
 				if statistic == "count" {
-					q.count = max(q.count, v.v)
+					q.count = max(q.count, v.V)
 				} else {
-					q.value = max(q.value, v.v)
+					q.value = max(q.value, v.V)
 				}
 			}
 		})
@@ -369,14 +369,14 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 		done := `sum by (namespace, pod) (max by (namespace, pod, phase) (avg_over_time(kube_pod_status_phase{phase=~"Succeeded|Failed"SELECT}RANGE)))` + withRequest
 		told := map[podName]bool{}
 		err := e.over(ctx, done, from, to, func(x series) {
-			labels := lower(x.labels)
+			labels := lower(x.Labels)
 			name := podName{first(labels, "namespace"), first(labels, "pod")}
 			told[name] = true
 			for _, m := range where[name] {
-				for _, v := range x.points {
-					for p, q := range e.at(m, v.at).requests {
+				for _, v := range x.Points {
+					for p, q := range e.at(m, v.At).requests {
 						if p.podName == name {
-							q.done = v.v
+							q.done = v.V
 						}
 					}
 				}
@@ -389,16 +389,16 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 	}
 	for _, statistic := range []string{"count", "max"} {
 		err := e.over(ctx, statistic+"_over_time("+offersOf+")", from, to, func(x series) {
-			labels := lower(x.labels)
+			labels := lower(x.Labels)
 			m := onNode(labels)
 			if m == nil {
 				return
 			}
-			for _, v := range x.points {
-				if s := e.at(m, v.at); statistic == "count" {
-					s.nodeCount = max(s.nodeCount, v.v)
+			for _, v := range x.Points {
+				if s := e.at(m, v.At); statistic == "count" {
+					s.nodeCount = max(s.nodeCount, v.V)
 				} else {
-					s.offers[first(labels, "resource")] = v.v
+					s.offers[first(labels, "resource")] = v.V
 				}
 			}
 		})

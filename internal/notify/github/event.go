@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -60,9 +60,9 @@ const maxEvent = 25 << 20
 
 // Forms of names. Nothing else is put into a URL or shown.
 var (
-	repository = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9._-]{1,100}$`)
-	commit     = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-	user       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}(\[bot\])?$`)
+	repository = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9._-]{1,100}$`)
+	commit     = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	user       = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}(\[bot\])?$`)
 )
 
 // Pull returns the pull request that a run is about, or why it has none that the gate

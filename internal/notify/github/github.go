@@ -16,6 +16,7 @@ import (
 
 	api "github.com/google/go-github/v74/github"
 
+	"github.com/curfew-dev/curfew/internal/httpclient"
 	"github.com/curfew-dev/curfew/internal/notify"
 )
 
@@ -46,6 +47,8 @@ type Options struct {
 	// Login is who the token comments as. Empty asks the API, which does not tell a
 	// workflow's own token: then it is taken for github-actions[bot].
 	Login string
+	// Timeout bounds one try of a request with its whole answer; 0 means DefaultTimeout.
+	Timeout time.Duration
 }
 
 // Client speaks about one pull request.
@@ -55,7 +58,6 @@ type Client struct {
 	api         *api.Client
 	secrets     notify.Secrets
 	login       string
-	transport   *transport
 	wait        func(context.Context, time.Duration) error
 }
 
@@ -78,14 +80,9 @@ func New(o Options, p Pull) (*Client, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
 	c := &Client{pull: p, owner: owner, repo: repo, login: o.Login, secrets: notify.Secrets{o.Token}, wait: wait}
-	c.transport = &transport{token: o.Token, base: http.DefaultTransport, within: answerIn, now: time.Now,
-		wait: func(ctx context.Context, d time.Duration) error { return c.wait(ctx, d) }}
-	c.api = api.NewClient(&http.Client{
-		Transport: c.transport,
-		// The token goes where it was configured to go and nowhere else.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	})
-	c.api.BaseURL, c.api.UserAgent, c.api.DisableRateLimitCheck = base, "curfew", true
+	send := transport(o.Token, cmp.Or(o.Timeout, DefaultTimeout), func(ctx context.Context, d time.Duration) error { return c.wait(ctx, d) })
+	c.api = api.NewClient(send.Standard())
+	c.api.BaseURL, c.api.UserAgent, c.api.DisableRateLimitCheck = base, httpclient.DefaultUserAgent, true
 	return c, nil
 }
 

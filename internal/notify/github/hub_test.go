@@ -32,6 +32,7 @@ type hub struct {
 	login    string            // whose the token is; "" is an app without a user
 	writes   string            // whom comments are by; empty is login
 	calls    []string
+	timeout  time.Duration // of one try; 0 is the default
 	// faults answer the next requests of a method and a part of the path, once each.
 	faults []fault
 	nextID int64
@@ -76,7 +77,7 @@ func (h *hub) client(t testing.TB) (*Client, *[]time.Duration) {
 
 func (h *hub) clientOf(t testing.TB, p Pull) (*Client, *[]time.Duration) {
 	t.Helper()
-	c, err := New(Options{URL: h.URL, Token: token}, p)
+	c, err := New(Options{URL: h.URL, Token: token, Timeout: h.timeout}, p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,13 @@ package github
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	api "github.com/google/go-github/v74/github"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
@@ -97,7 +97,7 @@ func (r Request) Names(review string) bool {
 }
 
 // approves is the line of a review that approves a request.
-var approves = regexp.MustCompile("(?m)^[ \t]*`?curfew approve ([0-9a-f]+)`?[ \t\r]*$")
+var approves = lazyregexp.New("(?m)^[ \t]*`?curfew approve ([0-9a-f]+)`?[ \t\r]*$")
 
 // markdown lays the request out. No line of the plan is cut, and none is markup.
 func (r Request) markdown() string {

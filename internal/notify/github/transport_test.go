@@ -121,8 +121,8 @@ func TestNoAnswerInTime(t *testing.T) {
 		for range maxTries {
 			h.faults = append(h.faults, fault{"GET", "/comments", answer, false})
 		}
+		h.timeout = 50 * time.Millisecond
 		c, waits := h.client(t)
-		c.transport.within = 50 * time.Millisecond
 		_, err := c.Comment(t.Context(), report())
 		var f *notify.Failure
 		if !errors.As(err, &f) || !f.Temporary || !strings.Contains(err.Error(), "no answer within 50ms") || len(*waits) != maxTries-1 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	api "github.com/google/go-github/v74/github"
 
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // People maps the logins of GitHub to curfew's names, and says who may approve.
@@ -39,7 +39,7 @@ func (p People) Name(login string) string {
 const teamPrefix = "github-team:"
 
 // team is the form of an approver that is a team; its name is the one of its address.
-var team = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,100}$`)
+var team = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]{0,99}/[A-Za-z0-9._-]{1,100}$`)
 
 // Validate returns the first mistake in one line.
 func (p People) Validate() error {

@@ -165,7 +165,7 @@ func TestWhatAReaderSees(t *testing.T) {
 	if want := notify.Compose(notifytest.Warning()).Text(); strings.TrimRight(got.text, "\n") != strings.TrimRight(want, "\n") {
 		t.Errorf("text:\n%s\nwant:\n%s", got.text, want)
 	}
-	notifytest.Golden(t, "warning.html", got.html)
+	notifytest.Golden(t, "warning.html", strings.ReplaceAll(got.html, "><", ">\n<"))
 }
 
 func TestGoldenHostileHTML(t *testing.T) {
@@ -173,7 +173,7 @@ func TestGoldenHostileHTML(t *testing.T) {
 	if err := channel(t, config(s)).Send(t.Context(), "ana@example.com", notifytest.Hostile()); err != nil {
 		t.Fatal(err)
 	}
-	notifytest.Golden(t, "hostile.html", read(t, s.deliveries()[0].data).html)
+	notifytest.Golden(t, "hostile.html", strings.ReplaceAll(read(t, s.deliveries()[0].data).html, "><", ">\n<"))
 }
 
 // headers are those that a mail of curfew has, and no others.

@@ -2,12 +2,11 @@ package mail
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	_ "embed" // the page
 	"encoding/hex"
 	"fmt"
-	"html/template"
 	"strconv"
 	"strings"
 
@@ -16,11 +15,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/notify"
 )
-
-//go:embed message.html.tmpl
-var pageSource string
-
-var page = template.Must(template.New("message").Parse(pageSource))
 
 // compose makes a mail of text and HTML.
 func compose(from, to string, m action.Message) (*mail.Msg, error) {
@@ -46,7 +40,7 @@ func compose(from, to string, m action.Message) (*mail.Msg, error) {
 		msg.SetGenHeader(mail.HeaderReferences, thread)
 	}
 	var html strings.Builder
-	if err := page.Execute(&html, l); err != nil {
+	if err := page(l).Render(context.Background(), &html); err != nil {
 		return nil, fmt.Errorf("lay the mail out: %w", err)
 	}
 	msg.SetBodyString(mail.TypeTextPlain, l.Text())

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 
 	api "github.com/slack-go/slack"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/notify"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
@@ -37,7 +37,7 @@ func Open(c notify.Config, lookup notify.Lookup) (string, notify.Channel, error)
 	base := cmp.Or(s.BaseURL, api.APIURL)
 	client := api.New(token,
 		api.OptionAPIURL(strings.TrimSuffix(base, "/")+"/"),
-		api.OptionHTTPClient(&caller{notify.HTTP{Secrets: notify.Secrets{token}}}))
+		api.OptionHTTPClient(&caller{notify.NewHTTP(notify.Secrets{token})}))
 	return notify.SlackChannel, &Channel{client: client}, nil
 }
 
@@ -56,7 +56,7 @@ func (c *Channel) Send(ctx context.Context, to string, m action.Message) error {
 // caller makes the requests of the API's client, and reads the answers itself: to
 // the client, an answer that says neither ok nor why not is none at all.
 type caller struct {
-	http notify.HTTP
+	http *notify.HTTP
 }
 
 // answer is what every method of the Web API returns
@@ -89,7 +89,7 @@ func (c *caller) Do(req *http.Request) (*http.Response, error) {
 }
 
 // code is the form of Slack's errors. Nothing else is repeated: no token fits.
-var code = regexp.MustCompile(`^[a-z0-9_]{1,60}$`)
+var code = lazyregexp.New(`^[a-z0-9_]{1,60}$`)
 
 // passing are the errors that pass by themselves
 // (https://docs.slack.dev/reference/methods/chat.postMessage#errors).

@@ -11,6 +11,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/notify"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -42,9 +43,9 @@ type Document struct {
 	Because string `json:"because"`
 	// ActsAt is the earliest time of the action; null where nothing will be done.
 	ActsAt *time.Time `json:"acts_at"`
-	// HourlyUSD is what the resource costs an hour, in cents; null where that is not
+	// HourlyUSD is what the resource costs an hour; null where that is not
 	// known.
-	HourlyUSD *string `json:"hourly_usd"`
+	HourlyUSD money.Dollars `json:"hourly_usd"`
 	// Keep is the command that exempts the resource.
 	Keep string `json:"keep,omitempty"`
 	// KeepTag is the provider's own command that exempts it by a tag.
@@ -106,8 +107,7 @@ func newDocument(m action.Message) Document {
 		d.ActsAt = &l.When
 	}
 	if hourly, known := m.Hourly.Get(); known {
-		cents := hourly.Cents()
-		d.HourlyUSD = &cents
+		d.HourlyUSD = money.Known(hourly)
 	}
 	if r := m.Resource; r != nil {
 		d.Resource = &Resource{ID: r.ID, Kind: string(r.Kind), Cloud: r.Cloud, Account: r.Account,

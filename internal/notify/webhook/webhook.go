@@ -33,7 +33,7 @@ type Channel struct {
 	url     string
 	key     []byte
 	headers map[string]string
-	http    notify.HTTP
+	http    *notify.HTTP
 	now     func() time.Time
 }
 
@@ -64,15 +64,17 @@ func open(w notify.Webhook, lookup notify.Lookup) (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch.key, ch.http.Secrets = []byte(key), notify.Secrets{ch.url, key}
+	ch.key = []byte(key)
+	secrets := notify.Secrets{ch.url, key}
 	for name, variable := range w.HeadersEnv {
 		value, err := notify.Secret("webhook.headers", variable, "", lookup)
 		if err != nil {
 			return nil, err
 		}
 		ch.headers[name] = value
-		ch.http.Secrets = append(ch.http.Secrets, value)
+		secrets = append(secrets, value)
 	}
+	ch.http = notify.NewHTTP(secrets)
 	return ch, nil
 }
 

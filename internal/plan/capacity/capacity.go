@@ -221,8 +221,7 @@ func (r *Report) charge(p Params) error {
 	if err != nil {
 		return fmt.Errorf("price a million requests: %w", err)
 	}
-	h, m := hourly.String(), million.String()
-	r.CostUSDPerHour, r.CostUSDPerMillion = &h, &m
+	r.CostUSDPerHour, r.CostUSDPerMillion = money.Known(hourly), money.Known(million)
 	return nil
 }
 

@@ -40,9 +40,9 @@ func TestDivide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Replicas != tc.want || !near(r.Utilization, tc.busy, 1e-9) || *r.CostUSDPerHour != tc.hour || *r.CostUSDPerMillion != tc.million {
+			if r.Replicas != tc.want || !near(r.Utilization, tc.busy, 1e-9) || r.CostUSDPerHour.Or(0).String() != tc.hour || r.CostUSDPerMillion.Or(0).String() != tc.million {
 				t.Errorf("got %d replicas, %v busy, $%s an hour, $%s a million; want %d, %v, %s, %s", r.Replicas, r.Utilization,
-					*r.CostUSDPerHour, *r.CostUSDPerMillion, tc.want, tc.busy, tc.hour, tc.million)
+					r.CostUSDPerHour.Or(0), r.CostUSDPerMillion.Or(0), tc.want, tc.busy, tc.hour, tc.million)
 			}
 		})
 	}

@@ -21,8 +21,8 @@ func (r *Report) explain(p Params) {
 // title is the answer in one sentence.
 func (r *Report) title() string {
 	cost := ""
-	if r.CostUSDPerHour != nil {
-		cost = " at " + money.ForPeople(*r.CostUSDPerHour) + "/h"
+	if r.CostUSDPerHour.Known() {
+		cost = " at " + r.CostUSDPerHour.String() + "/h"
 	}
 	s := fmt.Sprintf("Run %s for %s requests/s%s: %s utilization", plain.Count(r.Replicas, "replica"), plain.Number(r.QPS, 2), cost, plain.Share(r.Utilization, 1))
 	switch {

@@ -1,5 +1,7 @@
 package capacity
 
+import "github.com/curfew-dev/curfew/internal/money"
+
 // Schema names the shape of a [Report] in JSON.
 const Schema = "curfew.plan.capacity/v1"
 
@@ -53,9 +55,9 @@ type Report struct {
 	// counted from its first request, with which the objective is still met.
 	MaxWaitMS *float64 `json:"max_wait_ms"`
 	// CostUSDPerHour is the cost of an hour in dollars; null without a price.
-	CostUSDPerHour *string `json:"cost_usd_per_hour"`
+	CostUSDPerHour money.Dollars `json:"cost_usd_per_hour"`
 	// CostUSDPerMillion is the cost of a million requests in dollars; null without a price.
-	CostUSDPerMillion *string `json:"cost_usd_per_million"`
+	CostUSDPerMillion money.Dollars `json:"cost_usd_per_million"`
 	// Erlang is the same by a queue of Poisson arrivals.
 	Erlang Erlang `json:"erlang"`
 	// Poisson is the latency of Poisson arrivals at the same rate; null without a

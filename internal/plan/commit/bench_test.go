@@ -44,7 +44,7 @@ func BenchmarkPlan(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(1-usd(b, r.LowerBoundUSD)/usd(b, r.PlannedUSD), "gap")
+			b.ReportMetric(1-usd(r.LowerBoundUSD)/usd(r.PlannedUSD), "gap")
 		})
 	}
 }

@@ -3,7 +3,6 @@ package commit
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"testing"
 	"time"
 
@@ -242,13 +241,7 @@ func draw(t *rapid.T, most int) instance {
 	return in
 }
 
-func usd(t testing.TB, text string) float64 {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
+func usd(a money.Amount) float64 { return float64(a) / float64(money.USD) }
 
 // TestPlanIsAsCheapAsBruteForce holds plans with several offers, terms, payments,
 // discounts and expiries against every other choice.
@@ -333,7 +326,7 @@ func TestCrossingPlansKeepTheirBound(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		cost, bound := usd(t, r.PlannedUSD), usd(t, r.LowerBoundUSD)
+		cost, bound := usd(r.PlannedUSD), usd(r.LowerBoundUSD)
 		best := in.cost(make([]float64, len(in.offer)))
 		levels := make([]float64, len(in.offer))
 		for range 300 {
@@ -368,7 +361,7 @@ func TestLittleEffortKeepsItsBound(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if bound := usd(t, r.LowerBoundUSD); bound > best+0.006 || usd(t, r.PlannedUSD) < best-0.006 {
+		if bound := usd(r.LowerBoundUSD); bound > best+0.006 || usd(r.PlannedUSD) < best-0.006 {
 			rt.Fatalf("planned %s, brute force %v, bound %v", r.PlannedUSD, best, bound)
 		}
 	})

@@ -16,9 +16,9 @@ type OnlineReport struct {
 	// CostUSD is the cost of the online policy, OfflineUSD the least that the same
 	// offers could have cost from the first hour on, OnDemandUSD that of buying nothing;
 	// all after what existing commitments cover.
-	CostUSD     string `json:"cost_usd"`
-	OfflineUSD  string `json:"offline_cost_usd"`
-	OnDemandUSD string `json:"on_demand_cost_usd"`
+	CostUSD     money.Amount `json:"cost_usd"`
+	OfflineUSD  money.Amount `json:"offline_cost_usd"`
+	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
 	// Ratio is cost over offline cost; 1 where both are 0. Bound is what it can never
 	// pass, 2 − α, where α is the price of the commitment as a share of on demand.
 	Ratio float64 `json:"ratio"`
@@ -65,13 +65,13 @@ func Online(usage []Usage, offers []Offer, existing []Existing) (OnlineReport, e
 	if d, err = d.after(held); err != nil {
 		return OnlineReport{}, err
 	}
-	r := OnlineReport{OnDemandUSD: d.onDemand.Cents(), Bound: 1, Bought: []Bought{}}
+	r := OnlineReport{OnDemandUSD: d.onDemand, Bound: 1, Bought: []Bought{}}
 	for _, g := range d.alone(offers) {
 		if err := r.replay(g); err != nil {
 			return OnlineReport{}, err
 		}
 	}
-	r.CostUSD, r.OfflineUSD, r.Ratio = r.cost.Cents(), r.offline.Cents(), 1
+	r.CostUSD, r.OfflineUSD, r.Ratio = r.cost, r.offline, 1
 	if r.offline > 0 {
 		r.Ratio = money.Ratio(r.cost, r.offline)
 	}

@@ -77,7 +77,7 @@ func TestConstantLevelOnOpenb(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := usd(t, r.PlannedUSD) / usd(t, r.OnDemandUSD); math.Abs(got-o.want) > 0.0005 || !r.Optimal || r.Hours != 3585 {
+				if got := usd(r.PlannedUSD) / usd(r.OnDemandUSD); math.Abs(got-o.want) > 0.0005 || !r.Optimal || r.Hours != 3585 {
 					t.Errorf("%d hours cost %.4f of on demand, want 3585 hours at %.4f", r.Hours, got, o.want)
 				}
 				online, err := Online(usage, []Offer{o.Offer}, nil)

@@ -101,7 +101,7 @@ func TestPlan(t *testing.T) {
 					committed = c.DollarsPerHour
 				}
 			}
-			if r.OnDemandUSD != tc.onDemand || r.PlannedUSD != tc.planned || quantity != tc.quantity || committed != tc.committed || !r.Optimal || r.LowerBoundUSD != r.PlannedUSD {
+			if r.OnDemandUSD.String() != tc.onDemand || r.PlannedUSD.String() != tc.planned || quantity != tc.quantity || committed != tc.committed || !r.Optimal || r.LowerBoundUSD != r.PlannedUSD {
 				t.Errorf("got %s on demand, %s planned (bound %s), %q machines, %q an hour\nwant %s, %s, %q, %q", r.OnDemandUSD, r.PlannedUSD, r.LowerBoundUSD, quantity, committed,
 					tc.onDemand, tc.planned, tc.quantity, tc.committed)
 			}
@@ -117,7 +117,7 @@ func TestIdleComesOffFirst(t *testing.T) {
 		usage[i].Idle = 2 * Machine
 	}
 	r := best(t, usage, offer, nil, Options{})
-	if r.Commitments[0].Quantity != 3 || r.OnDemandUSD != "300.00" || r.IdleUSD != "200.00" {
+	if r.Commitments[0].Quantity != 3 || r.OnDemandUSD.String() != "300.00" || r.IdleUSD.String() != "200.00" {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -162,7 +162,7 @@ func TestFallOfDemand(t *testing.T) {
 		t.Errorf("loses from %v on, want 0.401", r.LossDrop)
 	}
 	i := slices.IndexFunc(r.WhatIf, func(w WhatIf) bool { return w.Drop == 0.4 })
-	if i < 0 || r.WhatIf[i].OnDemandUSD != "600.00" || r.WhatIf[i].PlannedUSD != "600.00" || r.WhatIf[i].Utilization != 0.6 {
+	if i < 0 || r.WhatIf[i].OnDemandUSD.String() != "600.00" || r.WhatIf[i].PlannedUSD.String() != "600.00" || r.WhatIf[i].Utilization != 0.6 {
 		t.Errorf("got %+v", r.WhatIf)
 	}
 	for _, drop := range []float64{-0.1, 1.1, math.NaN()} {
@@ -235,7 +235,7 @@ func TestOnlineBuysAtBreakEven(t *testing.T) {
 				t.Fatal(err)
 			}
 			// 50 hours of two machines on demand, 50 of them committed.
-			if r.CostUSD != "150.00" || r.OfflineUSD != "100.00" || r.Ratio != 1.5 || r.Bound != 1.5 || len(r.Bought) != 1 || !r.Bought[0].First.Equal(start.Add(50*time.Hour)) {
+			if r.CostUSD.String() != "150.00" || r.OfflineUSD.String() != "100.00" || r.Ratio != 1.5 || r.Bound != 1.5 || len(r.Bought) != 1 || !r.Bought[0].First.Equal(start.Add(50*time.Hour)) {
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -260,7 +260,7 @@ func TestOnlineAfterExisting(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.5)}}
 	held := []Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: dollars(0.5), Expires: start.Add(time.Hour * 1000)}}
 	r, err := Online(steady("a", 1, repeated(3, 100)...), offer, held)
-	if err != nil || r.OnDemandUSD != "200.00" || r.OfflineUSD != "100.00" {
+	if err != nil || r.OnDemandUSD.String() != "200.00" || r.OfflineUSD.String() != "100.00" {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
@@ -313,8 +313,8 @@ func TestLargePlanIsNearItsBound(t *testing.T) {
 		gap    float64
 	}{{10, 1}, {300, 0.01}, {1500, 0.001}} {
 		r := best(t, usage, offers, nil, Options{Effort: tc.effort})
-		planned, bound := usd(t, r.PlannedUSD), usd(t, r.LowerBoundUSD)
-		if gap := 1 - bound/planned; gap < 0 || gap > tc.gap || planned > usd(t, r.OnDemandUSD) || r.Optimal != (r.LowerBoundUSD == r.PlannedUSD) {
+		planned, bound := usd(r.PlannedUSD), usd(r.LowerBoundUSD)
+		if gap := 1 - bound/planned; gap < 0 || gap > tc.gap || planned > usd(r.OnDemandUSD) || r.Optimal != (r.LowerBoundUSD == r.PlannedUSD) {
 			t.Errorf("effort %d: planned %s, bound %s, %.5f apart", tc.effort, r.PlannedUSD, r.LowerBoundUSD, gap)
 		}
 	}
@@ -328,7 +328,7 @@ func TestCrossingPlans(t *testing.T) {
 	for _, key := range []string{"a*", "*x"} {
 		offers = append(offers, Offer{Key: key, Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: 400_000_000})
 	}
-	if r := best(t, usage, offers, nil, Options{}); r.PlannedUSD != "7.40" || r.LowerBoundUSD != "7.40" {
+	if r := best(t, usage, offers, nil, Options{}); r.PlannedUSD.Cents() != "7.40" || r.LowerBoundUSD.Cents() != "7.40" {
 		t.Errorf("planned %s, bound %s: %+v", r.PlannedUSD, r.LowerBoundUSD, r.Commitments)
 	}
 }

@@ -22,10 +22,10 @@ type Report struct {
 	Hours int       `json:"hours"`
 	// OnDemandUSD is what the window costs without any commitment, PlannedUSD with those
 	// that exist and those of the plan, charges of unused hours included.
-	OnDemandUSD string `json:"on_demand_cost_usd"`
-	PlannedUSD  string `json:"planned_cost_usd"`
+	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
+	PlannedUSD  money.Amount `json:"planned_cost_usd"`
 	// LowerBoundUSD is proven: no choice from these offers costs less.
-	LowerBoundUSD string `json:"lower_bound_usd"`
+	LowerBoundUSD money.Amount `json:"lower_bound_usd"`
 	// Optimal says that the plan meets the bound, to a hundred-millionth of the cost
 	// without commitments.
 	Optimal bool `json:"optimal"`
@@ -37,12 +37,12 @@ type Report struct {
 	Utilization float64 `json:"utilization"`
 	// IdleUSD is what idle machines cost on demand. They were taken off first, and are
 	// in no other figure.
-	IdleUSD string `json:"idle_cost_usd"`
+	IdleUSD money.Amount `json:"idle_cost_usd"`
 	// Commitments are what to buy, Existing what is there.
 	Commitments []Commitment `json:"commitments"`
 	Existing    []Commitment `json:"existing"`
 	// AdvisedUSD is the cost when only what is advised is bought.
-	AdvisedUSD string `json:"advised_cost_usd"`
+	AdvisedUSD money.Amount `json:"advised_cost_usd"`
 	// WhatIf is the same plan on less demand. LossDrop is the least fall of demand, to a
 	// thousandth, from which the new commitments cost more than they save; null where
 	// nothing is bought.
@@ -84,10 +84,10 @@ type Commitment struct {
 	// demand.
 	BreakEvenUtilization float64 `json:"break_even_utilization"`
 	// CostUSD is charged in the window, CoveredUSD what its use costs on demand.
-	CostUSD    string `json:"cost_usd"`
-	CoveredUSD string `json:"covered_usd"`
+	CostUSD    money.Amount `json:"cost_usd"`
+	CoveredUSD money.Amount `json:"covered_usd"`
 	// UpfrontUSD is paid when it is bought.
-	UpfrontUSD string `json:"upfront_usd"`
+	UpfrontUSD money.Amount `json:"upfront_usd"`
 	// BreakEvenDays is when the mean saving of the window has brought back what was paid
 	// upfront: 0 where nothing was, null where it never does.
 	BreakEvenDays *float64 `json:"break_even_days"`
@@ -108,9 +108,9 @@ type WhatIf struct {
 	// Drop is the fall of demand, 0 to 1.
 	Drop float64 `json:"drop"`
 	// OnDemandUSD is the cost without commitments in dollars.
-	OnDemandUSD string `json:"on_demand_cost_usd"`
+	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
 	// PlannedUSD is the cost with the plan in dollars.
-	PlannedUSD string `json:"planned_cost_usd"`
+	PlannedUSD money.Amount `json:"planned_cost_usd"`
 	// EffectiveSavingsRate is 1 − planned / on demand.
 	EffectiveSavingsRate float64 `json:"effective_savings_rate"`
 	// Utilization is the share of capacity in use.
@@ -128,9 +128,9 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 		return Report{}, err
 	}
 	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
-		OnDemandUSD: d.onDemand.Cents(), PlannedUSD: out.cost.Cents(), LowerBoundUSD: (out.cost - gap).Cents(), Optimal: gap == 0,
+		OnDemandUSD: d.onDemand, PlannedUSD: out.cost, LowerBoundUSD: out.cost - gap, Optimal: gap == 0,
 		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand), Utilization: out.utilization(d.hours),
-		IdleUSD: d.idle.Cents(), Commitments: []Commitment{}, Existing: []Commitment{}, Layers: layers}
+		IdleUSD: d.idle, Commitments: []Commitment{}, Existing: []Commitment{}, Layers: layers}
 	var advised []purchase
 	for i, l := range lines {
 		c, err := d.commitment(l, out.lines[i], o)
@@ -151,7 +151,7 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 	if err != nil {
 		return Report{}, err
 	}
-	r.AdvisedUSD = only.cost.Cents()
+	r.AdvisedUSD = only.cost
 	if err := r.ask(d, lines, held, o); err != nil {
 		return Report{}, err
 	}
@@ -183,7 +183,7 @@ func (o outcome) utilization(hours int) float64 {
 // commitment writes one line down.
 func (d *demand) commitment(l line, y tally, options Options) (Commitment, error) {
 	o := l.offer
-	c := Commitment{Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment, CostUSD: y.charge.Cents(), CoveredUSD: y.covered.Cents()}
+	c := Commitment{Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment, CostUSD: y.charge, CoveredUSD: y.covered}
 	c.Utilization, c.LowestMonth = y.utilization(d.hours)
 	// running is what is charged hour by hour, upfront what was paid at once.
 	var running, upfront money.Amount
@@ -205,7 +205,7 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 	if err != nil {
 		return c, fmt.Errorf("add up the upfront of %s: %w", o.Key, err)
 	}
-	c.Discount, c.UpfrontUSD = 1-c.BreakEvenUtilization, upfront.Cents()
+	c.Discount, c.UpfrontUSD = 1-c.BreakEvenUtilization, upfront
 	switch {
 	case l.existing != nil:
 	case upfront == 0:
@@ -266,7 +266,7 @@ func (r *Report) ask(d *demand, lines, held []line, o Options) error {
 		if err != nil {
 			return err
 		}
-		r.WhatIf = append(r.WhatIf, WhatIf{Drop: float64(drop) / 1000, OnDemandUSD: less.onDemand.Cents(), PlannedUSD: out.cost.Cents(),
+		r.WhatIf = append(r.WhatIf, WhatIf{Drop: float64(drop) / 1000, OnDemandUSD: less.onDemand, PlannedUSD: out.cost,
 			EffectiveSavingsRate: saved(less.onDemand, out.cost), Utilization: out.utilization(d.hours)})
 	}
 	if len(r.Commitments) == 0 {

@@ -34,7 +34,7 @@ type Risk struct {
 	// window, to cost no more than on demand; null where the whole term does not do.
 	PaysFromMonths *float64 `json:"pays_from_months"`
 	// SavingUSD is the expected saving over the whole term, below 0 a loss.
-	SavingUSD string `json:"expected_saving_usd"`
+	SavingUSD money.Amount `json:"expected_saving_usd"`
 
 	saving money.Amount
 }
@@ -71,7 +71,7 @@ func (d *demand) risk(l line, y tally, leave func(key string) Leaving) (*Risk, e
 		return nil, fmt.Errorf("weigh a commitment to %s over its term: %w", l.offer.Key, money.ErrOverflow)
 	}
 	r.saving = covered - charged // both are positive
-	r.SavingUSD = r.saving.Cents()
+	r.SavingUSD = r.saving
 	return r, nil
 }
 

@@ -117,9 +117,9 @@ type Offer struct {
 	Work      float64 `json:"work"`
 	PerDollar float64 `json:"work_per_dollar"`
 	// HourlyUSD is the price of an hour in dollars.
-	HourlyUSD string `json:"usd_per_hour"`
-	// MillionUSD is the price of a million tokens; null for other work.
-	MillionUSD *string `json:"usd_per_million_tokens,omitempty"`
+	HourlyUSD money.Amount `json:"usd_per_hour"`
+	// MillionUSD is the price of a million tokens; absent for other work.
+	MillionUSD money.Dollars `json:"usd_per_million_tokens,omitzero"`
 	// Discount is off the on-demand price of the same place; null where that is not
 	// known, and for on demand.
 	Discount *float64 `json:"discount"`
@@ -134,8 +134,8 @@ type Offer struct {
 type Block struct {
 	Offer
 	// Hours is its length, UpfrontUSD what it costs whole.
-	Hours      float64 `json:"hours"`
-	UpfrontUSD string  `json:"upfront_usd"`
+	Hours      float64      `json:"hours"`
+	UpfrontUSD money.Amount `json:"upfront_usd"`
 	// BreakEvenUse is the share of the block that must be used for it to cost no more
 	// than on demand; over 1 it never does; null where on demand has no price.
 	BreakEvenUse *float64 `json:"break_even_use"`
@@ -293,7 +293,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 		return nil
 	}
 	o := Offer{Machine: it.Type, Cloud: it.Cloud, Region: e.Region, Option: e.Term, Accelerator: acc.Name, Generation: acc.Generation, Released: acc.ReleaseYear,
-		Devices: float64(it.AcceleratorMilli) / 1000, Precision: acc.Precision, Work: work, HourlyUSD: hourly.String(),
+		Devices: float64(it.AcceleratorMilli) / 1000, Precision: acc.Precision, Work: work, HourlyUSD: hourly,
 		Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), SpecSource: acc.Source, Note: note(e.Term, m.work, acc)}
 	paid := work
 	if e.Term == price.CapacityBlock {
@@ -310,8 +310,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 		if err != nil {
 			return err
 		}
-		text := million.String()
-		o.MillionUSD = &text
+		o.MillionUSD = money.Known(million)
 	}
 	own, priced := m.onDemand[place{e.Cloud, e.Type, e.Region, price.OnDemand}]
 	if priced && e.Term != price.OnDemand {
@@ -327,7 +326,7 @@ func (m *market) rank(r *Report, e price.Entry) error {
 	if err != nil {
 		return err
 	}
-	b.UpfrontUSD = upfront.Cents()
+	b.UpfrontUSD = upfront
 	if priced {
 		share := float64(e.Price.Rate) / float64(own)
 		b.BreakEvenUse = &share

@@ -78,7 +78,7 @@ func TestWorkPerDollar(t *testing.T) {
 			}
 			hourly, _ := p.Hourly()
 			dollars := float64(hourly) / float64(money.USD)
-			if o.Work != tc.work || math.Abs(o.PerDollar-tc.work/dollars) > 1e-9*o.PerDollar || o.HourlyUSD != hourly.String() {
+			if o.Work != tc.work || math.Abs(o.PerDollar-tc.work/dollars) > 1e-9*o.PerDollar || o.HourlyUSD != hourly {
 				t.Errorf("%v for $%s, %v a dollar; want %v for $%s", o.Work, o.HourlyUSD, o.PerDollar, tc.work, hourly)
 			}
 			if o.Source != p.Source || o.AsOf != p.AsOf.Format(time.DateOnly) || o.SpecSource == "" || o.Region != region {
@@ -160,7 +160,7 @@ func TestScope(t *testing.T) {
 func TestTheLowestRegionCounts(t *testing.T) {
 	b := with(t, "aws,compute,p4d.24xlarge,nowhere,on-demand,,1.5,hour,,,a list,2026-01-02")
 	o := find(t, rank(t, b, Compute, Params{}), "p4d.24xlarge", price.OnDemand)
-	if o.Region != "nowhere" || o.HourlyUSD != "1.50" || o.AsOf != "2026-01-02" || o.Discount != nil {
+	if o.Region != "nowhere" || o.HourlyUSD != 150*money.Cent || o.AsOf != "2026-01-02" || o.Discount != nil {
 		t.Errorf("%+v; want the price of nowhere, without a discount", o)
 	}
 }
@@ -179,11 +179,11 @@ func TestCapacityBlocksStandApart(t *testing.T) {
 	for _, x := range r.Blocks {
 		switch x.Machine {
 		case "p5.48xlarge":
-			if x.UpfrontUSD != "1440.00" || x.Hours != 48 || x.BreakEvenUse == nil || *x.BreakEvenUse != 0.5 || math.Abs(x.PerDollar-8*989.4/60) > 1e-9 {
+			if x.UpfrontUSD != 1440*money.USD || x.Hours != 48 || x.BreakEvenUse == nil || *x.BreakEvenUse != 0.5 || math.Abs(x.PerDollar-8*989.4/60) > 1e-9 {
 				t.Errorf("%+v; want 48 h for $1440, even at half use, half of the work for a dollar", x)
 			}
 		case "p4d.24xlarge":
-			if x.BreakEvenUse != nil || x.UpfrontUSD != "480.00" {
+			if x.BreakEvenUse != nil || x.UpfrontUSD != 480*money.USD {
 				t.Errorf("%+v; want no break-even without a price on demand there", x)
 			}
 		}
@@ -253,17 +253,13 @@ func TestTokens(t *testing.T) {
 func TestPriceOfAMillionTokens(t *testing.T) {
 	r := rank(t, embedded(t), Tokens, Params{Region: region})
 	for _, o := range r.Offers {
-		hourly, err := money.ParseAmount(o.HourlyUSD)
-		if err != nil || o.MillionUSD == nil {
-			t.Fatalf("%s: %v, %v", o.Machine, o.MillionUSD, err)
-		}
-		million, err := money.ParseAmount(*o.MillionUSD)
-		want := float64(hourly) / (o.Work * 3600) * 1e6
-		if err != nil || math.Abs(float64(million)-want) > 1e-6*want {
-			t.Errorf("%s: $%s for a million tokens, want %v nano-dollars", o.Machine, *o.MillionUSD, want)
+		million, priced := o.MillionUSD.Get()
+		want := float64(o.HourlyUSD) / (o.Work * 3600) * 1e6
+		if !priced || math.Abs(float64(million)-want) > 1e-6*want {
+			t.Errorf("%s: $%s for a million tokens, want %v nano-dollars", o.Machine, million, want)
 		}
 	}
-	if o := rank(t, embedded(t), Memory, Params{}).Offers[0]; o.MillionUSD != nil {
+	if o := rank(t, embedded(t), Memory, Params{}).Offers[0]; o.MillionUSD.Known() {
 		t.Error("memory has a price of tokens")
 	}
 }
@@ -287,7 +283,7 @@ func TestCheaperRanksHigher(t *testing.T) {
 				t.Fatalf("rank %d has %v after %v", o.Rank, o.PerDollar, r.Offers[i-1].PerDollar)
 			}
 			if o.Accelerator == "H100-80GB" && o.Devices == 8 && o.Cloud != "z" {
-				theirs, _ := money.ParseAmount(o.HourlyUSD)
+				theirs := o.HourlyUSD
 				z := slices.IndexFunc(r.Offers, func(x Offer) bool { return x.Cloud == "z" })
 				if mine := money.Amount(cents) * money.Cent; (mine < theirs) != (z < i) && mine != theirs {
 					t.Fatalf("$%s at %d, $%s at %d", mine, z, theirs, i)

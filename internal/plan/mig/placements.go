@@ -3,7 +3,6 @@ package mig
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -50,24 +49,22 @@ func ReadPlacements(name string, r io.Reader, fleet Fleet) ([]Placed, error) {
 	case '+', '|':
 		return f.listing(l)
 	}
-	t, err := f.table(PlacementsFile)
+	err = files.ReadCSV(name, bytes.NewReader(f.data), PlacementsFile, func(row files.Row) error {
+		text := func(column string) string { return strings.Clone(row.Text(column)) }
+		start, err := row.Int("start", 0, maxMemorySlices-1)
+		if err != nil {
+			return err
+		}
+		p := Placed{GPU: text("gpu"), Model: text("model"), Profile: text("profile"), Start: int(start), Workload: text("workload"), Instance: text("instance")}
+		if column, err := l.add(p); err != nil {
+			return row.Error(column, "%s %s", column, err)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if err := t.next(); errors.Is(err, io.EOF) {
-			return l.placed, nil
-		} else if err != nil {
-			return nil, err
-		}
-		p := Placed{GPU: t.text("gpu"), Model: t.text("model"), Profile: t.text("profile"), Workload: t.text("workload"), Instance: t.text("instance")}
-		if p.Start, err = t.whole("start", 0, maxMemorySlices-1); err != nil {
-			return nil, err
-		}
-		if column, err := l.add(p); err != nil {
-			return nil, t.wrong(column, "%s", err)
-		}
-	}
+	return l.placed, nil
 }
 
 // report reads the placements of a plan.

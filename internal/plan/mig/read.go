@@ -2,13 +2,9 @@ package mig
 
 import (
 	"bytes"
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"slices"
-	"strconv"
 	"strings"
 
 	files "github.com/curfew-dev/curfew/internal/plan"
@@ -44,81 +40,6 @@ func (f file) fail(line, column int, format string, args ...any) *FileError {
 	return &FileError{File: f.name, Line: line, Column: column, Reason: fmt.Sprintf(format, args...)}
 }
 
-// table reads CSV with named columns.
-type table struct {
-	file
-	r   *csv.Reader
-	at  map[string]int
-	row []string
-}
-
-// table reads the header.
-func (f file) table(l files.Layout) (*table, error) {
-	needed, optional := files.Names(l.Required), files.Names(l.Optional)
-	t := &table{file: f, r: csv.NewReader(bytes.NewReader(f.data)), at: map[string]int{}}
-	if err := t.next(); err != nil {
-		return nil, err
-	}
-	for i, name := range t.row {
-		line, column := t.r.FieldPos(i)
-		name = strings.TrimSpace(name)
-		_, twice := t.at[name]
-		switch {
-		case twice:
-			return nil, t.fail(line, column, "column %.60q appears twice", name)
-		case !slices.Contains(needed, name) && !slices.Contains(optional, name):
-			return nil, t.fail(line, column, "unknown column %.60q; the columns are %s", name, strings.Join(append(slices.Clone(needed), optional...), ","))
-		}
-		t.at[name] = i
-	}
-	for _, name := range needed {
-		if _, ok := t.at[name]; !ok {
-			line, _ := t.r.FieldPos(0)
-			return nil, t.fail(line, 0, "column %s is missing; the columns are %s", name, strings.Join(needed, ","))
-		}
-	}
-	return t, nil
-}
-
-// next reads a row; io.EOF ends the table.
-func (t *table) next() error {
-	row, err := t.r.Read()
-	var pe *csv.ParseError
-	switch {
-	case errors.Is(err, csv.ErrFieldCount):
-		line, _ := t.r.FieldPos(0)
-		return t.fail(line, 0, "the row has %d fields: expected %d", len(row), t.r.FieldsPerRecord)
-	case errors.As(err, &pe):
-		return t.fail(pe.Line, pe.Column, "%s", pe.Err)
-	}
-	t.row = row
-	return err
-}
-
-// text returns a field without the spaces around it; empty where the column is not.
-func (t *table) text(column string) string {
-	i, ok := t.at[column]
-	if !ok {
-		return ""
-	}
-	return strings.TrimSpace(t.row[i])
-}
-
-// wrong returns an error at a field.
-func (t *table) wrong(column, format string, args ...any) error {
-	line, at := t.r.FieldPos(t.at[column])
-	return t.fail(line, at, "%s "+format, append([]any{column}, args...)...)
-}
-
-// whole reads a whole number between two bounds.
-func (t *table) whole(column string, least, most int) (int, error) {
-	n, err := strconv.Atoi(t.text(column))
-	if err != nil || n < least || n > most {
-		return 0, t.wrong(column, "%.40q is not a whole number from %d to %d", t.text(column), least, most)
-	}
-	return n, nil
-}
-
 // WorkloadsFile is a file of workloads for slices of GPUs.
 var WorkloadsFile = files.Layout{
 	Required: []files.Column{
@@ -138,49 +59,44 @@ func ReadWorkloads(name string, r io.Reader) ([]Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := f.table(WorkloadsFile)
-	if err != nil {
-		return nil, err
-	}
 	var out []Workload
 	lines := map[string]int{}
 	total := 0
-	for {
-		if err := t.next(); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return nil, err
-		}
-		w, err := t.workload()
+	err = files.ReadCSV(name, bytes.NewReader(f.data), WorkloadsFile, func(row files.Row) error {
+		w, err := workloadOf(row)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if first := lines[w.Name]; first > 0 {
-			return nil, t.wrong("name", "%.60q appears twice, first in line %d", w.Name, first)
+			return row.Error("name", "name %.60q appears twice, first in line %d", w.Name, first)
 		}
-		lines[w.Name], _ = t.r.FieldPos(0)
+		lines[w.Name] = row.Line()
 		if total += w.Count; total > maxUnits {
-			return nil, t.wrong("count", "brings the number of workloads above %d", maxUnits)
+			return row.Error("count", "count brings the number of workloads above %d", maxUnits)
 		}
 		out = append(out, w)
-	}
+		return nil
+	})
+	return out, err
 }
 
-func (t *table) workload() (Workload, error) {
-	w := Workload{Name: t.text("name")}
+func workloadOf(row files.Row) (Workload, error) {
+	w := Workload{Name: strings.Clone(row.Text("name"))}
 	if err := checkName(w.Name); err != nil {
-		return w, t.wrong("name", "%s", err)
+		return w, row.Error("name", "name %s", err)
 	}
 	var err error
-	if w.MemoryGiB, err = strconv.ParseFloat(t.text("memory_gib"), 64); err != nil {
-		return w, t.wrong("memory_gib", "%.40q is not a number", t.text("memory_gib"))
-	}
-	if !(w.MemoryGiB > 0) || w.MemoryGiB > maxGiB {
-		return w, t.wrong("memory_gib", "%.40q: expected over 0 and at most %d", t.text("memory_gib"), maxGiB)
-	}
-	if w.ComputeSlices, err = t.whole("compute_slices", 1, math.MaxInt16); err != nil {
+	if w.MemoryGiB, err = row.Float("memory_gib", 0, maxGiB); err != nil {
 		return w, err
 	}
-	w.Count, err = t.whole("count", 0, maxUnits)
+	if w.MemoryGiB == 0 {
+		return w, row.Error("memory_gib", "memory_gib is 0: expected over 0 and at most %d", maxGiB)
+	}
+	slices, err := row.Int("compute_slices", 1, math.MaxInt16)
+	if err != nil {
+		return w, err
+	}
+	count, err := row.Int("count", 0, maxUnits)
+	w.ComputeSlices, w.Count = int(slices), int(count)
 	return w, err
 }

@@ -83,7 +83,7 @@ func (s *search) dive(demand, stock []int) error {
 			return err
 		}
 		taken := len(base.picks)
-		if base = s.floors(base, r, 0, rest, left); len(base.picks) > taken {
+		if base = s.floors(base, r, rest, left); len(base.picks) > taken {
 			continue
 		}
 		if len(r.shares) == 0 {
@@ -128,10 +128,10 @@ func (s *search) refill(c column, rest []int, values []float64) column {
 	return s.column(c.kind, c.kept, slots)
 }
 
-// floors adds the whole parts of a relaxation, each less spare.
-func (s *search) floors(base solution, r *relaxation, spare int, rest, stock []int) solution {
+// floors adds the whole parts of a relaxation.
+func (s *search) floors(base solution, r *relaxation, rest, stock []int) solution {
 	for _, sh := range r.shares {
-		if n := int(sh.amount+1e-6) - spare; n > 0 {
+		if n := int(sh.amount + 1e-6); n > 0 {
 			base = s.with(base, sh.column, n, rest, stock)
 		}
 	}

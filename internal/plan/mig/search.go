@@ -81,14 +81,12 @@ func (p *program) solve(ctx context.Context, start solution, effort int64) (outc
 	if err := s.dive(demand, stock); err != nil {
 		return outcome{}, err
 	}
-	// Most of a large program is settled by the whole parts of its relaxation. What is
-	// left is searched, with ever fewer of them taken for granted, and at last all.
-	for spare := range 3 {
-		rest, left := slices.Clone(demand), slices.Clone(stock)
-		base := s.floors(solution{}, r, spare, rest, left)
-		if err := s.within(effort/16, rest, left, base); err != nil {
-			return outcome{}, err
-		}
+	// Most of a large program is settled by the whole parts of its relaxation. The rest is
+	// searched first, and then everything.
+	rest, left := slices.Clone(demand), slices.Clone(stock)
+	base := s.floors(solution{}, r, rest, left)
+	if err := s.within(effort/16, rest, left, base); err != nil {
+		return outcome{}, err
 	}
 	if s.best.cost > s.lower {
 		s.whole = true
@@ -236,7 +234,7 @@ func (s *search) branch(rest, stock []int, base solution) error {
 		s.whole = false
 	}
 	none, left := slices.Clone(rest), slices.Clone(stock)
-	if whole := s.floors(base, r, 0, none, left); covered(none) {
+	if whole := s.floors(base, r, none, left); covered(none) {
 		s.better(whole, none, left)
 	}
 	d := s.proven(rest, stock, r, min(hope(r), s.best.cost-base.cost), &s.work)

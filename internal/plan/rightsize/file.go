@@ -252,7 +252,7 @@ func (a *Advice) figures(most int) Figures {
 		f.ComputeTFLOPS, f.Basis = &a.ComputeTFLOPS, a.Basis.String()
 	}
 	if hourly, ok := a.Hourly.Get(); ok {
-		f.HourlyUSD = text(hourly.String())
+		f.HourlyUSD = money.Known(hourly)
 	}
 	for _, c := range a.Candidates[:min(most, len(a.Candidates))] {
 		f.Fits = append(f.Fits, c.fit(a.MemoryKnown))
@@ -262,18 +262,16 @@ func (a *Advice) figures(most int) Figures {
 
 func (c Candidate) fit(memoryKnown bool) Fit {
 	f := Fit{Type: c.Machine.Type, Cloud: c.Machine.Cloud, Region: c.Region, Accelerator: c.Accelerator.Name, GPUs: c.GPUs, VCPUs: c.Machine.VCPUs,
-		MemoryGiB: float64(c.Machine.AcceleratorMemoryMiB) * mib / gib, ComputeShare: c.ComputeShare, HourlyUSD: c.Hourly.String(),
+		MemoryGiB: float64(c.Machine.AcceleratorMemoryMiB) * mib / gib, ComputeShare: c.ComputeShare, HourlyUSD: c.Hourly,
 		Source: c.Price.Source, AsOf: c.Price.AsOf.Format(time.DateOnly), Against: slices.Concat([]string{}, c.Against)}
 	if memoryKnown {
 		f.MemoryShare = &c.MemoryShare
 	}
 	if saving, ok := c.Saving.Get(); ok {
-		f.SavingUSD = text(saving.Cents())
+		f.SavingUSD = money.Known(saving)
 	}
 	return f
 }
-
-func text(s string) *string { return &s }
 
 // report closes the sum.
 func (t *total) report(name string) (Report, error) {
@@ -299,7 +297,7 @@ func (t *total) report(name string) (Report, error) {
 		}
 	}
 	if known {
-		r.SavingUSD = text(saving.Cents())
+		r.SavingUSD = money.Known(saving)
 	}
 	t.notes(&r)
 	return r, nil

@@ -78,22 +78,21 @@ func TestFromUsage(t *testing.T) {
 	if len(r.Fits) == 0 || len(r.Fits) > 5 || r.Fitting < len(r.Fits) {
 		t.Fatalf("%d of %d types are listed", len(r.Fits), r.Fitting)
 	}
-	own, err := money.ParseAmount(*r.HourlyUSD)
-	if err != nil {
-		t.Fatal(err)
+	own, priced := r.HourlyUSD.Get()
+	if !priced {
+		t.Fatal("there is no price")
 	}
 	for _, c := range r.Fits {
-		hourly, err := money.ParseAmount(c.HourlyUSD)
-		saving, err2 := (own - hourly).Monthly()
-		if err != nil || err2 != nil || *c.SavingUSD != saving.Cents() || c.Source == "" || len(c.AsOf) != len(time.DateOnly) {
-			t.Errorf("%+v saves %s, source %q of %s", c, *c.SavingUSD, c.Source, c.AsOf)
+		saving, err := (own - c.HourlyUSD).Monthly()
+		if err != nil || c.SavingUSD != money.Known(saving) || c.Source == "" || len(c.AsOf) != len(time.DateOnly) {
+			t.Errorf("%+v saves %s, source %q of %s", c, c.SavingUSD, c.Source, c.AsOf)
 		}
 		if c.MemoryGiB < 12 || c.VCPUs < 4 || *c.MemoryShare > 1/1.2 {
 			t.Errorf("%s does not hold 10 GiB and a fifth, or a tenth of 32 vCPUs", c.Type)
 		}
 	}
-	if *r.SavingUSD != *r.Fits[0].SavingUSD {
-		t.Errorf("saves %s, want the first's %s", *r.SavingUSD, *r.Fits[0].SavingUSD)
+	if r.SavingUSD != r.Fits[0].SavingUSD {
+		t.Errorf("saves %s, want the first's %s", r.SavingUSD, r.Fits[0].SavingUSD)
 	}
 	devices := r.Resources[0].Devices
 	if len(devices) != 4 || !devices[0].Used || devices[1].Used || *devices[0].UtilMean != 24.5 || *devices[0].UtilP50 != 24 || *devices[0].UtilP95 != 47 ||
@@ -132,7 +131,7 @@ func TestUnknownIsNotIdle(t *testing.T) {
 			if it.Verdict != "unknown" || !strings.Contains(it.Why, tc.why) || len(it.Fits) > 0 || it.ComputeTFLOPS != nil || len(it.Reasons) > 0 {
 				t.Errorf("%+v; want unknown because %q, and nothing that fits", it, tc.why)
 			}
-			if r.Verdict != "unknown" || r.Unknown != len(r.Resources) || r.SavingUSD != nil || len(r.Fits) > 0 {
+			if r.Verdict != "unknown" || r.Unknown != len(r.Resources) || r.SavingUSD.Known() || len(r.Fits) > 0 {
 				t.Errorf("together %s, %d unknown, saving %v", r.Verdict, r.Unknown, r.SavingUSD)
 			}
 		})
@@ -160,11 +159,10 @@ func TestSeveralResources(t *testing.T) {
 		for _, it := range []Resource{a, b} {
 			if i := slices.IndexFunc(it.Fits, func(x Fit) bool { return x.Type == c.Type }); i >= 0 {
 				both++
-				v, _ := money.ParseAmount(*it.Fits[i].SavingUSD)
-				sum += v
+				sum += it.Fits[i].SavingUSD.Or(0)
 			}
 		}
-		if got, _ := money.ParseAmount(*c.SavingUSD); both != 2 || (got-sum).Cents() != "0.00" && got-sum > money.Cent {
+		if got := c.SavingUSD.Or(0); both != 2 || (got-sum).Cents() != "0.00" && got-sum > money.Cent {
 			t.Errorf("%s fits %d of 2 and saves %s, not %s", c.Type, both, got, sum)
 		}
 	}
@@ -188,7 +186,7 @@ func TestOtherClouds(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := r.Fits[0]
-	if c.Cloud != "lambda" || c.Type != "gpu_1x_a10" || c.Region != "there" || c.HourlyUSD != "0.05" || c.Source != "Lambda price page" {
+	if c.Cloud != "lambda" || c.Type != "gpu_1x_a10" || c.Region != "there" || c.HourlyUSD != 5*money.Cent || c.Source != "Lambda price page" {
 		t.Errorf("first is %+v; want the A10 of the other cloud at its lowest price, and not the M60 of 8 GiB", c)
 	}
 	for _, want := range []string{"another cloud", "not in the price book"} {
@@ -320,7 +318,7 @@ func TestInference(t *testing.T) {
 	if r := report(t, f, "g5.xlarge", Params{Options: Options{Purpose: inventory.Inference}}); r.Verdict != "scale-out" {
 		t.Errorf("inference at 95%%: %s", r.Verdict)
 	}
-	if r := report(t, f, "g5.xlarge", Params{Region: "xx-nowhere-1"}); r.HourlyUSD != nil || r.SavingUSD != nil || len(r.Resources[0].Warnings) == 0 {
+	if r := report(t, f, "g5.xlarge", Params{Region: "xx-nowhere-1"}); r.HourlyUSD.Known() || r.SavingUSD.Known() || len(r.Resources[0].Warnings) == 0 {
 		t.Errorf("without a price: %v, saving %v", r.HourlyUSD, r.SavingUSD)
 	}
 }

@@ -1,6 +1,9 @@
 package rightsize
 
-import "github.com/curfew-dev/curfew/internal/usage"
+import (
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
 
 // Schema names the shape of a [Report] in JSON.
 const Schema = "curfew.plan.rightsize/v1"
@@ -31,8 +34,8 @@ type Report struct {
 	Unknown int `json:"resources_unknown"`
 	// SavingUSD is a month's saving when each resource moves to the cheapest type that
 	// fits it; null where none has a saving that is known.
-	SavingUSD *string    `json:"saving_usd_per_month"`
-	Resources []Resource `json:"resources"`
+	SavingUSD money.Dollars `json:"saving_usd_per_month"`
+	Resources []Resource    `json:"resources"`
 	// Assumptions are what the figures take for granted.
 	Assumptions []string `json:"assumptions"`
 	// CoverageNotes are what the data does not cover.
@@ -104,7 +107,7 @@ type Figures struct {
 	Basis         string   `json:"compute_basis,omitempty"`
 	// HourlyUSD is the list price of what there is now, on demand; null where the book
 	// has none.
-	HourlyUSD *string `json:"usd_per_hour"`
+	HourlyUSD money.Dollars `json:"usd_per_hour"`
 	// Fits are the types that fit, cheapest first, and Fitting how many there are.
 	Fits    []Fit `json:"candidates"`
 	Fitting int   `json:"candidates_total"`
@@ -127,10 +130,10 @@ type Fit struct {
 	MemoryShare  *float64 `json:"memory_share"`
 	ComputeShare float64  `json:"compute_share"`
 	// HourlyUSD is the price of an hour in dollars.
-	HourlyUSD string `json:"usd_per_hour"`
+	HourlyUSD money.Amount `json:"usd_per_hour"`
 	// SavingUSD is a month's saving at list price; null where today's price is unknown.
-	SavingUSD *string `json:"saving_usd_per_month"`
-	Source    string  `json:"source"`
+	SavingUSD money.Dollars `json:"saving_usd_per_month"`
+	Source    string        `json:"source"`
 	// AsOf is the date from which the price holds.
 	AsOf string `json:"as_of"`
 	// Against is what speaks against it.

@@ -9,12 +9,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
@@ -56,9 +56,9 @@ type Habit struct {
 	// starts take.
 	MachineHours, IdleHours, SessionHours, RestartHours float64
 	Launches                                            int64
-	// CostUSD is what the machine hours cost and SessionUSD what the sessions would have; nil
-	// where there is no price.
-	CostUSD, SessionUSD *string
+	// CostUSD is what the machine hours cost and SessionUSD what the sessions would have;
+	// unknown where there is no price.
+	CostUSD, SessionUSD money.Dollars
 }
 
 // Bounds of an idle time that is proposed: shorter ones end while people read, and longer
@@ -92,7 +92,7 @@ type File struct {
 }
 
 // unfit are the characters that no name of a session has.
-var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var unfit = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
 // Name makes a name of a session of what a machine is called.
 func Name(texts ...string) string {
@@ -177,10 +177,10 @@ func (w *writer) comment(format string, a ...any) {
 }
 
 // bare are texts that YAML takes for nothing else.
-var bare = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`)
+var bare = lazyregexp.New(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`)
 
 // words are bare texts that YAML takes for something else.
-var words = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
+var words = lazyregexp.New(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
 
 // text is a text as YAML writes it.
 func text(s string) string {
@@ -201,7 +201,7 @@ func (w *writer) price(m Machine) error {
 	if err != nil {
 		return err
 	}
-	w.comment("Kept on, it costs %s an hour at list price, %s a month.", money.ForPeople(hourly.String()), monthly.Dollars())
+	w.comment("Kept on, it costs %s an hour at list price, %s a month.", hourly.Dollars(), monthly.Dollars())
 	return nil
 }
 
@@ -215,8 +215,8 @@ func (w *writer) habit(h *Habit) {
 	}
 	w.comment("%s covers %s of it, from %s to %s. It did nothing for %s.", h.Trace, hours(h.MachineHours), plain.Date(h.From.UTC()), plain.Date(h.To.UTC()), hours(h.IdleHours))
 	cost := ""
-	if h.CostUSD != nil && h.SessionUSD != nil {
-		cost = fmt.Sprintf(": %s instead of %s", money.ForPeople(*h.SessionUSD), money.ForPeople(*h.CostUSD))
+	if h.CostUSD.Known() && h.SessionUSD.Known() {
+		cost = fmt.Sprintf(": %s instead of %s", h.SessionUSD, h.CostUSD)
 	}
 	w.comment("As sessions it would have run for %s in %s, %s of starts included%s.", hours(h.SessionHours+h.RestartHours), plain.Count(h.Launches, "session"), hours(h.RestartHours), cost)
 }
@@ -251,7 +251,7 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) (string, error) 
 	var best *rightsize.Fit
 	for i := range size.Fits {
 		f := &size.Fits[i]
-		if f.Cloud == "aws" && (m.Region == "" || f.Region == m.Region) && f.SavingUSD != nil {
+		if f.Cloud == "aws" && (m.Region == "" || f.Region == m.Region) && f.SavingUSD.Known() {
 			best = f
 			break // they are the cheapest first
 		}
@@ -260,19 +260,16 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) (string, error) 
 		w.comment("No cheaper type fits that.")
 		return m.Type, nil
 	}
-	saving, err := money.ParseAmount(*best.SavingUSD)
-	if err != nil {
-		return "", err
-	}
+	saving := best.SavingUSD.Or(0)
 	if saving <= 0 {
 		w.comment("No cheaper type fits that.")
 		return m.Type, nil
 	}
 	was := ""
-	if size.HourlyUSD != nil {
-		was = ", where " + m.Type + " costs " + money.ForPeople(*size.HourlyUSD)
+	if size.HourlyUSD.Known() {
+		was = ", where " + m.Type + " costs " + size.HourlyUSD.String()
 	}
-	w.comment("%s (%d × %s) fits that at %s an hour%s: %s less a month if it is kept on.", best.Type, best.GPUs, best.Accelerator, money.ForPeople(best.HourlyUSD), was, saving.Dollars())
+	w.comment("%s (%d × %s) fits that at %s an hour%s: %s less a month if it is kept on.", best.Type, best.GPUs, best.Accelerator, best.HourlyUSD.Dollars(), was, saving.Dollars())
 	for _, a := range best.Against {
 		w.comment("Against it: %s.", strings.TrimSuffix(a, "."))
 	}

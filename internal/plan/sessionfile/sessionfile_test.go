@@ -13,7 +13,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-func text2(s string) *string { return &s }
 
 func pet() Machine {
 	return Machine{ID: "i-0f3a", Name: "dev-box", Seen: "the scan of 2026-11-22", Type: "g5.12xlarge", Region: "us-east-1", Image: "ami-0abc", DiskGiB: 200,
@@ -22,15 +21,15 @@ func pet() Machine {
 
 // TestWhole holds what a file says, line by line, of a machine of which all is known.
 func TestWhole(t *testing.T) {
-	p95, peak, hourly, saving := 11.6, 9.84, "5.672", "3406.04"
-	size := &rightsize.Resource{Name: "dev-box", Type: "g5.12xlarge", Figures: rightsize.Figures{Verdict: "overprovisioned", UtilP95: &p95, MemoryPeakGiB: &peak, GPUs: 4, GPUsUsedMax: 1, HourlyUSD: &hourly,
+	p95, peak, hourly, saving := 11.6, 9.84, money.Known(5672*money.USD/1000), money.Known(340604*money.Cent)
+	size := &rightsize.Resource{Name: "dev-box", Type: "g5.12xlarge", Figures: rightsize.Figures{Verdict: "overprovisioned", UtilP95: &p95, MemoryPeakGiB: &peak, GPUs: 4, GPUsUsedMax: 1, HourlyUSD: hourly,
 		Fits: []rightsize.Fit{
-			{Type: "g2-standard-4", Cloud: "gcp", Region: "us-central1", HourlyUSD: "0.1", SavingUSD: &saving},
-			{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", Accelerator: "A10G", GPUs: 1, HourlyUSD: "1.006", SavingUSD: &saving, Against: []string{"3 fewer GPUs"}},
+			{Type: "g2-standard-4", Cloud: "gcp", Region: "us-central1", HourlyUSD: 10 * money.Cent, SavingUSD: saving},
+			{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", Accelerator: "A10G", GPUs: 1, HourlyUSD: 1006 * money.USD / 1000, SavingUSD: saving, Against: []string{"3 fewer GPUs"}},
 		}}}
 	from := time.Date(2026, 10, 5, 0, 0, 0, 0, time.UTC)
 	habit := &Habit{Trace: "gpus.csv", From: from, To: from.AddDate(0, 0, 21), Wait: 22 * time.Minute, Idle: Idle(22 * time.Minute), MachineHours: 504, IdleHours: 380, SessionHours: 144, RestartHours: 2, Launches: 24,
-		CostUSD: text2("2858.69"), SessionUSD: text2("828.11")}
+		CostUSD: money.Known(285869 * money.Cent), SessionUSD: money.Known(82811 * money.Cent)}
 	f, err := New(pet(), size, habit, Options{Lease: 4 * time.Hour, Idle: 30 * time.Minute, MaxLease: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -91,18 +90,18 @@ func TestUnknown(t *testing.T) {
 // TestSmaller holds that only a cheaper type of the same cloud and region takes the place of a
 // machine's own.
 func TestSmaller(t *testing.T) {
-	save, lose := "10", "-3"
+	save, lose := money.Known(10*money.USD), money.Known(-3*money.USD)
 	for _, c := range []struct {
 		name string
 		fits []rightsize.Fit
 		want string
 	}{
 		{"none", nil, "g5.12xlarge"},
-		{"of another cloud", []rightsize.Fit{{Type: "x", Cloud: "gcp", Region: "us-east-1", HourlyUSD: "1", SavingUSD: &save}}, "g5.12xlarge"},
-		{"of another region", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "eu-west-1", HourlyUSD: "1", SavingUSD: &save}}, "g5.12xlarge"},
-		{"no cheaper one", []rightsize.Fit{{Type: "g5.24xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: "8", SavingUSD: &lose}}, "g5.12xlarge"},
-		{"what it saves is not known", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: "1"}}, "g5.12xlarge"},
-		{"the first that is cheaper", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: "1", SavingUSD: &save}, {Type: "g5.2xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: "1.2", SavingUSD: &save}}, "g5.xlarge"},
+		{"of another cloud", []rightsize.Fit{{Type: "x", Cloud: "gcp", Region: "us-east-1", HourlyUSD: 1 * money.USD, SavingUSD: save}}, "g5.12xlarge"},
+		{"of another region", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "eu-west-1", HourlyUSD: 1 * money.USD, SavingUSD: save}}, "g5.12xlarge"},
+		{"no cheaper one", []rightsize.Fit{{Type: "g5.24xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 8 * money.USD, SavingUSD: lose}}, "g5.12xlarge"},
+		{"what it saves is not known", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD}}, "g5.12xlarge"},
+		{"the first that is cheaper", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD, SavingUSD: save}, {Type: "g5.2xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 120 * money.Cent, SavingUSD: save}}, "g5.xlarge"},
 	} {
 		f, err := New(pet(), &rightsize.Resource{Figures: rightsize.Figures{Verdict: "overprovisioned", Fits: c.fits}}, nil, Options{})
 		if err != nil || f.Spec.Resources.InstanceType != c.want {

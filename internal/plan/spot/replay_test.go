@@ -236,20 +236,20 @@ func TestPrices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.result(Greedy).MeanCostUSD; got != "28.00" { // 1 + 2 + … + 7
+	if got := r.result(Greedy).MeanCostUSD.String(); got != "28.00" { // 1 + 2 + … + 7
 		t.Errorf("greedy costs $%s, want $28.00", got)
 	}
-	if got := r.result(Bound).MeanCostUSD; got != "21.00" { // 1 + 2 + … + 6
+	if got := r.result(Bound).MeanCostUSD.String(); got != "21.00" { // 1 + 2 + … + 6
 		t.Errorf("the bound is $%s, want $21.00", got)
 	}
 	p.OnDemandPrice = 5 * money.USD
 	if r, err = Replay(Trace{Gap: gap, Zones: []Zone{z}}, p); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.result(Curfew); got.Starts != 1 || got.MeanCostUSD != "5.83" { // 7 gaps on-demand
-		t.Errorf("curfew costs $%s in %d starts, want $5.83 in 1, on-demand only", got.MeanCostUSD, got.Starts)
+	if got := r.result(Curfew); got.Starts != 1 || got.MeanCostUSD.String() != "5.833333333" { // 7 gaps on-demand
+		t.Errorf("curfew costs $%s in %d starts, want $5.833333333 in 1, on-demand only", got.MeanCostUSD, got.Starts)
 	}
-	if got := r.result(Bound).MeanCostUSD; got != "5.00" {
+	if got := r.result(Bound).MeanCostUSD.String(); got != "5.00" {
 		t.Errorf("the bound is $%s, want $5.00", got)
 	}
 }

@@ -16,7 +16,7 @@ type Report struct {
 	WorkHours     float64 `json:"work_hours"`
 	DeadlineHours float64 `json:"deadline_hours"`
 	// OnDemandUSD is what one case costs on-demand: work and restart.
-	OnDemandUSD string `json:"on_demand_cost_usd"`
+	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
 	// AcrossZones says whether one case may use all zones.
 	AcrossZones bool `json:"across_zones"`
 	// Results are of all cases of all zones.
@@ -50,7 +50,7 @@ type Result struct {
 	// Cases are how many cases there are.
 	Cases int `json:"cases"`
 	// MeanCostUSD is the mean cost of a case in dollars.
-	MeanCostUSD string `json:"mean_cost_usd"`
+	MeanCostUSD money.Amount `json:"mean_cost_usd"`
 }
 
 // ZoneReport is the results of one zone.
@@ -140,7 +140,7 @@ func report(tr Trace, p Params, markets []market, tallies [][]tally) (Report, er
 	if err != nil {
 		return Report{}, fmt.Errorf("price the work on-demand: %w", err)
 	}
-	r := Report{Schema: Schema, WorkHours: p.Work.Hours(), DeadlineHours: window.Hours(), OnDemandUSD: full.Cents(), AcrossZones: p.AcrossZones, full: full}
+	r := Report{Schema: Schema, WorkHours: p.Work.Hours(), DeadlineHours: window.Hours(), OnDemandUSD: full, AcrossZones: p.AcrossZones, full: full}
 	all := make([]tally, len(strategies)+1)
 	for i, m := range markets {
 		z := ZoneReport{Name: m.name, Samples: m.samples, Up: m.up()}
@@ -192,7 +192,7 @@ func (y tally) result(j int, full money.Amount) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("average cases: %w", err)
 	}
-	return Result{Name: name, Saving: 1 - money.Ratio(y.cost, full)/float64(y.cases), Misses: y.misses, Starts: y.starts, Cases: y.cases, MeanCostUSD: mean.Cents()}, nil
+	return Result{Name: name, Saving: 1 - money.Ratio(y.cost, full)/float64(y.cases), Misses: y.misses, Starts: y.starts, Cases: y.cases, MeanCostUSD: mean}, nil
 }
 
 // result returns the outcome of a strategy over all zones.

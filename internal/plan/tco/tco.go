@@ -39,21 +39,21 @@ type Params struct {
 type Report struct {
 	Schema string `json:"schema"`
 	// SavingUSD, UpkeepUSD and NetUSD are a month, NetUSD the difference of the others.
-	SavingUSD string `json:"saving_usd_per_month"`
-	UpkeepUSD string `json:"upkeep_usd_per_month"`
-	NetUSD    string `json:"net_usd_per_month"`
+	SavingUSD money.Amount `json:"saving_usd_per_month"`
+	UpkeepUSD money.Amount `json:"upkeep_usd_per_month"`
+	NetUSD    money.Amount `json:"net_usd_per_month"`
 	// EffortHours and EffortUSD are spent once.
-	EffortHours float64 `json:"effort_hours"`
-	EffortUSD   string  `json:"effort_usd"`
+	EffortHours float64      `json:"effort_hours"`
+	EffortUSD   money.Amount `json:"effort_usd"`
 	// BreakEvenMonths is when what was spent has come back; null where it never does.
 	BreakEvenMonths *float64 `json:"break_even_months"`
 	// FirstYearUSD is a year's net saving less the effort.
-	FirstYearUSD string `json:"first_year_usd"`
+	FirstYearUSD money.Amount `json:"first_year_usd"`
 	// Advised says that a year's saving repays effort and upkeep.
 	Advised bool   `json:"advised"`
 	Verdict string `json:"verdict"`
 	// LeastSavingUSD is the saving a month from which on it would be advised.
-	LeastSavingUSD string `json:"least_saving_usd_per_month"`
+	LeastSavingUSD money.Amount `json:"least_saving_usd_per_month"`
 	// Assumptions are what the figures take for granted.
 	Assumptions []string `json:"assumptions"`
 	// Changes are what would change the answer.
@@ -97,8 +97,8 @@ func Weigh(p Params) (Report, error) {
 	if least, err = least.Add(upkeep); err != nil {
 		return Report{}, fmt.Errorf("find the least saving: %w", err)
 	}
-	r := Report{Schema: Schema, SavingUSD: p.Saving.Cents(), UpkeepUSD: upkeep.Cents(), NetUSD: net.Cents(), EffortHours: p.Effort.Hours(),
-		EffortUSD: effort.Cents(), FirstYearUSD: first.Cents(), Advised: p.Saving > 0 && first >= 0, LeastSavingUSD: least.Cents()}
+	r := Report{Schema: Schema, SavingUSD: p.Saving, UpkeepUSD: upkeep, NetUSD: net, EffortHours: p.Effort.Hours(),
+		EffortUSD: effort, FirstYearUSD: first, Advised: p.Saving > 0 && first >= 0, LeastSavingUSD: least}
 	if net > 0 {
 		months := float64(effort) / float64(net)
 		r.BreakEvenMonths = &months

@@ -288,7 +288,7 @@ func (c *canvas) done(title string, height float64) string {
 	id := fmt.Sprintf("chart-%x", h.Sum64())
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s" style="overflow-x:auto">`, html.EscapeString("Picture: "+title))
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" style="width:100%%;min-width:%dpx;max-width:1000px;height:auto">`,
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" style="width:100%%;min-width:%dpx;max-width:1000px;height:auto">`,
 		width, math.Ceil(height), id, id, fontSize, MinWidth)
 	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id, html.EscapeString(strings.Join(c.facts, "; ")))
 	b.WriteString(c.b.String() + "</svg></div>\n")

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/budget/budgettest"
 	"github.com/curfew-dev/curfew/internal/gate"
@@ -75,7 +76,7 @@ var budgets = []test{
 			}
 		}
 		h.State, h.GPUs = budget.Released, nil
-		saved = must(b.Budgets.PutHold(t.Context(), h))(t)
+		saved = must(b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Settle}))(t)
 		h.Version = 2
 		if diff := cmp.Diff([]budget.Hold{h, h}, []budget.Hold{saved, must(other.Hold(t.Context(), h.ID))(t)}); diff != "" {
 			t.Errorf("PutHold and what is kept (-want +got):\n%s", diff)
@@ -94,6 +95,24 @@ var budgets = []test{
 		}
 	}},
 	{"versions", holdVersions},
+	{"what is done with a hold has its entry, in the same transaction", func(t *testing.T, b *Backend) {
+		h := reserved(t, b.Budgets, hold("a")) // the gate keeps its own record of that
+		e := budget.Event{At: noon, By: "ana", Verb: budget.Extend}
+		h = must(b.Budgets.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon, Event: e}))(t)
+		ended := h
+		ended.State, ended.Actual, e.Verb = budget.Settled, 3*money.USD, budget.Settle
+		must(b.Budgets.PutHold(t.Context(), ended, e))(t)
+		if _, err := b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Release}); !errors.Is(err, budget.ErrConflict) {
+			t.Errorf("a write that changes nothing: %v", err)
+		}
+		want := []action.Entry{
+			{ID: 1, At: noon, Actor: "ana", What: action.EventHoldExtend, Because: "job train", Outcome: "hold a live, $1.00"},
+			{ID: 2, At: noon, Actor: "ana", What: action.EventHoldSettle, Because: "job train", Outcome: "hold a settled, $3.00"},
+		}
+		if diff := cmp.Diff(want, lines(t, b.Reopen(t), action.Query{})); diff != "" {
+			t.Errorf("recorded (-want +got):\n%s", diff)
+		}
+	}},
 	{"ids are found by their beginning", func(t *testing.T, b *Backend) {
 		for _, id := range []string{"ab1", "ab2", "ab", "c1"} {
 			reserved(t, b.Budgets, hold(id))
@@ -143,10 +162,10 @@ var budgets = []test{
 		if _, err := desk.Reserve(t.Context(), launch("more"), noon); !errors.As(err, &over) || over.Held != limit*money.USD {
 			t.Errorf("over what is held: got %v", err)
 		}
-		if _, err := desk.Extend(t.Context(), h.ID, big.Amount+1, h.Until, noon); !errors.As(err, &over) || must(b.Budgets.Hold(t.Context(), h.ID))(t).Amount != big.Amount {
+		if _, err := desk.Extend(t.Context(), h.ID, big.Amount+1, h.Until, "ana", noon); !errors.As(err, &over) || must(b.Budgets.Hold(t.Context(), h.ID))(t).Amount != big.Amount {
 			t.Errorf("extended past the limit: %v", err)
 		}
-		must(desk.Release(t.Context(), h.ID, noon))(t)
+		must(desk.Release(t.Context(), h.ID, "ana", noon))(t)
 		must(desk.Reserve(t.Context(), launch("more"), noon))(t)
 	}},
 	{"charges count once with the hold that they carry", func(t *testing.T, b *Backend) {
@@ -257,7 +276,9 @@ var budgets = []test{
 func holdVersions(t *testing.T, b *Backend) {
 	first := reserved(t, b.Budgets, hold("a"))
 	reserved(t, b.Budgets, hold("b"))
-	put := func(h budget.Hold) (budget.Hold, error) { return b.Budgets.PutHold(t.Context(), h) }
+	put := func(h budget.Hold) (budget.Hold, error) {
+		return b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Settle})
+	}
 	reserve := func(h budget.Hold) (budget.Hold, error) {
 		return b.Budgets.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon})
 	}

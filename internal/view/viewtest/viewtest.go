@@ -204,12 +204,12 @@ func (w *World) Audit() *round.Result {
 // lastMonth is a window in which what runs now ran all the time.
 func lastMonth(t round.Totals) *costs.Costs {
 	active, dark := t.ByCategory[round.CategoryActive], t.CannotJudge
-	c := costs.Cost{Wasted: costs.Dollars(t.Waste), Used: costs.Dollars(active), CannotJudge: costs.Dollars(dark),
-		Other: costs.Dollars(t.Cost - t.Waste - active - dark), Amount: costs.Dollars(t.Cost)}
+	c := costs.Cost{Wasted: t.Waste, Used: active, CannotJudge: dark,
+		Other: t.Cost - t.Waste - active - dark, Amount: t.Cost}
 	if t.Unpriced > 0 {
 		c.UnknownSeconds, c.UnboundedSeconds, c.AtMostReason = int64(money.Month/time.Second), int64(money.Month/time.Second), "no price"
 	} else {
-		c.AtMost = new(costs.Dollars)
+		c.AtMost = new(money.Amount)
 	}
 	return &costs.Costs{Since: now.Add(-money.Month), Until: now, Total: c}
 }

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// pace is when this process works on a session again: at a time, or once the session's record
+// has a newer version.
+type pace struct {
+	due     time.Time
+	version int64
+}
+
+func newPace() *pace { return &pace{version: -1} }
+
+// remotePoll is how often a session at a service is looked at.
+const remotePoll = 500 * time.Millisecond
+
+// step does what is missing of a session as far as possible now, where this machine keeps
+// sessions, and returns when to look again. The keeper in the background works on the session as
+// well; each step is done by whichever is first.
+func (a *app) step(ctx context.Context, p *pace, id string) (time.Duration, error) {
+	if a.at.Service != nil {
+		return remotePoll, nil
+	}
+	all, err := a.at.Local.Sessions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	_, s, err := all.Run(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if p.version != s.Version || !time.Now().Before(p.due) { //nolint:forbidigo // the pace of this process
+		p.version = s.Version
+		var after time.Duration
+		if after, err = all.Keeper.Keep(ctx, id); err != nil {
+			after = time.Second
+		}
+		p.due = time.Now().Add(after) //nolint:forbidigo // the pace of this process
+	}
+	return min(max(time.Until(p.due), 20*time.Millisecond), 250*time.Millisecond), err
+}
+
+// ensureKeeper starts the keeper that works on sessions after this command; a service keeps its own.
+func (a *app) ensureKeeper(ctx context.Context) error {
+	if a.at.Service != nil {
+		return nil
+	}
+	all, err := a.at.Local.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	return all.EnsureKeeper(ctx)
+}
+
+// disconnect ends the connections of this machine to sessions that are over.
+func (a *app) disconnect(ctx context.Context) error {
+	if a.at.Service != nil {
+		return nil
+	}
+	all, err := a.at.Local.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	return all.Disconnect(ctx)
+}
+
+// session returns one session, without what its machines said.
+func (a *app) session(ctx context.Context, name string) (view.Run, error) {
+	return ops.One(ops.GetSession.Call(ctx, a.at, ops.SessionInput{ByID: ops.ByID{ID: name}}))
+}
+
+// sessionLog returns the events of one session.
+func (a *app) sessionLog(ctx context.Context, name string) (view.SessionLog, error) {
+	return ops.GetSessionLog.Call(ctx, a.at, ops.SessionLogInput{ByID: ops.ByID{ID: name}})
+}

@@ -1,0 +1,107 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// Call is one call of an operation: the wiring that serves it, and its caller.
+type Call struct {
+	RT *daemon.Runtime
+	// Who is the caller of a service; the zero value is the user of this process.
+	Who approval.Person
+	// Local says that the caller is the user of this process, who may do what the process may.
+	Local bool
+	// Roles are the caller's, as operations name them.
+	Roles []string
+	// sessions are opened by the first operation that needs them.
+	sessions *daemon.Sessions
+}
+
+// Close releases what operations of the call opened.
+func (c *Call) Close() error {
+	if c.sessions == nil {
+		return nil
+	}
+	all := c.sessions
+	c.sessions = nil
+	return all.Close()
+}
+
+// Sessions returns the sessions of the state, opened once for the call.
+func (c *Call) Sessions(ctx context.Context) (*daemon.Sessions, error) {
+	if c.sessions == nil {
+		all, err := c.RT.OpenSessions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.sessions = all
+	}
+	return c.sessions, nil
+}
+
+// Teams returns the teams in which the caller has a role; all says every team.
+func (c *Call) Teams(role string) (teams []string, all bool) {
+	if c.Local {
+		return nil, true
+	}
+	return approval.TeamsOf(c.Roles, approval.AtLeast(role))
+}
+
+// May reports whether the caller has the role of an operation, in all teams or, for a scoped
+// operation, in some.
+func (c *Call) May(o Info) bool {
+	teams, all := c.Teams(o.Role)
+	return all || o.Scoped && len(teams) > 0
+}
+
+// Sees reports whether the caller has a role for resources of a team.
+func (c *Call) Sees(role, team string) bool {
+	teams, all := c.Teams(role)
+	return all || team != "" && slices.ContainsFunc(teams, func(t string) bool { return strings.EqualFold(t, team) })
+}
+
+// InputError is an error that the content of an input causes, such as a file that cannot be
+// estimated. A service shows its text to the caller.
+type InputError struct {
+	// Code is the stable name of the error.
+	Code string
+	Err  error
+}
+
+// Error implements error.
+func (e *InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// inputError marks an error as caused by the input, unless it already has a class.
+func inputError(code string, err error) error {
+	var classified *daemon.Error
+	var invalid *document.Error
+	if err == nil || errors.As(err, &classified) || errors.As(err, &invalid) {
+		return err
+	}
+	return &InputError{Code: code, Err: err}
+}
+
+// usage is an error in the values of an input.
+func usage(err error) error { return &daemon.Error{Class: daemon.Usage, Code: "usage", Err: err} }
+
+// denied is an error of a caller who lacks a role for the object of a call.
+func denied(code, why, hint string) error {
+	return &daemon.Error{Class: daemon.Denied, Code: code, Err: errors.New(why), Hint: hint}
+}
+
+// missing is the error for an item that does not exist, or that the caller may not see.
+func missing(kind, id string) error {
+	return &daemon.Error{Code: "not_found", Err: errors.New("there is no " + kind + " " + plain.Line(action.Redact(id)))}
+}

@@ -1,0 +1,156 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// FixOptions are for the command line alone: the account of a finding, and the pull request
+// whose reviews approve.
+type FixOptions struct {
+	Source daemon.Source
+	GitHub bool
+}
+
+// source returns the account, by default that of the service's credentials.
+func (o FixOptions) source() daemon.Source {
+	if o.Source.Cloud == "" {
+		o.Source.Cloud = "aws"
+	}
+	return o.Source
+}
+
+// PreviewFixInput selects a fix.
+type PreviewFixInput struct {
+	ByID
+	Scratch bool `query:"scratch_disks" doc:"The disks that are lost hold nothing that matters."`
+	Save    bool `query:"save_disks" doc:"Disks that are deleted with the machine are saved before."`
+	FixOptions
+}
+
+// PreviewFix shows the fix of one finding.
+var PreviewFix = declare(Operation[PreviewFixInput, view.Fixes]{
+	Info: Info{ID: "preview-fix", Method: get, Path: "findings/{id}/fix", Role: approval.RoleViewer, Scoped: true,
+		Summary: "Preview the fix of one finding", Schema: view.FixSchema},
+	Do: func(ctx context.Context, c *Call, in PreviewFixInput) (Reply[view.Fixes], error) {
+		o := daemon.FixOptions{Source: in.source(), Scratch: in.Scratch, Save: in.Save, GitHub: in.GitHub}
+		fixes, err := c.RT.FixPreviews(ctx, []string{in.ID}, o)
+		if err != nil {
+			return Reply[view.Fixes]{}, err
+		}
+		if !c.Sees(approval.RoleViewer, fixes[0].Finding.Resource.Owner.Team) {
+			return Reply[view.Fixes]{}, missing("finding", in.ID)
+		}
+		return reply(view.NewFixPreview(fixes), nil)
+	},
+})
+
+// Fixing says how fixes are carried out.
+type Fixing struct {
+	Grace   string `json:"grace" minLength:"1" maxLength:"20" example:"30m" doc:"How long nothing happens after the owner was warned: 30m."`
+	Scratch bool   `json:"scratch_disks,omitempty" doc:"The disks that are lost hold nothing that matters."`
+	Save    bool   `json:"save_disks,omitempty" doc:"Disks that are deleted with the machine are saved before."`
+}
+
+// FixFindingInput is the fix of one finding.
+type FixFindingInput struct {
+	ByID
+	Body Fixing
+}
+
+// FixFinding advances the fix of one finding by a step of the safety ladder.
+var FixFinding = declare(Operation[FixFindingInput, view.Fixes]{
+	Info: Info{ID: "fix-finding", Method: post, Path: "findings/{id}/fix", Role: approval.RoleOperator, Scoped: true,
+		Summary: "Take the fix of a finding one step up the safety ladder", Schema: view.FixSchema},
+	Do: func(ctx context.Context, c *Call, in FixFindingInput) (Reply[view.Fixes], error) {
+		return c.fix(ctx, []string{in.ID}, in.Body, FixOptions{})
+	},
+})
+
+// FixFindingsInput are the fixes of several findings.
+type FixFindingsInput struct {
+	Body struct {
+		IDs []string `json:"ids" minItems:"1" maxItems:"100" nullable:"false" example:"[\"9c6e1d2f\"]" doc:"The findings, by their ids or the beginnings of them."`
+		Fixing
+	}
+	FixOptions
+}
+
+// FixFindings advances the fixes of several findings by a step of the safety ladder.
+var FixFindings = declare(Operation[FixFindingsInput, view.Fixes]{
+	Info: Info{ID: "fix-findings", Method: post, Path: "findings/fix", Role: approval.RoleOperator, Scoped: true,
+		Summary: "Take the fixes of several findings one step up the safety ladder, in one pass", Schema: view.FixSchema,
+		Command: "fix", Why: "findings are kept in the state, and the ladder is",
+		Flags: map[string]Location{"regions": ByState, "assume-role": ByState, "profile": ByState, "demo": ByState, "cloud": ByState, "github": ByState, "usage": ByState, "metrics-source": ByState, "map": ByState, "step": ByState, "resource": ByState}},
+	Do: func(ctx context.Context, c *Call, in FixFindingsInput) (Reply[view.Fixes], error) {
+		return c.fix(ctx, in.Body.IDs, in.Body.Fixing, in.FixOptions)
+	},
+})
+
+// fix carries fixes out, where each finding is of a team for which the caller's role counts.
+func (c *Call) fix(ctx context.Context, ids []string, f Fixing, o FixOptions) (r Reply[view.Fixes], err error) {
+	fix := daemon.FixOptions{Source: o.source(), Scratch: f.Scratch, Save: f.Save, GitHub: o.GitHub}
+	if _, all := c.Teams(approval.RoleOperator); !all {
+		previews, err := c.RT.FixPreviews(ctx, ids, fix)
+		if err != nil {
+			return r, err
+		}
+		for _, p := range previews {
+			if !c.Sees(approval.RoleOperator, p.Finding.Resource.Owner.Team) {
+				return r, missing("finding", p.Finding.ID)
+			}
+		}
+	}
+	if fix.Grace, err = config.ParseDuration(f.Grace); err != nil || fix.Grace < 0 {
+		return r, usage(fmt.Errorf("grace %q is a duration such as 30m", f.Grace))
+	}
+	err = c.RT.CarryOut(ctx, ids, fix, func(doc view.Fixes) error { r.Doc = doc; return nil })
+	r.Partial = r.Doc.Schema != ""
+	return r, err
+}
+
+// UndoActionInput is the undo of one action.
+type UndoActionInput struct {
+	ByID
+	Body struct {
+		Enforce bool `json:"enforce,omitempty" doc:"Carry it out; without it, it is only rehearsed."`
+	}
+}
+
+// UndoAction takes back one action.
+var UndoAction = declare(Operation[UndoActionInput, view.Undo]{
+	Info: Info{ID: "undo-action", Method: post, Path: "actions/{id}/undo", Role: approval.RoleOperator,
+		Summary: "Take back what an action did", Schema: view.UndoSchema},
+	Do: func(ctx context.Context, c *Call, in UndoActionInput) (Reply[view.Undo], error) {
+		return c.undo(ctx, []string{in.ID}, FixOptions{}, in.Body.Enforce)
+	},
+})
+
+// UndoActionsInput is the undo of several actions.
+type UndoActionsInput struct {
+	Body struct {
+		IDs     []string `json:"ids" minItems:"1" maxItems:"100" nullable:"false" example:"[\"4f1c2a9b\"]" doc:"The actions, by their ids."`
+		Enforce bool     `json:"enforce,omitempty" doc:"Carry it out; without it, it is only rehearsed."`
+	}
+	FixOptions
+}
+
+// UndoActions takes back several actions.
+var UndoActions = declare(Operation[UndoActionsInput, view.Undo]{
+	Info: Info{ID: "undo-actions", Method: post, Path: "actions/undo", Role: approval.RoleOperator,
+		Summary: "Take back what several actions did", Schema: view.UndoSchema},
+	Do: func(ctx context.Context, c *Call, in UndoActionsInput) (Reply[view.Undo], error) {
+		return c.undo(ctx, in.Body.IDs, in.FixOptions, in.Body.Enforce)
+	},
+})
+
+func (c *Call) undo(ctx context.Context, ids []string, o FixOptions, enforce bool) (r Reply[view.Undo], err error) {
+	err = c.RT.Undo(ctx, ids, o.source(), enforce, func(doc view.Undo) error { r.Doc = doc; return nil })
+	r.Partial = r.Doc.Schema != ""
+	return r, err
+}

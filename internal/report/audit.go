@@ -1,0 +1,689 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/layout"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// Options are how an audit is shown.
+type Options struct {
+	// Width is the columns of the terminal: 100 when zero, and at least 60.
+	Width int
+	// Color says that the terminal shows colors.
+	Color bool
+	// All shows every finding, not only the largest.
+	All bool
+	// Again is the command that shows this audit in another form; empty: scan, with the
+	// account of the document.
+	Again string
+	// Globals are flags of every command that the user gave, with a leading space: they
+	// follow suggested commands.
+	Globals string
+	// Age is how old a kept audit is; 0 for one that was just made.
+	Age time.Duration
+	// Top is how many of the largest findings are shown: 10 when zero.
+	Top int
+
+	// ids names resources by their ids as well.
+	ids bool
+}
+
+func (o Options) width() int {
+	if o.Width <= 0 {
+		return 100
+	}
+	return max(o.Width, 60)
+}
+
+func (o Options) top() int { return cmp.Or(max(o.Top, 0), 10) }
+
+// audit is the document of an audit with what drawing it needs.
+type audit struct {
+	*view.Scan
+	o Options
+}
+
+func newAudit(d view.Scan, o Options) *audit { return &audit{&d, o} }
+
+// Table writes the audit for a terminal, with the commands that show more of it.
+func Table(w io.Writer, scan view.Scan, o Options) error {
+	d, s := newAudit(scan, o), Audit(scan, o)
+	if d.Resources.Count > 0 {
+		if !o.All && len(d.Largest(o.top())) < len(d.Findings) {
+			s.Next = append(s.Next, d.again()+" --all")
+		}
+		s.Next = append(s.Next, d.again()+" -o html > audit.html")
+	}
+	return s.Text(w, o.width())
+}
+
+// HTML writes the audit as one self-contained page.
+func HTML(w io.Writer, scan view.Scan, o Options) error { return Audit(scan, o).HTML(w) }
+
+// Markdown writes the audit for a pull request or a page, with the ids of resources.
+func Markdown(w io.Writer, scan view.Scan, o Options) error {
+	o.ids = true
+	return Audit(scan, o).Markdown(w)
+}
+
+// Bounds of the page, which stays of a size that a browser opens at once: findings beyond
+// maxOpen are without evidence (which the JSON output has).
+const maxOpen = 1000
+
+// maxCautions and maxUnpriced are how many blind spots and meters without a price are
+// named; with Options.All every one is.
+const maxCautions, maxUnpriced = 5, 3
+
+// Audit shows an audit: what runs and what of it is wasted, the steps with their dollars,
+// the largest findings (with Options.All every one), and what the figures do not cover.
+func Audit(scan view.Scan, o Options) layout.Sheet {
+	d := newAudit(scan, o)
+	s := layout.Sheet{
+		Verb:        "scan",
+		Title:       layout.Capital(headline(d)),
+		Scope:       d.scope(),
+		Next:        d.firstFix(o.top()),
+		Assumptions: d.Assumptions,
+		Coverage:    d.facts(),
+		Color:       o.Color,
+	}
+	if d.Resources.Count > 0 {
+		s.Figures = d.figures()
+		s.Pictures = d.pictures()
+	}
+	if t := d.terms(); t != "" {
+		s.Remarks = append(s.Remarks, t)
+	}
+	if line := notCovered(d.Billed, maxServices); line != "" {
+		s.Remarks = append(s.Remarks, plain.Date(d.Billed.Start)+" to "+plain.Date(d.Billed.End)+": "+line)
+	}
+	if len(d.Steps) > 0 {
+		s.Tables = append(s.Tables, d.stepsGrid())
+	}
+	if len(d.Findings) > 0 {
+		s.Tables = append(s.Tables, d.findingsGrid())
+	}
+	s.Gaps = d.gaps()
+	s.Tables = append(s.Tables, d.basis()...)
+	return s
+}
+
+// headline is the audit in one sentence.
+func headline(d *audit) string {
+	cost, priced := d.MonthlyCostUSD.Get()
+	waste, known := d.MonthlyWasteUSD.Get()
+	switch {
+	case d.Resources.Count == 0:
+		return "no resources in what could be read"
+	case !priced:
+		return "nothing that runs has a price"
+	case !known:
+		return cost.Dollars() + " a month, and what is wasted has no price"
+	case waste == 0:
+		return cost.Dollars() + " a month, and no waste in what could be judged"
+	}
+	share := plain.Share(d.wasteShare(), 0)
+	return waste.Dollars() + " a month is wasted, " + share + " of what the last " + d.Window.Span() + " cost"
+}
+
+// scope lists what was looked at: "aws 123456789012", "2 regions", "16 resources", the time.
+func (d *audit) scope() []string {
+	out := []string{plain.Line(d.Cloud)}
+	switch len(d.Accounts) {
+	case 0:
+	case 1:
+		out[0] += " " + plain.Line(d.Accounts[0])
+	default:
+		out = append(out, plain.Count(len(d.Accounts), "account"))
+	}
+	switch len(d.Regions) {
+	case 0:
+	case 1:
+		out = append(out, plain.Line(d.Regions[0]))
+	default:
+		out = append(out, plain.Count(len(d.Regions), "region"))
+	}
+	out = append(out, plain.Count(d.Resources.Count, "resource"))
+	if d.o.Age > 0 {
+		out = append(out, "as read "+plain.Duration(d.o.Age)+" ago")
+	}
+	if !d.FinishedAt.IsZero() {
+		out = append(out, plain.Time(d.FinishedAt))
+	}
+	return out
+}
+
+// figures are the sums of the audit.
+func (d *audit) figures() []layout.Figure {
+	dollars := func(label string, amount money.Dollars, note string, tone layout.Tone) layout.Figure {
+		f := layout.Figure{Label: label, Value: amount.String(), Rate: hourly(amount), Note: note}
+		if amount.Known() {
+			f.Unit = "a month"
+		}
+		if amount.Or(0) > 0 {
+			f.Tone = tone
+		}
+		return f
+	}
+	waste := dollars("wasted", d.MonthlyWasteUSD, d.MonthlyWasteNote, layout.ToneWaste)
+	waste.Share, waste.Whole = d.wasteShare(), "the cost"
+	today := "is wasted at today's rate"
+	if !d.Totals.FindingsWasteUSD.Known() {
+		today = "no finding has a price"
+	}
+	saves := dollars("can save", d.Totals.MonthlySavingsUSD, d.beyond(allSteps), layout.ToneSaving)
+	saves.Rate = ""
+	out := []layout.Figure{
+		dollars("running", d.MonthlyCostUSD, d.MonthlyCostNote, ""),
+		waste,
+		dollars("findings", d.Totals.FindingsWasteUSD, today, ""),
+		saves,
+	}
+	if n := len(d.CannotJudge); n > 0 {
+		out = append(
+			out,
+			dollars(
+				"unmeasured",
+				d.Totals.MonthlyCannotJudgeUSD,
+				plain.Count(n, "machine")+", neither used nor wasted",
+				layout.ToneUnmeasured,
+			),
+		)
+	}
+	return out
+}
+
+// terms explains waste and savings where both stand; else it is empty.
+func (d *audit) terms() string {
+	if d.MonthlyWasteUSD.Or(0) > 0 && d.Totals.MonthlySavingsUSD.Or(0) > 0 {
+		return "Waste is what idle, held, stalled or unused resources cost; savings is what all fixes together save, " +
+			"right-sizing and storage included."
+	}
+	return ""
+}
+
+// stepsGrid shows the steps in which waste is removed with their dollars.
+func (d *audit) stepsGrid() layout.Grid {
+	g := layout.Grid{
+		Head:   []string{"step", "findings", "saves a month", "risk", ""},
+		Right:  []bool{false, true, true},
+		States: []bool{3: true},
+		Fold:   []int{4},
+	}
+	for i := range d.Steps {
+		st := &d.Steps[i]
+		saves := saving(st.MonthlySavingsUSD, st.SavingsUpperBoundUSD)
+		if st.Step == int(finding.StepMeasure) && st.MonthlySavingsUSD.Or(0) == 0 {
+			saves = layout.None
+		}
+		g.Rows = append(
+			g.Rows,
+			[]string{stepName(st), plain.Number(float64(st.Findings), 0), saves, string(st.Risk), d.beyond(st.Step)},
+		)
+	}
+	p := layout.NewPaint(d.o.Color)
+	g.Paint = func(row, column int) func(string) string {
+		switch saved := d.Steps[row].MonthlySavingsUSD.Or(0) > 0; {
+		case column == 2 && saved:
+			return p.Saving
+		case column == 4:
+			return p.Dim
+		}
+		return nil
+	}
+	return g
+}
+
+func stepName(s *view.ScanStep) string { return fmt.Sprintf("%d %s", s.Step, s.Name) }
+
+// findingsGrid shows the findings, the largest first.
+func (d *audit) findingsGrid() layout.Grid {
+	n, list := d.IDLength(), d.ranked()
+	g := layout.Grid{
+		Title:    "Findings",
+		Noun:     "finding",
+		Head:     []string{"a month", "fix", "finding", "resource", "owner", "because", "risk", "undo"},
+		Right:    []bool{true},
+		Code:     []bool{false, true, true, true, true},
+		States:   []bool{6: true, 7: false},
+		Least:    []int{0, n, 8, 18, 9, 30},
+		Priority: []int{5, 4, 3, 2, 1, 0, 6, 6},
+		Fold:     []int{5, 4},
+		Extra:    2,
+	}
+	if !d.o.All {
+		g.Most = len(d.Largest(d.o.top()))
+	}
+	for i, f := range list {
+		g.Rows = append(
+			g.Rows,
+			[]string{
+				saves(f),
+				short(f.ID, n),
+				f.Rule,
+				d.named(&f.Resource),
+				owner(&f.Resource),
+				f.Because,
+				string(f.Fix.Risk),
+				string(f.Fix.Undo),
+			},
+		)
+		if i < maxOpen {
+			g.Details = append(g.Details, detail(f))
+		}
+	}
+	p := layout.NewPaint(d.o.Color)
+	g.Paint = func(row, column int) func(string) string {
+		f := list[row]
+		switch {
+		case column == 0 && f.MonthlySavingsUSD.Or(0) > 0:
+			return p.Saving
+		case column == 2 && f.MonthlyWasteUSD.Or(0) > 0:
+			return p.Waste
+		case column == 1, column == 4, column == 0 && f.MonthlySavingsUSD.Known():
+			return p.Dim
+		}
+		return nil
+	}
+	return g
+}
+
+// ranked returns all findings: those that Largest shows first, then the others.
+func (d *audit) ranked() []*view.Finding {
+	list := d.Largest(len(d.Findings))
+	seen := map[*view.Finding]bool{}
+	for _, f := range list {
+		seen[f] = true
+	}
+	for _, f := range d.Largest(-1) {
+		if !seen[f] {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// named names the resource of a finding for people: by its name or else its id, with the
+// region where there are several.
+func (d *audit) named(r *view.Resource) string {
+	if d.o.ids {
+		return thing(r)
+	}
+	short := *r
+	if r.Name != "" {
+		short.ID = ""
+	}
+	if len(d.Regions) == 1 && d.Regions[0] == r.Region {
+		short.Region = ""
+	}
+	return thing(&short)
+}
+
+// detail is the evidence of a finding and its fix.
+func detail(f *view.Finding) *layout.Detail {
+	out := &layout.Detail{
+		Table: layout.Grid{
+			Title: "Evidence",
+			Head:  []string{"signal", "value", "window", "coverage", "source"},
+			Code:  []bool{true},
+		},
+	}
+	for i := range f.Samples {
+		out.Pictures = append(out.Pictures, draw(&f.Samples[i]).picture())
+	}
+	for _, e := range f.Evidence {
+		out.Table.Rows = append(out.Table.Rows, []string{e.Signal, e.Value, e.Window, e.Coverage, e.Source})
+	}
+	saves := monthly(f.MonthlySavingsUSD)
+	if !f.MonthlySavingsUSD.Known() {
+		saves = "an unknown amount"
+		if f.SavingsUpperBoundUSD.Known() {
+			saves = "at most " + monthly(f.SavingsUpperBoundUSD)
+		}
+		saves += ": " + f.SavingsUnknown
+	}
+	costs := "costs " + monthly(f.MonthlyCostUSD)
+	if f.CostUnknown != "" {
+		costs += " (" + f.CostUnknown + ")"
+	}
+	for _, t := range []layout.Term{
+		{Name: "Fix", Text: f.Fix.Action, Command: f.Fix.Command},
+		{Name: "Risk", Text: fmt.Sprintf("%s; undo %s; confidence %s", f.Fix.Risk, f.Fix.Undo, f.Confidence)},
+		{Name: "Know before", Text: f.Fix.Note},
+		{Name: "Money", Text: costs + ", wastes " + monthly(f.MonthlyWasteUSD) + ", saves " + saves},
+		{Name: "Counted", Text: counted(f.Overlaps)},
+		{Name: "Resource", Text: fmt.Sprintf("%s %s, account %s, %s; lifetime %s, purpose %s",
+			f.Resource.Kind, f.Resource.ID, f.Resource.Account, f.Resource.Region, f.Resource.Lifetime, f.Resource.Purpose)},
+		{Name: "Finding", Text: f.ID},
+	} {
+		if t.Text != "" {
+			out.Terms = append(out.Terms, t)
+		}
+	}
+	return out
+}
+
+// counted says which finding counts the dollars of another; empty where none does.
+func counted(overlaps string) string {
+	if overlaps == "" {
+		return ""
+	}
+	return "in finding " + overlaps + "; here only what is beyond it"
+}
+
+// gaps are what the figures of the audit leave out.
+func (d *audit) gaps() []layout.Gap {
+	var out []layout.Gap
+	most := func(some int) int {
+		if d.o.All {
+			return 1 << 20
+		}
+		return some
+	}
+	if u := d.unmeasured(); u != nil {
+		out = append(out, *u)
+	}
+	if gap := d.Window.Gap(); gap != "" {
+		out = append(out, layout.Gap{Name: "not known", Text: gap})
+	}
+	if len(d.Unpriced) > 0 {
+		g := layout.Gap{
+			Name:  "no price",
+			Text:  plain.Count(d.Totals.UnpricedResources, "resource") + ", not in the figures",
+			Shown: most(maxUnpriced),
+		}
+		for i := range d.Unpriced {
+			g.Items = append(g.Items, unpricedLine(&d.Unpriced[i]))
+		}
+		out = append(out, g)
+	}
+	if n := len(d.BlindSpots); n > 0 {
+		g := layout.Gap{
+			Name:  "not seen",
+			Text:  plain.Count(n, "source") + " could not be read",
+			Shown: most(maxCautions),
+		}
+		for _, b := range d.BlindSpots {
+			g.Items = append(g.Items, fmt.Sprintf("%s (%s): %s", b.What, b.Why, b.Effect))
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// commonest returns the reason that most machines cannot be judged for.
+func commonest(list []view.Unjudged) string {
+	count := map[string]int{}
+	best := ""
+	for _, u := range list {
+		count[u.Why]++
+		if c := count[u.Why]; best == "" || c > count[best] || (c == count[best] && u.Why < best) {
+			best = u.Why
+		}
+	}
+	return best
+}
+
+// unmeasured says which machines have no telemetry and what to do about them; nil where
+// every machine was measured.
+func (d *audit) unmeasured() *layout.Gap {
+	n := len(d.CannotJudge)
+	if n == 0 {
+		return nil
+	}
+	amount := "of unknown cost"
+	if v := d.Totals.MonthlyCannotJudgeUSD; v.Known() {
+		amount = v.String() + " a month"
+	}
+	g := &layout.Gap{
+		Name: "unmeasured",
+		Text: fmt.Sprintf(
+			"%s, %s, neither used nor wasted: %s; measure them:",
+			plain.Count(n, "machine"),
+			amount,
+			commonest(d.CannotJudge),
+		),
+		Command: d.rescan() + " --usage FILE",
+	}
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
+			g.Command = plain.Line(f.Fix.Command)
+			break
+		}
+	}
+	return g
+}
+
+// ruleTelemetry is the rule about machines whose use none measured.
+const ruleTelemetry = "telemetry-missing"
+
+// firstFix returns the command that shows the fix of the largest finding that saves
+// something, among the n largest.
+func (d *audit) firstFix(n int) []string {
+	for _, f := range d.Largest(n) {
+		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && strings.HasPrefix(c, "curfew ") {
+			return []string{c + d.o.Globals}
+		}
+	}
+	return nil
+}
+
+// unpricedLine names a group of meters without a price: "3 × instance p6.48xlarge
+// in us-east-1 (why)".
+func unpricedLine(u *view.Unpriced) string {
+	name := u.Kind
+	if u.Type != "" {
+		name += " " + u.Type
+	}
+	if n := len(u.Resources); n > 1 {
+		name = money.Thousands(int64(n)) + " × " + name
+	}
+	if u.Region != "" {
+		name += " in " + u.Region
+	}
+	return name + " (" + u.Why + ")"
+}
+
+// facts say what the provider billed, what commitments cost, and what the audit's own calls cost.
+func (d *audit) facts() []string {
+	var out []string
+	if b := d.Billed; b != nil {
+		out = append(
+			out,
+			fmt.Sprintf("billed: %s from %s to %s (%s)", b.TotalUSD, plain.Date(b.Start), plain.Date(b.End), b.Source),
+		)
+	}
+	if v := d.Totals.MonthlyCommittedUSD; v.Or(0) > 0 {
+		out = append(out, "commitments: "+v.String()+
+			" a month is paid whatever runs, in addition to the cost above, which is at list price")
+	}
+	if len(d.APICalls) > 0 {
+		out = append(out, "this scan: "+callsLine(d))
+	}
+	return out
+}
+
+// basis are tables that only a page has: unmeasured machines, the bill, prices, and calls.
+func (d *audit) basis() []layout.Grid {
+	unmeasured := layout.Grid{
+		Title: "Unmeasured machines",
+		Head:  []string{"a month", "machine", "owner", "why"},
+		Right: []bool{true},
+	}
+	for i := range d.CannotJudge {
+		u := &d.CannotJudge[i]
+		unmeasured.Rows = append(
+			unmeasured.Rows,
+			[]string{u.MonthlyCostUSD.String(), thing(&u.Resource), owner(&u.Resource), u.Why},
+		)
+	}
+	billed := layout.Grid{
+		Title: "What the provider billed",
+		Head:  []string{"service", "billed"},
+		Right: []bool{false, true},
+	}
+	if d.Billed != nil {
+		for _, x := range d.Billed.ByService {
+			name := x.Service
+			if x.NotCovered {
+				name += " (not covered)"
+			}
+			billed.Rows = append(billed.Rows, []string{name, x.CostUSD.String()})
+		}
+	}
+	prices := layout.Grid{
+		Title: "Prices",
+		Head:  []string{"source", "as of", "meters"},
+		Right: []bool{false, false, true},
+	}
+	for _, p := range d.Prices {
+		as := p.From
+		if p.To != p.From {
+			as += " to " + p.To
+		}
+		prices.Rows = append(prices.Rows, []string{p.Source, as, money.Thousands(int64(p.Charges))})
+	}
+	calls := layout.Grid{
+		Title: "Calls of this scan",
+		Head:  []string{"API", "calls", "charged units", "cost"},
+		Right: []bool{false, true, true, true},
+	}
+	for _, c := range d.APICalls {
+		calls.Rows = append(
+			calls.Rows,
+			[]string{c.API, money.Thousands(int64(c.Count)), money.Thousands(int64(c.Units)), c.CostUSD.String()},
+		)
+	}
+	var out []layout.Grid
+	for _, g := range []layout.Grid{unmeasured, billed, prices, calls} {
+		if len(g.Rows) > 0 {
+			g.Folded, g.PageOnly = true, true
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// maxServices is how many services that are not covered are named on a line.
+const maxServices = 5
+
+// notCovered names the services of which nothing is read with their billed cost,
+// the largest first; empty where all are read or no bill was.
+func notCovered(b *view.ScanBilled, most int) string {
+	if b == nil {
+		return ""
+	}
+	var names []string
+	rest := 0
+	for _, x := range b.ByService {
+		switch {
+		case !x.NotCovered || x.CostUSD.Or(0) == 0:
+		case len(names) < most:
+			names = append(names, x.Service+" "+x.CostUSD.String())
+		default:
+			rest++
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	if rest > 0 {
+		names = append(names, plain.Count(rest, "other service"))
+	}
+	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(
+		names,
+		", ",
+	)
+}
+
+// callsLine says what the audit's own calls cost, and how long it ran.
+func callsLine(d *audit) string {
+	n := 0
+	for _, c := range d.APICalls {
+		n += c.Count
+	}
+	took := plain.Duration(max(d.FinishedAt.Sub(d.StartedAt), 0).Round(time.Second))
+	text := fmt.Sprintf("curfew %s, read only, %s in %s, which ", d.Version, plain.Count(n, "API call"), took)
+	switch cost, known := d.Totals.APICallsCostUSD.Get(); {
+	case !known:
+		return text + "cost an unknown amount"
+	case cost == 0:
+		return text + "cost nothing"
+	case cost < money.Cent:
+		return text + "cost less than a cent"
+	default:
+		return text + "cost " + cost.Dollars()
+	}
+}
+
+// summaryFindings is how many findings a summary names.
+const summaryFindings = 5
+
+// Summary writes the audit in a few lines of Markdown without tables, for a comment on a
+// pull request or a post in a chat: the headline, the largest findings with the commands
+// that fix them, what was not measured and what was not read.
+func Summary(w io.Writer, scan view.Scan, o Options) error {
+	d := newAudit(scan, o)
+	var b layout.Markdown
+	fmt.Fprintf(
+		&b,
+		"**curfew scan: %s**\n%s\n",
+		layout.MarkdownText(headline(d)),
+		layout.MarkdownText(strings.Join(d.scope(), ", ")),
+	)
+	if v := d.Totals.MonthlySavingsUSD; v.Or(0) > 0 {
+		fmt.Fprintf(
+			&b,
+			"\n%s:\n",
+			layout.MarkdownText(layout.Joined(", and ", "Fixes save "+v.String()+" a month", d.beyond(allSteps))),
+		)
+	}
+	list := d.Largest(summaryFindings)
+	n := d.IDLength()
+	for _, f := range list {
+		r := f.Resource
+		if r.Name != "" {
+			r.ID = ""
+		}
+		line := fmt.Sprintf(
+			"- %s a month: %s, %s",
+			saves(f),
+			layout.MarkdownCode(thing(&r)),
+			layout.MarkdownText(f.Because),
+		)
+		if who := owner(&f.Resource); who != layout.None {
+			line += " (" + layout.MarkdownCode(who) + ")"
+		}
+		if plain.Line(f.Fix.Command) != "" && f.MonthlySavingsUSD.Or(0) > 0 {
+			line += " – " + layout.MarkdownCode("curfew fix "+short(f.ID, n))
+		}
+		b.WriteString(line + "\n")
+	}
+	if more := len(d.Findings) - len(list); more > 0 && len(list) > 0 {
+		fmt.Fprintf(&b, "- and %s\n", plain.Count(more, "more finding"))
+	}
+	var gaps []layout.Gap
+	for _, g := range d.gaps() {
+		if g.Name != "not known" {
+			g.Shown = 0
+			gaps = append(gaps, g)
+		}
+	}
+	if line := notCovered(d.Billed, maxServices); line != "" {
+		gaps = append(gaps, layout.Gap{Text: line})
+	}
+	b.Gaps("Not in these figures:", gaps)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the audit as a summary: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,304 @@
+package layout
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// Grid is a table. On a terminal it keeps one line a row: what does not fit is cut with
+// "…", and only where the least widths do not fit either, a row becomes a block with one
+// line for each column.
+type Grid struct {
+	Title string
+	Head  []string
+	// Right marks columns of figures: they are aligned on the right and never cut.
+	Right []bool
+	// States marks columns whose cells are decisions or states ("deny", "idle"): they
+	// are never cut, and colored where colors are on.
+	States []bool
+	// Least is the width to which a column may be cut; 0 is ten columns or its heading.
+	Least []int
+	// Priority says which columns keep their width: those with the lowest are cut first.
+	// Without it the first column is cut last.
+	Priority []int
+	Rows     [][]string
+	// Notes holds a line of text for each row, shown under it; "" is none.
+	Notes []string
+	// Commands holds a command for each row, shown under it on a line of its own and
+	// never cut; "" is none.
+	Commands []string
+	// Code marks columns of names, which Markdown and pages show in the letters of code.
+	Code []bool
+	// Fold are columns, from the right, that go under their row on a terminal where they
+	// would be cut; a page shows the first of them there.
+	Fold []int
+	// Extra is how many columns at the right end a terminal leaves out.
+	Extra int
+	// Most is how many rows a terminal and Markdown show of a table of Noun; 0 is all.
+	Most int
+	Noun string
+	// Folded is a detail that a page shows only when a reader opens it, PageOnly one that
+	// no other output has.
+	Folded, PageOnly bool
+	// Details are what a page shows of each row when a reader opens it; nil is nothing.
+	Details []*Detail
+
+	// Paint colors a cell; nil leaves it as it is.
+	Paint func(row, column int) func(string) string
+}
+
+// Detail is more about a row.
+type Detail struct {
+	Pictures []Picture
+	Table    Grid
+	Terms    []Term
+}
+
+// Term is one thing to know, with the command that belongs to it.
+type Term struct{ Name, Text, Command string }
+
+// shown returns the rows that a terminal and Markdown show, and says how many they leave
+// out.
+func (g *Grid) shown() (rows [][]string, more string) {
+	if g.Most <= 0 || len(g.Rows) <= g.Most {
+		return g.Rows, ""
+	}
+	return g.Rows[:g.Most], "and " + plain.Count(len(g.Rows)-g.Most, "more "+g.Noun)
+}
+
+// under says whether a page shows a column under its row.
+func (g *Grid) under(column int) bool { return len(g.Fold) > 0 && g.Fold[0] == column }
+
+// cut returns the table as a terminal of a width shows it.
+func (g *Grid) cut(width int) Grid {
+	out := *g
+	for range g.Extra {
+		out = out.Without(len(out.Head) - 1)
+	}
+	for _, column := range g.Fold {
+		widths, _ := out.widths(width)
+		if widths[column] == out.natural(column) {
+			break
+		}
+		notes := make([]string, len(out.Rows))
+		for i, row := range out.Rows {
+			cell := at(row, column)
+			if cell == None {
+				cell = ""
+			}
+			notes[i] = Joined(": ", cell, at(out.Notes, i))
+		}
+		out = out.Without(column)
+		out.Notes = notes
+	}
+	return out
+}
+
+// Without returns the table without a column.
+func (g *Grid) Without(column int) Grid {
+	out := *g
+	out.Head = drop(g.Head, column)
+	out.Right, out.States, out.Code = drop(g.Right, column), drop(g.States, column), drop(g.Code, column)
+	out.Least, out.Priority = drop(g.Least, column), drop(g.Priority, column)
+	out.Rows = make([][]string, len(g.Rows))
+	for i, row := range g.Rows {
+		out.Rows[i] = drop(row, column)
+	}
+	return out
+}
+
+// drop returns a list without an element.
+func drop[T any](list []T, i int) []T {
+	if i >= len(list) {
+		return list
+	}
+	return slices.Delete(slices.Clone(list), i, i+1)
+}
+
+// indent is the space before a table and between its columns.
+const indent = 2
+
+// at returns the i-th of a list that may be shorter, and the zero value out of its range.
+func at[T any](list []T, i int) T {
+	var none T
+	if i >= 0 && i < len(list) {
+		return list[i]
+	}
+	return none
+}
+
+// fixed says whether a column is never cut.
+func (g *Grid) fixed(column int) bool { return at(g.Right, column) || at(g.States, column) }
+
+// widths returns how wide each column is in a terminal, and false where not even the
+// least widths fit.
+func (g *Grid) widths(width int) ([]int, bool) {
+	natural, least, priority := make([]int, len(g.Head)), make([]int, len(g.Head)), make([]int, len(g.Head))
+	total := 0
+	for i, h := range g.Head {
+		natural[i] = g.natural(i)
+		least[i] = max(Width(plain.Line(h)), 10)
+		if n := at(g.Least, i); n > 0 {
+			least[i] = n
+		}
+		if least[i] = min(least[i], natural[i]); g.fixed(i) {
+			least[i] = natural[i]
+		}
+		priority[i] = at(g.Priority, i)
+		if g.Priority == nil && i == 0 {
+			priority[i] = 1
+		}
+		total += indent + natural[i]
+	}
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(priority))) {
+		// The widest column of the rank gives up one column at a time, so that those of
+		// one rank end as wide as one another.
+		for total > width {
+			widest := -1
+			for i := range natural {
+				if priority[i] == p && natural[i] > least[i] && (widest < 0 || natural[i] > natural[widest]) {
+					widest = i
+				}
+			}
+			if widest < 0 {
+				break
+			}
+			natural[widest]--
+			total--
+		}
+	}
+	return natural, total <= width
+}
+
+// natural is how wide the heading and the cells of a column are.
+func (g *Grid) natural(column int) int {
+	n := Width(plain.Line(g.Head[column]))
+	for _, row := range g.Rows {
+		n = max(n, Width(plain.Line(at(row, column))))
+	}
+	return n
+}
+
+// text writes the table for a terminal.
+func (g *Grid) text(b *strings.Builder, width int, p Paint) {
+	rows, more := g.shown()
+	first := *g
+	first.Rows = rows
+	first = first.cut(width)
+	first.rows(b, width, p)
+	if more != "" {
+		b.WriteString(strings.Repeat(" ", indent) + p.Dim(Fit(more, width-indent)) + "\n")
+	}
+}
+
+// rows writes the title, the heading and the rows.
+func (g *Grid) rows(b *strings.Builder, width int, p Paint) {
+	if g.Title != "" {
+		b.WriteString(strings.Repeat(" ", indent) + Fit(plain.Line(g.Title), width-indent) + "\n")
+	}
+	widths, fits := g.widths(width)
+	if !fits {
+		g.stacked(b, width, p)
+		return
+	}
+	header := gridLine{width: width}
+	for i, h := range g.Head {
+		header.add(plain.Line(h), widths[i], at(g.Right, i), p.Dim)
+	}
+	header.end(b)
+	under := indent
+	if len(widths) > 0 && g.fixed(0) {
+		under += widths[0] + indent
+	} else {
+		under += indent
+	}
+	for n, cells := range g.Rows {
+		r := gridLine{width: width}
+		for i := range g.Head {
+			r.add(plain.Line(at(cells, i)), widths[i], at(g.Right, i), g.color(n, i, p))
+		}
+		r.end(b)
+		g.notes(b, n, under, width, p)
+	}
+}
+
+// notes writes what stands under a row.
+func (g *Grid) notes(b *strings.Builder, n, indent, width int, p Paint) {
+	space := strings.Repeat(" ", indent)
+	if note := plain.Line(at(g.Notes, n)); note != "" {
+		// A reason is read whole; only a word wider than the terminal is cut.
+		for _, line := range Wrap(note, max(width-indent, 20)) {
+			b.WriteString(space + p.Dim(Fit(line, max(width-indent, 20))) + "\n")
+		}
+	}
+	if command := plain.Line(at(g.Commands, n)); command != "" {
+		b.WriteString(space + command + "\n")
+	}
+}
+
+// stacked writes each row as a block: its first column, then a line for each other
+// column that is not empty.
+func (g *Grid) stacked(b *strings.Builder, width int, p Paint) {
+	label := 0
+	for _, h := range g.Head {
+		label = max(label, Width(plain.Line(h)))
+	}
+	label = min(label, width/3)
+	for n, cells := range g.Rows {
+		for i, h := range g.Head {
+			value := plain.Line(at(cells, i))
+			if value == "" {
+				continue
+			}
+			r := gridLine{width: width}
+			if i > 0 {
+				r.add("", 0, false, nil)
+			}
+			r.add(plain.Line(h), label, false, p.Dim)
+			r.add(value, max(1, width-r.used-indent), false, g.color(n, i, p))
+			r.end(b)
+		}
+		g.notes(b, n, 2*indent, width, p)
+	}
+}
+
+// color returns the color of a cell; nil leaves it as it is.
+func (g *Grid) color(row, column int, p Paint) func(string) string {
+	if g.Paint != nil {
+		if c := g.Paint(row, column); c != nil {
+			return c
+		}
+	}
+	if at(g.States, column) {
+		return p.State(at(at(g.Rows, row), column))
+	}
+	return nil
+}
+
+// gridLine is a line of a table being written.
+type gridLine struct {
+	width, used int
+	text        strings.Builder
+}
+
+// add writes a cell of a width.
+func (r *gridLine) add(text string, width int, right bool, color func(string) string) {
+	text = Fit(text, width)
+	space := strings.Repeat(" ", max(0, width-Width(text)))
+	if color != nil {
+		text = color(text)
+	}
+	if right {
+		text = space + text
+	} else {
+		text += space
+	}
+	r.text.WriteString(strings.Repeat(" ", indent) + text)
+	r.used += indent + width
+}
+
+func (r *gridLine) end(b *strings.Builder) {
+	b.WriteString(strings.TrimRight(r.text.String(), " ") + "\n")
+}

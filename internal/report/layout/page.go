@@ -1,0 +1,95 @@
+package layout
+
+import (
+	_ "embed" // the style sheet
+	"html"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/report/chart"
+)
+
+//go:embed page.css
+var pageStyle string
+
+// styleElement is the style of every page, charts included.
+func styleElement() string { return "<style>" + chart.CSS + pageStyle + "</style>" }
+
+var units = regexp.MustCompile(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\b|ms\b|a month|an hour|a day)`)
+
+// bound makes text fit for a page: one line, in which a figure and its unit stay
+// together.
+func bound(s string) string {
+	return units.ReplaceAllStringFunc(
+		plain.Line(s),
+		func(m string) string { return strings.ReplaceAll(m, " ", "\u00a0") },
+	)
+}
+
+// hyphened are dates and names, which a browser would break at a hyphen.
+var hyphened = regexp.MustCompile(`[\w.]+(?:-[\w.]+)+`)
+
+// unbroken is the HTML of a headline in which names and dates stay whole.
+func unbroken(s string) string {
+	return hyphened.ReplaceAllString(html.EscapeString(bound(s)), `<span class="unbroken">$0</span>`)
+}
+
+// heading is text for a heading of a page.
+func heading(s string) string { return Capital(bound(s)) }
+
+// commandLines are commands, a line each.
+func commandLines(list []string) string {
+	var b strings.Builder
+	for _, c := range list {
+		b.WriteString(plain.Line(c) + "\n")
+	}
+	return b.String()
+}
+
+// beneath is what a page shows under a row of a table.
+type beneath struct {
+	Why, Note, Command string
+	Detail             *Detail
+}
+
+// below returns what a page shows under a row.
+func (g *Grid) below(row int) beneath {
+	b := beneath{Note: at(g.Notes, row), Command: at(g.Commands, row), Detail: at(g.Details, row)}
+	if len(g.Fold) > 0 {
+		b.Why = at(at(g.Rows, row), g.Fold[0])
+	}
+	return b
+}
+
+// any says whether anything is under the row.
+func (b beneath) any() bool { return b != (beneath{}) }
+
+// columns counts the columns that a page shows.
+func (g *Grid) columns() int { return len(g.Head) - min(len(g.Fold), 1) }
+
+// Capital begins s with a capital letter, but for the names of statistics: "p95".
+func Capital(s string) string {
+	if statistic.MatchString(s) {
+		return s
+	}
+	first, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[n:]
+}
+
+var statistic = regexp.MustCompile(`^p\d`)
+
+// tone is the class of a decision or a state on a page; "" where it has none.
+func tone(text string) string {
+	switch word := stateWord(text); {
+	case good[word]:
+		return "is-good"
+	case open[word]:
+		return "is-open"
+	case bad[word]:
+		return "is-bad"
+	}
+	return ""
+}

@@ -1,0 +1,20 @@
+// Command registry prints the names of rules and of policy facts, one a line, as the
+// reference pages list them.
+package main
+
+import (
+	"fmt"
+
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/finding/aws"
+	"github.com/curfew-dev/curfew/internal/policy"
+)
+
+func main() {
+	for _, r := range finding.All(aws.Rules()) {
+		fmt.Println("rule", r.ID)
+	}
+	for _, f := range policy.Language() {
+		fmt.Println("fact", f.Name)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// module is the path that all packages begin with.
+const module = "github.com/curfew-dev/curfew/"
+
+// part is tests of one package that run in a process of their own, because they change what
+// belongs to a process and so cannot run in parallel with the others of the package.
+type part struct {
+	of    string // the package
+	tests []string
+}
+
+// parts is a flag: PACKAGE=REGULAR EXPRESSION of the names of tests.
+type parts []string
+
+func (p *parts) String() string { return strings.Join(*p, " ") }
+
+func (p *parts) Set(text string) error {
+	*p = append(*p, text)
+	return nil
+}
+
+var testName = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t `)
+
+// plan returns the packages that patterns name, those first that took longest in the last
+// run, and the parts that run apart. No test of another package has the name of one of those.
+func plan(ctx context.Context, patterns []string, apart parts, record string) (packages []string, all []part, err error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{join .TestGoFiles \" \"}} {{join .XTestGoFiles \" \"}}"}, patterns...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the packages: %w", err)
+	}
+	owners := map[string][]string{} // of the names of tests
+	for line := range strings.Lines(string(out)) {
+		words := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		packages = append(packages, words[0])
+		if len(apart) == 0 {
+			continue
+		}
+		for _, file := range strings.Fields(words[2]) {
+			text, err := os.ReadFile(path.Join(words[1], file))
+			if err != nil {
+				return nil, nil, fmt.Errorf("find the tests that run apart: %w", err)
+			}
+			for _, found := range testName.FindAllStringSubmatch(string(text), -1) {
+				owners[found[1]] = append(owners[found[1]], words[0])
+			}
+		}
+	}
+	for _, text := range apart {
+		p, err := partOf(text, owners)
+		if err != nil {
+			return nil, nil, err
+		}
+		if slices.Contains(packages, p.of) {
+			all = append(all, p)
+		}
+	}
+	took := lastTimes(record)
+	slices.SortStableFunc(packages, func(a, b string) int { return int(took[b]-took[a]) / 5 }) // the order of short ones is no matter
+	return packages, all, nil
+}
+
+func partOf(text string, owners map[string][]string) (p part, err error) {
+	of, pattern, _ := strings.Cut(text, "=")
+	p.of = module + of
+	names, err := regexp.Compile("^(?:" + pattern + ")")
+	if err != nil {
+		return p, fmt.Errorf("-apart %s: %w", text, err)
+	}
+	for name, by := range owners {
+		if names.MatchString(name) && slices.Equal(by, []string{p.of}) {
+			p.tests = append(p.tests, name)
+		}
+	}
+	slices.Sort(p.tests)
+	if len(p.tests) == 0 {
+		return p, fmt.Errorf("-apart %s: no test has such a name, and is the only one of it", text)
+	}
+	return p, nil
+}
+
+// lastTimes reads how long packages took in a recorded run; none where there is no record.
+func lastTimes(record string) map[string]float64 {
+	took := map[string]float64{}
+	file, err := os.Open(record)
+	if err != nil {
+		return took
+	}
+	defer file.Close()
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var e event
+		if json.Unmarshal(line, &e) == nil && e.Test == "" && e.Action == "pass" {
+			name, _, _ := strings.Cut(e.Package, partMark)
+			took[name] += e.Elapsed
+		}
+		if err != nil {
+			return took
+		}
+	}
+}
+
+// together runs go test for the packages without the parts, and for each part once its
+// package has been built.
+func together(ctx context.Context, packages []string, all []part, goTest func(ctx context.Context, args []string, out io.Writer) error, flags []string, events io.Writer) error {
+	var skip []string
+	for _, p := range all {
+		skip = append(skip, p.tests...)
+	}
+	args := slices.Clone(flags)
+	if len(skip) > 0 {
+		args = append(args, "-skip", exactly(skip))
+	}
+	var rest sync.WaitGroup
+	var mu sync.Mutex
+	var failed []error
+	shared := &locked{to: events}
+	begun := map[string]bool{}
+	watch := &watcher{to: shared, started: func(name string) {
+		if begun[name] {
+			return
+		}
+		begun[name] = true
+		for i, p := range all {
+			if p.of != name {
+				continue
+			}
+			rest.Go(func() {
+				err := goTest(ctx, append(slices.Clone(flags), "-run", exactly(p.tests), p.of), &watcher{to: shared, of: p.of, part: fmt.Sprint(partMark, i+1)})
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
+			})
+		}
+	}}
+	err := goTest(ctx, append(args, packages...), watch)
+	rest.Wait()
+	return errors.Join(append(failed, err)...)
+}
+
+// exactly is a regular expression of names.
+func exactly(names []string) string { return "^(" + strings.Join(names, "|") + ")$" }
+
+// locked writes whole lines of several processes.
+type locked struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// partMark and a number follow the name of a package in the events of a part of its tests.
+const partMark = "#"
+
+// watcher passes lines on, and tells which packages start.
+type watcher struct {
+	to       *locked
+	started  func(name string)
+	of, part string // a package that has the mark of a part
+	rest     []byte
+}
+
+func (w *watcher) Write(b []byte) (int, error) {
+	w.rest = append(w.rest, b...)
+	end := strings.LastIndexByte(string(w.rest), '\n') + 1
+	if end == 0 {
+		return len(b), nil
+	}
+	whole := w.rest[:end]
+	if w.part != "" {
+		name := `"Package":"` + w.of
+		whole = []byte(strings.ReplaceAll(string(whole), name+`"`, name+w.part+`"`))
+	}
+	w.to.mu.Lock()
+	_, err := w.to.to.Write(whole)
+	w.to.mu.Unlock()
+	if w.started != nil {
+		for line := range strings.Lines(string(whole)) {
+			var e event
+			if strings.HasPrefix(line, `{"Time":`) && strings.Contains(line, `"Action":"start"`) && json.Unmarshal([]byte(line), &e) == nil && e.Action == "start" {
+				w.started(e.Package)
+			}
+		}
+	}
+	w.rest = append([]byte(nil), w.rest[end:]...)
+	return len(b), err
+}

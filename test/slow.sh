@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Long tests, in suites: slow.sh [SUITE...] runs those, or all of them; slow.sh --list lists
+# them; slow.sh --turn prints the suite whose turn it is at this commit.
+# From the environment: SEED, KILLS.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+suites=(actions schedules services cli docs checkpoints agents local api image python
+	kills provider clocks disks sessions helm templates terraform)
+
+# slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
+slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
+
+run() {
+	case $1 in
+	actions) slow -timeout 30m -run TestKilledAnywhere ./internal/action ;; # the ladder killed at every boundary
+	schedules) slow -run 'TestRandomSchedules|TestSchedules|TestKilledAnywhere' ./internal/session ./internal/intent ;;
+	services) slow -timeout 30m -run 'TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/cli ./internal/daemon ./internal/service ;;
+	cli) slow -timeout 30m -run 'TestSlowScripts|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsWhereverTheyAreKept' ./internal/cli ;;
+	docs) slow -timeout 30m -run 'TestGettingStarted|TestCommands' ./test/docs ;;
+	checkpoints) slow -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench ;;
+	agents) slow -timeout 30m ./internal/agent ;;
+	local) slow -timeout 30m -run TestKilledAtEveryStep ./internal/cloud/local ;;
+	api) slow -run TestSchemathesis ./test/api -seed "${SEED:-1}" ;;
+	image) slow -run TestContainerRuns ./test/deploy ;;
+	python) CURFEW_KILLS=${KILLS:-10} CURFEW_SEED=${SEED:-1} ./test/python.sh --slow ;;
+	kills) slow -timeout 60m -run '^TestKilled|^TestStopped|^TestSoak' ./test/service ;;
+	provider) slow -timeout 60m -run '^TestTheProviderFails|^TestAnOlderBinary' ./test/service ;;
+	clocks) slow -timeout 60m -run '^TestClocksJump' ./test/service ;;
+	disks) slow -timeout 60m -run '^TestTheDatabase|^TestTheFile|^TestTheDisk' ./test/service ;;
+	sessions) slow -timeout 120m ./test/sessions ;;
+	helm) (cd test/helm && go test -count=1 .) ;;
+	templates) ./test/cfn-lint.sh ;;
+	terraform) make terraform ;;
+	*) echo "slow.sh: there is no suite $1; there are: ${suites[*]}" >&2; return 2 ;;
+	esac
+}
+
+case ${1:-} in
+--list) printf '%s\n' "${suites[@]}" ;;
+--turn) echo "${suites[$(git rev-list --count HEAD) % ${#suites[@]}]}" ;;
+*)
+	[ $# -gt 0 ] || set -- "${suites[@]}"
+	for suite; do
+		echo "slow suite $suite"
+		run "$suite"
+	done
+	;;
+esac
