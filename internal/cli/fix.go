@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -131,7 +131,7 @@ func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
 			plain.Fprintln(a.Stdout)
 		}
 		flags := f.repeated()
-		if daemon.CloudOf(d.Finding.Resource.Cloud).Simulated {
+		if clouds.Of(d.Finding.Resource.Cloud).Simulated {
 			flags = " --demo" + flags
 		}
 		if err := a.draw(report.FixSheet(d, a.Now(), flags+a.globals())); err != nil {
