@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -62,32 +62,32 @@ func init() {
 	}
 }
 
-// statuses are those of the wiring's classes of errors. What depends on something outside
+// statuses are those of the application's classes of errors. What depends on something outside
 // that failed is no error of this server.
-var statuses = map[daemon.Class]int{daemon.Failed: http.StatusFailedDependency, daemon.Usage: http.StatusBadRequest, daemon.Denied: http.StatusForbidden,
-	daemon.Held: http.StatusConflict, daemon.Partial: http.StatusFailedDependency}
+var statuses = map[runtime.Class]int{runtime.Failed: http.StatusFailedDependency, runtime.Usage: http.StatusBadRequest, runtime.Denied: http.StatusForbidden,
+	runtime.Held: http.StatusConflict, runtime.Partial: http.StatusFailedDependency}
 
 // exits are the exit codes of the command line for these classes.
-var exits = map[daemon.Class]int{daemon.Failed: 1, daemon.Usage: 2, daemon.Held: 3, daemon.Denied: 4, daemon.Partial: 5}
+var exits = map[runtime.Class]int{runtime.Failed: 1, runtime.Usage: 2, runtime.Held: 3, runtime.Denied: 4, runtime.Partial: 5}
 
 // codes are those that say more than their class.
 var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
 	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound, "no_session": http.StatusNotFound, "taken": http.StatusConflict, "ending": http.StatusConflict,
 	"over": http.StatusConflict, "other_session": http.StatusConflict}
 
-// failed is the problem of an error. What is no error of the wiring is not shown: it may
+// failed is the problem of an error. What is no error of the application is not shown: it may
 // hold what callers must not see.
 func (s *server) failed(ctx context.Context, err error) *problem {
 	var p *problem
 	var input *ops.InputError
-	var wired *daemon.Error
+	var wired *runtime.Error
 	var broken *document.Error
-	var cut *daemon.CutOff
+	var cut *runtime.CutOff
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &input):
-		return problemOf(http.StatusUnprocessableEntity, input.Code, plain.Line(action.Redact(err.Error())), "").exits(exits[daemon.Failed])
+		return problemOf(http.StatusUnprocessableEntity, input.Code, plain.Line(action.Redact(err.Error())), "").exits(exits[runtime.Failed])
 	case errors.As(err, &wired):
 		status, ok := codes[wired.Code]
 		if !ok {
@@ -101,7 +101,7 @@ func (s *server) failed(ctx context.Context, err error) *problem {
 		p.Exit, p.Shown = exits[wired.Class], wired.Err == nil
 		return p
 	case errors.As(err, &broken):
-		return problemOf(http.StatusBadRequest, "invalid_file", plain.Line(action.Redact(broken.Error())), "").exits(exits[daemon.Usage])
+		return problemOf(http.StatusBadRequest, "invalid_file", plain.Line(action.Redact(broken.Error())), "").exits(exits[runtime.Usage])
 	case errors.As(err, &cut):
 		return problemOf(http.StatusFailedDependency, "cut_off", plain.Line(action.Redact(err.Error()))+"; "+cut.Done(), "")
 	case ctx.Err() != nil:

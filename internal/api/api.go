@@ -1,4 +1,4 @@
-// Package api serves the operations of the wiring over HTTP, as [New] documents. It decides
+// Package api serves the operations of the application over HTTP, as [New] documents. It decides
 // nothing: it finds out who calls, whether they may, and hands the document of the operation
 // out as the command line prints it.
 package api
@@ -15,14 +15,16 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // Options are what a server needs.
 type Options struct {
-	// Runtime is the wiring of the service. Its Kept state is open for as long as the server
-	// runs; each request gets a copy of the wiring ([daemon.Runtime.For]).
-	Runtime *daemon.Runtime
+	// Process is that of the service, of which each call is a request.
+	Process *runtime.Process
+	// State is that of the service, open for as long as the server runs.
+	State *store.Store
 	// PublicURL is where people reach the server, such as https://curfew.example.com; empty is
 	// a server on this machine alone, by its loopback names.
 	PublicURL string
@@ -75,8 +77,8 @@ type server struct {
 // the user of the service's process, as on the command line. As soon as one valid token
 // exists, every call needs one.
 func New(o Options) (http.Handler, error) {
-	if o.Runtime == nil || o.Runtime.Kept == nil {
-		return nil, errors.New("serve the API: it needs the wiring of a service with an open state")
+	if o.Process == nil || o.State == nil {
+		return nil, errors.New("serve the API: it needs the process of a service and its open state")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

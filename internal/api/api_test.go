@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -20,9 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/curfew-dev/curfew/internal/api"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/cli"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -53,7 +53,7 @@ type service struct {
 	tb    testing.TB
 	dir   string
 	state *store.Store
-	rt    *daemon.Runtime
+	req   *runtime.Request
 	log   *syncBuffer
 	// tokens are those of people, by their names.
 	tokens map[string]string
@@ -87,8 +87,9 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 	if s.state, err = store.Open(tb.Context(), store.Options{Dir: filepath.Join(dir, "state")}); err != nil {
 		tb.Fatal(err)
 	}
-	s.rt = &daemon.Runtime{ConfigFlag: file, DataFlag: filepath.Join(dir, "state"), Kept: s.state, Host: daemon.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: s.log}}
-	o := api.Options{Runtime: s.rt, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
+	s.req = runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: s.log}).Request()
+	s.req.ConfigFlag, s.req.DataFlag, s.req.Storage = file, filepath.Join(dir, "state"), runtime.LentStorage{State: s.state}
+	o := api.Options{Process: s.req.Process, State: s.state, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
 	if change != nil {
 		change(&o)
 	}
@@ -105,7 +106,7 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 		}
 	})
 	if tokens {
-		cfg, err := s.rt.Config()
+		cfg, err := s.req.Config()
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -119,9 +120,9 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 // token makes a token as the person that it speaks for would.
 func (s *service) token(name string, roles ...string) string {
 	s.tb.Helper()
-	rt := s.rt.For()
-	rt.Caller = &approval.Person{Name: name}
-	doc, err := rt.CreateToken(s.tb.Context(), daemon.TokenOptions{Name: name, Roles: roles})
+	req := s.req.Fresh()
+	req.Caller = runtime.ServedCaller(approval.Person{Name: name})
+	doc, err := identity.CreateToken(s.tb.Context(), req, identity.TokenOptions{Name: name, Roles: roles})
 	if err != nil {
 		s.tb.Fatalf("a token for %s: %v", name, err)
 	}
@@ -378,11 +379,11 @@ func TestApproval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := s.rt.Config()
+	cfg, err := s.req.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := s.rt.Checked(cfg, false, nil)
+	check := identity.CheckProof(s.req, cfg, false, nil)
 	if err := check(t.Context(), kept); err != nil {
 		t.Errorf("the approval does not count: %v", err)
 	}
@@ -410,7 +411,7 @@ func TestTokensEnd(t *testing.T) {
 	if all.status != 200 || strings.Contains(all.body, "curfew_") || !strings.Contains(all.body, `"name": "vi"`) {
 		t.Fatalf("%d %s", all.status, all.body)
 	}
-	hash, id, _ := daemon.HashToken(s.tokens["vi"])
+	hash, id, _ := identity.HashToken(s.tokens["vi"])
 	if got := s.call("ada", "POST", "/api/v1/tokens/"+id+"/revoke", ""); got.status != 200 || !strings.Contains(got.body, `"state": "revoked"`) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}

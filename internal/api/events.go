@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -89,7 +90,7 @@ func (s *server) leave(key string) {
 func (s *server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter, after int64, limit int) error {
 	if after < 0 {
 		after = 0
-		if err := c.RT.Entries(ctx, action.Query{Limit: 1}, func(e view.AuditEntry) error { after = e.ID; return nil }); err != nil {
+		if err := govern.Entries(ctx, c.Request, action.Query{Limit: 1}, func(e view.AuditEntry) error { after = e.ID; return nil }); err != nil {
 			return err
 		}
 	}
@@ -114,7 +115,7 @@ func (s *server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter,
 	sent := 0
 	for {
 		before := sent
-		err := c.RT.Entries(ctx, action.Query{After: after}, func(e view.AuditEntry) error {
+		err := govern.Entries(ctx, c.Request, action.Query{After: after}, func(e view.AuditEntry) error {
 			text, err := json.Marshal(e)
 			if err == nil {
 				_, err = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.What, text)

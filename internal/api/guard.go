@@ -22,7 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -218,7 +218,7 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "an idempotency key has at most 200 characters", ""))
 		return
 	}
-	callers, now := s.Runtime.Kept.Callers(), s.Runtime.Now().UTC()
+	callers, now := s.State.Callers(), s.Process.Now().UTC()
 	if key != "" && s.secrets[r.URL.Path] && !reads(r) {
 		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "the answer holds a secret and is not kept, so this call takes no idempotency key", ""))
 		return
@@ -242,7 +242,7 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 			return
 		case known && old.Status == 0:
 			w.Header().Set("Retry-After", "1")
-			writeProblem(w, problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out", "send it again in a moment").exits(exits[daemon.Failed]))
+			writeProblem(w, problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out", "send it again in a moment").exits(exits[runtime.Failed]))
 			return
 		case known:
 			replay(w, old)
@@ -259,7 +259,7 @@ func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 		}
 		entry := action.Entry{At: now, Actor: c.Who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
 			Outcome: strconv.Itoa(kept.status) + ", by " + c.Who.Proof.String()}
-		if err := s.Runtime.Kept.Transact(ctx, func(in *store.Store) error {
+		if err := s.State.Transact(ctx, func(in *store.Store) error {
 			if key != "" {
 				if err := in.Callers().Finish(ctx, callerKey(c), key, status, kept.body.String()); err != nil {
 					return err

@@ -16,8 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/cli"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -28,7 +29,7 @@ func (s *service) works() (end func()) {
 	ctx, cancel := context.WithCancel(s.tb.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s.rt.For().RunBacktests(ctx, daemon.BacktestRunner{TTL: time.Second, Poll: 20 * time.Millisecond, Check: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil))})
+		replay.RunBacktests(ctx, s.req.Fresh(), replay.BacktestRunner{Store: s.state, TTL: time.Second, Poll: 20 * time.Millisecond, Check: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil))})
 	})
 	var once sync.Once
 	end = func() { once.Do(func() { cancel(); wg.Wait() }) }
@@ -412,7 +413,7 @@ func TestSettings(t *testing.T) {
 	if statuses[200] != 1 || statuses[409] != 5 {
 		t.Errorf("at once: %v", statuses)
 	}
-	if all, err := s.state.Settings().Versions(t.Context(), daemon.SettingsKind); err != nil || len(all) != 3 {
+	if all, err := s.state.Settings().Versions(t.Context(), runtime.SettingsKind); err != nil || len(all) != 3 {
 		t.Errorf("%d versions, %v", len(all), err)
 	}
 	// A version without ada's role binds at once.

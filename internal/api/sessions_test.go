@@ -15,9 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/cli"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -43,7 +44,7 @@ func (s *service) keeps() {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			if err := s.rt.For().KeepSessions(ctx, true); err != nil && ctx.Err() == nil {
+			if err := sessions.Keep(ctx, s.req.Fresh(), true); err != nil && ctx.Err() == nil {
 				slog.New(slog.NewTextHandler(s.log, nil)).Warn("sessions are not kept", "error", err)
 			}
 			select {
@@ -54,7 +55,7 @@ func (s *service) keeps() {
 	})
 	s.tb.Cleanup(func() {
 		defer func() { cancel(); wg.Wait() }()
-		all, err := s.rt.For().OpenSessions(ctx)
+		all, err := sessions.Open(ctx, s.req.Fresh())
 		if err != nil {
 			s.tb.Error(err)
 			return
@@ -306,14 +307,16 @@ func TestNoSessionsOfThisMachine(t *testing.T) {
 		t.Errorf("recorded: %s", got.body)
 	}
 	// One that the user of this machine started.
-	rt := s.rt.For()
-	rt.Kept, rt.Caller = nil, &approval.Person{Name: "ned", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ned"}}
-	all, err := rt.OpenSessions(t.Context())
+	own := *s.req.Process
+	own.Storage = runtime.OwnStorage{}
+	req := own.Request()
+	req.Caller = runtime.ServedCaller(approval.Person{Name: "ned", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ned"}})
+	all, err := sessions.Open(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer all.Close()
-	if _, d, err := all.Up(t.Context(), daemon.UpOptions{Name: "demo", CPUs: 1, Lease: time.Hour}); err != nil || d == nil || d.Decision != gate.Allow {
+	if _, d, err := all.Up(t.Context(), sessions.UpOptions{Name: "demo", CPUs: 1, Lease: time.Hour}); err != nil || d == nil || d.Decision != gate.Allow {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	s.becomes(t, "demo", "ready")

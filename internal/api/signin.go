@@ -17,9 +17,10 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/httpclient"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -51,12 +52,12 @@ func unauthenticated(detail string) *problem {
 // authenticate finds out who makes a request.
 func (s *server) authenticate(r *http.Request) (*ops.Call, *problem) {
 	ctx := r.Context()
-	rt := s.Runtime.For()
-	cfg, _, err := rt.PeopleInForce(ctx)
+	req := s.Process.Request()
+	cfg, _, err := identity.PeopleInForce(ctx, req)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	st := s.Runtime.Kept
+	st := s.State
 	header := r.Header.Get("Authorization")
 	cookie, noCookie := r.Cookie(cookieName)
 	var who approval.Person
@@ -64,22 +65,22 @@ func (s *server) authenticate(r *http.Request) (*ops.Call, *problem) {
 	case header != "" && !strings.EqualFold(scheme, "bearer"):
 		return nil, unauthenticated("the Authorization header is no bearer token")
 	case header != "" && strings.Count(text, ".") == 2 && s.OIDC.Issuer != "":
-		if who, err = s.idToken(ctx, rt, cfg, text, ""); err != nil {
+		if who, err = s.idToken(ctx, req, cfg, text, ""); err != nil {
 			return nil, unauthenticated("the sign-in provider does not vouch for the token, or it expired")
 		}
 	case header != "":
-		if who, err = s.token(ctx, rt, cfg, st, text); err != nil {
+		if who, err = s.token(ctx, req, cfg, st, text); err != nil {
 			return nil, s.untaken(ctx, err)
 		}
 	case noCookie == nil:
-		if who, err = s.token(ctx, rt, cfg, st, cookie.Value); err != nil {
+		if who, err = s.token(ctx, req, cfg, st, cookie.Value); err != nil {
 			return nil, s.untaken(ctx, err)
 		}
 	default:
-		return s.localUser(r, rt, cfg, st)
+		return s.localUser(r, req, cfg, st)
 	}
-	rt.Caller = &who
-	c := &ops.Call{RT: rt, Who: who, Roles: serviceRoles(who.Roles)}
+	req.Caller = runtime.ServedCaller(who)
+	c := &ops.Call{Request: req, Who: who, Roles: serviceRoles(who.Roles)}
 	if len(c.Roles) == 0 {
 		return c, problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
 	}
@@ -94,12 +95,12 @@ func (s *server) untaken(ctx context.Context, err error) *problem {
 }
 
 // token is who a token speaks for.
-func (s *server) token(ctx context.Context, rt *daemon.Runtime, cfg config.Config, st *store.Store, text string) (approval.Person, error) {
-	hash, _, ok := daemon.HashToken(text)
+func (s *server) token(ctx context.Context, req *runtime.Request, cfg config.Config, st *store.Store, text string) (approval.Person, error) {
+	hash, _, ok := identity.HashToken(text)
 	if !ok {
 		return approval.Person{}, store.ErrNoToken
 	}
-	now := rt.Now().UTC()
+	now := req.Now().UTC()
 	v, err := st.Callers().Token(ctx, hash, now)
 	if err == nil && !v.Valid(now) {
 		err = store.ErrNoToken
@@ -107,11 +108,11 @@ func (s *server) token(ctx context.Context, rt *daemon.Runtime, cfg config.Confi
 	if err != nil {
 		return approval.Person{}, err
 	}
-	return rt.PersonOfToken(cfg, v), nil
+	return identity.PersonOfToken(req, cfg, v), nil
 }
 
 // localUser is the user of this process, where no one has to sign in.
-func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Config, st *store.Store) (*ops.Call, *problem) {
+func (s *server) localUser(r *http.Request, req *runtime.Request, cfg config.Config, st *store.Store) (*ops.Call, *problem) {
 	if s.OIDC.Issuer != "" || s.public != nil || !fromThisMachine(r) {
 		return nil, unauthenticated("this server takes only callers who sign in")
 	}
@@ -119,16 +120,16 @@ func (s *server) localUser(r *http.Request, rt *daemon.Runtime, cfg config.Confi
 	if err != nil {
 		return nil, s.failed(r.Context(), err)
 	}
-	now := rt.Now().UTC()
+	now := req.Now().UTC()
 	if slices.ContainsFunc(all, func(v store.Token) bool { return v.Valid(now) }) {
 		return nil, unauthenticated("this server has tokens, so every call needs one")
 	}
-	who, err := rt.Declared(cfg)
+	who, err := req.Declared(cfg)
 	if err != nil {
 		return nil, s.failed(r.Context(), err)
 	}
-	rt.Caller = &who
-	return &ops.Call{RT: rt, Who: who, Local: true}, nil
+	req.Caller = runtime.ServedCaller(who)
+	return &ops.Call{Request: req, Who: who, Local: true}, nil
 }
 
 // serviceRoles are roles as operations know them: any other role decides requests, as an
@@ -184,12 +185,12 @@ func (s *server) open(ctx context.Context) (*oidc.Provider, error) {
 
 // idToken is whom an ID token of the sign-in provider names: signed by the provider, for this
 // service, not expired, and with the nonce where one is given.
-func (s *server) idToken(ctx context.Context, rt *daemon.Runtime, cfg config.Config, raw, nonce string) (approval.Person, error) {
+func (s *server) idToken(ctx context.Context, req *runtime.Request, cfg config.Config, raw, nonce string) (approval.Person, error) {
 	p, err := s.open(ctx)
 	if err != nil {
 		return approval.Person{}, err
 	}
-	token, err := p.Verifier(&oidc.Config{ClientID: s.OIDC.ClientID, Now: rt.Now}).Verify(ctx, raw)
+	token, err := p.Verifier(&oidc.Config{ClientID: s.OIDC.ClientID, Now: req.Now}).Verify(ctx, raw)
 	if err != nil {
 		return approval.Person{}, err
 	}
@@ -206,7 +207,7 @@ func (s *server) idToken(ctx context.Context, rt *daemon.Runtime, cfg config.Con
 	if !claims.Verified {
 		claims.Email = ""
 	}
-	return rt.PersonOfSignIn(cfg, s.OIDC.Issuer, token.Subject, claims.Email), nil
+	return identity.PersonOfSignIn(req, cfg, s.OIDC.Issuer, token.Subject, claims.Email), nil
 }
 
 // registerSignIn adds what browsers and AWS identities sign in by. None of it is called with
@@ -298,18 +299,18 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	raw, _ := answered.Extra("id_token").(string)
-	rt := s.Runtime.For()
-	cfg, _, err := rt.PeopleInForce(ctx)
+	req := s.Process.Request()
+	cfg, _, err := identity.PeopleInForce(ctx, req)
 	if err != nil {
 		writeProblem(w, s.failed(ctx, err))
 		return
 	}
-	who, err := s.idToken(ctx, rt, cfg, raw, began.Nonce)
+	who, err := s.idToken(ctx, req, cfg, raw, began.Nonce)
 	if err != nil {
 		refuse("the sign-in provider gave no identity for this sign-in")
 		return
 	}
-	secret, refusal := s.session(ctx, rt, who, sessionFor)
+	secret, refusal := s.session(ctx, req, who, sessionFor)
 	if refusal != nil {
 		writeProblem(w, refusal)
 		return
@@ -321,11 +322,11 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 }
 
 // session makes a token for a person who has signed in, for a while.
-func (s *server) session(ctx context.Context, rt *daemon.Runtime, who approval.Person, length time.Duration) (string, *problem) {
+func (s *server) session(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string, *problem) {
 	if len(who.Roles) == 0 {
 		return "", problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
 	}
-	secret, err := rt.Session(ctx, who, length)
+	secret, err := identity.StartSession(ctx, req, who, length)
 	if err != nil {
 		return "", s.failed(ctx, err)
 	}
@@ -335,7 +336,7 @@ func (s *server) session(ctx context.Context, rt *daemon.Runtime, who approval.P
 // logout ends the session of a browser.
 func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(cookieName); err == nil {
-		if err := s.Runtime.For().EndSession(r.Context(), c.Value); err != nil {
+		if err := identity.EndSession(r.Context(), s.Process.Request(), c.Value); err != nil {
 			writeProblem(w, s.failed(r.Context(), err))
 			return
 		}
@@ -365,8 +366,8 @@ func (s *server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemOf(http.StatusUnprocessableEntity, "invalid", "the body is {\"nonce\": …, \"signed\": …} with a nonce of at least 16 characters", ""))
 		return
 	}
-	rt := s.Runtime.For()
-	who, err := rt.SignedCall(ctx, in.Signed, AWSBinding(s.name(r), in.Nonce), proofAge)
+	req := s.Process.Request()
+	who, err := identity.SignedCall(ctx, req, in.Signed, AWSBinding(s.name(r), in.Nonce), proofAge)
 	if err != nil {
 		p := s.failed(ctx, err)
 		if p.Status == http.StatusForbidden {
@@ -375,7 +376,7 @@ func (s *server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, p)
 		return
 	}
-	secret, p := s.session(ctx, rt, who, time.Hour)
+	secret, p := s.session(ctx, req, who, time.Hour)
 	if p != nil {
 		writeProblem(w, p)
 		return

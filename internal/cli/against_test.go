@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -53,7 +53,7 @@ func TestAgainst(t *testing.T) {
 		return got
 	}
 	// The account itself says how many may end, and how many of them are stopped.
-	seen, err := sim.New(sim.Options{Seed: daemon.SimSeed, Now: d.now}).List(t.Context(), round.Query{Now: d.now})
+	seen, err := sim.New(sim.Options{Seed: clouds.SimSeed, Now: d.now}).List(t.Context(), round.Query{Now: d.now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	apphost "github.com/curfew-dev/curfew/internal/app/host"
 )
 
 func (a *app) newAgent() *cobra.Command {
@@ -24,7 +24,7 @@ session by its lease or its idle rule also where no keeper is left. See docs/age
 }
 
 // agentFlags are those of both commands.
-type agentFlags struct{ daemon.AgentOptions }
+type agentFlags struct{ apphost.AgentOptions }
 
 func (f *agentFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.State, "state", "", "`folder` for what survives the process (default: agent/SESSION-NODE in the data directory)")
@@ -32,7 +32,7 @@ func (f *agentFlags) add(c *cobra.Command) {
 }
 
 // with runs one of the commands.
-func (f *agentFlags) with(a *app, run func(context.Context, daemon.AgentOptions) error) func(*cobra.Command, []string) error {
+func (f *agentFlags) with(a *app, run func(context.Context, apphost.AgentOptions) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		f.File, f.In, f.Out, f.Environ = args[0], a.Stdin, a.Stdout, os.Environ()
 		if home, ok := a.Lookup("HOME"); ok && f.Home == "" {
@@ -57,7 +57,7 @@ code 0 when the session has ended, or when it is told to end and the session goe
 		Example: `  curfew agent host host.json
   curfew agent host - --state /var/lib/curfew/agent`,
 		Args: oneArg("a file, or - for the standard input"),
-		RunE: f.with(a, a.rt.AgentHost),
+		RunE: f.with(a, func(ctx context.Context, o apphost.AgentOptions) error { return apphost.AgentHost(ctx, a.req, o) }),
 	}
 	f.add(c)
 	return c
@@ -74,7 +74,7 @@ Jupyter; run the set-up command. Each step is marked when it is done, so that th
 killed at any point and run again. curfew agent host does the same before it is ready.`,
 		Example: `  curfew agent bootstrap host.json`,
 		Args:    oneArg("a file, or - for the standard input"),
-		RunE:    f.with(a, a.rt.AgentBootstrap),
+		RunE:    f.with(a, func(ctx context.Context, o apphost.AgentOptions) error { return apphost.AgentBootstrap(ctx, a.req, o) }),
 	}
 	f.add(c)
 	return c
@@ -84,7 +84,9 @@ killed at any point and run again. curfew agent host does the same before it is 
 func (a *app) newAgentEnter() *cobra.Command {
 	return &cobra.Command{
 		Use: "enter [-- COMMAND]", Short: "Begin a shell, or a command, in the session of this machine", Hidden: true, Args: cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error { return a.rt.AgentEnter(os.Environ(), args, a.Stderr) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return apphost.AgentEnter(a.req, os.Environ(), args, a.Stderr)
+		},
 	}
 }
 
@@ -95,7 +97,7 @@ func (a *app) newAgentDoor() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := a.untilHangup(c.Context()) // who connects may hang up before
 			defer stop()
-			return a.rt.AgentDoor(ctx, args[0], os.Environ(), a.Stdout)
+			return apphost.AgentDoor(ctx, a.req, args[0], os.Environ(), a.Stdout)
 		},
 	}
 }

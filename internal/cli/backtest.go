@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/replay"
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -100,7 +101,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	}
 	var set *policy.Set
 	if len(f.policies) > 0 {
-		if set, err = a.rt.ReadPolicies(f.policies); err != nil {
+		if set, err = govern.ReadPolicies(a.req, f.policies); err != nil {
 			return err
 		}
 	}
@@ -112,7 +113,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 			return err
 		}
 	}
-	if p, err = a.rt.Replayed(cfg, p, set); err != nil {
+	if p, err = replay.Replayed(a.req, cfg, p, set); err != nil {
 		return err
 	}
 	if f.every != "" {
@@ -127,14 +128,14 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	if a.format == "html" {
 		p.Draw = drawn
 	}
-	file, err := a.rt.OpenTrace(ctx, f.trace, &p.Format)
+	file, err := replay.OpenTrace(ctx, a.req, f.trace, &p.Format)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	r, err := backtest.Run(ctx, file, p)
 	if err != nil {
-		return daemon.ReplayError(f.trace, err)
+		return replay.ReplayError(f.trace, err)
 	}
 	if err := a.writeDecisions(f.decisions, decisions); err != nil {
 		return err
@@ -184,8 +185,8 @@ const drawn = 24
 
 // params reads the flags of addTrace.
 // options say how the trace is read.
-func (f backtestFlags) options() daemon.TraceOptions {
-	return daemon.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, IdleBelow: f.idleBelow}
+func (f backtestFlags) options() replay.TraceOptions {
+	return replay.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, IdleBelow: f.idleBelow}
 }
 
 func (f backtestFlags) params() (backtest.Params, error) {

@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/backtest"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -42,14 +43,14 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 	if err != nil {
 		return err
 	}
-	file, err := a.rt.OpenTrace(ctx, f.trace, &p.Format)
+	file, err := replay.OpenTrace(ctx, a.req, f.trace, &p.Format)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	set, learned, err := backtest.Tune(ctx, file, p)
 	if err != nil {
-		return daemon.ReplayError(f.trace, err)
+		return replay.ReplayError(f.trace, err)
 	}
 	text := set.YAML()
 	if write != "" {
@@ -58,7 +59,7 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 			return usageError("--write %s: the file exists; policies that people reviewed are not overwritten", write)
 		}
 		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // a policy file is for all to read
-			return fmt.Errorf("write %s: %w", write, daemon.Cause(err))
+			return fmt.Errorf("write %s: %w", write, runtime.Cause(err))
 		}
 	}
 	doc := view.NewTune(learned)

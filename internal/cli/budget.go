@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -29,7 +29,7 @@ admitted, what is left, and a forecast to the end of the period with its range.`
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, err := ops.ListBudgets.Call(c.Context(), a.at, ops.None{})
 			if err == nil && len(doc.Budgets) == 0 {
-				err = daemon.NoBudgets()
+				err = spend.NoBudgets()
 			}
 			return shown(a, report.Budgets)(doc, err)
 		},

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/change"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -39,7 +39,7 @@ func TestEveryFixCanBeCarriedOut(t *testing.T) {
 			if saves, known := f.MonthlySavingsUSD.Get(); f.Fix.Change.Verb == change.PutLifecycle && f.Fix.Change.Document == "" && known && saves == 0 {
 				continue // all of it is another rule's matter
 			}
-			commands := daemon.ByHand(f)
+			commands := clouds.ByHand(f)
 			text := strings.Join(commands, "\n")
 			if len(commands) > 0 {
 				check := exec.CommandContext(t.Context(), "sh", "-n")

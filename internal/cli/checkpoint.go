@@ -7,9 +7,9 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	apphost "github.com/curfew-dev/curfew/internal/app/host"
 	"github.com/curfew-dev/curfew/internal/checkpoint"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
@@ -29,7 +29,7 @@ writer. Only what changed is sent. See docs/checkpoints.md.`,
 
 // storeFlags say how a store of checkpoints is reached, and how much the machine may do.
 type storeFlags struct {
-	daemon.CheckpointStore
+	apphost.CheckpointStore
 	bandwidth string
 	nice      int
 }
@@ -53,7 +53,7 @@ func (f *storeFlags) apply(url string) error {
 	if f.nice < 0 || f.nice > 19 {
 		return usageError("--nice %d: it is 0 to 19", f.nice)
 	}
-	return daemon.Yield(f.nice)
+	return apphost.Yield(f.nice)
 }
 
 // retentionFlags say which snapshots are kept.
@@ -85,7 +85,7 @@ func (f *retentionFlags) retention() (checkpoint.Retention, error) {
 func (a *app) newCheckpointSave() *cobra.Command {
 	var f storeFlags
 	var keep retentionFlags
-	var o daemon.CheckpointSaveOptions
+	var o apphost.CheckpointSaveOptions
 	var deadline, quiet, patience string
 	c := &cobra.Command{
 		Use:   "save DIR URL",
@@ -145,7 +145,7 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 			if err := f.apply(args[1]); err != nil {
 				return err
 			}
-			doc, err := a.rt.CheckpointSave(c.Context(), args[0], f.CheckpointStore, o)
+			doc, err := apphost.CheckpointSave(c.Context(), a.req, args[0], f.CheckpointStore, o)
 			if err != nil {
 				return err
 			}
@@ -205,7 +205,7 @@ one before it; the output says which and why, and the exit code is 5.`,
 			if err := f.apply(args[0]); err != nil {
 				return err
 			}
-			doc, err := a.rt.CheckpointRestore(c.Context(), f.CheckpointStore, args[1], o)
+			doc, err := apphost.CheckpointRestore(c.Context(), a.req, f.CheckpointStore, args[1], o)
 			if err := shown(a, report.CheckpointRestore)(doc, err); err != nil {
 				return err
 			}
@@ -235,7 +235,7 @@ func (a *app) newCheckpointList() *cobra.Command {
 			if err := f.apply(args[0]); err != nil {
 				return err
 			}
-			doc, err := a.rt.CheckpointList(c.Context(), f.CheckpointStore)
+			doc, err := apphost.CheckpointList(c.Context(), a.req, f.CheckpointStore)
 			if err != nil {
 				return err
 			}
@@ -266,7 +266,7 @@ and the newest snapshot that can still be restored.`,
 			if err := f.apply(args[0]); err != nil {
 				return err
 			}
-			doc, err := a.rt.CheckpointVerify(c.Context(), f.CheckpointStore, seq, 0)
+			doc, err := apphost.CheckpointVerify(c.Context(), a.req, f.CheckpointStore, seq, 0)
 			if err != nil {
 				return err
 			}
@@ -306,7 +306,7 @@ curfew checkpoint save --keep there instead.`,
 			if err := f.apply(args[0]); err != nil {
 				return err
 			}
-			doc, err := a.rt.CheckpointGC(c.Context(), f.CheckpointStore, r)
+			doc, err := apphost.CheckpointGC(c.Context(), a.req, f.CheckpointStore, r)
 			return shown(a, report.CheckpointGC)(doc, err)
 		},
 	}

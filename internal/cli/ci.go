@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/connect"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -32,7 +34,7 @@ func (a *app) newCI() *cobra.Command {
 
 // ciFlags are the flags of ci run.
 type ciFlags struct {
-	daemon.UpOptions
+	sessions.UpOptions
 	timeout   string
 	checkout  string
 	excludes  []string
@@ -80,7 +82,7 @@ is saved.`,
 	fl.StringVar(&f.Name, "name", "", "name of the session (default: one that no other run has)")
 	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
 	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
-	fl.Var(ops.NewChoice("cloud", &f.Cloud, []string{daemon.ProviderLocal, daemon.ProviderAWS}), "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
+	fl.Var(ops.NewChoice("cloud", &f.Cloud, []string{clouds.ProviderLocal, clouds.ProviderAWS}), "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
 	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
 	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease of the file or of curfew.yaml leaves)")
 	fl.StringVar(&f.checkout, "checkout", ".", "`folder` that is copied into the work folder")
@@ -114,13 +116,13 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	skip, err := all.Skip(dir, f.excludes)
+	skip, err := connect.Skip(all, dir, f.excludes)
 	if err != nil {
 		return err
 	}
 	named := f.Name != ""
 	if !named {
-		if f.Name, err = daemon.OnceName(); err != nil {
+		if f.Name, err = connect.OnceName(); err != nil {
 			return err
 		}
 	}
@@ -136,11 +138,11 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	if err := all.EnsureKeeper(ctx); err != nil {
 		return errors.Join(err, a.ciDown(ctx, all, s, true))
 	}
-	bounded, stop := context.WithTimeoutCause(ctx, daemon.OnceTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
+	bounded, stop := context.WithTimeoutCause(ctx, connect.OnceTimeout(s, f.Timeout)-a.Now().Sub(began), errTimedOut)
 	defer stop()
 	ran, code, err := a.ciWork(bounded, all, s, f, dir, skip)
 	if errors.Is(context.Cause(bounded), errTimedOut) {
-		err = &failure{exit: ExitError, code: "timed_out", err: fmt.Errorf("the command did not end within %s", plain.Duration(daemon.OnceTimeout(s, f.Timeout))), hint: "--timeout says how long it may take"}
+		err = &failure{exit: ExitError, code: "timed_out", err: fmt.Errorf("the command did not end within %s", plain.Duration(connect.OnceTimeout(s, f.Timeout))), hint: "--timeout says how long it may take"}
 	}
 	also := func(failed error) {
 		switch {
@@ -169,7 +171,7 @@ var errTimedOut = errors.New("timed out")
 
 // ciWork waits until the session is ready, copies the checkout and runs the command.
 // It says whether the command began.
-func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (ran bool, code int, err error) {
+func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (ran bool, code int, err error) {
 	if _, err = a.follow(ctx, s.ID, settled); err != nil {
 		return false, 0, err
 	}
@@ -180,7 +182,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	if now.State != session.Ready {
 		return false, 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
 	}
-	err = all.Enter(ctx, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *daemon.Machine) error {
+	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *connect.Machine) error {
 		if err := m.CopyIn(ctx, dir, skip); err != nil {
 			return err
 		}
@@ -194,7 +196,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 	case ctx.Err() != nil:
 		return ran, 0, errors.Join(ctx.Err(), err)
 	case err != nil || code != 0: // the command's own doing, or that of an end that came before it
-		if why := a.ciEnded(ctx, all, s, err != nil && s.Provider == daemon.ProviderAWS); why != "" {
+		if why := a.ciEnded(ctx, all, s, err != nil && s.Provider == clouds.ProviderAWS); why != "" {
 			return ran, 0, &failure{exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why)}
 		}
 	}
@@ -203,7 +205,7 @@ func (a *app) ciWork(ctx context.Context, all *daemon.Sessions, s session.Sessio
 
 // ciEnded says why a session ended, where it did. A lost connection is the first sign of that, so
 // then it is looked at until what keeps it would know.
-func (a *app) ciEnded(ctx context.Context, all *daemon.Sessions, s session.Session, lost bool) string {
+func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Session, lost bool) string {
 	within, stop := context.WithTimeout(ctx, ciNoticed)
 	defer stop()
 	for {
@@ -226,11 +228,11 @@ func (a *app) ciEnded(ctx context.Context, all *daemon.Sessions, s session.Sessi
 }
 
 // ciKeep copies the artifacts, and says whether all was copied that the command left.
-func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Session, f ciFlags, dir string) (copied bool, err error) {
+func (a *app) ciKeep(ctx context.Context, all *sessions.Sessions, s session.Session, f ciFlags, dir string) (copied bool, err error) {
 	ctx, stop := context.WithTimeout(ctx, max(ciCopy, s.LeaseUntil.Sub(a.Now())-ciCopy)) // a command that ended early leaves time
 	defer stop()
 	var missing, left []string
-	err = all.Enter(ctx, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *daemon.Machine) (err error) {
+	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *connect.Machine) (err error) {
 		missing, left, err = m.CopyOut(ctx, f.artifacts, dir)
 		return err
 	})
@@ -253,7 +255,7 @@ func (a *app) ciKeep(ctx context.Context, all *daemon.Sessions, s session.Sessio
 // ciDown ends the session and waits until it is gone: also after an interrupt, and not for
 // long then, because what keeps sessions goes on with it. Work that is not given up is saved and
 // confirmed first.
-func (a *app) ciDown(ctx context.Context, all *daemon.Sessions, s session.Session, discard bool) error {
+func (a *app) ciDown(ctx context.Context, all *sessions.Sessions, s session.Session, discard bool) error {
 	wait := downFor
 	if ctx.Err() != nil {
 		wait = ciDrain
@@ -274,7 +276,7 @@ func (a *app) ciDown(ctx context.Context, all *daemon.Sessions, s session.Sessio
 }
 
 // ciGone withdraws a session that failed before it was asked for in full.
-func (a *app) ciGone(ctx context.Context, all *daemon.Sessions, s session.Session) error {
+func (a *app) ciGone(ctx context.Context, all *sessions.Sessions, s session.Session) error {
 	if s.ID == "" || s.State != session.Requested {
 		return nil
 	}
@@ -282,7 +284,7 @@ func (a *app) ciGone(ctx context.Context, all *daemon.Sessions, s session.Sessio
 }
 
 // ciRefused says what the gate decided. A request that no later run could find is withdrawn.
-func (a *app) ciRefused(ctx context.Context, all *daemon.Sessions, s session.Session, d gate.Decision, named bool) error {
+func (a *app) ciRefused(ctx context.Context, all *sessions.Sessions, s session.Session, d gate.Decision, named bool) error {
 	why := strings.Join(d.Reasons, "; ")
 	if d.Decision != gate.Held {
 		return &failure{exit: ExitDenied, code: "denied", err: fmt.Errorf("session %s is denied: %s", s.Name, why)}

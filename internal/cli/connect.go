@@ -11,14 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/connect"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // connectFlags are the flags of connect.
 type connectFlags struct {
-	daemon.ConnectOptions
+	connect.ConnectOptions
 	port      string
 	copy, yes bool
 }
@@ -61,7 +62,7 @@ forgets it as soon as the connection is made.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			f.Name = args[0]
 			if f.copy {
-				f.Copy = &daemon.CopyPaths{From: args[1], To: args[2]}
+				f.Copy = &connect.CopyPaths{From: args[1], To: args[2]}
 			} else {
 				f.Command = args[1:]
 			}
@@ -71,7 +72,7 @@ forgets it as soon as the connection is made.`,
 	fl := c.Flags()
 	fl.IntVar(&f.Node, "node", 0, "which of several machines, from 0")
 	fl.StringVar(&f.port, "port", "", "forward `PORT[:LOCAL]` until Ctrl-C")
-	fl.Var(ops.NewChoice("editor", &f.Editor, daemon.Editors), "editor", "open the work folder in an editor: code or cursor")
+	fl.Var(ops.NewChoice("editor", &f.Editor, connect.Editors), "editor", "open the work folder in an editor: code or cursor")
 	fl.BoolVar(&f.copy, "copy", false, "copy a file or folder to the session or from it")
 	fl.BoolVar(&f.yes, "yes", false, "add the line to ~/.ssh/config that --editor needs, without asking")
 	fl.BoolVar(&f.Stdio, "stdio", false, "be the stream of an SSH connection, as the entry of an editor asks")
@@ -110,7 +111,7 @@ func (a *app) connect(ctx context.Context, f connectFlags) error {
 			return err
 		}
 	}
-	all, err := a.rt.OpenSessions(ctx)
+	all, err := sessions.Open(ctx, a.req)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (a *app) connect(ctx context.Context, f connectFlags) error {
 	if o.Stdio {
 		o.Out = a.raw.file
 	}
-	code, err := all.Connect(ctx, o)
+	code, err := connect.Connect(ctx, all, o)
 	if err != nil && ctx.Err() != nil && whole.Err() == nil {
 		err = &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New("interrupted: the terminal was closed")}
 	}

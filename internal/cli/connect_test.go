@@ -31,7 +31,7 @@ import (
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -129,7 +129,7 @@ func reach(t *testing.T) *reached {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.s = session.Session{ID: "s1", Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(), Hash: sp.Hash(), Provider: daemon.ProviderAWS, Account: awssdk.ToString(who.Account),
+	r.s = session.Session{ID: "s1", Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(), Hash: sp.Hash(), Provider: clouds.ProviderAWS, Account: awssdk.ToString(who.Account),
 		Region: connectRegion, Epoch: 1, State: session.Ready, Machines: []session.Machine{{ID: r.machine, Pool: session.Pool{Type: "g6.xlarge", Region: connectRegion}}},
 		LeaseUntil: time.Now().Add(time.Hour), RequestedAt: time.Now()}
 	r.put(r.s)

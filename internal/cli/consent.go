@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 )
 
 func (a *app) newConsent() *cobra.Command {
-	var f daemon.Source
+	var f clouds.Source
 	var reason string
 	c := &cobra.Command{
 		Use:   "consent MACHINE --reason TEXT",
@@ -22,7 +23,7 @@ machine and an entry in the audit log. Remove the tag to take it back.`,
 		Args:    oneArg("the id, name or identity of one machine"),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.Cloud = "aws"
-			doc, err := a.rt.Consent(c.Context(), f, args[0], reason)
+			doc, err := act.Consent(c.Context(), a.req, f, args[0], reason)
 			if err != nil {
 				return err
 			}

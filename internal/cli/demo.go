@@ -2,8 +2,9 @@ package cli
 
 import (
 	"context"
-	_ "embed" // for the policies of the demonstration
 
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/simulation"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -16,12 +17,12 @@ func (a *app) demo(ctx context.Context, f enforceFlags) error {
 	var set *policy.Set
 	var err error
 	if len(f.policies) > 0 {
-		if set, err = a.rt.ReadPolicies(f.policies); err != nil {
+		if set, err = govern.ReadPolicies(a.req, f.policies); err != nil {
 			return err
 		}
 	}
 	if a.format == "json" {
-		doc, err := a.rt.DemoDay(ctx, set, f.seed)
+		doc, err := simulation.DemoDay(ctx, a.req, set, f.seed)
 		if err != nil {
 			return err
 		}
@@ -29,7 +30,7 @@ func (a *app) demo(ctx context.Context, f enforceFlags) error {
 	}
 	show := report.NewDemo(a.Stdout, a.Width, a.color())
 	bar := a.newProgress("the simulated account")
-	entries, err := a.rt.Demo(ctx, set, f.seed, func(p view.DemoPass) error {
+	entries, err := simulation.Demo(ctx, a.req, set, f.seed, func(p view.DemoPass) error {
 		bar.Report(round.Progress{What: p.At.Format("Mon 15:04")})
 		return show.Pass(p)
 	})

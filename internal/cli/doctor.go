@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -37,7 +38,7 @@ no machine, or two, are listed.`,
 			if err != nil || length < time.Minute {
 				return usageError("--window %q: it is a duration of a minute or more, such as 1h", window)
 			}
-			doc, err := a.rt.DoctorMetrics(c.Context(), f.Source, length)
+			doc, err := clouds.DoctorMetrics(c.Context(), a.req, f.Source, length)
 			if err := shown(a, report.Doctor)(doc, err); err != nil || len(doc.BlindSpots) == 0 {
 				return err
 			}

@@ -10,10 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -66,7 +68,7 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
-	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
+	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
 	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions of scan and of actions on what is managed or governed (curfew.yaml), and do nothing else")
 	return c
 }
@@ -80,7 +82,7 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(daemon.ActionPolicy(cfg.Governance.Tags(cfg.Tags.Lifetime)))
+		_, err = a.Stdout.Write(clouds.ActionPolicy(cfg.Governance.Tags(cfg.Tags.Lifetime)))
 		return err
 	}
 	if f.Cloud == "sim" {
@@ -94,11 +96,11 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		return err
 	}
 	if f.Cloud == backtest.Cloud {
-		o.Wire = func(ctx context.Context, cfg config.Config, s *store.Store, _ daemon.EnforceOptions, set *policy.Set) (round.Setting, error) {
+		o.Wire = func(ctx context.Context, cfg config.Config, s *store.Store, _ act.EnforceOptions, set *policy.Set) (round.Setting, error) {
 			return a.recorded(ctx, cfg, s, f, set)
 		}
 	}
-	return a.rt.Enforce(ctx, o, func(pass *round.Result, doc view.Enforce) error {
+	return act.Enforce(ctx, a.req, o, func(pass *round.Result, doc view.Enforce) error {
 		if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
 			return err
 		}
@@ -107,8 +109,8 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 }
 
 // options are the flags as the operation takes them.
-func (f enforceFlags) options() (daemon.EnforceOptions, error) {
-	o := daemon.EnforceOptions{Source: f.Source, Policies: f.policies, Enforce: f.enforce}
+func (f enforceFlags) options() (act.EnforceOptions, error) {
+	o := act.EnforceOptions{Source: f.Source, Policies: f.policies, Enforce: f.enforce}
 	if f.window != "" {
 		var err error
 		if o.Window, err = config.ParseDuration(f.window); err != nil || o.Window <= 0 {
@@ -172,7 +174,7 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 	}
 	file, err := os.OpenFile(a.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // for all to read
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, daemon.Cause(err))}
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, runtime.Cause(err))}
 	}
 	out := json.NewEncoder(file)
 	for _, d := range decisions {

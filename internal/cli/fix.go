@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -131,7 +131,7 @@ func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
 			plain.Fprintln(a.Stdout)
 		}
 		flags := f.repeated()
-		if d.Finding.Resource.Cloud == sim.CloudName {
+		if clouds.Of(d.Finding.Resource.Cloud).Simulated {
 			flags = " --demo" + flags
 		}
 		if err := a.draw(report.FixSheet(d, a.Now(), flags+a.globals())); err != nil {

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/simulation"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -28,8 +30,34 @@ func (a *app) outputs(c *cobra.Command, formats ...string) {
 
 // simulated adds the flag by which a command that reads the books reads simulated ones.
 func (a *app) simulated(c *cobra.Command) {
-	c.Flags().BoolVar(&a.rt.Simulated, "demo", false, "simulated books: 32 days of the simulated account and its bill; nothing is kept")
+	fl := c.Flags().VarPF(&booksFlag{&a.req.Process.Storage}, "demo", "", "simulated books: 32 days of the simulated account and its bill; nothing is kept")
+	fl.NoOptDefVal = "true"
 }
+
+// booksFlag chooses between the state of the configuration and simulated books.
+type booksFlag struct{ storage *runtime.Storage }
+
+// String implements pflag.Value.
+func (b *booksFlag) String() string {
+	if b.storage == nil {
+		return "false"
+	}
+	_, simulated := (*b.storage).(simulation.Books)
+	return strconv.FormatBool(simulated)
+}
+
+// Set implements pflag.Value.
+func (b *booksFlag) Set(text string) error {
+	simulated, err := strconv.ParseBool(text)
+	*b.storage = runtime.OwnStorage{}
+	if simulated {
+		*b.storage = simulation.Books{}
+	}
+	return err
+}
+
+// Type implements pflag.Value.
+func (b *booksFlag) Type() string { return "bool" }
 
 // anyOf lists forms for help: "table, json, html or md".
 func anyOf(formats []string) string {
@@ -49,7 +77,7 @@ func (a *app) say(doc any, format string, args ...any) error {
 }
 
 // periodFlags adds the flags of a period of time to a command of this machine.
-func periodFlags(c *cobra.Command, p *daemon.Period, since string) {
+func periodFlags(c *cobra.Command, p *runtime.Period, since string) {
 	c.Flags().StringVar(&p.Since, "since", since, "from when: a date, a time, months with this one (3mo), or a duration back from now (7d)")
 	c.Flags().StringVar(&p.Until, "until", "", "until when (default now)")
 }

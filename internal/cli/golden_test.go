@@ -21,6 +21,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/replay"
 	"github.com/curfew-dev/curfew/internal/backtest"
 )
 
@@ -232,13 +234,13 @@ func decisions(ts *testscript.TestScript, neg bool, args []string) {
 	a := newApp(&Process{Dir: ts.MkAbs(".")})
 	p, err := backtestFlags{trace: args[0], restartCost: "5m"}.params()
 	ts.Check(err)
-	p.Policies, err = a.rt.ReadPolicies(args[1:])
+	p.Policies, err = govern.ReadPolicies(a.req, args[1:])
 	ts.Check(err)
 	var lines []string
 	p.Decided = func(d backtest.Decision) {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s", d.Time.UTC().Format("15:04:05.999999"), d.Resource, d.Policy, strings.TrimSpace(d.Step+" "+d.Refusal)))
 	}
-	file, err := a.rt.OpenTrace(context.Background(), args[0], &p.Format)
+	file, err := replay.OpenTrace(context.Background(), a.req, args[0], &p.Format)
 	ts.Check(err)
 	defer file.Close()
 	_, err = backtest.Run(context.Background(), file, p)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -65,7 +65,7 @@ func (a *app) start(s config.Start, force bool, in io.Reader) error {
 		}
 	}
 	if err := os.MkdirAll(a.path("policies"), 0o755); err != nil { //nolint:gosec // others may read policies
-		return fmt.Errorf("write the policies: %w", daemon.Cause(err))
+		return fmt.Errorf("write the policies: %w", runtime.Cause(err))
 	}
 	for _, name := range names {
 		err := durable.ReplaceBytes(a.path(name), 0o600, []byte(files[name]))

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
@@ -25,14 +26,14 @@ func TestInterruptedSaysWhatWasDone(t *testing.T) {
 		want string
 	}{
 		{stopped, "interrupted before it was done"},
-		{daemon.CutShort(stopped, nil), "interrupted; nothing was sent or changed"},
-		{daemon.CutShort(stopped, []action.Line{line(action.ResultWaiting, "i-0")}), "interrupted; nothing was sent or changed"},
+		{runtime.CutShort(stopped, nil), "interrupted; nothing was sent or changed"},
+		{runtime.CutShort(stopped, []action.Line{line(action.ResultWaiting, "i-0")}), "interrupted; nothing was sent or changed"},
 		{
-			daemon.CutShort(stopped, []action.Line{line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"), line(action.ResultFailed, "i-3")}),
+			runtime.CutShort(stopped, []action.Line{line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"), line(action.ResultFailed, "i-3")}),
 			"interrupted; done before: terminate i-1: confirmed, terminate i-3: failed; `curfew audit` has it all",
 		},
 	} {
-		got := classify(ctx, daemon.StateError(daemon.CloudError(tc.err)))
+		got := classify(ctx, runtime.StateError(clouds.CloudError(tc.err)))
 		if got.exit != ExitInterrupted || got.Error() != tc.want {
 			t.Errorf("exit %d, %q; want %q", got.exit, got.Error(), tc.want)
 		}

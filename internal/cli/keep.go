@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/client"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -122,17 +123,17 @@ and is what audit.public_key on another machine has to be.`,
 			case verify:
 				return a.verifyAudit(c.Context(), anchor, profile)
 			case anchor != "":
-				d, err := a.rt.Anchor(c.Context(), anchor, profile)
+				d, err := govern.Anchor(c.Context(), a.req, anchor, profile)
 				if err != nil {
 					return err
 				}
 				return a.say(d, "%s: entry %d of %s, hash %s\nsigned with %s", anchor, d.Entry, plain.Time(d.At), d.Hash, d.Key)
 			}
 			var err error
-			if in.Since, err = daemon.Past(a.Now().UTC(), since); err != nil {
+			if in.Since, err = runtime.Past(a.Now().UTC(), since); err != nil {
 				return usageError("--since: %w", err)
 			}
-			if in.Until, err = daemon.Past(a.Now().UTC(), until); err != nil {
+			if in.Until, err = runtime.Past(a.Now().UTC(), until); err != nil {
 				return usageError("--until: %w", err)
 			}
 			return a.audit(c.Context(), in)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/api"
+	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -164,7 +165,7 @@ func (a *app) signInByAWS(ctx context.Context, cfg config.Config, login *client.
 	raw := make([]byte, 16)
 	_, _ = rand.Read(raw) // it never fails
 	nonce := hex.EncodeToString(raw)
-	signed, err := a.rt.SignCall(ctx, cfg, profile, api.AWSBinding(login.Server, nonce))
+	signed, err := identity.SignCall(ctx, a.req, cfg, profile, api.AWSBinding(login.Server, nonce))
 	if err != nil {
 		return &failure{exit: ExitError, code: "no_credentials", err: fmt.Errorf("sign in to %s by AWS credentials: %w", login.Server, err), hint: "give --profile, or sign in to AWS"}
 	}

@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/client"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -55,9 +56,9 @@ func newOffice(t *testing.T, wrap func(http.Handler) http.Handler) *office {
 // token makes a token for a person.
 func (o *office) token(name string, roles ...string) view.NewToken {
 	o.t.Helper()
-	rt := o.srv.rt.For()
-	rt.Caller = &approval.Person{Name: name}
-	doc, err := rt.CreateToken(o.t.Context(), daemon.TokenOptions{Name: name, Roles: roles, For: "1h"})
+	req := o.srv.req.Fresh()
+	req.Caller = runtime.ServedCaller(approval.Person{Name: name})
+	doc, err := identity.CreateToken(o.t.Context(), req, identity.TokenOptions{Name: name, Roles: roles, For: "1h"})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -162,9 +163,9 @@ func TestAnExpiredToken(t *testing.T) {
 	}
 	o.token("ada", "admin") // so that the server goes on to want tokens
 	o.now = o.now.Add(61 * time.Minute)
-	rt := o.srv.rt.For()
-	rt.Caller = &approval.Person{Name: "ada"}
-	if _, err := rt.CreateToken(t.Context(), daemon.TokenOptions{Name: "ada", Roles: []string{"admin"}}); err != nil {
+	req := o.srv.req.Fresh()
+	req.Caller = runtime.ServedCaller(approval.Person{Name: "ada"})
+	if _, err := identity.CreateToken(t.Context(), req, identity.TokenOptions{Name: "ada", Roles: []string{"admin"}}); err != nil {
 		t.Fatal(err)
 	}
 	got := o.give("", "audit")
@@ -319,7 +320,7 @@ func TestLoginByAWS(t *testing.T) {
 	sts := fmt.Sprintf("approvals: {sts_endpoint: %q}\n", os.Getenv("AWS_ENDPOINT_URL"))
 	o := newOffice(t, nil)
 	o.write("curfew.yaml", sts)
-	if err := os.WriteFile(filepath.Join(o.srv.rt.Dir, "curfew.yaml"), []byte(sts+fmt.Sprintf("people: {ana: {aws: [%q], roles: [viewer]}}\n", ana)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(o.srv.req.Dir, "curfew.yaml"), []byte(sts+fmt.Sprintf("people: {ana: {aws: [%q], roles: [viewer]}}\n", ana)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	asEve()

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -44,13 +45,13 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags}
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
-		return nil, cfg, nil, daemon.CloudError(err)
+		return nil, cfg, nil, clouds.CloudError(err)
 	}
 	return r, cfg, setting.Prices, nil
 }
 
 // planLedger shows how many machines of each group are needed by the duty in the ledger.
-func (a *app) planLedger(ctx context.Context, verb, schema string, period daemon.Period, purpose inventory.Purpose, target float64) error {
+func (a *app) planLedger(ctx context.Context, verb, schema string, period runtime.Period, purpose inventory.Purpose, target float64) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
@@ -20,7 +20,7 @@ import (
 // capacityFlags are the flags of plan capacity.
 type capacityFlags struct {
 	source                                             sourceFlags
-	period                                             daemon.Period // of --from ledger
+	period                                             runtime.Period // of --from ledger
 	from                                               string
 	qps, qpsPerGPU                                     float64
 	maxBatch, replicas                                 int
@@ -117,7 +117,7 @@ func (a *app) planCapacity(f capacityFlags) error {
 		}
 	}
 	if f.arrivals != "" {
-		if p.Arrivals, err = daemon.ReadPlan(a.rt, f.arrivals, capacity.ReadArrivals); err != nil {
+		if p.Arrivals, err = runtime.ReadPlan(a.req, f.arrivals, capacity.ReadArrivals); err != nil {
 			return err
 		}
 	}

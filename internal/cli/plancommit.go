@@ -9,16 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 // commitFlags are the flags of plan commit.
 type commitFlags struct {
-	daemon.Period
+	runtime.Period
 	usage, from, offers, existing string
 	online                        bool
 	drop, leaveRate               float64
@@ -77,14 +77,14 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 			return err
 		}
 	}
-	cfg, book, err := a.rt.Priced()
+	cfg, book, err := a.req.Priced()
 	if err != nil {
 		return err
 	}
 	var use []commit.Usage
 	var notes []string
 	if f.from == "" {
-		use, err = daemon.ReadPlan(a.rt, f.usage, commit.ReadUsage)
+		use, err = runtime.ReadPlan(a.req, f.usage, commit.ReadUsage)
 	} else {
 		use, notes, err = a.recordedHours(ctx, cfg, f)
 	}
@@ -93,7 +93,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	var offers []commit.Offer
 	if f.offers != "" {
-		offers, err = daemon.ReadPlan(a.rt, f.offers, commit.ReadOffers)
+		offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers)
 	} else {
 		var more []string
 		offers, more, err = commit.BookOffers(book, use)
@@ -107,7 +107,7 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	var existing []commit.Existing
 	if f.existing != "" {
-		if existing, err = daemon.ReadPlan(a.rt, f.existing, commit.ReadExisting); err != nil {
+		if existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
 			return err
 		}
 	}
@@ -121,13 +121,13 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	r, err := commit.Plan(use, offers, existing, options)
 	if err != nil {
-		return daemon.PlanError(err)
+		return runtime.PlanError(err)
 	}
 	r.Assumptions = append(notes, r.Assumptions...)
 	if f.online {
 		online, err := commit.Online(use, offers, existing)
 		if err != nil {
-			return daemon.PlanError(err)
+			return runtime.PlanError(err)
 		}
 		r.Online = &online
 	}

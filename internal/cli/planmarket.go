@@ -32,11 +32,11 @@ price are listed and never ranked.`,
 				p.Options = append(p.Options, price.Term(o))
 			}
 			p.Model.Parameters = parameters * 1e9
-			_, book, err := a.rt.Priced()
+			_, book, err := a.req.Priced()
 			if err != nil {
 				return err
 			}
-			a.rt.CheckRegion(book, p.Region)
+			a.req.CheckRegion(book, p.Region)
 			r, err := market.Rank(book, f, p)
 			if err != nil {
 				return &failure{exit: ExitUsage, code: "usage", err: err}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/plan/mig"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -56,7 +56,7 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 		}
 		counts, err := mig.Enumerate(model, f.double)
 		if err != nil {
-			return daemon.PlanError(err)
+			return runtime.PlanError(err)
 		}
 		return a.show(counts, func() report.Sheet { return report.MIGCounts(model, counts) })
 	}
@@ -67,13 +67,13 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 	if f.workloads == "" {
 		return usageError("curfew plan mig: give --workloads FILE, or --enumerate")
 	}
-	in, err := a.rt.Input(f.workloads)
+	in, err := a.req.Input(f.workloads)
 	if err != nil {
 		return err
 	}
 	workloads, err := mig.ReadWorkloads(f.workloads, in)
 	if err := errors.Join(err, in.Close()); err != nil {
-		return daemon.PlanError(err)
+		return runtime.PlanError(err)
 	}
 	o := mig.Options{DoubleMemory: f.double, KeepGPUs: f.keep}
 	var r mig.Report
@@ -81,17 +81,17 @@ func (a *app) planMIG(ctx context.Context, f migFlags) error {
 		r, err = mig.Pack(ctx, fleet, workloads, o)
 	} else {
 		var today []mig.Placed
-		if in, err = a.rt.Input(f.current); err != nil {
+		if in, err = a.req.Input(f.current); err != nil {
 			return err
 		}
 		today, err = mig.ReadPlacements(f.current, in, fleet)
 		if err := errors.Join(err, in.Close()); err != nil {
-			return daemon.PlanError(err)
+			return runtime.PlanError(err)
 		}
 		r, err = mig.Rearrange(ctx, fleet, today, workloads, o)
 	}
 	if err != nil {
-		return daemon.PlanError(err)
+		return runtime.PlanError(err)
 	}
 	return a.show(r, func() report.Sheet { return report.MIG(r) })
 }

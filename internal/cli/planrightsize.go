@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -17,7 +18,7 @@ import (
 // rightsizeFlags are the flags of plan rightsize.
 type rightsizeFlags struct {
 	source                                                sourceFlags
-	period                                                daemon.Period // of --from ledger
+	period                                                runtime.Period // of --from ledger
 	usage, from, columns, step, resource, machine, region string
 }
 
@@ -72,22 +73,22 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if err != nil {
 		return err
 	}
-	_, book, err := a.rt.Priced()
+	_, book, err := a.req.Priced()
 	if err != nil {
 		return err
 	}
-	a.rt.CheckRegion(book, f.region)
-	if err := a.rt.WarnUnread(ctx, daemon.Recording{Path: a.path(f.usage), Format: t.Format}); err != nil {
+	a.req.CheckRegion(book, f.region)
+	if err := clouds.WarnUnread(ctx, a.req, clouds.Recording{Path: a.path(f.usage), Format: t.Format}); err != nil {
 		return err
 	}
 	file, err := config.Open(a.path(f.usage))
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, daemon.Cause(err))}
+		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read %s: %w", f.usage, runtime.Cause(err))}
 	}
 	defer file.Close()
 	r, err := rightsize.FromUsage(ctx, file, t.Format, f.machine, book, rightsize.Params{Region: f.region})
 	if err != nil {
-		return daemon.CloudError(err)
+		return clouds.CloudError(err)
 	}
 	return a.show(r, func() report.Sheet { return report.Rightsize(r) })
 }
@@ -103,7 +104,7 @@ func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	case errors.Is(err, accountplan.ErrUnmeasured):
 		return &failure{exit: ExitError, code: "no_usage", err: err, hint: "run curfew scan to see what could not be read"}
 	case err != nil:
-		return daemon.CloudError(err)
+		return clouds.CloudError(err)
 	}
 	return a.show(out, func() report.Sheet { return report.Rightsize(out) })
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -42,7 +42,7 @@ func (f *spotTraceFlags) read(a *app, verb string) (spot.Trace, error) {
 	if m.Columns, err = columnMap(f.columns, "zone", "time", "length", "up", "price"); err != nil {
 		return spot.Trace{}, err
 	}
-	return daemon.ReadPlan(a.rt, f.trace, func(name string, r io.Reader) (spot.Trace, error) { return spot.Read(r, name, m) })
+	return runtime.ReadPlan(a.req, f.trace, func(name string, r io.Reader) (spot.Trace, error) { return spot.Read(r, name, m) })
 }
 
 // columnMap reads --map: names of columns of the planner to those of the file.
@@ -133,7 +133,7 @@ func (a *app) planSpot(f spotFlags) error {
 	r, err := spot.Replay(tr, p)
 	bar.Finish()
 	if err != nil {
-		return daemon.PlanError(err)
+		return runtime.PlanError(err)
 	}
 	return a.show(r, func() report.Sheet { return report.Spot(r) })
 }
@@ -178,7 +178,7 @@ func (a *app) planCheckpoint(f checkpointFlags) error {
 	}
 	r, err := spot.Checkpoint(tr, p)
 	if err != nil {
-		return daemon.PlanError(err)
+		return runtime.PlanError(err)
 	}
 	return a.show(r, func() report.Sheet { return report.Checkpoint(r) })
 }

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -34,7 +34,7 @@ plan advises against a change that does not pay back within a year.`,
 			}
 			r, err := tco.Weigh(p)
 			if err != nil {
-				return daemon.PlanError(err)
+				return runtime.PlanError(err)
 			}
 			return a.show(r, func() report.Sheet { return report.TCO(r) })
 		},

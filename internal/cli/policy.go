@@ -7,8 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -95,7 +97,7 @@ policies from files of the same names. Exit code 1 when a case fails.`,
 		if len(args) == 0 {
 			return usageError("curfew policy test takes files of cases, or directories of them")
 		}
-		doc, err := a.rt.PolicyTest(c.Context(), policies, args)
+		doc, err := govern.PolicyTest(c.Context(), a.req, policies, args)
 		if err != nil {
 			return err
 		}
@@ -143,7 +145,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 	if err != nil {
 		return err
 	}
-	set, err := a.rt.Policies(cfg, f.policies)
+	set, err := govern.Policies(a.req, cfg, f.policies)
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 	pass, err := round.New(setting).Round(ctx)
 	bar.Finish()
 	if err != nil {
-		return daemon.CloudError(err)
+		return clouds.CloudError(err)
 	}
 	var match []*policy.Facts
 	var names []string
@@ -186,7 +188,7 @@ func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags
 		if err != nil {
 			return round.Setting{}, err
 		}
-		return a.rt.Observing(ctx, cfg, o, set)
+		return act.ObserveSetting(ctx, a.req, cfg, o, set)
 	}
 	s, _, err := a.present(ctx, cfg, f.sourceFlags, l, set)
 	return s, err

@@ -40,7 +40,7 @@ func (a *app) newPriceList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.rt.CheckRegion(book, region)
+			a.req.CheckRegion(book, region)
 			if accelerator != "" {
 				known, ok := book.Accelerator(accelerator)
 				if !ok {
@@ -104,7 +104,7 @@ func (a *app) newPriceShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.rt.CheckRegion(book, region)
+			a.req.CheckRegion(book, region)
 			return a.showPrice(book, args[0], region)
 		},
 	}

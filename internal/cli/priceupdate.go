@@ -13,8 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -90,7 +91,7 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
-		if err := durable.Replace(filepath.Join(cfg.DataDir, daemon.PriceFile), 0o600, next.Save); err != nil {
+		if err := durable.Replace(filepath.Join(cfg.DataDir, runtime.PriceFile), 0o600, next.Save); err != nil {
 			return fmt.Errorf("keep the prices: %w", err)
 		}
 	}
@@ -111,7 +112,7 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	for _, name := range files {
 		file, err := os.Open(a.path(name))
 		if err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, daemon.Cause(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read catalog %s: %w", name, runtime.Cause(err))}
 		}
 		o := price.Origin{Source: cmp.Or(f.source, filepath.Base(name)), AsOf: a.Now(), Cloud: f.cloud}
 		got, err := collect(price.ReadCatalog(file, o))
@@ -130,9 +131,9 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	if len(regions) == 0 {
 		return nil, usageError("curfew price update: give the regions whose prices to read, --regions us-east-1,…")
 	}
-	cloud, err := daemon.OpenAWS(ctx, cfg, f.profile, regions)
+	cloud, err := clouds.OpenAWS(ctx, cfg, f.profile, regions)
 	if err != nil {
-		return nil, daemon.CloudError(err)
+		return nil, clouds.CloudError(err)
 	}
 	bar := a.newProgress("prices")
 	defer bar.Finish()
@@ -140,12 +141,12 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 		bar.Report(round.Progress{What: "prices of " + region, Done: i, Total: len(regions)})
 		if slices.Contains(f.from, "aws") {
 			if err := products(ctx, cloud, region, &entries); err != nil {
-				return nil, daemon.CloudError(err)
+				return nil, clouds.CloudError(err)
 			}
 		}
 		if slices.Contains(f.from, "spot") {
 			if err := a.spotPrices(ctx, cloud, book, region, &entries); err != nil {
-				return nil, daemon.CloudError(err)
+				return nil, clouds.CloudError(err)
 			}
 		}
 	}
@@ -170,7 +171,7 @@ var priceLists = []struct {
 	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
 }
 
-func products(ctx context.Context, cloud *daemon.AWS, region string, entries *[]price.Entry) error {
+func products(ctx context.Context, cloud *clouds.AWS, region string, entries *[]price.Entry) error {
 	for _, list := range priceLists {
 		filters := maps.Clone(list.filters)
 		filters["regionCode"] = region
@@ -194,7 +195,7 @@ func products(ctx context.Context, cloud *daemon.AWS, region string, entries *[]
 
 // spotPrices reads the newest spot price of every zone for the machine types that
 // the book knows.
-func (a *app) spotPrices(ctx context.Context, cloud *daemon.AWS, book *price.Book, region string, entries *[]price.Entry) error {
+func (a *app) spotPrices(ctx context.Context, cloud *clouds.AWS, book *price.Book, region string, entries *[]price.Entry) error {
 	var types []string
 	for _, m := range book.Machines() {
 		if m.Cloud == price.AWS && m.Accelerator != "" {
@@ -202,8 +203,8 @@ func (a *app) spotPrices(ctx context.Context, cloud *daemon.AWS, book *price.Boo
 		}
 	}
 	type market struct{ machine, zone string }
-	newest := map[market]daemon.SpotPrice{}
-	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p daemon.SpotPrice) error {
+	newest := map[market]clouds.SpotPrice{}
+	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p clouds.SpotPrice) error {
 		key := market{p.Type, p.Zone}
 		if old, ok := newest[key]; !ok || p.Time.After(old.Time) {
 			newest[key] = p

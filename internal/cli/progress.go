@@ -8,7 +8,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 )
@@ -75,7 +75,7 @@ func (b before) Write(text []byte) (int, error) {
 }
 
 // newProgress begins a bar.
-func (a *app) newProgress(what string) daemon.Bar {
+func (a *app) newProgress(what string) runtime.Bar {
 	if !a.Progress || a.quiet {
 		return &bar{}
 	}
@@ -100,7 +100,7 @@ type bar struct {
 	bar *progressbar.ProgressBar
 }
 
-// Report implements daemon.Bar.
+// Report implements runtime.Bar.
 func (b *bar) Report(s round.Progress) {
 	if b.bar == nil {
 		return
@@ -113,7 +113,7 @@ func (b *bar) Report(s round.Progress) {
 	_ = b.bar.Set(s.Done)
 }
 
-// Finish implements daemon.Bar.
+// Finish implements runtime.Bar.
 func (b *bar) Finish() {
 	if b.bar == nil {
 		return

@@ -5,15 +5,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/replay"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 func (a *app) newRecord() *cobra.Command {
 	var f sourceFlags
-	var o daemon.RecordOptions
+	var o replay.RecordOptions
 	var step string
 	c := &cobra.Command{
 		Use:   "record",
@@ -36,7 +37,7 @@ plan read the file, so that a policy can be tested on your own month.`,
 			if o.Step, err = config.ParseDuration(step); err != nil || o.Step < time.Second {
 				return usageError("--sample-step %q: it is a duration of a second or more, such as 60s", step)
 			}
-			doc, err := a.rt.Record(c.Context(), []daemon.Source{f.Source}, o)
+			doc, err := replay.Record(c.Context(), a.req, []clouds.Source{f.Source}, o)
 			if err != nil {
 				return err
 			}
@@ -51,8 +52,8 @@ plan read the file, so that a policy can be tested on your own month.`,
 	f.addMetrics(fl)
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
 	periodFlags(c, &o.Period, "30d")
-	o.From, a.format = daemon.FromPrometheus, reports[0]
-	fl.Var(ops.NewChoice("from", &o.From, []string{daemon.FromPrometheus, daemon.FromCloud}), "from",
+	o.From, a.format = replay.FromPrometheus, reports[0]
+	fl.Var(ops.NewChoice("from", &o.From, []string{replay.FromPrometheus, replay.FromCloud}), "from",
 		"prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
 	fl.StringVar(&step, "sample-step", "60s", "the time that a sample stands for; samples that are closer are joined, and their highest value counts")
 	fl.StringVarP(&o.Output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")

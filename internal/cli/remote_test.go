@@ -19,8 +19,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/api"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -28,7 +29,7 @@ import (
 // serving is a service in this process, on a loopback port of its own.
 type serving struct {
 	*httptest.Server
-	rt *daemon.Runtime
+	req *runtime.Request
 }
 
 // serveState serves the state of a directory as curfew serve does, as the user that who names.
@@ -38,15 +39,16 @@ func serveState(t *testing.T, dir, data string, who func() string, now func() ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := &daemon.Runtime{Kept: s, Host: daemon.Host{Now: now, Dir: dir, DataDir: data, Log: &bytes.Buffer{}, Lookup: func(k string) (string, bool) { return who(), k == "CURFEW_IDENTITY" }}}
-	handler, err := api.New(api.Options{Runtime: rt, Rate: 1e6, Burst: 1e6, Version: "test"})
+	req := runtime.NewProcess(runtime.Host{Now: now, Dir: dir, DataDir: data, Log: &bytes.Buffer{}, Lookup: func(k string) (string, bool) { return who(), k == "CURFEW_IDENTITY" }}).Request()
+	req.Storage = runtime.LentStorage{State: s}
+	handler, err := api.New(api.Options{Process: req.Process, State: s, Rate: 1e6, Burst: 1e6, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if wrap != nil {
 		handler = wrap(handler)
 	}
-	srv := &serving{httptest.NewServer(handler), rt}
+	srv := &serving{httptest.NewServer(handler), req}
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
@@ -169,9 +171,9 @@ func TestTheSameWhereverTheStateIs(t *testing.T) {
 	compare(reading)
 	compare(writing)
 	// From the first token on a server takes nothing else.
-	rt := srv.rt.For()
-	rt.Caller = &approval.Person{Name: "root"}
-	admin, err := rt.CreateToken(t.Context(), daemon.TokenOptions{Name: "root", Roles: []string{"admin"}})
+	req := srv.req.Fresh()
+	req.Caller = runtime.ServedCaller(approval.Person{Name: "root"})
+	admin, err := identity.CreateToken(t.Context(), req, identity.TokenOptions{Name: "root", Roles: []string{"admin"}})
 	if err != nil {
 		t.Fatal(err)
 	}

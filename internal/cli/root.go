@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ops"
 )
@@ -18,8 +18,8 @@ import (
 // app is what the commands share: the process and the global flags.
 type app struct {
 	*Process
-	// rt is the wiring that any process needs.
-	rt *daemon.Runtime
+	// req is the request of the command.
+	req *runtime.Request
 	// at is what has the state: this machine, or a server.
 	at    *ops.Place
 	quiet bool
@@ -83,7 +83,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		if f := (*failure)(nil); errors.As(err, &f) {
 			return f
 		}
-		if invalid := (*daemon.Error)(nil); errors.As(err, &invalid) {
+		if invalid := (*runtime.Error)(nil); errors.As(err, &invalid) {
 			return invalid
 		}
 		hint := "see " + c.CommandPath() + " --help"
@@ -97,9 +97,9 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s: %w", c.CommandPath(), err), hint: hint}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.rt.ConfigFlag, "config", "", "configuration `file` (default: curfew.yaml found upward, then the user's)")
-	flags.StringVar(&a.rt.DataFlag, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
-	flags.StringVar(&a.rt.DatabaseFlag, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
+	flags.StringVar(&a.req.ConfigFlag, "config", "", "configuration `file` (default: curfew.yaml found upward, then the user's)")
+	flags.StringVar(&a.req.DataFlag, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
+	flags.StringVar(&a.req.DatabaseFlag, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
 	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
 		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newToken(), a.newAudit(),

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	appruntime "github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -68,7 +68,7 @@ type Process struct {
 func System(version string) Process {
 	p := Process{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Lookup: os.LookupEnv, Now: time.Now, Uptime: daemon.Uptime, FileTime: store.FileTime, Version: version,
+		Lookup: os.LookupEnv, Now: time.Now, Uptime: appruntime.Uptime, FileTime: store.FileTime, Version: version,
 		Progress: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
@@ -141,7 +141,7 @@ func Run(ctx context.Context, p Process) int {
 	err := root.ExecuteContext(running)
 	stop()
 	far.clear(true)
-	if ended := errors.Join(a.at.Local.Close(), a.rt.Close()); err == nil {
+	if ended := errors.Join(a.at.Local.Close(), a.req.Close()); err == nil {
 		err = ended
 	}
 	if err == nil {
@@ -164,14 +164,14 @@ func Run(ctx context.Context, p Process) int {
 	return f.exit
 }
 
-// exits are the exit codes of the wiring's errors.
-var exits = map[daemon.Class]int{daemon.Failed: ExitError, daemon.Usage: ExitUsage, daemon.Denied: ExitDenied, daemon.Held: ExitHeld, daemon.Partial: ExitPartial}
+// exits are the exit codes of the application's errors.
+var exits = map[appruntime.Class]int{appruntime.Failed: ExitError, appruntime.Usage: ExitUsage, appruntime.Denied: ExitDenied, appruntime.Held: ExitHeld, appruntime.Partial: ExitPartial}
 
 // classify gives every error its exit code.
 func classify(ctx context.Context, err error) *failure {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		what := "interrupted before it was done"
-		if broken := (*daemon.CutOff)(nil); errors.As(err, &broken) {
+		if broken := (*appruntime.CutOff)(nil); errors.As(err, &broken) {
 			what = "interrupted; " + broken.Done()
 		}
 		return &failure{exit: ExitInterrupted, code: "interrupted", err: errors.New(what)}
@@ -180,7 +180,7 @@ func classify(ctx context.Context, err error) *failure {
 	if errors.As(err, &f) {
 		return f
 	}
-	if wired := (*daemon.Error)(nil); errors.As(err, &wired) {
+	if wired := (*appruntime.Error)(nil); errors.As(err, &wired) {
 		if wired.Err == nil {
 			return &failure{exit: exits[wired.Class]}
 		}

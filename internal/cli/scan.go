@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -24,7 +25,7 @@ import (
 
 // sourceFlags say which account is read, and which recorded usage with it.
 type sourceFlags struct {
-	daemon.Source
+	clouds.Source
 	demo bool
 }
 
@@ -64,7 +65,7 @@ func (f *sourceFlags) checkAudit() error {
 	if f.demo {
 		f.Cloud = sim.CloudName
 	}
-	return oneOf("cloud", f.Cloud, "aws", sim.CloudName, local.CloudName, local.OnPremises)
+	return oneOf("cloud", f.Cloud, clouds.Names()...)
 }
 
 // scanFlags are the flags of scan.
@@ -126,7 +127,7 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 		return err
 	}
 	if f.printPolicy {
-		_, err := a.Stdout.Write(daemon.ReadPolicy())
+		_, err := a.Stdout.Write(clouds.ReadPolicy())
 		return err
 	}
 	cfg, err := a.config()
@@ -137,13 +138,13 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err != nil {
 		return err
 	}
-	o := daemon.ScanOptions{Source: f.Source, Bill: f.bill, NoSave: f.noSave, Version: a.Version}
+	o := audit.ScanOptions{Source: f.Source, Bill: f.bill, NoSave: f.noSave, Version: a.Version}
 	if f.window != "" {
 		if o.Window, err = config.ParseDuration(f.window); err != nil || o.Window <= 0 {
 			return usageError("--window %q: it is a duration such as 14d or 72h", f.window)
 		}
 	}
-	audit, err := a.rt.Scan(ctx, cfg, o, func(doc view.Scan, kept bool) error {
+	audit, err := audit.Scan(ctx, a.req, cfg, o, func(doc view.Scan, kept bool) error {
 		f.noSave = !kept
 		return a.render(doc, f, 0)
 	})
@@ -211,7 +212,7 @@ func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) err
 func (a *app) again(f scanFlags) string {
 	words := []string{"curfew scan"}
 	switch {
-	case f.Cloud == sim.CloudName:
+	case clouds.Of(f.Cloud).Simulated:
 		words = append(words, "--demo")
 	case f.Cloud != "aws":
 		words = append(words, "--cloud", f.Cloud)
@@ -244,11 +245,11 @@ func (a *app) again(f scanFlags) string {
 // command; a database URL may hold a password and is not repeated.
 func (a *app) globals() string {
 	out := ""
-	if a.rt.ConfigFlag != "" {
-		out += " --config " + plain.Shell(a.rt.ConfigFlag)
+	if a.req.ConfigFlag != "" {
+		out += " --config " + plain.Shell(a.req.ConfigFlag)
 	}
-	if a.rt.DataFlag != "" {
-		out += " --data-dir " + plain.Shell(a.rt.DataFlag)
+	if a.req.DataFlag != "" {
+		out += " --data-dir " + plain.Shell(a.req.DataFlag)
 	}
 	return out
 }

@@ -11,9 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/api"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/server"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // serveFlags are the flags of serve.
@@ -59,7 +62,7 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy by which the service assumes the configured roles and lists the organization, and do nothing else")
 	fl.StringVar(&f.lease, "lease", "", "for how long a process that died keeps its accounts from the others (default 8s)")
 	fl.BoolVar(&f.demo, "demo", false, "serve the built-in simulated account, whose policies act and whose people answer")
-	fl.Uint64Var(&f.seed, "seed", daemon.SimSeed, "with --demo: the `number` that varies the simulated account")
+	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
 	fl.StringVar(&f.speed, "speed", "720", "with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
 	fl.StringVar(&f.length, "for", "", "with --demo: end after so much simulated time, such as 48h (default: no end)")
 	fl.BoolVar(&f.observe, "observe", false, "with --demo: let no policy act")
@@ -74,14 +77,14 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(daemon.CentralPolicy(cfg))
+		_, err = a.Stdout.Write(clouds.CentralPolicy(cfg))
 		return err
 	}
 	enforce, err := f.options()
 	if err != nil {
 		return err
 	}
-	o := daemon.ServeOptions{EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout, Hangup: a.hangups(), Mount: a.mount(ctx)}
+	o := server.ServeOptions{EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout, Hangup: a.hangups(), Mount: a.mount(ctx)}
 	if f.lease != "" {
 		if o.LeaseTTL, err = config.ParseDuration(f.lease); err != nil || o.LeaseTTL < time.Second {
 			return usageError("--lease %q: it is a duration from 1s such as 8s", f.lease)
@@ -94,16 +97,15 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return usageError("--observe, --for and --demo-truth are for --demo")
 	}
 	a.quiet = true // a service shows no progress
-	a.rt.NewBar = nil
-	return a.rt.Serve(ctx, o)
+	return server.Serve(ctx, a.req, o)
 }
 
 // mount returns what serves the API in addition to what the service says of itself, until the
 // context ends.
-func (a *app) mount(ctx context.Context) func(*daemon.Runtime, config.Config, *slog.Logger) (map[string]http.Handler, error) {
-	return func(rt *daemon.Runtime, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error) {
+func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, config.Config, *slog.Logger) (map[string]http.Handler, error) {
+	return func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error) {
 		in := cfg.Serve.SignIn
-		o := api.Options{Runtime: rt, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log}
+		o := api.Options{Process: req.Process, State: s, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log}
 		if in.ClientSecretEnv != "" {
 			secret, ok := a.Lookup(in.ClientSecretEnv)
 			if !ok || secret == "" {
@@ -120,14 +122,14 @@ func (a *app) mount(ctx context.Context) func(*daemon.Runtime, config.Config, *s
 }
 
 // serveDemo serves the simulated account.
-func (a *app) serveDemo(ctx context.Context, f serveFlags, serve daemon.ServeOptions) error {
+func (a *app) serveDemo(ctx context.Context, f serveFlags, serve server.ServeOptions) error {
 	if f.enforce {
 		return usageError("--enforce is for real accounts: the policies of --demo act, and with --observe they do not")
 	}
 	if len(f.Regions)+len(f.AssumeRoles)+len(f.Metrics) > 0 || f.Profile != "" {
 		return usageError("--regions, --assume-role, --profile and --metrics-source are for real accounts, not for --demo")
 	}
-	o := daemon.ServeDemoOptions{ServeOptions: serve, Seed: f.seed, Observe: f.observe, Truth: f.truth}
+	o := server.ServeDemoOptions{ServeOptions: serve, Seed: f.seed, Observe: f.observe, Truth: f.truth}
 	if f.speed != "max" {
 		var err error
 		if o.Speed, err = strconv.ParseFloat(f.speed, 64); err != nil || !(o.Speed > 0) || o.Speed > 1e6 {
@@ -140,7 +142,7 @@ func (a *app) serveDemo(ctx context.Context, f serveFlags, serve daemon.ServeOpt
 			return usageError("--for %q: it is a duration such as 48h", f.length)
 		}
 	}
-	return a.rt.ServeDemo(ctx, o)
+	return server.ServeDemo(ctx, a.req, o)
 }
 
 // hangups are the requests to read the configuration again; nil where there are none.

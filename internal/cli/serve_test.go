@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/server"
 )
 
 // demoSeed is the seed of the served demonstration: that of CURFEW_SEED, or 7.
@@ -31,7 +31,7 @@ func demoSeed(t *testing.T) uint64 {
 type served struct {
 	*desktop
 	t     *testing.T
-	truth daemon.Truth
+	truth server.Truth
 	until time.Time
 }
 

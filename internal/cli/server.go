@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/ops"
 )
 
@@ -20,7 +20,7 @@ func (a *app) locate(c *cobra.Command, args []string) error {
 	name := strings.TrimPrefix(c.CommandPath(), "curfew ")
 	placement := ops.Placements()[name]
 	at, flag := placement.Locate(c.Flags(), args)
-	if at == ops.Here || at == ops.AtService || a.rt.DataFlag != "" || a.rt.DatabaseFlag != "" {
+	if at == ops.Here || at == ops.AtService || a.req.DataFlag != "" || a.req.DatabaseFlag != "" {
 		return nil
 	}
 	cfg, err := a.config()
@@ -64,7 +64,7 @@ func (a *app) reach(cfg config.Config, server, token string) (*client.Client, er
 	o := client.Options{URL: u, Token: token, Timeout: cfg.ServerTimeout, Version: a.Version}
 	if cfg.ServerCAFile != "" {
 		if o.Roots, err = os.ReadFile(a.path(cfg.ServerCAFile)); err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read server_ca_file %s: %w", cfg.ServerCAFile, daemon.Cause(err))}
+			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read server_ca_file %s: %w", cfg.ServerCAFile, runtime.Cause(err))}
 		}
 	}
 	c, err := client.New(o)

@@ -10,8 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -30,15 +31,14 @@ func (a *app) newSession() *cobra.Command {
 		Use: "keep", Short: "Keep the sessions of the data directory until none is left", Hidden: true, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a.quiet = true
-			a.rt.NewBar = nil
-			return a.rt.KeepSessions(c.Context(), false)
+			return sessions.Keep(c.Context(), a.req, false)
 		},
 	})
 	return c
 }
 
 func (a *app) newSessionAdopt() *cobra.Command {
-	var o daemon.AdoptOptions
+	var o sessions.AdoptOptions
 	var lease, idle string
 	var dryRun bool
 	c := &cobra.Command{
@@ -105,8 +105,8 @@ func durations(flags map[string]timeFlag) (err error) {
 }
 
 // adopt adopts a machine, or shows what that would change.
-func (a *app) adopt(ctx context.Context, name string, o daemon.AdoptOptions) error {
-	doc, err := a.rt.Adopt(ctx, name, o)
+func (a *app) adopt(ctx context.Context, name string, o sessions.AdoptOptions) error {
+	doc, err := sessions.Adopt(ctx, a.req, name, o)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (a *app) adopt(ctx context.Context, name string, o daemon.AdoptOptions) err
 }
 
 func (a *app) newSessionTemplate() *cobra.Command {
-	var o daemon.TemplateOptions
+	var o replay.TemplateOptions
 	c := &cobra.Command{
 		Use:   "template --from MACHINE",
 		Short: "Write the session file that would start a machine again",
@@ -146,7 +146,7 @@ trace has.`,
 					}
 				}
 			}
-			f, err := a.rt.SessionTemplate(c.Context(), o)
+			f, err := replay.SessionTemplate(c.Context(), a.req, o)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -59,7 +60,7 @@ func TestSessionsWhereverTheyAreKept(t *testing.T) {
 	keeping, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := srv.rt.For().KeepSessions(keeping, true); err != nil && keeping.Err() == nil {
+		if err := sessions.Keep(keeping, srv.req.Fresh(), true); err != nil && keeping.Err() == nil {
 			t.Error(err)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/app/connect"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -67,7 +68,7 @@ func (a *app) disconnect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return all.Disconnect(ctx)
+	return connect.Disconnect(ctx, all)
 }
 
 // session returns one session, without what its machines said.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -75,7 +76,7 @@ needs the role admin where there are shared settings, and is in the audit log.`,
 }
 
 func (a *app) setClock(ctx context.Context, reason string) error {
-	doc, err := a.rt.SetClock(ctx, reason)
+	doc, err := govern.SetClock(ctx, a.req, reason)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/simulation"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -44,6 +46,9 @@ divided by request, and by use. A GPU whose holder is not known is unallocated.`
 				file.Body.Name, file.Body.Since, file.Body.Until = args[0], in.Since, in.Until
 				doc, err = ops.DivideCosts.Call(c.Context(), a.at, file)
 			default:
+				if _, simulated := a.req.Storage.(simulation.Books); simulated {
+					f.Cloud = sim.CloudName
+				}
 				in.Source = f.Source
 				doc, err = ops.GetCostShares.Call(c.Context(), a.at, in)
 			}

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/action"
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -98,7 +99,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		return is
 	}}
 	if f.enforce {
-		cloud, ok := setting.Lister.(*daemon.AWS)
+		cloud, ok := setting.Lister.(*clouds.AWS)
 		if !ok {
 			return usageError("--cloud %s: nothing is carried out there", f.Cloud)
 		}
@@ -110,7 +111,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		if _, err := a.inTime(ctx, s); err != nil {
 			return err
 		}
-		if setting.Ladder, err = a.rt.Ladders(cfg, s, cloud.Actions(), true); err != nil {
+		if setting.Ladder, err = clouds.Ladders(a.req, cfg, s, cloud.Actions(), true); err != nil {
 			return err
 		}
 	}
@@ -119,7 +120,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	out, err := round.New(setting).Round(ctx)
 	bar.Finish()
 	if out == nil {
-		return daemon.StateError(daemon.CloudError(err))
+		return runtime.StateError(clouds.CloudError(err))
 	}
 	broken := err // what was done before it is shown all the same
 	doc := view.NewTags(out, !f.enforce)
@@ -129,7 +130,7 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 		return err
 	}
 	if broken != nil {
-		return daemon.StateError(daemon.CloudError(daemon.CutShort(broken, out.Lines())))
+		return runtime.StateError(clouds.CloudError(runtime.CutShort(broken, out.Lines())))
 	}
 	for _, n := range names {
 		if !named[n] {

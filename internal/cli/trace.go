@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/replay"
 	"github.com/curfew-dev/curfew/internal/backtest"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/durable"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/round"
@@ -38,7 +38,7 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 	if err != nil {
 		return fail(err)
 	}
-	if p, err = a.rt.Replayed(cfg, p, set); err != nil {
+	if p, err = replay.Replayed(a.req, cfg, p, set); err != nil {
 		return fail(err)
 	}
 	if l.every != "" {
@@ -46,14 +46,14 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 			return fail(usageError("--every %q: it is a duration such as 5m", l.every))
 		}
 	}
-	file, err := a.rt.OpenTrace(ctx, l.trace, &p.Format)
+	file, err := replay.OpenTrace(ctx, a.req, l.trace, &p.Format)
 	if err != nil {
 		return fail(err)
 	}
 	defer file.Close()
 	account, err := backtest.Read(ctx, file, p)
 	if err != nil {
-		return fail(daemon.ReplayError(l.trace, err))
+		return fail(replay.ReplayError(l.trace, err))
 	}
 	now := account.Summary().Last.Add(p.Format.Step)
 	if l.at != "" {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -45,11 +45,11 @@ scan and of enforce. It makes no call. The calls of a real scan are in its JSON 
 
 // priceWatching prices a month of 730 hours of passes.
 func priceWatching(machines, gpus int, every time.Duration) (view.Watching, error) {
-	pass, err := daemon.WatchingPass(machines, gpus)
+	pass, err := clouds.WatchingPass(machines, gpus)
 	if err != nil {
 		return view.Watching{}, err
 	}
-	request, err := daemon.ExplorerRequest()
+	request, err := clouds.ExplorerRequest()
 	if err != nil {
 		return view.Watching{}, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/simulation"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -168,8 +169,8 @@ func (d *commandDesk) makeBooks() string {
 	d.t.Setenv("TMPDIR", d.t.TempDir())
 	a := newApp(&Process{Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Now: d.clock, Stderr: &bytes.Buffer{}, Lookup: func(string) (string, bool) { return "", false }})
 	a.progress = &progress{}
-	a.rt.Simulated = true
-	_, s, err := a.rt.State(d.t.Context())
+	a.req.Storage = simulation.Books{}
+	_, s, err := a.req.State(d.t.Context())
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func (d *commandDesk) makeBooks() string {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if err := a.rt.Close(); err != nil {
+	if err := a.req.Close(); err != nil {
 		d.t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "curfew-demo*")); len(left) > 0 {

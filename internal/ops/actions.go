@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -24,7 +26,7 @@ var CheckPolicies = declare(Operation[PoliciesInput, view.PolicyCheck]{
 	Info: Info{ID: "list-policies", Method: get, Path: "policies", Role: approval.RoleViewer,
 		Summary: "List the policies of the configuration, with what is doubtful about them", Schema: view.PolicyCheckSchema},
 	Do: func(ctx context.Context, c *Call, in PoliciesInput) (Reply[view.PolicyCheck], error) {
-		return reply(c.RT.PolicyCheck(ctx, in.Files, in.Against))
+		return reply(govern.PolicyCheck(ctx, c.Request, in.Files, in.Against))
 	},
 })
 
@@ -38,7 +40,7 @@ var ListActions = declare(Operation[Paging, view.Actions]{
 		if err != nil {
 			return r, err
 		}
-		if r.Doc, err = c.RT.Actions(ctx, before, in.Limit+1); err == nil && len(r.Doc.Actions) > in.Limit {
+		if r.Doc, err = audit.Actions(ctx, c.Request, before, in.Limit+1); err == nil && len(r.Doc.Actions) > in.Limit {
 			r.Doc.Actions = r.Doc.Actions[:in.Limit]
 			r.Next = cursor(r.Doc.Actions[in.Limit-1].ID)
 		}
@@ -51,7 +53,7 @@ var GetAction = declare(Operation[ByID, view.OneAction]{
 	Info: Info{ID: "get-action", Method: get, Path: "actions/{id}", Role: approval.RoleViewer,
 		Summary: "Show one action", Schema: view.ActionSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.OneAction], error) {
-		return reply(c.RT.Action(ctx, in.ID))
+		return reply(audit.Action(ctx, c.Request, in.ID))
 	},
 })
 
@@ -67,7 +69,7 @@ var GetActionHistory = declare(Operation[ActionHistoryInput, view.Audit]{
 		Summary: "Show what the audit log says about one action", Schema: view.AuditSchema},
 	List: joined(func(d *view.Audit) *[]view.AuditEntry { return &d.Entries }),
 	Do: func(ctx context.Context, c *Call, in ActionHistoryInput) (Reply[view.Audit], error) {
-		it, err := c.RT.Action(ctx, in.ID)
+		it, err := audit.Action(ctx, c.Request, in.ID)
 		if err != nil {
 			return Reply[view.Audit]{}, err
 		}
@@ -118,7 +120,7 @@ func (c *Call) entries(ctx context.Context, p Paging, q action.Query) (r Reply[v
 		return r, err
 	}
 	r.Doc = view.Audit{Schema: view.AuditSchema, Entries: []view.AuditEntry{}}
-	err = c.RT.Entries(ctx, q, func(e view.AuditEntry) error {
+	err = govern.Entries(ctx, c.Request, q, func(e view.AuditEntry) error {
 		if p.Limit > 0 && len(r.Doc.Entries) == p.Limit {
 			r.Next = cursor(strconv.FormatInt(r.Doc.Entries[p.Limit-1].ID, 10))
 			return errFullPage
@@ -143,7 +145,7 @@ var VerifyAudit = declare(Operation[VerifyInput, view.Verified]{
 	Info: Info{ID: "verify-audit", Method: get, Path: "audit/verification", Role: approval.RoleViewer,
 		Summary: "Check that no entry of the audit log was changed or taken out", Schema: view.VerifiedSchema},
 	Do: func(ctx context.Context, c *Call, in VerifyInput) (Reply[view.Verified], error) {
-		return reply(c.RT.VerifyAudit(ctx, in.Anchor, in.Profile))
+		return reply(govern.VerifyAudit(ctx, c.Request, in.Anchor, in.Profile))
 	},
 })
 
@@ -152,7 +154,7 @@ var ListFuses = declare(Operation[None, view.Fuses]{
 	Info: Info{ID: "list-alerts", Method: get, Path: "alerts", Role: approval.RoleViewer,
 		Summary: "List the fuses that have blown and wait for a person", Schema: view.FusesSchema},
 	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Fuses], error) {
-		return reply(c.RT.Fuses(ctx))
+		return reply(act.Fuses(ctx, c.Request))
 	},
 })
 
@@ -172,10 +174,10 @@ var ConfirmFuse = declare(Operation[ConfirmInput, view.Fuses]{
 		Summary: "Say that what has blown the fuse of a policy is meant", Schema: view.FusesSchema,
 		Command: "confirm", Why: "fuses are in the state"},
 	Send: func(_ context.Context, _ *Call, in *ConfirmInput) error {
-		return daemon.CheckConfirm(in.ID, in.Body.Reason)
+		return act.CheckConfirm(in.ID, in.Body.Reason)
 	},
 	Do: func(ctx context.Context, c *Call, in ConfirmInput) (Reply[view.Fuses], error) {
-		return reply(c.RT.Confirm(ctx, in.ID, in.Body.Account, in.Body.For, in.Body.Reason))
+		return reply(act.Confirm(ctx, c.Request, in.ID, in.Body.Account, in.Body.For, in.Body.Reason))
 	},
 })
 
@@ -184,7 +186,7 @@ var GetFreeze = declare(Operation[None, view.Freeze]{
 	Info: Info{ID: "get-freeze", Method: get, Path: "freezes", Role: approval.RoleViewer,
 		Summary: "Show whether all actions are frozen", Schema: view.FreezeSchema},
 	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Freeze], error) {
-		return reply(c.RT.Frozen(ctx))
+		return reply(audit.Frozen(ctx, c.Request))
 	},
 })
 
@@ -196,7 +198,7 @@ type ReasonInput struct {
 }
 
 func checkReason(_ context.Context, _ *Call, in *ReasonInput) error {
-	return daemon.CheckReason(in.Body.Reason)
+	return act.CheckReason(in.Body.Reason)
 }
 
 // Freeze stops all actions.
@@ -206,7 +208,7 @@ var Freeze = declare(Operation[ReasonInput, view.Freeze]{
 		Command: "freeze", Why: "the freeze is in the state"},
 	Send: checkReason,
 	Do: func(ctx context.Context, c *Call, in ReasonInput) (Reply[view.Freeze], error) {
-		return reply(c.RT.Freeze(ctx, in.Body.Reason, true))
+		return reply(act.Freeze(ctx, c.Request, in.Body.Reason, true))
 	},
 })
 
@@ -217,6 +219,6 @@ var Unfreeze = declare(Operation[ReasonInput, view.Freeze]{
 		Command: "unfreeze", Why: "the freeze is in the state"},
 	Send: checkReason,
 	Do: func(ctx context.Context, c *Call, in ReasonInput) (Reply[view.Freeze], error) {
-		return reply(c.RT.Freeze(ctx, in.Body.Reason, false))
+		return reply(act.Freeze(ctx, c.Request, in.Body.Reason, false))
 	},
 })

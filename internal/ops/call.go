@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Call is one call of an operation: the wiring that serves it, and its caller.
+// Call is one call of an operation: the request that serves it, and its caller.
 type Call struct {
-	RT *daemon.Runtime
+	Request *runtime.Request
 	// Who is the caller of a service; the zero value is the user of this process.
 	Who approval.Person
 	// Local says that the caller is the user of this process, who may do what the process may.
@@ -23,7 +24,7 @@ type Call struct {
 	// Roles are the caller's, as operations name them.
 	Roles []string
 	// sessions are opened by the first operation that needs them.
-	sessions *daemon.Sessions
+	sessions *sessions.Sessions
 }
 
 // Close releases what operations of the call opened.
@@ -37,9 +38,9 @@ func (c *Call) Close() error {
 }
 
 // Sessions returns the sessions of the state, opened once for the call.
-func (c *Call) Sessions(ctx context.Context) (*daemon.Sessions, error) {
+func (c *Call) Sessions(ctx context.Context) (*sessions.Sessions, error) {
 	if c.sessions == nil {
-		all, err := c.RT.OpenSessions(ctx)
+		all, err := sessions.Open(ctx, c.Request)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +86,7 @@ func (e *InputError) Unwrap() error { return e.Err }
 
 // inputError marks an error as caused by the input, unless it already has a class.
 func inputError(code string, err error) error {
-	var classified *daemon.Error
+	var classified *runtime.Error
 	var invalid *document.Error
 	if err == nil || errors.As(err, &classified) || errors.As(err, &invalid) {
 		return err
@@ -94,14 +95,14 @@ func inputError(code string, err error) error {
 }
 
 // usage is an error in the values of an input.
-func usage(err error) error { return &daemon.Error{Class: daemon.Usage, Code: "usage", Err: err} }
+func usage(err error) error { return &runtime.Error{Class: runtime.Usage, Code: "usage", Err: err} }
 
 // denied is an error of a caller who lacks a role for the object of a call.
 func denied(code, why, hint string) error {
-	return &daemon.Error{Class: daemon.Denied, Code: code, Err: errors.New(why), Hint: hint}
+	return &runtime.Error{Class: runtime.Denied, Code: code, Err: errors.New(why), Hint: hint}
 }
 
 // missing is the error for an item that does not exist, or that the caller may not see.
 func missing(kind, id string) error {
-	return &daemon.Error{Code: "not_found", Err: errors.New("there is no " + kind + " " + plain.Line(action.Redact(id)))}
+	return &runtime.Error{Code: "not_found", Err: errors.New("there is no " + kind + " " + plain.Line(action.Redact(id)))}
 }

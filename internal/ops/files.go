@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -26,7 +28,7 @@ func tooLong(name string) error {
 func readSent(name string, in io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, MaxText+1))
 	if err != nil {
-		return "", &daemon.Error{Class: daemon.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", name, daemon.Cause(err))}
+		return "", &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", name, runtime.Cause(err))}
 	}
 	if len(text) > MaxText {
 		return "", tooLong(name)
@@ -36,7 +38,7 @@ func readSent(name string, in io.Reader) (string, error) {
 
 // readWork returns the text of a YAML or JSON file that is sent; the name "-" is in.
 func (c *Call) readWork(name string, in io.Reader) (string, error) {
-	src, err := c.RT.Read(name, in, daemon.MaxPlan)
+	src, err := c.Request.Read(name, in, govern.MaxPlan)
 	if err == nil && len(src) > MaxText {
 		err = tooLong(name)
 	}
@@ -70,16 +72,16 @@ var ImportBill = declare(Operation[ImportBillInput, view.Bill]{
 		}
 		text, err := c.billText(in.File)
 		if err == nil {
-			err = c.RT.CheckBill(ctx, in.File) // its mistakes are named by its path here
+			err = spend.CheckBill(ctx, c.Request, in.File) // its mistakes are named by its path here
 		}
 		in.Body.Content, in.Body.Name = text, strings.TrimSuffix(filepath.Base(in.File), ".gz")
 		return err
 	},
 	Do: func(ctx context.Context, c *Call, in ImportBillInput) (Reply[view.Bill], error) {
 		if in.File != "" {
-			return reply(c.RT.BillImport(ctx, in.File, in.Profile, in.Body.DryRun))
+			return reply(spend.BillImport(ctx, c.Request, in.File, in.Profile, in.Body.DryRun))
 		}
-		return reply(c.RT.ImportBill(ctx, daemon.BillUpload{
+		return reply(spend.ImportBill(ctx, c.Request, spend.BillUpload{
 			Path:    in.Body.Path,
 			Content: in.Body.Content,
 			Name:    in.Body.Name,
@@ -91,13 +93,13 @@ var ImportBill = declare(Operation[ImportBillInput, view.Bill]{
 // billText returns the text of a bill that is sent: one CSV file.
 func (c *Call) billText(path string) (string, error) {
 	notSent := func(why string) error {
-		return &daemon.Error{Class: daemon.Usage, Code: "not_sent", Err: fmt.Errorf("bill import %s: %s, and a server takes one file of CSV of at most %d bytes", path, why, MaxText),
+		return &runtime.Error{Class: runtime.Usage, Code: "not_sent", Err: fmt.Errorf("bill import %s: %s, and a server takes one file of CSV of at most %d bytes", path, why, MaxText),
 			Hint: "put it under serve.bill_paths of the server, or give --data-dir DIR for a state here"}
 	}
-	if st, err := os.Stat(c.RT.Path(path)); err == nil && st.IsDir() {
+	if st, err := os.Stat(c.Request.Path(path)); err == nil && st.IsDir() {
 		return "", notSent("it is a folder")
 	}
-	file, err := c.RT.Input(path)
+	file, err := c.Request.Input(path)
 	if err != nil {
 		return "", nil //nolint:nilerr // reading it as a bill reports the error
 	}
@@ -110,7 +112,7 @@ func (c *Call) billText(path string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(head, MaxText+1))
 	switch {
 	case err != nil:
-		return "", &daemon.Error{Class: daemon.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", path, err)}
+		return "", &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", path, err)}
 	case len(text) > MaxText:
 		return "", notSent("it is longer")
 	}
@@ -136,7 +138,7 @@ func (in *SettingsInput) read(c *Call) error {
 	if !in.FromFiles {
 		return nil
 	}
-	t, err := c.RT.SettingsOf(in.Body.Name, in.Body.PricesOf)
+	t, err := govern.SettingsOf(c.Request, in.Body.Name, in.Body.PricesOf)
 	in.Body.Settings, in.Body.Prices = t.Settings, t.Prices
 	return err
 }
@@ -147,7 +149,7 @@ var GetSettings = declare(Operation[None, view.Settings]{
 		Summary: "Show the shared settings and all their versions", Schema: view.SettingsSchema,
 		Command: "settings", Why: "the shared settings are in the state"},
 	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Settings], error) {
-		return reply(c.RT.Settings(ctx))
+		return reply(govern.Settings(ctx, c.Request))
 	},
 })
 
@@ -174,7 +176,7 @@ var SetSettings = declare(Operation[SettingsInput, view.SettingsSet]{
 			return Reply[view.SettingsSet]{}, err
 		}
 		b := in.Body
-		return reply(c.RT.PutSettings(ctx, daemon.SettingsText{
+		return reply(govern.PutSettings(ctx, c.Request, govern.SettingsText{
 			Settings:   b.Settings,
 			Prices:     b.Prices,
 			Name:       b.Name,

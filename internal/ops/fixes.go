@@ -4,21 +4,22 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // FixOptions are for the command line alone: the account of a finding, and the pull request
 // whose reviews approve.
 type FixOptions struct {
-	Source daemon.Source
+	Source clouds.Source
 	GitHub bool
 }
 
 // source returns the account, by default that of the service's credentials.
-func (o FixOptions) source() daemon.Source {
+func (o FixOptions) source() clouds.Source {
 	if o.Source.Cloud == "" {
 		o.Source.Cloud = "aws"
 	}
@@ -38,8 +39,8 @@ var PreviewFix = declare(Operation[PreviewFixInput, view.Fixes]{
 	Info: Info{ID: "preview-fix", Method: get, Path: "findings/{id}/fix", Role: approval.RoleViewer, Scoped: true,
 		Summary: "Preview the fix of one finding", Schema: view.FixSchema},
 	Do: func(ctx context.Context, c *Call, in PreviewFixInput) (Reply[view.Fixes], error) {
-		o := daemon.FixOptions{Source: in.source(), Scratch: in.Scratch, Save: in.Save, GitHub: in.GitHub}
-		fixes, err := c.RT.FixPreviews(ctx, []string{in.ID}, o)
+		o := act.FixOptions{Source: in.source(), Scratch: in.Scratch, Save: in.Save, GitHub: in.GitHub}
+		fixes, err := act.FixPreviews(ctx, c.Request, []string{in.ID}, o)
 		if err != nil {
 			return Reply[view.Fixes]{}, err
 		}
@@ -94,9 +95,9 @@ var FixFindings = declare(Operation[FixFindingsInput, view.Fixes]{
 
 // fix carries fixes out, where each finding is of a team for which the caller's role counts.
 func (c *Call) fix(ctx context.Context, ids []string, f Fixing, o FixOptions) (r Reply[view.Fixes], err error) {
-	fix := daemon.FixOptions{Source: o.source(), Scratch: f.Scratch, Save: f.Save, GitHub: o.GitHub}
+	fix := act.FixOptions{Source: o.source(), Scratch: f.Scratch, Save: f.Save, GitHub: o.GitHub}
 	if _, all := c.Teams(approval.RoleOperator); !all {
-		previews, err := c.RT.FixPreviews(ctx, ids, fix)
+		previews, err := act.FixPreviews(ctx, c.Request, ids, fix)
 		if err != nil {
 			return r, err
 		}
@@ -109,7 +110,7 @@ func (c *Call) fix(ctx context.Context, ids []string, f Fixing, o FixOptions) (r
 	if fix.Grace, err = config.ParseDuration(f.Grace); err != nil || fix.Grace < 0 {
 		return r, usage(fmt.Errorf("grace %q is a duration such as 30m", f.Grace))
 	}
-	err = c.RT.CarryOut(ctx, ids, fix, func(doc view.Fixes) error { r.Doc = doc; return nil })
+	err = act.Fix(ctx, c.Request, ids, fix, func(doc view.Fixes) error { r.Doc = doc; return nil })
 	r.Partial = r.Doc.Schema != ""
 	return r, err
 }
@@ -150,7 +151,7 @@ var UndoActions = declare(Operation[UndoActionsInput, view.Undo]{
 })
 
 func (c *Call) undo(ctx context.Context, ids []string, o FixOptions, enforce bool) (r Reply[view.Undo], err error) {
-	err = c.RT.Undo(ctx, ids, o.source(), enforce, func(doc view.Undo) error { r.Doc = doc; return nil })
+	err = act.Undo(ctx, c.Request, ids, o.source(), enforce, func(doc view.Undo) error { r.Doc = doc; return nil })
 	r.Partial = r.Doc.Schema != ""
 	return r, err
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -28,7 +30,7 @@ type ListInput struct {
 }
 
 // listing returns the filters, the page and the caller's teams as the state takes them.
-func (in ListInput) listing(c *Call) (daemon.Listing, error) {
+func (in ListInput) listing(c *Call) (audit.Listing, error) {
 	out := c.visible()
 	out.Account, out.Region, out.Kind, out.Limit = in.Account, in.Region, inventory.Kind(in.Kind), in.Limit
 	if sees := out.Takes; in.Team != "" {
@@ -40,8 +42,8 @@ func (in ListInput) listing(c *Call) (daemon.Listing, error) {
 }
 
 // visible returns the listing of the resources that the caller may see.
-func (c *Call) visible() daemon.Listing {
-	out := daemon.Listing{Takes: func(team string) bool { return c.Sees(approval.RoleViewer, team) }}
+func (c *Call) visible() audit.Listing {
+	out := audit.Listing{Takes: func(team string) bool { return c.Sees(approval.RoleViewer, team) }}
 	if teams, all := c.Teams(approval.RoleViewer); !all {
 		out.Teams = append([]string{}, teams...)
 	}
@@ -53,7 +55,7 @@ func (c *Call) checkTeam(ctx context.Context, id, role string) error {
 	if _, all := c.Teams(role); all {
 		return nil
 	}
-	team, err := c.RT.TeamOf(ctx, id)
+	team, err := audit.TeamOf(ctx, c.Request, id)
 	if err == nil && !c.Sees(role, team) {
 		err = missing("resource", id)
 	}
@@ -62,7 +64,7 @@ func (c *Call) checkTeam(ctx context.Context, id, role string) error {
 
 // listError explains a cursor that names no item of the list.
 func listError(err error) error {
-	if errors.Is(err, daemon.ErrNotListed) {
+	if errors.Is(err, audit.ErrNotListed) {
 		return invalidCursor()
 	}
 	return err
@@ -74,7 +76,7 @@ var ListAccounts = declare(Operation[Paging, view.Accounts]{
 		Summary: "List the accounts that were observed", Schema: view.AccountsSchema},
 	List: listOf(func(d *view.Accounts) *[]view.Account { return &d.Accounts }, func(a view.Account) string { return a.ID }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.Accounts], error) {
-		return reply(c.RT.Accounts(ctx))
+		return reply(audit.Accounts(ctx, c.Request))
 	},
 })
 
@@ -90,7 +92,7 @@ var ListResources = declare(Operation[ListInput, view.Fleet]{
 		if err != nil {
 			return Reply[view.Fleet]{}, err
 		}
-		doc, more, err := c.RT.ListResources(ctx, l)
+		doc, more, err := audit.ListResources(ctx, c.Request, l)
 		return Reply[view.Fleet]{Doc: doc, Next: nextOf(doc.Resources, more, resourceID)}, listError(err)
 	},
 })
@@ -100,7 +102,7 @@ var GetResource = declare(Operation[ByID, view.Fleet]{
 	Info: Info{ID: "get-resource", Method: get, Path: "resources/{id}", Role: approval.RoleViewer, Scoped: true,
 		Summary: "Show one resource, by its id or its whole identity", Schema: view.ResourcesSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.Fleet], error) {
-		doc, err := c.RT.Resource(ctx, in.ID, c.visible())
+		doc, err := audit.Resource(ctx, c.Request, in.ID, c.visible())
 		if err == nil && len(doc.Resources) == 0 {
 			err = missing("resource", in.ID)
 		}
@@ -116,7 +118,7 @@ var GetResourceHistory = declare(Operation[ByID, view.History]{
 		if err := c.checkTeam(ctx, in.ID, approval.RoleViewer); err != nil {
 			return Reply[view.History]{}, err
 		}
-		return reply(c.RT.History(ctx, in.ID))
+		return reply(audit.History(ctx, c.Request, in.ID))
 	},
 })
 
@@ -128,7 +130,7 @@ type KeepInput struct {
 		Reason string `json:"reason" minLength:"1" maxLength:"1000" example:"demo on Thursday" doc:"Why, for those who look later." flag:"reason" help:"why, for those who look later"`
 	}
 	// Source is where the command line looks for a resource that no scan has.
-	Source daemon.Source
+	Source clouds.Source
 }
 
 // KeepResource exempts a resource from every policy.
@@ -138,13 +140,13 @@ var KeepResource = declare(Operation[KeepInput, view.Keep]{
 		Command: "keep", Why: "exemptions are kept in the state",
 		Flags: ownAccount},
 	Send: func(_ context.Context, _ *Call, in *KeepInput) error {
-		return daemon.CheckKeep(in.ID, in.Body.For, in.Body.Reason)
+		return act.CheckKeep(in.ID, in.Body.For, in.Body.Reason)
 	},
 	Do: func(ctx context.Context, c *Call, in KeepInput) (Reply[view.Keep], error) {
 		if err := c.checkTeam(ctx, in.ID, approval.RoleUser); err != nil {
 			return Reply[view.Keep]{}, err
 		}
-		return reply(c.RT.Exempt(ctx, in.Source, in.ID, in.Body.For, in.Body.Reason))
+		return reply(act.Exempt(ctx, c.Request, in.Source, in.ID, in.Body.For, in.Body.Reason))
 	},
 })
 
@@ -154,7 +156,7 @@ var ListKeeps = declare(Operation[Paging, view.Keeps]{
 		Summary: "List the exemptions that hold", Schema: view.KeepsSchema},
 	List: listOf(func(d *view.Keeps) *[]view.Keep { return &d.Keeps }, func(k view.Keep) string { return k.Resource }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.Keeps], error) {
-		return reply(c.RT.Keeps(ctx))
+		return reply(act.Keeps(ctx, c.Request))
 	},
 })
 
@@ -168,7 +170,7 @@ var ListFindings = declare(Operation[ListInput, view.Findings]{
 		if err != nil {
 			return Reply[view.Findings]{}, err
 		}
-		doc, more, err := c.RT.ListFindings(ctx, l)
+		doc, more, err := audit.ListFindings(ctx, c.Request, l)
 		next := nextOf(doc.Findings, more, func(f view.DatedFinding) string { return f.ID })
 		return Reply[view.Findings]{Doc: doc, Next: next}, listError(err)
 	},
@@ -179,7 +181,7 @@ var GetFinding = declare(Operation[ByID, view.Findings]{
 	Info: Info{ID: "get-finding", Method: get, Path: "findings/{id}", Role: approval.RoleViewer, Scoped: true,
 		Summary: "Show one finding", Schema: view.FindingsSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.Findings], error) {
-		doc, err := c.RT.Finding(ctx, in.ID, c.visible())
+		doc, err := audit.Finding(ctx, c.Request, in.ID, c.visible())
 		if err == nil && len(doc.Findings) == 0 {
 			err = missing("finding", in.ID)
 		}
@@ -198,11 +200,11 @@ var GetLastScan = declare(Operation[LastScanInput, view.Scan]{
 	Info: Info{ID: "get-last-scan", Method: get, Path: "scans/last", Role: approval.RoleViewer,
 		Summary: "Show the newest audit that was kept", Schema: view.ScanSchema},
 	Do: func(ctx context.Context, c *Call, in LastScanInput) (Reply[view.Scan], error) {
-		cfg, err := c.RT.Config()
+		cfg, err := c.Request.Config()
 		if err != nil {
 			return Reply[view.Scan]{}, err
 		}
-		return reply(c.RT.LastScan(ctx, cfg, in.Cloud))
+		return reply(audit.LastScan(ctx, c.Request, cfg, in.Cloud))
 	},
 	Public: func(in LastScanInput, doc view.Scan) view.Scan {
 		if doc.Profile = ""; !in.Samples {

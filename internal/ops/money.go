@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -21,16 +23,16 @@ type Span struct {
 }
 
 // period returns the period, which begins at standard where the input names no beginning.
-func (s Span) period(standard string) daemon.Period {
+func (s Span) period(standard string) runtime.Period {
 	if s.Since == "" {
 		s.Since = standard
 	}
-	return daemon.Period{Since: s.Since, Until: s.Until}
+	return runtime.Period{Since: s.Since, Until: s.Until}
 }
 
 // check refuses a period that cannot be read.
 func (s Span) check(c *Call, standard string) error {
-	_, _, err := s.period(standard).Bounds(c.RT.Now())
+	_, _, err := s.period(standard).Bounds(c.Request.Now())
 	return err
 }
 
@@ -64,10 +66,10 @@ var GetBudget = declare(Operation[ByID, view.Budgets]{
 
 // budgets returns the budgets that the caller may see; none is no error.
 func (c *Call) budgets(ctx context.Context) (view.Budgets, error) {
-	doc, err := c.RT.Budgets(ctx)
-	var none *daemon.Error
+	doc, err := spend.Budgets(ctx, c.Request)
+	var none *runtime.Error
 	if errors.As(err, &none) && none.Code == "no_budgets" {
-		return view.NewBudgets(nil, c.RT.Now()), nil
+		return view.NewBudgets(nil, c.Request.Now()), nil
 	}
 	if _, all := c.Teams(approval.RoleViewer); err != nil || all {
 		return doc, err
@@ -97,8 +99,8 @@ var ListHolds = declare(Operation[HoldsInput, view.Holds]{
 })
 
 // holds returns the reservations for which the caller's role counts.
-func (c *Call) holds(ctx context.Context, p daemon.Period, role string) (Reply[view.Holds], error) {
-	doc, now, err := c.RT.Holds(ctx, p)
+func (c *Call) holds(ctx context.Context, p runtime.Period, role string) (Reply[view.Holds], error) {
+	doc, now, err := spend.Holds(ctx, c.Request, p)
 	if err == nil {
 		doc.Holds = only(doc.Holds, func(h view.Hold) bool { return c.Sees(role, h.Owner.Team) })
 	}
@@ -106,9 +108,9 @@ func (c *Call) holds(ctx context.Context, p daemon.Period, role string) (Reply[v
 }
 
 // changeHold changes one reservation that the caller may change.
-func (c *Call) changeHold(ctx context.Context, verb, id string, change daemon.HoldAction) (Reply[view.OneHold], error) {
+func (c *Call) changeHold(ctx context.Context, verb, id string, change spend.HoldAction) (Reply[view.OneHold], error) {
 	if _, all := c.Teams(approval.RoleUser); !all {
-		mine, err := c.holds(ctx, daemon.Period{Since: "366d"}, approval.RoleUser)
+		mine, err := c.holds(ctx, runtime.Period{Since: "366d"}, approval.RoleUser)
 		if err != nil {
 			return Reply[view.OneHold]{}, err
 		}
@@ -116,7 +118,7 @@ func (c *Call) changeHold(ctx context.Context, verb, id string, change daemon.Ho
 			return Reply[view.OneHold]{}, missing("hold", id)
 		}
 	}
-	return reply(c.RT.Hold(ctx, verb, id, change))
+	return reply(spend.Hold(ctx, c.Request, verb, id, change))
 }
 
 // dollars reads an amount of a flag.
@@ -161,7 +163,7 @@ var SettleHold = declare(Operation[SettleInput, view.OneHold]{
 		if err != nil {
 			return Reply[view.OneHold]{}, err
 		}
-		return c.changeHold(ctx, "settle", in.ID, daemon.Settle(actual))
+		return c.changeHold(ctx, "settle", in.ID, spend.Settle(actual))
 	},
 })
 
@@ -171,7 +173,7 @@ var ReleaseHold = declare(Operation[ByID, view.OneHold]{
 		Summary: "Free the reservation of work that did not start", Schema: view.HoldSchema,
 		Command: "budget release", Why: "reservations are in the state"},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.OneHold], error) {
-		return c.changeHold(ctx, "release", in.ID, daemon.Release)
+		return c.changeHold(ctx, "release", in.ID, spend.Release)
 	},
 })
 
@@ -184,7 +186,7 @@ type ExtendInput struct {
 	}
 }
 
-func (in ExtendInput) change() (amount money.Amount, change daemon.HoldAction, err error) {
+func (in ExtendInput) change() (amount money.Amount, change spend.HoldAction, err error) {
 	if amount, err = dollars("amount", in.Body.AmountUSD); err != nil {
 		return 0, nil, err
 	}
@@ -192,7 +194,7 @@ func (in ExtendInput) change() (amount money.Amount, change daemon.HoldAction, e
 	if err != nil || length <= 0 {
 		return 0, nil, usage(fmt.Errorf("--for %q: it is a duration such as 12h", in.Body.For))
 	}
-	return amount, daemon.Extend(amount, length), nil
+	return amount, spend.Extend(amount, length), nil
 }
 
 // ExtendHold asks the gate whether a run may cost more or run longer.
@@ -225,8 +227,8 @@ type CostsInput struct {
 }
 
 // query returns what the caller may see: only the costs of the teams of a role in teams.
-func (in CostsInput) query(c *Call) (daemon.CostsQuery, error) {
-	q := daemon.CostsQuery{Period: in.period("month"), By: in.By, Granularity: in.Granularity, Where: in.Where}
+func (in CostsInput) query(c *Call) (spend.CostsQuery, error) {
+	q := spend.CostsQuery{Period: in.period("month"), By: in.By, Granularity: in.Granularity, Where: in.Where}
 	if teams, all := c.Teams(approval.RoleViewer); !all {
 		for _, t := range teams {
 			if strings.ContainsAny(t, ",=") {
@@ -248,7 +250,7 @@ var GetCosts = declare(Operation[CostsInput, view.Costs]{
 	Send: func(_ context.Context, c *Call, in *CostsInput) error {
 		q, err := in.query(c)
 		if err == nil {
-			err = q.Check(c.RT.Now())
+			err = q.Check(c.Request.Now())
 		}
 		return err
 	},
@@ -257,7 +259,7 @@ var GetCosts = declare(Operation[CostsInput, view.Costs]{
 		if err != nil {
 			return Reply[view.Costs]{}, err
 		}
-		return reply(c.RT.Costs(ctx, q))
+		return reply(spend.Costs(ctx, c.Request, q))
 	},
 })
 
@@ -274,9 +276,9 @@ type UnitsInput struct {
 	Target string   `query:"target" maxLength:"40" doc:"With counts, the most that one should cost, in dollars." flag:"target" help:"the most that one, or --per of them, should cost in <dollars>"`
 }
 
-func (in UnitsInput) query(c *Call) (q daemon.UnitsQuery, names []string, err error) {
+func (in UnitsInput) query(c *Call) (q spend.UnitsQuery, names []string, err error) {
 	costs, err := CostsInput{in.Span, in.By, in.Granularity, in.Where}.query(c)
-	q = daemon.UnitsQuery{CostsQuery: costs, Counts: in.Counts, Per: in.Per, Target: in.Target}
+	q = spend.UnitsQuery{CostsQuery: costs, Counts: in.Counts, Per: in.Per, Target: in.Target}
 	names = in.Units
 	if in.Counts != "" && len(names) > 0 {
 		q.Name, names = names[0], names[1:]
@@ -294,7 +296,7 @@ var GetUnitCosts = declare(Operation[UnitsInput, view.Units]{
 	Send: func(_ context.Context, c *Call, in *UnitsInput) error {
 		q, _, err := in.query(c)
 		if err == nil {
-			err = q.Check(c.RT.Now())
+			err = q.Check(c.Request.Now())
 		}
 		if in.Counts == "" {
 			in.Per, in.Target = 1, "" // they are about the counts
@@ -306,7 +308,7 @@ var GetUnitCosts = declare(Operation[UnitsInput, view.Units]{
 		if err != nil {
 			return Reply[view.Units]{}, err
 		}
-		doc, err := c.RT.Units(ctx, q, names)
+		doc, err := spend.Units(ctx, c.Request, q, names)
 		if in.Counts != "" {
 			err = inputError("not_counted", err)
 		}
@@ -319,7 +321,7 @@ type TenantSharesInput struct {
 	Span
 	By string `query:"by" enum:"pod,controller,namespace,team,project,user" default:"pod" doc:"What workloads are shown by." flag:"by" help:"what workloads of a metrics server are shown by: pod, controller, namespace, team, project, user"`
 	// Source is the account and the metrics servers of the command line.
-	Source daemon.Source
+	Source clouds.Source
 }
 
 // GetCostShares divides machine costs as metrics servers report their use.
@@ -333,7 +335,7 @@ var GetCostShares = declare(Operation[TenantSharesInput, view.Shares]{
 		return in.check(c, "month")
 	},
 	Do: func(ctx context.Context, c *Call, in TenantSharesInput) (Reply[view.Shares], error) {
-		doc, err := c.RT.TenantShares(ctx, FixOptions{Source: in.Source}.source(), in.period("month"), in.By)
+		doc, err := spend.TenantShares(ctx, c.Request, FixOptions{Source: in.Source}.source(), in.period("month"), in.By)
 		return reply(doc, inputError("not_counted", err))
 	},
 })
@@ -357,7 +359,7 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 		if err := (Span{in.Body.Since, in.Body.Until}).check(c, "month"); err != nil {
 			return err
 		}
-		file, err := c.RT.Input(in.Body.Name)
+		file, err := c.Request.Input(in.Body.Name)
 		if err != nil {
 			return err
 		}
@@ -365,7 +367,7 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 		return errors.Join(err, file.Close())
 	},
 	Do: func(ctx context.Context, c *Call, in DivideInput) (Reply[view.Shares], error) {
-		doc, err := c.RT.Shares(ctx, in.Body.Name, in.Body.Content, daemon.Period{Since: in.Body.Since, Until: in.Body.Until})
+		doc, err := spend.Shares(ctx, c.Request, in.Body.Name, in.Body.Content, runtime.Period{Since: in.Body.Since, Until: in.Body.Until})
 		return reply(doc, inputError("not_counted", err))
 	},
 })
@@ -385,7 +387,7 @@ var GetBills = declare(Operation[BillInput, view.BillShow]{
 		Flags: demoHere},
 	FlagDefaults: map[string]string{"since": "month"},
 	Do: func(ctx context.Context, c *Call, in BillInput) (Reply[view.BillShow], error) {
-		return reply(c.RT.BillShow(ctx, in.period("month"), bill.Dimension(in.By), bill.Basis(in.Basis)))
+		return reply(spend.BillShow(ctx, c.Request, in.period("month"), bill.Dimension(in.By), bill.Basis(in.Basis)))
 	},
 })
 
@@ -403,7 +405,7 @@ var GetReconciliation = declare(Operation[ReconcileInput, view.Reconciliation]{
 		Flags: demoHere},
 	FlagDefaults: map[string]string{"since": "month"},
 	Do: func(ctx context.Context, c *Call, in ReconcileInput) (Reply[view.Reconciliation], error) {
-		return reply(c.RT.Reconcile(ctx, in.period("month"), bill.Basis(in.Basis), false))
+		return reply(spend.Reconcile(ctx, c.Request, in.period("month"), bill.Basis(in.Basis), false))
 	},
 })
 
@@ -421,7 +423,7 @@ var PostReconciliation = declare(Operation[PostReconciliationInput, view.Reconci
 	Info: Info{ID: "post-reconciliation", Method: post, Path: "bills/reconciliation", Role: approval.RoleAdmin,
 		Summary: "Post the difference of billed and accrued costs of a period to the ledger", Schema: view.ReconciliationSchema},
 	Do: func(ctx context.Context, c *Call, in PostReconciliationInput) (Reply[view.Reconciliation], error) {
-		return reply(c.RT.Reconcile(ctx, daemon.Period{Since: in.Body.Since, Until: in.Body.Until}, bill.Basis(in.Body.Basis), true))
+		return reply(spend.Reconcile(ctx, c.Request, runtime.Period{Since: in.Body.Since, Until: in.Body.Until}, bill.Basis(in.Body.Basis), true))
 	},
 })
 
@@ -431,6 +433,6 @@ var ListBillPeriods = declare(Operation[Paging, view.BillPeriods]{
 		Summary: "List the billing periods that were imported", Schema: view.BillPeriodsSchema},
 	List: listOf(func(d *view.BillPeriods) *[]view.BillPeriod { return &d.Periods }, func(p view.BillPeriod) string { return p.ID }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.BillPeriods], error) {
-		return reply(c.RT.BillPeriods(ctx))
+		return reply(spend.BillPeriods(ctx, c.Request))
 	},
 })

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 )
 
 // Paging is the part of a collection that is asked for. The zero value is all of it.
@@ -26,7 +26,7 @@ func (p Paging) after() (string, error) {
 }
 
 func invalidCursor() error {
-	return &daemon.Error{Class: daemon.Usage, Code: "invalid_cursor", Err: errors.New("the cursor is none of this collection, or its item is gone"), Hint: "begin without a cursor"}
+	return &runtime.Error{Class: runtime.Usage, Code: "invalid_cursor", Err: errors.New("the cursor is none of this collection, or its item is gone"), Hint: "begin without a cursor"}
 }
 
 func cursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }

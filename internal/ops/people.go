@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -23,7 +25,7 @@ var ListApprovals = declare(Operation[ApprovalsInput, view.Approvals]{
 		Command: "approvals", Why: "requests are in the state"},
 	List: listOf(func(d *view.Approvals) *[]view.Request { return &d.Requests }, func(r view.Request) string { return r.ID }),
 	Do: func(ctx context.Context, c *Call, in ApprovalsInput) (Reply[view.Approvals], error) {
-		doc, now, err := c.RT.Approvals(ctx, in.ID, in.All)
+		doc, now, err := govern.Approvals(ctx, c.Request, in.ID, in.All)
 		if err == nil {
 			doc.Requests = only(doc.Requests, func(r view.Request) bool { return c.Sees(approval.RoleViewer, r.Team) })
 		}
@@ -33,13 +35,13 @@ var ListApprovals = declare(Operation[ApprovalsInput, view.Approvals]{
 
 // request returns the one request whose id begins with a text, for which the caller's role counts.
 func (c *Call) request(ctx context.Context, id, role string) (view.Request, error) {
-	doc, _, err := c.RT.Approvals(ctx, id, true)
+	doc, _, err := govern.Approvals(ctx, c.Request, id, true)
 	if err != nil {
 		return view.Request{}, err
 	}
 	found := only(doc.Requests, func(r view.Request) bool { return c.Sees(role, r.Team) })
 	if len(found) != 1 {
-		return view.Request{}, &daemon.Error{Code: "not_found", Err: fmt.Errorf("there is no request whose id begins with %q", id), Hint: "`curfew approvals` lists them"}
+		return view.Request{}, &runtime.Error{Code: "not_found", Err: fmt.Errorf("there is no request whose id begins with %q", id), Hint: "`curfew approvals` lists them"}
 	}
 	return found[0], nil
 }
@@ -107,7 +109,7 @@ func (c *Call) decide(ctx context.Context, id string, allow bool, reason string,
 	if p.Proof == "" {
 		p.Proof = "auto"
 	}
-	return reply(c.RT.Decide(ctx, id, allow, reason, p.Proof))
+	return reply(govern.Decide(ctx, c.Request, id, allow, reason, p.Proof))
 }
 
 // ListPeople lists the people of the configuration.
@@ -116,7 +118,7 @@ var ListPeople = declare(Operation[Paging, view.People]{
 		Summary: "List the people of the configuration", Schema: view.PeopleSchema},
 	List: listOf(func(d *view.People) *[]view.Person { return &d.People }, func(p view.Person) string { return p.Name }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.People], error) {
-		return reply(c.RT.Directory(ctx))
+		return reply(identity.Directory(ctx, c.Request))
 	},
 })
 
@@ -126,7 +128,7 @@ var Whoami = declare(Operation[None, view.Whoami]{
 		Summary: "Show who you are, and how that is proven", Schema: view.WhoamiSchema,
 		Command: "whoami", Why: "the server says whom it takes the user for"},
 	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Whoami], error) {
-		return reply(c.RT.Whoami(ctx))
+		return reply(identity.Whoami(ctx, c.Request))
 	},
 })
 
@@ -137,7 +139,7 @@ var ListTokens = declare(Operation[Paging, view.Tokens]{
 		Command: "token list", Why: "tokens are in the state"},
 	List: listOf(func(d *view.Tokens) *[]view.Token { return &d.Tokens }, func(t view.Token) string { return t.ID }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.Tokens], error) {
-		return reply(c.RT.Tokens(ctx))
+		return reply(identity.Tokens(ctx, c.Request))
 	},
 })
 
@@ -150,8 +152,8 @@ type TokenInput struct {
 	}
 }
 
-func (in TokenInput) options() daemon.TokenOptions {
-	return daemon.TokenOptions{Name: in.Body.Name, Roles: in.Body.Roles, For: in.Body.For}
+func (in TokenInput) options() identity.TokenOptions {
+	return identity.TokenOptions{Name: in.Body.Name, Roles: in.Body.Roles, For: in.Body.For}
 }
 
 // CreateToken creates a token.
@@ -161,7 +163,7 @@ var CreateToken = declare(Operation[TokenInput, view.NewToken]{
 		Command: "token create", Why: "tokens are in the state"},
 	Send: func(_ context.Context, _ *Call, in *TokenInput) error { return in.options().Check() },
 	Do: func(ctx context.Context, c *Call, in TokenInput) (Reply[view.NewToken], error) {
-		return reply(c.RT.CreateToken(ctx, in.options()))
+		return reply(identity.CreateToken(ctx, c.Request, in.options()))
 	},
 })
 
@@ -171,6 +173,6 @@ var RevokeToken = declare(Operation[ByID, view.OneToken]{
 		Summary: "End a token", Schema: view.TokenSchema,
 		Command: "token revoke", Why: "tokens are in the state"},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.OneToken], error) {
-		return reply(c.RT.RevokeToken(ctx, in.ID))
+		return reply(identity.RevokeToken(ctx, c.Request, in.ID))
 	},
 })

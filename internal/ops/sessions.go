@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -39,9 +39,9 @@ type UpInput struct {
 }
 
 // options returns what the input asks for.
-func (in UpInput) options() (daemon.UpOptions, error) {
+func (in UpInput) options() (sessions.UpOptions, error) {
 	b := in.Body
-	o := daemon.UpOptions{
+	o := sessions.UpOptions{
 		Name:    b.Name,
 		File:    b.File,
 		In:      in.Stdin,
@@ -108,7 +108,7 @@ func (c *Call) mayUp(before *view.Run, owner *inventory.Owner) error {
 }
 
 // session returns a session that the caller may see, by its name or id.
-func (c *Call) session(ctx context.Context, id string) (*daemon.Sessions, view.Run, error) {
+func (c *Call) session(ctx context.Context, id string) (*sessions.Sessions, view.Run, error) {
 	all, err := c.Sessions(ctx)
 	if err != nil {
 		return nil, view.Run{}, err
@@ -119,13 +119,13 @@ func (c *Call) session(ctx context.Context, id string) (*daemon.Sessions, view.R
 	}
 	r, err := all.Answer(ctx, s, nil)
 	if err == nil && !c.seesRun(r) {
-		err = daemon.NoSession(id)
+		err = sessions.NoSession(id)
 	}
 	return all, r, err
 }
 
 // running returns a session that the caller may extend and end.
-func (c *Call) running(ctx context.Context, id string) (*daemon.Sessions, view.Run, error) {
+func (c *Call) running(ctx context.Context, id string) (*sessions.Sessions, view.Run, error) {
 	all, r, err := c.session(ctx, id)
 	if err == nil && !c.runs(r) {
 		err = denied("not_yours", "the session "+plain.Line(r.Name)+" is another person's", "an operator may extend and end it")

@@ -6,8 +6,9 @@ import (
 	"io"
 	"strings"
 
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/replay"
 	"github.com/curfew-dev/curfew/internal/approval"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -30,12 +31,12 @@ type WorkInput struct {
 }
 
 // options returns the name of the file and how it is estimated.
-func (in WorkInput) options() (string, daemon.EstimateOptions) {
+func (in WorkInput) options() (string, govern.EstimateOptions) {
 	b := in.Body
 	if in.File != "" {
-		return in.File, daemon.EstimateOptions{Regions: b.Regions, Nodes: b.Nodes, History: b.History, In: in.Stdin}
+		return in.File, govern.EstimateOptions{Regions: b.Regions, Nodes: b.Nodes, History: b.History, In: in.Stdin}
 	}
-	o := daemon.EstimateOptions{Regions: b.Regions, In: strings.NewReader(b.Content), Called: b.Name, NodesText: b.Nodes, HistoryText: b.History}
+	o := govern.EstimateOptions{Regions: b.Regions, In: strings.NewReader(b.Content), Called: b.Name, NodesText: b.Nodes, HistoryText: b.History}
 	if b.Nodes != "" {
 		o.Nodes = "nodes"
 	}
@@ -71,7 +72,7 @@ var Estimate = declare(Operation[WorkInput, view.Estimate]{
 	Send: func(_ context.Context, c *Call, in *WorkInput) error { return in.read(c) },
 	Do: func(ctx context.Context, c *Call, in WorkInput) (Reply[view.Estimate], error) {
 		name, o := in.options()
-		e, err := c.RT.EstimateInForce(ctx, name, o)
+		e, err := govern.EstimateInForce(ctx, c.Request, name, o)
 		if err != nil {
 			return Reply[view.Estimate]{}, inputError("not_estimated", err)
 		}
@@ -97,7 +98,7 @@ var Gate = declare(Operation[GateInput, view.Gate]{
 	Do: func(ctx context.Context, c *Call, in GateInput) (Reply[view.Gate], error) {
 		if _, all := c.Teams(approval.RoleUser); !all {
 			name, o := in.options()
-			e, err := c.RT.EstimateInForce(ctx, name, o)
+			e, err := govern.EstimateInForce(ctx, c.Request, name, o)
 			if err != nil {
 				return Reply[view.Gate]{}, inputError("not_estimated", err)
 			}
@@ -106,7 +107,7 @@ var Gate = declare(Operation[GateInput, view.Gate]{
 			}
 		}
 		name, o := in.options()
-		doc, err := c.RT.Gate(ctx, name, daemon.GateOptions{
+		doc, err := govern.Gate(ctx, c.Request, name, govern.GateOptions{
 			EstimateOptions: o,
 			Key:             in.Body.Key,
 			DryRun:          in.Body.DryRun,
@@ -124,7 +125,7 @@ var GetGateReport = declare(Operation[Span, view.GateReport]{
 		Command: "gate report", Why: "decisions are in the state"},
 	FlagDefaults: map[string]string{"since": "30d"},
 	Do: func(ctx context.Context, c *Call, in Span) (Reply[view.GateReport], error) {
-		return reply(c.RT.GateReport(ctx, in.period("30d")))
+		return reply(govern.GateReport(ctx, c.Request, in.period("30d")))
 	},
 })
 
@@ -174,7 +175,7 @@ var ListBacktests = declare(Operation[Paging, view.Backtests]{
 		Summary: "List the backtests, the newest first", Schema: view.BacktestsSchema},
 	List: listOf(func(d *view.Backtests) *[]view.BacktestJob { return &d.Backtests }, func(b view.BacktestJob) string { return b.ID }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.Backtests], error) {
-		return reply(c.RT.Backtests(ctx))
+		return reply(replay.Backtests(ctx, c.Request))
 	},
 })
 
@@ -184,7 +185,7 @@ var CreateBacktest = declare(Operation[BacktestInput, view.Backtests]{
 		Summary: "Ask what policies would have done on recorded history; the service replays it in the background", Schema: view.BacktestsSchema,
 		Example: map[string]any{"trace": "gpus.csv.gz", "price": "3.06", "every": "5m"}},
 	Do: func(ctx context.Context, c *Call, in BacktestInput) (Reply[view.Backtests], error) {
-		doc, err := c.RT.CreateBacktest(ctx, in.request())
+		doc, err := replay.CreateBacktest(ctx, c.Request, in.request())
 		return reply(doc, inputError("not_estimated", err))
 	},
 })
@@ -194,7 +195,7 @@ var GetBacktest = declare(Operation[ByID, view.Backtests]{
 	Info: Info{ID: "get-backtest", Method: get, Path: "backtests/{id}", Role: approval.RoleViewer,
 		Summary: "Show how far one backtest is", Schema: view.BacktestsSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.Backtests], error) {
-		return reply(c.RT.Backtest(ctx, in.ID))
+		return reply(replay.Backtest(ctx, c.Request, in.ID))
 	},
 })
 
@@ -203,7 +204,7 @@ var GetBacktestResult = declare(Operation[ByID, json.RawMessage]{
 	Info: Info{ID: "get-backtest-result", Method: get, Path: "backtests/{id}/result", Role: approval.RoleViewer,
 		Summary: "Show what a backtest that is done came to", Schema: view.BacktestSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[json.RawMessage], error) {
-		return reply(c.RT.BacktestResult(ctx, in.ID))
+		return reply(replay.BacktestResult(ctx, c.Request, in.ID))
 	},
 })
 
@@ -213,6 +214,6 @@ var CancelBacktest = declare(Operation[ByID, view.Backtests]{
 		Summary: "Cancel a backtest that you asked for; an operator cancels any", Schema: view.BacktestsSchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.Backtests], error) {
 		_, operates := c.Teams(approval.RoleOperator)
-		return reply(c.RT.CancelBacktest(ctx, in.ID, operates))
+		return reply(replay.CancelBacktest(ctx, c.Request, in.ID, operates))
 	},
 })

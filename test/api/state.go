@@ -17,9 +17,14 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/api"
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/cli"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
@@ -144,8 +149,9 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	}
 	s := &service{state: state, log: &bytes.Buffer{}, end: func() { _ = account.close() }}
 	s.logger = slog.New(slog.NewTextHandler(s.log, nil))
-	rt := &daemon.Runtime{ConfigFlag: file, DataFlag: data, Kept: state, Host: daemon.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: io.Discard}}
-	if s.handler, err = api.New(api.Options{Runtime: rt, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: io.Discard}).Request()
+	req.ConfigFlag, req.DataFlag, req.Storage = file, data, runtime.LentStorage{State: state}
+	if s.handler, err = api.New(api.Options{Process: req.Process, State: state, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -157,13 +163,13 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 		s.requests = append(s.requests, r.ID)
 	}
-	as := func(name string) *daemon.Runtime {
-		one := rt.For()
-		one.Caller = &approval.Person{Name: name, Proof: approval.Proof{Kind: approval.Token, Subject: name, Mapped: true}}
+	as := func(name string) *runtime.Request {
+		one := req.Fresh()
+		one.Caller = runtime.ServedCaller(approval.Person{Name: name, Proof: approval.Proof{Kind: approval.Token, Subject: name, Mapped: true}})
 		return one
 	}
 	for i := range 30 {
-		doc, err := as("ned").Gate(ctx, "-", daemon.GateOptions{EstimateOptions: daemon.EstimateOptions{In: strings.NewReader(fmt.Sprintf(job, i))}})
+		doc, err := govern.Gate(ctx, as("ned"), "-", govern.GateOptions{EstimateOptions: govern.EstimateOptions{In: strings.NewReader(fmt.Sprintf(job, i))}})
 		if err != nil {
 			return nil, fmt.Errorf("reserve: %w", err)
 		}
@@ -172,17 +178,17 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 	}
 	for i := range 20 {
-		doc, err := as("ana").CreateToken(ctx, daemon.TokenOptions{Name: fmt.Sprint("ci", i), Roles: []string{"viewer"}})
+		doc, err := identity.CreateToken(ctx, as("ana"), identity.TokenOptions{Name: fmt.Sprint("ci", i), Roles: []string{"viewer"}})
 		if err != nil {
 			return nil, err
 		}
 		s.tokens = append(s.tokens, doc.ID)
 	}
-	fleet, err := rt.For().Resources(ctx)
+	fleet, err := audit.Resources(ctx, req.Fresh())
 	if err != nil {
 		return nil, err
 	}
-	found, err := rt.For().Findings(ctx)
+	found, err := audit.Findings(ctx, req.Fresh())
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +199,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 			s.fixable = append(s.fixable, f.ID)
 		}
 	}
-	done, err := rt.For().Actions(ctx, "", 1000)
+	done, err := audit.Actions(ctx, req.Fresh(), "", 1000)
 	if err != nil {
 		return nil, err
 	}
@@ -217,15 +223,15 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err := state.Actions().Blow(ctx, action.Fuse{Account: "sim/" + one.Account, Source: "idle-gpu-machines", At: now, Due: 9, Selected: 12}); err != nil {
 		return nil, err
 	}
-	if err := s.replays(ctx, rt, as("ned")); err != nil {
+	if err := s.replays(ctx, req, as("ned")); err != nil {
 		return nil, err
 	}
-	if err := s.keeps(ctx, rt, as("ana")); err != nil {
+	if err := s.keeps(ctx, req, as("ana")); err != nil {
 		return nil, err
 	}
 	for name, to := range map[string]*string{"ana": &s.admin, "vi": &s.viewer} {
 		roles := map[string][]string{"ana": {"admin", "approver"}, "vi": {"viewer"}}[name]
-		doc, err := as(name).CreateToken(ctx, daemon.TokenOptions{Name: name, Roles: roles})
+		doc, err := identity.CreateToken(ctx, as(name), identity.TokenOptions{Name: name, Roles: roles})
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +248,7 @@ func (s *service) share(ctx context.Context, file string, channel *strings.Repla
 	}
 	now := time.Now()
 	err := s.state.Settings().Put(ctx, store.SettingChange{
-		Setting: store.Setting{Kind: daemon.SettingsKind, Version: 1, At: now, Who: "root", Reason: "a test", Body: "\n" + shared},
+		Setting: store.Setting{Kind: runtime.SettingsKind, Version: 1, At: now, Who: "root", Reason: "a test", Body: "\n" + shared},
 		Entry:   action.Entry{At: now, Actor: "root", What: action.EventSettings}})
 	if err != nil {
 		return err
@@ -254,16 +260,16 @@ func (s *service) share(ctx context.Context, file string, channel *strings.Repla
 var started = []string{"longer", "shorter"}
 
 // keeps keeps sessions on this machine until the state is closed, and starts some.
-func (s *service) keeps(ctx context.Context, rt, as *daemon.Runtime) error {
+func (s *service) keeps(ctx context.Context, req, as *runtime.Request) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := rt.For().KeepSessions(background, true); err != nil && background.Err() == nil {
+		if err := sessions.Keep(background, req.Fresh(), true); err != nil && background.Err() == nil {
 			s.logger.Error("sessions are not kept", "error", err)
 		}
 	}()
-	all, err := as.For().OpenSessions(background)
+	all, err := sessions.Open(background, as.Fresh())
 	if err != nil {
 		stop()
 		return err
@@ -287,7 +293,7 @@ func (s *service) keeps(ctx context.Context, rt, as *daemon.Runtime) error {
 		before()
 	}
 	for _, name := range started {
-		if _, d, err := all.Up(ctx, daemon.UpOptions{Name: name, CPUs: 1, Lease: time.Hour, Idle: time.Hour}); err != nil || d.Decision != gate.Allow {
+		if _, d, err := all.Up(ctx, sessions.UpOptions{Name: name, CPUs: 1, Lease: time.Hour, Idle: time.Hour}); err != nil || d.Decision != gate.Allow {
 			return fmt.Errorf("start session %s: %+v, %w", name, d, err)
 		}
 	}
@@ -295,22 +301,22 @@ func (s *service) keeps(ctx context.Context, rt, as *daemon.Runtime) error {
 }
 
 // replays carries backtests out until the state is closed, and makes one that is done.
-func (s *service) replays(ctx context.Context, rt, as *daemon.Runtime) error {
+func (s *service) replays(ctx context.Context, req, as *runtime.Request) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		rt.For().RunBacktests(background, daemon.BacktestRunner{TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger})
+		replay.RunBacktests(background, req.Fresh(), replay.BacktestRunner{Store: s.state, TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger})
 	}()
 	before := s.end
 	s.end = func() { stop(); <-ended; before() }
-	doc, err := as.CreateBacktest(ctx, view.BacktestAsked{Trace: "gpus.csv.gz", RestartCost: "5m", Baselines: true})
+	doc, err := replay.CreateBacktest(ctx, as, view.BacktestAsked{Trace: "gpus.csv.gz", RestartCost: "5m", Baselines: true})
 	if err != nil {
 		return err
 	}
 	s.done = doc.Backtests[0].ID
 	for {
-		doc, err := rt.For().Backtest(ctx, s.done)
+		doc, err := replay.Backtest(ctx, req.Fresh(), s.done)
 		if err != nil {
 			return err
 		}

@@ -125,7 +125,7 @@ func TestOrderRefuses(t *testing.T) {
 		{"AWS in another file", "internal/app/clouds", "x.go", "internal/cloud/aws", "may import it"},
 		{"AWS in commands", "internal/cli", "x.go", "internal/cloud/aws", "may import it"},
 		{"the scheduler on a round", "internal/app/scheduler", "x.go", "internal/round", "excepts it"},
-		{"a service on a round", "internal/service", "x.go", "internal/round", "excepts it"},
+		{"a scheduler of a service on a round", "internal/app/scheduler", "x.go", "internal/round", "excepts it"},
 		{"the API on a channel", "internal/api", "x.go", "internal/notify/slack", "it is in [edges]"},
 		{"examples in their one file", "internal/config", "start.go", "examples/policies", ""},
 		{"examples elsewhere", "internal/config", "x.go", "examples/policies", "only config/start.go"},
@@ -138,7 +138,7 @@ func TestOrderRefuses(t *testing.T) {
 		{"requests", "internal/api", "x.go", "import \"net/http\"\nvar x http.Request", ""},
 		{"a retry library elsewhere", "internal/metrics/prom", "x.go", "github.com/hashicorp/go-retryablehttp", "only httpclient"},
 		{"a client of Prometheus of its own", "internal/metrics", "x.go", "github.com/prometheus/client_golang/api/prometheus/v1", "metrics/httpapi is the client"},
-		{"the registry of metrics", "internal/service", "x.go", "github.com/prometheus/client_golang/prometheus", ""},
+		{"the registry of metrics", "internal/app/scheduler", "x.go", "github.com/prometheus/client_golang/prometheus", ""},
 		{"a program on more than commands", "cmd/curfew", "x.go", "internal/config", "allows only cli"},
 		{"a package without a line", "internal/util", "x.go", "", "internal/util: it has no line"},
 	} {

@@ -173,7 +173,7 @@ func (c *code) implements(implementation, port string) error {
 // applies says whether a package of the application has a type that satisfies an interface.
 func (c *code) applies(port string) error {
 	for _, pkg := range slices.Sorted(maps.Keys(c.files)) {
-		if pkg != "daemon" && !strings.HasPrefix(pkg, "app/") {
+		if !strings.HasPrefix(pkg, "app/") {
 			continue
 		}
 		p, err := c.check(pkg)
@@ -262,7 +262,7 @@ func TestTableIsTrue(t *testing.T) {
 }
 
 // noPorts have packages whose interfaces are not about what the domain needs of others.
-var noPorts = regexp.MustCompile(`^(app/|ops|cli|api|daemon$|report)|test$`)
+var noPorts = regexp.MustCompile(`^(app/|ops|cli|api|report)|test$`)
 
 // exported returns the exported interfaces that others can implement.
 func (c *code) exported(t *testing.T) (ports []string) {

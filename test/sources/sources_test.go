@@ -25,8 +25,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/daemon"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
@@ -246,16 +247,16 @@ policies:
 `
 
 // setting is the account at a time with one source of usage, which keep chooses.
-func (w *world) setting(t *testing.T, at time.Time, f daemon.Source, keep func(usage.Source) bool) round.Setting {
+func (w *world) setting(t *testing.T, at time.Time, f clouds.Source, keep func(usage.Source) bool) round.Setting {
 	lookup := func(name string) (string, bool) { return os.LookupEnv(name) }
-	rt := &daemon.Runtime{Host: daemon.Host{Now: func() time.Time { return at }, Lookup: lookup, Dir: t.TempDir(), DataDir: t.TempDir(), Log: io.Discard}}
-	cfg, err := rt.Config()
+	req := runtime.NewProcess(runtime.Host{Now: func() time.Time { return at }, Lookup: lookup, Dir: t.TempDir(), DataDir: t.TempDir(), Log: io.Discard}).Request()
+	cfg, err := req.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.Metrics.Sources = []config.MetricsSource{}
 	f.Cloud, f.Regions, f.Transient = "aws", []string{region}, true
-	s, err := rt.Setting(t.Context(), cfg, f)
+	s, err := clouds.Setting(t.Context(), req, cfg, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +294,7 @@ func verdicts(t *testing.T, s round.Setting) map[string]duty.Verdict {
 // findings are those of an audit of the day, as rule and machine, with their savings.
 func findings(t *testing.T, s round.Setting) map[string]string {
 	s.Query.Window = 24 * time.Hour
-	s.Audit = &round.Audit{Rules: daemon.RulesOf("aws")}
+	s.Audit = &round.Audit{Rules: clouds.RulesOf("aws")}
 	r, err := round.New(s).Round(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -339,13 +340,13 @@ func TestOneDayInThreeTellings(t *testing.T) {
 	server, file := timeless(t, prometheus.Start(t, w.dcgm(), "")), w.file(t)
 	ways := map[string]func(at time.Time) round.Setting{
 		"CloudWatch": func(at time.Time) round.Setting {
-			return w.setting(t, at, daemon.Source{}, func(s usage.Source) bool { return s.Name() == "cloudwatch" })
+			return w.setting(t, at, clouds.Source{}, func(s usage.Source) bool { return s.Name() == "cloudwatch" })
 		},
 		"Prometheus": func(at time.Time) round.Setting {
-			return w.setting(t, at, daemon.Source{Metrics: []string{server}}, func(s usage.Source) bool { _, ok := s.(*prom.Source); return ok })
+			return w.setting(t, at, clouds.Source{Metrics: []string{server}}, func(s usage.Source) bool { _, ok := s.(*prom.Source); return ok })
 		},
 		"CSV": func(at time.Time) round.Setting {
-			return w.setting(t, at, daemon.Source{Usage: []string{file}}, func(s usage.Source) bool { return s.Name() == file })
+			return w.setting(t, at, clouds.Source{Usage: []string{file}}, func(s usage.Source) bool { return s.Name() == file })
 		},
 	}
 	names := slices.Sorted(maps.Keys(ways))

@@ -1,0 +1,131 @@
+package act
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
+	"github.com/curfew-dev/curfew/internal/app/spend"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// EnforceOptions say what passes of the policies read, by which policies, and whether they
+// act.
+type EnforceOptions struct {
+	clouds.Source
+	// Policies are files or directories; none are those of the configuration.
+	Policies []string
+	// Window is how far back usage is read; 0 is as configured.
+	Window time.Duration
+	// Enforce lets passes warn and act. Without it nothing is sent and nothing changes.
+	Enforce bool
+	// Wire, when set, takes the place of [EnforceSetting]: a recorded account has wiring
+	// of its own.
+	Wire func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting, error)
+}
+
+// Enforce makes one pass of the policies. Show gets what was done, also where the pass
+// ended early.
+func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions, show func(*round.Result, view.Enforce) error) error {
+	cfg, err := req.Config()
+	if err != nil {
+		return err
+	}
+	set, err := govern.Policies(req, cfg, o.Policies)
+	if err != nil {
+		return err
+	}
+	s, err := req.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if cfg, _, err = req.Governed(ctx, cfg, s); err != nil {
+		return err
+	}
+	wire := o.Wire
+	if wire == nil {
+		wire = func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting, error) {
+			return EnforceSetting(ctx, req, cfg, s, o, set)
+		}
+	}
+	setting, err := wire(ctx, cfg, s, o, set)
+	if err != nil {
+		return err
+	}
+	bar := req.Progress(o.Cloud)
+	setting.Query.Progress = bar.Report
+	pass, err := round.New(setting).Round(ctx)
+	bar.Finish()
+	if pass == nil {
+		return runtime.StateError(clouds.CloudError(err))
+	}
+	broken := err // what was done before it is shown all the same
+	err = show(pass, view.NewEnforce(pass, !o.Enforce))
+	fused := func(c round.Count) bool { return c.Fuse != nil }
+	switch {
+	case err != nil:
+		return err
+	case broken != nil:
+		return runtime.StateError(clouds.CloudError(runtime.CutShort(broken, pass.Lines())))
+	case len(pass.Unposted) > 0:
+		return audit.Unposted(pass, "nothing was acted on there")
+	case o.Enforce && (pass.Frozen() != nil || slices.ContainsFunc(pass.Counts, fused)):
+		return &runtime.Error{Class: runtime.Denied}
+	case pass.Partial():
+		return &runtime.Error{Class: runtime.Partial}
+	}
+	return nil
+}
+
+// ObserveSetting wires what a pass reads and judges by.
+func ObserveSetting(ctx context.Context, req *runtime.Request, cfg config.Config, o EnforceOptions, set *policy.Set) (round.Setting, error) {
+	if o.Window > 0 {
+		cfg.Enforce.Window = o.Window
+	}
+	setting, err := clouds.Setting(ctx, req, cfg, o.Source)
+	setting.Source, setting.Policies, setting.Governance = "enforce", set, cfg.Governance
+	setting.Query.Kinds = set.Kinds()
+	setting.LookBack = govern.LookBack(cfg, set)
+	return setting, err
+}
+
+// EnforceSetting wires passes that act: the account, the state, the people to warn.
+func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting, error) {
+	now, err := req.StateClock(ctx, s)
+	if now == nil || err != nil && o.Enforce {
+		return round.Setting{}, err
+	}
+	setting, err := ObserveSetting(ctx, req, cfg, o, set)
+	if err != nil {
+		return round.Setting{}, err
+	}
+	var cloud action.Cloud
+	switch l := setting.Lister.(type) {
+	case *clouds.AWS:
+		cloud = sessions.AWSActs(req, cfg, s, l)
+	case *local.Provider:
+		cfg.Enforce.MirrorTag = false // there is no tag to be written
+		cloud = l.Actions(func(ctx context.Context, id, why string) error { return sessions.Stop(ctx, req, cfg, s, id, why) })
+	default:
+		return round.Setting{}, runtime.Invalid("--cloud %s: nothing is carried out there", o.Cloud)
+	}
+	setting.Books = ledger.Journal{Store: s.Ledger()}
+	setting.Standing = func(ctx context.Context, _ time.Time) (func(*policy.Facts), error) {
+		return spend.Facts(ctx, cfg, s, now())
+	}
+	setting.Ladder, err = clouds.Ladders(req, cfg, s, cloud, o.Enforce)
+	return setting, err
+}

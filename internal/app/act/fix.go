@@ -1,0 +1,231 @@
+package act
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/finding"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// FixOptions say how fixes are carried out.
+type FixOptions struct {
+	clouds.Source
+	// Scratch and Save say of the machine's disks that they hold nothing that matters, or
+	// that they are saved before. GitHub counts the reviews of the workflow's pull request.
+	Scratch, Save, GitHub bool
+	// Grace is how long nothing happens after the owner was warned.
+	Grace time.Duration
+}
+
+// FixPreviews are the fixes of findings, by the beginnings of their ids, with what already
+// refuses them.
+func FixPreviews(ctx context.Context, req *runtime.Request, ids []string, o FixOptions) ([]view.Fix, error) {
+	cfg, err := req.Config()
+	if err != nil {
+		return nil, err
+	}
+	s, err := req.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	chosen, err := audit.Choose(ctx, cfg, s, ids)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := audit.Inventories(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]view.Fix, 0, len(chosen))
+	for _, c := range chosen {
+		d := view.NewFix(c.Finding, c.Scanned, clouds.ByHand(c.Finding))
+		d.Refusals = foreseen(c.Finding, kept, cfg, o, req.Now().UTC())
+		docs = append(docs, d)
+	}
+	return docs, nil
+}
+
+// Fix takes findings, by the beginnings of their ids, one step up the ladder. Show
+// gets what was done, also where the pass ended early.
+func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, show func(view.Fixes) error) error {
+	cfg, err := req.Config()
+	if err != nil {
+		return err
+	}
+	s, err := req.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	chosen, err := audit.Choose(ctx, cfg, s, ids)
+	if err != nil {
+		return err
+	}
+	var requests []round.Request
+	simulated := clouds.Of(f.Cloud).Simulated
+	for _, s := range chosen {
+		switch cloud := clouds.Of(s.Resource.Cloud); {
+		case simulated && !cloud.Simulated:
+			return runtime.Invalid("curfew fix %s --enforce --demo: it is a finding of %s, and --demo acts on the simulated account", s.ID[:8], s.Resource.Cloud)
+		case !simulated && cloud.Simulated:
+			return runtime.Invalid("curfew fix %s --enforce: it is a finding of the simulated account; add --demo", s.ID[:8])
+		case !cloud.Fixable:
+			return runtime.Invalid("curfew fix %s --enforce: curfew acts on no %s machine", s.ID[:8], s.Resource.Cloud)
+		}
+		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: audit.RefOf(s.Resource), Notify: []string{"owner"}, Grace: f.Grace,
+			Change: s.Fix.Change, ScratchDisks: f.Scratch, SaveDisks: f.Save})
+		// All of the scan's regions are read again: a gang may span several.
+		for _, region := range append(slices.Clone(s.Regions), s.Resource.Region) {
+			if region != "" && !slices.Contains(f.Regions, region) {
+				f.Regions = append(f.Regions, region)
+			}
+		}
+	}
+	if simulated {
+		return fixSimulated(ctx, req, cfg, chosen, requests, show)
+	}
+	var refs []inventory.Ref
+	for _, s := range chosen {
+		refs = append(refs, audit.RefOf(s.Resource))
+	}
+	if err := audit.RestoreAccess(ctx, cfg, s, &f.Source, refs); err != nil {
+		return err
+	}
+	if cfg, _, err = req.Governed(ctx, cfg, s); err != nil {
+		return err
+	}
+	now, err := req.StateClock(ctx, s)
+	if err != nil {
+		return err
+	}
+	setting, err := clouds.Setting(ctx, req, cfg, f.Source)
+	if err != nil {
+		return err
+	}
+	cloud, ok := setting.Lister.(*clouds.AWS)
+	if !ok {
+		return runtime.Invalid("--cloud %s: fixes are carried out on real accounts", f.Cloud)
+	}
+	ladders, err := clouds.Ladders(req, cfg, s, sessions.AWSActs(req, cfg, s, cloud), true)
+	if err != nil {
+		return err
+	}
+	held := newApprovalRequests(req, cfg, s, now, chosen)
+	if f.GitHub {
+		if held.hub, err = fixPull(req, cfg); err != nil {
+			return err
+		}
+	}
+	bar := req.Progress(f.Cloud)
+	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.Report, Kinds: round.KindsOf(requests, clouds.RulesOf(f.Cloud))}
+	if cfg.Thresholds.Interruptions, err = req.Interruptions(cfg); err != nil {
+		return err
+	}
+	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(f.Cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags}
+	setting.Requests = requests
+	setting.Ladder = func(account string) *action.Ladder {
+		l := ladders(account)
+		l.Approve, l.Ask = held.approve, held.early
+		return l
+	}
+	out, err := round.New(setting).Round(ctx)
+	bar.Finish()
+	if out == nil {
+		return runtime.StateError(clouds.CloudError(err))
+	}
+	broken := err // what was done before it is shown all the same
+	missed, err := missing(ctx, out, s.Actions())
+	if err != nil {
+		return err
+	}
+	doc := view.NewFixes(fixesAfter(chosen, out, held, missed), out, missed, held.meanwhile)
+	if err := show(doc); err != nil {
+		return err
+	}
+	if broken != nil {
+		return runtime.StateError(clouds.CloudError(runtime.CutShort(broken, out.Lines())))
+	}
+	return fixExit(out, held, missed, len(requests))
+}
+
+// fixExit is the exit code of a fix: what could not be done before what waits.
+func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requested int) error {
+	partial, refused, unread := len(out.Manual)+len(out.Changed) > 0, "", 0
+	for _, l := range missed {
+		partial = partial || l.Result == string(round.Unread) || l.Result == string(round.Changed)
+		if l.Result == string(round.Unread) {
+			unread++
+		}
+	}
+	for _, r := range out.Reports {
+		partial = partial || r.Partial
+		for _, l := range r.Lines {
+			if len(held.asked) > 0 && l.Rule == action.RuleUnapproved {
+				continue // it waits for an approver
+			}
+			if view.ByPeople(l) {
+				partial = true // a person carries it out
+				continue
+			}
+			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFuse || l.Result == action.ResultFrozen {
+				refused = cmp.Or(refused, l.Resource.ID+": "+l.Why)
+			}
+		}
+	}
+	switch {
+	case unread > 0 && unread == requested:
+		return &runtime.Error{Code: "unread", Err: fmt.Errorf("nothing was fixed: %s", missed[0].Why),
+			Hint: "give the --assume-role, --profile and --regions of the scan, or scan again"}
+	case refused != "":
+		return &runtime.Error{Class: runtime.Denied, Code: "refused", Err: fmt.Errorf("refused: %s", refused), Hint: "docs/safety.md explains every rule"}
+	case partial || len(out.BlindSpots) > 0:
+		return &runtime.Error{Class: runtime.Partial}
+	case len(held.asked) > 0:
+		return &runtime.Error{Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("it needs the approval of a second person: %s", strings.Join(held.asked, ", ")),
+			Hint: "another person runs `curfew approve " + held.asked[0] + "`, then this command goes on"}
+	}
+	return nil
+}
+
+// foreseen are the refusals of a fix that the last scan already shows. What a machine does,
+// who keeps it, and what its provider answers is asked when the fix is carried out.
+func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOptions, now time.Time) []view.Refusal {
+	do, carried := policy.Of(f.Fix.Change)
+	if !carried || !clouds.Of(f.Resource.Cloud).Fixable {
+		return []view.Refusal{{Rule: view.ByHandRule, Why: "only a person carries this fix out"}}
+	}
+	do.ScratchDisks, do.SaveDisks = do.ScratchDisks || o.Scratch, do.SaveDisks || o.Save
+	does := duty.Verdict{State: duty.Idle, Until: now, Expires: now.Add(time.Hour)}
+	if kind := inventory.Kind(f.Resource.Kind); f.Confidence == finding.Low && (kind == inventory.KindEndpoint || kind == inventory.KindNotebook) {
+		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
+	}
+	for i := range kept {
+		at := slices.IndexFunc(kept[i].Resources, func(k view.KeptResource) bool { return k.Ref == audit.RefOf(f.Resource) })
+		if at < 0 {
+			continue
+		}
+		listed := kept[i].Resources[at].Priced(cfg.Tags)
+		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
+			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: listed.Hourly}, action.Item{}, now, nil); refusal != nil {
+			return []view.Refusal{{Rule: refusal.Rule, Why: refusal.Why}}
+		}
+	}
+	return []view.Refusal{}
+}

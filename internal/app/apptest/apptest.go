@@ -1,0 +1,41 @@
+// Package apptest makes requests for tests of the application: each of a process of its own,
+// with a state in a folder of its own and a clock that stands still.
+package apptest
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+)
+
+// Now is the time of every process.
+var Now = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+
+// Request returns a request of the person ana under a configuration; an empty one is the
+// default.
+func Request(t testing.TB, yaml string) *runtime.Request {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := runtime.NewProcess(runtime.Host{Now: func() time.Time { return Now }, Dir: dir, DataDir: filepath.Join(dir, "data"), Log: io.Discard,
+		Lookup: func(name string) (string, bool) { return "ana", name == "CURFEW_IDENTITY" }})
+	if yaml != "" {
+		p.ConfigFlag = filepath.Join(dir, "curfew.yaml")
+		if err := os.WriteFile(p.ConfigFlag, []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	req := p.Request()
+	t.Cleanup(func() {
+		if err := req.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return req
+}

@@ -1,0 +1,239 @@
+package clouds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// AWS is an account of AWS that is read and can be acted on.
+type AWS = aws.Cloud
+
+// AWSMember is an account of an organization.
+type AWSMember = aws.Member
+
+type AWSActions = *aws.Actions
+
+// AWSMachines starts and ends the machines of sessions on AWS.
+type AWSMachines = aws.Launcher
+
+// What connects people to these machines.
+type (
+	AWSConnector  = aws.Connector
+	AWSPlugin     = aws.Plugin
+	AWSWay        = aws.Way
+	AWSOpened     = aws.Opened
+	AWSAttachment = aws.Attachment
+)
+
+// TagPerson names who may connect to a machine.
+const TagPerson = aws.TagPerson
+
+var (
+	FindPlugin     = aws.FindPlugin
+	InstallPlugin  = aws.InstallPlugin
+	ErrNoPlugin    = aws.ErrNoPlugin
+	ErrNotOpened   = aws.ErrNotOpened
+	ErrUnconnected = aws.ErrUnconnected
+)
+
+var (
+	ErrNoCredentials = aws.ErrNoCredentials
+	signer           = aws.Signer
+	// KeepByHand is the provider's command that keeps a resource until a time.
+	KeepByHand = aws.KeepByHand
+)
+
+// The IAM policies that curfew needs, as JSON documents.
+var (
+	ReadPolicy   = aws.PolicyJSON
+	ActionPolicy = aws.ActionPolicyJSON
+)
+
+// memberRoles are the names of the roles that deploy/ creates in member accounts.
+var memberRoles = []string{"curfew-read", "curfew-act"}
+
+// CentralPolicy is the IAM policy that a service needs in its own account to read the others
+// that the configuration names or finds, as a JSON document; where it names none, to read those
+// with the roles of deploy/.
+func CentralPolicy(cfg config.Config) []byte {
+	roles := slices.Clone(cfg.AWS.AssumeRoles)
+	for _, a := range cfg.AWS.Accounts {
+		if a.Role != "" {
+			roles = append(roles, a.Role)
+		}
+	}
+	org := cfg.AWS.Organization
+	if org.Role != "" {
+		roles = append(roles, org.Role)
+	}
+	if org.ListRole != "" {
+		roles = append(roles, org.ListRole)
+	}
+	if len(roles) == 0 {
+		roles = memberRoles
+	}
+	return aws.CentralPolicyJSON(roles, org.Role != "" && org.ListRole == "")
+}
+
+// What passes ask of AWS, and what it charges for that.
+var (
+	WatchingPass    = aws.Watching
+	ExplorerRequest = aws.ExplorerRequest
+)
+
+// OnMachine is what an agent asks of AWS as its machine.
+func OnMachine(ctx context.Context) (*aws.OnMachine, error) { return aws.NewOnMachine(ctx) }
+
+// SpotPrice is the price of a machine type on the spot market.
+type SpotPrice = aws.SpotPrice
+
+// OpenAWS opens the account of a profile for what is neither an audit nor an action:
+// objects in buckets and price lists. No regions are those of the configuration.
+func OpenAWS(ctx context.Context, cfg config.Config, profile string, regions []string) (*AWS, error) {
+	if len(regions) == 0 {
+		regions = cfg.AWS.Regions
+	}
+	return aws.New(ctx, aws.Options{Regions: regions, Profile: cmp.Or(profile, cfg.AWS.Profile), RequestsPerSecond: cfg.AWS.RequestsPerSecond})
+}
+
+// roleARN is the form of an IAM role's ARN.
+var roleARN = lazyregexp.New(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
+
+func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book) (*AWS, error) {
+	o := aws.Options{
+		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, ExternalID: cfg.AWS.ExternalID, Profile: cfg.AWS.Profile,
+		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
+		Size: book.Size,
+	}
+	if cfg.DataDir != "" {
+		o.Bills = keptBills{cfg.DataDir, f.Transient}
+	}
+	if len(f.Regions) > 0 {
+		o.Regions = f.Regions
+	}
+	if len(f.AssumeRoles) > 0 || f.Alone {
+		o.AssumeRoles, o.RolesOnly = f.AssumeRoles, f.Alone && len(f.AssumeRoles) > 0
+	}
+	if f.Profile != "" {
+		o.Profile = f.Profile
+	}
+	for _, role := range o.AssumeRoles {
+		if !roleARN.MatchString(role) {
+			return nil, runtime.Invalid("--assume-role %q: it is the ARN of a role such as arn:aws:iam::123456789012:role/audit", role)
+		}
+	}
+	cloud, err := aws.New(ctx, o)
+	if err == nil {
+		return cloud, nil
+	}
+	err = CloudError(err)
+	for _, region := range o.Regions {
+		if f := (*runtime.Error)(nil); region != "all" && errors.As(err, &f) {
+			f.Hint += document.DidYouMean(region, book.Regions())
+		}
+	}
+	return nil, err
+}
+
+// awsImages are AWS's own images by the architecture of the machine: with NVIDIA's driver where
+// it has a GPU, which is what most sessions are for, else Amazon Linux. They are public
+// parameters, which hold the newest one (docs/sessions.md).
+var awsImages = struct{ gpu, plain map[string]string }{
+	gpu: map[string]string{
+		"x86_64": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+		"arm64":  "/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+	},
+	plain: map[string]string{
+		"x86_64": "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64",
+		"arm64":  "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64",
+	},
+}
+
+// OpenAWSMachines opens what starts and ends machines of sessions: the types and prices of the
+// price book, what the configuration says of images and regions, and where they may be by the
+// records.
+func OpenAWSMachines(ctx context.Context, req *runtime.Request, cfg config.Config, watched func(context.Context) ([]string, error)) (*AWSMachines, error) {
+	book, err := req.PriceBook(cfg)
+	if err != nil {
+		return nil, err
+	}
+	regions := cmpSlice(cfg.Sessions.Regions, slices.DeleteFunc(slices.Clone(cfg.AWS.Regions), func(r string) bool { return r == "all" }))
+	cloud, err := aws.New(ctx, aws.Options{Regions: regions, Profile: cfg.AWS.Profile, RequestsPerSecond: cfg.AWS.RequestsPerSecond, Size: book.Size})
+	if err != nil {
+		return nil, CloudError(err)
+	}
+	return cloud.Launcher(aws.LaunchOptions{
+		Regions: regions, Watched: watched, DiskGiB: estimate.DefaultDefaults().DiskGiB, Agent: aws.Agent{URL: cfg.Sessions.Agent.URL, SHA256: cfg.Sessions.Agent.SHA256},
+		Types: func(s *spec.Spec) ([]string, error) {
+			machines, err := estimate.Types(s, book)
+			var names []string
+			for _, m := range machines {
+				names = append(names, m.Type)
+			}
+			return names, err
+		},
+		Rate: func(machineType, region string, spot bool) *money.Rate {
+			look := book.OnDemand
+			if spot {
+				look = book.Spot
+			}
+			p, err := look(machineType, region)
+			if err != nil {
+				return nil // it has no price
+			}
+			return &p.Rate
+		},
+		Image: func(s *spec.Spec, machineType string) string {
+			m, _ := book.Machine(machineType)
+			images := awsImages.plain
+			if m.Accelerator != "" || m.Type == "" { // of an unknown type, that which does for both
+				images = awsImages.gpu
+			}
+			return cmp.Or(s.Image, cfg.Sessions.Image, images[cmp.Or(m.Arch, "x86_64")])
+		},
+	}), nil
+}
+
+func unknownRegion(err error) bool {
+	var region *aws.RegionError
+	return errors.As(err, &region)
+}
+
+// AWSCaller proves who has AWS credentials.
+func AWSCaller(req *runtime.Request, cfg config.Config) aws.Caller {
+	return aws.Caller{Endpoint: cfg.Approvals.STSEndpoint, Now: req.Now}
+}
+
+// Know says how far an action on AWS can be undone and what to know before.
+func Know(r *inventory.Resource, do policy.Do) (undo, know string) { return aws.Know(r, do.Verb) }
+
+// ByHand returns the provider's commands that carry out the fix of a finding; none where a
+// person has to decide more than a command can say.
+func ByHand(f view.Finding) []string {
+	return aws.ByHand(aws.Subject{Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
+		Region: f.Resource.Region}, f.Fix.Change)
+}
+
+func cmpSlice(lists ...[]string) []string {
+	for _, l := range lists {
+		if len(l) > 0 {
+			return l
+		}
+	}
+	return nil
+}

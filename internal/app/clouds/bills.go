@@ -1,0 +1,49 @@
+package clouds
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/durable"
+)
+
+// keptBills keeps what Cost Explorer said in the data directory, a file for each account.
+type keptBills struct {
+	dir string
+	// read says that nothing is written.
+	read bool
+}
+
+func (k keptBills) path(account string) (string, bool) {
+	return filepath.Join(k.dir, "billed", "aws-"+account+".json"), account != "" && strings.Trim(account, "0123456789") == ""
+}
+
+// Bill implements aws.BillKeeper. What cannot be read is as good as nothing.
+func (k keptBills) Bill(account string) []byte {
+	path, ok := k.path(account)
+	if !ok {
+		return nil
+	}
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return doc
+}
+
+// KeepBill implements aws.BillKeeper.
+func (k keptBills) KeepBill(account string, doc []byte) error {
+	path, ok := k.path(account)
+	if !ok || k.read {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return durable.Replace(path, 0o600, func(w io.Writer) error {
+		_, err := w.Write(doc)
+		return err
+	})
+}

@@ -1,0 +1,76 @@
+package clouds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// Launchers are the providers that sessions can be started at here, with what they may be
+// waited for.
+func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[string]session.Launcher, map[string]session.Timing, error) {
+	timings := map[string]session.Timing{
+		ProviderAWS: {Grace: cfg.Sessions.Grace},
+		// This machine shows at once what it launched.
+		ProviderLocal: {Grace: cfg.Sessions.Grace, Shown: time.Millisecond, Apart: 100 * time.Millisecond, Poll: 100 * time.Millisecond, Charge: time.Minute},
+	}
+	own, dir, err := thisMachine(req, cfg)
+	if own == nil {
+		return nil, timings, err
+	}
+	return map[string]session.Launcher{ProviderLocal: OwnMachine{own, filepath.Join(dir, "control")}}, timings, nil
+}
+
+// thisMachine is this machine as a provider of sessions, with the folder of what is kept of
+// them; nil where there is no data directory.
+func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, string, error) {
+	if cfg.DataDir == "" {
+		return nil, "", nil
+	}
+	dir, err := filepath.Abs(req.Path(cfg.DataDir))
+	if err != nil {
+		return nil, "", err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, "", fmt.Errorf("find this program: %w", err)
+	}
+	book, err := req.PriceBook(cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	dir = filepath.Join(dir, "sessions")
+	own, err := local.NewProvider(local.ProviderOptions{Dir: filepath.Join(dir, "local"), Name: runtime.HostName(), Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book,
+		GPUs: cfg.Local.GPUs, Agent: []string{self, "agent", "host"}, Helper: []string{self, "cage"}, Now: req.Now, Log: req.Logger(false)})
+	if err != nil {
+		return nil, "", &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("this machine as a provider of sessions: %w", err)}
+	}
+	return own, dir, nil
+}
+
+// OwnMachine is this machine as a provider, with the folder of the documents between the
+// keeper and the agents.
+type OwnMachine struct {
+	*local.Provider
+	control string
+}
+
+// Leftovers implements session.Launcher.
+func (o OwnMachine) Leftovers(ctx context.Context, installation, id string) ([]string, error) {
+	left, err := o.Provider.Leftovers(ctx, installation, id)
+	if err != nil || len(left) > 0 || id == "" || id != filepath.Base(id) {
+		return left, err
+	}
+	if err := os.RemoveAll(filepath.Join(o.control, id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		left = append(left, err.Error())
+	}
+	return left, nil
+}

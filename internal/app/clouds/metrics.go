@@ -1,0 +1,162 @@
+package clouds
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
+	"github.com/curfew-dev/curfew/internal/usage"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// MetricsSources opens the servers with recorded usage that flags name, or where they name
+// none those of the configuration, which the simulated account does without.
+func MetricsSources(req *runtime.Request, cfg config.Config, f Source) ([]*prom.Source, error) {
+	sources := make([]config.MetricsSource, 0, len(f.Metrics))
+	for _, url := range f.Metrics {
+		sources = append(sources, cfg.Metrics.Source(url))
+	}
+	if len(f.Metrics) == 0 && !Of(f.Cloud).Simulated {
+		sources = cfg.Metrics.Sources
+	}
+	out := make([]*prom.Source, 0, len(sources))
+	for _, s := range sources {
+		o, err := metricsOptions(req, s)
+		if err == nil {
+			var source *prom.Source
+			if source, err = prom.New(o); err == nil {
+				out = append(out, source)
+				continue
+			}
+		}
+		return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_metrics_source", Err: err, Hint: "docs/metrics.md says how servers are read"}
+	}
+	return out, nil
+}
+
+// metricsOptions settles how a configured server is reached.
+func metricsOptions(req *runtime.Request, s config.MetricsSource) (prom.Options, error) {
+	o := prom.Options{Select: s.Select, Names: s.Names, Series: req.Series, Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: req.Now}}
+	for _, m := range s.Machines {
+		o.Machines = append(o.Machines, prom.Rule(m))
+	}
+	for _, secret := range []struct {
+		name string
+		to   *string
+	}{{s.TokenEnv, &o.Token}, {s.PasswordEnv, &o.Password}} {
+		if secret.name == "" {
+			continue
+		}
+		v, ok := req.Lookup(secret.name)
+		if !ok || v == "" {
+			return o, fmt.Errorf("read metrics of %s: the variable %s, which holds a secret, is not set", s.URL, secret.name)
+		}
+		*secret.to = v
+	}
+	if s.AWSRegion != "" {
+		o.Sign = signer(s.AWSProfile, s.AWSRegion, req.Now)
+	}
+	var err error
+	o.TLS, err = clientTLS(req, s)
+	return o, err
+}
+
+// clientTLS returns the authorities and the certificate that are configured; nil for none.
+func clientTLS(req *runtime.Request, s config.MetricsSource) (*tls.Config, error) {
+	if s.CAFile == "" && s.CertFile == "" {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CAFile != "" {
+		pem, err := os.ReadFile(req.Path(s.CAFile))
+		if err != nil {
+			return nil, fmt.Errorf("read ca_file %s: %w", s.CAFile, runtime.Cause(err))
+		}
+		if t.RootCAs = x509.NewCertPool(); !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read ca_file %s: %w", s.CAFile, errors.New("it holds no certificate in PEM"))
+		}
+	}
+	if s.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(req.Path(s.CertFile), req.Path(s.KeyFile))
+		if err != nil {
+			return nil, fmt.Errorf("read cert_file %s: %w", s.CertFile, runtime.Cause(err))
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// owners learns from metrics servers who machines belong to whose tags do not say it.
+type owners struct {
+	servers []*prom.Source
+	tags    inventory.TagMapping
+}
+
+// learn fills owners. A server that does not answer leaves them to the tags.
+func (o *owners) learn(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot, error) {
+	spots, _, err := o.disputes(ctx, resources, now)
+	return spots, err
+}
+
+// disputes fills owners, and returns what sources differ about.
+func (o *owners) disputes(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot, map[inventory.Ref][]inventory.Dispute, error) {
+	var machines []*inventory.Resource
+	for _, r := range resources {
+		if t := r.Kind.Traits(); t.Measured && t.Compute {
+			machines = append(machines, r)
+		}
+	}
+	if len(machines) == 0 {
+		return nil, nil, nil
+	}
+	var spots []inventory.BlindSpot
+	out := map[inventory.Ref][]inventory.Dispute{}
+	for _, s := range o.servers {
+		claims, err := s.Claims(ctx, machines, now, o.tags)
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		if err != nil {
+			spots = append(spots, inventory.BlindSpot{What: s.Name(), Why: err.Error(), Effect: "owners are those of tags alone"})
+			continue
+		}
+		for _, m := range machines {
+			if c, ok := claims[m.Ref()]; ok {
+				out[m.Ref()] = append(out[m.Ref()], m.Learn(c)...)
+			}
+		}
+	}
+	return spots, out, nil
+}
+
+// asUsage are the servers as sources of usage.
+func asUsage(servers []*prom.Source) []usage.Source {
+	out := make([]usage.Source, len(servers))
+	for i, s := range servers {
+		out[i] = s
+	}
+	return out
+}
+
+// usageSummary says what sources of usage have told, after they were read.
+func usageSummary(sources []usage.Source) []view.DoctorSource {
+	out := make([]view.DoctorSource, 0, len(sources))
+	for _, s := range sources {
+		x := view.DoctorSource{Name: s.Name()}
+		if server, ok := s.(*prom.Source); ok {
+			asked := server.Asked()
+			x.Queries, x.Bytes = asked.Queries, asked.Bytes
+			x.Unmatched, x.Ambiguous = server.Unmatched()
+		}
+		out = append(out, x)
+	}
+	return out
+}

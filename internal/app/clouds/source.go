@@ -1,0 +1,220 @@
+package clouds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Setting wires what any round reads: the account, recorded usage, prices.
+func Setting(ctx context.Context, req *runtime.Request, cfg config.Config, f Source) (round.Setting, error) {
+	book, err := req.PriceBook(cfg)
+	if err != nil {
+		return round.Setting{}, err
+	}
+	sources, err := recordings(ctx, req, f)
+	if err != nil {
+		return round.Setting{}, err
+	}
+	lister, err := Lister(ctx, req, f, cfg, book, req.Now().UTC())
+	if err != nil {
+		return round.Setting{}, err
+	}
+	servers, err := MetricsSources(req, cfg, f)
+	if err != nil {
+		return round.Setting{}, err
+	}
+	sources = append(sources, asUsage(servers)...)
+	if own, ok := lister.(*local.Fleet); ok {
+		book = book.With(own.Prices()...)
+	}
+	if measures, ok := lister.(usage.Source); ok {
+		sources = append(sources, measures)
+	}
+	s := round.Setting{Clock: req.Now, Lister: lister, Sources: sources, Prices: book, Duty: cfg.Duty}
+	if len(servers) > 0 {
+		s.Owners = (&owners{servers: servers, tags: cfg.Tags}).learn
+	}
+	return s, nil
+}
+
+// SimSeed makes the simulated account the same on every machine.
+const SimSeed = 1
+
+// Source says which account is read, and which recorded usage with it.
+type Source struct {
+	Cloud       string
+	Regions     []string
+	AssumeRoles []string
+	Profile     string
+	// Alone reads the account of AssumeRoles alone, or without any that of the credentials.
+	Alone bool
+	// Usage are files of recorded samples; Columns, Step and Resource say how to read them.
+	Usage                   []string
+	Columns, Step, Resource string
+	// Metrics are the addresses of servers with recorded usage.
+	Metrics []string
+	// Transient says that nothing is kept.
+	Transient bool
+}
+
+// CloudError says what to do when nothing could be read.
+func CloudError(err error) error {
+	f := &runtime.Error{Code: "error", Err: err}
+	var file *usage.FileError
+	switch {
+	case unknownRegion(err):
+		f.Class, f.Code, f.Hint = runtime.Usage, "unknown_region", "give --regions us-east-1,… or set AWS_REGION"
+	case errors.As(err, &file):
+		f.Class, f.Code, f.Hint = runtime.Usage, "invalid_file", "--map, --step and --resource say how to read a file (curfew scan --help)"
+	case errors.Is(err, inventory.ErrUnauthenticated):
+		f.Code, f.Hint = "no_credentials", "sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
+	case errors.Is(err, inventory.ErrDenied):
+		f.Class, f.Code, f.Hint = runtime.Denied, "denied", "`curfew scan --print-iam-policy` prints the permissions it needs"
+	case errors.Is(err, inventory.ErrUnavailable):
+		f.Code, f.Hint = "unreachable", "check the network, the region and AWS_ENDPOINT_URL"
+	}
+	return f
+}
+
+// recordings opens what --usage names.
+func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.Source, error) {
+	var step time.Duration
+	if f.Step != "" {
+		var err error
+		if step, err = config.ParseDuration(f.Step); err != nil || step <= 0 {
+			return nil, runtime.Invalid("--step %q: it is a duration such as 60s", f.Step)
+		}
+	}
+	if len(f.Usage) == 0 {
+		if f.Step != "" || f.Resource != "" || f.Columns != "" {
+			return nil, runtime.Invalid("--map, --step and --resource describe the file of --usage, which is missing")
+		}
+		return nil, nil
+	}
+	columns, err := usage.ParseMap(f.Columns)
+	if err != nil {
+		return nil, runtime.Invalid("--map: %w", err)
+	}
+	var out []usage.Source
+	for _, name := range f.Usage {
+		path := req.Path(name)
+		if st, err := os.Stat(path); err != nil || st.IsDir() {
+			if err == nil {
+				err = errors.New("it is a directory")
+			}
+			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", name, runtime.Cause(err))}
+		}
+		r := Recording{Path: path, Format: usage.Format{Name: name, Map: columns, Resource: f.Resource, Step: step}}
+		if err := WarnUnread(ctx, req, r); err != nil {
+			return nil, err
+		}
+		out = append(out, round.Recorded(r))
+	}
+	return out, nil
+}
+
+// Recording is a file of recorded usage.
+type Recording struct {
+	Path   string
+	Format usage.Format
+}
+
+// WarnUnread names the columns of a file that are not read, so that a misspelled one is
+// not taken for one without measurements. What cannot be read twice is left alone.
+func WarnUnread(ctx context.Context, req *runtime.Request, r Recording) error {
+	if st, err := os.Stat(r.Path); err != nil || !st.Mode().IsRegular() {
+		return nil // opening it again tells what is wrong
+	}
+	file, err := config.Open(r.Path)
+	if err != nil {
+		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", r.Format.Name, runtime.Cause(err))}
+	}
+	defer file.Close()
+	unread := usage.Unread(ctx, file, r.Format)
+	if len(unread) == 0 {
+		return nil
+	}
+	const most = 8
+	names := make([]string, 0, most)
+	for _, n := range unread[:min(most, len(unread))] {
+		names = append(names, fmt.Sprintf("%q", plain.Cut(n, 60)))
+	}
+	if more := len(unread) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	columns := "1 column is"
+	if len(unread) > 1 {
+		columns = money.Thousands(int64(len(unread))) + " columns are"
+	}
+	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", r.Format.Name,
+		columns, plain.Text(strings.Join(names, ", ")))
+	return nil
+}
+
+// Name implements [round.Recording].
+func (r Recording) Name() string { return r.Format.Name }
+
+// Collect reads the file, with its step inferred where no flag gives it.
+func (r Recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error) {
+	file, err := config.Open(r.Path)
+	if err != nil {
+		return usage.Summary{}, err
+	}
+	defer file.Close()
+	format := r.Format
+	if err := SettleStep(ctx, file, &format); err != nil {
+		return usage.Summary{}, err
+	}
+	return usage.Collect(ctx, file, format, func(name string) usage.Sink { return resolve(name, format.Step) })
+}
+
+// SettleStep sees the step of a file of recorded usage where no flag gives it, and
+// goes back to the file's beginning.
+func SettleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (err error) {
+	if format.Step != 0 {
+		return nil
+	}
+	if format.Step, err = usage.InferStep(ctx, file, *format); err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read %s again: %w", format.Name, err)
+	}
+	return nil
+}
+
+// NewFleet returns the machines that the configuration lists; own is this one as a provider
+// of sessions, nil where it is none.
+func NewFleet(cfg config.Config, book *price.Book, own *local.Provider) (*local.Fleet, error) {
+	if len(cfg.Machines) == 0 {
+		return nil, runtime.Invalid("--cloud onprem: no machine is listed; write them under machines in curfew.yaml (docs/configuration.md)")
+	}
+	fleet, err := local.NewFleet(local.FleetOptions{Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book, Sessions: own})
+	if err != nil {
+		return nil, runtime.Invalid("%w", err)
+	}
+	return fleet, nil
+}
+
+// CloudErrorOrNil is [CloudError] of an error, and nil of none.
+func CloudErrorOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return CloudError(err)
+}

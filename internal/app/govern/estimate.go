@@ -1,0 +1,153 @@
+package govern
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
+)
+
+// EstimateOptions are what an estimate takes besides its file. Regions are looked at where
+// the file names none; Nodes and History are names of files, empty for none.
+type EstimateOptions struct {
+	Regions        []string
+	Nodes, History string
+	// NodesText and HistoryText are what these files hold where they are not on this machine.
+	NodesText, HistoryText string
+	// In is what the name "-" stands for, and Called what it is called; empty is "-".
+	In     io.Reader
+	Called string
+}
+
+// Estimate says what the content of a file will cost.
+func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name string, f EstimateOptions) (*estimate.Estimate, error) {
+	book, err := req.PriceBook(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := estimate.Params{Now: req.Now().UTC(), Tags: &cfg.Tags}
+	if p.DataRegions, err = dataRegions(ctx, req, cfg); err != nil {
+		return nil, err
+	}
+	p.Defaults.Regions = f.Regions
+	for _, regions := range [][]string{cfg.Estimate.Regions, cfg.AWS.Regions} {
+		if len(p.Defaults.Regions) == 0 {
+			p.Defaults.Regions = regions
+		}
+	}
+	p.Defaults.Runtime, p.Defaults.Nodes = cfg.Estimate.Runtime, cfg.Estimate.Nodes
+	if f.Nodes != "" {
+		if p.Defaults.Nodes, err = runtime.Given(req, f.Nodes, f.NodesText, estimate.ReadNodes); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Spot.InterruptionsPerHour > 0 {
+		p.Defaults.Interruptions = spot.Configured(cfg.Spot.InterruptionsPerHour)
+	}
+	if runs := cmp.Or(f.History, cfg.Spot.Runs); runs != "" {
+		if p.History, err = runtime.Given(req, runs, f.HistoryText, estimate.ReadRuns); err != nil {
+			return nil, err
+		}
+	}
+	src, err := req.Read(name, f.In, estimate.MaxPlan)
+	if err != nil {
+		return nil, err
+	}
+	e, err := estimated(cmp.Or(f.Called, name), src, book, p)
+	var broken *document.Error
+	if errors.As(err, &broken) {
+		return nil, err
+	}
+	return e, runtime.PlanError(err)
+}
+
+// bucketWindow is how far back the ledger is asked where buckets are.
+const bucketWindow = 60 * 24 * time.Hour
+
+// dataRegions returns the regions of buckets: those of the configuration, and of the
+// rest those that rounds saw, where there is a ledger.
+func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (map[string]string, error) {
+	regions := map[string]string{}
+	if req.Storage.Exists(cfg) {
+		s, err := req.Open(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		until := req.Now().UTC().Truncate(time.Hour).Add(time.Hour)
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketWindow), Until: until,
+			Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
+		if err != nil {
+			return nil, fmt.Errorf("look where buckets are: %w", err)
+		}
+		for _, b := range sums {
+			regions[b.Key[0][strings.LastIndex(b.Key[0], "/")+1:]] = b.Key[1]
+		}
+	}
+	maps.Copy(regions, cfg.Estimate.DataRegions)
+	return regions, nil
+}
+
+// estimated estimates whatever a file holds.
+func estimated(name string, src []byte, book *price.Book, p estimate.Params) (*estimate.Estimate, error) {
+	if isTerraform(src) {
+		return estimate.FromTerraform(bytes.NewReader(src), name, book, p)
+	}
+	specs, err := spec.Read(name, src)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]*estimate.Estimate, 0, len(specs))
+	for _, s := range specs {
+		e, err := estimate.New(s, book, p)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, e)
+	}
+	return estimate.Join(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), parts)
+}
+
+// isTerraform recognizes what `terraform show -json` prints.
+func isTerraform(src []byte) bool {
+	var top struct {
+		FormatVersion    string          `json:"format_version"`
+		TerraformVersion string          `json:"terraform_version"`
+		PlannedValues    json.RawMessage `json:"planned_values"`
+	}
+	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" && (top.TerraformVersion != "" || top.PlannedValues != nil)
+}
+
+// MaxPlan bounds the files of work that are estimated, in bytes.
+const MaxPlan = estimate.MaxPlan
+
+// EstimateInForce is [Estimate] by the configuration in force: in a service under its
+// shared settings.
+func EstimateInForce(ctx context.Context, req *runtime.Request, name string, f EstimateOptions) (*estimate.Estimate, error) {
+	cfg, err := req.Config()
+	if err == nil && req.Storage.Serves() {
+		cfg, _, err = identity.PeopleInForce(ctx, req)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Estimate(ctx, req, cfg, name, f)
+}

@@ -1,0 +1,115 @@
+package runtime
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/plan"
+)
+
+// Input opens a file of a planner, and unpacks it where its name ends in .gz.
+func (req *Request) Input(name string) (io.ReadCloser, error) {
+	file, err := os.Open(req.Path(name))
+	if err != nil {
+		return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", name, Cause(err))}
+	}
+	if !strings.HasSuffix(name, ".gz") {
+		return file, nil
+	}
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, &Error{Class: Usage, Code: "invalid_file", Err: errors.Join(fmt.Errorf("unpack %s: %w", name, err), file.Close())}
+	}
+	return unpacked{z, file}, nil
+}
+
+// unpacked is a compressed file and what it is read from.
+type unpacked struct {
+	*gzip.Reader
+	file *os.File
+}
+
+func (u unpacked) Close() error { return errors.Join(u.Reader.Close(), u.file.Close()) }
+
+// PlanError says whose mistake an error of a planner is: a malformed file is the user's.
+func PlanError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var file *plan.FileError
+	if errors.As(err, &file) {
+		return &Error{Class: Usage, Code: "invalid_file", Err: err}
+	}
+	return &Error{Code: "error", Err: err}
+}
+
+// ReadPlan reads one file of a planner.
+func ReadPlan[T any](req *Request, name string, read func(string, io.Reader) (T, error)) (T, error) {
+	in, err := req.Input(name)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	v, err := read(name, in)
+	return v, PlanError(errors.Join(err, in.Close()))
+}
+
+// Env returns a variable of the environment, empty where it is not set.
+func (req *Request) Env(name string) string {
+	v, _ := req.Lookup(name)
+	return v
+}
+
+// OpenFile opens a file that a flag or the environment names.
+func (req *Request) OpenFile(what, name string) (*os.File, error) {
+	f, err := os.Open(req.Path(name))
+	if err != nil {
+		return nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("read %s %s: %w", what, name, Cause(err))}
+	}
+	return f, nil
+}
+
+// Wait lets time pass.
+func Wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Given reads a file of which the text is given, else the file.
+func Given[T any](req *Request, name, text string, read func(string, io.Reader) (T, error)) (T, error) {
+	if text == "" {
+		return ReadPlan(req, name, read)
+	}
+	v, err := read(name, strings.NewReader(text))
+	return v, PlanError(err)
+}
+
+// Cause returns the reason of a path error without its path, which the message names already.
+func Cause(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// HostName is the name of this machine, which is the account of its local sessions.
+func HostName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "localhost"
+	}
+	return name
+}

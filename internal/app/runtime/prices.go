@@ -1,0 +1,98 @@
+package runtime
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/estimate"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/plan/spot"
+	"github.com/curfew-dev/curfew/internal/price"
+)
+
+// PriceFile is the user's own prices, read over the embedded book.
+const PriceFile = "prices.csv"
+
+// PriceBook returns the embedded book with the updates of the shared settings, or of the
+// user where there are none. What does not pass the quarantine is not used, and is told.
+func (req *Request) PriceBook(c config.Config) (*price.Book, error) {
+	name := filepath.Join(c.DataDir, PriceFile)
+	if req.prices.set {
+		book, refused, err := req.Quarantined(req.prices.text, "the prices of the shared settings")
+		return req.told(book, refused, "the prices of the shared settings", err)
+	}
+	if c.DataDir == "" {
+		return price.Embedded()
+	}
+	text, err := os.ReadFile(name)
+	if os.IsNotExist(err) {
+		return price.Embedded()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the updated prices: %w", err)
+	}
+	book, refused, err := req.Quarantined(string(text), name)
+	return req.told(book, refused, name, err)
+}
+
+// CheckRegion warns of a region in which the book has no price, and that is probably
+// another one misspelled. Empty is all regions.
+func (req *Request) CheckRegion(book *price.Book, region string) {
+	if near := document.DidYouMean(region, book.Regions()); region != "" && near != "" {
+		plain.Fprintf(req.Log, "curfew: warning: the price book has no price in %s%s\n", region, plain.Text(near))
+	}
+}
+
+// Quarantined returns the book with the prices of a text that are plausible.
+func (req *Request) Quarantined(text, name string) (*price.Book, []price.Refusal, error) {
+	book, err := price.Embedded()
+	if err != nil || text == "" {
+		return book, nil, err
+	}
+	book, refused, err := book.Quarantined(strings.NewReader(text))
+	if err != nil {
+		return nil, nil, &Error{Class: Usage, Code: "invalid_file", Err: fmt.Errorf("%s: %w", name, err),
+			Hint: "delete the file to go back to the built-in prices"}
+	}
+	return book, refused, nil
+}
+
+// told says once which prices are not used.
+func (req *Request) told(book *price.Book, refused []price.Refusal, name string, err error) (*price.Book, error) {
+	if err == nil && len(refused) > 0 && !req.warnedPrices {
+		req.warnedPrices = true
+		r := refused[0]
+		plain.Fprintf(req.Log, "curfew: %s of %s not used; the first is %s in %s: %s\n", plain.Count(len(refused), "price"), name, r.Entry.Type, r.Entry.Region, r.Reason)
+	}
+	return book, err
+}
+
+// Priced returns the configuration and the price book.
+func (req *Request) Priced() (config.Config, *price.Book, error) {
+	cfg, err := req.Config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	book, err := req.PriceBook(cfg)
+	return cfg, book, err
+}
+
+// Interruptions is how often spot machines are taken away: as configured, or learned from
+// the past runs that are configured, or a range.
+func (req *Request) Interruptions(cfg config.Config) (spot.Interruptions, error) {
+	if rate := cfg.Spot.InterruptionsPerHour; rate > 0 {
+		return spot.Configured(rate), nil
+	}
+	if cfg.Spot.Runs == "" {
+		return spot.Unmeasured(), nil
+	}
+	runs, err := ReadPlan(req, cfg.Spot.Runs, estimate.ReadRuns)
+	if err != nil {
+		return spot.Interruptions{}, err
+	}
+	return estimate.Interruptions(spot.Unmeasured(), runs, req.Now()), nil
+}

@@ -1,0 +1,290 @@
+package runtime
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/metrics/prom"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/round"
+)
+
+// Host is what a process takes from the machine that it runs on.
+type Host struct {
+	Now func() time.Time
+	// Uptime names the boot of the machine and returns the time since then, by a clock that
+	// only goes forward; an empty name where the system does not tell.
+	Uptime func() (boot string, up time.Duration)
+	// FileTime is the clock of the file system that a directory is on.
+	FileTime func(dir string) (time.Time, error)
+	// Lookup reads the environment.
+	Lookup func(string) (string, bool)
+	// Dir is the working directory.
+	Dir string
+	// ConfigDir and DataDir are the user's own; empty where there is no home.
+	ConfigDir, DataDir string
+	// Log takes warnings, a line each.
+	Log io.Writer
+}
+
+// Process is what a process has for its life. Requests of the same process may run at the
+// same time once nothing sets its fields any more.
+type Process struct {
+	Host
+	// ConfigFlag is the configuration file that the user names; empty: the one that is found.
+	ConfigFlag string
+	// DataFlag and DatabaseFlag are where the user wants the state; empty: as configured.
+	DataFlag, DatabaseFlag string
+	// Configs remembers the configuration that was read last.
+	Configs *config.Cache
+	// Series remembers which series metrics servers have.
+	Series *prom.Series
+	// Storage opens the state for a request.
+	Storage Storage
+}
+
+// NewProcess returns a process of a host whose requests open the configured state themselves.
+// Uptime and FileTime may be nil: no boot is known then, and files have the time of Now.
+func NewProcess(h Host) *Process {
+	if h.Uptime == nil {
+		h.Uptime = func() (string, time.Duration) { return "", 0 }
+	}
+	if h.FileTime == nil {
+		h.FileTime = func(string) (time.Time, error) { return h.Now(), nil }
+	}
+	return &Process{Host: h, Configs: &config.Cache{}, Series: &prom.Series{}, Storage: OwnStorage{}}
+}
+
+// Request returns a request of the user of the process that shows no progress.
+func (p *Process) Request() *Request {
+	return &Request{Process: p, Progress: noProgress, reviewed: map[string]bool{}}
+}
+
+// Request is what one call of an operation has. It is not safe for concurrent use.
+type Request struct {
+	*Process
+	// Caller makes the request.
+	Caller Caller
+	// Progress begins to show how far something is that takes time.
+	Progress func(what string) Bar
+
+	// reviewed are the approval requests that a review decided which this request read.
+	reviewed map[string]bool
+	// prices are the price overlay of the shared settings.
+	prices priceOverlay
+	// warnedPrices says that refused prices were reported.
+	warnedPrices bool
+	// closers are what Close calls.
+	closers []func() error
+}
+
+// Fresh returns another request of the same caller, with nothing that this one remembers.
+func (req *Request) Fresh() *Request {
+	one := req.Request()
+	one.Caller, one.Progress = req.Caller, req.Progress
+	return one
+}
+
+// Caller makes a request: the user of this process, which is the zero value, or a person
+// whom a service has identified.
+type Caller struct {
+	person approval.Person
+	served bool
+}
+
+// ServedCaller returns the caller that a service has identified as a person.
+func ServedCaller(p approval.Person) Caller { return Caller{person: p, served: true} }
+
+// Served returns the person whom a service has identified; false: the user of this process.
+func (c Caller) Served() (approval.Person, bool) { return c.person, c.served }
+
+// priceOverlay is a text of prices that takes the place of the user's own.
+type priceOverlay struct {
+	text string
+	set  bool
+}
+
+// Bar shows how far something is. Report is called from any goroutine.
+type Bar interface {
+	Report(round.Progress)
+	Finish()
+}
+
+type noBar struct{}
+
+func (noBar) Report(round.Progress) {}
+func (noBar) Finish()               {}
+
+func noProgress(string) Bar { return noBar{} }
+
+// CutOff is a round that ended early, with what it had done by then.
+type CutOff struct {
+	error
+	lines []action.Line
+}
+
+// CutShort is an error that ended a round, with what the round had done by then.
+func CutShort(err error, lines []action.Line) error { return &CutOff{err, lines} }
+
+// Unwrap returns why it ended.
+func (c *CutOff) Unwrap() error { return c.error }
+
+// Done says what was sent and changed: calls that were made, confirmed or not, and
+// warnings.
+func (c *CutOff) Done() string {
+	var said []string
+	for _, l := range c.lines {
+		switch l.Result {
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned:
+			said = append(said, fmt.Sprintf("%s %s: %s", l.Verb, l.Resource.ID, l.Result))
+		}
+	}
+	if len(said) == 0 {
+		return "nothing was sent or changed"
+	}
+	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
+}
+
+// OnClose lets Close call a function.
+func (req *Request) OnClose(f func() error) { req.closers = append(req.closers, f) }
+
+// Close ends what the request made for itself.
+func (req *Request) Close() error {
+	var errs []error
+	for _, end := range req.closers {
+		errs = append(errs, end())
+	}
+	req.closers = nil
+	return errors.Join(errs...)
+}
+
+// Class says whose mistake an [Error] is.
+type Class int
+
+// The classes of errors.
+const (
+	Failed  Class = iota // the outside: nothing could be read, or a state is missing
+	Usage                // what the user gave: flags, arguments, files
+	Denied               // a rule, or a permission that is missing
+	Held                 // it waits for an approval
+	Partial              // some of it could not be read, recorded or acted on
+)
+
+// Error is an error with its stable name in JSON ("no_credentials") and what to do about
+// it. Err is nil where what was shown says it already.
+type Error struct {
+	Class Class
+	Code  string
+	Err   error
+	Hint  string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the error itself.
+func (e *Error) Unwrap() error { return e.Err }
+
+func Invalid(format string, a ...any) error {
+	return &Error{Class: Usage, Code: "usage", Err: fmt.Errorf(format, a...)}
+}
+
+func InvalidFile(err error) error { return &Error{Class: Usage, Code: "invalid_file", Err: err} }
+
+// Config reads the configuration that the user names or that is found.
+func (process *Process) Config() (config.Config, error) {
+	var c config.Config
+	var err error
+	hint := "docs/configuration.md lists every key"
+	if process.ConfigFlag != "" {
+		c, err = process.Configs.Load(process.Path(process.ConfigFlag), process.Lookup)
+	} else {
+		path := config.Find(process.Dir, process.ConfigDir)
+		if c, err = process.Configs.LoadFound(path, process.Lookup); err != nil && config.Trust(path) != nil {
+			hint = "read it, then give --config " + plain.Shell(path) + " to use it, or `chmod go-w` it if it is yours"
+		}
+	}
+	if err != nil {
+		return config.Config{}, &Error{Class: Usage, Code: "invalid_file", Err: err, Hint: hint}
+	}
+	if process.DataFlag != "" {
+		c.DataDir = process.Path(process.DataFlag)
+	}
+	if c.DataDir == "" {
+		c.DataDir = process.DataDir
+	}
+	if process.DatabaseFlag != "" {
+		c.DatabaseURL = process.DatabaseFlag
+	}
+	if err := config.TrustState(c.DataDir); err != nil {
+		return config.Config{}, &Error{Code: "untrusted_state", Err: fmt.Errorf("the state is not used: %w", err),
+			Hint: "`chmod go-w` it if it is yours, or give another --data-dir"}
+	}
+	return c, nil
+}
+
+// Path returns a file's path as seen from the working directory.
+func (process *Process) Path(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	if rel := filepath.Join(process.Dir, p); process.Dir != "" {
+		if wd, err := os.Getwd(); err != nil || wd != process.Dir {
+			return rel
+		}
+	}
+	return p
+}
+
+// Read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name
+// "-" is what in holds.
+func (process *Process) Read(name string, in io.Reader, jsonLimit int64) ([]byte, error) {
+	if name != "-" {
+		file, err := config.Open(process.Path(name))
+		if err != nil {
+			return nil, InvalidFile(fmt.Errorf("read %s: %w", name, Cause(err)))
+		}
+		defer file.Close()
+		in = file
+	}
+	head, limit := bufio.NewReader(in), int64(document.MaxBytes)
+	if first, _ := head.Peek(head.Size()); bytes.HasPrefix(bytes.TrimSpace(first), []byte("{")) {
+		limit = jsonLimit
+	}
+	src, err := document.Read(name, head, limit)
+	if err != nil {
+		return nil, InvalidFile(err)
+	}
+	return src, nil
+}
+
+// SetReviewed remembers that this request read the review that decided an approval request.
+func (req *Request) SetReviewed(id string) { req.reviewed[id] = true }
+
+// Reviewed says whether this request read the review that decided an approval request.
+func (req *Request) Reviewed(id string) bool { return req.reviewed[id] }
+
+// Logger is the log of a service.
+func (req *Request) Logger(asJSON bool) *slog.Logger {
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(req.Log, nil))
+	}
+	return slog.New(slog.NewTextHandler(req.Log, nil))
+}

@@ -1,0 +1,224 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// Storage opens the state that a request reads and writes.
+type Storage interface {
+	// Open returns the state that binds every process which acts on an account, and the
+	// configuration as it holds there. The caller closes the state.
+	Open(ctx context.Context, req *Request, cfg config.Config) (config.Config, *store.Store, error)
+	// Exists says whether opening the state would not make it.
+	Exists(cfg config.Config) bool
+	// Serves says that the process is a service, which others call.
+	Serves() bool
+}
+
+// OwnStorage is the database of the configuration, or a file in the data directory, opened
+// for each operation.
+type OwnStorage struct{}
+
+// Open implements Storage.
+func (OwnStorage) Open(ctx context.Context, req *Request, cfg config.Config) (config.Config, *store.Store, error) {
+	if cfg.DatabaseURL == "" && cfg.DataDir == "" {
+		return cfg, nil, &Error{Code: "no_state", Err: errors.New("there is no directory to keep anything in"),
+			Hint: "give --data-dir or --database-url"}
+	}
+	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: req.Now, Uptime: req.Uptime, FileTime: req.FileTime}})
+	if err != nil {
+		return cfg, nil, &Error{Code: "no_state", Err: err}
+	}
+	return cfg, s, nil
+}
+
+// Exists implements Storage.
+func (OwnStorage) Exists(cfg config.Config) bool {
+	if cfg.DatabaseURL != "" || cfg.DataDir == "" {
+		return cfg.DatabaseURL != ""
+	}
+	_, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName))
+	return err == nil
+}
+
+// Serves implements Storage.
+func (OwnStorage) Serves() bool { return false }
+
+// LentStorage is the open state of a service, which stays open when an operation closes it.
+type LentStorage struct{ State *store.Store }
+
+// Open implements Storage.
+func (l LentStorage) Open(_ context.Context, _ *Request, cfg config.Config) (config.Config, *store.Store, error) {
+	return cfg, l.State.Lend(), nil
+}
+
+// Exists implements Storage.
+func (LentStorage) Exists(config.Config) bool { return true }
+
+// Serves implements Storage.
+func (LentStorage) Serves() bool { return true }
+
+// Open opens the state of a configuration.
+func (req *Request) Open(ctx context.Context, cfg config.Config) (*store.Store, error) {
+	_, s, err := req.Storage.Open(ctx, req, cfg)
+	return s, err
+}
+
+// State reads the configuration and opens the state that it names.
+func (req *Request) State(ctx context.Context) (config.Config, *store.Store, error) {
+	cfg, err := req.Config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	return req.Storage.Open(ctx, req, cfg)
+}
+
+// InForce opens the state with the configuration that counts there: under the shared settings
+// where there are any, and who decided that.
+func (req *Request) InForce(ctx context.Context) (config.Config, view.Decider, *store.Store, error) {
+	cfg, s, err := req.State(ctx)
+	if err != nil {
+		return cfg, view.Decider{}, nil, err
+	}
+	cfg, by, err := req.Governed(ctx, cfg, s)
+	if err != nil {
+		s.Close()
+		return cfg, by, nil, err
+	}
+	return cfg, by, s, nil
+}
+
+// StateClock returns clocks that tell the time of the state, which binds everybody who
+// uses it, and with them an error where this machine's clock is not to be decided by.
+func (req *Request) StateClock(ctx context.Context, s *store.Store) (func() time.Time, error) {
+	clock, _, err := action.SharedClock(ctx, s.Actions(), req.Clock)
+	if err != nil {
+		err = clockError(err)
+	}
+	if clock == nil {
+		return nil, err
+	}
+	return func() time.Time { return clock().Wall }, err
+}
+
+// InTime is the time of the state, for what is decided. It is refused to decide by a clock
+// that is not that of the state: a hold of others would seem to have expired.
+func (req *Request) InTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	clock, err := req.StateClock(ctx, s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return clock(), nil
+}
+
+// StateTime is the time of the state, for what is only shown, whatever this machine's is.
+func (req *Request) StateTime(ctx context.Context, s *store.Store) (time.Time, error) {
+	clock, err := req.StateClock(ctx, s)
+	if clock == nil {
+		return time.Time{}, err
+	}
+	return clock(), nil
+}
+
+// Person is who gives the command: the caller of a service, the configured identity, else the user that the
+// operating system knows.
+func (req *Request) Person(cfg config.Config) (string, error) {
+	if who, served := req.Caller.Served(); served {
+		return who.Name, nil
+	}
+	if name := strings.TrimSpace(cfg.Identity); name != "" {
+		return name, nil
+	}
+	if cfg.Identity != "" {
+		return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("the identity is blank"), Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY, to a name"}
+	}
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username, nil
+	}
+	return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("the person who gives this command is unknown"),
+		Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY"}
+}
+
+// Clock reads the clocks of this machine. Where the boot cannot be told, only the
+// wall clock is known.
+func (process *Process) Clock() action.Clock {
+	c := action.Clock{Wall: process.Now().UTC()}
+	c.Boot, c.Uptime = process.Uptime()
+	return c
+}
+
+// Uptime returns the name of the machine's boot and the time since then; an empty
+// name where the system does not tell.
+func Uptime() (boot string, up time.Duration) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", 0
+	}
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return "", 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	seconds, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return "", 0
+	}
+	return strings.TrimSpace(string(id)), time.Duration(seconds * float64(time.Second))
+}
+
+// clockError says what to do where decisions must not follow this machine's clock.
+func clockError(err error) error {
+	f := &Error{Code: "clock", Err: err}
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		f.Hint = "if this clock is right and the state is a file, `curfew settings clock --reason TEXT`"
+	}
+	return f
+}
+
+// StateError says what to do when the state cannot be used.
+func StateError(err error) error {
+	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
+		return clockError(skew)
+	}
+	if errors.Is(err, action.ErrFrozen) {
+		return &Error{Class: Denied, Code: "frozen", Err: err, Hint: "`curfew unfreeze --reason TEXT` lifts it"}
+	}
+	return err
+}
+
+// Declared is who gives the command by a self-declared name.
+func (req *Request) Declared(cfg config.Config) (approval.Person, error) {
+	if who, served := req.Caller.Served(); served {
+		return who, nil
+	}
+	name, err := req.Person(cfg)
+	if err != nil {
+		return approval.Person{}, err
+	}
+	subject := name
+	name, known := cfg.Named(name)
+	for _, of := range cfg.GitHub.Identities {
+		known = known || of == name
+	}
+	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: subject, Mapped: known}}, nil
+}
+
+// GovernedConfig is a configuration under the shared settings, and who decided those. Each reading
+// makes one of its own.
+type GovernedConfig struct {
+	Config  config.Config
+	Decider view.Decider
+}

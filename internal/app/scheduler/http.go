@@ -1,0 +1,147 @@
+package scheduler
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Readiness says whether the service does what it is there for, and if not, why.
+type Readiness struct {
+	Ready bool `json:"ready"`
+	// Database is "ok", or what is wrong with it.
+	Database string `json:"database"`
+	// Configuration is what is wrong with the newest configuration, while the one before is
+	// kept; empty is nothing.
+	Configuration string `json:"configuration,omitempty"`
+	// Problems are what else is wrong.
+	Problems []string `json:"problems,omitempty"`
+	Sources  []Status `json:"sources"`
+
+	databaseAge time.Duration
+}
+
+// Ready says whether the database answers, and every source was read within its interval by
+// this process, or is held by another one, which says so of itself.
+func (s *Scheduler) Ready() Readiness {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Now()
+	r := Readiness{Ready: true, Database: "ok", Configuration: s.config, Sources: make([]Status, 0, len(s.status)), databaseAge: now.Sub(s.reached)}
+	if s.reached.IsZero() {
+		r.databaseAge = now.Sub(s.started)
+	}
+	switch {
+	case s.problem != "":
+		r.Ready, r.Database = false, s.problem
+	case s.reached.IsZero() || s.Leases != nil && r.databaseAge > s.TTL:
+		r.Ready, r.Database = false, "it has not answered yet"
+	}
+	for what, problem := range s.other {
+		r.Problems = append(r.Problems, what+": "+problem)
+	}
+	slices.Sort(r.Problems)
+	members, late := 0, 0
+	for _, st := range s.status {
+		x := *st
+		x.Late = s.late(x, now)
+		switch {
+		case !x.Member || x.Background:
+			r.Ready = r.Ready && !x.Late
+		case x.Late:
+			late++
+			fallthrough
+		default:
+			members++
+		}
+		r.Sources = append(r.Sources, x)
+	}
+	if len(s.status) == 0 && len(r.Problems) > 0 || members > 0 && late == members {
+		r.Ready = false
+	}
+	slices.SortFunc(r.Sources, func(a, b Status) int { return cmp.Compare(a.Source, b.Source) })
+	return r
+}
+
+// late says whether a source was not read in time: by this process, or by no process at all.
+func (s *Scheduler) late(st Status, now time.Time) bool {
+	switch {
+	case st.Background:
+		return false
+	case st.Held && st.ReadAt.IsZero():
+		return true
+	case st.Held:
+		return now.Sub(st.ReadAt) > st.every+st.every/5+min(st.deadline, st.every)+s.TTL
+	case st.Holder != "":
+		return false
+	}
+	return now.Sub(st.since) > 2*s.TTL || st.ReadAt.IsZero()
+}
+
+// age is how long ago a source was read, or taken.
+func (s *Scheduler) age(st Status) time.Duration {
+	from := st.ReadAt
+	if from.IsZero() {
+		from = s.started
+	}
+	return max(0, s.Now().Sub(from))
+}
+
+// Handler serves what the service says of itself, and what is mounted by pattern.
+func (s *Scheduler) Handler(mounted map[string]http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		r := s.Ready()
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if !r.Ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		_ = out.Encode(r)
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Metrics.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	for pattern, h := range mounted {
+		mux.Handle(pattern, h)
+	}
+	return mux
+}
+
+// Server bounds what a client may take of the service.
+func Server(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+}
+
+// Summary says in a line what a round did; empty where it did nothing that people would ask
+// about.
+func (o Outcome) Summary() string {
+	counts := map[string][]string{}
+	var order []string
+	for _, a := range o.Acts {
+		key := string(a.Verb) + " " + a.Result
+		if counts[key] == nil {
+			order = append(order, key)
+		}
+		counts[key] = append(counts[key], a.Resource)
+	}
+	parts := make([]string, 0, len(order))
+	for _, key := range order {
+		ids := counts[key]
+		text := key + ": " + strings.Join(ids[:min(len(ids), 5)], ", ")
+		if len(ids) > 5 {
+			text += ", …"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,201 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// TestAShortIntervalIsKept: a source is never left alone for longer than its interval, from
+// the first round on, also where something is due at once, and when its process died.
+func TestAShortIntervalIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = 2 * time.Second
+		for _, next := range []time.Duration{0, time.Millisecond, time.Hour} {
+			d, leases := newDesk(), newTable()
+			d.next = next
+			src := d.source("aws")
+			src.Every = func() time.Duration { return every }
+			_, _, _ = leases.Take(t.Context(), "aws", "dead", DefaultTTL)
+			died := time.Now()
+			_, end := begin(t, leases, "heir", src)
+			time.Sleep(40 * time.Second)
+			made := d.made("aws")
+			if len(made) < 10 || made[0].Sub(died) >= 15*time.Second {
+				t.Errorf("something is due after %s: %d rounds, the first %s after the process died", next, len(made), first(made).Sub(died))
+			}
+			for i, g := range gaps(made) {
+				if g > every || g < every/4 {
+					t.Errorf("something is due after %s: round %d comes %s after the one before, want %s at most", next, i+2, g, every)
+				}
+			}
+			end()
+		}
+	})
+}
+
+// TestSourcesAreSpread: those that were taken at once do not go on at once.
+func TestSourcesAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk()
+		var sources []Source
+		for i := range 40 {
+			sources = append(sources, d.source(string(rune('a'+i))))
+		}
+		_, end := begin(t, newTable(), "a", sources...)
+		time.Sleep(70 * time.Second)
+		early, late := 0, 0
+		for _, src := range sources {
+			made := d.made(src.Name)
+			if len(made) < 2 {
+				t.Fatalf("%s: %d rounds in 70s", src.Name, len(made))
+			}
+			switch g := made[1].Sub(made[0]); {
+			case g < 35*time.Second:
+				early++
+			default:
+				late++
+			}
+		}
+		if early < 4 || late < 4 {
+			t.Errorf("%d sources go on within 35s and %d later", early, late)
+		}
+		end()
+	})
+}
+
+// TestSameSourcesGoOn: what is set again as it was keeps what makes its rounds; what changed
+// is opened again, and what is new begins.
+func TestSameSourcesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk()
+		d.takes = 20 * time.Second
+		of := func(name, made string) Source {
+			src := d.source(name)
+			src.Made = made
+			return src
+		}
+		s, end := begin(t, newTable(), "a", of("same", "1"), of("changed", "1"), of("gone", "1"), of("unnamed", ""))
+		for time.Sleep(5 * time.Minute); ; time.Sleep(time.Second) {
+			var at int
+			if d.set(func() { at = d.at["gone"] }); at > 0 {
+				break // it is left out while its round goes on
+			}
+		}
+		s.Set([]Source{of("same", "1"), of("changed", "2"), of("new", "2"), of("unnamed", "")})
+		time.Sleep(time.Minute)
+		d.set(func() { d.rounds["gone"] = nil })
+		for _, st := range s.Ready().Sources {
+			if st.Source == "gone" {
+				t.Errorf("what was left out is still told of: %+v", st)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		for name, want := range map[string]int{"same": 1, "changed": 2, "gone": 1, "new": 1, "unnamed": 2} {
+			var got int
+			d.set(func() { got = d.opened[name] })
+			if got != want {
+				t.Errorf("%s was opened %d times, want %d", name, got, want)
+			}
+			if rounds := len(d.made(name)); (rounds > 0) != (name != "gone") {
+				t.Errorf("%s: %d rounds afterwards", name, rounds)
+			}
+		}
+		end()
+	})
+}
+
+// TestTheBackgroundHoldsNothingUp: rounds in the background are made one at a time, begin
+// when their source says so, are tried again seldom, and neither delay the other rounds,
+// the readiness nor the end of the service.
+func TestTheBackgroundHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, fast := newDesk(), newDesk()
+		slow.takes = 20 * time.Minute
+		var sources []Source
+		for _, name := range []string{"a", "b", "c"} {
+			src := slow.source("audit:" + name)
+			src.Every, src.Deadline, src.Background = func() time.Duration { return 6 * time.Hour }, 3*time.Hour, true
+			src.First = func(context.Context) (time.Duration, error) { return 30 * time.Second, nil }
+			src.Open = func(context.Context, store.Lease) (Rounds, error) { return &deskRounds{slow, "audits"}, nil }
+			sources = append(sources, src, fast.source(name))
+		}
+		began := time.Now()
+		s, end := begin(t, newTable(), "p", sources...)
+		time.Sleep(55 * time.Minute)
+		made := slow.made("audits")
+		if len(made) != 3 || slow.worst != 1 || made[0].Sub(began) < 30*time.Second {
+			t.Errorf("%d rounds in the background, %d at once, the first after %s", len(made), slow.worst, first(made).Sub(began))
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			for _, g := range gaps(fast.made(name)) {
+				if g > time.Minute {
+					t.Errorf("%s waited %s for the background", name, g)
+				}
+			}
+		}
+		if r := s.Ready(); !r.Ready {
+			t.Errorf("not ready next to the background: %+v", r)
+		}
+		told := time.Now()
+		end()
+		if took := time.Since(told); took > time.Second {
+			t.Errorf("the end took %s", took)
+		}
+
+		failing := newDesk()
+		failing.err = errors.New("denied")
+		src := failing.source("audit:a")
+		src.Every, src.Background = func() time.Duration { return 6 * time.Hour }, true
+		s, end = begin(t, newTable(), "p", src)
+		time.Sleep(24 * time.Hour)
+		if n := len(failing.made("audit:a")); n < 8 || n > 14 {
+			t.Errorf("a failing one was tried %d times in a day", n)
+		}
+		if r := s.Ready(); !r.Ready || r.Sources[0].Problem == "" {
+			t.Errorf("a failing one in the background: %+v", r)
+		}
+		end()
+	})
+}
+
+// TestMembersAreNamed: one account of an organization that cannot be read backs off and is
+// named, and the service is ready; where none of them can be read it is not, nor where the
+// accounts are not known.
+func TestMembersAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good, bad := newDesk(), newDesk()
+		bad.err = errors.New("assume role: denied")
+		member := func(d *desk, name string) Source {
+			src := d.source(name)
+			src.Member = true
+			return src
+		}
+		s, end := begin(t, newTable(), "p", member(good, "aws/1"), member(bad, "aws/2"))
+		time.Sleep(10 * time.Minute)
+		r := s.Ready()
+		if !r.Ready || len(r.Sources) != 2 || r.Sources[1].Failures < 3 || r.Sources[1].Problem == "" || !r.Sources[1].Late {
+			t.Errorf("one member is denied: %+v", r)
+		}
+		good.set(func() { good.err = errors.New("throttled") })
+		time.Sleep(30 * time.Minute)
+		if r := s.Ready(); r.Ready {
+			t.Errorf("no member is read: %+v", r)
+		}
+		s.Set(nil)
+		s.Problem("organization", errors.New("denied"))
+		time.Sleep(time.Minute)
+		if r := s.Ready(); r.Ready || len(r.Problems) != 1 {
+			t.Errorf("the accounts are not known: %+v", r)
+		}
+		s.Problem("organization", nil)
+		if r := s.Ready(); !r.Ready || len(r.Problems) != 0 {
+			t.Errorf("they are: %+v", r)
+		}
+		end()
+	})
+}

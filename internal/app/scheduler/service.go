@@ -1,0 +1,571 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// Source is an account that is read and decided by itself.
+type Source struct {
+	// Name is the same in every process: leases and metrics go by it.
+	Name string
+	// Every returns the time between two rounds as it is now, and Deadline is how long one
+	// may take.
+	Every    func() time.Duration
+	Deadline time.Duration
+	// Made names what the source was made from. Setting a source again whose name and Made are
+	// those of before leaves its rounds alone; an empty Made is never the same.
+	Made string
+	// First returns how long to wait for the first round once the source is taken; nil waits
+	// not at all.
+	First func(ctx context.Context) (time.Duration, error)
+	// Background says that its rounds may take long and are seldom, such as audits: a process
+	// makes one of them at a time, they do not count for readiness, and one under way ends at
+	// once when the service does.
+	Background bool
+	// Member says that it is one of many that were found and not named, such as the accounts of
+	// an organization: as long as one of them is read in time, they do not count for readiness.
+	Member bool
+	// Open returns what makes the rounds, which knows nothing yet. What it writes is
+	// conditional on the lease.
+	Open func(ctx context.Context, lease store.Lease) (Rounds, error)
+}
+
+// Rounds makes the rounds of one source, one after another. After an error it is not used
+// again.
+type Rounds interface {
+	Round(ctx context.Context) (Outcome, error)
+}
+
+// Outcome is what came of a round.
+type Outcome struct {
+	// Next is when something is due before the next regular round; zero is nothing.
+	Next time.Time
+	// Resources are how many there are, Verdicts how many machines are in each state.
+	Resources int
+	Verdicts  map[string]int
+	// Running is what the machines cost an hour, Wasted what those of them do that are idle,
+	// held or stalled.
+	Running, Wasted money.Amount
+	Calls           []inventory.Calls
+	Acts            []Act
+	// Missing is what could not be read or recorded, in a line each.
+	Missing []string
+}
+
+// Act is what a round did about one resource.
+type Act struct {
+	Resource string
+	Verb     policy.Verb
+	Result   string
+}
+
+// Leases divide sources between processes; [store.Leases] is one.
+type Leases interface {
+	Take(ctx context.Context, name, holder string, length time.Duration) (store.Lease, bool, error)
+	Renew(ctx context.Context, lease store.Lease, length time.Duration) (store.Lease, error)
+	// RenewAll renews many at once. Those that others are in the way of are left: Renew waits
+	// for them.
+	RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease, err error)
+	Release(ctx context.Context, lease store.Lease) error
+	All(ctx context.Context) ([]store.Lease, time.Time, error)
+	Prune(ctx context.Context, prefix string, before time.Time) error
+}
+
+// Options of a service.
+type Options struct {
+	// Leases of the state; nil holds every source without asking.
+	Leases Leases
+	// Holder names this process among those that share the state.
+	Holder string
+	// TTL is for how long a lease is taken. A process that dies keeps its sources from the
+	// others for as long.
+	TTL time.Duration
+	// Drain is how long a round under way may go on after the service was told to end.
+	Drain time.Duration
+	// Now and Sleep are the clock; a simulation has its own.
+	Now   func() time.Time
+	Sleep func(ctx context.Context, d time.Duration) error
+	Log   *slog.Logger
+	// Done, when set, is told of every round.
+	Done func(source string, o Outcome, err error)
+}
+
+// The defaults of Options.
+const (
+	DefaultTTL   = 8 * time.Second
+	DefaultDrain = 30 * time.Second
+	// replicas is the beginning of the leases by which processes know how many they are.
+	replicas = "replica/"
+)
+
+// Scheduler runs the rounds of sources.
+type Scheduler struct {
+	Options
+	Metrics *Metrics
+
+	mu      sync.Mutex
+	sources []Source
+	held    map[string]*holding
+	status  map[string]*Status
+	others  map[string]store.Lease // leases of other processes, by source
+	reached time.Time              // when the database answered last
+	problem string                 // why it does not answer
+	config  string                 // what is wrong with the newest configuration
+	other   map[string]string      // what else is wrong, by what it is about
+	started time.Time
+	wake    chan struct{}
+	self    store.Lease
+	// background has room for one round of a source in the background.
+	background chan struct{}
+	// renewing has room for one renewal of the leases.
+	renewing chan struct{}
+	// beginning has room for as many first rounds as are made at once.
+	beginning chan struct{}
+}
+
+// holding is a source that this process holds.
+type holding struct {
+	source Source
+	// leave is closed when it is to be given back after the round under way.
+	leave chan struct{}
+	once  sync.Once
+	// lease is the one of the source, and lose ends the rounds under it; nil where it is not
+	// to be renewed. Answered is when the database last renewed it, and waited is closed when
+	// a renewal ends that has to wait; nil where none does. The service's lock is for these.
+	lease    store.Lease
+	lose     context.CancelCauseFunc
+	answered time.Time
+	waited   chan struct{}
+}
+
+func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
+
+// leaves says whether it is given back already.
+func (h *holding) leaves() bool {
+	select {
+	case <-h.leave:
+		return true
+	default:
+		return false
+	}
+}
+
+// staying are the sources that this process holds and goes on holding. The lock is held.
+func (s *Scheduler) staying() []*holding {
+	out := make([]*holding, 0, len(s.held))
+	for _, h := range s.held {
+		if !h.leaves() {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// Status is what is known of a source.
+type Status struct {
+	Source string `json:"source"`
+	// Held says that this process holds it, Holder which other one does.
+	Held   bool   `json:"held"`
+	Holder string `json:"holder,omitempty"`
+	// ReadAt is when its newest round ended well.
+	ReadAt time.Time `json:"read_at,omitzero"`
+	// NextAt is when its next round begins.
+	NextAt time.Time `json:"next_at,omitzero"`
+	// Problem is why the newest round did not end well; Failures counts such rounds in a row.
+	Problem  string   `json:"problem,omitempty"`
+	Failures int      `json:"failures,omitempty"`
+	Missing  []string `json:"missing,omitempty"`
+	// Background says that it does not count for readiness.
+	Background bool `json:"background,omitempty"`
+	// Member says that it counts for readiness only together with the others that were found.
+	Member bool `json:"member,omitempty"`
+	// Late says that it was not read within its interval.
+	Late bool `json:"late,omitempty"`
+
+	every, deadline time.Duration
+	since           time.Time // when it was taken, or seen free
+}
+
+// New returns a service without sources.
+func New(o Options) *Scheduler {
+	if o.TTL <= 0 {
+		o.TTL = DefaultTTL
+	}
+	if o.Drain <= 0 {
+		o.Drain = DefaultDrain
+	}
+	if o.Sleep == nil {
+		o.Sleep = sleep
+	}
+	s := &Scheduler{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{}, other: map[string]string{},
+		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1), renewing: make(chan struct{}, 1), beginning: make(chan struct{}, 4*runtime.GOMAXPROCS(0))}
+	s.Metrics = newMetrics(s)
+	return s
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Set replaces the sources. Rounds under way go on to their end, and sources that are the
+// same as before go on as they are.
+func (s *Scheduler) Set(sources []Source) {
+	s.mu.Lock()
+	s.sources = sources
+	for name, h := range s.held {
+		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name && x.Made != "" && x.Made == h.source.Made }) {
+			h.end()
+		}
+	}
+	for name := range s.status {
+		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name }) {
+			delete(s.status, name)
+		}
+	}
+	s.mu.Unlock()
+	s.nudge()
+}
+
+// Reloaded says what is wrong with the newest configuration, while the one before is kept;
+// nil is nothing.
+func (s *Scheduler) Reloaded(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = ""
+	if err != nil {
+		s.config = err.Error()
+	}
+	s.Metrics.reloaded(err)
+}
+
+// Problem says what is wrong with something else that the service depends on, such as the
+// list of its accounts; nil is nothing any more. Without any source the service is not ready
+// while there is such a problem.
+func (s *Scheduler) Problem(what string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.other, what)
+	if err != nil {
+		s.other[what] = err.Error()
+		s.Metrics.failed(what)
+	}
+}
+
+// nudge makes the dealer look at once.
+func (s *Scheduler) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run runs rounds until the context ends, and then waits for those under way, at most the
+// drain. It always returns nil: what goes wrong is tried again.
+func (s *Scheduler) Run(ctx context.Context) error {
+	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.Drain, stop) })()
+	var wg, renewal sync.WaitGroup
+	renewing, end := context.WithCancel(context.WithoutCancel(ctx))
+	if s.Leases != nil {
+		renewal.Go(func() { s.renew(renewing) })
+	}
+	for ctx.Err() == nil {
+		s.deal(ctx, hard, &wg)
+		t := time.NewTimer(s.poll())
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		case <-s.wake:
+		}
+		t.Stop()
+	}
+	s.Log.Info("draining: no new round begins", "at_most", s.Drain)
+	s.mu.Lock()
+	for _, h := range s.held {
+		h.end()
+	}
+	s.mu.Unlock()
+	wg.Wait()
+	end()
+	renewal.Wait()
+	if s.Leases != nil && s.self.Fence > 0 {
+		bounded, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer end()
+		if err := s.Leases.Release(bounded, s.self); err != nil {
+			s.Log.Warn("the lease of this process is not given back", "error", err)
+		}
+	}
+	return nil
+}
+
+// poll is how long the dealer waits, which differs so that processes do not ask at once.
+func (s *Scheduler) poll() time.Duration { return jitter(s.TTL / 5) }
+
+// deal takes sources that are free, up to this process's share, and gives back what is over
+// it.
+func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
+	s.mu.Lock()
+	sources := slices.Clone(s.sources)
+	s.mu.Unlock()
+	share := len(sources)
+	var leases map[string]store.Lease
+	var now time.Time
+	if s.Leases != nil {
+		var err error
+		if leases, now, err = s.look(ctx); err != nil {
+			if ctx.Err() == nil {
+				s.fault(err)
+			}
+			return
+		}
+		share = s.share(leases, now, len(sources))
+	}
+	s.mu.Lock()
+	s.reached, s.problem = s.Now(), ""
+	s.mu.Unlock()
+	// Each begins somewhere else, so that they do not all want the same one.
+	offset := rand.IntN(max(1, len(sources)))
+	for i := range sources {
+		src := sources[(i+offset)%len(sources)]
+		s.mu.Lock()
+		_, mine := s.held[src.Name]
+		full := len(s.staying()) >= share
+		s.mu.Unlock()
+		lease := leases[src.Name]
+		free := !lease.Until.After(now) || lease.Holder == s.Holder
+		unheld := s.seen(src, mine, free, lease)
+		// A source that no process takes is taken over the share too: a process may count that
+		// does nothing.
+		if mine || !free || full && unheld < 2*s.TTL {
+			continue
+		}
+		if s.Leases != nil {
+			taken, held, err := s.Leases.Take(ctx, src.Name, s.Holder, s.TTL)
+			if err != nil {
+				s.fault(err)
+				return
+			}
+			if !held {
+				continue
+			}
+			lease = taken
+		}
+		h := &holding{source: src, leave: make(chan struct{})}
+		s.mu.Lock()
+		s.held[src.Name] = h
+		s.mu.Unlock()
+		until := hard
+		if src.Background {
+			until = ctx
+		}
+		wg.Go(func() { s.hold(until, h, lease) })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stay := s.staying()
+	for _, h := range stay[:max(0, len(stay)-max(share, 1))] {
+		h.end()
+	}
+}
+
+// look keeps the lease by which other processes count this one, and reads all leases.
+func (s *Scheduler) look(ctx context.Context) (map[string]store.Lease, time.Time, error) {
+	var err error
+	renewed := s.self
+	if s.self.Fence > 0 {
+		renewed, err = s.Leases.Renew(ctx, s.self, s.TTL)
+	}
+	if s.self.Fence == 0 || errors.Is(err, store.ErrLeaseLost) {
+		renewed, _, err = s.Leases.Take(ctx, replicas+s.Holder, s.Holder, s.TTL)
+		if err == nil {
+			err = s.Leases.Prune(ctx, replicas, renewed.Until.Add(-time.Hour))
+		}
+	}
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	s.self = renewed
+	all, now, err := s.Leases.All(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	out := make(map[string]store.Lease, len(all))
+	for _, l := range all {
+		out[l.Name] = l
+	}
+	return out, now, nil
+}
+
+// share is how many of the sources are this process's, rounded up.
+func (s *Scheduler) share(leases map[string]store.Lease, now time.Time, sources int) int {
+	alive := 0
+	for name, l := range leases {
+		if strings.HasPrefix(name, replicas) && l.Until.After(now) {
+			alive++
+		}
+	}
+	alive = max(alive, 1)
+	return (sources + alive - 1) / alive
+}
+
+// seen notes who has a source, and returns for how long no process has had it.
+func (s *Scheduler) seen(src Source, mine, free bool, lease store.Lease) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.of(src)
+	st.Held, st.Holder = mine, ""
+	if !mine && !free {
+		st.Holder = lease.Holder
+	}
+	if mine || !free {
+		st.since = s.Now()
+	}
+	return s.Now().Sub(st.since)
+}
+
+// of returns the status of a source. The lock is held.
+func (s *Scheduler) of(src Source) *Status {
+	st := s.status[src.Name]
+	if st == nil {
+		st = &Status{Source: src.Name, since: s.Now()}
+		s.status[src.Name] = st
+	}
+	st.every, st.deadline, st.Background, st.Member = src.Every(), src.Deadline, src.Background, src.Member
+	return st
+}
+
+// fault notes that the database did not answer.
+func (s *Scheduler) fault(err error) {
+	s.mu.Lock()
+	first := s.problem == ""
+	s.problem = err.Error()
+	s.mu.Unlock()
+	s.Metrics.failed("database")
+	if first {
+		s.Log.Error("the database does not answer", "error", err)
+	}
+}
+
+// hold makes the rounds of a source until its lease is lost, it is to be given back, or the
+// context ends.
+func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
+	src := h.source
+	ctx, lose := context.WithCancelCause(until)
+	defer lose(nil)
+	s.mu.Lock()
+	h.lease, h.lose, h.answered = lease, lose, time.Now()
+	s.mu.Unlock()
+	defer func() {
+		lost := errors.Is(context.Cause(ctx), store.ErrLeaseLost)
+		lose(nil)
+		if s.Leases != nil && !lost {
+			bounded, end := context.WithTimeout(context.WithoutCancel(until), 2*time.Second)
+			defer end()
+			if err := s.release(bounded, h); err != nil {
+				s.Log.Warn("the lease is not given back", "source", src.Name, "error", err)
+			}
+		}
+		s.mu.Lock()
+		h.lose = nil
+		delete(s.held, src.Name)
+		s.mu.Unlock()
+		s.nudge()
+	}()
+	s.rest(ctx, h, s.first(ctx, src))
+	var rounds Rounds
+	for made := 0; ; made++ {
+		if !s.turn(ctx, h) {
+			return
+		}
+		begun := func() {}
+		if made == 0 && !src.Background {
+			if begun = s.begin(ctx, h); begun == nil {
+				return
+			}
+		}
+		wait, err := s.round(ctx, src, lease, &rounds, made == 0)
+		begun()
+		if src.Background {
+			<-s.background
+		}
+		if err != nil && (errors.Is(err, store.ErrLeaseLost) || errors.Is(context.Cause(ctx), store.ErrLeaseLost)) {
+			s.Metrics.lost()
+			why := err
+			if cause := context.Cause(ctx); errors.Is(cause, store.ErrLeaseLost) {
+				why = cause
+			}
+			s.Log.Warn("the source is given up", "source", src.Name, "error", why)
+			lose(store.ErrLeaseLost)
+			return
+		}
+		s.rest(ctx, h, wait)
+	}
+}
+
+// round makes one round and returns how long to wait for the next; first says that it is the
+// first one since the source was taken.
+func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds, first bool) (time.Duration, error) {
+	bounded, end := context.WithTimeoutCause(ctx, src.Deadline, fmt.Errorf("the round took longer than %s", src.Deadline))
+	defer end()
+	began := s.Now()
+	var err error
+	if *rounds == nil {
+		*rounds, err = src.Open(bounded, lease)
+	}
+	var out Outcome
+	if err == nil {
+		out, err = (*rounds).Round(bounded)
+	}
+	if err != nil {
+		*rounds = nil
+		if cause := context.Cause(bounded); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
+	}
+	ended := s.Now()
+	s.Metrics.round(src, ended.Sub(began), out, err)
+	if s.Done != nil {
+		s.Done(src.Name, out, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &Status{} // of a source that was left out while its round went on
+	if slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name }) {
+		st = s.of(src)
+	}
+	st.Held, st.Missing = true, out.Missing
+	if err != nil {
+		if ctx.Err() == nil {
+			st.Failures++
+			st.Problem = err.Error()
+			wait := backoff(src, st.Failures)
+			s.Log.Error("the round failed", "source", src.Name, "failures", st.Failures, "again_in", wait, "error", err)
+			return jitter(wait), err
+		}
+		return 0, err
+	}
+	st.Failures, st.Problem, st.ReadAt = 0, "", ended
+	return pause(src, out, ended, first), nil
+}

@@ -1,0 +1,558 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// table is a state's leases in memory, which the tests of internal/store hold the real ones
+// to as well.
+type table struct {
+	mu   sync.Mutex
+	rows map[string]store.Lease
+	down error
+}
+
+func newTable() *table { return &table{rows: map[string]store.Lease{}} }
+
+func (t *table) Take(_ context.Context, name, holder string, length time.Duration) (store.Lease, bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.down != nil {
+		return store.Lease{}, false, t.down
+	}
+	l := t.rows[name]
+	if l.Until.After(time.Now()) && l.Holder != holder {
+		return l, false, nil
+	}
+	l = store.Lease{Name: name, Holder: holder, Fence: l.Fence + 1, Until: time.Now().Add(length)}
+	t.rows[name] = l
+	return l, true, nil
+}
+
+func (t *table) Renew(_ context.Context, l store.Lease, length time.Duration) (store.Lease, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.down != nil {
+		return l, t.down
+	}
+	if t.rows[l.Name].Fence != l.Fence {
+		return l, store.ErrLeaseLost
+	}
+	l.Until = time.Now().Add(length)
+	t.rows[l.Name] = l
+	return l, nil
+}
+
+func (t *table) RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease, err error) {
+	for _, l := range leases {
+		switch _, err := t.Renew(ctx, l, length); {
+		case errors.Is(err, store.ErrLeaseLost):
+			lost = append(lost, l)
+		case err != nil:
+			return nil, nil, err
+		}
+	}
+	return lost, nil, nil
+}
+
+func (t *table) Release(_ context.Context, l store.Lease) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows[l.Name].Fence == l.Fence {
+		l.Until = time.Unix(0, 0)
+		t.rows[l.Name] = l
+	}
+	return t.down
+}
+
+func (t *table) All(context.Context) ([]store.Lease, time.Time, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := []store.Lease{}
+	for _, l := range t.rows {
+		out = append(out, l)
+	}
+	return out, time.Now(), t.down
+}
+
+func (t *table) Prune(context.Context, string, time.Time) error { return nil }
+
+func (t *table) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down = err
+}
+
+// desk makes the rounds of sources and remembers them.
+type desk struct {
+	mu     sync.Mutex
+	opened map[string]int
+	rounds map[string][]time.Time
+	next   time.Duration // what the outcome says is due
+	err    error
+	takes  time.Duration
+	deaf   bool // a round does not end with its context
+	at     map[string]int
+	worst  int // how many rounds of one source there were at once
+}
+
+func newDesk() *desk {
+	return &desk{opened: map[string]int{}, rounds: map[string][]time.Time{}, at: map[string]int{}}
+}
+
+func (d *desk) source(name string) Source {
+	return Source{Name: name, Every: func() time.Duration { return time.Minute }, Deadline: 5 * time.Minute,
+		Open: func(context.Context, store.Lease) (Rounds, error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.opened[name]++
+			return &deskRounds{d, name}, nil
+		}}
+}
+
+func (d *desk) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+// made returns the times of the rounds of a source.
+func (d *desk) made(name string) []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.rounds[name])
+}
+
+type deskRounds struct {
+	d    *desk
+	name string
+}
+
+func (r *deskRounds) Round(ctx context.Context) (Outcome, error) {
+	r.d.mu.Lock()
+	r.d.rounds[r.name] = append(r.d.rounds[r.name], time.Now())
+	r.d.at[r.name]++
+	r.d.worst = max(r.d.worst, r.d.at[r.name])
+	takes, err, next, deaf := r.d.takes, r.d.err, r.d.next, r.d.deaf
+	r.d.mu.Unlock()
+	defer r.d.set(func() { r.d.at[r.name]-- })
+	if deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if takes > 0 {
+		if slept := sleep(ctx, takes); slept != nil {
+			return Outcome{}, slept
+		}
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := Outcome{Resources: 3, Running: 2 * money.Amount(1e9), Verdicts: map[string]int{"idle": 1}, Calls: []inventory.Calls{{API: "ec2:DescribeInstances", Count: 2}},
+		Acts: []Act{{Resource: "i-1", Verb: "stop", Result: "acted"}}}
+	if next > 0 {
+		o.Next = time.Now().Add(next)
+	}
+	return o, nil
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// begin runs a service until its end is called.
+func begin(t *testing.T, leases Leases, holder string, sources ...Source) (s *Scheduler, end func()) {
+	t.Helper()
+	s = New(Options{Leases: leases, Holder: holder, TTL: 8 * time.Second, Now: time.Now, Log: quiet()})
+	s.Set(sources)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	return s, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// first is the first of times; zero where there is none.
+func first(times []time.Time) time.Time {
+	if len(times) == 0 {
+		return time.Time{}
+	}
+	return times[0]
+}
+
+func gaps(times []time.Time) []time.Duration {
+	var out []time.Duration
+	for i := 1; i < len(times); i++ {
+		out = append(out, times[i].Sub(times[i-1]))
+	}
+	return out
+}
+
+// TestRoundsComeWhenSomethingIsDue: at the interval, earlier where the outcome says so and
+// never sooner than the least, and later after each failure in a row, with what makes them
+// opened again.
+func TestRoundsComeWhenSomethingIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk()
+		_, end := begin(t, newTable(), "a", d.source("aws"))
+		expect := func(what string, lowest, highest time.Duration) {
+			t.Helper()
+			d.set(func() { d.rounds["aws"] = nil })
+			time.Sleep(20 * time.Minute)
+			got := gaps(d.made("aws"))
+			if len(got) < 2 {
+				t.Fatalf("%s: %d rounds", what, len(got))
+			}
+			for _, g := range got[1:] {
+				if g < lowest || g > highest {
+					t.Errorf("%s: a round after %s, want %s to %s", what, g, lowest, highest)
+				}
+			}
+		}
+		expect("the interval", 53*time.Second, 61*time.Second)
+		d.set(func() { d.next = 30 * time.Second })
+		expect("something is due", 30*time.Second, 30*time.Second)
+		d.set(func() { d.next = time.Second })
+		expect("something is due at once", least, least)
+		d.set(func() { d.next, d.err, d.rounds["aws"] = 0, errors.New("throttled"), nil })
+		var opened int
+		d.set(func() { opened = d.opened["aws"] })
+		time.Sleep(time.Minute)
+		d.set(func() { d.rounds["aws"] = nil })
+		time.Sleep(2 * time.Hour)
+		got := gaps(d.made("aws"))
+		for i := 1; i < len(got); i++ {
+			if got[i] < got[i-1]*2/3 || got[i] > lastBackoff*11/10 {
+				t.Errorf("failure %d is tried again after %s, the one before after %s", i, got[i], got[i-1])
+			}
+		}
+		d.set(func() {
+			if again := d.opened["aws"] - opened; again < len(got) {
+				t.Errorf("%d rounds failed and %d were opened again", len(got), again)
+			}
+		})
+		d.set(func() { d.err = nil })
+		expect("after the failures", 53*time.Second, 61*time.Second)
+		if opened != 1 {
+			t.Errorf("what makes rounds was opened %d times without a failure", opened)
+		}
+		end()
+	})
+}
+
+// TestProcessesDivideTheSources: each has its share, a source has one round at a time, who
+// comes takes its share and who goes leaves it to the others; of one that dies they have it
+// within 15 s.
+func TestProcessesDivideTheSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk()
+		d.takes = 2 * time.Second
+		var sources []Source
+		for i := range 6 {
+			sources = append(sources, d.source(fmt.Sprintf("aws/%d", i)))
+		}
+		leases := newTable()
+		holds := func() map[string]int {
+			all, now, _ := leases.All(t.Context())
+			out := map[string]int{}
+			for _, l := range all {
+				if strings.HasPrefix(l.Name, "aws/") && l.Until.After(now) {
+					out[l.Holder]++
+				}
+			}
+			return out
+		}
+		expect := func(what string, want map[string]int) {
+			t.Helper()
+			time.Sleep(90 * time.Second)
+			if got := holds(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: they hold %v, want %v", what, got, want)
+			}
+		}
+		_, endA := begin(t, leases, "a", sources...)
+		expect("one process", map[string]int{"a": 6})
+		_, endB := begin(t, leases, "b", sources...)
+		expect("two", map[string]int{"a": 3, "b": 3})
+		_, endC := begin(t, leases, "c", sources...)
+		expect("three", map[string]int{"a": 2, "b": 2, "c": 2})
+		endB()
+		expect("one is gone", map[string]int{"a": 3, "c": 3})
+		d.set(func() {
+			if d.worst != 1 {
+				t.Errorf("%d rounds of one source at once", d.worst)
+			}
+		})
+		endA()
+		endC()
+
+		// A process that died gives nothing back: what is left of it are its leases.
+		for range 20 {
+			_, _, _ = leases.Take(t.Context(), "aws/0", "dead", DefaultTTL)
+			_, _, _ = leases.Take(t.Context(), replicas+"dead", "dead", DefaultTTL)
+			d.set(func() { d.rounds = map[string][]time.Time{} })
+			died := time.Now()
+			_, end := begin(t, leases, "heir", sources...)
+			time.Sleep(20 * time.Second)
+			made := d.made("aws/0")
+			if len(made) == 0 || made[0].Sub(died) >= 15*time.Second {
+				t.Errorf("the dead process's source: %d rounds, the first %s after it died", len(made), first(made).Sub(died))
+			}
+			end()
+		}
+	})
+}
+
+// TestALostLeaseEndsTheRound: where another process took the source, and where the database
+// has not answered for as long as the lease was taken.
+func TestALostLeaseEndsTheRound(t *testing.T) {
+	for name, lose := range map[string]func(leases *table){
+		"taken": func(leases *table) {
+			leases.mu.Lock()
+			defer leases.mu.Unlock()
+			leases.rows["aws"] = store.Lease{Name: "aws", Holder: "other", Fence: leases.rows["aws"].Fence + 1, Until: time.Now().Add(time.Hour)}
+		},
+		"no answer": func(leases *table) { leases.fail(errors.New("connection refused")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, leases := newDesk(), newTable()
+				d.takes = 4 * time.Minute
+				s, end := begin(t, leases, "a", d.source("aws"))
+				time.Sleep(10 * time.Second)
+				if len(d.made("aws")) != 1 {
+					t.Fatalf("%d rounds", len(d.made("aws")))
+				}
+				lose(leases)
+				time.Sleep(25 * time.Second)
+				d.set(func() {
+					if d.at["aws"] != 0 {
+						t.Error("the round goes on")
+					}
+				})
+				r := s.Ready()
+				if ready := name == "taken"; r.Ready != ready {
+					t.Errorf("readiness %+v", r)
+				}
+				end()
+			})
+		})
+	}
+}
+
+// TestDrain: a round under way goes on to its end; one that does not end is cut off after
+// the drain; nothing new begins, and leases are given back.
+func TestDrain(t *testing.T) {
+	for _, tc := range []struct{ takes, want time.Duration }{{20 * time.Second, 15 * time.Second}, {4 * time.Minute, DefaultDrain}} {
+		synctest.Test(t, func(t *testing.T) {
+			d, leases := newDesk(), newTable()
+			d.takes = tc.takes
+			_, end := begin(t, leases, "a", d.source("aws"))
+			time.Sleep(5 * time.Second)
+			start := time.Now()
+			end()
+			if took := time.Since(start); took != tc.want {
+				t.Errorf("a round of %s: ended after %s, want %s", tc.takes, took, tc.want)
+			}
+			if len(d.made("aws")) != 1 {
+				t.Errorf("%d rounds", len(d.made("aws")))
+			}
+			all, now, _ := leases.All(t.Context())
+			for _, l := range all {
+				if l.Until.After(now) {
+					t.Errorf("%s is still held", l.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestADeadlineEndsARound: its cause is told, and the source is tried again.
+func TestADeadlineEndsARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk()
+		d.takes = time.Hour
+		s, end := begin(t, nil, "", d.source("aws"))
+		time.Sleep(5*time.Minute + 20*time.Second)
+		if r := s.Ready(); r.Ready || len(r.Sources) != 1 || !strings.Contains(r.Sources[0].Problem, "longer than 5m") || len(d.made("aws")) != 2 {
+			t.Errorf("%+v after %d rounds", r, len(d.made("aws")))
+		}
+		end()
+	})
+}
+
+// TestReadiness: what is missing is said, and a source that another process holds is that
+// one's concern.
+func TestReadiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, leases := newDesk(), newTable()
+		s, end := begin(t, leases, "a", d.source("mine"))
+		h := s.Handler(map[string]http.Handler{"/api/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })})
+		get := func(path string) (int, string) {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			return w.Code, w.Body.String()
+		}
+		early := New(Options{Now: time.Now, Log: quiet()})
+		early.Set([]Source{d.source("mine")})
+		if r := early.Ready(); r.Ready {
+			t.Errorf("before the first round: %+v", r)
+		}
+		time.Sleep(time.Second)
+		if code, body := get("/readyz"); code != http.StatusOK {
+			t.Errorf("after it: %d %s", code, body)
+		}
+		if code, _ := get("/healthz"); code != http.StatusOK {
+			t.Errorf("healthz: %d", code)
+		}
+		if code, _ := get("/api/v1"); code != http.StatusTeapot {
+			t.Errorf("what is mounted: %d", code)
+		}
+		s.Reloaded(errors.New("curfew.yaml:3:1: unknown field"))
+		if code, body := get("/readyz"); code != http.StatusOK || !strings.Contains(body, "unknown field") {
+			t.Errorf("a wrong configuration: %d %s", code, body)
+		}
+		if _, body := get("/metrics"); !strings.Contains(body, "curfew_config_valid 0") || !strings.Contains(body, `curfew_actions_total{result="acted",source="mine",verb="stop"} 1`) {
+			t.Errorf("metrics:\n%s", body)
+		}
+		s.Reloaded(nil)
+		d.set(func() { d.err = errors.New("AccessDenied") })
+		time.Sleep(10 * time.Minute)
+		var r Readiness
+		code, body := get("/readyz")
+		if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusServiceUnavailable || !r.Sources[0].Late || r.Sources[0].Problem != "AccessDenied" || r.Configuration != "" {
+			t.Errorf("a source that fails: %d %s", code, body)
+		}
+		d.set(func() { d.err = nil })
+		_, _, _ = leases.Take(t.Context(), "theirs", "b", 24*time.Hour)
+		s.Set([]Source{d.source("mine"), d.source("theirs")})
+		time.Sleep(10 * time.Minute)
+		if code, body := get("/readyz"); code != http.StatusOK || !strings.Contains(body, `"holder": "b"`) {
+			t.Errorf("one that another process holds: %d %s", code, body)
+		}
+		leases.fail(errors.New("connection refused"))
+		time.Sleep(3 * time.Second)
+		if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "connection refused") {
+			t.Errorf("without a database: %d %s", code, body)
+		}
+		leases.fail(nil)
+		time.Sleep(2 * time.Minute)
+		if code, body := get("/readyz"); code != http.StatusOK {
+			t.Errorf("the database is back: %d %s", code, body)
+		}
+		end()
+	})
+}
+
+// monitoring has the examples for Prometheus and Grafana.
+const monitoring = "../../../examples/monitoring"
+
+// TestMonitoring: Prometheus takes the alert rules, and they and the dashboard ask for
+// metrics and labels that the service has.
+func TestMonitoring(t *testing.T) {
+	var known map[string]bool
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk()
+		s, end := begin(t, newTable(), "a", d.source("aws"))
+		time.Sleep(time.Second)
+		s.Reloaded(nil)
+		s.Metrics.failed("database")
+		families, err := s.Metrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = map[string]bool{}
+		for _, f := range families {
+			known[f.GetName()] = true
+			if f.GetHelp() == "" {
+				t.Errorf("%s has no help", f.GetName())
+			}
+		}
+		end()
+	})
+	name := regexp.MustCompile(`\bcurfew_[a-z_]+`)
+	rules := filepath.Join(monitoring, "curfew.rules.yml")
+	used := map[string]bool{}
+	for _, file := range []string{rules, filepath.Join(monitoring, "grafana.json")} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllString(string(text), -1) {
+			m = strings.TrimSuffix(m, "_bucket")
+			used[m] = true
+			if !known[m] {
+				t.Errorf("%s asks for %s, which the service has not", file, m)
+			}
+		}
+	}
+	for m := range known {
+		if strings.HasPrefix(m, "curfew_") && !used[m] && m != "curfew_resources" {
+			t.Errorf("neither the rules nor the dashboard ask for %s", m)
+		}
+	}
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(monitoring, "grafana.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil || len(dashboard.Panels) == 0 {
+		t.Fatalf("the dashboard: %d panels, %v", len(dashboard.Panels), err)
+	}
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("promtool is not installed")
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "check", "rules", rules).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// The expressions of the dashboard are checked as rules, which Prometheus parses.
+	var all strings.Builder
+	all.WriteString("groups:\n  - name: dashboard\n    rules:\n")
+	for _, p := range dashboard.Panels {
+		for i, target := range p.Targets {
+			expr, err := json.Marshal(target.Expr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&all, "      - {record: \"panel_%d_%d\", expr: %s}\n", p.ID, i, expr)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "dashboard.yml")
+	if err := os.WriteFile(file, []byte(all.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "check", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

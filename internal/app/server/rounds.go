@@ -1,0 +1,403 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/scheduler"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/snapshot"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// wire wires the rounds of one account.
+func (v *server) wire(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set) (round.Setting, error) {
+	setting, err := act.EnforceSetting(ctx, v.req.Fresh(), cfg, v.store, act.EnforceOptions{Source: f, Window: v.o.Window, Enforce: v.o.Enforce}, set)
+	if err != nil {
+		return setting, err
+	}
+	setting.Source, setting.Query.Kinds = "serve", kindsOf(set)
+	return setting, nil
+}
+
+// open begins the rounds of an account under a lease.
+func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set, lease store.Lease) (scheduler.Rounds, error) {
+	setting, err := v.wire(ctx, cfg, f, set)
+	if err != nil {
+		return nil, err
+	}
+	setting.Ladder = under(setting.Ladder, v.store, lease)
+	setting.Books = v.books(cfg, set)
+	var clock func() time.Time
+	setting.Clock = func() time.Time { return clock() }
+	begin := func(ctx context.Context) (err error) {
+		clock, err = v.req.StateClock(ctx, v.store)
+		return err
+	}
+	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin}, nil
+}
+
+// wholeEvery is the longest time between two rounds of an account that are posted whole.
+const wholeEvery = 15 * time.Minute
+
+// books charge for the rounds of one account. All rounds are posted whole where policies ask
+// what was charged, or where accounts are read more often than every minute.
+func (v *server) books(cfg config.Config, set *policy.Set) round.Books {
+	if cfg.Serve.Interval < time.Minute || slices.ContainsFunc(set.Policies, (*policy.Policy).AsksCharges) {
+		return ledger.Journal{Store: v.store.Ledger()}
+	}
+	return &ledger.Sparing{Store: v.store.Ledger(), Every: wholeEvery}
+}
+
+// under binds a ladder to a lease: it writes and calls nothing any more once another process
+// has taken it.
+func under(ladders func(string) *action.Ladder, s *store.Store, lease store.Lease) func(string) *action.Ladder {
+	return func(account string) *action.Ladder {
+		l := ladders(account)
+		l.Store, l.Cloud = s.Under(lease), leased{l.Cloud, s.Leases(), lease}
+		return l
+	}
+}
+
+// leased makes no call for a lease that is not held any more. The write before each call has
+// checked that too; a process may have been stopped in between.
+type leased struct {
+	action.Cloud
+	leases store.Leases
+	lease  store.Lease
+}
+
+// Do implements action.Cloud.
+func (c leased) Do(ctx context.Context, t action.Task) (string, error) {
+	if err := c.leases.Holds(ctx, c.lease); err != nil {
+		return "", fmt.Errorf("nothing was called: %w", err)
+	}
+	return c.Cloud.Do(ctx, t)
+}
+
+// accountRounds makes the rounds of one account, which keep what they know of it.
+type accountRounds struct {
+	engine  *round.Engine
+	store   *store.Store
+	profile string
+	tags    inventory.TagMapping
+	pace    *pace // nil where reading costs nothing
+	// begin, when set, takes the time of the state for a round. It is an error where the
+	// clock of this machine is another one: charges would be for a time that was not.
+	begin func(context.Context) error
+	// said are the results of the newest round, which are told once.
+	said map[action.Line]bool
+}
+
+// Round implements scheduler.Rounds.
+func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
+	if a.begin != nil {
+		if err := a.begin(ctx); err != nil {
+			return scheduler.Outcome{}, err
+		}
+	}
+	r, err := a.engine.Round(ctx)
+	if r == nil {
+		return scheduler.Outcome{}, clouds.CloudError(err)
+	}
+	out, err2 := a.outcome(r)
+	if err != nil {
+		return out, runtime.StateError(err)
+	}
+	if err2 != nil {
+		return out, err2
+	}
+	looks, err := audit.Observations(r, a.profile, a.tags, false)
+	if err == nil {
+		err = a.store.Snapshots().Keep(ctx, nil, looks...)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Next = earliest(r.NextAt(), a.engine.Due())
+	if a.pace == nil {
+		return out, nil
+	}
+	if err := a.pace.saw(r); err != nil {
+		return out, err
+	}
+	if a.pace.slowed() {
+		out.Next = time.Time{}
+	}
+	return out, nil
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// outcome is what a service tells of a round.
+func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
+	out := scheduler.Outcome{Resources: len(r.Resources), Verdicts: map[string]int{}, Calls: r.Calls}
+	var err error
+	for _, f := range r.Facts {
+		if !f.Resource.Kind.Traits().Compute || f.Resource.State != inventory.StateRunning {
+			continue
+		}
+		state := duty.Unknown
+		if f.Duty != nil {
+			state = f.Duty.State
+		}
+		out.Verdicts[state.String()]++
+		hourly, known := f.Hourly.Get()
+		if !known {
+			continue
+		}
+		if out.Running, err = out.Running.Add(hourly); err != nil {
+			return out, err
+		}
+		if state != duty.Unknown && !state.Used() {
+			if out.Wasted, err = out.Wasted.Add(hourly); err != nil {
+				return out, err
+			}
+		}
+	}
+	said := map[action.Line]bool{}
+	for _, l := range r.Lines() {
+		switch l.Result {
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned, action.ResultWouldWarn, action.ResultUndone:
+			key := action.Line{Resource: l.Resource, Source: l.Source, Verb: l.Verb, Result: l.Result}
+			said[key] = true
+			if !a.said[key] {
+				out.Acts = append(out.Acts, scheduler.Act{Resource: l.Resource.ID, Verb: l.Verb, Result: string(l.Result)})
+			}
+		}
+	}
+	a.said = said
+	out.Missing = missingOf(r)
+	return out, nil
+}
+
+// asks is what one pass over an account asks of CloudWatch.
+type asks struct {
+	machines int
+	cost     money.Amount
+}
+
+// pace keeps what CloudWatch charges for rounds within a limit: over it all rounds are made
+// less often.
+type pace struct {
+	log *slog.Logger
+
+	mu       sync.Mutex
+	per      map[string]asks // by account
+	interval time.Duration
+	limit    money.Amount
+	paced    time.Duration
+	// audits is the time between two audits, as configured; 0 makes none.
+	audits, auditsPaced time.Duration
+}
+
+// remember estimates what passes cost by the machines that the state knows of.
+func (p *pace) remember(ctx context.Context, s *store.Store) error {
+	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{Cloud: "aws"})
+	if err != nil {
+		return err
+	}
+	groups := map[string]map[int]int{}
+	for _, r := range resources {
+		k, err := audit.KeptResource(r)
+		if err != nil {
+			return err
+		}
+		if k.Ref.Kind == inventory.KindInstance && k.State == inventory.StateRunning {
+			gpus := 0
+			if k.GPUs != nil {
+				gpus = *k.GPUs
+			}
+			if groups[r.Ref.Account] == nil {
+				groups[r.Ref.Account] = map[int]int{}
+			}
+			groups[r.Ref.Account][gpus]++
+		}
+	}
+	for account, machines := range groups {
+		if err := p.estimate(account, machines); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saw takes the machines of a round in place of what was known of its accounts, and what the
+// round asked in place of an estimate, where it read one account without a gap: GPUs whose
+// metrics come from elsewhere are not asked for.
+func (p *pace) saw(r *round.Result) error {
+	groups := map[string]map[int]int{}
+	for _, account := range r.Accounts {
+		groups[account] = map[int]int{}
+	}
+	for _, res := range r.Resources {
+		if of := groups[res.Account]; of != nil && res.Kind == inventory.KindInstance && res.State == inventory.StateRunning {
+			of[res.Size.GPUs.Or(0)]++
+		}
+	}
+	for account, machines := range groups {
+		if err := p.estimate(account, machines); err != nil {
+			return err
+		}
+	}
+	if len(r.Accounts) == 1 && len(r.BlindSpots) == 0 {
+		if err := p.asked(r.Accounts[0], r.Calls); err != nil {
+			return err
+		}
+	}
+	return p.settle()
+}
+
+// asked takes what a pass over an account was charged by CloudWatch, where it asked anything.
+func (p *pace) asked(account string, calls []inventory.Calls) error {
+	var sum money.Amount
+	for _, c := range calls {
+		if !strings.HasPrefix(c.API, "cloudwatch:") {
+			continue
+		}
+		var err error
+		if sum, err = sum.Add(c.Cost); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.per[account]; sum > 0 {
+		of.cost = sum
+		p.per[account] = of
+	}
+	return nil
+}
+
+// estimate prices a pass over machines by how many GPUs they have.
+func (p *pace) estimate(account string, machines map[int]int) error {
+	var sum asks
+	for gpus, n := range machines {
+		one, err := clouds.WatchingPass(n, gpus)
+		if err != nil {
+			return err
+		}
+		sum.machines += n
+		if sum.cost, err = sum.cost.Add(one.Cost); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.per[account] = sum
+	return nil
+}
+
+// configure takes the interval and the limit of a configuration.
+func (p *pace) configure(cfg config.Config) error {
+	limit, err := money.ParseAmount(cfg.Metrics.CloudWatch.MaxUSDPerMonth)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.interval, p.limit = cfg.Serve.Interval, limit
+	if p.audits = cfg.Serve.AuditInterval; cfg.Serve.SkipAudits {
+		p.audits = 0
+	}
+	known := len(p.per) > 0
+	p.mu.Unlock()
+	if !known {
+		p.log.Info("no machine is known yet: what CloudWatch charges is estimated after the first round", "max_usd_per_month", limit.Dollars())
+	}
+	return p.settle()
+}
+
+// settle finds the interval at which a month of rounds stays within the limit, and says
+// where that is another one than before.
+func (p *pace) settle() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all asks
+	for _, x := range p.per {
+		var err error
+		if all.cost, err = all.cost.Add(x.cost); err != nil {
+			return err
+		}
+		all.machines += x.machines
+	}
+	month := func(every time.Duration) (money.Amount, error) { return all.cost.Mul(int64(money.Month), int64(every)) }
+	rounds, err := month(p.interval)
+	if err != nil {
+		return err
+	}
+	var audits money.Amount
+	if p.audits > 0 {
+		// An audit asks for the metrics of a pass. Audits take at most half of the limit.
+		if audits, err = month(p.audits); err != nil {
+			return err
+		}
+		p.auditsPaced = stretched(p.audits, audits, p.limit/2)
+		audits = min(audits, p.limit/2)
+	}
+	paced := stretched(p.interval, rounds, p.limit-audits)
+	both, err := rounds.Add(audits)
+	if err != nil {
+		return err
+	}
+	if was := p.paced; was == 0 || max(paced, was) > min(paced, was)*11/10 {
+		p.paced = paced
+		attrs := []any{"machines", all.machines, "usd_per_month", both.Dollars(), "max_usd_per_month", p.limit.Dollars(), "interval", paced}
+		switch {
+		case paced > p.interval:
+			p.log.Warn("CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often", attrs...)
+		case all.machines > 0:
+			p.log.Info("what CloudWatch charges is within its limit", attrs...)
+		}
+	}
+	return nil
+}
+
+// stretched is an interval at which what costs so much a month costs no more than a limit.
+func stretched(interval time.Duration, month, limit money.Amount) time.Duration {
+	if month <= limit {
+		return interval
+	}
+	return time.Duration(float64(interval) * float64(month) / float64(limit)).Round(time.Second)
+}
+
+// auditEvery is the time between two audits of an account.
+func (p *pace) auditEvery() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.audits, p.auditsPaced)
+}
+
+// every is the time between two rounds.
+func (p *pace) every() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paced
+}
+
+// slowed says whether rounds are made less often than configured.
+func (p *pace) slowed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paced > p.interval
+}

@@ -1,0 +1,392 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/act"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/scheduler"
+	"github.com/curfew-dev/curfew/internal/app/sessions"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// ServeOptions say what a service reads, whether it acts, and where it listens.
+type ServeOptions struct {
+	act.EnforceOptions
+	// Listen is the address of its HTTP server.
+	Listen string
+	// LeaseTTL is for how long a source is taken; 0 is the usual time.
+	LeaseTTL time.Duration
+	// Hangup, when set, asks to read the configuration again.
+	Hangup <-chan os.Signal
+	// Out takes a line for each round that did something.
+	Out io.Writer
+	// JSON writes the log as JSON.
+	JSON bool
+	// Version is that of the program.
+	Version string
+	// Mount returns what else is served, by pattern; nil is nothing.
+	Mount func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error)
+}
+
+const (
+	// configInterval is how often a service looks whether its configuration has changed, and
+	// sharedEvery whether the shared settings have.
+	configInterval   = 2 * time.Second
+	settingsInterval = 15 * time.Second
+)
+
+// server is a service under way.
+type server struct {
+	req       *runtime.Request
+	o         ServeOptions
+	store     *store.Store
+	log       *slog.Logger
+	scheduler *scheduler.Scheduler
+	pace      *pace
+
+	mu sync.Mutex // of Out
+	// cfg and set are in force; files are what they were read from.
+	cfg   config.Config
+	set   *policy.Set
+	files string
+	// generation counts the configurations that were in force.
+	generation   int
+	organization organization
+	// accounts are those that are read, of the configuration in force.
+	accounts atomic.Pointer[[]clouds.Source]
+	// kept is what sessions are kept by.
+	kept atomic.Pointer[runtime.GovernedConfig]
+}
+
+// recorded are the accounts whose history is recorded where that is asked for.
+func (v *server) recorded() []clouds.Source { return *v.accounts.Load() }
+
+// Serve reads accounts and takes what their policies propose up the ladder until the context
+// ends. It acts on nothing unless it enforces.
+func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
+	log := req.Logger(o.JSON)
+	cfg, err := req.Config()
+	if err != nil {
+		return err
+	}
+	s, err := req.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := req.StateClock(ctx, s); err != nil {
+		return err
+	}
+	serving := *req.Process
+	serving.Storage = runtime.LentStorage{State: s}
+	v := &server{req: serving.Request(), o: o, store: s, log: log}
+	v.pace = &pace{log: log, per: map[string]asks{}}
+	if err := v.pace.remember(ctx, s); err != nil {
+		return err
+	}
+	v.scheduler = scheduler.New(scheduler.Options{Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log, Done: v.done})
+	sources, err := v.load(ctx)
+	if err != nil {
+		return err
+	}
+	v.scheduler.Set(sources)
+	var mounted map[string]http.Handler
+	if o.Mount != nil {
+		if mounted, err = o.Mount(v.req, s, v.cfg, log); err != nil {
+			return err
+		}
+	}
+	end, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted), log)
+	if err != nil {
+		return err
+	}
+	defer end()
+	mode := "observing: nothing is warned of or acted on without --enforce"
+	if o.Enforce {
+		mode = "enforcing: what policies in mode enforce propose is carried out"
+	}
+	log.Info("serving", "mode", mode, "sources", len(sources), "policies", len(v.set.Policies))
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { v.watch(watching) })
+	wg.Go(func() {
+		replay.RunBacktests(watching, v.req.Fresh(), replay.BacktestRunner{Store: s, Sources: v.recorded, Holder: v.scheduler.Holder, TTL: o.LeaseTTL, Log: log})
+	})
+	wg.Go(func() { sessions.KeepServed(watching, v.req, log, v.kept.Load) })
+	err = v.scheduler.Run(ctx)
+	stop()
+	wg.Wait()
+	log.Info("ended")
+	return err
+}
+
+// listen serves HTTP until the returned function is called.
+func listen(ctx context.Context, address string, p *certificate, h http.Handler, log *slog.Logger) (end func(), err error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, runtime.Invalid("--listen %s: %w", address, err)
+	}
+	server := scheduler.Server(h)
+	serve := server.Serve
+	if p != nil {
+		if _, err := p.load(nil); err != nil {
+			return nil, errors.Join(&runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("serve.tls: %w", err)}, l.Close())
+		}
+		server.TLSConfig = &tls.Config{GetCertificate: p.load, MinVersion: tls.VersionTLS12}
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("HTTP is not served any more", "error", err)
+		}
+	}()
+	log.Info("listening", "address", l.Addr().String(), "tls", p != nil)
+	return func() {
+		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer stop()
+		if server.Shutdown(bounded) != nil {
+			_ = server.Close() // what still runs is cut off
+		}
+		<-done
+	}, nil
+}
+
+// load reads the configuration with its policies and puts it in force. Where something is
+// wrong, what was in force stays.
+func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
+	req := v.req.Fresh()
+	files := stamp(req, v.cfg)
+	cfg, err := req.Config()
+	if err != nil {
+		return nil, err
+	}
+	set := &policy.Set{}
+	if len(v.o.Policies)+len(cfg.Policies) > 0 {
+		if set, err = govern.Policies(req, cfg, v.o.Policies); err != nil {
+			return nil, err
+		}
+	}
+	cfg, by, err := req.Governed(ctx, cfg, v.store)
+	if err != nil {
+		return nil, err
+	}
+	if v.set != nil && (cfg.DatabaseURL != v.cfg.DatabaseURL || cfg.DataDir != v.cfg.DataDir) {
+		return nil, runtime.Invalid("the state is another one: start again to change data_dir or database_url")
+	}
+	v.listed(ctx, cfg)
+	sources, err := v.sources(ctx, cfg, set, fmt.Sprint(v.generation+1))
+	if err != nil {
+		return nil, err
+	}
+	if files == "" || v.set == nil {
+		files = stamp(req, cfg)
+	}
+	v.cfg, v.set, v.files, v.generation = cfg, set, files, v.generation+1
+	v.kept.Store(&runtime.GovernedConfig{Config: cfg, Decider: by})
+	return sources, v.pace.configure(cfg)
+}
+
+// sources are those of a configuration: each account, and its audits. Those that were made
+// of the same reading of the configuration are the same.
+func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set, made string) ([]scheduler.Source, error) {
+	accounts := accountsOf(cfg, v.o.Source, v.organization.members)
+	if len(accounts) == 0 && !asksOrganization(cfg, v.o.Source) {
+		return nil, runtime.Invalid("no account is configured")
+	}
+	var sources []scheduler.Source
+	var all []clouds.Source
+	for _, a := range accounts {
+		all = append(all, a.Source)
+	}
+	tried := false
+	for _, a := range accounts {
+		// It makes no call, and shows now what is wrong with the configuration; members of an
+		// organization are alike.
+		if !a.member || !tried {
+			if _, err := v.wire(ctx, cfg, a.Source, set); err != nil {
+				return nil, err
+			}
+			tried = tried || a.member
+		}
+		sources = append(sources, scheduler.Source{Name: a.name, Every: func() time.Duration { return v.pace.every() }, Deadline: cfg.Serve.Deadline, Made: made, Member: a.member,
+			Open: func(ctx context.Context, lease store.Lease) (scheduler.Rounds, error) {
+				return v.open(ctx, cfg, a.Source, set, lease)
+			}})
+		if !cfg.Serve.SkipAudits {
+			sources = append(sources, v.audited(cfg, a, made))
+		}
+	}
+	v.accounts.Store(&all)
+	return sources, nil
+}
+
+// account is an account that is read by itself.
+type account struct {
+	clouds.Source
+	name string
+	// member says that it was found by an organization, and not named.
+	member bool
+}
+
+// accountsOf are the accounts that the configuration names, with the regions of each, and
+// those of the organization.
+func accountsOf(cfg config.Config, f clouds.Source, org []clouds.AWSMember) []account {
+	var out []account
+	roles := f.AssumeRoles
+	if len(roles) == 0 {
+		for _, a := range cfg.AWS.Accounts {
+			out = append(out, newAccount(cfg, f, a.Role, a.Regions))
+		}
+		roles = cfg.AWS.AssumeRoles
+	}
+	if len(out) == 0 {
+		if !asksOrganization(cfg, f) {
+			out = append(out, newAccount(cfg, f, "", nil))
+		}
+		for _, role := range roles {
+			out = append(out, newAccount(cfg, f, role, nil))
+		}
+	}
+	if asksOrganization(cfg, f) {
+		out = append(out, members(cfg, f, org, out)...)
+	}
+	return slices.CompactFunc(out, func(a, b account) bool { return a.name == b.name })
+}
+
+// stamp changes when a file changes that the configuration is read from.
+func stamp(req *runtime.Request, cfg config.Config) string {
+	path := cmp.Or(req.ConfigFlag, config.Find(req.Dir, req.ConfigDir))
+	var out strings.Builder
+	note := func(name string) {
+		if st, err := os.Stat(name); err == nil {
+			fmt.Fprintf(&out, "%s %d %d\n", name, st.Size(), st.ModTime().UnixNano())
+		}
+	}
+	note(req.Path(path))
+	if files, err := govern.YAMLFiles(req, cfg.Policies); err == nil {
+		for _, f := range files {
+			note(req.Path(f))
+		}
+	}
+	return out.String()
+}
+
+// watch reads the configuration again when its files or the shared settings change, or when
+// it is asked to.
+func (v *server) watch(ctx context.Context) {
+	t := time.NewTicker(configInterval)
+	defer t.Stop()
+	var shared time.Duration
+	tried := v.files
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.o.Hangup:
+			asked = true
+		case <-t.C:
+		}
+		if asked {
+			v.organization.due = time.Time{}
+		}
+		now := stamp(v.req, v.cfg)
+		changed := asked || now != tried
+		if shared += configInterval; !changed && shared >= settingsInterval {
+			shared, changed = 0, v.governs(ctx)
+		}
+		if !changed {
+			v.follow(ctx)
+			continue
+		}
+		tried = now
+		sources, err := v.load(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		v.scheduler.Reloaded(err)
+		if err != nil {
+			v.log.Error("the configuration is not taken: the one before stays in force", "error", err)
+			continue
+		}
+		v.log.Info("the configuration is read again", "sources", len(sources), "policies", len(v.set.Policies))
+		v.scheduler.Set(sources)
+	}
+}
+
+// follow takes accounts up that came to the organization, and leaves out those that went.
+func (v *server) follow(ctx context.Context) {
+	if !v.listed(ctx, v.cfg) {
+		return
+	}
+	sources, err := v.sources(ctx, v.cfg, v.set, fmt.Sprint(v.generation))
+	if err != nil {
+		if ctx.Err() == nil {
+			v.log.Error("the accounts of the organization are not taken up", "error", err)
+		}
+		return
+	}
+	v.scheduler.Set(sources)
+}
+
+// governs says whether the shared settings are others than those in force.
+func (v *server) governs(ctx context.Context) bool {
+	req := v.req.Fresh()
+	cfg, err := req.Config()
+	if err != nil {
+		return false // its file tells when it changes
+	}
+	cfg, _, err = req.Governed(ctx, cfg, v.store)
+	return err == nil && !reflect.DeepEqual(cfg, v.cfg)
+}
+
+// done tells people what a round did.
+func (v *server) done(source string, o scheduler.Outcome, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if said := o.Summary(); said != "" {
+		plain.Fprintf(v.o.Out, "%s %s: %s\n", v.req.Now().UTC().Format(time.RFC3339), source, said)
+	}
+	if err == nil {
+		v.log.Debug("round", "source", source, "resources", o.Resources, "verdicts", o.Verdicts)
+	}
+}
+
+// kindsOf are the kinds that a service reads: those of the policies, and machines.
+func kindsOf(set *policy.Set) map[inventory.Kind]bool {
+	kinds := set.Kinds()
+	if kinds == nil {
+		return nil
+	}
+	kinds = maps.Clone(kinds)
+	kinds[inventory.KindInstance] = true
+	return kinds
+}

@@ -1,0 +1,295 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/audit"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/scheduler"
+	"github.com/curfew-dev/curfew/internal/app/simulation"
+	"github.com/curfew-dev/curfew/internal/cloud/sim"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/durable"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// oneDay is how long policies act in `enforce --demo -o json`, and the time before it
+// that it is compared with.
+const oneDay = 24 * time.Hour
+
+// ServeDemoOptions say how the simulated account is served.
+type ServeDemoOptions struct {
+	ServeOptions
+	Seed uint64
+	// Speed is how much faster simulated time goes; 0 is as fast as rounds are made.
+	Speed float64
+	// For is how much simulated time passes until the service ends; 0 is no end.
+	For time.Duration
+	// Observe lets no policy act.
+	Observe bool
+	// Truth is a file that takes when each machine was made to work; empty is none.
+	Truth string
+}
+
+const (
+	// DemoSpeed makes a simulated day last two minutes.
+	DemoSpeed = 720
+	// roundInterval is the simulated time between two rounds.
+	roundInterval = 5 * time.Minute
+	// minTruth is how far ahead the truth is written at least.
+	minTruth = 7 * oneDay
+)
+
+// Truth is when the machines of the simulated account were made to work.
+type Truth struct {
+	Seed     uint64         `json:"seed"`
+	From     time.Time      `json:"from"`
+	To       time.Time      `json:"to"`
+	Machines []MachineTruth `json:"machines"`
+}
+
+// MachineTruth is one machine's work.
+type MachineTruth struct {
+	Resource string             `json:"resource"`
+	Lifetime inventory.Lifetime `json:"lifetime"`
+	Worked   []sim.Stretch      `json:"worked"`
+}
+
+// ServeDemo serves the simulated account at a speed of its own: the same rounds, with people
+// who answer warnings, in simulated time.
+func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (err error) {
+	log := req.Logger(o.JSON)
+	cfg, err := req.Config()
+	if err != nil {
+		return err
+	}
+	var set *policy.Set
+	if len(o.Policies) > 0 {
+		if set, err = govern.ReadPolicies(req, o.Policies); err != nil {
+			return err
+		}
+	}
+	if set, err = simulation.Policies(set); err != nil {
+		return err
+	}
+	start := req.Now().UTC().Truncate(time.Hour)
+	s, dir, err := demoState(ctx, req, o.Seed, cfg.Tags, start)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if o.Truth != "" {
+		if err := writeTruth(ctx, req, o, s, start); err != nil {
+			return err
+		}
+	}
+	people := &respondents{log: log, sim: s}
+	setting, err := simulation.EnforceSetting(req, cfg, s, set, people)
+	if err != nil {
+		return err
+	}
+	setting.Source, setting.Query.Kinds, setting.Books = "serve", kindsOf(set), ledger.Journal{Store: s.Store.Ledger()}
+	if o.Observe {
+		ladders := setting.Ladder
+		setting.Ladder = func(account string) *action.Ladder {
+			l := ladders(account)
+			l.Enforce = false
+			return l
+		}
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	simulated := *req.Process
+	simulated.Storage, simulated.Now = runtime.LentStorage{State: s.Store}, s.Clock.Now
+	v := &server{req: simulated.Request(), o: o.ServeOptions, log: log}
+	v.scheduler = scheduler.New(scheduler.Options{Now: s.Clock.Now, Log: log, Done: v.done, Sleep: func(ctx context.Context, d time.Duration) error {
+		if until := start.Add(o.For); o.For > 0 && !s.Clock.Now().Add(d).Before(until) {
+			d = until.Sub(s.Clock.Now())
+			defer end()
+		}
+		if o.Speed > 0 {
+			if err := runtime.Wait(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
+				return err
+			}
+		}
+		s.Clock.Forward(s.Clock.Now().Add(d))
+		return ctx.Err()
+	}})
+	v.scheduler.Set([]scheduler.Source{{Name: "sim", Every: func() time.Duration { return roundInterval }, Deadline: oneDay,
+		Open: func(context.Context, store.Lease) (scheduler.Rounds, error) {
+			return &demoRounds{accountRounds: accountRounds{engine: round.New(setting), store: s.Store, tags: cfg.Tags}, sim: s, req: req, cfg: cfg, version: o.Version}, nil
+		}}})
+	var mounted map[string]http.Handler
+	if o.Mount != nil {
+		if mounted, err = o.Mount(v.req, s.Store, cfg, log); err != nil {
+			return err
+		}
+	}
+	stop, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted), log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { // replays take real time, while leases go by the simulated one
+		replay.RunBacktests(ctx, v.req.Fresh(), replay.BacktestRunner{Store: s.Store, Sources: func() []clouds.Source { return []clouds.Source{o.Source} }, TTL: 365 * oneDay, Check: time.Second, Log: log})
+	})
+	defer wg.Wait()
+	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe, "state", dir)
+	err = v.scheduler.Run(ctx)
+	log.Info("ended", "simulated", s.Clock.Now().Sub(start), "told", people.warned, "kept", people.kept)
+	return err
+}
+
+// demoState begins a simulation with a new state: in the folder demo of the directory that
+// --data-dir names, where it stays, else in one that ends with the process.
+func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inventory.TagMapping, start time.Time) (*simulation.World, string, error) {
+	if req.DataFlag == "" {
+		s, err := simulation.New(ctx, seed, tags, start, start)
+		if err != nil {
+			return nil, "", err
+		}
+		return s, s.Dir, nil
+	}
+	dir := filepath.Join(req.Path(req.DataFlag), "demo")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, "", fmt.Errorf("keep the demonstration's state: %w", err)
+	}
+	old, err := filepath.Glob(filepath.Join(dir, store.FileName+"*"))
+	for _, name := range old {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("remove the state of an earlier demonstration: %w", err)
+	}
+	s, err := simulation.NewIn(ctx, store.Options{Dir: dir}, seed, tags, start, start)
+	return s, dir, err
+}
+
+// writeTruth writes when each machine is made to work, from the beginning on.
+func writeTruth(ctx context.Context, req *runtime.Request, o ServeDemoOptions, s *simulation.World, start time.Time) error {
+	doc := Truth{Seed: o.Seed, From: start, To: start.Add(max(o.For, minTruth)), Machines: []MachineTruth{}}
+	seen, err := s.Cloud.List(ctx, round.Query{Now: start})
+	if err != nil {
+		return err
+	}
+	worked := s.Cloud.Worked(doc.From, doc.To)
+	for _, r := range seen.Resources {
+		if w, ok := worked[r.Ref()]; ok {
+			doc.Machines = append(doc.Machines, MachineTruth{r.Ref().String(), r.Lifetime, w})
+		}
+	}
+	path := req.Path(o.Truth)
+	if err := durable.Replace(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(doc) }); err != nil {
+		return runtime.InvalidFile(fmt.Errorf("--demo-truth: %w", err))
+	}
+	return nil
+}
+
+// demoRounds makes the rounds of the simulated account, whose company confirms every fuse.
+type demoRounds struct {
+	accountRounds
+	sim     *simulation.World
+	req     *runtime.Request
+	cfg     config.Config
+	version string
+	// audited is when the account was audited last. Time stands still while that goes on.
+	audited time.Time
+}
+
+// Round implements scheduler.Rounds.
+func (d *demoRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
+	out, err := d.accountRounds.Round(ctx)
+	if err != nil {
+		return out, err
+	}
+	fuses, err := d.sim.Store.Actions().Fuses(ctx)
+	for _, f := range fuses {
+		if f.Stands() {
+			err = errors.Join(err, d.sim.Confirm(ctx, f))
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	return out, d.audit(ctx)
+}
+
+// audit audits the simulated account as often as a service audits others.
+func (d *demoRounds) audit(ctx context.Context) error {
+	if d.cfg.Serve.SkipAudits || d.sim.Clock.Now().Sub(d.audited) < d.cfg.Serve.AuditInterval {
+		return nil
+	}
+	d.audited = d.sim.Clock.Now()
+	setting, err := simulation.Setting(d.req, d.cfg, d.sim)
+	if err != nil {
+		return err
+	}
+	if err := audit.SetAudit(d.req, d.cfg, &setting, sim.CloudName, nil); err != nil {
+		return err
+	}
+	_, err = auditOnce(ctx, d.store, setting, view.ScanOptions{Version: d.version}, d.cfg.Tags, auditPrefix+"sim")
+	return err
+}
+
+// respondents are the people of the simulated company: who is warned of a machine that works,
+// or that they need soon, keeps it; who does not need it lets it go.
+type respondents struct {
+	sim.People
+	log          *slog.Logger
+	sim          *simulation.World
+	warned, kept int
+}
+
+const (
+	// warnedNeed is how soon after the machine may end its owner wants it again, to keep it, and
+	// keptFor how long it is kept then.
+	warnedNeed = time.Hour
+	keepLength = 2 * time.Hour
+)
+
+// Notify implements action.Notifier.
+func (a *respondents) Notify(ctx context.Context, recipient string, m action.Message) (string, error) {
+	accepted, err := a.People.Notify(ctx, recipient, m)
+	if err != nil {
+		return accepted, err
+	}
+	a.warned++
+	if m.Kind != "warning" || m.Resource == nil || !m.Resource.Kind.Traits().Compute {
+		return accepted, nil
+	}
+	now := a.sim.Clock.Now()
+	for at := now; !at.After(m.ActsAt.Add(warnedNeed)); at = at.Add(5 * time.Minute) {
+		state, runs := a.sim.Cloud.At(m.Resource.Ref(), at)
+		if !runs || !state.Works {
+			continue
+		}
+		a.kept++
+		k := action.Keep{Ref: m.Resource.Ref(), Until: now.Add(keepLength), Reason: "the next run begins at " + plain.Time(at), By: m.Resource.Owner.User, At: now}
+		if k.By == "" {
+			k.By = accepted
+		}
+		return accepted, a.sim.Store.Actions().PutKeep(ctx, k)
+	}
+	return accepted, nil
+}

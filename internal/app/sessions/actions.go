@@ -1,0 +1,138 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/policy"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/store"
+)
+
+// AWSActs is what acts on an account of AWS, with the end of sessions.
+func AWSActs(req *runtime.Request, cfg config.Config, s *store.Store, cloud *clouds.AWS) action.Cloud {
+	return sessionActs{cloud.Actions(), s.Sessions(), func(ctx context.Context, id, why string) error { return Stop(ctx, req, cfg, s, id, why) }}
+}
+
+// sessionActs ends the machines of sessions as their owners would: the session ends, and its
+// machines are released only once its work is saved and that is confirmed. That is why the tag
+// that declares their disks scratch may be believed; a machine of a session that is not in this
+// state's records is left to whoever keeps it.
+type sessionActs struct {
+	clouds.AWSActions
+	store session.Store
+	// stop turns a session to its end.
+	stop func(ctx context.Context, id, why string) error
+}
+
+// stepEndSession is the one thing that is done to a machine of a session.
+const stepEndSession = "end-session"
+
+// ends says whether a verb would take a machine from its session.
+func ends(v policy.Verb) bool {
+	return v == policy.Stop || v == policy.Hibernate || v == policy.Terminate || v == policy.Scale
+}
+
+// Plan implements action.Cloud.
+func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
+	id := r.Tags[inventory.TagSession]
+	if r.Kind == inventory.KindInstance && r.Tags[inventory.TagAdopted] != "" && do.Verb == policy.Terminate {
+		return nil, &action.Refusal{Rule: "session", Why: "machine " + r.ID + " was started by a person and adopted (" + inventory.TagAdopted + "): it may be stopped, which keeps its disks, and not terminated"}
+	}
+	if r.Kind != inventory.KindInstance || id == "" || !ends(do.Verb) {
+		return a.AWSActions.Plan(ctx, r, do)
+	}
+	refuse := func(format string, args ...any) ([]action.Step, error) {
+		return nil, &action.Refusal{Rule: "session", Why: fmt.Sprintf(format, args...)}
+	}
+	s, err := a.store.Session(ctx, id)
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return refuse("machine %s belongs to session %s, which is not in these records: only the curfew that keeps it knows whether its work is saved", r.ID, id)
+	case err != nil:
+		return nil, err
+	case s.State.Over():
+		return refuse("session %s of machine %s is over: its keeper releases what is left", s.Name, r.ID)
+	case do.Verb != policy.Terminate:
+		return refuse("machine %s belongs to session %s, which can end and not %s: its work is saved, and curfew up starts it again", r.ID, s.Name, do.Verb)
+	}
+	// Everything else that protects a machine protects it here too. Its disks are saved by the
+	// session's own end.
+	do.ScratchDisks = true
+	if _, err := a.AWSActions.Plan(ctx, r, do); err != nil {
+		return nil, err
+	}
+	return []action.Step{{Name: stepEndSession, Params: "{}"}}, nil
+}
+
+// of is the session that a machine belongs to by the records.
+func (a sessionActs) of(ctx context.Context, ref inventory.Ref) (session.Session, error) {
+	all, err := a.store.Sessions(ctx, session.Query{})
+	if err != nil {
+		return session.Session{}, err
+	}
+	for _, s := range all {
+		if s.Provider == ref.Cloud && slices.Contains(s.IDs(), ref.ID) {
+			return s, nil
+		}
+	}
+	return session.Session{}, fmt.Errorf("end the session of %s: no record names it", ref.ID)
+}
+
+// Do implements action.Cloud.
+func (a sessionActs) Do(ctx context.Context, t action.Task) (receipt string, err error) {
+	if t.Step.Name != stepEndSession {
+		return a.AWSActions.Do(ctx, t)
+	}
+	s, err := a.of(ctx, t.Ref)
+	if err != nil || s.State.Over() {
+		return s.ID, err
+	}
+	if err := a.stop(ctx, s.ID, "a policy ends it"); err != nil {
+		return "", fmt.Errorf("end session %s: %w", s.Name, err)
+	}
+	return s.ID, nil
+}
+
+// Look implements action.Cloud. A session is over only once the provider showed twice that its
+// machines are gone.
+func (a sessionActs) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
+	if t.Step.Name != stepEndSession {
+		return a.AWSActions.Look(ctx, t)
+	}
+	s, err := a.of(ctx, t.Ref)
+	switch {
+	case err != nil:
+		return "", "", err
+	case s.State.Over():
+		return action.Complete, s.ID, nil
+	case s.State == session.Ending:
+		return action.InProgress, s.ID, nil
+	}
+	return action.NotDone, "", nil
+}
+
+// Undo implements action.Cloud.
+func (a sessionActs) Undo(ctx context.Context, t action.Task) error {
+	if t.Step.Name != stepEndSession {
+		return a.AWSActions.Undo(ctx, t)
+	}
+	return errSessionEnded
+}
+
+// Rehearse implements action.Cloud.
+func (a sessionActs) Rehearse(ctx context.Context, t action.Task) (string, error) {
+	if t.Step.Name != stepEndSession {
+		return a.AWSActions.Rehearse(ctx, t)
+	}
+	return "", errSessionEnded
+}
+
+var errSessionEnded = errors.New("a session that ended is not taken back; `curfew up` starts it again with its saved work")

@@ -1,0 +1,579 @@
+package sessions
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/gate"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/objectstore"
+	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// UpOptions are what a session is asked for with. Fields that are zero leave it to the file,
+// or to what the session of that name was before.
+type UpOptions struct {
+	Name, File string
+	// In is what the file "-" stands for.
+	In io.Reader
+	// GPU is an accelerator and how many ("L4:2"), Type a machine type, CPUs how many CPUs.
+	GPU, Type string
+	CPUs      int
+	Nodes     int
+	Spot      bool
+	Regions   []string
+	// Cloud is local or aws.
+	Cloud       string
+	Lease, Idle time.Duration
+	DiskGiB     int64
+	Image       string
+	// Called is what the file "-" is called in messages; empty is "-".
+	Called string
+	// May, where set, refuses what the caller of a service may not do: with the newest session
+	// of the name, nil where there is none, and for the owner of what is asked for, nil where
+	// that session is only shown.
+	May func(before *view.Run, owner *inventory.Owner) error
+	// Once asks for a one-shot session, which ends with its command; Timeout is how long that
+	// may take, 0 what its lease leaves.
+	Once    bool
+	Timeout time.Duration
+}
+
+// asks says whether the options say what machine is wanted.
+func (o UpOptions) asks() bool {
+	return o.File != "" || o.GPU != "" || o.Type != "" || o.CPUs > 0
+}
+
+// says says whether the options say anything besides a name.
+func (o UpOptions) says() bool {
+	return o.asks() || o.Nodes > 0 || o.Spot || len(o.Regions) > 0 || o.Cloud != "" || o.Lease > 0 || o.Idle > 0 || o.DiskGiB > 0 || o.Image != ""
+}
+
+// Sessions are the sessions of a state and what works on them, for one process.
+type Sessions struct {
+	Request *runtime.Request
+	Config  config.Config
+	Decider view.Decider
+	store   *store.Store
+	// now is the time of the state.
+	now func() time.Time
+	// aws are those of AWS.
+	aws *awsSessions
+	// Keeper does what is missing of them.
+	Keeper *session.Keeper
+}
+
+// Open opens the sessions of the state in force.
+func Open(ctx context.Context, req *runtime.Request) (*Sessions, error) {
+	cfg, by, s, err := req.InForce(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := OpenIn(ctx, req, cfg, by, s)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return all, nil
+}
+
+// Close gives the state back.
+func (a *Sessions) Close() error { return a.store.Close() }
+
+// OpenIn are those of an open state.
+func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (*Sessions, error) {
+	now, err := req.StateClock(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	installation, err := s.Sessions().Installation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &Sessions{Request: req, Config: cfg, Decider: by, store: s, now: now}
+	launchers, timings, err := clouds.Launchers(ctx, req, cfg)
+	if err != nil {
+		return nil, err
+	}
+	host, log := runtime.HostName(), req.Logger(false)
+	documents := func(ctx context.Context, at string) (checkpoint.Backend, error) {
+		return objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
+	}
+	a.aws = &awsSessions{store: s.Sessions(), documents: documents, machines: openedOnce(func() (*clouds.AWSMachines, error) {
+		return clouds.OpenAWSMachines(context.WithoutCancel(ctx), req, cfg, func(ctx context.Context) ([]string, error) { return sessionRegions(ctx, s.Sessions(), now()) })
+	})}
+	if launchers == nil {
+		launchers = map[string]session.Launcher{}
+	}
+	launchers[clouds.ProviderAWS] = a.aws
+	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Hands: resourceActions{a}, Tell: a.warnOrphanOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
+		Installation: installation, Now: now, Timing: timings, Log: log,
+		Mine: func(s *session.Session) bool {
+			if s.ByHand {
+				return true // by the credentials that its place names
+			}
+			if s.Provider == clouds.ProviderAWS {
+				return a.aws.mine(ctx, s, func(why string) { log.WarnContext(ctx, why) }) //nolint:sloglint // it says which session, to people
+			}
+			return s.Provider != clouds.ProviderLocal || s.Account == host || s.Account == ""
+		}}
+	return a, nil
+}
+
+// openedOnce returns a function that opens something when it is first asked for. An error
+// is not remembered: the next caller tries again.
+func openedOnce[T any](open func() (T, error)) func() (T, error) {
+	var mu sync.Mutex
+	var opened *T
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if opened != nil {
+			return *opened, nil
+		}
+		v, err := open()
+		if err == nil {
+			opened = &v
+		}
+		return v, err
+	}
+}
+
+// Stop turns a session to its end, for a policy: saved and confirmed first.
+func Stop(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store, id, why string) error {
+	all, err := OpenIn(ctx, req, cfg, view.Decider{}, s)
+	if err != nil {
+		return err
+	}
+	if _, err := all.Keeper.Stop(ctx, id, "policy", why, false); err != nil {
+		return err
+	}
+	return all.EnsureKeeper(ctx)
+}
+
+// List returns the sessions that are not over, and with all the newest of every other name as
+// well.
+func (a *Sessions) List(ctx context.Context, all bool) (view.Runs, error) {
+	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Open: !all})
+	for _, s := range list {
+		doc.Runs = append(doc.Runs, view.NewRun(s, a.now()))
+	}
+	return doc, err
+}
+
+// Newest returns the session of a name that is not over, else the newest, else the one of that
+// id; an error that says so where there is none.
+func (a *Sessions) Newest(ctx context.Context, name string) (session.Session, error) {
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Name: name})
+	if err != nil {
+		return session.Session{}, err
+	}
+	if newest := newest(list); newest != nil {
+		return *newest, nil
+	}
+	s, err := a.store.Sessions().Session(ctx, name)
+	if errors.Is(err, session.ErrNotFound) {
+		err = NoSession(name)
+	}
+	return s, err
+}
+
+// newest is of sessions of one name, the newest first, the one that is not over, else the
+// first; nil where there is none.
+func newest(list []session.Session) *session.Session {
+	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[max(i, 0)]
+}
+
+// NoSession says that there is no session of a name.
+func NoSession(name string) error {
+	return &runtime.Error{Code: "no_session", Err: fmt.Errorf("there is no session %q", name), Hint: "`curfew ls --all` lists them"}
+}
+
+// Status is a session with what its machines said last.
+func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
+	doc := view.Runs{Schema: view.RunsSchema, Runs: []view.Run{}}
+	s, err := a.Newest(ctx, name)
+	if err != nil {
+		return doc, err
+	}
+	if s.ByHand && !s.State.Over() { // what became of its machine is known to its provider alone
+		if _, err := a.Keeper.Keep(ctx, s.ID); err != nil {
+			return doc, err
+		}
+		if s, err = a.store.Sessions().Session(ctx, s.ID); err != nil {
+			return doc, err
+		}
+	}
+	r := view.NewRun(s, a.now())
+	r.Notes = a.Notes(s)
+	if !s.State.Over() && s.Control != "" {
+		hosts, err := a.Keeper.Control.Hosts(ctx, &s, max(1, len(s.Machines)))
+		if err != nil {
+			r.Why = strings.TrimPrefix(r.Why+"; its hosts cannot be heard: "+err.Error(), "; ")
+		}
+		for node := range max(1, len(s.Machines)) {
+			if h, ok := hosts[node]; ok {
+				r.Hosts = append(r.Hosts, view.NewRunHost(h))
+			}
+		}
+	}
+	doc.Runs = append(doc.Runs, r)
+	return doc, nil
+}
+
+// Log is the journal of a session.
+func (a *Sessions) Log(ctx context.Context, name string) (view.SessionLog, error) {
+	doc, _, err := a.Journal(ctx, name)
+	return doc, err
+}
+
+// Journal is the journal of a session, with a key for each of its events that stays the same
+// and that no other one has.
+func (a *Sessions) Journal(ctx context.Context, name string) (doc view.SessionLog, keys []string, err error) {
+	s, err := a.Newest(ctx, name)
+	if err != nil {
+		return doc, nil, err
+	}
+	events, err := a.store.Sessions().Events(ctx, s.ID)
+	for _, e := range events {
+		keys = append(keys, fmt.Sprintf("%d/%d/%d", e.Node, e.File, e.Line))
+	}
+	return view.NewSessionLog(s, events), keys, err
+}
+
+// Run is a session as its document.
+func (a *Sessions) Run(ctx context.Context, id string) (view.Run, session.Session, error) {
+	s, err := a.store.Sessions().Session(ctx, id)
+	if err != nil {
+		return view.Run{}, s, err
+	}
+	return view.NewRun(s, a.now()), s, nil
+}
+
+// Up records the session that is asked for and asks the gate. A session of the name that is
+// not over is returned as it is; one that is over is started again as it was, unless the
+// options say otherwise.
+func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.Decision, error) {
+	who, err := identity.Asker(ctx, a.Request, a.Config, a.Decider)
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Name: o.Name})
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	i := slices.IndexFunc(list, func(s session.Session) bool { return !s.State.Over() })
+	if err := askCaller(a, o, list, nil); err != nil {
+		return session.Session{}, nil, err
+	}
+	if o.Once && i >= 0 && list[i].State != session.Requested {
+		return list[i], nil, &runtime.Error{Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("session %s runs already", o.Name), Hint: "give each run another --name, or none"}
+	}
+	if i >= 0 && list[i].State != session.Requested {
+		if err := refuseLocal(a, list[i].Provider); err != nil {
+			return list[i], nil, err
+		}
+		if list[i].State == session.Ending {
+			return list[i], nil, &runtime.Error{Code: "ending", Err: fmt.Errorf("session %s is ending: %s", o.Name, list[i].Why), Hint: "give the command again once it has ended"}
+		}
+		if err := a.same(o, list[i], who); err != nil {
+			return list[i], nil, err
+		}
+		if err := checkReachable(ctx, a, &list[i]); err != nil {
+			return list[i], nil, err
+		}
+		return list[i], nil, nil
+	}
+	sp, cloud, err := a.asked(o, who, list)
+	if err == nil {
+		err = errors.Join(refuseLocal(a, cloud), askCaller(a, o, list, &sp.Owner))
+	}
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	if o.Once {
+		var asked *session.Session // before, and not let pass yet
+		if i >= 0 {
+			asked = &list[i]
+		}
+		if err := checkOneShot(ctx, a, cloud, asked); err != nil {
+			return session.Session{}, nil, err
+		}
+	}
+	var s session.Session
+	if i >= 0 && list[i].Hash == sp.Hash() && list[i].Provider == cloud {
+		s = list[i] // its approval may have been given
+	} else {
+		if i >= 0 { // another was asked for, which the gate has not let pass
+			if _, err := a.Keeper.Stop(ctx, list[i].ID, who.Name, "replaced by another request", true); err != nil {
+				return session.Session{}, nil, err
+			}
+			if _, err := a.Keeper.Keep(ctx, list[i].ID); err != nil {
+				return session.Session{}, nil, err
+			}
+		}
+		if s, err = a.record(ctx, o, sp, cloud, who, list); err != nil {
+			return s, nil, err
+		}
+	}
+	d, err := a.admit(ctx, s, who)
+	if err != nil {
+		return s, nil, err
+	}
+	s, err = a.store.Sessions().Session(ctx, s.ID)
+	return s, d, err
+}
+
+// same says where options ask for another machine than the session has that runs.
+func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) error {
+	if !o.says() {
+		return nil
+	}
+	sp, cloud, err := a.asked(o, who, []session.Session{s})
+	if err != nil {
+		return err
+	}
+	was, err := spec.Parse(s.Name, s.Spec)
+	if err != nil {
+		return err
+	}
+	if was.Owner.User == s.By && sp.Owner == (inventory.Owner{User: who.Name}) {
+		sp.Owner = was.Owner
+	}
+	if cloud != s.Provider || sp.Hash() != s.Hash {
+		return &runtime.Error{Class: runtime.Usage, Code: "other_session", Err: fmt.Errorf("session %s runs and is another than what is asked for", s.Name),
+			Hint: "`curfew up " + s.Name + "` without options attaches to it, `curfew down " + s.Name + "` ends it"}
+	}
+	return nil
+}
+
+// asked is the specification that options ask for, and where it is to run.
+func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string, error) {
+	if !spec.ValidName(o.Name) || strings.HasPrefix(o.Name, "stray-") {
+		return nil, "", runtime.Invalid("%q is no name of a session: it has letters, digits, dots, dashes and underscores, 100 at most, and does not begin with stray-", o.Name)
+	}
+	cloud := cmp.Or(o.Cloud, a.Config.Sessions.Cloud)
+	sp := &spec.Spec{Kind: spec.Session, Purpose: inventory.Experimentation, Capacity: spec.OnDemand, Resources: spec.Resources{Nodes: 1}, Retries: spec.Retries{Interruptions: spec.DefaultInterruptions}}
+	switch {
+	case o.File != "":
+		src, err := a.Request.Read(o.File, o.In, 1<<20)
+		if err != nil {
+			return nil, "", err
+		}
+		name := cmp.Or(o.Called, o.File)
+		if sp, err = spec.Parse(name, src); err != nil {
+			return nil, "", err
+		}
+		if sp.Kind != spec.Session {
+			return nil, "", runtime.Invalid("%s is a %s; `curfew up` starts sessions", name, sp.Kind)
+		}
+	case !o.asks() && len(before) > 0:
+		var err error
+		if sp, err = spec.Parse(before[0].Name, before[0].Spec); err != nil {
+			return nil, "", err
+		}
+		cloud = cmp.Or(o.Cloud, before[0].Provider)
+	case !o.asks() && cloud == clouds.ProviderLocal:
+		sp.Resources.CPUs = 1
+	case !o.asks():
+		return nil, "", &runtime.Error{Class: runtime.Usage, Code: "usage", Err: fmt.Errorf("there was no session %q, so say which machine: --gpu L4, --type g6.2xlarge, --cpus 2 or -f FILE", o.Name), Hint: "see curfew up --help"}
+	}
+	sp.Name = o.Name
+	if o.GPU != "" || o.Type != "" || o.CPUs > 0 {
+		name, count, _ := strings.Cut(o.GPU, ":")
+		n := 0
+		if o.GPU != "" {
+			if n = 1; count != "" {
+				if _, err := fmt.Sscanf(count, "%d", &n); err != nil {
+					return nil, "", runtime.Invalid(`--gpu %q: it is an accelerator and a number such as "L4:2"`, o.GPU)
+				}
+			}
+		}
+		sp.Resources = spec.Resources{GPU: name, GPUs: n, InstanceType: o.Type, CPUs: o.CPUs, Nodes: sp.Resources.Nodes}
+	}
+	sp.Resources.Nodes = cmp.Or(o.Nodes, sp.Resources.Nodes)
+	if o.Spot {
+		sp.Capacity = spec.Spot
+	}
+	if len(o.Regions) > 0 {
+		sp.Regions = o.Regions
+	}
+	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.Config.Sessions.Lease), cmp.Or(o.Idle, sp.Idle, a.Config.Sessions.Idle)
+	if o.Once {
+		once(sp, o.Timeout)
+	}
+	sp.DiskGiB, sp.Image = cmp.Or(o.DiskGiB, sp.DiskGiB), cmp.Or(o.Image, sp.Image)
+	if sp.Owner == (inventory.Owner{}) {
+		sp.Owner.User = who.Name
+	}
+	if most := a.Config.Sessions.MaxLease; most > 0 && sp.Lease > most {
+		return nil, "", &runtime.Error{Class: runtime.Denied, Code: "lease_policy", Err: fmt.Errorf("a lease of %s is longer than sessions.max_lease, %s", sp.Lease, most), Hint: "ask for less, and extend it later"}
+	}
+	checked, err := spec.Parse(o.Name, sp.Canonical()) // what a flag says is held to what a file may say
+	if err != nil {
+		return nil, "", err
+	}
+	return checked, cloud, nil
+}
+
+// record writes the record of a new session.
+func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud string, who approval.Person, before []session.Session) (session.Session, error) {
+	if a.Keeper.Launchers[cloud] == nil {
+		return session.Session{}, noLauncher(a.Request, cloud)
+	}
+	random := make([]byte, 8)
+	if _, err := rand.Read(random); err != nil {
+		return session.Session{}, err
+	}
+	now := a.now()
+	s := session.Session{ID: hex.EncodeToString(random), Name: sp.Name, By: who.Name, Owner: sp.Owner, Spec: sp.Canonical(), Hash: sp.Hash(), Provider: cloud, Epoch: 1, State: session.Requested,
+		LeaseUntil: now.Add(sp.Lease), Idle: sp.Idle, RequestedAt: now}
+	switch cloud {
+	case clouds.ProviderLocal:
+		s.Account = runtime.HostName()
+	case clouds.ProviderAWS:
+		var err error
+		if s.Account, s.Person, err = a.aws.account(ctx); err != nil {
+			return s, err
+		}
+		s.Person = cmp.Or(a.Config.Sessions.Owner, s.Person)
+	}
+	for _, b := range before {
+		s.Epoch = max(s.Epoch, b.Epoch+1)
+	}
+	var err error
+	if s.Control, s.Work, err = a.places(ctx, sp, cloud, s.ID); err != nil {
+		return s, err
+	}
+	switch again := !o.asks() && len(before) > 0; {
+	case o.Once:
+		// The work folder of a run begins empty: what one of the same name left is not taken for
+		// what this one made.
+		s.Work = below(s.Work, s.ID)
+	case again && before[0].Snapshot.Manifest != "" && before[0].Work == below(s.Work, before[0].ID):
+		s.Work = before[0].Work // of a run, whose work was saved
+	}
+	made, err := a.store.Sessions().Put(ctx, s, []session.Event{{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)}}, sessionEntry(a, s, who.Name, "asked for"))
+	if errors.Is(err, session.ErrTaken) {
+		err = &runtime.Error{Code: "taken", Err: fmt.Errorf("another process started session %s meanwhile", s.Name), Hint: "`curfew up " + s.Name + "` attaches to it"}
+	}
+	return made, err
+}
+
+// places are where the documents of a session and the snapshots of its work are.
+func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id string) (control, work string, err error) {
+	control, work = a.Config.Sessions.Control, a.Config.Sessions.Work
+	if sp.Work != nil && sp.Work.To != "" {
+		work = sp.Work.To
+	}
+	if cloud == clouds.ProviderLocal && a.Config.DataDir != "" {
+		dir, err := filepath.Abs(a.Request.Path(a.Config.DataDir))
+		if err != nil {
+			return "", "", err
+		}
+		control = cmp.Or(control, fileURL(filepath.Join(dir, "sessions", "control")))
+		work = cmp.Or(work, fileURL(filepath.Join(dir, "sessions", "work")))
+	}
+	if cloud == clouds.ProviderAWS {
+		if control, work, err = folders(ctx, a, sp, control, work); err != nil {
+			return "", "", err
+		}
+	}
+	if control == "" || work == "" {
+		return "", "", &runtime.Error{Class: runtime.Usage, Code: "no_store", Err: errors.New("it is not said where the work of sessions is saved and their documents are"), Hint: "set sessions.work and sessions.control in curfew.yaml to s3://bucket/prefix"}
+	}
+	return below(control, id), below(work, sp.Name), nil
+}
+
+// fileURL is a folder as an object store.
+func fileURL(dir string) string { return (&url.URL{Scheme: "file", Path: dir}).String() }
+
+// Down ends a session; ended ones are returned as they are.
+func (a *Sessions) Down(ctx context.Context, name string, discard bool) (session.Session, error) {
+	who, err := a.Request.Person(a.Config)
+	if err != nil {
+		return session.Session{}, err
+	}
+	s, err := a.Newest(ctx, name)
+	if err != nil || s.State.Over() {
+		return s, err
+	}
+	if s.ByHand {
+		err = checkStop(ctx, a, &s, discard)
+	} else {
+		err = checkReachable(ctx, a, &s)
+	}
+	if err != nil {
+		return s, err
+	}
+	return a.Keeper.Stop(ctx, s.ID, who, "asked for by "+who, discard)
+}
+
+// Open are the names of the sessions that are not over.
+func (a *Sessions) Open(ctx context.Context) (names []string, err error) {
+	list, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
+// Extend lets a session run for so much longer, within the lease policy and by the gate.
+func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (session.Session, *gate.Decision, error) {
+	who, err := identity.Asker(ctx, a.Request, a.Config, a.Decider)
+	if err != nil {
+		return session.Session{}, nil, err
+	}
+	s, err := a.Newest(ctx, name)
+	switch {
+	case err != nil:
+		return s, nil, err
+	case s.State.Over() || s.State == session.Ending:
+		return s, nil, &runtime.Error{Code: "over", Err: fmt.Errorf("session %s is %s", s.Name, s.State), Hint: "`curfew up " + s.Name + "` starts it again"}
+	}
+	if err := refuseLocal(a, s.Provider); err != nil {
+		return s, nil, err
+	}
+	if err := checkReachable(ctx, a, &s); err != nil {
+		return s, nil, err
+	}
+	until := s.LeaseUntil.Add(by)
+	if most := a.Config.Sessions.MaxLease; most > 0 && until.Sub(s.RequestedAt) > most {
+		return s, nil, &runtime.Error{Class: runtime.Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", s.Name, until.Sub(s.RequestedAt).Round(time.Second), most),
+			Hint: "end it and start it again, which keeps its work"}
+	}
+	if s.ByHand {
+		return extendByHand(ctx, a, s, until, who)
+	}
+	d, err := a.prolongHold(ctx, s, until, who)
+	if err != nil || d != nil && d.Decision != gate.Allow {
+		return s, d, err
+	}
+	s, err = a.Keeper.Prolong(ctx, s.ID, who.Name, until)
+	return s, d, err
+}

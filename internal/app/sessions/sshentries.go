@@ -1,0 +1,171 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// SSHEntry is the entry of a machine in SSH's configuration. Its files are named by its alias:
+// .conf is the entry; .known has the key of the machine, .agent the key of the connection while
+// it is being made, and .lock says whose turn that is.
+type SSHEntry struct {
+	Dir, Alias string
+}
+
+// SSHDir is the folder of the person's SSH files.
+func SSHDir(a *Sessions) (string, error) {
+	home, ok := a.Request.Lookup("HOME")
+	if !ok || !filepath.IsAbs(home) {
+		return "", &runtime.Error{Class: runtime.Usage, Code: "no_home", Err: errors.New("there is no home folder for an entry in ~/.ssh"), Hint: "set HOME"}
+	}
+	return filepath.Join(home, ".ssh"), nil
+}
+
+// SSHEntryOf names the entry of a machine.
+func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
+	dir, err := SSHDir(a)
+	if err != nil {
+		return nil, err
+	}
+	alias := "curfew-" + name
+	if node > 0 {
+		alias += "-" + strconv.Itoa(node)
+	}
+	e := &SSHEntry{filepath.Join(dir, "curfew"), alias}
+	const longest = 100 // what a socket of every system takes
+	if n := len(e.File(".agent")); n > longest {
+		return nil, &runtime.Error{Class: runtime.Usage, Code: "usage", Err: fmt.Errorf("%s has %d bytes, and the path of a socket has at most %d", e.File(".agent"), n, longest), Hint: "give the session a shorter name"}
+	}
+	return e, nil
+}
+
+func (e *SSHEntry) File(suffix string) string { return filepath.Join(e.Dir, e.Alias+suffix) }
+
+// Turn waits until no other connection of the entry is being made.
+func (e *SSHEntry) Turn(ctx context.Context) (*os.File, error) {
+	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := flockIn(ctx, e.File(".lock"))
+	if err != nil {
+		return nil, fmt.Errorf("wait for another connection of %s: %w", e.Alias, err)
+	}
+	e.Clean() // what a process left that was killed
+	return f, nil
+}
+
+// Clean removes what is there only while a connection is made.
+func (e *SSHEntry) Clean() {
+	for _, suffix := range []string{".agent", ".known"} {
+		_ = os.Remove(e.File(suffix)) // it may not be there
+	}
+}
+
+// Text is the entry as SSH reads it.
+func (e *SSHEntry) Text(head, user string, proxy []string) string {
+	words := make([]string, len(proxy))
+	for i, w := range proxy {
+		words[i] = strings.ReplaceAll(plain.Shell(w), "%", "%%")
+	}
+	quoted := func(path string) string { return `"` + strings.ReplaceAll(path, "%", "%%") + `"` }
+	return head + `
+# Written by ` + "`curfew connect`" + `, and removed when the session ends.
+Host ` + e.Alias + `
+  User ` + user + `
+  HostKeyAlias ` + e.Alias + `
+  UserKnownHostsFile ` + quoted(e.File(".known")) + `
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  UpdateHostKeys no
+  IdentityAgent ` + quoted(e.File(".agent")) + `
+  IdentityFile none
+  IdentitiesOnly no
+  PreferredAuthentications publickey
+  ForwardAgent no
+  ConnectTimeout 120
+  ServerAliveInterval 30
+  ServerAliveCountMax 4
+  ProxyCommand ` + strings.Join(words, " ") + "\n"
+}
+
+func FirstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// TidyEntries removes the entries of sessions of this data directory that are over.
+func TidyEntries(ctx context.Context, a *Sessions) error {
+	dir, err := SSHDir(a)
+	if err != nil {
+		return nil //nolint:nilerr // without a home there are no entries
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "curfew", "*.conf"))
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	data, err := filepath.Abs(a.Request.Path(a.Config.DataDir))
+	if err != nil {
+		return err
+	}
+	open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		id, is := strings.CutPrefix(FirstLine(string(text)), "# curfew session ")
+		id, is2 := strings.CutSuffix(id, " of "+data)
+		if !is || !is2 || slices.ContainsFunc(open, func(s session.Session) bool { return s.ID == id && s.State != session.Ending }) {
+			continue
+		}
+		e := &SSHEntry{filepath.Dir(file), strings.TrimSuffix(filepath.Base(file), ".conf")}
+		e.Clean()
+		for _, suffix := range []string{".lock", ".conf"} {
+			if err := os.Remove(e.File(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// flockIn locks a file, and waits for it until ctx ends.
+func flockIn(ctx context.Context, path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			f.Close()
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

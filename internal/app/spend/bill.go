@@ -1,0 +1,210 @@
+package spend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/billfile"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// ReadBill reads a bill as a whole.
+func ReadBill(ctx context.Context, req *runtime.Request, cfg config.Config, path, profile string) (*bill.Bill, error) {
+	at := path
+	if !runtime.IsBucket(path) {
+		// Its full name, because imports of the same source replace one another.
+		var err error
+		if at, err = filepath.Abs(req.Path(path)); err != nil {
+			return nil, fmt.Errorf("find %s: %w", path, err)
+		}
+	}
+	export, err := billfile.Open(ctx, at, billfile.Options{Mapping: cfg.Tags, Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
+		cloud, err := clouds.OpenAWS(ctx, cfg, profile, nil)
+		if err != nil {
+			return nil, err
+		}
+		return cloud.Bucket(ctx, name)
+	}})
+	if err != nil {
+		return nil, billFailure(err)
+	}
+	bar := req.Progress("the bill")
+	defer bar.Finish()
+	b, err := export.Read(ctx)
+	return b, billFailure(err)
+}
+
+// billFailure gives a bill that cannot be read its exit code.
+func billFailure(err error) error {
+	var mistake *billfile.Error
+	var twice *bill.CountedTwice
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &twice):
+		return &runtime.Error{Class: runtime.Usage, Code: "counted_twice", Err: err, Hint: "nothing was imported"}
+	case errors.As(err, &mistake), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: err, Hint: "nothing was imported"}
+	case errors.Is(err, bill.ErrTooManyRows):
+		return &runtime.Error{Code: "too_large", Err: err, Hint: "import one billing period at a time"}
+	}
+	return clouds.CloudError(err)
+}
+
+// importTries is how often an import is planned again because another one changed the bill.
+const importTries = 5
+
+// BillImport imports a bill; dry keeps nothing and says what would be replaced.
+func BillImport(ctx context.Context, req *runtime.Request, path, profile string, dry bool) (view.Bill, error) {
+	var none view.Bill
+	cfg, err := req.Config()
+	if err != nil {
+		return none, err
+	}
+	// The sums of a large bill stay until they are written: half as much memory in
+	// addition is enough for temporary values.
+	defer debug.SetGCPercent(debug.SetGCPercent(50))
+	b, err := ReadBill(ctx, req, cfg, path, profile)
+	if err != nil {
+		return none, err
+	}
+	return importBill(ctx, req, cfg, b, path, dry, nil)
+}
+
+// importBill keeps a bill that was read, with the entries of the audit log about it.
+func importBill(ctx context.Context, req *runtime.Request, cfg config.Config, b *bill.Bill, path string, dry bool, entries []action.Entry) (view.Bill, error) {
+	var none view.Bill
+	s, err := req.Open(ctx, cfg)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	var planned []bill.Planned
+	for try := 1; ; try++ {
+		stored, err := s.Bills().Periods(ctx, time.Time{}, time.Time{})
+		if err != nil {
+			return none, fmt.Errorf("read what was imported before: %w", err)
+		}
+		var replace []bill.Replacement
+		if replace, planned, err = bill.Plan(b, stored, req.Now().UTC()); err != nil {
+			return none, billFailure(err)
+		}
+		if dry {
+			break
+		}
+		err = s.Transact(ctx, func(in *store.Store) error {
+			if err := in.Bills().Replace(ctx, replace); err != nil {
+				return err
+			}
+			return in.Actions().Record(ctx, entries...)
+		})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bill.ErrChanged) || try == importTries {
+			return none, fmt.Errorf("import %s: %w", path, err)
+		}
+	}
+	return view.NewBill(b, planned), nil
+}
+
+// BillShow shows imported bills of a period, divided by a dimension.
+func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by bill.Dimension, basis bill.Basis) (view.BillShow, error) {
+	var none view.BillShow
+	since, until, err := f.Bounds(req.Now())
+	if err != nil {
+		return none, err
+	}
+	cfg, s, err := req.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	b := view.BillShow{Schema: view.BillShowSchema, Since: since, Until: until}
+	var broken error
+	rows := bill.RowsOf(ctx, s.Bills(), bill.Query{From: since, To: until}, &broken)
+	split, found, err := costs.ComputeSplit(ctx, s.Ledger(), rows, since, until)
+	if err = errors.Join(err, broken); err != nil {
+		return none, fmt.Errorf("read the bill: %w", err)
+	}
+	if !found {
+		return none, noBill(ctx, s.Bills(), since, until)
+	}
+	var errs [5]error
+	b.Categories, errs[0] = bill.Categories(rows)
+	b.Allocation, errs[1] = bill.Allocate(rows, by, basis, cfg.SharedCosts)
+	b.Egress, errs[2] = bill.EgressFlows(rows)
+	b.Commitments, errs[3] = bill.CommitmentUse(rows)
+	b.ByDuty, errs[4] = bill.ByDuty(rows, split)
+	if err := errors.Join(append(errs[:], broken)...); err != nil {
+		return none, fmt.Errorf("add up the bill: %w", err)
+	}
+	return b, nil
+}
+
+// noBill is the answer where no imported bill has a charge in some time: no amount is $0.
+func noBill(ctx context.Context, s bill.Store, since, until time.Time) error {
+	periods, err := s.Periods(ctx, time.Time{}, time.Time{})
+	if err != nil {
+		return fmt.Errorf("read what was imported: %w", err)
+	}
+	var have []string
+	for _, p := range periods {
+		have = append(have, p.Start.Format("2006-01"))
+	}
+	have = slices.Compact(have)
+	hint := "import it: curfew bill import PATH"
+	if n := len(have); n > 0 {
+		hint += "; imported are " + strings.Join(have[max(0, n-maxPeriods):], ", ")
+	}
+	return &runtime.Error{Code: "no_bill", Err: fmt.Errorf("show the bill: no imported bill has charges from %s to %s", since.Format(time.DateOnly), until.Format(time.DateOnly)), Hint: hint}
+}
+
+// maxPeriods is how many billing periods an error names.
+const maxPeriods = 12
+
+// Reconcile compares billed and accrued costs of a period, and posts the difference where
+// post says so.
+func Reconcile(ctx context.Context, req *runtime.Request, f runtime.Period, basis bill.Basis, post bool) (view.Reconciliation, error) {
+	var none view.Reconciliation
+	since, until, err := f.Bounds(req.Now())
+	if err != nil {
+		return none, err
+	}
+	day := 24 * time.Hour
+	since = since.Truncate(day)
+	if end := until.Truncate(day); end.Before(until) {
+		until = end.Add(day)
+	}
+	_, s, err := req.State(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer s.Close()
+	column := costs.BilledCost
+	if basis == bill.OnEffective {
+		column = costs.EffectiveCost
+	}
+	r, posted, err := costs.Comparison{Bills: s.Bills(), Ledger: s.Ledger()}.Reconcile(ctx, since, until, column, post)
+	if errors.Is(err, costs.ErrNoEffectiveCost) {
+		return none, &runtime.Error{Code: "no_effective_cost", Err: err, Hint: "compare with billed costs: --basis billed"}
+	}
+	if err != nil {
+		return none, err
+	}
+	return view.NewReconciliation(r, posted), nil
+}

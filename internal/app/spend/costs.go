@@ -1,0 +1,77 @@
+package spend
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+// CostsQuery is what costs are asked for, as flags name it.
+type CostsQuery struct {
+	runtime.Period
+	// By is dimensions separated by commas; Granularity is hour, day, month or total. Each of
+	// Where is DIMENSION=VALUE.
+	By, Granularity string
+	Where           []string
+}
+
+// DimensionNames lists what costs can be divided by.
+func DimensionNames() string {
+	names := make([]string, 0, len(ledger.Dimensions))
+	for _, d := range ledger.Dimensions {
+		names = append(names, string(d))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (f CostsQuery) query(now time.Time) (costs.Query, error) {
+	var q costs.Query
+	var err error
+	if f.By != "" {
+		if q.By, err = ledger.ParseDimensions(f.By); err != nil {
+			return q, runtime.Invalid("--by: %w", err)
+		}
+	}
+	if q.Granularity, err = ledger.ParseGranularity(f.Granularity); err != nil {
+		return q, runtime.Invalid("--granularity: %w", err)
+	}
+	if q.Since, q.Until, err = f.Bounds(now); err != nil {
+		return q, err
+	}
+	for _, w := range f.Where {
+		by, value, ok := strings.Cut(w, "=")
+		d, err := ledger.ParseDimensions(by)
+		if !ok || err != nil || len(d) != 1 {
+			return q, runtime.Invalid("--where %q: it is DIMENSION=VALUE such as team=vision; dimensions are %s%s", w, DimensionNames(), document.DidYouMean(by, strings.Split(DimensionNames(), ", ")))
+		}
+		q.Filter = append(q.Filter, ledger.Match{By: d[0], Values: strings.Split(value, ",")})
+	}
+	return q, nil
+}
+
+// Check says what is wrong with a query at a time.
+func (f CostsQuery) Check(now time.Time) error {
+	_, err := f.query(now)
+	return err
+}
+
+// Costs are what the ledger charged.
+func Costs(ctx context.Context, req *runtime.Request, f CostsQuery) (view.Costs, error) {
+	q, err := f.query(req.Now())
+	if err != nil {
+		return view.Costs{}, err
+	}
+	_, s, err := req.State(ctx)
+	if err != nil {
+		return view.Costs{}, err
+	}
+	defer s.Close()
+	c, err := costs.Spent(ctx, s.Ledger(), q)
+	return view.NewCosts(c), err
+}
