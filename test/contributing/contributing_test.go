@@ -54,7 +54,8 @@ func TestListsAreComplete(t *testing.T) {
 // listed holds that the registry, from which the reference is written, has a line.
 func listed(t *testing.T, overlay, line string) {
 	t.Helper()
-	if out := run(t, root, "go", "run", "-overlay", overlay, "./test/contributing/registry"); !strings.Contains(out, line+"\n") {
+	out := run(t, root, "go", "run", "-overlay", overlay, "./test/contributing/registry")
+	if !strings.Contains(out, line+"\n") {
 		t.Errorf("the registry lacks %s", line)
 	}
 }
