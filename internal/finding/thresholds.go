@@ -2,6 +2,8 @@ package finding
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/plan/spot"
@@ -131,78 +133,23 @@ func DefaultThresholds() Thresholds {
 
 // withDefaults fills zero fields and refuses values that no rule can use.
 func (t Thresholds) withDefaults() (Thresholds, error) {
-	d := DefaultThresholds()
-	fill(&t.Coverage, d.Coverage)
-	fill(&t.MinAge, d.MinAge)
-	fill(&t.StoppedAge, d.StoppedAge)
-	fill(&t.OverdueAge, d.OverdueAge)
-	fill(&t.TrainingAge, d.TrainingAge)
-	fill(&t.TrainingStalled, d.TrainingStalled)
-	fill(&t.EndpointIdle, d.EndpointIdle)
-	fill(&t.NotebookIdle, d.NotebookIdle)
-	fill(&t.LoadBalancerWindow, d.LoadBalancerWindow)
-	fill(&t.LoadBalancerRequests, d.LoadBalancerRequests)
-	fill(&t.NATWindow, d.NATWindow)
-	fill(&t.DatabaseIdle, d.DatabaseIdle)
-	fill(&t.DatabaseCPU, d.DatabaseCPU)
-	fill(&t.TableIdle, d.TableIdle)
-	fill(&t.TableUsed, d.TableUsed)
-	fill(&t.AlwaysOn, d.AlwaysOn)
-	fill(&t.VolumeUnattached, d.VolumeUnattached)
-	fill(&t.SnapshotAge, d.SnapshotAge)
-	fill(&t.ImageUnused, d.ImageUnused)
-	fill(&t.CheckpointStale, d.CheckpointStale)
-	fill(&t.InfrequentDays, d.InfrequentDays)
-	fill(&t.ArchiveDays, d.ArchiveDays)
-	fill(&t.ExpireDays, d.ExpireDays)
-	fill(&t.NoncurrentDays, d.NoncurrentDays)
-	fill(&t.MultipartDays, d.MultipartDays)
-	fill(&t.LogGroupGiB, d.LogGroupGiB)
-	fill(&t.LogRetentionDays, d.LogRetentionDays)
-	fill(&t.Interruptions, d.Interruptions)
-	fill(&t.RightsizeSaving, d.RightsizeSaving)
-	fill(&t.InferenceTarget, d.InferenceTarget)
-	fill(&t.ModelCost, d.ModelCost)
-	fill(&t.Transfer, d.Transfer)
-	fill(&t.Downloads, d.Downloads)
-	fill(&t.CommitmentGap, d.CommitmentGap)
-	fill(&t.ReservationUnused, d.ReservationUnused)
-	fill(&t.ReservationWindow, d.ReservationWindow)
-	for _, share := range []struct {
-		name  string
-		value float64
-	}{
-		{"coverage_share", t.Coverage}, {"always_on_share", t.AlwaysOn},
-		{"rightsize_saving_share", t.RightsizeSaving}, {"reservation_unused_share", t.ReservationUnused},
-	} {
-		if !(share.value > 0 && share.value <= 1) {
-			return t, fmt.Errorf("threshold %s is %v: a share must be over 0 and at most 1", share.name, share.value)
+	set, defaults := reflect.ValueOf(&t).Elem(), reflect.ValueOf(DefaultThresholds())
+	for i := range set.NumField() {
+		v, name := set.Field(i), set.Type().Field(i).Tag.Get("yaml")
+		if v.IsZero() {
+			v.Set(defaults.Field(i))
+		}
+		switch {
+		case strings.HasSuffix(name, "_share"):
+			if !(v.Float() > 0 && v.Float() <= 1) {
+				return t, fmt.Errorf("threshold %s is %v: a share must be over 0 and at most 1", name, v)
+			}
+		case v.CanInt() && v.Int() < 0, v.CanFloat() && !(v.Float() >= 0):
+			return t, fmt.Errorf("threshold %s is %v: it must not be negative", name, v)
 		}
 	}
-	if t.InferenceTarget > 100 || t.InferenceTarget < 0 {
+	if t.InferenceTarget > 100 {
 		return t, fmt.Errorf("threshold inference_target_pct is %v: a percentage must be between 0 and 100", t.InferenceTarget)
 	}
-	for name, d := range map[string]time.Duration{
-		"min_age": t.MinAge, "stopped_age": t.StoppedAge, "overdue_age": t.OverdueAge, "training_age": t.TrainingAge,
-		"training_stalled": t.TrainingStalled, "endpoint_idle": t.EndpointIdle, "notebook_idle": t.NotebookIdle,
-		"load_balancer_window": t.LoadBalancerWindow, "nat_window": t.NATWindow, "volume_unattached": t.VolumeUnattached,
-		"snapshot_age": t.SnapshotAge, "image_unused": t.ImageUnused, "checkpoint_stale": t.CheckpointStale,
-		"reservation_window": t.ReservationWindow, "database_idle": t.DatabaseIdle, "table_idle": t.TableIdle,
-	} {
-		if d < 0 {
-			return t, fmt.Errorf("threshold %s is negative", name)
-		}
-	}
-	if min(t.InfrequentDays, t.ArchiveDays, t.ExpireDays, t.NoncurrentDays, t.MultipartDays, t.LogGroupGiB, t.LogRetentionDays, t.ModelCost, t.Transfer, t.CommitmentGap) < 0 || !(t.Downloads >= 0) ||
-		t.LoadBalancerRequests < 0 || !(t.DatabaseCPU >= 0) || !(t.TableUsed >= 0) {
-		return t, fmt.Errorf("a threshold is negative: %+v", t)
-	}
 	return t, nil
-}
-
-func fill[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

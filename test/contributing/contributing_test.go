@@ -4,6 +4,7 @@ package contributing
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,56 +20,69 @@ import (
 const root = "../.."
 
 func TestListsAreComplete(t *testing.T) {
-	overlay := map[string]string{}
-	for heading, template := range map[string]string{
-		"Add a finding": "finding.txtar", "Add a policy fact": "fact.txtar", "Add a cloud": "cloud.txtar",
+	for _, tc := range []struct {
+		heading, template string
+		prove             func(t *testing.T, overlay string)
+	}{
+		{"Add a finding", "finding.txtar", func(t *testing.T, overlay string) {
+			listed(t, overlay, "rule volume-magnetic")
+			passes(t, overlay, "./internal/finding", "TestMagneticVolumes", "TestRulesOfTheContract", "TestEveryRuleIsDescribed")
+			passes(t, overlay, "./internal/round", "TestSimulatedAccount/seed_1_Mon_03:00")
+		}},
+		{"Add a policy fact", "fact.txtar", func(t *testing.T, overlay string) {
+			listed(t, overlay, "fact resource.manager")
+			passes(t, overlay, "./internal/policy", "TestFacts", "TestUnknownFacts", "TestEveryFactIsDescribed")
+		}},
+		{"Add a cloud", "cloud.txtar", func(t *testing.T, overlay string) {
+			passes(t, overlay, "./internal/cloud/example", "TestConformance")
+		}},
 	} {
-		archive, err := txtar.ParseFile(filepath.Join("testdata", template))
-		if err != nil {
-			t.Fatal(err)
-		}
-		touched := lay(t, archive, overlay)
-		if diff := cmp.Diff(listed(t, heading, name(archive)), touched); diff != "" {
-			t.Errorf("files of %q in CONTRIBUTING.md (-list +template):\n%s", heading, diff)
-		}
+		t.Run(tc.heading, func(t *testing.T) {
+			archive, err := txtar.ParseFile(filepath.Join("testdata", tc.template))
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay, touched := lay(t, archive)
+			if diff := cmp.Diff(filesOf(t, tc.heading, name(archive)), touched); diff != "" {
+				t.Errorf("files in CONTRIBUTING.md (-list +template):\n%s", diff)
+			}
+			tc.prove(t, overlay)
+		})
 	}
-	file := filepath.Join(t.TempDir(), "overlay.json")
-	text, err := json.Marshal(map[string]any{"Replace": overlay})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// listed holds that the registry, from which the reference is written, has a line.
+func listed(t *testing.T, overlay, line string) {
+	t.Helper()
+	out := run(t, root, "go", "run", "-overlay", overlay, "./test/contributing/registry")
+	if !strings.Contains(out, line+"\n") {
+		t.Errorf("the registry lacks %s", line)
 	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
+}
+
+// passes runs tests of a package, and holds that each of them is there. They run from a
+// binary, because the folder of a new package is not there.
+func passes(t *testing.T, overlay, pkg string, tests ...string) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "tests")
+	run(t, root, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, pkg)
+	dir := filepath.Join(root, pkg)
+	if _, err := os.Stat(dir); err != nil {
+		dir = root
 	}
-	names := run(t, "go", "run", "-overlay", file, "./test/contributing/registry")
-	for _, want := range []string{"rule volume-magnetic\n", "fact resource.manager\n"} {
-		if !strings.Contains(names, want) {
-			t.Errorf("the registry lacks %s", want)
-		}
-	}
-	passed := run(t, "go", "test", "-vet=off", "-overlay", file, "-v", "-run",
-		"^(TestMagneticVolumes|TestRulesOfTheContract|TestEveryRuleIsDescribed|TestFacts|TestUnknownFacts|TestEveryFactIsDescribed)$",
-		"./internal/finding", "./internal/policy")
-	passed += run(t, "go", "test", "-vet=off", "-overlay", file, "-v", "-run", "^TestSimulatedAccount$/^seed_1_Mon_03:00$", "./internal/round")
-	// The folder of the new package is not there, so its tests run from a binary.
-	binary := filepath.Join(t.TempDir(), "cloud.test")
-	run(t, "go", "test", "-c", "-vet=off", "-overlay", file, "-o", binary, "./internal/cloud/example")
-	passed += run(t, binary, "-test.v", "-test.run", "^TestConformance$")
-	for _, want := range []string{
-		"TestMagneticVolumes/magnetic", "TestRulesOfTheContract", "TestEveryRuleIsDescribed", "TestSimulatedAccount/seed_1_Mon_03:00",
-		"TestFacts", "TestUnknownFacts", "TestEveryFactIsDescribed", "TestConformance",
-	} {
-		if !strings.Contains(passed, "--- PASS: "+want+" ") {
-			t.Errorf("%s did not run", want)
+	for _, test := range tests {
+		pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
+		if out := run(t, dir, binary, "-test.v", "-test.run", pattern); !strings.Contains(out, "--- PASS: "+test+" ") {
+			t.Errorf("%s: %s did not run", pkg, test)
 		}
 	}
 }
 
-// run runs a command in the root of the tree.
-func run(t *testing.T, command string, args ...string) string {
+// run runs a command in a folder.
+func run(t *testing.T, dir, command string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), command, args...)
-	c.Dir = root
+	c.Dir = dir
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", command, args[0], err, out)
@@ -85,8 +99,8 @@ func name(archive *txtar.Archive) string {
 
 var item = regexp.MustCompile("(?m)^[0-9]+\\. `([^`]+)`")
 
-// listed returns the files of a section of CONTRIBUTING.md.
-func listed(t *testing.T, heading, name string) []string {
+// filesOf returns the files that a section of CONTRIBUTING.md lists.
+func filesOf(t *testing.T, heading, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
 	if err != nil {
@@ -105,11 +119,12 @@ func listed(t *testing.T, heading, name string) []string {
 	return files
 }
 
-// lay adds the files of a template to an overlay and returns their names. A file that is
+// lay writes an overlay with the files of a template, and returns their names. A file that is
 // there already is changed: "before TEXT" inserts the lines that follow before the one line
 // that has the text, "replace A => B" replaces every A.
-func lay(t *testing.T, archive *txtar.Archive, overlay map[string]string) []string {
+func lay(t *testing.T, archive *txtar.Archive) (overlay string, names []string) {
 	t.Helper()
+	replace := map[string]string{}
 	dir := t.TempDir()
 	changed := map[string]string{}
 	for _, f := range archive.Files {
@@ -129,17 +144,20 @@ func lay(t *testing.T, archive *txtar.Archive, overlay map[string]string) []stri
 		if changed[f.Name], wrong = edit(text, string(f.Data)); wrong != "" {
 			t.Fatalf("%s: %s", f.Name, wrong)
 		}
-		overlay[path] = filepath.Join(dir, strings.ReplaceAll(f.Name, "/", "_"))
-		if err := os.WriteFile(overlay[path], []byte(changed[f.Name]), 0o600); err != nil {
+		replace[path] = filepath.Join(dir, strings.ReplaceAll(f.Name, "/", "_"))
+		if err := os.WriteFile(replace[path], []byte(changed[f.Name]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var names []string
-	for name := range changed {
-		names = append(names, name)
+	overlay = filepath.Join(dir, "overlay.json")
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.Sort(names)
-	return names
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return overlay, slices.Sorted(maps.Keys(changed))
 }
 
 // edit carries out one change of a template; wrong says why it cannot.
