@@ -129,7 +129,7 @@ func (rt *Runtime) CheckpointSave(ctx context.Context, dir string, to Checkpoint
 	}
 	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.Read, got.Sent
 	doc.Seconds = rt.Now().Sub(started).Seconds()
-	doc.LeftOut, doc.Notes, doc.Unsettled = view.NewCheckpointLeftOut(got.Manifest.LeftOut), view.Lines(notes), []string{}
+	doc.LeftOut, doc.Notes, doc.Unsettled = append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...), view.Lines(notes), []string{}
 	for _, e := range got.Manifest.Entries {
 		if e.Finished == "" {
 			doc.Unsettled = append(doc.Unsettled, e.Path)
@@ -174,7 +174,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // CheckpointRestore puts a snapshot of a run into a folder.
 func (rt *Runtime) CheckpointRestore(ctx context.Context, from CheckpointStore, dir string, o checkpoint.RestoreOptions) (view.CheckpointRestore, error) {
-	doc := view.CheckpointRestore{Schema: view.CheckpointRestoreSchema, URL: from.URL, Dir: dir, Skipped: []view.CheckpointSkipped{}, LeftOut: []view.CheckpointLeftOut{}, Notes: []string{}}
+	doc := view.CheckpointRestore{Schema: view.CheckpointRestoreSchema, URL: from.URL, Dir: dir, Skipped: []view.CheckpointSkipped{}, LeftOut: []checkpoint.LeftOut{}, Notes: []string{}}
 	run, err := rt.run(ctx, from)
 	if err != nil {
 		return doc, err
@@ -195,7 +195,7 @@ func (rt *Runtime) CheckpointRestore(ctx context.Context, from CheckpointStore, 
 		}
 		return doc, checkpointError(err)
 	}
-	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(got.Notes), view.NewCheckpointLeftOut(got.Manifest.LeftOut)
+	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(got.Notes), append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...)
 	doc.Seconds = rt.Now().Sub(started).Seconds()
 	return doc, nil
 }

@@ -144,7 +144,7 @@ func (rt *Runtime) Freeze(ctx context.Context, reason string, on bool) (view.Fre
 	if err := change(ctx, reason); err != nil {
 		return none, err
 	}
-	return view.Freeze{Schema: view.FreezeSchema, Frozen: on, By: who, At: rt.Now().UTC(), Reason: action.Redact(reason)}, nil
+	return view.Freeze{Schema: view.FreezeSchema, Frozen: on, Freeze: action.Freeze{By: who, At: rt.Now().UTC(), Reason: action.Redact(reason)}}, nil
 }
 
 // Entries gives the entries of the audit log, oldest first.
