@@ -179,9 +179,9 @@ type Keep struct {
 
 // Freeze stops all actions.
 type Freeze struct {
-	At     time.Time
-	By     string
-	Reason string
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 }
 
 // Errors of the store.

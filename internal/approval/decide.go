@@ -256,9 +256,19 @@ func (r Request) At(now time.Time) State {
 	return r.State
 }
 
+// Counts are how many requests were asked, and what became of them.
+type Counts struct {
+	Asked    int `json:"asked"`
+	Approved int `json:"approved"`
+	Denied   int `json:"denied"`
+	Expired  int `json:"expired"`
+	// Pending is how many wait.
+	Pending int `json:"pending"`
+}
+
 // Waits sums up how requests went: the gate is for outliers.
 type Waits struct {
-	Asked, Approved, Denied, Expired, Pending int
+	Counts
 	// Median and Longest are the time between asking and the decision; zero when
 	// nothing was decided.
 	Median, Longest time.Duration

@@ -297,7 +297,7 @@ func TestSum(t *testing.T) {
 		{State: Pending, AskedAt: now, ExpiresAt: at(60)},
 		{State: Pending, AskedAt: now, ExpiresAt: at(2)},
 	}, at(3))
-	want := Waits{Asked: 5, Approved: 2, Denied: 1, Expired: 1, Pending: 1, Median: 5 * time.Minute, Longest: 9 * time.Minute}
+	want := Waits{Counts: Counts{Asked: 5, Approved: 2, Denied: 1, Expired: 1, Pending: 1}, Median: 5 * time.Minute, Longest: 9 * time.Minute}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -9,9 +9,9 @@ import (
 // Damage is an object that is not what was written.
 type Damage struct {
 	// Key is the object; Seqs are the snapshots that it breaks.
-	Key  string
-	Seqs []int64
-	Why  string
+	Key  string  `json:"key"`
+	Seqs []int64 `json:"snapshots"`
+	Why  string  `json:"why"`
 }
 
 // Verified is what a verification found.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/wire"
@@ -137,7 +138,7 @@ func TestSandbox(t *testing.T) {
 		t.Run("denied "+tc.service, func(t *testing.T) {
 			t.Cleanup(s.Wire.Inject(wire.Fault{Service: tc.service, Kind: wire.AccessDenied}))
 			partial := scanJSON(t, ExitPartial, regions)
-			if !slices.ContainsFunc(partial.BlindSpots, func(b view.BlindSpot) bool {
+			if !slices.ContainsFunc(partial.BlindSpots, func(b inventory.BlindSpot) bool {
 				return strings.Contains(b.What, tc.service) && strings.Contains(b.Why, "AccessDenied") && b.Effect != ""
 			}) {
 				t.Errorf("no blind spot names %s: %+v", tc.service, partial.BlindSpots)

@@ -13,14 +13,14 @@ import (
 
 // Caution is something about a valid policy that may not be meant.
 type Caution struct {
-	Policy string
-	// File and Line are where the policy begins.
-	File string
-	Line int
+	Policy string `json:"policy"`
 	// Rule names what is looked for: "inference", "production", "no-duration", "busy",
 	// "disks", "unsupported", "refused", "persistent", "limits", "everything", "ungoverned".
-	Rule    string
-	Message string
+	Rule string `json:"rule"`
+	// File and Line are where the policy begins.
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Message string `json:"message"`
 }
 
 // Check returns what about valid policies may not be meant, in the order of the

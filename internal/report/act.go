@@ -42,16 +42,16 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) l
 		g := layout.Grid{Head: []string{"policy", "selected", "true", "false", "unknown", "refused", "deferred", "over caps"},
 			Right: []bool{false, true, true, true, true, true, true, true}}
 		for _, c := range d.Policies {
-			row := []string{c.Name}
+			row := []string{c.Policy}
 			for _, n := range []int{c.Selected, c.True, c.False, sum(c.Unknown), sum(c.Refused), c.Deferred, c.OverCaps} {
 				row = append(row, fmt.Sprint(n))
 			}
 			g.Rows = append(g.Rows, row)
 			for _, why := range append(reasons("unknown", c.Unknown), reasons("refused", c.Refused)...) {
-				s.Because = append(s.Because, c.Name+": "+why)
+				s.Because = append(s.Because, c.Policy+": "+why)
 			}
 			if c.Fuse != nil {
-				s.Because = append(s.Because, c.Name+": "+c.Fuse.Why)
+				s.Because = append(s.Because, c.Policy+": "+c.Fuse.Why)
 			}
 		}
 		s.Tables = append(s.Tables, g)

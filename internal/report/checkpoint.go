@@ -31,7 +31,7 @@ func stepOf(s checkpoint.Snapshot) string {
 	return strconv.FormatInt(*s.Step, 10)
 }
 
-func leftOut(list []view.CheckpointLeftOut) []layout.Grid {
+func leftOut(list []checkpoint.LeftOut) []layout.Grid {
 	if len(list) == 0 {
 		return nil
 	}
@@ -150,7 +150,7 @@ func CheckpointVerify(d view.CheckpointVerify, globals string) layout.Sheet {
 	s.Next = []string{"curfew checkpoint save DIR " + plain.Shell(d.URL) + " --full" + globals}
 	g := layout.Grid{Head: []string{"object", "snapshots", "because"}}
 	for _, x := range d.Damage {
-		g.Rows = append(g.Rows, []string{x.Key, strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Snapshots), " ", ", "), "[]"), x.Why})
+		g.Rows = append(g.Rows, []string{x.Key, strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Seqs), " ", ", "), "[]"), x.Why})
 	}
 	s.Tables = []layout.Grid{g}
 	return s

@@ -9,19 +9,25 @@ import (
 // Count says what one policy came to in a round: of how many resources it spoke, and why
 // nothing happened to them.
 type Count struct {
-	Policy string
+	// Policy is the name of the policy.
+	Policy string `json:"name"`
 	// Selected is how many resources select and where hold for, as the caps count them.
-	// True, False and Unknown count the policy's answers about those, and about those of
-	// which it is unknown whether they are selected; Unknown by reason.
-	Selected, True, False int
-	Unknown               map[string]int
-	// Refused counts by rule what holds and must not be done.
-	Refused map[string]int
-	// Deferred is how many a cap, or the fuse, holds back for now, and OverCaps how many
-	// are over a cap by themselves, so that they are never admitted under these limits.
-	Deferred, OverCaps int
+	Selected int `json:"selected"`
+	// True is how many of these, and of those that may be selected, the policy is true for.
+	True int `json:"true"`
+	// False is how many the policy is false for.
+	False int `json:"false"`
+	// Unknown are the reasons of unknown answers, with how many there are.
+	Unknown map[string]int `json:"unknown"`
+	// Refused are the rules that forbid what holds, with how many resources each.
+	Refused map[string]int `json:"refused"`
+	// Deferred is how many actions a cap, or the fuse, holds back for now.
+	Deferred int `json:"deferred"`
+	// OverCaps is how many actions are over a cap by themselves, so that they are never
+	// admitted under these limits.
+	OverCaps int `json:"over_caps"`
 	// Fuse is the one that holds the policy back in any account; nil is none.
-	Fuse *action.Fuse
+	Fuse *action.Fuse `json:"-"`
 }
 
 // counts adds up what each policy came to, in their order.

@@ -27,12 +27,7 @@ type Approvals struct {
 	Requests []Request `json:"requests"`
 	// The counts are of all requests, shown or not. The waits are null where none is
 	// decided.
-	Asked    int `json:"asked"`
-	Approved int `json:"approved"`
-	Denied   int `json:"denied"`
-	Expired  int `json:"expired"`
-	// Pending is how many wait.
-	Pending int `json:"pending"`
+	approval.Counts
 	// MedianWait is the median of the waits in seconds.
 	MedianWait *float64 `json:"median_wait_seconds"`
 	// LongestWait is the longest wait in seconds.
@@ -137,7 +132,7 @@ func newProof(who string, p approval.Proof) *Proof {
 // of, shown those that it lists.
 func NewApprovals(all []approval.Request, shown []Request, by Decider, now time.Time) Approvals {
 	w := approval.Sum(all, now)
-	d := Approvals{Schema: ApprovalsSchema, Requests: append([]Request{}, shown...), Asked: w.Asked, Approved: w.Approved, Denied: w.Denied, Expired: w.Expired, Pending: w.Pending, Settings: by}
+	d := Approvals{Schema: ApprovalsSchema, Requests: append([]Request{}, shown...), Counts: w.Counts, Settings: by}
 	for _, r := range all {
 		if !r.DecidedAt.IsZero() {
 			d.MedianWait, d.LongestWait = seconds(w.Median), seconds(w.Longest)

@@ -28,19 +28,12 @@ type CheckpointSave struct {
 	SentBytes int64   `json:"sent_bytes"`
 	Seconds   float64 `json:"seconds"`
 	// LeftOut is what the snapshot does not have as the folder has it.
-	LeftOut []CheckpointLeftOut `json:"left_out"`
+	LeftOut []checkpoint.LeftOut `json:"left_out"`
 	// Unsettled are files that changed while they were read.
 	Unsettled []string `json:"unsettled"`
 	Notes     []string `json:"notes"`
 	// Collected is set where the save collected what retention drops.
 	Collected *CheckpointCollected `json:"collected"`
-}
-
-// CheckpointLeftOut is something that a snapshot does not have.
-type CheckpointLeftOut struct {
-	Path  string `json:"path"`
-	Bytes int64  `json:"bytes"`
-	Why   string `json:"why"`
 }
 
 // CheckpointCollected is what a collection deleted.
@@ -61,9 +54,9 @@ type CheckpointRestore struct {
 	Snapshot *checkpoint.Snapshot `json:"snapshot"`
 	Skipped  []CheckpointSkipped  `json:"skipped"`
 	// LeftOut is what the save left out.
-	LeftOut []CheckpointLeftOut `json:"left_out"`
-	Notes   []string            `json:"notes"`
-	Seconds float64             `json:"seconds"`
+	LeftOut []checkpoint.LeftOut `json:"left_out"`
+	Notes   []string             `json:"notes"`
+	Seconds float64              `json:"seconds"`
 }
 
 // CheckpointSkipped is a snapshot that was not restored.
@@ -91,19 +84,11 @@ type CheckpointVerify struct {
 	URL       string  `json:"url"`
 	Snapshots []int64 `json:"snapshots"`
 	// Restorable is the newest snapshot that is whole and complete; null where there is none.
-	Restorable *int64             `json:"restorable"`
-	Parts      int                `json:"parts"`
-	Bytes      int64              `json:"bytes"`
-	Damage     []CheckpointDamage `json:"damage"`
-	Notes      []string           `json:"notes"`
-}
-
-// CheckpointDamage is an object that is not what was written, or is not there.
-type CheckpointDamage struct {
-	Key string `json:"key"`
-	// Snapshots are those that need it.
-	Snapshots []int64 `json:"snapshots"`
-	Why       string  `json:"why"`
+	Restorable *int64              `json:"restorable"`
+	Parts      int                 `json:"parts"`
+	Bytes      int64               `json:"bytes"`
+	Damage     []checkpoint.Damage `json:"damage"`
+	Notes      []string            `json:"notes"`
 }
 
 // CheckpointGC is what a collection of garbage did.
@@ -113,15 +98,6 @@ type CheckpointGC struct {
 	CheckpointCollected
 	Kept  int      `json:"kept_snapshots"`
 	Notes []string `json:"notes"`
-}
-
-// NewCheckpointLeftOut makes the document of what a snapshot does not have.
-func NewCheckpointLeftOut(list []checkpoint.LeftOut) []CheckpointLeftOut {
-	d := []CheckpointLeftOut{}
-	for _, l := range list {
-		d = append(d, CheckpointLeftOut(l))
-	}
-	return d
 }
 
 // NewCheckpointCollected makes the document of a collection.
@@ -135,10 +111,9 @@ func NewCheckpointCollected(c checkpoint.Collected) CheckpointCollected {
 
 // NewCheckpointVerify makes the document of a verification.
 func NewCheckpointVerify(url string, v checkpoint.Verified) CheckpointVerify {
-	d := CheckpointVerify{Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes, Damage: []CheckpointDamage{}, Notes: Lines(v.Notes)}
+	d := CheckpointVerify{Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes, Damage: append([]checkpoint.Damage{}, v.Damage...), Notes: Lines(v.Notes)}
 	broken := map[int64]bool{}
 	for _, x := range v.Damage {
-		d.Damage = append(d.Damage, CheckpointDamage{x.Key, x.Seqs, x.Why})
 		for _, seq := range x.Seqs {
 			broken[seq] = true
 		}

@@ -25,9 +25,9 @@ type Doctor struct {
 	Sources  []DoctorSource  `json:"sources"`
 	Machines []DoctorMachine `json:"machines"`
 	// Judged counts machines with a state, Lacking those with something missing.
-	Judged     int         `json:"judged"`
-	Lacking    int         `json:"lacking"`
-	BlindSpots []BlindSpot `json:"blind_spots"`
+	Judged     int                   `json:"judged"`
+	Lacking    int                   `json:"lacking"`
+	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
 // Duration is a length of time, written as "1h".
@@ -116,10 +116,7 @@ type Telemetry struct {
 
 // NewDoctor says what telemetry there is for the running machines.
 func NewDoctor(t Telemetry) Doctor {
-	d := Doctor{Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)), Sources: t.Sources, Machines: []DoctorMachine{}, BlindSpots: []BlindSpot{}}
-	for _, b := range t.BlindSpots {
-		d.BlindSpots = append(d.BlindSpots, BlindSpot{What: b.What, Why: b.Why, Effect: b.Effect})
-	}
+	d := Doctor{Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)), Sources: t.Sources, Machines: []DoctorMachine{}, BlindSpots: append([]inventory.BlindSpot{}, t.BlindSpots...)}
 	for _, r := range t.Resources {
 		if traits := r.Kind.Traits(); !traits.Compute || !traits.Measured || r.State != inventory.StateRunning {
 			continue

@@ -20,20 +20,13 @@ type Enforce struct {
 	Accounts  []string `json:"accounts"`
 	Resources int      `json:"resources"`
 	// Frozen is the freeze; absent where actions are not stopped.
-	Frozen   *Frozen       `json:"frozen,omitempty"`
-	Policies []PolicyCount `json:"policies"`
-	Lines    []Line        `json:"lines"`
+	Frozen   *action.Freeze `json:"frozen,omitempty"`
+	Policies []PolicyCount  `json:"policies"`
+	Lines    []Line         `json:"lines"`
 	// NextAt is when to run again.
 	NextAt *time.Time `json:"next_at"`
 	// BlindSpots are what could not be read, and its effect.
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
-}
-
-// Frozen says who stopped all actions, when and why.
-type Frozen struct {
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
 }
 
 // Line is what a pass decided about one resource.
@@ -56,25 +49,9 @@ type Line struct {
 	DueAt *time.Time `json:"due_at"`
 }
 
-// PolicyCount is what one policy came to: how many resources it selects, and what its
-// conditions said of them. Unknown and Refused are counts by reason and by rule.
+// PolicyCount is what one policy came to.
 type PolicyCount struct {
-	// Name is the name of the policy.
-	Name string `json:"name"`
-	// Selected is how many resources the policy selects.
-	Selected int `json:"selected"`
-	// True is how many answers are true.
-	True int `json:"true"`
-	// False is how many answers are false.
-	False int `json:"false"`
-	// Unknown are the reasons of unknown answers, with how many there are.
-	Unknown map[string]int `json:"unknown"`
-	// Refused are the rules that refused, with how many there are.
-	Refused map[string]int `json:"refused"`
-	// Deferred is how many actions a cap deferred.
-	Deferred int `json:"deferred"`
-	// OverCaps is how many actions are over a cap for good.
-	OverCaps int `json:"over_caps"`
+	round.Count
 	// Fuse is the fuse that has blown.
 	Fuse *Fuse `json:"fuse"`
 }
@@ -95,11 +72,13 @@ func NewEnforce(p *round.Result, dryRun bool) Enforce {
 	v := Enforce{Schema: EnforceSchema, DryRun: dryRun, Accounts: p.Accounts, Resources: len(p.Resources),
 		Policies: []PolicyCount{}, Lines: []Line{}, NextAt: moment(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
 	if z := p.Frozen(); z != nil {
-		v.Frozen = &Frozen{By: z.By, Reason: z.Reason, At: z.At.UTC()}
+		v.Frozen = &action.Freeze{By: z.By, Reason: z.Reason, At: z.At.UTC()}
 	}
 	for _, c := range p.Counts {
-		n := PolicyCount{c.Policy, c.Selected, c.True, c.False, c.Unknown, c.Refused, c.Deferred, c.OverCaps, nil}
-		if f := c.Fuse; f != nil {
+		f := c.Fuse
+		c.Fuse = nil
+		n := PolicyCount{Count: c}
+		if f != nil {
 			n.Fuse = &Fuse{f.Account, f.At.UTC(), f.Due, f.Selected, f.String()}
 		}
 		v.Policies = append(v.Policies, n)

@@ -92,8 +92,6 @@ type Consent struct {
 type Freeze struct {
 	Schema string `json:"schema"`
 	// Frozen says whether actions are stopped.
-	Frozen bool      `json:"frozen"`
-	By     string    `json:"by"`
-	At     time.Time `json:"at"`
-	Reason string    `json:"reason"`
+	Frozen bool `json:"frozen"`
+	action.Freeze
 }

@@ -17,20 +17,11 @@ const (
 
 // PolicyCheck is what valid policies might do that was not intended.
 type PolicyCheck struct {
-	Schema   string          `json:"schema"`
-	Policies int             `json:"policies"`
-	Warnings []PolicyWarning `json:"warnings"`
+	Schema   string           `json:"schema"`
+	Policies int              `json:"policies"`
+	Warnings []policy.Caution `json:"warnings"`
 	// Against is what the policies could act on in the last scan, where that was asked.
 	Against *PolicyReach `json:"against,omitempty"`
-}
-
-// PolicyWarning is one warning with its place.
-type PolicyWarning struct {
-	Policy  string `json:"policy"`
-	Rule    string `json:"rule"`
-	File    string `json:"file"`
-	Line    int    `json:"line"`
-	Message string `json:"message"`
 }
 
 // PolicyReach is what policies could act on in a kept scan.
@@ -43,11 +34,7 @@ type PolicyReach struct {
 
 // NewPolicyCheck returns the document of a check.
 func NewPolicyCheck(set *policy.Set, warnings []policy.Caution, against *PolicyReach) PolicyCheck {
-	doc := PolicyCheck{Schema: PolicyCheckSchema, Policies: len(set.Policies), Warnings: []PolicyWarning{}, Against: against}
-	for _, w := range warnings {
-		doc.Warnings = append(doc.Warnings, PolicyWarning{w.Policy, w.Rule, w.File, w.Line, w.Message})
-	}
-	return doc
+	return PolicyCheck{Schema: PolicyCheckSchema, Policies: len(set.Policies), Warnings: append([]policy.Caution{}, warnings...), Against: against}
 }
 
 // PolicyTest is the outcome of test cases.

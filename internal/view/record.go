@@ -18,19 +18,19 @@ type Record struct {
 	Until  time.Time `json:"until"`
 	Output string    `json:"output"`
 	// Samples are rows of the trace, Machines those that have any.
-	Samples    int64       `json:"samples"`
-	Machines   int         `json:"machines"`
-	BlindSpots []BlindSpot `json:"blind_spots"`
+	Samples    int64                 `json:"samples"`
+	Machines   int                   `json:"machines"`
+	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
 
 // Add adds what could not be read, once.
 func (d *Record) Add(spots []inventory.BlindSpot) {
 	if d.BlindSpots == nil {
-		d.BlindSpots = []BlindSpot{}
+		d.BlindSpots = []inventory.BlindSpot{}
 	}
 	for _, b := range spots {
-		if x := (BlindSpot{What: b.What, Why: b.Why, Effect: b.Effect}); !slices.Contains(d.BlindSpots, x) {
-			d.BlindSpots = append(d.BlindSpots, x)
+		if !slices.Contains(d.BlindSpots, b) {
+			d.BlindSpots = append(d.BlindSpots, b)
 		}
 	}
 }

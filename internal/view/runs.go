@@ -116,7 +116,8 @@ type RunHost struct {
 type RunConnection struct {
 	// Kind is shell, ssh or port.
 	Kind string `json:"kind"`
-	// From is the connection's name at Systems Manager, an address, or a terminal.
+	// From is the connection's name at Systems Manager, which begins with the person's, an
+	// address, or a terminal.
 	From  string    `json:"from"`
 	Since time.Time `json:"since"`
 }
@@ -125,12 +126,7 @@ type RunConnection struct {
 type RunConnected struct {
 	// Node is the place of the machine, from 0.
 	Node int `json:"node"`
-	// Kind is shell, ssh or port.
-	Kind string `json:"kind"`
-	// From is the connection's name at Systems Manager, which begins with the person's, an
-	// address, or a terminal.
-	From  string    `json:"from"`
-	Since time.Time `json:"since"`
+	RunConnection
 }
 
 // NewRun makes the document of a session at a time.
@@ -143,7 +139,7 @@ func NewRun(s session.Session, now time.Time) Run {
 	}
 	if s.State == session.Ready {
 		for _, c := range s.Connections {
-			r.Connections = append(r.Connections, RunConnected{c.Node, c.Kind, c.From, c.Since.UTC()})
+			r.Connections = append(r.Connections, RunConnected{c.Node, RunConnection{c.Kind, c.From, c.Since.UTC()}})
 		}
 	}
 	if c := s.Snapshot; c.Manifest != "" {

@@ -65,7 +65,7 @@ type Scan struct {
 	// Unpriced are the unpriced resources.
 	Unpriced []Unpriced `json:"unpriced"`
 	// BlindSpots are what could not be read, and its effect.
-	BlindSpots []BlindSpot `json:"blind_spots"`
+	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 	// APICalls are the calls that the scan made.
 	APICalls []APICall     `json:"api_calls"`
 	Billed   *ScanBilled   `json:"billed"`
@@ -196,10 +196,15 @@ type OwnerCost struct {
 	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
 }
 
-// Resource is what a finding is about. Lifetime and purpose are "unknown" where
-// tags do not say.
+// Resource is what a finding is about.
 type Resource struct {
-	ID       string          `json:"id"`
+	ID string `json:"id"`
+	Description
+}
+
+// Description is the account, kind, state and owner of a resource. Lifetime and purpose of a
+// finding's are "unknown" where tags do not say.
+type Description struct {
 	Kind     string          `json:"kind"`
 	Cloud    string          `json:"cloud"`
 	Account  string          `json:"account"`
@@ -307,14 +312,6 @@ type Unpriced struct {
 	Why   string `json:"why"`
 	// Resources are their ids.
 	Resources []string `json:"resources"`
-}
-
-// BlindSpot is what could not be read, why, and what that does to the result.
-type BlindSpot struct {
-	What string `json:"what"`
-	Why  string `json:"why"`
-	// Effect is what follows from it.
-	Effect string `json:"effect"`
 }
 
 // APICall counts this audit's own calls of one API.

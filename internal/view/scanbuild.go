@@ -42,7 +42,7 @@ func NewScan(a *round.Result, o ScanOptions) Scan {
 		Findings:    make([]Finding, 0, len(a.Findings)),
 		CannotJudge: unjudged(m),
 		Unpriced:    m.unpricedList(),
-		BlindSpots:  make([]BlindSpot, 0, len(a.BlindSpots)),
+		BlindSpots:  make([]inventory.BlindSpot, 0, len(a.BlindSpots)),
 		Billed:      billed(a.Billed),
 		Prices:      m.priceList(),
 		Assumptions: m.assumptions(),
@@ -51,7 +51,7 @@ func NewScan(a *round.Result, o ScanOptions) Scan {
 		d.Resources.ByKind[valid(string(k))] = n
 	}
 	for _, b := range a.BlindSpots {
-		d.BlindSpots = append(d.BlindSpots, BlindSpot{What: valid(b.What), Why: valid(b.Why), Effect: valid(b.Effect)})
+		d.BlindSpots = append(d.BlindSpots, inventory.BlindSpot{What: valid(b.What), Why: valid(b.Why), Effect: valid(b.Effect)})
 	}
 	for i := range a.Findings {
 		d.Findings = append(d.Findings, newFinding(&a.Findings[i], a.Charges))
@@ -255,12 +255,22 @@ func costOf(f *finding.Finding, charges []ledger.Charge) (money.Dollars, string)
 }
 
 func newResource(r *inventory.Resource) Resource {
-	return Resource{
-		ID: valid(r.ID), Kind: valid(string(r.Kind)), Cloud: valid(r.Cloud), Account: valid(r.Account), Region: valid(r.Region),
+	d := Resource{ID: valid(r.ID), Description: describe(r)}
+	d.Lifetime, d.Purpose = cmp.Or(d.Lifetime, unknown), cmp.Or(d.Purpose, unknown)
+	return d
+}
+
+// describe returns what is known of a resource; lifetime and purpose are empty where tags do
+// not say.
+func describe(r *inventory.Resource) Description {
+	return Description{
+		Kind: valid(string(r.Kind)), Cloud: valid(r.Cloud), Account: valid(r.Account), Region: valid(r.Region),
 		Zone: valid(r.Zone), Name: valid(r.Name), Type: valid(r.Type), State: valid(string(r.State)),
-		Lifetime: cmp.Or(valid(string(r.Lifetime)), unknown), Purpose: cmp.Or(valid(string(r.Purpose)), unknown),
-		Owner: inventory.Owner{Team: valid(r.Owner.Team), Project: valid(r.Owner.Project), User: valid(r.Owner.User),
-			Environment: valid(r.Owner.Environment), CostCenter: valid(r.Owner.CostCenter)},
+		Lifetime: valid(string(r.Lifetime)), Purpose: valid(string(r.Purpose)),
+		Owner: inventory.Owner{
+			Team: valid(r.Owner.Team), Project: valid(r.Owner.Project), User: valid(r.Owner.User),
+			Environment: valid(r.Owner.Environment), CostCenter: valid(r.Owner.CostCenter),
+		},
 	}
 }
 

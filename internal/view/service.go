@@ -70,18 +70,8 @@ type Observed struct {
 	// ID is the whole identity: cloud/account/region/kind/id.
 	ID string `json:"id"`
 	// Resource is the id that its provider gives it.
-	Resource string          `json:"resource"`
-	Kind     string          `json:"kind"`
-	Cloud    string          `json:"cloud"`
-	Account  string          `json:"account"`
-	Region   string          `json:"region"`
-	Zone     string          `json:"zone,omitempty"`
-	Name     string          `json:"name"`
-	Type     string          `json:"type"`
-	State    string          `json:"state,omitempty"`
-	Lifetime string          `json:"lifetime"`
-	Purpose  string          `json:"purpose"`
-	Owner    inventory.Owner `json:"owner"`
+	Resource string `json:"resource"`
+	Description
 	// Duty is what it does, since DutySince; null where that was not judged.
 	Duty      *string    `json:"duty"`
 	DutySince *time.Time `json:"duty_since"`
@@ -105,8 +95,7 @@ type Observed struct {
 // and what it is for.
 func NewObserved(kept KeptResource, s snapshot.Resource, tags inventory.TagMapping) Observed {
 	r := kept.Priced(tags).Resource
-	d := Observed{ID: s.Ref.String(), Resource: r.ID, Kind: string(r.Kind), Cloud: r.Cloud, Account: r.Account, Region: r.Region, Zone: r.Zone, Name: r.Name, Type: r.Type,
-		State: string(r.State), Lifetime: string(r.Lifetime), Purpose: string(r.Purpose), Owner: r.Owner, Duty: optionalText(s.Duty), DutySince: optionalTime(s.DutySince),
+	d := Observed{ID: s.Ref.String(), Resource: r.ID, Description: describe(r), Duty: optionalText(s.Duty), DutySince: optionalTime(s.DutySince),
 		GPUs: kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt), StateSince: optionalTime(r.StateSince), FirstAt: s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
 	if kept.HourlyUSD != nil {
 		d.Hourly = money.Known(*kept.HourlyUSD)

@@ -57,27 +57,16 @@ type Audit struct {
 // AuditEntry is an entry of the audit log with its evidence as audits show it. The log
 // itself, and so its hashes, is as it was written.
 type AuditEntry struct {
-	ID      int64     `json:"id"`
-	At      time.Time `json:"at"`
-	Account string    `json:"account"`
-	Round   int64     `json:"round,omitempty"`
-	// Actor is who: "policy idle-gpu-machines", "ana".
-	Actor string `json:"actor"`
-	// What happened: "warned", "intent", "outcome", "refused", "keep", "freeze", ….
-	What     string     `json:"what"`
-	Resource string     `json:"resource,omitempty"`
-	Item     string     `json:"item,omitempty"`
-	Verb     string     `json:"verb,omitempty"`
-	Because  string     `json:"because,omitempty"`
-	Outcome  string     `json:"outcome,omitempty"`
+	action.Entry
 	Evidence []Evidence `json:"evidence,omitempty"`
 }
 
 // NewAuditEntry makes the document of an entry.
 func NewAuditEntry(e action.Entry) AuditEntry {
-	d := AuditEntry{ID: e.ID, At: e.At, Account: e.Account, Round: e.Round, Actor: e.Actor, What: e.What, Resource: e.Resource, Item: e.Item, Verb: e.Verb,
-		Because: e.Because, Outcome: e.Outcome}
-	for _, seen := range e.Evidence {
+	seen := e.Evidence
+	e.Evidence = nil
+	d := AuditEntry{Entry: e}
+	for _, seen := range seen {
 		d.Evidence = append(d.Evidence, newEvidence(seen))
 	}
 	return d

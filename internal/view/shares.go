@@ -25,7 +25,7 @@ type Shares struct {
 	// them.
 	Totals []WorkloadShare `json:"totals,omitempty"`
 	// BlindSpots are what could not be read.
-	BlindSpots []BlindSpot `json:"blind_spots,omitempty"`
+	BlindSpots []inventory.BlindSpot `json:"blind_spots,omitempty"`
 	// Notes says which machines of the file were not charged.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -86,7 +86,7 @@ type WorkloadUse struct {
 
 // NewShares makes the document of machines that are divided.
 func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares {
-	s := Shares{Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by, Machines: make([]MachineShare, 0, len(d.Machines))}
+	s := Shares{Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by, Machines: make([]MachineShare, 0, len(d.Machines)), BlindSpots: blind}
 	for _, m := range d.Machines {
 		doc := MachineShare{Resource: m.Resource, Amount: m.Amount, Unallocated: m.Unallocated, Note: m.Over, Workloads: workloads(m.Workloads, d.Tenants)}
 		if d.Tenants {
@@ -96,9 +96,6 @@ func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares 
 	}
 	if d.Tenants {
 		s.Totals = workloads(d.Totals, true)
-	}
-	for _, b := range blind {
-		s.BlindSpots = append(s.BlindSpots, BlindSpot{What: b.What, Why: b.Why, Effect: b.Effect})
 	}
 	for _, id := range d.Uncharged {
 		s.Notes = append(s.Notes, id+" has no charges in this period: nothing to divide")

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
+	"maps"
 	"path"
 	"reflect"
 	"strings"
@@ -174,6 +176,10 @@ func (code *source) reflect(v any, version string) *jsonschema.Schema {
 	for name, def := range s.Definitions {
 		nullable(def, types[name])
 	}
+	maps.DeleteFunc(s.Definitions, func(name string, _ *jsonschema.Schema) bool {
+		text, err := json.Marshal(s)
+		return err == nil && !bytes.Contains(text, []byte(`"#/$defs/`+name+`"`)) // of a field that another one hides
+	})
 	if at, ok := s.Properties.Get("schema"); ok {
 		at.Const, at.Description = version, "version of the document"
 	}

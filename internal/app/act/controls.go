@@ -147,7 +147,7 @@ func Freeze(ctx context.Context, req *runtime.Request, reason string, on bool) (
 	if err := change(ctx, reason); err != nil {
 		return none, err
 	}
-	return view.Freeze{Schema: view.FreezeSchema, Frozen: on, By: who, At: req.Now().UTC(), Reason: action.Redact(reason)}, nil
+	return view.Freeze{Schema: view.FreezeSchema, Frozen: on, Freeze: action.Freeze{By: who, At: req.Now().UTC(), Reason: action.Redact(reason)}}, nil
 }
 
 // Confirm says that what has blown a policy's fuse is meant; an empty account is all where

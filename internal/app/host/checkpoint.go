@@ -130,7 +130,7 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 	}
 	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.Read, got.Sent
 	doc.Seconds = req.Now().Sub(started).Seconds()
-	doc.LeftOut, doc.Notes, doc.Unsettled = view.NewCheckpointLeftOut(got.Manifest.LeftOut), view.Lines(notes), []string{}
+	doc.LeftOut, doc.Notes, doc.Unsettled = append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...), view.Lines(notes), []string{}
 	for _, e := range got.Manifest.Entries {
 		if e.Finished == "" {
 			doc.Unsettled = append(doc.Unsettled, e.Path)
@@ -163,7 +163,7 @@ func saveOnce(ctx context.Context, run checkpoint.Run, dir string, o CheckpointS
 
 // CheckpointRestore puts a snapshot of a run into a folder.
 func CheckpointRestore(ctx context.Context, req *runtime.Request, from CheckpointStore, dir string, o checkpoint.RestoreOptions) (view.CheckpointRestore, error) {
-	doc := view.CheckpointRestore{Schema: view.CheckpointRestoreSchema, URL: from.URL, Dir: dir, Skipped: []view.CheckpointSkipped{}, LeftOut: []view.CheckpointLeftOut{}, Notes: []string{}}
+	doc := view.CheckpointRestore{Schema: view.CheckpointRestoreSchema, URL: from.URL, Dir: dir, Skipped: []view.CheckpointSkipped{}, LeftOut: []checkpoint.LeftOut{}, Notes: []string{}}
 	run, err := run(ctx, req, from)
 	if err != nil {
 		return doc, err
@@ -184,7 +184,7 @@ func CheckpointRestore(ctx context.Context, req *runtime.Request, from Checkpoin
 		}
 		return doc, checkpointError(err)
 	}
-	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(got.Notes), view.NewCheckpointLeftOut(got.Manifest.LeftOut)
+	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(got.Notes), append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...)
 	doc.Seconds = req.Now().Sub(started).Seconds()
 	return doc, nil
 }
