@@ -80,7 +80,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	if err != nil {
 		return err
 	}
-	defer all.Close() //nolint:errcheck // what was changed is written
+	defer all.Close()                       //nolint:errcheck // what was changed is written
 	a.saidSince = a.Now().Add(-time.Second) // the clock of the state is a coarse one
 	run, err := all.Up(ctx, f.UpOptions)
 	if err != nil {
