@@ -20,7 +20,7 @@ WAITING := -p $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN)) -parallel $(shel
 # Tests of the largest package, in processes of their own: they set the environment, which a
 # process has one of.
 APART := -apart 'internal/cli=TestScripts$$|TestDemoDay|TestConnect' -apart 'internal/cli=TestFix|TestAFix|TestAReview|TestAPreview|TestShipped' \
-	-apart 'internal/cli=TestBooksCanBeTried|TestNoLine|TestTheSame|TestAHost|TestHostile'
+	-apart 'internal/cli=TestNoLine|TestTheSame|TestAHost|TestHostile'
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000

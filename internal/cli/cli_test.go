@@ -15,6 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
 	"github.com/curfew-dev/curfew/test/ssmplugin"
@@ -64,6 +66,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"run":           runHere,
+			"exits":         runExits,
 			"status":        status,
 			"samples":       samples,
 			"first-finding": firstFinding,
@@ -117,6 +121,37 @@ func standIn(e *testscript.Env, faults ...wire.Fault) (string, error) {
 		}
 	})
 	return s.URL(), nil
+}
+
+// inProcess gives a command line to curfew in this process, with the environment of the script, and
+// returns its exit code. It saves the start of a process; what a script signals, pipes to or
+// leaves in the background is started with exec.
+func inProcess(ts *testscript.TestScript, args []string) int {
+	lookup := func(name string) (string, bool) { v := ts.Getenv(name); return v, v != "" }
+	return Run(context.Background(), Process{
+		Args: args, Stdin: strings.NewReader(""), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Version: "test",
+		Dir: ts.MkAbs("."), ConfigDir: ts.Getenv("XDG_CONFIG_HOME"), DataDir: userDataDir(lookup),
+		Lookup: lookup, Now: time.Now, Uptime: daemon.Uptime, FileTime: store.FileTime,
+	})
+}
+
+// runHere runs curfew, which has to succeed: run ARG…
+func runHere(ts *testscript.TestScript, neg bool, args []string) {
+	if code := inProcess(ts, args); (code != ExitDone) != neg {
+		ts.Fatalf("curfew %s: exit status %d", strings.Join(args, " "), code)
+	}
+}
+
+// runExits runs curfew and checks its exit code: exits 5 scan.
+func runExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: exits CODE ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if code := inProcess(ts, args[1:]); code != want {
+		ts.Fatalf("curfew %s: exit status %d, want %d", strings.Join(args[1:], " "), code, want)
+	}
 }
 
 // status runs a command and checks its exit code: status 5 curfew scan.

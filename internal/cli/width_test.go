@@ -242,9 +242,13 @@ func (d *commandDesk) next() string {
 // but for commands on lines of their own, which are never cut; and with -o json it is one
 // document with its schema.
 func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
+	widths := []int{60} // where the most has to be cut
+	if os.Getenv("CURFEW_SLOW") != "" {
+		widths = []int{60, 80, 120}
+	}
 	d := newCommandDesk(t)
 	for _, line := range commandLines {
-		for _, width := range []int{60, 80, 120} {
+		for _, width := range widths {
 			code, out, errs := d.give(line, width)
 			if code == ExitUsage || code == ExitError || out == "" {
 				t.Errorf("curfew %s: exit %d, %s", line, code, errs)
@@ -278,6 +282,9 @@ func command(line string) bool {
 // TestBooksCanBeTried: the books of the simulated account and its bill are there without
 // any state, whatever server is configured, and nothing is left behind.
 func TestBooksCanBeTried(t *testing.T) {
+	if os.Getenv("CURFEW_SLOW") == "" {
+		t.Skip("makeBooks makes them every day; make test-slow runs it")
+	}
 	d := newDesktop(t)
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the server is asked") }))
 	t.Cleanup(srv.Close)

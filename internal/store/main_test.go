@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -107,22 +108,73 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// states counts the schemas that were made.
-var states atomic.Int64
+// states counts the schemas that were made; left are those, by the database that they are in,
+// that a test has left as the migrations made them.
+var (
+	states atomic.Int64
+	left   = map[string][]string{}
+)
 
 // empty returns an empty state next to another: a directory, or a schema of the same
 // database, because PostgreSQL takes longer to make a database than most tests last.
+// Migrating a schema takes longer than emptying it, so schemas are used again.
 func empty(tb testing.TB, at store.Options) store.Options {
 	tb.Helper()
 	if at.URL == "" {
 		return store.Options{Dir: tb.TempDir()}
 	}
-	name := fmt.Sprintf("state_%d", states.Add(1))
-	if _, err := raw(tb, at).Exec("CREATE SCHEMA " + name); err != nil {
-		tb.Fatal(err)
+	db := raw(tb, at)
+	name, fresh := "", false
+	if n := len(left[at.URL]); n > 0 {
+		name, left[at.URL] = left[at.URL][n-1], left[at.URL][:n-1]
+	} else {
+		name, fresh = fmt.Sprintf("state_%d", states.Add(1)), true
+		if _, err := db.Exec("CREATE SCHEMA " + name); err != nil {
+			tb.Fatal(err)
+		}
 	}
-	return store.Options{URL: at.URL + "%20-c%20search_path%3D" + name}
+	o := store.Options{URL: at.URL + "%20-c%20search_path%3D" + name}
+	if fresh {
+		s, err := store.Open(tb.Context(), o)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := db.Exec(strings.ReplaceAll(emptying, "STATE", name)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	tb.Cleanup(func() {
+		again := raw(tb, at)
+		if _, err := again.Exec("SELECT " + name + "_first.empty()"); err == nil { // otherwise another is made
+			left[at.URL] = append(left[at.URL], name)
+		}
+	})
+	return o
 }
+
+// emptying makes a function that takes a schema back to how the migrations left it. Processes
+// that a test left behind are ended first.
+const emptying = `CREATE SCHEMA STATE_first;
+DO $$
+DECLARE name TEXT;
+BEGIN
+  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'STATE' LOOP
+    EXECUTE format('CREATE TABLE STATE_first.%I AS TABLE STATE.%I', name, name);
+  END LOOP;
+END $$;
+CREATE FUNCTION STATE_first.empty() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE name TEXT;
+BEGIN
+  PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
+  SET LOCAL session_replication_role = replica;
+  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'STATE_first' LOOP
+    EXECUTE format('DELETE FROM STATE.%I', name);
+    EXECUTE format('INSERT INTO STATE.%I SELECT * FROM STATE_first.%I', name, name);
+  END LOOP;
+END $$`
 
 func backend(tb testing.TB, o store.Options) *storetest.Backend {
 	s := open(tb, o)
