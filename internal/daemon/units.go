@@ -87,7 +87,10 @@ func (rt *Runtime) countedUnits(cfg config.Config, f UnitsQuery, names []string)
 		if f.Counts == config.GPUHours {
 			f.Name = cmp.Or(f.Name, "GPU-hour")
 		}
-		if f.Name == "" || len(names) > 0 {
+		if len(names) > 0 {
+			return nil, invalid("curfew costs units %s --counts %s: a name is that of a unit in curfew.yaml; --unit says what --counts counts", strings.Join(names, " "), f.Counts)
+		}
+		if f.Name == "" {
 			return nil, invalid("curfew costs units --counts %s: name what it counts with --unit", f.Counts)
 		}
 		u, err := rt.countedUnit(config.Unit{Name: f.Name, Per: f.Per, Target: f.Target, Counts: config.Counts{File: f.Counts}}, base)
