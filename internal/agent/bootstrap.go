@@ -109,7 +109,7 @@ func (b *bootstrap) step(ctx context.Context, st step) error {
 		if err := mark(func(n *session.Step) { n.State, n.StartedAt, n.Why = "running", b.o.Now().UTC(), "" }); err != nil {
 			return err
 		}
-		b.say("step", st.name+": running")
+		b.say("step", session.StepRunning(st.name))
 	}
 	limited, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()

@@ -88,7 +88,7 @@ func (p Plan) Lines() []string {
 			}
 		}
 		for _, cmd := range c.Commands {
-			add("  by hand: %s", cmd)
+			add("  "+byHand+"%s", cmd)
 		}
 	}
 	for _, c := range p.Costs {
@@ -172,3 +172,9 @@ func lines(document string) []string {
 	}
 	return strings.Split(document, "\n")
 }
+
+// byHand begins the line of a plan that is a person's own command for a change.
+const byHand = "by hand: "
+
+// IsCommand says whether a line of [Plan.Lines] is a person's own command, to be copied whole.
+func IsCommand(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " "), byHand) }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/curfew-dev/curfew/internal/daemon"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 	"github.com/curfew-dev/curfew/test/postgres"
@@ -131,7 +131,7 @@ func inProcess(ts *testscript.TestScript, args []string) int {
 	return Run(context.Background(), Process{
 		Args: args, Stdin: strings.NewReader(""), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Version: "test",
 		Dir: ts.MkAbs("."), ConfigDir: ts.Getenv("XDG_CONFIG_HOME"), DataDir: userDataDir(lookup),
-		Lookup: lookup, Now: time.Now, Uptime: daemon.Uptime, FileTime: store.FileTime,
+		Lookup: lookup, Now: time.Now, Uptime: runtime.Uptime, FileTime: store.FileTime,
 	})
 }
 

@@ -150,4 +150,11 @@ func TestAReviewApprovesAFix(t *testing.T) {
 			t.Errorf("approvals does not show %q:\n%s", want, text)
 		}
 	}
+	// Each request that a review or a comment voided has its entry with the reason.
+	voided := l.curfew(ExitDone, "audit", "--what", "void", "-o", "json")
+	for _, want := range []string{first, "does not show the plan of request " + first, "was edited after it was posted", "shows something else than what would be done"} {
+		if !strings.Contains(voided, want) {
+			t.Errorf("the audit log does not say %q of what was voided:\n%s", want, voided)
+		}
+	}
 }

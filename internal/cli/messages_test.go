@@ -18,22 +18,32 @@ import (
 var (
 	// quotedCommand is a command that a message tells people to run.
 	quotedCommand = regexp.MustCompile("`(curfew(?: [^`]*)?)`")
+	// plainCommand is a command with flags in a text: an example, or a hint without quotes.
+	plainCommand = regexp.MustCompile("\\bcurfew [a-z][^`\n#;|>]* --[^`\n#;|>]*")
 	// commandWord is the name of a command.
 	commandWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
 	// flagWord is a flag with or without its value.
 	flagWord = regexp.MustCompile(`^\[?(--?[a-zA-Z][a-z0-9-]*)`)
 )
 
+// child returns the command of a name below another one; nil: there is none.
+func child(c *cobra.Command, name string) *cobra.Command {
+	for _, sub := range c.Commands() {
+		if sub.Name() == name || sub.HasAlias(name) {
+			return sub
+		}
+	}
+	return nil
+}
+
 // wrongCommand says what of a command does not exist: a command, or a flag of it.
 func wrongCommand(root *cobra.Command, text string) string {
 	c, words := root, strings.Fields(text)[1:]
-	for len(words) > 0 && commandWord.MatchString(words[0]) {
-		var next *cobra.Command
-		for _, sub := range c.Commands() {
-			if sub.Name() == words[0] || sub.HasAlias(words[0]) {
-				next = sub
-			}
-		}
+	for i := range words {
+		words[i] = strings.TrimRight(words[i], ".,;:)]")
+	}
+	for len(words) > 0 && commandWord.MatchString(words[0]) && words[0] != "curfew" {
+		next := child(c, words[0])
 		if next == nil {
 			if c.HasSubCommands() {
 				return "there is no command " + c.CommandPath() + " " + words[0]
@@ -42,12 +52,16 @@ func wrongCommand(root *cobra.Command, text string) string {
 		}
 		c, words = next, words[1:]
 	}
-	for _, word := range words {
-		m := flagWord.FindStringSubmatch(strings.TrimRight(word, ".,;:)]"))
-		if word == "--" {
-			break // what follows is another program's
-		}
-		if m == nil {
+	for i, word := range words {
+		m := flagWord.FindStringSubmatch(word)
+		switch {
+		case word == "--": // what follows is another program's
+			return ""
+		case word == "curfew" && i+1 < len(words) && child(root, words[i+1]) != nil: // another command of the same sentence
+			return wrongCommand(root, strings.Join(words[i:], " "))
+		case strings.HasPrefix(word, "%") && c.HasSubCommands(): // one of several commands
+			return ""
+		case m == nil:
 			continue
 		}
 		name := strings.TrimLeft(m[1], "-")
@@ -64,17 +78,20 @@ func wrongCommand(root *cobra.Command, text string) string {
 func TestWrongCommand(t *testing.T) {
 	root := Commands()
 	for text, want := range map[string]string{
-		"curfew":                           "",
-		"curfew scan --demo":               "",
-		"curfew approve 12ab":              "",
-		"curfew budget holds":              "",
-		"curfew fix FINDING --enforce":     "",
-		"curfew enforce --once -o json":    "",
-		"curfew scan --config c.yaml":      "",
-		"curfew budget reserve":            "there is no command curfew budget reserve",
-		"curfew enforce --daemon":          "curfew enforce has no flag --daemon",
-		"curfew daemon":                    "there is no command curfew daemon",
-		"curfew ci run -- python --seed 7": "",
+		"curfew":                                           "",
+		"curfew scan --demo":                               "",
+		"curfew approve 12ab":                              "",
+		"curfew budget holds":                              "",
+		"curfew fix FINDING --enforce":                     "",
+		"curfew enforce --once -o json":                    "",
+		"curfew scan --config c.yaml":                      "",
+		"curfew budget reserve":                            "there is no command curfew budget reserve",
+		"curfew enforce --daemon":                          "curfew enforce has no flag --daemon",
+		"curfew daemon":                                    "there is no command curfew daemon",
+		"curfew policy check, then curfew enforce --often": "curfew enforce has no flag --often",
+		"curfew plan capacity: give --qps":                 "",
+		"curfew plan %s --from %q":                         "",
+		"curfew ci run -- python --seed 7":                 "",
 	} {
 		if got := wrongCommand(root, text); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
@@ -82,8 +99,8 @@ func TestWrongCommand(t *testing.T) {
 	}
 }
 
-// TestMessagesNameExistingCommands: whatever command a text of the program names between
-// backquotes exists, with its flags.
+// TestMessagesNameExistingCommands: whatever command a text of the program names, between
+// backquotes or with flags, exists with these flags.
 func TestMessagesNameExistingCommands(t *testing.T) {
 	root, found := Commands(), 0
 	files := token.NewFileSet()
@@ -105,11 +122,17 @@ func TestMessagesNameExistingCommands(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, m := range quotedCommand.FindAllStringSubmatch(text, -1) {
+				check := func(command string) {
 					found++
-					if wrong := wrongCommand(root, m[1]); wrong != "" {
-						t.Errorf("%s: %q: %s", files.Position(literal.Pos()), m[1], wrong)
+					if wrong := wrongCommand(root, command); wrong != "" {
+						t.Errorf("%s: %q: %s", files.Position(literal.Pos()), command, wrong)
 					}
+				}
+				for _, m := range quotedCommand.FindAllStringSubmatch(text, -1) {
+					check(m[1])
+				}
+				for _, command := range plainCommand.FindAllString(quotedCommand.ReplaceAllString(text, ""), -1) {
+					check(command)
 				}
 				return true
 			})

@@ -189,7 +189,7 @@ func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool
 // ends.
 func begunOnly(events []view.SessionEvent) bool {
 	first := events[0]
-	name, running := strings.CutSuffix(first.Text, ": running")
+	name, running := session.RunningStep(first.Text)
 	return first.Kind == "step" && running && slices.ContainsFunc(events[1:], func(e view.SessionEvent) bool {
 		return (e.Kind == "step" || e.Kind == "skipped") && (e.Node == nil) == (first.Node == nil) && (e.Node == nil || *e.Node == *first.Node) && strings.HasPrefix(e.Text, name+": ")
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/layout"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -21,7 +22,7 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 	line := func(text string) {
 		bare := strings.TrimLeft(text, " ")
 		lead := 4 + len(text) - len(bare)
-		if !strings.HasPrefix(bare, "by hand: ") { // a command stays whole
+		if !approval.IsCommand(bare) {
 			bare = laidOut(bare, o.Width, lead, lead+2)
 		}
 		fmt.Fprintf(&b, "%s%s\n", strings.Repeat(" ", lead), bare)

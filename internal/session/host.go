@@ -91,6 +91,15 @@ func (e End) Reason() string {
 	return e.Why + ", by " + e.By
 }
 
+// stepRunning ends the text of the event of a step that begins.
+const stepRunning = ": running"
+
+// StepRunning returns the text of the event of a step that begins.
+func StepRunning(name string) string { return name + stepRunning }
+
+// RunningStep returns the name of the step that begins by the text of its event.
+func RunningStep(text string) (name string, begins bool) { return strings.CutSuffix(text, stepRunning) }
+
 // Phase is what a host is doing.
 type Phase string
 

@@ -89,7 +89,10 @@ func countedUnits(req *runtime.Request, cfg config.Config, f UnitsQuery, names [
 		if f.Counts == config.GPUHours {
 			f.Name = cmp.Or(f.Name, "GPU-hour")
 		}
-		if f.Name == "" || len(names) > 0 {
+		if len(names) > 0 {
+			return nil, runtime.Invalid("curfew costs units %s --counts %s: a name is that of a unit in curfew.yaml; --unit says what --counts counts", strings.Join(names, " "), f.Counts)
+		}
+		if f.Name == "" {
 			return nil, runtime.Invalid("curfew costs units --counts %s: name what it counts with --unit", f.Counts)
 		}
 		u, err := countedUnit(req, config.Unit{Name: f.Name, Per: f.Per, Target: f.Target, Counts: config.Counts{File: f.Counts}}, base)
