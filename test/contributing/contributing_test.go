@@ -33,6 +33,11 @@ func TestListsAreComplete(t *testing.T) {
 			listed(t, overlay, "fact resource.manager")
 			passes(t, overlay, "./internal/policy", "TestFacts", "TestUnknownFacts", "TestEveryFactIsDescribed")
 		}},
+		{"Add an operation", "operation.txtar", func(t *testing.T, overlay string) {
+			listed(t, overlay, "operation get-account")
+			passes(t, overlay, "./internal/ops", "TestOperationsAreDeclaredOnce")
+			passes(t, overlay, "./internal/api", "TestRoles")
+		}},
 		{"Add a cloud", "cloud.txtar", func(t *testing.T, overlay string) {
 			passes(t, overlay, "./internal/cloud/example", "TestConformance")
 		}},

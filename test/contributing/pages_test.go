@@ -71,8 +71,8 @@ func (d *declared) has(name string) (known, there bool) {
 		return true, err == nil
 	}
 	m := dotted.FindStringSubmatch(name)
-	if m == nil || !ast.IsExported(m[1]) && !ast.IsExported(m[2]) {
-		return false, false // a file or a key of the configuration
+	if m == nil || m[1] == "http" || !ast.IsExported(m[1]) && !ast.IsExported(m[2]) {
+		return false, false // a file, a key of the configuration or a name of the standard library
 	}
 	if own := d.packages[m[1]]; own != nil && ast.IsExported(m[2]) {
 		return true, own[m[2]] && (m[3] == "" || d.members[m[2]][m[3]])
@@ -117,6 +117,7 @@ func (d *declared) add(pkg string, decl ast.Decl, test bool) {
 		switch {
 		case test:
 			d.tests[decl.Name.Name] = true
+			put(d.packages, strings.TrimSuffix(pkg, "_test"), decl.Name.Name)
 		case decl.Recv == nil:
 			put(d.packages, pkg, decl.Name.Name)
 		default:

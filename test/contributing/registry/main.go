@@ -1,5 +1,5 @@
-// Command registry prints the names of rules and of policy facts, one a line, as the
-// reference pages list them.
+// Command registry prints the names of rules, of policy facts and of operations, one a line, as
+// the reference pages list them.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/finding"
 	"github.com/curfew-dev/curfew/internal/finding/aws"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
@@ -16,5 +17,8 @@ func main() {
 	}
 	for _, f := range policy.Language() {
 		fmt.Println("fact", f.Name)
+	}
+	for _, e := range ops.All() {
+		fmt.Println("operation", e.Describe().ID)
 	}
 }
