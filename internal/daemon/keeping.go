@@ -138,10 +138,10 @@ func (rt *Runtime) keepInForce(ctx context.Context, log *slog.Logger, inForce fu
 func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer func(now time.Time) *Sessions) error {
 	var mu sync.Mutex
 	// By session: a pass runs; when the next one is; the record that the last one began with;
-	// this process cannot reach its provider.
-	busy, due, seen, beyond := map[string]bool{}, map[string]time.Time{}, map[string]int64{}, map[string]bool{}
+	// the provider is another process's.
+	busy, due, seen, unreachable := map[string]bool{}, map[string]time.Time{}, map[string]int64{}, map[string]bool{}
 	// By provider: its machines are being compared with the records; when that began.
-	comparing, compared := map[string]bool{}, map[string]time.Time{}
+	reconciling, reconciledAt := map[string]bool{}, map[string]time.Time{}
 	var passes sync.WaitGroup
 	defer passes.Wait()
 	were := -1
@@ -171,7 +171,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				continue
 			}
 			mu.Lock()
-			if !rests && !beyond[s.ID] {
+			if !rests && !unreachable[s.ID] {
 				mine++
 			}
 			// A record that was changed, by a command or by the pass itself, is looked at again at
@@ -201,14 +201,14 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				busy[s.ID], beyond[s.ID], due[s.ID] = false, !isMine, time.Now().Add(after) //nolint:forbidigo // the pace of this process
+				busy[s.ID], unreachable[s.ID], due[s.ID] = false, !isMine, time.Now().Add(after) //nolint:forbidigo // the pace of this process
 			})
 		}
 		for provider := range keeper.Launchers {
 			mu.Lock()
-			skip := comparing[provider] || now.Sub(compared[provider]) <= reconcileEvery
+			skip := reconciling[provider] || now.Sub(reconciledAt[provider]) <= reconcileEvery
 			if !skip {
-				comparing[provider], compared[provider] = true, now
+				reconciling[provider], reconciledAt[provider] = true, now
 			}
 			mu.Unlock()
 			if skip {
@@ -222,7 +222,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				comparing[provider] = false
+				reconciling[provider] = false
 			})
 		}
 		if mine > 0 || err != nil {
