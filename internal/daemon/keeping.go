@@ -144,6 +144,8 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 	reconciling, reconciledAt := map[string]bool{}, map[string]time.Time{}
 	var passes sync.WaitGroup
 	defer passes.Wait()
+	comparing, stopComparing := context.WithCancel(ctx) // a provider that hangs does not hold the end up
+	defer stopComparing()
 	were := -1
 	empty := time.Now() //nolint:forbidigo // how long this process rests
 	for ctx.Err() == nil {
@@ -215,9 +217,9 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				continue
 			}
 			passes.Go(func() {
-				bounded, stop := context.WithTimeout(ctx, reconcileFor)
+				bounded, stop := context.WithTimeout(comparing, reconcileFor)
 				defer stop()
-				if err := keeper.Reconcile(bounded, provider); err != nil && ctx.Err() == nil {
+				if err := keeper.Reconcile(bounded, provider); err != nil && comparing.Err() == nil {
 					log.WarnContext(ctx, "machines and records could not be compared", "error", err)
 				}
 				mu.Lock()
