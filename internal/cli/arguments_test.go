@@ -27,7 +27,10 @@ func mostOperands(use string) (n int, repeated bool) {
 		if word == "[--" { // another program's command line
 			return n, true
 		}
-		if repeated = repeated || strings.Contains(word, "...") || strings.Contains(word, "…"); strings.HasPrefix(strings.TrimLeft(word, "[("), "-") {
+		if repeated = repeated || strings.Contains(word, "...") || strings.Contains(word, "…"); strings.HasPrefix(
+			strings.TrimLeft(word, "[("),
+			"-",
+		) {
 			break // flags, and what follows them
 		}
 		if word != "|" && word != "[flags]" {
@@ -62,8 +65,11 @@ func TestRefusesUnreadArguments(t *testing.T) {
 			args = append(args, "typo")
 		}
 		var out, errs bytes.Buffer
-		code := Run(context.Background(), Process{Args: args, Dir: dir, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
-			Lookup: func(string) (string, bool) { return "", false }, Now: time.Now, DataDir: dir + "/data", ConfigDir: dir + "/config"})
+		code := Run(
+			context.Background(),
+			Process{Args: args, Dir: dir, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+				Lookup: func(string) (string, bool) { return "", false }, Now: time.Now, DataDir: dir + "/data", ConfigDir: dir + "/config"},
+		)
 		if code != ExitUsage || !strings.Contains(errs.String(), "curfew") {
 			t.Errorf("curfew %s: exit %d, %s%s", strings.Join(args, " "), code, out.String(), errs.String())
 		}

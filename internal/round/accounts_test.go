@@ -25,15 +25,23 @@ func TestAFailingLadderLeavesOtherAccounts(t *testing.T) {
 				store = unreadable{store, errRead}
 			}
 			cancel(account)
-			return &action.Ladder{Store: store, Cloud: actiontest.NewCloud(func() time.Time { return now }), Notifier: actiontest.NewPeople(), Account: account,
-				Enforce: true, Clock: func() action.Clock { return action.Clock{Wall: now} }}
+			return &action.Ladder{
+				Store:    store,
+				Cloud:    actiontest.NewCloud(func() time.Time { return now }),
+				Notifier: actiontest.NewPeople(),
+				Account:  account,
+				Enforce:  true,
+				Clock:    func() action.Clock { return action.Clock{Wall: now} },
+			}
 		}})
 		r := &Result{Observation: Observation{Cloud: "aws", Accounts: []string{"1", "2", "3"}}}
 		err := e.act(ctx, r, nil)
 		return r, began, err
 	}
 	r, began, err := acts(t.Context(), func(string) {})
-	if !errors.Is(err, errRead) || !strings.Contains(err.Error(), "act on 1") || !strings.Contains(err.Error(), "act on 3") || strings.Contains(err.Error(), "act on 2") {
+	if !errors.Is(err, errRead) || !strings.Contains(err.Error(), "act on 1") ||
+		!strings.Contains(err.Error(), "act on 3") ||
+		strings.Contains(err.Error(), "act on 2") {
 		t.Errorf("got %v", err)
 	}
 	if len(began) != 3 || len(r.Reports) != 3 || r.Reports[1].Round != 1 {

@@ -43,12 +43,12 @@ type database struct {
 	turns       *turns // nil where connections write at the same time
 	host        Host
 	dir         string // of a file
-	// within is the transaction that everything here is part of; nil: none.
-	within *tx
+	// outer is the transaction that every statement is part of; nil: each write has its own.
+	outer *tx
 }
 
 func (d *database) close() error {
-	if d.within != nil {
+	if d.outer != nil {
 		return nil // it is the transaction's
 	}
 	if d.read == d.write {
@@ -64,8 +64,8 @@ const patience = 30 * time.Second
 // the way, so do must not change anything outside the database before it succeeds. Within
 // another transaction do is a part of that one, and what a failed do wrote is taken back.
 func (d *database) transact(ctx context.Context, do func(*tx) error) error {
-	if d.within != nil {
-		return d.within.part(ctx, do)
+	if d.outer != nil {
+		return d.outer.nested(ctx, do)
 	}
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -188,10 +188,10 @@ type tx struct {
 	entries []action.Entry
 }
 
-// part carries out do as a part of the transaction: where do fails, what it wrote is taken
+// nested carries out do as a part of the transaction, by a savepoint: where do fails, what it wrote is taken
 // back, and the rest of the transaction can still be committed.
-func (t *tx) part(ctx context.Context, do func(*tx) error) error {
-	if err := t.exec(ctx, "SAVEPOINT part"); err != nil {
+func (t *tx) nested(ctx context.Context, do func(*tx) error) error {
+	if err := t.exec(ctx, "SAVEPOINT nested"); err != nil {
 		return err
 	}
 	recorded := len(t.entries)
@@ -199,9 +199,9 @@ func (t *tx) part(ctx context.Context, do func(*tx) error) error {
 		t.entries = t.entries[:recorded]
 		// The innermost of the savepoints with this name is meant. Where the transaction has
 		// ended, its own error says so.
-		return errors.Join(err, t.exec(ctx, "ROLLBACK TO SAVEPOINT part"), t.exec(ctx, "RELEASE SAVEPOINT part"))
+		return errors.Join(err, t.exec(ctx, "ROLLBACK TO SAVEPOINT nested"), t.exec(ctx, "RELEASE SAVEPOINT nested"))
 	}
-	return t.exec(ctx, "RELEASE SAVEPOINT part")
+	return t.exec(ctx, "RELEASE SAVEPOINT nested")
 }
 
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
@@ -271,8 +271,8 @@ func (t *tx) put(ctx context.Context, to table, row any, read int64, conflict er
 
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
 func (d *database) get(ctx context.Context, to any, query string, args ...any) error {
-	if d.within != nil {
-		return d.within.get(ctx, to, query, args...)
+	if d.outer != nil {
+		return d.outer.get(ctx, to, query, args...)
 	}
 	return answered(ctx, query, func(ctx context.Context) error { return d.read.GetContext(ctx, to, d.read.Rebind(query), args...) })
 }
@@ -282,8 +282,8 @@ func (d *database) reader() interface {
 	sqlx.QueryerContext
 	Rebind(query string) string
 } {
-	if d.within != nil {
-		return d.within
+	if d.outer != nil {
+		return d.outer
 	}
 	return d.read
 }
@@ -308,8 +308,8 @@ func sums(expressions ...string) string {
 
 // list reads all rows that a query finds.
 func (d *database) list(ctx context.Context, to any, query string, args ...any) error {
-	if d.within != nil {
-		return d.within.list(ctx, to, query, args...)
+	if d.outer != nil {
+		return d.outer.list(ctx, to, query, args...)
 	}
 	return answered(ctx, query, func(ctx context.Context) error { return d.read.SelectContext(ctx, to, d.read.Rebind(query), args...) })
 }

@@ -28,8 +28,16 @@ type fix struct {
 func newFix(ctx context.Context, s *store.Store, id string) (*fix, error) {
 	f := &fix{id: id, clock: actiontest.NewClock(noon)}
 	f.cloud = actiontest.NewCloud(f.now)
-	f.cloud.Put(actiontest.Resource{ID: "vol-" + id, Kind: inventory.KindVolume, State: inventory.StateAvailable, CreatedAt: noon.Add(-24 * time.Hour),
-		Tags: map[string]string{"owner": "ana"}, Hourly: money.Cent})
+	f.cloud.Put(
+		actiontest.Resource{
+			ID:        "vol-" + id,
+			Kind:      inventory.KindVolume,
+			State:     inventory.StateAvailable,
+			CreatedAt: noon.Add(-24 * time.Hour),
+			Tags:      map[string]string{"owner": "ana"},
+			Hourly:    money.Cent,
+		},
+	)
 	r := request(id)
 	r.ExpiresAt = noon.Add(24 * time.Hour)
 	if r, err := approvals(s, id).Ask(ctx, r, noon); err != nil {
@@ -50,15 +58,35 @@ func (timeless) Now(context.Context) (time.Time, bool, error) { return time.Time
 // proposals are that the volume is deleted, while it is there.
 func (f *fix) proposals() (out []action.Proposal) {
 	for _, r := range f.cloud.Resources() {
-		out = append(out, action.Proposal{Source: "finding:" + f.id, Do: policy.Do{Verb: policy.Delete}, Mode: policy.Enforce, Grace: 15 * time.Minute, Resource: r.Inventory(),
-			ByPerson: true, Class: "finding", Condition: usage.True, Because: "no machine uses it", Hourly: inventory.Known(r.Hourly)})
+		out = append(
+			out,
+			action.Proposal{
+				Source:    "finding:" + f.id,
+				Do:        policy.Do{Verb: policy.Delete},
+				Mode:      policy.Enforce,
+				Grace:     15 * time.Minute,
+				Resource:  r.Inventory(),
+				ByPerson:  true,
+				Class:     "finding",
+				Condition: usage.True,
+				Because:   "no machine uses it",
+				Hourly:    inventory.Known(r.Hourly),
+			},
+		)
 	}
 	return out
 }
 
 // round makes a round of the ladder by a state.
 func (f *fix) round(ctx context.Context, s *store.Store) (action.Report, error) {
-	l := action.Ladder{Store: timeless{s.Actions()}, Cloud: f.cloud, Notifier: actiontest.NewPeople(), Account: actiontest.Account, Actor: "ana", Enforce: true, Clock: f.clock.Read,
+	l := action.Ladder{
+		Store:    timeless{s.Actions()},
+		Cloud:    f.cloud,
+		Notifier: actiontest.NewPeople(),
+		Account:  actiontest.Account,
+		Actor:    "ana",
+		Enforce:  true,
+		Clock:    f.clock.Read,
 		Verify: func(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
 			out := map[string]action.Proposal{}
 			for _, it := range items {
@@ -71,8 +99,16 @@ func (f *fix) round(ctx context.Context, s *store.Store) (action.Report, error) 
 		Approve: func(ctx context.Context, _ action.Item, _ action.Proposal) (action.Approval, error) {
 			r, err := approvals(s, f.id).Approved(ctx, "plan "+f.id, money.Cent, f.now())
 			return action.Approval{Request: r.Use(f.now()), Event: approval.Event{At: f.now(), By: "ana"}}, err
-		}}
-	return l.Round(ctx, action.Look{Proposals: f.proposals(), Sources: []string{"finding:" + f.id}, Selected: map[string]int{"finding:" + f.id: 1}})
+		},
+	}
+	return l.Round(
+		ctx,
+		action.Look{
+			Proposals: f.proposals(),
+			Sources:   []string{"finding:" + f.id},
+			Selected:  map[string]int{"finding:" + f.id: 1},
+		},
+	)
 }
 
 // waited makes rounds until the grace is over, so that the next round acts.
@@ -130,7 +166,13 @@ func TestKilledFixKeepsItsApproval(t *testing.T) {
 					t.Fatal(err)
 				}
 				if used := r.State == approval.Used; used != (intended > 0) {
-					t.Errorf("killed at boundary %d of %d the request is %s, and there are %d intents", n, boundaries, r.State, intended)
+					t.Errorf(
+						"killed at boundary %d of %d the request is %s, and there are %d intents",
+						n,
+						boundaries,
+						r.State,
+						intended,
+					)
 				}
 				f.mustBeDone(t, healthy, n)
 			}

@@ -89,8 +89,14 @@ func TestKilledProcess(t *testing.T) {
 			if err := c.decide(t.Context(), healthy, d.ID); err != nil && !(entries == all && c.isAgain(err)) {
 				t.Errorf("%s: killed at boundary %d it cannot be made again: %v", name, n, err)
 			}
-			if last := keptBy(t, db, o); last.entries-before.entries != all || whole != nil && !maps.Equal(whole, last.changed(before)) {
-				t.Errorf("%s: killed at boundary %d and made again it has %d entries", name, n, last.entries-before.entries)
+			if last := keptBy(t, db, o); last.entries-before.entries != all ||
+				whole != nil && !maps.Equal(whole, last.changed(before)) {
+				t.Errorf(
+					"%s: killed at boundary %d and made again it has %d entries",
+					name,
+					n,
+					last.entries-before.entries,
+				)
 			}
 		}
 	}

@@ -94,7 +94,10 @@ func StartMortal(ctx context.Context, o Options) (*Store, *Mortal, error) {
 	name := "pgx"
 	if o.URL == "" {
 		name = "sqlite"
-		on = named{s.db.write.Driver(), sqliteDSN(filepath.Join(o.Dir, FileName), "immediate", 0, "synchronous(off)", "foreign_keys(on)")}
+		on = named{
+			s.db.write.Driver(),
+			sqliteDSN(filepath.Join(o.Dir, FileName), "immediate", 0, "synchronous(off)", "foreign_keys(on)"),
+		}
 	} else {
 		c, err := pgx.ParseConfig(o.URL)
 		if err != nil {

@@ -57,9 +57,9 @@ type Store struct {
 // it asks no one over a network, because others wait for it.
 func (s *Store) Transact(ctx context.Context, do func(*Store) error) error {
 	return s.db.transact(ctx, func(t *tx) error {
-		within := *s.db
-		within.within = t
-		return do(&Store{&within, true})
+		inner := *s.db
+		inner.outer = t
+		return do(&Store{&inner, true})
 	})
 }
 

@@ -139,12 +139,14 @@ func keepInForce(ctx context.Context, req *runtime.Request, log *slog.Logger, in
 func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer func(now time.Time) *Sessions) error {
 	var mu sync.Mutex
 	// By session: a pass runs; when the next one is; the record that the last one began with;
-	// this process cannot reach its provider.
-	busy, due, seen, beyond := map[string]bool{}, map[string]time.Time{}, map[string]int64{}, map[string]bool{}
+	// the provider is another process's.
+	busy, due, seen, unreachable := map[string]bool{}, map[string]time.Time{}, map[string]int64{}, map[string]bool{}
 	// By provider: its machines are being compared with the records; when that began.
-	comparing, compared := map[string]bool{}, map[string]time.Time{}
+	reconciling, reconciledAt := map[string]bool{}, map[string]time.Time{}
 	var passes sync.WaitGroup
 	defer passes.Wait()
+	comparing, stopComparing := context.WithCancel(ctx) // a provider that hangs does not hold the end up
+	defer stopComparing()
 	were := -1
 	empty := time.Now() //nolint:forbidigo // how long this process rests
 	for ctx.Err() == nil {
@@ -172,7 +174,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				continue
 			}
 			mu.Lock()
-			if !rests && !beyond[s.ID] {
+			if !rests && !unreachable[s.ID] {
 				mine++
 			}
 			// A record that was changed, by a command or by the pass itself, is looked at again at
@@ -202,28 +204,28 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				busy[s.ID], beyond[s.ID], due[s.ID] = false, !isMine, time.Now().Add(after) //nolint:forbidigo // the pace of this process
+				busy[s.ID], unreachable[s.ID], due[s.ID] = false, !isMine, time.Now().Add(after) //nolint:forbidigo // the pace of this process
 			})
 		}
 		for provider := range keeper.Launchers {
 			mu.Lock()
-			skip := comparing[provider] || now.Sub(compared[provider]) <= reconcileInterval
+			skip := reconciling[provider] || now.Sub(reconciledAt[provider]) <= reconcileInterval
 			if !skip {
-				comparing[provider], compared[provider] = true, now
+				reconciling[provider], reconciledAt[provider] = true, now
 			}
 			mu.Unlock()
 			if skip {
 				continue
 			}
 			passes.Go(func() {
-				bounded, stop := context.WithTimeout(ctx, reconcileFor)
+				bounded, stop := context.WithTimeout(comparing, reconcileFor)
 				defer stop()
-				if err := keeper.Reconcile(bounded, provider); err != nil && ctx.Err() == nil {
+				if err := keeper.Reconcile(bounded, provider); err != nil && comparing.Err() == nil {
 					log.WarnContext(ctx, "machines and records could not be compared", "error", err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				comparing[provider] = false
+				reconciling[provider] = false
 			})
 		}
 		if mine > 0 || err != nil {

@@ -70,8 +70,16 @@ func TestHangingProviderDelaysNoOtherSessions(t *testing.T) {
 	}
 	kept, compared := make(chan struct{}), make(chan struct{})
 	var keptOnce, comparedOnce sync.Once
-	a := &Sessions{Request: runtime.NewProcess(runtime.Host{Lookup: func(string) (string, bool) { return "", false }}).Request(), store: s, now: time.Now}
-	a.Keeper = &session.Keeper{Store: s.Sessions(), Installation: "here", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	a := &Sessions{
+		Request: runtime.NewProcess(runtime.Host{Lookup: func(string) (string, bool) { return "", false }}).Request(),
+		store:   s,
+		now:     time.Now,
+	}
+	a.Keeper = &session.Keeper{
+		Store:        s.Sessions(),
+		Installation: "here",
+		Now:          time.Now,
+		Log:          slog.New(slog.DiscardHandler),
 		Launchers: map[string]session.Launcher{
 			"hangs": lister{hangs: true, found: func(string) {}},
 			"works": lister{found: func(id string) {
@@ -88,7 +96,8 @@ func TestHangingProviderDelaysNoOtherSessions(t *testing.T) {
 				<-ctx.Done()
 			}
 			return true
-		}}
+		},
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- a.keep(ctx, true, slog.New(slog.DiscardHandler), nil) }()
 	for what, done := range map[string]chan struct{}{"kept": kept, "compared": compared} {
