@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules services cli docs checkpoints agents local api image python
-	kills provider clocks disks sessions helm templates terraform)
+	kills provider clocks disks sessions calls runners helm templates terraform)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -27,7 +27,9 @@ run() {
 	provider) slow -timeout 60m -run '^TestTheProviderFails|^TestAnOlderBinary' ./test/service ;;
 	clocks) slow -timeout 60m -run '^TestClocksJump' ./test/service ;;
 	disks) slow -timeout 60m -run '^TestTheDatabase|^TestTheFile|^TestTheDisk' ./test/service ;;
-	sessions) slow -timeout 120m ./test/sessions ;;
+	sessions) slow -timeout 60m -skip 'TestKilledAtEveryCall|TestKilledRunner' ./test/sessions ;;
+	calls) slow -timeout 120m -run TestKilledAtEveryCall ./test/sessions ;;
+	runners) slow -timeout 60m -run TestKilledRunner ./test/sessions ;;
 	helm) (cd test/helm && go test -count=1 .) ;;
 	templates) ./test/cfn-lint.sh ;;
 	terraform) make terraform ;;
