@@ -4,7 +4,7 @@
 # From the environment: SEED, KILLS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-suites=(actions schedules services cli docs checkpoints agents local api image python
+suites=(actions schedules plans services cli docs checkpoints agents local api image python
 	kills provider clocks disks sessions calls runners helm templates terraform)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
@@ -14,6 +14,7 @@ run() {
 	case $1 in
 	actions) slow -timeout 30m -run TestKilledAnywhere ./internal/action ;; # the ladder killed at every boundary
 	schedules) slow -run 'TestRandomSchedules|TestSchedules|TestKilledAnywhere' ./internal/session ./internal/intent ;;
+	plans) slow -run 'TestCampaign|TestConformance' ./internal/plan/spot ./internal/cloud/sim ;;
 	services) slow -timeout 30m -run 'TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/cli ./internal/daemon ./internal/service ;;
 	cli) slow -timeout 30m -run 'TestSlowScripts|TestBooksCanBeTried|TestDemoDay|TestNoLineIsWiderThanTheTerminal|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsWhereverTheyAreKept' ./internal/cli ;;
 	docs) slow -timeout 30m -run 'TestGettingStarted|TestCommands' ./test/docs ;;
