@@ -19,8 +19,7 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 WAITING := -p $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN)) -parallel $(shell expr 4 '*' $$(getconf _NPROCESSORS_ONLN))
 # Tests of the largest package, in processes of their own: they set the environment, which a
 # process has one of.
-APART := -apart 'internal/cli=TestScripts$$|TestDemoDay|TestConnect' -apart 'internal/cli=TestFix|TestAFix|TestAReview|TestAPreview|TestShipped' \
-	-apart 'internal/cli=TestNoLine|TestTheSame|TestAHost|TestHostile'
+APART := -apart 'internal/cli=TestScripts$$|TestDemoDay|TestConnect|TestTheSame' -apart 'internal/cli=TestFix|TestAFix|TestAReview|TestAPreview|TestShipped|TestNoLine|TestHostile'
 # Seconds for all fuzz targets together.
 FUZZBUDGET ?= 120
 BENCHROWS ?= 10000000

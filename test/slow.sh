@@ -4,8 +4,8 @@
 # From the environment: SEED, KILLS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-suites=(actions schedules services cli docs checkpoints agents local api image python
-	kills provider clocks disks sessions helm templates terraform)
+suites=(actions schedules plans services cli docs checkpoints agents local api image python
+	kills provider clocks disks sessions calls runners helm templates terraform)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -14,6 +14,7 @@ run() {
 	case $1 in
 	actions) slow -timeout 30m -run TestKilledAnywhere ./internal/action ;; # the ladder killed at every boundary
 	schedules) slow -run 'TestRandomSchedules|TestSchedules|TestKilledAnywhere' ./internal/session ./internal/intent ;;
+	plans) slow -run 'TestCampaign|TestConformance' ./internal/plan/spot ./internal/cloud/sim ;;
 	services) slow -timeout 30m -run 'TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/cli ./internal/app/server ./internal/app/scheduler ;;
 	cli) slow -timeout 30m -run 'TestSlowScripts|TestBooksCanBeTried|TestDemoDay|TestNoLineIsWiderThanTheTerminal|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsWhereverTheyAreKept' ./internal/cli ;;
 	docs) slow -timeout 30m -run 'TestGettingStarted|TestCommands' ./test/docs ;;
@@ -27,7 +28,9 @@ run() {
 	provider) slow -timeout 60m -run '^TestTheProviderFails|^TestAnOlderBinary' ./test/service ;;
 	clocks) slow -timeout 60m -run '^TestClocksJump' ./test/service ;;
 	disks) slow -timeout 60m -run '^TestTheDatabase|^TestTheFile|^TestTheDisk' ./test/service ;;
-	sessions) slow -timeout 120m ./test/sessions ;;
+	sessions) slow -timeout 60m -skip 'TestKilledAtEveryCall|TestKilledRunner' ./test/sessions ;;
+	calls) slow -timeout 120m -run TestKilledAtEveryCall ./test/sessions ;;
+	runners) slow -timeout 60m -run TestKilledRunner ./test/sessions ;;
 	helm) (cd test/helm && go test -count=1 .) ;;
 	templates) ./test/cfn-lint.sh ;;
 	terraform) make terraform ;;

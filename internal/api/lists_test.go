@@ -84,7 +84,7 @@ func TestFilteredLists(t *testing.T) {
 					}
 				}
 				for _, limit := range []int{1, 7, 1000} {
-					if limit == 1 && len(want) > 40 {
+					if limit == 1 && len(want) > 12 {
 						continue
 					}
 					got := []string{}

@@ -204,8 +204,10 @@ func (b benchmark) once(ctx context.Context, dir, binary string, side, i int) (c
 func (b benchmark) start(ctx context.Context, dir, binary, state string, args []string) (cost, error) {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_DATA_HOME=" + filepath.Join(state, "data"), "XDG_CONFIG_HOME=" + filepath.Join(state, "config"),
-		"AWS_EC2_METADATA_DISABLED=true", "CURFEW_IDENTITY=bench"}, b.env...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_DATA_HOME=" + filepath.Join(state, "data"),
+		"XDG_CONFIG_HOME=" + filepath.Join(state, "config"), "AWS_EC2_METADATA_DISABLED=true", "CURFEW_IDENTITY=bench",
+	}, b.env...)
 	var said strings.Builder
 	cmd.Stderr = &said
 	began := time.Now()

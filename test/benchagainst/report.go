@@ -26,7 +26,8 @@ func benchstat(ctx context.Context, dir string, results []result, out io.Writer)
 			return fmt.Errorf("write the runs: %w", err)
 		}
 	}
-	text, err := output(ctx, "", "go", "tool", "-modfile=tools/go.mod", "benchstat", sides[before]+"="+files[before], sides[now]+"="+files[now])
+	text, err := output(ctx, "", "go", "tool", "-modfile=tools/go.mod", "benchstat",
+		sides[before]+"="+files[before], sides[now]+"="+files[now])
 	if err != nil {
 		return err
 	}

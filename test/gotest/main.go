@@ -108,7 +108,8 @@ func startServers(ctx context.Context) (socket string, stop func() error, err er
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- shared.Serve(ctx, l, map[string]func() shared.Client{moto.Kind: moto.Share, postgres.Kind: postgres.Share})
+		kinds := map[string]func() shared.Client{moto.Kind: moto.Share, postgres.Kind: postgres.Share}
+		done <- shared.Serve(ctx, l, kinds)
 	}()
 	return socket, func() error {
 		l.Close() // the socket goes with its directory as well

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,10 +41,13 @@ var testName = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t `)
 
 // plan returns the packages that patterns name, those first that took longest in the last
 // run, and the parts that run apart. No test of another package has the name of one of those.
-func plan(ctx context.Context, patterns []string, apart parts, record string) (packages []string, all []part, err error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{join .TestGoFiles \" \"}} {{join .XTestGoFiles \" \"}}"}, patterns...)...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+func plan(
+	ctx context.Context, patterns []string, apart parts, record string,
+) (packages []string, all []part, err error) {
+	const format = `{{.ImportPath}}	{{.Dir}}	{{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}`
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-e", "-f", format}, patterns...)...)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the packages: %w", err)
 	}
@@ -74,7 +78,7 @@ func plan(ctx context.Context, patterns []string, apart parts, record string) (p
 		}
 	}
 	took := lastTimes(record)
-	slices.SortStableFunc(packages, func(a, b string) int { return int(took[b]-took[a]) / 5 }) // the order of short ones is no matter
+	slices.SortStableFunc(packages, func(a, b string) int { return cmp.Compare(took[b], took[a]) })
 	return packages, all, nil
 }
 
@@ -119,9 +123,12 @@ func lastTimes(record string) map[string]float64 {
 	}
 }
 
+// runner runs go test with arguments and writes its events.
+type runner func(ctx context.Context, args []string, events io.Writer) error
+
 // together runs go test for the packages without the parts, and for each part once its
 // package has been built.
-func together(ctx context.Context, packages []string, all []part, goTest func(ctx context.Context, args []string, out io.Writer) error, flags []string, events io.Writer) error {
+func together(ctx context.Context, packages []string, all []part, goTest runner, flags []string, events io.Writer) error {
 	var skip []string
 	for _, p := range all {
 		skip = append(skip, p.tests...)
@@ -145,7 +152,8 @@ func together(ctx context.Context, packages []string, all []part, goTest func(ct
 				continue
 			}
 			rest.Go(func() {
-				err := goTest(ctx, append(slices.Clone(flags), "-run", exactly(p.tests), p.of), &watcher{to: shared, of: p.of, part: fmt.Sprint(partMark, i+1)})
+				only := append(slices.Clone(flags), "-run", exactly(p.tests), p.of)
+				err := goTest(ctx, only, &watcher{to: shared, of: p.of, part: fmt.Sprint(partMark, i+1)})
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, err)
@@ -194,7 +202,7 @@ func (w *watcher) Write(b []byte) (int, error) {
 	if w.started != nil {
 		for line := range strings.Lines(string(whole)) {
 			var e event
-			if strings.HasPrefix(line, `{"Time":`) && strings.Contains(line, `"Action":"start"`) && json.Unmarshal([]byte(line), &e) == nil && e.Action == "start" {
+			if strings.Contains(line, `"Action":"start"`) && json.Unmarshal([]byte(line), &e) == nil && e.Action == "start" {
 				w.started(e.Package)
 			}
 		}

@@ -37,7 +37,9 @@ type report struct {
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, outputs: map[string]map[string]string{}, order: map[string][]string{}, skips: map[string]string{}}
+	return &report{
+		out: out, outputs: map[string]map[string]string{}, order: map[string][]string{}, skips: map[string]string{},
+	}
 }
 
 // Write takes output of go test -json.

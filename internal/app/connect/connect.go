@@ -118,6 +118,9 @@ func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine
 // what it left running may hold it.
 const outputTimeout = time.Second
 
+// interruptedFor is how long a command may go on that is interrupted because its time is over.
+const interruptedFor = 5 * time.Second
+
 // enterOwn runs a command, or a shell, in a session of this machine.
 func enterOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session, o ConnectOptions) (int, error) {
 	id := s.Machines[o.Node].ID
@@ -150,7 +153,13 @@ func enterOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, 
 	if shell && o.Yield != nil {
 		o.Yield()
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.Process.Signal(os.Interrupt) }) // it may have ended
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.Process.Signal(os.Interrupt) // it may have ended
+		// A time-out holds for a command as well that does not listen.
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			time.AfterFunc(interruptedFor, func() { _ = c.Process.Kill() })
+		}
+	})
 	err = c.Wait()
 	stop()
 	var exit *exec.ExitError

@@ -23,7 +23,7 @@ const (
 	keeperLock = "keeper.lock"
 	keeperLog  = "keeper.log"
 	// pollInterval is how often a keeper looks for new sessions, restFor how long it stays when
-	// there are none, and reconcileEvery how often it compares machines with records.
+	// there are none, and reconcileInterval how often it compares machines with records.
 	pollInterval      = 250 * time.Millisecond
 	emptyTimeout      = 3 * time.Second
 	reconcileInterval = time.Minute

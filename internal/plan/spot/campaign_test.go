@@ -54,6 +54,9 @@ func TestCampaign(t *testing.T) {
 		{"1.15x", 31.8, 39.1, 48.8, 0.406},
 		{"1.5x", 43.6, 42.8, 54.1, 0.475},
 	} {
+		if tc.deadline == "1.5x" && os.Getenv("CURFEW_SLOW") == "" {
+			continue // make test-slow SUITE=plans; every day TestCampaignAcrossZones has it
+		}
 		t.Run(tc.deadline, func(t *testing.T) {
 			r, err := Replay(tr, campaignParams(tc.deadline))
 			if err != nil {
