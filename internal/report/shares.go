@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
@@ -38,7 +39,7 @@ func Shares(d view.Shares) Sheet {
 		s.Tables = []Grid{allocatedMachines(d)}
 		rows = nil
 		for _, m := range d.Machines {
-			rows = append(append(rows, m.Workloads...), view.WorkloadShare{Workload: unallocated, Amount: m.Unallocated})
+			rows = append(append(rows, m.Workloads...), view.WorkloadShare{WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: m.Unallocated}})
 		}
 	} else {
 		tenancy(&s, d)
@@ -46,7 +47,7 @@ func Shares(d view.Shares) Sheet {
 		for _, m := range d.Machines {
 			free += m.Unallocated
 		}
-		rows = append(slices.Clone(rows), view.WorkloadShare{Workload: unallocated, Amount: free})
+		rows = append(slices.Clone(rows), view.WorkloadShare{WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: free}})
 	}
 	b := chart.Bars{Title: "Cost by workload", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Ordered: true}
 	for _, w := range rows[:min(len(rows), maxRows)] {
