@@ -14,27 +14,36 @@ import (
 type Status struct {
 	Budget Budget
 	Window Window
-	// Used is what was charged, Held what holds reserve beyond their own charges, and
-	// Unknown what unpriced charges may come to at most.
-	Used, Held, Unknown money.Amount
-	// Unobserved is the part of Held of runs that are over and that the ledger has not
-	// seen.
-	Unobserved money.Amount
+	Balance
 	// Unbounded is the resource time of which not even the most is known; it is in none of
 	// them.
 	Unbounded time.Duration
-	// Left is what may still be spent and held; negative where it is overdrawn.
-	Left money.Amount
-	// Hourly is what is being spent in an hour: measured over the last whole hour where
-	// nothing is held, as estimated where it is.
-	Hourly money.Amount
-	State  State
+	State     State
 	// Forecast is what the window's spend comes to at its end; unknown where too little
 	// is known, and NoForecast says what.
 	Forecast   inventory.Fact[Forecast]
 	NoForecast string
 	// Through is how far the ledger reaches; zero where it is empty.
 	Through time.Time
+}
+
+// Balance is the money of a budget in a window. Used, Held, Left, and Unknown where the
+// budget counts it, add up to its amount.
+type Balance struct {
+	// Used is what was charged.
+	Used money.Amount `json:"used_usd"`
+	// Held is what is reserved for work that was admitted, beyond its own charges.
+	Held money.Amount `json:"held_usd"`
+	// Unobserved is the part of Held of runs that are over and that the ledger has not
+	// seen.
+	Unobserved money.Amount `json:"unobserved_usd"`
+	// Unknown is the most that unpriced charges can come to.
+	Unknown money.Amount `json:"unknown_usd"`
+	// Left is what may still be spent and held; negative where it is overdrawn.
+	Left money.Amount `json:"left_usd"`
+	// Hourly is what is being spent in an hour: measured over the last whole hour where
+	// nothing is held, as estimated where it is.
+	Hourly money.Amount `json:"hourly_usd"`
 }
 
 // Committed is what is spent and held, and what is unknown where that counts.

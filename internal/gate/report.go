@@ -11,20 +11,30 @@ import (
 // Report says how often people had to ask and how long they waited: the gate is for
 // outliers, not for everyday experiments.
 type Report struct {
-	From, To time.Time
-	// Runs is how many were admitted or waited to be; Asked how many of them had to ask.
-	Runs, Asked int
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Runs is how many were admitted or waited to be.
+	Runs int `json:"runs"`
+	// Asked is how many of the runs had to ask.
+	Asked int `json:"asked"`
 	// Denied is how many different things a budget or quota refused, and were not
 	// admitted later; they are no runs.
-	Denied int
+	Denied int `json:"denied"`
 	// Waiting is how many of Asked are undecided.
-	Waiting int
+	Waiting int `json:"waiting"`
+	// Answered is how many were answered.
+	Answered int `json:"answered"`
 	// WaitP50 and WaitP95 are the percentiles (nearest rank) of the time between asking
 	// and being answered; zero where Answered is 0.
-	Answered         int
-	WaitP50, WaitP95 time.Duration
+	WaitP50 time.Duration `json:"-"`
+	WaitP95 time.Duration `json:"-"`
 
-	Assumptions, CoverageNotes, Changes []string
+	// Assumptions are what the figures take for granted.
+	Assumptions []string `json:"assumptions"`
+	// CoverageNotes are what the data does not cover.
+	CoverageNotes []string `json:"coverage_notes"`
+	// Changes are what would change the answer.
+	Changes []string `json:"changes"`
 }
 
 // AskedShare is Asked over Runs, and whether there was any run.

@@ -9,24 +9,28 @@ import (
 // publish are 0.
 type Accelerator struct {
 	// Name carries the memory where one chip is sold with several: "A100-40GB".
-	Name, Vendor, Generation string
-	MemoryMiB                int64
-	MemoryBandwidthGBps      float64 // 10^9 bytes a second
+	Name       string `json:"name"`
+	Vendor     string `json:"vendor"`
+	Generation string `json:"generation"`
+	// MemoryMiB is the memory in MiB.
+	MemoryMiB int64 `json:"memory_mib"`
+	// MemoryBandwidthGBps is the memory bandwidth in 10^9 bytes a second.
+	MemoryBandwidthGBps float64 `json:"memory_bandwidth_gbps"`
 	// BF16TFLOPS is the dense (not sparse) tensor throughput at 16 bits, in 10^12
 	// operations a second. Precision says at what: devices before BF16 are stated
 	// at fp16, those before tensor cores at fp32.
-	BF16TFLOPS float64
-	Precision  string
+	BF16TFLOPS float64 `json:"bf16_tflops"`
+	Precision  string  `json:"precision"`
 	// FP8TFLOPS is the dense throughput at 8-bit floats; 0 where there is none.
-	FP8TFLOPS float64
-	// TDPWatts is of one device, not of a board that carries two.
-	TDPWatts int
+	FP8TFLOPS float64 `json:"fp8_tflops"`
+	// TDPWatts is the thermal design power of one device, not of a board that carries two.
+	TDPWatts int `json:"tdp_watts"`
 	// MIG says whether the device can be divided into instances.
-	MIG bool
+	MIG bool `json:"mig"`
 	// ReleaseYear is the year in which it shipped or could be rented.
-	ReleaseYear int
-	Source      string
-	AsOf        time.Time
+	ReleaseYear int       `json:"release_year"`
+	Source      string    `json:"source"`
+	AsOf        time.Time `json:"-"`
 }
 
 // accelerators by other names: the catalogs', the drivers' and the vendors'.

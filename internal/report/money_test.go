@@ -36,7 +36,7 @@ func TestMoneyPictures(t *testing.T) {
 	t.Run("budgets", rapid.MakeCheck(func(t *rapid.T) {
 		var doc view.Budgets
 		for i := range counts.Draw(t, "budgets") {
-			b := view.Budget{ID: fmt.Sprint(names.Draw(t, "name"), i), Amount: amounts(t, 0), Used: amounts(t, -money.USD), Held: amounts(t, 0)}
+			b := view.Budget{ID: fmt.Sprint(names.Draw(t, "name"), i), Amount: amounts(t, 0), Balance: budget.Balance{Used: amounts(t, -money.USD), Held: amounts(t, 0)}}
 			if rapid.Bool().Draw(t, "forecast") {
 				low := amounts(t, 0)
 				b.Forecast = &budget.Forecast{Low: low, Median: low, High: low + amounts(t, 0)}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/report/chart"
@@ -37,7 +38,7 @@ func Shares(d view.Shares) layout.Sheet {
 		s.Tables = []layout.Grid{allocatedMachines(d)}
 		rows = nil
 		for _, m := range d.Machines {
-			rows = append(append(rows, m.Workloads...), view.WorkloadShare{Workload: unallocated, Amount: m.Unallocated})
+			rows = append(append(rows, m.Workloads...), view.WorkloadShare{WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: m.Unallocated}})
 		}
 	} else {
 		tenancy(&s, d)
@@ -45,7 +46,7 @@ func Shares(d view.Shares) layout.Sheet {
 		for _, m := range d.Machines {
 			free += m.Unallocated
 		}
-		rows = append(slices.Clone(rows), view.WorkloadShare{Workload: unallocated, Amount: free})
+		rows = append(slices.Clone(rows), view.WorkloadShare{WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: free}})
 	}
 	b := chart.Bars{Title: "Cost by workload", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Ordered: true}
 	for _, w := range rows[:min(len(rows), maxRows)] {

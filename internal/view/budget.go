@@ -47,20 +47,10 @@ type Budget struct {
 	From   time.Time    `json:"from"`
 	Until  time.Time    `json:"until"`
 	Amount money.Amount `json:"amount_usd"`
-	// Used is the dollars that were spent.
-	Used money.Amount `json:"used_usd"`
-	// Held is what is reserved for work that was admitted, beyond its own charges.
-	Held money.Amount `json:"held_usd"`
-	// Unobserved is the dollars of admitted work that was not observed yet.
-	Unobserved money.Amount `json:"unobserved_usd"`
-	// Unknown is the most that unpriced charges can come to; UnboundedHours is the time of
-	// resources for which not even that is known.
-	Unknown        money.Amount `json:"unknown_usd"`
-	UnboundedHours float64      `json:"unbounded_hours"`
-	// Left is the dollars that are left.
-	Left money.Amount `json:"left_usd"`
-	// Hourly is the current spend rate, PerHour its limit; null: no limit.
-	Hourly  money.Amount  `json:"hourly_usd"`
+	budget.Balance
+	// UnboundedHours is the time of resources for which not even the most is known.
+	UnboundedHours float64 `json:"unbounded_hours"`
+	// PerHour is the limit of the hourly spend; null: no limit.
 	PerHour *money.Amount `json:"per_hour_usd"`
 	// State is ok, warn, gate or over.
 	State budget.State `json:"state"`
@@ -91,7 +81,7 @@ func NewBudgets(all []budget.Status, at time.Time) Budgets {
 
 func newBudget(s budget.Status) Budget {
 	b := Budget{ID: s.Budget.ID, Parent: s.Budget.Parent, Match: s.Budget.Match, From: s.Window.From, Until: s.Window.To, Amount: s.Budget.Amount,
-		Used: s.Used, Held: s.Held, Unobserved: s.Unobserved, Unknown: s.Unknown, UnboundedHours: s.Unbounded.Hours(), Left: s.Left, Hourly: s.Hourly,
+		Balance: s.Balance, UnboundedHours: s.Unbounded.Hours(),
 		State: s.State, ForecastReason: s.NoForecast, LedgerUntil: optionalTime(s.Through)}
 	if s.Budget.PerHour > 0 {
 		b.PerHour = &s.Budget.PerHour

@@ -28,7 +28,7 @@ type Demo struct {
 	Policies []string      `json:"policies"`
 	Machines []DemoMachine `json:"machines"`
 	// Ephemeral is all machines that may end together.
-	Ephemeral DemoDollars `json:"ephemeral"`
+	Ephemeral DemoCosts `json:"ephemeral"`
 	// ActedOnWork counts actions on machines that worked when they were acted on.
 	ActedOnWork int `json:"acted_on_work"`
 
@@ -44,8 +44,8 @@ type DemoPass struct {
 	Sent  int
 }
 
-// DemoDollars is dollars by duty; costs without a duty are under "none".
-type DemoDollars struct {
+// DemoCosts is dollars by duty; costs without a duty are under "none".
+type DemoCosts struct {
 	// Before is the dollars of the day before.
 	Before map[string]money.Amount `json:"before_usd"`
 	// After is the dollars of the day itself.
@@ -69,7 +69,7 @@ type DemoMachine struct {
 		Before DemoWork `json:"before"`
 		After  DemoWork `json:"after"`
 	} `json:"true_work"`
-	DemoDollars
+	DemoCosts
 	Done []DemoDone `json:"done"`
 }
 
@@ -113,7 +113,7 @@ func (d *Demo) Machine(r *inventory.Resource, before, after DemoWork) {
 		return
 	}
 	m := DemoMachine{Resource: ref, Name: r.Name, Type: r.Type, Team: r.Owner.Team, User: r.Owner.User,
-		Lifetime: string(r.Lifetime), Purpose: string(r.Purpose), DemoDollars: newDemoDollars(), Done: []DemoDone{}}
+		Lifetime: string(r.Lifetime), Purpose: string(r.Purpose), DemoCosts: newDemoCosts(), Done: []DemoDone{}}
 	m.TrueWork.Before, m.TrueWork.After = before, after
 	d.index[ref] = len(d.Machines)
 	d.Machines = append(d.Machines, m)
@@ -135,15 +135,15 @@ func (d *Demo) Act(ref inventory.Ref, done DemoDone, acted bool) {
 // Charge adds the costs of the day before, of the day and of its last hour, each by resource
 // and duty, and puts the machines in the order of their references.
 func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
-	d.Ephemeral = newDemoDollars()
+	d.Ephemeral = newDemoCosts()
 	for _, part := range []struct {
 		table *costs.Costs
-		of    func(*DemoDollars) map[string]money.Amount
+		of    func(*DemoCosts) map[string]money.Amount
 		hours bool
 	}{
-		{before, func(x *DemoDollars) map[string]money.Amount { return x.Before }, true},
-		{after, func(x *DemoDollars) map[string]money.Amount { return x.After }, true},
-		{lastHour, func(x *DemoDollars) map[string]money.Amount { return x.LastHour }, false},
+		{before, func(x *DemoCosts) map[string]money.Amount { return x.Before }, true},
+		{after, func(x *DemoCosts) map[string]money.Amount { return x.After }, true},
+		{lastHour, func(x *DemoCosts) map[string]money.Amount { return x.LastHour }, false},
 	} {
 		for _, row := range part.table.Rows {
 			i, known := d.index[row.Key[0]]
@@ -151,7 +151,7 @@ func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
 				continue
 			}
 			m := &d.Machines[i]
-			sums := []*DemoDollars{&m.DemoDollars}
+			sums := []*DemoCosts{&m.DemoCosts}
 			if m.Lifetime == string(inventory.Ephemeral) {
 				sums = append(sums, &d.Ephemeral)
 			}
@@ -175,6 +175,6 @@ func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
 	return nil
 }
 
-func newDemoDollars() DemoDollars {
-	return DemoDollars{Before: map[string]money.Amount{}, After: map[string]money.Amount{}, LastHour: map[string]money.Amount{}}
+func newDemoCosts() DemoCosts {
+	return DemoCosts{Before: map[string]money.Amount{}, After: map[string]money.Amount{}, LastHour: map[string]money.Amount{}}
 }

@@ -70,7 +70,7 @@ type Fuse struct {
 // NewEnforce makes the document of a pass.
 func NewEnforce(p *round.Result, dryRun bool) Enforce {
 	v := Enforce{Schema: EnforceSchema, DryRun: dryRun, Accounts: p.Accounts, Resources: len(p.Resources),
-		Policies: []PolicyCount{}, Lines: []Line{}, NextAt: moment(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
+		Policies: []PolicyCount{}, Lines: []Line{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
 	if z := p.Frozen(); z != nil {
 		v.Frozen = &action.Freeze{By: z.By, Reason: z.Reason, At: z.At.UTC()}
 	}
@@ -100,14 +100,5 @@ func NewEnforce(p *round.Result, dryRun bool) Enforce {
 // NewLine makes the line of a decision of the ladder.
 func NewLine(l action.Line) Line {
 	return Line{Item: l.Item, Resource: l.Resource.String(), Policy: l.Source, Verb: string(l.Verb),
-		Result: string(l.Result), Why: l.Why, Rule: l.Rule, Cap: l.Cap, DueAt: moment(l.DueAt)}
-}
-
-// moment is a time in UTC; null where there is none.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
+		Result: string(l.Result), Why: l.Why, Rule: l.Rule, Cap: l.Cap, DueAt: optionalTime(l.DueAt)}
 }

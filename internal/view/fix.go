@@ -153,7 +153,7 @@ func (d *Fix) After(out *round.Result, request string, missed []Line) {
 		if l.Source != source || d.State == FixChanged && l.Result == action.ResultWithdrawn {
 			continue
 		}
-		d.Item, d.NextAt = l.Item, moment(l.NextAt)
+		d.Item, d.NextAt = l.Item, optionalTime(l.NextAt)
 		switch l.Result {
 		case action.ResultConfirmed:
 			d.State = FixConfirmed
@@ -206,7 +206,7 @@ func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fix
 			next = r.NextAt
 		}
 	}
-	d.NextAt = moment(next)
+	d.NextAt = optionalTime(next)
 	reported := func(w round.Request) bool {
 		return slices.ContainsFunc(d.Lines, func(l Line) bool {
 			return l.Policy == round.FindingSource(w.Finding) && l.Result != string(action.ResultWithdrawn)

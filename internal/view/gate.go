@@ -98,37 +98,20 @@ func optionalText(text string) *string {
 // GateReport is what `gate report` prints. Shares and waits are null where nothing was
 // asked or answered.
 type GateReport struct {
-	Schema string    `json:"schema"`
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
-	// Runs is how many runs there were.
-	Runs int `json:"runs"`
-	// Asked is how many had to ask.
-	Asked  int `json:"asked"`
-	Denied int `json:"denied"`
-	// Waiting is how many wait.
-	Waiting int `json:"waiting"`
-	// Answered is how many were answered.
-	Answered int `json:"answered"`
+	Schema string `json:"schema"`
+	gate.Report
 	// AskedShare is the share that had to ask.
 	AskedShare *float64 `json:"asked_share"`
 	// WaitP50 is the median of the waits in seconds.
 	WaitP50 *float64 `json:"wait_p50_seconds"`
 	// WaitP95 is the 95th percentile of the waits in seconds.
 	WaitP95 *float64 `json:"wait_p95_seconds"`
-
-	// Assumptions are what the figures take for granted.
-	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are what the data does not cover.
-	CoverageNotes []string `json:"coverage_notes"`
-	// Changes are what would change the answer.
-	Changes []string `json:"changes"`
 }
 
 // NewGateReport makes the document of a report.
 func NewGateReport(r gate.Report) GateReport {
-	d := GateReport{Schema: GateReportSchema, From: r.From, To: r.To, Runs: r.Runs, Asked: r.Asked, Denied: r.Denied, Waiting: r.Waiting, Answered: r.Answered,
-		Assumptions: append([]string{}, r.Assumptions...), CoverageNotes: append([]string{}, r.CoverageNotes...), Changes: append([]string{}, r.Changes...)}
+	r.Assumptions, r.CoverageNotes, r.Changes = Lines(r.Assumptions), Lines(r.CoverageNotes), Lines(r.Changes)
+	d := GateReport{Schema: GateReportSchema, Report: r}
 	if share, ok := r.AskedShare(); ok {
 		d.AskedShare = &share
 	}

@@ -33,7 +33,7 @@ type KeptResource struct {
 	Tags       map[string]string `json:"tags"`
 	// Manager is what manages it.
 	Manager inventory.Manager `json:"manager,omitzero"`
-	// HourlyUSD is the list price of an hour in billionths of a dollar.
+	// HourlyUSD is the list price of an hour.
 	HourlyUSD *money.Amount `json:"hourly_nano_usd"`
 
 	// GPUs are how many GPUs it has.

@@ -73,7 +73,7 @@ type BlownFuse struct {
 func NewFuses(all []action.Fuse) Fuses {
 	d := Fuses{FusesSchema, []BlownFuse{}}
 	for _, f := range all {
-		d.Fuses = append(d.Fuses, BlownFuse{f.Source, f.Account, f.At.UTC(), f.Due, f.Selected, moment(f.ConfirmedAt), f.By, f.Reason, moment(f.Until)})
+		d.Fuses = append(d.Fuses, BlownFuse{f.Source, f.Account, f.At.UTC(), f.Due, f.Selected, optionalTime(f.ConfirmedAt), f.By, f.Reason, optionalTime(f.Until)})
 	}
 	return d
 }

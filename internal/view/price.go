@@ -54,27 +54,10 @@ func NewPrice(e price.Entry, own bool) Price {
 
 // Machine is a machine type with its prices.
 type Machine struct {
-	Type  string `json:"type"`
-	Cloud string `json:"cloud"`
-	// VCPUs are how many CPUs it has.
-	VCPUs int `json:"vcpus"`
-	// MemoryMiB is the memory in MiB.
-	MemoryMiB   int64  `json:"memory_mib"`
-	Accelerator string `json:"accelerator,omitempty"`
+	price.Machine
 	// Accelerators are how many accelerators it has.
 	Accelerators string `json:"accelerators,omitempty"`
-	// AcceleratorMemoryMiB is the memory of one accelerator in MiB.
-	AcceleratorMemoryMiB int64 `json:"accelerator_memory_mib,omitempty"`
-	// NetworkMbps is the network bandwidth in Mbit/s.
-	NetworkMbps int64 `json:"network_mbps,omitempty"`
-	// InstanceStorageGB is the size of instance-store disks in GB.
-	InstanceStorageGB int64 `json:"instance_storage_gb,omitempty"`
-	// Arch is the CPU architecture.
-	Arch string `json:"arch"`
-	// ReleaseYear is the year of its release.
-	ReleaseYear int    `json:"release_year,omitempty"`
-	Source      string `json:"source"`
-	// AsOf is the date from which the price holds.
+	// AsOf is the date from which the data holds.
 	AsOf   string  `json:"as_of"`
 	Prices []Price `json:"prices"`
 	// OnDemand and Spot are dollars an hour in the region that was asked for, empty where
@@ -88,9 +71,7 @@ type Machine struct {
 // newMachine makes the document of a machine type with its prices in a region; an empty
 // region is all of them. Entries hold those of the machine.
 func newMachine(book *price.Book, entries []price.Entry, m price.Machine, region string) Machine {
-	d := Machine{Type: m.Type, Cloud: m.Cloud, VCPUs: m.VCPUs, MemoryMiB: m.MemoryMiB, Accelerator: m.Accelerator,
-		AcceleratorMemoryMiB: m.AcceleratorMemoryMiB, NetworkMbps: m.NetworkMbps, InstanceStorageGB: m.InstanceStorageGB,
-		Arch: m.Arch, ReleaseYear: m.ReleaseYear, Source: m.Source, AsOf: m.AsOf.Format(time.DateOnly), Prices: []Price{}}
+	d := Machine{Machine: m, AsOf: m.AsOf.Format(time.DateOnly), Prices: []Price{}}
 	if m.AcceleratorMilli > 0 {
 		d.Accelerators = strconv.FormatFloat(float64(m.AcceleratorMilli)/1000, 'f', -1, 64)
 	}
@@ -145,29 +126,8 @@ type PriceShow struct {
 
 // Accelerator is an accelerator of the book.
 type Accelerator struct {
-	Name string `json:"name"`
-	// Vendor is the vendor.
-	Vendor string `json:"vendor"`
-	// Generation is the generation of the accelerator.
-	Generation string `json:"generation"`
-	// MemoryMiB is the memory in MiB.
-	MemoryMiB int64 `json:"memory_mib"`
-	// MemoryBandwidthGBps is the memory bandwidth in GB/s.
-	MemoryBandwidthGBps float64 `json:"memory_bandwidth_gbps"`
-	// BF16TFLOPS is the dense BF16 throughput in TFLOP/s.
-	BF16TFLOPS float64 `json:"bf16_tflops"`
-	// Precision is the precision of the throughput.
-	Precision string `json:"precision"`
-	// FP8TFLOPS is the dense FP8 throughput in TFLOP/s; 0 without FP8.
-	FP8TFLOPS float64 `json:"fp8_tflops"`
-	// TDPWatts is the thermal design power in watts.
-	TDPWatts int `json:"tdp_watts"`
-	// MIG says whether it can be divided by MIG.
-	MIG bool `json:"mig"`
-	// ReleaseYear is the year of its release.
-	ReleaseYear int    `json:"release_year"`
-	Source      string `json:"source"`
-	// AsOf is the date from which the price holds.
+	price.Accelerator
+	// AsOf is the date from which the data holds.
 	AsOf string `json:"as_of"`
 }
 
@@ -181,8 +141,7 @@ func NewPriceShow(book *price.Book, name, region string) (PriceShow, bool) {
 		return d, true
 	}
 	if g, ok := book.Accelerator(name); ok {
-		d.Accelerator = &Accelerator{g.Name, g.Vendor, g.Generation, g.MemoryMiB, g.MemoryBandwidthGBps, g.BF16TFLOPS, g.Precision, g.FP8TFLOPS, g.TDPWatts, g.MIG,
-			g.ReleaseYear, g.Source, g.AsOf.Format(time.DateOnly)}
+		d.Accelerator = &Accelerator{g, g.AsOf.Format(time.DateOnly)}
 		return d, true
 	}
 	for _, e := range book.Entries() {

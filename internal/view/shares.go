@@ -54,17 +54,9 @@ type MachineUse struct {
 	UnmeasuredByUse money.Amount `json:"unmeasured_by_use_usd"`
 }
 
-// WorkloadShare is a workload's part of a machine's cost. Used, Idle and CannotJudge
-// (unmeasured) add up to Amount.
+// WorkloadShare is a workload's part of a machine's cost.
 type WorkloadShare struct {
-	Workload string       `json:"workload"`
-	Amount   money.Amount `json:"total_usd"`
-	// Used is the dollars of used time.
-	Used money.Amount `json:"used_usd"`
-	// Idle is the dollars of idle time.
-	Idle money.Amount `json:"idle_usd"`
-	// CannotJudge is the dollars of unmeasured time.
-	CannotJudge money.Amount `json:"cannot_judge_usd"`
+	costs.WorkloadCost
 	// Use is there where a metrics server told of the workloads.
 	Use *WorkloadUse `json:"use,omitempty"`
 }
@@ -106,7 +98,7 @@ func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares 
 func workloads(all []costs.Allocated, use bool) []WorkloadShare {
 	out := []WorkloadShare{}
 	for _, w := range all {
-		x := WorkloadShare{w.Workload, w.Amount, w.Used, w.Idle, w.CannotJudge, nil}
+		x := WorkloadShare{WorkloadCost: w.WorkloadCost}
 		if use {
 			x.Use = &WorkloadUse{w.ByUse, gpuHours(w.Requested), gpuHours(w.Measured), nil, w.Split}
 			if hours := gpuHours(w.UsedGPU); w.Measured > 0 {

@@ -205,7 +205,7 @@ func (d *division) add(h MachineHour, o *occupied) error {
 		t := o.tenants[x]
 		row := d.rows[x]
 		if row == nil {
-			row = &Allocated{Workload: x.Name(), Tenant: x}
+			row = &Allocated{WorkloadCost: WorkloadCost{Workload: x.Name()}, Tenant: x}
 			d.rows[x] = row
 		}
 		for _, sum := range []struct {

@@ -27,8 +27,7 @@ type Share struct {
 
 // Allocated is what a share costs. Used, Idle and CannotJudge add up to Amount.
 type Allocated struct {
-	Workload                        string
-	Amount, Used, Idle, CannotJudge money.Amount
+	WorkloadCost
 	// The rest is there where the shares were measured, see [Tenancy].
 	Tenant Tenant
 	// ByUse is its part of the cost by what it used, beyond its request as well.
@@ -39,6 +38,19 @@ type Allocated struct {
 	Requested, Measured, UsedGPU int64
 	// Split says that a part of the use is that of the whole GPU, divided by request.
 	Split bool
+}
+
+// WorkloadCost is a workload's part of a machine's cost. Used, Idle and CannotJudge
+// (unmeasured) add up to Amount.
+type WorkloadCost struct {
+	Workload string       `json:"workload"`
+	Amount   money.Amount `json:"total_usd"`
+	// Used is the dollars of used time.
+	Used money.Amount `json:"used_usd"`
+	// Idle is the dollars of idle time.
+	Idle money.Amount `json:"idle_usd"`
+	// CannotJudge is the dollars of unmeasured time.
+	CannotJudge money.Amount `json:"cannot_judge_usd"`
 }
 
 // Allocation is a machine's cost divided among its workloads. The workloads and
@@ -95,7 +107,7 @@ func Split(cost money.Amount, shares []Share) (Allocation, error) {
 	}
 	a.Unallocated = parts[len(shares)]
 	for i, s := range shares {
-		w := Allocated{Workload: s.Workload, Amount: parts[i]}
+		w := Allocated{WorkloadCost: WorkloadCost{Workload: s.Workload, Amount: parts[i]}}
 		if s.UsedOf == 0 {
 			w.CannotJudge = w.Amount
 		} else if w.Used, err = w.Amount.Mul(s.Used, s.UsedOf); err != nil {

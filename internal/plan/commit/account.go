@@ -23,7 +23,8 @@ func PriceKey(machineType, region string) string { return machineType + "/" + re
 
 // FromBill returns on-demand compute of imported bills by region. An imported bill has one
 // row a day, so each hour of a day gets a twenty-fourth of it, and one machine stands for
-// one dollar an hour. The hours add up to the day, to the millionth of a dollar. Rows other than on-demand compute usage are skipped.
+// one dollar an hour. The hours add up to the day, to the millionth of a dollar.
+// Rows other than on-demand compute usage are skipped.
 func FromBill(rows iter.Seq2[bill.Row, error]) ([]Usage, error) {
 	days := map[time.Time]map[string]money.Amount{}
 	for r, err := range rows {

@@ -389,12 +389,12 @@ func TestOnlineKeepsItsBound(t *testing.T) {
 		if want := max(1, 2-alpha); math.Abs(r.Bound-want) > 1e-6 {
 			rt.Fatalf("bound %v, want %v", r.Bound, want)
 		}
-		if want := in.cheapest(); math.Abs(float64(r.offline)/1e9-want) > 1e-6*max(1, want) {
-			rt.Fatalf("offline %v, brute force %v", r.offline, want)
+		if want := in.cheapest(); math.Abs(float64(r.OfflineUSD)/1e9-want) > 1e-6*max(1, want) {
+			rt.Fatalf("offline %v, brute force %v", r.OfflineUSD, want)
 		}
 		// It may cost less: the plan starts in the first hour.
-		if float64(r.cost) > r.Bound*float64(r.offline)+1000 {
-			rt.Fatalf("cost %v, offline %v: %v times, bound %v\n%v", r.cost, r.offline, r.Ratio, r.Bound, fmt.Sprint(in.need))
+		if float64(r.CostUSD) > r.Bound*float64(r.OfflineUSD)+1000 {
+			rt.Fatalf("cost %v, offline %v: %v times, bound %v\n%v", r.CostUSD, r.OfflineUSD, r.Ratio, r.Bound, fmt.Sprint(in.need))
 		}
 	})
 }

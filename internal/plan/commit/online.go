@@ -25,8 +25,6 @@ type OnlineReport struct {
 	Bound float64 `json:"competitive_bound"`
 	// Bought is what it bought, by offer.
 	Bought []Bought `json:"bought"`
-
-	cost, offline money.Amount
 }
 
 // Bought is what was bought of one offer, step by step.
@@ -71,9 +69,9 @@ func Online(usage []Usage, offers []Offer, existing []Existing) (OnlineReport, e
 			return OnlineReport{}, err
 		}
 	}
-	r.CostUSD, r.OfflineUSD, r.Ratio = r.cost, r.offline, 1
-	if r.offline > 0 {
-		r.Ratio = money.Ratio(r.cost, r.offline)
+	r.Ratio = 1
+	if r.OfflineUSD > 0 {
+		r.Ratio = money.Ratio(r.CostUSD, r.OfflineUSD)
 	}
 	return r, nil
 }
@@ -185,10 +183,10 @@ func (r *OnlineReport) replay(g single) error {
 		}
 	}
 	var err error
-	if r.cost, err = r.cost.Add(cost); err != nil {
+	if r.CostUSD, err = r.CostUSD.Add(cost); err != nil {
 		return err
 	}
-	r.offline, err = r.offline.Add(offline)
+	r.OfflineUSD, err = r.OfflineUSD.Add(offline)
 	return err
 }
 

@@ -35,8 +35,6 @@ type Risk struct {
 	PaysFromMonths *float64 `json:"pays_from_months"`
 	// SavingUSD is the expected saving over the whole term, below 0 a loss.
 	SavingUSD money.Amount `json:"expected_saving_usd"`
-
-	saving money.Amount
 }
 
 // risk weighs that the types that a commitment covers are left. A savings plan that covers
@@ -70,8 +68,7 @@ func (d *demand) risk(l line, y tally, leave func(key string) Leaving) (*Risk, e
 	if err != nil || errCharge != nil {
 		return nil, fmt.Errorf("weigh a commitment to %s over its term: %w", l.offer.Key, money.ErrOverflow)
 	}
-	r.saving = covered - charged // both are positive
-	r.SavingUSD = r.saving
+	r.SavingUSD = covered - charged // both are positive
 	return r, nil
 }
 
@@ -95,9 +92,9 @@ func (c *Commitment) against(least int) string {
 	switch {
 	case c.HistoryHours < least:
 		return fmt.Sprintf("%s hours of history; a recommendation needs %s", money.Thousands(int64(c.HistoryHours)), money.Thousands(int64(least)))
-	case c.Risk != nil && c.Risk.saving <= 0:
+	case c.Risk != nil && c.Risk.SavingUSD <= 0:
 		return fmt.Sprintf("expected use is %s of its %s months (%s): expected loss %s", plain.Share(c.Risk.UsedShare, 1),
-			plain.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.saving).Dollars())
+			plain.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.SavingUSD).Dollars())
 	}
 	return ""
 }

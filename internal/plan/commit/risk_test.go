@@ -51,7 +51,7 @@ func TestAdviceNeedsHistoryAndWeighsTheRisk(t *testing.T) {
 				}
 				return
 			}
-			if got := float64(c.Risk.saving) / float64(money.USD); math.Abs(got-tc.saving) > 1 {
+			if got := float64(c.Risk.SavingUSD) / float64(money.USD); math.Abs(got-tc.saving) > 1 {
 				t.Errorf("expected to save %s over the term, want %.2f", c.Risk.SavingUSD, tc.saving)
 			}
 			if c.Risk.PaysFromMonths == nil || math.Abs(*c.Risk.PaysFromMonths-36*25895.0/(3*26280)) > 0.01 {

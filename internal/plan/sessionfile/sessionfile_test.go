@@ -13,7 +13,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-
 func pet() Machine {
 	return Machine{ID: "i-0f3a", Name: "dev-box", Seen: "the scan of 2026-11-22", Type: "g5.12xlarge", Region: "us-east-1", Image: "ami-0abc", DiskGiB: 200,
 		Owner: inventory.Owner{Team: "vision", User: "ana"}, Purpose: inventory.Experimentation, Hourly: inventory.Known(5672 * money.USD / 1000), Doing: "idle since 2026-11-16 08:00 UTC"}

@@ -58,7 +58,7 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 		p.AcrossZones = true
 		if all, err := tr.markets(p); err == nil {
 			if y, err := all[0].bound(p); err == nil {
-				if x, err := y.result(len(strategies), r.full); err == nil {
+				if x, err := y.result(len(strategies), r.OnDemandUSD); err == nil {
 					r.Changes = append(r.Changes, "with moves between these zones (--across-zones), a case can save up to "+plain.Share(x.Saving, 1))
 				}
 			}

@@ -32,8 +32,6 @@ type Report struct {
 
 	// Case is one case of curfew's strategy.
 	Case Timeline `json:"-"`
-
-	full money.Amount
 }
 
 // Result is how one strategy did.
@@ -140,7 +138,7 @@ func report(tr Trace, p Params, markets []market, tallies [][]tally) (Report, er
 	if err != nil {
 		return Report{}, fmt.Errorf("price the work on-demand: %w", err)
 	}
-	r := Report{Schema: Schema, WorkHours: p.Work.Hours(), DeadlineHours: window.Hours(), OnDemandUSD: full, AcrossZones: p.AcrossZones, full: full}
+	r := Report{Schema: Schema, WorkHours: p.Work.Hours(), DeadlineHours: window.Hours(), OnDemandUSD: full, AcrossZones: p.AcrossZones}
 	all := make([]tally, len(strategies)+1)
 	for i, m := range markets {
 		z := ZoneReport{Name: m.name, Samples: m.samples, Up: m.up()}
