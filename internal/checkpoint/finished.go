@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Evidence is what is known of the work of a training, besides its files.
@@ -122,7 +124,7 @@ func renamed(all []found, there map[string]int) []bool {
 	return moved
 }
 
-var digits = compiled(`[0-9]+`)
+var digits = lazyregexp.New(`[0-9]+`)
 
 // unfinished finds what is still being written next to finished checkpoints: a name of the
 // same form ("step-#", or a temporary name that begins so), in the same folder, with
@@ -132,7 +134,7 @@ func (j *judgment) unfinished(all []found) {
 	type family struct{ in, form string }
 	since := map[family]time.Time{}
 	of := func(u unit) family {
-		return family{path.Dir(u.path), digits().ReplaceAllString(path.Base(u.path), "#")}
+		return family{path.Dir(u.path), digits.ReplaceAllString(path.Base(u.path), "#")}
 	}
 	for _, f := range all {
 		if u, ok := j.unitOf(f.Path); ok && u.path != "." && f.Kind == File && !f.Modified.After(u.at) && f.Modified.After(since[of(u)]) {
@@ -155,7 +157,7 @@ func (j *judgment) unfinished(all []found) {
 	for _, f := range all {
 		for fam, at := range since {
 			name, ok := top(fam.in, f.Path)
-			if ok && !f.Modified.Before(at) && strings.Contains(fam.form, "#") && strings.HasPrefix(digits().ReplaceAllString(path.Base(name), "#"), fam.form) {
+			if ok && !f.Modified.Before(at) && strings.Contains(fam.form, "#") && strings.HasPrefix(digits.ReplaceAllString(path.Base(name), "#"), fam.form) {
 				if _, finished := j.unitOf(name); !finished {
 					writing[name] = true
 				}

@@ -10,11 +10,11 @@ import (
 	"hash/crc32"
 	"io"
 	"path"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
 // Schema names the format.
@@ -238,7 +238,7 @@ func (h Head) check() error {
 	switch {
 	case h.Schema != Schema:
 		return fmt.Errorf("schema %q is not %s", h.Schema, Schema)
-	case h.Epoch < 1 || h.Revision < 1 || !attemptForm().MatchString(h.Attempt) || !strings.HasPrefix(h.Attempt, fmt.Sprintf("%d-", h.Epoch)):
+	case h.Epoch < 1 || h.Revision < 1 || !attemptForm.MatchString(h.Attempt) || !strings.HasPrefix(h.Attempt, fmt.Sprintf("%d-", h.Epoch)):
 		return fmt.Errorf("epoch %d, revision %d and attempt %q do not fit", h.Epoch, h.Revision, h.Attempt)
 	case len(h.Snapshots) > MaxSnapshots:
 		return fmt.Errorf("%d snapshots are over the limit of %d", len(h.Snapshots), MaxSnapshots)
@@ -301,16 +301,11 @@ type manifestKey struct {
 }
 
 var (
-	attemptForm  = compiled(`^[1-9][0-9]{0,17}-[0-9a-f]{16}$`)
-	manifestForm = compiled(`^manifests/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})-([0-9a-f]{64})\.json\.gz$`)
-	rankForm     = compiled(`^ranks/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9]{1,6})-of-([0-9]{1,6})-([0-9a-f]{64})\.json\.gz$`)
-	partForm     = compiled(`^parts/(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9a-f]{64})$`)
+	attemptForm  = lazyregexp.New(`^[1-9][0-9]{0,17}-[0-9a-f]{16}$`)
+	manifestForm = lazyregexp.New(`^manifests/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})-([0-9a-f]{64})\.json\.gz$`)
+	rankForm     = lazyregexp.New(`^ranks/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9]{1,6})-of-([0-9]{1,6})-([0-9a-f]{64})\.json\.gz$`)
+	partForm     = lazyregexp.New(`^parts/(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9a-f]{64})$`)
 )
-
-// compiled returns an expression that is compiled at its first use.
-func compiled(text string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
-}
 
 func (k manifestKey) String() string {
 	if k.rank >= 0 {
@@ -321,12 +316,12 @@ func (k manifestKey) String() string {
 
 func parseManifestKey(key string) (manifestKey, bool) {
 	k := manifestKey{rank: -1}
-	if m := manifestForm().FindStringSubmatch(key); m != nil {
+	if m := manifestForm.FindStringSubmatch(key); m != nil {
 		k.attempt, k.sum = m[2], m[4]
 		_, err := fmt.Sscan(strings.TrimLeft(m[1], "0")+" "+m[3], &k.seq, &k.epoch)
 		return k, err == nil
 	}
-	if m := rankForm().FindStringSubmatch(key); m != nil {
+	if m := rankForm.FindStringSubmatch(key); m != nil {
 		k.attempt, k.sum = m[2], m[6]
 		_, err := fmt.Sscan(strings.TrimLeft(m[1], "0")+" "+m[3]+" "+m[4]+" "+m[5], &k.seq, &k.epoch, &k.rank, &k.ranks)
 		return k, err == nil && k.rank < k.ranks
@@ -340,7 +335,7 @@ func partKey(attempt, sum string) string { return partPrefix + attempt + "/" + s
 
 func epochOf(key string) int64 {
 	var epoch int64
-	if m := partForm().FindStringSubmatch(key); m != nil {
+	if m := partForm.FindStringSubmatch(key); m != nil {
 		if _, err := fmt.Sscan(m[2], &epoch); err != nil {
 			return 0
 		}
@@ -422,7 +417,7 @@ func (m *Manifest) check(k manifestKey) error {
 		}
 	}
 	for i, p := range m.Parts {
-		form := partForm().FindStringSubmatch(p.Key)
+		form := partForm.FindStringSubmatch(p.Key)
 		if form == nil || form[3] != p.SHA256 || p.Size < 1 || p.Size > MaxPart {
 			return fmt.Errorf("part %d: %q of %d bytes does not fit", i, p.Key, p.Size)
 		}
