@@ -135,7 +135,7 @@ func (a *app) backtest(ctx context.Context, f backtestFlags) error {
 	defer file.Close()
 	r, err := backtest.Run(ctx, file, p)
 	if err != nil {
-		return replay.ReplayError(f.trace, err)
+		return replay.TraceError(f.trace, err)
 	}
 	if err := a.writeDecisions(f.decisions, decisions); err != nil {
 		return err

@@ -50,7 +50,7 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 	defer file.Close()
 	set, learned, err := backtest.Tune(ctx, file, p)
 	if err != nil {
-		return replay.ReplayError(f.trace, err)
+		return replay.TraceError(f.trace, err)
 	}
 	text := set.YAML()
 	if write != "" {

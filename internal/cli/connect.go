@@ -19,7 +19,7 @@ import (
 
 // connectFlags are the flags of connect.
 type connectFlags struct {
-	connect.ConnectOptions
+	connect.Options
 	port      string
 	copy, yes bool
 }
@@ -95,7 +95,7 @@ func parsePorts(text string) (port, local int, err error) {
 
 // connect connects to a machine of a session.
 func (a *app) connect(ctx context.Context, f connectFlags) error {
-	o := f.ConnectOptions
+	o := f.Options
 	var err error
 	asked := 0
 	for _, is := range []bool{f.port != "", f.Editor != "", f.Stdio, f.copy, len(f.Command) > 0} {

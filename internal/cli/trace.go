@@ -53,7 +53,7 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 	defer file.Close()
 	account, err := backtest.Read(ctx, file, p)
 	if err != nil {
-		return fail(replay.ReplayError(l.trace, err))
+		return fail(replay.TraceError(l.trace, err))
 	}
 	now := account.Summary().Last.Add(p.Format.Step)
 	if l.at != "" {

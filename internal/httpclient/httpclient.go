@@ -255,7 +255,7 @@ func (b *closingBody) Close() error {
 // check decides after each attempt; it is the CheckRetry of the library.
 func (c *Client) check(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	if ctx.Err() != nil {
-		return false, nil // the error says it
+		return false, nil //nolint:nilerr // the error says it
 	}
 	s := callOf(ctx)
 	s.number++
@@ -478,7 +478,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return n, &TooLargeError{b.limit}
 	}
 	b.left -= int64(n)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = timedOut(b.ctx, err)
 	}
 	return n, err

@@ -152,7 +152,7 @@ func TestRepeatsUnsentPost(t *testing.T) {
 	s := serve(t, status(200))
 	s.Close()
 	o, waits := recordWaits(Options{})
-	if _, err := New(o).Do(request(t, "POST", s.URL, "x")); err == nil || !NotSent(err) || len(*waits) != 3 {
+	if _, err := New(o).Do(request(t, "POST", s.URL, "x")); err == nil || !NotSent(err) || len(*waits) != 3 { //nolint:bodyclose // there is no answer
 		t.Errorf("Do = %v after waits of %v, want three", err, *waits)
 	}
 }
@@ -234,7 +234,7 @@ func TestTotalTimeout(t *testing.T) {
 			return nil, r.Context().Err()
 		})})
 		var timeout *TimeoutError
-		_, err = c.Do(request(t, "GET", "http://example.com", ""))
+		_, err = c.Do(request(t, "GET", "http://example.com", "")) //nolint:bodyclose // there is no answer
 		if took := time.Since(begun); !errors.As(err, &timeout) || timeout.Within != time.Minute || took != time.Minute {
 			t.Errorf("Do = %v after %s, want a timeout after a minute", err, took)
 		}
@@ -260,7 +260,7 @@ func TestAttemptTimeout(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		s = serve(t, handler)
-		_, err = New(o).Do(request(t, "GET", s.URL, ""))
+		_, err = New(o).Do(request(t, "GET", s.URL, "")) //nolint:bodyclose // there is no answer
 		var timeout *TimeoutError
 		if !errors.As(err, &timeout) || !strings.Contains(err.Error(), "no answer within 50ms") || len(s.bodies) != 4 {
 			t.Errorf("%s: Do = %v after %d attempts", name, err, len(s.bodies))

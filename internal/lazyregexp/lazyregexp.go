@@ -27,30 +27,42 @@ func (r *Regexp) regexp() *regexp.Regexp {
 
 func (r *Regexp) String() string { return r.text }
 
+// Match is that of [regexp.Regexp].
 func (r *Regexp) Match(b []byte) bool { return r.regexp().Match(b) }
 
+// MatchString is that of [regexp.Regexp].
 func (r *Regexp) MatchString(s string) bool { return r.regexp().MatchString(s) }
 
+// FindString is that of [regexp.Regexp].
 func (r *Regexp) FindString(s string) string { return r.regexp().FindString(s) }
 
+// FindStringIndex is that of [regexp.Regexp].
 func (r *Regexp) FindStringIndex(s string) []int { return r.regexp().FindStringIndex(s) }
 
+// FindStringSubmatch is that of [regexp.Regexp].
 func (r *Regexp) FindStringSubmatch(s string) []string { return r.regexp().FindStringSubmatch(s) }
 
+// FindAllString is that of [regexp.Regexp].
 func (r *Regexp) FindAllString(s string, n int) []string { return r.regexp().FindAllString(s, n) }
 
+// FindAllStringSubmatch is that of [regexp.Regexp].
 func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
 	return r.regexp().FindAllStringSubmatch(s, n)
 }
 
+// Find is that of [regexp.Regexp].
 func (r *Regexp) Find(b []byte) []byte { return r.regexp().Find(b) }
 
+// FindSubmatch is that of [regexp.Regexp].
 func (r *Regexp) FindSubmatch(b []byte) [][]byte { return r.regexp().FindSubmatch(b) }
 
+// ReplaceAll is that of [regexp.Regexp].
 func (r *Regexp) ReplaceAll(b, with []byte) []byte { return r.regexp().ReplaceAll(b, with) }
 
+// ReplaceAllString is that of [regexp.Regexp].
 func (r *Regexp) ReplaceAllString(s, with string) string { return r.regexp().ReplaceAllString(s, with) }
 
+// ReplaceAllStringFunc is that of [regexp.Regexp].
 func (r *Regexp) ReplaceAllStringFunc(s string, with func(string) string) string {
 	return r.regexp().ReplaceAllStringFunc(s, with)
 }

@@ -233,7 +233,7 @@ func TestACrashIsMadeUpFor(t *testing.T) {
 			}
 		}
 		costs, err := costs.Spent(ctx, store, costs.Query{Since: start, Until: start.AddDate(0, 0, 1)})
-		if got := money.Amount(costs.Total.Amount).String(); err != nil || got != "8.7984" {
+		if got := costs.Total.Amount.String(); err != nil || got != "8.7984" {
 			t.Errorf("a crash in %s: %s, %v; want 3 machines for 3 hours at 0.9776", method, got, err)
 		}
 	}

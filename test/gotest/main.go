@@ -121,7 +121,7 @@ func startServers(ctx context.Context) (socket string, stop func() error, err er
 func test(ctx context.Context, socket string, args []string, apart parts, record string, r *report) error {
 	first := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "./") })
 	if first < 0 {
-		return errors.New("name packages, such as ./...")
+		return errors.New("run tests: name packages such as ./... first")
 	}
 	last := first // flags of the test binary may follow
 	for last < len(args) && strings.HasPrefix(args[last], "./") {

@@ -26,32 +26,45 @@ type AWS = aws.Cloud
 // AWSMember is an account of an organization.
 type AWSMember = aws.Member
 
+// AWSActions makes the calls that change an account.
 type AWSActions = *aws.Actions
 
 // AWSMachines starts and ends the machines of sessions on AWS.
 type AWSMachines = aws.Launcher
 
-// What connects people to these machines.
+// The types of connections of people to these machines.
 type (
-	AWSConnector  = aws.Connector
-	AWSPlugin     = aws.Plugin
-	AWSWay        = aws.Way
-	AWSOpened     = aws.Opened
+	// AWSConnector opens and ends connections.
+	AWSConnector = aws.Connector
+	// AWSPlugin is the Session Manager plugin.
+	AWSPlugin = aws.Plugin
+	// AWSWay is how a connection reaches a machine.
+	AWSWay = aws.Way
+	// AWSOpened is an open connection.
+	AWSOpened = aws.Opened
+	// AWSAttachment is a connection with the plugin's streams.
 	AWSAttachment = aws.Attachment
 )
 
 // TagPerson names who may connect to a machine.
 const TagPerson = aws.TagPerson
 
+// The Session Manager plugin, and the errors of connections.
 var (
-	FindPlugin     = aws.FindPlugin
-	InstallPlugin  = aws.InstallPlugin
-	ErrNoPlugin    = aws.ErrNoPlugin
-	ErrNotOpened   = aws.ErrNotOpened
+	// FindPlugin finds the installed plugin.
+	FindPlugin = aws.FindPlugin
+	// InstallPlugin says how the plugin is installed.
+	InstallPlugin = aws.InstallPlugin
+	// ErrNoPlugin: the plugin is not installed.
+	ErrNoPlugin = aws.ErrNoPlugin
+	// ErrNotOpened: AWS opened no connection.
+	ErrNotOpened = aws.ErrNotOpened
+	// ErrUnconnected: the machine is not connected to Systems Manager.
 	ErrUnconnected = aws.ErrUnconnected
 )
 
 var (
+	// ErrNoCredentials: no credentials of AWS were found.
 	ErrNoCredentials = aws.ErrNoCredentials
 	signer           = aws.Signer
 	// KeepByHand is the provider's command that keeps a resource until a time.
@@ -114,6 +127,7 @@ func OpenAWS(ctx context.Context, cfg config.Config, profile string, regions []s
 // roleARN is the form of an IAM role's ARN.
 var roleARN = lazyregexp.New(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 
+// OpenAccount opens the account of a source for audits and actions.
 func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book) (*AWS, error) {
 	o := aws.Options{
 		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, ExternalID: cfg.AWS.ExternalID, Profile: cfg.AWS.Profile,

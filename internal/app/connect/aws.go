@@ -51,7 +51,7 @@ type reachable struct {
 }
 
 // reachOf finds the way to a machine of a session, for its owner alone.
-func reachOf(ctx context.Context, a *sessions.Sessions, s *session.Session, o ConnectOptions) (*reachable, error) {
+func reachOf(ctx context.Context, a *sessions.Sessions, s *session.Session, o Options) (*reachable, error) {
 	m := s.Machines[o.Node]
 	r := &reachable{all: a, s: *s, region: cmp.Or(s.Region, m.Pool.Region), machine: m.ID, environ: o.Environ, err: o.Err, patience: o.Patience}
 	who, err := a.Request.Person(a.Config)
@@ -167,7 +167,7 @@ func (r *reachable) attachment() clouds.AWSAttachment {
 }
 
 // connectAWS connects to a machine at AWS.
-func connectAWS(ctx context.Context, a *sessions.Sessions, s *session.Session, o ConnectOptions) (int, error) {
+func connectAWS(ctx context.Context, a *sessions.Sessions, s *session.Session, o Options) (int, error) {
 	r, err := reachOf(ctx, a, s, o)
 	if err != nil {
 		return 0, err
@@ -188,7 +188,7 @@ func connectAWS(ctx context.Context, a *sessions.Sessions, s *session.Session, o
 }
 
 // shell gives the person a shell on the machine.
-func (r *reachable) shell(ctx context.Context, o ConnectOptions) error {
+func (r *reachable) shell(ctx context.Context, o Options) error {
 	return r.open(ctx, clouds.AWSWay{}, func(opened *clouds.AWSOpened) error {
 		at := r.attachment()
 		at.In, at.Out, at.Err, at.Terminal, at.Started = o.In, o.Out, o.Err, true, o.Yield

@@ -24,8 +24,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// ConnectOptions say what is done on which machine of a session.
-type ConnectOptions struct {
+// Options say what is done on which machine of a session.
+type Options struct {
 	Name string
 	Node int
 	// Command is what runs; empty is the person's shell.
@@ -57,7 +57,7 @@ type ConnectOptions struct {
 
 // Connect runs a command, or a shell, on a machine of a session, and returns its exit code; or
 // does what else the options ask for.
-func Connect(ctx context.Context, a *sessions.Sessions, o ConnectOptions) (int, error) {
+func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) {
 	s, err := a.Newest(ctx, o.Name)
 	if err != nil {
 		return 0, err
@@ -90,7 +90,7 @@ func Connect(ctx context.Context, a *sessions.Sessions, o ConnectOptions) (int, 
 }
 
 // connectOwn connects to a session of this machine.
-func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session, o ConnectOptions) (int, error) {
+func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session, o Options) (int, error) {
 	here := func(what, hint string) error {
 		return &runtime.Error{Class: runtime.Usage, Code: "this_machine", Err: fmt.Errorf("session %s runs on this machine: %s", s.Name, what), Hint: hint}
 	}
@@ -100,7 +100,7 @@ func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine
 	case o.Editor != "" || o.Stdio:
 		var folder strings.Builder
 		o.Command, o.In, o.Out = []string{"pwd"}, nil, &folder
-		if _, err := enterOwn(ctx, a, own, s, o); err != nil {
+		if _, err := enterOwn(ctx, own, s, o); err != nil {
 			return 0, err
 		}
 		return 0, here("its files are files of this machine", "open the folder "+strings.TrimSpace(folder.String()))
@@ -108,10 +108,10 @@ func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine
 		return 0, o.Use(ctx, &Machine{a, s.Name, func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
 			one := o
 			one.Command, one.In, one.Out, one.Err = argv, in, out, errs
-			return enterOwn(ctx, a, own, s, one)
+			return enterOwn(ctx, own, s, one)
 		}, o.Err})
 	}
-	return enterOwn(ctx, a, own, s, o)
+	return enterOwn(ctx, own, s, o)
 }
 
 // outputTimeout is how long the output of a command is waited for once the command has ended, for
@@ -122,7 +122,7 @@ const outputTimeout = time.Second
 const interruptedFor = 5 * time.Second
 
 // enterOwn runs a command, or a shell, in a session of this machine.
-func enterOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session, o ConnectOptions) (int, error) {
+func enterOwn(ctx context.Context, own clouds.OwnMachine, s *session.Session, o Options) (int, error) {
 	id := s.Machines[o.Node].ID
 	folder := own.Folder(id)
 	argv := o.Command

@@ -93,7 +93,7 @@ func (p CopyPaths) split() (up bool, here, there string, err error) {
 }
 
 // use hands the machine over, by an SSH connection to it.
-func (r *reachable) use(ctx context.Context, o ConnectOptions) error {
+func (r *reachable) use(ctx context.Context, o Options) error {
 	return r.client(ctx, func(ctx context.Context, client *ssh.Client) error {
 		return o.Use(ctx, &Machine{r.all, r.s.Name, sshEnter(client), o.Err})
 	})

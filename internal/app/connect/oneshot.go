@@ -43,7 +43,7 @@ const joinTimeout = 5 * time.Minute
 // Enter reaches the first machine of a session for as long as use takes. Lines for people go to
 // errs.
 func Enter(ctx context.Context, a *sessions.Sessions, name string, environ []string, errs io.Writer, use func(context.Context, *Machine) error) error {
-	_, err := Connect(ctx, a, ConnectOptions{Name: name, Use: use, Environ: environ, Err: errs, Patience: joinTimeout})
+	_, err := Connect(ctx, a, Options{Name: name, Use: use, Environ: environ, Err: errs, Patience: joinTimeout})
 	return err
 }
 

@@ -144,7 +144,7 @@ func (l *doorLines) said() string {
 // The key is in memory, and ssh takes it from the agent's socket of the entry. One connection
 // at a time has the socket and the file of the host's key; it gives them up once it is
 // through.
-func (r *reachable) stdio(ctx context.Context, o ConnectOptions) error {
+func (r *reachable) stdio(ctx context.Context, o Options) error {
 	e, err := sessions.SSHEntryOf(r.all, r.s.Name, o.Node)
 	if err != nil {
 		return err

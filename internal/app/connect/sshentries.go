@@ -88,7 +88,7 @@ func entryReaches(a *sessions.Sessions) error {
 }
 
 // editor writes the entry of a machine and opens an editor by it.
-func (r *reachable) editor(ctx context.Context, o ConnectOptions) error {
+func (r *reachable) editor(ctx context.Context, o Options) error {
 	var out strings.Builder
 	code, err := r.run(ctx, agentCommand("enter", "--", "sh", "-c", `id -un; pwd -P; command -v sshd || ls /usr/sbin/sshd 2>/dev/null || echo -`), &out)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *reachable) editor(ctx context.Context, o ConnectOptions) error {
 }
 
 // writeEntry writes an entry, and the line that includes it.
-func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, user string, o ConnectOptions) error {
+func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, user string, o Options) error {
 	if err := entryReaches(a); err != nil {
 		return err
 	}

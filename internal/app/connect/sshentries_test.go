@@ -66,7 +66,7 @@ func TestAnEntryFindsItsState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = writeEntry(a, e, &session.Session{ID: "s1", Name: "demo"}, "ubuntu", ConnectOptions{Consent: func(string, string) error { return nil }})
+		err = writeEntry(a, e, &session.Session{ID: "s1", Name: "demo"}, "ubuntu", Options{Consent: func(string, string) error { return nil }})
 		entry, _ := os.ReadFile(e.File(".conf"))
 		if c.refused {
 			said := (*runtime.Error)(nil)

@@ -105,7 +105,7 @@ func VerifyingKey(req *runtime.Request, cfg config.Config) (ed25519.PublicKey, e
 	if key, err := PublicKey(cfg); key != nil || err != nil {
 		return key, err
 	}
-	key, err := readKey(req, keyPath(req, cfg))
+	key, err := readKey(keyPath(req, cfg))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &runtime.Error{Class: runtime.Usage, Code: "no_key", Err: errors.New("there is no key here by which an anchor could be verified"),
 			Hint: "set audit.public_key to the key that `curfew audit --anchor` printed"}
@@ -126,10 +126,10 @@ func keyPath(req *runtime.Request, cfg config.Config) string {
 // SigningKey is the key that signs; the one in the data directory is made on first use.
 func SigningKey(req *runtime.Request, cfg config.Config) (ed25519.PrivateKey, error) {
 	path := keyPath(req, cfg)
-	key, err := readKey(req, path)
+	key, err := readKey(path)
 	if errors.Is(err, fs.ErrNotExist) && cfg.Audit.Key == "" && cfg.DataDir != "" {
 		if err = makeKey(path); err == nil || errors.Is(err, fs.ErrExist) {
-			key, err = readKey(req, path)
+			key, err = readKey(path)
 		}
 	}
 	if err != nil {
@@ -143,7 +143,7 @@ func keyFailure(err error) error {
 }
 
 // readKey reads a private key that only its owner can read.
-func readKey(req *runtime.Request, path string) (ed25519.PrivateKey, error) {
+func readKey(path string) (ed25519.PrivateKey, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the key %s: %w", path, runtime.Cause(err))

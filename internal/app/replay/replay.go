@@ -114,8 +114,8 @@ func OpenTrace(ctx context.Context, req *runtime.Request, name string, format *u
 	return file, nil
 }
 
-// ReplayError says what to do about a trace that cannot be replayed.
-func ReplayError(trace string, err error) error {
+// TraceError says what to do about a trace that cannot be replayed.
+func TraceError(trace string, err error) error {
 	if errors.Is(err, backtest.ErrNothingMeasured) {
 		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("%s: %w", trace, err), Hint: "--map gpu_util=COLUMN names the column"}
 	}

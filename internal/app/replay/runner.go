@@ -253,7 +253,7 @@ func replayBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner,
 	const read = 95 // the rest is adding up
 	report, err := backtest.Run(ctx, &progressReader{Reader: file, total: info.Size(), tell: func(percent int64) { tell(from + (read-from)*percent/100) }}, r.params)
 	if err != nil {
-		return "", "", ReplayError(r.params.Format.Name, err)
+		return "", "", TraceError(r.params.Format.Name, err)
 	}
 	var out strings.Builder
 	if err := view.WriteJSON(&out, view.NewBacktest(report)); err != nil {

@@ -173,7 +173,7 @@ func traced(ctx context.Context, req *runtime.Request, o TemplateOptions, m sess
 		}
 		return nil
 	}); err != nil {
-		return "", said, ReplayError(o.Trace.Trace, err)
+		return "", said, TraceError(o.Trace.Trace, err)
 	}
 	for _, n := range []string{o.From, m.ID, m.Name} {
 		if d, ok := all[n]; ok && n != "" {
@@ -251,7 +251,7 @@ func habit(ctx context.Context, req *runtime.Request, cfg config.Config, o Templ
 		}
 		r, err := backtest.Run(ctx, file, p)
 		if err != nil {
-			return r, ReplayError(o.Trace.Trace, err)
+			return r, TraceError(o.Trace.Trace, err)
 		}
 		return r, nil
 	}

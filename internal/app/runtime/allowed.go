@@ -8,6 +8,7 @@ import (
 	"strings"
 )
 
+// IsBucket reports whether a path names objects of a bucket.
 func IsBucket(path string) bool { return strings.HasPrefix(path, "s3://") }
 
 // AllowedPath finds a path that a caller of the service names among those that the

@@ -202,10 +202,12 @@ func (e *Error) Error() string {
 // Unwrap returns the error itself.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Invalid is an error of the class Usage about flags or arguments.
 func Invalid(format string, a ...any) error {
 	return &Error{Class: Usage, Code: "usage", Err: fmt.Errorf(format, a...)}
 }
 
+// InvalidFile is an error of the class Usage about a file.
 func InvalidFile(err error) error { return &Error{Class: Usage, Code: "invalid_file", Err: err} }
 
 // Config reads the configuration that the user names or that is found.

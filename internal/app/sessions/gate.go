@@ -37,7 +37,7 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 	}
 	l := a.Keeper.Launchers[cloud]
 	if l == nil {
-		return nil, noLauncher(a.Request, cloud)
+		return nil, noLauncher(cloud)
 	}
 	pools, err := l.Pools(ctx, sp)
 	if err != nil {
@@ -252,6 +252,6 @@ func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time
 }
 
 // noLauncher says that sessions cannot be started at a provider, and what to do.
-func noLauncher(req *runtime.Request, cloud string) error {
+func noLauncher(cloud string) error {
 	return &runtime.Error{Class: runtime.Usage, Code: "no_launcher", Err: fmt.Errorf("sessions cannot be started at %q here", cloud), Hint: "see docs/sessions.md"}
 }

@@ -444,7 +444,7 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 // record writes the record of a new session.
 func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud string, who approval.Person, before []session.Session) (session.Session, error) {
 	if a.Keeper.Launchers[cloud] == nil {
-		return session.Session{}, noLauncher(a.Request, cloud)
+		return session.Session{}, noLauncher(cloud)
 	}
 	random := make([]byte, 8)
 	if _, err := rand.Read(random); err != nil {

@@ -52,6 +52,7 @@ func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
 	return e, nil
 }
 
+// File returns the path of one of the entry's files.
 func (e *SSHEntry) File(suffix string) string { return filepath.Join(e.Dir, e.Alias+suffix) }
 
 // Turn waits until no other connection of the entry is being made.
@@ -101,6 +102,7 @@ Host ` + e.Alias + `
   ProxyCommand ` + strings.Join(words, " ") + "\n"
 }
 
+// FirstLine returns a text up to its first line break.
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line

@@ -87,7 +87,7 @@ func (s *World) Confirm(ctx context.Context, f action.Fuse) error {
 	return err
 }
 
-// setting is what a round on the simulated account reads and judges by.
+// Setting returns the setting of a round on the simulated account.
 func Setting(req *runtime.Request, cfg config.Config, s *World) (round.Setting, error) {
 	book, err := req.PriceBook(cfg)
 	return round.Setting{Clock: s.Clock.Now, Lister: s.Cloud, Sources: []usage.Source{s.Cloud}, Prices: book, Duty: cfg.Duty, Source: "demo"}, err

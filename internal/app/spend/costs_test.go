@@ -43,7 +43,7 @@ func TestCostsByTeam(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := money.Amount(doc.Total.Amount); len(doc.Rows) != 1 || got != 2*money.USD {
+	if got := doc.Total.Amount; len(doc.Rows) != 1 || got != 2*money.USD {
 		t.Errorf("got %v in %d rows, want $2 in one", got, len(doc.Rows))
 	}
 }

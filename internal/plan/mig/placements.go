@@ -41,7 +41,7 @@ func ReadPlacements(name string, r io.Reader, fleet Fleet) ([]Placed, error) {
 	}
 	l, err := newLayouts(fleet)
 	if err != nil {
-		return nil, f.fail(0, 0, "%s", err)
+		return nil, f.fail(0, "%s", err)
 	}
 	switch bytes.TrimSpace(f.data)[0] {
 	case '{':
@@ -77,13 +77,13 @@ func (f file) report(l *layouts) ([]Placed, error) {
 		return nil, &FileError{File: f.name, Line: line, Column: column, Reason: "not a plan of " + Schema, Err: err}
 	}
 	if r.Schema != Schema {
-		return nil, f.fail(0, 0, "schema %.60q: expected %s", r.Schema, Schema)
+		return nil, f.fail(0, "schema %.60q: expected %s", r.Schema, Schema)
 	}
 	for i, g := range r.GPUs {
 		for j, p := range g.Placements {
 			placed := Placed{GPU: g.GPU, Model: g.Model, Profile: p.Profile, Start: p.Start, Workload: p.Workload, Instance: p.Instance}
 			if column, err := l.add(placed); err != nil {
-				return nil, f.fail(0, 0, "gpus[%d].placements[%d]: %s %s", i, j, column, err)
+				return nil, f.fail(0, "gpus[%d].placements[%d]: %s %s", i, j, column, err)
 			}
 		}
 	}
@@ -104,20 +104,20 @@ func (f file) listing(l *layouts) ([]Placed, error) {
 			continue // a rule or a title
 		}
 		if len(fields) != 6 || fields[1] != "MIG" {
-			return nil, f.fail(i+1, 0, "expected GPU, MIG, profile, profile id, instance id and start:size")
+			return nil, f.fail(i+1, "expected GPU, MIG, profile, profile id, instance id and start:size")
 		}
 		start, size, _ := strings.Cut(fields[5], ":")
 		from, err := strconv.Atoi(start)
 		slices, err2 := strconv.Atoi(size)
 		if err != nil || err2 != nil {
-			return nil, f.fail(i+1, 0, "placement %.40q is not start:size", fields[5])
+			return nil, f.fail(i+1, "placement %.40q is not start:size", fields[5])
 		}
 		p := Placed{GPU: fields[0], Profile: fields[2], Start: from, Instance: fields[4]}
 		if _, err := l.add(p); err != nil {
-			return nil, f.fail(i+1, 0, "%s", err)
+			return nil, f.fail(i+1, "%s", err)
 		}
 		if s := l.last(); s != slices {
-			return nil, f.fail(i+1, 0, "%s has size %d, the geometry of %s has %d: name another GPU", p.Profile, slices, l.modelOf(p.GPU).Name, s)
+			return nil, f.fail(i+1, "%s has size %d, the geometry of %s has %d: name another GPU", p.Profile, slices, l.modelOf(p.GPU).Name, s)
 		}
 	}
 	return l.placed, nil

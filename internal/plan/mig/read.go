@@ -29,15 +29,15 @@ func readFile(name string, r io.Reader) (file, error) {
 	case err != nil:
 		return f, &FileError{File: name, Reason: "the file cannot be read", Err: err}
 	case len(data) > maxFile:
-		return f, f.fail(0, 0, "the file is over %d MiB", maxFile>>20)
+		return f, f.fail(0, "the file is over %d MiB", maxFile>>20)
 	case len(bytes.TrimSpace(f.data)) == 0:
-		return f, f.fail(0, 0, "the file is empty")
+		return f, f.fail(0, "the file is empty")
 	}
 	return f, nil
 }
 
-func (f file) fail(line, column int, format string, args ...any) *FileError {
-	return &FileError{File: f.name, Line: line, Column: column, Reason: fmt.Sprintf(format, args...)}
+func (f file) fail(line int, format string, args ...any) *FileError {
+	return &FileError{File: f.name, Line: line, Reason: fmt.Sprintf(format, args...)}
 }
 
 // WorkloadsFile is a file of workloads for slices of GPUs.

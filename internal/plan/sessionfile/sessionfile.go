@@ -128,11 +128,7 @@ func New(m Machine, size *rightsize.Resource, habit *Habit, o Options) (*File, e
 		w.line("purpose: %s", text(string(m.Purpose)))
 	}
 	w.owner(m.Owner)
-	machine, err := w.resources(m, size)
-	if err != nil {
-		return nil, err
-	}
-	w.line("resources: {instance_type: %s}", text(machine))
+	w.line("resources: {instance_type: %s}", text(w.resources(m, size)))
 	if m.Spot {
 		w.line("capacity: spot")
 	}
@@ -153,6 +149,7 @@ func New(m Machine, size *rightsize.Resource, habit *Habit, o Options) (*File, e
 	w.comment("This folder is saved while the session runs and before it ends, and is there again at the next start.")
 	w.line("work: {dir: ~/work}")
 	f := &File{Text: w.b.Bytes()}
+	var err error
 	if f.Spec, err = spec.Parse("the session file", f.Text); err != nil {
 		return nil, fmt.Errorf("write a session file for %s: %w", called, err)
 	}
@@ -238,14 +235,14 @@ func (w *writer) owner(o inventory.Owner) {
 
 // resources chooses the machine type: the cheapest of the same cloud that fits what was
 // measured, else the machine's own.
-func (w *writer) resources(m Machine, size *rightsize.Resource) (string, error) {
+func (w *writer) resources(m Machine, size *rightsize.Resource) string {
 	switch {
 	case size == nil:
 		w.comment("Its own type: its use was not measured. `--trace FILE` proposes one that fits.")
-		return m.Type, nil
+		return m.Type
 	case size.Verdict == rightsize.Unknown.String():
 		w.comment("Its own type: what was measured is too little to propose another one (%s).", cmp.Or(size.Why, "no samples"))
-		return m.Type, nil
+		return m.Type
 	}
 	w.comment("%s", measured(size))
 	var best *rightsize.Fit
@@ -258,12 +255,12 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) (string, error) 
 	}
 	if best == nil {
 		w.comment("No cheaper type fits that.")
-		return m.Type, nil
+		return m.Type
 	}
 	saving := best.SavingUSD.Or(0)
 	if saving <= 0 {
 		w.comment("No cheaper type fits that.")
-		return m.Type, nil
+		return m.Type
 	}
 	was := ""
 	if size.HourlyUSD.Known() {
@@ -273,7 +270,7 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) (string, error) 
 	for _, a := range best.Against {
 		w.comment("Against it: %s.", strings.TrimSuffix(a, "."))
 	}
-	return best.Type, nil
+	return best.Type
 }
 
 // measured says what right-sizing goes by.
