@@ -120,10 +120,7 @@ func (r entryRow) entry() action.Entry {
 // Record appends to the audit log, all entries or none.
 func (a actions) Record(ctx context.Context, entries ...action.Entry) error {
 	err := a.transact(ctx, func(t *tx) error { return t.record(entries...) })
-	if err != nil {
-		return fmt.Errorf("write the audit log: %w", err)
-	}
-	return nil
+	return attempted(err, "write the audit log")
 }
 
 // Entries hands out what a query matches and was recorded before the call, oldest

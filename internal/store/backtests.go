@@ -109,10 +109,7 @@ func (b Backtests) Create(ctx context.Context, v Backtest, open, keep int, e act
 			return t.record(e)
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("keep backtest %s: %w", v.ID, err)
-	}
-	return nil
+	return attempted(err, "keep backtest %s", v.ID)
 }
 
 // List returns all replays without their results, the newest first.
@@ -198,10 +195,7 @@ func (b Backtests) change(ctx context.Context, id, what, statement string, args 
 		}
 		return t.record(entries...)
 	})
-	if err != nil {
-		return fmt.Errorf("%s backtest %s: %w", what, id, err)
-	}
-	return nil
+	return attempted(err, "%s backtest %s", what, id)
 }
 
 // Audited returns when the newest audit of a source of the service ended well; zero is never.
@@ -222,8 +216,5 @@ func (s *Store) PutAudited(ctx context.Context, source string, now time.Time) er
 	err := s.db.transact(ctx, func(t *tx) error {
 		return t.exec(ctx, "INSERT INTO audited (source, at) VALUES (?, ?) ON CONFLICT (source) DO UPDATE SET at = excluded.at", source, at(now))
 	})
-	if err != nil {
-		return fmt.Errorf("keep when %s was audited: %w", source, err)
-	}
-	return nil
+	return attempted(err, "keep when %s was audited", source)
 }

@@ -113,10 +113,7 @@ func (s *Store) SetClock(ctx context.Context, e action.Entry) error {
 			return t.record(e)
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("set the time of the state: %w", err)
-	}
-	return nil
+	return attempted(err, "set the time of the state")
 }
 
 // FileTime returns the clock of the file system that a directory is on, by a file that is

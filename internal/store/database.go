@@ -334,3 +334,11 @@ func prefixed[Row any](ctx context.Context, d *database, from table, id string, 
 	}
 	return rows[0], nil
 }
+
+// attempted returns an error with what was attempted before it; nil stays nil.
+func attempted(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}

@@ -64,10 +64,7 @@ func (d decisions) PutDecision(ctx context.Context, r gate.Record) error {
 			return errors.Join(into.add(ctx, fields(row)...), into.flush(ctx))
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("write decision %s: %w", r.ID, err)
-	}
-	return nil
+	return attempted(err, "write decision %s", r.ID)
 }
 
 // Decisions returns those in [from, to), oldest first and by id within one instant.

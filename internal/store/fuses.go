@@ -60,10 +60,7 @@ func (a actions) Blow(ctx context.Context, f action.Fuse) error {
 		}
 		return t.record(entry)
 	})
-	if err != nil {
-		return fmt.Errorf("keep that the fuse of %s has blown: %w", f.Name(), err)
-	}
-	return nil
+	return attempted(err, "keep that the fuse of %s has blown", f.Name())
 }
 
 // Confirm keeps that a person has confirmed the fuse that stands, and records it.
@@ -86,10 +83,7 @@ func (a actions) Confirm(ctx context.Context, f action.Fuse) error {
 		}
 		return t.record(entry)
 	})
-	if err != nil {
-		return fmt.Errorf("confirm the fuse of %s: %w", f.Name(), err)
-	}
-	return nil
+	return attempted(err, "confirm the fuse of %s", f.Name())
 }
 
 func (t *tx) putFuse(ctx context.Context, f action.Fuse) error {

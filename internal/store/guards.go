@@ -36,19 +36,13 @@ func (a actions) Freeze(ctx context.Context, f action.Freeze) error {
 	}
 	err := a.setFreeze(ctx, freezeRow{at(f.At), f.By, prose(f.Reason)},
 		action.Entry{At: f.At, Actor: f.By, What: action.EventFreeze, Because: f.Reason})
-	if err != nil {
-		return fmt.Errorf("freeze: %w", err)
-	}
-	return nil
+	return attempted(err, "freeze")
 }
 
 // Unfreeze ends a freeze and records it, even where nothing was frozen.
 func (a actions) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
 	err := a.setFreeze(ctx, freezeRow{}, action.Entry{At: at, Actor: by, What: action.EventUnfreeze, Because: reason})
-	if err != nil {
-		return fmt.Errorf("unfreeze: %w", err)
-	}
-	return nil
+	return attempted(err, "unfreeze")
 }
 
 func (a actions) setFreeze(ctx context.Context, to freezeRow, e action.Entry) error {
@@ -96,10 +90,7 @@ func (a actions) PutKeep(ctx context.Context, k action.Keep) error {
 			Resource: k.Ref.String(), Because: k.Reason, Outcome: "until " + row.Until.Format(time.RFC3339),
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", k.Ref, err)
-	}
-	return nil
+	return attempted(err, "keep %s", k.Ref)
 }
 
 // Keeps returns the keeps that end after a time, in the order of their resources.

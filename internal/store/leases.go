@@ -181,10 +181,7 @@ func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) erro
 	err := l.db.transact(ctx, func(t *tx) error {
 		return t.exec(ctx, "DELETE FROM leases WHERE name >= ? AND name < ? AND until < ?", prefix, prefix+"\U0010FFFF", before.UnixMicro())
 	})
-	if err != nil {
-		return fmt.Errorf("forget old leases: %w", err)
-	}
-	return nil
+	return attempted(err, "forget old leases")
 }
 
 // Holds says whether a lease is still the newest of its name and has not expired;
@@ -199,10 +196,7 @@ func (l Leases) Holds(ctx context.Context, lease Lease) error {
 	if errors.Is(err, sql.ErrNoRows) || err == nil && (row.Fence != lease.Fence || row.Until <= now.UnixMicro()) {
 		err = ErrLeaseLost
 	}
-	if err != nil {
-		return fmt.Errorf("look at the lease of %s: %w", lease.Name, err)
-	}
-	return nil
+	return attempted(err, "look at the lease of %s", lease.Name)
 }
 
 // Under returns what the ladder keeps, for a process that acts under a lease: every write

@@ -157,10 +157,7 @@ func (c charges) Record(ctx context.Context, r ledger.Round, observations []ledg
 	if err == nil {
 		err = c.transact(ctx, func(t *tx) error { return t.keep(ctx, r, observations) })
 	}
-	if err != nil {
-		return fmt.Errorf("record the round of %s at %s: %w", r.Account, r.At.Format(time.RFC3339), err)
-	}
-	return nil
+	return attempted(err, "record the round of %s at %s", r.Account, r.At.Format(time.RFC3339))
 }
 
 // keep writes what is new of a round and its observations.
@@ -321,10 +318,7 @@ func (c charges) Settle(ctx context.Context, r ledger.PendingRound) error {
 		return t.exec(ctx, "UPDATE ledger_rounds SET mark = 0 WHERE at = ? AND mark = ?"+
 			" AND account = (SELECT id FROM ledger_accounts WHERE cloud = ? AND cloud_account = ?)", at(r.At), r.Mark, r.Account.Cloud, r.Account.ID)
 	})
-	if err != nil {
-		return fmt.Errorf("settle the round of %s at %s: %w", r.Account, r.At.Format(time.RFC3339), err)
-	}
-	return nil
+	return attempted(err, "settle the round of %s at %s", r.Account, r.At.Format(time.RFC3339))
 }
 
 // Version returns the account's version.

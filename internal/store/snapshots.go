@@ -38,10 +38,7 @@ func (s snapshots) Keep(ctx context.Context, audit *snapshot.Audit, looks ...sna
 			" ON CONFLICT (cloud, accounts) DO UPDATE SET at = excluded.at, body = excluded.body",
 			audit.Cloud, strings.Join(accounts, ","), at(audit.At), string(audit.Body))
 	})
-	if err != nil {
-		return fmt.Errorf("keep what was observed: %w", err)
-	}
-	return nil
+	return attempted(err, "keep what was observed")
 }
 
 // seenRow is what is read of a kept resource to tell whether it has changed.

@@ -75,10 +75,7 @@ func (c Callers) Create(ctx context.Context, v Token, e action.Entry) error {
 			return t.record(e)
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("keep token %s: %w", v.ID, err)
-	}
-	return nil
+	return attempted(err, "keep token %s", v.ID)
 }
 
 // Tokens returns all tokens, the newest first.
@@ -189,10 +186,7 @@ func (c Callers) Finish(ctx context.Context, caller, key string, status int, bod
 		}
 		return t.exec(ctx, "UPDATE answers SET status = ?, body = ? WHERE caller = ? AND key = ?", status, prose(body), caller, key)
 	})
-	if err != nil {
-		return fmt.Errorf("keep the answer to an idempotency key: %w", err)
-	}
-	return nil
+	return attempted(err, "keep the answer to an idempotency key")
 }
 
 // UseProof takes a proof of identity by its hash, once; ErrUsedProof after that. Proofs
@@ -208,10 +202,7 @@ func (c Callers) UseProof(ctx context.Context, hash string, now, since time.Time
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("take a proof of identity: %w", err)
-	}
-	return nil
+	return attempted(err, "take a proof of identity")
 }
 
 // Items returns the actions of every account, open and done, the newest first: those that
