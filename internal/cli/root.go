@@ -109,7 +109,7 @@ wasted ones, and says exactly how to stop what does nothing.`,
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for curfew")
 	root.RunE = func(c *cobra.Command, args []string) error {
 		if version {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "curfew %s\n", p.Version)
+			_, err := plain.Fprintf(c.OutOrStdout(), "curfew %s\n", p.Version)
 			return err
 		}
 		return c.Help()

@@ -39,18 +39,22 @@ func (o *Operation[I, D]) send(ctx context.Context, at *Place, in I) (Reply[D], 
 	}
 	r.At = meta.At
 	var answered *client.Error
-	if errors.As(err, &answered) {
-		if answered.Code == "unauthenticated" {
-			answered.Hint = "`curfew login " + at.Service.Server() + "` keeps a token for it"
-		}
-		if len(answered.Document) > 0 {
-			r.Partial = true
-			if bad := json.Unmarshal(answered.Document, &r.Doc); bad != nil {
-				return r, errors.Join(err, bad)
-			}
+	if err = at.explain(err); errors.As(err, &answered) && len(answered.Document) > 0 {
+		r.Partial = true
+		if bad := json.Unmarshal(answered.Document, &r.Doc); bad != nil {
+			return r, errors.Join(err, bad)
 		}
 	}
 	return r, err
+}
+
+// explain adds to an error of the service what to do about it on this machine.
+func (p *Place) explain(err error) error {
+	var answered *client.Error
+	if errors.As(err, &answered) && answered.Code == "unauthenticated" {
+		answered.Hint = "`curfew login " + p.Service.Server() + "` keeps a token for it"
+	}
+	return err
 }
 
 // collect reads all pages of a collection into one document.
@@ -73,7 +77,7 @@ func (o *Operation[I, D]) Each(ctx context.Context, at *Place, in I, set func(*I
 	if at.Service != nil {
 		req := encode(o.Path, in)
 		_, err := client.Pages(ctx, at.Service, o.Schema, req.path, req.query, each)
-		return err
+		return at.explain(err)
 	}
 	p := Paging{Limit: client.PageSize}
 	for {
