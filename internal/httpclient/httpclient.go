@@ -345,18 +345,18 @@ func Final(err error) bool {
 		errors.As(err, &plainHTTP) || errors.As(err, &tooLarge) || errors.As(err, &unprepared)
 }
 
-// maxWish bounds what a server can ask for, in seconds: a day.
-const maxWish = 24 * 60 * 60
+// maxRetryAfter bounds the Retry-After of a server, in seconds: a day.
+const maxRetryAfter = 24 * 60 * 60
 
 // RetryAfter reads Retry-After (RFC 9110, 10.2.3), in seconds or as a date, from 0 to a day.
 // ok is false where the header is missing or unreadable.
 func RetryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-		return time.Duration(min(n, maxWish)) * time.Second, true
+		return time.Duration(min(n, maxRetryAfter)) * time.Second, true
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(now), 0), maxWish*time.Second), true
+		return min(max(at.Sub(now), 0), maxRetryAfter*time.Second), true
 	}
 	return 0, false
 }

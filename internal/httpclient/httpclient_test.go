@@ -152,7 +152,7 @@ func TestRepeatsUnsentPost(t *testing.T) {
 	s := serve(t, status(200))
 	s.Close()
 	o, waits := recordWaits(Options{})
-	if _, err := New(o).Do(request(t, "POST", s.URL, "x")); err == nil || !NotSent(err) || len(*waits) != 3 { //nolint:bodyclose // there is no answer
+	if _, err := New(o).Do(request(t, "POST", s.URL, "x")); err == nil || !NotSent(err) || len(*waits) != 3 {
 		t.Errorf("Do = %v after waits of %v, want three", err, *waits)
 	}
 }
@@ -160,10 +160,10 @@ func TestRepeatsUnsentPost(t *testing.T) {
 func TestWaits(t *testing.T) {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
-		name string
-		wish string
-		o    Options
-		want []time.Duration // the shortest; each has up to a quarter more, a wish has not
+		name       string
+		retryAfter string
+		o          Options
+		want       []time.Duration // the shortest; each has up to a quarter more, a Retry-After none
 	}{
 		{"backoff", "", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
 		{"a bounded backoff", "", Options{MaxWait: time.Second}, []time.Duration{500 * time.Millisecond, time.Second, time.Second}},
@@ -171,16 +171,16 @@ func TestWaits(t *testing.T) {
 		{"a date", at.Add(9 * time.Second).Format(http.TimeFormat), Options{}, []time.Duration{9 * time.Second, 9 * time.Second, 9 * time.Second}},
 		{"a date that has passed", at.Add(-time.Hour).Format(http.TimeFormat), Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
 		{"nonsense", "soon", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
-		{"a negative wish", "-1", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
+		{"a negative Retry-After", "-1", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
 		{"longer than is waited for", "31", Options{}, nil},
 		{"longer than the total time", "20", Options{TotalTimeout: 10 * time.Second}, nil},
 		{"one attempt", "", Options{Attempts: 1}, nil},
 		{"more attempts", "", Options{Attempts: 5}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t, status(503, "Retry-After", tt.wish))
+			s := serve(t, status(503, "Retry-After", tt.retryAfter))
 			o, waits := recordWaits(tt.o)
-			if strings.HasSuffix(tt.wish, "GMT") {
+			if strings.HasSuffix(tt.retryAfter, "GMT") {
 				o.Now = func() time.Time { return at }
 				o.TotalTimeout = 100 * 365 * 24 * time.Hour
 			}
@@ -234,7 +234,7 @@ func TestTotalTimeout(t *testing.T) {
 			return nil, r.Context().Err()
 		})})
 		var timeout *TimeoutError
-		_, err = c.Do(request(t, "GET", "http://example.com", "")) //nolint:bodyclose // there is no answer
+		_, err = c.Do(request(t, "GET", "http://example.com", ""))
 		if took := time.Since(begun); !errors.As(err, &timeout) || timeout.Within != time.Minute || took != time.Minute {
 			t.Errorf("Do = %v after %s, want a timeout after a minute", err, took)
 		}
@@ -260,7 +260,7 @@ func TestAttemptTimeout(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		s = serve(t, handler)
-		_, err = New(o).Do(request(t, "GET", s.URL, "")) //nolint:bodyclose // there is no answer
+		_, err = New(o).Do(request(t, "GET", s.URL, ""))
 		var timeout *TimeoutError
 		if !errors.As(err, &timeout) || !strings.Contains(err.Error(), "no answer within 50ms") || len(s.bodies) != 4 {
 			t.Errorf("%s: Do = %v after %d attempts", name, err, len(s.bodies))

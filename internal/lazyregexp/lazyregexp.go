@@ -42,9 +42,6 @@ func (r *Regexp) FindStringIndex(s string) []int { return r.regexp().FindStringI
 // FindStringSubmatch is that of [regexp.Regexp].
 func (r *Regexp) FindStringSubmatch(s string) []string { return r.regexp().FindStringSubmatch(s) }
 
-// FindAllString is that of [regexp.Regexp].
-func (r *Regexp) FindAllString(s string, n int) []string { return r.regexp().FindAllString(s, n) }
-
 // FindAllStringSubmatch is that of [regexp.Regexp].
 func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
 	return r.regexp().FindAllStringSubmatch(s, n)
@@ -55,9 +52,6 @@ func (r *Regexp) Find(b []byte) []byte { return r.regexp().Find(b) }
 
 // FindSubmatch is that of [regexp.Regexp].
 func (r *Regexp) FindSubmatch(b []byte) [][]byte { return r.regexp().FindSubmatch(b) }
-
-// ReplaceAll is that of [regexp.Regexp].
-func (r *Regexp) ReplaceAll(b, with []byte) []byte { return r.regexp().ReplaceAll(b, with) }
 
 // ReplaceAllString is that of [regexp.Regexp].
 func (r *Regexp) ReplaceAllString(s, with string) string { return r.regexp().ReplaceAllString(s, with) }

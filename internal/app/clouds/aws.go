@@ -55,16 +55,16 @@ var (
 	FindPlugin = aws.FindPlugin
 	// InstallPlugin says how the plugin is installed.
 	InstallPlugin = aws.InstallPlugin
-	// ErrNoPlugin: the plugin is not installed.
+	// ErrNoPlugin says that the plugin is not installed.
 	ErrNoPlugin = aws.ErrNoPlugin
-	// ErrNotOpened: AWS opened no connection.
+	// ErrNotOpened says that AWS opened no connection.
 	ErrNotOpened = aws.ErrNotOpened
-	// ErrUnconnected: the machine is not connected to Systems Manager.
+	// ErrUnconnected says that the machine is not connected to Systems Manager.
 	ErrUnconnected = aws.ErrUnconnected
 )
 
 var (
-	// ErrNoCredentials: no credentials of AWS were found.
+	// ErrNoCredentials says that no credentials of AWS were found.
 	ErrNoCredentials = aws.ErrNoCredentials
 	signer           = aws.Signer
 	// KeepByHand is the provider's command that keeps a resource until a time.

@@ -75,6 +75,6 @@ func TestSettingsRefuseAVersionThatWasChanged(t *testing.T) {
 func TestSettingsKeepAnAdmin(t *testing.T) {
 	text := strings.Replace(settings, "admin", "viewer", 1)
 	if _, err := govern.PutSettings(t.Context(), apptest.Request(t, settings), govern.SettingsText{Settings: &text, Name: "settings"}, "none"); err == nil {
-		t.Error("settings are taken by which nobody could change them again")
+		t.Error("settings without an admin are taken")
 	}
 }

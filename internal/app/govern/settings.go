@@ -64,16 +64,6 @@ type SettingsText struct {
 	Last *int64
 }
 
-// SetSettings makes the next version of the shared settings of a file, of the prices of
-// another, or of both. An empty name is none.
-func SetSettings(ctx context.Context, req *runtime.Request, name, prices, reason string) (view.SettingsSet, error) {
-	t, err := SettingsOf(req, name, prices)
-	if err != nil {
-		return view.SettingsSet{Schema: view.SettingsSetSchema, Versions: []view.SettingsVersion{}}, err
-	}
-	return PutSettings(ctx, req, t, reason)
-}
-
 // SettingsOf reads what is set from a file of settings and one of prices. An empty name is none.
 func SettingsOf(req *runtime.Request, name, prices string) (SettingsText, error) {
 	t := SettingsText{Name: name, PricesName: prices}

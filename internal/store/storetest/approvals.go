@@ -182,14 +182,14 @@ func admissions(t *testing.T, b *Backend) {
 	}
 	state := func(id string) approval.State { return must(b.Approvals.Request(t.Context(), id))(t).State }
 	all := batch("first", "second")
-	all.Admissions[0].Approval, all.Admissions[0].Hourly = asked("dear"), 2*money.USD
+	all.Admissions[0].Approval, all.Admissions[0].Hourly = asked("costly"), 2*money.USD
 	all.Admissions[1].Approval, all.Admissions[1].Hourly = asked("deferred"), money.USD
 	all.Limits.DollarsPerHour = 2 * money.USD
 	if got := must(b.Actions.Admit(t.Context(), all))(t); got[0].Deferred != nil || got[1].Deferred == nil {
 		t.Fatalf("got %+v", got)
 	}
-	if state("dear") != approval.Used || state("deferred") != approval.Approved {
-		t.Errorf("the approvals are %s and %s", state("dear"), state("deferred"))
+	if state("costly") != approval.Used || state("deferred") != approval.Approved {
+		t.Errorf("the approvals are %s and %s", state("costly"), state("deferred"))
 	}
 	lost := batch("new")
 	lost.Admissions[0].Approval = asked("lost")
