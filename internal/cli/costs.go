@@ -3,12 +3,13 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 func (a *app) newCosts() *cobra.Command {
-	var in ops.CostsInput
+	var in spend.CostsQuery
 	c := &cobra.Command{
 		Use:   "costs",
 		Short: "Show costs as they accrue, used and wasted: by team, purpose, resource, duty",

@@ -75,9 +75,3 @@ func (a *app) say(doc any, format string, args ...any) error {
 	}
 	return report.Say(a.Stdout, a.Width, a.color(), format, args...)
 }
-
-// periodFlags adds the flags of a period of time to a command of this machine.
-func periodFlags(c *cobra.Command, p *runtime.Period, since string) {
-	c.Flags().StringVar(&p.Since, "since", since, "from when: a date, a time, months with this one (3mo), or a duration back from now (7d)")
-	c.Flags().StringVar(&p.Until, "until", "", "until when (default now)")
-}

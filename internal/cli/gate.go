@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
@@ -61,7 +62,7 @@ func (a *app) gate(ctx context.Context, in ops.GateInput) error {
 }
 
 func (a *app) newGateReport() *cobra.Command {
-	var in ops.Span
+	var in runtime.Period
 	c := &cobra.Command{
 		Use:     "report",
 		Short:   "Show how many runs needed approval, and how long they waited",

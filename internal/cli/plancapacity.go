@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -69,7 +70,7 @@ which fleets had more machines than worked at the same time.`,
 	f.source.addAccount(fl)
 	f.source.addMetrics(fl)
 	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the hours in which they worked (ledger)")
-	periodFlags(c, &f.period, "30d")
+	ops.AddFlags(c.Flags(), &f.period, map[string]string{"since": "30d"})
 	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
 	fl.StringVar(&f.headroom, "headroom", "", "free share of the capacity: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")

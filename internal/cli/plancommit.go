@@ -12,6 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -46,7 +47,7 @@ bills, and the offers of the price book.`,
 		},
 	}
 	fl := c.Flags()
-	periodFlags(c, &f.Period, "90d")
+	ops.AddFlags(c.Flags(), &f.Period, map[string]string{"since": "90d"})
 	fl.StringVar(&f.from, "from", "", "source of the hours instead of --usage: ledger or bill")
 	fl.IntVar(&f.minHistory, "min-history", 1440, "hours of history that a commitment needs; 0 for no check")
 	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "yearly rate at which work leaves a machine type (default: by its age)")

@@ -11,6 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -54,7 +55,7 @@ the machine types that fit the measured memory and compute, with prices and draw
 	f.source.addMetrics(fl)
 	fl.StringVar(&f.source.Profile, "profile", "", "AWS profile")
 	fl.StringVar(&f.from, "from", "", "source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
-	periodFlags(c, &f.period, "30d")
+	ops.AddFlags(c.Flags(), &f.period, map[string]string{"since": "30d"})
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
 	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")

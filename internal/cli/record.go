@@ -51,7 +51,7 @@ plan read the file, so that a policy can be tested on your own month.`,
 	f.addAccount(fl)
 	f.addMetrics(fl)
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
-	periodFlags(c, &o.Period, "30d")
+	ops.AddFlags(c.Flags(), &o.Period, map[string]string{"since": "30d"})
 	o.From, a.format = replay.FromPrometheus, reports[0]
 	fl.Var(ops.NewChoice("from", &o.From, []string{replay.FromPrometheus, replay.FromCloud}), "from",
 		"prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")

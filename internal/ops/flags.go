@@ -19,8 +19,11 @@ import (
 // The tag short names a one-letter flag, enum lists the values, and split:"comma" reads a list
 // from one value as well. Help is that of the tag help, else of doc; a word in angle brackets
 // names the value. The default is that of the operation's FlagDefaults, else of the tag default.
-func (o *Operation[I, D]) AddFlags(fs *pflag.FlagSet, in *I) {
-	addFlags(fs, reflect.ValueOf(in).Elem(), o.FlagDefaults)
+func (o *Operation[I, D]) AddFlags(fs *pflag.FlagSet, in *I) { AddFlags(fs, in, o.FlagDefaults) }
+
+// AddFlags adds the flags of a struct with such tags; defaults go before those of the tags.
+func AddFlags(fs *pflag.FlagSet, in any, defaults map[string]string) {
+	addFlags(fs, reflect.ValueOf(in).Elem(), defaults)
 }
 
 func addFlags(fs *pflag.FlagSet, v reflect.Value, defaults map[string]string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/app/clouds"
@@ -16,23 +17,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Span is a period of time.
-type Span struct {
-	Since string `query:"since" maxLength:"40" doc:"From then on: 7d, month, 2026-11-01." flag:"since" help:"from when: a date, a time, months with this one (3mo), or a duration back from now (7d)"`
-	Until string `query:"until" maxLength:"40" doc:"Before then." flag:"until" help:"until when (default now)"`
-}
-
-// period returns the period, which begins at standard where the input names no beginning.
-func (s Span) period(standard string) runtime.Period {
-	if s.Since == "" {
-		s.Since = standard
-	}
-	return runtime.Period{Since: s.Since, Until: s.Until}
-}
-
-// check refuses a period that cannot be read.
-func (s Span) check(c *Call, standard string) error {
-	_, _, err := s.period(standard).Bounds(c.Request.Now())
+// checkPeriod refuses a period that cannot be read.
+func checkPeriod(c *Call, p runtime.Period, standard string) error {
+	_, _, err := p.Or(standard).Bounds(c.Request.Now())
 	return err
 }
 
@@ -81,7 +68,7 @@ func (c *Call) budgets(ctx context.Context) (view.Budgets, error) {
 
 // HoldsInput selects reservations.
 type HoldsInput struct {
-	Span
+	runtime.Period
 	Paging
 }
 
@@ -94,7 +81,7 @@ var ListHolds = declare(Operation[HoldsInput, view.Holds]{
 	FlagDefaults: map[string]string{"since": "30d"},
 	List:         listOf(func(d *view.Holds) *[]view.Hold { return &d.Holds }, func(h view.Hold) string { return h.ID }),
 	Do: func(ctx context.Context, c *Call, in HoldsInput) (Reply[view.Holds], error) {
-		return c.holds(ctx, in.period("month"), approval.RoleViewer)
+		return c.holds(ctx, in.Or("month"), approval.RoleViewer)
 	},
 })
 
@@ -218,44 +205,36 @@ var ExtendHold = declare(Operation[ExtendInput, view.OneHold]{
 	},
 })
 
-// CostsInput selects charges of the ledger.
-type CostsInput struct {
-	Span
-	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service"`
-	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total" flag:"granularity" help:"hour, day, month or total"`
-	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only what has a value: team=vision; repeatable; an empty value selects unallocated costs"`
-}
-
-// query returns what the caller may see: only the costs of the teams of a role in teams.
-func (in CostsInput) query(c *Call) (spend.CostsQuery, error) {
-	q := spend.CostsQuery{Period: in.period("month"), By: in.By, Granularity: in.Granularity, Where: in.Where}
+// costsOf narrows a query to what the caller may see: the costs of the teams of a role in teams.
+func (c *Call) costsOf(q spend.CostsQuery) (spend.CostsQuery, error) {
+	q.Period = q.Or("month")
 	if teams, all := c.Teams(approval.RoleViewer); !all {
 		for _, t := range teams {
 			if strings.ContainsAny(t, ",=") {
 				return q, denied("forbidden", "the team "+t+" cannot be told from others", "")
 			}
 		}
-		q.Where = append(q.Where, "team="+strings.Join(teams, ","))
+		q.Where = append(slices.Clone(q.Where), "team="+strings.Join(teams, ","))
 	}
 	return q, nil
 }
 
 // GetCosts shows charges of the ledger.
-var GetCosts = declare(Operation[CostsInput, view.Costs]{
+var GetCosts = declare(Operation[spend.CostsQuery, view.Costs]{
 	Info: Info{ID: "get-costs", Method: get, Path: "costs", Role: approval.RoleViewer, Scoped: true,
 		Summary: "Show what the ledger charged, by dimensions", Schema: view.CostsSchema,
 		Command: "costs", Why: "the ledger is in the state",
 		Flags: demoHere},
 	FlagDefaults: map[string]string{"since": "month", "by": "team"},
-	Send: func(_ context.Context, c *Call, in *CostsInput) error {
-		q, err := in.query(c)
+	Send: func(_ context.Context, c *Call, in *spend.CostsQuery) error {
+		q, err := c.costsOf(*in)
 		if err == nil {
 			err = q.Check(c.Request.Now())
 		}
 		return err
 	},
-	Do: func(ctx context.Context, c *Call, in CostsInput) (Reply[view.Costs], error) {
-		q, err := in.query(c)
+	Do: func(ctx context.Context, c *Call, in spend.CostsQuery) (Reply[view.Costs], error) {
+		q, err := c.costsOf(in)
 		if err != nil {
 			return Reply[view.Costs]{}, err
 		}
@@ -265,7 +244,7 @@ var GetCosts = declare(Operation[CostsInput, view.Costs]{
 
 // UnitsInput selects unit costs.
 type UnitsInput struct {
-	Span
+	runtime.Period
 	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"the dimension that the keys of --counts are values of: project"`
 	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total" flag:"granularity" help:"hour, day, month or total"`
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only costs that have a value: team=search; repeatable"`
@@ -277,7 +256,7 @@ type UnitsInput struct {
 }
 
 func (in UnitsInput) query(c *Call) (q spend.UnitsQuery, names []string, err error) {
-	costs, err := CostsInput{in.Span, in.By, in.Granularity, in.Where}.query(c)
+	costs, err := c.costsOf(spend.CostsQuery{Period: in.Period, By: in.By, Granularity: in.Granularity, Where: in.Where})
 	q = spend.UnitsQuery{CostsQuery: costs, Counts: in.Counts, Per: in.Per, Target: in.Target}
 	names = in.Units
 	if in.Counts != "" && len(names) > 0 {
@@ -318,7 +297,7 @@ var GetUnitCosts = declare(Operation[UnitsInput, view.Units]{
 
 // TenantSharesInput selects the shares of workloads on machines.
 type TenantSharesInput struct {
-	Span
+	runtime.Period
 	By string `query:"by" enum:"pod,controller,namespace,team,project,user" default:"pod" doc:"What workloads are shown by." flag:"by" help:"what workloads of a metrics server are shown by: pod, controller, namespace, team, project, user"`
 	// Source is the account and the metrics servers of the command line.
 	Source clouds.Source
@@ -332,10 +311,10 @@ var GetCostShares = declare(Operation[TenantSharesInput, view.Shares]{
 		Flags: map[string]Location{"demo": Here, "regions": ByState, "assume-role": ByState, "profile": ByState, "metrics-source": ByState, "cloud": ByState, "cloud=aws": Anywhere}},
 	FlagDefaults: map[string]string{"since": "month"},
 	Send: func(_ context.Context, c *Call, in *TenantSharesInput) error {
-		return in.check(c, "month")
+		return checkPeriod(c, in.Period, "month")
 	},
 	Do: func(ctx context.Context, c *Call, in TenantSharesInput) (Reply[view.Shares], error) {
-		doc, err := spend.TenantShares(ctx, c.Request, FixOptions{Source: in.Source}.source(), in.period("month"), in.By)
+		doc, err := spend.TenantShares(ctx, c.Request, FixOptions{Source: in.Source}.source(), in.Or("month"), in.By)
 		return reply(doc, inputError("not_counted", err))
 	},
 })
@@ -356,7 +335,7 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 		Summary: "Divide what machines cost among the workloads of a file", Schema: view.SharesSchema,
 		Example: map[string]any{"content": "resource,workload,share,used\ni-0f3a,train,3/8,80%\n", "since": "7d"}},
 	Send: func(_ context.Context, c *Call, in *DivideInput) error {
-		if err := (Span{in.Body.Since, in.Body.Until}).check(c, "month"); err != nil {
+		if err := checkPeriod(c, runtime.Period{Since: in.Body.Since, Until: in.Body.Until}, "month"); err != nil {
 			return err
 		}
 		file, err := c.Request.Input(in.Body.Name)
@@ -374,7 +353,7 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 
 // BillInput selects imported bills.
 type BillInput struct {
-	Span
+	runtime.Period
 	By    string `query:"by" enum:"team,project,user,environment,cost_center,purpose,sub_account" default:"team" flag:"by" help:"who it is divided among: team, project, user, environment, cost_center, purpose, sub_account"`
 	Basis string `query:"basis" enum:"billed,effective" default:"billed" flag:"basis" help:"billed, or effective, which spreads what was paid for commitments"`
 }
@@ -387,13 +366,13 @@ var GetBills = declare(Operation[BillInput, view.BillShow]{
 		Flags: demoHere},
 	FlagDefaults: map[string]string{"since": "month"},
 	Do: func(ctx context.Context, c *Call, in BillInput) (Reply[view.BillShow], error) {
-		return reply(spend.BillShow(ctx, c.Request, in.period("month"), bill.Dimension(in.By), bill.Basis(in.Basis)))
+		return reply(spend.BillShow(ctx, c.Request, in.Or("month"), bill.Dimension(in.By), bill.Basis(in.Basis)))
 	},
 })
 
 // ReconcileInput selects a period to reconcile.
 type ReconcileInput struct {
-	Span
+	runtime.Period
 	Basis string `query:"basis" enum:"billed,effective" default:"billed" flag:"basis" help:"billed or effective"`
 }
 
@@ -405,7 +384,7 @@ var GetReconciliation = declare(Operation[ReconcileInput, view.Reconciliation]{
 		Flags: demoHere},
 	FlagDefaults: map[string]string{"since": "month"},
 	Do: func(ctx context.Context, c *Call, in ReconcileInput) (Reply[view.Reconciliation], error) {
-		return reply(spend.Reconcile(ctx, c.Request, in.period("month"), bill.Basis(in.Basis), false))
+		return reply(spend.Reconcile(ctx, c.Request, in.Or("month"), bill.Basis(in.Basis), false))
 	},
 })
 

@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
@@ -74,13 +76,13 @@ func TestServiceGetsTheInputThatIsSent(t *testing.T) {
 	checkServed(t, GetResource, id)
 	checkServed(t, ListAccounts, page)
 	checkServed(t, ListResources, ListInput{Paging: page, Account: "1", Region: "r", Kind: "instance", Team: "a&b"})
-	checkServed(t, GetCosts, CostsInput{Span: Span{"7d", "2026-11-01"}, By: "team,duty", Granularity: "day", Where: []string{"team=a,b", "duty=idle"}})
+	checkServed(t, GetCosts, spend.CostsQuery{Period: runtime.Period{Since: "7d", Until: "2026-11-01"}, By: "team,duty", Granularity: "day", Where: []string{"team=a,b", "duty=idle"}})
 	checkServed(t, GetUnitCosts, UnitsInput{Granularity: "total", Counts: "gpu-hours", Units: []string{"hour"}, Per: 1000, Target: "2.5"})
 	checkServed(t, GetLastScan, LastScanInput{Cloud: "sim", Samples: true})
 	checkServed(t, GetSession, SessionInput{ByID: id, Hosts: false})
 	checkServed(t, GetSession, SessionInput{ByID: id, Hosts: true})
 	checkServed(t, ListAudit, AuditInput{Paging: page, Newest: 3, Since: time.Date(2026, 11, 1, 2, 3, 4, 5, time.UTC)})
-	checkServed(t, ListHolds, HoldsInput{Paging: page, Span: Span{Since: "30d"}})
+	checkServed(t, ListHolds, HoldsInput{Paging: page, Period: runtime.Period{Since: "30d"}})
 	var keep KeepInput
 	keep.ByID, keep.Body.For, keep.Body.Reason = id, "24h", "demo"
 	checkServed(t, KeepResource, keep)
@@ -180,7 +182,7 @@ func TestFlagsComeFromTheInput(t *testing.T) {
 // TestHelpListsWhatExists holds the lists in tags against the packages that own them.
 func TestHelpListsWhatExists(t *testing.T) {
 	fs := pflag.NewFlagSet("costs", pflag.ContinueOnError)
-	GetCosts.AddFlags(fs, &CostsInput{})
+	GetCosts.AddFlags(fs, &spend.CostsQuery{})
 	var names []string
 	for _, d := range ledger.Dimensions {
 		names = append(names, string(d))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/govern"
 	"github.com/curfew-dev/curfew/internal/app/replay"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -119,13 +120,13 @@ var Gate = declare(Operation[GateInput, view.Gate]{
 })
 
 // GetGateReport shows how often runs needed approval.
-var GetGateReport = declare(Operation[Span, view.GateReport]{
+var GetGateReport = declare(Operation[runtime.Period, view.GateReport]{
 	Info: Info{ID: "get-gate", Method: get, Path: "gate", Role: approval.RoleViewer,
 		Summary: "Show how many runs needed approval in a period, and how long they waited", Schema: view.GateReportSchema,
 		Command: "gate report", Why: "decisions are in the state"},
 	FlagDefaults: map[string]string{"since": "30d"},
-	Do: func(ctx context.Context, c *Call, in Span) (Reply[view.GateReport], error) {
-		return reply(govern.GateReport(ctx, c.Request, in.period("30d")))
+	Do: func(ctx context.Context, c *Call, in runtime.Period) (Reply[view.GateReport], error) {
+		return reply(govern.GateReport(ctx, c.Request, in.Or("30d")))
 	},
 })
 

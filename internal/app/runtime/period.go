@@ -9,8 +9,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
-// Period is a stretch of time as flags name it.
-type Period struct{ Since, Until string }
+// Period is a period of time as flags and parameters name it.
+type Period struct {
+	Since string `query:"since" maxLength:"40" doc:"From then on: 7d, month, 2026-11-01." flag:"since" help:"from when: a date, a time, months with this one (3mo), or a duration back from now (7d)"`
+	Until string `query:"until" maxLength:"40" doc:"Before then." flag:"until" help:"until when (default now)"`
+}
+
+// Or returns the period, which begins at standard where it names no beginning.
+func (f Period) Or(standard string) Period {
+	if f.Since == "" {
+		f.Since = standard
+	}
+	return f
+}
 
 // Bounds returns whole hours: the first is not after --since, the last not before --until.
 func (f Period) Bounds(now time.Time) (since, until time.Time, err error) {

@@ -12,13 +12,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// CostsQuery is what costs are asked for, as flags name it.
+// CostsQuery selects charges of the ledger, as flags and parameters name them.
 type CostsQuery struct {
 	runtime.Period
-	// By is dimensions separated by commas; Granularity is hour, day, month or total. Each of
-	// Where is DIMENSION=VALUE.
-	By, Granularity string
-	Where           []string
+	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service"`
+	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total" flag:"granularity" help:"hour, day, month or total"`
+	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only what has a value: team=vision; repeatable; an empty value selects unallocated costs"`
 }
 
 // DimensionNames lists what costs can be divided by.
