@@ -146,10 +146,14 @@ var dollars = regexp.MustCompile(`\$[0-9][0-9,]*(?:\.[0-9]+)?`)
 // took is for how long a scan took.
 var took = regexp.MustCompile(`(\d+) s\b`)
 
+// spelled is a date in words, such as Sun 22 Nov 2026.
+var spelled = regexp.MustCompile(`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4})\b`)
+
 // shows says whether an output has a line that a document shows. Dollars may be 2% off: what
 // was wasted of a window of days depends on the hour.
 func shows(line, output string) bool {
 	line, output = took.ReplaceAllString(line, "${1}s"), took.ReplaceAllString(output, "${1}s")
+	line, output = spelled.ReplaceAllString(line, "$1-01-01"), spelled.ReplaceAllString(output, "$1-01-01")
 	if pattern(line).MatchString(output) {
 		return true
 	}
