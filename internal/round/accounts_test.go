@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 )
 
-// TestAFailingLadderLeavesOtherAccounts: each account is acted on by itself, and what failed
+// TestFailingLadderLeavesOtherAccounts: each account is acted on by itself, and what failed
 // is told of all of them.
-func TestAFailingLadderLeavesOtherAccounts(t *testing.T) {
+func TestFailingLadderLeavesOtherAccounts(t *testing.T) {
 	errRead := errors.New("the disk is full")
 	acts := func(ctx context.Context, cancel func(account string)) (*Result, []string, error) {
 		now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
