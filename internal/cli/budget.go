@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/app/spend"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -113,13 +111,4 @@ threshold, and over the amount that was admitted, an approver has to approve.`,
 		in.ID = id
 		return ops.ExtendHold.Call(ctx, a.at, in)
 	})
-}
-
-// amountFlag reads an amount of dollars.
-func amountFlag(flag, text string) (money.Amount, error) {
-	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
-	if err != nil || v < 0 {
-		return 0, usageError("--%s %q: it is an amount of dollars such as 38.20", flag, text)
-	}
-	return v, nil
 }

@@ -71,7 +71,8 @@ is saved.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := durations(map[string]timeFlag{"timeout": {f.timeout, &f.Timeout}}); err != nil {
+			var err error
+			if f.Timeout, err = ops.ParseOptionalDuration("timeout", f.timeout); err != nil {
 				return err
 			}
 			f.command, f.Once = args, true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/report"
 )
@@ -121,11 +122,11 @@ func (a *app) planSpot(f spotFlags) error {
 	if p.Deadline, err = spot.ParseDeadline(f.deadline, p.Work); err != nil {
 		return usageError("--deadline: %w", err)
 	}
-	if p.OnDemandPrice, err = amountFlag("on-demand-price", f.onDemandPrice); err != nil {
+	if p.OnDemandPrice, err = ops.ParseDollars("on-demand-price", f.onDemandPrice); err != nil {
 		return err
 	}
 	if f.spotPrice != "" {
-		if p.SpotPrice, err = amountFlag("spot-price", f.spotPrice); err != nil {
+		if p.SpotPrice, err = ops.ParseDollars("spot-price", f.spotPrice); err != nil {
 			return err
 		}
 	}

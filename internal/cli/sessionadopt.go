@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/app/replay"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
-	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -62,7 +59,11 @@ are refused. docs/pets-to-sessions.md says more.`,
 			if o.Enforce && dryRun && c.Flags().Changed("dry-run") {
 				return usageError("--dry-run and --enforce say the opposite")
 			}
-			if err := durations(map[string]timeFlag{"lease": {lease, &o.Lease}, "idle": {idle, &o.Idle}}); err != nil {
+			var err error
+			if o.Idle, err = ops.ParseOptionalDuration("idle", idle); err != nil {
+				return err
+			}
+			if o.Lease, err = ops.ParseOptionalDuration("lease", lease); err != nil {
 				return err
 			}
 			return a.adopt(c.Context(), args[0], o)
@@ -82,26 +83,6 @@ are refused. docs/pets-to-sessions.md says more.`,
 	fl.StringVar(&o.Profile, "profile", "", "AWS profile")
 	a.outputs(c, tableJSON...)
 	return c
-}
-
-// timeFlag is a duration as a flag has it, and where it goes.
-type timeFlag struct {
-	text string
-	to   *time.Duration
-}
-
-// durations reads flags that are durations above zero; those that are empty are left alone.
-func durations(flags map[string]timeFlag) (err error) {
-	for _, name := range slices.Sorted(maps.Keys(flags)) { // of several wrong ones always the same is named
-		f := flags[name]
-		if f.text == "" {
-			continue
-		}
-		if *f.to, err = config.ParseDuration(f.text); err != nil || *f.to <= 0 {
-			return usageError("--%s %q: it is a duration such as 30m or 4h", name, f.text)
-		}
-	}
-	return nil
 }
 
 // adopt adopts a machine, or shows what that would change.

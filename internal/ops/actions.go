@@ -1,8 +1,10 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -40,9 +42,10 @@ var ListActions = declare(Operation[Paging, view.Actions]{
 		if err != nil {
 			return r, err
 		}
-		if r.Doc, err = audit.Actions(ctx, c.Request, before, in.Limit+1); err == nil && len(r.Doc.Actions) > in.Limit {
-			r.Doc.Actions = r.Doc.Actions[:in.Limit]
-			r.Next = cursor(r.Doc.Actions[in.Limit-1].ID)
+		limit := cmp.Or(in.Limit, math.MaxInt32-1)
+		if r.Doc, err = audit.Actions(ctx, c.Request, before, limit+1); err == nil && len(r.Doc.Actions) > limit {
+			r.Doc.Actions = r.Doc.Actions[:limit]
+			r.Next = cursor(r.Doc.Actions[limit-1].ID)
 		}
 		return r, err
 	},

@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // AddFlags adds a flag for each field of an input with the tag flag:
@@ -124,4 +127,25 @@ func OneOf(flag, value string, allowed ...string) error {
 		return nil
 	}
 	return usage(fmt.Errorf("--%s %q: it is one of %s%s", flag, value, strings.Join(allowed, ", "), document.DidYouMean(value, allowed)))
+}
+
+// ParseDollars reads the amount of dollars of a flag, which is not negative.
+func ParseDollars(flag, text string) (money.Amount, error) {
+	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
+	if err != nil || v < 0 {
+		return 0, usage(fmt.Errorf("--%s %q: it is an amount of dollars such as 38.20", flag, text))
+	}
+	return v, nil
+}
+
+// ParseOptionalDuration reads the duration of a flag, which is above zero; empty is 0.
+func ParseOptionalDuration(flag, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := config.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, usage(fmt.Errorf("--%s %q: it is a duration such as 30m or 4h", flag, text))
+	}
+	return d, nil
 }

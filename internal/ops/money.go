@@ -108,15 +108,6 @@ func (c *Call) changeHold(ctx context.Context, verb, id string, change spend.Hol
 	return reply(spend.Hold(ctx, c.Request, verb, id, change))
 }
 
-// dollars reads an amount of a flag.
-func dollars(flag, text string) (money.Amount, error) {
-	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
-	if err != nil || v < 0 {
-		return 0, usage(fmt.Errorf("--%s %q: it is an amount of dollars such as 38.20", flag, text))
-	}
-	return v, nil
-}
-
 // SettleInput settles a reservation.
 type SettleInput struct {
 	ByID
@@ -129,7 +120,7 @@ func (in SettleInput) actual() (*money.Amount, error) {
 	if in.Body.ActualUSD == "" {
 		return nil, nil
 	}
-	v, err := dollars("actual", in.Body.ActualUSD)
+	v, err := ParseDollars("actual", in.Body.ActualUSD)
 	return &v, err
 }
 
@@ -174,7 +165,7 @@ type ExtendInput struct {
 }
 
 func (in ExtendInput) change() (amount money.Amount, change spend.HoldAction, err error) {
-	if amount, err = dollars("amount", in.Body.AmountUSD); err != nil {
+	if amount, err = ParseDollars("amount", in.Body.AmountUSD); err != nil {
 		return 0, nil, err
 	}
 	length, err := config.ParseDuration(in.Body.For)

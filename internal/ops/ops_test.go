@@ -18,11 +18,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/apptest"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -158,6 +162,37 @@ func TestPagesAddUpToTheCollection(t *testing.T) {
 	}
 	if _, err := o.carryOut(t.Context(), &Call{}, Paging{Cursor: cursor("gone")}); err == nil {
 		t.Error("a cursor of no item is taken")
+	}
+}
+
+// TestZeroPageIsTheWholeCollection lists what the state pages by itself, without a limit.
+func TestZeroPageIsTheWholeCollection(t *testing.T) {
+	req := apptest.Request(t, "")
+	_, state, err := req.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	for _, id := range []string{"1a", "2b", "3c"} {
+		it := action.Item{
+			ID:         id,
+			Account:    "sim/1",
+			Source:     "idle",
+			Phase:      action.Observed,
+			FirstRound: 1,
+			FirstAt:    apptest.Now,
+			UpdatedAt:  apptest.Now,
+			Ref:        inventory.Ref{Cloud: "sim", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: id},
+			Do:         policy.Do{Verb: policy.Stop},
+		}
+		entry := action.Entry{At: apptest.Now, Account: it.Account, Actor: "policy idle", What: action.EventObserved, Resource: it.Ref.String(), Item: id}
+		if _, err := state.Actions().Save(t.Context(), it, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc, err := ListActions.Call(t.Context(), &Place{Local: &Call{Request: req, Local: true}}, Paging{})
+	if err != nil || len(doc.Actions) != 3 {
+		t.Errorf("%d of 3 actions, %v", len(doc.Actions), err)
 	}
 }
 

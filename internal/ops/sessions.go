@@ -59,22 +59,10 @@ func (in UpInput) options() (sessions.UpOptions, error) {
 		o.File, o.In, o.Called = "-", strings.NewReader(b.Content), b.File
 	}
 	var err error
-	if o.Lease, err = optionalDuration("lease", b.Lease); err == nil {
-		o.Idle, err = optionalDuration("idle", b.Idle)
+	if o.Lease, err = ParseOptionalDuration("lease", b.Lease); err == nil {
+		o.Idle, err = ParseOptionalDuration("idle", b.Idle)
 	}
 	return o, err
-}
-
-// optionalDuration reads the duration of a flag; empty is 0.
-func optionalDuration(flag, text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := config.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, usage(fmt.Errorf("--%s %q: it is a duration such as 30m or 4h", flag, text))
-	}
-	return d, nil
 }
 
 // owns reports whether a session is the caller's own.
