@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules plans services cli docs checkpoints agents local api image python
-	kills provider clocks disks sessions calls runners helm templates terraform)
+	kills provider clocks disks sessions calls runners unanswered helm templates terraform)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -31,6 +31,7 @@ run() {
 	sessions) slow -timeout 60m -skip 'TestKilledAtEveryCall|TestKilledRunner' ./test/sessions ;;
 	calls) slow -timeout 120m -run TestKilledAtEveryCall ./test/sessions ;;
 	runners) slow -timeout 60m -run TestKilledRunner ./test/sessions ;;
+	unanswered) slow -timeout 60m -run TestEveryUnansweredCallIsNamed ./internal/cloud/aws ;; # every call of an audit, in every way
 	helm) (cd test/helm && go test -count=1 .) ;;
 	templates) ./test/cfn-lint.sh ;;
 	terraform) make terraform ;;

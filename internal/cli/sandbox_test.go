@@ -168,7 +168,17 @@ func TestSandbox(t *testing.T) {
 			switch f.Rule {
 			case "gpu-instance-idle", "gpu-held", "instance-idle", "always-on", "training-stalled", "endpoint-idle", "nat-gateway-idle", "gpu-underutilized", "gpu-count-over", "gpu-memory-over":
 				t.Errorf("%s of %s without any metric: %s", f.Rule, f.Resource.ID, f.Because)
+			case "telemetry-missing":
+				t.Errorf("%s has no telemetry, where none could be read", f.Resource.ID)
 			}
+		}
+		for _, u := range blind.CannotJudge {
+			if !strings.Contains(u.Why, "could not be read") || !strings.Contains(u.Why, "cloudwatch:") {
+				t.Errorf("%s is not judged because %s", u.Resource.ID, u.Why)
+			}
+		}
+		if len(blind.CannotJudge) == 0 {
+			t.Error("every machine is judged without metrics")
 		}
 	})
 

@@ -136,9 +136,11 @@ type Account struct {
 	Now       time.Time
 	Resources []*inventory.Resource
 	Windows   map[inventory.Ref]*usage.Window
-	Verdicts  map[inventory.Ref]duty.Verdict
-	Charges   map[inventory.Ref][]ledger.Charge
-	Prices    *price.Book
+	// Unmeasured says of resources why metrics of them could not be read.
+	Unmeasured map[inventory.Ref]string
+	Verdicts   map[inventory.Ref]duty.Verdict
+	Charges    map[inventory.Ref][]ledger.Charge
+	Prices     *price.Book
 	// Rules are those of the account's cloud, besides the general ones.
 	Rules []Rule
 	// Unread are the kinds that could not be listed at all, by account and region

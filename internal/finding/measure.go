@@ -51,6 +51,9 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || (known && n == 0) || (s.Judged && s.Duty.State != duty.Unknown) {
 		return nil
 	}
+	if _, unread := x.account.Unmeasured[s.ref]; unread {
+		return nil // the telemetry may be there
+	}
 	measured, least := 0, 1.0
 	for _, t := range s.Window.GPUTracks() {
 		for _, sig := range usage.Vouching() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -447,19 +448,24 @@ func (d *audit) unmeasured() *layout.Gap {
 	g := &layout.Gap{
 		Name: "unmeasured",
 		Text: fmt.Sprintf(
-			"%s, %s, neither used nor wasted: %s; measure them:",
+			"%s, %s, neither used nor wasted: %s",
 			plain.Count(n, "machine"),
 			amount,
 			commonest(d.CannotJudge),
 		),
-		Command: d.rescan() + " --usage FILE",
 	}
-	for i := range d.Findings {
-		if f := &d.Findings[i]; f.Rule == ruleTelemetry && f.Fix.Command != "" {
-			g.Command = plain.Line(f.Fix.Command)
-			break
-		}
+	lacking := slices.IndexFunc(d.Findings, func(f view.Finding) bool {
+		return f.Rule == ruleTelemetry && f.Fix.Command != ""
+	})
+	switch {
+	case lacking >= 0:
+		g.Command = plain.Line(d.Findings[lacking].Fix.Command)
+	case len(d.BlindSpots) > 0: // what could not be read may be all that is missing
+		return g
+	default:
+		g.Command = d.rescan() + " --usage FILE"
 	}
+	g.Text += "; measure them:"
 	return g
 }
 

@@ -27,10 +27,12 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 		if w != nil {
 			w.Launched = machine.Launched
 		}
-		r.Verdicts[res.Ref()] = duty.Judge(w, machine.GPUs.Or(-1), now, e.Duty)
+		v := duty.Judge(w, machine.GPUs.Or(-1), now, e.Duty)
+		explainUnread(&v, r.Unmeasured[res.Ref()])
+		r.Verdicts[res.Ref()] = v
 	}
 	account := &finding.Account{
-		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts,
+		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Unmeasured: r.Unmeasured,
 		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown, Advice: r.Advice,
 	}
 	account.TagsFor = func(res *inventory.Resource) (map[string]string, []string) {

@@ -94,6 +94,8 @@ type subject struct {
 	does *duty.Verdict
 	// missing says that machines of its gang may not have been seen.
 	missing bool
+	// unmeasured is why metrics of it could not be read in the newest round; empty where all were.
+	unmeasured string
 	hourly  inventory.Fact[money.Amount]
 	facts   policy.Facts
 	answers []answer // of the policies, in their order

@@ -75,11 +75,20 @@ func (e *Engine) verdict(s *subject, now time.Time) {
 		if s.tracker != nil {
 			v = s.tracker.Explain(now, duty.MachineOf(s.Resource))
 		}
+		explainUnread(&v, s.unmeasured)
 		s.own = &v
 	case s.Gang != "" && (s.State == inventory.StatePending || s.State == inventory.StateUnknown):
 		s.own = &duty.Verdict{Why: "the duty of " + s.ID + " is unknown: it is still starting"}
 	default:
 		s.own = nil
+	}
+}
+
+// explainUnread says of an unknown duty that metrics which could tell it could not be read,
+// where that is so: otherwise they would seem not to exist.
+func explainUnread(v *duty.Verdict, unread string) {
+	if v.State == duty.Unknown && unread != "" {
+		v.Why = "metrics could not be read (" + unread + ")"
 	}
 }
 

@@ -133,6 +133,7 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 				return err
 			}
 			r.BlindSpots = append(r.BlindSpots, m.BlindSpots...)
+			r.leaveUnmeasured(m.Unread)
 			if r.Calls, err = addCalls(r.Calls, m.Calls); err != nil {
 				return err
 			}
@@ -143,7 +144,23 @@ func (e *Engine) measure(ctx context.Context, r *Result, fresh map[*subject]bool
 		t.samples = nil
 	}
 	r.Windows = in.windows
+	for _, s := range e.listed {
+		s.unmeasured = r.Unmeasured[s.ref]
+	}
 	return nil
+}
+
+// leaveUnmeasured adds why metrics of resources could not be read; the first source's word
+// stands.
+func (r *Result) leaveUnmeasured(why map[inventory.Ref]string) {
+	if r.Unmeasured == nil && len(why) > 0 {
+		r.Unmeasured = map[inventory.Ref]string{}
+	}
+	for ref, w := range why {
+		if _, told := r.Unmeasured[ref]; !told {
+			r.Unmeasured[ref] = w
+		}
+	}
 }
 
 // horizon is from when on samples count.

@@ -56,6 +56,8 @@ type Observation struct {
 	Roles map[string]string
 	// Windows is what was measured, by resource.
 	Windows map[inventory.Ref]*usage.Window
+	// Unmeasured says of resources why metrics of them could not be read.
+	Unmeasured map[inventory.Ref]string
 	// Unread are kinds that could not be listed, as in finding.Account.
 	Unread map[string]bool
 	// CommitmentsKnown is true when savings plans and reserved instances were read

@@ -47,6 +47,8 @@ type Interval struct {
 type Measured struct {
 	BlindSpots []inventory.BlindSpot
 	Calls      []inventory.Calls
+	// Unread says of resources why metrics of them could not be read: there may be some.
+	Unread map[inventory.Ref]string
 }
 
 // Source measures resources.

@@ -49,6 +49,15 @@ const (
 	Never
 	// Lost carries a call out and closes the connection without an answer.
 	Lost
+	// NotFound is a bare HTML 404, as a proxy answers that knows no such path.
+	NotFound
+	// Truncated is the right answer without its second half, in a whole HTTP message.
+	Truncated
+	// Garbled is the right answer with its second half replaced by noise.
+	Garbled
+	// SecondPage is the right answer, and says that there is a second page, which is a bare
+	// HTML 500.
+	SecondPage
 )
 
 // faults holds the faults in force.

@@ -153,10 +153,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case Reset:
 			panic(http.ErrAbortHandler)
 		case ServerError:
-			status = http.StatusInternalServerError
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			w.WriteHeader(status)
-			fmt.Fprint(w, "<!doctype html>\n<html lang=en>\n<title>500 Internal Server Error</title>\n<h1>Internal Server Error</h1>\n")
+			status = writePage(w, http.StatusInternalServerError, "Internal Server Error")
+			return
+		case NotFound:
+			status = writePage(w, http.StatusNotFound, "Not Found")
+			return
+		case Truncated, Garbled, SecondPage:
+			status = s.answerBroken(w, r, c, f.Kind)
 			return
 		case Empty, LoginPage:
 			settle()

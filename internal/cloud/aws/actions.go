@@ -35,7 +35,7 @@ var _ action.Cloud = (*Actions)(nil)
 
 // Actions returns what acts on the accounts that c reads. It makes no call.
 func (c *Cloud) Actions() *Actions {
-	return &Actions{cloud: c, limits: newLimits(c.options.RequestsPerSecond), sites: map[string]*site{}}
+	return &Actions{cloud: c, limits: c.limits(), sites: map[string]*site{}}
 }
 
 // site is one region of one account with the clients that read it and those that

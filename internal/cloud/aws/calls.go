@@ -87,7 +87,7 @@ func units(input any) int {
 // that is not known to only read is refused before anything is sent. Each attempt waits
 // for its turn under the limit and is counted: a retry is a request that the provider sees
 // and charges too.
-func guard(service string, t *tally, limit *rate.Limiter) func(*middleware.Stack) error {
+func guard(service string, t *tally, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
 		op := index[api]
@@ -105,7 +105,7 @@ type attemptsKey struct{}
 // guarded returns what lets a call pass only where check does, and makes each of its
 // attempts wait for its turn. What check returns is told of each attempt, with the time that
 // its answer is dated with, zero for none; it may be nil.
-func guarded(service string, limit *rate.Limiter, name string, check func(ctx context.Context, input any) (func(time.Time), error)) func(*middleware.Stack) error {
+func guarded(service string, limit limit, name string, check func(ctx context.Context, input any) (func(time.Time), error)) func(*middleware.Stack) error {
 	pass := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 		middleware.InitializeOutput, middleware.Metadata, error,
 	) {
@@ -121,7 +121,7 @@ func guarded(service string, limit *rate.Limiter, name string, check func(ctx co
 		if err := limit.Wait(ctx); err != nil {
 			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("wait for a turn to call %s: %w", service, err)
 		}
-		out, meta, err := attempted(ctx, in, next)
+		out, meta, err := attempted(ctx, limit.attempt, in, next)
 		if told, _ := ctx.Value(attemptsKey{}).(func(time.Time)); told != nil {
 			answered, _ := awsmiddleware.GetServerTime(meta)
 			told(answered)
@@ -141,19 +141,33 @@ func guarded(service string, limit *rate.Limiter, name string, check func(ctx co
 	}
 }
 
+// limit bounds the calls of a client: how many a second, and how long one try may take.
+type limit struct {
+	*rate.Limiter
+	attempt time.Duration
+}
+
 // limits holds the one limit of every service in a region of an account.
 type limits struct {
 	perSecond float64
+	attempt   time.Duration
 	mu        sync.Mutex
 	byName    map[string]*rate.Limiter
 }
 
 func newLimits(perSecond float64) *limits {
-	return &limits{perSecond: perSecond, byName: map[string]*rate.Limiter{}}
+	return &limits{perSecond: perSecond, attempt: attemptTimeout, byName: map[string]*rate.Limiter{}}
+}
+
+// limits returns the limits of the options, none of them used so far.
+func (c *Cloud) limits() *limits {
+	l := newLimits(c.options.RequestsPerSecond)
+	l.attempt = cmp.Or(c.options.AttemptTimeout, attemptTimeout)
+	return l
 }
 
 // of returns the limit of a service in a region of an account.
-func (l *limits) of(account, region, service string) *rate.Limiter {
+func (l *limits) of(account, region, service string) limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := account + "/" + region + "/" + service
@@ -164,5 +178,5 @@ func (l *limits) of(account, region, service string) *rate.Limiter {
 		}
 		l.byName[key] = rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))
 	}
-	return l.byName[key]
+	return limit{l.byName[key], l.attempt}
 }

@@ -12,6 +12,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -50,6 +51,8 @@ type Options struct {
 	// account; 0 means DefaultRequestsPerSecond. S3, whose own limits are thousands
 	// a second, gets ten times as many.
 	RequestsPerSecond float64
+	// AttemptTimeout bounds one try of a call, its answer read to the end; 0 means 20 seconds.
+	AttemptTimeout time.Duration
 	// ListPages bounds the listing of one bucket's objects, and apart from it of its
 	// versions and its uploads, in pages of 1,000; 0 means DefaultListPages.
 	ListPages int
@@ -163,11 +166,16 @@ type retryer struct{ awssdk.RetryerV2 }
 const (
 	foreignAttempts = 3
 	foreignDelay    = 50 * time.Millisecond
+	// slowAttempts is how often a call is tried that is not answered at all.
+	slowAttempts = 2
 )
 
 // RetryDelay returns how long to wait after an attempt, or the attempt's error when
 // there is to be none after it.
 func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
+	if errors.As(err, new(*slowError)) && attempt >= slowAttempts {
+		return 0, err
+	}
 	if statusOf(err) != http.StatusInternalServerError || !notTheService(err) {
 		return r.RetryerV2.RetryDelay(attempt, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -114,11 +115,11 @@ func (m *measured) fail(err error, ss []series) {
 
 // read asks for all statistics of the batches and folds the answers as they come, so
 // that no more than a few calls' points are held at once. A call that fails loses its
-// own series only; once calls are denied no more are made.
+// own series only; once calls are denied or not answered at all no more are made.
 func (p *place) read(ctx context.Context, batches ...batch) *measured {
 	m := &measured{failed: map[*inventory.Resource]bool{}}
 	var folding sync.Mutex
-	var denied sync.Once
+	var hopeless sync.Once
 	stopped := make(chan struct{})
 	var g errgroup.Group
 	g.SetLimit(parallelData)
@@ -134,8 +135,8 @@ func (p *place) read(ctx context.Context, batches ...batch) *measured {
 				data, err := p.metricData(ctx, b, call)
 				if err != nil {
 					m.fail(err, call)
-					if errors.Is(kindOf(err), inventory.ErrDenied) {
-						denied.Do(func() { close(stopped) })
+					if errors.Is(kindOf(err), inventory.ErrDenied) || errors.As(err, new(*slowError)) {
+						hopeless.Do(func() { close(stopped) })
 					}
 					return nil
 				}
@@ -194,6 +195,7 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 		}
 	}
 	out := make([]answer, len(in.MetricDataQueries))
+	answered := make([]bool, len(out))
 	err := pages(ctx, func(token *string) (*string, error) {
 		in.NextToken = token
 		page, err := cloudwatchClient(p.reading).GetMetricData(ctx, in)
@@ -205,6 +207,7 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 			if err != nil || i < 0 || i >= len(out) || len(r.Timestamps) != len(r.Values) {
 				return nil, fmt.Errorf("read the result %q: it is not an answer to what was asked", awssdk.ToString(r.Id))
 			}
+			answered[i] = true
 			switch r.StatusCode {
 			case types.StatusCodeInternalError, types.StatusCodeForbidden:
 				out[i].err = fmt.Errorf("%s for %s", r.StatusCode, awssdk.ToString(in.MetricDataQueries[i].MetricStat.Metric.MetricName))
@@ -215,6 +218,10 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 		}
 		return page.NextToken, nil
 	})
+	// CloudWatch has a result for each query, without points where it has none.
+	if i := slices.Index(answered, false); err == nil && i >= 0 {
+		err = fmt.Errorf("the answer has no result for %s", awssdk.ToString(in.MetricDataQueries[i].MetricStat.Metric.MetricName))
+	}
 	return out, err
 }
 
@@ -297,6 +304,8 @@ func (p *place) tellUnmeasured(ctx context.Context, m *measured) {
 		what = plain.Count(others, "resource")
 	}
 	p.explain(ctx, op, m.err, op.Effect+" for "+what)
+	code, _ := reason(m.err)
+	p.scan.leaveUnmeasured(maps.Keys(m.failed), code+": "+op.API())
 }
 
 // ceil returns the first multiple of d at or after t.

@@ -38,7 +38,7 @@ type Connector struct {
 
 // Connector returns what connects to machines. It makes no call.
 func (c *Cloud) Connector() *Connector {
-	return &Connector{cloud: c, limits: newLimits(c.options.RequestsPerSecond)}
+	return &Connector{cloud: c, limits: c.limits()}
 }
 
 func (c *Connector) config(region, service string) awssdk.Config {

@@ -6,7 +6,6 @@ import (
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
-	"golang.org/x/time/rate"
 )
 
 // ConnectCalls is every call by which a person connects to a session. The clients of a
@@ -32,7 +31,7 @@ var connectable = func() map[string]bool {
 }()
 
 // guardConnects is what the calls of a connector pass through.
-func guardConnects(service string, limit *rate.Limiter) func(*middleware.Stack) error {
+func guardConnects(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewConnects", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !connectable[api] {
 			return nil, &RefusedError{API: api, Acting: true}

@@ -110,10 +110,9 @@ func statusOf(err error) int {
 	return 0
 }
 
-// canceled says whether an error is only that the caller gave up.
-func canceled(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, context.Canceled)
-}
+// canceled says whether the caller gave up. A call whose own context ended while the caller
+// still waits was not answered, whatever its error says.
+func canceled(ctx context.Context) bool { return ctx.Err() != nil }
 
 // maxReason is how long the provider's words may get in a blind spot.
 const maxReason = 200

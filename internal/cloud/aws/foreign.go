@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// attemptIn is how long one try of a call may take, its answer read to the end.
-	attemptIn = 20 * time.Second
+	// attemptTimeout bounds one try of a call, its answer read to the end.
+	attemptTimeout = 20 * time.Second
 	// secondLook is how long after the first answer that something is not there it is
 	// asked for again.
 	secondLook = time.Second
@@ -34,36 +34,37 @@ func (e *foreignError) Error() string {
 	return "the answer to " + e.operation + " is not the service's"
 }
 
-// slowError is a try that was given up. The SDK tries again what says that it timed out.
+// slowError is a try that was given up. The SDK tries again what says that it timed out. It
+// does not wrap what the try returned: that its context was canceled, which would read as if
+// the caller had given up.
 type slowError struct {
 	operation string
-	cause     error
+	after     time.Duration
 }
 
 func (e *slowError) Error() string {
-	return fmt.Sprintf("%s was not answered within %s", e.operation, attemptIn)
+	return fmt.Sprintf("%s was not answered within %s", e.operation, e.after)
 }
-func (e *slowError) Unwrap() error       { return e.cause }
 func (*slowError) Timeout() bool         { return true }
 func (*slowError) RetryableError() bool  { return true }
 func (*slowError) ConnectionError() bool { return true }
 
 // attempted makes one try of a call, which is given up when its answer takes too long. The
 // content of an object is read afterwards, and may take as long as it goes on.
-func attempted(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+func attempted(ctx context.Context, timeout time.Duration, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 	out middleware.FinalizeOutput, meta middleware.Metadata, err error,
 ) {
 	bounded, end := context.WithCancel(ctx)
-	timer := time.AfterFunc(attemptIn, end)
+	timer := time.AfterFunc(timeout, end)
 	out, meta, err = next.HandleFinalize(bounded, in)
 	late := !timer.Stop()
 	if object, ok := out.Result.(*s3.GetObjectOutput); ok && err == nil && !late {
-		object.Body = &stream{object.Body, timer, end}
+		object.Body = &stream{object.Body, timer, timeout, end}
 		return out, meta, nil
 	}
 	end()
 	if err != nil && late && ctx.Err() == nil {
-		err = &slowError{awsmiddleware.GetOperationName(ctx), err}
+		err = &slowError{awsmiddleware.GetOperationName(ctx), timeout}
 	}
 	return out, meta, err
 }
@@ -71,15 +72,16 @@ func attempted(ctx context.Context, in middleware.FinalizeInput, next middleware
 // stream is the content of an object, each part of which has to come in time.
 type stream struct {
 	io.ReadCloser
-	timer *time.Timer
-	end   context.CancelFunc
+	timer   *time.Timer
+	timeout time.Duration
+	end     context.CancelFunc
 }
 
 func (s *stream) Read(p []byte) (int, error) {
-	s.timer.Reset(attemptIn)
+	s.timer.Reset(s.timeout)
 	n, err := s.ReadCloser.Read(p)
 	if late := !s.timer.Stop(); late && err != nil && !errors.Is(err, io.EOF) {
-		err = &slowError{"GetObject", err}
+		err = &slowError{"GetObject", s.timeout}
 	}
 	return n, err
 }

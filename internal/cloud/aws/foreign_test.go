@@ -58,9 +58,9 @@ func TestATryEnds(t *testing.T) {
 			<-ctx.Done()
 			return middleware.FinalizeOutput{}, middleware.Metadata{}, ctx.Err()
 		})
-		_, _, err := attempted(t.Context(), middleware.FinalizeInput{}, never)
+		_, _, err := attempted(t.Context(), attemptTimeout, middleware.FinalizeInput{}, never)
 		var slow *slowError
-		if !errors.As(err, &slow) || time.Since(began) != attemptIn {
+		if !errors.As(err, &slow) || time.Since(began) != attemptTimeout {
 			t.Fatalf("after %s: %v", time.Since(began), err)
 		}
 		if !newRetryer().IsErrorRetryable(err) {

@@ -82,6 +82,8 @@ func (m *meters) gpus(ctx context.Context, machines []*subject) {
 	busy, err := m.discover(ctx, busyFamilies, byID)
 	if err != nil {
 		op := index["cloudwatch:ListMetrics"]
+		code, _ := reason(err)
+		m.place.scan.leaveUnmeasured(maps.Values(byID), code+": "+op.API())
 		m.place.explain(ctx, op, err, fmt.Sprintf("%s: of %s only what the agent publishes for the machine as a whole", op.Effect, plain.Count(len(byID), "GPU machine")))
 		for _, s := range machines {
 			m.gpuFamily(s, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", s.resource.ID)}}})

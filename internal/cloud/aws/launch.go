@@ -64,7 +64,7 @@ var _ session.Launcher = (*Launcher)(nil)
 
 // Launcher returns what starts sessions. It makes no call.
 func (c *Cloud) Launcher(o LaunchOptions) *Launcher {
-	return &Launcher{cloud: c, options: o, limits: newLimits(c.options.RequestsPerSecond), backbones: map[string]*Backbone{}}
+	return &Launcher{cloud: c, options: o, limits: c.limits(), backbones: map[string]*Backbone{}}
 }
 
 // launchClasses are the classes of what EC2 answers to a launch (API Reference, "Error codes

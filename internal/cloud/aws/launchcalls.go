@@ -7,7 +7,6 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
-	"golang.org/x/time/rate"
 )
 
 // LaunchCalls is every call by which sessions are started and ended. The clients of a
@@ -43,7 +42,7 @@ var launchable = func() map[string]bool {
 }()
 
 // guardLaunches is what the calls of a launcher pass through.
-func guardLaunches(service string, limit *rate.Limiter) func(*middleware.Stack) error {
+func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewLaunches", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !launchable[api] {
 			return nil, &RefusedError{API: api, Acting: true}

@@ -214,7 +214,7 @@ func (p *place) localDisks(ctx context.Context, machine types.InstanceType) (boo
 // unanswered refuses because a question got no answer; the caller's having given up is no
 // refusal.
 func unanswered(ctx context.Context, question string, err error) error {
-	if canceled(ctx, err) {
+	if canceled(ctx) {
 		return err
 	}
 	c, detail := reason(err)

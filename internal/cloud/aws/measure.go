@@ -41,7 +41,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 	open func(r *inventory.Resource, o usage.Opened) usage.Sink,
 ) (usage.Measured, error) {
 	iv.From, iv.To = iv.From.UTC(), iv.To.UTC()
-	s := c.scan(round.Query{Now: iv.To}, newLimits(c.options.RequestsPerSecond))
+	s := c.scan(round.Query{Now: iv.To}, c.limits())
 	type key struct{ account, region string }
 	byPlace := map[key][]*inventory.Resource{}
 	for _, r := range resources {
@@ -64,6 +64,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 		if i < 0 {
 			s.blind(inventory.BlindSpot{What: "cloudwatch " + k.region + " in " + k.account, Why: unreached,
 				Effect: index["cloudwatch:GetMetricData"].Effect + " for " + plain.Count(len(rs), "resource")})
+			s.leaveUnmeasured(slices.Values(rs), unreached)
 			continue
 		}
 		p := s.place(accounts[i], k.region)
@@ -73,7 +74,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 		return usage.Measured{}, err
 	}
 	calls, err := s.tally.list()
-	return usage.Measured{BlindSpots: s.blindSpots, Calls: calls}, err
+	return usage.Measured{BlindSpots: s.blindSpots, Calls: calls, Unread: s.unmeasured}, err
 }
 
 // measurable says whether there may be metrics of a resource that tell something of it.

@@ -7,7 +7,6 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
-	"golang.org/x/time/rate"
 )
 
 // Mutation is one call that changes an account. A client that acts makes the calls
@@ -116,7 +115,7 @@ func (p *place) acting() *clients {
 // guardActions is what the calls of clients that act pass through: one that is not in
 // mutations is refused before anything is sent, one that is only rehearsed is collected
 // and not sent, and each attempt waits for its turn.
-func guardActions(service string, limit *rate.Limiter) func(*middleware.Stack) error {
+func guardActions(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
 		if !mutable[api] {

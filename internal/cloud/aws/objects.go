@@ -14,7 +14,6 @@ import (
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
-	"golang.org/x/time/rate"
 )
 
 // Bucket reads the objects of one bucket, such as those of a bill. It is safe for
@@ -96,7 +95,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 func (b *Bucket) Put(ctx context.Context, key string, body []byte) error {
 	cfg := b.cloud.config.Copy()
 	cfg.Region = b.region
-	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guarded("s3", rate.NewLimiter(1, 1), "CurfewExport", func(ctx context.Context, _ any) (func(time.Time), error) {
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guarded("s3", b.cloud.limits().of("", b.region, "s3"), "CurfewExport", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := "s3:" + awsmiddleware.GetOperationName(ctx); api != "s3:PutObject" {
 			return nil, &RefusedError{API: api}
 		}

@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ type scan struct {
 	blindSpots  []inventory.BlindSpot
 	partial     map[partialKey]*partialFailure
 	unread      map[string]bool
+	unmeasured  map[inventory.Ref]string // why metrics of a resource could not be read
 	ended       []*inventory.Resource
 	commitments bool // all of them were read
 	planSeen    bool // a savings plan for machines, in whichever region
@@ -53,7 +55,7 @@ type scan struct {
 // for what it promises; it returns ctx's error when the caller gives up, and a
 // [RegionError] when there is nothing of that name to read.
 func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, error) {
-	s := c.scan(q, newLimits(c.options.RequestsPerSecond))
+	s := c.scan(q, c.limits())
 	accounts, err := s.accounts(ctx)
 	if err != nil {
 		return nil, err
@@ -344,6 +346,18 @@ func (s *scan) blind(b inventory.BlindSpot) {
 	s.blindSpots = append(s.blindSpots, b)
 }
 
+// leaveUnmeasured notes that metrics of resources could not be read, and why.
+func (s *scan) leaveUnmeasured(resources iter.Seq[*inventory.Resource], why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unmeasured == nil {
+		s.unmeasured = map[inventory.Ref]string{}
+	}
+	for r := range resources {
+		s.unmeasured[r.Ref()] = why
+	}
+}
+
 // failed notes that a whole call failed in a place: its kinds are unread there. A nil
 // error and the caller's having given up are no failure.
 func (p *place) failed(ctx context.Context, api string, err error) {
@@ -384,7 +398,7 @@ func (p *place) explain(ctx context.Context, op *Operation, err error, effect st
 
 // explainIn does so for several regions, and says whether there was anything to explain.
 func (p *place) explainIn(ctx context.Context, op *Operation, err error, effect string, regions ...string) bool {
-	if err == nil || canceled(ctx, err) {
+	if err == nil || canceled(ctx) {
 		return false
 	}
 	code, detail := reason(err)
@@ -402,7 +416,7 @@ type partialFailure struct {
 
 // missed notes that a call about one resource failed; such failures are told together.
 func (p *place) missed(ctx context.Context, api, name string, err error) {
-	if err == nil || canceled(ctx, err) {
+	if err == nil || canceled(ctx) {
 		return
 	}
 	op := index[api]

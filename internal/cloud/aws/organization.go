@@ -38,7 +38,7 @@ var accountID = lazyregexp.New(`^[0-9]{12}$`)
 // are being closed or not active yet, are left out. It is an error, never an empty list, where the
 // organization cannot be read.
 func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
-	s := &scan{cloud: c, tally: newTally(), limits: newLimits(c.options.RequestsPerSecond)}
+	s := &scan{cloud: c, tally: newTally(), limits: c.limits()}
 	all, err := s.accounts(ctx)
 	if err != nil {
 		return nil, err

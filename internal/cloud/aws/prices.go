@@ -12,7 +12,6 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 	"github.com/aws/aws-sdk-go-v2/service/pricing/types"
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -94,9 +93,8 @@ func (c *Cloud) clientsOf(region string) *clients {
 func (c *Cloud) configured(service, region string) awssdk.Config {
 	cfg := c.config.Copy()
 	cfg.Region = region
-	perSecond := c.options.RequestsPerSecond
-	limit := rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))
-	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guard(service, newTally(), limit))
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)],
+		guard(service, newTally(), c.limits().of("", region, service)))
 	return cfg
 }
 

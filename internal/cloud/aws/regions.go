@@ -103,6 +103,7 @@ func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error)
 		if s.cloud.all {
 			return nil, wrapped("list the regions of account "+a.id, err)
 		}
+		s.place(a, s.cloud.first()).failed(ctx, "ec2:DescribeRegions", err)
 		return s.cloud.regions, nil
 	}
 	known := map[string]bool{} // whether each is enabled

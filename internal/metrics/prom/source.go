@@ -141,7 +141,14 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	if ctx.Err() != nil {
 		return usage.Measured{}, context.Cause(ctx)
 	}
-	return usage.Measured{BlindSpots: r.blindSpots(err)}, nil
+	m := usage.Measured{BlindSpots: r.blindSpots(err)}
+	if err != nil {
+		m.Unread = map[inventory.Ref]string{}
+		for ref := range r.here {
+			m.Unread[ref] = s.Name() + " could not be read"
+		}
+	}
+	return m, nil
 }
 
 // reading is one measurement.
