@@ -3,9 +3,10 @@ package config
 import (
 	"bytes"
 	"io/fs"
-	"os"
 	"reflect"
 	"sync"
+
+	"github.com/curfew-dev/curfew/internal/trust"
 )
 
 // Cache remembers the text of the configuration that was read last, and what it says, for
@@ -25,13 +26,13 @@ func (k *Cache) Load(path string, lookup func(string) (string, bool)) (Config, e
 }
 
 // LoadFound is [Cache.Load] of a file that [Find] returned rather than the user named. It is
-// refused where another user could have written it.
+// refused where another user could have written or replaced it.
 func (k *Cache) LoadFound(path string, lookup func(string) (string, bool)) (Config, error) {
 	c, err := k.load(path, lookup, func(st fs.FileInfo) error {
-		if err := Trust(path); err != nil {
+		if err := trust.Path(path); err != nil {
 			return err
 		}
-		return trust(path, st, os.Getuid()) // what was opened, should the name lead elsewhere by now
+		return trust.Info(path, st) // what was opened, should the name lead elsewhere by now
 	})
 	c.found = path != ""
 	return c, err

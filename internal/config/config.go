@@ -34,6 +34,9 @@ type Config struct {
 	// DataDir is the directory in which curfew keeps its state; empty is the user's data
 	// directory.
 	DataDir string `yaml:"data_dir"`
+	// DataVolume is a directory above DataDir that no other user reaches although its mode lets
+	// others write, such as a volume of a container; empty is none.
+	DataVolume string `yaml:"data_volume"`
 	// DatabaseURL is a PostgreSQL database that several machines share; empty is a file
 	// in DataDir. Everything that acts on an account has to share one.
 	DatabaseURL string `yaml:"database_url"`

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/curfew-dev/curfew/test/otheruser"
 )
 
 func nothing(string) (string, bool) { return "", false }
@@ -66,17 +68,56 @@ func TestStateOfOthersIsRefused(t *testing.T) {
 		for _, f := range []string{"curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "traces/x.json"} {
 			file(t, filepath.Join(dir, f), "")
 		}
-		if err := TrustState(dir); err != nil {
+		if err := TrustState(dir, ""); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, name)
 		change(t, os.Chmod(path, 0o770))
-		if err := TrustState(dir); err == nil || !strings.HasPrefix(err.Error(), path+" can be written by others") {
+		if err := TrustState(dir, ""); err == nil || !strings.HasPrefix(err.Error(), path+" can be written by others") {
 			t.Errorf("%s: TrustState = %v", name, err)
 		}
 	}
-	if err := TrustState(filepath.Join(t.TempDir(), "none")); err != nil {
+	if err := TrustState(filepath.Join(t.TempDir(), "none"), ""); err != nil {
 		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+// TestStateInFolderOfOtherUserIsRefused: whoever can rename a directory decides what is in it.
+func TestStateInFolderOfOtherUserIsRefused(t *testing.T) {
+	u := otheruser.One(t)
+	open := otheruser.Shared(t)
+	change(t, os.Chmod(open, 0o777))
+	sticky := otheruser.Shared(t)
+	change(t, os.Chmod(sticky, 0o777|os.ModeSticky))
+	for name, tc := range map[string]struct{ dir, refused, says string }{
+		"below a folder of theirs":    {u.Home + "/state", u.Home, "belongs to user"},
+		"below one that all write":    {open + "/state", open, "can be written by others (mode 0777)"},
+		"through a link of theirs":    {sticky + "/link/state", sticky + "/link", "belongs to user"},
+		"to one that is not there":    {open + "/none/state/", open, "can be written by others"},
+		"in a sticky folder, so mine": {sticky + "/state", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := filepath.Join(otheruser.Shared(t), "own")
+			file(t, own+"/state/curfew.db", "")
+			if name == "through a link of theirs" {
+				if out, code := u.Sh(t, "ln -s "+own+" "+sticky+"/link"); code != 0 {
+					t.Fatal(out)
+				}
+			} else if name != "to one that is not there" {
+				file(t, tc.dir+"/curfew.db", "")
+			}
+			err := TrustState(tc.dir, "")
+			if (err == nil) != (tc.refused == "") || err != nil && !strings.HasPrefix(err.Error(), tc.refused+" "+tc.says) {
+				t.Errorf("TrustState = %v, want %s %s", err, tc.refused, tc.says)
+			}
+			found := file(t, filepath.Join(filepath.Dir(tc.dir), FileName), "identity: ana\n")
+			if _, err := (*Cache)(nil).LoadFound(found, nothing); (err == nil) != (tc.refused == "") {
+				t.Errorf("a configuration there: %v", err)
+			}
+		})
+	}
+	if err := TrustState(open+"/state", open); err != nil {
+		t.Errorf("a volume: %v", err)
 	}
 }
 

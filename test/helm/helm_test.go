@@ -129,7 +129,7 @@ func secure(t *testing.T, r rendered) corev1.Container {
 		t.Errorf("security context %+v", s)
 	}
 	for _, e := range c.Env {
-		if e.Value != "" || e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil {
+		if volume := e.Name == "CURFEW_DATA_VOLUME"; !volume && (e.Value != "" || e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil) {
 			t.Errorf("%s is not a reference to a Secret", e.Name)
 		}
 	}
@@ -201,9 +201,11 @@ func TestReplicasShareADatabase(t *testing.T) {
 	}
 	env := map[string]string{}
 	for _, e := range c.Env {
-		env[e.Name] = e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
+		if env[e.Name] = e.Value; e.ValueFrom != nil {
+			env[e.Name] = e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
+		}
 	}
-	if want := map[string]string{"CURFEW_DATABASE_URL": "curfew-database/url", "SLACK_TOKEN": "curfew-slack/token"}; !maps.Equal(env, want) {
+	if want := map[string]string{"CURFEW_DATA_VOLUME": "/data", "CURFEW_DATABASE_URL": "curfew-database/url", "SLACK_TOKEN": "curfew-slack/token"}; !maps.Equal(env, want) {
 		t.Errorf("environment %v, want %v", env, want)
 	}
 	for _, want := range []string{"--enforce", "--policy=/etc/curfew/policies", "--regions=us-east-1,us-west-2"} {

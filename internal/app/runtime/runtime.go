@@ -19,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/trust"
 )
 
 // Host is what a process takes from the machine that it runs on.
@@ -219,7 +220,7 @@ func (process *Process) Config() (config.Config, error) {
 		c, err = process.Configs.Load(process.Path(process.ConfigFlag), process.Lookup)
 	} else {
 		path := config.Find(process.Dir, process.ConfigDir)
-		if c, err = process.Configs.LoadFound(path, process.Lookup); err != nil && config.Trust(path) != nil {
+		if c, err = process.Configs.LoadFound(path, process.Lookup); err != nil && trust.Path(path) != nil {
 			hint = "read it, then give --config " + plain.Shell(path) + " to use it, or `chmod go-w` it if it is yours"
 		}
 	}
@@ -235,9 +236,9 @@ func (process *Process) Config() (config.Config, error) {
 	if process.DatabaseFlag != "" {
 		c.DatabaseURL = process.DatabaseFlag
 	}
-	if err := config.TrustState(c.DataDir); err != nil {
-		return config.Config{}, &Error{Code: "untrusted_state", Err: fmt.Errorf("the state is not used: %w", err),
-			Hint: "`chmod go-w` it if it is yours, or give another --data-dir"}
+	if err := config.TrustState(c.DataDir, c.DataVolume); err != nil {
+		return config.Config{}, &Error{Code: "untrusted_state", Err: fmt.Errorf("the state %s is not used: %w", c.DataDir, err),
+			Hint: "`chmod go-w` what is yours, or give a --data-dir that only you and root can write or rename"}
 	}
 	return c, nil
 }
