@@ -9,7 +9,6 @@ import (
 // On a folder that a file system is mounted on, entries are moved, and what was there goes.
 func TestPutInPlaceOnAMount(t *testing.T) {
 	dir := t.TempDir()
-	stage := filepath.Join(dir, staging+"1")
 	for _, name := range []string{"old/a", "same", "lost+found/x", staging + "1/new/b", staging + "1/same"} {
 		at := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -19,7 +18,17 @@ func TestPutInPlaceOnAMount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := putInPlace(stage, dir, true); err != nil {
+	in, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	root, err := in.OpenRoot(staging + "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := (target{in: in}).place(root, staging+"1"); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"new/b": staging + "1/new/b", "same": staging + "1/same", "lost+found/x": "lost+found/x"} {

@@ -2,15 +2,19 @@ package checkpoint
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/curfew-dev/curfew/internal/trust"
 )
 
 // RestoreOptions say what is restored. The zero value is the newest complete snapshot, into
@@ -66,11 +70,11 @@ func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restore
 		return Restored{}, fmt.Errorf("restore %s: %w", dir, err)
 	}
 	done := Restored{Notes: notes}
-	dir = resolved(dir)
-	mount, err := target(dir, o.Replace)
+	to, err := openTarget(dir, o.Replace)
 	if err != nil {
 		return done, fmt.Errorf("restore %s: %w", dir, err)
 	}
+	defer to.close()
 	for _, s := range list {
 		if o.Seq != 0 && s.Seq != o.Seq {
 			continue
@@ -79,7 +83,7 @@ func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restore
 			done.Skipped = append(done.Skipped, Skipped{s, "files changed while they were read"})
 			continue
 		}
-		m, err := r.restore(ctx, dir, mount, s, o)
+		m, err := r.restore(ctx, to, s, o)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
 			done.Skipped = append(done.Skipped, Skipped{s, err.Error()})
 			continue
@@ -93,33 +97,63 @@ func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restore
 	return done, fmt.Errorf("restore %s: %w", dir, ErrNoSnapshot)
 }
 
-// target checks the folder to restore to, and says whether another file system is mounted
-// on it.
-func target(dir string, replace bool) (mount bool, err error) {
-	info, err := os.Lstat(dir)
+// target is the folder that is restored to. It is reached by open directories alone, so that
+// another user who owns one of them can plant no link through which something else is written.
+type target struct {
+	// in is the directory that the folder is in, or the folder itself if another file system is
+	// mounted on it; name is the folder there, empty for a mounted one.
+	in   *os.Root
+	name string
+	// exists says that the folder is there, with the mode.
+	exists bool
+	mode   fs.FileMode
+}
+
+func (t target) close() { _ = t.in.Close() } // everything is synced by then
+
+// openTarget opens and checks the folder to restore to.
+func openTarget(dir string, replace bool) (target, error) {
+	in, name, err := trust.Parent(dir, 0o777)
+	if err != nil {
+		return target{}, err
+	}
+	t := target{in: in, name: name}
+	if t, err = t.check(replace); err != nil {
+		return target{}, errors.Join(err, in.Close())
+	}
+	return t, nil
+}
+
+func (t target) check(replace bool) (target, error) {
+	info, err := t.in.Lstat(t.name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, os.MkdirAll(filepath.Dir(dir), 0o777)
+		return t, nil
 	}
 	if err != nil {
-		return false, err
+		return t, err
 	}
 	if !info.IsDir() {
-		return false, fmt.Errorf("it is no folder")
+		return t, fmt.Errorf("it is no folder")
 	}
-	above, err := os.Stat(filepath.Dir(dir))
+	above, err := t.in.Stat(".")
 	if err != nil {
-		return false, err
+		return t, err
+	}
+	folder, err := trust.OpenIn(t.in, t.name)
+	if err != nil {
+		return t, err
+	}
+	entries, err := fs.ReadDir(folder.FS(), ".")
+	if err == nil && len(entries) > 0 && !replace && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" }) {
+		err = ErrNotEmpty
 	}
 	here, _, _, _, _ := inode(info)
 	there, _, _, _, _ := inode(above)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false, err
+	if err != nil || here == there {
+		t.exists, t.mode = true, info.Mode().Perm()
+		return t, errors.Join(err, folder.Close())
 	}
-	if len(entries) > 0 && !replace && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" }) {
-		return false, ErrNotEmpty
-	}
-	return here != there, nil
+	return target{in: folder}, t.in.Close()
 }
 
 // manifestOf reads the manifest of a snapshot, or of a rank of it.
@@ -134,29 +168,28 @@ func (r Run) manifestOf(ctx context.Context, s Snapshot, rank int) (Manifest, er
 	return r.ReadManifest(ctx, m.Nodes[rank].Manifest)
 }
 
-func (r Run) restore(ctx context.Context, dir string, mount bool, s Snapshot, o RestoreOptions) (Manifest, error) {
+func (r Run) restore(ctx context.Context, to target, s Snapshot, o RestoreOptions) (Manifest, error) {
 	m, err := r.manifestOf(ctx, s, o.Rank)
 	if err != nil {
 		return m, err
 	}
-	in := filepath.Dir(dir)
-	if mount {
-		in = dir
-	}
-	stage, err := os.MkdirTemp(in, staging+"*")
-	if err != nil {
+	stage := staging + strings.ToLower(rand.Text())
+	if err := to.in.Mkdir(stage, 0o700); err != nil {
 		return m, err
 	}
-	defer func() { _ = os.RemoveAll(stage) }() // nothing is left of it once it is in place
-	root, err := os.OpenRoot(stage)
+	defer func() { _ = to.in.RemoveAll(stage) }() // nothing is left of it once it is in place
+	root, err := trust.OpenIn(to.in, stage)
 	if err != nil {
 		return m, err
 	}
 	defer func() { _ = root.Close() }()
+	if st, err := root.Stat("."); err != nil || st.Mode().Perm() != 0o700 || trust.Info(root.Name(), st) != nil {
+		return m, fmt.Errorf("%s was replaced while it was made: %w", root.Name(), err)
+	}
 	if err := r.unfold(ctx, root, m, o); err != nil {
 		return m, err
 	}
-	return m, putInPlace(stage, dir, mount)
+	return m, to.place(root, stage)
 }
 
 // unfold writes a manifest's files into a root, verified.
@@ -263,40 +296,39 @@ func dress(root *os.Root, m Manifest) error {
 	return nil
 }
 
-// putInPlace puts what is verified where it belongs. On a mounted folder its entries are
-// moved one by one; else the folder changes at once.
-func putInPlace(stage, dir string, mount bool) error {
+// place puts what is verified where it belongs. On a mounted folder its entries are moved one
+// by one; else the folder changes at once.
+func (t target) place(root *os.Root, stage string) error {
 	old := stage + "-old"
-	defer func() { _ = os.RemoveAll(old) }() // empty where it was put back
-	if mount {
-		if err := os.Mkdir(old, 0o700); err != nil {
+	defer func() { _ = t.in.RemoveAll(old) }() // empty where it was put back
+	if t.name == "" {
+		if err := t.in.Mkdir(old, 0o700); err != nil {
 			return err
 		}
-		if err := moveAll(dir, old, filepath.Base(stage), filepath.Base(old)); err != nil {
-			return errors.Join(err, moveAll(old, dir))
+		if err := moveAll(t.in, ".", old, stage, old); err != nil {
+			return errors.Join(err, moveAll(t.in, old, "."))
 		}
-		return errors.Join(moveAll(stage, dir), syncFolder(dir))
+		return errors.Join(moveAll(t.in, stage, "."), syncFolder(t.in))
 	}
 	mode := fs.FileMode(0o755)
-	info, err := os.Stat(dir)
-	if err == nil {
-		mode = info.Mode().Perm()
-		if err := os.Rename(dir, old); err != nil {
+	if t.exists {
+		mode = t.mode
+		if err := t.in.Rename(t.name, old); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(os.Chmod(stage, mode), os.Rename(stage, dir)); err != nil {
-		if info != nil {
-			err = errors.Join(err, os.Rename(old, dir))
+	if err := errors.Join(root.Chmod(".", mode), t.in.Rename(stage, t.name)); err != nil {
+		if t.exists {
+			err = errors.Join(err, t.in.Rename(old, t.name))
 		}
 		return err
 	}
-	return syncFolder(filepath.Dir(dir))
+	return syncFolder(t.in)
 }
 
-// moveAll moves what is in a folder into another, but for some names.
-func moveAll(from, to string, but ...string) error {
-	entries, err := os.ReadDir(from)
+// moveAll moves what is in a folder of a root into another, but for some names.
+func moveAll(in *os.Root, from, to string, but ...string) error {
+	entries, err := fs.ReadDir(in.FS(), from)
 	if err != nil {
 		return err
 	}
@@ -304,15 +336,15 @@ func moveAll(from, to string, but ...string) error {
 		if e.Name() == "lost+found" || slices.Contains(but, e.Name()) {
 			continue
 		}
-		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+		if err := in.Rename(path.Join(from, e.Name()), path.Join(to, e.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
+func syncFolder(dir *os.Root) error {
+	d, err := dir.Open(".")
 	if err != nil {
 		return err
 	}

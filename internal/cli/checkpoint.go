@@ -104,7 +104,7 @@ while it was read; the output names it.
 
 On several nodes each rank saves its own folder at the same time, with --rank and --ranks.
 There is one snapshot of all ranks, or none if one does not come within --wait.`,
-		Example: `  curfew checkpoint save ckpt file:///tmp/runs/resnet50
+		Example: `  curfew checkpoint save ckpt file://$HOME/runs/resnet50
   curfew checkpoint save ckpt s3://bucket/runs/resnet50 --keep 3
   curfew checkpoint save ckpt s3://bucket/runs/resnet50 --done '*/DONE' --bandwidth 100MB
   curfew checkpoint save ckpt s3://bucket/runs/resnet50 --deadline 90s
@@ -195,7 +195,7 @@ func (a *app) newCheckpointRestore() *cobra.Command {
 		Long: `Reads and verifies a whole snapshot next to the folder, and puts it in place only then. A
 snapshot that is damaged, or whose files changed while they were saved, is skipped for the
 one before it; the output says which and why, and the exit code is 5.`,
-		Example: `  curfew checkpoint restore file:///tmp/runs/resnet50 restored
+		Example: `  curfew checkpoint restore file://$HOME/runs/resnet50 restored
   curfew checkpoint restore s3://bucket/runs/resnet50 ckpt --snapshot 12 --replace`,
 		Args: twoArgs("a URL and a folder"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -228,7 +228,7 @@ func (a *app) newCheckpointList() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list URL",
 		Short: "List the snapshots of a run",
-		Example: `  curfew checkpoint list file:///tmp/runs/resnet50
+		Example: `  curfew checkpoint list file://$HOME/runs/resnet50
   curfew checkpoint list s3://bucket/runs/resnet50 -o json`,
 		Args: oneArg("the URL of a run"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -256,7 +256,7 @@ func (a *app) newCheckpointVerify() *cobra.Command {
 		Long: `Reads every manifest and every part that the snapshots of a run need, and holds each
 against its checksums. Exit code 5: an object is damaged or not there; the output names it
 and the newest snapshot that can still be restored.`,
-		Example: `  curfew checkpoint verify file:///tmp/runs/resnet50
+		Example: `  curfew checkpoint verify file://$HOME/runs/resnet50
   curfew checkpoint verify s3://bucket/runs/resnet50 --snapshot 12`,
 		Args: oneArg("the URL of a run"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -295,7 +295,7 @@ func (a *app) newCheckpointGC() *cobra.Command {
 snapshot needs, if they are older than 24h by the store's clock. Uploads that no one ended
 are aborted. A process that saves the run at the same time can write no more: collect with
 curfew checkpoint save --keep there instead.`,
-		Example: `  curfew checkpoint gc file:///tmp/runs/resnet50 --keep 3
+		Example: `  curfew checkpoint gc file://$HOME/runs/resnet50 --keep 3
   curfew checkpoint gc s3://bucket/runs/resnet50 --keep 3 --keep-for 7d`,
 		Args: oneArg("the URL of a run"),
 		RunE: func(c *cobra.Command, args []string) error {

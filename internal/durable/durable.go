@@ -54,9 +54,14 @@ func Sync(path string) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
+	return errors.Join(SyncOpen(d), d.Close())
+}
+
+// SyncOpen is [Sync] of what is open.
+func SyncOpen(d *os.File) error {
+	err := d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil // fsync(2): the file system has no such thing
+		return nil // fsync(2): the file system has no such thing
 	}
-	return errors.Join(err, d.Close())
+	return err
 }
