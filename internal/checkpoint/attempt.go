@@ -106,7 +106,7 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 func (a *Attempt) load(ctx context.Context, rank int) error {
 	a.index = map[[32]byte]place{}
 	for _, s := range a.head.Snapshots[:min(1, len(a.head.Snapshots))] {
-		m, err := a.run.ReadManifest(ctx, s.Manifest)
+		m, err := a.run.manifest(ctx, s)
 		if err == nil && rank >= 0 && rank < len(m.Nodes) {
 			m, err = a.run.ReadManifest(ctx, m.Nodes[rank].Manifest)
 		}
@@ -189,11 +189,14 @@ func (a *Attempt) commit(ctx context.Context, m Manifest, files, size int64) (Sn
 	if err != nil {
 		return Snapshot{}, err
 	}
+	k, _ := parseManifestKey(key)
+	if err := m.check(k); err != nil {
+		return Snapshot{}, fmt.Errorf("check manifest %d: %w", m.Seq, err)
+	}
 	// Its key says its content and its attempt, so one that is there is this one.
 	if err := a.run.Store.Create(ctx, key, data); err != nil && !errors.Is(err, ErrExists) {
 		return Snapshot{}, fmt.Errorf("store %s: %w", key, err)
 	}
-	k, _ := parseManifestKey(key)
 	s := Snapshot{Seq: m.Seq, Epoch: m.Epoch, At: m.At, State: m.State, Finished: m.Finished, Step: m.Step, Manifest: key, SHA256: k.sum,
 		Files: files, Bytes: size, NewBytes: m.NewBytes}
 	if len(a.head.Snapshots) >= MaxSnapshots {
@@ -226,6 +229,23 @@ func (r Run) ReadManifest(ctx context.Context, key string) (m Manifest, err erro
 		return err
 	})
 	return m, err
+}
+
+// manifest reads and verifies the manifest of a snapshot, which has to be as HEAD says.
+func (r Run) manifest(ctx context.Context, s Snapshot) (Manifest, error) {
+	m, err := r.ReadManifest(ctx, s.Manifest)
+	if err != nil {
+		return m, err
+	}
+	files, size := m.totals()
+	if len(m.Nodes) > 0 {
+		files, size = s.Files, s.Bytes // those of all ranks
+	}
+	step := m.Step == nil && s.Step == nil || m.Step != nil && s.Step != nil && *m.Step == *s.Step
+	if m.State != s.State || m.Finished != s.Finished || !step || !m.At.Equal(s.At) || files != s.Files || size != s.Bytes || m.NewBytes != s.NewBytes {
+		return m, fmt.Errorf("read %s: it is not what %s says of snapshot %d: %w", s.Manifest, HeadKey, s.Seq, ErrDamaged)
+	}
+	return m, nil
 }
 
 // rebuild makes a HEAD of the manifests that are in the store, for a run whose HEAD is

@@ -77,11 +77,11 @@ func newEncoder() (*zstd.Encoder, error) {
 }
 
 func newDecoder() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(chunkMax), zstd.WithDecodeAllCapLimit(true))
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(chunkMax), zstd.WithDecoderMaxWindow(chunkMax), zstd.WithDecodeAllCapLimit(true))
 }
 
 // unpack returns the content of a chunk of a part, verified, in buf where it needs one.
-func unpack(z *zstd.Decoder, c Chunk, part, buf []byte) ([]byte, error) {
+func unpack(z *zstd.Decoder, c *Chunk, part, buf []byte) ([]byte, error) {
 	stored := part[c.Offset : c.Offset+c.Stored]
 	content := stored
 	if c.Zstd {
@@ -103,4 +103,4 @@ type decoder struct {
 }
 
 // chunk returns a chunk's content, valid until the next.
-func (d *decoder) chunk(c Chunk, part []byte) ([]byte, error) { return unpack(d.z, c, part, d.buf) }
+func (d *decoder) chunk(c *Chunk, part []byte) ([]byte, error) { return unpack(d.z, c, part, d.buf) }

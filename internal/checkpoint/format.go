@@ -6,13 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
@@ -32,9 +31,8 @@ const (
 const (
 	// MaxHead is the largest HEAD in bytes.
 	MaxHead = 16 << 20
-	// MaxManifest is the largest manifest in bytes, compressed and not.
-	MaxManifest    = 512 << 20
-	maxUncompacted = 4 << 30
+	// MaxManifest is the largest manifest in bytes, compressed.
+	MaxManifest = 384 << 20
 	// PartSize is where a part is closed, in bytes.
 	PartSize = 8 << 20
 	// MaxPart is the largest part in bytes.
@@ -220,12 +218,12 @@ func encodeHead(h Head) ([]byte, error) {
 
 // DecodeHead reads a HEAD. Whatever is wrong with it is ErrDamaged.
 func DecodeHead(data []byte) (Head, error) {
-	var h Head
 	end := bytes.IndexByte(data, '\n') + 1
 	if end == 0 || string(data[end:]) != hash(data[:end])+"\n" {
 		return Head{}, fmt.Errorf("read %s: it does not fit its SHA-256: %w", HeadKey, ErrDamaged)
 	}
-	if err := strict(bytes.NewReader(data[:end]), &h); err != nil {
+	h, err := newStream(bytes.NewReader(data[:end]), MaxHead, (MaxSnapshots+1)*2*snapshotCost).head()
+	if err != nil {
 		return Head{}, fmt.Errorf("read %s: %w: %w", HeadKey, err, ErrDamaged)
 	}
 	if err := h.check(); err != nil {
@@ -246,7 +244,7 @@ func (h Head) check() error {
 	for i, s := range h.Snapshots {
 		key, ok := parseManifestKey(s.Manifest)
 		switch {
-		case !ok || key.sum != s.SHA256 || key.seq != s.Seq:
+		case !ok || key.sum != s.SHA256 || key.seq != s.Seq || key.epoch != s.Epoch || key.rank >= 0:
 			return fmt.Errorf("snapshot %d: manifest %q does not fit", s.Seq, s.Manifest)
 		case i > 0 && s.Seq >= h.Snapshots[i-1].Seq:
 			return fmt.Errorf("snapshot %d stands after snapshot %d", s.Seq, h.Snapshots[i-1].Seq)
@@ -275,19 +273,6 @@ func (f Finished) check() error {
 		return nil
 	}
 	return fmt.Errorf("finished %q is unknown", f)
-}
-
-// strict reads one JSON document without unknown keys.
-func strict(r io.Reader, to any) error {
-	d := json.NewDecoder(r)
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("there is more after the document")
-	}
-	return nil
 }
 
 // manifestKey is what the key of a manifest says.
@@ -347,25 +332,48 @@ func epochOf(key string) int64 {
 
 // encodeManifest writes a manifest: JSON, compressed by gzip, which every language reads.
 func encodeManifest(m Manifest) (data []byte, key string, err error) {
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	data, size, err := compressed(m, gzip.BestSpeed)
+	if err == nil && size > maxExpanded(int64(len(data))) {
+		// Names and chunks that repeat compress so well that a reader would take it for a bomb.
+		data, size, err = compressed(m, gzip.HuffmanOnly)
+	}
 	if err != nil {
-		return nil, "", err
-	}
-	if err := json.NewEncoder(z).Encode(m); err != nil {
 		return nil, "", fmt.Errorf("encode manifest %d: %w", m.Seq, err)
 	}
-	if err := z.Close(); err != nil {
-		return nil, "", fmt.Errorf("encode manifest %d: %w", m.Seq, err)
+	if len(data) > MaxManifest || size > maxExpanded(int64(len(data))) {
+		return nil, "", fmt.Errorf("encode manifest %d: %d bytes, %d compressed, are over the limit: save the folder in several runs", m.Seq, size, len(data))
 	}
-	if b.Len() > MaxManifest {
-		return nil, "", fmt.Errorf("encode manifest %d: %d bytes are over the limit of %d", m.Seq, b.Len(), MaxManifest)
-	}
-	k := manifestKey{seq: m.Seq, attempt: m.Attempt, sum: hash(b.Bytes()), rank: -1}
+	k := manifestKey{seq: m.Seq, attempt: m.Attempt, sum: hash(data), rank: -1}
 	if m.Rank != nil {
 		k.rank, k.ranks = *m.Rank, m.Ranks
 	}
-	return b.Bytes(), k.String(), nil
+	return data, k.String(), nil
+}
+
+// compressed writes a manifest at a level of gzip, and returns its size before.
+func compressed(m Manifest, level int) (data []byte, size int64, err error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, level)
+	if err != nil {
+		return nil, 0, err
+	}
+	n := &counter{w: z}
+	if err := errors.Join(json.NewEncoder(n).Encode(m), z.Close()); err != nil {
+		return nil, 0, err
+	}
+	return b.Bytes(), n.n, nil
+}
+
+// counter counts the bytes that pass.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return c.w.Write(p)
 }
 
 // DecodeManifest reads the manifest that was stored under a key. Whatever is wrong with it
@@ -385,8 +393,8 @@ func DecodeManifest(key string, data []byte) (Manifest, error) {
 	if err != nil {
 		return damaged(err)
 	}
-	var m Manifest
-	if err := strict(io.LimitReader(z, maxUncompacted), &m); err != nil {
+	m, err := newStream(z, maxExpanded(int64(len(data))), maxDecoded).manifest()
+	if err != nil {
 		return damaged(err)
 	}
 	if m.Seq != k.seq || m.Attempt != k.attempt || m.Epoch != k.epoch {
@@ -396,100 +404,4 @@ func DecodeManifest(key string, data []byte) (Manifest, error) {
 		return damaged(err)
 	}
 	return m, nil
-}
-
-func (m *Manifest) check(k manifestKey) error {
-	if m.Schema != Schema {
-		return fmt.Errorf("schema %q is not %s", m.Schema, Schema)
-	}
-	if err := m.State.check(m.Finished); err != nil {
-		return err
-	}
-	switch {
-	case (m.Rank != nil) != (k.rank >= 0), m.Rank != nil && (*m.Rank != k.rank || m.Ranks != k.ranks):
-		return fmt.Errorf("its rank is not that of its key")
-	case len(m.Nodes) > 0 && (len(m.Entries) > 0 || len(m.Parts) > 0 || m.Rank != nil || m.Ranks != len(m.Nodes)):
-		return fmt.Errorf("a manifest over ranks has entries of its own")
-	}
-	for i, n := range m.Nodes {
-		if rk, ok := parseManifestKey(n.Manifest); !ok || rk.rank != i || rk.ranks != len(m.Nodes) || rk.sum != n.SHA256 || rk.seq != m.Seq || rk.attempt != m.Attempt {
-			return fmt.Errorf("rank %d: manifest %q does not fit", i, n.Manifest)
-		}
-	}
-	for i, p := range m.Parts {
-		form := partForm.FindStringSubmatch(p.Key)
-		if form == nil || form[3] != p.SHA256 || p.Size < 1 || p.Size > MaxPart {
-			return fmt.Errorf("part %d: %q of %d bytes does not fit", i, p.Key, p.Size)
-		}
-	}
-	seen := make(map[string]*Entry, len(m.Entries))
-	for i := range m.Entries {
-		e := &m.Entries[i]
-		if err := m.checkEntry(e, seen); err != nil {
-			return fmt.Errorf("entry %q: %w", e.Path, err)
-		}
-		seen[e.Path] = e
-	}
-	return nil
-}
-
-// checkPath refuses every path that could lead out of the folder.
-func checkPath(p string) error {
-	switch {
-	case p == "" || p == "." || path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../"):
-		return fmt.Errorf("this is no clean path in a folder")
-	case strings.ContainsRune(p, 0) || !utf8.ValidString(p) || len(p) > 4096:
-		return fmt.Errorf("this is no path")
-	}
-	return nil
-}
-
-// checkEntry checks an entry against those that stand before it.
-func (m *Manifest) checkEntry(e *Entry, seen map[string]*Entry) error {
-	if err := checkPath(e.Path); err != nil {
-		return err
-	}
-	if err := e.Finished.check(); err != nil {
-		return err
-	}
-	if seen[e.Path] != nil {
-		return fmt.Errorf("it is there twice")
-	}
-	// A folder stands before what is in it, so that nothing is written through a link.
-	if parent := path.Dir(e.Path); parent != "." && (seen[parent] == nil || seen[parent].Kind != Folder) {
-		return fmt.Errorf("%q is no folder before it", parent)
-	}
-	if e.Mode > 0o777 || e.Size < 0 {
-		return fmt.Errorf("mode %o and size %d are out of bounds", e.Mode, e.Size)
-	}
-	if (e.Kind != File && (len(e.Chunks) > 0 || e.Size != 0)) || (e.Target != "") != (e.Kind == Symlink || e.Kind == Hardlink) {
-		return fmt.Errorf("a %s with size %d, %d chunks and target %q", e.Kind, e.Size, len(e.Chunks), e.Target)
-	}
-	switch e.Kind {
-	case Folder, Symlink:
-		if strings.ContainsRune(e.Target, 0) {
-			return fmt.Errorf("target %q is no path", e.Target)
-		}
-		return nil
-	case Hardlink:
-		if t := seen[e.Target]; t == nil || t.Kind != File {
-			return fmt.Errorf("%q is no file before it", e.Target)
-		}
-		return nil
-	case File:
-	default:
-		return fmt.Errorf("kind %q is unknown", e.Kind)
-	}
-	var size int64
-	for i, c := range e.Chunks {
-		if c.Part < 0 || c.Part >= len(m.Parts) || c.Offset < 0 || c.Stored < 1 || c.Size < 1 || c.Size > chunkMax || c.Stored > MaxPart ||
-			c.Offset > m.Parts[c.Part].Size-c.Stored || len(c.SHA256) != 64 || (!c.Zstd && c.Stored != c.Size) {
-			return fmt.Errorf("chunk %d does not fit its part", i)
-		}
-		size += c.Size
-	}
-	if size != e.Size {
-		return fmt.Errorf("its chunks are %d bytes of %d", size, e.Size)
-	}
-	return nil
 }

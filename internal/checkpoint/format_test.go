@@ -163,6 +163,59 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
+// Whatever the stream reads, encoding/json reads the same, and it reads what that wrote.
+func FuzzDocument(f *testing.F) {
+	m, err := json.Marshal(manifest())
+	if err != nil {
+		f.Fatal(err)
+	}
+	h, err := json.Marshal(head())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(m)
+	f.Add(h)
+	f.Add([]byte(`{"writer":"\"\\\u00e9é\ud83d\ude00","entries":null,"step":-3}`))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		m, err := newStream(bytes.NewReader(doc), MaxHead, maxDecoded).manifest()
+		if err == nil {
+			sameJSON(t, doc, m)
+		}
+		h, err := newStream(bytes.NewReader(doc), MaxHead, maxDecoded).head()
+		if err == nil {
+			sameJSON(t, doc, h)
+		}
+	})
+}
+
+// sameJSON holds that a document says what was read, for encoding/json and when it is written
+// again.
+func sameJSON[T any](t *testing.T, doc []byte, got T) {
+	t.Helper()
+	var want T
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&want); err != nil {
+		t.Fatalf("encoding/json: %v", err)
+	}
+	x, err := json.Marshal(got)
+	if err != nil {
+		return // a time that RFC 3339 cannot write
+	}
+	if y, err := json.Marshal(want); err != nil || !bytes.Equal(x, y) {
+		t.Fatalf("%s\n%s, %v", x, y, err)
+	}
+	switch any(got).(type) {
+	case Manifest:
+		_, err = newStream(bytes.NewReader(x), MaxHead, maxDecoded).manifest()
+	case Head:
+		_, err = newStream(bytes.NewReader(x), MaxHead, maxDecoded).head()
+	}
+	if err != nil {
+		t.Fatalf("written again: %v\n%s", err, x)
+	}
+}
+
 // Whatever a manifest says, every path stays in the folder and every chunk in its part.
 func FuzzManifest(f *testing.F) {
 	good, err := json.Marshal(manifest())

@@ -63,7 +63,7 @@ func (a *Attempt) collect(ctx context.Context, keep Retention) (Collected, error
 		needed[at.part.Key] = true
 	}
 	for _, s := range kept {
-		if err := a.run.needs(ctx, s.Manifest, needed); err != nil {
+		if err := a.run.needs(ctx, s, needed); err != nil {
 			return done, fmt.Errorf("snapshot %d is kept and cannot be read, so nothing is deleted: %w", s.Seq, err)
 		}
 	}
@@ -177,20 +177,26 @@ func (k Retention) split(list []Snapshot, objects []Info, now time.Time) (kept, 
 	return kept, dropped
 }
 
-// needs adds what a manifest needs.
-func (r Run) needs(ctx context.Context, key string, needed map[string]bool) error {
-	needed[key] = true
-	m, err := r.ReadManifest(ctx, key)
+// needs adds what a snapshot needs.
+func (r Run) needs(ctx context.Context, s Snapshot, needed map[string]bool) error {
+	m, err := r.manifest(ctx, s)
 	if err != nil {
 		return err
 	}
-	for _, p := range m.Parts {
-		needed[p.Key] = true
+	needed[s.Manifest] = true
+	add := func(m Manifest) {
+		for _, p := range m.Parts {
+			needed[p.Key] = true
+		}
 	}
+	add(m)
 	for _, n := range m.Nodes {
-		if err := r.needs(ctx, n.Manifest, needed); err != nil {
+		share, err := r.ReadManifest(ctx, n.Manifest)
+		if err != nil {
 			return err
 		}
+		needed[n.Manifest] = true
+		add(share)
 	}
 	return nil
 }

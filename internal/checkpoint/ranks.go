@@ -43,6 +43,10 @@ func (a *Attempt) share(ctx context.Context, dir string, o SaveOptions) (Result,
 	if err == nil {
 		var data []byte
 		if data, key, err = encodeManifest(m); err == nil {
+			k, _ := parseManifestKey(key)
+			err = m.check(k)
+		}
+		if err == nil {
 			if err = a.run.Store.Create(ctx, key, data); errors.Is(err, ErrExists) {
 				err = nil
 			}
@@ -166,7 +170,7 @@ func (r Run) followTogether(ctx context.Context, dir string, o SaveOptions, end 
 		joined := h.joined()
 		switch {
 		case joined != nil && h.Attempt == attempt:
-			m, err := r.ReadManifest(ctx, joined.Manifest)
+			m, err := r.manifest(ctx, *joined)
 			if err != nil {
 				return Result{}, err
 			}

@@ -158,7 +158,7 @@ func (t target) check(replace bool) (target, error) {
 
 // manifestOf reads the manifest of a snapshot, or of a rank of it.
 func (r Run) manifestOf(ctx context.Context, s Snapshot, rank int) (Manifest, error) {
-	m, err := r.ReadManifest(ctx, s.Manifest)
+	m, err := r.manifest(ctx, s)
 	if err != nil || len(m.Nodes) == 0 {
 		return m, err
 	}
@@ -197,7 +197,7 @@ func (r Run) unfold(ctx context.Context, root *os.Root, m Manifest, o RestoreOpt
 	type spot struct {
 		entry  *Entry
 		offset int64
-		chunk  Chunk
+		chunk  *Chunk
 	}
 	spots := make([][]spot, len(m.Parts))
 	var total int64
@@ -217,7 +217,8 @@ func (r Run) unfold(ctx context.Context, root *os.Root, m Manifest, o RestoreOpt
 				return err
 			}
 			var at int64
-			for _, c := range e.Chunks {
+			for i := range e.Chunks {
+				c := &e.Chunks[i]
 				spots[c.Part] = append(spots[c.Part], spot{e, at, c})
 				at += c.Size
 			}
@@ -353,30 +354,31 @@ func syncFolder(dir *os.Root) error {
 
 // eachPart reads and verifies the parts of a manifest, several at a time.
 func (r Run) eachPart(ctx context.Context, m Manifest, workers int, each func(part int, data []byte, d *decoder) error) error {
-	at := make(map[string]int, len(m.Parts))
-	for i, p := range m.Parts {
-		at[p.Key] = i
+	all := make([]int, len(m.Parts))
+	for i := range all {
+		all[i] = i
 	}
-	return r.eachWhole(ctx, m.Parts, workers, func(p Part, data []byte, d *decoder, err error) error {
+	return r.eachWhole(ctx, m, all, workers, func(part int, data []byte, d *decoder, err error) error {
 		if err != nil {
 			return err
 		}
-		return each(at[p.Key], data, d)
+		return each(part, data, d)
 	})
 }
 
-// eachWhole reads parts, several at a time, and hands each over with what is wrong with it.
-func (r Run) eachWhole(ctx context.Context, parts []Part, workers int, each func(p Part, data []byte, d *decoder, err error) error) error {
+// eachWhole reads some parts of a manifest, several at a time, and hands each over with what
+// is wrong with it.
+func (r Run) eachWhole(ctx context.Context, m Manifest, parts []int, workers int, each func(part int, data []byte, d *decoder, err error) error) error {
 	if workers <= 0 {
 		workers = 4
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	next := make(chan Part)
+	next := make(chan int)
 	g.Go(func() error {
 		defer close(next)
-		for _, p := range parts {
+		for _, i := range parts {
 			select {
-			case next <- p:
+			case next <- i:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -391,9 +393,9 @@ func (r Run) eachWhole(ctx context.Context, parts []Part, workers int, each func
 			}
 			defer z.Close()
 			d := &decoder{z, make([]byte, 0, chunkMax)}
-			for p := range next {
-				data, err := r.readPart(ctx, p)
-				if err := each(p, data, d, err); err != nil {
+			for i := range next {
+				data, err := r.readPart(ctx, m.Parts[i])
+				if err := each(i, data, d, err); err != nil {
 					return err
 				}
 			}

@@ -1,9 +1,12 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Damage is an object that is not what was written.
@@ -41,37 +44,22 @@ func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(d
 		}
 		v.Damage[i].Seqs = append(v.Damage[i].Seqs, seq)
 	}
-	checked := map[string]bool{}
+	known := verified{map[string]bool{}, map[[16]byte]struct{}{}}
 	for _, s := range list {
 		if seq != 0 && s.Seq != seq {
 			continue
 		}
-		v.Snapshots = append(v.Snapshots, s)
-		top, err := r.ReadManifest(ctx, s.Manifest)
-		if broken(err) {
-			report(s.Manifest, s.Seq, err)
-			continue
+		if len(v.Damage) >= maxDamage {
+			break
 		}
-		if err != nil {
+		v.Snapshots = append(v.Snapshots, s)
+		found := func(key string, err error) { report(key, s.Seq, err) }
+		if err := r.verifySnapshot(ctx, s, workers, &known, &v, found, progress); err != nil {
 			return v, fmt.Errorf("verify snapshot %d: %w", s.Seq, err)
 		}
-		manifests := []Manifest{top}
-		for _, n := range top.Nodes {
-			m, err := r.ReadManifest(ctx, n.Manifest)
-			if broken(err) {
-				report(n.Manifest, s.Seq, err)
-				continue
-			}
-			if err != nil {
-				return v, fmt.Errorf("verify snapshot %d: %w", s.Seq, err)
-			}
-			manifests = append(manifests, m)
-		}
-		for _, m := range manifests {
-			if err := r.verifyParts(ctx, m, workers, checked, &v, func(key string, err error) { report(key, s.Seq, err) }, progress); err != nil {
-				return v, fmt.Errorf("verify snapshot %d: %w", s.Seq, err)
-			}
-		}
+	}
+	if len(v.Damage) >= maxDamage {
+		v.Notes = append(v.Notes, fmt.Sprintf("%d objects are damaged or not there, which ended the verification: more may be", len(v.Damage)))
 	}
 	if len(v.Snapshots) == 0 {
 		return v, fmt.Errorf("verify the run: %w", ErrNoSnapshot)
@@ -81,53 +69,106 @@ func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(d
 
 func broken(err error) bool { return errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) }
 
-// verifyParts reads the parts of a manifest that were not read before, and all its chunks.
-func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, checked map[string]bool, v *Verified, report func(string, error), progress func(done, total int64)) error {
-	chunks := map[string][]Chunk{}
-	seen := map[string]bool{}
-	for _, e := range m.Entries {
-		for _, c := range e.Chunks {
-			// A part that was read whole needs only chunks that no manifest named before.
-			key := m.Parts[c.Part].Key
-			if id := fmt.Sprintf("%s %s %d %d", key, c.SHA256, c.Offset, c.Stored); !seen[id] {
-				seen[id] = true
-				chunks[key] = append(chunks[key], c)
+// maxDamage is how many damaged objects end a verification.
+const maxDamage = 1000
+
+// verifySnapshot verifies the manifests of a snapshot, one after the other, and their parts.
+func (r Run) verifySnapshot(ctx context.Context, s Snapshot, workers int, known *verified, v *Verified, report func(string, error), progress func(done, total int64)) error {
+	m, err := r.manifest(ctx, s)
+	if broken(err) {
+		report(s.Manifest, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.verifyParts(ctx, m, workers, known, v, report, progress); err != nil {
+		return err
+	}
+	for _, n := range m.Nodes {
+		share, err := r.ReadManifest(ctx, n.Manifest)
+		if broken(err) {
+			report(n.Manifest, err)
+			continue
+		}
+		if err == nil {
+			err = r.verifyParts(ctx, share, workers, known, v, report, progress)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verified is what a verification has read.
+type verified struct {
+	// parts are those that were read: whether each is good.
+	parts map[string]bool
+	// chunks are the places of parts that hold what a manifest says.
+	chunks map[[16]byte]struct{}
+}
+
+// maxVerified is how many chunks are remembered, so that they are not read again for an older
+// snapshot: 256 MiB.
+const maxVerified = 4 << 20
+
+// id names a chunk at its place.
+func (c *Chunk) id(part string) (id [16]byte) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d %d %t", part, c.SHA256, c.Size, c.Offset, c.Stored, c.Zstd))
+	copy(id[:], sum[:])
+	return id
+}
+
+// verifyParts reads the parts of a manifest that were not read before, or of which it says
+// something that no newer manifest said, and all chunks in them.
+func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *verified, v *Verified, report func(string, error), progress func(done, total int64)) error {
+	chunks := make([][]*Chunk, len(m.Parts))
+	for i := range m.Entries {
+		for j := range m.Entries[i].Chunks {
+			c := &m.Entries[i].Chunks[j]
+			if _, ok := known.chunks[c.id(m.Parts[c.Part].Key)]; !ok {
+				chunks[c.Part] = append(chunks[c.Part], c)
 			}
 		}
 	}
-	again := m
-	again.Parts = nil
-	for _, p := range m.Parts {
-		if good, ok := checked[p.Key]; !ok {
-			again.Parts = append(again.Parts, p)
-		} else if !good {
+	var todo []int
+	var total int64
+	for i, p := range m.Parts {
+		// What is there many times is verified once: chunks are the same or apart.
+		slices.SortFunc(chunks[i], func(x, y *Chunk) int { return cmp.Compare(x.Offset, y.Offset) })
+		chunks[i] = slices.CompactFunc(chunks[i], func(x, y *Chunk) bool { return *x == *y })
+		good, read := known.parts[p.Key]
+		switch {
+		case read && !good:
 			report(p.Key, ErrDamaged)
+		case !read || len(chunks[i]) > 0:
+			todo = append(todo, i)
+			total += p.Size
 		}
 	}
-	var total int64
-	for _, p := range again.Parts {
-		total += p.Size
-	}
 	type outcome struct {
-		part Part
+		part int
 		err  error
 	}
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
 	results := make(chan outcome)
 	fail := make(chan error, 1)
 	go func() {
 		defer close(results)
 		// A worker never fails for damage: it says so and goes on.
-		fail <- r.eachWhole(ctx, again.Parts, workers, func(p Part, data []byte, d *decoder, err error) error {
+		fail <- r.eachWhole(ctx, m, todo, workers, func(part int, data []byte, d *decoder, err error) error {
 			if err != nil && !broken(err) {
 				return err
 			}
-			found := outcome{p, err}
-			for _, c := range chunks[p.Key] {
+			found := outcome{part, err}
+			for _, c := range chunks[part] {
 				if found.err != nil {
 					break
 				}
 				if _, bad := d.chunk(c, data); bad != nil {
-					found.err = fmt.Errorf("read %s: %w", p.Key, bad)
+					found.err = fmt.Errorf("read %s: %w", m.Parts[part].Key, bad)
 				}
 			}
 			results <- found
@@ -136,16 +177,30 @@ func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, checked m
 	}()
 	var done int64
 	for o := range results {
-		checked[o.part.Key] = o.err == nil
-		v.Parts++
-		v.Bytes += o.part.Size
-		done += o.part.Size
+		p := m.Parts[o.part]
+		if _, read := known.parts[p.Key]; !read {
+			v.Parts++
+			v.Bytes += p.Size
+		}
+		known.parts[p.Key] = o.err == nil
+		done += p.Size
 		if o.err != nil {
-			report(o.part.Key, o.err)
+			report(p.Key, o.err)
+		}
+		for _, c := range chunks[o.part] {
+			if o.err == nil && len(known.chunks) < maxVerified {
+				known.chunks[c.id(p.Key)] = struct{}{}
+			}
+		}
+		if len(v.Damage) >= maxDamage {
+			enough()
 		}
 		if progress != nil {
 			progress(done, total)
 		}
 	}
-	return <-fail
+	if err := <-fail; err != nil && len(v.Damage) < maxDamage {
+		return err
+	}
+	return nil
 }

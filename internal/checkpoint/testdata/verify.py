@@ -92,6 +92,8 @@ class Run:
         top = self.manifest(snapshot["manifest"], snapshot["sha256"])
         manifests = [self.manifest(n["manifest"], n["sha256"]) for n in top.get("nodes", [])] or [top]
         for m in manifests:
+            if len({p["key"] for p in m["parts"]}) != len(m["parts"]):
+                raise Damaged("a part is there twice")
             for p in m["parts"]:
                 self.part(p)
             for e in m["entries"]:
