@@ -90,6 +90,14 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 	}
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it never fails
+	if store, ok := r.Store.(interface{ Conditional() bool }); !r.Conditional && !(ok && store.Conditional()) {
+		if err := r.probe(ctx, hex.EncodeToString(random[:])); err != nil {
+			return nil, fmt.Errorf("claim the run: %w", err)
+		}
+	}
+	if rolled := r.RolledBack(old.Snapshots); rolled != nil {
+		a.Notes = append(a.Notes, rolled.Error())
+	}
 	h := old
 	h.Schema, h.Epoch, h.Revision = Schema, old.Epoch+1, old.Revision+1
 	h.Attempt, h.Writer, h.ClaimedAt = fmt.Sprintf("%d-%s", h.Epoch, hex.EncodeToString(random[:])), writer, r.Now().UTC()
@@ -246,6 +254,12 @@ func (r Run) manifest(ctx context.Context, s Snapshot) (Manifest, error) {
 		return m, fmt.Errorf("read %s: it is not what %s says of snapshot %d: %w", s.Manifest, HeadKey, s.Seq, ErrDamaged)
 	}
 	return m, nil
+}
+
+// Check reads the manifest of a snapshot and returns what is wrong with it.
+func (r Run) Check(ctx context.Context, s Snapshot) error {
+	_, err := r.manifest(ctx, s)
+	return err
 }
 
 // rebuild makes a HEAD of the manifests that are in the store, for a run whose HEAD is

@@ -105,4 +105,10 @@ type Run struct {
 	// Now is the clock for times that people read and for rates; no decision about what is
 	// kept or deleted depends on it.
 	Now func() time.Time
+	// Seen is the newest snapshot that was seen of the run before: a restore refuses an older
+	// one unless it is named. The zero value is none.
+	Seen Mark
+	// Conditional says that the store is known to refuse conflicting writes, so that a claim
+	// need not probe it. A store that has a method Conditional knows it of itself.
+	Conditional bool
 }

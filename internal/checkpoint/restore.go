@@ -20,7 +20,8 @@ import (
 // RestoreOptions say what is restored. The zero value is the newest complete snapshot, into
 // a folder that is empty or not there.
 type RestoreOptions struct {
-	// Seq is a snapshot, also an unsettled one; 0 is the newest that is complete.
+	// Seq is a snapshot, also an unsettled one or one that is older than [Run.Seen]; 0 is the
+	// newest that is complete.
 	Seq int64
 	// Rank is the node of a snapshot of several nodes.
 	Rank int
@@ -44,6 +45,8 @@ type Restored struct {
 	Skipped  []Skipped
 	// Notes say what a person should know: that HEAD is damaged.
 	Notes []string
+	// Newest is the newest snapshot of the run, whichever was restored.
+	Newest Mark
 }
 
 // ErrNotEmpty says that a folder holds something that a restore would replace.
@@ -69,7 +72,13 @@ func (r Run) Restore(ctx context.Context, dir string, o RestoreOptions) (Restore
 	if err != nil {
 		return Restored{}, fmt.Errorf("restore %s: %w", dir, err)
 	}
-	done := Restored{Notes: notes}
+	done := Restored{Notes: notes, Newest: Newest(list)}
+	if rolled := r.RolledBack(list); rolled != nil {
+		if o.Seq == 0 {
+			return done, fmt.Errorf("restore %s: %w", dir, rolled)
+		}
+		done.Notes = append(done.Notes, rolled.Error())
+	}
 	to, err := openTarget(dir, o.Replace)
 	if err != nil {
 		return done, fmt.Errorf("restore %s: %w", dir, err)

@@ -24,6 +24,10 @@ type Verified struct {
 	Bytes     int64
 	Damage    []Damage
 	Notes     []string
+	// RolledBack says that a newer snapshot was seen than the run has.
+	RolledBack bool
+	// Newest is the newest snapshot of the run.
+	Newest Mark
 }
 
 // Verify reads everything that the snapshots of a run need, and names what is damaged or
@@ -33,7 +37,11 @@ func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(d
 	if err != nil {
 		return Verified{}, fmt.Errorf("verify the run: %w", err)
 	}
-	v := Verified{Notes: notes}
+	v := Verified{Notes: notes, Newest: Newest(list)}
+	if rolled := r.RolledBack(list); rolled != nil {
+		v.RolledBack = true
+		v.Notes = append(v.Notes, rolled.Error())
+	}
 	damaged := map[string]int{}
 	report := func(key string, seq int64, err error) {
 		i, ok := damaged[key]

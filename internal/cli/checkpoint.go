@@ -194,7 +194,10 @@ func (a *app) newCheckpointRestore() *cobra.Command {
 		Short: "Restore the newest complete snapshot of a run to a folder",
 		Long: `Reads and verifies a whole snapshot next to the folder, and puts it in place only then. A
 snapshot that is damaged, or whose files changed while they were saved, is skipped for the
-one before it; the output says which and why, and the exit code is 5.`,
+one before it; the output says which and why, and the exit code is 5.
+
+Where this user saw a newer snapshot of the run before, an older one is restored only if
+--snapshot names it: the store may have been set back.`,
 		Example: `  curfew checkpoint restore file://$HOME/runs/resnet50 restored
   curfew checkpoint restore s3://bucket/runs/resnet50 ckpt --snapshot 12 --replace`,
 		Args: twoArgs("a URL and a folder"),
@@ -254,8 +257,8 @@ func (a *app) newCheckpointVerify() *cobra.Command {
 		Use:   "verify URL",
 		Short: "Read everything that the snapshots of a run need, and name what is damaged",
 		Long: `Reads every manifest and every part that the snapshots of a run need, and holds each
-against its checksums. Exit code 5: an object is damaged or not there; the output names it
-and the newest snapshot that can still be restored.`,
+against its checksums. Exit code 5: an object is damaged or not there, or a newer snapshot
+was seen here before; the output names it and the newest snapshot that can still be restored.`,
 		Example: `  curfew checkpoint verify file://$HOME/runs/resnet50
   curfew checkpoint verify s3://bucket/runs/resnet50 --snapshot 12`,
 		Args: oneArg("the URL of a run"),
@@ -273,7 +276,7 @@ and the newest snapshot that can still be restored.`,
 			if err := a.show(doc, func() report.Sheet { return report.CheckpointVerify(doc, a.globals()) }); err != nil {
 				return err
 			}
-			if len(doc.Damage) > 0 {
+			if len(doc.Damage) > 0 || doc.RolledBack {
 				return &failure{exit: ExitPartial}
 			}
 			return nil

@@ -36,6 +36,9 @@ type folder struct {
 
 func newFolder(root string, o Options) *folder { return &folder{root, limiter(o.Bandwidth)} }
 
+// Conditional says that writes that conflict are refused: by links and locks, above.
+func (f *folder) Conditional() bool { return true }
+
 const (
 	// unfinished begins the names of files that are being written.
 	unfinished = ".tmp-"

@@ -47,6 +47,23 @@ func Open(ctx context.Context, at string, o Options) (checkpoint.Backend, error)
 	return nil, fmt.Errorf("%q: a URL here is s3://bucket/prefix or file:///folder", at)
 }
 
+// Identity names a store and the prefix in it: two stores have one identity only if they are
+// reached at the same address. It is empty for a store that Open did not open.
+func Identity(b checkpoint.Backend) string {
+	switch b := b.(type) {
+	case *folder:
+		return "file://" + filepath.ToSlash(b.root)
+	case *bucket:
+		o := b.api.Options()
+		at := "s3 " + o.Region
+		if o.BaseEndpoint != nil {
+			at = *o.BaseEndpoint
+		}
+		return at + " " + b.name + "/" + b.prefix
+	}
+	return ""
+}
+
 // granule is how many bytes pass a limit at a time.
 const granule = 64 << 10
 

@@ -88,7 +88,9 @@ type CheckpointVerify struct {
 	Parts      int                 `json:"parts"`
 	Bytes      int64               `json:"bytes"`
 	Damage     []checkpoint.Damage `json:"damage"`
-	Notes      []string            `json:"notes"`
+	// RolledBack says that a newer snapshot of the run was seen before than it has now.
+	RolledBack bool     `json:"rolled_back"`
+	Notes      []string `json:"notes"`
 }
 
 // CheckpointGC is what a collection of garbage did.
@@ -111,7 +113,7 @@ func NewCheckpointCollected(c checkpoint.Collected) CheckpointCollected {
 
 // NewCheckpointVerify makes the document of a verification.
 func NewCheckpointVerify(url string, v checkpoint.Verified) CheckpointVerify {
-	d := CheckpointVerify{Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes, Damage: append([]checkpoint.Damage{}, v.Damage...), Notes: Lines(v.Notes)}
+	d := CheckpointVerify{Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes, Damage: append([]checkpoint.Damage{}, v.Damage...), RolledBack: v.RolledBack, Notes: Lines(v.Notes)}
 	broken := map[int64]bool{}
 	for _, x := range v.Damage {
 		for _, seq := range x.Seqs {

@@ -67,6 +67,8 @@ func checkpointError(err error) error {
 		{checkpoint.ErrNotEmpty, runtime.Failed, "not_empty", "restore to another folder, or replace this one with --replace"},
 		{checkpoint.ErrNoTime, runtime.Partial, "no_time", "the snapshot before stays the newest"},
 		{checkpoint.ErrRanksMissing, runtime.Failed, "ranks_missing", "the snapshot before stays the newest: run the save in every rank at the same time"},
+		{checkpoint.ErrUnconditional, runtime.Failed, "unconditional", "use a store with conditional writes, such as S3, or a folder (file:///…): without them two writers overwrite each other"},
+		{checkpoint.ErrRolledBack, runtime.Failed, "rolled_back", "find out who changed the store; --snapshot restores an older one by its number"},
 		{checkpoint.ErrNotFound, runtime.Failed, "not_found", "the URL is that of one run, as it was saved"},
 	}
 	for _, h := range hints {
@@ -99,11 +101,12 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 	if err != nil {
 		return doc, err
 	}
+	seen := openSeen(req, &run)
 	started := req.Now()
 	if o.Within > 0 {
 		o.Deadline = started.Add(o.Within)
 	}
-	var notes []string
+	notes := seen.notes()
 	if runDir, ok := req.Lookup("CURFEW_RUN_DIR"); ok && o.RunDir == "" {
 		o.RunDir = runDir
 	}
@@ -127,7 +130,9 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 	}
 	if a != nil {
 		notes = append(notes, a.Notes...)
+		seen.probed = true
 	}
+	notes = append(notes, seen.saved(checkpoint.Newest([]checkpoint.Snapshot{got.Snapshot}))...)
 	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.Read, got.Sent
 	doc.Seconds = req.Now().Sub(started).Seconds()
 	doc.LeftOut, doc.Notes, doc.Unsettled = append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...), view.Lines(notes), []string{}
@@ -168,6 +173,10 @@ func CheckpointRestore(ctx context.Context, req *runtime.Request, from Checkpoin
 	if err != nil {
 		return doc, err
 	}
+	seen := openSeen(req, &run)
+	if seen.damaged && o.Seq == 0 {
+		return doc, checkpointError(seen.err)
+	}
 	started := req.Now()
 	var finish func()
 	o.Progress, finish = bytesBar(req, "restoring "+dir)
@@ -184,7 +193,7 @@ func CheckpointRestore(ctx context.Context, req *runtime.Request, from Checkpoin
 		}
 		return doc, checkpointError(err)
 	}
-	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(got.Notes), append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...)
+	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(append(got.Notes, seen.read(got.Newest)...)), append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...)
 	doc.Seconds = req.Now().Sub(started).Seconds()
 	return doc, nil
 }
@@ -196,14 +205,24 @@ func CheckpointList(ctx context.Context, req *runtime.Request, from CheckpointSt
 	if err != nil {
 		return doc, err
 	}
+	seen := openSeen(req, &run)
 	h, _, err := run.ReadHead(ctx)
 	if err != nil && !errors.Is(err, checkpoint.ErrDamaged) {
-		return doc, checkpointError(err)
+		return doc, seen.gone(checkpointError(err))
 	}
 	list, notes, err := run.Snapshots(ctx)
 	if err != nil {
 		return doc, checkpointError(err)
 	}
+	if len(list) > 0 {
+		if err := run.Check(ctx, list[0]); err != nil {
+			notes = append(notes, fmt.Sprintf("snapshot %d cannot be restored: %v", list[0].Seq, err))
+		}
+	}
+	if rolled := run.RolledBack(list); rolled != nil {
+		notes = append(notes, rolled.Error())
+	}
+	notes = append(notes, seen.read(checkpoint.Newest(list))...)
 	doc.Epoch, doc.Attempt, doc.Writer, doc.ClaimedAt = h.Epoch, h.Attempt, h.Writer, h.ClaimedAt
 	doc.Snapshots, doc.Notes = append(doc.Snapshots, list...), view.Lines(notes)
 	return doc, nil
@@ -215,12 +234,14 @@ func CheckpointVerify(ctx context.Context, req *runtime.Request, from Checkpoint
 	if err != nil {
 		return view.CheckpointVerify{}, err
 	}
+	seen := openSeen(req, &run)
 	progress, finish := bytesBar(req, "verifying")
 	got, err := run.Verify(ctx, seq, workers, progress)
 	finish()
 	if err != nil {
 		return view.CheckpointVerify{}, checkpointError(err)
 	}
+	got.Notes = append(got.Notes, seen.read(got.Newest)...)
 	return view.NewCheckpointVerify(from.URL, got), nil
 }
 
@@ -234,14 +255,17 @@ func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore,
 	if _, _, err := run.ReadHead(ctx); errors.Is(err, checkpoint.ErrNotFound) {
 		return doc, checkpointError(err) // a claim would make a run of a wrong URL
 	}
+	seen := openSeen(req, &run)
 	a, err := run.Claim(ctx, writer())
 	if err != nil {
 		return doc, checkpointError(err)
 	}
+	seen.probed = true
 	got, err := a.Collect(ctx, keep)
 	if err != nil {
 		return doc, checkpointError(err)
 	}
-	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(a.Head().Snapshots), view.Lines(a.Notes)
+	notes := append(a.Notes, seen.read(checkpoint.Newest(a.Head().Snapshots))...)
+	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(a.Head().Snapshots), view.Lines(notes)
 	return doc, nil
 }

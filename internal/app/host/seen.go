@@ -1,0 +1,142 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/durable"
+	"github.com/curfew-dev/curfew/internal/objectstore"
+	"github.com/curfew-dev/curfew/internal/trust"
+)
+
+// seenDir is the folder of the data directory in which each run of checkpoints that was read
+// or saved has a record.
+const seenDir = "checkpoints"
+
+// probeEvery is how long a store counts as one that refuses conflicting writes.
+const probeEvery = 24 * time.Hour
+
+// seen is the record of a run: which snapshot of it was the newest, so that a store that is
+// set back is noticed. It is kept for each store and address, never for another.
+type seen struct {
+	file string
+	rec  seenRecord
+	// probed says that the store was probed, or needed no probe, by now.
+	probed bool
+	now    time.Time
+	// err is why the record is not known; damaged says that there is one.
+	err     error
+	damaged bool
+}
+
+type seenRecord struct {
+	Store  string          `json:"store"`
+	Newest checkpoint.Mark `json:"newest"`
+	// Conditional is when the store last refused a conflicting write.
+	Conditional time.Time `json:"conditional"`
+}
+
+// openSeen reads the record of a run and gives the run what it says.
+func openSeen(req *runtime.Request, run *checkpoint.Run) *seen {
+	s := &seen{now: req.Now().UTC()}
+	s.rec.Store = objectstore.Identity(run.Store)
+	cfg, err := req.Config()
+	if err == nil && cfg.DataDir == "" {
+		err = errors.New("there is no data directory")
+	}
+	if err == nil {
+		s.file = filepath.Join(cfg.DataDir, seenDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(s.rec.Store))))
+		err = trust.Path(s.file, filepath.Clean(cfg.DataVolume))
+	}
+	if err != nil {
+		s.file, s.err = "", fmt.Errorf("which snapshot was seen before is not known: %w", err)
+		return s
+	}
+	data, err := os.ReadFile(s.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s
+	}
+	var rec seenRecord
+	if err == nil {
+		err = json.Unmarshal(data, &rec)
+	}
+	if err == nil && rec.Store != s.rec.Store {
+		err = errors.New("it is of another store")
+	}
+	if err != nil {
+		s.damaged, s.err = true, fmt.Errorf("which snapshot was seen before is not known: read %s: %w; remove the file to forget it", s.file, err)
+		return s
+	}
+	s.rec = rec
+	run.Seen = rec.Newest
+	run.Conditional = !rec.Conditional.After(s.now) && s.now.Sub(rec.Conditional) < probeEvery
+	return s
+}
+
+// notes says what is wrong with the record.
+func (s *seen) notes() []string {
+	if s.err != nil {
+		return []string{s.err.Error()}
+	}
+	return nil
+}
+
+// read records what a command saw, where that is newer.
+func (s *seen) read(newest checkpoint.Mark) []string {
+	if s.err != nil {
+		return s.notes()
+	}
+	newer := !s.rec.Newest.After(newest) && newest.After(s.rec.Newest)
+	if newer {
+		s.rec.Newest = newest
+	}
+	if !newer && !s.probed {
+		return nil
+	}
+	return s.write()
+}
+
+// saved records the snapshot that this process made, which is the newest whatever was seen.
+func (s *seen) saved(newest checkpoint.Mark) []string {
+	if newest.Seq > 0 {
+		s.rec.Newest = newest
+	}
+	return s.write()
+}
+
+func (s *seen) write() []string {
+	if s.file == "" {
+		return nil // notes have said why
+	}
+	if s.probed && s.now.Sub(s.rec.Conditional).Abs() >= probeEvery {
+		s.rec.Conditional = s.now
+	}
+	data, err := json.Marshal(s.rec)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(s.file), 0o700)
+	}
+	if err == nil {
+		err = durable.ReplaceBytes(s.file, 0o600, append(data, '\n'))
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("which snapshot is the newest is not remembered: %v", err)}
+	}
+	return nil
+}
+
+// gone adds to the error of a run without HEAD that it had a snapshot.
+func (s *seen) gone(err error) error {
+	var e *runtime.Error
+	if s.rec.Newest.Seq > 0 && errors.Is(err, checkpoint.ErrNotFound) && errors.As(err, &e) {
+		e.Err = fmt.Errorf("snapshot %d was seen here before: %w: %w", s.rec.Newest.Seq, checkpoint.ErrRolledBack, e.Err)
+	}
+	return err
+}
