@@ -64,7 +64,7 @@ build: ## build bin/curfew
 	go build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/curfew
 
 .PHONY: release
-release: ## static binaries for Linux and macOS, completions and manual pages, with their checksums, into dist/
+release: modules ## static binaries for Linux and macOS, bills of materials, completions and manual pages, with their checksums, into dist/
 	rm -rf dist
 	for platform in $(PLATFORMS); do \
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -ldflags '$(LDFLAGS)' \
@@ -114,7 +114,11 @@ storm: ## SCHEDULES random schedules of faults, wrong clocks and kills, from SEE
 properties: ## every property test, CASES draws each, from SEED
 	./test/properties.sh $(CASES) $(SEED)
 
-vuln: ## known vulnerabilities, where their database can be reached
+.PHONY: modules
+modules: ## sources of modules against go.sum
+	go mod verify
+
+vuln: modules ## known vulnerabilities, where their database can be reached
 	./test/vuln.sh
 
 mutate: ## changes in MUTATE's packages that no test notices; MUTANTS of each, by SEED

@@ -1,6 +1,7 @@
 // Command release writes what a release has besides binaries into a folder: completions for
-// shells, manual pages, and the checksums of all files that are there. Run it from the root of
-// the repository after the binaries are built: go run ./test/release -version v1.2.3 dist
+// shells, manual pages, a bill of materials (CycloneDX) for each binary with the licenses of
+// its modules, which have to be allowed, and the checksums of all files that are there. Run it
+// from the root of the repository after the binaries are built: go run ./test/release -version v1.2.3 dist
 //
 // It is a program of its own because cobra's documentation brings packages that the binary is
 // better off without.
@@ -61,6 +62,9 @@ func write(dir, version string, date time.Time) error {
 	}
 	if err := writePages(root, filepath.Join(dir, "man", "man1"), version, date); err != nil {
 		return fmt.Errorf("write manual pages: %w", err)
+	}
+	if err := writeSBOMs(dir, version, date); err != nil {
+		return fmt.Errorf("write bills of materials: %w", err)
 	}
 	if err := writeChecksums(dir); err != nil {
 		return fmt.Errorf("write %s: %w", checksums, err)
