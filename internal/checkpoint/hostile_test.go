@@ -181,9 +181,21 @@ func TestHostileManifests(t *testing.T) {
 			p.SHA256 = strings.Repeat("ab", 32)
 			p.Key = p.Key[:len(p.Key)-64] + p.SHA256
 		},
-		"chunks overlap": func(h *hostile) {
+		"part twice, each with chunks": func(h *hostile) {
+			m := &h.manifest
+			m.Parts = append(m.Parts, m.Parts[0])
+			for i := range h.file("log").Chunks {
+				h.file("log").Chunks[i].Part = len(m.Parts) - 1
+			}
+		},
+		"chunks overlap": func(h *hostile) { // the second has the hash of what it covers
 			e := h.file("sub/weights")
+			whole, err := os.ReadFile(filepath.Join(h.base, "dir", "sub", "weights"))
 			c := e.Chunks[0]
+			if err != nil || c.Zstd {
+				panic(fmt.Sprint(c, err))
+			}
+			c.SHA256 = fmt.Sprintf("%x", sha256.Sum256(whole[1:c.Size]))
 			c.Size, c.Stored, c.Offset = c.Size-1, c.Stored-1, c.Offset+1
 			e.Chunks, e.Size = append(e.Chunks, c), e.Size+c.Size
 			h.head.Snapshots[0].Bytes += c.Size

@@ -156,7 +156,7 @@ func openFile(in *os.Root, name string, flag int, mode fs.FileMode) (*os.File, e
 				return nil, explained(err)
 			}
 		}
-		how := flag
+		how := flag | syscall.O_NONBLOCK // a named pipe in its place would wait for its other end
 		if create {
 			how |= os.O_CREATE | os.O_EXCL
 		}
