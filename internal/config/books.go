@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/estimate"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/spec"
 )
 
 // Gate is when the gate asks, and whom.
@@ -56,6 +57,10 @@ type Estimate struct {
 	// Nodes are the machines of a cluster, for manifests that name none; the first that fits
 	// is taken.
 	Nodes []estimate.Node `yaml:"nodes"`
+	// Devices maps extended resources and device classes of a cluster to accelerators of the
+	// price book, or to none for one that needs no machine: {nvidia.com/gtx-1080-ti: T4}. The
+	// gate asks about a resource that is neither known nor listed.
+	Devices spec.Devices `yaml:"devices"`
 }
 
 // Spot is how often spot machines are taken away, for findings and estimates alike.
@@ -141,6 +146,11 @@ func (c *Config) checkBooks(f *document.File, root ast.Node) error {
 	for i, n := range c.Estimate.Nodes {
 		if n.Type == "" {
 			return placed(f, root, fmt.Sprintf("estimate.nodes[%d]", i), errors.New("a node needs an instance_type"))
+		}
+	}
+	for resource, to := range c.Estimate.Devices {
+		if resource == "" || strings.TrimSpace(to) == "" {
+			return placed(f, root, "estimate.devices", fmt.Errorf("a resource is mapped to an accelerator such as T4, or to %s", spec.NoDevice))
 		}
 	}
 	if _, err := budget.NewSet(c.Budgets, c.Quotas); err != nil {

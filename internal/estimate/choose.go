@@ -41,6 +41,9 @@ type candidate struct {
 }
 
 func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
+	if s.Unread() {
+		return unread(s, s.Unknown), nil
+	}
 	if s.Name == "" || s.Resources.Nodes < 1 {
 		return nil, errors.New("estimate: the specification has no name or no nodes; it comes from spec.Parse")
 	}
@@ -55,6 +58,12 @@ func newEstimate(s *spec.Spec, book *price.Book, p Params) (*Estimate, error) {
 		s = &given
 	}
 	c := &chooser{hash: hash, nodes: nodes, assumedRuntime: assumed, spec: s, book: book, params: p, runs: pastRuns(s, p)}
+	if limit, _ := s.Cap(); s.Digest != "" && limit == 0 && s.Duration == 0 && s.MaxCost == 0 && len(c.runs) == 0 {
+		given := *s // what nothing ends, and the gate asks about
+		given.Duration = money.Month
+		c.spec = &given
+		s = c.spec
+	}
 	c.taken = interruptions(s, p)
 	machines, err := c.machines()
 	if err != nil {
@@ -138,7 +147,7 @@ func (c *chooser) machines() ([]candidate, error) {
 		return c.withCPUs()
 	}
 	if r.GPU == "" {
-		return nil, fmt.Errorf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) or the machine (node.kubernetes.io/instance-type), or give the nodes of the cluster (estimate.nodes, --nodes)", c.spec.Name)
+		return nil, &UnplacedError{Name: c.spec.Name, GPUs: r.GPUs, Nodes: r.Nodes}
 	}
 	gpu, known := c.book.Accelerator(r.GPU)
 	if !known {

@@ -62,6 +62,7 @@ type Estimate struct {
 	Open []string `json:"-"`
 
 	longest time.Duration // of several workloads
+	unread  bool          // it is of something that is not known
 }
 
 // Machine is a type of machine as it is bought.

@@ -245,7 +245,7 @@ func TestPods(t *testing.T) {
 	pods := func(selector string) *spec.Spec {
 		t.Helper()
 		specs, err := spec.Read("m.yaml", []byte("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {parallelism: 5, completions: 5, activeDeadlineSeconds: 3600, template: {spec: {nodeSelector: {"+
-			selector+"}, containers: [{resources: {limits: {nvidia.com/gpu: 3}}}]}}}\n"))
+			selector+"}, containers: [{resources: {limits: {nvidia.com/gpu: 3}}}]}}}\n"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 	"github.com/curfew-dev/curfew/internal/price"
@@ -46,6 +47,11 @@ func (o *outcome) bought(s *spec.Spec) *Machine {
 func (o *outcome) unbounded(s *spec.Spec) string {
 	switch w := o.work; {
 	case o.duration.limit > 0:
+	case w.basis == Declared && s.Digest != "" && s.Duration == money.Month: // of a manifest that says nothing
+		if slices.ContainsFunc(s.Unknown, func(why string) bool { return strings.HasPrefix(why, "how long") }) {
+			return ""
+		}
+		return "how long it runs: nothing ends it, and it is estimated for a month of 730 hours; activeDeadlineSeconds would end it"
 	case w.basis == Declared:
 		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost", plain.Duration(s.Duration))
 	case w.thin:

@@ -3,6 +3,7 @@ package estimate
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,12 +11,61 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/spec"
 )
+
+// UnplacedError says that a workload needs GPUs of which neither its file nor the nodes of
+// the cluster say the type.
+type UnplacedError struct {
+	Name string
+	// GPUs is how many each of Nodes pods needs.
+	GPUs, Nodes int
+}
+
+// Error says what to give.
+func (e *UnplacedError) Error() string {
+	return fmt.Sprintf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) or the machine (node.kubernetes.io/instance-type), or give the nodes of the cluster (estimate.nodes, --nodes)", e.Name)
+}
+
+// unread is an estimate of what a file runs that is not known: it has no amounts, and the gate
+// asks.
+func unread(s *spec.Spec, unknown []string) *Estimate {
+	return &Estimate{Title: s.Name + ": its cost cannot be estimated", Kind: string(s.Kind), Name: s.Name, SpecHash: s.Hash(), Owner: s.Owner, Purpose: s.Purpose,
+		Lines: []Line{}, Assumptions: []string{}, CoverageNotes: []string{}, Changes: []string{}, Unknown: slices.Clone(unknown), Open: slices.Clone(unknown), unread: true}
+}
+
+// File estimates the workloads of a file, and adds them up under its name. A workload of which
+// the GPU is not known makes the gate ask, as does what the file runs that was not read; where
+// nothing of the file can be estimated for that reason, it is an *UnplacedError.
+func File(name string, specs []*spec.Spec, book *price.Book, p Params) (*Estimate, error) {
+	parts := make([]*Estimate, 0, len(specs))
+	estimated, unplaced := false, error(nil)
+	for _, s := range specs {
+		e, err := New(s, book, p)
+		var which *UnplacedError
+		switch {
+		case errors.As(err, &which) && s.Digest != "":
+			unplaced = err
+			e = unread(s, append(slices.Clone(s.Unknown), fmt.Sprintf("what %d × %s of an unknown type cost: name the type (%s) or give the nodes of the cluster (estimate.nodes, --nodes)",
+				which.Nodes, plain.Count(which.GPUs, "GPU"), labelType)))
+		case err != nil:
+			return nil, err
+		default:
+			estimated = true
+		}
+		parts = append(parts, e)
+	}
+	if unplaced != nil && !estimated {
+		return nil, unplaced
+	}
+	return Join(name, parts)
+}
 
 // Join adds up the estimates of several workloads that one file starts, such as the
 // templates of a workflow, under the file's name. Its P95 is the sum of theirs: an upper
-// bound, because not all go badly together. Owner and purpose are those that all share.
-// One estimate is returned as it is; none is an error.
+// bound, because not all go badly together. Owner and purpose are those that all share, of
+// what could be estimated. One estimate is returned as it is; none is an error.
 func Join(name string, all []*Estimate) (*Estimate, error) {
 	switch len(all) {
 	case 0:
@@ -23,7 +73,11 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 	case 1:
 		return all[0], nil
 	}
-	e := &Estimate{Kind: all[0].Kind, Name: name, Owner: all[0].Owner, Purpose: all[0].Purpose, GPUs: map[string]int{},
+	known := all[0]
+	if i := slices.IndexFunc(all, func(x *Estimate) bool { return !x.unread }); i >= 0 {
+		known = all[i]
+	}
+	e := &Estimate{Kind: all[0].Kind, Name: name, Owner: known.Owner, Purpose: known.Purpose, GPUs: map[string]int{},
 		Lines: []Line{}, Assumptions: []string{}, CoverageNotes: []string{}, Changes: []string{}, Unknown: []string{}}
 	var hashes []string
 	for _, x := range all {
@@ -48,10 +102,10 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 		}
 		e.Machines += x.Machines
 		e.longest += x.Longest()
-		if e.Owner != x.Owner {
+		if e.Owner != x.Owner && x.unread == known.unread {
 			e.Owner = common(e.Owner, x.Owner)
 		}
-		if e.Purpose != x.Purpose {
+		if e.Purpose != x.Purpose && x.unread == known.unread {
 			e.Purpose = inventory.PurposeUnknown
 		}
 		hashes = append(hashes, x.SpecHash)

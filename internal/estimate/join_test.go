@@ -16,7 +16,7 @@ func TestJoin(t *testing.T) {
 	}
 	join := func(src string) (*Estimate, []*Estimate) {
 		t.Helper()
-		specs, err := spec.Read("m.yaml", []byte(src))
+		specs, err := spec.Read("m.yaml", []byte(src), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

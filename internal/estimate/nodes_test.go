@@ -46,7 +46,7 @@ func TestABareGPUIsPricedThroughTheNodes(t *testing.T) {
 		{name: "the next of the configuration", selector: "nodeSelector: {pool: other},", nodes: configured, runtime: time.Hour, machine: "g5.xlarge us-west-2 spot"},
 		{name: "a bound of its own", selector: "nodeSelector: {pool: small}, activeDeadlineSeconds: 7200,", nodes: read, runtime: time.Hour, machine: "g5.xlarge us-east-1 on-demand", says: "it runs until max_runtime ends it"},
 	} {
-		specs, err := spec.Read("m.yaml", []byte(strings.Replace(bare, "%s", tc.selector, 1)))
+		specs, err := spec.Read("m.yaml", []byte(strings.Replace(bare, "%s", tc.selector, 1)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

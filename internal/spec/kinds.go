@@ -1,16 +1,77 @@
 package spec
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// month is what a workload is estimated for that does not end.
-const month = 730 * time.Hour
+// kinds are the kinds that are read, with what reads them.
+func kinds() map[kind]readFunc {
+	all := map[kind]readFunc{
+		{"", "Pod"}:                   (*workload).barePod,
+		{"", "ReplicationController"}: (*workload).service,
+		{"batch", "Job"}:              (*workload).batchJob,
+		{"batch", "CronJob"}:          (*workload).cronJob,
+
+		{"argoproj.io", "Rollout"}:                 (*workload).rollout,
+		{"argoproj.io", "Workflow"}:                (*workload).workflow,
+		{"argoproj.io", "CronWorkflow"}:            (*workload).cronWorkflow,
+		{"argoproj.io", "WorkflowTemplate"}:        (*workload).workflowTemplate,
+		{"argoproj.io", "ClusterWorkflowTemplate"}: (*workload).workflowTemplate,
+
+		{"batch.volcano.sh", "Job"}:                     (*workload).volcanoJob,
+		{"jobset.x-k8s.io", "JobSet"}:                   (*workload).jobSet,
+		{"leaderworkerset.x-k8s.io", "LeaderWorkerSet"}: (*workload).leaderWorkerSet,
+		{"keda.sh", "ScaledJob"}:                        (*workload).scaledJob,
+
+		{"kubeflow.org", "Notebook"}:         (*workload).notebook,
+		{"trainer.kubeflow.org", "TrainJob"}: (*workload).trainJob,
+
+		{"ray.io", "RayJob"}:     (*workload).rayJob,
+		{"ray.io", "RayCluster"}: (*workload).rayCluster,
+		{"ray.io", "RayService"}: (*workload).rayService,
+
+		{"serving.knative.dev", "Service"}:        (*workload).knative,
+		{"serving.knative.dev", "Configuration"}:  (*workload).knative,
+		{"serving.knative.dev", "Revision"}:       (*workload).knative,
+		{"serving.kserve.io", "InferenceService"}: (*workload).inferenceService,
+
+		{"sparkoperator.k8s.io", "SparkApplication"}:          (*workload).spark,
+		{"sparkoperator.k8s.io", "ScheduledSparkApplication"}: (*workload).scheduledSpark,
+	}
+	for _, group := range []string{"apps", "extensions"} {
+		for _, name := range []string{"Deployment", "StatefulSet", "ReplicaSet"} {
+			all[kind{group, name}] = (*workload).service
+		}
+		all[kind{group, "DaemonSet"}] = (*workload).daemonSet
+	}
+	for _, name := range []string{"PyTorchJob", "MPIJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob"} {
+		all[kind{"kubeflow.org", name}] = (*workload).replicaSpecs
+	}
+	return all
+}
+
+// KindsRead are the kinds of Kubernetes that are read, in order: "Job (batch)". Autoscalers
+// are among them, which are counted with what they scale.
+func KindsRead() []string {
+	var out []string
+	for k := range kinds() {
+		if k.group != "extensions" { // the same kinds under their old group
+			out = append(out, k.String())
+		}
+	}
+	for k := range autoscalers {
+		out = append(out, k.String())
+	}
+	slices.Sort(out)
+	return out
+}
 
 // replicas are pods of one template that run at once.
 type replicas struct {
@@ -21,6 +82,8 @@ type replicas struct {
 	limit    time.Duration
 	// errors is how often they begin again.
 	errors int
+	// unknown is what else of these pods is not known.
+	unknown []string
 }
 
 // several reads a workload of one or several templates: one Spec for each that asks for
@@ -28,31 +91,257 @@ type replicas struct {
 func (w *workload) several(all []replicas, unknown ...string) ([]*Spec, error) {
 	var out []*Spec
 	for _, r := range all {
-		gpus, err := w.gpus(w.get(r.template, "spec"))
+		d, err := w.pod(r.template)
 		if err != nil {
 			return nil, err
 		}
-		if gpus == 0 || r.count == 0 {
-			continue
-		}
-		suffix := ""
-		if r.name != "" {
-			suffix = "." + strings.ToLower(r.name)
-		}
-		s, err := w.named(gpus, r.count, suffix, r.template)
+		s, err := w.replicas(d, r, unknown)
 		if err != nil {
 			return nil, err
 		}
-		s.MaxRuntime, s.Retries.Errors = r.limit, r.errors
-		s.Unknown = append(s.Unknown, unknown...)
-		w.place(s, w.get(r.template, "spec"))
-		out = append(out, s)
+		if s != nil {
+			w.place(s, w.get(r.template, "spec"))
+			out = append(out, s)
+		}
 	}
 	return out, nil
 }
 
+// replicas begins the Spec of some pods; nil where they ask for nothing.
+func (w *workload) replicas(d demand, r replicas, unknown []string) (*Spec, error) {
+	suffix := ""
+	if r.name != "" {
+		suffix = "." + strings.ToLower(r.name)
+	}
+	s, err := w.named(d, r.count, suffix, r.template)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	s.MaxRuntime, s.Retries.Errors = r.limit, r.errors
+	s.Unknown = append(s.Unknown, slices.Concat(r.unknown, unknown)...)
+	return s, nil
+}
+
+func (w *workload) barePod(body ast.Node) ([]*Spec, error) {
+	return w.several([]replicas{{count: 1, template: w.root, limit: w.deadline(body)}})
+}
+
+func (w *workload) batchJob(body ast.Node) ([]*Spec, error) { return w.job(w.root, body) }
+
+// cronJob reads a CronJob: one of its runs. Runs may overlap unless concurrencyPolicy forbids
+// it, and what bounds them is not in the file, so the gate asks.
+func (w *workload) cronJob(body ast.Node) ([]*Spec, error) {
+	specs, err := w.job(w.get(body, "jobTemplate"), w.get(body, "jobTemplate", "spec"))
+	w.scheduled(specs, body, "concurrencyPolicy")
+	return specs, err
+}
+
+// scheduled notes that a workload is begun again and again, and that its runs may overlap.
+func (w *workload) scheduled(specs []*Spec, body ast.Node, policy string) {
+	often := "how often it runs: the estimate is of one run, and it begins by the schedule " + w.word(body, "schedule")
+	if p := w.word(body, policy); p == "" || p == "Allow" {
+		often += "; runs may overlap, because " + policy + " allows it"
+	}
+	for _, s := range specs {
+		s.Unknown = append(s.Unknown, often)
+	}
+}
+
+// job reads the spec of a Job. Its pods run in rounds of parallelism until completions.
+func (w *workload) job(meta, body ast.Node) ([]*Spec, error) {
+	template := w.get(body, "template")
+	parallel, err := w.number(body, 1, "parallelism")
+	if err != nil {
+		return nil, err
+	}
+	completions, err := w.number(body, parallel, "completions")
+	if err != nil {
+		return nil, err
+	}
+	atOnce := max(1, min(parallel, completions))
+	rounds := (max(1, completions) + atOnce - 1) / atOnce
+	limit, whole := w.deadline(body), true
+	if each := w.deadline(template, "spec"); limit == 0 && each > 0 && each <= maxDuration/time.Duration(rounds) {
+		limit, whole = each*time.Duration(rounds), false
+	}
+	d, err := w.pod(template)
+	if err != nil {
+		return nil, err
+	}
+	s, err := w.named(d, atOnce, "", meta, template)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	s.MaxRuntime = limit
+	w.place(s, w.get(template, "spec"))
+	// Each index of an indexed job may have a limit of its own; 6 is Kubernetes' own default.
+	if s.Retries.Errors, err = w.number(body, 6, "backoffLimit"); err != nil {
+		return nil, err
+	}
+	each, err := w.number(body, 0, "backoffLimitPerIndex")
+	if err != nil {
+		return nil, err
+	}
+	if each > 0 {
+		s.Retries.Errors = max(s.Retries.Errors, min(each*max(1, completions), maxCount))
+	}
+	if !whole {
+		s.begunAgain("activeDeadlineSeconds of the Job")
+	}
+	if rounds > 1 && limit == 0 {
+		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+plain.Count(completions, "pod")+" run "+plain.Count(atOnce, "pod")+" at a time")
+	}
+	return []*Spec{s}, nil
+}
+
+// volcanoJob reads a Job of Volcano: its tasks, each with its count and template
+// (https://volcano.sh/docs/vcjob). Nothing bounds the whole of it in time; the pods of a task
+// may have a deadline each, and the job is begun again up to maxRetry times, 3 by default.
+func (w *workload) volcanoJob(body ast.Node) ([]*Spec, error) {
+	again, err := w.number(body, 3, "maxRetry")
+	if err != nil {
+		return nil, err
+	}
+	var all []replicas
+	for _, task := range w.items(body, "tasks") {
+		n, err := w.number(task, 1, "replicas")
+		if err != nil {
+			return nil, err
+		}
+		template := w.get(task, "template")
+		all = append(all, replicas{name: w.word(task, "name"), count: n, template: template, limit: w.deadline(template, "spec"), errors: again})
+	}
+	specs, err := w.several(all)
+	for _, s := range specs {
+		s.begunAgain("maxRetry: 0")
+	}
+	return specs, err
+}
+
+// jobSet reads a JobSet: jobs of which each runs so many times at once
+// (https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2).
+func (w *workload) jobSet(body ast.Node) ([]*Spec, error) {
+	again, err := w.number(body, 0, "failurePolicy", "maxRestarts")
+	if err != nil {
+		return nil, err
+	}
+	var out []*Spec
+	for _, part := range w.items(body, "replicatedJobs") {
+		n, err := w.number(part, 1, "replicas")
+		if err != nil {
+			return nil, err
+		}
+		specs, err := w.job(w.get(part, "template"), w.get(part, "template", "spec"))
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range specs {
+			if n == 0 {
+				break
+			}
+			if s.Resources.Nodes *= n; s.Resources.Nodes > maxCount {
+				return nil, w.At(part, "a replicated job has more than %d pods", maxCount)
+			}
+			s.Name += "." + w.word(part, "name")
+			if !specName.MatchString(s.Name) {
+				return nil, w.At(part, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
+			}
+			if s.Retries.Errors = again; again > 0 {
+				s.Unknown = append(s.Unknown, "how often the set is begun again: "+plain.Count(again, "more time")+" at most")
+			}
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// service reads a workload of one template that does not end: it is estimated for a month,
+// at the most that an autoscaler lets it grow to.
+func (w *workload) service(body ast.Node) ([]*Spec, error) {
+	n, err := w.number(body, 1, "replicas")
+	if err != nil {
+		return nil, err
+	}
+	return w.scaled(n, w.get(body, "template"))
+}
+
+// scaled reads pods of one template that do not end.
+func (w *workload) scaled(n int, template ast.Node) ([]*Spec, error) {
+	n, unknown, err := w.grown(n)
+	if err != nil {
+		return nil, err
+	}
+	return w.lasting(w.several([]replicas{{count: n, template: template, unknown: unknown}}))
+}
+
+// lasting gives what does not end a month.
+func (w *workload) lasting(specs []*Spec, err error) ([]*Spec, error) {
+	for _, s := range specs {
+		s.Duration, s.MaxRuntime, s.Retries.Errors = money.Month, 0, 0
+		s.Unknown = append(s.Unknown, "how long it runs: a "+w.kind.name+" does not end, and is estimated for a month of 730 hours")
+	}
+	return specs, err
+}
+
+// rollout reads a Rollout of Argo, which has a template or takes that of another workload.
+func (w *workload) rollout(body ast.Node) ([]*Spec, error) {
+	n, err := w.number(body, 1, "replicas")
+	if err != nil {
+		return nil, err
+	}
+	template := w.get(body, "template")
+	if ref := w.get(body, "workloadRef"); ref != nil {
+		of, err := w.find(w.word(ref, "name"), kind{"apps", w.word(ref, "kind")})
+		if err != nil {
+			return nil, err
+		}
+		if of == nil {
+			return nil, unreadf("its pods are those of %s %s, which is not in the file", w.word(ref, "kind"), w.word(ref, "name"))
+		}
+		template = w.get(of.root, "spec", "template")
+	}
+	return w.scaled(n, template)
+}
+
+// daemonSet reads a DaemonSet: a pod on every node that it may run on, whose number only the
+// cluster knows.
+func (w *workload) daemonSet(body ast.Node) ([]*Spec, error) {
+	return w.lasting(w.several([]replicas{{count: 1, template: w.get(body, "template"),
+		unknown: []string{"how many nodes it runs on: one pod is counted"}}}))
+}
+
+// leaderWorkerSet reads a LeaderWorkerSet: groups of a leader and workers, size pods each
+// (https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1).
+func (w *workload) leaderWorkerSet(body ast.Node) ([]*Spec, error) {
+	n, err := w.number(body, 1, "replicas")
+	if err != nil {
+		return nil, err
+	}
+	n, unknown, err := w.grown(n)
+	if err != nil {
+		return nil, err
+	}
+	size, err := w.number(body, 1, "leaderWorkerTemplate", "size")
+	if err != nil {
+		return nil, err
+	}
+	worker := w.get(body, "leaderWorkerTemplate", "workerTemplate")
+	all := []replicas{{count: n * max(1, size), template: worker, unknown: unknown}}
+	if leader := w.get(body, "leaderWorkerTemplate", "leaderTemplate"); leader != nil {
+		all = []replicas{{name: "leader", count: n, template: leader, unknown: unknown}, {name: "worker", count: n * (max(1, size) - 1), template: worker, unknown: unknown}}
+	}
+	return w.lasting(w.several(all))
+}
+
+// notebook reads a Notebook of Kubeflow: one pod.
+func (w *workload) notebook(body ast.Node) ([]*Spec, error) {
+	return w.lasting(w.several([]replicas{{count: 1, template: w.get(body, "template")}}))
+}
+
 // replicaSpecs reads the jobs of Kubeflow's training operator (PyTorchJob, MPIJob, TFJob
-// and so on): a mapping of roles, each with its count and template.
+// and so on): a mapping of roles, each with its count and template. An elastic job counts at
+// its largest; its bounds default to one another, or to the replicas (setElasticPolicy of
+// github.com/kubeflow/training-operator/pkg/apis/kubeflow.org/v1).
 func (w *workload) replicaSpecs(body ast.Node) ([]*Spec, error) {
 	policy := w.get(body, "runPolicy")
 	limit := w.deadline(policy)
@@ -70,7 +359,7 @@ func (w *workload) replicaSpecs(body ast.Node) ([]*Spec, error) {
 	var all []replicas
 	var failed error
 	w.each(func(key string, roles ast.Node) {
-		if !strings.HasSuffix(key, "ReplicaSpecs") {
+		if !strings.HasSuffix(key, "ReplicaSpecs") && key != "replicaSpecs" {
 			return
 		}
 		w.each(func(role string, v ast.Node) {
@@ -81,115 +370,25 @@ func (w *workload) replicaSpecs(body ast.Node) ([]*Spec, error) {
 			all = append(all, replicas{name: role, count: n, template: w.get(v, "template"), limit: limit, errors: again})
 		}, roles)
 	}, body)
-	if most, ok := whole(w.get(body, "elasticPolicy", "maxReplicas")); ok {
-		for i := range all {
-			if strings.EqualFold(all[i].name, "worker") {
-				all[i].count = max(all[i].count, min(most, maxCount))
-			}
-		}
-	}
 	if failed != nil {
 		return nil, failed
 	}
-	return w.several(all)
-}
-
-// ray reads a RayJob or RayCluster: its head and its groups of workers, those that grow
-// at their largest.
-func (w *workload) ray(body ast.Node, ends bool) ([]*Spec, error) {
-	cluster, limit := body, time.Duration(0)
-	var unknown []string
-	again := 0
-	if ends {
-		if n := w.get(body, "clusterSelector"); n != nil {
-			return nil, w.At(n, "it runs on a cluster of another document: put its rayClusterSpec here to estimate it")
-		}
-		cluster, limit = w.get(body, "rayClusterSpec"), w.deadline(body)
-		var err error
-		if again, err = w.number(body, 0, "backoffLimit"); err != nil {
-			return nil, err
-		}
-	} else {
-		unknown = append(unknown, "how long it runs: a "+w.word(w.root, "kind")+" does not end, and is estimated for a month of 730 hours")
-	}
-	all := []replicas{{name: "head", count: 1, template: w.get(cluster, "headGroupSpec", "template"), limit: limit, errors: again}}
-	for _, group := range w.items(cluster, "workerGroupSpecs") {
-		n, err := w.number(group, 1, "replicas")
+	most := 0
+	for _, bound := range []string{"minReplicas", "maxReplicas"} {
+		n, err := w.number(body, 0, "elasticPolicy", bound)
 		if err != nil {
 			return nil, err
 		}
-		if grows, ok := w.get(cluster, "enableInTreeAutoscaling").(*ast.BoolNode); ok && grows.Value {
-			most, err := w.number(group, n, "maxReplicas")
-			if err != nil {
-				return nil, err
-			}
-			n = max(n, most)
-		}
-		hosts, err := w.number(group, 1, "numOfHosts")
-		if err != nil {
-			return nil, err
-		}
-		if n *= hosts; n > maxCount {
-			return nil, w.At(group, "a group has more than %d pods", maxCount)
-		}
-		all = append(all, replicas{name: w.word(group, "groupName"), count: n, template: w.get(group, "template"), limit: limit, errors: again})
+		most = max(most, n)
 	}
-	specs, err := w.several(all, unknown...)
-	if !ends {
-		lasting(specs)
-	}
-	return specs, err
-}
-
-// jobSet reads a JobSet: jobs of which each runs so many times at once.
-func (w *workload) jobSet(body ast.Node) ([]*Spec, error) {
-	again, err := w.number(w.get(body, "failurePolicy"), 0, "maxRestarts")
-	if err != nil {
-		return nil, err
-	}
-	var out []*Spec
-	for _, part := range w.items(body, "replicatedJobs") {
-		n, err := w.number(part, 1, "replicas")
-		if err != nil {
-			return nil, err
-		}
-		s, err := w.job(w.get(part, "template"), w.get(part, "template", "spec"))
-		if err != nil {
-			return nil, err
-		}
-		if s == nil || n == 0 {
+	for i := range all {
+		if !strings.EqualFold(all[i].name, "worker") {
 			continue
 		}
-		if s.Resources.Nodes *= n; s.Resources.Nodes > maxCount {
-			return nil, w.At(part, "a replicated job has more than %d pods", maxCount)
+		all[i].count = max(all[i].count, most)
+		if all[i].count, all[i].unknown, err = w.grown(all[i].count); err != nil {
+			return nil, err
 		}
-		s.Name += "." + w.word(part, "name")
-		if !specName.MatchString(s.Name) {
-			return nil, w.At(part, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
-		}
-		if s.Retries.Errors = again; again > 0 {
-			s.Unknown = append(s.Unknown, "how often the set is begun again: "+plain.Count(again, "more time")+" at most")
-		}
-		out = append(out, s)
 	}
-	return out, nil
-}
-
-// service reads a workload that does not end: it is estimated for a month.
-func (w *workload) service(body ast.Node) ([]*Spec, error) {
-	n, err := w.number(body, 1, "replicas")
-	if err != nil {
-		return nil, err
-	}
-	specs, err := w.several([]replicas{{count: n, template: w.get(body, "template")}},
-		"how long it runs: a "+w.word(w.root, "kind")+" does not end, and is estimated for a month of 730 hours")
-	lasting(specs)
-	return specs, err
-}
-
-// lasting gives what does not end a month.
-func lasting(specs []*Spec) {
-	for _, s := range specs {
-		s.Duration, s.Retries.Errors = month, 0
-	}
+	return w.several(all)
 }

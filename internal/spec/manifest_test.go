@@ -23,7 +23,7 @@ func manifests(t testing.TB) string {
 }
 
 func TestManifests(t *testing.T) {
-	got, err := Read("m.yaml", []byte(manifests(t)))
+	got, err := Read("m.yaml", []byte(manifests(t)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestEveryDocumentCounts(t *testing.T) {
 		"a redefined anchor":        "x: &n 3\n" + fmt.Sprintf(pod, "*n") + "y: &n 0\n---\n" + fmt.Sprintf(pod, "5"),
 		"an anchor of another file": fmt.Sprintf(pod, "&n 3") + "---\nx: &n 5\n" + fmt.Sprintf(pod, "*n"),
 	} {
-		got, err := Read("m.yaml", []byte(src))
+		got, err := Read("m.yaml", []byte(src), nil)
 		if err != nil || len(got) != 2 || got[0].Resources.GPUs != 3 || got[1].Resources.GPUs != 5 {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
@@ -194,7 +194,7 @@ func parseManifest(name string, src []byte) ([]*Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := d.manifests()
+	out, err := d.manifests(nil)
 	if err == nil && len(out) == 0 {
 		return nil, d.At(d.Bodies[0], "no workload is limited to %s", gpuResource)
 	}

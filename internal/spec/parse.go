@@ -29,10 +29,14 @@ func open(name string, src []byte) (*reader, error) {
 }
 
 // Read reads a file of any kind: a job or a session of curfew, or manifests of
-// Kubernetes, which may give nothing. Mistakes are a *document.Error.
-func Read(name string, src []byte) ([]*Spec, error) {
+// Kubernetes, which may give nothing. A Spec without resources says in Unknown what the file
+// runs that is not known. Mistakes are a *document.Error.
+func Read(name string, src []byte, devices Devices) ([]*Spec, error) {
 	d, err := open(name, src)
 	if err != nil {
+		if templateMark.Match(src) {
+			return []*Spec{unrendered(name, src)}, nil
+		}
 		return nil, err
 	}
 	if t := (&tree{d.File}); strings.HasPrefix(t.word(d.Bodies[0], "apiVersion"), "curfew.") || t.get(d.Bodies[0], "kind") == nil {
@@ -42,7 +46,7 @@ func Read(name string, src []byte) ([]*Spec, error) {
 		}
 		return []*Spec{s}, nil
 	}
-	return d.manifests()
+	return d.manifests(devices)
 }
 
 // Parse reads one job (curfew.job/v1) or session (curfew.session/v1); name is the

@@ -100,6 +100,9 @@ type Spec struct {
 	Line int
 }
 
+// Unread says that it has no resources, because what it runs is not known: Unknown says why.
+func (s *Spec) Unread() bool { return s.Resources == (Resources{}) && len(s.Unknown) > 0 }
+
 // Resources are the machines.
 type Resources struct {
 	// GPU names the accelerator as in the price book ("A100-80GB") and GPUs is how many

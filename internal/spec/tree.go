@@ -58,6 +58,15 @@ func (t *tree) merged(n ast.Node) []ast.Node {
 // word returns a scalar at a path as it is written; "" where there is none.
 func (t *tree) word(n ast.Node, path ...string) string { return document.Scalar(t.get(n, path...)) }
 
+// text returns a scalar or a block of text at a path; "" where there is none.
+func (t *tree) text(n ast.Node, path ...string) string {
+	n = t.get(n, path...)
+	if block, ok := n.(*ast.LiteralNode); ok {
+		return block.Value.Value
+	}
+	return document.Scalar(n)
+}
+
 // items returns the items of a list at a path.
 func (t *tree) items(n ast.Node, path ...string) []ast.Node {
 	list, ok := t.get(n, path...).(*ast.SequenceNode)
@@ -94,18 +103,6 @@ func (t *tree) visit(visit func(key string, v ast.Node), n ast.Node) {
 	for _, m := range merged {
 		t.visit(visit, m)
 	}
-}
-
-// find returns the value of a key that matches, wherever it is; nil where there is none.
-func (t *tree) find(n ast.Node, match func(key string) bool) (found ast.Node) {
-	for _, m := range ast.Filter(ast.MappingType, n) {
-		t.each(func(key string, v ast.Node) {
-			if match(key) && v != nil && found == nil {
-				found = v
-			}
-		}, m)
-	}
-	return found
 }
 
 // digest returns the SHA-256 of what the documents say, without their formatting, order

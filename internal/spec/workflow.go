@@ -2,50 +2,189 @@ package spec
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
+// maxInvocations is how many templates with arguments of their own are read.
+const maxInvocations = 500
+
+// invocation is a template with its arguments, and how often it is begun.
+type invocation struct {
+	scope, template string
+	inputs          map[string]string
+	times           int
+	// tries is how often one of them may be begun over, the first time counted; 0 is without
+	// bound.
+	tries   int
+	unknown []string
+}
+
+// frame is where a template is begun.
+type frame struct {
+	// scope is the WorkflowTemplate that the template is in, empty for the workflow itself.
+	scope, name string
+	inputs      map[string]string
+	times       int
+	tries       int
+	// unknown is what is not known of how often it is begun.
+	unknown []string
+}
+
+// invocations counts how often the templates of a workflow are begun.
+type invocations struct {
+	*workload
+	// bodies are the spec of the workflow, and that of the WorkflowTemplate that it runs.
+	bodies []ast.Node
+	// templates are those of each scope.
+	templates map[string]map[string]ast.Node
+	// begun are the invocations by template and arguments, order the same in their order,
+	// named their templates.
+	begun map[string]*invocation
+	order []*invocation
+	named map[string]bool
+	// open are the templates that are being followed, against a circle.
+	open  map[string]bool
+	steps int
+}
+
 // workflow reads the spec of an Argo Workflow: one Spec for each template with GPUs that
-// is reached from the entry point, with as many nodes as it is begun; one more where it is
-// begun with other arguments.
+// is reached from the entry point or from a hook, with as many nodes as it is begun; one more
+// where it is begun with other arguments. parallelism does not lower the count, because it
+// bounds what runs at once and not what is paid in all
+// (https://argo-workflows.readthedocs.io/en/latest/fields).
 func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
-	if n := w.get(body, "workflowTemplateRef"); n != nil {
-		return nil, w.At(n, "a workflow runs the template %s of another document, which may ask for GPUs: put its spec here to estimate it", w.word(n, "name"))
-	}
-	templates, order := map[string]ast.Node{}, []string{}
-	for _, t := range w.items(body, "templates") {
-		name := w.word(t, "name")
-		if _, twice := templates[name]; !twice {
-			order = append(order, name)
-		}
-		templates[name] = t
-	}
-	run := &invocations{workload: w, templates: templates, begun: map[string]*invocation{}, open: map[string]bool{}}
-	for _, start := range []string{w.word(body, "entrypoint"), w.word(body, "onExit")} {
-		if err := run.begin(start, nil, 1, body); err != nil {
+	run := &invocations{workload: w, bodies: []ast.Node{body}, templates: map[string]map[string]ast.Node{}, begun: map[string]*invocation{}, named: map[string]bool{}, open: map[string]bool{}}
+	if ref := w.get(body, "workflowTemplateRef"); ref != nil {
+		of, err := run.library(ref)
+		if err != nil {
 			return nil, err
 		}
+		run.bodies = append(run.bodies, w.get(of.root, "spec"))
 	}
-	if w.word(body, "entrypoint") == "" { // a library of templates: each is taken once
-		for _, name := range order {
-			if !run.named[name] {
-				run.count(name, run.inputs(templates[name], nil), 1)
+	w.arguments = map[string]string{}
+	for _, b := range slices.Backward(run.bodies) {
+		for _, p := range w.items(b, "arguments", "parameters") {
+			if v := cmp.Or(w.text(p, "value"), w.text(p, "default")); v != "" {
+				w.arguments[w.word(p, "name")] = v
 			}
 		}
 	}
+	order := run.scope("", run.first("templates"))
+	top := frame{times: 1, tries: 1}
+	entry := document.Scalar(run.first("entrypoint"))
+	for _, start := range []string{entry, document.Scalar(run.first("onExit"))} {
+		if start != "" {
+			if err := run.begin(top, start, nil, body); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := run.hooks(top, run.first("hooks"), nil); err != nil {
+		return nil, err
+	}
+	if entry == "" { // a library of templates: each is taken once
+		for _, name := range order {
+			if !run.named["\x00"+name] {
+				run.count(frame{name: name, times: 1, tries: 1, inputs: run.inputs(run.templates[""][name], nil)})
+			}
+		}
+	}
+	return run.specs()
+}
+
+func (w *workload) cronWorkflow(body ast.Node) ([]*Spec, error) {
+	specs, err := w.workflow(w.get(body, "workflowSpec"))
+	w.scheduled(specs, body, "concurrencyPolicy")
+	return specs, err
+}
+
+// workflowTemplate reads a WorkflowTemplate as a workflow that is run once, unless another
+// document of the file runs it.
+func (w *workload) workflowTemplate(body ast.Node) ([]*Spec, error) {
+	for _, by := range w.references()[w.name] {
+		if by != w {
+			return nil, nil
+		}
+	}
+	return w.workflow(body)
+}
+
+// references are the documents that name a WorkflowTemplate, by its name.
+func (m *manifest) references() map[string][]*workload {
+	if m.templateRefs == nil {
+		m.templateRefs = map[string][]*workload{}
+		for _, d := range m.documents {
+			for _, n := range ast.Filter(ast.MappingType, d.root) {
+				for _, key := range []string{"workflowTemplateRef", "templateRef"} {
+					if name := m.word(n, key, "name"); name != "" {
+						m.templateRefs[name] = append(m.templateRefs[name], d)
+					}
+				}
+			}
+		}
+	}
+	return m.templateRefs
+}
+
+// library finds the WorkflowTemplate of a reference; an error where it is not in the file.
+func (w *workload) library(ref ast.Node) (*workload, error) {
+	of := kind{"argoproj.io", "WorkflowTemplate"}
+	if w.flag(ref, "clusterScope") {
+		of.name = "ClusterWorkflowTemplate"
+	}
+	found, err := w.find(w.word(ref, "name"), of)
+	if found == nil && err == nil {
+		err = unreadf("it runs %s %s, which is not in the file", of.name, w.word(ref, "name"))
+	}
+	return found, err
+}
+
+// first is the value at a path of the workflow, or of the WorkflowTemplate that it runs.
+func (v *invocations) first(path ...string) ast.Node {
+	for _, b := range v.bodies {
+		if n := v.get(b, path...); n != nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// scope adds the templates of a list, and returns their names in order.
+func (v *invocations) scope(name string, list ast.Node) (order []string) {
+	all := map[string]ast.Node{}
+	for _, t := range v.items(list) {
+		name := v.word(t, "name")
+		if _, twice := all[name]; !twice {
+			order = append(order, name)
+		}
+		all[name] = t
+	}
+	v.templates[name] = all
+	return order
+}
+
+// specs reads what the invocations ask for.
+func (v *invocations) specs() ([]*Spec, error) {
 	var out []*Spec
 	same := map[string]int{}
-	for _, i := range run.order {
-		w.parameters = i.inputs
-		specs, err := run.specs(body, i)
-		w.parameters = nil
+	for _, i := range v.order {
+		v.parameters = i.inputs
+		specs, err := v.asked(i)
+		v.parameters = nil
+		var unread *unreadError
+		if errors.As(err, &unread) {
+			v.ask(v.workload, "of template "+i.template+" "+unread.why)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -56,54 +195,54 @@ func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
 			if n := same[i.template]; n > 1 { // with other arguments
 				s.Name += "-" + strconv.Itoa(n)
 			}
+			s.Unknown = append(s.Unknown, i.unknown...)
 			out = append(out, s)
 		}
-	}
-	for _, s := range out {
-		s.Unknown = append(s.Unknown, run.unknown...)
-	}
-	if len(out) == 0 && run.elsewhere != nil {
-		return nil, w.At(run.elsewhere, "all that may ask for GPUs is in another document: put its template here to estimate it")
 	}
 	return out, nil
 }
 
-// specs reads what one invocation asks for: a pod, or the manifest that it creates.
-func (v *invocations) specs(body ast.Node, i *invocation) ([]*Spec, error) {
-	t := v.templates[i.template]
+// asked reads what one invocation asks for: a pod, or the manifest that it creates.
+func (v *invocations) asked(i *invocation) ([]*Spec, error) {
+	t := v.templates[i.scope][i.template]
 	if r := v.get(t, "resource"); r != nil {
 		return v.created(r, i)
 	}
-	s, err := v.template(body, t, i.template, i.times)
+	for _, key := range []string{"steps", "dag", "suspend", "http", "data"} {
+		if v.get(t, key) != nil {
+			return nil, nil // its steps are invocations of their own; the rest runs no pod with GPUs
+		}
+	}
+	s, err := v.template(t, i)
 	if s == nil || err != nil {
 		return nil, err
 	}
 	return []*Spec{s}, nil
 }
 
-// created reads the manifest that a step creates; nil where that asks for no GPU. Parts
-// that are known at run time only are said.
+// created reads the manifest that a step creates, as a document of its own.
 func (v *invocations) created(r ast.Node, i *invocation) ([]*Spec, error) {
-	if action := v.word(r, "action"); action != "create" && action != "apply" && action != "replace" {
+	switch action := v.word(r, "action"); action {
+	case "get", "delete":
 		return nil, nil // it begins nothing
+	case "create", "apply", "replace":
+	default:
+		v.ask(v.workload, "template "+i.template+" carries out the action "+strconv.Quote(action)+" on a resource")
+		return nil, nil
 	}
-	text := v.word(r, "manifest")
-	if block, ok := v.get(r, "manifest").(*ast.LiteralNode); ok {
-		text = block.Value.Value
-	}
-	text = v.resolve(text)
+	text := v.resolve(v.text(r, "manifest"))
 	if strings.TrimSpace(text) == "" || v.get(r, "manifestFrom") != nil {
-		v.unknown, v.elsewhere = append(v.unknown, "what the manifest of template "+strconv.Quote(i.template)+" costs, which is in another document"), r
+		v.ask(v.workload, "the manifest of template "+i.template+" is in another document")
 		return nil, nil
 	}
 	inner, err := open(v.Name, []byte(text))
 	var specs []*Spec
 	if err == nil {
-		specs, err = inner.manifests()
+		specs, err = inner.manifests(v.devices)
 	}
 	switch {
 	case err != nil && strings.Contains(text, "{{"):
-		v.unknown, v.elsewhere = append(v.unknown, "what the manifest of template "+strconv.Quote(i.template)+" costs: parts of it are known only at run time"), r
+		v.ask(v.workload, "parts of the manifest of template "+i.template+" are known only at run time")
 		return nil, nil
 	case err != nil:
 		return nil, v.At(r, "its manifest: %s", err)
@@ -112,72 +251,138 @@ func (v *invocations) created(r ast.Node, i *invocation) ([]*Spec, error) {
 		if s.Resources.Nodes *= i.times; s.Resources.Nodes > maxCount {
 			return nil, v.At(r, "the manifest is created more than %d times", maxCount)
 		}
+		if i.tries != 1 {
+			s.Unknown = append(s.Unknown, "how often template "+i.template+" creates it: it is retried")
+		}
 		s.File, s.Line, s.Digest = v.Name, v.At(r, "").Line, v.digest
 	}
 	return specs, nil
 }
 
 // template reads one template that runs a pod.
-func (w *workload) template(body, t ast.Node, name string, begun int) (*Spec, error) {
-	var containers []ast.Node
-	for _, key := range []string{"container", "script"} {
-		if c := w.get(t, key); c != nil {
-			containers = append(containers, c)
-		}
-	}
-	containers = append(containers, w.items(t, "containerSet", "containers")...)
-	containers = append(containers, w.items(t, "sidecars")...)
-	total := 0
-	for _, c := range containers {
-		n, err := w.limit(c)
-		if err != nil {
-			return nil, err
-		}
-		total += n
-	}
-	if total == 0 {
-		return nil, nil
-	}
-	s, err := w.named(total, begun, "."+name, t)
+func (v *invocations) template(t ast.Node, i *invocation) (*Spec, error) {
+	containers, initial, err := v.templateContainers(t)
 	if err != nil {
 		return nil, err
 	}
-	s.MaxRuntime = cmp.Or(w.deadline(t), w.deadline(body))
-	w.place(s, t, body)
-	if s.Retries.Errors, err = w.number(w.get(t, "retryStrategy"), 0, "limit"); err != nil {
+	if containers == nil {
+		v.ask(v.workload, "template "+i.template+" is of a form that is not read")
+		return nil, nil
+	}
+	patches, err := v.patches(t)
+	if err != nil {
 		return nil, err
 	}
-	if w.deadline(body) == 0 && s.MaxRuntime > 0 {
-		s.begunAgain("activeDeadlineSeconds of the workflow")
+	for _, p := range patches {
+		if containers, err = p.apply(containers, "containers"); err != nil {
+			return nil, err
+		}
+		if initial, err = p.apply(initial, "initContainers"); err != nil {
+			return nil, err
+		}
 	}
+	q, err := v.together(nil, nil, containers, initial)
+	if err != nil {
+		return nil, err
+	}
+	d, err := v.demand(q, t)
+	if err != nil {
+		return nil, err
+	}
+	s, err := v.workload.named(d, i.times, "."+i.template, t)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	v.bound(s, t, i)
+	labels := v.nodeLabels(s, t)
+	for _, p := range patches {
+		maps.Copy(labels, p.selected(s, p.root))
+	}
+	v.placeBy(s, labels)
 	return s, nil
 }
 
-// maxInvocations is how many templates with arguments of their own are read.
-const maxInvocations = 500
-
-// invocation is a template with its arguments, and how often it is begun.
-type invocation struct {
-	template string
-	inputs   map[string]string
-	times    int
+// nodeLabels are the labels that a node must have for a template. Its node selector takes
+// the place of that of the workflow, and so does its affinity
+// (addSchedulingConstraints of github.com/argoproj/argo-workflows/workflow/controller).
+func (v *invocations) nodeLabels(s *Spec, t ast.Node) map[string][]string {
+	defaults := v.first("templateDefaults")
+	labels := v.selector(defaults)
+	maps.Copy(labels, v.selector(t))
+	if len(labels) == 0 {
+		labels = v.selector(v.parent("nodeSelector"))
+	}
+	affinity := v.parent("affinity")
+	for _, n := range []ast.Node{defaults, t} {
+		if v.get(n, "affinity") != nil {
+			affinity = n
+		}
+	}
+	for key, values := range v.affinity(s, affinity) {
+		labels[key] = append(labels[key], values...)
+	}
+	return labels
 }
 
-// invocations counts how often the templates of a workflow are begun.
-type invocations struct {
-	*workload
-	templates map[string]ast.Node
-	// begun are the invocations by template and arguments, order the same in their order,
-	// named their templates.
-	begun map[string]*invocation
-	order []*invocation
-	named map[string]bool
-	// open are the templates that are being followed, against a circle.
-	open    map[string]bool
-	unknown []string
-	// elsewhere is a step whose template is in another document.
-	elsewhere ast.Node
-	steps     int
+// parent is the body of the workflow that has a key.
+func (v *invocations) parent(key string) ast.Node {
+	for _, b := range v.bodies {
+		if v.get(b, key) != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// templateContainers are the containers of the pod of a template, nil where it runs none.
+func (v *invocations) templateContainers(t ast.Node) (containers, initial []podContainer, err error) {
+	var nodes []ast.Node
+	for _, key := range []string{"container", "script"} {
+		if c := v.get(t, key); c != nil {
+			nodes = append(nodes, c)
+		}
+	}
+	main := len(nodes)
+	nodes = append(nodes, v.items(t, "containerSet", "containers")...)
+	if len(nodes) == 0 {
+		return nil, nil, nil
+	}
+	nodes = append(nodes, v.items(t, "sidecars")...)
+	if containers, err = v.listContainers(nodes); err != nil {
+		return nil, nil, err
+	}
+	for i := range main {
+		containers[i].name = "main"
+	}
+	initial, err = v.listContainers(v.items(t, "initContainers"))
+	for _, key := range []string{"container", "script", "containerSet", "sidecars", "initContainers"} {
+		if v.get(v.first("templateDefaults"), key) != nil {
+			return nil, nil, unreadf("its templateDefaults change the containers of its templates")
+		}
+	}
+	return containers, initial, err
+}
+
+// bound is how long the pods of a template run: until the deadline of the workflow, or each
+// try until that of the template. Tries without a limit have no end.
+func (v *invocations) bound(s *Spec, t ast.Node, i *invocation) {
+	whole, each := time.Duration(0), v.deadline(t)
+	for _, b := range v.bodies {
+		whole = cmp.Or(whole, v.deadline(b))
+	}
+	each = cmp.Or(each, v.deadline(v.first("templateDefaults")))
+	s.Retries.Errors = max(0, i.tries-1)
+	switch {
+	case each > 0 && i.tries > 0 && each <= maxDuration/time.Duration(i.tries):
+		each *= time.Duration(i.tries)
+		if s.MaxRuntime = each; whole > 0 {
+			s.MaxRuntime = min(each, whole)
+		}
+	case whole > 0:
+		s.MaxRuntime = whole
+	case each > 0:
+		s.Unknown = append(s.Unknown, "how often it is begun again: retryStrategy has no limit; activeDeadlineSeconds of the workflow would bound all")
+	}
 }
 
 // inputs are the parameters of a template: the arguments that it is given, or what it says
@@ -188,7 +393,7 @@ func (v *invocations) inputs(t ast.Node, arguments map[string]string) map[string
 		name := v.word(p, "name")
 		value, given := arguments[name]
 		if !given {
-			value = v.resolve(cmp.Or(v.word(p, "value"), v.word(p, "default")))
+			value = v.resolve(cmp.Or(v.text(p, "value"), v.text(p, "default")))
 		}
 		if value != "" && !strings.Contains(value, "{{") {
 			out[name] = value
@@ -198,121 +403,30 @@ func (v *invocations) inputs(t ast.Node, arguments map[string]string) map[string
 }
 
 // count counts an invocation.
-func (v *invocations) count(name string, inputs map[string]string, times int) int {
-	key := name
-	for _, k := range slices.Sorted(maps.Keys(inputs)) {
-		key += "\x00" + k + "\x00" + inputs[k]
+func (v *invocations) count(f frame) int {
+	key := f.scope + "\x00" + f.name
+	v.named[key] = true
+	for _, k := range sortedKeys(f.inputs) {
+		key += "\x00" + k + "\x00" + f.inputs[k]
 	}
 	i := v.begun[key]
 	if i == nil {
-		i = &invocation{template: name, inputs: inputs}
+		i = &invocation{scope: f.scope, template: f.name, inputs: f.inputs, tries: f.tries}
 		v.begun[key], v.order = i, append(v.order, i)
 	}
-	if v.named == nil {
-		v.named = map[string]bool{}
+	if i.tries > 0 {
+		i.tries = max(i.tries, f.tries)
+		if f.tries == 0 {
+			i.tries = 0
+		}
 	}
-	v.named[name] = true
-	i.times += times
+	for _, why := range f.unknown {
+		if !slices.Contains(i.unknown, why) {
+			i.unknown = append(i.unknown, why)
+		}
+	}
+	i.times += f.times
 	return i.times
 }
 
-// begin counts a template as often as it is begun with its arguments, and follows its
-// steps.
-func (v *invocations) begin(name string, arguments map[string]string, times int, at ast.Node) error {
-	t := v.templates[name]
-	if t == nil {
-		return nil
-	}
-	if v.steps++; v.open[name] || v.steps > maxCount {
-		return v.At(at, "template %q begins itself, or %d steps: how often it runs cannot be counted", name, maxCount)
-	}
-	v.open[name] = true
-	defer delete(v.open, name)
-	inputs := v.inputs(t, arguments)
-	if v.count(name, inputs, times) > maxCount {
-		return v.At(at, "template %q is begun more than %d times", name, maxCount)
-	}
-	if len(v.order) > maxInvocations {
-		return v.At(at, "templates are begun with more than %d sets of arguments", maxInvocations)
-	}
-	var steps []ast.Node
-	for _, group := range v.items(t, "steps") {
-		if inner := v.items(group); inner != nil {
-			steps = append(steps, inner...)
-		} else {
-			steps = append(steps, group) // a list of steps, as of a task
-		}
-	}
-	for _, step := range append(steps, v.items(t, "dag", "tasks")...) {
-		if ref := v.word(step, "templateRef", "name"); ref != "" {
-			v.unknown = append(v.unknown, "what template "+ref+" costs, which is in another document")
-			v.elsewhere = step
-		}
-		next := v.word(step, "template")
-		if inline := v.get(step, "inline"); inline != nil {
-			next = name + "." + v.word(step, "name")
-			v.templates[next] = inline
-		}
-		items, n := v.each(step), times
-		if items == nil {
-			items, n = []map[string]string{nil}, times*v.fan(step)
-		}
-		if n > maxCount || len(items) > maxCount {
-			return v.At(step, "step %q is begun more than %d times", v.word(step, "name"), maxCount)
-		}
-		for _, item := range items {
-			if err := v.begin(next, v.arguments(step, inputs, item), n, step); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// arguments are those of a step as far as they are known: literals, parameters of the
-// workflow and of the template that the step is in, and the step's item.
-func (v *invocations) arguments(step ast.Node, inputs, item map[string]string) map[string]string {
-	outer := v.parameters
-	v.parameters = maps.Clone(inputs)
-	defer func() { v.parameters = outer }()
-	out := map[string]string{}
-	for _, p := range v.items(step, "arguments", "parameters") {
-		value := v.word(p, "value")
-		for k, of := range item {
-			value = strings.ReplaceAll(strings.ReplaceAll(value, "{{"+k+"}}", of), "{{ "+k+" }}", of)
-		}
-		out[v.word(p, "name")] = v.resolve(value)
-	}
-	return out
-}
-
-// each are the items of a step whose arguments name them, by the words that stand for them;
-// nil where none does.
-func (v *invocations) each(step ast.Node) []map[string]string {
-	if !slices.ContainsFunc(v.items(step, "arguments", "parameters"), func(p ast.Node) bool { return strings.Contains(v.word(p, "value"), "item") }) {
-		return nil
-	}
-	var out []map[string]string
-	for _, n := range v.items(step, "withItems") {
-		item := map[string]string{"item": document.Scalar(n)}
-		v.workload.each(func(key string, of ast.Node) { item["item."+key] = document.Scalar(of) }, n)
-		out = append(out, item)
-	}
-	return out
-}
-
-// fan is how often a step is begun.
-func (v *invocations) fan(step ast.Node) int {
-	if n := v.get(step, "withItems"); n != nil {
-		return max(1, min(len(v.items(n)), maxCount))
-	}
-	if n := v.get(step, "withSequence", "count"); n != nil {
-		if count, ok := whole(n); ok {
-			return min(count, maxCount)
-		}
-	}
-	if v.get(step, "withParam") != nil || v.get(step, "withSequence") != nil {
-		v.unknown = append(v.unknown, "how often step "+strconv.Quote(v.word(step, "name"))+" runs: it is known only at run time, and is counted once")
-	}
-	return 1
-}
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

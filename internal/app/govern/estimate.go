@@ -71,7 +71,7 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 	if err != nil {
 		return nil, err
 	}
-	e, err := estimated(cmp.Or(f.Called, name), src, book, p)
+	e, err := estimated(cmp.Or(f.Called, name), src, cfg.Estimate.Devices, book, p)
 	var broken *document.Error
 	if errors.As(err, &broken) {
 		return nil, err
@@ -107,23 +107,15 @@ func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (
 }
 
 // estimated estimates whatever a file holds.
-func estimated(name string, src []byte, book *price.Book, p estimate.Params) (*estimate.Estimate, error) {
+func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params) (*estimate.Estimate, error) {
 	if isTerraform(src) {
 		return estimate.FromTerraform(bytes.NewReader(src), name, book, p)
 	}
-	specs, err := spec.Read(name, src)
+	specs, err := spec.Read(name, src, devices)
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]*estimate.Estimate, 0, len(specs))
-	for _, s := range specs {
-		e, err := estimate.New(s, book, p)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, e)
-	}
-	return estimate.Join(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), parts)
+	return estimate.File(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), specs, book, p)
 }
 
 // isTerraform recognizes what `terraform show -json` prints.

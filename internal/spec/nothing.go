@@ -1,0 +1,28 @@
+package spec
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed nothing.txt
+var nothingText string
+
+// runsNothing are the reviewed kinds of Kubernetes that run no pod and no machine by
+// themselves; see nothing.txt.
+var runsNothing = func() map[kind]bool {
+	out := map[kind]bool{}
+	for line := range strings.Lines(nothingText) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		group, names, _ := strings.Cut(line, ":")
+		if group == "core" {
+			group = ""
+		}
+		for _, name := range strings.Fields(names) {
+			out[kind{group, name}] = true
+		}
+	}
+	return out
+}()
