@@ -65,6 +65,11 @@ type Estimate struct {
 	unread  bool          // it is of something that is not known
 }
 
+// Unpriced says that nothing of the cost is known: the amounts are zero for want of a line.
+func (e *Estimate) Unpriced() bool {
+	return len(e.Lines) == 0 && len(e.Open) > 0 && e.Terraform == nil
+}
+
 // Machine is a type of machine as it is bought.
 type Machine struct {
 	Type     string        `json:"type"`

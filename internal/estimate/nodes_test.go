@@ -35,9 +35,10 @@ func TestABareGPUIsPricedThroughTheNodes(t *testing.T) {
 		runtime        time.Duration
 		machine        string // type, region and capacity
 		says, fails    string
+		open           string
 	}{
 		{name: "no map", runtime: time.Hour, fails: "estimate.nodes, --nodes"},
-		{name: "no time", nodes: read, fails: "nothing says how long it runs"},
+		{name: "no time", nodes: read, machine: "p4d.24xlarge us-east-1 on-demand", open: "nothing ends it, and it is estimated for a month"},
 		{name: "the most expensive of those it may run on", nodes: read, runtime: time.Hour, machine: "p4d.24xlarge us-east-1 on-demand", says: "may run on g5.xlarge, p4d.24xlarge nodes"},
 		{name: "by the selector", selector: "nodeSelector: {pool: small},", nodes: read, runtime: time.Hour, machine: "g5.xlarge us-east-1 on-demand", says: "1h by estimate.runtime"},
 		{name: "a selector that no node has", selector: "nodeSelector: {pool: none},", nodes: read, runtime: time.Hour, fails: "estimate.nodes"},
@@ -63,6 +64,9 @@ func TestABareGPUIsPricedThroughTheNodes(t *testing.T) {
 		}
 		if got := e.Machine.Type + " " + e.Region + " " + string(e.Machine.Capacity); got != tc.machine || !strings.Contains(strings.Join(e.Assumptions, "\n"), tc.says) {
 			t.Errorf("%s: %s, %q; want %s, %q", tc.name, got, e.Assumptions, tc.machine, tc.says)
+		}
+		if open := strings.Join(e.Open, "\n"); tc.open != "" && !strings.Contains(open, tc.open) {
+			t.Errorf("%s: open %q, want %q", tc.name, open, tc.open)
 		}
 		if e.SpecHash != specs[0].Hash() {
 			t.Errorf("%s: the hash is not that of the file", tc.name)

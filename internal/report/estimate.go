@@ -23,6 +23,11 @@ func Estimate(verb string, e *estimate.Estimate) layout.Sheet {
 			{Label: "p95", Value: e.P95.Dollars(), Note: "95% of the runs cost less"},
 			{Label: "an hour", Value: e.Hourly.Dollars(), Note: "while it runs"},
 		}}
+	if e.Unpriced() {
+		for i := range s.Figures {
+			s.Figures[i].Value, s.Figures[i].Note = "unknown", ""
+		}
+	}
 	if d := e.Duration; d != nil {
 		note := "at most " + durationText(d.Cap)
 		if d.Cap == "" {

@@ -70,6 +70,9 @@ func gateTitle(d view.Gate) string {
 	if d.P95 != d.P50 {
 		cost += " to " + d.P95.Dollars()
 	}
+	if d.Unpriced() {
+		cost = fmt.Sprintf("the cost of %s %s is unknown", d.Kind, d.Name)
+	}
 	title := "Allowed: " + cost
 	switch gate.Verdict(d.Decision) {
 	case gate.Held:

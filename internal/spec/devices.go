@@ -199,8 +199,8 @@ func (w *workload) container(c ast.Node) (quantities, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range w.documents {
-		if d.kind != (kind{"", "LimitRange"}) || !w.near(d) {
+	for _, d := range w.limitRanges {
+		if !w.near(d) {
 			continue
 		}
 		for _, limit := range w.items(d.root, "spec", "limits") {

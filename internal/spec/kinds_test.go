@@ -25,8 +25,8 @@ func TestManifestKinds(t *testing.T) {
 			[]string{"e.worker 1 4 0s 0s 0"}, ""},
 		{"MPIJob", "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n  runPolicy: {activeDeadlineSeconds: 60}\n  mpiReplicaSpecs:\n" +
 			"    Launcher: {replicas: 1, template: {spec: {containers: [{name: l}]}}}\n    Worker: {replicas: 2, template: " + pod(4) + "}\n", []string{"h.worker 4 2 1m0s 0s 0"}, ""},
-		{"RayJob", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\nspec:\n  activeDeadlineSeconds: 600\n  entrypoint: python x.py\n  rayClusterSpec:\n    headGroupSpec: {template: {spec: {containers: [{name: h}]}}}\n" +
-			"    workerGroupSpecs:\n      - {groupName: gpu, replicas: 2, minReplicas: 1, maxReplicas: 5, template: " + pod(1) + "}\n", []string{"r.gpu 1 2 10m0s 0s 0"}, ""},
+		{"RayJob", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\nspec:\n  activeDeadlineSeconds: 600\n  shutdownAfterJobFinishes: true\n  ttlSecondsAfterFinished: 60\n  entrypoint: python x.py\n  rayClusterSpec:\n    headGroupSpec: {template: {spec: {containers: [{name: h}]}}}\n" +
+			"    workerGroupSpecs:\n      - {groupName: gpu, replicas: 2, minReplicas: 1, maxReplicas: 5, template: " + pod(1) + "}\n", []string{"r.gpu 1 2 11m0s 0s 0"}, ""},
 		{"one that grows", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec: {enableInTreeAutoscaling: true, headGroupSpec: {template: " + pod(1) + "}, workerGroupSpecs: [{groupName: g, replicas: 1, maxReplicas: 5, numOfHosts: 2, template: " + pod(1) + "}]}\n",
 			[]string{"r.head 1 1 0s 730h0m0s 0", "r.g 1 10 0s 730h0m0s 0"}, "does not end"},
 		{"JobSet", "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  failurePolicy: {maxRestarts: 2}\n  replicatedJobs:\n" +
@@ -53,7 +53,8 @@ spec:
 `, []string{"train.train 4 2 1h0m0s 0s 0"}, ""},
 		{"Argo steps in one list", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: {entrypoint: m, templates: [{name: m, steps: [{name: a, template: t}, {name: b, template: t}]}, {name: t, container: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n",
 			[]string{"w.t 1 2 0s 0s 0"}, ""},
-		{"Argo arguments", `kind: Workflow
+		{"Argo arguments", `apiVersion: argoproj.io/v1alpha1
+kind: Workflow
 metadata: {name: w}
 spec:
   entrypoint: main
@@ -74,7 +75,8 @@ spec:
       nodeSelector: {pool: "p{{inputs.parameters.gpus}}"}
       container: {resources: {limits: {nvidia.com/gpu: "{{inputs.parameters.gpus}}"}}}
 `, []string{"w.train 1 2 0s 0s 0", "w.train-2 8 2 0s 0s 0", "w.train-3 4 2 0s 0s 0", "w.train-4 2 2 0s 0s 0"}, ""},
-		{"Argo inline", `kind: Workflow
+		{"Argo inline", `apiVersion: argoproj.io/v1alpha1
+kind: Workflow
 metadata: {name: w}
 spec:
   entrypoint: main
@@ -82,7 +84,8 @@ spec:
     - name: main
       steps: [[{name: prepare, inline: {container: {image: p}}}], [{name: train, withItems: [1, 2], inline: {activeDeadlineSeconds: 60, container: {resources: {limits: {nvidia.com/gpu: 2}}}}}]]
 `, []string{"w.main.train 2 2 1m0s 0s 0"}, ""},
-		{"Argo creates a manifest", `kind: Workflow
+		{"Argo creates a manifest", `apiVersion: argoproj.io/v1alpha1
+kind: Workflow
 metadata: {name: w}
 spec:
   entrypoint: main
@@ -106,11 +109,12 @@ spec:
             parallelism: {{inputs.parameters.n}}
             template: {spec: {containers: [{name: t, resources: {limits: {nvidia.com/gpu: 8}}}]}}
     - name: note
-      resource: {action: apply, manifest: "{kind: ConfigMap, data: {a: b}}"}
+      resource: {action: apply, manifest: "{apiVersion: v1, kind: ConfigMap, data: {a: b}}"}
     - name: gone
       resource: {action: delete, manifest: "{kind: Pod, spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}"}
 `, []string{"train 8 2 1m0s 0s 1"}, ""},
-		{"a manifest of which parts are known later", `kind: Workflow
+		{"a manifest of which parts are known later", `apiVersion: argoproj.io/v1alpha1
+kind: Workflow
 metadata: {name: w}
 spec:
   entrypoint: main
@@ -118,7 +122,7 @@ spec:
     - {name: main, steps: [[{name: t, template: t}], [{name: j, template: j}]]}
     - {name: t, container: {resources: {limits: {nvidia.com/gpu: 1}}}}
     - {name: j, resource: {action: create, manifest: "kind: Job\nspec: {parallelism: {{steps.t.outputs.result}}, template: {}}"}}
-`, []string{"w.t 1 1 0s 0s 0"}, "parts of it are known only at run time"},
+`, []string{"w.t 1 1 0s 0s 0", "w 0 0 0s 0s 0"}, "parts of the manifest of template j are known only at run time"},
 	} {
 		specs, err := parseManifest("m.yaml", []byte(tc.src))
 		if err != nil {
@@ -141,16 +145,16 @@ spec:
 		}
 	}
 	for name, src := range map[string]string{
-		"a cluster elsewhere": "kind: RayJob\nspec: {clusterSelector: {ray.io/cluster: x}}\n",
-		"no such parameter":   "kind: Workflow\nspec: {entrypoint: t, templates: [{name: t, container: {resources: {limits: {nvidia.com/gpu: '{{workflow.parameters.n}}'}}}}]}\n",
 		"too many arguments": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, withItems: [" + numbers(600) + "], arguments: {parameters: [{name: n, value: '{{item}}'}]}}]]}, " +
 			"{name: t, inputs: {parameters: [{name: n}]}, container: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n",
-		"an argument that a step gives": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, arguments: {parameters: [{name: n, value: '{{steps.a.outputs.result}}'}]}}]]}, {name: t, inputs: {parameters: [{name: n, default: 1}]}, container: {resources: {limits: {nvidia.com/gpu: '{{inputs.parameters.n}}'}}}}]}\n",
-		"too many":                      "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {replicas: 99999999, template: " + pod(1) + "}}}\n",
+		"too many times": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, withSequence: {start: 1, end: 1000000000}}]]}, {name: t, container: {image: i}}]}\n",
 	} {
-		if got, err := parseManifest("m.yaml", []byte(src)); err == nil {
+		if got, err := parseManifest("m.yaml", []byte("apiVersion: argoproj.io/v1alpha1\n"+src)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+	if got, err := parseManifest("m.yaml", []byte("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {replicas: 1000000000, template: "+pod(1)+"}}}\n")); err == nil {
+		t.Errorf("too many replicas: %+v", got)
 	}
 }
 

@@ -44,6 +44,8 @@ type manifest struct {
 	documents []*workload
 	byName    map[string][]*workload
 	scalers   []*scaler
+	// limitRanges give containers what they do not ask for themselves.
+	limitRanges []*workload
 	// templateRefs are the documents that name a WorkflowTemplate, by its name.
 	templateRefs map[string][]*workload
 	// unread are the documents whose consumption is not known.
@@ -102,6 +104,9 @@ func (d *reader) manifests(devices Devices) ([]*Spec, error) {
 	for _, w := range m.documents {
 		if a, ok := autoscalers[w.kind]; ok {
 			m.scalers = append(m.scalers, w.scaler(a))
+		}
+		if w.kind == (kind{"", "LimitRange"}) {
+			m.limitRanges = append(m.limitRanges, w)
 		}
 	}
 	var out []*Spec

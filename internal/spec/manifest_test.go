@@ -110,19 +110,10 @@ func TestManifestMistakes(t *testing.T) {
 	gpu := strings.Index(job(""), "nvidia.com/gpu: 2")
 	with := func(limit string) string { return job("")[:gpu] + limit + "}}}\n" }
 	for _, tc := range []struct{ name, src, want string }{
-		{"a slice and a GPU", with("nvidia.com/gpu: 2, nvidia.com/mig-1g.10gb: 1"), "m.yaml:8:85: nvidia.com/mig-1g.10gb cannot be estimated, only whole nvidia.com/gpu can"},
-		{"a share", with("nvidia.com/gpu.shared: 1"), "nvidia.com/gpu.shared cannot be estimated"},
-		{"of another maker", with("amd.com/gpu: \"8\""), "amd.com/gpu cannot be estimated"},
-		{"not a number", with("aws.amazon.com/neuron: x"), "aws.amazon.com/neuron cannot be estimated"},
-		{"merged from a list", "apiVersion: v1\nkind: Pod\nspec:\n  x: &g {amd.com/gpu: 8}\n  containers:\n    - resources: {limits: {<<: [*g]}}\n    - {resources: {limits: {nvidia.com/gpu: 1}}}\n", "amd.com/gpu cannot be estimated"},
-		{"of another maker, and does not end", "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec:\n      containers: [{resources: {limits: {amd.com/gpu: 1}}}]\n", "amd.com/gpu cannot be estimated"},
-		{"a template elsewhere", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {workflowTemplateRef: {name: train}}\n---\n" + job(""), "m.yaml:3:29: a workflow runs the template train of another document"},
-		{"a step elsewhere", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, templateRef: {name: t}}]]}]}\n---\n" + job(""), "m.yaml:3:54: all that may ask for GPUs is in another document"},
+		{"not a number", with("aws.amazon.com/neuron: x"), "aws.amazon.com/neuron is a whole number"},
 		{"no GPU", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: a}]}\n", "m.yaml:1:1: no workload is limited to nvidia.com/gpu"},
-		{"another kind", "apiVersion: apps/v1\nkind: DaemonSet\nspec:\n  template:\n    spec:\n      containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]\n", "m.yaml:6:58: a DaemonSet asks for GPUs"},
 		{"half a GPU", strings.Replace(job(""), "gpu: 2", "gpu: 0.5", 1), "m.yaml:8:58: nvidia.com/gpu is a whole number from 0 to 1024"},
 		{"parallelism", strings.Replace(job(""), "  template:", "  parallelism: many\n  template:", 1), "m.yaml:5:16: parallelism is a whole number"},
-		{"a circle", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, steps: [[{template: a}]]}]}\n", `template "a" begins itself`},
 		{"an alias of itself", "kind: Pod\nspec: &a {x: *a}\n", "m.yaml:2:14: alias *a has no anchor before it"},
 		{"a name", strings.Replace(job(""), "name: j", "name: j/k", 1), `name "j/k"`},
 	} {
@@ -163,7 +154,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(manifests(f)))
 	f.Add([]byte(job("")))
 	f.Add([]byte("a: &a [*a, *a]\nkind: Pod\n"))
-	f.Add([]byte("kind: Workflow\nspec: {entrypoint: a, templates: [{name: a, dag: {tasks: [{template: b}, {template: b}]}}, {name: b, script: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n"))
+	f.Add([]byte("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, dag: {tasks: [{template: b}, {template: b}]}}, {name: b, script: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		specs, err := parseManifest("f", src)
 		if err != nil {
@@ -171,7 +162,7 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		for _, s := range specs {
-			if s.Resources.GPUs < 1 || s.Resources.Nodes < 1 || s.MaxRuntime < 0 || len(s.Hash()) != 64 || s.Digest == "" {
+			if !s.Unread() && (s.Resources.GPUs < 1 || s.Resources.Nodes < 1) || s.MaxRuntime < 0 || len(s.Hash()) != 64 || s.Digest == "" {
 				t.Fatalf("%+v", *s)
 			}
 		}

@@ -83,7 +83,7 @@ func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
 	entry := document.Scalar(run.first("entrypoint"))
 	for _, start := range []string{entry, document.Scalar(run.first("onExit"))} {
 		if start != "" {
-			if err := run.begin(top, start, nil, body); err != nil {
+			if err := run.begin(top, start, w.arguments, body); err != nil {
 				return nil, err
 			}
 		}
