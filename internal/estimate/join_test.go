@@ -54,7 +54,57 @@ func TestJoin(t *testing.T) {
 	if one, err := Join("m.yaml", all[:1]); one != all[0] || err != nil {
 		t.Errorf("%v, %v", one, err)
 	}
+	if e.Unpriced() {
+		t.Error("what is priced has no price")
+	}
 	if _, err := Join("m.yaml", nil); err == nil {
 		t.Error("nothing was estimated")
+	}
+}
+
+// TestFileAsksAboutItsParts holds that a part of a file that cannot be estimated is open, with
+// the amounts of the rest, and that owner and purpose are those of what is known.
+func TestFileAsksAboutItsParts(t *testing.T) {
+	const (
+		known   = "apiVersion: v1\nkind: Pod\nmetadata: {name: known, labels: {team: nlp, purpose: training}}\nspec: {activeDeadlineSeconds: 3600, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}\n"
+		bare    = "apiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec: {activeDeadlineSeconds: 3600, containers: [{resources: {limits: {nvidia.com/gpu: 3}}}]}\n"
+		unknown = "apiVersion: example.com/v1\nkind: Fleet\nmetadata: {name: fleet}\n"
+	)
+	file := func(documents ...string) (*Estimate, error) {
+		t.Helper()
+		specs, err := spec.Read("m.yaml", []byte(strings.Join(documents, "---\n")), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return File("m", specs, testBook(t), Params{Now: now, Defaults: Defaults{Regions: []string{"us-east-1"}}})
+	}
+	alone, err := file(known)
+	if err != nil || len(alone.Open) != 0 {
+		t.Fatalf("%+v, %v", alone, err)
+	}
+	for name, tc := range map[string]struct {
+		documents []string
+		want      string
+	}{
+		"a kind that is not read": {[]string{unknown, known}, "fleet: what Fleet (example.com) fleet (line 1) runs: its kind is not read"},
+		"no machine is named":     {[]string{known, bare}, "bare: what 1 × 3 GPUs of an unknown type cost"},
+	} {
+		e, err := file(tc.documents...)
+		if err != nil || e.P95 != alone.P95 || e.Machines != 1 || e.Owner.Team != "nlp" || e.Purpose != "training" || e.Unpriced() {
+			t.Errorf("%s: %+v, %v", name, e, err)
+			continue
+		}
+		if open := strings.Join(e.Open, "\n"); !strings.Contains(open, tc.want) {
+			t.Errorf("%s: open %q, want %q", name, open, tc.want)
+		}
+		if e.SpecHash == alone.SpecHash {
+			t.Errorf("%s: the hash is that of a part", name)
+		}
+	}
+	if e, err := file(unknown); err != nil || !e.Unpriced() || e.SpecHash == "" {
+		t.Errorf("nothing is read: %+v, %v", e, err)
+	}
+	if e, err := file(bare, bare); err == nil || !strings.Contains(err.Error(), "estimate.nodes") {
+		t.Errorf("no machine is named at all: %+v, %v", e, err)
 	}
 }

@@ -57,22 +57,6 @@ func kinds() map[kind]readFunc {
 	return all
 }
 
-// KindsRead are the kinds of Kubernetes that are read, in order: "Job (batch)". Autoscalers
-// are among them, which are counted with what they scale.
-func KindsRead() []string {
-	var out []string
-	for k := range kinds() {
-		if k.group != "extensions" { // the same kinds under their old group
-			out = append(out, k.String())
-		}
-	}
-	for k := range autoscalers {
-		out = append(out, k.String())
-	}
-	slices.Sort(out)
-	return out
-}
-
 // replicas are pods of one template that run at once.
 type replicas struct {
 	// name is what the workload calls them; empty where it has but one template.
