@@ -25,14 +25,28 @@ type UnplacedError struct {
 
 // Error says what to give.
 func (e *UnplacedError) Error() string {
-	return fmt.Sprintf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) or the machine (node.kubernetes.io/instance-type), or give the nodes of the cluster (estimate.nodes, --nodes)", e.Name)
+	return fmt.Sprintf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) "+
+		"or the machine (%s), or give the nodes of the cluster (estimate.nodes, --nodes)", e.Name, labelType)
 }
 
 // unread is an estimate of what a file runs that is not known: it has no amounts, and the gate
 // asks.
 func unread(s *spec.Spec, unknown []string) *Estimate {
-	return &Estimate{Title: s.Name + ": its cost cannot be estimated", Kind: string(s.Kind), Name: s.Name, SpecHash: s.Hash(), Owner: s.Owner, Purpose: s.Purpose,
-		Lines: []Line{}, Assumptions: []string{}, CoverageNotes: []string{}, Changes: []string{}, Unknown: slices.Clone(unknown), Open: slices.Clone(unknown), unread: true}
+	return &Estimate{
+		Title:         s.Name + ": its cost cannot be estimated",
+		Kind:          string(s.Kind),
+		Name:          s.Name,
+		SpecHash:      s.Hash(),
+		Owner:         s.Owner,
+		Purpose:       s.Purpose,
+		Lines:         []Line{},
+		Assumptions:   []string{},
+		CoverageNotes: []string{},
+		Changes:       []string{},
+		Unknown:       slices.Clone(unknown),
+		Open:          slices.Clone(unknown),
+		unread:        true,
+	}
 }
 
 // File estimates the workloads of a file, and adds them up under its name. A workload of which
@@ -47,8 +61,9 @@ func File(name string, specs []*spec.Spec, book *price.Book, p Params) (*Estimat
 		switch {
 		case errors.As(err, &which) && s.Digest != "":
 			unplaced = err
-			e = unread(s, append(slices.Clone(s.Unknown), fmt.Sprintf("what %d × %s of an unknown type cost: name the type (%s) or give the nodes of the cluster (estimate.nodes, --nodes)",
-				which.Nodes, plain.Count(which.GPUs, "GPU"), labelType)))
+			why := fmt.Sprintf("what %d × %s of an unknown type cost: name the type (%s) or give the nodes of the cluster "+
+				"(estimate.nodes, --nodes)", which.Nodes, plain.Count(which.GPUs, "GPU"), labelType)
+			e = unread(s, append(slices.Clone(s.Unknown), why))
 		case err != nil:
 			return nil, err
 		default:

@@ -147,7 +147,7 @@ func workloadForms() []workloadForm {
 	return forms
 }
 
-// beside are documents that run nothing, and ones of which it is not known what they run.
+// Documents that run nothing, and ones of which it is not known what they run.
 var (
 	idleDocuments = []string{"apiVersion: v1\nkind: ConfigMap\n", "apiVersion: v1\nkind: Service\nspec: {ports: [{port: 80}]}\n", "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n",
 		"apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nspec: {resourceGroups: [{coveredResources: [nvidia.com/gpu]}]}\n"}
@@ -184,7 +184,7 @@ func TestCountsEveryWorkload(t *testing.T) {
 				ends = ends && (f.ends || g.machines() == 0)
 			}
 		}
-		documents = append(documents, rapid.SliceOfN(rapid.SampledFrom(idleDocuments), 0, 2).Draw(t, "beside")...)
+		documents = append(documents, rapid.SliceOfN(rapid.SampledFrom(idleDocuments), 0, 2).Draw(t, "neighbors")...)
 		unknown := rapid.IntRange(0, 5).Draw(t, "unknown") == 0
 		if unknown {
 			documents = append(documents, strings.ReplaceAll(rapid.SampledFrom(unknownDocuments).Draw(t, "not known"), "NAME", "x"))

@@ -33,7 +33,7 @@ const gpuClass = "gpu.nvidia.com"
 var noMachine = lazyregexp.New(`^(vpc\.amazonaws\.com/(efa|pod-eni|PrivateIPv4Address|CIDRBlock)|rdma/.+|(smarter-devices|squat\.ai|github\.com)/(fuse|tun|kvm)|` +
 	`devices\.kubevirt\.io/(kvm|tun|vhost-net|vhost-vsock)|networking\.gke\.io\.networks/.+)$`)
 
-// gpuParts are extended resources that say how much of an nvidia.com/gpu beside them is
+// gpuParts are extended resources that say how much of an nvidia.com/gpu is
 // used (https://github.com/Project-HAMi/HAMi); the whole GPU is counted.
 var gpuParts = []string{"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority"}
 
@@ -92,7 +92,8 @@ func (w *workload) demand(q quantities, at ast.Node) (demand, error) {
 			d.gpus += n
 		case slices.Contains(gpuParts, name) && q[gpuResource] > 0 || noMachine.MatchString(name):
 		default:
-			d.unknown = append(d.unknown, fmt.Sprintf("what %d × %s costs: map it to an accelerator, or to %s, under estimate.devices", n, name, NoDevice))
+			d.unknown = append(d.unknown, fmt.Sprintf(
+				"what %d × %s costs: map it to an accelerator, or to %s, under estimate.devices", n, name, NoDevice))
 		}
 	}
 	if d.gpus > maxGPUs {
@@ -100,7 +101,8 @@ func (w *workload) demand(q quantities, at ast.Node) (demand, error) {
 	}
 	if len(found) > 1 {
 		delete(found, "")
-		d.unknown = append(d.unknown, "which machine has "+plain.Count(d.gpus, "accelerator")+" of several kinds: "+strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+		d.unknown = append(d.unknown, "which machine has "+plain.Count(d.gpus, "accelerator")+" of several kinds: "+
+			strings.Join(slices.Sorted(maps.Keys(found)), ", "))
 		return demand{unknown: d.unknown}, nil
 	}
 	for to := range found {
@@ -113,7 +115,7 @@ func (w *workload) demand(q quantities, at ast.Node) (demand, error) {
 //
 // The sum follows Kubernetes' own (PodRequests of k8s.io/component-helpers/resource, and
 // https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers): sidecars, which are
-// init containers that are always restarted, run on beside the containers; any other init
+// init containers that are always restarted, run on with the containers; any other init
 // container runs alone with the sidecars that were started before it. The largest moment
 // counts. Claims of dynamic resource allocation are held by the pod throughout.
 func (w *workload) pod(template ast.Node) (demand, error) {
@@ -257,7 +259,11 @@ func (w *workload) listed(n ast.Node) (quantities, error) {
 	return q, failed
 }
 
-// claims are the devices that a pod claims (https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation).
+// claimVersions are the versions of resource.k8s.io whose requests are read.
+var claimVersions = []string{"resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"}
+
+// claims are the devices that a pod claims
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation).
 // A claim that several pods share is counted for each of them.
 func (w *workload) claims(body ast.Node) (quantities, error) {
 	out := quantities{}
@@ -274,7 +280,7 @@ func (w *workload) claims(body ast.Node) (quantities, error) {
 		if d == nil {
 			return nil, unreadf("the %s %q of its resourceClaims is not in the file", of.name, name)
 		}
-		if version := w.word(d.root, "apiVersion"); version != "resource.k8s.io/v1" && version != "resource.k8s.io/v1beta1" && version != "resource.k8s.io/v1beta2" {
+		if version := w.word(d.root, "apiVersion"); !slices.Contains(claimVersions, version) {
 			return nil, unreadf("the %s %q is of %s, which is not read", of.name, name, version)
 		}
 		for _, r := range w.items(d.root, path...) {

@@ -173,7 +173,8 @@ func (w *workload) job(meta, body ast.Node) ([]*Spec, error) {
 		s.begunAgain("activeDeadlineSeconds of the Job")
 	}
 	if rounds > 1 && limit == 0 {
-		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+plain.Count(completions, "pod")+" run "+plain.Count(atOnce, "pod")+" at a time")
+		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+
+			plain.Count(completions, "pod")+" run "+plain.Count(atOnce, "pod")+" at a time")
 	}
 	return []*Spec{s}, nil
 }
@@ -193,7 +194,13 @@ func (w *workload) volcanoJob(body ast.Node) ([]*Spec, error) {
 			return nil, err
 		}
 		template := w.get(task, "template")
-		all = append(all, replicas{name: w.word(task, "name"), count: n, template: template, limit: w.deadline(template, "spec"), errors: again})
+		all = append(all, replicas{
+			name:     w.word(task, "name"),
+			count:    n,
+			template: template,
+			limit:    w.deadline(template, "spec"),
+			errors:   again,
+		})
 	}
 	specs, err := w.several(all)
 	for _, s := range specs {
@@ -262,7 +269,8 @@ func (w *workload) scaled(n int, template ast.Node) ([]*Spec, error) {
 func (w *workload) lasting(specs []*Spec, err error) ([]*Spec, error) {
 	for _, s := range specs {
 		s.Duration, s.MaxRuntime, s.Retries.Errors = money.Month, 0, 0
-		s.Unknown = append(s.Unknown, "how long it runs: a "+w.kind.name+" does not end, and is estimated for a month of 730 hours")
+		s.Unknown = append(s.Unknown,
+			"how long it runs: a "+w.kind.name+" does not end, and is estimated for a month of 730 hours")
 	}
 	return specs, err
 }
@@ -312,7 +320,10 @@ func (w *workload) leaderWorkerSet(body ast.Node) ([]*Spec, error) {
 	worker := w.get(body, "leaderWorkerTemplate", "workerTemplate")
 	all := []replicas{{count: n * max(1, size), template: worker, unknown: unknown}}
 	if leader := w.get(body, "leaderWorkerTemplate", "leaderTemplate"); leader != nil {
-		all = []replicas{{name: "leader", count: n, template: leader, unknown: unknown}, {name: "worker", count: n * (max(1, size) - 1), template: worker, unknown: unknown}}
+		all = []replicas{
+			{name: "leader", count: n, template: leader, unknown: unknown},
+			{name: "worker", count: n * (max(1, size) - 1), template: worker, unknown: unknown},
+		}
 	}
 	return w.lasting(w.several(all))
 }

@@ -231,7 +231,14 @@ func (u *unreadDocuments) spec() *Spec {
 	if k.name == "" {
 		label = "the document"
 	}
-	s := &Spec{Kind: Job, Name: w.label(), Capacity: OnDemand, Digest: w.digest, File: w.Name, Line: w.At(w.root, "").Line}
+	s := &Spec{
+		Kind:     Job,
+		Name:     w.label(),
+		Capacity: OnDemand,
+		Digest:   w.digest,
+		File:     w.Name,
+		Line:     w.At(w.root, "").Line,
+	}
 	s.Unknown = []string{"what " + label + " " + plain.Few(u.names) + " runs: " + u.why}
 	return s
 }
@@ -243,8 +250,15 @@ func unrendered(name string, src []byte) *Spec {
 	if !specName.MatchString(called) {
 		called = "template"
 	}
-	return &Spec{Kind: Job, Name: called, Capacity: OnDemand, Digest: hex.EncodeToString(sum[:]), File: name, Line: 1,
-		Unknown: []string{"what the file runs: it is a template that is not rendered; give what `helm template` prints"}}
+	return &Spec{
+		Kind:     Job,
+		Name:     called,
+		Capacity: OnDemand,
+		Digest:   hex.EncodeToString(sum[:]),
+		File:     name,
+		Line:     1,
+		Unknown:  []string{"what the file runs: it is a template that is not rendered; give what `helm template` prints"},
+	}
 }
 
 // templateMark is what a template of Helm has and YAML does not.
@@ -269,8 +283,15 @@ func (w *workload) named(d demand, pods int, suffix string, parts ...ast.Node) (
 	if pods > maxCount {
 		return nil, w.At(w.root, "more than %d pods", maxCount)
 	}
-	s := &Spec{Kind: Job, Capacity: OnDemand, Retries: Retries{Interruptions: DefaultInterruptions}, Digest: w.digest, File: w.Name, Line: w.At(w.root, "").Line,
-		Unknown: slices.Clone(d.unknown)}
+	s := &Spec{
+		Kind:     Job,
+		Capacity: OnDemand,
+		Retries:  Retries{Interruptions: DefaultInterruptions},
+		Digest:   w.digest,
+		File:     w.Name,
+		Line:     w.At(w.root, "").Line,
+		Unknown:  slices.Clone(d.unknown),
+	}
 	if d.gpus > 0 {
 		s.Resources = Resources{GPU: d.accelerator, GPUs: d.gpus, Nodes: pods}
 	}
@@ -298,7 +319,8 @@ func (w *workload) named(d demand, pods int, suffix string, parts ...ast.Node) (
 // begunAgain notes that only each try has a bound, and what would bound all of them.
 func (s *Spec) begunAgain(bound string) {
 	if s.Retries.Errors > 0 {
-		s.Unknown = append(s.Unknown, "how often it is begun again: "+plain.Count(s.Retries.Errors, "more time")+" at most, each for as long; "+bound+" would bound all")
+		s.Unknown = append(s.Unknown, "how often it is begun again: "+plain.Count(s.Retries.Errors, "more time")+
+			" at most, each for as long; "+bound+" would bound all")
 	}
 }
 

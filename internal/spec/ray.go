@@ -53,7 +53,8 @@ func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 	}
 	for _, s := range specs {
 		s.Duration, s.Retries.Errors = money.Month, 0
-		s.Unknown = append(s.Unknown, "how long its cluster runs: without shutdownAfterJobFinishes it goes on after the job, and is estimated for a month of 730 hours")
+		s.Unknown = append(s.Unknown, "how long its cluster runs: without shutdownAfterJobFinishes it goes on after the job, "+
+			"and is estimated for a month of 730 hours")
 	}
 	return append(specs, more...), nil
 }
@@ -101,7 +102,9 @@ func (w *workload) rayService(body ast.Node) ([]*Spec, error) {
 // maxReplicas, which is 2147483647 by default (GetWorkerGroupDesiredReplicas and the defaults
 // of the CRD in github.com/ray-project/kuberay/ray-operator).
 func (w *workload) rayPods(cluster ast.Node, limit time.Duration, again int) ([]*Spec, error) {
-	all := []replicas{{name: "head", count: 1, template: w.get(cluster, "headGroupSpec", "template"), limit: limit, errors: again}}
+	all := []replicas{
+		{name: "head", count: 1, template: w.get(cluster, "headGroupSpec", "template"), limit: limit, errors: again},
+	}
 	for _, group := range w.items(cluster, "workerGroupSpecs") {
 		least, err := w.number(group, 0, "minReplicas")
 		if err != nil {
@@ -127,7 +130,14 @@ func (w *workload) rayPods(cluster ast.Node, limit time.Duration, again int) ([]
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, replicas{name: w.word(group, "groupName"), count: n * max(1, hosts), template: w.get(group, "template"), limit: limit, errors: again, unknown: unknown})
+		all = append(all, replicas{
+			name:     w.word(group, "groupName"),
+			count:    n * max(1, hosts),
+			template: w.get(group, "template"),
+			limit:    limit,
+			errors:   again,
+			unknown:  unknown,
+		})
 	}
 	return w.several(all)
 }

@@ -11,7 +11,7 @@ import (
 const known = "apiVersion: v1\nkind: Pod\nmetadata: {name: known}\nspec: {activeDeadlineSeconds: 900, containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}\n"
 
 // TestAsksAboutDocumentsByName holds that a document whose consumption is not understood is
-// named beside one that is, in whatever order the two are.
+// named next to one that is, in whatever order the two are.
 func TestAsksAboutDocumentsByName(t *testing.T) {
 	pod := func(resources string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {containers: [{name: c, resources: {limits: {" + resources + "}}}]}\n"
@@ -38,8 +38,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		{"a renamed GPU", pod("nvidia.com/tesla-m40: 4"), "4 × nvidia.com/tesla-m40"},
 		{"of another maker", pod(`amd.com/gpu: "6"`), "6 × amd.com/gpu"},
 		{"of Intel", pod("gpu.intel.com/i915: 1"), "1 × gpu.intel.com/i915"},
-		{"a resource that nobody knows", pod("example.com/asic: 5"), "5 × example.com/asic"},
-		{"a slice beside a GPU", pod("nvidia.com/gpu: 2, nvidia.com/mig-1g.10gb: 1"), "1 × nvidia.com/mig-1g.10gb"},
+		{"a resource of no known maker", pod("example.com/asic: 5"), "5 × example.com/asic"},
+		{"a slice and a GPU", pod("nvidia.com/gpu: 2, nvidia.com/mig-1g.10gb: 1"), "1 × nvidia.com/mig-1g.10gb"},
 		{"a part without its GPU", pod("nvidia.com/gpumem: 4000"), "4000 × nvidia.com/gpumem"},
 		{"merged from a list", "apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec:\n  x: &g {amd.com/gpu: 8}\n  containers:\n    - resources: {limits: {<<: [*g]}}\n", "8 × amd.com/gpu"},
 		{"a part by an annotation", "apiVersion: v1\nkind: Pod\nmetadata: {name: odd, annotations: {gpu-fraction: \"0.5\"}}\nspec: {containers: [{name: c}]}\n", "the annotation gpu-fraction asks for it"},
@@ -86,7 +86,7 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 				t.Errorf("%s: unknown %q, want %q", tc.name, all, tc.want)
 			}
 			if !slices.ContainsFunc(specs, func(s *Spec) bool { return s.Name == "known" && s.Resources.GPUs == 1 && s.Unknown == nil }) {
-				t.Errorf("%s: the document beside it is not counted", tc.name)
+				t.Errorf("%s: the other document is not counted", tc.name)
 			}
 			if len(specs) < 2 {
 				t.Errorf("%s: %d workloads", tc.name, len(specs))

@@ -62,7 +62,14 @@ type invocations struct {
 // bounds what runs at once and not what is paid in all
 // (https://argo-workflows.readthedocs.io/en/latest/fields).
 func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
-	run := &invocations{workload: w, bodies: []ast.Node{body}, templates: map[string]map[string]ast.Node{}, begun: map[string]*invocation{}, named: map[string]bool{}, open: map[string]bool{}}
+	run := &invocations{
+		workload:  w,
+		bodies:    []ast.Node{body},
+		templates: map[string]map[string]ast.Node{},
+		begun:     map[string]*invocation{},
+		named:     map[string]bool{},
+		open:      map[string]bool{},
+	}
 	if ref := w.get(body, "workflowTemplateRef"); ref != nil {
 		of, err := run.library(ref)
 		if err != nil {
@@ -381,7 +388,8 @@ func (v *invocations) bound(s *Spec, t ast.Node, i *invocation) {
 	case whole > 0:
 		s.MaxRuntime = whole
 	case each > 0:
-		s.Unknown = append(s.Unknown, "how often it is begun again: retryStrategy has no limit; activeDeadlineSeconds of the workflow would bound all")
+		s.Unknown = append(s.Unknown, "how often it is begun again: retryStrategy has no limit; "+
+			"activeDeadlineSeconds of the workflow would bound all")
 	}
 }
 

@@ -32,7 +32,8 @@ func (v *invocations) begin(from frame, name string, arguments map[string]string
 	}
 	v.open[key] = true
 	defer delete(v.open, key)
-	in := frame{scope: from.scope, name: name, inputs: v.inputs(t, arguments), times: from.times, tries: v.tries(t, from.tries), unknown: from.unknown}
+	in := from
+	in.name, in.inputs, in.tries = name, v.inputs(t, arguments), v.tries(t, from.tries)
 	if v.count(in) > maxCount {
 		return v.At(at, "template %q is begun more than %d times", name, maxCount)
 	}
@@ -85,7 +86,8 @@ func (v *invocations) step(in frame, step ast.Node) error {
 		return v.At(step, "step %q is begun more than %d times", v.word(step, "name"), maxCount)
 	}
 	if !known {
-		in.unknown = append(slices.Clone(in.unknown), "how often step "+strconv.Quote(v.word(step, "name"))+" runs: it is known only at run time, and is counted once")
+		why := "how often step " + strconv.Quote(v.word(step, "name")) + " runs: it is known only at run time, and is counted once"
+		in.unknown = append(slices.Clone(in.unknown), why)
 	}
 	if len(items) > 0 && !usesItem(step) {
 		if in.times *= len(items); in.times > maxCount {
