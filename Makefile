@@ -89,8 +89,10 @@ terraform: ## terraform/ with a real Terraform and a stand-in for AWS's provider
 	CURFEW_SLOW=1 go test -count=1 -timeout 60m ./test/terraform
 	cd test/terraform/provider && go vet ./... && go mod tidy -diff
 
-terraform-schema: ## the schema of the stand-in for AWS's Terraform provider, from the npm package that is made of it (37 MB)
-	d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; (cd "$$d" && npm pack --silent @cdktf/provider-aws@21.22.1 && tar xzf *.tgz); go run ./test/terraform/schema "$$d/package"
+terraform-schema: ## the schema of the stand-in for AWS's Terraform provider, and the attributes that estimates know, from npm packages (98 MB)
+	d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; for p in aws@21.22.1 google@16.12.1 azurerm@14.23.1; do mkdir "$$d/$${p%@*}"; \
+	(cd "$$d/$${p%@*}" && npm pack --silent "@cdktf/provider-$$p" && tar xzf *.tgz); done; \
+	go run ./test/terraform/schema "$$d/aws/package" "$$d/google/package" "$$d/azurerm/package"
 
 check: test lint fuzz vuln ## what CI runs: test, lint, fuzz and known vulnerabilities
 

@@ -8,12 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-var (
-	// regionOfZone is the region that begins the name of a zone: us-east-1a,
-	// us-west-2-lax-1a.
-	regionOfZone = lazyregexp.New(`^[a-z]{2}(-[a-z]+)+-[0-9]+`)
-	instanceKey  = lazyregexp.New(`\[[^\]]*\]`)
-)
+// regionOfZone is the region that begins the name of a zone: us-east-1a,
+// us-west-2-lax-1a.
+var regionOfZone = lazyregexp.New(`^[a-z]{2}(-[a-z]+)+-[0-9]+`)
 
 // where returns the region of a resource of AWS: its own, its zone's, its provider's, or
 // else the first of the defaults; "" where none is known.
@@ -61,9 +58,9 @@ func (c *planner) providerRegion(change *tfjson.ResourceChange) (region string, 
 	if s, ok := e.ConstantValue.(string); ok {
 		return s, true
 	}
-	for _, ref := range e.References {
-		name, isVariable := strings.CutPrefix(ref, "var.")
-		if v := c.plan.Variables[name]; isVariable && v != nil && provider.ModuleAddress == "" {
+	if heads := chains(e.References); len(heads) == 1 && provider.ModuleAddress == "" {
+		name, isVariable := strings.CutPrefix(heads[0], "var.")
+		if v := c.plan.Variables[name]; isVariable && v != nil {
 			s, _ := v.Value.(string)
 			return s, true
 		}
@@ -77,11 +74,8 @@ func (c *planner) configured(change *tfjson.ResourceChange) *tfjson.ConfigResour
 		return nil
 	}
 	module := c.plan.Config.RootModule
-	for _, step := range strings.Split(instanceKey.ReplaceAllString(change.ModuleAddress, ""), ".") {
-		if step == "" || step == "module" || module == nil {
-			continue
-		}
-		call := module.ModuleCalls[step]
+	if change.ModuleAddress != "" {
+		_, call := c.call(change.ModuleAddress)
 		if call == nil {
 			return nil
 		}
@@ -98,45 +92,125 @@ func (c *planner) configured(change *tfjson.ResourceChange) *tfjson.ConfigResour
 	return nil
 }
 
-// template returns the launch template of a group or instance, found by its id or name
-// or by the reference in the configuration, as it is after the plan.
-func (c *planner) template(change *tfjson.ResourceChange, at attributes) (attributes, bool) {
-	wanted := map[string]bool{}
-	for _, b := range at.block("launch_template") {
-		for _, key := range []string{"id", "name"} {
-			if v, _ := b.text(key); v != "" {
-				wanted[key+"="+v] = true
-			}
+// references are those of an expression; none where it is not known.
+func references(e *tfjson.Expression) []string {
+	if e == nil || e.ExpressionData == nil {
+		return nil
+	}
+	return e.References
+}
+
+// isConfigured says whether a block of the configuration sets an attribute.
+func isConfigured(exprs map[string]*tfjson.Expression, key string) bool {
+	e := exprs[key]
+	return e != nil && e.ExpressionData != nil
+}
+
+// expressions are the attributes and blocks of a resource in the configuration; nil where the
+// plan does not have it.
+func (c *planner) expressions(change *tfjson.ResourceChange) map[string]*tfjson.Expression {
+	r := c.configured(change)
+	if r == nil {
+		return nil
+	}
+	if r.Expressions == nil {
+		return map[string]*tfjson.Expression{}
+	}
+	return r.Expressions
+}
+
+// nestedBlock is the n-th block of a path of names in the configuration; nil where it is not
+// there, as with blocks that are written by "dynamic".
+func nestedBlock(exprs map[string]*tfjson.Expression, n int, path ...string) map[string]*tfjson.Expression {
+	for i, name := range path {
+		e := exprs[name]
+		at := 0
+		if i == len(path)-1 {
+			at = n
+		}
+		if e == nil || e.ExpressionData == nil || at >= len(e.NestedBlocks) {
+			return nil
+		}
+		exprs = e.NestedBlocks[at]
+	}
+	return exprs
+}
+
+// chains are the longest of the references of an expression. Terraform writes each reference
+// and then its beginnings: "aws_launch_template.a[0].id", "aws_launch_template.a[0]",
+// "aws_launch_template.a" (internal/command/jsonconfig of Terraform).
+func chains(refs []string) (heads []string) {
+	last := ""
+	for _, ref := range refs {
+		if last == "" || !strings.HasPrefix(last, ref+".") && !strings.HasPrefix(last, ref+"[") {
+			heads = append(heads, ref)
+		}
+		last = ref
+	}
+	return heads
+}
+
+// splitAddress splits an address at its points, but not those in keys.
+func splitAddress(address string) []string {
+	var steps []string
+	begin, quoted, depth := 0, false, 0
+	for i := 0; i < len(address); i++ {
+		switch c := address[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case c == '.' && depth == 0:
+			steps = append(steps, address[begin:i])
+			begin = i + 1
 		}
 	}
-	if r := c.configured(change); r != nil && r.Expressions["launch_template"] != nil && r.Expressions["launch_template"].ExpressionData != nil {
-		prefix := ""
-		if change.ModuleAddress != "" {
-			prefix = change.ModuleAddress + "."
-		}
-		for _, b := range r.Expressions["launch_template"].NestedBlocks {
-			for _, e := range b {
-				if e == nil || e.ExpressionData == nil {
-					continue
-				}
-				for _, ref := range e.References {
-					wanted["address="+prefix+ref] = true
-				}
-			}
-		}
+	return append(steps, address[begin:])
+}
+
+// withoutKey is a step of an address without the key of an instance.
+func withoutKey(step string) string {
+	name, _, _ := strings.Cut(step, "[")
+	return name
+}
+
+// withoutKeys is an address without keys of instances.
+func withoutKeys(address string) string {
+	steps := splitAddress(address)
+	for i := range steps {
+		steps[i] = withoutKey(steps[i])
 	}
-	for _, other := range c.plan.ResourceChanges {
-		if other == nil || other.Change == nil || other.Type != "aws_launch_template" {
-			continue
-		}
-		values, _ := other.Change.After.(map[string]any)
-		unknown, _ := other.Change.AfterUnknown.(map[string]any)
-		found := attributes{values, unknown}
-		id, _ := found.text("id")
-		name, _ := found.text("name")
-		if id != "" && wanted["id="+id] || name != "" && wanted["name="+name] || wanted["address="+other.Address] {
-			return found, values != nil
-		}
+	return strings.Join(steps, ".")
+}
+
+// join is the address of something in a module.
+func join(module, rest string) string {
+	if module == "" {
+		return rest
 	}
-	return attributes{}, false
+	return module + "." + rest
+}
+
+// call returns the address of the module that calls a module, and the call; nil where the
+// configuration is not in the plan.
+func (c *planner) call(module string) (parent string, call *tfjson.ModuleCall) {
+	if c.plan.Config == nil {
+		return "", nil
+	}
+	at, steps := c.plan.Config.RootModule, splitAddress(module)
+	for i := 0; i+1 < len(steps); i += 2 {
+		if at == nil || steps[i] != "module" {
+			return "", nil
+		}
+		if call = at.ModuleCalls[withoutKey(steps[i+1])]; call == nil {
+			return "", nil
+		}
+		at = call.Module
+	}
+	return strings.Join(steps[:max(0, len(steps)-2)], "."), call
 }

@@ -1,11 +1,8 @@
 package estimate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 
 	tfjson "github.com/hashicorp/terraform-json"
@@ -24,7 +21,7 @@ func init() {
 	meters = map[string]func(*meter){
 		"aws_instance":                         (*meter).instance,
 		"aws_spot_instance_request":            (*meter).instance,
-		"aws_launch_template":                  func(*meter) {}, // what it starts is in its groups
+		launchTemplate:                         func(*meter) {}, // what it starts is in its groups
 		"aws_autoscaling_group":                (*meter).group,
 		"aws_eks_node_group":                   (*meter).nodes,
 		"aws_ec2_capacity_reservation":         (*meter).reserved,
@@ -38,6 +35,8 @@ func init() {
 		"aws_sagemaker_endpoint_configuration": (*meter).endpoint,
 		"aws_db_instance":                      (*meter).database,
 		"aws_cloudformation_stack":             (*meter).stack,
+		"aws_vpc":                              (*meter).vpc,
+		"aws_autoscaling_policy":               (*meter).scaling,
 		"google_compute_instance":              (*meter).google,
 		"azurerm_linux_virtual_machine":        (*meter).azure,
 	}
@@ -46,7 +45,15 @@ func init() {
 // meter reads what one resource costs in a month.
 type meter struct {
 	*planner
-	change   *tfjson.ResourceChange
+	change *tfjson.ResourceChange
+	// before says that it reads what is there today, not what the plan makes of it.
+	before bool
+	// trial says that the lines are compared with others, so that nothing is used up.
+	trial bool
+	// used are the contents of the launch templates that were read.
+	used []string
+	// doubtful says that the lines are the most expensive of several possible ones.
+	doubtful bool
 	kind     string
 	address  string
 	at       attributes
@@ -60,21 +67,32 @@ type meter struct {
 	err      error
 }
 
-func (c *planner) meter(change *tfjson.ResourceChange, values, unknown any) *meter {
-	v, _ := values.(map[string]any)
-	u, _ := unknown.(map[string]any)
-	return &meter{planner: c, change: change, kind: change.Type, address: change.Address, at: attributes{v, u}, gpus: map[string]int{}}
+func (c *planner) meter(change *tfjson.ResourceChange, before bool) *meter {
+	at := attributesOf(change.Change.After, change.Change.AfterUnknown)
+	if before {
+		at = attributesOf(change.Change.Before, nil)
+	}
+	return &meter{planner: c, change: change, before: before, kind: change.Type, address: change.Address, at: at, gpus: map[string]int{}}
+}
+
+// worst is what the lines add up to at the worst.
+func (m *meter) worst() (worst money.Amount) {
+	_ = m.total(nil, &worst, nil) // an overflow is found where the lines are added to the plan
+	return worst
 }
 
 // read fills the lines.
 func (m *meter) read() error {
-	if strings.HasPrefix(m.kind, "aws_") && m.kind != "aws_launch_template" {
+	if strings.HasPrefix(m.kind, "aws_") && m.kind != launchTemplate {
 		if m.region = m.where(m.change, m.at); m.region == "" {
 			m.open("its region is not known")
 			return nil
 		}
 	}
 	meters[m.kind](m)
+	if m.kind != launchTemplate { // it is looked at where it is used
+		m.unread(m.kind, m.at)
+	}
 	return m.err
 }
 
@@ -158,38 +176,6 @@ func (m *meter) count(kind string, n int64) {
 	}
 }
 
-func (m *meter) instance() {
-	spot := m.kind == "aws_spot_instance_request"
-	if market := m.at.block("instance_market_options"); len(market) > 0 {
-		v, _ := market[0].text("market_type")
-		spot = spot || v == "spot"
-	}
-	source := m.at
-	kind, state := source.text("instance_type")
-	if kind == "" {
-		if template, ok := m.template(m.change, m.at); ok {
-			source = template
-			kind, state = source.text("instance_type")
-		}
-	}
-	tenancy, _ := m.at.text("tenancy")
-	switch {
-	case state == unknownValue:
-		m.open("instance_type is known only after the plan is applied")
-	case kind == "":
-		m.open("it has no instance_type, and its launch template is not in the plan")
-	case tenancy != "" && tenancy != "default":
-		m.open("the price book holds shared tenancy, and its tenancy is %q", tenancy)
-	default:
-		m.machine(kind, spot, 1, 1)
-	}
-	if m.at.state("block_device_mappings") == noValue {
-		m.blocks(m.at, 1, 1)
-	} else { // of CloudFormation
-		m.mapped(m.at, 1, 1)
-	}
-}
-
 // blocks adds the disks of an instance.
 func (m *meter) blocks(at attributes, usual, most int64) {
 	roots := at.block("root_block_device")
@@ -219,65 +205,43 @@ func (m *meter) volume(what string, at attributes, usual, most int64) {
 	case kind == "":
 		kind = "gp2" // what EBS makes where nothing is said
 	}
-	each := func(what string, item price.Item, n int64) {
-		if n <= 0 {
-			return
-		}
-		n50, ok50 := product(n, usual)
-		n95, ok95 := product(n, most)
-		if !ok50 || !ok95 {
-			m.err = money.ErrOverflow
-			return
-		}
-		p, err := m.book.Rate(item, m.region)
-		m.priced(what, p, err, n50, n95)
-	}
-	each(what+" ("+kind+")", price.Item("ebs:"+kind), size)
+	m.each(what+" ("+kind+")", price.Item("ebs:"+kind), size, usual, most)
 	iops, iopsState := at.number("iops")
 	throughput, _ := at.number("throughput")
 	switch kind {
 	case "gp3": // where the plan does not say, it is what costs nothing
-		each(what+": IOPS over 3,000", price.ItemGP3IOPS, iops-aws.GP3FreeIOPS)
-		each(what+": throughput over 125 MiB/s", price.ItemGP3Throughput, throughput-aws.GP3FreeMiBps)
+		m.each(what+": IOPS over 3,000", price.ItemGP3IOPS, iops-aws.GP3FreeIOPS, usual, most)
+		m.each(what+": throughput over 125 MiB/s", price.ItemGP3Throughput, throughput-aws.GP3FreeMiBps, usual, most)
 	case "io1", "io2":
 		if iopsState != knownValue {
 			m.open("the IOPS of its %s are not known before it is there", what)
 		}
-		each(what+": IOPS", price.Item("ebs:"+kind+":iops"), iops)
+		m.each(what+": IOPS", price.Item("ebs:"+kind+":iops"), iops, usual, most)
 	}
+}
+
+// each adds so many units of an item for each of some machines.
+func (m *meter) each(what string, item price.Item, n, usual, most int64) {
+	if n <= 0 || most <= 0 {
+		return
+	}
+	n50, ok50 := product(n, usual)
+	n95, ok95 := product(n, most)
+	if !ok50 || !ok95 {
+		m.err = money.ErrOverflow
+		return
+	}
+	p, err := m.book.Rate(item, m.region)
+	m.priced(what, p, err, n50, n95)
 }
 
 func (m *meter) ebs() { m.volume("volume", m.at, 1, 1) }
 
-// group adds the machines of an Auto Scaling group with a launch template.
-func (m *meter) group() {
-	least, _ := m.at.number("min_size")
-	most, mostState := m.at.number("max_size")
-	usual, state := m.at.number("desired_capacity")
-	if state == noValue {
-		usual, state = least, knownValue
-	}
-	template, found := m.template(m.change, m.at)
-	kind, kindState := template.text("instance_type")
-	switch {
-	case state != knownValue || mostState != knownValue:
-		m.open("its size is known only after the plan is applied")
-	case len(m.at.block("mixed_instances_policy")) > 0:
-		m.open("it mixes machine types: what it starts is decided when it starts")
-	case !found || kindState != knownValue || kind == "":
-		m.open("the machine type of its launch template is not in the plan")
-	default:
-		market := ""
-		if options := template.block("instance_market_options"); len(options) > 0 {
-			market, _ = options[0].text("market_type")
-		}
-		m.machine(kind, market == "spot", usual, max(usual, most))
-		m.mapped(template, usual, max(usual, most))
-	}
-}
-
 // mapped adds the disks of machines with a launch template.
 func (m *meter) mapped(template attributes, usual, most int64) {
+	if most <= 0 {
+		return
+	}
 	disks := template.block("block_device_mappings")
 	for _, d := range disks {
 		for _, b := range d.block("ebs") {
@@ -289,82 +253,31 @@ func (m *meter) mapped(template attributes, usual, most int64) {
 	}
 }
 
-// nodes adds the machines of a node group of EKS. Their types, market and disks are its
-// own or those of its launch template; where it names several types, which of them start
-// is decided when they do.
-func (m *meter) nodes() {
-	const (
-		usualType = "t3.medium" // what EKS starts where nothing is said
-		usualDisk = 20          // GiB, likewise
-	)
-	var size attributes
-	if b := m.at.block("scaling_config"); len(b) > 0 {
-		size = b[0]
-	}
-	usual, state := size.number("desired_size")
-	most, mostState := size.number("max_size")
-	if state != knownValue || mostState != knownValue {
-		m.open("its size is known only after the plan is applied")
-		return
-	}
-	most = max(usual, most)
-	template, templated := attributes{}, len(m.at.block("launch_template")) > 0
-	if templated {
-		var found bool
-		if template, found = m.template(m.change, m.at); !found {
-			m.open("its launch template is not in the plan")
-			return
-		}
-	}
-	kind, kindState := template.text("instance_type")
-	own, _ := m.at.values["instance_types"].([]any)
-	switch {
-	case len(own) > 1:
-		m.open("which of its %d machine types start is decided when they do", len(own))
-		return
-	case len(own) == 1:
-		kind, _ = own[0].(string)
-	case kindState == unknownValue || kind == "" && templated && m.at.state("instance_types") == unknownValue:
-		m.open("its machine type is known only after the plan is applied")
-		return
-	case kind == "":
-		kind = usualType
-	}
-	market, _ := m.at.text("capacity_type")
-	m.machine(kind, strings.EqualFold(market, "SPOT"), usual, most)
-	if templated {
-		m.mapped(template, usual, most)
-		return
-	}
-	disk, state := m.at.number("disk_size")
-	if state != knownValue {
-		disk = usualDisk
-	}
-	n50, ok50 := product(disk, usual)
-	n95, ok95 := product(disk, most)
-	if !ok50 || !ok95 {
-		m.err = money.ErrOverflow
-		return
-	}
-	p, err := m.book.Rate(price.ItemGP2, m.region)
-	m.priced("root disk (gp2)", p, err, n50, n95)
-}
-
-// reserved adds what a capacity reservation costs, used or not: its machines on demand.
-func (m *meter) reserved() {
-	kind, state := m.at.text("instance_type")
-	n, countState := m.at.number("instance_count")
-	if state != knownValue || countState != knownValue || kind == "" {
-		m.open("its machines are known only after the plan is applied")
-		return
-	}
-	m.machine(kind, false, n, n)
-}
-
 func (m *meter) nat() {
+	if mode, _ := m.at.text("availability_mode"); mode == "regional" {
+		m.open("a regional gateway is charged for each zone that it is in")
+	}
 	m.rate("NAT gateway", price.ItemNAT, 1)
 	if p, err := m.book.Rate(price.ItemNATData, m.region); err == nil {
 		m.open("what passes through it costs $%s a GiB", p.Rate)
+	}
+}
+
+// vpc notes a VPC whose machines all run on dedicated hardware, whatever they ask for.
+func (m *meter) vpc() {
+	if tenancy, _ := m.at.text("instance_tenancy"); tenancy != "" && tenancy != "default" {
+		m.open("machines in it run with tenancy %q, and the price book holds shared tenancy", tenancy)
+	}
+}
+
+// scaling notes a policy that may raise the largest size of its group (Auto Scaling API,
+// PredictiveScalingConfiguration).
+func (m *meter) scaling() {
+	for _, b := range m.at.block("predictive_scaling_configuration") {
+		behavior, state := b.text("max_capacity_breach_behavior")
+		if state == unknownValue || behavior != "" && behavior != "HonorMaxCapacity" {
+			m.open("it may raise the largest size of its group")
+		}
 	}
 }
 
@@ -384,13 +297,13 @@ func (m *meter) balancer() {
 }
 
 // managed adds machines of a managed service. Without a price they are not known.
-func (m *meter) managed(what, service, kind string, n int64) bool {
+func (m *meter) managed(what, service, kind string, usual, most int64) bool {
 	p, err := m.book.Managed(service, kind, m.region)
 	if errors.Is(err, price.ErrUnpriced) && service != "sagemaker" {
 		m.open("the price of %s in %s is not in the price book", kind, m.region)
 		return false
 	}
-	m.priced(what+" "+kind, p, err, n, n)
+	m.priced(what+" "+kind, p, err, usual, most)
 	return true
 }
 
@@ -400,7 +313,7 @@ func (m *meter) notebook() {
 		m.open("instance_type is known only after the plan is applied")
 		return
 	}
-	m.managed("notebook", "sagemaker", kind, 1)
+	m.managed("notebook", "sagemaker", kind, 1, 1)
 	m.count(kind, 1)
 	size, state := m.at.number("volume_size")
 	if state == noValue {
@@ -411,22 +324,6 @@ func (m *meter) notebook() {
 		return
 	}
 	m.rate("notebook volume", price.ItemSageMakerStorage, size)
-}
-
-func (m *meter) endpoint() {
-	for _, v := range m.at.block("production_variants") {
-		kind, state := v.text("instance_type")
-		n, countState := v.number("initial_instance_count")
-		switch {
-		case len(v.block("serverless_config")) > 0:
-			m.open("a serverless variant is charged by use")
-		case state != knownValue || countState == unknownValue:
-			m.open("a variant's machines are known only after the plan is applied")
-		default:
-			m.managed("endpoint", "sagemaker", kind, max(n, 1))
-			m.count(kind, max(n, 1))
-		}
-	}
 }
 
 func (m *meter) database() {
@@ -441,14 +338,21 @@ func (m *meter) database() {
 	if m.at.flag("multi_az") || m.at.state("multi_az") == unknownValue {
 		copies = 2
 	}
-	if !m.managed("database", "rds:"+engine, class, copies) {
+	if !m.managed("database", "rds:"+engine, class, copies, copies) {
 		return
 	}
 	kind, _ := m.at.text("storage_type")
 	if kind == "" {
 		kind = "gp2" // what RDS makes without IOPS
 	}
-	m.rate("database storage ("+kind+")", price.Item("rds:storage:"+kind), size*copies)
+	most, mostState := m.at.number("max_allocated_storage")
+	if mostState == unknownValue {
+		m.open("how much its storage grows is known only after the plan is applied")
+	}
+	m.each("database storage ("+kind+")", price.Item("rds:storage:"+kind), 1, size*copies, max(size, most)*copies)
+	if strings.HasPrefix(kind, "io") {
+		m.open("the IOPS of its storage are charged in addition")
+	}
 }
 
 func (m *meter) google() {
@@ -479,76 +383,4 @@ func (m *meter) elsewhere(cloud, key string) {
 		}
 	}
 	m.open("the price of %s in %s is not in the price book", kind, m.region)
-}
-
-// attributes are the values of a resource, and which of them are not known yet.
-type attributes struct{ values, unknown map[string]any }
-
-// state says what is known of an attribute.
-type state int
-
-const (
-	noValue      state = iota // it has none
-	unknownValue              // it is known only after the plan is applied
-	knownValue
-)
-
-func (a attributes) state(key string) state {
-	switch {
-	case a.unknown[key] == true:
-		return unknownValue
-	case a.values[key] == nil:
-		return noValue
-	}
-	return knownValue
-}
-
-func (a attributes) text(key string) (string, state) {
-	s, _ := a.values[key].(string)
-	return s, a.state(key)
-}
-
-// number is a whole number that is not negative; one that is not counts as not known.
-func (a attributes) number(key string) (int64, state) {
-	s := a.state(key)
-	if s != knownValue {
-		return 0, s
-	}
-	var text string
-	switch v := a.values[key].(type) {
-	case json.Number:
-		text = v.String()
-	case string:
-		text = v
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt32 {
-		return 0, unknownValue
-	}
-	return n, knownValue
-}
-
-func (a attributes) flag(key string) bool {
-	v, _ := a.values[key].(bool)
-	s, _ := a.values[key].(string) // as CloudFormation may write it
-	return v || strings.EqualFold(s, "true")
-}
-
-// block returns nested blocks.
-func (a attributes) block(key string) []attributes {
-	list, _ := a.values[key].([]any)
-	unknown, _ := a.unknown[key].([]any)
-	var out []attributes
-	for i, item := range list {
-		v, ok := item.(map[string]any)
-		if !ok {
-			continue
-		}
-		var u map[string]any
-		if i < len(unknown) {
-			u, _ = unknown[i].(map[string]any)
-		}
-		out = append(out, attributes{v, u})
-	}
-	return out
 }

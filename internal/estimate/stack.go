@@ -94,7 +94,8 @@ func (m *meter) stack() {
 		case kind == "":
 			m.open("%s in its template has no type that can be read", name)
 		case priced:
-			m.merge(name, known, p.of(r["Properties"], known.renamed))
+			m.merge(name, kind, p.of(r["Properties"], known.renamed))
+			m.unreadProperties(name, kind, r["Properties"])
 		case !isFree(kind):
 			m.open("%s in its template: what a resource of type %s costs is not known", name, kind)
 		}
@@ -105,10 +106,10 @@ func (m *meter) stack() {
 }
 
 // merge adds one resource of a template.
-func (m *meter) merge(name string, kind stackType, at attributes) {
+func (m *meter) merge(name, kind string, at attributes) {
 	// No resource of the configuration belongs to it.
-	x := &meter{planner: m.planner, change: &tfjson.ResourceChange{}, kind: kind.kind, address: m.address + "/" + name, at: at, region: m.region, gpus: map[string]int{}}
-	meters[kind.kind](x)
+	x := &meter{planner: m.planner, change: &tfjson.ResourceChange{}, before: m.before, kind: stackTypes[kind].kind, address: m.address + "/" + name, at: at, region: m.region, gpus: map[string]int{}}
+	meters[x.kind](x)
 	m.lines, m.hourly = append(m.lines, x.lines...), append(m.hourly, x.hourly...)
 	m.unknown, m.unpriced = append(m.unknown, x.unknown...), append(m.unpriced, x.unpriced...)
 	m.machines, m.err = m.machines+x.machines, x.err

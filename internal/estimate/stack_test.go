@@ -38,7 +38,8 @@ func TestUnreviewedTypesAsk(t *testing.T) {
 		{"google_project_iam_member", `{}`, false},
 	} {
 		for _, action := range []string{`"create"`, `"update"`, `"delete","create"`, `"delete"`, `"no-op"`} {
-			src := change(tc.kind, action, tc.after, tc.after, "{}")
+			before := strings.Replace(tc.after, "{", `{"name":"before",`, 1)
+			src := change(tc.kind, action, strings.Replace(before, ",}", "}", 1), tc.after, "{}")
 			e, err := FromTerraform(strings.NewReader(src), "p.json", testBook(t), Params{Now: now})
 			if err != nil {
 				t.Fatal(err)

@@ -65,6 +65,44 @@ type tfPlan struct {
 	Complete        *bool                            `json:"complete"`
 	Errored         bool                             `json:"errored"`
 	Config          *tfjson.Config                   `json:"configuration"`
+	Invocations     []*tfjson.ActionInvocation       `json:"action_invocations"`
+	PriorState      priorState                       `json:"prior_state"`
+}
+
+// priorState is the part of the state before the plan that is read.
+type priorState struct {
+	Values struct {
+		Root stateModule `json:"root_module"`
+	} `json:"values"`
+}
+
+type stateModule struct {
+	Resources []stateResource `json:"resources"`
+	Children  []stateModule   `json:"child_modules"`
+}
+
+type stateResource struct {
+	Address string          `json:"address"`
+	Type    string          `json:"type"`
+	Values  json.RawMessage `json:"values"`
+}
+
+// resources are those of all modules.
+func (s priorState) resources() (all []stateResource) {
+	modules := []stateModule{s.Values.Root}
+	for len(modules) > 0 {
+		m := modules[0]
+		all, modules = append(all, m.Resources...), append(modules[1:], m.Children...)
+	}
+	return all
+}
+
+// readObject reads an object as the rest of the plan is read.
+func readObject(src json.RawMessage) (map[string]any, bool) {
+	in := json.NewDecoder(bytes.NewReader(src))
+	in.UseNumber()
+	var out map[string]any
+	return out, in.Decode(&out) == nil && out != nil
 }
 
 // planner adds up a plan.
@@ -81,6 +119,19 @@ type planner struct {
 	// owned says that owner and purpose are those of a resource before.
 	owned bool
 	parts []hashed
+	// open is what is unknown and makes the gate ask.
+	open []string
+
+	templates []*template
+	// reservations are those before and after the plan, subnets the zones of subnets by their ids.
+	reservations [2][]*reservation
+	subnets      map[string]string
+	// blocks says that machines of a capacity block were met, reserved that some run in
+	// reservations of the plan; fallen is what updates save, in a month at the worst.
+	blocks   bool
+	credits  bool // an update costs more than today
+	reserved bool
+	fallen   money.Amount
 }
 
 // hashed is what an approval covers of one resource.
@@ -106,7 +157,9 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 	}
 	t := &Terraform{Removed: []Line{}, NotPriced: []NotPriced{}, Actions: map[string]int{}}
 	c := &planner{plan: plan, book: book, params: p, t: t,
-		e: &Estimate{Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{}}}
+		e: &Estimate{Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{}}, subnets: map[string]string{}}
+	c.indexTemplates()
+	c.indexReservations()
 	notPriced := map[string]int{}
 	for _, change := range plan.ResourceChanges {
 		if change == nil || change.Change == nil || change.Mode == tfjson.DataResourceMode || change.Change.Actions.Read() {
@@ -114,6 +167,9 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 		}
 		action := actionOf(change.Change.Actions)
 		t.Actions[action]++
+		if !isAction(change.Change.Actions) {
+			c.ask("%s: what the plan does with it (%s) is not known to curfew", change.Address, strings.Join(actionWords(change.Change.Actions), ", "))
+		}
 		if meters[change.Type] == nil {
 			notPriced[change.Type]++
 			c.passOver(change, action)
@@ -127,8 +183,13 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 		return nil, notPricedError(name, c.unpriced)
 	}
 	for _, d := range plan.Deferred {
-		if d != nil && d.ResourceChange != nil {
-			c.e.Unknown = append(c.e.Unknown, fmt.Sprintf("%s: the plan defers it (%s)", d.ResourceChange.Address, d.Reason))
+		if d != nil && d.ResourceChange != nil && d.ResourceChange.Mode != tfjson.DataResourceMode {
+			c.ask("%s: the plan defers it (%s)", d.ResourceChange.Address, d.Reason)
+		}
+	}
+	for _, a := range plan.Invocations {
+		if a != nil {
+			c.ask("%s: what an action of type %s starts is not known", a.Address, a.Type)
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(notPriced)) {
@@ -144,25 +205,41 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 // passOver counts a resource whose type has no price. Only types that were reviewed cost
 // nothing; every other is an unknown cost.
 func (c *planner) passOver(change *tfjson.ResourceChange, action string) {
-	if action == "no-op" {
+	if action == actionNoOp {
 		return
 	}
 	part := hashed{Address: change.Address, Type: change.Type, Action: action}
-	if starts(action) && (!isFree(change.Type) || c.runsMachines(change)) {
+	if starts(action) && (action != actionUpdate || changesCost(change.Change)) && (!isFree(change.Type) || c.runsMachines(change)) {
 		part.After = change.Change.After
 		says := "what a resource of type %s costs is not known"
 		if c.runsMachines(change) {
 			says = "a resource of type %s runs machines, and what they cost is not estimated"
 		}
-		c.e.Unknown = append(c.e.Unknown, fmt.Sprintf("%s: "+says, change.Address, change.Type))
+		c.ask("%s: "+says, change.Address, change.Type)
 	}
 	c.parts = append(c.parts, part)
 }
 
 // starts says whether something is there after an action that was not so before.
 func starts(action string) bool {
-	return action == "create" || action == "update" || action == "replace"
+	return action == actionCreate || action == actionUpdate || action == actionReplace
 }
+
+// ask notes what is not known and makes the gate ask.
+func (c *planner) ask(format string, a ...any) {
+	c.open = append(c.open, fmt.Sprintf(format, a...))
+	c.e.Unknown = append(c.e.Unknown, c.open[len(c.open)-1])
+}
+
+// What a plan does with a resource.
+const (
+	actionCreate  = "create"
+	actionUpdate  = "update"
+	actionReplace = "replace"
+	actionDelete  = "delete"
+	actionForget  = "forget"
+	actionNoOp    = "no-op"
+)
 
 var (
 	// machineTypes are resources that run machines whatever their attributes say.
@@ -249,91 +326,198 @@ func readPlan(r io.Reader, name string) (*tfPlan, error) {
 	return plan, nil
 }
 
-// actionOf is what a plan does with a resource, in one word.
+// actionOf is what a plan does with a resource, in one word. An action that is not known
+// counts as one that creates it.
 func actionOf(all tfjson.Actions) string {
+	if !isAction(all) {
+		return actionCreate
+	}
 	for _, word := range []tfjson.Action{tfjson.ActionCreate, tfjson.ActionDelete, tfjson.ActionUpdate, tfjson.ActionForget} {
 		if slices.Contains(all, word) {
 			if word == tfjson.ActionCreate && len(all) > 1 {
-				return "replace"
+				return actionReplace
 			}
 			return string(word)
 		}
 	}
-	return string(tfjson.ActionNoop)
+	return actionNoOp
 }
 
-// add counts one resource before and after the plan.
+// isAction says whether all actions are of the plan format of Terraform that is known.
+func isAction(all tfjson.Actions) bool {
+	known := []tfjson.Action{tfjson.ActionNoop, tfjson.ActionCreate, tfjson.ActionRead, tfjson.ActionUpdate, tfjson.ActionDelete, tfjson.ActionForget}
+	return len(all) > 0 && !slices.ContainsFunc(all, func(a tfjson.Action) bool { return !slices.Contains(known, a) })
+}
+
+func actionWords(all tfjson.Actions) (words []string) {
+	for _, a := range all {
+		words = append(words, string(a))
+	}
+	return words
+}
+
+// add counts one resource before and after the plan. What the plan creates or replaces is charged in
+// full, because a replacement is another machine, under a hold of its own; what
+// it updates is charged for what it costs more than today. That goes for machines too whose launch
+// template the plan changes, while it leaves their group as it is.
 func (c *planner) add(change *tfjson.ResourceChange, action string) error {
-	touched := starts(action)
+	var was, is *meter
+	if action != actionCreate {
+		was = c.meter(change, true)
+		if err := was.read(); err != nil {
+			return err
+		}
+		if err := was.total(&c.t.Before, nil, nil); err != nil {
+			return err
+		}
+	}
+	if action != actionDelete {
+		is = c.meter(change, action == actionForget) // what is forgotten is left alone, and goes on to cost
+		if err := is.read(); err != nil {
+			return err
+		}
+		if err := is.total(&c.t.Monthly, nil, nil); err != nil {
+			return err
+		}
+	}
+	if action == actionDelete || action == actionReplace && slices.Contains(change.Change.Actions, tfjson.ActionDelete) {
+		c.t.Removed = append(c.t.Removed, was.lines...)
+		if err := was.total(&c.t.Saved, nil, nil); err != nil {
+			return err
+		}
+	}
 	part := hashed{Address: change.Address, Type: change.Type, Action: action}
-	gone := action == "delete" || action == "replace" && slices.Contains(change.Change.Actions, tfjson.ActionDelete)
-	after := change.Change.After
-	if action == "forget" { // it is left alone, and goes on to cost
-		after = change.Change.Before
-	}
-	if action != "create" {
-		m := c.meter(change, change.Change.Before, nil)
-		if err := m.read(); err != nil {
-			return err
-		}
-		if err := m.total(&c.t.Before, nil, nil); err != nil {
-			return err
-		}
-		if gone {
-			c.t.Removed = append(c.t.Removed, m.lines...)
-			if err := m.total(&c.t.Saved, nil, nil); err != nil {
-				return err
-			}
-		}
-		if gone || touched {
-			for _, missing := range append(m.unpriced, m.unknown...) {
-				c.e.Unknown = append(c.e.Unknown, "today, "+missing)
-			}
-		}
-	}
-	if action != "delete" {
-		m := c.meter(change, after, change.Change.AfterUnknown)
-		if err := m.read(); err != nil {
-			return err
-		}
-		if err := m.total(&c.t.Monthly, nil, nil); err != nil {
-			return err
-		}
-		if touched {
-			if len(m.lines)+len(m.unknown)+len(m.unpriced) > 0 {
-				c.own(m.at)
-			}
-			c.e.Lines = append(c.e.Lines, m.lines...)
-			c.e.Unknown = append(c.e.Unknown, m.unknown...)
-			c.unpriced = append(c.unpriced, m.unpriced...)
-			c.e.Machines += m.machines
-			for gpu, n := range m.gpus {
-				c.e.GPUs[gpu] += n
-			}
-			if err := m.total(&c.e.P50, &c.e.P95, &c.e.Hourly); err != nil {
-				return err
-			}
-			for _, l := range m.lines {
-				part.Lines = append(part.Lines, [4]string{l.What, l.Quantity, l.QuantityP95, l.Unit})
-			}
-			if part.Unknown = m.unknown; len(m.unknown) > 0 {
-				part.After = after
-			}
-		} else {
-			for _, missing := range m.unpriced {
-				c.e.Unknown = append(c.e.Unknown, "the price of "+missing)
-			}
-		}
-	}
-	if touched || action == "delete" {
+	switch {
+	case action == actionCreate, action == actionReplace:
+		return c.charge(part, nil, is, was)
+	case action == actionUpdate && changesCost(change.Change), (action == actionUpdate || action == actionNoOp) && !slices.Equal(was.used, is.used):
+		return c.charge(part, was, is, was)
+	case action == actionDelete:
+		c.today(was)
 		c.parts = append(c.parts, part)
+	case action == actionUpdate:
+		c.parts = append(c.parts, part)
+	default:
+		for _, missing := range is.unpriced {
+			c.e.Unknown = append(c.e.Unknown, "the price of "+missing)
+		}
 	}
+	return nil
+}
+
+// today notes what is not known of the cost before the plan. It raises nothing, so that the
+// gate does not ask about it.
+func (c *planner) today(was *meter) {
+	if was == nil {
+		return
+	}
+	for _, missing := range append(was.unpriced, was.unknown...) {
+		c.e.Unknown = append(c.e.Unknown, "today, "+missing)
+	}
+}
+
+// charge adds what a resource costs to the estimate, less what it costs today where
+// credit is not nil.
+func (c *planner) charge(part hashed, credit, is, was *meter) error {
+	c.today(was)
+	if len(is.lines)+len(is.unknown)+len(is.unpriced) > 0 {
+		c.own(is.at)
+	}
+	for _, l := range is.lines {
+		part.Lines = append(part.Lines, [4]string{l.What, l.Quantity, l.QuantityP95, l.Unit})
+	}
+	if part.Unknown = is.unknown; len(is.unknown) > 0 {
+		part.After = is.at.values
+	}
+	c.parts = append(c.parts, part)
+	for _, u := range is.unknown {
+		c.ask("%s", u)
+	}
+	c.unpriced = append(c.unpriced, is.unpriced...)
+	machines, gpus := is.machines, is.gpus
+	if credit != nil && credit.doubtful {
+		credit = nil // it costs less, maybe
+	}
+	if credit != nil {
+		machines = max(0, machines-credit.machines)
+		for gpu, n := range credit.gpus {
+			gpus[gpu] = max(0, gpus[gpu]-n)
+		}
+		if err := c.credit(is, credit); err != nil {
+			return err
+		}
+	}
+	c.e.Machines += machines
+	for gpu, n := range gpus {
+		if n > 0 {
+			c.e.GPUs[gpu] += n
+		}
+	}
+	c.e.Lines = append(c.e.Lines, is.lines...)
+	return is.total(&c.e.P50, &c.e.P95, &c.e.Hourly)
+}
+
+// credit adds a line for what a resource costs today, so that its lines add up to what it
+// costs more. What costs less is not credited to other resources.
+func (c *planner) credit(is, was *meter) error {
+	before, after := slices.Clone(was.lines), is.lines[:0:0]
+	var hourly []money.Amount
+	for i, l := range is.lines {
+		if at := slices.Index(before, l); at >= 0 { // it stays as it is
+			before = slices.Delete(before, at, at+1)
+			continue
+		}
+		after, hourly = append(after, l), append(hourly, is.hourly[i])
+	}
+	var a, b [3]money.Amount
+	if err := is.total(&a[0], &a[1], &a[2]); err != nil {
+		return err
+	}
+	if err := was.total(&b[0], &b[1], &b[2]); err != nil {
+		return err
+	}
+	is.lines, is.hourly = after, hourly
+	more50 := max(0, a[0]-b[0])
+	more95 := max(more50, a[1]-b[1])
+	if b[1] > a[1] {
+		var err error
+		if c.fallen, err = c.fallen.Add(b[1] - a[1]); err != nil {
+			return err
+		}
+	}
+	if more95 == 0 {
+		is.lines, is.hourly = nil, nil
+		return nil
+	}
+	var rest [3]money.Amount
+	if err := is.total(&rest[0], &rest[1], &rest[2]); err != nil {
+		return err
+	}
+	c.credits = true
+	less := Line{What: "less what it costs today", Resource: is.address, Quantity: "-1", QuantityP95: "-1", Unit: "month",
+		P50: more50 - rest[0], P95: more95 - rest[1], Source: "its lines before the plan"}
+	if less.P50 == 0 && less.P95 == 0 {
+		return nil
+	}
+	rate, err := (-less.P95).Rate()
+	if err != nil {
+		return err
+	}
+	less.UnitPrice = rate
+	for _, l := range was.lines {
+		less.AsOf = max(less.AsOf, l.AsOf)
+	}
+	is.lines, is.hourly = append(is.lines, less), append(is.hourly, max(0, a[2]-b[2])-rest[2])
 	return nil
 }
 
 // own counts the tags of a resource: owner and purpose are what all share that costs.
 func (c *planner) own(at attributes) {
 	r := &inventory.Resource{Tags: map[string]string{}}
+	for _, tag := range at.block("tag") { // of a group
+		key, _ := tag.text("key")
+		r.Tags[key], _ = tag.text("value")
+	}
 	for _, key := range []string{"tags", "tags_all", "labels"} {
 		tags, _ := at.values[key].(map[string]any)
 		for name, v := range tags {
@@ -369,13 +553,25 @@ func (c *planner) hash() string {
 // finish writes the sentences.
 func (c *planner) finish() {
 	e, t := c.e, c.t
-	e.SpecHash, e.Open = c.hash(), e.Unknown
+	if c.plan.Errored {
+		c.ask("Terraform could not finish the plan: there may be more changes")
+	}
+	e.SpecHash, e.Open = c.hash(), c.open
 	e.Title = fmt.Sprintf("%s: %s a month for what it creates and changes, at most %s; all in all %s becomes %s", e.Name,
 		e.P50.Dollars(), e.P95.Dollars(), t.Before.Dollars(), t.Monthly.Dollars())
 	assumed, covered, changes := notes{}, notes{}, notes{}
 	assumed.add("a month is %d hours, and everything runs through it", money.HoursPerMonth)
 	assumed.add("machines run Linux without a paid license, on shared tenancy, at list prices without commitments")
 	assumed.add("a group has its desired size, and at the worst its largest")
+	if c.credits {
+		assumed.add("what is updated is charged for what it costs more than today")
+	}
+	if c.blocks {
+		assumed.add("machines of a capacity block are paid with the block, which has no hours")
+	}
+	if c.reserved {
+		assumed.add("machines in a capacity reservation are charged once, with the reservation")
+	}
 	if c.regionless {
 		assumed.add("resources whose provider names no region are in %s", c.params.Defaults.Regions[0])
 	}
@@ -385,13 +581,14 @@ func (c *planner) finish() {
 	if len(e.Unknown) > 0 {
 		covered.add("%s in no amount", plain.Count(len(e.Unknown), "cost"))
 	}
-	if c.plan.Errored {
-		covered.add("Terraform could not finish the plan: there may be more changes")
-	} else if c.plan.Complete != nil && !*c.plan.Complete {
+	if c.plan.Complete != nil && !*c.plan.Complete {
 		covered.add("the plan is not complete: there will be more changes after it")
 	}
 	if t.Saved > 0 {
 		changes.add("what it destroys costs %s a month today", t.Saved.Dollars())
+	}
+	if c.fallen > 0 {
+		changes.add("what it makes smaller costs %s a month less, which pays for nothing else", c.fallen.Dollars())
 	}
 	if e.P95 > e.P50 {
 		changes.add("groups at their largest cost %s a month more", (e.P95 - e.P50).Dollars())

@@ -1,6 +1,7 @@
-// Command schema writes the schema of the stand-in for Terraform's AWS provider from the npm
-// package @cdktf/provider-aws, which is generated from the real provider's schema
-// (make terraform-schema).
+// Command schema writes the schema of the stand-in for Terraform's AWS provider, and the list
+// of attributes that estimates have to know, from the npm packages @cdktf/provider-aws,
+// @cdktf/provider-google and @cdktf/provider-azurerm, which are generated from the schemas of
+// the real providers (make terraform-schema).
 //
 // What it reads: the attributes and blocks that a configuration may have (index.js), which of
 // them are required (index.d.ts), and what only the provider sets (index.js). The package does
@@ -17,8 +18,12 @@ import (
 	"strings"
 )
 
-// out is where the schema goes, from the root of the repository.
-const out = "test/terraform/provider/schema.json"
+// out is where the schema goes, and attributesOut the list of attributes, from the root of
+// the repository.
+const (
+	out           = "test/terraform/provider/schema.json"
+	attributesOut = "internal/estimate/testdata/schema.txt"
+)
 
 // resources and data are what terraform/ uses, as folders of the package.
 var (
@@ -70,33 +75,47 @@ type Nested struct {
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: schema FOLDER, the unpacked package @cdktf/provider-aws")
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: schema AWS GOOGLE AZURERM, the folders of the unpacked packages")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], out); err != nil {
+	err := write(os.Args[1], out)
+	if err == nil {
+		err = writeAttributes(os.Args[1:], attributesOut)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "schema:", err)
 		os.Exit(1)
 	}
 }
 
-func write(dir, out string) error {
+// packed is the provider that a package was generated from.
+type packed struct{ Name, Version string }
+
+// provider reads which provider a package was generated from.
+func provider(dir string) (packed, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	if err != nil {
+		return packed{}, err
+	}
+	var pack struct {
+		CDKTF struct{ Provider packed }
+	}
+	if err := json.Unmarshal(raw, &pack); err != nil {
+		return packed{}, err
+	}
+	if pack.CDKTF.Provider.Version == "" {
+		return packed{}, fmt.Errorf("%s/package.json names no provider", dir)
+	}
+	return pack.CDKTF.Provider, nil
+}
+
+func write(dir, out string) error {
+	p, err := provider(dir)
 	if err != nil {
 		return err
 	}
-	var pack struct {
-		CDKTF struct {
-			Provider struct{ Name, Version string }
-		}
-	}
-	if err := json.Unmarshal(raw, &pack); err != nil {
-		return err
-	}
-	s := Schema{Source: pack.CDKTF.Provider.Name, Version: pack.CDKTF.Provider.Version, Resources: map[string]Resource{}, DataSources: map[string]Resource{}}
-	if s.Version == "" {
-		return fmt.Errorf("%s/package.json names no provider", dir)
-	}
+	s := Schema{Source: p.Name, Version: p.Version, Resources: map[string]Resource{}, DataSources: map[string]Resource{}}
 	for into, folders := range map[*map[string]Resource][]string{&s.Resources: resources, &s.DataSources: data} {
 		for _, f := range folders {
 			name, r, err := read(filepath.Join(dir, "lib", f))
@@ -109,7 +128,8 @@ func write(dir, out string) error {
 	if _, s.Provider, err = read(filepath.Join(dir, "lib", "provider")); err != nil {
 		return fmt.Errorf("provider: %w", err)
 	}
-	if raw, err = json.MarshalIndent(s, "", " "); err != nil {
+	raw, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
 		return err
 	}
 	return os.WriteFile(out, append(raw, '\n'), 0o644)
