@@ -453,3 +453,17 @@ func TestChains(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestHashCoversTemplatesThatAreNotKnown: an approval of machines without a price is of what
+// their launch templates ask for.
+func TestHashCoversTemplatesThatAreNotKnown(t *testing.T) {
+	seen := map[string]bool{}
+	for _, least := range []int{1, 8} {
+		template := templateOf("", "name", "t", "instance_requirements", []any{object{"accelerator_count": []any{object{"min": least}}}})
+		e := estimated(t, planOf(t, nil, made("aws_launch_template.t", template, nil, nil), made("aws_autoscaling_group.g", groupOf(object{"name": "t"}), nil, nil)))
+		if len(e.Open) == 0 || seen[e.SpecHash] {
+			t.Errorf("asks %q, hash %s", e.Open, e.SpecHash)
+		}
+		seen[e.SpecHash] = true
+	}
+}

@@ -139,8 +139,10 @@ type hashed struct {
 	Address, Type, Action string
 	Lines                 [][4]string
 	Unknown               []string
-	// After is all that it will be, where what it costs is not known.
-	After any `json:",omitempty"`
+	// After is all that it will be, where what it costs is not known, and Launches what the
+	// launch templates hold that it may use then.
+	After    any      `json:",omitempty"`
+	Launches []string `json:",omitempty"`
 }
 
 // FromTerraform estimates the plan that `terraform show -json PLAN` prints; name is the
@@ -427,7 +429,7 @@ func (c *planner) charge(part hashed, credit, is, was *meter) error {
 		part.Lines = append(part.Lines, [4]string{l.What, l.Quantity, l.QuantityP95, l.Unit})
 	}
 	if part.Unknown = is.unknown; len(is.unknown) > 0 {
-		part.After = is.at.values
+		part.After, part.Launches = is.at.values, is.used
 	}
 	c.parts = append(c.parts, part)
 	for _, u := range is.unknown {
