@@ -124,7 +124,7 @@ func (m *meter) instance() {
 		return
 	}
 	of := m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name")
-	if m.dearest(of, (*meter).instanceOf) {
+	if m.mostExpensive(of, (*meter).instanceOf) {
 		return
 	}
 	if kind, _ := m.at.text("instance_type"); kind != "" {
@@ -207,7 +207,7 @@ func (m *meter) group() {
 		return
 	}
 	running, kept := m.warm(of)
-	m.dearest(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"), func(x *meter, template attributes) {
+	m.mostExpensive(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"), func(x *meter, template attributes) {
 		l := x.launchOf(m.at, template)
 		kind, kindState := template.text("instance_type")
 		l.kind = kind
@@ -349,7 +349,7 @@ func (m *meter) pools(of []pool, n size, market string) {
 	for _, p := range of {
 		kinds[p.kind] = true
 		options = append(options, func(x *meter) {
-			x.dearest(p.of, func(x *meter, template attributes) {
+			x.mostExpensive(p.of, func(x *meter, template attributes) {
 				l := x.launchOf(m.at, template)
 				l.kind, l.market = p.kind, market
 				if l.kind == "" {
@@ -465,7 +465,7 @@ func (m *meter) nodes() {
 	blocks := m.at.block("launch_template")
 	switch {
 	case len(blocks) > 0:
-		m.dearest(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"), read)
+		m.mostExpensive(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"), read)
 	case m.at.unknown["launch_template"] == true:
 		m.open("its launch template is known only after the plan is applied")
 	default:
@@ -473,7 +473,7 @@ func (m *meter) nodes() {
 	}
 }
 
-// endpoint adds the machines of an endpoint's variants. Shadow variants run beside the others
+// endpoint adds the machines of an endpoint's variants. Shadow variants run with the others
 // and are charged alike (SageMaker developer guide, "Shadow tests"); a variant that scales by
 // managed_instance_scaling may have its max_instance_count.
 func (m *meter) endpoint() {

@@ -237,7 +237,7 @@ func (m *meter) templateIn(block attributes, exprs map[string]*tfjson.Expression
 	name, nameState := block.text(nameKey)
 	byName := isConfigured(exprs, nameKey) && !isConfigured(exprs, idKey)
 	if exprs == nil && idState != knownValue {
-		// Without the configuration a name beside an unknown id may be that of the template before.
+		// Without the configuration a name with an unknown id may be that of the template before.
 		byName = idState == noValue || m.change.Change != nil && m.change.Change.Before == nil && nameState == knownValue
 	}
 	var found []*template
@@ -395,9 +395,9 @@ func (c *planner) addressed(address string) (found []*template) {
 	return found
 }
 
-// dearest reads the resource with each of the launches and keeps the most expensive, with the
+// mostExpensive reads the resource with each of the launches and keeps the most expensive, with the
 // largest number of machines and GPUs of any. It returns whether there was one.
-func (m *meter) dearest(of launches, read func(x *meter, template attributes)) bool {
+func (m *meter) mostExpensive(of launches, read func(x *meter, template attributes)) bool {
 	for _, content := range of.contents {
 		m.used = append(m.used, content.key)
 	}
