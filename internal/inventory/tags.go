@@ -49,6 +49,9 @@ type TagMapping struct {
 	User []string `yaml:"user"`
 	// Environment are the keys of the environment.
 	Environment []string `yaml:"environment"`
+	// Production are further names of environments that are production, besides prod, prd,
+	// live and production; an environment of such a name is production.
+	Production []string `yaml:"production" json:",omitempty"`
 	// CostCenter are the keys of the cost center.
 	CostCenter []string `yaml:"cost_center"`
 	// Purpose are the keys of the purpose: training, evaluation, experimentation, inference
@@ -148,7 +151,15 @@ func (m TagMapping) Owner(tags map[string]string) Owner { return m.owner(normali
 // owner is Owner for keys that are normalized.
 func (m TagMapping) owner(norm map[string]string) Owner {
 	return Owner{Team: firstOf(norm, m.Team), Project: firstOf(norm, m.Project), User: firstOf(norm, m.User),
-		Environment: strings.ToLower(firstOf(norm, m.Environment)), CostCenter: firstOf(norm, m.CostCenter)}
+		Environment: m.environment(firstOf(norm, m.Environment)), CostCenter: firstOf(norm, m.CostCenter)}
+}
+
+// environment is the value of a tag as an environment.
+func (m TagMapping) environment(value string) string {
+	if slices.ContainsFunc(m.Production, func(name string) bool { return strings.EqualFold(strings.TrimSpace(name), value) }) {
+		return Production
+	}
+	return strings.ToLower(value)
 }
 
 // normalized returns tags by their normalized keys, without empty values.

@@ -29,6 +29,12 @@ type fact struct {
 	// canonical returns the one form of values that mean the same, which the fact has and to
 	// which the values in conditions are brought; nil: each means itself.
 	canonical func(string) string
+	// class is the variable that takes the fact's place where it is compared with a value that
+	// stands for a class of values, as classes says; no condition can spell it.
+	class   string
+	classes func(value string) bool
+	// shown is the fact that explanations show in place of one that follows from it.
+	shown string
 	// read returns its value, nil where it is not known.
 	read func(*evaluation) ref.Val
 	// slope is what the fact gains in a nanosecond while nothing else changes: 1 or -1
@@ -179,9 +185,20 @@ var facts = []fact{
 	{name: "resource.user", doc: "person, by its tags", example: `resource.user == "ana"`,
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
-	{name: "resource.environment", doc: "environment, by its tags, in lower case; prod, prd and live are production", example: `resource.environment != "production"`,
-		typ: cel.StringType, unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment, tagged: true,
-		read: func(e *evaluation) ref.Val { return text(inventory.CanonicalEnvironment(e.r.Owner.Environment)) }},
+	{name: "resource.environment", doc: "environment, by its tags, in lower case; prod, prd and live are production, and so is prod-eu where it is compared with one of them",
+		example: `resource.environment != "production"`,
+		typ:     cel.StringType, unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment, tagged: true,
+		class:   classPrefix + "resource.environment",
+		classes: func(value string) bool { return inventory.CanonicalEnvironment(value) == inventory.Production },
+		read:    func(e *evaluation) ref.Val { return text(inventory.CanonicalEnvironment(e.r.Owner.Environment)) }},
+	{name: "resource.production", doc: "whether its environment is production, in any spelling", example: `!resource.production`,
+		typ: cel.BoolType, unknown: "no tag says its environment", tagged: true, shown: "resource.environment",
+		read: func(e *evaluation) ref.Val {
+			if e.r.Owner.Environment == "" {
+				return nil
+			}
+			return types.Bool(e.r.Owner.InProduction())
+		}},
 	{name: "resource.cost_center", doc: "cost center, by its tags", example: `resource.cost_center == "4711"`,
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.CostCenter) }},
@@ -304,9 +321,26 @@ var factIndex = func() map[string]*fact {
 	m := make(map[string]*fact, len(facts))
 	for i := range facts {
 		m[facts[i].name] = &facts[i]
+		if facts[i].class != "" {
+			m[facts[i].class] = &environmentClass
+		}
 	}
 	return m
 }()
+
+// classPrefix begins the variables of classes.
+const classPrefix = "@class."
+
+// environmentClass is resource.environment where conditions compare it with production: every
+// environment that is production has that one value.
+var environmentClass = fact{name: "resource.environment", doc: "environment, by its tags", typ: cel.StringType,
+	unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment, tagged: true,
+	read: func(e *evaluation) ref.Val {
+		if e.r.Owner.InProduction() {
+			return types.String(inventory.Production)
+		}
+		return text(inventory.CanonicalEnvironment(e.r.Owner.Environment))
+	}}
 
 // presences finds a tagged fact by the variable behind its has.
 var presences = func() map[string]*fact {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -14,7 +16,7 @@ import (
 // Caution is something about a valid policy that may not be meant.
 type Caution struct {
 	Policy string `json:"policy"`
-	// Rule names what is looked for: "inference", "production", "no-duration", "busy",
+	// Rule names what is looked for: "inference", "production", "untagged", "no-duration", "busy",
 	// "disks", "unsupported", "refused", "persistent", "limits", "everything", "ungoverned".
 	Rule string `json:"rule"`
 	// File and Line are where the policy begins.
@@ -53,6 +55,13 @@ var checks = []struct {
 	}},
 	{"production", func(p *Policy, _ Governance) string {
 		return p.mayEnd("resource.environment", inventory.Production)
+	}},
+	{"untagged", func(p *Policy, _ Governance) string {
+		if !p.Do.Verb.Destructive() || p.canMatch("resource.environment", inventory.Production) || !p.canMatchUntagged() {
+			return ""
+		}
+		return fmt.Sprintf("%s can match resources whose tags name no environment, and these may be production; "+
+			"where: !resource.production leaves them out", p.Do.Verb)
 	}},
 	{"persistent", func(p *Policy, _ Governance) string {
 		if !p.Do.Verb.Destructive() || !p.canMatch("resource.lifetime", string(inventory.Persistent)) {
@@ -151,6 +160,9 @@ func (p *Policy) canMatch(name, value string) bool {
 		}
 	}
 	given := &activation{given: map[string]any{name: types.String(value)}}
+	if name == "resource.environment" {
+		given.given["resource.production"] = types.Bool(inventory.IsProduction(value))
+	}
 	for _, c := range []*condition{p.where, p.when} {
 		if c != nil && c.eval(given) == usage.False {
 			return false
@@ -159,11 +171,99 @@ func (p *Policy) canMatch(name, value string) bool {
 	return true
 }
 
+// canMatchUntagged says whether the policy can be true for a resource whose tags were read and
+// name no environment.
+func (p *Policy) canMatchUntagged() bool {
+	if len(p.Select.Environment) > 0 {
+		return false
+	}
+	for _, c := range []*condition{p.where, p.when} {
+		if c != nil && untagged(c.ast.Expr())&canBeTrue == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// outcomes are what a condition can be: false, unknown and true.
+type outcomes int
+
+const (
+	canBeFalse outcomes = 1 << iota
+	canBeUnknown
+	canBeTrue
+	anyOutcome = canBeFalse | canBeUnknown | canBeTrue
+)
+
+// untagged returns what a part of a condition can be where tags were read and name no
+// environment: what asks for the environment is unknown, has of it is false, and everything else is
+// open.
+func untagged(e ast.Expr) outcomes {
+	if e.Kind() == ast.CallKind {
+		args := e.AsCall().Args()
+		switch e.AsCall().FunctionName() {
+		case operators.LogicalNot:
+			a := untagged(args[0])
+			return a&canBeUnknown | a<<2&canBeTrue | a>>2&canBeFalse
+		case operators.LogicalAnd:
+			return combine(untagged(args[0]), untagged(args[1]), func(a, b outcomes) outcomes { return min(a, b) })
+		case operators.LogicalOr:
+			return combine(untagged(args[0]), untagged(args[1]), func(a, b outcomes) outcomes { return max(a, b) })
+		case operators.Conditional:
+			asked, out := untagged(args[0]), outcomes(0)
+			if asked&canBeTrue != 0 {
+				out |= untagged(args[1])
+			}
+			if asked&canBeFalse != 0 {
+				out |= untagged(args[2])
+			}
+			return out | asked&canBeUnknown
+		}
+	}
+	if e.Kind() == ast.LiteralKind {
+		if e.AsLiteral() == types.True {
+			return canBeTrue
+		}
+		return canBeFalse
+	}
+	if f := presences[path(e)]; f != nil && ofEnvironment(f) {
+		return canBeFalse
+	}
+	asked := false
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(x ast.Expr) {
+		f := factIndex[path(x)]
+		asked = asked || f != nil && ofEnvironment(f)
+	}))
+	if asked {
+		return canBeUnknown
+	}
+	return anyOutcome
+}
+
+// ofEnvironment says whether a fact is read of the tag of the environment.
+func ofEnvironment(f *fact) bool {
+	return f.name == "resource.environment" || f.name == "resource.production"
+}
+
+// combine returns what two parts can be together.
+func combine(a, b outcomes, of func(a, b outcomes) outcomes) (out outcomes) {
+	for x := canBeFalse; x <= canBeTrue; x <<= 1 {
+		for y := canBeFalse; y <= canBeTrue; y <<= 1 {
+			if a&x != 0 && b&y != 0 {
+				out |= of(x, y)
+			}
+		}
+	}
+	return out
+}
+
 // overlaps says whether a resource can match both selections.
 func (s *Select) overlaps(other *Select) bool {
 	for i := range fields {
 		a, b := *fields[i].wanted(s), *fields[i].wanted(other)
-		if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(v string) bool { return fields[i].includes(b, v) }) {
+		inB := func(v string) bool { return fields[i].includes(b, v) }
+		inA := func(v string) bool { return fields[i].includes(a, v) }
+		if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, inB) && !slices.ContainsFunc(b, inA) {
 			return false
 		}
 	}

@@ -39,6 +39,8 @@ func TestCheck(t *testing.T) {
 			"lifetime: ephemeral, environment: [dev, staging], purpose: training}", governed, nil},
 		{"both are selected", "lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
 			"lifetime: ephemeral, environment: production, purpose: [inference]}", governed, []string{"inference", "production"}},
+		{"resources without an environment are accepted", `resource.environment != "production" && `, `(!has(resource.environment) || resource.environment != "production") && `, governed, []string{"untagged"}},
+		{"excluded by the fact", `resource.environment != "production" && resource.purpose != "inference"`, `resource.purpose != "inference" && !resource.production`, governed, nil},
 		{"excluded by when", "where: resource.environment != \"production\" && resource.purpose != \"inference\"\nwhen: ",
 			"when: resource.environment in [\"dev\"] && !(resource.purpose == \"inference\") && ", governed, nil},
 		{"excluded by a tag that may not be there", `resource.purpose != "inference"`, `resource.tags.role != "inference"`, governed, []string{"inference"}},
@@ -88,8 +90,9 @@ func TestEveryCheckFinds(t *testing.T) {
 	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
 	busy := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true, scratch_disks: true}]")
 	kept := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: put-retention, retention_days: 1}]")
+	untagged := policyOf(t, "where: '!has(resource.production) || !resource.production'\nthen: [{warn: {grace: 0s}}, {do: stop}]")
 	found := map[string]bool{}
-	for _, c := range Check(&Set{Policies: []*Policy{worst, busy, kept}}, nil) {
+	for _, c := range Check(&Set{Policies: []*Policy{worst, busy, kept, untagged}}, nil) {
 		found[c.Rule] = true
 	}
 	for _, c := range checks {

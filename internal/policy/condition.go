@@ -55,11 +55,14 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return gauged{noFigures, a}, true
 	}
 	if a.given != nil {
-		if v, ok := a.given[name]; ok {
+		f, isFact := factIndex[name]
+		if !isFact {
+			return unknown, false
+		}
+		if v, ok := a.given[f.name]; ok {
 			return v, true
 		}
-		_, isFact := factIndex[name]
-		return unknown, isFact
+		return unknown, true
 	}
 	f, ok := factIndex[name]
 	if !ok {

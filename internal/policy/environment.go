@@ -303,7 +303,7 @@ func under(root string) []string {
 // typing error that would be false, or worse true, without end.
 func checkValues(a *ast.AST) *fault {
 	var found *fault
-	visitValues(a, func(f *fact, literal ast.Expr, s string) {
+	visitValues(a, func(f *fact, _, literal ast.Expr, s string) {
 		if found != nil {
 			return
 		}
@@ -317,23 +317,34 @@ func checkValues(a *ast.AST) *fault {
 
 // canonicalizeValues brings the values that facts are compared with to the form that the
 // facts have: a policy that names "prod" means production however a tag spells it.
+// Where one of the values stands for a class, the fact is compared by its class.
 func canonicalizeValues(a *ast.AST) {
 	factory := ast.NewExprFactory()
-	visitValues(a, func(f *fact, literal ast.Expr, s string) {
+	classed := map[ast.Expr]string{}
+	visitValues(a, func(f *fact, asked, literal ast.Expr, s string) {
 		if f.canonical != nil {
 			literal.SetKindCase(factory.NewLiteral(literal.ID(), types.String(f.canonical(s))))
 		}
+		if f.classes != nil && f.classes(s) {
+			classed[asked] = f.class
+		}
 	})
+	for asked, class := range classed {
+		asked.SetKindCase(factory.NewIdent(asked.ID(), class))
+		a.SetReference(asked.ID(), ast.NewIdentReference(class, nil))
+	}
 }
 
-// visitValues visits the texts that facts are compared with.
-func visitValues(a *ast.AST, visit func(f *fact, literal ast.Expr, s string)) {
-	check := func(f *fact, literal ast.Expr) {
+// visitValues visits the texts that facts are compared with; asked is the expression of the
+// fact.
+func visitValues(a *ast.AST, visit func(f *fact, asked, literal ast.Expr, s string)) {
+	check := func(asked, literal ast.Expr) {
+		f := factIndex[path(asked)]
 		if f == nil || literal.Kind() != ast.LiteralKind {
 			return
 		}
 		if s, ok := literal.AsLiteral().(types.String); ok {
-			visit(f, literal, string(s))
+			visit(f, asked, literal, string(s))
 		}
 	}
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -343,12 +354,12 @@ func visitValues(a *ast.AST, visit func(f *fact, literal ast.Expr, s string)) {
 		c := e.AsCall()
 		switch c.FunctionName() {
 		case operators.Equals, operators.NotEquals:
-			check(factIndex[path(c.Args()[0])], c.Args()[1])
-			check(factIndex[path(c.Args()[1])], c.Args()[0])
+			check(c.Args()[0], c.Args()[1])
+			check(c.Args()[1], c.Args()[0])
 		case operators.In:
 			if list := c.Args()[1]; list.Kind() == ast.ListKind {
 				for _, element := range list.AsList().Elements() {
-					check(factIndex[path(c.Args()[0])], element)
+					check(c.Args()[0], element)
 				}
 			}
 		}

@@ -92,8 +92,8 @@ type field struct {
 	// values are all it can be; nil where that is open.
 	values []string
 	lower  bool
-	// canonical returns the one form of values that mean the same; nil: each means itself.
-	canonical func(string) string
+	// same says whether a value is the wanted one; nil: where they are equal.
+	same func(wanted, value string) bool
 }
 
 // fields are the plain values of a selection, the cheapest to tell apart first.
@@ -118,8 +118,8 @@ var fields = []field{
 		value: func(r *inventory.Resource) string { return r.Owner.Project }},
 	{name: "user", doc: "users, by tags", wanted: func(s *Select) *[]string { return &s.User },
 		value: func(r *inventory.Resource) string { return r.Owner.User }},
-	{name: "environment", doc: "environments, by tags, in lower case; prod, prd and live are production",
-		wanted: func(s *Select) *[]string { return &s.Environment }, lower: true, canonical: inventory.CanonicalEnvironment,
+	{name: "environment", doc: "environments, by tags, in lower case; production, prod, prd and live are each everything that is production",
+		wanted: func(s *Select) *[]string { return &s.Environment }, lower: true, same: inventory.SameEnvironment,
 		value: func(r *inventory.Resource) string { return r.Owner.Environment }},
 }
 
@@ -162,11 +162,10 @@ func (f *field) match(s *Select, r *inventory.Resource) usage.Answer {
 
 // includes says whether a value is one of those wanted.
 func (f *field) includes(wanted []string, value string) bool {
-	if f.canonical == nil {
+	if f.same == nil {
 		return slices.Contains(wanted, value)
 	}
-	value = f.canonical(value)
-	return slices.ContainsFunc(wanted, func(w string) bool { return f.canonical(w) == value })
+	return slices.ContainsFunc(wanted, func(w string) bool { return f.same(w, value) })
 }
 
 // isEmpty says whether everything matches.

@@ -57,6 +57,7 @@ func TestFacts(t *testing.T) {
 		"resource.environment":   `resource.environment == "dev"`,
 		"resource.cost_center":   `resource.cost_center == "42"`,
 		"resource.tags":          `resource.tags.team == "vision" && resource.tags["Cost-Center"] == "42" && size(resource.tags) == 3`,
+		"resource.production":    `resource.production == (resource.environment == "production")`,
 		"resource.managed":       `resource.managed`,
 		"resource.gang":          `resource.gang == "run-7"`,
 		"resource.gpus":          `resource.gpus == 1`,
@@ -91,8 +92,8 @@ func TestFacts(t *testing.T) {
 			t.Errorf("%s is not asked for", name)
 		}
 	}
-	if got := len(factIndex); got != 43 {
-		t.Errorf("%d facts; the table above has 43", got)
+	if got := len(facts); got != 44 {
+		t.Errorf("%d facts; the table above has 44", got)
 	}
 }
 

@@ -210,7 +210,7 @@ func (t *trace) deciding(args []ast.Expr, answer, all usage.Answer) []string {
 func (t *trace) atom(e ast.Expr, answer usage.Answer) []string {
 	known, missing := t.mentioned(e)
 	switch {
-	case answer == usage.True && len(known) > 0:
+	case (answer == usage.True || factIndex[path(e)] != nil && answer == usage.False) && len(known) > 0:
 		return []string{strings.Join(known, ", ")}
 	case answer == usage.Unknown && len(missing) > 0:
 		return []string{strings.Join(missing, ", ")}
@@ -219,6 +219,7 @@ func (t *trace) atom(e ast.Expr, answer usage.Answer) []string {
 	if err != nil {
 		text = t.c.text
 	}
+	text = strings.ReplaceAll(text, classPrefix, "")
 	out := oneLine(text) + " is " + answer.String()
 	if failed, ok := t.value(e).(*types.Err); ok && answer == usage.Unknown {
 		out += ": " + oneLine(failed.Error())
@@ -263,6 +264,9 @@ func (t *trace) mentioned(e ast.Expr) (known, missing []string) {
 			f = factIndex[path(n)]
 		}
 		if f != nil && n.Kind() == ast.IdentKind {
+			if of := factIndex[f.shown]; of != nil && f.read(t.e) != nil {
+				f = of
+			}
 			if v := f.read(t.e); v != nil {
 				add(&known, f.name+" is "+show(v))
 			} else {
