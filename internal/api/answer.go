@@ -77,7 +77,7 @@ var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.Sta
 
 // failed is the problem of an error. What is no error of the application is not shown: it may
 // hold what callers must not see.
-func (s *server) failed(ctx context.Context, err error) *problem {
+func (s *Server) failed(ctx context.Context, err error) *problem {
 	var p *problem
 	var input *ops.InputError
 	var wired *runtime.Error

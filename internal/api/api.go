@@ -14,7 +14,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/time/rate"
 
+	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -30,8 +32,11 @@ type Options struct {
 	PublicURL string
 	// OIDC is the sign-in provider; the zero value is none.
 	OIDC OIDC
-	// Rate is how many calls a second one caller may make, Burst how many at once; 0 is 20
-	// and 60.
+	// Owner is the owner token, by which a caller may do what the user of the service may; nil is
+	// none.
+	Owner *identity.Owner
+	// Rate is how many calls a second one caller may make, Burst how many at once; 0 is 20 and 60.
+	// Those who are not known by their credential have them together at each address.
 	Rate  float64
 	Burst int
 	// Poll is how often the audit log is read for events, Heartbeat how often a line goes to
@@ -43,6 +48,8 @@ type Options struct {
 	Done <-chan struct{}
 	// Version is that of the program.
 	Version string
+	// Now is the clock of sign-ins; nil is the system's. That of the process may be simulated.
+	Now func() time.Time
 	// Log takes what goes wrong; nil drops it. It never gets a secret.
 	Log *slog.Logger
 }
@@ -53,14 +60,24 @@ type OIDC struct {
 	Issuer, ClientID, ClientSecret string
 }
 
-// server is a server of the API.
-type server struct {
+// Server is a server of the API.
+type Server struct {
 	Options
-	public *url.URL
-	api    huma.API
-	spec   []byte
-	limits limits
-	signIn provider
+	handler http.Handler
+	public  *url.URL
+	api     huma.API
+	spec    []byte
+	// callers are the limits of callers who are known, strangers those of others by the address
+	// that they come from, and signIns those of sign-ins that ask the provider or AWS.
+	callers, strangers, signIns *limits
+	// tokens are those that are known to count; searches limits how often they are read again.
+	tokens   tokenSet
+	searches *rate.Limiter
+	signIn   *provider
+	verified verified
+	stateKey []byte
+	// links are sign-in links for browsers of the owner, browsers those that are signed in.
+	links, browsers secrets
 	// streams is how many listen to events, by caller and in all.
 	streams   map[string]int
 	streaming int
@@ -73,10 +90,10 @@ type server struct {
 // path. The caller serves it with timeouts for headers and idle connections, and over TLS
 // wherever it listens on more than loopback.
 //
-// Without tokens and without a sign-in provider, whoever connects on a loopback address is
-// the user of the service's process, as on the command line. As soon as one valid token
-// exists, every call needs one.
-func New(o Options) (http.Handler, error) {
+// Every call of the API needs a credential, wherever it comes from: the owner token, a token of
+// the state, an ID token of the sign-in provider, or the session of a browser. The OpenAPI
+// document is public: it is the same for every service of a version.
+func New(o Options) (*Server, error) {
 	if o.Process == nil || o.State == nil {
 		return nil, errors.New("serve the API: it needs the process of a service and its open state")
 	}
@@ -94,8 +111,18 @@ func New(o Options) (http.Handler, error) {
 	if o.Streams <= 0 {
 		o.Streams = 64
 	}
-	s := &server{Options: o, streams: map[string]int{}, secrets: map[string]bool{}}
-	s.limits.set(o.Rate, o.Burst)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Rate <= 0 {
+		o.Rate = 20
+	}
+	if o.Burst <= 0 {
+		o.Burst = 60
+	}
+	s := &Server{Options: o, streams: map[string]int{}, secrets: map[string]bool{}, signIn: newProvider(o.OIDC, o.Now), stateKey: stateKey(o.OIDC),
+		callers: newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst), signIns: newLimits(o.Rate/100, o.Burst/6),
+		searches: rate.NewLimiter(rate.Limit(o.Rate/10), max(1, o.Burst/6))}
 	if o.PublicURL != "" {
 		u, err := url.Parse(o.PublicURL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
@@ -109,13 +136,14 @@ func New(o Options) (http.Handler, error) {
 	config.DocsPath, config.OpenAPIPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
 	config.RejectUnknownQueryParameters = true
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token":  {Type: "http", Scheme: "bearer", Description: "a token of `curfew token create`, or an ID token of the sign-in provider"},
+		"token":  {Type: "http", Scheme: "bearer", Description: "a token of `curfew token create`, the owner token of the data directory, or an ID token of the sign-in provider"},
 		"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "the session of a browser"},
 	}
 	config.Security = []map[string][]string{{"token": {}}, {"cookie": {}}}
 	s.api = humago.New(mux, config)
 	s.register()
 	s.registerSignIn(mux)
+	s.registerOwner(mux)
 	var err error
 	if s.spec, err = specOf(s.api); err != nil {
 		return nil, err
@@ -127,5 +155,9 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path, "GET /openapi.json lists what there is"))
 	})
-	return s.guard(mux), nil
+	s.handler = s.guard(mux)
+	return s, nil
 }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }

@@ -90,6 +90,12 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 	s.req = runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: s.log}).Request()
 	s.req.ConfigFlag, s.req.DataFlag, s.req.Storage = file, filepath.Join(dir, "state"), runtime.LentStorage{State: s.state}
 	o := api.Options{Process: s.req.Process, State: s.state, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
+	if o.Owner, err = identity.MakeOwner(s.req.DataFlag); err != nil {
+		tb.Fatal(err)
+	}
+	if s.tokens[owner], err = o.Owner.Token(); err != nil {
+		tb.Fatal(err)
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -116,6 +122,9 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 	}
 	return s
 }
+
+// owner is the user of the service among the callers of tests.
+const owner = "the owner"
 
 // token makes a token as the person that it speaks for would.
 func (s *service) token(name string, roles ...string) string {
@@ -441,26 +450,6 @@ func TestTokensEnd(t *testing.T) {
 	}
 	if got := s.call("ned", "GET", "/api/v1/keeps", ""); got.status != 403 || got.code() != "no_role" {
 		t.Errorf("after the role was taken away: %d %s", got.status, got.body)
-	}
-}
-
-// TestTheUserOfThisMachine: without tokens whoever connects from this machine may do all;
-// with the first token no call without one does.
-func TestTheUserOfThisMachine(t *testing.T) {
-	s := start(t, settings, false, nil)
-	if got := s.call("", "POST", "/api/v1/freezes", `{"reason":"x"}`); got.status != 200 || !strings.Contains(got.body, `"by": "root"`) {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
-	if got := s.call("", "GET", "/api/v1/keeps", "", with("X-Forwarded-For", "10.0.0.1")); got.status != 401 {
-		t.Errorf("by a proxy: %d", got.status)
-	}
-	s.token("vi", "viewer")
-	if got := s.call("", "GET", "/api/v1/keeps", ""); got.status != 401 {
-		t.Errorf("with tokens: %d", got.status)
-	}
-	public := start(t, settings, false, func(o *api.Options) { o.PublicURL = "https://curfew.example.com" })
-	if got := public.call("", "GET", "/api/v1/keeps", ""); got.status != 401 {
-		t.Errorf("a server for others: %d", got.status)
 	}
 }
 

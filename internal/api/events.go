@@ -31,14 +31,14 @@ type eventsIn struct {
 }
 
 // registerEvents adds the stream of the audit log, whose numbers begin at 1 and have no gap.
-func (s *server) registerEvents() {
+func (s *Server) registerEvents() {
 	o := ops.Info{ID: "stream-events", Method: http.MethodGet, Path: "/api/v1/events", Role: approval.RoleViewer, Summary: "Follow the audit log as server-sent events"}
 	huma.Register(s.api, s.describe(o, "text/event-stream"), func(_ context.Context, in *eventsIn) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) { s.streamEvents(ctx, in) }}, nil
 	})
 }
 
-func (s *server) streamEvents(ctx huma.Context, in *eventsIn) {
+func (s *Server) streamEvents(ctx huma.Context, in *eventsIn) {
 	c := callOf(ctx.Context())
 	after := in.After
 	if in.Last != "" {
@@ -65,7 +65,7 @@ func (s *server) streamEvents(ctx huma.Context, in *eventsIn) {
 var errLimit = errors.New("the stream has sent its events")
 
 // listen takes a place among the streams, where there is one.
-func (s *server) listen(key string) bool {
+func (s *Server) listen(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streaming >= s.Streams || s.streams[key] >= perCaller {
@@ -76,7 +76,7 @@ func (s *server) listen(key string) bool {
 	return true
 }
 
-func (s *server) leave(key string) {
+func (s *Server) leave(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.streaming--
@@ -87,7 +87,7 @@ func (s *server) leave(key string) {
 
 // follow writes the entries after a number, and then each as it comes, until the client or
 // the service goes. A client that takes nothing for two heartbeats is let go.
-func (s *server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter, after int64, limit int) error {
+func (s *Server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter, after int64, limit int) error {
 	if after < 0 {
 		after = 0
 		if err := govern.Entries(ctx, c.Request, action.Query{Limit: 1}, func(e view.AuditEntry) error { after = e.ID; return nil }); err != nil {

@@ -2,12 +2,12 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,10 +16,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
@@ -33,12 +30,10 @@ const (
 	maxPath    = 2 << 10
 	answersFor = 24 * time.Hour
 	maxKey     = 200
-	// maxCallers bounds the callers whose rates are remembered.
-	maxCallers = 10_000
 )
 
 // guard refuses what no call may be, before anything is looked up for it.
-func (s *server) guard(next http.Handler) http.Handler {
+func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if v := recover(); v != nil {
@@ -56,23 +51,20 @@ func (s *server) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !strings.HasPrefix(r.URL.Path, "/api/") {
-			if !s.limits.allow(w, "from "+address(r)) {
+			if p := s.unsigned(w, r); p != nil {
+				writeProblem(w, p)
 				return
 			}
 			s.bounded(w, r, next)
 			return
 		}
-		c, p := s.authenticate(r)
-		key := "from " + address(r)
+		c, p := s.authenticate(w, r)
 		if c != nil {
-			key = callerKey(c)
-		}
-		if !s.limits.allow(w, key) {
-			return
+			p = cmp.Or(s.callers.allow(w, callerKey(c)), p)
 		}
 		if p != nil {
 			if p.Status == http.StatusUnauthorized {
-				h.Set("WWW-Authenticate", `Bearer realm="curfew"`)
+				h.Set("WWW-Authenticate", challenge)
 			}
 			writeProblem(w, p)
 			return
@@ -91,10 +83,42 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
+// unsigned counts a request of which no caller is known. Those that make this service ask others
+// are few.
+func (s *Server) unsigned(w http.ResponseWriter, r *http.Request) *problem {
+	if cheap(r) {
+		return nil
+	}
+	if p := s.strangers.allow(w, network(r)); p != nil {
+		return p
+	}
+	switch r.URL.Path {
+	case "/auth/callback", "/auth/aws":
+		return s.signIns.allow(w, network(r))
+	}
+	return nil
+}
+
+// Known reports whether a request has a credential of someone with a role here.
+func (s *Server) Known(r *http.Request) bool {
+	if _, p := credential(r); p != nil || s.refused(r) != nil {
+		return false
+	}
+	c, p := s.authenticate(discard{}, r)
+	return c != nil && p == nil
+}
+
+// discard takes an answer that is not sent.
+type discard struct{}
+
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) WriteHeader(int)             {}
+
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // refused says what is wrong with a request whoever makes it.
-func (s *server) refused(r *http.Request) *problem {
+func (s *Server) refused(r *http.Request) *problem {
 	host := r.Host
 	switch {
 	case len(r.URL.EscapedPath()) > maxPath:
@@ -133,7 +157,7 @@ func oddPath(u *url.URL) bool {
 
 // ours says whether a Host header names this server. A name that a foreign page resolved to
 // this address does not.
-func (s *server) ours(host string) bool {
+func (s *Server) ours(host string) bool {
 	if s.public != nil && strings.EqualFold(host, s.public.Host) {
 		return true
 	}
@@ -145,7 +169,7 @@ func (s *server) ours(host string) bool {
 	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-func (s *server) sameOrigin(origin string, r *http.Request) bool {
+func (s *Server) sameOrigin(origin string, r *http.Request) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
 		return false
@@ -160,29 +184,8 @@ func (s *server) sameOrigin(origin string, r *http.Request) bool {
 	return strings.EqualFold(u.Host, r.Host) && u.Scheme == scheme
 }
 
-// address is the address that a request comes from.
-func address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
-
-// fromThisMachine says whether a request comes from this machine itself and not by a proxy
-// on it.
-func fromThisMachine(r *http.Request) bool {
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if r.Header.Get(header) != "" {
-			return false
-		}
-	}
-	ip, err := netip.ParseAddr(address(r))
-	return err == nil && ip.Unmap().IsLoopback()
-}
-
 // bounded reads the body of a request, at most so much and for so long, and goes on with it.
-func (s *server) bounded(w http.ResponseWriter, r *http.Request, next http.Handler) {
+func (s *Server) bounded(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if r.ContentLength > maxBody {
 		writeProblem(w, problemOf(http.StatusRequestEntityTooLarge, "too_large", "a body is at most 1 MiB", ""))
 		return
@@ -212,7 +215,7 @@ func (s *server) bounded(w http.ResponseWriter, r *http.Request, next http.Handl
 
 // mutate carries out a call that may change something: once for each idempotency key, and
 // recorded with who made it.
-func (s *server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, next http.Handler) {
+func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, next http.Handler) {
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
 		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "an idempotency key has at most 200 characters", ""))
@@ -304,44 +307,3 @@ func (r *recorded) Write(p []byte) (int, error) {
 
 // Unwrap is for [http.ResponseController].
 func (r *recorded) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// limits are how often each caller may call.
-type limits struct {
-	mu    sync.Mutex
-	rate  rate.Limit
-	burst int
-	of    map[string]*rate.Limiter
-}
-
-func (l *limits) set(perSecond float64, burst int) {
-	l.rate, l.burst, l.of = rate.Limit(perSecond), burst, map[string]*rate.Limiter{}
-	if perSecond <= 0 {
-		l.rate = 20
-	}
-	if burst <= 0 {
-		l.burst = 60
-	}
-}
-
-// allow takes a call of a caller into account, or answers when to call again.
-func (l *limits) allow(w http.ResponseWriter, key string) bool {
-	l.mu.Lock()
-	one, ok := l.of[key]
-	if !ok {
-		if len(l.of) >= maxCallers {
-			maps.DeleteFunc(l.of, func(_ string, r *rate.Limiter) bool { return r.Tokens() >= float64(l.burst) })
-		}
-		one = rate.NewLimiter(l.rate, l.burst)
-		l.of[key] = one
-	}
-	l.mu.Unlock()
-	turn := one.Reserve()
-	wait := turn.Delay()
-	if wait == 0 {
-		return true
-	}
-	turn.Cancel()
-	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
-	writeProblem(w, problemOf(http.StatusTooManyRequests, "too_many", "too many calls", "call again after Retry-After seconds"))
-	return false
-}

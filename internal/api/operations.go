@@ -22,7 +22,7 @@ func forbidden(c *ops.Call, o ops.Info) *problem {
 }
 
 // register adds every operation and the stream of events.
-func (s *server) register() {
+func (s *Server) register() {
 	for _, o := range ops.All() {
 		info := o.Describe()
 		o.Register(s.api, s.describe(info, "application/json"), func(hc huma.Context, carryOut ops.Handler) {
@@ -46,7 +46,7 @@ func (s *server) register() {
 }
 
 // describe returns an operation as the framework takes it: only callers with its role pass.
-func (s *server) describe(o ops.Info, contentType string) huma.Operation {
+func (s *Server) describe(o ops.Info, contentType string) huma.Operation {
 	collection, _, _ := strings.Cut(strings.TrimPrefix(o.Path, "/api/v1/"), "/")
 	event := huma.Schema{Type: huma.TypeString}
 	schema := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": &event, "event": &event, "data": &event}, Required: []string{"id", "event", "data"}}

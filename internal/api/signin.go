@@ -1,10 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -14,14 +18,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
+	exact "github.com/go-jose/go-jose/v4/json"
 	"golang.org/x/oauth2"
 
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
-	"github.com/curfew-dev/curfew/internal/httpclient"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -38,6 +41,9 @@ const (
 	signInFor  = 10 * time.Minute
 	proofAge   = time.Minute
 	minNonce   = 16
+	maxNonce   = 128
+	// signInTimeout bounds what a browser waits for that comes back from the provider.
+	signInTimeout = 15 * time.Second
 )
 
 // callerKey identifies a caller by their proof of identity.
@@ -46,40 +52,101 @@ func callerKey(c *ops.Call) string {
 }
 
 func unauthenticated(detail string) *problem {
-	return problemOf(http.StatusUnauthorized, "unauthenticated", detail, "send a token of `curfew token create` as Authorization: Bearer TOKEN")
+	return problemOf(http.StatusUnauthorized, "unauthenticated", detail, "send a token of `curfew token create`, or the owner token of the data directory, as Authorization: Bearer TOKEN")
 }
 
-// authenticate finds out who makes a request.
-func (s *server) authenticate(r *http.Request) (*ops.Call, *problem) {
+// challenge is what a call without a credential is asked for.
+const challenge = `Bearer realm="curfew"`
+
+// bearer returns the credential of the Authorization header; ok is false where the header has
+// another form.
+func bearer(r *http.Request) (text string, ok bool) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return "", true
+	}
+	scheme, text, _ := strings.Cut(header, " ")
+	return text, strings.EqualFold(scheme, "bearer") && text != ""
+}
+
+// credential returns what a request proves its caller by, and what is wrong where it has nothing
+// of the form. A header counts before a cookie.
+func credential(r *http.Request) (string, *problem) {
+	text, ok := bearer(r)
+	if !ok {
+		return "", unauthenticated("the Authorization header is no bearer token")
+	}
+	if text != "" {
+		if strings.HasPrefix(text, browserPrefix) {
+			return "", unauthenticated("the session of a browser is no token")
+		}
+		return text, nil
+	}
+	if cookie, err := r.Cookie(cookieName); err == nil && cookie.Value != "" && strings.HasPrefix(cookie.Value, identity.TokenPrefix) && !identity.IsOwnerToken(cookie.Value) {
+		return cookie.Value, nil
+	}
+	return "", unauthenticated("the call has no credential")
+}
+
+// authenticate finds out who makes a request. Until that is known, the request counts against the
+// address that it comes from, before anything is looked up or verified for it; a caller whose
+// credential is known already is not held up by others at that address.
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*ops.Call, *problem) {
 	ctx := r.Context()
+	stranger := func(p *problem) (*ops.Call, *problem) {
+		if late := s.strangers.allow(w, network(r)); late != nil {
+			return nil, late
+		}
+		return nil, p
+	}
+	text, p := credential(r)
+	if p != nil {
+		return stranger(p)
+	}
+	session, isBrowser := strings.CutPrefix(text, browserPrefix)
+	var identify func(*runtime.Request, config.Config) (approval.Person, error)
+	owns := false
+	switch {
+	case isBrowser:
+		if owns = s.Owner != nil && s.browsers.has(session, s.Now()); !owns {
+			return stranger(unauthenticated("the session of the browser has ended"))
+		}
+		identify = owner
+	case identity.IsOwnerToken(text):
+		if owns = s.Owner.Is(text); !owns {
+			return stranger(unauthenticated("it is not the owner token of this service"))
+		}
+		identify = owner
+	case strings.Count(text, ".") == 2 && s.OIDC.Issuer != "":
+		c, p := s.bearerIDToken(ctx, w, r, text)
+		if p != nil {
+			return nil, p
+		}
+		identify = func(req *runtime.Request, cfg config.Config) (approval.Person, error) {
+			return s.signedIn(req, cfg, c), nil
+		}
+	default:
+		v, p := s.tokenOf(ctx, w, r, text)
+		if p != nil {
+			return nil, p
+		}
+		identify = func(req *runtime.Request, cfg config.Config) (approval.Person, error) {
+			return identity.PersonOfToken(req, cfg, v), nil
+		}
+	}
 	req := s.Process.Request()
 	cfg, _, err := identity.PeopleInForce(ctx, req)
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	st := s.State
-	header := r.Header.Get("Authorization")
-	cookie, noCookie := r.Cookie(cookieName)
-	var who approval.Person
-	switch scheme, text, _ := strings.Cut(header, " "); {
-	case header != "" && !strings.EqualFold(scheme, "bearer"):
-		return nil, unauthenticated("the Authorization header is no bearer token")
-	case header != "" && strings.Count(text, ".") == 2 && s.OIDC.Issuer != "":
-		if who, err = s.idToken(ctx, req, cfg, text, ""); err != nil {
-			return nil, unauthenticated("the sign-in provider does not vouch for the token, or it expired")
-		}
-	case header != "":
-		if who, err = s.token(ctx, req, cfg, st, text); err != nil {
-			return nil, s.untaken(ctx, err)
-		}
-	case noCookie == nil:
-		if who, err = s.token(ctx, req, cfg, st, cookie.Value); err != nil {
-			return nil, s.untaken(ctx, err)
-		}
-	default:
-		return s.localUser(r, req, cfg, st)
+	who, err := identify(req, cfg)
+	if err != nil {
+		return nil, s.failed(ctx, err)
 	}
 	req.Caller = runtime.ServedCaller(who)
+	if owns {
+		return &ops.Call{Request: req, Who: who, Owner: true}, nil
+	}
 	c := &ops.Call{Request: req, Who: who, Roles: serviceRoles(who.Roles)}
 	if len(c.Roles) == 0 {
 		return c, problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
@@ -87,49 +154,73 @@ func (s *server) authenticate(r *http.Request) (*ops.Call, *problem) {
 	return c, nil
 }
 
-func (s *server) untaken(ctx context.Context, err error) *problem {
-	if errors.Is(err, store.ErrNoToken) {
-		return unauthenticated("the token is unknown, expired or revoked")
+// tokenOf returns the token of the state that a text is. One that is not known to count is looked
+// for together with all others, and not more often than the limit of such searches.
+func (s *Server) tokenOf(ctx context.Context, w http.ResponseWriter, r *http.Request, text string) (store.Token, *problem) {
+	none := unauthenticated("the token is unknown, expired or revoked")
+	hash, _, whole := identity.HashToken(text)
+	if !whole || !s.tokens.has(hash) {
+		if late := s.strangers.allow(w, network(r)); late != nil {
+			return store.Token{}, late
+		}
+		if !whole {
+			return store.Token{}, none
+		}
+		if found, p := s.findTokens(ctx, w, hash); p != nil || !found {
+			return store.Token{}, cmp.Or(p, none)
+		}
 	}
-	return s.failed(ctx, err)
+	now := s.Process.Now().UTC()
+	v, err := s.State.Callers().Token(ctx, hash, now)
+	switch {
+	case err == nil && v.Valid(now):
+		return v, nil
+	case err == nil || errors.Is(err, store.ErrNoToken):
+		s.tokens.forget(hash)
+		return store.Token{}, none
+	}
+	return store.Token{}, s.failed(ctx, err)
 }
 
-// token is who a token speaks for.
-func (s *server) token(ctx context.Context, req *runtime.Request, cfg config.Config, st *store.Store, text string) (approval.Person, error) {
-	hash, _, ok := identity.HashToken(text)
-	if !ok {
-		return approval.Person{}, store.ErrNoToken
+// findTokens reads which tokens count, and reports whether one does.
+func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, hash string) (bool, *problem) {
+	if !s.searches.Allow() {
+		return false, tooMany(w, time.Second)
 	}
-	now := req.Now().UTC()
-	v, err := st.Callers().Token(ctx, hash, now)
-	if err == nil && !v.Valid(now) {
-		err = store.ErrNoToken
-	}
+	all, err := s.State.Callers().Valid(ctx, s.Process.Now().UTC())
 	if err != nil {
-		return approval.Person{}, err
+		return false, s.failed(ctx, err)
 	}
-	return identity.PersonOfToken(req, cfg, v), nil
+	s.tokens.set(all)
+	return s.tokens.has(hash), nil
 }
 
-// localUser is the user of this process, where no one has to sign in.
-func (s *server) localUser(r *http.Request, req *runtime.Request, cfg config.Config, st *store.Store) (*ops.Call, *problem) {
-	if s.OIDC.Issuer != "" || s.public != nil || !fromThisMachine(r) {
-		return nil, unauthenticated("this server takes only callers who sign in")
+// tokenSet are the hashes of the tokens that counted when they were read last.
+type tokenSet struct {
+	mu sync.Mutex
+	of map[string]bool
+}
+
+func (t *tokenSet) has(hash string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[hash]
+}
+
+func (t *tokenSet) set(all []string) {
+	of := make(map[string]bool, len(all))
+	for _, hash := range all {
+		of[hash] = true
 	}
-	all, err := st.Callers().Tokens(r.Context())
-	if err != nil {
-		return nil, s.failed(r.Context(), err)
-	}
-	now := req.Now().UTC()
-	if slices.ContainsFunc(all, func(v store.Token) bool { return v.Valid(now) }) {
-		return nil, unauthenticated("this server has tokens, so every call needs one")
-	}
-	who, err := req.Declared(cfg)
-	if err != nil {
-		return nil, s.failed(r.Context(), err)
-	}
-	req.Caller = runtime.ServedCaller(who)
-	return &ops.Call{Request: req, Who: who, Local: true}, nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.of = of
+}
+
+func (t *tokenSet) forget(hash string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, hash)
 }
 
 // serviceRoles are roles as operations know them: any other role decides requests, as an
@@ -148,84 +239,137 @@ func serviceRoles(roles []string) []string {
 	return out
 }
 
-// provider is the sign-in provider, which is asked for its keys on first use.
-type provider struct {
-	mu    sync.Mutex
-	known *oidc.Provider
-	// client is made with the first call.
-	client *httpclient.Client
+// verified are ID tokens whose signature was verified a short while ago, by their hashes.
+type verified struct {
+	mu sync.Mutex
+	of map[[sha256.Size]byte]verifiedToken
 }
 
-// providerTimeout bounds a call to the sign-in provider with its repetitions.
-const providerTimeout = 10 * time.Second
-
-// with returns a context in which the sign-in provider's libraries use the one client. [server.open]
-// calls it first.
-func (p *provider) with(ctx context.Context) context.Context {
-	if p.client == nil {
-		p.client = httpclient.New(httpclient.Options{TotalTimeout: providerTimeout, WholeBody: true, FollowRedirects: true})
-	}
-	return oidc.ClientContext(ctx, p.client.Standard())
+type verifiedToken struct {
+	claims claims
+	at     time.Time
 }
 
-// open asks the provider for its keys, once.
-func (s *server) open(ctx context.Context) (*oidc.Provider, error) {
-	s.signIn.mu.Lock()
-	defer s.signIn.mu.Unlock()
-	if s.signIn.known != nil {
-		return s.signIn.known, nil
-	}
-	// The provider keeps the client of its context for later keys; the deadline is the client's.
-	p, err := oidc.NewProvider(s.signIn.with(context.WithoutCancel(ctx)), s.OIDC.Issuer)
-	if err == nil {
-		s.signIn.known = p
-	}
-	return p, err
+const (
+	// verifiedFor is how long the signature of an ID token is not verified again, maxVerified how
+	// many are remembered.
+	verifiedFor = time.Minute
+	maxVerified = 1_000
+)
+
+func (v *verified) get(raw string, now time.Time) (claims, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	one, ok := v.of[sha256.Sum256([]byte(raw))]
+	return one.claims, ok && now.Sub(one.at) < verifiedFor
 }
 
-// idToken is whom an ID token of the sign-in provider names: signed by the provider, for this
-// service, not expired, and with the nonce where one is given.
-func (s *server) idToken(ctx context.Context, req *runtime.Request, cfg config.Config, raw, nonce string) (approval.Person, error) {
-	p, err := s.open(ctx)
+func (v *verified) put(raw string, c claims, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.of == nil || len(v.of) >= maxVerified {
+		v.of = map[[sha256.Size]byte]verifiedToken{}
+	}
+	v.of[sha256.Sum256([]byte(raw))] = verifiedToken{c, now}
+}
+
+// bearerIDToken returns the claims of an ID token that a caller sends with each call. It was made
+// in a sign-in elsewhere, so that this service knows no nonce for it.
+func (s *Server) bearerIDToken(ctx context.Context, w http.ResponseWriter, r *http.Request, raw string) (claims, *problem) {
+	now := s.Now()
+	if c, ok := s.verified.get(raw, now); ok && s.signIn.check(c) == nil {
+		return c, nil
+	}
+	if late := s.strangers.allow(w, network(r)); late != nil {
+		return claims{}, late
+	}
+	c, err := s.signIn.verify(ctx, raw)
 	if err != nil {
-		return approval.Person{}, err
+		s.Log.DebugContext(ctx, "an ID token does not count", "error", err)
+		return claims{}, unauthenticated("the sign-in provider does not vouch for the token, or it expired")
 	}
-	token, err := p.Verifier(&oidc.Config{ClientID: s.OIDC.ClientID, Now: req.Now}).Verify(ctx, raw)
+	s.verified.put(raw, c, now)
+	return c, nil
+}
+
+// signInIDToken returns the claims of the ID token that ends a sign-in: it has the nonce with which
+// the sign-in began.
+func (s *Server) signInIDToken(ctx context.Context, raw, nonce string) (claims, error) {
+	c, err := s.signIn.verify(ctx, raw)
 	if err != nil {
-		return approval.Person{}, err
+		return claims{}, err
 	}
-	if nonce != "" && subtle.ConstantTimeCompare([]byte(nonce), []byte(token.Nonce)) != 1 {
-		return approval.Person{}, errors.New("the token is for another sign-in")
+	if len(nonce) < minNonce || subtle.ConstantTimeCompare([]byte(nonce), []byte(c.Nonce)) != 1 {
+		return claims{}, errors.New("the token is for another sign-in")
 	}
-	var claims struct {
-		Email    string `json:"email"`
-		Verified bool   `json:"email_verified"`
+	return c, nil
+}
+
+// signedIn is whom claims name. An address counts where the provider has verified it.
+func (s *Server) signedIn(req *runtime.Request, cfg config.Config, c claims) approval.Person {
+	mail := c.Email
+	if !c.EmailVerified {
+		mail = ""
 	}
-	if err := token.Claims(&claims); err != nil {
-		return approval.Person{}, err
-	}
-	if !claims.Verified {
-		claims.Email = ""
-	}
-	return identity.PersonOfSignIn(req, cfg, s.OIDC.Issuer, token.Subject, claims.Email), nil
+	return identity.PersonOfSignIn(req, cfg, s.OIDC.Issuer, c.Subject, mail)
 }
 
 // registerSignIn adds what browsers and AWS identities sign in by. None of it is called with
 // a session, so it is no part of the API.
-func (s *server) registerSignIn(mux *http.ServeMux) {
+func (s *Server) registerSignIn(mux *http.ServeMux) {
 	mux.HandleFunc("GET /auth/login", s.login)
 	mux.HandleFunc("GET /auth/callback", s.callback)
 	mux.HandleFunc("POST /auth/logout", s.logout)
 	mux.HandleFunc("POST /auth/aws", s.awsSignIn)
 }
 
-// signingIn is what a sign-in under way has to come back with. It is a cookie of its own,
-// so that a sign-in that another browser began does not end in this one.
-type signingIn struct{ State, Nonce, Verifier string }
+// signingIn is what a sign-in under way has to come back with. It is a cookie of its own, so that
+// a sign-in that another browser began does not end in this one.
+type signingIn struct {
+	State, Nonce, Verifier string
+	// Ends is when it counts no more, in seconds since 1970.
+	Ends int64
+}
 
-func (s *server) oauth(p *oidc.Provider) oauth2.Config {
-	return oauth2.Config{ClientID: s.OIDC.ClientID, ClientSecret: s.OIDC.ClientSecret, Endpoint: p.Endpoint(),
-		RedirectURL: strings.TrimSuffix(s.PublicURL, "/") + "/auth/callback", Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
+// stateKey is the key by which cookies of sign-ins under way are signed. Processes that serve one
+// sign-in client have one key, that of the client's secret; without a secret each has its own, and
+// a sign-in ends at the process at which it began.
+func stateKey(o OIDC) []byte {
+	if o.ClientSecret == "" {
+		return []byte(random())
+	}
+	return sum(o.ClientSecret, "curfew.sign-in/v1")
+}
+
+func sum(key, text string) []byte {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+// seal writes a sign-in under way as a cookie.
+func (s *Server) seal(in signingIn) (string, error) {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return "", err
+	}
+	payload := base64.RawURLEncoding.EncodeToString(text)
+	return payload + "." + base64.RawURLEncoding.EncodeToString(sum(string(s.stateKey), payload)), nil
+}
+
+// unseal reads a cookie that this service signed and that has not ended.
+func (s *Server) unseal(cookie string) (signingIn, bool) {
+	var in signingIn
+	payload, mac, _ := strings.Cut(cookie, ".")
+	signed, err := base64.RawURLEncoding.DecodeString(mac)
+	if err != nil || !hmac.Equal(signed, sum(string(s.stateKey), payload)) {
+		return in, false
+	}
+	text, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || json.Unmarshal(text, &in) != nil {
+		return in, false
+	}
+	return in, in.State != "" && in.Nonce != "" && in.Verifier != "" && s.Now().Unix() < in.Ends
 }
 
 func random() string {
@@ -234,7 +378,7 @@ func random() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func (s *server) cookie(name, value string, length time.Duration) *http.Cookie {
+func (s *Server) cookie(name, value string, length time.Duration) *http.Cookie {
 	c := &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.public != nil && s.public.Scheme == "https", MaxAge: int(length / time.Second)}
 	if name == stateName { // the provider leads back from its own site
 		c.Path, c.SameSite = "/auth/", http.SameSiteLaxMode
@@ -245,71 +389,81 @@ func (s *server) cookie(name, value string, length time.Duration) *http.Cookie {
 	return c
 }
 
-func (s *server) login(w http.ResponseWriter, r *http.Request) {
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	if s.OIDC.Issuer == "" || s.public == nil {
 		writeProblem(w, problemOf(http.StatusNotFound, "no_provider", "no sign-in provider is configured", "create a token: curfew token create"))
 		return
 	}
-	p, err := s.open(r.Context())
+	m, err := s.signIn.metadata(r.Context(), nil)
 	if err != nil {
 		s.Log.ErrorContext(r.Context(), "the sign-in provider cannot be asked", "error", err)
 		writeProblem(w, problemOf(http.StatusFailedDependency, "no_provider", "the sign-in provider cannot be asked", ""))
 		return
 	}
-	now := signingIn{random(), random(), oauth2.GenerateVerifier()}
-	text, err := json.Marshal(now)
+	in := signingIn{random(), random(), oauth2.GenerateVerifier(), s.Now().Add(signInFor).Unix()}
+	cookie, err := s.seal(in)
 	if err != nil {
 		writeProblem(w, s.failed(r.Context(), err))
 		return
 	}
-	http.SetCookie(w, s.cookie(stateName, base64.RawURLEncoding.EncodeToString(text), signInFor))
-	o := s.oauth(p)
-	http.Redirect(w, r, o.AuthCodeURL(now.State, oidc.Nonce(now.Nonce), oauth2.S256ChallengeOption(now.Verifier)), http.StatusFound)
+	http.SetCookie(w, s.cookie(stateName, cookie, signInFor))
+	o := s.signIn.config(m, s.PublicURL)
+	http.Redirect(w, r, o.AuthCodeURL(in.State, oauth2.SetAuthURLParam("nonce", in.Nonce), oauth2.S256ChallengeOption(in.Verifier)), http.StatusFound)
 }
 
-func (s *server) callback(w http.ResponseWriter, r *http.Request) {
+func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	refuse := func(why string) {
 		http.SetCookie(w, s.cookie(stateName, "", 0))
 		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in", why, "begin again at /auth/login"))
 	}
 	var began signingIn
+	ours := false
 	c, err := r.Cookie(stateName)
-	if err == nil {
-		var text []byte
-		if text, err = base64.RawURLEncoding.DecodeString(c.Value); err == nil {
-			err = json.Unmarshal(text, &began)
-		}
+	if err == nil && s.OIDC.Issuer != "" {
+		began, ours = s.unseal(c.Value)
 	}
 	q := r.URL.Query()
-	if err != nil || s.OIDC.Issuer == "" || began.State == "" || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(began.State)) != 1 {
+	if !ours || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(began.State)) != 1 {
 		refuse("this browser did not begin the sign-in")
 		return
 	}
-	ctx, end := context.WithTimeout(r.Context(), 15*time.Second)
+	ctx, end := context.WithTimeout(r.Context(), signInTimeout)
 	defer end()
-	p, err := s.open(ctx)
+	// It is used up before the provider is asked, whatever comes of it.
+	hash, now := sha256.Sum256([]byte(c.Value)), s.Now().UTC()
+	switch err := s.State.Callers().UseProof(ctx, hex.EncodeToString(hash[:]), now, now.Add(-time.Hour)); {
+	case errors.Is(err, store.ErrUsedProof):
+		refuse("the sign-in was used before")
+		return
+	case err != nil:
+		writeProblem(w, s.failed(ctx, err))
+		return
+	}
+	m, err := s.signIn.metadata(ctx, nil)
 	if err != nil {
 		refuse("the sign-in provider cannot be asked")
 		return
 	}
-	o := s.oauth(p)
+	o := s.signIn.config(m, s.PublicURL)
 	answered, err := o.Exchange(s.signIn.with(ctx), q.Get("code"), oauth2.VerifierOption(began.Verifier))
 	if err != nil {
 		refuse("the sign-in provider gave no identity")
 		return
 	}
 	raw, _ := answered.Extra("id_token").(string)
+	named, err := s.signInIDToken(ctx, raw, began.Nonce)
+	if err != nil {
+		s.Log.WarnContext(ctx, "a sign-in does not count", "error", err)
+		refuse("the sign-in provider gave no identity for this sign-in")
+		return
+	}
 	req := s.Process.Request()
 	cfg, _, err := identity.PeopleInForce(ctx, req)
 	if err != nil {
 		writeProblem(w, s.failed(ctx, err))
 		return
 	}
-	who, err := s.idToken(ctx, req, cfg, raw, began.Nonce)
-	if err != nil {
-		refuse("the sign-in provider gave no identity for this sign-in")
-		return
-	}
+	who := s.signedIn(req, cfg, named)
 	secret, refusal := s.session(ctx, req, who, sessionFor)
 	if refusal != nil {
 		writeProblem(w, refusal)
@@ -322,7 +476,7 @@ func (s *server) callback(w http.ResponseWriter, r *http.Request) {
 }
 
 // session makes a token for a person who has signed in, for a while.
-func (s *server) session(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string, *problem) {
+func (s *Server) session(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string, *problem) {
 	if len(who.Roles) == 0 {
 		return "", problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
 	}
@@ -334,8 +488,11 @@ func (s *server) session(ctx context.Context, req *runtime.Request, who approval
 }
 
 // logout ends the session of a browser.
-func (s *server) logout(w http.ResponseWriter, r *http.Request) {
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(cookieName); err == nil {
+		if session, isBrowser := strings.CutPrefix(c.Value, browserPrefix); isBrowser {
+			s.browsers.take(session, s.Now())
+		}
 		if err := identity.EndSession(r.Context(), s.Process.Request(), c.Value); err != nil {
 			writeProblem(w, s.failed(r.Context(), err))
 			return
@@ -353,21 +510,25 @@ func AWSBinding(publicURL, nonce string) string {
 
 // awsSignIn takes a presigned call of GetCallerIdentity that names this server and a nonce,
 // once and within a minute, and answers with a token for a while.
-func (s *server) awsSignIn(w http.ResponseWriter, r *http.Request) {
+func (s *Server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	var in struct{ Nonce, Signed string }
-	d := json.NewDecoder(io.LimitReader(r.Body, maxBody))
-	d.DisallowUnknownFields()
 	if mime, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); mime != "application/json" {
 		writeProblem(w, problemOf(http.StatusUnsupportedMediaType, "invalid", "the body is JSON: {\"nonce\": …, \"signed\": …}", ""))
 		return
 	}
-	if err := d.Decode(&in); err != nil || len(in.Nonce) < minNonce {
-		writeProblem(w, problemOf(http.StatusUnprocessableEntity, "invalid", "the body is {\"nonce\": …, \"signed\": …} with a nonce of at least 16 characters", ""))
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		writeProblem(w, s.failed(ctx, err))
+		return
+	}
+	var in map[string]string
+	// This decoder takes no name twice and no NONCE for nonce.
+	if err := exact.Unmarshal(body, &in); err != nil || len(in) != 2 || len(in["nonce"]) < minNonce || len(in["nonce"]) > maxNonce {
+		writeProblem(w, problemOf(http.StatusUnprocessableEntity, "invalid", "the body is {\"nonce\": …, \"signed\": …} with a nonce of 16 to 128 characters", ""))
 		return
 	}
 	req := s.Process.Request()
-	who, err := identity.SignedCall(ctx, req, in.Signed, AWSBinding(s.name(r), in.Nonce), proofAge)
+	who, err := identity.SignedCall(ctx, req, in["signed"], AWSBinding(s.name(r), in["nonce"]), proofAge)
 	if err != nil {
 		p := s.failed(ctx, err)
 		if p.Status == http.StatusForbidden {
@@ -386,7 +547,7 @@ func (s *server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 // name is the URL that callers sign for this server.
-func (s *server) name(r *http.Request) string {
+func (s *Server) name(r *http.Request) string {
 	if s.public != nil {
 		return s.public.Scheme + "://" + s.public.Host
 	}

@@ -141,8 +141,10 @@ func TestIDTokens(t *testing.T) {
 // another state, a nonce of another sign-in, a session that was there before.
 func TestSignIn(t *testing.T) {
 	i := newIssuer(t)
+	var later time.Duration
 	s := start(t, signedIn, false, func(o *api.Options) {
 		o.PublicURL, o.OIDC = "https://curfew.example.com", api.OIDC{Issuer: i.URL, ClientID: "curfew", ClientSecret: "s"}
+		o.Now = func() time.Time { return time.Now().Add(later) }
 	})
 	begin := func() (began *http.Cookie, asked url.Values) {
 		got := s.call("", "GET", "/auth/login", "")
@@ -167,28 +169,50 @@ func TestSignIn(t *testing.T) {
 	callback := func(state, code string, cookies ...string) answered {
 		return s.call("", "GET", "/auth/callback?state="+url.QueryEscape(state)+"&code="+code, "", with("Cookie", strings.Join(cookies, "; ")))
 	}
-	state := began.Name + "=" + began.Value
+	fixed := "curfew_session=curfew_" + strings.Repeat("ab", 32)
+	payload, mac, _ := strings.Cut(began.Value, ".")
+	forged, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged = []byte(strings.Replace(string(forged), asked.Get("state"), "chosen", 1))
 	for name, got := range map[string]answered{
-		"no cookie":     callback(asked.Get("state"), "good"),
-		"another state": callback("guess", "good", state),
-		"no state":      callback("", "good", state),
-		"another code":  callback(asked.Get("state"), "bad", state),
+		"no cookie":       callback(asked.Get("state"), "good"),
+		"another state":   callback("guess", "good", began.Name+"="+began.Value),
+		"no state":        callback("", "good", began.Name+"="+began.Value),
+		"a forged cookie": callback("chosen", "good", began.Name+"="+base64.RawURLEncoding.EncodeToString(forged)+"."+mac),
+		"not signed":      callback(asked.Get("state"), "good", began.Name+"="+payload),
 	} {
-		if got.status != 403 || strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
-			t.Errorf("%s: %d %v", name, got.status, got.header)
+		if got.status != 403 || !strings.Contains(got.body, "did not begin") || strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
-	i.next = map[string]any{"nonce": "of another sign-in"}
-	if got := callback(asked.Get("state"), "good", state); got.status != 403 {
-		t.Errorf("the nonce of another sign-in: %d", got.status)
+	// Each of these uses a sign-in up.
+	again := func(claims map[string]any, code string) answered {
+		began, asked = begin()
+		if claims != nil {
+			i.next = claims
+		} else {
+			i.next = map[string]any{"nonce": asked.Get("nonce")}
+		}
+		return callback(asked.Get("state"), code, began.Name+"="+began.Value, fixed)
 	}
+	for name, got := range map[string]answered{
+		"another code":                 again(nil, "bad"),
+		"the nonce of another sign-in": again(map[string]any{"nonce": "of another sign-in"}, "good"),
+		"an empty nonce":               again(map[string]any{"nonce": ""}, "good"),
+		"no nonce":                     again(map[string]any{}, "good"),
+	} {
+		if got.status != 403 || got.code() != "not_signed_in" || strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	began, asked = begin()
 	i.next = map[string]any{"nonce": asked.Get("nonce"), "sub": "stranger"}
-	if got := callback(asked.Get("state"), "good", state); got.status != 403 || got.code() != "no_role" {
+	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 || got.code() != "no_role" {
 		t.Errorf("a stranger: %d %s", got.status, got.body)
 	}
-	i.next = map[string]any{"nonce": asked.Get("nonce")}
-	fixed := "curfew_session=curfew_" + strings.Repeat("ab", 32)
-	got := callback(asked.Get("state"), "good", state, fixed)
+	got := again(nil, "good")
 	var session *http.Cookie
 	for _, c := range (&http.Response{Header: got.header}).Cookies() {
 		if c.Name == "curfew_session" {
@@ -198,6 +222,15 @@ func TestSignIn(t *testing.T) {
 	if got.status != 303 || session == nil || strings.Contains(fixed, session.Value) {
 		t.Fatalf("signed in: %d %v", got.status, got.header)
 	}
+	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 || !strings.Contains(got.body, "used before") {
+		t.Errorf("the same sign-in twice: %d %s", got.status, got.body)
+	}
+	began, asked = begin()
+	later = 10 * time.Minute
+	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 || !strings.Contains(got.body, "did not begin") {
+		t.Errorf("a sign-in of ten minutes ago: %d %s", got.status, got.body)
+	}
+	later = 0
 	if !session.HttpOnly || !session.Secure || session.SameSite != http.SameSiteStrictMode || session.Path != "/" {
 		t.Errorf("session %+v", session)
 	}

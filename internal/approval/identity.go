@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ type ProofKind string
 const (
 	// SelfDeclared is a name in the environment, in a file, or of the operating system.
 	SelfDeclared ProofKind = "self-declared"
+	// OwnerToken is the owner token of a service: its holder may do what the user of the service
+	// may. The name is the service's, so that it proves no person.
+	OwnerToken ProofKind = "owner-token"
 	// GitHubReview is a review that GitHub's API gave out.
 	GitHubReview ProofKind = "github-review"
 	// Token is a token of the service, OIDC a session or token of the sign-in provider; the
@@ -44,12 +48,14 @@ type Proof struct {
 }
 
 // Verified says whether a provider vouched for the identity.
-func (p Proof) Verified() bool { return p.Kind != "" && p.Kind != SelfDeclared }
+func (p Proof) Verified() bool {
+	return p.Kind != "" && p.Kind != SelfDeclared && p.Kind != OwnerToken
+}
 
 // String says how an identity is proven.
 func (p Proof) String() string {
 	if !p.Verified() {
-		return string(SelfDeclared) + ", not verified"
+		return cmp.Or(string(p.Kind), string(SelfDeclared)) + ", not verified"
 	}
 	s := string(p.Kind) + " " + p.Subject
 	if p.Detail != "" {

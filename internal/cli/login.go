@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 )
 
 func (a *app) newLogin() *cobra.Command {
-	var aws bool
+	var aws, browser bool
 	var profile string
 	c := &cobra.Command{
 		Use:   "login [SERVER]",
@@ -35,15 +36,20 @@ service's sign-in provider.
 
 --aws signs in by your AWS credentials: the service takes a presigned GetCallerIdentity and
 answers with a token for an hour. The sign-in of browsers at /auth/login gives a browser
-its session, and no token to keep here.`,
+its session, and no token to keep here.
+
+A service of your own on this machine needs no sign-in: commands find its owner token in the
+data directory. --browser prints a link by which a browser has the same rights, for 8 hours.`,
 		Example: `  printf %s "$TOKEN" | curfew login https://curfew.example.com
-  curfew login https://curfew.example.com --aws --profile ana`,
+  curfew login https://curfew.example.com --aws --profile ana
+  curfew login http://127.0.0.1:8787 --browser`,
 		Args: oneServer,
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.login(c.Context(), strings.Join(args, ""), aws, profile)
+			return a.login(c.Context(), strings.Join(args, ""), aws, browser, profile)
 		},
 	}
 	c.Flags().BoolVar(&aws, "aws", false, "sign in by AWS credentials")
+	c.Flags().BoolVar(&browser, "browser", false, "print a link that signs a browser in to your own service, once and within 10 minutes")
 	c.Flags().StringVar(&profile, "profile", "", "AWS profile, for --aws")
 	a.outputs(c, tableJSON...)
 	return c
@@ -72,32 +78,36 @@ func oneServer(c *cobra.Command, args []string) error {
 }
 
 // server is the URL of the service that is named, or that is configured.
-func (a *app) server(cfg config.Config, named string) (string, error) {
+func (a *app) server(cfg config.Config, named string) (*url.URL, error) {
 	text := first(named, cfg.Server)
 	if text == "" {
-		return "", &failure{exit: ExitUsage, code: "no_server", err: errors.New("no server is given and none is configured"),
+		return nil, &failure{exit: ExitUsage, code: "no_server", err: errors.New("no server is given and none is configured"),
 			hint: "give its URL, or set server in curfew.yaml or CURFEW_SERVER"}
 	}
 	u, err := config.ServerURL(text)
 	if err != nil {
-		return "", usageError("%w", err)
+		return nil, usageError("%w", err)
 	}
-	return u.String(), nil
+	return u, nil
 }
 
-func (a *app) login(ctx context.Context, named string, aws bool, profile string) error {
+func (a *app) login(ctx context.Context, named string, aws, browser bool, profile string) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	server, err := a.server(cfg, named)
+	u, err := a.server(cfg, named)
 	if err != nil {
 		return err
 	}
+	if browser {
+		return a.browserLink(ctx, cfg, u)
+	}
+	server := u.String()
 	login := client.Login{Server: server}
 	switch {
 	case aws:
-		err = a.signInByAWS(ctx, cfg, &login, profile)
+		err = a.signInByAWS(ctx, cfg, u, &login, profile)
 	case profile != "":
 		err = usageError("curfew login --profile goes with --aws")
 	default:
@@ -106,7 +116,7 @@ func (a *app) login(ctx context.Context, named string, aws bool, profile string)
 	if err != nil {
 		return err
 	}
-	c, err := a.reach(cfg, server, login.Token)
+	c, err := a.reach(cfg, client.Options{URL: u, Token: login.Token})
 	if err != nil {
 		return err
 	}
@@ -130,6 +140,32 @@ func (a *app) login(ctx context.Context, named string, aws bool, profile string)
 		lines += "\nNext: set server: " + server + " in curfew.yaml, or CURFEW_SERVER"
 	}
 	return a.say(doc, "%s", plain.Text(lines))
+}
+
+// browserLink prints a link that signs a browser in as the owner of a service.
+func (a *app) browserLink(ctx context.Context, cfg config.Config, u *url.URL) error {
+	c, err := a.owned(cfg, u)
+	if err != nil {
+		return err
+	}
+	link, err := c.Link(ctx)
+	if said := (*client.Error)(nil); errors.As(err, &said) && said.Code == "unauthenticated" {
+		said.Hint = "run it as the user of the service, with the data directory of the service"
+	}
+	if err != nil {
+		return err
+	}
+	at := u.JoinPath("/")
+	if at, err = at.Parse(link.Path); err != nil || at.Host != u.Host || at.Scheme != u.Scheme {
+		return fmt.Errorf("read the answer of %s: it gives no link of its own", u)
+	}
+	ends := a.Now().UTC().Add(time.Duration(link.ExpiresIn) * time.Second).Truncate(time.Second)
+	who, err := ops.Whoami.Call(ctx, &ops.Place{Service: c}, ops.None{})
+	if err != nil {
+		return err
+	}
+	doc := view.Login{Schema: view.LoginSchema, Server: u.String(), Name: who.Name, Roles: append([]string{}, who.Roles...), ExpiresAt: &ends, Link: at.String()}
+	return a.say(doc, "%s", plain.Text(at.String()+"\nOpen it in a browser before "+plain.Time(ends)+". It counts once."))
 }
 
 // maxSecret bounds a token that is read.
@@ -161,7 +197,7 @@ func (a *app) secret(server string) (string, error) {
 }
 
 // signInByAWS trades a presigned GetCallerIdentity for a token.
-func (a *app) signInByAWS(ctx context.Context, cfg config.Config, login *client.Login, profile string) error {
+func (a *app) signInByAWS(ctx context.Context, cfg config.Config, u *url.URL, login *client.Login, profile string) error {
 	raw := make([]byte, 16)
 	_, _ = rand.Read(raw) // it never fails
 	nonce := hex.EncodeToString(raw)
@@ -169,7 +205,7 @@ func (a *app) signInByAWS(ctx context.Context, cfg config.Config, login *client.
 	if err != nil {
 		return &failure{exit: ExitError, code: "no_credentials", err: fmt.Errorf("sign in to %s by AWS credentials: %w", login.Server, err), hint: "give --profile, or sign in to AWS"}
 	}
-	c, err := a.reach(cfg, login.Server, "")
+	c, err := a.reach(cfg, client.Options{URL: u})
 	if err != nil {
 		return err
 	}
@@ -191,14 +227,15 @@ func (a *app) logout(ctx context.Context, named string) error {
 	if err != nil {
 		return err
 	}
-	server, err := a.server(cfg, named)
+	u, err := a.server(cfg, named)
 	if err != nil {
 		return err
 	}
+	server := u.String()
 	login, err := a.logins().Load(server)
 	none := errors.Is(err, client.ErrNoLogin)
 	if err == nil && login.Session {
-		c, err := a.reach(cfg, server, login.Token)
+		c, err := a.reach(cfg, client.Options{URL: u, Token: login.Token})
 		if err == nil {
 			err = c.EndSession(ctx)
 		}

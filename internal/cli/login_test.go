@@ -28,7 +28,9 @@ import (
 type office struct {
 	*desktop
 	srv *serving
-	env map[string]string
+	// data is the data directory of the service.
+	data string
+	env  map[string]string
 }
 
 const officeConfig = `
@@ -47,8 +49,8 @@ func newOffice(t *testing.T, wrap func(http.Handler) http.Handler) *office {
 		t.Fatal(err)
 	}
 	d.write("curfew.yaml", "")
-	o := &office{desktop: d}
-	o.srv = serveState(t, serverDir, filepath.Join(serverDir, "data"), func() string { return "root" }, d.clock, wrap)
+	o := &office{desktop: d, data: filepath.Join(serverDir, "data")}
+	o.srv = serveState(t, serverDir, o.data, func() string { return "root" }, d.clock, wrap)
 	o.env = map[string]string{"CURFEW_SERVER": o.srv.URL}
 	return o
 }
@@ -239,6 +241,7 @@ func TestALostAnswer(t *testing.T) {
 			_ = c.Close()
 		})
 	})
+	o.srv.owned(t, o.data, filepath.Join(o.dir, "none"))
 	events := func(what string) int {
 		got := o.give("", "audit", "--what", what, "-o", "jsonl")
 		if got.code != ExitDone {

@@ -6,16 +6,19 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/api"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
+	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/server"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ops"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -102,23 +105,44 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 
 // mount returns what serves the API in addition to what the service says of itself, until the
 // context ends.
-func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, config.Config, *slog.Logger) (map[string]http.Handler, error) {
-	return func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error) {
+func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, config.Config, *slog.Logger) (server.Mounted, error) {
+	return func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (server.Mounted, error) {
 		in := cfg.Serve.SignIn
-		o := api.Options{Process: req.Process, State: s, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log}
+		o := api.Options{Process: req.Process, State: s, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log, Now: a.Now}
 		if in.ClientSecretEnv != "" {
 			secret, ok := a.Lookup(in.ClientSecretEnv)
 			if !ok || secret == "" {
-				return nil, usageError("serve.sign_in.client_secret_env: the environment has no %s", in.ClientSecretEnv)
+				return server.Mounted{}, usageError("serve.sign_in.client_secret_env: the environment has no %s", in.ClientSecretEnv)
 			}
 			o.OIDC.ClientSecret = secret
 		}
+		if cfg.DataDir == "" {
+			log.Warn("there is no owner token: no data directory is given", "hint", "`curfew token create` with the same --database-url makes a token")
+		} else {
+			var err error
+			if o.Owner, err = identity.MakeOwner(cfg.DataDir); err != nil {
+				return server.Mounted{}, err
+			}
+			log.Info("callers need a credential", "owner_token", o.Owner.Path)
+		}
 		h, err := api.New(o)
 		if err != nil {
-			return nil, err
+			return server.Mounted{}, err
 		}
-		return map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h}, nil
+		return server.Mounted{Handlers: map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h}, Known: h.Known, Listening: func(base string) { a.showLink(o, h, base) }}, nil
 	}
+}
+
+// showLink shows the person who starts a service on a terminal how a browser signs in. It goes to
+// no file and no journal: whoever reads it within its time is the owner.
+func (a *app) showLink(o api.Options, h *api.Server, base string) {
+	if a.Width == 0 || o.Owner == nil {
+		return
+	}
+	if o.PublicURL != "" {
+		base = strings.TrimSuffix(o.PublicURL, "/")
+	}
+	plain.Fprintf(a.Stdout, "Sign a browser in, once and within 10 minutes: %s\n", base+h.Link())
 }
 
 // serveDemo serves the simulated account.

@@ -3,12 +3,15 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/config"
@@ -55,14 +58,11 @@ func (a *app) logins() client.Logins {
 	return client.Logins{Dir: filepath.Join(a.ConfigDir, "curfew", "servers")}
 }
 
-// reach is a client of a server of the configuration, with a token or without.
-func (a *app) reach(cfg config.Config, server, token string) (*client.Client, error) {
-	u, err := config.ServerURL(server)
-	if err != nil {
-		return nil, usageError("%w", err)
-	}
-	o := client.Options{URL: u, Token: token, Timeout: cfg.ServerTimeout, Version: a.Version}
+// reach is a client of a server by the configuration.
+func (a *app) reach(cfg config.Config, o client.Options) (*client.Client, error) {
+	o.Timeout, o.Version = cfg.ServerTimeout, a.Version
 	if cfg.ServerCAFile != "" {
+		var err error
 		if o.Roots, err = os.ReadFile(a.path(cfg.ServerCAFile)); err != nil {
 			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read server_ca_file %s: %w", cfg.ServerCAFile, runtime.Cause(err))}
 		}
@@ -81,10 +81,30 @@ func (a *app) service(cfg config.Config) (*client.Client, error) {
 		return nil, usageError("server: %w", err)
 	}
 	login, err := a.logins().Load(u.String())
-	if err != nil && !errors.Is(err, client.ErrNoLogin) {
+	switch {
+	case errors.Is(err, client.ErrNoLogin):
+		return a.owned(cfg, u)
+	case err != nil:
 		return nil, &failure{exit: ExitUsage, code: "no_token", err: err, hint: "`curfew login " + u.String() + "` keeps a new one"}
 	}
-	return a.reach(cfg, cfg.Server, login.Token)
+	return a.reach(cfg, client.Options{URL: u, Token: login.Token})
+}
+
+// owned returns a client of a service on this machine with the owner token of the data directory;
+// without a token where there is none.
+func (a *app) owned(cfg config.Config, u *url.URL) (*client.Client, error) {
+	o := client.Options{URL: u}
+	if cfg.DataDir != "" && config.OnThisMachine(u) {
+		token, err := identity.ReadOwner(cfg.DataDir)
+		switch {
+		case err == nil:
+			o.Token, o.Owner = token, true
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission): // it is a service of another user
+		default:
+			return nil, &failure{exit: ExitUsage, code: "invalid_owner_token", err: err, hint: "remove the file, and start `curfew serve` again to have another one"}
+		}
+	}
+	return a.reach(cfg, o)
 }
 
 // unreachedHint is what to do where a server cannot be reached.
@@ -100,7 +120,11 @@ func unreachedHint(e *client.Unreached) string {
 func serverFailure(err error) *failure {
 	var said *client.Error
 	var silent *client.Unreached
+	var unproven *client.Unproven
 	switch {
+	case errors.As(err, &unproven):
+		return &failure{exit: ExitError, code: "unproven_server", err: err,
+			hint: "another program, or another user's service, may listen there; `curfew login " + unproven.Server + "` keeps a token for a service that you trust"}
 	case errors.As(err, &said) && said.Shown:
 		return &failure{exit: said.Exit}
 	case errors.As(err, &said):

@@ -39,6 +39,9 @@ type Options struct {
 	URL *url.URL
 	// Token is the bearer token; empty sends none. It is part of no error.
 	Token string
+	// Owner says that Token is an owner token. It goes only to a service on this machine that has
+	// proven on the same connection that it knows the token.
+	Owner bool
 	// Roots are the authorities whose certificates count, as PEM; empty is the system's.
 	Roots []byte
 	// Timeout is how long a call may take, its repetitions included; 0 is DefaultTimeout.
@@ -70,7 +73,7 @@ func New(o Options) (*Client, error) {
 		}
 	}
 	c := &Client{o: o, base: o.URL.Scheme + "://" + o.URL.Host}
-	c.http = httpclient.New(httpclient.Options{
+	options := httpclient.Options{
 		TLS:           trust,
 		UserAgent:     "curfew/" + o.Version,
 		Attempts:      maxAttempts,
@@ -81,7 +84,11 @@ func New(o Options) (*Client, error) {
 		MaxBody:       maxAnswer,
 		WholeBody:     true,
 		Retry:         retry,
-	})
+	}
+	if o.Owner {
+		options.Connected = c.prove
+	}
+	c.http = httpclient.New(options)
 	return c, nil
 }
 

@@ -107,7 +107,8 @@ const (
 // out, and which that nothing will be.
 func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	if a.Err != nil {
-		d.Again = d.Again && a.Number < lostTries
+		var unproven *Unproven
+		d.Again = d.Again && a.Number < lostTries && !errors.As(a.Err, &unproven)
 		return d
 	}
 	var p struct{ Code string }
@@ -147,6 +148,10 @@ func certificate(err error) string {
 
 // unreached says in one line why there is no answer.
 func (c *Client) unreached(r request, err error) error {
+	var unproven *Unproven
+	if errors.As(err, &unproven) {
+		return unproven
+	}
 	e := &Unreached{Server: c.base, Sent: r.method != http.MethodGet && !httpclient.NotSent(err)}
 	if why := certificate(err); why != "" {
 		e.Why, e.Certificate, e.Sent = why, true, false

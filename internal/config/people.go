@@ -320,7 +320,7 @@ func (a Approvals) check(f *document.File, root ast.Node) error {
 	}
 	if a.GitHubAPI != "" {
 		u, err := url.Parse(a.GitHubAPI)
-		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && !onThisMachine(u) {
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && !OnThisMachine(u) {
 			return placed(f, root, "approvals.github_api", errors.New("it is the base URL of a REST API, such as https://github.example.com/api/v3"))
 		}
 	}
@@ -331,14 +331,14 @@ func (a Approvals) check(f *document.File, root ast.Node) error {
 	if err != nil || u.Host == "" || u.Path != "" && u.Path != "/" || u.User != nil || u.RawQuery != "" {
 		return placed(f, root, "approvals.sts_endpoint", errors.New("it is the base URL of a sandbox on this machine, such as http://127.0.0.1:5000"))
 	}
-	if !onThisMachine(u) {
+	if !OnThisMachine(u) {
 		return placed(f, root, "approvals.sts_endpoint", errors.New("only a sandbox on this machine may stand in for STS: the hosts of AWS are pinned"))
 	}
 	return nil
 }
 
-// onThisMachine says whether a URL's host is this machine.
-func onThisMachine(u *url.URL) bool {
+// OnThisMachine says whether a URL's host is this machine.
+func OnThisMachine(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

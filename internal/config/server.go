@@ -18,7 +18,7 @@ func ServerURL(text string) (*url.URL, error) {
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%q: it is the URL of a service such as https://curfew.example.com", text)
 	}
-	if u.Scheme == "http" && !onThisMachine(u) {
+	if u.Scheme == "http" && !OnThisMachine(u) {
 		return nil, fmt.Errorf("%q: a service on another machine is reached by https, because a token goes there", text)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil

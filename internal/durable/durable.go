@@ -1,4 +1,4 @@
-// Package durable replaces files whole.
+// Package durable creates and replaces files whole.
 package durable
 
 import (
@@ -45,6 +45,28 @@ func ReplaceBytes(path string, mode fs.FileMode, data []byte) error {
 		_, err := w.Write(data)
 		return err
 	})
+}
+
+// Create makes a file with exactly this mode where there is none, whole or not at all. Of two at
+// once the first one stays, and the other returns fs.ErrExist.
+func Create(path string, mode fs.FileMode, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), Unfinished+"*")
+	if err != nil {
+		return err
+	}
+	if err = tmp.Chmod(mode); err == nil {
+		_, err = tmp.Write(data)
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Link(tmp.Name(), path)
+	}
+	if err = errors.Join(err, os.Remove(tmp.Name())); err != nil {
+		return err
+	}
+	return Sync(filepath.Dir(path))
 }
 
 // Sync puts a file, or the names in a folder, on the disk, where the file system can do that by

@@ -75,6 +75,30 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestCreate makes a file once: the first one stays, whatever the process allows as a mode.
+func TestCreate(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := Create(path, 0o644, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(path, 0o600, []byte("second")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second one: %v", err)
+	}
+	got, err := os.ReadFile(path)
+	info, failed := os.Stat(path)
+	if err != nil || failed != nil || string(got) != "first" || info.Mode().Perm() != 0o644 {
+		t.Errorf("%q, %v, %v, %v", got, info.Mode(), err, failed)
+	}
+	if err := Create(filepath.Join(dir, "none", "file"), 0o600, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
+	if left := names(t, dir); len(left) != 1 {
+		t.Errorf("it left %v", left)
+	}
+}
+
 // TestReplaceSecretly holds that no one but the owner can read a file while it is written.
 func TestReplaceSecretly(t *testing.T) {
 	dir := t.TempDir()

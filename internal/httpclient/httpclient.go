@@ -74,9 +74,9 @@ type Options struct {
 	// WholeBody reads each answer to its end as part of its attempt, so that an answer that
 	// breaks off is asked for again. Without it the caller reads the answer as it arrives.
 	WholeBody bool
-	// FollowRedirects lets the client of [Client.Standard] follow redirects. Nothing else
-	// does: a redirect would carry credentials to a host that was not configured.
-	FollowRedirects bool
+	// Connected checks each new connection, after TLS, before a request is sent on it. Requests
+	// then go by no proxy. It does not apply to a given Transport.
+	Connected func(ctx context.Context, c net.Conn) error
 	// Prepare completes a request before each of its attempts, for example signs it.
 	Prepare func(*http.Request) error
 	// Retry overrides the decision about a failed or refused attempt; nil keeps it.
@@ -139,13 +139,7 @@ func New(o Options) *Client {
 		o.Wait = sleep
 	}
 	if o.Transport == nil {
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext
-		t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, o.HeaderTimeout
-		if o.TLS != nil {
-			t.TLSClientConfig = o.TLS
-		}
-		o.Transport = t
+		o.Transport = newTransport(o)
 	}
 	c := &Client{o: o}
 	c.retry = &retryablehttp.Client{
@@ -162,6 +156,41 @@ func New(o Options) *Client {
 	return c
 }
 
+// newTransport returns the pooled transport of a client.
+func newTransport(o Options) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout, ControlContext: checkDialed}
+	t.DialContext = dialer.DialContext
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = handshakeTimeout, o.HeaderTimeout
+	if o.TLS != nil {
+		t.TLSClientConfig = o.TLS
+	}
+	if o.Connected == nil {
+		return t
+	}
+	t.Proxy = nil
+	checked := func(ctx context.Context, c net.Conn, err error) (net.Conn, error) {
+		if err != nil {
+			return nil, err
+		}
+		if err := o.Connected(ctx, c); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return c, nil
+	}
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		return checked(ctx, c, err)
+	}
+	t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		bounded, cancel := context.WithTimeout(ctx, dialTimeout+handshakeTimeout)
+		defer cancel()
+		c, err := (&tls.Dialer{NetDialer: dialer, Config: o.TLS}).DialContext(bounded, network, address)
+		return checked(ctx, c, err)
+	}
+	return t
+}
+
 func orDefault[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
@@ -174,13 +203,10 @@ func lastResponse(*http.Request, []*http.Request) error { return http.ErrUseLast
 // Close ends idle connections.
 func (c *Client) Close() { c.retry.HTTPClient.CloseIdleConnections() }
 
-// Standard returns a client for libraries that take an http.Client.
+// Standard returns a client for libraries that take an http.Client. It follows no redirect: that
+// would carry credentials to a host that was not configured.
 func (c *Client) Standard() *http.Client {
-	out := &http.Client{Transport: roundTripper{c}, CheckRedirect: lastResponse}
-	if c.o.FollowRedirects {
-		out.CheckRedirect = nil
-	}
-	return out
+	return &http.Client{Transport: roundTripper{c}, CheckRedirect: lastResponse}
 }
 
 type roundTripper struct{ c *Client }
@@ -339,10 +365,11 @@ func Final(err error) bool {
 		plainHTTP   tls.RecordHeaderError
 		tooLarge    *TooLargeError
 		unprepared  *prepareError
+		inward      *AddressError
 	)
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) ||
-		errors.As(err, &plainHTTP) || errors.As(err, &tooLarge) || errors.As(err, &unprepared)
+		errors.As(err, &plainHTTP) || errors.As(err, &tooLarge) || errors.As(err, &unprepared) || errors.As(err, &inward)
 }
 
 // maxRetryAfter bounds the Retry-After of a server, in seconds: a day.
@@ -424,6 +451,11 @@ func (t *attemptTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 			cancel()
 			return nil, &prepareError{err}
 		}
+	}
+	// A proxy or a given transport resolves names itself; an address in the URL is seen here.
+	if err := checkAddress(req.URL.Hostname()); err != nil {
+		cancel()
+		return nil, err
 	}
 	resp, err := t.o.Transport.RoundTrip(req)
 	if err != nil {

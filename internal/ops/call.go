@@ -19,8 +19,8 @@ type Call struct {
 	Request *runtime.Request
 	// Who is the caller of a service; the zero value is the user of this process.
 	Who approval.Person
-	// Local says that the caller is the user of this process, who may do what the process may.
-	Local bool
+	// Owner says that the caller is the user of this process, who may do what the process may.
+	Owner bool
 	// Roles are the caller's, as operations name them.
 	Roles []string
 	// sessions are opened by the first operation that needs them.
@@ -51,7 +51,7 @@ func (c *Call) Sessions(ctx context.Context) (*sessions.Sessions, error) {
 
 // Teams returns the teams in which the caller has a role; all says every team.
 func (c *Call) Teams(role string) (teams []string, all bool) {
-	if c.Local {
+	if c.Owner {
 		return nil, true
 	}
 	return approval.TeamsOf(c.Roles, approval.AtLeast(role))

@@ -190,7 +190,7 @@ func TestZeroPageIsTheWholeCollection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	doc, err := ListActions.Call(t.Context(), &Place{Local: &Call{Request: req, Local: true}}, Paging{})
+	doc, err := ListActions.Call(t.Context(), &Place{Local: &Call{Request: req, Owner: true}}, Paging{})
 	if err != nil || len(doc.Actions) != 3 {
 		t.Errorf("%d of 3 actions, %v", len(doc.Actions), err)
 	}

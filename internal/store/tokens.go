@@ -112,6 +112,15 @@ func (c Callers) Token(ctx context.Context, hash string, now time.Time) (Token, 
 	return v, nil
 }
 
+// Valid returns the hashes of the tokens that count at a time.
+func (c Callers) Valid(ctx context.Context, now time.Time) ([]string, error) {
+	var rows []tokenRow
+	if err := c.db.list(ctx, &rows, tokenTable.query+" WHERE revoked_at IS NULL AND expires_at > ?", at(now)); err != nil {
+		return nil, fmt.Errorf("read the tokens that count: %w", err)
+	}
+	return convert(rows, func(r tokenRow) string { return r.Hash }), nil
+}
+
 // Revoke ends the token of an id, or the only one whose id begins so, and records it;
 // ErrNoToken where there is none. One that was revoked stays so.
 func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry func(Token) action.Entry) (Token, error) {

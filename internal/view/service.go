@@ -29,6 +29,8 @@ type Login struct {
 	Roles []string `json:"roles"`
 	// ExpiresAt is when it ends; null where that is not known.
 	ExpiresAt *time.Time `json:"expires_at"`
+	// Link signs a browser in until ExpiresAt, once; only with --browser.
+	Link string `json:"link,omitempty"`
 }
 
 // The schemas of what the service lists.

@@ -177,16 +177,8 @@ func makeKey(path string) error {
 	if err != nil {
 		return fmt.Errorf("make the key %s: %w", path, err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".key-") // for its owner alone
-	if err != nil {
-		return fmt.Errorf("make the key %s: %w", path, runtime.Cause(err))
-	}
-	defer func() { _ = os.Remove(file.Name()) }()
-	err = pem.Encode(file, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Link(file.Name(), path)
-	}
-	if err != nil {
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := durable.Create(path, 0o600, text); err != nil {
 		return fmt.Errorf("make the key %s: %w", path, err)
 	}
 	return nil

@@ -93,7 +93,7 @@ func People(ctx context.Context, req *runtime.Request, cfg config.Config, s *sto
 func Admin(ctx context.Context, req *runtime.Request, cfg config.Config, judge config.Shared, binding string) (approval.Person, error) {
 	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = judge.Approvers, judge.People, judge.Approvals, judge.GitHub
 	who, err := req.Declared(cfg)
-	if _, served := req.Caller.Served(); served && who.Proof.Kind == approval.SelfDeclared { // of the machine's user at the service: by what judges
+	if _, served := req.Caller.Served(); served && !who.Proof.Verified() { // the owner of the service: by what judges
 		who.Roles = approval.Roles(cfg.Holders(), who.Name)
 	}
 	if !judge.Approvals.Accepts(approval.SelfDeclared) {

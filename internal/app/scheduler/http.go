@@ -32,7 +32,7 @@ func (s *Scheduler) Ready() Readiness {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	r := Readiness{Ready: true, Database: "ok", Configuration: s.config, Sources: make([]Status, 0, len(s.status)), databaseAge: now.Sub(s.reached)}
+	r := Readiness{Ready: true, Database: databaseOK, Configuration: s.config, Sources: make([]Status, 0, len(s.status)), databaseAge: now.Sub(s.reached)}
 	if s.reached.IsZero() {
 		r.databaseAge = now.Sub(s.started)
 	}
@@ -92,15 +92,51 @@ func (s *Scheduler) age(st Status) time.Duration {
 	return max(0, s.Now().Sub(from))
 }
 
-// Handler serves what the service says of itself, and what is mounted by pattern.
-func (s *Scheduler) Handler(mounted map[string]http.Handler) http.Handler {
+// withoutCauses returns the states alone. What is wrong may name hosts, accounts and people.
+func (r Readiness) withoutCauses() Readiness {
+	state := func(cause string) string {
+		if cause == "" {
+			return ""
+		}
+		return hiddenCause
+	}
+	if r.Database != databaseOK {
+		r.Database = hiddenCause
+	}
+	r.Configuration = state(r.Configuration)
+	if len(r.Problems) > 0 {
+		r.Problems = []string{hiddenCause}
+	}
+	r.Sources = slices.Clone(r.Sources)
+	for i := range r.Sources {
+		one := &r.Sources[i]
+		one.Problem, one.Holder = state(one.Problem), state(one.Holder)
+		if len(one.Missing) > 0 {
+			one.Missing = []string{hiddenCause}
+		}
+	}
+	return r
+}
+
+const (
+	databaseOK = "ok"
+	// hiddenCause stands for what only a caller with a credential is told.
+	hiddenCause = "shown to callers with a credential"
+)
+
+// Handler serves what the service says of itself, and what is mounted by pattern. What is wrong is
+// told to those alone whom known reports to have a credential; nil knows no one.
+func (s *Scheduler) Handler(mounted map[string]http.Handler, known func(*http.Request) bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
 		r := s.Ready()
+		if known == nil || !known(req) {
+			r = r.withoutCauses()
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		if !r.Ready {

@@ -408,12 +408,16 @@ func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, leases := newDesk(), newTable()
 		s, end := begin(t, leases, "a", d.source("mine"))
-		h := s.Handler(map[string]http.Handler{"/api/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })})
-		get := func(path string) (int, string) {
+		h := s.Handler(map[string]http.Handler{"/api/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })},
+			func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer good" })
+		by := func(credential, path string) (int, string) {
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Header.Set("Authorization", credential)
+			h.ServeHTTP(w, r)
 			return w.Code, w.Body.String()
 		}
+		get := func(path string) (int, string) { return by("Bearer good", path) }
 		early := New(Options{Now: time.Now, Log: quiet()})
 		early.Set([]Source{d.source("mine")})
 		if r := early.Ready(); r.Ready {
@@ -444,6 +448,15 @@ func TestReadiness(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusServiceUnavailable || !r.Sources[0].Late || r.Sources[0].Problem != "AccessDenied" || r.Configuration != "" {
 			t.Errorf("a source that fails: %d %s", code, body)
 		}
+		s.Reloaded(errors.New("curfew.yaml:3:1: unknown field"))
+		for _, credential := range []string{"", "Bearer bad"} {
+			code, body := by(credential, "/readyz")
+			if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusServiceUnavailable || !r.Sources[0].Late || r.Sources[0].Source != "mine" || r.Configuration == "" ||
+				strings.Contains(body, "AccessDenied") || strings.Contains(body, "unknown field") {
+				t.Errorf("to a caller with %q: %d %s", credential, code, body)
+			}
+		}
+		s.Reloaded(nil)
 		d.set(func() { d.err = nil })
 		_, _, _ = leases.Take(t.Context(), "theirs", "b", 24*time.Hour)
 		s.Set([]Source{d.source("mine"), d.source("theirs")})
@@ -455,6 +468,9 @@ func TestReadiness(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "connection refused") {
 			t.Errorf("without a database: %d %s", code, body)
+		}
+		if code, body := by("", "/readyz"); code != http.StatusServiceUnavailable || strings.Contains(body, "connection refused") || strings.Contains(body, `"ok"`) {
+			t.Errorf("without a database, to a caller without a credential: %d %s", code, body)
 		}
 		leases.fail(nil)
 		time.Sleep(2 * time.Minute)

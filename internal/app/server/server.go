@@ -14,6 +14,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,8 +49,18 @@ type ServeOptions struct {
 	JSON bool
 	// Version is that of the program.
 	Version string
-	// Mount returns what else is served, by pattern; nil is nothing.
-	Mount func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (map[string]http.Handler, error)
+	// Mount returns what else is served; nil is nothing.
+	Mount func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (Mounted, error)
+}
+
+// Mounted is what a service serves besides what it says of itself.
+type Mounted struct {
+	// Handlers are by pattern.
+	Handlers map[string]http.Handler
+	// Known reports whether a request has a credential; nil knows no one.
+	Known func(*http.Request) bool
+	// Listening is told at which URL the service is reached on this machine; nil is not told.
+	Listening func(base string)
 }
 
 const (
@@ -114,13 +125,13 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 		return err
 	}
 	v.scheduler.Set(sources)
-	var mounted map[string]http.Handler
+	var mounted Mounted
 	if o.Mount != nil {
 		if mounted, err = o.Mount(v.req, s, v.cfg, log); err != nil {
 			return err
 		}
 	}
-	end, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted), log)
+	end, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted.Handlers, mounted.Known), mounted.Listening, log)
 	if err != nil {
 		return err
 	}
@@ -145,8 +156,20 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	return err
 }
 
+// localURL is the URL of an address for those on this machine.
+func localURL(at net.Addr, tls bool) string {
+	scheme, host := "http", at.String()
+	if tls {
+		scheme = "https"
+	}
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		host = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return scheme + "://" + host
+}
+
 // listen serves HTTP until the returned function is called.
-func listen(ctx context.Context, address string, p *certificate, h http.Handler, log *slog.Logger) (end func(), err error) {
+func listen(ctx context.Context, address string, p *certificate, h http.Handler, listening func(string), log *slog.Logger) (end func(), err error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -169,6 +192,9 @@ func listen(ctx context.Context, address string, p *certificate, h http.Handler,
 		}
 	}()
 	log.Info("listening", "address", l.Addr().String(), "tls", p != nil)
+	if listening != nil {
+		listening(localURL(l.Addr(), p != nil))
+	}
 	return func() {
 		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer stop()

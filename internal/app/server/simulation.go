@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -139,13 +138,16 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 		Open: func(context.Context, store.Lease) (scheduler.Rounds, error) {
 			return &demoRounds{accountRounds: accountRounds{engine: round.New(setting), store: s.Store, tags: cfg.Tags}, sim: s, req: req, cfg: cfg, version: o.Version}, nil
 		}}})
-	var mounted map[string]http.Handler
+	if cfg.DataDir == "" { // the owner token has to be somewhere
+		cfg.DataDir = dir
+	}
+	var mounted Mounted
 	if o.Mount != nil {
 		if mounted, err = o.Mount(v.req, s.Store, cfg, log); err != nil {
 			return err
 		}
 	}
-	stop, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted), log)
+	stop, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted.Handlers, mounted.Known), mounted.Listening, log)
 	if err != nil {
 		return err
 	}

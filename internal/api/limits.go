@@ -1,0 +1,92 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxCallers bounds the callers whose rates are remembered.
+	maxCallers = 10_000
+	// forgetInterval is the shortest time between two searches for callers to forget.
+	forgetInterval = time.Second
+)
+
+// limits are how often each caller may call.
+type limits struct {
+	rate  rate.Limit
+	burst int
+
+	mu sync.Mutex
+	of map[string]*rate.Limiter
+	// rest is shared by those who come when maxCallers are remembered.
+	rest    *rate.Limiter
+	forgets rate.Limiter
+}
+
+// newLimits lets each caller make so many calls a second, and so many at once.
+func newLimits(perSecond float64, burst int) *limits {
+	l := &limits{rate: rate.Limit(perSecond), burst: max(burst, 1), of: map[string]*rate.Limiter{}, forgets: *rate.NewLimiter(rate.Every(forgetInterval), 1)}
+	l.rest = rate.NewLimiter(l.rate, l.burst)
+	return l
+}
+
+// limiter returns that of a caller.
+func (l *limits) limiter(key string) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one, ok := l.of[key]; ok {
+		return one
+	}
+	if len(l.of) >= maxCallers && l.forgets.Allow() {
+		maps.DeleteFunc(l.of, func(_ string, r *rate.Limiter) bool { return r.Tokens() >= float64(l.burst) })
+	}
+	if len(l.of) >= maxCallers {
+		return l.rest
+	}
+	one := rate.NewLimiter(l.rate, l.burst)
+	l.of[key] = one
+	return one
+}
+
+// allow takes a call of a caller into account; its problem says when to call again.
+func (l *limits) allow(w http.ResponseWriter, key string) *problem {
+	turn := l.limiter(key).Reserve()
+	wait := turn.Delay()
+	if wait == 0 {
+		return nil
+	}
+	turn.Cancel()
+	return tooMany(w, wait)
+}
+
+func tooMany(w http.ResponseWriter, wait time.Duration) *problem {
+	w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+	return problemOf(http.StatusTooManyRequests, "too_many", "too many calls", "call again after Retry-After seconds")
+}
+
+// networkBits is how much of an IPv6 address counts as one: a subscriber has at least as much.
+const networkBits = 64
+
+// network is where a request comes from: an address, or for IPv6 its network.
+func network(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is4() || ip.IsLoopback() {
+		return ip.String()
+	}
+	prefix, err := ip.Prefix(networkBits)
+	if err != nil {
+		return ip.String()
+	}
+	return prefix.String()
+}

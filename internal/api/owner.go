@@ -1,0 +1,159 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/identity"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/client"
+	"github.com/curfew-dev/curfew/internal/config"
+)
+
+const (
+	// linkFor is how long a sign-in link counts.
+	linkFor = 10 * time.Minute
+	// maxOwned bounds the sign-in links, and the browsers of the owner, that count at once.
+	maxOwned = 100
+	// browserPrefix begins what a browser of the owner is known by.
+	browserPrefix = identity.TokenPrefix + "browser_"
+	// linkPath is where a sign-in link leads, and landing where a browser goes from there.
+	linkPath = "/auth/once"
+	landing  = "/api/v1/people/me"
+)
+
+// secrets are random texts that count for a while. Only their hashes are kept, and they end with
+// the process.
+type secrets struct {
+	mu sync.Mutex
+	of map[[sha256.Size]byte]time.Time
+}
+
+// add makes a secret that counts until a time. The one that ends first makes room for it.
+func (s *secrets) add(now, until time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = map[[sha256.Size]byte]time.Time{}
+	}
+	for len(s.of) >= maxOwned {
+		var first [sha256.Size]byte
+		var ends time.Time
+		for hash, at := range s.of {
+			if ends.IsZero() || at.Before(ends) {
+				first, ends = hash, at
+			}
+		}
+		delete(s.of, first)
+	}
+	text := random()
+	s.of[sha256.Sum256([]byte(text))] = until
+	return text
+}
+
+// has reports whether a secret counts at a time.
+func (s *secrets) has(text string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, ok := s.of[sha256.Sum256([]byte(text))]
+	return ok && now.Before(until)
+}
+
+// take reports whether a secret counts at a time, and ends it.
+func (s *secrets) take(text string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash := sha256.Sum256([]byte(text))
+	until, ok := s.of[hash]
+	delete(s.of, hash)
+	return ok && now.Before(until)
+}
+
+// registerOwner adds what the owner of the service signs in by.
+func (s *Server) registerOwner(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+client.OwnerProofPath, s.proveOwner)
+	mux.HandleFunc("POST "+client.OwnerLinkPath, s.newLink)
+	mux.HandleFunc("GET "+linkPath, s.useLink)
+}
+
+// cheap reports whether a request without a caller is answered from memory. Such requests are
+// counted against no address: those of other users of the machine come from the same one.
+func cheap(r *http.Request) bool {
+	switch r.URL.Path {
+	case client.OwnerProofPath, client.OwnerLinkPath, linkPath, "/openapi.json":
+		return true
+	}
+	return false
+}
+
+// proveOwner proves to a client that this server knows the owner token, before the client sends
+// it. The proof is for the address of the connection, so that no one can pass it on.
+func (s *Server) proveOwner(w http.ResponseWriter, r *http.Request) {
+	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	nonce := r.URL.Query().Get("nonce")
+	if s.Owner == nil || at == nil || len(nonce) < minNonce || len(nonce) > maxNonce {
+		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is no proof for this", ""))
+		return
+	}
+	token, err := s.Owner.Token()
+	if err != nil {
+		s.Log.WarnContext(r.Context(), "the owner token is not used", "error", err)
+		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is no owner token", ""))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(client.OwnerProof{Proof: client.ProofOfOwner(token, nonce, at.String())})
+}
+
+// newLink gives the owner a sign-in link for a browser.
+func (s *Server) newLink(w http.ResponseWriter, r *http.Request) {
+	token, _ := bearer(r)
+	if !s.Owner.Is(token) {
+		w.Header().Set("WWW-Authenticate", challenge)
+		writeProblem(w, unauthenticated("a sign-in link is given for the owner token alone"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(client.OwnerLink{Path: s.Link(), ExpiresIn: int(linkFor / time.Second)})
+}
+
+// Link returns the path of a new sign-in link, which signs one browser in as the owner of the
+// service, once and within ten minutes.
+func (s *Server) Link() string {
+	now := s.Now()
+	return linkPath + "?code=" + s.links.add(now, now.Add(linkFor))
+}
+
+// useLink signs a browser in by a link.
+func (s *Server) useLink(w http.ResponseWriter, r *http.Request) {
+	if purpose := r.Header.Get("Sec-Purpose"); strings.HasPrefix(purpose, "prefetch") { // no one has followed it yet
+		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in", "a link that signs in is not fetched ahead", ""))
+		return
+	}
+	now := s.Now()
+	if s.Owner == nil || !s.links.take(r.URL.Query().Get("code"), now) {
+		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in", "the link was used, or is older than 10 minutes", "`curfew login --browser` prints another one"))
+		return
+	}
+	entry := action.Entry{At: s.Process.Now().UTC(), Actor: "owner", What: action.EventToken, Because: "a browser by a sign-in link", Outcome: "signed in by " + string(approval.OwnerToken)}
+	if err := s.State.Actions().Record(r.Context(), entry); err != nil {
+		writeProblem(w, s.failed(r.Context(), err))
+		return
+	}
+	http.SetCookie(w, s.cookie(cookieName, browserPrefix+s.browsers.add(now, now.Add(sessionFor)), sessionFor))
+	http.Redirect(w, r, landing, http.StatusSeeOther)
+}
+
+// owner is the user of the service as a caller.
+func owner(req *runtime.Request, cfg config.Config) (approval.Person, error) {
+	who, err := req.Declared(cfg)
+	who.Proof.Kind, who.Proof.Detail = approval.OwnerToken, "verified by the service"
+	return who, err
+}

@@ -1,0 +1,103 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	// OwnerProofPath is where a service proves that it knows its owner token, OwnerLinkPath where
+	// it gives a sign-in link for a browser.
+	OwnerProofPath = "/auth/owner"
+	OwnerLinkPath  = "/auth/link"
+	// proofTimeout bounds the proof on a new connection, maxProof its answer.
+	proofTimeout = 10 * time.Second
+	maxProof     = 4 << 10
+)
+
+// OwnerProof is the answer of a service that knows its owner token.
+type OwnerProof struct {
+	Proof string `json:"proof"`
+}
+
+// OwnerLink is a sign-in link: its path, and in how many seconds it expires.
+type OwnerLink struct {
+	Path      string `json:"path"`
+	ExpiresIn int    `json:"expires_in"`
+}
+
+// ProofOfOwner is what a service answers that knows an owner token: HMAC-SHA256 over a nonce of
+// the client and the address and port at which it has the connection. The answer of another
+// address is another one, so that a program that listens elsewhere cannot pass it on.
+func ProofOfOwner(token, nonce, address string) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	fmt.Fprintf(mac, "curfew.owner-proof/v1\n%s\n%s", nonce, address)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Unproven is that what listens at the address of a service does not know the owner token, so that
+// the token was not sent to it.
+type Unproven struct{ Server string }
+
+// Error implements error.
+func (e *Unproven) Error() string {
+	return "what listens at " + e.Server + " did not prove that it is a service of this user: nothing was sent to it"
+}
+
+// prove asks the other end of a new connection to prove that it knows the owner token, before
+// anything else is sent on it.
+func (c *Client) prove(ctx context.Context, conn net.Conn) error {
+	at, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok || !at.IP.IsLoopback() {
+		return &Unproven{c.base}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(proofTimeout)); err != nil {
+		return err
+	}
+	nonce := newKey()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+OwnerProofPath+"?nonce="+url.QueryEscape(nonce), nil)
+	if err != nil {
+		return err
+	}
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	in := bufio.NewReader(io.LimitReader(conn, maxProof))
+	resp, err := http.ReadResponse(in, req)
+	if err != nil {
+		return fmt.Errorf("read the proof of the service: %w", errors.Join(err, &Unproven{c.base}))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	var said OwnerProof
+	if err != nil || resp.StatusCode != http.StatusOK || resp.Close || in.Buffered() > 0 || json.Unmarshal(text, &said) != nil {
+		return &Unproven{c.base}
+	}
+	if !hmac.Equal([]byte(said.Proof), []byte(ProofOfOwner(c.o.Token, nonce, at.String()))) {
+		return &Unproven{c.base}
+	}
+	if !stop() { // the call has ended meanwhile
+		return context.Cause(ctx)
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// Link asks for a sign-in link for a browser.
+func (c *Client) Link(ctx context.Context) (OwnerLink, error) {
+	var doc OwnerLink
+	_, err := c.call(ctx, request{method: http.MethodPost, path: OwnerLinkPath}, "", &doc)
+	return doc, err
+}
