@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/identity"
 )
 
 // listening is what the log says of the address.
@@ -64,10 +66,15 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCloud(t, 3)
-	s := newService(t, c, 2*time.Second, 8*time.Second, "--data-dir", private(t))
+	data := private(t)
+	s := newService(t, c, 2*time.Second, 8*time.Second, "--data-dir", data)
 	began := time.Now()
 	at := s.start("").url(t)
 	s.calm(began)
+	token, err := identity.ReadOwner(data)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer func() { stop(); wg.Wait() }()
@@ -76,9 +83,13 @@ func TestSoak(t *testing.T) {
 			for ctx.Err() == nil {
 				for _, path := range []string{"/api/v1/resources?limit=50", "/api/v1/actions", "/api/v1/audit", "/readyz"} {
 					if r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+path, nil); err == nil {
+						r.Header.Set("Authorization", "Bearer "+token)
 						if res, err := http.DefaultClient.Do(r); err == nil {
 							_, _ = io.Copy(io.Discard, res.Body)
 							res.Body.Close()
+							if res.StatusCode == http.StatusUnauthorized {
+								t.Errorf("%s: %d", path, res.StatusCode)
+							}
 						}
 					}
 					select {

@@ -106,10 +106,10 @@ func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 	mounted, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- Serve(ctx, req, ServeOptions{EnforceOptions: act.EnforceOptions{Source: clouds.Source{Cloud: "aws"}}, Listen: "127.0.0.1:0", Out: io.Discard,
-			Mount: func(req *runtime.Request, s *store.Store, _ config.Config, _ *slog.Logger) (map[string]http.Handler, error) {
+			Mount: func(req *runtime.Request, s *store.Store, _ config.Config, _ *slog.Logger) (Mounted, error) {
 				r.state, r.req = s, req
 				close(mounted)
-				return nil, nil
+				return Mounted{Known: func(*http.Request) bool { return true }}, nil
 			}})
 	}()
 	t.Cleanup(func() {
