@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,41 @@ type issuer struct {
 	// next are the claims of the next token; asked is what the browser was sent with.
 	next  map[string]any
 	asked url.Values
+
+	mu sync.Mutex
+	// keys are those that it publishes, answers replaces what it answers at a path, and fetched
+	// counts what it was asked for by path.
+	keys    []jose.JSONWebKey
+	answers map[string]http.HandlerFunc
+	fetched map[string]int
+}
+
+// set changes the provider.
+func (i *issuer) set(change func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	change()
+}
+
+// handle counts a request, and answers it in its usual way or in the one of the test.
+func (i *issuer) handle(usual http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i.mu.Lock()
+		i.fetched[r.URL.Path]++
+		answer := i.answers[r.URL.Path]
+		i.mu.Unlock()
+		if answer == nil {
+			answer = usual.ServeHTTP
+		}
+		answer(w, r)
+	})
+}
+
+// count is how often a path was asked for.
+func (i *issuer) count(path string) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.fetched[path]
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -41,7 +77,8 @@ func newIssuer(t *testing.T) *issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &issuer{t: t, key: key, signer: signerOf(t, key)}
+	i := &issuer{t: t, key: key, signer: signerOf(t, key), answers: map[string]http.HandlerFunc{}, fetched: map[string]int{},
+		keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "RS256", Use: "sig"}}}
 	mux := http.NewServeMux()
 	reply := func(w http.ResponseWriter, doc any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -53,7 +90,9 @@ func newIssuer(t *testing.T) *issuer {
 		reply(w, map[string]any{"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
 	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		reply(w, jose.JSONWebKeySet{Keys: i.keys})
 	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
@@ -63,7 +102,7 @@ func newIssuer(t *testing.T) *issuer {
 		}
 		reply(w, map[string]any{"access_token": "opaque", "token_type": "Bearer", "id_token": i.token(i.signer, i.next)})
 	})
-	i.Server = httptest.NewServer(mux)
+	i.Server = httptest.NewServer(i.handle(mux))
 	t.Cleanup(i.Close)
 	return i
 }
