@@ -89,6 +89,12 @@ func TestAReviewApprovesAFix(t *testing.T) {
 	refused("a review by no approver", "the review by octoeve does not count: is no approver")
 
 	h.review("octobo", "APPROVED", h.head, yes)
+	h.mu.Lock()
+	h.edited[fmt.Sprint("PRR_", len(h.reviews)-1)] = "2026-11-20T13:00:00Z"
+	h.mu.Unlock()
+	refused("a review whose text another person wrote", "its text was edited after it was sent")
+
+	h.review("octobo", "APPROVED", h.head, yes)
 	h.edit(0, func(s string) string { return strings.Replace(s, volume, "vol-0harmless", 1) })
 	refused("an edited comment", "does not show the plan of request "+r.ID)
 	first := r.ID

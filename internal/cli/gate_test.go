@@ -139,6 +139,8 @@ type pullHub struct {
 	comments []string
 	stamps   []stamp
 	now      time.Time // of reviews and comments; zero is the clock's
+	// edited are when reviews were edited, by their node.
+	edited map[string]any
 }
 
 // stamp is when a comment was written and last edited.
@@ -160,7 +162,7 @@ func (h *pullHub) edit(i int, change func(string) string) {
 }
 
 func newPullHub(t *testing.T) *pullHub {
-	h := &pullHub{head: strings.Repeat("a", 40)}
+	h := &pullHub{head: strings.Repeat("a", 40), edited: map[string]any{}}
 	user := func(login string) map[string]any { return map[string]any{"login": login, "id": 1, "type": "User"} }
 	const repo = "/repos/acme/train"
 	say := func(w http.ResponseWriter, status int, v any) {
@@ -175,7 +177,10 @@ func newPullHub(t *testing.T) *pullHub {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		var in struct{ Body string }
+		var in struct {
+			Body      string
+			Variables struct{ ID string }
+		}
 		if r.Method != http.MethodGet {
 			_ = json.NewDecoder(r.Body).Decode(&in)
 		}
@@ -188,6 +193,8 @@ func newPullHub(t *testing.T) *pullHub {
 			say(w, 200, []any{map[string]any{"sha": h.head, "author": user("octoana"), "committer": user("octoana")}})
 		case "GET " + repo + "/activity":
 			say(w, 200, []any{map[string]any{"id": 1, "after": h.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user("octoana")}})
+		case "POST /graphql": // whether the text of a review was edited
+			say(w, 200, map[string]any{"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": h.edited[in.Variables.ID]}}})
 		case "GET " + repo + "/pulls/7/reviews":
 			say(w, 200, append([]map[string]any{}, h.reviews...))
 		case "GET " + repo + "/issues/7/comments":
@@ -213,7 +220,7 @@ func newPullHub(t *testing.T) *pullHub {
 func (h *pullHub) review(login, state, commit string, text ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.reviews = append(h.reviews, map[string]any{"id": 80 + len(h.reviews), "user": map[string]any{"login": login, "type": "User"}, "state": state, "commit_id": commit,
+	h.reviews = append(h.reviews, map[string]any{"id": 80 + len(h.reviews), "node_id": fmt.Sprint("PRR_", len(h.reviews)), "user": map[string]any{"login": login, "type": "User"}, "state": state, "commit_id": commit,
 		"body": strings.Join(text, "\n"), "submitted_at": h.at().Format(time.RFC3339), "html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+len(h.reviews))})
 }
 

@@ -71,7 +71,7 @@ func (p *Pull) Review(login, state, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := 80 + len(p.reviews)
-	p.reviews = append(p.reviews, map[string]any{"id": id, "user": user(login), "state": state, "commit_id": p.head, "body": text,
+	p.reviews = append(p.reviews, map[string]any{"id": id, "node_id": fmt.Sprint("PRR_", id), "user": user(login), "state": state, "commit_id": p.head, "body": text,
 		"submitted_at": now().Add(time.Second).Format(time.RFC3339), "html_url": fmt.Sprintf("https://github.com/%s/pull/7#pullrequestreview-%d", repository, id)})
 }
 
@@ -124,14 +124,17 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 		say(http.StatusUnauthorized, map[string]any{"message": "Bad credentials"})
 		return
 	}
-	var in struct{ Body string }
+	var in struct {
+		Body      string
+		Variables struct{ ID string }
+	}
 	if r.Method != http.MethodGet {
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			say(http.StatusBadRequest, map[string]any{"message": err.Error()})
 			return
 		}
 	}
-	if r.Method != http.MethodGet && p.from != repository {
+	if r.Method != http.MethodGet && r.URL.Path != "/graphql" && p.from != repository {
 		say(http.StatusForbidden, map[string]any{"message": "Resource not accessible by integration"})
 		return
 	}
@@ -145,6 +148,8 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 		say(200, []any{map[string]any{"sha": p.head, "author": user(Author), "committer": user(Author)}})
 	case "GET /repos/" + p.from + "/activity":
 		say(200, []any{map[string]any{"id": 1, "after": p.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user(Author)}})
+	case "POST /graphql": // no review was edited
+		say(200, map[string]any{"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": nil}}})
 	case "GET " + repo + "/pulls/7/reviews":
 		say(200, append([]map[string]any{}, p.reviews...))
 	case "GET " + repo + "/issues/7/comments":

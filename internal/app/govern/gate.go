@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/identity"
@@ -154,7 +155,10 @@ func (p *PullRequest) Ballot(ctx context.Context, _ string) (votes []gate.Vote, 
 		return nil, nil, fmt.Errorf("read the reviews of %s: %w", p.pull, err)
 	}
 	for _, v := range b.Votes {
-		_, named := p.people.Identities[v.Login]
+		named := false
+		for login := range p.people.Identities { // GitHub's logins have no case
+			named = named || strings.EqualFold(login, v.Login)
+		}
 		v.By.Proof = approval.Proof{Kind: approval.GitHubReview, Subject: v.Login, Detail: v.URL, Mapped: named}
 		votes = append(votes, gate.Vote{By: v.By, Allow: v.Allow, Reason: "review " + v.URL, At: v.At, Once: true, Text: v.Text})
 	}

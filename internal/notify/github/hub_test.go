@@ -33,6 +33,8 @@ type hub struct {
 	writes   string            // whom comments are by; empty is login
 	calls    []string
 	timeout  time.Duration // of one try; 0 is the default
+	// edited are the reviews whose text was changed, by their number.
+	edited map[int]bool
 	// faults answer the next requests of a method and a part of the path, once each.
 	faults []fault
 	nextID int64
@@ -46,6 +48,7 @@ type review struct {
 	login, state, commit string
 	kind                 string // of the user; empty is User
 	at                   time.Duration
+	text                 string
 }
 
 type comment struct {
@@ -160,12 +163,14 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 		})
 	case r.Method == "GET" && path == pull+"/reviews":
 		page(w, r, h.reviews, func(i int, v review) any {
-			return map[string]any{"id": 80 + i, "user": account(v.login, v.kind), "body": "Here is the body for the review.", "state": v.state,
+			return map[string]any{"id": 80 + i, "node_id": fmt.Sprint("PRR_", i), "user": account(v.login, v.kind), "body": cmp.Or(v.text, "Here is the body for the review."), "state": v.state,
 				"html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+i), "commit_id": v.commit,
 				"submitted_at": time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Add(v.at).Format(time.RFC3339), "author_association": "MEMBER"}
 		})
 	case r.Method == "GET" && path == "/repos/acme/train/activity" && r.URL.Query().Get("ref") == "refs/heads/resnet50":
 		h.pushes(w, r)
+	case r.Method == "POST" && path == "/graphql":
+		h.graphql(w, r)
 	case r.Method == "GET" && path == comments:
 		page(w, r, h.comments, func(_ int, c comment) any { return c.json() })
 	case r.Method == "POST" && path == comments:
@@ -200,6 +205,29 @@ func (h *hub) comment(w http.ResponseWriter, r *http.Request) {
 		h.comments = slices.Delete(h.comments, i, i+1)
 		w.WriteHeader(204)
 	}
+}
+
+// graphql answers whether a review was edited
+// (https://docs.github.com/en/graphql/guides/forming-calls-with-graphql).
+func (h *hub) graphql(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Query     string            `json:"query"`
+		Variables map[string]string `json:"variables"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || !strings.Contains(in.Query, "lastEditedAt") {
+		refuse(400, "Problems parsing JSON")(w, r)
+		return
+	}
+	number, err := strconv.Atoi(strings.TrimPrefix(in.Variables["id"], "PRR_"))
+	if err != nil || number >= len(h.reviews) {
+		say(w, 200, map[string]any{"data": map[string]any{"node": nil}, "errors": []any{map[string]any{"type": "NOT_FOUND", "message": "Could not resolve to a node"}}})
+		return
+	}
+	var at any
+	if h.edited[number] {
+		at = "2026-11-20T13:00:00Z"
+	}
+	say(w, 200, map[string]any{"data": map[string]any{"node": map[string]any{"id": in.Variables["id"], "lastEditedAt": at}}})
 }
 
 // pushes lists by cursor, as the activity of a repository is.

@@ -68,7 +68,8 @@ type Vote struct {
 	At    time.Time
 	// URL is where the review can be read.
 	URL string
-	// Text is what the review says.
+	// Text is what the review says; empty where it names a request and was edited since it was
+	// sent, perhaps by another person.
 	Text string
 }
 
@@ -122,8 +123,18 @@ func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 			b.Aside = append(b.Aside, Aside{Login: login, Why: why})
 			continue
 		}
-		b.Votes = append(b.Votes, Vote{By: person, Login: login, Allow: r.GetState() == approved,
-			At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL(), Text: r.GetBody()})
+		v := Vote{By: person, Login: login, Allow: r.GetState() == approved, At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL(), Text: r.GetBody()}
+		if v.Allow && approves.MatchString(v.Text) {
+			changed, err := c.edited(ctx, r)
+			if err != nil {
+				return Ballot{}, err
+			}
+			if changed {
+				v.Text = ""
+				b.Aside = append(b.Aside, Aside{Login: login, Why: "its text was edited after it was sent, so it names no request; send a new review"})
+			}
+		}
+		b.Votes = append(b.Votes, v)
 	}
 	return b, nil
 }
