@@ -397,12 +397,20 @@ func TestApproval(t *testing.T) {
 		t.Errorf("the approval does not count: %v", err)
 	}
 	for what, change := range map[string]func(*approval.Request){
-		"another plan":   func(r *approval.Request) { r.PlanHash = "other" },
-		"a greater sum":  func(r *approval.Request) { r.Amount++ },
-		"another person": func(r *approval.Request) { r.DecidedBy = "ada" },
-		"another token":  func(r *approval.Request) { r.Proof.Subject = "y" },
-		"no signature":   func(r *approval.Request) { r.Proof.Signed = "" },
-		"the asker":      func(r *approval.Request) { r.AskedBy = "bo" },
+		"another plan":    func(r *approval.Request) { r.PlanHash = "other" },
+		"a greater sum":   func(r *approval.Request) { r.Amount++ },
+		"another person":  func(r *approval.Request) { r.DecidedBy = "ada" },
+		"another token":   func(r *approval.Request) { r.Proof.Subject = "y" },
+		"no signature":    func(r *approval.Request) { r.Proof.Signed = "" },
+		"the asker":       func(r *approval.Request) { r.AskedBy = "bo" },
+		"another request": func(r *approval.Request) { r.ID = "000000000000" },
+		"a later end":     func(r *approval.Request) { r.ExpiresAt = r.ExpiresAt.Add(time.Hour) },
+		"a sign-in":       func(r *approval.Request) { r.Proof.Kind = approval.OIDC },
+		"a review":        func(r *approval.Request) { r.Proof.Kind = approval.GitHubReview },
+		"an AWS caller":   func(r *approval.Request) { r.Proof.Kind = approval.AWSCaller },
+		"an owner token":  func(r *approval.Request) { r.Proof.Kind = approval.OwnerToken },
+		"a name":          func(r *approval.Request) { r.Proof.Kind = approval.SelfDeclared },
+		"no proof":        func(r *approval.Request) { r.Proof = approval.Proof{} },
 	} {
 		forged := kept
 		change(&forged)

@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/durable"
 )
 
 // SignedIn is who gives the command by the AWS credentials of the profile, proven for a
@@ -60,9 +62,10 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.AWSCaller, Subject: arn, Detail: detail, Mapped: known, Signed: signed}}
 }
 
-// approvalBinding is what an approver signs: one decision about one request for one plan.
+// approvalBinding is what an approver signs: one decision about one request for one plan, until
+// its end, so that whoever may write to the state cannot make the approval count for longer.
 func approvalBinding(r approval.Request) string {
-	return strings.Join([]string{"curfew.approval/v1", r.ID, r.PlanHash, r.Amount.String(), "approve"}, "\n")
+	return strings.Join([]string{"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(), r.ExpiresAt.UTC().Format(time.RFC3339Nano), "approve"}, "\n")
 }
 
 // CheckProof is the check of proofs at the time of their use. Self-declared names count
@@ -123,11 +126,11 @@ func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	if err != nil || cfg.DataDir == "" {
 		return by, err
 	}
-	if err := os.MkdirAll(filepath.Dir(receipt), 0o700); err == nil {
-		err = os.WriteFile(receipt, []byte(by.Proof.Subject), 0o600)
-		if err != nil {
-			return by, fmt.Errorf("keep the receipt of a proof: %w", err)
-		}
+	if err = os.MkdirAll(filepath.Dir(receipt), 0o700); err == nil {
+		err = durable.ReplaceBytes(receipt, 0o600, []byte(by.Proof.Subject)) // a part of an ARN names another identity
+	}
+	if err != nil {
+		return by, fmt.Errorf("keep the receipt of a proof: %w", runtime.Cause(err))
 	}
 	return by, nil
 }
