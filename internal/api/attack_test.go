@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -378,4 +380,99 @@ func TestNoSecretsInTheLog(t *testing.T) {
 // entryOf is an entry of the audit log that tells its number.
 func entryOf(n int) action.Entry {
 	return action.Entry{At: time.Now(), Actor: "root", What: action.EventKeep, Because: fmt.Sprint("reason ", n)}
+}
+
+// TestCallersChooseNoHost: no text that a caller sends becomes the address of a request that the
+// service makes, in whichever field or parameter.
+func TestCallersChooseNoHost(t *testing.T) {
+	var asked sync.Map
+	canary := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.URL.Path, true) }))
+	defer canary.Close()
+	s := start(t, settings, true, nil)
+	spec := s.call("", "GET", "/openapi.json", "").body
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+			Parameters  []struct{ Name, In string }
+			RequestBody struct {
+				Content map[string]struct{ Schema json.RawMessage }
+			} `json:"requestBody"`
+		}
+		Components struct {
+			Schemas map[string]json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(spec), &doc); err != nil {
+		t.Fatal(err)
+	}
+	// fields are the names of texts in a body.
+	fields := func(schema json.RawMessage) (out []string) {
+		if schema == nil {
+			return nil
+		}
+		var s struct {
+			Ref        string `json:"$ref"`
+			Properties map[string]struct{ Type any }
+		}
+		if err := json.Unmarshal(schema, &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Ref != "" {
+			if err := json.Unmarshal(doc.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")], &s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, p := range s.Properties {
+			if p.Type == "string" {
+				out = append(out, name)
+			}
+		}
+		return out
+	}
+	tried := 0
+	for _, c := range calls(t, []byte(spec)) {
+		if c.id == "stream-events" {
+			continue // it has no text
+		}
+		for path, methods := range doc.Paths {
+			op, ok := methods[strings.ToLower(c.method)]
+			if !ok || op.OperationID != c.id {
+				continue
+			}
+			for _, p := range op.Parameters {
+				if p.In == "query" {
+					tried++
+					s.call(owner, c.method, c.path+"?"+p.Name+"="+url.QueryEscape(canary.URL+"/"+c.id+"/"+p.Name), c.body)
+				}
+			}
+			if strings.Contains(path, "{id}") {
+				tried++
+				s.call(owner, c.method, strings.Replace(path, "{id}", url.PathEscape(canary.URL+"/"+c.id+"/id"), 1), c.body)
+			}
+			for _, field := range fields(op.RequestBody.Content["application/json"].Schema) {
+				body := map[string]any{}
+				if err := json.Unmarshal([]byte(c.body), &body); err != nil {
+					t.Fatal(err)
+				}
+				for _, form := range []string{"%s", "url: %s\n", "s3://%s"} {
+					tried++
+					body[field] = fmt.Sprintf(form, canary.URL+"/"+c.id+"/"+field)
+					text, err := json.Marshal(body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := s.call(owner, c.method, c.path, string(text)); got.status >= 500 {
+						t.Errorf("%s with %s: %d %s", c.id, field, got.status, got.body)
+					}
+				}
+			}
+		}
+	}
+	asked.Range(func(path, _ any) bool {
+		t.Errorf("the service asked the address of a caller: %s", path)
+		return true
+	})
+	if tried < 100 {
+		t.Errorf("only %d texts were tried", tried)
+	}
 }
