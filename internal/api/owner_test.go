@@ -101,7 +101,7 @@ func TestOwnerToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.call(owner, "GET", "/api/v1/keeps", ""); got.status != 401 {
-		t.Errorf("the old one beside a new one: %d", got.status)
+		t.Errorf("the old one next to a new one: %d", got.status)
 	}
 }
 

@@ -38,8 +38,8 @@ service's sign-in provider.
 answers with a token for an hour. The sign-in of browsers at /auth/login gives a browser
 its session, and no token to keep here.
 
-A service of your own on this machine needs no sign-in: commands find its owner token in the
-data directory. --browser prints a link by which a browser has the same rights, for 8 hours.`,
+Your service on this machine needs no sign-in: commands find its owner token in the data
+directory. --browser prints a link by which a browser has the same rights, for 8 hours.`,
 		Example: `  printf %s "$TOKEN" | curfew login https://curfew.example.com
   curfew login https://curfew.example.com --aws --profile ana
   curfew login http://127.0.0.1:8787 --browser`,

@@ -82,6 +82,8 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`^printf %s "\$TOKEN" \| curfew login https://curfew\.example\.com`), `curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
 		`TOKEN=$$(curfew token create dashboard --role viewer | head -1); printf %s "$$TOKEN" | curfew login "http://$$at"; code=$$?; kill $$!; wait; exit $$code`},
 	{regexp.MustCompile(`(?:s3://bucket|file://\$HOME)/runs/resnet50`), "file://$$PWD/runs/resnet50"},
+	{regexp.MustCompile(`^curfew login http://127\.0\.0\.1:8787 --browser`), `curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
+		`curfew login "http://$$at" --browser; code=$$?; kill $$!; wait; exit $$code`},
 	{regexp.MustCompile(`(curfew checkpoint .*)--snapshot 12`), "${1}--snapshot 1"},
 	{regexp.MustCompile(`(curfew checkpoint save .*)--rank 1 --ranks 4`), "${1}--rank 0 --ranks 1"}, // no other rank comes
 	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},

@@ -168,7 +168,7 @@ func TestEditedReviewNamesNoRequest(t *testing.T) {
 	}
 }
 
-// TestEditsAtEnterpriseServer: GraphQL is beside the REST API there.
+// TestEditsAtEnterpriseServer: GraphQL is next to the REST API there.
 func TestEditsAtEnterpriseServer(t *testing.T) {
 	h := newHub(t)
 	h.reviews = []review{{"bo", "APPROVED", head, "", 0, "curfew approve 4f1c"}}
