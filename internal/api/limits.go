@@ -27,12 +27,13 @@ type limits struct {
 	of map[string]*rate.Limiter
 	// rest is shared by those who come when maxCallers are remembered.
 	rest    *rate.Limiter
-	forgets rate.Limiter
+	forgets *rate.Limiter
 }
 
 // newLimits lets each caller make so many calls a second, and so many at once.
 func newLimits(perSecond float64, burst int) *limits {
-	l := &limits{rate: rate.Limit(perSecond), burst: max(burst, 1), of: map[string]*rate.Limiter{}, forgets: *rate.NewLimiter(rate.Every(forgetInterval), 1)}
+	l := &limits{rate: rate.Limit(perSecond), burst: max(burst, 1), of: map[string]*rate.Limiter{}}
+	l.forgets = rate.NewLimiter(rate.Every(forgetInterval), 1)
 	l.rest = rate.NewLimiter(l.rate, l.burst)
 	return l
 }

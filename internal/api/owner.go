@@ -139,10 +139,17 @@ func (s *Server) useLink(w http.ResponseWriter, r *http.Request) {
 	}
 	now := s.Now()
 	if s.Owner == nil || !s.links.take(r.URL.Query().Get("code"), now) {
-		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in", "the link was used, or is older than 10 minutes", "`curfew login --browser` prints another one"))
+		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in", "the link was used, or is older than 10 minutes",
+			"`curfew login --browser` prints another one"))
 		return
 	}
-	entry := action.Entry{At: s.Process.Now().UTC(), Actor: "owner", What: action.EventToken, Because: "a browser by a sign-in link", Outcome: "signed in by " + string(approval.OwnerToken)}
+	entry := action.Entry{
+		At:      s.Process.Now().UTC(),
+		Actor:   "owner",
+		What:    action.EventToken,
+		Because: "a browser by a sign-in link",
+		Outcome: "signed in by " + string(approval.OwnerToken),
+	}
 	if err := s.State.Actions().Record(r.Context(), entry); err != nil {
 		writeProblem(w, s.failed(r.Context(), err))
 		return

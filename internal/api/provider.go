@@ -73,17 +73,18 @@ type metadata struct {
 }
 
 func newProvider(o OIDC, now func() time.Time) *provider {
-	return &provider{OIDC: o, now: now, http: httpclient.New(httpclient.Options{Attempts: 2, TotalTimeout: providerTimeout, MaxBody: providerBody, WholeBody: true})}
+	bounds := httpclient.Options{Attempts: 2, TotalTimeout: providerTimeout, MaxBody: providerBody, WholeBody: true}
+	return &provider{OIDC: o, now: now, http: httpclient.New(bounds)}
 }
 
 // metadata returns what is known of the provider. It is asked again where that is old, or where
 // lacks says that something is missing, and never twice within providerInterval.
 func (p *provider) metadata(ctx context.Context, lacks func(*metadata) bool) (*metadata, error) {
-	if m, err, settled := p.settled(lacks); settled {
+	if m, settled, err := p.settled(lacks); settled {
 		return m, err
 	}
 	fetched := p.fetches.DoChan("", func() (any, error) {
-		if _, _, settled := p.settled(lacks); settled { // another call was faster
+		if _, settled, _ := p.settled(lacks); settled { // another call was faster
 			return nil, nil
 		}
 		// It is for all who wait: none of them ends it.
@@ -107,18 +108,18 @@ func (p *provider) metadata(ctx context.Context, lacks func(*metadata) bool) (*m
 }
 
 // settled returns what is known where the provider is not to be asked now.
-func (p *provider) settled(lacks func(*metadata) bool) (m *metadata, err error, settled bool) { //nolint:revive // as the caller returns it
+func (p *provider) settled(lacks func(*metadata) bool) (m *metadata, settled bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
 	if p.known != nil && now.Sub(p.known.at) < keysFresh && (lacks == nil || !lacks(p.known)) {
-		return p.known, nil, true
+		return p.known, true, nil
 	}
 	if p.tried.IsZero() || now.Sub(p.tried) >= providerInterval {
-		return nil, nil, false
+		return nil, false, nil
 	}
 	m, err = p.usable()
-	return m, err, true
+	return m, true, err
 }
 
 // usable returns what is known, where it is not too old. The caller holds the lock.
@@ -146,7 +147,8 @@ func (p *provider) fetch(ctx context.Context) (*metadata, error) {
 	}
 	for _, address := range []string{doc.Authorize, doc.Token, doc.Keys} {
 		u, err := url.Parse(address)
-		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !strings.HasPrefix(p.Issuer, "http://")) {
+		plain := err == nil && u.Scheme == "http" && strings.HasPrefix(p.Issuer, "http://") // on this machine
+		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && !plain {
 			return nil, fmt.Errorf("the provider names the address %q, which is not https", address)
 		}
 	}
@@ -164,7 +166,7 @@ func (p *provider) fetch(ctx context.Context) (*metadata, error) {
 		}
 	}
 	if len(m.keys) == 0 {
-		return nil, fmt.Errorf("the provider has no key that counts: RSA of at least %d bits, an elliptic curve, or Ed25519", minRSA)
+		return nil, fmt.Errorf("the provider has no key that counts: RSA of %d bits or more, an elliptic curve, or Ed25519", minRSA)
 	}
 	return m, nil
 }

@@ -68,7 +68,8 @@ func (c *Client) prove(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	nonce := newKey()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+OwnerProofPath+"?nonce="+url.QueryEscape(nonce), nil)
+	target := c.base + OwnerProofPath + "?nonce=" + url.QueryEscape(nonce)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,8 @@ func (c *Client) prove(ctx context.Context, conn net.Conn) error {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	var said OwnerProof
-	if err != nil || resp.StatusCode != http.StatusOK || resp.Close || in.Buffered() > 0 || json.Unmarshal(text, &said) != nil {
+	whole := err == nil && resp.StatusCode == http.StatusOK && !resp.Close && in.Buffered() == 0
+	if !whole || json.Unmarshal(text, &said) != nil {
 		return &Unproven{c.base}
 	}
 	if !hmac.Equal([]byte(said.Proof), []byte(ProofOfOwner(c.o.Token, nonce, at.String()))) {

@@ -13,7 +13,8 @@ type AddressError struct{ Address netip.Addr }
 
 // Error implements error.
 func (e *AddressError) Error() string {
-	return e.Address.String() + " is a link-local address, at which clouds give credentials to machines: no request is sent there"
+	return e.Address.String() +
+		" is a link-local address, at which clouds give credentials to machines: no request is sent there"
 }
 
 var (

@@ -62,6 +62,20 @@ func tokens(t *testing.T, s *store.Store) {
 	if got.Valid(a.ExpiresAt) || !got.Valid(a.ExpiresAt.Add(-1)) {
 		t.Error("it does not end at its expiry")
 	}
+	valid := func(at time.Time) []string {
+		t.Helper()
+		hashes, err := c.Valid(ctx, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hashes
+	}
+	if got := valid(a.ExpiresAt.Add(-1)); len(got) != 1 || got[0] != a.Hash {
+		t.Errorf("before its expiry these count: %v", got)
+	}
+	if got := valid(a.ExpiresAt); len(got) != 0 {
+		t.Errorf("at its expiry these count: %v", got)
+	}
 	gone := func(v store.Token) action.Entry {
 		return action.Entry{At: morning, Actor: "root", What: "token", Because: v.ID}
 	}
@@ -72,6 +86,9 @@ func tokens(t *testing.T, s *store.Store) {
 		if got, err = c.Revoke(ctx, "cf_a", morning.Add(time.Minute), gone); err != nil || got.Valid(morning.Add(time.Minute)) {
 			t.Errorf("revoke: %+v, %v", got, err)
 		}
+	}
+	if got := valid(morning.Add(time.Minute)); len(got) != 0 {
+		t.Errorf("after it was revoked these count: %v", got)
 	}
 	if all, err := c.Tokens(ctx); err != nil || len(all) != 1 || all[0].RevokedAt.IsZero() {
 		t.Errorf("%+v, %v", all, err)

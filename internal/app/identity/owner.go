@@ -54,7 +54,8 @@ func MakeOwner(dir string) (*Owner, error) {
 		}
 	}
 	if err != nil {
-		return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_owner_token", Err: err, Hint: "remove the file and start again, or give another --data-dir"}
+		return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_owner_token", Err: err,
+			Hint: "remove the file and start again, or give another --data-dir"}
 	}
 	return o, nil
 }
@@ -80,7 +81,8 @@ func (o *Owner) Token() (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now, err := os.Lstat(o.Path)
-	if err == nil && o.token != "" && os.SameFile(now, o.as) && now.ModTime().Equal(o.as.ModTime()) && now.Mode() == o.as.Mode() {
+	if err == nil && o.token != "" && os.SameFile(now, o.as) && now.ModTime().Equal(o.as.ModTime()) &&
+		now.Mode() == o.as.Mode() {
 		return o.token, nil
 	}
 	o.token, o.as, err = readOwner(o.Path)

@@ -26,7 +26,8 @@ func (c *Client) edited(ctx context.Context, r *api.PullRequestReview) (bool, er
 	if strings.HasSuffix(c.api.BaseURL.Path, "/v3/") {
 		path = "../graphql"
 	}
-	req, err := c.api.NewRequest(http.MethodPost, path, map[string]any{"query": editsQuery, "variables": map[string]string{"id": r.GetNodeID()}})
+	question := map[string]any{"query": editsQuery, "variables": map[string]string{"id": r.GetNodeID()}}
+	req, err := c.api.NewRequest(http.MethodPost, path, question)
 	if err != nil {
 		return false, c.failure(ctx, what, err)
 	}
