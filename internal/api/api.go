@@ -48,7 +48,7 @@ type Options struct {
 	Done <-chan struct{}
 	// Version is that of the program.
 	Version string
-	// Now is the clock of sign-ins; nil is the system's. That of the process may be simulated.
+	// Now is the clock of sign-ins, where that of the process is simulated; nil is the process's.
 	Now func() time.Time
 	// Log takes what goes wrong; nil drops it. It never gets a secret.
 	Log *slog.Logger
@@ -112,7 +112,7 @@ func New(o Options) (*Server, error) {
 		o.Streams = 64
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = o.Process.Now
 	}
 	if o.Rate <= 0 {
 		o.Rate = 20

@@ -58,13 +58,13 @@ func (l *limits) limiter(key string) *rate.Limiter {
 
 // allow takes a call of a caller into account; its problem says when to call again.
 func (l *limits) allow(w http.ResponseWriter, key string) *problem {
-	turn := l.limiter(key).Reserve()
-	wait := turn.Delay()
-	if wait == 0 {
+	one := l.limiter(key)
+	// A reservation that is canceled while others are made is not given back whole: a flood would
+	// take the turns of all who come after it.
+	if one.Allow() {
 		return nil
 	}
-	turn.Cancel()
-	return tooMany(w, wait)
+	return tooMany(w, time.Duration(max(0, 1-one.Tokens())/float64(l.rate)*float64(time.Second)))
 }
 
 func tooMany(w http.ResponseWriter, wait time.Duration) *problem {

@@ -37,7 +37,7 @@ type secrets struct {
 }
 
 // add makes a secret that counts until a time. The one that ends first makes room for it.
-func (s *secrets) add(now, until time.Time) string {
+func (s *secrets) add(until time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
@@ -127,8 +127,7 @@ func (s *Server) newLink(w http.ResponseWriter, r *http.Request) {
 // Link returns the path of a new sign-in link, which signs one browser in as the owner of the
 // service, once and within ten minutes.
 func (s *Server) Link() string {
-	now := s.Now()
-	return linkPath + "?code=" + s.links.add(now, now.Add(linkFor))
+	return linkPath + "?code=" + s.links.add(s.Now().Add(linkFor))
 }
 
 // useLink signs a browser in by a link.
@@ -154,7 +153,7 @@ func (s *Server) useLink(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, s.failed(r.Context(), err))
 		return
 	}
-	http.SetCookie(w, s.cookie(cookieName, browserPrefix+s.browsers.add(now, now.Add(sessionFor)), sessionFor))
+	http.SetCookie(w, s.cookie(cookieName, browserPrefix+s.browsers.add(now.Add(sessionFor)), sessionFor))
 	http.Redirect(w, r, landing, http.StatusSeeOther)
 }
 

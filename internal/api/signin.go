@@ -187,18 +187,29 @@ func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, hash str
 	if !s.searches.Allow() {
 		return false, tooMany(w, time.Second)
 	}
+	turn := s.tokens.turn()
 	all, err := s.State.Callers().Valid(ctx, s.Process.Now().UTC())
 	if err != nil {
 		return false, s.failed(ctx, err)
 	}
-	s.tokens.set(all)
-	return s.tokens.has(hash), nil
+	s.tokens.set(turn, all)
+	return slices.Contains(all, hash), nil
 }
 
 // tokenSet are the hashes of the tokens that counted when they were read last.
 type tokenSet struct {
 	mu sync.Mutex
 	of map[string]bool
+	// turns counts the readings that began; newest is the one that of is from.
+	turns, newest int
+}
+
+// turn begins a reading. One that began earlier does not replace what a later one found.
+func (t *tokenSet) turn() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turns++
+	return t.turns
 }
 
 func (t *tokenSet) has(hash string) bool {
@@ -207,14 +218,16 @@ func (t *tokenSet) has(hash string) bool {
 	return t.of[hash]
 }
 
-func (t *tokenSet) set(all []string) {
+func (t *tokenSet) set(turn int, all []string) {
 	of := make(map[string]bool, len(all))
 	for _, hash := range all {
 		of[hash] = true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.of = of
+	if turn > t.newest {
+		t.of, t.newest = of, turn
+	}
 }
 
 func (t *tokenSet) forget(hash string) {

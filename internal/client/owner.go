@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// OwnerProofPath is where a service proves that it knows its owner token, OwnerLinkPath where
-	// it gives a sign-in link for a browser.
+	// OwnerProofPath is where a service proves that it knows its owner token.
 	OwnerProofPath = "/auth/owner"
-	OwnerLinkPath  = "/auth/link"
+	// OwnerLinkPath is where a service gives its owner a sign-in link for a browser.
+	OwnerLinkPath = "/auth/link"
 	// proofTimeout bounds the proof on a new connection, maxProof its answer.
 	proofTimeout = 10 * time.Second
 	maxProof     = 4 << 10
@@ -62,11 +62,10 @@ func (c *Client) prove(ctx context.Context, conn net.Conn) error {
 	if !ok || !at.IP.IsLoopback() {
 		return &Unproven{c.base}
 	}
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := conn.SetDeadline(time.Now().Add(proofTimeout)); err != nil {
-		return err
-	}
 	nonce := newKey()
 	target := c.base + OwnerProofPath + "?nonce=" + url.QueryEscape(nonce)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
@@ -94,7 +93,7 @@ func (c *Client) prove(ctx context.Context, conn net.Conn) error {
 	if !stop() { // the call has ended meanwhile
 		return context.Cause(ctx)
 	}
-	return conn.SetDeadline(time.Time{})
+	return nil
 }
 
 // Link asks for a sign-in link for a browser.

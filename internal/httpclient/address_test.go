@@ -3,6 +3,7 @@ package httpclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,9 +30,7 @@ func TestLinkLocal(t *testing.T) {
 func TestMetadataAddresses(t *testing.T) {
 	for _, at := range []string{"http://169.254.169.254/latest/meta-data/", "https://169.254.169.254/", "http://[fd00:ec2::254]/", "http://[::ffff:a9fe:a9fe]/", "http://[fe80::1%25lo]/"} {
 		o, waits := recordWaits(Options{})
-		_, err := New(o).Do(request(t, "GET", at, ""))
-		var refused *AddressError
-		if !errors.As(err, &refused) || len(*waits) > 0 {
+		if err := refusal(t, o, at); err != nil || len(*waits) > 0 {
 			t.Errorf("%s: %v after %v", at, err, *waits)
 		}
 	}
@@ -41,10 +40,24 @@ func TestMetadataAddresses(t *testing.T) {
 	o, _ := recordWaits(Options{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(proxy.URL, "http://"))
 	}}})
-	var refused *AddressError
-	if _, err := New(o).Do(request(t, "GET", "http://169.254.169.254/", "")); !errors.As(err, &refused) || asked.Load() > 0 {
+	if err := refusal(t, o, "http://169.254.169.254/"); err != nil || asked.Load() > 0 {
 		t.Errorf("by another transport: %v, %d requests", err, asked.Load())
 	}
+}
+
+// refusal is nil where a request is refused for its address.
+func refusal(t *testing.T, o Options, at string) error {
+	t.Helper()
+	resp, err := New(o).Do(request(t, "GET", at, ""))
+	if err == nil {
+		_ = resp.Body.Close()
+		return fmt.Errorf("it was answered %d", resp.StatusCode)
+	}
+	var refused *AddressError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	return nil
 }
 
 // TestMetadataByName: a name is checked by the address that it has when the connection is made, as
@@ -65,8 +78,7 @@ func TestMetadataByName(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", server)
 	}}
 	o, waits := recordWaits(Options{})
-	var refused *AddressError
-	if _, err := New(o).Do(request(t, "GET", "http://metrics.example.test/api", "")); !errors.As(err, &refused) || len(*waits) > 0 {
+	if err := refusal(t, o, "http://metrics.example.test/api"); err != nil || len(*waits) > 0 {
 		t.Errorf("by a name: %v after %v", err, *waits)
 	}
 }
