@@ -177,6 +177,13 @@ func (it Item) unwarned() Item {
 	return it
 }
 
+// PutBack returns the item on the first step, whatever was announced or called for it before.
+func (it Item) PutBack() Item {
+	it = it.unwarned()
+	it.Alarm = ""
+	return it
+}
+
 // quiet says whether the item is acted on without a warning: its action takes
 // nothing away.
 func (it Item) quiet() bool { return !it.Do.Verb.Destructive() && it.Do.Verb != policy.Notify }

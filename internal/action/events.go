@@ -34,6 +34,8 @@ const (
 	EventClock       = "clock"        // the time of the state was set
 	EventToken       = "token"        // a token of the service was created or revoked
 	EventCall        = "call"         // a person or program called the service to change something
+	EventQuarantine  = "quarantine"   // the state is older than its witness: nothing acts by it until an operator accepts it
+	EventAccept      = "accept"       // an operator accepted a state in quarantine
 	EventSession     = "session"      // a session was asked for, or went a step on: its state is the action
 
 	EventFindingNew     = "finding-new"     // an audit of the service found something that did not hold before

@@ -87,7 +87,7 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 	if s.state, err = store.Open(tb.Context(), store.Options{Dir: filepath.Join(dir, "state")}); err != nil {
 		tb.Fatal(err)
 	}
-	s.req = runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: s.log}).Request()
+	s.req = runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: s.log}).Request()
 	s.req.ConfigFlag, s.req.DataFlag, s.req.Storage = file, filepath.Join(dir, "state"), runtime.LentStorage{State: s.state}
 	o := api.Options{Process: s.req.Process, State: s.state, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
 	if o.Owner, err = identity.MakeOwner(s.req.DataFlag); err != nil {

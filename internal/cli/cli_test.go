@@ -58,6 +58,7 @@ func TestScripts(t *testing.T) {
 			}
 			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, ".state"))
 			e.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			e.Setenv("AWS_CONFIG_FILE", filepath.Join(e.WorkDir, ".aws", "config"))
 			e.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(e.WorkDir, ".aws", "credentials"))
@@ -87,6 +88,7 @@ func TestSlowScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/slow", RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
 		e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
 		e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+		e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, ".state"))
 		return nil
 	}})
 }
@@ -100,6 +102,7 @@ func TestSessionsOnPostgres(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, ".state"))
 			e.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			e.Setenv("CURFEW_DATABASE_URL", postgres.Start(t))
 			return nil
@@ -130,7 +133,7 @@ func inProcess(ts *testscript.TestScript, args []string) int {
 	lookup := func(name string) (string, bool) { v := ts.Getenv(name); return v, v != "" }
 	return Run(context.Background(), Process{
 		Args: args, Stdin: strings.NewReader(""), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Version: "test",
-		Dir: ts.MkAbs("."), ConfigDir: ts.Getenv("XDG_CONFIG_HOME"), DataDir: userDataDir(lookup),
+		Dir: ts.MkAbs("."), ConfigDir: ts.Getenv("XDG_CONFIG_HOME"), DataDir: userDataDir(lookup), WitnessDir: witnessDir(lookup, 0),
 		Lookup: lookup, Now: time.Now, Uptime: runtime.Uptime, FileTime: store.FileTime,
 	})
 }

@@ -26,7 +26,7 @@ type host struct {
 func (h *host) run(args ...string) (int, string, string) {
 	var out, errs bytes.Buffer
 	began := time.Now()
-	p := Process{Args: args, Dir: h.dir, DataDir: filepath.Join(h.dir, "data"), Version: "test", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+	p := Process{Args: args, Dir: h.dir, DataDir: filepath.Join(h.dir, "data"), WitnessDir: filepath.Join(h.dir, "witness"), Version: "test", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
 		Now:    func() time.Time { return time.Now().Add(h.ahead) },
 		Uptime: func() (string, time.Duration) { return h.boot, time.Since(began) },
 		Lookup: func(k string) (string, bool) { v, ok := h.env[k]; return v, ok }}

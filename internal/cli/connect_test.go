@@ -95,7 +95,7 @@ func reach(t *testing.T) *reached {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := &reached{t: t, box: box, dir: dir, work: filepath.Join(dir, "there", "home", "work")}
 	host := filepath.Join(dir, "there", "etc", "host.json")
-	r.env = append(append(os.Environ(), box.Env()...), "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "CURFEW_HOST="+host,
+	r.env = append(append(os.Environ(), box.Env()...), "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "XDG_STATE_HOME="+filepath.Join(dir, "state"), "CURFEW_HOST="+host,
 		"CURFEW_TEST_SIGNALS=1", ssmplugin.VariableLog+"="+filepath.Join(dir, "plugin.log"), "SHELL=/bin/sh",
 		"TMPDIR="+filepath.Join(dir, "tmp"))
 	// What the agent of the machine leaves.

@@ -62,7 +62,7 @@ func (d *desktop) clock() time.Time {
 // run gives a command and returns its exit code and what it said.
 func (d *desktop) run(args ...string) (int, string, string) {
 	var out, errs bytes.Buffer
-	code := Run(context.Background(), Process{Args: args, Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test", Stdin: strings.NewReader(""),
+	code := Run(context.Background(), Process{Args: args, Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Version: "test", Stdin: strings.NewReader(""),
 		Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(k string) (string, bool) { v, ok := d.env[k]; return v, ok }})
 	validates(d.t, args, out.String())
 	return code, out.String(), errs.String()

@@ -103,7 +103,7 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 	var out, errs bytes.Buffer
 	code := Run(context.Background(), Process{
 		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "test",
-		Dir: dir, DataDir: filepath.Join(dir, "data"), Now: func() time.Time { return now },
+		Dir: dir, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), Now: func() time.Time { return now },
 		Uptime: func() (string, time.Duration) {
 			return "golden", now.Sub(now.Truncate(24*time.Hour)) + 100*24*time.Hour
 		},

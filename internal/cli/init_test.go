@@ -19,7 +19,7 @@ import (
 // answered runs init with answers on its standard input.
 func (d *desktop) answered(answers string, args ...string) (int, string, string) {
 	var out, errs strings.Builder
-	code := Run(d.t.Context(), Process{Args: append([]string{"init"}, args...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test",
+	code := Run(d.t.Context(), Process{Args: append([]string{"init"}, args...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Version: "test",
 		Stdin: strings.NewReader(answers), Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(string) (string, bool) { return "", false }})
 	return code, out.String(), errs.String()
 }

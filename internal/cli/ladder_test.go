@@ -164,7 +164,7 @@ func (l *ladderTest) curfewAny(args ...string) (exit int, stdout, stderr string)
 		}
 		return os.LookupEnv(name)
 	}
-	p := Process{Args: args, Stdout: &out, Stderr: &errs, Lookup: lookup, Now: l.clock, Dir: l.dir, DataDir: filepath.Join(l.dir, "data"), Version: "test",
+	p := Process{Args: args, Stdout: &out, Stderr: &errs, Lookup: lookup, Now: l.clock, Dir: l.dir, DataDir: filepath.Join(l.dir, "data"), WitnessDir: filepath.Join(l.dir, "witness"), Version: "test",
 		Uptime: func() (string, time.Duration) {
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -39,7 +39,7 @@ func serveState(t *testing.T, dir, data string, who func() string, now func() ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := runtime.NewProcess(runtime.Host{Now: now, Dir: dir, DataDir: data, Log: &bytes.Buffer{}, Lookup: func(k string) (string, bool) { return who(), k == "CURFEW_IDENTITY" }}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: now, Dir: dir, DataDir: data, WitnessDir: filepath.Join(dir, "witness"), Log: &bytes.Buffer{}, Lookup: func(k string) (string, bool) { return who(), k == "CURFEW_IDENTITY" }}).Request()
 	req.Storage = runtime.LentStorage{State: s}
 	owner, err := identity.MakeOwner(data)
 	if err != nil {
@@ -96,7 +96,7 @@ type gave struct {
 func (d *desktop) giveAt(data string, width int, env map[string]string, args ...string) gave {
 	d.t.Helper()
 	var out, errs bytes.Buffer
-	code := Run(context.Background(), Process{Args: args, Dir: d.dir, DataDir: data, ConfigDir: filepath.Join(d.dir, "home"), Version: "test", Stdin: strings.NewReader(env["stdin"]),
+	code := Run(context.Background(), Process{Args: args, Dir: d.dir, DataDir: data, WitnessDir: filepath.Join(d.dir, "witness"), ConfigDir: filepath.Join(d.dir, "home"), Version: "test", Stdin: strings.NewReader(env["stdin"]),
 		Stdout: &out, Stderr: &errs, Now: d.clock, Width: width, Lookup: func(k string) (string, bool) { v, ok := env[k]; return v, ok }})
 	return gave{code, out.String(), errs.String()}
 }

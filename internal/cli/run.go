@@ -57,6 +57,8 @@ type Process struct {
 	Dir string
 	// ConfigDir and DataDir are the user's own; empty when there is no home.
 	ConfigDir, DataDir string
+	// WitnessDir is where the witness of the state is unless it is configured.
+	WitnessDir string
 	// Width is the columns of the terminal that Stdout is; 0 when it is none.
 	Width int
 	// Progress is true when Stderr is a terminal.
@@ -80,6 +82,7 @@ func System(version string) Process {
 	p.Dir, _ = os.Getwd()
 	p.ConfigDir, _ = os.UserConfigDir()
 	p.DataDir = userDataDir(os.LookupEnv)
+	p.WitnessDir = witnessDir(os.LookupEnv, os.Geteuid())
 	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) {
 		if w, _, err := term.GetSize(fd); err == nil {
 			p.Width = w
@@ -100,6 +103,22 @@ func userDataDir(lookup func(string) (string, bool)) string {
 		return filepath.Join(home, "Library", "Application Support", "curfew")
 	}
 	return filepath.Join(home, ".local", "share", "curfew")
+}
+
+// witnessDir is where the witness of the state is kept: apart from the data of curfew, so that
+// who restores that does not restore the witness with it.
+func witnessDir(lookup func(string) (string, bool), uid int) string {
+	if d, ok := lookup("XDG_STATE_HOME"); ok && filepath.IsAbs(d) {
+		return filepath.Join(d, "curfew", "witness")
+	}
+	if uid == 0 {
+		return "/var/lib/curfew-witness"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "curfew", "witness")
 }
 
 // failure is an error with the exit code it ends in and what to do about it.

@@ -78,7 +78,7 @@ func runIn(t *testing.T, dir string, args ...string) (int, string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := Run(context.Background(), Process{Args: args, Dir: dir, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
-		Lookup: func(string) (string, bool) { return "", false }, Now: time.Now, DataDir: filepath.Join(dir, "data"), ConfigDir: filepath.Join(dir, "config")})
+		Lookup: func(string) (string, bool) { return "", false }, Now: time.Now, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), ConfigDir: filepath.Join(dir, "config")})
 	if code != ExitDone && code != ExitPartial && code != ExitDenied {
 		t.Fatalf("curfew %s: exit %d\n%s%s", strings.Join(args, " "), code, out.String(), errs.String())
 	}

@@ -167,7 +167,7 @@ func (d *commandDesk) books() {
 // makeBooks returns the file of a state with the books of the simulated account.
 func (d *commandDesk) makeBooks() string {
 	d.t.Setenv("TMPDIR", d.t.TempDir())
-	a := newApp(&Process{Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Now: d.clock, Stderr: &bytes.Buffer{}, Lookup: func(string) (string, bool) { return "", false }})
+	a := newApp(&Process{Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Now: d.clock, Stderr: &bytes.Buffer{}, Lookup: func(string) (string, bool) { return "", false }})
 	a.progress = &progress{}
 	a.req.Storage = simulation.Books{}
 	_, s, err := a.req.State(d.t.Context())
@@ -201,7 +201,7 @@ func (d *commandDesk) give(line string, width int, more ...string) (code int, ou
 	}
 	line = d.filled(line)
 	var stdout, stderr bytes.Buffer
-	code = Run(context.Background(), Process{Args: append(strings.Fields(line), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), Version: "test",
+	code = Run(context.Background(), Process{Args: append(strings.Fields(line), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Version: "test",
 		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: d.clock, Width: width, Lookup: func(k string) (string, bool) {
 			if k == "CURFEW_IDENTITY" {
 				return who, true

@@ -113,6 +113,8 @@ type Config struct {
 	Duty duty.Thresholds `yaml:"duty"`
 	// Audit is how the audit log is signed.
 	Audit Audit `yaml:"audit"`
+	// State is how an older state is noticed (docs/safety.md).
+	State State `yaml:"state"`
 
 	// found says that the file was found and not named by the user.
 	found bool
@@ -126,6 +128,15 @@ type Audit struct {
 	// PublicKey is the key whose signature counts, "ed25519:" and base64; empty is that of
 	// the signing key.
 	PublicKey string `yaml:"public_key"`
+}
+
+// State is how it is noticed that the state was put back.
+type State struct {
+	// Witness is where the newest generation of the state that was seen is kept: a folder
+	// outside of the data directory, or s3://bucket/prefix. Empty is curfew/witness in the
+	// user's state directory ($XDG_STATE_HOME, ~/.local/state), and /var/lib/curfew-witness
+	// for root.
+	Witness string `yaml:"witness"`
 }
 
 // AWS is what to read, and how fast.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/trust"
 )
@@ -63,6 +64,9 @@ func (c *Config) resolve(file string) {
 	at(&c.ServerCAFile)
 	at(&c.Spot.Runs)
 	at(&c.Audit.Key)
+	if !strings.Contains(c.State.Witness, "://") {
+		at(&c.State.Witness)
+	}
 	for i := range c.Metrics.Sources {
 		s := &c.Metrics.Sources[i]
 		for _, p := range []*string{&s.CAFile, &s.CertFile, &s.KeyFile} {

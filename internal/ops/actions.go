@@ -225,3 +225,24 @@ var Unfreeze = declare(Operation[ReasonInput, view.Freeze]{
 		return reply(act.Freeze(ctx, c.Request, in.Body.Reason, false))
 	},
 })
+
+// GetState shows how far the state and its witness are.
+var GetState = declare(Operation[None, view.State]{
+	Info: Info{ID: "get-state", Method: get, Path: "state", Role: approval.RoleViewer,
+		Summary: "Show how far the state is, and what its witness knows", Schema: view.StateSchema,
+		Command: "state", Why: "it is about the state"},
+	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.State], error) {
+		return reply(act.State(ctx, c.Request))
+	},
+})
+
+// AcceptState lets an older state act again.
+var AcceptState = declare(Operation[ReasonInput, view.State]{
+	Info: Info{ID: "accept-state", Method: post, Path: "state/accept", Role: approval.RoleOperator,
+		Summary: "Let a state act that is older than its witness", Schema: view.StateSchema,
+		Command: "state accept", Why: "it is about the state"},
+	Send: checkReason,
+	Do: func(ctx context.Context, c *Call, in ReasonInput) (Reply[view.State], error) {
+		return reply(act.AcceptState(ctx, c.Request, in.Body.Reason))
+	},
+})

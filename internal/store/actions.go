@@ -39,6 +39,9 @@ func (a actions) Now(ctx context.Context) (now time.Time, common bool, err error
 // BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.
 func (a actions) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
 	var last clockRow
+	if a.outer == nil {
+		a.watch.compare(ctx, a.database, account)
+	}
 	err := a.transact(ctx, func(t *tx) error {
 		if err := a.guard(ctx, t); err != nil {
 			return err
@@ -192,6 +195,7 @@ func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Ent
 		if saved, err = t.putItem(ctx, it); err != nil {
 			return err
 		}
+		t.later = true
 		return t.record(entries...)
 	})
 	if err != nil {
@@ -209,6 +213,7 @@ func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 	if err := t.put(ctx, items, row, it.Version, action.ErrConflict); err != nil {
 		return action.Item{}, err
 	}
+	t.changed = true
 	return row.item(), nil
 }
 
@@ -228,8 +233,8 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, 
 		if err != nil {
 			return err
 		}
-		if !frozen.At.IsZero() {
-			return fmt.Errorf("%w by %s since %s: %s", action.ErrFrozen, frozen.By, frozen.At.Format(time.RFC3339), frozen.Reason)
+		if f := a.frozen(frozen); f != nil {
+			return fmt.Errorf("%w by %s since %s: %s", action.ErrFrozen, f.By, f.At.Format(time.RFC3339), f.Reason)
 		}
 		fuse, err := t.fuse(ctx, b.Account, b.Source)
 		if err != nil {

@@ -60,7 +60,7 @@ func (t *tx) record(entries ...action.Entry) error {
 		if err != nil {
 			return err
 		}
-		t.entries = append(t.entries, e)
+		t.entries, t.changed = append(t.entries, e), true
 	}
 	return nil
 }
@@ -69,6 +69,9 @@ func (t *tx) record(entries ...action.Entry) error {
 // order of the transactions, because the end of the log stays locked. It is the last lock
 // that a transaction takes, so that transactions do not wait for one another in a circle.
 func (t *tx) append(ctx context.Context) error {
+	if len(t.entries) == 0 && t.changed {
+		return t.exec(ctx, "UPDATE audit_head SET generation = generation + 1 WHERE id = 1")
+	}
 	if len(t.entries) == 0 {
 		return nil
 	}
@@ -91,7 +94,7 @@ func (t *tx) append(ctx context.Context) error {
 		}
 		head = headRow{row.ID, row.Hash}
 	}
-	return t.exec(ctx, "UPDATE audit_head SET entry = ?, hash = ? WHERE id = 1", head.Entry, head.Hash)
+	return t.exec(ctx, "UPDATE audit_head SET entry = ?, hash = ?, generation = generation + 1 WHERE id = 1", head.Entry, head.Hash)
 }
 
 // chain returns the entry's hash: SHA-256 over a JSON array of the hash before it and

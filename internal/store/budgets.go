@@ -182,6 +182,7 @@ func (t *tx) putHold(ctx context.Context, row holdRow, read int64, e budget.Even
 	if err := t.put(ctx, holdTable, row, read, budget.ErrConflict); err != nil {
 		return err
 	}
+	t.changed = true
 	return t.recordHold(row, e)
 }
 

@@ -43,8 +43,11 @@ type database struct {
 	turns       *turns // nil where connections write at the same time
 	host        Host
 	dir         string // of a file
+	name        string // names the state: the path of a file, or a database without user and password
 	// outer is the transaction that every statement is part of; nil: each write has its own.
 	outer *tx
+	// watch compares the state with its witness; nil: it has none.
+	watch *watch
 }
 
 func (d *database) close() error {
@@ -70,7 +73,10 @@ func (d *database) transact(ctx context.Context, do func(*tx) error) error {
 	waiting, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for {
-		err := d.once(ctx, do)
+		written, err := d.once(ctx, do)
+		if err == nil && written.changed && d.watch != nil {
+			d.watch.committed(context.WithoutCancel(ctx), d, written.later)
+		}
 		if err == nil || !d.contended(err) {
 			return err
 		}
@@ -94,7 +100,7 @@ func (d *database) giveTurn() {
 	}
 }
 
-func (d *database) once(ctx context.Context, do func(*tx) error) error {
+func (d *database) once(ctx context.Context, do func(*tx) error) (*tx, error) {
 	// The context that a transaction begins with ends it.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -108,7 +114,7 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer d.giveTurn()
 	writing := &tx{Tx: t, dialect: &d.dialect}
@@ -119,9 +125,9 @@ func (d *database) once(ctx context.Context, do func(*tx) error) error {
 	if err != nil {
 		// A rollback that fails as well leaves the connection to the pool to discard.
 		_ = timed(ctx, end, "roll back", t.Rollback)
-		return err
+		return nil, err
 	}
-	return timed(ctx, end, "commit", t.Commit)
+	return writing, timed(ctx, end, "commit", t.Commit)
 }
 
 // answerIn is how long a database may take to answer one statement. Locks that others
@@ -186,6 +192,9 @@ type tx struct {
 	*dialect
 	// entries are appended to the audit log right before the commit.
 	entries []action.Entry
+	// changed says that something changes which actions depend on, and later that the witness
+	// need not know of it before the round goes on.
+	changed, later bool
 }
 
 // nested carries out do as a part of the transaction, by a savepoint: where do fails, what it wrote is taken

@@ -9,14 +9,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// freezeRow is the freeze; At is zero while there is none.
+// freezeRow is the freeze, and the quarantine of an older state; their times are zero while
+// there is none.
 type freezeRow struct {
-	At     instant `db:"at"`
-	By     string  `db:"who"`
-	Reason string  `db:"reason"`
+	At            instant `db:"at"`
+	By            string  `db:"who"`
+	Reason        string  `db:"reason"`
+	QuarantinedAt instant `db:"quarantined_at"`
+	Quarantine    string  `db:"quarantine"`
 }
 
-const freezeQuery = "SELECT at, who, reason FROM freezes WHERE id = 1"
+const freezeQuery = "SELECT at, who, reason, quarantined_at, quarantine FROM freezes WHERE id = 1"
 
 // lockFreeze reads the freeze and locks it to the end of the transaction. All batches
 // of all processes wait for one another here, so that none is admitted on sums that
@@ -34,7 +37,7 @@ func (a actions) Freeze(ctx context.Context, f action.Freeze) error {
 	if f.At.IsZero() {
 		return fmt.Errorf("freeze: the time is missing")
 	}
-	err := a.setFreeze(ctx, freezeRow{at(f.At), f.By, prose(f.Reason)},
+	err := a.setFreeze(ctx, freezeRow{At: at(f.At), By: f.By, Reason: prose(f.Reason)},
 		action.Entry{At: f.At, Actor: f.By, What: action.EventFreeze, Because: f.Reason})
 	return attempted(err, "freeze")
 }
@@ -54,16 +57,34 @@ func (a actions) setFreeze(ctx context.Context, to freezeRow, e action.Entry) er
 	})
 }
 
-// Frozen returns the freeze that holds, nil where none does.
+// Frozen returns the freeze that holds, nil where none does. A state in quarantine, and one
+// whose witness cannot be used, is frozen too.
 func (a actions) Frozen(ctx context.Context) (*action.Freeze, error) {
 	var row freezeRow
 	if err := a.get(ctx, &row, freezeQuery); err != nil {
 		return nil, fmt.Errorf("look for a freeze: %w", err)
 	}
-	if row.At.IsZero() {
-		return nil, nil
+	return a.frozen(row), nil
+}
+
+// frozen is what stops all actions. A quarantine is named first, because lifting a freeze does
+// not end it.
+func (a actions) frozen(row freezeRow) *action.Freeze {
+	switch {
+	case !row.QuarantinedAt.IsZero():
+		return &action.Freeze{At: row.QuarantinedAt.Time, By: quarantiner, Reason: row.Quarantine + "; " + acceptHint}
+	case !row.At.IsZero():
+		return row.freeze()
 	}
-	return &action.Freeze{At: row.At.Time, By: row.By, Reason: row.Reason}, nil
+	return a.watch.freeze()
+}
+
+// freeze is the freeze by a person; nil is none.
+func (r freezeRow) freeze() *action.Freeze {
+	if r.At.IsZero() {
+		return nil
+	}
+	return &action.Freeze{At: r.At.Time, By: r.By, Reason: r.Reason}
 }
 
 // keepRow is a keep.

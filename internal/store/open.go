@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/witness"
 )
 
 // Options says where the state is.
@@ -30,6 +31,8 @@ type Options struct {
 	Temporary bool
 	// Host is where a file's time comes from; a database has its own.
 	Host Host `json:"-"`
+	// Witness notices that the state was put back; nil: nothing acts by it that would matter.
+	Witness *witness.Witness `json:"-"`
 }
 
 // Host reads the clocks of the machine that curfew runs on.
@@ -86,6 +89,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Witness != nil {
+		db.watch = &watch{Witness: o.Witness, state: db.name, now: o.Host.Now}
+	}
 	return &Store{db: db}, nil
 }
 
@@ -94,6 +100,7 @@ func (s *Store) Close() error {
 	if s.lent {
 		return nil
 	}
+	s.db.watch.flush(context.Background(), s.db)
 	if err := s.db.close(); err != nil {
 		return fmt.Errorf("close the state: %w", err)
 	}

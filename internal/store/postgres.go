@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,11 +57,11 @@ var postgresDialect = dialect{
 	clock:    "SELECT CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000 AS BIGINT)",
 }
 
-func openPostgres(ctx context.Context, url string) (*database, error) {
-	if !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
+func openPostgres(ctx context.Context, at string) (*database, error) {
+	if !strings.HasPrefix(at, "postgres://") && !strings.HasPrefix(at, "postgresql://") {
 		return nil, errors.New("open the state: the database's URL has to begin with postgres://")
 	}
-	c, err := pgx.ParseConfig(url)
+	c, err := pgx.ParseConfig(at)
 	if err != nil {
 		// What was wrong with it could quote the password.
 		return nil, errors.New("open the state: the database's URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/NAME, with special characters as %XX")
@@ -85,7 +86,21 @@ func openPostgres(ctx context.Context, url string) (*database, error) {
 		address := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
 		return nil, fmt.Errorf("open the state in PostgreSQL at %s, database %q, as %q: %w", address, c.Database, c.User, explainPostgres(err))
 	}
-	return &database{dialect: postgresDialect, write: db, read: db}, nil
+	return &database{dialect: postgresDialect, write: db, read: db, name: postgresName(c)}, nil
+}
+
+// postgresName names a database by what tells it from others: without user and password, which
+// differ from process to process.
+func postgresName(c *pgx.ConnConfig) string {
+	u := url.URL{Scheme: "postgres", Host: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), Path: "/" + c.Database}
+	query := url.Values{}
+	for _, key := range []string{"search_path", "options"} {
+		if v := c.RuntimeParams[key]; v != "" {
+			query.Set(key, v)
+		}
+	}
+	u.RawQuery = query.Encode()
+	return u.String()
 }
 
 // migratePostgres migrates while no other process does.

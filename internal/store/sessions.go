@@ -64,6 +64,7 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 			if err := t.put(ctx, sessionTable, row, s.Version, session.ErrConflict); err != nil {
 				return err
 			}
+			t.changed, t.later = true, true
 			if err := t.addSessionEvents(ctx, s.ID, session.Keepers, row.Version, events); err != nil {
 				return err
 			}

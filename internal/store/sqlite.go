@@ -58,6 +58,10 @@ func openSQLite(ctx context.Context, o Options) (*database, error) {
 		return nil, fmt.Errorf("open the state in %s: %w", path, explainSQLite(err))
 	}
 	db.host, db.dir = o.Host, filepath.Dir(path)
+	// Links to the folder are other names of the same state.
+	if db.name, err = filepath.EvalSymlinks(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the state in %s: %w", path, err), db.close())
+	}
 	return db, nil
 }
 

@@ -149,7 +149,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	}
 	s := &service{state: state, log: &bytes.Buffer{}, end: func() { _ = account.close() }}
 	s.logger = slog.New(slog.NewTextHandler(s.log, nil))
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: io.Discard}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.ConfigFlag, req.DataFlag, req.Storage = file, data, runtime.LentStorage{State: state}
 	if s.handler, err = api.New(api.Options{Process: req.Process, State: state, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
 		return nil, err

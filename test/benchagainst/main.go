@@ -205,7 +205,7 @@ func (b benchmark) start(ctx context.Context, dir, binary, state string, args []
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
 	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_DATA_HOME=" + filepath.Join(state, "data"),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_DATA_HOME=" + filepath.Join(state, "data"), "XDG_STATE_HOME=" + filepath.Join(state, "state"),
 		"XDG_CONFIG_HOME=" + filepath.Join(state, "config"), "AWS_EC2_METADATA_DISABLED=true", "CURFEW_IDENTITY=bench",
 	}, b.env...)
 	var said strings.Builder

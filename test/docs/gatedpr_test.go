@@ -115,7 +115,7 @@ func newGated(t *testing.T) *gated {
 	run(t, all, "git", "-C", "train", "switch", "-q", "-c", "main")
 	run(t, all, "mkdir", "curfew")
 	run(t, ".", "cp", "-r", "../../examples", filepath.Join(all, "curfew"))
-	g.env = []string{"HOME=" + all, "USER=ana", "CURFEW_IDENTITY=ana", "PATH=" + tools + ":" + os.Getenv("PATH"), "CURFEW_DATABASE_URL=" + postgres.Start(t),
+	g.env = []string{"HOME=" + all, "XDG_STATE_HOME=" + filepath.Join(all, "state"), "USER=ana", "CURFEW_IDENTITY=ana", "PATH=" + tools + ":" + os.Getenv("PATH"), "CURFEW_DATABASE_URL=" + postgres.Start(t),
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=ana", "GIT_AUTHOR_EMAIL=ana@example.com", "GIT_COMMITTER_NAME=ana", "GIT_COMMITTER_EMAIL=ana@example.com"}
 	g.shell = newShell(t, g.dir, g.env...)
 	return g

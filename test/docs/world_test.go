@@ -257,7 +257,7 @@ const answers = "\n\n\n#ml-cost\n\n"
 // code.
 func (w *world) run(t *testing.T, dir, who, line string) (said string, code int) {
 	t.Helper()
-	env := append([]string{"HOME=" + dir, "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
+	env := append([]string{"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state"), "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
 	if strings.Contains(line, "--github") {
 		env = append(env, w.pull.Env(filepath.Join(dir, "event.json"))...)
 	}

@@ -41,7 +41,7 @@ func (w *workplace) run(line string) string {
 	var out, errs bytes.Buffer
 	code := cli.Run(context.Background(), cli.Process{
 		Args: strings.Fields(line), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "test", Dir: w.dir,
-		DataDir: filepath.Join(w.dir, "data"), Now: func() time.Time { return w.now },
+		DataDir: filepath.Join(w.dir, "data"), WitnessDir: filepath.Join(w.dir, "witness"), Now: func() time.Time { return w.now },
 		Uptime: func() (string, time.Duration) {
 			return "test", w.now.Sub(w.now.Truncate(24*time.Hour)) + 2400*time.Hour
 		},

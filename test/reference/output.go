@@ -56,6 +56,7 @@ var outputs = []output{
 	{view.FusesSchema, "curfew confirm -o json", []any{view.Fuses{}}},
 	{view.ConsentSchema, "curfew consent -o json", []any{view.Consent{}}},
 	{view.FreezeSchema, "curfew freeze and unfreeze -o json", []any{view.Freeze{}}},
+	{view.StateSchema, "curfew state -o json", []any{view.State{}}},
 	{view.TagSchema, "curfew tag -o json", []any{view.Tags{}}},
 	{view.CostsSchema, "curfew costs -o json", []any{view.Costs{}}},
 	{view.UnitsSchema, "curfew costs units -o json", []any{view.Units{}}},

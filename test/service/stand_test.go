@@ -554,7 +554,7 @@ func (s *service) start(binary string) *process {
 	}
 	p.Env = append(p.Env, "AWS_ENDPOINT_URL="+endpoint.URL, "AWS_ACCESS_KEY_ID="+sandbox.AccessKey, "AWS_SECRET_ACCESS_KEY="+sandbox.SecretKey, "AWS_SESSION_TOKEN=",
 		"AWS_REGION="+region, "AWS_DISABLE_REQUEST_COMPRESSION=true", "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
-		"SLACK_TOKEN=xoxb-secret-token", "HOME="+s.dir, "XDG_DATA_HOME="+s.dir, "GOMAXPROCS=2")
+		"SLACK_TOKEN=xoxb-secret-token", "HOME="+s.dir, "XDG_DATA_HOME="+s.dir, "XDG_STATE_HOME="+filepath.Join(s.dir, "witness"), "GOMAXPROCS=2")
 	p.Dir, p.Stdout, p.Stderr = dir, p.log, p.log
 	if err := p.Start(); err != nil {
 		s.t.Fatal(err)

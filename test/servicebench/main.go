@@ -178,7 +178,7 @@ func (b *bench) curfew(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.binary, args...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+b.w.aws.URL, "AWS_ACCESS_KEY_ID=bench", "AWS_SECRET_ACCESS_KEY=bench", "AWS_SESSION_TOKEN=", "AWS_REGION="+region,
-		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "HOME="+b.dir, "GOMAXPROCS=2")
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "HOME="+b.dir, "XDG_STATE_HOME="+filepath.Join(b.dir, "witness"), "GOMAXPROCS=2")
 	return cmd
 }
 

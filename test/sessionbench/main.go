@@ -101,7 +101,7 @@ func (b *bench) curfew(ctx context.Context, dir string, args ...string) (string,
 	c := exec.CommandContext(ctx, b.binary, args...)
 	var out, errs bytes.Buffer
 	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = dir, &out, &errs, time.Second
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, b.env...)
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state")}, b.env...)
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("curfew %s: %w\n%s%s", strings.Join(args, " "), err, out.String(), errs.String())
 	}

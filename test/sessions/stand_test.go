@@ -169,7 +169,7 @@ func (s *stand) write(name, text string) {
 
 // environ is what curfew runs with, at an endpoint.
 func (s *stand) environ(endpoint string) {
-	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + os.TempDir(), asVariable + "=curfew", standVariable + "=" + s.dir, "AWS_ENDPOINT_URL=" + endpoint,
+	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_STATE_HOME=" + filepath.Join(s.dir, "state"), "TMPDIR=" + os.TempDir(), asVariable + "=curfew", standVariable + "=" + s.dir, "AWS_ENDPOINT_URL=" + endpoint,
 		"AWS_REGION=" + region, "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true", "AWS_DISABLE_REQUEST_COMPRESSION=true",
 		"AWS_ACCESS_KEY_ID=" + versitygw.AccessKey, "AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
 	if s.s3 != "" {

@@ -498,7 +498,7 @@ func (o order) run(ctx context.Context, out, errs io.Writer) int {
 	// The state's clock stands still while a command runs. On a busy machine a command can
 	// take longer than two clocks may differ: then its own clock stands still as well.
 	since := func() time.Duration { return min(time.Since(began), 10*time.Second) }
-	return cli.Run(ctx, cli.Process{Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data, Version: "test",
+	return cli.Run(ctx, cli.Process{Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data, WitnessDir: o.Dir + ".witness", Version: "test",
 		Lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		Now:    func() time.Time { return o.Now.Add(since()) },
 		Uptime: func() (string, time.Duration) { return o.Boot, o.Up + since() }})

@@ -97,6 +97,15 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 	if err != nil {
 		return err
 	}
+	for _, it := range items {
+		if !enforce {
+			break
+		}
+		// An older state may not know that it was undone, or done again.
+		if err := s.Compare(ctx, it.Account); err != nil {
+			return runtime.StateError(err)
+		}
+	}
 	who, err := req.Person(cfg)
 	if err != nil {
 		return err

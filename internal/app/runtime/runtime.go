@@ -36,6 +36,9 @@ type Host struct {
 	Dir string
 	// ConfigDir and DataDir are the user's own; empty where there is no home.
 	ConfigDir, DataDir string
+	// WitnessDir is where the witness of the state is unless it is configured; empty: nowhere,
+	// so that nothing acts by a state.
+	WitnessDir string
 	// Log takes warnings, a line each.
 	Log io.Writer
 }

@@ -38,7 +38,11 @@ func (OwnStorage) Open(ctx context.Context, req *Request, cfg config.Config) (co
 		return cfg, nil, &Error{Code: "no_state", Err: errors.New("there is no directory to keep anything in"),
 			Hint: "give --data-dir or --database-url"}
 	}
-	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: req.Now, Uptime: req.Uptime, FileTime: req.FileTime}})
+	w, err := req.witness(ctx, cfg)
+	if err != nil {
+		return cfg, nil, err
+	}
+	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: req.Now, Uptime: req.Uptime, FileTime: req.FileTime}, Witness: w})
 	if err != nil {
 		return cfg, nil, &Error{Code: "no_state", Err: err}
 	}
@@ -192,6 +196,9 @@ func clockError(err error) error {
 func StateError(err error) error {
 	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
 		return clockError(skew)
+	}
+	if errors.Is(err, store.ErrQuarantined) {
+		return &Error{Class: Denied, Code: "old_state", Err: err, Hint: "`curfew state` shows what is lost, `curfew state accept --reason TEXT` goes on with this state"}
 	}
 	if errors.Is(err, action.ErrFrozen) {
 		return &Error{Class: Denied, Code: "frozen", Err: err, Hint: "`curfew unfreeze --reason TEXT` lifts it"}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -50,7 +51,19 @@ func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, s
 		clock, err = v.req.StateClock(ctx, v.store)
 		return err
 	}
-	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin}, nil
+	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin, ended: v.mirrored}, nil
+}
+
+// mirrored brings the witness of the state up to date after a round, and tells whether the state
+// holds actions back.
+func (v *server) mirrored(ctx context.Context) {
+	if !v.o.Enforce {
+		return
+	}
+	v.store.Flush(ctx)
+	if err := v.store.HeldBack(ctx); err == nil || errors.Is(err, action.ErrFrozen) {
+		v.scheduler.Problem("state", err)
+	}
 }
 
 // wholeEvery is the longest time between two rounds of an account that are posted whole.
@@ -101,6 +114,8 @@ type accountRounds struct {
 	// begin, when set, takes the time of the state for a round. It is an error where the
 	// clock of this machine is another one: charges would be for a time that was not.
 	begin func(context.Context) error
+	// ended, when set, is called after each round.
+	ended func(context.Context)
 	// said are the results of the newest round, which are told once.
 	said map[action.Line]bool
 }
@@ -113,6 +128,9 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 		}
 	}
 	r, err := a.engine.Round(ctx)
+	if a.ended != nil {
+		a.ended(ctx)
+	}
 	if r == nil {
 		return scheduler.Outcome{}, clouds.CloudError(err)
 	}

@@ -119,6 +119,12 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err
 	}
+	if o.Enforce {
+		// What is wrong holds actions back, and nothing else that the service is there for.
+		if err := s.Compare(ctx, ""); err != nil {
+			log.Warn("nothing acts", "error", err)
+		}
+	}
 	v.scheduler = scheduler.New(scheduler.Options{Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log, Done: v.done})
 	sources, err := v.load(ctx)
 	if err != nil {

@@ -100,7 +100,7 @@ func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, box: b, log: &lines{}}
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, Log: r.log}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: r.log}).Request()
 	req.ConfigFlag, req.DataFlag = file, filepath.Join(dir, "state")
 	ctx, stop := context.WithCancel(t.Context())
 	mounted, ended := make(chan struct{}), make(chan error, 1)

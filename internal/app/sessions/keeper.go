@@ -158,6 +158,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		}
 		keeper := a.Keeper // passes that are under way go on with theirs
 		open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
+		held := a.heldBack(ctx, log, len(open) > 0)
 		if err != nil {
 			log.WarnContext(ctx, "the sessions could not be read", "error", err)
 		}
@@ -171,6 +172,10 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		for _, s := range open {
 			rests := s.ByHand && s.State != session.Ending // looked at now and then; no reason to stay
 			if !s.ByHand && keeper.Launchers[s.Provider] == nil {
+				continue
+			}
+			if held {
+				mine++
 				continue
 			}
 			mu.Lock()
@@ -209,7 +214,7 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		}
 		for provider := range keeper.Launchers {
 			mu.Lock()
-			skip := reconciling[provider] || now.Sub(reconciledAt[provider]) <= reconcileInterval
+			skip := held || reconciling[provider] || now.Sub(reconciledAt[provider]) <= reconcileInterval
 			if !skip {
 				reconciling[provider], reconciledAt[provider] = true, now
 			}
@@ -239,6 +244,25 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 		}
 	}
 	return nil
+}
+
+// heldBack says whether the state is older than its witness. It does not know then what was
+// extended, saved or ended since, and takes machines that were launched since for orphans.
+func (a *Sessions) heldBack(ctx context.Context, log *slog.Logger, keeps bool) bool {
+	compare := a.store.Check
+	if keeps {
+		compare = func(ctx context.Context) error { return a.store.Compare(ctx, "") }
+	}
+	err := compare(ctx)
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != a.heldBackBy && why != "" && ctx.Err() == nil {
+		log.WarnContext(ctx, "sessions are not kept", "error", err)
+	}
+	a.heldBackBy = why
+	return err != nil
 }
 
 // WithConfigFlag adds the configuration file of this process, where there is one, to the command

@@ -67,7 +67,7 @@ func TestAServiceKeepsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := filepath.Join(dir, "state")
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.ConfigFlag, req.DataFlag = file, state
 	cfg, s := stateOf(t, req)
 	leave(t, s, "s1")
@@ -116,7 +116,7 @@ func TestAServiceKeepsSessions(t *testing.T) {
 func TestKeepingGoesOver(t *testing.T) {
 	dir := t.TempDir()
 	log := &lines{}
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, Log: io.Discard}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.DataFlag = filepath.Join(dir, "state")
 	cfg, s := stateOf(t, req)
 	var inForce atomic.Pointer[runtime.GovernedConfig]

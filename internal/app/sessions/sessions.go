@@ -81,6 +81,8 @@ type Sessions struct {
 	aws *awsSessions
 	// Keeper does what is missing of them.
 	Keeper *session.Keeper
+	// heldBackBy is why sessions are not kept now; empty where they are.
+	heldBackBy string
 }
 
 // Open opens the sessions of the state in force.

@@ -1,0 +1,13 @@
+-- +goose Up
+
+-- How far the state has come, for the witness outside of it: a random identity, how often an
+-- operator has accepted an older state, and the number of committed changes of what actions
+-- depend on.
+ALTER TABLE audit_head ADD COLUMN identity TEXT NOT NULL DEFAULT '';
+ALTER TABLE audit_head ADD COLUMN epoch BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE audit_head ADD COLUMN generation BIGINT NOT NULL DEFAULT 0;
+UPDATE audit_head SET identity = REPLACE(CAST(gen_random_uuid() AS TEXT), '-', ''), generation = entry;
+
+-- Since when, and why, nothing acts by this state until an operator accepts it.
+ALTER TABLE freezes ADD COLUMN quarantined_at BIGINT;
+ALTER TABLE freezes ADD COLUMN quarantine TEXT NOT NULL DEFAULT '';

@@ -1,0 +1,497 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/witness"
+)
+
+const (
+	// quarantiner is who freezes an older state.
+	quarantiner = "curfew"
+	// acceptHint is what ends a quarantine.
+	acceptHint = "see what is lost, then `curfew state accept --reason TEXT`"
+)
+
+// Quarantine says since when and why nothing acts by a state.
+type Quarantine struct {
+	At  time.Time
+	Why string
+}
+
+// watch compares a state with its witness, and mirrors to the witness what is committed. Nil
+// does nothing.
+type watch struct {
+	*witness.Witness
+	state string
+	now   func() time.Time
+
+	mu sync.Mutex
+	// acts says that this process acts by the state, so that the witness has to know it.
+	acts bool
+	// behind says that something was committed that the witness does not know.
+	behind bool
+	// problem is why the witness could not be used last, and since when.
+	problem error
+	since   time.Time
+}
+
+// trouble returns why the witness cannot be used; nil where it can, or where nothing was acted on.
+func (w *watch) trouble() error {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.acts {
+		return nil
+	}
+	return w.problem
+}
+
+// freeze holds all actions back while the witness cannot be used.
+func (w *watch) freeze() *action.Freeze {
+	if w.trouble() == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &action.Freeze{By: quarantiner, At: w.since, Reason: w.problem.Error() + "; whether this state was put back cannot be told, so nothing acts until it can"}
+}
+
+// compare compares the state with its witness before it is acted by, in an account unless that
+// is empty, and puts an older one in quarantine. What is wrong is a freeze.
+func (w *watch) compare(ctx context.Context, d *database, account string) {
+	if w == nil || simulated(account) {
+		return
+	}
+	w.mu.Lock()
+	w.acts = true
+	w.mu.Unlock()
+	w.note(w.sync(ctx, d, account, true))
+}
+
+// simulated says whether an account is one of a simulation, whose states have no witness.
+func simulated(account string) bool { return strings.HasPrefix(account, "sim/") }
+
+// committed mirrors a transaction, at once or with the next comparison. A state that nothing
+// acts by is not known to the witness, and is not mirrored.
+func (w *watch) committed(ctx context.Context, d *database, later bool) {
+	if later {
+		w.mu.Lock()
+		w.behind = true
+		w.mu.Unlock()
+		return
+	}
+	w.mirror(ctx, d)
+}
+
+// flush mirrors what waits for it.
+func (w *watch) flush(ctx context.Context, d *database) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	behind := w.behind
+	w.mu.Unlock()
+	if behind {
+		w.mirror(ctx, d)
+	}
+}
+
+func (w *watch) mirror(ctx context.Context, d *database) {
+	w.mu.Lock()
+	acts := w.acts
+	w.mu.Unlock()
+	err := w.sync(ctx, d, "", acts)
+	w.note(err)
+	if err != nil && w.Warn != nil {
+		w.Warn(fmt.Errorf("what was written holds, and a restored state would not know of it: %w", err))
+	}
+}
+
+// note keeps whether the witness could be used.
+func (w *watch) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil && w.problem == nil {
+		w.since = w.now().UTC()
+	}
+	w.problem = err
+}
+
+// sync compares the state with its witness: an older one is put in quarantine, and of any other
+// the witness learns what it does not know. Where it does not know the state at all it learns of
+// it if that acts.
+func (w *watch) sync(ctx context.Context, d *database, account string, acts bool) error {
+	unlock := w.Documents.Lock(ctx)
+	defer unlock()
+	w.mu.Lock()
+	w.behind = false
+	w.mu.Unlock()
+	// The record is read first: what it holds was committed by then, so a healthy state, read
+	// after it, is never behind it.
+	known, err := w.Record(ctx, w.state)
+	if err != nil {
+		return err
+	}
+	var owner *witness.Owner
+	if account != "" {
+		if owner, err = w.Owner(ctx, account); err != nil {
+			return err
+		}
+	}
+	if known == nil && !acts {
+		return nil
+	}
+	seen, held, err := d.seen(ctx)
+	if err != nil || held != nil {
+		return err
+	}
+	why := ""
+	switch {
+	case known != nil:
+		why, err = known.Older(seen.Mark, func(entry int64) (string, error) { return d.entryHash(ctx, entry) })
+	case owner != nil && owner.Identity != seen.Identity:
+		why = fmt.Sprintf("another state has acted on %s, %s, last seen on %s: this one does not know what that one did",
+			account, owner.State, plain.Time(owner.SeenAt))
+	}
+	if err == nil && why == "" && known != nil && owner != nil && owner.Identity != seen.Identity {
+		why = fmt.Sprintf("another state has acted on %s since, %s, last seen on %s", account, owner.State, plain.Time(owner.SeenAt))
+	}
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return d.quarantine(ctx, w.now(), why)
+	}
+	return w.learn(ctx, known, owner, seen, account)
+}
+
+// learn brings the witness up to date.
+func (w *watch) learn(ctx context.Context, known *witness.Record, owner *witness.Owner, seen witness.Seen, account string) error {
+	now := w.now().UTC()
+	if !known.Same(seen) {
+		if err := w.Put(ctx, witness.Record{State: w.state, Seen: seen, SeenAt: now}); err != nil {
+			return err
+		}
+	}
+	if account == "" || owner != nil && owner.Identity == seen.Identity && owner.State == w.state {
+		return nil
+	}
+	return w.PutOwner(ctx, witness.Owner{Account: account, Identity: seen.Identity, State: w.state, SeenAt: now})
+}
+
+type markRow struct {
+	Identity   string `db:"identity"`
+	Epoch      int64  `db:"epoch"`
+	Generation int64  `db:"generation"`
+	Entry      int64  `db:"entry"`
+	Hash       string `db:"hash"`
+}
+
+const markQuery = "SELECT identity, epoch, generation, entry, hash FROM audit_head WHERE id = 1"
+
+// seen reads what is mirrored, as it was committed at one moment, and whether it is in quarantine.
+func (d *database) seen(ctx context.Context) (witness.Seen, *Quarantine, error) {
+	var mark markRow
+	var freeze freezeRow
+	var kept []keepRow
+	var rounds []struct {
+		Account string `db:"account"`
+		Round   int64  `db:"round"`
+	}
+	// What is read after the mark may be newer than it, which the next change mends.
+	err := d.get(ctx, &mark, markQuery)
+	if err == nil {
+		err = d.get(ctx, &freeze, freezeQuery)
+	}
+	if err == nil {
+		err = d.list(ctx, &kept, keeps.query+" ORDER BY cloud, cloud_account, region, kind, resource_id")
+	}
+	if err == nil {
+		err = d.list(ctx, &rounds, "SELECT account, round FROM accounts ORDER BY account")
+	}
+	if err != nil {
+		return witness.Seen{}, nil, fmt.Errorf("read how far the state is: %w", err)
+	}
+	out := witness.Seen{Mark: witness.Mark(mark), Freeze: freeze.freeze(), Rounds: map[string]int64{}}
+	for _, k := range kept {
+		out.Keeps = append(out.Keeps, witness.KeepOf(k.keep()))
+	}
+	for _, r := range rounds {
+		out.Rounds[r.Account] = r.Round
+	}
+	if freeze.QuarantinedAt.IsZero() {
+		return out, nil, nil
+	}
+	return out, &Quarantine{At: freeze.QuarantinedAt.Time, Why: freeze.Quarantine}, nil
+}
+
+func (r keepRow) keep() action.Keep {
+	return action.Keep{Ref: inventory.Ref(r.refRow), Until: r.Until.Time, Reason: r.Reason, By: r.By, At: r.At.Time}
+}
+
+// entryHash is the hash of an entry of the audit log; empty where there is none.
+func (d *database) entryHash(ctx context.Context, entry int64) (hash string, err error) {
+	err = d.get(ctx, &hash, "SELECT hash FROM audit WHERE id = ?", entry)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return hash, err
+}
+
+// quarantine stops all actions until an operator accepts the state, and takes every item back
+// to its first step.
+func (d *database) quarantine(ctx context.Context, now time.Time, why string) error {
+	err := d.transact(ctx, func(t *tx) error {
+		t.later = true // it is not newer than its witness
+		row, err := t.lockFreeze(ctx)
+		if err != nil || !row.QuarantinedAt.IsZero() {
+			return err
+		}
+		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = ?, quarantine = ? WHERE id = 1", at(now), prose(why)); err != nil {
+			return err
+		}
+		if err := t.record(action.Entry{At: now, Actor: quarantiner, What: action.EventQuarantine, Because: why}); err != nil {
+			return err
+		}
+		return t.takeBack(ctx, now)
+	})
+	return attempted(err, "put the state in quarantine")
+}
+
+// takeBack takes every open item to its first step.
+func (t *tx) takeBack(ctx context.Context, now time.Time) error {
+	var open []itemRow
+	if err := t.list(ctx, &open, items.query+" WHERE is_open = 1 ORDER BY id"); err != nil {
+		return err
+	}
+	for _, row := range open {
+		it := row.item()
+		if it.Phase == action.Observed {
+			continue
+		}
+		e := action.Entry{At: now, Account: it.Account, Actor: quarantiner, What: action.EventPutBack, Resource: it.Ref.String(), Item: it.ID, Verb: string(it.Do.Verb),
+			Because: "the state is older than its witness", Outcome: "put back from " + string(it.Phase)}
+		if it.Step < len(it.Steps) && it.Steps[it.Step].Key != "" {
+			e.Outcome += fmt.Sprintf("; %s with key %s may have been called", it.Steps[it.Step].Name, it.Steps[it.Step].Key)
+		}
+		if _, err := t.putItem(ctx, it.PutBack()); err != nil {
+			return err
+		}
+		if err := t.record(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrNotOlder says that there is nothing to accept.
+var ErrNotOlder = errors.New("the state is not older than its witness: there is nothing to accept")
+
+// Standing is how far a state and its witness are.
+type Standing struct {
+	Mark witness.Mark
+	// NewestAt is the time of the newest entry of the audit log.
+	NewestAt time.Time
+	// Quarantine is why nothing acts; nil where that is not so.
+	Quarantine *Quarantine
+	// Witness says where the witness is; empty: there is none. Problem is why it cannot be used.
+	Witness string
+	Problem error
+	// Known is what the witness keeps of the state; nil: nothing.
+	Known *witness.Record
+}
+
+// Standing reads how far the state and its witness are.
+func (s *Store) Standing(ctx context.Context) (Standing, error) {
+	var out Standing
+	seen, held, err := s.db.seen(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Mark, out.Quarantine = seen.Mark, held
+	var newest instant
+	if err := s.db.get(ctx, &newest, "SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)"); err != nil {
+		return out, fmt.Errorf("read the end of the audit log: %w", err)
+	}
+	out.NewestAt = newest.Time
+	if w := s.db.watch; w != nil {
+		out.Witness = w.Documents.String()
+		out.Known, out.Problem = w.Record(ctx, w.state)
+	}
+	return out, nil
+}
+
+// Compare compares the state with its witness before something acts by it, in an account unless
+// that is empty. It returns why nothing may: an [action.ErrFrozen] where the state is in quarantine
+// or the witness cannot be used; nil where something may.
+func (s *Store) Compare(ctx context.Context, account string) error {
+	s.db.watch.compare(ctx, s.db, account)
+	return s.HeldBack(ctx)
+}
+
+// Check is [Store.Compare] for who acts only on what the state itself holds: the witness does not
+// learn of a state by it.
+func (s *Store) Check(ctx context.Context) error {
+	if w := s.db.watch; w != nil {
+		if err := w.sync(ctx, s.db, "", false); err != nil {
+			return fmt.Errorf("%w: %w", action.ErrFrozen, err)
+		}
+	}
+	return s.HeldBack(ctx)
+}
+
+// HeldBack returns why nothing may act by the state, as it was found last: an
+// [action.ErrFrozen] like that of [Store.Compare]; nil where something may.
+func (s *Store) HeldBack(ctx context.Context) error {
+	var row freezeRow
+	if err := s.db.get(ctx, &row, freezeQuery); err != nil {
+		return fmt.Errorf("look whether the state is in quarantine: %w", err)
+	}
+	if !row.QuarantinedAt.IsZero() {
+		return fmt.Errorf("%w since %s: %s", ErrQuarantined, plain.Time(row.QuarantinedAt.Time), row.Quarantine)
+	}
+	if err := s.db.watch.trouble(); err != nil {
+		return fmt.Errorf("%w: %w", action.ErrFrozen, err)
+	}
+	return nil
+}
+
+// ErrQuarantined says that the state is older than its witness; it is an [action.ErrFrozen].
+var ErrQuarantined = fmt.Errorf("%w: the state is in quarantine", action.ErrFrozen)
+
+// Flush mirrors to the witness what was committed and waits for that.
+func (s *Store) Flush(ctx context.Context) { s.db.watch.flush(ctx, s.db) }
+
+// Accept ends the quarantine of a state: it takes the place of the newer one that the witness
+// has seen, obeys the freeze and the keeps that are mirrored, and begins with every item at its
+// first step. It returns what it brought back. Where there is no quarantine it is [ErrNotOlder].
+func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (freeze *action.Freeze, restored []action.Keep, err error) {
+	w := s.db.watch
+	var known *witness.Record
+	if w != nil {
+		if known, err = w.Record(ctx, w.state); err != nil {
+			return nil, nil, err
+		}
+	}
+	err = s.db.transact(ctx, func(t *tx) error {
+		freeze, restored = nil, nil
+		t.later = true // it is written below, as that of this state
+		row, err := t.lockFreeze(ctx)
+		if err != nil {
+			return err
+		}
+		if row.QuarantinedAt.IsZero() {
+			return ErrNotOlder
+		}
+		if err := t.takeBack(ctx, now); err != nil {
+			return err
+		}
+		if known != nil {
+			if freeze, restored, err = t.recall(ctx, known.Seen, row, now); err != nil {
+				return err
+			}
+		}
+		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = NULL, quarantine = '' WHERE id = 1"); err != nil {
+			return err
+		}
+		if err := t.record(action.Entry{At: now, Actor: by, What: action.EventAccept, Because: reason, Outcome: row.Quarantine}); err != nil {
+			return err
+		}
+		return t.advance(ctx, known)
+	})
+	if err != nil {
+		return nil, nil, attempted(err, "accept the state")
+	}
+	if w == nil {
+		return freeze, restored, nil
+	}
+	return freeze, restored, w.adopt(ctx, s.db)
+}
+
+// recall writes the freeze and the keeps that are mirrored, and raises the numbers of rounds over
+// those that were used, because idempotency keys are made of them.
+func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now time.Time) (*action.Freeze, []action.Keep, error) {
+	freeze := seen.Freeze
+	if freeze != nil && row.At.IsZero() {
+		if err := t.exec(ctx, "UPDATE freezes SET at = ?, who = ?, reason = ? WHERE id = 1", at(freeze.At), freeze.By, prose(freeze.Reason)); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		freeze = nil
+	}
+	var restored []action.Keep
+	for _, mirrored := range seen.Keeps {
+		k := mirrored.Keep()
+		if !k.Until.After(now) {
+			continue
+		}
+		// A keep of the older state that holds longer stays.
+		changed, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
+			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at WHERE keeps.until < excluded.until",
+			keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)})
+		if err != nil {
+			return nil, nil, err
+		}
+		if changed > 0 {
+			restored = append(restored, k)
+		}
+	}
+	for account, round := range seen.Rounds {
+		if err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, ?, '', 0)"+
+			" ON CONFLICT (account) DO UPDATE SET round = CASE WHEN accounts.round < excluded.round THEN excluded.round ELSE accounts.round END", account, round+1); err != nil {
+			return nil, nil, err
+		}
+	}
+	return freeze, restored, nil
+}
+
+// advance makes the state newer than its witness, also for the witnesses of other hosts.
+func (t *tx) advance(ctx context.Context, known *witness.Record) error {
+	var mark markRow
+	if err := t.get(ctx, &mark, markQuery+t.forUpdate); err != nil {
+		return err
+	}
+	mark.Epoch++
+	if known != nil {
+		mark.Identity, mark.Epoch, mark.Generation = known.Identity, max(mark.Epoch, known.Epoch+1), max(mark.Generation, known.Generation)
+	}
+	return t.exec(ctx, "UPDATE audit_head SET identity = ?, epoch = ?, generation = ? WHERE id = 1", mark.Identity, mark.Epoch, mark.Generation)
+}
+
+// adopt writes a state that was accepted to the witness, as that of its accounts too.
+func (w *watch) adopt(ctx context.Context, d *database) error {
+	unlock := w.Documents.Lock(ctx)
+	defer unlock()
+	seen, held, err := d.seen(ctx)
+	if err != nil || held != nil {
+		return err
+	}
+	for account := range seen.Rounds {
+		if simulated(account) {
+			continue
+		}
+		owner, err := w.Owner(ctx, account)
+		if err != nil {
+			return err
+		}
+		if err := w.learn(ctx, nil, owner, seen, account); err != nil {
+			return err
+		}
+	}
+	if len(seen.Rounds) == 0 {
+		return w.learn(ctx, nil, nil, seen, "")
+	}
+	return nil
+}

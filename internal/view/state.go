@@ -1,0 +1,88 @@
+package view
+
+import (
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/witness"
+)
+
+// StateSchema is that of how far a state and its witness are.
+const StateSchema = "curfew.state/v1"
+
+// State is how far a state is, and what its witness knows of it.
+type State struct {
+	Schema string `json:"schema"`
+	// Identity is random, and made with the state.
+	Identity string `json:"identity"`
+	// Epoch counts how often an operator has accepted an older state.
+	Epoch int64 `json:"epoch"`
+	// Generation counts the changes of what actions depend on.
+	Generation int64 `json:"generation"`
+	// AuditEntries are the entries of the audit log.
+	AuditEntries int64 `json:"audit_entries"`
+	// NewestAt is the time of the newest entry; absent without any.
+	NewestAt time.Time `json:"newest_at,omitzero"`
+	// Quarantine is why nothing acts by the state; absent where it is not older than its witness.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// Witness is the witness of the state; absent where this process has none.
+	Witness *Witness `json:"witness,omitempty"`
+	// Lost is what a state in quarantine does not know; absent where that is nothing or not known.
+	Lost *LostChanges `json:"lost,omitempty"`
+	// Restored is what an acceptance brought back.
+	Restored *Restored `json:"restored,omitempty"`
+}
+
+// Quarantine is why nothing acts by a state until an operator accepts it.
+type Quarantine struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+}
+
+// Witness is what is known outside of a state.
+type Witness struct {
+	// Place is where it is.
+	Place string `json:"place"`
+	// Problem is why it cannot be used; nothing acts by the state then.
+	Problem string `json:"problem,omitempty"`
+	// Generation is the newest one that was seen; absent where nothing has acted by the state.
+	Generation *int64 `json:"generation,omitempty"`
+	// SeenAt is when that was.
+	SeenAt time.Time `json:"seen_at,omitzero"`
+}
+
+// LostChanges are the changes that a state in quarantine does not know.
+type LostChanges struct {
+	Changes int64     `json:"changes"`
+	From    time.Time `json:"from,omitzero"`
+	To      time.Time `json:"to"`
+}
+
+// Restored is what an acceptance brought back from the witness.
+type Restored struct {
+	// Freeze is the freeze that holds again; absent where there was none.
+	Freeze *action.Freeze `json:"freeze,omitempty"`
+	Keeps  []Keep         `json:"keeps"`
+}
+
+// NewState makes the document of a state.
+func NewState(m witness.Mark, newest time.Time) State {
+	return State{Schema: StateSchema, Identity: m.Identity, Epoch: m.Epoch, Generation: m.Generation, AuditEntries: m.Entry, NewestAt: newest.UTC()}
+}
+
+// Seen adds what the witness knows.
+func (d *State) Seen(place string, r *witness.Record, problem error) {
+	w := &Witness{Place: place}
+	d.Witness = w
+	switch {
+	case problem != nil:
+		w.Problem = problem.Error()
+	case r != nil:
+		w.Generation, w.SeenAt = &r.Generation, r.SeenAt.UTC()
+		if lost := r.Generation - d.Generation; d.Quarantine != nil && r.Identity == d.Identity && lost > 0 {
+			d.Lost = &LostChanges{Changes: lost, From: d.NewestAt, To: w.SeenAt}
+		} else if d.Quarantine != nil && r.Identity != d.Identity {
+			d.Lost = &LostChanges{Changes: r.Generation, To: w.SeenAt}
+		}
+	}
+}
