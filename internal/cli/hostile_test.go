@@ -124,7 +124,7 @@ func poison(t *testing.T, dir, text string) []string {
 // alterState changes the state in a directory behind curfew's back.
 func alterState(t *testing.T, dir, statement string, args ...any) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, store.FileName)+"?vfs=curfew")
 	if err != nil {
 		t.Fatal(err)
 	}

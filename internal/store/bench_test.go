@@ -1,7 +1,10 @@
 package store_test
 
 import (
+	"database/sql"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +131,35 @@ func BenchmarkVerifyAudit(b *testing.B) {
 	for b.Loop() {
 		if n, err := s.VerifyAudit(b.Context()); err != nil || n.Entry != fleet {
 			b.Fatal(n, err)
+		}
+	}
+}
+
+// BenchmarkReadPages reads a state of some size past the cache of SQLite, so that every page is
+// read from its file and checked.
+func BenchmarkReadPages(b *testing.B) {
+	o := store.Options{Dir: b.TempDir(), Temporary: true}
+	s, err := store.Open(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	var entries []action.Entry
+	for range 20000 {
+		entries = append(entries, action.Entry{At: noon, Actor: "policy idle", What: action.EventObserved, Because: strings.Repeat("idle ", 40)})
+	}
+	if err := s.Actions().Record(b.Context(), entries...); err != nil {
+		b.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(o.Dir, store.FileName)+"?vfs=curfew&_pragma=wal_checkpoint(truncate)&_pragma=cache_size(10)")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	for b.Loop() {
+		var n int
+		if err := db.QueryRowContext(b.Context(), "SELECT SUM(LENGTH(because)) FROM audit").Scan(&n); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

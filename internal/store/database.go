@@ -158,7 +158,7 @@ func timed(ctx context.Context, end context.CancelFunc, what string, do func() e
 	if late := !timer.Stop(); err != nil && late && alive {
 		return &SilentError{what, err}
 	}
-	return err
+	return damaged(err)
 }
 
 // answered carries out a statement, which has to be answered in time.
@@ -169,6 +169,14 @@ func answered(ctx context.Context, statement string, do func(context.Context) er
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
 		words := strings.Fields(statement)
 		return &SilentError{strings.Join(words[:min(4, len(words))], " ") + " …", err}
+	}
+	return damaged(err)
+}
+
+// damaged names an error by which a file is not what was written.
+func damaged(err error) error {
+	if isDamaged(err) && !errors.Is(err, ErrDamaged) {
+		return fmt.Errorf("%w (%w)", ErrDamaged, err)
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func raw(tb testing.TB, o store.Options) *sql.DB {
 	tb.Helper()
 	driver, name := "pgx", o.URL
 	if o.URL == "" {
-		driver, name = "sqlite", filepath.Join(o.Dir, store.FileName)
+		driver, name = "sqlite", "file:"+filepath.Join(o.Dir, store.FileName)+"?vfs=curfew"
 	}
 	db, err := sql.Open(driver, name)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -104,6 +105,9 @@ func connectSQLite(ctx context.Context, path string, temporary bool) (*database,
 // migrateSQLite migrates while no other process does. SQLite keeps the lock, of a file
 // next to the database, and gives it back when a process ends.
 func migrateSQLite(ctx context.Context, path string) (err error) {
+	if err := registerPages(); err != nil {
+		return err
+	}
 	look, err := sql.Open("sqlite", sqliteDSN(path, "deferred", patience, "query_only(on)"))
 	if err != nil {
 		return err
@@ -130,16 +134,26 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 		held, err = lock.BeginTx(ctx, nil)
 	}
 	defer func() { _ = held.Rollback() }() // a canceled one has ended
-	if info, err := os.Stat(path); err != nil {
+	switch sealed, empty, err := isSealed(path); {
+	case err != nil:
 		return err
-	} else if info.Size() == 0 {
+	case empty:
 		return makeSQLite(ctx, path)
+	case !sealed:
+		if err := sealSQLite(path); err != nil {
+			return err
+		}
 	}
 	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", patience, "journal_mode(wal)", "synchronous(full)"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	// The migrator would try to make a table that it cannot read.
+	var version sql.NullInt64
+	if err := db.QueryRowContext(ctx, "SELECT MAX(version_id) FROM goose_db_version").Scan(&version); isDamaged(err) {
+		return err
+	}
 	return migrate(ctx, goose.DialectSQLite3, db)
 }
 
@@ -162,6 +176,13 @@ func makeSQLite(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+	raw, err := openRaw(fresh, true)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(raw.exec("PRAGMA user_version = 1"), raw.close()); err != nil {
+		return err
+	}
 	db, err := sql.Open("sqlite", sqliteDSN(fresh, "immediate", patience, "journal_mode(memory)", "synchronous(off)"))
 	if err != nil {
 		return err
@@ -185,31 +206,106 @@ func makeSQLite(ctx context.Context, path string) (err error) {
 	return durable.Sync(filepath.Dir(path))
 }
 
+// sealedFrom is the first schema of which every page carries a checksum.
+const sealedFrom = 30
+
+// sealSQLite puts a copy whose pages carry checksums in the place of a database of an earlier
+// version. It is the only one that has it open: other processes would go on with the old file.
+func sealSQLite(path string) (err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	old, err := openRaw(path, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, old.close()) }()
+	// Where every page has a checksum already its header was changed: this fails, by an overflow.
+	if old.exec(fmt.Sprintf("SELECT CASE WHEN MAX(version_id) >= %d THEN ABS(-9223372036854775808) END FROM goose_db_version", sealedFrom)) != nil {
+		return &rawError{sqlite3.SQLITE_CORRUPT, "its header is not that of a database of curfew"}
+	}
+	fresh := path + ".new"
+	remove := func() error {
+		var errs error
+		for _, end := range []string{"", "-wal", "-shm", "-journal"} {
+			errs = errors.Join(errs, os.RemoveAll(fresh+end))
+		}
+		return errs
+	}
+	if err := errors.Join(remove(), touch(fresh)); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	target := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(fresh)}).EscapedPath(), RawQuery: "vfs=" + pagesVFS}).String()
+	for _, statement := range []string{
+		"PRAGMA busy_timeout = " + strconv.FormatInt(patience.Milliseconds(), 10),
+		// Both fail while another process has it open, and hold until it is closed.
+		"PRAGMA locking_mode = exclusive",
+		"PRAGMA journal_mode = delete",
+		"BEGIN EXCLUSIVE; COMMIT",
+		"VACUUM INTO '" + strings.ReplaceAll(target, "'", "''") + "'",
+	} {
+		if err := old.exec(statement); err != nil {
+			return fmt.Errorf("write it with checksums: %w", err)
+		}
+	}
+	raw, err := openRaw(fresh, true)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(raw.exec("PRAGMA journal_mode = wal"), raw.close()); err != nil {
+		return err
+	}
+	if err := durable.Sync(fresh); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	return durable.Sync(filepath.Dir(path))
+}
+
 // sqliteDSN names a database file, how its transactions begin, and for how long they
 // wait for others.
 func sqliteDSN(path, begin string, wait time.Duration, pragmas ...string) string {
 	pragmas = append(pragmas, fmt.Sprintf("busy_timeout(%d)", wait.Milliseconds()))
 	file := url.URL{
 		Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(),
-		RawQuery: url.Values{"_txlock": {begin}, "_pragma": pragmas}.Encode(),
+		RawQuery: url.Values{"_txlock": {begin}, "_pragma": pragmas, "vfs": {pagesVFS}}.Encode(),
 	}
 	return file.String()
 }
 
 // sqliteCode returns SQLite's primary result code, 0 for any other error.
 func sqliteCode(err error) int {
-	var e *sqlite.Error
+	return sqliteResult(err) & 0xff
+}
+
+// sqliteResult returns SQLite's result code with what it says beyond the primary one.
+func sqliteResult(err error) int {
+	var e interface{ Code() int }
 	if !errors.As(err, &e) {
 		return sqlite3.SQLITE_OK
 	}
-	return e.Code() & 0xff
+	return e.Code()
+}
+
+// ErrDamaged says that the state is not what was written: a page has another checksum, or is no
+// page of it.
+var ErrDamaged = errors.New("the state is damaged: restore a copy of it, then `curfew state accept --reason TEXT` once `curfew state` shows what is lost")
+
+// isDamaged says whether SQLite found that the file is not what was written.
+func isDamaged(err error) bool {
+	code := sqliteResult(err)
+	return code == sqlite3.SQLITE_IOERR_DATA || code&0xff == sqlite3.SQLITE_CORRUPT || code&0xff == sqlite3.SQLITE_NOTADB
 }
 
 // explainSQLite says what to do about an error of opening.
 func explainSQLite(err error) error {
-	switch sqliteCode(err) {
-	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+	if isDamaged(err) {
 		return &advice{"it is damaged, or no database of curfew: restore a copy, or move it away to start with an empty one", err}
+	}
+	switch sqliteCode(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return &advice{"it cannot be written to: check the permissions of the file and of its directory", err}
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR:

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -158,15 +159,11 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 		return err
 	}
 	why := ""
-	switch {
-	case known != nil:
-		why, err = known.Older(seen.Mark, func(entry int64) (string, error) { return d.entryHash(ctx, entry) })
-	case owner != nil && owner.Identity != seen.Identity:
-		why = fmt.Sprintf("another state has acted on %s, %s, last seen on %s: this one does not know what that one did",
-			account, owner.State, plain.Time(owner.SeenAt))
+	if known != nil {
+		why, err = d.older(ctx, known, seen)
 	}
-	if err == nil && why == "" && known != nil && owner != nil && owner.Identity != seen.Identity {
-		why = fmt.Sprintf("another state has acted on %s since, %s, last seen on %s", account, owner.State, plain.Time(owner.SeenAt))
+	if err == nil && why == "" && owner != nil && owner.State != w.state {
+		why, err = w.disowned(ctx, d, owner, seen)
 	}
 	if err != nil {
 		return err
@@ -175,6 +172,25 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 		return d.quarantine(ctx, w.now(), why)
 	}
 	return w.learn(ctx, known, owner, seen, account)
+}
+
+// older says why a state is older than a record; empty where it is not.
+func (d *database) older(ctx context.Context, r *witness.Record, seen witness.Seen) (string, error) {
+	return r.Older(seen.Mark, func(entry int64) (string, error) { return d.entryHash(ctx, entry) })
+}
+
+// disowned says why a state must not act on an account on which a state in another place has
+// acted: another one, or an older copy of that one; empty where it may.
+func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner, seen witness.Seen) (string, error) {
+	if owner.Identity != seen.Identity {
+		return fmt.Sprintf("another state has acted on %s, %s, last seen on %s: this one does not know what that one did",
+			owner.Account, owner.State, plain.Time(owner.SeenAt)), nil
+	}
+	moved, err := w.Record(ctx, owner.State)
+	if err != nil || moved == nil {
+		return "", err
+	}
+	return d.older(ctx, moved, seen)
 }
 
 // learn brings the witness up to date.
@@ -379,9 +395,9 @@ func (s *Store) Flush(ctx context.Context) { s.db.watch.flush(ctx, s.db) }
 // first step. It returns what it brought back. Where there is no quarantine it is [ErrNotOlder].
 func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (freeze *action.Freeze, restored []action.Keep, err error) {
 	w := s.db.watch
-	var known *witness.Record
+	var known []witness.Record
 	if w != nil {
-		if known, err = w.Record(ctx, w.state); err != nil {
+		if known, err = w.records(ctx, s.db); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -398,10 +414,15 @@ func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (f
 		if err := t.takeBack(ctx, now); err != nil {
 			return err
 		}
-		if known != nil {
-			if freeze, restored, err = t.recall(ctx, known.Seen, row, now); err != nil {
+		for _, r := range known {
+			again, kept, err := t.recall(ctx, r.Seen, row, now)
+			if err != nil {
 				return err
 			}
+			if again != nil {
+				freeze, row.At = again, at(again.At)
+			}
+			restored = append(restored, kept...)
 		}
 		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = NULL, quarantine = '' WHERE id = 1"); err != nil {
 			return err
@@ -409,7 +430,7 @@ func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (f
 		if err := t.record(action.Entry{At: now, Actor: by, What: action.EventAccept, Because: reason, Outcome: row.Quarantine}); err != nil {
 			return err
 		}
-		return t.advance(ctx, known)
+		return t.advance(ctx, known, w)
 	})
 	if err != nil {
 		return nil, nil, attempted(err, "accept the state")
@@ -458,16 +479,52 @@ func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now t
 }
 
 // advance makes the state newer than its witness, also for the witnesses of other hosts.
-func (t *tx) advance(ctx context.Context, known *witness.Record) error {
+func (t *tx) advance(ctx context.Context, known []witness.Record, w *watch) error {
 	var mark markRow
 	if err := t.get(ctx, &mark, markQuery+t.forUpdate); err != nil {
 		return err
 	}
-	mark.Epoch++
-	if known != nil {
-		mark.Identity, mark.Epoch, mark.Generation = known.Identity, max(mark.Epoch, known.Epoch+1), max(mark.Generation, known.Generation)
+	for _, r := range known {
+		if r.State == w.state { // it takes the place of that one
+			mark.Identity = r.Identity
+		}
 	}
-	return t.exec(ctx, "UPDATE audit_head SET identity = ?, epoch = ?, generation = ? WHERE id = 1", mark.Identity, mark.Epoch, mark.Generation)
+	for _, r := range known {
+		if r.Identity == mark.Identity {
+			mark.Epoch, mark.Generation = max(mark.Epoch, r.Epoch), max(mark.Generation, r.Generation)
+		}
+	}
+	return t.exec(ctx, "UPDATE audit_head SET identity = ?, epoch = ?, generation = ? WHERE id = 1", mark.Identity, mark.Epoch+1, mark.Generation)
+}
+
+// records are what the witness keeps of the state, and of states in other places that have acted
+// on its accounts.
+func (w *watch) records(ctx context.Context, d *database) ([]witness.Record, error) {
+	seen, _, err := d.seen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []witness.Record
+	states := []string{w.state}
+	for account := range seen.Rounds {
+		owner, err := w.Owner(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		if owner != nil && !slices.Contains(states, owner.State) {
+			states = append(states, owner.State)
+		}
+	}
+	for _, state := range states {
+		r, err := w.Record(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			out = append(out, *r)
+		}
+	}
+	return out, nil
 }
 
 // adopt writes a state that was accepted to the witness, as that of its accounts too.

@@ -214,6 +214,47 @@ func TestAnotherStateOfAnAccountActsOnNothing(t *testing.T) {
 	}
 }
 
+func TestCopyElsewhereActsOnNothingOnceItIsOlder(t *testing.T) {
+	w := newWatched(t)
+	s := w.open()
+	w.round(s)
+	w.close(s)
+	w.copy(w.dir, w.dir+".moved")
+	s = w.open()
+	w.keep(s, "i-kept")
+	w.close(s)
+	w.dir += ".moved"
+	s = w.open()
+	if f := w.round(s); f == nil || !strings.Contains(f.Reason, "older copy") {
+		t.Fatalf("an older copy in another place is frozen by %+v", f)
+	}
+	if _, keeps, err := s.Accept(t.Context(), "ana", "moved", wall); err != nil || len(keeps) != 1 {
+		t.Fatalf("it brought back the keeps %+v, %v", keeps, err)
+	}
+	if f := w.round(s); f != nil {
+		t.Errorf("after the acceptance it is frozen by %+v", f)
+	}
+	w.close(s)
+	w.dir = strings.TrimSuffix(w.dir, ".moved")
+	if f := w.round(w.open()); f == nil {
+		t.Error("the state in the place before still acts")
+	}
+}
+
+func TestMovedStateGoesOn(t *testing.T) {
+	w := newWatched(t)
+	s := w.open()
+	w.round(s)
+	w.close(s)
+	if err := os.Rename(w.dir, w.dir+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	w.dir += ".moved"
+	if f := w.round(w.open()); f != nil {
+		t.Errorf("a state that was moved is frozen: %s", f.Reason)
+	}
+}
+
 func TestRestoredAndUsedStateIsNoticedByItsHistory(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()

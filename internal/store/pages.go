@@ -1,0 +1,282 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"sync"
+	"unsafe"
+
+	"modernc.org/libc"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+const (
+	// pagesVFS is the name under which SQLite knows files whose pages carry checksums.
+	pagesVFS = "curfew"
+	// diskPage is that of every database of curfew, and sumSize what the end of each page holds
+	// of a checksum.
+	diskPage, sumSize = 4096, 8
+	// headerSize is that of the header of the file, in which reservedAt says how many bytes at the
+	// end of each page are not SQLite's, and diskPageAt how large pages are.
+	headerSize, diskPageAt, reservedAt = 100, 16, 20
+)
+
+// castagnoli is computed by the processor, as the other polynomial is.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf is the checksum of a page at an offset of the file: two independent ones of 32 bits, so
+// that a page with flipped bits, or of another place, is taken with a chance of one in 2^64.
+func sumOf(page []byte, offset int64) uint64 {
+	var at [8]byte
+	binary.BigEndian.PutUint64(at[:], uint64(offset)) //nolint:gosec // offsets are not negative
+	content := page[:len(page)-sumSize]
+	return uint64(crc32.Update(crc32.Update(0, castagnoli, at[:]), castagnoli, content))<<32 |
+		uint64(crc32.Update(crc32.Update(0, crc32.IEEETable, at[:]), crc32.IEEETable, content))
+}
+
+// seal writes the checksum of a page to its end.
+func seal(page []byte, offset int64) {
+	binary.BigEndian.PutUint64(page[len(page)-sumSize:], sumOf(page, offset))
+}
+
+// intact says whether a page is as it was sealed.
+func intact(page []byte, offset int64) bool {
+	return binary.BigEndian.Uint64(page[len(page)-sumSize:]) == sumOf(page, offset)
+}
+
+// sealed says whether the header of a file, or its first page, reserves the room for checksums.
+func sealed(header []byte) bool {
+	size := int(binary.BigEndian.Uint16(header[diskPageAt:]))
+	return size == diskPage && header[reservedAt] == sumSize
+}
+
+// The methods of files as SQLite calls them.
+type (
+	openMethod = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
+	ioMethod   = func(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32
+)
+
+// plainFiles are the files of the operating system, as SQLite opens them.
+var plainFiles struct {
+	vfs     uintptr
+	open    openMethod
+	checked uintptr // the name of the files that are checked
+	mu      sync.Mutex
+	methods map[uintptr]*checkedMethods // by those of the operating system
+}
+
+// checkedMethods are the methods of a database whose pages are checked.
+type checkedMethods struct {
+	table       sqlite3.Tsqlite3_io_methods
+	read, write ioMethod
+	// own are the methods in the table, which does not keep them for the collector.
+	own [2]ioMethod
+}
+
+// registerPages makes the checked files known to SQLite.
+var registerPages = sync.OnceValue(func() error {
+	tls := libc.NewTLS() // for as long as the process lives
+	if code := sqlite3.Xsqlite3_initialize(tls); code != sqlite3.SQLITE_OK {
+		return fmt.Errorf("begin with SQLite: %d", code)
+	}
+	plainFiles.vfs = sqlite3.Xsqlite3_vfs_find(tls, 0)
+	name, err := libc.CString(pagesVFS)
+	if err != nil {
+		return err
+	}
+	own := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_vfs{})))
+	if plainFiles.vfs == 0 || own == 0 {
+		return errors.New("begin with SQLite: there are no files")
+	}
+	of := vfsAt(own)
+	*of = *vfsAt(plainFiles.vfs)
+	plainFiles.open = *(*openMethod)(unsafe.Pointer(&struct{ uintptr }{of.FxOpen}))
+	plainFiles.methods = map[uintptr]*checkedMethods{}
+	open := openMethod(openChecked)
+	of.FzName, of.FpNext, of.FxOpen = name, 0, functionOf(open)
+	plainFiles.checked = name
+	if code := sqlite3.Xsqlite3_vfs_register(tls, own, 0); code != sqlite3.SQLITE_OK {
+		return fmt.Errorf("register the files of SQLite: %d", code)
+	}
+	return nil
+})
+
+// functionOf is a function as the tables of SQLite hold it.
+func functionOf(f any) uintptr {
+	type iface [2]uintptr
+	return (*iface)(unsafe.Pointer(&f))[1]
+}
+
+func vfsAt(p uintptr) *sqlite3.Tsqlite3_vfs {
+	return (*sqlite3.Tsqlite3_vfs)(*(*unsafe.Pointer)(unsafe.Pointer(&p)))
+}
+
+func fileAt(p uintptr) *sqlite3.Tsqlite3_file {
+	return (*sqlite3.Tsqlite3_file)(*(*unsafe.Pointer)(unsafe.Pointer(&p)))
+}
+
+// bytesAt is memory of SQLite.
+func bytesAt(p uintptr, n int32) []byte {
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
+}
+
+// openChecked opens a file; of a database it puts methods that check pages in the place of those
+// of the operating system. Logs and journals have checksums of SQLite's own, which count when
+// they are recovered.
+func openChecked(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	code := plainFiles.open(tls, plainFiles.vfs, name, file, flags, outFlags)
+	if code != sqlite3.SQLITE_OK || flags&sqlite3.SQLITE_OPEN_MAIN_DB == 0 {
+		return code
+	}
+	f := fileAt(file)
+	f.FpMethods = checked(f.FpMethods)
+	return code
+}
+
+// checked returns the table of methods that check pages by those of the operating system.
+func checked(of uintptr) uintptr {
+	plainFiles.mu.Lock()
+	defer plainFiles.mu.Unlock()
+	m := plainFiles.methods[of]
+	if m == nil {
+		m = &checkedMethods{table: *(*sqlite3.Tsqlite3_io_methods)(*(*unsafe.Pointer)(unsafe.Pointer(&of)))}
+		m.read = *(*ioMethod)(unsafe.Pointer(&struct{ uintptr }{m.table.FxRead}))
+		m.write = *(*ioMethod)(unsafe.Pointer(&struct{ uintptr }{m.table.FxWrite}))
+		m.own = [2]ioMethod{m.readPage, m.writePage}
+		m.table.FxRead, m.table.FxWrite = functionOf(m.own[0]), functionOf(m.own[1])
+		m.table.FiVersion = min(m.table.FiVersion, 2) // memory maps would go past the methods
+		plainFiles.methods[of] = m
+	}
+	return uintptr(unsafe.Pointer(&m.table)) // the map keeps it, and it never moves
+}
+
+// readPage reads a page, or a part of the header, and refuses a page that is not as it was written.
+func (m *checkedMethods) readPage(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
+	code := m.read(tls, file, buffer, amount, offset)
+	if code != sqlite3.SQLITE_OK {
+		return code // the end of the file too
+	}
+	read := bytesAt(buffer, amount)
+	switch {
+	case offset%diskPage == 0 && amount == diskPage:
+		if !intact(read, offset) || offset == 0 && !sealed(read) {
+			return sqlite3.SQLITE_IOERR_DATA
+		}
+	case offset == 0 && amount >= headerSize:
+		if !sealed(read) {
+			return sqlite3.SQLITE_IOERR_DATA
+		}
+	case offset+int64(amount) > headerSize:
+		return sqlite3.SQLITE_IOERR_DATA // pages of another size
+	}
+	return code
+}
+
+// writePage seals a page and writes it. The end of a page is not SQLite's.
+func (m *checkedMethods) writePage(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
+	page := bytesAt(buffer, amount)
+	if offset%diskPage != 0 || amount != diskPage || offset == 0 && !sealed(page) {
+		return sqlite3.SQLITE_IOERR_DATA
+	}
+	seal(page, offset)
+	return m.write(tls, file, buffer, amount, offset)
+}
+
+// isSealed says whether the pages of a database carry checksums; an empty file is none yet.
+func isSealed(path string) (sealedFile, empty bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, false, err
+	}
+	defer f.Close()
+	header := make([]byte, headerSize)
+	if n, err := f.ReadAt(header, 0); n < headerSize {
+		if n == 0 {
+			return false, true, nil
+		}
+		return false, false, err
+	}
+	return sealed(header), false, nil
+}
+
+// rawSQLite is a connection for what database/sql has no words for.
+type rawSQLite struct {
+	tls *libc.TLS
+	db  uintptr
+}
+
+// openRaw opens a database, whose pages are checked or not, and reserves the room for checksums
+// in what it makes.
+func openRaw(path string, check bool) (*rawSQLite, error) {
+	if err := registerPages(); err != nil {
+		return nil, err
+	}
+	c := &rawSQLite{tls: libc.NewTLS()}
+	name, err := libc.CString(path)
+	if err != nil {
+		return nil, err
+	}
+	defer libc.Xfree(c.tls, name)
+	vfs := uintptr(0)
+	if check {
+		vfs = plainFiles.checked
+	}
+	out := libc.Xmalloc(c.tls, libc.Tsize_t(unsafe.Sizeof(uintptr(0))))
+	defer libc.Xfree(c.tls, out)
+	code := sqlite3.Xsqlite3_open_v2(c.tls, name, out, sqlite3.SQLITE_OPEN_READWRITE|sqlite3.SQLITE_OPEN_CREATE|sqlite3.SQLITE_OPEN_URI, vfs)
+	c.db = *(*uintptr)(*(*unsafe.Pointer)(unsafe.Pointer(&out)))
+	if code == sqlite3.SQLITE_OK {
+		*(*int32)(*(*unsafe.Pointer)(unsafe.Pointer(&out))) = sumSize
+		code = sqlite3.Xsqlite3_file_control(c.tls, c.db, 0, sqlite3.SQLITE_FCNTL_RESERVE_BYTES, out)
+	}
+	if code != sqlite3.SQLITE_OK {
+		return nil, errors.Join(fmt.Errorf("open it: %w", c.explain(code)), c.close())
+	}
+	return c, nil
+}
+
+// exec carries out statements.
+func (c *rawSQLite) exec(statements string) error {
+	text, err := libc.CString(statements)
+	if err != nil {
+		return err
+	}
+	defer libc.Xfree(c.tls, text)
+	if code := sqlite3.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0); code != sqlite3.SQLITE_OK {
+		return c.explain(code)
+	}
+	return nil
+}
+
+// rawError is an error of SQLite with its code.
+type rawError struct {
+	code int32
+	text string
+}
+
+func (e *rawError) Error() string { return fmt.Sprintf("%s (%d)", e.text, e.code) }
+
+// Code returns the code of the result, as [sqlite.Error] does.
+func (e *rawError) Code() int { return int(e.code) }
+
+func (c *rawSQLite) explain(code int32) error {
+	text := sqlite.ErrorCodeString[int(code)]
+	if c.db != 0 {
+		text = libc.GoString(sqlite3.Xsqlite3_errmsg(c.tls, c.db))
+		code = sqlite3.Xsqlite3_extended_errcode(c.tls, c.db)
+	}
+	return &rawError{code, text}
+}
+
+func (c *rawSQLite) close() error {
+	var err error
+	if code := sqlite3.Xsqlite3_close_v2(c.tls, c.db); code != sqlite3.SQLITE_OK {
+		err = fmt.Errorf("close it: %d", code)
+	}
+	c.tls.Close()
+	return err
+}
