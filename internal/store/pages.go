@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -66,10 +67,16 @@ var plainFiles struct {
 	open    openMethod
 	checked uintptr // the name of the files that are checked
 	mu      sync.Mutex
-	methods map[uintptr]*checkedMethods // by those of the operating system
+	methods map[methodsKey]*checkedMethods
 }
 
-// checkedMethods are the methods of a database whose pages are checked.
+// methodsKey are the methods of the operating system, for a database or for its log.
+type methodsKey struct {
+	of  uintptr
+	log bool
+}
+
+// checkedMethods are the methods of a database whose pages are checked, or of its log.
 type checkedMethods struct {
 	table       sqlite3.Tsqlite3_io_methods
 	read, write ioMethod
@@ -95,7 +102,7 @@ var registerPages = sync.OnceValue(func() error {
 	of := vfsAt(own)
 	*of = *vfsAt(plainFiles.vfs)
 	plainFiles.open = *(*openMethod)(unsafe.Pointer(&struct{ uintptr }{of.FxOpen}))
-	plainFiles.methods = map[uintptr]*checkedMethods{}
+	plainFiles.methods = map[methodsKey]*checkedMethods{}
 	open := openMethod(openChecked)
 	of.FzName, of.FpNext, of.FxOpen = name, 0, functionOf(open)
 	plainFiles.checked = name
@@ -124,32 +131,34 @@ func bytesAt(p uintptr, n int32) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
 }
 
-// openChecked opens a file; of a database it puts methods that check pages in the place of those
-// of the operating system. Logs and journals have checksums of SQLite's own, which count when
-// they are recovered.
+// openChecked opens a file; of a database and its log it puts methods that check pages in the
+// place of those of the operating system.
 func openChecked(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	code := plainFiles.open(tls, plainFiles.vfs, name, file, flags, outFlags)
-	if code != sqlite3.SQLITE_OK || flags&sqlite3.SQLITE_OPEN_MAIN_DB == 0 {
+	if code != sqlite3.SQLITE_OK || flags&(sqlite3.SQLITE_OPEN_MAIN_DB|sqlite3.SQLITE_OPEN_WAL) == 0 {
 		return code
 	}
 	f := fileAt(file)
-	f.FpMethods = checked(f.FpMethods)
+	f.FpMethods = checked(f.FpMethods, flags&sqlite3.SQLITE_OPEN_WAL != 0)
 	return code
 }
 
 // checked returns the table of methods that check pages by those of the operating system.
-func checked(of uintptr) uintptr {
+func checked(of uintptr, log bool) uintptr {
 	plainFiles.mu.Lock()
 	defer plainFiles.mu.Unlock()
-	m := plainFiles.methods[of]
+	m := plainFiles.methods[methodsKey{of, log}]
 	if m == nil {
 		m = &checkedMethods{table: *(*sqlite3.Tsqlite3_io_methods)(*(*unsafe.Pointer)(unsafe.Pointer(&of)))}
 		m.read = *(*ioMethod)(unsafe.Pointer(&struct{ uintptr }{m.table.FxRead}))
 		m.write = *(*ioMethod)(unsafe.Pointer(&struct{ uintptr }{m.table.FxWrite}))
 		m.own = [2]ioMethod{m.readPage, m.writePage}
+		if log {
+			m.own = [2]ioMethod{m.readLog, m.writeLog}
+		}
 		m.table.FxRead, m.table.FxWrite = functionOf(m.own[0]), functionOf(m.own[1])
 		m.table.FiVersion = min(m.table.FiVersion, 2) // memory maps would go past the methods
-		plainFiles.methods[of] = m
+		plainFiles.methods[methodsKey{of, log}] = m
 	}
 	return uintptr(unsafe.Pointer(&m.table)) // the map keeps it, and it never moves
 }
@@ -184,6 +193,113 @@ func (m *checkedMethods) writePage(tls *libc.TLS, file, buffer uintptr, amount i
 	}
 	seal(page, offset)
 	return m.write(tls, file, buffer, amount, offset)
+}
+
+// The log (https://sqlite.org/fileformat2.html#the_write_ahead_log): a header, then frames of a
+// header and a page. The checksum of a frame goes on from that of the frame before.
+const (
+	logHeader, frameHeader = 32, 24
+	// headerSumAt and frameSumAt are where the headers hold their checksums.
+	headerSumAt, frameSumAt = 24, 16
+)
+
+// isFramePage says whether a page of the log is at an offset.
+func isFramePage(amount int32, offset int64) bool {
+	return amount == diskPage && offset >= logHeader && (offset-logHeader)%(frameHeader+diskPage) == frameHeader
+}
+
+// readLog reads a page of the log, and refuses one that is not as it was written. Whole frames
+// are read when the log is recovered, by SQLite's own checksums.
+func (m *checkedMethods) readLog(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
+	code := m.read(tls, file, buffer, amount, offset)
+	if code != sqlite3.SQLITE_OK || !isFramePage(amount, offset) {
+		return code
+	}
+	header, code := m.part(tls, file, offset-frameHeader, frameHeader)
+	if code == sqlite3.SQLITE_OK && !intact(bytesAt(buffer, amount), placeOf(header)) {
+		code = sqlite3.SQLITE_IOERR_DATA
+	}
+	return code
+}
+
+// placeOf is where the page of a frame is in the database.
+func placeOf(header []byte) int64 {
+	return (int64(binary.BigEndian.Uint32(header)) - 1) * diskPage
+}
+
+// writeLog seals a page and writes it to the log, so that whoever copies it from there to the
+// database, such as another program that opens the file last, copies its checksum too. SQLite
+// has written the header of the frame with the checksum of the page as it was before.
+func (m *checkedMethods) writeLog(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
+	switch {
+	case offset >= logHeader && amount > frameHeader && !isFramePage(amount, offset):
+		return sqlite3.SQLITE_IOERR_DATA // pages of another size
+	case !isFramePage(amount, offset):
+		return m.write(tls, file, buffer, amount, offset)
+	}
+	frame := offset - frameHeader
+	header, code := m.part(tls, file, frame, frameHeader)
+	if code != sqlite3.SQLITE_OK {
+		return code
+	}
+	page := bytesAt(buffer, amount)
+	seal(page, placeOf(header))
+	if code := m.write(tls, file, buffer, amount, offset); code != sqlite3.SQLITE_OK {
+		return code
+	}
+	log, code := m.part(tls, file, 0, logHeader)
+	if code != sqlite3.SQLITE_OK {
+		return code
+	}
+	before := log[headerSumAt:]
+	if frame > logHeader {
+		if before, code = m.part(tls, file, frame-diskPage-frameHeader+frameSumAt, sumSize); code != sqlite3.SQLITE_OK {
+			return code
+		}
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if log[3]&1 != 0 {
+		order = binary.BigEndian
+	}
+	a, b := binary.BigEndian.Uint32(before), binary.BigEndian.Uint32(before[4:])
+	a, b = frameSum(order, header[:8], a, b)
+	a, b = frameSum(order, page, a, b)
+	sum := libc.Xmalloc(tls, sumSize)
+	if sum == 0 {
+		return sqlite3.SQLITE_IOERR_NOMEM
+	}
+	defer libc.Xfree(tls, sum)
+	text := bytesAt(sum, sumSize)
+	binary.BigEndian.PutUint32(text, a)
+	binary.BigEndian.PutUint32(text[4:], b)
+	return m.write(tls, file, sum, sumSize, frame+frameSumAt)
+}
+
+// frameSum goes on with the checksum of a frame.
+func frameSum(order binary.ByteOrder, text []byte, a, b uint32) (uint32, uint32) {
+	if order == binary.LittleEndian { // the usual one, without a call for each word
+		for ; len(text) >= 8; text = text[8:] {
+			a += binary.LittleEndian.Uint32(text) + b
+			b += binary.LittleEndian.Uint32(text[4:]) + a
+		}
+		return a, b
+	}
+	for ; len(text) >= 8; text = text[8:] {
+		a += order.Uint32(text) + b
+		b += order.Uint32(text[4:]) + a
+	}
+	return a, b
+}
+
+// part reads a few bytes of a file.
+func (m *checkedMethods) part(tls *libc.TLS, file uintptr, offset int64, n int32) ([]byte, int32) {
+	buffer := libc.Xmalloc(tls, libc.Tsize_t(n)) //nolint:gosec // it is a size
+	if buffer == 0 {
+		return nil, sqlite3.SQLITE_IOERR_NOMEM
+	}
+	defer libc.Xfree(tls, buffer)
+	code := m.read(tls, file, buffer, n, offset)
+	return slices.Clone(bytesAt(buffer, n)), code
 }
 
 // isSealed says whether the pages of a database carry checksums; an empty file is none yet.

@@ -1,6 +1,15 @@
 package store
 
-import "testing"
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+)
 
 func BenchmarkSum(b *testing.B) {
 	page := make([]byte, diskPage)
@@ -34,5 +43,111 @@ func TestSumNoticesFlipsAndPlaces(t *testing.T) {
 	}
 	if intact(make([]byte, diskPage), 0) {
 		t.Error("an empty page is taken")
+	}
+}
+
+// TestOtherProgramsReadTheFile: another program that opens the file last copies the log to the
+// database, without a checksum of its own. A log that no one copied is recovered after a crash.
+func TestOtherProgramsReadTheFile(t *testing.T) {
+	for _, reader := range []string{"", "?vfs=" + pagesVFS} {
+		dir := t.TempDir()
+		s, err := Open(t.Context(), Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		const entries = 300
+		for range entries {
+			if err := s.Actions().Record(t.Context(), action.Entry{At: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC), Actor: "ana", What: action.EventKeep, Because: strings.Repeat("demo ", 500)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// As after a crash: the database and its log, and no process that has them open.
+		crashed := filepath.Join(t.TempDir(), FileName)
+		for _, end := range []string{"", "-wal"} {
+			text, err := os.ReadFile(filepath.Join(dir, FileName) + end)
+			if err == nil {
+				err = os.WriteFile(crashed+end, text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st, err := os.Stat(crashed + "-wal"); err != nil || st.Size() < 100*diskPage {
+			t.Fatalf("the log is short: %v, %v", st, err)
+		}
+		db, err := sql.Open("sqlite", "file:"+crashed+reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM audit").Scan(&n); err != nil || n != entries {
+			t.Errorf("with %q it has %d entries, %v; want %d", reader, n, err, entries)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(crashed + "-wal"); err == nil {
+			t.Error("the log was not copied")
+		}
+		again, err := Open(t.Context(), Options{Dir: filepath.Dir(crashed)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if head, err := again.VerifyAudit(t.Context()); err != nil || head.Entry != entries {
+			t.Errorf("afterwards it has %d entries, %v", head.Entry, err)
+		}
+	}
+}
+
+// TestLargeTransactionIsRecovered: a transaction that does not fit the cache writes pages to the
+// log more than once, and SQLite computes the checksums of its frames again.
+func TestLargeTransactionIsRecovered(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	path := filepath.Join(dir, FileName)
+	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+pagesVFS+"&_pragma=cache_size(5)&_pragma=wal_autocheckpoint(0)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	statements := []string{"CREATE TABLE filler (n INTEGER PRIMARY KEY, text TEXT)", "BEGIN"}
+	for range 3 {
+		statements = append(statements, "INSERT INTO filler (text) SELECT REPLACE(HEX(ZEROBLOB(200)), '0', 'x') FROM (SELECT 1 FROM sqlite_master, sqlite_master LIMIT 1000)",
+			"UPDATE filler SET text = text || n WHERE n % 3 = 0", "UPDATE filler SET text = text || n WHERE n % 7 = 0")
+	}
+	for _, statement := range append(statements, "COMMIT") {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	crashed := filepath.Join(t.TempDir(), FileName)
+	for _, end := range []string{"", "-wal"} {
+		text, err := os.ReadFile(path + end)
+		if err == nil {
+			err = os.WriteFile(crashed+end, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	recovered, err := sql.Open("sqlite", "file:"+crashed+"?vfs="+pagesVFS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recovered.Close()
+	var n int
+	var sound string
+	if err := recovered.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM filler").Scan(&n); err != nil || n != 3000 {
+		t.Errorf("it has %d rows, %v", n, err)
+	}
+	if err := recovered.QueryRowContext(t.Context(), "PRAGMA integrity_check").Scan(&sound); err != nil || sound != "ok" {
+		t.Errorf("it is %q, %v", sound, err)
 	}
 }

@@ -151,7 +151,10 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	// The migrator would try to make a table that it cannot read.
 	var version sql.NullInt64
-	if err := db.QueryRowContext(ctx, "SELECT MAX(version_id) FROM goose_db_version").Scan(&version); isDamaged(err) {
+	err = answered(ctx, "read the schema's version", func(ctx context.Context) error {
+		return db.QueryRowContext(ctx, "SELECT MAX(version_id) FROM goose_db_version").Scan(&version)
+	})
+	if isDamaged(err) {
 		return err
 	}
 	return migrate(ctx, goose.DialectSQLite3, db)
@@ -292,7 +295,7 @@ func sqliteResult(err error) int {
 
 // ErrDamaged says that the state is not what was written: a page has another checksum, or is no
 // page of it.
-var ErrDamaged = errors.New("the state is damaged: restore a copy of it, then `curfew state accept --reason TEXT` once `curfew state` shows what is lost")
+var ErrDamaged = errors.New("the state is damaged: restore a copy of it and run `curfew state`")
 
 // isDamaged says whether SQLite found that the file is not what was written.
 func isDamaged(err error) bool {
@@ -303,7 +306,12 @@ func isDamaged(err error) bool {
 // explainSQLite says what to do about an error of opening.
 func explainSQLite(err error) error {
 	if isDamaged(err) {
-		return &advice{"it is damaged, or no database of curfew: restore a copy, or move it away to start with an empty one", err}
+		var cause interface {
+			error
+			Code() int
+		}
+		errors.As(err, &cause)
+		return &advice{"it is damaged, or no database of curfew: restore a copy and run `curfew state`, or move it away to start with an empty one", cause}
 	}
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:

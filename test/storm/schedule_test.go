@@ -2,8 +2,12 @@ package storm
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -132,7 +136,7 @@ const (
 
 // step is one thing that people or cron do.
 func (w *world) step(ctx context.Context) error {
-	switch n := w.rng.IntN(30); {
+	switch n := w.rng.IntN(34); {
 	case n < 10:
 		w.enforce(ctx, w.host(), w.ending())
 	case n < 12:
@@ -161,6 +165,8 @@ func (w *world) step(ctx context.Context) error {
 		w.scan(ctx, w.host(), w.ending())
 	case n < 26:
 		return w.fixWhole(ctx, w.wastes[w.rng.IntN(len(w.wastes))])
+	case n < 30 && w.database == nil:
+		return w.putBack(ctx)
 	default:
 		return w.approve(ctx)
 	}
@@ -364,6 +370,9 @@ func (w *world) settle(ctx context.Context) error {
 		h.skew = 0
 		h.proxy.Forget()
 	}
+	if err := w.accept(ctx); err != nil {
+		return err
+	}
 	w.curfew(ctx, w.hosts[0], ending{}, "unfreeze", "--reason", "storm")
 	for range 4 {
 		if err := w.pass(ctx, 9*time.Minute); err != nil {
@@ -374,4 +383,75 @@ func (w *world) settle(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// putBack copies the state, puts an earlier copy in its place, or lets an operator accept it.
+func (w *world) putBack(ctx context.Context) error {
+	last := len(w.olds) - 1
+	data := filepath.Join(w.dir, "data")
+	switch {
+	case last >= 0 && w.olds[last].to == 0:
+		return w.accept(ctx)
+	case w.backup == "":
+		w.backup = filepath.Join(w.dir, "backup")
+		w.note("the state is copied")
+		return copied(data, w.backup)
+	}
+	was, err := w.generation(ctx, data)
+	if err != nil {
+		return err
+	}
+	is, err := w.generation(ctx, w.backup)
+	if err != nil {
+		return err
+	}
+	if err := copied(w.backup, data); err != nil {
+		return err
+	}
+	w.note("the state is put back from generation %d to %d", was, is)
+	if w.restored++; is != was {
+		w.olds = append(w.olds, event{from: w.commands.Load()})
+	}
+	w.backup = ""
+	return nil
+}
+
+// accept lets an operator accept an older state.
+func (w *world) accept(ctx context.Context) error {
+	last := len(w.olds) - 1
+	if last < 0 || w.olds[last].to != 0 {
+		return nil
+	}
+	r := w.curfew(ctx, w.hosts[0], ending{}, "state", "accept", "--reason", "storm")
+	if r.exit != cliDone {
+		return fmt.Errorf("the older state is not accepted: exit %d: %s", r.exit, r.errs)
+	}
+	w.olds[last].to = r.number
+	return nil
+}
+
+// generation reads the generation of a state.
+func (w *world) generation(ctx context.Context, dir string) (n int64, err error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "curfew.db")+"?mode=ro")
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	return n, db.QueryRowContext(ctx, "SELECT generation FROM audit_head").Scan(&n)
+}
+
+// copied puts a copy of a folder in the place of another one.
+func copied(from, to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return err
+	}
+	return filepath.WalkDir(to, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return errors.Join(err, os.Chmod(path, 0o600))
+		}
+		return os.Chmod(path, 0o700) //nolint:gosec // a folder
+	})
 }

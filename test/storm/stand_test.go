@@ -46,8 +46,8 @@ type stand struct {
 	began        time.Time
 	worlds       atomic.Int64
 	// What was done in all worlds.
-	ended, fixes, holds, approvals atomic.Int64
-	everywhere                     sync.Map // see memory
+	ended, fixes, holds, approvals, restored atomic.Int64
+	everywhere                               sync.Map // see memory
 
 	template string      // the URL of a database with the schema
 	left     []*database // of worlds that ended, empty

@@ -81,14 +81,14 @@ func TestStorm(t *testing.T) {
 	close(next)
 	all.Wait()
 	t.Logf("%s in %s", s, time.Since(began).Round(time.Second))
-	if schedules >= 100 && min(s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load()) == 0 {
+	if schedules >= 100 && min(s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load(), s.restored.Load()) == 0 {
 		t.Error("something was never done: the schedules show nothing of it")
 	}
 }
 
 // String says what was done.
 func (s *stand) String() string {
-	return fmt.Sprintf("%d machines ended, %d fixes, %d holds, %d of them by approvals", s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load())
+	return fmt.Sprintf("%d machines ended, %d fixes, %d holds, %d of them by approvals, %d states put back", s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load(), s.restored.Load())
 }
 
 // schedule plays one schedule and says whether all was right; an odd seed shares a
@@ -113,6 +113,7 @@ func schedule(t *testing.T, s *stand, seed uint64) bool {
 	}
 	log := ""
 	if w != nil {
+		s.restored.Add(int64(w.restored))
 		log = strings.Join(w.log, "\n")
 	}
 	if os.Getenv("STORM_LOG") != "" {

@@ -140,7 +140,10 @@ type world struct {
 	waits    func()                 // gives the last command again that needed an approval
 	warned   map[string][]time.Time // accepted warnings by the id of what is warned about
 	freezes  []event
-	allowed  int // gates that let work in
+	olds     []event // an older state is in place, and no operator has accepted it
+	backup   string  // a copy of the state, with the generation that it has
+	restored int     // how often a copy was put back
+	allowed  int     // gates that let work in
 	log      []string
 	firstOK  time.Time // the first and the last pass that read everything
 	lastOK   time.Time
@@ -489,6 +492,8 @@ type order struct {
 	Boot            string
 	Up              time.Duration
 	Dir, Data, User string
+	// Witness is where the witness of the state is on the host.
+	Witness string
 }
 
 // run carries out a command line in this process.
@@ -498,7 +503,7 @@ func (o order) run(ctx context.Context, out, errs io.Writer) int {
 	// The state's clock stands still while a command runs. On a busy machine a command can
 	// take longer than two clocks may differ: then its own clock stands still as well.
 	since := func() time.Duration { return min(time.Since(began), 10*time.Second) }
-	return cli.Run(ctx, cli.Process{Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data, WitnessDir: o.Dir + ".witness", Version: "test",
+	return cli.Run(ctx, cli.Process{Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data, WitnessDir: o.Witness, Version: "test",
 		Lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		Now:    func() time.Time { return o.Now.Add(since()) },
 		Uptime: func() (string, time.Duration) { return o.Boot, o.Up + since() }})
@@ -531,8 +536,10 @@ func (w *world) as(ctx context.Context, who string, h *host, end ending, args ..
 	number := w.commands.Add(1)
 	h.command.Store(number)
 	now := w.clock()
-	o := order{Args: args, Now: now.Add(h.skew), Boot: h.boot, Up: 50*time.Hour + now.Sub(w.began), Dir: h.dir, Data: h.data, User: who}
-	if w.database != nil {
+	o := order{Args: args, Now: now.Add(h.skew), Boot: h.boot, Up: 50*time.Hour + now.Sub(w.began), Dir: h.dir, Data: h.data, User: who, Witness: h.dir + ".witness"}
+	if w.database == nil {
+		o.Witness = filepath.Join(w.dir, "witness") // of the one computer
+	} else {
 		o.Args = append(slices.Clone(args), "--database-url", w.databaseURL())
 	}
 	var out, errs bytes.Buffer
