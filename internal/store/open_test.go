@@ -105,7 +105,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, "give a directory that can be written to"},
 		{"a file that is no database", func(t *testing.T) store.Options {
 			return store.Options{Dir: filepath.Dir(write(t, t.TempDir(), store.FileName, strings.Repeat("no database\n", 1000)))}
-		}, "restore a copy, or move it away"},
+		}, "restore a copy and run `curfew state`"},
 		{"a file that was cut off", func(t *testing.T) store.Options {
 			dir := t.TempDir()
 			fill(t, store.Options{Dir: dir})
@@ -113,7 +113,7 @@ func TestOpenRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			return store.Options{Dir: dir}
-		}, "restore a copy, or move it away"},
+		}, "restore a copy and run `curfew state`"},
 		{"another kind of database", func(*testing.T) store.Options {
 			return store.Options{URL: "mysql://ana:" + secret + "@db/curfew"}
 		}, "has to begin with postgres://"},
