@@ -57,6 +57,10 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 		{"a shared file, ahead", nil, true, 5*time.Hour + 30*time.Second, "5h ahead of"},
 		{"a shared file, behind", nil, true, -5*time.Hour - 30*time.Second, "5h behind"},
 		{"a file without a clock, behind", nil, false, -5 * time.Hour, "behind"},
+		{"PostgreSQL, years ahead", func() string { return postgres.Start(t) }, false, 3*365*24*time.Hour + 30*time.Second, "ahead of"},
+		{"PostgreSQL, years behind", func() string { return postgres.Start(t) }, false, -5*365*24*time.Hour - 30*time.Second, "behind"},
+		{"a shared file, years ahead", nil, true, 3*365*24*time.Hour + 30*time.Second, "ahead of"},
+		{"a shared file, years behind", nil, true, -5*365*24*time.Hour - 30*time.Second, "behind"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDesktop(t)

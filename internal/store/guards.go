@@ -17,9 +17,12 @@ type freezeRow struct {
 	Reason        string  `db:"reason"`
 	QuarantinedAt instant `db:"quarantined_at"`
 	Quarantine    string  `db:"quarantine"`
+	// Generation and NewestAt are how far the state was then.
+	Generation int64   `db:"quarantine_generation"`
+	NewestAt   instant `db:"quarantine_newest_at"`
 }
 
-const freezeQuery = "SELECT at, who, reason, quarantined_at, quarantine FROM freezes WHERE id = 1"
+const freezeQuery = "SELECT at, who, reason, quarantined_at, quarantine, quarantine_generation, quarantine_newest_at FROM freezes WHERE id = 1"
 
 // lockFreeze reads the freeze and locks it to the end of the transaction. All batches
 // of all processes wait for one another here, so that none is admitted on sums that

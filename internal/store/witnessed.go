@@ -27,6 +27,10 @@ const (
 type Quarantine struct {
 	At  time.Time
 	Why string
+	// Generation and NewestAt are how far the state was then: the number of its changes, and the
+	// time of the newest entry of its audit log.
+	Generation int64
+	NewestAt   time.Time
 }
 
 // watch compares a state with its witness, and mirrors to the witness what is committed. Nil
@@ -250,7 +254,7 @@ func (d *database) seen(ctx context.Context) (witness.Seen, *Quarantine, error) 
 	if freeze.QuarantinedAt.IsZero() {
 		return out, nil, nil
 	}
-	return out, &Quarantine{At: freeze.QuarantinedAt.Time, Why: freeze.Quarantine}, nil
+	return out, &Quarantine{At: freeze.QuarantinedAt.Time, Why: freeze.Quarantine, Generation: freeze.Generation, NewestAt: freeze.NewestAt.Time}, nil
 }
 
 func (r keepRow) keep() action.Keep {
@@ -275,7 +279,8 @@ func (d *database) quarantine(ctx context.Context, now time.Time, why string) er
 		if err != nil || !row.QuarantinedAt.IsZero() {
 			return err
 		}
-		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = ?, quarantine = ? WHERE id = 1", at(now), prose(why)); err != nil {
+		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = ?, quarantine = ?, quarantine_generation = (SELECT generation FROM audit_head WHERE id = 1),"+
+			" quarantine_newest_at = (SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)) WHERE id = 1", at(now), prose(why)); err != nil {
 			return err
 		}
 		if err := t.record(action.Entry{At: now, Actor: quarantiner, What: action.EventQuarantine, Because: why}); err != nil {

@@ -37,6 +37,10 @@ type State struct {
 type Quarantine struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
+	// Generation is how far the state was then, and NewestAt the time of the newest entry of its
+	// audit log.
+	Generation int64     `json:"generation"`
+	NewestAt   time.Time `json:"newest_at,omitzero"`
 }
 
 // Witness is what is known outside of a state.
@@ -79,10 +83,13 @@ func (d *State) Seen(place string, r *witness.Record, problem error) {
 		w.Problem = problem.Error()
 	case r != nil:
 		w.Generation, w.SeenAt = &r.Generation, r.SeenAt.UTC()
-		if lost := r.Generation - d.Generation; d.Quarantine != nil && r.Identity == d.Identity && lost > 0 {
-			d.Lost = &LostChanges{Changes: lost, From: d.NewestAt, To: w.SeenAt}
-		} else if d.Quarantine != nil && r.Identity != d.Identity {
+		q := d.Quarantine
+		switch {
+		case q == nil:
+		case r.Identity != d.Identity:
 			d.Lost = &LostChanges{Changes: r.Generation, To: w.SeenAt}
+		case r.Generation > q.Generation:
+			d.Lost = &LostChanges{Changes: r.Generation - q.Generation, From: q.NewestAt, To: w.SeenAt}
 		}
 	}
 }

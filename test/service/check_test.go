@@ -56,6 +56,17 @@ func (s *service) audit() map[string]map[string]int {
 	return out
 }
 
+// quarantine is why nothing acts by the state; empty where it is taken for the newest.
+func (s *service) quarantine() (why string) {
+	s.t.Helper()
+	db := s.open()
+	defer db.Close()
+	if err := db.QueryRowContext(s.t.Context(), "SELECT quarantine FROM freezes").Scan(&why); err != nil {
+		s.t.Fatal(err)
+	}
+	return why
+}
+
 // charged is what the ledger says that each machine's time came to, in dollars.
 func (s *service) charged() map[string]float64 {
 	s.t.Helper()
@@ -102,6 +113,9 @@ func (s *service) check(outage time.Duration) {
 		calls[e.id] = append(calls[e.id], e)
 	}
 	log, charged := s.audit(), s.charged()
+	if why := s.quarantine(); why != "" {
+		s.t.Errorf("the state is taken for an older one: %s", why)
+	}
 	c.mu.Lock()
 	warned := c.warned
 	first := map[string]time.Time{}

@@ -122,6 +122,68 @@ func TestKilledAtRandom(t *testing.T) {
 	})
 }
 
+// TestKilledManyTimes: processes are killed at random moments, and as often right after the
+// provider has carried out a call and before they hear of it. CURFEW_SERVICE_KILLS is how often.
+func TestKilledManyTimes(t *testing.T) {
+	onlySlow(t)
+	kills := 200
+	if text := os.Getenv("CURFEW_SERVICE_KILLS"); text != "" {
+		var err error
+		if kills, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	databases(t, func(t *testing.T, state ...string) {
+		rng := seed(t)
+		c := newCloud(t, 3)
+		s := newService(t, c, time.Second, 3*time.Second, state...)
+		began := time.Now()
+		for range 3 {
+			s.start("")
+		}
+		s.calm(began)
+		kill := func(number int) bool {
+			for _, p := range s.processes() {
+				if p.number == number {
+					s.kill(p)
+					return true
+				}
+			}
+			return false
+		}
+		var inside, all atomic.Int64
+		c.set(func(number int, operation string, before bool) {
+			if operation == "StopInstances" && !before && int(all.Load()) < kills && kill(number) {
+				inside.Add(1)
+				all.Add(1)
+			}
+		})
+		for int(all.Load()) < kills {
+			c.launch(c.accounts()[rng.IntN(3)], "idle")
+			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond) // a random moment of a round
+			// Half of the random kills that are left wait for one inside a call.
+			if random := all.Load() - inside.Load(); random < 1+2*inside.Load() && int(all.Load()) < kills {
+				if running := s.processes(); len(running) > 0 && kill(running[rng.IntN(len(running))].number) {
+					all.Add(1)
+				}
+			}
+			for len(s.processes()) < 3 {
+				s.start("")
+			}
+		}
+		t.Logf("%d kills, %d of them between a call and its confirmation", all.Load(), inside.Load())
+		if 4*inside.Load() < all.Load() {
+			t.Errorf("only %d of %d kills were between a call and its confirmation", inside.Load(), all.Load())
+		}
+		for len(s.processes()) < 3 {
+			s.start("")
+		}
+		// What was cut off between its intent and its call is warned of again after 5m.
+		s.stopped(12 * time.Minute)
+		s.check(15 * time.Minute)
+	})
+}
+
 // TestStoppedInsideAnAct: a process is suspended when it is about to act, and woken when
 // others have acted in its place. It acts on nothing that it no longer holds.
 func TestStoppedInsideAnAct(t *testing.T) {

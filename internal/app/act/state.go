@@ -27,7 +27,7 @@ func standing(ctx context.Context, s *store.Store) (view.State, error) {
 	}
 	doc := view.NewState(now.Mark, now.NewestAt)
 	if q := now.Quarantine; q != nil {
-		doc.Quarantine = &view.Quarantine{At: q.At.UTC(), Reason: q.Why}
+		doc.Quarantine = &view.Quarantine{At: q.At.UTC(), Reason: q.Why, Generation: q.Generation, NewestAt: q.NewestAt.UTC()}
 	}
 	if now.Witness != "" {
 		doc.Seen(now.Witness, now.Known, now.Problem)
