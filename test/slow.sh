@@ -16,7 +16,7 @@ run() {
 	schedules) slow -run 'TestRandomSchedules|TestSchedules|TestKilledAnywhere' ./internal/session ./internal/intent ;;
 	plans) slow -run 'TestCampaign|TestConformance' ./internal/plan/spot ./internal/cloud/sim ;;
 	services) slow -timeout 30m -run 'TestServeDemoSaves|TestProcessesThatDieAndSleep|TestServeRecordsAndReplays' ./internal/cli ./internal/app/server ./internal/app/scheduler ;;
-	cli) slow -timeout 30m -run 'TestSlowScripts|TestBooksCanBeTried|TestDemoDay|TestNoLineIsWiderThanTheTerminal|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsWhereverTheyAreKept' ./internal/cli ;;
+	cli) slow -timeout 30m -run 'TestSlowScripts|TestBooksCanBeTried|TestDemoDay|TestNoLineIsWiderThanTheTerminal|TestSessionsOnPostgres|TestConnectBySSH|TestTheSameWhereverTheStateIs|TestSessionsOfOtherUsersAtAServer' ./internal/cli ;;
 	docs) slow -timeout 30m -run 'TestGettingStarted|TestCommands' ./test/docs ;;
 	checkpoints) slow -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench ;;
 	agents) slow -timeout 30m ./internal/agent ;;

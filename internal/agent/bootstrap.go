@@ -293,7 +293,7 @@ func (b *bootstrap) refresh(ctx context.Context) error {
 		fmt.Fprintf(&text, "export %s=%s\n", name, plain.Shell(value))
 	}
 	dir := filepath.Dir(b.secretsFile())
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := ownFolder(dir); err != nil {
 		return fmt.Errorf("make the folder of the secrets: %w", err)
 	}
 	if err := durable.ReplaceBytes(b.secretsFile(), 0o600, []byte(text.String())); err != nil {
@@ -302,6 +302,22 @@ func (b *bootstrap) refresh(ctx context.Context) error {
 	b.mu.Lock()
 	b.secrets, b.read = values, b.o.Now()
 	b.mu.Unlock()
+	return nil
+}
+
+// ownFolder makes a folder below one that everyone can write. Where another user was faster, it is
+// not used.
+func ownFolder(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	i, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if s, ok := i.Sys().(*syscall.Stat_t); !i.IsDir() || i.Mode().Perm()&0o077 != 0 || ok && int(s.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is not a folder of this user alone", dir)
+	}
 	return nil
 }
 

@@ -18,6 +18,55 @@ const (
 	maxOrder = 1 << 20
 )
 
+// storeTimeout bounds a call of the control store.
+const storeTimeout = time.Minute
+
+// bounded is a store whose calls end with their context, and in time, also where the store does
+// not see to it: a folder on a file system that hangs, or with a pipe in place of a file.
+type bounded struct{ Store }
+
+// within returns what a call answers, or the context's error where that is over first.
+func within[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	type answer struct {
+		v   T
+		err error
+	}
+	if err := ctx.Err(); err != nil {
+		var none T
+		return none, err
+	}
+	done := make(chan answer, 1)
+	go func() {
+		v, err := call(ctx)
+		done <- answer{v, err}
+	}()
+	select {
+	case a := <-done:
+		return a.v, a.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// Get implements Store.
+func (b bounded) Get(ctx context.Context, key string, limit int64) (checkpoint.Object, error) {
+	return within(ctx, func(ctx context.Context) (checkpoint.Object, error) { return b.Store.Get(ctx, key, limit) })
+}
+
+// Create implements Store.
+func (b bounded) Create(ctx context.Context, key string, data []byte) error {
+	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.Store.Create(ctx, key, data) })
+	return err
+}
+
+// Replace implements Store.
+func (b bounded) Replace(ctx context.Context, key string, data []byte, version string) (string, error) {
+	return within(ctx, func(ctx context.Context) (string, error) { return b.Store.Replace(ctx, key, data, version) })
+}
+
 // statusKey is where a node says how it is.
 func statusKey(node int) string { return fmt.Sprintf("status-%d.json", node) }
 

@@ -124,6 +124,7 @@ func newHost(o Options) (*host, error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
+	o.Control = bounded{o.Control}
 	h := &host{o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.Idle)), saves: make(chan saved, 1), phase: session.HostStarting, told: &board{wake: make(chan struct{}, 1)}, stopBoot: func() {}}
 	var err error
 	if h.disk, err = openDisk(o.State); err != nil {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -188,6 +189,11 @@ func (h *host) drive(ctx context.Context) (bool, error) {
 	case !h.restored(&st):
 		// What is in the folder is less than the newest snapshot.
 		return h.isOver("the work folder was not set up: there is nothing to save")
+	case !h.now.Before(h.endBy(lease)):
+		why := cmp.Or(h.unsaved, "the last snapshot took too long")
+		h.unsaved = why
+		h.j.add("unsaved", "the time to end is over, and the newest work is not saved: "+why)
+		return h.isOver("there is no last snapshot (" + why + ")")
 	case h.saving:
 		return false, nil
 	case h.final != nil && h.final.err == nil && !e.Killed:
@@ -259,6 +265,16 @@ func (h *host) isOver(how string) (bool, error) {
 	return true, nil
 }
 
+// endBy is when the session ends whatever is unfinished: so long after its lease, or after the end
+// began where that was later, because the agent was away.
+func (h *host) endBy(lease time.Time) time.Time {
+	from := lease
+	if h.end.Since.After(from) {
+		from = h.end.Since
+	}
+	return from.Add(time.Duration(h.o.Host.EndLimit()))
+}
+
 // giveUp is where the last snapshot could not be taken in its time. Work that is not saved
 // keeps its machine: only where nothing is lost with it the session ends all the same, once
 // its lease is over. A session that rests goes on until then.
@@ -270,13 +286,14 @@ func (h *host) giveUp(lease time.Time, within time.Duration) (bool, error) {
 		}
 		if seen := h.view().Seen; seen != "" {
 			if now, err := fingerprint(h.work.dir); err == nil && now == seen {
+				h.unsaved = ""
 				return h.isOver("nothing was written since the last snapshot")
 			}
 		}
 	}
 	if !h.gaveUp {
 		h.gaveUp = true
-		said := fmt.Sprintf("the work of this session is not saved: %s. The machine is kept until it is; curfew down --discard gives it up", h.unsaved)
+		said := fmt.Sprintf("the work of this session is not saved: %s. The machine is kept until it is, and until %s at most; curfew down --discard gives it up", h.unsaved, plain.Time(h.endBy(lease)))
 		h.j.add("unsaved", said)
 		warn(h.last.terminals, said)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cli"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/test/otheruser"
 )
 
 // TestMain lets this program be the agents, cages and keepers of sessions on this machine.
@@ -31,12 +32,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// servedSessions are the settings of the tests on a service that starts sessions on its machine.
-var servedSessions = strings.Replace(settings, "budgets:\n", "budgets:\n  - {id: people, purpose: any, amount: 10000}\n", 1) + `
+// servesLocal is the line by which a service starts sessions on its machine, as the Unix users that
+// it names.
+func servesLocal(t *testing.T) string {
+	t.Helper()
+	one, two := otheruser.Two(t)
+	return fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: %s, una: %s, vera: %s}, dir: %s}", one.Name, two.Name, two.Name, one.Name, otheruser.Shared(t))
+}
+
+// sessionSettings are the settings of the tests on a service that keeps sessions on its machine;
+// serves is the line that lets it start some.
+func sessionSettings(serves string) string {
+	return strings.Replace(settings, "budgets:\n", "budgets:\n  - {id: people, purpose: any, amount: 10000}\n", 1) + `
 sessions: {cloud: local, grace: 1s, max_lease: 24h}
-local: {serve: true}
 rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
-`
+` + serves + "\n"
+}
 
 // keeps keeps the sessions of a service until the test ends, and ends them then.
 func (s *service) keeps() {
@@ -110,10 +121,10 @@ func (s *service) becomes(t *testing.T, name string, states ...string) view.Run 
 	return r
 }
 
-// TestSessions: a session that is asked for by the API is launched, kept, extended and ended
+// TestSessionsAsOtherUsers: a session that is asked for by the API is launched, kept, extended and ended
 // by the service, with the caller's name, by roles, and once for each idempotency key.
-func TestSessions(t *testing.T) {
-	s := start(t, strings.Replace(servedSessions, "  bo: {", "  una: {roles: [user]}\n  bo: {", 1), true, nil)
+func TestSessionsAsOtherUsers(t *testing.T) {
+	s := start(t, strings.Replace(sessionSettings(servesLocal(t)), "  bo: {", "  una: {roles: [user]}\n  bo: {", 1), true, nil)
 	s.keeps()
 	up := `{"name":"demo","cpus":1,"lease":"2h","idle":"1h"}`
 	first := s.call("ned", "POST", "/api/v1/sessions", up, with("Idempotency-Key", "k1"))
@@ -225,10 +236,10 @@ func (s *service) journal(t *testing.T) {
 	}
 }
 
-// TestSessionsThatNeedApproval: the answer says so as everywhere, with the session, and starts
+// TestSessionsOfOtherUsersThatNeedApproval: the answer says so as everywhere, with the session, and starts
 // it once an approver has approved.
-func TestSessionsThatNeedApproval(t *testing.T) {
-	yaml := strings.Replace(servedSessions, "gate: {ask_over: 1000000}", "gate: {ask_over: 0.01}", 1)
+func TestSessionsOfOtherUsersThatNeedApproval(t *testing.T) {
+	yaml := strings.Replace(sessionSettings(servesLocal(t)), "gate: {ask_over: 1000000}", "gate: {ask_over: 0.01}", 1)
 	s := start(t, yaml, true, nil)
 	s.keeps()
 	up := `{"name":"costly","cpus":1,"lease":"2h"}`
@@ -253,10 +264,10 @@ func TestSessionsThatNeedApproval(t *testing.T) {
 	s.becomes(t, "costly", "ready")
 }
 
-// TestSessionsOfTeams: a role in one team is for its sessions alone.
-func TestSessionsOfTeams(t *testing.T) {
+// TestSessionsOfTeamsAsOtherUsers: a role in one team is for its sessions alone.
+func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
 	// Nothing is launched: without a price the gate asks.
-	s := start(t, settings+"sessions: {cloud: local}\nlocal: {serve: true}\n", true, nil)
+	s := start(t, settings+"sessions: {cloud: local}\n"+servesLocal(t)+"\n", true, nil)
 	file := func(team string) string {
 		text, _ := json.Marshal(map[string]any{"name": "demo", "content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 1h\nowner: {team: " + team + "}\n", "file": "demo.yaml"})
 		return string(text)
@@ -296,7 +307,7 @@ func TestSessionsOfTeams(t *testing.T) {
 // TestNoSessionsOfThisMachine: unless local.serve says so, the API starts, extends and starts
 // again none on the machine of the service; those that are there are shown and ended.
 func TestNoSessionsOfThisMachine(t *testing.T) {
-	s := start(t, strings.Replace(servedSessions, "local: {serve: true}", "", 1), true, nil)
+	s := start(t, sessionSettings(""), true, nil)
 	s.keeps()
 	for _, body := range []string{`{"name":"demo","cpus":1}`, `{"name":"demo","cpus":1,"cloud":"local"}`, `{"name":"demo"}`} {
 		if got := s.call("ada", "POST", "/api/v1/sessions", body); got.status != 403 || got.code() != "local_not_served" {
@@ -329,4 +340,41 @@ func TestNoSessionsOfThisMachine(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	s.becomes(t, "demo", "ended")
+}
+
+// TestPeopleWithoutOtherUser: who has no Unix user in local.users starts no session on the service's
+// machine, and no one starts one as root or as a user that is not there.
+func TestPeopleWithoutOtherUser(t *testing.T) {
+	one := otheruser.One(t)
+	s := start(t, sessionSettings(fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: no-such-user, una: daemon}, dir: %s}", one.Name, otheruser.Shared(t))), true, nil)
+	for who, why := range map[string]string{"ada": "local.users names no Unix user", "olga": "there is no Unix user no-such-user"} {
+		if got := s.call(who, "POST", "/api/v1/sessions", `{"name":"demo","cpus":1}`); got.status != 403 || got.code() != "no_local_user" || !strings.Contains(got.body, why) {
+			t.Errorf("%s: %d %s", who, got.status, got.body)
+		}
+	}
+	if got := s.call("vi", "GET", "/api/v1/sessions?all=true", ""); !strings.Contains(got.body, `"runs": []`) {
+		t.Errorf("recorded: %s", got.body)
+	}
+	if got := run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo","cpus":1}`)); got.RunAs != one.Name {
+		t.Errorf("ned's runs as %q", got.RunAs)
+	}
+}
+
+// TestServiceWithoutRootStartsNoSessions: a service that cannot become another user starts and
+// extends none on its machine, whatever its configuration says.
+func TestServiceWithoutRootStartsNoSessions(t *testing.T) {
+	if os.Geteuid() == 0 {
+		one := otheruser.One(t)
+		c := one.Command(t.Context(), nil, otheruser.Program(t, "/proc/self/exe"), "-test.run=^TestServiceWithoutRootStartsNoSessions$", "-test.v")
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Errorf("as %s: %v\n%s", one.Name, err, out)
+		}
+		return
+	}
+	s := start(t, sessionSettings("local: {serve: true, users: {ned: daemon}}"), true, nil)
+	for path, body := range map[string]string{"": `{"name":"demo","cpus":1}`, "?": `{"name":"demo","cpus":1,"cloud":"local"}`} {
+		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 || got.code() != "local_not_root" {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
 }

@@ -338,8 +338,8 @@ func (a *app) newDown() *cobra.Command {
 		Use:   "down NAME | --all",
 		Short: "Save a session's work, confirm that it is saved, and end the session",
 		Long: `Asks the machines to save the work folder, waits until the snapshot is confirmed, and releases
-them. Without a confirmed snapshot nothing is released: the exit code is 5 then, and the
-output says why. --discard gives unsaved work up.`,
+them. Without a confirmed snapshot nothing is released before sessions.end_limit is over: the
+exit code is 5 then, and the output says why. --discard gives unsaved work up.`,
 		Example: `  curfew down demo
   curfew down demo --discard   # unsaved work is lost
   curfew down --all`,
@@ -387,7 +387,7 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 	if err := a.disconnect(ctx); err != nil {
 		plain.Fprintf(a.Stderr, "curfew: %v\n", err)
 	}
-	left := 0
+	left, lost := 0, 0
 	for i, run := range doc.Runs {
 		if !detach {
 			began := a.Now()
@@ -399,6 +399,9 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		}
 		if !over(run) {
 			left++
+		}
+		if run.Lost != "" {
+			lost++
 		}
 	}
 	if detach && left > 0 {
@@ -412,6 +415,9 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 	}
 	if left > 0 {
 		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("%s did not end yet", plain.Count(left, "session")), hint: "the output says why; `curfew down NAME --discard` gives unsaved work up"}
+	}
+	if lost > 0 {
+		return &failure{exit: ExitPartial, code: "not_saved", err: fmt.Errorf("%s ended before the work was saved", plain.Count(lost, "session")), hint: "the output says what is missing, and where files are kept"}
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/sessions"
 	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/test/otheruser"
 )
 
 const sessionsConfig = `approvers: {bo: [approver], ana: [approver]}
 sessions: {cloud: local, grace: 1s, max_lease: 24h}
-local: {serve: true}
 gate: {ask_over: 20}
 budgets: [{id: ana, user: ana, purpose: any, amount: 500}]
 rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
@@ -39,6 +39,7 @@ env: {GREETING: hello}
 var passing = []struct{ is, as string }{
 	{`\b[0-9a-f]{8,}\b`, "ID"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?`, "TIME"}, {`\b\d\d:\d\d(:\d\d)?( UTC)?`, "TIME"}, {`(?s),\s*"hosts": \[.*?\n      \]`, ""}, {`<?\$[0-9.,]+`, "DOLLARS"},
 	{`"(cost_usd|bytes)": [^,\n]+`, "AMOUNT"}, {`\d+(\.\d+)?(ms|[smhd])( \d+[smhd])*\b`, "DURATION"}, {`"terminals": \d+`, "TERMINALS"}, {`-+`, "-"}, {` +`, " "},
+	{`"run_as": "[a-z0-9-]+"`, `"run_as": "USER"`},
 }
 
 func masked(text string) string {
@@ -48,11 +49,12 @@ func masked(text string) string {
 	return text
 }
 
-// TestSessionsWhereverTheyAreKept gives the commands of sessions to the state of this machine and
+// TestSessionsOfOtherUsersAtAServer gives the commands of sessions to the state of this machine and
 // to a server: outputs, errors and exit codes are the same, and both have sessions that run.
-func TestSessionsWhereverTheyAreKept(t *testing.T) {
+func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 	d := newDesktop(t)
-	d.write("curfew.yaml", sessionsConfig)
+	one := otheruser.One(t)
+	d.write("curfew.yaml", sessionsConfig+fmt.Sprintf("local: {serve: true, users: {ana: %s}, dir: %s}\n", one.Name, otheruser.Shared(t)))
 	d.write("demo.yaml", sessionFile)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "finetune", "8h"))
 	mine, theirs, none := filepath.Join(d.dir, "mine"), filepath.Join(d.dir, "theirs"), filepath.Join(d.dir, "none")

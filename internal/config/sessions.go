@@ -22,6 +22,10 @@ type Sessions struct {
 	Idle time.Duration `yaml:"idle"`
 	// Grace is how long a session goes on after its warning.
 	Grace time.Duration `yaml:"grace"`
+	// EndLimit is the most that grace period, save and last snapshot may take together when a
+	// session ends; after it its machines are released, whatever is unfinished. 0 is the grace, 10
+	// minutes for the snapshot, and 3 more.
+	EndLimit time.Duration `yaml:"end_limit"`
 	// Work is the object store below which work folders are saved, such as s3://bucket/work;
 	// empty is the data directory for local sessions, and the backbone's bucket for others.
 	Work string `yaml:"work"`
@@ -75,8 +79,10 @@ func (s Sessions) check() (key string, err error) {
 	switch {
 	case s.Cloud != "" && s.Cloud != "local" && s.Cloud != "aws":
 		return "sessions.cloud", fmt.Errorf("%q: it is local or aws", s.Cloud)
-	case s.Lease < 0 || s.MaxLease < 0 || s.Idle < 0 || s.Grace < 0:
+	case s.Lease < 0 || s.MaxLease < 0 || s.Idle < 0 || s.Grace < 0 || s.EndLimit < 0:
 		return "sessions", errors.New("durations are not negative")
+	case s.EndLimit > 0 && s.EndLimit < time.Minute:
+		return "sessions.end_limit", fmt.Errorf("%s: a session needs a minute to end", s.EndLimit)
 	case s.MaxLease > 0 && s.Lease > s.MaxLease:
 		return "sessions.lease", fmt.Errorf("%s is longer than max_lease, %s", s.Lease, s.MaxLease)
 	}

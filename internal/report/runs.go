@@ -48,6 +48,9 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 		if r.Why != "" && r.EndedAt == nil {
 			s.Because = append(s.Because, r.Name+": "+r.Why)
 		}
+		if r.Lost != "" {
+			s.Because = append(s.Because, r.Name+": not saved: "+r.Lost)
+		}
 	}
 	return s
 }
@@ -116,6 +119,15 @@ func Status(doc view.Runs, now time.Time) layout.Sheet {
 	}
 	if r.Idle != "" {
 		s.Figures = append(s.Figures, layout.Figure{Label: "ends when idle for", Value: r.Idle})
+	}
+	if r.ReleaseBy != nil {
+		s.Figures = append(s.Figures, layout.Figure{Label: "released by", Value: plain.When(*r.ReleaseBy, now), Note: "whatever is not saved by then"})
+	}
+	s.Coverage = r.Notes
+	for _, line := range []struct{ about, text string }{{"not saved: ", r.Lost}, {"ignored what its machines wrote that cannot be: ", r.Wrong}} {
+		if line.text != "" {
+			s.Because = append(s.Because, line.about+line.text)
+		}
 	}
 	if len(r.Hosts) > 0 {
 		g := layout.Grid{Head: []string{"node", "phase", "activity", "since", "terminals", "ends", "note"}, States: []bool{1: true}}

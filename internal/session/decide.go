@@ -35,7 +35,16 @@ type Timing struct {
 	// Grace is how long a host goes on after its warning, Save how long its last snapshot may
 	// take.
 	Grace, Save time.Duration
+	// End is the most that grace period, save and last snapshot may take together; by default
+	// Grace, Save and [EndMargin]. After it the machines are released, whatever is unfinished.
+	End time.Duration
+	// KeepsFiles says that the files of machines stay after the end, so that no machine is kept
+	// for them. Where it is false, End counts from the end of the lease.
+	KeepsFiles bool
 }
+
+// EndMargin is how much longer than its parts an end may take unless another limit is set.
+const EndMargin = 3 * time.Minute
 
 // DefaultTiming is the timing of providers that show things late.
 func DefaultTiming() Timing {
@@ -50,6 +59,8 @@ func (t Timing) Fill() Timing {
 	t.Avoid, t.Shown, t.Apart, t.Again = cmp.Or(t.Avoid, d.Avoid), cmp.Or(t.Shown, d.Shown), cmp.Or(t.Apart, d.Apart), cmp.Or(t.Again, d.Again)
 	t.Poll = cmp.Or(t.Poll, d.Poll)
 	t.Stray, t.Charge, t.Grace, t.Save = cmp.Or(t.Stray, d.Stray), cmp.Or(t.Charge, d.Charge), cmp.Or(t.Grace, d.Grace), cmp.Or(t.Save, d.Save)
+	t.End = cmp.Or(t.End, t.Grace+t.Save+EndMargin)
+	t.Save = min(t.Save, t.End)
 	return t
 }
 
@@ -63,6 +74,10 @@ type View struct {
 	// Hosts is what its hosts said last; meaningless unless Heard.
 	Hosts map[int]Status
 	Heard bool
+	// Wrong says what hosts wrote that cannot be; it is not in Hosts.
+	Wrong []string
+	// Untold says that the order could not be written in this pass.
+	Untold bool
 	// Order is the order that is there.
 	Order Order
 	// Pools are where it can be launched, the best first, where that was asked for, for so
@@ -295,10 +310,8 @@ func (d *deciding) running() {
 		d.change()
 		return
 	}
-	if d.Heard {
-		if d.hosts() {
-			return
-		}
+	if d.Heard && d.hosts() {
+		return
 	}
 	if s.State == Starting && d.Now.Sub(s.LaunchedAt) > d.t.Start {
 		d.end(keeper, "it was not ready within %s", d.t.Start)
@@ -308,7 +321,7 @@ func (d *deciding) running() {
 		d.end(keeper, "its lease ended at %s", s.LeaseUntil.UTC().Format(time.RFC3339))
 		return
 	}
-	if d.tell() || d.due() {
+	if d.tell() || d.due() || d.Heard && d.note() {
 		return
 	}
 	d.wait(d.soon())
@@ -386,20 +399,53 @@ func (d *deciding) hosts() bool {
 			ready++
 		}
 	}
-	if d.newest() {
-		d.change()
-	}
-	if now := d.connected(); !slices.Equal(now, s.Connections) {
-		d.s().Connections = now
-		d.change()
-	}
 	if s.State == Starting && ready == len(s.Machines) {
 		n := d.s()
 		n.State, n.ReadyAt, n.Why = Ready, d.Now, ""
 		d.say("ready", "after %s", d.Now.Sub(s.RequestedAt).Round(100*time.Millisecond))
+		d.newest()
+		n.Connections = d.connected()
 		d.change()
 	}
 	return d.next.Act == Change
+}
+
+// Within noteWindow, maxNotes changes of a record keep what hosts say; wrongInterval is the least
+// time between two notes of what they wrote wrong.
+const (
+	noteWindow    = time.Minute
+	maxNotes      = 20
+	wrongInterval = 10 * time.Minute
+)
+
+// note keeps what hosts say of themselves in the record. It comes after all that ends a session,
+// and is counted, because a host may say something else at each look.
+func (d *deciding) note() bool {
+	s, changed := d.s(), d.newest()
+	if now := d.connected(); s.State != Ending && !slices.Equal(now, s.Connections) {
+		s.Connections, changed = now, true
+	}
+	if wrong := strings.Join(d.Wrong, "; "); wrong != "" && wrong != s.Wrong && (s.WrongAt.IsZero() || d.Now.Sub(s.WrongAt) >= wrongInterval) {
+		s.Wrong, s.WrongAt, changed = wrong, d.Now, true
+		d.say("wrong", "ignored what hosts wrote that cannot be: %s", wrong)
+	}
+	return changed && d.counted()
+}
+
+// counted asks for the record to be written because of what hosts say, unless they say something
+// else too often. Then nothing of it is kept now.
+func (d *deciding) counted() bool {
+	s := d.s()
+	if age := d.Now.Sub(s.NotedAt); age >= noteWindow || age < 0 {
+		s.Noted, s.NotedAt = 0, d.Now
+	}
+	if s.Noted >= maxNotes {
+		d.wait(d.t.Poll)
+		return false
+	}
+	s.Noted++
+	d.change()
+	return true
 }
 
 // silent is after what time what a host said last is not how it is now: hosts say how they are
@@ -521,16 +567,16 @@ func (d *deciding) ending() {
 		d.wait(5 * time.Second)
 		return
 	}
-	if d.Heard && d.newest() {
-		d.change()
-		return
-	}
 	if s.End.Key == "" {
-		if d.tell() || !d.saved() {
+		if !d.overdue() && (d.Heard && d.note() || !d.Untold && d.tell() || !d.saved()) {
 			return
 		}
 		n := d.s()
+		d.newest()
 		n.End = intent.Step{Name: "end", Key: "end-" + s.ID}
+		if n.Lost = d.lost(); n.Lost != "" {
+			d.say("lost", "%s", n.Lost)
+		}
 		d.change()
 		return
 	}
@@ -545,6 +591,56 @@ func (d *deciding) ending() {
 	default:
 		d.next.Act, d.next.After = Release, d.t.Poll
 	}
+}
+
+// ReleaseBy is when the machines of a session that ends are released whatever is unfinished; zero
+// where no such time is known.
+func ReleaseBy(s *Session, t Timing) time.Time {
+	from := s.EndingAt
+	if from.IsZero() || s.Adopted || s.ByHand {
+		return time.Time{}
+	}
+	t = t.Fill()
+	if !t.KeepsFiles && s.LeaseUntil.After(from) {
+		from = s.LeaseUntil
+	}
+	return from.Add(t.End)
+}
+
+// overdue says whether the time for the last snapshot is over. It depends on nothing that a host
+// says or does.
+func (d *deciding) overdue() bool {
+	by := ReleaseBy(&d.Session, d.t)
+	return !by.IsZero() && !d.Now.Before(by)
+}
+
+// lost says which work was not confirmed as saved when the machines are released; empty where all
+// was, or was given up.
+func (d *deciding) lost() string {
+	s := &d.Session
+	if s.Discard || s.ByHand || s.Adopted {
+		return ""
+	}
+	var lost []string
+	for _, m := range d.machines(d.alive()) {
+		h, ok := d.Hosts[m.Node]
+		ok = ok && d.Heard
+		switch {
+		case ok && h.Phase == HostEnding && h.Unsaved == "", s.ReadyAt.IsZero() && (!ok || h.Phase == HostFailed):
+		case ok && h.Unsaved != "":
+			lost = append(lost, fmt.Sprintf("node %d: %s", m.Node, h.Unsaved))
+		default:
+			lost = append(lost, fmt.Sprintf("node %d did not confirm its last snapshot", m.Node))
+		}
+	}
+	if len(lost) == 0 {
+		return ""
+	}
+	newest := "no snapshot of its work is confirmed"
+	if n := d.s().Snapshot; n.Manifest != "" {
+		newest = "the newest confirmed snapshot is of " + n.At.UTC().Format(time.RFC3339)
+	}
+	return strings.Join(lost, "; ") + "; " + newest
 }
 
 // saved says whether a session's machines may be released: every host has saved its work, or
@@ -635,7 +731,7 @@ func (d *deciding) because(format string, a ...any) {
 		return
 	}
 	d.s().Why = why
-	d.change()
+	d.counted()
 }
 
 // gone is a session whose machines were gone at one look-up: a second one has to say so too.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -39,6 +40,8 @@ type Host struct {
 	// may take.
 	Grace Duration `json:"grace"`
 	Save  Duration `json:"save"`
+	// Limit is the most that an end may take after the lease; 0 is that of EndLimit.
+	Limit Duration `json:"limit,omitempty"`
 	// Setup runs once in the work folder; Env is added to the environment of what runs;
 	// Secrets maps variables to parameters that are read at run time; Ports are those that
 	// connect forwards.
@@ -53,6 +56,11 @@ type Host struct {
 	// its disks go with it. False: the session is some processes of a machine that stays,
 	// and so do its files.
 	Machine bool `json:"machine,omitempty"`
+}
+
+// EndLimit is how long after its lease the session ends whatever is unfinished.
+func (h *Host) EndLimit() Duration {
+	return cmp.Or(h.Limit, h.Grace+h.Save+Duration(EndMargin))
 }
 
 // Order is what the keeper wants of the hosts. It is replaced whole; a host obeys the one

@@ -86,6 +86,7 @@ const maxActs = 64
 // Keep does what is missing of a session, as far as that goes now, and says when to look
 // again.
 func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err error) {
+	untold := false
 	for range maxActs {
 		if err := ctx.Err(); err != nil {
 			return 0, err
@@ -110,6 +111,7 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 		if err != nil {
 			return 0, err
 		}
+		v.Untold = untold
 		n := Decide(v, k.timing(&s))
 		if n.Act == Wait {
 			return n.After, nil
@@ -118,6 +120,10 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 		switch {
 		case errors.Is(err, ErrConflict), errors.Is(err, intent.ErrConflict):
 			continue // another keeper was faster: what is there now counts
+		case err != nil && n.Act == Tell && s.Discard && ctx.Err() == nil:
+			// What is given up needs no word to its hosts.
+			k.Log.WarnContext(ctx, "the hosts of a session could not be told that it is given up", "session", s.Name, "error", err)
+			untold = true
 		case err != nil:
 			return 0, fmt.Errorf("session %s: %w", s.Name, err)
 		case waits:
@@ -195,7 +201,7 @@ func (k *Keeper) look(ctx context.Context, s *Session) (View, error) {
 		v.Heard = true
 		return v, nil
 	}
-	v.Hosts, err = k.Control.Hosts(ctx, s, max(len(s.Machines), highest(v.Found)+1))
+	v.Hosts, v.Wrong, err = k.Hosts(ctx, s, max(len(s.Machines), highest(v.Found)+1))
 	if err == nil {
 		v.Order, _, err = k.Control.Order(ctx, s)
 	}
@@ -208,6 +214,16 @@ func (k *Keeper) look(ctx context.Context, s *Session) (View, error) {
 		k.Log.WarnContext(ctx, "the events of a session could not be kept", "session", s.Name, "error", err)
 	}
 	return v, nil
+}
+
+// Hosts returns what the hosts of a session said last that can be, and names what cannot.
+func (k *Keeper) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[int]Status, wrong []string, err error) {
+	hosts, broken, err := k.Control.Hosts(ctx, s, nodes)
+	if err != nil {
+		return nil, nil, err
+	}
+	wrong = checkHosts(s, hosts, broken, k.Now().UTC())
+	return hosts, wrong, nil
 }
 
 func highest(found []Found) int {
@@ -238,19 +254,19 @@ func (k *Keeper) pools(ctx context.Context, l Launcher, v *View) error {
 	return err
 }
 
-// collect keeps the events that hosts wrote since the last time.
+// collect keeps the events that hosts wrote since the last time, so many files of each in one pass.
 func (k *Keeper) collect(ctx context.Context, s *Session, hosts map[int]Status) error {
 	for node, h := range hosts {
 		kept, err := k.Store.Newest(ctx, s.ID, node)
 		if err != nil {
 			return err
 		}
-		for file := kept + 1; file <= h.Events; file++ {
+		for file := kept + 1; file <= min(h.Events, kept+eventFilesPerPass); file++ {
 			events, err := k.Control.Events(ctx, s, node, file)
 			if err == nil {
-				err = k.Store.AddEvents(ctx, s.ID, node, file, events)
+				err = k.Store.AddEvents(ctx, s.ID, node, file, checkEvents(s, node, events, k.Now().UTC()))
 			}
-			if err != nil {
+			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
 		}
@@ -500,10 +516,15 @@ func (k *Keeper) launch(s *Session, key string) (Launch, error) {
 	// meanwhile: the host learns that by its first order.
 	lease := firstLease(s, sp)
 	h := Host{Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.Control, Work: s.Work, WorkDir: DefaultWorkDir,
-		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: lease, Grace: Duration(t.Grace), Save: Duration(t.Save),
+		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: lease, Grace: Duration(t.Grace), Save: Duration(t.Save), Limit: Duration(t.End),
 		Setup: sp.Setup, Env: sp.Env, Secrets: sp.Secrets, Ports: sp.Ports}
 	if w := sp.Work; w != nil {
 		h.WorkDir, h.Every = cmp.Or(w.Dir, h.WorkDir), cmp.Or(Duration(w.Every), h.Every)
+	}
+	if end := h.Limit; end > 0 {
+		if h.Limit = 0; h.EndLimit() != end { // an agent of an older version knows the default alone
+			h.Limit = end
+		}
 	}
 	for _, d := range sp.Data {
 		h.Data = append(h.Data, d.URI)
@@ -608,7 +629,21 @@ func (r *releasing) Call(ctx context.Context, _ intent.Step) (string, error) {
 			ids = append(ids, f.ID)
 		}
 	}
-	return strings.Join(ids, ","), r.k.launcher(r.s).End(ctx, r.s.ID, ids)
+	l := r.k.launcher(r.s)
+	if files, ok := l.(Rescuer); ok && r.s.Lost != "" {
+		where, err := files.Rescue(ctx, r.s.ID, ids)
+		if err == nil && where != "" && !strings.Contains(r.s.Lost, where) {
+			next := *r.s
+			next.Lost += "; its files are kept in " + where
+			if next, err = r.k.put(ctx, r.s, next, []Event{{At: r.k.Now().UTC(), Node: Keepers, Kind: "kept", Text: "files that are not saved: " + where}}); err == nil {
+				*r.s = next
+			}
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(ids, ","), l.End(ctx, r.s.ID, ids)
 }
 
 // Look implements intent.Subject.

@@ -56,6 +56,13 @@ type Launcher interface {
 	Leftovers(ctx context.Context, installation, session string) ([]string, error)
 }
 
+// Rescuer is a Launcher whose machines' files stay after the end where that is asked for.
+type Rescuer interface {
+	// Rescue has the end of machines put their files aside instead of removing them, because they
+	// hold work that is not saved. It says where they will be; empty where there are none.
+	Rescue(ctx context.Context, session string, machines []string) (where string, err error)
+}
+
 // Found is a machine as the provider shows it.
 type Found struct {
 	Machine

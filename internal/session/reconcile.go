@@ -29,6 +29,9 @@ func (k *Keeper) Reconcile(ctx context.Context, provider string) error {
 	}
 	var errs []error
 	for id, machines := range by {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := k.resolve(ctx, provider, id, machines); err != nil && !errors.Is(err, ErrConflict) {
 			errs = append(errs, err)
 		}
@@ -77,7 +80,7 @@ func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, 
 			s.Owner = f.Owner
 		}
 		s.Region, s.Account = cmp.Or(s.Region, f.Pool.Region), cmp.Or(s.Account, f.Account)
-		if end := f.LeaseUntil.Add(t.Grace + t.Save); f.LeaseUntil.After(s.LeaseUntil) {
+		if end := f.LeaseUntil.Add(t.End); f.LeaseUntil.After(s.LeaseUntil) {
 			s.LeaseUntil = f.LeaseUntil.UTC()
 			if end.After(s.NotBefore) {
 				s.NotBefore = end.UTC()
@@ -109,7 +112,10 @@ func joined(machines []Machine, found []Found) []Machine {
 // Stop turns a session to its end: its work is saved and confirmed, unless discard gives it
 // up, and then its machines are released. One that is ending already takes a discard on.
 func (k *Keeper) Stop(ctx context.Context, id, by, why string, discard bool) (Session, error) {
-	for {
+	for range maxActs {
+		if err := ctx.Err(); err != nil {
+			return Session{}, err
+		}
 		s, err := k.Store.Session(ctx, id)
 		if err != nil || s.State.Over() {
 			return s, err
@@ -135,11 +141,15 @@ func (k *Keeper) Stop(ctx context.Context, id, by, why string, discard bool) (Se
 		}
 		return made, err
 	}
+	return Session{}, ErrConflict
 }
 
 // Prolong lets a session run until a time, which is not before its lease ends.
 func (k *Keeper) Prolong(ctx context.Context, id, by string, until time.Time) (Session, error) {
-	for {
+	for range maxActs {
+		if err := ctx.Err(); err != nil {
+			return Session{}, err
+		}
 		s, err := k.Store.Session(ctx, id)
 		switch {
 		case err != nil:
@@ -158,4 +168,5 @@ func (k *Keeper) Prolong(ctx context.Context, id, by string, until time.Time) (S
 		}
 		return made, err
 	}
+	return Session{}, ErrConflict
 }

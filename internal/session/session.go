@@ -98,7 +98,20 @@ type Session struct {
 	ByHand bool
 	Place  Place
 	// Discard says that its owner gave up what is not saved.
-	Discard                                             bool
+	Discard bool
+	// Lost says which work was not saved when its machines were released; empty: none is known.
+	Lost string
+	// Wrong says what its hosts wrote that cannot be, for people; it was ignored. WrongAt is when
+	// that was noted.
+	Wrong   string
+	WrongAt time.Time
+	// Noted counts, from NotedAt, the changes that only keep what hosts say. A host that says
+	// something else each time is not followed each time.
+	Noted   int
+	NotedAt time.Time
+	// RunAs is the Unix user that its processes run as on a machine of the provider "local"; empty:
+	// the user of whoever launches it.
+	RunAs                                               string
 	RequestedAt, LaunchedAt, ReadyAt, EndingAt, EndedAt time.Time
 	// Version is the record's, for conditional writes; 0 for a new one.
 	Version int64

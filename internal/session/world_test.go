@@ -41,6 +41,7 @@ type world struct {
 	orders map[string]Order
 	given  map[string]int
 	status map[string]map[int]Status
+	broken map[int]string // by node: why its status is none
 	saved  map[string]int // by session and node: what the host saved of its work
 	work   map[string]int // what there is
 
@@ -265,7 +266,7 @@ func (p provider) Leftovers(_ context.Context, _, session string) (left []string
 // control is the world's Control.
 type control struct{ *world }
 
-func (c control) Hosts(_ context.Context, s *Session, _ int) (out map[int]Status, err error) {
+func (c control) Hosts(_ context.Context, s *Session, _ int) (out map[int]Status, broken map[int]string, err error) {
 	err = c.at(func() error {
 		out = map[int]Status{}
 		for node, st := range c.status[s.ID] {
@@ -273,7 +274,7 @@ func (c control) Hosts(_ context.Context, s *Session, _ int) (out map[int]Status
 		}
 		return nil
 	})
-	return out, err
+	return out, c.broken, err
 }
 
 func (c control) Order(_ context.Context, s *Session) (o Order, version string, err error) {

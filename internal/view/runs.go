@@ -65,6 +65,15 @@ type Run struct {
 	LaunchedAt  *time.Time `json:"launched_at"`
 	ReadyAt     *time.Time `json:"ready_at"`
 	EndedAt     *time.Time `json:"ended_at"`
+	// RunAs is the Unix user of its processes, for a session on the machine of the service or of who
+	// gave the command.
+	RunAs string `json:"run_as,omitempty"`
+	// ReleaseBy is when its machines are released though its work is not saved; only `status` of a
+	// session that ends has it. Lost says which work was not saved by then.
+	ReleaseBy *time.Time `json:"release_by,omitempty"`
+	Lost      string     `json:"lost,omitempty"`
+	// Wrong says what its machines wrote that cannot be; it was ignored.
+	Wrong string `json:"wrong,omitempty"`
 	// Notes are what to know of its machines, such as what is advisory there; only a session
 	// that is ready has them, and lists do not.
 	Notes []string `json:"notes,omitempty"`
@@ -133,7 +142,7 @@ type RunConnected struct {
 func NewRun(s session.Session, now time.Time) Run {
 	r := Run{ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region, Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.IDs(),
 		Attempt: s.Launches, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.By, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID, ApprovalID: s.Approval, RequestedAt: s.RequestedAt.UTC(),
-		LaunchedAt: optionalTime(s.LaunchedAt), ReadyAt: optionalTime(s.ReadyAt), EndedAt: optionalTime(s.EndedAt), HourlyUSD: s.Rate}
+		LaunchedAt: optionalTime(s.LaunchedAt), ReadyAt: optionalTime(s.ReadyAt), EndedAt: optionalTime(s.EndedAt), HourlyUSD: s.Rate, RunAs: s.RunAs, Lost: s.Lost, Wrong: s.Wrong}
 	if s.Idle > 0 {
 		r.Idle = session.Duration(s.Idle).String()
 	}

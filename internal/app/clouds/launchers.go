@@ -1,8 +1,8 @@
 package clouds
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,9 +18,10 @@ import (
 // waited for.
 func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[string]session.Launcher, map[string]session.Timing, error) {
 	timings := map[string]session.Timing{
-		ProviderAWS: {Grace: cfg.Sessions.Grace},
-		// This machine shows at once what it launched.
-		ProviderLocal: {Grace: cfg.Sessions.Grace, Shown: time.Millisecond, Apart: 100 * time.Millisecond, Poll: 100 * time.Millisecond, Charge: time.Minute},
+		ProviderAWS: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
+		// This machine shows at once what it launched, and keeps the files of what ended unsaved.
+		ProviderLocal: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, Shown: time.Millisecond, Apart: 100 * time.Millisecond, Again: 30 * time.Second, Poll: 100 * time.Millisecond, Charge: time.Minute,
+			KeepsFiles: true},
 	}
 	own, dir, err := thisMachine(req, cfg)
 	if own == nil {
@@ -28,6 +29,9 @@ func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[
 	}
 	return map[string]session.Launcher{ProviderLocal: OwnMachine{own, filepath.Join(dir, "control")}}, timings, nil
 }
+
+// defaultSessionsDir is the folder of the files of sessions that run as other users.
+const defaultSessionsDir = "/var/lib/curfew-sessions"
 
 // thisMachine is this machine as a provider of sessions, with the folder of what is kept of
 // them; nil where there is no data directory.
@@ -47,8 +51,12 @@ func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, stri
 	if err != nil {
 		return nil, "", err
 	}
+	limits, err := cfg.Local.Limits.Options()
+	if err != nil {
+		return nil, "", err
+	}
 	dir = filepath.Join(dir, "sessions")
-	own, err := local.NewProvider(local.ProviderOptions{Dir: filepath.Join(dir, "local"), Name: runtime.HostName(), Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book,
+	own, err := local.NewProvider(local.ProviderOptions{Dir: filepath.Join(dir, "local"), Sessions: cmp.Or(cfg.Local.Dir, defaultSessionsDir), Limits: limits, Name: runtime.HostName(), Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book,
 		GPUs: cfg.Local.GPUs, Agent: []string{self, "agent", "host"}, Helper: []string{self, "cage"}, Now: req.Now, Log: req.Logger(false)})
 	if err != nil {
 		return nil, "", &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("this machine as a provider of sessions: %w", err)}
@@ -69,7 +77,7 @@ func (o OwnMachine) Leftovers(ctx context.Context, installation, id string) ([]s
 	if err != nil || len(left) > 0 || id == "" || id != filepath.Base(id) {
 		return left, err
 	}
-	if err := os.RemoveAll(filepath.Join(o.control, id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := local.RemoveTree(ctx, filepath.Join(o.control, id)); err != nil {
 		left = append(left, err.Error())
 	}
 	return left, nil

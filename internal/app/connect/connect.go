@@ -124,22 +124,40 @@ const interruptedFor = 5 * time.Second
 // enterOwn runs a command, or a shell, in a session of this machine.
 func enterOwn(ctx context.Context, own clouds.OwnMachine, s *session.Session, o Options) (int, error) {
 	id := s.Machines[o.Node].ID
-	folder := own.Folder(id)
+	in, err := own.Inside(id)
+	if err != nil {
+		return 0, err
+	}
+	environ := in.Environ(o.Environ)
 	argv := o.Command
 	shell := len(argv) == 0
 	if shell {
 		argv = []string{"/bin/sh"}
-		for _, v := range o.Environ {
+		for _, v := range environ {
 			if name, ok := strings.CutPrefix(v, "SHELL="); ok {
 				argv[0] = cmp.Or(name, argv[0])
 			}
 		}
 	}
 	// Not bound to ctx: it is told that it is interrupted, and takes the time that it needs.
-	c := exec.Command("/bin/sh", append([]string{"-c", host.EnterScript, "sh", filepath.Join(folder, "agent", "environment")}, argv...)...) //nolint:gosec,noctx // what the person asks for
+	c := exec.Command("/bin/sh", append([]string{"-c", host.EnterScript, "sh", filepath.Join(in.Folder, "agent", "environment")}, argv...)...) //nolint:gosec,noctx // what the person asks for
 	c.WaitDelay = outputTimeout
 	c.Stdin, c.Stdout, c.Stderr, c.Dir = o.In, o.Out, o.Err, "/"
-	c.Env = append(slices.DeleteFunc(slices.Clone(o.Environ), func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+filepath.Join(folder, "home"))
+	c.Env = environ
+	if in.User != nil {
+		// The terminal stays with who gave the command: another user's process could write into it,
+		// and read what is typed there later.
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if o.In != nil {
+			c.Stdin = struct{ io.Reader }{o.In}
+		}
+		if o.Out != nil {
+			c.Stdout = struct{ io.Writer }{o.Out}
+		}
+		if o.Err != nil {
+			c.Stderr = struct{ io.Writer }{o.Err}
+		}
+	}
 	sp, err := spec.Parse(s.Name, s.Spec)
 	if err != nil {
 		return 0, err

@@ -211,7 +211,7 @@ func caged(req *runtime.Request, h *session.Host, o *AgentOptions, state *string
 		return nil, err
 	}
 	*state = filepath.Join(dir, "agent")
-	o.Environ = append(slices.DeleteFunc(slices.Clone(o.Environ), func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+o.Home)
+	o.Environ = append(slices.DeleteFunc(local.Environ(o.Environ), func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+o.Home)
 	return c, nil
 }
 

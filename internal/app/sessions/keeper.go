@@ -114,6 +114,9 @@ func keepInForce(ctx context.Context, req *runtime.Request, log *slog.Logger, in
 	if err != nil {
 		return err
 	}
+	for _, err := range checkUsers(ctx, by.Config) {
+		log.ErrorContext(ctx, "a Unix user of local.users starts no sessions", "error", err)
+	}
 	var refused *runtime.GovernedConfig
 	var again time.Time
 	return a.keep(ctx, true, log, func(now time.Time) *Sessions {

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/cloud/local"
+	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/session"
@@ -15,13 +20,63 @@ import (
 )
 
 // refuseLocal refuses sessions of this machine to callers of a service, unless the configuration
-// lets them have some: what they start runs as the user of the service.
+// lets them have some and the service can start them as other users than its own.
 func refuseLocal(a *Sessions, cloud string) error {
-	if !a.Request.Storage.Serves() || cloud != clouds.ProviderLocal || a.Config.Local.Serve {
+	if !a.Request.Storage.Serves() || cloud != clouds.ProviderLocal {
 		return nil
 	}
-	return &runtime.Error{Class: runtime.Denied, Code: "local_not_served", Err: errors.New("the service starts and extends no sessions on its own machine"),
-		Hint: "set local.serve: true in the service's curfew.yaml, or ask for another --cloud"}
+	if !a.Config.Local.Serve {
+		return &runtime.Error{Class: runtime.Denied, Code: "local_not_served", Err: errors.New("the service starts and extends no sessions on its own machine"),
+			Hint: "set local.serve: true in the service's curfew.yaml, or ask for another --cloud"}
+	}
+	if os.Geteuid() != 0 {
+		return &runtime.Error{Class: runtime.Denied, Code: "local_not_root", Err: fmt.Errorf("the service runs as %s and not as root, so it cannot start sessions on its machine as other users", local.Self()),
+			Hint: "run the service as root with local.users, or ask for another --cloud"}
+	}
+	return nil
+}
+
+// runAs is the Unix user that a session on this machine runs as: the one that local.users names for
+// who asks a service, and else who gives the command.
+func runAs(ctx context.Context, a *Sessions, cloud, person string) (string, error) {
+	if cloud != clouds.ProviderLocal {
+		return "", nil
+	}
+	if !a.Request.Storage.Serves() {
+		return local.Self(), nil
+	}
+	if err := refuseLocal(a, cloud); err != nil {
+		return "", err
+	}
+	refused := func(err error) error {
+		return &runtime.Error{Class: runtime.Denied, Code: "no_local_user", Err: fmt.Errorf("start a session on the service's machine for %s: %w", person, err),
+			Hint: "set local.users in the service's curfew.yaml, or ask for another --cloud"}
+	}
+	name, ok := a.Config.Local.Users[person]
+	if !ok {
+		return "", refused(errors.New("local.users names no Unix user for this person"))
+	}
+	u, err := local.LookupUser(ctx, name)
+	if err != nil {
+		return "", refused(err)
+	}
+	return u.Name, nil
+}
+
+// checkUsers says which Unix users of the configuration no session can run as.
+func checkUsers(ctx context.Context, cfg config.Config) (wrong []error) {
+	if !cfg.Local.Serve {
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return []error{fmt.Errorf("local.serve: the service runs as %s and not as root: it starts no sessions on its machine", local.Self())}
+	}
+	for _, person := range slices.Sorted(maps.Keys(cfg.Local.Users)) {
+		if _, err := local.LookupUser(ctx, cfg.Local.Users[person]); err != nil {
+			wrong = append(wrong, fmt.Errorf("local.users: %s: %w", person, err))
+		}
+	}
+	return wrong
 }
 
 // askCaller asks what the caller may do with the sessions of a name, and for an owner.

@@ -128,7 +128,7 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 		launchers = map[string]session.Launcher{}
 	}
 	launchers[clouds.ProviderAWS] = a.aws
-	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: documents}, Hands: resourceActions{a}, Tell: a.warnOrphanOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
+	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: controlStore(launchers, documents)}, Hands: resourceActions{a}, Tell: a.warnOrphanOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
 		Installation: installation, Now: now, Timing: timings, Log: log,
 		Mine: func(s *session.Session) bool {
 			if s.ByHand {
@@ -140,6 +140,20 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 			return s.Provider != clouds.ProviderLocal || s.Account == host || s.Account == ""
 		}}
 	return a, nil
+}
+
+// controlStore returns what opens the documents of a session: those of this machine are read as what
+// a stranger writes into a folder.
+func controlStore(launchers map[string]session.Launcher, open func(ctx context.Context, at string) (checkpoint.Backend, error)) func(context.Context, *session.Session) (session.ControlStore, error) {
+	own, here := launchers[clouds.ProviderLocal].(clouds.OwnMachine)
+	return func(ctx context.Context, s *session.Session) (session.ControlStore, error) {
+		if here {
+			if store, ok := own.Provider.Control(s); ok {
+				return store, nil
+			}
+		}
+		return open(ctx, s.Control)
+	}
 }
 
 // openedOnce returns a function that opens something when it is first asked for. An error
@@ -233,8 +247,11 @@ func (a *Sessions) Status(ctx context.Context, name string) (view.Runs, error) {
 	}
 	r := view.NewRun(s, a.now())
 	r.Notes = a.Notes(s)
+	if by := session.ReleaseBy(&s, a.Keeper.Timing[s.Provider]); !by.IsZero() && !s.State.Over() {
+		r.ReleaseBy = &by
+	}
 	if !s.State.Over() && s.Control != "" {
-		hosts, err := a.Keeper.Control.Hosts(ctx, &s, max(1, len(s.Machines)))
+		hosts, _, err := a.Keeper.Hosts(ctx, &s, max(1, len(s.Machines)))
 		if err != nil {
 			r.Why = strings.TrimPrefix(r.Why+"; its hosts cannot be heard: "+err.Error(), "; ")
 		}
@@ -458,6 +475,10 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 	switch cloud {
 	case clouds.ProviderLocal:
 		s.Account = runtime.HostName()
+		var err error
+		if s.RunAs, err = runAs(ctx, a, cloud, who.Name); err != nil {
+			return s, err
+		}
 	case clouds.ProviderAWS:
 		var err error
 		if s.Account, s.Person, err = a.aws.account(ctx); err != nil {
@@ -469,7 +490,7 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
 	var err error
-	if s.Control, s.Work, err = a.places(ctx, sp, cloud, s.ID); err != nil {
+	if s.Control, s.Work, err = a.places(ctx, sp, cloud, s.ID, s.RunAs); err != nil {
 		return s, err
 	}
 	switch again := !o.asks() && len(before) > 0; {
@@ -488,8 +509,22 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 }
 
 // places are where the documents of a session and the snapshots of its work are.
-func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id string) (control, work string, err error) {
+func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs string) (control, work string, err error) {
 	control, work = a.Config.Sessions.Control, a.Config.Sessions.Work
+	if own, ok := a.Keeper.Launchers[cloud].(clouds.OwnMachine); ok {
+		// What another user writes is in that user's folders, and not in the service's stores.
+		documents, snapshots, err := own.Places(id, runAs)
+		if err != nil {
+			return "", "", err
+		}
+		if documents != "" {
+			work = fileURL(snapshots)
+			if sp.Work != nil && sp.Work.To != "" {
+				work = sp.Work.To
+			}
+			return fileURL(documents), below(work, sp.Name), nil
+		}
+	}
 	if sp.Work != nil && sp.Work.To != "" {
 		work = sp.Work.To
 	}

@@ -56,11 +56,22 @@ type cageFile struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
 	Boot string `json:"boot"`
-	// Path is the folder of its control group, Devices of the one that denies devices.
-	// Outside is a group for what is to survive whoever started it, the agent.
+	// Whole is the folder of the machine's control group: in it are the group of its processes,
+	// Path, and the one of its agent. Devices is the folder of the group that denies devices.
+	// Outside is a group for what is to survive whoever started it, the watcher.
+	Whole   string `json:"whole,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Devices string `json:"devices,omitempty"`
 	Outside string `json:"outside,omitempty"`
+	// Memory and Processes are the folders of the groups that bound these, where they are others
+	// than Whole.
+	Memory    string `json:"memory,omitempty"`
+	Processes string `json:"processes,omitempty"`
+	// Limits are the bounds, and Bounded is by what each is held.
+	Limits  Limits  `json:"limits,omitzero"`
+	Bounded bounded `json:"bounded,omitzero"`
+	// As is who its processes are, where that is another than who made the cage.
+	As *User `json:"as,omitempty"`
 	// Init is the first process of its PID namespace, User that it is of a user namespace
 	// as well.
 	Init *Process `json:"init,omitempty"`
@@ -89,6 +100,11 @@ type CageOptions struct {
 	// are the devices that the kernel is to refuse them, where it can.
 	Visible *string
 	Deny    []Device
+	// User is who its processes are; nil: who starts them. Its agent is that user too, and starts
+	// processes in the cage without more rights.
+	User *User
+	// Limits bound its processes; zero fields bound nothing.
+	Limits Limits
 	// Helper is the program that carries out [Helper], with its first arguments; nil is this
 	// program with the argument "cage".
 	Helper []string
@@ -115,12 +131,17 @@ func NewCage(ctx context.Context, dir string, o CageOptions) (*Cage, error) {
 		}
 		o.Kind = found.Kind
 	}
-	c := &Cage{dir: dir, file: cageFile{Name: o.Name, Kind: o.Kind, Boot: bootID(), Visible: o.Visible, Deny: slices.Clone(o.Deny), Helper: o.Helper}}
-	if err := c.make(ctx); err != nil {
+	c := &Cage{dir: dir, file: cageFile{Name: o.Name, Kind: o.Kind, Boot: bootID(), Visible: o.Visible, Deny: slices.Clone(o.Deny), Helper: o.Helper,
+		As: o.User, Limits: o.Limits}}
+	err := c.make(ctx)
+	if err == nil {
+		err = c.save()
+	}
+	if err != nil {
 		// Another context: what was begun is taken back even where the caller gave up.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("make a cage by %s: %w", o.Kind, err), c.Kill(undo), c.Remove(undo))
+		return nil, errors.Join(fmt.Errorf("make a cage by %s: %w", o.Kind, err), c.KillAll(undo), c.Remove(undo))
 	}
 	return c, nil
 }
@@ -164,14 +185,14 @@ func (c *Cage) Limits() (limits []string) {
 	if c.file.Visible != nil && !c.file.Enforced {
 		limits = append(limits, "the choice of GPUs is advisory (CUDA_VISIBLE_DEVICES)")
 	}
-	return limits
+	return append(limits, c.file.Bounded.notes(c.file.Limits)...)
 }
 
 // environment is what a command of the cage is started with.
 func (c *Cage) environment(cmd *exec.Cmd) []string {
 	env := cmd.Env
 	if env == nil {
-		env = os.Environ()
+		env = Environ(os.Environ())
 	}
 	env = without(env, Variable)
 	env = append(env, Variable+"="+c.file.Name)

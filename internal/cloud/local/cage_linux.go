@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,15 +60,19 @@ func try(ctx context.Context, k Kind, helper []string) (err error) {
 			if pids, err = c.Processes(); err == nil && len(pids) == 0 {
 				err = errors.New("a process that was started in it is not in it")
 			}
-			err = errors.Join(err, c.Kill(ctx))
+			err = errors.Join(err, c.KillAll(ctx))
 			_ = cmd.Wait() // it was killed
 		}
 	}
-	return errors.Join(err, c.Kill(ctx), c.Remove(ctx))
+	return errors.Join(err, c.KillAll(ctx), c.Remove(ctx))
 }
 
 // make makes what holds the processes. What it makes is written down before.
 func (c *Cage) make(ctx context.Context) error {
+	if c.file.As != nil && c.file.Kind != Cgroup2 && c.file.Kind != Freezer {
+		return errors.New("a session of another user is held by control groups alone, and they cannot be used here")
+	}
+	c.limitByUser()
 	switch c.file.Kind {
 	case Cgroup2, Freezer:
 		return c.makeGroup()
@@ -79,8 +84,8 @@ func (c *Cage) make(ctx context.Context) error {
 	return fmt.Errorf("%q is no kind of cage", c.file.Kind)
 }
 
-// Start starts a command in the cage, as it is: its user, folder, files and terminal. Its
-// environment gets what marks a process of the cage.
+// Start starts a command in the cage, as it is: its folder, files and terminal, and as the cage's
+// user. Its environment gets what marks a process of the cage.
 func (c *Cage) Start(ctx context.Context, cmd *exec.Cmd) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -92,30 +97,86 @@ func (c *Cage) Start(ctx context.Context, cmd *exec.Cmd) error {
 		return fmt.Errorf("start %s: the machine has booted since the cage was made", cmd.Path)
 	}
 	cmd.Env = c.environment(cmd)
+	c.file.As.as(cmd)
 	switch c.file.Kind {
-	case Cgroup2:
-		return c.startInGroup(cmd)
-	case Freezer:
+	case Cgroup2, Freezer:
 		return c.startMoved(cmd)
 	case Namespace:
-		return c.startInNamespace(cmd)
+		if err := c.startInNamespace(cmd); err != nil {
+			return err
+		}
+		return c.bound(cmd)
 	}
-	return cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return c.bound(cmd)
+}
+
+// helper is the program that a command waits in. Another user may not reach it by its path, and does
+// as the program of this process.
+func (c *Cage) helper() []string {
+	if c.file.As != nil {
+		return thisProgram
+	}
+	return c.file.Helper
+}
+
+// bound puts a process that has just begun under the limits that no control group holds it to.
+func (c *Cage) bound(cmd *exec.Cmd) error {
+	err := c.file.Bounded.apply(cmd.Process.Pid, c.file.Limits)
+	if errors.Is(err, unix.ESRCH) { // it has ended
+		return nil
+	}
+	if err != nil {
+		err = errors.Join(err, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+	}
+	return err
 }
 
 // startMoved starts a command that waits until it was moved into the control groups.
 func (c *Cage) startMoved(cmd *exec.Cmd) error {
-	return gated(cmd, c.file.Helper, func(pid int) error {
-		for _, dir := range []string{c.file.Path, c.file.Devices} {
-			if dir == "" {
-				continue
-			}
-			if err := os.WriteFile(filepath.Join(dir, procs), []byte(strconv.Itoa(pid)), 0o600); err != nil {
-				return err
-			}
+	return gated(cmd, c.helper(), func(pid int) error {
+		if err := move(pid, c.file.Path, c.file.Devices, inside(c.file.Memory, cageGroup), inside(c.file.Processes, cageGroup)); err != nil {
+			return err
 		}
-		return nil
+		return c.file.Bounded.apply(pid, c.file.Limits)
 	})
+}
+
+// startAgent starts the agent of the cage: as its user, outside of the group of its processes, and
+// with the whole in the machine's group. Where it runs as who starts it, it may stay outside.
+func (c *Cage) startAgent(cmd *exec.Cmd, ready func(pid int) error) error {
+	c.file.As.as(cmd)
+	return gated(cmd, c.helper(), func(pid int) error {
+		err := move(pid, inside(c.file.Whole, agentGroup), inside(c.file.Memory, agentGroup), inside(c.file.Processes, agentGroup))
+		if err != nil && c.file.As != nil {
+			return fmt.Errorf("move the agent into its control groups: %w", err)
+		}
+		return ready(pid)
+	})
+}
+
+// inside is a group below another; "" where there is none.
+func inside(whole, name string) string {
+	if whole == "" {
+		return ""
+	}
+	return filepath.Join(whole, name)
+}
+
+// move moves a process into groups.
+func move(pid int, dirs ...string) error {
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, procs), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // gated starts a command whose program begins only after ready returned, and never if ready
@@ -159,7 +220,10 @@ func enter(gate int, path string, args []string) error {
 
 // Processes returns the processes of the cage, sorted: those that its kind tells, and those
 // that its variable marks wherever they went.
-func (c *Cage) Processes() ([]int, error) {
+func (c *Cage) Processes() ([]int, error) { return c.processesOf(c.file.Path) }
+
+// processesOf are those of a group of the cage, and those that its variable marks.
+func (c *Cage) processesOf(group string) ([]int, error) {
 	if c.file.Boot != bootID() {
 		return nil, nil
 	}
@@ -168,7 +232,7 @@ func (c *Cage) Processes() ([]int, error) {
 		return nil, err
 	}
 	if c.file.Kind == Cgroup2 || c.file.Kind == Freezer {
-		pids, err := members(c.file.Path)
+		pids, err := members(group)
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +251,10 @@ func (c *Cage) strays() (map[int]Process, error) {
 	all, found := map[int]stat{}, map[int]Process{}
 	if err := processes(func(pid int, s stat) {
 		all[pid] = s
-		if pid == own || !marked(pid, variable) && (namespace == "" || namespace != namespaceOf(pid)) {
+		if pid == own || c.file.As != nil && !ownedBy(pid, c.file.As.UID) {
+			return // the variable in another user's process says nothing
+		}
+		if !marked(pid, variable) && (namespace == "" || namespace != namespaceOf(pid)) {
 			return
 		}
 		// What was read is of the process that was listed if that is there still.
@@ -216,8 +283,15 @@ func (c *Cage) strays() (map[int]Process, error) {
 }
 
 // Kill ends all processes of the cage and returns when there is none; ctx's error where some
-// are left by then.
-func (c *Cage) Kill(ctx context.Context) error {
+// are left by then. The agent goes on.
+func (c *Cage) Kill(ctx context.Context) error { return c.kill(ctx, c.file.Path) }
+
+// KillAll is Kill of the agent as well.
+func (c *Cage) KillAll(ctx context.Context) error {
+	return c.kill(ctx, cmp.Or(c.file.Whole, c.file.Path))
+}
+
+func (c *Cage) kill(ctx context.Context, group string) error {
 	if c.file.Boot != bootID() {
 		return nil // nothing lives through a boot
 	}
@@ -225,7 +299,7 @@ func (c *Cage) Kill(ctx context.Context) error {
 		var err error
 		switch c.file.Kind {
 		case Cgroup2, Freezer:
-			err = c.killGroup(ctx)
+			err = c.killGroup(ctx, group)
 		case Namespace:
 			err = c.killNamespace()
 		}
@@ -239,7 +313,7 @@ func (c *Cage) Kill(ctx context.Context) error {
 		for _, p := range strays {
 			_ = p.Signal(unix.SIGKILL) // where it cannot be, the next look says that it is left
 		}
-		pids, err := c.Processes()
+		pids, err := c.processesOf(group)
 		if err != nil {
 			return err
 		}
@@ -257,7 +331,7 @@ func (c *Cage) Kill(ctx context.Context) error {
 // Remove removes what held the processes, of which none may be left.
 func (c *Cage) Remove(ctx context.Context) error {
 	if c.file.Boot == bootID() {
-		for _, dir := range []string{c.file.Path, c.file.Devices, c.file.Outside} {
+		for _, dir := range []string{cmp.Or(c.file.Whole, c.file.Path), c.file.Devices, c.file.Memory, c.file.Processes, c.file.Outside} {
 			if dir == "" {
 				continue
 			}

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -116,22 +114,79 @@ func (c *Cage) makeGroup() error {
 		return err
 	}
 	for _, place := range h.places() {
-		c.file.Path = filepath.Join(place, groupMark+c.file.Name)
+		c.file.Whole = filepath.Join(place, groupMark+c.file.Name)
+		c.file.Path = inside(c.file.Whole, cageGroup)
 		var one error
 		if one = c.save(); one != nil {
 			return one
 		}
-		if one = os.Mkdir(c.file.Path, 0o755); one == nil {
+		if one = makeGroups(c.file.Whole); one == nil {
 			if one = writable(filepath.Join(c.file.Path, file), filepath.Join(c.file.Path, procs)); one == nil {
 				c.deny()
+				if err := c.limit(); err != nil {
+					return err
+				}
+				if err := c.hand(); err != nil {
+					return err
+				}
 				return c.makeOutside()
 			}
-			one = errors.Join(one, os.Remove(c.file.Path))
 		}
-		err = errors.Join(err, one)
+		err = errors.Join(err, one, absent(removeGroups(c.file.Whole)))
 	}
-	c.file.Path = ""
+	c.file.Whole, c.file.Path = "", ""
 	return err
+}
+
+// Groups below the one of a machine.
+const (
+	cageGroup  = "cage"  // its processes
+	agentGroup = "agent" // its agent
+)
+
+// makeGroups makes the group of a machine, with those of its agent and its processes.
+func makeGroups(whole string) error {
+	for _, dir := range []string{whole, inside(whole, agentGroup), inside(whole, cageGroup)} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeGroups is removeGroup without patience, for groups that nothing was in.
+func removeGroups(whole string) error {
+	all, err := groups(whole)
+	for _, g := range all {
+		err = errors.Join(err, absent(unix.Rmdir(g)))
+	}
+	return err
+}
+
+// hand lets the user of the cage move its own processes into it, and end them. It moves no other
+// user's processes, because the kernel compares, and its own out of the machine's group nowhere.
+func (c *Cage) hand() error {
+	if c.file.As == nil {
+		return nil
+	}
+	files := []string{filepath.Join(c.file.Path, procs)}
+	switch c.file.Kind {
+	case Cgroup2: // a move has to be allowed by the group above both
+		files = append(files, filepath.Join(c.file.Whole, procs), filepath.Join(c.file.Path, killFile))
+	case Freezer:
+		files = append(files, filepath.Join(c.file.Path, freezeFile))
+	}
+	for _, dir := range []string{c.file.Devices, inside(c.file.Memory, cageGroup), inside(c.file.Processes, cageGroup)} {
+		if dir != "" {
+			files = append(files, filepath.Join(dir, procs))
+		}
+	}
+	for _, file := range files {
+		if err := os.Chown(file, int(c.file.As.UID), int(c.file.As.GID)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeOutside makes the group for the agent, which a service manager would else end with
@@ -140,7 +195,7 @@ func (c *Cage) makeOutside() error {
 	if c.file.Kind != Cgroup2 {
 		return c.save()
 	}
-	c.file.Outside = c.file.Path + "-host"
+	c.file.Outside = c.file.Whole + "-host"
 	if err := c.save(); err != nil {
 		return err
 	}
@@ -196,22 +251,6 @@ func (c *Cage) deny() {
 	}
 }
 
-// startInGroup starts a command as a member of the group from its first instruction.
-func (c *Cage) startInGroup(cmd *exec.Cmd) error {
-	dir, err := os.Open(c.file.Path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	attr := syscall.SysProcAttr{}
-	if cmd.SysProcAttr != nil {
-		attr = *cmd.SysProcAttr
-	}
-	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
-	cmd.SysProcAttr = &attr
-	return cmd.Start()
-}
-
 // groups returns a group and all below it, those below first; none where it is not there.
 func groups(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -261,19 +300,19 @@ func members(dir string) ([]int, error) {
 	return out, nil
 }
 
-// killGroup kills all members of the group at once.
-func (c *Cage) killGroup(ctx context.Context) error {
-	if c.file.Path == "" {
+// killGroup kills all members of a group of the cage at once.
+func (c *Cage) killGroup(ctx context.Context, group string) error {
+	if group == "" {
 		return nil
 	}
 	if c.file.Kind == Cgroup2 {
-		return absent(os.WriteFile(filepath.Join(c.file.Path, killFile), []byte("1"), 0o600))
+		return absent(os.WriteFile(filepath.Join(group, killFile), []byte("1"), 0o600))
 	}
-	if inside, err := members(c.file.Path); err != nil || len(inside) == 0 {
+	if there, err := members(group); err != nil || len(there) == 0 {
 		return err
 	}
 	// What is frozen starts nothing more, and its number becomes no one else's.
-	state := filepath.Join(c.file.Path, freezeFile)
+	state := filepath.Join(group, freezeFile)
 	if err := os.WriteFile(state, []byte("FROZEN"), 0o600); err != nil {
 		return absent(err)
 	}
@@ -283,13 +322,17 @@ func (c *Cage) killGroup(ctx context.Context) error {
 			break
 		}
 	}
-	pids, err := members(c.file.Path)
+	pids, err := members(group)
 	for _, pid := range pids {
 		if p, gone := processOf(pid); gone == nil {
 			_ = p.Signal(unix.SIGKILL) // where it cannot be, the next look says that it is left
 		}
 	}
-	return errors.Join(err, absent(os.WriteFile(state, []byte("THAWED"), 0o600)))
+	err = errors.Join(err, absent(os.WriteFile(state, []byte("THAWED"), 0o600)))
+	if group != c.file.Path { // its user may have frozen it
+		err = errors.Join(err, absent(os.WriteFile(filepath.Join(c.file.Path, freezeFile), []byte("THAWED"), 0o600)))
+	}
+	return err
 }
 
 // absent is nil where the error says that the group is not there: it has no members then.

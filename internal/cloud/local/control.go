@@ -1,52 +1,52 @@
 package local
 
 import (
-	"net/url"
+	"context"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// controlDir is the folder of the documents between the keeper and the agent; "" where they
-// are in an object store.
-func (m *machine) controlDir() string {
-	u, err := url.Parse(m.Control)
-	if err != nil || u.Scheme != "file" || u.Host != "" {
-		return ""
-	}
-	return filepath.FromSlash(u.Path)
-}
+// maxStatus bounds a status, in bytes.
+const maxStatus = 256 << 10
 
 // said is what its agent said last; false where that is not known here.
-func (m *machine) said() (session.Status, bool) {
-	dir := m.controlDir()
-	if dir == "" {
+func (m *machine) said(ctx context.Context) (session.Status, bool) {
+	dir, ok := folderOf(m.Control)
+	if !ok {
 		return session.Status{}, false
 	}
+	at := tree{base: dir}
+	if m.User != nil {
+		at = tree{base: m.Own, rel: filepath.Join(m.Session, controlName)}
+	}
 	var s session.Status
-	there, err := readJSON(filepath.Join(dir, "status-"+strconv.Itoa(m.Node)+".json"), &s)
+	there, err := at.readJSON(ctx, "status-"+strconv.Itoa(m.Node)+".json", maxStatus, &s)
 	return s, err == nil && there && s.Session == m.Session && s.Node == m.Node
 }
 
 // over says whether its agent has nothing more to do: the work is saved, or given up. An
 // agent that is told to go ends as well, and its session goes on.
-func (m *machine) over() bool {
-	s, known := m.said()
+func (m *machine) over(ctx context.Context) bool {
+	s, known := m.said(ctx)
 	return !known || s.Phase == session.HostEnding
 }
 
 // lease is until when it may run: the keeper's newest order, else what it was launched with.
 func (m *machine) lease() (until string) {
-	at := m.LeaseUntil
-	if dir := m.controlDir(); dir != "" {
-		var o session.Order
-		if there, err := readJSON(filepath.Join(dir, "order.json"), &o); err == nil && there && o.Session == m.Session && !o.Lease.IsZero() {
-			at = o.Lease
-		}
-	}
+	at := m.leaseUntil()
 	if at.IsZero() {
 		return ""
 	}
 	return at.UTC().Format(timeForm)
+}
+
+// leaseUntil is that as a time; zero where it is not known.
+func (m *machine) leaseUntil() time.Time {
+	if o, ok := m.ordered(); ok && !o.Lease.IsZero() {
+		return o.Lease
+	}
+	return m.LeaseUntil
 }

@@ -2,12 +2,13 @@ package local
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -19,8 +20,15 @@ import (
 
 var _ usage.Source = (*Provider)(nil)
 
-// maxSample bounds a line of a file of samples.
-const maxSample = 1 << 20
+// Bounds of what an agent measured: of a line and of a file, in bytes, of the time between two
+// samples, and of the samples of one machine in one reading. An agent runs as its session's user.
+const (
+	maxSample  = 64 << 10
+	maxSamples = 8 << 20
+	leastStep  = 10 * time.Millisecond
+	maxPoints  = 200_000
+	maxSignals = 64 // of a sample, and GPUs
+)
 
 // Name implements usage.Source.
 func (p *Provider) Name() string { return "agent" }
@@ -36,7 +44,7 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 		if r.Cloud != CloudName || r.Account != p.Account() || r.Kind != inventory.KindInstance {
 			continue
 		}
-		samples, err := p.samples(r.ID, iv)
+		samples, err := p.samples(ctx, r, iv)
 		if err != nil {
 			out.BlindSpots = append(out.BlindSpots, inventory.BlindSpot{What: "what machine " + r.ID + " does", Why: err.Error(), Effect: "whether it is idle is unknown"})
 			continue
@@ -57,13 +65,20 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 
 // samples are what the agent of a machine measured within an interval, in order of time, and
 // by one step: that of the newest. An agent that was started again with another one begins again.
-func (p *Provider) samples(id string, iv usage.Interval) ([]session.Sampled, error) {
-	dir := filepath.Join(p.Folder(id), "agent")
+func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.Interval) ([]session.Sampled, error) {
+	m, err := openMachine(p.Folder(r.ID))
+	if err != nil {
+		return nil, err
+	}
 	var all []session.Sampled
+	now := p.o.Now()
 	for _, name := range []string{session.SamplesBefore, session.SamplesFile} {
-		if err := eachSample(filepath.Join(dir, name), func(s session.Sampled) {
+		if err := eachSample(ctx, m.own(), filepath.Join("agent", name), func(s session.Sampled) {
+			if time.Duration(s.Step) < leastStep || time.Duration(s.Step) > time.Hour || s.Steps <= 0 || s.Steps > 1<<16 || len(s.Host) > maxSignals || len(s.GPUs) > maxSignals || s.From.Before(m.LaunchedAt.Add(-time.Hour)) {
+				return
+			}
 			end := s.From.Add(time.Duration(s.Steps) * time.Duration(s.Step))
-			if s.Step <= 0 || s.Steps <= 0 || s.Steps > 1<<16 || !s.From.Before(iv.To) || !end.After(iv.From) {
+			if !s.From.Before(iv.To) || !end.After(iv.From) || end.After(now.Add(time.Minute)) {
 				return
 			}
 			if len(all) > 0 && all[len(all)-1].Step != s.Step {
@@ -75,20 +90,31 @@ func (p *Provider) samples(id string, iv usage.Interval) ([]session.Sampled, err
 		}
 	}
 	slices.SortStableFunc(all, func(a, b session.Sampled) int { return a.From.Compare(b.From) })
-	return all, nil
+	// Two that stand for the same time were not both measured: the first counts.
+	kept, until, points := all[:0], time.Time{}, 0
+	for _, s := range all {
+		if s.From.Before(until) {
+			continue
+		}
+		if points += s.Steps; points > maxPoints {
+			return nil, fmt.Errorf("its agent says that it measured more than %d times", maxPoints)
+		}
+		until = s.From.Add(time.Duration(s.Steps) * time.Duration(s.Step))
+		kept = append(kept, s)
+	}
+	return kept, nil
 }
 
 // eachSample reads the lines of a file of samples. The last one may be cut off.
-func eachSample(path string, take func(session.Sampled)) error {
-	f, err := os.Open(path)
+func eachSample(ctx context.Context, of tree, name string, take func(session.Sampled)) error {
+	data, err := of.read(ctx, name, maxSamples)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read what the agent measured: %w", err)
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxSample)
 	for lines.Scan() {
 		var s session.Sampled
@@ -112,7 +138,7 @@ func hand(sink usage.Sink, samples []session.Sampled, iv usage.Interval) {
 			}
 			put := func(gpu string, signals map[string]float64) {
 				for name, v := range signals {
-					if signal, ok := usage.SignalNamed(name); ok {
+					if signal, ok := usage.SignalNamed(name); ok && v >= 0 && !math.IsInf(v, 0) {
 						sink.Add(gpu, signal, usage.Point{Time: at, Mean: v, Max: v})
 					}
 				}

@@ -2,6 +2,7 @@ package local
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -25,6 +27,16 @@ func alone(t *testing.T) *Provider {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// measuring makes a machine that was launched at a time, and returns the folder of its agent.
+func measuring(t *testing.T, p *Provider, id string, at time.Time) string {
+	t.Helper()
+	dir := filepath.Join(p.Folder(id), "agent")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), writeJSON(filepath.Join(p.Folder(id), recordFile), record{ID: id, LaunchedAt: at})); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // point is what a sink got.
@@ -66,11 +78,8 @@ func points(t *testing.T, p *Provider, id string, iv usage.Interval) (got []poin
 // interval, across the file that was put aside, by the step that holds now.
 func TestMeasure(t *testing.T) {
 	p := alone(t)
-	dir := filepath.Join(p.Folder("m-1"), "agent")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	dir := measuring(t, p, "m-1", at)
 	write := func(name, tail string, samples ...session.Sampled) {
 		var b strings.Builder
 		for _, s := range samples {
@@ -127,11 +136,8 @@ func TestMeasure(t *testing.T) {
 // and unknown once it measures no more.
 func TestMeasuredRestIsIdle(t *testing.T) {
 	p := alone(t)
-	dir := filepath.Join(p.Folder("m-1"), "agent")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	dir := measuring(t, p, "m-1", at)
 	line, err := json.Marshal(session.Sampled{From: at, Step: session.Duration(10 * time.Second), Steps: 180, Host: map[string]float64{"cpu_util": 0.5, "net_bytes": 0, "disk_bytes": 0, "sessions": 0}})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, session.SamplesFile), append(line, '\n'), 0o600)
@@ -151,5 +157,60 @@ func TestMeasuredRestIsIdle(t *testing.T) {
 	}
 	if v := k.Explain(end.Add(time.Minute), duty.Machine{GPUs: inventory.Known(0)}); v.State != duty.Unknown {
 		t.Errorf("a minute after its last sample it is %s: %s", v.State, v.Why)
+	}
+}
+
+// TestMeasurementsOfStrangers holds that no file of a session makes a reading endless, or its
+// samples stand for time that has not passed.
+func TestMeasurementsOfStrangers(t *testing.T) {
+	p := alone(t)
+	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	iv := usage.Interval{From: at.Add(-time.Hour), To: at.Add(3 * time.Hour)}
+	second := session.Duration(time.Second)
+	cpu := map[string]float64{"cpu_util": 1}
+	many := strings.Repeat(`{"from":"`+at.Format(time.RFC3339)+`","step":"10ms","steps":65536,"host":{"cpu_util":1}}`+"\n", 2000)
+	for _, c := range []struct {
+		name    string
+		samples []session.Sampled
+		text    string
+		put     func(path string) error
+		most    int
+		blind   bool
+	}{
+		{name: "the same time again and again", text: many, most: 65536},
+		{name: "too many", text: strings.ReplaceAll(many, `"steps":65536`, `"steps":1,"x":"`+strings.Repeat("x", 10)+`"`), most: 1},
+		{name: "the future", samples: []session.Sampled{{From: at.Add(2 * time.Hour), Step: second, Steps: 60, Host: cpu}}},
+		{name: "before its launch", samples: []session.Sampled{{From: at.Add(-2 * time.Hour), Step: second, Steps: 60, Host: cpu}}},
+		{name: "steps of nothing", samples: []session.Sampled{{From: at, Step: 1, Steps: 60, Host: cpu}}},
+		{name: "a negative count", samples: []session.Sampled{{From: at, Step: second, Steps: -5, Host: cpu}}},
+		{name: "a negative value", samples: []session.Sampled{{From: at, Step: second, Steps: 5, Host: map[string]float64{"cpu_util": -1}}}},
+		{name: "a line that never ends", text: strings.Repeat("x", maxSample+1), blind: true},
+		{name: "a file without end", put: func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) }, blind: true},
+		{name: "a pipe", put: func(path string) error { return unix.Mkfifo(path, 0o600) }, blind: true},
+		{name: "a device", put: func(path string) error { return os.Symlink("/dev/zero", path) }, blind: true},
+		{name: "a link to a secret", put: func(path string) error { return os.Symlink("/etc/passwd", path) }, blind: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			id := "m-" + strings.ReplaceAll(c.name, " ", "-")
+			path := filepath.Join(measuring(t, p, id, at), session.SamplesFile)
+			var err error
+			if c.put != nil {
+				err = c.put(path)
+			} else {
+				text := c.text
+				for _, s := range c.samples {
+					line, _ := json.Marshal(s)
+					text += string(line) + "\n"
+				}
+				err = os.WriteFile(path, []byte(text), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, out := points(t, p, id, iv)
+			if len(got) > c.most || (len(out.BlindSpots) > 0) != c.blind {
+				t.Errorf("%d samples, %v", len(got), out.BlindSpots)
+			}
+		})
 	}
 }

@@ -33,6 +33,9 @@ func (c *Cage) Processes() ([]int, error) { return nil, errLinux }
 // Kill ends all processes of the cage.
 func (c *Cage) Kill(context.Context) error { return errLinux }
 
+// KillAll is Kill of the agent as well.
+func (c *Cage) KillAll(context.Context) error { return errLinux }
+
 // Remove removes what held the processes.
 func (c *Cage) Remove(context.Context) error { return errLinux }
 

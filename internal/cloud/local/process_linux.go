@@ -193,3 +193,14 @@ func marked(pid int, variable string) bool {
 	}
 	return false
 }
+
+// ownedBy says whether a process is of a user: by its own folder in /proc, which is root's where
+// the process has changed its user since. What may not be read is not.
+func ownedBy(pid int, uid uint32) bool {
+	i, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	if err != nil {
+		return false
+	}
+	owner, ok := ownerOf(i)
+	return ok && uint32(owner) == uid
+}

@@ -35,6 +35,11 @@ const (
 type ProviderOptions struct {
 	// Dir is the folder in which machines of sessions are kept; it is made.
 	Dir string
+	// Sessions is the folder with the files of sessions that run as other users than this process;
+	// it is made. Those users pass through it, so it is in no folder of one user alone.
+	Sessions string
+	// Limits bound what a session uses.
+	Limits LimitOptions
 	// Name is the name of this machine, under which Machines may list it; empty is its host
 	// name.
 	Name string
@@ -65,9 +70,13 @@ type Provider struct {
 	rates tariff
 	// listed is the entry of Machines that is this machine; nil: none.
 	listed *Machine
+	users  knownUsers
 }
 
-var _ session.Launcher = (*Provider)(nil)
+var (
+	_ session.Launcher = (*Provider)(nil)
+	_ session.Rescuer  = (*Provider)(nil)
+)
 
 // NewProvider returns this machine as a provider.
 func NewProvider(o ProviderOptions) (*Provider, error) {
@@ -106,6 +115,11 @@ func NewProvider(o ProviderOptions) (*Provider, error) {
 	// Agents and watchers run from the root, so that no folder is kept busy by them.
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, err
+	}
+	if o.Sessions != "" {
+		if o.Sessions, err = filepath.Abs(o.Sessions); err != nil {
+			return nil, err
+		}
 	}
 	p := &Provider{o: o, rates: rates}
 	for _, m := range o.Machines {
@@ -244,10 +258,9 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 			if info, err := e.Info(); dir == p.endedDir() && err == nil && p.o.Now().Sub(info.ModTime()) > memory {
 				old = true
 			}
-			if old {
-				if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-					unlock()
-					return nil, err
+			if old && ctx.Err() == nil { // what cannot be removed keeps no one from a launch or an end
+				if err := removeTree(ctx, filepath.Join(dir, e.Name()), nil); err != nil {
+					p.o.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", filepath.Join(dir, e.Name())), slog.String("why", err.Error()))
 				}
 			}
 		}
@@ -259,7 +272,7 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 // times that the configuration gives, make it no other launch.
 func asked(l session.Launch) (string, error) {
 	h := l.Host
-	h.Lease, h.Every, h.Idle, h.Grace, h.Save, h.Node, h.GPUs = time.Time{}, 0, 0, 0, 0, 0, nil
+	h.Lease, h.Every, h.Idle, h.Grace, h.Save, h.Limit, h.Node, h.GPUs = time.Time{}, 0, 0, 0, 0, 0, 0, nil
 	b, err := json.Marshal(map[string]any{"session": l.Session.ID, "nodes": l.Nodes, "type": l.Pool.Type, "zone": l.Pool.Zone, "spec": l.Spec.Hash(), "host": h})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err
@@ -288,6 +301,10 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 	if err != nil {
 		return nil, err
 	}
+	own, err := p.other(l.Session.RunAs)
+	if err != nil {
+		return nil, fmt.Errorf("launch %s: %w: %w", l.Session.Name, err, session.ErrUnsupported)
+	}
 	unlock, err := p.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -313,7 +330,7 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 		begun = begun || s.Started || s.State != inventory.StatePending
 	}
 	if len(mine) < l.Nodes && !begun {
-		if mine, err = p.record(ctx, l, installation, hash, all, mine); err != nil {
+		if mine, err = p.record(ctx, l, own, installation, hash, all, mine); err != nil {
 			return nil, err
 		}
 	}
@@ -343,7 +360,7 @@ func (p *Provider) remembered(installation, token, hash string) ([]session.Machi
 
 // record writes the folders of the machines of a launch that have none. They appear whole,
 // and all or none.
-func (p *Provider) record(ctx context.Context, l session.Launch, installation, hash string, all, mine []*machine) (_ []*machine, err error) {
+func (p *Provider) record(ctx context.Context, l session.Launch, own *User, installation, hash string, all, mine []*machine) (_ []*machine, err error) {
 	of, pool, err := p.fits(ctx, l.Spec)
 	if err != nil {
 		return nil, err
@@ -354,6 +371,10 @@ func (p *Provider) record(ctx context.Context, l session.Launch, installation, h
 	found, err := Probe(ctx, p.o.Helper)
 	if err != nil {
 		return nil, err
+	}
+	if own != nil && found.Kind != Cgroup2 && found.Kind != Freezer {
+		return nil, fmt.Errorf("launch %s as %s: it takes control groups, and they cannot be used here (version 2: %s; freezer of version 1: %s): %w", l.Session.Name, own.Name,
+			found.Why[Cgroup2], found.Why[Freezer], session.ErrUnsupported)
 	}
 	p.o.Log.DebugContext(ctx, "the kind of cage is chosen", slog.String("kind", string(found.Kind)))
 	var hardware, gpus []GPU
@@ -379,7 +400,7 @@ func (p *Provider) record(ctx context.Context, l session.Launch, installation, h
 			return
 		}
 		for _, m := range written {
-			err = errors.Join(err, p.forget(m))
+			err = errors.Join(err, p.forget(ctx, m))
 		}
 	}()
 	now := p.o.Now().UTC()
@@ -389,7 +410,7 @@ func (p *Provider) record(ctx context.Context, l session.Launch, installation, h
 		}
 		m := &machine{record: record{ID: identify(installation, l.Token, node), Installation: installation, Session: l.Session.ID, Token: l.Token, Asked: hash,
 			Node: node, Nodes: l.Nodes, Pool: pool, Tags: l.Tags, LeaseUntil: cmpTime(l.Session.LeaseUntil, l.Host.Lease).UTC(), LaunchedAt: now,
-			Kind: found.Kind, Size: of, Agent: p.o.Agent, Helper: p.o.Helper, Grace: session.Duration(graceOf(l.Host))}}
+			Kind: found.Kind, Size: of, Agent: p.o.Agent, Helper: p.o.Helper, Limit: l.Host.EndLimit(), Limits: p.limits(of, own), User: own}}
 		for _, g := range gpus[:of.GPUs] {
 			m.GPUs = append(m.GPUs, g.ID)
 		}
@@ -403,7 +424,7 @@ func (p *Provider) record(ctx context.Context, l session.Launch, installation, h
 				m.Deny = append(m.Deny, *g.Device)
 			}
 		}
-		if err = p.write(m, l.Host); err != nil {
+		if err = p.write(ctx, m, l.Host); err != nil {
 			return nil, fmt.Errorf("write down machine %s: %w", m.ID, err)
 		}
 		written = append(written, m)
@@ -422,12 +443,6 @@ func cmpTime(times ...time.Time) time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-// graceOf is how long the agent may take to end: what its last snapshot may take, and some.
-func graceOf(h session.Host) time.Duration {
-	const some, most = 20 * time.Second, time.Hour
-	return min(max(0, time.Duration(h.Save))+some, most)
 }
 
 // available are GPUs that neither a machine of a session nor another process has.
@@ -455,8 +470,9 @@ func (p *Provider) available(all []*machine, of []GPU) ([]GPU, error) {
 	return free(of, given, ours), nil
 }
 
-// write makes a machine's folder, which appears whole.
-func (p *Provider) write(m *machine, h session.Host) (err error) {
+// write makes a machine's folder, which appears whole, after that of its session where this is
+// another user's.
+func (p *Provider) write(ctx context.Context, m *machine, h session.Host) (err error) {
 	tmp, err := os.MkdirTemp(p.machinesDir(), unfinished+"new-")
 	if err != nil {
 		return err
@@ -472,23 +488,62 @@ func (p *Provider) write(m *machine, h session.Host) (err error) {
 		h.Control = "file://" + m.path("control")
 	}
 	m.Control = h.Control
+	if m.User != nil {
+		if err := p.writeOwn(ctx, m, h); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, removeTree(ctx, m.own().path(""), m.User))
+			}
+		}()
+	}
 	if err := errors.Join(writeJSON(filepath.Join(tmp, recordFile), m.record), writeJSON(filepath.Join(tmp, hostFile), h)); err != nil {
 		return err
 	}
 	return os.Rename(tmp, m.dir)
 }
 
+// writeOwn makes the folder of the files of a machine whose processes are another user's.
+func (p *Provider) writeOwn(ctx context.Context, m *machine, h session.Host) error {
+	base, err := p.sessionsDir()
+	if err != nil {
+		return fmt.Errorf("launch as %s: %w", m.User.Name, err)
+	}
+	m.Own = base
+	b, err := json.MarshalIndent(h, "", " ")
+	if err != nil {
+		return err
+	}
+	all := tree{base: base, own: m.User}
+	if err := errors.Join(all.mkdir(m.Session), all.mkdir("work-"+m.User.Name)); err != nil {
+		return err
+	}
+	if err := errors.Join(all.below(m.Session).mkdir(controlName), all.below(m.Session).mkdir(m.ID), m.own().mkdir(HomeDir)); err != nil {
+		return err
+	}
+	return m.own().write(ctx, hostFile, b)
+}
+
 // forget removes a machine's folder. It is gone at once; what is left of it when this process
-// dies is removed by the next.
-func (p *Provider) forget(m *machine) error {
+// dies, or cannot be removed in time, is removed later.
+func (p *Provider) forget(ctx context.Context, m *machine) error {
+	if m.User != nil {
+		if err := removeTree(ctx, m.own().path(""), m.User); err != nil {
+			p.o.Log.WarnContext(ctx, "the files of a session are left", slog.String("folder", m.own().path("")), slog.String("why", err.Error()))
+		}
+	}
 	away := filepath.Join(p.machinesDir(), unfinished+"old-"+m.ID)
-	if err := os.RemoveAll(away); err != nil {
+	if err := removeTree(ctx, away, nil); err != nil {
 		return err
 	}
 	if err := os.Rename(m.dir, away); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(away)
+	if err := removeTree(ctx, away, nil); err != nil {
+		p.o.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", away), slog.String("why", err.Error()))
+	}
+	return nil
 }
 
 // Find implements session.Launcher. A machine is found until nothing of it runs any more.
@@ -577,6 +632,19 @@ func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string
 		}
 		p.o.Log.DebugContext(ctx, "a machine is cleared away", slog.String("machine", m.ID))
 	}
+	if len(left) == 0 && sessionID != "" && sessionID == filepath.Base(sessionID) {
+		if err := os.Remove(p.orderPath(sessionID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			left = append(left, err.Error())
+		}
+		for _, m := range mine {
+			if m.User == nil {
+				continue
+			}
+			if err := removeTree(ctx, filepath.Join(m.Own, sessionID), m.User); err != nil { // its user may still fill it
+				p.o.Log.WarnContext(ctx, "the folder of a session is left", slog.String("folder", filepath.Join(m.Own, sessionID)), slog.String("why", err.Error()))
+			}
+		}
+	}
 	return left, nil
 }
 
@@ -597,17 +665,17 @@ func (p *Provider) clear(ctx context.Context, m *machine) error {
 	defer cancel()
 	c, err := OpenCage(m.dir)
 	if err == nil {
-		err = errors.Join(c.Kill(ctx), c.Remove(ctx))
+		err = errors.Join(c.KillAll(ctx), c.Remove(ctx))
 	} else if errors.Is(err, ErrNoCage) {
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	if m.unsaved() {
+	if m.unsaved(ctx) {
 		return p.rescue(ctx, m)
 	}
-	return p.forget(m)
+	return p.forget(ctx, m)
 }
 
 // HomeDir is the folder of a machine's files that its session writes.
@@ -615,30 +683,66 @@ const HomeDir = "home"
 
 // unsaved says whether a machine has files of its session and ended with no one having said
 // that they are saved, or given up: the computer was shut down, or all was killed.
-func (m *machine) unsaved() bool {
+func (m *machine) unsaved(ctx context.Context) bool {
+	if _, err := os.Lstat(m.path(rescueFile)); err == nil {
+		return m.own().hasEntries(HomeDir)
+	}
 	if asked, err := readJSON(m.path(endingFile), &ending{}); err != nil || asked {
 		return false
 	}
-	if s, known := m.said(); known && s.Phase == session.HostEnding {
+	if s, known := m.said(ctx); known && s.Phase == session.HostEnding {
 		return false
 	}
-	entries, err := os.ReadDir(m.path(HomeDir))
-	return err == nil && len(entries) > 0
+	return m.own().hasEntries(HomeDir)
+}
+
+// aside is the tree, and the name in it, of the files of a machine that are put aside.
+func (p *Provider) aside(m *machine) (tree, string) {
+	if m.User != nil {
+		return tree{base: m.Own}, "unsaved-" + m.ID
+	}
+	return tree{base: filepath.Join(p.o.Dir, "unsaved")}, m.ID
 }
 
 // rescue puts the files of a session aside that may not be saved. A person decides about
 // them; nothing removes them.
 func (p *Provider) rescue(ctx context.Context, m *machine) error {
-	dir := filepath.Join(p.o.Dir, "unsaved")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+	to, name := p.aside(m)
+	if m.User == nil {
+		if err := os.MkdirAll(to.base, 0o700); err != nil {
+			return err
+		}
 	}
-	to := filepath.Join(dir, m.ID)
-	if err := os.Rename(m.path(HomeDir), to); err != nil {
+	if err := m.own().move(HomeDir, to, name); err != nil {
 		return fmt.Errorf("put the files of session %s aside: %w", m.Session, err)
 	}
-	p.o.Log.WarnContext(ctx, "a session's machine ended without a last snapshot; its files are kept", slog.String("session", m.Session), slog.String("folder", to))
-	return p.forget(m)
+	p.o.Log.WarnContext(ctx, "a session's machine ended without a last snapshot; its files are kept", slog.String("session", m.Session), slog.String("folder", to.path(name)))
+	return p.forget(ctx, m)
+}
+
+// Rescue implements session.Rescuer.
+func (p *Provider) Rescue(ctx context.Context, sessionID string, ids []string) (string, error) {
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	all, err := p.machines()
+	if err != nil {
+		return "", err
+	}
+	var where []string
+	for _, m := range all {
+		if m.Session != sessionID || !slices.Contains(ids, m.ID) {
+			continue
+		}
+		if err := writeJSON(m.path(rescueFile), ending{p.o.Now().UTC()}); err != nil {
+			return "", err
+		}
+		to, name := p.aside(m)
+		where = append(where, to.path(name))
+	}
+	return strings.Join(where, ", "), nil
 }
 
 // charged is what an hour of all machines of sessions costs that have a price.

@@ -24,6 +24,7 @@ const (
 	agentFile   = "agent.json"   // the agent
 	endingFile  = "ending.json"  // it was asked to end
 	endedFile   = "ended.json"   // nothing of it runs any more
+	rescueFile  = "rescue.json"  // its files are put aside when it ends
 	watcherLock = "watcher.lock"
 	logFile     = "agent.log"
 )
@@ -52,8 +53,14 @@ type record struct {
 	// Agent is the program that its file of what the agent is told is appended to.
 	Agent  []string `json:"agent"`
 	Helper []string `json:"helper"`
-	// Grace is how long the agent may take to save and end once it was told to.
-	Grace session.Duration `json:"grace"`
+	// Limit is how long after its lease it ends whatever its agent does.
+	Limit session.Duration `json:"limit"`
+	// Limits bound what its processes use.
+	Limits Limits `json:"limits"`
+	// User is who its processes are; nil: the user of whoever launched it. Own is the folder that
+	// has their files then, below a folder of the session; else they are in the machine's own.
+	User *User  `json:"user,omitempty"`
+	Own  string `json:"own,omitempty"`
 	// Control is the prefix of the documents between the keeper and the agent.
 	Control string `json:"control"`
 }
@@ -94,6 +101,14 @@ type machine struct {
 
 // path is a file of its folder.
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// own is the folder that its processes write.
+func (m *machine) own() tree {
+	if m.User == nil {
+		return tree{base: m.dir}
+	}
+	return tree{base: m.Own, rel: filepath.Join(m.Session, m.ID), own: m.User}
+}
 
 // readJSON reads a file of a machine; false where it is not there.
 func readJSON(path string, v any) (bool, error) {

@@ -163,7 +163,7 @@ func TestSessionsAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := b.Session.LeaseUntil.Add(time.Hour)
-	if err := errors.Join(os.MkdirAll(m.controlDir(), 0o700), writeJSON(filepath.Join(m.controlDir(), "order.json"), session.Order{Session: m.Session, Lease: later})); err != nil {
+	if err := errors.Join(os.MkdirAll(w.p.ordersDir(), 0o700), writeJSON(w.p.orderPath(m.Session), session.Order{Session: m.Session, Lease: later})); err != nil {
 		t.Fatal(err)
 	}
 	if obs, err = w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{holds[0]: true}}); err != nil || !obs.Resources[0].LeaseUntil.Equal(later) {
@@ -333,11 +333,11 @@ func TestUnsavedFilesAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			home := m.path(HomeDir)
-			if err := errors.Join(os.MkdirAll(home, 0o700), os.WriteFile(filepath.Join(home, "work.py"), []byte("x"), 0o600), os.MkdirAll(m.controlDir(), 0o700)); err != nil {
+			if err := errors.Join(os.MkdirAll(home, 0o700), os.WriteFile(filepath.Join(home, "work.py"), []byte("x"), 0o600), os.MkdirAll(m.path(controlName), 0o700)); err != nil {
 				t.Fatal(err)
 			}
 			if tc.phase != "" {
-				if err := writeJSON(filepath.Join(m.controlDir(), "status-0.json"), session.Status{Session: m.Session, Phase: tc.phase}); err != nil {
+				if err := writeJSON(filepath.Join(m.path(controlName), "status-0.json"), session.Status{Session: m.Session, Phase: tc.phase}); err != nil {
 					t.Fatal(err)
 				}
 			}

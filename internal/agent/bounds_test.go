@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// TestEndIsBounded holds that a machine whose work cannot be saved is given back once the limit
+// after its lease is over, and that its last status names what is not saved.
+func TestEndIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.r.Ended = filepath.Join(w.dir, "ended")
+	w.r.Host.Save, w.r.Host.Limit = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
+	m := w.start()
+	w.awaitPhase(session.HostReady)
+	w.write("file", "work")
+	must(t, os.RemoveAll(filepath.Join(w.dir, "work")))
+	must(t, os.WriteFile(filepath.Join(w.dir, "work"), nil, 0o600)) // a store that only fails
+	w.leaseIn(time.Second)
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	if early := time.Until(w.r.Host.Lease.Add(2 * time.Second)); early > 0 {
+		t.Errorf("it ended %s before the limit", early)
+	}
+	if _, err := os.Stat(w.r.Ended); err != nil {
+		t.Errorf("the machine is not given back: %v", err)
+	}
+	if s := w.status(0); s.Phase != session.HostEnding || s.Unsaved == "" {
+		t.Errorf("its last status: %+v", s)
+	}
+	w.inOrder("unsaved: the time to end is over", "ended: its lease ended at")
+}
+
+// TestHangingSaveEndsWithTheLimit holds the same of a save that never returns.
+func TestHangingSaveEndsWithTheLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.r.Ended = filepath.Join(w.dir, "ended")
+	w.r.Host.Save, w.r.Host.Limit = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
+	m := w.start()
+	w.awaitPhase(session.HostReady)
+	w.write("file", "work")
+	// HEAD of the store is a pipe that no one writes: whoever opens it waits.
+	head := filepath.Join(w.dir, "work", "node-0", "HEAD")
+	must(t, os.MkdirAll(filepath.Dir(head), 0o700))
+	_ = os.Remove(head)
+	must(t, unix.Mkfifo(head, 0o600))
+	w.leaseIn(time.Second)
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(w.r.Ended); err != nil {
+		t.Errorf("the machine is not given back: %v", err)
+	}
+}
+
+// stuck is a store whose calls never return.
+type stuck struct{ until chan struct{} }
+
+func (s stuck) Get(context.Context, string, int64) (checkpoint.Object, error) {
+	<-s.until
+	return checkpoint.Object{}, io.EOF
+}
+
+func (s stuck) Create(context.Context, string, []byte) error { <-s.until; return io.EOF }
+
+func (s stuck) Replace(context.Context, string, []byte, string) (string, error) {
+	<-s.until
+	return "", io.EOF
+}
+
+// never is a cage whose processes are never gone, and a notice that never comes.
+type never struct{ Tree }
+
+func (never) Processes() ([]int, error) { return []int{1}, nil }
+
+func (never) Notice(context.Context) (time.Time, error) { return time.Time{}, io.EOF }
+
+func (never) Parameter(ctx context.Context, _ string) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// TestLoopsEndWithTheirContext holds that everything that the agent does until its context ends
+// returns once it has, whatever the store does.
+func TestLoopsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	until := make(chan struct{})
+	t.Cleanup(func() { close(until) })
+	now := time.Now()
+	fresh := func(t *testing.T) Options {
+		dir := t.TempDir()
+		return Options{State: filepath.Join(dir, "state"), Home: dir, Control: stuck{until}, Cage: Tree{ID: "bounds"}, Now: time.Now, Uptime: bootTime, Notices: never{}, Parameters: never{}, Memory: "/dev/shm",
+			Work: func(ctx context.Context, _ string) (checkpoint.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
+			Host: session.Host{Schema: session.HostSchema, Session: "bounds", Nodes: 2, Epoch: 1, WorkDir: dir, Work: "x", Lease: now.Add(time.Hour), Save: session.Duration(time.Hour), Secrets: map[string]string{"A": "/a"}}}
+	}
+	opened := func(t *testing.T) *host {
+		h, err := newHost(fresh(t))
+		must(t, err)
+		t.Cleanup(h.disk.close)
+		return h
+	}
+	for name, run := range map[string]func(ctx context.Context, t *testing.T){
+		"poll": func(ctx context.Context, t *testing.T) {
+			h := opened(t)
+			poll(ctx, h.o.Control, &h.o.Host, time.Hour, make(chan ordered))
+		},
+		"sampler": func(ctx context.Context, t *testing.T) {
+			(&sampler{o: &opened(t).o, step: time.Hour}).run(ctx, make(chan measured))
+		},
+		"tell":         func(ctx context.Context, t *testing.T) { opened(t).tell(ctx) },
+		"watchNodes":   func(ctx context.Context, t *testing.T) { opened(t).watchNodes(ctx, make(chan []duty.Verdict)) },
+		"watchNotices": func(ctx context.Context, t *testing.T) { watchNotices(ctx, never{}, time.Hour, make(chan time.Time)) },
+		"keepFresh":    func(ctx context.Context, t *testing.T) { opened(t).boot.keepFresh(ctx) },
+		"bootstrap":    func(ctx context.Context, t *testing.T) { _ = opened(t).boot.run(ctx) },
+		"save":         func(ctx context.Context, t *testing.T) { opened(t).work.save(ctx, saving{}) },
+		"flush": func(ctx context.Context, t *testing.T) {
+			h := opened(t)
+			h.j.add("ready", "x")
+			_ = h.j.flush(ctx)
+		},
+		"status": func(ctx context.Context, t *testing.T) {
+			_ = (&teller{store: opened(t).o.Control}).tell(ctx, session.Status{})
+		},
+		"kill":      func(ctx context.Context, _ *testing.T) { _ = Tree{ID: "no one's"}.Kill(ctx) },
+		"run":       func(ctx context.Context, t *testing.T) { _ = Run(ctx, fresh(t)) },
+		"Bootstrap": func(ctx context.Context, t *testing.T) { _ = Bootstrap(ctx, fresh(t)) },
+		"Door": func(ctx context.Context, _ *testing.T) {
+			_ = Door(ctx, DoorOptions{Key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA4Y5sYyZ0s0fQxkYlTj0p1oCwzq7q0cJ6p1mT3xkq2U", Out: io.Discard})
+		},
+	} {
+		for _, when := range []string{"over before it begins", "over meanwhile"} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				t.Parallel()
+				ctx, cancel := context.WithCancel(t.Context())
+				if strings.HasSuffix(when, "begins") {
+					cancel()
+				} else {
+					defer time.AfterFunc(50*time.Millisecond, cancel).Stop()
+				}
+				returned := make(chan struct{})
+				go func() { defer close(returned); run(ctx, t) }()
+				select {
+				case <-returned:
+				case <-time.After(30 * time.Second):
+					t.Error("it goes on after the end of its context")
+				}
+				cancel()
+			})
+		}
+	}
+}
+
+// TestSecretsStayOutOfForeignFolders holds that secrets go to no folder that another user may have
+// made.
+func TestSecretsStayOutOfForeignFolders(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name string
+		make func(path string) error
+		ok   bool
+	}{
+		{"new", func(string) error { return nil }, true},
+		{"own", func(p string) error { return os.Mkdir(p, 0o700) }, true},
+		{"open", func(p string) error { return os.Mkdir(p, 0o777) }, false},
+		{"link", func(p string) error { return os.Symlink(dir, p) }, false},
+		{"file", func(p string) error { return os.WriteFile(p, nil, 0o600) }, false},
+		{"foreign", func(p string) error {
+			if err := os.Mkdir(p, 0o700); err != nil || os.Geteuid() != 0 {
+				return err
+			}
+			return os.Chown(p, 12345, 12345)
+		}, os.Geteuid() != 0},
+	} {
+		path := filepath.Join(dir, c.name)
+		must(t, c.make(path))
+		if c.name == "open" {
+			must(t, os.Chmod(path, 0o777))
+		}
+		if err := ownFolder(path); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
