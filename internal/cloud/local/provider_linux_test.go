@@ -137,6 +137,16 @@ func child(text string) int {
 	return 0
 }
 
+// launchAs is a process that tries to launch a session as another user.
+func launchAs(name string) int {
+	p, err := NewProvider(ProviderOptions{Dir: os.Getenv("LAUNCH_DIR"), Name: testName, Hardware: noHardware{}, Agent: stub, Sessions: os.Getenv("LAUNCH_DIR") + "-sessions"})
+	if err == nil {
+		_, err = p.Launch(context.Background(), launch(cpu(1), func(l *session.Launch) { l.Session.RunAs = name }))
+	}
+	fmt.Println(err)
+	return 0
+}
+
 var stub = []string{"/proc/self/exe", "stub-agent"}
 
 // noHardware is a machine without a driver, whatever this one has.
@@ -153,6 +163,8 @@ func TestMain(m *testing.M) {
 			os.Exit(stubAgent(os.Args[2]))
 		case "launch":
 			os.Exit(child(os.Args[2]))
+		case "launch-as":
+			os.Exit(launchAs(os.Args[2]))
 		}
 	}
 	os.Exit(m.Run())
