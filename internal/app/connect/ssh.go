@@ -31,6 +31,11 @@ type sshDoor struct {
 	used chan struct{}
 }
 
+// config is what a client comes in with: its own key, and the one host key that was handed over.
+func (d *sshDoor) config(own ssh.Signer) *ssh.ClientConfig {
+	return &ssh.ClientConfig{User: d.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(own)}, HostKeyCallback: ssh.FixedHostKey(d.hostKey), HostKeyAlgorithms: []string{d.hostKey.Type()}}
+}
+
 // keyPair makes the key of one connection. It is in memory only.
 func keyPair() (ed25519.PrivateKey, ssh.Signer, string, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -238,8 +243,7 @@ func (r *reachable) client(ctx context.Context, use func(context.Context, *ssh.C
 			stream := &pipes{fromPlugin, toPlugin}
 			// A stream that says nothing is given up.
 			quiet := time.AfterFunc(doorTimeout, func() { _ = stream.Close() })
-			conn, channels, requests, err := ssh.NewClientConn(stream, r.machine, &ssh.ClientConfig{User: d.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
-				HostKeyCallback: ssh.FixedHostKey(d.hostKey), HostKeyAlgorithms: []string{d.hostKey.Type()}})
+			conn, channels, requests, err := ssh.NewClientConn(stream, r.machine, d.config(signer))
 			quiet.Stop()
 			through := err == nil
 			if through {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
@@ -99,6 +100,9 @@ func (r *reachable) editor(ctx context.Context, o Options) error {
 		return fmt.Errorf("ask %s for its work folder: %s", r.machine, plain.Line(out.String()))
 	}
 	user, folder := said[0], said[1]
+	if !filepath.IsAbs(folder) || strings.ContainsFunc(folder, unicode.IsControl) { // it is an argument of the editor
+		return fmt.Errorf("%s says that its work folder is %q, which is no folder", r.machine, folder)
+	}
 	if said[2] == "-" {
 		return &runtime.Error{Code: "no_sshd", Err: fmt.Errorf("there is no sshd on %s", r.machine), Hint: "its image needs openssh-server; `curfew connect " + r.s.Name + "` works without"}
 	}
@@ -130,10 +134,8 @@ func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, 
 		return err
 	}
 	dir := filepath.Dir(e.Dir)
-	for _, d := range []string{dir, e.Dir} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return err
-		}
+	if err := e.MakeDir(); err != nil {
+		return err
 	}
 	data, err := filepath.Abs(a.Request.Path(a.Config.DataDir))
 	if err != nil {
@@ -141,9 +143,6 @@ func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, 
 	}
 	if was, err := os.ReadFile(e.File(".conf")); err == nil && !strings.HasSuffix(sessions.FirstLine(string(was)), " of "+data) {
 		return &runtime.Error{Class: runtime.Usage, Code: "other_entry", Err: fmt.Errorf("%s is the entry of a session of another data directory", e.File(".conf")), Hint: "remove it, or give this session another name"}
-	}
-	if err := include(dir, o.Consent); err != nil {
-		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -156,7 +155,14 @@ func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, 
 	if proxy, err = sessions.WithConfigFlag(a.Request, proxy); err != nil {
 		return err
 	}
-	return durable.ReplaceBytes(e.File(".conf"), 0o600, []byte(e.Text(entryHead(s.ID, data), user, proxy)))
+	text, err := e.Text(entryHead(s.ID, data), user, proxy)
+	if err != nil {
+		return err
+	}
+	if err := include(dir, o.Consent); err != nil {
+		return err
+	}
+	return durable.ReplaceBytes(e.File(".conf"), 0o600, []byte(text))
 }
 
 // Disconnect ends what connections left: at AWS those whose process was killed, and in ~/.ssh the

@@ -3,11 +3,14 @@ package connect
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/sessions"
@@ -101,5 +104,123 @@ func TestAnEntryFindsItsState(t *testing.T) {
 		if err != nil || got.DatabaseURL != c.state || got.DataDir != cfg.DataDir {
 			t.Errorf("%s: its command uses %q in %s, %v", c.name, got.DatabaseURL, got.DataDir, err)
 		}
+	}
+}
+
+// TestEntriesOfStrangers holds that nothing that a machine or a name says becomes another line of
+// SSH's configuration, and that keys are in no folder of others.
+func TestEntriesOfStrangers(t *testing.T) {
+	home := t.TempDir()
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Dir: home, Log: io.Discard, Lookup: func(name string) (string, bool) { return home, name == "HOME" }}).Request()
+	a := &sessions.Sessions{Request: req}
+	for _, name := range []string{"", "*", "demo *", "demo\nHost *", "a/../b", "-x", "!demo", "demo?", strings.Repeat("x", 101)} {
+		if e, err := sessions.SSHEntryOf(a, name, 0); err == nil {
+			t.Errorf("%q is the host %q", name, e.Alias)
+		}
+	}
+	e, err := sessions.SSHEntryOf(a, "demo", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		head, user string
+		proxy      []string
+		ok         bool
+	}{
+		{"# head", "ec2-user", []string{"curfew", "connect", "demo"}, true},
+		{"# head", "ubuntu\n  ProxyCommand evil", nil, false},
+		{"# head", "ubuntu ProxyCommand evil", nil, false},
+		{"# head", "-oProxyCommand=evil", nil, false},
+		{"# head", `u"`, nil, false},
+		{"# head", "%h", nil, false},
+		{"# head", "", nil, false},
+		{"# head\nHost *", "ubuntu", nil, false},
+		{"# head", "ubuntu", []string{"curfew", "--data-dir", "/a\nHost *"}, false},
+		{"# head", "ubuntu", []string{"curfew", "--data-dir", "/a b%h'c"}, true},
+	} {
+		text, err := e.Text(c.head, c.user, c.proxy)
+		if (err == nil) != c.ok || strings.Count(text, "\nHost ") > 1 || strings.Count(text, "ProxyCommand") > 1 {
+			t.Errorf("%q, %q, %q: %v\n%s", c.head, c.user, c.proxy, err, text)
+		}
+	}
+	// A folder of others.
+	for _, dir := range []string{filepath.Join(home, ".ssh"), e.Dir} {
+		if err := e.MakeDir(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o770); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.MakeDir(); err == nil {
+			t.Errorf("%s is writable for its group", dir)
+		}
+		if _, err := e.Turn(t.Context()); err == nil {
+			t.Errorf("a key is offered in %s", dir)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.MakeDir(); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := os.Stat(e.Dir); err != nil || i.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", i.Mode(), err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(e.Dir, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.MakeDir(); err == nil {
+			t.Error("it is another user's")
+		}
+	}
+}
+
+// TestHostKeysArePinned holds that the key that the machine handed over is the only one that counts.
+func TestHostKeysArePinned(t *testing.T) {
+	key := func() ssh.Signer {
+		_, s, _, err := keyPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	handed, other := key(), key()
+	for name, c := range map[string]struct {
+		server ssh.Signer
+		ok     bool
+	}{"the same": {handed, true}, "another": {other, false}} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := &ssh.ServerConfig{NoClientAuth: true}
+		config.AddHostKey(c.server)
+		go func() {
+			server, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn, _, requests, err := ssh.NewServerConn(server, config)
+			if err == nil {
+				go ssh.DiscardRequests(requests)
+				_ = conn.Wait()
+			}
+			_ = server.Close()
+		}()
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		door := &sshDoor{user: "u", hostKey: handed.PublicKey()}
+		conn, channels, requests, err := ssh.NewClientConn(client, "machine", door.config(key()))
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			_ = ssh.NewClient(conn, channels, requests).Close()
+		}
+		_ = errors.Join(client.Close(), l.Close()) // they may be closed
 	}
 }

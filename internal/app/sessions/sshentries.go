@@ -12,10 +12,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/spec"
 )
 
 // SSHEntry is the entry of a machine in SSH's configuration. Its files are named by its alias:
@@ -36,6 +39,9 @@ func SSHDir(a *Sessions) (string, error) {
 
 // SSHEntryOf names the entry of a machine.
 func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
+	if !spec.ValidName(name) { // it becomes a line of SSH's configuration, and of its known hosts
+		return nil, runtime.Invalid("%q cannot be a host of SSH's configuration", name)
+	}
 	dir, err := SSHDir(a)
 	if err != nil {
 		return nil, err
@@ -55,9 +61,28 @@ func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
 // File returns the path of one of the entry's files.
 func (e *SSHEntry) File(suffix string) string { return filepath.Join(e.Dir, e.Alias+suffix) }
 
+// MakeDir makes the folder of entries. Keys and known hosts are kept in no folder that another user
+// owns or can write.
+func (e *SSHEntry) MakeDir() error {
+	for _, dir := range []string{filepath.Dir(e.Dir), e.Dir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		i, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		s, ok := i.Sys().(*syscall.Stat_t)
+		if ok && int(s.Uid) != os.Geteuid() || i.Mode().Perm()&0o022 != 0 {
+			return &runtime.Error{Class: runtime.Usage, Code: "shared_folder", Err: fmt.Errorf("%s is another user's, or others can write it", dir), Hint: "give it to yourself alone: chmod 700 " + plain.Shell(dir)}
+		}
+	}
+	return os.Chmod(e.Dir, 0o700)
+}
+
 // Turn waits until no other connection of the entry is being made.
 func (e *SSHEntry) Turn(ctx context.Context) (*os.File, error) {
-	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
+	if err := e.MakeDir(); err != nil {
 		return nil, err
 	}
 	f, err := flockIn(ctx, e.File(".lock"))
@@ -75,8 +100,23 @@ func (e *SSHEntry) Clean() {
 	}
 }
 
-// Text is the entry as SSH reads it.
-func (e *SSHEntry) Text(head, user string, proxy []string) string {
+// sshUser is the form of a user's name at a machine. The machine says it, and it becomes a word of
+// SSH's configuration.
+var sshUser = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
+
+// Text is the entry as SSH reads it. What would begin another line, or another word, is refused.
+func (e *SSHEntry) Text(head, user string, proxy []string) (string, error) {
+	if !sshUser.MatchString(user) {
+		return "", fmt.Errorf("the machine says that its user is %q, which is no user's name", user)
+	}
+	for _, w := range append([]string{head, e.Dir}, proxy...) {
+		if strings.ContainsFunc(w, unicode.IsControl) {
+			return "", fmt.Errorf("%q has control characters, and SSH's configuration takes none", w)
+		}
+	}
+	if strings.Contains(e.Dir, `"`) {
+		return "", fmt.Errorf("%s has a quote in its name, and SSH's configuration takes none", e.Dir)
+	}
 	words := make([]string, len(proxy))
 	for i, w := range proxy {
 		words[i] = strings.ReplaceAll(plain.Shell(w), "%", "%%")
@@ -99,7 +139,7 @@ Host ` + e.Alias + `
   ConnectTimeout 120
   ServerAliveInterval 30
   ServerAliveCountMax 4
-  ProxyCommand ` + strings.Join(words, " ") + "\n"
+  ProxyCommand ` + strings.Join(words, " ") + "\n", nil
 }
 
 // FirstLine returns a text up to its first line break.
