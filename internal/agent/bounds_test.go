@@ -103,9 +103,29 @@ func TestLoopsEndWithTheirContext(t *testing.T) {
 	now := time.Now()
 	fresh := func(t *testing.T) Options {
 		dir := t.TempDir()
-		return Options{State: filepath.Join(dir, "state"), Home: dir, Control: stuck{until}, Cage: Tree{ID: "bounds"}, Now: time.Now, Uptime: bootTime, Notices: never{}, Parameters: never{}, Memory: "/dev/shm",
-			Work: func(ctx context.Context, _ string) (checkpoint.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
-			Host: session.Host{Schema: session.HostSchema, Session: "bounds", Nodes: 2, Epoch: 1, WorkDir: dir, Work: "x", Lease: now.Add(time.Hour), Save: session.Duration(time.Hour), Secrets: map[string]string{"A": "/a"}}}
+		return Options{
+			State:      filepath.Join(dir, "state"),
+			Home:       dir,
+			Control:    stuck{until},
+			Cage:       Tree{ID: "bounds"},
+			Now:        time.Now,
+			Uptime:     bootTime,
+			Notices:    never{},
+			Parameters: never{},
+			Memory:     "/dev/shm",
+			Work:       func(ctx context.Context, _ string) (checkpoint.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
+			Host: session.Host{
+				Schema:  session.HostSchema,
+				Session: "bounds",
+				Nodes:   2,
+				Epoch:   1,
+				WorkDir: dir,
+				Work:    "x",
+				Lease:   now.Add(time.Hour),
+				Save:    session.Duration(time.Hour),
+				Secrets: map[string]string{"A": "/a"},
+			},
+		}
 	}
 	opened := func(t *testing.T) *host {
 		h, err := newHost(fresh(t))

@@ -86,20 +86,26 @@ func (st *Status) check(s *Session, now time.Time) (wrong []string, ok bool) {
 		text(&st.Steps[i].Name, 64)
 		text(&st.Steps[i].Why, maxText)
 	}
-	drop("connections", len(st.Connections) > maxConnected || slices.ContainsFunc(st.Connections, func(c Connection) bool {
-		return !slices.Contains(connections, c.Kind) || len(c.From) > 256
-	}), func() { st.Connections = nil })
+	drop(
+		"connections",
+		len(st.Connections) > maxConnected || slices.ContainsFunc(st.Connections, func(c Connection) bool {
+			return !slices.Contains(connections, c.Kind) || len(c.From) > 256
+		}),
+		func() { st.Connections = nil },
+	)
 	for i := range st.Connections {
 		text(&st.Connections[i].From, 256)
 		// A terminal may be older than the session.
-		if at := st.Connections[i].Since; !at.IsZero() && (at.After(now.Add(clockLeeway)) || at.Before(time.Unix(0, 0))) {
+		if at := st.Connections[i].Since; !at.IsZero() &&
+			(at.After(now.Add(clockLeeway)) || at.Before(time.Unix(0, 0))) {
 			wrong = append(wrong, "connections")
 			st.Connections[i].Since = time.Time{}
 		}
 	}
 	n := st.Snapshot
-	drop("snapshot", n != (Snapshot{}) && (n.Manifest != "" && !snapshotKey.MatchString(n.Manifest) || n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch || n.At.After(now.Add(clockLeeway)) ||
-		n.At.Before(time.Unix(0, 0)) && !n.At.IsZero()), func() { st.Snapshot = Snapshot{} })
+	impossible := n.Bytes < 0 || n.Epoch < 0 || n.Epoch > s.Epoch || n.At.After(now.Add(clockLeeway)) ||
+		n.Manifest != "" && !snapshotKey.MatchString(n.Manifest) || !n.At.IsZero() && n.At.Before(time.Unix(0, 0))
+	drop("snapshot", impossible, func() { st.Snapshot = Snapshot{} })
 	ok = slices.Contains(hostPhases, st.Phase)
 	drop("phase", !ok, func() { st.Phase = "" })
 	slices.Sort(wrong)
@@ -142,7 +148,15 @@ func checkEvents(s *Session, node int, events []Event, now time.Time) []Event {
 		return []Event{{At: now, Node: node, Kind: unreadable, Text: "a file of events is missing or empty"}}
 	}
 	if left := len(events) - maxEventLines; left > 0 {
-		events = append(events[:maxEventLines:maxEventLines], Event{At: now, Node: node, Kind: unreadable, Text: fmt.Sprintf("%d more events of one file are left out", left)})
+		events = append(
+			events[:maxEventLines:maxEventLines],
+			Event{
+				At:   now,
+				Node: node,
+				Kind: unreadable,
+				Text: fmt.Sprintf("%d more events of one file are left out", left),
+			},
+		)
 	}
 	for i := range events {
 		e := &events[i]

@@ -80,7 +80,10 @@ func TestEndIsBounded(t *testing.T) {
 	flapping := func(w *world) func(map[int]Status) {
 		return saying(w, func(st *Status, look int) {
 			st.Phase, st.Unsaved = HostReady, fmt.Sprint("for reason ", look)
-			st.Snapshot = Snapshot{Manifest: fmt.Sprint("m", look), At: w.now.Add(time.Duration(look) * time.Millisecond)}
+			st.Snapshot = Snapshot{
+				Manifest: fmt.Sprint("m", look),
+				At:       w.now.Add(time.Duration(look) * time.Millisecond),
+			}
 			st.Connections = []Connection{{Kind: "shell", From: fmt.Sprint(look)}}
 		})
 	}
@@ -135,7 +138,11 @@ func TestEndIsBounded(t *testing.T) {
 				t.Errorf("it was released at %s, its limit is %s", w.now, by)
 			}
 			named := func(text string) bool { return strings.Contains(text, c.lost) }
-			if !named(s.Lost) || !slices.ContainsFunc(w.events[id], func(e Logged) bool { return e.Kind == "lost" && named(e.Text) }) ||
+			if !named(s.Lost) ||
+				!slices.ContainsFunc(
+					w.events[id],
+					func(e Logged) bool { return e.Kind == "lost" && named(e.Text) },
+				) ||
 				!slices.ContainsFunc(w.audit, func(e action.Entry) bool { return named(e.Outcome) }) {
 				t.Errorf("what was lost is not named: %q, %v", s.Lost, w.events[id])
 			}
@@ -153,7 +160,10 @@ func TestFlappingHostsAreNotFollowed(t *testing.T) {
 	k.Control = hostile{control: control{w}, say: saying(w, func(st *Status, look int) {
 		st.Phase = []Phase{HostReady, HostWarned}[look%2]
 		st.Connections = []Connection{{Kind: "shell", From: fmt.Sprint(look)}}
-		st.Snapshot = Snapshot{Manifest: fmt.Sprint("m", look), At: w.now.Add(time.Duration(look%1000) * time.Millisecond)}
+		st.Snapshot = Snapshot{
+			Manifest: fmt.Sprint("m", look),
+			At:       w.now.Add(time.Duration(look%1000) * time.Millisecond),
+		}
 		st.Terminals = -look
 	})}
 	before, audited := w.sessions[id].Version, len(w.audit)
@@ -162,7 +172,11 @@ func TestFlappingHostsAreNotFollowed(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 	}
 	if v := w.sessions[id].Version - before; v > 2*maxNotes+5 || len(w.audit)-audited > 2*maxNotes+5 {
-		t.Errorf("within a minute the record changed %d times, with %d entries of the audit log", v, len(w.audit)-audited)
+		t.Errorf(
+			"within a minute the record changed %d times, with %d entries of the audit log",
+			v,
+			len(w.audit)-audited,
+		)
 	}
 	w.now = w.sessions[id].LeaseUntil.Add(time.Hour)
 	w.pass(t.Context(), k)
@@ -216,13 +230,18 @@ func TestCountersOfHostsAreBounded(t *testing.T) {
 		var log bytes.Buffer
 		k.Log = slog.New(slog.NewTextHandler(&log, nil))
 		reads := 0
-		k.Control = hostile{control: control{w}, reads: &reads, say: saying(w, func(st *Status, _ int) { st.Events = events })}
+		k.Control = hostile{
+			control: control{w},
+			reads:   &reads,
+			say:     saying(w, func(st *Status, _ int) { st.Events = events }),
+		}
 		for range 5 {
 			w.pass(t.Context(), k)
 			w.now = w.now.Add(10 * time.Second)
 		}
 		s := w.sessions[id]
-		if reads > 5*eventFilesPerPass || !strings.Contains(s.Wrong, "node 0: events") || !slices.ContainsFunc(w.events[id], func(e Logged) bool { return e.Kind == "wrong" }) {
+		if reads > 5*eventFilesPerPass || !strings.Contains(s.Wrong, "node 0: events") ||
+			!slices.ContainsFunc(w.events[id], func(e Logged) bool { return e.Kind == "wrong" }) {
 			t.Errorf("%d: %d files were read; wrong %q", events, reads, s.Wrong)
 		}
 	}
@@ -232,7 +251,11 @@ func TestCountersOfHostsAreBounded(t *testing.T) {
 	w.settle(t, func() bool { return w.state(id) == Ready })
 	k := w.keep()
 	reads := 0
-	k.Control = hostile{control: control{w}, reads: &reads, say: saying(w, func(st *Status, _ int) { st.Events = 150 })}
+	k.Control = hostile{
+		control: control{w},
+		reads:   &reads,
+		say:     saying(w, func(st *Status, _ int) { st.Events = 150 }),
+	}
 	s := w.sessions[id]
 	for part := range 3 { // one look reads one part
 		if _, err := k.look(t.Context(), &s); err != nil || reads > (part+1)*eventFilesPerPass {
@@ -247,10 +270,35 @@ func TestCountersOfHostsAreBounded(t *testing.T) {
 func TestStatusesAreChecked(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	s := &Session{RequestedAt: now.Add(-time.Hour), LaunchedAt: now.Add(-time.Hour), Serial: 7, Save: 2, Epoch: 3}
-	plain := Status{Phase: HostReady, At: now, Boot: "b", Serial: 7, Saved: 2, Activity: "busy", Since: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Lease: now.Add(time.Hour),
-		Address: "10.0.0.7", Events: 9, Terminals: 2, Steps: []Step{{Name: "work", State: "done", StartedAt: now, FinishedAt: now}},
-		Connections: []Connection{{Kind: "ssh", From: "ana", Since: now.AddDate(0, -1, 0)}}, Snapshot: Snapshot{Manifest: "manifests/3-1.json", At: now, Epoch: 3, Bytes: 5}}
-	far := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600)) // the year 10000 in UTC, which JSON refuses
+	plain := Status{
+		Phase:     HostReady,
+		At:        now,
+		Boot:      "b",
+		Serial:    7,
+		Saved:     2,
+		Activity:  "busy",
+		Since:     now.Add(-time.Minute),
+		EndsAt:    now.Add(time.Hour),
+		Lease:     now.Add(time.Hour),
+		Address:   "10.0.0.7",
+		Events:    9,
+		Terminals: 2,
+		Steps:     []Step{{Name: "work", State: "done", StartedAt: now, FinishedAt: now}},
+		Connections: []Connection{
+			{Kind: "ssh", From: "ana", Since: now.AddDate(0, -1, 0)},
+		},
+		Snapshot: Snapshot{Manifest: "manifests/3-1.json", At: now, Epoch: 3, Bytes: 5},
+	}
+	far := time.Date(
+		9999,
+		12,
+		31,
+		23,
+		59,
+		59,
+		0,
+		time.FixedZone("", -23*3600),
+	) // the year 10000 in UTC, which JSON refuses
 	for _, c := range []struct {
 		want   string
 		change func(*Status)
@@ -290,7 +338,9 @@ func TestStatusesAreChecked(t *testing.T) {
 		if got := strings.Join(wrong, ","); got != c.want || ok != (c.want != "phase") {
 			t.Errorf("%q, want %q", got, c.want)
 		}
-		if len(st.Why) > 2*maxText || len(st.Steps) > maxSteps || len(st.Connections) > maxConnected || st.At.After(now.Add(clockLeeway)) || st.Snapshot.At.After(now.Add(clockLeeway)) {
+		if len(st.Why) > 2*maxText || len(st.Steps) > maxSteps || len(st.Connections) > maxConnected ||
+			st.At.After(now.Add(clockLeeway)) ||
+			st.Snapshot.At.After(now.Add(clockLeeway)) {
 			t.Errorf("%s: what was found wrong is kept: %.200v", c.want, st)
 		}
 		if again, _ := st.check(s, now); len(again) > 0 && c.want != "phase" {
@@ -324,13 +374,19 @@ func TestDocumentsOfStrangers(t *testing.T) {
 	s := &Session{ID: "s", Name: "demo", Epoch: 1, Serial: 3, Control: "x"}
 	good := `{"session":"s","node":1,"epoch":1,"phase":"ready"}`
 	for _, bad := range []string{"", "{", strings.Repeat("[", 200), strings.Repeat(" ", maxStatus+1), `{"steps":[` + strings.Repeat("{},", 20_000) + `{}]}`, `{"events":1e400}`, `{"at":"soon"}`} {
-		f := folder{"status-0.json": bad, "status-1.json": good, OrderFile: bad, "events-0/1.jsonl": bad + "\n{\"kind\":\"ready\"}\n"}
+		f := folder{
+			"status-0.json":    bad,
+			"status-1.json":    good,
+			OrderFile:          bad,
+			"events-0/1.jsonl": bad + "\n{\"kind\":\"ready\"}\n",
+		}
 		d := Documents{Open: func(context.Context, *Session) (ControlStore, error) { return f, nil }}
 		hosts, broken, err := d.Hosts(t.Context(), s, 2)
 		if err != nil || len(hosts) != 1 || hosts[1].Phase != HostReady || broken[0] == "" {
 			t.Errorf("%.20q: %v, %v, %v", bad, hosts, broken, err)
 		}
-		if o, version, err := d.Order(t.Context(), s); len(bad) <= maxOrder && (err != nil || o.Session != "" || version != "1") {
+		if o, version, err := d.Order(t.Context(), s); len(bad) <= maxOrder &&
+			(err != nil || o.Session != "" || version != "1") {
 			t.Errorf("%.20q as the order: %v %q %v", bad, o, version, err)
 		}
 		events, err := d.Events(t.Context(), s, 0, 1)
@@ -339,7 +395,9 @@ func TestDocumentsOfStrangers(t *testing.T) {
 		}
 	}
 	d := Documents{Open: func(context.Context, *Session) (ControlStore, error) {
-		return folder{OrderFile: `{"session":"s","epoch":1,"serial":9223372036854775807,"lease_until":"2999-01-01T00:00:00Z"}`}, nil
+		return folder{
+			OrderFile: `{"session":"s","epoch":1,"serial":9223372036854775807,"lease_until":"2999-01-01T00:00:00Z"}`,
+		}, nil
 	}}
 	if o, version, err := d.Order(t.Context(), s); err != nil || o.Serial != 0 || version != "1" {
 		t.Errorf("an order with a serial that no keeper gave: %v %q %v", o, version, err)

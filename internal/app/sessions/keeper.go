@@ -33,6 +33,8 @@ const (
 	// of one provider with the records.
 	passTimeout  = 5 * time.Minute
 	reconcileFor = 5 * time.Minute
+	// readTimeout bounds the look for sessions.
+	readTimeout = time.Minute
 )
 
 // lockKeeper takes the lock of the one keeper of a data directory; nil where another process
@@ -160,17 +162,19 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 			}
 		}
 		keeper := a.Keeper // passes that are under way go on with theirs
-		open, err := a.store.Sessions().Sessions(ctx, session.Query{Open: true})
-		held := a.heldBack(ctx, log, len(open) > 0)
+		reading, read := context.WithTimeout(ctx, readTimeout)
+		open, err := a.store.Sessions().Sessions(reading, session.Query{Open: true})
+		held := a.heldBack(reading, log, len(open) > 0)
 		if err != nil {
 			log.WarnContext(ctx, "the sessions could not be read", "error", err)
 		}
 		if err == nil && len(open) != were {
 			were = len(open)
-			if err := TidyEntries(ctx, a); err != nil {
+			if err := TidyEntries(reading, a); err != nil {
 				log.WarnContext(ctx, "the SSH entries of sessions that are over are left", "error", err)
 			}
 		}
+		read()
 		mine := 0
 		for _, s := range open {
 			rests := s.ByHand && s.State != session.Ending // looked at now and then; no reason to stay

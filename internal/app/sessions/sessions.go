@@ -122,7 +122,9 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 		return objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
 	}
 	a.aws = &awsSessions{store: s.Sessions(), documents: documents, machines: openedOnce(func() (*clouds.AWSMachines, error) {
-		return clouds.OpenAWSMachines(context.WithoutCancel(ctx), req, cfg, func(ctx context.Context) ([]string, error) { return sessionRegions(ctx, s.Sessions(), now()) })
+		open, stop := context.WithTimeout(context.WithoutCancel(ctx), openTimeout) // for whoever asks next, too
+		defer stop()
+		return clouds.OpenAWSMachines(open, req, cfg, func(ctx context.Context) ([]string, error) { return sessionRegions(ctx, s.Sessions(), now()) })
 	})}
 	if launchers == nil {
 		launchers = map[string]session.Launcher{}
@@ -135,12 +137,17 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 				return true // by the credentials that its place names
 			}
 			if s.Provider == clouds.ProviderAWS {
-				return a.aws.mine(ctx, s, func(why string) { log.WarnContext(ctx, why) }) //nolint:sloglint // it says which session, to people
+				bounded, stop := context.WithTimeout(ctx, passTimeout)
+				defer stop()
+				return a.aws.mine(bounded, s, func(why string) { log.WarnContext(ctx, why) }) //nolint:sloglint // it says which session, to people
 			}
 			return s.Provider != clouds.ProviderLocal || s.Account == host || s.Account == ""
 		}}
 	return a, nil
 }
+
+// openTimeout bounds how long the clients of a cloud may take to be ready.
+const openTimeout = time.Minute
 
 // controlStore returns what opens the documents of a session: those of this machine are read as what
 // a stranger writes into a folder.

@@ -72,13 +72,25 @@ func (b bounded) notes(l Limits) (notes []string) {
 	case l.Memory > 0 && b.Memory == "":
 		notes = append(notes, "its memory is not limited")
 	case l.Memory > 0 && b.Memory == byUser:
-		notes = append(notes, fmt.Sprintf("memory is limited for each process to %d MiB, and not for the session: there is no memory controller", l.Memory/bytesPerMiB))
+		notes = append(
+			notes,
+			fmt.Sprintf(
+				"memory is limited for each process to %d MiB, and not for the session: there is no memory controller",
+				l.Memory/bytesPerMiB,
+			),
+		)
 	}
 	switch {
 	case l.Processes > 0 && b.Processes == "":
 		notes = append(notes, "the number of its processes is not limited")
 	case l.Processes > 0 && b.Processes == byUser:
-		notes = append(notes, fmt.Sprintf("the number of processes is limited to %d for its user, and not for the session: there is no pids controller", l.Processes))
+		notes = append(
+			notes,
+			fmt.Sprintf(
+				"the number of processes is limited to %d for its user, and not for the session: there is no pids controller",
+				l.Processes,
+			),
+		)
 	}
 	return notes
 }

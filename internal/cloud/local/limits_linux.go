@@ -15,7 +15,13 @@ import (
 // to [bounded.apply] what they do not. Only what cannot be written down is an error.
 func (c *Cage) limit() error {
 	l := c.file.Limits
-	if l.Memory > 0 && c.limitBy("memory", &c.file.Memory, func(dir string, more int64) error { return setMemory(dir, l.Memory+more) }, agentMemory) {
+	if l.Memory > 0 &&
+		c.limitBy(
+			"memory",
+			&c.file.Memory,
+			func(dir string, more int64) error { return setMemory(dir, l.Memory+more) },
+			agentMemory,
+		) {
 		c.file.Bounded.Memory = byGroup
 	}
 	if l.Processes > 0 && c.limitBy("pids", &c.file.Processes, func(dir string, more int64) error {
@@ -42,7 +48,11 @@ func (c *Cage) limitBy(controller string, whole *string, set func(dir string, mo
 			break
 		}
 		if makeGroups(*whole) == nil {
-			_ = os.WriteFile(filepath.Join(*whole, "memory.use_hierarchy"), []byte("1"), 0o600) // newer kernels know no other way
+			_ = os.WriteFile(
+				filepath.Join(*whole, "memory.use_hierarchy"),
+				[]byte("1"),
+				0o600,
+			) // newer kernels know no other way
 			if set(*whole, more) == nil && set(inside(*whole, cageGroup), 0) == nil {
 				return true
 			}
@@ -56,7 +66,11 @@ func (c *Cage) limitBy(controller string, whole *string, set func(dir string, mo
 // enable turns a controller of version 2 on for the groups of a machine.
 func enable(whole, controller string) bool {
 	on := []byte("+" + controller)
-	_ = os.WriteFile(filepath.Join(filepath.Dir(whole), "cgroup.subtree_control"), on, 0o600) // it may be on, or not ours
+	_ = os.WriteFile(
+		filepath.Join(filepath.Dir(whole), "cgroup.subtree_control"),
+		on,
+		0o600,
+	) // it may be on, or not ours
 	have, err := os.ReadFile(filepath.Join(whole, "cgroup.controllers"))
 	if err != nil || !slices.Contains(strings.Fields(string(have)), controller) {
 		return false

@@ -33,7 +33,11 @@ func as(u otheruser.User, script string) func(*session.Launch) {
 func served(t *testing.T, change ...func(*ProviderOptions)) *world {
 	t.Helper()
 	shared := otheruser.Shared(t)
-	return newWorld(t, append([]func(*ProviderOptions){func(o *ProviderOptions) { o.Sessions = filepath.Join(shared, "sessions") }}, change...)...)
+	return newWorld(
+		t,
+		append(
+			[]func(*ProviderOptions){func(o *ProviderOptions) { o.Sessions = filepath.Join(shared, "sessions") }},
+			change...)...)
 }
 
 // machine is the one machine of a launch.
@@ -89,11 +93,19 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 	env := w.inside(id, "env")
 	for _, v := range strings.Fields(env) {
 		name, _, _ := strings.Cut(v, "=")
-		if !slices.Contains(slices.Concat(environment, ofUser, []string{"PWD", "OLDPWD", "SHLVL", "_", Variable, "CUDA_VISIBLE_DEVICES"}), name) {
+		if !slices.Contains(
+			slices.Concat(
+				environment,
+				ofUser,
+				[]string{"PWD", "OLDPWD", "SHLVL", "_", Variable, "CUDA_VISIBLE_DEVICES"},
+			),
+			name,
+		) {
 			t.Errorf("its environment has %s", v)
 		}
 	}
-	if strings.Contains(env, "hush") || !strings.Contains(env, "HOME="+m.own().path(HomeDir)) || !strings.Contains(env, "USER="+one.Name) {
+	if strings.Contains(env, "hush") || !strings.Contains(env, "HOME="+m.own().path(HomeDir)) ||
+		!strings.Contains(env, "USER="+one.Name) {
 		t.Errorf("its environment is\n%s", env)
 	}
 	if got := w.inside(id, "echo x > $HOME/file && stat -c %u $HOME/file"); got != strconv.Itoa(one.UID) {
@@ -139,7 +151,11 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 		}
 	}
 	// Its own agent it may stop and read: there is nothing of the service in it.
-	if got := w.inside(id, fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", s.Agent.PID)); strings.Contains(got, "hush") || !strings.Contains(got, "HOME=") {
+	if got := w.inside(id, fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", s.Agent.PID)); strings.Contains(
+		got,
+		"hush",
+	) ||
+		!strings.Contains(got, "HOME=") {
 		t.Errorf("the environment of its agent: %q", got)
 	}
 	for _, limit := range []string{"memory.max", "memory.limit_in_bytes", "pids.max", "cgroup.subtree_control"} {
@@ -162,7 +178,10 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 		t.Errorf("the other session: %+v", found)
 	}
 	w.over(theirs, idsOf(second))
-	if left, _ := os.ReadDir(w.p.o.Sessions); slices.ContainsFunc(left, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), "work-") }) {
+	if left, _ := os.ReadDir(w.p.o.Sessions); slices.ContainsFunc(
+		left,
+		func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), "work-") },
+	) {
 		t.Errorf("left of the sessions: %v", left)
 	}
 }
@@ -216,7 +235,8 @@ func TestOtherUsersOfLaunches(t *testing.T) {
 		w.nothing()
 	}
 	// Who is not root becomes no one.
-	if out, err := one.Command(t.Context(), []string{"LAUNCH_DIR=" + filepath.Join(one.Home, "local")}, otheruser.Program(t, "/proc/self/exe"), "launch-as", "daemon").CombinedOutput(); err != nil || !strings.Contains(string(out), "cannot run as its user") {
+	if out, err := one.Command(t.Context(), []string{"LAUNCH_DIR=" + filepath.Join(one.Home, "local")}, otheruser.Program(t, "/proc/self/exe"), "launch-as", "daemon").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "cannot run as its user") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -236,7 +256,11 @@ func TestStoppedAgentsOfOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.inside(m.ID, fmt.Sprintf("kill -STOP %d", s.Agent.PID))
-	eventually(t, "its agent is stopped", func() bool { st, err := statOf(s.Agent.PID); return err == nil && st.state == 'T' })
+	eventually(
+		t,
+		"its agent is stopped",
+		func() bool { st, err := statOf(s.Agent.PID); return err == nil && st.state == 'T' },
+	)
 	w.over(l, idsOf(machines))
 	// By its watcher alone. What it writes as the order prolongs nothing.
 	l = launch(cpu(1), as(one, `sleep 1000`), func(l *session.Launch) {
@@ -247,12 +271,23 @@ func TestStoppedAgentsOfOtherUsers(t *testing.T) {
 	machines = w.start(l)
 	m = w.machine(machines)
 	eventually(t, "its agent runs", func() bool { s, err = m.look(); return err == nil && s.Agent.Alive() })
-	order, _ := json.Marshal(session.Order{Schema: session.OrderSchema, Session: l.Session.ID, Serial: 99, Lease: time.Now().AddDate(1, 0, 0)})
+	order, _ := json.Marshal(
+		session.Order{
+			Schema:  session.OrderSchema,
+			Session: l.Session.ID,
+			Serial:  99,
+			Lease:   time.Now().AddDate(1, 0, 0),
+		},
+	)
 	control := filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
 	if _, code := one.Sh(t, fmt.Sprintf("kill -STOP %d; printf '%%s' '%s' > %s/order.json", s.Agent.PID, order, control)); code != 0 {
 		t.Fatal("its user cannot write its documents")
 	}
-	eventually(t, "its watcher has ended it", func() bool { over, err := m.look(); return err == nil && over.State == "" })
+	eventually(
+		t,
+		"its watcher has ended it",
+		func() bool { over, err := m.look(); return err == nil && over.State == "" },
+	)
 	s, err = m.look()
 	if err != nil || s.Ended.Why != pastLease || s.Ended.At.Before(l.Session.LeaseUntil.Add(3*time.Second)) {
 		t.Errorf("%+v, %v; its lease is until %s", s.Ended, err, l.Session.LeaseUntil)
@@ -310,7 +345,15 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(`{"session":"`+mine.Session.ID+`","phase":"ending","why":"hush"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &session.Session{ID: mine.Session.ID, Name: "demo", Provider: CloudName, RunAs: one.Name, Epoch: 1, Serial: 5, Control: mine.Host.Control}
+	s := &session.Session{
+		ID:       mine.Session.ID,
+		Name:     "demo",
+		Provider: CloudName,
+		RunAs:    one.Name,
+		Epoch:    1,
+		Serial:   5,
+		Control:  mine.Host.Control,
+	}
 	at, ok := w.p.Control(s)
 	if !ok {
 		t.Fatal("it has no documents")
@@ -320,7 +363,12 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 		if err != nil {
 			o.Version = ""
 		}
-		_, err = at.Replace(t.Context(), session.OrderFile, []byte(`{"session":"x","serial":`+strconv.Itoa(int(time.Now().UnixNano()))+`}`), o.Version)
+		_, err = at.Replace(
+			t.Context(),
+			session.OrderFile,
+			[]byte(`{"session":"x","serial":`+strconv.Itoa(int(time.Now().UnixNano()))+`}`),
+			o.Version,
+		)
 		return err
 	}
 	folder := filepath.Join(w.p.o.Sessions, mine.Session.ID)
@@ -368,7 +416,8 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 	if _, err := at.Get(t.Context(), session.OrderFile, 1<<20); err != nil {
 		t.Error(err)
 	}
-	if got, code := one.Sh(t, "cat "+filepath.Join(folder, controlName, session.OrderFile)); code != 0 || !strings.Contains(got, `"session":"x"`) {
+	if got, code := one.Sh(t, "cat "+filepath.Join(folder, controlName, session.OrderFile)); code != 0 ||
+		!strings.Contains(got, `"session":"x"`) {
 		t.Errorf("the order is %q", got)
 	}
 	// Its files put aside are its own, whatever it puts in their place.
@@ -430,7 +479,11 @@ func TestForkBombsOfOtherUsers(t *testing.T) {
 	hungry := launch(cpu(1), as(one, "sleep 1000"))
 	third := w.start(hungry)
 	w.runs(hungry)
-	if got := w.inside(third[0].ID, `head -c 400000000 /dev/zero | tail -c 390000000 | wc -c; echo after`); strings.Contains(got, "390000000") || !strings.Contains(got, "after") {
+	if got := w.inside(third[0].ID, `head -c 400000000 /dev/zero | tail -c 390000000 | wc -c; echo after`); strings.Contains(
+		got,
+		"390000000",
+	) ||
+		!strings.Contains(got, "after") {
 		t.Errorf("with 256 MiB it holds 390 MB: %q", got)
 	}
 	if got := w.inside(second[0].ID, "echo on"); got != "on" {
@@ -470,7 +523,14 @@ func TestFullDiskOfOtherUsers(t *testing.T) {
 	if got := w.inside(second[0].ID, "echo on"); got != "on" {
 		t.Errorf("the other session: %q", got)
 	}
-	s := &session.Session{ID: calm.Session.ID, Name: "demo", Provider: CloudName, RunAs: two.Name, Epoch: 1, Control: calm.Host.Control}
+	s := &session.Session{
+		ID:       calm.Session.ID,
+		Name:     "demo",
+		Provider: CloudName,
+		RunAs:    two.Name,
+		Epoch:    1,
+		Control:  calm.Host.Control,
+	}
 	at, _ := w.p.Control(s)
 	if _, err := at.Replace(t.Context(), session.OrderFile, []byte(`{"session":"`+calm.Session.ID+`"}`), ""); err != nil {
 		t.Errorf("an order for the other session: %v", err)

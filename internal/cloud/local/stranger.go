@@ -150,7 +150,12 @@ func (t tree) write(ctx context.Context, name string, data []byte) error {
 	_, err := limited(ctx, func() (struct{}, error) {
 		tmp := durable.Unfinished + rand.Text()
 		return struct{}{}, t.in(func(folder int) error {
-			fd, err := unix.Openat(folder, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+			fd, err := unix.Openat(
+				folder,
+				tmp,
+				unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+				0o600,
+			)
 			if err != nil {
 				return &fs.PathError{Op: "create", Path: t.path(tmp), Err: err}
 			}

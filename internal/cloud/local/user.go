@@ -117,7 +117,12 @@ func (p *Provider) other(name string) (*User, error) {
 		return nil, nil
 	}
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("the session runs as %s, and this process is %s and not root: %w", name, Self(), ErrUser)
+		return nil, fmt.Errorf(
+			"the session runs as %s, and this process is %s and not root: %w",
+			name,
+			Self(),
+			ErrUser,
+		)
 	}
 	p.users.Lock()
 	defer p.users.Unlock()
@@ -232,14 +237,42 @@ func (p *Provider) Places(sessionID, runAs string) (control, work string, err er
 
 // environment are the variables that processes of sessions may have from whoever starts them.
 // Everything else is of the service, or of the person who gave the command, and stays with them.
-var environment = []string{"PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME", "TZ", "TERM", "COLORTERM"}
+var environment = []string{
+	"PATH",
+	"LANG",
+	"LANGUAGE",
+	"LC_ALL",
+	"LC_COLLATE",
+	"LC_CTYPE",
+	"LC_MESSAGES",
+	"LC_MONETARY",
+	"LC_NUMERIC",
+	"LC_TIME",
+	"TZ",
+	"TERM",
+	"COLORTERM",
+}
 
 // ofUser are those that name the user of this process. Another user has others.
 var ofUser = []string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
 
 // ofStores are those with which an agent of the same user reaches the stores of its session. No
 // process of the session gets them.
-var ofStores = []string{"AWS_", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "XDG_RUNTIME_DIR", "GODEBUG", "GOMAXPROCS", "GOMEMLIMIT"}
+var ofStores = []string{
+	"AWS_",
+	"SSL_CERT_FILE",
+	"SSL_CERT_DIR",
+	"HTTP_PROXY",
+	"HTTPS_PROXY",
+	"NO_PROXY",
+	"http_proxy",
+	"https_proxy",
+	"no_proxy",
+	"XDG_RUNTIME_DIR",
+	"GODEBUG",
+	"GOMAXPROCS",
+	"GOMEMLIMIT",
+}
 
 // Environ are the variables of env that processes of a session get.
 func Environ(env []string) []string { return allowed(env, environment, ofUser) }
@@ -249,7 +282,11 @@ func allowed(env []string, lists ...[]string) []string {
 	var out []string
 	for _, v := range env {
 		name, _, ok := strings.Cut(v, "=")
-		if ok && slices.ContainsFunc(slices.Concat(lists...), func(n string) bool { return n == name || strings.HasSuffix(n, "_") && strings.HasPrefix(name, n) }) {
+		if ok &&
+			slices.ContainsFunc(
+				slices.Concat(lists...),
+				func(n string) bool { return n == name || strings.HasSuffix(n, "_") && strings.HasPrefix(name, n) },
+			) {
 			out = append(out, v)
 		}
 	}
