@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +29,7 @@ import (
 
 // TestMain lets this program be the agents, cages and keepers of sessions on this machine.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"agent", "cage", "session", "token"}, os.Args[1]) {
 		os.Exit(cli.Run(context.Background(), cli.System("test")))
 	}
 	os.Exit(m.Run())
@@ -375,6 +378,100 @@ func TestServiceWithoutRootStartsNoSessions(t *testing.T) {
 	for path, body := range map[string]string{"": `{"name":"demo","cpus":1}`, "?": `{"name":"demo","cpus":1,"cloud":"local"}`} {
 		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 || got.code() != "local_not_root" {
 			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+}
+
+// TestOtherUsersSessionReachesNothing: what a session runs is the person's Unix user, with nothing of
+// the service in reach; it saves and restores by itself; and where it stops its agent and lies in
+// its name, it keeps neither itself nor another session from ending.
+func TestOtherUsersSessionReachesNothing(t *testing.T) {
+	t.Setenv("CURFEW_OIDC_SECRET", "hush")
+	one, two := otheruser.Two(t)
+	dir := otheruser.Shared(t)
+	local := fmt.Sprintf("local: {serve: true, users: {ned: %s, una: %s}, dir: %s}", one.Name, two.Name, dir)
+	s := start(t, strings.Replace(sessionSettings(local), "  bo: {", "  una: {roles: [user]}\n  bo: {", 1), true, nil)
+	s.keeps()
+	state, err := filepath.Abs(s.req.Path(s.req.DataFlag))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := otheruser.Program(t, "/proc/self/exe")
+	setup := strings.Join([]string{
+		"[ -e file ] || { echo kept > file; ln -s " + state + "/curfew.db link; }",
+		"echo user $(id -un)",
+		program + " token create --name evil --role admin --data-dir " + state + " && echo reached token",
+		"cat " + state + "/curfew.db && echo reached state",
+		"ls " + state + " && echo reached folder",
+		"echo x > " + state + "/sessions/x && echo reached sessions",
+		fmt.Sprintf("cat /proc/%d/environ && echo reached environ", os.Getpid()),
+		fmt.Sprintf("kill -STOP %d && echo reached service", os.Getpid()),
+		"env | grep -c hush && echo reached secret",
+		"true",
+	}, "; ")
+	file, _ := json.Marshal(map[string]any{"name": "demo", "file": "demo.yaml", "content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 2h\nsetup: " + strconv.Quote(setup) + "\n"})
+	run(t, s.call("ned", "POST", "/api/v1/sessions", string(file)))
+	s.becomes(t, "demo", "ready")
+	var log view.SessionLog
+	eventually(t, func() bool {
+		err := json.Unmarshal([]byte(s.call("ned", "GET", "/api/v1/sessions/demo/log?limit=1000", "").body), &log)
+		return err == nil && slices.ContainsFunc(log.Events, func(e view.SessionEvent) bool { return e.Text == "setup: done" })
+	})
+	text, _ := json.Marshal(log)
+	if !strings.Contains(string(text), "user "+one.Name) || strings.Contains(string(text), "reached") || strings.Contains(string(text), "hush") {
+		t.Fatalf("%s", text)
+	}
+	// Saved and restored by its user: the link as a link.
+	if got := s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if ended := s.becomes(t, "demo", "ended", "failed"); ended.State != "ended" || ended.Checkpoint == nil || ended.Lost != "" {
+		t.Fatalf("%+v", ended)
+	}
+	if out, code := one.Sh(t, "find "+dir+"/work-"+one.Name+" ! -user "+one.Name); code != 0 || out != "" {
+		t.Errorf("of its snapshots another's are %q", out)
+	}
+	if out, code := two.Sh(t, "ls "+dir+"/work-"+one.Name); code == 0 {
+		t.Errorf("another user lists its snapshots: %q", out)
+	}
+	run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`))
+	again := s.becomes(t, "demo", "ready")
+	home := filepath.Join(dir, again.ID, again.ResourceIDs[0], "home", "work")
+	if out, code := one.Sh(t, "cat "+home+"/file; readlink "+home+"/link; stat -c %U "+home+"/file"); code != 0 || out != "kept\n"+state+"/curfew.db\n"+one.Name {
+		t.Errorf("restored: %q", out)
+	}
+	// It stops its agent and lies.
+	run(t, s.call("una", "POST", "/api/v1/sessions", `{"name":"calm","cpus":1,"lease":"2h"}`))
+	s.becomes(t, "calm", "ready")
+	lie, _ := json.Marshal(map[string]any{"schema": "curfew.session-status/v1", "session": again.ID, "node": 0, "epoch": again.Epoch, "phase": "ready", "at": time.Now().UTC(), "events": int64(math.MaxInt64)})
+	if out, code := one.Sh(t, fmt.Sprintf("kill -STOP $(pgrep -u %d -f '[a]gent host'); echo '%s' > %s/control/status-0.json", one.UID, lie, filepath.Join(dir, again.ID))); code != 0 {
+		t.Fatal(out)
+	}
+	eventually(t, func() bool {
+		return strings.Contains(run(t, s.call("ada", "GET", "/api/v1/sessions/demo", "")).Wrong, "node 0: events")
+	})
+	run(t, s.call("una", "POST", "/api/v1/sessions/calm/down", `{}`))
+	if ended := s.becomes(t, "calm", "ended", "failed"); ended.State != "ended" {
+		t.Errorf("the other: %+v", ended)
+	}
+	run(t, s.call("ned", "POST", "/api/v1/sessions/demo/down", `{"discard":true}`))
+	if ended := s.becomes(t, "demo", "ended", "failed"); ended.State != "ended" {
+		t.Errorf("%+v", ended)
+	}
+	if out, _ := one.Sh(t, "pgrep -f '[a]gent host .*"+again.ID+"'"); out != "" {
+		t.Errorf("its agent is left: %s", out)
+	}
+	if got := s.call("ada", "GET", "/api/v1/tokens", ""); strings.Contains(got.body, "evil") {
+		t.Errorf("%s", got.body)
+	}
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s", patience)
 		}
 	}
 }

@@ -112,3 +112,36 @@ func FuzzMachines(f *testing.F) {
 		}
 	})
 }
+
+func TestLocalUsersAndLimits(t *testing.T) {
+	for text, want := range map[string]string{
+		"users: {ana: ana, \"bo@example.com\": bob}\n  dir: /srv/sessions\n  limits: {memory: 64GiB, processes: 100}": "",
+		"limits: {memory: 50%}":        "",
+		"users: {ana: root}":           "no session runs as root",
+		"users: {ana: \"\"}":           "no name of a Unix user",
+		"users: {ana: \"a b\"}":        "no name of a Unix user",
+		"users: {ana: \"../x\"}":       "no name of a Unix user",
+		"users: {ana: 0}":              "no name of a Unix user",
+		"users: {\" \": ana}":          "a person has a name",
+		"users: [ana]":                 "mapping is expected",
+		"dir: sessions":                "absolute path",
+		"dir: /":                       "absolute path",
+		"limits: {memory: 64}":         "such as 64GiB",
+		"limits: {memory: 0%}":         "from 1% to 100%",
+		"limits: {memory: 101%}":       "from 1% to 100%",
+		"limits: {memory: 1MiB}":       "needs 256MiB",
+		"limits: {processes: -1}":      "more than zero",
+		"limits: {processes: 3}":       "at least 16",
+		"limits: {memory: 1GiB, x: 1}": "x",
+	} {
+		c := Default()
+		err := Decode("curfew.yaml", []byte("local:\n  "+text+"\n"), &c)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	c := Default()
+	if err := Decode("curfew.yaml", []byte("sessions: {end_limit: 10s}\n"), &c); err == nil || !strings.Contains(err.Error(), "a minute") {
+		t.Errorf("an end limit of 10 seconds: %v", err)
+	}
+}
