@@ -176,7 +176,7 @@ func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.O
 	got, err := there(b, func() (*s3.GetObjectOutput, error) {
 		return b.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.key(key)}, b.in)
 	})
-	if answered(err, http.StatusNotFound) && !missingBucket(err) {
+	if answered(err, http.StatusNotFound) && !missingBucket(err) || answered(err, http.StatusForbidden) && b.absent(ctx, key) {
 		return checkpoint.Object{}, checkpoint.ErrNotFound
 	}
 	if err != nil {
@@ -192,6 +192,15 @@ func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.O
 		return checkpoint.Object{}, fmt.Errorf("%w: %w", errBrokenOff, err)
 	}
 	return checkpoint.Object{Data: data, Version: aws.ToString(got.ETag)}, nil
+}
+
+// absent says whether a list shows that an object is not there. S3 refuses to read such an object
+// to whoever may not list the whole bucket, as the machines of sessions may not.
+func (b *bucket) absent(ctx context.Context, key string) bool {
+	out, err := there(b, func() (*s3.ListObjectsV2Output, error) {
+		return b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: b.key(key), MaxKeys: aws.Int32(1)}, b.in)
+	})
+	return err == nil && (len(out.Contents) == 0 || aws.ToString(out.Contents[0].Key) != *b.key(key))
 }
 
 func missingBucket(err error) bool {
@@ -296,12 +305,16 @@ func (b *bucket) Delete(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// Abandoned implements checkpoint.Collector: multipart uploads.
+// Abandoned implements checkpoint.Collector: multipart uploads. Whoever may not list those of the
+// whole bucket is shown none: S3 knows no permission for a prefix. The rules of the bucket end them.
 func (b *bucket) Abandoned(ctx context.Context) ([]checkpoint.Upload, error) {
 	var list []checkpoint.Upload
 	pages := s3.NewListMultipartUploadsPaginator(b.api, &s3.ListMultipartUploadsInput{Bucket: &b.name, Prefix: &b.prefix})
 	for pages.HasMorePages() {
 		page, err := there(b, func() (*s3.ListMultipartUploadsOutput, error) { return pages.NextPage(ctx, b.in) })
+		if answered(err, http.StatusForbidden) {
+			return nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}
