@@ -221,6 +221,7 @@ const (
 	classQuota       = "quota"
 	classUnsupported = "unsupported"
 	classMismatch    = "mismatch"
+	classNoRole      = "no-role"
 )
 
 // refused follows a launch that the provider refused: only where there is no machine, another

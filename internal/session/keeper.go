@@ -140,7 +140,7 @@ const tellAgain = 10 * time.Minute
 // wrote the record.
 func (k *Keeper) tell(ctx context.Context, s *Session) (wrote bool, err error) {
 	now := k.Now().UTC()
-	if !s.Adopted || k.Tell == nil || !s.ToldAt.IsZero() || now.Before(s.TellAt) {
+	if !s.Adopted || len(s.Machines) == 0 || k.Tell == nil || !s.ToldAt.IsZero() || now.Before(s.TellAt) {
 		return false, nil
 	}
 	next := *s
@@ -356,6 +356,8 @@ func class(err error) string {
 		return classUnsupported
 	case errors.Is(err, ErrMismatch):
 		return classMismatch
+	case errors.Is(err, ErrNoRole):
+		return classNoRole
 	}
 	return ""
 }

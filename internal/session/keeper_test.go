@@ -303,7 +303,7 @@ func TestRandomSchedules(t *testing.T) {
 					return false
 				}
 			}
-			return len(w.alive()) == 0
+			return len(w.alive()) == 0 && len(w.roles) == 0
 		})
 		w.ended(t)
 		if t.Failed() {

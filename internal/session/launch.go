@@ -19,6 +19,9 @@ var (
 	ErrUnsupported = errors.New("not offered")
 	// ErrMismatch: the token was used for another launch.
 	ErrMismatch = errors.New("the token was used for another launch")
+	// ErrNoRole: the provider lets no role be made for the session's machines. They share none, so
+	// none is launched.
+	ErrNoRole = errors.New("its machines can have no role of their own")
 )
 
 // Launch is one call for all machines of a session from one pool: all or none.
@@ -42,7 +45,8 @@ type Launcher interface {
 	// Pools returns where the specification can be launched, the best first: by price of
 	// useful work where prices are known. It reads only. ErrUnsupported where none can.
 	Pools(ctx context.Context, s *spec.Spec) ([]Pool, error)
-	// Launch starts the machines, or returns those that the token started before.
+	// Launch starts the machines, or returns those that the token started before. Where it is
+	// refused, Leftovers removes what was made before.
 	Launch(ctx context.Context, l Launch) ([]Machine, error)
 	// Find returns all machines of an installation that carry a session (of all sessions:
 	// ""), those included that are ending, by what the provider says now. It may not show a
@@ -61,6 +65,20 @@ type Rescuer interface {
 	// Rescue has the end of machines put their files aside instead of removing them, because they
 	// hold work that is not saved. It says where they will be; empty where there are none.
 	Rescue(ctx context.Context, session string, machines []string) (where string, err error)
+}
+
+// RoleLister is a [Launcher] that makes a role for the machines of each session, which
+// [Launcher.Leftovers] deletes.
+type RoleLister interface {
+	// Roles returns the roles of the sessions of an installation. A role that was just made or
+	// deleted may show late.
+	Roles(ctx context.Context, installation string) ([]Role, error)
+}
+
+// Role is the role of a session's machines as the provider shows it.
+type Role struct {
+	Session, Name string
+	CreatedAt     time.Time
 }
 
 // Found is a machine as the provider shows it.

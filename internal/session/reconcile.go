@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/intent"
@@ -36,7 +37,62 @@ func (k *Keeper) Reconcile(ctx context.Context, provider string) error {
 			errs = append(errs, err)
 		}
 	}
+	return errors.Join(append(errs, k.reconcileRoles(ctx, provider, by))...)
+}
+
+// reconcileRoles removes the roles of sessions that are over, and makes a record for those that
+// no record knows: its end removes them after a while, as it does machines. Those of sessions with
+// machines are theirs.
+func (k *Keeper) reconcileRoles(ctx context.Context, provider string, machines map[string][]Found) error {
+	lister, makes := k.Launchers[provider].(RoleLister)
+	if !makes {
+		return nil
+	}
+	roles, err := lister.Roles(ctx, k.Installation)
+	if err != nil {
+		return fmt.Errorf("list the roles of %s: %w", provider, err)
+	}
+	by := map[string][]Role{}
+	for _, r := range roles {
+		if len(machines[r.Session]) == 0 {
+			by[r.Session] = append(by[r.Session], r)
+		}
+	}
+	var errs []error
+	for id, left := range by {
+		if err := k.resolveRoles(ctx, provider, id, left); err != nil && !errors.Is(err, ErrConflict) {
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// resolveRoles removes the roles of a session that is over. What stays is said in its record.
+func (k *Keeper) resolveRoles(ctx context.Context, provider, id string, roles []Role) error {
+	now := k.Now().UTC()
+	s, err := k.Store.Session(ctx, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		if slices.ContainsFunc(roles, func(r Role) bool { return now.Sub(r.CreatedAt) < k.Timing[provider].Fill().Stray }) {
+			return nil // a launch whose record is elsewhere may be under way
+		}
+		return k.adopt(ctx, provider, id, nil, now)
+	case err != nil, !s.State.Over(), s.EndedAt.Add(k.timing(&s).Apart).After(now):
+		return err
+	}
+	left, err := k.Launchers[provider].Leftovers(ctx, k.Installation, id)
+	if err != nil {
+		return fmt.Errorf("remove what session %s left: %w", s.Name, err)
+	}
+	next := s
+	if next.Why = s.EndWhy; len(left) > 0 {
+		next.Why += "; not removed yet: " + strings.Join(left, ", ")
+	}
+	if next.Why == s.Why {
+		return nil
+	}
+	_, err = k.put(ctx, &s, next, []Event{{At: now, Node: Keepers, Kind: "leftovers", Text: next.Why}})
+	return err
 }
 
 // resolve gives the machines of a session a record that is not over.
@@ -89,6 +145,9 @@ func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, 
 	}
 	s.Machines = joined(nil, found)
 	s.LaunchedAt = earliest(s.Machines, now)
+	if len(found) == 0 {
+		s.EndWhy = "its role was found without a record"
+	}
 	s.Why = fmt.Sprintf("%s; it ends after %s", s.EndWhy, s.NotBefore.Format(time.RFC3339))
 	_, err := k.put(ctx, nil, s, []Event{{At: now, Node: Keepers, Kind: "alarm", Text: s.Why}, {At: now, Node: Keepers, Kind: "warned", Text: s.Why}})
 	if errors.Is(err, ErrTaken) {

@@ -32,11 +32,13 @@ type world struct {
 	audit    []action.Entry
 
 	machines map[string]*fakeMachine
-	tokens   map[string][]string // by token and pool: the machines that it launched
-	launches map[string]int      // launches that made machines, by token
-	late     time.Duration       // how late the provider shows things
-	noMore   map[string]bool     // pools without machines
-	leftover map[string]bool     // sessions whose folder is there
+	tokens   map[string][]string  // by token and pool: the machines that it launched
+	launches map[string]int       // launches that made machines, by token
+	late     time.Duration        // how late the provider shows things
+	noMore   map[string]bool      // pools without machines
+	leftover map[string]bool      // sessions whose folder is there
+	roles    map[string]time.Time // when the role of a session was made
+	stuck    map[string]bool      // sessions whose role the provider does not delete
 
 	orders map[string]Order
 	given  map[string]int
@@ -66,7 +68,7 @@ var errKilled = errors.New("killed")
 
 func newWorld(seed uint64) *world {
 	return &world{now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), rng: rand.New(rand.NewPCG(seed, 17)), sessions: map[string]Session{}, events: map[string][]Logged{},
-		machines: map[string]*fakeMachine{}, tokens: map[string][]string{}, launches: map[string]int{}, noMore: map[string]bool{}, leftover: map[string]bool{},
+		machines: map[string]*fakeMachine{}, tokens: map[string][]string{}, launches: map[string]int{}, noMore: map[string]bool{}, leftover: map[string]bool{}, roles: map[string]time.Time{}, stuck: map[string]bool{},
 		orders: map[string]Order{}, given: map[string]int{}, status: map[string]map[int]Status{}, saved: map[string]int{}, work: map[string]int{}, holds: map[string]string{}, charged: map[string]time.Time{}, verdict: gate.Allow}
 }
 
@@ -194,6 +196,15 @@ func (p provider) Pools(context.Context, *spec.Spec) (out []Pool, err error) {
 }
 
 func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error) {
+	err = p.at(func() error { // its role is made by a call of its own
+		if _, made := p.roles[l.Session.ID]; !made {
+			p.roles[l.Session.ID] = p.now
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	err = p.at(func() error {
 		key := l.Token + " " + l.Pool.Zone
 		if ids, ok := p.tokens[key]; ok {
@@ -255,12 +266,31 @@ func (p provider) Leftovers(_ context.Context, _, session string) (left []string
 				left = append(left, "machine "+m.ID)
 			}
 		}
-		if len(left) == 0 {
-			delete(p.leftover, session)
+		if len(left) > 0 {
+			return nil
 		}
+		delete(p.leftover, session)
+		if p.stuck[session] {
+			left = append(left, "role of "+session)
+			return nil
+		}
+		delete(p.roles, session)
 		return nil
 	})
 	return left, err
+}
+
+// Roles implements RoleLister.
+func (p provider) Roles(_ context.Context, installation string) (out []Role, err error) {
+	err = p.at(func() error {
+		for id, made := range p.roles {
+			if installation == "us" {
+				out = append(out, Role{Session: id, Name: "role of " + id, CreatedAt: made})
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // control is the world's Control.

@@ -7,9 +7,13 @@ locals {
   sessions    = aws_s3_bucket.this["sessions"].arn
   log_streams = [for g in aws_cloudwatch_log_group.this : "${g.arn}:*"]
 
-  machine_role_arn    = "arn:${local.partition}:iam::${local.account}:role/${local.machine_role_name}"
-  machine_role_name   = "${var.name}-session-machine"
-  machine_profile_arn = "arn:${local.partition}:iam::${local.account}:instance-profile/${local.machine_role_name}"
+  # The machines of each session have a role of their own, below the path of its installation.
+  iam              = "arn:${local.partition}:iam::${local.account}"
+  session_paths    = length(var.installations) > 0 ? [for i in var.installations : "curfew/sessions/${i}/*"] : ["curfew/sessions/*"]
+  session_roles    = [for p in local.session_paths : "${local.iam}:role/${p}"]
+  session_profiles = [for p in local.session_paths : "${local.iam}:instance-profile/${p}"]
+  any_session_role = "${local.iam}:role/curfew/sessions/*"
+  any_session_iam  = [local.any_session_role, "${local.iam}:instance-profile/curfew/sessions/*"]
 
   trust = jsonencode({
     Version = "2012-10-17"
@@ -82,7 +86,7 @@ locals {
       Effect    = "Allow"
       Action    = "ec2:RunInstances"
       Resource  = "${local.ec2}:instance/*"
-      Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:MetadataHttpTokens" = "required" }), ArnEquals = { "ec2:InstanceProfile" = local.machine_profile_arn } })
+      Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:MetadataHttpTokens" = "required" }), ArnLike = { "ec2:InstanceProfile" = local.session_profiles } })
     },
     {
       Sid       = "LaunchDisks"
@@ -120,11 +124,54 @@ locals {
       Condition = merge(local.launched, { StringEquals = merge(try(local.launched.StringEquals, {}), { "ec2:CreateAction" = "RunInstances" }) })
     },
     {
-      Sid       = "PassTheMachinesRole"
+      Sid       = "PassSessionRoles"
       Effect    = "Allow"
       Action    = "iam:PassRole"
-      Resource  = local.machine_role_arn
+      Resource  = local.session_roles
       Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+    },
+    {
+      # No role without the boundary, and so none that may do more than the machine policy. A role is
+      # made with its tags, which the next statement allows.
+      Sid       = "MakeRoles"
+      Effect    = "Allow"
+      Action    = "iam:CreateRole"
+      Resource  = local.session_roles
+      Condition = { ArnEquals = { "iam:PermissionsBoundary" = aws_iam_policy.machine.arn } }
+    },
+    {
+      Sid       = "TagRoles"
+      Effect    = "Allow"
+      Action    = ["iam:CreateInstanceProfile", "iam:TagInstanceProfile", "iam:TagRole"]
+      Resource  = concat(local.session_roles, local.session_profiles)
+      Condition = local.launched
+    },
+    {
+      Sid       = "MachinePolicyAlone"
+      Effect    = "Allow"
+      Action    = ["iam:AttachRolePolicy", "iam:DetachRolePolicy"]
+      Resource  = local.any_session_role
+      Condition = { ArnEquals = { "iam:PolicyARN" = aws_iam_policy.machine.arn } }
+    },
+    {
+      Sid      = "ReadRoles"
+      Effect   = "Allow"
+      Action   = ["iam:Get*", "iam:List*"]
+      Resource = local.any_session_iam
+    },
+    {
+      Sid       = "EndRoles"
+      Effect    = "Allow"
+      Action    = ["iam:AddRoleToInstanceProfile", "iam:DeleteInstanceProfile", "iam:DeleteRole", "iam:RemoveRoleFromInstanceProfile"]
+      Resource  = local.any_session_iam
+      Condition = local.of_sessions
+    },
+    {
+      # IAM knows no resources for these.
+      Sid      = "ListRoles"
+      Effect   = "Allow"
+      Action   = ["iam:ListInstanceProfiles", "iam:ListRoles"]
+      Resource = "*"
     },
     {
       Sid       = "EndSessions"
@@ -231,84 +278,72 @@ locals {
   }
 }
 
-# The most that machines, and whoever launches them, can ever be given.
+# The most that whoever launches machines can ever be given.
 resource "aws_iam_policy" "boundary" {
   name        = "${var.name}-session-boundary"
-  description = "The most that machines of sessions and their launcher may do"
+  description = "The most that the launcher of sessions may do"
   tags        = local.tags
 
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = concat([
       {
-        Sid    = "Within"
-        Effect = "Allow"
-        Action = [
-          "ec2:*", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetAuthorizationToken", "ecr:GetDownloadUrlForLayer", "kms:CreateGrant",
-          "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*", "logs:*", "s3:*", "secretsmanager:GetSecretValue", "ssm:*", "ssmmessages:*",
-        ]
+        Sid      = "Within"
+        Effect   = "Allow"
+        Action   = ["ec2:*", "logs:*", "s3:*", "ssm:*"]
         Resource = "*"
       },
       {
-        Sid       = "OnlyTheMachinesRole"
+        Sid       = "OnlySessionRoles"
         Effect    = "Allow"
         Action    = "iam:PassRole"
-        Resource  = local.machine_role_arn
+        Resource  = local.any_session_role
         Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+      },
+      {
+        Sid       = "OnlyBelowTheMachinePolicy"
+        Effect    = "Allow"
+        Action    = "iam:CreateRole"
+        Resource  = local.any_session_role
+        Condition = { ArnEquals = { "iam:PermissionsBoundary" = aws_iam_policy.machine.arn } }
+      },
+      {
+        Sid       = "OnlyTheMachinePolicy"
+        Effect    = "Allow"
+        Action    = ["iam:AttachRolePolicy", "iam:DetachRolePolicy"]
+        Resource  = local.any_session_role
+        Condition = { ArnEquals = { "iam:PolicyARN" = aws_iam_policy.machine.arn } }
+      },
+      {
+        Sid    = "OnlyRolesOfSessions"
+        Effect = "Allow"
+        Action = [
+          "iam:AddRoleToInstanceProfile", "iam:CreateInstanceProfile", "iam:DeleteInstanceProfile", "iam:DeleteRole", "iam:Get*", "iam:List*",
+          "iam:RemoveRoleFromInstanceProfile", "iam:TagInstanceProfile", "iam:TagRole",
+        ]
+        Resource = local.any_session_iam
+      },
+      {
+        Sid      = "List"
+        Effect   = "Allow"
+        Action   = ["iam:ListInstanceProfiles", "iam:ListRoles"]
+        Resource = "*"
       },
     ], local.never_persistent, [local.never_orders])
   })
 }
 
-# The machines of sessions.
-resource "aws_iam_role" "machine" {
-  name                 = local.machine_role_name
-  description          = "Machines of curfew's sessions"
-  permissions_boundary = aws_iam_policy.boundary.arn
-  tags                 = local.tags
-
-  assume_role_policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Effect    = "Allow"
-      Action    = "sts:AssumeRole"
-      Principal = { Service = "ec2.amazonaws.com" }
-    }]
-  })
-}
-
-resource "aws_iam_instance_profile" "machine" {
-  name = local.machine_role_name
-  role = aws_iam_role.machine.name
-  tags = local.tags
-}
-
-resource "aws_iam_role_policy" "machine" {
-  name = "session"
-  role = aws_iam_role.machine.id
+# The machines of sessions: the policy of each session's role, and its boundary. machine.tf has the
+# statements; they name the session by the tags of the role, so each machine uses the prefixes of its
+# own session.
+resource "aws_iam_policy" "machine" {
+  name        = "${var.name}-session-machine"
+  description = "What the machines of a session may do, and the most that their role may be given"
+  tags        = local.tags
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [
-      {
-        Sid      = "OwnPrefix"
-        Effect   = "Allow"
-        Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"]
-        Resource = "${local.sessions}/sessions/*"
-      },
-      {
-        Sid       = "ListOwnPrefix"
-        Effect    = "Allow"
-        Action    = "s3:ListBucket"
-        Resource  = local.sessions
-        Condition = { StringLike = { "s3:prefix" = "sessions/*" } }
-      },
-      {
-        Sid      = "ListUploads"
-        Effect   = "Allow"
-        Action   = "s3:ListBucketMultipartUploads"
-        Resource = local.sessions
-      },
+    Statement = concat(local.machine, [
       {
         Sid    = "ReadData"
         Effect = "Allow"
@@ -317,52 +352,7 @@ resource "aws_iam_role_policy" "machine" {
           [b, "${b}/*"]
         ])
       },
-      {
-        Sid      = "ReadImages"
-        Effect   = "Allow"
-        Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-        Resource = aws_ecr_repository.sessions.arn
-      },
-      {
-        Sid    = "ReadParameters"
-        Effect = "Allow"
-        Action = ["secretsmanager:GetSecretValue", "ssm:GetParameter", "ssm:GetParameters"]
-        Resource = [
-          "${local.ssm}:parameter/curfew/backbone/*", "${local.ssm}:parameter/curfew/sessions/*",
-          "arn:${local.partition}:secretsmanager:${local.region}:${local.account}:secret:curfew/sessions/*",
-        ]
-      },
-      {
-        Sid      = "WriteLogs"
-        Effect   = "Allow"
-        Action   = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
-        Resource = local.log_streams
-      },
-      {
-        Sid      = "Key"
-        Effect   = "Allow"
-        Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
-        Resource = aws_kms_key.logs.arn
-      },
-      {
-        # Systems Manager knows no resources for these.
-        Sid    = "Agent"
-        Effect = "Allow"
-        Action = [
-          "ecr:GetAuthorizationToken", "logs:DescribeLogGroups", "ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel",
-          "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel",
-        ]
-        Resource = "*"
-      },
-      local.never_orders,
-      {
-        # The keeper's orders to the hosts. A machine that wrote them could end another session.
-        Sid      = "NeverOrdersByFile"
-        Effect   = "Deny"
-        Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
-        Resource = "${local.sessions}/sessions/control/*/order.json"
-      },
-    ]
+    ])
   })
 }
 

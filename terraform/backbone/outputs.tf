@@ -35,14 +35,9 @@ output "security_group" {
   value       = aws_security_group.sessions.id
 }
 
-output "instance_profile" {
-  description = "ARN of the instance profile of the machines."
-  value       = aws_iam_instance_profile.machine.arn
-}
-
-output "instance_profile_name" {
-  description = "Name of the instance profile of the machines."
-  value       = aws_iam_instance_profile.machine.name
+output "machine_policy_arn" {
+  description = "Policy of the roles of sessions' machines, and their permission boundary."
+  value       = aws_iam_policy.machine.arn
 }
 
 output "log_group" {
@@ -91,6 +86,6 @@ output "session_state_policy_arn" {
 }
 
 output "boundary_arn" {
-  description = "Permission boundary of machines and of whoever launches them."
+  description = "Permission boundary of whoever launches machines."
   value       = aws_iam_policy.boundary.arn
 }

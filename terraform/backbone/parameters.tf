@@ -8,7 +8,7 @@ locals {
     "/curfew/backbone/bucket"           = aws_s3_bucket.this["sessions"].id
     "/curfew/backbone/subnets"          = join(",", [for zone in local.zones : "${local.machine_subnets[zone].id}=${zone}"])
     "/curfew/backbone/security-group"   = aws_security_group.sessions.id
-    "/curfew/backbone/instance-profile" = aws_iam_instance_profile.machine.arn
+    "/curfew/backbone/machine-policy"   = aws_iam_policy.machine.arn
     "/curfew/backbone/log-group"        = aws_cloudwatch_log_group.this["sessions"].name
     "/curfew/backbone/kms-key"          = aws_kms_key.logs.arn
     "/curfew/backbone/session-document" = aws_ssm_document.session.name

@@ -32,7 +32,7 @@ locals {
   region    = data.aws_region.current.region
 
   # The version of the parameters under /curfew/backbone/ (docs/terraform.md).
-  contract = "1"
+  contract = "2"
 
   tags = merge(var.tags, {
     "curfew:lifetime" = "persistent"

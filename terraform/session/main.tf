@@ -24,7 +24,7 @@ locals {
   backbone = data.terraform_remote_state.backbone.outputs
 
   # The version of the backbone that this module reads (docs/terraform.md).
-  contract = "1"
+  contract = "2"
 
   # A session policy: what it denies, the role that launches cannot do either, whatever else
   # that role is ever given.
@@ -41,12 +41,17 @@ locals {
         Effect = "Deny"
         Action = [
           "dynamodb:*", "ec2:*Gateway*", "ec2:*Route*", "ec2:*SecurityGroup*Egress", "ec2:*SecurityGroup*Ingress", "ec2:*Subnet", "ec2:*Vpc", "ec2:DeleteSecurityGroup",
-          "ec2:DeleteSnapshot", "ec2:DeregisterImage", "ec2:ModifySecurityGroupRules", "ecr:BatchDelete*", "ecr:Delete*", "ecr:Put*", "ecr:Set*", "iam:Add*", "iam:Attach*",
-          "iam:Create*", "iam:Delete*", "iam:Detach*", "iam:Put*", "iam:Remove*", "iam:Update*", "kms:Delete*", "kms:Disable*", "kms:Put*", "kms:Schedule*", "logs:Delete*",
+          "ec2:DeleteSnapshot", "ec2:DeregisterImage", "ec2:ModifySecurityGroupRules", "ecr:BatchDelete*", "ecr:Delete*", "ecr:Put*", "ecr:Set*", "kms:Delete*", "kms:Disable*", "kms:Put*", "kms:Schedule*", "logs:Delete*",
           "logs:Put*Policy", "rds:*", "s3:BypassGovernanceRetention", "s3:Delete*", "s3:Put*", "secretsmanager:Delete*", "secretsmanager:Put*", "ssm:*Association*",
           "ssm:DeleteParameter*", "ssm:PutParameter", "ssm:SendCommand", "ssm:StartAutomationExecution", "ssm:StartSession", "sts:AssumeRole",
         ]
         Resource = "*"
+      },
+      {
+        Sid         = "OnlySessionRoles"
+        Effect      = "Deny"
+        Action      = "iam:*"
+        NotResource = [for kind in ["instance-profile", "role"] : "arn:*:iam::*:${kind}/curfew/sessions/*"]
       },
       {
         Sid       = "NeverTaggedPersistent"
@@ -68,6 +73,13 @@ locals {
     "curfew:managed"      = "true"
     "curfew:lease-until"  = var.lease_until
   })
+
+  role_tags = {
+    "curfew:installation" = var.installation
+    "curfew:session"      = var.session
+    "curfew:session-name" = var.session
+    "curfew:owner"        = var.owner
+  }
 }
 
 provider "aws" {
@@ -79,6 +91,37 @@ provider "aws" {
     external_id  = var.external_id
     policy       = local.limits
   }
+}
+
+# The role of this session's machines. The machine policy takes the prefixes that they may use from
+# its tags: sessions/control/SESSION/ and sessions/work/INSTALLATION/SESSION/.
+resource "aws_iam_role" "machine" {
+  name                 = "curfew-${var.session}-${local.backbone.region}"
+  path                 = "/curfew/sessions/${var.installation}/${var.session}/"
+  description          = "Machines of curfew session ${var.session}"
+  permissions_boundary = local.backbone.machine_policy_arn
+  tags                 = local.role_tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "ec2.amazonaws.com" }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "machine" {
+  role       = aws_iam_role.machine.name
+  policy_arn = local.backbone.machine_policy_arn
+}
+
+resource "aws_iam_instance_profile" "machine" {
+  name = aws_iam_role.machine.name
+  path = aws_iam_role.machine.path
+  role = aws_iam_role.machine.name
+  tags = local.role_tags
 }
 
 # The newest image when the session is created; a newer one changes nothing of it.
@@ -93,7 +136,9 @@ resource "aws_instance" "node" {
   instance_type          = var.instance_type
   subnet_id              = local.backbone.subnets[local.zone]
   vpc_security_group_ids = [local.backbone.security_group]
-  iam_instance_profile   = local.backbone.instance_profile_name
+  iam_instance_profile   = aws_iam_instance_profile.machine.name
+  # Not before the role may do what the machine needs.
+  depends_on = [aws_iam_role_policy_attachment.machine]
   # The machine goes with its lease: it shuts itself down.
   instance_initiated_shutdown_behavior = "terminate"
   user_data                            = local.user_data

@@ -32,8 +32,8 @@ variable "installation" {
   default     = "terraform"
 
   validation {
-    condition     = length(var.installation) > 0
-    error_message = "Machines without an installation may not be launched."
+    condition     = can(regex("^[A-Za-z0-9][A-Za-z0-9._-]*$", var.installation))
+    error_message = "Machines without an installation may not be launched; its name has letters, digits, dots, dashes and underscores."
   }
 }
 

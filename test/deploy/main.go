@@ -79,7 +79,7 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{template: text, module: policies, backbone: policies, prices: rates}, nil
+	return map[string][]byte{template: text, module: policies, backbone: policies, prices: rates, machineFile: machineHCL()}, nil
 }
 
 // charged are the rates that the backbone's costs are made of, by their names there.
@@ -221,3 +221,52 @@ func hclOf(name string, all []statement) string {
 }
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// machineFile has the statements of the machine policy.
+const machineFile = "terraform/backbone/machine.tf"
+
+// machineHCL writes the statements of the machine policy as a local value. access.tf adds those of
+// the datasets, which variables name.
+func machineHCL() []byte {
+	// What Terraform fills in stands in two braces, so that policy variables can be escaped.
+	fill := strings.NewReplacer("${", "$${", "{{", "${", "}}", "}")
+	all := aws.MachinePolicy(aws.MachineNames{
+		Partition:  "{{local.partition}}",
+		Region:     "{{local.region}}",
+		Account:    "{{local.account}}",
+		Sessions:   "{{local.sessions}}",
+		Repository: "{{aws_ecr_repository.sessions.arn}}",
+		Key:        "{{aws_kms_key.logs.arn}}",
+		Logs:       []string{"{{aws_cloudwatch_log_group.this[\"sessions\"].arn}}:*", "{{aws_cloudwatch_log_group.this[\"terminals\"].arn}}:*"},
+	})
+	list := func(b *strings.Builder, indent, name string, values []string) {
+		b.WriteString(indent + name + " = [\n")
+		for _, v := range values {
+			text := strings.ReplaceAll(fill.Replace(quote(v)), `\"`, `"`)
+			b.WriteString(indent + "  " + text + ",\n")
+		}
+		b.WriteString(indent + "]\n")
+	}
+	var b strings.Builder
+	b.WriteString("# Written by go run ./test/deploy from the machine policy, internal/cloud/aws/sessionroles.go.\nlocals {\n  machine = [\n")
+	for _, s := range all {
+		fmt.Fprintf(&b, "    {\n      Sid    = %q\n      Effect = %q\n", s.Sid, s.Effect)
+		list(&b, "      ", "Action", s.Action)
+		list(&b, "      ", "Resource", s.Resource)
+		if len(s.Condition) > 0 {
+			b.WriteString("      Condition = {\n")
+			for _, operator := range keys(s.Condition) {
+				b.WriteString("        " + quote(operator) + " = {\n")
+				for _, key := range keys(s.Condition[operator]) {
+					values, _ := s.Condition[operator][key].([]string)
+					list(&b, "          ", quote(key), values)
+				}
+				b.WriteString("        }\n")
+			}
+			b.WriteString("      }\n")
+		}
+		b.WriteString("    },\n")
+	}
+	b.WriteString("  ]\n}\n")
+	return []byte(b.String())
+}

@@ -22,7 +22,9 @@ type Policy struct {
 type Statement struct {
 	Sid, Effect      string
 	Action, Resource Strings
-	Condition        map[string]map[string]Strings
+	// NotResource names the resources that the statement leaves out; it has no Resource then.
+	NotResource Strings
+	Condition   map[string]map[string]Strings
 }
 
 // Strings is a string or a list of them.
@@ -88,11 +90,18 @@ func (p *Policy) Allows(r Request) (bool, error) {
 }
 
 func (s Statement) applies(r Request) (bool, error) {
-	applies := slices.ContainsFunc(s.Action, func(a string) bool { return like(strings.ToLower(a), strings.ToLower(r.Action)) }) &&
-		(slices.Contains(s.Resource, "*") || slices.ContainsFunc(s.Resource, func(p string) bool {
-			p, known := r.resolve(p)
-			return known && r.Resource != "" && like(p, r.Resource)
-		}))
+	names := func(resources Strings) bool {
+		return slices.Contains(resources, "*") || slices.ContainsFunc(resources, func(p string) bool {
+			p, known := r.Resolve(p)
+			return known && r.Resource != "" && like(p, literal.Replace(r.Resource))
+		})
+	}
+	applies := slices.ContainsFunc(s.Action, func(a string) bool { return like(strings.ToLower(a), strings.ToLower(r.Action)) })
+	if len(s.NotResource) > 0 {
+		applies = applies && !names(s.NotResource)
+	} else {
+		applies = applies && names(s.Resource)
+	}
 	for operator, keys := range s.Condition {
 		for key, operands := range keys {
 			holds, err := r.holds(operator, key, operands)
@@ -107,16 +116,17 @@ func (s Statement) applies(r Request) (bool, error) {
 
 // known are the condition keys that Keys may have, besides tags of whoever asks.
 var known = []string{
-	"aws:userid", "ec2:CreateAction", "ec2:Encrypted", "ec2:InstanceProfile", "ec2:MetadataHttpTokens", "ec2:Subnet", "iam:PassedToService", "s3:prefix",
+	"aws:userid", "ec2:CreateAction", "ec2:Encrypted", "ec2:InstanceProfile", "ec2:MetadataHttpTokens", "ec2:Subnet", "iam:PassedToService", "iam:PermissionsBoundary",
+	"iam:PolicyARN", "s3:prefix",
 	"ssm:SessionDocumentAccessCheck",
 }
 
 // variable is a policy variable.
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// resolve replaces the policy variables of a resource or an operand. Without a value for one,
+// Resolve replaces the policy variables of a resource or an operand. Without a value for one,
 // it matches nothing (IAM User Guide, "IAM policy elements: Variables and tags").
-func (r Request) resolve(operand string) (string, bool) {
+func (r Request) Resolve(operand string) (string, bool) {
 	all := true
 	out := variable.ReplaceAllStringFunc(operand, func(v string) string {
 		value, ok := r.Keys[variable.FindStringSubmatch(v)[1]]
@@ -162,7 +172,7 @@ func (r Request) holds(operator, key string, operands []string) (bool, error) {
 	any := func(equal func(value, operand string) bool) bool {
 		return slices.ContainsFunc(values, func(v string) bool {
 			return slices.ContainsFunc(operands, func(o string) bool {
-				o, ok := r.resolve(o)
+				o, ok := r.Resolve(o)
 				return ok && equal(v, o)
 			})
 		})

@@ -2,20 +2,21 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
-)
 
-// sessionProfile is the instance profile of a backbone's machines.
-const sessionProfile = "sessions"
+	curfew "github.com/curfew-dev/curfew/internal/cloud/aws"
+	"github.com/curfew-dev/curfew/test/wire"
+)
 
 // Backbone makes what sessions of a region share, as terraform/backbone does, with a bucket
 // that is there already, and returns an image to launch from.
@@ -37,7 +38,8 @@ func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image st
 	if err != nil {
 		return "", err
 	}
-	if err := s.instanceProfile(ctx); err != nil {
+	policy, err := s.MachinePolicy(ctx, region, bucket)
+	if err != nil {
 		return "", err
 	}
 	var pairs []string
@@ -45,8 +47,8 @@ func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image st
 		pairs = append(pairs, aws.ToString(n.SubnetId)+"="+aws.ToString(n.AvailabilityZone))
 	}
 	parameters := ssm.NewFromConfig(s.Config(region))
-	for name, value := range map[string]string{"version": "1", "bucket": bucket, "subnets": strings.Join(pairs, ","), "security-group": aws.ToString(groups.SecurityGroups[0].GroupId),
-		"instance-profile": "arn:aws:iam::123456789012:instance-profile/" + sessionProfile, "log-group": "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1",
+	for name, value := range map[string]string{"version": curfew.BackboneVersion, "bucket": bucket, "subnets": strings.Join(pairs, ","), "security-group": aws.ToString(groups.SecurityGroups[0].GroupId),
+		"machine-policy": policy, "log-group": "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1",
 		"session-document": "curfew-shell"} {
 		if _, err := parameters.PutParameter(ctx, &ssm.PutParameterInput{Name: aws.String("/curfew/backbone/" + name), Value: aws.String(value), Type: ssmtypes.ParameterTypeString,
 			Overwrite: aws.Bool(true)}); err != nil {
@@ -56,19 +58,30 @@ func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image st
 	return aws.ToString(made.ImageId), nil
 }
 
-// instanceProfile makes the profile that machines of sessions are launched with. One that is
-// there is no error.
-func (s *Sandbox) instanceProfile(ctx context.Context) error {
-	form := url.Values{"Action": {"CreateInstanceProfile"}, "Version": {"2010-05-08"}, "InstanceProfileName": {sessionProfile}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.MotoURL(), strings.NewReader(form.Encode()))
-	if err != nil {
-		return err
+// machinePolicy is the name of the policy of the machines' roles.
+const machinePolicy = "curfew-session-machine"
+
+// MachinePolicy makes the policy of the roles of sessions' machines, as terraform/backbone does for
+// a bucket of a region, and returns its ARN. One that is there stays.
+func (s *Sandbox) MachinePolicy(ctx context.Context, region, bucket string) (string, error) {
+	document := string(MachinePolicy(region, bucket))
+	_, err := iam.NewFromConfig(s.Config(region)).CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String(machinePolicy), PolicyDocument: aws.String(document)})
+	if exists := (*iamtypes.EntityAlreadyExistsException)(nil); err != nil && !errors.As(err, &exists) {
+		return "", err
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	return res.Body.Close()
+	return "arn:aws:iam::" + wire.DefaultAccount + ":policy/" + machinePolicy, nil
+}
+
+// MachinePolicy is the document of the policy of the machines' roles in a backbone of the sandbox.
+func MachinePolicy(region, bucket string) []byte {
+	at := region + ":" + wire.DefaultAccount
+	return curfew.MachinePolicyJSON(curfew.MachineNames{
+		Partition:  "aws",
+		Region:     region,
+		Account:    wire.DefaultAccount,
+		Sessions:   "arn:aws:s3:::" + bucket,
+		Repository: "arn:aws:ecr:" + at + ":repository/curfew-sessions",
+		Key:        "arn:aws:kms:" + at + ":key/1",
+		Logs:       []string{"arn:aws:logs:" + at + ":log-group:/curfew/sessions:*"},
+	})
 }

@@ -41,7 +41,7 @@ func read(t *testing.T, s *State) documents {
 		"{image}", "ami-1", "{instance}", "i-1", "{volume}", "vol-1", "{network-interface}", "eni-1", "{spot-instances-request}", "sir-1", "{elastic-ip}", "eipalloc-1",
 		"{bucket}", s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"), "{data-bucket}", s.Text(`aws_s3_bucket.this["data"]`, "bucket"),
 		"{subnet}", first(s.Outputs["subnets"].Value.(map[string]any)), "{security-group}", s.Text("aws_security_group.sessions", "id"),
-		"{instance-profile}", s.Text("aws_iam_instance_profile.machine", "arn"), "{machine-role}", s.Text("aws_iam_role.machine", "arn"),
+		"{machine-policy}", s.Text("aws_iam_policy.machine", "arn"), "{installation}", "a", "{name}", "demo",
 		"{log-group}", s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"), "{kms-key}", s.Text("aws_kms_key.logs", "arn"),
 		"{repository}", s.Text("aws_ecr_repository.sessions", "arn"), "{session-document}", s.Text("aws_ssm_document.session", "name"))
 	return d
@@ -59,17 +59,25 @@ func (d documents) by(c aws.SessionCaller) []*iam.Policy {
 	boundary := d.of["aws_iam_policy.boundary"]
 	return map[aws.SessionCaller][]*iam.Policy{
 		aws.ByLauncher: {d.of["aws_iam_role_policy.launch"], boundary},
-		aws.ByMachine:  {d.of["aws_iam_role_policy.machine"], boundary},
+		aws.ByMachine:  {d.of["aws_iam_policy.machine"]}, // its own boundary
 		aws.ByPerson:   {d.of["aws_iam_policy.connect"]},
 	}[c]
 }
 
 // tags are those of what a session has.
-var tags = map[string]string{"curfew:installation": "a", "curfew:session": "s-1", "curfew:owner": person, "curfew:lifetime": "ephemeral"}
+var tags = map[string]string{"curfew:installation": "a", "curfew:session": "s-1", "curfew:session-name": "demo", "curfew:owner": person, "curfew:lifetime": "ephemeral"}
+
+// principal are the tags of the role of the session's machines, as IAM knows them.
+func principal(keys map[string]string) {
+	for _, tag := range []string{"curfew:installation", "curfew:session", "curfew:session-name"} {
+		keys["aws:PrincipalTag/"+tag] = tags[tag]
+	}
+}
 
 // request is what AWS asks because of a call of the table.
 func (d documents) request(a aws.SessionAsk) iam.Request {
 	r := iam.Request{Action: a.Action, Resource: d.names.Replace(a.Resource), Keys: map[string]string{"aws:userid": person}}
+	principal(r.Keys)
 	for k, v := range a.Keys {
 		r.Keys[k] = d.names.Replace(v)
 	}
@@ -151,7 +159,7 @@ func (d documents) calls(t *testing.T) {
 				}
 			}
 			// terraform/session launches under its session policy.
-			ends := c.Service == "ec2" && (c.Name == "RunInstances" || c.Name == "TerminateInstances" || !changes(a.Action))
+			ends := c.Service == "iam" && !strings.HasPrefix(c.Name, "List") || c.Service == "ec2" && (c.Name == "RunInstances" || c.Name == "TerminateInstances" || !changes(a.Action))
 			if c.By == aws.ByLauncher && ends && !allowed(t, append(d.by(c.By), d.limits), r) {
 				t.Errorf("terraform/session may not %s: %+v", c.Name, r)
 			}
@@ -209,6 +217,19 @@ func (d documents) refusals(t *testing.T) {
 		{"a machine with IMDSv1", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:MetadataHttpTokens", "optional")},
 		{"a machine that does not say", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:MetadataHttpTokens", "")},
 		{"a machine with another profile", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:InstanceProfile", "arn:aws:iam::111122223333:instance-profile/admin")},
+		{"a machine with the profile of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:InstanceProfile", "arn:aws:iam::111122223333:instance-profile/curfew/sessions/other/s-1/x")},
+		{"a role without the boundary", aws.ByLauncher, "iam:CreateRole", "", set(keys, "iam:PermissionsBoundary", "")},
+		{"a role with another boundary", aws.ByLauncher, "iam:CreateRole", "", set(keys, "iam:PermissionsBoundary", "arn:aws:iam::aws:policy/AdministratorAccess")},
+		{"a role elsewhere", aws.ByLauncher, "iam:CreateRole", "", on("arn:aws:iam::{account}:role/admin")},
+		{"the tags of another installation's role", aws.ByLauncher, "iam:TagRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
+		{"the role of another installation", aws.ByLauncher, "iam:PassRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
+		{"a role without session", aws.ByLauncher, "iam:TagRole", "", set(made, "curfew:session", "")},
+		{"the end of another installation's role", aws.ByLauncher, "iam:DeleteRole", "", set(has, "curfew:installation", "other")},
+		{"another installation's profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "", set(has, "curfew:installation", "other")},
+		{"another policy for a role", aws.ByLauncher, "iam:AttachRolePolicy", "", set(keys, "iam:PolicyARN", "arn:aws:iam::aws:policy/AdministratorAccess")},
+		{"the policy for another role", aws.ByLauncher, "iam:AttachRolePolicy", "", on("arn:aws:iam::{account}:role/admin")},
+		{"the end of another role", aws.ByLauncher, "iam:DeleteRole", "", on("arn:aws:iam::{account}:role/curfew-backbone-launch")},
+		{"the role of another in a profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "", on("arn:aws:iam::{account}:instance-profile/admin")},
 		{"a machine without a profile", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:InstanceProfile", "")},
 		{"a disk that is not encrypted", aws.ByLauncher, "ec2:RunInstances", "volume/", set(keys, "ec2:Encrypted", "false")},
 		{"an interface in another network", aws.ByLauncher, "ec2:RunInstances", "network-interface/", set(keys, "ec2:Subnet", "arn:aws:ec2:us-east-1:111122223333:subnet/subnet-other")},
@@ -242,12 +263,16 @@ func (d documents) refusals(t *testing.T) {
 
 		{"an order to another session", aws.ByMachine, "s3:PutObject", "status-0", on(bucket + "sessions/control/s-2/order.json")},
 		{"an order to itself", aws.ByMachine, "s3:PutObject", "status-0", on(bucket + "sessions/control/s-1/order.json")},
-		{"the end of an order", aws.ByMachine, "s3:DeleteObject", "status-0", on(bucket + "sessions/control/s-1/order.json")},
-		{"an object of data from a machine", aws.ByMachine, "s3:PutObject", "work/", on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar")},
-		{"an object of a dataset bucket", aws.ByMachine, "s3:PutObject", "work/", on("arn:aws:s3:::imagenet-mirror/a")},
-		{"an object elsewhere from a machine", aws.ByMachine, "s3:PutObject", "work/", on(bucket + "a")},
-		{"another bucket", aws.ByMachine, "s3:GetObject", "work/", on("arn:aws:s3:::payroll/sessions/a")},
+		{"the end of an order", aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + "sessions/control/s-1/order.json")},
+		{"the end of its own status", aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + "sessions/control/s-1/status-0.json")},
+		{"an object of data from a machine", aws.ByMachine, "s3:PutObject", "parts", on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar")},
+		{"an object of a dataset bucket", aws.ByMachine, "s3:PutObject", "parts", on("arn:aws:s3:::imagenet-mirror/a")},
+		{"an object elsewhere from a machine", aws.ByMachine, "s3:PutObject", "parts", on(bucket + "a")},
+		{"the program that machines run", aws.ByMachine, "s3:PutObject", "parts", on(bucket + "sessions/bin/curfew")},
+		{"another bucket", aws.ByMachine, "s3:GetObject", "parts", on("arn:aws:s3:::payroll/sessions/a")},
 		{"a parameter of another program from a machine", aws.ByMachine, "ssm:GetParameters", "parameter/", on("arn:aws:ssm:{region}:{account}:parameter/payroll/key")},
+		{"a parameter of another session", aws.ByMachine, "ssm:GetParameters", "parameter/", on("arn:aws:ssm:{region}:{account}:parameter/curfew/sessions/names/demo2/token")},
+		{"a secret of another session", aws.ByMachine, "secretsmanager:GetSecretValue", "", on("arn:aws:secretsmanager:{region}:{account}:secret:curfew/sessions/names/other/token-a1b2c3")},
 		{"another log group", aws.ByMachine, "logs:PutLogEvents", "log-group", on("arn:aws:logs:{region}:{account}:log-group:/payroll:log-stream:a")},
 	}
 	for _, tag := range aws.SessionTags {
@@ -257,6 +282,15 @@ func (d documents) refusals(t *testing.T) {
 		cases = append(cases, refusal{"tags without " + tag, aws.ByLauncher, "ec2:CreateTags", "instance/", set(made, tag, "")})
 	}
 	cases = append(cases, refusal{"a machine of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/", set(made, "curfew:installation", "other")})
+	// Names that begin alike, other installations, and what is above all of them.
+	for _, key := range []string{"sessions/control/s-12/", "sessions/control/s-1", "sessions/control/", "sessions/work/a/demo2/", "sessions/work/b/demo/", "sessions/work/a/", "sessions/work/", "sessions/", ""} {
+		cases = append(cases,
+			refusal{"a list of " + key, aws.ByMachine, "s3:ListBucket", "{bucket}", set(keys, "s3:prefix", key)},
+			refusal{"an object below " + key, aws.ByMachine, "s3:GetObject", "status-0", on(bucket + key + "x")},
+			refusal{"a status below " + key, aws.ByMachine, "s3:PutObject", "status-0", on(bucket + key + "status-0.json")},
+			refusal{"work below " + key, aws.ByMachine, "s3:PutObject", "parts", on(bucket + key + "node-0/HEAD")},
+			refusal{"the end of work below " + key, aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + key + "node-0/HEAD")})
+	}
 	for _, c := range cases {
 		if same := d.changed(t, c.caller, c.call, c.resource, func(*iam.Request) {}); !allowed(t, d.by(c.caller), same) {
 			t.Errorf("%s: refused before anything was changed: %+v", c.name, same)
@@ -302,9 +336,10 @@ func (d documents) neverPersistent(t *testing.T) {
 		p     *iam.Policy
 		never []iam.Request
 	}{
-		"aws_iam_policy.boundary":     {d.of["aws_iam_policy.boundary"], append(never, orders...)},
-		"aws_iam_role_policy.launch":  {d.of["aws_iam_role_policy.launch"], append(never, orders...)},
-		"aws_iam_role_policy.machine": {d.of["aws_iam_role_policy.machine"], orders},
+		"aws_iam_policy.boundary":    {d.of["aws_iam_policy.boundary"], append(never, orders...)},
+		"aws_iam_role_policy.launch": {d.of["aws_iam_role_policy.launch"], append(never, orders...)},
+		"aws_iam_policy.machine": {d.of["aws_iam_policy.machine"], append(orders, iam.Request{Action: "sts:AssumeRole"}, iam.Request{Action: "ec2:TerminateInstances"},
+			iam.Request{Action: "ec2:StopInstances"}, iam.Request{Action: "ec2:CreateTags"}, iam.Request{Action: "iam:PassRole"}, iam.Request{Action: "iam:PutRolePolicy"}, iam.Request{Action: "iam:TagRole"})},
 		"limits of terraform/session": {d.limits, append(append(never, orders...), iam.Request{Action: "iam:CreateRole"}, iam.Request{Action: "iam:PutRolePolicy"}, iam.Request{Action: "s3:PutObject"},
 			iam.Request{Action: "s3:DeleteObject"}, iam.Request{Action: "rds:DeleteDBInstance"}, iam.Request{Action: "dynamodb:DeleteTable"}, iam.Request{Action: "sts:AssumeRole"})},
 	} {
@@ -321,11 +356,8 @@ func (d documents) neverPersistent(t *testing.T) {
 			t.Errorf("the boundary allows %s", action)
 		}
 	}
-	// Each role of sessions has the boundary.
-	for _, c := range []aws.SessionCaller{aws.ByLauncher, aws.ByMachine} {
-		if len(d.by(c)) != 2 || d.by(c)[1] == nil {
-			t.Errorf("%s has no boundary", c)
-		}
+	if by := d.by(aws.ByLauncher); len(by) != 2 || by[1] == nil {
+		t.Error("the launcher has no boundary")
 	}
 }
 
@@ -371,7 +403,6 @@ func trust(t *testing.T, s *State) {
 	for name, want := range map[string]string{
 		"aws_iam_role.read":      `{"Statement":[{"Action":"sts:AssumeRole","Condition":{"StringEquals":{"sts:ExternalId":"x1"}},"Effect":"Allow","Principal":{"AWS":["arn:aws:iam::111122223333:role/platform"]}}],"Version":"2012-10-17"}`,
 		"aws_iam_role.runner[0]": `{"Statement":[{"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"token.actions.githubusercontent.com:aud":"sts.amazonaws.com"},"StringLike":{"token.actions.githubusercontent.com:sub":["repo:acme/vision:ref:refs/heads/main"]}},"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com"}}],"Version":"2012-10-17"}`,
-		"aws_iam_role.machine":   `{"Statement":[{"Action":"sts:AssumeRole","Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"}}],"Version":"2012-10-17"}`,
 	} {
 		if got := s.Text(name, "assume_role_policy"); got != want {
 			t.Errorf("%s trusts %s, want %s", name, got, want)
@@ -383,7 +414,7 @@ func trust(t *testing.T, s *State) {
 		}
 	}
 	boundary := s.Text("aws_iam_policy.boundary", "arn")
-	for name, want := range map[string]string{"aws_iam_role.machine": boundary, "aws_iam_role.launch": boundary} {
+	for name, want := range map[string]string{"aws_iam_role.launch": boundary} {
 		if got := s.Text(name, "permissions_boundary"); got == "" || got != want {
 			t.Errorf("%s has the boundary %q, want %q", name, got, want)
 		}

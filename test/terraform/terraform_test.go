@@ -175,7 +175,7 @@ func TestBackboneIsRead(t *testing.T) {
 			}
 			for got, want := range map[string]string{
 				b.Bucket: s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"), b.SecurityGroup: s.Text("aws_security_group.sessions", "id"),
-				b.InstanceProfile: s.Text("aws_iam_instance_profile.machine", "arn"), b.LogGroup: s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"),
+				b.MachinePolicy: s.Text("aws_iam_policy.machine", "arn"), b.LogGroup: s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"),
 				b.Key: s.Text("aws_kms_key.logs", "arn"), b.SessionDocument: s.Text("aws_ssm_document.session", "name"),
 			} {
 				if got == "" || got != want {
@@ -375,7 +375,7 @@ func TestSession(t *testing.T) {
 	const setup = "echo 'a: b' # \"c\"\npip install x"
 	s := w.Apply("session", session(map[string]any{"nodes": 3, "spot": true, "zone": "us-east-1b", "setup": setup}))
 	for _, r := range s.Resources {
-		if r.Type != "aws_instance" {
+		if r.Type != "aws_instance" && !strings.HasPrefix(r.Type, "aws_iam_") {
 			t.Errorf("a session makes %s", r.Address)
 		}
 	}
@@ -385,7 +385,7 @@ func TestSession(t *testing.T) {
 	}
 	for _, n := range nodes {
 		v := n.Values
-		if v["subnet_id"] != b.Text(`aws_subnet.public["us-east-1b"]`, "id") || v["iam_instance_profile"] != b.Text("aws_iam_instance_profile.machine", "name") ||
+		if v["subnet_id"] != b.Text(`aws_subnet.public["us-east-1b"]`, "id") || v["iam_instance_profile"] != s.Text("aws_iam_instance_profile.machine", "name") ||
 			fmt.Sprint(v["vpc_security_group_ids"]) != "["+b.Text("aws_security_group.sessions", "id")+"]" || v["instance_initiated_shutdown_behavior"] != "terminate" {
 			t.Errorf("%s: %v", n.Address, v)
 		}

@@ -56,7 +56,8 @@ type attached struct {
 // LaunchRefusal is a refusal of EC2. Empty fields match anything.
 type LaunchRefusal struct {
 	// Code is "InsufficientInstanceCapacity", "VcpuLimitExceeded",
-	// "MaxSpotInstanceCountExceeded" or "Unsupported".
+	// "MaxSpotInstanceCountExceeded", "Unsupported", or "InvalidParameterValue" for an instance
+	// profile that EC2 does not see yet.
 	Code       string
 	Type, Zone string
 	// Times is how many launches it hits; 0 is all.
@@ -124,6 +125,7 @@ var messages = map[string]Failure{
 	"InsufficientInstanceCapacity": {500, "", "We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity."},
 	"VcpuLimitExceeded":            {400, "", "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance bucket that the specified instance type %s belongs to (%s). Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit."},
 	"MaxSpotInstanceCountExceeded": {400, "", "Max spot instance count exceeded for %s (%s)"},
+	"InvalidParameterValue":        {400, "", "Value (the profile of %s in %s) for parameter iamInstanceProfile.arn is invalid. Invalid IAM Instance Profile ARN"},
 	"Unsupported":                  {400, "", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s)."},
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/checkpoint"
+	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -32,7 +33,10 @@ type awsSessions struct {
 	others map[string]bool
 }
 
-var _ session.Launcher = (*awsSessions)(nil)
+var (
+	_ session.Launcher   = (*awsSessions)(nil)
+	_ session.RoleLister = (*awsSessions)(nil)
+)
 
 // sessionRegions are the regions of sessions that may have machines: those that are not over, and
 // those that were not long ago.
@@ -68,12 +72,28 @@ func (a *awsSessions) Launch(ctx context.Context, l session.Launch) ([]session.M
 	return m.Launch(ctx, l)
 }
 
-// Find implements session.Launcher. Where no session was ever asked for, there is none: every
-// launch has a record before it.
+// launched says whether a session was ever asked for: every launch has a record before it.
+func (a *awsSessions) launched(ctx context.Context) (bool, error) {
+	all, err := a.store.Sessions(ctx, session.Query{})
+	return slices.ContainsFunc(all, func(s session.Session) bool { return s.Provider == clouds.ProviderAWS && !s.ByHand }), err
+}
+
+// Roles implements session.RoleLister. Where no session was ever asked for, there is none.
+func (a *awsSessions) Roles(ctx context.Context, installation string) ([]session.Role, error) {
+	if launched, err := a.launched(ctx); err != nil || !launched {
+		return nil, err
+	}
+	m, err := a.machines()
+	if err != nil {
+		return nil, err
+	}
+	return m.Roles(ctx, installation)
+}
+
+// Find implements session.Launcher. Where no session was ever asked for, there is none.
 func (a *awsSessions) Find(ctx context.Context, installation, id string) ([]session.Found, error) {
 	if id == "" {
-		all, err := a.store.Sessions(ctx, session.Query{})
-		if err != nil || !slices.ContainsFunc(all, func(s session.Session) bool { return s.Provider == clouds.ProviderAWS && !s.ByHand }) {
+		if launched, err := a.launched(ctx); err != nil || !launched {
 			return nil, err
 		}
 	}
@@ -161,23 +181,21 @@ func (a *awsSessions) account(ctx context.Context) (account, person string, err 
 	return account, person, clouds.CloudErrorOrNil(err)
 }
 
-// places are where the documents and the work of a session are where nothing else is
-// configured: in the backbone's bucket, below the prefixes that its roles may use. The work is
-// that of the installation, because others may use the same names.
-func (a *awsSessions) places(ctx context.Context, sp *spec.Spec, installation string) (control, work string, err error) {
+// home is the backbone whose bucket a session uses where nothing else is configured.
+func (a *awsSessions) home(ctx context.Context, sp *spec.Spec) (*aws.Backbone, error) {
 	m, err := a.machines()
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
 	regions, err := m.Regions(ctx, sp)
 	if err != nil {
-		return "", "", noPlace(sp, err)
+		return nil, noPlace(sp, err)
 	}
 	b, err := m.Backbone(ctx, regions[0])
 	if err != nil {
-		return "", "", noPlace(sp, err)
+		return nil, noPlace(sp, err)
 	}
-	return "s3://" + b.Bucket + "/sessions/control", "s3://" + b.Bucket + "/sessions/work/" + installation, nil
+	return b, nil
 }
 
 // noPlace is the error for a session that nothing can be launched for.
@@ -256,12 +274,18 @@ func (a *Sessions) Notes(s session.Session) []string {
 // below joins a prefix and a name.
 func below(prefix, name string) string { return strings.TrimSuffix(prefix, "/") + "/" + name }
 
-// folders are the documents of a session and its work, by what is configured or else by the
-// provider.
-func folders(ctx context.Context, a *Sessions, sp *spec.Spec, control, work string) (string, string, error) {
-	if control != "" && work != "" {
-		return control, work, nil
+// folders are the documents of a session of AWS and its work, by what is configured or else in the
+// backbone's bucket, below the prefixes that its role may use. The work is that of the
+// installation, because others may use the same names.
+func folders(ctx context.Context, a *Sessions, sp *spec.Spec, id, control, work string) (string, string, error) {
+	b, err := a.aws.home(ctx, sp)
+	if err != nil {
+		return "", "", err
 	}
-	c, w, err := a.aws.places(ctx, sp, a.Keeper.Installation)
-	return cmp.Or(control, c), cmp.Or(work, w), err
+	installation := a.Keeper.Installation
+	control, work = below(cmp.Or(control, b.ControlPrefix()), id), below(cmp.Or(work, b.WorkPrefix(installation)), sp.Name)
+	if err := b.CheckPlaces(installation, id, sp.Name, control, work); err != nil {
+		return "", "", &runtime.Error{Class: runtime.Usage, Code: "not_its_place", Err: err, Hint: "leave out work.to of the file, and sessions.work and sessions.control of curfew.yaml, or name another bucket"}
+	}
+	return control, work, nil
 }

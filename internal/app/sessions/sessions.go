@@ -544,9 +544,7 @@ func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs s
 		work = cmp.Or(work, fileURL(filepath.Join(dir, "sessions", "work")))
 	}
 	if cloud == clouds.ProviderAWS {
-		if control, work, err = folders(ctx, a, sp, control, work); err != nil {
-			return "", "", err
-		}
+		return folders(ctx, a, sp, id, control, work)
 	}
 	if control == "" || work == "" {
 		return "", "", &runtime.Error{Class: runtime.Usage, Code: "no_store", Err: errors.New("it is not said where the work of sessions is saved and their documents are"), Hint: "set sessions.work and sessions.control in curfew.yaml to s3://bucket/prefix"}

@@ -13,7 +13,7 @@ import (
 )
 
 // BackboneVersion is the version of the parameters that this curfew reads.
-const BackboneVersion = "1"
+const BackboneVersion = "2"
 
 // BackbonePath begins the names of the backbone's parameters.
 const BackbonePath = "/curfew/backbone/"
@@ -48,7 +48,7 @@ var BackboneParameters = []BackboneParameter{
 		return nil
 	}},
 	{"security-group", "the security group of the machines", func(b *Backbone, v string) error { b.SecurityGroup = v; return nil }},
-	{"instance-profile", "the ARN of the machines' instance profile", func(b *Backbone, v string) error { b.InstanceProfile = v; return nil }},
+	{"machine-policy", "the ARN of the policy of the machines' roles, which is their permission boundary as well", func(b *Backbone, v string) error { b.MachinePolicy = v; return nil }},
 	{"log-group", "the log group of the machines", func(b *Backbone, v string) error { b.LogGroup = v; return nil }},
 	{"kms-key", "the ARN of the key that encrypts logs and terminals", func(b *Backbone, v string) error { b.Key = v; return nil }},
 	{"session-document", "Session Manager's document for shells, which records and encrypts them", func(b *Backbone, v string) error { b.SessionDocument = v; return nil }},
@@ -56,7 +56,7 @@ var BackboneParameters = []BackboneParameter{
 
 // Backbone is what sessions of a region share.
 type Backbone struct {
-	Bucket, SecurityGroup, InstanceProfile, LogGroup, Key, SessionDocument string
+	Bucket, SecurityGroup, MachinePolicy, LogGroup, Key, SessionDocument string
 	// Subnets are where machines may be launched; there is at least one.
 	Subnets []Subnet
 }

@@ -10,19 +10,19 @@ import (
 )
 
 var backboneValues = map[string]string{
-	"/curfew/backbone/version": "1", "/curfew/backbone/bucket": "b", "/curfew/backbone/subnets": "subnet-1=us-east-1a,subnet-2=us-east-1b",
-	"/curfew/backbone/security-group": "sg-1", "/curfew/backbone/instance-profile": "arn:p", "/curfew/backbone/log-group": "/curfew/sessions",
+	"/curfew/backbone/version": "2", "/curfew/backbone/bucket": "b", "/curfew/backbone/subnets": "subnet-1=us-east-1a,subnet-2=us-east-1b",
+	"/curfew/backbone/security-group": "sg-1", "/curfew/backbone/machine-policy": "arn:p", "/curfew/backbone/log-group": "/curfew/sessions",
 	"/curfew/backbone/kms-key": "arn:k", "/curfew/backbone/session-document": "curfew-session",
 }
 
 func TestReadBackbone(t *testing.T) {
 	got, err := ReadBackbone(backboneValues)
-	want := &Backbone{Bucket: "b", SecurityGroup: "sg-1", InstanceProfile: "arn:p", LogGroup: "/curfew/sessions", Key: "arn:k", SessionDocument: "curfew-session",
+	want := &Backbone{Bucket: "b", SecurityGroup: "sg-1", MachinePolicy: "arn:p", LogGroup: "/curfew/sessions", Key: "arn:k", SessionDocument: "curfew-session",
 		Subnets: []Subnet{{"subnet-1", "us-east-1a"}, {"subnet-2", "us-east-1b"}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v (%v)", got, want, err)
 	}
-	for name, bad := range map[string]string{"version": "2", "subnets": "subnet-1", "bucket": ""} {
+	for name, bad := range map[string]string{"version": "1", "subnets": "subnet-1", "bucket": ""} {
 		values := maps.Clone(backboneValues)
 		values[BackbonePath+name] = bad
 		if _, err := ReadBackbone(values); err == nil || !strings.Contains(err.Error(), "parameter /curfew/backbone/"+name) {

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/fsx"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/opensearch"
 	"github.com/aws/aws-sdk-go-v2/service/rds"
 	"github.com/aws/aws-sdk-go-v2/service/redshift"
@@ -41,7 +42,7 @@ type clients struct {
 	// config returns the configuration of a service's client, with what guards its calls.
 	config func(service string) awssdk.Config
 
-	autoscaling, classic, cloudwatch, costs, dynamodb, ec2, ecr, efs, eks, elasticache, elb, fsx, logs,
+	autoscaling, classic, cloudwatch, costs, dynamodb, ec2, ecr, efs, eks, elasticache, elb, fsx, iam, logs,
 	metadata, opensearch, rds, redshift, s3, sagemaker, savingsplans, secrets, ssm, sts, trail slot
 }
 
@@ -127,6 +128,12 @@ func elbClient(c *clients) *elbv2.Client {
 func fsxClient(c *clients) *fsx.Client {
 	return (*fsx.Client)(c.fsx.get(func() unsafe.Pointer {
 		return unsafe.Pointer(fsx.NewFromConfig(c.config("fsx")))
+	}))
+}
+
+func iamClient(c *clients) *iam.Client {
+	return (*iam.Client)(c.iam.get(func() unsafe.Pointer {
+		return unsafe.Pointer(iam.NewFromConfig(c.config("iam")))
 	}))
 }
 

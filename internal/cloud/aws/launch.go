@@ -86,7 +86,7 @@ func (l *Launcher) config(region, service string) awssdk.Config {
 	c := l.cloud.config.Copy()
 	c.Region = region
 	c.APIOptions = append(c.APIOptions[:len(c.APIOptions):len(c.APIOptions)], guardLaunches(service, l.limits.of("", region, service)))
-	if retryer := c.Retryer; service == "ec2" {
+	if retryer := c.Retryer; service == "ec2" || service == "iam" {
 		c.Retryer = func() awssdk.Retryer { return decided{retry.AddWithMaxAttempts(retryer(), launchAttempts)} }
 	}
 	return c
@@ -221,7 +221,9 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.M
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}
-	out, err := ec2Client(l.at(want.Pool.Region)).RunInstances(ctx, in)
+	out, err := withProfile(ctx, func() (*ec2.RunInstancesOutput, error) {
+		return ec2Client(l.at(want.Pool.Region)).RunInstances(ctx, in)
+	})
 	if class := launchClasses[code(err)]; class != nil {
 		_, detail := reason(err)
 		detail = joined(code(err), detail)
@@ -256,7 +258,7 @@ func sessionMachine(i types.Instance) session.Machine {
 }
 
 // request is the call of a launch. It depends on nothing that changes between two calls with
-// one token.
+// one token. It makes the role of the machines, which is the last that can be refused.
 func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunInstancesInput, error) {
 	if want.Token == "" || want.Nodes < 1 || want.Session.ID == "" || want.Tags[inventory.TagInstallation] == "" || want.Tags[inventory.TagSession] != want.Session.ID {
 		return nil, errors.New("it has no token, no machines, or no tags of its session and installation")
@@ -272,6 +274,9 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 	if want.Pool.Image == "" {
 		return nil, errors.New("its pool names no image")
 	}
+	if err := b.CheckPlaces(want.Tags[inventory.TagInstallation], want.Session.ID, want.Session.Name, want.Host.Control, want.Host.Work); err != nil {
+		return nil, err
+	}
 	root, err := l.root(ctx, want)
 	if err != nil {
 		return nil, err
@@ -280,10 +285,14 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 	if err != nil {
 		return nil, err
 	}
+	profile, err := l.makeRole(ctx, want, b)
+	if err != nil {
+		return nil, err
+	}
 	in := &ec2.RunInstancesInput{
 		ClientToken: awssdk.String(clientToken(want.Token)), MinCount: awssdk.Int32(int32(want.Nodes)), MaxCount: awssdk.Int32(int32(want.Nodes)),
 		InstanceType: types.InstanceType(want.Pool.Type), ImageId: awssdk.String(want.Pool.Image), UserData: awssdk.String(data),
-		IamInstanceProfile:                &types.IamInstanceProfileSpecification{Arn: awssdk.String(b.InstanceProfile)},
+		IamInstanceProfile:                &types.IamInstanceProfileSpecification{Arn: awssdk.String(profile)},
 		InstanceInitiatedShutdownBehavior: types.ShutdownBehaviorTerminate,
 		MetadataOptions: &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired, HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
 			HttpPutResponseHopLimit: awssdk.Int32(1)},

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +16,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
@@ -31,11 +29,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// The region in which sessions are launched, and the profile of their machines.
-const (
-	launchRegion = "ap-south-1"
-	profileARN   = "arn:aws:iam::123456789012:instance-profile/sessions"
-)
+// launchRegion is the region in which sessions are launched.
+const launchRegion = "ap-south-1"
 
 // launchImage is what machines start from, as backbone found it.
 var launchImage string
@@ -63,7 +58,10 @@ func backbone(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	launchImage = awssdk.ToString(image.ImageId)
-	profile(tb)
+	policy, err := scratch.MachinePolicy(tb.Context(), launchRegion, "sessions")
+	if err != nil {
+		tb.Fatal(err)
+	}
 	var pairs []string
 	for _, s := range subnets.Subnets {
 		if zone := awssdk.ToString(s.AvailabilityZone); slices.Contains(zones, zone) {
@@ -71,7 +69,7 @@ func backbone(tb testing.TB) string {
 		}
 	}
 	parameters := ssm.NewFromConfig(scratch.Config(launchRegion))
-	for name, value := range map[string]string{"version": "1", "bucket": "sessions", "subnets": strings.Join(pairs, ","), "security-group": group, "instance-profile": profileARN,
+	for name, value := range map[string]string{"version": aws.BackboneVersion, "bucket": "sessions", "subnets": strings.Join(pairs, ","), "security-group": group, "machine-policy": policy,
 		"log-group": "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1", "session-document": "curfew-shell"} {
 		if _, err := parameters.PutParameter(tb.Context(), &ssm.PutParameterInput{Name: awssdk.String("/curfew/backbone/" + name), Value: awssdk.String(value),
 			Type: ssmtypes.ParameterTypeString, Overwrite: awssdk.Bool(true)}); err != nil {
@@ -79,26 +77,6 @@ func backbone(tb testing.TB) string {
 		}
 	}
 	return group
-}
-
-// profile makes the instance profile of sessions, where it is not there yet.
-func profile(tb testing.TB) {
-	tb.Helper()
-	form := url.Values{"Action": {"CreateInstanceProfile"}, "Version": {"2010-05-08"}, "InstanceProfileName": {"sessions"}}
-	req, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, scratch.MotoURL(), strings.NewReader(form.Encode()))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20260101/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer res.Body.Close()
-	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK && !strings.Contains(string(body), "EntityAlreadyExists") {
-		tb.Fatalf("%s: %s, %v", res.Status, body, err)
-	}
 }
 
 // rates are prices of machines, in dollars an hour.
@@ -174,6 +152,32 @@ func left(tb testing.TB, id string) map[string]map[string]string {
 	return out
 }
 
+// withRoles is what EC2 holds of a session, and its role and instance profile, whose tags are others.
+func withRoles(tb testing.TB, id string) map[string]map[string]string {
+	tb.Helper()
+	out := left(tb, id)
+	api := iam.NewFromConfig(scratch.Config(launchRegion))
+	roles, err := api.ListRoles(tb.Context(), &iam.ListRolesInput{PathPrefix: awssdk.String(aws.RolePath)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	profiles, err := api.ListInstanceProfiles(tb.Context(), &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String(aws.RolePath)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, r := range roles.Roles {
+		if strings.HasSuffix(awssdk.ToString(r.Path), "/"+id+"/") {
+			out["role "+awssdk.ToString(r.RoleName)] = nil
+		}
+	}
+	for _, p := range profiles.InstanceProfiles {
+		if strings.HasSuffix(awssdk.ToString(p.Path), "/"+id+"/") {
+			out["instance profile "+awssdk.ToString(p.InstanceProfileName)] = nil
+		}
+	}
+	return out
+}
+
 // TestLauncherConforms holds the launcher of EC2 against the suite that every launcher passes.
 func TestLauncherConforms(t *testing.T) {
 	backbone(t)
@@ -183,9 +187,9 @@ func TestLauncherConforms(t *testing.T) {
 			Launcher: newLauncher(tb, nil), Nodes: 4,
 			Again: func(tb testing.TB) session.Launcher { return newLauncher(tb, nil) },
 			Spec:  oneMachine("g6.xlarge"), Impossible: oneMachine("x9.huge"),
-			Host: session.Host{Control: "s3://sessions/control", WorkDir: "~/work", Setup: "true"},
+			Host: session.Host{Control: "s3://documents/control", WorkDir: "~/work", Setup: "true"},
 			Pass: func(testing.TB) { scratch.Wire.Launches.Show() },
-			Left: left,
+			Left: withRoles,
 			Inject: func(tb testing.TB, f cloudtest.LaunchFault) bool {
 				refuse := func(code string) {
 					scratch.Wire.Launches.Refuse(wire.LaunchRefusal{Code: code, Type: "g6.xlarge", Times: 1})
@@ -218,7 +222,7 @@ func launchOf(id string, p session.Pool, nodes int) session.Launch {
 	s := oneMachine(p.Type)
 	s.Resources.Nodes = nodes
 	return session.Launch{Token: "token-" + id, Session: session.Session{ID: id, Name: "demo"}, Spec: s, Pool: p, Nodes: nodes,
-		Host: session.Host{Schema: session.HostSchema, Session: id, Name: "demo", Nodes: nodes, Control: "s3://sessions/control", WorkDir: "~/work", Setup: "echo \"@ it's $HOME\"\n"},
+		Host: session.Host{Schema: session.HostSchema, Session: id, Name: "demo", Nodes: nodes, Control: "s3://sessions/sessions/control/" + id, WorkDir: "~/work", Setup: "echo \"@ it's $HOME\"\n"},
 		Tags: map[string]string{inventory.TagInstallation: "launches", inventory.TagSession: id, inventory.TagManaged: "true", inventory.TagIntent: "token-" + id, "curfew:owner": "ana"}}
 }
 
@@ -321,7 +325,7 @@ func TestMachinesOfSessions(t *testing.T) {
 		}
 		// What moto takes and does not show of every machine.
 		asked := scratch.Wire.Launches.Last()
-		for k, v := range map[string]string{"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id, "IamInstanceProfile.Arn": profileARN, "MetadataOptions.HttpTokens": "required"} {
+		for k, v := range map[string]string{"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id, "IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/curfew/sessions/launches/" + id + "/curfew-" + id + "-" + launchRegion, "MetadataOptions.HttpTokens": "required"} {
 			if got := asked.Get(k); got != v {
 				t.Errorf("it asks for %s=%q, want %q", k, got, v)
 			}

@@ -158,6 +158,12 @@ func (l *Launcher) Leftovers(ctx context.Context, installation, id string) ([]st
 			left = append(left, more...)
 		}
 	}
+	if len(left) > 0 {
+		return left, nil
+	}
+	if left, err = l.removeRoles(ctx, installation, id); err != nil {
+		return nil, fmt.Errorf("remove what session %s left: %w", id, err)
+	}
 	return left, nil
 }
 

@@ -19,8 +19,8 @@ const (
 	ByLauncher SessionCaller = "launch"
 	// ByPerson is who connects to a machine: the policy of people.
 	ByPerson SessionCaller = "connect"
-	// ByMachine is a machine of a session, its host agent and Systems Manager's agent on it:
-	// the machines' role.
+	// ByMachine is a machine of a session, its host agent and Systems Manager's agent on it: the
+	// role of the session, below the machine policy.
 	ByMachine SessionCaller = "machine"
 )
 
@@ -73,35 +73,84 @@ func askEnd(name, noun string) SessionCall {
 	return SessionCall{ByLauncher, "ec2", name, []SessionAsk{{Action: "ec2:" + name, Resource: arnEC2 + noun + "/{" + noun + "}", Has: true}}}
 }
 
-// askObjects returns the calls of a caller on an object and the listing of its prefix.
-func askObjects(by SessionCaller, keys ...string) []SessionCall {
+// askObjects returns the calls of the launcher on objects of a session and the listing of its
+// prefix.
+func askObjects(keys ...string) []SessionCall {
+	const by = ByLauncher
 	var calls []SessionCall
 	for _, key := range keys {
 		object := arnSessions + key
 		calls = append(calls,
 			askOn(by, "s3", "GetObject", object), askOn(by, "s3", "PutObject", object),
 			SessionCall{by, "s3", "DeleteObjects", []SessionAsk{{Action: "s3:DeleteObject", Resource: object}}},
-			SessionCall{by, "s3", "CreateMultipartUpload", []SessionAsk{{Action: "s3:PutObject", Resource: object}}},
-			SessionCall{by, "s3", "UploadPart", []SessionAsk{{Action: "s3:PutObject", Resource: object}}},
-			SessionCall{by, "s3", "CompleteMultipartUpload", []SessionAsk{{Action: "s3:PutObject", Resource: object}}},
 			askOn(by, "s3", "AbortMultipartUpload", object))
 	}
-	return append(calls,
-		SessionCall{by, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:aws:s3:::{bucket}", Keys: map[string]string{"s3:prefix": "sessions/control/{session}/"}}}},
+	return append(calls, askList(by, ControlKey),
 		SessionCall{by, "s3", "ListMultipartUploads", []SessionAsk{{Action: "s3:ListBucketMultipartUploads", Resource: "arn:aws:s3:::{bucket}"}}})
+}
+
+// Prefixes of a session below "sessions/" in the bucket, and the ARNs of its role and its instance
+// profile.
+const (
+	ControlKey  = "control/{session}/"
+	WorkKey     = "work/{installation}/{name}/"
+	ofRole      = "arn:aws:iam::{account}:role" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
+	ofInstances = "arn:aws:iam::{account}:instance-profile" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
+)
+
+// askList returns the call that lists a prefix of the sessions' bucket.
+func askList(by SessionCaller, key string) SessionCall {
+	return SessionCall{by, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:aws:s3:::{bucket}", Keys: map[string]string{"s3:prefix": "sessions/" + key}}}}
+}
+
+// machineObjects are the calls of a machine on its own documents and its own work.
+func machineObjects() []SessionCall {
+	var calls []SessionCall
+	for _, key := range []string{ControlKey + "order.json", ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl", WorkKey + "node-0/HEAD", WorkKey + "node-0/parts/1/1"} {
+		calls = append(calls, askOn(ByMachine, "s3", "GetObject", arnSessions+key))
+	}
+	for _, key := range []string{ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl", WorkKey + "node-0/HEAD", WorkKey + "node-0/parts/1/1"} {
+		calls = append(calls, askOn(ByMachine, "s3", "PutObject", arnSessions+key))
+	}
+	return append(calls, askOn(ByMachine, "s3", "GetObject", arnSessions+"bin/curfew"), SessionCall{ByMachine, "s3", "DeleteObjects", []SessionAsk{{Action: "s3:DeleteObject", Resource: arnSessions + WorkKey + "node-0/parts/1/1"}}},
+		askList(ByMachine, WorkKey+"node-0/"), askList(ByMachine, ControlKey+"order.json"))
+}
+
+// askRoles are the calls of the launcher on the role of a session.
+func askRoles() []SessionCall {
+	policy := map[string]string{"iam:PolicyARN": "{machine-policy}"}
+	made := func(name, tag, resource string, keys map[string]string) SessionCall {
+		return SessionCall{ByLauncher, "iam", name, []SessionAsk{{Action: "iam:" + name, Resource: resource, Makes: true, Keys: keys}, {Action: "iam:" + tag, Resource: resource, Makes: true}}}
+	}
+	calls := []SessionCall{
+		made("CreateRole", "TagRole", ofRole, map[string]string{"iam:PermissionsBoundary": "{machine-policy}"}),
+		made("CreateInstanceProfile", "TagInstanceProfile", ofInstances, nil),
+		{ByLauncher, "iam", "AttachRolePolicy", []SessionAsk{{Action: "iam:AttachRolePolicy", Resource: ofRole, Keys: policy}}},
+		{ByLauncher, "iam", "DetachRolePolicy", []SessionAsk{{Action: "iam:DetachRolePolicy", Resource: ofRole, Keys: policy}}},
+		{ByLauncher, "iam", "AddRoleToInstanceProfile", []SessionAsk{{Action: "iam:AddRoleToInstanceProfile", Resource: ofInstances, Has: true},
+			{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}}}},
+		askAll(ByLauncher, "iam", "ListInstanceProfiles"), askAll(ByLauncher, "iam", "ListRoles"),
+	}
+	for _, c := range []struct{ name, resource string }{
+		{"GetRole", ofRole}, {"DeleteRole", ofRole}, {"ListAttachedRolePolicies", ofRole},
+		{"GetInstanceProfile", ofInstances}, {"DeleteInstanceProfile", ofInstances}, {"RemoveRoleFromInstanceProfile", ofInstances},
+	} {
+		calls = append(calls, SessionCall{ByLauncher, "iam", c.name, []SessionAsk{{Action: "iam:" + c.name, Resource: c.resource, Has: true}}})
+	}
+	return calls
 }
 
 // askLaunch is what AWS asks about RunInstances of machines of a session.
 func askLaunch() []SessionAsk {
 	asks := []SessionAsk{
-		{Action: "ec2:RunInstances", Resource: arnEC2 + "instance/*", Makes: true, Keys: map[string]string{"ec2:MetadataHttpTokens": "required", "ec2:InstanceProfile": "{instance-profile}"}},
+		{Action: "ec2:RunInstances", Resource: arnEC2 + "instance/*", Makes: true, Keys: map[string]string{"ec2:MetadataHttpTokens": "required", "ec2:InstanceProfile": ofInstances}},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "volume/*", Makes: true, Keys: map[string]string{"ec2:Encrypted": "true"}},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "network-interface/*", Makes: true, Keys: map[string]string{"ec2:Subnet": arnEC2 + "subnet/{subnet}"}},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "spot-instances-request/*", Makes: true},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "subnet/{subnet}"},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "security-group/{security-group}"},
 		{Action: "ec2:RunInstances", Resource: "arn:aws:ec2:{region}::image/{image}"},
-		{Action: "iam:PassRole", Resource: "{machine-role}", Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}},
+		{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}},
 	}
 	for _, noun := range []string{"instance", "volume", "network-interface", "spot-instances-request"} {
 		asks = append(asks, SessionAsk{Action: "ec2:CreateTags", Resource: arnEC2 + noun + "/*", Makes: true, Keys: map[string]string{"ec2:CreateAction": "RunInstances"}})
@@ -144,9 +193,9 @@ var SessionCalls = func() []SessionCall {
 		askOn(ByPerson, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/session-document"),
 		askOn(ByPerson, "kms", "GenerateDataKey", "{kms-key}"),
 
-		askOn(ByMachine, "ssm", "GetParameters", arnSSM+"parameter/curfew/sessions/token"),
+		askOn(ByMachine, "ssm", "GetParameters", arnSSM+"parameter/curfew/sessions/names/{name}/token"),
 		askOn(ByMachine, "ssm", "GetParameter", arnSSM+"parameter/curfew/backbone/bucket"),
-		askOn(ByMachine, "secretsmanager", "GetSecretValue", "arn:aws:secretsmanager:{region}:{account}:secret:curfew/sessions/token-a1b2c3"),
+		askOn(ByMachine, "secretsmanager", "GetSecretValue", "arn:aws:secretsmanager:{region}:{account}:secret:curfew/sessions/shared/token-a1b2c3"),
 		askOn(ByMachine, "logs", "CreateLogStream", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
 		askOn(ByMachine, "logs", "PutLogEvents", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
 		askOn(ByMachine, "logs", "DescribeLogStreams", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:"),
@@ -165,6 +214,7 @@ var SessionCalls = func() []SessionCall {
 		calls = append(calls, askAll(ByLauncher, "ec2", name))
 	}
 	calls = append(calls, askAll(ByLauncher, "ssm", "DescribeInstanceInformation"))
-	calls = append(calls, askObjects(ByLauncher, "control/{session}/order.json", "control/{session}/status-0.json", "work/{session}/node-0/0001")...)
-	return append(calls, askObjects(ByMachine, "control/{session}/status-0.json", "control/{session}/events-0/1.jsonl", "work/{session}/node-0/0001")...)
+	calls = append(calls, askRoles()...)
+	calls = append(calls, askObjects(ControlKey+"order.json", ControlKey+"status-0.json", WorkKey+"node-0/0001")...)
+	return append(calls, machineObjects()...)
 }()

@@ -414,13 +414,17 @@ func (l *launches) refused(f LaunchFault, class error) {
 	if !errors.Is(err, class) || len(machines) != 0 {
 		l.t.Fatalf("%v, %v; want %v", machines, err, class)
 	}
-	for _, other := range []error{session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch} {
+	for _, other := range []error{session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch, session.ErrNoRole} {
 		if other != class && errors.Is(err, other) { //nolint:errorlint // classes are compared with themselves
 			l.t.Errorf("%v is %v as well", err, other)
 		}
 	}
 	for range 3 {
 		l.Pass(l.t)
+	}
+	// What was made before the refusal, such as a role, goes as leftovers do.
+	if named, err := l.Launcher.Leftovers(l.ctx, l.installation(), launch.Session.ID); err != nil || len(named) > 0 {
+		l.t.Errorf("it was refused, and leaves %v, %v", named, err)
 	}
 	if found, left := l.shown(l.Launcher, launch.Session.ID), l.Left(l.t, launch.Session.ID); len(found) > 0 || len(left) > 0 {
 		l.t.Errorf("it was refused, and there are %v, %v", found, left)
@@ -449,7 +453,7 @@ func (l *launches) lost() {
 
 // classOf returns the class of a refusal; nil where it is none.
 func classOf(err error) error {
-	for _, class := range []error{session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch} {
+	for _, class := range []error{session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch, session.ErrNoRole} {
 		if errors.Is(err, class) {
 			return class
 		}

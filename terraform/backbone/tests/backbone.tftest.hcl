@@ -25,7 +25,7 @@ run "defaults" {
   command = plan
 
   assert {
-    condition     = toset(keys(aws_ssm_parameter.this)) == toset([for p in ["version", "bucket", "subnets", "security-group", "instance-profile", "log-group", "kms-key", "session-document"] : "/curfew/backbone/${p}"])
+    condition     = toset(keys(aws_ssm_parameter.this)) == toset([for p in ["version", "bucket", "subnets", "security-group", "machine-policy", "log-group", "kms-key", "session-document"] : "/curfew/backbone/${p}"])
     error_message = "The parameters are not those of the contract."
   }
 

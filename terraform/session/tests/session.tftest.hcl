@@ -10,13 +10,13 @@ override_data {
   target = data.terraform_remote_state.backbone
   values = {
     outputs = {
-      version               = "1"
-      region                = "us-east-1"
-      subnets               = { "us-east-1b" = "subnet-2", "us-east-1a" = "subnet-1" }
-      security_group        = "sg-1"
-      instance_profile_name = "curfew-session-machine"
-      session_document      = "curfew-session"
-      launch_role_arn       = "arn:aws:iam::111122223333:role/curfew-backbone-launch"
+      version            = "2"
+      region             = "us-east-1"
+      subnets            = { "us-east-1b" = "subnet-2", "us-east-1a" = "subnet-1" }
+      security_group     = "sg-1"
+      machine_policy_arn = "arn:aws:iam::111122223333:policy/curfew-session-machine"
+      session_document   = "curfew-session"
+      launch_role_arn    = "arn:aws:iam::111122223333:role/curfew-backbone-launch"
     }
   }
 }
@@ -33,7 +33,7 @@ run "defaults" {
   assert {
     condition = alltrue([for i in aws_instance.node :
       i.metadata_options[0].http_tokens == "required" && i.root_block_device[0].encrypted && i.instance_initiated_shutdown_behavior == "terminate" &&
-      i.subnet_id == "subnet-1" && i.vpc_security_group_ids == toset(["sg-1"]) && i.iam_instance_profile == "curfew-session-machine"
+      i.subnet_id == "subnet-1" && i.vpc_security_group_ids == toset(["sg-1"]) && i.iam_instance_profile == "curfew-demo-us-east-1"
     ])
     error_message = "A machine is not launched as sessions are."
   }
@@ -43,6 +43,15 @@ run "defaults" {
       tags["curfew:installation"] == "terraform" && tags["curfew:session"] == "demo" && tags["curfew:owner"] == "AIDAANA" && tags["curfew:lifetime"] == "ephemeral"
     ])
     error_message = "Machines and disks do not carry the tags of their session."
+  }
+
+  assert {
+    condition = (aws_iam_role.machine.permissions_boundary == "arn:aws:iam::111122223333:policy/curfew-session-machine" &&
+      aws_iam_role_policy_attachment.machine.policy_arn == aws_iam_role.machine.permissions_boundary &&
+      aws_iam_role.machine.path == "/curfew/sessions/terraform/demo/" && aws_iam_instance_profile.machine.path == aws_iam_role.machine.path &&
+      aws_iam_role.machine.tags["curfew:session"] == "demo" && aws_iam_role.machine.tags["curfew:session-name"] == "demo" &&
+    aws_iam_role.machine.tags["curfew:installation"] == "terraform")
+    error_message = "The role of the machines may do more than the machine policy."
   }
 
   assert {
@@ -97,13 +106,13 @@ run "another_version" {
     target = data.terraform_remote_state.backbone
     values = {
       outputs = {
-        version               = "2"
-        region                = "us-east-1"
-        subnets               = { "us-east-1a" = "subnet-1" }
-        security_group        = "sg-1"
-        instance_profile_name = "curfew-session-machine"
-        session_document      = "curfew-session"
-        launch_role_arn       = "arn:aws:iam::111122223333:role/curfew-backbone-launch"
+        version            = "1"
+        region             = "us-east-1"
+        subnets            = { "us-east-1a" = "subnet-1" }
+        security_group     = "sg-1"
+        machine_policy_arn = "arn:aws:iam::111122223333:policy/curfew-session-machine"
+        session_document   = "curfew-session"
+        launch_role_arn    = "arn:aws:iam::111122223333:role/curfew-backbone-launch"
       }
     }
   }

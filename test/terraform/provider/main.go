@@ -280,6 +280,8 @@ func (p *provider) answer(kind string, state map[string]tftypes.Value) map[strin
 		return map[string]string{"id": global("policy/" + name), "arn": global("policy/" + name)}
 	case "aws_iam_instance_profile":
 		return map[string]string{"id": name, "arn": global("instance-profile/" + name)}
+	case "aws_iam_role_policy_attachment":
+		return map[string]string{"id": text(state["role"]) + "/" + text(state["policy_arn"])}
 	case "aws_iam_role_policy":
 		return map[string]string{"id": text(state["role"]) + ":" + name}
 	case "aws_kms_key":

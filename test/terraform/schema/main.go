@@ -29,7 +29,7 @@ const (
 var (
 	resources = []string{
 		"cloudwatch-log-group", "default-security-group", "ecr-lifecycle-policy", "ecr-repository", "eip", "iam-instance-profile", "iam-policy",
-		"iam-role", "iam-role-policy", "instance", "internet-gateway", "kms-alias", "kms-key", "nat-gateway", "route", "route-table",
+		"iam-role", "iam-role-policy", "iam-role-policy-attachment", "instance", "internet-gateway", "kms-alias", "kms-key", "nat-gateway", "route", "route-table",
 		"route-table-association", "s3-bucket", "s3-bucket-lifecycle-configuration", "s3-bucket-ownership-controls", "s3-bucket-policy",
 		"s3-bucket-public-access-block", "s3-bucket-server-side-encryption-configuration", "s3-bucket-versioning", "security-group", "ssm-document",
 		"ssm-parameter", "subnet", "vpc", "vpc-endpoint", "vpc-security-group-egress-rule", "vpc-security-group-ingress-rule",
