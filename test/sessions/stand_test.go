@@ -382,6 +382,9 @@ func (s *stand) nothingLeft() {
 	if machines, rest := s.held(); len(machines)+len(rest) > 0 {
 		s.t.Errorf("EC2 still holds %v %v", machines, rest)
 	}
+	if roles := s.roles(); len(roles) > 0 {
+		s.t.Errorf("IAM still holds %q", roles)
+	}
 }
 
 // machines runs the machines of an account: each runs its user data with a metadata service of
@@ -396,6 +399,8 @@ type machines struct {
 // machine is one that runs.
 type machine struct {
 	root string
+	// s3 is what its role lets it reach.
+	s3   *permitted
 	cmd  *exec.Cmd
 	over chan struct{}
 	log  bytes.Buffer
@@ -429,6 +434,9 @@ func (s *stand) host() *machines {
 		wg.Wait()
 		for id, x := range m.runs {
 			x.end()
+			if refused := x.s3.refused(); len(refused) > 0 {
+				s.t.Errorf("machine %s was refused %q", id, refused)
+			}
 			if s.t.Failed() {
 				s.t.Logf("machine %s:\n%s", id, x.log.String())
 			}
@@ -506,14 +514,18 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 			return nil, err
 		}
 	}
+	if x.s3, err = m.s.permit(ctx, i); err != nil {
+		return nil, err
+	}
 	metadata := httptest.NewServer(metadataOf(i))
 	x.cmd = exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", string(script))
 	x.cmd.Dir, x.cmd.Stdout, x.cmd.Stderr = x.root, &x.log, &x.log
 	x.cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "CURFEW_ROOT=" + x.root, "HOME=" + filepath.Join(x.root, "root"), "CURFEW_METADATA=" + metadata.URL,
-		"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL, "AWS_ENDPOINT_URL=" + m.s.account.URL(), "AWS_ENDPOINT_URL_S3=" + m.s.s3, "AWS_CONFIG_FILE=" + os.DevNull,
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL, "AWS_ENDPOINT_URL=" + m.s.account.URL(), "AWS_ENDPOINT_URL_S3=" + x.s3.URL, "AWS_CONFIG_FILE=" + os.DevNull,
 		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_ACCESS_KEY_ID=" + versitygw.AccessKey, "AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
 	if err := x.cmd.Start(); err != nil {
 		metadata.Close()
+		x.s3.Close()
 		return nil, err
 	}
 	// A shell in its name spaces, with its environment. It has no control of jobs: the terminal is
@@ -528,6 +540,7 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 	go func() {
 		_ = x.cmd.Wait()
 		metadata.Close()
+		x.s3.Close()
 		close(x.over)
 	}()
 	return x, nil

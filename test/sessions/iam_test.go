@@ -1,0 +1,246 @@
+package sessions_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	curfew "github.com/curfew-dev/curfew/internal/cloud/aws"
+	policies "github.com/curfew-dev/curfew/test/iam"
+	"github.com/curfew-dev/curfew/test/sandbox"
+	"github.com/curfew-dev/curfew/test/versitygw"
+)
+
+// permitted is S3 as a machine reaches it: IAM decides on each call by the machine policy and the
+// tags of the machine's role.
+type permitted struct {
+	*httptest.Server
+	policy *policies.Policy
+	tags   map[string]string
+
+	mu     sync.Mutex
+	denied []string
+}
+
+// permit starts S3 for a machine, by the role of its instance profile.
+func (s *stand) permit(ctx context.Context, i types.Instance) (*permitted, error) {
+	if i.IamInstanceProfile == nil {
+		return nil, errors.New("the machine has no instance profile")
+	}
+	arn := aws.ToString(i.IamInstanceProfile.Arn)
+	name := aws.String(arn[strings.LastIndex(arn, "/")+1:])
+	api := iam.NewFromConfig(s.account.Config(region))
+	profile, err := api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: name})
+	if err != nil {
+		return nil, err
+	}
+	if len(profile.InstanceProfile.Roles) != 1 {
+		return nil, fmt.Errorf("instance profile %s has %d roles", arn, len(profile.InstanceProfile.Roles))
+	}
+	role, err := api.GetRole(ctx, &iam.GetRoleInput{RoleName: profile.InstanceProfile.Roles[0].RoleName})
+	if err != nil {
+		return nil, err
+	}
+	attached, err := api.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: role.Role.RoleName})
+	if err != nil {
+		return nil, err
+	}
+	if b := role.Role.PermissionsBoundary; b == nil || len(attached.AttachedPolicies) != 1 || aws.ToString(attached.AttachedPolicies[0].PolicyArn) != aws.ToString(b.PermissionsBoundaryArn) {
+		return nil, fmt.Errorf("role %s has the policies %v and the boundary %v", *role.Role.RoleName, attached.AttachedPolicies, b)
+	}
+	p := &permitted{tags: map[string]string{}}
+	if p.policy, err = policies.Parse(sandbox.MachinePolicy(region, versitygw.Bucket)); err != nil {
+		return nil, err
+	}
+	for _, t := range role.Role.Tags {
+		p.tags["aws:PrincipalTag/"+*t.Key] = *t.Value
+	}
+	to, err := url.Parse(s.s3)
+	if err != nil {
+		return nil, err
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
+		// Whoever may not list the whole bucket is not told that an object is not there.
+		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode == http.StatusNotFound && r.Request.Method == http.MethodGet && !p.allows("s3:ListBucket", "", nil) {
+				r.StatusCode = http.StatusForbidden
+				r.Body = io.NopCloser(strings.NewReader(denial))
+				r.ContentLength = int64(len(denial))
+				r.Header.Set("Content-Length", fmt.Sprint(len(denial)))
+			}
+			return nil
+		},
+	}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ok, call := p.decide(r); !ok {
+			p.mu.Lock()
+			p.denied = append(p.denied, call)
+			p.mu.Unlock()
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, denial)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	return p, nil
+}
+
+const denial = `<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`
+
+// allows asks the policy about a call on the bucket ("") or an object of it.
+func (p *permitted) allows(action, key string, keys map[string]string) bool {
+	r := policies.Request{Action: action, Resource: "arn:aws:s3:::" + versitygw.Bucket, Keys: map[string]string{}}
+	if key != "" {
+		r.Resource += "/" + key
+	}
+	for _, from := range []map[string]string{p.tags, keys} {
+		for k, v := range from {
+			r.Keys[k] = v
+		}
+	}
+	ok, err := p.policy.Allows(r)
+	return ok && err == nil
+}
+
+// decide says whether a call of S3 is allowed, and names it.
+func (p *permitted) decide(r *http.Request) (ok bool, call string) {
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	query := r.URL.Query()
+	call = r.Method + " " + r.URL.RequestURI()
+	switch {
+	case bucket != versitygw.Bucket:
+		return false, call
+	case key == "" && r.Method == http.MethodGet && query.Get("list-type") == "2":
+		return p.allows("s3:ListBucket", "", map[string]string{"s3:prefix": query.Get("prefix")}), call
+	case key == "" && r.Method == http.MethodPost && query.Has("delete"):
+		body, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var list struct {
+			Object []struct{ Key string }
+		}
+		if err != nil || xml.Unmarshal(body, &list) != nil || len(list.Object) == 0 {
+			return false, call
+		}
+		for _, o := range list.Object {
+			if !p.allows("s3:DeleteObject", o.Key, nil) {
+				return false, call + " " + o.Key
+			}
+		}
+		return true, call
+	case key != "" && len(query) <= 1 && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		return p.allows("s3:GetObject", key, nil), call
+	case key != "" && len(query) <= 1 && r.Method == http.MethodPut:
+		return p.allows("s3:PutObject", key, nil), call
+	}
+	return false, call // a list of uploads among them
+}
+
+// refused are the calls that were denied and that a machine makes for itself: the list of uploads,
+// which it can do without, left out.
+func (p *permitted) refused() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.denied), func(call string) bool { return strings.Contains(call, "?uploads") })
+}
+
+// TestMachinesKeepToThemselves: machines of two sessions, whose names begin alike, each reach what is
+// theirs. Neither reads, writes, lists or deletes what is the other's, nor an order.
+func TestMachinesKeepToThemselves(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, brief)
+	m := s.host()
+	ids := map[string]string{}
+	for _, name := range []string{"demo", "demo2"} {
+		s.curfew(0, "up", name, "--type", machineType)
+		ids[name] = s.run(name).ResourceIDs[0]
+	}
+	place := map[string][]string{}
+	for _, name := range []string{"demo", "demo2"} {
+		p := m.store(ids[name])
+		if got := p.refused(); len(got) > 0 {
+			t.Errorf("%s was refused %q", name, got)
+		}
+		control := "sessions/control/" + p.tags["aws:PrincipalTag/curfew:session"] + "/"
+		work := "sessions/work/" + p.tags["aws:PrincipalTag/curfew:installation"] + "/" + name + "/"
+		place[name] = []string{control, work}
+	}
+	for name, other := range map[string]string{"demo": "demo2", "demo2": "demo"} {
+		p := m.store(ids[name])
+		api := s3.New(s3.Options{Region: region, BaseEndpoint: aws.String(p.URL), UsePathStyle: true,
+			Credentials: credentials.NewStaticCredentialsProvider(versitygw.AccessKey, versitygw.SecretKey, "")})
+		bucket := aws.String(versitygw.Bucket)
+		for _, prefix := range append(place[other], "sessions/control/", "sessions/work/", "sessions/", "") {
+			_, list := api.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: bucket, Prefix: aws.String(prefix)})
+			tries := map[string]error{"list": list}
+			for _, key := range []string{prefix + "status-0.json", prefix + "order.json", prefix + "node-0/HEAD"} {
+				_, tries["get "+key] = api.GetObject(t.Context(), &s3.GetObjectInput{Bucket: bucket, Key: aws.String(key)})
+				_, tries["put "+key] = api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: aws.String(key), Body: strings.NewReader("{}")})
+				_, tries["delete "+key] = api.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: bucket, Key: aws.String(key)})
+			}
+			for try, err := range tries {
+				if answer := smithy.APIError(nil); !errors.As(err, &answer) || answer.ErrorCode() != "AccessDenied" {
+					t.Errorf("%s may %s of %q: %v", name, try, prefix, err)
+				}
+			}
+		}
+		order := aws.String(place[name][0] + "order.json")
+		if _, err := api.GetObject(t.Context(), &s3.GetObjectInput{Bucket: bucket, Key: order}); err != nil {
+			t.Errorf("%s may not read its order: %v", name, err)
+		}
+		if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: order, Body: strings.NewReader("{}")}); err == nil {
+			t.Errorf("%s may write its order", name)
+		}
+	}
+	for name, id := range ids {
+		m.forget(id) // what this test tried
+		s.curfew(0, "down", name)
+	}
+	s.nothingLeft()
+}
+
+// store is S3 as a machine reaches it.
+func (m *machines) store(id string) *permitted {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.runs[id].s3
+}
+
+// forget forgets what was denied to a machine.
+func (m *machines) forget(id string) {
+	p := m.store(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.denied = nil
+}
+
+// roles are the roles of sessions that are there.
+func (s *stand) roles() (names []string) {
+	s.t.Helper()
+	out, err := iam.NewFromConfig(s.account.Config(region)).ListRoles(context.WithoutCancel(s.t.Context()), &iam.ListRolesInput{PathPrefix: aws.String(curfew.RolePath)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range out.Roles {
+		names = append(names, aws.ToString(r.RoleName))
+	}
+	return names
+}
