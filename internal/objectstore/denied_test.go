@@ -12,7 +12,7 @@ import (
 )
 
 // TestPrefixAloneMayBeListed: S3 answers 403 for an object that is not there to whoever may list a
-// prefix alone, and lets nobody list the uploads of a prefix.
+// prefix alone, and refuses to list the uploads of a prefix.
 func TestPrefixAloneMayBeListed(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		prefix := r.URL.Query().Get("prefix")

@@ -45,8 +45,8 @@ type Launcher interface {
 	// Pools returns where the specification can be launched, the best first: by price of
 	// useful work where prices are known. It reads only. ErrUnsupported where none can.
 	Pools(ctx context.Context, s *spec.Spec) ([]Pool, error)
-	// Launch starts the machines, or returns those that the token started before. Where it is
-	// refused, Leftovers removes what was made before.
+	// Launch starts the machines, or returns those that the token started before. Leftovers
+	// removes what a refused launch leaves.
 	Launch(ctx context.Context, l Launch) ([]Machine, error)
 	// Find returns all machines of an installation that carry a session (of all sessions:
 	// ""), those included that are ending, by what the provider says now. It may not show a

@@ -120,7 +120,10 @@ func machineObjects() []SessionCall {
 func askRoles() []SessionCall {
 	policy := map[string]string{"iam:PolicyARN": "{machine-policy}"}
 	made := func(name, tag, resource string, keys map[string]string) SessionCall {
-		return SessionCall{ByLauncher, "iam", name, []SessionAsk{{Action: "iam:" + name, Resource: resource, Makes: true, Keys: keys}, {Action: "iam:" + tag, Resource: resource, Makes: true}}}
+		return SessionCall{ByLauncher, "iam", name, []SessionAsk{
+			{Action: "iam:" + name, Resource: resource, Makes: true, Keys: keys},
+			{Action: "iam:" + tag, Resource: resource, Makes: true},
+		}}
 	}
 	calls := []SessionCall{
 		made("CreateRole", "TagRole", ofRole, map[string]string{"iam:PermissionsBoundary": "{machine-policy}"}),

@@ -422,7 +422,7 @@ func (l *launches) refused(f LaunchFault, class error) {
 	for range 3 {
 		l.Pass(l.t)
 	}
-	// What was made before the refusal, such as a role, goes as leftovers do.
+	// The leftovers of a refused launch, such as a role, go as others do.
 	if named, err := l.Launcher.Leftovers(l.ctx, l.installation(), launch.Session.ID); err != nil || len(named) > 0 {
 		l.t.Errorf("it was refused, and leaves %v, %v", named, err)
 	}
