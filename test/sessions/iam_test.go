@@ -27,6 +27,7 @@ import (
 	policies "github.com/curfew-dev/curfew/test/iam"
 	"github.com/curfew-dev/curfew/test/sandbox"
 	"github.com/curfew-dev/curfew/test/versitygw"
+	"github.com/curfew-dev/curfew/test/wire"
 )
 
 // permitted is S3 as a machine reaches it: IAM decides on each call by the machine policy and the
@@ -42,36 +43,15 @@ type permitted struct {
 
 // permit starts S3 for a machine, by the role of its instance profile.
 func (s *stand) permit(ctx context.Context, i types.Instance) (*permitted, error) {
-	if i.IamInstanceProfile == nil {
-		return nil, errors.New("the machine has no instance profile")
-	}
-	arn := aws.ToString(i.IamInstanceProfile.Arn)
-	name := aws.String(arn[strings.LastIndex(arn, "/")+1:])
-	api := iam.NewFromConfig(s.account.Config(region))
-	profile, err := api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: name})
-	if err != nil {
-		return nil, err
-	}
-	if len(profile.InstanceProfile.Roles) != 1 {
-		return nil, fmt.Errorf("instance profile %s has %d roles", arn, len(profile.InstanceProfile.Roles))
-	}
-	role, err := api.GetRole(ctx, &iam.GetRoleInput{RoleName: profile.InstanceProfile.Roles[0].RoleName})
-	if err != nil {
-		return nil, err
-	}
-	attached, err := api.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: role.Role.RoleName})
-	if err != nil {
-		return nil, err
-	}
-	if b := role.Role.PermissionsBoundary; b == nil || len(attached.AttachedPolicies) != 1 || aws.ToString(attached.AttachedPolicies[0].PolicyArn) != aws.ToString(b.PermissionsBoundaryArn) {
-		return nil, fmt.Errorf("role %s has the policies %v and the boundary %v", *role.Role.RoleName, attached.AttachedPolicies, b)
-	}
 	p := &permitted{tags: map[string]string{}}
+	var err error
 	if p.policy, err = policies.Parse(sandbox.MachinePolicy(region, versitygw.Bucket)); err != nil {
 		return nil, err
 	}
-	for _, t := range role.Role.Tags {
-		p.tags["aws:PrincipalTag/"+*t.Key] = *t.Value
+	if i.IamInstanceProfile != nil { // a machine without one may do nothing
+		if p.tags, err = s.roleTags(ctx, aws.ToString(i.IamInstanceProfile.Arn)); err != nil {
+			return nil, err
+		}
 	}
 	to, err := url.Parse(s.s3)
 	if err != nil {
@@ -102,6 +82,37 @@ func (s *stand) permit(ctx context.Context, i types.Instance) (*permitted, error
 		proxy.ServeHTTP(w, r)
 	}))
 	return p, nil
+}
+
+// roleTags are the tags of the role of an instance profile, as condition keys. It is an error where
+// the role has another policy than the machine policy, or not that as its boundary.
+func (s *stand) roleTags(ctx context.Context, profile string) (map[string]string, error) {
+	api := iam.NewFromConfig(s.account.Config(region))
+	name := aws.String(profile[strings.LastIndex(profile, "/")+1:])
+	found, err := api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: name})
+	if err != nil {
+		return nil, err
+	}
+	if len(found.InstanceProfile.Roles) != 1 {
+		return nil, fmt.Errorf("instance profile %s has %d roles", profile, len(found.InstanceProfile.Roles))
+	}
+	role, err := api.GetRole(ctx, &iam.GetRoleInput{RoleName: found.InstanceProfile.Roles[0].RoleName})
+	if err != nil {
+		return nil, err
+	}
+	attached, err := api.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: role.Role.RoleName})
+	if err != nil {
+		return nil, err
+	}
+	b := role.Role.PermissionsBoundary
+	if b == nil || len(attached.AttachedPolicies) != 1 || aws.ToString(attached.AttachedPolicies[0].PolicyArn) != aws.ToString(b.PermissionsBoundaryArn) {
+		return nil, fmt.Errorf("role %s has the policies %v and the boundary %v", *role.Role.RoleName, attached.AttachedPolicies, b)
+	}
+	tags := map[string]string{}
+	for _, t := range role.Role.Tags {
+		tags["aws:PrincipalTag/"+*t.Key] = *t.Value
+	}
+	return tags, nil
 }
 
 const denial = `<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`
@@ -183,6 +194,13 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 		work := "sessions/work/" + p.tags["aws:PrincipalTag/curfew:installation"] + "/" + name + "/"
 		place[name] = []string{control, work}
 	}
+	// Nor by a file that names the other's work as one's own.
+	for _, at := range []string{place["demo2"][1], "sessions/control", "sessions/work", ""} {
+		s.write("theirs.yaml", "apiVersion: curfew.session/v1\nname: theirs\nlease: 1h\nresources: {instance_type: "+machineType+"}\nwork: {dir: ~/work, to: \"s3://"+versitygw.Bucket+"/"+at+"\"}\n")
+		if _, errs := s.curfew(2, "up", "theirs", "-f", "theirs.yaml", "--detach"); !strings.Contains(errs, "may not write") {
+			t.Errorf("work at %q: %s", at, errs)
+		}
+	}
 	for name, other := range map[string]string{"demo": "demo2", "demo2": "demo"} {
 		p := m.store(ids[name])
 		api := s3.New(s3.Options{Region: region, BaseEndpoint: aws.String(p.URL), UsePathStyle: true,
@@ -213,6 +231,26 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 	for name, id := range ids {
 		m.forget(id) // what this test tried
 		s.curfew(0, "down", name)
+	}
+	s.nothingLeft()
+}
+
+// TestNoRoleNoMachine: where IAM lets no role be made, no machine is launched, and one line says what
+// to do.
+func TestNoRoleNoMachine(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, brief)
+	undo := s.account.Wire.Inject(wire.Fault{Service: "iam", Operation: "AttachRolePolicy", Kind: wire.AccessDenied})
+	_, errs := s.curfew(1, "up", "demo", "--type", machineType)
+	undo()
+	why := s.run("demo").Why
+	for _, text := range []string{"make role curfew-", "its machines can have no role of their own", "apply terraform/backbone of this release"} {
+		if !strings.Contains(why, text) || strings.Contains(why, "\n") {
+			t.Errorf("why: %q, without %q", why, text)
+		}
+	}
+	if !strings.Contains(errs, "no role of their own") || s.run("demo").State != "failed" || s.account.Wire.Launches.Count() > 0 {
+		t.Errorf("%d launches, %s: %s", s.account.Wire.Launches.Count(), s.run("demo").State, errs)
 	}
 	s.nothingLeft()
 }

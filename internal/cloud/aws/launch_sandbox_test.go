@@ -325,7 +325,8 @@ func TestMachinesOfSessions(t *testing.T) {
 		}
 		// What moto takes and does not show of every machine.
 		asked := scratch.Wire.Launches.Last()
-		for k, v := range map[string]string{"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id, "IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/curfew/sessions/launches/" + id + "/curfew-" + id + "-" + launchRegion, "MetadataOptions.HttpTokens": "required"} {
+		for k, v := range map[string]string{"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id, "IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/curfew/sessions/launches/" + id + "/curfew-" + id + "-" + launchRegion, "MetadataOptions.HttpTokens": "required",
+			"MetadataOptions.HttpPutResponseHopLimit": "1", "MetadataOptions.InstanceMetadataTags": "", "KeyName": "", "BlockDeviceMapping.1.Ebs.Encrypted": "true"} {
 			if got := asked.Get(k); got != v {
 				t.Errorf("it asks for %s=%q, want %q", k, got, v)
 			}
