@@ -28,6 +28,7 @@ type backtestFlags struct {
 	idleBelow   float64
 	baselines   bool
 	resource    string
+	tz          string
 	policies    []string
 	caps        bool
 	every       string
@@ -45,6 +46,7 @@ func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a released resource")
 	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilization in `percent` under which a sample is idle (default: only 0 is)")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
+	fl.StringVar(&f.tz, "tz", "", "time `zone` of times without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
 }
 
 func (a *app) newBacktest() *cobra.Command {
@@ -156,7 +158,7 @@ func withSessions(set *policy.Set, idle time.Duration) (*policy.Set, error) {
 // command is a command on the same trace, with the flags that were given.
 func (f backtestFlags) command(verb string) string {
 	out := "curfew " + verb + " --trace " + plain.Shell(f.trace)
-	for _, x := range []struct{ flag, value, usual string }{{"map", f.columns, ""}, {"step", f.step, ""}, {"price", f.price, ""}, {"restart-cost", f.restartCost, "5m"}, {"resource", f.resource, ""}} {
+	for _, x := range []struct{ flag, value, usual string }{{"map", f.columns, ""}, {"step", f.step, ""}, {"price", f.price, ""}, {"restart-cost", f.restartCost, "5m"}, {"resource", f.resource, ""}, {"tz", f.tz, ""}} {
 		if x.value != x.usual {
 			out += " --" + x.flag + " " + plain.Shell(x.value)
 		}
@@ -186,7 +188,7 @@ const drawn = 24
 // params reads the flags of addTrace.
 // options say how the trace is read.
 func (f backtestFlags) options() replay.TraceOptions {
-	return replay.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, IdleBelow: f.idleBelow}
+	return replay.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, TZ: f.tz, IdleBelow: f.idleBelow}
 }
 
 func (f backtestFlags) params() (backtest.Params, error) {

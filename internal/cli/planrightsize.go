@@ -18,9 +18,9 @@ import (
 
 // rightsizeFlags are the flags of plan rightsize.
 type rightsizeFlags struct {
-	source                                                sourceFlags
-	period                                                runtime.Period // of --from ledger
-	usage, from, columns, step, resource, machine, region string
+	source                                                    sourceFlags
+	period                                                    runtime.Period // of --from ledger
+	usage, from, columns, step, resource, tz, machine, region string
 }
 
 func (a *app) newPlanRightsize() *cobra.Command {
@@ -60,6 +60,7 @@ the machine types that fit the measured memory and compute, with prices and draw
 	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")
 	fl.StringVar(&f.resource, "resource", "", "resource of the nvidia-smi output")
+	fl.StringVar(&f.tz, "tz", "", "time `zone` of times without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
 	fl.StringVar(&f.machine, "type", "", "current machine `type` (default: from the file)")
 	fl.StringVar(&f.region, "region", "", "region of the machines (default us-east-1)")
 	a.outputs(c, reports...)
@@ -70,7 +71,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if f.usage == "" {
 		return usageError("curfew plan rightsize: give --usage FILE with recorded usage, or --from scan")
 	}
-	t, err := backtestFlags{trace: f.usage, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource}.params()
+	t, err := backtestFlags{trace: f.usage, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource, tz: f.tz}.params()
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 		return err
 	}
 	a.req.CheckRegion(book, f.region)
-	if err := clouds.WarnUnread(ctx, a.req, clouds.Recording{Path: a.path(f.usage), Format: t.Format}); err != nil {
+	if err := clouds.Prepare(ctx, a.req, a.path(f.usage), &t.Format); err != nil {
 		return err
 	}
 	file, err := config.Open(a.path(f.usage))

@@ -37,6 +37,7 @@ func (f *sourceFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.Columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.Step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.Resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
+	fl.StringVar(&f.TZ, "tz", "", "time `zone` of times in --usage without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
 }
 
 // addAccount adds the flags that say which account is read, but for the profile.
@@ -170,7 +171,7 @@ func scanExit(partial bool, limit *money.Amount, waste money.Amount) error {
 func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) error {
 	var reads []string
 	set.Visit(func(fl *pflag.Flag) {
-		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "window", "bill", "no-save", "print-iam-policy"}, fl.Name) {
+		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "tz", "window", "bill", "no-save", "print-iam-policy"}, fl.Name) {
 			reads = append(reads, "--"+fl.Name)
 		}
 	})
@@ -232,6 +233,7 @@ func (a *app) again(f scanFlags) string {
 		add("map", f.Columns)
 		add("step", f.Step)
 		add("resource", f.Resource)
+		add("tz", f.TZ)
 		add("window", f.window)
 		add("bill", f.bill)
 		words = append(words, "--no-save")

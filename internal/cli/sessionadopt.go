@@ -121,7 +121,7 @@ trace has.`,
 				return usageError("curfew session template: give --from with the id or name of a machine")
 			}
 			if o.Trace.Trace == "" {
-				for _, name := range []string{"map", "step", "resource", "idle-below", "restart-cost", "price"} {
+				for _, name := range []string{"map", "step", "resource", "tz", "idle-below", "restart-cost", "price"} {
 					if c.Flags().Changed(name) {
 						return usageError("--%s is about the recorded usage: give --trace as well", name)
 					}

@@ -34,7 +34,7 @@ type looking struct {
 // present reads a trace as the account that it is at a time.
 func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l looking, set *policy.Set) (round.Setting, *backtest.Present, error) {
 	fail := func(err error) (round.Setting, *backtest.Present, error) { return round.Setting{}, nil, err }
-	p, err := backtestFlags{trace: l.trace, columns: f.Columns, step: f.Step, restartCost: "0s", resource: f.Resource}.params()
+	p, err := backtestFlags{trace: l.trace, columns: f.Columns, step: f.Step, restartCost: "0s", resource: f.Resource, tz: f.TZ}.params()
 	if err != nil {
 		return fail(err)
 	}

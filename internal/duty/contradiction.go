@@ -3,6 +3,7 @@ package duty
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -12,15 +13,14 @@ import (
 // second rests: kernels keep the engine active, multiprocessors and tensor pipes work only
 // in kernels. Memory is not among them, which copies keep busy without a kernel, nor are
 // multiprocessors at rest under utilization, because a kernel of one block fills 1 of
-// 132; that pair only tells a latched meter.
+// 132; that pair only tells a latched meter. Nor is utilization at rest while a profiling
+// metric works: it is the coarser meter, which reads 0 where it is not supported, and the GPU
+// computes.
 var impossible = [...]struct{ works, rests usage.Signal }{
 	{usage.GPUUtil, usage.GREngine},
-	{usage.GREngine, usage.GPUUtil},
 	{usage.SMActive, usage.GREngine},
-	{usage.SMActive, usage.GPUUtil},
 	{usage.TensorActive, usage.SMActive},
 	{usage.TensorActive, usage.GREngine},
-	{usage.TensorActive, usage.GPUUtil},
 }
 
 // plainWork is the share of its range from which on a signal certainly shows work: 10%,
@@ -145,6 +145,9 @@ func (q *question) trusted(t *track) int64 {
 // repeated says whether the newest samples of a meter are equal to the last bit and as
 // many as only a frozen exporter gives; if they are not yet but may be soon, when.
 func (q *question) repeated(r reading) bool {
+	if r.signal.Steady(r.max) {
+		return false
+	}
 	need := int64(r.signal.Repeats())
 	count, at := r.repeated(r.at, need)
 	switch {
@@ -190,7 +193,7 @@ type fall struct {
 func (m *meter) repeat() {
 	need := m.signal.Repeats()
 	before, ok := m.before()
-	equal, falls := ok && before == m.max, m.signal == usage.Energy && ok && before > m.max
+	equal, falls := ok && before == m.max && !m.signal.Steady(m.max), m.signal == usage.Energy && ok && before > m.max
 	if m.repeats == nil {
 		if !equal && !falls && m.count == 1 {
 			return
@@ -209,7 +212,7 @@ func (m *meter) repeat() {
 	} else {
 		r.times = r.times[:0]
 	}
-	for i := max(0, m.count-int64(need)); i < m.count-1; i++ {
+	for i := max(0, m.count-int64(need)); i < m.count-1 && !m.signal.Steady(m.max); i++ {
 		r.times = append(r.times, m.start+i*m.step())
 	}
 	if over := len(r.times) - (need - 1); over > 0 {
@@ -229,6 +232,9 @@ func (m *meter) before() (v float64, ok bool) {
 // repeated returns how many of the newest samples at a time are equal, at most need, and
 // when the oldest of those was measured.
 func (m *meter) repeated(newest, need int64) (count, at int64) {
+	if m.signal.Steady(m.max) {
+		return 1, newest
+	}
 	count = 1
 	if step := m.step(); step > 0 {
 		count = (newest-m.start)/step + 1
@@ -298,10 +304,38 @@ func (j *judge) wrong(t *usage.Track, works bool) string {
 			return contradict(p.works, a.Max, p.rests, b.Max)
 		}
 	}
-	if power := t.Stats(usage.Power); !works && power != nil && power.Max >= j.t.BusyPower {
+	if !works && power != nil && j.drewAtRest(t, power) {
 		return fmt.Sprintf("its meters show no work while it drew up to %s W: one of them is wrong", plain.Number(power.Max, 0))
 	}
 	return ""
+}
+
+// drewAtRest says whether a GPU last drew power like one at work when none of its meters showed
+// work: after the last of it, with a sample's time for meters that are read one after another.
+func (j *judge) drewAtRest(t *usage.Track, power *usage.Stats) bool {
+	var drew, worked time.Time
+	line := busyPower(j.t, j.w.GPUPower)
+	for at, v := range j.w.Peaks(power) {
+		if v >= line {
+			drew = at
+		}
+	}
+	for _, sig := range usage.Compute() {
+		if st := t.Stats(sig); st != nil && st.LastActive.After(worked) {
+			worked = st.LastActive.Add(j.w.StepOf(st))
+		}
+	}
+	return !drew.IsZero() && drew.After(worked.Add(j.w.StepOf(power)))
+}
+
+// busyPower is the power of a GPU, in watts, from which on it does not rest: the threshold, or
+// half of the TDP of its model where that is known and less. Boards that keep a context or their
+// clocks up draw up to about 40% of it at rest (T4, L4, A10), large ones a quarter.
+func busyPower(t Thresholds, tdp float64) float64 {
+	if tdp > 0 {
+		return min(t.BusyPower, tdp/2)
+	}
+	return t.BusyPower
 }
 
 // whole returns the track of the GPU that a MIG instance is part of, or the track itself.

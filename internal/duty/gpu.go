@@ -92,6 +92,7 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		works = works || j.active(st)
 	}
 	g.Coverage = j.w.Coverage(meter)
+	measured, parts := j.partitions(t)
 	wrong := j.wrong(t, works)
 	switch {
 	case meter == nil && !works:
@@ -103,13 +104,19 @@ func (j *judge) gpu(t *usage.Track) gpu {
 	case works && j.latched(t, g.memory):
 		return g.is(Unknown, "utilization never left 100%% while nothing else shows work: the meter may be latched")
 	case works && (j.known(meter) || j.recentlyActive(t)):
-		mean, err := t.Stats(usage.GPUUtil).Mean()
+		util := t.Stats(usage.GPUUtil)
+		mean, err := util.Mean()
 		if err != nil {
 			return g.is(Busy, "it computes")
+		}
+		if util.Active == 0 {
+			return g.is(Busy, "%s at most", j.computes(t))
 		}
 		return g.is(Busy, "%s%% utilization on average", plain.Number(mean, 1))
 	case !j.known(meter):
 		return g.is(Unknown, "samples cover %s%% of the window", plain.Number(100*g.Coverage, 0))
+	case measured < parts:
+		return g.is(Unknown, "%s", partly(measured, parts))
 	case j.short():
 		return g.is(Unknown, "%s", j.shortWhy())
 	}
@@ -123,6 +130,32 @@ func (j *judge) gpu(t *usage.Track) gpu {
 		g.Lasting = min(g.Lasting, j.w.To.Sub(fall.At))
 	}
 	return j.atRest(t, g)
+}
+
+// computes says which meter shows that a GPU computes while its utilization rests.
+func (j *judge) computes(t *usage.Track) string {
+	for _, sig := range usage.Compute() {
+		if st := t.Stats(sig); j.active(st) {
+			return reads(sig, st.Max)
+		}
+	}
+	return "it computes"
+}
+
+// partitions returns how many partitions of a track's GPU were measured, and how many it has; 0
+// of a GPU that is whole, or in MIG mode.
+func (j *judge) partitions(t *usage.Track) (measured, parts int) {
+	parts = usage.Parts(t.Name)
+	if parts == 0 {
+		return 0, 0
+	}
+	parent, _ := t.Parent()
+	for _, other := range j.w.GPUs {
+		if of, part := other.Parent(); part && of == parent && other.MeasuresCompute() {
+			measured++
+		}
+	}
+	return measured, parts
 }
 
 // recentlyActive says whether the newest samples of any meter show computation,

@@ -104,6 +104,9 @@ func (m *machine) gpus(n int, util, used float64) *machine {
 	return m
 }
 
+// tdp sets the TDP of the GPUs' model.
+func (m *machine) tdp(watts float64) *machine { m.w.GPUPower = watts; return m }
+
 func (m *machine) gpu(name string, util, used float64) *machine {
 	return m.flat(name, usage.GPUUtil, util).flat(name, usage.MemUsed, used*gib).flat(name, usage.MemTotal, 80*gib)
 }
@@ -221,10 +224,16 @@ func TestJudge(t *testing.T) {
 		{name: "100% and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1, want: Unknown, why: "latched"},
 		{name: "100% and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1, want: Busy},
 		{name: "MIG: multiprocessors instead of utilization", m: days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Idle},
-		{name: "tensor pipes contradict utilization", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Unknown, why: "its tensor pipes read 20% while utilization reads 0%"},
+		{name: "tensor pipes work where utilization reads 0", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy, why: "its tensor pipes read 20%"},
+		{name: "a meter of whole watts has no finer digits to move", m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 137).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1, want: Idle},
+		{name: "but: one of finer digits that stand still", m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 137.25).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1, want: Unknown, why: "its exporter was frozen"},
+		{name: "partitions of a GPU, one of eight measured", m: days(14).flat("77:0/8", usage.GPUUtil, 0).flat("77:0/8", usage.Processes, 0), gpus: 1, want: Unknown, why: "1 of the 8 partitions of its GPU are measured"},
 		{name: "but: they hardly do", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.05), gpus: 1, want: Busy},
 		{name: "utilization of 99% with the graphics engine at rest", m: days(14).gpus(1, 99, 60).flat("0", usage.GREngine, 0).flat("0", usage.Power, 690), gpus: 1, want: Unknown, why: "utilization reads 99% while the graphics engine reads 0%"},
 		{name: "power contradicts rest", m: days(14).gpus(1, 0, 0).series("0", usage.Power, but(100, 60, 400)).host(1, 1), gpus: 1, want: Unknown, why: "drew up to 400 W"},
+		{name: "but: it drew that while it worked", m: days(14).series("0", usage.GPUUtil, but(100, 0, 90)).flat("0", usage.Processes, 0).series("0", usage.Power, but(100, 60, 400)).host(1, 1), gpus: 1, want: Idle},
+		{name: "half of the TDP of a small model contradicts rest", m: days(14).tdp(70).gpus(1, 0, 0).series("0", usage.Power, but(100, 11, 52)).host(1, 1), gpus: 1, want: Unknown, why: "drew up to 52 W"},
+		{name: "but: it keeps its clocks up", m: days(14).tdp(70).gpus(1, 0, 0).flat("0", usage.Power, 28).host(1, 1), gpus: 1, want: Idle},
 		{name: "but: it works too", m: days(14).gpus(1, 90, 60).flat("0", usage.Power, 400), gpus: 1, want: Busy},
 		{name: "a frozen exporter", m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 60).flat("0", usage.Energy, 5e6).host(1, 1), gpus: 1, want: Unknown, why: "its energy meter stood still up to"},
 		{name: "power and temperature that stood still", m: days(14).gpus(1, 0, 0).series("0", usage.Power, until(100, 60, 61.5)).flat("0", usage.Temperature, 30).host(1, 1), gpus: 1, want: Unknown, why: "its power and temperature stood still"},

@@ -102,6 +102,8 @@ func (q *question) moment(t *track, m *moment) {
 		}))
 	case m.state == Busy && util.meter == nil:
 		m.why = "it computes"
+	case m.state == Busy && util.max < q.floor(util):
+		m.why = q.say(func() string { return q.computes(t) })
 	case m.state == Busy:
 		m.why = q.say(func() string { return plain.Percent(util.value(), 1) + " utilization" })
 	case meter.meter == nil && !measured:
@@ -111,6 +113,16 @@ func (q *question) moment(t *track, m *moment) {
 	default:
 		q.atRest(m, meter)
 	}
+}
+
+// computes says which meter shows that a GPU computes while its utilization rests.
+func (q *question) computes(t *track) string {
+	for _, sig := range usage.Compute() {
+		if r := q.read(t, sig); q.fresh(r) && r.max >= q.floor(r) {
+			return reads(sig, r.max)
+		}
+	}
+	return "it computes"
 }
 
 // unmeasured is what is said of a GPU that no meter can vouch for.
@@ -131,14 +143,15 @@ func (q *question) atRest(m *moment, meter reading) {
 			m.stretch = q.since(m.stretch, r, q.floor(r))
 		}
 	}
-	if power := q.read(m.track, usage.Power); power.meter != nil {
-		if power.mean >= q.k.t.BusyPower {
+	if power := q.read(q.whole(m.track), usage.Power); power.meter != nil {
+		line := busyPower(q.k.t, q.power)
+		if power.mean >= line {
 			m.says(Unknown, q.say(func() string {
 				return reads(meter.signal, meter.mean) + " while it draws " + plain.Number(power.mean, 0) + " W: one of them is wrong"
 			}))
 			return
 		}
-		q.narrow(m, power, q.k.t.BusyPower)
+		q.narrow(m, power, line)
 	}
 	m.stretch = m.stretch.after(q.trusted(m.track))
 	q.holding(m)

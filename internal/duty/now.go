@@ -14,9 +14,10 @@ type question struct {
 	now, horizon int64
 	gpus         int // negative where unknown
 	memory       float64
-	launched     int64 // never where unknown
-	words        bool  // says that people want to read the answer
-	bare         bool  // says that the machine has no GPUs
+	power        float64 // TDP of each GPU in watts; 0 is unknown
+	launched     int64   // never where unknown
+	words        bool    // says that people want to read the answer
+	bare         bool    // says that the machine has no GPUs
 
 	// rest is the time in which nothing that decided was active and no sample of it
 	// is missing; expires is when the first of what decided becomes too old.
@@ -30,7 +31,7 @@ type question struct {
 }
 
 func (k *Tracker) question(now int64, m Machine, words bool) question {
-	q := question{k: k, now: now, horizon: k.horizon(now), gpus: m.GPUs.Or(-1), memory: m.GPUMemory, launched: never, words: words, next: never}
+	q := question{k: k, now: now, horizon: k.horizon(now), gpus: m.GPUs.Or(-1), memory: m.GPUMemory, power: m.GPUPower, launched: never, words: words, next: never}
 	if !m.Launched.IsZero() {
 		q.launched = nanos(m.Launched)
 	}
@@ -257,8 +258,31 @@ func (q *question) gather(g *gathered) {
 			g.gpus, g.parent = g.gpus+1, t.parent
 		}
 		q.moment(t, &m)
+		q.complete(&m)
 		g.add(q, &m)
 	}
+}
+
+// complete makes a partition that rests unknown while others of its GPU are not measured: what
+// they do is not known, and a part is not the whole.
+func (q *question) complete(m *moment) {
+	if m.track.parts == 0 || m.state == Busy || m.state == Unknown {
+		return
+	}
+	measured := 0
+	for i, t := range q.k.gpus {
+		if t.part && t.parent == m.track.parent && q.judged(i) {
+			measured++
+		}
+	}
+	if measured < int(m.track.parts) {
+		m.says(Unknown, q.say(func() string { return partly(measured, int(m.track.parts)) }))
+	}
+}
+
+// partly says how many partitions of a GPU are measured.
+func partly(measured, parts int) string {
+	return fmt.Sprintf("%d of the %d partitions of its GPU are measured", measured, parts)
 }
 
 // add adds one GPU.

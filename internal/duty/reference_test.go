@@ -248,6 +248,13 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 		return m.says(Unknown, "utilization reads "+utilization+"% while nothing else shows work: the meter may be latched")
 	case m.State == Busy && t.Stats(usage.GPUUtil) == nil:
 		return m.says(Busy, "it computes")
+	case m.State == Busy && !t.Stats(usage.GPUUtil).Works():
+		for _, sig := range usage.Compute() {
+			if st := t.Stats(sig); p.fresh(st) && st.Works() {
+				peak, _ := p.w.Peak(st, st.Last)
+				return m.says(Busy, reads(sig, peak))
+			}
+		}
 	case m.State == Busy:
 		return m.says(Busy, utilization+"% utilization")
 	case meter == nil && !t.MeasuresCompute():
@@ -261,13 +268,14 @@ func (p *naive) moment(t *usage.Track) naiveMoment {
 			m.stretch = m.stretch.After(st.LastActive.Add(p.w.StepOf(st)))
 		}
 	}
-	if power := t.Stats(usage.Power); power != nil {
-		if newest(t, usage.Power) >= p.t.BusyPower {
+	if whole := p.whole(t); whole.Stats(usage.Power) != nil {
+		power := whole.Stats(usage.Power)
+		if newest(whole, usage.Power) >= p.t.BusyPower {
 			says := "its multiprocessors read " + plain.Percent(100*newest(t, usage.SMActive), 1)
 			if meter == t.Stats(usage.GPUUtil) {
 				says = "utilization reads " + plain.Percent(newest(t, usage.GPUUtil), 1)
 			}
-			return m.says(Unknown, says+" while it draws "+plain.Number(newest(t, usage.Power), 0)+" W: one of them is wrong")
+			return m.says(Unknown, says+" while it draws "+plain.Number(newest(whole, usage.Power), 0)+" W: one of them is wrong")
 		}
 		p.under(&m, power, p.t.BusyPower)
 	}
@@ -303,26 +311,19 @@ func (p *naive) wrong(t *usage.Track) string {
 		return v < floor
 	}
 	works := func(s usage.Signal, line float64) bool { return p.fresh(t.Stats(s)) && newest(t, s) >= line }
-	floor := p.w.Activity().Floor(usage.GPUUtil, 0)
 	pct := func(s usage.Signal, scale float64) string { return plain.Percent(scale*newest(t, s), 1) }
 	util, engine := "utilization reads "+pct(usage.GPUUtil, 1), "the graphics engine reads "+pct(usage.GREngine, 100)
 	sm, tensor := "its multiprocessors read "+pct(usage.SMActive, 100), "its tensor pipes read "+pct(usage.TensorActive, 100)
 	why := ""
-	switch noUtil, noEngine := rests(usage.GPUUtil, floor), rests(usage.GREngine, 0.01); {
+	switch noEngine := rests(usage.GREngine, 0.01); {
 	case works(usage.GPUUtil, 10) && noEngine:
 		why = util + " while " + engine
-	case works(usage.GREngine, 0.1) && noUtil:
-		why = engine + " while " + util
 	case works(usage.SMActive, 0.1) && noEngine:
 		why = sm + " while " + engine
-	case works(usage.SMActive, 0.1) && noUtil:
-		why = sm + " while " + util
 	case works(usage.TensorActive, 0.1) && rests(usage.SMActive, 0.01):
 		why = tensor + " while " + sm
 	case works(usage.TensorActive, 0.1) && noEngine:
 		why = tensor + " while " + engine
-	case works(usage.TensorActive, 0.1) && noUtil:
-		why = tensor + " while " + util
 	}
 	if why != "" {
 		return why + ": one of them is wrong"

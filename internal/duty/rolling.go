@@ -23,7 +23,6 @@ type feed struct {
 type Watch struct {
 	feeds []watched
 	of    [usage.Signals][]int // the feeds of a signal
-	power bool
 }
 
 // watched is a feed with the lengths of its windows, the longest last.
@@ -40,7 +39,6 @@ func NewWatch(figures []Figure) *Watch {
 	}
 	w := &Watch{}
 	for _, f := range figures {
-		w.power = w.power || f.Quantity == PowerShare
 		for _, want := range quantities[f.Quantity].feeds {
 			i := w.find(want)
 			if i < 0 {
@@ -56,9 +54,6 @@ func NewWatch(figures []Figure) *Watch {
 	}
 	return w
 }
-
-// AsksPower says whether a figure compares with the TDP of a model ([Machine.GPUPower]).
-func (w *Watch) AsksPower() bool { return w != nil && w.power }
 
 // find returns the place of a feed, negative where there is none.
 func (w *Watch) find(f feed) int {

@@ -52,20 +52,21 @@ type Tracker struct {
 	// settled is when the newest points of any meter begin. A verdict before it cannot
 	// be told any more.
 	settled int64
-	// memory is the machine's GPUMemory as it was last told or asked about. It only
-	// decides which peaks are worth keeping.
-	memory  float64
-	machine track
-	gpus    []*track // in order of their names
-	sources []*usage.Opened
-	newest  int      // the GPU that had a sample last
-	rolling *rolling // for figures that are watched; nil for none
+	// memory and power are the machine's GPUMemory and GPUPower as they were last told or asked
+	// about. They only decide which peaks are worth keeping.
+	memory, power float64
+	machine       track
+	gpus          []*track // in order of their names
+	sources       []*usage.Opened
+	newest        int      // the GPU that had a sample last
+	rolling       *rolling // for figures that are watched; nil for none
 }
 
 // track is the meters of one GPU or of the machine.
 type track struct {
 	name, parent string
-	part         bool // a MIG instance of the parent
+	part         bool   // a MIG instance or a partition of the parent
+	parts        uint16 // how many the parent has; 0 where all that are there are
 	at           [lastTracked + 1]uint8
 	meters       []meter // at[signal]-1 is the signal's place
 }
@@ -100,7 +101,7 @@ func (k *Tracker) horizon(now int64) int64 { return k.blockOf(now-k.lookBack) * 
 // Expect tells which machine the samples will be of. It is worth telling where they are
 // many and the size of the GPUs' memory is known only from a catalog: a verdict is exact
 // without it as long as the memory in use fell no more than a few times.
-func (k *Tracker) Expect(m Machine) { k.memory = m.GPUMemory }
+func (k *Tracker) Expect(m Machine) { k.memory, k.power = m.GPUMemory, m.GPUPower }
 
 // Open returns a sink for the points of one source. Its Add returns false for a point
 // that is older than the newest of its meter, and for one of another source at that time:
@@ -218,6 +219,7 @@ func (k *Tracker) track(gpu string, s usage.Signal, at int64) *track {
 	k.gpus = slices.DeleteFunc(k.gpus, func(t *track) bool { return !t.present(math.MaxInt64, horizon) })
 	t := &track{name: gpu}
 	t.parent, t.part = usage.Parent(gpu)
+	t.parts = uint16(usage.Parts(gpu))
 	i, _ := slices.BinarySearchFunc(k.gpus, gpu, func(t *track, name string) int { return usage.CompareGPUs(t.name, name) })
 	// No room is left for more, and none is made twice.
 	k.gpus = append(append(append(make([]*track, 0, len(k.gpus)+1), k.gpus[:i]...), t), k.gpus[i:]...)
@@ -269,7 +271,8 @@ func (k *Tracker) lines(m *meter) (low, high float64) {
 	case usage.MemUsed:
 		return 1, k.heldLine(m)
 	case usage.Power:
-		return k.t.BusyPower, k.t.BusyPower
+		line := busyPower(k.t, k.power)
+		return line, line
 	case usage.Processes:
 		return 1, 1
 	case usage.GPUUtil, usage.GREngine, usage.SMActive, usage.TensorActive, usage.DRAMActive:

@@ -6,7 +6,7 @@ import (
 )
 
 func machineOf(w *usage.Window, gpus int) Machine {
-	m := Machine{GPUMemory: w.GPUMemory, Launched: w.Launched}
+	m := Machine{GPUMemory: w.GPUMemory, GPUPower: w.GPUPower, Launched: w.Launched}
 	if gpus >= 0 {
 		m.GPUs = inventory.Known(gpus)
 	}
@@ -20,10 +20,10 @@ const always = 1 << 62
 // if it had seen all of it. It is no use for anything else.
 func readings(w *usage.Window, t Thresholds) *Tracker {
 	k := NewTracker(t, w.Activity(), always)
-	k.memory = w.GPUMemory
+	k.memory, k.power = w.GPUMemory, w.GPUPower
 	for _, t := range w.GPUs {
 		name, part := t.Parent()
-		own := &track{name: t.Name, parent: name, part: part}
+		own := &track{name: t.Name, parent: name, part: part, parts: uint16(usage.Parts(t.Name))}
 		k.gpus = append(k.gpus, own)
 		own.readings(k, w, t)
 	}

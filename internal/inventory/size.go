@@ -13,6 +13,8 @@ type Size struct {
 	GPU string
 	// GPUMemory is the memory of each in bytes.
 	GPUMemory Fact[int64]
+	// GPUPower is the TDP of each in watts.
+	GPUPower Fact[int64]
 	// MilliCPUs is virtual CPUs × 1000, as Kubernetes states them.
 	MilliCPUs Fact[int64]
 	MemoryMiB Fact[int64]

@@ -87,7 +87,7 @@ var FixFindings = declare(Operation[FixFindingsInput, view.Fixes]{
 	Info: Info{ID: "fix-findings", Method: post, Path: "findings/fix", Role: approval.RoleOperator, Scoped: true,
 		Summary: "Take the fixes of several findings one step up the safety ladder, in one pass", Schema: view.FixSchema,
 		Command: "fix", Why: "findings are kept in the state, and the ladder is",
-		Flags: map[string]Location{"regions": ByState, "assume-role": ByState, "profile": ByState, "demo": ByState, "cloud": ByState, "github": ByState, "usage": ByState, "metrics-source": ByState, "map": ByState, "step": ByState, "resource": ByState}},
+		Flags: map[string]Location{"regions": ByState, "assume-role": ByState, "profile": ByState, "demo": ByState, "cloud": ByState, "github": ByState, "usage": ByState, "metrics-source": ByState, "map": ByState, "step": ByState, "resource": ByState, "tz": ByState}},
 	Do: func(ctx context.Context, c *Call, in FixFindingsInput) (Reply[view.Fixes], error) {
 		return c.fix(ctx, in.Body.IDs, in.Body.Fixing, in.FixOptions)
 	},

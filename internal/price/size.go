@@ -17,7 +17,7 @@ func (b *Book) Size(machineType string) inventory.Size {
 	if !ok {
 		return inventory.Size{}
 	}
-	s := inventory.Size{GPUs: inventory.Known(m.GPUs()), GPU: m.Accelerator, InstanceStorageGB: inventory.Known(m.InstanceStorageGB)}
+	s := inventory.Size{GPUs: inventory.Known(m.GPUs()), GPU: m.Accelerator, GPUPower: b.power(m.Accelerator), InstanceStorageGB: inventory.Known(m.InstanceStorageGB)}
 	if m.AcceleratorMemoryMiB > 0 {
 		s.GPUMemory = inventory.Known(m.AcceleratorMemoryMiB * mib)
 	}
@@ -47,9 +47,18 @@ func (b *Book) Fill(r *inventory.Resource) {
 		s.GPU = a.Name
 		s.GPUMemory = or(s.GPUMemory, inventory.Known(a.MemoryMiB*mib))
 	}
+	s.GPUPower = or(s.GPUPower, b.power(s.GPU))
 	s.MilliCPUs = or(s.MilliCPUs, from.MilliCPUs)
 	s.MemoryMiB = or(s.MemoryMiB, from.MemoryMiB)
 	s.InstanceStorageGB = or(s.InstanceStorageGB, from.InstanceStorageGB)
+}
+
+// power returns the TDP of a model in watts.
+func (b *Book) power(model string) inventory.Fact[int64] {
+	if a, ok := b.Accelerator(model); ok && a.TDPWatts > 0 {
+		return inventory.Known(int64(a.TDPWatts))
+	}
+	return inventory.Fact[int64]{}
 }
 
 func or(a, b inventory.Fact[int64]) inventory.Fact[int64] {

@@ -19,6 +19,9 @@ func Doctor(d view.Doctor) layout.Sheet {
 		if x.Queries > 0 {
 			note = plain.Count(x.Queries, "query", "queries") + ", " + plain.Size(x.Bytes)
 		}
+		if x.Impossible > 0 {
+			note = strings.TrimPrefix(note+"; "+plain.Count(x.Impossible, "reading")+" that cannot be true left out", "; ")
+		}
 		s.Figures = append(s.Figures, layout.Figure{Label: "source", Value: x.Name, Note: note})
 	}
 	found := layout.Grid{Title: "found in " + string(d.Window), Head: []string{"machine", "type", "GPUs", "state", "signals", "newest", "coverage"},

@@ -25,7 +25,7 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 			w.GPUMemory = machine.GPUMemory
 		}
 		if w != nil {
-			w.Launched = machine.Launched
+			w.Launched, w.GPUPower = machine.Launched, machine.GPUPower
 		}
 		v := duty.Judge(w, machine.GPUs.Or(-1), now, e.Duty)
 		explainUnread(&v, r.Unmeasured[res.Ref()])

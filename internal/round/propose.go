@@ -64,12 +64,7 @@ func (e *Engine) gauge(s *subject) duty.Gauge {
 	if s.own == nil {
 		return duty.Gauge{}
 	}
-	g := duty.Gauge{Tracker: s.tracker, Machine: duty.MachineOf(s.Resource)}
-	if e.watch.AsksPower() && e.Prices != nil {
-		model, _ := e.Prices.Accelerator(s.Size.GPU)
-		g.Machine.GPUPower = float64(model.TDPWatts)
-	}
-	return g
+	return duty.Gauge{Tracker: s.tracker, Machine: duty.MachineOf(s.Resource)}
 }
 
 // lastsTo is until when a state may last by the samples that are known, those that were

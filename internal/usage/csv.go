@@ -5,6 +5,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"time"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // maxLine is the longest line that is read, in bytes.
@@ -16,7 +20,18 @@ type lines struct {
 	format Format
 	number int // of the last line read
 	joined []byte
+	// separator stands between fields.
+	separator byte
+	// unended says that the last line read has no line end: the file ends in it.
+	unended bool
+	// again are lines to be read again, after a quote in one before them was not closed, and
+	// broken counts such quotes.
+	again  []byte
+	broken int
 }
+
+// maxBroken is how many quotes may be left open; each costs a search for its end.
+const maxBroken = 10
 
 // next returns the next record without its line end, the number of its first line,
 // and whether there are quotes in it. The record is valid until the next call.
@@ -37,13 +52,13 @@ func (l *lines) next() (record []byte, line int, quoted bool, err error) {
 		more, err := l.line()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil, 0, false, l.format.fail(line, 0, "a quote is not closed")
+			return nil, line, false, l.reopen(line, "a quote is not closed")
 		case err != nil:
 			return nil, 0, false, err
 		}
 		l.joined = append(append(l.joined, '\n'), more...)
 		if len(l.joined) > maxLine {
-			return nil, 0, false, l.format.fail(line, 0, "a quote is not closed within %d bytes", maxLine)
+			return nil, line, false, l.reopen(line, "a quote is not closed within %d bytes", maxLine)
 		}
 		if bytes.Count(more, quote)%2 == 1 {
 			return l.joined, line, true, nil
@@ -51,15 +66,44 @@ func (l *lines) next() (record []byte, line int, quoted bool, err error) {
 	}
 }
 
+// openQuote is a record of which a quote is not closed; reading goes on with the line after it.
+type openQuote struct{ *FileError }
+
+// reopen goes back to the line after the one in which a quote was opened.
+func (l *lines) reopen(line int, format string, args ...any) error {
+	fail := l.format.fail(line, 0, format, args...)
+	_, rest, more := bytes.Cut(l.joined, []byte{'\n'})
+	if l.broken++; l.broken > maxBroken {
+		return fail
+	}
+	if more {
+		rest = bytes.Clone(rest)
+		if len(l.again) > 0 {
+			rest = append(append(rest, '\n'), l.again...)
+		}
+		l.again, l.unended = rest, false
+	}
+	l.number = line
+	return openQuote{fail}
+}
+
 var quote = []byte{'"'}
 
 func (l *lines) line() ([]byte, error) {
+	if len(l.again) > 0 {
+		l.number++
+		b, rest, _ := bytes.Cut(l.again, []byte{'\n'})
+		l.again = rest
+		return bytes.TrimSuffix(b, []byte{'\r'}), nil
+	}
 	b, err := l.r.ReadSlice('\n')
 	l.number++
+	l.unended = false
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return nil, l.format.fail(l.number, 0, "the line is over %d bytes long", maxLine)
 	case errors.Is(err, io.EOF) && len(b) > 0:
+		l.unended = true
 	case errors.Is(err, io.EOF):
 		return nil, io.EOF
 	case err != nil:
@@ -75,20 +119,20 @@ func (l *lines) line() ([]byte, error) {
 	if n := len(b); n > 0 && b[n-1] == '\n' {
 		b = b[:n-1]
 	}
-	if n := len(b); n > 0 && b[n-1] == '\r' {
+	for n := len(b); n > 0 && b[n-1] == '\r'; n-- {
 		b = b[:n-1]
 	}
 	return b, nil
 }
 
-// fields splits a record at its commas. Spaces around a field are left out. A
+// fields splits a record at its separators. Spaces around a field are left out. A
 // quoted field may hold commas and, doubled, quotes; its text is unquoted in
 // place.
-func fields(record []byte, quoted bool, out [][]byte) ([][]byte, error) {
+func fields(record []byte, separator byte, quoted bool, out [][]byte) ([][]byte, error) {
 	for {
 		if quoted {
-			if trimmed := trim(record); len(trimmed) > 0 && trimmed[0] == '"' {
-				field, rest, err := unquote(trimmed)
+			if trimmed := trimTo(record, separator); len(trimmed) > 0 && trimmed[0] == '"' {
+				field, rest, err := unquote(trimmed, separator)
 				if err != nil {
 					return nil, err
 				}
@@ -100,7 +144,7 @@ func fields(record []byte, quoted bool, out [][]byte) ([][]byte, error) {
 				continue
 			}
 		}
-		i := bytes.IndexByte(record, ',')
+		i := bytes.IndexByte(record, separator)
 		if i < 0 {
 			return append(out, trim(record)), nil
 		}
@@ -116,7 +160,7 @@ var (
 
 // unquote reads the quoted field that b begins with. rest is what follows the
 // comma after it, nil when it is the last field.
-func unquote(b []byte) (field, rest []byte, err error) {
+func unquote(b []byte, separator byte) (field, rest []byte, err error) {
 	n := 0
 	for i := 1; i < len(b); i++ {
 		if b[i] != '"' {
@@ -130,16 +174,24 @@ func unquote(b []byte) (field, rest []byte, err error) {
 			i++
 			continue
 		}
-		switch after := trim(b[i+1:]); {
+		switch after := trimTo(b[i+1:], separator); {
 		case len(after) == 0:
 			return b[:n], nil, nil
-		case after[0] != ',':
+		case after[0] != separator:
 			return nil, nil, errQuoted
 		default:
 			return b[:n], after[1:], nil
 		}
 	}
 	return nil, nil, errQuote
+}
+
+// trimTo is trim for the text before a separator, which it leaves.
+func trimTo(b []byte, separator byte) []byte {
+	if separator == '\t' {
+		return bytes.Trim(b, " ")
+	}
+	return trim(b)
 }
 
 // trim cuts spaces and tabs from both ends.
@@ -153,9 +205,12 @@ func trim(b []byte) []byte {
 	return b
 }
 
+// byteOrderMark begins text in UTF-8 that some programs wrote.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
 // readCSV reads recorded usage as text.
 func readCSV(d *decoder, r *bufio.Reader) error {
-	in := &lines{r: r, format: d.format}
+	in := &lines{r: decoded(r), format: d.format, separator: ','}
 	header, err := in.header()
 	if err != nil {
 		return err
@@ -169,35 +224,71 @@ func readCSV(d *decoder, r *bufio.Reader) error {
 		fail.Line = header.line
 		return fail
 	}
-	d.layout = l
+	l.comma = in.separator == ';'
+	if d.layout = l; l.smi && d.local.location == nil {
+		d.local.location = time.UTC
+	}
 	row := make([][]byte, 0, len(names))
 	for {
 		record, line, quoted, err := in.next()
-		if errors.Is(err, io.EOF) {
+		var open openQuote
+		switch {
+		case errors.Is(err, io.EOF):
+			if err := d.refuse(); err != nil {
+				return err
+			}
 			return d.flush()
-		}
-		if err != nil {
+		case errors.As(err, &open):
+			d.begin()
+			if d.wrong(true, line, 0, "%s", open.Reason); in.unended {
+				d.cut()
+				continue
+			}
+			if err := d.end(line); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
 			return err
+		}
+		if len(record) > 0 && record[0] == byteOrderMark[0] { // files that were appended to one another
+			record = bytes.TrimPrefix(record, byteOrderMark)
 		}
 		if len(trim(record)) == 0 || bytes.Equal(record, header.record) {
 			continue // files that were appended to one another repeat their header
 		}
-		if row, err = fields(record, quoted, row[:0]); err != nil {
-			return d.format.fail(line, 0, "%s", err)
-		}
-		if len(row) != len(names) {
-			return d.format.fail(line, 0, "the row has %d fields, %d are expected", len(row), len(names))
-		}
 		d.begin()
-		for i, field := range row {
-			if err := d.text(line, i, field); err != nil {
+		if row, err = fields(record, in.separator, quoted, row[:0]); err != nil {
+			d.wrong(true, line, 0, "%s", err)
+		} else if len(row) != len(names) {
+			d.wrong(true, line, 0, "the row has %d fields, %d are expected", len(row), len(names))
+		}
+		for i := 0; i < len(row) && !d.skipped; i++ {
+			if err := d.text(line, i, row[i]); err != nil {
 				return err
 			}
+		}
+		if in.unended && !d.skipped && l.smi && !d.whole(row) {
+			d.wrong(true, line, len(row), "%.60q %s", row[len(row)-1], errCut)
+		}
+		if in.unended && d.skipped && d.ended > 0 {
+			d.cut()
+			continue
 		}
 		if err := d.end(line); err != nil {
 			return err
 		}
 	}
+}
+
+// cut notes that the file ends in the middle of a row, as it does when what writes it is killed.
+func (d *decoder) cut() { d.summary.Cut = d.bad }
+
+// whole says whether the last field of a row of nvidia-smi has a unit where that of the rows
+// before has one.
+func (d *decoder) whole(row [][]byte) bool {
+	last := len(row) - 1
+	return !d.layout.units || d.layout.columns[last].role != signalColumn || bytes.IndexByte(row[last], ' ') > 0 || unmeasured(row[last])
 }
 
 type headerLine struct {
@@ -210,14 +301,17 @@ type headerLine struct {
 func (l *lines) header() (*headerLine, error) {
 	for {
 		record, line, quoted, err := l.next()
+		var open openQuote
 		switch {
+		case errors.As(err, &open):
+			return nil, open.FileError
 		case errors.Is(err, io.EOF):
 			return nil, l.format.fail(0, 0, "the file is empty: a header and samples are expected")
 		case err != nil:
 			return nil, err
 		}
 		if line == 1 {
-			record = bytes.TrimPrefix(record, []byte("\xef\xbb\xbf"))
+			record = bytes.TrimPrefix(record, byteOrderMark)
 		}
 		if len(trim(record)) == 0 {
 			continue
@@ -226,7 +320,8 @@ func (l *lines) header() (*headerLine, error) {
 			return nil, l.format.fail(line, 0, "this is no text: CSV, CSV.gz or Parquet is expected")
 		}
 		record = bytes.Clone(record)
-		split, err := fields(bytes.Clone(record), quoted, nil)
+		l.separator = separatorOf(record)
+		split, err := fields(bytes.Clone(record), l.separator, quoted, nil)
 		if err != nil {
 			return nil, l.format.fail(line, 0, "%s", err)
 		}
@@ -235,4 +330,33 @@ func (l *lines) header() (*headerLine, error) {
 		}
 		return &headerLine{record: record, fields: split, line: line}, nil
 	}
+}
+
+// separatorOf returns what stands between the names of a header: a comma, or where there is none
+// the semicolon or the tab of spreadsheets.
+func separatorOf(header []byte) byte {
+	for _, c := range []byte(",;\t") {
+		if bytes.IndexByte(header, c) >= 0 {
+			return c
+		}
+	}
+	return ','
+}
+
+// decoded returns the text of a file that is in UTF-16, as Windows writes it, in UTF-8, and any
+// other as it is. Text without a mark of its byte order is known by the zeros of its first
+// letters.
+func decoded(r *bufio.Reader) *bufio.Reader {
+	first, _ := r.Peek(4)
+	order, mark := unicode.LittleEndian, unicode.UseBOM
+	switch {
+	case bytes.HasPrefix(first, []byte{0xff, 0xfe}), bytes.HasPrefix(first, []byte{0xfe, 0xff}):
+	case len(first) == 4 && first[0] != 0 && first[1] == 0 && first[2] != 0 && first[3] == 0:
+		mark = unicode.IgnoreBOM
+	case len(first) == 4 && first[0] == 0 && first[1] != 0 && first[2] == 0 && first[3] != 0:
+		order, mark = unicode.BigEndian, unicode.IgnoreBOM
+	default:
+		return r
+	}
+	return bufio.NewReaderSize(transform.NewReader(r, unicode.UTF16(order, mark).NewDecoder()), maxLine)
 }

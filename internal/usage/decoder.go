@@ -32,10 +32,18 @@ type decoder struct {
 	summary      Summary
 	steps        stepMeter
 
-	names       map[string]string
-	kept        struct{ count, bytes int } // what stays in memory until the end
-	part        string                     // the MIG instance that the row names
-	parts       map[[2]string]string
+	local localTimes
+	// bad is what is wrong with the row, and skipped says that the rest of it is of no use.
+	bad     *FileError
+	skipped bool
+
+	names map[string]string
+	kept  struct{ count, bytes int } // what stays in memory until the end
+	// device is what the row says of its GPU, and devices are the names of those that are parts
+	// of GPUs; parted are the GPUs that they are of.
+	device      Device
+	devices     map[Device]string
+	parted      map[[2]string]bool
 	resources   map[string]struct{}
 	lastTime    cachedTime
 	received    cachedTime
@@ -63,6 +71,7 @@ type describingField struct {
 func newDecoder(ctx context.Context, f Format, l *layout, each func(*Sample) error) *decoder {
 	d := &decoder{ctx: ctx, format: f, layout: l, each: each, names: map[string]string{}, resources: map[string]struct{}{}}
 	d.sample, d.held = &Sample{}, &Sample{}
+	d.local.location = f.Location
 	d.description.known = map[string]*Description{}
 	return d
 }
@@ -70,29 +79,55 @@ func newDecoder(ctx context.Context, f Format, l *layout, each func(*Sample) err
 // begin starts a row.
 func (d *decoder) begin() {
 	s := d.sample
-	s.Resource, s.GPU, s.Time, s.Received, s.has = d.format.Resource, "", time.Time{}, time.Time{}, 0
-	d.part = ""
+	s.Resource, s.GPU, s.Time, s.Received, s.has, s.unsupported = d.format.Resource, "", time.Time{}, time.Time{}, 0, 0
+	d.bad, d.skipped = nil, false
+	if d.layout.divides {
+		d.device = Device{}
+	}
 	d.description.text, d.description.fields = d.description.text[:0], d.description.fields[:0]
 }
 
-// text reads one field of a row, given as text. i is the column from 0.
+// wrong notes what is wrong with the row; the first counts. skip says that the row is of no use
+// then, and not only the value.
+func (d *decoder) wrong(skip bool, line, column int, format string, args ...any) {
+	if d.bad == nil {
+		d.bad = d.format.fail(line, column, format, args...)
+	}
+	d.skipped = d.skipped || skip
+}
+
+// text reads one field of a row, given as text. i is the column from 0. What is wrong with the
+// row is noted; an error is about the file.
 func (d *decoder) text(line, i int, field []byte) error {
 	c := &d.layout.columns[i]
 	switch c.role {
 	case ignored:
 	case resourceColumn:
 		if len(field) == 0 {
-			return d.format.fail(line, i+1, "the resource is empty")
+			d.wrong(true, line, i+1, "the resource is empty")
+			return nil
 		}
 		return d.intern(&d.sample.Resource, field, d.held.Resource, line, i)
 	case gpuColumn:
 		return d.intern(&d.sample.GPU, field, d.held.GPU, line, i)
 	case partColumn:
-		return d.intern(&d.part, field, d.part, line, i)
+		return d.intern(&d.device.Instance, field, d.device.Instance, line, i)
+	case profileColumn:
+		return d.intern(&d.device.Profile, field, d.device.Profile, line, i)
+	case modeColumn:
+		return d.intern(&d.device.Mode, field, d.device.Mode, line, i)
+	case partitionColumn:
+		return d.intern(&d.device.Partition, field, d.device.Partition, line, i)
+	case serialColumn:
+		return d.intern(&d.device.Serial, field, d.device.Serial, line, i)
+	case modelColumn:
+		return d.intern(&d.device.Model, field, d.device.Model, line, i)
+	case migColumn:
+		d.device.Divided = strings.EqualFold(string(field), "enabled") || string(field) == "1"
 	case timeColumn:
 		t, err := d.cached(&d.lastTime, field)
 		if err != nil {
-			return d.format.fail(line, i+1, "time %.60q %s", field, err)
+			d.wrong(true, line, i+1, "time %.60q %s", field, err)
 		}
 		d.sample.Time = t
 	case receivedColumn:
@@ -101,32 +136,43 @@ func (d *decoder) text(line, i int, field []byte) error {
 		}
 		t, err := d.cached(&d.received, field)
 		if err != nil {
-			return d.format.fail(line, i+1, "received %.60q %s", field, err)
+			d.wrong(true, line, i+1, "received %.60q %s", field, err)
 		}
 		d.sample.Received = t
 	case signalColumn:
-		var v float64
-		var err error
-		if d.layout.smi {
-			var ok bool
-			if v, ok, err = quantity(c, field); err == nil && !ok {
-				break
-			}
-		} else if v, err = c.number(field); err != nil && unmeasured(field) {
-			break
-		}
-		if err != nil {
-			return d.format.fail(line, i+1, "%s %.60q %s", c.name, field, err)
-		}
-		if err := d.value(c, v); err != nil {
-			return d.format.fail(line, i+1, "%s %.60q %s", c.name, field, err)
-		}
+		d.signal(c, line, i, field)
 	default:
 		start := len(d.description.text)
 		d.description.text = append(append(d.description.text, field...), 0)
 		d.description.fields = append(d.description.fields, describingField{i, start, start + len(field)})
 	}
 	return nil
+}
+
+// signal reads the value of a signal.
+func (d *decoder) signal(c *column, line, i int, field []byte) {
+	var v float64
+	var err error
+	if d.layout.smi {
+		v, err = d.layout.quantity(c, field)
+	} else if v, err = c.number(field); err != nil && !unmeasured(field) {
+		if local, rest, ok := localized(field, d.layout.comma); ok && len(rest) == 0 {
+			v, err = local, nil
+		}
+	}
+	if err == nil {
+		err = d.value(c, v)
+	} else if unmeasured(field) {
+		if len(field) > 0 {
+			d.sample.unsupported |= 1 << c.signal
+		}
+		if err = nil; failed(field) {
+			d.summary.Failed++
+		}
+	}
+	if err != nil {
+		d.wrong(false, line, i+1, "%s %.60q %s", c.name, field, err)
+	}
 }
 
 // cached reads a time, which is often that of the row before.
@@ -143,30 +189,50 @@ func (d *decoder) cached(c *cachedTime, field []byte) (time.Time, error) {
 }
 
 func (d *decoder) instant(field []byte) (time.Time, error) {
-	if !d.layout.smi {
-		return instant(field, d.format.Epoch, d.format.Location)
+	t, zoned, ok, err := date(field, '-')
+	if !ok && err == nil && d.layout.smi {
+		t, zoned, ok, err = date(field, '/')
 	}
-	location := d.format.Location
-	if location == nil {
-		location = time.UTC
-	}
-	if t, ok, err := date(field, '/', location); ok || err != nil {
+	switch {
+	case err != nil || ok && zoned:
 		return t, err
+	case ok:
+		return d.local.instant(t)
 	}
-	return instant(field, d.format.Epoch, location)
+	return sinceEpoch(field, d.format.Epoch)
 }
 
-// value records a number that was read of a signal, in the unit of its column.
+// value records a number that was read of a signal, in the unit of its column. It returns why
+// the number is impossible.
 func (d *decoder) value(c *column, v float64) error {
-	if v == -1 || (v >= 0 && !IsMeasurement(v)) {
+	scaled := v * c.scale
+	if !(v >= 0 && v < blankInt32 && scaled <= c.most) {
+		return d.odd(c, v)
+	}
+	d.sample.values[c.signal] = scaled
+	d.sample.has |= 1 << c.signal
+	return nil
+}
+
+// odd records a number that may be no measurement.
+func (d *decoder) odd(c *column, v float64) error {
+	scaled, reading := v, Valid
+	if !IsMeasurement(v) { // which is told in the unit of the column
+		_, reading = c.signal.Check(v)
+	}
+	if reading == Valid {
+		scaled, reading = c.signal.Check(v * c.scale)
+	}
+	switch reading {
+	case Unsupported:
 		d.summary.Unsupported++
+		d.sample.unsupported |= 1 << c.signal
 		return nil
+	case Impossible:
+		d.summary.Impossible++
+		return whyImpossible(c.signal, v*c.scale)
 	}
-	v, err := check(c.signal, v*c.scale)
-	if err != nil {
-		return err
-	}
-	d.sample.values[c.signal] = v
+	d.sample.values[c.signal] = scaled
 	d.sample.has |= 1 << c.signal
 	return nil
 }
@@ -200,22 +266,31 @@ func (d *decoder) end(line int) error {
 	}
 	s, p := d.sample, d.held
 	if s.Time.IsZero() {
-		return d.format.fail(line, 0, "the time is empty")
-	}
-	if d.part != "" {
-		var err error
-		if s.GPU, err = d.partOf(line, s.GPU, d.part); err != nil {
-			return err
-		}
+		d.wrong(true, line, 0, "the time is empty")
 	}
 	if used, ok := s.Get(MemUsed); ok {
 		if total, ok := s.Get(MemTotal); ok && used > total*(1+noise) {
-			return d.format.fail(line, 0, "%s of memory are used of %s", plain.Number(used, 0), plain.Number(total, 0))
+			d.wrong(false, line, 0, "%s of memory are used of %s", plain.Number(used, 0), plain.Number(total, 0))
+			s.has &^= 1<<MemUsed | 1<<MemTotal
 		}
 	}
-	if d.layout.describes {
+	if !d.skipped && (d.layout.divides || strings.HasPrefix(s.GPU, migUUID)) {
+		if err := d.identify(line); err != nil {
+			return err
+		}
+	}
+	if !d.skipped && d.layout.describes {
 		if err := d.describe(line); err != nil {
 			return err
+		}
+	}
+	if d.bad != nil {
+		d.noteBad(d.bad)
+		if n := d.summary.Bad; n >= hopeless && n > d.ended/2 {
+			return d.refuse()
+		}
+		if d.skipped {
+			return nil
 		}
 	}
 	sum := &d.summary
@@ -265,29 +340,91 @@ func (s *Sample) join(o *Sample) {
 			s.Set(sig, v)
 		}
 	}
+	s.unsupported = (s.unsupported | o.unsupported) &^ s.has
 }
 
-// partOf returns the name of a MIG instance, shared with earlier rows.
-func (d *decoder) partOf(line int, gpu, part string) (string, error) {
-	key := [2]string{gpu, part}
-	name, ok := d.parts[key]
-	if !ok {
-		if d.parts == nil {
-			d.parts = map[[2]string]string{}
-		}
-		name = partName(gpu, part)
-		if err := d.keep(line, 0, len(name)); err != nil {
-			return "", err
-		}
-		d.parts[key] = name
+// identify names the GPU of a row whose columns tell how GPUs are divided, and leaves out values
+// that mean nothing on it.
+func (d *decoder) identify(line int) error {
+	s, device := d.sample, &d.device
+	device.UUID, device.Index = s.GPU, ""
+	if !NamesGPU(s.GPU) {
+		s.GPU = ""
 	}
-	return name, nil
+	name, ok := d.devices[*device]
+	if !ok {
+		name = device.Name("")
+		if err := d.keep(line, 0, len(name)+len(device.Serial)); err != nil {
+			return err
+		}
+		if d.devices == nil {
+			d.devices, d.parted = map[Device]string{}, map[[2]string]bool{}
+		}
+		d.devices[*device] = name
+	}
+	s.GPU = name
+	parent, part := Parent(name)
+	if part {
+		d.parted[[2]string{s.Resource, parent}] = true
+	}
+	divided := *device
+	divided.Divided = device.Divided || !part && d.parted[[2]string{s.Resource, name}]
+	if !divided.Divided && !divided.Part() && !d.layout.partsOnly {
+		return nil
+	}
+	for i := range d.layout.columns {
+		c := &d.layout.columns[i]
+		if c.role != signalColumn || s.has&(1<<c.signal) == 0 || c.means(s.values[c.signal], divided) {
+			continue
+		}
+		s.has &^= 1 << c.signal
+		s.unsupported |= 1 << c.signal
+		d.summary.Unsupported++
+	}
+	return nil
+}
+
+// noteBad counts a row that is wrong, and keeps the first ones.
+func (d *decoder) noteBad(e *FileError) {
+	if d.summary.Bad++; len(d.summary.BadRows) < maxBadRows {
+		d.summary.BadRows = append(d.summary.BadRows, e)
+	}
+}
+
+// maxBadRows is how many of the rows that are wrong are told by their lines.
+const maxBadRows = 5
+
+// A file is refused when more than one row in badShare is wrong; one may be from fewBad rows
+// on. It is then more likely read wrongly than damaged. Of hopeless wrong rows that are the most
+// so far, the rest is not read.
+const (
+	badShare = 100
+	fewBad   = 10
+	hopeless = 10_000
+)
+
+// refuse returns what is wrong with a file of which too many rows are wrong.
+func (d *decoder) refuse() error {
+	s := &d.summary
+	allowed := d.ended / badShare
+	if d.ended >= fewBad {
+		allowed = max(allowed, 1)
+	}
+	if s.Bad == 0 || s.Bad <= allowed {
+		return nil
+	}
+	e := *s.BadRows[0]
+	if d.ended > 1 && s.Bad > 1 {
+		e.Reason = fmt.Sprintf("%s; %d of %d rows cannot be read, and up to 1%% are left out", e.Reason, s.Bad, d.ended)
+	}
+	return &e
 }
 
 // finish returns the summary of what was read.
 func (d *decoder) finish() Summary {
 	d.summary.Resources = len(d.resources)
 	d.summary.Step = d.steps.median()
+	d.summary.Zoneless, d.summary.Repeated = d.local.read, d.local.repeated
 	if d.layout != nil {
 		d.summary.UnknownColumns = d.layout.unknown
 	}
@@ -315,7 +452,8 @@ func (d *decoder) describe(line int) error {
 		for _, f := range desc.fields {
 			c := &d.layout.columns[f.column]
 			if err := d.state(known, c.role, string(desc.text[f.start:f.end])); err != nil {
-				return d.format.fail(line, f.column+1, "%s %.60q %s", c.name, desc.text[f.start:f.end], err)
+				d.wrong(true, line, f.column+1, "%s %.60q %s", c.name, desc.text[f.start:f.end], err)
+				return nil
 			}
 		}
 		desc.known[string(desc.text)] = known

@@ -3,6 +3,7 @@ package usage
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -15,7 +16,16 @@ const (
 	resourceColumn
 	timeColumn
 	gpuColumn
-	partColumn // MIG instance of the GPU
+	// What tells how the GPU is divided: its MIG instance and that one's profile, the partition
+	// mode, the partition and the serial number of a GPU of AMD, its model, and whether it is
+	// in MIG mode.
+	partColumn
+	profileColumn
+	modeColumn
+	partitionColumn
+	serialColumn
+	modelColumn
+	migColumn
 	signalColumn
 	receivedColumn
 	kindColumn
@@ -78,7 +88,7 @@ func Columns() []Column {
 	for s := range numSignals {
 		c := Column{Name: s.String(), Type: "number", Unit: s.Unit(), Doc: signals[s].doc, Without: "unmeasured, never 0"}
 		for _, name := range slices.Sorted(maps.Keys(meters)) {
-			if meters[name].signal == s {
+			if meters[name].Signal == s {
 				c.Also = append(c.Also, name)
 			}
 		}
@@ -93,7 +103,13 @@ type column struct {
 	name   string // ours, for errors
 	signal Signal
 	scale  float64
+	on     scope // of the devices on which the column is a measurement
+	// most is the largest value in the signal's range.
+	most float64
 }
+
+// means says whether a value in the signal's unit is one of the device's.
+func (c *column) means(v float64, d Device) bool { return Meter{on: c.on}.means(v, d) }
 
 // layout is the columns of a file in its order.
 type layout struct {
@@ -101,6 +117,13 @@ type layout struct {
 	describes bool
 	gpu       bool
 	smi       bool
+	// divides says that columns tell how GPUs are divided, partsOnly that one of the signals is
+	// measured on parts alone.
+	divides, partsOnly bool
+	// units says that the values of nvidia-smi have units.
+	units bool
+	// comma says that a comma is the decimal sign, and not the separator of fields.
+	comma bool
 	// unknown are the names of the columns that are not read.
 	unknown []string
 }
@@ -192,6 +215,9 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 			foreign = foreign || c.role == signalColumn && !strings.EqualFold(name, c.name)
 		}
 		if first, twice := seen[c.name]; twice {
+			if c.on == partitions {
+				continue // the other column is of whole GPUs as well
+			}
 			return nil, f.fail(1, i+1, "column %q gives %s again, after column %d", name, c.name, first)
 		}
 		seen[c.name] = i + 1
@@ -201,6 +227,7 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	if foreign {
 		l.label(header, seen)
 	}
+	l.complete()
 	l.gpu = seen["gpu"] > 0
 	l.leave(header)
 	for theirs, c := range wanted {
@@ -217,6 +244,18 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 			quoteAll(header))
 	}
 	return l, nil
+}
+
+// complete sets what follows from the columns.
+func (l *layout) complete() {
+	for i := range l.columns {
+		c := &l.columns[i]
+		l.divides = l.divides || c.role >= partColumn && c.role <= migColumn
+		l.partsOnly = l.partsOnly || c.on == partitions
+		if c.most = c.signal.limit(); c.most == 0 {
+			c.most = math.Inf(1)
+		}
+	}
 }
 
 // leave notes which columns are not read.
@@ -246,6 +285,12 @@ func (l *layout) label(header []string, seen map[string]int) {
 		{column{role: resourceColumn, name: "resource"}, machineLabels},
 		{column{role: gpuColumn, name: "gpu"}, gpuLabels},
 		{column{role: partColumn, name: partLabel}, []string{partLabel}},
+		{column{role: profileColumn, name: "gpu_i_profile"}, []string{"gpu_i_profile"}},
+		{column{role: modeColumn, name: "gpu_compute_partition_type"}, []string{"gpu_compute_partition_type"}},
+		{column{role: partitionColumn, name: "gpu_partition_id"}, []string{"gpu_partition_id"}},
+		{column{role: serialColumn, name: "serial_number"}, []string{"serial_number"}},
+		{column{role: modelColumn, name: "card_series"}, []string{"card_series", "card_model"}},
+		{column{role: migColumn, name: "dcgm_fi_dev_mig_mode"}, []string{"dcgm_fi_dev_mig_mode", "nvidia_smi_mig_mode_current"}},
 	} {
 		for _, label := range wanted.labels {
 			if i := at[label]; i > 0 && seen[wanted.name] == 0 && label != "index" && label != "device" {
@@ -261,8 +306,8 @@ func nativeColumn(name string) (column, bool) {
 	if c, ok := columnNamed(strings.ToLower(name)); ok {
 		return c, true
 	}
-	if m, ok := meterOf(name); ok {
-		return column{role: signalColumn, name: m.signal.String(), signal: m.signal, scale: m.scale}, true
+	if m, ok := MeterOf(name); ok {
+		return column{role: signalColumn, name: m.Signal.String(), signal: m.Signal, scale: m.Scale, on: m.on}, true
 	}
 	return column{}, false
 }

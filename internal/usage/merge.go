@@ -26,6 +26,9 @@ func (w *Window) Merge(other *Window) bool {
 	if w.GPUMemory == 0 {
 		w.GPUMemory = other.GPUMemory
 	}
+	if w.GPUPower == 0 {
+		w.GPUPower = other.GPUPower
+	}
 	return true
 }
 

@@ -1,84 +1,182 @@
 package usage
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// mib is a mebibyte, the unit of device memory in DCGM and in nvidia-smi.
+// mib is a mebibyte, the unit of device memory in DCGM, in nvidia-smi and in AMD's exporter.
 const mib = 1 << 20
 
-type meter struct {
-	signal Signal
-	scale  float64
+// Vendor is the maker of an accelerator.
+type Vendor string
+
+// The vendors whose metrics are known.
+const (
+	UnknownVendor Vendor = ""
+	NVIDIA        Vendor = "NVIDIA"
+	AMD           Vendor = "AMD"
+	Intel         Vendor = "Intel"
+	AWS           Vendor = "AWS"
+)
+
+// scope is the devices of which a metric is a measurement. On others its value means nothing:
+// exporters write 0 or the value of the whole GPU there.
+type scope uint8
+
+const (
+	everyDevice scope = iota
+	wholeGPUs         // not those that are divided into MIG instances or partitions, nor the parts
+	partitions        // the parts of divided GPUs alone
+	sensors           // of the whole GPU; a value of 0 on a part is no reading
+)
+
+// Meter says what a metric means: its signal, its unit, and of which devices it is a
+// measurement.
+type Meter struct {
+	Signal Signal
+	// Scale makes the signal's unit of the metric's.
+	Scale  float64
+	Vendor Vendor
+	// Part says that the metrics of the signal are parts of it, to be added up.
+	Part bool
+	// Label and Value are what the labels of a series have to say for it to be of the signal;
+	// an empty Label is no condition.
+	Label, Value string
+	on           scope
 }
 
-// meters maps the metric names of the field, in lower case, to signals. The
-// memory utilization that NVML reports (nvidia_smi_utilization_memory) is not
-// among them: it is the share of time in which memory was read or written, not
-// the share that is used, and no signal here stands for it.
-var meters = map[string]meter{
+// meters are the metric names of the field, in lower case: the one table of what a metric
+// means by vendor and mode. [Meter.Read] applies it to files and servers alike.
+//
+// NVIDIA does not support utilization in MIG mode: dcgm-exporter gives 0 there
+// (NVIDIA/dcgm-exporter, issues 216 and 430; NVML, nvmlDeviceGetUtilizationRates), and names
+// the profiling fields in its place, which are of the instance. Memory is of the instance as
+// well; power, temperature, energy and errors are of the whole GPU on every instance. A
+// time-sliced vGPU has the readings of its physical GPU.
+//
+// AMD's graphics activity is of GPUs that are not partitioned (device-metrics-exporter, release
+// notes of 1.3.1, and docs/configuration/metricslist.md), and is 13% at rest on some virtual
+// ones (issue 139), which errs toward work. On a partition the instantaneous activity of its
+// cores stands in its place; its sensors read 0 on all partitions but the first.
+//
+// Intel's XPU Manager gives its ratios of a GPU and of each of its tiles, and power of a card as
+// well, which names no GPU (intel/xpumanager, rest/prometheus_exporter.py).
+//
+// The memory utilization that NVML reports (nvidia_smi_utilization_memory) is not among them:
+// it is the share of time in which memory was read or written, not the share that is used, and
+// no signal here stands for it.
+var meters = map[string]Meter{
 	// DCGM device fields.
-	"dcgm_fi_dev_gpu_util":                 {GPUUtil, 1},
-	"dcgm_fi_dev_fb_used":                  {MemUsed, mib},
-	"dcgm_fi_dev_fb_free":                  {MemFree, mib},
-	"dcgm_fi_dev_fb_total":                 {MemTotal, mib},
-	"dcgm_fi_dev_power_usage":              {Power, 1},
-	"dcgm_fi_dev_gpu_temp":                 {Temperature, 1},
-	"dcgm_fi_dev_total_energy_consumption": {Energy, 0.001},
-	"dcgm_fi_dev_slowdown_temp":            {SlowdownTemperature, 1},
-	"dcgm_fi_dev_clock_throttle_reasons":   {Throttle, 1},
-	"dcgm_fi_dev_clocks_event_reasons":     {Throttle, 1},
-	"dcgm_fi_dev_xid_errors":               {XID, 1},
-	"dcgm_fi_dev_ecc_dbe_vol_total":        {ECCErrors, 1},
-	"dcgm_fi_dev_count":                    {GPUCount, 1},
+	"dcgm_fi_dev_gpu_util":                 {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
+	"dcgm_fi_dev_fb_used":                  {Signal: MemUsed, Scale: mib, Vendor: NVIDIA},
+	"dcgm_fi_dev_fb_free":                  {Signal: MemFree, Scale: mib, Vendor: NVIDIA},
+	"dcgm_fi_dev_fb_total":                 {Signal: MemTotal, Scale: mib, Vendor: NVIDIA},
+	"dcgm_fi_dev_power_usage":              {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"dcgm_fi_dev_gpu_temp":                 {Signal: Temperature, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"dcgm_fi_dev_total_energy_consumption": {Signal: Energy, Scale: 0.001, Vendor: NVIDIA, on: sensors},
+	"dcgm_fi_dev_slowdown_temp":            {Signal: SlowdownTemperature, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_dev_clock_throttle_reasons":   {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_dev_clocks_event_reasons":     {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_dev_xid_errors":               {Signal: XID, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_dev_ecc_dbe_vol_total":        {Signal: ECCErrors, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_dev_count":                    {Signal: GPUCount, Scale: 1, Vendor: NVIDIA},
 	// DCGM profiling fields under their old and new names.
-	"dcgm_fi_prof_gr_engine_active":     {GREngine, 1},
-	"dcgm_fi_prof_gr_engine_util_ratio": {GREngine, 1},
-	"dcgm_fi_prof_sm_active":            {SMActive, 1},
-	"dcgm_fi_prof_sm_util_ratio":        {SMActive, 1},
-	"dcgm_fi_prof_sm_occupancy":         {SMOccupancy, 1},
-	"dcgm_fi_prof_sm_occupancy_ratio":   {SMOccupancy, 1},
-	"dcgm_fi_prof_pipe_tensor_active":   {TensorActive, 1},
-	"dcgm_fi_prof_tensor_util_ratio":    {TensorActive, 1},
-	"dcgm_fi_prof_dram_active":          {DRAMActive, 1},
-	"dcgm_fi_prof_dram_util_ratio":      {DRAMActive, 1},
+	"dcgm_fi_prof_gr_engine_active":     {Signal: GREngine, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_gr_engine_util_ratio": {Signal: GREngine, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_sm_active":            {Signal: SMActive, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_sm_util_ratio":        {Signal: SMActive, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_sm_occupancy":         {Signal: SMOccupancy, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_sm_occupancy_ratio":   {Signal: SMOccupancy, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_pipe_tensor_active":   {Signal: TensorActive, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_tensor_util_ratio":    {Signal: TensorActive, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_dram_active":          {Signal: DRAMActive, Scale: 1, Vendor: NVIDIA},
+	"dcgm_fi_prof_dram_util_ratio":      {Signal: DRAMActive, Scale: 1, Vendor: NVIDIA},
 	// NVML as nvidia-smi names it, and its GPU performance metrics, in percent.
-	"utilization.gpu":                       {GPUUtil, 1},
-	"memory.used":                           {MemUsed, mib},
-	"memory.free":                           {MemFree, mib},
-	"memory.total":                          {MemTotal, mib},
-	"power.draw":                            {Power, 1},
-	"temperature.gpu":                       {Temperature, 1},
-	"clocks_throttle_reasons.active":        {Throttle, 1},
-	"clocks_event_reasons.active":           {Throttle, 1},
-	"ecc.errors.uncorrected.volatile.total": {ECCErrors, 1},
-	"nvml_gpm_metric_graphics_util":         {GREngine, 0.01},
-	"nvml_gpm_metric_sm_util":               {SMActive, 0.01},
-	"nvml_gpm_metric_sm_occupancy":          {SMOccupancy, 0.01},
-	"nvml_gpm_metric_any_tensor_util":       {TensorActive, 0.01},
-	"nvml_gpm_metric_dram_bw_util":          {DRAMActive, 0.01},
+	"utilization.gpu":                       {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
+	"memory.used":                           {Signal: MemUsed, Scale: mib, Vendor: NVIDIA},
+	"memory.free":                           {Signal: MemFree, Scale: mib, Vendor: NVIDIA},
+	"memory.total":                          {Signal: MemTotal, Scale: mib, Vendor: NVIDIA},
+	"power.draw":                            {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"temperature.gpu":                       {Signal: Temperature, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"clocks_throttle_reasons.active":        {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
+	"clocks_event_reasons.active":           {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
+	"ecc.errors.uncorrected.volatile.total": {Signal: ECCErrors, Scale: 1, Vendor: NVIDIA},
+	"nvml_gpm_metric_graphics_util":         {Signal: GREngine, Scale: 0.01, Vendor: NVIDIA},
+	"nvml_gpm_metric_sm_util":               {Signal: SMActive, Scale: 0.01, Vendor: NVIDIA},
+	"nvml_gpm_metric_sm_occupancy":          {Signal: SMOccupancy, Scale: 0.01, Vendor: NVIDIA},
+	"nvml_gpm_metric_any_tensor_util":       {Signal: TensorActive, Scale: 0.01, Vendor: NVIDIA},
+	"nvml_gpm_metric_dram_bw_util":          {Signal: DRAMActive, Scale: 0.01, Vendor: NVIDIA},
 	// Exporters of NVML to Prometheus.
-	"nvidia_gpu_duty_cycle":                            {GPUUtil, 1},
-	"nvidia_gpu_memory_used_bytes":                     {MemUsed, 1},
-	"nvidia_gpu_memory_total_bytes":                    {MemTotal, 1},
-	"nvidia_gpu_power_usage_milliwatts":                {Power, 0.001},
-	"nvidia_smi_utilization_gpu_ratio":                 {GPUUtil, 100},
-	"nvidia_smi_memory_used_bytes":                     {MemUsed, 1},
-	"nvidia_smi_memory_free_bytes":                     {MemFree, 1},
-	"nvidia_smi_memory_total_bytes":                    {MemTotal, 1},
-	"nvidia_smi_power_draw_watts":                      {Power, 1},
-	"nvidia_smi_clocks_throttle_reasons_active":        {Throttle, 1},
-	"nvidia_smi_clocks_event_reasons_active":           {Throttle, 1},
-	"nvidia_smi_ecc_errors_uncorrected_volatile_total": {ECCErrors, 1},
+	"nvidia_gpu_duty_cycle":                            {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
+	"nvidia_gpu_memory_used_bytes":                     {Signal: MemUsed, Scale: 1, Vendor: NVIDIA},
+	"nvidia_gpu_memory_total_bytes":                    {Signal: MemTotal, Scale: 1, Vendor: NVIDIA},
+	"nvidia_gpu_power_usage_milliwatts":                {Signal: Power, Scale: 0.001, Vendor: NVIDIA, on: sensors},
+	"nvidia_smi_utilization_gpu_ratio":                 {Signal: GPUUtil, Scale: 100, Vendor: NVIDIA, on: wholeGPUs},
+	"nvidia_smi_memory_used_bytes":                     {Signal: MemUsed, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_memory_free_bytes":                     {Signal: MemFree, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_memory_total_bytes":                    {Signal: MemTotal, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_power_draw_watts":                      {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"nvidia_smi_clocks_throttle_reasons_active":        {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_clocks_event_reasons_active":           {Signal: Throttle, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_ecc_errors_uncorrected_volatile_total": {Signal: ECCErrors, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_energy_joules_total":                   {Signal: Energy, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"nvidia_smi_mig_memory_used_bytes":                 {Signal: MemUsed, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_mig_memory_total_bytes":                {Signal: MemTotal, Scale: 1, Vendor: NVIDIA},
+	"nvidia_smi_mig_memory_free_bytes":                 {Signal: MemFree, Scale: 1, Vendor: NVIDIA},
 	// The CloudWatch agent.
-	"nvidia_smi_utilization_gpu": {GPUUtil, 1},
-	"nvidia_smi_memory_used":     {MemUsed, mib},
-	"nvidia_smi_memory_free":     {MemFree, mib},
-	"nvidia_smi_memory_total":    {MemTotal, mib},
-	"nvidia_smi_power_draw":      {Power, 1},
-	"nvidia_smi_temperature_gpu": {Temperature, 1},
-	"cpu_usage_active":           {CPUUtil, 1},
-	"mem_used_percent":           {HostMemUsed, 1},
+	"nvidia_smi_utilization_gpu": {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, on: wholeGPUs},
+	"nvidia_smi_memory_used":     {Signal: MemUsed, Scale: mib, Vendor: NVIDIA},
+	"nvidia_smi_memory_free":     {Signal: MemFree, Scale: mib, Vendor: NVIDIA},
+	"nvidia_smi_memory_total":    {Signal: MemTotal, Scale: mib, Vendor: NVIDIA},
+	"nvidia_smi_power_draw":      {Signal: Power, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"nvidia_smi_temperature_gpu": {Signal: Temperature, Scale: 1, Vendor: NVIDIA, on: sensors},
+	"cpu_usage_active":           {Signal: CPUUtil, Scale: 1},
+	"mem_used_percent":           {Signal: HostMemUsed, Scale: 1},
 	// EC2 in CloudWatch.
-	"cpuutilization": {CPUUtil, 1},
+	"cpuutilization": {Signal: CPUUtil, Scale: 1},
+	// AWS Neuron: neuron-monitor-prometheus.py of aws-neuronx-tools
+	// (https://awsdocs-neuron.readthedocs-hosted.com, neuron-monitor user guide). It tells of
+	// cores while a runtime has them: without one there is no series, and the state is unknown.
+	// A core's memory is in five parts, which are added up.
+	"neuroncore_utilization_ratio":                    {Signal: GPUUtil, Scale: 100, Vendor: AWS},
+	"neuroncore_memory_usage_constants":               {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
+	"neuroncore_memory_usage_model_code":              {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
+	"neuroncore_memory_usage_model_shared_scratchpad": {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
+	"neuroncore_memory_usage_runtime_memory":          {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
+	"neuroncore_memory_usage_tensors":                 {Signal: MemUsed, Scale: 1, Vendor: AWS, Part: true},
+	// AMD Device Metrics Exporter (https://github.com/ROCm/device-metrics-exporter, list of
+	// metrics). Its configuration may put amd_ before the names ([meterOf]). The profiler's
+	// metrics are percentages: of cycles of the graphics engine, of vector and of matrix units.
+	"gpu_gfx_activity":               {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: wholeGPUs},
+	"gpu_gfx_busy_instantaneous":     {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: partitions},
+	"gpu_prof_gui_util_percent":      {Signal: GREngine, Scale: 0.01, Vendor: AMD},
+	"gpu_prof_sm_active":             {Signal: SMActive, Scale: 0.01, Vendor: AMD},
+	"gpu_prof_tensor_active_percent": {Signal: TensorActive, Scale: 0.01, Vendor: AMD},
+	"gpu_used_vram":                  {Signal: MemUsed, Scale: mib, Vendor: AMD},
+	"gpu_total_vram":                 {Signal: MemTotal, Scale: mib, Vendor: AMD},
+	"gpu_free_vram":                  {Signal: MemFree, Scale: mib, Vendor: AMD},
+	"gpu_package_power":              {Signal: Power, Scale: 1, Vendor: AMD, on: sensors},
+	"gpu_average_package_power":      {Signal: Power, Scale: 1, Vendor: AMD, on: sensors},
+	"gpu_energy_consumed":            {Signal: Energy, Scale: 1e-6, Vendor: AMD, on: sensors},
+	"gpu_junction_temperature":       {Signal: Temperature, Scale: 1, Vendor: AMD, on: sensors},
+	// The exporter before it (https://github.com/amd/amd_smi_exporter), in microwatts.
+	"amd_gpu_use_percent": {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: wholeGPUs},
+	"amd_gpu_power":       {Signal: Power, Scale: 1e-6, Vendor: AMD, on: sensors},
+	// Omnistat (https://github.com/ROCm/omnistat, collector_smi.py). It tells memory in percent.
+	"rocm_utilization_percentage":     {Signal: GPUUtil, Scale: 1, Vendor: AMD, on: wholeGPUs},
+	"rocm_vram_total_bytes":           {Signal: MemTotal, Scale: 1, Vendor: AMD},
+	"rocm_average_socket_power_watts": {Signal: Power, Scale: 1, Vendor: AMD, on: sensors},
+	"rocm_energy_joules":              {Signal: Energy, Scale: 1, Vendor: AMD, on: sensors},
+	// Intel XPU Manager.
+	"xpum_engine_ratio":           {Signal: GPUUtil, Scale: 100, Vendor: Intel},
+	"xpum_engine_group_ratio":     {Signal: GREngine, Scale: 1, Vendor: Intel, Label: "type", Value: "compute"},
+	"xpum_eu_active_ratio":        {Signal: SMActive, Scale: 1, Vendor: Intel},
+	"xpum_memory_bandwidth_ratio": {Signal: DRAMActive, Scale: 1, Vendor: Intel},
+	"xpum_memory_used_bytes":      {Signal: MemUsed, Scale: 1, Vendor: Intel, Part: true},
+	"xpum_power_watts":            {Signal: Power, Scale: 1, Vendor: Intel, on: sensors},
+	"xpum_energy_joules_total":    {Signal: Energy, Scale: 1, Vendor: Intel, on: sensors},
+	"xpum_temperature_celsius":    {Signal: Temperature, Scale: 1, Vendor: Intel, on: sensors, Label: "location", Value: "gpu"},
 }
 
 // SignalOf returns the signal that a metric of NVML, DCGM (old and new field
@@ -86,14 +184,53 @@ var meters = map[string]meter{
 // with or without the prefix exported_. A value times scale is in the signal's
 // unit. ok is false for metrics that no signal stands for.
 func SignalOf(metric string) (signal Signal, scale float64, ok bool) {
-	m, ok := meterOf(metric)
-	return m.signal, m.scale, ok
+	m, ok := MeterOf(metric)
+	return m.Signal, m.Scale, ok
 }
 
-func meterOf(metric string) (meter, bool) {
-	m, ok := meters[stem(metric)]
-	return m, ok
+// MeterOf returns what a metric means, by its name in any letter case and with or without the
+// prefixes exported_ and, of AMD's exporter, amd_. ok is false for metrics that no signal
+// stands for.
+func MeterOf(metric string) (m Meter, ok bool) {
+	name := stem(metric)
+	if m, ok = meters[name]; ok {
+		return m, true
+	}
+	if name, ok = strings.CutPrefix(name, "amd_"); !ok {
+		return Meter{}, false
+	}
+	if m = meters[name]; m.Vendor != AMD {
+		return Meter{}, false
+	}
+	return m, true
 }
+
+// MeterNames returns the metrics of servers that are known, each as its exporter writes it, in
+// order.
+func MeterNames() []string {
+	var out []string
+	for name, m := range meters {
+		switch {
+		case strings.Contains(name, "."): // a field of nvidia-smi
+		case strings.HasPrefix(name, "dcgm_"), strings.HasPrefix(name, "nvml_"):
+			out = append(out, strings.ToUpper(name))
+		case m.Vendor == AMD && strings.HasPrefix(name, "gpu_"):
+			out = append(out, name, "amd_"+name)
+		default:
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// modes are metrics whose value of 1 says that a GPU is in MIG mode: DCGM field 67, and those
+// of nvidia_gpu_exporter (docs/METRICS.md).
+var modes = []string{"DCGM_FI_DEV_MIG_MODE", "nvidia_smi_mig_mode_current", "nvidia_smi_mig_info"}
+
+// ModeNames returns the metrics whose value of 1 says that a GPU is in MIG mode. The caller
+// must not change the slice.
+func ModeNames() []string { return modes }
 
 // stem returns a name in lower case and without the prefix that Prometheus puts
 // before names that collide with its own.
@@ -120,4 +257,51 @@ const (
 func IsMeasurement(v float64) bool {
 	return v >= 0 && v < blankInt64 && (v < blankInt32 || v >= blankInt32+4) &&
 		(v < blankFloat || v >= blankFloat+4) && v != blankNVML
+}
+
+// Read returns a value of the metric on a device in the unit of its signal. What stands for
+// "unsupported" is told in the exporter's own unit.
+func (m Meter) Read(v float64, d Device) (float64, Reading) {
+	if v != v || v == -1 || v > 0 && !IsMeasurement(v) {
+		return 0, Unsupported
+	}
+	if !m.means(v, d) {
+		return 0, Unsupported
+	}
+	return m.Signal.Check(v * m.Scale)
+}
+
+// means says whether a value of the metric is one of the device's.
+func (m Meter) means(v float64, d Device) bool {
+	switch m.on {
+	case wholeGPUs:
+		return !d.Divided && !d.Part()
+	case partitions:
+		return d.Part()
+	case sensors:
+		return v > 0 || !d.Part()
+	}
+	return true
+}
+
+// VendorOf returns the maker of a model of accelerator, as the price book, configuration or an
+// exporter writes it; UnknownVendor where the name does not tell.
+func VendorOf(model string) Vendor {
+	name := strings.ToUpper(model)
+	for _, v := range []struct {
+		vendor Vendor
+		words  []string
+	}{
+		{AWS, []string{"TRAINIUM", "INFERENTIA"}},
+		{AMD, []string{"MI1", "MI2", "MI3", "MI4", "INSTINCT", "RADEON", "AMD ", "V520", "V710"}},
+		{Intel, []string{"INTEL", "GAUDI", "FLEX 1", "MAX 1", "ARC "}},
+		{NVIDIA, []string{"NVIDIA", "TESLA", "QUADRO", "RTX", "GTX", "GH200", "A100", "A10", "A16", "A30", "A40", "A6000", "B100", "B200", "B300", "GB200", "GB300", "H100", "H200", "H20", "H800", "A800", "L4", "L40", "K80", "M60", "P4", "P40", "P100", "T4", "V100"}},
+	} {
+		for _, word := range v.words {
+			if strings.HasPrefix(name, word) || strings.Contains(name, " "+word) {
+				return v.vendor
+			}
+		}
+	}
+	return UnknownVendor
 }

@@ -13,7 +13,8 @@ var smiFields = map[string]struct {
 	unit string
 }{
 	"timestamp":           {column: column{role: timeColumn, name: "time"}},
-	"utilization.gpu":     {column{role: signalColumn, signal: GPUUtil}, "%"},
+	"utilization.gpu":     {column{role: signalColumn, signal: GPUUtil, on: wholeGPUs}, "%"},
+	"mig.mode.current":    {column: column{role: migColumn, name: "mig.mode.current"}},
 	"memory.used":         {column{role: signalColumn, signal: MemUsed}, "MiB"},
 	"memory.total":        {column{role: signalColumn, signal: MemTotal}, "MiB"},
 	"power.draw":          {column{role: signalColumn, signal: Power}, "W"},
@@ -25,7 +26,7 @@ var smiFields = map[string]struct {
 	"index":               {column: column{role: gpuColumn, name: "gpu"}},
 	"pci.bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
 	"gpu_bus_id":          {column: column{role: gpuColumn, name: "gpu"}},
-	"utilization.gpu.avg": {column{role: signalColumn, signal: GPUUtil}, "%"},
+	"utilization.gpu.avg": {column{role: signalColumn, signal: GPUUtil, on: wholeGPUs}, "%"},
 
 	"clocks_throttle_reasons.active":        {column: column{role: signalColumn, signal: Throttle}},
 	"clocks_event_reasons.active":           {column: column{role: signalColumn, signal: Throttle}},
@@ -108,6 +109,7 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 		l.gpu = l.gpu || c.role == gpuColumn
 		l.columns[i] = c
 	}
+	l.complete()
 	l.leave(header)
 	if _, ok := at["timestamp"]; !ok {
 		return nil, f.fail(1, 0, "the output of nvidia-smi has no timestamp: query it with the other fields")
@@ -138,24 +140,33 @@ func unitScale(s Signal, unit string) (float64, bool) {
 var errUnit = errors.New("has a unit that does not fit")
 
 // quantity reads "1024 MiB", "37 %" or, with the unit of the header, "1024", into
-// the unit of the column. ok is false for what was not measured: "[N/A]".
-func quantity(c *column, field []byte) (v float64, ok bool, err error) {
+// the unit of the column.
+func (l *layout) quantity(c *column, field []byte) (v float64, err error) {
 	digits, unit, hasUnit := bytes.Cut(field, []byte{' '})
-	v, err = c.number(digits)
-	if err != nil {
-		if unmeasured(field) {
-			return 0, false, nil
-		}
-		return 0, false, err
+	l.units = l.units || hasUnit
+	if v, err = c.number(digits); err == nil && !hasUnit {
+		return v, nil
 	}
-	if hasUnit {
-		scale, ok := smiScale(c, unit)
-		if !ok {
-			return 0, false, errUnit
+	if err == nil {
+		if scale, ok := smiScale(c, unit); ok {
+			return v * scale, nil
 		}
-		v *= scale
 	}
-	return v, true, nil
+	if unmeasured(field) {
+		return 0, errNotNumber
+	}
+	if v, unit, ok := localized(field, l.comma); ok {
+		if len(unit) == 0 {
+			return v, nil
+		}
+		if scale, ok := smiScale(c, unit); ok {
+			return v * scale, nil
+		}
+	}
+	if err == nil {
+		err = errUnit
+	}
+	return 0, err
 }
 
 // smiScale returns what a number with that unit is multiplied by to be in the

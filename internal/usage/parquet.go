@@ -79,6 +79,9 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 			return err
 		}
 	}
+	if err := d.refuse(); err != nil {
+		return err
+	}
 	return d.flush()
 }
 
@@ -306,7 +309,7 @@ func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
 		case column.role != timeColumn && isNaN(v):
 			return d.text(row, c.at, nil)
 		case err != nil:
-			return d.format.fail(row, c.at+1, "%s %.60q %s", column.name, v.String(), err)
+			d.wrong(true, row, c.at+1, "%s %.60q %s", column.name, v.String(), err)
 		case column.role == timeColumn:
 			d.sample.Time = t
 		case column.role == receivedColumn:
@@ -341,7 +344,7 @@ func (c *parquetColumn) apply(d *decoder, row int, v parquet.Value) error {
 		return d.text(row, c.at, strconv.AppendFloat(c.number[:0], n, 'g', -1, 64))
 	}
 	if err := d.value(column, n); err != nil {
-		return d.format.fail(row, c.at+1, "%s %s %s", column.name, v, err)
+		d.wrong(false, row, c.at+1, "%s %s %s", column.name, v, err)
 	}
 	return nil
 }

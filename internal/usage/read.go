@@ -24,17 +24,24 @@ import (
 // The *Sample is reused and valid only within the call.
 //
 // An empty field is not measured, and so are "[N/A]", "NaN" and the sentinels of
-// unsupported meters (see measured). Percentages up to 101 and shares up to 1.01
-// are rounding noise and are cut; more is an error, as are negative values. A row
-// that repeats the resource, GPU and time of the row before it counts once. Times
-// of a resource need not be in order.
+// unsupported meters (see [Signal.Check] and [Meter.Read]). A row that repeats the resource,
+// GPU and time of the row before it counts once. Times of a resource need not be in order.
+//
+// A row that cannot be read is left out, and so is a value that cannot be true; both are
+// counted, and the first are told with their lines. A last line that ends in the middle is left
+// out of any file. Where more than 1% of the rows are wrong, and more than one of at least ten,
+// the file is refused after it was read: its samples must not be used then.
 //
 // What is wrong with the file is a *FileError with the line; an error of each, or
 // of ctx, ends the reading too. The summary covers what was read until then.
 func Read(ctx context.Context, r io.Reader, f Format, each func(*Sample) error) (Summary, error) {
 	d := newDecoder(ctx, f, nil, each)
 	err := read(d, r)
-	return d.finish(), err
+	sum := d.finish()
+	if err == nil && f.Left != nil {
+		f.Left(sum)
+	}
+	return sum, err
 }
 
 func read(d *decoder, r io.Reader) error {
@@ -128,12 +135,14 @@ func InferStep(ctx context.Context, r io.Reader, f Format) (time.Duration, error
 	return 0, ErrNoSamples
 }
 
-// Unread returns the names of the columns that Read leaves out, in their order. It reads
-// as far as the second sample; of a file that is wrong, Read tells.
-func Unread(ctx context.Context, r io.Reader, f Format) []string {
+// Preview returns what the first rows of a file tell: the columns that Read leaves out, and
+// whether times have no zone. It reads as far as the second sample; of a file that is wrong,
+// Read tells.
+func Preview(ctx context.Context, r io.Reader, f Format) Summary {
 	enough := errors.New("enough")
+	f.Left = nil
 	sum, _ := Read(ctx, r, f, func(*Sample) error { return enough })
-	return sum.UnknownColumns
+	return sum
 }
 
 // Collect reads recorded usage. resolve is asked once for each resource, and returns

@@ -209,6 +209,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// TestOneBadRowInAMillion: one row that cannot be read does not take the others with it, and is
+// told by its line.
 func TestOneBadRowInAMillion(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("resource,time,gpu_util\n")
@@ -219,9 +221,13 @@ func TestOneBadRowInAMillion(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "i-1,%d,5\n", 1_782_864_000+i)
 	}
-	_, err := Read(context.Background(), &b, Format{Name: "usage.csv"}, func(*Sample) error { return nil })
-	if want := `usage.csv:1000001:3: gpu_util "abc" is not a number`; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	rows := 0
+	sum, err := Read(context.Background(), &b, Format{Name: "usage.csv"}, func(*Sample) error { rows++; return nil })
+	if err != nil || rows != 1_000_000 || sum.Bad != 1 || len(sum.BadRows) != 1 {
+		t.Fatalf("%d rows, %+v, %v", rows, sum, err)
+	}
+	if got, want := sum.BadRows[0].Error(), `usage.csv:1000001:3: gpu_util "abc" is not a number`; got != want {
+		t.Errorf("got %v, want %s", got, want)
 	}
 }
 

@@ -23,7 +23,7 @@ func (r *repeats) add(s Signal, p Point, last time.Time) {
 	case r.count > 0 && p.Time.Before(last):
 		r.count = 0
 		return
-	case r.count > 0 && p.Max == r.newest.Max:
+	case r.count > 0 && p.Max == r.newest.Max && !s.Steady(p.Max):
 		r.count++
 	default:
 		if s == Energy && r.count > 0 && p.Max < r.newest.Max {

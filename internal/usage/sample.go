@@ -23,6 +23,8 @@ type Sample struct {
 
 	values [numSignals]float64
 	has    uint32
+	// unsupported are the signals of which the row says that they cannot be measured.
+	unsupported uint32
 }
 
 // Get returns the value of a signal and whether it was measured.
@@ -41,11 +43,16 @@ func (s *Sample) Set(sig Signal, v float64) {
 	}
 }
 
+// Unsupported says whether the row tells that a signal cannot be measured, as "[N/A]" or by a
+// value that means nothing on its device. A field that is empty, or missing, tells nothing.
+func (s *Sample) Unsupported(sig Signal) bool { return s.unsupported&(1<<sig) != 0 }
+
 // derive completes what a source says in other words: the engine's activity is the
 // utilization where NVML offers none, as on MIG instances.
 func (s *Sample) derive() {
 	if v, ok := s.Get(GREngine); ok && s.has&(1<<GPUUtil) == 0 {
 		s.Set(GPUUtil, 100*v)
+		s.unsupported &^= 1 << GPUUtil
 	}
 }
 
@@ -84,6 +91,8 @@ type Format struct {
 	// Location is where times without a zone were written, as nvidia-smi writes
 	// them; nil is UTC for nvidia-smi, and an error elsewhere.
 	Location *time.Location
+	// Left, where it is not nil, is told what a file held once it is read to its end.
+	Left func(Summary)
 }
 
 // Summary is what a file of recorded usage held.
@@ -92,8 +101,18 @@ type Summary struct {
 	// the row before them and no signal that it lacks.
 	Rows, Duplicates int
 	Resources        int
-	// Unsupported counts values that stand for "not supported" and were left out.
-	Unsupported int
+	// Unsupported counts values that were left out because they stand for "not supported", or
+	// mean nothing on their device, such as the utilization of a MIG instance. Impossible counts
+	// those that cannot be true, and Failed those of which the row tells an error.
+	Unsupported, Impossible, Failed int
+	// Bad counts the rows that are wrong, impossible values included: what can be read of them
+	// is. BadRows are the first of them. Cut is the last line where it ends in the middle.
+	Bad     int
+	BadRows []*FileError
+	Cut     *FileError
+	// Zoneless counts times without a time zone, Repeated those of them in an hour that clocks
+	// went back over.
+	Zoneless, Repeated int
 	// First and Last are the earliest and the latest time of a sample; zero without
 	// any.
 	First, Last time.Time

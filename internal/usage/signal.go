@@ -4,6 +4,8 @@
 // gap is unknown time, not idle time.
 package usage
 
+import "math"
+
 // Signal is one measured quantity, the same whichever source it came from.
 type Signal uint8
 
@@ -166,8 +168,9 @@ func (s Signal) Counter() bool { return s == Step || s == Checkpoints }
 
 // Repeats returns after how many equal values in a row the signal shows that its exporter
 // is frozen; 0 where it may repeat itself without end. Power and temperature of a live GPU
-// differ sooner or later in their last digits. Energy rises all the time, and five scrapes
-// are more than an exporter takes for one reading.
+// differ sooner or later in their last digits, where their meters have such digits (see
+// [Signal.Steady]). Energy rises all the time, and five scrapes are more than an exporter
+// takes for one reading.
 func (s Signal) Repeats() int {
 	switch s {
 	case Power, Temperature:
@@ -178,9 +181,21 @@ func (s Signal) Repeats() int {
 	return 0
 }
 
+// Steady says whether a live exporter may repeat a value of the signal without end: AMD's
+// power is in whole watts, which a resting GPU does not leave for hours. Temperature is in whole
+// degrees everywhere, and says nothing alone.
+func (s Signal) Steady(v float64) bool { return s == Power && v == math.Trunc(v) }
+
 // maxMemory is more than any accelerator holds, in bytes: 8 TiB. What is above
 // it is a sentinel in another unit.
 const maxMemory = 1 << 43
+
+// maxPower and maxTemperature are more than any accelerator draws, in watts, and stands, in
+// degrees Celsius: AMD's library writes 65535 for what a device does not support.
+const (
+	maxPower       = 10_000
+	maxTemperature = 200
+)
 
 // limit is the largest value the signal can have; 0 where there is none.
 func (s Signal) limit() float64 {
@@ -191,24 +206,68 @@ func (s Signal) limit() float64 {
 		return 1
 	case MemUsed, MemTotal, MemFree:
 		return maxMemory
+	case Power:
+		return maxPower
+	case Temperature, SlowdownTemperature:
+		return maxTemperature
 	}
 	return 0
 }
 
-// Clean returns a point of the signal as it counts: a percentage over 100 counts as
-// 100. It returns false for negative values, for what stands for "unsupported", and for
-// a signal that there is not.
-func (s Signal) Clean(p Point) (Point, bool) {
-	if s >= numSignals || !IsMeasurement(p.Mean) || !IsMeasurement(p.Max) {
-		return p, false
+// Reading is what a value of a source turns out to be.
+type Reading uint8
+
+// The readings. Everything but Valid is left out, and counted.
+const (
+	// Valid values are measurements.
+	Valid Reading = iota
+	// Unsupported values stand for "not supported", "not found" or "not permitted", or are of
+	// a metric that means nothing on the device.
+	Unsupported
+	// Impossible values cannot be true: below zero, or over the end of the signal's range.
+	// DCGM gives utilizations of a thousand to billions now and then (NVIDIA/DCGM, issue 199;
+	// dcgm-exporter, issue 418), and AMD's library the largest integer of a field.
+	Impossible
+)
+
+// Check returns a value in the signal's unit as it counts, and whether it does. It is the one
+// rule for files, servers and agents. Meters that divide two counters overshoot by rounding:
+// up to a hundredth over the end of its range, a value is that end.
+func (s Signal) Check(v float64) (float64, Reading) {
+	if s >= numSignals || v != v || v == -1 {
+		return 0, Unsupported
+	}
+	if !IsMeasurement(v) {
+		if v < 0 || math.IsInf(v, 1) {
+			return 0, Impossible
+		}
+		return 0, Unsupported
 	}
 	limit := s.limit()
 	switch {
-	case limit == maxMemory:
-		return p, p.Max <= limit
-	case limit > 0:
-		p.Mean, p.Max = min(p.Mean, limit), min(p.Max, limit)
+	case limit == 0 || v <= limit:
+		return v, Valid
+	case limit <= 100 && v <= limit*(1+noise):
+		return limit, Valid
 	}
+	return 0, Impossible
+}
+
+// Clean returns a point of the signal as it counts, and false for one that is no measurement
+// (see [Signal.Check]).
+func (s Signal) Clean(p Point) (Point, bool) {
+	largest, reading := s.Check(p.Max)
+	if reading != Valid {
+		return p, false
+	}
+	if p.Mean == p.Max {
+		p.Mean, p.Max = largest, largest
+		return p, true
+	}
+	if p.Mean, reading = s.Check(p.Mean); reading != Valid {
+		return p, false
+	}
+	p.Max = largest
 	return p, true
 }
 

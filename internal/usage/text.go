@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,11 @@ var (
 	errPercent   = errors.New("is over 100: a percentage of 0 to 100 is expected")
 	errShare     = errors.New("is over 1: a share of 0 to 1 is expected")
 	errMemory    = errors.New("is over 8 TiB: bytes of one GPU are expected")
+	errPower     = errors.New("is over 10,000: watts of one GPU are expected")
+	errCut       = errors.New("is cut short")
+	errGap       = errors.New("does not exist in the time zone: its clocks went forward there")
+
+	errTemperature = errors.New("is over 200: degrees Celsius are expected")
 )
 
 // pow10 are the powers of ten that a float64 holds exactly and that a mantissa of
@@ -90,16 +96,19 @@ func slowNumber(b []byte) (float64, error) {
 // unmeasured says whether a field stands for "not measured": it is empty, in
 // brackets as nvidia-smi writes it, or one of the words for no value.
 func unmeasured(b []byte) bool {
-	if len(b) == 0 {
+	if len(b) == 0 || b[0] == '[' && b[len(b)-1] == ']' {
 		return true
 	}
-	if b[0] == '[' && b[len(b)-1] == ']' {
-		return true
-	}
-	if b[0]|0x20 != 'n' || len(b) > len("not supported") {
+	const longest = len("not supported")
+	switch b[0] | 0x20 {
+	case 'e', 'n', 'u', '-':
+	default:
 		return false
 	}
-	var lower [len("not supported")]byte
+	if len(b) > longest {
+		return false
+	}
+	var lower [longest]byte
 	for i, c := range b {
 		if c >= 'A' && c <= 'Z' {
 			c |= 0x20
@@ -107,44 +116,53 @@ func unmeasured(b []byte) bool {
 		lower[i] = c
 	}
 	switch string(lower[:len(b)]) {
-	case "nan", "n/a", "na", "null", "none", "not supported":
+	case "nan", "n/a", "na", "null", "none", "not supported", "-", "err!", "error", "unknown error", "unknown":
 		return true
 	}
 	return false
+}
+
+// failed says whether an unmeasured field tells of an error, as nvidia-smi writes
+// "[Unknown Error]", "[GPU is lost]", "ERR!" and the like where it could not read a value.
+func failed(b []byte) bool {
+	b = bytes.Trim(b, "[]")
+	for _, none := range []string{"", "n/a", "na", "nan", "null", "none", "-", "not supported", "not available", "not found", "insufficient permissions", "no permission"} {
+		if strings.EqualFold(string(b), none) {
+			return false
+		}
+	}
+	return true
 }
 
 // noise is how far over its limit a percentage or a share may be read, as a part
 // of the limit: meters that divide two counters overshoot by rounding.
 const noise = 0.01
 
-// check returns v, of a signal and in its unit, cut to the signal's range.
-func check(s Signal, v float64) (float64, error) {
-	limit := s.limit()
-	switch {
+// whyImpossible says why a value in a signal's unit is no measurement (see [Signal.Check]).
+func whyImpossible(s Signal, v float64) error {
+	switch limit := s.limit(); {
 	case v < 0:
-		return 0, errNegative
-	case limit == 0 || v <= limit:
-		return v, nil
-	case limit < maxMemory && v <= limit*(1+noise):
-		return limit, nil
+		return errNegative
 	case limit == 100:
-		return 0, errPercent
+		return errPercent
 	case limit == 1:
-		return 0, errShare
+		return errShare
+	case limit == maxPower:
+		return errPower
+	case limit == maxTemperature:
+		return errTemperature
+	case limit == maxMemory:
+		return errMemory
 	}
-	return 0, errMemory
+	return errNotNumber
 }
 
 // maxSeconds is the first number of seconds that is not taken for a time: in the
 // year 5138, and in 1973 if it were milliseconds.
 const maxSeconds = 1e11
 
-// instant reads a time as RFC 3339 or as seconds from epoch. Without a zone it is
-// in location, and an error when there is none.
-func instant(b []byte, epoch time.Time, location *time.Location) (time.Time, error) {
-	if t, ok, err := date(b, '-', location); ok || err != nil {
-		return t, err
-	}
+// sinceEpoch reads a time as seconds from epoch.
+func sinceEpoch(b []byte, epoch time.Time) (time.Time, error) {
 	whole, i := int64(0), 0
 	for ; i < len(b) && i < 15 && b[i] >= '0' && b[i] <= '9'; i++ {
 		whole = whole*10 + int64(b[i]-'0')
@@ -204,15 +222,16 @@ func fraction(b []byte) (int64, bool) {
 }
 
 // date reads "2006-01-02T15:04:05.999Z", with a space for the T, any offset for
-// the Z, or neither. The date's separator is given: nvidia-smi writes slashes. ok
-// is false when the text does not look like a date at all.
-func date(b []byte, separator byte, location *time.Location) (t time.Time, ok bool, err error) {
+// the Z, or neither. The date's separator is given: nvidia-smi writes slashes. zoned
+// is false for a time without a zone, which is returned as if it were UTC. ok is false when
+// the text does not look like a date at all.
+func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 	const layout = "2006-01-02T15:04:05"
 	if len(b) < 5 || b[4] != separator {
-		return time.Time{}, false, nil
+		return time.Time{}, false, false, nil
 	}
 	if len(b) < len(layout) || b[7] != separator || (b[10] != 'T' && b[10] != ' ' && b[10] != 't') || b[13] != ':' || b[16] != ':' {
-		return time.Time{}, false, errNotTime
+		return time.Time{}, false, false, errNotTime
 	}
 	year, okY := pair(b[0:], b[2:])
 	month, okM := two(b[5:])
@@ -222,7 +241,7 @@ func date(b []byte, separator byte, location *time.Location) (t time.Time, ok bo
 	second, okS := two(b[17:])
 	if !okY || !okM || !okD || !okH || !okMin || !okS || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) ||
 		hour > 23 || minute > 59 || second > 59 {
-		return time.Time{}, false, errNotTime
+		return time.Time{}, false, false, errNotTime
 	}
 	rest := b[len(layout):]
 	end := 0
@@ -232,29 +251,27 @@ func date(b []byte, separator byte, location *time.Location) (t time.Time, ok bo
 	}
 	nanos, okF := fraction(rest[:end])
 	if !okF {
-		return time.Time{}, false, errNotTime
+		return time.Time{}, false, false, errNotTime
 	}
 	offset := 0
 	switch zone := rest[end:]; {
-	case len(zone) == 0 && location == nil:
-		return time.Time{}, false, errNoZone
 	case len(zone) == 0:
-		return time.Date(year, time.Month(month), day, hour, minute, second, int(nanos), location).UTC(), true, nil
+		return time.Date(year, time.Month(month), day, hour, minute, second, int(nanos), time.UTC), false, true, nil
 	case len(zone) == 1 && (zone[0] == 'Z' || zone[0] == 'z'):
 	case len(zone) == 6 && (zone[0] == '+' || zone[0] == '-') && zone[3] == ':':
 		h, okH := two(zone[1:])
 		m, okM := two(zone[4:])
 		if !okH || !okM || h > 23 || m > 59 {
-			return time.Time{}, false, errNotTime
+			return time.Time{}, false, false, errNotTime
 		}
 		if offset = (h*60 + m) * 60; zone[0] == '-' {
 			offset = -offset
 		}
 	default:
-		return time.Time{}, false, errNotTime
+		return time.Time{}, false, false, errNotTime
 	}
 	t = time.Date(year, time.Month(month), day, hour, minute, second-offset, int(nanos), time.UTC)
-	return t, true, nil
+	return t, true, true, nil
 }
 
 func two(b []byte) (int, bool) {

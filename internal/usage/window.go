@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -44,6 +45,8 @@ type Window struct {
 	// GPUMemory is the device memory of each GPU in bytes as a catalog has it,
 	// used where MemTotal was not measured; 0 is unknown.
 	GPUMemory float64
+	// GPUPower is the TDP of each GPU in watts as a catalog has it; 0 is unknown.
+	GPUPower float64
 
 	floors *Floors
 }
@@ -63,17 +66,41 @@ type Track struct {
 	stats [numSignals]*Stats
 }
 
-// Parent returns the GPU that a MIG instance is part of, and whether the track is one.
+// Parent returns the GPU that a part is of, and whether the track is one.
 func (t *Track) Parent() (gpu string, part bool) { return Parent(t.Name) }
 
-// Parent returns the name of the GPU that a MIG instance is part of, and whether name
-// is that of an instance.
+// Parent returns the name of the GPU that a MIG instance or a partition is of, and whether name
+// is that of one. Instances that are named by a UUID of their own are of one GPU that has no
+// name, because nothing tells theirs.
 func Parent(name string) (gpu string, part bool) {
 	i := strings.LastIndex(name, PartOf)
-	if i < 0 || !digits(name[i+len(PartOf):]) {
+	if i < 0 {
+		if strings.HasPrefix(name, migUUID) {
+			return migUUID, true
+		}
+		return name, false
+	}
+	if which, _, _ := strings.Cut(name[i+len(PartOf):], partsOf); !digits(which) {
 		return name, false
 	}
 	return name[:i], true
+}
+
+// Parts returns how many parts the GPU of a partition has, as the part's name says; 0 for
+// others, of which all parts that there are count as the whole.
+func Parts(name string) int {
+	i := strings.LastIndex(name, partsOf)
+	if i < 0 {
+		return 0
+	}
+	if _, part := Parent(name); !part {
+		return 0
+	}
+	n, err := strconv.Atoi(name[i+len(partsOf):])
+	if err != nil || n < 2 {
+		return 0
+	}
+	return n
 }
 
 // Stats returns what was measured of a signal, nil when nothing was.
@@ -112,9 +139,9 @@ type Stats struct {
 
 // Add records a point of one GPU (gpu is its index or UUID) or, with an empty gpu
 // or a signal of the machine, of the whole resource. Points outside the window,
-// negative values, and what stands for "unsupported", are dropped and false is
-// returned. Points of one signal may come in any order but each only once; a
-// percentage over 100 counts as 100. The window's Step must be set before.
+// and what is no measurement (see [Signal.Check]), are dropped and false is returned.
+// Points of one signal may come in any order but each only once. The window's Step must
+// be set before.
 func (w *Window) Add(gpu string, s Signal, p Point) bool {
 	p, ok := s.Clean(p)
 	if !ok || p.Time.Before(w.From) || !p.Time.Before(w.To) {

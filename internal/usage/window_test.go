@@ -316,7 +316,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		v := float64(i) * 1e6
 		w.Add("0", MemUsed, point(time.Duration(i)*time.Second, v))
 		w.Add("0", Processes, point(time.Duration(i)*time.Second, float64(i)))
-		w.Add("0", Power, point(time.Duration(i)*time.Second, 1e6-v/1e6))
+		w.Add("0", Power, point(time.Duration(i)*time.Second, 9000-float64(i)/100))
 		w.Add("", Step, point(time.Duration(i)*time.Second, 1e6-v/1e6))
 	}
 	if falls, steps := w.GPUs[0].Stats(Power), w.Machine.Stats(Step); len(falls.crest) > maxPeaks || len(steps.rises) > maxRuns {

@@ -42,7 +42,10 @@ type DoctorSource struct {
 	// Unmatched are names in labels that no machine has, Ambiguous those by which labels
 	// name two.
 	Unmatched []string `json:"unmatched,omitempty"`
-	Ambiguous []string `json:"ambiguous,omitempty"`
+	// Impossible counts readings that cannot be true, such as a utilization over 100%, which
+	// were left out.
+	Impossible int      `json:"impossible,omitempty"`
+	Ambiguous  []string `json:"ambiguous,omitempty"`
 }
 
 // DoctorMachine is the telemetry of one machine.
@@ -153,7 +156,7 @@ func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
 			}
 		}
 	}
-	m.Missing = append(m.Missing, t.missing(w, gpus, m.Signals)...)
+	m.Missing = append(m.Missing, t.missing(w, gpus, vendorFixes[usage.VendorOf(r.Size.GPU)], m.Signals)...)
 	return m
 }
 
@@ -181,17 +184,48 @@ func (t Telemetry) signal(w *usage.Window, s usage.Signal) (DoctorSignal, bool) 
 	return x, found
 }
 
-// What makes telemetry whole, in the words of the tools that give it.
+// fixes are what makes the telemetry of GPUs whole, in the words of the tools of their vendor.
+type fixes struct{ exporter, counters, profile string }
+
+// vendorFixes are those of the vendors whose metrics are read: dcgm-exporter, AMD's Device
+// Metrics Exporter, Intel's XPU Manager and neuron-monitor. The empty vendor is any other, whose
+// metrics names in the configuration map.
+var vendorFixes = map[usage.Vendor]fixes{
+	usage.NVIDIA: {
+		exporter: "`helm install dcgm-exporter gpu-helm-charts/dcgm-exporter`, or on the machine: `docker run -d --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:latest`",
+		counters: "add to dcgm-exporter's counters: `DCGM_FI_DEV_FB_USED, gauge` and `DCGM_FI_DEV_FB_FREE, gauge`",
+		profile:  "start dcgm-exporter with `-f /etc/dcgm-exporter/dcp-metrics-included.csv`",
+	},
+	usage.AMD: {
+		exporter: "`docker run -d --device=/dev/dri --device=/dev/kfd -p 5000:5000 rocm/device-metrics-exporter:latest`; of partitioned GPUs every partition has to be exported",
+		counters: "add GPU_USED_VRAM and GPU_TOTAL_VRAM to Fields in the configuration of AMD's Device Metrics Exporter",
+		profile:  "add GPU_PROF_GUI_UTIL_PERCENT to Fields in the configuration of AMD's Device Metrics Exporter, and turn ProfilerMetrics on",
+	},
+	usage.Intel: {
+		exporter: "run Intel XPU Manager with its Prometheus exporter, and scrape it",
+		counters: "turn on XPU Manager's metric MEMORY_USED: XPUM_METRICS=0,4-31",
+		profile:  "turn on XPU Manager's metric EU_ACTIVE: XPUM_METRICS=0-31",
+	},
+	usage.AWS: {
+		exporter: "run neuron-monitor with neuron-monitor-prometheus.py; it reports cores that a runtime has",
+		counters: "run neuron-monitor with its metric group memory_used",
+		profile:  "neuron-monitor has no finer counters",
+	},
+	usage.UnknownVendor: {
+		exporter: "run the exporter of the GPUs' maker: dcgm-exporter, AMD's Device Metrics Exporter, Intel XPU Manager; names in metrics.sources maps the metrics of others",
+		counters: "let the exporter of the GPUs' maker report their memory",
+		profile:  "let the exporter of the GPUs' maker report its profiling counters",
+	},
+}
+
+// What makes the telemetry of hosts whole.
 const (
-	fixExporter = "`helm install dcgm-exporter gpu-helm-charts/dcgm-exporter`, or on the machine: `docker run -d --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:latest`"
-	fixCounters = "add to dcgm-exporter's counters: `DCGM_FI_DEV_FB_USED, gauge` and `DCGM_FI_DEV_FB_FREE, gauge`"
-	fixProfile  = "start dcgm-exporter with `-f /etc/dcgm-exporter/dcp-metrics-included.csv`"
-	fixHost     = "`apt-get install prometheus-node-exporter`, and scrape port 9100"
-	fixScrape   = "scrape_interval: 30s, and alert on up == 0"
+	fixHost   = "`apt-get install prometheus-node-exporter`, and scrape port 9100"
+	fixScrape = "scrape_interval: 30s, and alert on up == 0"
 )
 
 // missing says what a machine lacks.
-func (t Telemetry) missing(w *usage.Window, gpus int, signals []DoctorSignal) []DoctorMissing {
+func (t Telemetry) missing(w *usage.Window, gpus int, fix fixes, signals []DoctorSignal) []DoctorMissing {
 	has := map[string]DoctorSignal{}
 	for _, s := range signals {
 		has[s.Signal] = s
@@ -206,15 +240,15 @@ func (t Telemetry) missing(w *usage.Window, gpus int, signals []DoctorSignal) []
 		vouched := max(has[usage.GPUUtil.String()].GPUs, has[usage.SMActive.String()].GPUs)
 		switch aggregated := w != nil && len(w.GPUs) == 0 && len(w.GPUTracks()) > 0; {
 		case !found(usage.GPUUtil) && !found(usage.SMActive):
-			lacks("GPU utilization", "its state is unknown", fixExporter)
+			lacks("GPU utilization", "its state is unknown", fix.exporter)
 		case !aggregated && vouched < gpus:
-			lacks(fmt.Sprintf("GPU utilization of %d of %d GPUs", gpus-vouched, gpus), "its state is unknown unless one of the others computes", fixExporter)
+			lacks(fmt.Sprintf("GPU utilization of %d of %d GPUs", gpus-vouched, gpus), "its state is unknown unless one of the others computes", fix.exporter)
 		}
 		if found(usage.GPUUtil) && !found(usage.MemUsed) && !found(usage.Processes) {
-			lacks("GPU memory", "GPUs at rest count as held, never as idle", fixCounters)
+			lacks("GPU memory", "GPUs at rest count as held, never as idle", fix.counters)
 		}
 		if found(usage.GPUUtil) && !found(usage.SMActive) && !found(usage.GREngine) {
-			lacks("profiling counters", "a latched meter is told from work only by memory and processes", fixProfile)
+			lacks("profiling counters", "a latched meter is told from work only by memory and processes", fix.profile)
 			out[len(out)-1].Optional = true
 		}
 	}

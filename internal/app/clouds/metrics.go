@@ -13,6 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/metrics/prom"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -44,7 +45,7 @@ func MetricsSources(req *runtime.Request, cfg config.Config, f Source) ([]*prom.
 
 // metricsOptions settles how a configured server is reached.
 func metricsOptions(req *runtime.Request, s config.MetricsSource) (prom.Options, error) {
-	o := prom.Options{Select: s.Select, Names: s.Names, Series: req.Series, Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: req.Now}}
+	o := prom.Options{Select: s.Select, Names: s.Names, Series: req.Series, Left: leftOut(req, s.URL), Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: req.Now}}
 	for _, m := range s.Machines {
 		o.Machines = append(o.Machines, prom.Rule(m))
 	}
@@ -155,8 +156,25 @@ func usageSummary(sources []usage.Source) []view.DoctorSource {
 			asked := server.Asked()
 			x.Queries, x.Bytes = asked.Queries, asked.Bytes
 			x.Unmatched, x.Ambiguous = server.Unmatched()
+			x.Impossible = server.Impossible()
 		}
 		out = append(out, x)
 	}
 	return out
+}
+
+// leftOut says which readings of a server cannot be true, each machine and signal once.
+func leftOut(req *runtime.Request, server string) func(machine string, signal usage.Signal, n int) {
+	type meter struct {
+		machine string
+		signal  usage.Signal
+	}
+	said := map[meter]bool{}
+	return func(machine string, signal usage.Signal, n int) {
+		if m := (meter{machine, signal}); !said[m] {
+			said[m] = true
+			plain.Fprintf(req.Log, "curfew: warning: %s: left out %s of %s on %s that cannot be true (%s)\n",
+				plain.Text(server), plain.Count(n, "reading"), signal, plain.Text(machine), signal.Unit())
+		}
+	}
 }

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/cloud/local"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/usage"
@@ -64,8 +61,9 @@ type Source struct {
 	// Alone reads the account of AssumeRoles alone, or without any that of the credentials.
 	Alone bool
 	// Usage are files of recorded samples; Columns, Step and Resource say how to read them.
-	Usage                   []string
-	Columns, Step, Resource string
+	Usage []string
+	// TZ is the time zone of their times without one.
+	Columns, Step, Resource, TZ string
 	// Metrics are the addresses of servers with recorded usage.
 	Metrics []string
 	// Transient says that nothing is kept.
@@ -80,7 +78,7 @@ func CloudError(err error) error {
 	case unknownRegion(err):
 		f.Class, f.Code, f.Hint = runtime.Usage, "unknown_region", "give --regions us-east-1,… or set AWS_REGION"
 	case errors.As(err, &file):
-		f.Class, f.Code, f.Hint = runtime.Usage, "invalid_file", "--map, --step and --resource say how to read a file (curfew scan --help)"
+		f.Class, f.Code, f.Hint = runtime.Usage, "invalid_file", "--map, --step, --resource and --tz say how to read a file (curfew scan --help)"
 	case errors.Is(err, inventory.ErrUnauthenticated):
 		f.Code, f.Hint = "no_credentials", "sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
 	case errors.Is(err, inventory.ErrDenied):
@@ -101,14 +99,18 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 		}
 	}
 	if len(f.Usage) == 0 {
-		if f.Step != "" || f.Resource != "" || f.Columns != "" {
-			return nil, runtime.Invalid("--map, --step and --resource describe the file of --usage, which is missing")
+		if f.Step != "" || f.Resource != "" || f.Columns != "" || f.TZ != "" {
+			return nil, runtime.Invalid("--map, --step, --resource and --tz describe the file of --usage, which is missing")
 		}
 		return nil, nil
 	}
 	columns, err := usage.ParseMap(f.Columns)
 	if err != nil {
 		return nil, runtime.Invalid("--map: %w", err)
+	}
+	location, err := Location(f.TZ)
+	if err != nil {
+		return nil, runtime.Invalid("--tz %w", err)
 	}
 	var out []usage.Source
 	for _, name := range f.Usage {
@@ -119,8 +121,8 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 			}
 			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", name, runtime.Cause(err))}
 		}
-		r := Recording{Path: path, Format: usage.Format{Name: name, Map: columns, Resource: f.Resource, Step: step}}
-		if err := WarnUnread(ctx, req, r); err != nil {
+		r := Recording{Path: path, Format: usage.Format{Name: name, Map: columns, Resource: f.Resource, Step: step, Location: location}}
+		if err := Prepare(ctx, req, path, &r.Format); err != nil {
 			return nil, err
 		}
 		out = append(out, round.Recorded(r))
@@ -132,38 +134,6 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 type Recording struct {
 	Path   string
 	Format usage.Format
-}
-
-// WarnUnread names the columns of a file that are not read, so that a misspelled one is
-// not taken for one without measurements. What cannot be read twice is left alone.
-func WarnUnread(ctx context.Context, req *runtime.Request, r Recording) error {
-	if st, err := os.Stat(r.Path); err != nil || !st.Mode().IsRegular() {
-		return nil // opening it again tells what is wrong
-	}
-	file, err := config.Open(r.Path)
-	if err != nil {
-		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", r.Format.Name, runtime.Cause(err))}
-	}
-	defer file.Close()
-	unread := usage.Unread(ctx, file, r.Format)
-	if len(unread) == 0 {
-		return nil
-	}
-	const most = 8
-	names := make([]string, 0, most)
-	for _, n := range unread[:min(most, len(unread))] {
-		names = append(names, fmt.Sprintf("%q", plain.Cut(n, 60)))
-	}
-	if more := len(unread) - most; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	columns := "1 column is"
-	if len(unread) > 1 {
-		columns = money.Thousands(int64(len(unread))) + " columns are"
-	}
-	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", r.Format.Name,
-		columns, plain.Text(strings.Join(names, ", ")))
-	return nil
 }
 
 // Name implements [round.Recording].

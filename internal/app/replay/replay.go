@@ -24,7 +24,7 @@ import (
 
 // TraceOptions say how a trace is read and what a restart costs, as people write it.
 type TraceOptions struct {
-	Trace, Columns, Step, Price, RestartCost, Resource string
+	Trace, Columns, Step, Price, RestartCost, Resource, TZ string
 	IdleBelow                                          float64
 }
 
@@ -39,7 +39,11 @@ func (o TraceOptions) Params(named func(option string) string) (backtest.Params,
 	if err != nil {
 		return p, runtime.Invalid("%s: %w", named("map"), err)
 	}
-	p.Format = usage.Format{Name: o.Trace, Map: columns, Resource: o.Resource}
+	location, err := clouds.Location(o.TZ)
+	if err != nil {
+		return p, runtime.Invalid("%s %w", named("tz"), err)
+	}
+	p.Format = usage.Format{Name: o.Trace, Map: columns, Resource: o.Resource, Location: location}
 	for _, d := range []struct {
 		option, text string
 		to           *time.Duration
@@ -100,7 +104,7 @@ func metersOf(r *inventory.Resource) []inventory.Meter {
 
 // OpenTrace opens the recorded usage of a replay and settles its step.
 func OpenTrace(ctx context.Context, req *runtime.Request, name string, format *usage.Format) (*os.File, error) {
-	if err := clouds.WarnUnread(ctx, req, clouds.Recording{Path: req.Path(name), Format: *format}); err != nil {
+	if err := clouds.Prepare(ctx, req, req.Path(name), format); err != nil {
 		return nil, err
 	}
 	file, err := config.Open(req.Path(name))

@@ -20,11 +20,11 @@ type batch struct {
 
 // taken is one series as it was told.
 type taken struct {
-	machine     *inventory.Resource
-	uuid, index string
-	part        func(gpu string) string
-	gpu         string
-	signal      usage.Signal
+	machine *inventory.Resource
+	// device is the GPU; nil where the signal is the machine's.
+	device *usage.Device
+	gpu    string
+	signal usage.Signal
 	// addend is the metric where the signal is the sum of several; empty: it is not.
 	addend string
 	points []sample
@@ -61,40 +61,82 @@ func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
 	}
 	t := &taken{machine: m, signal: signal}
 	if signal.PerGPU() {
-		t.uuid, t.index = gpuOf(labels)
-		t.part = func(gpu string) string { return partOf(gpu, labels) }
-		if h, ok := holderOf(t.part(cmp.Or(t.uuid, t.index)), labels); ok {
+		d := deviceOf(labels)
+		d.Divided = !d.Part() && (r.divided[gpuKey{m.Ref(), d.UUID}] || r.divided[gpuKey{m.Ref(), d.Index}])
+		t.device = &d
+		if h, ok := holderOf(d.Name(""), labels); ok {
 			r.lend(m.Ref(), h)
 		}
 	}
 	return t
 }
 
+// divide notes that a GPU is in MIG mode: of a series that says so, and of one of an instance.
+func (r *reading) divide(m *inventory.Resource, d usage.Device) {
+	for _, name := range []string{d.UUID, d.Index} {
+		if name != "" {
+			r.divided[gpuKey{m.Ref(), name}] = true
+		}
+	}
+}
+
+// leaveOut counts a reading that is no measurement.
+func (r *reading) leaveOut(m *inventory.Resource, signal usage.Signal, reading usage.Reading) {
+	if reading == usage.Impossible {
+		r.impossible[impossibleKey{m.ID, signal}]++
+	}
+}
+
 // add takes a series of samples within [from, to).
 func (b *batch) add(r *reading, x series, from, to time.Time) {
-	name := x.Labels["__name__"]
+	name, labels := x.Labels["__name__"], lower(x.Labels)
+	if r.mode(name, labels, x.Points) {
+		return
+	}
 	m, ok := r.words[name]
-	if !ok {
+	if !ok || m.Label != "" && labels[m.Label] != m.Value {
 		return
 	}
-	t := r.taken(lower(x.Labels), m.signal)
-	if t == nil {
+	t := r.taken(labels, m.Signal)
+	if t == nil || t.device != nil && !m.Names(*t.device) {
 		return
 	}
-	t.addend = r.words.addend(name)
+	t.addend = r.words.addend(name, labels)
 	t.points = make([]sample, 0, len(x.Points))
 	for _, p := range x.Points {
 		at := time.UnixMilli(p.At).UTC()
 		if at.Before(from) || !at.Before(to) {
 			continue
 		}
-		if v, ok := m.read(p.V); ok {
-			t.points = append(t.points, sample{at, v, v, 1})
+		v, reading := t.read(m, p.V)
+		if reading != usage.Valid {
+			r.leaveOut(t.machine, m.Signal, reading)
+			continue
 		}
+		t.points = append(t.points, sample{at, v, v, 1})
 	}
 	if len(t.points) > 0 {
 		b.list = append(b.list, t)
 	}
+}
+
+// read returns a value of a metric in the unit of its signal.
+func (t *taken) read(m usage.Meter, v float64) (float64, usage.Reading) {
+	if t.device == nil {
+		return m.Read(v, usage.Device{})
+	}
+	return m.Read(v, *t.device)
+}
+
+// mode hears whether a GPU is in MIG mode, of a series that says so.
+func (r *reading) mode(name string, labels map[string]string, points []point) bool {
+	if !slices.Contains(usage.ModeNames(), name) {
+		return false
+	}
+	if m := r.machineOf(labels); m != nil && slices.ContainsFunc(points, func(p point) bool { return p.V == 1 }) {
+		r.divide(m, deviceOf(labels))
+	}
+	return true
 }
 
 // hostValue returns a value of a host's signal as a point of a step has it.
@@ -127,31 +169,39 @@ func (b *batch) addHost(r *reading, h hostExpression, x series, step time.Durati
 
 // addStatistic takes one statistic of a metric's steps.
 func (b *batch) addStatistic(r *reading, name, statistic string, x series) {
-	b.statistic(r, r.words[name].signal, name, statistic, x, func(v float64) (float64, bool) {
-		_, v, ok := r.words.read(name, v)
-		return v, ok
+	m := r.words[name]
+	if m.Label != "" && lower(x.Labels)[m.Label] != m.Value {
+		return
+	}
+	b.statistic(r, m.Signal, name, statistic, x, func(t *taken, v float64) (float64, bool) {
+		v, reading := t.read(m, v)
+		if reading == usage.Impossible && statistic == "max" {
+			r.leaveOut(t.machine, m.Signal, reading)
+		}
+		return v, reading == usage.Valid
 	})
 }
 
 // addHostStatistic takes one statistic of a host's steps.
 func (b *batch) addHostStatistic(r *reading, h hostExpression, statistic string, x series, step time.Duration) {
-	t := b.statistic(r, h.signal, "", statistic, x, func(v float64) (float64, bool) { return h.value(v, step), true })
+	t := b.statistic(r, h.signal, "", statistic, x, func(_ *taken, v float64) (float64, bool) { return h.value(v, step), true })
 	if t != nil {
 		t.expected = float64(step / min(subStep, step))
 	}
 }
 
 // statistic takes one statistic of a series, which the first one makes known.
-func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic string, x series, value func(v float64) (float64, bool)) *taken {
+func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic string, x series, value func(t *taken, v float64) (float64, bool)) *taken {
 	labels := lower(x.Labels)
 	delete(labels, "__name__") // some servers keep it, for some of the statistics
 	key := name + "\x00" + signature(labels)
 	t := b.parts[key]
 	if t == nil {
-		if t = r.taken(labels, signal); t == nil {
+		t = r.taken(labels, signal)
+		if t == nil || t.device != nil && !r.words[name].Names(*t.device) {
 			return nil
 		}
-		t.addend = r.words.addend(name)
+		t.addend = r.words.addend(name, labels)
 		if b.parts == nil {
 			b.parts = map[string]*taken{}
 		}
@@ -161,7 +211,7 @@ func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic strin
 	for _, p := range x.Points {
 		v, ok := p.V, true
 		if statistic != statistics[0] {
-			v, ok = value(v)
+			v, ok = value(t, v)
 		}
 		if ok {
 			t.stats[statistic] = append(t.stats[statistic], point{At: p.At, V: v})
@@ -211,24 +261,32 @@ func byTime(points []point) map[int64]float64 {
 }
 
 // identify settles which GPU each series is of: a UUID that another series has with the
-// same place in the machine is that of the series that have no more than the place.
-func (b *batch) identify() {
+// same place in the machine is that of the series that have no more than the place. Of a GPU
+// that has MIG instances, the utilization of the whole means nothing.
+func (b *batch) identify(r *reading) {
 	type place struct {
 		ref   inventory.Ref
 		index string
 	}
 	uuids := map[place]string{}
 	for _, t := range b.list {
-		if t.uuid != "" && t.index != "" {
-			uuids[place{t.machine.Ref(), t.index}] = t.uuid
-		}
-	}
-	for _, t := range b.list {
-		if t.part == nil {
+		if t.device == nil {
 			continue
 		}
-		t.gpu = t.part(cmp.Or(t.uuid, uuids[place{t.machine.Ref(), t.index}], t.index))
+		if t.device.UUID != "" && t.device.Index != "" {
+			uuids[place{t.machine.Ref(), t.device.Index}] = t.device.UUID
+		}
+		if t.device.Instance != "" {
+			r.divide(t.machine, *t.device)
+		}
 	}
+	b.list = slices.DeleteFunc(b.list, func(t *taken) bool {
+		if t.device == nil {
+			return false
+		}
+		t.gpu = t.device.Name(uuids[place{t.machine.Ref(), t.device.Index}])
+		return t.signal == usage.GPUUtil && !t.device.Part() && (r.divided[gpuKey{t.machine.Ref(), t.device.UUID}] || r.divided[gpuKey{t.machine.Ref(), t.device.Index}])
+	})
 }
 
 // merged is the series of one meter: replicas, and what differs in job, pod or exporter.
@@ -304,7 +362,7 @@ func apart(points []sample) time.Duration {
 
 // deliver hands the points over, of each meter in order of time.
 func (b *batch) deliver(r *reading) {
-	b.identify()
+	b.identify(r)
 	for _, m := range b.meters() {
 		points, step := r.points(m)
 		if len(points) == 0 {

@@ -50,7 +50,7 @@ var machineLabels = []string{"instance_id", "instanceid", "provider_id", "provid
 // Labels that name a GPU: by its UUID, else by its place in the machine.
 var (
 	uuidLabels  = []string{"uuid", "gpu_uuid", "deviceuuid", "device_uuid"}
-	indexLabels = []string{"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "card", "gpu_use_percent", "gpu_power", "device"}
+	indexLabels = []string{"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "pci_bdf", "dev_file", "card", "gpu_use_percent", "gpu_power", "device"}
 )
 
 // directory finds machines by the labels of their series.
@@ -179,22 +179,16 @@ func first(labels map[string]string, names ...string) string {
 	return ""
 }
 
-// gpuOf returns the name of the GPU in labels in lower case and its place in the machine;
-// both are empty where there is none. uuid is empty where only the place is known.
-func gpuOf(labels map[string]string) (uuid, index string) {
-	uuid = first(labels, uuidLabels...)
-	index = first(labels, indexLabels...)
-	index = strings.TrimPrefix(index, "nvidia")
-	if uuid == "" && index == "" {
-		return "", ""
+// deviceOf returns what labels in lower case say of the GPU.
+func deviceOf(labels map[string]string) usage.Device {
+	d := usage.Device{
+		UUID: first(labels, uuidLabels...), Index: strings.TrimPrefix(first(labels, indexLabels...), "nvidia"),
+		Instance: first(labels, "gpu_i_id", "gpu_instance_id"), Profile: first(labels, "gpu_i_profile"),
+		Mode: first(labels, "gpu_compute_partition_type"), Partition: first(labels, "gpu_partition_id"), Serial: first(labels, "serial_number"),
+		Model: first(labels, "card_series", "card_model", "modelname"),
 	}
-	return uuid, index
-}
-
-// partOf names the MIG instance of a GPU, the GPU itself where there is none.
-func partOf(gpu string, labels map[string]string) string {
-	if part := first(labels, "gpu_i_id"); part != "" && gpu != "" {
-		return gpu + usage.PartOf + part
+	if !usage.NamesGPU(d.UUID) {
+		d.UUID = ""
 	}
-	return gpu
+	return d
 }

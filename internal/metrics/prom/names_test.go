@@ -9,8 +9,12 @@ import (
 // TestNamesAreKnown: a metric that is asked for stands for a signal, and what no name stands
 // for was not forgotten.
 func TestNamesAreKnown(t *testing.T) {
+	d, err := newDictionary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	read := map[usage.Signal]bool{}
-	for _, name := range gpuNames {
+	for name := range d {
 		s, _, ok := usage.SignalOf(name)
 		if !ok {
 			t.Errorf("%s stands for no signal", name)
@@ -21,10 +25,6 @@ func TestNamesAreKnown(t *testing.T) {
 		if s.PerGPU() && s != usage.Processes && !read[s] {
 			t.Errorf("no metric stands for %s", s)
 		}
-	}
-	d, err := newDictionary(nil)
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, tc := range []struct {
 		name string
@@ -43,8 +43,9 @@ func TestNamesAreKnown(t *testing.T) {
 		{"DCGM_FI_DEV_XID_ERRORS", 9223372036854775794, usage.XID, false},
 		{"DCGM_FI_DEV_SLOWDOWN_TEMP", 2147483632, usage.SlowdownTemperature, false},
 	} {
-		if s, v, ok := d.read(tc.name, tc.v); ok != tc.ok || ok && (s != tc.want || v != tc.v) {
-			t.Errorf("%s %v is read as %s %v, %t", tc.name, tc.v, s, v, ok)
+		m := d[tc.name]
+		if v, reading := m.Read(tc.v, usage.Device{}); (reading == usage.Valid) != tc.ok || tc.ok && (m.Signal != tc.want || v != tc.v) {
+			t.Errorf("%s %v is read as %s %v, %v", tc.name, tc.v, m.Signal, v, reading)
 		}
 	}
 }

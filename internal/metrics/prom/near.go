@@ -104,7 +104,7 @@ type listed struct {
 // list returns the labels of the series as they were at a time within [nearLeast] of the end
 // of a reading.
 func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]string, error) {
-	selected := r.selector(r.words.names())
+	selected := r.selector(r.asked())
 	key := fmt.Sprint(r.server.URL, r.server.User, r.server.Password, r.server.Token, r.server.Headers, selected) // each tenant has its own
 	s.mu.Lock()
 	if s.of == nil {

@@ -37,7 +37,7 @@ func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at 
 	})
 	var names []string
 	for _, name := range s.words.names() {
-		if signal := s.words[name].signal; signal == usage.GPUUtil || signal == usage.GREngine {
+		if signal := s.words[name].Signal; signal == usage.GPUUtil || signal == usage.GREngine {
 			names = append(names, name)
 		}
 	}

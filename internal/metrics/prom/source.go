@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type Options struct {
 	Names map[string]string
 	// Machines say which labels name machines where the usual ones do not.
 	Machines []Rule
+	// Left, where it is not nil, is told how many readings of a signal on a machine a measurement
+	// left out because they cannot be true.
+	Left func(machine string, signal usage.Signal, n int)
 	// Series is shared by sources that read the same servers; nil: this one asks by itself.
 	Series *Series
 }
@@ -45,6 +49,9 @@ type Source struct {
 	// near is which series were found last.
 	near   nearby
 	series *Series
+	left   func(machine string, signal usage.Signal, n int)
+	// impossible counts the readings that were left out because they cannot be true.
+	impossible int
 	// holders are whom GPUs were lent to.
 	holders map[inventory.Ref]map[Holder]bool
 }
@@ -70,7 +77,7 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}, series: o.Series}
+	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}, series: o.Series, left: o.Left}
 	if out.series == nil {
 		out.series = &Series{}
 	}
@@ -88,6 +95,9 @@ const sourceName = "prometheus"
 
 // Asked returns what reading has cost so far.
 func (s *Source) Asked() Asked { return s.server.asked() }
+
+// Impossible returns how many readings were left out so far because they cannot be true.
+func (s *Source) Impossible() int { return s.impossible }
 
 // Unmatched returns the names by which series call machines that are not there, and those
 // by which their labels call two.
@@ -129,7 +139,7 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	}
 	s.found.know(measured)
 	r := &reading{Source: s, iv: iv, open: open, here: map[inventory.Ref]*inventory.Resource{}, sinks: map[sinkKey]usage.Sink{},
-		ahead: map[inventory.Ref]time.Time{}, utilized: map[gpuKey]bool{}}
+		ahead: map[inventory.Ref]time.Time{}, utilized: map[gpuKey]bool{}, divided: map[gpuKey]bool{}, impossible: map[impossibleKey]int{}}
 	if r.iv.Step <= 0 {
 		r.iv.Step = defaultStep
 	}
@@ -141,6 +151,7 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	if ctx.Err() != nil {
 		return usage.Measured{}, context.Cause(ctx)
 	}
+	r.tellImpossible()
 	m := usage.Measured{BlindSpots: r.blindSpots(err)}
 	if err != nil {
 		m.Unread = map[inventory.Ref]string{}
@@ -166,6 +177,10 @@ type reading struct {
 	until            time.Time
 	// utilized are GPUs whose utilization was measured by itself.
 	utilized map[gpuKey]bool
+	// divided are GPUs in MIG mode, by their UUIDs and their places.
+	divided map[gpuKey]bool
+	// impossible are readings that cannot be true.
+	impossible map[impossibleKey]int
 	// only is a matcher that all series of GPUs meet that are of the machines in question, with
 	// a comma before it; empty: none is known.
 	only string
@@ -178,9 +193,26 @@ type gpuKey struct {
 	gpu string
 }
 
+type impossibleKey struct {
+	machine string
+	signal  usage.Signal
+}
+
 type sinkKey struct {
 	ref  inventory.Ref
 	step time.Duration
+}
+
+// tellImpossible says which readings were left out because they cannot be true.
+func (r *reading) tellImpossible() {
+	keys := slices.SortedFunc(maps.Keys(r.impossible), func(a, b impossibleKey) int {
+		return cmp.Or(strings.Compare(a.machine, b.machine), cmp.Compare(a.signal, b.signal))
+	})
+	for _, k := range keys {
+		if r.Source.impossible += r.impossible[k]; r.left != nil {
+			r.left(k.machine, k.signal, r.impossible[k])
+		}
+	}
 }
 
 // read reads the interval. The first error ends it: what is missing then is unknown.
@@ -207,7 +239,7 @@ func (r *reading) lookAhead(ctx context.Context) error {
 	if now := r.server.Now; now != nil && now().Sub(r.iv.To) > sure {
 		return nil // of the past, there are samples after it
 	}
-	query := fmt.Sprintf("last_over_time(%s[%s])", r.selector(r.words.names()), seconds(future-sure))
+	query := fmt.Sprintf("last_over_time(%s[%s])", r.selector(r.asked()), seconds(future-sure))
 	return r.server.instant(ctx, query, r.iv.To.Add(future), func(x series) error {
 		if m := r.found.find(lower(x.Labels)); m != nil {
 			r.ahead[m.Ref()] = r.iv.To
@@ -215,6 +247,10 @@ func (r *reading) lookAhead(ctx context.Context) error {
 		return nil
 	})
 }
+
+// asked are the metrics that are asked for one by one: those that are read, and those that say
+// which GPUs are in MIG mode.
+func (r *reading) asked() []string { return append(r.words.names(), usage.ModeNames()...) }
 
 // selector selects metrics by their names.
 func (r *reading) selector(names []string) string {
@@ -254,7 +290,7 @@ func (r *reading) fine(ctx context.Context) error {
 	err := r.chunks(ctx, r.iv.From, r.iv.To, &length, &least, func(ctx context.Context, from, to time.Time) error {
 		var got batch
 		// A second more, because newer servers leave the first moment of a range out.
-		query := r.selector(r.words.names()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
+		query := r.selector(r.asked()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
 		if err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil }); err != nil {
 			return err
 		}
@@ -332,7 +368,7 @@ func (r *reading) coarse(ctx context.Context) error {
 		// A step ends before its last moment, in servers that count both ends of a range and in
 		// those that count one.
 		of := name + "{" + strings.TrimPrefix(r.where, ",") + "}[" + seconds(step) + "] offset 1ms"
-		bySignal[m.signal] = append(bySignal[m.signal], counted{of, func(got *batch, statistic string, x series) { got.addStatistic(r, name, statistic, x) }})
+		bySignal[m.Signal] = append(bySignal[m.Signal], counted{of, func(got *batch, statistic string, x series) { got.addStatistic(r, name, statistic, x) }})
 	}
 	for _, h := range hostExpressions {
 		of := "(" + r.expression(h, subStep) + ")[" + seconds(step) + ":" + seconds(min(subStep, step)) + "]"
@@ -371,7 +407,7 @@ func (r *reading) raw(ctx context.Context, from, to time.Time) error {
 	length := max(fineChunk.Truncate(step), step)
 	return r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
 		var got batch
-		query := r.selector(r.words.names()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
+		query := r.selector(r.asked()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
 		if err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil }); err != nil {
 			return err
 		}
@@ -387,7 +423,7 @@ func (r *reading) raw(ctx context.Context, from, to time.Time) error {
 func (r *reading) settle(ctx context.Context) error {
 	from, to := r.iv.To.Add(-settling), r.iv.To
 	var got batch
-	query := r.selector(r.words.names()) + "[" + seconds(settling) + "]"
+	query := r.selector(r.asked()) + "[" + seconds(settling) + "]"
 	err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil })
 	if errors.Is(err, errTooMuch) {
 		r.density = math.Inf(1)
@@ -399,7 +435,7 @@ func (r *reading) settle(ctx context.Context) error {
 	for _, x := range got.list {
 		r.density += float64(len(x.points)) / settling.Seconds()
 	}
-	got.identify()
+	got.identify(r)
 	for _, m := range got.meters() {
 		if d := apart(m.series[0].points); d > 0 {
 			r.every[m.key] = d

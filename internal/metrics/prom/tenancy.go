@@ -236,13 +236,13 @@ func (e *episode) tenantOf(labels map[string]string) costs.Tenant {
 // gpus sees which tenants the series of GPUs name, and what they say of utilization.
 func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 	names := slices.DeleteFunc(e.words.names(), func(name string) bool {
-		signal := e.words[name].signal
+		signal := e.words[name].Signal
 		return signal != usage.GPUUtil && signal != usage.GREngine
 	})
 	// The graphics engine stands for utilization where that is not measured.
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(e.words[a].signal, e.words[b].signal) })
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(e.words[a].Signal, e.words[b].Signal) })
 	for _, name := range names {
-		signal, full := e.words[name].signal, 1.0
+		signal, full := e.words[name].Signal, 1.0
 		if signal == usage.GPUUtil {
 			full = 100
 		}
@@ -255,14 +255,14 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 			err := e.over(ctx, statistic+"_over_time("+of+")", from, to, func(x series) {
 				labels := lower(x.Labels)
 				m := e.machineOf(labels)
-				uuid, index := gpuOf(labels)
-				gpu := partOf(cmp.Or(uuid, index), labels)
+				device := deviceOf(labels)
+				gpu := device.Name("")
 				if m == nil || gpu == "" {
 					return
 				}
 				known = true
-				if uuid != "" {
-					e.uuids[strings.ToLower(uuid)] = m
+				if device.UUID != "" {
+					e.uuids[strings.ToLower(device.UUID)] = m
 				}
 				tenant := e.tenantOf(labels)
 				if tenant != (costs.Tenant{}) {
@@ -274,7 +274,7 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 					at := g.tenant(tenant)
 					if statistic == "count" {
 						at.count = max(at.count, p.V)
-					} else if _, v, ok := e.words.read(name, p.V); ok && (signal == usage.GPUUtil || !at.utilized) {
+					} else if v, reading := e.words[name].Read(p.V, device); reading == usage.Valid && (signal == usage.GPUUtil || !at.utilized) {
 						at.utilization, at.utilized = max(at.utilization, v/full), at.utilized || signal == usage.GPUUtil
 					}
 				}
@@ -292,7 +292,7 @@ func (e *episode) own(ctx context.Context, from, to time.Time) error {
 	for _, name := range ownUse {
 		err := e.over(ctx, "avg_over_time("+name+"{"+strings.TrimPrefix(e.where, ",")+"}RANGE)", from, to, func(x series) {
 			labels := lower(x.Labels)
-			uuid, _ := gpuOf(labels)
+			uuid := deviceOf(labels).UUID
 			m, tenant := e.uuids[strings.ToLower(uuid)], e.tenantOf(labels)
 			if m == nil || tenant == (costs.Tenant{}) {
 				return

@@ -1,0 +1,112 @@
+package clouds
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/usage"
+)
+
+// Location reads a time zone as people write it: a name of the time zone database, or an offset
+// such as +09:00. Empty is none.
+func Location(text string) (*time.Location, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if t, err := time.Parse("-07:00", text); err == nil {
+		_, offset := t.Zone()
+		return time.FixedZone(text, offset), nil
+	}
+	location, err := time.LoadLocation(text)
+	if err != nil || text == "Local" {
+		return nil, fmt.Errorf("%q: it is a time zone such as Europe/Berlin, UTC or +09:00", text)
+	}
+	return location, nil
+}
+
+// Prepare settles how a file of recorded usage is read, and says what is not read of it: columns
+// that are not known, so that a misspelled one is not taken for one without measurements, and,
+// once it is read to its end, rows and values that were left out. Times without a zone are those
+// of this machine where the format names no other, which is said as well. What cannot be read
+// twice is not looked at before.
+func Prepare(ctx context.Context, req *runtime.Request, path string, format *usage.Format) error {
+	assumed := format.Location == nil
+	if assumed {
+		format.Location = time.Local
+	}
+	var once sync.Once
+	name := format.Name
+	format.Left = func(s usage.Summary) { once.Do(func() { warnLeft(req, name, s) }) }
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return nil // opening it again tells what is wrong
+	}
+	file, err := config.Open(path)
+	if err != nil {
+		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", format.Name, runtime.Cause(err))}
+	}
+	defer file.Close()
+	first := usage.Preview(ctx, file, *format)
+	if assumed && first.Zoneless > 0 {
+		plain.Fprintf(req.Log, "curfew: note: %s: its times have no time zone and are read in that of this machine (%s); --tz names another\n",
+			name, first.First.In(format.Location).Format("MST, UTC-07:00"))
+	}
+	warnUnread(req, name, first.UnknownColumns)
+	return nil
+}
+
+// warnUnread names the columns of a file that are not read.
+func warnUnread(req *runtime.Request, file string, unread []string) {
+	if len(unread) == 0 {
+		return
+	}
+	const most = 8
+	names := make([]string, 0, most)
+	for _, n := range unread[:min(most, len(unread))] {
+		names = append(names, fmt.Sprintf("%q", plain.Cut(n, 60)))
+	}
+	if more := len(unread) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	columns := "1 column is"
+	if len(unread) > 1 {
+		columns = money.Thousands(int64(len(unread))) + " columns are"
+	}
+	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", file, columns, plain.Text(strings.Join(names, ", ")))
+}
+
+// warnLeft says which rows and values of a file were left out.
+func warnLeft(req *runtime.Request, file string, s usage.Summary) {
+	warn := func(format string, args ...any) {
+		plain.Fprintf(req.Log, "curfew: warning: %s: %s\n", file, plain.Text(fmt.Sprintf(format, args...)))
+	}
+	if s.Bad > 0 {
+		lines := make([]string, 0, len(s.BadRows)+1)
+		for _, e := range s.BadRows {
+			lines = append(lines, fmt.Sprintf("line %d: %s", e.Line, e.Reason))
+		}
+		if more := s.Bad - len(s.BadRows); more > 0 {
+			lines = append(lines, fmt.Sprintf("and %s more", money.Thousands(int64(more))))
+		}
+		warn("%s could not be read, or only in part: %s", plain.Count(s.Bad, "row"), strings.Join(lines, "; "))
+	}
+	if s.Cut != nil {
+		warn("line %d, the last one, is cut short and left out", s.Cut.Line)
+	}
+	if s.Failed > 0 {
+		warn("%s tell that the measurement failed; they are unknown", plain.Count(s.Failed, "value"))
+	}
+	if s.Unsupported > 0 {
+		warn("%s stand for \"not supported\", or mean nothing on their GPU; they are unknown", plain.Count(s.Unsupported, "value"))
+	}
+	if s.Repeated > 0 {
+		warn("%s are in the hour that clocks went back over; they are taken in the order of the rows", plain.Count(s.Repeated, "time"))
+	}
+}
