@@ -61,17 +61,20 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 		}
 		t.place[i] = -1
 		var parts []*part
+		var unmeasured []*series // GPUs whose utilization cannot be measured
 		for _, s := range r.series {
 			if p := s.part(t.step, len(parts), p.IdleBelow); p.count > 0 {
 				parts = append(parts, p)
+			} else if s.unsupported > 0 {
+				unmeasured = append(unmeasured, s)
 			}
 		}
-		if len(parts) == 0 {
+		if len(parts)+len(unmeasured) == 0 {
 			continue
 		}
 		t.place[i] = len(t.resources)
 		t.resources = append(t.resources, learn.Resource{Name: r.name, Description: r.describedAt(r.known)})
-		t.tracks = append(t.tracks, merged(parts, len(parts), t.step))
+		t.tracks = append(t.tracks, merged(parts, len(parts), t.step, unmeasured))
 		t.hourly = append(t.hourly, a.hourly(i, p.Setting.Prices))
 	}
 	if len(t.tracks) == 0 {

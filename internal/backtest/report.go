@@ -325,10 +325,18 @@ func (t *trace) waits(sum totals) []Wait {
 		net := got.Net(t.restart)
 		out = append(out, Wait{
 			WaitSeconds: span(k * t.step).Seconds(), Restarts: got.Restarts, ReleasedHours: hours(got.Released),
-			NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(sum.samples*t.step),
+			NetSavedHours: hours(net), NetSavedShare: shareOf(net, sum.samples*t.step),
 		})
 	}
 	return out
+}
+
+// shareOf is a part of a time; 0 where no time was measured.
+func shareOf(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
 }
 
 func (t *trace) result(name string, sum totals, parts []share, oracle learn.Tally) (Result, error) {
@@ -337,7 +345,7 @@ func (t *trace) result(name string, sum totals, parts []share, oracle learn.Tall
 	r := Result{
 		Name: name, ResourceHours: hours(total), IdleHours: hours(sum.idle * t.step),
 		ReleasedHours: hours(got.Released), Restarts: got.Restarts, RestartHours: hours(got.Restarts * t.restart),
-		NetSavedHours: hours(net), NetSavedShare: float64(net) / float64(total),
+		NetSavedHours: hours(net), NetSavedShare: shareOf(net, total),
 		Interrupted: got.Interrupted, UnknownHours: hours(sum.unknown),
 	}
 	if best := oracle.Net(t.restart); best > 0 {

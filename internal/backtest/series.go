@@ -39,6 +39,10 @@ type series struct {
 	first, began []int64
 
 	last state
+	// unsupported is how many rows tell that utilization cannot be measured, the first and the
+	// last of them at from and to.
+	unsupported int64
+	from, to    int64
 	// repeats is how many rows equal to the last one that was written follow it.
 	repeats uint64
 }
@@ -134,6 +138,12 @@ func (s *series) slot(sig usage.Signal) int {
 
 // add takes a row of a file. Rows may come in any order until [series.finish].
 func (s *series) add(at, lag, step int64, desc uint32, row *usage.Sample) {
+	if row.Unsupported(usage.GPUUtil) {
+		if s.unsupported++; s.unsupported == 1 || at < s.from {
+			s.from = at
+		}
+		s.to = max(s.to, at)
+	}
 	var has uint32
 	var values [32]float64
 	for left := row.Signals(); left != 0; left &= left - 1 {

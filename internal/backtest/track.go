@@ -157,10 +157,19 @@ type part struct {
 // of them is, idle where all are, and nothing where one of them was not sampled,
 // for unknown is not idle. A GPU counts from its first sample on. Rows within half
 // a step of one another are of one stamp, each GPU once; of two rows of one GPU at
-// one time the busy one counts.
-func merged(parts []*part, gpus int, step int64) *track {
-	if len(parts) == 1 {
+// one time the busy one counts. Where the utilization of some GPUs cannot be measured, the
+// resource is busy where another one is, and unknown otherwise.
+func merged(parts []*part, gpus int, step int64, unmeasured []*series) *track {
+	if len(parts) == 1 && len(unmeasured) == 0 {
 		return &parts[0].track
+	}
+	if len(parts) == 0 {
+		out := &track{first: unmeasured[0].from, last: unmeasured[0].to}
+		for _, s := range unmeasured {
+			out.first, out.last = min(out.first, s.from), max(out.last, s.to)
+			out.unknown = max(out.unknown, s.unsupported*step)
+		}
+		return out
 	}
 	queue := make(partQueue, 0, len(parts))
 	for _, p := range parts {
@@ -169,7 +178,7 @@ func merged(parts []*part, gpus int, step int64) *track {
 		}
 	}
 	heap.Init(&queue)
-	m := merger{out: &track{}, step: step, seen: make([]int64, gpus)}
+	m := merger{out: &track{}, step: step, seen: make([]int64, gpus), known: len(unmeasured)}
 	for len(queue) > 0 {
 		r := queue[0]
 		m.add(r.at, r.gpu, r.run.idle)
