@@ -391,3 +391,31 @@ func BenchmarkFromUsage(b *testing.B) {
 		}
 	}
 }
+
+// TestMemoryWithoutUtilization: device memory is known where it was reported, also of GPUs
+// whose utilization is not, and unknown, not 0, where it never was.
+func TestMemoryWithoutUtilization(t *testing.T) {
+	const header = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+	for _, tc := range []struct {
+		name, values string
+		peak         float64 // negative for unknown
+	}{
+		{"MIG mode", "[N/A], 10240 MiB, 40960 MiB", 10},
+		{"never reported", "35 %, [N/A], [N/A]", -1},
+		{"neither", "[N/A], [N/A], [N/A]", -1},
+		{"both", "35 %, 5120 MiB, 40960 MiB", 5},
+		{"at rest", "0 %, 512 MiB, 40960 MiB", 0.5},
+	} {
+		text := header
+		for i := range 120 {
+			text += fmt.Sprintf("2026/06/02 %02d:%02d:00.000, 0, %s\n", i/60, i%60, tc.values)
+		}
+		r, err := FromUsage(context.Background(), strings.NewReader(text), usage.Format{Resource: "n"}, "p3.2xlarge", embedded(t), Params{})
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		if got := r.MemoryPeakGiB; (got == nil) != (tc.peak < 0) || got != nil && *got != tc.peak {
+			t.Errorf("%s: the peak is %v, want %v", tc.name, got, tc.peak)
+		}
+	}
+}

@@ -109,15 +109,16 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 		if i == 0 || c < m.coverage {
 			m.coverage = c
 		}
+		var peak float64
+		if st := t.Stats(usage.MemUsed); st != nil {
+			peak = st.Max
+			m.fullest(st)
+		}
 		if meter == nil {
 			continue
 		}
 		m.covered++
 		active := t.Computed()
-		var peak float64
-		if st := t.Stats(usage.MemUsed); st != nil {
-			peak = st.Max
-		}
 		holds := peak >= holding*m.device
 		if active {
 			m.active++
@@ -132,12 +133,6 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 		need := throughput * m.share(t)
 		m.compute, m.total = max(m.compute, need), m.total+need
 		m.peaks += peak
-		if peak >= m.peak {
-			m.peak = peak
-			if q, err := t.Stats(usage.MemUsed).Quantile(usage.MemUsed, 0.95); err == nil {
-				m.p95 = q
-			}
-		}
 		if st := t.Stats(usage.DRAMActive); m.known(st) {
 			if q, err := st.Quantile(usage.DRAMActive, 0.95); err == nil {
 				m.transfer = max(m.transfer, q*acc.MemoryBandwidthGBps*fraction(m.from))
@@ -165,6 +160,18 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 	}
 	if m.heldMemory > 0 {
 		m.warnings = append(m.warnings, fmt.Sprintf("%d GPU(s) hold memory without computing: they count as used", m.heldMemory))
+	}
+}
+
+// fullest takes the memory of a GPU where it is the fullest so far, whether or not it computes:
+// memory that was read is known also where utilization is not, as in MIG mode.
+func (m *measured) fullest(used *usage.Stats) {
+	if used.Max < m.peak {
+		return
+	}
+	m.peak = used.Max
+	if q, err := used.Quantile(usage.MemUsed, 0.95); err == nil {
+		m.p95 = q
 	}
 }
 
