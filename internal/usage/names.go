@@ -271,6 +271,9 @@ func (m Meter) Read(v float64, d Device) (float64, Reading) {
 	return m.Signal.Check(v * m.Scale)
 }
 
+// OnParts says whether the metric is a measurement of MIG instances and partitions.
+func (m Meter) OnParts() bool { return m.on != wholeGPUs }
+
 // means says whether a value of the metric is one of the device's.
 func (m Meter) means(v float64, d Device) bool {
 	switch m.on {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -211,6 +212,17 @@ func TestBestFamily(t *testing.T) {
 	} {
 		if got := bestFamily(tc.found, "i-1"); got != tc.want {
 			t.Errorf("%s: got family %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestInstancesHaveNoUtilization: the families that tell how busy a GPU is, of a whole one and
+// of a MIG instance.
+func TestInstancesHaveNoUtilization(t *testing.T) {
+	for _, f := range busyFamilies {
+		profiling := strings.Contains(f.metrics[0], "_PROF_")
+		if whole, instance := measures(f.metrics[0], "0"), measures(f.metrics[0], "0:2"); !whole || instance != profiling {
+			t.Errorf("%s is a measurement of a whole GPU: %t, of an instance: %t", f.metrics[0], whole, instance)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 		found[i] = map[string]gpuSources{}
 		err := m.place.listMetrics(ctx, f.namespace, f.metrics[0], func(x types.Metric) {
 			id, gpu := m.place.identifyGPU(x.Dimensions)
-			if machines[id] == nil {
+			if machines[id] == nil || !measures(f.metrics[0], gpu) {
 				return
 			}
 			if found[i][id] == nil {
@@ -152,6 +152,13 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 		}
 	}
 	return found, nil
+}
+
+// measures says whether a metric is a measurement of a GPU: utilization is none of a MIG
+// instance, of which collectors publish 0. The next family then tells of the instance.
+func measures(name, gpu string) bool {
+	m, ok := usage.MeterOf(name)
+	return ok && (m.OnParts() || !strings.Contains(gpu, partOf))
 }
 
 // gpuFamily adds the series of one family for a machine's GPUs.
