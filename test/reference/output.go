@@ -29,6 +29,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/tco"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/internal/witness"
 )
 
 // output is a document that curfew prints or sends.
@@ -57,6 +58,8 @@ var outputs = []output{
 	{view.ConsentSchema, "curfew consent -o json", []any{view.Consent{}}},
 	{view.FreezeSchema, "curfew freeze and unfreeze -o json", []any{view.Freeze{}}},
 	{view.StateSchema, "curfew state -o json", []any{view.State{}}},
+	{witness.StateSchema, "what a witness keeps of a state", []any{witness.Record{}}},
+	{witness.AccountSchema, "what a witness keeps of an account", []any{witness.Owner{}}},
 	{view.TagSchema, "curfew tag -o json", []any{view.Tags{}}},
 	{view.CostsSchema, "curfew costs -o json", []any{view.Costs{}}},
 	{view.UnitsSchema, "curfew costs units -o json", []any{view.Units{}}},

@@ -32,6 +32,9 @@ type AWSActions = *aws.Actions
 // AWSMachines starts and ends the machines of sessions on AWS.
 type AWSMachines = aws.Launcher
 
+// AWSBackbone is what a region of an account has for sessions.
+type AWSBackbone = aws.Backbone
+
 // The types of connections of people to these machines.
 type (
 	// AWSConnector opens and ends connections.

@@ -14,7 +14,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/checkpoint"
-	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
 )
@@ -182,7 +181,7 @@ func (a *awsSessions) account(ctx context.Context) (account, person string, err 
 }
 
 // home is the backbone whose bucket a session uses where nothing else is configured.
-func (a *awsSessions) home(ctx context.Context, sp *spec.Spec) (*aws.Backbone, error) {
+func (a *awsSessions) home(ctx context.Context, sp *spec.Spec) (*clouds.AWSBackbone, error) {
 	m, err := a.machines()
 	if err != nil {
 		return nil, err
