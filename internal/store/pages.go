@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -180,7 +181,24 @@ func (m *checkedMethods) readPage(tls *libc.TLS, file, buffer uintptr, amount in
 			return sqlite3.SQLITE_IOERR_DATA
 		}
 	case offset+int64(amount) > headerSize:
+		return m.checkAround(tls, file, read, offset)
+	}
+	return code
+}
+
+// checkAround refuses a part of a page whose page is not as it was written. SQLite reads long
+// values in parts, past its cache (SQLITE_DIRECT_OVERFLOW_READ).
+func (m *checkedMethods) checkAround(tls *libc.TLS, file uintptr, read []byte, offset int64) int32 {
+	within := offset % diskPage
+	if within+int64(len(read)) > diskPage {
 		return sqlite3.SQLITE_IOERR_DATA // pages of another size
+	}
+	page, code := m.part(tls, file, offset-within, diskPage)
+	if code != sqlite3.SQLITE_OK {
+		return code
+	}
+	if !intact(page, offset-within) || !bytes.Equal(read, page[within:within+int64(len(read))]) {
+		return sqlite3.SQLITE_IOERR_DATA
 	}
 	return code
 }

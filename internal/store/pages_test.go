@@ -151,3 +151,54 @@ func TestLargeTransactionIsRecovered(t *testing.T) {
 		t.Errorf("it is %q, %v", sound, err)
 	}
 }
+
+// TestLongValuesAreChecked: SQLite reads values of many pages in parts, past its cache, and each
+// of their pages is checked all the same.
+func TestLongValuesAreChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	if err := touch(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeSQLite(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	read := func() (n int, err error) {
+		db, err := sql.Open("sqlite", "file:"+path+"?vfs="+pagesVFS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		var text []byte
+		err = db.QueryRowContext(t.Context(), "SELECT text FROM long").Scan(&text)
+		return len(text), err
+	}
+	const length = 1<<20 + 17
+	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+pagesVFS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{"CREATE TABLE long (text BLOB)", "INSERT INTO long SELECT CAST(REPLACE(HEX(ZEROBLOB(524297)), '0', 'x') AS BLOB)",
+		"UPDATE long SET text = SUBSTR(text, 1, 1048593)"} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := read(); n != length || err != nil {
+		t.Fatalf("%d bytes are read, %v; want %d", n, err, length)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.LastIndex(string(text), strings.Repeat("x", 2000))
+	text[at+1000] ^= 1
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(); err == nil {
+		t.Error("a value with a flipped bit is read")
+	}
+}
