@@ -67,13 +67,16 @@ func TestGivingUpIsNoFailure(t *testing.T) {
 	p := &place{scan: s, region: "us-east-1", account: &account{id: "1"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	p.failed(t.Context(), "ec2:DescribeVolumes", nil)
-	p.failed(t.Context(), "ec2:DescribeVolumes", fmt.Errorf("x: %w", context.Canceled))
 	cancel()
 	p.failed(ctx, "ec2:DescribeVolumes", errors.New("x"))
 	p.missed(ctx, "ecr:DescribeImages", "a", errors.New("x"))
 	s.flushPartial()
 	if len(s.blindSpots)+len(s.unread) != 0 {
 		t.Errorf("got %v, %v; want nothing", s.blindSpots, s.unread)
+	}
+	p.failed(t.Context(), "ec2:DescribeVolumes", fmt.Errorf("a try was given up: %w", context.Canceled))
+	if len(s.blindSpots) != 1 || len(s.unread) != 1 {
+		t.Errorf("got %v, %v; want a call that was not answered, while its caller still waits", s.blindSpots, s.unread)
 	}
 }
 
