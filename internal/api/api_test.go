@@ -238,7 +238,7 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 		"create-backtest": `{"trace":"x"}`, "import-bill": `{"content":"x","name":"x.csv"}`, "set-settings": `{"settings":"nonsense: 1","reason":"x"}`, "post-reconciliation": `{"since":"2026-10-01","until":"2026-11-01"}`,
 		"fix-findings": `{"ids":["x"],"grace":"30m"}`, "undo-actions": `{"ids":["x"]}`, "divide-costs": `{"content":"x"}`,
 		"up-session": `{"name":"demo","cpus":1,"cloud":"local"}`, "extend-session": `{"for":"1h"}`, "down-session": `{}`,
-		"settle-hold": `{}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
+		"accept-state": `{"reason":"restored"}`, "settle-hold": `{}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
 	}
 	var out []struct{ method, path, id, body string }
 	for path, methods := range doc.Paths {
@@ -262,10 +262,10 @@ var least = map[string][]string{
 	"viewer": {"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding", "preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
 		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs", "get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
 		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest", "get-backtest-result", "list-bill-periods", "get-last-scan",
-		"list-sessions", "get-session", "get-session-log", "get-cost-shares"},
+		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state"},
 	"user":     {"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate", "gate", "up-session", "extend-session", "down-session", "divide-costs"},
 	"approver": {"approve", "deny"},
-	"operator": {"fix-finding", "fix-findings", "undo-actions", "undo-action", "freeze", "unfreeze", "confirm-alert"},
+	"operator": {"fix-finding", "fix-findings", "undo-actions", "undo-action", "freeze", "unfreeze", "confirm-alert", "accept-state"},
 	"admin":    {"get-settings", "set-settings", "import-bill", "post-reconciliation", "list-tokens", "create-token", "revoke-token"},
 }
 

@@ -45,7 +45,7 @@ var commandLines = []string{
 	"checkpoint save examples/policies STORE --exited --nice 0", "checkpoint save examples/policies STORE --exited --keep 1 --deadline 60s", "checkpoint list STORE --nice 0", "checkpoint verify STORE --nice 0",
 	"checkpoint restore STORE restored --replace --nice 0", "checkpoint gc STORE --keep 2 --nice 0",
 	"token create dashboard --role viewer", "token list", "token revoke TOKEN",
-	"ls", "ls --all",
+	"ls", "ls --all", "state",
 	"settings clock --reason sleep", "as root: settings set shared.yaml --reason test",
 }
 
@@ -57,6 +57,7 @@ var notRun = map[string]string{
 	"consent":       "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
 	"login":         "it signs in to a service; login_test.go runs it at one",
 	"logout":        "it signs out of a service; login_test.go runs it at one",
+	"state accept":  "it needs a state that was put back; witness_test.go runs it on one",
 }
 
 // withoutJSON are the commands without -o json, with the reason.
