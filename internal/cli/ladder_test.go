@@ -29,6 +29,8 @@ import (
 
 // ladderTest is an account, its people, and a clock that the test sets.
 type ladderTest struct {
+	// host tells machines apart, each with a witness of its own.
+	host    string
 	t       *testing.T
 	sandbox *sandbox.Sandbox
 	account *sandbox.Ladder
@@ -164,7 +166,7 @@ func (l *ladderTest) curfewAny(args ...string) (exit int, stdout, stderr string)
 		}
 		return os.LookupEnv(name)
 	}
-	p := Process{Args: args, Stdout: &out, Stderr: &errs, Lookup: lookup, Now: l.clock, Dir: l.dir, DataDir: filepath.Join(l.dir, "data"), WitnessDir: filepath.Join(l.dir, "witness"), Version: "test",
+	p := Process{Args: args, Stdout: &out, Stderr: &errs, Lookup: lookup, Now: l.clock, Dir: l.dir, DataDir: filepath.Join(l.dir, "data"), WitnessDir: filepath.Join(l.dir, "witness"+l.host), Version: "test",
 		Uptime: func() (string, time.Duration) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
