@@ -68,6 +68,7 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`(curfew policy check) FILE(?:\.\.\.)?`), "$1 examples/policies"},
 	{regexp.MustCompile(`--policy FILE --trace FILE`), "--policy examples/policies --trace examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`\bTEXT\b`), "agreed"},
+	{regexp.MustCompile(`^(curfew state accept)`), "curfew enforce --once --enforce > pass.log; cp -R data before; curfew freeze --reason first > frozen.log; rm -r data; mv before data; $1"},
 	{regexp.MustCompile(`^(curfew settings set --prices)`), "curfew settings set shared.yaml --reason first; $1"},
 	{regexp.MustCompile(`(curfew backtest .*)trace.parquet`), "${1}examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`(curfew keep \S+) -o json$`), "$1 --for 1h --reason TEXT -o json"},

@@ -257,7 +257,7 @@ const answers = "\n\n\n#ml-cost\n\n"
 // code.
 func (w *world) run(t *testing.T, dir, who, line string) (said string, code int) {
 	t.Helper()
-	env := append([]string{"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state"), "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
+	env := append([]string{"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, ".witness"), "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
 	if strings.Contains(line, "--github") {
 		env = append(env, w.pull.Env(filepath.Join(dir, "event.json"))...)
 	}
@@ -265,6 +265,7 @@ func (w *world) run(t *testing.T, dir, who, line string) (said string, code int)
 		var out bytes.Buffer
 		p := cli.System("test")
 		p.Args, p.Stdin, p.Stdout, p.Stderr, p.Dir, p.ConfigDir = nil, strings.NewReader(answers), &out, &out, dir, dir
+		p.WitnessDir = filepath.Join(dir, ".witness", "curfew", "witness") // where the shell's commands have it
 		for _, w := range word.FindAllString(m[1], -1) {
 			p.Args = append(p.Args, strings.Trim(w, `"`))
 		}

@@ -473,6 +473,9 @@ func TestEndsWhatDoesNotShow(t *testing.T) {
 		t.Error(err)
 	}
 	scratch.Wire.Launches.Show()
+	if roles, err := l.Leftovers(t.Context(), "launches", "hidden"); err != nil || len(roles) > 0 {
+		t.Errorf("its role stays: %q, %v", roles, err)
+	}
 	if got := left(t, "hidden"); len(got) != 0 {
 		t.Errorf("there is %v", slices.Collect(maps.Keys(got)))
 	}
