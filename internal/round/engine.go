@@ -96,9 +96,9 @@ type subject struct {
 	missing bool
 	// unmeasured is why metrics of it could not be read in the newest round; empty where all were.
 	unmeasured string
-	hourly  inventory.Fact[money.Amount]
-	facts   policy.Facts
-	answers []answer // of the policies, in their order
+	hourly     inventory.Fact[money.Amount]
+	facts      policy.Facts
+	answers    []answer // of the policies, in their order
 	// open says that the ladder has an item of it.
 	open bool
 	// news says that something was learned of it since it was judged last.

@@ -25,7 +25,7 @@ import (
 // TraceOptions say how a trace is read and what a restart costs, as people write it.
 type TraceOptions struct {
 	Trace, Columns, Step, Price, RestartCost, Resource, TZ string
-	IdleBelow                                          float64
+	IdleBelow                                              float64
 }
 
 // Params reads the options. Named returns how people call one of: map, step, price,
