@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -72,14 +71,14 @@ type replicas struct {
 
 // several reads a workload of one or several templates: one Spec for each that asks for
 // GPUs.
-func (w *workload) several(all []replicas, unknown ...string) ([]*Spec, error) {
+func (w *workload) several(all []replicas) ([]*Spec, error) {
 	var out []*Spec
 	for _, r := range all {
 		d, err := w.pod(r.template)
 		if err != nil {
 			return nil, err
 		}
-		s, err := w.replicas(d, r, unknown)
+		s, err := w.replicas(d, r)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +91,7 @@ func (w *workload) several(all []replicas, unknown ...string) ([]*Spec, error) {
 }
 
 // replicas begins the Spec of some pods; nil where they ask for nothing.
-func (w *workload) replicas(d demand, r replicas, unknown []string) (*Spec, error) {
+func (w *workload) replicas(d demand, r replicas) (*Spec, error) {
 	suffix := ""
 	if r.name != "" {
 		suffix = "." + strings.ToLower(r.name)
@@ -102,7 +101,7 @@ func (w *workload) replicas(d demand, r replicas, unknown []string) (*Spec, erro
 		return nil, err
 	}
 	s.MaxRuntime, s.Retries.Errors = r.limit, r.errors
-	s.Unknown = append(s.Unknown, slices.Concat(r.unknown, unknown)...)
+	s.Unknown = append(s.Unknown, r.unknown...)
 	return s, nil
 }
 

@@ -55,7 +55,7 @@ func (w *workload) component(name string, part ast.Node) ([]*Spec, error) {
 		if d.empty() && why != "" {
 			d.unknown, r.unknown = []string{why}, nil
 		}
-		s, err := w.replicas(d, r, nil)
+		s, err := w.replicas(d, r)
 		if s != nil {
 			w.place(s, part, runtime)
 			specs = append(specs, s)

@@ -34,7 +34,7 @@ func (w *workload) spark(body ast.Node) ([]*Spec, error) {
 			return nil, err
 		}
 		part.errors = again
-		s, err := w.replicas(d, part, nil)
+		s, err := w.replicas(d, part)
 		if err != nil {
 			return nil, err
 		}

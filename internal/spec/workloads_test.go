@@ -72,7 +72,7 @@ func TestCountsWorkloads(t *testing.T) {
 		{"old groups", "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2, " + template(1) + "}\n", []string{"d 1 2"}},
 	} {
 		documents := strings.Split(tc.src, "---\n")
-		for range len(documents) {
+		for range documents {
 			documents = append(documents[1:], documents[0])
 			specs, err := Read("m.yaml", []byte(strings.Join(documents, "---\n")), nil)
 			if err != nil {

@@ -158,7 +158,7 @@ func TestFlippedBitsActOnNothingElse(t *testing.T) {
 				}
 			}
 			at := *base.clock
-			attempt := func(seed uint64) (stopped []string, refused error, found *action.Freeze) {
+			attempt := func(seed uint64) (stopped []string, found *action.Freeze, refused error) {
 				clock := at
 				f := &idleFleet{filepath.Join(dir, "copy"), filepath.Join(dir, "copy.witness"), &clock}
 				copied(t, base.dir, f.dir)
@@ -169,13 +169,13 @@ func TestFlippedBitsActOnNothingElse(t *testing.T) {
 				}
 				s, err := f.open(t.Context())
 				if err != nil {
-					return nil, err, nil
+					return nil, nil, err
 				}
 				defer s.Close()
 				stopped, report, err := f.round(t.Context(), s)
-				return stopped, err, report.Frozen
+				return stopped, report.Frozen, err
 			}
-			intact, err, _ := attempt(0)
+			intact, _, err := attempt(0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestFlippedBitsActOnNothingElse(t *testing.T) {
 			}
 			var refused, held, same, less int
 			for seed := uint64(1); seed <= uint64(seeds); seed++ {
-				stopped, err, found := attempt(seed)
+				stopped, found, err := attempt(seed)
 				for _, id := range stopped {
 					if !slices.Contains(intact, id) {
 						t.Errorf("seed %d: it acts on %s", seed, id)

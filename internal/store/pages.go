@@ -104,7 +104,7 @@ var registerPages = sync.OnceValue(func() error {
 	*of = *vfsAt(plainFiles.vfs)
 	plainFiles.open = *(*openMethod)(unsafe.Pointer(&struct{ uintptr }{of.FxOpen}))
 	plainFiles.methods = map[methodsKey]*checkedMethods{}
-	open := openMethod(openChecked)
+	var open openMethod = openChecked
 	of.FzName, of.FpNext, of.FxOpen = name, 0, functionOf(open)
 	plainFiles.checked = name
 	if code := sqlite3.Xsqlite3_vfs_register(tls, own, 0); code != sqlite3.SQLITE_OK {

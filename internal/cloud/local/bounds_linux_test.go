@@ -75,7 +75,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		for when, hold := range map[string]bool{"over before it begins": false, "over meanwhile, with the lock held": true} {
 			ctx, cancel := context.WithCancel(t.Context())
 			if hold {
-				lock, busy, err := held(filepath.Join(w.dir, "lock"), false)
+				lock, busy, err := held(filepath.Join(w.dir, "lock"))
 				if err != nil || busy {
 					t.Fatal(err, busy)
 				}
@@ -99,7 +99,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			cancel()
 			if hold { // until the lock is given back
 				eventually(t, "the lock is free", func() bool {
-					lock, busy, err := held(filepath.Join(w.dir, "lock"), false)
+					lock, busy, err := held(filepath.Join(w.dir, "lock"))
 					if lock != nil {
 						err = lock.Close()
 					}

@@ -25,17 +25,13 @@ var errGone = errors.New("the process has ended")
 const unfinished = "."
 
 // held opens a file and locks it; busy says that another process has the lock.
-func held(path string, wait bool) (f *os.File, busy bool, err error) {
+func held(path string) (f *os.File, busy bool, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, false, err
 	}
-	how := unix.LOCK_EX
-	if !wait {
-		how |= unix.LOCK_NB
-	}
 	for {
-		switch err = unix.Flock(int(f.Fd()), how); {
+		switch err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil:
 			return f, false, nil
 		case errors.Is(err, unix.EINTR):

@@ -234,7 +234,7 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 	var f *os.File
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		var busy bool
-		if f, busy, err = held(filepath.Join(p.o.Dir, "lock"), false); !busy {
+		if f, busy, err = held(filepath.Join(p.o.Dir, "lock")); !busy {
 			break
 		}
 		select {

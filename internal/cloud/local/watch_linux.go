@@ -119,7 +119,7 @@ func (m *machine) settled(ctx context.Context, watcher Process) (bool, error) {
 		busy, err := false, error(nil)
 		if _, missing := os.Stat(m.path(watcherLock)); missing == nil { // else no watcher came so far
 			var lock *os.File
-			if lock, busy, err = held(m.path(watcherLock), false); lock != nil {
+			if lock, busy, err = held(m.path(watcherLock)); lock != nil {
 				err = lock.Close()
 			}
 		}
@@ -256,7 +256,7 @@ func stay(dir string, stderr io.Writer) error {
 	var lock *os.File
 	busy := true
 	for tries := 0; busy && tries < 100; tries++ { // who ends the machine looks at it for a moment
-		if lock, busy, err = held(m.path(watcherLock), false); busy {
+		if lock, busy, err = held(m.path(watcherLock)); busy {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
