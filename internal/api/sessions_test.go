@@ -383,8 +383,8 @@ func TestServiceWithoutRootStartsNoSessions(t *testing.T) {
 }
 
 // TestOtherUsersSessionReachesNothing: what a session runs is the person's Unix user, with nothing of
-// the service in reach; it saves and restores by itself; and where it stops its agent and lies in
-// its name, it keeps neither itself nor another session from ending.
+// the service in reach; it saves and restores by itself; and where it stops its agent and reports
+// in its name, it keeps neither itself nor another session from ending.
 func TestOtherUsersSessionReachesNothing(t *testing.T) {
 	t.Setenv("CURFEW_OIDC_SECRET", "hush")
 	one, two := otheruser.Two(t)

@@ -212,7 +212,7 @@ func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 			}
 			s.write(filepath.Join(data, "prices.csv"), overlay)
 		}
-		s.host = data // a copy of the state beside it would count as one that was put back
+		s.host = data // a copy of the state with the same witness would count as one that was put back
 		at := func(args ...string) []string { return append(args, "--data-dir", dir) }
 		if shared {
 			s.who = "root"
