@@ -288,6 +288,58 @@ func TestRestoreKeepsFiles(t *testing.T) {
 	}
 }
 
+// A store that was set back since the keeper heard of a newer snapshot restores nothing, and one
+// that was emptied is no first start.
+func TestOlderStoreIsNotRestored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := w.start()
+	w.awaitPhase(session.HostReady)
+	store, older := filepath.Join(w.dir, "work"), filepath.Join(w.t.TempDir(), "older")
+	save := func(number int64, text string) {
+		w.write("file", text)
+		w.order(func(o *session.Order) { o.Save = number })
+		await(t, "saved", func() bool { return w.status(0).Saved == number })
+	}
+	save(1, "first")
+	must(t, os.CopyFS(older, os.DirFS(store)))
+	save(2, "second")
+	w.order(func(o *session.Order) { o.Save, o.End = 2, &session.End{Why: "done", By: "bo"} })
+	if err := m.ends(); err != nil {
+		t.Fatal(err)
+	}
+	w.r.Host.Seen = w.status(0).Snapshot.Manifest
+
+	for i, c := range []struct {
+		name  string
+		setUp func()
+		why   string
+	}{
+		{"as it was", func() {}, ""},
+		{"set back", func() {
+			must(t, os.RemoveAll(store))
+			must(t, os.CopyFS(store, os.DirFS(older)))
+		}, "the run was set back"},
+		{"emptied", func() { must(t, os.RemoveAll(store)) }, "the run was set back"},
+	} {
+		w.onNewMachine(int64(i) + 2)
+		c.setUp()
+		m := w.start()
+		want := session.HostReady
+		if c.why != "" {
+			want = session.HostFailed
+		}
+		w.awaitPhase(want)
+		got, err := os.ReadFile(w.path("file"))
+		if why := w.status(0).Why; !strings.Contains(why, c.why) || c.why == "" && string(got) != "second" || c.why != "" && err == nil {
+			t.Errorf("%s: %q, the file has %q", c.name, why, got)
+		}
+		if m.runs() {
+			m.kill()
+		}
+	}
+}
+
 // Nodes learn one another's addresses from the keeper, get what torchrun and MPI need, and
 // are judged together: one that rests does not end while another works.
 func TestNodes(t *testing.T) {

@@ -37,9 +37,8 @@ func TestRestEndsASession(t *testing.T) {
 	}
 
 	// The next start, on a machine with nothing.
-	w.r.State, w.r.Host.Epoch, w.r.Host.Idle, w.r.Host.Setup = filepath.Join(w.dir, "state2"), 2, 0, ""
-	must(t, os.RemoveAll(filepath.Join(w.r.Home, "work")))
-	must(t, os.RemoveAll(filepath.Join(w.dir, "control")))
+	w.r.Host.Idle, w.r.Host.Setup = 0, ""
+	w.onNewMachine(2)
 	w.start()
 	w.awaitPhase(session.HostReady)
 	if data, err := os.ReadFile(w.path("file")); err != nil || string(data) != "kept\n" {

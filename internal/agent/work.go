@@ -67,7 +67,14 @@ func (s *saver) run(ctx context.Context) (checkpoint.Run, error) {
 		}
 		s.store = store
 	}
-	return checkpoint.Run{Store: s.store, Now: s.o.Now}, nil
+	run := checkpoint.Run{Store: s.store, Now: s.o.Now}
+	if seen := s.o.Host.Seen; seen != "" {
+		var err error
+		if run.Seen, err = checkpoint.MarkOf(seen); err != nil {
+			return run, fmt.Errorf("read which snapshot was seen before: %w", err)
+		}
+	}
+	return run, nil
 }
 
 // workURL is where a node's snapshots are.
@@ -201,12 +208,14 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		return none, "", err
 	}
 	list, _, err := run.Snapshots(ctx)
-	switch {
-	case errors.Is(err, checkpoint.ErrNotFound):
-		return none, "", nil // it is the first start
-	case err != nil:
+	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return none, "", fmt.Errorf("read the snapshots: %w", err)
-	case len(list) == 0:
+	}
+	if err := run.RolledBack(list); err != nil {
+		return none, "", fmt.Errorf("%w: find out who changed %s; a session of another name begins without this work, "+
+			"and `curfew checkpoint restore` brings back an older snapshot by its number", err, workURL(&s.o.Host))
+	}
+	if len(list) == 0 { // it is the first start
 		return none, "", nil
 	}
 	o := checkpoint.RestoreOptions{Replace: cutOff}

@@ -237,6 +237,15 @@ func (w *world) start() *machine {
 	return m
 }
 
+// onNewMachine readies the next start of the session, on a machine with nothing.
+func (w *world) onNewMachine(epoch int64) {
+	w.t.Helper()
+	w.r.State, w.r.Host.Epoch = filepath.Join(w.dir, fmt.Sprintf("state%d", epoch)), epoch
+	must(w.t, os.RemoveAll(filepath.Join(w.r.Home, "work")))
+	must(w.t, os.RemoveAll(filepath.Join(w.dir, "control")))
+	w.serial, w.version, w.keep = 0, "", nil
+}
+
 func (w *world) cage() Tree { return Tree{ID: w.r.Host.Session + "-" + strconv.Itoa(w.r.Host.Node)} }
 
 // patience is how long something may take on a machine with much else to do.

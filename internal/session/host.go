@@ -31,6 +31,9 @@ type Host struct {
 	Work    string `json:"work,omitempty"`
 	// WorkDir is the folder on the machine; "~/" is the home of its user.
 	WorkDir string `json:"work_dir"`
+	// Seen is the key of the newest snapshot that was confirmed before this start; nothing
+	// older is restored. Empty: none is known.
+	Seen string `json:"seen,omitempty"`
 	// Every is the time between snapshots, Idle how long at rest ends it (0: never), Lease
 	// when it ends by itself without word from the keeper.
 	Every Duration  `json:"every"`

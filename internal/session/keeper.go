@@ -520,6 +520,9 @@ func (k *Keeper) launch(s *Session, key string) (Launch, error) {
 	h := Host{Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.Control, Work: s.Work, WorkDir: DefaultWorkDir,
 		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: lease, Grace: Duration(t.Grace), Save: Duration(t.Save), Limit: Duration(t.End),
 		Setup: sp.Setup, Env: sp.Env, Secrets: sp.Secrets, Ports: sp.Ports}
+	if h.Nodes <= 1 {
+		h.Seen = s.Earlier.Manifest
+	}
 	if w := sp.Work; w != nil {
 		h.WorkDir, h.Every = cmp.Or(w.Dir, h.WorkDir), cmp.Or(Duration(w.Every), h.Every)
 	}

@@ -65,6 +65,9 @@ type Session struct {
 	LeaseUntil time.Time
 	Idle       time.Duration
 	Snapshot   Snapshot
+	// Earlier is the newest snapshot that a start of the same name confirmed before this one:
+	// its host restores none that is older. It is known for sessions of one node.
+	Earlier Snapshot
 	// Connections are those that people have to its machines, by what the hosts said last.
 	Connections []Connected
 	// Control is the prefix of the documents between the keeper and its hosts, Work where its

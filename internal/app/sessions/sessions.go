@@ -508,11 +508,29 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 	case again && before[0].Snapshot.Manifest != "" && before[0].Work == below(s.Work, before[0].ID):
 		s.Work = before[0].Work // of a run, whose work was saved
 	}
+	s.Earlier = newestOf(s.Work, before)
 	made, err := a.store.Sessions().Put(ctx, s, []session.Event{{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)}}, sessionEntry(a, s, who.Name, "asked for"))
 	if errors.Is(err, session.ErrTaken) {
 		err = &runtime.Error{Code: "taken", Err: fmt.Errorf("another process started session %s meanwhile", s.Name), Hint: "`curfew up " + s.Name + "` attaches to it"}
 	}
 	return made, err
+}
+
+// newestOf returns the newest snapshot that sessions of one node, newest first, confirmed in a
+// place for work.
+func newestOf(work string, before []session.Session) session.Snapshot {
+	for _, b := range before {
+		if b.Work != work || len(b.Machines) > 1 {
+			continue
+		}
+		if b.Snapshot.Manifest != "" {
+			return b.Snapshot
+		}
+		if b.Earlier.Manifest != "" {
+			return b.Earlier
+		}
+	}
+	return session.Snapshot{}
 }
 
 // places are where the documents of a session and the snapshots of its work are.

@@ -12,6 +12,29 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
+// The snapshot that the next start must find again is the newest of sessions of one node whose
+// work is in the same place; a start that saved nothing hands on what it was told.
+func TestNewestSnapshotOfEarlierStarts(t *testing.T) {
+	const place = "s3://b/work/demo"
+	of := func(manifest string) session.Snapshot { return session.Snapshot{Manifest: manifest} }
+	one, two := make([]session.Machine, 1), make([]session.Machine, 2)
+	for _, c := range []struct {
+		name   string
+		before []session.Session
+		want   string
+	}{
+		{"the first start", nil, ""},
+		{"a start that saved", []session.Session{{Work: place, Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")}}, "b"},
+		{"a start that saved nothing", []session.Session{{Work: place, Machines: one, Earlier: of("c")}, {Work: place, Machines: one, Snapshot: of("a")}}, "c"},
+		{"another place", []session.Session{{Work: place + "/run", Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")}}, "a"},
+		{"several nodes", []session.Session{{Work: place, Machines: two, Snapshot: of("b")}}, ""},
+	} {
+		if got := newestOf(place, c.before).Manifest; got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // TestSessionsAreChargedBySeconds holds that the ledger has the seconds of a session's machines
 // times their rate, to the cent, however often it was told, and of several at once.
 func TestSessionsAreChargedBySeconds(t *testing.T) {
