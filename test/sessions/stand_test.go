@@ -138,9 +138,15 @@ type stand struct {
 	api *ec2.Client
 }
 
+// starting lets accounts start one after another: eight at once keep two processors busy for longer
+// than a call may take.
+var starting sync.Mutex
+
 // newStand starts an account, of which curfew uses the endpoint; empty is the account's own.
 func newStand(t *testing.T, config string) *stand {
 	t.Helper()
+	starting.Lock()
+	defer starting.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	account, err := sandbox.Start(ctx, sandbox.Options{})
