@@ -136,7 +136,7 @@ const (
 
 // step is one thing that people or cron do.
 func (w *world) step(ctx context.Context) error {
-	switch n := w.rng.IntN(34); {
+	switch n := w.rng.IntN(39); {
 	case n < 10:
 		w.enforce(ctx, w.host(), w.ending())
 	case n < 12:
@@ -167,6 +167,10 @@ func (w *world) step(ctx context.Context) error {
 		return w.fixWhole(ctx, w.wastes[w.rng.IntN(len(w.wastes))])
 	case n < 30 && w.database == nil:
 		return w.putBack(ctx)
+	case n >= 34 && n < 37:
+		return w.stall(ctx)
+	case n >= 37:
+		return w.meddle(ctx)
 	default:
 		return w.approve(ctx)
 	}
@@ -382,6 +386,41 @@ func (w *world) settle(ctx context.Context) error {
 			return fmt.Errorf("a pass in good weather ends with %d: %s", r.exit, r.errs)
 		}
 	}
+	return nil
+}
+
+// stall stops the process of a pass between two calls, lets time go by and another process make a
+// pass, and lets the first one go on.
+func (w *world) stall(ctx context.Context) error {
+	h := w.host()
+	other := w.hosts[(slices.Index(w.hosts, h)+1)%len(w.hosts)]
+	at, d := int64(1+w.rng.IntN(25)), []time.Duration{30 * time.Second, 3 * time.Minute, 12 * time.Minute}[w.rng.IntN(3)]
+	var failed error
+	w.curfew(ctx, h, ending{at: at, stall: func() time.Duration {
+		w.base.stalled.Add(1)
+		w.note("  %s is stopped for %s", h.name, d)
+		if failed = w.pass(ctx, d); failed == nil {
+			w.enforce(ctx, other, ending{})
+		}
+		w.note("  %s goes on", h.name)
+		return d
+	}}, enforcing...)
+	return failed
+}
+
+// meddle has another user of the machine try to command the state.
+func (w *world) meddle(ctx context.Context) error {
+	if w.base.program == "" || w.database != nil { // without root, or with nothing of the state on the machine
+		return nil
+	}
+	h := w.host()
+	for _, args := range [][]string{enforcing, {"unfreeze", "--reason", "storm"}, {"state", "accept", "--reason", "storm"}, {"approvals"}} {
+		r := w.as(ctx, "ana", h, ending{stranger: true}, args...)
+		if r.exit == cliDone || r.exit == cliPartial {
+			return fmt.Errorf("#%d another user carries out %v: %s%s", r.number, args, r.out, r.errs)
+		}
+	}
+	w.base.meddled.Add(1)
 	return nil
 }
 

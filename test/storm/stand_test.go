@@ -19,6 +19,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/test/faultproxy"
+	"github.com/curfew-dev/curfew/test/otheruser"
 	"github.com/curfew-dev/curfew/test/postgres"
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
@@ -46,8 +47,11 @@ type stand struct {
 	began        time.Time
 	worlds       atomic.Int64
 	// What was done in all worlds.
-	ended, fixes, holds, approvals, restored atomic.Int64
-	everywhere                               sync.Map // see memory
+	ended, fixes, holds, approvals, restored, stalled, meddled atomic.Int64
+	everywhere                                                 sync.Map // see memory
+	// user is another user of the machine, who runs program; without root there is none.
+	user    otheruser.User
+	program string
 
 	template string      // the URL of a database with the schema
 	left     []*database // of worlds that ended, empty
@@ -71,6 +75,9 @@ func newStand(t *testing.T) *stand {
 		}
 	})
 	s.motoURL = account.MotoURL()
+	if os.Geteuid() == 0 {
+		s.user, s.program = otheruser.One(t), otheruser.Program(t, os.Args[0])
+	}
 	for _, e := range account.Env() {
 		name, value, _ := strings.Cut(e, "=")
 		if name != "AWS_DISABLE_REQUEST_COMPRESSION" && name != "AWS_EC2_METADATA_DISABLED" && name != "AWS_SHARED_CREDENTIALS_FILE" {

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -494,6 +495,8 @@ type order struct {
 	Dir, Data, User string
 	// Witness is where the witness of the state is on the host.
 	Witness string
+	// Stall is the file that says how long the process was stopped; empty: it never is.
+	Stall string
 }
 
 // run carries out a command line in this process.
@@ -502,11 +505,24 @@ func (o order) run(ctx context.Context, out, errs io.Writer) int {
 	began := time.Now()
 	// The state's clock stands still while a command runs. On a busy machine a command can
 	// take longer than two clocks may differ: then its own clock stands still as well.
-	since := func() time.Duration { return min(time.Since(began), 10*time.Second) }
+	since := func() time.Duration { return min(time.Since(began), 10*time.Second) + o.stalled() }
 	return cli.Run(ctx, cli.Process{Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data, WitnessDir: o.Witness, Version: "test",
 		Lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		Now:    func() time.Time { return o.Now.Add(since()) },
 		Uptime: func() (string, time.Duration) { return o.Boot, o.Up + since() }})
+}
+
+// stalled is for how long the process was stopped.
+func (o order) stalled() time.Duration {
+	text, err := os.ReadFile(o.Stall)
+	if err != nil {
+		return 0
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		panic(err)
+	}
+	return d
 }
 
 // result is how a command ended; exit is -1 where it was killed or cut off.
@@ -522,6 +538,11 @@ type result struct {
 type ending struct {
 	at   int64
 	kill bool
+	// stall is what happens while the process is stopped at that call, instead of its end; it
+	// returns for how long it was.
+	stall func() time.Duration
+	// stranger says that another user of the machine gives the command.
+	stranger bool
 }
 
 // curfew gives a command on a host.
@@ -544,8 +565,8 @@ func (w *world) as(ctx context.Context, who string, h *host, end ending, args ..
 	}
 	var out, errs bytes.Buffer
 	r := result{number: number}
-	if end.kill {
-		r.exit, r.killed = w.mortal(ctx, h, end.at, o, &out, &errs)
+	if end.kill || end.stall != nil || end.stranger {
+		r.exit, r.killed = w.mortal(ctx, h, end, o, &out, &errs)
 	} else {
 		bounded, stop := context.WithTimeout(ctx, 2*time.Minute)
 		defer stop()
@@ -565,26 +586,50 @@ func (w *world) as(ctx context.Context, who string, h *host, end ending, args ..
 	return r
 }
 
-// mortal carries out a command line in a process of its own, which is killed at a call.
-func (w *world) mortal(ctx context.Context, h *host, at int64, o order, out, errs *bytes.Buffer) (exit int, killed bool) {
+// mortal carries out a command line in a process of its own, which is killed or stopped at a call,
+// or is another user's.
+func (w *world) mortal(ctx context.Context, h *host, end ending, o order, out, errs *bytes.Buffer) (exit int, killed bool) {
+	if end.stall != nil {
+		o.Stall = filepath.Join(h.dir, fmt.Sprintf("stall-%d", h.command.Load()))
+	}
 	text, err := json.Marshal(o)
 	if err != nil {
 		return -1, false
 	}
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
 	child.Env = append(os.Environ(), childVariable+"="+string(text))
+	if end.stranger {
+		child = w.base.user.Command(ctx, child.Env, w.base.program, "-test.run=^$")
+	}
 	child.Stdout, child.Stderr = out, errs
 	if err := child.Start(); err != nil {
 		fmt.Fprint(errs, err)
 		return -1, false
 	}
+	stopped, gone := make(chan struct{}), make(chan error, 1)
 	h.proxy.Watch(func(n int64) {
-		if n == at {
-			_ = child.Process.Kill() // it may have ended by itself
+		switch { // it may have ended by itself
+		case n != end.at:
+		case end.stall == nil:
+			_ = child.Process.Kill()
+		case child.Process.Signal(syscall.SIGSTOP) == nil:
+			close(stopped)
 		}
 	})
 	defer h.proxy.Watch(nil)
-	err = child.Wait()
+	go func() { gone <- child.Wait() }()
+	select {
+	case err = <-gone:
+	case <-stopped:
+		d := end.stall()
+		if err = os.WriteFile(o.Stall, []byte(d.String()), 0o600); err == nil {
+			err = child.Process.Signal(syscall.SIGCONT)
+		}
+		if err != nil {
+			_ = child.Process.Kill()
+		}
+		err = <-gone
+	}
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
 		return ended.ExitCode(), ended.ExitCode() < 0
