@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -63,6 +64,9 @@ func (p *place) buckets(ctx context.Context, regions map[string]*place) {
 	})
 	each(ctx, bare, func(b *types.Bucket) {
 		out, err := s3Client(p.reading).HeadBucket(ctx, &s3.HeadBucketInput{Bucket: b.Name})
+		if err == nil && awssdk.ToString(out.BucketRegion) == "" {
+			err = errors.New("the answer does not say in which region it is")
+		}
 		p.missed(ctx, "s3:HeadBucket", awssdk.ToString(b.Name), err)
 		if err != nil { // it is somewhere, and not among those that are listed
 			p.scan.leaveUnread(p.account.id, inventory.KindBucket, slices.Collect(maps.Keys(regions)))

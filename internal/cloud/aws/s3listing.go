@@ -3,8 +3,10 @@ package aws
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,7 +119,8 @@ func (p *place) prefixes(ctx context.Context, bucket string, size *bucketSize, r
 			l.add(out.Contents)
 			f.Complete = !awssdk.ToBool(out.IsTruncated)
 			if !f.Complete && f.after == before {
-				return l, true // the list does not move on
+				p.missed(ctx, "s3:ListObjectsV2", bucket, errors.New("the page after "+strconv.Quote(before)+" is said to follow, and does not"))
+				return l, true
 			}
 		}
 	}
