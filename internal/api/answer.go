@@ -97,6 +97,9 @@ func (s *Server) failed(ctx context.Context, err error) *problem {
 		if detail == "" {
 			detail = "it could not be done as a whole"
 		}
+		if status >= http.StatusInternalServerError {
+			s.logFailed(ctx, err)
+		}
 		p := problemOf(status, wired.Code, detail, wired.Hint)
 		p.Exit, p.Shown = exits[wired.Class], wired.Err == nil
 		return p
@@ -107,8 +110,18 @@ func (s *Server) failed(ctx context.Context, err error) *problem {
 	case ctx.Err() != nil:
 		return problemOf(http.StatusServiceUnavailable, "interrupted", "the call ended before it was done", "")
 	}
-	s.Log.ErrorContext(ctx, "a call failed", "error", action.Redact(err.Error()))
+	s.logFailed(ctx, err)
 	return problemOf(http.StatusInternalServerError, "error", "the service could not do it; its log says why", "")
+}
+
+// logFailed logs why the service could not carry out a call.
+func (s *Server) logFailed(ctx context.Context, err error) {
+	caller := ""
+	if c := callOf(ctx); c != nil {
+		caller = c.Who.Name
+	}
+	r, _ := ctx.Value(requestKey{}).(request)
+	s.Log.ErrorContext(ctx, "a call failed", "operation", r.operation, "caller", caller, "request", r.id, "error", action.Redact(err.Error()))
 }
 
 // writeProblem writes a problem outside of the framework.

@@ -68,8 +68,9 @@ type Server struct {
 	api     huma.API
 	spec    []byte
 	// callers are the limits of callers who are known, strangers those of others by the address
-	// that they come from, and signIns those of sign-ins that ask the provider or AWS.
-	callers, strangers, signIns *limits
+	// that they come from, freezes those of others who stop all actions, and signIns those of
+	// sign-ins that ask the provider or AWS.
+	callers, strangers, freezes, signIns *limits
 	// tokens are those that are known to count; searches limits how often they are read again.
 	tokens   tokenSet
 	searches *rate.Limiter
@@ -121,7 +122,7 @@ func New(o Options) (*Server, error) {
 		o.Burst = 60
 	}
 	s := &Server{Options: o, streams: map[string]int{}, secrets: map[string]bool{}, signIn: newProvider(o.OIDC, o.Now), stateKey: stateKey(o.OIDC),
-		callers: newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst), signIns: newLimits(o.Rate/100, o.Burst/6),
+		callers: newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst), freezes: newLimits(o.Rate, o.Burst), signIns: newLimits(o.Rate/100, o.Burst/6),
 		searches: rate.NewLimiter(rate.Limit(o.Rate/10), max(1, o.Burst/6))}
 	if o.PublicURL != "" {
 		u, err := url.Parse(o.PublicURL)

@@ -288,6 +288,50 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// TestFreezeHasNoLimit: whoever may stop all actions can, after too many other calls of theirs and
+// during a flood of guesses from the same address.
+func TestFreezeHasNoLimit(t *testing.T) {
+	s := start(t, settings, true, func(o *api.Options) { o.Rate, o.Burst = 0.01, 3 })
+	for range 5 {
+		s.call("olga", "GET", "/api/v1/keeps", "")
+		s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Bearer curfew_guess"))
+	}
+	if got := s.call("olga", "GET", "/api/v1/keeps", ""); got.status != 429 {
+		t.Fatalf("another call: %d", got.status)
+	}
+	for range 10 {
+		if got := s.call("olga", "POST", "/api/v1/freezes", `{"reason": "an incident"}`); got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	// A token that was not seen before has to be looked up.
+	late := s.token("olga", "operator")
+	if got := s.call("", "POST", "/api/v1/freezes", `{"reason": "an incident"}`, with("Authorization", "Bearer "+late)); got.status != 200 {
+		t.Errorf("with a new token: %d %s", got.status, got.body)
+	}
+	if got := s.call("vi", "POST", "/api/v1/freezes", `{"reason": "mine"}`); got.status != 403 {
+		t.Errorf("a viewer: %d", got.status)
+	}
+}
+
+// TestFailedCallsAreLogged: what the service could not do is in its log with operation, caller,
+// request and cause, and the answer names the request.
+func TestFailedCallsAreLogged(t *testing.T) {
+	s := start(t, settings, true, nil)
+	if err := s.state.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := s.call(owner, "POST", "/api/v1/freezes", `{"reason": "an incident"}`, with("Request-Id", "r-17"))
+	if got.status != 503 || !strings.Contains(got.body, "to freeze by hand, end every `curfew serve`") || got.header.Get("Request-Id") != "r-17" {
+		t.Errorf("%d %s, request %q", got.status, got.body, got.header.Get("Request-Id"))
+	}
+	for _, part := range []string{"a call failed", `operation="POST /api/v1/freezes"`, "request=r-17", "caller=root", "closed"} {
+		if said := s.log.String(); !strings.Contains(said, part) {
+			t.Errorf("the log does not say %q: %s", part, said)
+		}
+	}
+}
+
 // TestEvents: a stream begins where it is asked to, goes on after the last event that was
 // received, and gives out each entry once; clients are bounded.
 func TestEvents(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
@@ -58,8 +59,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			s.bounded(w, r, next)
 			return
 		}
+		r = s.numbered(w, r)
 		c, p := s.authenticate(w, r)
-		if c != nil {
+		if c != nil && !s.urgent(r) {
 			p = cmp.Or(s.callers.allow(w, callerKey(c)), p)
 		}
 		if p != nil {
@@ -81,6 +83,32 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		s.bounded(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.mutate(w, r, c, next) }))
 	})
+}
+
+// requestHeader names a request in an answer and in the log of the service.
+const requestHeader = "Request-Id"
+
+// request is what the log says of a request.
+type request struct{ operation, id string }
+
+type requestKey struct{}
+
+// numbered gives a request the id that its client sends, or another one, and answers with it.
+func (s *Server) numbered(w http.ResponseWriter, r *http.Request) *http.Request {
+	id := r.Header.Get(requestHeader)
+	if !requestID.MatchString(id) {
+		id = random()[:16]
+	}
+	w.Header().Set(requestHeader, id)
+	return r.WithContext(context.WithValue(r.Context(), requestKey{}, request{r.Method + " " + r.URL.Path, id}))
+}
+
+var requestID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
+
+// urgent reports whether a request stops all actions, which no limit of calls holds up.
+func (s *Server) urgent(r *http.Request) bool {
+	freeze := ops.Freeze.Describe()
+	return r.Method == freeze.Method && r.URL.Path == freeze.Path
 }
 
 // unsigned counts a request of which no caller is known. Those that make this service ask others

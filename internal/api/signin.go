@@ -94,7 +94,7 @@ func credential(r *http.Request) (string, *problem) {
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*ops.Call, *problem) {
 	ctx := r.Context()
 	stranger := func(p *problem) (*ops.Call, *problem) {
-		if late := s.strangers.allow(w, network(r)); late != nil {
+		if late := s.limitsOf(r).allow(w, network(r)); late != nil {
 			return nil, late
 		}
 		return nil, p
@@ -136,6 +136,9 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*ops.Call
 	}
 	req := s.Process.Request()
 	cfg, _, err := identity.PeopleInForce(ctx, req)
+	if err != nil && owns { // the owner may do everything, whatever the shared settings say
+		cfg, err = req.Config()
+	}
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -160,13 +163,13 @@ func (s *Server) tokenOf(ctx context.Context, w http.ResponseWriter, r *http.Req
 	none := unauthenticated("the token is unknown, expired or revoked")
 	hash, _, whole := identity.HashToken(text)
 	if !whole || !s.tokens.has(hash) {
-		if late := s.strangers.allow(w, network(r)); late != nil {
+		if late := s.limitsOf(r).allow(w, network(r)); late != nil {
 			return store.Token{}, late
 		}
 		if !whole {
 			return store.Token{}, none
 		}
-		if found, p := s.findTokens(ctx, w, hash); p != nil || !found {
+		if found, p := s.findTokens(ctx, w, r, hash); p != nil || !found {
 			return store.Token{}, cmp.Or(p, none)
 		}
 	}
@@ -182,9 +185,18 @@ func (s *Server) tokenOf(ctx context.Context, w http.ResponseWriter, r *http.Req
 	return store.Token{}, s.failed(ctx, err)
 }
 
+// limitsOf are those of callers who are not known by their credential. To stop all actions has its
+// own: a flood of other calls from the same address does not use them up.
+func (s *Server) limitsOf(r *http.Request) *limits {
+	if s.urgent(r) {
+		return s.freezes
+	}
+	return s.strangers
+}
+
 // findTokens reads which tokens count, and reports whether one does.
-func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, hash string) (bool, *problem) {
-	if !s.searches.Allow() {
+func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, r *http.Request, hash string) (bool, *problem) {
+	if !s.urgent(r) && !s.searches.Allow() { // a freeze is counted by its address already
 		return false, tooMany(w, time.Second)
 	}
 	turn := s.tokens.turn()

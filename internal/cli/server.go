@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/client"
@@ -26,7 +27,14 @@ func (a *app) locate(c *cobra.Command, args []string) error {
 	if at == ops.Here || at == ops.AtService || a.req.DataFlag != "" || a.req.DatabaseFlag != "" {
 		return nil
 	}
-	cfg, err := a.config()
+	read := a.req.Config
+	if name == "freeze" { // it works with a configuration that has mistakes too
+		read = a.req.LenientConfig
+	}
+	cfg, err := read()
+	if f := (*runtime.Error)(nil); name == "freeze" && errors.As(err, &f) {
+		f.Hint = action.FreezeByHand
+	}
 	if err != nil || cfg.Server == "" {
 		return err
 	}

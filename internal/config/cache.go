@@ -75,6 +75,9 @@ func (k *Cache) decoded(path string, src []byte) (Config, error) {
 	return c, nil
 }
 
+// Clone returns a copy that shares no list and no map with the configuration.
+func (c *Config) Clone() Config { return unshared(*c) }
+
 // unshared is a configuration that shares no list and no map with another.
 func unshared(c Config) Config {
 	own(reflect.ValueOf(&c).Elem())

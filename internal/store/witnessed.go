@@ -23,6 +23,9 @@ const (
 	acceptHint = "see what is lost, then `curfew state accept --reason TEXT`"
 )
 
+// mirrorTimeout bounds how long a change that is committed already waits for its witness.
+const mirrorTimeout = 10 * time.Second
+
 // Quarantine says since when and why nothing acts by a state.
 type Quarantine struct {
 	At  time.Time
@@ -117,7 +120,14 @@ func (w *watch) mirror(ctx context.Context, d *database) {
 	w.mu.Lock()
 	acts := w.acts
 	w.mu.Unlock()
-	err := w.sync(ctx, d, "", acts)
+	bounded, end := context.WithTimeout(ctx, mirrorTimeout)
+	defer end()
+	err := w.sync(bounded, d, "", acts)
+	if err != nil {
+		w.mu.Lock()
+		w.behind = true // tried again with the next comparison
+		w.mu.Unlock()
+	}
 	w.note(err)
 	if err != nil && w.Warn != nil {
 		w.Warn(fmt.Errorf("what was written holds, and a restored state would not know of it: %w", err))

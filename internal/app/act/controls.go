@@ -118,9 +118,13 @@ const openTimeout = 10 * time.Second
 // Freeze stops all actions, or allows them again.
 func Freeze(ctx context.Context, req *runtime.Request, reason string, on bool) (view.Freeze, error) {
 	var none view.Freeze
-	cfg, err := req.Config()
+	read := req.Config
+	if on { // a mistake in the configuration must not keep anyone from stopping all actions
+		read = req.LenientConfig
+	}
+	cfg, err := read()
 	if err != nil {
-		return none, err
+		return none, frozenByHand(err, on)
 	}
 	if err := CheckReason(reason); err != nil {
 		return none, err
@@ -133,10 +137,7 @@ func Freeze(ctx context.Context, req *runtime.Request, reason string, on bool) (
 	defer stop()
 	s, err := req.Open(opening, cfg)
 	if err != nil {
-		if f := (*runtime.Error)(nil); on && errors.As(err, &f) {
-			f.Hint = action.FreezeByHand
-		}
-		return none, err
+		return none, frozenByHand(err, on)
 	}
 	defer s.Close()
 	l := action.Ladder{Store: s.Actions(), Actor: who, Clock: req.Clock}
@@ -145,9 +146,23 @@ func Freeze(ctx context.Context, req *runtime.Request, reason string, on bool) (
 		change = l.Freeze
 	}
 	if err := change(ctx, reason); err != nil {
+		switch {
+		case on:
+			err = &runtime.Error{Code: "no_state", Err: err}
+		case errors.Is(err, action.ErrFrozen): // the state is older than its witness
+			err = &runtime.Error{Class: runtime.Denied, Code: "quarantined", Err: err}
+		}
 		return none, err
 	}
 	return view.Freeze{Schema: view.FreezeSchema, Frozen: on, Freeze: action.Freeze{By: who, At: req.Now().UTC(), Reason: action.Redact(reason)}}, nil
+}
+
+// frozenByHand adds to the error of a freeze how to stop all actions without the state.
+func frozenByHand(err error, on bool) error {
+	if f := (*runtime.Error)(nil); on && errors.As(err, &f) {
+		f.Hint = action.FreezeByHand
+	}
+	return err
 }
 
 // Confirm says that what has blown a policy's fuse is meant; an empty account is all where

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -53,6 +54,9 @@ type Process struct {
 	DataFlag, DatabaseFlag string
 	// Configs remembers the configuration that was read last.
 	Configs *config.Cache
+	// InUse is the configuration that a service has in force, whatever the file has become since;
+	// nil, or holding nil: the file counts.
+	InUse *atomic.Pointer[config.Config]
 	// Series remembers which series metrics servers have.
 	Series *prom.Series
 	// Storage opens the state for a request.
@@ -214,8 +218,45 @@ func Invalid(format string, a ...any) error {
 // InvalidFile is an error of the class Usage about a file.
 func InvalidFile(err error) error { return &Error{Class: Usage, Code: "invalid_file", Err: err} }
 
-// Config reads the configuration that the user names or that is found.
+// Config returns the configuration that counts: the one that a service has in force, or else what
+// ReadConfig reads.
 func (process *Process) Config() (config.Config, error) {
+	if process.InUse != nil {
+		if c := process.InUse.Load(); c != nil {
+			return c.Clone(), nil
+		}
+	}
+	return process.ReadConfig()
+}
+
+// LenientConfig is Config for what has to work where the file has mistakes as well: what can be
+// read of it counts, and the log names what is left out. It fails where the file does not tell
+// which state is meant.
+func (process *Process) LenientConfig() (config.Config, error) {
+	c, err := process.Config()
+	if err == nil {
+		return c, nil
+	}
+	path, found := process.Path(process.ConfigFlag), process.ConfigFlag == ""
+	if found {
+		path = config.Find(process.Dir, process.ConfigDir)
+	}
+	if path == "" {
+		return c, err
+	}
+	lenient, ignored, failed := config.LoadLenient(path, found, process.Lookup)
+	if failed != nil {
+		return c, err
+	}
+	if lenient, failed = process.placed(lenient); failed != nil {
+		return c, failed
+	}
+	plain.Fprintf(process.Log, "curfew: %s; it is read without %s\n", plain.Line(err.Error()), strings.Join(ignored, ", "))
+	return lenient, nil
+}
+
+// ReadConfig reads the configuration that the user names or that is found.
+func (process *Process) ReadConfig() (config.Config, error) {
 	var c config.Config
 	var err error
 	hint := "docs/configuration.md lists every key"
@@ -230,6 +271,12 @@ func (process *Process) Config() (config.Config, error) {
 	if err != nil {
 		return config.Config{}, &Error{Class: Usage, Code: "invalid_file", Err: err, Hint: hint}
 	}
+	return process.placed(c)
+}
+
+// placed returns a configuration with the state where flags want it, and refuses a folder that
+// another user could change.
+func (process *Process) placed(c config.Config) (config.Config, error) {
 	if process.DataFlag != "" {
 		c.DataDir = process.Path(process.DataFlag)
 	}

@@ -27,7 +27,10 @@ func (req *Request) witnessDocuments(ctx context.Context, cfg config.Config) (wi
 	switch {
 	case strings.HasPrefix(at, "s3://"):
 		objects, err := objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
-		return witnessObjects{objects, at}, err
+		if err != nil { // nothing acts without it, and a freeze does not need it
+			return witness.Missing{Why: err.Error()}, nil
+		}
+		return witnessObjects{objects, at}, nil
 	case strings.Contains(at, "://"):
 		return nil, fmt.Errorf("%q is no place for it", at)
 	case at == "":

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ type Readiness struct {
 	// Configuration is what is wrong with the newest configuration, while the one before is
 	// kept; empty is nothing.
 	Configuration string `json:"configuration,omitempty"`
+	// Frozen says that all actions are held back, and Freeze by whom, since when and why.
+	Frozen bool   `json:"frozen"`
+	Freeze string `json:"freeze,omitempty"`
 	// Problems are what else is wrong.
 	Problems []string `json:"problems,omitempty"`
 	Sources  []Status `json:"sources"`
@@ -35,6 +39,9 @@ func (s *Scheduler) Ready() Readiness {
 	r := Readiness{Ready: true, Database: databaseOK, Configuration: s.config, Sources: make([]Status, 0, len(s.status)), databaseAge: now.Sub(s.reached)}
 	if s.reached.IsZero() {
 		r.databaseAge = now.Sub(s.started)
+	}
+	if f := s.freeze; f != nil {
+		r.Frozen, r.Freeze = true, fmt.Sprintf("by %s since %s: %s", f.By, f.At.UTC().Format(time.RFC3339), f.Reason)
 	}
 	switch {
 	case s.problem != "":
@@ -103,7 +110,7 @@ func (r Readiness) withoutCauses() Readiness {
 	if r.Database != databaseOK {
 		r.Database = hiddenCause
 	}
-	r.Configuration = state(r.Configuration)
+	r.Configuration, r.Freeze = state(r.Configuration), state(r.Freeze)
 	if len(r.Problems) > 0 {
 		r.Problems = []string{hiddenCause}
 	}
@@ -150,8 +157,17 @@ func (s *Scheduler) Handler(mounted map[string]http.Handler, known func(*http.Re
 	for pattern, h := range mounted {
 		mux.Handle(pattern, h)
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if s.Configuration() != "" {
+			w.Header().Set(ConfigurationHeader, "invalid; the one before is in force")
+		}
+		mux.ServeHTTP(w, req)
+	})
 }
+
+// ConfigurationHeader is in every answer while the newest configuration is not in force because it
+// has mistakes, which /readyz names.
+const ConfigurationHeader = "Curfew-Configuration"
 
 // Server bounds what a client may take of the service.
 func Server(h http.Handler) *http.Server {

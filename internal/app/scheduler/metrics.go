@@ -26,7 +26,7 @@ type Metrics struct {
 	// Of the newest round.
 	resources, verdicts, running, wasted, missing *prometheus.GaugeVec
 
-	age, held, ready, database *prometheus.Desc
+	age, held, ready, database, frozen *prometheus.Desc
 }
 
 func newMetrics(s *Scheduler) *Metrics {
@@ -59,6 +59,7 @@ func newMetrics(s *Scheduler) *Metrics {
 		held:      desc("source_held", "1 for a source that this process holds, 0 for others.", "source"),
 		ready:     desc("ready", "1 while /readyz answers 200."),
 		database:  desc("database_age_seconds", "Time since the database answered."),
+		frozen:    desc("frozen", "1 while all actions are held back, by a freeze or because the state cannot be trusted."),
 	}
 	m.valid.Set(1)
 	m.Registry.MustRegister(m.rounds, m.duration, m.calls, m.costs, m.actions, m.errors, m.losses, m.reloads, m.valid, m.resources, m.verdicts, m.running, m.wasted, m.missing, m,
@@ -68,7 +69,7 @@ func newMetrics(s *Scheduler) *Metrics {
 
 // Describe implements [prometheus.Collector] for what is computed when it is asked.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.age, m.held, m.ready, m.database} {
+	for _, d := range []*prometheus.Desc{m.age, m.held, m.ready, m.database, m.frozen} {
 		to <- d
 	}
 }
@@ -87,6 +88,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 	send(m.ready, flag(r.Ready))
 	send(m.database, r.databaseAge.Seconds())
+	send(m.frozen, flag(r.Frozen))
 	for _, s := range r.Sources {
 		send(m.held, flag(s.Held), s.Source)
 		if s.Held && !s.Background {

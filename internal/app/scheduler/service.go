@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/policy"
@@ -100,6 +101,9 @@ type Options struct {
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
 	Log   *slog.Logger
+	// Frozen, when set, reads whether all actions are held back, at every look at the leases; nil
+	// says that they are not.
+	Frozen func(ctx context.Context) (*action.Freeze, error)
 	// Done, when set, is told of every round.
 	Done func(source string, o Outcome, err error)
 }
@@ -125,6 +129,7 @@ type Scheduler struct {
 	reached time.Time              // when the database answered last
 	problem string                 // why it does not answer
 	config  string                 // what is wrong with the newest configuration
+	freeze  *action.Freeze         // what holds all actions back; nil where nothing does
 	other   map[string]string      // what else is wrong, by what it is about
 	started time.Time
 	wake    chan struct{}
@@ -342,6 +347,16 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		}
 		share = s.share(leases, now, len(sources))
 	}
+	if s.Frozen != nil {
+		freeze, err := s.Frozen(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.fault(err)
+			}
+			return
+		}
+		s.froze(freeze)
+	}
 	s.mu.Lock()
 	s.reached, s.problem = s.Now(), ""
 	s.mu.Unlock()
@@ -388,6 +403,28 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 	for _, h := range stay[:max(0, len(stay)-max(share, 1))] {
 		h.end()
 	}
+}
+
+// froze notes whether all actions are held back, and logs where that has changed.
+func (s *Scheduler) froze(now *action.Freeze) {
+	s.mu.Lock()
+	before := s.freeze
+	s.freeze = now
+	s.mu.Unlock()
+	switch {
+	case now == nil && before != nil:
+		s.Log.Info("actions are allowed again")
+	case now != nil && (before == nil || *before != *now):
+		s.Log.Warn("all actions are frozen", "by", now.By, "since", now.At.UTC(), "reason", now.Reason)
+	}
+}
+
+// Configuration returns what is wrong with the newest configuration, while the one before is in
+// force; empty is nothing.
+func (s *Scheduler) Configuration() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config
 }
 
 // look keeps the lease by which other processes count this one, and reads all leases.

@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -437,10 +438,28 @@ func TestReadiness(t *testing.T) {
 		if code, body := get("/readyz"); code != http.StatusOK || !strings.Contains(body, "unknown field") {
 			t.Errorf("a wrong configuration: %d %s", code, body)
 		}
+		headed := httptest.NewRecorder()
+		if h.ServeHTTP(headed, httptest.NewRequest(http.MethodGet, "/api/v1", nil)); headed.Header().Get(ConfigurationHeader) == "" {
+			t.Errorf("an answer under a wrong configuration has headers %v", headed.Header())
+		}
 		if _, body := get("/metrics"); !strings.Contains(body, "curfew_config_valid 0") || !strings.Contains(body, `curfew_actions_total{result="acted",source="mine",verb="stop"} 1`) {
 			t.Errorf("metrics:\n%s", body)
 		}
 		s.Reloaded(nil)
+		if _, body := get("/metrics"); !strings.Contains(body, "curfew_frozen 0") {
+			t.Errorf("metrics:\n%s", body)
+		}
+		s.froze(&action.Freeze{By: "ana", At: time.Now(), Reason: "an incident"})
+		if code, body := get("/readyz"); code != http.StatusOK || !strings.Contains(body, `"frozen": true`) || !strings.Contains(body, "an incident") {
+			t.Errorf("frozen: %d %s", code, body)
+		}
+		if _, body := by("", "/readyz"); !strings.Contains(body, `"frozen": true`) || strings.Contains(body, "an incident") {
+			t.Errorf("frozen, to a caller without a credential: %s", body)
+		}
+		if _, body := get("/metrics"); !strings.Contains(body, "curfew_frozen 1") {
+			t.Errorf("metrics:\n%s", body)
+		}
+		s.froze(nil)
 		d.set(func() { d.err = errors.New("AccessDenied") })
 		time.Sleep(10 * time.Minute)
 		var r Readiness

@@ -114,6 +114,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	}
 	serving := *req.Process
 	serving.Storage = runtime.LentStorage{State: s}
+	serving.InUse = &atomic.Pointer[config.Config]{}
 	v := &server{req: serving.Request(), o: o, store: s, log: log}
 	v.pace = &pace{log: log, per: map[string]asks{}}
 	if err := v.pace.remember(ctx, s); err != nil {
@@ -125,7 +126,8 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 			log.Warn("nothing acts", "error", err)
 		}
 	}
-	v.scheduler = scheduler.New(scheduler.Options{Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log, Done: v.done})
+	v.scheduler = scheduler.New(scheduler.Options{Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log,
+		Frozen: s.Actions().Frozen, Done: v.done})
 	sources, err := v.load(ctx)
 	if err != nil {
 		return err
@@ -216,10 +218,11 @@ func listen(ctx context.Context, address string, p *certificate, h http.Handler,
 func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
 	req := v.req.Fresh()
 	files := stamp(req, v.cfg)
-	cfg, err := req.Config()
+	cfg, err := req.ReadConfig()
 	if err != nil {
 		return nil, err
 	}
+	read := cfg.Clone()
 	set := &policy.Set{}
 	if len(v.o.Policies)+len(cfg.Policies) > 0 {
 		if set, err = govern.Policies(req, cfg, v.o.Policies); err != nil {
@@ -243,6 +246,7 @@ func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
 	}
 	v.cfg, v.set, v.files, v.generation = cfg, set, files, v.generation+1
 	v.kept.Store(&runtime.GovernedConfig{Config: cfg, Decider: by})
+	v.req.InUse.Store(&read)
 	return sources, v.pace.configure(cfg)
 }
 
@@ -394,7 +398,7 @@ func (v *server) governs(ctx context.Context) bool {
 	req := v.req.Fresh()
 	cfg, err := req.Config()
 	if err != nil {
-		return false // its file tells when it changes
+		return false
 	}
 	cfg, _, err = req.Governed(ctx, cfg, v.store)
 	return err == nil && !reflect.DeepEqual(cfg, v.cfg)

@@ -417,4 +417,23 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 		return strings.Contains(said(), "the one before stays in force"), ""
 	})
 	looked("s3", "us-west-2")
+	// Callers of the service are answered by it too.
+	if cfg, err := r.req.Fresh().Config(); err != nil || !slices.Equal(cfg.Sessions.Regions, []string{"us-west-2"}) {
+		t.Errorf("sessions.regions are %v, %v", cfg.Sessions.Regions, err)
+	}
+	// To freeze works, and is shown.
+	if _, err := act.Freeze(t.Context(), r.req.Fresh(), "an incident", true); err != nil {
+		t.Error(err)
+	}
+	r.until("the freeze is shown", func() (bool, string) {
+		_, doc := r.ready()
+		return doc.Frozen && strings.Contains(doc.Freeze, "an incident") && strings.Contains(said(), "all actions are frozen"), fmt.Sprintf("%+v", doc)
+	})
+	if _, err := act.Freeze(t.Context(), r.req.Fresh(), "over", false); err != nil {
+		t.Error(err)
+	}
+	r.until("its end is shown", func() (bool, string) {
+		_, doc := r.ready()
+		return !doc.Frozen && strings.Contains(said(), "actions are allowed again"), fmt.Sprintf("%+v", doc)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -120,8 +121,11 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	defer end()
 	simulated := *req.Process
 	simulated.Storage, simulated.Now = runtime.LentStorage{State: s.Store}, s.Clock.Now
+	simulated.InUse = &atomic.Pointer[config.Config]{}
+	inUse := cfg.Clone()
+	simulated.InUse.Store(&inUse)
 	v := &server{req: simulated.Request(), o: o.ServeOptions, log: log}
-	v.scheduler = scheduler.New(scheduler.Options{Now: s.Clock.Now, Log: log, Done: v.done, Sleep: func(ctx context.Context, d time.Duration) error {
+	v.scheduler = scheduler.New(scheduler.Options{Now: s.Clock.Now, Log: log, Frozen: s.Store.Actions().Frozen, Done: v.done, Sleep: func(ctx context.Context, d time.Duration) error {
 		if until := start.Add(o.For); o.For > 0 && !s.Clock.Now().Add(d).Before(until) {
 			d = until.Sub(s.Clock.Now())
 			defer end()
