@@ -94,6 +94,8 @@ type Request struct {
 	prices priceOverlay
 	// warnedPrices says that refused prices were reported.
 	warnedPrices bool
+	// lenient is what LenientConfig made of a file with mistakes, which it names once.
+	lenient *config.Config
 	// closers are what Close calls.
 	closers []func() error
 }
@@ -232,27 +234,31 @@ func (process *Process) Config() (config.Config, error) {
 // LenientConfig is Config for what has to work where the file has mistakes as well: what can be
 // read of it counts, and the log names what is left out. It fails where the file does not tell
 // which state is meant.
-func (process *Process) LenientConfig() (config.Config, error) {
-	c, err := process.Config()
+func (req *Request) LenientConfig() (config.Config, error) {
+	c, err := req.Config()
 	if err == nil {
 		return c, nil
 	}
-	path, found := process.Path(process.ConfigFlag), process.ConfigFlag == ""
+	if req.lenient != nil {
+		return req.lenient.Clone(), nil
+	}
+	path, found := req.Path(req.ConfigFlag), req.ConfigFlag == ""
 	if found {
-		path = config.Find(process.Dir, process.ConfigDir)
+		path = config.Find(req.Dir, req.ConfigDir)
 	}
 	if path == "" {
 		return c, err
 	}
-	lenient, ignored, failed := config.LoadLenient(path, found, process.Lookup)
+	lenient, ignored, failed := config.LoadLenient(path, found, req.Lookup)
 	if failed != nil {
 		return c, err
 	}
-	if lenient, failed = process.placed(lenient); failed != nil {
+	if lenient, failed = req.placed(lenient); failed != nil {
 		return c, failed
 	}
-	plain.Fprintf(process.Log, "curfew: %s; it is read without %s\n", plain.Line(err.Error()), strings.Join(ignored, ", "))
-	return lenient, nil
+	plain.Fprintf(req.Log, "curfew: %s; it is read without %s\n", plain.Line(err.Error()), strings.Join(ignored, ", "))
+	req.lenient = &lenient
+	return lenient.Clone(), nil
 }
 
 // ReadConfig reads the configuration that the user names or that is found.
