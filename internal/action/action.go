@@ -213,6 +213,8 @@ type Store interface {
 	// version; ErrConflict otherwise. Only one open item of a resource and source
 	// can exist; a second is ErrConflict.
 	Save(ctx context.Context, it Item, entries ...Entry) (Item, error)
+	// SaveKept is Save and PutKeep in one transaction.
+	SaveKept(ctx context.Context, it Item, k Keep, entries ...Entry) (Item, error)
 	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), added to
 	// what the source was admitted in the last hour, and returns what became of each
 	// admission, in their order. It writes nothing at all under a freeze (ErrFrozen), while

@@ -51,6 +51,9 @@ type Ladder struct {
 	MaxRoundGap time.Duration
 	// KeepMax is how long a keep may hold, 30 days by default.
 	KeepMax time.Duration
+	// UndoKeep is how long policies leave a resource alone after an action on it was undone; 0
+	// is not at all.
+	UndoKeep time.Duration
 	// Assume is what a recorded account does not say. Nothing but a replay sets it.
 	Assume Assumptions
 	// Progress, when set, is told of every line as it is decided.

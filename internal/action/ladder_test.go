@@ -642,6 +642,9 @@ func TestTag(t *testing.T) {
 	if _, there := w.cloud.Resources()[0].Tags["team"]; there {
 		t.Error("the tag is still there")
 	}
+	if keeps, err := w.store.Keeps(t.Context(), w.ladder.Clock().Wall); err != nil || len(keeps) > 0 {
+		t.Errorf("an undo without a time keeps %v, %v", keeps, err)
+	}
 	if line, err := w.ladder.Undo(t.Context(), w.store.All()[0].ID, "ben"); err != nil || line.Result != action.ResultRefused {
 		t.Errorf("undone twice: %+v, %v", line, err)
 	}
@@ -653,6 +656,36 @@ func TestTag(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"undo ben", "undone ben"}, by); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
+	}
+}
+
+// An undo is kept from the policy that did it, from its first call on; a longer keep stays.
+func TestUndoKeeps(t *testing.T) {
+	for _, held := range []time.Duration{0, time.Hour, 48 * time.Hour} {
+		w := newWorld()
+		w.wants.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "vision"}}
+		w.when = func(r actiontest.Resource, _ time.Time) usage.Answer { return usage.Of(r.Tags["team"] == "") }
+		w.idle("i-1")
+		want(t, w.round(t), "i-1", action.ResultConfirmed)
+		it, now := w.store.All()[0], w.ladder.Clock().Wall
+		if held > 0 {
+			if err := w.store.PutKeep(t.Context(), action.Keep{Ref: it.Ref, At: now, Until: now.Add(held), By: "cy", Reason: "mine"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.ladder.UndoKeep = 24 * time.Hour
+		until := now.Add(max(held, 24*time.Hour))
+		line, err := w.ladder.Undo(t.Context(), it.ID, "ben")
+		if err != nil || line.Result != action.ResultUndone || !line.KeptUntil.Equal(until) {
+			t.Fatalf("%+v, %v, want it kept until %s", line, err, until)
+		}
+		keeps, err := w.store.Keeps(t.Context(), now)
+		if err != nil || len(keeps) != 1 || !keeps[0].Until.Equal(until) || (keeps[0].By == "cy") != (held > 24*time.Hour) {
+			t.Errorf("keeps %+v, %v", keeps, err)
+		}
+		if got := w.round(t); len(got.Lines) > 0 && got.Lines[0].Result == action.ResultConfirmed {
+			t.Errorf("it is done again: %+v", got.Lines)
+		}
 	}
 }
 

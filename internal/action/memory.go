@@ -186,6 +186,25 @@ func (m *Memory) Save(ctx context.Context, it Item, entries ...Entry) (Item, err
 	return it, nil
 }
 
+// SaveKept implements [Store].
+func (m *Memory) SaveKept(ctx context.Context, it Item, k Keep, entries ...Entry) (Item, error) {
+	k, keep := k.storable()
+	saved, err := m.Save(ctx, it, append(slices.Clone(entries), keep)...)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.keeps[k.Ref] = k
+	}
+	return saved, err
+}
+
+// storable is a keep as a store keeps it, and its entry of the audit log.
+func (k Keep) storable() (Keep, Entry) {
+	k.Until, k.At, k.Reason = instant(k.Until), instant(k.At), storable(k.Reason)
+	return k, Entry{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: EventKeep, Resource: k.Ref.String(), Because: k.Reason,
+		Outcome: "until " + k.Until.Format(time.RFC3339)}
+}
+
 // put writes an item on the condition of its version, and returns it as it is kept,
 // and what takes it back.
 func (m *Memory) put(it Item) (Item, func(), error) {
@@ -450,9 +469,7 @@ func (m *Memory) PutKeep(ctx context.Context, k Keep) error {
 	if k.Until.IsZero() {
 		return errors.New("keep a resource: the end is missing")
 	}
-	k.Until, k.At, k.Reason = instant(k.Until), instant(k.At), storable(k.Reason)
-	e := Entry{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: EventKeep, Resource: k.Ref.String(), Because: k.Reason,
-		Outcome: "until " + k.Until.Format(time.RFC3339)}
+	k, e := k.storable()
 	return m.decide(ctx, e, func() { m.keeps[k.Ref] = k })
 }
 

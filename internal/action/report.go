@@ -55,6 +55,9 @@ type Line struct {
 	// NextAt is when a round has something to do for it again; zero is not before
 	// something changes.
 	NextAt time.Time
+	// KeptUntil is until when policies leave it alone because it was undone; zero where they
+	// do not.
+	KeptUntil time.Time
 }
 
 // Report is what came of a round.

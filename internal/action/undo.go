@@ -30,8 +30,16 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 		return Line{}, fmt.Errorf("undo %s: %w", itemID, err)
 	}
 	s := &pass{Ladder: l}
+	keep, keeps, err := l.keepAfterUndo(ctx, it, by)
+	if err != nil {
+		return Line{}, err
+	}
 	line := func(r Result, why string) Line {
-		return Line{Item: it.ID, Resource: it.Ref, Source: it.Source, Verb: it.Do.Verb, Result: r, Why: Redact(why)}
+		out := Line{Item: it.ID, Resource: it.Ref, Source: it.Source, Verb: it.Do.Verb, Result: r, Why: Redact(why)}
+		if r == ResultUndone || r == ResultWouldUndo {
+			out.KeptUntil = keep.Until
+		}
+		return out
 	}
 	if it.Phase == Acting || it.Phase == Confirming {
 		return line(ResultRefused, "it is still under way; it can be undone once the provider has confirmed it"), nil
@@ -45,7 +53,17 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 			continue
 		}
 		if l.Enforce {
-			it, err = s.undoStep(ctx, it, i, by)
+			it, err = s.undoStep(ctx, it, i, by, func(it Item, e Entry) (Item, error) {
+				if !keeps {
+					return s.save(ctx, it, e)
+				}
+				saved, err := s.Store.SaveKept(ctx, s.stamp(it), keep, e)
+				if err != nil {
+					return it, fmt.Errorf("save the item of %s and keep it: %w", it.Ref.ID, err)
+				}
+				keeps = false // once is enough
+				return saved, nil
+			})
 		} else if calls, err = s.rehearseStep(ctx, it, i, calls); err == nil {
 			continue
 		}
@@ -80,8 +98,29 @@ func (s *pass) rehearseStep(ctx context.Context, it Item, i int, calls []string)
 	return calls, err
 }
 
-// undoStep takes one call back, with its intent and its outcome in the audit log.
-func (s *pass) undoStep(ctx context.Context, it Item, i int, by string) (Item, error) {
+// keepAfterUndo is the keep that holds once an item is undone, so that no policy does it again the
+// next minute; keeps says that it has to be written. One that holds for longer stays.
+func (l *Ladder) keepAfterUndo(ctx context.Context, it Item, by string) (k Keep, keeps bool, err error) {
+	if l.UndoKeep <= 0 {
+		return k, false, nil
+	}
+	now := l.Clock().Wall
+	k = Keep{Ref: it.Ref, At: now, Until: now.Add(l.UndoKeep), By: by, Reason: fmt.Sprintf("%s was undone (item %s)", it.Do.Verb, it.ID)}
+	all, err := l.Store.Keeps(ctx, now)
+	if err != nil {
+		return k, false, fmt.Errorf("undo %s: %w", it.ID, err)
+	}
+	for _, held := range all {
+		if held.Ref == it.Ref && !held.Until.Before(k.Until) {
+			return held, false, nil
+		}
+	}
+	return k, true, nil
+}
+
+// undoStep takes one call back, with its intent, which begin saves, and its outcome in the audit
+// log.
+func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, begin func(Item, Entry) (Item, error)) (Item, error) {
 	name := it.Steps[i].Name
 	record := func(what, outcome string) Entry {
 		e := s.entry(it, nil, what, outcome)
@@ -89,7 +128,7 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string) (Item, e
 		return e
 	}
 	it.Step = i
-	it, err := s.save(ctx, it, record(EventUndo, name+", key "+it.Steps[i].Key))
+	it, err := begin(it, record(EventUndo, name+", key "+it.Steps[i].Key))
 	if err != nil {
 		return it, err
 	}

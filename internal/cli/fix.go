@@ -35,7 +35,8 @@ does not hold is one of three: gone (the resource is not there), changed (it is,
 waste is not), unread (it could not be read; exit code 1 when nothing could).
 
 --undo shows what was done, what it was before, and the calls that take it back; with
---enforce it makes them.`,
+--enforce it makes them, and keeps the resource from every policy for 24 hours, or as
+long as --keep says.`,
 		Example: `  curfew fix 9c6e
   curfew fix 9c6e --enforce
   curfew fix 9c6e --enforce --github            # in a workflow: a review of the pull request approves
@@ -51,6 +52,8 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 				return usageError("--github goes with curfew fix FINDING --enforce: it asks a pull request for the approval")
 			case f.enforce && dryRun && c.Flags().Changed("dry-run"):
 				return usageError("--dry-run and --enforce say the opposite")
+			case f.keep != "" && len(f.undo) == 0:
+				return usageError("--keep goes with curfew fix --undo: it says how long policies leave alone what was undone")
 			case len(f.undo) > 0 && len(ids) > 0:
 				return usageError("curfew fix --undo takes the id of what was done, not findings as well")
 			case len(f.undo) > 0:
@@ -67,6 +70,7 @@ waste is not), unread (it could not be read; exit code 1 when nothing could).
 	fl.BoolVar(&dryRun, "dry-run", true, "change nothing")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn, and act when the grace is over")
 	fl.StringVar(&f.grace, "grace", defaultGrace, "how long nothing happens after the owner was warned")
+	fl.StringVar(&f.keep, "keep", "", "with --undo: how long policies leave it alone afterwards, 0 not at all (default 24h)")
 	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` shows; with --enforce take it back; repeatable")
 	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
 	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
@@ -95,8 +99,12 @@ func (a *app) carryOut(ctx context.Context, ids []string, f fixFlags) error {
 // undo shows how actions are taken back, or takes them back.
 func (a *app) undo(ctx context.Context, f fixFlags) error {
 	in := ops.UndoActionsInput{FixOptions: f.options()}
-	in.Body.IDs, in.Body.Enforce = f.undo, f.enforce
-	again := "curfew fix --undo " + strings.Join(f.undo, ",") + " --enforce" + reaching(f.sourceFlags) + a.globals()
+	in.Body.IDs, in.Body.Enforce, in.Body.Keep = f.undo, f.enforce, f.keep
+	kept := ""
+	if f.keep != "" {
+		kept = " --keep " + plain.Shell(f.keep)
+	}
+	again := "curfew fix --undo " + strings.Join(f.undo, ",") + " --enforce" + kept + reaching(f.sourceFlags) + a.globals()
 	return showPartial(ctx, a, ops.UndoActions, in, func(doc view.Undo) error {
 		return a.show(doc, func() report.Sheet { return report.UndoSheet(doc, again) })
 	})
@@ -146,6 +154,7 @@ type fixFlags struct {
 	sourceFlags
 	enforce, scratch, save, github bool
 	grace                          string
+	keep                           string
 	undo                           []string
 }
 

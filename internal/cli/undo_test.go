@@ -91,11 +91,25 @@ func TestUndoShowsFirst(t *testing.T) {
 	}
 	l.jump(-5 * time.Hour)
 	l.curfew(ExitDone, "fix", "--undo", item, "-o", "json")
-	l.curfew(ExitDone, "fix", "--undo", item, "--enforce", "-o", "json")
+	l.curfew(ExitUsage, "fix", "--undo", item, "--enforce", "--keep", "soon")
+	l.curfew(ExitUsage, "fix", "--undo", item, "--enforce", "--keep", "100d")
+	if out := l.curfew(ExitDone, "fix", "--undo", item, "--enforce", "--keep", "3h"); !strings.Contains(out, "policies leave it alone until") {
+		t.Errorf("it does not say that it is kept:\n%s", out)
+	}
 	if s := l.state(sandbox.Idle); s != "running" {
 		t.Errorf("after it was taken back it is %s", s)
 	}
 	l.curfew(ExitDenied, "fix", "--undo", item) // there is nothing left
+	// The policy that stopped it leaves it alone, and says why.
+	said := ""
+	for range 4 {
+		l.pass(20 * time.Minute)
+		_, out, _ := l.curfewAny("enforce", "--once", "--enforce", "--policy", "policies.yaml")
+		said += out
+	}
+	if s := l.state(sandbox.Idle); s != "running" || !strings.Contains(said, "was undone (item "+item) {
+		t.Errorf("an hour after the undo it is %s:\n%s", s, said)
+	}
 }
 
 // TestAFixKnowsGoneFromChangedFromUnread: only what the provider says is gone is gone.

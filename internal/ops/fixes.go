@@ -119,7 +119,8 @@ func (c *Call) fix(ctx context.Context, ids []string, f Fixing, o FixOptions) (r
 type UndoActionInput struct {
 	ByID
 	Body struct {
-		Enforce bool `json:"enforce,omitempty" doc:"Carry it out; without it, it is only rehearsed."`
+		Enforce bool   `json:"enforce,omitempty" doc:"Carry it out; without it, it is only rehearsed."`
+		Keep    string `json:"keep,omitempty" example:"24h" doc:"How long policies leave the resource alone; 24h without it, 0 is not at all."`
 	}
 }
 
@@ -128,7 +129,7 @@ var UndoAction = declare(Operation[UndoActionInput, view.Undo]{
 	Info: Info{ID: "undo-action", Method: post, Path: "actions/{id}/undo", Role: approval.RoleOperator,
 		Summary: "Take back what an action did", Schema: view.UndoSchema},
 	Do: func(ctx context.Context, c *Call, in UndoActionInput) (Reply[view.Undo], error) {
-		return c.undo(ctx, []string{in.ID}, FixOptions{}, in.Body.Enforce)
+		return c.undo(ctx, []string{in.ID}, FixOptions{}, in.Body.Keep, in.Body.Enforce)
 	},
 })
 
@@ -137,6 +138,7 @@ type UndoActionsInput struct {
 	Body struct {
 		IDs     []string `json:"ids" minItems:"1" maxItems:"100" nullable:"false" example:"[\"4f1c2a9b\"]" doc:"The actions, by their ids."`
 		Enforce bool     `json:"enforce,omitempty" doc:"Carry it out; without it, it is only rehearsed."`
+		Keep    string   `json:"keep,omitempty" example:"24h" doc:"How long policies leave the resources alone; 24h without it, 0 is not at all."`
 	}
 	FixOptions
 }
@@ -146,12 +148,18 @@ var UndoActions = declare(Operation[UndoActionsInput, view.Undo]{
 	Info: Info{ID: "undo-actions", Method: post, Path: "actions/undo", Role: approval.RoleOperator,
 		Summary: "Take back what several actions did", Schema: view.UndoSchema},
 	Do: func(ctx context.Context, c *Call, in UndoActionsInput) (Reply[view.Undo], error) {
-		return c.undo(ctx, in.Body.IDs, in.FixOptions, in.Body.Enforce)
+		return c.undo(ctx, in.Body.IDs, in.FixOptions, in.Body.Keep, in.Body.Enforce)
 	},
 })
 
-func (c *Call) undo(ctx context.Context, ids []string, o FixOptions, enforce bool) (r Reply[view.Undo], err error) {
-	err = act.Undo(ctx, c.Request, ids, o.source(), enforce, func(doc view.Undo) error { r.Doc = doc; return nil })
+func (c *Call) undo(ctx context.Context, ids []string, o FixOptions, keep string, enforce bool) (r Reply[view.Undo], err error) {
+	length := act.DefaultUndoKeep
+	if keep != "" {
+		if length, err = config.ParseDuration(keep); err != nil || length < 0 {
+			return r, usage(fmt.Errorf("keep %q is a duration such as 24h, or 0", keep))
+		}
+	}
+	err = act.Undo(ctx, c.Request, ids, o.source(), length, enforce, func(doc view.Undo) error { r.Doc = doc; return nil })
 	r.Partial = r.Doc.Schema != ""
 	return r, err
 }

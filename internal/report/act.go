@@ -274,7 +274,11 @@ func UndoSheet(d view.Undo, next string) layout.Sheet {
 	g := layout.Grid{Head: []string{"result", "action", "resource"}, States: []bool{true}}
 	for _, l := range d.Lines {
 		g.Rows = append(g.Rows, []string{l.Result, l.Verb, l.Resource})
-		g.Notes = append(g.Notes, l.Why)
+		why := l.Why
+		if l.KeptUntil != nil {
+			why = strings.TrimPrefix(why+"; policies leave it alone until "+plain.Time(*l.KeptUntil), "; ")
+		}
+		g.Notes = append(g.Notes, why)
 		for _, st := range l.Steps {
 			if st.Before != "" {
 				s.Because = append(s.Because, "before "+st.Name+": "+st.Before)

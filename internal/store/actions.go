@@ -187,6 +187,14 @@ func (a actions) Item(ctx context.Context, id string) (action.Item, error) {
 
 // Save writes an item with its entries in one transaction.
 func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Entry) (action.Item, error) {
+	return a.save(ctx, it, entries, func(t *tx) error {
+		t.later = true
+		return nil
+	})
+}
+
+// save writes an item with its entries, and what else belongs to the same transaction.
+func (a actions) save(ctx context.Context, it action.Item, entries []action.Entry, also func(*tx) error) (action.Item, error) {
 	var saved action.Item
 	err := a.transact(ctx, func(t *tx) (err error) {
 		if err := a.guard(ctx, t); err != nil {
@@ -195,7 +203,9 @@ func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Ent
 		if saved, err = t.putItem(ctx, it); err != nil {
 			return err
 		}
-		t.later = true
+		if err := also(t); err != nil {
+			return err
+		}
 		return t.record(entries...)
 	})
 	if err != nil {

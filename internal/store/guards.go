@@ -103,18 +103,26 @@ var keeps = describe("keeps", keepRow{})
 
 // PutKeep replaces a resource's keep, and records it.
 func (a actions) PutKeep(ctx context.Context, k action.Keep) error {
-	row := keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)}
-	err := a.transact(ctx, func(t *tx) error {
-		if _, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
-			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at", row); err != nil {
-			return err
-		}
-		return t.record(action.Entry{
-			At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: action.EventKeep,
-			Resource: k.Ref.String(), Because: k.Reason, Outcome: "until " + row.Until.Format(time.RFC3339),
-		})
-	})
+	err := a.transact(ctx, func(t *tx) error { return t.putKeep(ctx, k) })
 	return attempted(err, "keep %s", k.Ref)
+}
+
+// SaveKept writes an item and a resource's keep, and records both.
+func (a actions) SaveKept(ctx context.Context, it action.Item, k action.Keep, entries ...action.Entry) (action.Item, error) {
+	return a.save(ctx, it, entries, func(t *tx) error { return t.putKeep(ctx, k) })
+}
+
+// putKeep replaces a resource's keep, and records it.
+func (t *tx) putKeep(ctx context.Context, k action.Keep) error {
+	row := keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)}
+	if _, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
+		" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at", row); err != nil {
+		return err
+	}
+	return t.record(action.Entry{
+		At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: action.EventKeep,
+		Resource: k.Ref.String(), Because: k.Reason, Outcome: "until " + row.Until.Format(time.RFC3339),
+	})
 }
 
 // Keeps returns the keeps that end after a time, in the order of their resources.

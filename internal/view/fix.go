@@ -244,6 +244,8 @@ type UndoLine struct {
 	// Steps are the calls that were made, the newest first, which is the order in which
 	// they are taken back.
 	Steps []UndoStep `json:"steps"`
+	// KeptUntil is until when policies leave the resource alone, because it was undone; a keep.
+	KeptUntil *time.Time `json:"kept_until,omitempty"`
 }
 
 // UndoStep is a call with what was there before it, as the provider returned it.
@@ -257,7 +259,11 @@ type UndoStep struct {
 
 // NewUndoLine makes the line of an item.
 func NewUndoLine(l action.Line, it action.Item) UndoLine {
-	u := UndoLine{NewLine(l), []UndoStep{}}
+	u := UndoLine{Line: NewLine(l), Steps: []UndoStep{}}
+	if !l.KeptUntil.IsZero() {
+		until := l.KeptUntil.UTC()
+		u.KeptUntil = &until
+	}
 	for _, st := range slices.Backward(it.Steps) {
 		if !st.ConfirmedAt.IsZero() {
 			u.Steps = append(u.Steps, UndoStep{Name: st.Name, Params: st.Params, Before: st.Undo})

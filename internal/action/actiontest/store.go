@@ -160,6 +160,19 @@ func (s *Store) Save(ctx context.Context, it action.Item, entries ...action.Entr
 	return out, err
 }
 
+// SaveKept implements [action.Store].
+func (s *Store) SaveKept(ctx context.Context, it action.Item, k action.Keep, entries ...action.Entry) (out action.Item, err error) {
+	err = s.state.In(ctx, func(v *storeState) (err error) {
+		if out, err = v.put(it); err != nil {
+			return err
+		}
+		v.record(entries)
+		v.keep(k)
+		return nil
+	})
+	return out, err
+}
+
 // Admit implements [action.Store].
 func (s *Store) Admit(ctx context.Context, b action.Batch) (out []action.Admitted, err error) {
 	err = s.state.In(ctx, func(v *storeState) error {
@@ -276,11 +289,15 @@ func (s *Store) Frozen(ctx context.Context) (out *action.Freeze, err error) {
 // PutKeep implements [action.Store].
 func (s *Store) PutKeep(ctx context.Context, k action.Keep) error {
 	return s.state.In(ctx, func(v *storeState) error {
-		v.Keeps = append(slices.DeleteFunc(v.Keeps, func(old action.Keep) bool { return old.Ref == k.Ref }), k)
-		v.record([]action.Entry{{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(),
-			Because: k.Reason, Outcome: "until " + k.Until.UTC().Format(time.RFC3339)}})
+		v.keep(k)
 		return nil
 	})
+}
+
+func (v *storeState) keep(k action.Keep) {
+	v.Keeps = append(slices.DeleteFunc(v.Keeps, func(old action.Keep) bool { return old.Ref == k.Ref }), k)
+	v.record([]action.Entry{{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(),
+		Because: k.Reason, Outcome: "until " + k.Until.UTC().Format(time.RFC3339)}})
 }
 
 // Keeps implements [action.Store].

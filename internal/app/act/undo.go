@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/audit"
@@ -58,9 +59,13 @@ func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, sour
 	return &it, nil
 }
 
+// DefaultUndoKeep is how long policies leave a resource alone after an action on it was undone.
+const DefaultUndoKeep = 24 * time.Hour
+
 // Undo takes back what the ladder did, by the ids of the items; unless it enforces it only
-// rehearses that. Show gets what was done, also where an item failed.
-func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Source, enforce bool, show func(view.Undo) error) error {
+// rehearses that. Policies leave the resources alone for as long as keep says. Show gets what was
+// done, also where an item failed.
+func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Source, keep time.Duration, enforce bool, show func(view.Undo) error) error {
 	cfg, _, s, err := req.InForce(ctx)
 	if err != nil {
 		return err
@@ -82,18 +87,25 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 			f.Regions = append(f.Regions, it.Ref.Region)
 		}
 	}
-	if err := audit.RestoreAccess(ctx, cfg, s, &f, refs); err != nil {
-		return err
+	if longest := cmp.Or(cfg.Enforce.KeepMax, action.DefaultKeepMax); keep > longest {
+		return runtime.Invalid("--keep %s: at most %s is allowed at a time (enforce.keep_max)", keep, longest)
 	}
-	observer, err := clouds.Lister(ctx, req, f, cfg, book, req.Now().UTC())
-	if err != nil {
-		return err
+	acts := req.Simulated
+	if acts == nil {
+		if err := audit.RestoreAccess(ctx, cfg, s, &f, refs); err != nil {
+			return err
+		}
+		observer, err := clouds.Lister(ctx, req, f, cfg, book, req.Now().UTC())
+		if err != nil {
+			return err
+		}
+		cloud, ok := observer.(*clouds.AWS)
+		if !ok {
+			return runtime.Invalid("--cloud %s: only what was done to a real account, or at a service that simulates one, is undone", f.Cloud)
+		}
+		acts = sessions.AWSActs(req, cfg, s, cloud)
 	}
-	cloud, ok := observer.(*clouds.AWS)
-	if !ok {
-		return runtime.Invalid("--cloud %s: only what was done to a real account is undone", f.Cloud)
-	}
-	ladders, err := clouds.Ladders(req, cfg, s, sessions.AWSActs(req, cfg, s, cloud), enforce)
+	ladders, err := clouds.Ladders(req, cfg, s, acts, enforce)
 	if err != nil {
 		return err
 	}
@@ -116,7 +128,9 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 	defer bar.Finish()
 	for i, it := range items {
 		bar.Report(round.Progress{What: "undo " + it.Ref.ID, Done: i, Total: len(items)})
-		line, err := ladders(it.Account).Undo(ctx, it.ID, who)
+		l := ladders(it.Account)
+		l.UndoKeep = keep
+		line, err := l.Undo(ctx, it.ID, who)
 		if line.Item == "" {
 			return runtime.StateError(err)
 		}

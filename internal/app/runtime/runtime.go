@@ -59,6 +59,8 @@ type Process struct {
 	InUse *atomic.Pointer[config.Config]
 	// Series remembers which series metrics servers have.
 	Series *prom.Series
+	// Simulated acts on the account that a demonstration serves; nil: accounts are real.
+	Simulated action.Cloud
 	// Storage opens the state for a request.
 	Storage Storage
 }

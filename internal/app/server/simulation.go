@@ -121,6 +121,11 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	defer end()
 	simulated := *req.Process
 	simulated.Storage, simulated.Now = runtime.LentStorage{State: s.Store}, s.Clock.Now
+	simulated.Simulated = s.Cloud.Actions(s.Clock.Now)
+	simulated.Uptime = func() (string, time.Duration) {
+		c := s.Clock.Read()
+		return c.Boot, c.Uptime
+	}
 	simulated.InUse = &atomic.Pointer[config.Config]{}
 	inUse := cfg.Clone()
 	simulated.InUse.Store(&inUse)
