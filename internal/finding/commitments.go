@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
 )
 
 // The largest discounts of savings plans off on-demand prices (AWS Savings Plans
@@ -20,13 +20,6 @@ const (
 	leastUnderEC2Plan       = 100 - 72
 	leastUnderSageMakerPlan = 100 - 64
 )
-
-// withoutSizes are the families whose reserved instances cover one size only
-// (Amazon EC2 User Guide, "How Reserved Instance discounts are applied").
-var withoutSizes = map[string]bool{
-	"g4ad": true, "g4dn": true, "g5": true, "g5g": true, "g6": true, "g6e": true, "g6f": true, "gr6": true, "gr6f": true,
-	"hpc7a": true, "p5": true, "inf1": true, "inf2": true, "u7i-6tb": true, "u7i-8tb": true,
-}
 
 // fleet is the machines that a set of reserved instances can cover.
 type fleet struct{ cloud, account, region, machineType, platform string }
@@ -91,11 +84,6 @@ type plan struct {
 func active(s *Subject, c *inventory.Commitment, now time.Time) bool {
 	return !c.StartsAt.After(now) && (c.EndsAt.IsZero() || c.EndsAt.After(now)) &&
 		s.State != inventory.StateDeleting && s.State != inventory.StateFailed && s.State != inventory.StateStopped
-}
-
-func family(machineType string) string {
-	f, _, _ := strings.Cut(machineType, ".")
-	return f
 }
 
 // onDemand returns the instance that a reserved instance or savings plan can
@@ -167,8 +155,8 @@ func (c *coverage) reserve(s *Subject, d *inventory.Commitment) {
 		return
 	}
 	f.regional += d.Count
-	if fam := family(s.Type); d.Platform == inventory.LinuxPlatform && !withoutSizes[fam] && !strings.Contains(s.Type, ".metal") {
-		k := [4]string{s.Cloud, s.Account, s.Region, fam}
+	if d.Platform == inventory.LinuxPlatform && price.SizeFlexible(s.Type) {
+		k := [4]string{s.Cloud, s.Account, s.Region, price.Family(s.Type)}
 		if !slices.Contains(c.families[k], s.Type) {
 			c.families[k] = append(c.families[k], s.Type)
 		}
@@ -272,7 +260,7 @@ func (x *Index) uncertain(s *Subject) string {
 	if x.cover.opaque[[3]string{s.Account, s.Region, machineType}] {
 		return "reserved instances of an unknown platform may cover it"
 	}
-	for _, t := range x.cover.families[[4]string{s.Cloud, s.Account, s.Region, family(machineType)}] {
+	for _, t := range x.cover.families[[4]string{s.Cloud, s.Account, s.Region, price.Family(machineType)}] {
 		if t != machineType {
 			return "reserved instances of " + t + " may cover it in part"
 		}
@@ -295,7 +283,7 @@ func (p *plan) covers(s *Subject) bool {
 	case sageMaker:
 		return false
 	case p.CommitmentType == inventory.InstanceSavingsPlan:
-		return family(s.Type) == p.Family && s.Region == p.region
+		return price.Family(s.Type) == p.Family && s.Region == p.region
 	}
 	return p.CommitmentType == inventory.ComputeSavingsPlan
 }

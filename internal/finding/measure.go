@@ -7,6 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -98,7 +99,7 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 		d.Evidence = []usage.Evidence{{Signal: "gpus_measured", Value: plain.Number(float64(measured), 0),
 			Window: s.Window.To.Sub(s.Window.From), Coverage: least, Source: s.Window.Source}}
 	}
-	if fam := family(s.Type); strings.HasPrefix(fam, "trn") || strings.HasPrefix(fam, "inf") {
+	if fam := price.Family(s.Type); strings.HasPrefix(fam, "trn") || strings.HasPrefix(fam, "inf") {
 		d.Fix.Note = "record neuron-monitor's core utilization on the machine; CPU and network say nothing about accelerators"
 	}
 	return d

@@ -2,13 +2,13 @@ package finding
 
 import (
 	"math"
-	"strings"
 
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
@@ -24,14 +24,6 @@ func commitmentUnused(x *Index, s *Subject) *Draft {
 		return x.reservedUnused(s, c)
 	}
 	return x.planUnused(s, c)
-}
-
-// sizeFactors are the normalization factors of machine sizes, times 4 (Amazon EC2
-// User Guide, "How Reserved Instance discounts are applied").
-var sizeFactors = map[string]int64{
-	"nano": 1, "micro": 2, "small": 4, "medium": 8, "large": 16, "xlarge": 32, "2xlarge": 64, "3xlarge": 96, "4xlarge": 128,
-	"6xlarge": 192, "8xlarge": 256, "9xlarge": 288, "10xlarge": 320, "12xlarge": 384, "16xlarge": 512, "18xlarge": 576,
-	"24xlarge": 768, "32xlarge": 1024, "48xlarge": 1536,
 }
 
 // reservedUnused counts what runs against what is reserved. Reservations of a
@@ -50,7 +42,7 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	case c.Zonal:
 		of = f.zonal[s.Zone]
 		unused = of - f.running[s.Zone] - x.cover.elsewhere(own)
-	case c.Platform == inventory.LinuxPlatform && x.cover.families[[4]string{s.Cloud, s.Account, s.Region, family(s.Type)}] != nil:
+	case c.Platform == inventory.LinuxPlatform && x.cover.families[[4]string{s.Cloud, s.Account, s.Region, price.Family(s.Type)}] != nil:
 		var known bool
 		if unused, of, known = x.familyUnused(s); !known {
 			return nil
@@ -95,15 +87,14 @@ func (x *Index) familyUses() map[[3]string]map[string]*familyUse {
 	}
 	x.families = map[[3]string]map[string]*familyUse{}
 	use := func(cloud, region, account, machineType string) (*familyUse, int64) {
-		fam := family(machineType)
-		k := [3]string{cloud, region, fam}
+		k := [3]string{cloud, region, price.Family(machineType)}
 		if x.families[k] == nil {
 			x.families[k] = map[string]*familyUse{}
 		}
 		if x.families[k][account] == nil {
 			x.families[k][account] = &familyUse{}
 		}
-		return x.families[k][account], sizeFactors[strings.TrimPrefix(machineType, fam+".")]
+		return x.families[k][account], price.SizeFactor(machineType)
 	}
 	for i := range x.subjects {
 		o := &x.subjects[i]
@@ -132,7 +123,7 @@ func (x *Index) familyUses() map[[3]string]map[string]*familyUse {
 // familyUnused counts the units of a family that an account reserved for any size
 // and that nothing uses, in other accounts neither, and whether all sizes are known.
 func (x *Index) familyUnused(s *Subject) (unused, of int64, known bool) {
-	for account, u := range x.familyUses()[[3]string{s.Cloud, s.Region, family(s.Type)}] {
+	for account, u := range x.familyUses()[[3]string{s.Cloud, s.Region, price.Family(s.Type)}] {
 		switch {
 		case u.unsized:
 			return 0, 0, false
