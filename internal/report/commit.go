@@ -14,9 +14,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// hoursPerYear scales a window to a year.
-const hoursPerYear = 8760
-
 // Commit shows what to commit to.
 func Commit(r commit.Report) layout.Sheet {
 	proof := "no choice from these offers costs less"
@@ -28,16 +25,17 @@ func Commit(r commit.Report) layout.Sheet {
 			{Label: "On demand", Value: r.OnDemandUSD.Dollars(), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
 			{Label: "With all commitments", Value: r.PlannedUSD.Dollars(), Note: proof},
 			{Label: "With the advised ones", Value: r.AdvisedUSD.Dollars()},
+			expectedSaving(r),
 			{Label: "Effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
 			{Label: "Coverage", Value: plain.Share(r.Coverage, 1), Note: "of use, at on-demand prices"},
 			{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "of what commitments charge"},
 		},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	if len(r.Commitments) > 0 {
-		s.Tables = append(s.Tables, commitments("Commitments to buy", r.Commitments, r.Hours))
+		s.Tables = append(s.Tables, commitments(r))
 	}
 	if len(r.Existing) > 0 {
-		s.Tables = append(s.Tables, commitments("Existing commitments", r.Existing, r.Hours))
+		s.Tables = append(s.Tables, existingCommitments(r.Existing))
 	}
 	if len(r.WhatIf) > 0 {
 		g := layout.Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
@@ -60,40 +58,58 @@ func Commit(r commit.Report) layout.Sheet {
 	return s
 }
 
-// commitTitle is the decision with the dollars of a year.
+// commitTitle is the decision with the expected dollars of a year and the risk.
 func commitTitle(r commit.Report) string {
 	var advised []commit.Commitment
-	var all, saved money.Amount
+	var all money.Amount
 	for _, c := range r.Commitments {
-		v := yearlySaving(c, r.Hours)
-		all += v
+		all += c.YearlyUSD
 		if c.Advised {
-			advised, saved = append(advised, c), saved+v
+			advised = append(advised, c)
 		}
 	}
 	switch {
-	case len(advised) == 1:
-		return fmt.Sprintf("Buy %s: saves %s a year", described(advised[0]), saved.Dollars())
-	case len(advised) == 2:
-		return fmt.Sprintf("Buy %s and %s: saves %s a year", described(advised[0]), described(advised[1]), saved.Dollars())
-	case len(advised) > 2:
-		return fmt.Sprintf("Buy %s: saves %s a year", plain.Count(len(advised), "commitment"), saved.Dollars())
+	case len(advised) > 0:
 	case len(r.Commitments) > 0:
-		return fmt.Sprintf("Buy nothing yet: %s would save %s a year at this use, but each fails a check", plain.Count(len(r.Commitments), "commitment"), all.Dollars())
+		return fmt.Sprintf("Buy nothing yet: %s would save %s a year at this use, but each fails a check",
+			plain.Count(len(r.Commitments), "commitment"), all.Dollars())
+	default:
+		return fmt.Sprintf("Buy nothing: no offer costs less than %s on demand", r.OnDemandUSD.Dollars())
 	}
-	return fmt.Sprintf("Buy nothing: no offer costs less than %s on demand", r.OnDemandUSD.Dollars())
+	saving := "saves " + r.YearlyUSD.Dollars() + " a year at the same use"
+	if v, known := r.ExpectedYearlyUSD.Get(); known {
+		saving = "expected to save " + v.Dollars() + " a year"
+	}
+	if r.AdvisedLossDrop != nil {
+		saving += ", a loss if demand drops by " + plain.Share(*r.AdvisedLossDrop, 1)
+	}
+	return "Buy " + purchasesOf(advised, r.End) + ": " + saving
 }
 
-// yearlySaving is what a commitment saves in a year with the use of the window.
-func yearlySaving(c commit.Commitment, hours int) money.Amount {
-	if hours <= 0 {
-		return 0
+// purchasesOf names one or two commitments, two with the days on which they start where those
+// are later than the end of the window, and counts more.
+func purchasesOf(all []commit.Commitment, end time.Time) string {
+	if len(all) > 2 {
+		return plain.Count(len(all), "commitment")
 	}
-	v, err := (c.CoveredUSD - c.CostUSD).Mul(hoursPerYear, int64(hours))
-	if err != nil {
-		return 0
+	var names []string
+	for _, c := range all {
+		name := described(c)
+		if len(all) > 1 && c.Starts != nil && c.Starts.After(end) {
+			name += " from " + plain.Date(*c.Starts)
+		}
+		names = append(names, name)
 	}
-	return v
+	return strings.Join(names, " and ")
+}
+
+// expectedSaving is the figure of the advised commitments, with the best case in its note.
+func expectedSaving(r commit.Report) layout.Figure {
+	f := layout.Figure{Label: "Expected saving a year", Value: "unknown", Note: "no rate at which work leaves the types"}
+	if v, known := r.ExpectedYearlyUSD.Get(); known {
+		f.Value, f.Note = v.Dollars(), "of the advised ones; "+r.YearlyUSD.Dollars()+" at the same use"
+	}
+	return f
 }
 
 // described names a commitment: "3 reserved g5.2xlarge in us-east-1 for 12 months".
@@ -123,17 +139,29 @@ func offering(c commit.Commitment) string {
 		plain.Shell(region), plain.Shell(machine), plain.Shell(payment), seconds, seconds)
 }
 
-// commitments is a table of commitments, the largest saving first.
-func commitments(title string, all []commit.Commitment, hours int) layout.Grid {
-	g := layout.Grid{Title: title, Head: []string{"what", "term", "payment", "saves a year", "used", "lowest month", "pays back", "advised"},
-		Right: []bool{false, true, false, true, true, true, true, false}, States: []bool{7: true}, Priority: []int{1, 0, 0, 1, 0, 0, 0, 1}}
-	for _, c := range slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
-		return cmp.Compare(yearlySaving(b, hours), yearlySaving(a, hours))
-	}) {
-		what := fmt.Sprintf("%d × %s", c.Quantity, c.Key)
-		if c.Kind == commit.SavingsPlan {
-			what = "$" + c.DollarsPerHour + "/h on " + c.Key
-		}
+// committed names the commitment of a row.
+func committed(c commit.Commitment) string {
+	if c.Kind == commit.SavingsPlan {
+		return "$" + c.DollarsPerHour + "/h on " + c.Key
+	}
+	return fmt.Sprintf("%d × %s", c.Quantity, c.Key)
+}
+
+// byYearlySaving orders commitments, the largest saving first.
+func byYearlySaving(all []commit.Commitment) []commit.Commitment {
+	return slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
+		return cmp.Compare(b.YearlyUSD, a.YearlyUSD)
+	})
+}
+
+// commitments is a table of what to buy.
+func commitments(r commit.Report) layout.Grid {
+	g := layout.Grid{Title: "Commitments to buy",
+		Head:     []string{"what", "term", "payment", "expected a year", "same use", "used", "lowest month", "pays back", "advised"},
+		Right:    []bool{false, true, false, true, true, true, true, true, false},
+		States:   []bool{8: true},
+		Priority: []int{1, 0, 0, 1, 0, 0, 0, 0, 1}}
+	for _, c := range byYearlySaving(r.Commitments) {
 		pays := "never"
 		if c.BreakEvenDays != nil {
 			pays = "after " + plain.Number(*c.BreakEvenDays, 0) + "d"
@@ -142,21 +170,43 @@ func commitments(title string, all []commit.Commitment, hours int) layout.Grid {
 			}
 		}
 		advised, note := "yes", ""
-		switch {
-		case c.Expires != nil:
-			advised, pays = "–", "until "+plain.Date(*c.Expires)
-		case !c.Advised:
+		if !c.Advised {
 			advised, note = "no", c.Why
 		}
 		if k := c.Risk; k != nil && note == "" {
-			risk := fmt.Sprintf("if work leaves the type at %s a year (%s): expected saving over the term %s", plain.Share(k.LeavePerYear, 0), k.Why, k.SavingUSD.Dollars())
+			note = fmt.Sprintf("if work leaves the type at %s a year (%s): expected saving over the term %s",
+				plain.Share(k.LeavePerYear, 0), k.Why, k.SavingUSD.Dollars())
 			if k.PaysFromMonths != nil {
-				risk += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
+				note += ", pays from month " + plain.Number(*k.PaysFromMonths, 0)
 			}
-			note = risk
 		}
-		g.Rows = append(g.Rows, []string{what, termOf(c), string(c.Payment), yearlySaving(c, hours).Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
+		if c.Starts != nil && c.Starts.After(r.End) {
+			note = strings.TrimSuffix("starts on "+plain.Date(*c.Starts)+", when the commitment before it ends; "+note, "; ")
+		}
+		g.Rows = append(g.Rows, []string{committed(c), termOf(c), string(c.Payment), orUnknown(c.ExpectedYearlyUSD), c.YearlyUSD.Dollars(),
+			plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
 		g.Notes = append(g.Notes, note)
+	}
+	return g
+}
+
+func orUnknown(d money.Dollars) string {
+	if v, known := d.Get(); known {
+		return v.Dollars()
+	}
+	return "unknown"
+}
+
+// existingCommitments is a table of what exists, by its use in the window.
+func existingCommitments(all []commit.Commitment) layout.Grid {
+	g := layout.Grid{Title: "Existing commitments, by their use in the window",
+		Head:     []string{"what", "state", "until", "saved a year", "used", "lowest month"},
+		Right:    []bool{false, false, false, true, true, true},
+		Priority: []int{1, 1, 1, 0, 0, 0}}
+	for _, c := range byYearlySaving(all) {
+		g.Rows = append(g.Rows, []string{committed(c), string(c.State), plain.Date(*c.Expires), c.YearlyUSD.Dollars(),
+			plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1)})
+		g.Notes = append(g.Notes, c.Follows)
 	}
 	return g
 }

@@ -347,7 +347,7 @@ func TestCommitSaysWhatToBuy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Commit(r)
-	if want := "Buy 10 reserved a in us-east-1 for 12 months: saves $175,200 a year"; s.Title != want {
+	if want := "Buy 10 reserved a in us-east-1 for 12 months: saves $175,200 a year at the same use, a loss if demand drops by 66.7%"; s.Title != want {
 		t.Errorf("got %q, want %q", s.Title, want)
 	}
 	if len(s.Next) != 1 || !strings.Contains(s.Next[0], "--min-duration 31536000") {

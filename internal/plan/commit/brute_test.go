@@ -39,8 +39,18 @@ func covers(o Offer, k int) bool {
 	return o.Key == "*" || o.Key == key(k) || o.Key == "a*" && k < 2 || o.Key == "*x" && k != 1
 }
 
-// cost replays levels of the offers by the rules of the contract: reserved first, then
-// plans by discount, then on demand. Levels are machines, or dollars an hour at plan
+// soonHours is how long after the window existing commitments count as expiring in tests.
+const soonHours = 3
+
+var soonOptions = Options{Soon: soonHours * time.Hour}
+
+// lasts says whether an existing commitment is in force for the whole period ahead.
+func (in instance) lasts(e Existing) bool {
+	return e.Expires.Sub(start).Hours() > float64(len(in.need[0])+soonHours)
+}
+
+// cost is what the use costs in the period ahead with levels of the offers, by the rules of
+// the contract: reserved first, then plans by discount, then on demand. Levels are machines, or dollars an hour at plan
 // rates.
 func (in instance) cost(levels []float64) float64 {
 	hours := len(in.need[0])
@@ -54,11 +64,12 @@ func (in instance) cost(levels []float64) float64 {
 		}
 	}
 	for _, e := range in.held {
-		n := math.Min(float64(hours), e.Expires.Sub(start).Hours())
-		if e.Kind == Reserved {
-			total += float64(e.Machines) * float64(e.Hourly) / 1e9 * n
-		} else {
-			total += float64(e.DollarsPerHour) / 1e9 * n
+		switch {
+		case !in.lasts(e):
+		case e.Kind == Reserved:
+			total += float64(e.Machines) * float64(e.Hourly) / 1e9 * float64(hours)
+		default:
+			total += float64(e.DollarsPerHour) / 1e9 * float64(hours)
 		}
 	}
 	type plan struct {
@@ -76,7 +87,7 @@ func (in instance) cost(levels []float64) float64 {
 				}
 			}
 			for _, e := range in.held {
-				if e.Kind == Reserved && covers(e.Offer, k) && start.Add(time.Duration(t)*time.Hour).Before(e.Expires) {
+				if e.Kind == Reserved && covers(e.Offer, k) && in.lasts(e) {
 					left[k] -= float64(e.Machines)
 				}
 			}
@@ -88,7 +99,7 @@ func (in instance) cost(levels []float64) float64 {
 			}
 		}
 		for _, e := range in.held {
-			if e.Kind == SavingsPlan && start.Add(time.Duration(t)*time.Hour).Before(e.Expires) {
+			if e.Kind == SavingsPlan && in.lasts(e) {
 				plans = append(plans, plan{e.Offer, float64(e.DollarsPerHour) / 1e9})
 			}
 		}
@@ -165,7 +176,7 @@ func (in instance) corners(levels []float64, plans []int) float64 {
 				}
 			}
 			for _, e := range in.held {
-				if e.Kind == Reserved && covers(e.Offer, k) && start.Add(time.Duration(t)*time.Hour).Before(e.Expires) {
+				if e.Kind == Reserved && covers(e.Offer, k) && in.lasts(e) {
 					q -= float64(e.Machines)
 				}
 			}
@@ -236,7 +247,7 @@ func draw(t *rapid.T, most int) instance {
 	}
 	if rapid.Bool().Draw(t, "held") {
 		in.held = append(in.held, Existing{Offer: Offer{Key: "ax", Kind: Reserved, Hourly: money.Cent}, Machines: rapid.Int64Range(1, 3).Draw(t, "machines"),
-			Expires: start.Add(time.Duration(rapid.IntRange(0, 7).Draw(t, "expires")) * time.Hour)})
+			Expires: start.Add(time.Duration(rapid.IntRange(0, hours+2*soonHours).Draw(t, "expires")) * time.Hour)})
 	}
 	return in
 }
@@ -252,8 +263,8 @@ func TestPlanIsAsCheapAsBruteForce(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		r, bought := planned(rt, in, Options{})
-		out, err := d.replay(d.lines(bought, held), nil)
+		r, bought := planned(rt, in, soonOptions)
+		out, err := d.replay(d.lines(bought, d.inState(held, soonOptions.Soon, Active)), nil)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -317,12 +328,12 @@ func TestCrossingPlansKeepTheirBound(t *testing.T) {
 		in := draw(rt, 6)
 		if rapid.Bool().Draw(rt, "existing plan") {
 			in.held = append(in.held, Existing{Offer: Offer{Key: rapid.SampledFrom([]string{"*", "a*", "ax"}).Draw(rt, "pattern"), Kind: SavingsPlan, Discount: Discount(rapid.IntRange(5, 90).Draw(rt, "discount")) * 1e7},
-				DollarsPerHour: money.Amount(rapid.IntRange(1, 800).Draw(rt, "committed")) * money.Cent, Expires: start.Add(time.Duration(rapid.IntRange(1, 7).Draw(rt, "until")) * time.Hour)})
+				DollarsPerHour: money.Amount(rapid.IntRange(1, 800).Draw(rt, "committed")) * money.Cent, Expires: start.Add(time.Duration(rapid.IntRange(1, 16).Draw(rt, "until")) * time.Hour)})
 		}
 		for _, pattern := range []string{"a*", "*x"} {
 			in.offer = append(in.offer, Offer{Key: pattern, Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(rapid.IntRange(10, 80).Draw(rt, "of "+pattern)) * 1e7})
 		}
-		r, err := Plan(in.usage(), in.offer, in.held, Options{})
+		r, err := Plan(in.usage(), in.offer, in.held, soonOptions)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -357,7 +368,7 @@ func TestLittleEffortKeepsItsBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 3)
 		best := in.cheapest()
-		r, err := Plan(in.usage(), in.offer, in.held, Options{Effort: rapid.IntRange(1, 30).Draw(rt, "effort")})
+		r, err := Plan(in.usage(), in.offer, in.held, Options{Soon: soonOptions.Soon, Effort: rapid.IntRange(1, 30).Draw(rt, "effort")})
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -2,8 +2,9 @@
 // and savings plans, chosen by replaying every hour of recorded use in the order in
 // which the provider applies them, with a proven bound on what any other choice costs.
 //
-// The commitments of a plan start in the first hour of the window and are charged for
-// every hour of it, what is paid upfront spread over the term. Of one savings plan with
+// A plan is for the period ahead, which begins where the window ends and in which its use
+// repeats: what is bought is charged for every hour of a period as long as the window, what is
+// paid upfront spread over the term. Of one savings plan with
 // discount d the best commitment is then the d-quantile of use at plan rates, and of one
 // machine at a share p of the on-demand price the (1 − p)-quantile of demand: one more
 // pays while it is used in more than p of the hours. Several offers share the same use,
@@ -94,7 +95,7 @@ type Existing struct {
 	// Machines is how many are reserved, DollarsPerHour what a savings plan commits to.
 	Machines       int64
 	DollarsPerHour money.Amount
-	// Expires is when it ends: hours that start then or later are not covered.
+	// Expires is when it ends: hours that start then or later are not covered. See [State].
 	Expires time.Time
 }
 
@@ -107,6 +108,9 @@ type Options struct {
 	MinHours int
 	// Leave says how likely work is to leave the type of a key; nil weighs no such risk.
 	Leave func(key string) Leaving
+	// Soon is within what time of the window's end existing commitments count as expiring;
+	// 0 is 90 days.
+	Soon time.Duration
 	// Effort bounds the search of each group of keys, in evaluations of the whole
 	// window; 0 is 1,500. Where it ends the search, the report says how far the bound is.
 	Effort int

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,10 +9,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Plan finds the commitments that cost least over the window of the usage, in addition to those
-// that exist. Idle machines come off first. Groups of keys that no savings plan joins are
-// searched on their own. It returns an error for usage that is empty or contradicts
-// itself, for offers out of range and for sums that are.
+// Plan finds the commitments that cost least in the period ahead, which begins where the
+// window of the usage ends and in which its use repeats. Existing commitments that last are in
+// force all the time, expired ones are not, and the plan is for the time after those that
+// expire soon; what replaces them starts on the day on which they end. Idle machines come off
+// first. Groups of keys that no commitment joins are searched on their own. It returns an
+// error for usage that is empty or contradicts itself, for offers out of range and for sums
+// that are.
 func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report, error) {
 	if !(o.Drop >= 0 && o.Drop <= 1) {
 		return Report{}, fmt.Errorf("plan commitments: demand drop %v: expected 0 to 1", o.Drop)
@@ -23,6 +27,8 @@ func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report
 	if o.Effort <= 0 {
 		o.Effort = effort
 	}
+	o.Soon = cmp.Or(o.Soon, defaultSoon)
+	lasting, expiring := d.inState(held, o.Soon, Active), d.inState(held, o.Soon, Expiring)
 	var bought []purchase
 	var gap money.Amount
 	for _, keys := range d.groups(offers, held) {
@@ -30,8 +36,12 @@ func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report
 		if err != nil {
 			return Report{}, err
 		}
-		best, above, err := solve(part, offers, part.among(held), o.Effort)
+		last := part.among(lasting)
+		best, above, err := solve(part, offers, last, o.Effort)
 		if err != nil {
+			return Report{}, err
+		}
+		if best, err = part.schedule(best, offers, last, part.among(expiring), o.Effort); err != nil {
 			return Report{}, err
 		}
 		bought = append(bought, best...)

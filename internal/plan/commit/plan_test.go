@@ -83,20 +83,23 @@ func TestPlan(t *testing.T) {
 		{"and not above", steady("a", 1, slices.Concat(repeated(3, 69), repeated(1, 31))...), []Offer{savings}, nil, "238.00", "208.00", "", "0.70"},
 		{"both", slices.Concat(steady("a", 1, repeated(2, 100)...), steady("b", 2, repeated(1.5, 100)...)), []Offer{reserved, savings}, nil, "500.00", "330.00", "2", "2.10"},
 		{"what exists comes first", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
-			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(1000 * time.Hour)}}, "300.00", "160.00", "1", ""},
-		{"what expires is followed", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
-			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(20 * time.Hour)}}, "300.00", "200.00", "3", ""},
-		{"an existing plan until it ends", steady("a", 1, repeated(1, 100)...), []Offer{reserved},
-			[]Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 500_000_000}, DollarsPerHour: dollars(0.5), Expires: start.Add(50 * time.Hour)}}, "100.00", "75.00", "", ""},
+			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.AddDate(1, 0, 0)}}, "300.00", "160.00", "1", ""},
+		{"what expired blocks nothing", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
+			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(100 * time.Hour)}}, "300.00", "180.00", "3", ""},
+		{"what expires soon is replaced", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
+			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(101 * time.Hour)}}, "300.00", "180.00", "3", ""},
+		{"an existing plan that lasts leaves nothing to buy", steady("a", 1, repeated(1, 100)...), []Offer{reserved},
+			[]Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 500_000_000}, DollarsPerHour: dollars(0.5), Expires: start.AddDate(1, 0, 0)}}, "100.00", "50.00", "", ""},
 		{"an unused existing commitment is charged", steady("a", 1, repeated(1, 10)...), []Offer{savings},
-			[]Existing{{Offer: Offer{Key: "gone", Kind: Reserved, Hourly: dollars(2)}, Machines: 1, Expires: start.Add(5 * time.Hour)}}, "10.00", "17.00", "", "0.70"},
+			[]Existing{{Offer: Offer{Key: "gone", Kind: Reserved, Hourly: dollars(2)}, Machines: 1, Expires: start.AddDate(1, 0, 0)}}, "10.00", "27.00", "", "0.70"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := best(t, tc.usage, tc.offers, tc.held, Options{})
-			quantity, committed := "", ""
+			quantity, committed, machines := "", "", int64(0)
 			for _, c := range r.Commitments {
 				if c.Kind == Reserved {
-					quantity = money.Thousands(c.Quantity)
+					machines += c.Quantity
+					quantity = money.Thousands(machines)
 				} else {
 					committed = c.DollarsPerHour
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -18,8 +19,9 @@ type line struct {
 	level int64
 	// until is how many hours it is in force.
 	until int
-	// existing is the commitment that it is, nil of a new one.
+	// existing is the commitment that it is, nil of a new one; starts is when a new one begins.
 	existing *Existing
+	starts   time.Time
 }
 
 // outcome is what a replay comes to.

@@ -66,7 +66,7 @@ func TestNoDollarIsLost(t *testing.T) {
 			if o.Kind == SavingsPlan {
 				level = rapid.Int64Range(1, 5_000_000_000).Draw(rt, "dollars")
 			}
-			bought = append(bought, purchase{o, level})
+			bought = append(bought, purchase{offer: o, level: level})
 		}
 		out, err := d.replay(d.lines(bought, held), nil)
 		if err != nil {

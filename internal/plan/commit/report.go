@@ -20,8 +20,9 @@ type Report struct {
 	Start time.Time `json:"window_start"`
 	End   time.Time `json:"window_end"`
 	Hours int       `json:"hours"`
-	// OnDemandUSD is what the window costs without any commitment, PlannedUSD with those
-	// that exist and those of the plan, charges of unused hours included.
+	// OnDemandUSD is what the window costs without any commitment, PlannedUSD what the same
+	// use costs in the period ahead with those that last and those of the plan, charges of
+	// unused hours included.
 	OnDemandUSD money.Amount `json:"on_demand_cost_usd"`
 	PlannedUSD  money.Amount `json:"planned_cost_usd"`
 	// LowerBoundUSD is proven: no choice from these offers costs less.
@@ -38,11 +39,19 @@ type Report struct {
 	// IdleUSD is what idle machines cost on demand. They were taken off first, and are
 	// in no other figure.
 	IdleUSD money.Amount `json:"idle_cost_usd"`
-	// Commitments are what to buy, Existing what is there.
+	// Commitments are what to buy; Existing are those that exist, by their use in the window.
 	Commitments []Commitment `json:"commitments"`
 	Existing    []Commitment `json:"existing"`
 	// AdvisedUSD is the cost when only what is advised is bought.
 	AdvisedUSD money.Amount `json:"advised_cost_usd"`
+	// ExpectedYearlyUSD is what the advised commitments are expected to save in a year of
+	// their terms, although work leaves their types; null where no rate of leaving is known.
+	ExpectedYearlyUSD money.Dollars `json:"expected_yearly_saving_usd"`
+	// YearlyUSD is what they save in a year in which the use of the window stays.
+	YearlyUSD money.Amount `json:"yearly_saving_usd"`
+	// AdvisedLossDrop is the least fall of demand, to a thousandth, from which the advised
+	// commitments cost more than they save; null where nothing is advised.
+	AdvisedLossDrop *float64 `json:"advised_loss_drop"`
 	// WhatIf is the same plan on less demand. LossDrop is the least fall of demand, to a
 	// thousandth, from which the new commitments cost more than they save; null where
 	// nothing is bought.
@@ -91,8 +100,18 @@ type Commitment struct {
 	// BreakEvenDays is when the mean saving of the window has brought back what was paid
 	// upfront: 0 where nothing was, null where it never does.
 	BreakEvenDays *float64 `json:"break_even_days"`
-	// Expires is when one that exists ends.
+	// YearlyUSD is what it saves in a year in which the use of the window stays, and
+	// ExpectedYearlyUSD what it is expected to save in a year of its term although work leaves
+	// its types; null where no rate is known, and for one that exists.
+	YearlyUSD         money.Amount  `json:"yearly_saving_usd"`
+	ExpectedYearlyUSD money.Dollars `json:"expected_yearly_saving_usd"`
+	// Starts is when a new one begins: where the window ends, or when what it replaces ends.
+	Starts *time.Time `json:"starts,omitempty"`
+	// Expires is when one that exists ends, State what becomes of it in the period ahead, and
+	// Follows what comes after one that ends.
 	Expires *time.Time `json:"expires,omitempty"`
+	State   State      `json:"state,omitempty"`
+	Follows string     `json:"follows,omitempty"`
 	// HistoryHours is for how many hours anything is recorded of what it covers.
 	HistoryHours int `json:"history_hours"`
 	// Risk is that work leaves the types it covers; null where the rate is unknown.
@@ -120,9 +139,10 @@ type WhatIf struct {
 // drops are the falls of demand that every report looks at, in thousandths.
 var drops = []int64{100, 200, 300, 500}
 
-// report replays what was bought, and writes it down.
+// report replays what was bought with the existing commitments that last, and writes it down.
 func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Options) (Report, error) {
-	lines := d.lines(bought, held)
+	lasting := d.inState(held, o.Soon, Active)
+	lines := d.lines(bought, lasting)
 	out, layers, err := d.layers(lines)
 	if err != nil {
 		return Report{}, err
@@ -130,33 +150,83 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
 		OnDemandUSD: d.onDemand, PlannedUSD: out.cost, LowerBoundUSD: out.cost - gap, Optimal: gap == 0,
 		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand), Utilization: out.utilization(d.hours),
-		IdleUSD: d.idle, Commitments: []Commitment{}, Existing: []Commitment{}, Layers: layers}
+		IdleUSD: d.idle, Commitments: []Commitment{}, Layers: layers}
+	var added []line
 	var advised []purchase
 	for i, l := range lines {
+		if l.existing != nil {
+			continue
+		}
 		c, err := d.commitment(l, out.lines[i], o)
 		if err != nil {
 			return Report{}, err
 		}
-		if l.existing != nil {
-			c.Expires = &l.existing.Expires
-			r.Existing = append(r.Existing, c)
-			continue
-		}
+		c.Starts = &l.starts
 		if c.Advised {
-			advised = append(advised, purchase{l.offer, l.level})
+			advised = append(advised, purchase{l.offer, l.level, l.starts})
 		}
-		r.Commitments = append(r.Commitments, c)
+		added, r.Commitments = append(added, l), append(r.Commitments, c)
 	}
-	only, err := d.replay(d.lines(advised, held), nil)
-	if err != nil {
+	if r.Existing, err = d.existing(held, added, o); err != nil {
 		return Report{}, err
 	}
-	r.AdvisedUSD = only.cost
-	if err := r.ask(d, lines, held, o); err != nil {
+	if err := r.advise(d, advised, lasting, o); err != nil {
+		return Report{}, err
+	}
+	if err := r.ask(d, lines, lasting, o); err != nil {
 		return Report{}, err
 	}
 	r.explain(d, gap)
 	return r, nil
+}
+
+// advise weighs what is advised, without the rest of the plan.
+func (r *Report) advise(d *demand, advised []purchase, lasting []line, o Options) error {
+	lines := d.lines(advised, lasting)
+	with, err := d.replay(lines, nil)
+	if err != nil {
+		return err
+	}
+	r.AdvisedUSD, r.ExpectedYearlyUSD = with.cost, money.Known(0)
+	if len(advised) == 0 {
+		return nil
+	}
+	without, err := d.replay(lasting, nil)
+	if err != nil {
+		return err
+	}
+	if r.YearlyUSD, err = yearly(without.cost-with.cost, d.hours); err != nil {
+		return err
+	}
+	// What the new commitments take from those that last is no saving.
+	taken := without.covered
+	for i, l := range lines {
+		if l.existing != nil {
+			taken -= with.lines[i].covered
+			continue
+		}
+		risk, err := d.risk(l, with.lines[i], o.Leave)
+		if err != nil {
+			return err
+		}
+		if risk == nil {
+			r.ExpectedYearlyUSD = money.Dollars{}
+			break
+		}
+		expected, err := risk.yearly(l.offer.TermMonths)
+		if err != nil {
+			return err
+		}
+		r.ExpectedYearlyUSD = r.ExpectedYearlyUSD.Plus(expected)
+	}
+	if v, known := r.ExpectedYearlyUSD.Get(); known {
+		if taken, err = yearly(taken, d.hours); err != nil {
+			return err
+		}
+		r.ExpectedYearlyUSD = money.Known(v - taken)
+	}
+	r.AdvisedLossDrop, err = d.lossDrop(lines, lasting)
+	return err
 }
 
 // saved is the effective savings rate.
@@ -221,8 +291,18 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 		c.Why = fmt.Sprintf("utilization %s in its lowest month: a commitment needs more than %s", plain.Share(c.LowestMonth, 1), plain.Share(leastUtilization, 1))
 	}
 	c.HistoryHours = d.history(l)
+	if c.YearlyUSD, err = yearly(y.covered-y.charge, l.until); err != nil {
+		return c, err
+	}
 	if c.Risk, err = d.risk(l, y, options.Leave); err != nil {
 		return c, err
+	}
+	if c.Risk != nil {
+		expected, err := c.Risk.yearly(o.TermMonths)
+		if err != nil {
+			return c, err
+		}
+		c.ExpectedYearlyUSD = money.Known(expected)
 	}
 	if c.Why == "" && l.existing == nil {
 		c.Why = c.against(cmp.Or(options.MinHours, minHours))
@@ -272,6 +352,14 @@ func (r *Report) ask(d *demand, lines, held []line, o Options) error {
 	if len(r.Commitments) == 0 {
 		return nil
 	}
+	var err error
+	r.LossDrop, err = d.lossDrop(lines, held)
+	return err
+}
+
+// lossDrop is the least fall of demand, to a thousandth, from which lines cost more than
+// those that are held alone.
+func (d *demand) lossDrop(lines, held []line) (*float64, error) {
 	var failed error
 	least := sort.Search(1000, func(drop int) bool {
 		less, err := d.scaled(int64(1000 - drop))
@@ -284,15 +372,13 @@ func (r *Report) ask(d *demand, lines, held []line, o Options) error {
 		failed = errors.Join(failed, err, err2)
 		return with.cost > without.cost
 	})
-	loss := float64(least) / 1000
-	r.LossDrop = &loss
-	return failed
+	return new(float64(least) / 1000), failed
 }
 
 // explain says what the plan rests on.
 func (r *Report) explain(d *demand, gap money.Amount) {
 	r.Assumptions = []string{
-		"the window repeats: commitments start in its first hour and are charged for every hour, with upfront payments spread over the term",
+		"the use of the window repeats in the period ahead; commitments are charged for every hour, with upfront payments spread over the term",
 		"usage is covered by reserved machines first, then by savings plans with the highest discount first; the rest is on demand",
 		"commitments do not cover capacity blocks and spot: leave them out of the usage",
 	}
@@ -327,11 +413,6 @@ func (r *Report) explain(d *demand, gap money.Amount) {
 	for _, c := range r.Commitments {
 		if !c.Advised {
 			r.Changes = append(r.Changes, fmt.Sprintf("%s %s: %s", c.Key, c.Kind, c.Why))
-		}
-	}
-	for _, c := range r.Existing {
-		if c.Expires.Before(r.End) {
-			r.Changes = append(r.Changes, fmt.Sprintf("%s %s expires on %s, within the window", c.Key, c.Kind, c.Expires.Format(time.DateOnly)))
 		}
 	}
 }

@@ -37,6 +37,15 @@ type Risk struct {
 	SavingUSD money.Amount `json:"expected_saving_usd"`
 }
 
+// yearly is the expected saving in a year of a term.
+func (r *Risk) yearly(termMonths int64) (money.Amount, error) {
+	v, err := r.SavingUSD.Mul(12, termMonths)
+	if err != nil {
+		return 0, fmt.Errorf("scale an expected saving to a year: %w", err)
+	}
+	return v, nil
+}
+
 // risk weighs that the types that a commitment covers are left. A savings plan that covers
 // several follows the work between them: the type that is left least counts.
 func (d *demand) risk(l line, y tally, leave func(key string) Leaving) (*Risk, error) {

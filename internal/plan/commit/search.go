@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/money"
 )
@@ -17,6 +18,8 @@ const tolerance = 1e-8
 type purchase struct {
 	offer Offer
 	level int64
+	// starts is when it begins; zero is the end of the window.
+	starts time.Time
 }
 
 // box is a part of the search: shares of the upper bounds, and what is proven of it.
@@ -146,7 +149,7 @@ func purchases(vars []variable, levels []int64) []purchase {
 	var out []purchase
 	for i, v := range vars {
 		if levels[i] > 0 {
-			out = append(out, purchase{v.offer, levels[i]})
+			out = append(out, purchase{offer: v.offer, level: levels[i]})
 		}
 	}
 	return out
@@ -156,7 +159,7 @@ func purchases(vars []variable, levels []int64) []purchase {
 func (d *demand) lines(bought []purchase, held []line) []line {
 	out := slices.Clone(held)
 	for _, p := range bought {
-		out = append(out, line{offer: p.offer, keys: d.matching(p.offer.Key), level: p.level, until: d.hours})
+		out = append(out, line{offer: p.offer, keys: d.matching(p.offer.Key), level: p.level, until: d.hours, starts: p.starts})
 	}
 	order(out)
 	return out

@@ -1,0 +1,188 @@
+package commit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
+)
+
+// defaultSoon is within what time of the window's end an existing commitment counts as
+// expiring: a quarter, after which the plan is made again with newer use. Purchases can be
+// queued for a later day (Amazon EC2 User Guide, "Queue your purchase"; AWS Savings Plans
+// User Guide, "Queuing a Savings Plans purchase"), so nothing has to be paid twice until then.
+const defaultSoon = 90 * 24 * time.Hour
+
+// State is what becomes of an existing commitment in the period ahead.
+type State string
+
+// The states.
+const (
+	// Active commitments are in force for the period ahead.
+	Active State = "active"
+	// Expiring commitments end soon after the window: the plan is for the time after them.
+	Expiring State = "expiring"
+	// Expired commitments ended within the window or before it.
+	Expired State = "expired"
+)
+
+// end is where the window ends and the period ahead begins.
+func (d *demand) end() time.Time { return d.start.Add(time.Duration(d.hours) * time.Hour) }
+
+// stateOf tells what becomes of a commitment that expires at a time.
+func (d *demand) stateOf(expires time.Time, soon time.Duration) State {
+	switch left := expires.Sub(d.end()); {
+	case left <= 0:
+		return Expired
+	case left <= soon:
+		return Expiring
+	}
+	return Active
+}
+
+// inState returns the lines of existing commitments in a state.
+func (d *demand) inState(held []line, soon time.Duration, state State) []line {
+	var out []line
+	for _, l := range held {
+		if d.stateOf(l.existing.Expires, soon) == state {
+			out = append(out, l)
+		}
+	}
+	return slices.Clip(out)
+}
+
+// schedule says when the purchases of a plan start: at the end of the window for what is
+// needed although the expiring commitments are in force, and on the days on which they end
+// for the rest. With one offer that is the cheapest time for each machine; with several the
+// levels until the last of those days are bounded by the plan's, and not proven to be the best.
+func (d *demand) schedule(best []purchase, offers []Offer, lasting, expiring []line, effort int) ([]purchase, error) {
+	days := []time.Time{d.end()}
+	for _, l := range expiring {
+		days = append(days, l.existing.Expires)
+	}
+	slices.SortFunc(days, time.Time.Compare)
+	days = slices.CompactFunc(days, time.Time.Equal)
+	have := make([]int64, len(best))
+	var out []purchase
+	for i, day := range days {
+		need := best
+		if i < len(days)-1 {
+			held := slices.Clone(lasting)
+			for _, l := range expiring {
+				if l.existing.Expires.After(day) {
+					held = append(held, l)
+				}
+			}
+			order(held)
+			var err error
+			if need, _, err = solve(d, offers, held, effort); err != nil {
+				return nil, err
+			}
+		}
+		for k, p := range best {
+			level := p.atMost(need)
+			if level <= have[k] {
+				continue
+			}
+			out = append(out, purchase{offer: p.offer, level: level - have[k], starts: day})
+			have[k] = level
+		}
+	}
+	return out, nil
+}
+
+// atMost is the level of the same offer among others, not over that of the purchase. Of a
+// savings plan, a hundredth more or less is no purchase of its own.
+func (p purchase) atMost(others []purchase) int64 {
+	i := slices.IndexFunc(others, func(q purchase) bool { return q.offer == p.offer })
+	if i < 0 {
+		return 0
+	}
+	level := min(others[i].level, p.level)
+	if sliver := p.level / 100; p.offer.Kind == SavingsPlan {
+		if level < sliver {
+			return 0
+		}
+		if level > p.level-sliver {
+			return p.level
+		}
+	}
+	return level
+}
+
+// existing describes what the commitments that exist did in the window, and what follows
+// those that end.
+func (d *demand) existing(held, bought []line, o Options) ([]Commitment, error) {
+	past, err := d.replay(held, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := []Commitment{}
+	for i, l := range held {
+		c, err := d.commitment(l, past.lines[i], o)
+		if err != nil {
+			return nil, err
+		}
+		c.Expires, c.State = &l.existing.Expires, d.stateOf(l.existing.Expires, o.Soon)
+		c.Follows = d.follows(l, c, bought)
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// follows says what comes after an existing commitment that ends.
+func (d *demand) follows(l line, c Commitment, bought []line) string {
+	if c.State == Active {
+		return ""
+	}
+	onDemand, err := c.CoveredUSD.Mul(hoursPerYear, int64(l.until))
+	if err != nil {
+		onDemand = c.CoveredUSD // over 9 billion dollars a year
+	}
+	text := "expired on " + plain.Date(*c.Expires) + ": it covers nothing in the period ahead"
+	if c.State == Expiring {
+		text = fmt.Sprintf("expires on %s, %s after the window", plain.Date(*c.Expires), plain.Duration(c.Expires.Sub(d.end())))
+	}
+	var next []string
+	for _, b := range bought {
+		if slices.ContainsFunc(b.keys, func(k int) bool { return slices.Contains(l.keys, k) }) &&
+			(c.State == Expired || !b.starts.Before(*c.Expires)) {
+			next = append(next, b.amount()+" "+b.offer.Key)
+		}
+	}
+	if len(next) > 0 {
+		return text + "; the plan has " + strings.Join(next, " and ") + " from " + plain.Date(laterOf(*c.Expires, d.end())) + " on"
+	}
+	return text + "; nothing replaces it in the plan: what it covered costs " + onDemand.Dollars() + " a year on demand"
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// amount is how much a line commits to: "4 reserved", "a savings plan of $2.10/h for".
+func (l line) amount() string {
+	if l.offer.Kind == SavingsPlan {
+		return "a savings plan of " + money.Amount(l.level).Dollars() + "/h for"
+	}
+	return fmt.Sprintf("%s reserved", money.Thousands(l.level))
+}
+
+// hoursPerYear scales a window to a year.
+const hoursPerYear = 8760
+
+// yearly scales an amount of some hours to a year.
+func yearly(a money.Amount, hours int) (money.Amount, error) {
+	v, err := a.Mul(hoursPerYear, int64(cmp.Or(hours, 1)))
+	if err != nil {
+		return 0, fmt.Errorf("scale a saving to a year: %w", err)
+	}
+	return v, nil
+}
