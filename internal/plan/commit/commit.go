@@ -47,7 +47,7 @@ type Kind string
 
 // The kinds.
 const (
-	// Reserved is whole machines of exactly one key.
+	// Reserved is whole machines of one key, which for some families cover other sizes too.
 	Reserved Kind = "reserved"
 	// SavingsPlan is dollars an hour at plan rates, on every key that a pattern matches.
 	SavingsPlan Kind = "savings-plan"
@@ -87,6 +87,10 @@ type Offer struct {
 	// Discount is what a savings plan takes off the on-demand price; 0 for reserved
 	// machines.
 	Discount Discount
+	// OneSize says that reserved machines cover their own size only: those of one zone, of
+	// another platform than Linux/UNIX or with dedicated tenancy. Others cover each size of a
+	// family for which AWS says so ([price.SizeFlexible]).
+	OneSize bool
 }
 
 // Existing is a commitment that was bought before the window.

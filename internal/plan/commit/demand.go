@@ -26,6 +26,9 @@ type demand struct {
 	// hours of which nothing is recorded.
 	need [][]Quantity
 	rate [][]money.Amount
+	// pools are the keys that reserved machines cover together, units those of one machine.
+	pools []pool
+	units []int64
 	// onDemand is what it costs without commitments, idle what the idle machines cost.
 	onDemand, idle money.Amount
 	// rows counts hours of keys, empty the hours in which no key has one.
@@ -67,6 +70,8 @@ func newDemand(usage []Usage) (*demand, error) {
 	d.need, d.rate = make([][]Quantity, len(d.keys)), make([][]money.Amount, len(d.keys))
 	for k, key := range d.keys {
 		at[key] = k
+		p, units := sizeOf(key)
+		d.pools, d.units = append(d.pools, p), append(d.units, units)
 		d.need[k], d.rate[k] = make([]Quantity, d.hours), make([]money.Amount, d.hours)
 	}
 	return d, d.fill(usage, at)

@@ -15,6 +15,10 @@ type variable struct {
 	// upper is the most of it that anything could use: machines, or dollars an hour at
 	// on-demand prices.
 	upper float64
+	// unit is the units of one reserved machine in its pool, charged what one costs over the
+	// window.
+	unit    int64
+	charged money.Amount
 	// node is where in the tree a savings plan covers.
 	node int
 }
@@ -43,15 +47,19 @@ type model struct {
 	d     *demand
 	vars  []variable
 	nodes []node
-	// home is the node that a key enters, −1 where no savings plan covers it; buys its
-	// variable of reserved machines, −1 where there is none.
-	home, buys []int
-	// need is machines, less existing reserved ones; rate is dollars.
+	// home is the node that a key enters, −1 where no savings plan covers it; poolOf is the
+	// pool of its size.
+	home, poolOf []int
+	pools        []sizePool
+	// need is machines, less existing reserved ones of one size; rate is dollars.
 	need, rate [][]float64
-	scale      float64
-	a          []float64
-	// exact says that the function is what a replay costs. Otherwise it is less: savings
-	// plans that cross cover more keys in it, and existing ones give way to others.
+	// unit is the units of one machine, by key.
+	unit  []float64
+	scale float64
+	a     []float64
+	// exact says that the function is what a replay costs. Otherwise it is less: savings plans
+	// that cross cover more keys in it, existing ones give way to others, and reserved machines
+	// cover the sizes first that cost the most a unit.
 	exact bool
 }
 
@@ -59,11 +67,9 @@ func newModel(d *demand, offers []Offer, held []line) *model {
 	m := choose(d, offers, held)
 	m.prune()
 	m.grow(held)
-	for i, v := range m.vars {
+	for _, v := range m.vars {
 		if v.offer.Kind == Reserved {
-			m.buys[v.keys[0]] = i
-			one, _ := v.offer.charge(int64(d.hours)) // in range, as it was chosen
-			m.a = append(m.a, v.upper*float64(one)/float64(money.USD)/m.scale)
+			m.a = append(m.a, v.upper*float64(v.charged)/float64(money.USD)/m.scale)
 		} else {
 			m.a = append(m.a, v.upper*(1-v.offer.Discount.Share())*float64(d.hours)/m.scale)
 		}
@@ -72,7 +78,8 @@ func newModel(d *demand, offers []Offer, held []line) *model {
 }
 
 // choose starts a model with the offers that can be part of a best plan, whatever the
-// demand is: of one key the cheapest reserved machine; of savings plans those that no
+// demand is: of one key the cheapest reserved machine, of the sizes of a family the smallest
+// of those that cost the same a unit; of savings plans those that no
 // other covers as much with at the same discount.
 func choose(d *demand, offers []Offer, held []line) *model {
 	m := &model{d: d, scale: max(float64(d.onDemand)/float64(money.USD), 1e-9), exact: true}
@@ -83,22 +90,17 @@ func choose(d *demand, offers []Offer, held []line) *model {
 			need[t] = float64(d.need[k][t]) / float64(Machine)
 		}
 		m.need, m.rate = append(m.need, need), append(m.rate, rate)
-		m.home, m.buys = append(m.home, -1), append(m.buys, -1)
+		m.home, m.poolOf, m.unit = append(m.home, -1), append(m.poolOf, -1), append(m.unit, float64(d.units[k]))
 	}
-	for _, l := range held {
-		if l.offer.Kind == Reserved {
-			for _, k := range l.keys {
-				for t := range l.until {
-					m.need[k][t] = max(0, m.need[k][t]-float64(l.level))
-				}
-			}
-		}
+	m.pooled(held)
+	type size struct {
+		key     string
+		oneSize bool
 	}
-	var plans []variable
-	cheapest := map[int]variable{}
-	charged := map[int]money.Amount{}
+	var plans, reserved []variable
+	at := map[size]int{}
 	for _, o := range offers {
-		keys := m.d.matching(o.Key)
+		keys := m.d.covered(o)
 		if len(keys) == 0 {
 			continue
 		}
@@ -110,17 +112,22 @@ func choose(d *demand, offers []Offer, held []line) *model {
 		if err != nil {
 			continue // more than any use costs
 		}
-		k := keys[0]
-		best, ok := cheapest[k]
-		if !ok || cmp.Or(cmp.Compare(one, charged[k]), gentler(o, best.offer)) < 0 {
-			cheapest[k], charged[k] = variable{offer: o, keys: keys}, one
+		v := variable{offer: o, keys: keys, unit: o.units(), charged: one}
+		if o.OneSize {
+			v.unit = m.d.units[keys[0]]
+		}
+		i, ok := at[size{o.Key, o.OneSize}]
+		if !ok {
+			at[size{o.Key, o.OneSize}] = len(reserved)
+			reserved = append(reserved, v)
+		} else if cmp.Or(cmp.Compare(one, reserved[i].charged), gentler(o, reserved[i].offer)) < 0 {
+			reserved[i] = v
 		}
 	}
-	for k := range m.d.keys {
-		if v, ok := cheapest[k]; ok {
-			m.vars = append(m.vars, v)
-		}
-	}
+	slices.SortStableFunc(reserved, func(a, b variable) int {
+		return cmp.Or(cmp.Compare(slices.Min(a.keys), slices.Min(b.keys)), cmp.Compare(a.unit, b.unit))
+	})
+	m.vars = m.dominated(reserved)
 	for i, p := range plans {
 		if !slices.ContainsFunc(plans, func(q variable) bool { return better(q, p) }) &&
 			!slices.ContainsFunc(plans[:i], func(q variable) bool { return !better(p, q) && same(p, q) }) {
@@ -130,7 +137,7 @@ func choose(d *demand, offers []Offer, held []line) *model {
 	for i := range m.vars {
 		v := &m.vars[i]
 		if v.offer.Kind == Reserved {
-			v.upper = math.Ceil(slices.Max(m.need[v.keys[0]]))
+			v.upper = m.mostOf(*v)
 			continue
 		}
 		for t := range d.hours {
@@ -151,13 +158,25 @@ func (m *model) prune() {
 		if v.offer.Kind == SavingsPlan {
 			return v.upper == 0
 		}
-		first := 0.0
-		for t, need := range m.need[v.keys[0]] {
-			first += m.rate[v.keys[0]][t] * min(need, 1)
+		first, p := 0.0, &m.pools[m.poolOf[v.keys[0]]]
+		for t := range m.d.hours {
+			units, slope := m.remaining(p, t)
+			first += slope * min(units, float64(v.unit))
 		}
-		one, _ := v.offer.charge(int64(m.d.hours)) // in range, as it was chosen
-		return float64(one)/float64(money.USD) >= first
+		return float64(v.charged)/float64(money.USD) >= first
 	})
+	for i, v := range m.vars {
+		if v.offer.Kind == Reserved {
+			p := &m.pools[m.poolOf[v.keys[0]]]
+			p.vars = append(p.vars, i)
+			m.exact = m.exact && (len(p.keys) == 1 || !v.offer.OneSize)
+		}
+	}
+	for i := range m.pools {
+		if p := &m.pools[i]; len(p.keys) > 1 && (len(p.vars) > 0 || p.held != nil) {
+			m.exact = m.exact && m.sizesAgree(p)
+		}
+	}
 }
 
 // gentler orders offers that cost the same: the one that binds shorter, then the one with
@@ -217,6 +236,10 @@ func (m *model) grow(held []line) {
 		m.exact = m.exact && !slices.ContainsFunc(all, func(q line) bool {
 			return len(p.keys) < len(q.keys) && p.offer.Discount < q.offer.Discount && within(p.keys, q.keys)
 		})
+	}
+	for i, set := range sets {
+		sets[i] = m.widened(set)
+		m.exact = m.exact && len(sets[i]) == len(set)
 	}
 	sets, crossed := nested(sets)
 	m.exact = m.exact && !crossed
@@ -281,29 +304,44 @@ func (m *model) rest(z []float64) (float64, cut) {
 	g := make([]float64, len(z))
 	flow, alive := make([]float64, len(m.nodes)), make([]bool, len(m.nodes))
 	size := make([]float64, len(m.nodes))
+	bought := make([]float64, len(m.pools)) // units
 	for i, v := range m.vars {
 		if v.offer.Kind == SavingsPlan {
 			size[v.node] += z[i] * v.upper
+		} else {
+			bought[m.poolOf[v.keys[0]]] += z[i] * v.upper * float64(v.unit)
 		}
 	}
-	used := make([]float64, len(m.d.keys)) // the rate where a machine more would be used
+	// used is the key of each pool that a unit more would cover, −1 where it would be unused.
+	used := make([]int, len(m.pools))
 	total := 0.0
 	for t := range m.d.hours {
 		clear(flow)
-		for k, home := range m.home {
-			need := m.need[k][t]
-			used[k] = 0
-			if i := m.buys[k]; i >= 0 {
-				if need -= z[i] * m.vars[i].upper; need > 0 {
-					used[k] = m.rate[k][t]
-				}
+		for i := range m.pools {
+			p := &m.pools[i]
+			units := bought[i]
+			if p.held != nil {
+				units += p.held[t]
 			}
-			switch {
-			case need <= 0:
-			case home >= 0:
-				flow[home] += need * m.rate[k][t]
-			default:
-				total += need * m.rate[k][t]
+			used[i] = -1
+			for _, k := range m.dearestFirst(p, t) {
+				need := m.need[k][t]
+				if units > 0 {
+					covered := min(need, units/m.unit[k])
+					units -= covered * m.unit[k]
+					need -= covered
+				}
+				if need <= 0 {
+					continue
+				}
+				if used[i] < 0 {
+					used[i] = k
+				}
+				if home := m.home[k]; home >= 0 {
+					flow[home] += need * m.rate[k][t]
+				} else {
+					total += need * m.rate[k][t]
+				}
 			}
 		}
 		for n := range m.nodes {
@@ -324,9 +362,11 @@ func (m *model) rest(z []float64) (float64, cut) {
 				}
 			}
 		}
-		for k, home := range m.home {
-			if used[k] > 0 && (home < 0 || alive[home]) {
-				g[m.buys[k]] -= m.vars[m.buys[k]].upper * used[k]
+		for i, k := range used {
+			if k >= 0 && (m.home[k] < 0 || alive[m.home[k]]) {
+				for _, v := range m.pools[i].vars {
+					g[v] -= m.vars[v].upper * float64(m.vars[v].unit) * m.slope(k, t)
+				}
 			}
 		}
 	}
@@ -336,6 +376,18 @@ func (m *model) rest(z []float64) (float64, cut) {
 		c.beta -= g[i] * z[i]
 	}
 	return total / m.scale, c
+}
+
+// dearestFirst returns the keys of a pool, those first that cost the most dollars a unit.
+func (m *model) dearestFirst(p *sizePool, t int) []int {
+	if len(p.keys) == 1 {
+		return p.keys
+	}
+	dearest := func(a, b int) int { return cmp.Compare(m.slope(b, t), m.slope(a, t)) }
+	if !slices.IsSortedFunc(p.order, dearest) {
+		slices.SortStableFunc(p.order, dearest)
+	}
+	return p.order
 }
 
 // cost is rest with what is charged for z.

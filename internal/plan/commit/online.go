@@ -52,7 +52,7 @@ type Bought struct {
 // from then to the end of the window. By then at least the share α of the hours has
 // passed, so that it costs at most 2 − α times the best level from the first hour on.
 //
-// A key uses its cheapest reserved machine, or where it has none the savings plan with
+// A key uses its cheapest reserved machine, for its own size alone, or where it has none the savings plan with
 // the highest discount. What existing commitments cover is taken off first. Errors are
 // those of [Plan].
 func Online(usage []Usage, offers []Offer, existing []Existing) (OnlineReport, error) {
@@ -84,7 +84,11 @@ type single struct {
 
 // alone parts the demand so that each part has one offer.
 func (d *demand) alone(offers []Offer) []single {
-	m := choose(d, offers, nil)
+	own := slices.Clone(offers)
+	for i := range own {
+		own[i].OneSize = own[i].Kind == Reserved
+	}
+	m := choose(d, own, nil)
 	which := make([]int, len(d.keys))
 	for k := range which {
 		which[k] = -1
@@ -115,7 +119,7 @@ func (d *demand) alone(offers []Offer) []single {
 		s := single{d: part}
 		if i >= 0 {
 			v := m.vars[i]
-			v.keys = part.matching(v.offer.Key)
+			v.keys = part.covered(v.offer)
 			s.offer = &v
 		}
 		out = append(out, s)

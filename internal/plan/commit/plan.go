@@ -77,7 +77,7 @@ func open(usage []Usage, offers []Offer, existing []Existing) (*demand, []line, 
 			return nil, nil, fmt.Errorf("existing commitment to %s: its size is out of range", e.Key)
 		}
 		if until := d.until(e.Expires); until > 0 {
-			held = append(held, line{offer: e.Offer, keys: d.matching(e.Key), level: level, until: until, existing: &e})
+			held = append(held, line{offer: e.Offer, keys: d.covered(e.Offer), level: level, until: until, existing: &e})
 		}
 	}
 	order(held)
@@ -113,7 +113,7 @@ func (d *demand) groups(offers []Offer, held []line) [][]int {
 		}
 	}
 	for _, o := range offers {
-		join(d.matching(o.Key))
+		join(d.covered(o))
 	}
 	for _, l := range held {
 		join(l.keys)
@@ -138,6 +138,7 @@ func (d *demand) part(keys []int) (*demand, error) {
 	p := &demand{start: d.start, hours: d.hours}
 	for _, k := range keys {
 		p.keys, p.need, p.rate = append(p.keys, d.keys[k]), append(p.need, d.need[k]), append(p.rate, d.rate[k])
+		p.pools, p.units = append(p.pools, d.pools[k]), append(p.units, d.units[k])
 		for t, q := range d.need[k] {
 			a, err := cost(d.rate[k][t], q)
 			if err != nil {
@@ -153,7 +154,7 @@ func (d *demand) part(keys []int) (*demand, error) {
 func (d *demand) among(lines []line) []line {
 	var out []line
 	for _, l := range lines {
-		if l.keys = d.matching(l.offer.Key); len(l.keys) > 0 {
+		if l.keys = d.covered(l.offer); len(l.keys) > 0 {
 			out = append(out, l)
 		}
 	}

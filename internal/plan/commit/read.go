@@ -113,10 +113,14 @@ var OffersFile = plan.Layout{
 		{Name: "upfront", Doc: "dollars paid upfront for a reserved machine"},
 		{Name: "discount", Doc: "share off the on-demand price, of a savings plan"},
 	},
+	Optional: []plan.Column{sizesColumn},
 }
 
+// sizesColumn says which sizes reserved machines cover.
+var sizesColumn = plan.Column{Name: "sizes", Doc: "family or one, of reserved machines: one where they are zonal, dedicated or not for Linux/UNIX; empty is family where AWS covers each size of it"}
+
 // ReadOffers reads CSV with the columns key, kind, term_months, payment, hourly_rate,
-// upfront and discount. Errors are a *plan.FileError with the place: among them a
+// upfront and discount, and if it likes sizes. Errors are a *plan.FileError with the place: among them a
 // payment that contradicts what is paid upfront, and a savings plan with a rate of its
 // own.
 func ReadOffers(name string, r io.Reader) ([]Offer, error) {
@@ -164,12 +168,13 @@ var ExistingFile = plan.Layout{
 		{Name: "discount", Doc: "share off the on-demand price, of a savings plan"},
 		{Name: "quantity", Doc: "reserved machines"},
 		{Name: "dollars_per_hour", Doc: "dollars an hour that a savings plan commits to"},
+		sizesColumn,
 	},
 }
 
 // ReadExisting reads CSV with the columns key, kind and expires; for reserved machines
 // quantity and hourly_rate, for savings plans dollars_per_hour and discount; if it likes
-// term_months, payment and upfront. What was paid upfront needs the term that it is
+// term_months, payment, upfront and sizes. What was paid upfront needs the term that it is
 // spread over. Errors are a *plan.FileError with the place.
 func ReadExisting(name string, r io.Reader) ([]Existing, error) {
 	var out []Existing
@@ -235,6 +240,16 @@ func offerOf(row plan.Row) (Offer, error) {
 		return o, err
 	}
 	o.Key, o.Kind = key, Kind(row.Text("kind"))
+	switch sizes := row.Text("sizes"); {
+	case sizes != "" && sizes != "family" && sizes != "one":
+		return o, row.Error("sizes", "sizes %.40q: expected family or one", sizes)
+	case sizes != "" && o.Kind == SavingsPlan:
+		return o, row.Error("sizes", "a savings plan covers every size: leave sizes empty")
+	case sizes == "family" && !flexibleKey(o.Key):
+		return o, row.Error("sizes", "sizes is family, but a reservation of %.60q covers its own size only", o.Key)
+	default:
+		o.OneSize = sizes == "one"
+	}
 	switch o.Kind {
 	case Reserved:
 		if strings.Contains(o.Key, "*") {

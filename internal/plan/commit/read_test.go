@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("got %+v, %v", usage, err)
 	}
 	offers, err := ReadOffers("o.csv", strings.NewReader(offersHead+"a,reserved,12,No Upfront,1.82,,\n*,savings-plan,36,all-upfront,,,0.45\n"))
-	if err != nil || len(offers) != 2 || offers[0] != (Offer{"a", Reserved, 12, NoUpfront, 1_820_000_000, 0, 0}) || offers[1] != (Offer{"*", SavingsPlan, 36, AllUpfront, 0, 0, 450_000_000}) {
+	if err != nil || len(offers) != 2 || offers[0] != (Offer{"a", Reserved, 12, NoUpfront, 1_820_000_000, 0, 0, false}) || offers[1] != (Offer{"*", SavingsPlan, 36, AllUpfront, 0, 0, 450_000_000, false}) {
 		t.Errorf("got %+v, %v", offers, err)
 	}
 	held, err := ReadExisting("e.csv", strings.NewReader(existingHead+"a,reserved,3,,1.82,,,2026-09-01\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))

@@ -35,7 +35,7 @@ type outcome struct {
 // tally is what became of one line.
 type tally struct {
 	charge, covered money.Amount
-	// used is millionths of machine-hours, or nano-dollars at on-demand prices, by month
+	// used is millionths of machine-hours in units of size, or nano-dollars at on-demand prices, by month
 	// of 730 hours; held is what could have been used. They make shares, no money.
 	used, held []float64
 }
@@ -51,8 +51,9 @@ func capacity(level int64, d Discount) money.Amount {
 	return money.Amount(min(q, 1<<63-1))
 }
 
-// order puts lines into the provider's order of application: reserved machines first,
-// those that expire first before others; then savings plans, the highest discount first,
+// order puts lines into the provider's order of application: reserved machines first, those
+// that cover one size before those that cover a family, and those that expire first before
+// others; then savings plans, the highest discount first,
 // of equal ones the narrower first.
 func order(lines []line) {
 	slices.SortStableFunc(lines, func(a, b line) int {
@@ -60,7 +61,13 @@ func order(lines []line) {
 			return cmp.Compare(a.offer.Kind, b.offer.Kind) // reserved, savings-plan
 		}
 		if a.offer.Kind == Reserved {
-			return cmp.Compare(a.until, b.until)
+			switch {
+			case a.offer.OneSize == b.offer.OneSize:
+				return cmp.Compare(a.until, b.until)
+			case a.offer.OneSize:
+				return -1
+			}
+			return 1
 		}
 		return cmp.Or(cmp.Compare(b.offer.Discount, a.offer.Discount), cmp.Compare(len(a.keys), len(b.keys)))
 	})
@@ -84,6 +91,12 @@ func (d *demand) replay(lines []line, each func(t int, took, left []money.Amount
 			return out, fmt.Errorf("add up charges: %w", err)
 		}
 	}
+	rooms := make([]Quantity, len(lines))
+	for i, l := range lines {
+		if l.offer.Kind == Reserved {
+			rooms[i] = l.room()
+		}
+	}
 	left, took := make([]money.Amount, len(d.keys)), make([]money.Amount, len(lines))
 	need := make([]Quantity, len(d.keys))
 	hour := 0
@@ -101,13 +114,16 @@ func (d *demand) replay(lines []line, each func(t int, took, left []money.Amount
 			}
 			used, held := 0.0, 0.0
 			if l.offer.Kind == Reserved {
-				held = float64(l.level) * float64(Machine)
-				for _, k := range l.keys {
-					take := min(need[k], Quantity(l.level)*Machine)
+				room := rooms[i]
+				held = float64(room)
+				for _, k := range l.keys { // from the smallest size on
+					units := Quantity(d.unitsOf(l.offer, k))
+					take := min(need[k], room/units)
 					need[k] -= take
-					used = float64(take)
+					room -= take * units
+					used += float64(take * units)
 					rest, _ := cost(d.rate[k][t], need[k])
-					took[i] = left[k] - rest
+					took[i] += left[k] - rest
 					left[k] = rest
 				}
 			} else {

@@ -176,7 +176,7 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 	if err := r.ask(d, lines, lasting, o); err != nil {
 		return Report{}, err
 	}
-	r.explain(d, gap)
+	r.explain(d, lines, gap)
 	return r, nil
 }
 
@@ -311,14 +311,15 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 	return c, nil
 }
 
-// share is the price of a reserved machine as a share of on demand, at the mean price of
-// the hours that are recorded.
+// share is the price of a reserved machine as a share of on demand, at the mean price a unit
+// of the hours that are recorded.
 func (d *demand) share(l line) float64 {
 	var sum, n float64
 	for _, k := range l.keys {
+		units := float64(l.offer.units()) / float64(d.unitsOf(l.offer, k))
 		for _, r := range d.rate[k] {
 			if r > 0 {
-				sum, n = sum+float64(r), n+1
+				sum, n = sum+float64(r)*units, n+1
 			}
 		}
 	}
@@ -349,7 +350,11 @@ func (r *Report) ask(d *demand, lines, held []line, o Options) error {
 		r.WhatIf = append(r.WhatIf, WhatIf{Drop: float64(drop) / 1000, OnDemandUSD: less.onDemand, PlannedUSD: out.cost,
 			EffectiveSavingsRate: saved(less.onDemand, out.cost), Utilization: out.utilization(d.hours)})
 	}
-	if len(r.Commitments) == 0 {
+	switch {
+	case len(r.Commitments) == 0:
+		return nil
+	case !slices.ContainsFunc(r.Commitments, func(c Commitment) bool { return !c.Advised }):
+		r.LossDrop = r.AdvisedLossDrop
 		return nil
 	}
 	var err error
@@ -376,11 +381,14 @@ func (d *demand) lossDrop(lines, held []line) (*float64, error) {
 }
 
 // explain says what the plan rests on.
-func (r *Report) explain(d *demand, gap money.Amount) {
+func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 	r.Assumptions = []string{
 		"the use of the window repeats in the period ahead; commitments are charged for every hour, with upfront payments spread over the term",
 		"usage is covered by reserved machines first, then by savings plans with the highest discount first; the rest is on demand",
 		"commitments do not cover capacity blocks and spot: leave them out of the usage",
+	}
+	if names := d.flexible(lines); len(names) > 0 {
+		r.Assumptions = append(r.Assumptions, fmt.Sprintf("reserved %s are regional, for Linux/UNIX and with default tenancy: they cover every size of their family in the region, the smallest first; give sizes one in the file where they do not", plain.Few(names)))
 	}
 	if d.idle > 0 {
 		r.Assumptions = append(r.Assumptions, "idle machines are excluded: "+d.idle.Dollars()+" on demand that no commitment should cover")

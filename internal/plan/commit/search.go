@@ -81,7 +81,9 @@ func solve(d *demand, offers []Offer, held []line, effort int) (best []purchase,
 	if s.cost, err = s.replay(nil); err != nil {
 		return nil, 0, err
 	}
-	if len(m.vars) == 1 && !slices.ContainsFunc(held, func(l line) bool { return l.offer.Kind == SavingsPlan }) {
+	if len(m.vars) == 1 && m.vars[0].alone() && !slices.ContainsFunc(held, func(l line) bool {
+		return l.offer.Kind == SavingsPlan || len(l.keys) > 1
+	}) {
 		level := d.quantile(m.vars[0], held)
 		return purchases(m.vars, []int64{level}), 0, nil
 	}
@@ -98,14 +100,17 @@ func solve(d *demand, offers []Offer, held []line, effort int) (best []purchase,
 	return s.best, gap, s.round()
 }
 
+// alone says that reserved machines cover one key.
+func (v variable) alone() bool { return v.offer.Kind == SavingsPlan || len(v.keys) == 1 }
+
 // quantile returns the best level of a single offer, exactly: the least one of which one
-// more would be used too seldom.
+// more would be used too seldom. No reserved machines cover several keys.
 func (d *demand) quantile(v variable, held []line) int64 {
 	left := func(k, t int) Quantity {
 		need := d.need[k][t]
 		for _, l := range held {
 			if t < l.until && slices.Contains(l.keys, k) {
-				need -= Quantity(l.level) * Machine
+				need -= l.room() / Quantity(d.unitsOf(l.offer, k))
 			}
 		}
 		return max(0, need)
@@ -113,13 +118,16 @@ func (d *demand) quantile(v variable, held []line) int64 {
 	if v.offer.Kind == Reserved {
 		k := v.keys[0]
 		charge, _ := v.offer.charge(int64(d.hours)) // in range, as it pays for itself
+		covers := func(n int) Quantity {
+			return line{offer: v.offer, level: int64(n)}.room() / Quantity(d.unitsOf(v.offer, k))
+		}
 		// The n-th machine saves no more than the one before.
 		return int64(sort.Search(int(v.upper), func(n int) bool {
 			var saved money.Amount
 			for t := range d.hours {
 				need := left(k, t)
-				without, _ := cost(d.rate[k][t], max(0, need-Quantity(n)*Machine))
-				with, _ := cost(d.rate[k][t], max(0, need-Quantity(n+1)*Machine))
+				without, _ := cost(d.rate[k][t], max(0, need-covers(n)))
+				with, _ := cost(d.rate[k][t], max(0, need-covers(n+1)))
 				saved += without - with
 			}
 			return saved <= charge
@@ -159,7 +167,7 @@ func purchases(vars []variable, levels []int64) []purchase {
 func (d *demand) lines(bought []purchase, held []line) []line {
 	out := slices.Clone(held)
 	for _, p := range bought {
-		out = append(out, line{offer: p.offer, keys: d.matching(p.offer.Key), level: p.level, until: d.hours, starts: p.starts})
+		out = append(out, line{offer: p.offer, keys: d.covered(p.offer), level: p.level, until: d.hours, starts: p.starts})
 	}
 	order(out)
 	return out
