@@ -7,8 +7,11 @@ package accountplan
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/duty"
@@ -16,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/price"
 )
 
 // sums are the sums of a ledger's entries.
@@ -23,51 +27,133 @@ type sums interface {
 	Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, error)
 }
 
+// hourOf is one key in one hour.
+type hourOf struct {
+	at  time.Time
+	key string
+}
+
+// hourUse is what ran of it, in seconds of machines, and what that cost.
+type hourUse struct {
+	seconds, idle, leaving int64
+	amount                 money.Amount
+}
+
 // Hours returns the hours of on-demand machines in the ledger, at the price that the ledger
-// charged. Idle, held and stalled time counts as idle.
-func Hours(ctx context.Context, s sums, since, until time.Time) ([]commit.Usage, error) {
-	all, err := s.Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByType, ledger.ByRegion, ledger.ByDuty}, Since: since, Until: until, Granularity: ledger.Hourly,
+// charged. Idle, held and stalled time counts as idle. All time of machines that leave counts as
+// leaving; one that becomes another type or moves counts there, at the price of the book, and
+// without a price nowhere. Notes name what has no price.
+func Hours(ctx context.Context, s sums, since, until time.Time, leaves Leaving, book *price.Book) (use []commit.Usage, notes []string, err error) {
+	query := ledger.SumQuery{By: []ledger.Dimension{ledger.ByType, ledger.ByRegion, ledger.ByDuty}, Since: since, Until: until, Granularity: ledger.Hourly,
 		Filter: ledger.Filter{{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}}, {By: ledger.ByPricing, Values: []string{string(ledger.Standard)}},
-			{By: ledger.ByKind, Values: []string{string(inventory.KindInstance)}}}})
+			{By: ledger.ByKind, Values: []string{string(inventory.KindInstance)}}}}
+	all, err := s.Sums(ctx, query)
 	if err != nil {
-		return nil, fmt.Errorf("read the hours of machines: %w", err)
+		return nil, nil, fmt.Errorf("read the hours of machines: %w", err)
 	}
-	type hour struct {
-		at  time.Time
-		key string
-	}
-	type use struct {
-		seconds, idle int64
-		amount        money.Amount
-	}
-	hours := map[hour]*use{}
+	hours := map[hourOf]*hourUse{}
 	for _, sum := range all {
 		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 {
 			continue // what is billed by the day, and what has no price
 		}
-		k := hour{sum.Period.UTC(), commit.PriceKey(sum.Key[0], sum.Key[1])}
-		u := hours[k]
-		if u == nil {
-			u = &use{}
-			hours[k] = u
-		}
+		u := useOf(hours, sum)
 		u.seconds += sum.Sums.Seconds
-		if state := duty.State(sum.Key[2]); state == duty.Idle || state == duty.Held || state == duty.Stalled {
+		if idle(sum.Key[2]) {
 			u.idle += sum.Sums.Seconds
 		}
 		if u.amount, err = u.amount.Add(sum.Sums.Amount); err != nil {
-			return nil, fmt.Errorf("add up the hours of %s: %w", k.key, err)
+			return nil, nil, fmt.Errorf("add up the hours of %s: %w", sum.Key[0], err)
 		}
 	}
-	out := make([]commit.Usage, 0, len(hours))
+	if len(leaves) > 0 {
+		query.By = append(query.By, ledger.ByResource)
+		query.Filter = append(query.Filter, ledger.Match{By: ledger.ByResource, Values: leaves.refs()})
+		if all, err = s.Sums(ctx, query); err != nil {
+			return nil, nil, fmt.Errorf("read the hours of machines with findings: %w", err)
+		}
+		if notes, err = leave(hours, all, leaves, book); err != nil {
+			return nil, nil, err
+		}
+	}
 	for k, u := range hours {
 		rate, err := u.amount.Mul(3600, u.seconds)
 		if err != nil {
-			return nil, fmt.Errorf("price the hours of %s: %w", k.key, err)
+			return nil, nil, fmt.Errorf("price the hours of %s: %w", k.key, err)
 		}
-		out = append(out, commit.Usage{Hour: k.at, Key: k.key, Quantity: commit.Quantity(u.seconds * int64(commit.Machine) / 3600),
-			Idle: commit.Quantity(u.idle * int64(commit.Machine) / 3600), OnDemand: rate})
+		use = append(use, commit.Usage{Hour: k.at, Key: k.key, OnDemand: rate, Quantity: machines(u.seconds),
+			Idle: machines(u.idle), Leaving: min(machines(u.leaving), machines(u.seconds)-machines(u.idle))})
 	}
-	slices.SortFunc(out, func(x, y commit.Usage) int { return cmp.Or(x.Hour.Compare(y.Hour), cmp.Compare(x.Key, y.Key)) })
-	return out, nil
+	slices.SortFunc(use, func(x, y commit.Usage) int { return cmp.Or(x.Hour.Compare(y.Hour), cmp.Compare(x.Key, y.Key)) })
+	return use, notes, nil
+}
+
+func machines(seconds int64) commit.Quantity {
+	return commit.Quantity(seconds * int64(commit.Machine) / 3600)
+}
+
+// idle says whether a duty is time that no commitment should cover.
+func idle(state string) bool {
+	s := duty.State(state)
+	return s == duty.Idle || s == duty.Held || s == duty.Stalled
+}
+
+func useOf(hours map[hourOf]*hourUse, sum ledger.Sum) *hourUse {
+	k := hourOf{sum.Period.UTC(), commit.PriceKey(sum.Key[0], sum.Key[1])}
+	if hours[k] == nil {
+		hours[k] = &hourUse{}
+	}
+	return hours[k]
+}
+
+// leave takes the time of leaving machines off their keys, and adds the working time of those
+// that go on elsewhere there.
+func leave(hours map[hourOf]*hourUse, all []ledger.Sum, leaves Leaving, book *price.Book) ([]string, error) {
+	byRef := map[string]leaving{}
+	for r, l := range leaves {
+		byRef[r.String()] = l
+	}
+	rates, unpriced := map[string]money.Amount{}, map[string]bool{}
+	for _, sum := range all {
+		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 || idle(sum.Key[2]) {
+			continue
+		}
+		useOf(hours, sum).leaving += sum.Sums.Seconds
+		to := byRef[sum.Key[3]].to
+		if to == "" || unpriced[to] {
+			continue
+		}
+		rate, ok := rates[to]
+		if !ok {
+			machineType, region, _ := strings.Cut(to, "/")
+			p, err := book.OnDemand(machineType, region)
+			if err == nil {
+				rate, err = p.Hourly()
+			}
+			if errors.Is(err, price.ErrUnpriced) {
+				unpriced[to] = true
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("price %s: %w", to, err)
+			}
+			rates[to] = rate
+		}
+		amount, err := rate.Mul(sum.Sums.Seconds, 3600)
+		if err != nil {
+			return nil, fmt.Errorf("price the hours of %s: %w", to, err)
+		}
+		k := hourOf{sum.Period.UTC(), to}
+		if hours[k] == nil {
+			hours[k] = &hourUse{}
+		}
+		hours[k].seconds += sum.Sums.Seconds
+		if hours[k].amount, err = hours[k].amount.Add(amount); err != nil {
+			return nil, fmt.Errorf("add up the hours of %s: %w", to, err)
+		}
+	}
+	if len(unpriced) == 0 {
+		return nil, nil
+	}
+	return []string{"the price book has no on-demand price for " + strings.Join(slices.Sorted(maps.Keys(unpriced)), ", ") +
+		": machines that a finding turns into it are left out"}, nil
 }

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/snapshot"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // TestPlanCommitFromTheLedger: the hours of the ledger and the offers of the book make a plan
@@ -46,7 +49,7 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	use, err := accountplan.Hours(t.Context(), s.Ledger(), since, until)
+	use, _, err := accountplan.Hours(t.Context(), s.Ledger(), since, until, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +115,97 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 		if code, _, errs := d.run(strings.Fields(args)...); code == ExitDone || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d: %s", args, code, errs)
 		}
+	}
+}
+
+// TestPlanCommitLeavesFindingsOut: of three busy machines, one could be on spot and one is to be
+// replaced by a smaller type: one is left to commit to, and the new type at its own price.
+func TestPlanCommitLeavesFindingsOut(t *testing.T) {
+	d := newDesktop(t)
+	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
+	since := until.AddDate(0, 0, -65)
+	account := ledger.Account{Cloud: "aws", ID: "111122223333"}
+	ref := func(id string) inventory.Ref {
+		return inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: id}
+	}
+	for _, at := range []time.Time{since, until} {
+		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}}
+		var seen []ledger.Observation
+		for _, id := range []string{"i-stays", "i-spot", "i-large"} {
+			o := ledger.Observation{At: at, Ref: ref(id), State: inventory.StateRunning, StateSince: since.AddDate(0, -1, 0), CreatedAt: since.AddDate(0, -1, 0),
+				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * 2195764 * money.USD / 100000, Source: "test", AsOf: since.AddDate(0, -2, 0)}},
+				Duty:   []ledger.Span{{From: since, To: at, State: duty.Busy}}}
+			o.Type = "p4d.24xlarge"
+			seen = append(seen, o)
+		}
+		if _, err := ledger.Post(t.Context(), s.Ledger(), r, seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := snapshot.Look{Cloud: "aws", Account: account.ID, At: until, Judged: true, Parts: []snapshot.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}}
+	for id, fix := range map[string]change.Change{"i-spot": {Verb: change.UseSpot}, "i-large": {Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.12xlarge"}}} {
+		var f view.Finding
+		f.ID, f.Resource.ID, f.Resource.Type, f.Fix.Change = "f"+id, id, "p4d.24xlarge", fix
+		body, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		look.Resources = append(look.Resources, snapshot.Resource{Ref: ref(id), Name: id, State: "running", Body: []byte("{}")})
+		look.Findings = append(look.Findings, snapshot.Finding{ID: f.ID, Rule: "test", Ref: ref(id), Body: body})
+	}
+	ask := func() (doc struct {
+		OnDemand    string `json:"on_demand_cost_usd"`
+		Leaving     string `json:"leaving_cost_usd"`
+		Commitments []struct {
+			Key      string
+			Quantity int64
+		}
+		Assumptions []string
+	}) {
+		t.Helper()
+		code, out, errs := d.run("plan", "commit", "--from", "ledger", "--since", since.Format(time.DateOnly), "--until", until.Format(time.DateOnly), "-o", "json")
+		if code != ExitDone {
+			t.Fatalf("exit %d: %s", code, errs)
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil {
+			t.Fatal(err)
+		}
+		return doc
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := ask()
+	if before.Commitments[0].Quantity != 3 || before.Leaving != "0.00" || !strings.Contains(strings.Join(before.Assumptions, "\n"), "no scan is kept") {
+		t.Errorf("without a scan: %+v", before)
+	}
+	if s, err = store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Snapshots().Keep(t.Context(), nil, look); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after := ask()
+	reserved := map[string]int64{}
+	for _, c := range after.Commitments {
+		reserved[c.Key] += c.Quantity
+	}
+	if reserved["p4d.24xlarge/us-east-2"] != 1 {
+		t.Errorf("of the machines that stay, 1 should be reserved: %v", reserved)
+	}
+	// Two of three machines at $21.95764 an hour come off, for 65 days.
+	if want := fmt.Sprintf("%.4f", 2*21.95764*65*24); !strings.HasPrefix(after.Leaving, want[:len(want)-3]) {
+		t.Errorf("machines that leave cost %s, want %s", after.Leaving, want)
+	}
+	if text := strings.Join(after.Assumptions, "\n"); !strings.Contains(text, "1 to move to spot, 1 to become another type or move") {
+		t.Errorf("the findings are not named: %s", text)
 	}
 }
 

@@ -9,12 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/curfew-dev/curfew/internal/accountplan"
+	"github.com/curfew-dev/curfew/internal/app/audit"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
+	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/report"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 // commitFlags are the flags of plan commit.
@@ -82,20 +85,32 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	if err != nil {
 		return err
 	}
+	var offers []commit.Offer
+	if f.offers != "" {
+		if offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
+			return err
+		}
+	}
+	var existing []commit.Existing
+	if f.existing != "" {
+		if existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
+			return err
+		}
+	}
 	var use []commit.Usage
 	var notes []string
-	if f.from == "" {
+	switch f.from {
+	case "":
 		use, err = runtime.ReadPlan(a.req, f.usage, commit.ReadUsage)
-	} else {
-		use, notes, err = a.recordedHours(ctx, cfg, f)
+	case "bill":
+		use, notes, err = a.billedHours(ctx, cfg, f, offers, existing)
+	default:
+		use, notes, err = a.recordedHours(ctx, cfg, f, book)
 	}
 	if err != nil {
 		return err
 	}
-	var offers []commit.Offer
-	if f.offers != "" {
-		offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers)
-	} else {
+	if f.offers == "" {
 		var more []string
 		offers, more, err = commit.BookOffers(book, use)
 		if errors.Is(err, commit.ErrNoOffers) {
@@ -105,12 +120,6 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	if err != nil {
 		return err
-	}
-	var existing []commit.Existing
-	if f.existing != "" {
-		if existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
-			return err
-		}
 	}
 	options := commit.Options{Drop: f.drop, MinHours: f.minHistory}
 	if f.minHistory == 0 {
@@ -135,34 +144,88 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	return a.show(r, func() report.Sheet { return report.Commit(r) })
 }
 
-// recordedHours reads the source of --from.
-func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags) ([]commit.Usage, []string, error) {
-	since, until, err := f.Bounds(a.Now())
-	if err != nil {
-		return nil, nil, err
-	}
+// bounds are the whole hours of the period that are over.
+func (a *app) bounds(p runtime.Period) (since, until time.Time, err error) {
+	since, until, err = p.Bounds(a.Now())
 	if until.After(a.Now()) {
 		until = until.Add(-time.Hour) // the hour that runs is not over
+	}
+	return since, until, err
+}
+
+// leavingMachines are the machines that the findings of kept scans take out of what is committed
+// to, with a note on them.
+func leavingMachines(ctx context.Context, s *store.Store) (accountplan.Leaving, string, error) {
+	fixes, at, err := audit.Fixes(ctx, s)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case at.IsZero():
+		return nil, "no scan is kept: machines that are idle, could be spot or are too large are committed to as they are; run curfew scan first", nil
+	}
+	leaves := accountplan.NewLeaving(fixes)
+	return leaves, fmt.Sprintf("machines with findings up to %s come off first: %s", at.Format(time.DateOnly), leaves), nil
+}
+
+// recordedHours reads the hours of the ledger.
+func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags, book *price.Book) ([]commit.Usage, []string, error) {
+	since, until, err := a.bounds(f.Period)
+	if err != nil {
+		return nil, nil, err
 	}
 	s, err := a.open(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.Close()
-	notes, empty := []string{"usage is the on-demand machine hours of the ledger at list price; hours without an observation count as unused"},
-		"the ledger has no on-demand machine hour from %s to %s; run curfew scan regularly to fill it"
-	if f.from == "bill" {
-		notes, empty = []string{"imported bills are daily: each hour has a twenty-fourth of its day, and one machine stands for one dollar an hour on demand"},
-			"no imported bill has on-demand compute from %s to %s; import one with curfew bill import PATH"
+	leaves, note, err := leavingMachines(ctx, s)
+	if err != nil {
+		return nil, nil, err
 	}
-	var use []commit.Usage
-	if f.from == "bill" {
-		use, err = commit.FromBill(s.Bills().Rows(ctx, bill.Query{From: since, To: until, Categories: []bill.Category{bill.Compute}}))
-	} else {
-		use, err = accountplan.Hours(ctx, s.Ledger(), since, until)
-	}
+	use, more, err := accountplan.Hours(ctx, s.Ledger(), since, until, leaves, book)
 	if err == nil && len(use) == 0 {
-		err = &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan commitments: "+empty, since.Format(time.DateOnly), until.Format(time.DateOnly))}
+		err = noUsage("the ledger has no on-demand machine hour from %s to %s; run curfew scan regularly to fill it", since, until)
 	}
-	return use, notes, err
+	notes := []string{"usage is the on-demand machine hours of the ledger at list price; hours without an observation count as unused", note}
+	return use, append(notes, more...), err
+}
+
+// billedHours reads imported bills, and holds offers and existing commitments against them.
+func (a *app) billedHours(ctx context.Context, cfg config.Config, f commitFlags, offers []commit.Offer, existing []commit.Existing) ([]commit.Usage, []string, error) {
+	since, until, err := a.bounds(f.Period)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := a.open(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.Close()
+	leaves, note, err := leavingMachines(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows := s.Bills().Rows(ctx, bill.Query{From: since, To: until, Categories: []bill.Category{bill.Compute}})
+	use, err := commit.FromBill(rows, leaves.Has)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := use.Scope(offers, existing); err != nil {
+		return nil, nil, runtime.PlanError(err)
+	}
+	if len(use.Usage) == 0 {
+		missing := "no imported bill has on-demand compute from %s to %s; import one with curfew bill import PATH"
+		if len(use.LeftOut) > 0 {
+			missing = "imported bills have no on-demand compute from %s to %s that a plan covers; " + use.Notes()[0]
+		}
+		return nil, nil, noUsage(missing, since, until)
+	}
+	notes := []string{"imported bills are daily: each hour has a twenty-fourth of its day, and one machine stands for one dollar an hour on demand", note}
+	return use.Usage, append(notes, use.Notes()...), nil
+}
+
+// noUsage is the error of a period in which nothing ran on demand.
+func noUsage(format string, since, until time.Time) error {
+	err := fmt.Errorf("plan commitments: "+format, since.Format(time.DateOnly), until.Format(time.DateOnly))
+	return &failure{exit: ExitError, code: "no_usage", err: err}
 }

@@ -25,12 +25,14 @@ func Commit(r commit.Report) layout.Sheet {
 			{Label: "On demand", Value: r.OnDemandUSD.Dollars(), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
 			{Label: "With all commitments", Value: r.PlannedUSD.Dollars(), Note: proof},
 			{Label: "With the advised ones", Value: r.AdvisedUSD.Dollars()},
-			expectedSaving(r),
 			{Label: "Effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
 			{Label: "Coverage", Value: plain.Share(r.Coverage, 1), Note: "of use, at on-demand prices"},
 			{Label: "Utilization", Value: plain.Share(r.Utilization, 1), Note: "of what commitments charge"},
 		},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
+	if slices.ContainsFunc(r.Commitments, func(c commit.Commitment) bool { return c.Advised }) {
+		s.Figures = slices.Insert(s.Figures, 0, expectedSaving(r))
+	}
 	if len(r.Commitments) > 0 {
 		s.Tables = append(s.Tables, commitments(r))
 	}

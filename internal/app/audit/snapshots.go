@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -190,6 +192,34 @@ func keptFindings(ctx context.Context, cfg config.Config, s *store.Store) ([]Kep
 		}
 	}
 	return out, nil
+}
+
+// Fixes are what the findings that hold propose, of all accounts, and when the newest account
+// was looked at; zero where nothing was scanned.
+func Fixes(ctx context.Context, s *store.Store) ([]accountplan.Fix, time.Time, error) {
+	accounts, err := s.Snapshots().Accounts(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	found, err := s.Snapshots().Findings(ctx, snapshot.Query{})
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	var at time.Time
+	for _, a := range accounts {
+		if a.At.After(at) {
+			at = a.At
+		}
+	}
+	out := make([]accountplan.Fix, len(found))
+	for i, f := range found {
+		doc, _, err := datedFinding(f, Listing{})
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		out[i] = accountplan.Fix{Resource: f.Ref, Type: doc.Resource.Type, Change: doc.Fix.Change}
+	}
+	return out, at, nil
 }
 
 // Inventories are what was seen last of each cloud; none where nothing was scanned.

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/price"
 )
@@ -20,47 +18,6 @@ var ErrNoOffers = errors.New("the price book has no commitment")
 
 // PriceKey is the key of machines that have one price: a machine type in a region.
 func PriceKey(machineType, region string) string { return machineType + "/" + region }
-
-// FromBill returns on-demand compute of imported bills by region. An imported bill has one
-// row a day, so each hour of a day gets a twenty-fourth of it, and one machine stands for
-// one dollar an hour. The hours add up to the day, to the millionth of a dollar.
-// Rows other than on-demand compute usage are skipped.
-func FromBill(rows iter.Seq2[bill.Row, error]) ([]Usage, error) {
-	days := map[time.Time]map[string]money.Amount{}
-	for r, err := range rows {
-		if err != nil {
-			return nil, fmt.Errorf("read the bill: %w", err)
-		}
-		if r.ChargeCategory != bill.Usage || r.Commitment != "" || r.PricingCategory != bill.Standard && r.PricingCategory != "" {
-			continue
-		}
-		day := days[r.Day]
-		if day == nil {
-			day = map[string]money.Amount{}
-			days[r.Day] = day
-		}
-		key := PriceKey("compute", r.Region)
-		sum, err := day[key].Add(r.Cost.Billed)
-		if err != nil {
-			return nil, fmt.Errorf("add up the bill of %s: %w", r.Day.Format(time.DateOnly), err)
-		}
-		day[key] = sum
-	}
-	var out []Usage
-	for _, day := range slices.SortedFunc(maps.Keys(days), time.Time.Compare) {
-		for _, key := range slices.Sorted(maps.Keys(days[day])) {
-			billed := days[day][key]
-			if billed < 0 {
-				continue // credits
-			}
-			whole := Quantity(billed / (money.USD / money.Amount(Machine)))
-			for h := range Quantity(24) {
-				out = append(out, Usage{Hour: day.Add(time.Duration(h) * time.Hour), Key: key, OnDemand: money.USD, Quantity: (whole + 23 - h) / 24})
-			}
-		}
-	}
-	return out, nil
-}
 
 // BookOffers returns the commitments in the price book for the types in use, and notes on
 // their sources. It returns [ErrNoOffers] where there is none. Types of one

@@ -38,6 +38,9 @@ type Usage struct {
 	// Quantity is machines that ran. Idle is how many of them did nothing: they come
 	// off before anything is committed to, for a commitment on waste locks it in.
 	Quantity, Idle Quantity
+	// Leaving is how many of them are no use of the period ahead: findings stop them, move them
+	// to spot or replace them. They come off too.
+	Leaving Quantity
 	// OnDemand is dollars for one machine for the hour, over 0.
 	OnDemand money.Amount
 }

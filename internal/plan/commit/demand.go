@@ -17,7 +17,7 @@ const (
 	maxHours = 20 * 8766
 )
 
-// demand is use by key and hour, idle machines taken off.
+// demand is use by key and hour, idle and leaving machines taken off.
 type demand struct {
 	start time.Time
 	hours int
@@ -29,8 +29,9 @@ type demand struct {
 	// pools are the keys that reserved machines cover together, units those of one machine.
 	pools []pool
 	units []int64
-	// onDemand is what it costs without commitments, idle what the idle machines cost.
-	onDemand, idle money.Amount
+	// onDemand is what it costs without commitments, idle and leaving what the machines cost
+	// that came off first.
+	onDemand, idle, leaving money.Amount
 	// rows counts hours of keys, empty the hours in which no key has one.
 	rows, empty int
 }
@@ -43,8 +44,9 @@ func newDemand(usage []Usage) (*demand, error) {
 	end, at := d.start, map[string]int{}
 	for _, u := range usage {
 		switch {
-		case u.Quantity < 0 || u.Quantity > maxMachines*Machine || u.Idle < 0 || u.Idle > u.Quantity:
-			return nil, fmt.Errorf("plan commitments: %s has %d of %d millionths of a machine idle", u.Key, u.Idle, u.Quantity)
+		case u.Quantity < 0 || u.Quantity > maxMachines*Machine || u.Idle < 0 || u.Idle > u.Quantity ||
+			u.Leaving < 0 || u.Leaving > u.Quantity-u.Idle:
+			return nil, fmt.Errorf("plan commitments: of %d millionths of a machine, %s has %d idle and %d leaving", u.Quantity, u.Key, u.Idle, u.Leaving)
 		case u.OnDemand <= 0:
 			return nil, fmt.Errorf("plan commitments: %s has no on-demand price", u.Key)
 		case !u.Hour.Equal(u.Hour.Truncate(time.Hour)):
@@ -89,8 +91,8 @@ func (d *demand) fill(usage []Usage, at map[string]int) error {
 			seen[t] = true
 			d.empty--
 		}
-		d.need[k][t], d.rate[k][t] = u.Quantity-u.Idle, u.OnDemand
-		used, err := cost(u.OnDemand, u.Quantity-u.Idle)
+		d.need[k][t], d.rate[k][t] = u.Quantity-u.Idle-u.Leaving, u.OnDemand
+		used, err := cost(u.OnDemand, d.need[k][t])
 		if err != nil {
 			return err
 		}
@@ -103,6 +105,13 @@ func (d *demand) fill(usage []Usage, at map[string]int) error {
 		}
 		if d.idle, err = d.idle.Add(idle); err != nil {
 			return fmt.Errorf("add up idle machines: %w", err)
+		}
+		leaving, err := cost(u.OnDemand, u.Leaving)
+		if err != nil {
+			return err
+		}
+		if d.leaving, err = d.leaving.Add(leaving); err != nil {
+			return fmt.Errorf("add up machines that leave: %w", err)
 		}
 	}
 	return nil

@@ -29,11 +29,12 @@ var UsageFile = plan.Layout{
 	},
 	Optional: []plan.Column{
 		{Name: "idle_quantity", Doc: "machines of quantity that were idle; the planner takes them off first"},
+		{Name: "leaving_quantity", Doc: "other machines of quantity that are to stop, to move to spot or to be replaced; they come off too"},
 	},
 }
 
 // ReadUsage reads CSV with the columns time, key, quantity and on_demand_rate, and if it
-// likes idle_quantity. A time is RFC 3339 or seconds since 1970, and a full hour; a
+// likes idle_quantity and leaving_quantity. A time is RFC 3339 or seconds since 1970, and a full hour; a
 // quantity is read to the millionth of a machine; a rate is over 0. An hour of a key
 // that is there twice is an error. Errors are a *plan.FileError with the place.
 func ReadUsage(name string, r io.Reader) ([]Usage, error) {
@@ -91,6 +92,14 @@ func usageOf(row plan.Row) (Usage, error) {
 		}
 		if u.Idle > u.Quantity {
 			return u, row.Error("idle_quantity", "idle_quantity %s is more than quantity %s", row.Text("idle_quantity"), row.Text("quantity"))
+		}
+	}
+	if row.Text("leaving_quantity") != "" {
+		if u.Leaving, err = quantity(row, "leaving_quantity"); err != nil {
+			return u, err
+		}
+		if u.Leaving > u.Quantity-u.Idle {
+			return u, row.Error("leaving_quantity", "leaving_quantity %s is more than the rest of quantity %s that is not idle", row.Text("leaving_quantity"), row.Text("quantity"))
 		}
 	}
 	if u.OnDemand, err = row.Amount("on_demand_rate"); err != nil {

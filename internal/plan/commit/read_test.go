@@ -17,7 +17,7 @@ const (
 
 func TestRead(t *testing.T) {
 	usage, err := ReadUsage("u.csv", strings.NewReader("key,time,quantity,on_demand_rate,idle_quantity\na,2026-03-01T02:00:00+01:00,1.25,3.06,0.5\na,1772330400,2,3.06,\n"))
-	if err != nil || len(usage) != 2 || usage[0] != (Usage{start.Add(time.Hour), "a", 1_250_000, 500_000, 3_060_000_000}) || !usage[1].Hour.Equal(start.Add(2*time.Hour)) {
+	if err != nil || len(usage) != 2 || usage[0] != (Usage{start.Add(time.Hour), "a", 1_250_000, 500_000, 0, 3_060_000_000}) || !usage[1].Hour.Equal(start.Add(2*time.Hour)) {
 		t.Errorf("got %+v, %v", usage, err)
 	}
 	offers, err := ReadOffers("o.csv", strings.NewReader(offersHead+"a,reserved,12,No Upfront,1.82,,\n*,savings-plan,36,all-upfront,,,0.45\n"))

@@ -39,6 +39,9 @@ type Report struct {
 	// IdleUSD is what idle machines cost on demand. They were taken off first, and are
 	// in no other figure.
 	IdleUSD money.Amount `json:"idle_cost_usd"`
+	// LeavingUSD is what machines cost on demand that findings stop, move to spot or replace.
+	// They were taken off as well.
+	LeavingUSD money.Amount `json:"leaving_cost_usd"`
 	// Commitments are what to buy; Existing are those that exist, by their use in the window.
 	Commitments []Commitment `json:"commitments"`
 	Existing    []Commitment `json:"existing"`
@@ -150,7 +153,7 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
 		OnDemandUSD: d.onDemand, PlannedUSD: out.cost, LowerBoundUSD: out.cost - gap, Optimal: gap == 0,
 		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand), Utilization: out.utilization(d.hours),
-		IdleUSD: d.idle, Commitments: []Commitment{}, Layers: layers}
+		IdleUSD: d.idle, LeavingUSD: d.leaving, Commitments: []Commitment{}, Layers: layers}
 	var added []line
 	var advised []purchase
 	for i, l := range lines {
@@ -394,6 +397,9 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 		r.Assumptions = append(r.Assumptions, "idle machines are excluded: "+d.idle.Dollars()+" on demand that no commitment should cover")
 	} else {
 		r.Assumptions = append(r.Assumptions, "the usage has no idle hours: a commitment to idle machines makes waste permanent")
+	}
+	if d.leaving > 0 {
+		r.Assumptions = append(r.Assumptions, "machines that are to stop, to move to spot or to be replaced are excluded: "+d.leaving.Dollars()+" on demand in the window")
 	}
 	if gap > 0 {
 		r.Assumptions = append(r.Assumptions, fmt.Sprintf("the search ended without a proof: a better plan may save up to %s more", gap.Dollars()))

@@ -1,0 +1,151 @@
+package accountplan
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/change"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+)
+
+var since = time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
+
+// machine is a machine of a test.
+func machine(id string) inventory.Ref {
+	return inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: id}
+}
+
+// stretch is what one machine did in a part of one hour.
+type stretch struct {
+	id, machineType, duty string
+	hour                  int
+	seconds               int64
+}
+
+// rates are dollars an hour of a type in the ledger of a test.
+var rates = map[string]int64{"p4d.24xlarge": 20, "g5.12xlarge": 6, "g5.xlarge": 1}
+
+// stretches answers as a ledger does.
+type stretches []stretch
+
+func (all stretches) Sums(_ context.Context, q ledger.SumQuery) ([]ledger.Sum, error) {
+	sums := map[string]*ledger.Sum{}
+	for _, s := range all {
+		values := map[ledger.Dimension]string{ledger.ByType: s.machineType, ledger.ByRegion: "us-east-1", ledger.ByDuty: s.duty, ledger.ByResource: machine(s.id).String(),
+			ledger.ByCategory: string(ledger.Compute), ledger.ByPricing: string(ledger.Standard), ledger.ByKind: string(inventory.KindInstance)}
+		if slices.ContainsFunc(q.Filter, func(m ledger.Match) bool { return !slices.Contains(m.Values, values[m.By]) }) {
+			continue
+		}
+		var key []string
+		for _, d := range q.By {
+			key = append(key, values[d])
+		}
+		at := fmt.Sprint(s.hour, key)
+		if sums[at] == nil {
+			sums[at] = &ledger.Sum{Period: since.Add(time.Duration(s.hour) * time.Hour), Key: key}
+		}
+		sums[at].Sums.Seconds += s.seconds
+		sums[at].Sums.Amount += money.Amount(rates[s.machineType]*s.seconds) * money.USD / 3600
+	}
+	var out []ledger.Sum
+	for _, at := range slices.Sorted(maps.Keys(sums)) {
+		out = append(out, *sums[at])
+	}
+	return out, nil
+}
+
+// TestHoursBeginWithWhatFindingsLeave holds the use that is committed to against one machine
+// after the other: what stops or moves to spot is gone, what is resized works at its new type,
+// idle time is gone everywhere.
+func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
+	book, err := price.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		fixes := map[string]change.Change{
+			"stays": {}, "ends": {Verb: change.Stop}, "spot": {Verb: change.UseSpot}, "weekly": {Verb: change.Schedule},
+			"small": {Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.xlarge"}},
+			"odd":   {Verb: change.ChangeType, Arguments: change.Arguments{Type: "x9.unknown"}},
+			"moves": {Verb: change.Move, Arguments: change.Arguments{Region: "us-west-2"}},
+			"spare": {Verb: change.Advise},
+		}
+		var all stretches
+		var kept []Fix
+		want := map[string]int64{} // seconds to commit to, by hour and key
+		for id, fix := range fixes {
+			machineType := rapid.SampledFrom([]string{"p4d.24xlarge", "g5.12xlarge", "g5.xlarge"}).Draw(rt, "type of "+id)
+			kept = append(kept, Fix{machine(id), machineType, fix})
+			for hour := range 2 {
+				for _, duty := range []string{"busy", "idle", "held"} {
+					s := stretch{id, machineType, duty, hour, rapid.Int64Range(0, 1200).Draw(rt, "seconds")}
+					all = append(all, s)
+					key := machineType + "/us-east-1"
+					switch {
+					case duty != "busy" || fix.Verb == change.Stop || fix.Verb == change.UseSpot || fix.Verb == change.Schedule || id == "odd":
+						continue
+					case id == "small":
+						key = "g5.xlarge/us-east-1"
+					case id == "moves":
+						key = machineType + "/us-west-2"
+					}
+					want[fmt.Sprint(hour, key)] += s.seconds
+				}
+			}
+		}
+		use, notes, err := Hours(rt.Context(), all, since, since.Add(2*time.Hour), NewLeaving(kept), book)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for _, u := range use {
+			at := fmt.Sprint(int(u.Hour.Sub(since).Hours()), u.Key)
+			left := u.Quantity - u.Idle - u.Leaving
+			if diff := left - machines(want[at]); diff < -2 || diff > 2 { // three roundings
+				rt.Fatalf("%s: %d of a machine remain, want %d", at, left, machines(want[at]))
+			}
+			delete(want, at)
+		}
+		for at, seconds := range want {
+			if seconds > 0 {
+				rt.Fatalf("%s is missing", at)
+			}
+		}
+		if text := strings.Join(notes, "\n"); len(notes) > 0 && !strings.Contains(text, "x9.unknown/us-east-1") {
+			rt.Fatalf("notes %q", text)
+		}
+	})
+}
+
+// TestLeavingMachines: which fixes take machines out of what is committed to, and which count
+// first of one machine.
+func TestLeavingMachines(t *testing.T) {
+	volume := machine("vol-1")
+	volume.Kind = inventory.KindVolume
+	got := NewLeaving([]Fix{
+		{machine("both"), "g5.xlarge", change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: "g6.xlarge"}}},
+		{machine("both"), "g5.xlarge", change.Change{Verb: change.Terminate}},
+		{machine("both"), "g5.xlarge", change.Change{Verb: change.UseSpot}},
+		{machine("lead"), "g5.xlarge", change.Change{Verb: change.Advise, Arguments: change.Arguments{Members: []string{"m1", "m2"}}}},
+		{machine("grow"), "g5.xlarge", change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(2))}}},
+		{machine("tag"), "g5.xlarge", change.Change{Verb: change.Tag}},
+		{volume, "gp3", change.Change{Verb: change.Delete}},
+	})
+	if want := "3 to stop"; got.String() != want || len(got) != 3 {
+		t.Errorf("got %s of %v, want %s", got, got, want)
+	}
+	for resource, want := range map[string]bool{"m1": true, "arn:aws:ec2:us-east-1:1:instance/both": true, "lead": false, "vol-1": false, "": false, "x/": false} {
+		if got.Has(resource) != want {
+			t.Errorf("%q: got %v", resource, !want)
+		}
+	}
+}

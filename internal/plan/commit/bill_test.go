@@ -1,0 +1,171 @@
+package commit
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// billed is a row of on-demand compute.
+func billed(provider, service, region, resource, cost string) bill.Row {
+	a, err := money.ParseAmount(cost)
+	if err != nil {
+		panic(err)
+	}
+	return bill.Row{Day: start, Provider: provider, Service: service, Region: region, Resource: resource, Category: bill.Compute,
+		ChargeCategory: bill.Usage, PricingCategory: bill.Standard, Cost: bill.Cost{Billed: a}}
+}
+
+func rowsOf(rows ...bill.Row) iter.Seq2[bill.Row, error] {
+	return func(yield func(bill.Row, error) bool) {
+		for _, r := range rows {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// perKey adds up the hours of a bill by key, in dollars.
+func perKey(use []Usage) map[string]string {
+	sums := map[string]Quantity{}
+	for _, u := range use {
+		sums[u.Key] += u.Quantity
+	}
+	out := map[string]string{}
+	for key, q := range sums {
+		out[key] = (money.Amount(q) * (money.USD / money.Amount(Machine))).String()
+	}
+	return out
+}
+
+// TestBillLeavesOutWhatNoPlanCovers: Bedrock, the fee of EKS and charges without a service are
+// named with their dollars; SageMaker counts only where an offer names it.
+func TestBillLeavesOutWhatNoPlanCovers(t *testing.T) {
+	rows := []bill.Row{
+		billed("AWS", "Amazon Elastic Compute Cloud", "us-east-1", "", "48.00"), billed("AWS", "AWS Lambda", "us-east-1", "", "2.40"),
+		billed("AWS", "AmazonEC2", "eu-west-1", "", "24.00"), billed("Amazon Web Services", "Amazon Elastic Container Service", "eu-west-1", "", "0.24"),
+		billed("AWS", "Amazon SageMaker", "us-east-1", "", "7.20"),
+		billed("AWS", "Amazon Bedrock", "us-east-1", "", "99.00"), billed("AWS", "Amazon Elastic Kubernetes Service", "us-east-1", "", "4.80"),
+		billed("AWS", "", "us-east-1", "", "1.00"),
+	}
+	for _, tc := range []struct {
+		name    string
+		pattern string
+		covered string // the key of the offer after
+		keys    map[string]string
+		leftOut string
+	}{
+		{"everything is compute", "*", "compute/*", map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24"},
+			"Amazon Bedrock ($99.00), Amazon SageMaker, which has plans of its own (key sagemaker/*) ($7.20), Amazon Elastic Kubernetes Service ($4.80), a service without a name ($1.00)"},
+		{"a region", "*/eu-west-1", "compute*/eu-west-1", map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24"}, "SageMaker"},
+		{"a plan of SageMaker", "sagemaker/*", "sagemaker/*",
+			map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24", "sagemaker/us-east-1": "7.20"}, "Amazon Bedrock ($99.00), Amazon Elastic"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			use, err := FromBill(rowsOf(rows...), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			offers := []Offer{{Key: tc.pattern, Kind: SavingsPlan, TermMonths: 12, Discount: 300_000_000}}
+			if err := use.Scope(offers, nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := perKey(use.Usage); !maps.Equal(got, tc.keys) || offers[0].Key != tc.covered {
+				t.Errorf("%s covers %v, want %s and %v", offers[0].Key, got, tc.covered, tc.keys)
+			}
+			if notes := strings.Join(use.Notes(), "\n"); !strings.Contains(notes, tc.leftOut) {
+				t.Errorf("got %q, want %q", notes, tc.leftOut)
+			}
+		})
+	}
+}
+
+// TestPlanOfOneProviderRefusesTwo: no plan covers compute of two providers.
+func TestPlanOfOneProviderRefusesTwo(t *testing.T) {
+	use, err := FromBill(rowsOf(billed("AWS", "AmazonEC2", "us-east-1", "", "24.00"), billed("Microsoft", "Virtual Machines", "eastus", "", "24.00"),
+		billed("Google Cloud", "Compute Engine", "us-central1", "", "24.00"), billed("Oracle", "Compute Engine", "iad", "", "1.00")), nil)
+	if err != nil || len(perKey(use.Usage)) != 4 {
+		t.Fatalf("%v, %v", perKey(use.Usage), err)
+	}
+	for pattern, refused := range map[string]bool{"*": true, "compute/us-*": true, "compute/us-east-*": false, "compute/eastus": false, "compute/europe-*": false} {
+		err := use.Scope([]Offer{{Key: pattern, Kind: SavingsPlan, Discount: 1}}, nil)
+		if (err != nil) != refused {
+			t.Errorf("%s: got %v", pattern, err)
+		}
+	}
+	if err := use.Scope(nil, []Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan}}}); err == nil || !strings.Contains(err.Error(), "name regions") {
+		t.Errorf("an existing plan: %v", err)
+	}
+}
+
+// TestBillOfRandomServices holds the hours of a bill against the plain sums of the rows whose
+// services a plan covers: nothing else is committed to, and nothing is lost.
+func TestBillOfRandomServices(t *testing.T) {
+	covered := map[string]string{"AmazonEC2": "compute/", "AWSLambda": "compute/", "AmazonECS": "compute/", "AmazonSageMaker": "sagemaker/"}
+	rapid.Check(t, func(rt *rapid.T) {
+		var rows []bill.Row
+		want, leaving, out := map[string]int64{}, int64(0), map[string]int64{}
+		for range rapid.IntRange(1, 12).Draw(rt, "rows") {
+			service := rapid.SampledFrom([]string{"AmazonEC2", "AWSLambda", "AmazonECS", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS", "AmazonRDS"}).Draw(rt, "service")
+			region := rapid.SampledFrom([]string{"us-east-1", "eu-west-1"}).Draw(rt, "region")
+			cents := rapid.Int64Range(0, 5000).Draw(rt, "cents")
+			resource := rapid.SampledFrom([]string{"", "arn:aws:ec2:us-east-1:1:instance/i-gone", "i-gone", "i-stays"}).Draw(rt, "resource")
+			r := billed("AWS", service, region, resource, "0")
+			r.Cost.Billed = money.Amount(cents) * money.Cent
+			kind := covered[service]
+			switch rapid.IntRange(0, 5).Draw(rt, "charge") {
+			case 0:
+				r.Commitment, kind = "sp-1", "-"
+			case 1:
+				r.PricingCategory, kind = bill.Dynamic, "-"
+			case 2:
+				r.ChargeCategory, kind = bill.Purchase, "-"
+			}
+			rows = append(rows, r)
+			switch kind {
+			case "-":
+			case "":
+				out[service] += cents
+			default:
+				want[kind+region] += cents
+				if strings.HasSuffix(resource, "i-gone") {
+					leaving += cents
+				}
+			}
+		}
+		use, err := FromBill(rowsOf(rows...), func(r string) bool { return strings.HasSuffix(r, "i-gone") })
+		if err != nil {
+			rt.Fatal(err)
+		}
+		got, gotLeaving := map[string]Quantity{}, Quantity(0)
+		for _, u := range use.Usage {
+			got[u.Key] += u.Quantity
+			gotLeaving += u.Leaving
+		}
+		for key, cents := range want {
+			if got[key] != Quantity(cents)*Machine/100 {
+				rt.Fatalf("%s has %d millionths of a dollar, want %d cents", key, got[key], cents)
+			}
+			delete(got, key)
+		}
+		if len(got) > 0 || gotLeaving != Quantity(leaving)*Machine/100 {
+			rt.Fatalf("others: %v; %d leave, want %d cents", got, gotLeaving, leaving)
+		}
+		for service, cents := range out {
+			if use.LeftOut[service] != money.Amount(cents)*money.Cent {
+				rt.Fatalf("%s of %s left out, want %d cents", use.LeftOut[service], service, cents)
+			}
+		}
+		if len(use.LeftOut) != len(out) {
+			rt.Fatalf("left out %v, want %v", slices.Sorted(maps.Keys(use.LeftOut)), slices.Sorted(maps.Keys(out)))
+		}
+	})
+}
