@@ -35,11 +35,13 @@ func (a *app) newPlanCommit() *cobra.Command {
 		Use:   "commit",
 		Short: "Plan reserved machines and savings plans for steady use",
 		Long: `Replays every hour of recorded use in the order in which the provider applies
-commitments, and finds the cheapest set of offers, with a proven lower bound on the cost
-of any other choice. Idle machines are excluded. A commitment is advised only if its
-utilization stays above 60%, the history is long enough, and it is expected to save even
-if work leaves its machine type before the term ends. --from reads the ledger or imported
-bills, and the offers of the price book.`,
+commitments, and finds the cheapest set of offers for the period after it, with a proven
+lower bound on the cost of any other choice. Existing commitments that ended cover
+nothing, and what replaces those that end within 90 days starts on that day. Idle machines
+are excluded, and with --from those that findings stop, move to spot or replace. A
+commitment is advised only if its utilization stays above 60%, the history is long enough,
+and it is expected to save even if work leaves its machine type before the term ends.
+--from reads the ledger or imported bills, and the offers of the price book.`,
 		Example: `  curfew plan commit --from ledger --since 90d --offers examples/data/offers.csv
   curfew plan commit --from bill --offers examples/data/offers.csv --since 6mo
   curfew plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv

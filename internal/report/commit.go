@@ -85,6 +85,9 @@ func commitTitle(r commit.Report) string {
 	if r.AdvisedLossDrop != nil {
 		saving += ", a loss if demand drops by " + plain.Share(*r.AdvisedLossDrop, 1)
 	}
+	if c := advised[0]; len(advised) == 1 && c.Starts != nil && c.Starts.After(r.End) {
+		saving += "; start it on " + plain.Date(*c.Starts)
+	}
 	return "Buy " + purchasesOf(advised, r.End) + ": " + saving
 }
 
