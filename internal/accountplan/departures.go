@@ -49,7 +49,9 @@ func NewLeaving(fixes []Fix) Leaving {
 		r, a := f.Resource, f.Change.Arguments
 		if len(a.Members) > 0 { // of a group or a fleet that shrinks
 			for _, id := range a.Members {
-				out.add(inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: inventory.KindInstance, ID: id}, leaving{how: ends})
+				member := r
+				member.Kind, member.ID = inventory.KindInstance, id
+				out.add(member, leaving{how: ends})
 			}
 			continue
 		}

@@ -43,10 +43,18 @@ type hourUse struct {
 // charged. Idle, held and stalled time counts as idle. All time of machines that leave counts as
 // leaving; one that becomes another type or moves counts there, at the price of the book, and
 // without a price nowhere. Notes name what has no price.
-func Hours(ctx context.Context, s sums, since, until time.Time, leaves Leaving, book *price.Book) (use []commit.Usage, notes []string, err error) {
-	query := ledger.SumQuery{By: []ledger.Dimension{ledger.ByType, ledger.ByRegion, ledger.ByDuty}, Since: since, Until: until, Granularity: ledger.Hourly,
-		Filter: ledger.Filter{{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}}, {By: ledger.ByPricing, Values: []string{string(ledger.Standard)}},
-			{By: ledger.ByKind, Values: []string{string(inventory.KindInstance)}}}}
+func Hours(
+	ctx context.Context, s sums, since, until time.Time, leaves Leaving, book *price.Book,
+) (use []commit.Usage, notes []string, err error) {
+	query := ledger.SumQuery{
+		By:    []ledger.Dimension{ledger.ByType, ledger.ByRegion, ledger.ByDuty},
+		Since: since, Until: until, Granularity: ledger.Hourly,
+		Filter: ledger.Filter{
+			{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}},
+			{By: ledger.ByPricing, Values: []string{string(ledger.Standard)}},
+			{By: ledger.ByKind, Values: []string{string(inventory.KindInstance)}},
+		},
+	}
 	all, err := s.Sums(ctx, query)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the hours of machines: %w", err)
@@ -83,7 +91,9 @@ func Hours(ctx context.Context, s sums, since, until time.Time, leaves Leaving, 
 		use = append(use, commit.Usage{Hour: k.at, Key: k.key, OnDemand: rate, Quantity: machines(u.seconds),
 			Idle: machines(u.idle), Leaving: min(machines(u.leaving), machines(u.seconds)-machines(u.idle))})
 	}
-	slices.SortFunc(use, func(x, y commit.Usage) int { return cmp.Or(x.Hour.Compare(y.Hour), cmp.Compare(x.Key, y.Key)) })
+	slices.SortFunc(use, func(x, y commit.Usage) int {
+		return cmp.Or(x.Hour.Compare(y.Hour), cmp.Compare(x.Key, y.Key))
+	})
 	return use, notes, nil
 }
 

@@ -41,9 +41,13 @@ type stretches []stretch
 func (all stretches) Sums(_ context.Context, q ledger.SumQuery) ([]ledger.Sum, error) {
 	sums := map[string]*ledger.Sum{}
 	for _, s := range all {
-		values := map[ledger.Dimension]string{ledger.ByType: s.machineType, ledger.ByRegion: "us-east-1", ledger.ByDuty: s.duty, ledger.ByResource: machine(s.id).String(),
-			ledger.ByCategory: string(ledger.Compute), ledger.ByPricing: string(ledger.Standard), ledger.ByKind: string(inventory.KindInstance)}
-		if slices.ContainsFunc(q.Filter, func(m ledger.Match) bool { return !slices.Contains(m.Values, values[m.By]) }) {
+		values := map[ledger.Dimension]string{
+			ledger.ByType: s.machineType, ledger.ByRegion: "us-east-1", ledger.ByDuty: s.duty,
+			ledger.ByResource: machine(s.id).String(), ledger.ByCategory: string(ledger.Compute),
+			ledger.ByPricing: string(ledger.Standard), ledger.ByKind: string(inventory.KindInstance),
+		}
+		misses := func(m ledger.Match) bool { return !slices.Contains(m.Values, values[m.By]) }
+		if slices.ContainsFunc(q.Filter, misses) {
 			continue
 		}
 		var key []string
@@ -80,6 +84,7 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 			"moves": {Verb: change.Move, Arguments: change.Arguments{Region: "us-west-2"}},
 			"spare": {Verb: change.Advise},
 		}
+		gone := []change.Verb{change.Stop, change.UseSpot, change.Schedule}
 		var all stretches
 		var kept []Fix
 		want := map[string]int64{} // seconds to commit to, by hour and key
@@ -92,7 +97,7 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 					all = append(all, s)
 					key := machineType + "/us-east-1"
 					switch {
-					case duty != "busy" || fix.Verb == change.Stop || fix.Verb == change.UseSpot || fix.Verb == change.Schedule || id == "odd":
+					case duty != "busy" || slices.Contains(gone, fix.Verb) || id == "odd":
 						continue
 					case id == "small":
 						key = "g5.xlarge/us-east-1"
@@ -131,11 +136,13 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 func TestLeavingMachines(t *testing.T) {
 	volume := machine("vol-1")
 	volume.Kind = inventory.KindVolume
+	smaller := change.Arguments{Type: "g6.xlarge"}
+	members := change.Arguments{Members: []string{"m1", "m2"}}
 	got := NewLeaving([]Fix{
-		{machine("both"), "g5.xlarge", change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: "g6.xlarge"}}},
+		{machine("both"), "g5.xlarge", change.Change{Verb: change.ChangeType, Arguments: smaller}},
 		{machine("both"), "g5.xlarge", change.Change{Verb: change.Terminate}},
 		{machine("both"), "g5.xlarge", change.Change{Verb: change.UseSpot}},
-		{machine("lead"), "g5.xlarge", change.Change{Verb: change.Advise, Arguments: change.Arguments{Members: []string{"m1", "m2"}}}},
+		{machine("lead"), "g5.xlarge", change.Change{Verb: change.Advise, Arguments: members}},
 		{machine("grow"), "g5.xlarge", change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(2))}}},
 		{machine("tag"), "g5.xlarge", change.Change{Verb: change.Tag}},
 		{volume, "gp3", change.Change{Verb: change.Delete}},
@@ -143,7 +150,9 @@ func TestLeavingMachines(t *testing.T) {
 	if want := "3 to stop"; got.String() != want || len(got) != 3 {
 		t.Errorf("got %s of %v, want %s", got, got, want)
 	}
-	for resource, want := range map[string]bool{"m1": true, "arn:aws:ec2:us-east-1:1:instance/both": true, "lead": false, "vol-1": false, "": false, "x/": false} {
+	for resource, want := range map[string]bool{
+		"m1": true, "arn:aws:ec2:us-east-1:1:instance/both": true, "lead": false, "vol-1": false, "": false, "x/": false,
+	} {
 		if got.Has(resource) != want {
 			t.Errorf("%q: got %v", resource, !want)
 		}

@@ -127,18 +127,24 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	until := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1)
-	since := until.AddDate(0, 0, -65)
+	since, before := until.AddDate(0, 0, -65), until.AddDate(0, 0, -100)
 	account := ledger.Account{Cloud: "aws", ID: "111122223333"}
+	parts := []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}
 	ref := func(id string) inventory.Ref {
 		return inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: id}
 	}
 	for _, at := range []time.Time{since, until} {
-		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}}
+		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: parts}
 		var seen []ledger.Observation
 		for _, id := range []string{"i-stays", "i-spot", "i-large"} {
-			o := ledger.Observation{At: at, Ref: ref(id), State: inventory.StateRunning, StateSince: since.AddDate(0, -1, 0), CreatedAt: since.AddDate(0, -1, 0),
-				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * 2195764 * money.USD / 100000, Source: "test", AsOf: since.AddDate(0, -2, 0)}},
-				Duty:   []ledger.Span{{From: since, To: at, State: duty.Busy}}}
+			o := ledger.Observation{
+				At: at, Ref: ref(id), State: inventory.StateRunning, StateSince: before, CreatedAt: before,
+				Meters: []ledger.Meter{{
+					Name: "compute", Category: ledger.Compute, Monthly: 730 * 2195764 * money.USD / 100000,
+					Source: "test", AsOf: before,
+				}},
+				Duty: []ledger.Span{{From: since, To: at, State: duty.Busy}},
+			}
 			o.Type = "p4d.24xlarge"
 			seen = append(seen, o)
 		}
@@ -146,15 +152,22 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	look := snapshot.Look{Cloud: "aws", Account: account.ID, At: until, Judged: true, Parts: []snapshot.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}}
-	for id, fix := range map[string]change.Change{"i-spot": {Verb: change.UseSpot}, "i-large": {Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.12xlarge"}}} {
+	look := snapshot.Look{
+		Cloud: "aws", Account: account.ID, At: until, Judged: true,
+		Parts: []snapshot.Part{{Region: "us-east-2", Kind: inventory.KindInstance}},
+	}
+	for id, fix := range map[string]change.Change{
+		"i-spot":  {Verb: change.UseSpot},
+		"i-large": {Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.12xlarge"}},
+	} {
 		var f view.Finding
 		f.ID, f.Resource.ID, f.Resource.Type, f.Fix.Change = "f"+id, id, "p4d.24xlarge", fix
 		body, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		look.Resources = append(look.Resources, snapshot.Resource{Ref: ref(id), Name: id, State: "running", Body: []byte("{}")})
+		seen := snapshot.Resource{Ref: ref(id), Name: id, State: "running", Body: []byte("{}")}
+		look.Resources = append(look.Resources, seen)
 		look.Findings = append(look.Findings, snapshot.Finding{ID: f.ID, Rule: "test", Ref: ref(id), Body: body})
 	}
 	ask := func() (doc struct {
@@ -167,7 +180,8 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 		Assumptions []string
 	}) {
 		t.Helper()
-		code, out, errs := d.run("plan", "commit", "--from", "ledger", "--since", since.Format(time.DateOnly), "--until", until.Format(time.DateOnly), "-o", "json")
+		code, out, errs := d.run("plan", "commit", "--from", "ledger", "--since", since.Format(time.DateOnly),
+			"--until", until.Format(time.DateOnly), "-o", "json")
 		if code != ExitDone {
 			t.Fatalf("exit %d: %s", code, errs)
 		}
@@ -179,9 +193,10 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	before := ask()
-	if before.Commitments[0].Quantity != 3 || before.Leaving != "0.00" || !strings.Contains(strings.Join(before.Assumptions, "\n"), "no scan is kept") {
-		t.Errorf("without a scan: %+v", before)
+	all := ask()
+	if all.Commitments[0].Quantity != 3 || all.Leaving != "0.00" ||
+		!strings.Contains(strings.Join(all.Assumptions, "\n"), "no scan is kept") {
+		t.Errorf("without a scan: %+v", all)
 	}
 	if s, err = store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")}); err != nil {
 		t.Fatal(err)
@@ -204,7 +219,8 @@ func TestPlanCommitLeavesFindingsOut(t *testing.T) {
 	if want := fmt.Sprintf("%.4f", 2*21.95764*65*24); !strings.HasPrefix(after.Leaving, want[:len(want)-3]) {
 		t.Errorf("machines that leave cost %s, want %s", after.Leaving, want)
 	}
-	if text := strings.Join(after.Assumptions, "\n"); !strings.Contains(text, "1 to move to spot, 1 to become another type or move") {
+	text := strings.Join(after.Assumptions, "\n")
+	if !strings.Contains(text, "1 to move to spot, 1 to become another type or move") {
 		t.Errorf("the findings are not named: %s", text)
 	}
 }

@@ -163,14 +163,17 @@ func leavingMachines(ctx context.Context, s *store.Store) (accountplan.Leaving, 
 	case err != nil:
 		return nil, "", err
 	case at.IsZero():
-		return nil, "no scan is kept: machines that are idle, could be spot or are too large are committed to as they are; run curfew scan first", nil
+		return nil, "no scan is kept: machines that are idle, could be spot or are too large are committed to " +
+			"as they are; run curfew scan first", nil
 	}
 	leaves := accountplan.NewLeaving(fixes)
 	return leaves, fmt.Sprintf("machines with findings up to %s come off first: %s", at.Format(time.DateOnly), leaves), nil
 }
 
 // recordedHours reads the hours of the ledger.
-func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlags, book *price.Book) ([]commit.Usage, []string, error) {
+func (a *app) recordedHours(
+	ctx context.Context, cfg config.Config, f commitFlags, book *price.Book,
+) ([]commit.Usage, []string, error) {
 	since, until, err := a.bounds(f.Period)
 	if err != nil {
 		return nil, nil, err
@@ -186,14 +189,18 @@ func (a *app) recordedHours(ctx context.Context, cfg config.Config, f commitFlag
 	}
 	use, more, err := accountplan.Hours(ctx, s.Ledger(), since, until, leaves, book)
 	if err == nil && len(use) == 0 {
-		err = noUsage("the ledger has no on-demand machine hour from %s to %s; run curfew scan regularly to fill it", since, until)
+		err = noUsage("the ledger has no on-demand machine hour from %s to %s; run curfew scan regularly to fill it",
+			since, until)
 	}
-	notes := []string{"usage is the on-demand machine hours of the ledger at list price; hours without an observation count as unused", note}
+	notes := []string{"usage is the on-demand machine hours of the ledger at list price; " +
+		"hours without an observation count as unused", note}
 	return use, append(notes, more...), err
 }
 
 // billedHours reads imported bills, and holds offers and existing commitments against them.
-func (a *app) billedHours(ctx context.Context, cfg config.Config, f commitFlags, offers []commit.Offer, existing []commit.Existing) ([]commit.Usage, []string, error) {
+func (a *app) billedHours(
+	ctx context.Context, cfg config.Config, f commitFlags, offers []commit.Offer, existing []commit.Existing,
+) ([]commit.Usage, []string, error) {
 	since, until, err := a.bounds(f.Period)
 	if err != nil {
 		return nil, nil, err
@@ -222,7 +229,8 @@ func (a *app) billedHours(ctx context.Context, cfg config.Config, f commitFlags,
 		}
 		return nil, nil, noUsage(missing, since, until)
 	}
-	notes := []string{"imported bills are daily: each hour has a twenty-fourth of its day, and one machine stands for one dollar an hour on demand", note}
+	notes := []string{"imported bills are daily: each hour has a twenty-fourth of its day, " +
+		"and one machine stands for one dollar an hour on demand", note}
 	return use.Usage, append(notes, use.Notes()...), nil
 }
 

@@ -162,7 +162,8 @@ func byYearlySaving(all []commit.Commitment) []commit.Commitment {
 // commitments is a table of what to buy.
 func commitments(r commit.Report) layout.Grid {
 	g := layout.Grid{Title: "Commitments to buy",
-		Head:     []string{"what", "term", "payment", "expected a year", "same use", "used", "lowest month", "pays back", "advised"},
+		Head: []string{"what", "term", "payment", "expected a year", "same use", "used", "lowest month", "pays back",
+			"advised"},
 		Right:    []bool{false, true, false, true, true, true, true, true, false},
 		States:   []bool{8: true},
 		Priority: []int{1, 0, 0, 1, 0, 0, 0, 0, 1}}
@@ -188,8 +189,8 @@ func commitments(r commit.Report) layout.Grid {
 		if c.Starts != nil && c.Starts.After(r.End) {
 			note = strings.TrimSuffix("starts on "+plain.Date(*c.Starts)+", when the commitment before it ends; "+note, "; ")
 		}
-		g.Rows = append(g.Rows, []string{committed(c), termOf(c), string(c.Payment), orUnknown(c.ExpectedYearlyUSD), c.YearlyUSD.Dollars(),
-			plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
+		g.Rows = append(g.Rows, []string{committed(c), termOf(c), string(c.Payment),
+			orUnknown(c.ExpectedYearlyUSD), c.YearlyUSD.Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
 		g.Notes = append(g.Notes, note)
 	}
 	return g

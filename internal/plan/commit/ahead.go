@@ -145,7 +145,8 @@ func (d *demand) follows(l line, c Commitment, bought []line) string {
 	}
 	text := "expired on " + plain.Date(*c.Expires) + ": it covers nothing in the period ahead"
 	if c.State == Expiring {
-		text = fmt.Sprintf("expires on %s, %s after the window", plain.Date(*c.Expires), plain.Duration(c.Expires.Sub(d.end())))
+		text = fmt.Sprintf("expires on %s, %s after the window",
+			plain.Date(*c.Expires), plain.Duration(c.Expires.Sub(d.end())))
 	}
 	var next []string
 	for _, b := range bought {
@@ -155,9 +156,11 @@ func (d *demand) follows(l line, c Commitment, bought []line) string {
 		}
 	}
 	if len(next) > 0 {
-		return text + "; the plan has " + strings.Join(next, " and ") + " from " + plain.Date(laterOf(*c.Expires, d.end())) + " on"
+		from := plain.Date(laterOf(*c.Expires, d.end()))
+		return text + "; the plan has " + strings.Join(next, " and ") + " from " + from + " on"
 	}
-	return text + "; nothing replaces it in the plan: what it covered costs " + onDemand.Dollars() + " a year on demand"
+	return text + "; nothing replaces it in the plan: what it covered costs " + onDemand.Dollars() +
+		" a year on demand"
 }
 
 func laterOf(a, b time.Time) time.Time {

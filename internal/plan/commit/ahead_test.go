@@ -13,7 +13,11 @@ import (
 
 // reservedUntil is n reserved machines of a key, which expire some hours after the start.
 func reservedUntil(name string, n int64, hours int) Existing {
-	return Existing{Offer: Offer{Key: name, Kind: Reserved, Hourly: dollars(0.5)}, Machines: n, Expires: start.Add(time.Duration(hours) * time.Hour)}
+	return Existing{
+		Offer:    Offer{Key: name, Kind: Reserved, Hourly: dollars(0.5)},
+		Machines: n,
+		Expires:  start.Add(time.Duration(hours) * time.Hour),
+	}
 }
 
 // TestPurchasesStartWhenTheirPredecessorsEnd: two machines of three are reserved until a day
@@ -42,19 +46,21 @@ func TestPurchasesStartWhenTheirPredecessorsEnd(t *testing.T) {
 // TestExpiringWithoutReplacementSaysItsPrice: where no offer pays, what was covered goes on
 // demand: 2 machines at $1 for 8,760 hours.
 func TestExpiringWithoutReplacementSaysItsPrice(t *testing.T) {
+	const price = "; nothing replaces it in the plan: what it covered costs $17,520 a year on demand"
 	for _, tc := range []struct {
 		hours   int
 		state   State
 		follows string
 	}{
-		{40, Expired, "expired on 2026-03-02: it covers nothing in the period ahead; nothing replaces it in the plan: what it covered costs $17,520 a year on demand"},
+		{40, Expired, "expired on 2026-03-02: it covers nothing in the period ahead" + price},
 		{100, Expired, "expired on 2026-03-05"},
-		{148, Expiring, "expires on 2026-03-07, 2d after the window; nothing replaces it in the plan: what it covered costs $17,520 a year on demand"},
+		{148, Expiring, "expires on 2026-03-07, 2d after the window" + price},
 		{100 + 90*24, Expiring, "expires on 2026-06-03, 90d after the window"},
 		{101 + 90*24, Active, ""},
 	} {
 		r := best(t, steady("a", 1, repeated(2, 100)...), nil, []Existing{reservedUntil("a", 2, tc.hours)}, Options{})
-		if e := r.Existing[0]; e.State != tc.state || !strings.HasPrefix(e.Follows, tc.follows) || (e.Follows == "") != (tc.follows == "") {
+		e := r.Existing[0]
+		if e.State != tc.state || !strings.HasPrefix(e.Follows, tc.follows) || (e.Follows == "") != (tc.follows == "") {
 			t.Errorf("after %d hours: %s, %q, want %s, %q", tc.hours, e.State, e.Follows, tc.state, tc.follows)
 		}
 		planned := "200.00"
@@ -82,7 +88,8 @@ func TestScheduleIsAsCheapAsBruteForce(t *testing.T) {
 		offer := Offer{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(share)}
 		var held []Existing
 		for range rapid.IntRange(0, 2).Draw(rt, "held") {
-			held = append(held, reservedUntil("a", rapid.Int64Range(1, 2).Draw(rt, "machines"), hours*rapid.IntRange(0, 4).Draw(rt, "windows")+hours))
+			until := hours + hours*rapid.IntRange(0, 4).Draw(rt, "windows")
+			held = append(held, reservedUntil("a", rapid.Int64Range(1, 2).Draw(rt, "machines"), until))
 		}
 		r := best(t, steady("a", 1, need...), []Offer{offer}, held, Options{Soon: time.Duration(windows*hours) * time.Hour})
 		calendar := func(starts []int) float64 { // hours after the window at which each machine starts
@@ -157,13 +164,17 @@ func TestHeadlineIsWhatIsExpected(t *testing.T) {
 // TestNothingTakenFromExistingIsSaved: a savings plan with the higher discount takes the use of
 // one that exists, which goes on costing.
 func TestNothingTakenFromExistingIsSaved(t *testing.T) {
-	held := []Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 100_000_000}, DollarsPerHour: dollars(0.9), Expires: start.AddDate(2, 0, 0)}}
+	held := []Existing{{
+		Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 100_000_000}, DollarsPerHour: dollars(0.9),
+		Expires: start.AddDate(2, 0, 0),
+	}}
 	offer := Offer{Key: "a", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: 500_000_000}
 	usage := slices.Concat(steady("a", 2, repeated(1, 1500)...), steady("b", 1, repeated(1, 1500)...))
 	r := best(t, usage, []Offer{offer}, held, Options{Leave: func(string) Leaving { return Leaving{Why: "test"} }})
 	// $3 an hour, of which $1 is covered for 90 cents: $1 an hour of plan covers the other $2.
 	expected, _ := r.ExpectedYearlyUSD.Get()
-	if r.YearlyUSD.String() != "8760.00" || expected != r.YearlyUSD || len(r.Commitments) != 1 || r.Commitments[0].DollarsPerHour != "1.00" {
+	if r.YearlyUSD.String() != "8760.00" || expected != r.YearlyUSD || len(r.Commitments) != 1 ||
+		r.Commitments[0].DollarsPerHour != "1.00" {
 		t.Errorf("saves %s a year, expected %s: %+v", r.YearlyUSD, r.ExpectedYearlyUSD, r.Commitments)
 	}
 }

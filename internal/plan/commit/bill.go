@@ -86,7 +86,8 @@ func FromBill(rows iter.Seq2[bill.Row, error], leaves func(resource string) bool
 		if err != nil {
 			return BillUse{}, fmt.Errorf("read the bill: %w", err)
 		}
-		if r.ChargeCategory != bill.Usage || r.Commitment != "" || r.PricingCategory != bill.Standard && r.PricingCategory != "" {
+		onDemand := r.PricingCategory == bill.Standard || r.PricingCategory == ""
+		if r.ChargeCategory != bill.Usage || r.Commitment != "" || !onDemand {
 			continue
 		}
 		provider := providerOf(r.Provider)
@@ -123,7 +124,8 @@ func FromBill(rows iter.Seq2[bill.Row, error], leaves func(resource string) bool
 			unit := money.USD / money.Amount(Machine)
 			whole, leaving := Quantity(sum.all/unit), Quantity(min(sum.leaving, sum.all)/unit)
 			for h := range Quantity(24) {
-				u := Usage{Hour: day.Add(time.Duration(h) * time.Hour), Key: key, OnDemand: money.USD, Quantity: (whole + 23 - h) / 24}
+				u := Usage{Hour: day.Add(time.Duration(h) * time.Hour), Key: key, OnDemand: money.USD}
+				u.Quantity = (whole + 23 - h) / 24
 				u.Leaving = min(u.Quantity, (leaving+23-h)/24)
 				out.Usage = append(out.Usage, u)
 			}
@@ -162,7 +164,8 @@ func (u *BillUse) Scope(offers []Offer, existing []Existing) error {
 					provider = p
 				}
 				if p != provider {
-					return fmt.Errorf("plan commitments: %s matches compute of %s and of %s, which no plan covers together: name regions, such as compute/us-east-1", o.Key, provider, p)
+					return fmt.Errorf("plan commitments: %s matches compute of %s and of %s, which no plan covers together: "+
+						"name regions, such as compute/us-east-1", o.Key, provider, p)
 				}
 			}
 		}

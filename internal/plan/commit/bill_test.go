@@ -19,8 +19,10 @@ func billed(provider, service, region, resource, cost string) bill.Row {
 	if err != nil {
 		panic(err)
 	}
-	return bill.Row{Day: start, Provider: provider, Service: service, Region: region, Resource: resource, Category: bill.Compute,
-		ChargeCategory: bill.Usage, PricingCategory: bill.Standard, Cost: bill.Cost{Billed: a}}
+	return bill.Row{
+		Day: start, Provider: provider, Service: service, Region: region, Resource: resource, Category: bill.Compute,
+		ChargeCategory: bill.Usage, PricingCategory: bill.Standard, Cost: bill.Cost{Billed: a},
+	}
 }
 
 func rowsOf(rows ...bill.Row) iter.Seq2[bill.Row, error] {
@@ -50,12 +52,16 @@ func perKey(use []Usage) map[string]string {
 // named with their dollars; SageMaker counts only where an offer names it.
 func TestBillLeavesOutWhatNoPlanCovers(t *testing.T) {
 	rows := []bill.Row{
-		billed("AWS", "Amazon Elastic Compute Cloud", "us-east-1", "", "48.00"), billed("AWS", "AWS Lambda", "us-east-1", "", "2.40"),
-		billed("AWS", "AmazonEC2", "eu-west-1", "", "24.00"), billed("Amazon Web Services", "Amazon Elastic Container Service", "eu-west-1", "", "0.24"),
+		billed("AWS", "Amazon Elastic Compute Cloud", "us-east-1", "", "48.00"),
+		billed("AWS", "AWS Lambda", "us-east-1", "", "2.40"),
+		billed("AWS", "AmazonEC2", "eu-west-1", "", "24.00"),
+		billed("Amazon Web Services", "Amazon Elastic Container Service", "eu-west-1", "", "0.24"),
 		billed("AWS", "Amazon SageMaker", "us-east-1", "", "7.20"),
-		billed("AWS", "Amazon Bedrock", "us-east-1", "", "99.00"), billed("AWS", "Amazon Elastic Kubernetes Service", "us-east-1", "", "4.80"),
+		billed("AWS", "Amazon Bedrock", "us-east-1", "", "99.00"),
+		billed("AWS", "Amazon Elastic Kubernetes Service", "us-east-1", "", "4.80"),
 		billed("AWS", "", "us-east-1", "", "1.00"),
 	}
+	compute := map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24"}
 	for _, tc := range []struct {
 		name    string
 		pattern string
@@ -63,11 +69,13 @@ func TestBillLeavesOutWhatNoPlanCovers(t *testing.T) {
 		keys    map[string]string
 		leftOut string
 	}{
-		{"everything is compute", "*", "compute/*", map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24"},
-			"Amazon Bedrock ($99.00), Amazon SageMaker, which has plans of its own (key sagemaker/*) ($7.20), Amazon Elastic Kubernetes Service ($4.80), a service without a name ($1.00)"},
-		{"a region", "*/eu-west-1", "compute*/eu-west-1", map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24"}, "SageMaker"},
+		{"everything is compute", "*", "compute/*", compute,
+			"Amazon Bedrock ($99.00), Amazon SageMaker, which has plans of its own (key sagemaker/*) ($7.20), " +
+				"Amazon Elastic Kubernetes Service ($4.80), a service without a name ($1.00)"},
+		{"a region", "*/eu-west-1", "compute*/eu-west-1", compute, "SageMaker"},
 		{"a plan of SageMaker", "sagemaker/*", "sagemaker/*",
-			map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24", "sagemaker/us-east-1": "7.20"}, "Amazon Bedrock ($99.00), Amazon Elastic"},
+			map[string]string{"compute/us-east-1": "50.40", "compute/eu-west-1": "24.24", "sagemaker/us-east-1": "7.20"},
+			"Amazon Bedrock ($99.00), Amazon Elastic"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			use, err := FromBill(rowsOf(rows...), nil)
@@ -90,18 +98,24 @@ func TestBillLeavesOutWhatNoPlanCovers(t *testing.T) {
 
 // TestPlanOfOneProviderRefusesTwo: no plan covers compute of two providers.
 func TestPlanOfOneProviderRefusesTwo(t *testing.T) {
-	use, err := FromBill(rowsOf(billed("AWS", "AmazonEC2", "us-east-1", "", "24.00"), billed("Microsoft", "Virtual Machines", "eastus", "", "24.00"),
-		billed("Google Cloud", "Compute Engine", "us-central1", "", "24.00"), billed("Oracle", "Compute Engine", "iad", "", "1.00")), nil)
+	use, err := FromBill(rowsOf(
+		billed("AWS", "AmazonEC2", "us-east-1", "", "24.00"),
+		billed("Microsoft", "Virtual Machines", "eastus", "", "24.00"),
+		billed("Google Cloud", "Compute Engine", "us-central1", "", "24.00"),
+		billed("Oracle", "Compute Engine", "iad", "", "1.00")), nil)
 	if err != nil || len(perKey(use.Usage)) != 4 {
 		t.Fatalf("%v, %v", perKey(use.Usage), err)
 	}
-	for pattern, refused := range map[string]bool{"*": true, "compute/us-*": true, "compute/us-east-*": false, "compute/eastus": false, "compute/europe-*": false} {
+	for pattern, refused := range map[string]bool{
+		"*": true, "compute/us-*": true, "compute/us-east-*": false, "compute/eastus": false, "compute/europe-*": false,
+	} {
 		err := use.Scope([]Offer{{Key: pattern, Kind: SavingsPlan, Discount: 1}}, nil)
 		if (err != nil) != refused {
 			t.Errorf("%s: got %v", pattern, err)
 		}
 	}
-	if err := use.Scope(nil, []Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan}}}); err == nil || !strings.Contains(err.Error(), "name regions") {
+	err = use.Scope(nil, []Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan}}})
+	if err == nil || !strings.Contains(err.Error(), "name regions") {
 		t.Errorf("an existing plan: %v", err)
 	}
 }
@@ -109,15 +123,19 @@ func TestPlanOfOneProviderRefusesTwo(t *testing.T) {
 // TestBillOfRandomServices holds the hours of a bill against the plain sums of the rows whose
 // services a plan covers: nothing else is committed to, and nothing is lost.
 func TestBillOfRandomServices(t *testing.T) {
-	covered := map[string]string{"AmazonEC2": "compute/", "AWSLambda": "compute/", "AmazonECS": "compute/", "AmazonSageMaker": "sagemaker/"}
+	covered := map[string]string{
+		"AmazonEC2": "compute/", "AWSLambda": "compute/", "AmazonECS": "compute/", "AmazonSageMaker": "sagemaker/",
+	}
+	services := []string{"AmazonEC2", "AWSLambda", "AmazonECS", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS", "AmazonRDS"}
+	resources := []string{"", "arn:aws:ec2:us-east-1:1:instance/i-gone", "i-gone", "i-stays"}
 	rapid.Check(t, func(rt *rapid.T) {
 		var rows []bill.Row
 		want, leaving, out := map[string]int64{}, int64(0), map[string]int64{}
 		for range rapid.IntRange(1, 12).Draw(rt, "rows") {
-			service := rapid.SampledFrom([]string{"AmazonEC2", "AWSLambda", "AmazonECS", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS", "AmazonRDS"}).Draw(rt, "service")
+			service := rapid.SampledFrom(services).Draw(rt, "service")
 			region := rapid.SampledFrom([]string{"us-east-1", "eu-west-1"}).Draw(rt, "region")
 			cents := rapid.Int64Range(0, 5000).Draw(rt, "cents")
-			resource := rapid.SampledFrom([]string{"", "arn:aws:ec2:us-east-1:1:instance/i-gone", "i-gone", "i-stays"}).Draw(rt, "resource")
+			resource := rapid.SampledFrom(resources).Draw(rt, "resource")
 			r := billed("AWS", service, region, resource, "0")
 			r.Cost.Billed = money.Amount(cents) * money.Cent
 			kind := covered[service]

@@ -368,7 +368,9 @@ func TestLittleEffortKeepsItsBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 3)
 		best := in.cheapest()
-		r, err := Plan(in.usage(), in.offer, in.held, Options{Soon: soonOptions.Soon, Effort: rapid.IntRange(1, 30).Draw(rt, "effort")})
+		o := soonOptions
+		o.Effort = rapid.IntRange(1, 30).Draw(rt, "effort")
+		r, err := Plan(in.usage(), in.offer, in.held, o)
 		if err != nil {
 			rt.Fatal(err)
 		}

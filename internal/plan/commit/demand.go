@@ -46,7 +46,8 @@ func newDemand(usage []Usage) (*demand, error) {
 		switch {
 		case u.Quantity < 0 || u.Quantity > maxMachines*Machine || u.Idle < 0 || u.Idle > u.Quantity ||
 			u.Leaving < 0 || u.Leaving > u.Quantity-u.Idle:
-			return nil, fmt.Errorf("plan commitments: of %d millionths of a machine, %s has %d idle and %d leaving", u.Quantity, u.Key, u.Idle, u.Leaving)
+			return nil, fmt.Errorf("plan commitments: of %d millionths of a machine, %s has %d idle and %d leaving",
+				u.Quantity, u.Key, u.Idle, u.Leaving)
 		case u.OnDemand <= 0:
 			return nil, fmt.Errorf("plan commitments: %s has no on-demand price", u.Key)
 		case !u.Hour.Equal(u.Hour.Truncate(time.Hour)):

@@ -29,7 +29,8 @@ var UsageFile = plan.Layout{
 	},
 	Optional: []plan.Column{
 		{Name: "idle_quantity", Doc: "machines of quantity that were idle; the planner takes them off first"},
-		{Name: "leaving_quantity", Doc: "other machines of quantity that are to stop, to move to spot or to be replaced; they come off too"},
+		{Name: "leaving_quantity", Doc: "other machines of quantity that are to stop, to move to spot or to be replaced; " +
+			"they come off too"},
 	},
 }
 
@@ -99,7 +100,8 @@ func usageOf(row plan.Row) (Usage, error) {
 			return u, err
 		}
 		if u.Leaving > u.Quantity-u.Idle {
-			return u, row.Error("leaving_quantity", "leaving_quantity %s is more than the rest of quantity %s that is not idle", row.Text("leaving_quantity"), row.Text("quantity"))
+			return u, row.Error("leaving_quantity", "leaving_quantity %s is more than the rest of quantity %s that is not idle",
+				row.Text("leaving_quantity"), row.Text("quantity"))
 		}
 	}
 	if u.OnDemand, err = row.Amount("on_demand_rate"); err != nil {
@@ -126,7 +128,8 @@ var OffersFile = plan.Layout{
 }
 
 // sizesColumn says which sizes reserved machines cover.
-var sizesColumn = plan.Column{Name: "sizes", Doc: "family or one, of reserved machines: one where they are zonal, dedicated or not for Linux/UNIX; empty is family where AWS covers each size of it"}
+var sizesColumn = plan.Column{Name: "sizes", Doc: "family or one, of reserved machines: one where they are zonal, " +
+	"dedicated or not for Linux/UNIX; empty is family where AWS covers each size of it"}
 
 // ReadOffers reads CSV with the columns key, kind, term_months, payment, hourly_rate,
 // upfront and discount, and if it likes sizes. Errors are a *plan.FileError with the place: among them a

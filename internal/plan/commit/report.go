@@ -386,12 +386,15 @@ func (d *demand) lossDrop(lines, held []line) (*float64, error) {
 // explain says what the plan rests on.
 func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 	r.Assumptions = []string{
-		"the use of the window repeats in the period ahead; commitments are charged for every hour, with upfront payments spread over the term",
+		"the use of the window repeats in the period ahead; commitments are charged for every hour, " +
+			"with upfront payments spread over the term",
 		"usage is covered by reserved machines first, then by savings plans with the highest discount first; the rest is on demand",
 		"commitments do not cover capacity blocks and spot: leave them out of the usage",
 	}
 	if names := d.flexible(lines); len(names) > 0 {
-		r.Assumptions = append(r.Assumptions, fmt.Sprintf("reserved %s are regional, for Linux/UNIX and with default tenancy: they cover every size of their family in the region, the smallest first; give sizes one in the file where they do not", plain.Few(names)))
+		r.Assumptions = append(r.Assumptions, "reserved "+plain.Few(names)+" are regional, for Linux/UNIX and with default "+
+			"tenancy: they cover every size of their family in the region, the smallest first; give sizes one in the file "+
+			"where they do not")
 	}
 	if d.idle > 0 {
 		r.Assumptions = append(r.Assumptions, "idle machines are excluded: "+d.idle.Dollars()+" on demand that no commitment should cover")
@@ -399,7 +402,8 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 		r.Assumptions = append(r.Assumptions, "the usage has no idle hours: a commitment to idle machines makes waste permanent")
 	}
 	if d.leaving > 0 {
-		r.Assumptions = append(r.Assumptions, "machines that are to stop, to move to spot or to be replaced are excluded: "+d.leaving.Dollars()+" on demand in the window")
+		r.Assumptions = append(r.Assumptions, "machines that are to stop, to move to spot or to be replaced are excluded: "+
+			d.leaving.Dollars()+" on demand in the window")
 	}
 	if gap > 0 {
 		r.Assumptions = append(r.Assumptions, fmt.Sprintf("the search ended without a proof: a better plan may save up to %s more", gap.Dollars()))

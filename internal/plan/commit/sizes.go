@@ -165,7 +165,9 @@ func (m *model) dominated(vars []variable) []variable {
 	out := slices.Clone(vars)
 	return slices.DeleteFunc(out, func(v variable) bool {
 		return slices.ContainsFunc(vars, func(w variable) bool {
-			if w.offer.OneSize || m.poolOf[v.keys[0]] != m.poolOf[w.keys[0]] || v.unit%w.unit != 0 || v.offer.Key == w.offer.Key && !v.offer.OneSize {
+			itself := v.offer.Key == w.offer.Key && !v.offer.OneSize
+			apart := m.poolOf[v.keys[0]] != m.poolOf[w.keys[0]] || v.unit%w.unit != 0
+			if w.offer.OneSize || itself || apart {
 				return false
 			}
 			one, err := w.charged.Mul(v.unit, w.unit)
