@@ -73,6 +73,16 @@ func TestExpiringWithoutReplacementSaysItsPrice(t *testing.T) {
 	}
 }
 
+// TestCommitmentsThatEndedBeforeAreCounted: they are no part of the report, but named.
+func TestCommitmentsThatEndedBeforeAreCounted(t *testing.T) {
+	held := []Existing{reservedUntil("a", 2, 0), reservedUntil("a", 2, -5), reservedUntil("a", 2, 1)}
+	r := best(t, steady("a", 1, 2, 2), nil, held, Options{})
+	notes := strings.Join(r.CoverageNotes, "\n")
+	if len(r.Existing) != 1 || !strings.Contains(notes, "2 existing commitments ended before the window: not counted") {
+		t.Errorf("%d shown, notes %q", len(r.Existing), notes)
+	}
+}
+
 // TestScheduleIsAsCheapAsBruteForce plays the calendar after the window hour by hour: no other
 // days of purchase of the same machines, among the end of the window and the days on which
 // existing commitments end, cost less than those of the plan.

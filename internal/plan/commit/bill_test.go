@@ -3,6 +3,7 @@ package commit
 import (
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,67 @@ func TestBillOfRandomServices(t *testing.T) {
 		}
 		if len(use.LeftOut) != len(out) {
 			rt.Fatalf("left out %v, want %v", slices.Sorted(maps.Keys(use.LeftOut)), slices.Sorted(maps.Keys(out)))
+		}
+	})
+}
+
+// TestPlanOfABillIsAsCheapAsBruteForce holds the plan from bills with services that no plan
+// covers, an existing plan and its expiry against every level of a savings plan that a day of
+// the rows themselves just uses up.
+func TestPlanOfABillIsAsCheapAsBruteForce(t *testing.T) {
+	services := []string{"AmazonEC2", "AWSLambda", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS"}
+	rapid.Check(t, func(rt *rapid.T) {
+		days := rapid.IntRange(1, 4).Draw(rt, "days")
+		var rows []bill.Row
+		perDay := make([]float64, days) // dollars a day that a compute plan covers
+		for day := range days {
+			rows = append(rows, billed("AWS", "AmazonEC2", "us-east-1", "", "0"))
+			rows[len(rows)-1].Day = start.AddDate(0, 0, day)
+			for range rapid.IntRange(0, 4).Draw(rt, "rows") {
+				service := rapid.SampledFrom(services).Draw(rt, "service")
+				r := billed("AWS", service, rapid.SampledFrom([]string{"us-east-1", "eu-west-1"}).Draw(rt, "region"), "", "0")
+				dollars := rapid.Int64Range(0, 100).Draw(rt, "dollars") * 24
+				r.Day, r.Cost.Billed = start.AddDate(0, 0, day), money.Amount(dollars)*money.USD
+				rows = append(rows, r)
+				if service == "AmazonEC2" || service == "AWSLambda" {
+					perDay[day] += float64(dollars)
+				}
+			}
+		}
+		discount := float64(rapid.IntRange(5, 90).Draw(rt, "discount")) / 100
+		offers := []Offer{{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(math.Round(discount * 1e9))}}
+		var existing []Existing
+		held := 0.0 // dollars an hour at on-demand prices of the existing plan, half off
+		if rapid.Bool().Draw(rt, "held") {
+			e := Existing{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: 10 * money.USD}
+			e.Expires = start.AddDate(0, 0, rapid.IntRange(1, 200).Draw(rt, "expires"))
+			if existing = append(existing, e); e.Expires.After(start.AddDate(0, 0, days+90)) {
+				held = 20
+			}
+		}
+		use, err := FromBill(rowsOf(rows...), nil)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := use.Scope(offers, existing); err != nil {
+			rt.Fatal(err)
+		}
+		r, err := Plan(use.Usage, offers, existing, Options{})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		cheapest := math.Inf(1)
+		for _, level := range append([]float64{0}, perDay...) { // what the new plan covers in an hour
+			for _, covers := range []float64{level / 24, max(0, level/24-held)} {
+				total := 0.0
+				for _, dollars := range perDay {
+					total += 24 * (held/2 + covers*(1-discount) + max(0, dollars/24-held-covers))
+				}
+				cheapest = min(cheapest, total)
+			}
+		}
+		if got := usd(r.PlannedUSD); math.Abs(got-cheapest) > 1e-5*max(1, cheapest) || !r.Optimal {
+			rt.Fatalf("planned %v (optimal: %v), brute force %v: days %v at %v off, existing %v", got, r.Optimal, cheapest, perDay, discount, existing)
 		}
 	})
 }

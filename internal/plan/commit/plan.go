@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 )
 
 // Plan finds the commitments that cost least in the period ahead, which begins where the
@@ -47,7 +48,11 @@ func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report
 		bought = append(bought, best...)
 		gap += above
 	}
-	return d.report(bought, held, gap, o)
+	r, err := d.report(bought, held, gap, o)
+	if before := len(existing) - len(held); before > 0 {
+		r.CoverageNotes = append(r.CoverageNotes, plain.Count(before, "existing commitment")+" ended before the window: not counted")
+	}
+	return r, err
 }
 
 // open checks what is given, and lays it out by key and hour.
