@@ -91,15 +91,13 @@ func (l Leaving) refs() []string {
 	return out
 }
 
-// Has says whether the resource of a bill, by its id or ARN, is one of them.
-func (l Leaving) Has(resource string) bool {
-	id := resource[strings.LastIndexByte(resource, '/')+1:]
+// Billed returns whether the resource of a bill, by its id or ARN, is one of them.
+func (l Leaving) Billed() func(resource string) bool {
+	ids := map[string]bool{}
 	for r := range l {
-		if id != "" && r.ID == id {
-			return true
-		}
+		ids[r.ID] = true
 	}
-	return false
+	return func(resource string) bool { return ids[resource[strings.LastIndexByte(resource, '/')+1:]] }
 }
 
 // String counts them: "2 to stop, 1 to move to spot".

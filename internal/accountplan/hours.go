@@ -18,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/price"
 )
@@ -42,12 +43,13 @@ type hourUse struct {
 // Hours returns the hours of on-demand machines in the ledger, at the price that the ledger
 // charged. Idle, held and stalled time counts as idle. All time of machines that leave counts as
 // leaving; one that becomes another type or moves counts there, at the price of the book, and
-// without a price nowhere. Notes name what has no price.
+// without a price nowhere. Machines of other clouds than AWS are left out, for no commitment
+// covers them. Notes name what has no price and what was left out.
 func Hours(
 	ctx context.Context, s sums, since, until time.Time, leaves Leaving, book *price.Book,
 ) (use []commit.Usage, notes []string, err error) {
 	query := ledger.SumQuery{
-		By:    []ledger.Dimension{ledger.ByType, ledger.ByRegion, ledger.ByDuty},
+		By:    []ledger.Dimension{ledger.ByType, ledger.ByRegion, ledger.ByDuty, ledger.ByAccount},
 		Since: since, Until: until, Granularity: ledger.Hourly,
 		Filter: ledger.Filter{
 			{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}},
@@ -60,9 +62,19 @@ func Hours(
 		return nil, nil, fmt.Errorf("read the hours of machines: %w", err)
 	}
 	hours := map[hourOf]*hourUse{}
+	elsewhere, unpriced := map[string]money.Amount{}, map[string]bool{}
 	for _, sum := range all {
+		if sum.Unknown.Unbounded > 0 {
+			unpriced[sum.Key[0]] = true
+		}
 		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 {
 			continue // what is billed by the day, and what has no price
+		}
+		if cloud, _, _ := strings.Cut(sum.Key[3], "/"); !hasCommitments(cloud) {
+			if elsewhere[cloud], err = elsewhere[cloud].Add(sum.Sums.Amount); err != nil {
+				return nil, nil, fmt.Errorf("add up the hours of %s: %w", cloud, err)
+			}
+			continue
 		}
 		u := useOf(hours, sum)
 		u.seconds += sum.Sums.Seconds
@@ -73,15 +85,23 @@ func Hours(
 			return nil, nil, fmt.Errorf("add up the hours of %s: %w", sum.Key[0], err)
 		}
 	}
+	for _, cloud := range slices.Sorted(maps.Keys(elsewhere)) {
+		notes = append(notes, "left out, because no commitment covers them: machines of "+cloud+" ("+elsewhere[cloud].Dollars()+")")
+	}
+	if len(unpriced) > 0 {
+		notes = append(notes, "hours without a price are left out: "+plain.Few(slices.Sorted(maps.Keys(unpriced))))
+	}
 	if len(leaves) > 0 {
 		query.By = append(query.By, ledger.ByResource)
 		query.Filter = append(query.Filter, ledger.Match{By: ledger.ByResource, Values: leaves.refs()})
 		if all, err = s.Sums(ctx, query); err != nil {
 			return nil, nil, fmt.Errorf("read the hours of machines with findings: %w", err)
 		}
-		if notes, err = leave(hours, all, leaves, book); err != nil {
+		more, err := leave(hours, all, leaves, book)
+		if err != nil {
 			return nil, nil, err
 		}
+		notes = append(notes, more...)
 	}
 	for k, u := range hours {
 		rate, err := u.amount.Mul(3600, u.seconds)
@@ -100,6 +120,9 @@ func Hours(
 func machines(seconds int64) commit.Quantity {
 	return commit.Quantity(seconds * int64(commit.Machine) / 3600)
 }
+
+// hasCommitments says whether commitments of a cloud can be planned; those of sim are AWS's.
+func hasCommitments(cloud string) bool { return cloud == price.AWS || cloud == "sim" }
 
 // idle says whether a duty is time that no commitment should cover.
 func idle(state string) bool {
@@ -124,11 +147,12 @@ func leave(hours map[hourOf]*hourUse, all []ledger.Sum, leaves Leaving, book *pr
 	}
 	rates, unpriced := map[string]money.Amount{}, map[string]bool{}
 	for _, sum := range all {
-		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 || idle(sum.Key[2]) {
+		cloud, _, _ := strings.Cut(sum.Key[3], "/")
+		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 || idle(sum.Key[2]) || !hasCommitments(cloud) {
 			continue
 		}
 		useOf(hours, sum).leaving += sum.Sums.Seconds
-		to := byRef[sum.Key[3]].to
+		to := byRef[sum.Key[4]].to
 		if to == "" || unpriced[to] {
 			continue
 		}

@@ -32,6 +32,14 @@ type stretch struct {
 	seconds               int64
 }
 
+// account is that of a machine: those whose names begin with lab stand on premises.
+func (s stretch) account() string {
+	if strings.HasPrefix(s.id, "lab") {
+		return "onprem/rack"
+	}
+	return "aws/1"
+}
+
 // rates are dollars an hour of a type in the ledger of a test.
 var rates = map[string]int64{"p4d.24xlarge": 20, "g5.12xlarge": 6, "g5.xlarge": 1}
 
@@ -45,6 +53,7 @@ func (all stretches) Sums(_ context.Context, q ledger.SumQuery) ([]ledger.Sum, e
 			ledger.ByType: s.machineType, ledger.ByRegion: "us-east-1", ledger.ByDuty: s.duty,
 			ledger.ByResource: machine(s.id).String(), ledger.ByCategory: string(ledger.Compute),
 			ledger.ByPricing: string(ledger.Standard), ledger.ByKind: string(inventory.KindInstance),
+			ledger.ByAccount: s.account(),
 		}
 		misses := func(m ledger.Match) bool { return !slices.Contains(m.Values, values[m.By]) }
 		if slices.ContainsFunc(q.Filter, misses) {
@@ -82,11 +91,12 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 			"small": {Verb: change.ChangeType, Arguments: change.Arguments{Type: "g5.xlarge"}},
 			"odd":   {Verb: change.ChangeType, Arguments: change.Arguments{Type: "x9.unknown"}},
 			"moves": {Verb: change.Move, Arguments: change.Arguments{Region: "us-west-2"}},
-			"spare": {Verb: change.Advise},
+			"spare": {Verb: change.Advise}, "lab-1": {}, "lab-2": {Verb: change.Stop},
 		}
 		gone := []change.Verb{change.Stop, change.UseSpot, change.Schedule}
 		var all stretches
 		var kept []Fix
+		lab := int64(0)            // dollar-seconds of machines that no commitment covers
 		want := map[string]int64{} // seconds to commit to, by hour and key
 		for id, fix := range fixes {
 			machineType := rapid.SampledFrom([]string{"p4d.24xlarge", "g5.12xlarge", "g5.xlarge"}).Draw(rt, "type of "+id)
@@ -97,6 +107,9 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 					all = append(all, s)
 					key := machineType + "/us-east-1"
 					switch {
+					case strings.HasPrefix(id, "lab"):
+						lab += rates[machineType] * s.seconds
+						continue
 					case duty != "busy" || slices.Contains(gone, fix.Verb) || id == "odd":
 						continue
 					case id == "small":
@@ -125,7 +138,13 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 				rt.Fatalf("%s is missing", at)
 			}
 		}
-		if text := strings.Join(notes, "\n"); len(notes) > 0 && !strings.Contains(text, "x9.unknown/us-east-1") {
+		text := strings.Join(notes, "\n")
+		if got := strings.Contains(text, "machines of onprem ("); got != (lab > 0) {
+			rt.Fatalf("%d dollar-seconds on premises: notes %q", lab, text)
+		}
+		if strings.Contains(text, "x9.unknown/us-east-1") != slices.ContainsFunc(all, func(s stretch) bool {
+			return s.id == "odd" && s.duty == "busy" && s.seconds > 0
+		}) {
 			rt.Fatalf("notes %q", text)
 		}
 	})
@@ -153,7 +172,7 @@ func TestLeavingMachines(t *testing.T) {
 	for resource, want := range map[string]bool{
 		"m1": true, "arn:aws:ec2:us-east-1:1:instance/both": true, "lead": false, "vol-1": false, "": false, "x/": false,
 	} {
-		if got.Has(resource) != want {
+		if got.Billed()(resource) != want {
 			t.Errorf("%q: got %v", resource, !want)
 		}
 	}

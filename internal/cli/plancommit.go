@@ -215,7 +215,7 @@ func (a *app) billedHours(
 		return nil, nil, err
 	}
 	rows := s.Bills().Rows(ctx, bill.Query{From: since, To: until, Categories: []bill.Category{bill.Compute}})
-	use, err := commit.FromBill(rows, leaves.Has)
+	use, err := commit.FromBill(rows, leaves.Billed())
 	if err != nil {
 		return nil, nil, err
 	}
