@@ -86,6 +86,7 @@ func (c Change) Adds() []string {
 // lifecycleRule is what is read of a rule of a document.
 type lifecycleRule struct {
 	ID     string    `xml:"ID"`
+	Status string    `xml:"Status"`
 	Prefix *string   `xml:"Prefix"` // of rules of before 2016
 	Filter *struct { // what narrows the rule
 		Prefix string `xml:"Prefix"`
@@ -97,14 +98,62 @@ type lifecycleRule struct {
 		Days  int    `xml:"Days"`
 		Class string `xml:"StorageClass"`
 	} `xml:"Transition"`
-	Expire     int `xml:"Expiration>Days"`
-	Abort      int `xml:"AbortIncompleteMultipartUpload>DaysAfterInitiation"`
-	Noncurrent int `xml:"NoncurrentVersionExpiration>NoncurrentDays"`
+	Expire     int    `xml:"Expiration>Days"`
+	ExpireDate string `xml:"Expiration>Date"`
+	Abort      int    `xml:"AbortIncompleteMultipartUpload>DaysAfterInitiation"`
+	Noncurrent *struct {
+		Days int `xml:"NoncurrentDays"`
+	} `xml:"NoncurrentVersionExpiration"`
+	NoncurrentTransitions []struct{} `xml:"NoncurrentVersionTransition"`
+}
+
+// competes says whether a rule of the document does something to what another one would act on. A
+// rule that tags or sizes narrow counts as one for its whole prefix.
+//
+// Where rules overlap, S3 takes the shortest expiration and the cheapest class, and deletes
+// permanently rather than move or mark (Amazon S3 User Guide, "Examples of S3 Lifecycle
+// configurations", overlapping filters and conflicting actions). So a rule that is added wins
+// wherever it is shorter or colder, and the rule that was there cannot keep anything from it.
+func (r *lifecycleRule) competes(other Rule) bool {
+	under := r.plain().Prefix
+	if r.Status != "Enabled" || !strings.HasPrefix(under, other.Prefix) && !strings.HasPrefix(other.Prefix, under) {
+		return false
+	}
+	current := len(r.Transitions) > 0 || r.Expire > 0 || r.ExpireDate != ""
+	replaced := r.Noncurrent != nil || len(r.NoncurrentTransitions) > 0
+	switch {
+	case other.AbortDays > 0 && r.Abort > 0:
+		return true
+	case other.NoncurrentDays > 0 && replaced:
+		return true
+	case other.ExpireDays > 0 && replaced: // what expires becomes a replaced version before its time
+		return true
+	}
+	return (other.ExpireDays > 0 || len(other.Transitions) > 0) && current
+}
+
+// Competing returns the rules of a bucket's lifecycle whose objects another rule would make expire
+// sooner, move or lose as well, but for one of the same name, which that replaces.
+func Competing(document string, with Rule) ([]Rule, error) {
+	doc, err := parseLifecycle([]byte(document))
+	if err != nil {
+		return nil, err
+	}
+	var out []Rule
+	for i := range doc.rules {
+		if r := &doc.rules[i].lifecycleRule; r.ID != with.ID && r.competes(with) {
+			out = append(out, r.plain())
+		}
+	}
+	return out, nil
 }
 
 // plain returns the rule as curfew writes one.
 func (r *lifecycleRule) plain() Rule {
-	out := Rule{ID: r.ID, AbortDays: r.Abort, NoncurrentDays: r.Noncurrent, ExpireDays: r.Expire}
+	out := Rule{ID: r.ID, AbortDays: r.Abort, ExpireDays: r.Expire}
+	if r.Noncurrent != nil {
+		out.NoncurrentDays = r.Noncurrent.Days
+	}
 	switch {
 	case r.Filter != nil && r.Filter.And != nil:
 		out.Prefix = r.Filter.And.Prefix

@@ -82,13 +82,18 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if !uploads.Complete {
 		n = "at least " + n
 	}
+	rule := change.Rule{ID: change.RuleMark + "incomplete-uploads", AbortDays: x.Thresholds.MultipartDays}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    n + ", no rule aborts them",
 		Evidence:   []usage.Evidence{finding.Fact(s, "incomplete_uploads", plain.Decimal(float64(uploads.Count), 0))},
-		Fix: finding.Fix{Change: putLifecycle(b, change.Rule{ID: change.RuleMark + "incomplete-uploads", AbortDays: x.Thresholds.MultipartDays}), Risk: finding.Low, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Low, Undo: finding.UndoNone,
 			Note: "aborts uploads " + plain.Count(x.Thresholds.MultipartDays, "day") + " after they began; merged into the rules that are there"},
 	}}
+	if by := overridden(b, rule); by != "" {
+		d.Because = n + ", and no rule aborts those of the whole bucket"
+		d.Fix.Change, d.Fix.Note = putLifecycle(b), notProposed("", by)
+	}
 	if !uploads.Oldest.IsZero() {
 		d.Evidence = append(d.Evidence, finding.Aged(s, "oldest_upload", x.Now.Sub(uploads.Oldest)))
 	}
@@ -128,19 +133,27 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 			return nil
 		}
 	}
+	rule := change.Rule{ID: change.RuleMark + "replaced-versions", NoncurrentDays: x.Thresholds.NoncurrentDays}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "versioned, and noncurrent versions never expire",
 		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
-		Fix: finding.Fix{Change: putLifecycle(b, change.Rule{ID: change.RuleMark + "replaced-versions", NoncurrentDays: x.Thresholds.NoncurrentDays}), Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " after they were replaced; what has expired is gone"},
 	}}
+	if by := overridden(b, rule); by != "" {
+		d.Because = "versioned, and noncurrent versions of the whole bucket never expire"
+		d.Evidence[1] = finding.Fact(s, "noncurrent_rule", by)
+		d.Fix.Change, d.Fix.Note = putLifecycle(b), notProposed("", by)
+	}
 	old, known := b.Noncurrent.Get()
 	switch {
 	case known && old.Complete && old.Bytes == 0 && old.Objects == 0:
 		return nil
 	case known && old.Complete:
-		d.Because = plain.Size(old.Bytes) + " of noncurrent versions that never expire"
+		if d.Fix.Change.Document != "" {
+			d.Because = plain.Size(old.Bytes) + " of noncurrent versions that never expire"
+		}
 		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", plain.Decimal(float64(old.Bytes), 0)),
 			finding.Fact(s, "noncurrent_versions", plain.Decimal(float64(old.Objects), 0)))
 		d.Unknown = "how old the replaced versions are is not known; those under " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " stay"
@@ -229,6 +242,9 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 		quiet := x.Now.Sub(p.Newest)
 		if quiet < x.Thresholds.CheckpointStale {
+			continue
+		}
+		if overridden(b, archiveRule(x.Thresholds, p.Name)) != "" { // the owner's rule decides below it
 			continue
 		}
 		moving := inventory.Stored{Bytes: here.Bytes - p.Small.Bytes, Objects: here.Objects - p.Small.Objects}

@@ -34,6 +34,37 @@ func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 	return c
 }
 
+// overridden says which rules of a bucket a proposal would override: it is not made then, because no
+// filter of S3 leaves the objects of another rule out. Empty: none, or the lifecycle was not read,
+// and nothing is put.
+func overridden(b *inventory.Bucket, r change.Rule) string {
+	before, known := b.LifecycleDocument.Get()
+	if !known {
+		return ""
+	}
+	competing, err := change.Competing(before, r)
+	if err != nil {
+		return "the lifecycle, which cannot be read"
+	}
+	names := make([]string, 0, len(competing))
+	for _, o := range competing {
+		under := "the whole bucket"
+		if o.Prefix != "" {
+			under = o.Prefix
+		}
+		names = append(names, "rule "+o.ID+" for "+under)
+	}
+	return firstFew(names)
+}
+
+// notProposed says of a rule that is not proposed what it would override.
+func notProposed(under, by string) string {
+	if under == "" {
+		under = "the whole bucket"
+	}
+	return "no rule is proposed for " + under + ": it would override " + by
+}
+
 // ruleOf names a rule by what it does and for which prefix.
 func ruleOf(does, prefix string) change.Rule {
 	r := change.Rule{ID: change.RuleMark + does, Prefix: prefix}

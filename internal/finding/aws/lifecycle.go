@@ -43,6 +43,9 @@ type moves struct {
 	// open is what no rule moves out of the standard class, perhaps what only rules
 	// may move that tags or dates narrow, reached what rules move.
 	open, perhaps, reached int64
+	// left is what no rule is proposed for, because it would override one, and why says which.
+	left int64
+	why  []string
 	// infrequentReads and archiveReads are bytes of it that are read in a month, and pay
 	// for that there.
 	infrequentReads, archiveReads int64
@@ -127,7 +130,13 @@ func less(a, b inventory.Stored) inventory.Stored {
 func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix, whole bool) moves {
 	var m moves
 	if whole {
-		m.rules = []change.Rule{colderRule(x.Thresholds, "")}
+		all := colderRule(x.Thresholds, "")
+		if by := overridden(b, all); by != "" {
+			whole = false
+			m.why = append(m.why, notProposed("", by))
+		} else {
+			m.rules = []change.Rule{all}
+		}
 	}
 	for i := range prefixes {
 		p := &prefixes[i]
@@ -145,18 +154,29 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 		if kind == checkpointPrefix {
 			continue
 		}
+		rule := colderRule(x.Thresholds, p.Name)
+		if kind == experimentPrefix {
+			rule = expireRule(x.Thresholds, p.Name)
+		}
+		if kind == experimentPrefix || !whole {
+			if by := overridden(b, rule); by != "" {
+				m.left += max(0, here.Bytes-p.Reached.Bytes)
+				m.why = append(m.why, notProposed(p.Name, by))
+				continue
+			}
+		}
 		m.perhaps += p.Perhaps.Bytes
 		m.open += max(0, here.Bytes-p.Reached.Bytes-p.Perhaps.Bytes-p.Small.Bytes)
 		switch kind {
 		case experimentPrefix:
-			m.rules = append(m.rules, expireRule(x.Thresholds, p.Name))
+			m.rules = append(m.rules, rule)
 			gone := older(p, x.Thresholds.ExpireDays)
 			m.expire.add(gone)
 			m.infrequent.add(less(older(p, x.Thresholds.InfrequentDays), gone))
 			m.infrequentReads += readOf(p, x.Thresholds.InfrequentDays)
 		default:
 			if !whole {
-				m.rules = append(m.rules, colderRule(x.Thresholds, p.Name))
+				m.rules = append(m.rules, rule)
 			}
 			cold := older(p, x.Thresholds.ArchiveDays)
 			m.archive.add(cold)
@@ -223,7 +243,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		whole := b.Ages.Or(inventory.Prefix{})
 		m.reads(x, &whole)
 	}
-	if all && enabled > 0 && m.open+m.perhaps == 0 {
+	if all && enabled > 0 && m.open+m.perhaps+m.left == 0 {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
@@ -236,7 +256,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	case sized && enabled == 0:
 		d.Because = plain.Size(total) + " in the standard class, no lifecycle rule"
 	case all:
-		d.Because = plain.Size(m.open+m.perhaps) + " in the standard class, no rule moves it"
+		d.Because = plain.Size(m.open+m.perhaps+m.left) + " in the standard class, no rule moves it"
 	case sized:
 		d.Because = "up to " + plain.Size(total-m.reached) + " in the standard class, no rule moves it"
 	}
@@ -249,9 +269,19 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if by != "" {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", by))
 	}
+	if len(m.why) > 0 {
+		d.Fix.Note = strings.Join(m.why[:min(len(m.why), 3)], "; ")
+		if m.left > 0 {
+			d.Evidence = append(d.Evidence, finding.Fact(s, "left_to_rules", plain.Size(m.left)))
+		}
+		if len(m.rules) == 0 {
+			d.Stands, d.Savings = true, finding.Saving{Known: true}
+			return d
+		}
+	}
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
-		d.Fix.Note = "expires experiments after " + plain.Count(x.Thresholds.ExpireDays, "day") + ": what has expired is gone"
+		d.Fix.Note = finding.Sentence(d.Fix.Note, "expires experiments after "+plain.Count(x.Thresholds.ExpireDays, "day")+": what has expired is gone")
 		if versioned, known := b.Versioned.Get(); versioned || !known {
 			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
