@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -71,6 +72,8 @@ type part struct {
 	size int64
 	// start of the billing period of the partition that holds it; zero: in none.
 	start time.Time
+	// delivery is shared by files that one manifest lists; empty: none lists it.
+	delivery string
 }
 
 // store is where files lie: a folder or a bucket.
@@ -83,7 +86,8 @@ type store interface {
 // Open finds the files of a bill: a file, a folder with all that is under it, or
 // "s3://bucket/prefix". Where files lie in partitions of AWS Data Exports
 // (data/BILLING_PERIOD=YYYY-MM/), only partitions with a manifest are taken, because the
-// manifest is written after all data. Hidden files, files that are neither CSV nor
+// manifest is written after all data. Of an export that writes each run into a new folder,
+// the newest run counts. Hidden files, files that are neither CSV nor
 // Parquet by their names, and links that lead out of the folder are left aside.
 func Open(ctx context.Context, at string, o Options) (*Export, error) {
 	e := &Export{options: o}
@@ -153,8 +157,8 @@ func (e *Export) choose(ctx context.Context, found []part) error {
 		case kind == inMetadata && strings.HasSuffix(strings.ToLower(file), "manifest.json"):
 			at := at(partitions, key, start)
 			at.manifests = append(at.manifests, p)
-		case kind == inMetadata || !isBill(file):
-		case kind == inData:
+		case kind == inMetadata:
+		case kind == inData && isBill(file):
 			p.start = start
 			at := at(partitions, key, start)
 			at.parts = append(at.parts, p)
@@ -162,12 +166,18 @@ func (e *Export) choose(ctx context.Context, found []part) error {
 			loose = append(loose, p)
 		}
 	}
-	if len(partitions) == 0 {
+	loose, months := sortDeliveries(loose)
+	if len(partitions)+len(months) == 0 {
 		e.parts = loose
 		return nil
 	}
 	if len(loose) > 0 {
 		e.Notes = append(e.Notes, fmt.Sprintf("%s outside the export's partitions left out: %s", files(len(loose)), loose[0].name))
+	}
+	for _, key := range slices.Sorted(maps.Keys(months)) {
+		if err := e.takeMonth(ctx, key, months[key]); err != nil {
+			return err
+		}
 	}
 	for _, key := range sorted(partitions) {
 		if err := e.take(ctx, partitions[key]); err != nil {

@@ -1,6 +1,7 @@
 package billfile
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -83,10 +84,11 @@ func (e *Export) take(ctx context.Context, p *partition) error {
 		return nil
 	}
 	manifest := slices.MaxFunc(p.manifests, func(x, y part) int { return strings.Compare(x.name, y.name) })
-	listed, err := e.manifest(ctx, manifest.name)
+	content, err := e.manifest(ctx, manifest.name)
 	if err != nil {
 		return err
 	}
+	listed := content.DataFiles
 	e.starts = append(e.starts, p.start)
 	wanted := make(map[string]bool, len(listed))
 	for _, l := range listed {
@@ -101,12 +103,13 @@ func (e *Export) take(ctx context.Context, p *partition) error {
 		}
 		wanted[name] = true
 		if f.size > 0 { // chunks that an overwritten export needs no more are blanked
+			f.delivery = manifest.name
 			e.parts = append(e.parts, f)
 		}
 	}
 	for _, l := range listed {
 		if !wanted[within(l)] {
-			return &Error{File: manifest.name, Reason: fmt.Sprintf("it lists %s, which is not there: wait until the export is delivered, or copy all of it", l)}
+			return missingFile(manifest.name, l)
 		}
 	}
 	if surplus > 0 {
@@ -125,22 +128,40 @@ func within(name string) string {
 	return path.Base(name)
 }
 
-// manifest returns the files that a manifest lists; nil where it lists none by name.
-func (e *Export) manifest(ctx context.Context, name string) ([]string, error) {
+// manifest is what the manifests of exports say, as far as it is read.
+type manifest struct {
+	// DataFiles are those of AWS Data Exports, empty where it lists none by name.
+	DataFiles []string `json:"dataFiles"`
+	// AssemblyID and ReportKeys are those of the legacy AWS Cost and Usage Report.
+	AssemblyID string   `json:"assemblyId"`
+	ReportKeys []string `json:"reportKeys"`
+	// The rest is that of Azure Cost Management.
+	ExportConfig struct {
+		ExportName string `json:"exportName"`
+	} `json:"exportConfig"`
+	RunInfo struct {
+		SubmittedTime string `json:"submittedTime"`
+	} `json:"runInfo"`
+	Blobs []struct {
+		BlobName  string `json:"blobName"`
+		ByteCount int64  `json:"byteCount"`
+	} `json:"blobs"`
+}
+
+// manifest reads a manifest.
+func (e *Export) manifest(ctx context.Context, name string) (manifest, error) {
+	var m manifest
 	r, err := e.store.open(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
+		return m, fmt.Errorf("open %s: %w", name, err)
 	}
 	defer closed(r)
 	text, err := io.ReadAll(io.LimitReader(r, maxManifest))
 	if err != nil {
-		return nil, &Error{File: name, Reason: "the manifest cannot be read", Err: err}
+		return m, &Error{File: name, Reason: "the manifest cannot be read", Err: err}
 	}
-	var m struct {
-		DataFiles []string `json:"dataFiles"`
+	if err := json.Unmarshal(bytes.TrimPrefix(text, []byte("\ufeff")), &m); err != nil {
+		return m, &Error{File: name, Reason: "the manifest is not valid JSON", Err: err}
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, &Error{File: name, Reason: "the manifest is not valid JSON", Err: err}
-	}
-	return m.DataFiles, nil
+	return m, nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"hash/maphash"
 	"io"
 	"os"
 	"slices"
@@ -33,6 +34,10 @@ type reading struct {
 	sizes   map[int64]int     // how many files have a size
 	first   int               // the place of the earliest file with an error
 	err     error
+	// prints are the fingerprints of files by their places, where more than one delivery is
+	// read; nil otherwise.
+	prints map[int]*bill.Fingerprints
+	seed   maphash.Seed
 }
 
 // job is a part of the work: a file, or a row group of one.
@@ -58,6 +63,7 @@ func (r *reading) run(ctx context.Context) error {
 				err := context.Cause(ctx)
 				if err == nil {
 					sinks[i].part = j.part
+					sinks[i].prints = sinks[i].printsOf(j.at)
 					err = j.run(sinks[i])
 				}
 				j.done()
@@ -69,6 +75,9 @@ func (r *reading) run(ctx context.Context) error {
 		})
 	}
 	r.sizes = map[int64]int{}
+	if r.several() {
+		r.prints, r.seed = map[int]*bill.Fingerprints{}, maphash.MakeSeed()
+	}
 	for _, p := range r.export.parts {
 		r.sizes[p.size]++
 	}
@@ -90,11 +99,12 @@ func (r *reading) run(ctx context.Context) error {
 		return fmt.Errorf("read %s: %w", r.export.Source, err)
 	}
 	for _, s := range sinks {
+		r.mergePrints(s.printed)
 		if err := r.all.Merge(s.into); err != nil {
 			return fmt.Errorf("read %s: %w", r.export.Source, err)
 		}
 	}
-	return nil
+	return r.repeated()
 }
 
 // fail keeps the error of the earliest file. That the reading was stopped is no error
@@ -241,6 +251,8 @@ type sink struct {
 	emit    func(*bill.Line) error // add, bound once
 	part    part
 	rows    int
+	prints  *bill.Fingerprints         // of the file that is read; nil: not needed
+	printed map[int]*bill.Fingerprints // by the places of files
 }
 
 // take adds a row. The error is without its place.
@@ -256,6 +268,9 @@ func (s *sink) take(r *record) error {
 func (s *sink) add(l *bill.Line) error {
 	if start := s.part.start; !start.IsZero() && !l.BillingPeriodStart.Equal(start) {
 		return fmt.Errorf("its billing period starts on %s, and the file is in the partition of %s", l.BillingPeriodStart.Format(time.DateOnly), start.Format("2006-01"))
+	}
+	if s.prints != nil {
+		s.prints.Add(l)
 	}
 	return s.into.Add(l)
 }

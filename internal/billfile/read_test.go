@@ -408,10 +408,11 @@ func TestRowsAreBounded(t *testing.T) {
 		t.Errorf("three rows where two fit: %v", err)
 	}
 	// The same rows in several files are no more rows, however many files are read at a time.
-	same := func(cost string) string {
-		return head + row() + row("ResourceId", "i-2") + row("ResourceId", "i-3", "BilledCost", cost)
+	same := func(hour string) string {
+		at := "2024-09-03T" + hour + ":00:00Z"
+		return head + row("ChargePeriodStart", at) + row("ChargePeriodStart", at, "ResourceId", "i-2") + row("ChargePeriodStart", at, "ResourceId", "i-3")
 	}
-	dir = put(t, map[string]string{"a.csv": same("1"), "b.csv": same("2"), "c.csv": same("3"), "d.csv": same("4")})
+	dir = put(t, map[string]string{"a.csv": same("01"), "b.csv": same("02"), "c.csv": same("03"), "d.csv": same("04")})
 	if b, err := tryRead(dir, Options{MaxRows: 3, Workers: 4}); err != nil || b.Lines != 12 {
 		t.Errorf("three rows where three fit: %v", err)
 	}
@@ -435,7 +436,10 @@ func TestFilesThatHoldTheSameAreRefused(t *testing.T) {
 		{"a copy below", map[string]string{"ok.csv": text, "z/ok.csv": text, "other.csv": head + row("ResourceId", "i-3")}, []string{"z/ok.csv: it holds the same as "}},
 		{"Parquet", map[string]string{"ok.parquet": parquetFile, "copy.parquet": parquetFile}, []string{"ok.parquet: it holds the same as ", "copy.parquet"}},
 		{"Parquet of one size", map[string]string{"ok.parquet": parquetFile, "same-size.csv": sized(text, len(parquetFile))}, nil},
-		{"another row", map[string]string{"ok.csv": text, "copy.csv": text + row()}, nil},
+		{"another row", map[string]string{"ok.csv": text, "copy.csv": text + row("ResourceId", "i-3")},
+			[]string{"ok.csv: it holds 2 rows of ", "copy.csv again (the same provider, account, period, resource and day), which would count twice"}},
+		{"restated", map[string]string{"v1.csv": text, "v2.csv": head + row("BilledCost", "1") + row("ResourceId", "i-2")}, []string{"v2.csv: it holds 2 rows of ", "1 row of them with other costs"}},
+		{"other days", map[string]string{"ok.csv": text, "next.csv": strings.ReplaceAll(text, "2024-09-03T", "2024-09-04T")}, nil},
 		{"nothing but the header", map[string]string{"ok.csv": text, "a.csv": head, "b.csv": head}, nil},
 	} {
 		for _, workers := range []int{1, 4} {
