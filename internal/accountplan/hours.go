@@ -50,7 +50,7 @@ func Hours(
 ) (use []commit.Usage, notes []string, err error) {
 	query := ledger.SumQuery{
 		By:    []ledger.Dimension{ledger.ByType, ledger.ByRegion, ledger.ByDuty, ledger.ByAccount},
-		Since: since, Until: until, Granularity: ledger.Hourly,
+		Since: since, Until: until, Granularity: ledger.Hourly, Accrued: true,
 		Filter: ledger.Filter{
 			{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}},
 			{By: ledger.ByPricing, Values: []string{string(ledger.Standard)}},

@@ -91,6 +91,7 @@ type rowKey struct {
 	provider, subAccount, resource, service        symbol
 	region, category, transfer, to, chargeCategory symbol
 	pricing, commitment, status, owner, purpose    symbol
+	capacity, machine                              symbol
 	unknown                                        Costs
 }
 
@@ -176,7 +177,7 @@ func (a *Aggregate) Add(l *Line) error {
 		provider: a.symbol(l.ServiceProviderName), subAccount: a.symbol(l.SubAccountID), resource: a.symbol(l.ResourceID), service: a.symbol(l.ServiceName),
 		region: a.symbol(l.RegionID), category: c.category, transfer: c.transfer, to: c.to, chargeCategory: a.symbol(l.ChargeCategory),
 		pricing: a.symbol(l.PricingCategory), commitment: a.symbol(l.CommitmentID), status: a.symbol(l.CommitmentStatus),
-		owner: tags.owner, purpose: tags.purpose, unknown: l.Unknown}
+		owner: tags.owner, purpose: tags.purpose, capacity: a.symbol(l.CapacityStatus), machine: a.symbol(l.MachineType), unknown: l.Unknown}
 	row, ok := a.rows[key]
 	if !ok {
 		var err error
@@ -339,7 +340,7 @@ func (a *Aggregate) Merge(o *Aggregate) error {
 
 // symbols returns the fields of a key that are texts, in the order in which rows are
 // sorted after day and resource.
-func (k *rowKey) symbols() [14]*symbol {
-	return [14]*symbol{&k.resource, &k.provider, &k.subAccount, &k.service, &k.region, &k.category, &k.transfer, &k.to, &k.chargeCategory, &k.pricing,
-		&k.commitment, &k.status, &k.owner, &k.purpose}
+func (k *rowKey) symbols() [16]*symbol {
+	return [16]*symbol{&k.resource, &k.provider, &k.subAccount, &k.service, &k.region, &k.category, &k.transfer, &k.to, &k.chargeCategory, &k.pricing,
+		&k.commitment, &k.status, &k.owner, &k.purpose, &k.capacity, &k.machine}
 }

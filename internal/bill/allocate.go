@@ -105,10 +105,10 @@ type Shared struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Allocate divides rows among the values of a dimension, such as [ByTeam] or
-// [ByProject]. A row that a rule shares goes by the first such rule, whoever owns it;
-// any other to its owner; and what neither names stays unattributed.
-func Allocate(rows iter.Seq[Row], by Dimension, basis Basis, rules []SharedRule) (*Allocation, error) {
+// Allocate divides rows among parties: the values of a dimension, which come with the rows. A
+// row that a rule shares goes by the first such rule, whoever owns it; any other to its
+// party; and what neither names stays unattributed.
+func Allocate(rows iter.Seq2[string, Row], by Dimension, basis Basis, rules []SharedRule) (*Allocation, error) {
 	for i := range rules {
 		if err := rules[i].Validate(); err != nil {
 			return nil, err
@@ -116,13 +116,12 @@ func Allocate(rows iter.Seq[Row], by Dimension, basis Basis, rules []SharedRule)
 	}
 	a := &Allocation{By: by, Basis: basis, Parties: []Party{}, Shared: make([]Shared, len(rules))}
 	direct := map[string]money.Amount{}
-	for r := range rows {
+	for party, r := range rows {
 		amount, known := r.cost(basis)
 		if !known {
 			a.Unknown++
 			continue
 		}
-		party := r.Value(by)
 		err := addTo(&a.Total, amount)
 		switch rule := slices.IndexFunc(rules, func(s SharedRule) bool { return s.matches(&r, party) }); {
 		case err != nil:

@@ -86,6 +86,10 @@ type Slice struct {
 	Share     *float64      `json:"share"`
 	UsualLow  int           `json:"usual_low_percent,omitempty"`
 	UsualHigh int           `json:"usual_high_percent,omitempty"`
+	// Effective and EffectiveShare are the same at effective cost; null too where the bill has
+	// none.
+	Effective      *money.Amount `json:"effective_usd"`
+	EffectiveShare *float64      `json:"effective_share"`
 	// Reason why Billed is null.
 	Reason string `json:"reason,omitempty"`
 }
@@ -101,59 +105,44 @@ var division = []Slice{
 	{Category: Other},
 }
 
-// Split says in which proportion a row's machine was idle, active and not measured on the
-// row's day. All zero is not known.
-type Split func(r *Row) (idle, active, unmeasured money.Amount)
-
-// ByDuty adds up the billed costs by the five categories: storage, idle and active compute,
-// egress, overhead; then unmeasured compute and costs in no category. Where compute
-// was billed and none of it measured, idle and active are unknown.
-func ByDuty(rows iter.Seq[Row], split Split) ([]Slice, error) {
+// ByDuty adds up costs by the five categories: storage, idle and active compute, egress,
+// overhead; then unmeasured compute and costs in no category. Each row comes with its
+// category, one of compute with [Idle], [Active] or [Unmeasured]. Where compute was billed and
+// none of it is known to be idle or active, that category is unknown.
+func ByDuty(rows iter.Seq2[Category, Row]) ([]Slice, error) {
 	out := slices.Clone(division)
-	sums := make([]money.Amount, len(out))
-	place := func(c Category) int {
-		if i := slices.IndexFunc(out, func(s Slice) bool { return s.Category == c }); i >= 0 {
-			return i
+	billed, effective := make([]money.Amount, len(out)), make([]money.Amount, len(out))
+	var totalBilled, totalEffective money.Amount
+	var compute, measured, idle, someEffective bool
+	for category, r := range rows {
+		i := slices.IndexFunc(out, func(s Slice) bool { return s.Category == category })
+		if i < 0 {
+			i = len(out) - 1
 		}
-		return len(out) - 1
-	}
-	ofCompute := [...]int{place(Idle), place(Active), place(Unmeasured)}
-	var total money.Amount
-	compute, measured := false, false
-	for r := range rows {
-		err := addTo(&total, r.Cost.Billed)
-		if r.Category != Compute {
-			if err = errs(err, addTo(&sums[place(r.Category)], r.Cost.Billed)); err != nil {
-				return nil, fmt.Errorf("add up the bill by category: %w", err)
-			}
-			continue
+		compute = compute || r.Category == Compute
+		idle = idle || category == Idle
+		measured = measured || category == Active || category == Idle && !r.Unused()
+		err := errs(addTo(&billed[i], r.Cost.Billed), addTo(&totalBilled, r.Cost.Billed))
+		if !r.Unknown.Has(EffectiveCost) {
+			someEffective = true
+			err = errs(err, addTo(&effective[i], r.Cost.Effective), addTo(&totalEffective, r.Cost.Effective))
 		}
-		idle, active, rest := split(&r)
-		compute = true
-		if idle == 0 && active == 0 {
-			rest = 1
-		} else {
-			measured = true
-		}
-		parts, splitErr := money.Split(r.Cost.Billed, []int64{int64(idle), int64(active), int64(rest)})
-		if err = errs(err, splitErr); err != nil {
-			return nil, fmt.Errorf("divide the billed costs of %s by duty: %w", r.Resource, err)
-		}
-		for i, v := range parts {
-			if err := addTo(&sums[ofCompute[i]], v); err != nil {
-				return nil, fmt.Errorf("add up the bill by category: %w", err)
-			}
+		if err != nil {
+			return nil, fmt.Errorf("add up the bill by category: %w", err)
 		}
 	}
 	for i := range out {
 		s := &out[i]
-		if compute && !measured && (s.Category == Idle || s.Category == Active) {
+		if compute && !measured && (s.Category == Idle && !idle || s.Category == Active) {
 			s.Reason = "no machine on the bill was measured"
 			continue
 		}
-		billed := sums[i]
-		share := money.Ratio(billed, total)
-		s.Billed, s.Share = &billed, &share
+		share := money.Ratio(billed[i], totalBilled)
+		s.Billed, s.Share = &billed[i], &share
+		if someEffective {
+			share := money.Ratio(effective[i], totalEffective)
+			s.Effective, s.EffectiveShare = &effective[i], &share
+		}
 	}
 	return out, nil
 }

@@ -26,7 +26,8 @@ const (
 	Committed = "Committed"
 )
 
-// Statuses of commitments, FOCUS CommitmentDiscountStatus.
+// Statuses of commitments and of reserved capacity, FOCUS CommitmentDiscountStatus and
+// CapacityReservationStatus.
 const (
 	Used   = "Used"
 	Unused = "Unused"
@@ -43,14 +44,18 @@ type Line struct {
 	BillingCurrency                      string
 	BillingPeriodStart, BillingPeriodEnd time.Time
 	// ChargePeriodStart says to which day the line belongs.
-	ChargePeriodStart                       time.Time
-	ChargeCategory, ChargeClass             string
-	ChargeDescription                       string
-	ServiceProviderName                     string
-	ServiceCategory, ServiceName            string
-	ResourceID, RegionID                    string
-	PricingCategory                         string
-	CommitmentID, CommitmentStatus          string // FOCUS CommitmentDiscountId and -Status
+	ChargePeriodStart              time.Time
+	ChargeCategory, ChargeClass    string
+	ChargeDescription              string
+	ServiceProviderName            string
+	ServiceCategory, ServiceName   string
+	ResourceID, RegionID           string
+	PricingCategory                string
+	CommitmentID, CommitmentStatus string // FOCUS CommitmentDiscountId and -Status
+	// CapacityStatus is FOCUS CapacityReservationStatus.
+	CapacityStatus string
+	// MachineType is the type of the machine ("p5.48xlarge"), where the bill names it.
+	MachineType                             string
 	ConsumedUnit                            string
 	ConsumedQuantity                        Decimal
 	BilledCost                              Decimal

@@ -26,11 +26,11 @@ func (e *CountedTwice) Error() string {
 
 // span is a period's time for people; UTC offsets matter in it.
 func (p *Period) span() string {
-	return p.Start.UTC().Format(time.RFC3339) + " to " + p.until().UTC().Format(time.RFC3339)
+	return p.Start.UTC().Format(time.RFC3339) + " to " + p.Until().UTC().Format(time.RFC3339)
 }
 
-// until is when a period ends: a month after its start where the bill does not say.
-func (p *Period) until() time.Time {
+// Until returns when a period ends: a month after its start where the bill does not say.
+func (p *Period) Until() time.Time {
 	if p.End.IsZero() {
 		return p.Start.AddDate(0, 1, 0)
 	}
@@ -46,7 +46,7 @@ func (p *Period) overlaps(o *Period) bool {
 	if p.Account != o.Account && !(p.unnamed() && o.unnamed()) || p.utc() == o.utc() {
 		return false
 	}
-	return p.Start.Before(o.until()) && o.Start.Before(p.until())
+	return p.Start.Before(o.Until()) && o.Start.Before(p.Until())
 }
 
 // overlap looks whether a bill's own periods overlap, which come in the order of their

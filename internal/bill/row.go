@@ -30,8 +30,12 @@ type Row struct {
 	// Commitment is the id of the commitment that the charge buys, uses or leaves
 	// unused; Status is Used, Unused or empty.
 	Commitment, Status string
-	Owner              inventory.Owner
-	Purpose            inventory.Purpose
+	// CapacityStatus says whether reserved capacity was used: Used, Unused or empty.
+	CapacityStatus string
+	// Type is the type of the machine, where the bill names it.
+	Type    string
+	Owner   inventory.Owner
+	Purpose inventory.Purpose
 	// Unknown says which costs the bill leaves out for all lines of the row; they are 0
 	// below and belong in no total.
 	Unknown Costs
@@ -42,6 +46,10 @@ type Row struct {
 	// Lines of the bill in the row.
 	Lines int64
 }
+
+// Unused says that by the bill itself nothing used what was paid for: reserved capacity, or a
+// part of a commitment.
+func (r *Row) Unused() bool { return r.Status == Unused || r.CapacityStatus == Unused }
 
 // Cost is the four costs of FOCUS in nano-dollars. Negative amounts are credits.
 type Cost struct {

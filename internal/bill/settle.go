@@ -259,6 +259,7 @@ func (s *Settled) row(r *settledRow) Row {
 		SubAccount: s.texts[k.subAccount], Resource: s.texts[k.resource], Service: s.texts[k.service], Region: s.texts[k.region],
 		Category: Category(s.texts[k.category]), Transfer: Transfer(s.texts[k.transfer]), ToRegion: s.texts[k.to],
 		ChargeCategory: s.texts[k.chargeCategory], PricingCategory: s.texts[k.pricing], Commitment: s.texts[k.commitment], Status: s.texts[k.status],
+		CapacityStatus: s.texts[k.capacity], Type: s.texts[k.machine],
 		Owner: splitOwner(s.texts[k.owner]), Purpose: inventory.Purpose(s.texts[k.purpose]), Unknown: k.unknown,
 		Cost: r.cost, Bytes: r.bytes, Lines: r.lines}
 }

@@ -53,15 +53,19 @@ commitments. The ledger says which machines were idle; compute that it did not m
 shown apart.`,
 		Example: `  curfew bill show --demo
   curfew bill show --since 2026-10-01 --until 2026-11-01
+  curfew bill show --by service -o csv                  # any dimension of ` + "`curfew costs`" + `
   curfew bill show --by project --basis effective -o html > bill.html`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			doc, err := ops.GetBills.Call(c.Context(), a.at, in)
+			if err == nil && a.format == "csv" {
+				return report.BillCSV(a.Stdout, doc)
+			}
 			return shown(a, func(d view.BillShow) report.Sheet { return report.BillShow(d, in.By, in.Basis) })(doc, err)
 		},
 	}
 	ops.GetBills.AddFlags(c.Flags(), &in)
-	a.outputs(c, reports...)
+	a.outputs(c, "table", "json", "csv", "html", "md")
 	a.simulated(c)
 	return c
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -94,6 +95,14 @@ type Attributes struct {
 	Lifetime   inventory.Lifetime
 	// Hold is the hold under which the resource was started.
 	Hold string
+}
+
+// compare orders attributes.
+func (a Attributes) compare(b Attributes) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.Team, b.Owner.Team),
+		cmp.Compare(a.Owner.Project, b.Owner.Project), cmp.Compare(a.Owner.User, b.Owner.User),
+		cmp.Compare(a.Owner.Environment, b.Owner.Environment), cmp.Compare(a.Owner.CostCenter, b.Owner.CostCenter),
+		cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Lifetime, b.Lifetime), cmp.Compare(a.Market, b.Market), cmp.Compare(a.Hold, b.Hold))
 }
 
 // Seen is what a round holds when it is recorded.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -68,8 +69,8 @@ type Store interface {
 	// in order of period and then of values. Periods start at q.Since at the earliest,
 	// so the first of them may be a part.
 	Sums(ctx context.Context, q SumQuery) ([]Sum, error)
-	// ResourceDays adds up the entries of an account over the whole days of [from, to)
-	// by resource, day, category and duty, in that order.
+	// ResourceDays adds up the entries of an account over the whole days of [from, to), in
+	// the order of [CompareResourceDays].
 	ResourceDays(ctx context.Context, a Account, from, to time.Time) ([]ResourceDay, error)
 	// Entries returns the entries of one resource with Hour in [from, to), in the order
 	// in which they were appended.
@@ -129,6 +130,8 @@ type SumQuery struct {
 	Granularity Granularity
 	// Filter keeps entries that match every one of its parts.
 	Filter Filter
+	// Accrued leaves reconciliations out, which are of whole days and not of hours.
+	Accrued bool
 }
 
 // Sum is what the entries of a period with the same values come to.
@@ -143,13 +146,15 @@ type Sum struct {
 	Unknown Sums
 }
 
-// ResourceDay is what a resource's entries of a day, category and duty come to.
+// ResourceDay is what a resource's entries of a day come to that agree in all by which costs
+// are shown.
 type ResourceDay struct {
-	Ref      inventory.Ref
-	Day      time.Time
-	Category Category
-	Duty     string
-	// Attributes are those of the newest entry of that day.
+	Ref        inventory.Ref
+	Day        time.Time
+	Category   Category
+	Duty       string
+	Service    string
+	Pricing    Pricing
 	Attributes Attributes
 	// Accrued is what accruals and corrections come to, Reconciled what reconciliations
 	// have added.
@@ -158,6 +163,24 @@ type ResourceDay struct {
 	// without.
 	Unknown         Sums
 	UnpricedSeconds int64
+}
+
+// Line returns what the entries of the day have in common, apart from the day.
+func (d *ResourceDay) Line() Line {
+	return Line{Ref: d.Ref, Attributes: d.Attributes, Category: d.Category, Service: d.Service, Pricing: d.Pricing, Duty: d.Duty}
+}
+
+// CompareResourceDays orders days by resource, day and then by the rest of what tells them
+// apart.
+func CompareResourceDays(x, y ResourceDay) int {
+	a, b := x.Line(), y.Line()
+	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), x.Day.Compare(y.Day), CompareLines(&a, &b))
+}
+
+// CompareLines orders lines by resource, category, duty, service, pricing and attributes.
+func CompareLines(x, y *Line) int {
+	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Category, y.Category), cmp.Compare(x.Duty, y.Duty),
+		cmp.Compare(x.Service, y.Service), cmp.Compare(x.Pricing, y.Pricing), x.Attributes.compare(y.Attributes))
 }
 
 // Reach is the time that is recorded of one part of an account: from the first round

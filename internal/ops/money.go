@@ -345,7 +345,7 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 // BillInput selects imported bills.
 type BillInput struct {
 	runtime.Period
-	By    string `query:"by" enum:"team,project,user,environment,cost_center,purpose,sub_account" default:"team" flag:"by" help:"who it is divided among: team, project, user, environment, cost_center, purpose, sub_account"`
+	By    string `query:"by" enum:"team,project,user,environment,cost_center,cost-center,purpose,resource,kind,type,region,account,category,duty,pricing,lifetime,service,sub_account,provider,charge_category,commitment,day" default:"team" flag:"by" help:"what it is divided by: the dimensions of costs, or sub_account, provider, charge_category, commitment, day"`
 	Basis string `query:"basis" enum:"billed,effective" default:"billed" flag:"basis" help:"billed, or effective, which spreads what was paid for commitments"`
 }
 
@@ -357,7 +357,7 @@ var GetBills = declare(Operation[BillInput, view.BillShow]{
 		Flags: demoHere},
 	FlagDefaults: map[string]string{"since": "month"},
 	Do: func(ctx context.Context, c *Call, in BillInput) (Reply[view.BillShow], error) {
-		return reply(spend.BillShow(ctx, c.Request, in.Or("month"), bill.Dimension(in.By), bill.Basis(in.Basis)))
+		return reply(spend.BillShow(ctx, c.Request, in.Or("month"), in.By, bill.Basis(in.Basis)))
 	},
 })
 

@@ -3,10 +3,13 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -66,37 +69,48 @@ func gigabytes(bytes int64) string {
 	return "<0.1"
 }
 
+// onBasis returns the cost of a category and its share, on a basis; nil where it is unknown.
+func onBasis(p *bill.Slice, basis string) (amount *money.Amount, share *float64) {
+	if basis == string(bill.OnEffective) {
+		return p.Effective, p.EffectiveShare
+	}
+	return p.Billed, p.Share
+}
+
 // categoriesPicture draws each category's share with the usual share.
-func categoriesPicture(parts []bill.Slice) string {
-	b := chart.Bars{Title: "Billed cost by category, as a share of the bill", Axis: chart.Axis{Label: "share of the bill", Format: chart.Percent}, Band: "usual share"}
+func categoriesPicture(parts []bill.Slice, basis string) string {
+	b := chart.Bars{Title: "The " + basis + " cost by category, as a share of the bill", Axis: chart.Axis{Label: "share of the bill", Format: chart.Percent}, Band: "usual share"}
 	for _, p := range parts {
-		if p.Billed == nil || *p.Billed == 0 && p.UsualHigh == 0 {
+		amount, share := onBasis(&p, basis)
+		if amount == nil || *amount == 0 && p.UsualHigh == 0 {
 			continue
 		}
-		b.Rows = append(b.Rows, chart.Bar{Label: string(p.Category), Value: *p.Share, BandFrom: float64(p.UsualLow) / 100, BandTo: float64(p.UsualHigh) / 100,
-			Note: plain.Share(*p.Share, 0) + ", " + p.Billed.Dollars()})
+		b.Rows = append(b.Rows, chart.Bar{Label: string(p.Category), Value: *share, BandFrom: float64(p.UsualLow) / 100, BandTo: float64(p.UsualHigh) / 100,
+			Note: plain.Share(*share, 0) + ", " + amount.Dollars()})
 	}
 	return b.SVG()
 }
 
 // BillShow shows the bill by category and by owner, data transfer and commitments.
 func BillShow(b view.BillShow, by, basis string) layout.Sheet {
-	s := layout.Sheet{Verb: "bill show", Title: fmt.Sprintf("%s billed from %s to %s", b.Allocation.Total.Dollars(), plain.Date(b.Since), plain.Date(b.Until)),
-		Picture: categoriesPicture(b.ByDuty), Caption: "Billed by category; the outlined band is the usual share."}
-	g := layout.Grid{Title: "by category", Head: []string{"category", "billed", "share", "usual"}, Right: []bool{false, true, true, true}}
+	s := layout.Sheet{Verb: "bill show", Coverage: slices.Clone(b.CoverageNotes),
+		Title:   fmt.Sprintf("%s %s cost from %s to %s", b.Allocation.Total.Dollars(), basis, plain.Date(b.Since), plain.Date(b.Until)),
+		Picture: categoriesPicture(b.ByDuty, basis), Caption: "The " + basis + " cost by category; the outlined band is the usual share."}
+	g := layout.Grid{Title: "by category, " + basis + " cost", Head: []string{"category", basis, "share", "usual"}, Right: []bool{false, true, true, true}}
 	for _, p := range b.ByDuty {
-		usual, billed, share := "", "unknown", ""
-		if p.Billed != nil {
-			billed, share = p.Billed.Dollars(), plain.Share(*p.Share, 0)
+		usual, cost, share := "", "unknown", ""
+		amount, part := onBasis(&p, basis)
+		if amount != nil {
+			cost, share = amount.Dollars(), plain.Share(*part, 0)
 		}
 		if p.UsualHigh > 0 {
 			usual = fmt.Sprintf("%d–%d%%", p.UsualLow, p.UsualHigh)
 		}
-		if p.Billed == nil || *p.Billed != 0 || p.UsualHigh > 0 {
-			g.Rows = append(g.Rows, []string{string(p.Category), billed, share, usual})
+		if amount == nil || *amount != 0 || p.UsualHigh > 0 {
+			g.Rows = append(g.Rows, []string{string(p.Category), cost, share, usual})
 		}
-		if p.Reason != "" && p.Category == bill.Idle {
-			s.Coverage = append(s.Coverage, "idle and active compute are unknown: "+p.Reason+"; `curfew scan` measures it")
+		if p.Reason != "" && p.Category == bill.Active {
+			s.Coverage = append(s.Coverage, "idle and active compute of machines are unknown: "+p.Reason+"; `curfew scan` measures it")
 		}
 	}
 	s.Tables = append(s.Tables, g, allocationGrid(b.Allocation, by, basis))
@@ -104,7 +118,7 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 		s.Tables = append(s.Tables, egressGrid(b.Egress))
 	}
 	if len(b.Commitments.Commitments) > 0 {
-		g = layout.Grid{Title: "commitments", Head: []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true}}
+		g = layout.Grid{Title: "commitments: billed when bought, effective cost of use", Head: []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true}}
 		for _, c := range b.Commitments.Commitments {
 			g.Rows = append(g.Rows, []string{c.ID, c.Purchased.Dollars(), c.Used.Dollars(), c.Unused.Dollars()})
 		}
@@ -119,7 +133,7 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 		if b.Commitments.Missed > 0 {
 			note = "unused commitments could have covered at most " + b.Commitments.Missed.Dollars() + " of it"
 		}
-		s.Figures = append(s.Figures, layout.Figure{Label: "on-demand compute", Value: sum.Dollars(), Note: note})
+		s.Figures = append(s.Figures, layout.Figure{Label: "on-demand compute, billed", Value: sum.Dollars(), Note: note})
 	}
 	for _, r := range b.Allocation.Shared {
 		note := fmt.Sprintf("rule %s shares %s", r.Rule, r.Amount.Dollars())
@@ -140,13 +154,32 @@ func allocationGrid(a *bill.Allocation, by, basis string) layout.Grid {
 	for _, p := range a.Parties {
 		g.Rows = append(g.Rows, []string{p.Name, (p.Direct + p.Shared).Dollars(), p.Direct.Dollars(), p.Shared.Dollars()})
 	}
-	g.Rows = append(g.Rows, []string{"unallocated", a.Unattributed.Dollars(), a.Unattributed.Dollars(), ""})
+	g.Rows = append(g.Rows, []string{ledger.Dimension(strings.ReplaceAll(by, "_", "-")).Label(""), a.Unattributed.Dollars(), a.Unattributed.Dollars(), ""})
 	return g
+}
+
+// BillCSV writes a bill's division: a row for each party under a header, and one without a
+// name for what belongs to none. The rows add up to the total, to the nano-dollar.
+func BillCSV(w io.Writer, b view.BillShow) error {
+	a := b.Allocation
+	return layout.WriteCSV(w, "the bill", func(yield func([]string) bool) {
+		if !yield([]string{string(a.By), "basis", "total_usd", "direct_usd", "shared_usd"}) {
+			return
+		}
+		for _, p := range a.Parties {
+			if !yield([]string{p.Name, string(a.Basis), (p.Direct + p.Shared).String(), p.Direct.String(), p.Shared.String()}) {
+				return
+			}
+		}
+		if a.Unattributed != 0 {
+			yield([]string{"", string(a.Basis), a.Unattributed.String(), a.Unattributed.String(), money.Amount(0).String()})
+		}
+	})
 }
 
 // egressGrid is what data transfer cost, the largest first.
 func egressGrid(flows []bill.Flow) layout.Grid {
-	g := layout.Grid{Title: "data transfer", Head: []string{"billed", "GB", "kind", "from", "to", "resource"}, Right: []bool{true, true}}
+	g := layout.Grid{Title: "data transfer, billed cost", Head: []string{"billed", "GB", "kind", "from", "to", "resource"}, Right: []bool{true, true}}
 	n := min(len(flows), maxFlows)
 	for _, t := range flows[:n] {
 		g.Rows = append(g.Rows, []string{t.Billed.Dollars(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, cmp.Or(t.Resource, t.Service)})

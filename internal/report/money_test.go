@@ -76,7 +76,7 @@ func TestMoneyPictures(t *testing.T) {
 			low := rapid.IntRange(0, 40).Draw(t, "usual")
 			parts = append(parts, bill.Slice{Category: bill.Category(names.Draw(t, "category")), Billed: &billed, Share: &share, UsualLow: low, UsualHigh: low + 10})
 		}
-		drawn(t, categoriesPicture(parts))
+		drawn(t, categoriesPicture(parts, "billed"))
 	}))
 	t.Run("units", rapid.MakeCheck(func(t *rapid.T) {
 		d := costs.UnitCosts{Unit: rapid.SampledFrom([]string{"token", "prediction"}).Draw(t, "unit"), Per: rapid.SampledFrom([]int64{1, 1000, 1_000_000}).Draw(t, "per")}

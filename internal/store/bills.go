@@ -96,8 +96,10 @@ type billColumns struct {
 	Commitment      string        `db:"commitment"`
 	Status          string        `db:"commitment_status"`
 	ownerRow
-	Purpose inventory.Purpose `db:"purpose"`
-	Unknown bill.Costs        `db:"unknown_costs"`
+	Purpose        inventory.Purpose `db:"purpose"`
+	CapacityStatus string            `db:"capacity_status"`
+	Type           string            `db:"machine_type"`
+	Unknown        bill.Costs        `db:"unknown_costs"`
 	costRow
 	Bytes int64 `db:"bytes"`
 	Lines int64 `db:"line_count"`
@@ -117,6 +119,7 @@ func billColumnsOf(r bill.Row) billColumns {
 		Day: at(r.Day), Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource, Service: r.Service, Region: r.Region,
 		Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
 		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
+		CapacityStatus: r.CapacityStatus, Type: r.Type,
 		ownerRow: ownerRow(r.Owner), Purpose: r.Purpose, Unknown: r.Unknown, costRow: costRow(r.Cost), Bytes: r.Bytes, Lines: r.Lines,
 	}
 }
@@ -126,6 +129,7 @@ func (r billColumns) row(account string, start time.Time) bill.Row {
 		Account: account, Start: start, Day: r.Day.Time, Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource,
 		Service: r.Service, Region: r.Region, Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
 		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
+		CapacityStatus: r.CapacityStatus, Type: r.Type,
 		Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose, Unknown: r.Unknown, Cost: bill.Cost(r.costRow), Bytes: r.Bytes, Lines: r.Lines,
 	}
 }
@@ -219,7 +223,7 @@ func (t *tx) fillPeriod(ctx context.Context, id int64, r bill.Replacement) error
 		}
 		if err := exact(row.Provider, row.SubAccount, row.Resource, row.Service, row.Region, row.ToRegion, row.ChargeCategory,
 			row.PricingCategory, row.Commitment, row.Status, row.Owner.Team, row.Owner.Project, row.Owner.User, row.Owner.Environment,
-			row.Owner.CostCenter, string(row.Purpose)); err != nil {
+			row.Owner.CostCenter, string(row.Purpose), row.CapacityStatus, row.Type); err != nil {
 			return fmt.Errorf("row %d: %w", number, err)
 		}
 		if err := into.add(ctx, fields(billRow{id, number, billColumnsOf(row)})...); err != nil {

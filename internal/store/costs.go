@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +98,9 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 		byResource = byResource || m.By == ledger.ByResource
 		among(f, column, m.Values)
 	}
+	if q.Accrued {
+		f.and("g.reconciled = 0")
+	}
 	for _, s := range segments(q.Granularity, q.Since.UTC(), q.Until.UTC()) {
 		part, values := s.query(byResource)
 		parts, args = append(parts, part), append(args, values...)
@@ -161,19 +166,18 @@ func (s segment) query(series bool) (query string, args []any) {
 	return query, append(args, s.from.UnixMicro(), s.to.UnixMicro())
 }
 
-// ResourceDays adds up the entries of an account over the days of [from, to) by
-// resource, day, category and duty, in that order.
+// ResourceDays adds up the entries of an account over the days of [from, to).
 func (c charges) ResourceDays(ctx context.Context, a ledger.Account, from, to time.Time) ([]ledger.ResourceDay, error) {
 	var rows []dayRow
 	query := "SELECT t.start, t.seconds, t.amount, t.at_most, t.unbounded, x.cloud, x.cloud_account, x.region, x.kind, x.resource_id, r.name, r.market, r.hold," +
-		" g.type, g.team, g.project, g.username, g.environment, g.cost_center, g.purpose, g.lifetime, g.category, g.duty, g.gapped, g.unpriced, g.reconciled" +
+		" g.type, g.team, g.project, g.username, g.environment, g.cost_center, g.purpose, g.lifetime, g.category, g.duty, g.service, g.pricing," +
+		" g.gapped, g.unpriced, g.reconciled" +
 		" FROM ledger_series_sums t JOIN ledger_series r ON r.id = t.about JOIN ledger_groups g ON g.id = r.grp JOIN ledger_resources x ON x.id = r.resource" +
-		" JOIN ledger_accounts a ON a.id = x.account WHERE t.grain = ? AND t.start >= ? AND t.start < ? AND a.cloud = ? AND a.cloud_account = ?" +
-		" ORDER BY x.cloud, x.cloud_account, x.region, x.kind, x.resource_id, t.start, g.category, g.duty, t.newest"
+		" JOIN ledger_accounts a ON a.id = x.account WHERE t.grain = ? AND t.start >= ? AND t.start < ? AND a.cloud = ? AND a.cloud_account = ?"
 	err := c.list(ctx, &rows, query, daily, daily.next(from).UnixMicro(), daily.start(to).UnixMicro(), a.Cloud, a.ID)
 	var out []ledger.ResourceDay
-	for i := 0; i < len(rows) && err == nil; i++ {
-		out, err = rows[i].addTo(out)
+	if err == nil {
+		out, err = joinDays(convert(rows, dayRow.day))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("add up the days of %s: %w", a, err)
@@ -189,33 +193,47 @@ type dayRow struct {
 	attributesRow
 	Category   ledger.Category `db:"category"`
 	Duty       string          `db:"duty"`
+	Service    string          `db:"service"`
+	Pricing    ledger.Pricing  `db:"pricing"`
 	Gapped     bool            `db:"gapped"`
 	Unpriced   bool            `db:"unpriced"`
 	Reconciled bool            `db:"reconciled"`
 }
 
-// addTo adds a row to the last of days where it is one of it, or begins the next. Rows
-// come in the order of their newest entries.
-func (r dayRow) addTo(days []ledger.ResourceDay) ([]ledger.ResourceDay, error) {
-	day := ledger.ResourceDay{Ref: r.ref(), Day: r.Start.Time, Category: r.Category, Duty: r.Duty}
-	last := len(days) - 1
-	if last < 0 || days[last].Ref != day.Ref || !days[last].Day.Equal(day.Day) || days[last].Category != day.Category || days[last].Duty != day.Duty {
-		days, last = append(days, day), last+1
-	}
-	d := &days[last]
-	d.Attributes = r.attributes()
-	var err error
+// day is the row as a day of its resource.
+func (r dayRow) day() ledger.ResourceDay {
+	d := ledger.ResourceDay{Ref: r.ref(), Day: r.Start.Time, Category: r.Category, Duty: r.Duty, Service: r.Service, Pricing: r.Pricing, Attributes: r.attributes()}
 	switch {
 	case r.Reconciled:
-		d.Reconciled, err = d.Reconciled.Add(r.Amount)
+		d.Reconciled = r.Amount
 	case r.Unpriced:
-		d.UnpricedSeconds += r.Seconds
+		d.UnpricedSeconds = r.Seconds
 	case r.Gapped:
-		var sum sumRow
-		sum, err = sumRow(d.Unknown).plus(r.sumRow)
-		d.Unknown = ledger.Sums(sum)
+		d.Unknown = ledger.Sums{Seconds: r.Seconds, AtMost: r.AtMost, Unbounded: r.Unbounded}
 	default:
-		d.Accrued, err = d.Accrued.Add(r.Amount)
+		d.Accrued = r.Amount
 	}
-	return days, err
+	return d
+}
+
+// joinDays sorts days and adds those up that agree in all by which costs are shown.
+func joinDays(days []ledger.ResourceDay) ([]ledger.ResourceDay, error) {
+	slices.SortFunc(days, ledger.CompareResourceDays)
+	var out []ledger.ResourceDay
+	for _, d := range days {
+		if n := len(out); n == 0 || ledger.CompareResourceDays(out[n-1], d) != 0 {
+			out = append(out, d)
+			continue
+		}
+		last := &out[len(out)-1]
+		unknown, errUnknown := last.Unknown.Plus(d.Unknown)
+		accrued, errAccrued := last.Accrued.Add(d.Accrued)
+		reconciled, errReconciled := last.Reconciled.Add(d.Reconciled)
+		if err := errors.Join(errUnknown, errAccrued, errReconciled); err != nil {
+			return nil, err
+		}
+		last.Unknown, last.Accrued, last.Reconciled = unknown, accrued, reconciled
+		last.UnpricedSeconds += d.UnpricedSeconds
+	}
+	return out, nil
 }

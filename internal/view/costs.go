@@ -93,4 +93,6 @@ type BillShow struct {
 	Egress     []bill.Flow      `json:"egress"`
 	// Commitments are what commitments cost and cover.
 	Commitments bill.Commitments `json:"commitments"`
+	// CoverageNotes say which charges of other months are in the figures, and which are not.
+	CoverageNotes []string `json:"coverage_notes"`
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/billfile"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -122,8 +124,8 @@ func importBill(ctx context.Context, req *runtime.Request, cfg config.Config, b 
 	return view.NewBill(b, planned), nil
 }
 
-// BillShow shows imported bills of a period, divided by a dimension.
-func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by bill.Dimension, basis bill.Basis) (view.BillShow, error) {
+// BillShow shows imported bills of a period, divided by a dimension of the ledger or of bills.
+func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by string, basis bill.Basis) (view.BillShow, error) {
 	var none view.BillShow
 	since, until, err := f.Bounds(req.Now())
 	if err != nil {
@@ -134,26 +136,54 @@ func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by bi
 		return none, err
 	}
 	defer s.Close()
-	b := view.BillShow{Schema: view.BillShowSchema, Since: since, Until: until}
+	b := view.BillShow{Schema: view.BillShowSchema, Since: since, Until: until, CoverageNotes: []string{}}
 	var broken error
 	rows := bill.RowsOf(ctx, s.Bills(), bill.Query{From: since, To: until}, &broken)
-	split, found, err := costs.ComputeSplit(ctx, s.Ledger(), rows, since, until)
+	attribution, found, err := costs.NewAttribution(ctx, s.Ledger(), rows, since, until)
 	if err = errors.Join(err, broken); err != nil {
 		return none, fmt.Errorf("read the bill: %w", err)
 	}
 	if !found {
 		return none, noBill(ctx, s.Bills(), since, until)
 	}
-	var errs [5]error
+	lines := attribution.Rows(rows, &broken)
+	var errs [6]error
 	b.Categories, errs[0] = bill.Categories(rows)
-	b.Allocation, errs[1] = bill.Allocate(rows, by, basis, cfg.SharedCosts)
+	b.Allocation, errs[1] = bill.Allocate(named(lines, by), bill.Dimension(by), basis, cfg.SharedCosts)
 	b.Egress, errs[2] = bill.EgressFlows(rows)
 	b.Commitments, errs[3] = bill.CommitmentUse(rows)
-	b.ByDuty, errs[4] = bill.ByDuty(rows, split)
+	b.ByDuty, errs[4] = bill.ByDuty(func(yield func(bill.Category, bill.Row) bool) {
+		for line, r := range lines {
+			if !yield(costs.CategoryOf(&line, &r), r) {
+				return
+			}
+		}
+	})
+	b.CoverageNotes, errs[5] = costs.Comparison{Bills: s.Bills()}.LateUsage(ctx, since, until)
 	if err := errors.Join(append(errs[:], broken)...); err != nil {
 		return none, fmt.Errorf("add up the bill: %w", err)
 	}
 	return b, nil
+}
+
+// named yields rows with their values of a dimension: the ledger's, which `costs --by` has as
+// well, or one that only bills have.
+func named(lines iter.Seq2[ledger.Line, bill.Row], by string) iter.Seq2[string, bill.Row] {
+	d := ledger.Dimension(strings.ReplaceAll(by, "_", "-"))
+	ofLedger := slices.Contains(ledger.Dimensions, d)
+	return func(yield func(string, bill.Row) bool) {
+		for line, r := range lines {
+			name := ""
+			if ofLedger {
+				name = line.Value(d)
+			} else {
+				name = r.Value(bill.Dimension(by))
+			}
+			if !yield(name, r) {
+				return
+			}
+		}
+	}
 }
 
 // noBill is the answer where no imported bill has a charge in some time: no amount is $0.

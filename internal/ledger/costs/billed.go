@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
@@ -31,7 +34,11 @@ func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis
 	if err != nil {
 		return nil, 0, err
 	}
-	r, posted, err := c.reconcile(ctx, parts, basis, post)
+	accounts, err := c.withdrawn(ctx, parts, since, until)
+	if err != nil {
+		return nil, 0, err
+	}
+	r, posted, err := c.reconcile(ctx, parts, accounts, basis, post)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -41,7 +48,90 @@ func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis
 	if late > 0 {
 		r.CoverageNotes = append(r.CoverageNotes, plain.Count(late, "row")+" billed late for days of a billing period that is not imported: not compared")
 	}
-	return r, posted, nil
+	notes, err := c.LateUsage(ctx, since, until)
+	r.CoverageNotes = append(r.CoverageNotes, notes...)
+	return r, posted, err
+}
+
+// LateUsage says what bills of other months hold of the days of [since, until), and what the
+// bills that begin then hold of days outside their own period.
+func (c Comparison) LateUsage(ctx context.Context, since, until time.Time) ([]string, error) {
+	periods, err := c.Bills.Periods(ctx, time.Time{}, time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("read the imported periods: %w", err)
+	}
+	ends := map[bill.PeriodKey]time.Time{}
+	for _, p := range periods {
+		ends[bill.PeriodKey{Account: p.Account, Start: p.Start.UTC()}] = p.Until()
+	}
+	type sum struct {
+		billed money.Amount
+		rows   int64
+		days   [2]time.Time
+	}
+	within, outside := map[time.Time]*sum{}, map[time.Time]*sum{}
+	add := func(to map[time.Time]*sum, r *bill.Row) error {
+		s := to[r.Start.UTC()]
+		if s == nil {
+			s = &sum{days: [2]time.Time{r.Day, r.Day}}
+			to[r.Start.UTC()] = s
+		}
+		s.rows, s.days = s.rows+1, [2]time.Time{earliest(s.days[0], r.Day), latest(s.days[1], r.Day)}
+		var err error
+		s.billed, err = s.billed.Add(r.Cost.Billed)
+		return err
+	}
+	foreign := func(r *bill.Row) bool {
+		start := r.Start.UTC().Truncate(day)
+		return r.Day.Before(start) || !r.Day.Before(ends[bill.PeriodKey{Account: r.Account, Start: r.Start.UTC()}])
+	}
+	var starts []time.Time
+	for _, p := range periods {
+		if !p.Start.Before(since) && p.Start.Before(until) && !slices.ContainsFunc(starts, p.Start.Equal) {
+			starts = append(starts, p.Start)
+		}
+	}
+	queries := []struct {
+		query bill.Query
+		into  map[time.Time]*sum
+	}{{bill.Query{From: since, To: until}, within}}
+	if len(starts) > 0 {
+		queries = append(queries, struct {
+			query bill.Query
+			into  map[time.Time]*sum
+		}{bill.Query{Starts: starts}, outside})
+	}
+	for _, q := range queries {
+		for r, err := range c.Bills.Rows(ctx, q.query) {
+			if err != nil {
+				return nil, fmt.Errorf("read the bill: %w", err)
+			}
+			inside := !r.Day.Before(since) && r.Day.Before(until)
+			if foreign(&r) && inside == (len(q.query.Starts) == 0) {
+				if err := add(q.into, &r); err != nil {
+					return nil, fmt.Errorf("add up late usage: %w", err)
+				}
+			}
+		}
+	}
+	notes := []string{}
+	for _, of := range []struct {
+		sums map[time.Time]*sum
+		text string
+	}{
+		{within, "%s in %s for days of this time is on the bill of %s: usage of %s, billed late"},
+		{outside, "%s in %s is not among the days shown, though on the bill of %s: usage of %s, billed late"},
+	} {
+		for _, start := range slices.SortedFunc(maps.Keys(of.sums), time.Time.Compare) {
+			s := of.sums[start]
+			days := s.days[0].Format(time.DateOnly)
+			if !s.days[1].Equal(s.days[0]) {
+				days += " to " + s.days[1].Format(time.DateOnly)
+			}
+			notes = append(notes, fmt.Sprintf(of.text, s.billed.Dollars(), plain.Count(s.rows, "row"), start.Format("2006-01"), days))
+		}
+	}
+	return notes, nil
 }
 
 // billedPart is what one account has on the bill of one period: only that can be held
@@ -96,30 +186,70 @@ func (c Comparison) parts(ctx context.Context, since, until time.Time, basis Bas
 	return out, late, nil
 }
 
-// dayOf returns the time of the period that holds a row's day: its own, or where that does
-// not another one of the same billing account.
+// dayOf returns the days of the period that holds a row's day: its own, or where that does
+// not another one of the same billing account. A period that begins within a day, as those of
+// Google Cloud do, holds that day, and the period before it does not.
 func dayOf(periods []bill.Period, r bill.Row) (from, to time.Time, ok bool) {
 	for _, p := range periods {
-		if p.Account != r.Account {
+		start, end := p.Start.UTC().Truncate(day), p.Until().UTC().Truncate(day)
+		if p.Account != r.Account || r.Day.Before(start) || !r.Day.Before(end) {
 			continue
 		}
-		end := p.End
-		if end.IsZero() {
-			end = p.Start.AddDate(0, 1, 0)
-		}
-		if r.Day.Before(p.Start) || !r.Day.Before(end) {
-			continue
-		}
-		if from, to, ok = p.Start, end, true; p.Start.Equal(r.Start) {
+		if from, to, ok = start, end, true; p.Start.Equal(r.Start) {
 			break
 		}
 	}
 	return from, to, ok
 }
 
+// withdrawal is an account with reconciled days that no imported bill holds any more.
+type withdrawal struct {
+	account ledger.Account
+	read    func(context.Context) ([]ledger.ResourceDay, error)
+	days    []ledger.ResourceDay
+}
+
+// withdrawn finds the days of [since, until) that were reconciled with a bill and that no
+// part holds any more, because the account or the period is gone from the bills. Their
+// corrections lost their reason, and what was accrued counts again.
+func (c Comparison) withdrawn(ctx context.Context, parts []billedPart, since, until time.Time) ([]withdrawal, error) {
+	accounts, err := c.Ledger.Accounts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read what is recorded: %w", err)
+	}
+	var out []withdrawal
+	for _, a := range accounts {
+		read := func(ctx context.Context) ([]ledger.ResourceDay, error) {
+			all, err := c.Ledger.ResourceDays(ctx, a, since, until)
+			if err != nil {
+				return nil, fmt.Errorf("read what accrued in %s: %w", a, err)
+			}
+			var days []ledger.ResourceDay
+			for _, d := range all {
+				held := slices.ContainsFunc(parts, func(p billedPart) bool {
+					return p.account == a && !d.Day.Before(p.from.UTC().Truncate(day)) && d.Day.Before(p.to)
+				})
+				if d.Reconciled != 0 && !held {
+					d.Accrued, d.Unknown, d.UnpricedSeconds = 0, ledger.Sums{}, 0
+					days = append(days, d)
+				}
+			}
+			return days, nil
+		}
+		days, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(days) > 0 {
+			out = append(out, withdrawal{a, read, days})
+		}
+	}
+	return out, nil
+}
+
 // reconcile compares the ledger with parts of bills, and with post adds the differences to
 // the ledger as corrections. It returns what differed before, and how many it added.
-func (c Comparison) reconcile(ctx context.Context, parts []billedPart, basis Basis, post bool) (*Reconciliation, int, error) {
+func (c Comparison) reconcile(ctx context.Context, parts []billedPart, gone []withdrawal, basis Basis, post bool) (*Reconciliation, int, error) {
 	var accrued []ledger.ResourceDay
 	var days []BilledDay
 	var through time.Time
@@ -135,6 +265,9 @@ func (c Comparison) reconcile(ctx context.Context, parts []billedPart, basis Bas
 		}
 		accrued, days = append(accrued, found...), append(days, p.days...)
 	}
+	for _, w := range gone {
+		accrued = append(accrued, w.days...)
+	}
 	r, err := Reconcile(accrued, days, through, basis)
 	if err != nil || !post {
 		return r, 0, err
@@ -147,16 +280,20 @@ func (c Comparison) reconcile(ctx context.Context, parts []billedPart, basis Bas
 		}
 		posted += n
 	}
+	for _, w := range gone {
+		_, n, err := reconcileDays(ctx, c.Ledger, w.account, w.read, nil, time.Time{}, basis, true)
+		if err != nil {
+			return nil, posted, err
+		}
+		posted += n
+	}
 	return r, posted, nil
 }
 
-// categoriesOf are the ledger's categories of a bill's.
-var categoriesOf = map[bill.Category]ledger.Category{
-	bill.Storage: ledger.Storage, bill.Compute: ledger.Compute, bill.Egress: ledger.Network, bill.Overhead: ledger.Overhead,
+// cloudsOf are the clouds of FOCUS's service providers, in lower case.
+var cloudsOf = map[string]string{
+	"aws": "aws", "amazon web services": "aws", "microsoft": "azure", "microsoft azure": "azure", "google cloud": "gcp", "oracle": "oracle",
 }
-
-// cloudsOf are the clouds of FOCUS's service providers.
-var cloudsOf = map[string]string{"AWS": "aws", "Amazon Web Services": "aws", "Microsoft": "azure", "Microsoft Azure": "azure", "Google Cloud": "gcp", "Oracle": "oracle"}
 
 // billedDay is a row of a bill as the ledger is held against it. Without a list cost
 // nothing is known of a discount.
@@ -165,9 +302,11 @@ func billedDay(r bill.Row) BilledDay {
 		r.Cost.List = r.Cost.Billed
 	}
 	return BilledDay{
-		Cloud: cmp.Or(cloudsOf[r.Provider], r.Provider), Account: cmp.Or(r.SubAccount, r.Account), Region: r.Region, Resource: r.Resource, Day: r.Day, Period: r.Start,
-		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory), Category: categoriesOf[r.Category],
-		Attributes: ledger.Attributes{Owner: r.Owner, Purpose: r.Purpose},
-		Billed:     r.Cost.Billed, Effective: r.Cost.Effective, List: r.Cost.List, CommitmentStatus: r.Status, Currency: "USD",
+		Cloud: cmp.Or(cloudsOf[strings.ToLower(r.Provider)], r.Provider), Account: cmp.Or(r.SubAccount, r.Account), Region: r.Region,
+		Resource: r.Resource, Day: r.Day, Period: r.Start,
+		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory), Pricing: ledger.Pricing(r.PricingCategory),
+		Category: ledger.Category(r.Category), Attributes: ledger.Attributes{Type: r.Type, Owner: r.Owner, Purpose: r.Purpose},
+		Billed: r.Cost.Billed, Effective: r.Cost.Effective, List: r.Cost.List,
+		CommitmentStatus: r.Status, Unused: r.Unused(), Currency: "USD",
 	}
 }

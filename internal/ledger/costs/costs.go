@@ -211,7 +211,9 @@ func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
 	}
 	sorted := make([]*tally, 0, len(rows))
 	for _, t := range rows {
-		sorted = append(sorted, t)
+		if !t.nothing() { // such as what was accrued without a service, after a bill named it
+			sorted = append(sorted, t)
+		}
 	}
 	slices.SortFunc(sorted, func(a, b *tally) int {
 		return cmp.Or(a.period.Compare(b.period), cmp.Compare(b.total, a.total), slices.Compare(a.key, b.key))
@@ -257,6 +259,11 @@ func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error 
 	}
 	t.unknown, err = t.unknown.Plus(s.Unknown)
 	return err
+}
+
+// nothing says that there is no amount and no unknown time.
+func (t *tally) nothing() bool {
+	return t.used == 0 && t.wasted == 0 && t.dark == 0 && t.other == 0 && t.starved == 0 && t.warming == 0 && t.unknown == ledger.Sums{}
 }
 
 func (t *tally) cost() Cost {

@@ -27,7 +27,7 @@ func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*invent
 	if err != nil || len(parts) == 0 {
 		return nil, err
 	}
-	r, _, err := c.reconcile(ctx, parts, BilledCost, false)
+	r, _, err := c.reconcile(ctx, parts, nil, BilledCost, false)
 	if err != nil {
 		return nil, err
 	}

@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/ledger"
-
-	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// BilledDay is what a bill says of one resource, day, service and charge category, and
-// commitment status. Amounts are exact to the nano-dollar, rounded once.
+// BilledDay is what a bill says of one resource and day that agrees in all else below.
+// Amounts are exact to the nano-dollar, rounded once.
 type BilledDay struct {
 	Cloud, Account, Region string
 	// Resource is the bill's ResourceId: an identifier or an ARN; empty where the bill
@@ -28,14 +26,18 @@ type BilledDay struct {
 	Period         time.Time
 	Service        string
 	ChargeCategory ledger.ChargeCategory
+	// Pricing is FOCUS's PricingCategory, empty where the bill has none.
+	Pricing ledger.Pricing
 	// Category is where the charge belongs, as far as the bill tells; may be empty.
 	Category ledger.Category
-	// Attributes are those that the bill's tags give.
+	// Attributes are those that the bill's tags and meters give.
 	Attributes              ledger.Attributes
 	Billed, Effective, List money.Amount
 	// CommitmentStatus is FOCUS's CommitmentDiscountStatus: "Used", "Unused" or empty.
 	CommitmentStatus string
-	Currency         string
+	// Unused says that by the bill nothing used what was paid for.
+	Unused   bool
+	Currency string
 }
 
 // Basis is which cost of the bill the ledger is held against.
@@ -90,8 +92,9 @@ type Drift struct {
 	Drift  money.Amount `json:"drift_usd"`
 	Causes []Cause      `json:"causes"`
 
-	parts  []ledger.ResourceDay
-	billed []BilledDay
+	parts    []ledger.ResourceDay
+	billed   []BilledDay
+	observed *Attribution
 	// through is the end of the last day that the bill holds of the account.
 	through time.Time
 	// costs of billed, on the basis that was asked for.
@@ -116,54 +119,30 @@ type Reconciliation struct {
 	Changes       []string `json:"changes"`
 }
 
-// billKey is a resource's day under the name that bill and ledger share.
-type billKey struct {
-	account, resource string
-	day               time.Time
-}
-
-// BillID returns the name by which a bill and the inventory can be told to mean the same
-// resource: of an ARN what follows the type ("log-group:/aws/x:*" is "/aws/x"), of a
-// secret's without the six characters that its name was given, anything else as it is.
-func BillID(id string) string {
-	parts := strings.SplitN(id, ":", 6)
-	if len(parts) < 6 || parts[0] != "arn" {
-		return id
-	}
-	name := parts[5]
-	if i := strings.IndexAny(name, "/:"); i >= 0 {
-		name = name[i+1:]
-	}
-	if i := len(name) - len("-AbCdEf"); parts[2] == "secretsmanager" && i > 0 && name[i] == '-' {
-		name = name[:i]
-	}
-	return strings.TrimSuffix(name, ":*")
-}
-
 // Reconcile compares accrued costs with a bill, resource by resource and day by day.
 // through is the end of the last day that the bill holds, of an account that of its own
 // last day; later accruals are not billed yet. A bill in another currency than US
 // dollars is an error.
 func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
 	rows, ends := map[billKey]*Drift{}, map[string]time.Time{}
-	row := func(account, resource string, day time.Time) *Drift {
-		k := billKey{account, BillID(resource), day.UTC().Truncate(24 * time.Hour)}
+	observed := observedOn(accrued)
+	row := func(k billKey) *Drift {
 		d, ok := rows[k]
 		if !ok {
-			d = &Drift{Account: account, Resource: k.resource, Day: k.day, through: through}
+			d = &Drift{Account: k.account, Resource: k.resource, Day: k.day, through: through, observed: observed}
 			rows[k] = d
 		}
 		return d
 	}
 	for _, a := range accrued {
-		d := row(a.Ref.Account, a.Ref.ID, a.Day)
+		d := row(keyOf(a.Ref.Cloud, a.Ref.Account, a.Ref.ID, a.Day))
 		d.parts = append(d.parts, a)
 	}
 	for _, b := range bill {
 		if b.Currency != "USD" {
 			return nil, fmt.Errorf("reconcile %s of %s: the bill is in %q and the ledger in USD: convert the export first", b.Service, b.Day.Format(time.DateOnly), b.Currency)
 		}
-		d := row(b.Account, b.Resource, b.Day)
+		d := row(b.key())
 		d.billed = append(d.billed, b)
 		if end := d.Day.Add(24 * time.Hour); b.ChargeCategory == ledger.Usage && end.After(ends[b.Account]) {
 			ends[b.Account] = end
@@ -260,7 +239,7 @@ func (d *Drift) settle(basis Basis) error {
 	}
 	rest := list - accrued
 	switch {
-	case len(d.billed) == 0 && !d.Day.Before(d.through):
+	case d.notBilled():
 		why[NotBilledYet] += rest
 	case len(d.billed) == 0:
 		why[NotBilled] += rest
@@ -299,17 +278,15 @@ func (r *Reconciliation) explain() {
 	}
 }
 
-// Corrections returns the entries that bring the ledger to the bill: for each resource
-// and day that differs, the drift over the lines that were accrued, in proportion, so
-// that used and wasted are at what was really paid. What is not billed yet stays as it
-// was accrued. Posting them and reconciling again leaves nothing to correct.
+// Corrections returns the entries that bring the ledger to the bill: of each resource and day
+// the difference between the lines to which the bill's charges belong and the lines that the
+// ledger has, reconciled before or not. What is not billed yet, or not any more, comes to what
+// was accrued. Posting them and reconciling again leaves nothing to correct; a restated bill,
+// or one on another basis, takes the place of the former.
 func (r *Reconciliation) Corrections() ([]ledger.Entry, error) {
 	var out []ledger.Entry
 	for i := range r.Rows {
 		d := &r.Rows[i]
-		if d.Drift == 0 || (len(d.billed) == 0 && !d.Day.Before(d.through)) {
-			continue
-		}
 		entries, err := d.corrections()
 		if err != nil {
 			return nil, fmt.Errorf("correct %s on %s: %w", d.Resource, d.Day.Format(time.DateOnly), err)
@@ -319,87 +296,92 @@ func (r *Reconciliation) Corrections() ([]ledger.Entry, error) {
 	return out, nil
 }
 
+// notBilled says that the bill does not hold the row's day, so that it stays as accrued.
+func (d *Drift) notBilled() bool { return len(d.billed) == 0 && !d.Day.Before(d.through) }
+
 // corrections returns the entries of one row.
 func (d *Drift) corrections() ([]ledger.Entry, error) {
-	e := ledger.Entry{Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC)}
-	e.Line = ledger.Line{Meter: "bill", ChargeCategory: ledger.Adjustment, Pricing: ledger.Other, Service: d.Service}
+	differences := map[ledger.Line]money.Amount{}
+	charges := map[ledger.Line]ledger.ChargeCategory{}
+	add := func(line ledger.Line, v money.Amount) error {
+		sum, err := differences[line].Add(v)
+		differences[line] = sum
+		return err
+	}
+	for i := range d.billed {
+		shares := d.observed.shares(&d.billed[i])
+		amounts, err := split(d.costs[i], shares)
+		if err != nil {
+			return nil, err
+		}
+		for j, s := range shares {
+			if charges[s.line] == "" {
+				charges[s.line] = d.billed[i].ChargeCategory
+			}
+			if err := add(s.line, amounts[j]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range d.parts {
+		p := &d.parts[i]
+		err := add(p.Line(), -p.Reconciled)
+		if !d.notBilled() {
+			err = errors.Join(err, add(p.Line(), -p.Accrued))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	base := ledger.Entry{Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC)}
+	if len(d.billed) > 0 && !d.billed[0].Period.IsZero() {
+		base.BillPeriod = d.billed[0].Period.UTC()
+	}
+	why := d.why()
+	var out []ledger.Entry
+	for line, amount := range differences {
+		if amount == 0 {
+			continue
+		}
+		e := base
+		e.Line, e.Amount = line, amount
+		e.Meter, e.ChargeCategory, e.Why = "bill", cmp.Or(charges[line], ledger.Adjustment), why
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(x, y ledger.Entry) int { return ledger.CompareLines(&x.Line, &y.Line) })
+	return out, nil
+}
+
+// why explains the entries of a row.
+func (d *Drift) why() string {
 	var why []string
 	for _, c := range d.Causes {
 		why = append(why, string(c.Reason)+" "+c.Amount.Cents())
 	}
-	e.Why = strings.Join(why, ", ")
-	if len(d.billed) > 0 {
-		b := d.billed[0]
-		e.Ref = inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: d.Resource}
-		e.Attributes, e.Category = b.Attributes, b.Category
-		if !b.Period.IsZero() {
-			e.BillPeriod = b.Period.UTC()
-		}
+	if len(why) == 0 {
+		return "as the bill attributes it"
 	}
-	weights := make([]int64, len(d.parts))
-	var some bool
-	for i, p := range d.parts {
-		weights[i] = int64(max(0, p.Accrued))
-		some = some || weights[i] > 0
-	}
-	if len(d.parts) > 0 && !some {
-		weights[0] = 1
-	}
-	if len(d.parts) == 0 {
-		return d.unseen(e)
-	}
-	amounts, err := money.Split(d.Drift, weights)
-	if err != nil {
-		return nil, err
-	}
-	var out []ledger.Entry
-	for i, p := range d.parts {
-		if amounts[i] == 0 {
-			continue
-		}
-		e.Ref, e.Attributes, e.Category, e.Duty, e.Amount = p.Ref, p.Attributes, p.Category, p.Duty, amounts[i]
-		out = append(out, e)
-	}
-	return out, nil
-}
-
-// unseen returns the entries of billed costs that were never accrued: one for each service
-// and category, made from e.
-func (d *Drift) unseen(e ledger.Entry) ([]ledger.Entry, error) {
-	type kind struct {
-		service  string
-		category ledger.Category
-	}
-	sums := map[kind]money.Amount{}
-	for i, b := range d.billed {
-		k := kind{b.Service, b.Category}
-		var err error
-		if sums[k], err = sums[k].Add(d.costs[i]); err != nil {
-			return nil, err
-		}
-	}
-	var out []ledger.Entry
-	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int {
-		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.category, b.category))
-	}) {
-		if sums[k] != 0 {
-			e.Service, e.Category, e.Amount = k.service, k.category, sums[k]
-			out = append(out, e)
-		}
-	}
-	return out, nil
+	return strings.Join(why, ", ")
 }
 
 // ReconcileAccount reconciles the ledger of an account over the whole days of [from, to)
 // with a bill, and where post is true adds the corrections. It returns what it found
 // before them, and how many entries it added.
 func ReconcileAccount(ctx context.Context, s ledger.Store, a ledger.Account, bill []BilledDay, from, to, through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
+	read := func(ctx context.Context) ([]ledger.ResourceDay, error) { return s.ResourceDays(ctx, a, from, to) }
+	return reconcileDays(ctx, s, a, read, bill, through, basis, post)
+}
+
+// reconcileDays reconciles the days of an account that read returns.
+func reconcileDays(ctx context.Context, s ledger.Store, a ledger.Account, read func(context.Context) ([]ledger.ResourceDay, error),
+	bill []BilledDay, through time.Time, basis Basis, post bool,
+) (*Reconciliation, int, error) {
 	for tries := 1; ; tries++ {
 		version, err := s.Version(ctx, a)
 		if err != nil {
 			return nil, 0, fmt.Errorf("read the ledger of %s: %w", a, err)
 		}
-		accrued, err := s.ResourceDays(ctx, a, from, to)
+		accrued, err := read(ctx)
 		if err != nil {
 			return nil, 0, fmt.Errorf("read the ledger of %s: %w", a, err)
 		}

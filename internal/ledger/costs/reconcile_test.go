@@ -2,6 +2,7 @@ package costs_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -125,8 +126,13 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries, err := r.Corrections()
-	if err != nil || len(entries) != 1 || entries[0].Amount != money.USD {
-		t.Errorf("corrections are %+v, %v; want the tax alone", entries, err)
+	days := map[string]money.Amount{}
+	for _, e := range entries {
+		days[e.Ref.Account+" "+e.Hour.Format(time.DateOnly)] += e.Amount
+	}
+	want := map[string]money.Amount{"1 2026-03-01": 0, "1 2026-03-02": 0, "1 2026-03-03": 0, "2 2026-03-01": 0, "2 2026-03-03": money.USD}
+	if err != nil || !maps.Equal(days, want) {
+		t.Errorf("corrections come to %v, %v; want %v: the tax, and nothing of the day that is not billed", days, err, want)
 	}
 	if c := r.Causes[0]; c.Reason != costs.NotBilledYet || c.Amount != -2*money.USD {
 		t.Errorf("the largest cause is %+v", c)
@@ -189,7 +195,8 @@ func TestReconcileKeepsAccruals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bill := []costs.BilledDay{{Cloud: "aws", Account: "1", Resource: "i-00000000", Day: start, ChargeCategory: ledger.Usage, List: 977_600_000, Billed: 800_000_000, Currency: "USD"}}
+	bill := []costs.BilledDay{{Cloud: "aws", Account: "1", Resource: "i-00000000", Day: start, ChargeCategory: ledger.Usage,
+		Category: ledger.Compute, Pricing: ledger.Standard, List: 977_600_000, Billed: 800_000_000, Currency: "USD"}}
 	end := start.AddDate(0, 0, 1)
 	if _, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true); err != nil || n != 2 {
 		t.Fatalf("%d corrections, %v; want one for busy and one for unknown", n, err)

@@ -275,7 +275,7 @@ func (s *Store) Sums(_ context.Context, q ledger.SumQuery) ([]ledger.Sum, error)
 	for _, a := range s.accounts {
 		for i := range a.entries {
 			e := &a.entries[i]
-			if e.Hour.Before(q.Since) || !e.Hour.Before(q.Until) || !q.Filter.Matches(&e.Line) {
+			if e.Hour.Before(q.Since) || !e.Hour.Before(q.Until) || !q.Filter.Matches(&e.Line) || q.Accrued && e.Kind == ledger.Reconciled {
 				continue
 			}
 			sum := ledger.Sum{Period: q.Granularity.Start(e.Hour, q.Since), Key: make([]string, len(q.By))}
@@ -307,28 +307,29 @@ func add(s *ledger.Sum, e *ledger.Entry) {
 	to.Unbounded += e.Unbounded
 }
 
-// ResourceDays adds up entries by resource, day, category and duty.
+// ResourceDays adds up entries by resource, day and all that costs are shown by.
 func (s *Store) ResourceDays(_ context.Context, id ledger.Account, from, to time.Time) ([]ledger.ResourceDay, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	type key struct {
-		ref      inventory.Ref
-		day      time.Time
-		category ledger.Category
-		duty     string
+		day  time.Time
+		line ledger.Line
 	}
-	by := map[key]*ledger.ResourceDay{}
+	var out []ledger.ResourceDay
+	at := map[key]int{}
 	for _, e := range s.of(id).entries {
 		if e.Hour.Before(from) || !e.Hour.Before(to) {
 			continue
 		}
-		k := key{e.Ref, e.Hour.Truncate(24 * time.Hour), e.Category, e.Duty}
-		d := by[k]
-		if d == nil {
-			d = &ledger.ResourceDay{Ref: k.ref, Day: k.day, Category: k.category, Duty: k.duty}
-			by[k] = d
+		day := ledger.ResourceDay{Ref: e.Ref, Day: e.Hour.Truncate(24 * time.Hour), Category: e.Category, Duty: e.Duty,
+			Service: e.Service, Pricing: e.Pricing, Attributes: e.Attributes}
+		k := key{day.Day, day.Line()}
+		i, ok := at[k]
+		if !ok {
+			i, at[k] = len(out), len(out)
+			out = append(out, day)
 		}
-		d.Attributes = e.Attributes
+		d := &out[i]
 		switch {
 		case e.Kind == ledger.Reconciled:
 			d.Reconciled += e.Amount
@@ -342,13 +343,7 @@ func (s *Store) ResourceDays(_ context.Context, id ledger.Account, from, to time
 			d.Accrued += e.Amount
 		}
 	}
-	out := make([]ledger.ResourceDay, 0, len(by))
-	for _, d := range by {
-		out = append(out, *d)
-	}
-	slices.SortFunc(out, func(x, y ledger.ResourceDay) int {
-		return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), x.Day.Compare(y.Day), cmp.Compare(x.Category, y.Category), cmp.Compare(x.Duty, y.Duty))
-	})
+	slices.SortFunc(out, ledger.CompareResourceDays)
 	return out, nil
 }
 

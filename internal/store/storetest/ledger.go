@@ -407,7 +407,7 @@ func ledgerSums(t *testing.T, b *Backend) {
 	for i, by := range bys {
 		for j, span := range spans {
 			g := []ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily, ledger.Monthly}[(i+j)%4]
-			q := ledger.SumQuery{By: by, Since: span.since, Until: span.until, Granularity: g, Filter: filters[(i*2+j)%len(filters)]}
+			q := ledger.SumQuery{By: by, Since: span.since, Until: span.until, Granularity: g, Filter: filters[(i*2+j)%len(filters)], Accrued: (i+j)%3 == 0}
 			sums, got := must(want.Sums(t.Context(), q))(t), must(b.Ledger.Sums(t.Context(), q))(t)
 			if diff := cmp.Diff(sums, got); diff != "" && len(sums)+len(got) > 0 {
 				t.Fatalf("%+v (-want +got):\n%s", q, diff)

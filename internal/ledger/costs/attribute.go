@@ -1,0 +1,260 @@
+package costs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/bill"
+	"github.com/curfew-dev/curfew/internal/duty"
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
+)
+
+// Attribution says to which lines of the ledger the charges of a bill belong. It is the one
+// judgment behind `bill show` and the corrections of `bill reconcile --post`, so that both
+// come to the same amounts by every dimension.
+//
+// A bill decides service, category, pricing, owner and purpose, as far as it says them; what
+// rounds observed of the resource on that day decides what a bill cannot say: the kind, the
+// duty, and owner, purpose and type where the bill has none.
+type Attribution struct {
+	observed map[billKey][]ledger.ResourceDay
+}
+
+// NewAttribution reads what was observed over [since, until) of the accounts of some rows of
+// a bill. It says whether there is any row.
+func NewAttribution(ctx context.Context, s ledger.Store, rows iter.Seq[bill.Row], since, until time.Time) (*Attribution, bool, error) {
+	accounts, found := map[ledger.Account]bool{}, false
+	for r := range rows {
+		d := billedDay(r)
+		accounts[ledger.Account{Cloud: d.Cloud, ID: d.Account}], found = true, true
+	}
+	var days []ledger.ResourceDay
+	for a := range accounts {
+		of, err := s.ResourceDays(ctx, a, since.UTC().Truncate(day), until)
+		if err != nil {
+			return nil, found, fmt.Errorf("read what accrued in %s: %w", a, err)
+		}
+		days = append(days, of...)
+	}
+	return observedOn(days), found, nil
+}
+
+// observedOn is the attribution by what days say of resources.
+func observedOn(days []ledger.ResourceDay) *Attribution {
+	a := &Attribution{observed: map[billKey][]ledger.ResourceDay{}}
+	for _, d := range days {
+		if d.Ref.Kind == "" || d.Category == ledger.Committed {
+			continue // a bill made it, or it is what a commitment costs whatever runs
+		}
+		k := keyOf(d.Ref.Cloud, d.Ref.Account, d.Ref.ID, d.Day)
+		a.observed[k] = append(a.observed[k], d)
+	}
+	return a
+}
+
+// Rows yields rows of a bill with their lines. A row is divided where its resource did
+// several things on its day; the parts add up to it to the nano-dollar. An error ends it and
+// is put in err.
+func (a *Attribution) Rows(rows iter.Seq[bill.Row], err *error) iter.Seq2[ledger.Line, bill.Row] {
+	return func(yield func(ledger.Line, bill.Row) bool) {
+		for r := range rows {
+			d := billedDay(r)
+			shares := a.shares(&d)
+			if len(shares) == 1 {
+				if !yield(shares[0].line, r) {
+					return
+				}
+				continue
+			}
+			parts, broken := divided(r, shares)
+			if broken != nil {
+				*err = fmt.Errorf("divide what was billed for %s on %s: %w", r.Resource, r.Day.Format(time.DateOnly), broken)
+				return
+			}
+			for i, p := range parts {
+				if !yield(shares[i].line, p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// CategoryOf returns a charge's category among the five of an ML bill, by what its line's
+// machine was doing.
+func CategoryOf(line *ledger.Line, r *bill.Row) bill.Category {
+	switch state := duty.State(line.Duty); {
+	case r.Category != bill.Compute:
+		return r.Category
+	case state.Used():
+		return bill.Active
+	case state == "" || state == duty.Unknown:
+		return bill.Unmeasured
+	}
+	return bill.Idle
+}
+
+// divided divides the costs of a row. Its bytes and lines stay with the first part.
+func divided(r bill.Row, shares []share) ([]bill.Row, error) {
+	parts := make([]bill.Row, len(shares))
+	for i := range parts {
+		parts[i] = r
+		if i > 0 {
+			parts[i].Bytes, parts[i].Lines = 0, 0
+		}
+	}
+	for _, cost := range []func(*bill.Cost) *money.Amount{
+		func(c *bill.Cost) *money.Amount { return &c.Billed }, func(c *bill.Cost) *money.Amount { return &c.Effective },
+		func(c *bill.Cost) *money.Amount { return &c.List }, func(c *bill.Cost) *money.Amount { return &c.Contracted },
+	} {
+		amounts, err := split(*cost(&r.Cost), shares)
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range amounts {
+			*cost(&parts[i].Cost) = v
+		}
+	}
+	return parts, nil
+}
+
+// share is a line of the ledger that a part of a charge belongs to.
+type share struct {
+	line   ledger.Line
+	weight int64
+}
+
+// split divides an amount by the weights of shares.
+func split(amount money.Amount, shares []share) ([]money.Amount, error) {
+	weights := make([]int64, len(shares))
+	for i, s := range shares {
+		weights[i] = s.weight
+	}
+	return money.Split(amount, weights)
+}
+
+// shares returns the lines that a charge belongs to, at least one, with positive weights. The
+// machine's duties divide it in proportion to what they accrued.
+func (a *Attribution) shares(b *BilledDay) []share {
+	base := ledger.Line{
+		Ref: inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: b.Resource}, Attributes: b.Attributes,
+		Category: b.Category, Service: b.Service, Pricing: b.Pricing,
+	}
+	if b.Unused {
+		base.Duty = ledger.Unused
+	}
+	var observed []ledger.ResourceDay
+	if b.Resource != "" {
+		observed = a.observed[b.key()]
+	}
+	weight := func(d ledger.ResourceDay) int64 { return int64(d.Accrued) }
+	same, others := partsOf(b, observed, weight)
+	if len(same) == 0 { // without prices, time is what divides it
+		weight = func(d ledger.ResourceDay) int64 { return d.UnpricedSeconds }
+		same, others = partsOf(b, observed, weight)
+	}
+	if len(same) == 0 {
+		if len(others) > 0 {
+			base.Ref, base.Attributes = others[0].Ref, merged(b.Attributes, others[0].Attributes)
+		}
+		return []share{{base, 1}}
+	}
+	var out []share
+	at := map[ledger.Line]int{}
+	for _, d := range same {
+		line := base
+		line.Ref, line.Attributes = d.Ref, merged(b.Attributes, d.Attributes)
+		if !b.Unused {
+			line.Duty = d.Duty
+		}
+		i, ok := at[line]
+		if !ok {
+			i, at[line] = len(out), len(out)
+			out = append(out, share{line: line})
+		}
+		out[i].weight += weight(d)
+	}
+	return out
+}
+
+// partsOf returns the days of a resource that a charge can be for and that have a weight, and
+// the others. Of a machine whose tags changed within the day those with the charge's tags are
+// taken, if there are any.
+func partsOf(b *BilledDay, observed []ledger.ResourceDay, weight func(ledger.ResourceDay) int64) (same, others []ledger.ResourceDay) {
+	var tagged []ledger.ResourceDay
+	for _, d := range observed {
+		if weight(d) <= 0 || !alike(d.Category, b.Category) {
+			others = append(others, d)
+			continue
+		}
+		same = append(same, d)
+		if merged(b.Attributes, d.Attributes).Owner == merged(d.Attributes, b.Attributes).Owner {
+			tagged = append(tagged, d)
+		}
+	}
+	if len(tagged) > 0 {
+		same = tagged
+	}
+	return same, others
+}
+
+// alike says whether a meter's category and that of a charge can be of one thing: a bill has
+// gateways, balancers and addresses among overhead and egress.
+func alike(accrued, billed ledger.Category) bool {
+	one := func(c ledger.Category) ledger.Category {
+		if c == ledger.Compute || c == ledger.Storage {
+			return c
+		}
+		return ledger.Network
+	}
+	return one(accrued) == one(billed)
+}
+
+// merged returns attributes of a charge with those that were observed where it has none.
+func merged(billed, observed ledger.Attributes) ledger.Attributes {
+	out := observed
+	out.Type = cmp.Or(observed.Type, billed.Type)
+	out.Purpose = cmp.Or(billed.Purpose, observed.Purpose)
+	out.Owner = inventory.Owner{
+		Team: cmp.Or(billed.Owner.Team, observed.Owner.Team), Project: cmp.Or(billed.Owner.Project, observed.Owner.Project),
+		User: cmp.Or(billed.Owner.User, observed.Owner.User), Environment: cmp.Or(billed.Owner.Environment, observed.Owner.Environment),
+		CostCenter: cmp.Or(billed.Owner.CostCenter, observed.Owner.CostCenter),
+	}
+	return out
+}
+
+// billKey is a resource's day under the name that bill and ledger share.
+type billKey struct {
+	cloud, account, resource string
+	day                      time.Time
+}
+
+func keyOf(cloud, account, resource string, at time.Time) billKey {
+	return billKey{cloud, account, BillID(resource), at.UTC().Truncate(day)}
+}
+
+func (b *BilledDay) key() billKey { return keyOf(b.Cloud, b.Account, b.Resource, b.Day) }
+
+// BillID returns the name by which a bill and the inventory can be told to mean the same
+// resource: of an ARN what follows the type ("log-group:/aws/x:*" is "/aws/x"), of a
+// secret's without the six characters that its name was given, anything else as it is.
+func BillID(id string) string {
+	parts := strings.SplitN(id, ":", 6)
+	if len(parts) < 6 || parts[0] != "arn" {
+		return id
+	}
+	name := parts[5]
+	if i := strings.IndexAny(name, "/:"); i >= 0 {
+		name = name[i+1:]
+	}
+	if i := len(name) - len("-AbCdEf"); parts[2] == "secretsmanager" && i > 0 && name[i] == '-' {
+		name = name[:i]
+	}
+	return strings.TrimSuffix(name, ":*")
+}
