@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,8 @@ func NewAttribution(ctx context.Context, s ledger.Store, rows iter.Seq[bill.Row]
 func observedOn(days []ledger.ResourceDay) *Attribution {
 	a := &Attribution{observed: map[billKey][]ledger.ResourceDay{}}
 	for _, d := range days {
-		if d.Ref.Kind == "" || d.Category == ledger.Committed {
+		observed := d.Accrued != 0 || d.Unknown.Seconds != 0 || d.UnpricedSeconds != 0
+		if !observed || d.Category == ledger.Committed {
 			continue // a bill made it, or it is what a commitment costs whatever runs
 		}
 		k := keyOf(d.Ref.Cloud, d.Ref.Account, d.Ref.ID, d.Day)
@@ -161,7 +163,8 @@ func (a *Attribution) shares(b *BilledDay) []share {
 	}
 	if len(same) == 0 {
 		if len(others) > 0 {
-			base.Ref, base.Attributes = others[0].Ref, merged(b.Attributes, others[0].Attributes)
+			main := slices.MaxFunc(others, func(x, y ledger.ResourceDay) int { return cmp.Compare(x.Accrued, y.Accrued) })
+			base.Ref, base.Attributes = main.Ref, merged(b.Attributes, main.Attributes)
 		}
 		return []share{{base, 1}}
 	}
