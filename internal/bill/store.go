@@ -68,6 +68,17 @@ const (
 	ByEnvironment    Dimension = "environment"
 	ByCostCenter     Dimension = "cost_center"
 	ByPurpose        Dimension = "purpose"
+	ByPricing        Dimension = "pricing"
+	ByType           Dimension = "type"
+)
+
+// The dimensions that no row says: lines of the ledger, to which rows belong, have them.
+const (
+	ByKind     Dimension = "kind"
+	ByState    Dimension = "duty"
+	ByLifetime Dimension = "lifetime"
+	// ByCostCenters is the ledger's spelling of ByCostCenter.
+	ByCostCenters Dimension = "cost-center"
 )
 
 // Value returns the row's value in a dimension; a day and a start as RFC 3339 dates
@@ -108,6 +119,10 @@ func (r *Row) Value(d Dimension) string {
 		return r.Owner.CostCenter
 	case ByPurpose:
 		return string(r.Purpose)
+	case ByPricing:
+		return r.PricingCategory
+	case ByType:
+		return r.Type
 	}
 	return ""
 }

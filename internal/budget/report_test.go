@@ -16,6 +16,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
+// TestNothingPostedIsNotWithinTheLimit holds that a budget without any charge says so.
+func TestNothingPostedIsNotWithinTheLimit(t *testing.T) {
+	d, _ := desk(t, `
+budgets:
+  - {id: vision, team: vision, purpose: training, amount: 1000}
+`)
+	r := view.NewBudgets(must(d.Statuses(t.Context(), now))(t), now)
+	sheet := report.Budgets(r)
+	if sheet.Title != "Nothing posted of 1 budget" || sheet.Tables[0].Rows[0][1] != "nothing posted" {
+		t.Errorf("the title is %q, the row %q", sheet.Title, sheet.Tables[0].Rows[0])
+	}
+	if text := strings.Join(r.CoverageNotes, "\n"); !strings.Contains(text, "nothing posted of vision: the ledger has no charge of the current period") {
+		t.Errorf("got %q", text)
+	}
+}
+
 func TestReport(t *testing.T) {
 	d, s := desk(t, `
 budgets:

@@ -69,6 +69,9 @@ func gigabytes(bytes int64) string {
 	return "<0.1"
 }
 
+// basisNames are the bases in titles.
+var basisNames = map[string]string{string(bill.OnBilled): "billed", string(bill.OnEffective): "effective cost"}
+
 // onBasis returns the cost of a category and its share, on a basis; nil where it is unknown.
 func onBasis(p *bill.Slice, basis string) (amount *money.Amount, share *float64) {
 	if basis == string(bill.OnEffective) {
@@ -94,12 +97,16 @@ func categoriesPicture(parts []bill.Slice, basis string) string {
 // BillShow shows the bill by category and by owner, data transfer and commitments.
 func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 	s := layout.Sheet{Verb: "bill show", Coverage: slices.Clone(b.CoverageNotes),
-		Title:   fmt.Sprintf("%s %s cost from %s to %s", b.Allocation.Total.Dollars(), basis, plain.Date(b.Since), plain.Date(b.Until)),
+		Title:   fmt.Sprintf("%s %s from %s to %s", b.Allocation.Total.Dollars(), basisNames[basis], plain.Date(b.Since), plain.Date(b.Until)),
 		Picture: categoriesPicture(b.ByDuty, basis), Caption: "The " + basis + " cost by category; the outlined band is the usual share."}
 	g := layout.Grid{Title: "by category, " + basis + " cost", Head: []string{"category", basis, "share", "usual"}, Right: []bool{false, true, true, true}}
+	var idle *money.Amount
 	for _, p := range b.ByDuty {
 		usual, cost, share := "", "unknown", ""
 		amount, part := onBasis(&p, basis)
+		if p.Category == bill.Idle {
+			idle = amount
+		}
 		if amount != nil {
 			cost, share = amount.Dollars(), plain.Share(*part, 0)
 		}
@@ -109,8 +116,11 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 		if amount == nil || *amount != 0 || p.UsualHigh > 0 {
 			g.Rows = append(g.Rows, []string{string(p.Category), cost, share, usual})
 		}
-		if p.Reason != "" && p.Category == bill.Active {
-			s.Coverage = append(s.Coverage, "idle and active compute of machines are unknown: "+p.Reason+"; `curfew scan` measures it")
+		switch {
+		case p.Reason != "" && p.Category == bill.Idle:
+			s.Coverage = append(s.Coverage, "idle and active compute are unknown: "+p.Reason+"; `curfew scan` measures it")
+		case p.Reason != "" && idle != nil && p.Category == bill.Active:
+			s.Coverage = append(s.Coverage, "idle is what the bill itself says was unused: "+p.Reason+"; `curfew scan` measures it")
 		}
 	}
 	s.Tables = append(s.Tables, g, allocationGrid(b.Allocation, by, basis))
@@ -129,11 +139,11 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 		for _, o := range b.Commitments.OnDemand {
 			sum += o.Billed // of one bill, whose total fits
 		}
-		note := ""
+		note := "billed cost"
 		if b.Commitments.Missed > 0 {
-			note = "unused commitments could have covered at most " + b.Commitments.Missed.Dollars() + " of it"
+			note += "; unused commitments could have covered at most " + b.Commitments.Missed.Dollars() + " of it"
 		}
-		s.Figures = append(s.Figures, layout.Figure{Label: "on-demand compute, billed", Value: sum.Dollars(), Note: note})
+		s.Figures = append(s.Figures, layout.Figure{Label: "on-demand compute", Value: sum.Dollars(), Note: note})
 	}
 	for _, r := range b.Allocation.Shared {
 		note := fmt.Sprintf("rule %s shares %s", r.Rule, r.Amount.Dollars())

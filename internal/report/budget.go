@@ -25,7 +25,7 @@ func Budgets(doc view.Budgets) layout.Sheet {
 		if f := b.Forecast; f != nil {
 			forecast, span = f.Median.Dollars(), f.Low.Dollars()+" to "+f.High.Dollars()
 		}
-		g.Rows = append(g.Rows, []string{b.ID, budgetStates[b.State], b.Amount.Exact(), b.Used.Exact(), b.Held.Exact(), b.Left.Exact(), forecast, span, plain.Date(b.Until)})
+		g.Rows = append(g.Rows, []string{b.ID, budgetState(&b), b.Amount.Exact(), b.Used.Exact(), b.Held.Exact(), b.Left.Exact(), forecast, span, plain.Date(b.Until)})
 	}
 	s.Tables = []layout.Grid{g}
 	return s
@@ -34,6 +34,15 @@ func Budgets(doc view.Budgets) layout.Sheet {
 // budgetStates are the states of budgets in words.
 var budgetStates = map[budget.State]string{budget.OK: "ok", budget.Warn: "near limit", budget.Gate: "needs approval", budget.Over: "exceeded"}
 
+// budgetState is the state of a budget in words. A budget that nothing was posted of is not
+// known to be within its limit.
+func budgetState(b *view.Budget) string {
+	if b.NothingPosted && b.State == budget.OK {
+		return "nothing posted"
+	}
+	return budgetStates[b.State]
+}
+
 // budgetTitle is the answer in one sentence: the exceeded budgets, else those near their
 // limits.
 func budgetTitle(doc view.Budgets) string {
@@ -41,7 +50,12 @@ func budgetTitle(doc view.Budgets) string {
 		return "No budget has a current period"
 	}
 	by := map[budget.State][]view.Budget{}
+	blank := 0
 	for _, b := range doc.Budgets {
+		if b.NothingPosted && b.State == budget.OK {
+			blank++
+			continue
+		}
 		by[b.State] = append(by[b.State], b)
 	}
 	var parts []string
@@ -58,6 +72,9 @@ func budgetTitle(doc view.Budgets) string {
 	}
 	if n := len(by[budget.Warn]); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d near the limit", n))
+	}
+	if blank > 0 {
+		parts = append(parts, "Nothing posted of "+plain.Count(blank, "budget"))
 	}
 	if n := len(by[budget.OK]); n > 0 || len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s within the limit", n, plain.Count(len(doc.Budgets), "budget")))

@@ -54,6 +54,9 @@ type Budget struct {
 	PerHour *money.Amount `json:"per_hour_usd"`
 	// State is ok, warn, gate or over.
 	State budget.State `json:"state"`
+	// NothingPosted says that no charge of the period was posted, so that what was spent is not
+	// known to be nothing.
+	NothingPosted bool `json:"nothing_posted,omitempty"`
 	// Forecast is the spend at the end of the period; null with a reason.
 	Forecast *budget.Forecast `json:"forecast"`
 	// ForecastReason is why there is no forecast.
@@ -72,9 +75,17 @@ func NewBudgets(all []budget.Status, at time.Time) Budgets {
 			"the forecast resamples the days of the last eight weeks; its range covers 80% of the outcomes",
 		},
 		CoverageNotes: []string{}, Changes: []string{}}
+	var blank []string
 	for _, s := range all {
 		r.Budgets = append(r.Budgets, newBudget(s))
 		r.note(s)
+		if nothingPosted(&s) {
+			blank = append(blank, s.Budget.ID)
+		}
+	}
+	if len(blank) > 0 {
+		r.CoverageNotes = append(r.CoverageNotes, "nothing posted of "+strings.Join(blank, ", ")+
+			": the ledger has no charge of the current period; `curfew scan` or `curfew bill reconcile --post` brings it")
 	}
 	return r
 }
@@ -82,7 +93,7 @@ func NewBudgets(all []budget.Status, at time.Time) Budgets {
 func newBudget(s budget.Status) Budget {
 	b := Budget{ID: s.Budget.ID, Parent: s.Budget.Parent, Match: s.Budget.Match, From: s.Window.From, Until: s.Window.To, Amount: s.Budget.Amount,
 		Balance: s.Balance, UnboundedHours: s.Unbounded.Hours(),
-		State: s.State, ForecastReason: s.NoForecast, LedgerUntil: optionalTime(s.Through)}
+		State: s.State, ForecastReason: s.NoForecast, LedgerUntil: optionalTime(s.Through), NothingPosted: nothingPosted(&s)}
 	if s.Budget.PerHour > 0 {
 		b.PerHour = &s.Budget.PerHour
 	}
@@ -90,6 +101,11 @@ func newBudget(s budget.Status) Budget {
 		b.Forecast, b.ForecastReason = &f, ""
 	}
 	return b
+}
+
+// nothingPosted says that the ledger has no charge of a budget's period.
+func nothingPosted(s *budget.Status) bool {
+	return s.Used == 0 && s.Unknown == 0 && s.Unbounded == 0
 }
 
 // optionalTime is a time of a document, null where it is zero.
