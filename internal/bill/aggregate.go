@@ -78,11 +78,11 @@ type owned struct {
 }
 
 type classKey struct {
-	chargeCategory, serviceCategory, service, description, usageType, from, to symbol
+	chargeCategory, serviceCategory, service, description, usageType, from, to, capacity, machine symbol
 }
 
 type classed struct {
-	category, transfer, to symbol
+	category, transfer, to, capacity, machine symbol
 }
 
 type rowKey struct {
@@ -156,7 +156,7 @@ func clean(s string) string {
 // period stays in the period that bills it, on its own day: providers bill usage late that
 // they learned of late. l is not kept.
 func (a *Aggregate) Add(l *Line) error {
-	if l.BillingCurrency != "" && l.BillingCurrency != "USD" {
+	if l.BillingCurrency != "" && !strings.EqualFold(l.BillingCurrency, "USD") {
 		return fmt.Errorf("BillingCurrency is %.20q: costs are kept in US dollars; export the bill in USD, one currency at a time", l.BillingCurrency)
 	}
 	if l.BillingPeriodStart.IsZero() {
@@ -177,7 +177,7 @@ func (a *Aggregate) Add(l *Line) error {
 		provider: a.symbol(l.ServiceProviderName), subAccount: a.symbol(l.SubAccountID), resource: a.symbol(l.ResourceID), service: a.symbol(l.ServiceName),
 		region: a.symbol(l.RegionID), category: c.category, transfer: c.transfer, to: c.to, chargeCategory: a.symbol(l.ChargeCategory),
 		pricing: a.symbol(l.PricingCategory), commitment: a.symbol(l.CommitmentID), status: a.symbol(l.CommitmentStatus),
-		owner: tags.owner, purpose: tags.purpose, capacity: a.symbol(l.CapacityStatus), machine: a.symbol(l.MachineType), unknown: l.Unknown}
+		owner: tags.owner, purpose: tags.purpose, capacity: c.capacity, machine: c.machine, unknown: l.Unknown}
 	row, ok := a.rows[key]
 	if !ok {
 		var err error
@@ -271,11 +271,11 @@ func (a *Aggregate) class(l *Line) classed {
 		a.spoken = recall[symbol]{}
 	}
 	k := classKey{a.word(l.ChargeCategory), a.word(l.ServiceCategory), a.word(l.ServiceName), a.word(l.ChargeDescription), a.word(l.UsageType),
-		a.word(l.FromRegion), a.word(l.ToRegion)}
+		a.word(l.FromRegion), a.word(l.ToRegion), a.word(l.CapacityStatus), a.word(l.MachineType)}
 	c, ok := a.classes[k]
 	if !ok {
 		found := classify(l)
-		c = classed{a.symbol(string(found.category)), a.symbol(string(found.transfer)), a.symbol(found.to)}
+		c = classed{a.symbol(string(found.category)), a.symbol(string(found.transfer)), a.symbol(found.to), a.symbol(found.capacity), a.symbol(found.machine)}
 		a.classes[k] = c
 	}
 	return c

@@ -332,7 +332,7 @@ func TestClassification(t *testing.T) {
 		{"Amazon Simple Queue Service", "Integration", "", "$0.40 per million Amazon SQS standard requests", Other, NoTransfer, ""},
 	} {
 		got := classify(&Line{ServiceName: tc.service, ServiceCategory: tc.serviceCategory, UsageType: tc.usageType, ChargeDescription: tc.description, ChargeCategory: Usage})
-		if want := (class{tc.category, tc.transfer, tc.to}); got != want {
+		if want := (class{category: tc.category, transfer: tc.transfer, to: tc.to}); got != want {
 			t.Errorf("%s, %q %q is %+v, want %+v", tc.service, tc.usageType, tc.description, got, want)
 		}
 	}

@@ -95,6 +95,8 @@ type Party struct {
 	Name   string       `json:"name"`
 	Direct money.Amount `json:"direct_usd"`
 	Shared money.Amount `json:"shared_usd"`
+	// Total is both.
+	Total money.Amount `json:"total_usd"`
 }
 
 // Shared is what one rule shares.
@@ -150,6 +152,13 @@ func Allocate(rows iter.Seq2[string, Row], by Dimension, basis Basis, rules []Sh
 	}
 	for _, name := range slices.Sorted(maps.Keys(shared)) {
 		a.Parties = append(a.Parties, Party{Name: name, Shared: shared[name]})
+	}
+	for i := range a.Parties {
+		var err error
+		p := &a.Parties[i]
+		if p.Total, err = p.Direct.Add(p.Shared); err != nil {
+			return nil, fmt.Errorf("add up %s: %w", p.Name, err)
+		}
 	}
 	slices.SortFunc(a.Parties, func(x, y Party) int { return cmp.Compare(x.Name, y.Name) })
 	return a, nil

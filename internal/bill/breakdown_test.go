@@ -113,6 +113,11 @@ func byTeam(rows iter.Seq[Row]) iter.Seq2[string, Row] {
 	}
 }
 
+// paid is what a party is charged.
+func paid(name string, direct, shared money.Amount) Party {
+	return Party{Name: name, Direct: direct, Shared: shared, Total: direct + shared}
+}
+
 func TestAllocate(t *testing.T) {
 	support := line("", "10", 0)
 	support.ServiceName, support.ServiceCategory = "AWS Premium Support", ""
@@ -125,15 +130,15 @@ func TestAllocate(t *testing.T) {
 		unattributed money.Amount
 		err          string
 	}{
-		{"by tags alone", nil, []Party{{"speech", usd(10), 0}, {"vision", usd(30), 0}}, usd(15), ""},
+		{"by tags alone", nil, []Party{paid("speech", usd(10), 0), paid("vision", usd(30), 0)}, usd(15), ""},
 		{"evenly", []SharedRule{{Name: "support", Services: []string{"AWS Premium Support"}, Method: Even}},
-			[]Party{{"speech", usd(10), usd(5)}, {"vision", usd(30), usd(5)}}, usd(5), ""},
+			[]Party{paid("speech", usd(10), usd(5)), paid("vision", usd(30), usd(5))}, usd(5), ""},
 		{"in proportion", []SharedRule{{Name: "support", Categories: []Category{Overhead}, Method: Proportional}},
-			[]Party{{"speech", usd(10), money.USD * 5 / 2}, {"vision", usd(30), money.USD * 15 / 2}}, usd(5), ""},
+			[]Party{paid("speech", usd(10), money.USD * 5 / 2), paid("vision", usd(30), money.USD * 15 / 2)}, usd(5), ""},
 		{"the untagged, among others", []SharedRule{{Name: "rest", Untagged: true, Method: Even, Among: []string{"platform", "vision", "platform"}}},
-			[]Party{{"platform", 0, money.USD * 15 / 2}, {"speech", usd(10), 0}, {"vision", usd(30), money.USD * 15 / 2}}, 0, ""},
+			[]Party{paid("platform", 0, money.USD * 15 / 2), paid("speech", usd(10), 0), paid("vision", usd(30), money.USD * 15 / 2)}, 0, ""},
 		{"the first rule counts", []SharedRule{{Name: "a", Untagged: true, Method: Even, Among: []string{"a"}}, {Name: "b", Categories: []Category{Overhead}, Method: Even, Among: []string{"b"}}},
-			[]Party{{"a", 0, usd(15)}, {"b", 0, 0}, {"speech", usd(10), 0}, {"vision", usd(30), 0}}, 0, ""},
+			[]Party{paid("a", 0, usd(15)), paid("b", 0, 0), paid("speech", usd(10), 0), paid("vision", usd(30), 0)}, 0, ""},
 		{"in proportion to nothing", []SharedRule{{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional}}, []Party{}, usd(55), ""},
 		{"no method", []SharedRule{{Name: "x", Untagged: true}}, nil, 0, `method "" is not known`},
 		{"nothing shared", []SharedRule{{Name: "x", Method: Even}}, nil, 0, "nothing says which costs"},
@@ -184,7 +189,9 @@ func TestAllocationAddsUp(t *testing.T) {
 		}
 		sum := got.Unattributed
 		for _, p := range got.Parties {
-			sum += p.Direct + p.Shared
+			if sum += p.Direct + p.Shared; p.Total != p.Direct+p.Shared {
+				t.Fatalf("the total of %+v is not its parts", p)
+			}
 		}
 		var want money.Amount
 		for _, p := range b.Periods {

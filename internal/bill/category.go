@@ -1,6 +1,7 @@
 package bill
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -38,11 +39,54 @@ type class struct {
 	category Category
 	transfer Transfer
 	to       string
+	// capacity is Unused where the meter counts reserved capacity that nothing used.
+	capacity string
+	machine  string // the type of the machine
 }
 
 // classify says where a line belongs. The provider's name of the meter decides where
 // the bill has it, then the description, then the service and its FOCUS category.
 func classify(l *Line) class {
+	c := place(l)
+	c.machine = cmp.Or(l.MachineType, machineType(l.UsageType))
+	if c.capacity = l.CapacityStatus; c.capacity == "" && unusedCapacity(l) {
+		c.capacity = Unused
+	}
+	return c
+}
+
+// unusedCapacity says whether a meter of AWS counts capacity that was reserved and not used:
+// Amazon EC2 User Guide, "Capacity Reservation pricing and billing" (usage types UnusedBox and
+// UnusedDed; in descriptions "per Unused Reservation Linux p5.48xlarge Instance Hour").
+func unusedCapacity(l *Line) bool {
+	return strings.Contains(l.UsageType, "UnusedBox") || strings.Contains(l.UsageType, "UnusedDed") ||
+		strings.Contains(l.ChargeDescription, " per Unused Reservation ")
+}
+
+// machineType returns the type of the machine that a usage type of AWS ends with, after a
+// colon or a hyphen ("BoxUsage:p5.48xlarge", "Studio:KernelGateway-ml.g5.xlarge"); empty where
+// it names none.
+func machineType(usageType string) string {
+	_, name, ok := strings.Cut(usageType, ":")
+	if !ok {
+		return ""
+	}
+	if i := strings.Index(name, "-ml."); i >= 0 {
+		name = name[i+1:]
+	}
+	family, size, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, "ml."), "db."), ".")
+	if !ok || family == "" || strings.ContainsAny(family, " :/") || !strings.ContainsAny(family, "0123456789") {
+		return ""
+	}
+	switch {
+	case slices.Contains([]string{"nano", "micro", "small", "medium", "large"}, size), strings.HasSuffix(size, "xlarge"), strings.HasPrefix(size, "metal"):
+		return name
+	}
+	return ""
+}
+
+// place says where a line belongs.
+func place(l *Line) class {
 	text := strings.ToLower(l.UsageType + " " + l.ChargeDescription)
 	if l.ChargeCategory == Tax {
 		return class{category: Overhead}
@@ -161,19 +205,21 @@ func categoryOf(l *Line, text string) Category {
 			return Storage
 		}
 		return Overhead
-	case has("timedstorage", "ebs:", "snapshot", "data stored", "provisioned storage", "data storage", "managed disk") ||
+	case offers("sagemaker") && has("monitor", "featurestore:readrequest", "featurestore:writerequest"):
+		return Overhead // watching of models, and requests: not what computes
+	case has("timedstorage", "ebs:", "volumeusage", "featurestore:storage", "snapshot", "data stored", "provisioned storage", "data storage", "managed disk") ||
 		offers("container registry", "amazonecr", "artifact registry"):
 		return Storage
 	}
-	switch l.ServiceCategory {
-	case "Storage", "Databases":
+	switch strings.ToLower(l.ServiceCategory) { // FOCUS's values, in whatever case
+	case "storage", "databases":
 		return Storage
-	case "Compute", "AI and Machine Learning", "Containers":
+	case "compute", "ai and machine learning", "containers":
 		if has("public ip", "ip address", "load balancer") {
 			return Overhead
 		}
 		return Compute
-	case "Networking", "Management and Governance", "Security", "Identity", "Security and Identity":
+	case "networking", "management and governance", "security", "identity", "security and identity":
 		return Overhead
 	}
 	for _, g := range services {

@@ -41,12 +41,13 @@ func (a *Aggregate) tags(text string) owned {
 	return o
 }
 
-// parseTags reads a JSON object. Values that are no strings are kept as they are
+// parseTags reads a JSON object, or what exporters write in its place: a list of objects with
+// a key and a value (Google Cloud's labels), the inside of an object (Azure's tags). Values that are no strings are kept as they are
 // written, a null as an empty text. The prefixes under which AWS lists tags of users
 // ("user:team", in CUR 2.0 "user_team") are taken off.
 func parseTags(text string) (map[string]string, error) {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &raw); err != nil {
+	raw, err := rawTags(text)
+	if err != nil {
 		return nil, err
 	}
 	tags := make(map[string]string, len(raw))
@@ -67,6 +68,30 @@ func parseTags(text string) (map[string]string, error) {
 		}
 	}
 	return tags, nil
+}
+
+// rawTags returns the tags by their keys.
+func rawTags(text string) (map[string]json.RawMessage, error) {
+	var raw map[string]json.RawMessage
+	switch text = strings.TrimSpace(text); {
+	case strings.HasPrefix(text, "["):
+		var list []struct {
+			Key   string          `json:"key"`
+			Value json.RawMessage `json:"value"`
+		}
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return nil, err
+		}
+		raw = make(map[string]json.RawMessage, len(list))
+		for _, t := range list {
+			raw[t.Key] = t.Value
+		}
+		return raw, nil
+	case strings.HasPrefix(text, `"`):
+		text = "{" + text + "}"
+	}
+	err := json.Unmarshal([]byte(text), &raw)
+	return raw, err
 }
 
 // fieldEnd parts the fields of an owner within one text.

@@ -46,6 +46,7 @@ func (s *sink) csv(in io.Reader, gzipped bool) error {
 		return err
 	}
 	r := newRecord(l)
+	defer s.reading.note(r)
 	before := s.rows
 	for {
 		bounded.Next()

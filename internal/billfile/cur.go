@@ -1,6 +1,8 @@
 package billfile
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/bill"
@@ -35,10 +37,14 @@ const (
 	curPlanCommitted
 	curPlanUsed
 	curTags
+	curMachine
+	curCapacityStatus
 )
 
 // cur is the AWS Cost and Usage Report 2.0 (AWS Data Exports User Guide, "Cost and
-// Usage Report (CUR) 2.0"), told in the words of FOCUS.
+// Usage Report (CUR) 2.0"), told in the words of FOCUS. The legacy report has the same columns
+// under other names, and a column for each tag (AWS Cost and Usage Reports User Guide, "Data
+// dictionary").
 var cur = schema{
 	name: "CUR 2.0",
 	columns: []column{
@@ -56,23 +62,23 @@ var cur = schema{
 		curUnblended:            {names: []string{"line_item_unblended_cost"}, kind: number, needed: true},
 		curAmount:               {names: []string{"line_item_usage_amount"}, kind: number},
 		curUnit:                 {names: []string{"pricing_unit"}},
-		curList:                 {names: []string{"pricing_public_on_demand_cost"}, kind: number},
-		curRegion:               {names: []string{"product_region_code"}},
+		curList:                 {names: []string{"pricing_public_on_demand_cost"}, kind: number, money: true},
+		curRegion:               {names: []string{"product_region_code", "product_region"}},
 		curFrom:                 {names: []string{"product_from_region_code"}, extra: true},
 		curTo:                   {names: []string{"product_to_region_code"}, extra: true},
 		curReservation:          {names: []string{"reservation_reservation_a_r_n"}},
-		curReservationCost:      {names: []string{"reservation_effective_cost"}, kind: number},
-		curReservationUpfront:   {names: []string{"reservation_unused_amortized_upfront_fee_for_billing_period"}, kind: number},
-		curReservationRecurring: {names: []string{"reservation_unused_recurring_fee"}, kind: number},
+		curReservationCost:      {names: []string{"reservation_effective_cost"}, kind: number, money: true},
+		curReservationUpfront:   {names: []string{"reservation_unused_amortized_upfront_fee_for_billing_period"}, kind: number, money: true},
+		curReservationRecurring: {names: []string{"reservation_unused_recurring_fee"}, kind: number, money: true},
 		curPlan:                 {names: []string{"savings_plan_savings_plan_a_r_n"}},
-		curPlanCost:             {names: []string{"savings_plan_savings_plan_effective_cost"}, kind: number},
-		curPlanCommitted:        {names: []string{"savings_plan_total_commitment_to_date"}, kind: number},
-		curPlanUsed:             {names: []string{"savings_plan_used_commitment"}, kind: number},
+		curPlanCost:             {names: []string{"savings_plan_savings_plan_effective_cost"}, kind: number, money: true},
+		curPlanCommitted:        {names: []string{"savings_plan_total_commitment_to_date"}, kind: number, money: true},
+		curPlanUsed:             {names: []string{"savings_plan_used_commitment"}, kind: number, money: true},
 		curTags:                 {names: []string{"resource_tags"}, kind: tags},
+		curMachine:              {names: []string{"product_instance_type"}, extra: true},
+		curCapacityStatus:       {names: []string{"capacity_reservation_capacity_reservation_status"}, extra: true},
 	},
-	known: func(has func(string) bool) bool {
-		return has("line_item_unblended_cost") && has("bill_billing_period_start_date")
-	},
+	known:   func(has func(string) bool) bool { return has("line_item_unblended_cost") },
 	version: func(func(string) bool) string { return "CUR 2.0" },
 	lines:   curLines,
 }
@@ -93,7 +99,11 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 		ChargeCategory: bill.Usage, ChargeDescription: r.text(curDescription), ServiceProviderName: "AWS", ServiceName: r.text(curProduct),
 		ResourceID: r.text(curResource), RegionID: r.text(curRegion), PricingCategory: bill.Standard, ConsumedUnit: r.text(curUnit),
 		UsageType: r.text(curUsageType), FromRegion: r.text(curFrom), ToRegion: r.text(curTo), Tags: r.text(curTags),
+		MachineType: r.text(curMachine), CapacityStatus: r.one(curCapacityStatus, statuses, nil),
 		BilledCost: unblended, EffectiveCost: unblended, Unknown: bill.ContractedCost,
+	}
+	if len(r.layout.tagKeys) > 0 {
+		l.Tags = r.tagText(curTags)
 	}
 	l.ConsumedQuantity, _ = r.cost(curAmount)
 	if l.ListCost, known = r.cost(curList); !known {
@@ -145,9 +155,16 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 	case "Credit", "BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount", "RiVolumeDiscount", "SppDiscount", "DistributorDiscount":
 		l.ChargeCategory = bill.Credit
 	case "Refund":
-		l.ChargeCategory, l.ChargeClass = bill.Credit, bill.Correction
+		// Of a fee it takes back what takes effect with the usage, as the fee does.
+		if arn := cmp.Or(r.text(curPlan), r.text(curReservation)); arn != "" {
+			bought(l, arn)
+			l.ChargeClass = bill.Correction
+		} else {
+			l.ChargeCategory, l.ChargeClass = bill.Credit, bill.Correction
+		}
 	default:
 		l.ChargeCategory = bill.Adjustment
+		r.notes[fmt.Sprintf("line_item_line_item_type %.60q is not known: its rows are adjustments", kind)] = true
 	}
 	if l.ChargeCategory != bill.Usage {
 		l.PricingCategory = ""

@@ -33,6 +33,7 @@ const (
 	focusTags
 	focusUsageType
 	focusMeter
+	focusCapacityStatus
 )
 
 // focus is FOCUS 1.0 to 1.3 (https://focus.finops.org/focus-specification/). What 1.3
@@ -61,12 +62,13 @@ var focus = schema{
 		focusQuantity:         {names: []string{"ConsumedQuantity"}, kind: number},
 		focusUnit:             {names: []string{"ConsumedUnit"}},
 		focusBilled:           {names: []string{"BilledCost"}, kind: number, needed: true},
-		focusEffective:        {names: []string{"EffectiveCost"}, kind: number},
-		focusList:             {names: []string{"ListCost"}, kind: number},
-		focusContracted:       {names: []string{"ContractedCost"}, kind: number},
+		focusEffective:        {names: []string{"EffectiveCost"}, kind: number, money: true},
+		focusList:             {names: []string{"ListCost"}, kind: number, money: true},
+		focusContracted:       {names: []string{"ContractedCost"}, kind: number, money: true},
 		focusTags:             {names: []string{"Tags"}, kind: tags},
 		focusUsageType:        {names: []string{"x_UsageType"}, extra: true},
 		focusMeter:            {names: []string{"SkuMeter"}, extra: true},
+		focusCapacityStatus:   {names: []string{"CapacityReservationStatus"}, extra: true},
 	},
 	known:   func(has func(string) bool) bool { return has("BilledCost") },
 	version: focusVersion,
@@ -92,16 +94,29 @@ func focusVersion(has func(string) bool) string {
 	return "FOCUS 1.0"
 }
 
+// The values that FOCUS allows, which exporters write in any case.
+var (
+	chargeCategories  = []string{bill.Usage, bill.Purchase, bill.Tax, bill.Credit, bill.Adjustment}
+	chargeClasses     = []string{bill.Correction}
+	pricingCategories = []string{bill.Standard, bill.Dynamic, bill.Committed, "Other"}
+	statuses          = []string{bill.Used, bill.Unused}
+	// earlierPricing are the values of FOCUS 1.0-preview for those of 1.0.
+	earlierPricing = map[string]string{
+		"on-demand": bill.Standard, "on demand": bill.Standard, "commitment-based": bill.Committed, "commitment discount": bill.Committed,
+	}
+)
+
 func focusLines(r *record, emit func(*bill.Line) error) error {
 	l := &r.line
 	*l = bill.Line{
 		BillingAccountID: r.text(focusBillingAccount), SubAccountID: r.text(focusSubAccount), BillingCurrency: r.text(focusCurrency),
 		BillingPeriodStart: r.time(focusPeriodStart), BillingPeriodEnd: r.time(focusPeriodEnd), ChargePeriodStart: r.time(focusChargeStart),
-		ChargeCategory: r.text(focusChargeCategory), ChargeClass: r.text(focusChargeClass), ChargeDescription: r.text(focusDescription),
+		ChargeCategory: r.one(focusChargeCategory, chargeCategories, nil), ChargeClass: r.one(focusChargeClass, chargeClasses, nil),
+		ChargeDescription: r.text(focusDescription), CapacityStatus: r.one(focusCapacityStatus, statuses, nil),
 		ServiceProviderName: r.text(focusProvider), ServiceCategory: r.text(focusServiceCategory), ServiceName: r.text(focusService),
 		ResourceID: r.text(focusResource), RegionID: r.text(focusRegion),
-		PricingCategory: r.text(focusPricingCategory), CommitmentID: r.text(focusCommitment),
-		CommitmentStatus: r.text(focusCommitmentStatus), ConsumedUnit: r.text(focusUnit), Tags: r.text(focusTags), UsageType: r.text(focusUsageType),
+		PricingCategory: r.one(focusPricingCategory, pricingCategories, earlierPricing), CommitmentID: r.text(focusCommitment),
+		CommitmentStatus: r.one(focusCommitmentStatus, statuses, nil), ConsumedUnit: r.text(focusUnit), Tags: r.text(focusTags), UsageType: r.text(focusUsageType),
 	}
 	if l.RegionID == "" {
 		l.RegionID = r.text(focusRegionName)

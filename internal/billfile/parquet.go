@@ -53,8 +53,12 @@ func recovered(err *error, p part) {
 func (s *sink) parquet(g group) (err error) {
 	defer recovered(&err, s.part)
 	r, columns, err := s.columns(g.file)
-	if err != nil || g.at < 0 {
+	if err != nil {
 		return err
+	}
+	defer s.reading.note(r)
+	if g.at < 0 {
+		return nil
 	}
 	chunks, meta := g.file.RowGroups()[g.at], &g.file.Metadata().RowGroups[g.at]
 	for _, c := range columns {
@@ -133,8 +137,9 @@ func (s *sink) columns(file *parquet.File) (*record, []*parquetColumn, error) {
 		}
 		name := names[c]
 		p := &parquetColumn{field: f, leaves: at[name].leaves, record: r}
-		kind := l.schema.columns[f].kind
-		if isMap(p.leaves) && kind == tags {
+		kind := l.kind(f)
+		if pair := pairs(p.leaves); pair != nil && kind == tags {
+			p.leaves = pair
 			columns = append(columns, p)
 			continue
 		}
@@ -142,7 +147,12 @@ func (s *sink) columns(file *parquet.File) (*record, []*parquetColumn, error) {
 			p.value = valueReader(nodes[name].Type(), kind, known)
 		}
 		if p.value == nil {
-			return nil, nil, &Error{File: s.part.name, Reason: fmt.Sprintf("%s is stored as %s, which cannot be read as %s", name, nodes[name].Type(), kindNames[kind])}
+			stored := fmt.Sprintf("%s is stored as %s, which cannot be read as %s", name, typeName(nodes[name], p.leaves), kindNames[kind])
+			if l.vital(f) {
+				return nil, nil, &Error{File: s.part.name, Reason: stored}
+			}
+			r.notes[stored+": it is left out"] = true
+			continue
 		}
 		columns = append(columns, p)
 	}
@@ -151,7 +161,29 @@ func (s *sink) columns(file *parquet.File) (*record, []*parquetColumn, error) {
 
 var kindNames = map[kind]string{text: "a text", number: "a number", instant: "a time", tags: "a map or a JSON object"}
 
-// isMap says whether leaves are the keys and values of a map.
-func isMap(leaves []*leaf) bool {
-	return len(leaves) == 2 && leaves[0].depth == 3 && leaves[1].depth == 3 && leaves[0].last == "key" && leaves[1].last == "value"
+// typeName names how a column is stored.
+func typeName(node parquet.Node, leaves []*leaf) string {
+	if len(leaves) == 1 && leaves[0].depth == 1 && !node.Repeated() {
+		return node.Type().String()
+	}
+	return "a list or a structure"
+}
+
+// pairs returns the leaves with the keys and values of a map, or of a list of structures with
+// a key and a value, as Google Cloud lists labels; nil where there are none.
+func pairs(leaves []*leaf) []*leaf {
+	var pair [2]*leaf
+	for _, l := range leaves {
+		switch {
+		case l.depth < 3:
+		case l.last == "key" && pair[0] == nil:
+			pair[0] = l
+		case l.last == "value" && pair[1] == nil:
+			pair[1] = l
+		}
+	}
+	if pair[0] == nil || pair[1] == nil || pair[0].depth != pair[1].depth {
+		return nil
+	}
+	return pair[:]
 }

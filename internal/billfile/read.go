@@ -11,6 +11,7 @@ import (
 	"hash"
 	"hash/maphash"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -232,6 +233,13 @@ func (r *reading) use(p part, l *layout) error {
 	r.missing = append(r.missing, l.missing...)
 	r.notes = append(r.notes, l.notes...)
 	return nil
+}
+
+// note keeps what was passed over in a file.
+func (r *reading) note(of *record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = slices.AppendSeq(r.notes, maps.Keys(of.notes))
 }
 
 // describe adds to a bill what its files were like.

@@ -38,6 +38,9 @@ type record struct {
 	line   bill.Line
 	// err is the first value that could not be read.
 	err *valueError
+	// notes say which values were passed over.
+	notes map[string]bool
+	tags  []byte // of columns that hold one tag each, as a JSON object
 }
 
 // memo remembers the texts and times of one field.
@@ -59,7 +62,7 @@ type valueError struct {
 func (e *valueError) Error() string { return e.reason }
 
 func newRecord(l *layout) *record {
-	r := &record{layout: l, cells: make([]*cell, len(l.schema.columns)), memo: make([]memo, len(l.schema.columns))}
+	r := &record{layout: l, cells: make([]*cell, len(l.column)), memo: make([]memo, len(l.column)), notes: map[string]bool{}}
 	for i := range r.cells {
 		r.cells[i] = &cell{}
 	}
@@ -74,10 +77,55 @@ func (r *record) name(field int) string {
 	return r.layout.schema.columns[field].names[0]
 }
 
+// fail keeps a mistake of a value, or names it where no amount depends on the value.
 func (r *record) fail(field int, format string, args ...any) {
+	if !r.layout.vital(field) {
+		r.notes[r.name(field)+" has values that cannot be read, which are left out"] = true
+		return
+	}
 	if r.err == nil {
 		r.err = &valueError{field, r.name(field) + " " + fmt.Sprintf(format, args...)}
 	}
+}
+
+// one returns a field's text as the value that it means among those of the specification,
+// whose case exporters change. Another value stays as it is, and is named.
+func (r *record) one(field int, values []string, others map[string]string) string {
+	text := r.text(field)
+	if text == "" {
+		return ""
+	}
+	for _, v := range values {
+		if strings.EqualFold(text, v) {
+			return v
+		}
+	}
+	if v := others[strings.ToLower(text)]; v != "" {
+		return v
+	}
+	r.notes[fmt.Sprintf("%s %.60q is no value of %s", r.name(field), text, r.layout.version)] = true
+	return text
+}
+
+// tagText returns the columns that hold one tag each as a JSON object, empty where none has a
+// value.
+func (r *record) tagText(field int) string {
+	r.tags = append(r.tags[:0], '{')
+	for i, key := range r.layout.tagKeys {
+		c := r.cells[len(r.layout.schema.columns)+i]
+		if c.form != isText {
+			continue
+		}
+		if len(r.tags) > 1 {
+			r.tags = append(r.tags, ',')
+		}
+		r.tags = append(appendJSON(r.tags, []byte(key)), ':')
+		r.tags = appendJSON(r.tags, []byte(c.text))
+	}
+	if len(r.tags) == 1 {
+		return ""
+	}
+	return r.keep(field, string(append(r.tags, '}')))
 }
 
 // setText sets a cell to a text; an empty one, and the word NULL, are no value.

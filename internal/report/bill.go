@@ -162,7 +162,7 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 func allocationGrid(a *bill.Allocation, by, basis string) layout.Grid {
 	g := layout.Grid{Title: "by " + by + ", " + basis + " cost", Head: []string{by, "total", "direct", "shared"}, Right: []bool{false, true, true, true}}
 	for _, p := range a.Parties {
-		g.Rows = append(g.Rows, []string{p.Name, (p.Direct + p.Shared).Dollars(), p.Direct.Dollars(), p.Shared.Dollars()})
+		g.Rows = append(g.Rows, []string{p.Name, p.Total.Dollars(), p.Direct.Dollars(), p.Shared.Dollars()})
 	}
 	g.Rows = append(g.Rows, []string{ledger.Dimension(strings.ReplaceAll(by, "_", "-")).Label(""), a.Unattributed.Dollars(), a.Unattributed.Dollars(), ""})
 	return g
@@ -177,7 +177,7 @@ func BillCSV(w io.Writer, b view.BillShow) error {
 			return
 		}
 		for _, p := range a.Parties {
-			if !yield([]string{p.Name, string(a.Basis), (p.Direct + p.Shared).String(), p.Direct.String(), p.Shared.String()}) {
+			if !yield([]string{p.Name, string(a.Basis), p.Total.String(), p.Direct.String(), p.Shared.String()}) {
 				return
 			}
 		}
