@@ -26,6 +26,9 @@ type Options struct {
 	// MaxRows bounds the rows of each fork and of what they are merged to, so that it does
 	// not depend on how many forks there are; 0 is [DefaultMaxRows].
 	MaxRows int
+	// ZeroPurchases sets the effective cost of purchases of commitments to 0, as FOCUS defines
+	// it, where an export has another.
+	ZeroPurchases bool
 }
 
 // Aggregate adds lines up to rows. It is not safe for concurrent use; [Aggregate.Fork]
@@ -52,6 +55,26 @@ type Aggregate struct {
 	badTags    int64
 	late       int64 // lines of usage that a later period bills
 	early      int64 // lines of usage that an earlier period bills
+	purchases  purchases
+}
+
+// purchases are lines that buy commitments with an effective cost. FOCUS ("Effective Cost"):
+// it "MUST be 0 in the event that the charge is a purchase intended to cover future eligible
+// charges", because the use of the commitment has it. Exports of Azure break that.
+type purchases struct {
+	lines     int64
+	effective Decimal
+}
+
+func (p *purchases) add(o purchases) {
+	p.lines += o.lines
+	p.effective = p.effective.Add(o.effective)
+}
+
+// takesEffectTwice says whether a line buys a commitment and has an effective cost.
+func takesEffectTwice(l *Line) bool {
+	return l.ChargeCategory == Purchase && (l.CommitmentID != "" || l.PricingCategory == Committed) &&
+		!l.Unknown.Has(EffectiveCost) && l.EffectiveCost.Sign() != 0
 }
 
 // cached bounds what is remembered of texts that are in no row, so that memory stays
@@ -171,6 +194,13 @@ func (a *Aggregate) Add(l *Line) error {
 		}
 	}
 	p := a.period(l)
+	effective := l.EffectiveCost
+	if takesEffectTwice(l) {
+		a.purchases.add(purchases{1, effective})
+		if a.options.ZeroPurchases {
+			effective = Decimal{}
+		}
+	}
 	c := a.class(l)
 	tags := a.tags(l.Tags)
 	key := rowKey{period: p.id, day: int32(floorDay(l.ChargePeriodStart.Unix())),
@@ -186,7 +216,7 @@ func (a *Aggregate) Add(l *Line) error {
 		}
 	}
 	a.table.plus(row, billedSum, l.BilledCost)
-	a.table.plus(row, effectiveSum, l.EffectiveCost)
+	a.table.plus(row, effectiveSum, effective)
 	a.table.plus(row, listSum, l.ListCost)
 	a.table.plus(row, contractedSum, l.ContractedCost)
 	if c.transfer != 0 {
@@ -334,6 +364,7 @@ func (a *Aggregate) Merge(o *Aggregate) error {
 	a.badTags += o.badTags
 	a.late += o.late
 	a.early += o.early
+	a.purchases.add(o.purchases)
 	*o = Aggregate{}
 	return nil
 }

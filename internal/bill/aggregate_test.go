@@ -1,6 +1,7 @@
 package bill
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -218,6 +219,9 @@ func TestOwnersFromTags(t *testing.T) {
 		{`{"user_team":"vision","team":"speech"}`, inventory.Owner{Team: "speech"}},
 		{`{"team":null}`, inventory.Owner{}},
 		{`{"team":7}`, inventory.Owner{Team: "7"}},
+		{`[{"key":"team","value":"vision","inherited":false},{"key":"env","value":"dev"}]`, inventory.Owner{Team: "vision", Environment: "dev"}},
+		{`"team": "vision","project": "asr"`, inventory.Owner{Team: "vision", Project: "asr"}},
+		{`[]`, inventory.Owner{}},
 		{``, inventory.Owner{}},
 		{`no json`, inventory.Owner{}},
 	} {
@@ -329,15 +333,81 @@ func TestClassification(t *testing.T) {
 		{"Compute Engine", "Compute", "", "Network Inter Zone Egress", Egress, CrossZone, ""},
 		{"Compute Engine", "Compute", "", "Network Internet Egress from Americas to EMEA", Egress, Internet, ""},
 		{"COMPUTE", "Compute", "", "Standard - A1 - Memory", Compute, NoTransfer, ""},
+		{"AmazonSageMaker", "", "USW2-Train:VolumeUsage.gp3", "", Storage, NoTransfer, ""},
+		{"AmazonSageMaker", "", "Notebk:ml.g5.xlarge", "", Compute, NoTransfer, ""},
+		{"AmazonSageMaker", "", "FeatureStore:StorageBytes", "", Storage, NoTransfer, ""},
+		{"Amazon SageMaker", "AI and Machine Learning", "", "$0.23 per ModelMonitor ml.m5.xlarge hour", Overhead, NoTransfer, ""},
+		{"Virtual Machines", "COMPUTE", "", "NC24ads A100 v4", Compute, NoTransfer, ""},
+		{"Cloud Storage", "storage", "", "Standard Storage", Storage, NoTransfer, ""},
 		{"Amazon Simple Queue Service", "Integration", "", "$0.40 per million Amazon SQS standard requests", Other, NoTransfer, ""},
 	} {
 		got := classify(&Line{ServiceName: tc.service, ServiceCategory: tc.serviceCategory, UsageType: tc.usageType, ChargeDescription: tc.description, ChargeCategory: Usage})
+		got.machine = "" // which TestMeters holds
 		if want := (class{category: tc.category, transfer: tc.transfer, to: tc.to}); got != want {
 			t.Errorf("%s, %q %q is %+v, want %+v", tc.service, tc.usageType, tc.description, got, want)
 		}
 	}
 	if got := classify(&Line{ChargeCategory: Tax, ServiceName: "Amazon Simple Storage Service", ServiceCategory: "Storage"}); got.category != Overhead {
 		t.Errorf("tax is %s", got.category)
+	}
+}
+
+// TestMeters holds what names of meters say of machines and of reserved capacity.
+func TestMeters(t *testing.T) {
+	for _, tc := range []struct {
+		line              Line
+		machine, capacity string
+	}{
+		{Line{UsageType: "USE2-BoxUsage:p5.48xlarge"}, "p5.48xlarge", ""},
+		{Line{UsageType: "UnusedBox:g6e.12xlarge"}, "g6e.12xlarge", Unused},
+		{Line{UsageType: "EUW1-UnusedDed:m7i.metal-24xl"}, "m7i.metal-24xl", Unused},
+		{Line{ChargeDescription: "$32.77 per Unused Reservation Linux p4d.24xlarge Instance Hour"}, "", Unused},
+		{Line{UsageType: "Studio:KernelGateway-ml.g4dn.xlarge"}, "ml.g4dn.xlarge", ""},
+		{Line{UsageType: "Host:ml.inf2.xlarge"}, "ml.inf2.xlarge", ""},
+		{Line{UsageType: "InstanceUsage:db.r6g.large"}, "db.r6g.large", ""},
+		{Line{UsageType: "EBS:VolumeUsage.gp3"}, "", ""},
+		{Line{UsageType: "ComputeSP:1yrNoUpfront"}, "", ""},
+		{Line{UsageType: "BoxUsage"}, "", ""},
+		{Line{UsageType: "BoxUsage:c5.large", MachineType: "c5a.large", CapacityStatus: Used}, "c5a.large", Used},
+	} {
+		if c := classify(&tc.line); c.machine != tc.machine || c.capacity != tc.capacity {
+			t.Errorf("%q %q is of %q, %q; want %q, %q", tc.line.UsageType, tc.line.ChargeDescription, c.machine, c.capacity, tc.machine, tc.capacity)
+		}
+	}
+}
+
+// TestPurchasesTakeEffectOnce holds that the effective cost of a commitment's purchase is named,
+// and set to 0 where that is asked for.
+func TestPurchasesTakeEffectOnce(t *testing.T) {
+	bought, used, other := line("", "360", 0), line("i-1", "0", 1), line("", "5", 2)
+	bought.ChargeCategory, bought.CommitmentID, bought.PricingCategory = Purchase, "/plans/7", Committed
+	used.CommitmentID, used.CommitmentStatus = "/plans/7", Used
+	used.EffectiveCost, _ = ParseDecimal("12")
+	other.ChargeCategory, other.PricingCategory = Purchase, "" // a license, which covers nothing
+	for _, tc := range []struct {
+		zero            bool
+		effective, note string
+	}{
+		{false, "377", "purchases of commitments have an effective cost in 1 row, 360 USD, which FOCUS defines as 0"},
+		{true, "17", "the effective cost of purchases of commitments in 1 row, 360 USD, was set to 0"},
+	} {
+		o := options()
+		o.ZeroPurchases = tc.zero
+		a := NewAggregate(o)
+		for _, l := range []*Line{bought, used, other} {
+			part := a.Fork()
+			if err := errors.Join(part.Add(l), a.Merge(part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := a.Settle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := b.Periods[0]
+		if p.Exact.Effective != tc.effective || p.Exact.Billed != "365" || !strings.Contains(strings.Join(b.Notes, "\n"), tc.note) {
+			t.Errorf("billed %s, effective %s with notes %q; want 365, %s and %q", p.Exact.Billed, p.Exact.Effective, b.Notes, tc.effective, tc.note)
+		}
 	}
 }
 

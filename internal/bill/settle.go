@@ -280,6 +280,12 @@ func (a *Aggregate) notes(b *Bill) []string {
 	if a.early > 0 {
 		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their usage", plain.Count(a.early, "row"))
 	}
+	if p := a.purchases; p.lines > 0 && a.options.ZeroPurchases {
+		note("the effective cost of purchases of commitments in %s, %s USD, was set to 0, as FOCUS defines it", plain.Count(p.lines, "row"), p.effective)
+	} else if p.lines > 0 {
+		note("purchases of commitments have an effective cost in %s, %s USD, which FOCUS defines as 0: it counts twice with that of their use; "+
+			"`bill import --zero-purchases` corrects it", plain.Count(p.lines, "row"), p.effective)
+	}
 	var lacking [3]int64
 	for _, p := range b.Periods {
 		for i, n := range [...]int64{p.NoEffective, p.NoList, p.NoContracted} {

@@ -43,6 +43,10 @@ func TestLineItemTypes(t *testing.T) {
 		{"other fee", curRow("Fee", "AWSSupportBusiness", "Dollar", "100", "0"), "100.00", "100.00", "0.00", bill.Overhead, bill.Purchase, "", ""},
 		{"tax", curRow("Tax", "AmazonEC2", "", "7", ""), "7.00", "7.00", "unknown", bill.Overhead, bill.Tax, "", ""},
 		{"credit", curRow("Credit", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown", bill.Storage, bill.Credit, "", ""},
+		{"refund of a fee", curRow("Refund", "AmazonEC2", "HeavyUsage", "-100", "0", ri), "-100.00", "0.00", "0.00", bill.Compute, bill.Purchase, "", ""},
+		{"refund of a plan", curRow("Refund", "ComputeSavingsPlans", "ComputeSP", "-40", "0", "", "", "", "", sp), "-40.00", "0.00", "0.00", bill.Compute, bill.Purchase, "", ""},
+		{"discount", curRow("EdpDiscount", "AmazonEC2", "BoxUsage", "-2", "0"), "-2.00", "-2.00", "0.00", bill.Compute, bill.Credit, "", ""},
+		{"unused reserved capacity", curRow("Usage", "AmazonEC2", "UnusedBox:p4d.24xlarge", "9", "9"), "9.00", "9.00", "9.00", bill.Compute, bill.Usage, bill.Standard, ""},
 		{"refund", curRow("Refund", "AmazonS3", "", "-7", ""), "-7.00", "-7.00", "unknown", bill.Storage, bill.Credit, "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -40,6 +40,8 @@ type Options struct {
 	Mapping inventory.TagMapping
 	// MaxRows bounds the distinct rows that are held; 0 is bill.DefaultMaxRows.
 	MaxRows int
+	// ZeroPurchases is that of bill.Options.
+	ZeroPurchases bool
 	// Workers is how many files, or row groups of Parquet, are read at a time; 0: one for
 	// each processor, four at most.
 	Workers int
@@ -289,7 +291,8 @@ func (o *Options) workers() int {
 
 // Read reads all files and adds them up. On an error there is no bill.
 func (e *Export) Read(ctx context.Context) (*bill.Bill, error) {
-	r := &reading{export: e, all: bill.NewAggregate(bill.Options{Source: e.Source, Mapping: e.options.Mapping, MaxRows: e.options.MaxRows})}
+	r := &reading{export: e, all: bill.NewAggregate(bill.Options{Source: e.Source, Mapping: e.options.Mapping, MaxRows: e.options.MaxRows,
+		ZeroPurchases: e.options.ZeroPurchases})}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}

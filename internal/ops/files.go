@@ -48,10 +48,11 @@ func (c *Call) readWork(name string, in io.Reader) (string, error) {
 // ImportBillInput names a bill, or holds it.
 type ImportBillInput struct {
 	Body struct {
-		Path    string `json:"path,omitempty" maxLength:"1000" example:"focus-2026-10.csv" doc:"A file, a folder or s3://bucket/prefix under serve.bill_paths."`
-		Content string `json:"content,omitempty" maxLength:"900000" doc:"In place of a path: the text of a bill in CSV."`
-		Name    string `json:"name,omitempty" maxLength:"100" doc:"With content: what it is called, such as focus-2026-10.csv. An import of the same name replaces it."`
-		DryRun  bool   `json:"dry_run,omitempty" doc:"Keep nothing, and say what would be replaced." flag:"dry-run" help:"say what would be replaced, and keep nothing"`
+		Path          string `json:"path,omitempty" maxLength:"1000" example:"focus-2026-10.csv" doc:"A file, a folder or s3://bucket/prefix under serve.bill_paths."`
+		Content       string `json:"content,omitempty" maxLength:"900000" doc:"In place of a path: the text of a bill in CSV."`
+		Name          string `json:"name,omitempty" maxLength:"100" doc:"With content: what it is called, such as focus-2026-10.csv. An import of the same name replaces it."`
+		DryRun        bool   `json:"dry_run,omitempty" doc:"Keep nothing, and say what would be replaced." flag:"dry-run" help:"say what would be replaced, and keep nothing"`
+		ZeroPurchases bool   `json:"zero_purchases,omitempty" doc:"Set the effective cost of purchases of commitments to 0, as FOCUS defines it, where the export has another (Azure)." flag:"zero-purchases" help:"set the effective cost of purchases of commitments to 0, as FOCUS defines it (Azure exports count it twice)"`
 	}
 	// File is a path of the command line, read with the credentials of Profile.
 	File    string
@@ -79,13 +80,15 @@ var ImportBill = declare(Operation[ImportBillInput, view.Bill]{
 	},
 	Do: func(ctx context.Context, c *Call, in ImportBillInput) (Reply[view.Bill], error) {
 		if in.File != "" {
-			return reply(spend.BillImport(ctx, c.Request, in.File, in.Profile, in.Body.DryRun))
+			return reply(spend.BillImport(ctx, c.Request,
+				spend.BillSource{Path: in.File, Profile: in.Profile, ZeroPurchases: in.Body.ZeroPurchases}, in.Body.DryRun))
 		}
 		return reply(spend.ImportBill(ctx, c.Request, spend.BillUpload{
-			Path:    in.Body.Path,
-			Content: in.Body.Content,
-			Name:    in.Body.Name,
-			DryRun:  in.Body.DryRun,
+			Path:          in.Body.Path,
+			Content:       in.Body.Content,
+			Name:          in.Body.Name,
+			DryRun:        in.Body.DryRun,
+			ZeroPurchases: in.Body.ZeroPurchases,
 		}))
 	},
 })

@@ -109,7 +109,7 @@ func readAuditedBill(ctx context.Context, req *runtime.Request, cfg config.Confi
 		defer s.Close()
 		rows = bill.RowsOf(ctx, s.Bills(), bill.Query{From: req.Now().UTC().AddDate(0, 0, -billedDays)}, &broken)
 	} else {
-		b, err := spend.ReadBill(ctx, req, cfg, f.Bill, f.Profile)
+		b, err := spend.ReadBill(ctx, req, cfg, spend.BillSource{Path: f.Bill, Profile: f.Profile})
 		if err != nil {
 			return nil, err
 		}

@@ -158,7 +158,7 @@ func importSimulatedBill(ctx context.Context, req *runtime.Request, cfg config.C
 	if err = errors.Join(err, out.Error(), file.Close()); err != nil {
 		return fmt.Errorf("write the simulated bill: %w", err)
 	}
-	b, err := spend.ReadBill(ctx, req, cfg, path, "")
+	b, err := spend.ReadBill(ctx, req, cfg, spend.BillSource{Path: path})
 	if err != nil {
 		return err
 	}

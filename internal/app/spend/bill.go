@@ -24,8 +24,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
+// BillSource is a bill on this machine or in a bucket, and how it is read.
+type BillSource struct {
+	Path string
+	// Profile is the AWS profile, for buckets.
+	Profile string
+	// ZeroPurchases is that of [bill.Options].
+	ZeroPurchases bool
+}
+
 // ReadBill reads a bill as a whole.
-func ReadBill(ctx context.Context, req *runtime.Request, cfg config.Config, path, profile string) (*bill.Bill, error) {
+func ReadBill(ctx context.Context, req *runtime.Request, cfg config.Config, from BillSource) (*bill.Bill, error) {
+	path, profile := from.Path, from.Profile
 	at := path
 	if !runtime.IsBucket(path) {
 		// Its full name, because imports of the same source replace one another.
@@ -34,7 +44,7 @@ func ReadBill(ctx context.Context, req *runtime.Request, cfg config.Config, path
 			return nil, fmt.Errorf("find %s: %w", path, err)
 		}
 	}
-	export, err := billfile.Open(ctx, at, billfile.Options{Mapping: cfg.Tags, Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
+	export, err := billfile.Open(ctx, at, billfile.Options{Mapping: cfg.Tags, ZeroPurchases: from.ZeroPurchases, Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
 		cloud, err := clouds.OpenAWS(ctx, cfg, profile, nil)
 		if err != nil {
 			return nil, err
@@ -71,7 +81,7 @@ func billFailure(err error) error {
 const importTries = 5
 
 // BillImport imports a bill; dry keeps nothing and says what would be replaced.
-func BillImport(ctx context.Context, req *runtime.Request, path, profile string, dry bool) (view.Bill, error) {
+func BillImport(ctx context.Context, req *runtime.Request, from BillSource, dry bool) (view.Bill, error) {
 	var none view.Bill
 	cfg, err := req.Config()
 	if err != nil {
@@ -80,11 +90,11 @@ func BillImport(ctx context.Context, req *runtime.Request, path, profile string,
 	// The sums of a large bill stay until they are written: half as much memory in
 	// addition is enough for temporary values.
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
-	b, err := ReadBill(ctx, req, cfg, path, profile)
+	b, err := ReadBill(ctx, req, cfg, from)
 	if err != nil {
 		return none, err
 	}
-	return importBill(ctx, req, cfg, b, path, dry, nil)
+	return importBill(ctx, req, cfg, b, from.Path, dry, nil)
 }
 
 // importBill keeps a bill that was read, with the entries of the audit log about it.

@@ -25,6 +25,8 @@ type BillUpload struct {
 	Content, Name string
 	// DryRun keeps nothing and says what would be replaced.
 	DryRun bool
+	// ZeroPurchases is that of [bill.Options].
+	ZeroPurchases bool
 }
 
 // uploadName is what an uploaded bill may be called.
@@ -34,7 +36,7 @@ var uploadName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 func CheckBill(ctx context.Context, req *runtime.Request, path string) error {
 	cfg, err := req.Config()
 	if err == nil {
-		_, err = ReadBill(ctx, req, cfg, path, "")
+		_, err = ReadBill(ctx, req, cfg, BillSource{Path: path})
 	}
 	return err
 }
@@ -69,7 +71,7 @@ func ImportBill(ctx context.Context, req *runtime.Request, u BillUpload) (view.B
 			return none, fmt.Errorf("keep the bill while it is read: %w", err)
 		}
 	}
-	b, err := ReadBill(ctx, req, cfg, at, "")
+	b, err := ReadBill(ctx, req, cfg, BillSource{Path: at, ZeroPurchases: u.ZeroPurchases})
 	if wrong := (*runtime.Error)(nil); u.Path == "" && errors.As(err, &wrong) { // it is the caller's file, by another name
 		err = &runtime.Error{Class: wrong.Class, Code: wrong.Code, Hint: wrong.Hint, Err: errors.New(strings.ReplaceAll(wrong.Error(), at, u.Name))}
 	}
