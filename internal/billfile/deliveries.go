@@ -93,7 +93,7 @@ func sortDeliveries(found []part) (loose []part, months map[string]*month) {
 
 // takeMonth adds the files of a month's newest run. A run without a manifest is not complete,
 // where other runs have one.
-func (e *Export) takeMonth(ctx context.Context, key string, m *month) error {
+func (e *Export) takeMonth(ctx context.Context, key string, m *month, loose *[]part) error {
 	var complete, others []*run
 	for _, folder := range slices.Sorted(maps.Keys(m.runs)) {
 		r := m.runs[folder]
@@ -113,7 +113,7 @@ func (e *Export) takeMonth(ctx context.Context, key string, m *month) error {
 		})
 	}
 	if top := m.runs[""]; top != nil && top.manifest != nil && len(top.listed.ReportKeys) > 0 {
-		return e.takeAssembly(m, top, key)
+		return e.takeAssembly(m, top, key, loose)
 	}
 	if len(complete) == 0 {
 		if slices.ContainsFunc(others, func(r *run) bool { return runTime(r.folder).IsZero() }) {
@@ -149,27 +149,37 @@ func (e *Export) takeMonth(ctx context.Context, key string, m *month) error {
 	return nil
 }
 
-// takeAssembly adds the files that the manifest of a legacy Cost and Usage Report names.
-func (e *Export) takeAssembly(m *month, top *run, key string) error {
-	wanted := map[string]bool{}
+// takeAssembly adds the files that the manifest of a legacy Cost and Usage Report names. Those
+// of its Parquet form lie elsewhere, in folders year=2026/month=10, and are taken out of loose.
+func (e *Export) takeAssembly(m *month, top *run, key string, loose *[]part) error {
+	wanted, folders := map[string]bool{}, map[string]bool{}
 	for _, k := range top.listed.ReportKeys {
-		wanted[inMonth(k, m.name)] = false
+		wanted[tail(k)] = false
+		folders[path.Dir(tail(k))] = true
 	}
 	var parts []part
 	surplus := 0
-	for _, folder := range slices.Sorted(maps.Keys(m.runs)) {
-		for _, p := range m.runs[folder].parts {
-			name := inMonth(p.name, m.name)
-			if _, ok := wanted[name]; !ok {
-				surplus++
-				continue
-			}
+	take := func(p part, listed bool) (taken bool) {
+		name := tail(p.name)
+		if _, ok := wanted[name]; ok {
 			wanted[name] = true
 			parts = append(parts, p)
+			return true
+		}
+		if listed || folders[path.Dir(name)] {
+			surplus++
+			return true
+		}
+		return false
+	}
+	for _, folder := range slices.Sorted(maps.Keys(m.runs)) {
+		for _, p := range m.runs[folder].parts {
+			take(p, true)
 		}
 	}
+	*loose = slices.DeleteFunc(*loose, func(p part) bool { return take(p, false) })
 	for _, k := range top.listed.ReportKeys {
-		if !wanted[inMonth(k, m.name)] {
+		if !wanted[tail(k)] {
 			return missingFile(top.manifest.name, k)
 		}
 	}
@@ -180,13 +190,11 @@ func (e *Export) takeAssembly(m *month, top *run, key string) error {
 	return nil
 }
 
-// inMonth returns the part of a path from the month's folder on.
-func inMonth(name, month string) string {
-	name = strings.ReplaceAll(name, `\`, "/")
-	if i := strings.LastIndex(name, month+"/"); i >= 0 {
-		return name[i:]
-	}
-	return path.Base(name)
+// tail returns the last three parts of a path, which stay the same wherever an export is copied
+// to: the month, the assembly and the file.
+func tail(name string) string {
+	parts := strings.Split(strings.ReplaceAll(name, `\`, "/"), "/")
+	return strings.Join(parts[max(0, len(parts)-3):], "/")
 }
 
 // check says whether the files that a run's manifest lists are all there, in the listed size.

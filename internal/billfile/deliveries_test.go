@@ -59,6 +59,10 @@ func TestNewestRunOfAMonthCounts(t *testing.T) {
 		{"one file a run, in the folder of the month", map[string]string{
 			"daily/20240901-20240930/daily_1f.csv": days(2), "daily/20240901-20240930/daily_2e.csv": days(3)}, nil, 0, "", "daily_2e.csv: it holds "},
 		{"assemblies of the legacy report", legacy, nil, 4, "1 file of earlier assemblies of 20240901-20241001 left aside: its manifest names as-2", ""},
+		{"an assembly in folders of months", map[string]string{
+			"cur/cur/year=2024/month=9/cur-00001.csv": days(3), "cur/cur/year=2024/month=9/cur-00002.csv": days(9),
+			"cur/20240901-20241001/cur-Manifest.json": `{"assemblyId":"as-3","reportKeys":["p/cur/cur/year=2024/month=9/cur-00001.csv"]}`,
+		}, nil, 3, "1 file of earlier assemblies of 20240901-20241001 left aside: its manifest names as-3", ""},
 		{"an assembly that is not delivered", legacy, func(m map[string]string) { delete(m, "cur/20240901-20241001/as-2/cur-1.csv") }, 0, "",
 			"it lists p/cur/20240901-20241001/as-2/cur-1.csv, which is not there"},
 		{"a daily file and its month again", map[string]string{"d1.csv": days(1), "month.csv": days(30)}, nil, 0, "", "month.csv: it holds 1 row of "},

@@ -173,13 +173,13 @@ func (e *Export) choose(ctx context.Context, found []part) error {
 		e.parts = loose
 		return nil
 	}
-	if len(loose) > 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s outside the export's partitions left out: %s", files(len(loose)), loose[0].name))
-	}
 	for _, key := range slices.Sorted(maps.Keys(months)) {
-		if err := e.takeMonth(ctx, key, months[key]); err != nil {
+		if err := e.takeMonth(ctx, key, months[key], &loose); err != nil {
 			return err
 		}
+	}
+	if len(loose) > 0 {
+		e.Notes = append(e.Notes, fmt.Sprintf("%s outside the export's partitions left out: %s", files(len(loose)), loose[0].name))
 	}
 	for _, key := range sorted(partitions) {
 		if err := e.take(ctx, partitions[key]); err != nil {
