@@ -1,6 +1,7 @@
 // Package billfile reads bills as they lie in files, folders and buckets: exports of
-// FOCUS 1.0 to 1.3 and of the AWS Cost and Usage Report 2.0, in CSV, gzipped CSV and
-// Parquet, with the manifests and partitions of AWS Data Exports.
+// FOCUS 1.0 to 1.3 and of the AWS Cost and Usage Report, 2.0 and legacy, in CSV, gzipped
+// CSV and Parquet, with the manifests and partitions of AWS Data Exports and the runs of
+// exports that write each into a new folder.
 //
 // Files are streamed, several at a time, and what they hold is known by content, not by
 // name. A mistake anywhere is an error with file and row, and then nothing is imported.

@@ -13,7 +13,8 @@ func (a *app) newBill() *cobra.Command {
 		Use:   "bill",
 		Short: "Import the provider's bill, show it, and reconcile it with the ledger",
 		Long: `Reads exports of FOCUS 1.0 to 1.3 (AWS, Azure, Google Cloud, Oracle) and of the AWS Cost
-and Usage Report 2.0, in CSV, CSV.gz and Parquet: a file, a folder, or s3://bucket/prefix.`,
+and Usage Report (2.0 and legacy), in CSV, CSV.gz and Parquet: a file, a folder, or
+s3://bucket/prefix.`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -76,7 +76,7 @@ func (a *Attribution) Rows(rows iter.Seq[bill.Row], err *error) iter.Seq2[ledger
 			}
 			parts, broken := divided(r, shares)
 			if broken != nil {
-				*err = fmt.Errorf("divide what was billed for %s on %s: %w", r.Resource, r.Day.Format(time.DateOnly), broken)
+				*err = fmt.Errorf("divide the charges of %s on %s: %w", r.Resource, r.Day.Format(time.DateOnly), broken)
 				return
 			}
 			for i, p := range parts {

@@ -211,7 +211,7 @@ type withdrawal struct {
 
 // withdrawn finds the days of [since, until) that were reconciled with a bill and that no
 // part holds any more, because the account or the period is gone from the bills. Their
-// corrections lost their reason, and what was accrued counts again.
+// corrections lost their reason, and the accrued cost counts again.
 func (c Comparison) withdrawn(ctx context.Context, parts []billedPart, since, until time.Time) ([]withdrawal, error) {
 	accounts, err := c.Ledger.Accounts(ctx)
 	if err != nil {

@@ -211,7 +211,7 @@ func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
 	}
 	sorted := make([]*tally, 0, len(rows))
 	for _, t := range rows {
-		if !t.nothing() { // such as what was accrued without a service, after a bill named it
+		if !t.nothing() { // such as accruals without a service, after a bill named it
 			sorted = append(sorted, t)
 		}
 	}
