@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"io"
+	"math"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -186,4 +187,64 @@ func sample(t testing.TB, path string) []billtest.Row {
 		t.Fatal(err)
 	}
 	return rows
+}
+
+// TestSampleByDimension holds the rows of the published sample against a naive addition of the
+// file's own columns: each value of each column has the same cost, within a nano-dollar a row.
+func TestSampleByDimension(t *testing.T) {
+	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := csv.NewReader(z).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]int{}
+	for i, name := range lines[0] {
+		at[name] = i
+	}
+	b := read(t, path, Options{})
+	for column, by := range map[string]bill.Dimension{
+		"ServiceName": bill.ByService, "ResourceId": bill.ByResource, "ChargeCategory": bill.ByChargeCategory, "PricingCategory": bill.ByPricing,
+		"SubAccountId": bill.BySubAccount, "ProviderName": bill.ByProvider, "BillingAccountId": bill.ByAccount, "CommitmentDiscountId": bill.ByCommitment,
+	} {
+		for cost, of := range map[string]func(*bill.Row) int64{
+			"BilledCost":    func(r *bill.Row) int64 { return int64(r.Cost.Billed) },
+			"EffectiveCost": func(r *bill.Row) int64 { return int64(r.Cost.Effective) },
+		} {
+			want, got, rows := map[string]*big.Rat{}, map[string]int64{}, map[string]int64{}
+			for _, l := range lines[1:] {
+				value := strings.TrimSpace(l[at[column]])
+				if strings.EqualFold(value, "null") {
+					value = ""
+				}
+				if want[value] == nil {
+					want[value] = new(big.Rat)
+				}
+				if v, ok := new(big.Rat).SetString(l[at[cost]]); ok {
+					want[value].Add(want[value], v)
+				}
+			}
+			for r := range b.Rows() {
+				got[r.Value(by)] += of(&r)
+				rows[r.Value(by)]++
+			}
+			if len(got) != len(want) {
+				t.Errorf("%s by %s: %d values, want %d", cost, column, len(got), len(want))
+			}
+			for value, sum := range want {
+				exact, _ := new(big.Rat).Mul(sum, big.NewRat(1e9, 1)).Float64()
+				if off := math.Abs(float64(got[value]) - exact); off > float64(rows[value]) {
+					t.Errorf("%s of %s %q is %d nano-dollars, want %s", cost, column, value, got[value], sum.FloatString(12))
+				}
+			}
+		}
+	}
 }

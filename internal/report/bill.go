@@ -242,9 +242,9 @@ func Reconciliation(r view.Reconciliation) layout.Sheet {
 		s.Commands = []string{"curfew bill import PATH"}
 		return s
 	case r.Drift == 0:
-		s.Title = fmt.Sprintf("No variance: %s billed and accrued", usd(r.Billed))
+		s.Title = fmt.Sprintf("No variance: %s %s and accrued", usd(r.Billed), basisNames[r.Basis])
 	default:
-		s.Title = fmt.Sprintf("Variance of %s: %s billed, %s accrued", usd(r.Drift), usd(r.Billed), usd(r.Accrued))
+		s.Title = fmt.Sprintf("Variance of %s: %s %s, %s accrued", usd(r.Drift), usd(r.Billed), basisNames[r.Basis], usd(r.Accrued))
 	}
 	if r.Reconciled != 0 {
 		s.Figures = append(s.Figures, layout.Figure{Label: "corrected before", Value: usd(r.Reconciled)})

@@ -20,6 +20,9 @@ const (
 type Bill struct {
 	finding.Bill
 	Parts []bill.Part
+	// Unused is the part of compute that by the bill itself nothing used: reserved capacity and
+	// parts of commitments.
+	Unused money.Amount
 }
 
 // billDays is how much of a bill says what an account costs now.
@@ -51,6 +54,13 @@ func BillOf(all iter.Seq[bill.Row], cloud, source string) (*Bill, error) {
 	if b.Parts, err = bill.Categories(effective(rows)); err != nil {
 		return nil, err
 	}
+	for r := range effective(rows) {
+		if r.Category == bill.Compute && r.Unused() {
+			if b.Unused, err = b.Unused.Add(r.Cost.Billed); err != nil {
+				return nil, fmt.Errorf("add up unused capacity: %w", err)
+			}
+		}
+	}
 	if b.Flows, err = bill.EgressFlows(rows); err != nil {
 		return nil, err
 	}
@@ -79,7 +89,8 @@ type Billing struct {
 	Source   string
 	Total    money.Amount
 	// ByCategory adds up to Total: storage, idle, active, unknown, egress, overhead,
-	// other. Compute is divided as the audited machines' is, at list price.
+	// other. Compute that the bill itself says was unused is idle; the rest is divided as the
+	// audited machines' is, at list price.
 	ByCategory map[string]money.Amount
 }
 
@@ -104,6 +115,14 @@ func billing(b *Bill, t Totals) (*Billing, error) {
 		}
 		switch p.Category {
 		case bill.Compute:
+			unused, err := b.Unused.Mul(money.HoursPerMonth, hours)
+			if err != nil {
+				return nil, fmt.Errorf("bring unused capacity to a month: %w", err)
+			}
+			into(CategoryIdle, unused)
+			if month, err = month.Add(-unused); err != nil {
+				return nil, fmt.Errorf("take unused capacity out of the bill's compute: %w", err)
+			}
 			states := []string{CategoryIdle, CategoryActive, CategoryUnknown}
 			weights := make([]int64, len(states))
 			for i, s := range states {
