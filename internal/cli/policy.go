@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/act"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/govern"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ops"
@@ -36,7 +37,7 @@ func (a *app) newPolicyCheck() *cobra.Command {
 		Use:   "check [FILE…]",
 		Args:  cobra.ArbitraryArgs,
 		Short: "Validate policies and warn about dangerous ones",
-		Long: `Reads policies strictly (file:line:column of every mistake) and warns of valid but
+		Long: `Reads policies strictly (every mistake with file:line:column) and warns of valid but
 dangerous policies: one that can match inference or production, that acts on resources
 that are not ephemeral, that does not ask for the duty, or that declares disks scratch.
 --strict makes warnings fail. --against last counts the resources of the last scan that
@@ -54,7 +55,7 @@ each policy selects, could act on once its condition holds, and would be refused
 		in.Files = args
 		doc, err := ops.CheckPolicies.Call(c.Context(), a.at, in)
 		if err != nil {
-			return err
+			return a.eachMistake(err)
 		}
 		err = text(a, doc, report.PolicyCheckText, func() report.Sheet { return report.PolicyCheck(doc, checked(args, in.Against)) })
 		if err == nil && strict && len(doc.Warnings) > 0 {
@@ -63,6 +64,20 @@ each policy selects, could act on once its condition holds, and would be refused
 		return err
 	}
 	return c
+}
+
+// eachMistake shows all mistakes of files but the last, and returns that one.
+func (a *app) eachMistake(err error) error {
+	var all document.Errors
+	var wired *runtime.Error
+	if !errors.As(err, &all) || !errors.As(err, &wired) {
+		return err
+	}
+	last := len(all) - 1
+	for _, one := range all[:last] {
+		plain.Fprintf(a.Stderr, "curfew: %s\n", plain.Line(one.Error()))
+	}
+	return &runtime.Error{Class: wired.Class, Code: wired.Code, Err: all[last], Hint: wired.Hint}
 }
 
 // checked are the commands after a check.

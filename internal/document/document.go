@@ -41,6 +41,68 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
 }
 
+// Errors are several mistakes of files, in their order. Error says the first and how many more
+// there are.
+type Errors []*Error
+
+// Error implements error.
+func (e Errors) Error() string {
+	switch len(e) {
+	case 1:
+		return e[0].Error()
+	case 2:
+		return e[0].Error() + " (and 1 more mistake)"
+	}
+	return fmt.Sprintf("%s (and %d more mistakes)", e[0].Error(), len(e)-1)
+}
+
+// Unwrap returns the mistakes.
+func (e Errors) Unwrap() []error {
+	out := make([]error, len(e))
+	for i, one := range e {
+		out[i] = one
+	}
+	return out
+}
+
+// Join returns all mistakes of some errors as an Errors, or as an *Error where there is one; nil
+// where all are nil. An error that is no mistake of a file is returned alone.
+func Join(errs ...error) error {
+	var all Errors
+	for _, err := range errs {
+		if other := all.add(err); other != nil {
+			return other
+		}
+	}
+	return all.whole()
+}
+
+// add takes the mistakes of an error over; it returns the error where it has none.
+func (e *Errors) add(err error) error {
+	var several Errors
+	var one *Error
+	switch {
+	case err == nil:
+	case errors.As(err, &several):
+		*e = append(*e, several...)
+	case errors.As(err, &one):
+		*e = append(*e, one)
+	default:
+		return err
+	}
+	return nil
+}
+
+func (e Errors) whole() error {
+	switch len(e) {
+	case 0:
+		return nil
+	case 1:
+		return e[0]
+	}
+	return e
+}
+
 // Read reads at most limit bytes from r; name is the file's. Errors are an *Error. An
 // input without an end, such as /dev/zero, is refused at the limit.
 func Read(name string, r io.Reader, limit int64) ([]byte, error) {
@@ -71,6 +133,9 @@ type File struct {
 	Source []byte
 	// Bodies are its documents that are not empty.
 	Bodies []ast.Node
+	// EveryMistake lets mappings and lists be read on after a mistake, and returns all of them as
+	// Errors; without it reading ends at the first.
+	EveryMistake bool
 
 	targets map[*ast.AliasNode]ast.Node
 	values  int

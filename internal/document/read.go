@@ -49,22 +49,37 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 		given[key], values[key] = k, v
 		return nil
 	})
-	if err != nil {
+	var found Errors
+	if f.ends(&found, &err) {
 		return nil, err
 	}
 	for _, k := range keys {
 		if given[k.Name] == nil && k.required {
-			return nil, f.At(n, "%s needs %s", what, k.Name)
+			if err := error(f.At(n, "%s needs %s", what, k.Name)); f.ends(&found, &err) {
+				return nil, err
+			}
 		}
 	}
 	for _, k := range keys {
 		if v := values[k.Name]; v != nil {
-			if err := k.read(v); err != nil {
+			if err := k.read(v); f.ends(&found, &err) {
 				return given, err
 			}
 		}
 	}
-	return given, nil
+	return given, found.whole()
+}
+
+// ends says whether an error ends the reading; else its mistakes, if there are any, are kept.
+func (f *File) ends(found *Errors, err *error) bool {
+	if *err == nil {
+		return false
+	}
+	if !f.EveryMistake {
+		return true
+	}
+	*err = found.add(*err)
+	return *err != nil
 }
 
 // Pairs visits the keys and values of a mapping. It refuses keys that are given twice
@@ -79,26 +94,32 @@ func (f *File) Pairs(n ast.Node, what string, visit func(key string, k, v ast.No
 		return f.At(n, "%s has keys; this is %s", what, NodeName(n))
 	}
 	seen := map[string]bool{}
+	var found Errors
 	for _, v := range mapping.Values {
-		key, ok := v.Key.(*ast.StringNode)
-		if !ok {
-			return f.At(v.Key, "%s: a key is a plain word; this is %s", what, NodeName(v.Key))
-		}
-		if seen[key.Value] {
-			return f.At(key, "%s: the key %q is given twice", what, key.Value)
-		}
-		seen[key.Value] = true
-		if v.Value == nil || v.Value.Type() == ast.NullType {
-			return f.At(key, "%s: %s has no value", what, key.Value)
-		}
-		if isGlued(key, v) {
-			return f.At(key, "%s: %s: has no space after the colon; a key with a colon inside is written in quotes", what, key.Value)
-		}
-		if err := visit(key.Value, key, v.Value); err != nil {
+		if err := f.pair(v, what, seen, visit); f.ends(&found, &err) {
 			return err
 		}
 	}
-	return nil
+	return found.whole()
+}
+
+// pair visits one key and its value.
+func (f *File) pair(v *ast.MappingValueNode, what string, seen map[string]bool, visit func(key string, k, v ast.Node) error) error {
+	key, ok := v.Key.(*ast.StringNode)
+	if !ok {
+		return f.At(v.Key, "%s: a key is a plain word; this is %s", what, NodeName(v.Key))
+	}
+	if seen[key.Value] {
+		return f.At(key, "%s: the key %q is given twice", what, key.Value)
+	}
+	seen[key.Value] = true
+	if v.Value == nil || v.Value.Type() == ast.NullType {
+		return f.At(key, "%s: %s has no value", what, key.Value)
+	}
+	if isGlued(key, v) {
+		return f.At(key, "%s: %s: has no space after the colon; a key with a colon inside is written in quotes", what, key.Value)
+	}
+	return visit(key.Value, key, v.Value)
 }
 
 // isGlued says whether a value follows the colon of a plain key without a space. YAML
@@ -120,12 +141,13 @@ func (f *File) Items(n ast.Node, what string, visit func(ast.Node) error) error 
 	if !ok {
 		return f.At(n, "%s is a list; this is %s", what, NodeName(n))
 	}
+	var found Errors
 	for _, item := range list.Values {
-		if err := visit(item); err != nil {
+		if err := visit(item); f.ends(&found, &err) {
 			return err
 		}
 	}
-	return nil
+	return found.whole()
 }
 
 // Text reads a text that is not empty.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -20,7 +21,7 @@ import (
 )
 
 // Parse reads one file of policies; name is the file's, for errors. Every mistake is a
-// *document.Error with its line and column: unknown and repeated keys, wrong types, a second
+// *document.Error, several are a [document.Errors], with its line and column: unknown and repeated keys, wrong types, a second
 // document, conditions that do not compile, verbs, modes and values that do not exist,
 // and a destructive action without an explicit grace.
 func Parse(name string, src []byte) (*Set, error) {
@@ -28,7 +29,12 @@ func Parse(name string, src []byte) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.set(root)
+	set, err := d.set(root)
+	var all document.Errors
+	if errors.As(err, &all) {
+		slices.SortStableFunc(all, func(a, b *document.Error) int { return cmp.Compare(a.Line, b.Line) })
+	}
+	return set, err
 }
 
 // Shape returns what a file of policies may hold.
@@ -100,7 +106,7 @@ func open(name string, src []byte, version string) (*reader, ast.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &reader{f}, root, f.Pairs(root, "the file", func(key string, _, v ast.Node) error {
+	err = f.Pairs(root, "the file", func(key string, _, v ast.Node) error {
 		if key != "apiVersion" {
 			return nil
 		}
@@ -110,6 +116,8 @@ func open(name string, src []byte, version string) (*reader, ast.Node, error) {
 		}
 		return err
 	})
+	f.EveryMistake = true
+	return &reader{f}, root, err
 }
 
 // version reads apiVersion, whose value open has looked at.
@@ -143,7 +151,9 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 		document.Optional("mode", "observe proposes, warn also warns, enforce also acts if the run enforces", func(n ast.Node) (err error) { p.Mode, err = d.mode(n); return err }),
 	)
 	if err != nil {
-		return nil, err
+		_, whereErr := d.condition(where, p.Where, true)
+		_, whenErr := d.condition(when, p.When, true)
+		return nil, document.Join(err, whereErr, whenErr)
 	}
 	if p.Where == "" && p.When == "" && p.Schedule == nil {
 		return nil, d.At(given["name"], "policy %q has no condition: give it where, when or schedule", p.Name)
@@ -153,11 +163,10 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 			return nil, d.At(given["then"], "%s", err)
 		}
 	}
-	if p.where, err = d.condition(where, p.Where, p.Schedule != nil); err != nil {
-		return nil, err
-	}
-	p.when, err = d.condition(when, p.When, p.Schedule != nil)
-	return p, err
+	var whenErr error
+	p.where, err = d.condition(where, p.Where, p.Schedule != nil)
+	p.when, whenErr = d.condition(when, p.When, p.Schedule != nil)
+	return p, document.Join(err, whenErr)
 }
 
 // scales says what is wrong with a policy that scales. A size is that of a group or an

@@ -24,6 +24,7 @@ func ReadPolicies(req *runtime.Request, names []string) (*policy.Set, error) {
 		return nil, err
 	}
 	var sets []*policy.Set
+	var mistakes []error
 	for _, f := range files {
 		src, err := req.Read(f, nil, document.MaxBytes)
 		if err != nil {
@@ -31,9 +32,13 @@ func ReadPolicies(req *runtime.Request, names []string) (*policy.Set, error) {
 		}
 		set, err := policy.Parse(f, src)
 		if err != nil {
-			return nil, PolicyError(err)
+			mistakes = append(mistakes, err)
+			continue
 		}
 		sets = append(sets, set)
+	}
+	if len(mistakes) > 0 {
+		return nil, PolicyError(document.Join(mistakes...))
 	}
 	set, err := policy.Merge(sets...)
 	return set, PolicyError(err)
