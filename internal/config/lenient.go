@@ -16,7 +16,7 @@ var places = []string{"data_dir", "database_url", "server"}
 
 var (
 	topKey   = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*:(?:[ \t]|$)`)
-	placeKey = lazyregexp.New(`\b(` + strings.Join(places, "|") + `)\b["']?[ \t]*:`)
+	placeKey = lazyregexp.New(`\b(data_dir|database_url|server)\b["']?[ \t]*:`)
 )
 
 // LoadLenient reads of a file with mistakes what has none, for what has to work all the same:
