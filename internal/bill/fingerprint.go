@@ -1,8 +1,10 @@
 package bill
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/maphash"
+	"slices"
 	"time"
 )
 
@@ -68,23 +70,74 @@ func (f *Fingerprints) Merge(o *Fingerprints) {
 	f.lines += o.lines
 }
 
-// Repeated counts the lines of f that o has too: same are equal, restated differ in their
-// costs alone. A group counts where all its lines are in both.
-func (f *Fingerprints) Repeated(o *Fingerprints) (same, restated int64) {
-	small, large := f.groups, o.groups
-	if len(small) > len(large) {
-		small, large = large, small
-	}
-	for key, g := range small {
-		switch h, ok := large[key]; {
-		case !ok || g.lines != h.lines || g.uncost != h.uncost:
-		case g.whole == h.whole:
-			same += g.lines
-		default:
-			restated += g.lines
+// Repetition is what two files hold both.
+type Repetition struct {
+	// One and Other are the places of the files.
+	One, Other int
+	// Same lines are equal, Restated ones differ in their costs alone. A group counts where all
+	// its lines are in both.
+	Same, Restated int64
+}
+
+// Repetitions returns what files hold that others hold too, in the order of their places. Pairs
+// that apart excludes are left out.
+func Repetitions(files []*Fingerprints, apart func(one, other int) bool) []Repetition {
+	const several = -1
+	first := map[uint64]int{} // groups without their costs, by the file or as of several
+	for i, f := range files {
+		for key, g := range f.groups {
+			if j, ok := first[g.id(key)]; ok && j != i {
+				first[g.id(key)] = several
+			} else if !ok {
+				first[g.id(key)] = i
+			}
 		}
 	}
-	return same, restated
+	type held struct {
+		file  int
+		lines int64
+		whole uint64
+	}
+	shared := map[uint64][]held{}
+	for i, f := range files {
+		for key, g := range f.groups {
+			if first[g.id(key)] == several {
+				shared[g.id(key)] = append(shared[g.id(key)], held{i, g.lines, g.whole})
+			}
+		}
+	}
+	pairs := map[[2]int]*Repetition{}
+	for _, all := range shared {
+		for i, one := range all {
+			for _, other := range all[i+1:] {
+				if apart(one.file, other.file) {
+					continue
+				}
+				r := pairs[[2]int{one.file, other.file}]
+				if r == nil {
+					r = &Repetition{One: one.file, Other: other.file}
+					pairs[[2]int{one.file, other.file}] = r
+				}
+				if one.whole == other.whole {
+					r.Same += one.lines
+				} else {
+					r.Restated += one.lines
+				}
+			}
+		}
+	}
+	out := make([]Repetition, 0, len(pairs))
+	for _, r := range pairs {
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(x, y Repetition) int { return cmp.Or(cmp.Compare(x.One, y.One), cmp.Compare(x.Other, y.Other)) })
+	return out
+}
+
+// id identifies a group apart from the costs of its lines.
+func (g fingerprint) id(key uint64) uint64 {
+	const odd = 0x9E3779B97F4A7C15
+	return (key*odd^g.uncost)*odd ^ uint64(g.lines)
 }
 
 // Lines is how many lines were added.

@@ -4,19 +4,25 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// several says whether files of more than one delivery are read: only those can repeat one
-// another.
+// several says whether files of more than one delivery may hold one period: only those can
+// repeat one another.
 func (r *reading) several() bool {
-	parts := r.export.parts
-	for i := range parts {
-		if parts[i].delivery == "" && len(parts) > 1 || parts[i].delivery != parts[0].delivery {
+	first := map[time.Time]string{} // deliveries by the period of their partition
+	for i, p := range r.export.parts {
+		delivery, ok := first[p.start]
+		if ok && (p.delivery == "" || p.delivery != delivery) {
 			return true
 		}
+		if i > 0 && (p.start.IsZero() || r.export.parts[0].start.IsZero()) && !ok {
+			return true
+		}
+		first[p.start] = p.delivery
 	}
 	return false
 }
@@ -51,29 +57,29 @@ func (r *reading) mergePrints(of map[int]*bill.Fingerprints) {
 // that was delivered twice. Fewer lines are named and count in both files, because a bill may
 // hold equal lines.
 func (r *reading) repeated() error {
+	parts := r.export.parts
 	places := slices.Sorted(maps.Keys(r.prints))
-	for i, x := range places {
-		for _, y := range places[i+1:] {
-			one, other := r.export.parts[x], r.export.parts[y]
-			if one.delivery != "" && one.delivery == other.delivery {
-				continue
-			}
-			same, restated := r.prints[x].Repeated(r.prints[y])
-			twice := same + restated
-			if twice == 0 {
-				continue
-			}
-			costs := ""
-			if restated > 0 {
-				costs = fmt.Sprintf(", %s of them with other costs", plain.Count(restated, "row"))
-			}
-			if 2*twice >= min(r.prints[x].Lines(), r.prints[y].Lines()) {
-				return &Error{File: other.name, Reason: fmt.Sprintf("it holds %s of %s again%s (the same provider, account, period, resource and day), "+
-					"which would count twice: import the newer file alone, or join them to one file if both count", plain.Count(twice, "row"), one.name, costs)}
-			}
-			if same > 0 {
-				r.notes = append(r.notes, fmt.Sprintf("%s and %s both hold %s: they count twice", one.name, other.name, plain.Count(same, "equal row")))
-			}
+	prints := make([]*bill.Fingerprints, len(places))
+	for i, at := range places {
+		prints[i] = r.prints[at]
+	}
+	together := func(one, other int) bool {
+		delivery := parts[places[one]].delivery
+		return delivery != "" && delivery == parts[places[other]].delivery
+	}
+	for _, twice := range bill.Repetitions(prints, together) {
+		one, other := parts[places[twice.One]].name, parts[places[twice.Other]].name
+		lines := twice.Same + twice.Restated
+		costs := ""
+		if twice.Restated > 0 {
+			costs = fmt.Sprintf(", %s of them with other costs", plain.Count(twice.Restated, "row"))
+		}
+		if 2*lines >= min(prints[twice.One].Lines(), prints[twice.Other].Lines()) {
+			return &Error{File: other, Reason: fmt.Sprintf("it holds %s of %s again%s (the same provider, account, period, resource and day), "+
+				"which would count twice: import the newer file alone, or join them to one file if both count", plain.Count(lines, "row"), one, costs)}
+		}
+		if twice.Same > 0 {
+			r.notes = append(r.notes, fmt.Sprintf("%s and %s both hold %s: they count twice", one, other, plain.Count(twice.Same, "equal row")))
 		}
 	}
 	return nil
