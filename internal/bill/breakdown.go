@@ -90,6 +90,10 @@ type Slice struct {
 	// none.
 	Effective      *money.Amount `json:"effective_usd"`
 	EffectiveShare *float64      `json:"effective_share"`
+	// ByBill is the part of idle that the bill itself says nothing used: reserved capacity, and
+	// parts of commitments at effective cost. Null where the bill says it of nothing.
+	ByBill          *money.Amount `json:"unused_by_bill_usd,omitempty"`
+	ByBillEffective *money.Amount `json:"unused_by_bill_effective_usd,omitempty"`
 	// Reason why Billed is null.
 	Reason string `json:"reason,omitempty"`
 }
@@ -112,7 +116,8 @@ var division = []Slice{
 func ByDuty(rows iter.Seq2[Category, Row]) ([]Slice, error) {
 	out := slices.Clone(division)
 	billed, effective := make([]money.Amount, len(out)), make([]money.Amount, len(out))
-	var totalBilled, totalEffective money.Amount
+	var totalBilled, totalEffective, unused, unusedEffective money.Amount
+	var unusedRows bool
 	var compute, measured, idle, someEffective bool
 	for category, r := range rows {
 		i := slices.IndexFunc(out, func(s Slice) bool { return s.Category == category })
@@ -127,6 +132,13 @@ func ByDuty(rows iter.Seq2[Category, Row]) ([]Slice, error) {
 			someEffective = true
 			err = errs(err, addTo(&effective[i], r.Cost.Effective), addTo(&totalEffective, r.Cost.Effective))
 		}
+		if category == Idle && r.Unused() {
+			unusedRows = true
+			err = errs(err, addTo(&unused, r.Cost.Billed))
+			if !r.Unknown.Has(EffectiveCost) {
+				err = errs(err, addTo(&unusedEffective, r.Cost.Effective))
+			}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("add up the bill by category: %w", err)
 		}
@@ -139,6 +151,9 @@ func ByDuty(rows iter.Seq2[Category, Row]) ([]Slice, error) {
 		}
 		share := money.Ratio(billed[i], totalBilled)
 		s.Billed, s.Share = &billed[i], &share
+		if s.Category == Idle && unusedRows {
+			s.ByBill, s.ByBillEffective = &unused, &unusedEffective
+		}
 		if someEffective {
 			share := money.Ratio(effective[i], totalEffective)
 			s.Effective, s.EffectiveShare = &effective[i], &share

@@ -271,6 +271,9 @@ func TestTheFiveCategoriesByDuty(t *testing.T) {
 		}
 		got := map[Category]string{}
 		for _, s := range slices {
+			if s.ByBill != nil && (tc.name != "idle by the bill itself" || s.Category != Idle || *s.ByBill != 7*money.USD || *s.ByBillEffective != 7*money.USD) {
+				t.Errorf("%s: by the bill itself %s of %s is unused", tc.name, *s.ByBill, s.Category)
+			}
 			if got[s.Category] = "unknown: " + s.Reason; s.Billed != nil {
 				got[s.Category] = s.Billed.Cents() + " " + s.Effective.Cents()
 			}

@@ -141,8 +141,14 @@ func (a *Aggregate) settle(p *period, keys []rowKey) (*Settled, error) {
 		}
 		s.rows[i] = settledRow{key: k, lines: a.table.row(row).lines, bytes: bytes}
 		line.Reset()
-		for _, f := range k.symbols() {
+		own := k.symbols()
+		for _, f := range own[:len(own)-2] {
 			writeText(&line, a.texts[*f])
+		}
+		if k.capacity != 0 || k.machine != 0 { // else the digest is that of earlier versions
+			line.WriteByte(0xff) // no text of a cost is so long
+			writeText(&line, a.texts[k.capacity])
+			writeText(&line, a.texts[k.machine])
 		}
 		for which := billedSum; which <= contractedSum; which++ {
 			writeText(&line, a.table.sum(row, which).String())

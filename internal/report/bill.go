@@ -123,6 +123,13 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 			s.Coverage = append(s.Coverage, "idle is what the bill itself says was unused: "+p.Reason+"; `curfew scan` measures it")
 		}
 	}
+	if i := slices.IndexFunc(b.ByDuty, func(p bill.Slice) bool { return p.ByBill != nil }); i >= 0 {
+		amount := b.ByDuty[i].ByBill
+		if basis == string(bill.OnEffective) {
+			amount = b.ByDuty[i].ByBillEffective
+		}
+		s.Figures = append(s.Figures, layout.Figure{Label: "reserved and not used", Value: amount.Dollars(), Note: "by the bill itself: idle, whatever was measured"})
+	}
 	s.Tables = append(s.Tables, g, allocationGrid(b.Allocation, by, basis))
 	if len(b.Egress) > 0 {
 		s.Tables = append(s.Tables, egressGrid(b.Egress))
