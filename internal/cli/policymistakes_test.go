@@ -22,7 +22,7 @@ policies:
       - warn: {notify: [owner], grace: 15}
       - do: stop
     mode: enforced
-    colour: red
+    paint: red
 `)
 	d.write("b.yaml", "apiVersion: curfew.policy/v1\npolicies:\n  - {name: three, when: duty.lastin > 1, then: [{do: notify}]}\n")
 	d.write("good.yaml", "apiVersion: curfew.policy/v1\npolicies:\n  - {name: four, when: 'duty.state == \"idle\"', then: [{do: notify}]}\n")

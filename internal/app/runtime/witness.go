@@ -27,8 +27,8 @@ func (req *Request) witnessDocuments(ctx context.Context, cfg config.Config) (wi
 	switch {
 	case strings.HasPrefix(at, "s3://"):
 		objects, err := objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
-		if err != nil { // nothing acts without it, and a freeze does not need it
-			return witness.Missing{Why: err.Error()}, nil
+		if err != nil {
+			return witness.Missing{Why: err.Error()}, nil //nolint:nilerr // nothing acts without it, and a freeze does not need it
 		}
 		return witnessObjects{objects, at}, nil
 	case strings.Contains(at, "://"):
