@@ -46,8 +46,8 @@ func (f *Fingerprints) Add(l *Line) {
 	b = binary.AppendVarint(b, floorDay(l.ChargePeriodStart.Unix()))
 	key := maphash.Bytes(f.seed, b)
 	at(l.ChargePeriodStart)
-	text(l.ChargeCategory, l.ChargeClass, l.ChargeDescription, l.ServiceName, l.RegionID, l.PricingCategory, l.CommitmentID, l.CommitmentStatus,
-		l.UsageType, l.ConsumedUnit, l.FromRegion, l.ToRegion)
+	text(l.ChargeCategory, l.ChargeClass, l.ChargeDescription, l.ServiceName, l.RegionID, l.PricingCategory,
+		l.CommitmentID, l.CommitmentStatus, l.UsageType, l.ConsumedUnit, l.FromRegion, l.ToRegion)
 	g := f.groups[key]
 	g.uncost += maphash.Bytes(f.seed, b)
 	for _, d := range [...]Decimal{l.ConsumedQuantity, l.BilledCost, l.EffectiveCost, l.ListCost, l.ContractedCost} {

@@ -129,7 +129,8 @@ func (e *Export) takeMonth(ctx context.Context, key string, m *month, loose *[]p
 	}
 	for _, r := range others {
 		if len(r.parts) > 0 {
-			e.Notes = append(e.Notes, fmt.Sprintf("run %s of %s left aside: its manifest, which arrives last, is not there", r.folder, m.name))
+			e.Notes = append(e.Notes, fmt.Sprintf("run %s of %s left aside: its manifest, which arrives last, is not there",
+				r.folder, m.name))
 		}
 	}
 	byExport := map[string][]*run{}
@@ -184,7 +185,8 @@ func (e *Export) takeAssembly(m *month, top *run, key string, loose *[]part) err
 		}
 	}
 	if surplus > 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s of earlier assemblies of %s left aside: its manifest names %s", files(surplus), m.name, top.listed.AssemblyID))
+		e.Notes = append(e.Notes, fmt.Sprintf("%s of earlier assemblies of %s left aside: its manifest names %s",
+			files(surplus), m.name, top.listed.AssemblyID))
 	}
 	e.deliver(key, parts)
 	return nil
@@ -209,7 +211,8 @@ func (r *run) check() error {
 		case !ok && isBill(path.Base(b.BlobName)):
 			return missingFile(r.manifest.name, b.BlobName)
 		case ok && b.ByteCount > 0 && size != b.ByteCount:
-			return &Error{File: r.manifest.name, Reason: fmt.Sprintf("%s has %d bytes and not the %d that the manifest lists: copy it again", b.BlobName, size, b.ByteCount)}
+			return &Error{File: r.manifest.name, Reason: fmt.Sprintf(
+				"%s has %d bytes and not the %d that the manifest lists: copy it again", b.BlobName, size, b.ByteCount)}
 		}
 	}
 	return nil
@@ -258,5 +261,6 @@ func runTime(folder string) time.Time {
 }
 
 func missingFile(manifest, name string) error {
-	return &Error{File: manifest, Reason: fmt.Sprintf("it lists %s, which is not there: wait until the export is delivered, or copy all of it", name)}
+	return &Error{File: manifest, Reason: fmt.Sprintf(
+		"it lists %s, which is not there: wait until the export is delivered, or copy all of it", name)}
 }

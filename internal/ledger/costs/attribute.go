@@ -29,7 +29,8 @@ type Attribution struct {
 
 // NewAttribution reads what was observed over [since, until) of the accounts of some rows of
 // a bill. It says whether there is any row.
-func NewAttribution(ctx context.Context, s ledger.Store, rows iter.Seq[bill.Row], since, until time.Time) (*Attribution, bool, error) {
+func NewAttribution(ctx context.Context, s ledger.Store, rows iter.Seq[bill.Row], since, until time.Time,
+) (*Attribution, bool, error) {
 	accounts, found := map[ledger.Account]bool{}, false
 	for r := range rows {
 		d := billedDay(r)
@@ -163,7 +164,9 @@ func (a *Attribution) shares(b *BilledDay) []share {
 	}
 	if len(same) == 0 {
 		if len(others) > 0 {
-			main := slices.MaxFunc(others, func(x, y ledger.ResourceDay) int { return cmp.Compare(x.Accrued, y.Accrued) })
+			main := slices.MaxFunc(others, func(x, y ledger.ResourceDay) int {
+				return cmp.Compare(x.Accrued, y.Accrued)
+			})
 			base.Ref, base.Attributes = main.Ref, merged(b.Attributes, main.Attributes)
 		}
 		return []share{{base, 1}}
@@ -189,7 +192,8 @@ func (a *Attribution) shares(b *BilledDay) []share {
 // partsOf returns the days of a resource that a charge can be for and that have a weight, and
 // the others. Of a machine whose tags changed within the day those with the charge's tags are
 // taken, if there are any.
-func partsOf(b *BilledDay, observed []ledger.ResourceDay, weight func(ledger.ResourceDay) int64) (same, others []ledger.ResourceDay) {
+func partsOf(b *BilledDay, observed []ledger.ResourceDay, weight func(ledger.ResourceDay) int64,
+) (same, others []ledger.ResourceDay) {
 	var tagged []ledger.ResourceDay
 	for _, d := range observed {
 		if weight(d) <= 0 || !alike(d.Category, b.Category) {
@@ -225,9 +229,11 @@ func merged(billed, observed ledger.Attributes) ledger.Attributes {
 	out.Type = cmp.Or(observed.Type, billed.Type)
 	out.Purpose = cmp.Or(billed.Purpose, observed.Purpose)
 	out.Owner = inventory.Owner{
-		Team: cmp.Or(billed.Owner.Team, observed.Owner.Team), Project: cmp.Or(billed.Owner.Project, observed.Owner.Project),
-		User: cmp.Or(billed.Owner.User, observed.Owner.User), Environment: cmp.Or(billed.Owner.Environment, observed.Owner.Environment),
-		CostCenter: cmp.Or(billed.Owner.CostCenter, observed.Owner.CostCenter),
+		Team:        cmp.Or(billed.Owner.Team, observed.Owner.Team),
+		Project:     cmp.Or(billed.Owner.Project, observed.Owner.Project),
+		User:        cmp.Or(billed.Owner.User, observed.Owner.User),
+		Environment: cmp.Or(billed.Owner.Environment, observed.Owner.Environment),
+		CostCenter:  cmp.Or(billed.Owner.CostCenter, observed.Owner.CostCenter),
 	}
 	return out
 }

@@ -46,7 +46,8 @@ func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis
 		r.CoverageNotes = append(r.CoverageNotes, "nothing was imported for this time: curfew bill import PATH")
 	}
 	if late > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, plain.Count(late, "row")+" billed late for days of a billing period that is not imported: not compared")
+		r.CoverageNotes = append(r.CoverageNotes,
+			plain.Count(late, "row")+" billed late for days of a billing period that is not imported: not compared")
 	}
 	notes, err := c.LateUsage(ctx, since, until)
 	r.CoverageNotes = append(r.CoverageNotes, notes...)
@@ -128,7 +129,8 @@ func (c Comparison) LateUsage(ctx context.Context, since, until time.Time) ([]st
 			if !s.days[1].Equal(s.days[0]) {
 				days += " to " + s.days[1].Format(time.DateOnly)
 			}
-			notes = append(notes, fmt.Sprintf(of.text, s.billed.Dollars(), plain.Count(s.rows, "row"), start.Format("2006-01"), days))
+			notes = append(notes, fmt.Sprintf(of.text,
+				s.billed.Dollars(), plain.Count(s.rows, "row"), start.Format("2006-01"), days))
 		}
 	}
 	return notes, nil
@@ -249,7 +251,8 @@ func (c Comparison) withdrawn(ctx context.Context, parts []billedPart, since, un
 
 // reconcile compares the ledger with parts of bills, and with post adds the differences to
 // the ledger as corrections. It returns what differed before, and how many it added.
-func (c Comparison) reconcile(ctx context.Context, parts []billedPart, gone []withdrawal, basis Basis, post bool) (*Reconciliation, int, error) {
+func (c Comparison) reconcile(ctx context.Context, parts []billedPart, gone []withdrawal, basis Basis, post bool,
+) (*Reconciliation, int, error) {
 	var accrued []ledger.ResourceDay
 	var days []BilledDay
 	var through time.Time
@@ -304,8 +307,9 @@ func billedDay(r bill.Row) BilledDay {
 	return BilledDay{
 		Cloud: cmp.Or(cloudsOf[strings.ToLower(r.Provider)], r.Provider), Account: cmp.Or(r.SubAccount, r.Account), Region: r.Region,
 		Resource: r.Resource, Day: r.Day, Period: r.Start,
-		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory), Pricing: ledger.Pricing(r.PricingCategory),
-		Category: ledger.Category(r.Category), Attributes: ledger.Attributes{Type: r.Type, Owner: r.Owner, Purpose: r.Purpose},
+		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory),
+		Pricing: ledger.Pricing(r.PricingCategory), Category: ledger.Category(r.Category),
+		Attributes: ledger.Attributes{Type: r.Type, Owner: r.Owner, Purpose: r.Purpose},
 		Billed: r.Cost.Billed, Effective: r.Cost.Effective, List: r.Cost.List,
 		CommitmentStatus: r.Status, Unused: r.Unused(), Currency: "USD",
 	}
