@@ -310,7 +310,7 @@ func billedDay(r bill.Row) BilledDay {
 		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory),
 		Pricing: ledger.Pricing(r.PricingCategory), Category: ledger.Category(r.Category),
 		Attributes: ledger.Attributes{Type: r.Type, Owner: r.Owner, Purpose: r.Purpose},
-		Billed: r.Cost.Billed, Effective: r.Cost.Effective, List: r.Cost.List,
+		Billed:     r.Cost.Billed, Effective: r.Cost.Effective, List: r.Cost.List,
 		CommitmentStatus: r.Status, Unused: r.Unused(), Currency: "USD",
 	}
 }
