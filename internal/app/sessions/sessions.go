@@ -24,6 +24,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/gate"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/objectstore"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -352,6 +353,7 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		}
 	}
 	var s session.Session
+	recorded := false
 	if i >= 0 && list[i].Hash == sp.Hash() && list[i].Provider == cloud {
 		s = list[i] // its approval may have been given
 	} else {
@@ -366,13 +368,30 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		if s, err = a.record(ctx, o, sp, cloud, who, list); err != nil {
 			return s, nil, err
 		}
+		recorded = true
 	}
 	d, err := a.admit(ctx, s, who)
 	if err != nil {
+		if recorded && ctx.Err() == nil {
+			err = a.withdraw(ctx, s, who.Name, err)
+		}
 		return s, nil, err
 	}
 	s, err = a.store.Sessions().Session(ctx, s.ID)
 	return s, d, err
+}
+
+// withdraw ends a session that was asked for and of which nothing was decided, so that it is not
+// tried again when no one expects it. It returns why that was.
+func (a *Sessions) withdraw(ctx context.Context, s session.Session, by string, why error) error {
+	_, err := a.Keeper.Stop(ctx, s.ID, by, "it could not be started: "+plain.Line(why.Error()), true)
+	if err == nil {
+		_, err = a.Keeper.Keep(ctx, s.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; session %s stays as it was asked for: %w", why, s.Name, err)
+	}
+	return why
 }
 
 // same says where options ask for another machine than the session has that runs.

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,6 +197,22 @@ func (p *Provider) ofModel(all []GPU, model string) []GPU {
 		}
 	}
 	return out
+}
+
+// models says how many GPUs of which models there are.
+func models(all []GPU) string {
+	if len(all) == 0 {
+		return "no GPU"
+	}
+	of := map[string]int{}
+	for _, g := range all {
+		of[g.Model]++
+	}
+	parts := make([]string, 0, len(of))
+	for _, model := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", of[model], model))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // free are GPUs that no machine has and that no process of another uses.

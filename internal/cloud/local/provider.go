@@ -19,6 +19,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/session"
 	"github.com/curfew-dev/curfew/internal/spec"
@@ -168,7 +169,8 @@ func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, 
 		}
 		have := p.ofModel(all, r.GPU)
 		if len(have) < r.GPUs*nodes {
-			return never("%d GPUs of %s are asked for and it has %d", r.GPUs*nodes, r.GPU, len(have))
+			return never("asked for %s of %s, and it has %d (%s, %s of memory, %s)", plain.Count(r.GPUs*nodes, "GPU"), r.GPU, len(have),
+				plain.Count(cpus, "CPU"), plain.Size(memory<<20), models(all))
 		}
 		// CPUs and memory go with the GPUs, in equal parts.
 		n, of64 := int64(r.GPUs), int64(len(all))
