@@ -53,8 +53,9 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 	if f.ends(&found, &err) {
 		return nil, err
 	}
+	misspelled := len(found) > 0 // what is missing is there under another name
 	for _, k := range keys {
-		if given[k.Name] == nil && k.required {
+		if given[k.Name] == nil && k.required && !misspelled {
 			if err := error(f.At(n, "%s needs %s", what, k.Name)); f.ends(&found, &err) {
 				return nil, err
 			}

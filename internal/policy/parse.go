@@ -29,6 +29,7 @@ func Parse(name string, src []byte) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.EveryMistake = true
 	set, err := d.set(root)
 	var all document.Errors
 	if errors.As(err, &all) {
@@ -116,7 +117,6 @@ func open(name string, src []byte, version string) (*reader, ast.Node, error) {
 		}
 		return err
 	})
-	f.EveryMistake = true
 	return &reader{f}, root, err
 }
 
