@@ -28,14 +28,19 @@ func (k *Cache) Load(path string, lookup func(string) (string, bool)) (Config, e
 // LoadFound is [Cache.Load] of a file that [Find] returned rather than the user named. It is
 // refused where another user could have written or replaced it.
 func (k *Cache) LoadFound(path string, lookup func(string) (string, bool)) (Config, error) {
-	c, err := k.load(path, lookup, func(st fs.FileInfo) error {
+	c, err := k.load(path, lookup, unchangedByOthers(path))
+	c.found = path != ""
+	return c, err
+}
+
+// unchangedByOthers returns the check that no other user could have written or replaced a file.
+func unchangedByOthers(path string) func(fs.FileInfo) error {
+	return func(st fs.FileInfo) error {
 		if err := trust.Path(path); err != nil {
 			return err
 		}
 		return trust.Info(path, st) // what was opened, should the name lead elsewhere by now
-	})
-	c.found = path != ""
-	return c, err
+	}
 }
 
 func (k *Cache) load(path string, lookup func(string) (string, bool), check func(fs.FileInfo) error) (Config, error) {

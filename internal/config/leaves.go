@@ -85,19 +85,27 @@ func (l leaf) env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceA
 // override sets what the environment gives. Lists are separated by commas.
 func override(c *Config, lookup func(string) (string, bool)) error {
 	for _, l := range leaves(c) {
-		s, ok := lookup(l.env())
-		if !ok {
-			continue
+		if err := overrideLeaf(l, lookup); err != nil {
+			return err
 		}
-		if l.inFileOnly() {
-			return &document.Error{File: l.env(), Message: l.path + " says whose word counts: it is set in a file, not in the environment"}
-		}
-		if err := l.set(s); err != nil {
-			return &document.Error{File: l.env(), Message: err.Error()}
-		}
-		if err := l.check(); err != nil {
-			return &document.Error{File: l.env(), Message: err.Error()}
-		}
+	}
+	return nil
+}
+
+// overrideLeaf sets a leaf to what its variable says, if that is set.
+func overrideLeaf(l leaf, lookup func(string) (string, bool)) error {
+	s, ok := lookup(l.env())
+	if !ok {
+		return nil
+	}
+	if l.inFileOnly() {
+		return &document.Error{File: l.env(), Message: l.path + " says whose word counts: it is set in a file, not in the environment"}
+	}
+	if err := l.set(s); err != nil {
+		return &document.Error{File: l.env(), Message: err.Error()}
+	}
+	if err := l.check(); err != nil {
+		return &document.Error{File: l.env(), Message: err.Error()}
 	}
 	return nil
 }

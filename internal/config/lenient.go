@@ -2,12 +2,13 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
-	"github.com/curfew-dev/curfew/internal/trust"
 )
 
 // places are the keys that say where the state is and which service has it. Nothing is guessed of
@@ -19,51 +20,44 @@ var (
 	placeKey = lazyregexp.New(`\b(data_dir|database_url|server)\b["']?[ \t]*:`)
 )
 
-// LoadLenient reads of a file with mistakes what has none, for what has to work all the same:
-// each key at the beginning of a line stands by itself, and those that cannot be read are left
-// out and named. It fails with the mistake of the whole file where data_dir, database_url or
-// server cannot be told. found says that the file was found by [Find], so that one that another
-// user could have written is refused.
+// errPlaces says that a file does not tell where the state is.
+var errPlaces = errors.New("it does not tell data_dir, database_url and server")
+
+// LoadLenient reads of a file and the environment what has no mistake, for what has to work all
+// the same: each key at the beginning of a line, and each variable, stands by itself, and those
+// that cannot be read are left out and named. It fails where data_dir, database_url or server
+// cannot be told. An empty path is no file. found says that the file was found by [Find], so that
+// one that another user could have written is refused.
 func LoadLenient(path string, found bool, lookup func(string) (string, bool)) (c Config, ignored []string, err error) {
-	src, err := read(path, func(st fs.FileInfo) error {
-		if !found {
-			return nil
+	c = Default()
+	if path != "" {
+		check := func(fs.FileInfo) error { return nil }
+		if found {
+			check = unchangedByOthers(path)
 		}
-		if err := trust.Path(path); err != nil {
-			return err
+		src, err := read(path, check)
+		if err != nil {
+			return Config{}, nil, err
 		}
-		return trust.Info(path, st)
-	})
-	if err != nil {
-		return Config{}, nil, err
+		if c, ignored, err = lenient(path, src); err != nil {
+			return Config{}, nil, err
+		}
+		c.found = found
+		c.resolve(path)
 	}
-	whole := Default()
-	mistake := Decode(path, src, &whole)
-	if mistake == nil {
-		whole.found = found
-		whole.resolve(path)
-		return whole, nil, override(&whole, lookup)
-	}
-	c, ignored, ok := lenient(path, src)
-	if !ok {
-		return Config{}, nil, mistake
-	}
-	c.found = found
-	c.resolve(path)
 	for _, l := range leaves(&c) {
-		s, set := lookup(l.env())
-		if !set || l.inFileOnly() {
-			continue
-		}
-		if err := l.set(s); err != nil { // no place: those are texts
+		before := reflect.New(l.value.Type()).Elem()
+		before.Set(l.value)
+		if err := overrideLeaf(l, lookup); err != nil { // no place: those are texts
+			l.value.Set(before)
 			ignored = append(ignored, l.env())
 		}
 	}
 	return c, ignored, nil
 }
 
-// lenient reads the keys of a text one by one; false where a place cannot be told.
-func lenient(name string, src []byte) (c Config, ignored []string, ok bool) {
+// lenient reads the keys of a text one by one; errPlaces where a place cannot be told.
+func lenient(name string, src []byte) (c Config, ignored []string, err error) {
 	var kept []byte
 	c = Default()
 	for _, b := range blocks(src) {
@@ -74,13 +68,13 @@ func lenient(name string, src []byte) (c Config, ignored []string, ok bool) {
 			continue
 		}
 		if placeKey.Match(b.text) || slices.Contains(places, b.key) {
-			return c, nil, false
+			return c, nil, errPlaces
 		}
 		if b.key != "" {
 			ignored = append(ignored, b.key)
 		}
 	}
-	return c, ignored, true
+	return c, ignored, nil
 }
 
 // block is a key at the beginning of a line, with the lines below it. Lines before the first key

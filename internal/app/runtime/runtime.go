@@ -54,7 +54,7 @@ type Process struct {
 	DataFlag, DatabaseFlag string
 	// Configs remembers the configuration that was read last.
 	Configs *config.Cache
-	// InUse is the configuration that a service has in force, whatever the file has become since;
+	// InUse holds the configuration in force of a service, whatever the file has become since;
 	// nil, or holding nil: the file counts.
 	InUse *atomic.Pointer[config.Config]
 	// Series remembers which series metrics servers have.
@@ -96,7 +96,7 @@ type Request struct {
 	prices priceOverlay
 	// warnedPrices says that refused prices were reported.
 	warnedPrices bool
-	// lenient is what LenientConfig made of a file with mistakes, which it names once.
+	// lenient is the reading of a file with mistakes by LenientConfig, which names them once.
 	lenient *config.Config
 	// closers are what Close calls.
 	closers []func() error
@@ -247,9 +247,6 @@ func (req *Request) LenientConfig() (config.Config, error) {
 	path, found := req.Path(req.ConfigFlag), req.ConfigFlag == ""
 	if found {
 		path = config.Find(req.Dir, req.ConfigDir)
-	}
-	if path == "" {
-		return c, err
 	}
 	lenient, ignored, failed := config.LoadLenient(path, found, req.Lookup)
 	if failed != nil {
