@@ -58,6 +58,10 @@ func LoadLenient(path string, found bool, lookup func(string) (string, bool)) (c
 
 // lenient reads the keys of a text one by one; errPlaces where a place cannot be told.
 func lenient(name string, src []byte) (c Config, ignored []string, err error) {
+	c = Default()
+	if Decode(name, src, &c) == nil {
+		return c, nil, nil
+	}
 	var kept []byte
 	c = Default()
 	for _, b := range blocks(src) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/config"
 )
@@ -53,15 +54,34 @@ func TestFilesWithMistakesAreReadLeniently(t *testing.T) {
 	}
 }
 
-// The environment overrides a lenient reading too; what cannot be used of it is left out.
+// The environment overrides a lenient reading too; what cannot be used of it is left out, whether
+// the file has mistakes, has none or is not there.
 func TestLenientReadingsKnowTheEnvironment(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "curfew.yaml")
-	if err := os.WriteFile(path, []byte("data_dir: /a\nbogus: 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	env := map[string]string{"CURFEW_DATA_DIR": "/b", "CURFEW_SERVER_TIMEOUT": "never"}
-	got, ignored, err := config.LoadLenient(path, false, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
-	if err != nil || got.DataDir != "/b" || !slices.Equal(ignored, []string{"bogus", "CURFEW_SERVER_TIMEOUT"}) {
-		t.Errorf("data_dir %q without %v, %v", got.DataDir, ignored, err)
+	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	for _, c := range []struct {
+		name, src string
+		ignored   []string
+	}{
+		{"mistakes", "data_dir: /a\nbogus: 1\n", []string{"bogus", "CURFEW_SERVER_TIMEOUT"}},
+		{"no mistake", "data_dir: /a\nserver_timeout: 7s\n", []string{"CURFEW_SERVER_TIMEOUT"}},
+		{"no file", "", []string{"CURFEW_SERVER_TIMEOUT"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path, timeout := "", config.Default().ServerTimeout
+			if c.src != "" {
+				path = filepath.Join(t.TempDir(), "curfew.yaml")
+				if err := os.WriteFile(path, []byte(c.src), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.name == "no mistake" {
+				timeout = 7 * time.Second
+			}
+			got, ignored, err := config.LoadLenient(path, false, lookup)
+			if err != nil || got.DataDir != "/b" || got.ServerTimeout != timeout || !slices.Equal(ignored, c.ignored) {
+				t.Errorf("data_dir %q, server_timeout %s without %v, %v", got.DataDir, got.ServerTimeout, ignored, err)
+			}
+		})
 	}
 }
