@@ -175,6 +175,11 @@ func (m *Memory) Save(ctx context.Context, it Item, entries ...Entry) (Item, err
 		return Item{}, err
 	}
 	defer m.mu.Unlock()
+	return m.write(it, entries)
+}
+
+// write puts an item and records it.
+func (m *Memory) write(it Item, entries []Entry) (Item, error) {
 	kept, err := m.keepable(entries)
 	if err == nil {
 		it, _, err = m.put(it)
@@ -188,11 +193,13 @@ func (m *Memory) Save(ctx context.Context, it Item, entries ...Entry) (Item, err
 
 // SaveKept implements [Store].
 func (m *Memory) SaveKept(ctx context.Context, it Item, k Keep, entries ...Entry) (Item, error) {
+	if err := m.enter(ctx); err != nil {
+		return Item{}, err
+	}
+	defer m.mu.Unlock()
 	k, keep := k.storable()
-	saved, err := m.Save(ctx, it, append(slices.Clone(entries), keep)...)
+	saved, err := m.write(it, append(slices.Clone(entries), keep))
 	if err == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
 		m.keeps[k.Ref] = k
 	}
 	return saved, err

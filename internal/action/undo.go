@@ -30,7 +30,7 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 		return Line{}, fmt.Errorf("undo %s: %w", itemID, err)
 	}
 	s := &pass{Ladder: l}
-	keep, keeps, err := l.keepAfterUndo(ctx, it, by)
+	keep, written, err := l.keepAfterUndo(ctx, it, by)
 	if err != nil {
 		return Line{}, err
 	}
@@ -47,23 +47,18 @@ func (l *Ladder) Undo(ctx context.Context, itemID, by string) (Line, error) {
 	if !slices.ContainsFunc(it.Steps, confirmed) {
 		return line(ResultRefused, "nothing was carried out that could be undone"), nil
 	}
+	unwritten := &keep // until the first call
+	if written {
+		unwritten = nil
+	}
 	var calls []string
 	for i := len(it.Steps) - 1; i >= 0; i-- {
 		if !confirmed(it.Steps[i]) {
 			continue
 		}
 		if l.Enforce {
-			it, err = s.undoStep(ctx, it, i, by, func(it Item, e Entry) (Item, error) {
-				if !keeps {
-					return s.save(ctx, it, e)
-				}
-				saved, err := s.Store.SaveKept(ctx, s.stamp(it), keep, e)
-				if err != nil {
-					return it, fmt.Errorf("save the item of %s and keep it: %w", it.Ref.ID, err)
-				}
-				keeps = false // once is enough
-				return saved, nil
-			})
+			it, err = s.undoStep(ctx, it, i, by, unwritten)
+			unwritten = nil
 		} else if calls, err = s.rehearseStep(ctx, it, i, calls); err == nil {
 			continue
 		}
@@ -99,10 +94,10 @@ func (s *pass) rehearseStep(ctx context.Context, it Item, i int, calls []string)
 }
 
 // keepAfterUndo is the keep that holds once an item is undone, so that no policy does it again the
-// next minute; keeps says that it has to be written. One that holds for longer stays.
-func (l *Ladder) keepAfterUndo(ctx context.Context, it Item, by string) (k Keep, keeps bool, err error) {
+// next minute. One that was written before and holds for at least as long stays.
+func (l *Ladder) keepAfterUndo(ctx context.Context, it Item, by string) (k Keep, written bool, err error) {
 	if l.UndoKeep <= 0 {
-		return k, false, nil
+		return k, true, nil
 	}
 	now := l.Clock().Wall
 	k = Keep{Ref: it.Ref, At: now, Until: now.Add(l.UndoKeep), By: by, Reason: fmt.Sprintf("%s was undone (item %s)", it.Do.Verb, it.ID)}
@@ -112,15 +107,15 @@ func (l *Ladder) keepAfterUndo(ctx context.Context, it Item, by string) (k Keep,
 	}
 	for _, held := range all {
 		if held.Ref == it.Ref && !held.Until.Before(k.Until) {
-			return held, false, nil
+			return held, true, nil
 		}
 	}
-	return k, true, nil
+	return k, false, nil
 }
 
-// undoStep takes one call back, with its intent, which begin saves, and its outcome in the audit
-// log.
-func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, begin func(Item, Entry) (Item, error)) (Item, error) {
+// undoStep takes one call back, with its intent and its outcome in the audit log. A keep is written
+// with the intent; nil writes none.
+func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, keep *Keep) (Item, error) {
 	name := it.Steps[i].Name
 	record := func(what, outcome string) Entry {
 		e := s.entry(it, nil, what, outcome)
@@ -128,7 +123,13 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, begin fu
 		return e
 	}
 	it.Step = i
-	it, err := begin(it, record(EventUndo, name+", key "+it.Steps[i].Key))
+	begin := record(EventUndo, name+", key "+it.Steps[i].Key)
+	var err error
+	if keep == nil {
+		it, err = s.save(ctx, it, begin)
+	} else if it, err = s.Store.SaveKept(ctx, s.stamp(it), *keep, begin); err != nil {
+		err = fmt.Errorf("save the item of %s and keep it: %w", it.Ref.ID, err)
+	}
 	if err != nil {
 		return it, err
 	}
