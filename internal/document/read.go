@@ -50,20 +50,20 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 		return nil
 	})
 	var found Errors
-	if f.ends(&found, &err) {
+	if err := f.keep(&found, err); err != nil {
 		return nil, err
 	}
 	misspelled := len(found) > 0 // what is missing is there under another name
 	for _, k := range keys {
 		if given[k.Name] == nil && k.required && !misspelled {
-			if err := error(f.At(n, "%s needs %s", what, k.Name)); f.ends(&found, &err) {
+			if err := f.keep(&found, f.At(n, "%s needs %s", what, k.Name)); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, k := range keys {
 		if v := values[k.Name]; v != nil {
-			if err := k.read(v); f.ends(&found, &err) {
+			if err := f.keep(&found, k.read(v)); err != nil {
 				return given, err
 			}
 		}
@@ -71,16 +71,13 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 	return given, found.whole()
 }
 
-// ends says whether an error ends the reading; else its mistakes, if there are any, are kept.
-func (f *File) ends(found *Errors, err *error) bool {
-	if *err == nil {
-		return false
+// keep adds the mistakes of an error to those found where every mistake is wanted, and returns the
+// error that ends the reading, if any.
+func (f *File) keep(found *Errors, err error) error {
+	if err == nil || !f.EveryMistake {
+		return err
 	}
-	if !f.EveryMistake {
-		return true
-	}
-	*err = found.add(*err)
-	return *err != nil
+	return found.add(err)
 }
 
 // Pairs visits the keys and values of a mapping. It refuses keys that are given twice
@@ -97,7 +94,7 @@ func (f *File) Pairs(n ast.Node, what string, visit func(key string, k, v ast.No
 	seen := map[string]bool{}
 	var found Errors
 	for _, v := range mapping.Values {
-		if err := f.pair(v, what, seen, visit); f.ends(&found, &err) {
+		if err := f.keep(&found, f.pair(v, what, seen, visit)); err != nil {
 			return err
 		}
 	}
@@ -144,7 +141,7 @@ func (f *File) Items(n ast.Node, what string, visit func(ast.Node) error) error 
 	}
 	var found Errors
 	for _, item := range list.Values {
-		if err := visit(item); f.ends(&found, &err) {
+		if err := f.keep(&found, visit(item)); err != nil {
 			return err
 		}
 	}
