@@ -18,6 +18,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
@@ -74,6 +75,8 @@ type Server struct {
 	// tokens are those that are known to count; searches limits how often they are read again.
 	tokens   tokenSet
 	searches *rate.Limiter
+	// freeze is the operation that no limit of calls holds up.
+	freeze   ops.Info
 	signIn   *provider
 	verified verified
 	stateKey []byte
@@ -122,6 +125,7 @@ func New(o Options) (*Server, error) {
 		o.Burst = 60
 	}
 	s := &Server{Options: o, streams: map[string]int{}, secrets: map[string]bool{}, signIn: newProvider(o.OIDC, o.Now), stateKey: stateKey(o.OIDC),
+		freeze:  ops.Freeze.Describe(),
 		callers: newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst), freezes: newLimits(o.Rate, o.Burst), signIns: newLimits(o.Rate/100, o.Burst/6),
 		searches: rate.NewLimiter(rate.Limit(o.Rate/10), max(1, o.Burst/6))}
 	if o.PublicURL != "" {

@@ -107,8 +107,7 @@ var requestID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
 // urgent reports whether a request stops all actions, which no limit of calls holds up.
 func (s *Server) urgent(r *http.Request) bool {
-	freeze := ops.Freeze.Describe()
-	return r.Method == freeze.Method && r.URL.Path == freeze.Path
+	return r.Method == s.freeze.Method && r.URL.Path == s.freeze.Path
 }
 
 // unsigned counts a request of which no caller is known. Those that make this service ask others
