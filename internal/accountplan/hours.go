@@ -76,7 +76,7 @@ func Hours(
 			}
 			continue
 		}
-		u := useOf(hours, sum)
+		u := useOf(hours, keyOf(sum))
 		u.seconds += sum.Sums.Seconds
 		if idle(sum.Key[2]) {
 			u.idle += sum.Sums.Seconds
@@ -130,8 +130,11 @@ func idle(state string) bool {
 	return s == duty.Idle || s == duty.Held || s == duty.Stalled
 }
 
-func useOf(hours map[hourOf]*hourUse, sum ledger.Sum) *hourUse {
-	k := hourOf{sum.Period.UTC(), commit.PriceKey(sum.Key[0], sum.Key[1])}
+func keyOf(sum ledger.Sum) hourOf {
+	return hourOf{sum.Period.UTC(), commit.PriceKey(sum.Key[0], sum.Key[1])}
+}
+
+func useOf(hours map[hourOf]*hourUse, k hourOf) *hourUse {
 	if hours[k] == nil {
 		hours[k] = &hourUse{}
 	}
@@ -151,7 +154,7 @@ func leave(hours map[hourOf]*hourUse, all []ledger.Sum, leaves Leaving, book *pr
 		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 || idle(sum.Key[2]) || !hasCommitments(cloud) {
 			continue
 		}
-		useOf(hours, sum).leaving += sum.Sums.Seconds
+		useOf(hours, keyOf(sum)).leaving += sum.Sums.Seconds
 		to := byRef[sum.Key[4]].to
 		if to == "" || unpriced[to] {
 			continue
@@ -176,12 +179,9 @@ func leave(hours map[hourOf]*hourUse, all []ledger.Sum, leaves Leaving, book *pr
 		if err != nil {
 			return nil, fmt.Errorf("price the hours of %s: %w", to, err)
 		}
-		k := hourOf{sum.Period.UTC(), to}
-		if hours[k] == nil {
-			hours[k] = &hourUse{}
-		}
-		hours[k].seconds += sum.Sums.Seconds
-		if hours[k].amount, err = hours[k].amount.Add(amount); err != nil {
+		u := useOf(hours, hourOf{sum.Period.UTC(), to})
+		u.seconds += sum.Sums.Seconds
+		if u.amount, err = u.amount.Add(amount); err != nil {
 			return nil, fmt.Errorf("add up the hours of %s: %w", to, err)
 		}
 	}

@@ -101,13 +101,19 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	}
 	var use []commit.Usage
 	var notes []string
-	switch f.from {
-	case "":
+	if f.from == "" {
 		use, err = runtime.ReadPlan(a.req, f.usage, commit.ReadUsage)
-	case "bill":
-		use, notes, err = a.billedHours(ctx, cfg, f, offers, existing)
-	default:
-		use, notes, err = a.recordedHours(ctx, cfg, f, book)
+	} else {
+		var h history
+		if h, err = a.openHistory(ctx, cfg, f.Period); err != nil {
+			return err
+		}
+		defer h.Close()
+		if f.from == "bill" {
+			use, notes, err = billedHours(ctx, h, offers, existing)
+		} else {
+			use, notes, err = recordedHours(ctx, h, book)
+		}
 	}
 	if err != nil {
 		return err
@@ -170,52 +176,46 @@ func leavingMachines(ctx context.Context, s *store.Store) (accountplan.Leaving, 
 	return leaves, fmt.Sprintf("machines with findings up to %s come off first: %s", at.Format(time.DateOnly), leaves), nil
 }
 
+// history is the state that hours are read from, their bounds and the machines that leave.
+type history struct {
+	*store.Store
+	since, until time.Time
+	leaves       accountplan.Leaving
+	note         string
+}
+
+// openHistory opens the history of a period. The caller closes it.
+func (a *app) openHistory(ctx context.Context, cfg config.Config, p runtime.Period) (h history, err error) {
+	if h.since, h.until, err = a.bounds(p); err != nil {
+		return h, err
+	}
+	if h.Store, err = a.open(ctx, cfg); err != nil {
+		return h, err
+	}
+	if h.leaves, h.note, err = leavingMachines(ctx, h.Store); err != nil {
+		return h, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
 // recordedHours reads the hours of the ledger.
-func (a *app) recordedHours(
-	ctx context.Context, cfg config.Config, f commitFlags, book *price.Book,
-) ([]commit.Usage, []string, error) {
-	since, until, err := a.bounds(f.Period)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer s.Close()
-	leaves, note, err := leavingMachines(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	use, more, err := accountplan.Hours(ctx, s.Ledger(), since, until, leaves, book)
+func recordedHours(ctx context.Context, h history, book *price.Book) ([]commit.Usage, []string, error) {
+	use, more, err := accountplan.Hours(ctx, h.Ledger(), h.since, h.until, h.leaves, book)
 	if err == nil && len(use) == 0 {
 		err = noUsage("the ledger has no on-demand machine hour from %s to %s; run curfew scan regularly to fill it",
-			since, until)
+			h.since, h.until)
 	}
 	notes := []string{"usage is the on-demand machine hours of the ledger at list price; " +
-		"hours without an observation count as unused", note}
+		"hours without an observation count as unused", h.note}
 	return use, append(notes, more...), err
 }
 
 // billedHours reads imported bills, and holds offers and existing commitments against them.
-func (a *app) billedHours(
-	ctx context.Context, cfg config.Config, f commitFlags, offers []commit.Offer, existing []commit.Existing,
+func billedHours(
+	ctx context.Context, h history, offers []commit.Offer, existing []commit.Existing,
 ) ([]commit.Usage, []string, error) {
-	since, until, err := a.bounds(f.Period)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := a.open(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer s.Close()
-	leaves, note, err := leavingMachines(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	rows := s.Bills().Rows(ctx, bill.Query{From: since, To: until, Categories: []bill.Category{bill.Compute}})
-	use, err := commit.FromBill(rows, leaves.Billed())
+	rows := h.Bills().Rows(ctx, bill.Query{From: h.since, To: h.until, Categories: []bill.Category{bill.Compute}})
+	use, err := commit.FromBill(rows, h.leaves.Billed())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -227,10 +227,10 @@ func (a *app) billedHours(
 		if len(use.LeftOut) > 0 {
 			missing = "imported bills have no on-demand compute from %s to %s that a plan covers; " + use.Notes()[0]
 		}
-		return nil, nil, noUsage(missing, since, until)
+		return nil, nil, noUsage(missing, h.since, h.until)
 	}
 	notes := []string{"imported bills are daily: each hour has a twenty-fourth of its day, " +
-		"and one machine stands for one dollar an hour on demand", note}
+		"and one machine stands for one dollar an hour on demand", h.note}
 	return use.Usage, append(notes, use.Notes()...), nil
 }
 

@@ -156,18 +156,11 @@ func (d *demand) follows(l line, c Commitment, bought []line) string {
 		}
 	}
 	if len(next) > 0 {
-		from := plain.Date(laterOf(*c.Expires, d.end()))
+		from := plain.Date(slices.MaxFunc([]time.Time{*c.Expires, d.end()}, time.Time.Compare))
 		return text + "; the plan has " + strings.Join(next, " and ") + " from " + from + " on"
 	}
 	return text + "; nothing replaces it in the plan: what it covered costs " + onDemand.Dollars() +
 		" a year on demand"
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // amount is how much a line commits to: "4 reserved", "a savings plan of $2.10/h for".
