@@ -39,18 +39,25 @@ func tryRead(path string, o Options) (*bill.Bill, error) {
 	return e.Read(context.Background())
 }
 
-// columnSum adds up a column of a gzipped CSV file in rationals.
-func columnSum(t *testing.T, path, name string) string {
+// unzip opens a gzipped file for the time of a test.
+func unzip(t testing.TB, path string) io.Reader {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { _ = f.Close() })
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return z
+}
+
+// columnSum adds up a column of a gzipped CSV file in rationals.
+func columnSum(t *testing.T, path, name string) string {
+	t.Helper()
+	z := unzip(t, path)
 	r := csv.NewReader(z)
 	head, err := r.Read()
 	if err != nil {
@@ -173,15 +180,7 @@ func TestParquetSaysTheSame(t *testing.T) {
 
 func sample(t testing.TB, path string) []billtest.Row {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := unzip(t, path)
 	rows, err := billtest.FromCSV(z)
 	if err != nil {
 		t.Fatal(err)
@@ -193,15 +192,7 @@ func sample(t testing.TB, path string) []billtest.Row {
 // file's own columns: each value of each column has the same cost, within a nano-dollar a row.
 func TestSampleByDimension(t *testing.T) {
 	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := unzip(t, path)
 	lines, err := csv.NewReader(z).ReadAll()
 	if err != nil {
 		t.Fatal(err)
