@@ -76,6 +76,7 @@ type scanFlags struct {
 	bill        string
 	noSave      bool
 	failOn      string
+	min         string
 	all         bool
 	printPolicy bool
 	last        bool
@@ -115,6 +116,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
 	a.outputs(c, scanOutputs...)
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
+	fl.StringVar(&f.min, "min", "1", "fold findings about fewer `dollars` a month, and missing tags, into a line with their count; 0 shows each")
 	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
 	fl.BoolVar(&f.printPolicy, "print-iam-policy", false, "print the IAM policy with the permissions that scan uses, and do nothing else")
@@ -138,6 +140,9 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	limit, err := failOn(f.failOn, cfg.Scan.FailOn)
 	if err != nil {
 		return err
+	}
+	if _, err := dollarsAMonth("--min", f.min); err != nil {
+		return err // before the account is read
 	}
 	o := audit.ScanOptions{Source: f.Source, Bill: f.bill, NoSave: f.noSave, Version: a.Version}
 	if f.window != "" {
@@ -265,16 +270,31 @@ func failOn(flag, configured string) (*money.Amount, error) {
 	if text == "" {
 		return nil, nil
 	}
-	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
-	if err != nil || v < 0 {
-		return nil, usageError("%s %q: it is an amount of dollars a month such as 500", name, text)
+	v, err := dollarsAMonth(name, text)
+	if err != nil {
+		return nil, err
 	}
 	return &v, nil
 }
 
+// dollarsAMonth reads an amount of dollars a month of a flag or a key; name is its name.
+func dollarsAMonth(name, text string) (money.Amount, error) {
+	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
+	if err != nil || v < 0 {
+		return 0, usageError("%s %q: it is an amount of dollars a month such as 500", name, text)
+	}
+	return v, nil
+}
+
 // render writes an audit; age is how old a kept one is.
 func (a *app) render(doc view.Scan, f scanFlags, age time.Duration) error {
-	o := report.Options{Width: a.Width, Color: a.color(), All: f.all, Again: a.again(f), Globals: a.globals(), Age: age}
+	least, err := dollarsAMonth("--min", f.min)
+	if err != nil {
+		return err
+	}
+	o := report.Options{
+		Width: a.Width, Color: a.color(), All: f.all, Min: least, Again: a.again(f), Globals: a.globals(), Age: age,
+	}
 	render := map[string]func(io.Writer, view.Scan, report.Options) error{
 		"table": report.Table, "csv": report.CSV, "html": report.HTML, "md": report.Markdown, "summary": report.Summary,
 		"json": func(w io.Writer, d view.Scan, _ report.Options) error { return view.WriteJSON(w, d.Public()) },

@@ -93,7 +93,7 @@ type Config struct {
 	// Tags are the tag keys that name the owner; the first key with a value wins. Case and
 	// -, _, :, ., / and spaces in keys do not matter.
 	Tags inventory.TagMapping `yaml:"tags"`
-	// RequiredTags are the tags without which spend cannot be attributed (tag-missing).
+	// RequiredTags are the tags that each resource has to have (tag-missing); by default there are none.
 	RequiredTags []string `yaml:"required_tags"`
 	// AWS is what to read of AWS, and how fast.
 	AWS AWS `yaml:"aws"`
@@ -200,7 +200,6 @@ func Default() Config {
 		ServerTimeout: time.Minute,
 
 		Tags:         inventory.DefaultTagMapping(),
-		RequiredTags: inventory.RequiredTags,
 		AWS:          AWS{RequestsPerSecond: 10, ListPages: 5, Organization: Organization{Refresh: time.Hour}},
 		Scan:         Scan{Window: 14 * 24 * time.Hour},
 		Enforce:      Enforce{Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},

@@ -120,7 +120,7 @@ func BenchmarkEvaluate(b *testing.B) {
 	var found []Finding
 	for b.Loop() {
 		var err error
-		if found, err = Evaluate(&f.Account, Thresholds{}, inventory.RequiredTags); err != nil {
+		if found, err = Evaluate(&f.Account, Thresholds{}, requiredTags); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestScaleIsLinear(t *testing.T) {
 		f := newFixture(t)
 		synthetic(f, n)
 		return testing.AllocsPerRun(1, func() {
-			if _, err := Evaluate(&f.Account, Thresholds{}, inventory.RequiredTags); err != nil {
+			if _, err := Evaluate(&f.Account, Thresholds{}, requiredTags); err != nil {
 				t.Fatal(err)
 			}
 		})

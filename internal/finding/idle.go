@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -174,7 +176,7 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 	total, _ := x.Cost(s, ledger.Compute)
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Known: true}, Cost: total, Confidence: High,
-		Because: "transient training runs for " + plain.Duration(age) + ", its limit is " + plain.Duration(x.Thresholds.OverdueAge),
+		Because: "training runs for " + plain.Duration(age) + "; " + x.Thresholds.overdueLimit(),
 		Evidence: []usage.Evidence{
 			Aged(s, "age", age),
 			{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: usage.NoCoverage, Source: "metrics"},
@@ -186,6 +188,15 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 			Note: "its duty is " + s.Duty.State.String() + ": it is not ended without a confirmed checkpoint"}
 	}
 	return d
+}
+
+// overdueLimit names the limit of transient training, and says whether a person set it.
+func (t *Thresholds) overdueLimit() string {
+	whose := "your"
+	if t.OverdueAge == DefaultThresholds().OverdueAge {
+		whose = "the default"
+	}
+	return whose + " thresholds.overdue_age is " + plain.Duration(t.OverdueAge)
 }
 
 // instanceStopped finds machines that have been stopped for so long that their
@@ -206,12 +217,15 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 			Note: "its disks can be made again from the snapshots, whose price is counted as if the disks were full"},
 	}}
 	disks, stay, gib := 0, 0, int64(0)
+	costs, unpriced := money.Amount(0), ""
 	for _, disk := range inst.Disks {
 		v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID)
 		if !ok || v.KeepUntil.After(x.Now) || v.State == inventory.StateDeleting {
 			continue
 		}
 		disks++
+		cost, why := x.Cost(v, "")
+		costs, unpriced = x.amount(costs.Add(cost)), cmp.Or(unpriced, why)
 		if vol, ok := v.Detail.(*inventory.Volume); ok {
 			gib += vol.SizeGiB
 		}
@@ -232,6 +246,9 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 		}
 	}
 	d.Because = "stopped for " + plain.Duration(stopped) + ", still pays for " + plain.Count(disks, "disk")
+	if unpriced == "" {
+		d.Because += ", " + costs.Dollars() + " a month"
+	}
 	d.Evidence = append(d.Evidence, Fact(s, "disks_gib", plain.Decimal(float64(gib), 0)))
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)

@@ -12,6 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
+// requiredTags are the tags that the tests require of each resource.
+var requiredTags = []string{"team", "project", "environment", "cost-center"}
+
 // TestRulesOfTheContract: every rule that an inventory can decide is there, in its
 // step; the rest needs a bill.
 func TestRulesOfTheContract(t *testing.T) {
@@ -63,7 +66,7 @@ func TestUnusableArguments(t *testing.T) {
 			}
 		})
 	}
-	if found, err := Evaluate(ok, Thresholds{}, inventory.RequiredTags); err != nil || len(found) != 0 {
+	if found, err := Evaluate(ok, Thresholds{}, requiredTags); err != nil || len(found) != 0 {
 		t.Errorf("an empty account gives %v, %v", found, err)
 	}
 }
@@ -104,7 +107,7 @@ func TestWithoutPrices(t *testing.T) {
 	f.snapshot("snap-1", "vol-1", 100*day)
 	f.bucket("data")
 	f.Prices, f.Charges = nil, nil
-	found, err := Evaluate(&f.Account, Thresholds{}, inventory.RequiredTags)
+	found, err := Evaluate(&f.Account, Thresholds{}, requiredTags)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,9 +201,6 @@ func parseKeep(v string) (time.Time, error) {
 	return KeepForever, fmt.Errorf("%q is neither an RFC 3339 time nor a date; the resource is kept", v)
 }
 
-// RequiredTags are the keys by which spend is attributed.
-var RequiredTags = []string{"team", "project", "environment", "cost-center"}
-
 // Missing returns which of the required owner fields (team, project, environment,
 // cost-center, user) r lacks, and whether its tags are known at all.
 func (r *Resource) Missing(required []string) (missing []string, known bool) {

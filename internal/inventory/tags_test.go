@@ -138,7 +138,7 @@ func TestMissingTags(t *testing.T) {
 	if diff := cmp.Diff([]string{"project", "cost-center", "zone"}, missing); !known || diff != "" {
 		t.Errorf("Missing, known %v (-want +got):\n%s", known, diff)
 	}
-	if missing, known := (&Resource{}).Missing(RequiredTags); known || missing != nil {
+	if missing, known := (&Resource{}).Missing([]string{"team"}); known || missing != nil {
 		t.Errorf("Missing of unread tags = %v, %v; want unknown", missing, known)
 	}
 }

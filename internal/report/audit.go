@@ -33,6 +33,9 @@ type Options struct {
 	Age time.Duration
 	// Top is how many of the largest findings are shown: 10 when zero.
 	Top int
+	// Min folds missing tags, and findings about fewer dollars a month than it, into a line with
+	// their count; with 0 each is shown.
+	Min money.Amount
 
 	// ids names resources by their ids as well.
 	ids bool
@@ -59,7 +62,7 @@ func newAudit(d view.Scan, o Options) *audit { return &audit{&d, o} }
 func Table(w io.Writer, scan view.Scan, o Options) error {
 	d, s := newAudit(scan, o), Audit(scan, o)
 	if d.Resources.Count > 0 {
-		if !o.All && len(d.Largest(o.top())) < len(d.Findings) {
+		if !o.All && len(d.shown(o.top())) < len(d.shown(-1)) {
 			s.Next = append(s.Next, d.again()+" --all")
 		}
 		s.Next = append(s.Next, d.again()+" -o html > audit.html")
@@ -262,8 +265,9 @@ func (d *audit) findingsGrid() layout.Grid {
 		Extra:    2,
 	}
 	if !d.o.All {
-		g.Most = len(d.Largest(d.o.top()))
+		g.Most = len(d.shown(d.o.top()))
 	}
+	g.Below = d.foldedLines()
 	for i, f := range list {
 		g.Rows = append(
 			g.Rows,
@@ -298,19 +302,28 @@ func (d *audit) findingsGrid() layout.Grid {
 	return g
 }
 
-// ranked returns all findings: those that Largest shows first, then the others.
+// ranked returns the findings that are not folded: those that Largest shows first, then the others.
 func (d *audit) ranked() []*view.Finding {
-	list := d.Largest(len(d.Findings))
+	list := d.shown(len(d.Findings))
 	seen := map[*view.Finding]bool{}
 	for _, f := range list {
 		seen[f] = true
 	}
-	for _, f := range d.Largest(-1) {
+	for _, f := range d.shown(-1) {
 		if !seen[f] {
 			list = append(list, f)
 		}
 	}
 	return list
+}
+
+// shown is [view.Scan.Largest] of the findings that are not folded.
+func (d *audit) shown(n int) []*view.Finding {
+	if n < 0 {
+		return slices.DeleteFunc(d.Largest(n), d.isFolded)
+	}
+	list := slices.DeleteFunc(d.Largest(len(d.Findings)), d.isFolded)
+	return list[:min(n, len(list))]
 }
 
 // named names the resource of a finding for people: by its name or else its id, with the
@@ -475,7 +488,7 @@ const ruleTelemetry = "telemetry-missing"
 // firstFix returns the command that shows the fix of the largest finding that saves
 // something, among the n largest.
 func (d *audit) firstFix(n int) []string {
-	for _, f := range d.Largest(n) {
+	for _, f := range d.shown(n) {
 		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && strings.HasPrefix(c, "curfew ") {
 			return []string{c + d.o.Globals}
 		}
@@ -653,7 +666,7 @@ func Summary(w io.Writer, scan view.Scan, o Options) error {
 			layout.MarkdownText(layout.Joined(", and ", "Fixes save "+v.String()+" a month", d.beyond(allSteps))),
 		)
 	}
-	list := d.Largest(summaryFindings)
+	list := d.shown(summaryFindings)
 	n := d.IDLength()
 	for _, f := range list {
 		r := f.Resource
@@ -674,8 +687,11 @@ func Summary(w io.Writer, scan view.Scan, o Options) error {
 		}
 		b.WriteString(line + "\n")
 	}
-	if more := len(d.Findings) - len(list); more > 0 && len(list) > 0 {
+	if more := len(d.shown(-1)) - len(list); more > 0 && len(list) > 0 {
 		fmt.Fprintf(&b, "- and %s\n", plain.Count(more, "more finding"))
+	}
+	for _, line := range d.foldedLines() {
+		fmt.Fprintf(&b, "- %s\n", layout.MarkdownText(line))
 	}
 	var gaps []layout.Gap
 	for _, g := range d.gaps() {

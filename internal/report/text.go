@@ -139,9 +139,12 @@ func (d *audit) again() string {
 }
 
 // rescan is the command that reads the account again.
-func (d *audit) rescan() string {
+func (d *audit) rescan() string { return d.command("scan") }
+
+// command is a command on the cloud of the audit.
+func (d *audit) command(name string) string {
 	if d.Cloud == "sim" {
-		return "curfew scan --demo" + d.o.Globals
+		name += " --demo"
 	}
-	return "curfew scan" + d.o.Globals
+	return "curfew " + name + d.o.Globals
 }

@@ -161,7 +161,7 @@ func TestPlantedTags(t *testing.T) {
 		planted[p.Ref] = p
 	}
 	for _, r := range o.Resources {
-		missing, known := r.Missing(inventory.RequiredTags)
+		missing, known := r.Missing(RequiredTags)
 		if !known {
 			t.Errorf("%s: its tags are not known", r.Ref())
 		}

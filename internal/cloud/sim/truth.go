@@ -7,6 +7,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
+// RequiredTags are the tags that each resource of the account should have: those that its teams
+// forget are planted for tag-missing.
+var RequiredTags = []string{"team", "project", "environment", "cost-center"}
+
 // Planted is what is known to be true of one resource, because it was made so.
 type Planted struct {
 	Ref inventory.Ref

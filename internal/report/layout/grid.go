@@ -42,6 +42,8 @@ type Grid struct {
 	// Folded is a detail that a page shows only when a reader opens it, PageOnly one that
 	// no other output has.
 	Folded, PageOnly bool
+	// Below are lines under the table, on what it counts and does not show.
+	Below []string
 	// Details are what a page shows of each row when a reader opens it; nil is nothing.
 	Details []*Detail
 
@@ -191,6 +193,11 @@ func (g *Grid) text(b *strings.Builder, width int, p Paint) {
 	if more != "" {
 		b.WriteString(strings.Repeat(" ", indent) + p.Dim(Fit(more, width-indent)) + "\n")
 	}
+	below := textSheet{width: width, paint: p}
+	for _, line := range g.Below {
+		below.prose(strings.Repeat(" ", indent), line, p.Dim)
+	}
+	b.WriteString(below.String())
 }
 
 // rows writes the title, the heading and the rows.

@@ -121,6 +121,9 @@ func (b *Markdown) grid(g *Grid) {
 	if more != "" {
 		b.WriteString("\n" + MarkdownText(more) + "\n")
 	}
+	for _, line := range g.Below {
+		b.WriteString("\n" + MarkdownText(line) + "\n")
+	}
 	b.commands(slices.DeleteFunc(slices.Clone(g.Commands), func(c string) bool { return c == "" }))
 }
 
