@@ -139,7 +139,7 @@ func (d *decision) because(approved *approval.Request) []string {
 	if approved != nil {
 		return []string{fmt.Sprintf("%s approved up to %s (%s)", approved.DecidedBy, approved.Amount.Exact(), approved.Proof)}
 	}
-	return []string{fmt.Sprintf("it may cost up to %s; over %s it would need approval", d.P95.Exact(), d.Threshold.Exact())}
+	return []string{fmt.Sprintf("allowed: at most %s, of %s that a run may cost (gate.ask_over)", d.P95.Exact(), d.Threshold.Exact())}
 }
 
 // wouldAdmit is the answer of a dry run to what would be admitted.

@@ -178,7 +178,7 @@ func want(t testing.TB, d Decision, v Verdict, says string) {
 func TestAnEverydayJobPasses(t *testing.T) {
 	h := newHouse(t, team)
 	d := decide(t, h, job(40), now)
-	want(t, d, Allow, "it may cost up to $40.00; over $100.00 it would need approval")
+	want(t, d, Allow, "allowed: at most $40.00, of $100.00 that a run may cost (gate.ask_over)")
 	if l := d.Budget[0]; l.Budget != "vision" || l.LeftBefore != 1000*money.USD || l.LeftAfter != 960*money.USD || l.Asked != 40*money.USD || l.State != budget.OK {
 		t.Errorf("the budget is %+v", l)
 	}
@@ -281,7 +281,7 @@ func TestABudgetDenies(t *testing.T) {
 		{"data of an unknown size", team, 0, func(a *Ask) { a.Unknown = []string{"what is read of s3://datasets"} }, Held, "costs that cannot be estimated are in no amount: what is read of s3://datasets"},
 		{"an unknown owner", team, 0, func(a *Ask) { a.Owner, a.Purpose = inventory.Owner{}, "" }, Held, "no budget covers work without an owner"},
 		{"a mistyped team", team, 0, func(a *Ask) { a.Owner.Team = "visoin" }, Held, "no budget covers team visoin"},
-		{"without any budget", "", 0, nil, Allow, "up to $40.00"},
+		{"without any budget", "", 0, nil, Allow, "at most $40.00"},
 		{"for nothing", team, 1001, func(a *Ask) { a.P50, a.P95, a.Hourly = 0, 0, 0 }, Allow, ""},
 		{"deny beats ask", team, 700, func(a *Ask) { a.P95 = 400 * money.USD }, Denied, "$300.00 of $1,000.00 is left"},
 		{"a quota of GPUs", "quotas: [{id: a100, gpus: {a100: 7}}]", 0, nil, Denied, "quota a100: 8 a100 asked for, 0 of 7 are held"},
