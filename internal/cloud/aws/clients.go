@@ -73,7 +73,7 @@ func classicClient(c *clients) *elasticloadbalancing.Client {
 
 func cloudwatchClient(c *clients) *cloudwatch.Client {
 	return (*cloudwatch.Client)(c.cloudwatch.get(func() unsafe.Pointer {
-		return unsafe.Pointer(cloudwatch.NewFromConfig(c.config("cloudwatch")))
+		return unsafe.Pointer(cloudwatch.NewFromConfig(c.config("cloudwatch"), metricsProtocol))
 	}))
 }
 

@@ -1,0 +1,95 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
+)
+
+// metricsProtocol makes a client of CloudWatch speak the protocol that its endpoint does: AWS's is
+// CBOR, which the SDK begins with, and the Query protocol is what other implementations of the API
+// have. A call in CBOR that is answered by something else is made again as a query, and once a
+// query was answered all calls are.
+func metricsProtocol(o *cloudwatch.Options) {
+	both := &metricsProtocols{ClientProtocol: o.Protocol, query: awsquery.New(schemas.GraniteServiceVersion20100801)}
+	o.Protocol = both
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+		// Last, so that a call that is made again is one call for what stands before.
+		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("CurfewProtocol", both.call), middleware.After)
+	})
+}
+
+// metricsProtocols is CBOR, and the Query protocol for calls whose context says so.
+type metricsProtocols struct {
+	smithyhttp.ClientProtocol
+	query smithyhttp.ClientProtocol
+	// speaksQuery says that the endpoint answered a query.
+	speaksQuery atomic.Bool
+}
+
+// queryKey marks a call that is made as a query.
+type queryKey struct{}
+
+// call makes a call in the protocol of the endpoint.
+func (p *metricsProtocols) call(
+	ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
+) (middleware.InitializeOutput, middleware.Metadata, error) {
+	if !p.speaksQuery.Load() {
+		out, meta, err := next.HandleInitialize(ctx, in)
+		if !unspoken(err) {
+			return out, meta, err
+		}
+	}
+	out, meta, err := next.HandleInitialize(middleware.WithStackValue(ctx, queryKey{}, true), in)
+	if err == nil {
+		p.speaksQuery.Store(true)
+	}
+	return out, meta, err
+}
+
+// unspoken says whether an endpoint that does not know CBOR refused a call in it. CloudWatch marks
+// each of its answers with their protocol, refusals included.
+func unspoken(err error) bool {
+	var answer *smithyhttp.ResponseError
+	if !errors.As(err, &answer) || answer.Response == nil || answer.Response.Header.Get("Smithy-Protocol") != "" {
+		return false
+	}
+	switch status := answer.HTTPStatusCode(); status {
+	case http.StatusTooManyRequests:
+		return false
+	case http.StatusNotImplemented:
+		return true
+	default:
+		return status/100 == 4
+	}
+}
+
+func (p *metricsProtocols) of(ctx context.Context) smithyhttp.ClientProtocol {
+	if asQuery, _ := middleware.GetStackValue(ctx, queryKey{}).(bool); asQuery {
+		return p.query
+	}
+	return p.ClientProtocol
+}
+
+// SerializeRequest implements [smithyhttp.ClientProtocol].
+func (p *metricsProtocols) SerializeRequest(
+	ctx context.Context, schema *smithy.OperationSchema, in smithy.Serializable, req *smithyhttp.Request,
+) error {
+	return p.of(ctx).SerializeRequest(ctx, schema, in, req)
+}
+
+// DeserializeResponse implements [smithyhttp.ClientProtocol].
+func (p *metricsProtocols) DeserializeResponse(
+	ctx context.Context, schema *smithy.OperationSchema, types *smithy.TypeRegistry,
+	resp *smithyhttp.Response, out smithy.Deserializable,
+) error {
+	return p.of(ctx).DeserializeResponse(ctx, schema, types, resp, out)
+}
