@@ -31,6 +31,8 @@ type Instance struct {
 	// Platform is "linux" for Linux without a paid license; anything else
 	// ("windows", "rhel", …) is priced apart. Empty is unknown.
 	Platform string
+	// PlatformAssumed says that the provider did not tell the platform.
+	PlatformAssumed bool
 	// Tenancy is "shared" or "dedicated". Empty is unknown.
 	Tenancy string
 	ImageID string

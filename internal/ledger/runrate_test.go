@@ -149,3 +149,14 @@ func TestNeverZeroForUnknown(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAssumedPlatformIsAnEstimate prices a machine as Linux, and says that this is assumed.
+func TestAnAssumedPlatformIsAnEstimate(t *testing.T) {
+	d := linux(inventory.OnDemand)
+	d.PlatformAssumed = true
+	r := resource(inventory.KindInstance, "g6.2xlarge", inventory.StateRunning, d)
+	charges := rates([]*inventory.Resource{r}, book(t))[r.Ref()]
+	if len(charges) != 1 || charges[0].ListCost <= 0 || !strings.Contains(charges[0].Estimate, "Linux is assumed") {
+		t.Errorf("charges %+v", charges)
+	}
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestSmallFindingsAndMissingTagsAreFolded counts them in a line of every report, and keeps what is
-// not known, and what warns of something dear, as rows of their own.
+// not known, and what warns of something expensive, as rows of their own.
 func TestSmallFindingsAndMissingTagsAreFolded(t *testing.T) {
 	usd := func(text string) money.Dollars { return money.Known(viewtest.USD(text)) }
 	none := money.Dollars{}

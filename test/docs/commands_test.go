@@ -29,6 +29,7 @@ var asides = []aside{
 	{regexp.MustCompile(`^go install `), "installs a published version"},
 	{regexp.MustCompile(`^docker (?:build|run) `), "needs a container engine"},
 	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
+	{regexp.MustCompile(`^pip install 'moto|^moto_server `), "serves until it is interrupted; TestScanOfAnotherImplementation scans plain moto"},
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
 	{regexp.MustCompile(`^curfew (?:up|connect|down|extend|status|logs) `), "starts or needs processes of a session; the scripts session.txtar and session_idle.txtar, and test/sessions, run them"},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},

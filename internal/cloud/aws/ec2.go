@@ -106,10 +106,10 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	r.Aliases = aliases(i)
 	d := &inventory.Instance{
 		Market:                market(i),
-		Platform:              platform(awssdk.ToString(i.PlatformDetails)),
 		ImageID:               awssdk.ToString(i.ImageId),
 		CapacityReservationID: awssdk.ToString(i.CapacityReservationId),
 	}
+	d.Platform, d.PlatformAssumed = platformOf(i)
 	if i.Placement != nil {
 		r.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
 		d.Tenancy = tenancy(string(i.Placement.Tenancy))
@@ -195,6 +195,19 @@ var platforms = map[string]string{
 	"windows byol":                         "windows-byol",
 	"windows with sql server":              "windows-sql",
 	"windows with sql server (amazon vpc)": "windows-sql",
+}
+
+// platformOf returns the platform of a machine. EC2 always gives details; an implementation of its
+// API may leave them out, and then what is not Windows by its other attribute is taken for Linux,
+// which is assumed.
+func platformOf(i types.Instance) (name string, assumed bool) {
+	switch details := awssdk.ToString(i.PlatformDetails); {
+	case details != "":
+		return platform(details), false
+	case i.Platform != "":
+		return platform(string(i.Platform)), false
+	}
+	return inventory.LinuxPlatform, true
 }
 
 // platform returns a short name of a platform; empty stays empty, which is unknown.

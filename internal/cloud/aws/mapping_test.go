@@ -208,3 +208,25 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestPlatforms(t *testing.T) {
+	for _, tc := range []struct {
+		details, windows string
+		want             string
+		assumed          bool
+	}{
+		{"Linux/UNIX", "", "linux", false},
+		{"Red Hat Enterprise Linux", "", "rhel", false},
+		{"Windows with SQL Server Standard", "windows", "windows-with-sql-server-standard", false},
+		{"", "windows", "windows", false},
+		{"", "", "linux", true}, // as other implementations of the API answer
+	} {
+		i := types.Instance{Platform: types.PlatformValues(tc.windows)}
+		if tc.details != "" {
+			i.PlatformDetails = &tc.details
+		}
+		if got, assumed := platformOf(i); got != tc.want || assumed != tc.assumed {
+			t.Errorf("%q and %q are %q, assumed %v", tc.details, tc.windows, got, assumed)
+		}
+	}
+}

@@ -171,6 +171,9 @@ func (m *meter) instance(d *inventory.Instance) {
 	default:
 		c.Unpriced = "how the machine's capacity was bought is not known"
 	}
+	if d.PlatformAssumed && c.Unpriced == "" {
+		c.Estimate = cmp.Or(c.Estimate, "its platform was not told; Linux is assumed")
+	}
 	m.add(c)
 }
 

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/view"
+	"github.com/curfew-dev/curfew/test/sandbox"
+)
+
+// TestScanOfAnotherImplementation audits plain moto, without what stands in front of it in the
+// other tests: what it answers is read and priced, and what it lacks is named.
+func TestScanOfAnotherImplementation(t *testing.T) {
+	s, err := sandbox.Start(t.Context(), sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, e := range s.Env() {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
+	t.Setenv("AWS_ENDPOINT_URL", s.MotoURL())
+	cfg := s.Config("us-east-1")
+	cfg.BaseEndpoint = awssdk.String(s.MotoURL())
+	client := ec2.NewFromConfig(cfg)
+	run, err := client.RunInstances(t.Context(), &ec2.RunInstancesInput{
+		ImageId: awssdk.String("ami-03cf127a"), InstanceType: "g6.xlarge", MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	doc := scanJSON(t, ExitPartial, "--regions=us-east-1")
+	id := *run.Instances[0].InstanceId
+	if slices.ContainsFunc(doc.Unpriced, func(u view.Unpriced) bool { return slices.Contains(u.Resources, id) }) {
+		t.Errorf("without a price: %+v", doc.Unpriced)
+	}
+	if !slices.ContainsFunc(doc.Assumptions, func(a string) bool { return strings.Contains(a, "Linux is assumed") }) {
+		t.Errorf("assumes %q", doc.Assumptions)
+	}
+	for _, what := range []string{"DescribeCapacityReservations", "DescribeReservedInstances", "DescribeSavingsPlans", "ListApps"} {
+		if !slices.ContainsFunc(doc.BlindSpots, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, what) }) {
+			t.Errorf("%s is not named as not read: %+v", what, doc.BlindSpots)
+		}
+	}
+	if n := len(doc.BlindSpots); n != 4 {
+		t.Errorf("%d blind spots, which docs/aws-sandbox.md lists: %+v", n, doc.BlindSpots)
+	}
+}
