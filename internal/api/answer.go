@@ -14,6 +14,7 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/action"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/client"
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/plain"
@@ -73,7 +74,8 @@ var exits = map[runtime.Class]int{runtime.Failed: 1, runtime.Usage: 2, runtime.H
 // codes are those that say more than their class.
 var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
 	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound, "no_session": http.StatusNotFound, "taken": http.StatusConflict, "ending": http.StatusConflict,
-	"over": http.StatusConflict, "other_session": http.StatusConflict}
+	"over": http.StatusConflict, "other_session": http.StatusConflict,
+	client.CursorGone: http.StatusGone}
 
 // failed is the problem of an error. What is no error of the application is not shown: it may
 // hold what callers must not see.

@@ -158,10 +158,28 @@ func New(o Options) (*Server, error) {
 		_, _ = w.Write(s.spec)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if methods := methodsAt(mux, r); len(methods) > 0 {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			writeProblem(w, problemOf(http.StatusMethodNotAllowed, "method_not_allowed",
+				r.URL.Path+" takes "+strings.Join(methods, " and ")+", not "+r.Method, "GET /openapi.json lists what there is"))
+			return
+		}
 		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path, "GET /openapi.json lists what there is"))
 	})
 	s.handler = s.guard(mux)
 	return s, nil
+}
+
+// methodsAt are the methods by which there is something at the path of a request.
+func methodsAt(mux *http.ServeMux, r *http.Request) (out []string) {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		asked := *r
+		asked.Method = method
+		if _, pattern := mux.Handler(&asked); pattern != "" && pattern != "/" {
+			out = append(out, method)
+		}
+	}
+	return out
 }
 
 // ServeHTTP implements http.Handler.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -513,9 +514,47 @@ func TestOpenAPI(t *testing.T) {
 	if diff := cmp.Diff(string(want), got.body); diff != "" {
 		t.Errorf("run with -update and look at the difference (-committed +served):\n%s", diff)
 	}
+	var spec struct {
+		Components struct {
+			Schemas map[string]struct{ Title string }
+		}
+	}
+	if err := json.Unmarshal(want, &spec); err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]string{}
+	for name, schema := range spec.Components.Schemas { // generators of clients name types by titles
+		if other, taken := named[schema.Title]; taken || !regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`).MatchString(schema.Title) {
+			t.Errorf("%s has the title %q, as has %q", name, schema.Title, other)
+		}
+		named[schema.Title] = name
+	}
 	for _, path := range []string{"/docs", "/openapi.yaml", "/openapi", "/schemas/keeps.v1.json"} {
 		if got := s.call("", "GET", path, ""); got.status != 404 {
 			t.Errorf("%s: %d", path, got.status)
+		}
+	}
+}
+
+// TestCallsOfWhatIsNotThere says which of path and method is wrong, in a problem document.
+func TestCallsOfWhatIsNotThere(t *testing.T) {
+	s := start(t, "identity: root\n", false, nil)
+	for _, tc := range []struct {
+		method, path string
+		status       int
+		code, allow  string
+	}{
+		{"DELETE", "/api/v1/tokens/abc", 404, "not_found", ""},
+		{"DELETE", "/api/v1/nothing", 404, "not_found", ""},
+		{"DELETE", "/api/v1/keeps", 405, "method_not_allowed", "GET, HEAD"},
+		{"PUT", "/api/v1/freezes", 405, "method_not_allowed", "GET, HEAD, POST"},
+		{"GET", "/api/v1/keeps?cursor=%2B", 400, "invalid_cursor", ""},
+		{"GET", "/api/v1/keeps?cursor=Zm9v", 410, "cursor_gone", ""},
+	} {
+		got := s.call(owner, tc.method, tc.path, "")
+		if got.status != tc.status || got.code() != tc.code || got.header.Get("Allow") != tc.allow ||
+			got.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s: %d %s, Allow %q", tc.method, tc.path, got.status, got.body, got.header.Get("Allow"))
 		}
 	}
 }

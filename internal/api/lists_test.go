@@ -112,7 +112,7 @@ func TestFilteredLists(t *testing.T) {
 			}
 		}
 		for _, i := range whole {
-			want := 400
+			want := 410
 			if strings.EqualFold(i.Team, "vision") {
 				want = 200
 			}
@@ -129,7 +129,7 @@ func TestFilteredLists(t *testing.T) {
 			}
 		}
 		for _, none := range []string{"none", "aws/1/us-east-1/instance/none", whole[0].ID + "x", "a\x00b", "\xff"} {
-			if got := s.call("ada", "GET", path+"?cursor="+base64.RawURLEncoding.EncodeToString([]byte(none)), ""); got.status != 400 || got.code() != "invalid_cursor" {
+			if got := s.call("ada", "GET", path+"?cursor="+base64.RawURLEncoding.EncodeToString([]byte(none)), ""); got.status != 410 || got.code() != "cursor_gone" {
 				t.Errorf("after %q: %d %s", none, got.status, got.body)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"unicode"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -59,11 +60,27 @@ func specOf(api huma.API) ([]byte, error) {
 		}
 		wanted = added
 	}
+	for name, schema := range all {
+		if schema, ok := schema.(map[string]any); ok {
+			schema["title"] = title(name)
+		}
+	}
 	var out strings.Builder
 	if err := view.WriteJSON(&out, spec); err != nil {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
 	return []byte(out.String()), nil
+}
+
+// title is the name of a component as generators of clients take it for a type: keeps.v1 is
+// KeepsV1. The titles of the documents' own schemas end in their version, which some generators
+// take for the whole name.
+func title(name string) string {
+	var b strings.Builder
+	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
 }
 
 // documentSchema reads the schema of a document, and the parts that it defines, with

@@ -30,6 +30,9 @@ type Error struct {
 	Document json.RawMessage
 }
 
+// CursorGone is the code of a page that begins after an item which is not there any more.
+const CursorGone = "cursor_gone"
+
 // Error implements error.
 func (e *Error) Error() string { return e.Detail }
 

@@ -65,7 +65,7 @@ func (c *Call) checkTeam(ctx context.Context, id, role string) error {
 // listError explains a cursor that names no item of the list.
 func listError(err error) error {
 	if errors.Is(err, audit.ErrNotListed) {
-		return invalidCursor()
+		return cursorGone()
 	}
 	return err
 }

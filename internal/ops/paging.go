@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/client"
 )
 
 // Paging is the part of a collection that is asked for. The zero value is all of it.
@@ -26,7 +27,19 @@ func (p Paging) after() (string, error) {
 }
 
 func invalidCursor() error {
-	return &runtime.Error{Class: runtime.Usage, Code: "invalid_cursor", Err: errors.New("the cursor is none of this collection, or its item is gone"), Hint: "begin without a cursor"}
+	return &runtime.Error{
+		Class: runtime.Usage, Code: "invalid_cursor", Hint: "begin without a cursor",
+		Err: errors.New("the cursor is none of this collection"),
+	}
+}
+
+// cursorGone is the error of a page that begins after an item which is not in the collection, for
+// it is gone or was never there.
+func cursorGone() error {
+	return &runtime.Error{
+		Class: runtime.Usage, Code: client.CursorGone, Hint: "begin without a cursor",
+		Err: errors.New("the item after which the page begins is not in the collection any more"),
+	}
 }
 
 func cursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
@@ -68,7 +81,7 @@ func page[T any](p Paging, all []T, key func(T) string) (items []T, next string,
 	if after != "" {
 		i := slices.IndexFunc(all, func(v T) bool { return key(v) == after })
 		if i < 0 {
-			return nil, "", invalidCursor()
+			return nil, "", cursorGone()
 		}
 		all = all[i+1:]
 	}

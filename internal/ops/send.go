@@ -57,8 +57,24 @@ func (p *Place) explain(err error) error {
 	return err
 }
 
+// readings is how often a collection is read from its beginning, where items at which pages begin
+// go meanwhile.
+const readings = 4
+
 // collect reads all pages of a collection into one document.
 func (o *Operation[I, D]) collect(ctx context.Context, at *Place, req request) (whole D, meta client.Meta, err error) {
+	for range readings {
+		whole, meta, err = o.pages(ctx, at, req)
+		var answered *client.Error
+		if !errors.As(err, &answered) || answered.Code != client.CursorGone {
+			break
+		}
+	}
+	return whole, meta, err
+}
+
+// pages reads the pages of a collection once.
+func (o *Operation[I, D]) pages(ctx context.Context, at *Place, req request) (whole D, meta client.Meta, err error) {
 	first := true
 	meta, err = client.Pages(ctx, at.Service, o.Schema, req.path, req.query, func(page D) error {
 		if first {
