@@ -12,6 +12,9 @@ command -v prometheus >/dev/null || need+=" prometheus"
 command -v ssh-keygen >/dev/null || need+=" openssh-client"
 command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || need+=" openssh-server"
 command -v victoria-metrics >/dev/null || need+=" victoria-metrics"
+for program; do # what one suite needs besides, by its package's name
+	command -v "$program" >/dev/null || need+=" $program"
+done
 [ -z "$need" ] && exit 0
 command -v apt-get >/dev/null || { echo "the tests need:$need" >&2; exit 1; }
 echo "installing$need"

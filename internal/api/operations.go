@@ -75,7 +75,7 @@ func (s *Server) describe(o ops.Info, contentType string) huma.Operation {
 		Responses:       responses,
 		MaxBodyBytes:    maxBody,
 		BodyReadTimeout: -1,
-		Errors:          []int{400, 401, 403, 404, 409, 413, 415, 424, 429, 503},
+		Errors:          []int{400, 401, 403, 404, 409, 410, 413, 415, 424, 429, 503},
 		Middlewares: huma.Middlewares{func(hc huma.Context, next func(huma.Context)) {
 			c := callOf(hc.Context())
 			if c == nil {

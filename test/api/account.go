@@ -145,7 +145,7 @@ func (a *account) spare(ctx context.Context, n int) (id string, err error) {
 func (a *account) curfew(ctx context.Context, dir string, args ...string) error {
 	var out, failed bytes.Buffer
 	exit := cli.Run(ctx, cli.Process{Args: append(args, "--config", filepath.Join(dir, "curfew.yaml"), "--data-dir", filepath.Join(dir, "state")), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed,
-		Now: a.clock, Uptime: func() (string, time.Duration) { return "boot", a.clock().Sub(a.began) }, Dir: dir, Lookup: os.LookupEnv})
+		Now: a.clock, Uptime: func() (string, time.Duration) { return "boot", a.clock().Sub(a.began) }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Lookup: os.LookupEnv})
 	if exit != cli.ExitDone && exit != cli.ExitPartial {
 		return fmt.Errorf("curfew %s: exit %d: %s%s", strings.Join(args, " "), exit, out.String(), failed.String())
 	}

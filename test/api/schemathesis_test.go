@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -198,41 +200,60 @@ func operations(t *testing.T, url string) map[string]bool {
 	return out
 }
 
+// arguments are the id of something that is there, for an operation about one thing, and the query
+// of one that needs some.
+func (s *service) arguments(path string) (id string, query map[string]any) {
+	ids := map[string]string{
+		"/resources/{id}": s.resource, "/findings/{id}": s.finding, "/findings/{id}/fix": s.fixable[0],
+		"/actions/{id}": s.item, "/actions/{id}/undo": s.stopped[0],
+		"/sessions/{id}": started[0], "/sessions/{id}/down": started[1],
+		"/budgets/{id}": "vision", "/alerts/{id}": "idle-gpu-machines", "/tokens/{id}": s.tokens[0],
+		"/approvals/{id}": s.requests[0], "/approvals/{id}/approve": s.requests[0], "/approvals/{id}/deny": s.requests[20],
+		"/holds/{id}/settle": s.holds[0], "/holds/{id}/release": s.holds[10], "/holds/{id}/extend": s.holds[20],
+		"/backtests/{id}": s.done, "/backtests/{id}/cancel": s.waiting,
+	}
+	longest := ""
+	for prefix := range ids {
+		if strings.HasPrefix(strings.TrimPrefix(path, "/api/v1"), prefix) && len(prefix) > len(longest) {
+			longest = prefix
+		}
+	}
+	query = map[string]any{}
+	if strings.Contains(path, "/bills") {
+		query["since"], query["until"] = "2026-10-01", "2026-11-01"
+	}
+	if strings.HasSuffix(path, "/costs/units") || strings.HasSuffix(path, "/costs/shares") {
+		query["since"], query["until"] = "7d", time.Now().AddDate(0, 0, 1).Format(time.DateOnly)
+	}
+	if strings.HasSuffix(path, "/costs/units") {
+		query["counts"], query["by"], query["where"] = "gpu-hours", "team", []string{"team=vision"}
+		query["unit"], query["target"] = []string{"hour"}, "2.50"
+	}
+	if strings.HasSuffix(path, "/events") {
+		query["limit"], query["after"] = 1, 0
+	}
+	return ids[longest], query
+}
+
 // fuzz runs schemathesis as one caller. Operations about one thing get the ids of things that
 // are there.
 func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 	t.Helper()
 	dir := t.TempDir()
 	var file strings.Builder
-	ids := map[string][]string{
-		"/resources/{id}": {s.resource}, "/findings/{id}": {s.finding}, "/findings/{id}/fix": {s.fixable[0]}, "/actions/{id}": {s.item}, "/actions/{id}/undo": {s.stopped[0]},
-		"/sessions/{id}": {started[0]}, "/sessions/{id}/down": {started[1]}, "/budgets/{id}": {"vision"}, "/alerts/{id}": {"idle-gpu-machines"},
-		"/approvals/{id}/approve": s.requests[:20], "/approvals/{id}/deny": s.requests[20:], "/approvals/{id}": s.requests[:1],
-		"/holds/{id}/settle": s.holds[:10], "/holds/{id}/release": s.holds[10:20], "/holds/{id}/extend": s.holds[20:], "/tokens/{id}": s.tokens, "/backtests/{id}": {s.done}, "/backtests/{id}/cancel": {s.waiting},
-	}
 	for op := range operations(t, url) {
 		_, path, _ := strings.Cut(op, " ")
-		longest := ""
-		for prefix := range ids {
-			if strings.HasPrefix(strings.TrimPrefix(path, "/api/v1"), prefix) && len(prefix) > len(longest) {
-				longest = prefix
-			}
-		}
+		id, query := s.arguments(path)
 		var parameters []string
-		if longest != "" {
-			parameters = append(parameters, fmt.Sprintf("\"path.id\" = %q", ids[longest][0]))
+		if id != "" {
+			parameters = append(parameters, fmt.Sprintf("\"path.id\" = %q", id))
 		}
-		if strings.Contains(path, "/bills") {
-			parameters = append(parameters, "\"query.since\" = \"2026-10-01\"", "\"query.until\" = \"2026-11-01\"")
-		}
-		if strings.HasSuffix(path, "/costs/units") {
-			parameters = append(parameters, "\"query.counts\" = \"gpu-hours\"", "\"query.by\" = \"team\"", "\"query.where\" = [\"team=vision\"]", "\"query.unit\" = [\"hour\"]", "\"query.target\" = \"2.50\"")
-		}
-		if strings.HasSuffix(path, "/costs/units") || strings.HasSuffix(path, "/costs/shares") {
-			parameters = append(parameters, "\"query.since\" = \"7d\"", fmt.Sprintf("\"query.until\" = %q", time.Now().AddDate(0, 0, 1).Format(time.DateOnly)))
-		}
-		if strings.HasSuffix(path, "/events") {
-			parameters = append(parameters, "\"query.limit\" = 1", "\"query.after\" = 0")
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			value, err := json.Marshal(query[name]) // as TOML writes it
+			if err != nil {
+				t.Fatal(err)
+			}
+			parameters = append(parameters, fmt.Sprintf("\"query.%s\" = %s", name, value))
 		}
 		if len(parameters) > 0 {
 			fmt.Fprintf(&file, "[[operations]]\ninclude-name = %q\n[operations.parameters]\n%s\n\n", op, strings.Join(parameters, "\n"))
@@ -256,19 +277,30 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 // installed returns the program of schemathesis in a virtual environment of the tests.
 func installed(t *testing.T) string {
 	t.Helper()
+	return filepath.Join(pythonWith(t, "schemathesis-"+version, "schemathesis=="+version), "schemathesis")
+}
+
+// pythonWith returns the folder of programs of a virtual environment with some packages, which is
+// made once.
+func pythonWith(t *testing.T, name string, packages ...string) string {
+	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "curfew-test", "schemathesis-"+version)
-	program := filepath.Join(dir, "bin", "schemathesis")
-	if exec.CommandContext(t.Context(), program, "--version").Run() == nil {
-		return program
+	dir := filepath.Join(cache, "curfew-test", name)
+	bin, whole := filepath.Join(dir, "bin"), filepath.Join(dir, "whole")
+	if _, err := os.Stat(whole); err == nil {
+		return bin
 	}
-	for _, args := range [][]string{{"python3", "-m", "venv", dir}, {filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "schemathesis==" + version}} {
+	pip := []string{filepath.Join(bin, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
+	for _, args := range [][]string{{"python3", "-m", "venv", dir}, append(pip, packages...)} {
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
 		}
 	}
-	return program
+	if err := os.WriteFile(whole, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return bin
 }

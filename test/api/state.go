@@ -50,7 +50,7 @@ aws: {requests_per_second: 10000, regions: [us-east-1]}
 notify: {slack: {token_env: SLACK_TOKEN, base_url: "CHANNEL/api/", users: {ana: U0ANA}}}
 metrics: {sources: [{url: CHANNEL/metrics}]}
 sessions: {cloud: local, grace: 1s}
-local: {serve: true}
+local: {serve: true, users: {ana: daemon, root: daemon}, dir: "FOLDER"}
 rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
 `
 
@@ -63,7 +63,7 @@ aws: {requests_per_second: 10000, regions: [us-east-1]}
 notify: {slack: {token_env: SLACK_TOKEN, base_url: "CHANNEL/api/", users: {ana: U0ANA}}}
 metrics: {sources: [{url: CHANNEL/metrics}]}
 sessions: {cloud: local, grace: 1s}
-local: {serve: true}
+local: {serve: true, users: {ana: daemon, root: daemon}, dir: "FOLDER"}
 rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
 `
 
@@ -109,7 +109,14 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	channel := strings.NewReplacer("CHANNEL", account.url)
+	folder, err := os.MkdirTemp("", "curfew-api-") // a session's user does not reach dir
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // another user is meant to enter it
+		return nil, err
+	}
+	channel := strings.NewReplacer("CHANNEL", account.url, "FOLDER", folder)
 	for name, text := range map[string]string{file: channel.Replace(configuration), filepath.Join(dir, "policy.yaml"): policies} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			return nil, err
@@ -139,7 +146,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	var failed bytes.Buffer
 	for _, args := range [][]string{{"scan", "--demo", "--quiet"}, {"bill", "import", bill}} {
 		if exit := cli.Run(ctx, cli.Process{Args: append(args, "--config", file, "--data-dir", data), Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &failed,
-			Now: time.Now, Dir: dir, Lookup: none}); exit != cli.ExitDone {
+			Now: time.Now, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Lookup: none}); exit != cli.ExitDone {
 			return nil, fmt.Errorf("curfew %s: exit %d: %s", strings.Join(args, " "), exit, failed.String())
 		}
 	}
@@ -147,7 +154,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{state: state, log: &bytes.Buffer{}, end: func() { _ = account.close() }}
+	s := &service{state: state, log: &bytes.Buffer{}, end: func() { _ = account.close(); _ = os.RemoveAll(folder) }}
 	s.logger = slog.New(slog.NewTextHandler(s.log, nil))
 	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.ConfigFlag, req.DataFlag, req.Storage = file, data, runtime.LentStorage{State: state}
