@@ -347,7 +347,7 @@ func (s *pass) intent(it Item, p *Proposal) Entry {
 // callNext makes the next call of an item that is under way, after writing that it
 // will; a call that left no trace keeps its key.
 func (s *pass) callNext(ctx context.Context, c candidate) error {
-	on := &carried{s, c.it, &c.p}
+	on := &carried{pass: s, it: c.it, p: &c.p}
 	var err error
 	if c.again {
 		_, err = s.calls().Repeat(ctx, on, on.step())
@@ -370,7 +370,7 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 		return err
 	}
 	s.called[c.it.Ref] = c.it.Source
-	on := &carried{s, c.it, &c.p}
+	on := &carried{pass: s, it: c.it, p: &c.p}
 	if st := on.step(); !c.again && !s.calls().Callable(st) {
 		// Calls before it took so long; it was not made, and everything was read again.
 		st.IntentAt = s.Clock().Wall
@@ -379,6 +379,9 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 		}
 	}
 	st, out, err := s.calls().Call(ctx, on, on.step())
+	if on.failed {
+		s.alarm(context.WithoutCancel(ctx), on.it, on.p)
+	}
 	if err != nil {
 		if st.Error != "" {
 			return s.unread(ResultFailed, fmt.Errorf("%s: %s; %w", st.Name, st.Error, err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/intent"
@@ -18,6 +19,8 @@ const (
 	// becomes an alarm. It is looked at, or made again, all the same.
 	alarmAfter    = time.Hour
 	alarmAttempts = 3
+	// unconfirmed is in the alarm about such a call.
+	unconfirmed = " is not confirmed after "
 )
 
 // carried is an item whose step is carried out: it keeps what becomes of it, with an entry
@@ -26,6 +29,8 @@ type carried struct {
 	*pass
 	it Item
 	p  *Proposal
+	// failed says that its call failed for the first time, which people are to be told.
+	failed bool
 }
 
 // calls is how the ladder makes its calls. A cloud's are safe to make again with their key.
@@ -54,6 +59,9 @@ func (c *carried) Keep(ctx context.Context, st Step, what intent.Event) error {
 		entries = append(entries, c.intent(it, c.p))
 	case intent.EventUnanswered:
 		entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+": "+st.Error))
+		if it.Alarm == "" { // told once; calls go on
+			it.Alarm = st.Name + " failed: " + st.Error
+		}
 	case intent.EventAccepted:
 		it.Phase = Confirming
 		entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+" accepted "+st.Receipt))
@@ -77,6 +85,7 @@ func (c *carried) Keep(ctx context.Context, st Step, what intent.Event) error {
 	}
 	it, err := c.save(ctx, it, entries...)
 	if err == nil {
+		c.failed = c.failed || what == intent.EventUnanswered && c.it.Alarm == ""
 		c.it = it
 	}
 	return err
@@ -124,7 +133,7 @@ func (s *pass) resume(ctx context.Context, it Item, p *Proposal) error {
 		s.again(candidate{it: it})
 		return nil
 	}
-	c := &carried{s, it, p}
+	c := &carried{pass: s, it: it, p: p}
 	st, out, err := s.calls().Resume(ctx, c, c.step())
 	if err != nil {
 		return s.unread(ResultActed, err)
@@ -201,9 +210,13 @@ func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error
 		s.say(c.it, refused(st))
 		return nil
 	}
-	if c.it.Alarm == "" && (now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts) {
+	late := now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts
+	if late && !strings.Contains(c.it.Alarm, unconfirmed) {
 		it := c.it
-		it.Alarm = fmt.Sprintf("%s is not confirmed after %s and %d calls; it costs until then", st.Name, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
+		it.Alarm = fmt.Sprintf("%s%s%s and %d calls; it costs until then", st.Name, unconfirmed, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
+		if st.Error != "" {
+			it.Alarm += "; the newest failed: " + st.Error
+		}
 		it, err := s.save(ctx, it, s.entry(it, c.p, EventAlarm, it.Alarm))
 		if err != nil {
 			return err
@@ -240,7 +253,8 @@ func (s *pass) confirmed(ctx context.Context, c *carried, now time.Time) {
 // alarm tells people and the log what an item's alarm is.
 func (s *pass) alarm(ctx context.Context, it Item, p *Proposal) {
 	if s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("item", it.ID), slog.String("resource", it.Ref.String()), slog.String("why", it.Alarm))
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("item", it.ID), slog.String("verb", string(it.Do.Verb)),
+			slog.String("resource", it.Ref.String()), slog.String("why", it.Alarm))
 	}
 	s.announce(ctx, "alarm", it, p)
 }

@@ -48,3 +48,31 @@ func TestAFailedCallIsNoAct(t *testing.T) {
 		t.Errorf("partial: %v, %s", r.Partial, why(r, "i-1"))
 	}
 }
+
+// TestAFailureIsToldOnce tells people of a failed call at once, in the provider's words, and not
+// again while it is made again.
+func TestAFailureIsToldOnce(t *testing.T) {
+	w := newWorld()
+	w.idle("i-1")
+	people := &heard{People: w.people}
+	w.connect(w.store, w.cloud, people)
+	w.rounds(t, 15*time.Minute, 5*time.Minute)
+	for range 2 {
+		w.cloud.Fail(actiontest.Fault{Step: "terminate", Message: "access denied by an SCP"})
+	}
+	w.rounds(t, 20*time.Minute, time.Minute)
+	var kinds []string
+	for _, m := range people.messages {
+		kinds = append(kinds, m.Kind)
+		if m.Kind == "alarm" && !strings.Contains(m.Because, "access denied by an SCP") {
+			t.Errorf("the alarm says %q", m.Because)
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "warning alarm acted" {
+		t.Errorf("told %s", got)
+	}
+	items, err := w.store.Items(t.Context(), "test/1", action.ItemQuery{UnderWay: true})
+	if err != nil || len(items) != 0 {
+		t.Errorf("open are %+v, %v", items, err)
+	}
+}
