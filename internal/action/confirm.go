@@ -253,8 +253,8 @@ func (s *pass) confirmed(ctx context.Context, c *carried, now time.Time) {
 // alarm tells people and the log what an item's alarm is.
 func (s *pass) alarm(ctx context.Context, it Item, p *Proposal) {
 	if s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("item", it.ID), slog.String("verb", string(it.Do.Verb)),
-			slog.String("resource", it.Ref.String()), slog.String("why", it.Alarm))
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("operation", "act"), slog.String("account", it.Account),
+			slog.String("item", it.ID), slog.String("verb", string(it.Do.Verb)), slog.String("resource", it.Ref.String()), slog.String("why", it.Alarm))
 	}
 	s.announce(ctx, "alarm", it, p)
 }

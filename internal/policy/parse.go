@@ -355,6 +355,15 @@ var options = []struct {
 	{"to", []string{string(Scale)}, false},
 }
 
+// Verbs are all that an action may do, from the least harm to the most.
+func Verbs() []Verb {
+	out := make([]Verb, 0, len(verbs)+1)
+	for _, v := range verbs {
+		out = append(out, Verb(v))
+	}
+	return append(out, PutLifecycle)
+}
+
 // verbs are those that a policy may use. A lifecycle comes with a finding, which knows
 // the bucket's other rules.
 var verbs = []string{

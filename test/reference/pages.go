@@ -37,6 +37,7 @@ var pages = []page{
 	{"budgets.md", "Budgets and quotas", "every key of budgets and quotas", (*book).budgets},
 	{"traces.md", "Traces", "every column of recorded usage with its type, unit, and what its absence means", (*book).traces},
 	{"events.md", "Events", "what the audit log and webhooks record", (*book).events},
+	{"metrics.md", "Metrics", "every metric of `curfew serve` with its type, labels and meaning", (*book).metrics},
 	{"documents.md", "Documents", "every document that commands print as JSON, with its schema", (*book).documents},
 }
 

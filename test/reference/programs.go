@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/scheduler"
 	"github.com/curfew-dev/curfew/internal/budget"
 	"github.com/curfew-dev/curfew/internal/cli"
 	"github.com/curfew-dev/curfew/internal/estimate"
@@ -262,6 +263,20 @@ func (p *book) events() error {
 	p.heading(2, "Webhooks")
 	p.text("`notify.webhook` posts this document. Its schema is [`schemas/notification.v1.json`](../../schemas/notification.v1.json).")
 	p.fields(p.code.reflect(webhook.Document{}, webhook.Schema), nil)
+	return nil
+}
+
+func (p *book) metrics() error {
+	p.text("`/metrics` of `curfew serve` has these, and those of the Go process (`go_…`, `process_…`). [examples/monitoring](../../examples/monitoring) has alert rules with tests, and a dashboard.")
+	all, err := scheduler.Descriptions()
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, m := range all {
+		rows = append(rows, []string{code(m.Name), m.Type, codes(m.Labels), m.Help})
+	}
+	p.table([]string{"metric", "type", "labels", "meaning"}, rows)
 	return nil
 }
 

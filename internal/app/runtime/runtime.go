@@ -340,9 +340,4 @@ func (req *Request) SetReviewed(id string) { req.reviewed[id] = true }
 func (req *Request) Reviewed(id string) bool { return req.reviewed[id] }
 
 // Logger is the log of a service.
-func (req *Request) Logger(asJSON bool) *slog.Logger {
-	if asJSON {
-		return slog.New(slog.NewJSONHandler(req.Log, nil))
-	}
-	return slog.New(slog.NewTextHandler(req.Log, nil))
-}
+func (req *Request) Logger(asJSON bool) *slog.Logger { return NewLogger(req.Log, asJSON) }

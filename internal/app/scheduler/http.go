@@ -12,9 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Readiness says whether the service does what it is there for, and if not, why.
+// Readiness says whether the service answers and can stop actions, and what it does not do.
 type Readiness struct {
+	// Ready is false until the state answers and while it does not. What cannot be read of the
+	// accounts is in Degraded: it takes neither the API nor a freeze away.
 	Ready bool `json:"ready"`
+	// Degraded are the sources that are not read within their interval, with the cause.
+	Degraded []string `json:"degraded,omitempty"`
 	// Database is "ok", or what is wrong with it.
 	Database string `json:"database"`
 	// Configuration is what is wrong with the newest configuration, while the one before is
@@ -30,8 +34,8 @@ type Readiness struct {
 	databaseAge time.Duration
 }
 
-// Ready says whether the database answers, and every source was read within its interval by
-// this process, or is held by another one, which says so of itself.
+// Ready says whether the database answers, and which sources are not read within their interval by
+// this process. Those that another process holds are its concern, which says so of itself.
 func (s *Scheduler) Ready() Readiness {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,26 +57,23 @@ func (s *Scheduler) Ready() Readiness {
 		r.Problems = append(r.Problems, what+": "+problem)
 	}
 	slices.Sort(r.Problems)
-	members, late := 0, 0
 	for _, st := range s.status {
 		x := *st
 		x.Late = s.late(x, now)
-		switch {
-		case !x.Member || x.Background:
-			r.Ready = r.Ready && !x.Late
-		case x.Late:
-			late++
-			fallthrough
-		default:
-			members++
-		}
 		r.Sources = append(r.Sources, x)
 	}
-	if len(s.status) == 0 && len(r.Problems) > 0 || members > 0 && late == members {
-		r.Ready = false
-	}
 	slices.SortFunc(r.Sources, func(a, b Status) int { return cmp.Compare(a.Source, b.Source) })
+	for _, x := range r.Sources {
+		if x.Late {
+			r.Degraded = append(r.Degraded, x.Source+": "+cmp.Or(x.Problem, "it was not read in time"))
+		}
+	}
 	return r
+}
+
+// problem says whether something is wrong besides a source.
+func (r *Readiness) problem(what string) bool {
+	return slices.ContainsFunc(r.Problems, func(p string) bool { return strings.HasPrefix(p, what+": ") })
 }
 
 // late says whether a source was not read in time: by this process, or by no process at all.
@@ -113,6 +114,9 @@ func (r Readiness) withoutCauses() Readiness {
 	r.Configuration, r.Freeze = state(r.Configuration), state(r.Freeze)
 	if len(r.Problems) > 0 {
 		r.Problems = []string{hiddenCause}
+	}
+	if len(r.Degraded) > 0 {
+		r.Degraded = []string{hiddenCause}
 	}
 	r.Sources = slices.Clone(r.Sources)
 	for i := range r.Sources {

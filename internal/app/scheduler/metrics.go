@@ -1,12 +1,20 @@
 package scheduler
 
 import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/curfew-dev/curfew/internal/lazyregexp"
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 // Metrics are those of the service itself.
@@ -19,6 +27,8 @@ type Metrics struct {
 	calls    *prometheus.CounterVec
 	costs    *prometheus.CounterVec
 	actions  *prometheus.CounterVec
+	failures *prometheus.CounterVec
+	told     *prometheus.CounterVec
 	errors   *prometheus.CounterVec
 	losses   prometheus.Counter
 	reloads  *prometheus.CounterVec
@@ -26,7 +36,7 @@ type Metrics struct {
 	// Of the newest round.
 	resources, verdicts, running, wasted, missing *prometheus.GaugeVec
 
-	age, held, ready, database, frozen *prometheus.Desc
+	age, interval, late, held, ready, database, frozen, fuses, problem, certificate, token *prometheus.Desc
 }
 
 func newMetrics(s *Scheduler) *Metrics {
@@ -43,33 +53,101 @@ func newMetrics(s *Scheduler) *Metrics {
 		rounds: counter("rounds_total", "Rounds by source and result: done, partial (something could not be read) or failed.", "source", "result"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "curfew", Name: "round_duration_seconds", Help: "How long rounds took.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}}, []string{"source"}),
-		calls:     counter("cloud_calls_total", "Calls to a provider's APIs.", "source", "api"),
-		costs:     counter("cloud_calls_dollars_total", "What the provider charges for calls to its APIs, at list price.", "source", "api"),
-		actions:   counter("actions_total", "What rounds did about resources, by verb and result.", "source", "verb", "result"),
-		errors:    counter("errors_total", "Errors by what failed: a source, organization, or database.", "what"),
-		losses:    prometheus.NewCounter(prometheus.CounterOpts{Namespace: "curfew", Name: "lease_losses_total", Help: "Leases that another process took over."}),
-		reloads:   counter("config_reloads_total", "Readings of a changed configuration, by result: done or refused.", "result"),
-		valid:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "curfew", Name: "config_valid", Help: "1 while the newest configuration is in force, 0 while an earlier one is kept."}),
-		resources: gauge("resources", "Resources in the newest round.", "source"),
-		verdicts:  gauge("verdicts", "Machines by what they do, in the newest round.", "source", "state"),
-		running:   gauge("running_dollars_per_hour", "What the machines cost an hour, in the newest round.", "source"),
-		wasted:    gauge("wasted_dollars_per_hour", "What idle, held and stalled machines cost an hour, in the newest round.", "source"),
-		missing:   gauge("blind_spots", "What could not be read or recorded, in the newest round.", "source"),
-		age:       desc("source_age_seconds", "Time since a source that this process holds was read, or since it was taken.", "source"),
-		held:      desc("source_held", "1 for a source that this process holds, 0 for others.", "source"),
-		ready:     desc("ready", "1 while /readyz answers 200."),
-		database:  desc("database_age_seconds", "Time since the database answered."),
-		frozen:    desc("frozen", "1 while all actions are held back, by a freeze or because the state cannot be trusted."),
+		calls:       counter("cloud_calls_total", "Calls to a provider's APIs.", "source", "api"),
+		costs:       counter("cloud_calls_dollars_total", "What the provider charges for calls to its APIs, at list price.", "source", "api"),
+		actions:     counter("actions_total", "What rounds did about resources, by verb and result.", "source", "verb", "result"),
+		failures:    counter("actions_failed_total", "Actions that failed, each round in which they did, by verb.", "verb"),
+		told:        counter("notifications_total", "Messages to people by result: accepted or refused.", "result"),
+		errors:      counter("errors_total", "Errors by what failed: a source, organization, or database.", "what"),
+		losses:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: "curfew", Name: "lease_losses_total", Help: "Leases that another process took over."}),
+		reloads:     counter("config_reloads_total", "Readings of a changed configuration, by result: done or refused.", "result"),
+		valid:       prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "curfew", Name: "config_valid", Help: "1 while the newest configuration is in force, 0 while an earlier one is kept."}),
+		resources:   gauge("resources", "Resources in the newest round.", "source"),
+		verdicts:    gauge("verdicts", "Machines by what they do, in the newest round.", "source", "state"),
+		running:     gauge("running_dollars_per_hour", "What the machines cost an hour, in the newest round.", "source"),
+		wasted:      gauge("wasted_dollars_per_hour", "What idle, held and stalled machines cost an hour, in the newest round.", "source"),
+		missing:     gauge("blind_spots", "What could not be read or recorded, in the newest round.", "source"),
+		age:         desc("source_age_seconds", "Time since a source that this process holds was read, or since it was taken.", "source"),
+		interval:    desc("source_interval_seconds", "Time between two rounds of a source.", "source"),
+		late:        desc("source_late", "1 for a source that was not read in time by this process, or by no process, else 0.", "source"),
+		held:        desc("source_held", "1 for a source that this process holds, 0 for others.", "source"),
+		ready:       desc("ready", "1 while /readyz answers 200."),
+		database:    desc("database_age_seconds", "Time since the database answered."),
+		frozen:      desc("frozen", "1 while all actions are held back, by a freeze or because the state cannot be trusted."),
+		fuses:       desc("fuses_blown", "Fuses that have blown and were not confirmed: their policies act on nothing."),
+		problem:     desc("problem", "1 while something is wrong besides a source: state (it is older than its witness, or cannot be compared) or organization.", "what"),
+		certificate: desc("certificate_expiry_timestamp_seconds", "When the certificate of the server expires; absent without TLS."),
+		token:       desc("token_expiry_timestamp_seconds", "When the first of the tokens of the API expires that still count; absent without one."),
 	}
 	m.valid.Set(1)
-	m.Registry.MustRegister(m.rounds, m.duration, m.calls, m.costs, m.actions, m.errors, m.losses, m.reloads, m.valid, m.resources, m.verdicts, m.running, m.wasted, m.missing, m,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, verb := range policy.Verbs() {
+		m.failures.WithLabelValues(string(verb))
+	}
+	for _, result := range []string{notified, notNotified} {
+		m.told.WithLabelValues(result)
+	}
+	m.Registry.MustRegister(m.own()...)
+	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// own are the collectors of curfew's own metrics.
+func (m *Metrics) own() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.rounds, m.duration, m.calls, m.costs, m.actions, m.failures, m.told, m.errors, m.losses, m.reloads, m.valid,
+		m.resources, m.verdicts, m.running, m.wasted, m.missing, m,
+	}
+}
+
+// Description is what a metric is.
+type Description struct {
+	// Name is that of the metric, Help what it says, Type counter, gauge or histogram.
+	Name, Help, Type string
+	Labels           []string
+}
+
+// description reads what the library does not hand out.
+var description = lazyregexp.New(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
+
+// Descriptions are those of the service's own metrics, by name.
+func Descriptions() ([]Description, error) {
+	m := New(Options{Now: time.Now, Log: slog.New(slog.DiscardHandler)}).Metrics
+	var out []Description
+	for _, c := range m.own() {
+		descs := make(chan *prometheus.Desc, 64)
+		c.Describe(descs)
+		close(descs)
+		for d := range descs {
+			part := description.FindStringSubmatch(d.String())
+			if part == nil {
+				return nil, fmt.Errorf("read what a metric is: %s", d)
+			}
+			help, err := strconv.Unquote(`"` + part[2] + `"`)
+			if err != nil {
+				return nil, fmt.Errorf("read what %s says: %w", part[1], err)
+			}
+			one := Description{Name: part[1], Help: help, Type: "gauge"}
+			switch {
+			case strings.HasSuffix(one.Name, "_total"):
+				one.Type = "counter"
+			case c == m.duration:
+				one.Type = "histogram"
+			}
+			if part[3] != "" {
+				one.Labels = strings.Split(part[3], ",")
+			}
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b Description) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
 }
 
 // Describe implements [prometheus.Collector] for what is computed when it is asked.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.age, m.held, m.ready, m.database, m.frozen} {
+	for _, d := range []*prometheus.Desc{
+		m.age, m.interval, m.late, m.held, m.ready, m.database, m.frozen, m.fuses, m.problem, m.certificate, m.token,
+	} {
 		to <- d
 	}
 }
@@ -89,8 +167,25 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	send(m.ready, flag(r.Ready))
 	send(m.database, r.databaseAge.Seconds())
 	send(m.frozen, flag(r.Frozen))
+	facts := m.service.known()
+	send(m.fuses, float64(facts.Fuses))
+	if !facts.TokenExpires.IsZero() {
+		send(m.token, float64(facts.TokenExpires.Unix()))
+	}
+	if m.service.Certificate != nil {
+		if expires, ok := m.service.Certificate(); ok {
+			send(m.certificate, float64(expires.Unix()))
+		}
+	}
+	for _, what := range []string{ProblemState, ProblemOrganization} {
+		send(m.problem, flag(r.problem(what)), what)
+	}
 	for _, s := range r.Sources {
 		send(m.held, flag(s.Held), s.Source)
+		if !s.Background {
+			send(m.late, flag(s.Late), s.Source)
+			send(m.interval, s.every.Seconds(), s.Source)
+		}
 		if s.Held && !s.Background {
 			send(m.age, m.service.age(s).Seconds(), s.Source)
 		}
@@ -99,6 +194,18 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 
 func (m *Metrics) failed(what string) { m.errors.WithLabelValues(what).Inc() }
 func (m *Metrics) lost()              { m.losses.Inc() }
+
+// The results of messages to people.
+const notified, notNotified = "accepted", "refused"
+
+// Told counts a message to people, which someone's channel accepted, or none did.
+func (m *Metrics) Told(accepted bool) {
+	result := notNotified
+	if accepted {
+		result = notified
+	}
+	m.told.WithLabelValues(result).Inc()
+}
 
 func (m *Metrics) reloaded(err error) {
 	result, valid := "done", 1.0
@@ -130,6 +237,9 @@ func (m *Metrics) round(src Source, took time.Duration, o Outcome, err error) {
 	}
 	for _, a := range o.Acts {
 		m.actions.WithLabelValues(source, string(a.Verb), a.Result).Inc()
+	}
+	for verb, n := range o.Failed {
+		m.failures.WithLabelValues(string(verb)).Add(float64(n))
 	}
 	if err != nil || src.Background { // what it saw is counted where it is watched
 		return

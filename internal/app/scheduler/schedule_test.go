@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,36 +164,31 @@ func TestTheBackgroundHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestMembersAreNamed: one account of an organization that cannot be read backs off and is
-// named, and the service is ready; where none of them can be read it is not, nor where the
-// accounts are not known.
-func TestMembersAreNamed(t *testing.T) {
+// TestDeniedAccountsAreNamed: accounts that cannot be read back off and are named, and so is the
+// organization whose accounts are not known; the service answers and stops actions all the same.
+func TestDeniedAccountsAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := newDesk(), newDesk()
 		bad.err = errors.New("assume role: denied")
-		member := func(d *desk, name string) Source {
-			src := d.source(name)
-			src.Member = true
-			return src
-		}
-		s, end := begin(t, newTable(), "p", member(good, "aws/1"), member(bad, "aws/2"))
+		s, end := begin(t, newTable(), "p", good.source("aws/1"), bad.source("aws/2"))
 		time.Sleep(10 * time.Minute)
 		r := s.Ready()
-		if !r.Ready || len(r.Sources) != 2 || r.Sources[1].Failures < 3 || r.Sources[1].Problem == "" || !r.Sources[1].Late {
-			t.Errorf("one member is denied: %+v", r)
+		if !r.Ready || len(r.Sources) != 2 || r.Sources[1].Failures < 3 || !r.Sources[1].Late || r.Sources[0].Late ||
+			!slices.Equal(r.Degraded, []string{"aws/2: assume role: denied"}) {
+			t.Errorf("one account is denied: %+v", r)
 		}
 		good.set(func() { good.err = errors.New("throttled") })
 		time.Sleep(30 * time.Minute)
-		if r := s.Ready(); r.Ready {
-			t.Errorf("no member is read: %+v", r)
+		if r := s.Ready(); !r.Ready || !slices.Equal(r.Degraded, []string{"aws/1: throttled", "aws/2: assume role: denied"}) {
+			t.Errorf("no account is read: %+v", r)
 		}
 		s.Set(nil)
-		s.Problem("organization", errors.New("denied"))
+		s.Problem(ProblemOrganization, errors.New("denied"))
 		time.Sleep(time.Minute)
-		if r := s.Ready(); r.Ready || len(r.Problems) != 1 {
+		if r := s.Ready(); !r.Ready || !slices.Equal(r.Problems, []string{"organization: denied"}) {
 			t.Errorf("the accounts are not known: %+v", r)
 		}
-		s.Problem("organization", nil)
+		s.Problem(ProblemOrganization, nil)
 		if r := s.Ready(); !r.Ready || len(r.Problems) != 0 {
 			t.Errorf("they are: %+v", r)
 		}

@@ -34,12 +34,9 @@ type Source struct {
 	// not at all.
 	First func(ctx context.Context) (time.Duration, error)
 	// Background says that its rounds may take long and are seldom, such as audits: a process
-	// makes one of them at a time, they do not count for readiness, and one under way ends at
-	// once when the service does.
+	// makes one of them at a time, they are never late, and one under way ends at once when the
+	// service does.
 	Background bool
-	// Member says that it is one of many that were found and not named, such as the accounts of
-	// an organization: as long as one of them is read in time, they do not count for readiness.
-	Member bool
 	// Open returns what makes the rounds, which knows nothing yet. What it writes is
 	// conditional on the lease.
 	Open func(ctx context.Context, lease store.Lease) (Rounds, error)
@@ -63,6 +60,8 @@ type Outcome struct {
 	Running, Wasted money.Amount
 	Calls           []inventory.Calls
 	Acts            []Act
+	// Failed is how many actions failed in the round, by verb, those that failed before included.
+	Failed map[policy.Verb]int
 	// Missing is what could not be read or recorded, in a line each.
 	Missing []string
 }
@@ -104,9 +103,24 @@ type Options struct {
 	// Frozen, when set, reads whether all actions are held back, at every look at the leases; nil
 	// says that they are not.
 	Frozen func(ctx context.Context) (*action.Freeze, error)
+	// Facts, when set, reads what else metrics tell of the state, seldom.
+	Facts func(ctx context.Context) (Facts, error)
+	// Certificate, when set, returns when the certificate of the server expires.
+	Certificate func() (time.Time, bool)
 	// Done, when set, is told of every round.
 	Done func(source string, o Outcome, err error)
 }
+
+// Facts are what metrics tell of the state.
+type Facts struct {
+	// Fuses is how many have blown and were not confirmed.
+	Fuses int
+	// TokenExpires is when the first of the API's tokens that still count expires; zero is none.
+	TokenExpires time.Time
+}
+
+// factsEvery is the time between two readings of facts.
+const factsEvery = 15 * time.Second
 
 // The defaults of Options.
 const (
@@ -121,19 +135,23 @@ type Scheduler struct {
 	Options
 	Metrics *Metrics
 
-	mu      sync.Mutex
-	sources []Source
-	held    map[string]*holding
-	status  map[string]*Status
-	others  map[string]store.Lease // leases of other processes, by source
-	reached time.Time              // when the database answered last
-	problem string                 // why it does not answer
-	config  string                 // what is wrong with the newest configuration
-	freeze  *action.Freeze         // what holds all actions back; nil where nothing does
-	other   map[string]string      // what else is wrong, by what it is about
-	started time.Time
-	wake    chan struct{}
-	self    store.Lease
+	mu         sync.Mutex
+	sources    []Source
+	held       map[string]*holding
+	status     map[string]*Status
+	others     map[string]store.Lease // leases of other processes, by source
+	reached    time.Time              // when the database answered last
+	problem    string                 // why it does not answer
+	outage     time.Time              // since when it does not, and when the log said so last
+	outageSaid time.Time
+	config     string         // what is wrong with the newest configuration
+	freeze     *action.Freeze // what holds all actions back; nil where nothing does
+	facts      Facts          // as they were read at factsAt
+	factsAt    time.Time
+	other      map[string]string // what else is wrong, by what it is about
+	started    time.Time
+	wake       chan struct{}
+	self       store.Lease
 	// background has room for one round of a source in the background.
 	background chan struct{}
 	// renewing has room for one renewal of the leases.
@@ -194,10 +212,8 @@ type Status struct {
 	Problem  string   `json:"problem,omitempty"`
 	Failures int      `json:"failures,omitempty"`
 	Missing  []string `json:"missing,omitempty"`
-	// Background says that it does not count for readiness.
+	// Background says that it is never late.
 	Background bool `json:"background,omitempty"`
-	// Member says that it counts for readiness only together with the others that were found.
-	Member bool `json:"member,omitempty"`
 	// Late says that it was not read within its interval.
 	Late bool `json:"late,omitempty"`
 
@@ -264,9 +280,18 @@ func (s *Scheduler) Reloaded(err error) {
 	s.Metrics.reloaded(err)
 }
 
+// What [Scheduler.Problem] is about.
+const ProblemState, ProblemOrganization = "state", "organization"
+
+// known are the facts as they were read last.
+func (s *Scheduler) known() Facts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.facts
+}
+
 // Problem says what is wrong with something else that the service depends on, such as the
-// list of its accounts; nil is nothing any more. Without any source the service is not ready
-// while there is such a problem.
+// list of its accounts; nil is nothing any more.
 func (s *Scheduler) Problem(what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,9 +382,13 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		}
 		s.froze(freeze)
 	}
-	s.mu.Lock()
-	s.reached, s.problem = s.Now(), ""
-	s.mu.Unlock()
+	if err := s.learn(ctx); err != nil {
+		if ctx.Err() == nil {
+			s.fault(err)
+		}
+		return
+	}
+	s.recovered()
 	// Each begins somewhere else, so that they do not all want the same one.
 	offset := rand.IntN(max(1, len(sources)))
 	for i := range sources {
@@ -385,6 +414,9 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 			if !held {
 				continue
 			}
+			if before := lease.Holder; before != "" && before != s.Holder {
+				s.Log.Info("the source is taken over", "operation", "lease", "source", src.Name, "from", before)
+			}
 			lease = taken
 		}
 		h := &holding{source: src, leave: make(chan struct{})}
@@ -403,6 +435,29 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 	for _, h := range stay[:max(0, len(stay)-max(share, 1))] {
 		h.end()
 	}
+}
+
+// learn reads the facts again where that is due.
+func (s *Scheduler) learn(ctx context.Context) error {
+	s.mu.Lock()
+	due := s.Facts != nil && (s.factsAt.IsZero() || s.Now().Sub(s.factsAt) >= factsEvery)
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	facts, err := s.Facts(ctx)
+	if err != nil {
+		return err
+	}
+	s.learned(facts)
+	return nil
+}
+
+// learned notes facts as they are now.
+func (s *Scheduler) learned(facts Facts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.facts, s.factsAt = facts, s.Now()
 }
 
 // froze notes whether all actions are held back, and logs where that has changed.
@@ -489,19 +544,48 @@ func (s *Scheduler) of(src Source) *Status {
 		st = &Status{Source: src.Name, since: s.Now()}
 		s.status[src.Name] = st
 	}
-	st.every, st.deadline, st.Background, st.Member = src.Every(), src.Deadline, src.Background, src.Member
+	st.every, st.deadline, st.Background = src.Every(), src.Deadline, src.Background
 	return st
 }
+
+// outageEvery is the time between two lines of the log about an outage that goes on.
+const outageEvery = time.Minute
 
 // fault notes that the database did not answer.
 func (s *Scheduler) fault(err error) {
 	s.mu.Lock()
-	first := s.problem == ""
+	now := s.Now()
+	if s.problem == "" {
+		s.outage = now
+	}
 	s.problem = err.Error()
+	lasts, due := now.Sub(s.outage), s.outageSaid.IsZero() || now.Sub(s.outageSaid) >= outageEvery
+	if due {
+		s.outageSaid = now
+	}
 	s.mu.Unlock()
 	s.Metrics.failed("database")
-	if first {
-		s.Log.Error("the database does not answer", "error", err)
+	if due {
+		s.Log.Error("the database does not answer", "for", lasts, "error", err)
+	}
+}
+
+// outaged says whether the database does not answer.
+func (s *Scheduler) outaged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.problem != ""
+}
+
+// recovered notes that the database answers, and logs where it did not before.
+func (s *Scheduler) recovered() {
+	s.mu.Lock()
+	now := s.Now()
+	was, lasted := s.problem, now.Sub(s.outage)
+	s.reached, s.problem, s.outageSaid = now, "", time.Time{}
+	s.mu.Unlock()
+	if was != "" {
+		s.Log.Info("the database answers again", "after", lasted)
 	}
 }
 
@@ -520,7 +604,7 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 		if s.Leases != nil && !lost {
 			bounded, end := context.WithTimeout(context.WithoutCancel(until), 2*time.Second)
 			defer end()
-			if err := s.release(bounded, h); err != nil {
+			if err := s.release(bounded, h); err != nil && !s.outaged() {
 				s.Log.Warn("the lease is not given back", "source", src.Name, "error", err)
 			}
 		}
@@ -553,7 +637,9 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 			if cause := context.Cause(ctx); errors.Is(cause, store.ErrLeaseLost) {
 				why = cause
 			}
-			s.Log.Warn("the source is given up", "source", src.Name, "error", why)
+			if !s.outaged() {
+				s.Log.Warn("the source is given up", "operation", "lease", "source", src.Name, "error", why)
+			}
 			lose(store.ErrLeaseLost)
 			return
 		}
@@ -598,7 +684,9 @@ func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, ro
 			st.Failures++
 			st.Problem = err.Error()
 			wait := backoff(src, st.Failures)
-			s.Log.Error("the round failed", "source", src.Name, "failures", st.Failures, "again_in", wait, "error", err)
+			if s.problem == "" { // else the line about the database says it of all sources
+				s.Log.Error("the round failed", "operation", "round", "source", src.Name, "failures", st.Failures, "again_in", wait, "error", err)
+			}
 			return jitter(wait), err
 		}
 		return 0, err

@@ -396,7 +396,7 @@ func TestADeadlineEndsARound(t *testing.T) {
 		d.takes = time.Hour
 		s, end := begin(t, nil, "", d.source("aws"))
 		time.Sleep(5*time.Minute + 20*time.Second)
-		if r := s.Ready(); r.Ready || len(r.Sources) != 1 || !strings.Contains(r.Sources[0].Problem, "longer than 5m") || len(d.made("aws")) != 2 {
+		if r := s.Ready(); !r.Ready || len(r.Degraded) != 1 || !strings.Contains(r.Degraded[0], "longer than 5m") || len(d.made("aws")) != 2 {
 			t.Errorf("%+v after %d rounds", r, len(d.made("aws")))
 		}
 		end()
@@ -464,13 +464,14 @@ func TestReadiness(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		var r Readiness
 		code, body := get("/readyz")
-		if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusServiceUnavailable || !r.Sources[0].Late || r.Sources[0].Problem != "AccessDenied" || r.Configuration != "" {
+		if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusOK || !r.Sources[0].Late || r.Sources[0].Problem != "AccessDenied" ||
+			len(r.Degraded) != 1 || r.Degraded[0] != "mine: AccessDenied" || r.Configuration != "" {
 			t.Errorf("a source that fails: %d %s", code, body)
 		}
 		s.Reloaded(errors.New("curfew.yaml:3:1: unknown field"))
 		for _, credential := range []string{"", "Bearer bad"} {
 			code, body := by(credential, "/readyz")
-			if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusServiceUnavailable || !r.Sources[0].Late || r.Sources[0].Source != "mine" || r.Configuration == "" ||
+			if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusOK || !r.Sources[0].Late || len(r.Degraded) != 1 || r.Sources[0].Source != "mine" || r.Configuration == "" ||
 				strings.Contains(body, "AccessDenied") || strings.Contains(body, "unknown field") {
 				t.Errorf("to a caller with %q: %d %s", credential, code, body)
 			}
@@ -513,6 +514,8 @@ func TestMonitoring(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Reloaded(nil)
 		s.Metrics.failed("database")
+		s.learned(Facts{TokenExpires: time.Now()})
+		s.Certificate = func() (time.Time, bool) { return time.Now(), true }
 		families, err := s.Metrics.Registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -568,8 +571,33 @@ func TestMonitoring(t *testing.T) {
 		}
 		t.Skip("promtool is not installed")
 	}
-	if out, err := exec.CommandContext(t.Context(), tool, "check", "rules", rules).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	tests := filepath.Join(monitoring, "curfew.rules.test.yml")
+	for _, args := range [][]string{{"check", "rules", rules}, {"test", "rules", tests}} {
+		if out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	alerts := func(file, pattern string) []string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+			out = append(out, m[1])
+		}
+		slices.Sort(out)
+		return out
+	}
+	// Each alert fires in its test, and is silent before and after.
+	have := alerts(rules, `- alert: (\w+)`)
+	for what, pattern := range map[string]string{
+		"fires":  `alertname: (\w+)\n +exp_alerts:\n +- exp_labels`,
+		"silent": `alertname: (\w+)\n +exp_alerts: \[\]`,
+	} {
+		if tested := slices.Compact(alerts(tests, pattern)); !slices.Equal(tested, have) {
+			t.Errorf("the tests have %s %q, and there are the alerts %q", what, tested, have)
+		}
 	}
 	// The expressions of the dashboard are checked as rules, which Prometheus parses.
 	var all strings.Builder

@@ -24,7 +24,7 @@ const auditPrefix = "audit "
 func (v *server) audited(cfg config.Config, a account, made string) scheduler.Source {
 	name := auditPrefix + a.name
 	every := func() time.Duration { return v.pace.auditEvery() }
-	return scheduler.Source{Name: name, Every: every, Deadline: max(cfg.Serve.Deadline, cfg.Serve.AuditInterval/2), Made: made, Background: true, Member: a.member,
+	return scheduler.Source{Name: name, Every: every, Deadline: max(cfg.Serve.Deadline, cfg.Serve.AuditInterval/2), Made: made, Background: true,
 		First: func(ctx context.Context) (time.Duration, error) {
 			last, err := v.store.Audited(ctx, name)
 			// What is there now is read by the passes first, also after a process died.

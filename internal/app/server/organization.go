@@ -39,7 +39,7 @@ func asksOrganization(cfg config.Config, f clouds.Source) bool {
 // organization's, or it is time, they are listed again. Changed says that they are others
 // than before. What was known stays where they cannot be listed.
 func (v *server) listed(ctx context.Context, cfg config.Config) (changed bool) {
-	const problem = "organization"
+	const problem = scheduler.ProblemOrganization
 	org := &v.organization
 	if !asksOrganization(cfg, v.o.Source) {
 		*org = organization{}

@@ -43,7 +43,7 @@ func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, s
 	if err != nil {
 		return nil, err
 	}
-	setting.Ladder = under(setting.Ladder, v.store, lease)
+	setting.Ladder = under(setting.Ladder, v.store, lease, v.scheduler.Metrics)
 	setting.Books = v.books(cfg, set)
 	var clock func() time.Time
 	setting.Clock = func() time.Time { return clock() }
@@ -62,7 +62,7 @@ func (v *server) mirrored(ctx context.Context) {
 	}
 	v.store.Flush(ctx)
 	if err := v.store.HeldBack(ctx); err == nil || errors.Is(err, action.ErrFrozen) {
-		v.scheduler.Problem("state", err)
+		v.scheduler.Problem(scheduler.ProblemState, err)
 	}
 }
 
@@ -80,12 +80,28 @@ func (v *server) books(cfg config.Config, set *policy.Set) round.Books {
 
 // under binds a ladder to a lease: it writes and calls nothing any more once another process
 // has taken it.
-func under(ladders func(string) *action.Ladder, s *store.Store, lease store.Lease) func(string) *action.Ladder {
+func under(
+	ladders func(string) *action.Ladder, s *store.Store, lease store.Lease, m *scheduler.Metrics,
+) func(string) *action.Ladder {
 	return func(account string) *action.Ladder {
 		l := ladders(account)
 		l.Store, l.Cloud = s.Under(lease), leased{l.Cloud, s.Leases(), lease}
+		l.Notifier = counted{l.Notifier, m}
 		return l
 	}
+}
+
+// counted counts what people are told.
+type counted struct {
+	action.Notifier
+	metrics *scheduler.Metrics
+}
+
+// Notify implements action.Notifier.
+func (c counted) Notify(ctx context.Context, recipient string, m action.Message) (string, error) {
+	accepted, err := c.Notifier.Notify(ctx, recipient, m)
+	c.metrics.Told(err == nil && accepted != "")
+	return accepted, err
 }
 
 // leased makes no call for a lease that is not held any more. The write before each call has
@@ -195,7 +211,11 @@ func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
 		}
 	}
 	said := map[action.Line]bool{}
+	out.Failed = map[policy.Verb]int{}
 	for _, l := range r.Lines() {
+		if l.Result == action.ResultFailed {
+			out.Failed[l.Verb]++
+		}
 		switch l.Result {
 		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned, action.ResultWouldWarn, action.ResultUndone:
 			key := action.Line{Resource: l.Resource, Source: l.Source, Verb: l.Verb, Result: l.Result}

@@ -78,6 +78,8 @@ type server struct {
 	log       *slog.Logger
 	scheduler *scheduler.Scheduler
 	pace      *pace
+	// certificate is that of the server; nil without TLS.
+	certificate *certificate
 
 	mu sync.Mutex // of Out
 	// cfg and set are in force; files are what they were read from.
@@ -100,6 +102,11 @@ func (v *server) recorded() []clouds.Source { return *v.accounts.Load() }
 // ends. It acts on nothing unless it enforces.
 func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	log := req.Logger(o.JSON)
+	if o.JSON {
+		whole := *req.Process
+		whole.Log = runtime.LogLines(log)
+		req = whole.Request()
+	}
 	cfg, err := req.Config()
 	if err != nil {
 		return err
@@ -127,7 +134,8 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 		}
 	}
 	v.scheduler = scheduler.New(scheduler.Options{Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log,
-		Frozen: s.Actions().Frozen, Done: v.done})
+		Frozen: s.Actions().Frozen, Facts: v.facts, Certificate: v.certificateExpires, Done: v.done})
+	v.certificate = newCertificate(req, cfg)
 	sources, err := v.load(ctx)
 	if err != nil {
 		return err
@@ -139,7 +147,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 			return err
 		}
 	}
-	end, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted.Handlers, mounted.Known), mounted.Listening, log)
+	end, err := listen(ctx, o.Listen, v.certificate, v.scheduler.Handler(mounted.Handlers, mounted.Known), mounted.Listening, log)
 	if err != nil {
 		return err
 	}
@@ -272,7 +280,7 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 			}
 			tried = tried || a.member
 		}
-		sources = append(sources, scheduler.Source{Name: a.name, Every: func() time.Duration { return v.pace.every() }, Deadline: cfg.Serve.Deadline, Made: made, Member: a.member,
+		sources = append(sources, scheduler.Source{Name: a.name, Every: func() time.Duration { return v.pace.every() }, Deadline: cfg.Serve.Deadline, Made: made,
 			Open: func(ctx context.Context, lease store.Lease) (scheduler.Rounds, error) {
 				return v.open(ctx, cfg, a.Source, set, lease)
 			}})
@@ -408,12 +416,52 @@ func (v *server) governs(ctx context.Context) bool {
 func (v *server) done(source string, o scheduler.Outcome, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if said := o.Summary(); said != "" {
+	switch said := o.Summary(); {
+	case said == "":
+	case v.o.JSON:
+		v.log.Info("acted", "operation", "round", "source", source, "did", said)
+	default:
 		plain.Fprintf(v.o.Out, "%s %s: %s\n", v.req.Now().UTC().Format(time.RFC3339), source, said)
 	}
 	if err == nil {
 		v.log.Debug("round", "source", source, "resources", o.Resources, "verdicts", o.Verdicts)
 	}
+}
+
+// facts reads what metrics tell of the state.
+func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
+	fuses, err := v.store.Actions().Fuses(ctx)
+	if err != nil {
+		return f, err
+	}
+	for i := range fuses {
+		if fuses[i].Stands() {
+			f.Fuses++
+		}
+	}
+	tokens, err := v.store.Callers().Tokens(ctx)
+	if err != nil {
+		return f, err
+	}
+	now := v.req.Now()
+	for _, t := range tokens {
+		if t.Valid(now) && (f.TokenExpires.IsZero() || t.ExpiresAt.Before(f.TokenExpires)) {
+			f.TokenExpires = t.ExpiresAt
+		}
+	}
+	return f, nil
+}
+
+// certificateExpires is when the certificate of the server expires; false without one.
+func (v *server) certificateExpires() (time.Time, bool) {
+	if v.certificate == nil {
+		return time.Time{}, false
+	}
+	c, err := v.certificate.load(nil)
+	if err != nil || c.Leaf == nil {
+		return time.Time{}, false
+	}
+	return c.Leaf.NotAfter, true
 }
 
 // kindsOf are the kinds that a service reads: those of the policies, and machines.
