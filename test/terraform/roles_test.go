@@ -37,7 +37,7 @@ func read(t *testing.T, s *State) documents {
 		}
 		d.of[r.Address], d.text[r.Address] = p, r.Values["policy"].(string)
 	}
-	d.names = strings.NewReplacer("{region}", "us-east-1", "{account}", "111122223333", "{session}", "s-1", "{person}", person,
+	d.names = strings.NewReplacer("{partition}", "aws", "{region}", "us-east-1", "{account}", "111122223333", "{session}", "s-1", "{person}", person,
 		"{image}", "ami-1", "{instance}", "i-1", "{volume}", "vol-1", "{network-interface}", "eni-1", "{spot-instances-request}", "sir-1", "{elastic-ip}", "eipalloc-1",
 		"{bucket}", s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"), "{data-bucket}", s.Text(`aws_s3_bucket.this["data"]`, "bucket"),
 		"{subnet}", first(s.Outputs["subnets"].Value.(map[string]any)), "{security-group}", s.Text("aws_security_group.sessions", "id"),

@@ -187,12 +187,17 @@ func restoreTags(ctx context.Context, s *site, t action.Task) error {
 	return nil
 }
 
+// bucketOfARN is the name of a bucket whose ARN a service told, in whichever partition.
+func bucketOfARN(arn string) string {
+	if _, name, ok := strings.Cut(arn, ":s3:::"); ok {
+		return name
+	}
+	return arn
+}
+
 // arn is a resource's name in all of AWS. Buckets are the same in all regions and accounts.
 func (p *place) arn(service, rest string) string {
-	partition, region, id := partitions[0].name, p.region, p.account.id
-	if x := partitionOf(p.region); x != nil {
-		partition = x.name
-	}
+	partition, region, id := partitionNamed(p.region), p.region, p.account.id
 	if service == "s3" {
 		region, id = "", ""
 	}
