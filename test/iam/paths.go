@@ -206,6 +206,8 @@ type search struct {
 	// tags with which something begins.
 	values map[string][]string
 	states []map[string]string
+	// sets are tags that a statement wants to be written together.
+	sets []map[string]string
 }
 
 // interesting collects the tags by which the documents decide.
@@ -214,10 +216,17 @@ func (s *search) interesting() {
 	for _, p := range s.by {
 		for _, policy := range p.Policies {
 			for _, st := range policy.Statement {
-				for _, keys := range st.Condition {
+				set := map[string]string{}
+				for operator, keys := range st.Condition {
 					for key, operands := range keys {
 						s.decides(p, key, operands)
+						if tag, ok := strings.CutPrefix(key, "aws:RequestTag/"); ok && (set[tag] == "" || operator != "Null") {
+							set[tag] = operands[0]
+						}
 					}
+				}
+				if len(set) > 0 {
+					s.sets = append(s.sets, set)
 				}
 			}
 		}
@@ -378,12 +387,17 @@ type write struct {
 	set, after map[string]string
 }
 
-// writes are the calls that could be made on something with these tags: each tag by itself, in its
-// own spelling and another one, and with another tag; each removed; and all removed without naming
+// writes are the calls that could be made on something with these tags: the tags that a statement
+// wants together; each tag by itself, in its own spelling and another one, and with another tag; each removed; and all removed without naming
 // any, which EC2 does.
 func (s *search) writes(k kind, now map[string]string) []write {
 	var all []write
 	for _, action := range k.tags {
+		for _, set := range s.sets {
+			after := maps.Clone(now)
+			maps.Copy(after, set)
+			all = append(all, write{action, slices.Sorted(maps.Keys(set)), set, after})
+		}
 		for key, values := range s.values {
 			for _, v := range values {
 				for _, spelled := range []string{key, strings.ToUpper(key)} {

@@ -88,7 +88,11 @@ func TestPathsThatAreFound(t *testing.T) {
 		"sts:AssumeRole arn:aws-cn:iam::111122223333:role/admin":                 {may("sts:AssumeRole", `{}`)},
 		"ec2:CreateTags by 1 to map[team:vision]":                                {ends, may("ec2:CreateTags", `{}`)},
 		"ec2:DeleteTags by 1 to map[]":                                           {free, may("ec2:DeleteTags", `{"Null":{"aws:TagKeys":"true"}}`)},
-		"":                                                                       {ends, may("ec2:CreateTags", `{"StringEquals":{"ec2:CreateAction":"RunInstances"}}`)},
+		"iam:TagRole by 1 to map[a:false b:false]": {
+			may("iam:DeleteRole", `{"Null":{"aws:ResourceTag/a":"false","aws:ResourceTag/b":"false"}}`),
+			may("iam:TagRole", `{"Null":{"aws:RequestTag/a":"false","aws:RequestTag/b":"false"}}`),
+		},
+		"": {ends, may("ec2:CreateTags", `{"StringEquals":{"ec2:CreateAction":"RunInstances"}}`)},
 	} {
 		var all []iam.Principal
 		for i, p := range by {
