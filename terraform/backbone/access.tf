@@ -160,7 +160,7 @@ locals {
       Resource = local.any_session_iam
     },
     {
-      # By path, which nobody can change, and not by tags, which TagRoles writes.
+      # By path, which stays as it is, and not by tags, which TagRoles writes.
       Sid      = "EndRoles"
       Effect   = "Allow"
       Action   = ["iam:AddRoleToInstanceProfile", "iam:DeleteInstanceProfile", "iam:DeleteRole", "iam:RemoveRoleFromInstanceProfile"]

@@ -163,7 +163,7 @@ func notByActing(err error, keys []string) error {
 		return err
 	}
 	return fmt.Errorf("%w; the acting role may not write %s, by which IAM decides what it may end: "+
-		"use the credentials of somebody who may (--profile)", err, keys[i])
+		"use the credentials of a person who may (--profile)", err, keys[i])
 }
 
 func lookTags(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
