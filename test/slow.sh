@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules plans services cli docs checkpoints agents local api image python
-	kills provider clocks disks sessions calls runners unanswered helm templates terraform)
+	kills provider clocks disks sessions calls runners unanswered helm templates terraform policies)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -38,6 +38,7 @@ run() {
 	helm) (cd test/helm && go test -count=1 .) ;;
 	templates) ./test/cfn-lint.sh ;;
 	terraform) make terraform ;;
+	policies) slow -run TestAWSKnowsWhatThePolicySays ./test/iam ;; # against the reference of AWS
 	*) echo "slow.sh: there is no suite $1; there are: ${suites[*]}" >&2; return 2 ;;
 	esac
 }

@@ -29,9 +29,11 @@ type enforceFlags struct {
 	sourceFlags
 	policies []string
 	once     bool
-	printIAM bool
-	enforce  bool
-	window   string
+	iam      policyFlags
+	// buckets are those whose lifecycle and tags the printed policy lets change.
+	buckets []string
+	enforce bool
+	window  string
 	// trace and at are those of --cloud trace; decisions is a file to write them to.
 	trace, at, decisions string
 	// seed varies the simulated account.
@@ -69,7 +71,8 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
-	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy with the permissions of scan and of actions on what is managed or governed (curfew.yaml), and do nothing else")
+	f.iam.add(fl, "with the permissions of scan and of actions on what is managed or governed (curfew.yaml)")
+	fl.StringArrayVar(&f.buckets, "bucket", nil, "with --print-iam-policy: `name` of a bucket whose lifecycle and tags may be changed; repeatable")
 	return c
 }
 
@@ -77,12 +80,22 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 	if err := f.checkTrace(); err != nil {
 		return err
 	}
-	if f.printIAM {
+	if err := f.iam.check(); err != nil {
+		return err
+	}
+	if err := checkBuckets(f.buckets, f.iam.print); err != nil {
+		return err
+	}
+	if f.iam.print {
 		cfg, err := a.config()
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(clouds.ActionPolicy(cfg.Governance.Tags(cfg.Tags.Lifetime)))
+		partition, err := f.iam.in(f.Regions, cfg.AWS.Regions)
+		if err != nil {
+			return err
+		}
+		_, err = a.Stdout.Write(clouds.ActionPolicy(clouds.Grants{Partition: partition, Governed: cfg.Governance.Tags(cfg.Tags.Lifetime), Buckets: f.buckets}))
 		return err
 	}
 	if f.Cloud == "sim" {

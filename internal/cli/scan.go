@@ -72,14 +72,14 @@ func (f *sourceFlags) checkAudit() error {
 // scanFlags are the flags of scan.
 type scanFlags struct {
 	sourceFlags
-	window      string
-	bill        string
-	noSave      bool
-	failOn      string
-	min         string
-	all         bool
-	printPolicy bool
-	last        bool
+	window string
+	bill   string
+	noSave bool
+	failOn string
+	min    string
+	all    bool
+	iam    policyFlags
+	last   bool
 }
 
 func (a *app) newScan() *cobra.Command {
@@ -119,7 +119,7 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl.StringVar(&f.min, "min", "1", "fold findings about fewer `dollars` a month, and missing tags, into a line with their count; 0 shows each")
 	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
-	fl.BoolVar(&f.printPolicy, "print-iam-policy", false, "print the IAM policy with the permissions that scan uses, and do nothing else")
+	f.iam.add(fl, "with the permissions that scan uses")
 	return c
 }
 
@@ -129,12 +129,19 @@ func (a *app) scan(ctx context.Context, f scanFlags) error {
 	if err := f.checkAudit(); err != nil {
 		return err
 	}
-	if f.printPolicy {
-		_, err := a.Stdout.Write(clouds.ReadPolicy())
+	if err := f.iam.check(); err != nil {
 		return err
 	}
 	cfg, err := a.config()
 	if err != nil {
+		return err
+	}
+	if f.iam.print {
+		partition, err := f.iam.in(f.Regions, cfg.AWS.Regions)
+		if err != nil {
+			return err
+		}
+		_, err = a.Stdout.Write(clouds.ReadPolicy(partition))
 		return err
 	}
 	limit, err := failOn(f.failOn, cfg.Scan.FailOn)
@@ -176,7 +183,7 @@ func scanExit(partial bool, limit *money.Amount, waste money.Amount) error {
 func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) error {
 	var reads []string
 	set.Visit(func(fl *pflag.Flag) {
-		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "tz", "window", "bill", "no-save", "print-iam-policy"}, fl.Name) {
+		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "tz", "window", "bill", "no-save", "print-iam-policy", "partition"}, fl.Name) {
 			reads = append(reads, "--"+fl.Name)
 		}
 	})

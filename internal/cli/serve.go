@@ -29,7 +29,7 @@ type serveFlags struct {
 	// Of the simulated account.
 	speed, length, truth string
 	observe              bool
-	printIAM             bool
+	iam                  policyFlags
 }
 
 // defaultListen is where a service listens: on this machine alone.
@@ -62,7 +62,7 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	fl.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP server")
 	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format", "form of the log: text or json")
-	fl.BoolVar(&f.printIAM, "print-iam-policy", false, "print the IAM policy by which the service assumes the configured roles and lists the organization, and do nothing else")
+	f.iam.add(fl, "by which the service assumes the configured roles and lists the organization")
 	fl.StringVar(&f.lease, "lease", "", "for how long a process that died keeps its accounts from the others (default 8s)")
 	fl.BoolVar(&f.demo, "demo", false, "serve the built-in simulated account, whose policies act and whose people answer")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
@@ -75,12 +75,19 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 
 func (a *app) serve(ctx context.Context, f serveFlags) error {
 	f.Cloud = "aws"
-	if f.printIAM {
+	if err := f.iam.check(); err != nil {
+		return err
+	}
+	if f.iam.print {
 		cfg, err := a.config()
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(clouds.CentralPolicy(cfg))
+		partition, err := f.iam.in(f.Regions, cfg.AWS.Regions)
+		if err != nil {
+			return err
+		}
+		_, err = a.Stdout.Write(clouds.CentralPolicy(partition, cfg))
 		return err
 	}
 	enforce, err := f.options()

@@ -150,7 +150,7 @@ locals {
       Sid       = "MachinePolicyAlone"
       Effect    = "Allow"
       Action    = ["iam:AttachRolePolicy", "iam:DetachRolePolicy"]
-      Resource  = local.any_session_role
+      Resource  = local.session_roles
       Condition = { ArnEquals = { "iam:PolicyARN" = aws_iam_policy.machine.arn } }
     },
     {
@@ -160,11 +160,11 @@ locals {
       Resource = local.any_session_iam
     },
     {
-      Sid       = "EndRoles"
-      Effect    = "Allow"
-      Action    = ["iam:AddRoleToInstanceProfile", "iam:DeleteInstanceProfile", "iam:DeleteRole", "iam:RemoveRoleFromInstanceProfile"]
-      Resource  = local.any_session_iam
-      Condition = local.of_sessions
+      # By path, which stays as it is, and not by tags, which TagRoles writes.
+      Sid      = "EndRoles"
+      Effect   = "Allow"
+      Action   = ["iam:AddRoleToInstanceProfile", "iam:DeleteInstanceProfile", "iam:DeleteRole", "iam:RemoveRoleFromInstanceProfile"]
+      Resource = concat(local.session_roles, local.session_profiles)
     },
     {
       # IAM knows no resources for these.

@@ -84,9 +84,9 @@ locals {
           "s3:GetObject",
         ]
         Resource = [
-          "arn:aws:s3:::*/????-??-??T??-??Z/manifest.json",
-          "arn:aws:s3:::*/data/????????-????-????-????-????????????.csv.gz",
-          "arn:aws:s3:::*/data/????????-????-????-????-????????????.parquet",
+          "arn:${local.partition}:s3:::*/????-??-??T??-??Z/manifest.json",
+          "arn:${local.partition}:s3:::*/data/????????-????-????-????-????????????.csv.gz",
+          "arn:${local.partition}:s3:::*/data/????????-????-????-????-????????????.parquet",
         ]
       },
     ])
@@ -176,9 +176,9 @@ locals {
           "s3:GetObject",
         ]
         Resource = [
-          "arn:aws:s3:::*/????-??-??T??-??Z/manifest.json",
-          "arn:aws:s3:::*/data/????????-????-????-????-????????????.csv.gz",
-          "arn:aws:s3:::*/data/????????-????-????-????-????????????.parquet",
+          "arn:${local.partition}:s3:::*/????-??-??T??-??Z/manifest.json",
+          "arn:${local.partition}:s3:::*/data/????????-????-????-????-????????????.csv.gz",
+          "arn:${local.partition}:s3:::*/data/????????-????-????-????-????????????.parquet",
         ]
       },
       {
@@ -193,17 +193,22 @@ locals {
         Resource = "*"
       },
       {
-        Sid    = "CurfewKeepAndDescribe"
+        Sid    = "CurfewSave"
+        Effect = "Allow"
+        Action = [
+          "ec2:CreateSnapshot",
+          "ec2:CreateSnapshots",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid    = "CurfewTag"
         Effect = "Allow"
         Action = [
           "autoscaling:CreateOrUpdateTags",
           "autoscaling:DeleteTags",
-          "ec2:CreateSnapshot",
-          "ec2:CreateSnapshots",
           "ec2:CreateTags",
           "ec2:DeleteTags",
-          "ec2:StartInstances",
-          "ecr:DeleteLifecyclePolicy",
           "ecr:TagResource",
           "ecr:UntagResource",
           "elasticfilesystem:TagResource",
@@ -214,28 +219,44 @@ locals {
           "es:RemoveTags",
           "fsx:TagResource",
           "fsx:UntagResource",
-          "logs:DeleteRetentionPolicy",
           "logs:TagResource",
           "logs:UntagResource",
           "rds:AddTagsToResource",
           "rds:RemoveTagsFromResource",
           "sagemaker:AddTags",
           "sagemaker:DeleteTags",
-          "sagemaker:StartNotebookInstance",
           "secretsmanager:TagResource",
           "secretsmanager:UntagResource",
         ]
         Resource = "*"
+        Condition = {
+          "Null" = {
+            "aws:TagKeys" = "false"
+          }
+        }
       },
       {
+        Sid    = "CurfewStartWith"
+        Effect = "Allow"
+        Action = [
+          "ec2:StartInstances",
+        ]
+        Resource = [
+          "arn:${local.partition}:license-manager:*:*:license-configuration:*",
+          "arn:${local.partition}:resource-groups:*:*:group/*",
+        ]
+      },
+      ], [
+      for names in [var.governed_buckets] : {
         Sid    = "CurfewBuckets"
         Effect = "Allow"
         Action = [
           "s3:PutBucketTagging",
           "s3:PutLifecycleConfiguration",
         ]
-        Resource = "*"
-      },
+        Resource = [for name in names : "arn:${local.partition}:s3:::${name}"]
+      } if length(names) > 0
+      ], [
       {
         Sid    = "CurfewAct"
         Effect = "Allow"
@@ -244,12 +265,16 @@ locals {
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
           "ec2:ReleaseAddress",
+          "ec2:StartInstances",
           "ec2:StopInstances",
           "ec2:TerminateInstances",
+          "ecr:DeleteLifecyclePolicy",
           "ecr:PutLifecyclePolicy",
+          "logs:DeleteRetentionPolicy",
           "logs:PutRetentionPolicy",
           "sagemaker:DeleteEndpoint",
           "sagemaker:DeleteNotebookInstance",
+          "sagemaker:StartNotebookInstance",
           "sagemaker:StopNotebookInstance",
           "sagemaker:StopTrainingJob",
           "sagemaker:UpdateEndpointWeightsAndCapacities",
@@ -270,12 +295,16 @@ locals {
           "autoscaling:UpdateAutoScalingGroup",
           "ec2:DeleteVolume",
           "ec2:ReleaseAddress",
+          "ec2:StartInstances",
           "ec2:StopInstances",
           "ec2:TerminateInstances",
+          "ecr:DeleteLifecyclePolicy",
           "ecr:PutLifecyclePolicy",
+          "logs:DeleteRetentionPolicy",
           "logs:PutRetentionPolicy",
           "sagemaker:DeleteEndpoint",
           "sagemaker:DeleteNotebookInstance",
+          "sagemaker:StartNotebookInstance",
           "sagemaker:StopNotebookInstance",
           "sagemaker:StopTrainingJob",
           "sagemaker:UpdateEndpointWeightsAndCapacities",
@@ -312,7 +341,7 @@ locals {
         }
       },
       {
-        Sid    = "CurfewNeverRenamePersistent"
+        Sid    = "CurfewNeverRetag"
         Effect = "Deny"
         Action = [
           "autoscaling:CreateOrUpdateTags",
@@ -341,10 +370,10 @@ locals {
         Resource = "*"
         Condition = {
           "ForAnyValue:StringEqualsIgnoreCase" = {
-            "aws:TagKeys" = ["curfew:lifetime", "curfew:managed"]
+            "aws:TagKeys" = distinct(concat(["curfew:installation", "curfew:lifetime", "curfew:managed", "curfew:owner", "curfew:session"], flatten([for tags in var.governed_tags : keys(tags)])))
           }
-          "StringEqualsIgnoreCase" = {
-            "aws:ResourceTag/curfew:lifetime" = "persistent"
+          "Null" = {
+            "ec2:CreateAction" = "true"
           }
         }
       },

@@ -58,6 +58,17 @@ variable "governed_tags" {
   }
 }
 
+variable "governed_buckets" {
+  description = "Names of the buckets whose lifecycle rules and tags the acting role may change."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for name in var.governed_buckets : can(regex("^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", name))])
+    error_message = "Give the name of each bucket, without wildcards."
+  }
+}
+
 variable "installations" {
   description = "The installations of curfew that may launch and end machines here, as the tag curfew:installation names them. Empty: every one."
   type        = list(string)

@@ -48,11 +48,32 @@ type statement struct {
 	Condition   map[string]map[string]any
 }
 
-// governed names the statement that is there only where an account governs by further tags.
-const governed = "CurfewActGoverned1"
+// The statements that depend on parameters: governed is there where an account governs by further
+// tags, buckets where it names buckets, and retag also denies the keys of the further tags.
+const (
+	governed = "CurfewActGoverned1"
+	buckets  = "CurfewBuckets"
+	retag    = "CurfewNeverRetag"
+)
 
-// ephemeral is what the template offers to govern besides curfew:managed=true.
-var ephemeral = []map[string]string{{inventory.TagLifetime: string(inventory.Ephemeral)}}
+// conditions are those of the template for statements.
+var conditions = map[string]string{governed: "GovernsEphemeral", buckets: "NamesBuckets"}
+
+// grants is what the template and the module offer in a partition, besides what
+// curfew:managed=true governs. The module takes other tags; both take other buckets.
+func grants(partition string) aws.Grants {
+	return aws.Grants{
+		Partition: partition,
+		Governed:  []map[string]string{{inventory.TagLifetime: string(inventory.Ephemeral)}},
+		Buckets:   []string{"named"},
+	}
+}
+
+// The partitions by which the template and the modules know where they are.
+const (
+	templatePartition = "${AWS::Partition}"
+	modulePartition   = "${local.partition}"
+)
 
 // generate returns the files with the permissions of now, by their paths from root.
 func generate(root string) (map[string][]byte, error) {
@@ -62,17 +83,20 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	hcl := "# Written by go run ./test/deploy from what curfew prints with --print-iam-policy.\nlocals {\n"
 	for _, p := range []struct {
-		name string
-		raw  []byte
-	}{{"scan", aws.PolicyJSON()}, {"enforce", aws.ActionPolicyJSON(ephemeral)}} {
-		var doc struct{ Statement []statement }
-		if err := json.Unmarshal(p.raw, &doc); err != nil {
+		name  string
+		print func(partition string) []byte
+	}{{"scan", aws.PolicyJSON}, {"enforce", func(partition string) []byte { return aws.ActionPolicyJSON(grants(partition)) }}} {
+		var inTemplate, inModule struct{ Statement []statement }
+		if err := json.Unmarshal(p.print(templatePartition), &inTemplate); err != nil {
 			return nil, err
 		}
-		if text, err = section(text, p.name, yamlOf(doc.Statement)); err != nil {
+		if err := json.Unmarshal(p.print(modulePartition), &inModule); err != nil {
 			return nil, err
 		}
-		hcl += hclOf(p.name, doc.Statement)
+		if text, err = section(text, p.name, yamlOf(inTemplate.Statement)); err != nil {
+			return nil, err
+		}
+		hcl += hclOf(p.name, inModule.Statement)
 	}
 	policies := []byte(strings.TrimSuffix(hcl, "\n") + "}\n")
 	rates, err := pricesOf()
@@ -143,60 +167,75 @@ func yamlOf(all []statement) string {
 	b.WriteString(base + "Version: \"2012-10-17\"\n" + base + "Statement:\n")
 	for _, s := range all {
 		first, indent := base+"  - ", base+"    "
-		if s.Sid == governed {
-			b.WriteString(first + "Fn::If:\n" + indent + "  - GovernsEphemeral\n")
+		if conditions[s.Sid] != "" {
+			b.WriteString(first + "Fn::If:\n" + indent + "  - " + conditions[s.Sid] + "\n")
 			first, indent = indent+"  - ", indent+"    "
 		}
 		fmt.Fprintf(&b, "%sSid: %s\n%sEffect: %s\n%sAction:\n", first, s.Sid, indent, s.Effect, indent)
 		for _, a := range s.Action {
 			b.WriteString(indent + "  - " + a + "\n")
 		}
-		if list, ok := s.Resource.([]any); ok {
+		list, ok := s.Resource.([]any)
+		switch {
+		case s.Sid == buckets:
+			b.WriteString(indent + "Resource: {Ref: GovernedBuckets}\n")
+		case ok:
 			b.WriteString(indent + "Resource:\n")
 			for _, r := range list {
-				b.WriteString(indent + "  - " + quote(r) + "\n")
+				b.WriteString(indent + "  - Fn::Sub: " + quote(r) + "\n")
 			}
-		} else {
+		default:
 			b.WriteString(indent + "Resource: " + quote(s.Resource) + "\n")
 		}
 		if len(s.Condition) > 0 {
 			b.WriteString(indent + "Condition:\n")
 			for _, operator := range keys(s.Condition) {
-				b.WriteString(indent + "  " + operator + ":\n")
+				name := operator
+				if name == "Null" {
+					name = quote(name) // it would be no string in YAML
+				}
+				b.WriteString(indent + "  " + name + ":\n")
 				for _, key := range keys(s.Condition[operator]) {
 					b.WriteString(indent + "    " + key + ": " + quote(s.Condition[operator][key]) + "\n")
 				}
 			}
 		}
-		if s.Sid == governed {
+		if conditions[s.Sid] != "" {
 			b.WriteString(base + "      - {Ref: AWS::NoValue}\n")
 		}
 	}
 	return b.String()
 }
 
-// hclOf writes statements as a local value. The governed ones are made of a variable.
+// hclOf writes statements as a local value. Those that depend on parameters are made of variables.
 func hclOf(name string, all []statement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  %s = jsonencode({\n    Version = \"2012-10-17\"\n    Statement = concat([\n", name)
 	for _, s := range all {
 		sid, end := quote(s.Sid), "},\n"
 		open := "      {\n"
-		if s.Sid == governed {
+		switch s.Sid {
+		case governed:
 			sid, open, end = `"CurfewActGoverned${i + 1}"`, "      ], [\n      for i, tags in var.governed_tags : {\n", "}\n      ], [\n"
+		case buckets:
+			open, end = "      ], [\n      for names in [var.governed_buckets] : {\n", "} if length(names) > 0\n      ], [\n"
 		}
 		fmt.Fprintf(&b, "%s        Sid    = %s\n        Effect = %q\n        Action = [\n", open, sid, s.Effect)
 		for _, a := range s.Action {
 			b.WriteString("          " + quote(a) + ",\n")
 		}
 		b.WriteString("        ]\n        Resource = ")
-		if list, ok := s.Resource.([]any); ok {
+		list, ok := s.Resource.([]any)
+		switch {
+		case s.Sid == buckets:
+			b.WriteString("[for name in names : \"arn:" + modulePartition + ":s3:::${name}\"]\n")
+		case ok:
 			b.WriteString("[\n")
 			for _, r := range list {
 				b.WriteString("          " + quote(r) + ",\n")
 			}
 			b.WriteString("        ]\n")
-		} else {
+		default:
 			b.WriteString(quote(s.Resource) + "\n")
 		}
 		switch {
@@ -208,6 +247,9 @@ func hclOf(name string, all []statement) string {
 				b.WriteString("          " + quote(operator) + " = {\n")
 				for _, key := range keys(s.Condition[operator]) {
 					value := strings.ReplaceAll(quote(s.Condition[operator][key]), `","`, `", "`)
+					if s.Sid == retag && key == "aws:TagKeys" {
+						value = "distinct(concat(" + value + ", flatten([for tags in var.governed_tags : keys(tags)])))"
+					}
 					b.WriteString("            " + quote(key) + " = " + value + "\n")
 				}
 				b.WriteString("          }\n")

@@ -3,6 +3,7 @@ package helm
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
@@ -15,8 +16,11 @@ import (
 
 const moduleDir = "../../deploy/terraform/member-roles/"
 
-// policies evaluates the local values of the module with these governed tags.
-func policies(t *testing.T, governed cty.Value) map[string]any {
+// partition is where both documents are evaluated.
+const partition = "aws-cn"
+
+// policies evaluates the local values of the module with these governed tags and buckets.
+func policies(t *testing.T, governed, buckets cty.Value) map[string]any {
 	t.Helper()
 	raw, err := os.ReadFile(moduleDir + "policies.tf")
 	if err != nil {
@@ -27,8 +31,14 @@ func policies(t *testing.T, governed cty.Value) map[string]any {
 		t.Fatal(diags)
 	}
 	ctx := &hcl.EvalContext{
-		Variables: map[string]cty.Value{"var": cty.ObjectVal(map[string]cty.Value{"governed_tags": governed})},
-		Functions: map[string]function.Function{"jsonencode": stdlib.JSONEncodeFunc, "concat": stdlib.ConcatFunc},
+		Variables: map[string]cty.Value{
+			"var":   cty.ObjectVal(map[string]cty.Value{"governed_tags": governed, "governed_buckets": buckets}),
+			"local": cty.ObjectVal(map[string]cty.Value{"partition": cty.StringVal(partition)}),
+		},
+		Functions: map[string]function.Function{
+			"jsonencode": stdlib.JSONEncodeFunc, "concat": stdlib.ConcatFunc, "distinct": stdlib.DistinctFunc,
+			"flatten": stdlib.FlattenFunc, "keys": stdlib.KeysFunc, "length": stdlib.LengthFunc,
+		},
 	}
 	out := map[string]any{}
 	for name, attribute := range file.Body.(*hclsyntax.Body).Blocks[0].Body.Attributes {
@@ -63,30 +73,57 @@ func TestTerraformIsCloudFormation(t *testing.T) {
 		t.Fatal(err)
 	}
 	ephemeral := cty.TupleVal([]cty.Value{cty.MapVal(map[string]cty.Value{"curfew:lifetime": cty.StringVal("ephemeral")})})
-	for _, governs := range []bool{false, true} {
-		governed := cty.EmptyTupleVal
-		if governs {
-			governed = ephemeral
+	for _, wide := range []bool{false, true} {
+		governed, buckets := cty.EmptyTupleVal, cty.EmptyTupleVal
+		if wide {
+			governed, buckets = ephemeral, cty.TupleVal([]cty.Value{cty.StringVal("models"), cty.StringVal("data")})
 		}
-		got := policies(t, governed)
+		got := policies(t, governed, buckets)
 		for local, resource := range map[string]string{"scan": "ReadRole", "enforce": "ActRole"} {
 			doc := template.Resources[resource].Properties.Policies[0].PolicyDocument
-			var statements []any
-			for _, s := range doc["Statement"].([]any) {
-				if choice, conditional := s.(map[string]any)["Fn::If"]; conditional {
-					if !governs {
-						continue
-					}
-					s = choice.([]any)[1]
-				}
-				statements = append(statements, s)
-			}
-			want := map[string]any{"Version": doc["Version"], "Statement": statements}
-			if len(statements) < 2 || !reflect.DeepEqual(got[local], want) {
-				t.Errorf("%s, governing ephemeral %v:\n%v\nwant\n%v", local, governs, got[local], want)
+			want := resolve(doc, wide)
+			if statements := want.(map[string]any)["Statement"].([]any); len(statements) < 2 || !reflect.DeepEqual(got[local], want) {
+				t.Errorf("%s, governing more %v:\n%v\nwant\n%v", local, wide, got[local], want)
 			}
 		}
 	}
+}
+
+// resolve replaces the functions of the template: all conditions hold or none does, and the buckets
+// are those of the test.
+func resolve(v any, wide bool) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if choice, ok := v["Fn::If"].([]any); ok {
+			if wide {
+				return resolve(choice[1], wide)
+			}
+			return resolve(choice[2], wide)
+		}
+		if text, ok := v["Fn::Sub"].(string); ok {
+			return strings.ReplaceAll(text, "${AWS::Partition}", partition)
+		}
+		switch v["Ref"] {
+		case "AWS::NoValue":
+			return nil
+		case "GovernedBuckets":
+			return []any{"arn:" + partition + ":s3:::models", "arn:" + partition + ":s3:::data"}
+		}
+		out := map[string]any{}
+		for key, value := range v {
+			out[key] = resolve(value, wide)
+		}
+		return out
+	case []any:
+		out := []any{}
+		for _, value := range v {
+			if r := resolve(value, wide); r != nil {
+				out = append(out, r)
+			}
+		}
+		return out
+	}
+	return v
 }
 
 // TestModuleParses reads every file of the module.

@@ -200,6 +200,9 @@ func (r Request) holds(operator, key string, operands []string) (bool, error) {
 
 // like matches * and ? of IAM, which both cross slashes.
 func like(pattern, s string) bool {
+	if !strings.ContainsAny(pattern, "*?") {
+		return pattern == s
+	}
 	flat := strings.NewReplacer("/", "\x00")
 	ok, err := path.Match(strings.NewReplacer("/", "\x00", "[", `\[`).Replace(pattern), flat.Replace(s))
 	return err == nil && ok

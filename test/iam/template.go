@@ -16,14 +16,18 @@ type Role struct {
 }
 
 // Template reads the roles of a CloudFormation template with these parameters, by their
-// logical names. It resolves what curfew's own templates use, and nothing else.
+// logical names; AWS::Partition is "aws" unless it is among them. It resolves what curfew's own
+// templates use, and nothing else.
 func Template(file string, parameters map[string]string) (map[string]Role, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	var doc struct {
-		Parameters map[string]struct{ Default *string }
+		Parameters map[string]struct {
+			Type    string
+			Default *string
+		}
 		Conditions map[string]any
 		Resources  map[string]struct {
 			Type, Condition string
@@ -36,7 +40,10 @@ func Template(file string, parameters map[string]string) (map[string]Role, error
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return nil, err
 	}
-	r := resolver{map[string]string{}, doc.Conditions}
+	r := resolver{map[string]any{"AWS::Partition": "aws"}, doc.Conditions}
+	if partition, given := parameters["AWS::Partition"]; given {
+		r.parameters["AWS::Partition"] = partition
+	}
 	for name, p := range doc.Parameters {
 		value, given := parameters[name]
 		if !given && p.Default == nil {
@@ -45,7 +52,13 @@ func Template(file string, parameters map[string]string) (map[string]Role, error
 		if !given {
 			value = *p.Default
 		}
-		r.parameters[name] = value
+		if r.parameters[name] = value; p.Type == "CommaDelimitedList" {
+			list := []any{}
+			for _, one := range strings.Split(value, ",") {
+				list = append(list, one)
+			}
+			r.parameters[name] = list
+		}
 	}
 	roles := map[string]Role{}
 	for name, res := range doc.Resources {
@@ -95,7 +108,7 @@ func Template(file string, parameters map[string]string) (map[string]Role, error
 
 // resolver replaces the functions of a template.
 type resolver struct {
-	parameters map[string]string
+	parameters map[string]any // strings and lists of them
 	conditions map[string]any
 }
 
@@ -148,6 +161,17 @@ func (r resolver) function(name string, argument any) (any, error) {
 			return value, nil
 		}
 	}
+	if text, ok := argument.(string); name == "Fn::Sub" && ok {
+		var unknown error
+		out := variable.ReplaceAllStringFunc(text, func(v string) string {
+			value, ok := r.parameters[variable.FindStringSubmatch(v)[1]].(string)
+			if !ok {
+				unknown = fmt.Errorf("%s in Fn::Sub is not known", v)
+			}
+			return value
+		})
+		return out, unknown
+	}
 	list, _ := argument.([]any)
 	switch {
 	case name == "Fn::If" && len(list) == 3:
@@ -166,6 +190,23 @@ func (r resolver) function(name string, argument any) (any, error) {
 			return nil, err
 		}
 		return both.([]any)[0] == both.([]any)[1], nil
+	case name == "Fn::Not" && len(list) == 1:
+		one, err := r.resolve(list[0])
+		holds, ok := one.(bool)
+		if err == nil && !ok {
+			err = fmt.Errorf("%v in Fn::Not is no condition", list[0])
+		}
+		return !holds, err
+	case name == "Fn::Join" && len(list) == 2:
+		parts, err := r.resolve(list[1])
+		if err != nil {
+			return nil, err
+		}
+		var texts []string
+		for _, part := range parts.([]any) {
+			texts = append(texts, part.(string))
+		}
+		return strings.Join(texts, list[0].(string)), nil
 	}
 	return nil, fmt.Errorf("%s of %v is not known", name, argument)
 }

@@ -37,7 +37,7 @@ func read(t *testing.T, s *State) documents {
 		}
 		d.of[r.Address], d.text[r.Address] = p, r.Values["policy"].(string)
 	}
-	d.names = strings.NewReplacer("{region}", "us-east-1", "{account}", "111122223333", "{session}", "s-1", "{person}", person,
+	d.names = strings.NewReplacer("{partition}", "aws", "{region}", "us-east-1", "{account}", "111122223333", "{session}", "s-1", "{person}", person,
 		"{image}", "ami-1", "{instance}", "i-1", "{volume}", "vol-1", "{network-interface}", "eni-1", "{spot-instances-request}", "sir-1", "{elastic-ip}", "eipalloc-1",
 		"{bucket}", s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"), "{data-bucket}", s.Text(`aws_s3_bucket.this["data"]`, "bucket"),
 		"{subnet}", first(s.Outputs["subnets"].Value.(map[string]any)), "{security-group}", s.Text("aws_security_group.sessions", "id"),
@@ -126,6 +126,7 @@ func TestRoles(t *testing.T) {
 	t.Run("refusals", d.refusals)
 	t.Run("never persistent", d.neverPersistent)
 	t.Run("printed", d.printed)
+	t.Run("paths", func(t *testing.T) { d.paths(t, s) })
 	t.Run("state", d.state)
 	t.Run("trust", func(t *testing.T) { trust(t, s) })
 }
@@ -224,8 +225,8 @@ func (d documents) refusals(t *testing.T) {
 		{"the tags of another installation's role", aws.ByLauncher, "iam:TagRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
 		{"the role of another installation", aws.ByLauncher, "iam:PassRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
 		{"a role without session", aws.ByLauncher, "iam:TagRole", "", set(made, "curfew:session", "")},
-		{"the end of another installation's role", aws.ByLauncher, "iam:DeleteRole", "", set(has, "curfew:installation", "other")},
-		{"another installation's profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "", set(has, "curfew:installation", "other")},
+		{"the end of another installation's role", aws.ByLauncher, "iam:DeleteRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
+		{"another installation's profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "", on("arn:aws:iam::{account}:instance-profile/curfew/sessions/other/s-1/x")},
 		{"another policy for a role", aws.ByLauncher, "iam:AttachRolePolicy", "", set(keys, "iam:PolicyARN", "arn:aws:iam::aws:policy/AdministratorAccess")},
 		{"the policy for another role", aws.ByLauncher, "iam:AttachRolePolicy", "", on("arn:aws:iam::{account}:role/admin")},
 		{"the end of another role", aws.ByLauncher, "iam:DeleteRole", "", on("arn:aws:iam::{account}:role/curfew-backbone-launch")},
@@ -421,11 +422,40 @@ func trust(t *testing.T, s *State) {
 	}
 }
 
+// paths tries every path of writes by curfew's roles, a runner, a person and a machine, each alone
+// and all together: none can end, or enter, what it could not before.
+func (d documents) paths(t *testing.T, s *State) {
+	all := map[string][]*iam.Policy{
+		"read": {d.of["aws_iam_role_policy.read"]}, "act": {d.of["aws_iam_role_policy.act[0]"]}, "launch": d.by(aws.ByLauncher),
+		"runner": {d.of["aws_iam_role_policy.runner[0]"]}, "person": d.by(aws.ByPerson), "machine": d.by(aws.ByMachine),
+	}
+	in := iam.Account{Partition: "aws", Region: "us-east-1", ID: "111122223333", Bucket: s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"),
+		Policies: map[string]*iam.Policy{s.Text("aws_iam_policy.machine", "arn"): d.of["aws_iam_policy.machine"]}}
+	var together []iam.Principal
+	for name, documents := range all {
+		if documents[0] == nil {
+			t.Fatalf("%s has no document", name)
+		}
+		p := iam.Principal{Name: name, Policies: documents, Keys: map[string]string{"aws:userid": person}}
+		if name == "machine" {
+			principal(p.Keys)
+		}
+		together = append(together, p)
+		if paths, err := iam.Widened([]iam.Principal{p}, in); err != nil || len(paths) > 0 {
+			t.Errorf("%s: %v\n%s", name, err, strings.Join(paths, "\n"))
+		}
+	}
+	if paths, err := iam.Widened(together, in); err != nil || len(paths) > 0 {
+		t.Errorf("together: %v\n%s", err, strings.Join(paths, "\n"))
+	}
+}
+
 // printed holds the roles that read and act against what curfew prints, and all
 // documents against the sizes that IAM takes: 6,144 characters for a managed policy, 10,240
 // for the inline policies of a role, without white space.
 func (d documents) printed(t *testing.T) {
-	for name, printed := range map[string][]byte{"aws_iam_role_policy.read": aws.PolicyJSON(), "aws_iam_role_policy.act[0]": aws.ActionPolicyJSON([]map[string]string{{"curfew:lifetime": "ephemeral"}})} {
+	for name, printed := range map[string][]byte{"aws_iam_role_policy.read": aws.PolicyJSON("aws"),
+		"aws_iam_role_policy.act[0]": aws.ActionPolicyJSON(aws.Grants{Partition: "aws", Governed: []map[string]string{{"curfew:lifetime": "ephemeral"}}, Buckets: []string{"models"}})} {
 		var got, want any
 		if err := json.Unmarshal([]byte(d.text[name]), &got); err != nil {
 			t.Fatal(err)

@@ -31,10 +31,11 @@ func slow(t *testing.T) {
 // of is the configuration of a backbone with every option.
 var whole = map[string]any{
 	"region": "us-east-1", "curfew_principals": []string{"arn:aws:iam::111122223333:role/platform"}, "external_id": "x1", "act": true,
-	"governed_tags":   []map[string]string{{"curfew:lifetime": "ephemeral"}},
-	"dataset_buckets": []string{"imagenet-mirror"},
-	"state":           map[string]string{"bucket": "states", "key": "curfew/backbone.tfstate", "session_prefix": "curfew/sessions/"},
-	"runners":         map[string]any{"provider": "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com", "subjects": []string{"repo:acme/vision:ref:refs/heads/main"}},
+	"governed_buckets": []string{"models"},
+	"governed_tags":    []map[string]string{{"curfew:lifetime": "ephemeral"}},
+	"dataset_buckets":  []string{"imagenet-mirror"},
+	"state":            map[string]string{"bucket": "states", "key": "curfew/backbone.tfstate", "session_prefix": "curfew/sessions/"},
+	"runners":          map[string]any{"provider": "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com", "subjects": []string{"repo:acme/vision:ref:refs/heads/main"}},
 }
 
 // plain is the least that a backbone is told.

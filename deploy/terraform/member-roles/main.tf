@@ -10,7 +10,11 @@ terraform {
   }
 }
 
+data "aws_partition" "current" {}
+
 locals {
+  partition = data.aws_partition.current.partition
+
   trust = jsonencode({
     Version = "2012-10-17"
     Statement = [{

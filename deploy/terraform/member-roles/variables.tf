@@ -30,6 +30,17 @@ variable "governed_tags" {
   }
 }
 
+variable "governed_buckets" {
+  description = "Names of the buckets whose lifecycle rules and tags the acting role may change."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for name in var.governed_buckets : can(regex("^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", name))])
+    error_message = "Give the name of each bucket, without wildcards."
+  }
+}
+
 variable "read_role_name" {
   description = "Name of the role that reads."
   type        = string

@@ -78,15 +78,22 @@ var (
 var (
 	ReadPolicy   = aws.PolicyJSON
 	ActionPolicy = aws.ActionPolicyJSON
+	// Partitions are those that the policies can be written for.
+	Partitions = aws.Partitions
+	// PartitionOf is that of regions.
+	PartitionOf = aws.Partition
 )
 
 // memberRoles are the names of the roles that deploy/ creates in member accounts.
 var memberRoles = []string{"curfew-read", "curfew-act"}
 
-// CentralPolicy is the IAM policy that a service needs in its own account to read the others
-// that the configuration names or finds, as a JSON document; where it names none, to read those
-// with the roles of deploy/.
-func CentralPolicy(cfg config.Config) []byte {
+// Grants is what the acting role may change.
+type Grants = aws.Grants
+
+// CentralPolicy is the IAM policy that a service needs in its own account, in a partition, to read
+// the others that the configuration names or finds, as a JSON document; where it names none, to
+// read those with the roles of deploy/.
+func CentralPolicy(partition string, cfg config.Config) []byte {
 	roles := slices.Clone(cfg.AWS.AssumeRoles)
 	for _, a := range cfg.AWS.Accounts {
 		if a.Role != "" {
@@ -103,7 +110,7 @@ func CentralPolicy(cfg config.Config) []byte {
 	if len(roles) == 0 {
 		roles = memberRoles
 	}
-	return aws.CentralPolicyJSON(roles, org.Role != "" && org.ListRole == "")
+	return aws.CentralPolicyJSON(partition, roles, org.Role != "" && org.ListRole == "")
 }
 
 // What passes ask of AWS, and what it charges for that.

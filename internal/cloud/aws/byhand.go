@@ -123,12 +123,13 @@ func (h *hand) schedule() []string {
 	if w == nil || h.Account == "" {
 		return nil
 	}
+	partition := partitionNamed(h.Region)
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"scheduler.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
-	may := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["ec2:StartInstances","ec2:StopInstances"],"Resource":"arn:aws:ec2:%s:%s:instance/*"}]}`, h.Region, h.Account)
+	may := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["ec2:StartInstances","ec2:StopInstances"],"Resource":"arn:%s:ec2:%s:%s:instance/*"}]}`, partition, h.Region, h.Account)
 	one := func(does, call, at string, days []string) string {
 		hour, minute, _ := strings.Cut(at, ":")
 		cron := fmt.Sprintf("cron(%d %d ? * %s *)", atoi(minute), atoi(hour), strings.ToUpper(strings.Join(days, ",")))
-		target := encoded(map[string]string{"Arn": "arn:aws:scheduler:::aws-sdk:ec2:" + call, "RoleArn": "arn:aws:iam::" + h.Account + ":role/" + scheduleRole,
+		target := encoded(map[string]string{"Arn": "arn:" + partition + ":scheduler:::aws-sdk:ec2:" + call, "RoleArn": "arn:" + partition + ":iam::" + h.Account + ":role/" + scheduleRole,
 			"Input": encoded(map[string][]string{"InstanceIds": {h.ID}})})
 		return h.aws("scheduler create-schedule --name %s --schedule-expression %s --schedule-expression-timezone UTC --flexible-time-window Mode=OFF --target %s",
 			plain.Shell("curfew-"+does+"-"+h.ID), plain.Shell(cron), plain.Shell(target))

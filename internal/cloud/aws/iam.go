@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -22,37 +22,91 @@ type statement struct {
 // named by the minute, and its files, each named by a UUID (Amazon S3 User Guide,
 // "Locating your inventory list"). No other object is asked for.
 var inventoryObjects = []string{
-	"arn:aws:s3:::*/????-??-??T??-??Z/manifest.json",
-	"arn:aws:s3:::*/data/????????-????-????-????-????????????.csv.gz",
-	"arn:aws:s3:::*/data/????????-????-????-????-????????????.parquet",
+	"*/????-??-??T??-??Z/manifest.json",
+	"*/data/????????-????-????-????-????????????.csv.gz",
+	"*/data/????????-????-????-????-????????????.parquet",
 }
 
-// PolicyJSON returns the IAM policy that an audit needs, no more and no less, as
+// Partitions are the partitions of AWS whose ARNs a policy can be written with: "aws", "aws-cn",
+// "aws-us-gov".
+func Partitions() []string {
+	names := make([]string, len(partitions))
+	for i := range partitions {
+		names[i] = partitions[i].name
+	}
+	return names
+}
+
+// PolicyJSON returns the IAM policy that an audit in a partition needs, no more and no less, as
 // indented JSON with a newline at its end. Of objects it allows only S3 Inventory's own
 // files. Assuming roles in other accounts also needs sts:AssumeRole on those roles;
 // fetching prices is not in it.
-func PolicyJSON() []byte { return policyJSON(scanStatements()...) }
+func PolicyJSON(partition string) []byte { return policyJSON(scanStatements(partition)...) }
 
-func scanStatements() []statement {
-	return []statement{{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"},
-		{Sid: "CurfewInventories", Effect: "Allow", Action: index["s3:GetObject"].IAM(), Resource: inventoryObjects}}
+func scanStatements(partition string) []statement {
+	return []statement{
+		{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"},
+		{Sid: "CurfewInventories", Effect: "Allow", Action: index["s3:GetObject"].IAM(), Resource: bucketARNs(partition, inventoryObjects)},
+	}
+}
+
+// bucketARNs are the ARNs of buckets, or of objects with their buckets.
+func bucketARNs(partition string, names []string) []string {
+	arns := make([]string, len(names))
+	for i, name := range names {
+		arns[i] = "arn:" + partition + ":s3:::" + name
+	}
+	return arns
 }
 
 // The conditions by tag (IAM User Guide, "AWS global condition context keys").
 const (
 	tagIs   = "aws:ResourceTag/"
 	tagKeys = "aws:TagKeys"
+	// createAction is the call that makes what is tagged; only ec2:CreateTags knows it, and only
+	// then (EC2 User Guide, "Grant permission to tag EC2 resources during creation").
+	createAction = "ec2:CreateAction"
 	// ignoringCase is how curfew compares the values of its own tags as well.
 	ignoringCase = "StringEqualsIgnoreCase"
 )
 
+// Grants is what the acting role may change.
+type Grants struct {
+	// Partition is that of the account: "aws", "aws-cn" or "aws-us-gov".
+	Partition string
+	// Governed are tags besides curfew:managed=true: what has all tags of an element may be ended.
+	// The value "*" is any.
+	Governed []map[string]string
+	// Buckets are the names of buckets whose lifecycle and tags may be changed. IAM knows no tags
+	// of most buckets, and never which of them PutBucketTagging writes.
+	Buckets []string
+}
+
+// deciding are the tags by which IAM decides what may be ended, or who may connect. The acting role
+// can write none of them, nor those of [Grants.Governed], on what is there already.
+var deciding = []string{inventory.TagInstallation, inventory.TagLifetime, inventory.TagManaged, TagPerson, inventory.TagSession}
+
+// keys are the deciding tags, with those that g adds.
+func (g Grants) keys() []string {
+	all := slices.Clone(deciding)
+	for _, tags := range g.Governed {
+		for _, key := range slices.Sorted(maps.Keys(tags)) {
+			if !slices.Contains(all, key) {
+				all = append(all, key)
+			}
+		}
+	}
+	return all
+}
+
 // ActionPolicyJSON returns the IAM policy that acting needs, with the reading of
-// [PolicyJSON], as indented JSON with a newline at its end. What is tagged curfew:lifetime=persistent
-// it denies to stop or to destroy, and to be called anything else, wherever IAM
-// decides by the tags of a resource; the lifecycle of buckets it cannot deny so. What takes
-// resources away or ends work is allowed where curfew:managed=true is on them, and where
-// all tags of an entry of governed are; the value "*" is any.
-func ActionPolicyJSON(governed []map[string]string) []byte {
+// [PolicyJSON], as indented JSON with a newline at its end. What ends work, takes resources away
+// or takes an action back is allowed where curfew:managed=true is on a resource, and where all tags
+// of an element of g.Governed are; ending is denied where curfew:lifetime=persistent is. Writing
+// those tags is denied, except on a snapshot that the same call makes: otherwise one would only
+// have to write them first. EC2 takes DeleteTags without keys as all tags (API reference,
+// DeleteTags), so that a call without keys is not allowed.
+func ActionPolicyJSON(g Grants) []byte {
 	of := func(wanted func(Mutation) bool) []string {
 		var actions []string
 		for _, m := range mutations {
@@ -64,24 +118,35 @@ func ActionPolicyJSON(governed []map[string]string) []byte {
 		}
 		return sorted(actions)
 	}
-	gentle := of(func(m Mutation) bool { return m.Harm == Harmless && m.Service != "s3" })
-	untold := of(func(m Mutation) bool { return m.Service == "s3" })
-	harmful := of(func(m Mutation) bool { return m.Harm != Harmless && m.Tagged })
-	writesTags := of(func(m Mutation) bool { return m.Tagged && strings.Contains(strings.ToLower(m.Name), "tag") })
-	persistent := map[string]any{tagIs + inventory.TagLifetime: string(inventory.Persistent)}
-	statements := append(scanStatements(),
+	saves := of(func(m Mutation) bool { return m.Harm == Saves })
+	describes := of(func(m Mutation) bool { return m.Harm == Describes && m.Tagged })
+	governed := of(func(m Mutation) bool { return m.Harm >= Restores && m.Tagged })
+	ends := of(func(m Mutation) bool { return m.Harm >= Halts && m.Tagged })
+	statements := append(scanStatements(g.Partition),
 		statement{Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Act }), Resource: "*"},
-		statement{Sid: "CurfewKeepAndDescribe", Effect: "Allow", Action: gentle, Resource: "*"},
-		statement{Sid: "CurfewBuckets", Effect: "Allow", Action: untold, Resource: "*"},
-		statement{Sid: "CurfewAct", Effect: "Allow", Action: harmful, Resource: "*", Condition: carries(map[string]string{inventory.TagManaged: "true"})})
-	for i, tags := range governed {
-		statements = append(statements, statement{Sid: fmt.Sprintf("CurfewActGoverned%d", i+1), Effect: "Allow", Action: harmful, Resource: "*", Condition: carries(tags)})
+		statement{Sid: "CurfewSave", Effect: "Allow", Action: saves, Resource: "*"},
+		statement{Sid: "CurfewTag", Effect: "Allow", Action: describes, Resource: "*",
+			Condition: map[string]map[string]any{"Null": {tagKeys: "false"}}})
+	// A start is asked for these as well where a machine has them, and they end nothing (Service
+	// Authorization Reference, ec2:StartInstances).
+	statements = append(statements, statement{Sid: "CurfewStartWith", Effect: "Allow", Action: []string{"ec2:StartInstances"}, Resource: []string{
+		"arn:" + g.Partition + ":license-manager:*:*:license-configuration:*", "arn:" + g.Partition + ":resource-groups:*:*:group/*"}})
+	if len(g.Buckets) > 0 {
+		byName := of(func(m Mutation) bool { return m.Harm >= Describes && !m.Tagged })
+		statements = append(statements, statement{Sid: "CurfewBuckets", Effect: "Allow", Action: byName, Resource: bucketARNs(g.Partition, g.Buckets)})
+	}
+	for i, tags := range append([]map[string]string{{inventory.TagManaged: "true"}}, g.Governed...) {
+		sid := "CurfewAct"
+		if i > 0 {
+			sid = fmt.Sprintf("CurfewActGoverned%d", i)
+		}
+		statements = append(statements, statement{Sid: sid, Effect: "Allow", Action: governed, Resource: "*", Condition: carries(tags)})
 	}
 	return policyJSON(append(statements,
-		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: harmful, Resource: "*", Condition: map[string]map[string]any{ignoringCase: persistent}},
-		// Otherwise one would only have to call it ephemeral first.
-		statement{Sid: "CurfewNeverRenamePersistent", Effect: "Deny", Action: writesTags, Resource: "*", Condition: map[string]map[string]any{
-			ignoringCase: persistent, "ForAnyValue:StringEqualsIgnoreCase": {tagKeys: []string{inventory.TagLifetime, inventory.TagManaged}}}},
+		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: ends, Resource: "*",
+			Condition: map[string]map[string]any{ignoringCase: {tagIs + inventory.TagLifetime: string(inventory.Persistent)}}},
+		statement{Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*", Condition: map[string]map[string]any{
+			"ForAnyValue:" + ignoringCase: {tagKeys: g.keys()}, "Null": {createAction: "true"}}},
 	)...)
 }
 

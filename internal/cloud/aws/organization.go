@@ -105,9 +105,9 @@ func partitionOfARN(arn string) string {
 
 // CentralPolicyJSON returns the IAM policy of the central account of a service, besides the
 // one by which it reads and acts in its own account, as indented JSON with a newline at its
-// end: assuming the roles of the given names or ARNs, and listing the accounts of an
-// organization where list says so.
-func CentralPolicyJSON(roles []string, list bool) []byte {
+// end: assuming the roles of the given ARNs, or names in any account of a partition, and listing the
+// accounts of an organization where list says so.
+func CentralPolicyJSON(partition string, roles []string, list bool) []byte {
 	var all []statement
 	if list {
 		all = append(all, statement{Sid: "CurfewOrganization", Effect: "Allow", Action: index["organizations:ListAccounts"].IAM(), Resource: "*"})
@@ -115,7 +115,7 @@ func CentralPolicyJSON(roles []string, list bool) []byte {
 	arns := make([]string, 0, len(roles))
 	for _, role := range roles {
 		if !strings.HasPrefix(role, "arn:") {
-			role = "arn:aws:iam::*:role/" + strings.TrimPrefix(role, "/")
+			role = "arn:" + partition + ":iam::*:role/" + strings.TrimPrefix(role, "/")
 		}
 		arns = append(arns, role)
 	}

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/organizations/types"
@@ -48,13 +49,14 @@ func TestCentralPolicy(t *testing.T) {
 		}
 		return doc.Statement
 	}
-	both := read(CentralPolicyJSON([]string{"curfew-read", "arn:aws:iam::111122223333:role/x", "curfew-read"}, true))
+	both := read(CentralPolicyJSON("aws", []string{"curfew-read", "arn:aws:iam::111122223333:role/x", "curfew-read"}, true))
 	want, _ := json.Marshal([]said{{"CurfewOrganization", []string{"organizations:ListAccounts"}, "*"},
 		{"CurfewAssume", []string{"sts:AssumeRole"}, []string{"arn:aws:iam::*:role/curfew-read", "arn:aws:iam::111122223333:role/x"}}})
 	if got, _ := json.Marshal(both); string(got) != string(want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if got := read(CentralPolicyJSON([]string{"curfew-read"}, false)); len(got) != 1 || got[0].Sid != "CurfewAssume" {
-		t.Errorf("without an organization: %v", got)
+	alone := read(CentralPolicyJSON("aws-cn", []string{"curfew-read"}, false))
+	if len(alone) != 1 || alone[0].Sid != "CurfewAssume" || fmt.Sprint(alone[0].Resource) != "[arn:aws-cn:iam::*:role/curfew-read]" {
+		t.Errorf("in China, without an organization: %v", alone)
 	}
 }

@@ -105,7 +105,7 @@ func TestPolicy(t *testing.T) {
 			Resource any
 		}
 	}
-	if err := json.Unmarshal(PolicyJSON(), &policy); err != nil {
+	if err := json.Unmarshal(PolicyJSON("aws"), &policy); err != nil {
 		t.Fatal(err)
 	}
 	if policy.Version != "2012-10-17" || len(policy.Statement) != 2 || policy.Statement[0].Effect != "Allow" || policy.Statement[0].Resource != "*" {

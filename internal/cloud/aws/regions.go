@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,6 +41,31 @@ func partitionOf(region string) *partition {
 		}
 	}
 	return nil
+}
+
+// partitionNamed is the name of the partition of a region; "aws" where no partition has it.
+func partitionNamed(region string) string {
+	if p := partitionOf(region); p != nil {
+		return p.name
+	}
+	return partitions[0].name
+}
+
+// Partition is the partition of regions, "aws" where they name none. Those of several are an
+// error: no credentials and no ARN are of two partitions.
+func Partition(regions []string) (string, error) {
+	name := ""
+	for _, region := range regions {
+		p := partitionOf(region)
+		switch {
+		case p == nil:
+		case name != "" && name != p.name:
+			return "", &RegionError{Region: region, Reason: "it is in the partition " + p.name + ", and another region is in " + name}
+		default:
+			name = p.name
+		}
+	}
+	return cmp.Or(name, partitions[0].name), nil
 }
 
 // checkName refuses what cannot be a region's name.

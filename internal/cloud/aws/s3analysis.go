@@ -265,7 +265,7 @@ func (p *place) notAnalyzed(bucket string, err error) {
 // export reads the newest export of a configuration.
 func (p *place) export(ctx context.Context, bucket string, c types.AnalyticsConfiguration) (*analysis, error) {
 	to := c.StorageClassAnalysis.DataExport.Destination.S3BucketDestination
-	from, root := strings.TrimPrefix(awssdk.ToString(to.Bucket), "arn:aws:s3:::"), bucket+"/"
+	from, root := bucketOfARN(awssdk.ToString(to.Bucket)), bucket+"/"
 	if prefix := strings.TrimSuffix(awssdk.ToString(to.Prefix), "/"); prefix != "" {
 		root = prefix + "/" + root
 	}

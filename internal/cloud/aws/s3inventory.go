@@ -97,7 +97,7 @@ func (p *place) passedOver(bucket string, err error) {
 // readInventory reads the newest inventory of a configuration.
 func (p *place) readInventory(ctx context.Context, bucket string, c types.InventoryConfiguration, rules []reaching) (*listing, error) {
 	to := c.Destination.S3BucketDestination
-	from := strings.TrimPrefix(awssdk.ToString(to.Bucket), "arn:aws:s3:::")
+	from := bucketOfARN(awssdk.ToString(to.Bucket))
 	root := bucket + "/" + awssdk.ToString(c.Id) + "/"
 	if prefix := strings.TrimSuffix(awssdk.ToString(to.Prefix), "/"); prefix != "" {
 		root = prefix + "/" + root

@@ -53,9 +53,9 @@ var SessionTags = []string{inventory.TagInstallation, inventory.TagSession, TagP
 
 // Parts of ARNs.
 const (
-	arnEC2      = "arn:aws:ec2:{region}:{account}:"
-	arnSSM      = "arn:aws:ssm:{region}:{account}:"
-	arnSessions = "arn:aws:s3:::{bucket}/sessions/"
+	arnEC2      = "arn:{partition}:ec2:{region}:{account}:"
+	arnSSM      = "arn:{partition}:ssm:{region}:{account}:"
+	arnSessions = "arn:{partition}:s3:::{bucket}/sessions/"
 )
 
 // askAll returns a call that only lists and takes no resource.
@@ -86,7 +86,7 @@ func askObjects(keys ...string) []SessionCall {
 			askOn(by, "s3", "AbortMultipartUpload", object))
 	}
 	return append(calls, askList(by, ControlKey),
-		SessionCall{by, "s3", "ListMultipartUploads", []SessionAsk{{Action: "s3:ListBucketMultipartUploads", Resource: "arn:aws:s3:::{bucket}"}}})
+		SessionCall{by, "s3", "ListMultipartUploads", []SessionAsk{{Action: "s3:ListBucketMultipartUploads", Resource: "arn:{partition}:s3:::{bucket}"}}})
 }
 
 // Prefixes of a session below "sessions/" in the bucket, and the ARNs of its role and its instance
@@ -94,13 +94,13 @@ func askObjects(keys ...string) []SessionCall {
 const (
 	ControlKey  = "control/{session}/"
 	WorkKey     = "work/{installation}/{name}/"
-	ofRole      = "arn:aws:iam::{account}:role" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
-	ofInstances = "arn:aws:iam::{account}:instance-profile" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
+	ofRole      = "arn:{partition}:iam::{account}:role" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
+	ofInstances = "arn:{partition}:iam::{account}:instance-profile" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
 )
 
 // askList returns the call that lists a prefix of the sessions' bucket.
 func askList(by SessionCaller, key string) SessionCall {
-	return SessionCall{by, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:aws:s3:::{bucket}", Keys: map[string]string{"s3:prefix": "sessions/" + key}}}}
+	return SessionCall{by, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:{partition}:s3:::{bucket}", Keys: map[string]string{"s3:prefix": "sessions/" + key}}}}
 }
 
 // machineObjects are the calls of a machine on its own documents and its own work.
@@ -152,7 +152,7 @@ func askLaunch() []SessionAsk {
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "spot-instances-request/*", Makes: true},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "subnet/{subnet}"},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "security-group/{security-group}"},
-		{Action: "ec2:RunInstances", Resource: "arn:aws:ec2:{region}::image/{image}"},
+		{Action: "ec2:RunInstances", Resource: "arn:{partition}:ec2:{region}::image/{image}"},
 		{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}},
 	}
 	for _, noun := range []string{"instance", "volume", "network-interface", "spot-instances-request"} {
@@ -180,15 +180,15 @@ var SessionCalls = func() []SessionCall {
 		askEnd("TerminateInstances", "instance"), askEnd("DeleteVolume", "volume"), askEnd("DeleteNetworkInterface", "network-interface"),
 		askEnd("CancelSpotInstanceRequests", "spot-instances-request"), askEnd("ReleaseAddress", "elastic-ip"),
 		{ByLauncher, "sts", "GetCallerIdentity", nil}, // AWS asks no one
-		askOn(ByLauncher, "ssm", "GetParameter", "arn:aws:ssm:{region}::parameter/aws/service/{image}"),
+		askOn(ByLauncher, "ssm", "GetParameter", "arn:{partition}:ssm:{region}::parameter/aws/service/{image}"),
 		askOn(ByLauncher, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/bucket"),
 		askOn(ByLauncher, "ssm", "GetParametersByPath", arnSSM+"parameter/curfew/backbone"),
-		askOn(ByLauncher, "logs", "FilterLogEvents", "arn:aws:logs:{region}:{account}:log-group:{log-group}:*"),
-		askOn(ByLauncher, "logs", "GetLogEvents", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByLauncher, "logs", "FilterLogEvents", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:*"),
+		askOn(ByLauncher, "logs", "GetLogEvents", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
 
 		askConnect(arnSSM + "document/{session-document}"),
-		askConnect("arn:aws:ssm:{region}::document/AWS-StartPortForwardingSession"),
-		askConnect("arn:aws:ssm:{region}::document/AWS-StartSSHSession"),
+		askConnect("arn:{partition}:ssm:{region}::document/AWS-StartPortForwardingSession"),
+		askConnect("arn:{partition}:ssm:{region}::document/AWS-StartSSHSession"),
 		askOn(ByPerson, "ssm", "ResumeSession", arnSSM+"session/{person}-0a1b"),
 		askOn(ByPerson, "ssm", "TerminateSession", arnSSM+"session/{person}-0a1b"),
 		askOn(ByPerson, "ssmmessages", "OpenDataChannel", arnSSM+"session/{person}-0a1b"),
@@ -198,13 +198,13 @@ var SessionCalls = func() []SessionCall {
 
 		askOn(ByMachine, "ssm", "GetParameters", arnSSM+"parameter/curfew/sessions/names/{name}/token"),
 		askOn(ByMachine, "ssm", "GetParameter", arnSSM+"parameter/curfew/backbone/bucket"),
-		askOn(ByMachine, "secretsmanager", "GetSecretValue", "arn:aws:secretsmanager:{region}:{account}:secret:curfew/sessions/shared/token-a1b2c3"),
-		askOn(ByMachine, "logs", "CreateLogStream", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
-		askOn(ByMachine, "logs", "PutLogEvents", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
-		askOn(ByMachine, "logs", "DescribeLogStreams", "arn:aws:logs:{region}:{account}:log-group:{log-group}:log-stream:"),
+		askOn(ByMachine, "secretsmanager", "GetSecretValue", "arn:{partition}:secretsmanager:{region}:{account}:secret:curfew/sessions/shared/token-a1b2c3"),
+		askOn(ByMachine, "logs", "CreateLogStream", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByMachine, "logs", "PutLogEvents", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByMachine, "logs", "DescribeLogStreams", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:"),
 		askOn(ByMachine, "kms", "Decrypt", "{kms-key}"),
-		askOn(ByMachine, "s3", "GetObject", "arn:aws:s3:::{data-bucket}/imagenet/0001.tar"),
-		{ByMachine, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:aws:s3:::{data-bucket}"}}},
+		askOn(ByMachine, "s3", "GetObject", "arn:{partition}:s3:::{data-bucket}/imagenet/0001.tar"),
+		{ByMachine, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:{partition}:s3:::{data-bucket}"}}},
 		askOn(ByMachine, "ecr", "BatchGetImage", "{repository}"), askOn(ByMachine, "ecr", "GetDownloadUrlForLayer", "{repository}"),
 		askAll(ByMachine, "ecr", "GetAuthorizationToken"), askAll(ByMachine, "logs", "DescribeLogGroups"), askAll(ByMachine, "ssm", "UpdateInstanceInformation"),
 		askAll(ByMachine, "ssmmessages", "CreateControlChannel"), askAll(ByMachine, "ssmmessages", "CreateDataChannel"),

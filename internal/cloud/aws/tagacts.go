@@ -2,6 +2,8 @@ package aws
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -148,7 +150,20 @@ func putTags(ctx context.Context, s *site, t action.Task) (string, error) {
 			return "", refusal("changed", "the tag %s of %s %s is another one than when this was planned", k, t.Ref.Kind, t.Ref.ID)
 		}
 	}
-	return "", failed("tag "+t.Ref.ID, taggers[put.Service].put(ctx, s, put.Name, put.Set))
+	err = failed("tag "+t.Ref.ID, taggers[put.Service].put(ctx, s, put.Name, put.Set))
+	return "", notByActing(err, slices.Sorted(maps.Keys(put.Set)))
+}
+
+// notByActing adds to a denial of writing a tag by which IAM decides that the acting role never may.
+func notByActing(err error, keys []string) error {
+	i := slices.IndexFunc(keys, func(key string) bool {
+		return slices.ContainsFunc(deciding, func(d string) bool { return strings.EqualFold(d, key) })
+	})
+	if i < 0 || !errors.Is(err, inventory.ErrDenied) {
+		return err
+	}
+	return fmt.Errorf("%w; the acting role may not write %s, by which IAM decides what it may end: "+
+		"use the credentials of a person who may (--profile)", err, keys[i])
 }
 
 func lookTags(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
@@ -178,21 +193,26 @@ func restoreTags(ctx context.Context, s *site, t action.Task) error {
 	by := taggers[put.Service]
 	if !holds(now, former.Former) {
 		if err := sent(by.put(ctx, s, put.Name, former.Former)); err != nil {
-			return failed("restore the tags of "+t.Ref.ID, err)
+			return notByActing(failed("restore the tags of "+t.Ref.ID, err), slices.Sorted(maps.Keys(former.Former)))
 		}
 	}
 	if len(added) > 0 {
-		return failed("take tags of "+t.Ref.ID+" away", by.drop(ctx, s, put.Name, added))
+		return notByActing(failed("take tags of "+t.Ref.ID+" away", by.drop(ctx, s, put.Name, added)), added)
 	}
 	return nil
 }
 
+// bucketOfARN is the name of a bucket whose ARN a service told, in whichever partition.
+func bucketOfARN(arn string) string {
+	if _, name, ok := strings.Cut(arn, ":s3:::"); ok {
+		return name
+	}
+	return arn
+}
+
 // arn is a resource's name in all of AWS. Buckets are the same in all regions and accounts.
 func (p *place) arn(service, rest string) string {
-	partition, region, id := partitions[0].name, p.region, p.account.id
-	if x := partitionOf(p.region); x != nil {
-		partition = x.name
-	}
+	partition, region, id := partitionNamed(p.region), p.region, p.account.id
 	if service == "s3" {
 		region, id = "", ""
 	}

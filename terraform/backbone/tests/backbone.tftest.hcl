@@ -96,6 +96,7 @@ run "mistakes" {
   variables {
     curfew_principals   = ["arn:aws:iam::111122223333:root"]
     governed_tags       = [{}]
+    governed_buckets    = ["models-*"]
     owner_identity      = "aws:PrincipalTag/team"
     log_retention_days  = 31
     control_expire_days = 1
@@ -106,6 +107,6 @@ run "mistakes" {
   }
 
   expect_failures = [
-    var.curfew_principals, var.governed_tags, var.owner_identity, var.log_retention_days, var.control_expire_days, var.cidr, var.name, var.state, var.runners,
+    var.curfew_principals, var.governed_tags, var.governed_buckets, var.owner_identity, var.log_retention_days, var.control_expire_days, var.cidr, var.name, var.state, var.runners,
   ]
 }
