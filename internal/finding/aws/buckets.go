@@ -90,7 +90,7 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Low, Undo: finding.UndoNone,
 			Note: "aborts uploads " + plain.Count(x.Thresholds.MultipartDays, "day") + " after they began; merged into the rules that are there"},
 	}}
-	if by := overridden(b, rule); by != "" {
+	if by := ownerRulesOf(b).overriddenBy(rule); by != "" {
 		d.Because = n + ", and no rule aborts those of the whole bucket"
 		d.Fix.Change, d.Fix.Note = putLifecycle(b), notProposed("", by)
 	}
@@ -141,7 +141,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " after they were replaced; what has expired is gone"},
 	}}
-	if by := overridden(b, rule); by != "" {
+	if by := ownerRulesOf(b).overriddenBy(rule); by != "" {
 		d.Because = "versioned, and noncurrent versions of the whole bucket never expire"
 		d.Evidence[1] = finding.Fact(s, "noncurrent_rule", by)
 		d.Fix.Change, d.Fix.Note = putLifecycle(b), notProposed("", by)
@@ -230,6 +230,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if !known || !rulesKnown {
 		return nil
 	}
+	owners := ownerRulesOf(b)
 	var m moves
 	var names []string
 	newest := x.Now.Sub(x.Now)
@@ -244,7 +245,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if quiet < x.Thresholds.CheckpointStale {
 			continue
 		}
-		if overridden(b, archiveRule(x.Thresholds, p.Name)) != "" { // the owner's rule decides below it
+		if owners.overriddenBy(archiveRule(x.Thresholds, p.Name)) != "" { // the owner's rule decides below it
 			continue
 		}
 		moving := inventory.Stored{Bytes: here.Bytes - p.Small.Bytes, Objects: here.Objects - p.Small.Objects}

@@ -34,25 +34,40 @@ func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 	return c
 }
 
-// overridden says which rules of a bucket a proposal would override: it is not made then, because no
-// filter of S3 leaves the objects of another rule out. Empty: none, or the lifecycle was not read,
-// and nothing is put.
-func overridden(b *inventory.Bucket, r change.Rule) string {
-	before, known := b.LifecycleDocument.Get()
+// ownerRules are the lifecycle rules that a bucket has, read once for all that is proposed for it.
+// The zero ownerRules is a lifecycle that was not read, for which nothing is put.
+type ownerRules struct {
+	lifecycle *change.Lifecycle
+	err       error
+}
+
+// ownerRulesOf reads the lifecycle rules of a bucket.
+func ownerRulesOf(b *inventory.Bucket) ownerRules {
+	document, known := b.LifecycleDocument.Get()
 	if !known {
+		return ownerRules{}
+	}
+	lifecycle, err := change.ParseLifecycle(document)
+	return ownerRules{lifecycle, err}
+}
+
+// overriddenBy names the rules that a proposal would override, empty where there is none: the
+// proposal is not made then, because no filter of S3 leaves the objects of another rule out.
+func (o ownerRules) overriddenBy(r change.Rule) string {
+	switch {
+	case o.err != nil:
+		return "the lifecycle, which cannot be read"
+	case o.lifecycle == nil:
 		return ""
 	}
-	competing, err := change.Competing(before, r)
-	if err != nil {
-		return "the lifecycle, which cannot be read"
-	}
-	names := make([]string, 0, len(competing))
-	for _, o := range competing {
+	competing := o.lifecycle.Competing(r)
+	names := make([]string, len(competing))
+	for i, c := range competing {
 		under := "the whole bucket"
-		if o.Prefix != "" {
-			under = o.Prefix
+		if c.Prefix != "" {
+			under = c.Prefix
 		}
-		names = append(names, "rule "+o.ID+" for "+under)
+		names[i] = "rule " + c.ID + " for " + under
 	}
 	return firstFew(names)
 }

@@ -128,10 +128,11 @@ func less(a, b inventory.Stored) inventory.Stored {
 // another rule's matter, small objects stay. The rules that do so come with them: one for
 // the bucket where that is asked for, else one for each prefix.
 func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix, whole bool) moves {
+	owners := ownerRulesOf(b)
 	var m moves
 	if whole {
 		all := colderRule(x.Thresholds, "")
-		if by := overridden(b, all); by != "" {
+		if by := owners.overriddenBy(all); by != "" {
 			whole = false
 			m.why = append(m.why, notProposed("", by))
 		} else {
@@ -159,7 +160,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 			rule = expireRule(x.Thresholds, p.Name)
 		}
 		if kind == experimentPrefix || !whole {
-			if by := overridden(b, rule); by != "" {
+			if by := owners.overriddenBy(rule); by != "" {
 				m.left += max(0, here.Bytes-p.Reached.Bytes)
 				m.why = append(m.why, notProposed(p.Name, by))
 				continue
