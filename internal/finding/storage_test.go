@@ -512,6 +512,22 @@ func TestBucketLeftovers(t *testing.T) {
 	})
 }
 
+// TestNoncurrentVersionsNameTheirSize also where the lifecycle's document was not read, so that no
+// rule can be put.
+func TestNoncurrentVersionsNameTheirSize(t *testing.T) {
+	for name, document := range map[string]inventory.Fact[string]{"read": inventory.Known(""), "not read": {}} {
+		f := newFixture(t)
+		f.bucket("data", func(b *inventory.Bucket) {
+			b.LifecycleDocument, b.Versioned = document, inventory.Known(true)
+			b.Noncurrent = inventory.Known(inventory.Listing{Stored: inventory.Stored{Bytes: 3 * tib, Objects: 9}, Complete: true})
+		})
+		got := only(t, f.evaluate(), "bucket-noncurrent")
+		if want := "3 TiB of noncurrent versions that never expire"; got.Because != want {
+			t.Errorf("document %s: because %q, want %q", name, got.Because, want)
+		}
+	}
+}
+
 func TestLogsAndRegistries(t *testing.T) {
 	logs := func(bytes int64, retention inventory.Fact[int]) func(f *fixture) {
 		return func(f *fixture) {

@@ -141,7 +141,8 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " after they were replaced; what has expired is gone"},
 	}}
-	if by := ownerRulesOf(b).overriddenBy(rule); by != "" {
+	by := ownerRulesOf(b).overriddenBy(rule)
+	if by != "" {
 		d.Because = "versioned, and noncurrent versions of the whole bucket never expire"
 		d.Evidence[1] = finding.Fact(s, "noncurrent_rule", by)
 		d.Fix.Change, d.Fix.Note = putLifecycle(b), notProposed("", by)
@@ -151,7 +152,7 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 	case known && old.Complete && old.Bytes == 0 && old.Objects == 0:
 		return nil
 	case known && old.Complete:
-		if d.Fix.Change.Document != "" {
+		if by == "" {
 			d.Because = plain.Size(old.Bytes) + " of noncurrent versions that never expire"
 		}
 		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", plain.Decimal(float64(old.Bytes), 0)),
