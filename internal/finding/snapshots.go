@@ -81,11 +81,11 @@ func (x *Index) snapshotBound(s *Subject, snap *inventory.Snapshot) (money.Amoun
 
 const gib = 1 << 30
 
-// snapshotIsOld says whether a snapshot is old and no image, disabled ones
-// included, needs it.
+// snapshotIsOld says whether a snapshot is old, no image, disabled ones included, needs it,
+// and people may delete it: nothing but AWS Backup deletes what it made.
 func (x *Index) snapshotIsOld(s *Subject) bool {
 	snap, ok := s.Detail.(*inventory.Snapshot)
-	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
+	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || s.Manager != (inventory.Manager{}) || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
 		return false
 	}
 	age, known := x.Age(s)
@@ -123,7 +123,7 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 func imageUnused(x *Index, s *Subject) *Draft {
 	img, ok := s.Detail.(*inventory.Image)
 	if !ok || s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public ||
-		len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
+		s.Manager != (inventory.Manager{}) || len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
 		return nil
 	}
 	age, known := x.Age(s)
@@ -150,7 +150,7 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	d.Evidence = append(d.Evidence, Aged(s, "age", age))
 	mine := func(o *Subject) bool {
 		snap, ok := o.Detail.(*inventory.Snapshot)
-		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && !o.KeepUntil.After(x.Now)
+		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && !o.KeepUntil.After(x.Now) && o.Manager == (inventory.Manager{})
 	}
 	found := 0
 	for _, id := range img.SnapshotIDs {

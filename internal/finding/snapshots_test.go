@@ -22,6 +22,10 @@ func imaged(ids ...string) func(*inventory.Resource, *inventory.Snapshot) {
 	return func(_ *inventory.Resource, d *inventory.Snapshot) { d.Images = ids }
 }
 
+func backedUp(r *inventory.Resource, _ *inventory.Snapshot) {
+	r.Manager = inventory.Manager{Kind: inventory.ManagerBackup}
+}
+
 func TestSnapshots(t *testing.T) {
 	image := func(f *fixture, id string, state inventory.State, launched time.Duration, snapshots ...string) {
 		f.add(inventory.Resource{ID: id, Kind: inventory.KindImage, State: state, CreatedAt: ago(400 * day),
@@ -93,6 +97,26 @@ func TestSnapshots(t *testing.T) {
 			name: "kept",
 			build: func(f *fixture) {
 				f.snapshot("snap-1", "vol-1", 100*day, func(r *inventory.Resource, _ *inventory.Snapshot) { r.KeepUntil = inventory.KeepForever })
+			},
+		},
+		{
+			name:  "AWS Backup alone deletes its recovery points",
+			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 400*day, backedUp) },
+		},
+		{
+			name: "a recovery point in the chain stays, and may share its blocks",
+			build: func(f *fixture) {
+				f.snapshot("snap-1", "vol-1", 200*day, backedUp)
+				f.snapshot("snap-2", "vol-1", 100*day)
+			},
+			want: []string{"snapshot-old snap-2 <=5.00"},
+		},
+		{
+			name: "an image of AWS Backup",
+			build: func(f *fixture) {
+				f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+					Manager: inventory.Manager{Kind: inventory.ManagerBackup}, Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}}})
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"), backedUp)
 			},
 		},
 		{

@@ -74,6 +74,9 @@ type Volume struct {
 	IOPS            int64 // provisioned; 0 where the type has none
 	ThroughputMiBps int64 // provisioned; 0 where the type has none
 	AttachedTo      []string
+	// Claim is the Kubernetes claim that the volume holds the data of, as "namespace/name",
+	// or the name of its persistent volume; empty where its tags name none.
+	Claim string
 }
 
 // Snapshot is a copy of a volume. Snapshots of one volume are incremental: only

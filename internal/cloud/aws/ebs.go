@@ -48,7 +48,11 @@ func (p *place) volume(v types.Volume) *inventory.Resource {
 	r.Tags = ec2Tags(v.Tags)
 	r.Name = r.Tags["Name"]
 	r.Manager = managerOf(v.Operator, v.Tags)
-	d := &inventory.Volume{SizeGiB: int64(awssdk.ToInt32(v.Size)), ThroughputMiBps: int64(awssdk.ToInt32(v.Throughput))}
+	d := &inventory.Volume{
+		SizeGiB:         int64(awssdk.ToInt32(v.Size)),
+		ThroughputMiBps: int64(awssdk.ToInt32(v.Throughput)),
+		Claim:           claimOf(r.Tags),
+	}
 	switch v.VolumeType {
 	case types.VolumeTypeGp3, types.VolumeTypeIo1, types.VolumeTypeIo2:
 		d.IOPS = int64(awssdk.ToInt32(v.Iops)) // for gp2 it is only what its size gives
@@ -99,6 +103,7 @@ func (p *place) snapshot(s types.Snapshot) *inventory.Resource {
 	r.CreatedAt = utc(s.StartTime)
 	r.Tags = ec2Tags(s.Tags)
 	r.Name = r.Tags["Name"]
+	r.Manager = backupOf(r.Tags)
 	d := &inventory.Snapshot{
 		VolumeID:      awssdk.ToString(s.VolumeId),
 		VolumeSizeGiB: int64(awssdk.ToInt32(s.VolumeSize)),

@@ -266,6 +266,7 @@ func (p *place) image(i types.Image) *inventory.Resource {
 	r := p.resource(inventory.KindImage, awssdk.ToString(i.ImageId))
 	r.Tags = ec2Tags(i.Tags)
 	r.Name = firstOf(r.Tags["Name"], awssdk.ToString(i.Name))
+	r.Manager = backupOf(r.Tags)
 	r.State = imageStates[i.State]
 	r.CreatedAt = stamp(awssdk.ToString(i.CreationDate))
 	d := &inventory.Image{Public: awssdk.ToBool(i.Public)}
