@@ -81,11 +81,19 @@ func (x *Index) snapshotBound(s *Subject, snap *inventory.Snapshot) (money.Amoun
 
 const gib = 1 << 30
 
+// startsNothing says whether it is known that no launch template, launch configuration or fleet
+// would start machines from an image or a snapshot.
+func startsNothing(launchers inventory.Fact[[]string]) bool {
+	names, known := launchers.Get()
+	return known && len(names) == 0
+}
+
 // snapshotIsOld says whether a snapshot is old, no image, disabled ones included, needs it,
-// and people may delete it: nothing but AWS Backup deletes what it made.
+// nothing would start a machine with it, and people may delete it: nothing but AWS Backup
+// deletes what it made.
 func (x *Index) snapshotIsOld(s *Subject) bool {
 	snap, ok := s.Detail.(*inventory.Snapshot)
-	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || s.Manager != (inventory.Manager{}) || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
+	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || !startsNothing(snap.Launchers) || s.Manager != (inventory.Manager{}) || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
 		return false
 	}
 	age, known := x.Age(s)
@@ -123,7 +131,7 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 func imageUnused(x *Index, s *Subject) *Draft {
 	img, ok := s.Detail.(*inventory.Image)
 	if !ok || s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public ||
-		s.Manager != (inventory.Manager{}) || len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
+		s.Manager != (inventory.Manager{}) || !startsNothing(img.Launchers) || len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
 		return nil
 	}
 	age, known := x.Age(s)
@@ -132,7 +140,7 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Fix: Fix{Change: change.Change{Verb: change.Deregister}, Risk: Medium, Undo: UndoNone,
-			Note: "deregisters it and deletes its snapshots; launch templates that name it, and accounts it is shared with, are not looked into"},
+			Note: "deregisters it and deletes its snapshots; accounts that it is shared with, and older versions of launch templates that nothing names, are not looked into"},
 	}}
 	if launched, known := img.LastLaunched.Get(); known {
 		quiet := x.Now.Sub(launched)
@@ -150,7 +158,7 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	d.Evidence = append(d.Evidence, Aged(s, "age", age))
 	mine := func(o *Subject) bool {
 		snap, ok := o.Detail.(*inventory.Snapshot)
-		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && !o.KeepUntil.After(x.Now) && o.Manager == (inventory.Manager{})
+		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && startsNothing(snap.Launchers) && !o.KeepUntil.After(x.Now) && o.Manager == (inventory.Manager{})
 	}
 	found := 0
 	for _, id := range img.SnapshotIDs {

@@ -10,7 +10,7 @@ import (
 )
 
 func (f *fixture) snapshot(id, volume string, age time.Duration, change ...func(*inventory.Resource, *inventory.Snapshot)) *inventory.Resource {
-	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true}
+	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true, Launchers: inventory.Known([]string{})}
 	r := inventory.Resource{ID: id, Kind: inventory.KindSnapshot, State: inventory.StateAvailable, CreatedAt: ago(age), Detail: d}
 	for _, c := range change {
 		c(&r, d)
@@ -29,7 +29,11 @@ func backedUp(r *inventory.Resource, _ *inventory.Snapshot) {
 func TestSnapshots(t *testing.T) {
 	image := func(f *fixture, id string, state inventory.State, launched time.Duration, snapshots ...string) {
 		f.add(inventory.Resource{ID: id, Kind: inventory.KindImage, State: state, CreatedAt: ago(400 * day),
-			Detail: &inventory.Image{SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched))}})
+			Detail: &inventory.Image{SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched)), Launchers: inventory.Known([]string{})}})
+	}
+	launched := func(f *fixture, by inventory.Fact[[]string]) {
+		f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+			Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, LastLaunched: inventory.Known(ago(120 * day)), Launchers: by}})
 	}
 	runScenarios(t, []scenario{
 		{
@@ -115,7 +119,7 @@ func TestSnapshots(t *testing.T) {
 			name: "an image of AWS Backup",
 			build: func(f *fixture) {
 				f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
-					Manager: inventory.Manager{Kind: inventory.ManagerBackup}, Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}}})
+					Manager: inventory.Manager{Kind: inventory.ManagerBackup}, Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Launchers: inventory.Known([]string{})}})
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"), backedUp)
 			},
 		},
@@ -140,6 +144,29 @@ func TestSnapshots(t *testing.T) {
 				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1")
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
 				f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.ImageID = "ami-1" })
+			},
+		},
+		{
+			name: "an image that a launch template names",
+			build: func(f *fixture) {
+				launched(f, inventory.Known([]string{"launch template web version 3"}))
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
+			},
+		},
+		{
+			name: "launch templates that could not be read",
+			build: func(f *fixture) {
+				launched(f, inventory.Fact[[]string]{})
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
+				f.snapshot("snap-2", "vol-2", 400*day, func(_ *inventory.Resource, d *inventory.Snapshot) { d.Launchers = inventory.Fact[[]string]{} })
+			},
+		},
+		{
+			name: "a snapshot that a fleet makes disks of",
+			build: func(f *fixture) {
+				f.snapshot("snap-1", "vol-1", 400*day, func(_ *inventory.Resource, d *inventory.Snapshot) {
+					d.Launchers = inventory.Known([]string{"spot fleet sfr-1"})
+				})
 			},
 		},
 		{

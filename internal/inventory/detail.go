@@ -95,6 +95,8 @@ type Snapshot struct {
 	// ImagesKnown is false when the images could not be read; then no snapshot is
 	// known to be unused.
 	ImagesKnown bool
+	// Launchers are what would start machines with a disk made from it, as [Image.Launchers].
+	Launchers Fact[[]string]
 }
 
 // copiedVolume is the placeholder that the provider gives as the volume of a
@@ -111,6 +113,9 @@ type Image struct {
 	SnapshotIDs  []string
 	LastLaunched Fact[time.Time]
 	Public       bool
+	// Launchers are what would start machines from it, for people: "launch template web version
+	// 3", "launch configuration web", "fleet fleet-1". Unknown where not all of them were read.
+	Launchers Fact[[]string]
 }
 
 // Address is a public IPv4 address that is held.

@@ -40,8 +40,10 @@ const (
 )
 
 var (
-	unknownTags  = "their tags are not known: no owner, and no keep-until"
-	onlyMachines = []inventory.Kind{inventory.KindInstance}
+	unknownTags = "their tags are not known: no owner, and no keep-until"
+	// unknownLaunchers is what follows where something that starts machines was not read.
+	unknownLaunchers = "what would start machines from images is not known there: no image or snapshot is known to be unused"
+	onlyMachines     = []inventory.Kind{inventory.KindInstance}
 )
 
 // operations is every call by which this package reads.
@@ -59,6 +61,9 @@ var operations = []Operation{
 	{Service: "ec2", Name: "DescribeVpcEndpoints", Actions: []string{"DescribeVpcEndpoints"}, Scan: true, Kinds: []inventory.Kind{inventory.KindVPCEndpoint}, Effect: "interface endpoints are not seen there"},
 	{Service: "ec2", Name: "DescribeRouteTables", Actions: []string{"DescribeRouteTables"}, Scan: true, Effect: "whether anything is routed to a NAT gateway is not known there"},
 	{Service: "ec2", Name: "DescribeCapacityReservations", Actions: []string{"DescribeCapacityReservations"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCapacityReservation}, Effect: "capacity reservations are not seen there"},
+	{Service: "ec2", Name: "DescribeLaunchTemplateVersions", Actions: []string{"DescribeLaunchTemplateVersions"}, Scan: true, Effect: unknownLaunchers},
+	{Service: "ec2", Name: "DescribeFleets", Actions: []string{"DescribeFleets"}, Scan: true, Effect: unknownLaunchers},
+	{Service: "ec2", Name: "DescribeSpotFleetRequests", Actions: []string{"DescribeSpotFleetRequests"}, Scan: true, Effect: unknownLaunchers},
 	{Service: "ec2", Name: "DescribeReservedInstances", Actions: []string{"DescribeReservedInstances"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCommitment}, Effect: "savings on machines are upper bounds: reserved instances may cover them"},
 	{Service: "ec2", Name: "DescribeSpotPriceHistory", Actions: []string{"DescribeSpotPriceHistory"}, Effect: "spot prices are not updated"},
 
@@ -74,7 +79,8 @@ var operations = []Operation{
 	{Service: "elasticloadbalancing", Name: "DescribeTargetHealth", Actions: []string{"DescribeTargetHealth"}, Scan: true, Item: "target group", Effect: "whether anything healthy is behind their load balancers is not known"},
 	{Service: "elasticloadbalancing", Name: "DescribeInstanceHealth", Actions: []string{"DescribeInstanceHealth"}, Scan: true, Item: "load balancer", Effect: "whether anything healthy is behind them is not known"},
 
-	{Service: "autoscaling", Name: "DescribeAutoScalingGroups", Actions: []string{"DescribeAutoScalingGroups"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAutoScalingGroup}, Effect: "Auto Scaling groups are not seen there"},
+	{Service: "autoscaling", Name: "DescribeAutoScalingGroups", Actions: []string{"DescribeAutoScalingGroups"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAutoScalingGroup}, Effect: "Auto Scaling groups are not seen there, nor what images they start machines from"},
+	{Service: "autoscaling", Name: "DescribeLaunchConfigurations", Actions: []string{"DescribeLaunchConfigurations"}, Scan: true, Effect: unknownLaunchers},
 	{Service: "autoscaling", Name: "DescribePolicies", Actions: []string{"DescribePolicies"}, Scan: true, Effect: "whether Auto Scaling groups scale down by themselves is not known there"},
 	{Service: "autoscaling", Name: "DescribeScheduledActions", Actions: []string{"DescribeScheduledActions"}, Scan: true, Effect: "whether Auto Scaling groups follow a schedule is not known there"},
 
