@@ -24,6 +24,8 @@ type Rule struct {
 	ID string
 	// Prefix is empty for the whole bucket.
 	Prefix string
+	// LargerThan leaves objects of that many bytes and less out.
+	LargerThan int64
 	// AbortDays is the age at which incomplete uploads are aborted, NoncurrentDays the
 	// time after which a version that was replaced is deleted, ExpireDays the age at
 	// which objects are deleted.
@@ -57,6 +59,9 @@ func (r Rule) String() string {
 	if r.Prefix != "" {
 		under = "under " + r.Prefix
 	}
+	if r.LargerThan > 0 {
+		under += fmt.Sprintf(", objects over %d bytes", r.LargerThan)
+	}
 	return r.ID + ": " + under + ": " + strings.Join(does, ", ")
 }
 
@@ -89,9 +94,11 @@ type lifecycleRule struct {
 	Status string    `xml:"Status"`
 	Prefix *string   `xml:"Prefix"` // of rules of before 2016
 	Filter *struct { // what narrows the rule
-		Prefix string `xml:"Prefix"`
-		And    *struct {
-			Prefix string `xml:"Prefix"`
+		Prefix  string `xml:"Prefix"`
+		Greater int64  `xml:"ObjectSizeGreaterThan"`
+		And     *struct {
+			Prefix  string `xml:"Prefix"`
+			Greater int64  `xml:"ObjectSizeGreaterThan"`
 		} `xml:"And"`
 	} `xml:"Filter"`
 	Transitions []struct {
@@ -138,6 +145,12 @@ func (l *Lifecycle) Competing(with Rule) []Rule {
 	return out
 }
 
+// HasFilters says whether the lifecycle takes rules that sizes narrow: one of before 2016 has
+// prefixes without filters, and S3 takes no document with both.
+func (l *Lifecycle) HasFilters() bool {
+	return !slices.ContainsFunc(l.rules, func(r ruleSpan) bool { return r.Prefix != nil && r.Filter == nil })
+}
+
 // plain returns the rule as curfew writes one.
 func (r *lifecycleRule) plain() Rule {
 	out := Rule{ID: r.ID, AbortDays: r.Abort, ExpireDays: r.Expire}
@@ -146,9 +159,9 @@ func (r *lifecycleRule) plain() Rule {
 	}
 	switch {
 	case r.Filter != nil && r.Filter.And != nil:
-		out.Prefix = r.Filter.And.Prefix
+		out.Prefix, out.LargerThan = r.Filter.And.Prefix, r.Filter.And.Greater
 	case r.Filter != nil:
-		out.Prefix = r.Filter.Prefix
+		out.Prefix, out.LargerThan = r.Filter.Prefix, r.Filter.Greater
 	case r.Prefix != nil:
 		out.Prefix = *r.Prefix
 	}
@@ -278,6 +291,9 @@ func (l *Lifecycle) with(rules []Rule) ([]byte, error) {
 		kept++
 		old = old || x.Prefix != nil && x.Filter == nil
 	}
+	if old && slices.ContainsFunc(rules, func(r Rule) bool { return r.LargerThan > 0 }) {
+		return nil, errors.New("add a rule that sizes narrow to a lifecycle of before 2016: it has no filters")
+	}
 	if kept+len(rules) > maxRules {
 		return nil, fmt.Errorf("add %d rules to a lifecycle of %d: there can be %d", len(rules), kept, maxRules)
 	}
@@ -294,7 +310,12 @@ func written(rules []Rule, old bool) string {
 	for _, r := range rules {
 		b.WriteString("<Rule><ID>" + escaped(r.ID) + "</ID>")
 		prefix := "<Prefix>" + escaped(r.Prefix) + "</Prefix>"
-		if !old {
+		switch greater := fmt.Sprintf("<ObjectSizeGreaterThan>%d</ObjectSizeGreaterThan>", r.LargerThan); {
+		case r.LargerThan > 0 && r.Prefix == "":
+			prefix = "<Filter>" + greater + "</Filter>"
+		case r.LargerThan > 0:
+			prefix = "<Filter><And>" + prefix + greater + "</And></Filter>"
+		case !old:
 			prefix = "<Filter>" + prefix + "</Filter>"
 		}
 		b.WriteString(prefix + "<Status>Enabled</Status>")

@@ -102,7 +102,17 @@ func TestMergedLifecycles(t *testing.T) {
 		}
 		add := []Rule{{ID: "curfew-incomplete-uploads", AbortDays: rapid.IntRange(1, 99).Draw(t, "abort")},
 			{ID: "curfew-colder-1", Prefix: text.Draw(t, "added prefix"), Transitions: []Transition{{30, "STANDARD_IA"}}}}
+		sized := rapid.Bool().Draw(t, "sized")
+		if sized {
+			add[1].LargerThan = rapid.Int64Range(1, 1<<40).Draw(t, "larger than")
+		}
 		merged, err := doc.with(add)
+		if sized && old && len(kept) > 0 {
+			if err == nil || doc.HasFilters() {
+				t.Fatalf("prefixes without filters, and a filter by size: %v\n%s", err, merged)
+			}
+			return
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

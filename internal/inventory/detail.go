@@ -177,8 +177,20 @@ type Bucket struct {
 	Objects Fact[int64]
 	// Uploads are multipart uploads begun over 7 days ago and never completed.
 	Uploads Fact[Uploads]
-	// Noncurrent is what replaced or deleted versions hold.
-	Noncurrent Fact[Listing]
+	// Noncurrent is what replaced or deleted versions hold. Of it Locked is what the bucket's
+	// default retention still keeps, the last of it until LockedUntil; DeleteMarkers is how many
+	// objects a delete marker hides.
+	Noncurrent    Fact[Listing]
+	Locked        Stored
+	LockedUntil   time.Time
+	DeleteMarkers int64
+	// MFADelete says whether deleting takes a second factor; S3 takes no lifecycle then.
+	MFADelete Fact[bool]
+	// ObjectLock is what keeps versions from being deleted.
+	ObjectLock Fact[ObjectLock]
+	// ReplicatesTo are the buckets that its objects are copied to, ReplicatedFrom those of the
+	// observation that copy objects into it. Either is unknown where replication was not read.
+	ReplicatesTo, ReplicatedFrom Fact[[]string]
 	// Prefixes is what a bounded listing saw under each top-level prefix.
 	Prefixes Fact[[]Prefix]
 	// SeenBy says how the objects were seen, for people: "listing of 5 calls",
@@ -189,6 +201,16 @@ type Bucket struct {
 	// 2026-11-20".
 	Ages   Fact[Prefix]
 	AgesBy string
+}
+
+// ObjectLock is a bucket's setting by which versions cannot be deleted for a time. Single objects
+// may have a longer retention, or a legal hold without end, which a bucket does not tell.
+type ObjectLock struct {
+	Enabled bool
+	// Mode is GOVERNANCE or COMPLIANCE, and RetentionDays how long versions that name no
+	// retention are kept; 0 is no default.
+	Mode          string
+	RetentionDays int
 }
 
 // Uploads are incomplete multipart uploads.
@@ -218,6 +240,9 @@ type Prefix struct {
 	// Reached is what of Standard an enabled lifecycle rule moves or expires, Perhaps what
 	// only rules do that tags or dates narrow, which a listing does not show.
 	Reached, Perhaps Stored
+	// Tiered is what its owner keeps in Intelligent-Tiering, Instant what in Glacier Instant
+	// Retrieval: both answer at once, and a rule for the archive would move them as well.
+	Tiered, Instant Stored
 	// Small counts objects of the standard class under 128 KiB, which gain nothing in
 	// infrequent access and are not moved.
 	Small Stored

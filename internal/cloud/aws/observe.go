@@ -250,6 +250,7 @@ func (s *scan) link() {
 			sizes[key{r.Account, r.Region, r.ID}] = d.SizeGiB
 		}
 	}
+	linkReplicas(s.resources)
 	for _, r := range s.resources {
 		if in, ok := r.Detail.(*inventory.Instance); ok {
 			for i := range in.Disks {

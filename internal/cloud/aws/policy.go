@@ -87,6 +87,8 @@ var operations = []Operation{
 	{Service: "s3", Name: "ListBuckets", Actions: []string{"ListAllMyBuckets"}, Scan: true, Kinds: []inventory.Kind{inventory.KindBucket}, Effect: "no bucket is seen", Charge: chargeS3List},
 	{Service: "s3", Name: "HeadBucket", Actions: []string{"ListBucket"}, Scan: true, Item: "bucket", Effect: "their region is not known, and they are left out", Charge: chargeS3Get},
 	{Service: "s3", Name: "GetBucketVersioning", Actions: []string{"GetBucketVersioning"}, Scan: true, Item: "bucket", Effect: "whether they keep old versions is not known", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetObjectLockConfiguration", Actions: []string{"GetBucketObjectLockConfiguration"}, Scan: true, Item: "bucket", Effect: "whether Object Lock keeps their versions is not known", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetBucketReplication", Actions: []string{"GetReplicationConfiguration"}, Scan: true, Item: "bucket", Effect: "where their objects are copied to is not known", Charge: chargeS3Get},
 	{Service: "s3", Name: "GetBucketLifecycleConfiguration", Actions: []string{"GetLifecycleConfiguration"}, Scan: true, Item: "bucket", Effect: "lifecycle rules not evaluated for them", Charge: chargeS3Get},
 	{Service: "s3", Name: "GetBucketTagging", Actions: []string{"GetBucketTagging"}, Scan: true, Item: "bucket", Effect: unknownTags, Charge: chargeS3Get},
 	{Service: "s3", Name: "ListMultipartUploads", Actions: []string{"ListBucketMultipartUploads"}, Scan: true, Item: "bucket", Effect: "what incomplete uploads hold is not known", Charge: chargeS3List},

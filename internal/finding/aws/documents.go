@@ -10,9 +10,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// smallStay is the setting by which objects under 128 KiB do not move, which is what is
-// priced (Amazon S3 User Guide, "Transitioning objects using Amazon S3 Lifecycle").
-const smallStay = "all_storage_classes_128K"
+const (
+	// smallStay is the setting by which objects under 128 KiB do not move, which is what is
+	// priced (Amazon S3 User Guide, "Transitioning objects using Amazon S3 Lifecycle").
+	smallStay = "all_storage_classes_128K"
+	// smallObject is the size under which they stay.
+	smallObject = 128 << 10
+)
+
+// leaveSmall narrows a rule for the archive to the objects that are priced, where the bucket's
+// setting is another than smallStay or not known: by varies_by_storage_class, small objects go to
+// the archive too, where each costs more than it saves. A rule that also expires objects keeps its
+// whole prefix, and moves nothing to the archive.
+func leaveSmall(b *inventory.Bucket, r change.Rule) change.Rule {
+	if b.LifecycleDocument.Or("") != "" && b.MinimumSize != smallStay && r.ExpireDays == 0 {
+		r.LargerThan = smallObject - 1
+	}
+	return r
+}
 
 // putLifecycle returns the change that adds rules to a bucket's lifecycle, and nothing
 // else. Where the lifecycle was not read, or takes no more rules, it has no document, and
@@ -32,52 +47,6 @@ func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 		c.Arguments.MinimumSize = smallStay
 	}
 	return c
-}
-
-// ownerRules are the lifecycle rules that a bucket has, read once for all that is proposed for it.
-// The zero ownerRules is a lifecycle that was not read, for which nothing is put.
-type ownerRules struct {
-	lifecycle *change.Lifecycle
-	err       error
-}
-
-// ownerRulesOf reads the lifecycle rules of a bucket.
-func ownerRulesOf(b *inventory.Bucket) ownerRules {
-	document, known := b.LifecycleDocument.Get()
-	if !known {
-		return ownerRules{}
-	}
-	lifecycle, err := change.ParseLifecycle(document)
-	return ownerRules{lifecycle, err}
-}
-
-// overriddenBy names the rules that a proposal would override, empty where there is none: the
-// proposal is not made then, because no filter of S3 leaves the objects of another rule out.
-func (o ownerRules) overriddenBy(r change.Rule) string {
-	switch {
-	case o.err != nil:
-		return "the lifecycle, which cannot be read"
-	case o.lifecycle == nil:
-		return ""
-	}
-	competing := o.lifecycle.Competing(r)
-	names := make([]string, len(competing))
-	for i, c := range competing {
-		under := "the whole bucket"
-		if c.Prefix != "" {
-			under = c.Prefix
-		}
-		names[i] = "rule " + c.ID + " for " + under
-	}
-	return firstFew(names)
-}
-
-// notProposed says of a rule that is not proposed what it would override.
-func notProposed(under, by string) string {
-	if under == "" {
-		under = "the whole bucket"
-	}
-	return "no rule is proposed for " + under + ": it would override " + by
 }
 
 // ruleOf names a rule by what it does and for which prefix.
