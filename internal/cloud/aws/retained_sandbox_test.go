@@ -11,6 +11,8 @@ import (
 	scalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -182,6 +184,93 @@ func TestLaunchersOfImages(t *testing.T) {
 		remove()
 		if got[free].Known() || !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, call) }) {
 			t.Errorf("%s is denied: %+v, blind spots %+v; want unknown, and named", call, got[free], blind)
+		}
+	}
+}
+
+// TestProtectionOfBuckets: Object Lock with its default retention, the versions that it keeps,
+// delete markers and replication in both directions. A bucket that was never versioned is not asked.
+func TestProtectionOfBuckets(t *testing.T) {
+	environOf(t, scratch)
+	api := s3.NewFromConfig(scratch.Config("us-east-1"), func(o *s3.Options) { o.UsePathStyle = true })
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const held, origin, copied, bare = "protected-held", "protected-origin", "protected-copy", "protected-bare"
+	for _, name := range []string{held, origin, copied, bare} {
+		must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name, ObjectLockEnabledForBucket: awssdk.Bool(name == held)}))
+		if name != bare {
+			must(api.PutBucketVersioning(t.Context(), &s3.PutBucketVersioningInput{Bucket: &name,
+				VersioningConfiguration: &s3types.VersioningConfiguration{Status: s3types.BucketVersioningStatusEnabled}}))
+		}
+	}
+	must(api.PutObjectLockConfiguration(t.Context(), &s3.PutObjectLockConfigurationInput{Bucket: awssdk.String(held), ObjectLockConfiguration: &s3types.ObjectLockConfiguration{
+		ObjectLockEnabled: s3types.ObjectLockEnabledEnabled, Rule: &s3types.ObjectLockRule{DefaultRetention: &s3types.DefaultRetention{
+			Mode: s3types.ObjectLockRetentionModeCompliance, Years: awssdk.Int32(2)}}}}))
+	put := func(bucket, key, body string) {
+		t.Helper()
+		must(api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: strings.NewReader(body),
+			ChecksumAlgorithm: s3types.ChecksumAlgorithmSha256}))
+	}
+	for _, bucket := range []string{held, copied} {
+		put(bucket, "a", "older")
+		put(bucket, "a", "newer")
+		must(api.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &bucket, Key: awssdk.String("a")}))
+	}
+	must(api.PutBucketReplication(t.Context(), &s3.PutBucketReplicationInput{Bucket: awssdk.String(origin), ReplicationConfiguration: &s3types.ReplicationConfiguration{
+		Role: awssdk.String("arn:aws:iam::123456789012:role/copy"), Rules: []s3types.ReplicationRule{{Status: s3types.ReplicationRuleStatusEnabled,
+			Priority: awssdk.Int32(1), Filter: &s3types.ReplicationRuleFilter{Prefix: awssdk.String("")},
+			DeleteMarkerReplication: &s3types.DeleteMarkerReplication{Status: s3types.DeleteMarkerReplicationStatusDisabled},
+			Destination:             &s3types.Destination{Bucket: awssdk.String("arn:aws:s3:::" + copied)}}}}}))
+
+	buckets := func() (func(string) *inventory.Bucket, []inventory.BlindSpot) {
+		t.Helper()
+		scratch.Wire.Recorder.Reset()
+		found, blind := listed(t, inventory.KindBucket)
+		return func(name string) *inventory.Bucket { return found[name].Detail.(*inventory.Bucket) }, blind
+	}
+	at, _ := buckets()
+	lock := at(held)
+	if got, known := lock.ObjectLock.Get(); !known || got != (inventory.ObjectLock{Enabled: true, Mode: "COMPLIANCE", RetentionDays: 730}) {
+		t.Errorf("Object Lock of %s: %+v, known %v", held, got, known)
+	}
+	until := time.Now().AddDate(0, 0, 730)
+	if lock.Locked != (inventory.Stored{Bytes: 10, Objects: 2}) || lock.LockedUntil.Sub(until).Abs() > time.Hour || lock.DeleteMarkers != 1 {
+		t.Errorf("%s keeps %+v until %s behind %d delete markers; want 10 bytes in 2 versions until %s, and 1", held, lock.Locked, lock.LockedUntil, lock.DeleteMarkers, until)
+	}
+	if open := at(copied); open.ObjectLock.Or(inventory.ObjectLock{Enabled: true}).Enabled || open.Locked.Objects != 0 || open.Noncurrent.Or(inventory.Listing{}).Objects != 2 {
+		t.Errorf("%s: %+v", copied, open)
+	}
+	if got, known := at(origin).ReplicatesTo.Get(); !known || !slices.Equal(got, []string{copied}) {
+		t.Errorf("%s replicates to %v, known %v", origin, got, known)
+	}
+	if got, known := at(copied).ReplicatedFrom.Get(); !known || !slices.Equal(got, []string{origin}) {
+		t.Errorf("%s is replicated from %v, known %v", copied, got, known)
+	}
+	if got, known := at(held).ReplicatedFrom.Get(); !known || len(got) > 0 {
+		t.Errorf("%s is replicated from %v, known %v", held, got, known)
+	}
+	asked := func() (n int) { return scratch.Wire.Recorder.Count("s3:GetObjectLockConfiguration") }
+	if b := at(bare); !b.ObjectLock.Known() || !b.ReplicatesTo.Known() {
+		t.Errorf("%s was never versioned, and its protection is not known: %+v", bare, b)
+	}
+	if n := asked(); n < 3 {
+		t.Errorf("Object Lock was asked for %d times, want 3 for the versioned buckets", n)
+	}
+	for _, call := range []string{"GetObjectLockConfiguration", "GetBucketReplication"} {
+		remove := scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: call, Kind: wire.AccessDenied})
+		at, blind := buckets()
+		remove()
+		known := at(held).ObjectLock.Known()
+		if call == "GetBucketReplication" {
+			known = at(held).ReplicatesTo.Known() || at(held).ReplicatedFrom.Known()
+		}
+		action := strings.Replace(strings.Replace(call, "GetObjectLock", "GetBucketObjectLock", 1), "GetBucketReplication", "GetReplicationConfiguration", 1)
+		if known || !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, "s3:"+action) }) {
+			t.Errorf("%s is denied: known %v, blind spots %+v", call, known, blind)
 		}
 	}
 }
