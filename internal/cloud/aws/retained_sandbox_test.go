@@ -260,17 +260,20 @@ func TestProtectionOfBuckets(t *testing.T) {
 	if n := asked(); n < 3 {
 		t.Errorf("Object Lock was asked for %d times, want 3 for the versioned buckets", n)
 	}
-	for _, call := range []string{"GetObjectLockConfiguration", "GetBucketReplication"} {
-		remove := scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: call, Kind: wire.AccessDenied})
-		at, blind := buckets()
-		remove()
-		known := at(held).ObjectLock.Known()
-		if call == "GetBucketReplication" {
-			known = at(held).ReplicatesTo.Known() || at(held).ReplicatedFrom.Known()
-		}
-		action := strings.Replace(strings.Replace(call, "GetObjectLock", "GetBucketObjectLock", 1), "GetBucketReplication", "GetReplicationConfiguration", 1)
-		if known || !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, "s3:"+action) }) {
-			t.Errorf("%s is denied: known %v, blind spots %+v", call, known, blind)
+	for _, call := range []struct{ operation, action string }{
+		{"GetObjectLockConfiguration", "s3:GetBucketObjectLockConfiguration"}, {"GetBucketReplication", "s3:GetReplicationConfiguration"},
+	} {
+		for way, kind := range map[string]wire.FaultKind{"denied": wire.AccessDenied, "garbled": wire.Garbled, "truncated": wire.Truncated, "empty": wire.Empty} {
+			remove := scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: call.operation, Kind: kind})
+			at, blind := buckets()
+			remove()
+			known := at(held).ObjectLock.Known()
+			if call.operation == "GetBucketReplication" {
+				known = at(origin).ReplicatesTo.Known() || at(held).ReplicatedFrom.Known()
+			}
+			if known || !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, call.action) }) {
+				t.Errorf("%s is %s: known %v, blind spots %+v", call.operation, way, known, blind)
+			}
 		}
 	}
 }
