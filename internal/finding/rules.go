@@ -119,7 +119,7 @@ var rules = []Rule{
 	}, Step: StepStorage, Kind: inventory.KindVolume, Judge: volumeUnattached},
 	{ID: "snapshot-old", About: About{
 		Finds:      "an old snapshot that no image needs",
-		When:       "older than thresholds.snapshot_age, no image, launch template or fleet needs it, and AWS Backup does not hold it",
+		When:       "older than thresholds.snapshot_age, no image, launch template or fleet needs it, and neither a lock nor AWS Backup holds it",
 		Saves:      "its own blocks; an upper bound where later snapshots share them",
 		Confidence: "high",
 		Fix:        "delete; undo none",

@@ -48,6 +48,9 @@ func (x *Index) claimSnapshot(d *Draft, s *Subject, whole bool) {
 		return
 	}
 	switch _, unpriced := x.Cost(s, ""); {
+	case unpriced == "" && !snap.Locked.Known():
+		d.Unknown = "whether a snapshot lock keeps it was not read"
+		d.ClaimShare(s, "", 1, 1, SavingsOnly)
 	case whole && unpriced == "":
 		d.ClaimShare(s, "", 1, 1, WasteAndSavings)
 	case unpriced == "":
@@ -89,11 +92,11 @@ func startsNothing(launchers inventory.Fact[[]string]) bool {
 }
 
 // snapshotIsOld says whether a snapshot is old, no image, disabled ones included, needs it,
-// nothing would start a machine with it, and people may delete it: nothing but AWS Backup
-// deletes what it made.
+// nothing would start a machine with it, and it is neither locked nor a recovery point, which AWS Backup
+// alone deletes.
 func (x *Index) snapshotIsOld(s *Subject) bool {
 	snap, ok := s.Detail.(*inventory.Snapshot)
-	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || !startsNothing(snap.Launchers) || s.Manager != (inventory.Manager{}) || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
+	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || !startsNothing(snap.Launchers) || snap.Locked.Or(false) || s.Manager != (inventory.Manager{}) || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
 		return false
 	}
 	age, known := x.Age(s)
@@ -158,7 +161,7 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	d.Evidence = append(d.Evidence, Aged(s, "age", age))
 	mine := func(o *Subject) bool {
 		snap, ok := o.Detail.(*inventory.Snapshot)
-		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && startsNothing(snap.Launchers) && !o.KeepUntil.After(x.Now) && o.Manager == (inventory.Manager{})
+		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && startsNothing(snap.Launchers) && !snap.Locked.Or(false) && !o.KeepUntil.After(x.Now) && o.Manager == (inventory.Manager{})
 	}
 	found := 0
 	for _, id := range img.SnapshotIDs {

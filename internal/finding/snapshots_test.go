@@ -10,7 +10,7 @@ import (
 )
 
 func (f *fixture) snapshot(id, volume string, age time.Duration, change ...func(*inventory.Resource, *inventory.Snapshot)) *inventory.Resource {
-	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true, Launchers: inventory.Known([]string{})}
+	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true, Launchers: inventory.Known([]string{}), Locked: inventory.Known(false)}
 	r := inventory.Resource{ID: id, Kind: inventory.KindSnapshot, State: inventory.StateAvailable, CreatedAt: ago(age), Detail: d}
 	for _, c := range change {
 		c(&r, d)
@@ -24,6 +24,10 @@ func imaged(ids ...string) func(*inventory.Resource, *inventory.Snapshot) {
 
 func backedUp(r *inventory.Resource, _ *inventory.Snapshot) {
 	r.Manager = inventory.Manager{Kind: inventory.ManagerBackup}
+}
+
+func locked(is inventory.Fact[bool]) func(*inventory.Resource, *inventory.Snapshot) {
+	return func(_ *inventory.Resource, d *inventory.Snapshot) { d.Locked = is }
 }
 
 func TestSnapshots(t *testing.T) {
@@ -114,6 +118,24 @@ func TestSnapshots(t *testing.T) {
 				f.snapshot("snap-2", "vol-1", 100*day)
 			},
 			want: []string{"snapshot-old snap-2 <=5.00"},
+		},
+		{
+			name:  "a locked snapshot",
+			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 400*day, locked(inventory.Known(true))) },
+		},
+		{
+			name:  "locks that could not be read: no more than a bound, and no waste",
+			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 400*day, locked(inventory.Fact[bool]{})) },
+			want:  []string{"snapshot-old snap-1 <=5.00"},
+		},
+		{
+			name: "a locked snapshot of an image stays",
+			build: func(f *fixture) {
+				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1", "snap-2")
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"), locked(inventory.Known(true)))
+				f.snapshot("snap-2", "vol-2", 400*day, imaged("ami-1"))
+			},
+			want: []string{"image-unused ami-1 5.00"},
 		},
 		{
 			name: "an image of AWS Backup",

@@ -97,6 +97,8 @@ type Snapshot struct {
 	ImagesKnown bool
 	// Launchers are what would start machines with a disk made from it, as [Image.Launchers].
 	Launchers Fact[[]string]
+	// Locked says whether a snapshot lock keeps it from being deleted.
+	Locked Fact[bool]
 }
 
 // copiedVolume is the placeholder that the provider gives as the volume of a

@@ -88,6 +88,41 @@ func (p *place) snapshots(ctx context.Context) {
 	p.failed(ctx, "ec2:DescribeSnapshots", err)
 }
 
+// snapshotLocks reads the locks of snapshots: EC2 deletes no snapshot before its lock expires,
+// whatever its mode (Amazon EBS User Guide, "Amazon EBS snapshot lock").
+func (p *place) snapshotLocks(ctx context.Context) {
+	locked := map[string]bool{}
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := ec2Client(p.reading).DescribeLockedSnapshots(ctx, &ec2.DescribeLockedSnapshotsInput{
+			MaxResults: awssdk.Int32(snapshotsPage),
+			NextToken:  token,
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range out.Snapshots {
+			if l.LockState != types.LockStateExpired {
+				locked[awssdk.ToString(l.SnapshotId)] = true
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeLockedSnapshots", err)
+	if err == nil {
+		p.locked = locked
+	}
+}
+
+// lockOf says whether a lock keeps a snapshot.
+func (s *scan) lockOf(r *inventory.Resource) inventory.Fact[bool] {
+	for _, p := range s.places {
+		if p.account.id == r.Account && p.region == r.Region && p.locked != nil {
+			return inventory.Known(p.locked[r.ID])
+		}
+	}
+	return inventory.Fact[bool]{}
+}
+
 var snapshotStates = map[types.SnapshotState]inventory.State{
 	types.SnapshotStatePending:    inventory.StatePending,
 	types.SnapshotStateCompleted:  inventory.StateAvailable,

@@ -164,6 +164,7 @@ var lists = []list{
 	{"machines", (*place).instances, onlyMachines},
 	{"volumes", (*place).volumes, []inventory.Kind{inventory.KindVolume}},
 	{"snapshots", (*place).snapshots, []inventory.Kind{inventory.KindSnapshot}},
+	{"snapshot locks", (*place).snapshotLocks, []inventory.Kind{inventory.KindSnapshot, inventory.KindImage}},
 	{"images", (*place).images, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}}, // which snapshots they need
 	{"launch templates and fleets", (*place).readLaunchers, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}},
 	{"addresses", (*place).addresses, []inventory.Kind{inventory.KindAddress}},
@@ -263,7 +264,7 @@ func (s *scan) link() {
 			image.Launchers = s.launchersOf(r)
 		}
 		if snap, ok := r.Detail.(*inventory.Snapshot); ok {
-			snap.Launchers = s.launchersOf(r)
+			snap.Launchers, snap.Locked = s.launchersOf(r), s.lockOf(r)
 			snap.Images = needs[key{r.Account, r.Region, r.ID}]
 			slices.Sort(snap.Images)
 			snap.ImagesKnown = !s.unread[unreadKey(r.Account, r.Region, inventory.KindImage)]

@@ -39,6 +39,8 @@ type place struct {
 	// launchers are what starts machines from an image or a snapshot, by its id. It is nil unless
 	// all of them were read.
 	launchers map[string][]string
+	// locked are the snapshots that a lock keeps. It is nil unless all of them were read.
+	locked map[string]bool
 }
 
 // placeKey names a region of an account within a scan.

@@ -55,6 +55,7 @@ var operations = []Operation{
 	{Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}, Scan: true, Kinds: onlyMachines, Effect: "no machine is seen, priced or judged there"},
 	{Service: "ec2", Name: "DescribeVolumes", Actions: []string{"DescribeVolumes"}, Scan: true, Kinds: []inventory.Kind{inventory.KindVolume}, Effect: "volumes are not seen there, nor what stopped machines still pay for"},
 	{Service: "ec2", Name: "DescribeSnapshots", Actions: []string{"DescribeSnapshots"}, Scan: true, Kinds: []inventory.Kind{inventory.KindSnapshot}, Effect: "snapshots are not seen there"},
+	{Service: "ec2", Name: "DescribeLockedSnapshots", Actions: []string{"DescribeLockedSnapshots"}, Scan: true, Effect: "savings on snapshots are upper bounds there: locks may keep them"},
 	{Service: "ec2", Name: "DescribeImages", Actions: []string{"DescribeImages"}, Scan: true, Kinds: []inventory.Kind{inventory.KindImage}, Effect: "images are not seen there, and no snapshot is known to be unused"},
 	{Service: "ec2", Name: "DescribeAddresses", Actions: []string{"DescribeAddresses"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAddress}, Effect: "public addresses are not seen there"},
 	{Service: "ec2", Name: "DescribeNatGateways", Actions: []string{"DescribeNatGateways"}, Scan: true, Kinds: []inventory.Kind{inventory.KindNATGateway}, Effect: "NAT gateways are not seen there"},

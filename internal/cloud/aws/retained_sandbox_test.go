@@ -188,6 +188,48 @@ func TestLaunchersOfImages(t *testing.T) {
 	}
 }
 
+// TestSnapshotLocks: a lock keeps its snapshot until it expires, and where locks are not read no
+// snapshot is known to have none.
+func TestSnapshotLocks(t *testing.T) {
+	environOf(t, scratch)
+	api := ec2.NewFromConfig(scratch.Config("us-east-1"))
+	volume, err := api.CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: awssdk.String("us-east-1a"), Size: awssdk.Int32(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	var locks []wire.SnapshotLock
+	for _, state := range []string{"", "governance", "compliance", "compliance-cooloff", "expired"} {
+		out, err := api.CreateSnapshot(t.Context(), &ec2.CreateSnapshotInput{VolumeId: volume.VolumeId})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[*out.SnapshotId] = state != "" && state != "expired"
+		if state != "" {
+			locks = append(locks, wire.SnapshotLock{Snapshot: *out.SnapshotId, State: state})
+		}
+	}
+	set := func(locks []wire.SnapshotLock) {
+		scratch.Wire.State.At(truth.Account, "us-east-1", func(p *wire.Place) { p.SnapshotLocks = locks })
+	}
+	set(locks)
+	defer set(nil)
+	got, _ := listed(t, inventory.KindSnapshot)
+	for id, locked := range want {
+		if is, known := got[id].Detail.(*inventory.Snapshot).Locked.Get(); !known || is != locked {
+			t.Errorf("%s is locked: %v, known %v; want %v (%+v)", id, is, known, locked, locks)
+		}
+	}
+	defer scratch.Wire.Inject(wire.Fault{Service: "ec2", Operation: "DescribeLockedSnapshots", Kind: wire.AccessDenied})()
+	got, blind := listed(t, inventory.KindSnapshot)
+	named := slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, "ec2:DescribeLockedSnapshots") })
+	for id := range want {
+		if got[id].Detail.(*inventory.Snapshot).Locked.Known() || !named {
+			t.Errorf("%s: locks were denied and are known, or not named: %+v", id, blind)
+		}
+	}
+}
+
 // TestProtectionOfBuckets: Object Lock with its default retention, the versions that it keeps,
 // delete markers and replication in both directions. A bucket that was never versioned is not asked.
 func TestProtectionOfBuckets(t *testing.T) {

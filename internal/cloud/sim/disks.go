@@ -80,7 +80,8 @@ func (a *account) snapshot(name, region, volumeID string, gib int64, age float64
 	o.purpose, o.lifetime, o.extra = "", "", nil
 	return a.add(inventory.Resource{
 		Name: name, Kind: inventory.KindSnapshot, Region: region, State: inventory.StateAvailable, CreatedAt: a.ago(days(age)),
-		Detail: &inventory.Snapshot{VolumeID: volumeID, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{})},
+		Detail: &inventory.Snapshot{VolumeID: volumeID, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{}),
+			Locked: inventory.Known(false)},
 	}, "snap-", 18, o, p)
 }
 
