@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
@@ -118,7 +120,7 @@ func TestProtectionIsSaid(t *testing.T) {
 }
 
 // TestReplacedVersionsAreNoSureSaving: what expires in a versioned bucket goes on costing, so it is
-// not what is saved at least, beside rules that tags narrow.
+// not what is saved at least where rules that tags narrow may act too.
 func TestReplacedVersionsAreNoSureSaving(t *testing.T) {
 	for _, versions := range []bool{false, true} {
 		f := newFixture(t)
@@ -133,6 +135,63 @@ func TestReplacedVersionsAreNoSureSaving(t *testing.T) {
 		if least := got.Savings.LowerBound > 0; least == versions {
 			t.Errorf("versioned %v: %+v", versions, got.Savings)
 		}
+	}
+}
+
+// TestProposedRulesRespectProtection draws what protects a bucket: no rule is put that S3 refuses,
+// that deletes copies or nothing for its retention, or that moves objects which stay.
+func TestProposedRulesRespectProtection(t *testing.T) {
+	tb, put := t, 0
+	rapid.Check(t, func(t *rapid.T) {
+		lock := inventory.ObjectLock{Enabled: rapid.Bool().Draw(t, "locking")}
+		if lock.Enabled {
+			lock.RetentionDays = rapid.SampledFrom([]int{0, 1, 30, 179, 180, 181, 4000}).Draw(t, "retention")
+		}
+		mfa, from := rapid.IntRange(0, 4).Draw(t, "MFA delete") == 0, rapid.SampledFrom([][]string{{}, {}, {"origin"}}).Draw(t, "replicated from")
+		setting := rapid.SampledFrom([]string{"", "varies_by_storage_class", "all_storage_classes_128K"}).Draw(t, "minimum size")
+		document := rapid.SampledFrom([]string{"", change.WriteRules([]change.Rule{{ID: "theirs", Prefix: "logs/", ExpireDays: 9}})}).Draw(t, "lifecycle")
+		instant := map[string]bool{}
+		sizes := map[string]int64{"STANDARD": 8 * tib}
+		var prefixes []inventory.Prefix
+		for _, name := range []string{"experiments/", "imagenet/", "checkpoints/", "raw/"} {
+			p := prefix(name, tib, 1000, all(tib, 1000))
+			p.Standard, p.Newest = p.Stored, ago(200*day)
+			if instant[name] = rapid.IntRange(0, 3).Draw(t, "instant") == 0; instant[name] {
+				p.Tiered = inventory.Stored{Bytes: tib, Objects: 9}
+				sizes["INTELLIGENT_TIERING"] += tib
+			}
+			prefixes = append(prefixes, p)
+		}
+		f := newFixture(tb)
+		f.bucket("data", versioned, func(b *inventory.Bucket) {
+			b.ObjectLock, b.MFADelete, b.ReplicatedFrom = inventory.Known(lock), inventory.Known(mfa), inventory.Known(from)
+			b.LifecycleDocument, b.MinimumSize, b.Sizes, b.Prefixes = inventory.Known(document), setting, inventory.Known(sizes), inventory.Known(prefixes)
+			b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(1 << 30)), Complete: true})
+		})
+		for _, x := range f.evaluate() {
+			rules, err := change.Rules(x.Fix.Change.Document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rules {
+				if !strings.HasPrefix(r.ID, change.RuleMark) {
+					continue
+				}
+				put++
+				if mfa || len(from) > 0 && (r.ExpireDays > 0 || r.NoncurrentDays > 0) || r.ExpireDays > 0 && lock.RetentionDays >= r.ExpireDays {
+					t.Fatalf("%s puts %s", x.Rule, r)
+				}
+				for _, m := range r.Transitions {
+					small := document != "" && setting != "all_storage_classes_128K" && r.LargerThan < 128<<10-1
+					if m.Class == "GLACIER" && (small || instant[r.Prefix]) {
+						t.Fatalf("%s moves small or instant objects: %s", x.Rule, r)
+					}
+				}
+			}
+		}
+	})
+	if put == 0 {
+		t.Error("no rule was put: the draws show nothing")
 	}
 }
 
@@ -230,5 +289,23 @@ func TestInstantClassesStay(t *testing.T) {
 				t.Errorf("%s: monitoring %s, want 0.10", tc.name, fee)
 			}
 		}
+	}
+}
+
+// TestHeldBackCheckpointsAreNamed: stale checkpoints for which no rule may be put are a finding
+// without dollars that says why.
+func TestHeldBackCheckpointsAreNamed(t *testing.T) {
+	f := newFixture(t)
+	f.bucket("data", func(b *inventory.Bucket) {
+		b.LifecycleDocument = inventory.Known("")
+		p := prefix("checkpoints/", bigSize, 100, all(bigSize, 100))
+		p.Standard, p.Newest = p.Stored, ago(120*day)
+		p.Instant = inventory.Stored{Bytes: tib, Objects: 4}
+		b.Sizes = inventory.Known(map[string]int64{"STANDARD": bigSize, "GLACIER_IR": tib})
+		b.Prefixes = inventory.Known([]inventory.Prefix{p})
+	})
+	got := only(t, f.evaluate(), "checkpoint-stale")
+	if !got.Savings.Known || got.Savings.Amount != 0 || got.Fix.Change.Document != "" || !strings.Contains(got.Fix.Note, "1 TiB of Intelligent-Tiering or Glacier Instant Retrieval") {
+		t.Errorf("saves %+v, note %q, document %q", got.Savings, got.Fix.Note, got.Fix.Change.Document)
 	}
 }

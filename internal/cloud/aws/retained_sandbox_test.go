@@ -302,6 +302,13 @@ func TestProtectionOfBuckets(t *testing.T) {
 	if n := asked(); n < 3 {
 		t.Errorf("Object Lock was asked for %d times, want 3 for the versioned buckets", n)
 	}
+	if mfa, known := lock.MFADelete.Get(); !known || mfa {
+		t.Errorf("MFA delete of %s: %v, known %v", held, mfa, known)
+	}
+	scratch.Wire.Patch(wire.Patch{Service: "s3", Operation: "GetBucketVersioning", IDField: "Status", ID: "Enabled", Add: map[string]any{"MfaDelete": "Enabled"}})
+	if at, _ := buckets(); !at(held).MFADelete.Or(false) || at(bare).MFADelete.Or(true) {
+		t.Errorf("MFA delete of %s and %s: %+v, %+v", held, bare, at(held).MFADelete, at(bare).MFADelete)
+	}
 	for _, call := range []struct{ operation, action string }{
 		{"GetObjectLockConfiguration", "s3:GetBucketObjectLockConfiguration"}, {"GetBucketReplication", "s3:GetReplicationConfiguration"},
 	} {

@@ -279,12 +279,14 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if quiet < x.Thresholds.CheckpointStale {
 			continue
 		}
-		rule := leaveSmall(b, archiveRule(x.Thresholds, p.Name))
-		if limits.forbids(rule) != "" { // the owner's rule or class decides below it
-			continue
-		}
 		moving := inventory.Stored{Bytes: here.Bytes - p.Small.Bytes, Objects: here.Objects - p.Small.Objects}
 		if moving.Bytes <= 0 {
+			continue
+		}
+		rule := leaveSmall(b, archiveRule(x.Thresholds, p.Name))
+		if why := limits.forbids(rule); why != "" {
+			m.left += moving.Bytes
+			m.why = append(m.why, notProposed(p.Name, why))
 			continue
 		}
 		m.archive.add(moving)
@@ -295,8 +297,20 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		names = append(names, p.Name)
 		m.rules = append(m.rules, rule)
 	}
-	if len(names) == 0 {
+	if len(names) == 0 && len(m.why) == 0 {
 		return nil
+	}
+	if len(names) == 0 {
+		d := &finding.Draft{Finding: finding.Finding{
+			Confidence: finding.High,
+			Because:    plain.Size(m.left) + " of checkpoints untouched, no rule is proposed",
+			Evidence:   []usage.Evidence{finding.Fact(s, "left_to_rules", plain.Size(m.left))},
+			Fix: finding.Fix{Change: putLifecycle(b), Risk: finding.Low, Undo: finding.UndoPartial,
+				Note: strings.Join(m.why[:min(len(m.why), 3)], "; ")},
+		}, Stands: true}
+		d.Savings = finding.Saving{Known: true}
+		monitored(x, d, s, b)
+		return d
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
@@ -305,6 +319,10 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Fix: finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
 	}}
+	if len(m.why) > 0 {
+		d.Fix.Note = finding.Sentence(d.Fix.Note, strings.Join(m.why[:min(len(m.why), 3)], "; "))
+		monitored(x, d, s, b)
+	}
 	priceMoves(x, d, s, b, &m)
 	return d
 }

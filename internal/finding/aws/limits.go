@@ -57,8 +57,8 @@ func (l bucketLimits) forbids(r change.Rule) string {
 	return ""
 }
 
-// refuse turns a draft whose rule is not proposed into one that says why. Beside a rule of the
-// owner it still bounds what there is to save; where S3 refuses or keeps, nothing is saved.
+// refuse turns a draft whose rule is not proposed into one that says why. Where a rule of the
+// owner decides, it still bounds what there is to save; where S3 refuses or keeps, nothing is saved.
 func (l bucketLimits) refuse(d *finding.Draft, r change.Rule, why string) (final bool) {
 	d.Fix.Change, d.Fix.Note = putLifecycle(l.bucket), notProposed(r.Prefix, why)
 	if l.overriddenBy(r) != "" && !l.bucket.MFADelete.Or(false) {
