@@ -133,7 +133,7 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 // left out, and snapshots that other images need are not counted.
 func imageUnused(x *Index, s *Subject) *Draft {
 	img, ok := s.Detail.(*inventory.Image)
-	if !ok || s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public ||
+	if !ok || s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public || img.Protected ||
 		s.Manager != (inventory.Manager{}) || !startsNothing(img.Launchers) || len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
 		return nil
 	}

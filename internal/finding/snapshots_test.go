@@ -169,6 +169,14 @@ func TestSnapshots(t *testing.T) {
 			},
 		},
 		{
+			name: "an image that is protected from being deregistered",
+			build: func(f *fixture) {
+				f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+					Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Protected: true, Launchers: inventory.Known([]string{})}})
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
+			},
+		},
+		{
 			name: "an image that a launch template names",
 			build: func(f *fixture) {
 				launched(f, inventory.Known([]string{"launch template web version 3"}))

@@ -115,6 +115,8 @@ type Image struct {
 	SnapshotIDs  []string
 	LastLaunched Fact[time.Time]
 	Public       bool
+	// Protected says that EC2 does not deregister it.
+	Protected bool
 	// Launchers are what would start machines from it, for people: "launch template web version
 	// 3", "launch configuration web", "fleet fleet-1". Unknown where not all of them were read.
 	Launchers Fact[[]string]

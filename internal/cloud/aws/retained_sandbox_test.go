@@ -158,6 +158,16 @@ func TestLaunchersOfImages(t *testing.T) {
 		}
 		return out, blind
 	}
+	scratch.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeImages", IDField: "imageId", ID: pinned,
+		Add: map[string]any{"deregistrationProtection": "enabled-without-cooldown"}})
+	scratch.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeImages", IDField: "imageId", ID: free,
+		Add: map[string]any{"deregistrationProtection": "disabled"}})
+	images, _ := listed(t, inventory.KindImage)
+	for id, r := range images {
+		if image := r.Detail.(*inventory.Image); image.Protected != (id == pinned) {
+			t.Errorf("%s is protected: %v", id, image.Protected)
+		}
+	}
 	got, blind := launchers()
 	for _, want := range []struct {
 		id  string
