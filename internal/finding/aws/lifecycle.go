@@ -155,12 +155,19 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 		if kind == checkpointPrefix {
 			continue
 		}
-		rule := leaveSmall(b, colderRule(x.Thresholds, p.Name))
+		move := leaveSmall(b, colderRule(x.Thresholds, p.Name))
+		rule := move
 		if kind == experimentPrefix {
 			rule = expireRule(x.Thresholds, p.Name)
 		}
 		if kind == experimentPrefix || !whole {
-			if why := limits.forbids(rule); why != "" {
+			why := limits.forbids(rule)
+			if why != "" && kind == experimentPrefix && limits.forbids(move) == "" {
+				// What may not expire moves as other data does.
+				m.why = append(m.why, "nothing expires under "+p.Name+": "+why)
+				kind, rule, why = dataPrefix, move, ""
+			}
+			if why != "" {
 				m.left += max(0, here.Bytes-p.Reached.Bytes)
 				m.why = append(m.why, notProposed(p.Name, why))
 				continue
