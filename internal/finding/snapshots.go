@@ -91,12 +91,19 @@ func startsNothing(launchers inventory.Fact[[]string]) bool {
 	return known && len(names) == 0
 }
 
-// snapshotIsOld says whether a snapshot is old, no image, disabled ones included, needs it,
-// nothing would start a machine with it, and it is neither locked nor a recovery point, which AWS Backup
-// alone deletes.
+// deletable says whether a snapshot can be deleted once no image needs it: nothing would start a
+// machine with it, its owner and no lock keep it, and it is no recovery point, which AWS Backup
+// alone deletes. An unknown lock is a matter of its saving ([Index.claimSnapshot]).
+func (x *Index) deletable(s *Subject, snap *inventory.Snapshot) bool {
+	return snap.ImagesKnown && startsNothing(snap.Launchers) && !snap.Locked.Or(false) &&
+		s.Manager == (inventory.Manager{}) && !s.KeepUntil.After(x.Now)
+}
+
+// snapshotIsOld says whether a snapshot is old, can be deleted, and no image, disabled ones
+// included, needs it.
 func (x *Index) snapshotIsOld(s *Subject) bool {
 	snap, ok := s.Detail.(*inventory.Snapshot)
-	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || !startsNothing(snap.Launchers) || snap.Locked.Or(false) || s.Manager != (inventory.Manager{}) || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
+	if !ok || len(snap.Images) > 0 || s.State == inventory.StatePending || !x.deletable(s, snap) {
 		return false
 	}
 	age, known := x.Age(s)
@@ -128,13 +135,22 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 	return d
 }
 
+// unusedImage says whether an image can be deregistered and is known to be unused: no machine runs
+// from it, nothing would start one, and neither protection nor AWS Backup keeps it.
+func (x *Index) unusedImage(s *Subject, img *inventory.Image) bool {
+	kept := s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public || img.Protected ||
+		s.Manager != (inventory.Manager{})
+	used := !startsNothing(img.Launchers) || !x.readEverywhere(s.Region, inventory.KindInstance) ||
+		x.launched[everywhere(s.Resource, s.ID)]
+	return !kept && !used
+}
+
 // imageUnused finds images that nothing was launched from for 90 days; their
 // storage is their snapshots'. Disabled images were disabled on purpose and are
 // left out, and snapshots that other images need are not counted.
 func imageUnused(x *Index, s *Subject) *Draft {
 	img, ok := s.Detail.(*inventory.Image)
-	if !ok || s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public || img.Protected ||
-		s.Manager != (inventory.Manager{}) || !startsNothing(img.Launchers) || len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
+	if !ok || len(img.SnapshotIDs) == 0 || !x.unusedImage(s, img) {
 		return nil
 	}
 	age, known := x.Age(s)
@@ -143,7 +159,8 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Fix: Fix{Change: change.Change{Verb: change.Deregister}, Risk: Medium, Undo: UndoNone,
-			Note: "deregisters it and deletes its snapshots; accounts that it is shared with, and older versions of launch templates that nothing names, are not looked into"},
+			Note: "deregisters it and deletes its snapshots; accounts that it is shared with, " +
+				"and older versions of launch templates that nothing names, are not looked into"},
 	}}
 	if launched, known := img.LastLaunched.Get(); known {
 		quiet := x.Now.Sub(launched)
@@ -161,7 +178,7 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	d.Evidence = append(d.Evidence, Aged(s, "age", age))
 	mine := func(o *Subject) bool {
 		snap, ok := o.Detail.(*inventory.Snapshot)
-		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && startsNothing(snap.Launchers) && !snap.Locked.Or(false) && !o.KeepUntil.After(x.Now) && o.Manager == (inventory.Manager{})
+		return ok && len(snap.Images) == 1 && snap.Images[0] == s.ID && x.deletable(o, snap)
 	}
 	found := 0
 	for _, id := range img.SnapshotIDs {

@@ -26,6 +26,14 @@ const (
 // "DescribeLaunchTemplateVersions", "LaunchTemplateSpecification").
 var latestAndDefault = []string{"$Latest", "$Default"}
 
+// goneTemplate are the errors of a version that is not there: it starts nothing (EC2 API reference,
+// "Error codes").
+var goneTemplate = []string{
+	"InvalidLaunchTemplateId.NotFound",
+	"InvalidLaunchTemplateName.NotFoundException",
+	"InvalidLaunchTemplateId.VersionNotFound",
+}
+
 // publicParameters begin the names of parameters that hold images of AWS, never the account's own.
 const publicParameters = "resolve:ssm:/aws/service/"
 
@@ -92,9 +100,9 @@ func (s *launchersScan) templates(ctx context.Context, in *ec2.DescribeLaunchTem
 		}
 		return out.NextToken, nil
 	})
-	if all || !is(err, "InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.VersionNotFound") {
+	if all || !is(err, goneTemplate...) {
 		s.failed(ctx, "ec2:DescribeLaunchTemplateVersions", err)
-	} // a template that is gone starts nothing
+	}
 }
 
 // template notes what a version of a launch template starts machines from. A template that names
@@ -105,14 +113,15 @@ func (s *launchersScan) template(v types.LaunchTemplateVersion, all bool) {
 	if d == nil {
 		d = &types.ResponseLaunchTemplateData{}
 	}
-	if image := awssdk.ToString(d.ImageId); strings.HasPrefix(image, "resolve:") && !strings.HasPrefix(image, publicParameters) {
+	image := awssdk.ToString(d.ImageId)
+	if strings.HasPrefix(image, "resolve:") && !strings.HasPrefix(image, publicParameters) {
 		if all {
 			s.wanted = append(s.wanted, templateVersion{id, number})
 			return
 		}
 		s.complete = false
-		s.partly(partialKey{"ec2 " + s.String(), "ec2:DescribeLaunchTemplateVersions, ssm:GetParameters: parameters not resolved",
-			index["ec2:DescribeLaunchTemplateVersions"].Effect}, "launch template", id)
+		const why = "ec2:DescribeLaunchTemplateVersions, ssm:GetParameters: parameters not resolved"
+		s.partly(partialKey{"ec2 " + s.String(), why, unknownLaunchers}, "launch template", id)
 	}
 	for _, k := range []string{id, awssdk.ToString(v.LaunchTemplateName)} {
 		s.read[templateVersion{k, number}] = true
@@ -198,12 +207,16 @@ func (s *launchersScan) groupVersions(ctx context.Context) {
 
 // ended says whether a fleet in a state starts no more machines.
 func ended[T ~string](state T) bool {
-	return strings.HasPrefix(string(state), "deleted") || strings.HasPrefix(string(state), "cancelled") || state == "failed"
+	s := string(state)
+	return strings.HasPrefix(s, "deleted") || strings.HasPrefix(s, "cancelled") || s == "failed"
 }
 
 func (s *launchersScan) fleets(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := ec2Client(s.reading).DescribeFleets(ctx, &ec2.DescribeFleetsInput{MaxResults: awssdk.Int32(fleetsPage), NextToken: token})
+		out, err := ec2Client(s.reading).DescribeFleets(ctx, &ec2.DescribeFleetsInput{
+			MaxResults: awssdk.Int32(fleetsPage),
+			NextToken:  token,
+		})
 		if err != nil {
 			return nil, err
 		}

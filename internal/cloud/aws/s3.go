@@ -225,7 +225,8 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 // onlyLeavesSmall says whether a rule moves objects and its filter leaves out small ones alone,
 // which gain nothing by moving.
 func onlyLeavesSmall(r types.LifecycleRule) bool {
-	if r.Filter == nil || r.Expiration != nil || r.NoncurrentVersionExpiration != nil || len(r.NoncurrentVersionTransitions) > 0 {
+	deletes := r.Expiration != nil || r.NoncurrentVersionExpiration != nil
+	if r.Filter == nil || deletes || len(r.NoncurrentVersionTransitions) > 0 {
 		return false
 	}
 	greater := r.Filter.ObjectSizeGreaterThan

@@ -173,7 +173,8 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 			d.Stands, d.Savings = true, finding.Saving{Known: true}
 			return d
 		}
-		if saved, err := standardSaved(x, s, b, old.Bytes-b.Locked.Bytes); err == nil && d.ClaimAmount(s, standardMeter, saved, finding.SavingsOnly) {
+		saved, err := standardSaved(x, s, b, old.Bytes-b.Locked.Bytes)
+		if err == nil && d.ClaimAmount(s, standardMeter, saved, finding.SavingsOnly) {
 			return d
 		}
 		d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
@@ -198,7 +199,8 @@ func locked(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	}
 	if b.DeleteMarkers > 0 {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "delete_markers", plain.Decimal(float64(b.DeleteMarkers), 0)))
-		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Count(b.DeleteMarkers, "delete marker")+" stay, which cost next to nothing and slow listings")
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Count(b.DeleteMarkers, "delete marker")+
+			" stay, which cost next to nothing and slow listings")
 	}
 }
 

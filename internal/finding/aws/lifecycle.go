@@ -300,7 +300,8 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	case !all:
 		return unseen(x, d, s, b, &m, total, enabled > 0 && !known)
 	case m.perhaps > 0:
-		d.Unknown = finding.Sentence("rules that tags or dates narrow may move "+plain.Size(m.perhaps)+" of it already", d.Unknown)
+		narrowed := "rules that tags or dates narrow may move " + plain.Size(m.perhaps) + " of it already"
+		d.Unknown = finding.Sentence(narrowed, d.Unknown)
 		most := m
 		most.archive.Bytes += m.perhaps
 		if !expiresVersions(b, &m) {

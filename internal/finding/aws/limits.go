@@ -48,7 +48,8 @@ func (l bucketLimits) forbids(r change.Rule) string {
 	case (r.ExpireDays > 0 || r.NoncurrentDays > 0) && len(from) > 0:
 		return "it would delete the copies that replication of " + firstFew(from) + " keeps here"
 	case r.ExpireDays > 0 && lock.RetentionDays >= r.ExpireDays:
-		return "Object Lock keeps every version for " + plain.Count(lock.RetentionDays, "day") + ", so that nothing is saved before"
+		return "Object Lock keeps every version for " + plain.Count(lock.RetentionDays, "day") +
+			", so that nothing is saved before"
 	case archives(r) && l.answersAtOnce(r.Prefix) != "":
 		return "it would move " + l.answersAtOnce(r.Prefix) + " to the archive, where reading takes hours"
 	case r.LargerThan > 0 && l.lifecycle != nil && !l.lifecycle.HasFilters():
@@ -90,7 +91,9 @@ func (l bucketLimits) overriddenBy(r change.Rule) string {
 
 // archives says whether a rule moves objects to the archive.
 func archives(r change.Rule) bool {
-	return slices.ContainsFunc(r.Transitions, func(t change.Transition) bool { return slices.Contains(archiving, t.Class) })
+	return slices.ContainsFunc(r.Transitions, func(t change.Transition) bool {
+		return slices.Contains(archiving, t.Class)
+	})
 }
 
 // instantClasses are the cheaper classes that answer at once and from which a rule moves objects to
@@ -146,7 +149,8 @@ func keepsVersions(b *inventory.Bucket) string {
 	case !lock.Enabled:
 		return ""
 	case lock.RetentionDays > 0:
-		return "Object Lock keeps versions for " + plain.Count(lock.RetentionDays, "day") + " after they were made, and longer by a retention or legal hold of their own, which is not read"
+		return "Object Lock keeps versions for " + plain.Count(lock.RetentionDays, "day") +
+			" after they were made, and longer by a retention or legal hold of their own, which is not read"
 	}
 	return "Object Lock is on: versions with a retention or legal hold stay, and which those are is not read"
 }
@@ -170,7 +174,8 @@ func protect(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 		fact("replicated_to", "not read")
 	case len(to) > 0:
 		fact("replicated_to", firstFew(to))
-		d.Fix.Note = finding.Sentence(d.Fix.Note, "the copies in "+firstFew(to)+" stay: replication does not follow a lifecycle, and a lifecycle waits for it")
+		d.Fix.Note = finding.Sentence(d.Fix.Note, "the copies in "+firstFew(to)+
+			" stay: replication does not follow a lifecycle, and a lifecycle waits for it")
 	}
 	if !b.ReplicatedFrom.Known() {
 		fact("replicated_from", "not read")
@@ -191,7 +196,8 @@ func monitored(x *finding.Index, d *finding.Draft, s *finding.Subject, b *invent
 	if tiered.Objects == 0 {
 		return
 	}
-	d.Evidence = append(d.Evidence, finding.Fact(s, "intelligent_tiering", plain.Size(tiered.Bytes)+" in "+plain.Count(tiered.Objects, "object")))
+	what := plain.Size(tiered.Bytes) + " in " + plain.Count(tiered.Objects, "object")
+	d.Evidence = append(d.Evidence, finding.Fact(s, "intelligent_tiering", what))
 	p, err := x.Rate(price.ItemS3Monitoring, s.Region)
 	if err != nil {
 		d.Fix.Note = finding.Sentence(d.Fix.Note, "what Intelligent-Tiering costs for monitoring has no price: "+err.Error())
