@@ -234,6 +234,41 @@ func TestLaunchersOfImages(t *testing.T) {
 	}
 }
 
+// TestImagesBehindParameters: a template that names its image by a parameter of AWS starts none of
+// the account's images; behind a parameter that is not resolved may be any of them.
+func TestImagesBehindParameters(t *testing.T) {
+	environOf(t, scratch)
+	api := ec2.NewFromConfig(scratch.Config("us-east-1"))
+	image, err := api.RegisterImage(t.Context(), &ec2.RegisterImageInput{
+		Name:           awssdk.String("behind-a-parameter"),
+		RootDeviceName: awssdk.String("/dev/sda1"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for parameter, known := range map[string]bool{
+		"resolve:ssm:/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/x86_64/standard/recommended/image_id": true,
+		"resolve:ssm:/ml/base-image": false,
+	} {
+		name := awssdk.String("by-parameter")
+		_, err := api.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
+			LaunchTemplateName: name,
+			LaunchTemplateData: &ec2types.RequestLaunchTemplateData{ImageId: &parameter, InstanceType: ec2types.InstanceTypeM5Large},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, blind := listed(t, inventory.KindImage)
+		if _, err := api.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: name}); err != nil {
+			t.Fatal(err)
+		}
+		got := found[*image.ImageId].Detail.(*inventory.Image).Launchers
+		if got.Known() != known || blindTo(blind, "parameters not resolved") == known {
+			t.Errorf("%s: launchers %+v, want known %v; blind spots %+v", parameter, got, known, blind)
+		}
+	}
+}
+
 // TestSnapshotLocks: a lock keeps its snapshot until it expires, and where locks are not read no
 // snapshot is known to have none.
 func TestSnapshotLocks(t *testing.T) {
