@@ -24,6 +24,8 @@ type Rule struct {
 	ID string
 	// Prefix is empty for the whole bucket.
 	Prefix string
+	// LargerThan leaves objects of that many bytes and less out.
+	LargerThan int64
 	// AbortDays is the age at which incomplete uploads are aborted, NoncurrentDays the
 	// time after which a version that was replaced is deleted, ExpireDays the age at
 	// which objects are deleted.
@@ -57,6 +59,9 @@ func (r Rule) String() string {
 	if r.Prefix != "" {
 		under = "under " + r.Prefix
 	}
+	if r.LargerThan > 0 {
+		under += fmt.Sprintf(", objects over %d bytes", r.LargerThan)
+	}
 	return r.ID + ": " + under + ": " + strings.Join(does, ", ")
 }
 
@@ -89,9 +94,11 @@ type lifecycleRule struct {
 	Status string    `xml:"Status"`
 	Prefix *string   `xml:"Prefix"` // of rules of before 2016
 	Filter *struct { // what narrows the rule
-		Prefix string `xml:"Prefix"`
-		And    *struct {
-			Prefix string `xml:"Prefix"`
+		Prefix  string `xml:"Prefix"`
+		Greater int64  `xml:"ObjectSizeGreaterThan"`
+		And     *struct {
+			Prefix  string `xml:"Prefix"`
+			Greater int64  `xml:"ObjectSizeGreaterThan"`
 		} `xml:"And"`
 	} `xml:"Filter"`
 	Transitions []struct {
@@ -114,38 +121,34 @@ type lifecycleRule struct {
 // permanently rather than move or mark (Amazon S3 User Guide, "Examples of S3 Lifecycle
 // configurations", overlapping filters and conflicting actions). So a rule that is added wins
 // wherever it is shorter or colder, and the rule that was there cannot keep anything from it.
+// What expires also becomes a replaced version before its time.
 func (r *lifecycleRule) competes(other Rule) bool {
 	under := r.plain().Prefix
-	if r.Status != "Enabled" || !strings.HasPrefix(under, other.Prefix) && !strings.HasPrefix(other.Prefix, under) {
-		return false
-	}
+	overlaps := strings.HasPrefix(under, other.Prefix) || strings.HasPrefix(other.Prefix, under)
 	current := len(r.Transitions) > 0 || r.Expire > 0 || r.ExpireDate != ""
 	replaced := r.Noncurrent != nil || len(r.NoncurrentTransitions) > 0
-	switch {
-	case other.AbortDays > 0 && r.Abort > 0:
-		return true
-	case other.NoncurrentDays > 0 && replaced:
-		return true
-	case other.ExpireDays > 0 && replaced: // what expires becomes a replaced version before its time
-		return true
-	}
-	return (other.ExpireDays > 0 || len(other.Transitions) > 0) && current
+	return r.Status == "Enabled" && overlaps &&
+		(other.AbortDays > 0 && r.Abort > 0 ||
+			(other.NoncurrentDays > 0 || other.ExpireDays > 0) && replaced ||
+			(other.ExpireDays > 0 || len(other.Transitions) > 0) && current)
 }
 
-// Competing returns the rules of a bucket's lifecycle whose objects another rule would make expire
-// sooner, move or lose as well, but for one of the same name, which that replaces.
-func Competing(document string, with Rule) ([]Rule, error) {
-	doc, err := parseLifecycle([]byte(document))
-	if err != nil {
-		return nil, err
-	}
+// Competing returns the rules of the lifecycle whose objects another rule would make expire sooner,
+// move or lose as well, but for one of the same name, which that replaces.
+func (l *Lifecycle) Competing(with Rule) []Rule {
 	var out []Rule
-	for i := range doc.rules {
-		if r := &doc.rules[i].lifecycleRule; r.ID != with.ID && r.competes(with) {
+	for i := range l.rules {
+		if r := &l.rules[i].lifecycleRule; r.ID != with.ID && r.competes(with) {
 			out = append(out, r.plain())
 		}
 	}
-	return out, nil
+	return out
+}
+
+// HasFilters says whether the lifecycle takes rules that sizes narrow: one of before 2016 has
+// prefixes without filters, and S3 takes no document with both.
+func (l *Lifecycle) HasFilters() bool {
+	return !slices.ContainsFunc(l.rules, func(r ruleSpan) bool { return r.Prefix != nil && r.Filter == nil })
 }
 
 // plain returns the rule as curfew writes one.
@@ -156,9 +159,9 @@ func (r *lifecycleRule) plain() Rule {
 	}
 	switch {
 	case r.Filter != nil && r.Filter.And != nil:
-		out.Prefix = r.Filter.And.Prefix
+		out.Prefix, out.LargerThan = r.Filter.And.Prefix, r.Filter.And.Greater
 	case r.Filter != nil:
-		out.Prefix = r.Filter.Prefix
+		out.Prefix, out.LargerThan = r.Filter.Prefix, r.Filter.Greater
 	case r.Prefix != nil:
 		out.Prefix = *r.Prefix
 	}
@@ -172,7 +175,7 @@ func (r *lifecycleRule) plain() Rule {
 // byte of other rules stays. A rule with the name of one that is added is replaced; names
 // begin with [RuleMark]. An empty document is a bucket without a lifecycle.
 func WithRules(document string, rules []Rule) (string, error) {
-	doc, err := parseLifecycle([]byte(document))
+	doc, err := ParseLifecycle(document)
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +185,7 @@ func WithRules(document string, rules []Rule) (string, error) {
 
 // Rules returns the rules of a bucket's lifecycle, as far as [Rule] says what they do.
 func Rules(document string) ([]Rule, error) {
-	doc, err := parseLifecycle([]byte(document))
+	doc, err := ParseLifecycle(document)
 	if err != nil {
 		return nil, err
 	}
@@ -201,9 +204,9 @@ func WriteRules(rules []Rule) string {
 	return xml.Header + "<" + lifecycleRoot + ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + written(rules, false) + "</" + lifecycleRoot + ">"
 }
 
-// lifecycleDoc is a bucket's lifecycle as S3 returned it, with where its rules are. Its
-// bytes are never encoded again.
-type lifecycleDoc struct {
+// Lifecycle is a bucket's lifecycle as S3 returned it, with where its rules are. Its bytes are
+// never encoded again. The zero Lifecycle is that of a bucket without one.
+type Lifecycle struct {
 	text  []byte
 	rules []ruleSpan
 	// end is where the root ends: further rules go before it.
@@ -218,9 +221,10 @@ type ruleSpan struct {
 // lifecycleRoot is the document's element.
 const lifecycleRoot = "LifecycleConfiguration"
 
-// parseLifecycle reads a document; an empty text is a bucket without a lifecycle.
-func parseLifecycle(text []byte) (*lifecycleDoc, error) {
-	doc := &lifecycleDoc{text: text}
+// ParseLifecycle reads a document; an empty one is a bucket without a lifecycle.
+func ParseLifecycle(document string) (*Lifecycle, error) {
+	text := []byte(document)
+	doc := &Lifecycle{text: text}
 	if len(text) == 0 {
 		return doc, nil
 	}
@@ -267,32 +271,35 @@ func parseLifecycle(text []byte) (*lifecycleDoc, error) {
 
 // with returns the document with rules added and nothing else changed: every byte of
 // other rules stays. A rule of curfew's with the same name is replaced.
-func (d *lifecycleDoc) with(rules []Rule) ([]byte, error) {
+func (l *Lifecycle) with(rules []Rule) ([]byte, error) {
 	for _, r := range rules {
 		if !strings.HasPrefix(r.ID, RuleMark) {
 			return nil, fmt.Errorf("add rule %q to a lifecycle: its name does not begin with %s", r.ID, RuleMark)
 		}
 	}
-	if len(d.text) == 0 {
+	if len(l.text) == 0 {
 		return []byte(WriteRules(rules)), nil
 	}
 	var out bytes.Buffer
 	at, kept, old := 0, 0, false
-	for _, x := range d.rules {
+	for _, x := range l.rules {
 		if slices.ContainsFunc(rules, func(r Rule) bool { return r.ID == x.ID }) {
-			out.Write(d.text[at:x.from])
+			out.Write(l.text[at:x.from])
 			at = x.to
 			continue
 		}
 		kept++
 		old = old || x.Prefix != nil && x.Filter == nil
 	}
+	if old && slices.ContainsFunc(rules, func(r Rule) bool { return r.LargerThan > 0 }) {
+		return nil, errors.New("add a rule that sizes narrow to a lifecycle of before 2016: it has no filters")
+	}
 	if kept+len(rules) > maxRules {
 		return nil, fmt.Errorf("add %d rules to a lifecycle of %d: there can be %d", len(rules), kept, maxRules)
 	}
-	out.Write(d.text[at:d.end])
+	out.Write(l.text[at:l.end])
 	out.WriteString(written(rules, old))
-	out.Write(d.text[d.end:])
+	out.Write(l.text[l.end:])
 	return out.Bytes(), nil
 }
 
@@ -303,7 +310,12 @@ func written(rules []Rule, old bool) string {
 	for _, r := range rules {
 		b.WriteString("<Rule><ID>" + escaped(r.ID) + "</ID>")
 		prefix := "<Prefix>" + escaped(r.Prefix) + "</Prefix>"
-		if !old {
+		switch greater := fmt.Sprintf("<ObjectSizeGreaterThan>%d</ObjectSizeGreaterThan>", r.LargerThan); {
+		case r.LargerThan > 0 && r.Prefix == "":
+			prefix = "<Filter>" + greater + "</Filter>"
+		case r.LargerThan > 0:
+			prefix = "<Filter><And>" + prefix + greater + "</And></Filter>"
+		case !old:
 			prefix = "<Filter>" + prefix + "</Filter>"
 		}
 		b.WriteString(prefix + "<Status>Enabled</Status>")

@@ -24,11 +24,11 @@ func someRules() []Rule {
 }
 
 // others returns the rules of a document that are not among some, as they are written.
-func (d *lifecycleDoc) others(than []Rule) []string {
+func (l *Lifecycle) others(than []Rule) []string {
 	var out []string
-	for _, x := range d.rules {
+	for _, x := range l.rules {
 		if !slices.ContainsFunc(than, func(r Rule) bool { return r.ID == x.ID }) {
-			out = append(out, string(d.text[x.from:x.to]))
+			out = append(out, string(l.text[x.from:x.to]))
 		}
 	}
 	slices.Sort(out)
@@ -36,8 +36,8 @@ func (d *lifecycleDoc) others(than []Rule) []string {
 }
 
 // holds says whether a rule is in the document.
-func (d *lifecycleDoc) holds(r Rule) bool {
-	return slices.ContainsFunc(d.rules, func(x ruleSpan) bool { return cmp.Equal(x.plain(), r) })
+func (l *Lifecycle) holds(r Rule) bool {
+	return slices.ContainsFunc(l.rules, func(x ruleSpan) bool { return cmp.Equal(x.plain(), r) })
 }
 
 func TestLifecyclesThatAreRefused(t *testing.T) {
@@ -53,15 +53,15 @@ func TestLifecyclesThatAreRefused(t *testing.T) {
 		"no XML":             `{"Rules": []}`,
 		"white space":        "  \n",
 	} {
-		if _, err := parseLifecycle([]byte(text)); err == nil || strings.Contains(err.Error(), "\n") {
+		if _, err := ParseLifecycle(text); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want an error in one line", name, err)
 		}
 	}
-	doc := &lifecycleDoc{}
+	doc := &Lifecycle{}
 	if _, err := doc.with([]Rule{{ID: "mine"}}); err == nil {
 		t.Error("a rule without the mark was added")
 	}
-	full, err := parseLifecycle([]byte(lifecycleOf(strings.Repeat("<Rule><Filter/><Status>Enabled</Status></Rule>", maxRules))))
+	full, err := ParseLifecycle(lifecycleOf(strings.Repeat("<Rule><Filter/><Status>Enabled</Status></Rule>", maxRules)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,17 +96,27 @@ func TestMergedLifecycles(t *testing.T) {
 			rules.WriteString(rule + rapid.SampledFrom([]string{"", "\n", "  "}).Draw(t, "space"))
 		}
 		document := lifecycleOf(rules.String())
-		doc, err := parseLifecycle([]byte(document))
+		doc, err := ParseLifecycle(document)
 		if err != nil {
 			t.Fatalf("%v: %s", err, document)
 		}
 		add := []Rule{{ID: "curfew-incomplete-uploads", AbortDays: rapid.IntRange(1, 99).Draw(t, "abort")},
 			{ID: "curfew-colder-1", Prefix: text.Draw(t, "added prefix"), Transitions: []Transition{{30, "STANDARD_IA"}}}}
+		sized := rapid.Bool().Draw(t, "sized")
+		if sized {
+			add[1].LargerThan = rapid.Int64Range(1, 1<<40).Draw(t, "larger than")
+		}
 		merged, err := doc.with(add)
+		if sized && old && len(kept) > 0 {
+			if err == nil || doc.HasFilters() {
+				t.Fatalf("prefixes without filters, and a filter by size: %v\n%s", err, merged)
+			}
+			return
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseLifecycle(merged)
+		again, err := ParseLifecycle(string(merged))
 		if err != nil {
 			t.Fatalf("%v: %s", err, merged)
 		}
@@ -136,7 +146,7 @@ func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
 		rule string
 		old  bool
 	}{{"", false}, {"<Prefix>x/</Prefix>", true}, {"<Filter><Prefix>x/</Prefix></Filter>", false}, {"<Prefix/><Filter/>", false}} {
-		doc, err := parseLifecycle([]byte(lifecycleOf("<Rule><ID>a</ID>" + tc.rule + "<Status>Enabled</Status></Rule>")))
+		doc, err := ParseLifecycle(lifecycleOf("<Rule><ID>a</ID>" + tc.rule + "<Status>Enabled</Status></Rule>"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +168,7 @@ func FuzzLifecycle(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		doc, err := parseLifecycle(text)
+		doc, err := ParseLifecycle(string(text))
 		if err != nil {
 			return
 		}
@@ -170,7 +180,7 @@ func FuzzLifecycle(f *testing.F) {
 		if err := xml.Unmarshal(merged, new(struct{})); err != nil {
 			t.Fatalf("%v: %q", err, merged)
 		}
-		again, err := parseLifecycle(merged)
+		again, err := ParseLifecycle(string(merged))
 		if err != nil {
 			t.Fatalf("%v: %q", err, merged)
 		}

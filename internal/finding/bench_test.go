@@ -76,7 +76,7 @@ func synthetic(f *fixture, n int) {
 			owned(f.add(inventory.Resource{ID: fmt.Sprintf("eip-%d", i), Kind: inventory.KindAddress, Detail: &inventory.Address{}}), i)
 		case 3:
 			owned(f.add(inventory.Resource{ID: fmt.Sprintf("ami-%d", i), Kind: inventory.KindImage, CreatedAt: ago(200 * day),
-				Detail: &inventory.Image{SnapshotIDs: []string{fmt.Sprintf("snap-%d-0", i)}}}), i)
+				Detail: &inventory.Image{SnapshotIDs: []string{fmt.Sprintf("snap-%d-0", i)}, Launchers: inventory.Known([]string{})}}), i)
 		}
 	}
 	for i := range 20 {

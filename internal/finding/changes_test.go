@@ -35,7 +35,7 @@ func TestChangesAreWhatFindingsSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string][]change.Rule{
-		"checkpoint-stale":  {their, {Prefix: "checkpoints/", Transitions: []change.Transition{{Days: 100, Class: "GLACIER"}}}},
+		"checkpoint-stale":  {their, {Prefix: "checkpoints/", LargerThan: 128<<10 - 1, Transitions: []change.Transition{{Days: 100, Class: "GLACIER"}}}},
 		"bucket-multipart":  {their, {AbortDays: 3}},
 		"bucket-noncurrent": {their, {NoncurrentDays: 45}},
 	}

@@ -183,7 +183,7 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 				if !strings.HasPrefix(r.ID, change.RuleMark) {
 					continue
 				}
-				to := ownersRule{prefix: r.Prefix, expire: r.ExpireDays, abort: r.AbortDays, replaced: r.NoncurrentDays, transitions: map[string]int{}}
+				to := ownersRule{prefix: r.Prefix, larger: r.LargerThan, expire: r.ExpireDays, abort: r.AbortDays, replaced: r.NoncurrentDays, transitions: map[string]int{}}
 				for _, m := range r.Transitions {
 					to.transitions[m.Class] = m.Days
 				}

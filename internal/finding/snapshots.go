@@ -48,6 +48,9 @@ func (x *Index) claimSnapshot(d *Draft, s *Subject, whole bool) {
 		return
 	}
 	switch _, unpriced := x.Cost(s, ""); {
+	case unpriced == "" && !snap.Locked.Known():
+		d.Unknown = "whether a snapshot lock keeps it was not read"
+		d.ClaimShare(s, "", 1, 1, SavingsOnly)
 	case whole && unpriced == "":
 		d.ClaimShare(s, "", 1, 1, WasteAndSavings)
 	case unpriced == "":
@@ -81,11 +84,26 @@ func (x *Index) snapshotBound(s *Subject, snap *inventory.Snapshot) (money.Amoun
 
 const gib = 1 << 30
 
-// snapshotIsOld says whether a snapshot is old and no image, disabled ones
+// startsNothing says whether it is known that no launch template, launch configuration or fleet
+// would start machines from an image or a snapshot.
+func startsNothing(launchers inventory.Fact[[]string]) bool {
+	names, known := launchers.Get()
+	return known && len(names) == 0
+}
+
+// deletable says whether a snapshot can be deleted once no image needs it: nothing would start a
+// machine with it, its owner and no lock keep it, and it is no recovery point, which AWS Backup
+// alone deletes. An unknown lock is a matter of its saving ([Index.claimSnapshot]).
+func (x *Index) deletable(s *Subject, snap *inventory.Snapshot) bool {
+	return snap.ImagesKnown && startsNothing(snap.Launchers) && !snap.Locked.Or(false) &&
+		s.Manager == (inventory.Manager{}) && !s.KeepUntil.After(x.Now)
+}
+
+// snapshotIsOld says whether a snapshot is old, can be deleted, and no image, disabled ones
 // included, needs it.
 func (x *Index) snapshotIsOld(s *Subject) bool {
 	snap, ok := s.Detail.(*inventory.Snapshot)
-	if !ok || !snap.ImagesKnown || len(snap.Images) > 0 || s.KeepUntil.After(x.Now) || s.State == inventory.StatePending {
+	if !ok || len(snap.Images) > 0 || s.State == inventory.StatePending || !x.deletable(s, snap) {
 		return false
 	}
 	age, known := x.Age(s)
@@ -117,13 +135,22 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 	return d
 }
 
+// unusedImage says whether an image can be deregistered and is known to be unused: no machine runs
+// from it, nothing would start one, and neither protection nor AWS Backup keeps it.
+func (x *Index) unusedImage(s *Subject, img *inventory.Image) bool {
+	kept := s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public || img.Protected ||
+		s.Manager != (inventory.Manager{})
+	used := !startsNothing(img.Launchers) || !x.readEverywhere(s.Region, inventory.KindInstance) ||
+		x.launched[everywhere(s.Resource, s.ID)]
+	return !kept && !used
+}
+
 // imageUnused finds images that nothing was launched from for 90 days; their
 // storage is their snapshots'. Disabled images were disabled on purpose and are
 // left out, and snapshots that other images need are not counted.
 func imageUnused(x *Index, s *Subject) *Draft {
 	img, ok := s.Detail.(*inventory.Image)
-	if !ok || s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public ||
-		len(img.SnapshotIDs) == 0 || !x.readEverywhere(s.Region, inventory.KindInstance) || x.launched[everywhere(s.Resource, s.ID)] {
+	if !ok || len(img.SnapshotIDs) == 0 || !x.unusedImage(s, img) {
 		return nil
 	}
 	age, known := x.Age(s)
@@ -132,7 +159,8 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Fix: Fix{Change: change.Change{Verb: change.Deregister}, Risk: Medium, Undo: UndoNone,
-			Note: "deregisters it and deletes its snapshots; launch templates that name it, and accounts it is shared with, are not looked into"},
+			Note: "deregisters it and deletes its snapshots; accounts that it is shared with, " +
+				"and older versions of launch templates that nothing names, are not looked into"},
 	}}
 	if launched, known := img.LastLaunched.Get(); known {
 		quiet := x.Now.Sub(launched)
@@ -150,7 +178,7 @@ func imageUnused(x *Index, s *Subject) *Draft {
 	d.Evidence = append(d.Evidence, Aged(s, "age", age))
 	mine := func(o *Subject) bool {
 		snap, ok := o.Detail.(*inventory.Snapshot)
-		return ok && snap.ImagesKnown && len(snap.Images) == 1 && snap.Images[0] == s.ID && !o.KeepUntil.After(x.Now)
+		return ok && len(snap.Images) == 1 && snap.Images[0] == s.ID && x.deletable(o, snap)
 	}
 	found := 0
 	for _, id := range img.SnapshotIDs {

@@ -10,7 +10,7 @@ import (
 )
 
 func (f *fixture) snapshot(id, volume string, age time.Duration, change ...func(*inventory.Resource, *inventory.Snapshot)) *inventory.Resource {
-	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true}
+	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true, Launchers: inventory.Known([]string{}), Locked: inventory.Known(false)}
 	r := inventory.Resource{ID: id, Kind: inventory.KindSnapshot, State: inventory.StateAvailable, CreatedAt: ago(age), Detail: d}
 	for _, c := range change {
 		c(&r, d)
@@ -22,10 +22,22 @@ func imaged(ids ...string) func(*inventory.Resource, *inventory.Snapshot) {
 	return func(_ *inventory.Resource, d *inventory.Snapshot) { d.Images = ids }
 }
 
+func backedUp(r *inventory.Resource, _ *inventory.Snapshot) {
+	r.Manager = inventory.Manager{Kind: inventory.ManagerBackup}
+}
+
+func locked(is inventory.Fact[bool]) func(*inventory.Resource, *inventory.Snapshot) {
+	return func(_ *inventory.Resource, d *inventory.Snapshot) { d.Locked = is }
+}
+
 func TestSnapshots(t *testing.T) {
 	image := func(f *fixture, id string, state inventory.State, launched time.Duration, snapshots ...string) {
 		f.add(inventory.Resource{ID: id, Kind: inventory.KindImage, State: state, CreatedAt: ago(400 * day),
-			Detail: &inventory.Image{SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched))}})
+			Detail: &inventory.Image{SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched)), Launchers: inventory.Known([]string{})}})
+	}
+	launched := func(f *fixture, by inventory.Fact[[]string]) {
+		f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+			Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, LastLaunched: inventory.Known(ago(120 * day)), Launchers: by}})
 	}
 	runScenarios(t, []scenario{
 		{
@@ -96,6 +108,44 @@ func TestSnapshots(t *testing.T) {
 			},
 		},
 		{
+			name:  "AWS Backup alone deletes its recovery points",
+			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 400*day, backedUp) },
+		},
+		{
+			name: "a recovery point in the chain stays, and may share its blocks",
+			build: func(f *fixture) {
+				f.snapshot("snap-1", "vol-1", 200*day, backedUp)
+				f.snapshot("snap-2", "vol-1", 100*day)
+			},
+			want: []string{"snapshot-old snap-2 <=5.00"},
+		},
+		{
+			name:  "a locked snapshot",
+			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 400*day, locked(inventory.Known(true))) },
+		},
+		{
+			name:  "locks that could not be read: no more than a bound, and no waste",
+			build: func(f *fixture) { f.snapshot("snap-1", "vol-1", 400*day, locked(inventory.Fact[bool]{})) },
+			want:  []string{"snapshot-old snap-1 <=5.00"},
+		},
+		{
+			name: "a locked snapshot of an image stays",
+			build: func(f *fixture) {
+				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1", "snap-2")
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"), locked(inventory.Known(true)))
+				f.snapshot("snap-2", "vol-2", 400*day, imaged("ami-1"))
+			},
+			want: []string{"image-unused ami-1 5.00"},
+		},
+		{
+			name: "an image of AWS Backup",
+			build: func(f *fixture) {
+				f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+					Manager: inventory.Manager{Kind: inventory.ManagerBackup}, Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Launchers: inventory.Known([]string{})}})
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"), backedUp)
+			},
+		},
+		{
 			name: "an image without a launch for 120 days",
 			build: func(f *fixture) {
 				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1")
@@ -116,6 +166,37 @@ func TestSnapshots(t *testing.T) {
 				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1")
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
 				f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.ImageID = "ami-1" })
+			},
+		},
+		{
+			name: "an image that is protected from being deregistered",
+			build: func(f *fixture) {
+				f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+					Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Protected: true, Launchers: inventory.Known([]string{})}})
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
+			},
+		},
+		{
+			name: "an image that a launch template names",
+			build: func(f *fixture) {
+				launched(f, inventory.Known([]string{"launch template web version 3"}))
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
+			},
+		},
+		{
+			name: "launch templates that could not be read",
+			build: func(f *fixture) {
+				launched(f, inventory.Fact[[]string]{})
+				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
+				f.snapshot("snap-2", "vol-2", 400*day, func(_ *inventory.Resource, d *inventory.Snapshot) { d.Launchers = inventory.Fact[[]string]{} })
+			},
+		},
+		{
+			name: "a snapshot that a fleet makes disks of",
+			build: func(f *fixture) {
+				f.snapshot("snap-1", "vol-1", 400*day, func(_ *inventory.Resource, d *inventory.Snapshot) {
+					d.Launchers = inventory.Known([]string{"spot fleet sfr-1"})
+				})
 			},
 		},
 		{

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -90,6 +91,24 @@ func TestVolumes(t *testing.T) {
 			},
 		},
 		{
+			name: "the data of a claim of Kubernetes: no more than a bound, and no waste",
+			build: func(f *fixture) {
+				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, d *inventory.Volume) {
+					r.Manager, d.Claim = inventory.Manager{Kind: inventory.ManagerKubernetes, Name: "prod"}, "ml/data-db-0"
+				}), 14*day)
+			},
+			want: []string{"volume-unattached vol-1 <=40.00"},
+		},
+		{
+			name: "a volume of a service",
+			build: func(f *fixture) {
+				f.window(f.volume("vol-1", "gp3", 100, func(r *inventory.Resource, _ *inventory.Volume) {
+					r.Manager = inventory.Manager{Kind: inventory.ManagerService, Name: "eks.amazonaws.com"}
+				}), 14*day)
+			},
+			want: []string{"volume-unattached vol-1 <=8.00"},
+		},
+		{
 			name:  "attached gp2 of 100 GiB",
 			build: func(f *fixture) { f.volume("vol-1", "gp2", 100, attached) },
 			want:  []string{"volume-gp2 vol-1 2.00 wasting 0.00"},
@@ -119,6 +138,21 @@ func TestVolumes(t *testing.T) {
 			want: []string{"volume-gp2 vol-1 ?"},
 		},
 	})
+}
+
+// TestClaimsOfKubernetesAreLeftToIt: nothing deletes the volume of a claim.
+func TestClaimsOfKubernetesAreLeftToIt(t *testing.T) {
+	f := newFixture(t)
+	f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, d *inventory.Volume) {
+		r.Manager, d.Claim = inventory.Manager{Kind: inventory.ManagerKubernetes}, "ml/data-db-0"
+	}), 14*day)
+	got := only(t, f.evaluate(), "volume-unattached")
+	if got.Fix.Change.Verb != change.Advise || got.Fix.Undo != UndoNone || got.Waste != 0 || evidence(got, "claim") != "ml/data-db-0" {
+		t.Errorf("the fix is %+v, waste %s, evidence %+v", got.Fix, got.Waste, got.Evidence)
+	}
+	if !strings.Contains(got.Savings.Why, "ml/data-db-0") {
+		t.Errorf("why the saving is not known: %q", got.Savings.Why)
+	}
 }
 
 func (f *fixture) bucket(id string, change ...func(*inventory.Bucket)) *inventory.Resource {
@@ -510,6 +544,22 @@ func TestBucketLeftovers(t *testing.T) {
 			},
 		},
 	})
+}
+
+// TestNoncurrentVersionsNameTheirSize also where the lifecycle's document was not read, so that no
+// rule can be put.
+func TestNoncurrentVersionsNameTheirSize(t *testing.T) {
+	for name, document := range map[string]inventory.Fact[string]{"read": inventory.Known(""), "not read": {}} {
+		f := newFixture(t)
+		f.bucket("data", func(b *inventory.Bucket) {
+			b.LifecycleDocument, b.Versioned = document, inventory.Known(true)
+			b.Noncurrent = inventory.Known(inventory.Listing{Stored: inventory.Stored{Bytes: 3 * tib, Objects: 9}, Complete: true})
+		})
+		got := only(t, f.evaluate(), "bucket-noncurrent")
+		if want := "3 TiB of noncurrent versions that never expire"; got.Because != want {
+			t.Errorf("document %s: because %q, want %q", name, got.Because, want)
+		}
+	}
 }
 
 func TestLogsAndRegistries(t *testing.T) {

@@ -56,8 +56,28 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 	if s.Lifetime == inventory.Persistent {
 		d.Fix.Risk = Medium
 	}
+	if s.Manager != (inventory.Manager{}) {
+		x.leaveToManager(d, s, v)
+		return d
+	}
 	x.keepSnapshot(d, s)
 	return d
+}
+
+// leaveToManager turns the deletion of a volume into advice where something manages the volume: a
+// claim of Kubernetes holds its data also while no pod uses it, and whether it may go only the
+// cluster knows. The saving is no more than bounded, and none of it is called waste.
+func (x *Index) leaveToManager(d *Draft, s *Subject, v *inventory.Volume) {
+	holder, risk := s.Manager.String(), Medium
+	if v.Claim != "" {
+		holder, risk = "the claim "+v.Claim+" of Kubernetes", High
+		d.Evidence = append(d.Evidence, Fact(s, "claim", v.Claim))
+	}
+	d.Evidence = append(d.Evidence, Fact(s, "manager", s.Manager.String()))
+	d.Fix = Fix{Change: change.Change{Verb: change.Advise}, Risk: risk, Undo: UndoNone,
+		Note: "curfew does not delete it: " + holder + " may still need its data; delete it there"}
+	d.Unknown = "it can be deleted only once " + holder + " lets go of it"
+	d.ClaimShare(s, "", 1, 1, SavingsOnly)
 }
 
 // keepSnapshot claims a volume that is deleted after a snapshot of it: all that it costs

@@ -76,6 +76,9 @@ type Volume struct {
 	IOPS            int64 // provisioned; 0 where the type has none
 	ThroughputMiBps int64 // provisioned; 0 where the type has none
 	AttachedTo      []string
+	// Claim is the Kubernetes claim that the volume holds the data of, as "namespace/name",
+	// or the name of its persistent volume; empty where its tags name none.
+	Claim string
 }
 
 // Snapshot is a copy of a volume. Snapshots of one volume are incremental: only
@@ -94,6 +97,10 @@ type Snapshot struct {
 	// ImagesKnown is false when the images could not be read; then no snapshot is
 	// known to be unused.
 	ImagesKnown bool
+	// Launchers are what would start machines with a disk made from it, as [Image.Launchers].
+	Launchers Fact[[]string]
+	// Locked says whether a snapshot lock keeps it from being deleted.
+	Locked Fact[bool]
 }
 
 // copiedVolume is the placeholder that the provider gives as the volume of a
@@ -110,6 +117,11 @@ type Image struct {
 	SnapshotIDs  []string
 	LastLaunched Fact[time.Time]
 	Public       bool
+	// Protected says that EC2 does not deregister it.
+	Protected bool
+	// Launchers are what would start machines from it, for people: "launch template web version
+	// 3", "launch configuration web", "fleet fleet-1". Unknown where not all of them were read.
+	Launchers Fact[[]string]
 }
 
 // Address is a public IPv4 address that is held.
@@ -171,8 +183,20 @@ type Bucket struct {
 	Objects Fact[int64]
 	// Uploads are multipart uploads begun over 7 days ago and never completed.
 	Uploads Fact[Uploads]
-	// Noncurrent is what replaced or deleted versions hold.
-	Noncurrent Fact[Listing]
+	// Noncurrent is what replaced or deleted versions hold. Of it Locked is what the bucket's
+	// default retention still keeps, the last of it until LockedUntil; DeleteMarkers is how many
+	// objects a delete marker hides.
+	Noncurrent    Fact[Listing]
+	Locked        Stored
+	LockedUntil   time.Time
+	DeleteMarkers int64
+	// MFADelete says whether deleting takes a second factor; S3 takes no lifecycle then.
+	MFADelete Fact[bool]
+	// ObjectLock is what keeps versions from being deleted.
+	ObjectLock Fact[ObjectLock]
+	// ReplicatesTo are the buckets that its objects are copied to, ReplicatedFrom those of the
+	// observation that copy objects into it. Either is unknown where replication was not read.
+	ReplicatesTo, ReplicatedFrom Fact[[]string]
 	// Prefixes is what a bounded listing saw under each top-level prefix.
 	Prefixes Fact[[]Prefix]
 	// SeenBy says how the objects were seen, for people: "listing of 5 calls",
@@ -183,6 +207,16 @@ type Bucket struct {
 	// 2026-11-20".
 	Ages   Fact[Prefix]
 	AgesBy string
+}
+
+// ObjectLock is a bucket's setting by which versions cannot be deleted for a time. Single objects
+// may have a longer retention, or a legal hold without end, which a bucket does not tell.
+type ObjectLock struct {
+	Enabled bool
+	// Mode is GOVERNANCE or COMPLIANCE, and RetentionDays how long versions that name no
+	// retention are kept; 0 is no default.
+	Mode          string
+	RetentionDays int
 }
 
 // Uploads are incomplete multipart uploads.
@@ -212,6 +246,9 @@ type Prefix struct {
 	// Reached is what of Standard an enabled lifecycle rule moves or expires, Perhaps what
 	// only rules do that tags or dates narrow, which a listing does not show.
 	Reached, Perhaps Stored
+	// Tiered is what its owner keeps in Intelligent-Tiering, Instant what in Glacier Instant
+	// Retrieval: both answer at once, and a rule for the archive would move them as well.
+	Tiered, Instant Stored
 	// Small counts objects of the standard class under 128 KiB, which gain nothing in
 	// infrequent access and are not moved.
 	Small Stored

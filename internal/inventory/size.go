@@ -48,6 +48,8 @@ const (
 	ManagerKarpenter   = "karpenter"
 	ManagerECS         = "ecs-cluster"
 	ManagerBatch       = "batch"
+	// ManagerBackup is AWS Backup, which alone deletes its recovery points.
+	ManagerBackup = "aws-backup"
 	// ManagerService is a service of the provider, by the name that it gives.
 	ManagerService = "service"
 )

@@ -26,6 +26,7 @@ func (s *State) answers() map[string]Answer {
 		"pricing:GetProducts":               s.getProducts,
 		"ce:GetCostAndUsage":                s.costAndUsage,
 		"ec2:DescribeSpotInstanceRequests":  s.spotRequests,
+		"ec2:DescribeLockedSnapshots":       s.lockedSnapshots,
 
 		"s3:GetBucketLifecycleConfiguration": s.getLifecycle,
 		"s3:PutBucketLifecycleConfiguration": s.putLifecycle,

@@ -119,6 +119,23 @@ func (s *State) spotRequests(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{XML: []*Node{set}}, nil
 }
 
+// lockedSnapshots answers for the locks that the test added; moto has none.
+func (s *State) lockedSnapshots(_ context.Context, c *Call) (*Reply, error) {
+	locks, next, err := page(c, s.place(c).SnapshotLocks, "MaxResults", 1000)
+	if err != nil {
+		return nil, err
+	}
+	set := E("snapshotSet")
+	for _, l := range locks {
+		set.Kids = append(set.Kids, E("item", T("snapshotId", l.Snapshot), T("lockState", l.State)))
+	}
+	reply := &Reply{XML: []*Node{set}}
+	if next != "" {
+		reply.XML = append(reply.XML, T("nextToken", next))
+	}
+	return reply, nil
+}
+
 // PutLifecycle sets a bucket's lifecycle, byte for byte, and which small objects move.
 func (s *State) PutLifecycle(account, bucket, document, minimum string) {
 	s.mu.Lock()

@@ -29,7 +29,12 @@ type Place struct {
 	SavingsPlans         []SavingsPlan
 	Apps                 []App
 	SpotRequests         []SpotRequest
+	SnapshotLocks        []SnapshotLock
 }
+
+// SnapshotLock keeps a snapshot from being deleted. State is "governance", "compliance",
+// "compliance-cooloff" or "expired".
+type SnapshotLock struct{ Snapshot, State string }
 
 // SpotRequest is the request that a spot machine came of. Type is "one-time" or
 // "persistent".

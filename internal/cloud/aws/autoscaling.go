@@ -12,8 +12,13 @@ import (
 
 const groupsPage = 100
 
-func (p *place) autoScalingGroups(ctx context.Context) {
-	var groups []types.AutoScalingGroup
+// scalingGroups reads the Auto Scaling groups, and says whether all of them were read.
+func (p *place) scalingGroups(ctx context.Context) (groups []types.AutoScalingGroup, read bool) {
+	p.groupsOnce.Do(func() { p.readGroups(ctx) })
+	return p.groups, p.groupsRead
+}
+
+func (p *place) readGroups(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
 			MaxRecords: awssdk.Int32(groupsPage),
@@ -22,10 +27,15 @@ func (p *place) autoScalingGroups(ctx context.Context) {
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, out.AutoScalingGroups...)
+		p.groups = append(p.groups, out.AutoScalingGroups...)
 		return out.NextToken, nil
 	})
 	p.failed(ctx, "autoscaling:DescribeAutoScalingGroups", err)
+	p.groupsRead = err == nil
+}
+
+func (p *place) autoScalingGroups(ctx context.Context) {
+	groups, _ := p.scalingGroups(ctx)
 	if len(groups) == 0 {
 		return
 	}

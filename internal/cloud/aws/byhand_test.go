@@ -106,6 +106,8 @@ func TestByHandBothDirections(t *testing.T) {
 		{name: "an idle database", kind: inventory.KindDatabase, change: advised(change.Arguments{}), want: []string{"stop-db-instance --db-instance-identifier it", "# undo:", "start-db-instance"}},
 		{name: "a database that is too large", kind: inventory.KindDatabase, change: advised(change.Arguments{Type: "db.r5.large"}),
 			want: []string{"--db-instance-class db.r5.large", "# undo:", "--db-instance-class g5.xlarge"}},
+		{name: "a volume that a claim may hold, whose cluster is asked", kind: inventory.KindVolume, change: advised(change.Arguments{}),
+			want: []string{"deletes the data for good", "kubectl get persistentvolumes --output custom-columns=", "| grep it"}},
 		{name: "a warehouse", kind: inventory.KindWarehouse, change: advised(change.Arguments{}), want: []string{"pause-cluster --cluster-identifier it", "# undo:", "resume-cluster"}},
 		{name: "a cache", kind: inventory.KindCache, change: advised(change.Arguments{}), want: []string{"delete-cache-cluster --cache-cluster-id it --final-snapshot-identifier curfew-it", "delete-replication-group", "# undo:", "create-cache-cluster"}},
 		{name: "a table", kind: inventory.KindTable, change: advised(change.Arguments{}), want: []string{"old=$(", "--billing-mode PAY_PER_REQUEST", "# undo", `--billing-mode PROVISIONED --provisioned-throughput "$old"`}},

@@ -15,6 +15,13 @@ func (h *hand) byPerson() []string {
 	switch h.Kind {
 	case inventory.KindInstance:
 		return h.fleet()
+	case inventory.KindVolume:
+		const columns = "NAME:.metadata.name,NAMESPACE:.spec.claimRef.namespace,CLAIM:.spec.claimRef.name,STATUS:.status.phase," +
+			"POLICY:.spec.persistentVolumeReclaimPolicy,HANDLE:.spec.csi.volumeHandle,IN_TREE:.spec.awsElasticBlockStore.volumeID"
+		return []string{
+			"# in the cluster; where it is listed, deleting its claim deletes the data for good:",
+			"kubectl get persistentvolumes --output custom-columns=" + columns + " | grep " + h.id,
+		}
 	case inventory.KindEndpoint:
 		return h.replicas()
 	case inventory.KindTrainingJob:

@@ -48,7 +48,11 @@ func (p *place) volume(v types.Volume) *inventory.Resource {
 	r.Tags = ec2Tags(v.Tags)
 	r.Name = r.Tags["Name"]
 	r.Manager = managerOf(v.Operator, v.Tags)
-	d := &inventory.Volume{SizeGiB: int64(awssdk.ToInt32(v.Size)), ThroughputMiBps: int64(awssdk.ToInt32(v.Throughput))}
+	d := &inventory.Volume{
+		SizeGiB:         int64(awssdk.ToInt32(v.Size)),
+		ThroughputMiBps: int64(awssdk.ToInt32(v.Throughput)),
+		Claim:           claimOf(r.Tags),
+	}
 	switch v.VolumeType {
 	case types.VolumeTypeGp3, types.VolumeTypeIo1, types.VolumeTypeIo2:
 		d.IOPS = int64(awssdk.ToInt32(v.Iops)) // for gp2 it is only what its size gives
@@ -84,6 +88,41 @@ func (p *place) snapshots(ctx context.Context) {
 	p.failed(ctx, "ec2:DescribeSnapshots", err)
 }
 
+// snapshotLocks reads the locks of snapshots: EC2 deletes no snapshot before its lock expires,
+// whatever its mode (Amazon EBS User Guide, "Amazon EBS snapshot lock").
+func (p *place) snapshotLocks(ctx context.Context) {
+	locked := map[string]bool{}
+	err := pages(ctx, func(token *string) (*string, error) {
+		out, err := ec2Client(p.reading).DescribeLockedSnapshots(ctx, &ec2.DescribeLockedSnapshotsInput{
+			MaxResults: awssdk.Int32(snapshotsPage),
+			NextToken:  token,
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range out.Snapshots {
+			if l.LockState != types.LockStateExpired {
+				locked[awssdk.ToString(l.SnapshotId)] = true
+			}
+		}
+		return out.NextToken, nil
+	})
+	p.failed(ctx, "ec2:DescribeLockedSnapshots", err)
+	if err == nil {
+		p.locked = locked
+	}
+}
+
+// lockOf says whether a lock keeps a snapshot.
+func (s *scan) lockOf(r *inventory.Resource) inventory.Fact[bool] {
+	for _, p := range s.places {
+		if p.account.id == r.Account && p.region == r.Region && p.locked != nil {
+			return inventory.Known(p.locked[r.ID])
+		}
+	}
+	return inventory.Fact[bool]{}
+}
+
 var snapshotStates = map[types.SnapshotState]inventory.State{
 	types.SnapshotStatePending:    inventory.StatePending,
 	types.SnapshotStateCompleted:  inventory.StateAvailable,
@@ -99,6 +138,7 @@ func (p *place) snapshot(s types.Snapshot) *inventory.Resource {
 	r.CreatedAt = utc(s.StartTime)
 	r.Tags = ec2Tags(s.Tags)
 	r.Name = r.Tags["Name"]
+	r.Manager = backupOf(r.Tags)
 	d := &inventory.Snapshot{
 		VolumeID:      awssdk.ToString(s.VolumeId),
 		VolumeSizeGiB: int64(awssdk.ToInt32(s.VolumeSize)),

@@ -279,9 +279,15 @@ func (p *place) image(i types.Image) *inventory.Resource {
 	r := p.resource(inventory.KindImage, awssdk.ToString(i.ImageId))
 	r.Tags = ec2Tags(i.Tags)
 	r.Name = firstOf(r.Tags["Name"], awssdk.ToString(i.Name))
+	r.Manager = backupOf(r.Tags)
 	r.State = imageStates[i.State]
 	r.CreatedAt = stamp(awssdk.ToString(i.CreationDate))
-	d := &inventory.Image{Public: awssdk.ToBool(i.Public)}
+	d := &inventory.Image{
+		Public: awssdk.ToBool(i.Public),
+		// "enabled-with-cooldown", "enabled-without-cooldown" or "disabled" (EC2 User Guide, "Protect
+		// an Amazon EC2 AMI from deregistration").
+		Protected: strings.HasPrefix(awssdk.ToString(i.DeregistrationProtection), "enabled"),
+	}
 	if t := stamp(awssdk.ToString(i.LastLaunchedTime)); !t.IsZero() {
 		d.LastLaunched = inventory.Known(t)
 	}

@@ -188,11 +188,40 @@ var managers = []struct{ tag, kind string }{
 	{"aws:eks:", inventory.ManagerEKS},
 	{"eks:", inventory.ManagerEKS},
 	{"kubernetes.io/cluster/", inventory.ManagerKubernetes},
+	{"KubernetesCluster", inventory.ManagerKubernetes},
 	{"kubernetes.io/created-for/", inventory.ManagerKubernetes},
+	{"ebs.csi.aws.com/cluster", inventory.ManagerKubernetes},
+	{"CSIVolumeName", inventory.ManagerKubernetes},
 	{"karpenter.sh/", inventory.ManagerKarpenter},
 	{"aws:ecs:", inventory.ManagerECS},
 	{"AmazonECSManaged", inventory.ManagerECS},
 	{"AWSBatchServiceTag", inventory.ManagerBatch},
+}
+
+// claimTags are tags of volumes that Kubernetes made for claims (AWS EBS CSI driver, "Volume
+// tagging"; the in-tree provisioner wrote the first).
+var claimTags = []string{"kubernetes.io/created-for/", "ebs.csi.aws.com/cluster", "CSIVolumeName"}
+
+// claimOf names the Kubernetes claim that a volume holds the data of, or its persistent volume,
+// where that is all its tags say.
+func claimOf(tags map[string]string) string {
+	const prefix = "kubernetes.io/created-for/"
+	if name := tags[prefix+"pvc/name"]; name != "" {
+		return firstOf(tags[prefix+"pvc/namespace"], "default") + "/" + name
+	}
+	return firstOf(tags[prefix+"pv/name"], tags["CSIVolumeName"])
+}
+
+// backupTag is on every snapshot and image that AWS Backup made (AWS Backup Developer Guide,
+// "Amazon EC2 and EBS backups"): it alone deletes them, and EC2 refuses to.
+const backupTag = "aws:backup:source-resource"
+
+// backupOf returns the manager of a snapshot or image: AWS Backup, or none.
+func backupOf(tags map[string]string) inventory.Manager {
+	if _, ok := tags[backupTag]; ok {
+		return inventory.Manager{Kind: inventory.ManagerBackup}
+	}
+	return inventory.Manager{}
 }
 
 // managerOf returns what manages a machine or a disk: a service that says so, or the
@@ -208,6 +237,8 @@ func managerOf(operator *types.OperatorResponse, tags []types.Tag) inventory.Man
 			case !ok || rest != "" && !prefix:
 			case m.tag == "kubernetes.io/cluster/":
 				return inventory.Manager{Kind: m.kind, Name: rest}
+			case slices.Contains(claimTags, m.tag): // its value names no cluster
+				return inventory.Manager{Kind: m.kind}
 			default:
 				return inventory.Manager{Kind: m.kind, Name: awssdk.ToString(t.Value)}
 			}

@@ -143,6 +143,12 @@ func TestManagers(t *testing.T) {
 		{name: "a fleet", tags: []types.Tag{tag("aws:ec2:fleet-id", "fleet-1")}, want: inventory.Manager{Kind: inventory.ManagerFleet, Name: "fleet-1"}},
 		{name: "a node group", tags: []types.Tag{tag("eks:nodegroup-name", "n")}, want: inventory.Manager{Kind: inventory.ManagerEKS, Name: "n"}},
 		{name: "a cluster named by the key", tags: []types.Tag{tag("kubernetes.io/cluster/prod", "owned")}, want: inventory.Manager{Kind: inventory.ManagerKubernetes, Name: "prod"}},
+		{name: "a cluster named by the value", tags: []types.Tag{tag("KubernetesCluster", "old")},
+			want: inventory.Manager{Kind: inventory.ManagerKubernetes, Name: "old"}},
+		{name: "a claim of the driver's, which names no cluster", tags: []types.Tag{tag("ebs.csi.aws.com/cluster", "true")},
+			want: inventory.Manager{Kind: inventory.ManagerKubernetes}},
+		{name: "a volume that the driver made", tags: []types.Tag{tag("CSIVolumeName", "pvc-1")}, want: inventory.Manager{Kind: inventory.ManagerKubernetes}},
+		{name: "a claim", tags: []types.Tag{tag("kubernetes.io/created-for/pvc/name", "data-db-0")}, want: inventory.Manager{Kind: inventory.ManagerKubernetes}},
 		{name: "a tag that only begins like one", tags: []types.Tag{tag("aws:ec2:fleet-id-of-mine", "x")}},
 	} {
 		if got := managerOf(tc.operator, tc.tags); got != tc.want {

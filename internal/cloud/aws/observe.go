@@ -164,7 +164,9 @@ var lists = []list{
 	{"machines", (*place).instances, onlyMachines},
 	{"volumes", (*place).volumes, []inventory.Kind{inventory.KindVolume}},
 	{"snapshots", (*place).snapshots, []inventory.Kind{inventory.KindSnapshot}},
+	{"snapshot locks", (*place).snapshotLocks, []inventory.Kind{inventory.KindSnapshot, inventory.KindImage}},
 	{"images", (*place).images, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}}, // which snapshots they need
+	{"launch templates and fleets", (*place).readLaunchers, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}},
 	{"addresses", (*place).addresses, []inventory.Kind{inventory.KindAddress}},
 	{"NAT gateways", (*place).natGateways, []inventory.Kind{inventory.KindNATGateway}},
 	{"interface endpoints", (*place).interfaceEndpoints, []inventory.Kind{inventory.KindVPCEndpoint}},
@@ -230,7 +232,7 @@ func (s *scan) asked(kinds ...inventory.Kind) bool {
 	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }
 
-// link fills in what only all lists together say: which images need a snapshot, how large
+// link fills in what only all lists together say: what needs a snapshot or an image, how large
 // the disks of machines are, and what metrics call things by.
 func (s *scan) link() {
 	for _, p := range s.places {
@@ -249,6 +251,7 @@ func (s *scan) link() {
 			sizes[key{r.Account, r.Region, r.ID}] = d.SizeGiB
 		}
 	}
+	linkReplicas(s.resources)
 	for _, r := range s.resources {
 		if in, ok := r.Detail.(*inventory.Instance); ok {
 			for i := range in.Disks {
@@ -257,7 +260,11 @@ func (s *scan) link() {
 				}
 			}
 		}
+		if image, ok := r.Detail.(*inventory.Image); ok {
+			image.Launchers = s.launchersOf(r)
+		}
 		if snap, ok := r.Detail.(*inventory.Snapshot); ok {
+			snap.Launchers, snap.Locked = s.launchersOf(r), s.lockOf(r)
 			snap.Images = needs[key{r.Account, r.Region, r.ID}]
 			slices.Sort(snap.Images)
 			snap.ImagesKnown = !s.unread[unreadKey(r.Account, r.Region, inventory.KindImage)]

@@ -1,9 +1,11 @@
 package aws
 
 import (
+	"sync"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	scalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 
@@ -29,6 +31,16 @@ type place struct {
 	// components are the names of the endpoints whose requests are counted by inference
 	// component. It is complete once the endpoints are listed.
 	components map[string]bool
+	// groups are the Auto Scaling groups, read once for all that need them; groupsRead says that
+	// all of them were.
+	groups     []scalingtypes.AutoScalingGroup
+	groupsRead bool
+	groupsOnce sync.Once
+	// launchers are what starts machines from an image or a snapshot, by its id. It is nil unless
+	// all of them were read.
+	launchers map[string][]string
+	// locked are the snapshots that a lock keeps. It is nil unless all of them were read.
+	locked map[string]bool
 }
 
 // placeKey names a region of an account within a scan.

@@ -40,8 +40,10 @@ const (
 )
 
 var (
-	unknownTags  = "their tags are not known: no owner, and no keep-until"
-	onlyMachines = []inventory.Kind{inventory.KindInstance}
+	unknownTags = "their tags are not known: no owner, and no keep-until"
+	// unknownLaunchers is what follows where something that starts machines was not read.
+	unknownLaunchers = "what would start machines from images is not known there: no image or snapshot is known to be unused"
+	onlyMachines     = []inventory.Kind{inventory.KindInstance}
 )
 
 // operations is every call by which this package reads.
@@ -53,12 +55,16 @@ var operations = []Operation{
 	{Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}, Scan: true, Kinds: onlyMachines, Effect: "no machine is seen, priced or judged there"},
 	{Service: "ec2", Name: "DescribeVolumes", Actions: []string{"DescribeVolumes"}, Scan: true, Kinds: []inventory.Kind{inventory.KindVolume}, Effect: "volumes are not seen there, nor what stopped machines still pay for"},
 	{Service: "ec2", Name: "DescribeSnapshots", Actions: []string{"DescribeSnapshots"}, Scan: true, Kinds: []inventory.Kind{inventory.KindSnapshot}, Effect: "snapshots are not seen there"},
+	{Service: "ec2", Name: "DescribeLockedSnapshots", Actions: []string{"DescribeLockedSnapshots"}, Scan: true, Effect: "savings on snapshots are upper bounds there: locks may keep them"},
 	{Service: "ec2", Name: "DescribeImages", Actions: []string{"DescribeImages"}, Scan: true, Kinds: []inventory.Kind{inventory.KindImage}, Effect: "images are not seen there, and no snapshot is known to be unused"},
 	{Service: "ec2", Name: "DescribeAddresses", Actions: []string{"DescribeAddresses"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAddress}, Effect: "public addresses are not seen there"},
 	{Service: "ec2", Name: "DescribeNatGateways", Actions: []string{"DescribeNatGateways"}, Scan: true, Kinds: []inventory.Kind{inventory.KindNATGateway}, Effect: "NAT gateways are not seen there"},
 	{Service: "ec2", Name: "DescribeVpcEndpoints", Actions: []string{"DescribeVpcEndpoints"}, Scan: true, Kinds: []inventory.Kind{inventory.KindVPCEndpoint}, Effect: "interface endpoints are not seen there"},
 	{Service: "ec2", Name: "DescribeRouteTables", Actions: []string{"DescribeRouteTables"}, Scan: true, Effect: "whether anything is routed to a NAT gateway is not known there"},
 	{Service: "ec2", Name: "DescribeCapacityReservations", Actions: []string{"DescribeCapacityReservations"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCapacityReservation}, Effect: "capacity reservations are not seen there"},
+	{Service: "ec2", Name: "DescribeLaunchTemplateVersions", Actions: []string{"DescribeLaunchTemplateVersions"}, Scan: true, Effect: unknownLaunchers},
+	{Service: "ec2", Name: "DescribeFleets", Actions: []string{"DescribeFleets"}, Scan: true, Effect: unknownLaunchers},
+	{Service: "ec2", Name: "DescribeSpotFleetRequests", Actions: []string{"DescribeSpotFleetRequests"}, Scan: true, Effect: unknownLaunchers},
 	{Service: "ec2", Name: "DescribeReservedInstances", Actions: []string{"DescribeReservedInstances"}, Scan: true, Kinds: []inventory.Kind{inventory.KindCommitment}, Effect: "savings on machines are upper bounds: reserved instances may cover them"},
 	{Service: "ec2", Name: "DescribeSpotPriceHistory", Actions: []string{"DescribeSpotPriceHistory"}, Effect: "spot prices are not updated"},
 
@@ -74,13 +80,16 @@ var operations = []Operation{
 	{Service: "elasticloadbalancing", Name: "DescribeTargetHealth", Actions: []string{"DescribeTargetHealth"}, Scan: true, Item: "target group", Effect: "whether anything healthy is behind their load balancers is not known"},
 	{Service: "elasticloadbalancing", Name: "DescribeInstanceHealth", Actions: []string{"DescribeInstanceHealth"}, Scan: true, Item: "load balancer", Effect: "whether anything healthy is behind them is not known"},
 
-	{Service: "autoscaling", Name: "DescribeAutoScalingGroups", Actions: []string{"DescribeAutoScalingGroups"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAutoScalingGroup}, Effect: "Auto Scaling groups are not seen there"},
+	{Service: "autoscaling", Name: "DescribeAutoScalingGroups", Actions: []string{"DescribeAutoScalingGroups"}, Scan: true, Kinds: []inventory.Kind{inventory.KindAutoScalingGroup}, Effect: "Auto Scaling groups are not seen there, nor what images they start machines from"},
+	{Service: "autoscaling", Name: "DescribeLaunchConfigurations", Actions: []string{"DescribeLaunchConfigurations"}, Scan: true, Effect: unknownLaunchers},
 	{Service: "autoscaling", Name: "DescribePolicies", Actions: []string{"DescribePolicies"}, Scan: true, Effect: "whether Auto Scaling groups scale down by themselves is not known there"},
 	{Service: "autoscaling", Name: "DescribeScheduledActions", Actions: []string{"DescribeScheduledActions"}, Scan: true, Effect: "whether Auto Scaling groups follow a schedule is not known there"},
 
 	{Service: "s3", Name: "ListBuckets", Actions: []string{"ListAllMyBuckets"}, Scan: true, Kinds: []inventory.Kind{inventory.KindBucket}, Effect: "no bucket is seen", Charge: chargeS3List},
 	{Service: "s3", Name: "HeadBucket", Actions: []string{"ListBucket"}, Scan: true, Item: "bucket", Effect: "their region is not known, and they are left out", Charge: chargeS3Get},
 	{Service: "s3", Name: "GetBucketVersioning", Actions: []string{"GetBucketVersioning"}, Scan: true, Item: "bucket", Effect: "whether they keep old versions is not known", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetObjectLockConfiguration", Actions: []string{"GetBucketObjectLockConfiguration"}, Scan: true, Item: "bucket", Effect: "whether Object Lock keeps their versions is not known", Charge: chargeS3Get},
+	{Service: "s3", Name: "GetBucketReplication", Actions: []string{"GetReplicationConfiguration"}, Scan: true, Item: "bucket", Effect: "where their objects are copied to is not known", Charge: chargeS3Get},
 	{Service: "s3", Name: "GetBucketLifecycleConfiguration", Actions: []string{"GetLifecycleConfiguration"}, Scan: true, Item: "bucket", Effect: "lifecycle rules not evaluated for them", Charge: chargeS3Get},
 	{Service: "s3", Name: "GetBucketTagging", Actions: []string{"GetBucketTagging"}, Scan: true, Item: "bucket", Effect: unknownTags, Charge: chargeS3Get},
 	{Service: "s3", Name: "ListMultipartUploads", Actions: []string{"ListBucketMultipartUploads"}, Scan: true, Item: "bucket", Effect: "what incomplete uploads hold is not known", Charge: chargeS3List},

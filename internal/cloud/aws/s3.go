@@ -109,7 +109,9 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	p.missed(ctx, "s3:GetBucketVersioning", name, err)
 	if err == nil {
 		d.Versioned = inventory.Known(versioning.Status != "") // suspended: the old versions are still there
+		d.MFADelete = inventory.Known(versioning.MFADelete == types.MFADeleteStatusEnabled)
 	}
+	p.protection(ctx, name, d)
 	var document []byte
 	var rules []reaching
 	lifecycle, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
@@ -152,8 +154,9 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	}
 	var versions *versionSum
 	if d.Versioned.Or(false) {
-		if versions = p.noncurrent(ctx, name); versions != nil {
+		if versions = p.noncurrent(ctx, name, d.ObjectLock.Or(inventory.ObjectLock{}).RetentionDays); versions != nil {
 			d.Noncurrent = inventory.Known(versions.Listing)
+			d.Locked, d.LockedUntil, d.DeleteMarkers = versions.locked, versions.lockedUntil, versions.deleteMarkers
 		}
 	}
 	if size == nil && listed && listing.complete {
@@ -196,6 +199,9 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 				l.Filtered = len(a.Tags) > 0 || a.ObjectSizeGreaterThan != nil || a.ObjectSizeLessThan != nil
 			}
 		}
+		if onlyLeavesSmall(r) {
+			l.Filtered = false
+		}
 		for _, t := range r.Transitions {
 			if t.Date == nil {
 				l.TransitionDays[string(t.StorageClass)] = int(awssdk.ToInt32(t.Days))
@@ -214,6 +220,21 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 		out = append(out, l)
 	}
 	return out
+}
+
+// onlyLeavesSmall says whether a rule moves objects and its filter leaves out small ones alone,
+// which gain nothing by moving.
+func onlyLeavesSmall(r types.LifecycleRule) bool {
+	deletes := r.Expiration != nil || r.NoncurrentVersionExpiration != nil
+	if r.Filter == nil || deletes || len(r.NoncurrentVersionTransitions) > 0 {
+		return false
+	}
+	greater := r.Filter.ObjectSizeGreaterThan
+	narrowed := r.Filter.Tag != nil || r.Filter.ObjectSizeLessThan != nil
+	if a := r.Filter.And; a != nil {
+		greater, narrowed = a.ObjectSizeGreaterThan, len(a.Tags) > 0 || a.ObjectSizeLessThan != nil
+	}
+	return !narrowed && greater != nil && *greater < smallObject
 }
 
 // uploads reads the uploads that were begun a week ago or more and never completed.
@@ -284,11 +305,33 @@ func (p *place) uploadedBytes(ctx context.Context, bucket string, uploads []type
 type versionSum struct {
 	inventory.Listing
 	classes map[string]int64
+	// locked is what the bucket's default retention keeps, the last of it until lockedUntil.
+	locked      inventory.Stored
+	lockedUntil time.Time
+	// deleteMarkers hide objects that were deleted.
+	deleteMarkers int64
+}
+
+// add counts a version that was replaced or deleted.
+func (s *versionSum) add(v types.ObjectVersion, now time.Time, retentionDays int) {
+	size := awssdk.ToInt64(v.Size)
+	s.Stored = plus(s.Stored, size)
+	s.classes[firstOf(string(v.StorageClass), standardClass)] += size
+	if retentionDays == 0 {
+		return
+	}
+	until := utc(v.LastModified).AddDate(0, 0, retentionDays)
+	if v.LastModified == nil || until.After(now) {
+		s.locked = plus(s.locked, size)
+		if until.After(s.lockedUntil) {
+			s.lockedUntil = until
+		}
+	}
 }
 
 // noncurrent adds up what replaced and deleted versions hold, up to the bound; nil when
-// they cannot be read.
-func (p *place) noncurrent(ctx context.Context, bucket string) *versionSum {
+// they cannot be read. A default retention counts from when a version was made.
+func (p *place) noncurrent(ctx context.Context, bucket string, retentionDays int) *versionSum {
 	sum := &versionSum{classes: map[string]int64{}}
 	in := &s3.ListObjectVersionsInput{Bucket: &bucket, MaxKeys: awssdk.Int32(objectsPage)}
 	for range p.scan.cloud.options.ListPages {
@@ -299,9 +342,12 @@ func (p *place) noncurrent(ctx context.Context, bucket string) *versionSum {
 		}
 		for _, v := range out.Versions {
 			if !awssdk.ToBool(v.IsLatest) {
-				sum.Objects++
-				sum.Bytes += awssdk.ToInt64(v.Size)
-				sum.classes[firstOf(string(v.StorageClass), standardClass)] += awssdk.ToInt64(v.Size)
+				sum.add(v, p.now(), retentionDays)
+			}
+		}
+		for _, m := range out.DeleteMarkers {
+			if awssdk.ToBool(m.IsLatest) {
+				sum.deleteMarkers++
 			}
 		}
 		if !awssdk.ToBool(out.IsTruncated) {

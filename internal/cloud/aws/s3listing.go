@@ -177,7 +177,15 @@ func (l *listing) add(objects []types.Object) (last string) {
 				f.Newest = modified
 			}
 		}
-		if class != standardClass {
+		switch class {
+		case standardClass:
+		case string(types.ObjectStorageClassIntelligentTiering):
+			f.Tiered = plus(f.Tiered, size)
+			continue
+		case string(types.ObjectStorageClassGlacierIr):
+			f.Instant = plus(f.Instant, size)
+			continue
+		default:
 			continue
 		}
 		f.Standard = plus(f.Standard, size)

@@ -35,6 +35,10 @@ var answered = map[string]string{
 	"s3:HeadBucket/truncated":                        "the answer has no body",
 	"s3:HeadBucket/garbled":                          "the answer has no body",
 	"s3:GetBucketLifecycleConfiguration/second page": "it has no pages, and its document is kept with what it does not know",
+	"s3:GetObjectLockConfiguration/truncated":        "the first half says that there is none; a setting is in TestProtectionOfBuckets",
+	"s3:GetObjectLockConfiguration/garbled":          "as truncated",
+	"s3:GetBucketReplication/truncated":              "the first half says that there is none; a setting is in TestProtectionOfBuckets",
+	"s3:GetBucketReplication/garbled":                "as truncated",
 	"s3:ListParts/second page":                       "one page is read; the size of an upload with more is unknown",
 }
 

@@ -144,7 +144,9 @@ func (a *account) bucket(p pail) {
 	d := &inventory.Bucket{
 		Versioned: inventory.Known(p.versioned), Sizes: inventory.Known(sizes),
 		Objects: inventory.Known(objects + p.noncurrent.Objects), Prefixes: inventory.Known(prefixes),
-		Uploads: inventory.Known(inventory.Uploads{Complete: true}),
+		Uploads:   inventory.Known(inventory.Uploads{Complete: true}),
+		MFADelete: inventory.Known(false), ObjectLock: inventory.Known(inventory.ObjectLock{}),
+		ReplicatesTo: inventory.Known([]string{}), ReplicatedFrom: inventory.Known([]string{}),
 	}
 	setLifecycle(d, change.WriteRules(p.lifecycle))
 	if p.versioned {

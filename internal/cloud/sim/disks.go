@@ -58,7 +58,7 @@ func (a *account) images() {
 		{"pose-rig", west, 300, 380, 260, chloe, inventory.StateAvailable, waste("not launched for eight months", "image-unused")},
 		{"audit-2025", east, 120, 420, 350, ops, inventory.StateDisabled, honest("disabled and kept for an audit")},
 	} {
-		detail := &inventory.Image{LastLaunched: inventory.Known(a.ago(days(x.launched)))}
+		detail := &inventory.Image{LastLaunched: inventory.Known(a.ago(days(x.launched))), Launchers: inventory.Known([]string{})}
 		e := a.add(inventory.Resource{
 			Name: x.name, Kind: inventory.KindImage, Region: x.region, State: x.state, CreatedAt: a.ago(days(x.age)), Detail: detail,
 		}, "ami-", 17, x.owner, x.planted)
@@ -80,7 +80,8 @@ func (a *account) snapshot(name, region, volumeID string, gib int64, age float64
 	o.purpose, o.lifetime, o.extra = "", "", nil
 	return a.add(inventory.Resource{
 		Name: name, Kind: inventory.KindSnapshot, Region: region, State: inventory.StateAvailable, CreatedAt: a.ago(days(age)),
-		Detail: &inventory.Snapshot{VolumeID: volumeID, VolumeSizeGiB: gib, ImagesKnown: true},
+		Detail: &inventory.Snapshot{VolumeID: volumeID, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{}),
+			Locked: inventory.Known(false)},
 	}, "snap-", 18, o, p)
 }
 

@@ -176,7 +176,8 @@ func (w *world) snapshot(d operation, of *entry) {
 		w.entries = append(w.entries, &entry{key: k, planted: honest("made before something was deleted"), resource: &inventory.Resource{
 			ID: "snap-0" + k.hex(16), Name: own["Name"], Kind: inventory.KindSnapshot, Cloud: CloudName, Account: Account, Region: d.Ref.Region,
 			State: state, CreatedAt: d.at, Tags: own,
-			Detail: &inventory.Snapshot{VolumeID: id, VolumeSizeGiB: gib, ImagesKnown: true}}})
+			Detail: &inventory.Snapshot{VolumeID: id, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{}),
+				Locked: inventory.Known(false)}}})
 	}
 }
 

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"strings"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/change"
 	"github.com/curfew-dev/curfew/internal/finding"
@@ -90,9 +91,12 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Low, Undo: finding.UndoNone,
 			Note: "aborts uploads " + plain.Count(x.Thresholds.MultipartDays, "day") + " after they began; merged into the rules that are there"},
 	}}
-	if by := overridden(b, rule); by != "" {
+	limits := limitsOf(b)
+	if why := limits.forbids(rule); why != "" {
 		d.Because = n + ", and no rule aborts those of the whole bucket"
-		d.Fix.Change, d.Fix.Note = putLifecycle(b), notProposed("", by)
+		if limits.refuse(d, rule, why) {
+			return d
+		}
 	}
 	if !uploads.Oldest.IsZero() {
 		d.Evidence = append(d.Evidence, finding.Aged(s, "oldest_upload", x.Now.Sub(uploads.Oldest)))
@@ -141,31 +145,63 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Medium, Undo: finding.UndoNone,
 			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " after they were replaced; what has expired is gone"},
 	}}
-	if by := overridden(b, rule); by != "" {
+	limits := limitsOf(b)
+	why := limits.forbids(rule)
+	if why != "" {
 		d.Because = "versioned, and noncurrent versions of the whole bucket never expire"
-		d.Evidence[1] = finding.Fact(s, "noncurrent_rule", by)
-		d.Fix.Change, d.Fix.Note = putLifecycle(b), notProposed("", by)
+		if by := limits.overriddenBy(rule); by != "" {
+			d.Evidence[1] = finding.Fact(s, "noncurrent_rule", by)
+		}
+		if limits.refuse(d, rule, why) {
+			return d
+		}
 	}
 	old, known := b.Noncurrent.Get()
 	switch {
 	case known && old.Complete && old.Bytes == 0 && old.Objects == 0:
 		return nil
 	case known && old.Complete:
-		if d.Fix.Change.Document != "" {
+		if why == "" {
 			d.Because = plain.Size(old.Bytes) + " of noncurrent versions that never expire"
 		}
 		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", plain.Decimal(float64(old.Bytes), 0)),
 			finding.Fact(s, "noncurrent_versions", plain.Decimal(float64(old.Objects), 0)))
 		d.Unknown = "how old the replaced versions are is not known; those under " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " stay"
-		if saved, err := standardSaved(x, s, b, old.Bytes); err == nil && d.ClaimAmount(s, standardMeter, saved, finding.SavingsOnly) {
+		locked(d, s, b)
+		protect(d, s, b)
+		if b.Locked.Bytes >= old.Bytes {
+			d.Stands, d.Savings = true, finding.Saving{Known: true}
+			return d
+		}
+		saved, err := standardSaved(x, s, b, old.Bytes-b.Locked.Bytes)
+		if err == nil && d.ClaimAmount(s, standardMeter, saved, finding.SavingsOnly) {
 			return d
 		}
 		d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
 	default:
 		d.Unknown = "how much replaced versions hold is not known"
+		locked(d, s, b)
+		protect(d, s, b)
 		d.ClaimShare(s, "", 1, 1, finding.SavingsOnly)
 	}
 	return d
+}
+
+// locked adds what Object Lock still keeps of the replaced versions by the bucket's default
+// retention, and the delete markers that stay when the versions behind them are gone.
+func locked(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
+	if b.Locked.Objects > 0 {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "locked_bytes", plain.Decimal(float64(b.Locked.Bytes), 0)))
+		if !b.LockedUntil.IsZero() {
+			d.Evidence = append(d.Evidence, finding.Fact(s, "locked_until", b.LockedUntil.Format(time.DateOnly)))
+		}
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Size(b.Locked.Bytes)+" stay until their retention ends")
+	}
+	if b.DeleteMarkers > 0 {
+		d.Evidence = append(d.Evidence, finding.Fact(s, "delete_markers", plain.Decimal(float64(b.DeleteMarkers), 0)))
+		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Count(b.DeleteMarkers, "delete marker")+
+			" stay, which cost next to nothing and slow listings")
+	}
 }
 
 // prefixKind is what a prefix looks like by its name.
@@ -230,6 +266,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if !known || !rulesKnown {
 		return nil
 	}
+	limits := limitsOf(b)
 	var m moves
 	var names []string
 	newest := x.Now.Sub(x.Now)
@@ -244,11 +281,14 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		if quiet < x.Thresholds.CheckpointStale {
 			continue
 		}
-		if overridden(b, archiveRule(x.Thresholds, p.Name)) != "" { // the owner's rule decides below it
-			continue
-		}
 		moving := inventory.Stored{Bytes: here.Bytes - p.Small.Bytes, Objects: here.Objects - p.Small.Objects}
 		if moving.Bytes <= 0 {
+			continue
+		}
+		rule := leaveSmall(b, archiveRule(x.Thresholds, p.Name))
+		if why := limits.forbids(rule); why != "" {
+			m.left += moving.Bytes
+			m.why = append(m.why, notProposed(p.Name, why))
 			continue
 		}
 		m.archive.add(moving)
@@ -257,10 +297,22 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 			newest = quiet
 		}
 		names = append(names, p.Name)
-		m.rules = append(m.rules, archiveRule(x.Thresholds, p.Name))
+		m.rules = append(m.rules, rule)
+	}
+	if len(names) == 0 && len(m.why) == 0 {
+		return nil
 	}
 	if len(names) == 0 {
-		return nil
+		d := &finding.Draft{Finding: finding.Finding{
+			Confidence: finding.High,
+			Because:    plain.Size(m.left) + " of checkpoints untouched, no rule is proposed",
+			Evidence:   []usage.Evidence{finding.Fact(s, "left_to_rules", plain.Size(m.left))},
+			Fix: finding.Fix{Change: putLifecycle(b), Risk: finding.Low, Undo: finding.UndoPartial,
+				Note: strings.Join(m.why[:min(len(m.why), 3)], "; ")},
+		}, Stands: true}
+		d.Savings = finding.Saving{Known: true}
+		monitored(x, d, s, b)
+		return d
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
@@ -269,6 +321,10 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Fix: finding.Fix{Change: putLifecycle(b, m.rules...), Risk: finding.Low, Undo: finding.UndoPartial,
 			Note: "archives them, deletes nothing; keep the last one in the standard class where a run may resume from it"},
 	}}
+	if len(m.why) > 0 {
+		d.Fix.Note = finding.Sentence(d.Fix.Note, strings.Join(m.why[:min(len(m.why), 3)], "; "))
+		monitored(x, d, s, b)
+	}
 	priceMoves(x, d, s, b, &m)
 	return d
 }

@@ -10,9 +10,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// smallStay is the setting by which objects under 128 KiB do not move, which is what is
-// priced (Amazon S3 User Guide, "Transitioning objects using Amazon S3 Lifecycle").
-const smallStay = "all_storage_classes_128K"
+const (
+	// smallStay is the setting by which objects under 128 KiB do not move, which is what is
+	// priced (Amazon S3 User Guide, "Transitioning objects using Amazon S3 Lifecycle").
+	smallStay = "all_storage_classes_128K"
+	// smallObject is the size under which they stay.
+	smallObject = 128 << 10
+)
+
+// leaveSmall narrows a rule for the archive to the objects that are priced, where the bucket's
+// setting is another than smallStay or not known: by varies_by_storage_class, small objects go to
+// the archive too, where each costs more than it saves. A rule that also expires objects keeps its
+// whole prefix, and moves nothing to the archive.
+func leaveSmall(b *inventory.Bucket, r change.Rule) change.Rule {
+	if b.LifecycleDocument.Or("") != "" && b.MinimumSize != smallStay && r.ExpireDays == 0 {
+		r.LargerThan = smallObject - 1
+	}
+	return r
+}
 
 // putLifecycle returns the change that adds rules to a bucket's lifecycle, and nothing
 // else. Where the lifecycle was not read, or takes no more rules, it has no document, and
@@ -32,37 +47,6 @@ func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 		c.Arguments.MinimumSize = smallStay
 	}
 	return c
-}
-
-// overridden says which rules of a bucket a proposal would override: it is not made then, because no
-// filter of S3 leaves the objects of another rule out. Empty: none, or the lifecycle was not read,
-// and nothing is put.
-func overridden(b *inventory.Bucket, r change.Rule) string {
-	before, known := b.LifecycleDocument.Get()
-	if !known {
-		return ""
-	}
-	competing, err := change.Competing(before, r)
-	if err != nil {
-		return "the lifecycle, which cannot be read"
-	}
-	names := make([]string, 0, len(competing))
-	for _, o := range competing {
-		under := "the whole bucket"
-		if o.Prefix != "" {
-			under = o.Prefix
-		}
-		names = append(names, "rule "+o.ID+" for "+under)
-	}
-	return firstFew(names)
-}
-
-// notProposed says of a rule that is not proposed what it would override.
-func notProposed(under, by string) string {
-	if under == "" {
-		under = "the whole bucket"
-	}
-	return "no rule is proposed for " + under + ": it would override " + by
 }
 
 // ruleOf names a rule by what it does and for which prefix.

@@ -128,12 +128,13 @@ func less(a, b inventory.Stored) inventory.Stored {
 // another rule's matter, small objects stay. The rules that do so come with them: one for
 // the bucket where that is asked for, else one for each prefix.
 func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix, whole bool) moves {
+	limits := limitsOf(b)
 	var m moves
 	if whole {
-		all := colderRule(x.Thresholds, "")
-		if by := overridden(b, all); by != "" {
+		all := leaveSmall(b, colderRule(x.Thresholds, ""))
+		if why := limits.forbids(all); why != "" {
 			whole = false
-			m.why = append(m.why, notProposed("", by))
+			m.why = append(m.why, notProposed("", why))
 		} else {
 			m.rules = []change.Rule{all}
 		}
@@ -154,14 +155,21 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 		if kind == checkpointPrefix {
 			continue
 		}
-		rule := colderRule(x.Thresholds, p.Name)
+		move := leaveSmall(b, colderRule(x.Thresholds, p.Name))
+		rule := move
 		if kind == experimentPrefix {
 			rule = expireRule(x.Thresholds, p.Name)
 		}
 		if kind == experimentPrefix || !whole {
-			if by := overridden(b, rule); by != "" {
+			why := limits.forbids(rule)
+			if why != "" && kind == experimentPrefix && limits.forbids(move) == "" {
+				// What may not expire moves as other data does.
+				m.why = append(m.why, "nothing expires under "+p.Name+": "+why)
+				kind, rule, why = dataPrefix, move, ""
+			}
+			if why != "" {
 				m.left += max(0, here.Bytes-p.Reached.Bytes)
-				m.why = append(m.why, notProposed(p.Name, by))
+				m.why = append(m.why, notProposed(p.Name, why))
 				continue
 			}
 		}
@@ -270,6 +278,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "ages_from", by))
 	}
 	if len(m.why) > 0 {
+		monitored(x, d, s, b)
 		d.Fix.Note = strings.Join(m.why[:min(len(m.why), 3)], "; ")
 		if m.left > 0 {
 			d.Evidence = append(d.Evidence, finding.Fact(s, "left_to_rules", plain.Size(m.left)))
@@ -282,18 +291,22 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
 		d.Fix.Note = finding.Sentence(d.Fix.Note, "expires experiments after "+plain.Count(x.Thresholds.ExpireDays, "day")+": what has expired is gone")
-		if versioned, known := b.Versioned.Get(); versioned || !known {
+		if b.Versioned.Or(true) {
 			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
+		protect(d, s, b)
 	}
 	switch {
 	case !all:
 		return unseen(x, d, s, b, &m, total, enabled > 0 && !known)
 	case m.perhaps > 0:
-		d.Unknown = "rules that tags or dates narrow may move " + plain.Size(m.perhaps) + " of it already"
+		narrowed := "rules that tags or dates narrow may move " + plain.Size(m.perhaps) + " of it already"
+		d.Unknown = finding.Sentence(narrowed, d.Unknown)
 		most := m
 		most.archive.Bytes += m.perhaps
-		atLeast(x, d, s, b, &m)
+		if !expiresVersions(b, &m) {
+			atLeast(x, d, s, b, &m)
+		}
 		priceMoves(x, d, s, b, &most)
 		return d
 	}
@@ -305,12 +318,12 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 // old, at most all that rules were not seen to move, archived.
 func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves, total int64, blind bool) *finding.Draft {
 	d.Confidence = finding.Medium
-	d.Unknown = "how old the objects are is not known; all of them archived"
+	keeps, unknown := d.Unknown, "how old the objects are is not known; all of them archived"
 	if blind {
 		d.Confidence = finding.Low // which of it the rules move is not known either
-		d.Unknown = "how old the objects are is not known, nor which of them the rules move; all of them archived"
+		unknown = "how old the objects are is not known, nor which of them the rules move; all of them archived"
 	}
-	if m.bytes() > 0 && !(m.expire.Bytes > 0 && b.Versioned.Or(true)) {
+	if m.bytes() > 0 && !expiresVersions(b, m) {
 		atLeast(x, d, s, b, m)
 	}
 	most := moves{expire: m.expire}
@@ -318,11 +331,17 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 	if whole, analyzed := b.Ages.Get(); analyzed {
 		old := older(&whole, x.Thresholds.InfrequentDays).Bytes
 		most.archive.Bytes = min(most.archive.Bytes, max(old-m.expire.Bytes, m.archive.Bytes+m.infrequent.Bytes)) // the listing is newer
-		d.Unknown = "where the old objects of the bucket are is not known; all of them archived"
+		unknown = "where the old objects of the bucket are is not known; all of them archived"
 		d.Evidence = append(d.Evidence, finding.Fact(s, "old_bytes", plain.Size(old)), finding.Fact(s, "old_bytes_from", b.AgesBy))
 	}
+	d.Unknown = finding.Sentence(unknown, keeps)
 	priceMoves(x, d, s, b, &most)
 	return d
+}
+
+// expiresVersions says whether what moves expire may go on costing as replaced versions.
+func expiresVersions(b *inventory.Bucket, m *moves) bool {
+	return m.expire.Bytes > 0 && b.Versioned.Or(true)
 }
 
 // atLeast adds what moves save at least to a draft whose saving is only bounded.

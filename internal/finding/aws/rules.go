@@ -102,7 +102,7 @@ func Rules() []finding.Rule {
 		{ID: "bucket-noncurrent", About: finding.About{
 			Finds:      "replaced versions that stay without end",
 			When:       "versioned, and no rule ends replaced versions (thresholds.noncurrent_days)",
-			Saves:      "storage of versions that were replaced before",
+			Saves:      "at most storage of versions that were replaced before and that Object Lock does not keep",
 			Confidence: "high",
 			Fix:        "put lifecycle; undo none",
 		}, Step: finding.StepStorage, Kind: inventory.KindBucket, Judge: bucketNoncurrent},
