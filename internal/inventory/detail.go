@@ -42,6 +42,9 @@ type Instance struct {
 	// SpotOnce says that the machine is of a one-time spot request, so that it cannot be
 	// stopped, only terminated.
 	SpotOnce Fact[bool]
+	// PublicAddresses is how many public IPv4 addresses the provider lends it while it runs.
+	// Addresses that the account holds are resources of their own.
+	PublicAddresses int64
 }
 
 // DeletedDisks returns the volumes that end with the machine, sorted.
@@ -116,6 +119,9 @@ type Address struct {
 	AssociationID string
 	// InstanceID is the machine it is associated with, if it is one.
 	InstanceID string
+	// Pool is the IPAM pool that it is from, whose addresses may be the account's own or the
+	// provider's; empty for an address that the provider lends one by one.
+	Pool string
 }
 
 // NATGateway is a managed gateway. Type is "public" or "private".
@@ -381,6 +387,23 @@ type Database struct {
 	MultiAZ     bool
 	StorageGiB  int64
 	StorageType string
+	// IOPS and ThroughputMiBps are provisioned; 0 where the storage type has none.
+	IOPS, ThroughputMiBps int64
+	// License is the provider's word for who licenses the engine: "license-included",
+	// "bring-your-own-license"; empty where the engine has no paid license.
+	License string
+	// Cluster is the database cluster that it is a member of; empty where it is none.
+	Cluster string
+	// Nodes are the groups of machines besides those of its own type.
+	Nodes []NodeGroup
+}
+
+// NodeGroup is a group of machines of one type within a managed service.
+type NodeGroup struct {
+	Name string
+	// Type is the machine type without the service's prefix.
+	Type  string
+	Count int64
 }
 
 // Secret is a stored secret.
