@@ -153,37 +153,20 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	return entries, nil
 }
 
-// priceLists are the parts of the AWS Price List that the book holds prices of, by
-// service; each is read for one region. The filters name Linux machines on shared
-// tenancy without a license, and leave out what reservations pay.
-var priceLists = []struct {
-	service string
-	filters map[string]string
-}{
-	{"AmazonEC2", map[string]string{"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}},
-	{"AmazonEC2", map[string]string{"productFamily": "Storage"}},
-	{"AmazonEC2", map[string]string{"productFamily": "Storage Snapshot"}},
-	{"AmazonEC2", map[string]string{"productFamily": "System Operation"}},
-	{"AmazonEC2", map[string]string{"productFamily": "NAT Gateway"}},
-	{"AmazonSageMaker", map[string]string{"productFamily": "ML Instance"}},
-	{"AmazonRedshift", map[string]string{"productFamily": "Compute Instance"}},
-	{"AmazonElastiCache", map[string]string{"productFamily": "Cache Instance"}},
-	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
-}
-
+// products reads the parts of the Price List that hold a price of the book, for one region.
 func products(ctx context.Context, cloud *clouds.AWS, region string, entries *[]price.Entry) error {
-	for _, list := range priceLists {
-		filters := maps.Clone(list.filters)
-		filters["regionCode"] = region
-		err := cloud.Products(ctx, list.service, filters, func(document []byte) error {
-			e, err := price.ParseProduct(document)
+	for _, list := range price.Lists() {
+		filters := map[string]string{"regionCode": region}
+		maps.Copy(filters, list.Attributes)
+		err := cloud.Products(ctx, list.Service, filters, func(document []byte) error {
+			found, err := price.ParseProduct(document)
 			switch {
 			case errors.Is(err, price.ErrNotHeld), errors.Is(err, price.ErrRefused):
 				return nil
 			case err != nil:
 				return err
 			}
-			*entries = append(*entries, e)
+			*entries = append(*entries, found...)
 			return nil
 		})
 		if err != nil {

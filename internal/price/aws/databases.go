@@ -18,11 +18,13 @@ const (
 // DatabaseService is the service of the price book that has the hours of a database of RDS:
 // its engine, and whether its license is brought along.
 func DatabaseService(engine, license string) string {
-	service := "rds:" + engine
-	switch {
-	case engine == "":
+	service := "rds:" + strings.TrimSuffix(engine, "-cdb") // multitenant Oracle costs the same
+	switch engine {
+	case "":
 		service = "rds"
-	case engine == "docdb" || engine == "neptune": // RDS lists them, other services bill them
+	case "aurora": // MySQL, as RDS named its first version
+		service = "rds:aurora-mysql"
+	case "docdb", "neptune": // RDS lists them, other services bill them
 		service = engine
 	}
 	if license == licenseOwn {
