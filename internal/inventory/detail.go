@@ -292,6 +292,21 @@ type TrainingJob struct {
 	InputURIs  []string
 }
 
+// HyperPod is a cluster of machines for training that the provider keeps running.
+type HyperPod struct {
+	// Groups are its machines. They are known where the cluster itself could be read.
+	Groups Fact[[]HyperPodGroup]
+}
+
+// HyperPodGroup is the machines of one type in an instance group.
+type HyperPodGroup struct {
+	NodeGroup
+	// Spot machines, and those of a training plan, are not charged by the hour on demand.
+	Spot, Planned bool
+	// VolumeGiB is the size of the additional volume of each machine.
+	VolumeGiB int64
+}
+
 // AutoScalingGroup is a group of machines under one controller.
 type AutoScalingGroup struct {
 	Min, Max, Desired int64
@@ -420,6 +435,7 @@ func (*Commitment) detail()          {}
 func (*Database) detail()            {}
 func (*Endpoint) detail()            {}
 func (*FileSystem) detail()          {}
+func (*HyperPod) detail()            {}
 func (*Image) detail()               {}
 func (*Instance) detail()            {}
 func (*LoadBalancer) detail()        {}

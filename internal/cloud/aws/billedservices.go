@@ -43,7 +43,7 @@ var billedKinds = map[string][]inventory.Kind{
 	"Savings Plans for AWS Machine Learning":          {inventory.KindCommitment},
 }
 
-var sageMakerKinds = []inventory.Kind{inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob}
+var sageMakerKinds = []inventory.Kind{inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob, inventory.KindHyperPod}
 
 // billedUnder says whether a service bills a resource.
 func billedUnder(service string, r *inventory.Resource) bool {

@@ -119,6 +119,8 @@ func (m *meter) read() {
 		}
 	case *inventory.TrainingJob:
 		m.trainingJob(d)
+	case *inventory.HyperPod:
+		m.hyperPod(d)
 	case *inventory.CapacityReservation:
 		m.reservation(d)
 	case *inventory.Commitment:
@@ -239,6 +241,33 @@ func (m *meter) trainingJob(d *inventory.TrainingJob) {
 		m.managed("compute", inventory.CategoryCompute, "sagemaker", r.Type, d.Count)
 	}
 	m.sizedGiB(d.VolumeGiB*max(d.Count, 1), price.ItemSageMakerStorage)
+}
+
+// hyperPod meters the machines of a HyperPod cluster as machines of SageMaker, while they are
+// there, and their additional volumes. The root volume of each is part of its machine (Amazon
+// SageMaker AI pricing, "SageMaker HyperPod").
+func (m *meter) hyperPod(d *inventory.HyperPod) {
+	groups, known := d.Groups.Get()
+	if !known {
+		m.add(inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Unpriced: "the cluster's machines could not be read"})
+		return
+	}
+	for _, g := range groups {
+		if g.Count <= 0 {
+			continue
+		}
+		c := m.hours("compute:"+g.Name, inventory.CategoryCompute, "sagemaker", g.Type, g.Count)
+		switch {
+		case g.Planned:
+			c.Unpriced = "its machines are paid up front by a training plan"
+		case g.Spot:
+			c.Unpriced = "spot machines of HyperPod are billed at a price that is known afterwards"
+		}
+		m.add(c)
+		if g.VolumeGiB > 0 {
+			m.unpriced("storage:"+g.Name, "the price book does not hold volumes of HyperPod")
+		}
+	}
 }
 
 // reservation meters the unused part; the used part is the machines' own cost.

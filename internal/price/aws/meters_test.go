@@ -134,3 +134,29 @@ func TestVolumeMeters(t *testing.T) {
 		}
 	}
 }
+
+func TestHyperPodMeters(t *testing.T) {
+	cluster := func(groups inventory.Fact[[]inventory.HyperPodGroup]) *inventory.Resource {
+		return &inventory.Resource{Kind: inventory.KindHyperPod, State: inventory.StateRunning, Detail: &inventory.HyperPod{Groups: groups}}
+	}
+	of := func(name string, count int64) inventory.NodeGroup {
+		return inventory.NodeGroup{Name: name, Type: "m5.xlarge", Count: count}
+	}
+	for _, tc := range []struct {
+		name string
+		in   *inventory.Resource
+		want string
+	}{
+		// Two ml.m5.xlarge at 0.23 an hour.
+		{"machines", cluster(inventory.Known([]inventory.HyperPodGroup{{NodeGroup: of("a", 2), VolumeGiB: 100}})),
+			"compute:a 335.80; storage:a ? the price book does not hold volumes of HyperPod"},
+		{"no machines yet", cluster(inventory.Known([]inventory.HyperPodGroup{{NodeGroup: of("a", 0), VolumeGiB: 100}})), ""},
+		{"machines that are bought otherwise", cluster(inventory.Known([]inventory.HyperPodGroup{{NodeGroup: of("a", 1), Planned: true}, {NodeGroup: of("b", 1), Spot: true}})),
+			"compute:a ? its machines are paid up front by a training plan; compute:b ? spot machines of HyperPod are billed at a price that is known afterwards"},
+		{"machines that were not read", cluster(inventory.Fact[[]inventory.HyperPodGroup]{}), "compute ? the cluster's machines could not be read"},
+	} {
+		if got := priced(t, tc.in); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", tc.name, got, tc.want)
+		}
+	}
+}
