@@ -298,14 +298,13 @@ func (m *meter) balancer() {
 }
 
 // managed adds machines of a managed service. Without a price they are not known.
-func (m *meter) managed(what, service, kind string, usual, most int64) bool {
+func (m *meter) managed(what, service, kind string, usual, most int64) {
 	p, err := m.book.Managed(service, kind, m.region)
 	if errors.Is(err, price.ErrUnpriced) && service != "sagemaker" {
 		m.open("the price of %s in %s is not in the price book", kind, m.region)
-		return false
+		return
 	}
 	m.priced(what+" "+kind, p, err, usual, most)
-	return true
 }
 
 func (m *meter) notebook() {
