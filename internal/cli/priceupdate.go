@@ -82,7 +82,7 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 	if err != nil {
 		return err
 	}
-	entries, err := a.newPrices(ctx, f, cfg, book, files)
+	entries, err := a.newPrices(ctx, f, cfg, files)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a *app) updatePrices(ctx context.Context, f updateFlags, files []string) e
 
 // newPrices reads all sources before anything is judged, because prices are held
 // against one another as well.
-func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, book *price.Book, files []string) ([]price.Entry, error) {
+func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, files []string) ([]price.Entry, error) {
 	var entries []price.Entry
 	for _, name := range files {
 		file, err := os.Open(a.path(name))
@@ -145,7 +145,7 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 			}
 		}
 		if slices.Contains(f.from, "spot") {
-			if err := a.spotPrices(ctx, cloud, book, region, &entries); err != nil {
+			if err := a.spotPrices(ctx, cloud, region, &entries); err != nil {
 				return nil, clouds.CloudError(err)
 			}
 		}
@@ -153,37 +153,20 @@ func (a *app) newPrices(ctx context.Context, f updateFlags, cfg config.Config, b
 	return entries, nil
 }
 
-// priceLists are the parts of the AWS Price List that the book holds prices of, by
-// service; each is read for one region. The filters name Linux machines on shared
-// tenancy without a license, and leave out what reservations pay.
-var priceLists = []struct {
-	service string
-	filters map[string]string
-}{
-	{"AmazonEC2", map[string]string{"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}},
-	{"AmazonEC2", map[string]string{"productFamily": "Storage"}},
-	{"AmazonEC2", map[string]string{"productFamily": "Storage Snapshot"}},
-	{"AmazonEC2", map[string]string{"productFamily": "System Operation"}},
-	{"AmazonEC2", map[string]string{"productFamily": "NAT Gateway"}},
-	{"AmazonSageMaker", map[string]string{"productFamily": "ML Instance"}},
-	{"AmazonRedshift", map[string]string{"productFamily": "Compute Instance"}},
-	{"AmazonElastiCache", map[string]string{"productFamily": "Cache Instance"}},
-	{"AmazonS3", map[string]string{"productFamily": "Storage"}},
-}
-
+// products reads the parts of the Price List that hold a price of the book, for one region.
 func products(ctx context.Context, cloud *clouds.AWS, region string, entries *[]price.Entry) error {
-	for _, list := range priceLists {
-		filters := maps.Clone(list.filters)
-		filters["regionCode"] = region
-		err := cloud.Products(ctx, list.service, filters, func(document []byte) error {
-			e, err := price.ParseProduct(document)
+	for _, list := range price.Lists() {
+		filters := map[string]string{"regionCode": region}
+		maps.Copy(filters, list.Attributes)
+		err := cloud.Products(ctx, list.Service, filters, func(document []byte) error {
+			found, err := price.ParseProduct(document)
 			switch {
 			case errors.Is(err, price.ErrNotHeld), errors.Is(err, price.ErrRefused):
 				return nil
 			case err != nil:
 				return err
 			}
-			*entries = append(*entries, e)
+			*entries = append(*entries, found...)
 			return nil
 		})
 		if err != nil {
@@ -193,18 +176,11 @@ func products(ctx context.Context, cloud *clouds.AWS, region string, entries *[]
 	return nil
 }
 
-// spotPrices reads the newest spot price of every zone for the machine types that
-// the book knows.
-func (a *app) spotPrices(ctx context.Context, cloud *clouds.AWS, book *price.Book, region string, entries *[]price.Entry) error {
-	var types []string
-	for _, m := range book.Machines() {
-		if m.Cloud == price.AWS && m.Accelerator != "" {
-			types = append(types, m.Type)
-		}
-	}
+// spotPrices reads the newest spot price of every zone for all machine types.
+func (a *app) spotPrices(ctx context.Context, cloud *clouds.AWS, region string, entries *[]price.Entry) error {
 	type market struct{ machine, zone string }
 	newest := map[market]clouds.SpotPrice{}
-	err := cloud.SpotPrices(ctx, region, types, a.Now(), func(p clouds.SpotPrice) error {
+	err := cloud.SpotPrices(ctx, region, nil, a.Now(), func(p clouds.SpotPrice) error {
 		key := market{p.Type, p.Zone}
 		if old, ok := newest[key]; !ok || p.Time.After(old.Time) {
 			newest[key] = p

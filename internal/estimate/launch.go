@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/curfew-dev/curfew/internal/price"
 )
 
 // launch is how machines are started: by their own attributes and those of a launch template.
@@ -166,6 +168,17 @@ func (m *meter) instanceOf(template attributes) {
 		m.blocks(m.at, 1, 1)
 	}
 	m.unread(launchTemplate, template)
+	if lendsAddress(m.at) || lendsAddress(template) {
+		m.rate("public IPv4 address", price.ItemAddress, 1)
+	}
+}
+
+// lendsAddress says whether a machine asks for a public IPv4 address while it runs. Where it does
+// not say, its subnet decides.
+func lendsAddress(at attributes) bool {
+	const key = "associate_public_ip_address"
+	inTemplate := func(card attributes) bool { return card.flag(key) }
+	return at.flag(key) || slices.ContainsFunc(at.block("network_interfaces"), inTemplate)
 }
 
 // requirements notes that a template names machines by what they need to have.
@@ -217,6 +230,9 @@ func (m *meter) group() {
 			x.open("the machine type of its launch template is not in the plan")
 		default:
 			x.start(l, running.usual, running.most)
+			if lendsAddress(template) {
+				x.each("public IPv4 addresses", price.ItemAddress, 1, running.usual, running.most)
+			}
 		}
 		x.mapped(template, kept.usual, kept.most)
 		x.unread(launchTemplate, template)

@@ -8,6 +8,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/price/aws"
 )
@@ -297,14 +298,13 @@ func (m *meter) balancer() {
 }
 
 // managed adds machines of a managed service. Without a price they are not known.
-func (m *meter) managed(what, service, kind string, usual, most int64) bool {
+func (m *meter) managed(what, service, kind string, usual, most int64) {
 	p, err := m.book.Managed(service, kind, m.region)
 	if errors.Is(err, price.ErrUnpriced) && service != "sagemaker" {
 		m.open("the price of %s in %s is not in the price book", kind, m.region)
-		return false
+		return
 	}
 	m.priced(what+" "+kind, p, err, usual, most)
-	return true
 }
 
 func (m *meter) notebook() {
@@ -326,6 +326,7 @@ func (m *meter) notebook() {
 	m.rate("notebook volume", price.ItemSageMakerStorage, size)
 }
 
+// database adds a database of RDS with its storage. A standby costs what its primary does.
 func (m *meter) database() {
 	class, state := m.at.text("instance_class")
 	engine, engineState := m.at.text("engine")
@@ -334,15 +335,22 @@ func (m *meter) database() {
 		m.open("its class, engine or storage is known only after the plan is applied")
 		return
 	}
+	license, licenseState := m.at.text("license_model")
+	if licenseState == unknownValue && m.configures("license_model") {
+		m.open("its license model is known only after the plan is applied")
+	}
 	copies := int64(1)
 	if m.at.flag("multi_az") || m.at.state("multi_az") == unknownValue {
 		copies = 2
 	}
-	if !m.managed("database", "rds:"+engine, class, copies, copies) {
-		return
-	}
+	m.managed("database", aws.DatabaseService(engine, license), class, copies, copies)
 	kind, _ := m.at.text("storage_type")
-	if kind == "" {
+	iops, iopsState := m.at.number("iops")
+	switch {
+	case kind != "":
+	case iops > 0:
+		kind = "io1" // what RDS makes with IOPS
+	default:
 		kind = "gp2" // what RDS makes without IOPS
 	}
 	most, mostState := m.at.number("max_allocated_storage")
@@ -350,8 +358,22 @@ func (m *meter) database() {
 		m.open("how much its storage grows is known only after the plan is applied")
 	}
 	m.each("database storage ("+kind+")", price.Item("rds:storage:"+kind), 1, size*copies, max(size, most)*copies)
-	if strings.HasPrefix(kind, "io") {
-		m.open("the IOPS of its storage are charged in addition")
+	throughput, throughputState := m.at.number("storage_throughput")
+	switch kind {
+	case "gp3":
+		free, freeMiBps := aws.DatabaseGP3Free(engine, size)
+		m.each(fmt.Sprintf("database IOPS over %s", plain.Number(float64(free), 0)), price.ItemRDSGP3IOPS, iops-free, copies, copies)
+		m.each(fmt.Sprintf("database throughput over %d MiB/s", freeMiBps), price.ItemRDSGP3Throughput, throughput-freeMiBps, copies, copies)
+		if iopsState == unknownValue && m.configures("iops") || throughputState == unknownValue && m.configures("storage_throughput") {
+			m.open("the IOPS or the throughput of its storage are known only after the plan is applied")
+		}
+	case "io1", "io2":
+		if iopsState != knownValue {
+			m.open("the IOPS of its storage are not known before it is there")
+		}
+		m.each("database IOPS ("+kind+")", price.Item("rds:iops:"+kind), iops, copies, copies)
+	case "standard":
+		m.open("requests to magnetic storage are charged in addition")
 	}
 }
 

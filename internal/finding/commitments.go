@@ -240,6 +240,12 @@ func (x *Index) uncertain(s *Subject) string {
 		return "savings plans and reserved instances could not be read; at list price"
 	}
 	machineType, platform := s.Type, inventory.LinuxPlatform
+	if d, ok := s.Detail.(*inventory.CapacityReservation); ok {
+		if d.Tenancy != inventory.SharedTenancy {
+			return ""
+		}
+		platform = d.Platform
+	}
 	if d, ok := s.Detail.(*inventory.Instance); ok {
 		if d.CapacityReservationID != "" {
 			return "it runs in capacity reservation " + d.CapacityReservationID + ", which goes on costing until it is made smaller"
@@ -259,6 +265,9 @@ func (x *Index) uncertain(s *Subject) string {
 	}
 	if x.cover.opaque[[3]string{s.Account, s.Region, machineType}] {
 		return "reserved instances of an unknown platform may cover it"
+	}
+	if platform != inventory.LinuxPlatform {
+		return "" // reserved instances of Linux alone cover other sizes, and no other platform
 	}
 	for _, t := range x.cover.families[[4]string{s.Cloud, s.Account, s.Region, price.Family(machineType)}] {
 		if t != machineType {

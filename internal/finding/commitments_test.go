@@ -92,6 +92,38 @@ func TestReservedInstances(t *testing.T) {
 			want:  []string{"instance-idle i-idle0 <=70.08 wasting 70.08"},
 		},
 		{
+			name: "another size of a family that covers any size, for another platform",
+			build: func(f *fixture) {
+				f.reserve("m5.xlarge", 1)
+				f.machines("m5.large", 1, 0)
+				f.priced()
+				f.Resources[1].Detail.(*inventory.Instance).Platform = "windows"
+			},
+			want: []string{"instance-idle i-idle0 70.08", "commitment-unused ri-m5.xlarge <=365.00 wasting 365.00"},
+		},
+		{
+			name: "unused capacity of another platform than what is reserved",
+			build: func(f *fixture) {
+				f.reserve("g6.2xlarge", 1)
+				f.machines("g6.2xlarge", 0, 1)
+				d := &inventory.CapacityReservation{Total: 2, Available: 1, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}
+				f.add(inventory.Resource{ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day), Detail: d})
+				f.priced()
+				d.Platform = "rhel"
+				f.Resources[1].Account = "444455556666" // whose reservation is not shared with what it does not fit
+				f.Resources[0].Account = f.Resources[1].Account
+				f.is(f.Resources[1], duty.Busy)
+			},
+			want: []string{"reservation-unused cr-1 713.65"},
+		},
+		{
+			name: "an idle machine's addresses end with it",
+			build: func(f *fixture) {
+				f.machines("m5.large", 1, 0, func(_ *inventory.Resource, d *inventory.Instance) { d.PublicAddresses = 2 })
+			},
+			want: []string{"instance-idle i-idle0 77.38"}, // 70.08 and two addresses of 3.65
+		},
+		{
 			name:  "another size of a family that covers one size only",
 			build: func(f *fixture) { f.reserve("g6.xlarge", 1); f.machines("g6.2xlarge", 1, 0) },
 			want:  []string{"gpu-instance-idle i-idle0 713.65", "commitment-unused ri-g6.xlarge <=365.00 wasting 365.00"},

@@ -16,7 +16,7 @@ var sources = map[inventory.Kind]string{
 	inventory.KindLoadBalancer: "elasticloadbalancing", inventory.KindBucket: "s3", inventory.KindRepository: "ecr",
 	inventory.KindLogGroup: "logs", inventory.KindNotebook: "sagemaker", inventory.KindEndpoint: "sagemaker",
 	inventory.KindTrainingJob: "sagemaker", inventory.KindAutoScalingGroup: "autoscaling", inventory.KindCommitment: "billing",
-	inventory.KindCluster: "eks", inventory.KindTable: "dynamodb", inventory.KindVPCEndpoint: "ec2", inventory.KindDatabase: "rds",
+	inventory.KindHyperPod: "sagemaker", inventory.KindCluster: "eks", inventory.KindTable: "dynamodb", inventory.KindVPCEndpoint: "ec2", inventory.KindDatabase: "rds",
 	inventory.KindCache: "elasticache", inventory.KindWarehouse: "redshift",
 }
 

@@ -94,6 +94,12 @@ func series(w *usage.Window, gpu string, s usage.Signal, value func(at time.Time
 
 func always(v float64) func(time.Time) float64 { return func(time.Time) float64 { return v } }
 
+// priced fixes what the resources cost as they are, whatever changes later.
+func (f *fixture) priced() {
+	aws.Attach(f.Resources)
+	f.Charges = ledger.RunRates(f.Resources, f.Prices)
+}
+
 // evaluate judges the account.
 func (f *fixture) evaluate(required ...string) []Finding {
 	f.t.Helper()
@@ -101,8 +107,7 @@ func (f *fixture) evaluate(required ...string) []Finding {
 		f.Prices.Fill(r)
 	}
 	if f.Charges == nil {
-		aws.Attach(f.Resources)
-		f.Charges = ledger.RunRates(f.Resources, f.Prices)
+		f.priced()
 	}
 	if f.judge {
 		for _, r := range f.Resources {

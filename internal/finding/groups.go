@@ -72,6 +72,7 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	d.Fix.Note = Sentence(note, d.Fix.Note)
 	for _, m := range idle[:spare] {
 		d.ClaimShare(m, ledger.Compute, 1, 1, WasteAndSavings)
+		d.ClaimShare(m, ledger.Network, 1, 1, WasteAndSavings)
 	}
 	return d
 }

@@ -79,6 +79,7 @@ func (x *Index) endInstance(s *Subject) *Draft {
 		d.Because = "nothing computes for " + plain.Duration(s.Duty.Lasting)
 	}
 	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
+	d.ClaimShare(s, ledger.Network, 1, 1, WasteAndSavings) // addresses that it is lent while it runs
 	return d
 }
 

@@ -44,6 +44,9 @@ type Instance struct {
 	// SpotOnce says that the machine is of a one-time spot request, so that it cannot be
 	// stopped, only terminated.
 	SpotOnce Fact[bool]
+	// PublicAddresses is how many public IPv4 addresses the provider lends it while it runs.
+	// Addresses that the account holds are resources of their own.
+	PublicAddresses int64
 }
 
 // DeletedDisks returns the volumes that end with the machine, sorted.
@@ -130,6 +133,9 @@ type Address struct {
 	AssociationID string
 	// InstanceID is the machine it is associated with, if it is one.
 	InstanceID string
+	// Pool is the IPAM pool that it is from, whose addresses may be the account's own or the
+	// provider's; empty for an address that the provider lends one by one.
+	Pool string
 }
 
 // NATGateway is a managed gateway. Type is "public" or "private".
@@ -325,6 +331,21 @@ type TrainingJob struct {
 	InputURIs  []string
 }
 
+// HyperPod is a cluster of machines for training that the provider keeps running.
+type HyperPod struct {
+	// Groups are its machines. They are known where the cluster itself could be read.
+	Groups Fact[[]HyperPodGroup]
+}
+
+// HyperPodGroup is the machines of one type in an instance group.
+type HyperPodGroup struct {
+	NodeGroup
+	// Spot machines, and those of a training plan, are not charged by the hour on demand.
+	Spot, Planned bool
+	// VolumeGiB is the size of the additional volume of each machine.
+	VolumeGiB int64
+}
+
 // AutoScalingGroup is a group of machines under one controller.
 type AutoScalingGroup struct {
 	Min, Max, Desired int64
@@ -420,6 +441,23 @@ type Database struct {
 	MultiAZ     bool
 	StorageGiB  int64
 	StorageType string
+	// IOPS and ThroughputMiBps are provisioned; 0 where the storage type has none.
+	IOPS, ThroughputMiBps int64
+	// License is the provider's word for who licenses the engine: "license-included",
+	// "bring-your-own-license"; empty where the engine has no paid license.
+	License string
+	// Cluster is the database cluster that it is a member of; empty where it is none.
+	Cluster string
+	// Nodes are the groups of machines besides those of its own type.
+	Nodes []NodeGroup
+}
+
+// NodeGroup is a group of machines of one type within a managed service.
+type NodeGroup struct {
+	Name string
+	// Type is the machine type without the service's prefix.
+	Type  string
+	Count int64
 }
 
 // Secret is a stored secret.
@@ -436,6 +474,7 @@ func (*Commitment) detail()          {}
 func (*Database) detail()            {}
 func (*Endpoint) detail()            {}
 func (*FileSystem) detail()          {}
+func (*HyperPod) detail()            {}
 func (*Image) detail()               {}
 func (*Instance) detail()            {}
 func (*LoadBalancer) detail()        {}

@@ -28,6 +28,7 @@ const (
 	KindDatabase            Kind = "database"
 	KindEndpoint            Kind = "endpoint"
 	KindFileSystem          Kind = "file-system"
+	KindHyperPod            Kind = "hyperpod-cluster"
 	KindImage               Kind = "image"
 	KindInstance            Kind = "instance"
 	KindLoadBalancer        Kind = "load-balancer"

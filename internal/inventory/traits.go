@@ -40,6 +40,7 @@ var traits = map[Kind]Traits{
 	KindDatabase:            {Metered: true, Stateful: true},
 	KindEndpoint:            {Compute: true, Measured: true, Metered: true, Stateful: true},
 	KindFileSystem:          {Metered: true, Fills: true},
+	KindHyperPod:            {Compute: true, Metered: true, Stateful: true},
 	KindImage:               {Container: true},
 	KindInstance:            {Compute: true, Measured: true, Metered: true, Stateful: true},
 	KindLoadBalancer:        {Metered: true},

@@ -102,17 +102,17 @@ func (b *Book) Price(cloud, service, sku, region string, term Term) (Price, erro
 	if p, ok := b.find(k); ok {
 		return p, nil
 	}
+	hint := updateHint(cloud, service, sku, region, k.term)
 	switch service {
 	case Rates:
-		return Price{}, fmt.Errorf("rate of %s in %s: run `curfew price update`: %w", named(sku), named(region), ErrUnpriced)
+		return Price{}, fmt.Errorf("rate of %s in %s: %s: %w", named(sku), named(region), hint, ErrUnpriced)
 	case Compute:
-		hint := "run `curfew price update`"
 		if _, known := b.machines[sku]; !known {
 			hint = "the type is not in the price book; " + hint
 		}
-		return Price{}, fmt.Errorf("%s price of %s in %s: %s: %w", k.term, named(sku), named(region), hint, ErrUnpriced)
+		service = string(k.term)
 	}
-	return Price{}, fmt.Errorf("%s price of %s in %s: run `curfew price update`: %w", service, named(sku), named(region), ErrUnpriced)
+	return Price{}, fmt.Errorf("%s price of %s in %s: %s: %w", service, named(sku), named(region), hint, ErrUnpriced)
 }
 
 // OnDemand returns the price of an hour of a machine of AWS on demand: Linux without a

@@ -58,6 +58,9 @@ type Entry struct {
 	Region, Zone string
 	Term         Term
 	Part         Part
+	// Above is the quantity from which on the price holds, where a source states each tier of an
+	// item by itself; 0 is a price from the first unit on.
+	Above int64
 	// Accelerator and AcceleratorMilli describe a machine that the book need not
 	// know; empty where the source does not say.
 	Accelerator      string
@@ -134,6 +137,8 @@ func (e Entry) whole() error {
 		return errors.New("no region")
 	case e.Term != OnDemand && e.Term != Spot && e.Term != Reserved && e.Term != CapacityBlock:
 		return fmt.Errorf("term %q is not on-demand, spot, reserved or capacity-block", e.Term)
+	case e.Above < 0 || e.Above > 0 && e.Service != Rates:
+		return fmt.Errorf("a tier above %d is none of an item", e.Above)
 	case e.Price.Source == "":
 		return errors.New("no source")
 	case e.Price.AsOf.IsZero():

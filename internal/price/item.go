@@ -72,7 +72,16 @@ const (
 	ItemEFSArchive   Item = "efs:ARCHIVE"
 	ItemRDSGP2       Item = "rds:storage:gp2"
 	ItemRDSGP3       Item = "rds:storage:gp3"
+	ItemRDSIO1       Item = "rds:storage:io1"
+	ItemRDSIO2       Item = "rds:storage:io2"
+	ItemRDSMagnetic  Item = "rds:storage:standard"
 	ItemOpenSearchGP Item = "opensearch:storage:gp3"
+	// ItemRDSGP3IOPS and ItemRDSGP3Throughput are priced above a baseline that depends on the
+	// engine and the size.
+	ItemRDSGP3IOPS       Item = "rds:iops:gp3"
+	ItemRDSGP3Throughput Item = "rds:throughput:gp3"
+	ItemRDSIO1IOPS       Item = "rds:iops:io1"
+	ItemRDSIO2IOPS       Item = "rds:iops:io2"
 	// ItemSageMakerStorage is the volume of a notebook, endpoint or training job.
 	ItemSageMakerStorage Item = "sagemaker:storage"
 
@@ -115,7 +124,8 @@ var units = map[Item]string{
 	ItemAddress: "hour", ItemNAT: "hour", ItemNATData: "GiB", "lb:": "hour",
 	"s3:": "GiB-month", "s3:transition:": "request", "s3:retrieval:": "GiB", ItemS3List: "request", "s3:monitoring:": "object-month",
 	"logs:ingest:": "GiB", ItemLogsIngest: "GiB", ItemLogsStorage: "GiB-month", ItemECR: "GiB-month",
-	"efs:": "GiB-month", "fsx:": "GiB-month", "rds:storage:": "GiB-month", "opensearch:storage:": "GiB-month", ItemSageMakerStorage: "GiB-month",
+	"efs:": "GiB-month", "fsx:": "GiB-month", "rds:storage:": "GiB-month", "rds:iops:": "IOPS-month", "rds:throughput:": "MiBps-month",
+	"opensearch:storage:": "GiB-month", "opensearch:iops:": "IOPS-month", ItemSageMakerStorage: "GiB-month",
 	ItemCluster: "hour", ItemClusterExtended: "hour", ItemTableRead: "unit-hour", ItemTableWrite: "unit-hour", ItemVPCEndpoint: "hour",
 	ItemSecret: "month", ItemGetMetricData: "metric", ItemMetric: "month", ItemCostExplorer: "request", "egress:": "GiB",
 	ItemDefaultVCPU: "hour", ItemDefaultMemory: "GiB-hour", ItemDefaultGPU: "hour", ItemDefaultStorage: "GiB-hour", ItemDefaultLB: "hour",

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/curfew-dev/curfew/internal/money"
 )
 
 // What ParseProduct returns for documents that hold no usable price.
@@ -26,6 +28,7 @@ var (
 // See "Reading the price list files", AWS Billing user guide.
 type product struct {
 	PublicationDate string `json:"publicationDate"`
+	ServiceCode     string `json:"serviceCode"`
 	Product         struct {
 		ProductFamily string            `json:"productFamily"`
 		Attributes    map[string]string `json:"attributes"`
@@ -43,74 +46,82 @@ type product struct {
 }
 
 // ParseProduct reads one document of the AWS Price List, as GetProducts returns
-// them in PriceList: Linux machines of EC2 on shared tenancy without a license,
-// SageMaker machines, nodes of Redshift and ElastiCache, EBS volumes, IOPS and snapshots, NAT gateways, and S3's
-// storage classes. Other products wrap ErrNotHeld; a price of zero or a capacity
-// block wraps ErrRefused. The date is that of publication, or else the term's.
-func ParseProduct(document []byte) (Entry, error) {
+// them in PriceList: machines and items of the parts that [Lists] names. A product
+// that several items share has an entry of each. Other products wrap ErrNotHeld; a
+// price of zero or a capacity block wraps ErrRefused. The date is that of
+// publication, or else the term's.
+func ParseProduct(document []byte) ([]Entry, error) {
 	if len(document) > maxDocument {
-		return Entry{}, fmt.Errorf("read price list product: the document is over %d MiB", maxDocument>>20)
+		return nil, fmt.Errorf("read price list product: the document is over %d MiB", maxDocument>>20)
 	}
 	var p product
 	if err := json.Unmarshal(document, &p); err != nil {
-		return Entry{}, fmt.Errorf("read price list product: %w", jsonError(document, err))
+		return nil, fmt.Errorf("read price list product: %w", jsonError(document, err))
 	}
-	e, unit, err := p.identify()
+	e, as, err := p.identify()
 	if err != nil {
-		return Entry{}, fmt.Errorf("read price list product: %w", err)
+		return nil, fmt.Errorf("read price list product: %w", err)
 	}
-	if err := p.price(&e, unit); err != nil {
-		return e, fmt.Errorf("read price list product: %s: %w", e, err)
+	if err := p.price(&e, as); err != nil {
+		return nil, fmt.Errorf("read price list product: %s: %w", e, err)
 	}
-	return e, nil
+	entries := []Entry{e}
+	for i := 1; i < len(as.items); i++ {
+		next := e
+		next.Item = as.items[i]
+		entries = append(entries, next)
+	}
+	return entries, nil
 }
 
-// storageClasses of S3 by usage type, without the region's prefix.
-var storageClasses = map[string]Item{
-	"TimedStorage-ByteHrs":        ItemS3Standard,
-	"TimedStorage-SIA-ByteHrs":    ItemS3StandardIA,
-	"TimedStorage-ZIA-ByteHrs":    ItemS3OneZoneIA,
-	"TimedStorage-INT-FA-ByteHrs": ItemS3IntelligentTiering,
-	"TimedStorage-GIR-ByteHrs":    ItemS3GlacierIR,
-	"TimedStorage-GlacierByteHrs": ItemS3Glacier,
-	"TimedStorage-GDA-ByteHrs":    ItemS3DeepArchive,
-	"TimedStorage-RRS-ByteHrs":    ItemS3ReducedRedundancy,
-	"TimedStorage-XZ-ByteHrs":     ItemS3ExpressOneZone,
-}
-
-// identify says what the product is and by which unit the price list prices it.
-func (p product) identify() (Entry, string, error) {
+// identify says what the product is, and how the price list states its price.
+func (p product) identify() (Entry, listedItem, error) {
 	a := p.Product.Attributes
 	e := Entry{Cloud: AWS, Service: Rates, Region: a["regionCode"], Term: OnDemand}
+	hours := listedItem{unit: listHours}
 	if e.Region == "" || (a["locationType"] != "" && a["locationType"] != "AWS Region") {
-		return e, "", fmt.Errorf("%q is not a region: %w", cmp.Or(a["location"], e.Region), ErrNotHeld)
+		return e, hours, fmt.Errorf("%q is not a region: %w", cmp.Or(a["location"], e.Region), ErrNotHeld)
 	}
-	unit := "GB-Mo"
-	usage := a["usagetype"]
+	usage := bareUsage(a["usagetype"])
+	notHeld := fmt.Errorf("%q in %s: %w", cmp.Or(a["usagetype"], p.Product.ProductFamily), e.Region, ErrNotHeld)
 	switch family := p.Product.ProductFamily; {
 	case a["servicecode"] == "AmazonRedshift":
 		// Multi-zone nodes have other usage types than nodes of one zone.
-		if e.Type = a["instanceType"]; e.Type == "" || usage != "Node:"+e.Type && !strings.HasSuffix(usage, "-Node:"+e.Type) {
-			return e, "", fmt.Errorf("%q in %s: %w", usage, e.Region, ErrNotHeld)
+		if e.Type = a["instanceType"]; e.Type == "" || usage != "Node:"+e.Type {
+			return e, hours, notHeld
 		}
 		e.Service = "redshift"
-		return e, "Hrs", nil
+		return e, hours, nil
 	case family == "Cache Instance":
 		e.Service, e.Type = cachePrefix+strings.ToLower(a["cacheEngine"]), a["instanceType"]
-		if e.Type == "" || usage != "NodeUsage:"+e.Type && !strings.HasSuffix(usage, "-NodeUsage:"+e.Type) {
-			return e, "", fmt.Errorf("%q in %s: %w", usage, e.Region, ErrNotHeld)
+		if e.Type == "" || usage != "NodeUsage:"+e.Type {
+			return e, hours, notHeld
 		}
-		return e, "Hrs", nil
+		hours.free = true // the hours that a reservation pays
+		return e, hours, nil
+	case family == "Database Instance":
+		service, ok := p.database()
+		if !ok {
+			return e, hours, notHeld
+		}
+		e.Service, e.Type = service, a["instanceType"]
+		return e, hours, nil
+	case strings.HasPrefix(usage, "ESInstance:"):
+		if e.Type = a["instanceType"]; !strings.HasSuffix(e.Type, ".search") {
+			return e, hours, notHeld
+		}
+		e.Service = "opensearch"
+		return e, hours, nil
 	case strings.HasPrefix(family, "Compute Instance"):
 		e.Service, e.Type = Compute, a["instanceType"]
 		if err := held(a); err != nil {
-			return e, "", err
+			return e, hours, err
 		}
 		if a["marketoption"] == "CapacityBlock" {
 			e.Term = CapacityBlock
-			return e, "", fmt.Errorf("%s is a capacity block, paid up front for a window: %w", e.Type, ErrRefused)
+			return e, hours, fmt.Errorf("%s is a capacity block, paid up front for a window: %w", e.Type, ErrRefused)
 		}
-		return e, "Hrs", nil
+		return e, hours, nil
 	case family == "ML Instance":
 		e.Service = "sagemaker"
 		e.Type = strings.TrimPrefix(cmp.Or(a["instanceName"], a["instanceType"]), "ml.")
@@ -120,31 +131,16 @@ func (p product) identify() (Entry, string, error) {
 			e.Type = family + "." + size
 		}
 		if e.Type == "" {
-			return e, "", fmt.Errorf("a machine of SageMaker without its name: %w", ErrNotHeld)
+			return e, hours, fmt.Errorf("a machine of SageMaker without its name: %w", ErrNotHeld)
 		}
-		return e, "Hrs", nil
-	case family == "Storage" && a["volumeApiName"] != "":
-		e.Item = Item("ebs:" + a["volumeApiName"])
-	case family == "System Operation" && a["group"] == "EBS IOPS" && (a["volumeApiName"] == "gp3" || a["volumeApiName"] == "io1"):
-		e.Item, unit = Item("ebs:"+a["volumeApiName"]+":iops"), "IOPS-Mo"
-	case family == "Storage Snapshot" && strings.HasSuffix(usage, "EBS:SnapshotUsage"):
-		e.Item = ItemSnapshot
-	case family == "Storage Snapshot" && strings.HasSuffix(usage, "EBS:SnapshotArchiveStorage"):
-		e.Item = ItemSnapshotArchive
-	case family == "NAT Gateway" && strings.HasSuffix(usage, "NatGateway-Hours"):
-		e.Item, unit = ItemNAT, "Hrs"
-	case family == "NAT Gateway" && strings.HasSuffix(usage, "NatGateway-Bytes"):
-		e.Item, unit = ItemNATData, "GB"
-	case a["servicecode"] == "AmazonS3":
-		// EU-TimedStorage-ByteHrs; us-east-1 has no prefix.
-		if at := strings.Index(usage, "TimedStorage-"); at == 0 || at > 0 && usage[at-1] == '-' {
-			e.Item = storageClasses[usage[at:]]
-		}
+		return e, hours, nil
 	}
-	if e.Item.Unit() == "" {
-		return e, "", fmt.Errorf("%q in %s: %w", cmp.Or(usage, p.Product.ProductFamily), e.Region, ErrNotHeld)
+	l, ok := p.listedAs()
+	if !ok {
+		return e, hours, notHeld
 	}
-	return e, unit, nil
+	e.Item, e.Above = l.items[0], l.above
+	return e, l, nil
 }
 
 // cachePrefix begins the services of caches; their engine follows.
@@ -168,7 +164,7 @@ func held(a map[string]string) error {
 }
 
 // price reads the rates of the only on-demand term, tiers in rising order.
-func (p product) price(e *Entry, unit string) error {
+func (p product) price(e *Entry, as listedItem) error {
 	if len(p.Terms.OnDemand) != 1 {
 		return fmt.Errorf("it has %d on-demand terms: %w", len(p.Terms.OnDemand), ErrRefused)
 	}
@@ -188,8 +184,8 @@ func (p product) price(e *Entry, unit string) error {
 		}
 		var tiers []Tier
 		for _, d := range term.PriceDimensions {
-			if d.Unit != unit && !(unit == "Hrs" && strings.EqualFold(d.Unit, "hours")) {
-				return fmt.Errorf("it is priced by %q, not by %q: %w", d.Unit, unit, ErrRefused)
+			if !sameUnit(d.Unit, as.unit) {
+				return fmt.Errorf("it is priced by %q, not by %q: %w", d.Unit, as.unit, ErrRefused)
 			}
 			usd, ok := d.PricePerUnit["USD"]
 			if !ok {
@@ -199,8 +195,14 @@ func (p product) price(e *Entry, unit string) error {
 			if err != nil {
 				return fmt.Errorf("price %q: %w", usd, err)
 			}
-			if r == 0 && len(term.PriceDimensions) > 1 && strings.HasPrefix(e.Service, cachePrefix) {
-				continue // the hours that a reservation pays
+			if r == 0 && len(term.PriceDimensions) > 1 && as.free {
+				continue
+			}
+			if as.per > 1 {
+				if r%money.Rate(as.per) != 0 {
+					return fmt.Errorf("%s for %d is no whole price of one: %w", r, as.per, ErrRefused)
+				}
+				r /= money.Rate(as.per)
 			}
 			if r <= 0 {
 				return fmt.Errorf("a price of %s is not a price: %w", r, ErrRefused)
@@ -212,6 +214,9 @@ func (p product) price(e *Entry, unit string) error {
 			tiers = append(tiers, Tier{Above: above, Rate: r})
 		}
 		slices.SortFunc(tiers, func(x, y Tier) int { return cmp.Compare(x.Above, y.Above) })
+		if len(tiers) > 0 && len(tiers) < len(term.PriceDimensions) {
+			tiers[0].Above = 0 // after what is free
+		}
 		if len(tiers) == 0 || tiers[0].Above != 0 {
 			return fmt.Errorf("it has no price from zero: %w", ErrRefused)
 		}
@@ -221,6 +226,14 @@ func (p product) price(e *Entry, unit string) error {
 		}
 	}
 	return e.whole()
+}
+
+// sameUnit says whether a unit of the price list is the expected one: hours have several names.
+func sameUnit(got, want string) bool {
+	if want == listHours && (strings.EqualFold(got, "hours") || strings.EqualFold(got, "hour")) {
+		return true
+	}
+	return strings.EqualFold(got, want)
 }
 
 // beginning reads where a tier begins, whole units.

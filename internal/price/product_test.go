@@ -33,18 +33,19 @@ func TestParseProduct(t *testing.T) {
 		{"SageMaker by component", strings.NewReplacer("Compute Instance", "ML Instance", `"instanceType":"g6.2xlarge"`, `"instanceType":"ml.p6-b200.48xlarge-Hosting"`).Replace(machineProduct), "aws sagemaker p6-b200.48xlarge in us-east-1, on-demand", "0.9776", "2026-11-05"},
 		{"a node of Redshift", strings.NewReplacer("AmazonEC2", "AmazonRedshift", "g6.2xlarge", "ra3.xlplus", "BoxUsage:", "USE1-Node:").Replace(machineProduct), "aws redshift ra3.xlplus in us-east-1, on-demand", "0.9776", "2026-11-05"},
 		{"a node of ElastiCache", cacheProduct, "aws elasticache:valkey cache.c7gn.large in us-east-1, on-demand", "0.2035", "2025-06-24"},
-		{"a volume", storageProduct(`"volumeApiName":"gp3"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.0880000000"}}`), "aws ebs:gp3 in eu-west-1, on-demand", "0.088", "2026-10-01"},
+		{"a volume", storageProduct(`"servicecode":"AmazonEC2","volumeApiName":"gp3","usagetype":"EU-EBS:VolumeUsage.gp3"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.0880000000"}}`), "aws ebs:gp3 in eu-west-1, on-demand", "0.088", "2026-10-01"},
 		{"a storage class with tiers", storageProduct(`"servicecode":"AmazonS3","usagetype":"EU-TimedStorage-ByteHrs"`,
 			`"c":{"unit":"GB-Mo","beginRange":"512000","pricePerUnit":{"USD":"0.021"}},"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.023"}},"d":{"unit":"GB-Mo","beginRange":"51200","pricePerUnit":{"USD":"0.022"}}`),
 			"aws s3:STANDARD in eu-west-1, on-demand", "0.023", "2026-10-01"},
-		{"a snapshot", strings.Replace(storageProduct(`"usagetype":"EU-EBS:SnapshotUsage"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.05"}}`), `"Storage"`, `"Storage Snapshot"`, 1), "aws snapshot in eu-west-1, on-demand", "0.05", "2026-10-01"},
-		{"a NAT gateway", strings.Replace(storageProduct(`"usagetype":"EU-NatGateway-Hours"`, `"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.048"}}`), `"Storage"`, `"NAT Gateway"`, 1), "aws nat in eu-west-1, on-demand", "0.048", "2026-10-01"},
+		{"a snapshot", strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-EBS:SnapshotUsage"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.05"}}`), `"Storage"`, `"Storage Snapshot"`, 1), "aws snapshot in eu-west-1, on-demand", "0.05", "2026-10-01"},
+		{"a NAT gateway", strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-NatGateway-Hours"`, `"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.048"}}`), `"Storage"`, `"NAT Gateway"`, 1), "aws nat in eu-west-1, on-demand", "0.048", "2026-10-01"},
 	} {
-		e, err := ParseProduct([]byte(tc.in))
-		if err != nil {
-			t.Errorf("%s: %v", tc.name, err)
+		found, err := ParseProduct([]byte(tc.in))
+		if err != nil || len(found) != 1 {
+			t.Errorf("%s: got %v, %v", tc.name, found, err)
 			continue
 		}
+		e := found[0]
 		if e.String() != tc.want || e.Price.Rate.String() != tc.rate || e.Price.AsOf.Format(time.DateOnly) != tc.asOf || e.Price.Source == "" {
 			t.Errorf("%s: got %s at %s of %s, want %s at %s of %s", tc.name, e, e.Price.Rate, e.Price.AsOf, tc.want, tc.rate, tc.asOf)
 		}
@@ -105,15 +106,17 @@ func TestSpotEntry(t *testing.T) {
 // zero.
 func FuzzParseProduct(f *testing.F) {
 	f.Add([]byte(machineProduct))
-	f.Add([]byte(storageProduct(`"volumeApiName":"gp3"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.088"}}`)))
+	f.Add([]byte(storageProduct(`"servicecode":"AmazonEC2","volumeApiName":"gp3","usagetype":"EU-EBS:VolumeUsage.gp3"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.088"}}`)))
 	f.Add([]byte(`{"terms":{"OnDemand":null}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		e, err := ParseProduct(in)
-		if err != nil {
-			return
+		found, err := ParseProduct(in)
+		if err == nil && len(found) == 0 {
+			t.Fatal("neither a price nor an error")
 		}
-		if err := e.whole(); err != nil || e.Cloud != AWS || e.Price.Rate <= 0 {
-			t.Fatalf("%+v: %v", e, err)
+		for _, e := range found {
+			if err := e.whole(); err != nil || e.Cloud != AWS || e.Price.Rate <= 0 {
+				t.Fatalf("%+v: %v", e, err)
+			}
 		}
 	})
 }

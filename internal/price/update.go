@@ -55,6 +55,7 @@ func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, a
 		u.rows = append(u.rows, &candidate{Entry: e})
 	}
 	u.check((*update).intrinsic)
+	u.tiers()
 	u.repeated()
 	u.twice()
 	u.zones()
@@ -181,6 +182,41 @@ func (u *update) twice() {
 // sameMachine says whether two rows run on the same accelerators.
 func sameMachine(x, y *candidate) bool {
 	return x.Accelerator == y.Accelerator && x.AcceleratorMilli == y.AcceleratorMilli
+}
+
+// tiers adds the tiers that a source states by themselves to the price from the first unit on.
+func (u *update) tiers() {
+	type tiered struct {
+		key
+		zone string
+	}
+	above := map[tiered][]*candidate{}
+	for c := range u.living() {
+		if c.Above > 0 {
+			k := tiered{c.key(), c.Zone}
+			above[k] = append(above[k], c)
+		}
+	}
+	for c := range u.living() {
+		k := tiered{c.key(), c.Zone}
+		if c.Above > 0 || len(above[k]) == 0 {
+			continue
+		}
+		slices.SortStableFunc(above[k], func(x, y *candidate) int { return cmp.Compare(x.Above, y.Above) })
+		c.Price.Tiers = slices.Clone(c.Price.Tiers)
+		for _, t := range above[k] {
+			c.Price.Tiers = append(c.Price.Tiers, Tier{Above: t.Above, Rate: t.Price.Rate})
+			t.merged = true
+		}
+		if err := c.whole(); err != nil {
+			c.reason = err.Error()
+		}
+	}
+	for c := range u.living() {
+		if c.Above > 0 {
+			c.reason = fmt.Sprintf("the price above %d is there, and the price from the first unit on is not", c.Above)
+		}
+	}
 }
 
 // farZones is how far apart two zones may be for their middle to stand for the

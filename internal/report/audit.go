@@ -554,7 +554,7 @@ func (d *audit) basis() []layout.Grid {
 		for _, x := range d.Billed.ByService {
 			name := x.Service
 			if x.NotCovered {
-				name += " (not covered)"
+				name += " (not covered: " + cmp.Or(x.Why, "it is not read") + ")"
 			}
 			billed.Rows = append(billed.Rows, []string{name, x.CostUSD.String()})
 		}
@@ -595,8 +595,8 @@ func (d *audit) basis() []layout.Grid {
 // maxServices is how many services that are not covered are named on a line.
 const maxServices = 5
 
-// notCovered names the services of which nothing is read with their billed cost,
-// the largest first; empty where all are read or no bill was.
+// notCovered names the services of which nothing is known with their billed cost, the largest
+// first; empty where something is known of all or no bill was read.
 func notCovered(b *view.ScanBilled, most int) string {
 	if b == nil {
 		return ""
@@ -607,7 +607,11 @@ func notCovered(b *view.ScanBilled, most int) string {
 		switch {
 		case !x.NotCovered || x.CostUSD.Or(0) == 0:
 		case len(names) < most:
-			names = append(names, x.Service+" "+x.CostUSD.String())
+			name := x.Service + " " + x.CostUSD.String()
+			if x.Why != "" {
+				name += " (" + x.Why + ")"
+			}
+			names = append(names, name)
 		default:
 			rest++
 		}
@@ -618,10 +622,7 @@ func notCovered(b *view.ScanBilled, most int) string {
 	if rest > 0 {
 		names = append(names, plain.Count(rest, "other service"))
 	}
-	return b.NotCoveredUSD.String() + " was billed for services that curfew does not read: " + strings.Join(
-		names,
-		", ",
-	)
+	return b.NotCoveredUSD.String() + " was billed for services that are not covered: " + strings.Join(names, ", ")
 }
 
 // callsLine says what the audit's own calls cost, and how long it ran.

@@ -88,8 +88,9 @@ type Billed struct {
 type ServiceCost struct {
 	Service string
 	Cost    money.Amount
-	// NotCovered says that nothing of the service is read, so that no finding is about it.
-	NotCovered bool
+	// NotCovered is why nothing of the service is known, so that no finding is about it; empty
+	// where something is.
+	NotCovered string
 }
 
 // Totals are an audit's sums, a month of 730 hours at list price.

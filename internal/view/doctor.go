@@ -234,7 +234,7 @@ func (t Telemetry) missing(w *usage.Window, gpus int, fix fixes, signals []Docto
 	var out []DoctorMissing
 	lacks := func(what, effect, fix string) { out = append(out, DoctorMissing{What: what, Effect: effect, Fix: fix}) }
 	if gpus < 0 {
-		lacks("number of GPUs", "it is never judged by its CPU, and never idle", "name its type or its GPUs: machines in curfew.yaml, or curfew price update")
+		lacks("number of GPUs", "it is never judged by its CPU, and never idle", "name its type or its GPUs: machines in curfew.yaml")
 	}
 	if gpus != 0 {
 		vouched := max(has[usage.GPUUtil.String()].GPUs, has[usage.SMActive.String()].GPUs)

@@ -342,6 +342,8 @@ type BilledService struct {
 	CostUSD money.Dollars `json:"cost_usd"`
 	// NotCovered says that nothing of the service is read: no finding is about it.
 	NotCovered bool `json:"not_covered,omitempty"`
+	// Why says why it is not covered.
+	Why string `json:"why,omitempty"`
 }
 
 // PriceSource is where prices came from and of which days they are.

@@ -362,8 +362,10 @@ func billed(b *round.Billed) *ScanBilled {
 	out := &ScanBilled{Start: b.Start.UTC(), End: b.End.UTC(), TotalUSD: money.Known(b.Total), Source: valid(b.Source),
 		NotCoveredUSD: money.Known(0), ByService: make([]BilledService, 0, len(b.ByService))}
 	for _, s := range b.ByService {
-		out.ByService = append(out.ByService, BilledService{Service: valid(s.Service), CostUSD: money.Known(s.Cost), NotCovered: s.NotCovered})
-		if s.NotCovered {
+		out.ByService = append(out.ByService, BilledService{
+			Service: valid(s.Service), CostUSD: money.Known(s.Cost), NotCovered: s.NotCovered != "", Why: valid(s.NotCovered),
+		})
+		if s.NotCovered != "" {
 			out.NotCoveredUSD = out.NotCoveredUSD.Plus(s.Cost)
 		}
 	}

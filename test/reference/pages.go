@@ -32,6 +32,7 @@ var pages = []page{
 	{"configuration.md", "Configuration", "every key of `curfew.yaml` with its type, default, meaning and environment variable", (*book).configuration},
 	{"policies.md", "Policy language", "every key, fact and function of policies and their tests", (*book).policies},
 	{"findings.md", "Findings", "every rule with its formula, threshold, savings, confidence and fix", (*book).findings},
+	{"meters.md", "Meters", "what is priced of each kind of resource on AWS, and what is not", (*book).meters},
 	{"planners.md", "Planners", "the files that planners read and the documents that they print", (*book).planners},
 	{"jobs.md", "Jobs and sessions", "every key of jobs and sessions", (*book).jobs},
 	{"budgets.md", "Budgets and quotas", "every key of budgets and quotas", (*book).budgets},

@@ -70,6 +70,7 @@ func (s *Sandbox) Seed(ctx context.Context) (*Truth, error) {
 		{"repositories", b.repositories},
 		{"log groups", b.logGroups},
 		{"notebooks", b.notebooks},
+		{"HyperPod cluster", b.hyperPod},
 		{"endpoints", b.endpoints},
 		{"training jobs", b.trainingJobs},
 		{"file systems", b.fileSystems},

@@ -23,6 +23,19 @@ func sagemakerTags(t map[string]string) []smtypes.Tag {
 	return out
 }
 
+func (b *seeder) hyperPod(ctx context.Context) error {
+	name := "pretraining"
+	if _, err := sagemaker.NewFromConfig(b.Config(east)).CreateCluster(ctx, &sagemaker.CreateClusterInput{ClusterName: &name, Tags: sagemakerTags(tags(emil, "")),
+		InstanceGroups: []smtypes.ClusterInstanceGroupSpecification{{InstanceGroupName: aws.String("workers"), InstanceType: "ml.g5.xlarge", InstanceCount: aws.Int32(1),
+			ExecutionRole: sagemakerRole, ThreadsPerCore: aws.Int32(2),
+			LifeCycleConfig: &smtypes.ClusterLifeCycleConfig{OnCreate: aws.String("on_create.sh"), SourceS3Uri: aws.String("s3://sagemaker-lifecycle")}}}}); err != nil {
+		return err
+	}
+	b.age("sagemaker", "ClusterName", name, b.ago(days(90)), "CreationTime")
+	b.record(inventory.KindHyperPod, name, east, emil)
+	return nil
+}
+
 func (b *seeder) notebooks(ctx context.Context) error {
 	api := sagemaker.NewFromConfig(b.Config(east))
 	for _, x := range []struct {

@@ -41,10 +41,26 @@ func WarehouseNode(instanceType, region, hourly string) Product {
 		"usagetype": "Node:" + instanceType, "operation": "RunComputeNode:0001"}, "Compute Instance", hourly)
 }
 
+// DatabaseIOPS are provisioned IOPS of RDS in the price list, in one zone.
+func DatabaseIOPS(usageType, region, monthly string) Product {
+	return pricedBy(map[string]string{"regionCode": region, "servicecode": "AmazonRDS", "locationType": "AWS Region",
+		"usagetype": usageType, "databaseEngine": "Any", "deploymentOption": "Single-AZ"}, "Provisioned IOPS", "IOPS-Mo", monthly)
+}
+
+// PublicAddress is a public IPv4 address in use in the price list, which has no family.
+func PublicAddress(region, hourly string) Product {
+	return pricedBy(map[string]string{"regionCode": region, "servicecode": "AmazonVPC", "locationType": "AWS Region",
+		"usagetype": "USE1-PublicIPv4:InUseAddress", "group": "VPCPublicIPv4Address"}, "", "Hrs", hourly)
+}
+
 func managed(attributes map[string]string, family string, prices ...string) Product {
+	return pricedBy(attributes, family, "Hrs", prices...)
+}
+
+func pricedBy(attributes map[string]string, family, unit string, prices ...string) Product {
 	dimensions := map[string]any{}
 	for i, usd := range prices {
-		dimensions["R"+string(rune('a'+i))] = map[string]any{"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "pricePerUnit": map[string]any{"USD": usd}}
+		dimensions["R"+string(rune('a'+i))] = map[string]any{"unit": unit, "beginRange": "0", "endRange": "Inf", "pricePerUnit": map[string]any{"USD": usd}}
 	}
 	attributes["productFamily"] = family
 	b, err := json.Marshal(map[string]any{"product": map[string]any{"productFamily": family, "attributes": attributes}, "serviceCode": attributes["servicecode"],

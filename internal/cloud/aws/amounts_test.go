@@ -12,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"pgregory.net/rapid"
 
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
@@ -105,20 +106,44 @@ func TestBilledAddsUp(t *testing.T) {
 	}
 }
 
-// TestUncoveredServicesAreNamed: a service of which nothing is listed says so.
+// TestUncoveredServicesAreNamed: a service that was billed is covered where a resource of it is
+// listed, and otherwise says why it is not: it is not read, could not be read, or has nothing.
 func TestUncoveredServicesAreNamed(t *testing.T) {
-	b := accountBill{byService: map[string]*big.Rat{}}
-	if err := b.add([]cetypes.ResultByTime{{Groups: []cetypes.Group{group(machinesService, "10", "USD"), group("Amazon Kinesis", "3", "USD"), group("Tax", "1", "USD")}}}); err != nil {
+	const id = "111122223333"
+	b := accountBill{account: id, byService: map[string]*big.Rat{}}
+	billed := map[string]string{
+		machinesService: "", "Amazon Kinesis": "curfew does not read it", "Tax": "curfew does not read it",
+		"Amazon Redshift": "nothing of it was found", "Amazon DynamoDB": "it could not be read",
+		// A search cluster is no database of RDS, and what is listed with RDS is billed by others.
+		databaseService: "nothing of it was found", searchService: "", documentService: "",
+		// An EFS file system says nothing of FSx, and a machine without an address nothing of VPC.
+		"Amazon Elastic File System": "", "Amazon FSx": "nothing of it was found", privateCloudService: "nothing of it was found",
+	}
+	var groups []cetypes.Group
+	for service := range billed {
+		groups = append(groups, group(service, "3", "USD"))
+	}
+	if err := b.add([]cetypes.ResultByTime{{Groups: groups}}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := (&scan{billed: []accountBill{b}}).total(1)
-	if err != nil {
-		t.Fatal(err)
+	s := &scan{cloud: &Cloud{}, billed: []accountBill{b}, unread: map[string]bool{unreadKey(id, "us-east-1", inventory.KindTable): true}}
+	s.places = []*place{s.place(&account{id: id}, "us-east-1")}
+	s.resources = []*inventory.Resource{
+		{Kind: inventory.KindInstance, Detail: &inventory.Instance{}}, {Kind: inventory.KindFileSystem, Type: "efs", Detail: &inventory.FileSystem{}},
+		{Kind: inventory.KindDatabase, Detail: &inventory.Database{Engine: "opensearch"}}, {Kind: inventory.KindDatabase, Detail: &inventory.Database{Engine: "docdb"}},
 	}
-	for _, s := range got.ByService {
-		if s.NotCovered != (s.Service != machinesService) {
-			t.Errorf("%s: not covered is %v", s.Service, s.NotCovered)
+	got, err := s.total(1)
+	if err != nil || len(got.ByService) != len(billed) {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, service := range got.ByService {
+		if want := billed[service.Service]; service.NotCovered != want {
+			t.Errorf("%s: got %q, want %q", service.Service, service.NotCovered, want)
 		}
+	}
+	s.resources[0].Detail = &inventory.Instance{PublicAddresses: 1}
+	if why := s.notCovered(privateCloudService); why != "" {
+		t.Errorf("a machine has an address, and VPC says %q", why)
 	}
 }
 

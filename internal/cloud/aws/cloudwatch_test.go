@@ -153,6 +153,16 @@ func TestFolding(t *testing.T) {
 		{"nothing stays nothing", func(s *subject) {
 			s.counter(usage.Requests, one)
 		}, [][]point{nil}, usage.Requests, 0, 0, 0},
+		// Utilization of a GPU that may be divided, with the memory that is held.
+		{"work on a GPU that may be divided", func(s *subject) {
+			s.undivided("", []metric{one})
+		}, [][]point{hours(0, 20), hours(0, 40), hours(8<<30, 8<<30)}, usage.GPUUtil, 1, 20, 40},
+		{"a GPU that may be divided and holds nothing", func(s *subject) {
+			s.undivided("", []metric{one})
+		}, [][]point{hours(0, 0), hours(0, 0), hours(3<<20, 8<<30)}, usage.GPUUtil, 1, 0, 0},
+		{"nothing is known of the memory", func(s *subject) {
+			s.undivided("", []metric{one})
+		}, [][]point{hours(0, 5), hours(0, 9), nil}, usage.GPUUtil, 1, 5, 9},
 		{"a gauge in another unit", func(s *subject) {
 			s.gauge("", usage.MemTotal, 1<<20, maximum, one)
 		}, [][]point{hours(2)}, usage.MemTotal, 1, 2 << 20, 2 << 20},
@@ -187,6 +197,9 @@ func TestIdentifyGPU(t *testing.T) {
 		{"exporter", dims("Hostname", "ip-10-0-0-1.ec2.internal", "gpu", "2", "UUID", "GPU-a", "device", "nvidia2", "modelName", "NVIDIA H100"), "i-7", "2"},
 		{"exporter with the machine's id", dims("instance_id", "i-2", "UUID", "GPU-a"), "i-2", "GPU-a"},
 		{"a MIG instance", dims("InstanceId", "i-1", "gpu", "0", "GPU_I_ID", "5"), "i-1", "0:5"},
+		{"a node of Container Insights", dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "g5.xlarge", "NodeName", "ip-10-0-0-1.ec2.internal", "GpuDevice", "nvidia0"), "i-1", "nvidia0"},
+		{"a NeuronCore of Container Insights", dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "trn1.2xlarge", "NodeName", "n", "NeuronDevice", "device0", "NeuronCore", "core1"), "i-1", "device0"},
+		{"all nodes of Container Insights", dims("ClusterName", "c"), "", ""},
 		{"scrape target as instance", dims("instance", "10.0.0.1:9400", "gpu", "0"), "", "0"},
 		{"an unknown host", dims("Hostname", "elsewhere", "gpu", "0"), "", "0"},
 		{"nothing", nil, "", ""},
@@ -223,6 +236,65 @@ func TestInstancesHaveNoUtilization(t *testing.T) {
 		profiling := strings.Contains(f.metrics[0], "_PROF_")
 		if whole, instance := measures(f.metrics[0], "0"), measures(f.metrics[0], "0:2"); !whole || instance != profiling {
 			t.Errorf("%s is a measurement of a whole GPU: %t, of an instance: %t", f.metrics[0], whole, instance)
+		}
+	}
+}
+
+// TestContainerInsightsFamilies: utilization of each device is read under the names of Container
+// Insights; the cores of a Neuron device count together, and only where all are there.
+func TestContainerInsightsFamilies(t *testing.T) {
+	family := func(first string) family {
+		for _, f := range busyFamilies {
+			if f.metrics[0] == first {
+				return f
+			}
+		}
+		t.Fatalf("no family begins with %s", first)
+		return busyFamilies[0]
+	}
+	set := func(pairs ...string) metric { return metric{insights, "", dims(pairs...)} }
+	cores := gpuSources{"device0": {set("NeuronDevice", "device0", "NeuronCore", "core0"), set("NeuronDevice", "device0", "NeuronCore", "core1")}}
+	gpu := gpuSources{"nvidia0": {set("GpuDevice", "nvidia0")}}
+	for _, tc := range []struct {
+		name, model, metric string
+		sources             gpuSources
+		data                [][]point
+		want                string // mean of the device in percent, or that there is no reading
+	}{
+		{"a GPU at rest that cannot be divided", "A10G", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0)}, "0"},
+		{"a GPU at work", "A10G", "node_gpu_utilization", gpu, [][]point{hours(35), hours(90)}, "35"},
+		{"a GPU that may be divided, with memory in use", "H100-80GB", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0), hours(20 << 30)}, "none"},
+		{"a GPU of an unknown model, with memory in use", "", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0), hours(20 << 30)}, "none"},
+		{"a GPU that may be divided, without memory in use", "H100-80GB", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0), hours(0)}, "0"},
+		{"one core works", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), hours(60), hours(80)}, "60"},
+		{"no core works", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), hours(0), hours(0)}, "0"},
+		{"a core is silent", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), nil, nil}, "none"},
+	} {
+		m, r, subject := testMeters()
+		r.Size = inventory.Size{GPUs: inventory.Known(1), GPU: tc.model}
+		m.gpuFamily(subject, family(tc.metric), tc.sources)
+		got := "none"
+		for _, x := range subject.series {
+			if x.signal != usage.GPUUtil {
+				continue
+			}
+			if x.statistics[0].name != tc.metric || x.statistics[0].namespace != "ContainerInsights" {
+				t.Errorf("%s: it asks for %s", tc.name, x.statistics[0].name)
+			}
+			if len(x.statistics) != len(tc.data) {
+				t.Fatalf("%s: %d statistics, the test has data for %d", tc.name, len(x.statistics), len(tc.data))
+			}
+			for _, g := range windowOf(subject, x, tc.data).GPUs {
+				if mean, err := g.Stats(usage.GPUUtil).Mean(); err == nil {
+					got = fmt.Sprint(mean)
+				}
+				if _, ok := tc.sources[g.Name]; !ok {
+					t.Errorf("%s: the device is called %q", tc.name, g.Name)
+				}
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
 	}
 }

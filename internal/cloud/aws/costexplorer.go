@@ -93,21 +93,6 @@ func (p *place) keep(b accountBill) {
 	}
 }
 
-// covered are Cost Explorer's names of the services of which resources are listed.
-var covered = func() map[string]bool {
-	out := map[string]bool{}
-	for _, name := range []string{
-		machinesService, "EC2 - Other", "Amazon Elastic Load Balancing", "Amazon Virtual Private Cloud",
-		"Amazon Simple Storage Service", "Amazon EC2 Container Registry (ECR)", "AmazonCloudWatch", "Amazon SageMaker",
-		"Amazon Elastic File System", "Amazon FSx", "Amazon Relational Database Service", "Amazon OpenSearch Service",
-		"Amazon Redshift", "Amazon ElastiCache", "Amazon Elastic Container Service for Kubernetes", "Amazon Elastic Kubernetes Service",
-		"Amazon DynamoDB", "AWS Secrets Manager", "Savings Plans for AWS Compute usage", "Savings Plans for AWS Machine Learning",
-	} {
-		out[name] = true
-	}
-	return out
-}()
-
 // billedCosts asks Cost Explorer what the account itself was billed, linked accounts
 // left out, so that several accounts add up. It asks once a day where answers are kept.
 func (p *place) billedCosts(ctx context.Context) {
@@ -233,7 +218,7 @@ func (s *scan) total(accounts int) (*round.Billed, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", service, err)
 		}
-		out.ByService = append(out.ByService, round.ServiceCost{Service: service, Cost: cost, NotCovered: !covered[service]})
+		out.ByService = append(out.ByService, round.ServiceCost{Service: service, Cost: cost, NotCovered: s.notCovered(service)})
 		if out.Total, err = out.Total.Add(cost); err != nil {
 			return nil, err
 		}

@@ -108,6 +108,7 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 		Market:                market(i),
 		ImageID:               awssdk.ToString(i.ImageId),
 		CapacityReservationID: awssdk.ToString(i.CapacityReservationId),
+		PublicAddresses:       lentAddresses(i),
 	}
 	d.Platform, d.PlatformAssumed = platformOf(i)
 	if i.Placement != nil {
@@ -131,6 +132,29 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	}
 	r.Detail = d
 	return r
+}
+
+// amazonOwner owns the public addresses that EC2 lends machines while they run.
+const amazonOwner = "amazon"
+
+// lentAddresses counts the public IPv4 addresses of a machine that its account does not hold:
+// an address that an account holds, also one of its own pool, has the account as its owner
+// (EC2 API, InstanceNetworkInterfaceAssociation).
+func lentAddresses(i types.Instance) (n int64) {
+	lent := func(a *types.InstanceNetworkInterfaceAssociation) {
+		if a != nil && awssdk.ToString(a.PublicIp) != "" && awssdk.ToString(a.IpOwnerId) == amazonOwner {
+			n++
+		}
+	}
+	for _, card := range i.NetworkInterfaces {
+		if len(card.PrivateIpAddresses) == 0 {
+			lent(card.Association)
+		}
+		for _, address := range card.PrivateIpAddresses {
+			lent(address.Association)
+		}
+	}
+	return n
 }
 
 // spotted maps a machine, and notes of which spot request it is.
@@ -184,17 +208,14 @@ func market(i types.Instance) inventory.Market {
 // platforms maps the platform details of machines and the product descriptions of
 // reservations, in lower case, to short names.
 var platforms = map[string]string{
-	"linux/unix":                           inventory.LinuxPlatform,
-	"linux/unix (amazon vpc)":              inventory.LinuxPlatform,
-	"linux":                                inventory.LinuxPlatform,
-	"red hat enterprise linux":             "rhel",
-	"suse linux":                           "suse",
-	"ubuntu pro":                           "ubuntu-pro",
-	"windows":                              "windows",
-	"windows (amazon vpc)":                 "windows",
-	"windows byol":                         "windows-byol",
-	"windows with sql server":              "windows-sql",
-	"windows with sql server (amazon vpc)": "windows-sql",
+	"linux/unix":               inventory.LinuxPlatform,
+	"linux":                    inventory.LinuxPlatform,
+	"red hat enterprise linux": "rhel",
+	"suse linux":               "suse",
+	"ubuntu pro":               "ubuntu-pro",
+	"windows":                  "windows",
+	"windows byol":             "windows-byol",
+	"windows with sql server":  "windows-sql",
 }
 
 // platformOf returns the platform of a machine. EC2 always gives details; an implementation of its
@@ -211,8 +232,10 @@ func platformOf(i types.Instance) (name string, assumed bool) {
 }
 
 // platform returns a short name of a platform; empty stays empty, which is unknown.
+// Reservations from before VPCs say that they are for one, which machines never do (EC2 API,
+// ReservedInstances, ProductDescription).
 func platform(details string) string {
-	details = strings.ToLower(strings.TrimSpace(details))
+	details = strings.TrimSpace(strings.TrimSuffix(strings.ToLower(strings.TrimSpace(details)), "(amazon vpc)"))
 	if p := platforms[details]; p != "" {
 		return p
 	}
@@ -333,6 +356,9 @@ func (p *place) addresses(ctx context.Context) {
 		r.Tags = ec2Tags(a.Tags)
 		r.Name = firstOf(r.Tags["Name"], awssdk.ToString(a.PublicIp))
 		d := &inventory.Address{AssociationID: awssdk.ToString(a.AssociationId), InstanceID: awssdk.ToString(a.InstanceId)}
+		if pool := awssdk.ToString(a.PublicIpv4Pool); strings.HasPrefix(pool, ipamPool) {
+			d.Pool = pool
+		}
 		r.State, r.Detail = inventory.StateAvailable, d
 		if d.AssociationID != "" || d.InstanceID != "" {
 			r.State = inventory.StateInUse
@@ -341,15 +367,19 @@ func (p *place) addresses(ctx context.Context) {
 	}
 }
 
-// amazonPool is the pool of the addresses that Amazon provides one by one.
-const amazonPool = "amazon"
+// The pools of addresses that Amazon provides: amazonPool one by one, pools of IPAM in
+// contiguous blocks, where they were not brought along.
+const (
+	amazonPool = "amazon"
+	ipamPool   = "ipam-pool-"
+)
 
 // ownPool says whether an address is of a pool of the account's own, brought along or on
 // an Outpost: it costs nothing, and nothing is saved by releasing it. (Amazon VPC pricing,
-// "Public IPv4 address".)
+// "Public IPv4 address".) Pools of IPAM may hold either kind.
 func ownPool(a types.Address) bool {
 	pool := awssdk.ToString(a.PublicIpv4Pool)
-	return (pool != "" && pool != amazonPool) || awssdk.ToString(a.CustomerOwnedIpv4Pool) != ""
+	return (pool != "" && pool != amazonPool && !strings.HasPrefix(pool, ipamPool)) || awssdk.ToString(a.CustomerOwnedIpv4Pool) != ""
 }
 
 func (p *place) natGateways(ctx context.Context) {

@@ -24,19 +24,50 @@ const agentNamespace = "CWAgent"
 type family struct {
 	namespace string // empty: any
 	metrics   []string
+	// cores says that a device has a dimension set for each of its cores. The busiest one counts,
+	// where all are there: a core that is silent might work.
+	cores bool
+}
+
+// insights is where Container Insights with enhanced observability of EKS puts its metrics.
+const insights = "ContainerInsights"
+
+// insightsMeters are the metrics of a node's accelerators in Container Insights: percentages,
+// bytes and watts. Memory of Neuron devices is in parts, of which CloudWatch cannot tell which
+// belong together, and is left out.
+//
+// Source: Amazon CloudWatch user guide, "Amazon EKS and Kubernetes Container Insights with
+// enhanced observability metrics", "NVIDIA GPU metrics" and "AWS Neuron metrics for AWS Trainium
+// and AWS Inferentia".
+var insightsMeters = map[string]usage.Signal{
+	"node_gpu_utilization":        usage.GPUUtil,
+	"node_gpu_memory_used":        usage.MemUsed,
+	"node_gpu_memory_total":       usage.MemTotal,
+	"node_gpu_power_draw":         usage.Power,
+	"node_neuroncore_utilization": usage.GPUUtil,
+}
+
+// signalOf returns the signal that a metric is of, and what makes its unit of the metric's.
+func signalOf(name string) (signal usage.Signal, scale float64, ok bool) {
+	if signal, ok := insightsMeters[name]; ok {
+		return signal, 1, true
+	}
+	return usage.SignalOf(name)
 }
 
 // The families that tell how busy a GPU is, best first, and those that tell more.
 var (
 	busyFamilies = []family{
-		{"", []string{"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw"}},
-		{"", []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
-		{"", []string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
-		{"", []string{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
+		{metrics: []string{"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw"}},
+		{metrics: []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
+		{metrics: []string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
+		{metrics: []string{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
+		{namespace: insights, metrics: []string{"node_gpu_utilization", "node_gpu_memory_used", "node_gpu_memory_total", "node_gpu_power_draw"}},
+		{namespace: insights, metrics: []string{"node_neuroncore_utilization"}, cores: true},
 	}
 	deepFamilies = []family{
-		{"", []string{"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"}},
-		{"", []string{"DCGM_FI_PROF_SM_UTIL_RATIO", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "DCGM_FI_PROF_TENSOR_UTIL_RATIO"}},
+		{metrics: []string{"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"}},
+		{metrics: []string{"DCGM_FI_PROF_SM_UTIL_RATIO", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "DCGM_FI_PROF_TENSOR_UTIL_RATIO"}},
 	}
 )
 
@@ -138,7 +169,7 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 			if found[i][id] == nil {
 				found[i][id] = gpuSources{}
 			}
-			if s := found[i][id][gpu]; len(s) < maxSources {
+			if s := found[i][id][gpu]; f.cores || len(s) < maxSources {
 				found[i][id][gpu] = append(s, metric{namespace: awssdk.ToString(x.Namespace), dims: x.Dimensions})
 			}
 		})
@@ -157,6 +188,9 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 // measures says whether a metric is a measurement of a GPU: utilization is none of a MIG
 // instance, of which collectors publish 0. The next family then tells of the instance.
 func measures(name, gpu string) bool {
+	if _, node := insightsMeters[name]; node {
+		return !strings.Contains(gpu, partOf)
+	}
 	m, ok := usage.MeterOf(name)
 	return ok && (m.OnParts() || !strings.Contains(gpu, partOf))
 }
@@ -170,7 +204,7 @@ func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
 			name = "0" // the machine's only one
 		}
 		for _, x := range f.metrics {
-			signal, scale, ok := usage.SignalOf(x)
+			signal, scale, ok := signalOf(x)
 			if !ok || (signal == usage.MemTotal && memoryKnown && !strings.Contains(gpu, partOf)) {
 				continue
 			}
@@ -181,16 +215,55 @@ func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
 			for i, of := range sources[gpu] {
 				metrics[i] = metric{of.namespace, x, of.dims}
 			}
-			switch signal {
-			case usage.MemTotal:
+			switch {
+			case signal == usage.GPUUtil && f.namespace == insights && dividable(s.resource.Size.GPU) && !f.cores:
+				s.undivided(name, metrics)
+			case signal == usage.MemTotal:
 				s.gauge(name, signal, scale, maximum, metrics...)
-			case usage.Power:
+			case signal == usage.Power:
 				s.gauge(name, signal, scale, average, metrics...)
 			default:
-				s.level(name, signal, scale, false, metrics...)
+				s.level(name, signal, scale, f.cores, metrics...)
 			}
 		}
 	}
+}
+
+// dividedModels begin the names of GPUs that can be divided into MIG instances.
+//
+// Source: NVIDIA Multi-Instance GPU user guide, "Supported GPUs".
+var dividedModels = []string{"A100", "A30", "H100", "H200", "H20", "GH200", "B200", "B300", "GB200", "GB300", "RTX-PRO-6000", "RTX-PRO-5000"}
+
+// dividable says whether a GPU may be divided into MIG instances; one of an unknown model may.
+func dividable(model string) bool {
+	return model == "" || slices.ContainsFunc(dividedModels, func(m string) bool { return strings.HasPrefix(model, m) })
+}
+
+// leastContext is less memory than any process with a CUDA context has.
+const leastContext = 256 << 20
+
+// undivided adds the utilization of a GPU that may be divided, where the metrics do not say
+// whether it is. Utilization of a divided GPU is published as 0 whatever its instances do
+// (NVIDIA/dcgm-exporter, issues 216 and 430): 0 is a reading only while nothing holds memory.
+func (s *subject) undivided(gpu string, metrics []metric) {
+	x := measurement{gpu: gpu, signal: usage.GPUUtil}
+	for _, of := range metrics {
+		memory := metric{of.namespace, "node_gpu_memory_used", of.dims}
+		x.statistics = append(x.statistics, statistic{of, average}, statistic{of, maximum}, statistic{memory, maximum})
+	}
+	x.value = func(at moment) (mean, most float64, ok bool) {
+		for i := 0; i < len(at.values); i += 3 {
+			if !at.given[i] || !at.given[i+1] {
+				continue
+			}
+			empty := at.given[i+2] && at.values[i+2] < leastContext
+			if at.values[i+1] > 0 || empty {
+				mean, most, ok = max(mean, at.values[i]), max(most, at.values[i+1]), true
+			}
+		}
+		return mean, most, ok
+	}
+	s.series = append(s.series, x)
 }
 
 // Dimensions that name a machine and a GPU, in lower case, in the order in which they
@@ -199,7 +272,7 @@ func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
 var (
 	machineDimensions = []string{"instanceid", "instance_id", "instance"}
 	hostDimensions    = []string{"hostname", "host", "nodename", "node"}
-	gpuDimensions     = []string{"index", "gpu", "gpu_index", "minor_number", "gpudevice", "device", "uuid", "gpu_uuid"}
+	gpuDimensions     = []string{"index", "gpu", "gpu_index", "minor_number", "gpudevice", "neurondevice", "device", "uuid", "gpu_uuid"}
 	partDimension     = "gpu_i_id"
 )
 

@@ -39,6 +39,9 @@ func TestPlatform(t *testing.T) {
 	for in, want := range map[string]string{
 		"Linux/UNIX": "linux", "Linux/UNIX (Amazon VPC)": "linux", "Red Hat Enterprise Linux": "rhel", "Windows": "windows", "": "",
 		"Red Hat Enterprise Linux with HA": "red-hat-enterprise-linux-with-ha", " SUSE Linux ": "suse",
+		// A reservation of a platform covers a machine of it, also where it says that it is for a VPC.
+		"Red Hat Enterprise Linux (Amazon VPC)": "rhel", "SUSE Linux (Amazon VPC)": "suse", "Windows (Amazon VPC)": "windows",
+		"Windows with SQL Server Web (Amazon VPC)": "windows-with-sql-server-web", "Windows with SQL Server Web": "windows-with-sql-server-web",
 	} {
 		if got := platform(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)

@@ -179,6 +179,7 @@ var lists = []list{
 	{"studio applications", (*place).apps, []inventory.Kind{inventory.KindNotebook}},
 	{"endpoints", (*place).endpoints, []inventory.Kind{inventory.KindEndpoint}},
 	{"training jobs", (*place).trainingJobs, []inventory.Kind{inventory.KindTrainingJob}},
+	{"HyperPod clusters", (*place).hyperPods, []inventory.Kind{inventory.KindHyperPod}},
 	{"EFS file systems", (*place).elasticFileSystems, []inventory.Kind{inventory.KindFileSystem}},
 	{"FSx file systems", (*place).fsxFileSystems, []inventory.Kind{inventory.KindFileSystem}},
 	{"databases", (*place).databases, []inventory.Kind{inventory.KindDatabase}},

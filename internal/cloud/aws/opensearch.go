@@ -61,9 +61,20 @@ func (p *place) searchCluster(d types.DomainStatus) *inventory.Resource {
 	if c := d.ClusterConfig; c != nil {
 		r.Type = string(c.InstanceType)
 		db.Count = int64(max(1, awssdk.ToInt32(c.InstanceCount)))
+		if awssdk.ToBool(c.DedicatedMasterEnabled) {
+			db.Nodes = append(db.Nodes, inventory.NodeGroup{
+				Name: "masters", Type: string(c.DedicatedMasterType), Count: int64(awssdk.ToInt32(c.DedicatedMasterCount)),
+			})
+		}
+		if awssdk.ToBool(c.WarmEnabled) {
+			db.Nodes = append(db.Nodes, inventory.NodeGroup{
+				Name: "warm", Type: string(c.WarmType), Count: int64(awssdk.ToInt32(c.WarmCount)),
+			})
+		}
 	}
 	if e := d.EBSOptions; e != nil && awssdk.ToBool(e.EBSEnabled) {
 		db.StorageGiB, db.StorageType = int64(awssdk.ToInt32(e.VolumeSize)), string(e.VolumeType)
+		db.IOPS, db.ThroughputMiBps = int64(awssdk.ToInt32(e.Iops)), int64(awssdk.ToInt32(e.Throughput))
 	}
 	r.Detail = db
 	return r

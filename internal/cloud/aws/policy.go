@@ -117,6 +117,8 @@ var operations = []Operation{
 	{Service: "sagemaker", Name: "DescribeEndpointConfig", Actions: []string{"DescribeEndpointConfig"}, Scan: true, Item: "endpoint", Effect: "the machines behind them are not known: no price, no verdict"},
 	{Service: "sagemaker", Name: "ListTrainingJobs", Actions: []string{"ListTrainingJobs"}, Scan: true, Kinds: []inventory.Kind{inventory.KindTrainingJob}, Effect: "training jobs are not seen there"},
 	{Service: "sagemaker", Name: "DescribeTrainingJob", Actions: []string{"DescribeTrainingJob"}, Scan: true, Item: "training job", Effect: "their machines are not known: no price, no verdict"},
+	{Service: "sagemaker", Name: "ListClusters", Actions: []string{"ListClusters"}, Scan: true, Kinds: []inventory.Kind{inventory.KindHyperPod}, Effect: "clusters of SageMaker HyperPod are not seen there"},
+	{Service: "sagemaker", Name: "DescribeCluster", Actions: []string{"DescribeCluster"}, Scan: true, Item: "cluster", Effect: "their machines are not known: no price"},
 	{Service: "sagemaker", Name: "ListTags", Actions: []string{"ListTags"}, Scan: true, Item: "resource", Effect: unknownTags},
 
 	{Service: "elasticfilesystem", Name: "DescribeFileSystems", Actions: []string{"DescribeFileSystems"}, Scan: true, Kinds: []inventory.Kind{inventory.KindFileSystem}, Effect: "EFS file systems are not seen there"},

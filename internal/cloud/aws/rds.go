@@ -34,9 +34,23 @@ func (p *place) database(db types.DBInstance) *inventory.Resource {
 	r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(db.DBInstanceClass), awssdk.ToString(db.AvailabilityZone), utc(db.InstanceCreateTime)
 	r.Tags = tagged(db.TagList, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
 	r.State = databaseState(awssdk.ToString(db.DBInstanceStatus))
-	r.Detail = &inventory.Database{Engine: awssdk.ToString(db.Engine), Count: 1, MultiAZ: awssdk.ToBool(db.MultiAZ),
-		StorageGiB: int64(awssdk.ToInt32(db.AllocatedStorage)), StorageType: awssdk.ToString(db.StorageType)}
+	r.Detail = &inventory.Database{
+		Engine: awssdk.ToString(db.Engine), Count: 1, MultiAZ: awssdk.ToBool(db.MultiAZ),
+		StorageGiB: int64(awssdk.ToInt32(db.AllocatedStorage)), StorageType: awssdk.ToString(db.StorageType),
+		IOPS: int64(awssdk.ToInt32(db.Iops)), ThroughputMiBps: int64(awssdk.ToInt32(db.StorageThroughput)),
+		License: paidLicense(awssdk.ToString(db.LicenseModel)), Cluster: awssdk.ToString(db.DBClusterIdentifier),
+	}
 	return r
+}
+
+// paidLicense leaves out the license models of engines that cost no license (RDS API,
+// DBInstance, LicenseModel).
+func paidLicense(model string) string {
+	switch model {
+	case "general-public-license", "postgresql-license":
+		return ""
+	}
+	return model
 }
 
 // databaseState maps RDS's states, of which there are many; one that is not listed

@@ -15,6 +15,7 @@ import (
 	logtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
 	cetypes "github.com/aws/aws-sdk-go-v2/service/costexplorer/types"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	rdstypes "github.com/aws/aws-sdk-go-v2/service/rds/types"
 	"github.com/aws/aws-sdk-go-v2/service/sagemaker"
 	sagetypes "github.com/aws/aws-sdk-go-v2/service/sagemaker/types"
 	plantypes "github.com/aws/aws-sdk-go-v2/service/savingsplans/types"
@@ -51,6 +52,7 @@ func TestAddressesThatCostNothing(t *testing.T) {
 		{"Amazon's", ec2types.Address{PublicIpv4Pool: awssdk.String("amazon")}, false},
 		{"of an answer without a pool", ec2types.Address{}, false},
 		{"of a pool that was brought along", ec2types.Address{PublicIpv4Pool: awssdk.String("ipv4pool-ec2-012345")}, true},
+		{"of IPAM, which may be Amazon's", ec2types.Address{PublicIpv4Pool: awssdk.String("ipam-pool-0a1")}, false},
 		{"of an Outpost", ec2types.Address{PublicIpv4Pool: awssdk.String("amazon"), CustomerOwnedIpv4Pool: awssdk.String("ipv4pool-coip-0")}, true},
 	} {
 		if got := ownPool(tc.in); got != tc.want {
@@ -374,5 +376,56 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	}
 	if !slices.Equal(balancer.TargetGroups, []string{"targetgroup/a/1"}) || !endpoint.Components || s.resources[6].Detail.(*inventory.Endpoint).Components {
 		t.Errorf("the target groups are %v; components: %v", balancer.TargetGroups, endpoint.Components)
+	}
+}
+
+// TestLentAddresses: a machine's own addresses of Amazon are counted, one for each of a card; an
+// address that an account holds is a resource of its own.
+func TestLentAddresses(t *testing.T) {
+	association := func(owner string) *ec2types.InstanceNetworkInterfaceAssociation {
+		return &ec2types.InstanceNetworkInterfaceAssociation{IpOwnerId: awssdk.String(owner), PublicIp: awssdk.String("198.51.100.7")}
+	}
+	private := func(a *ec2types.InstanceNetworkInterfaceAssociation) ec2types.InstancePrivateIpAddress {
+		return ec2types.InstancePrivateIpAddress{Association: a}
+	}
+	card := func(addresses ...ec2types.InstancePrivateIpAddress) ec2types.InstanceNetworkInterface {
+		// EC2 gives the association of the first private address for the card as well.
+		return ec2types.InstanceNetworkInterface{Association: addresses[0].Association, PrivateIpAddresses: addresses}
+	}
+	carrier := &ec2types.InstanceNetworkInterfaceAssociation{IpOwnerId: awssdk.String("amazon"), CarrierIp: awssdk.String("198.51.100.8")}
+	for _, tc := range []struct {
+		name string
+		in   []ec2types.InstanceNetworkInterface
+		want int64
+	}{
+		{"none", nil, 0},
+		{"without a public address", []ec2types.InstanceNetworkInterface{card(private(nil))}, 0},
+		{"one of Amazon's", []ec2types.InstanceNetworkInterface{card(private(association("amazon")))}, 1},
+		{"an Elastic IP", []ec2types.InstanceNetworkInterface{card(private(association("111122223333")))}, 0},
+		{"two cards, one with an Elastic IP in addition", []ec2types.InstanceNetworkInterface{
+			card(private(association("amazon")), private(association("111122223333"))), card(private(association("amazon")))}, 2},
+		{"a card without its private addresses", []ec2types.InstanceNetworkInterface{{Association: association("amazon")}}, 1},
+		{"an address of a carrier", []ec2types.InstanceNetworkInterface{card(private(carrier))}, 0},
+	} {
+		if got := lentAddresses(ec2types.Instance{NetworkInterfaces: tc.in}); got != tc.want {
+			t.Errorf("%s: got %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestDatabaseOfRDS: IOPS, throughput, license and cluster are read with the storage.
+func TestDatabaseOfRDS(t *testing.T) {
+	p := (&scan{cloud: &Cloud{}}).place(&account{id: "111122223333"}, "us-east-1")
+	r := p.database(rdstypes.DBInstance{DBInstanceIdentifier: awssdk.String("db"), Engine: awssdk.String("oracle-se2"), DBInstanceStatus: awssdk.String("backing-up"),
+		LicenseModel: awssdk.String("bring-your-own-license"), StorageType: awssdk.String("gp3"), AllocatedStorage: awssdk.Int32(200),
+		Iops: awssdk.Int32(13_000), StorageThroughput: awssdk.Int32(600), DBClusterIdentifier: awssdk.String("c")})
+	want := &inventory.Database{Engine: "oracle-se2", Count: 1, StorageGiB: 200, StorageType: "gp3", IOPS: 13_000, ThroughputMiBps: 600,
+		License: "bring-your-own-license", Cluster: "c"}
+	if diff := cmp.Diff(want, r.Detail); diff != "" || r.State != inventory.StateRunning {
+		t.Errorf("%s, (-want +got):\n%s", r.State, diff)
+	}
+	free := p.database(rdstypes.DBInstance{Engine: awssdk.String("postgres"), LicenseModel: awssdk.String("postgresql-license")})
+	if d := free.Detail.(*inventory.Database); d.License != "" {
+		t.Errorf("PostgreSQL has license %q", d.License)
 	}
 }

@@ -173,6 +173,7 @@ var kindDetails = map[inventory.Kind]reflect.Type{
 	inventory.KindDatabase:            reflect.TypeFor[*inventory.Database](),
 	inventory.KindEndpoint:            reflect.TypeFor[*inventory.Endpoint](),
 	inventory.KindFileSystem:          reflect.TypeFor[*inventory.FileSystem](),
+	inventory.KindHyperPod:            reflect.TypeFor[*inventory.HyperPod](),
 	inventory.KindImage:               reflect.TypeFor[*inventory.Image](),
 	inventory.KindInstance:            reflect.TypeFor[*inventory.Instance](),
 	inventory.KindLoadBalancer:        reflect.TypeFor[*inventory.LoadBalancer](),

@@ -91,7 +91,7 @@ func (m *meter) read() {
 	case *inventory.Volume:
 		m.volume(d)
 	case *inventory.Address:
-		m.rate("hours", inventory.CategoryNetwork, money.HoursPerMonth, price.ItemAddress)
+		m.address(d)
 	case *inventory.NATGateway:
 		if r.State == inventory.StateAvailable || r.State == inventory.StateRunning {
 			m.rate("hours", inventory.CategoryNetwork, money.HoursPerMonth, price.ItemNAT)
@@ -119,6 +119,8 @@ func (m *meter) read() {
 		}
 	case *inventory.TrainingJob:
 		m.trainingJob(d)
+	case *inventory.HyperPod:
+		m.hyperPod(d)
 	case *inventory.CapacityReservation:
 		m.reservation(d)
 	case *inventory.Commitment:
@@ -175,6 +177,21 @@ func (m *meter) instance(d *inventory.Instance) {
 		c.Estimate = cmp.Or(c.Estimate, "its platform was not told; Linux is assumed")
 	}
 	m.add(c)
+	if d.PublicAddresses > 0 {
+		m.rate("address", inventory.CategoryNetwork, d.PublicAddresses*money.HoursPerMonth, price.ItemAddress)
+	}
+}
+
+// address meters a public IPv4 address that the account holds, in use or not. Addresses that
+// Amazon provides in contiguous blocks have a price of their own, and those that were brought
+// along cost nothing (Amazon VPC pricing, "Public IPv4 Address" and "IPAM").
+func (m *meter) address(d *inventory.Address) {
+	c := m.item("hours", inventory.CategoryNetwork, price.ItemAddress)
+	c.Quantity, c.Per = money.HoursPerMonth, 1
+	if d.Pool != "" {
+		c.Unpriced = "it is of IPAM pool " + d.Pool + ": addresses that were brought along are free, Amazon's own are not"
+	}
+	m.add(c)
 }
 
 func (m *meter) volume(d *inventory.Volume) {
@@ -189,9 +206,7 @@ func (m *meter) volume(d *inventory.Volume) {
 			m.rate("throughput", inventory.CategoryStorage, extra, price.ItemGP3Throughput)
 		}
 	case "io1", "io2":
-		if d.IOPS > 0 {
-			m.rate("iops", inventory.CategoryStorage, d.IOPS, price.Item("ebs:"+kind+":iops"))
-		}
+		m.provisioned(d.IOPS, price.Item("ebs:"+kind+":iops"))
 	}
 }
 
@@ -229,6 +244,33 @@ func (m *meter) trainingJob(d *inventory.TrainingJob) {
 		m.managed("compute", inventory.CategoryCompute, "sagemaker", r.Type, d.Count)
 	}
 	m.sizedGiB(d.VolumeGiB*max(d.Count, 1), price.ItemSageMakerStorage)
+}
+
+// hyperPod meters the machines of a HyperPod cluster as machines of SageMaker, while they are
+// there, and their additional volumes. The root volume of each is part of its machine (Amazon
+// SageMaker AI pricing, "SageMaker HyperPod").
+func (m *meter) hyperPod(d *inventory.HyperPod) {
+	groups, known := d.Groups.Get()
+	if !known {
+		m.add(inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Unpriced: "the cluster's machines could not be read"})
+		return
+	}
+	for _, g := range groups {
+		if g.Count <= 0 {
+			continue
+		}
+		c := m.hours("compute:"+g.Name, inventory.CategoryCompute, "sagemaker", g.Type, g.Count)
+		switch {
+		case g.Planned:
+			c.Unpriced = "its machines are paid up front by a training plan"
+		case g.Spot:
+			c.Unpriced = "spot machines of HyperPod are billed at a price that is known afterwards"
+		}
+		m.add(c)
+		if g.VolumeGiB > 0 {
+			m.unpriced("storage:"+g.Name, "the price book does not hold volumes of HyperPod")
+		}
+	}
 }
 
 // reservation meters the unused part; the used part is the machines' own cost.
@@ -286,29 +328,6 @@ func (m *meter) cluster(d *inventory.Cluster) {
 		item = price.ItemClusterExtended
 	}
 	m.rate("hours", inventory.CategoryOverhead, money.HoursPerMonth, item)
-}
-
-func (m *meter) database(d *inventory.Database) {
-	service := "rds"
-	switch {
-	case m.resource.Kind == inventory.KindCache:
-		service = "elasticache:" + d.Engine
-	case m.resource.Kind == inventory.KindWarehouse:
-		service = "redshift"
-	case d.Engine == "opensearch" || d.Engine == "elasticsearch":
-		service = "opensearch"
-	case d.Engine != "":
-		service += ":" + d.Engine
-	}
-	copies := max(d.Count, 1)
-	if d.MultiAZ {
-		copies *= 2
-	}
-	if m.resource.State == inventory.StateRunning || m.resource.State == inventory.StateAvailable {
-		m.managed("compute", inventory.CategoryStorage, service, m.resource.Type, copies)
-	}
-	storage, _, _ := strings.Cut(service, ":")
-	m.sizedGiB(d.StorageGiB*copies, price.Item(storage+":storage:"+cmp.Or(d.StorageType, "gp2")))
 }
 
 // managed meters count machines of a managed service.
