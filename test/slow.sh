@@ -21,10 +21,7 @@ run() {
 	checkpoints) slow -timeout 30m -run 'TestFaultAtEveryBoundary|TestKilledAnywhere|TestManyWriters|TestServerKilled|TestBadNetwork|TestOneWriterWins|TestBench' ./internal/checkpoint ./internal/objectstore ./test/checkpointbench ;;
 	agents) slow -timeout 30m ./internal/agent ;;
 	local) slow -timeout 30m -run TestKilledAtEveryStep ./internal/cloud/local ;;
-	api)
-		./test/requirements.sh npm
-		slow -run 'TestSchemathesis|TestGeneratedClients' ./test/api -seed "${SEED:-1}"
-		;;
+	api) ./test/requirements.sh npm && slow -run 'TestSchemathesis|TestGeneratedClients' ./test/api -seed "${SEED:-1}" ;;
 	image) slow -run TestContainerRuns ./test/deploy ;;
 	python) CURFEW_KILLS=${KILLS:-10} CURFEW_SEED=${SEED:-1} ./test/python.sh --slow ;;
 	kills) slow -timeout 60m -run '^TestKilled|^TestStopped|^TestSoak' ./test/service ;;

@@ -59,7 +59,7 @@ func newSeededFixes(t *testing.T) *seededFixes {
 	l.write("curfew.yaml", strings.Replace(l.read("curfew.yaml"), "approvals: {accept: [self-declared]}",
 		fmt.Sprintf("approvals: {sts_endpoint: %q}\npeople: {ana: {aws: [%q]}, bo: {aws: [%q]}}", os.Getenv("AWS_ENDPOINT_URL"), ana, bo), 1)+`owners:
   defaults: {team: vision, project: ranking, environment: dev, cost-center: "4711"}
-`)
+`+requiredTags)
 	s.asAna()
 	return s
 }

@@ -22,11 +22,14 @@ import (
 // noTurns is the configuration in which no call waits for its turn.
 const noTurns = "aws: {requests_per_second: 10000}\n"
 
+// requiredTags are the tags that the seeded account is tagged with.
+const requiredTags = "required_tags: [team, project, environment, cost-center]\n"
+
 // scanJSON scans the account that the environment names and reads the document.
 func scanJSON(t *testing.T, want int, args ...string) view.Scan {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(noTurns), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(noTurns+requiredTags), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
