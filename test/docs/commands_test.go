@@ -133,7 +133,7 @@ func TestCommands(t *testing.T) {
 
 // constants are dollars in texts that no command prints: prices of AWS, defaults that other
 // tests hold, and amounts of examples.
-var constants = []string{"$0", "$0.01", "$0.0005", "$10", "$100", "$190", "$200", "$1,000", "$20,000"}
+var constants = []string{"$0", "$0.01", "$0.0005", "$0.005", "$10", "$100", "$190", "$200", "$1,000", "$20,000"}
 
 // TestFigures holds that each dollar figure in a sentence or a table of a document is one
 // that a test compares: in an output that the document shows, or in a comment that quotes

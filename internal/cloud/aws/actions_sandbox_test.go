@@ -436,7 +436,7 @@ func TestActionsTagEveryKind(t *testing.T) {
 			continue // the stand-in's applications are not moto's, which does not tag them
 		}
 		switch r.Kind { // their services are read and not acted on
-		case inventory.KindCache, inventory.KindCluster, inventory.KindTable, inventory.KindVPCEndpoint, inventory.KindWarehouse:
+		case inventory.KindCache, inventory.KindCluster, inventory.KindHyperPod, inventory.KindTable, inventory.KindVPCEndpoint, inventory.KindWarehouse:
 			continue
 		}
 		if seen[what] || r.Kind == inventory.KindCommitment || r.Kind == inventory.KindCapacityReservation || len(r.Tags) == 0 {
