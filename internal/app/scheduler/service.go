@@ -280,8 +280,11 @@ func (s *Scheduler) Reloaded(err error) {
 	s.Metrics.reloaded(err)
 }
 
-// What [Scheduler.Problem] is about.
-const ProblemState, ProblemOrganization = "state", "organization"
+// The subjects of [Scheduler.Problem].
+const (
+	ProblemState        = "state"
+	ProblemOrganization = "organization"
+)
 
 // known are the facts as they were read last.
 func (s *Scheduler) known() Facts {
