@@ -283,7 +283,7 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 		c := &first[i]
 		adm := admission(c)
 		c.it.Phase, c.it.Because, c.it.Class = Acting, c.p.Because, c.p.Class
-		c.it.Steps, c.it.Step = slices.Clone(c.steps), 0
+		c.it.Steps, c.it.Step, c.it.Briefing = slices.Clone(c.steps), 0, s.briefing(c.it, c.p)
 		s.intend(&c.it)
 		adm.Item, adm.Approval, adm.Entries = s.stamp(c.it), c.approval, []Entry{s.intent(c.it, &c.p)}
 		b.Admissions = append(b.Admissions, adm)
@@ -379,10 +379,8 @@ func (s *pass) call(ctx context.Context, c candidate) error {
 		}
 	}
 	st, out, err := s.calls().Call(ctx, on, on.step())
-	if on.failed {
-		s.alarm(context.WithoutCancel(ctx), on.it, on.p)
-	}
 	if err != nil {
+		s.deliver(context.WithoutCancel(ctx))
 		if st.Error != "" {
 			return s.unread(ResultFailed, fmt.Errorf("%s: %s; %w", st.Name, st.Error, err))
 		}

@@ -117,6 +117,9 @@ type Item struct {
 	// ApprovedAt is when an approval was used up for the item; zero where none was, or
 	// none was needed.
 	ApprovedAt time.Time
+	// Briefing is what people are told once the action is confirmed or fails; nil before its
+	// first intent.
+	Briefing *Briefing
 	// Alarm is what a person has to know: retries that go on, a refusal at act time.
 	Alarm string
 	// UpdatedAt, Boot and Uptime are the clocks when a round last vouched for the
@@ -215,6 +218,19 @@ type Store interface {
 	Save(ctx context.Context, it Item, entries ...Entry) (Item, error)
 	// SaveKept is Save and PutKeep in one transaction.
 	SaveKept(ctx context.Context, it Item, k Keep, entries ...Entry) (Item, error)
+	// SaveOwing is Save, and writes what people are owed about the change in the same
+	// transaction.
+	SaveOwing(ctx context.Context, it Item, notices []Notice, entries ...Entry) (Item, error)
+	// ClaimNotice returns the notice of an account that has been due the longest, nil where
+	// none is due, and keeps it from other processes until a time. It counts the attempt.
+	// Nothing is due while the state is in quarantine: an older state would say again what was
+	// said.
+	ClaimNotice(ctx context.Context, account string, now, until time.Time) (*Notice, error)
+	// PutNotice writes what a delivery came to, with its entries; ErrConflict where another
+	// process has claimed the notice since. One that was closed a month ago is forgotten.
+	PutNotice(ctx context.Context, n Notice, entries ...Entry) error
+	// Owed returns the notices that nobody accepted yet, in the order of their making.
+	Owed(ctx context.Context) ([]Notice, error)
 	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), added to
 	// what the source was admitted in the last hour, and returns what became of each
 	// admission, in their order. It writes nothing at all under a freeze (ErrFrozen), while

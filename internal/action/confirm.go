@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/intent"
 	"github.com/curfew-dev/curfew/internal/plain"
-	"github.com/curfew-dev/curfew/internal/policy"
 )
 
 const (
@@ -29,8 +27,6 @@ type carried struct {
 	*pass
 	it Item
 	p  *Proposal
-	// failed says that its call failed for the first time, which people are to be told.
-	failed bool
 }
 
 // calls is how the ladder makes its calls. A cloud's are safe to make again with their key.
@@ -53,6 +49,7 @@ func (c *carried) Keep(ctx context.Context, st Step, what intent.Event) error {
 	it.Steps = slices.Clone(it.Steps)
 	it.Steps[it.Step] = st
 	var entries []Entry
+	owed := "" // the kind of the notice about it
 	switch what {
 	case intent.EventIntended, intent.EventRepeated:
 		it.Phase = Acting
@@ -60,7 +57,7 @@ func (c *carried) Keep(ctx context.Context, st Step, what intent.Event) error {
 	case intent.EventUnanswered:
 		entries = append(entries, c.entry(it, c.p, EventOutcome, st.Name+": "+st.Error))
 		if it.Alarm == "" { // told once; calls go on
-			it.Alarm = st.Name + " failed: " + st.Error
+			it.Alarm, owed = st.Name+" failed: "+st.Error, noticeAlarm
 		}
 	case intent.EventAccepted:
 		it.Phase = Confirming
@@ -72,20 +69,24 @@ func (c *carried) Keep(ctx context.Context, st Step, what intent.Event) error {
 		}
 	case intent.EventConfirmed:
 		if it.Phase = Confirming; it.Step == len(it.Steps)-1 {
-			it.Phase, it.Alarm = Done, ""
+			it.Phase, it.Alarm, owed = Done, "", noticeActed
 		}
 		entries = append(entries, c.entry(it, c.p, EventConfirmed, st.Name+" "+st.Receipt))
 	case intent.EventGivenUp:
-		it.Phase, it.Alarm = Failed, "the provider gave up "+st.Name
+		it.Phase, it.Alarm, owed = Failed, "the provider gave up "+st.Name, noticeAlarm
 		entries = append(entries, c.entry(it, c.p, EventFailed, it.Alarm+" "+st.Receipt))
 	case intent.EventRefused:
 		var e Entry
 		it, e = c.closed(it, EventRefused, refused(st).Why)
 		entries = append(entries, e)
 	}
-	it, err := c.save(ctx, it, entries...)
+	var err error
+	if owed == "" {
+		it, err = c.save(ctx, it, entries...)
+	} else {
+		it, err = c.saveOwing(ctx, owed, it, c.p, entries...)
+	}
 	if err == nil {
-		c.failed = c.failed || what == intent.EventUnanswered && c.it.Alarm == ""
 		c.it = it
 	}
 	return err
@@ -178,12 +179,15 @@ func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) er
 	calls := it.Steps[it.Step].Attempts
 	it = it.unwarned()
 	it.Alarm = Redact(why)
-	it, err := s.save(ctx, it, s.entry(it, p, EventPutBack, why))
+	var err error
+	if e := s.entry(it, p, EventPutBack, why); calls > 0 {
+		it, err = s.saveOwing(ctx, noticeAlarm, it, p, e)
+		s.deliver(ctx)
+	} else {
+		it, err = s.save(ctx, it, e)
+	}
 	if err != nil {
 		return err
-	}
-	if calls > 0 {
-		s.alarm(ctx, it, p)
 	}
 	if !s.covers(it.Source, it.Ref) {
 		s.say(it, Line{Result: ResultObserved, Why: why, NextAt: s.soon()})
@@ -194,16 +198,18 @@ func (s *pass) putBack(ctx context.Context, it Item, p *Proposal, why string) er
 
 // settle reports what a pass over an item's step came to, which is written down by now.
 func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error {
+	if s.owing {
+		s.deliver(ctx)
+	}
 	now, st := s.Clock().Wall, c.step()
 	if out == intent.UnderWay || out == intent.Done {
 		s.underway[subject{c.it.Ref, c.it.Source}] = true
 	}
 	switch out {
 	case intent.Done:
-		s.confirmed(ctx, c, now)
+		s.confirmed(c, now)
 		return nil
 	case intent.Failed:
-		s.alarm(ctx, c.it, c.p)
 		s.fail(c.it, Line{Result: ResultFailed, Why: c.it.Alarm})
 		return nil
 	case intent.Rejected:
@@ -217,12 +223,12 @@ func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error
 		if st.Error != "" {
 			it.Alarm += "; the newest failed: " + st.Error
 		}
-		it, err := s.save(ctx, it, s.entry(it, c.p, EventAlarm, it.Alarm))
+		it, err := s.saveOwing(ctx, noticeAlarm, it, c.p, s.entry(it, c.p, EventAlarm, it.Alarm))
 		if err != nil {
 			return err
 		}
 		c.it = it
-		s.alarm(ctx, it, c.p)
+		s.deliver(ctx)
 	}
 	why := st.Name + " is under way"
 	if out != intent.UnderWay {
@@ -241,35 +247,10 @@ func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error
 }
 
 // confirmed reports a call that the provider confirmed.
-func (s *pass) confirmed(ctx context.Context, c *carried, now time.Time) {
+func (s *pass) confirmed(c *carried, now time.Time) {
 	if c.it.Phase != Done {
 		s.say(c.it, Line{Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.it.Steps[c.it.Step+1].Name, NextAt: now})
 		return
 	}
 	s.line(c.it, ResultConfirmed, c.it.Because)
-	s.announce(ctx, "acted", c.it, c.p)
-}
-
-// alarm tells people and the log what an item's alarm is.
-func (s *pass) alarm(ctx context.Context, it Item, p *Proposal) {
-	if s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("operation", "act"), slog.String("account", it.Account),
-			slog.String("item", it.ID), slog.String("verb", string(it.Do.Verb)), slog.String("resource", it.Ref.String()), slog.String("why", it.Alarm))
-	}
-	s.announce(ctx, "alarm", it, p)
-}
-
-// announce tells people what was done or goes wrong, as far as it is known who they
-// are; nothing depends on it.
-func (s *pass) announce(ctx context.Context, kind string, it Item, p *Proposal) {
-	if p == nil || it.Do.Verb == policy.Tag {
-		return
-	}
-	m := s.message(kind, it, *p)
-	if kind == "alarm" {
-		m.Because = it.Alarm
-	}
-	if accepted, err := s.tell(ctx, p.Notify, m); len(accepted) == 0 && s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "notification failed", slog.String("item", it.ID), slog.String("kind", kind), slog.String("why", Redact(err.Error())))
-	}
 }

@@ -12,6 +12,8 @@ const (
 	EventConfirmed   = "confirmed"    // the provider shows that the change happened
 	EventPutBack     = "put-back"     // the provider did not do what it accepted; the item goes back a step
 	EventAlarm       = "alarm"        // a change that is not confirmed needs a person
+	EventNotified    = "notified"     // a recipient's channel accepted that an action was confirmed, or its alarm
+	EventUnnotified  = "unnotified"   // no channel accepted such a notice for a week, and it was given up
 	EventFailed      = "failed"       // an action was given up
 	EventWithdrawn   = "withdrawn"    // the condition is no longer true, or a keep came
 	EventRefused     = "refused"      // a rule forbids the action

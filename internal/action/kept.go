@@ -43,6 +43,10 @@ func (it Item) Kept() (Item, error) {
 func (it Item) clone() Item {
 	it.Gang, it.Recipients, it.Steps = slices.Clone(it.Gang), slices.Clone(it.Recipients), slices.Clone(it.Steps)
 	it.Do.Tags, it.Do.Members = maps.Clone(it.Do.Tags), slices.Clone(it.Do.Members)
+	if it.Briefing != nil {
+		b := it.Briefing.clone()
+		it.Briefing = &b
+	}
 	return it
 }
 

@@ -65,6 +65,19 @@ func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitt
 	return intenttest.Between(s.m, func() ([]action.Admitted, error) { return s.Store.Admit(ctx, b) })
 }
 
+func (s mortalStore) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (action.Item, error) {
+	return intenttest.Between(s.m, func() (action.Item, error) { return s.Store.SaveOwing(ctx, it, owed, entries...) })
+}
+
+func (s mortalStore) ClaimNotice(ctx context.Context, account string, now, until time.Time) (*action.Notice, error) {
+	return intenttest.Between(s.m, func() (*action.Notice, error) { return s.Store.ClaimNotice(ctx, account, now, until) })
+}
+
+func (s mortalStore) PutNotice(ctx context.Context, n action.Notice, entries ...action.Entry) error {
+	_, err := intenttest.Between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.PutNotice(ctx, n, entries...) })
+	return err
+}
+
 func (s mortalStore) Blow(ctx context.Context, f action.Fuse) error {
 	_, err := intenttest.Between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.Blow(ctx, f) })
 	return err
@@ -200,11 +213,11 @@ func goOn(t testing.TB, dir string, verb policy.Verb, killed bool) {
 			step = 4 * time.Minute
 		}
 		w.rounds(t, step, step)
-		if left(w, verb) == 0 && settled(w) {
+		if left(w, verb) == 0 && settled(w) && told(w) {
 			break
 		}
 	}
-	if survived(t, w, verb); t.Failed() {
+	if survived(t, w, verb, killed); t.Failed() {
 		t.Fatalf("it died %s into the story", died)
 	}
 }
@@ -213,6 +226,12 @@ func goOn(t testing.TB, dir string, verb policy.Verb, killed bool) {
 func settled(w *world) bool {
 	items, err := w.store.Items(context.Background(), actiontest.Account, action.ItemQuery{})
 	return err == nil && len(items) == 0
+}
+
+// told says whether nobody is owed a notice any more.
+func told(w *world) bool {
+	owed, err := w.store.Owed(context.Background())
+	return err == nil && len(owed) == 0
 }
 
 // left counts the machines to which nothing was done.
@@ -228,7 +247,7 @@ func left(w *world, verb policy.Verb) int {
 
 // survived checks the end of the story: both machines saved and gone, or tagged, each call
 // with one effect, all of it in the audit log in its order.
-func survived(t testing.TB, w *world, verb policy.Verb) {
+func survived(t testing.TB, w *world, verb policy.Verb, killed bool) {
 	t.Helper()
 	if n := left(w, verb); n != 0 {
 		t.Errorf("%d are forgotten: %+v", n, w.cloud.Resources())
@@ -256,6 +275,23 @@ func survived(t testing.TB, w *world, verb policy.Verb) {
 		if at > len(audit) {
 			t.Errorf("audit of %s is not complete: %s", id, w.audit(id))
 		}
+	}
+	told := map[string]int{}
+	for _, m := range w.people.Told() {
+		if m.Kind == "acted" {
+			told[m.Resource]++
+		}
+	}
+	for _, id := range []string{"i-1", "i-2"} {
+		switch n := told[id]; {
+		case verb == policy.Tag && n != 0:
+			t.Errorf("the owner of %s was told of a tag", id)
+		case verb != policy.Tag && (n < 1 || n > 2 || n == 2 && !killed):
+			t.Errorf("the owner of %s was told %d times of what was done", id, n)
+		}
+	}
+	if owed, err := w.store.Owed(context.Background()); err != nil || len(owed) != 0 {
+		t.Errorf("still owed: %+v, %v", owed, err)
 	}
 	for _, it := range w.store.All() {
 		if it.Phase != action.Done {

@@ -76,6 +76,7 @@ func (l *Ladder) Round(ctx context.Context, look Look) (Report, error) {
 		return Report{}, err
 	}
 	err = s.run(ctx, items)
+	s.deliver(ctx)
 	slices.SortStableFunc(s.report.Lines, func(a, b Line) int {
 		return cmp.Or(inventory.CompareRefs(a.Resource, b.Resource), cmp.Compare(a.Source, b.Source))
 	})
@@ -101,9 +102,13 @@ type pass struct {
 	underway map[subject]bool
 	called   map[inventory.Ref]string
 	// fuses are the newest of each source in the account.
-	fuses  map[string]*Fuse
-	due    []candidate
-	report Report
+	fuses map[string]*Fuse
+	due   []candidate
+	// owing reports that notices were written since the last delivery, and refusals counts the
+	// deliveries of the round that failed.
+	owing    bool
+	refusals int
+	report   Report
 }
 
 // subject is what only one open item can be about.

@@ -34,11 +34,15 @@ func TestTheWholeLadder(t *testing.T) {
 	w.untouched(t)
 	want(t, w.rounds(t, time.Minute, time.Minute), "i-1", action.ResultActed)
 	want(t, w.rounds(t, time.Minute, time.Minute), "i-1", action.ResultConfirmed)
-	if got, want := w.audit("i-1"), "observed warned intent outcome confirmed"; got != want {
+	if got, want := w.audit("i-1"), "observed warned intent outcome confirmed notified"; got != want {
 		t.Errorf("audit: %s, want %s", got, want)
 	}
 	for _, e := range w.entries("i-1") {
-		if e.Actor != "policy idle-machines" || e.Item == "" || e.Round == 0 || e.Verb != "terminate" {
+		actor := "policy idle-machines"
+		if e.What == action.EventNotified {
+			actor = "curfew"
+		}
+		if e.Actor != actor || e.Because == "" || e.Item == "" || e.Round == 0 || e.Verb != "terminate" {
 			t.Errorf("entry %+v says too little", e)
 		}
 		if e.What == "intent" && len(e.Evidence) == 0 {
@@ -393,7 +397,7 @@ func TestFreezeHolds(t *testing.T) {
 	if got := w.cloud.Calls(); len(got) != calls {
 		t.Errorf("called under a freeze: %+v", got[calls:])
 	}
-	if got := w.audit("i-2"); !strings.HasSuffix(got, "confirmed") && !strings.HasSuffix(w.audit("i-1"), "confirmed") {
+	if got := w.audit("i-2"); !strings.HasSuffix(got, "confirmed notified") && !strings.HasSuffix(w.audit("i-1"), "confirmed notified") {
 		t.Errorf("what was under way is not confirmed: %s", got)
 	}
 	if got := w.audit("i-3"); got != "" {

@@ -27,8 +27,9 @@ type Memory struct {
 	accounts map[string]*memoryAccount
 	freeze   *Freeze
 	keeps    map[inventory.Ref]Keep
-	fuses    []Fuse  // the newest of each source, in order
-	entries  []Entry // they are only appended to
+	fuses    []Fuse   // the newest of each source, in order
+	notices  []Notice // that are owed, in the order of their making
+	entries  []Entry  // they are only appended to
 }
 
 // memoryAccount is what is kept of one account.
@@ -203,6 +204,86 @@ func (m *Memory) SaveKept(ctx context.Context, it Item, k Keep, entries ...Entry
 		m.keeps[k.Ref] = k
 	}
 	return saved, err
+}
+
+// SaveOwing implements [Store].
+func (m *Memory) SaveOwing(ctx context.Context, it Item, notices []Notice, entries ...Entry) (Item, error) {
+	if err := m.enter(ctx); err != nil {
+		return Item{}, err
+	}
+	defer m.mu.Unlock()
+	owed := make([]Notice, len(notices))
+	for i, n := range notices {
+		var err error
+		if owed[i], err = n.Kept(); err != nil {
+			return Item{}, err
+		}
+	}
+	saved, err := m.write(it, entries)
+	if err == nil {
+		m.notices = append(m.notices, owed...)
+	}
+	return saved, err
+}
+
+// ClaimNotice implements [Store].
+func (m *Memory) ClaimNotice(ctx context.Context, account string, now, until time.Time) (*Notice, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	var first *Notice
+	for i := range m.notices {
+		n := &m.notices[i]
+		if n.Account == account && !n.DueAt.After(now) && (first == nil || n.DueAt.Before(first.DueAt)) {
+			first = n
+		}
+	}
+	if first == nil {
+		return nil, nil
+	}
+	first.Attempts, first.DueAt = first.Attempts+1, instant(until)
+	claimed := *first
+	claimed.Briefing = claimed.Briefing.clone()
+	return &claimed, nil
+}
+
+// PutNotice implements [Store]. A notice that is closed is forgotten.
+func (m *Memory) PutNotice(ctx context.Context, n Notice, entries ...Entry) error {
+	n, err := n.Kept()
+	if err != nil {
+		return err
+	}
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	kept, err := m.keepable(entries)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(m.notices, func(o Notice) bool { return o.ID == n.ID })
+	if i < 0 || m.notices[i].Attempts != n.Attempts {
+		return ErrConflict
+	}
+	if m.notices[i] = n; !n.ClosedAt.IsZero() {
+		m.notices = slices.Delete(m.notices, i, i+1)
+	}
+	m.record(kept)
+	return nil
+}
+
+// Owed implements [Store].
+func (m *Memory) Owed(ctx context.Context) ([]Notice, error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	out := slices.Clone(m.notices)
+	for i := range out {
+		out[i].Briefing = out[i].Briefing.clone()
+	}
+	return out, nil
 }
 
 // storable is a keep as a store keeps it, and its entry of the audit log.

@@ -55,6 +55,18 @@ func (s watchedStore) Save(ctx context.Context, it action.Item, entries ...actio
 	return s.Store.Save(ctx, it, entries...)
 }
 
+func (s watchedStore) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (action.Item, error) {
+	s.w.boundary()
+	defer s.w.boundary()
+	return s.Store.SaveOwing(ctx, it, owed, entries...)
+}
+
+func (s watchedStore) PutNotice(ctx context.Context, n action.Notice, entries ...action.Entry) error {
+	s.w.boundary()
+	defer s.w.boundary()
+	return s.Store.PutNotice(ctx, n, entries...)
+}
+
 func (s watchedStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitted, error) {
 	s.w.boundary()
 	defer s.w.boundary()

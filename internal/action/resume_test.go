@@ -292,7 +292,7 @@ func TestFaults(t *testing.T) {
 		if _, err := w.ladder.Round(ctx, action.Look{Proposals: w.propose()}); err != nil {
 			t.Errorf("round: %v", err)
 		}
-		if got := w.audit("i-1"); got != "observed warned intent outcome confirmed" {
+		if got := w.audit("i-1"); got != "observed warned intent outcome confirmed notified" {
 			t.Errorf("audit: %s", got)
 		}
 	})
@@ -364,7 +364,7 @@ func TestSteps(t *testing.T) {
 	t.Run("the save is confirmed before the machine ends", func(t *testing.T) {
 		w := saving(t)
 		w.rounds(t, 10*time.Minute, time.Minute)
-		if got := w.audit("i-1"); got != "observed warned intent outcome confirmed intent outcome confirmed" {
+		if got := w.audit("i-1"); got != "observed warned intent outcome confirmed intent outcome confirmed notified" {
 			t.Errorf("audit: %s", got)
 		}
 		if got := w.cloud.Carried(""); len(got) != 2 || len(w.cloud.Resources()) != 0 {

@@ -89,6 +89,7 @@ type itemRow struct {
 	Steps       document[[]action.Step] `db:"steps"`
 	Step        int                     `db:"step"`
 	ApprovedAt  instant                 `db:"approved_at"`
+	Briefing    document[*briefingDoc]  `db:"briefing"`
 	Alarm       string                  `db:"alarm"`
 	UpdatedAt   instant                 `db:"updated_at"`
 	Boot        string                  `db:"boot"`
@@ -132,12 +133,16 @@ func rowOf(it action.Item) (itemRow, error) {
 	if it.Phase.Open() {
 		row.Open = 1
 	}
+	if it.Briefing != nil {
+		doc := briefingOf(*it.Briefing)
+		row.Briefing.of = &doc
+	}
 	return row, err
 }
 
 // item returns the item that a row holds.
 func (r itemRow) item() action.Item {
-	return action.Item{
+	it := action.Item{
 		ID: r.ID, Account: r.Account, Ref: inventory.Ref(r.refRow), Identity: r.Identity, Source: r.Source,
 		Do: policy.Do(r.Action.of), Gang: convert(r.Gang.of, refRow.ref),
 		Phase: r.Phase, Because: r.Because, Class: r.Class,
@@ -147,6 +152,11 @@ func (r itemRow) item() action.Item {
 		ApprovedAt: r.ApprovedAt.Time, Alarm: r.Alarm,
 		UpdatedAt: r.UpdatedAt.Time, Boot: r.Boot, Uptime: r.Uptime, Version: r.Version,
 	}
+	if r.Briefing.of != nil {
+		b := r.Briefing.of.briefing()
+		it.Briefing = &b
+	}
+	return it
 }
 
 // Items returns the account's open items, in the order of their ids.

@@ -37,6 +37,7 @@ type storeState struct {
 	Freeze   *action.Freeze
 	Keeps    []action.Keep
 	Entries  []action.Entry
+	Notices  []action.Notice
 }
 
 // admitted is what the caps count.
@@ -168,6 +169,56 @@ func (s *Store) SaveKept(ctx context.Context, it action.Item, k action.Keep, ent
 		}
 		v.record(entries)
 		v.keep(k)
+		return nil
+	})
+	return out, err
+}
+
+// SaveOwing implements [action.Store].
+func (s *Store) SaveOwing(ctx context.Context, it action.Item, notices []action.Notice, entries ...action.Entry) (out action.Item, err error) {
+	err = s.state.In(ctx, func(v *storeState) error {
+		if out, err = v.put(it); err != nil {
+			return err
+		}
+		v.Notices = append(v.Notices, notices...)
+		v.record(entries)
+		return nil
+	})
+	return out, err
+}
+
+// ClaimNotice implements [action.Store].
+func (s *Store) ClaimNotice(ctx context.Context, account string, now, until time.Time) (out *action.Notice, err error) {
+	err = s.state.In(ctx, func(v *storeState) error {
+		due := func(n action.Notice) bool { return n.Account == account && n.ClosedAt.IsZero() && !n.DueAt.After(now) }
+		if i := slices.IndexFunc(v.Notices, due); i >= 0 {
+			v.Notices[i].Attempts++
+			v.Notices[i].DueAt = until
+			n := v.Notices[i]
+			out = &n
+		}
+		return nil
+	})
+	return out, err
+}
+
+// PutNotice implements [action.Store].
+func (s *Store) PutNotice(ctx context.Context, n action.Notice, entries ...action.Entry) error {
+	return s.state.In(ctx, func(v *storeState) error {
+		i := slices.IndexFunc(v.Notices, func(o action.Notice) bool { return o.ID == n.ID })
+		if i < 0 || v.Notices[i].Attempts != n.Attempts {
+			return action.ErrConflict
+		}
+		v.Notices[i] = n
+		v.record(entries)
+		return nil
+	})
+}
+
+// Owed implements [action.Store].
+func (s *Store) Owed(ctx context.Context) (out []action.Notice, err error) {
+	err = s.state.In(ctx, func(v *storeState) error {
+		out = slices.DeleteFunc(slices.Clone(v.Notices), func(n action.Notice) bool { return !n.ClosedAt.IsZero() })
 		return nil
 	})
 	return out, err

@@ -68,7 +68,10 @@ type group struct {
 }
 
 // ofActions are the groups about [action.Store].
-var ofActions = []group{{"rounds", rounds}, {"items", items}, {"caps", caps}, {"freeze", freezes}, {"fuses", fuses}, {"keeps", keeps}, {"audit", audits}}
+var ofActions = []group{
+	{"rounds", rounds}, {"items", items}, {"caps", caps}, {"freeze", freezes}, {"fuses", fuses}, {"keeps", keeps},
+	{"notices", notices}, {"audit", audits},
+}
 
 // Run holds a backend against the suite; open returns an empty one for each test.
 func Run(t *testing.T, open func(t *testing.T) *Backend) {
