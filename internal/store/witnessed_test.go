@@ -105,7 +105,11 @@ func TestRestoredStateActsOnNothing(t *testing.T) {
 	if f := w.round(s); f != nil {
 		t.Fatalf("a new state is frozen: %s", f.Reason)
 	}
-	w.warned(s, "a")
+	if _, err := s.Actions().SaveOwing(t.Context(), w.warned(s, "a"), []action.Notice{
+		{ID: "a-2-owner", Account: watchedAccount, Item: "a", Recipient: "owner", Kind: "acted", CreatedAt: wall, DueAt: wall},
+	}); err != nil {
+		t.Fatal(err)
+	}
 	w.close(s)
 	w.copy(w.dir, w.dir+".backup")
 
@@ -125,6 +129,9 @@ func TestRestoredStateActsOnNothing(t *testing.T) {
 	it, err := s.Actions().Item(t.Context(), "a")
 	if err != nil || it.Phase != action.Observed || !it.GraceFrom.IsZero() {
 		t.Errorf("the item is %s with a grace from %s, %v; want it at its first step", it.Phase, it.GraceFrom, err)
+	}
+	if n, err := s.Actions().ClaimNotice(t.Context(), watchedAccount, wall.Add(time.Hour), wall.Add(2*time.Hour)); n != nil || err != nil {
+		t.Errorf("it would say again what was said: %+v, %v", n, err)
 	}
 	if err := s.Actions().Unfreeze(t.Context(), "bo", "over", wall); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ type Metrics struct {
 	// Of the newest round.
 	resources, verdicts, running, wasted, missing *prometheus.GaugeVec
 
-	age, interval, late, held, ready, database, frozen, fuses, problem, certificate, token *prometheus.Desc
+	age, interval, late, held, ready, database, frozen, fuses, owed, problem, certificate, token *prometheus.Desc
 }
 
 func newMetrics(s *Scheduler) *Metrics {
@@ -75,6 +75,7 @@ func newMetrics(s *Scheduler) *Metrics {
 		database:    desc("database_age_seconds", "Time since the database answered."),
 		frozen:      desc("frozen", "1 while all actions are held back, by a freeze or because the state cannot be trusted."),
 		fuses:       desc("fuses_blown", "Fuses that have blown and were not confirmed: their policies act on nothing."),
+		owed:        desc("notices_owed", "Notices of actions and alarms that no channel accepted yet; each is tried again for a week."),
 		problem:     desc("problem", "1 while something is wrong besides a source: state (it is older than its witness, or cannot be compared) or organization.", "what"),
 		certificate: desc("certificate_expiry_timestamp_seconds", "When the certificate of the server expires; absent without TLS."),
 		token:       desc("token_expiry_timestamp_seconds", "When the first of the tokens of the API expires that still count; absent without one."),
@@ -146,7 +147,7 @@ func Descriptions() ([]Description, error) {
 // Describe implements [prometheus.Collector] for what is computed when it is asked.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.age, m.interval, m.late, m.held, m.ready, m.database, m.frozen, m.fuses, m.problem, m.certificate, m.token,
+		m.age, m.interval, m.late, m.held, m.ready, m.database, m.frozen, m.fuses, m.owed, m.problem, m.certificate, m.token,
 	} {
 		to <- d
 	}
@@ -169,6 +170,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	send(m.frozen, flag(r.Frozen))
 	facts := m.service.known()
 	send(m.fuses, float64(facts.Fuses))
+	send(m.owed, float64(facts.Owed))
 	if !facts.TokenExpires.IsZero() {
 		send(m.token, float64(facts.TokenExpires.Unix()))
 	}

@@ -117,6 +117,8 @@ type Facts struct {
 	Fuses int
 	// TokenExpires is when the first of the API's tokens that still count expires; zero is none.
 	TokenExpires time.Time
+	// Owed is how many notices of actions and alarms no channel accepted yet.
+	Owed int
 }
 
 // factsEvery is the time between two readings of facts.

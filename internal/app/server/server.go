@@ -443,6 +443,11 @@ func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	if err != nil {
 		return f, err
 	}
+	owed, err := v.store.Actions().Owed(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.Owed = len(owed)
 	now := v.req.Now()
 	for _, t := range tokens {
 		if t.Valid(now) && (f.TokenExpires.IsZero() || t.ExpiresAt.Before(f.TokenExpires)) {
