@@ -229,7 +229,7 @@ type Store interface {
 	// PutNotice writes what a delivery came to, with its entries; ErrConflict where another
 	// process has claimed the notice since. One that was closed a month ago is forgotten.
 	PutNotice(ctx context.Context, n Notice, entries ...Entry) error
-	// Owed returns the notices that nobody accepted yet, in the order of their making.
+	// Owed returns the notices that no channel accepted yet, in the order of their making.
 	Owed(ctx context.Context) ([]Notice, error)
 	// Admit writes the intents of what the caps allow of a batch ([Batch.Defer]), added to
 	// what the source was admitted in the last hour, and returns what became of each

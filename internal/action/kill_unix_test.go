@@ -228,7 +228,7 @@ func settled(w *world) bool {
 	return err == nil && len(items) == 0
 }
 
-// told says whether nobody is owed a notice any more.
+// told says whether no notice is owed any more.
 func told(w *world) bool {
 	owed, err := w.store.Owed(context.Background())
 	return err == nil && len(owed) == 0

@@ -161,7 +161,7 @@ func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...acti
 	return attempted(err, "keep what became of notice %s", n.ID)
 }
 
-// Owed returns the notices that nobody accepted yet.
+// Owed returns the notices that no channel accepted yet.
 func (a actions) Owed(ctx context.Context) ([]action.Notice, error) {
 	var rows []noticeRow
 	if err := a.list(ctx, &rows, notices.query+" WHERE closed_at IS NULL ORDER BY created_at, id"); err != nil {
