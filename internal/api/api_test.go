@@ -263,7 +263,7 @@ var least = map[string][]string{
 	"viewer": {"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding", "preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
 		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs", "get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
 		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest", "get-backtest-result", "list-bill-periods", "get-last-scan",
-		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state"},
+		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state", "get-doctor-state"},
 	"user":     {"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate", "gate", "up-session", "extend-session", "down-session", "divide-costs"},
 	"approver": {"approve", "deny"},
 	"operator": {"fix-finding", "fix-findings", "undo-actions", "undo-action", "freeze", "unfreeze", "confirm-alert", "accept-state"},

@@ -7,12 +7,35 @@ import (
 
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/ops"
 	"github.com/curfew-dev/curfew/internal/report"
 )
 
 func (a *app) newDoctor() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Short: "Check what curfew can see", Args: noSuchVerb}
-	c.AddCommand(a.newDoctorMetrics())
+	c.AddCommand(a.newDoctorMetrics(), a.newDoctorState())
+	return c
+}
+
+func (a *app) newDoctorState() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "state",
+		Short: "List what is wrong with the state and the service, and what to do",
+		Long: `Lists what keeps actions back (a freeze, a state that is not trusted, a fuse), actions that
+failed or are not confirmed, messages that no channel accepts, tokens that expire within a
+week, and, at a service, what it cannot read. Each line ends with what to do. The exit code
+is 5 while there is anything to do.`,
+		Example: "  curfew doctor state\n  curfew doctor state -o json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			doc, err := ops.GetDoctorState.Call(c.Context(), a.at, ops.None{})
+			if err := shown(a, report.DoctorState)(doc, err); err != nil || len(doc.Troubles) == 0 {
+				return err
+			}
+			return &failure{exit: ExitPartial}
+		},
+	}
+	a.outputs(c, tableJSON...)
 	return c
 }
 

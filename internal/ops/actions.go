@@ -236,6 +236,16 @@ var GetState = declare(Operation[None, view.State]{
 	},
 })
 
+// GetDoctorState lists what is wrong with the state and the service.
+var GetDoctorState = declare(Operation[None, view.DoctorState]{
+	Info: Info{ID: "get-doctor-state", Method: get, Path: "doctor/state", Role: approval.RoleViewer,
+		Summary: "List what is wrong with the state and the service, and what to do", Schema: view.DoctorStateSchema,
+		Command: "doctor state", Why: "it is about the state"},
+	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.DoctorState], error) {
+		return reply(act.DoctorState(ctx, c.Request))
+	},
+})
+
 // AcceptState lets an older state act again.
 var AcceptState = declare(Operation[ReasonInput, view.State]{
 	Info: Info{ID: "accept-state", Method: post, Path: "state/accept", Role: approval.RoleOperator,

@@ -11,6 +11,37 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
+// DoctorState shows what is wrong with a state and its service.
+func DoctorState(d view.DoctorState) layout.Sheet {
+	s := layout.Sheet{Verb: "doctor state", Title: "nothing is wrong"}
+	if n := len(d.Troubles); n > 0 {
+		s.Title = plain.Count(n, "trouble")
+	}
+	held := fmt.Sprintf("%s of the audit log", plain.Count(d.AuditEntries, "entry", "entries"))
+	if !d.OldestAt.IsZero() {
+		held += ", from " + plain.Time(d.OldestAt) + " to " + plain.Time(d.NewestAt)
+	}
+	s.Figures = append(s.Figures, layout.Figure{Label: "state", Value: d.Database, Note: plain.Size(d.Bytes) + ", " + held})
+	for _, r := range d.Rounds {
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "newest round", Value: r.Account, Note: fmt.Sprintf("%d, %s ago", r.Round, plain.Duration(d.At.Sub(r.At).Round(time.Second))),
+		})
+	}
+	if len(d.Troubles) == 0 {
+		return s
+	}
+	wrong := layout.Grid{Title: "troubles", Head: []string{"what", "since", "next"}, Priority: []int{3, 2, 1}}
+	for _, t := range d.Troubles {
+		since := ""
+		if !t.Since.IsZero() {
+			since = plain.Time(t.Since)
+		}
+		wrong.Rows, wrong.Notes = append(wrong.Rows, []string{t.What, since, t.Next}), append(wrong.Notes, t.Why)
+	}
+	s.Tables = append(s.Tables, wrong)
+	return s
+}
+
 // Doctor shows what telemetry there is for each machine, and what is missing.
 func Doctor(d view.Doctor) layout.Sheet {
 	s := layout.Sheet{Verb: "doctor metrics", Title: fmt.Sprintf("%d of %s can be judged; %d lack telemetry", d.Judged, plain.Count(len(d.Machines), "running machine"), d.Lacking)}

@@ -21,6 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/trust"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // Host is what a process takes from the machine that it runs on.
@@ -63,6 +64,8 @@ type Process struct {
 	Simulated action.Cloud
 	// Storage opens the state for a request.
 	Storage Storage
+	// Troubles lists what is wrong with the service that this process is; nil: it is none.
+	Troubles func() []view.Trouble
 }
 
 // NewProcess returns a process of a host whose requests open the configured state themselves.

@@ -32,6 +32,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/policy"
 	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // ServeOptions say what a service reads, whether it acts, and where it listens.
@@ -136,6 +137,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	v.scheduler = scheduler.New(scheduler.Options{Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log,
 		Frozen: s.Actions().Frozen, Facts: v.facts, Certificate: v.certificateExpires, Done: v.done})
 	v.certificate = newCertificate(req, cfg)
+	v.req.Troubles = v.troubles
 	sources, err := v.load(ctx)
 	if err != nil {
 		return err
@@ -456,6 +458,36 @@ func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	}
 	return f, nil
 }
+
+// troubles lists what is wrong with this process of the service, besides what its state says.
+func (v *server) troubles() []view.Trouble {
+	r := v.scheduler.Ready()
+	var out []view.Trouble
+	add := func(what, next string, why ...string) {
+		for _, w := range why {
+			out = append(out, view.Trouble{What: what, Why: w, Next: next})
+		}
+	}
+	if !r.Ready {
+		add(view.TroubleDatabase, "see that it runs and can be reached", r.Database)
+	}
+	if r.Configuration != "" {
+		add(view.TroubleConfiguration, "`curfew policy check` lists its mistakes; the one before is in force", r.Configuration)
+	}
+	add(view.TroubleSource, "its cause says what is denied or does not answer; other sources go on", r.Degraded...)
+	for _, p := range r.Problems {
+		if why, ok := strings.CutPrefix(p, scheduler.ProblemOrganization+": "); ok {
+			add(view.TroubleOrganization, "the accounts that are known go on", why)
+		}
+	}
+	if ends, ok := v.certificateExpires(); ok && ends.Sub(v.req.Now()) < certificateSoon {
+		add(view.TroubleCertificate, "replace the file at serve.tls.cert_file; it is taken up without a start", "expires at "+plain.Time(ends))
+	}
+	return out
+}
+
+// certificateSoon is how long before its end a certificate is a trouble.
+const certificateSoon = 14 * 24 * time.Hour
 
 // certificateExpires is when the certificate of the server expires; false without one.
 func (v *server) certificateExpires() (time.Time, bool) {

@@ -1,0 +1,157 @@
+package act
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/app/runtime"
+	"github.com/curfew-dev/curfew/internal/plain"
+	"github.com/curfew-dev/curfew/internal/store"
+	"github.com/curfew-dev/curfew/internal/view"
+)
+
+const (
+	// maxAlarms is how many alarms are listed one by one.
+	maxAlarms = 50
+	// failedFor is for how long an action that failed is listed.
+	failedFor = 7 * 24 * time.Hour
+	// lateNotice is after how long a notice that no channel accepted is listed.
+	lateNotice = 5 * time.Minute
+	// expirySoon is how long before its end a token is listed.
+	expirySoon = 7 * 24 * time.Hour
+)
+
+// The kinds of troubles in the order in which to look at them.
+var troubles = []string{
+	view.TroubleState, view.TroubleFrozen, view.TroubleDatabase, view.TroubleConfiguration, view.TroubleSource,
+	view.TroubleOrganization, view.TroubleFuse, view.TroubleAlarm, view.TroubleNotice, view.TroubleCertificate, view.TroubleToken,
+}
+
+// DoctorState lists what is wrong with the state, and with the service where one answers.
+func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, error) {
+	_, s, err := req.State(ctx)
+	if err != nil {
+		return view.DoctorState{}, err
+	}
+	defer s.Close()
+	now, err := req.StateTime(ctx, s)
+	if err != nil {
+		return view.DoctorState{}, err
+	}
+	size, err := s.Size(ctx)
+	if err != nil {
+		return view.DoctorState{}, err
+	}
+	doc := view.DoctorState{
+		Schema: view.DoctorStateSchema, At: now.UTC(), Database: size.Database, Bytes: size.Bytes, AuditEntries: size.Entries,
+		OldestAt: size.OldestAt, NewestAt: size.NewestAt, Rounds: []view.AccountRound{}, Troubles: []view.Trouble{},
+	}
+	rounds, err := s.Rounds(ctx)
+	if err != nil {
+		return doc, err
+	}
+	for _, r := range rounds {
+		doc.Rounds = append(doc.Rounds, view.AccountRound(r))
+	}
+	for _, look := range []func(context.Context, *store.Store, time.Time) ([]view.Trouble, error){
+		heldBack, blownFuses, alarms, owedNotices, endingTokens,
+	} {
+		found, err := look(ctx, s, now)
+		if err != nil {
+			return doc, err
+		}
+		doc.Troubles = append(doc.Troubles, found...)
+	}
+	if req.Troubles != nil {
+		doc.Troubles = append(doc.Troubles, req.Troubles()...)
+	}
+	slices.SortStableFunc(doc.Troubles, func(a, b view.Trouble) int {
+		return cmp.Compare(slices.Index(troubles, a.What), slices.Index(troubles, b.What))
+	})
+	return doc, nil
+}
+
+// heldBack lists what keeps every action from being carried out.
+func heldBack(ctx context.Context, s *store.Store, _ time.Time) ([]view.Trouble, error) {
+	now, err := standing(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var out []view.Trouble
+	const accept = "`curfew state` says what is lost, `curfew state accept --reason TEXT` lets it act"
+	switch {
+	case now.Quarantine != nil:
+		out = append(out, view.Trouble{What: view.TroubleState, Since: now.Quarantine.At, Why: now.Quarantine.Reason, Next: accept})
+	case now.Witness != nil && now.Witness.Problem != "":
+		out = append(out, view.Trouble{What: view.TroubleState, Why: "its witness cannot be used: " + now.Witness.Problem, Next: "`curfew state`"})
+	}
+	frozen, err := s.Actions().Frozen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if frozen != nil && len(out) == 0 {
+		out = append(out, view.Trouble{What: view.TroubleFrozen, Since: frozen.At.UTC(), Why: "all actions are frozen by " + frozen.By + ": " + frozen.Reason,
+			Next: "`curfew unfreeze --reason TEXT`"})
+	}
+	return out, nil
+}
+
+func blownFuses(ctx context.Context, s *store.Store, _ time.Time) (out []view.Trouble, err error) {
+	fuses, err := s.Actions().Fuses(ctx)
+	for _, f := range fuses {
+		if f.Stands() {
+			out = append(out, view.Trouble{What: view.TroubleFuse, Since: f.At.UTC(), Why: f.Account + ": " + f.String(),
+				Next: "`curfew confirm " + f.Source + " --reason TEXT`"})
+		}
+	}
+	return out, err
+}
+
+func alarms(ctx context.Context, s *store.Store, now time.Time) (out []view.Trouble, err error) {
+	items, err := s.Alarms(ctx, now.Add(-failedFor), maxAlarms+1)
+	for i, it := range items {
+		if i == maxAlarms {
+			out = append(out, view.Trouble{What: view.TroubleAlarm, Why: "there are more alarms than these", Next: "`curfew audit --what alarm` has all"})
+			break
+		}
+		out = append(out, view.Trouble{What: view.TroubleAlarm, Since: it.UpdatedAt.UTC(),
+			Why: fmt.Sprintf("%s %s: %s", it.Do.Verb, it.Ref.ID, it.Alarm), Next: "`curfew audit --item " + it.ID + "`"})
+	}
+	return out, err
+}
+
+func owedNotices(ctx context.Context, s *store.Store, now time.Time) (out []view.Trouble, err error) {
+	owed, err := s.Actions().Owed(ctx)
+	for _, n := range owed {
+		if now.Sub(n.CreatedAt) < lateNotice && n.Error == "" {
+			continue
+		}
+		out = append(out, view.Trouble{What: view.TroubleNotice, Since: n.CreatedAt.UTC(), Why: notTold(n),
+			Next: "mend `notify` in curfew.yaml; it is tried again at " + plain.Time(n.DueAt)})
+	}
+	return out, err
+}
+
+// notTold says who was not told of what.
+func notTold(n action.Notice) string {
+	why := fmt.Sprintf("the %s of %s was not told: %s", n.Recipient, n.Ref.ID, n.Message().Because)
+	if n.Error != "" {
+		why += "; " + n.Error
+	}
+	return why
+}
+
+func endingTokens(ctx context.Context, s *store.Store, now time.Time) (out []view.Trouble, err error) {
+	tokens, err := s.Callers().Tokens(ctx)
+	for _, t := range tokens {
+		if t.Valid(now) && t.ExpiresAt.Sub(now) < expirySoon {
+			out = append(out, view.Trouble{What: view.TroubleToken, Why: "a token of the API expires at " + plain.Time(t.ExpiresAt),
+				Next: "`curfew token list` names its owner"})
+		}
+	}
+	return out, err
+}

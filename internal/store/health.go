@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/action"
+)
+
+// Size is what a state takes, and how far back its audit log goes.
+type Size struct {
+	// Database is sqlite or postgres, Bytes what it takes on disk with its indexes and, of a
+	// file, its log of writes.
+	Database string
+	Bytes    int64
+	Entries  int64
+	// OldestAt and NewestAt are the times of the first and last entry of the audit log.
+	OldestAt, NewestAt time.Time
+}
+
+// Size returns what the state takes.
+func (s *Store) Size(ctx context.Context) (Size, error) {
+	out := Size{Database: "postgres"}
+	query := "SELECT pg_database_size(current_database())"
+	if s.db.turns != nil {
+		out.Database, query = "sqlite", "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+	}
+	if err := s.db.get(ctx, &out.Bytes, query); err != nil {
+		return out, fmt.Errorf("read the size of the state: %w", err)
+	}
+	var ends struct {
+		Entries int64   `db:"entries"`
+		Oldest  instant `db:"oldest"`
+		Newest  instant `db:"newest"`
+	}
+	err := s.db.get(ctx, &ends, "SELECT (SELECT entry FROM audit_head WHERE id = 1) AS entries,"+
+		" (SELECT at FROM audit ORDER BY id LIMIT 1) AS oldest, (SELECT at FROM audit ORDER BY id DESC LIMIT 1) AS newest")
+	out.Entries, out.OldestAt, out.NewestAt = ends.Entries, ends.Oldest.Time, ends.Newest.Time
+	return out, attempted(err, "read the ends of the audit log")
+}
+
+// AccountRound is the newest round of an account.
+type AccountRound struct {
+	Account string
+	Round   int64
+	At      time.Time
+}
+
+// Rounds returns the newest round of each account, in the order of their names.
+func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
+	var rows []struct {
+		Account string  `db:"account"`
+		Round   int64   `db:"round"`
+		Wall    instant `db:"wall"`
+	}
+	if err := s.db.list(ctx, &rows, "SELECT account, round, wall FROM accounts WHERE round > 0 ORDER BY account"); err != nil {
+		return nil, fmt.Errorf("read the newest rounds: %w", err)
+	}
+	out := make([]AccountRound, len(rows))
+	for i, r := range rows {
+		out[i] = AccountRound{r.Account, r.Round, r.Wall.Time}
+	}
+	return out, nil
+}
+
+// Alarms returns the items that a person has to look at: open ones with an alarm, and those that
+// failed since a time, at most limit of them, the newest first.
+func (s *Store) Alarms(ctx context.Context, since time.Time, limit int) ([]action.Item, error) {
+	var rows []itemRow
+	query := items.query + " WHERE alarm <> '' AND (is_open = 1 OR phase = 'failed' AND updated_at >= ?) ORDER BY updated_at DESC, id LIMIT ?"
+	if err := s.db.list(ctx, &rows, query, at(since), limit); err != nil {
+		return nil, fmt.Errorf("read the alarms: %w", err)
+	}
+	return convert(rows, itemRow.item), nil
+}
