@@ -216,7 +216,8 @@ func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error
 		s.say(c.it, refused(st))
 		return nil
 	}
-	late := now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts
+	// Of calls that fail people were told at the first one.
+	late := now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts && c.it.Alarm == ""
 	if late && !strings.Contains(c.it.Alarm, unconfirmed) {
 		it := c.it
 		it.Alarm = fmt.Sprintf("%s%s%s and %d calls; it costs until then", st.Name, unconfirmed, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)

@@ -45,6 +45,7 @@ var long = regexp.MustCompile(`enforce --demo --seed|plan spot .* --work 48h|sca
 
 // elsewhere are the documents that a test of their own carries out from top to bottom.
 var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest",
+	"docs/on-call.md":   "TestDrill of test/service",
 	"docs/terraform.md": "TestDocument of test/terraform"}
 
 // stands is an example of an id or a name, and what it stands for in the world.

@@ -143,9 +143,13 @@ type cloud struct {
 	all    []*machine
 	ends   []*ended
 	warned map[string]time.Time // the first accepted warning
-	listed map[string][]time.Time
-	hook   func(process int, operation string, before bool)
-	cut    bool // answers are cut off in the middle
+	told   []letter             // what the channel accepted
+	deaf   bool                 // the channel refuses messages
+	// deafAfter is a machine after whose warning the channel is deaf.
+	deafAfter string
+	listed    map[string][]time.Time
+	hook      func(process int, operation string, before bool)
+	cut       bool // answers are cut off in the middle
 }
 
 // newCloud starts moto with accounts of machines.
@@ -265,17 +269,23 @@ func (c *cloud) measure() {
 	}
 }
 
-// channel is the people's: it accepts every warning.
+// channel is the people's: it accepts every warning, unless it is deaf.
 func (c *cloud) channel(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	rw.Header().Set("Content-Type", "application/json")
+	if c.deaf {
+		fmt.Fprint(rw, `{"ok":false,"error":"token_revoked"}`)
+		return
+	}
+	c.told = append(c.told, newLetter(body))
 	for _, m := range c.all {
 		if _, told := c.warned[m.id]; !told && bytes.Contains(body, []byte(m.id)) {
 			c.warned[m.id] = time.Now()
+			c.deaf = c.deaf || m.id == c.deafAfter
 		}
 	}
-	rw.Header().Set("Content-Type", "application/json")
 	fmt.Fprint(rw, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
 }
 
@@ -464,6 +474,7 @@ type service struct {
 	mu     sync.Mutex
 	number int
 	all    []*process
+	ever   []*process // with those that ended
 }
 
 // older writes the configuration for a curfew that knows neither serve nor aws.accounts, and
@@ -561,7 +572,7 @@ func (s *service) start(binary string) *process {
 	}
 	go func() { _ = p.Wait(); close(p.waited) }()
 	s.mu.Lock()
-	s.all = append(s.all, p)
+	s.all, s.ever = append(s.all, p), append(s.ever, p)
 	s.mu.Unlock()
 	return p
 }
