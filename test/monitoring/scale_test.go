@@ -49,8 +49,8 @@ func TestScaleDividesDurations(t *testing.T) {
 // TestScaleRefusesUnknownDurations: a rule with a duration of another form is not left as it is.
 func TestScaleRefusesUnknownDurations(t *testing.T) {
 	for _, expr := range []string{
-		"a offset 1h > 0", "max_over_time(a[1h:1m]) > 0", "a - time() < 3600", "time() - a > 86400", "time() - timestamp(a) > 9",
-		"increase(a[1h30m]) > 0", "increase(a[1s]) > 0",
+		"a offset 1h > 0", "max_over_time(a[1h:1m]) > 0", "a - time() < 3600", "time() - a > 86400",
+		"time() - timestamp(a) > 9", "increase(a[1h30m]) > 0", "increase(a[1s]) > 0",
 	} {
 		if got, err := Scale([]byte("        expr: "+expr+"\n"), Factor); err == nil {
 			t.Errorf("%s is taken: %s", expr, got)

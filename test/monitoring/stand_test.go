@@ -44,12 +44,17 @@ const patience = 4 * time.Minute
 const configuration = `aws:
   requests_per_second: 1000
   regions: [us-east-1]
-  accounts: [%s]
-%s
+  accounts: [%[1]s]
+%[2]s
 notify:
-  slack: {token_env: SLACK_TOKEN, base_url: "%s/api/", users: {ana: U0ANA}}
+  slack: {token_env: SLACK_TOKEN, base_url: "%[3]s/api/", users: {ana: U0ANA}}
 metrics: {cloudwatch: {max_usd_per_month: 100000000}}
 enforce: {window: 2h}
+serve:
+  interval: %[4]s
+  deadline: %[5]s
+  skip_audits: true
+%[6]s
 `
 
 const policies = `apiVersion: curfew.policy/v1
@@ -78,7 +83,8 @@ scrape_configs:
 `
 
 // alertmanagerConfig has Alertmanager's default intervals, divided; each alert is a message of its own.
-const alertmanagerConfig = `route: {receiver: test, group_by: ["..."], group_wait: %s, group_interval: %s, repeat_interval: %s}
+const alertmanagerConfig = `route:
+  {receiver: test, group_by: ["..."], group_wait: %s, group_interval: %s, repeat_interval: %s}
 receivers: [{name: test, webhook_configs: [{url: %q, send_resolved: true}]}]
 `
 
@@ -128,20 +134,18 @@ func newStand(t *testing.T) *stand {
 	s.database, s.databaseURL = postgres.Own(t)
 	slack := httptest.NewServer(http.HandlerFunc(s.slack))
 	t.Cleanup(slack.Close)
-	scaled := func(d time.Duration) string { return (d / Factor).String() }
-	short := fmt.Sprintf("serve:\n  interval: %s\n  deadline: %s\n  skip_audits: true\n", scaled(time.Minute), scaled(10*time.Minute))
-	tls := "  tls: {cert_file: tls.crt, key_file: tls.key}\n"
-	organization := "  organization: {role: curfew, refresh: " + scaled(time.Hour) + "}\n"
-	accounts := func(all ...string) string {
-		var out []string
-		for _, a := range all {
-			out = append(out, fmt.Sprintf("{role: %q}", role(a)))
+	configured := func(organization, tls string, accounts ...string) string {
+		for i, a := range accounts {
+			accounts[i] = fmt.Sprintf("{role: %q}", role(a))
 		}
-		return strings.Join(out, ", ")
+		return fmt.Sprintf(configuration, strings.Join(accounts, ", "), organization, slack.URL,
+			scaled(time.Minute), scaled(10*time.Minute), tls)
 	}
-	s.first = s.service(fmt.Sprintf(configuration, accounts(acting, unmeasured, reading), organization+short+tls, slack.URL))
+	organization := "  organization: {role: curfew, refresh: " + scaled(time.Hour) + "}"
+	tls := "  tls: {cert_file: tls.crt, key_file: tls.key}"
+	s.first = s.service(configured(organization, tls, acting, unmeasured, reading))
 	s.first.state = []string{"--data-dir", filepath.Join(s.first.dir, "state")}
-	s.second = s.service(fmt.Sprintf(configuration, accounts(other), short, slack.URL))
+	s.second = s.service(configured("", "", other))
 	s.second.state = []string{"--database-url", s.databaseURL}
 	var err error
 	if s.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
@@ -154,6 +158,9 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
+// scaled is a default duration, divided.
+func scaled(d time.Duration) string { return fmt.Sprintf("%dms", (d / Factor).Milliseconds()) }
+
 // observe starts Alertmanager and Prometheus with the scaled rules.
 func (s *stand) observe() {
 	t := s.t
@@ -165,14 +172,13 @@ func (s *stand) observe() {
 	if err := os.WriteFile(file, rules, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", (d / Factor).Milliseconds()) }
 	receiver := httptest.NewServer(&s.received)
 	t.Cleanup(receiver.Close)
 	manager := prometheus.Alertmanager(t, fmt.Sprintf(alertmanagerConfig,
-		ms(30*time.Second), ms(5*time.Minute), ms(4*time.Hour), receiver.URL))
-	s.prometheus = prometheus.Start(t, nil, fmt.Sprintf(prometheusConfig, ms(time.Minute), file,
+		scaled(30*time.Second), scaled(5*time.Minute), scaled(4*time.Hour), receiver.URL))
+	s.prometheus = prometheus.Start(t, nil, fmt.Sprintf(prometheusConfig, scaled(time.Minute), file,
 		strings.TrimPrefix(manager, "http://"), s.first.address, s.second.address),
-		"--query.lookback-delta="+ms(5*time.Minute), "--rules.alert.resend-delay="+ms(time.Minute))
+		"--query.lookback-delta="+scaled(5*time.Minute), "--rules.alert.resend-delay="+scaled(time.Minute))
 }
 
 // service makes the folder of a service.

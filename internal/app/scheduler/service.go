@@ -281,7 +281,10 @@ func (s *Scheduler) Reloaded(err error) {
 }
 
 // What [Scheduler.Problem] is about.
-const ProblemState, ProblemOrganization = "state", "organization"
+const (
+	ProblemState        = "state"
+	ProblemOrganization = "organization"
+)
 
 // known are the facts as they were read last.
 func (s *Scheduler) known() Facts {
