@@ -1,8 +1,6 @@
 package monitoring
 
 import (
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,8 +14,9 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	_ "modernc.org/sqlite" // the driver of the connection that makes a token older
 
+	"github.com/curfew-dev/curfew/internal/action"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/test/postgres"
 	"github.com/curfew-dev/curfew/test/wire"
 )
@@ -115,9 +114,9 @@ var lanes = map[string][]fault{
 		mend:   func(s *stand) error { return s.writeCertificate(90 * 24 * time.Hour) },
 	}, {
 		name: "a token expires", alerts: []alert{{"CurfewTokenExpires", nil}},
-		inject: (*stand).createToken,
+		inject: (*stand).keepToken,
 		mend: func(s *stand) error {
-			_, err := s.first.command("token", "revoke", s.token)
+			_, err := s.first.command("token", "revoke", agedToken)
 			return err
 		},
 	}},
@@ -167,28 +166,24 @@ func (s *stand) idle(count int32) error {
 	return s.cloud.launch(s.t.Context(), acting, count, machine{reports: true})
 }
 
-// createToken creates a token that soon expires.
-func (s *stand) createToken() error {
-	counts := 7 * 24 * time.Hour / Factor
-	text, err := s.first.command("token", "create", "probe", "--role", "viewer", "--for", counts.String(), "-o", "json")
+// keepToken keeps a token that was made long ago and soon expires.
+func (s *stand) keepToken() error {
+	state, err := store.Open(s.t.Context(), store.Options{Dir: filepath.Join(s.first.dir, "state")})
 	if err != nil {
 		return err
 	}
-	var doc struct{ ID string }
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		return err
+	defer state.Close()
+	now := time.Now().UTC()
+	token := store.Token{
+		ID: agedToken, Hash: strings.Repeat(agedToken, 8), Name: "probe", Roles: []string{"viewer"}, CreatedBy: "ana",
+		CreatedAt: now.Add(-83 * 24 * time.Hour), ExpiresAt: now.Add(7 * 24 * time.Hour / Factor),
 	}
-	s.token = doc.ID
-	// It was made long ago: tokens that are made for hours are meant to end.
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.first.dir, "state", "curfew.db")+"?_pragma=busy_timeout(30000)")
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	const before = "UPDATE tokens SET created_at = created_at - 99 * (expires_at - created_at) WHERE id = ?"
-	_, err = db.ExecContext(s.t.Context(), before, s.token)
-	return err
+	entry := action.Entry{At: now, Actor: "ana", What: action.EventToken, Because: "token " + token.ID, Outcome: "created"}
+	return state.Callers().Create(s.t.Context(), token, entry)
 }
+
+// agedToken is the id of the token that soon expires.
+const agedToken = "5e7ac0de"
 
 // rule is an alert rule of the shipped file.
 type rule struct {

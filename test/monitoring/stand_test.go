@@ -103,7 +103,6 @@ type stand struct {
 	database      *postgres.Server
 	databaseURL   string
 	rules         map[string]rule
-	token         string // the id of the one that soon expires
 	// undo takes the faults at the provider back that are in force, by account and service.
 	mu   sync.Mutex
 	undo map[string]func()
