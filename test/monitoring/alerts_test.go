@@ -178,7 +178,7 @@ func (s *stand) keepToken() error {
 		ID: agedToken, Hash: strings.Repeat(agedToken, 8), Name: "probe", Roles: []string{"viewer"}, CreatedBy: "ana",
 		CreatedAt: now.Add(-83 * 24 * time.Hour), ExpiresAt: now.Add(7 * 24 * time.Hour / Factor),
 	}
-	entry := action.Entry{At: now, Actor: "ana", What: action.EventToken, Because: "token " + token.ID, Outcome: "created"}
+	entry := action.Entry{At: now, Actor: "ana", What: action.EventToken, Because: "token " + token.ID}
 	return state.Callers().Create(s.t.Context(), token, entry)
 }
 

@@ -619,10 +619,12 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 		s.mu.Lock()
 		h.lose = nil
 		delete(s.held, src.Name)
+		others := !slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name })
 		if st := s.status[src.Name]; st != nil {
 			st.Held = false // the dealer does not say so while the database does not answer
+			others = others || st.Holder != ""
 		}
-		if !slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name }) {
+		if others {
 			s.Metrics.forget(src.Name)
 		}
 		s.mu.Unlock()
