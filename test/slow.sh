@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules plans services cli docs checkpoints agents local api image python
-	kills provider clocks disks sessions calls runners unanswered helm templates terraform policies)
+	kills provider clocks disks sessions calls runners unanswered helm templates terraform policies
+	alerts)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -35,6 +36,7 @@ run() {
 	helm) (cd test/helm && go test -count=1 .) ;;
 	templates) ./test/cfn-lint.sh ;;
 	terraform) make terraform ;;
+	alerts) ./test/requirements.sh prometheus-alertmanager && slow -timeout 30m -run TestEachRuleFires ./test/monitoring ;; # 7 minutes
 	policies) slow -run TestAWSKnowsWhatThePolicySays ./test/iam ;; # against the reference of AWS
 	*) echo "slow.sh: there is no suite $1; there are: ${suites[*]}" >&2; return 2 ;;
 	esac

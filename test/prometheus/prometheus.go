@@ -1,5 +1,5 @@
 // Package prometheus starts real servers that speak Prometheus's HTTP API, with a given
-// history: Debian's Prometheus and VictoriaMetrics.
+// history: Debian's Prometheus and VictoriaMetrics. Alertmanager takes their alerts.
 package prometheus
 
 import (
@@ -66,6 +66,22 @@ func Start(t testing.TB, history []Series, config string, flags ...string) strin
 	}
 	args := append([]string{"--config.file=" + file, "--storage.tsdb.path=" + data, "--storage.tsdb.retention.time=10y"}, flags...)
 	return run(t, "/-/ready", "prometheus", func(address string) []string { return append(args, "--web.listen-address="+address) })
+}
+
+// Alertmanager runs Alertmanager with a configuration, by itself, and returns its address.
+func Alertmanager(t testing.TB, config string) string {
+	t.Helper()
+	const program = "prometheus-alertmanager"
+	Need(t, program, program)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "alertmanager.yml")
+	write(t, file, []byte(config))
+	return run(t, "/-/ready", program, func(address string) []string {
+		return []string{
+			"--config.file=" + file, "--storage.path=" + filepath.Join(dir, "data"),
+			"--cluster.listen-address=", "--web.listen-address=" + address,
+		}
+	})
 }
 
 // Victoria runs VictoriaMetrics with a history.

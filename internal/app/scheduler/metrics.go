@@ -78,7 +78,7 @@ func newMetrics(s *Scheduler) *Metrics {
 		owed:        desc("notices_owed", "Notices of actions and alarms that no channel accepted yet; each is tried again for a week."),
 		problem:     desc("problem", "1 while something is wrong besides a source: state (it is older than its witness, or cannot be compared) or organization.", "what"),
 		certificate: desc("certificate_expiry_timestamp_seconds", "When the certificate of the server expires; absent without TLS."),
-		token:       desc("token_expiry_timestamp_seconds", "When the first of the tokens of the API expires that still count; absent without one."),
+		token:       desc("token_expiry_timestamp_seconds", "When the first of the tokens of the API expires that were made for over a week and still count; absent without one."),
 	}
 	m.valid.Set(1)
 	for _, verb := range policy.Verbs() {
@@ -221,15 +221,33 @@ func (m *Metrics) reloaded(err error) {
 // dollars are for a metric alone, of billionths: sums of money are never made of them.
 func dollars(a money.Amount) float64 { return float64(a) / 1e9 }
 
+// The results of rounds.
+const roundDone, roundPartial, roundFailed = "done", "partial", "failed"
+
+// begin sets the rounds of a source to 0, so that the first of each result is an increase.
+func (m *Metrics) begin(source string) {
+	for _, result := range []string{roundDone, roundPartial, roundFailed} {
+		m.rounds.WithLabelValues(source, result)
+	}
+}
+
+// forget leaves out what the newest round of a source saw: another process says it from now on, or
+// nothing reads the source any more.
+func (m *Metrics) forget(source string) {
+	for _, g := range []*prometheus.GaugeVec{m.resources, m.verdicts, m.running, m.wasted, m.missing} {
+		g.DeletePartialMatch(prometheus.Labels{"source": source})
+	}
+}
+
 func (m *Metrics) round(src Source, took time.Duration, o Outcome, err error) {
 	source := src.Name
-	result := "done"
+	result := roundDone
 	switch {
 	case err != nil:
-		result = "failed"
+		result = roundFailed
 		m.failed(source)
 	case len(o.Missing) > 0:
-		result = "partial"
+		result = roundPartial
 	}
 	m.rounds.WithLabelValues(source, result).Inc()
 	m.duration.WithLabelValues(source).Observe(took.Seconds())

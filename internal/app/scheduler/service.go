@@ -532,9 +532,13 @@ func (s *Scheduler) seen(src Source, mine, free bool, lease store.Lease) time.Du
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.of(src)
+	before := st.Holder
 	st.Held, st.Holder = mine, ""
 	if !mine && !free {
 		st.Holder = lease.Holder
+		if before == "" {
+			s.Metrics.forget(src.Name) // what it is like, the other one says
+		}
 	}
 	if mine || !free {
 		st.since = s.Now()
@@ -548,6 +552,7 @@ func (s *Scheduler) of(src Source) *Status {
 	if st == nil {
 		st = &Status{Source: src.Name, since: s.Now()}
 		s.status[src.Name] = st
+		s.Metrics.begin(src.Name)
 	}
 	st.every, st.deadline, st.Background = src.Every(), src.Deadline, src.Background
 	return st
@@ -616,6 +621,14 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 		s.mu.Lock()
 		h.lose = nil
 		delete(s.held, src.Name)
+		others := !slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name })
+		if st := s.status[src.Name]; st != nil {
+			st.Held = false // the dealer does not say so while the database does not answer
+			others = others || st.Holder != ""
+		}
+		if others {
+			s.Metrics.forget(src.Name)
+		}
 		s.mu.Unlock()
 		s.nudge()
 	}()

@@ -430,6 +430,10 @@ func (v *server) done(source string, o scheduler.Outcome, err error) {
 	}
 }
 
+// shortTokens are made for at most so long: the sign-ins of people, and those that are meant to
+// end soon.
+const shortTokens = 7 * 24 * time.Hour
+
 // facts reads what metrics tell of the state.
 func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	fuses, err := v.store.Actions().Fuses(ctx)
@@ -452,7 +456,7 @@ func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	f.Owed = len(owed)
 	now := v.req.Now()
 	for _, t := range tokens {
-		if t.Valid(now) && (f.TokenExpires.IsZero() || t.ExpiresAt.Before(f.TokenExpires)) {
+		if t.Valid(now) && t.ExpiresAt.Sub(t.CreatedAt) > shortTokens && (f.TokenExpires.IsZero() || t.ExpiresAt.Before(f.TokenExpires)) {
 			f.TokenExpires = t.ExpiresAt
 		}
 	}
