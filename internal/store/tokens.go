@@ -28,6 +28,13 @@ type Token struct {
 // Valid says whether the token counts at a time.
 func (t Token) Valid(now time.Time) bool { return t.RevokedAt.IsZero() && now.Before(t.ExpiresAt) }
 
+// maxShortTerm is how long short-term tokens count at most.
+const maxShortTerm = 7 * 24 * time.Hour
+
+// ShortTerm reports whether the token was made for a week at most, as the sign-ins of people are, so
+// that no one has to renew it.
+func (t Token) ShortTerm() bool { return t.ExpiresAt.Sub(t.CreatedAt) <= maxShortTerm }
+
 // Errors of tokens, answers and proofs.
 var (
 	ErrNoToken   = errors.New("no such token")

@@ -148,7 +148,7 @@ func notTold(n action.Notice) string {
 func endingTokens(ctx context.Context, s *store.Store, now time.Time) (out []view.Trouble, err error) {
 	tokens, err := s.Callers().Tokens(ctx)
 	for _, t := range tokens {
-		if t.Valid(now) && t.ExpiresAt.Sub(now) < expirySoon {
+		if t.Valid(now) && !t.ShortTerm() && t.ExpiresAt.Sub(now) < expirySoon {
 			out = append(out, view.Trouble{What: view.TroubleToken, Why: "a token of the API expires at " + plain.Time(t.ExpiresAt),
 				Next: "`curfew token list` names its owner"})
 		}

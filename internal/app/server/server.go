@@ -430,10 +430,6 @@ func (v *server) done(source string, o scheduler.Outcome, err error) {
 	}
 }
 
-// shortTokens are made for at most so long: the sign-ins of people, and those that are meant to
-// end soon.
-const shortTokens = 7 * 24 * time.Hour
-
 // facts reads what metrics tell of the state.
 func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	fuses, err := v.store.Actions().Fuses(ctx)
@@ -456,7 +452,7 @@ func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	f.Owed = len(owed)
 	now := v.req.Now()
 	for _, t := range tokens {
-		if t.Valid(now) && t.ExpiresAt.Sub(t.CreatedAt) > shortTokens && (f.TokenExpires.IsZero() || t.ExpiresAt.Before(f.TokenExpires)) {
+		if t.Valid(now) && !t.ShortTerm() && (f.TokenExpires.IsZero() || t.ExpiresAt.Before(f.TokenExpires)) {
 			f.TokenExpires = t.ExpiresAt
 		}
 	}
