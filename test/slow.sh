@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 suites=(actions schedules plans services cli docs checkpoints agents local api image python
 	kills provider clocks disks sessions calls runners unanswered helm templates terraform policies
-	alerts)
+	alerts drill)
 
 # slow runs tests of packages that CURFEW_SLOW makes longer, or of which it runs more.
 slow() { CURFEW_SLOW=1 go run ./test/gotest -- -count=1 "$@"; }
@@ -27,6 +27,7 @@ run() {
 	python) CURFEW_KILLS=${KILLS:-10} CURFEW_SEED=${SEED:-1} ./test/python.sh --slow ;;
 	kills) slow -timeout 60m -run '^TestKilled|^TestStopped|^TestSoak' ./test/service ;;
 	provider) slow -timeout 60m -run '^TestTheProviderFails|^TestAnOlderBinary' ./test/service ;;
+	drill) slow -timeout 40m -run '^TestDrill' ./test/service ;; # the commands of docs/on-call.md during each fault
 	clocks) slow -timeout 60m -run '^TestClocksJump' ./test/service ;;
 	disks) slow -timeout 60m -run '^TestTheDatabase|^TestTheFile|^TestTheDisk' ./test/service ;;
 	sessions) slow -timeout 60m -skip 'TestKilledAtEveryCall|TestKilledRunner' ./test/sessions ;;

@@ -77,9 +77,19 @@ var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.Sta
 	"over": http.StatusConflict, "other_session": http.StatusConflict,
 	client.CursorGone: http.StatusGone}
 
-// failed is the problem of an error. What is no error of the application is not shown: it may
-// hold what callers must not see.
+// failed is the problem of an error. A freeze that fails says how to stop all actions without it.
 func (s *Server) failed(ctx context.Context, err error) *problem {
+	p := s.problem(ctx, err)
+	if r, _ := ctx.Value(requestKey{}).(request); p.Status >= http.StatusInternalServerError && p.Hint == "" &&
+		r.operation == ops.Freeze.Method+" "+ops.Freeze.Path {
+		p.Hint = action.FreezeByHand
+	}
+	return p
+}
+
+// problem is the problem of an error. What is no error of the application is not shown: it may
+// hold what callers must not see.
+func (s *Server) problem(ctx context.Context, err error) *problem {
 	var p *problem
 	var input *ops.InputError
 	var wired *runtime.Error

@@ -325,6 +325,11 @@ func TestFailedCallsAreLogged(t *testing.T) {
 	if got.status != 503 || !strings.Contains(got.body, "to freeze by hand, end every `curfew serve`") || got.header.Get("Request-Id") != "r-17" {
 		t.Errorf("%d %s, request %q", got.status, got.body, got.header.Get("Request-Id"))
 	}
+	// The key of a call is looked up before the call is made.
+	keyed := s.call(owner, "POST", "/api/v1/freezes", `{"reason": "an incident"}`, with("Idempotency-Key", "k-17"))
+	if keyed.status < 500 || !strings.Contains(keyed.body, "to freeze by hand, end every `curfew serve`") {
+		t.Errorf("%d %s", keyed.status, keyed.body)
+	}
 	for _, part := range []string{"a call failed", `operation="POST /api/v1/freezes"`, "request=r-17", "caller=root", "closed"} {
 		if said := s.log.String(); !strings.Contains(said, part) {
 			t.Errorf("the log does not say %q: %s", part, said)

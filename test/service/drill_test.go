@@ -370,7 +370,7 @@ func drills(server *postgres.Server) []drill {
 		inject: func(d *drilled) { d.configure("bogus: 1\n") },
 		mend:   func(d *drilled) { d.configure("") },
 	}, {
-		name: "the database is gone", metric: "curfew_ready", zero: true, log: "database", fails: "curfew freeze", says: "end the processes",
+		name: "the database is gone", metric: "curfew_ready", zero: true, log: "database", fails: "curfew freeze", says: "end every `curfew serve`",
 		inject: func(d *drilled) {
 			if err := server.Stop(); err != nil {
 				d.t.Fatal(err)
