@@ -46,30 +46,50 @@ func TestGateScript(t *testing.T) {
 		{name: "a fork", files: map[string]string{"jobs/a.yaml": "0"}, fork: true, code: 2},
 		{name: "allowed", files: map[string]string{"jobs/a.yaml": "0"}, code: 0, stdout: "jobs/a.yaml limit: 100 \n"},
 		{name: "held", files: map[string]string{"jobs/a.yaml": "3"}, code: 3, stdout: "jobs/a.yaml limit: 100 \n"},
-		{name: "a flag", files: map[string]string{"jobs/a.yaml": "0"}, flag: "--github", code: 0, stdout: "jobs/a.yaml limit: 100 --github\n"},
-		{name: "denied outweighs held", files: map[string]string{"jobs/a.yaml": "3", "jobs/b.yaml": "4", "jobs/c.yaml": "0"}, code: 4,
+		{
+			name: "a flag", files: map[string]string{"jobs/a.yaml": "0"}, flag: "--github", code: 0,
+			stdout: "jobs/a.yaml limit: 100 --github\n",
+		},
+		{
+			name: "denied outweighs held", files: map[string]string{"jobs/a.yaml": "3", "jobs/b.yaml": "4", "jobs/c.yaml": "0"},
+			code:   4,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \njobs/c.yaml limit: 100 \n"},
-		{name: "a mistake outweighs all", files: map[string]string{"jobs/a.yaml": "4", "jobs/b.yaml": "2", "jobs/c.yaml": "1"}, code: 2,
+		{
+			name: "a mistake outweighs all", files: map[string]string{
+				"jobs/a.yaml": "4", "jobs/b.yaml": "2", "jobs/c.yaml": "1",
+			}, code: 2,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \njobs/c.yaml limit: 100 \n"},
 		{name: "an error outweighs a denial", files: map[string]string{"jobs/a.yaml": "4", "jobs/b.yaml": "1"}, code: 1,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \n"},
 		{name: "interrupted", files: map[string]string{"jobs/a.yaml": "130", "jobs/b.yaml": "0"}, code: 130,
 			stdout: "jobs/a.yaml limit: 100 \njobs/b.yaml limit: 100 \n"},
-		{name: "in a folder, with a space, and another file", files: map[string]string{"jobs/x/a b.yaml": "3", "README.md": "4"}, code: 3,
+		{
+			name: "in a folder, with a space, and another file", files: map[string]string{
+				"jobs/x/a b.yaml": "3", "README.md": "4",
+			}, code: 3,
 			stdout: "jobs/x/a b.yaml limit: 100 \n"},
 		{name: "other files", files: map[string]string{"k8s/train.yml": "3", "jobs/a.yaml": "4"}, jobs: "k8s/*.yml", code: 3,
 			stdout: "k8s/train.yml limit: 100 \n"},
-		{name: "the other ending, and letters that git would quote", files: map[string]string{"jobs/ä.yml": "4", "jobs/b.yaml": "0"}, code: 4,
+		{
+			name: "the other ending, and letters that git would quote", files: map[string]string{
+				"jobs/ä.yml": "4", "jobs/b.yaml": "0",
+			}, code: 4,
 			stdout: "jobs/b.yaml limit: 100 \njobs/ä.yml limit: 100 \n"},
-		{name: "a key, and a flag", files: map[string]string{"jobs/a b.yaml": "0"}, key: "acme/train!7", flag: "--github", code: 0,
+		{
+			name: "a key, and a flag", files: map[string]string{"jobs/a b.yaml": "0"}, key: "acme/train!7", flag: "--github",
+			code:   0,
 			stdout: "jobs/a b.yaml limit: 100 --key acme/train!7 jobs/a b.yaml --github\n"},
-		{name: "its own limits are not asked", files: map[string]string{"jobs/a.yaml": "3", "curfew.yaml": "limit: 1000000"}, code: 3,
+		{
+			name: "its own limits are not asked", files: map[string]string{"jobs/a.yaml": "3", "curfew.yaml": "limit: 1000000"},
+			code:   3,
 			stdout: "jobs/a.yaml limit: 100 \n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			repo, bin := t.TempDir(), t.TempDir()
-			env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBS="+tt.jobs, "KEY="+tt.key, "CURFEW_DATABASE_URL="+map[bool]string{false: "postgres://db.example.com/curfew"}[tt.fork],
-				"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+			env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBS="+tt.jobs, "KEY="+tt.key,
+				"CURFEW_DATABASE_URL="+map[bool]string{false: "postgres://db.example.com/curfew"}[tt.fork],
+				"GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+				"GIT_COMMITTER_EMAIL=a@example.com")
 			write(t, filepath.Join(bin, "curfew"), stub, 0o755)
 			git := func(args ...string) string {
 				c := exec.CommandContext(t.Context(), "git", args...)
@@ -146,12 +166,14 @@ func TestGitHub(t *testing.T) {
 			t.Errorf("it runs on %s", event)
 		}
 	}
-	if len(w.On) != 2 || len(w.Permissions) != 2 || w.Permissions["contents"] != "read" || w.Permissions["pull-requests"] != "write" {
+	if len(w.On) != 2 || len(w.Permissions) != 2 || w.Permissions["contents"] != "read" ||
+		w.Permissions["pull-requests"] != "write" {
 		t.Errorf("it runs on %v with %v", w.On, w.Permissions)
 	}
 	var gates int
 	for _, s := range w.Jobs["gate"].Steps {
-		if strings.HasPrefix(s.Uses, "actions/checkout@") && (s.With["ref"] != "${{ github.event.pull_request.head.sha }}" || s.With["persist-credentials"] != false) {
+		if strings.HasPrefix(s.Uses, "actions/checkout@") && (s.With["ref"] != "${{ github.event.pull_request.head.sha }}" ||
+			s.With["persist-credentials"] != false) {
 			t.Errorf("it checks out %v", s.With)
 		}
 		// Whatever a pull request names is a value of the environment and no text of a
@@ -188,7 +210,8 @@ func TestGitLab(t *testing.T) {
 		t.Errorf("it runs %+v", gate)
 	}
 	// Without an identity the requester is the user of the image, which all jobs share.
-	if gate.Variables["CURFEW_IDENTITY"] != "$GITLAB_USER_LOGIN" || !strings.Contains(gate.Variables["KEY"], "$CI_MERGE_REQUEST_IID") {
+	if gate.Variables["CURFEW_IDENTITY"] != "$GITLAB_USER_LOGIN" ||
+		!strings.Contains(gate.Variables["KEY"], "$CI_MERGE_REQUEST_IID") {
 		t.Errorf("it asks as %+v", gate.Variables)
 	}
 }

@@ -33,13 +33,15 @@ func TestCommands(t *testing.T) {
 			want["ci run"][f] = true
 		}
 	}
-	if !want["ci run"]["--artifacts"] || !want["ci run"]["--timeout"] || !want["gate"]["--config"] || !want["gate"]["-o"] {
+	if !want["ci run"]["--artifacts"] || !want["ci run"]["--timeout"] || !want["gate"]["--config"] ||
+		!want["gate"]["-o"] {
 		t.Fatalf("the calls of curfew are not found: %v", want)
 	}
 	for verb, flags := range want {
 		t.Run(verb, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			code := cli.Run(context.Background(), cli.Process{Args: append(strings.Fields(verb), "--help"), Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
+			code := cli.Run(context.Background(), cli.Process{
+				Args: append(strings.Fields(verb), "--help"), Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
 				Lookup: func(string) (string, bool) { return "", false },
 				Now:    func() time.Time { return time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) }})
 			if code != cli.ExitDone {

@@ -38,17 +38,27 @@ func TestRunScript(t *testing.T) {
 	}{
 		{"bare", []string{"RUN=make train", "FILE=session.yaml", "TIMEOUT=1h", "ARTIFACTS=", "NAME="},
 			"[ci]\n[run]\n[--timeout]\n[1h]\n[--file]\n[session.yaml]\n[--]\n[sh]\n[-c]\n[make train]\n"},
-		{"paths, a name, and what a shell would read", []string{`RUN=echo "$HOME" && false; true`, "FILE=a b.yaml", "TIMEOUT=2h", "ARTIFACTS=out put\n\ntrain.log\n", "NAME=train-7"},
-			"[ci]\n[run]\n[--timeout]\n[2h]\n[--file]\n[a b.yaml]\n[--name]\n[train-7]\n[--artifacts]\n[out put]\n[--artifacts]\n[train.log]\n[--]\n[sh]\n[-c]\n[echo \"$HOME\" && false; true]\n"},
-		{"at AWS, without a file", []string{"RUN=make train", "FILE=", "CLOUD=aws", "GPU=L4", "TIMEOUT=1h", "ARTIFACTS=", "NAME="},
+		{
+			"paths, a name, and what a shell would read", []string{
+				`RUN=echo "$HOME" && false; true`, "FILE=a b.yaml", "TIMEOUT=2h", "ARTIFACTS=out put\n\ntrain.log\n",
+				"NAME=train-7",
+			},
+			"[ci]\n[run]\n[--timeout]\n[2h]\n[--file]\n[a b.yaml]\n[--name]\n[train-7]\n[--artifacts]\n[out " +
+				"put]\n[--artifacts]\n[train.log]\n[--]\n[sh]\n[-c]\n[echo \"$HOME\" && false; true]\n"},
+		{
+			"at AWS, without a file", []string{
+				"RUN=make train", "FILE=", "CLOUD=aws", "GPU=L4", "TIMEOUT=1h", "ARTIFACTS=", "NAME=",
+			},
 			"[ci]\n[run]\n[--timeout]\n[1h]\n[--cloud]\n[aws]\n[--gpu]\n[L4]\n[--]\n[sh]\n[-c]\n[make train]\n"},
 	} {
 		cmd := exec.CommandContext(t.Context(), script)
 		var out, errs bytes.Buffer
-		cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(), append(c.env, "PATH="+bin+":"+os.Getenv("PATH"))...), strings.NewReader("input"), &out, &errs
+		cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(),
+			append(c.env, "PATH="+bin+":"+os.Getenv("PATH"))...), strings.NewReader("input"), &out, &errs
 		_ = cmd.Run() // its exit code is compared
 		if cmd.ProcessState.ExitCode() != 7 || out.String() != c.want {
-			t.Errorf("%s: exit code %d\n%s%s\nwant 7 and\n%s", c.name, cmd.ProcessState.ExitCode(), out.String(), errs.String(), c.want)
+			t.Errorf("%s: exit code %d\n%s%s\nwant 7 and\n%s", c.name, cmd.ProcessState.ExitCode(), out.String(), errs.String(),
+				c.want)
 		}
 	}
 }
@@ -136,7 +146,8 @@ func (a *action) usedBy(t *testing.T, file string) {
 		plugin = plugin || strings.Contains(s.Run, "session-manager-plugin.deb")
 		if strings.HasPrefix(s.Uses, "aws-actions/configure-aws-credentials@") {
 			d, err := time.ParseDuration(fmt.Sprint(s.With["role-duration-seconds"]) + "s")
-			if credentials = d; err != nil || s.With["role-to-assume"] == nil || s.With["role-session-name"] == nil || s.With["aws-access-key-id"] != nil {
+			if credentials = d; err != nil || s.With["role-to-assume"] == nil || s.With["role-session-name"] == nil ||
+				s.With["aws-access-key-id"] != nil {
 				t.Errorf("its credentials are %v: %v", s.With, err)
 			}
 		}
@@ -194,7 +205,9 @@ func gitLabRun(t *testing.T, file string) {
 	if strings.Contains(file, "aws") {
 		before := fmt.Sprint(train["before_script"])
 		variables, _ := train["variables"].(map[string]any)
-		if train["id_tokens"] == nil || variables["AWS_ROLE_ARN"] == nil || variables["AWS_ROLE_SESSION_NAME"] == nil || !strings.Contains(before, "session-manager-plugin.deb") || !strings.Contains(before, "AWS_WEB_IDENTITY_TOKEN_FILE") {
+		if train["id_tokens"] == nil || variables["AWS_ROLE_ARN"] == nil || variables["AWS_ROLE_SESSION_NAME"] == nil ||
+			!strings.Contains(before, "session-manager-plugin.deb") ||
+			!strings.Contains(before, "AWS_WEB_IDENTITY_TOKEN_FILE") {
 			t.Errorf("it has %v", train)
 		}
 	} else if got := script("curfew-gate"); got != "curfew gate session.yaml --dry-run" {

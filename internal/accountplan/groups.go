@@ -52,13 +52,20 @@ type machineHour struct {
 
 // groups counts the machines that ran and those that worked in each hour. A machine that
 // worked for a part of an hour counts for that hour, and unknown duty counts as work.
-func groups(ctx context.Context, s sums, since, until time.Time, purpose inventory.Purpose, target float64) ([]Group, error) {
-	filter := ledger.Filter{{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}}, {By: ledger.ByKind, Values: []string{string(inventory.KindInstance)}}}
+func groups(ctx context.Context, s sums, since, until time.Time, purpose inventory.Purpose, target float64) ([]Group,
+	error) {
+	filter := ledger.Filter{
+		{By: ledger.ByCategory, Values: []string{string(ledger.Compute)}},
+		{By: ledger.ByKind, Values: []string{string(inventory.KindInstance)}},
+	}
 	if purpose != "" {
 		filter = append(filter, ledger.Match{By: ledger.ByPurpose, Values: []string{string(purpose)}})
 	}
 	all, err := s.Sums(ctx, ledger.SumQuery{Since: since, Until: until, Granularity: ledger.Hourly, Filter: filter,
-		By: []ledger.Dimension{ledger.ByTeam, ledger.ByProject, ledger.ByPurpose, ledger.ByType, ledger.ByRegion, ledger.ByResource, ledger.ByDuty}})
+		By: []ledger.Dimension{
+			ledger.ByTeam, ledger.ByProject, ledger.ByPurpose, ledger.ByType, ledger.ByRegion, ledger.ByResource,
+			ledger.ByDuty,
+		}})
 	if err != nil {
 		return nil, fmt.Errorf("read the hours of machines: %w", err)
 	}
@@ -101,7 +108,10 @@ func groups(ctx context.Context, s sums, since, until time.Time, purpose invento
 	}
 	var out []Group
 	for k, t := range totals {
-		g := Group{Team: k[0], Project: k[1], Purpose: k[2], Type: k[3], Region: k[4], UnknownShare: float64(t.unknown) / float64(t.seconds)}
+		g := Group{
+			Team: k[0], Project: k[1], Purpose: k[2], Type: k[3], Region: k[4],
+			UnknownShare: float64(t.unknown) / float64(t.seconds),
+		}
 		for hour, n := range t.ran {
 			g.Machines, g.Working = max(g.Machines, n), max(g.Working, t.worked[hour])
 		}
@@ -121,7 +131,8 @@ func groups(ctx context.Context, s sums, since, until time.Time, purpose invento
 		out = append(out, g)
 	}
 	slices.SortFunc(out, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Machines-b.Needed, a.Machines-a.Needed), cmp.Compare(a.Team, b.Team), cmp.Compare(a.Project, b.Project),
+		return cmp.Or(cmp.Compare(b.Machines-b.Needed, a.Machines-a.Needed), cmp.Compare(a.Team, b.Team),
+			cmp.Compare(a.Project, b.Project),
 			cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Region, b.Region))
 	})
 	return out, nil
@@ -131,7 +142,8 @@ func groups(ctx context.Context, s sums, since, until time.Time, purpose invento
 // since to until, for one purpose or for all where it is empty. Target is the largest share
 // of the needed machines that may work at once, over 0 and at most 1. Schema is that of the
 // planner that asks.
-func FromLedger(ctx context.Context, s sums, schema string, since, until time.Time, purpose inventory.Purpose, target float64) (Groups, error) {
+func FromLedger(ctx context.Context, s sums, schema string, since, until time.Time, purpose inventory.Purpose,
+	target float64) (Groups, error) {
 	all, err := groups(ctx, s, since, until, purpose, target)
 	if err != nil {
 		return Groups{}, err
@@ -139,11 +151,14 @@ func FromLedger(ctx context.Context, s sums, schema string, since, until time.Ti
 	out := Groups{schema, since, until, all, []string{
 		"machines of one owner, purpose, type and region are interchangeable",
 		"a machine that worked for a part of an hour counts for the hour; unknown duty counts as work",
-		"the ledger has the duty of machines, not their utilization: it shows how many are too many, but not which smaller type fits or where more are needed; use --from scan for that",
-		"savings are the machine hours above the needed number, at the charged price, scaled to a month; hours without a price or an observation are excluded",
+		"the ledger has the duty of machines, not their utilization: it shows how many are too many, but not which " +
+			"smaller type fits or where more are needed; use --from scan for that",
+		"savings are the machine hours above the needed number, at the charged price, scaled to a month; hours without a " +
+			"price or an observation are excluded",
 	}}
 	if target < 1 {
-		out.Assumptions = append(out.Assumptions, "at most "+plain.Share(target, 1)+" of the remaining machines work at the same time")
+		out.Assumptions = append(out.Assumptions,
+			"at most "+plain.Share(target, 1)+" of the remaining machines work at the same time")
 	}
 	return out, nil
 }

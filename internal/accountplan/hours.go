@@ -86,7 +86,8 @@ func Hours(
 		}
 	}
 	for _, cloud := range slices.Sorted(maps.Keys(elsewhere)) {
-		notes = append(notes, "left out, because no commitment covers them: machines of "+cloud+" ("+elsewhere[cloud].Dollars()+")")
+		notes = append(notes, "left out, because no commitment covers them: machines of "+cloud+" ("+
+			elsewhere[cloud].Dollars()+")")
 	}
 	if len(unpriced) > 0 {
 		notes = append(notes, "hours without a price are left out: "+plain.Few(slices.Sorted(maps.Keys(unpriced))))
@@ -188,6 +189,7 @@ func leave(hours map[hourOf]*hourUse, all []ledger.Sum, leaves Leaving, book *pr
 	if len(unpriced) == 0 {
 		return nil, nil
 	}
-	return []string{"the price book has no on-demand price for " + strings.Join(slices.Sorted(maps.Keys(unpriced)), ", ") +
-		": machines that a finding turns into it are left out"}, nil
+	return []string{
+		"the price book has no on-demand price for " + strings.Join(slices.Sorted(maps.Keys(unpriced)), ", ") +
+			": machines that a finding turns into it are left out"}, nil
 }

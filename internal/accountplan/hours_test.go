@@ -162,7 +162,10 @@ func TestLeavingMachines(t *testing.T) {
 		{machine("both"), "g5.xlarge", change.Change{Verb: change.Terminate}},
 		{machine("both"), "g5.xlarge", change.Change{Verb: change.UseSpot}},
 		{machine("lead"), "g5.xlarge", change.Change{Verb: change.Advise, Arguments: members}},
-		{machine("grow"), "g5.xlarge", change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(2))}}},
+		{
+			machine("grow"), "g5.xlarge",
+			change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(2))}},
+		},
 		{machine("tag"), "g5.xlarge", change.Change{Verb: change.Tag}},
 		{volume, "gp3", change.Change{Verb: change.Delete}},
 	})

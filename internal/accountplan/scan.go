@@ -29,12 +29,16 @@ func Rightsize(r *round.Result, book *price.Book, coverage float64) (rightsize.R
 		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil || !res.Size.Accelerated() {
 			continue
 		}
-		machines = append(machines, rightsize.Measured{Name: cmp.Or(res.Name, res.ID), Type: res.Type, Region: res.Region, Purpose: res.Purpose, Window: w})
+		machines = append(machines, rightsize.Measured{
+			Name: cmp.Or(res.Name, res.ID), Type: res.Type, Region: res.Region, Purpose: res.Purpose, Window: w,
+		})
 	}
 	if len(machines) == 0 {
 		return rightsize.Report{}, fmt.Errorf("right-size the account: %w", ErrUnmeasured)
 	}
-	return rightsize.FromWindows("the account", machines, book, rightsize.Params{Options: rightsize.Options{MinCoverage: coverage}})
+	return rightsize.FromWindows("the account", machines, book, rightsize.Params{
+		Options: rightsize.Options{MinCoverage: coverage},
+	})
 }
 
 // Fleets is the plan of the serving fleets of an account, in the shape of its JSON.
@@ -75,12 +79,15 @@ type Fleet struct {
 // 0 and below 1.
 func Capacity(r *round.Result, book *price.Book, t finding.Thresholds, target float64, now time.Time) (Fleets, error) {
 	out := Fleets{capacity.Schema, target, []Fleet{}, []string{
-		"running machines with purpose inference, of one owner, type and region, are one fleet; its load is the sum of the p95 GPU utilization of its machines",
+		"running machines with purpose inference, of one owner, type and region, are one fleet; its load is the sum of " +
+			"the p95 GPU utilization of its machines",
 		"a fleet with an unmeasured machine is left out; idle machines are not counted",
 		"a fleet at 60% to 80% utilization stays as it is, unless --headroom is given",
 		"the remaining machines have enough GPU memory for all work, with 20% headroom; in production at least two remain",
 	}}
-	fleets, err := finding.Fleets(&finding.Account{Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Prices: book}, t)
+	fleets, err := finding.Fleets(&finding.Account{
+		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Prices: book,
+	}, t)
 	if err != nil {
 		return out, fmt.Errorf("find serving fleets: %w", err)
 	}
@@ -98,7 +105,9 @@ func Capacity(r *round.Result, book *price.Book, t finding.Thresholds, target fl
 // machine's load. Charges are those of one machine.
 func plan(f finding.Fleet, charges []ledger.Charge, target float64) (Fleet, error) {
 	res := f.Resource
-	p := Fleet{Team: res.Owner.Team, Project: res.Owner.Project, Resource: res.ID, Type: res.Type, Region: res.Region, Machines: f.Machines, Load: f.Load,
+	p := Fleet{
+		Team: res.Owner.Team, Project: res.Owner.Project, Resource: res.ID, Type: res.Type, Region: res.Region,
+		Machines: f.Machines, Load: f.Load,
 		Utilization: f.Load / float64(f.Machines), Replicas: f.Least}
 	if f.Load > 0 {
 		r, err := capacity.Plan(capacity.Params{QPS: max(f.Load, 1e-6), QPSPerGPU: 1, Target: target})

@@ -71,7 +71,11 @@ func (s *pass) actFor(ctx context.Context, source string, ready []candidate) err
 		case !c.first:
 			calls = append(calls, c)
 		case s.called[c.it.Ref] != "" && c.replaces():
-			s.say(c.it, Line{Result: ResultWaiting, Why: "another fix of it was carried out in this pass; its document is another one now: scan again", NextAt: s.soon()})
+			s.say(c.it, Line{
+				Result: ResultWaiting,
+				Why:    "another fix of it was carried out in this pass; its document is another one now: scan again",
+				NextAt: s.soon(),
+			})
 		case c.overCap() != nil || s.approved(ctx, &c):
 			first = append(first, c)
 		}
@@ -107,7 +111,9 @@ func (s *pass) alone(ctx context.Context, c *candidate) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read what else is done to %s: %w", c.it.Ref.ID, err)
 	}
-	return !slices.ContainsFunc(items, func(o Item) bool { return o.ID != c.it.ID && o.Phase.underWay() && o.Do.Change.Document != "" }), nil
+	return !slices.ContainsFunc(items, func(o Item) bool {
+		return o.ID != c.it.ID && o.Phase.underWay() && o.Do.Change.Document != ""
+	}), nil
 }
 
 // verify reads everything about due items again, and returns those that still hold and
@@ -169,7 +175,9 @@ func (s *pass) holds(ctx context.Context, c *candidate, found bool, readAt, now 
 	switch {
 	case !found && c.again:
 		// The call may have been carried out, and the provider be slow to show it.
-		s.say(c.it, Line{Result: ResultActed, Why: "it does not hold any more, and the provider shows no trace of " + c.it.Steps[c.it.Step].Name + " yet",
+		s.say(c.it, Line{
+			Result: ResultActed, Why: "it does not hold any more, and the provider shows no trace of " +
+				c.it.Steps[c.it.Step].Name + " yet",
 			NextAt: s.soon()})
 		return false, nil
 	case !found && !s.covers(c.it.Source, c.it.Ref):
@@ -278,7 +286,10 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 	if len(first) == 0 {
 		return nil, nil
 	}
-	b := Batch{Account: s.Account, Source: source, Round: s.r.Number, Now: s.Clock().Wall, Limits: withDefaults(first[0].p.Limits), Selected: s.Selected[source]}
+	b := Batch{
+		Account: s.Account, Source: source, Round: s.r.Number, Now: s.Clock().Wall,
+		Limits: withDefaults(first[0].p.Limits), Selected: s.Selected[source],
+	}
 	for i := range first {
 		c := &first[i]
 		adm := admission(c)
@@ -288,7 +299,8 @@ func (s *pass) admit(ctx context.Context, source string, first []candidate) ([]c
 		adm.Item, adm.Approval, adm.Entries = s.stamp(c.it), c.approval, []Entry{s.intent(c.it, &c.p)}
 		b.Admissions = append(b.Admissions, adm)
 	}
-	result, why := ResultWaiting, "another process changed one of these meanwhile; they are looked at again in the next round"
+	result, why := ResultWaiting,
+		"another process changed one of these meanwhile; they are looked at again in the next round"
 	answers, err := s.Store.Admit(ctx, b)
 	switch {
 	case err == nil:
@@ -410,7 +422,9 @@ func (s *pass) free(ctx context.Context, c *candidate) (bool, error) {
 	case err != nil:
 		return false, err
 	case !alone:
-		return false, s.refuse(ctx, c.it, &Refusal{Rule: "changed", Why: "another fix of its document is under way; scan again when it is done"})
+		return false, s.refuse(ctx, c.it, &Refusal{
+			Rule: "changed", Why: "another fix of its document is under way; scan again when it is done",
+		})
 	}
 	now := s.Clock().Wall
 	keeps, err := s.Store.Keeps(ctx, now)
@@ -480,5 +494,7 @@ func (s *pass) wouldAct(ctx context.Context) error {
 
 // task is the call of an item's step as a cloud is asked for it.
 func task(it Item) Task {
-	return Task{Ref: it.Ref, Identity: it.Identity, Do: it.Do, Step: it.Steps[it.Step], Earlier: slices.Clone(it.Steps[:it.Step])}
+	return Task{
+		Ref: it.Ref, Identity: it.Identity, Do: it.Do, Step: it.Steps[it.Step], Earlier: slices.Clone(it.Steps[:it.Step]),
+	}
 }

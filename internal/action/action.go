@@ -309,7 +309,8 @@ type Query struct {
 // Matches says whether the query selects an entry, but for the limit.
 func (q Query) Matches(e Entry) bool {
 	equal := func(asked, has string) bool { return asked == "" || asked == has }
-	return e.ID > q.After && equal(q.Account, e.Account) && equal(q.Actor, e.Actor) && equal(q.What, e.What) && equal(q.Item, e.Item) &&
+	return e.ID > q.After && equal(q.Account, e.Account) && equal(q.Actor, e.Actor) && equal(q.What, e.What) &&
+		equal(q.Item, e.Item) &&
 		strings.Contains(e.Resource, q.Resource) &&
 		(q.Since.IsZero() || !e.At.Before(q.Since)) && (q.Until.IsZero() || e.At.Before(q.Until))
 }

@@ -43,14 +43,18 @@ type Anchor struct {
 
 // SignAnchor signs the end of the audit log at a time, to the second.
 func SignAnchor(end Head, at time.Time, key ed25519.PrivateKey) Anchor {
-	a := Anchor{Schema: AnchorSchema, Head: end, At: at.UTC().Truncate(time.Second), Key: KeyText(key.Public().(ed25519.PublicKey))}
+	a := Anchor{
+		Schema: AnchorSchema, Head: end, At: at.UTC().Truncate(time.Second),
+		Key: KeyText(key.Public().(ed25519.PublicKey)),
+	}
 	a.Signature = ed25519.Sign(key, a.signed())
 	return a
 }
 
 // signed is what the signature is of.
 func (a Anchor) signed() []byte {
-	return fmt.Appendf(nil, "%s\n%d\n%s\n%s\n%s\n", AnchorSchema, a.Entry, a.Hash, a.First, a.At.UTC().Format(time.RFC3339Nano))
+	return fmt.Appendf(nil, "%s\n%d\n%s\n%s\n%s\n", AnchorSchema, a.Entry, a.Hash, a.First,
+		a.At.UTC().Format(time.RFC3339Nano))
 }
 
 // ErrUntrusted says that an anchor was signed with another key, or changed afterwards.
@@ -83,7 +87,8 @@ func ParseAnchor(name string, src []byte, key ed25519.PublicKey) (Anchor, error)
 	switch {
 	case a.Schema != AnchorSchema:
 		return broken("its schema is not " + AnchorSchema)
-	case a.Entry < 1 || !hashText.MatchString(a.Hash) || !hashText.MatchString(a.First) || a.Entry == 1 && a.Hash != a.First:
+	case a.Entry < 1 || !hashText.MatchString(a.Hash) || !hashText.MatchString(a.First) || a.Entry == 1 &&
+		a.Hash != a.First:
 		return broken("it names no entry")
 	case a.Key != KeyText(key):
 		return Anchor{}, &untrusted{name + ": it was signed with another key, " + a.Key + ", and not with " + KeyText(key)}

@@ -24,7 +24,9 @@ func FuzzParseAnchor(f *testing.F) {
 	want := action.SignAnchor(end, time.Date(2026, 7, 1, 12, 0, 0, 7, time.UTC), key)
 	forged := want
 	forged.Entry = 7
-	for _, a := range []action.Anchor{want, forged, action.SignAnchor(end, want.At, other), action.SignAnchor(action.Head{}, want.At, key)} {
+	for _, a := range []action.Anchor{
+		want, forged, action.SignAnchor(end, want.At, other), action.SignAnchor(action.Head{}, want.At, key),
+	} {
 		text, err := json.MarshalIndent(a, "", "  ")
 		if err != nil {
 			f.Fatal(err)
@@ -68,13 +70,29 @@ func TestParseAnchor(t *testing.T) {
 		want string
 	}{
 		{name: "the first entry", end: action.Head{Entry: 1, Hash: one, First: one}, key: key},
-		{name: "a first entry with two hashes", end: action.Head{Entry: 1, Hash: one, First: strings.Repeat("0b", 32)}, key: key, want: "it names no entry"},
+		{
+			name: "a first entry with two hashes", end: action.Head{Entry: 1, Hash: one, First: strings.Repeat("0b", 32)},
+			key: key, want: "it names no entry",
+		},
 		{name: "no entry", end: action.Head{Hash: one, First: one}, key: key, want: "it names no entry"},
-		{name: "a hash in capitals", end: action.Head{Entry: 2, Hash: strings.ToUpper(one), First: one}, key: key, want: "it names no entry"},
-		{name: "a short first hash", end: action.Head{Entry: 2, Hash: one, First: one[1:]}, key: key, want: "it names no entry"},
-		{name: "another schema", end: action.Head{Entry: 2, Hash: one, First: one}, key: key, edit: func(s string) string { return strings.Replace(s, "anchor/v1", "anchor/v2", 1) }, want: "its schema is not"},
-		{name: "another time", end: action.Head{Entry: 2, Hash: one, First: one}, key: key, edit: func(s string) string { return strings.Replace(s, "2026", "2027", 1) }, want: "its signature is wrong"},
-		{name: "another key", end: action.Head{Entry: 2, Hash: one, First: one}, key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize)), want: "signed with another key"},
+		{
+			name: "a hash in capitals", end: action.Head{Entry: 2, Hash: strings.ToUpper(one), First: one}, key: key,
+			want: "it names no entry",
+		},
+		{
+			name: "a short first hash", end: action.Head{Entry: 2, Hash: one, First: one[1:]}, key: key,
+			want: "it names no entry",
+		},
+		{name: "another schema", end: action.Head{Entry: 2, Hash: one, First: one}, key: key, edit: func(s string) string {
+			return strings.Replace(s, "anchor/v1", "anchor/v2", 1)
+		}, want: "its schema is not"},
+		{name: "another time", end: action.Head{Entry: 2, Hash: one, First: one}, key: key, edit: func(s string) string {
+			return strings.Replace(s, "2026", "2027", 1)
+		}, want: "its signature is wrong"},
+		{
+			name: "another key", end: action.Head{Entry: 2, Hash: one, First: one},
+			key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize)), want: "signed with another key",
+		},
 	} {
 		text, err := json.Marshal(action.SignAnchor(tc.end, at, tc.key))
 		if err != nil {

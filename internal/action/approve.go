@@ -51,7 +51,10 @@ func PlanHash(p Proposal, steps []Step, expiry time.Time) string {
 		Calls              []call
 		Class, Amount      string
 		Expiry             string
-	}{p.Resource.Ref().String(), Identity(p.Resource), gang, p.Source, p.Do, calls, p.Class, amount, expiry.UTC().Format(time.RFC3339Nano)})
+	}{
+		p.Resource.Ref().String(), Identity(p.Resource), gang, p.Source, p.Do, calls, p.Class, amount,
+		expiry.UTC().Format(time.RFC3339Nano),
+	})
 	sum := sha256.Sum256(doc)
 	return hex.EncodeToString(sum[:])
 }

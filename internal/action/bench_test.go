@@ -23,7 +23,8 @@ func BenchmarkRound(b *testing.B) {
 	}
 	l := action.Ladder{Clock: w.clock.Read, Account: w.ladder.Account}
 	for b.Loop() {
-		if r, err := l.Round(context.Background(), action.Look{Proposals: proposals}); err != nil || len(r.Lines) != len(proposals) {
+		if r, err := l.Round(context.Background(), action.Look{Proposals: proposals}); err != nil ||
+			len(r.Lines) != len(proposals) {
 			b.Fatalf("%d lines, %v", len(r.Lines), err)
 		}
 	}
@@ -48,15 +49,20 @@ func stocked(b *testing.B, open int) (*world, action.Look) {
 		r := machine(fmt.Sprintf("i-%05d", i))
 		r.Kind, r.State = inventory.KindInstance, inventory.StateRunning
 		p := w.wants
-		p.Resource, p.Duty, p.Condition, p.Because = r.Inventory(), r.Verdict(), usage.True, "idle: 0% compute and 92% of memory held for 6d 4h"
+		p.Resource, p.Duty, p.Condition, p.Because = r.Inventory(), r.Verdict(), usage.True,
+			"idle: 0% compute and 92% of memory held for 6d 4h"
 		p.Hourly, p.ReadAt = inventory.Known(r.Hourly), start
 		all.Proposals = append(all.Proposals, p)
 	}
-	if r, err := w.ladder.Round(b.Context(), all); err != nil || len(r.Lines) != open || r.Lines[0].Result != action.ResultWarned {
+	if r, err := w.ladder.Round(b.Context(), all); err != nil || len(r.Lines) != open ||
+		r.Lines[0].Result != action.ResultWarned {
 		b.Fatal(r, err)
 	}
 	one := all.Proposals[open/2]
-	return w, action.Look{Proposals: []action.Proposal{one}, Seen: map[inventory.Ref]bool{one.Resource.Ref(): true}, Sources: []string{one.Source}}
+	return w, action.Look{
+		Proposals: []action.Proposal{one}, Seen: map[inventory.Ref]bool{one.Resource.Ref(): true},
+		Sources: []string{one.Source},
+	}
 }
 
 type quietPeople struct{}
@@ -78,7 +84,8 @@ func BenchmarkRoundOfOne(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for b.Loop() {
-				if r, err := w.ladder.Round(b.Context(), look); err != nil || len(r.Lines) != 1 || r.Lines[0].Result != action.ResultWaiting {
+				if r, err := w.ladder.Round(b.Context(), look); err != nil || len(r.Lines) != 1 ||
+					r.Lines[0].Result != action.ResultWaiting {
 					b.Fatal(r, err)
 				}
 			}
@@ -101,7 +108,9 @@ func BenchmarkWholeWay(b *testing.B) {
 	w.connect(m, quietCloud{}, quietPeople{})
 	w.ladder.Assume.NoGrace = true
 	p := &look.Proposals[0]
-	p.Grace, p.Evidence = 0, []usage.Evidence{usage.Fact("gpu_util_max_pct", "0.4", "recorded"), usage.Fact("mem_held_pct", "92", "recorded")}
+	p.Grace, p.Evidence = 0, []usage.Evidence{
+		usage.Fact("gpu_util_max_pct", "0.4", "recorded"), usage.Fact("mem_held_pct", "92", "recorded"),
+	}
 	w.ladder.Verify = func(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
 		return map[string]action.Proposal{items[0].ID: *p}, nil
 	}

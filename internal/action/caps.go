@@ -97,7 +97,9 @@ func (b Batch) Defer(actions int, hourly money.Amount) []*Deferral {
 		if over != nil {
 			over.Never = true
 		} else if over = b.over(j, actions, hourly); over == nil && ahead != nil {
-			over = &Deferral{Cap: ahead.Cap, Limit: ahead.Limit, Want: ahead.Want + " for what costs more and has waited longer"}
+			over = &Deferral{
+				Cap: ahead.Cap, Limit: ahead.Limit, Want: ahead.Want + " for what costs more and has waited longer",
+			}
 		}
 		if over == nil {
 			actions, hourly = actions+len(j.members), hourly+j.hourly
@@ -123,10 +125,16 @@ func (b Batch) over(j job, actions int, hourly money.Amount) *Deferral {
 	case n > 1 && n > l.PerHour:
 		return &Deferral{Cap: "count", Limit: strconv.Itoa(l.PerHour) + " an hour", Want: within}
 	case n > 1 && n > share:
-		return &Deferral{Cap: "share", Limit: fmt.Sprintf("%d, which is %g%% of the %d selected", share, 100*l.Share, b.Selected), Want: within}
+		return &Deferral{
+			Cap: "share", Limit: fmt.Sprintf("%d, which is %g%% of the %d selected", share, 100*l.Share, b.Selected),
+			Want: within,
+		}
 	}
 	if sum, err := hourly.Add(j.hourly); err != nil || sum > l.DollarsPerHour {
-		return &Deferral{Cap: "dollars", Limit: l.DollarsPerHour.Dollars() + " an hour", Want: "resources that cost " + max(sum, j.hourly).Dollars() + " an hour"}
+		return &Deferral{
+			Cap: "dollars", Limit: l.DollarsPerHour.Dollars() + " an hour",
+			Want: "resources that cost " + max(sum, j.hourly).Dollars() + " an hour",
+		}
 	}
 	return nil
 }

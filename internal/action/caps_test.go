@@ -45,7 +45,9 @@ func TestCaps(t *testing.T) {
 		for _, id := range []string{"i-01", "i-03", "i-05"} {
 			want(t, r, id, action.ResultDeferred)
 		}
-		if !r.Partial || r.NextAt.IsZero() || !strings.Contains(why(r, "i-01"), "deferred: with the last hour it is 3 actions within an hour, over the cap of 2 an hour") {
+		if !r.Partial || r.NextAt.IsZero() ||
+			!strings.Contains(why(r, "i-01"),
+				"deferred: with the last hour it is 3 actions within an hour, over the cap of 2 an hour") {
 			t.Errorf("partial %v, next %s, %s", r.Partial, r.NextAt, why(r, "i-01"))
 		}
 		for _, it := range w.store.All() {
@@ -63,7 +65,9 @@ func TestCaps(t *testing.T) {
 		if got := sorted(w.cloud.Carried("terminate")); !slices.Equal(got, []string{"i-01", "i-02", "i-04", "i-05"}) {
 			t.Errorf("after the hour: %v", got)
 		}
-		if n := len(slices.DeleteFunc(w.people.Told(), func(m actiontest.Told) bool { return m.Kind != "warning" })); n != 5 {
+		if n := len(slices.DeleteFunc(w.people.Told(), func(m actiontest.Told) bool {
+			return m.Kind != "warning"
+		})); n != 5 {
 			t.Errorf("%d warnings: a deferral is no new one", n)
 		}
 	})
@@ -142,7 +146,8 @@ func TestFuse(t *testing.T) {
 	w.rounds(t, 14*time.Minute, time.Minute)
 	w.ladder.Enforce = false
 	r := w.rounds(t, time.Minute, time.Minute)
-	if len(r.Lines) != 30 || r.Lines[0].Result != action.ResultWouldAct || r.Lines[0].Cap != action.CapFuse || len(r.Fuses) != 1 {
+	if len(r.Lines) != 30 || r.Lines[0].Result != action.ResultWouldAct || r.Lines[0].Cap != action.CapFuse ||
+		len(r.Fuses) != 1 {
 		t.Fatalf("the preview shows %d lines, first %+v", len(r.Lines), r.Lines[0])
 	}
 	if all, err := w.store.Fuses(t.Context()); err != nil || all != nil {
@@ -212,7 +217,10 @@ func TestFuseIsLeftAlone(t *testing.T) {
 	for _, tc := range []struct {
 		due, selected int
 		want          bool
-	}{{5, 5, false}, {6, 12, false}, {6, 11, true}, {7, 12, true}, {6, 0, true}, {0, 0, false}, {50, 100, false}, {51, 100, true}, {math.MaxInt, math.MaxInt, true}} {
+	}{
+		{5, 5, false}, {6, 12, false}, {6, 11, true}, {7, 12, true}, {6, 0, true}, {0, 0, false}, {50, 100, false},
+		{51, 100, true}, {math.MaxInt, math.MaxInt, true},
+	} {
 		if got := action.Blows(tc.due, tc.selected); got != tc.want {
 			t.Errorf("%d of %d: %v, want %v", tc.due, tc.selected, got, tc.want)
 		}
@@ -249,7 +257,9 @@ func TestFuseHoldsWhatIsUnderWay(t *testing.T) {
 	w.round(t)
 	w.cloud.Slow(2)
 	w.rounds(t, 15*time.Minute, time.Minute) // its disks are being saved
-	if err := w.store.Blow(t.Context(), action.Fuse{Account: actiontest.Account, Source: w.wants.Source, At: w.now(), Due: 6, Selected: 6}); err != nil {
+	if err := w.store.Blow(t.Context(), action.Fuse{
+		Account: actiontest.Account, Source: w.wants.Source, At: w.now(), Due: 6, Selected: 6,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, w.rounds(t, 10*time.Minute, time.Minute), "i-1", action.ResultFuse)
@@ -267,7 +277,9 @@ func TestFuseHoldsWhatIsUnderWay(t *testing.T) {
 
 func TestDefer(t *testing.T) {
 	batch := func(n, selected int, each money.Amount, l policy.Limits) action.Batch {
-		return action.Batch{Source: "idle", Limits: l, Selected: selected, Admissions: slices.Repeat([]action.Admission{{Hourly: each}}, n)}
+		return action.Batch{
+			Source: "idle", Limits: l, Selected: selected, Admissions: slices.Repeat([]action.Admission{{Hourly: each}}, n),
+		}
 	}
 	loose := policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 1000 * money.USD}
 	for _, tc := range []struct {
@@ -287,13 +299,22 @@ func TestDefer(t *testing.T) {
 		{"over the count with the hour before", batch(60, 1000, 0, loose), 41, 0, "count", 1, false},
 		{"the share is rounded up", batch(3, 11, 0, policy.Limits{Share: 0.2}), 0, 0, "", 0, false},
 		{"over the share", batch(4, 11, 0, policy.Limits{Share: 0.2}), 0, 0, "share", 1, false},
-		{"a share without a remainder is not rounded up", batch(8, 70, 0, policy.Limits{Share: 0.1}), 0, 0, "share", 1, false},
+		{
+			"a share without a remainder is not rounded up", batch(8, 70, 0, policy.Limits{Share: 0.1}), 0, 0, "share", 1,
+			false,
+		},
 		{"exactly the dollars", batch(2, 2, 500*money.USD, loose), 0, 0, "", 0, false},
 		{"over the dollars by a nano", batch(2, 2, 500*money.USD, loose), 0, 1, "dollars", 1, false},
 		{"over the dollars alone", batch(2, 2, 1000*money.USD+1, loose), 0, 0, "dollars", 2, true},
-		{"dollars that overflow", batch(2, 2, 1<<62, policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: math.MaxInt64}), 0, 1 << 62, "dollars", 2, false},
+		{
+			"dollars that overflow", batch(2, 2, 1<<62, policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: math.MaxInt64}),
+			0, 1 << 62, "dollars", 2, false,
+		},
 		{"no limits are the defaults", batch(11, 1000, 0, policy.Limits{}), 0, 0, "count", 1, false},
-		{"limits under zero are the defaults", batch(11, 1000, 0, policy.Limits{PerHour: -1, Share: -1, DollarsPerHour: -1}), 0, 0, "count", 1, false},
+		{
+			"limits under zero are the defaults",
+			batch(11, 1000, 0, policy.Limits{PerHour: -1, Share: -1, DollarsPerHour: -1}), 0, 0, "count", 1, false,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for i := range tc.b.Admissions {
@@ -334,7 +355,10 @@ func TestCheapOnesDoNotStarveADearOne(t *testing.T) {
 	var past []time.Time // of actions of a dollar
 	for minute := range 180 {
 		now := start.Add(time.Duration(minute) * time.Minute)
-		b := action.Batch{Now: now, Limits: limits, Selected: 1000, Admissions: []action.Admission{asking("expensive", 10, 0), asking("cheap", 1, -time.Duration(minute)*time.Minute)}}
+		b := action.Batch{
+			Now: now, Limits: limits, Selected: 1000,
+			Admissions: []action.Admission{asking("expensive", 10, 0), asking("cheap", 1, -time.Duration(minute)*time.Minute)},
+		}
 		n := 0
 		for _, at := range past {
 			if now.Sub(at) < time.Hour {
@@ -365,7 +389,8 @@ func TestCheapOnesDoNotStarveADearOne(t *testing.T) {
 func TestDeferKeepsTheCaps(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		limits := policy.Limits{PerHour: rapid.IntRange(1, 6).Draw(t, "count"), Share: rapid.Float64Range(0.05, 1).Draw(t, "share"),
+		limits := policy.Limits{
+			PerHour: rapid.IntRange(1, 6).Draw(t, "count"), Share: rapid.Float64Range(0.05, 1).Draw(t, "share"),
 			DollarsPerHour: money.Amount(rapid.IntRange(5, 60).Draw(t, "dollars")) * money.USD}
 		b := action.Batch{Now: start, Limits: limits, Selected: rapid.IntRange(0, 30).Draw(t, "selected")}
 		runs := [][]string{}
@@ -377,7 +402,8 @@ func TestDeferKeepsTheCaps(t *testing.T) {
 			runs = append(runs, ids)
 			since := time.Duration(rapid.SampledFrom([]int{0, 30, 60, 61, 90}).Draw(t, "minutes")) * time.Minute
 			for _, id := range ids {
-				b.Admissions = append(b.Admissions, asking(id, money.Amount(5*rapid.IntRange(0, 3).Draw(t, "hourly")), since, ids...))
+				b.Admissions = append(b.Admissions, asking(id, money.Amount(5*rapid.IntRange(0, 3).Draw(t, "hourly")), since,
+					ids...))
 			}
 		}
 		b.Admissions = rapid.Permutation(b.Admissions).Draw(t, "order")
@@ -437,7 +463,8 @@ func TestDeferKeepsTheCaps(t *testing.T) {
 			n, sum, blocked := before, spent, false
 			for _, other := range runs {
 				a, b := by[ids[0]], by[other[0]]
-				goes := cost(other) > cost(ids) || cost(other) == cost(ids) && (b.Due.Before(a.Due) || b.Due.Equal(a.Due) && other[0] < ids[0])
+				goes := cost(other) > cost(ids) || cost(other) == cost(ids) &&
+					(b.Due.Before(a.Due) || b.Due.Equal(a.Due) && other[0] < ids[0])
 				if !goes {
 					continue
 				}

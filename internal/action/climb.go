@@ -164,7 +164,8 @@ func begin(it Item, p Proposal, r Round) Item {
 	it.Ref, it.Identity, it.Source, it.Do = p.Resource.Ref(), Identity(p.Resource), p.Source, p.Do
 	it.Phase, it.Because, it.Class, it.Gang = Observed, p.Because, p.Class, p.Gang
 	it.FirstRound, it.FirstAt = r.Number, r.Now
-	sum := sha256.Sum256([]byte(it.Account + "\n" + it.Ref.String() + "\n" + it.Source + "\n" + strconv.FormatInt(r.Number, 10)))
+	sum := sha256.Sum256(
+		[]byte(it.Account + "\n" + it.Ref.String() + "\n" + it.Source + "\n" + strconv.FormatInt(r.Number, 10)))
 	it.ID = hex.EncodeToString(sum[:8])
 	return it
 }

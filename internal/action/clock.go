@@ -46,7 +46,8 @@ func (e *SkewError) Error() string {
 	if e.Ahead < 0 {
 		way = "behind"
 	}
-	return fmt.Sprintf("the clock of this machine is %s %s the state's, so nothing is decided here: set it", plain.Duration(e.Ahead.Abs()), way)
+	return fmt.Sprintf("the clock of this machine is %s %s the state's, so nothing is decided here: set it",
+		plain.Duration(e.Ahead.Abs()), way)
 }
 
 // SharedClock returns clocks that tell the time of a store, taken once, and go on with the

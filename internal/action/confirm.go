@@ -31,7 +31,9 @@ type carried struct {
 
 // calls is how the ladder makes its calls. A cloud's are safe to make again with their key.
 func (s *pass) calls() intent.Run {
-	return intent.Run{Now: func() time.Time { return s.Clock().Wall }, Idempotent: true, Redact: Redact, Class: func(err error) string {
+	return intent.Run{Now: func() time.Time {
+		return s.Clock().Wall
+	}, Idempotent: true, Redact: Redact, Class: func(err error) string {
 		var refusal *Refusal
 		if errors.As(err, &refusal) {
 			return refusal.Rule
@@ -142,7 +144,8 @@ func (s *pass) resume(ctx context.Context, it Item, p *Proposal) error {
 	untraced := out == intent.Due || out == intent.Unseen
 	switch {
 	case out == intent.Lapsed || untraced && s.lost(c.it):
-		return s.putBack(ctx, c.it, p, fmt.Sprintf("%s was meant %s ago and not carried out", name, plain.Duration(s.Clock().Wall.Sub(st.IntentAt))))
+		return s.putBack(ctx, c.it, p, fmt.Sprintf("%s was meant %s ago and not carried out", name,
+			plain.Duration(s.Clock().Wall.Sub(st.IntentAt))))
 	case out == intent.Due:
 		s.again(candidate{it: c.it, again: true})
 		return nil
@@ -220,7 +223,8 @@ func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error
 	late := now.Sub(st.IntentAt) > alarmAfter || st.Attempts >= alarmAttempts && c.it.Alarm == ""
 	if late && !strings.Contains(c.it.Alarm, unconfirmed) {
 		it := c.it
-		it.Alarm = fmt.Sprintf("%s%s%s and %d calls; it costs until then", st.Name, unconfirmed, plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
+		it.Alarm = fmt.Sprintf("%s%s%s and %d calls; it costs until then", st.Name, unconfirmed,
+			plain.Duration(now.Sub(st.IntentAt)), st.Attempts)
 		if st.Error != "" {
 			it.Alarm += "; the newest failed: " + st.Error
 		}
@@ -250,7 +254,9 @@ func (s *pass) settle(ctx context.Context, c *carried, out intent.Outcome) error
 // confirmed reports a call that the provider confirmed.
 func (s *pass) confirmed(c *carried, now time.Time) {
 	if c.it.Phase != Done {
-		s.say(c.it, Line{Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.it.Steps[c.it.Step+1].Name, NextAt: now})
+		s.say(c.it, Line{
+			Result: ResultActed, Why: c.step().Name + " is confirmed; next is " + c.it.Steps[c.it.Step+1].Name, NextAt: now,
+		})
 		return
 	}
 	s.line(c.it, ResultConfirmed, c.it.Because)

@@ -37,7 +37,8 @@ func Losses(r *inventory.Resource, do policy.Do) []Loss {
 // scratch. What is not known of a machine is in neither: its provider is asked.
 func disksOf(r *inventory.Resource, do policy.Do) (lost, undeclared []Loss) {
 	in := instance(r)
-	if in == nil || !slices.Contains([]policy.Verb{policy.Stop, policy.Hibernate, policy.Terminate, policy.Scale}, do.Verb) {
+	if in == nil || !slices.Contains([]policy.Verb{policy.Stop, policy.Hibernate, policy.Terminate, policy.Scale},
+		do.Verb) {
 		return nil, nil
 	}
 	if gb := r.Size.InstanceStorageGB.Or(0); gb > 0 && r.State != inventory.StateStopped {
@@ -81,7 +82,8 @@ func unsavedDisk(c *ruleInput) string {
 	if len(undeclared) == 0 || c.assume.NoDisks {
 		return ""
 	}
-	scratch, save := fmt.Sprintf("disks in the policy, instance_store in governance, the tag %s=scratch", inventory.TagDisks), ", or have them saved"
+	scratch, save := fmt.Sprintf("disks in the policy, instance_store in governance, the tag %s=scratch",
+		inventory.TagDisks), ", or have them saved"
 	if c.ByPerson {
 		scratch, save = "--scratch-disks", ", or have them saved (--save-disks)"
 	}
@@ -106,7 +108,8 @@ const unsavedDiskRule = "unsaved-disk"
 // askConsent refuses an item because of its disks, and asks its people once whether what
 // is on them may be lost. The item stays on the first step, so that its people are asked only once.
 func (s *pass) askConsent(ctx context.Context, it Item, p Proposal, refusal *Refusal) error {
-	if !s.Enforce || s.report.Frozen != nil || it.Phase == Warned || p.ByPerson || p.Mode != policy.Enforce && p.Mode != policy.Warn {
+	if !s.Enforce || s.report.Frozen != nil || it.Phase == Warned || p.ByPerson || p.Mode != policy.Enforce &&
+		p.Mode != policy.Warn {
 		return s.refuse(ctx, it, refusal)
 	}
 	why := refusal.Rule + ": " + refusal.Why
@@ -121,7 +124,9 @@ func (s *pass) askConsent(ctx context.Context, it Item, p Proposal, refusal *Ref
 			return s.refuse(ctx, it, refusal)
 		}
 		it.Alarm = why
-		if _, err = s.save(ctx, it, s.entry(it, &p, EventAsked, "consent to lose "+listed(m.Loses)+" was asked of "+strings.Join(accepted, ", "))); err != nil {
+		if _, err = s.save(ctx, it,
+			s.entry(it, &p, EventAsked, "consent to lose "+listed(m.Loses)+" was asked of "+strings.Join(accepted,
+				", "))); err != nil {
 			return err
 		}
 	}

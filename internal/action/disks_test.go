@@ -17,7 +17,10 @@ import (
 // TestLosses names every disk that goes, with its size.
 func TestLosses(t *testing.T) {
 	in := &inventory.Instance{Disks: []inventory.Disk{
-		{VolumeID: "vol-1", Device: "/dev/xvda", Root: true, DeleteOnTermination: true, SizeGiB: inventory.Known[int64](100)},
+		{
+			VolumeID: "vol-1", Device: "/dev/xvda", Root: true, DeleteOnTermination: true,
+			SizeGiB: inventory.Known[int64](100),
+		},
 		{VolumeID: "vol-2", Device: "/dev/xvdb", DeleteOnTermination: true}, {VolumeID: "vol-3"}}}
 	r := &inventory.Resource{Kind: inventory.KindInstance, State: inventory.StateRunning, Detail: in,
 		Size: inventory.Size{InstanceStorageGB: inventory.Known[int64](3800), InstanceDisks: inventory.Known(2)}}
@@ -61,7 +64,8 @@ func TestConsent(t *testing.T) {
 		t.Fatalf("asked %d times, want once", len(asked))
 	}
 	m := asked[0]
-	if m.Consent != "curfew consent test/1/here/instance/i-1 --reason TEXT" || len(m.Loses) != 1 || m.Loses[0].GB != 250 || !m.ActsAt.IsZero() ||
+	if m.Consent != "curfew consent test/1/here/instance/i-1 --reason TEXT" || len(m.Loses) != 1 ||
+		m.Loses[0].GB != 250 || !m.ActsAt.IsZero() ||
 		!strings.Contains(m.Know, m.Consent) || !strings.Contains(m.Because, "its instance-store disk, 250 GB") {
 		t.Errorf("asked with %+v", m)
 	}

@@ -19,9 +19,15 @@ import (
 func documents(w *world, sources ...string) []action.Proposal {
 	var out []action.Proposal
 	for _, source := range sources {
-		out = append(out, action.Proposal{Source: source, Resource: w.cloud.Resources()[0].Inventory(), Mode: policy.Enforce, Grace: 15 * time.Minute, ByPerson: true,
-			Do:     policy.Do{Verb: policy.PutRetention, RetentionDays: 30, Change: change.Change{Verb: change.PutRetention, Document: "of " + source}},
-			Limits: w.wants.Limits, Condition: usage.True, Class: "finding", Because: source, Hourly: inventory.Known(money.USD)})
+		out = append(out, action.Proposal{
+			Source: source, Resource: w.cloud.Resources()[0].Inventory(), Mode: policy.Enforce, Grace: 15 * time.Minute,
+			ByPerson: true,
+			Do: policy.Do{
+				Verb: policy.PutRetention, RetentionDays: 30,
+				Change: change.Change{Verb: change.PutRetention, Document: "of " + source},
+			},
+			Limits: w.wants.Limits, Condition: usage.True, Class: "finding", Because: source,
+			Hourly: inventory.Known(money.USD)})
 	}
 	return out
 }
@@ -38,12 +44,18 @@ func TestOneDocumentAtATime(t *testing.T) {
 		want      []action.Result // of the sources, sorted
 	}{
 		{"alone", []string{"finding:a"}, "", 1, []action.Result{action.ResultConfirmed}},
-		{"both in one pass", []string{"finding:a", "finding:b"}, "", 1, []action.Result{action.ResultConfirmed, action.ResultWaiting}},
+		{
+			"both in one pass", []string{"finding:a", "finding:b"}, "", 1,
+			[]action.Result{action.ResultConfirmed, action.ResultWaiting},
+		},
 		{"one in another process", []string{"finding:a"}, "finding:b", 0, []action.Result{action.ResultRefused}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld()
-			w.cloud.Put(actiontest.Resource{ID: "logs", Kind: inventory.KindLogGroup, CreatedAt: start.Add(-time.Hour), Tags: map[string]string{"owner": "ana"}})
+			w.cloud.Put(actiontest.Resource{
+				ID: "logs", Kind: inventory.KindLogGroup, CreatedAt: start.Add(-time.Hour),
+				Tags: map[string]string{"owner": "ana"},
+			})
 			w.ladder.Approve = func(context.Context, action.Item, action.Proposal) (action.Approval, error) {
 				return action.Approval{}, nil
 			}
@@ -65,8 +77,11 @@ func TestOneDocumentAtATime(t *testing.T) {
 			w.clock.Advance(16 * time.Minute)
 			if tc.elsewhere != "" {
 				p, clock := documents(w, tc.elsewhere)[0], w.clock.Read()
-				if _, err := w.store.Save(t.Context(), action.Item{ID: "other", Account: actiontest.Account, Ref: p.Resource.Ref(), Identity: action.Identity(p.Resource), Source: tc.elsewhere, Do: p.Do,
-					Phase: action.Acting, FirstAt: w.now(), UpdatedAt: clock.Wall, Boot: clock.Boot, Uptime: clock.Uptime, Steps: []action.Step{{Name: "put-retention", Key: "other-1-0", IntentAt: w.now()}}}); err != nil {
+				if _, err := w.store.Save(t.Context(), action.Item{
+					ID: "other", Account: actiontest.Account, Ref: p.Resource.Ref(), Identity: action.Identity(p.Resource),
+					Source: tc.elsewhere, Do: p.Do,
+					Phase: action.Acting, FirstAt: w.now(), UpdatedAt: clock.Wall, Boot: clock.Boot, Uptime: clock.Uptime,
+					Steps: []action.Step{{Name: "put-retention", Key: "other-1-0", IntentAt: w.now()}}}); err != nil {
 					t.Fatal(err)
 				}
 			}

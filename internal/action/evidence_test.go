@@ -35,7 +35,9 @@ func (m meter) verdict(now time.Time, span time.Duration) duty.Verdict {
 		if i++; m.gaps > 0 && i%m.gaps == 0 {
 			continue
 		}
-		for s, v := range map[usage.Signal]float64{usage.GPUUtil: util, usage.Processes: processes, usage.CPUUtil: 1, usage.NetBytes: 0} {
+		for s, v := range map[usage.Signal]float64{
+			usage.GPUUtil: util, usage.Processes: processes, usage.CPUUtil: 1, usage.NetBytes: 0,
+		} {
 			sink.Add("0", s, usage.Point{Time: at, Mean: v, Max: v})
 		}
 	}
@@ -51,11 +53,13 @@ func (w *world) judge(t *testing.T, text string, span time.Duration, meters map[
 		t.Fatal(err)
 	}
 	pol := set.Policies[0]
-	w.wants.Source, w.wants.Do, w.wants.Mode, w.wants.Grace, w.wants.Class = pol.Name, pol.Do, pol.Mode, pol.Warn.Grace, pol.Class()
+	w.wants.Source, w.wants.Do, w.wants.Mode, w.wants.Grace, w.wants.Class = pol.Name, pol.Do, pol.Mode, pol.Warn.Grace,
+		pol.Class()
 	verdict := func(r actiontest.Resource, now time.Time) *duty.Verdict {
 		var gang []duty.Verdict
 		for _, other := range w.cloud.Resources() {
-			if other.ID == r.ID || (r.Tags[inventory.TagGang] != "" && other.Tags[inventory.TagGang] == r.Tags[inventory.TagGang]) {
+			if other.ID == r.ID ||
+				(r.Tags[inventory.TagGang] != "" && other.Tags[inventory.TagGang] == r.Tags[inventory.TagGang]) {
 				gang = append(gang, meters[other.ID].verdict(now, span))
 			}
 		}
@@ -110,13 +114,18 @@ func TestRealEvidence(t *testing.T) {
 		change func(w *world)
 		acts   []string
 	}{
-		{name: "an idle machine", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {}}, acts: []string{"i-1"}},
+		{
+			name: "an idle machine", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {}},
+			acts: []string{"i-1"},
+		},
 		{name: "a run that is idle as a whole", policy: idlePolicy, span: 3 * time.Hour, change: aGang,
 			meters: map[string]meter{}, acts: []string{"i-0", "i-1", "i-2", "i-3", "i-4", "i-5", "i-6", "i-7"}},
 		{name: "samples that end 33 h ago and cover 90%", policy: idlePolicy, span: 14 * day,
 			meters: map[string]meter{"i-1": {until: start.Add(-33 * time.Hour)}}},
 		{name: "samples with holes", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {gaps: 2}}},
-		{name: "no environment, where it must not be production", policy: idlePolicy, span: 3 * time.Hour, meters: map[string]meter{"i-1": {}},
+		{
+			name: "no environment, where it must not be production", policy: idlePolicy, span: 3 * time.Hour,
+			meters: map[string]meter{"i-1": {}},
 			change: func(w *world) {
 				w.cloud.Change("i-1", func(r *actiontest.Resource) { delete(r.Tags, "environment") })
 			}},

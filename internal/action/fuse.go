@@ -52,7 +52,8 @@ func (f *Fuse) meant() string {
 
 // String says why nothing is carried out, and what a person can do.
 func (f *Fuse) String() string {
-	return fmt.Sprintf("the fuse has blown: %d of the %d machines that %s selects are due at once, so nothing is carried out until a person confirms it: curfew confirm %s --reason TEXT",
+	return fmt.Sprintf("the fuse has blown: %d of the %d machines that %s selects are due at once, so nothing is "+
+		"carried out until a person confirms it: curfew confirm %s --reason TEXT",
 		f.Due, f.Selected, f.Source, f.Source)
 }
 
@@ -111,7 +112,8 @@ func (s *pass) raise(ctx context.Context, f *Fuse, due []candidate) {
 	}
 	m := Message{Kind: "alarm", Because: f.String()}
 	if _, err := s.tell(ctx, to, m); err != nil && s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "not everybody was told", slog.String("policy", f.Source), slog.String("why", Redact(err.Error())))
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "not everybody was told", slog.String("policy", f.Source),
+			slog.String("why", Redact(err.Error())))
 	}
 }
 

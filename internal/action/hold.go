@@ -48,7 +48,8 @@ func (l *Ladder) Keep(ctx context.Context, k Keep) error {
 }
 
 // FreezeByHand says what stops all actions where the state cannot be reached.
-const FreezeByHand = "to freeze by hand, end every `curfew serve`, `curfew enforce` and `curfew fix`, or take the permissions that " +
+const FreezeByHand = "to freeze by hand, end every `curfew serve`, `curfew enforce` and `curfew fix`, or take the " +
+	"permissions that " +
 	"`curfew enforce --print-iam-policy` lists from their role"
 
 // Freeze stops all actions of every process at once; the store records it. It needs a

@@ -26,7 +26,9 @@ func (it Item) Kept() (Item, error) {
 	}
 	for i := range it.Steps {
 		s := &it.Steps[i]
-		for _, t := range []*time.Time{&s.IntentAt, &s.RepeatedAt, &s.AcceptedAt, &s.ConfirmedAt, &s.RefusedAt, &s.FailedAt} {
+		for _, t := range []*time.Time{
+			&s.IntentAt, &s.RepeatedAt, &s.AcceptedAt, &s.ConfirmedAt, &s.RefusedAt, &s.FailedAt,
+		} {
 			*t = instant(*t)
 		}
 		s.Error, s.Refused = storable(s.Error), storable(s.Refused)
@@ -80,7 +82,10 @@ func (f Fuse) Blown() (Fuse, Entry) {
 // what is recorded of that.
 func (f Fuse) Confirmed() (Fuse, Entry) {
 	f.At, f.ConfirmedAt, f.Until, f.Reason = instant(f.At), instant(f.ConfirmedAt), instant(f.Until), storable(f.Reason)
-	return f, Entry{At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: EventConfirm, Because: f.Reason, Outcome: "policy " + f.Source + ": " + f.meant()}
+	return f, Entry{
+		At: f.ConfirmedAt, Account: f.Account, Actor: f.By, What: EventConfirm, Because: f.Reason,
+		Outcome: "policy " + f.Source + ": " + f.meant(),
+	}
 }
 
 // Admissible refuses a batch that would be counted where it does not belong, or acted
@@ -91,7 +96,8 @@ func (b Batch) Admissible() error {
 		switch {
 		case it.Account != b.Account || it.Source != b.Source:
 			return fmt.Errorf("item %s is of %s in %s", it.ID, it.Source, it.Account)
-		case it.Phase != Acting || it.Step < 0 || it.Step >= len(it.Steps) || it.Steps[it.Step].Key == "" || it.Steps[it.Step].IntentAt.IsZero():
+		case it.Phase != Acting || it.Step < 0 || it.Step >= len(it.Steps) || it.Steps[it.Step].Key == "" ||
+			it.Steps[it.Step].IntentAt.IsZero():
 			return fmt.Errorf("item %s holds no intent", it.ID)
 		case adm.Hourly < 0:
 			return fmt.Errorf("item %s costs %s an hour", it.ID, adm.Hourly)

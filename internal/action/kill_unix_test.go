@@ -65,16 +65,21 @@ func (s mortalStore) Admit(ctx context.Context, b action.Batch) ([]action.Admitt
 	return intenttest.Between(s.m, func() ([]action.Admitted, error) { return s.Store.Admit(ctx, b) })
 }
 
-func (s mortalStore) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (action.Item, error) {
+func (s mortalStore) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (
+	action.Item, error) {
 	return intenttest.Between(s.m, func() (action.Item, error) { return s.Store.SaveOwing(ctx, it, owed, entries...) })
 }
 
 func (s mortalStore) ClaimNotice(ctx context.Context, account string, now, until time.Time) (*action.Notice, error) {
-	return intenttest.Between(s.m, func() (*action.Notice, error) { return s.Store.ClaimNotice(ctx, account, now, until) })
+	return intenttest.Between(s.m, func() (*action.Notice, error) {
+		return s.Store.ClaimNotice(ctx, account, now, until)
+	})
 }
 
 func (s mortalStore) PutNotice(ctx context.Context, n action.Notice, entries ...action.Entry) error {
-	_, err := intenttest.Between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.PutNotice(ctx, n, entries...) })
+	_, err := intenttest.Between(s.m, func() (struct{}, error) {
+		return struct{}{}, s.Store.PutNotice(ctx, n, entries...)
+	})
 	return err
 }
 
@@ -136,8 +141,13 @@ var stories = map[policy.Verb]struct {
 }{
 	policy.Terminate: {policy.Do{Verb: policy.Terminate, SaveDisks: true}, []string{"snapshot", "terminate"}, 100,
 		[]string{"observed", "warned", "intent", "confirmed", "intent", "confirmed"}},
-	policy.Scale: {policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, []string{"scale"}, 60, []string{"observed", "warned", "intent", "confirmed"}},
-	policy.Tag:   {policy.Do{Verb: policy.Tag, Tags: tagged}, []string{"tag"}, 40, []string{"observed", "intent", "confirmed"}},
+	policy.Scale: {
+		policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, []string{"scale"}, 60,
+		[]string{"observed", "warned", "intent", "confirmed"},
+	},
+	policy.Tag: {
+		policy.Do{Verb: policy.Tag, Tags: tagged}, []string{"tag"}, 40, []string{"observed", "intent", "confirmed"},
+	},
 }
 
 // storied opens the world that is kept in a directory: two machines under one policy. Where
@@ -160,7 +170,8 @@ func storied(dir string, verb policy.Verb, at time.Time) *world {
 }
 
 // story are the rounds' times after the beginning.
-var story = []time.Duration{0, 15 * time.Minute, 16 * time.Minute, 17 * time.Minute, 18 * time.Minute, 19 * time.Minute,
+var story = []time.Duration{
+	0, 15 * time.Minute, 16 * time.Minute, 17 * time.Minute, 18 * time.Minute, 19 * time.Minute,
 	75 * time.Minute, 76 * time.Minute, 77 * time.Minute, 78 * time.Minute, 79 * time.Minute}
 
 // mortalStory makes all rounds, unless it is killed before.

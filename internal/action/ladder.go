@@ -120,7 +120,8 @@ type subject struct {
 // begin starts a round: its number, the clocks, freeze and keeps.
 func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 	if l.Clock == nil || (l.Enforce && (l.Store == nil || l.Cloud == nil || l.Notifier == nil || l.Verify == nil)) {
-		return nil, nil, errors.New("begin a round: enforcing needs a clock, a store that every process shares, a cloud, a notifier, and a way to verify")
+		return nil, nil, errors.New("begin a round: enforcing needs a clock, a store that every process shares, a cloud, " +
+			"a notifier, and a way to verify")
 	}
 	if err := look.check(); err != nil {
 		return nil, nil, err
@@ -132,7 +133,9 @@ func (l *Ladder) begin(ctx context.Context, look *Look) (*pass, []Item, error) {
 			return nil, nil, fmt.Errorf("begin a round: %w", err)
 		}
 	}
-	s := &pass{Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look, proposed: make(map[subject]*Proposal, len(look.Proposals)),
+	s := &pass{
+		Ladder: l, began: l.Clock(), shared: shared, gap: l.MaxRoundGap, Look: look,
+		proposed: make(map[subject]*Proposal, len(look.Proposals)),
 		underway: map[subject]bool{}, called: map[inventory.Ref]string{}, fuses: map[string]*Fuse{}}
 	if s.gap <= 0 {
 		s.gap = DefaultMaxRoundGap
@@ -266,7 +269,10 @@ func (s *pass) skip(it Item, err error) error {
 	var u unread
 	switch {
 	case errors.Is(err, ErrConflict):
-		s.say(it, Line{Result: ResultWaiting, Why: "another process changed it meanwhile; it is looked at again in the next round", NextAt: s.soon()})
+		s.say(it, Line{
+			Result: ResultWaiting, Why: "another process changed it meanwhile; it is looked at again in the next round",
+			NextAt: s.soon(),
+		})
 	case errors.As(err, &u):
 		s.fail(it, Line{Result: u.result, Why: u.Error(), NextAt: s.soon()})
 	default:
@@ -284,7 +290,8 @@ func (s *pass) climb(ctx context.Context, it Item, p *Proposal) error {
 	case "":
 		return nil
 	case Withdrawn:
-		return s.withdraw(ctx, next, "its condition does not hold any more, or is not known, or another machine or action took its place")
+		return s.withdraw(ctx, next,
+			"its condition does not hold any more, or is not known, or another machine or action took its place")
 	}
 	p.Together = p.gathered(s.together)
 	switch refusal := s.Assume.Refuse(*p, next, s.r.Now, s.keeps); {
@@ -513,7 +520,8 @@ func (s *pass) message(kind string, it Item, p Proposal) Message {
 	if know == nil {
 		know = generally
 	}
-	m := Message{Kind: kind, Resource: p.Resource, Item: it.ID, Verb: it.Do.Verb, Because: Redact(p.Because), Hourly: p.Hourly,
+	m := Message{
+		Kind: kind, Resource: p.Resource, Item: it.ID, Verb: it.Do.Verb, Because: Redact(p.Because), Hourly: p.Hourly,
 		Evidence: redactAll(p.Evidence), Keep: "curfew keep " + it.Ref.String() + " --for 24h --reason TEXT"}
 	m.Undo, m.Know = know(p.Resource, p.Do)
 	m.Loses = Losses(p.Resource, p.Do)
@@ -531,7 +539,9 @@ func (s *pass) withdraw(ctx context.Context, it Item, why string) error {
 
 // refuse takes an item off the ladder because a rule forbids it.
 func (s *pass) refuse(ctx context.Context, it Item, refusal *Refusal) error {
-	return s.close(ctx, it, EventRefused, Line{Result: ResultRefused, Rule: refusal.Rule, Why: refusal.Rule + ": " + refusal.Why})
+	return s.close(ctx, it, EventRefused, Line{
+		Result: ResultRefused, Rule: refusal.Rule, Why: refusal.Rule + ": " + refusal.Why,
+	})
 }
 
 // close ends an item's way. Of what was never kept there is only the line.
@@ -574,7 +584,8 @@ func (s *pass) entry(it Item, p *Proposal, what, outcome string) Entry {
 	if m, ok := s.Store.(*Memory); ok && m.Forgetful {
 		return Entry{At: s.Clock().Wall, What: what} // its readers need no more
 	}
-	e := Entry{At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what, Resource: it.Ref.String(),
+	e := Entry{
+		At: s.Clock().Wall, Account: s.Account, Round: s.r.Number, Actor: s.actor(it), What: what, Resource: it.Ref.String(),
 		Item: it.ID, Verb: string(it.Do.Verb), Because: it.Because, Outcome: outcome}
 	if p != nil {
 		e.Because, e.Evidence = p.Because, p.Evidence
@@ -634,7 +645,8 @@ func (f *Freeze) String() string {
 func generally(_ *inventory.Resource, do policy.Do) (undo, know string) {
 	switch do.Verb {
 	case policy.Stop, policy.Hibernate:
-		return "full", "A stopped GPU machine may not start again while the provider has no capacity, and its disks go on costing."
+		return "full",
+			"A stopped GPU machine may not start again while the provider has no capacity, and its disks go on costing."
 	case policy.Terminate:
 		return "none", "The machine is gone, with every disk that is deleted with it."
 	case policy.Delete, policy.Release:

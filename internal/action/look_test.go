@@ -89,9 +89,18 @@ func TestTwoPassesLeaveEachOtherAlone(t *testing.T) {
 		a, b part
 		want []string
 	}{
-		{"other policies", part{sources: []string{"idle"}, letters: "ab"}, part{sources: []string{"old"}, letters: "ab"}, []string{"a-1", "b-1"}},
-		{"other regions", part{sources: []string{"idle"}, letters: "a"}, part{sources: []string{"idle"}, letters: "b"}, []string{"a-1", "b-1"}},
-		{"other machines", part{sources: []string{"idle"}, letters: "a", byName: true}, part{sources: []string{"idle"}, letters: "b", byName: true}, []string{"a-1", "b-1"}},
+		{
+			"other policies", part{sources: []string{"idle"}, letters: "ab"}, part{sources: []string{"old"}, letters: "ab"},
+			[]string{"a-1", "b-1"},
+		},
+		{
+			"other regions", part{sources: []string{"idle"}, letters: "a"}, part{sources: []string{"idle"}, letters: "b"},
+			[]string{"a-1", "b-1"},
+		},
+		{
+			"other machines", part{sources: []string{"idle"}, letters: "a", byName: true},
+			part{sources: []string{"idle"}, letters: "b", byName: true}, []string{"a-1", "b-1"},
+		},
 		{"other machines of many", part{sources: []string{"idle"}, letters: "a", byName: true, gone: 2000},
 			part{sources: []string{"idle"}, letters: "b", byName: true, gone: 2000}, []string{"a-1", "b-1"}},
 	} {
@@ -167,7 +176,8 @@ func TestPassesOnOneStateAreAsIfAlone(t *testing.T) {
 func said(r action.Report) []string {
 	var out []string
 	for _, l := range r.Lines {
-		out = append(out, fmt.Sprintf("%s %s %s: %s; due %s, next %s", l.Resource.ID, l.Source, l.Result, l.Why, l.DueAt, l.NextAt))
+		out = append(out, fmt.Sprintf("%s %s %s: %s; due %s, next %s", l.Resource.ID, l.Source, l.Result, l.Why, l.DueAt,
+			l.NextAt))
 	}
 	return append(out, fmt.Sprint(r.NextAt, r.Partial))
 }
@@ -262,7 +272,9 @@ func TestLinesSayWhenToLookAgain(t *testing.T) {
 	w.cloud.Change("i-2", func(r *actiontest.Resource) { delete(r.Tags, "owner") })
 	r := w.round(t)
 	for _, l := range r.Lines {
-		if next := map[string]time.Duration{"i-1": 15 * time.Minute, "i-2": 5 * time.Minute}[l.Resource.ID]; !l.NextAt.Equal(start.Add(next)) {
+		if next := map[string]time.Duration{
+			"i-1": 15 * time.Minute, "i-2": 5 * time.Minute,
+		}[l.Resource.ID]; !l.NextAt.Equal(start.Add(next)) {
 			t.Errorf("%s: next at %s, want in %s", l.Resource.ID, l.NextAt, next)
 		}
 	}
@@ -330,11 +342,17 @@ func TestAssumptions(t *testing.T) {
 	}{
 		{name: "no grace", rule: "no-grace"},
 		{name: "no grace, where prices are assumed", assume: action.Assumptions{Unpriced: true}, rule: "no-grace"},
-		{name: "no grace is assumed", assume: action.Assumptions{NoGrace: true}, says: "its owner got no time to object: the action has no grace"},
+		{
+			name: "no grace is assumed", assume: action.Assumptions{NoGrace: true},
+			says: "its owner got no time to object: the action has no grace",
+		},
 		{name: "less than no grace", assume: action.Assumptions{NoGrace: true}, grace: -1, rule: "no-grace"},
 		{name: "a grace where none is needed", assume: action.Assumptions{NoGrace: true, Unpriced: true}, grace: grace},
 		{name: "no price", grace: grace, unpriced: true, rule: "unpriced"},
-		{name: "no price, where no grace is assumed", assume: action.Assumptions{NoGrace: true}, grace: grace, unpriced: true, rule: "unpriced"},
+		{
+			name: "no price, where no grace is assumed", assume: action.Assumptions{NoGrace: true}, grace: grace,
+			unpriced: true, rule: "unpriced",
+		},
 		{name: "no price is assumed", assume: action.Assumptions{Unpriced: true}, grace: grace, unpriced: true,
 			says: "its price is unknown: the limit in dollars does not apply"},
 	} {

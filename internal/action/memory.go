@@ -65,7 +65,9 @@ func (m *Memory) enter(ctx context.Context) error {
 func (m *Memory) account(name string) *memoryAccount {
 	a := m.accounts[name]
 	if a == nil {
-		a = &memoryAccount{open: map[inventory.Ref][]*Item{}, underWay: map[string]*Item{}, admitted: map[string]*admissions{}}
+		a = &memoryAccount{
+			open: map[inventory.Ref][]*Item{}, underWay: map[string]*Item{}, admitted: map[string]*admissions{},
+		}
 		m.accounts[name] = a
 	}
 	return a
@@ -289,7 +291,9 @@ func (m *Memory) Owed(ctx context.Context) ([]Notice, error) {
 // storable is a keep as a store keeps it, and its entry of the audit log.
 func (k Keep) storable() (Keep, Entry) {
 	k.Until, k.At, k.Reason = instant(k.Until), instant(k.At), storable(k.Reason)
-	return k, Entry{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: EventKeep, Resource: k.Ref.String(), Because: k.Reason,
+	return k, Entry{
+		At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: EventKeep, Resource: k.Ref.String(),
+		Because: k.Reason,
 		Outcome: "until " + k.Until.Format(time.RFC3339)}
 }
 
@@ -437,7 +441,9 @@ func (m *Memory) Blow(ctx context.Context, f Fuse) error {
 		*old = f
 	default:
 		m.fuses = append(m.fuses, f)
-		slices.SortFunc(m.fuses, func(a, b Fuse) int { return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Source, b.Source)) })
+		slices.SortFunc(m.fuses, func(a, b Fuse) int {
+			return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Source, b.Source))
+		})
 	}
 	m.record(kept)
 	return nil

@@ -58,7 +58,9 @@ func TestForgetfulMemory(t *testing.T) {
 // TestARefusedWriteChangesNothing: what the audit log does not take does not happen.
 func TestARefusedWriteChangesNothing(t *testing.T) {
 	m := action.NewMemory()
-	if err := m.PutKeep(t.Context(), action.Keep{Ref: inventory.Ref{ID: "i-1"}, Until: start.Add(time.Hour), By: "ana"}); err == nil {
+	if err := m.PutKeep(t.Context(), action.Keep{
+		Ref: inventory.Ref{ID: "i-1"}, Until: start.Add(time.Hour), By: "ana",
+	}); err == nil {
 		t.Error("it takes a keep without a time")
 	}
 	if keeps, err := m.Keeps(t.Context(), start); err != nil || len(keeps) > 0 {
@@ -71,12 +73,17 @@ func TestARefusedWriteChangesNothing(t *testing.T) {
 func TestASumThatDoesNotFitAdmitsNothing(t *testing.T) {
 	m := action.NewMemory()
 	admit := func(id string, at time.Time, hourly money.Amount) error {
-		it := action.Item{ID: id, Ref: inventory.Ref{ID: id}, Account: "a", Source: "p", Phase: action.Acting, Steps: []action.Step{{Key: id, IntentAt: at}}}
+		it := action.Item{
+			ID: id, Ref: inventory.Ref{ID: id}, Account: "a", Source: "p", Phase: action.Acting,
+			Steps: []action.Step{{Key: id, IntentAt: at}},
+		}
 		_, err := m.Admit(t.Context(), action.Batch{Account: "a", Source: "p", Now: at, Selected: 100,
-			Limits: policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: math.MaxInt64}, Admissions: []action.Admission{{Item: it, Hourly: hourly}}})
+			Limits:     policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: math.MaxInt64},
+			Admissions: []action.Admission{{Item: it, Hourly: hourly}}})
 		return err
 	}
-	if err := errors.Join(admit("1", start, math.MaxInt64), admit("2", start.Add(2*time.Hour), math.MaxInt64)); err != nil {
+	if err := errors.Join(admit("1", start, math.MaxInt64), admit("2", start.Add(2*time.Hour), math.MaxInt64)); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if err := admit("3", start.Add(30*time.Minute), 0); !errors.Is(err, money.ErrOverflow) {

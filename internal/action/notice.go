@@ -251,8 +251,10 @@ func (s *pass) settleNotice(ctx context.Context, n Notice, failure error) error 
 	n.Error = Redact(failure.Error())
 	n.DueAt = now.Add(min(retryMost, retryFirst<<min(n.Attempts-1, 10)))
 	if s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "notification failed", slog.String("operation", "notify"), slog.String("account", n.Account),
-			slog.String("item", n.Item), slog.String("kind", n.Kind), slog.Int("attempt", n.Attempts), slog.String("why", n.Error))
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "notification failed", slog.String("operation", "notify"),
+			slog.String("account", n.Account),
+			slog.String("item", n.Item), slog.String("kind", n.Kind), slog.Int("attempt", n.Attempts),
+			slog.String("why", n.Error))
 	}
 	return s.Store.PutNotice(context.WithoutCancel(ctx), n)
 }

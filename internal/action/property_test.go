@@ -55,7 +55,8 @@ func (s watchedStore) Save(ctx context.Context, it action.Item, entries ...actio
 	return s.Store.Save(ctx, it, entries...)
 }
 
-func (s watchedStore) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (action.Item, error) {
+func (s watchedStore) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (
+	action.Item, error) {
 	s.w.boundary()
 	defer s.w.boundary()
 	return s.Store.SaveOwing(ctx, it, owed, entries...)
@@ -244,7 +245,9 @@ func TestNothingBreaksTheLadder(t *testing.T) {
 	acted := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := &watched{world: newWorld(), t: t, warnedAt: map[string]time.Duration{}}
-		w.wants.Limits = policy.Limits{PerHour: 2, Share: 1, DollarsPerHour: rapid.SampledFrom([]money.Amount{100, 5}).Draw(t, "dollars") * money.USD}
+		w.wants.Limits = policy.Limits{
+			PerHour: 2, Share: 1, DollarsPerHour: rapid.SampledFrom([]money.Amount{100, 5}).Draw(t, "dollars") * money.USD,
+		}
 		w.wants.Do.SaveDisks = rapid.Bool().Draw(t, "save the disks first")
 		ids := []string{"i-1", "i-2", "i-3"}
 		w.idle(ids...)
@@ -281,7 +284,8 @@ func TestNothingBreaksTheLadder(t *testing.T) {
 				round()
 			},
 			"the clock is set": func(t *rapid.T) {
-				w.clock.Set(time.Duration(rapid.SampledFrom([]int{-1440, -30, -2, 2, 16, 60, 1440}).Draw(t, "minutes")) * time.Minute)
+				w.clock.Set(time.Duration(rapid.SampledFrom([]int{-1440, -30, -2, 2, 16, 60, 1440}).Draw(t, "minutes")) *
+					time.Minute)
 				w.set = true
 				w.sample()
 			},
@@ -303,7 +307,9 @@ func TestNothingBreaksTheLadder(t *testing.T) {
 			"freeze":   func(*rapid.T) { _ = w.ladder.Freeze(context.Background(), "an incident") },
 			"unfreeze": func(*rapid.T) { _ = w.ladder.Unfreeze(context.Background(), "it is over") },
 			"the fuse blows": func(t *rapid.T) {
-				_ = w.store.Blow(context.Background(), action.Fuse{Account: actiontest.Account, Source: w.wants.Source, At: w.now(), Due: 6, Selected: 6})
+				_ = w.store.Blow(context.Background(), action.Fuse{
+					Account: actiontest.Account, Source: w.wants.Source, At: w.now(), Due: 6, Selected: 6,
+				})
 				if rapid.Bool().Draw(t, "confirmed") {
 					round()
 					_, _ = w.ladder.Confirm(context.Background(), w.wants.Source, "it is meant", time.Time{})
@@ -319,7 +325,8 @@ func TestNothingBreaksTheLadder(t *testing.T) {
 				w.people.Refuse("ana", false)
 			},
 			"a call fails": func(t *rapid.T) {
-				w.cloud.Fail(actiontest.Fault{Step: "terminate", Message: rapid.SampledFrom([]string{"", "throttled"}).Draw(t, "message"),
+				w.cloud.Fail(actiontest.Fault{
+					Step: "terminate", Message: rapid.SampledFrom([]string{"", "throttled"}).Draw(t, "message"),
 					Carried: rapid.Bool().Draw(t, "carried")})
 			},
 			"it changes while it is read": func(t *rapid.T) {

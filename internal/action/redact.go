@@ -48,13 +48,15 @@ var secrets = sync.OnceValue(func() []secret {
 		shape(`(?i)(\b(?:set-)?cookie\s*:\s*)[^\r\n"']+`, "cookie"),
 		shape(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}`, "bearer", "basic"),
 		// name=value and "name": "value" where the name says what the value is.
-		shape(`(?i)([a-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|signature|api[_-]?key|access[_-]?key|private[_-]?key)[a-z0-9_.-]*["']?\s*[:=]\s*)(?:"[^"]*"|'[^']*'|[^\s"'&,;<>]+)`,
+		shape(
+			`(?i)([a-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|signature|api[_-]?key|access[_-]?key|private[_-]?key)[a-z0-9_.-]*["']?\s*[:=]\s*)(?:"[^"]*"|'[^']*'|[^\s"'&,;<>]+)`,
 			"passw", "passphrase", "secret", "token", "credential", "signature", "key"),
 		// Keys that show by their beginning whose they are: curfew, AWS, Slack, GitHub, GitLab,
 		// and others in that manner; JSON web tokens.
 		shape(`\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b`, "akia", "asia", "aroa", "aida"),
 		shape(`\b(?:xox[a-z]|xapp)-[A-Za-z0-9-]{8,}`, "xox", "xapp-"),
-		shape(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|curfew_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh", "github_pat_", "glpat-", "hf_", "curfew_", "sk-", "sk_live_", "aiza"),
+		shape(`\b(?:gh[a-z]_|github_pat_|glpat-|hf_|curfew_|sk-|sk_live_|AIza)[A-Za-z0-9_-]{12,}`, "gh", "github_pat_",
+			"glpat-", "hf_", "curfew_", "sk-", "sk_live_", "aiza"),
 		shape(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`, "eyj"),
 	}
 })
@@ -91,7 +93,8 @@ func inBase64(c byte) bool {
 // mixed says whether a text has capitals, small letters and digits, as keys have and
 // hexadecimal digests have not.
 func mixed(v string) bool {
-	return strings.ContainsFunc(v, unicode.IsUpper) && strings.ContainsFunc(v, unicode.IsLower) && strings.ContainsFunc(v, unicode.IsDigit)
+	return strings.ContainsFunc(v, unicode.IsUpper) && strings.ContainsFunc(v, unicode.IsLower) &&
+		strings.ContainsFunc(v, unicode.IsDigit)
 }
 
 // redacted returns an entry that can be written down.

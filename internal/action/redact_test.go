@@ -79,7 +79,10 @@ func TestSignsMissNothing(t *testing.T) {
 			return v
 		})
 	}
-	fragments := []string{"=", ":", "@", " ", "-", "_", ".", "\"", "u", "K", "ſ", "hunter22ABCDEFGH", accessKey, secret40, slackKey, githubKey, webToken, "PRIVATE KEY-----"}
+	fragments := []string{
+		"=", ":", "@", " ", "-", "_", ".", "\"", "u", "K", "ſ", "hunter22ABCDEFGH", accessKey, secret40, slackKey,
+		githubKey, webToken, "PRIVATE KEY-----",
+	}
 	for _, x := range secrets() {
 		fragments = append(fragments, x.signs...)
 	}
@@ -110,7 +113,10 @@ func TestSignsMissNothing(t *testing.T) {
 }
 
 func TestEntriesAreRedacted(t *testing.T) {
-	e := Entry{Because: "password=hunter22", Outcome: "token: hunter22", Evidence: []usage.Evidence{usage.Fact("tag", "secret=hunter22", "x")}}
+	e := Entry{
+		Because: "password=hunter22", Outcome: "token: hunter22",
+		Evidence: []usage.Evidence{usage.Fact("tag", "secret=hunter22", "x")},
+	}
 	got := e.redacted()
 	if text := got.Because + got.Outcome + got.Evidence[0].Value; strings.Contains(text, "hunter22") {
 		t.Errorf("the entry shows a secret: %s", text)
@@ -131,7 +137,9 @@ func FuzzRedact(f *testing.F) {
 		if twice := Redact(once); twice != once {
 			t.Errorf("Redact(%q) = %q, and once more %q", before, once, twice)
 		}
-		for _, s := range []string{"password=hunter22ABC", "Authorization: Bearer hunter22ABC", "postgres://u:hunter22ABC@h"} {
+		for _, s := range []string{
+			"password=hunter22ABC", "Authorization: Bearer hunter22ABC", "postgres://u:hunter22ABC@h",
+		} {
 			if got := Redact(before + " " + s + " " + after); strings.Contains(got, "hunter22ABC") &&
 				!strings.Contains(before, "hunter22ABC") && !strings.Contains(after, "hunter22ABC") {
 				t.Errorf("%q between %q and %q gave %q", s, before, after, got)

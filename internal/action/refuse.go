@@ -156,7 +156,9 @@ func (c *ruleInput) mayEnd(ref inventory.Ref) bool {
 		ids = g.Instances
 	}
 	group := c.Resource.Ref()
-	return slices.Contains(ids, ref.ID) && ref == inventory.Ref{Cloud: group.Cloud, Account: group.Account, Region: group.Region, Kind: inventory.KindInstance, ID: ref.ID}
+	return slices.Contains(ids, ref.ID) && ref == inventory.Ref{
+		Cloud: group.Cloud, Account: group.Account, Region: group.Region, Kind: inventory.KindInstance, ID: ref.ID,
+	}
 }
 
 func persistent(c *ruleInput) string {
@@ -166,7 +168,8 @@ func persistent(c *ruleInput) string {
 	case c.Resource.Lifetime == inventory.Persistent:
 		return "it is persistent, and no policy acts on what is"
 	}
-	return "its lifetime is unknown, which counts as persistent; " + inventory.TagLifetime + "=ephemeral would say otherwise"
+	return "its lifetime is unknown, which counts as persistent; " + inventory.TagLifetime +
+		"=ephemeral would say otherwise"
 }
 
 func deletion(c *ruleInput) string {
@@ -225,7 +228,8 @@ func noGrace(c *ruleInput) string {
 
 // busy protects work. Only rest that was measured counts as rest.
 func busy(c *ruleInput) string {
-	if !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped || c.Do.EvenIfBusy {
+	if !c.Do.Verb.Destructive() || !c.Resource.Kind.Traits().Compute || c.Resource.State == inventory.StateStopped ||
+		c.Do.EvenIfBusy {
 		return ""
 	}
 	if at, ok := c.Checkpoint.Get(); ok && !at.After(c.now) && c.now.Sub(at) <= checkpointFresh {
@@ -261,7 +265,8 @@ func gangIncomplete(c *ruleInput) string {
 	if len(others) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("it works together with %d others, of which the same does not hold for %s", len(c.Gang), some(others))
+	return fmt.Sprintf("it works together with %d others, of which the same does not hold for %s", len(c.Gang),
+		some(others))
 }
 
 func unpriced(c *ruleInput) string {

@@ -20,10 +20,15 @@ var at = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // allowed is a proposal to terminate an idle machine that no rule forbids, and its
 // item.
 func allowed() (Proposal, Item) {
-	r := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r", State: inventory.StateRunning,
-		CreatedAt: at.Add(-20 * time.Hour), Tags: map[string]string{}, Lifetime: inventory.Ephemeral, Detail: &inventory.Instance{}}
-	p := Proposal{Source: "idle", Resource: r, Do: policy.Do{Verb: policy.Terminate}, Mode: policy.Enforce, Grace: time.Hour, Governed: true,
-		Duty: &duty.Verdict{State: duty.Idle, Expires: at.Add(time.Minute)}, Hourly: inventory.Known(3 * money.USD), Condition: usage.True, ReadAt: at, Class: policy.ClassDuty}
+	r := &inventory.Resource{
+		ID: "i-1", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r", State: inventory.StateRunning,
+		CreatedAt: at.Add(-20 * time.Hour), Tags: map[string]string{}, Lifetime: inventory.Ephemeral,
+		Detail: &inventory.Instance{}}
+	p := Proposal{
+		Source: "idle", Resource: r, Do: policy.Do{Verb: policy.Terminate}, Mode: policy.Enforce, Grace: time.Hour,
+		Governed: true,
+		Duty:     &duty.Verdict{State: duty.Idle, Expires: at.Add(time.Minute)}, Hourly: inventory.Known(3 * money.USD),
+		Condition: usage.True, ReadAt: at, Class: policy.ClassDuty}
 	it, _ := Climb(Item{Account: "aws/1"}, &p, Round{Number: 1, Now: at})
 	return p, it
 }
@@ -45,7 +50,9 @@ var forbidden = []struct {
 	{"unknown", "a condition that is unknown", func(p *Proposal, _ *Item, _ *[]Keep) { p.Condition = usage.Unknown }},
 	{"unknown", "a condition that is false", func(p *Proposal, _ *Item, _ *[]Keep) { p.Condition = usage.False }},
 	{"unknown", "tags that could not be read", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Tags = nil }},
-	{"unknown", "a machine of which only the name is known", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Detail = nil }},
+	{"unknown", "a machine of which only the name is known", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.Detail = nil
+	}},
 	{"stale", "facts six minutes old", func(p *Proposal, _ *Item, _ *[]Keep) { p.ReadAt = at.Add(-6 * time.Minute) }},
 	{"stale", "facts of unknown age", func(p *Proposal, _ *Item, _ *[]Keep) { p.ReadAt = time.Time{} }},
 	{"stale", "facts of the future", func(p *Proposal, _ *Item, _ *[]Keep) { p.ReadAt = at.Add(time.Hour) }},
@@ -53,30 +60,52 @@ var forbidden = []struct {
 		p.Do.EvenIfBusy = true
 		p.Duty.Expires = at.Add(-time.Second)
 	}},
-	{"verb", "an unknown verb", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "vaporize", "vaporize" }},
+	{"verb", "an unknown verb", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Do.Verb, it.Do.Verb = "vaporize", "vaporize"
+	}},
 	{"verb", "no verb at all", func(p *Proposal, it *Item, _ *[]Keep) { p.Do.Verb, it.Do.Verb = "", "" }},
-	{"identity", "another machine under the same id", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.CreatedAt = at.Add(-time.Minute) }},
+	{"identity", "another machine under the same id", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.CreatedAt = at.Add(-time.Minute)
+	}},
 	{"identity", "another resource than the item's", func(_ *Proposal, it *Item, _ *[]Keep) { it.Ref.ID = "i-2" }},
-	{"identity", "a machine of unknown age", func(p *Proposal, it *Item, _ *[]Keep) { p.Resource.CreatedAt, it.Identity = time.Time{}, "" }},
+	{"identity", "a machine of unknown age", func(p *Proposal, it *Item, _ *[]Keep) {
+		p.Resource.CreatedAt, it.Identity = time.Time{}, ""
+	}},
 	{"kept", "a tag", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.KeepUntil = at.Add(time.Second) }},
-	{"kept", "a tag that cannot be read", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.KeepUntil = inventory.KeepForever }},
+	{"kept", "a tag that cannot be read", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.KeepUntil = inventory.KeepForever
+	}},
 	{"kept", "a keep", func(p *Proposal, _ *Item, keeps *[]Keep) {
 		*keeps = append(*keeps, Keep{Ref: p.Resource.Ref(), Until: at.Add(time.Second), By: "ana", Reason: "demo"})
 	}},
 	{"kept", "a keep of a machine that its group would end", func(p *Proposal, it *Item, keeps *[]Keep) {
 		smaller(p, it, []string{"i-1", "i-2"})
-		*keeps = []Keep{{Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-2"}, Until: at.Add(time.Hour)}}
+		*keeps = []Keep{
+			{
+				Ref:   inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-2"},
+				Until: at.Add(time.Hour),
+			},
+		}
 	}},
 	{"kept", "a keep of a machine of a group that chooses", func(p *Proposal, it *Item, keeps *[]Keep) {
 		smaller(p, it, nil)
-		*keeps = []Keep{{Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-3"}, Until: at.Add(time.Hour)}}
+		*keeps = []Keep{
+			{
+				Ref:   inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-3"},
+				Until: at.Add(time.Hour),
+			},
+		}
 	}},
 	{"kept", "a keep against a person", func(p *Proposal, _ *Item, keeps *[]Keep) {
 		p.ByPerson = true
 		*keeps = append(*keeps, Keep{Ref: p.Resource.Ref(), Until: at.Add(time.Second), By: "ana", Reason: "demo"})
 	}},
-	{"persistent", "a policy on what is persistent", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Lifetime = inventory.Persistent }},
-	{"persistent", "a policy on what has no lifetime", func(p *Proposal, _ *Item, _ *[]Keep) { p.Resource.Lifetime = "" }},
+	{"persistent", "a policy on what is persistent", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.Lifetime = inventory.Persistent
+	}},
+	{"persistent", "a policy on what has no lifetime", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Resource.Lifetime = ""
+	}},
 	{"persistent", "a policy that tags what is persistent", func(p *Proposal, it *Item, _ *[]Keep) {
 		p.Resource.Lifetime = inventory.Persistent
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "x"}}
@@ -119,20 +148,29 @@ var forbidden = []struct {
 		it.Do = p.Do
 	}},
 	{"protected", "a protected machine of a group that is scaled", func(p *Proposal, it *Item, _ *[]Keep) {
-		p.Do, p.Resource.Manager = policy.Do{Verb: policy.Scale}, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
+		p.Do, p.Resource.Manager = policy.Do{
+			Verb: policy.Scale,
+		}, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 		p.Resource.Detail, it.Do = &inventory.Instance{TerminationProtected: inventory.Known(true)}, p.Do
 	}},
 	{"busy", "a group of unjudged machines", func(p *Proposal, it *Item, _ *[]Keep) {
-		p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Do = inventory.KindAutoScalingGroup, nil, nil, "age", policy.Do{Verb: policy.Scale}
+		p.Resource.Kind, p.Resource.Detail, p.Duty, p.Class, p.Do = inventory.KindAutoScalingGroup, nil, nil, "age",
+			policy.Do{Verb: policy.Scale}
 		it.Ref, it.Do = p.Resource.Ref(), p.Do
 	}},
 	{"protected", "termination protection", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Resource.Detail = &inventory.Instance{TerminationProtected: inventory.Known(true)}
 	}},
 	{"no-grace", "a destructive action without grace", func(p *Proposal, _ *Item, _ *[]Keep) { p.Grace = 0 }},
-	{"busy", "a busy machine under a rule of age", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Busy }},
-	{"busy", "a machine that loads its data", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Starved }},
-	{"busy", "a machine of unknown duty", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty.State = "age", duty.Unknown }},
+	{"busy", "a busy machine under a rule of age", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Class, p.Duty.State = "age", duty.Busy
+	}},
+	{"busy", "a machine that loads its data", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Class, p.Duty.State = "age", duty.Starved
+	}},
+	{"busy", "a machine of unknown duty", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Class, p.Duty.State = "age", duty.Unknown
+	}},
 	{"busy", "an unjudged machine", func(p *Proposal, _ *Item, _ *[]Keep) { p.Class, p.Duty = "age", nil }},
 	{"busy", "an idle machine whose newest sample is too old", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Class, p.Duty.Expires = "age", at.Add(-time.Second)
@@ -158,7 +196,8 @@ var forbidden = []struct {
 	}},
 	{"unsaved-disk", "a data disk on a machine with a scratch root disk", func(p *Proposal, it *Item, _ *[]Keep) {
 		p.Do.ScratchRoot, it.Do.ScratchRoot = true, true
-		p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true}, inventory.Disk{VolumeID: "vol-2", DeleteOnTermination: true})
+		p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true},
+			inventory.Disk{VolumeID: "vol-2", DeleteOnTermination: true})
 	}},
 	{"busy", "a busy machine of a rule that spares what works", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Class, p.Duty.State, p.Do.EvenIfUnknown = "age", duty.Busy, true
@@ -166,7 +205,9 @@ var forbidden = []struct {
 	{"self-governed", "a policy that consents to lose disks", func(p *Proposal, _ *Item, _ *[]Keep) {
 		p.Do = policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagDisks: "scratch"}}
 	}},
-	{"unpriced", "a machine without a price", func(p *Proposal, _ *Item, _ *[]Keep) { p.Hourly = inventory.Fact[money.Amount]{} }},
+	{"unpriced", "a machine without a price", func(p *Proposal, _ *Item, _ *[]Keep) {
+		p.Hourly = inventory.Fact[money.Amount]{}
+	}},
 }
 
 func disks(d ...inventory.Disk) *inventory.Instance { return &inventory.Instance{Disks: d} }
@@ -175,7 +216,9 @@ func disks(d ...inventory.Disk) *inventory.Instance { return &inventory.Instance
 func gang(n int) []inventory.Ref {
 	out := make([]inventory.Ref, n)
 	for i := range out {
-		out[i] = inventory.Ref{Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-g" + string(rune('a'+i))}
+		out[i] = inventory.Ref{
+			Cloud: "aws", Account: "1", Region: "r", Kind: inventory.KindInstance, ID: "i-g" + string(rune('a'+i)),
+		}
 	}
 	return out
 }
@@ -226,7 +269,9 @@ func TestAllowed(t *testing.T) {
 			p.Class, p.Duty.State, p.Do.EvenIfBusy = "age", duty.Busy, true
 		}},
 		{"a machine that ends through its group", func(p *Proposal, _ *[]Keep) {
-			p.Do, p.Resource.Manager = policy.Do{Verb: policy.Scale}, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
+			p.Do, p.Resource.Manager = policy.Do{
+				Verb: policy.Scale,
+			}, inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "asg"}
 		}},
 		{"an unmeasured machine of a rule that says so", func(p *Proposal, _ *[]Keep) {
 			p.Class, p.Duty, p.Do.EvenIfUnknown = "age", nil, true
@@ -239,25 +284,40 @@ func TestAllowed(t *testing.T) {
 		}},
 		{"disks that are saved", func(p *Proposal, _ *[]Keep) {
 			p.Do.SaveDisks = true
-			p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true}, inventory.Disk{VolumeID: "vol-2", DeleteOnTermination: true})
+			p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true},
+				inventory.Disk{VolumeID: "vol-2", DeleteOnTermination: true})
 		}},
 		{"a root disk that is scratch", func(p *Proposal, _ *[]Keep) {
-			p.Do.ScratchRoot, p.Resource.Detail = true, disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true})
+			p.Do.ScratchRoot, p.Resource.Detail = true, disks(inventory.Disk{
+				VolumeID: "vol-1", DeleteOnTermination: true, Root: true,
+			})
 		}},
 		{"a root disk that stays when the machine stops", func(p *Proposal, _ *[]Keep) {
-			p.Do.Verb, p.Resource.Detail = policy.Stop, disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true, Root: true})
+			p.Do.Verb, p.Resource.Detail = policy.Stop, disks(inventory.Disk{
+				VolumeID: "vol-1", DeleteOnTermination: true, Root: true,
+			})
 		}},
-		{"a disk that outlives its machine", func(p *Proposal, _ *[]Keep) { p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1"}) }},
+		{"a disk that outlives its machine", func(p *Proposal, _ *[]Keep) {
+			p.Resource.Detail = disks(inventory.Disk{VolumeID: "vol-1"})
+		}},
 		{"a stalled machine", func(p *Proposal, _ *[]Keep) { p.Duty.State = duty.Stalled }},
-		{"a stopped machine", func(p *Proposal, _ *[]Keep) { p.Class, p.Resource.State, p.Duty = "age", inventory.StateStopped, nil }},
+		{"a stopped machine", func(p *Proposal, _ *[]Keep) {
+			p.Class, p.Resource.State, p.Duty = "age", inventory.StateStopped, nil
+		}},
 		{"a keep that has ended", func(p *Proposal, keeps *[]Keep) {
 			p.Resource.KeepUntil = at
 			*keeps = []Keep{{Ref: p.Resource.Ref(), Until: at}}
 		}},
-		{"a keep of another", func(p *Proposal, keeps *[]Keep) { *keeps = []Keep{{Ref: gang(1)[0], Until: at.Add(time.Hour)}} }},
+		{"a keep of another", func(p *Proposal, keeps *[]Keep) {
+			*keeps = []Keep{{Ref: gang(1)[0], Until: at.Add(time.Hour)}}
+		}},
 		{"the whole gang", func(p *Proposal, _ *[]Keep) { p.Gang, p.Together = gang(7), gang(7) }},
-		{"a notice about what is persistent", func(p *Proposal, _ *[]Keep) { p.Resource.Lifetime, p.Do.Verb = "", policy.Notify }},
-		{"a person at what is persistent", func(p *Proposal, _ *[]Keep) { p.Resource.Lifetime, p.ByPerson, p.Governed = "", true, false }},
+		{"a notice about what is persistent", func(p *Proposal, _ *[]Keep) {
+			p.Resource.Lifetime, p.Do.Verb = "", policy.Notify
+		}},
+		{"a person at what is persistent", func(p *Proposal, _ *[]Keep) {
+			p.Resource.Lifetime, p.ByPerson, p.Governed = "", true, false
+		}},
 		{"a person who tags what is kept", func(p *Proposal, _ *[]Keep) {
 			p.ByPerson, p.Do.Verb, p.Resource.KeepUntil = true, policy.Tag, at.Add(time.Hour)
 		}},
@@ -325,7 +385,9 @@ func TestNeedsApproval(t *testing.T) {
 		{policy.Tag, "", true, false},
 		{policy.Notify, "", true, false},
 	} {
-		p := Proposal{Resource: &inventory.Resource{Lifetime: tc.lifetime}, Do: policy.Do{Verb: tc.verb}, ByPerson: tc.person}
+		p := Proposal{
+			Resource: &inventory.Resource{Lifetime: tc.lifetime}, Do: policy.Do{Verb: tc.verb}, ByPerson: tc.person,
+		}
 		if got := NeedsApproval(p); got != tc.want {
 			t.Errorf("%s of something %q, by a person %t: %t, want %t", tc.verb, tc.lifetime, tc.person, got, tc.want)
 		}
@@ -339,7 +401,8 @@ func TestPutBackForgetsTheApproval(t *testing.T) {
 	it = it.Accepted([]string{"ana"}, p, Round{Number: 1, Now: at})
 	it.GraceFrom, it.ApprovedAt, it.Steps, it.Step, it.HeldTo = time.Time{}, at, []Step{{Name: "terminate"}}, 1, at
 	next, want := Climb(it, &p, Round{Number: 2, Now: at.Add(time.Minute)})
-	if want != Warn || next.Phase != Observed || !next.ApprovedAt.IsZero() || next.Steps != nil || next.Step != 0 || next.Recipients != nil ||
+	if want != Warn || next.Phase != Observed || !next.ApprovedAt.IsZero() || next.Steps != nil || next.Step != 0 ||
+		next.Recipients != nil ||
 		next.WarnedRound != 0 || !next.WarnedAt.IsZero() || next.Grace != 0 || !next.HeldTo.IsZero() {
 		t.Errorf("%s: %+v", want, next)
 	}
@@ -348,7 +411,9 @@ func TestPutBackForgetsTheApproval(t *testing.T) {
 // TestSnapshotsAreOfferedWhereTheyAreTaken: only a termination is preceded by snapshots, so
 // that no other refusal names the flag for them.
 func TestSnapshotsAreOfferedWhereTheyAreTaken(t *testing.T) {
-	r := &inventory.Resource{Kind: inventory.KindInstance, Detail: disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true})}
+	r := &inventory.Resource{
+		Kind: inventory.KindInstance, Detail: disks(inventory.Disk{VolumeID: "vol-1", DeleteOnTermination: true}),
+	}
 	for _, tc := range []struct {
 		do       policy.Do
 		byPerson bool
@@ -361,7 +426,8 @@ func TestSnapshotsAreOfferedWhereTheyAreTaken(t *testing.T) {
 		{policy.Do{Verb: policy.Scale, To: policy.ThroughGroup}, false, "scale takes no snapshots", false},
 	} {
 		why := unsavedDisk(&ruleInput{Proposal: Proposal{Resource: r, Do: tc.do, ByPerson: tc.byPerson}})
-		if !strings.Contains(why, "vol-1") || !strings.Contains(why, tc.want) || strings.Contains(why, "have them saved") != tc.offered {
+		if !strings.Contains(why, "vol-1") || !strings.Contains(why, tc.want) ||
+			strings.Contains(why, "have them saved") != tc.offered {
 			t.Errorf("%s, by a person %v: %q", tc.do.Verb, tc.byPerson, why)
 		}
 	}

@@ -94,7 +94,9 @@ func TestResume(t *testing.T) {
 	t.Run("what was carried out is confirmed without another call", func(t *testing.T) {
 		w := newWorld()
 		it := intended(t, w)
-		if _, err := w.cloud.Do(t.Context(), action.Task{Ref: it.Ref, Identity: it.Identity, Do: it.Do, Step: it.Steps[0]}); err != nil {
+		if _, err := w.cloud.Do(t.Context(), action.Task{
+			Ref: it.Ref, Identity: it.Identity, Do: it.Do, Step: it.Steps[0],
+		}); err != nil {
 			t.Fatal(err)
 		}
 		w.clock.Reboot(10 * time.Hour)
@@ -216,7 +218,8 @@ func TestFaults(t *testing.T) {
 		if it := w.store.All()[0]; it.Phase == action.Done {
 			t.Error("the item is done")
 		}
-		if got := w.audit("i-1"); !strings.Contains(got, "alarm") || !strings.Contains(got, "put-back") || strings.Contains(got, "confirmed") {
+		if got := w.audit("i-1"); !strings.Contains(got, "alarm") || !strings.Contains(got, "put-back") ||
+			strings.Contains(got, "confirmed") {
 			t.Errorf("audit: %s", got)
 		}
 		if told := w.people.Told(); !slices.ContainsFunc(told, func(m actiontest.Told) bool { return m.Kind == "alarm" }) {
@@ -444,7 +447,8 @@ func TestUndo(t *testing.T) {
 	w.ladder.Enforce = false
 	before := w.audit("i-1")
 	line, err := w.ladder.Undo(t.Context(), id, "ben")
-	if err != nil || line.Result != action.ResultWouldUndo || line.Why == "" || w.cloud.Resources()[0].State != "stopped" || len(w.cloud.Undone()) != 0 {
+	if err != nil || line.Result != action.ResultWouldUndo || line.Why == "" ||
+		w.cloud.Resources()[0].State != "stopped" || len(w.cloud.Undone()) != 0 {
 		t.Errorf("without enforcing: %+v, %v; it is %s", line, err, w.cloud.Resources()[0].State)
 	}
 	if now := w.audit("i-1"); now != before {
@@ -486,7 +490,8 @@ func TestUndo(t *testing.T) {
 		}
 		w.ladder.Enforce = true
 		line, err = w.ladder.Undo(t.Context(), it.ID, "ben")
-		if got := w.cloud.Undone(); err != nil || line.Result != action.ResultUndone || !slices.Equal(got, []string{"stop", "snapshot"}) {
+		if got := w.cloud.Undone(); err != nil || line.Result != action.ResultUndone ||
+			!slices.Equal(got, []string{"stop", "snapshot"}) {
 			t.Errorf("undid %v: %+v, %v", got, line, err)
 		}
 	})
@@ -525,7 +530,9 @@ func TestManyProcesses(t *testing.T) {
 		for range 4 {
 			l := *w.ladder
 			wg.Go(func() {
-				if _, err := l.Round(context.Background(), action.Look{Proposals: proposals, Selected: map[string]int{w.wants.Source: 12}}); err != nil {
+				if _, err := l.Round(context.Background(), action.Look{
+					Proposals: proposals, Selected: map[string]int{w.wants.Source: 12},
+				}); err != nil {
 					t.Errorf("round: %v", err)
 				}
 			})

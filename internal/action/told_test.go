@@ -18,7 +18,8 @@ func TestAWarningsKeepNamesTheResource(t *testing.T) {
 	people := &heard{People: w.people}
 	w.connect(w.store, w.cloud, people)
 	w.round(t)
-	if len(people.messages) != 1 || !strings.HasPrefix(people.messages[0].Keep, "curfew keep test/1/here/instance/i-1 --for ") {
+	if len(people.messages) != 1 ||
+		!strings.HasPrefix(people.messages[0].Keep, "curfew keep test/1/here/instance/i-1 --for ") {
 		t.Errorf("told %+v", people.messages)
 	}
 }

@@ -100,7 +100,10 @@ func (l *Ladder) keepAfterUndo(ctx context.Context, it Item, by string) (k Keep,
 		return k, true, nil
 	}
 	now := l.Clock().Wall
-	k = Keep{Ref: it.Ref, At: now, Until: now.Add(l.UndoKeep), By: by, Reason: fmt.Sprintf("%s was undone (item %s)", it.Do.Verb, it.ID)}
+	k = Keep{
+		Ref: it.Ref, At: now, Until: now.Add(l.UndoKeep), By: by,
+		Reason: fmt.Sprintf("%s was undone (item %s)", it.Do.Verb, it.ID),
+	}
 	all, err := l.Store.Keeps(ctx, now)
 	if err != nil {
 		return k, false, fmt.Errorf("undo %s: %w", it.ID, err)
@@ -133,14 +136,16 @@ func (s *pass) undoStep(ctx context.Context, it Item, i int, by string, keep *Ke
 	if err != nil {
 		return it, err
 	}
-	err = intent.Within(ctx, patience, "wait for the provider to undo "+name+" of "+it.Ref.ID, func(ctx context.Context) error { return s.Cloud.Undo(ctx, task(it)) })
+	err = intent.Within(ctx, patience, "wait for the provider to undo "+name+" of "+it.Ref.ID,
+		func(ctx context.Context) error { return s.Cloud.Undo(ctx, task(it)) })
 	ctx = context.WithoutCancel(ctx) // what was done is written down
 	if err != nil {
 		what, refusal := EventOutcome, (*Refusal)(nil)
 		if errors.As(err, &refusal) {
 			what = EventRefused
 		}
-		return it, errors.Join(fmt.Errorf("undo %s of %s: %w", name, it.Ref.ID, err), s.Store.Record(ctx, record(what, "undo "+name+": "+err.Error())))
+		return it, errors.Join(fmt.Errorf("undo %s of %s: %w", name, it.Ref.ID, err),
+			s.Store.Record(ctx, record(what, "undo "+name+": "+err.Error())))
 	}
 	it.Steps = slices.Clone(it.Steps)
 	it.Steps[i].ConfirmedAt = time.Time{}

@@ -42,14 +42,16 @@ func newWorld() *world {
 	w := &world{store: actiontest.NewStore(), people: actiontest.NewPeople(), clock: actiontest.NewClock(start)}
 	w.cloud = actiontest.NewCloud(w.now)
 	w.connect(w.store, w.cloud, w.people)
-	w.wants = action.Proposal{Source: "idle-machines", Do: policy.Do{Verb: policy.Terminate}, Mode: policy.Enforce, Grace: 15 * time.Minute,
+	w.wants = action.Proposal{
+		Source: "idle-machines", Do: policy.Do{Verb: policy.Terminate}, Mode: policy.Enforce, Grace: 15 * time.Minute,
 		Limits: policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 1000 * money.USD}, Governed: true, Class: "duty"}
 	return w
 }
 
 // connect gives the world another ladder, as a new process has.
 func (w *world) connect(store action.Store, cloud action.Cloud, people action.Notifier) {
-	w.ladder = &action.Ladder{Store: store, Cloud: cloud, Notifier: people, Verify: w.verify, Account: actiontest.Account, Actor: "ana",
+	w.ladder = &action.Ladder{
+		Store: store, Cloud: cloud, Notifier: people, Verify: w.verify, Account: actiontest.Account, Actor: "ana",
 		Enforce: true, Clock: w.clock.Read}
 }
 
@@ -63,8 +65,10 @@ func (w *world) idle(ids ...string) {
 }
 
 func machine(id string) actiontest.Resource {
-	return actiontest.Resource{ID: id, Type: "p4d.24xlarge", CreatedAt: start.Add(-20 * time.Hour), Duty: duty.Idle, SampledAt: start, Hourly: 3 * money.USD,
-		Tags: map[string]string{"owner": "ana", inventory.TagLifetime: "ephemeral", "environment": "dev"}}
+	return actiontest.Resource{
+		ID: id, Type: "p4d.24xlarge", CreatedAt: start.Add(-20 * time.Hour), Duty: duty.Idle, SampledAt: start,
+		Hourly: 3 * money.USD,
+		Tags:   map[string]string{"owner": "ana", inventory.TagLifetime: "ephemeral", "environment": "dev"}}
 }
 
 // sample lets the agents report: what every machine does is measured now.
@@ -138,7 +142,9 @@ func (w *world) round(t testing.TB) action.Report {
 }
 
 func (w *world) tryRound() (action.Report, error) {
-	look := action.Look{Proposals: w.propose(), Selected: map[string]int{w.wants.Source: len(w.cloud.Resources()) + w.others}}
+	look := action.Look{
+		Proposals: w.propose(), Selected: map[string]int{w.wants.Source: len(w.cloud.Resources()) + w.others},
+	}
 	if w.wants.ByPerson {
 		look.Sources = []string{w.wants.Source}
 	}

@@ -122,7 +122,9 @@ func (b *bootstrap) step(ctx context.Context, st step) error {
 	}
 	if err != nil {
 		b.say("step", st.name+": failed: "+err.Error())
-		return errors.Join(err, mark(func(n *session.Step) { n.State, n.FinishedAt, n.Why = "failed", b.o.Now().UTC(), err.Error() }))
+		return errors.Join(err, mark(func(n *session.Step) {
+			n.State, n.FinishedAt, n.Why = "failed", b.o.Now().UTC(), err.Error()
+		}))
 	}
 	if done {
 		return nil
@@ -236,8 +238,10 @@ func (b *bootstrap) nodeEnv() []string {
 		port := strconv.Itoa(29500 + int(sum.Sum32()%500))
 		node, nodes, slots := strconv.Itoa(h.Node), strconv.Itoa(h.Nodes), strconv.Itoa(s.Slots)
 		env = append(env, "MASTER_ADDR="+s.Master, "MASTER_PORT="+port, "NODE_RANK="+node, "NNODES="+nodes,
-			"PET_MASTER_ADDR="+s.Master, "PET_MASTER_PORT="+port, "PET_NODE_RANK="+node, "PET_NNODES="+nodes, "PET_NPROC_PER_NODE="+slots,
-			"OMPI_MCA_orte_default_hostfile="+b.disk.path("hostfile"), "PRTE_MCA_prte_default_hostfile="+b.disk.path("hostfile"))
+			"PET_MASTER_ADDR="+s.Master, "PET_MASTER_PORT="+port, "PET_NODE_RANK="+node, "PET_NNODES="+nodes,
+			"PET_NPROC_PER_NODE="+slots,
+			"OMPI_MCA_orte_default_hostfile="+b.disk.path("hostfile"),
+			"PRTE_MCA_prte_default_hostfile="+b.disk.path("hostfile"))
 	}
 	return env
 }
@@ -275,7 +279,8 @@ func (b *bootstrap) refresh(ctx context.Context) error {
 	case b.o.Parameters == nil:
 		return errors.New("the session names secrets, and this machine has no parameter store")
 	case b.o.Memory == "" || !inMemory(b.o.Memory):
-		return fmt.Errorf("the session names secrets, and %q is no folder in memory (tmpfs): secrets are not written to disks", b.o.Memory)
+		return fmt.Errorf(
+			"the session names secrets, and %q is no folder in memory (tmpfs): secrets are not written to disks", b.o.Memory)
 	}
 	values := map[string]string{}
 	var text strings.Builder
@@ -429,7 +434,9 @@ func (b *bootstrap) jupyterStep(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// The token is in the environment and not in the arguments, which every user can see.
-	c := exec.Command(at, "lab", "--no-browser", "--ip=127.0.0.1", "--port="+strconv.Itoa(jupyterPort), "--ServerApp.port_retries=0") //nolint:noctx // it outlives the agent
+	//nolint:noctx // it outlives the agent
+	c := exec.Command(at, "lab", "--no-browser", "--ip=127.0.0.1", "--port="+strconv.Itoa(jupyterPort),
+		"--ServerApp.port_retries=0")
 	c.Env = append(env, "JUPYTER_TOKEN="+text)
 	c.Dir = b.dir
 	out, err := os.OpenFile(b.disk.path("jupyter.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -76,7 +76,9 @@ func (w *world) outfit() {
 func (w *world) isSetUp() {
 	t := w.t
 	t.Helper()
-	for name, want := range map[string]string{"token": "it's secret\n", "image": "pixels", "copy": "kept", "runs": "run\n", "old": "kept"} {
+	for name, want := range map[string]string{
+		"token": "it's secret\n", "image": "pixels", "copy": "kept", "runs": "run\n", "old": "kept",
+	} {
 		if data, err := os.ReadFile(w.path(name)); err != nil || string(data) != want {
 			t.Errorf("%s has %q, %v, want %q", name, data, err, want)
 		}
@@ -156,7 +158,8 @@ func TestBootstrapKilledAtEveryStep(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		steps = []string{"work", "setup"}
 	}
-	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "true").CombinedOutput(); err != nil {
+	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc",
+		"true").CombinedOutput(); err != nil {
 		t.Skipf("no name spaces here: %v: %s", err, out)
 	}
 	for _, step := range steps {
@@ -204,7 +207,8 @@ cp "$SELF" "$ROOT/tmp/agent"
 chroot "$ROOT" /tmp/agent
 `
 	must(w.t, os.MkdirAll(root, 0o755))
-	c := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh", "-c", script)
+	c := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "/bin/sh",
+		"-c", script)
 	c.Env = append(w.env, "ROOT="+root, "WORLD="+w.dir, "SELF="+self, "AGENT_RECIPE="+string(text))
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := c.CombinedOutput()
@@ -331,7 +335,8 @@ func TestOlderStoreIsNotRestored(t *testing.T) {
 		}
 		w.awaitPhase(want)
 		got, err := os.ReadFile(w.path("file"))
-		if why := w.status(0).Why; !strings.Contains(why, c.why) || c.why == "" && string(got) != "second" || c.why != "" && err == nil {
+		if why := w.status(0).Why; !strings.Contains(why, c.why) || c.why == "" && string(got) != "second" || c.why != "" &&
+			err == nil {
 			t.Errorf("%s: %q, the file has %q", c.name, why, got)
 		}
 		if m.runs() {
@@ -349,14 +354,17 @@ func TestNodes(t *testing.T) {
 	// busy machine may keep the agent waiting.
 	idle := 6 * time.Second
 	first.r.Paces.Sample = 3 * time.Second
-	first.r.Host.Nodes, first.r.Host.Idle, first.r.Host.Grace = 2, session.Duration(idle), session.Duration(500*time.Millisecond)
+	first.r.Host.Nodes, first.r.Host.Idle, first.r.Host.Grace = 2, session.Duration(idle), session.Duration(
+		500*time.Millisecond)
 	first.r.Address = "10.0.0.1"
 	first.r.Host.Setup = "env >env"
 	second := *first
 	second.r.Host.Node, second.r.Address = 1, "10.0.0.2"
 	second.r.State, second.r.Home = filepath.Join(first.dir, "state-1"), filepath.Join(first.dir, "home-1")
 	a, b := first.start(), second.start()
-	await(t, "both with addresses", func() bool { return first.status(0).Address == "10.0.0.1" && first.status(1).Address == "10.0.0.2" })
+	await(t, "both with addresses", func() bool {
+		return first.status(0).Address == "10.0.0.1" && first.status(1).Address == "10.0.0.2"
+	})
 	if p := first.phase(); p != session.HostStarting {
 		t.Errorf("without its peers: %s", p)
 	}
@@ -366,12 +374,16 @@ func TestNodes(t *testing.T) {
 	second.awaitPhase(session.HostReady)
 	env, err := os.ReadFile(second.path("env"))
 	must(t, err)
-	for _, want := range []string{"MASTER_ADDR=10.0.0.1", "NODE_RANK=1", "NNODES=2", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=1", "OMPI_MCA_orte_default_hostfile=", "CURFEW_NODE=1"} {
+	for _, want := range []string{
+		"MASTER_ADDR=10.0.0.1", "NODE_RANK=1", "NNODES=2", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=1",
+		"OMPI_MCA_orte_default_hostfile=", "CURFEW_NODE=1",
+	} {
 		if !strings.Contains(string(env), want) {
 			t.Errorf("no %s in:\n%s", want, env)
 		}
 	}
-	if hosts, err := os.ReadFile(filepath.Join(second.r.State, "hostfile")); err != nil || string(hosts) != "10.0.0.1 slots=1\n10.0.0.2 slots=1\n" {
+	if hosts, err := os.ReadFile(filepath.Join(second.r.State, "hostfile")); err != nil ||
+		string(hosts) != "10.0.0.1 slots=1\n10.0.0.2 slots=1\n" {
 		t.Errorf("hostfile %q, %v", hosts, err)
 	}
 	await(t, "one at rest and one at work", func() bool {
@@ -425,7 +437,8 @@ func TestDrivers(t *testing.T) {
 		}
 	}
 	for _, d := range cudaDrivers {
-		if _, err := time.Parse(time.DateOnly, d.asOf); err != nil || !strings.HasPrefix(d.source, "https://docs.nvidia.com/") {
+		if _, err := time.Parse(time.DateOnly, d.asOf); err != nil ||
+			!strings.HasPrefix(d.source, "https://docs.nvidia.com/") {
 			t.Errorf("CUDA %d: source %q of %q", d.cuda, d.source, d.asOf)
 		}
 	}
@@ -437,7 +450,12 @@ func TestSecretsOnlyInMemory(t *testing.T) {
 	if inMemory(dir) {
 		t.Skip("temporary folders are in memory here")
 	}
-	b := &bootstrap{o: &Options{Host: session.Host{Session: "s", Secrets: map[string]string{"A": "b"}}, Memory: dir, Parameters: changing{}, Now: time.Now}}
+	b := &bootstrap{
+		o: &Options{
+			Host: session.Host{Session: "s", Secrets: map[string]string{"A": "b"}}, Memory: dir, Parameters: changing{},
+			Now: time.Now,
+		},
+	}
 	if err := b.refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "no folder in memory") {
 		t.Errorf("got %v", err)
 	}

@@ -141,12 +141,14 @@ func TestLoopsEndWithTheirContext(t *testing.T) {
 		"sampler": func(ctx context.Context, t *testing.T) {
 			(&sampler{o: &opened(t).o, step: time.Hour}).run(ctx, make(chan measured))
 		},
-		"tell":         func(ctx context.Context, t *testing.T) { opened(t).tell(ctx) },
-		"watchNodes":   func(ctx context.Context, t *testing.T) { opened(t).watchNodes(ctx, make(chan []duty.Verdict)) },
-		"watchNotices": func(ctx context.Context, t *testing.T) { watchNotices(ctx, never{}, time.Hour, make(chan time.Time)) },
-		"keepFresh":    func(ctx context.Context, t *testing.T) { opened(t).boot.keepFresh(ctx) },
-		"bootstrap":    func(ctx context.Context, t *testing.T) { _ = opened(t).boot.run(ctx) },
-		"save":         func(ctx context.Context, t *testing.T) { opened(t).work.save(ctx, saving{}) },
+		"tell":       func(ctx context.Context, t *testing.T) { opened(t).tell(ctx) },
+		"watchNodes": func(ctx context.Context, t *testing.T) { opened(t).watchNodes(ctx, make(chan []duty.Verdict)) },
+		"watchNotices": func(ctx context.Context, t *testing.T) {
+			watchNotices(ctx, never{}, time.Hour, make(chan time.Time))
+		},
+		"keepFresh": func(ctx context.Context, t *testing.T) { opened(t).boot.keepFresh(ctx) },
+		"bootstrap": func(ctx context.Context, t *testing.T) { _ = opened(t).boot.run(ctx) },
+		"save":      func(ctx context.Context, t *testing.T) { opened(t).work.save(ctx, saving{}) },
 		"flush": func(ctx context.Context, t *testing.T) {
 			h := opened(t)
 			h.j.add("ready", "x")
@@ -159,7 +161,9 @@ func TestLoopsEndWithTheirContext(t *testing.T) {
 		"run":       func(ctx context.Context, t *testing.T) { _ = Run(ctx, fresh(t)) },
 		"Bootstrap": func(ctx context.Context, t *testing.T) { _ = Bootstrap(ctx, fresh(t)) },
 		"Door": func(ctx context.Context, _ *testing.T) {
-			_ = Door(ctx, DoorOptions{Key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA4Y5sYyZ0s0fQxkYlTj0p1oCwzq7q0cJ6p1mT3xkq2U", Out: io.Discard})
+			_ = Door(ctx, DoorOptions{
+				Key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA4Y5sYyZ0s0fQxkYlTj0p1oCwzq7q0cJ6p1mT3xkq2U", Out: io.Discard,
+			})
 		},
 	} {
 		for _, when := range []string{"over before it begins", "over meanwhile"} {

@@ -71,7 +71,9 @@ func (t Tree) marked(all []process) []int {
 			continue
 		}
 		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
-		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, marker) }) {
+		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool {
+			return bytes.Equal(v, marker)
+		}) {
 			list = append(list, p.pid)
 		}
 	}

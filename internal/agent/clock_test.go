@@ -49,7 +49,9 @@ func TestClock(t *testing.T) {
 	if now, _ := next.read(); now.Sub(start) != 24*time.Hour+6*time.Minute+time.Second {
 		t.Errorf("the next process: %s", now.Sub(start))
 	}
-	if now, jumped := newClock(c.now, func() (string, time.Duration) { return "c", 0 }, c.anchor).read(); !now.Equal(wall) || jumped != 0 {
+	if now, jumped := newClock(c.now, func() (string, time.Duration) {
+		return "c", 0
+	}, c.anchor).read(); !now.Equal(wall) || jumped != 0 {
 		t.Errorf("after a boot: %s", now)
 	}
 	pass(time.Minute, 3*time.Hour)
@@ -132,13 +134,17 @@ func TestLeaseInTime(t *testing.T) {
 	}{
 		{"nothing happens", func(*settable, *silent) {}, 4 * time.Hour, 4*time.Hour + time.Minute},
 		{"the store is lost", func(_ *settable, s *silent) { s.lose() }, 4 * time.Hour, 4*time.Hour + 2*time.Minute},
-		{"the clock is set back", func(k *settable, _ *silent) { k.set(-3 * time.Hour) }, 4 * time.Hour, 4*time.Hour + time.Minute},
+		{"the clock is set back", func(k *settable, _ *silent) {
+			k.set(-3 * time.Hour)
+		}, 4 * time.Hour, 4*time.Hour + time.Minute},
 		{"the clock is set forward for a minute", func(k *settable, _ *silent) {
 			k.set(9 * time.Hour)
 			time.Sleep(time.Minute)
 			k.set(0)
 		}, 4 * time.Hour, 4*time.Hour + time.Minute},
-		{"the clock was an hour slow", func(k *settable, _ *silent) { k.set(time.Hour) }, 3 * time.Hour, 3*time.Hour + time.Minute},
+		{"the clock was an hour slow", func(k *settable, _ *silent) {
+			k.set(time.Hour)
+		}, 3 * time.Hour, 3*time.Hour + time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -148,11 +154,16 @@ func TestLeaseInTime(t *testing.T) {
 				began := time.Now()
 				k, s := &settable{}, &silent{Store: control}
 				o := Options{
-					Host: session.Host{Schema: session.HostSchema, Session: "s", Name: "demo", Nodes: 1, Epoch: 1, WorkDir: filepath.Join(dir, "w"),
-						Lease: began.Add(4 * time.Hour), Every: session.Duration(10 * time.Minute), Save: session.Duration(5 * time.Minute)},
+					Host: session.Host{
+						Schema: session.HostSchema, Session: "s", Name: "demo", Nodes: 1, Epoch: 1, WorkDir: filepath.Join(dir, "w"),
+						Lease: began.Add(4 * time.Hour), Every: session.Duration(10 * time.Minute),
+						Save: session.Duration(5 * time.Minute)},
 					State: filepath.Join(dir, "state"), Home: dir, Control: s, Cage: empty{}, Now: k.now,
 					Uptime: func() (string, time.Duration) { return "boot", time.Hour + time.Since(began) },
-					Paces:  Paces{Poll: 2 * time.Minute, Tick: 20 * time.Second, Sample: time.Minute, Flush: 5 * time.Minute, Status: 10 * time.Minute},
+					Paces: Paces{
+						Poll: 2 * time.Minute, Tick: 20 * time.Second, Sample: time.Minute, Flush: 5 * time.Minute,
+						Status: 10 * time.Minute,
+					},
 				}
 				go func() {
 					time.Sleep(30 * time.Minute)
@@ -186,7 +197,10 @@ func TestSecretsAreFresh(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		o := &Options{Host: session.Host{Session: fmt.Sprint("secrets-", filepath.Base(dir)), Secrets: map[string]string{"TOKEN": "/team/token"}},
+		o := &Options{
+			Host: session.Host{
+				Session: fmt.Sprint("secrets-", filepath.Base(dir)), Secrets: map[string]string{"TOKEN": "/team/token"},
+			},
 			Memory: memory, Parameters: changing{began}, Now: time.Now, Cage: empty{}}
 		d, err := openDisk(filepath.Join(dir, "state"))
 		must(t, err)

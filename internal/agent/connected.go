@@ -46,7 +46,9 @@ func (s *sampler) connected(now map[int]process, socks []socket, up time.Duratio
 		}
 	}
 	s.known = l.since
-	slices.SortFunc(l.list, func(a, b session.Connection) int { return strings.Compare(a.Kind+" "+a.From, b.Kind+" "+b.From) })
+	slices.SortFunc(l.list, func(a, b session.Connection) int {
+		return strings.Compare(a.Kind+" "+a.From, b.Kind+" "+b.From)
+	})
 	return l.list
 }
 

@@ -106,7 +106,9 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 	}
 	s := &sampler{o: &Options{Now: time.Now}}
 	_, up := bootTime()
-	want := []string{"port ana-port", "port ana-quiet", "shell ana-shell", "ssh " + direct.LocalAddr().String(), "ssh ana-ssh"}
+	want := []string{
+		"port ana-port", "port ana-quiet", "shell ana-shell", "ssh " + direct.LocalAddr().String(), "ssh ana-ssh",
+	}
 	var got []string
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // a worker takes a while to do what it does
 		if got = look(up+time.Hour, s); slices.Equal(got, want) {
@@ -130,7 +132,8 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 	near, err := net.Dial("tcp", "127.0.0.1:"+pagePort)
 	must(t, err)
 	defer near.Close()
-	if got := look(up+time.Hour, byPort); !slices.Contains(got, "port "+near.LocalAddr().String()) || len(got) != len(want)+1 {
+	if got := look(up+time.Hour, byPort); !slices.Contains(got, "port "+near.LocalAddr().String()) ||
+		len(got) != len(want)+1 {
 		t.Errorf("the agent sees %q", got)
 	}
 }
@@ -141,7 +144,8 @@ func TestDoorTakesOneKeyAlone(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for _, bad := range []string{
-		"", "ssh-ed25519", "ssh-rsa " + strings.Fields(good)[1], good + " ana@laptop", `command="sh" ` + good, good + "\n" + good, "ssh-ed25519 AAAA", "ssh-rsa " + good,
+		"", "ssh-ed25519", "ssh-rsa " + strings.Fields(good)[1], good + " ana@laptop", `command="sh" ` + good,
+		good + "\n" + good, "ssh-ed25519 AAAA", "ssh-rsa " + good,
 	} {
 		if got, err := doorKey(bad); err == nil {
 			t.Errorf("%q is taken as %q", bad, got)
@@ -159,7 +163,8 @@ func TestDoorCloses(t *testing.T) {
 	}
 	var out strings.Builder
 	err := Door(t.Context(), DoorOptions{Key: key, Out: &out, Within: 100 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "no one came by SSH") || !strings.HasPrefix(out.String(), DoorPrefix) || strings.Contains(out.String(), DoorUsed) {
+	if err == nil || !strings.Contains(err.Error(), "no one came by SSH") ||
+		!strings.HasPrefix(out.String(), DoorPrefix) || strings.Contains(out.String(), DoorUsed) {
 		t.Errorf("got %v, %q", err, out.String())
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {

@@ -58,7 +58,9 @@ func (b bounded) Get(ctx context.Context, key string, limit int64) (checkpoint.O
 
 // Create implements Store.
 func (b bounded) Create(ctx context.Context, key string, data []byte) error {
-	_, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.Store.Create(ctx, key, data) })
+	_, err := within(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, b.Store.Create(ctx, key, data)
+	})
 	return err
 }
 

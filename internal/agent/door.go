@@ -81,7 +81,8 @@ func Door(ctx context.Context, o DoorOptions) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, o.Within)
 	defer cancel()
-	if _, err := fmt.Fprintf(o.Out, "%s%d %s %s\n", DoorPrefix, l.Addr().(*net.TCPAddr).Port, who.Username, host); err != nil {
+	if _, err := fmt.Fprintf(o.Out, "%s%d %s %s\n", DoorPrefix, l.Addr().(*net.TCPAddr).Port, who.Username,
+		host); err != nil {
 		return err
 	}
 	if !d.wait(limited, l) {
@@ -137,10 +138,13 @@ func (d *door) prepare(ctx context.Context, key, who string) (string, error) {
 		return "", err
 	}
 	config := []string{
-		"HostKey " + d.path("host"), "AuthorizedKeysFile " + d.path("keys"), "StrictModes no", "PidFile none", "LogLevel INFO",
-		"PubkeyAuthentication yes", "PasswordAuthentication no", "KbdInteractiveAuthentication no", "AuthenticationMethods publickey",
+		"HostKey " + d.path("host"), "AuthorizedKeysFile " + d.path("keys"), "StrictModes no", "PidFile none",
+		"LogLevel INFO",
+		"PubkeyAuthentication yes", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
+		"AuthenticationMethods publickey",
 		"PermitRootLogin prohibit-password", "AllowUsers " + who, "MaxAuthTries 3", "LoginGraceTime 60", "UseDNS no",
-		"AllowAgentForwarding no", "X11Forwarding no", "PrintMotd no", "ClientAliveInterval 30", "ClientAliveCountMax 4", "Subsystem sftp internal-sftp",
+		"AllowAgentForwarding no", "X11Forwarding no", "PrintMotd no", "ClientAliveInterval 30", "ClientAliveCountMax 4",
+		"Subsystem sftp internal-sftp",
 	}
 	if set := d.setEnv(); set != "" {
 		config = append(config, "SetEnv"+set)
@@ -150,7 +154,8 @@ func (d *door) prepare(ctx context.Context, key, who string) (string, error) {
 			config = append(config, "UsePAM yes") // a user whose password is locked comes in by key
 		}
 		// Debian's server asks for this folder, which only its service makes.
-		if err := os.Mkdir("/run/sshd", 0o755); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir("/run/sshd", 0o755); err != nil && !errors.Is(err, fs.ErrExist) &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
 	}

@@ -23,7 +23,10 @@ type cudaDriver struct {
 var cudaDrivers = []cudaDriver{
 	{13, [3]int{580}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
 	{12, [3]int{525}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
-	{11, [3]int{450, 80, 2}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html", "2026-11-23"},
+	{
+		11, [3]int{450, 80, 2}, "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+		"2026-11-23",
+	},
 }
 
 // version reads "550.54.14".
@@ -60,13 +63,16 @@ func fits(cuda, driver string) error {
 			continue
 		}
 		if older(have, d.driver) {
-			least := strings.TrimSuffix(strings.TrimSuffix(fmt.Sprintf("%d.%02d.%02d", d.driver[0], d.driver[1], d.driver[2]), ".00"), ".00")
-			return fmt.Errorf("CUDA %s needs NVIDIA driver %s or newer, and %s is installed (%s, read %s): update the driver or install programs for an older CUDA", cuda, least, driver, d.source, d.asOf)
+			least := strings.TrimSuffix(strings.TrimSuffix(fmt.Sprintf("%d.%02d.%02d", d.driver[0], d.driver[1], d.driver[2]),
+				".00"), ".00")
+			return fmt.Errorf("CUDA %s needs NVIDIA driver %s or newer, and %s is installed (%s, read %s): update the driver "+
+				"or install programs for an older CUDA", cuda, least, driver, d.source, d.asOf)
 		}
 		return nil
 	}
 	if newest := cudaDrivers[0].cuda; want[0] > newest {
-		return fmt.Errorf("CUDA %s is newer than what curfew knows (%d): whether driver %s runs it is not known", cuda, newest, driver)
+		return fmt.Errorf("CUDA %s is newer than what curfew knows (%d): whether driver %s runs it is not known", cuda,
+			newest, driver)
 	}
 	return fmt.Errorf("CUDA %s is older than what curfew knows (%d)", cuda, cudaDrivers[len(cudaDrivers)-1].cuda)
 }
@@ -88,7 +94,8 @@ func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) 
 	smi, err := exec.LookPath("nvidia-smi")
 	if err != nil {
 		switch {
-		case nvidiaDevice(), len(b.o.Host.GPUs) > 0 && b.o.Host.Machine, slices.ContainsFunc(b.o.Host.GPUs, func(id string) bool { return strings.HasPrefix(id, "GPU-") }):
+		case nvidiaDevice(), len(b.o.Host.GPUs) > 0 &&
+			b.o.Host.Machine, slices.ContainsFunc(b.o.Host.GPUs, func(id string) bool { return strings.HasPrefix(id, "GPU-") }):
 			return "", fmt.Errorf("the session has GPUs and there is no nvidia-smi: install the NVIDIA driver")
 		case len(b.o.Host.GPUs) > 0:
 			return "its GPUs are those that curfew.yaml lists: no NVIDIA driver tells of them", nil

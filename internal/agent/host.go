@@ -125,7 +125,10 @@ func newHost(o Options) (*host, error) {
 		o.Log = func(string) {}
 	}
 	o.Control = bounded{o.Control}
-	h := &host{o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.Idle)), saves: make(chan saved, 1), phase: session.HostStarting, told: &board{wake: make(chan struct{}, 1)}, stopBoot: func() {}}
+	h := &host{
+		o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.Idle)), saves: make(chan saved, 1),
+		phase: session.HostStarting, told: &board{wake: make(chan struct{}, 1)}, stopBoot: func() {},
+	}
 	var err error
 	if h.disk, err = openDisk(o.State); err != nil {
 		return nil, err
@@ -136,7 +139,8 @@ func newHost(o Options) (*host, error) {
 		return nil, err
 	}
 	h.st = *st
-	if h.j, err = openJournal(h.disk.path("events"), o.Control, o.Host.Node, o.Now, o.Log, st.Events, st.Output); err != nil {
+	if h.j, err = openJournal(h.disk.path("events"), o.Control, o.Host.Node, o.Now, o.Log, st.Events,
+		st.Output); err != nil {
 		h.disk.close()
 		return nil, err
 	}
@@ -150,7 +154,10 @@ func newHost(o Options) (*host, error) {
 		dir = filepath.Join(o.Home, rest)
 	}
 	h.work = &saver{o: &h.o, dir: dir, quiet: h.paces.Quiet}
-	h.boot = &bootstrap{o: &h.o, limit: h.paces.Step, disk: h.disk, dir: dir, work: h.work, view: h.view, update: h.update, say: h.j.add, print: h.j.print, peers: h.peerList}
+	h.boot = &bootstrap{
+		o: &h.o, limit: h.paces.Step, disk: h.disk, dir: dir, work: h.work, view: h.view, update: h.update, say: h.j.add,
+		print: h.j.print, peers: h.peerList,
+	}
 	return h, h.update(func(s *state) { s.Anchor = h.clock.anchor })
 }
 
@@ -226,7 +233,8 @@ func (h *host) run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	orders, looks, ready, notices, others := make(chan ordered), make(chan measured), make(chan error, 1), make(chan time.Time), make(chan []duty.Verdict)
+	orders, looks, ready, notices, others := make(chan ordered), make(chan measured), make(chan error,
+		1), make(chan time.Time), make(chan []duty.Verdict)
 	beside.Go(func() { poll(ctx, h.o.Control, &h.o.Host, h.paces.Poll, orders) })
 	sampler := &sampler{o: &h.o, step: h.paces.Sample / 2}
 	beside.Go(func() { sampler.run(ctx, looks) })
@@ -411,7 +419,8 @@ func (h *host) read() {
 	if jumped == 0 {
 		return
 	}
-	h.j.add("clock", fmt.Sprintf("the clock of the machine was set by %s: the lease goes by the time since boot", signed(jumped)))
+	h.j.add("clock", fmt.Sprintf("the clock of the machine was set by %s: the lease goes by the time since boot",
+		signed(jumped)))
 	h.watch.reset()
 	h.putBack("the clock was set")
 	h.rests = h.now
@@ -478,9 +487,11 @@ func (h *host) status() session.Status {
 	st := h.view()
 	lease, _ := h.bounds(st.Order)
 	s := session.Status{
-		Schema: session.StatusSchema, Session: h.o.Host.Session, Node: h.o.Host.Node, Epoch: h.o.Host.Epoch, At: h.o.Now().UTC(), Boot: h.id,
+		Schema: session.StatusSchema, Session: h.o.Host.Session, Node: h.o.Host.Node, Epoch: h.o.Host.Epoch,
+		At: h.o.Now().UTC(), Boot: h.id,
 		Serial: st.Order.Serial, Saved: st.Saved, Phase: h.phase, Why: h.why, Steps: st.Steps, Lease: lease.UTC(),
-		Activity: h.activity, Since: h.since.UTC().Truncate(time.Second), EndsAt: h.endsAt(), Snapshot: st.Snapshot, Unsaved: h.unsaved,
+		Activity: h.activity, Since: h.since.UTC().Truncate(time.Second), EndsAt: h.endsAt(), Snapshot: st.Snapshot,
+		Unsaved:   h.unsaved,
 		Terminals: len(h.last.terminals), Connections: h.last.connected, Address: h.o.Address,
 	}
 	if !s.EndsAt.IsZero() {
@@ -581,7 +592,8 @@ func (h *host) otherNode(ctx context.Context, node int) duty.Verdict {
 		return unknown
 	}
 	var s session.Status
-	if err := json.NewDecoder(bytes.NewReader(o.Data)).Decode(&s); err != nil || s.Epoch != h.o.Host.Epoch || s.Session != h.o.Host.Session {
+	if err := json.NewDecoder(bytes.NewReader(o.Data)).Decode(&s); err != nil || s.Epoch != h.o.Host.Epoch ||
+		s.Session != h.o.Host.Session {
 		return unknown
 	}
 	v := duty.Verdict{State: duty.State(s.Activity), Since: s.Since, Why: fmt.Sprintf("node %d is %s", node, s.Activity)}

@@ -24,12 +24,14 @@ func TestRestEndsASession(t *testing.T) {
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}
-	w.inOrder("step: work: running", "output: prepared", "step: setup: done", "ready", "idle", "warned", "snapshot: the last", "snapshot: snapshot confirmed", "ended")
+	w.inOrder("step: work: running", "output: prepared", "step: setup: done", "ready", "idle", "warned",
+		"snapshot: the last", "snapshot: snapshot confirmed", "ended")
 	if left, err := w.cage().Processes(); err != nil || len(left) > 0 {
 		t.Errorf("processes %v are left, %v", left, err)
 	}
 	s := w.status(0)
-	if s.Phase != session.HostEnding || !s.Snapshot.Complete || s.Snapshot.Manifest == "" || s.Unsaved != "" || s.Activity != "idle" {
+	if s.Phase != session.HostEnding || !s.Snapshot.Complete || s.Snapshot.Manifest == "" || s.Unsaved != "" ||
+		s.Activity != "idle" {
 		t.Errorf("the last status: %+v", s)
 	}
 	if got := w.restored("file"); got != "kept\n" {
@@ -221,7 +223,8 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 func TestUnsavedWorkOnAMachineThatStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Idle, w.r.Host.Grace, w.r.Host.Save = session.Duration(time.Second), session.Duration(300*time.Millisecond), session.Duration(500*time.Millisecond)
+	w.r.Host.Idle, w.r.Host.Grace, w.r.Host.Save = session.Duration(time.Second), session.Duration(
+		300*time.Millisecond), session.Duration(500*time.Millisecond)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
@@ -314,7 +317,10 @@ func TestSetupFails(t *testing.T) {
 // Killed at any line of its log and started again, the agent does everything once.
 func TestKilledAtEveryLine(t *testing.T) {
 	t.Parallel()
-	lines := []string{"skipped: driver: ", "step: work: running", "step: work: done", "step: setup: running", "step: setup: done", "ready", "snapshot: the last", "snapshot: snapshot confirmed", "ended"}
+	lines := []string{
+		"skipped: driver: ", "step: work: running", "step: work: done", "step: setup: running", "step: setup: done",
+		"ready", "snapshot: the last", "snapshot: snapshot confirmed", "ended",
+	}
 	if os.Getenv("CURFEW_SLOW") == "" {
 		lines = []string{"step: work: done", "step: setup: running", "ready", "ended"}
 	}

@@ -47,7 +47,8 @@ type journal struct {
 
 // openJournal goes on after what an earlier process wrote; newest is the number that its
 // state knows.
-func openJournal(dir string, store Store, node int, now func() time.Time, log func(string), newest, output int64) (*journal, error) {
+func openJournal(dir string, store Store, node int, now func() time.Time, log func(string), newest,
+	output int64) (*journal, error) {
 	j := &journal{dir: dir, store: store, node: node, now: now, log: log, output: output}
 	files, err := j.waiting()
 	if err != nil {
@@ -108,7 +109,8 @@ func (j *journal) print(line string) {
 	case j.output <= outputBytes:
 		j.put("output", line)
 	case before <= outputBytes:
-		j.put("output", fmt.Sprintf("more than %d KiB were printed: the rest is in the state folder of the agent alone", outputBytes>>10))
+		j.put("output", fmt.Sprintf("more than %d KiB were printed: the rest is in the state folder of the agent alone",
+			outputBytes>>10))
 	}
 }
 

@@ -293,7 +293,8 @@ func (h *host) giveUp(lease time.Time, within time.Duration) (bool, error) {
 	}
 	if !h.gaveUp {
 		h.gaveUp = true
-		said := fmt.Sprintf("the work of this session is not saved: %s. The machine is kept until it is, and until %s at most; curfew down --discard gives it up", h.unsaved, plain.Time(h.endBy(lease)))
+		said := fmt.Sprintf("the work of this session is not saved: %s. The machine is kept until it is, and until %s at "+
+			"most; curfew down --discard gives it up", h.unsaved, plain.Time(h.endBy(lease)))
 		h.j.add("unsaved", said)
 		warn(h.last.terminals, said)
 	}
@@ -413,7 +414,8 @@ func (h *host) atNotice(ctx context.Context) {
 	deadline := n.at.Add(-noticeMargin)
 	st := h.view()
 	left := deadline.Sub(h.o.Now())
-	if h.saving || !h.restored(&st) || left <= time.Second || h.now.Before(h.nextTry) || !n.saved.IsZero() && h.now.Sub(n.saved) < 15*time.Second {
+	if h.saving || !h.restored(&st) || left <= time.Second || h.now.Before(h.nextTry) || !n.saved.IsZero() &&
+		h.now.Sub(n.saved) < 15*time.Second {
 		return
 	}
 	h.startSave(ctx, saving{deadline: deadline, within: left})
@@ -435,11 +437,14 @@ func (h *host) idle() {
 	w := &warning{since: h.now, serial: h.view().Order.Serial}
 	grace := time.Duration(h.o.Host.Grace)
 	rested := plain.Duration(h.now.Sub(h.restSince()).Truncate(time.Second))
-	said := fmt.Sprintf("this session rests for %s and ends in %s. To keep it: work, run curfew extend %s, or touch ~/.curfew/keep", rested, plain.Duration(grace), h.o.Host.Name)
+	said := fmt.Sprintf(
+		"this session rests for %s and ends in %s. To keep it: work, run curfew extend %s, or touch ~/.curfew/keep", rested,
+		plain.Duration(grace), h.o.Host.Name)
 	w.told = warn(h.last.terminals, said)
 	h.warning = w
 	h.phase, h.why = session.HostWarned, h.activity+" for "+rested+": "+h.verdict.Why
-	h.j.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.why, plain.Count(w.told, "terminal"), plain.Duration(grace)))
+	h.j.add("warned", fmt.Sprintf("%s; %s told; it ends in %s", h.why, plain.Count(w.told, "terminal"),
+		plain.Duration(grace)))
 	if w.told > 0 {
 		w.accepted = h.now
 	}

@@ -25,7 +25,9 @@ func TestSamplesAreWrittenDown(t *testing.T) {
 	w.record = d.sampled
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	began := at
-	measure(w, &at, 30, measured{cpu: 7, net: 3, disk: -1, typed: 1, gpus: []GPU{{"0", "GPU-a", map[usage.Signal]float64{usage.GPUUtil: 55}}}})
+	measure(w, &at, 30, measured{
+		cpu: 7, net: 3, disk: -1, typed: 1, gpus: []GPU{{"0", "GPU-a", map[usage.Signal]float64{usage.GPUUtil: 55}}},
+	})
 	lines := func(name string) (all []session.Sampled) {
 		f, err := os.Open(d.path(name))
 		if err != nil {
@@ -44,7 +46,8 @@ func TestSamplesAreWrittenDown(t *testing.T) {
 	next := began
 	for _, s := range lines(session.SamplesFile) {
 		_, disk := s.Host["disk_bytes"]
-		if !s.From.Equal(next) || s.Step != session.Duration(time.Second) || s.Host["cpu_util"] != 7 || s.Host["net_bytes"] != 3 || s.Host["sessions"] != 1 || disk || s.GPUs["GPU-a"]["gpu_util"] != 55 {
+		if !s.From.Equal(next) || s.Step != session.Duration(time.Second) || s.Host["cpu_util"] != 7 ||
+			s.Host["net_bytes"] != 3 || s.Host["sessions"] != 1 || disk || s.GPUs["GPU-a"]["gpu_util"] != 55 {
 			t.Fatalf("at %s it is %+v", next, s)
 		}
 		next = next.Add(time.Duration(s.Steps) * time.Second)

@@ -81,7 +81,8 @@ func (b *bootstrap) startSetup(ctx context.Context, ended, log string) error {
 	if pids, err := b.o.Cage.Processes(); err == nil {
 		for _, pid := range pids {
 			line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-			if args := bytes.Split(line, []byte{0}); err == nil && len(args) > 5 && string(args[2]) == setupScript && string(args[5]) == ended {
+			if args := bytes.Split(line, []byte{0}); err == nil && len(args) > 5 && string(args[2]) == setupScript &&
+				string(args[5]) == ended {
 				p, err := readProcess(pid)
 				if err != nil {
 					break
@@ -98,7 +99,8 @@ func (b *bootstrap) startSetup(ctx context.Context, ended, log string) error {
 		return err
 	}
 	defer out.Close()
-	c := exec.Command("/bin/sh", "-c", setupScript, "setup", b.o.Host.Setup, ended) //nolint:noctx // the user's own command; it outlives the agent
+	//nolint:noctx // the user's own command; it outlives the agent
+	c := exec.Command("/bin/sh", "-c", setupScript, "setup", b.o.Host.Setup, ended)
 	c.Env, c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = env, b.dir, out, out, &syscall.SysProcAttr{Setsid: true}
 	if err := b.o.Cage.Start(ctx, c); err != nil {
 		return fmt.Errorf("start the command: %w", err)

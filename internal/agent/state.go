@@ -128,7 +128,9 @@ func (d *disk) load(h *session.Host) (*state, error) {
 		return nil, fmt.Errorf("read %s: %w", d.path("state.json"), err)
 	}
 	if s.Session != h.Session || s.Epoch != h.Epoch {
-		return nil, fmt.Errorf("%s is the state of session %s, start %d, and not of %s, start %d: name another folder with --state", d.dir, s.Session, s.Epoch, h.Session, h.Epoch)
+		return nil, fmt.Errorf(
+			"%s is the state of session %s, start %d, and not of %s, start %d: name another folder with --state", d.dir,
+			s.Session, s.Epoch, h.Session, h.Epoch)
 	}
 	return s, nil
 }

@@ -249,7 +249,10 @@ func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
 	m = w.carried
 	w.carried = nil
 	opened := usage.Opened{Step: w.step, Source: "agent"}
-	took := session.Sampled{From: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{}, GPUs: map[string]map[string]float64{}}
+	took := session.Sampled{
+		From: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{},
+		GPUs: map[string]map[string]float64{},
+	}
 	put := func(k *duty.Tracker, gpu string, s usage.Signal, v float64) {
 		if v < 0 {
 			return

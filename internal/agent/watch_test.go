@@ -129,7 +129,8 @@ func TestTerminalsAndConnections(t *testing.T) {
 			t.Errorf("the terminal has %q, without %q", text, want)
 		}
 	}
-	if !w.saw("warned", "1 terminal told") || !w.saw("connection", "shell from "+term.path+" is open") || !w.saw("connection", "port from "+tunnel.LocalAddr().String()+" is open") {
+	if !w.saw("warned", "1 terminal told") || !w.saw("connection", "shell from "+term.path+" is open") ||
+		!w.saw("connection", "port from "+tunnel.LocalAddr().String()+" is open") {
 		t.Errorf("events: %v", w.events())
 	}
 }
@@ -192,7 +193,14 @@ func measure(w *watch, at *time.Time, n int, m measured) duty.Verdict {
 
 func TestVerdicts(t *testing.T) {
 	gpu := func(util, mem, processes float64) []GPU {
-		return []GPU{{"0", "GPU-a", map[usage.Signal]float64{usage.GPUUtil: util, usage.MemUsed: mem * 1e9, usage.MemTotal: 24e9, usage.Processes: processes}}}
+		return []GPU{
+			{
+				"0", "GPU-a",
+				map[usage.Signal]float64{
+					usage.GPUUtil: util, usage.MemUsed: mem * 1e9, usage.MemTotal: 24e9, usage.Processes: processes,
+				},
+			},
+		}
 	}
 	quiet := measured{cpu: 1, net: 10, disk: 0}
 	with := func(change func(*measured)) measured { m := quiet; change(&m); return m }
@@ -206,14 +214,26 @@ func TestVerdicts(t *testing.T) {
 		{"busy CPUs", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.cpu = true, 60 }), duty.Busy},
 		{"a download", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.net = true, 20e6 }), duty.Busy},
 		{"a little traffic", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.net = true, 500e3 }), duty.Unknown},
-		{"traffic that is not measured", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.net = true, -1 }), duty.Unknown},
+		{
+			"traffic that is not measured", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.net = true, -1 }),
+			duty.Unknown,
+		},
 		{"someone types", inventory.Known(0), with(func(m *measured) { m.noGPUs, m.typed = true, 1 }), duty.Held},
 		{"a GPU computes", inventory.Known(1), with(func(m *measured) { m.gpus = gpu(70, 10, 1) }), duty.Busy},
 		{"a GPU is held", inventory.Known(1), with(func(m *measured) { m.gpus = gpu(0, 10, 1) }), duty.Held},
 		{"a GPU rests", inventory.Known(1), with(func(m *measured) { m.gpus = gpu(0, 0, 0) }), duty.Idle},
-		{"a GPU is held and the CPUs compute", inventory.Known(1), with(func(m *measured) { m.gpus, m.cpu = gpu(0, 10, 1), 60 }), duty.Busy},
-		{"a GPU rests and the CPUs compute", inventory.Known(1), with(func(m *measured) { m.gpus, m.cpu = gpu(0, 0, 0), 60 }), duty.Busy},
-		{"a GPU that is not read", inventory.Fact[int]{}, with(func(m *measured) { m.gpuErr = os.ErrPermission }), duty.Unknown},
+		{
+			"a GPU is held and the CPUs compute", inventory.Known(1),
+			with(func(m *measured) { m.gpus, m.cpu = gpu(0, 10, 1), 60 }), duty.Busy,
+		},
+		{
+			"a GPU rests and the CPUs compute", inventory.Known(1),
+			with(func(m *measured) { m.gpus, m.cpu = gpu(0, 0, 0), 60 }), duty.Busy,
+		},
+		{
+			"a GPU that is not read", inventory.Fact[int]{}, with(func(m *measured) { m.gpuErr = os.ErrPermission }),
+			duty.Unknown,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWatch(time.Second, time.Minute, c.gpus)
@@ -222,7 +242,8 @@ func TestVerdicts(t *testing.T) {
 			if v.State != c.want {
 				t.Errorf("got %s (%s), want %s", v.State, v.Why, c.want)
 			}
-			if rest := at.Sub(v.Since); (v.State == duty.Idle || v.State == duty.Held) && (rest < 110*time.Second || rest > 121*time.Second) {
+			if rest := at.Sub(v.Since); (v.State == duty.Idle || v.State == duty.Held) &&
+				(rest < 110*time.Second || rest > 121*time.Second) {
 				t.Errorf("it rests for %s, want 2m", rest)
 			}
 			// What is not measured any more is unknown soon.
@@ -239,7 +260,10 @@ func TestLateLooks(t *testing.T) {
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	began := at
 	w := newWatch(time.Second, time.Minute, inventory.Known(0))
-	for _, late := range []time.Duration{1400, 1000, 1700, 3300, 20000, 1000, 45500, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300} {
+	for _, late := range []time.Duration{
+		1400, 1000, 1700, 3300, 20000, 1000, 45500, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300, 1300,
+		1300, 1300, 1300,
+	} {
 		at = at.Add(late * time.Millisecond)
 		look := m
 		w.add(at, late*time.Millisecond, &look, 0)
@@ -285,7 +309,9 @@ func TestBusiest(t *testing.T) {
 
 func TestParseStat(t *testing.T) {
 	p, err := parseStat([]byte("41 (a) b) (c) S 7 41 40 34817 41 4194304 1 2 3 4 150 50 25 25 20 0 1 0 987654 1 2 3"))
-	want := process{name: "a) b) (c", state: 'S', parent: 7, session: 40, tty: 34817, began: 987654, cpu: 2500 * time.Millisecond}
+	want := process{
+		name: "a) b) (c", state: 'S', parent: 7, session: 40, tty: 34817, began: 987654, cpu: 2500 * time.Millisecond,
+	}
 	if err != nil || p != want {
 		t.Errorf("got %+v, %v, want %+v", p, err, want)
 	}
@@ -303,7 +329,8 @@ func FuzzParseStat(f *testing.F) {
 }
 
 func TestParseSMI(t *testing.T) {
-	got, err := parseSMI([][]string{{"0", "GPU-a", "37", "1024", "23034", "[N/A]"}}, [][]string{{"GPU-a", "1"}, {"GPU-a", "2"}})
+	got, err := parseSMI([][]string{{"0", "GPU-a", "37", "1024", "23034", "[N/A]"}},
+		[][]string{{"GPU-a", "1"}, {"GPU-a", "2"}})
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}

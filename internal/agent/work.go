@@ -129,7 +129,9 @@ func (s *saver) put(ctx context.Context, w saving, done *saved) error {
 	if err != nil {
 		return fmt.Errorf("confirm the snapshot: %w", err)
 	}
-	if !slices.ContainsFunc(head.Snapshots, func(n checkpoint.Snapshot) bool { return n.Manifest == r.Snapshot.Manifest }) {
+	if !slices.ContainsFunc(head.Snapshots, func(n checkpoint.Snapshot) bool {
+		return n.Manifest == r.Snapshot.Manifest
+	}) {
 		return fmt.Errorf("confirm the snapshot: HEAD of the run does not name it: %w", checkpoint.ErrFenced)
 	}
 	done.snapshot = session.Snapshot{Manifest: r.Snapshot.Manifest, At: r.Snapshot.At, Epoch: s.o.Host.Epoch,
@@ -230,9 +232,12 @@ func (s *saver) restore(ctx context.Context, cutOff bool) (session.Snapshot, str
 		return none, "", err
 	}
 	n := r.Snapshot
-	said := fmt.Sprintf("restored snapshot %d of %s: %s, %s", n.Seq, plain.Time(n.At), plain.Count(n.Files, "file"), plain.Size(n.Bytes))
+	said := fmt.Sprintf("restored snapshot %d of %s: %s, %s", n.Seq, plain.Time(n.At), plain.Count(n.Files, "file"),
+		plain.Size(n.Bytes))
 	for _, k := range r.Skipped {
 		said += fmt.Sprintf("; snapshot %d is newer and not restored: %s", k.Snapshot.Seq, k.Why)
 	}
-	return session.Snapshot{Manifest: n.Manifest, At: n.At, Epoch: s.o.Host.Epoch, Complete: n.State == checkpoint.Complete, Bytes: n.Bytes}, said, nil
+	return session.Snapshot{
+		Manifest: n.Manifest, At: n.At, Epoch: s.o.Host.Epoch, Complete: n.State == checkpoint.Complete, Bytes: n.Bytes,
+	}, said, nil
 }

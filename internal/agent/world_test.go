@@ -83,11 +83,15 @@ func cook(text string) error {
 		return err
 	}
 	o := Options{
-		Host: r.Host, State: r.State, Home: r.Home, Control: control, Cage: Tree{ID: r.Host.Session + "-" + strconv.Itoa(r.Host.Node)},
+		Host: r.Host, State: r.State, Home: r.Home, Control: control, Cage: Tree{
+			ID: r.Host.Session + "-" + strconv.Itoa(r.Host.Node),
+		},
 		Work: func(ctx context.Context, url string) (checkpoint.Backend, error) {
 			return objectstore.Open(ctx, url, objectstore.Options{})
 		},
-		Now: time.Now, Uptime: bootTime, Environ: slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AGENT_RECIPE=") }),
+		Now: time.Now, Uptime: bootTime, Environ: slices.DeleteFunc(os.Environ(), func(v string) bool {
+			return strings.HasPrefix(v, "AGENT_RECIPE=")
+		}),
 		Memory: r.Memory, Address: r.Address, Paces: r.Paces, GPUs: SMI{Command: r.SMI}, Datasets: linked{},
 		Log: func(line string) {
 			fmt.Println(line)
@@ -188,10 +192,17 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, dir: t.TempDir(), env: os.Environ()}
 	w.r = recipe{Verb: "host", State: filepath.Join(w.dir, "state"), Home: filepath.Join(w.dir, "home"),
-		Host: session.Host{Schema: session.HostSchema, Session: "s-" + strings.ToLower(strings.NewReplacer("/", "-").Replace(t.Name())), Name: "demo", Nodes: 1, Epoch: 1,
-			Control: "file://" + filepath.Join(w.dir, "control"), Work: "file://" + filepath.Join(w.dir, "work"), WorkDir: "~/work",
-			Every: session.Duration(time.Hour), Lease: time.Now().Add(time.Hour).UTC(), Grace: session.Duration(time.Second), Save: session.Duration(20 * time.Second)},
-		Paces: Paces{Poll: 100 * time.Millisecond, Tick: 50 * time.Millisecond, Flush: 100 * time.Millisecond, Retry: 100 * time.Millisecond, Notice: 100 * time.Millisecond, Quiet: 100 * time.Millisecond},
+		Host: session.Host{
+			Schema: session.HostSchema, Session: "s-" + strings.ToLower(strings.NewReplacer("/", "-").Replace(t.Name())),
+			Name: "demo", Nodes: 1, Epoch: 1,
+			Control: "file://" + filepath.Join(w.dir, "control"), Work: "file://" + filepath.Join(w.dir, "work"),
+			WorkDir: "~/work",
+			Every:   session.Duration(time.Hour), Lease: time.Now().Add(time.Hour).UTC(), Grace: session.Duration(time.Second),
+			Save: session.Duration(20 * time.Second)},
+		Paces: Paces{
+			Poll: 100 * time.Millisecond, Tick: 50 * time.Millisecond, Flush: 100 * time.Millisecond,
+			Retry: 100 * time.Millisecond, Notice: 100 * time.Millisecond, Quiet: 100 * time.Millisecond,
+		},
 	}
 	must(t, os.MkdirAll(w.r.Home, 0o755))
 	return w
@@ -306,7 +317,10 @@ func (w *world) store() checkpoint.Backend {
 func (w *world) order(change func(*session.Order)) {
 	w.t.Helper()
 	w.serial++
-	o := session.Order{Schema: session.OrderSchema, Session: w.r.Host.Session, Epoch: w.r.Host.Epoch, Serial: w.serial, At: time.Now().UTC(), Lease: w.r.Host.Lease, Idle: w.r.Host.Idle}
+	o := session.Order{
+		Schema: session.OrderSchema, Session: w.r.Host.Session, Epoch: w.r.Host.Epoch, Serial: w.serial,
+		At: time.Now().UTC(), Lease: w.r.Host.Lease, Idle: w.r.Host.Idle,
+	}
 	change(&o)
 	data, err := json.Marshal(o)
 	must(w.t, err)
@@ -358,7 +372,9 @@ func (w *world) events() (list []session.Event) {
 
 // saw says whether an event was sent.
 func (w *world) saw(kind, part string) bool {
-	return slices.ContainsFunc(w.events(), func(e session.Event) bool { return e.Kind == kind && strings.Contains(e.Text, part) })
+	return slices.ContainsFunc(w.events(), func(e session.Event) bool {
+		return e.Kind == kind && strings.Contains(e.Text, part)
+	})
 }
 
 // inOrder checks that events were sent one after the other, others between them.
@@ -391,7 +407,8 @@ func (w *world) restored(name string) string {
 	s, err := objectstore.Open(w.t.Context(), workURL(&w.r.Host), objectstore.Options{})
 	must(w.t, err)
 	to := filepath.Join(w.t.TempDir(), "restored")
-	if _, err := (checkpoint.Run{Store: s, Now: time.Now}).Restore(w.t.Context(), to, checkpoint.RestoreOptions{}); err != nil {
+	if _, err := (checkpoint.Run{Store: s, Now: time.Now}).Restore(w.t.Context(), to,
+		checkpoint.RestoreOptions{}); err != nil {
 		w.t.Fatalf("restore by hand: %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(to, name))

@@ -44,7 +44,10 @@ func (p *problem) exits(code int) *problem {
 }
 
 func problemOf(status int, code, detail, hint string) *problem {
-	return &problem{ErrorModel: huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, Code: code, Hint: hint}
+	return &problem{
+		ErrorModel: huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, Code: code,
+		Hint: hint,
+	}
 }
 
 // What the framework itself refuses has the same form.
@@ -65,15 +68,21 @@ func init() {
 
 // statuses are those of the application's classes of errors. What depends on something outside
 // that failed is no error of this server.
-var statuses = map[runtime.Class]int{runtime.Failed: http.StatusFailedDependency, runtime.Usage: http.StatusBadRequest, runtime.Denied: http.StatusForbidden,
-	runtime.Held: http.StatusConflict, runtime.Partial: http.StatusFailedDependency}
+var statuses = map[runtime.Class]int{
+	runtime.Failed: http.StatusFailedDependency, runtime.Usage: http.StatusBadRequest,
+	runtime.Denied: http.StatusForbidden,
+	runtime.Held:   http.StatusConflict, runtime.Partial: http.StatusFailedDependency}
 
 // exits are the exit codes of the command line for these classes.
-var exits = map[runtime.Class]int{runtime.Failed: 1, runtime.Usage: 2, runtime.Held: 3, runtime.Denied: 4, runtime.Partial: 5}
+var exits = map[runtime.Class]int{
+	runtime.Failed: 1, runtime.Usage: 2, runtime.Held: 3, runtime.Denied: 4, runtime.Partial: 5,
+}
 
 // codes are those that say more than their class.
-var codes = map[string]int{"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
-	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound, "no_session": http.StatusNotFound, "taken": http.StatusConflict, "ending": http.StatusConflict,
+var codes = map[string]int{
+	"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
+	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound, "no_session": http.StatusNotFound,
+	"taken": http.StatusConflict, "ending": http.StatusConflict,
 	"over": http.StatusConflict, "other_session": http.StatusConflict,
 	client.CursorGone: http.StatusGone}
 
@@ -99,7 +108,8 @@ func (s *Server) problem(ctx context.Context, err error) *problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &input):
-		return problemOf(http.StatusUnprocessableEntity, input.Code, plain.Line(action.Redact(err.Error())), "").exits(exits[runtime.Failed])
+		return problemOf(http.StatusUnprocessableEntity, input.Code, plain.Line(action.Redact(err.Error())),
+			"").exits(exits[runtime.Failed])
 	case errors.As(err, &wired):
 		status, ok := codes[wired.Code]
 		if !ok {
@@ -116,7 +126,8 @@ func (s *Server) problem(ctx context.Context, err error) *problem {
 		p.Exit, p.Shown = exits[wired.Class], wired.Err == nil
 		return p
 	case errors.As(err, &broken):
-		return problemOf(http.StatusBadRequest, "invalid_file", plain.Line(action.Redact(broken.Error())), "").exits(exits[runtime.Usage])
+		return problemOf(http.StatusBadRequest, "invalid_file", plain.Line(action.Redact(broken.Error())),
+			"").exits(exits[runtime.Usage])
 	case errors.As(err, &cut):
 		return problemOf(http.StatusFailedDependency, "cut_off", plain.Line(action.Redact(err.Error()))+"; "+cut.Done(), "")
 	case ctx.Err() != nil:
@@ -133,7 +144,8 @@ func (s *Server) logFailed(ctx context.Context, err error) {
 		caller = c.Who.Name
 	}
 	r, _ := ctx.Value(requestKey{}).(request)
-	s.Log.ErrorContext(ctx, "a call failed", "operation", r.operation, "caller", caller, "request", r.id, "error", action.Redact(err.Error()))
+	s.Log.ErrorContext(ctx, "a call failed", "operation", r.operation, "caller", caller, "request", r.id, "error",
+		action.Redact(err.Error()))
 }
 
 // writeProblem writes a problem outside of the framework.

@@ -124,13 +124,17 @@ func New(o Options) (*Server, error) {
 	if o.Burst <= 0 {
 		o.Burst = 60
 	}
-	s := &Server{Options: o, streams: map[string]int{}, secrets: map[string]bool{}, signIn: newProvider(o.OIDC, o.Now), stateKey: stateKey(o.OIDC),
-		freeze:  ops.Freeze.Describe(),
-		callers: newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst), freezes: newLimits(o.Rate, o.Burst), signIns: newLimits(o.Rate/100, o.Burst/6),
+	s := &Server{
+		Options: o, streams: map[string]int{}, secrets: map[string]bool{}, signIn: newProvider(o.OIDC, o.Now),
+		stateKey: stateKey(o.OIDC),
+		freeze:   ops.Freeze.Describe(),
+		callers:  newLimits(o.Rate, o.Burst), strangers: newLimits(o.Rate, o.Burst), freezes: newLimits(o.Rate, o.Burst),
+		signIns:  newLimits(o.Rate/100, o.Burst/6),
 		searches: rate.NewLimiter(rate.Limit(o.Rate/10), max(1, o.Burst/6))}
 	if o.PublicURL != "" {
 		u, err := url.Parse(o.PublicURL)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||
+			u.RawQuery != "" || u.User != nil {
 			return nil, errors.New("serve the API: its public URL is one such as https://curfew.example.com")
 		}
 		s.public = u
@@ -141,7 +145,11 @@ func New(o Options) (*Server, error) {
 	config.DocsPath, config.OpenAPIPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
 	config.RejectUnknownQueryParameters = true
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token":  {Type: "http", Scheme: "bearer", Description: "a token of `curfew token create`, the owner token of the data directory, or an ID token of the sign-in provider"},
+		"token": {
+			Type: "http", Scheme: "bearer",
+			Description: "a token of `curfew token create`, the owner token of the data directory, or an ID token of the " +
+				"sign-in provider",
+		},
 		"cookie": {Type: "apiKey", In: "cookie", Name: cookieName, Description: "the session of a browser"},
 	}
 	config.Security = []map[string][]string{{"token": {}}, {"cookie": {}}}
@@ -164,7 +172,8 @@ func New(o Options) (*Server, error) {
 				r.URL.Path+" takes "+strings.Join(methods, " and ")+", not "+r.Method, "GET /openapi.json lists what there is"))
 			return
 		}
-		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path, "GET /openapi.json lists what there is"))
+		writeProblem(w, problemOf(http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path,
+			"GET /openapi.json lists what there is"))
 	})
 	s.handler = s.guard(mux)
 	return s, nil

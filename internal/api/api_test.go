@@ -88,9 +88,16 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 	if s.state, err = store.Open(tb.Context(), store.Options{Dir: filepath.Join(dir, "state")}); err != nil {
 		tb.Fatal(err)
 	}
-	s.req = runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: s.log}).Request()
-	s.req.ConfigFlag, s.req.DataFlag, s.req.Storage = file, filepath.Join(dir, "state"), runtime.LentStorage{State: s.state}
-	o := api.Options{Process: s.req.Process, State: s.state, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test"}
+	s.req = runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) {
+		return "", false
+	}, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: s.log}).Request()
+	s.req.ConfigFlag, s.req.DataFlag, s.req.Storage = file, filepath.Join(dir, "state"), runtime.LentStorage{
+		State: s.state,
+	}
+	o := api.Options{
+		Process: s.req.Process, State: s.state, Rate: 1e6, Burst: 1e6, Poll: 10 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(s.log, nil)), Version: "test",
+	}
 	if o.Owner, err = identity.MakeOwner(s.req.DataFlag); err != nil {
 		tb.Fatal(err)
 	}
@@ -202,8 +209,10 @@ func (s *service) call(name, method, path, body string, options ...option) answe
 func (s *service) curfew(args ...string) string {
 	s.tb.Helper()
 	var out, failed bytes.Buffer
-	exit := cli.Run(s.tb.Context(), cli.Process{Args: append(args, "--config", filepath.Join(s.dir, "curfew.yaml"), "--data-dir", filepath.Join(s.dir, "state")),
-		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed, Now: time.Now, Dir: s.dir, Lookup: func(string) (string, bool) { return "", false }})
+	exit := cli.Run(s.tb.Context(), cli.Process{
+		Args:  append(args, "--config", filepath.Join(s.dir, "curfew.yaml"), "--data-dir", filepath.Join(s.dir, "state")),
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed, Now: time.Now, Dir: s.dir,
+		Lookup: func(string) (string, bool) { return "", false }})
 	if exit != cli.ExitDone {
 		s.tb.Fatalf("curfew %s: exit %d: %s", strings.Join(args, " "), exit, failed.String())
 	}
@@ -213,8 +222,12 @@ func (s *service) curfew(args ...string) string {
 // ask files a request for approval of a team.
 func (s *service) ask(by, team string, n int) string {
 	s.tb.Helper()
-	r, err := approval.Desk{Store: s.state.Approvals()}.Ask(s.tb.Context(), approval.Request{Kind: "job", Subject: "job resnet50", PlanHash: fmt.Sprint("hash-", team, n), Amount: 5 * money.USD,
-		AskedBy: by, AskedProof: approval.Proof{Kind: approval.Token, Subject: by, Mapped: by != "eve"}, Team: team}, time.Now())
+	r, err := approval.Desk{
+		Store: s.state.Approvals(),
+	}.Ask(s.tb.Context(), approval.Request{
+		Kind: "job", Subject: "job resnet50", PlanHash: fmt.Sprint("hash-", team, n), Amount: 5 * money.USD,
+		AskedBy: by, AskedProof: approval.Proof{Kind: approval.Token, Subject: by, Mapped: by != "eve"}, Team: team},
+		time.Now())
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -234,11 +247,16 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 		t.Fatal(err)
 	}
 	bodies := map[string]string{
-		"keep-resource": `{"for":"1h","reason":"demo"}`, "fix-finding": `{"grace":"30m"}`, "undo-action": `{}`, "approve": `{}`, "deny": `{"reason":"no"}`, "freeze": `{"reason":"incident"}`,
-		"unfreeze": `{"reason":"over"}`, "confirm-alert": `{"reason":"meant"}`, "estimate": `{"content":"x"}`, "gate": `{"content":"x"}`, "create-token": `{"name":"ci","roles":["viewer"]}`,
-		"create-backtest": `{"trace":"x"}`, "import-bill": `{"content":"x","name":"x.csv"}`, "set-settings": `{"settings":"nonsense: 1","reason":"x"}`, "post-reconciliation": `{"since":"2026-10-01","until":"2026-11-01"}`,
-		"fix-findings": `{"ids":["x"],"grace":"30m"}`, "undo-actions": `{"ids":["x"]}`, "divide-costs": `{"content":"x"}`,
-		"up-session": `{"name":"demo","cpus":1,"cloud":"local"}`, "extend-session": `{"for":"1h"}`, "down-session": `{}`,
+		"keep-resource": `{"for":"1h","reason":"demo"}`, "fix-finding": `{"grace":"30m"}`, "undo-action": `{}`,
+		"approve": `{}`, "deny": `{"reason":"no"}`, "freeze": `{"reason":"incident"}`,
+		"unfreeze": `{"reason":"over"}`, "confirm-alert": `{"reason":"meant"}`, "estimate": `{"content":"x"}`,
+		"gate": `{"content":"x"}`, "create-token": `{"name":"ci","roles":["viewer"]}`,
+		"create-backtest": `{"trace":"x"}`, "import-bill": `{"content":"x","name":"x.csv"}`,
+		"set-settings":        `{"settings":"nonsense: 1","reason":"x"}`,
+		"post-reconciliation": `{"since":"2026-10-01","until":"2026-11-01"}`,
+		"fix-findings":        `{"ids":["x"],"grace":"30m"}`, "undo-actions": `{"ids":["x"]}`,
+		"divide-costs": `{"content":"x"}`,
+		"up-session":   `{"name":"demo","cpus":1,"cloud":"local"}`, "extend-session": `{"for":"1h"}`, "down-session": `{}`,
 		"accept-state": `{"reason":"restored"}`, "settle-hold": `{}`, "extend-hold": `{"amount_usd":"5","for":"1h"}`,
 	}
 	var out []struct{ method, path, id, body string }
@@ -260,14 +278,27 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 
 // least are the least roles of the operations, apart from the table of the server.
 var least = map[string][]string{
-	"viewer": {"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding", "preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
-		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs", "get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
-		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest", "get-backtest-result", "list-bill-periods", "get-last-scan",
+	"viewer": {
+		"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding",
+		"preview-fix", "list-policies", "list-actions", "get-action", "get-action-history",
+		"list-alerts", "list-keeps", "get-freeze", "list-budgets", "get-budget", "list-holds", "get-costs", "get-unit-costs",
+		"get-bills", "get-reconciliation", "get-gate", "list-approvals", "get-approval",
+		"list-people", "whoami", "list-audit", "verify-audit", "stream-events", "list-backtests", "get-backtest",
+		"get-backtest-result", "list-bill-periods", "get-last-scan",
 		"list-sessions", "get-session", "get-session-log", "get-cost-shares", "get-state", "get-doctor-state"},
-	"user":     {"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate", "gate", "up-session", "extend-session", "down-session", "divide-costs"},
+	"user": {
+		"create-backtest", "cancel-backtest", "keep-resource", "settle-hold", "release-hold", "extend-hold", "estimate",
+		"gate", "up-session", "extend-session", "down-session", "divide-costs",
+	},
 	"approver": {"approve", "deny"},
-	"operator": {"fix-finding", "fix-findings", "undo-actions", "undo-action", "freeze", "unfreeze", "confirm-alert", "accept-state"},
-	"admin":    {"get-settings", "set-settings", "import-bill", "post-reconciliation", "list-tokens", "create-token", "revoke-token"},
+	"operator": {
+		"fix-finding", "fix-findings", "undo-actions", "undo-action", "freeze", "unfreeze", "confirm-alert",
+		"accept-state",
+	},
+	"admin": {
+		"get-settings", "set-settings", "import-bill", "post-reconciliation", "list-tokens", "create-token",
+		"revoke-token",
+	},
 }
 
 // TestRoles calls every operation as everybody: who has not its role gets 403, a call without a token 401,
@@ -320,7 +351,8 @@ func TestAViewerChangesNothing(t *testing.T) {
 			t.Errorf("%s: %d", c.id, got.status)
 		}
 	}
-	if audit := s.call("vi", "GET", "/api/v1/audit?what=call&actor=vi", "").body; strings.Count(audit, `"403, by token`) != n {
+	if audit := s.call("vi", "GET", "/api/v1/audit?what=call&actor=vi", "").body; strings.Count(audit,
+		`"403, by token`) != n {
 		t.Errorf("%d mutations, and the audit log says:\n%s", n, audit)
 	}
 	if keeps := s.call("vi", "GET", "/api/v1/keeps", "").body; !strings.Contains(keeps, `"keeps": []`) {
@@ -343,21 +375,25 @@ func TestAnotherTeam(t *testing.T) {
 			}
 		}
 	}
-	if got := s.call("vera", "POST", "/api/v1/approvals/"+vision+"/approve", "{}"); got.status != 200 || !strings.Contains(got.body, `"decided_by": "vera"`) {
+	if got := s.call("vera", "POST", "/api/v1/approvals/"+vision+"/approve", "{}"); got.status != 200 ||
+		!strings.Contains(got.body, `"decided_by": "vera"`) {
 		t.Errorf("vera approves for her team: %d %s", got.status, got.body)
 	}
 	if got := s.call("sam", "GET", "/api/v1/budgets/vision", ""); got.status != 404 {
 		t.Errorf("the budget of another team: %d", got.status)
 	}
-	if got := s.call("sam", "GET", "/api/v1/budgets", ""); got.status != 200 || strings.Contains(got.body, `"id": "vision"`) || !strings.Contains(got.body, `"id": "speech"`) {
+	if got := s.call("sam", "GET", "/api/v1/budgets", ""); got.status != 200 ||
+		strings.Contains(got.body, `"id": "vision"`) || !strings.Contains(got.body, `"id": "speech"`) {
 		t.Errorf("budgets: %d %s", got.status, got.body)
 	}
 	for _, path := range []string{"/audit", "/actions", "/people", "/events", "/costs/units"} {
-		if got := s.call("sam", "GET", "/api/v1"+path, ""); got.status != 403 || !strings.Contains(got.body, "in all teams") {
+		if got := s.call("sam", "GET", "/api/v1"+path, ""); got.status != 403 ||
+			!strings.Contains(got.body, "in all teams") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	if got := s.call("sam", "POST", "/api/v1/resources/aws%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"1h","reason":"x"}`); got.status != 404 {
+	if got := s.call("sam", "POST", "/api/v1/resources/aws%2F1%2Fus-east-1%2Finstance%2Fi-1/keep",
+		`{"for":"1h","reason":"x"}`); got.status != 404 {
 		t.Errorf("keep of a resource of no team: %d %s", got.status, got.body)
 	}
 }
@@ -368,15 +404,19 @@ func TestApproval(t *testing.T) {
 	s := start(t, strings.Replace(settings, "  bo: {roles", "  bo: {linux: [bobby], roles", 1), true, nil)
 	for _, asker := range []string{"bo", "bobby", "Bo@example.com"} {
 		id := s.ask(asker, "vision", len(asker))
-		if got := s.call("bo", "POST", "/api/v1/approvals/"+id+"/approve", "{}"); got.status != 403 || got.code() != "not_approved" {
+		if got := s.call("bo", "POST", "/api/v1/approvals/"+id+"/approve", "{}"); got.status != 403 ||
+			got.code() != "not_approved" {
 			t.Errorf("bo approves what %s asked: %d %s", asker, got.status, got.body)
 		}
 	}
 	id := s.ask("eve", "vision", 9)
-	if got := s.call("bo", "POST", "/api/v1/approvals/"+id+"/approve", "{}"); got.status != 403 || !strings.Contains(got.body, "may be one person") {
+	if got := s.call("bo", "POST", "/api/v1/approvals/"+id+"/approve", "{}"); got.status != 403 ||
+		!strings.Contains(got.body, "may be one person") {
 		t.Errorf("a request whose asker no provider vouched for: %d %s", got.status, got.body)
 	}
-	r, err := approval.Desk{Store: s.state.Approvals()}.Ask(t.Context(), approval.Request{Kind: "fix", Subject: "stop", PlanHash: "mapped", AskedBy: "ned",
+	r, err := approval.Desk{
+		Store: s.state.Approvals(),
+	}.Ask(t.Context(), approval.Request{Kind: "fix", Subject: "stop", PlanHash: "mapped", AskedBy: "ned",
 		AskedProof: approval.Proof{Kind: approval.Token, Subject: "x", Mapped: true}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -430,7 +470,8 @@ func TestTokensEnd(t *testing.T) {
 		t.Fatalf("%d %s", all.status, all.body)
 	}
 	hash, id, _ := identity.HashToken(s.tokens["vi"])
-	if got := s.call("ada", "POST", "/api/v1/tokens/"+id+"/revoke", ""); got.status != 200 || !strings.Contains(got.body, `"state": "revoked"`) {
+	if got := s.call("ada", "POST", "/api/v1/tokens/"+id+"/revoke", ""); got.status != 200 ||
+		!strings.Contains(got.body, `"state": "revoked"`) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	s.tokens["hash"], s.tokens["nothing"], s.tokens["short"] = hash, "", "curfew_00"
@@ -451,10 +492,12 @@ func TestTokensEnd(t *testing.T) {
 	if got := s.call("greedy", "GET", "/api/v1/keeps", ""); got.status != 403 || got.code() != "no_role" {
 		t.Errorf("a token with more than its person has: %d %s", got.status, got.body)
 	}
-	if got := s.call("ada", "POST", "/api/v1/tokens", `{"name":"bo","roles":["approver"]}`); got.status != 403 || got.code() != "not_yours" {
+	if got := s.call("ada", "POST", "/api/v1/tokens", `{"name":"bo","roles":["approver"]}`); got.status != 403 ||
+		got.code() != "not_yours" {
 		t.Errorf("a token that approves as another: %d %s", got.status, got.body)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, "curfew.yaml"), []byte(strings.Replace(settings, "ned: {roles: [user]}", "ned: {}", 1)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, "curfew.yaml"),
+		[]byte(strings.Replace(settings, "ned: {roles: [user]}", "ned: {}", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.call("ned", "GET", "/api/v1/keeps", ""); got.status != 403 || got.code() != "no_role" {
@@ -469,11 +512,13 @@ func TestDocumentsAreThoseOfTheCommandLine(t *testing.T) {
 	s.curfew("scan", "--demo", "--quiet")
 	s.curfew("freeze", "--reason", "incident")
 	id := s.ask("root", "vision", 1)
-	if got := s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"24h","reason":"demo"}`); got.status != 200 {
+	if got := s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep",
+		`{"for":"24h","reason":"demo"}`); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	for path, command := range map[string][]string{
-		"/keeps": {"keep"}, "/approvals": {"approvals"}, "/approvals?all=true": {"approvals", "--all"}, "/tokens": {"token", "list"}, "/alerts": {"confirm"},
+		"/keeps": {"keep"}, "/approvals": {"approvals"}, "/approvals?all=true": {"approvals", "--all"},
+		"/tokens": {"token", "list"}, "/alerts": {"confirm"},
 		"/findings/" + finding(t, s) + "/fix": {"fix", finding(t, s)},
 	} {
 		got := s.call("ada", "GET", "/api/v1"+path, "")
@@ -491,7 +536,8 @@ func TestDocumentsAreThoseOfTheCommandLine(t *testing.T) {
 func finding(t *testing.T, s *service) string {
 	t.Helper()
 	var doc struct{ Findings []struct{ ID, Rule string } }
-	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/findings?limit=1000", "").body), &doc); err != nil || len(doc.Findings) == 0 {
+	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/findings?limit=1000", "").body), &doc); err != nil ||
+		len(doc.Findings) == 0 {
 		t.Fatalf("no finding: %v", err)
 	}
 	return doc.Findings[0].ID
@@ -524,7 +570,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 	named := map[string]string{}
 	for name, schema := range spec.Components.Schemas { // generators of clients name types by titles
-		if other, taken := named[schema.Title]; taken || !regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`).MatchString(schema.Title) {
+		if other, taken := named[schema.Title]; taken ||
+			!regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`).MatchString(schema.Title) {
 			t.Errorf("%s has the title %q, as has %q", name, schema.Title, other)
 		}
 		named[schema.Title] = name

@@ -32,33 +32,49 @@ func TestForeignPages(t *testing.T) {
 		status  int
 		code    string
 	}{
-		"no origin":                    {"POST", nil, 200, ""},
-		"its own page":                 {"POST", []option{with("Origin", "http://"+host)}, 200, ""},
-		"its own page in public":       {"POST", []option{with("Host", "curfew.example.com:8443"), with("Origin", "https://curfew.example.com:8443"), with("Sec-Fetch-Site", "same-origin")}, 200, ""},
-		"localhost":                    {"POST", []option{with("Host", "localhost"+port)}, 200, ""},
-		"IPv6":                         {"POST", []option{with("Host", "[::1]"+port)}, 200, ""},
-		"another page":                 {"POST", []option{with("Origin", "https://evil.example")}, 403, "foreign_origin"},
-		"another page reads":           {"GET", []option{with("Origin", "https://evil.example")}, 403, "foreign_origin"},
-		"the same host without TLS":    {"POST", []option{with("Origin", "http://curfew.example.com:8443")}, 403, "foreign_origin"},
-		"another port":                 {"POST", []option{with("Origin", "http://127.0.0.1:1")}, 403, "foreign_origin"},
-		"an opaque origin":             {"POST", []option{with("Origin", "null")}, 403, "foreign_origin"},
-		"a form of another site":       {"POST", []option{with("Sec-Fetch-Site", "cross-site")}, 403, "foreign_origin"},
-		"a form that navigates":        {"POST", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "navigate")}, 403, "foreign_origin"},
-		"a page of the same site":      {"POST", []option{with("Sec-Fetch-Site", "same-site")}, 403, "foreign_origin"},
-		"an image of another site":     {"GET", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "no-cors")}, 403, "foreign_origin"},
+		"no origin":    {"POST", nil, 200, ""},
+		"its own page": {"POST", []option{with("Origin", "http://"+host)}, 200, ""},
+		"its own page in public": {
+			"POST",
+			[]option{
+				with("Host", "curfew.example.com:8443"), with("Origin", "https://curfew.example.com:8443"),
+				with("Sec-Fetch-Site", "same-origin"),
+			},
+			200, "",
+		},
+		"localhost":          {"POST", []option{with("Host", "localhost"+port)}, 200, ""},
+		"IPv6":               {"POST", []option{with("Host", "[::1]"+port)}, 200, ""},
+		"another page":       {"POST", []option{with("Origin", "https://evil.example")}, 403, "foreign_origin"},
+		"another page reads": {"GET", []option{with("Origin", "https://evil.example")}, 403, "foreign_origin"},
+		"the same host without TLS": {
+			"POST", []option{with("Origin", "http://curfew.example.com:8443")}, 403, "foreign_origin",
+		},
+		"another port":           {"POST", []option{with("Origin", "http://127.0.0.1:1")}, 403, "foreign_origin"},
+		"an opaque origin":       {"POST", []option{with("Origin", "null")}, 403, "foreign_origin"},
+		"a form of another site": {"POST", []option{with("Sec-Fetch-Site", "cross-site")}, 403, "foreign_origin"},
+		"a form that navigates": {
+			"POST", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "navigate")}, 403, "foreign_origin",
+		},
+		"a page of the same site": {"POST", []option{with("Sec-Fetch-Site", "same-site")}, 403, "foreign_origin"},
+		"an image of another site": {
+			"GET", []option{with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "no-cors")}, 403, "foreign_origin",
+		},
 		"a rebound name":               {"POST", []option{with("Host", "evil.example"+port)}, 421, "foreign_host"},
 		"a rebound name that reads":    {"GET", []option{with("Host", "evil.example"+port)}, 421, "foreign_host"},
 		"a name that begins like ours": {"GET", []option{with("Host", "localhost.evil.example")}, 421, "foreign_host"},
 		"an address of the network":    {"GET", []option{with("Host", "192.0.2.7"+port)}, 421, "foreign_host"},
 		"the public name elsewhere":    {"GET", []option{with("Host", "curfew.example.com")}, 421, "foreign_host"},
 		"text as a form sends it":      {"POST", []option{with("Content-Type", "text/plain")}, 415, "invalid"},
-		"a form":                       {"POST", []option{with("Content-Type", "application/x-www-form-urlencoded")}, 415, "invalid"},
+		"a form": {
+			"POST", []option{with("Content-Type", "application/x-www-form-urlencoded")}, 415, "invalid",
+		},
 	} {
 		body := freeze
 		if tc.method == "GET" {
 			body = ""
 		}
-		if got := s.call("olga", tc.method, "/api/v1/freezes", body, tc.options...); got.status != tc.status || got.code() != tc.code {
+		if got := s.call("olga", tc.method, "/api/v1/freezes", body, tc.options...); got.status != tc.status ||
+			got.code() != tc.code {
 			t.Errorf("%s: %d %s, want %d %s", name, got.status, got.body, tc.status, tc.code)
 		}
 	}
@@ -69,16 +85,20 @@ func TestOddPaths(t *testing.T) {
 	s := start(t, settings, true, nil)
 	address := strings.TrimPrefix(s.URL, "http://")
 	for path, want := range map[string]int{
-		"/api/v1/../v1/keeps": 400, "/api/v1/%2e%2e/keeps": 400, "/api/v1/resources/..%2f..%2fkeeps": 400, "/api//v1/keeps": 400, "//api/v1/keeps": 400, "/api/v1/keeps/": 400,
-		"/api/v1/resources/%2e%2e": 400, "/api/v1/resources/a%00b": 400, "/api/v1/resources/a%5c..%5cb": 400, "/api/v1/resources/%ff": 400, "/api/v1/resources/" + strings.Repeat("a", 4000): 414,
-		"/api/v1/nothing": 404, "/api/v2/keeps": 404, "/API/v1/keeps": 404, "/etc/passwd": 404, "/api/v1/keeps": 200, "/api/v1/keeps?cursor=..%2f..": 400, "/api/v1/keeps?limit=0": 422,
+		"/api/v1/../v1/keeps": 400, "/api/v1/%2e%2e/keeps": 400, "/api/v1/resources/..%2f..%2fkeeps": 400,
+		"/api//v1/keeps": 400, "//api/v1/keeps": 400, "/api/v1/keeps/": 400,
+		"/api/v1/resources/%2e%2e": 400, "/api/v1/resources/a%00b": 400, "/api/v1/resources/a%5c..%5cb": 400,
+		"/api/v1/resources/%ff": 400, "/api/v1/resources/" + strings.Repeat("a", 4000): 414,
+		"/api/v1/nothing": 404, "/api/v2/keeps": 404, "/API/v1/keeps": 404, "/etc/passwd": 404, "/api/v1/keeps": 200,
+		"/api/v1/keeps?cursor=..%2f..": 400, "/api/v1/keeps?limit=0": 422,
 		"/api/v1/keeps?unknown=1": 422,
 	} {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", path, address, s.tokens["ada"])
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", path,
+			address, s.tokens["ada"])
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
@@ -103,9 +123,13 @@ func TestLargeAndSlowBodies(t *testing.T) {
 	}
 	address := func(s *service) string { return strings.TrimPrefix(s.URL, "http://") }
 	head := func(s *service) string {
-		return "POST /api/v1/freezes HTTP/1.1\r\nHost: " + address(s) + "\r\nAuthorization: Bearer " + s.tokens["olga"] + "\r\nContent-Type: application/json\r\n"
+		return "POST /api/v1/freezes HTTP/1.1\r\nHost: " + address(s) + "\r\nAuthorization: Bearer " + s.tokens["olga"] +
+			"\r\nContent-Type: application/json\r\n"
 	}
-	for name, rest := range map[string]string{"slow": "Content-Length: 14\r\n\r\n{\"rea", "without a length": "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"rea\r\n"} {
+	for name, rest := range map[string]string{
+		"slow":             "Content-Length: 14\r\n\r\n{\"rea",
+		"without a length": "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"rea\r\n",
+	} {
 		conn, err := net.Dial("tcp", address(hurried))
 		if err != nil {
 			t.Fatal(err)
@@ -152,21 +176,26 @@ func TestIdempotency(t *testing.T) {
 	body := `{"for":"24h","reason":"demo"}`
 	first := s.call("ned", "POST", path, body, with("Idempotency-Key", "k1"))
 	again := s.call("ned", "POST", path, body, with("Idempotency-Key", "k1"))
-	if first.status != 200 || again.status != 200 || again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+	if first.status != 200 || again.status != 200 || again.body != first.body ||
+		again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %s\nagain %d %s", first.status, first.body, again.status, again.body)
 	}
-	if got := s.call("ned", "POST", path, `{"for":"48h","reason":"demo"}`, with("Idempotency-Key", "k1")); got.status != 422 || got.code() != "key_reused" {
+	if got := s.call("ned", "POST", path, `{"for":"48h","reason":"demo"}`, with("Idempotency-Key", "k1")); got.status !=
+		422 || got.code() != "key_reused" {
 		t.Errorf("another body: %d %s", got.status, got.body)
 	}
-	if got := s.call("bo", "POST", path, body, with("Idempotency-Key", "k1")); got.status != 200 || got.body == first.body {
+	if got := s.call("bo", "POST", path, body, with("Idempotency-Key", "k1")); got.status != 200 ||
+		got.body == first.body {
 		t.Errorf("the key of another caller: %d %s", got.status, got.body)
 	}
 	bad := s.call("ned", "POST", path, `{"for":"soon","reason":"demo"}`, with("Idempotency-Key", "k2"))
 	repeat := s.call("ned", "POST", path, `{"for":"soon","reason":"demo"}`, with("Idempotency-Key", "k2"))
-	if bad.status != 400 || repeat.status != 400 || repeat.body != bad.body || repeat.header.Get("Content-Type") != "application/problem+json" {
+	if bad.status != 400 || repeat.status != 400 || repeat.body != bad.body ||
+		repeat.header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("a refusal: %d, then %d %s", bad.status, repeat.status, repeat.body)
 	}
-	if got := s.call("ada", "POST", "/api/v1/tokens", `{"name":"ci","roles":["viewer"]}`, with("Idempotency-Key", "k")); got.status != 400 {
+	if got := s.call("ada", "POST", "/api/v1/tokens", `{"name":"ci","roles":["viewer"]}`,
+		with("Idempotency-Key", "k")); got.status != 400 {
 		t.Errorf("a secret would be kept: %d %s", got.status, got.body)
 	}
 	if n := strings.Count(s.call("vi", "GET", "/api/v1/audit?what=keep", "").body, `"what": "keep"`); n != 2 {
@@ -182,7 +211,8 @@ func TestAtOnce(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for range 5 {
-				got := s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"24h","reason":"demo"}`, with("Idempotency-Key", "one"))
+				got := s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep",
+					`{"for":"24h","reason":"demo"}`, with("Idempotency-Key", "one"))
 				if got.status != 200 && got.code() != "in_progress" {
 					t.Errorf("%d %s", got.status, got.body)
 				}
@@ -203,7 +233,8 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := strings.Count(s.call("vi", "GET", "/api/v1/audit?what=keep&resource=i-1&limit=1000", "").body, `"what": "keep"`); n != 1 {
+	if n := strings.Count(s.call("vi", "GET", "/api/v1/audit?what=keep&resource=i-1&limit=1000", "").body,
+		`"what": "keep"`); n != 1 {
 		t.Errorf("%d keeps by one key", n)
 	}
 	if end, err := s.state.VerifyAudit(t.Context()); err != nil || end.Entry == 0 {
@@ -257,11 +288,13 @@ func TestPages(t *testing.T) {
 	}
 	first := s.call("vi", "GET", "/api/v1/keeps", "")
 	tag := first.header.Get("ETag")
-	if same := s.call("vi", "GET", "/api/v1/keeps", "", with("If-None-Match", `"x", W/`+tag)); tag == "" || same.status != 304 || same.body != "" {
+	if same := s.call("vi", "GET", "/api/v1/keeps", "", with("If-None-Match", `"x", W/`+tag)); tag == "" ||
+		same.status != 304 || same.body != "" {
 		t.Errorf("unchanged: %d %q", same.status, same.body)
 	}
 	s.call("ned", "POST", "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep", `{"for":"24h","reason":"demo"}`)
-	if changed := s.call("vi", "GET", "/api/v1/keeps", "", with("If-None-Match", tag)); changed.status != 200 || changed.header.Get("ETag") == tag {
+	if changed := s.call("vi", "GET", "/api/v1/keeps", "", with("If-None-Match", tag)); changed.status != 200 ||
+		changed.header.Get("ETag") == tag {
 		t.Errorf("changed: %d", changed.status)
 	}
 }
@@ -306,7 +339,8 @@ func TestFreezeHasNoLimit(t *testing.T) {
 	}
 	// A token that was not seen before has to be looked up.
 	late := s.token("olga", "operator")
-	if got := s.call("", "POST", "/api/v1/freezes", `{"reason": "an incident"}`, with("Authorization", "Bearer "+late)); got.status != 200 {
+	if got := s.call("", "POST", "/api/v1/freezes", `{"reason": "an incident"}`,
+		with("Authorization", "Bearer "+late)); got.status != 200 {
 		t.Errorf("with a new token: %d %s", got.status, got.body)
 	}
 	if got := s.call("vi", "POST", "/api/v1/freezes", `{"reason": "mine"}`); got.status != 403 {
@@ -322,7 +356,8 @@ func TestFailedCallsAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.call(owner, "POST", "/api/v1/freezes", `{"reason": "an incident"}`, with("Request-Id", "r-17"))
-	if got.status != 503 || !strings.Contains(got.body, "to freeze by hand, end every `curfew serve`") || got.header.Get("Request-Id") != "r-17" {
+	if got.status != 503 || !strings.Contains(got.body, "to freeze by hand, end every `curfew serve`") ||
+		got.header.Get("Request-Id") != "r-17" {
 		t.Errorf("%d %s, request %q", got.status, got.body, got.header.Get("Request-Id"))
 	}
 	// The key of a call is looked up before the call is made.
@@ -330,7 +365,9 @@ func TestFailedCallsAreLogged(t *testing.T) {
 	if keyed.status < 500 || !strings.Contains(keyed.body, "to freeze by hand, end every `curfew serve`") {
 		t.Errorf("%d %s", keyed.status, keyed.body)
 	}
-	for _, part := range []string{"a call failed", `operation="POST /api/v1/freezes"`, "request=r-17", "caller=root", "closed"} {
+	for _, part := range []string{
+		"a call failed", `operation="POST /api/v1/freezes"`, "request=r-17", "caller=root", "closed",
+	} {
 		if said := s.log.String(); !strings.Contains(said, part) {
 			t.Errorf("the log does not say %q: %s", part, said)
 		}
@@ -356,7 +393,8 @@ func TestEvents(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	if got := s.call("vi", "GET", "/api/v1/events?after=0&limit=3", ""); ids(got.body) != "1 2 3" || got.header.Get("Content-Type") != "text/event-stream" {
+	if got := s.call("vi", "GET", "/api/v1/events?after=0&limit=3", ""); ids(got.body) != "1 2 3" ||
+		got.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("from the beginning: %s", got.body)
 	}
 	if got := s.call("vi", "GET", "/api/v1/events?limit=2", "", with("Last-Event-ID", "3")); ids(got.body) != "4 5" {
@@ -411,9 +449,14 @@ func TestEvents(t *testing.T) {
 func TestNoSecretsInTheLog(t *testing.T) {
 	s := start(t, settings, true, nil)
 	secret := s.tokens["ada"]
-	for _, c := range [][3]string{{"POST", "/api/v1/freezes", `{"reason":"` + secret + `"}`}, {"POST", "/api/v1/resources/" + secret + "/keep", `{"for":"1h","reason":"x"}`},
-		{"POST", "/api/v1/freezes", `{"reason":["` + secret + `"]}`}, {"GET", "/api/v1/keeps?cursor=" + secret, ""}, {"GET", "/api/v1/keeps?limit=" + secret, ""}, {"POST", "/api/v1/estimates", `{"content":"name: ` + secret + `"}`}} {
-		if got := s.call("ada", c[0], c[1], c[2]); got.status >= 500 || got.status >= 400 && strings.Contains(got.body, secret) {
+	for _, c := range [][3]string{
+		{
+			"POST", "/api/v1/freezes", `{"reason":"` + secret + `"}`,
+		}, {"POST", "/api/v1/resources/" + secret + "/keep", `{"for":"1h","reason":"x"}`},
+		{"POST", "/api/v1/freezes", `{"reason":["` + secret + `"]}`}, {"GET", "/api/v1/keeps?cursor=" + secret, ""},
+		{"GET", "/api/v1/keeps?limit=" + secret, ""}, {"POST", "/api/v1/estimates", `{"content":"name: ` + secret + `"}`}} {
+		if got := s.call("ada", c[0], c[1], c[2]); got.status >= 500 || got.status >= 400 &&
+			strings.Contains(got.body, secret) {
 			t.Errorf("%s %s: %d %s", c[0], c[1], got.status, got.body)
 		}
 	}
@@ -435,7 +478,9 @@ func entryOf(n int) action.Entry {
 // service makes, in whichever field or parameter.
 func TestCallersChooseNoHost(t *testing.T) {
 	var asked sync.Map
-	canary := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.URL.Path, true) }))
+	canary := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Store(r.URL.Path, true)
+	}))
 	defer canary.Close()
 	s := start(t, settings, true, nil)
 	spec := s.call("", "GET", "/openapi.json", "").body
@@ -467,7 +512,8 @@ func TestCallersChooseNoHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Ref != "" {
-			if err := json.Unmarshal(doc.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")], &s); err != nil {
+			if err := json.Unmarshal(doc.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")],
+				&s); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -32,8 +32,12 @@ type eventsIn struct {
 
 // registerEvents adds the stream of the audit log, whose numbers begin at 1 and have no gap.
 func (s *Server) registerEvents() {
-	o := ops.Info{ID: "stream-events", Method: http.MethodGet, Path: "/api/v1/events", Role: approval.RoleViewer, Summary: "Follow the audit log as server-sent events"}
-	huma.Register(s.api, s.describe(o, "text/event-stream"), func(_ context.Context, in *eventsIn) (*huma.StreamResponse, error) {
+	o := ops.Info{
+		ID: "stream-events", Method: http.MethodGet, Path: "/api/v1/events", Role: approval.RoleViewer,
+		Summary: "Follow the audit log as server-sent events",
+	}
+	huma.Register(s.api, s.describe(o, "text/event-stream"), func(_ context.Context, in *eventsIn) (*huma.StreamResponse,
+		error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) { s.streamEvents(ctx, in) }}, nil
 	})
 }
@@ -51,7 +55,8 @@ func (s *Server) streamEvents(ctx huma.Context, in *eventsIn) {
 	}
 	if !s.listen(callerKey(c)) {
 		ctx.SetHeader("Retry-After", "10")
-		writeError(ctx, problemOf(http.StatusTooManyRequests, "too_many", "too many clients listen to events", "end a stream first"))
+		writeError(ctx, problemOf(http.StatusTooManyRequests, "too_many", "too many clients listen to events",
+			"end a stream first"))
 		return
 	}
 	defer s.leave(callerKey(c))
@@ -90,7 +95,10 @@ func (s *Server) leave(key string) {
 func (s *Server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter, after int64, limit int) error {
 	if after < 0 {
 		after = 0
-		if err := govern.Entries(ctx, c.Request, action.Query{Limit: 1}, func(e view.AuditEntry) error { after = e.ID; return nil }); err != nil {
+		if err := govern.Entries(ctx, c.Request, action.Query{Limit: 1}, func(e view.AuditEntry) error {
+			after = e.ID
+			return nil
+		}); err != nil {
 			return err
 		}
 	}

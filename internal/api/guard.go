@@ -39,7 +39,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				s.Log.ErrorContext(r.Context(), "a call panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-				writeProblem(w, problemOf(http.StatusInternalServerError, "error", "the service could not do it; its log says why", ""))
+				writeProblem(w, problemOf(http.StatusInternalServerError, "error", "the service could not do it; its log says why",
+					""))
 			}
 		}()
 		h := w.Header()
@@ -153,7 +154,8 @@ func (s *Server) refused(r *http.Request) *problem {
 	case oddPath(r.URL):
 		return problemOf(http.StatusBadRequest, "invalid_path", "the path is not in its plain form", "")
 	case !s.ours(host):
-		return problemOf(http.StatusMisdirectedRequest, "foreign_host", "this server is not the host that the request names", "reach it by its public URL, or by localhost")
+		return problemOf(http.StatusMisdirectedRequest, "foreign_host", "this server is not the host that the request names",
+			"reach it by its public URL, or by localhost")
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && !s.sameOrigin(origin, r) {
 		return problemOf(http.StatusForbidden, "foreign_origin", "a page of another origin made the request", "")
@@ -250,7 +252,9 @@ func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 	}
 	callers, now := s.State.Callers(), s.Process.Now().UTC()
 	if key != "" && s.secrets[r.URL.Path] && !reads(r) {
-		writeProblem(w, problemOf(http.StatusBadRequest, "invalid_key", "the answer holds a secret and is not kept, so this call takes no idempotency key", ""))
+		writeProblem(w,
+			problemOf(http.StatusBadRequest, "invalid_key",
+				"the answer holds a secret and is not kept, so this call takes no idempotency key", ""))
 		return
 	}
 	if key != "" {
@@ -268,11 +272,14 @@ func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 			writeProblem(w, s.failed(r.Context(), err))
 			return
 		case known && old.Request != request:
-			writeProblem(w, problemOf(http.StatusUnprocessableEntity, "key_reused", "the idempotency key was used for another call", "take a new key for each call"))
+			writeProblem(w, problemOf(http.StatusUnprocessableEntity, "key_reused",
+				"the idempotency key was used for another call", "take a new key for each call"))
 			return
 		case known && old.Status == 0:
 			w.Header().Set("Retry-After", "1")
-			writeProblem(w, problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out", "send it again in a moment").exits(exits[runtime.Failed]))
+			writeProblem(w,
+				problemOf(http.StatusConflict, "in_progress", "the call with this idempotency key is still carried out",
+					"send it again in a moment").exits(exits[runtime.Failed]))
 			return
 		case known:
 			replay(w, old)
@@ -287,7 +294,8 @@ func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 		if !done || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 			status = 0
 		}
-		entry := action.Entry{At: now, Actor: c.Who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
+		entry := action.Entry{
+			At: now, Actor: c.Who.Name, What: action.EventCall, Because: action.Redact(r.Method + " " + r.URL.Path),
 			Outcome: strconv.Itoa(kept.status) + ", by " + c.Who.Proof.String()}
 		if err := s.State.Transact(ctx, func(in *store.Store) error {
 			if key != "" {

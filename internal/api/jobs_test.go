@@ -29,7 +29,10 @@ func (s *service) works() (end func()) {
 	ctx, cancel := context.WithCancel(s.tb.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		replay.RunBacktests(ctx, s.req.Fresh(), replay.BacktestRunner{Store: s.state, TTL: time.Second, Poll: 20 * time.Millisecond, Check: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(s.log, nil))})
+		replay.RunBacktests(ctx, s.req.Fresh(), replay.BacktestRunner{
+			Store: s.state, TTL: time.Second, Poll: 20 * time.Millisecond, Check: 20 * time.Millisecond,
+			Log: slog.New(slog.NewTextHandler(s.log, nil)),
+		})
 	})
 	var once sync.Once
 	end = func() { once.Do(func() { cancel(); wg.Wait() }) }
@@ -97,12 +100,15 @@ func TestBacktests(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(idlePolicy), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	body, _ := json.Marshal(map[string]any{"trace": "gpus.csv.gz", "policies": idlePolicy, "price": "3.06", "every": "5m"})
+	body, _ := json.Marshal(map[string]any{
+		"trace": "gpus.csv.gz", "policies": idlePolicy, "price": "3.06", "every": "5m",
+	})
 	created := job(t, s.call("ned", "POST", "/api/v1/backtests", string(body), with("Idempotency-Key", "k1")))
 	if created.CreatedBy != "ned" || created.Of.RestartCost != "5m" || !created.Of.Baselines {
 		t.Errorf("created: %+v", created)
 	}
-	if again := job(t, s.call("ned", "POST", "/api/v1/backtests", string(body), with("Idempotency-Key", "k1"))); again.ID != created.ID {
+	if again := job(t, s.call("ned", "POST", "/api/v1/backtests", string(body),
+		with("Idempotency-Key", "k1"))); again.ID != created.ID {
 		t.Errorf("the same key made %s and %s", created.ID, again.ID)
 	}
 	done := s.until(t, created.ID, "done", "failed")
@@ -110,15 +116,18 @@ func TestBacktests(t *testing.T) {
 		t.Fatalf("%+v", done)
 	}
 	result := s.call("vi", "GET", "/api/v1/backtests/"+created.ID+"/result", "")
-	want := s.curfew("backtest", "--trace", filepath.Join(dir, "gpus.csv.gz"), "--policy", policy, "--price", "3.06", "--every", "5m", "-o", "json")
+	want := s.curfew("backtest", "--trace", filepath.Join(dir, "gpus.csv.gz"), "--policy", policy, "--price", "3.06",
+		"--every", "5m", "-o", "json")
 	if diff := cmp.Diff(want, result.body); result.status != 200 || diff != "" {
 		t.Errorf("%d, the command line -, the service +\n%s", result.status, diff)
 	}
 	var list view.Backtests
-	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/backtests", "").body), &list); err != nil || len(list.Backtests) != 1 {
+	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/backtests", "").body), &list); err != nil ||
+		len(list.Backtests) != 1 {
 		t.Errorf("the list: %+v, %v", list, err)
 	}
-	if audit := s.call("vi", "GET", "/api/v1/audit?what=backtest", "").body; !strings.Contains(audit, `"asked for"`) || !strings.Contains(audit, `"done"`) {
+	if audit := s.call("vi", "GET", "/api/v1/audit?what=backtest", "").body; !strings.Contains(audit, `"asked for"`) ||
+		!strings.Contains(audit, `"done"`) {
 		t.Errorf("the audit log: %s", audit)
 	}
 	outside := filepath.Join(t.TempDir(), "secret.csv")
@@ -129,9 +138,12 @@ func TestBacktests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for body, want := range map[string]int{
-		`{"trace":"` + outside + `"}`: 403, `{"trace":"../` + filepath.Base(dir) + `x"}`: 403, `{"trace":"link.csv"}`: 403, `{"trace":"/etc/passwd"}`: 403, `{"trace":"none.csv"}`: 400,
-		`{}`: 400, `{"trace":"gpus.csv.gz","from":"prometheus"}`: 400, `{"from":"elsewhere"}`: 422, `{"trace":"gpus.csv.gz","step":"x"}`: 400, `{"trace":"gpus.csv.gz","every":"x"}`: 400,
-		`{"trace":"gpus.csv.gz","policies":"x"}`: 400, `{"trace":"gpus.csv.gz","baselines":false}`: 400, `{"from":"prometheus","since":"90d"}`: 400, `{"trace":"gpus.csv.gz","price":"-1"}`: 400,
+		`{"trace":"` + outside + `"}`: 403, `{"trace":"../` + filepath.Base(dir) + `x"}`: 403, `{"trace":"link.csv"}`: 403,
+		`{"trace":"/etc/passwd"}`: 403, `{"trace":"none.csv"}`: 400,
+		`{}`: 400, `{"trace":"gpus.csv.gz","from":"prometheus"}`: 400, `{"from":"elsewhere"}`: 422,
+		`{"trace":"gpus.csv.gz","step":"x"}`: 400, `{"trace":"gpus.csv.gz","every":"x"}`: 400,
+		`{"trace":"gpus.csv.gz","policies":"x"}`: 400, `{"trace":"gpus.csv.gz","baselines":false}`: 400,
+		`{"from":"prometheus","since":"90d"}`: 400, `{"trace":"gpus.csv.gz","price":"-1"}`: 400,
 	} {
 		if got := s.call("ned", "POST", "/api/v1/backtests", body); got.status != want {
 			t.Errorf("%s: %d %s, want %d", body, got.status, got.body, want)
@@ -177,11 +189,13 @@ func TestBacktestsAreCanceled(t *testing.T) {
 	yaml, dir := traced(t)
 	s := start(t, yaml, true, nil)
 	body := `{"trace":"` + slow(t, dir) + `","every":"1m"}`
-	waits, runs := job(t, s.call("ned", "POST", "/api/v1/backtests", body)), job(t, s.call("ada", "POST", "/api/v1/backtests", body))
+	waits, runs := job(t, s.call("ned", "POST", "/api/v1/backtests", body)), job(t,
+		s.call("ada", "POST", "/api/v1/backtests", body))
 	if got := s.call("ned", "POST", "/api/v1/backtests/"+runs.ID+"/cancel", ""); got.status != 403 {
 		t.Errorf("ned cancels what ada asked for: %d", got.status)
 	}
-	if got := job(t, s.call("ned", "POST", "/api/v1/backtests/"+waits.ID+"/cancel", "")); got.State != "canceled" || got.Note != "canceled by ned" {
+	if got := job(t, s.call("ned", "POST", "/api/v1/backtests/"+waits.ID+"/cancel", "")); got.State != "canceled" ||
+		got.Note != "canceled by ned" {
 		t.Errorf("%+v", got)
 	}
 	end := s.works()
@@ -248,7 +262,8 @@ func TestBacktestsSurviveARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.works()
-	if j := s.until(t, once, "done", "failed"); j.State != "done" || j.Attempts != 2 || !strings.Contains(j.Note, "run again") {
+	if j := s.until(t, once, "done", "failed"); j.State != "done" || j.Attempts != 2 ||
+		!strings.Contains(j.Note, "run again") {
 		t.Errorf("after one death: %+v", j)
 	}
 	if j := s.until(t, deadly, "done", "failed"); j.State != "failed" || !strings.Contains(j.Note, "3 processes ended") {
@@ -282,14 +297,17 @@ func TestBills(t *testing.T) {
 		return string(raw)
 	}
 	for body, want := range map[string]int{
-		`{"path":"` + outside + `"}`: 403, `{"path":"s3://foreign/bill"}`: 403, `{"path":"` + dir + `/../` + filepath.Base(filepath.Dir(outside)) + `/other.csv"}`: 403,
-		`{}`: 400, `{"path":"focus.csv","content":"x","name":"y"}`: 400, content("../x", string(text), false): 400, content("x.csv", "no bill", false): 400, `{"path":"none.csv"}`: 400,
+		`{"path":"` + outside + `"}`: 403, `{"path":"s3://foreign/bill"}`: 403,
+		`{"path":"` + dir + `/../` + filepath.Base(filepath.Dir(outside)) + `/other.csv"}`: 403,
+		`{}`: 400, `{"path":"focus.csv","content":"x","name":"y"}`: 400, content("../x", string(text), false): 400,
+		content("x.csv", "no bill", false): 400, `{"path":"none.csv"}`: 400,
 	} {
 		if got := s.call("ada", "POST", "/api/v1/bills", body); got.status != want {
 			t.Errorf("%.80s: %d %s, want %d", body, got.status, got.body, want)
 		}
 	}
-	if got := s.call("ada", "POST", "/api/v1/bills", content("x.csv", strings.Repeat("x", 1<<20), false)); got.status != 413 {
+	if got := s.call("ada", "POST", "/api/v1/bills", content("x.csv", strings.Repeat("x", 1<<20), false)); got.status !=
+		413 {
 		t.Errorf("an upload over the bound: %d", got.status)
 	}
 	total := func(body string) string {
@@ -304,7 +322,8 @@ func TestBills(t *testing.T) {
 	}
 	periods := func() []view.BillPeriod {
 		var doc view.BillPeriods
-		if got := s.call("vi", "GET", "/api/v1/bills/periods", ""); json.Unmarshal([]byte(got.body), &doc) != nil || got.status != 200 {
+		if got := s.call("vi", "GET", "/api/v1/bills/periods", ""); json.Unmarshal([]byte(got.body), &doc) != nil ||
+			got.status != 200 {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 		return doc.Periods
@@ -313,34 +332,44 @@ func TestBills(t *testing.T) {
 	if n := len(periods()); n != 0 {
 		t.Errorf("a dry run kept %d periods", n)
 	}
-	sent := s.call("ada", "POST", "/api/v1/bills", content("focus.csv", string(text), false), with("Idempotency-Key", "b1"))
+	sent := s.call("ada", "POST", "/api/v1/bills", content("focus.csv", string(text), false),
+		with("Idempotency-Key", "b1"))
 	if total(sent.body) != total(dry.body) {
 		t.Errorf("sent: %s, dry: %s", sent.body, dry.body)
 	}
-	if again := s.call("ada", "POST", "/api/v1/bills", content("focus.csv", string(text), false), with("Idempotency-Key", "b1")); again.header.Get("Idempotency-Replayed") != "true" || again.body != sent.body {
+	if again := s.call("ada", "POST", "/api/v1/bills", content("focus.csv", string(text), false),
+		with("Idempotency-Key", "b1")); again.header.Get("Idempotency-Replayed") != "true" || again.body != sent.body {
 		t.Errorf("again: %d %s", again.status, again.body)
 	}
 	first := periods()
 	if len(first) == 0 || first[0].Source != "upload/focus.csv" || first[0].ImportedAt.IsZero() {
 		t.Fatalf("%+v", first)
 	}
-	if named := s.call("ada", "POST", "/api/v1/bills", content("focus.csv", string(text), false)); named.status != 200 || len(periods()) != len(first) {
+	if named := s.call("ada", "POST", "/api/v1/bills", content("focus.csv", string(text), false)); named.status != 200 ||
+		len(periods()) != len(first) {
 		t.Errorf("the same name again: %d %s", named.status, named.body)
 	}
 	shown := s.call("vi", "GET", "/api/v1/bills?since=2026-10-01&until=2026-11-01", "")
 	// The command line imports the same bill into a state of its own.
 	var out, failed bytes.Buffer
-	if exit := cli.Run(t.Context(), cli.Process{Args: []string{"bill", "import", filepath.Join(dir, "focus.csv"), "-o", "json", "--data-dir", filepath.Join(t.TempDir(), "state")}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed,
+	if exit := cli.Run(t.Context(), cli.Process{
+		Args: []string{
+			"bill", "import", filepath.Join(dir, "focus.csv"), "-o", "json", "--data-dir",
+			filepath.Join(t.TempDir(), "state"),
+		}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed,
 		Now: time.Now, Dir: dir, Lookup: func(string) (string, bool) { return "", false }}); exit != cli.ExitDone {
 		t.Fatalf("exit %d: %s", exit, failed.String())
 	}
 	if want := total(out.String()); total(sent.body) != want || shown.status != 200 {
 		t.Errorf("the API imported %s, the command line %s; shown %d", total(sent.body), want, shown.status)
 	}
-	if got := s.call("ada", "POST", "/api/v1/bills/reconciliation", `{"since":"2026-10-01","until":"2026-11-01"}`); got.status != 200 || !strings.Contains(got.body, view.ReconciliationSchema) {
+	if got := s.call("ada", "POST", "/api/v1/bills/reconciliation",
+		`{"since":"2026-10-01","until":"2026-11-01"}`); got.status != 200 ||
+		!strings.Contains(got.body, view.ReconciliationSchema) {
 		t.Errorf("reconcile: %d %s", got.status, got.body)
 	}
-	if audit := s.call("vi", "GET", "/api/v1/audit?what=bill", "").body; !strings.Contains(audit, "upload/focus.csv") || !strings.Contains(audit, `"actor": "ada"`) {
+	if audit := s.call("vi", "GET", "/api/v1/audit?what=bill", "").body; !strings.Contains(audit, "upload/focus.csv") ||
+		!strings.Contains(audit, `"actor": "ada"`) {
 		t.Errorf("the audit log: %s", audit)
 	}
 	if strings.Contains(s.log.String(), "level=ERROR") {
@@ -369,7 +398,8 @@ func TestSettings(t *testing.T) {
 	read := func() view.Settings {
 		t.Helper()
 		doc = view.Settings{}
-		if got := s.call("ada", "GET", "/api/v1/settings", ""); json.Unmarshal([]byte(got.body), &doc) != nil || got.status != 200 {
+		if got := s.call("ada", "GET", "/api/v1/settings", ""); json.Unmarshal([]byte(got.body), &doc) != nil ||
+			got.status != 200 {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 		return doc
@@ -386,7 +416,8 @@ func TestSettings(t *testing.T) {
 	if got := set("ada", shared+"quotas: []\n", 1); got.status != 200 {
 		t.Errorf("the next version: %d %s", got.status, got.body)
 	}
-	if d := read(); d.Advisory || len(d.Versions) != 2 || d.Versions[0].Version != 2 || d.Versions[0].Who != "ada" || d.Body == nil || *d.Body != shared+"quotas: []\n" {
+	if d := read(); d.Advisory || len(d.Versions) != 2 || d.Versions[0].Version != 2 || d.Versions[0].Who != "ada" ||
+		d.Body == nil || *d.Body != shared+"quotas: []\n" {
 		t.Errorf("%+v", d)
 	}
 	for _, who := range []string{"vi", "ned", "bo", "olga", "vera"} {
@@ -417,7 +448,8 @@ func TestSettings(t *testing.T) {
 		t.Errorf("%d versions, %v", len(all), err)
 	}
 	// A version without ada's role binds at once.
-	if got := set("ada", strings.ReplaceAll(shared, "ada: {roles: [admin, approver]}", "ada: {roles: [viewer]}\n  root: {roles: [admin]}"), 3); got.status != 200 {
+	if got := set("ada", strings.ReplaceAll(shared, "ada: {roles: [admin, approver]}",
+		"ada: {roles: [viewer]}\n  root: {roles: [admin]}"), 3); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	if got := set("ada", shared, 4); got.status != 403 {

@@ -74,12 +74,15 @@ func TestFilteredLists(t *testing.T) {
 				}
 			}
 		}
-		for who, sees := range map[string]func(team string) bool{"ada": func(string) bool { return true }, "vera": func(team string) bool { return strings.EqualFold(team, "vision") }} {
+		for who, sees := range map[string]func(team string) bool{"ada": func(string) bool {
+			return true
+		}, "vera": func(team string) bool { return strings.EqualFold(team, "vision") }} {
 			for _, q := range queries {
 				want := []string{}
 				for _, i := range whole {
 					takes := func(name, has string) bool { return q.Get(name) == "" || q.Get(name) == has }
-					if sees(i.Team) && takes("kind", i.Kind) && takes("account", i.Account) && takes("region", i.Region) && takes("team", i.Team) {
+					if sees(i.Team) && takes("kind", i.Kind) && takes("account", i.Account) && takes("region", i.Region) &&
+						takes("team", i.Team) {
 						want = append(want, i.ID)
 					}
 				}
@@ -129,7 +132,8 @@ func TestFilteredLists(t *testing.T) {
 			}
 		}
 		for _, none := range []string{"none", "aws/1/us-east-1/instance/none", whole[0].ID + "x", "a\x00b", "\xff"} {
-			if got := s.call("ada", "GET", path+"?cursor="+base64.RawURLEncoding.EncodeToString([]byte(none)), ""); got.status != 410 || got.code() != "cursor_gone" {
+			if got := s.call("ada", "GET", path+"?cursor="+base64.RawURLEncoding.EncodeToString([]byte(none)),
+				""); got.status != 410 || got.code() != "cursor_gone" {
 				t.Errorf("after %q: %d %s", none, got.status, got.body)
 			}
 		}

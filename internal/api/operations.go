@@ -14,7 +14,8 @@ import (
 
 // forbidden is the answer to a caller who lacks the role of an operation.
 func forbidden(c *ops.Call, o ops.Info) *problem {
-	p := problemOf(http.StatusForbidden, "forbidden", c.Who.Name+" may not do this: it needs the role "+o.Role, "an admin gives roles in the people section of the configuration")
+	p := problemOf(http.StatusForbidden, "forbidden", c.Who.Name+" may not do this: it needs the role "+o.Role,
+		"an admin gives roles in the people section of the configuration")
 	if teams, _ := c.Teams(o.Role); len(teams) > 0 {
 		p.Detail += " in all teams, and " + c.Who.Name + " has it in " + strings.Join(teams, ", ")
 	}
@@ -49,7 +50,10 @@ func (s *Server) register() {
 func (s *Server) describe(o ops.Info, contentType string) huma.Operation {
 	collection, _, _ := strings.Cut(strings.TrimPrefix(o.Path, "/api/v1/"), "/")
 	event := huma.Schema{Type: huma.TypeString}
-	schema := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": &event, "event": &event, "data": &event}, Required: []string{"id", "event", "data"}}
+	schema := &huma.Schema{
+		Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": &event, "event": &event, "data": &event},
+		Required: []string{"id", "event", "data"},
+	}
 	if o.Schema != "" {
 		schema = &huma.Schema{Ref: schemaRef + component(o.Schema)}
 	}

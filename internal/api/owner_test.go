@@ -28,7 +28,8 @@ func TestEveryCallNeedsACredential(t *testing.T) {
 	refused := func(when string) {
 		t.Helper()
 		for _, c := range all {
-			if got := s.call("", c.method, c.path, c.body); got.status != 401 || got.code() != "unauthenticated" || got.header.Get("WWW-Authenticate") == "" {
+			if got := s.call("", c.method, c.path, c.body); got.status != 401 || got.code() != "unauthenticated" ||
+				got.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s: %s: %d %s", when, c.id, got.status, got.body)
 			}
 		}
@@ -36,8 +37,13 @@ func TestEveryCallNeedsACredential(t *testing.T) {
 	refused("without tokens")
 	now := time.Now()
 	hash, id, _ := identity.HashToken("curfew_" + strings.Repeat("ab", 32))
-	v := store.Token{ID: id, Hash: hash, Name: "old", Roles: []string{"viewer"}, CreatedAt: now.Add(-48 * time.Hour), ExpiresAt: now.Add(-time.Hour)}
-	if err := s.state.Callers().Create(t.Context(), v, action.Entry{At: now, Actor: "root", What: action.EventToken}); err != nil {
+	v := store.Token{
+		ID: id, Hash: hash, Name: "old", Roles: []string{"viewer"}, CreatedAt: now.Add(-48 * time.Hour),
+		ExpiresAt: now.Add(-time.Hour),
+	}
+	if err := s.state.Callers().Create(t.Context(), v, action.Entry{
+		At: now, Actor: "root", What: action.EventToken,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	refused("after the only token expired")
@@ -47,7 +53,9 @@ func TestEveryCallNeedsACredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("after the only token was revoked")
-	for _, bad := range []string{secret, "curfew_owner_" + strings.Repeat("ab", 32), "curfew_browser_", "x", "a.b.c", " "} {
+	for _, bad := range []string{
+		secret, "curfew_owner_" + strings.Repeat("ab", 32), "curfew_browser_", "x", "a.b.c", " ",
+	} {
 		if got := s.call("", "GET", "/api/v1/people/me", "", with("Authorization", "Bearer "+bad)); got.status != 401 {
 			t.Errorf("with %q: %d %s", bad, got.status, got.body)
 		}
@@ -58,13 +66,15 @@ func TestEveryCallNeedsACredential(t *testing.T) {
 // which proves no person; it ends with its file.
 func TestOwnerToken(t *testing.T) {
 	s := start(t, strings.Replace(settings, "approvals: {accept: [self-declared]}\n", "", 1), false, nil)
-	if got := s.call(owner, "POST", "/api/v1/freezes", `{"reason":"x"}`); got.status != 200 || !strings.Contains(got.body, `"by": "root"`) {
+	if got := s.call(owner, "POST", "/api/v1/freezes", `{"reason":"x"}`); got.status != 200 ||
+		!strings.Contains(got.body, `"by": "root"`) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	if got := s.call(owner, "POST", "/api/v1/tokens", `{"name":"dash","roles":["viewer"]}`); got.status != 200 {
 		t.Errorf("a token for a program: %d %s", got.status, got.body)
 	}
-	if got := s.call(owner, "POST", "/api/v1/tokens", `{"name":"root","roles":["approver"]}`); got.status != 403 || got.code() != "not_yours" {
+	if got := s.call(owner, "POST", "/api/v1/tokens", `{"name":"root","roles":["approver"]}`); got.status != 403 ||
+		got.code() != "not_yours" {
 		t.Errorf("a token that decides: %d %s", got.status, got.body)
 	}
 	got := s.call(owner, "GET", "/api/v1/people/me", "")
@@ -72,13 +82,16 @@ func TestOwnerToken(t *testing.T) {
 		Name, Proof string
 		Verified    bool
 	}
-	if err := json.Unmarshal([]byte(got.body), &me); err != nil || me.Name != "root" || me.Proof != "owner-token" || me.Verified {
+	if err := json.Unmarshal([]byte(got.body), &me); err != nil || me.Name != "root" || me.Proof != "owner-token" ||
+		me.Verified {
 		t.Errorf("%+v %s", me, got.body)
 	}
-	if got := s.call(owner, "GET", "/api/v1/audit?what=call", ""); !strings.Contains(got.body, "by owner-token, not verified") {
+	if got := s.call(owner, "GET", "/api/v1/audit?what=call", ""); !strings.Contains(got.body,
+		"by owner-token, not verified") {
 		t.Errorf("the audit log: %s", got.body)
 	}
-	if got := s.call("", "GET", "/api/v1/keeps", "", with("Cookie", "curfew_session="+s.tokens[owner])); got.status != 401 {
+	if got := s.call("", "GET", "/api/v1/keeps", "", with("Cookie", "curfew_session="+s.tokens[owner])); got.status !=
+		401 {
 		t.Errorf("as a cookie: %d", got.status)
 	}
 	if got := s.call(owner, "GET", "/api/v1/keeps", "", with("Host", "evil.example")); got.status != 421 {
@@ -113,7 +126,8 @@ func TestSignInLink(t *testing.T) {
 	link := func() string {
 		got := s.call(owner, "POST", client.OwnerLinkPath, "{}")
 		var doc client.OwnerLink
-		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != 200 || doc.ExpiresIn != 600 || !strings.HasPrefix(doc.Path, "/auth/once?code=") {
+		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != 200 || doc.ExpiresIn != 600 ||
+			!strings.HasPrefix(doc.Path, "/auth/once?code=") {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 		return doc.Path
@@ -132,10 +146,13 @@ func TestSignInLink(t *testing.T) {
 	for _, c := range (&http.Response{Header: got.header}).Cookies() {
 		session = c
 	}
-	if got.status != 303 || session == nil || !session.HttpOnly || session.SameSite != http.SameSiteStrictMode || strings.Contains(session.Value, s.tokens[owner]) {
+	if got.status != 303 || session == nil || !session.HttpOnly || session.SameSite != http.SameSiteStrictMode ||
+		strings.Contains(session.Value, s.tokens[owner]) {
 		t.Fatalf("%d %v", got.status, got.header)
 	}
-	for name, path := range map[string]string{"used": path, "guessed": "/auth/once?code=guess", "empty": "/auth/once?code=", "without a code": "/auth/once"} {
+	for name, path := range map[string]string{
+		"used": path, "guessed": "/auth/once?code=guess", "empty": "/auth/once?code=", "without a code": "/auth/once",
+	} {
 		if got := s.call("", "GET", path, ""); got.status != 403 || len(got.header.Values("Set-Cookie")) > 0 {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
@@ -150,7 +167,8 @@ func TestSignInLink(t *testing.T) {
 	if got := s.call("", "POST", client.OwnerLinkPath, "{}", cookie); got.status != 401 {
 		t.Errorf("a link for a browser: %d", got.status)
 	}
-	if got := s.call("", "POST", "/api/v1/freezes/lift", `{"reason":"x"}`, cookie, with("Origin", "https://evil.example")); got.status != 403 {
+	if got := s.call("", "POST", "/api/v1/freezes/lift", `{"reason":"x"}`, cookie,
+		with("Origin", "https://evil.example")); got.status != 403 {
 		t.Errorf("a foreign page: %d", got.status)
 	}
 	if !strings.Contains(s.call(owner, "GET", "/api/v1/audit?what=token", "").body, "a browser by a sign-in link") {
@@ -192,7 +210,10 @@ func TestProofOfOwner(t *testing.T) {
 	if want := client.ProofOfOwner(s.tokens[owner], nonce, at); doc.Proof != want {
 		t.Errorf("got %s, want %s", doc.Proof, want)
 	}
-	for _, other := range []string{client.ProofOfOwner(s.tokens[owner], nonce, "127.0.0.1:1"), client.ProofOfOwner(s.tokens[owner], strings.Repeat("m", 32), at), client.ProofOfOwner("x", nonce, at)} {
+	for _, other := range []string{
+		client.ProofOfOwner(s.tokens[owner], nonce, "127.0.0.1:1"),
+		client.ProofOfOwner(s.tokens[owner], strings.Repeat("m", 32), at), client.ProofOfOwner("x", nonce, at),
+	} {
 		if doc.Proof == other {
 			t.Errorf("the proof is one for another token, nonce or address")
 		}

@@ -166,7 +166,8 @@ func (p *provider) fetch(ctx context.Context) (*metadata, error) {
 		}
 	}
 	if len(m.keys) == 0 {
-		return nil, fmt.Errorf("the provider has no key that counts: RSA of %d bits or more, an elliptic curve, or Ed25519", minRSA)
+		return nil, fmt.Errorf("the provider has no key that counts: RSA of %d bits or more, an elliptic curve, or Ed25519",
+			minRSA)
 	}
 	return m, nil
 }

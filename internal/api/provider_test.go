@@ -36,7 +36,9 @@ func signsIn(t *testing.T, i *issuer, change func(*api.Options)) (*service, *clo
 	t.Helper()
 	c := &clock{}
 	return start(t, signedIn, false, func(o *api.Options) {
-		o.PublicURL, o.OIDC, o.Now = "https://curfew.example.com", api.OIDC{Issuer: i.URL, ClientID: "curfew", ClientSecret: "s"}, c.now
+		o.PublicURL, o.OIDC, o.Now = "https://curfew.example.com", api.OIDC{
+			Issuer: i.URL, ClientID: "curfew", ClientSecret: "s",
+		}, c.now
 		if change != nil {
 			change(o)
 		}
@@ -51,7 +53,8 @@ func (s *service) me(token string) answered {
 // signer signs with a key under an id.
 func signer(t *testing.T, algorithm jose.SignatureAlgorithm, key any, id string) jose.Signer {
 	t.Helper()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", id))
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key},
+		(&jose.SignerOptions{}).WithHeader("kid", id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +82,12 @@ func TestClaimsOfIDTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	small, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // the case
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.keys = append(i.keys, jose.JSONWebKey{Key: curve.Public(), KeyID: "ec", Algorithm: "ES256"}, jose.JSONWebKey{Key: small.Public(), KeyID: "small", Algorithm: "RS256"},
+	i.keys = append(i.keys, jose.JSONWebKey{Key: curve.Public(), KeyID: "ec", Algorithm: "ES256"},
+		jose.JSONWebKey{Key: small.Public(), KeyID: "small", Algorithm: "RS256"},
 		jose.JSONWebKey{Key: i.key.Public(), KeyID: "encrypts", Use: "enc"})
 	s, _ := signsIn(t, i, nil)
 	now := time.Now().Unix()
@@ -101,31 +105,48 @@ func TestClaimsOfIDTokens(t *testing.T) {
 		token  string
 		status int
 	}{
-		"a curve":                                {i.token(signer(t, jose.ES256, curve, "ec"), nil), 200},
-		"a small key":                            {i.token(signer(t, jose.RS256, small, "small"), nil), 401},
-		"a key for encryption":                   {i.token(signer(t, jose.RS256, i.key, "encrypts"), nil), 401},
-		"another algorithm than that of a key":   {i.token(signer(t, jose.PS256, i.key, "k"), nil), 401},
-		"the client secret as a key":             {i.token(signer(t, jose.HS256, []byte(strings.Repeat("s", 32)), "k"), nil), 401},
-		"for this service and another":           {token(map[string]any{"aud": []string{"other", "curfew"}, "azp": "curfew"}), 200},
+		"a curve":                              {i.token(signer(t, jose.ES256, curve, "ec"), nil), 200},
+		"a small key":                          {i.token(signer(t, jose.RS256, small, "small"), nil), 401},
+		"a key for encryption":                 {i.token(signer(t, jose.RS256, i.key, "encrypts"), nil), 401},
+		"another algorithm than that of a key": {i.token(signer(t, jose.PS256, i.key, "k"), nil), 401},
+		"the client secret as a key": {
+			i.token(signer(t, jose.HS256, []byte(strings.Repeat("s", 32)), "k"), nil), 401,
+		},
+		"for this service and another": {
+			token(map[string]any{"aud": []string{"other", "curfew"}, "azp": "curfew"}), 200,
+		},
 		"given to another service":               {token(map[string]any{"azp": "other"}), 401},
 		"for two without the one it is given to": {token(map[string]any{"aud": []string{"curfew", "other"}}), 401},
-		"for two and given to the other":         {token(map[string]any{"aud": []string{"curfew", "other"}, "azp": "other"}), 401},
-		"issued in the future":                   {token(map[string]any{"iat": now + 3600}), 401},
-		"issued by a clock that is ahead":        {token(map[string]any{"iat": now + 20}), 200},
-		"without when it was issued":             {raw(t, i.signer, fmt.Sprintf(`{"iss":%q,"aud":"curfew","sub":"00u1vi","exp":%d}`, i.URL, now+3600)), 401},
-		"without an end":                         {raw(t, i.signer, fmt.Sprintf(`{"iss":%q,"aud":"curfew","sub":"00u1vi","iat":%d}`, i.URL, now)), 401},
-		"not yet":                                {token(map[string]any{"nbf": now + 3600}), 401},
-		"without a subject":                      {raw(t, i.signer, "{"+usual+"}"), 401},
-		"a verified address":                     {token(plus("email_verified", true)), 200},
-		"EMAIL_VERIFIED":                         {token(plus("EMAIL_VERIFIED", true)), 403},
-		"Email_Verified next to email_verified":  {raw(t, i.signer, "{"+usual+`,"sub":"x","email":"ned@example.com","email_verified":false,"Email_Verified":true}`), 403},
-		"an address verified as a text":          {token(plus("email_verified", "true")), 401},
-		"SUB next to sub":                        {raw(t, i.signer, "{"+usual+`,"sub":"x","SUB":"00u1vi"}`), 403},
-		"the long s in sub":                      {raw(t, i.signer, "{"+usual+`,"sub":"x","\u017fub":"00u1vi"}`), 403},
-		"two subjects":                           {raw(t, i.signer, "{"+usual+`,"sub":"x","sub":"00u1vi"}`), 401},
-		"ISS of the provider":                    {raw(t, i.signer, strings.Replace("{"+usual+`,"sub":"00u1vi"}`, `"iss"`, `"ISS"`, 1)), 401},
-		"AUD of this service":                    {raw(t, i.signer, strings.Replace("{"+usual+`,"sub":"00u1vi"}`, `"aud"`, `"Aud"`, 1)), 401},
-		"the issuer with a slash":                {token(map[string]any{"iss": i.URL + "/"}), 401},
+		"for two and given to the other": {
+			token(map[string]any{"aud": []string{"curfew", "other"}, "azp": "other"}), 401,
+		},
+		"issued in the future":            {token(map[string]any{"iat": now + 3600}), 401},
+		"issued by a clock that is ahead": {token(map[string]any{"iat": now + 20}), 200},
+		"without when it was issued": {
+			raw(t, i.signer, fmt.Sprintf(`{"iss":%q,"aud":"curfew","sub":"00u1vi","exp":%d}`, i.URL, now+3600)), 401,
+		},
+		"without an end": {
+			raw(t, i.signer, fmt.Sprintf(`{"iss":%q,"aud":"curfew","sub":"00u1vi","iat":%d}`, i.URL, now)), 401,
+		},
+		"not yet":            {token(map[string]any{"nbf": now + 3600}), 401},
+		"without a subject":  {raw(t, i.signer, "{"+usual+"}"), 401},
+		"a verified address": {token(plus("email_verified", true)), 200},
+		"EMAIL_VERIFIED":     {token(plus("EMAIL_VERIFIED", true)), 403},
+		"Email_Verified next to email_verified": {
+			raw(t, i.signer, "{"+usual+`,"sub":"x","email":"ned@example.com","email_verified":false,"Email_Verified":true}`),
+			403,
+		},
+		"an address verified as a text": {token(plus("email_verified", "true")), 401},
+		"SUB next to sub":               {raw(t, i.signer, "{"+usual+`,"sub":"x","SUB":"00u1vi"}`), 403},
+		"the long s in sub":             {raw(t, i.signer, "{"+usual+`,"sub":"x","\u017fub":"00u1vi"}`), 403},
+		"two subjects":                  {raw(t, i.signer, "{"+usual+`,"sub":"x","sub":"00u1vi"}`), 401},
+		"ISS of the provider": {
+			raw(t, i.signer, strings.Replace("{"+usual+`,"sub":"00u1vi"}`, `"iss"`, `"ISS"`, 1)), 401,
+		},
+		"AUD of this service": {
+			raw(t, i.signer, strings.Replace("{"+usual+`,"sub":"00u1vi"}`, `"aud"`, `"Aud"`, 1)), 401,
+		},
+		"the issuer with a slash": {token(map[string]any{"iss": i.URL + "/"}), 401},
 	} {
 		if got := s.me(tc.token); got.status != tc.status {
 			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, tc.status)
@@ -267,13 +288,20 @@ func TestHostileProvider(t *testing.T) {
 			return keysPath, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }
 		},
 		"another issuer": func(i *issuer) (string, http.HandlerFunc) {
-			return discovery, text(fmt.Sprintf(`{"issuer":"https://evil.example","authorization_endpoint":"%[1]s/a","token_endpoint":"%[1]s/t","jwks_uri":"%[1]s/keys"}`, i.URL))
+			return discovery, text(
+				fmt.Sprintf(
+					`{"issuer":"https://evil.example","authorization_endpoint":"%[1]s/a","token_endpoint":"%[1]s/t","jwks_uri":"%[1]s/keys"}`, i.URL))
 		},
 		"names in other letters": func(i *issuer) (string, http.HandlerFunc) {
-			return discovery, text(fmt.Sprintf(`{"issuer":%[1]q,"authorization_endpoint":"%[2]s/a","token_endpoint":"%[2]s/t","JWKS_URI":"%[2]s/keys"}`, i.URL, i.URL))
+			return discovery, text(
+				fmt.Sprintf(
+					`{"issuer":%[1]q,"authorization_endpoint":"%[2]s/a","token_endpoint":"%[2]s/t","JWKS_URI":"%[2]s/keys"}`, i.URL,
+					i.URL))
 		},
 		"metadata of the cloud": func(i *issuer) (string, http.HandlerFunc) {
-			return discovery, text(fmt.Sprintf(`{"issuer":%[1]q,"authorization_endpoint":"%[2]s/a","token_endpoint":"%[2]s/t","jwks_uri":"http://169.254.169.254/latest"}`, i.URL, i.URL))
+			return discovery, text(
+				fmt.Sprintf(
+					`{"issuer":%[1]q,"authorization_endpoint":"%[2]s/a","token_endpoint":"%[2]s/t","jwks_uri":"http://169.254.169.254/latest"}`, i.URL, i.URL))
 		},
 		"no key that counts": func(*issuer) (string, http.HandlerFunc) {
 			return keysPath, text(`{"keys":[{"kty":"oct","k":"c2VjcmV0","kid":"k"}]}`)
@@ -323,7 +351,8 @@ func TestUnknownCallersCountFirst(t *testing.T) {
 				}
 				guess := make([]byte, 32)
 				_, _ = rand.Read(guess)
-				switch got := s.call("", "GET", "/api/v1/keeps", "", with("Authorization", "Bearer curfew_"+hex.EncodeToString(guess))); got.status {
+				switch got := s.call("", "GET", "/api/v1/keeps", "",
+					with("Authorization", "Bearer curfew_"+hex.EncodeToString(guess))); got.status {
 				case 401:
 					lookups.Add(1)
 				case 429:

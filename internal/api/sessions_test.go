@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 func servesLocal(t *testing.T) string {
 	t.Helper()
 	one, two := otheruser.Two(t)
-	return fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: %s, una: %s, vera: %s}, dir: %s}", one.Name, two.Name, two.Name, one.Name, otheruser.Shared(t))
+	return fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: %s, una: %s, vera: %s}, dir: %s}", one.Name, two.Name,
+		two.Name, one.Name, otheruser.Shared(t))
 }
 
 // sessionSettings are the settings of the tests on a service that keeps sessions on its machine;
@@ -127,15 +128,18 @@ func (s *service) becomes(t *testing.T, name string, states ...string) view.Run 
 // TestSessionsAsOtherUsers: a session that is asked for by the API is launched, kept, extended and ended
 // by the service, with the caller's name, by roles, and once for each idempotency key.
 func TestSessionsAsOtherUsers(t *testing.T) {
-	s := start(t, strings.Replace(sessionSettings(servesLocal(t)), "  bo: {", "  una: {roles: [user]}\n  bo: {", 1), true, nil)
+	s := start(t, strings.Replace(sessionSettings(servesLocal(t)), "  bo: {", "  una: {roles: [user]}\n  bo: {", 1), true,
+		nil)
 	s.keeps()
 	up := `{"name":"demo","cpus":1,"lease":"2h","idle":"1h"}`
 	first := s.call("ned", "POST", "/api/v1/sessions", up, with("Idempotency-Key", "k1"))
 	made := run(t, first)
-	if first.status != 200 || made.AskedBy != "ned" || made.Owner.User != "ned" || made.Gate == nil || made.Gate.Decision != "allow" || made.HoldID == "" || made.Provider != "local" {
+	if first.status != 200 || made.AskedBy != "ned" || made.Owner.User != "ned" || made.Gate == nil ||
+		made.Gate.Decision != "allow" || made.HoldID == "" || made.Provider != "local" {
 		t.Fatalf("%d %s", first.status, first.body)
 	}
-	if again := s.call("ned", "POST", "/api/v1/sessions", up, with("Idempotency-Key", "k1")); again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+	if again := s.call("ned", "POST", "/api/v1/sessions", up, with("Idempotency-Key", "k1")); again.body != first.body ||
+		again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the same key: %d %s", again.status, again.body)
 	}
 	ready := s.becomes(t, "demo", "ready", "failed", "ended")
@@ -145,15 +149,20 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 	if attached := run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`)); attached.ID != made.ID {
 		t.Errorf("asked for again: %+v", attached)
 	}
-	if got := s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo","cpus":1,"nodes":2}`); got.status != 409 || got.code() != "other_session" {
+	if got := s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo","cpus":1,"nodes":2}`); got.status != 409 ||
+		got.code() != "other_session" {
 		t.Errorf("another under its name: %d %s", got.status, got.body)
 	}
 	for _, who := range []string{"vi", "una"} { // who may see it
-		if got := run(t, s.call(who, "GET", "/api/v1/sessions/"+made.ID+"?hosts=false", "")); got.Name != "demo" || len(got.Hosts) > 0 {
+		if got := run(t, s.call(who, "GET", "/api/v1/sessions/"+made.ID+"?hosts=false", "")); got.Name != "demo" ||
+			len(got.Hosts) > 0 {
 			t.Errorf("%s sees %+v", who, got)
 		}
 	}
-	for path, body := range map[string]string{"/api/v1/sessions/demo/extend": `{"for":"1h"}`, "/api/v1/sessions/demo/down": `{}`, "/api/v1/sessions": `{"name":"demo"}`} {
+	for path, body := range map[string]string{
+		"/api/v1/sessions/demo/extend": `{"for":"1h"}`, "/api/v1/sessions/demo/down": `{}`,
+		"/api/v1/sessions": `{"name":"demo"}`,
+	} {
 		if got := s.call("una", "POST", path, body); got.status != 403 || got.code() != "not_yours" {
 			t.Errorf("another user: %s: %d %s", path, got.status, got.body)
 		}
@@ -162,7 +171,8 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 		}
 	}
 	var yours view.Runs
-	if err := json.Unmarshal([]byte(s.call("una", "GET", "/api/v1/sessions?yours=true", "").body), &yours); err != nil || len(yours.Runs) != 0 {
+	if err := json.Unmarshal([]byte(s.call("una", "GET", "/api/v1/sessions?yours=true", "").body), &yours); err != nil ||
+		len(yours.Runs) != 0 {
 		t.Errorf("those of another user: %+v, %v", yours, err)
 	}
 	for _, who := range []string{"ned", "olga"} { // their own, and as an operator
@@ -172,13 +182,15 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 			t.Errorf("%s extends it by %s: %+v", who, got, longer)
 		}
 	}
-	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"48h"}`); got.status != 403 || got.code() != "lease_policy" {
+	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"48h"}`); got.status != 403 ||
+		got.code() != "lease_policy" {
 		t.Errorf("longer than the policy: %d %s", got.status, got.body)
 	}
 	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"soon"}`); got.status != 400 {
 		t.Errorf("no duration: %d %s", got.status, got.body)
 	}
-	if ending := run(t, s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`)); ending.ID != made.ID || ending.Why != "asked for by ned" {
+	if ending := run(t, s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`)); ending.ID != made.ID ||
+		ending.Why != "asked for by ned" {
 		t.Errorf("%+v", ending)
 	}
 	if ended := s.becomes(t, "demo", "ended", "failed"); ended.State != "ended" || ended.Checkpoint == nil {
@@ -186,21 +198,25 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 	}
 	s.journal(t)
 	var none view.Runs
-	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/sessions", "").body), &none); err != nil || len(none.Runs) != 0 {
+	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/sessions", "").body), &none); err != nil ||
+		len(none.Runs) != 0 {
 		t.Errorf("open ones: %+v, %v", none, err)
 	}
-	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"1h"}`); got.status != 409 || got.code() != "over" {
+	if got := s.call("ned", "POST", "/api/v1/sessions/demo/extend", `{"for":"1h"}`); got.status != 409 ||
+		got.code() != "over" {
 		t.Errorf("extend what is over: %d %s", got.status, got.body)
 	}
 	if got := s.call("vi", "GET", "/api/v1/sessions/nosuch", ""); got.status != 404 || got.code() != "no_session" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	audit := s.call("vi", "GET", "/api/v1/audit?what=session", "").body
-	if strings.Count(audit, `"actor": "ned"`) < 3 || strings.Count(audit, `"asked for"`) != 1 || !strings.Contains(audit, `"actor": "olga"`) && !strings.Contains(audit, "(olga)") {
+	if strings.Count(audit, `"actor": "ned"`) < 3 || strings.Count(audit, `"asked for"`) != 1 ||
+		!strings.Contains(audit, `"actor": "olga"`) && !strings.Contains(audit, "(olga)") {
 		t.Errorf("the audit log:\n%s", audit)
 	}
 	// Started again it is the next of its name, with its work.
-	if next := run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`)); next.Epoch != made.Epoch+1 || next.ID == made.ID {
+	if next := run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`)); next.Epoch != made.Epoch+1 ||
+		next.ID == made.ID {
 		t.Errorf("%+v", next)
 	}
 }
@@ -209,7 +225,8 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 func (s *service) journal(t *testing.T) {
 	t.Helper()
 	var whole, parts view.SessionLog
-	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/sessions/demo/log?limit=1000", "").body), &whole); err != nil {
+	if err := json.Unmarshal([]byte(s.call("vi", "GET", "/api/v1/sessions/demo/log?limit=1000", "").body),
+		&whole); err != nil {
 		t.Fatal(err)
 	}
 	for cursor := ""; ; {
@@ -249,10 +266,13 @@ func TestSessionsOfOtherUsersThatNeedApproval(t *testing.T) {
 	got := s.call("ned", "POST", "/api/v1/sessions", up)
 	held := run(t, got)
 	var p struct{ Exit int }
-	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 409 || got.code() != "needs_approval" || p.Exit != 3 || held.State != "requested" || held.Gate == nil || held.Gate.Decision != "ask" || held.ApprovalID == "" {
+	if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 409 || got.code() != "needs_approval" ||
+		p.Exit != 3 || held.State != "requested" || held.Gate == nil || held.Gate.Decision != "ask" ||
+		held.ApprovalID == "" {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	if again := run(t, s.call("ned", "POST", "/api/v1/sessions", up)); again.ID != held.ID || again.ApprovalID != held.ApprovalID {
+	if again := run(t, s.call("ned", "POST", "/api/v1/sessions", up)); again.ID != held.ID ||
+		again.ApprovalID != held.ApprovalID {
 		t.Errorf("asked for again: %+v", again)
 	}
 	if got := s.call("ned", "POST", "/api/v1/approvals/"+held.ApprovalID+"/approve", `{}`); got.status != 403 {
@@ -261,7 +281,8 @@ func TestSessionsOfOtherUsersThatNeedApproval(t *testing.T) {
 	if got := s.call("bo", "POST", "/api/v1/approvals/"+held.ApprovalID+"/approve", `{}`); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	if r := run(t, s.call("ned", "POST", "/api/v1/sessions", up)); r.ID != held.ID || r.Gate == nil || r.Gate.Decision != "allow" {
+	if r := run(t, s.call("ned", "POST", "/api/v1/sessions", up)); r.ID != held.ID || r.Gate == nil ||
+		r.Gate.Decision != "allow" {
 		t.Errorf("approved: %+v", r)
 	}
 	s.becomes(t, "costly", "ready")
@@ -272,15 +293,22 @@ func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
 	// Nothing is launched: without a price the gate asks.
 	s := start(t, settings+"sessions: {cloud: local}\n"+servesLocal(t)+"\n", true, nil)
 	file := func(team string) string {
-		text, _ := json.Marshal(map[string]any{"name": "demo", "content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 1h\nowner: {team: " + team + "}\n", "file": "demo.yaml"})
+		text, _ := json.Marshal(map[string]any{
+			"name":    "demo",
+			"content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 1h\nowner: {team: " + team + "}\n",
+			"file":    "demo.yaml",
+		})
 		return string(text)
 	}
-	for body, want := range map[string]string{`{"name":"demo","cpus":1}`: "of no team", file("speech"): "of the team speech"} {
+	for body, want := range map[string]string{
+		`{"name":"demo","cpus":1}`: "of no team", file("speech"): "of the team speech",
+	} {
 		if got := s.call("vera", "POST", "/api/v1/sessions", body); got.status != 403 || !strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}
-	if got := s.call("vera", "POST", "/api/v1/sessions", file("vision")); got.status != 409 || run(t, got).Owner.Team != "vision" {
+	if got := s.call("vera", "POST", "/api/v1/sessions", file("vision")); got.status != 409 ||
+		run(t, got).Owner.Team != "vision" {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	for path, want := range map[string]int{"": 404, "/log": 404} {
@@ -312,7 +340,9 @@ func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
 func TestNoSessionsOfThisMachine(t *testing.T) {
 	s := start(t, sessionSettings(""), true, nil)
 	s.keeps()
-	for _, body := range []string{`{"name":"demo","cpus":1}`, `{"name":"demo","cpus":1,"cloud":"local"}`, `{"name":"demo"}`} {
+	for _, body := range []string{
+		`{"name":"demo","cpus":1}`, `{"name":"demo","cpus":1,"cloud":"local"}`, `{"name":"demo"}`,
+	} {
 		if got := s.call("ada", "POST", "/api/v1/sessions", body); got.status != 403 || got.code() != "local_not_served" {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
@@ -324,18 +354,22 @@ func TestNoSessionsOfThisMachine(t *testing.T) {
 	own := *s.req.Process
 	own.Storage = runtime.OwnStorage{}
 	req := own.Request()
-	req.Caller = runtime.ServedCaller(approval.Person{Name: "ned", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ned"}})
+	req.Caller = runtime.ServedCaller(approval.Person{
+		Name: "ned", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ned"},
+	})
 	all, err := sessions.Open(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer all.Close()
-	if _, d, err := all.Up(t.Context(), sessions.UpOptions{Name: "demo", CPUs: 1, Lease: time.Hour}); err != nil || d == nil || d.Decision != gate.Allow {
+	if _, d, err := all.Up(t.Context(), sessions.UpOptions{Name: "demo", CPUs: 1, Lease: time.Hour}); err != nil ||
+		d == nil || d.Decision != gate.Allow {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	s.becomes(t, "demo", "ready")
 	for path, body := range map[string]string{"/demo/extend": `{"for":"1h"}`, "": `{"name":"demo"}`} {
-		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 || got.code() != "local_not_served" {
+		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 ||
+			got.code() != "local_not_served" {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
@@ -349,9 +383,14 @@ func TestNoSessionsOfThisMachine(t *testing.T) {
 // machine, and no one starts one as root or as a user that is not there.
 func TestPeopleWithoutOtherUser(t *testing.T) {
 	one := otheruser.One(t)
-	s := start(t, sessionSettings(fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: no-such-user, una: daemon}, dir: %s}", one.Name, otheruser.Shared(t))), true, nil)
-	for who, why := range map[string]string{"ada": "local.users names no Unix user", "olga": "there is no Unix user no-such-user"} {
-		if got := s.call(who, "POST", "/api/v1/sessions", `{"name":"demo","cpus":1}`); got.status != 403 || got.code() != "no_local_user" || !strings.Contains(got.body, why) {
+	s := start(t,
+		sessionSettings(fmt.Sprintf("local: {serve: true, users: {ned: %s, olga: no-such-user, una: daemon}, dir: %s}",
+			one.Name, otheruser.Shared(t))), true, nil)
+	for who, why := range map[string]string{
+		"ada": "local.users names no Unix user", "olga": "there is no Unix user no-such-user",
+	} {
+		if got := s.call(who, "POST", "/api/v1/sessions", `{"name":"demo","cpus":1}`); got.status != 403 ||
+			got.code() != "no_local_user" || !strings.Contains(got.body, why) {
 			t.Errorf("%s: %d %s", who, got.status, got.body)
 		}
 	}
@@ -368,14 +407,17 @@ func TestPeopleWithoutOtherUser(t *testing.T) {
 func TestServiceWithoutRootStartsNoSessions(t *testing.T) {
 	if os.Geteuid() == 0 {
 		one := otheruser.One(t)
-		c := one.Command(t.Context(), nil, otheruser.Program(t, "/proc/self/exe"), "-test.run=^TestServiceWithoutRootStartsNoSessions$", "-test.v")
+		c := one.Command(t.Context(), nil, otheruser.Program(t, "/proc/self/exe"),
+			"-test.run=^TestServiceWithoutRootStartsNoSessions$", "-test.v")
 		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
 			t.Errorf("as %s: %v\n%s", one.Name, err, out)
 		}
 		return
 	}
 	s := start(t, sessionSettings("local: {serve: true, users: {ned: daemon}}"), true, nil)
-	for path, body := range map[string]string{"": `{"name":"demo","cpus":1}`, "?": `{"name":"demo","cpus":1,"cloud":"local"}`} {
+	for path, body := range map[string]string{
+		"": `{"name":"demo","cpus":1}`, "?": `{"name":"demo","cpus":1,"cloud":"local"}`,
+	} {
 		if got := s.call("ned", "POST", "/api/v1/sessions"+path, body); got.status != 403 || got.code() != "local_not_root" {
 			t.Errorf("%d %s", got.status, got.body)
 		}
@@ -409,23 +451,31 @@ func TestOtherUsersSessionReachesNothing(t *testing.T) {
 		"env | grep -c hush && echo reached secret",
 		"true",
 	}, "; ")
-	file, _ := json.Marshal(map[string]any{"name": "demo", "file": "demo.yaml", "content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 2h\nsetup: " + strconv.Quote(setup) + "\n"})
+	file, _ := json.Marshal(map[string]any{
+		"name": "demo", "file": "demo.yaml",
+		"content": "apiVersion: curfew.session/v1\nname: x\nresources: {cpus: 1}\nlease: 2h\nsetup: " + strconv.Quote(
+			setup) + "\n",
+	})
 	run(t, s.call("ned", "POST", "/api/v1/sessions", string(file)))
 	s.becomes(t, "demo", "ready")
 	var log view.SessionLog
 	eventually(t, func() bool {
 		err := json.Unmarshal([]byte(s.call("ned", "GET", "/api/v1/sessions/demo/log?limit=1000", "").body), &log)
-		return err == nil && slices.ContainsFunc(log.Events, func(e view.SessionEvent) bool { return e.Text == "setup: done" })
+		return err == nil && slices.ContainsFunc(log.Events, func(e view.SessionEvent) bool {
+			return e.Text == "setup: done"
+		})
 	})
 	text, _ := json.Marshal(log)
-	if !strings.Contains(string(text), "user "+one.Name) || strings.Contains(string(text), "reached") || strings.Contains(string(text), "hush") {
+	if !strings.Contains(string(text), "user "+one.Name) || strings.Contains(string(text), "reached") ||
+		strings.Contains(string(text), "hush") {
 		t.Fatalf("%s", text)
 	}
 	// Saved and restored by its user: the link as a link.
 	if got := s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	if ended := s.becomes(t, "demo", "ended", "failed"); ended.State != "ended" || ended.Checkpoint == nil || ended.Lost != "" {
+	if ended := s.becomes(t, "demo", "ended", "failed"); ended.State != "ended" || ended.Checkpoint == nil ||
+		ended.Lost != "" {
 		t.Fatalf("%+v", ended)
 	}
 	if out, code := one.Sh(t, "find "+dir+"/work-"+one.Name+" ! -user "+one.Name); code != 0 || out != "" {
@@ -437,14 +487,20 @@ func TestOtherUsersSessionReachesNothing(t *testing.T) {
 	run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`))
 	again := s.becomes(t, "demo", "ready")
 	home := filepath.Join(dir, again.ID, again.ResourceIDs[0], "home", "work")
-	if out, code := one.Sh(t, "cat "+home+"/file; readlink "+home+"/link; stat -c %U "+home+"/file"); code != 0 || out != "kept\n"+state+"/curfew.db\n"+one.Name {
+	if out, code := one.Sh(t, "cat "+home+"/file; readlink "+home+"/link; stat -c %U "+home+"/file"); code != 0 ||
+		out != "kept\n"+state+"/curfew.db\n"+one.Name {
 		t.Errorf("restored: %q", out)
 	}
 	// It stops its agent and lies.
 	run(t, s.call("una", "POST", "/api/v1/sessions", `{"name":"calm","cpus":1,"lease":"2h"}`))
 	s.becomes(t, "calm", "ready")
-	lie, _ := json.Marshal(map[string]any{"schema": "curfew.session-status/v1", "session": again.ID, "node": 0, "epoch": again.Epoch, "phase": "ready", "at": time.Now().UTC(), "events": int64(math.MaxInt64)})
-	if out, code := one.Sh(t, fmt.Sprintf("kill -STOP $(pgrep -u %d -f '[a]gent host'); echo '%s' > %s/control/status-0.json", one.UID, lie, filepath.Join(dir, again.ID))); code != 0 {
+	lie, _ := json.Marshal(map[string]any{
+		"schema": "curfew.session-status/v1", "session": again.ID, "node": 0, "epoch": again.Epoch, "phase": "ready",
+		"at": time.Now().UTC(), "events": int64(math.MaxInt64),
+	})
+	if out, code := one.Sh(t,
+		fmt.Sprintf("kill -STOP $(pgrep -u %d -f '[a]gent host'); echo '%s' > %s/control/status-0.json", one.UID, lie,
+			filepath.Join(dir, again.ID))); code != 0 {
 		t.Fatal(out)
 	}
 	eventually(t, func() bool {

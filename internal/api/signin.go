@@ -52,7 +52,8 @@ func callerKey(c *ops.Call) string {
 }
 
 func unauthenticated(detail string) *problem {
-	return problemOf(http.StatusUnauthorized, "unauthenticated", detail, "send a token of `curfew token create`, or the owner token of the data directory, as Authorization: Bearer TOKEN")
+	return problemOf(http.StatusUnauthorized, "unauthenticated", detail, "send a token of `curfew token create`, or "+
+		"the owner token of the data directory, as Authorization: Bearer TOKEN")
 }
 
 // challenge is what a call without a credential is asked for.
@@ -82,7 +83,8 @@ func credential(r *http.Request) (string, *problem) {
 		}
 		return text, nil
 	}
-	if cookie, err := r.Cookie(cookieName); err == nil && cookie.Value != "" && strings.HasPrefix(cookie.Value, identity.TokenPrefix) && !identity.IsOwnerToken(cookie.Value) {
+	if cookie, err := r.Cookie(cookieName); err == nil && cookie.Value != "" &&
+		strings.HasPrefix(cookie.Value, identity.TokenPrefix) && !identity.IsOwnerToken(cookie.Value) {
 		return cookie.Value, nil
 	}
 	return "", unauthenticated("the call has no credential")
@@ -152,14 +154,16 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*ops.Call
 	}
 	c := &ops.Call{Request: req, Who: who, Roles: serviceRoles(who.Roles)}
 	if len(c.Roles) == 0 {
-		return c, problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
+		return c, problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here",
+			"an admin names the identity and its roles in the people section of the configuration")
 	}
 	return c, nil
 }
 
 // tokenOf returns the token of the state that a text is. One that is not known to count is looked
 // for together with all others, and not more often than the limit of such searches.
-func (s *Server) tokenOf(ctx context.Context, w http.ResponseWriter, r *http.Request, text string) (store.Token, *problem) {
+func (s *Server) tokenOf(ctx context.Context, w http.ResponseWriter, r *http.Request, text string) (store.Token,
+	*problem) {
 	none := unauthenticated("the token is unknown, expired or revoked")
 	hash, _, whole := identity.HashToken(text)
 	if !whole || !s.tokens.has(hash) {
@@ -195,7 +199,8 @@ func (s *Server) limitsOf(r *http.Request) *limits {
 }
 
 // findTokens reads which tokens count, and reports whether one does.
-func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, r *http.Request, hash string) (bool, *problem) {
+func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, r *http.Request, hash string) (bool,
+	*problem) {
 	if !s.urgent(r) && !s.searches.Allow() { // a freeze is counted by its address already
 		return false, tooMany(w, time.Second)
 	}
@@ -300,7 +305,8 @@ func (v *verified) put(raw string, c claims, now time.Time) {
 
 // bearerIDToken returns the claims of an ID token that a caller sends with each call. It was made
 // in a sign-in elsewhere, so that this service knows no nonce for it.
-func (s *Server) bearerIDToken(ctx context.Context, w http.ResponseWriter, r *http.Request, raw string) (claims, *problem) {
+func (s *Server) bearerIDToken(ctx context.Context, w http.ResponseWriter, r *http.Request, raw string) (claims,
+	*problem) {
 	now := s.Now()
 	if c, ok := s.verified.get(raw, now); ok && s.signIn.check(c) == nil {
 		return c, nil
@@ -404,7 +410,10 @@ func random() string {
 }
 
 func (s *Server) cookie(name, value string, length time.Duration) *http.Cookie {
-	c := &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.public != nil && s.public.Scheme == "https", MaxAge: int(length / time.Second)}
+	c := &http.Cookie{
+		Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: s.public != nil && s.public.Scheme == "https", MaxAge: int(length / time.Second),
+	}
 	if name == stateName { // the provider leads back from its own site
 		c.Path, c.SameSite = "/auth/", http.SameSiteLaxMode
 	}
@@ -416,7 +425,8 @@ func (s *Server) cookie(name, value string, length time.Duration) *http.Cookie {
 
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	if s.OIDC.Issuer == "" || s.public == nil {
-		writeProblem(w, problemOf(http.StatusNotFound, "no_provider", "no sign-in provider is configured", "create a token: curfew token create"))
+		writeProblem(w, problemOf(http.StatusNotFound, "no_provider", "no sign-in provider is configured",
+			"create a token: curfew token create"))
 		return
 	}
 	m, err := s.signIn.metadata(r.Context(), nil)
@@ -433,7 +443,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, s.cookie(stateName, cookie, signInFor))
 	o := s.signIn.config(m, s.PublicURL)
-	http.Redirect(w, r, o.AuthCodeURL(in.State, oauth2.SetAuthURLParam("nonce", in.Nonce), oauth2.S256ChallengeOption(in.Verifier)), http.StatusFound)
+	http.Redirect(w, r, o.AuthCodeURL(in.State, oauth2.SetAuthURLParam("nonce", in.Nonce),
+		oauth2.S256ChallengeOption(in.Verifier)), http.StatusFound)
 }
 
 func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
@@ -501,9 +512,11 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 }
 
 // session makes a token for a person who has signed in, for a while.
-func (s *Server) session(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string, *problem) {
+func (s *Server) session(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string,
+	*problem) {
 	if len(who.Roles) == 0 {
-		return "", problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here", "an admin names the identity and its roles in the people section of the configuration")
+		return "", problemOf(http.StatusForbidden, "no_role", who.Name+" ("+who.Proof.String()+") has no role here",
+			"an admin names the identity and its roles in the people section of the configuration")
 	}
 	secret, err := identity.StartSession(ctx, req, who, length)
 	if err != nil {
@@ -538,7 +551,8 @@ func AWSBinding(publicURL, nonce string) string {
 func (s *Server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	if mime, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); mime != "application/json" {
-		writeProblem(w, problemOf(http.StatusUnsupportedMediaType, "invalid", "the body is JSON: {\"nonce\": …, \"signed\": …}", ""))
+		writeProblem(w, problemOf(http.StatusUnsupportedMediaType, "invalid",
+			"the body is JSON: {\"nonce\": …, \"signed\": …}", ""))
 		return
 	}
 	body, err := io.ReadAll(r.Body)
@@ -548,8 +562,10 @@ func (s *Server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	var in map[string]string
 	// This decoder takes no name twice and no NONCE for nonce.
-	if err := exact.Unmarshal(body, &in); err != nil || len(in) != 2 || len(in["nonce"]) < minNonce || len(in["nonce"]) > maxNonce {
-		writeProblem(w, problemOf(http.StatusUnprocessableEntity, "invalid", "the body is {\"nonce\": …, \"signed\": …} with a nonce of 16 to 128 characters", ""))
+	if err := exact.Unmarshal(body, &in); err != nil || len(in) != 2 || len(in["nonce"]) < minNonce ||
+		len(in["nonce"]) > maxNonce {
+		writeProblem(w, problemOf(http.StatusUnprocessableEntity, "invalid",
+			"the body is {\"nonce\": …, \"signed\": …} with a nonce of 16 to 128 characters", ""))
 		return
 	}
 	req := s.Process.Request()
@@ -568,7 +584,9 @@ func (s *Server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"token": secret, "name": who.Name, "expires_in": int(time.Hour / time.Second)})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"token": secret, "name": who.Name, "expires_in": int(time.Hour / time.Second),
+	})
 }
 
 // name is the URL that callers sign for this server.

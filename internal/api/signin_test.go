@@ -77,7 +77,8 @@ func newIssuer(t *testing.T) *issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &issuer{t: t, key: key, signer: signerOf(t, key), answers: map[string]http.HandlerFunc{}, fetched: map[string]int{},
+	i := &issuer{
+		t: t, key: key, signer: signerOf(t, key), answers: map[string]http.HandlerFunc{}, fetched: map[string]int{},
 		keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "RS256", Use: "sig"}}}
 	mux := http.NewServeMux()
 	reply := func(w http.ResponseWriter, doc any) {
@@ -87,7 +88,10 @@ func newIssuer(t *testing.T) *issuer {
 		}
 	}
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, map[string]any{"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"}})
+		reply(w, map[string]any{
+			"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token",
+			"jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256"},
+		})
 	})
 	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
 		i.mu.Lock()
@@ -109,7 +113,8 @@ func newIssuer(t *testing.T) *issuer {
 
 func signerOf(t *testing.T, key *rsa.PrivateKey) jose.Signer {
 	t.Helper()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key},
+		(&jose.SignerOptions{}).WithHeader("kid", "k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +123,9 @@ func signerOf(t *testing.T, key *rsa.PrivateKey) jose.Signer {
 
 // token is an ID token with usual claims and some others.
 func (i *issuer) token(by jose.Signer, claims map[string]any) string {
-	all := map[string]any{"iss": i.URL, "aud": "curfew", "sub": "00u1vi", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	all := map[string]any{
+		"iss": i.URL, "aud": "curfew", "sub": "00u1vi", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}
 	for k, v := range claims {
 		all[k] = v
 	}
@@ -147,14 +154,17 @@ func TestIDTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + strings.Split(i.token(i.signer, nil), ".")[1] + "."
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + strings.Split(i.token(i.signer, nil),
+		".")[1] + "."
 	for name, tc := range map[string]struct {
 		token  string
 		status int
 		who    string
 	}{
-		"a subject":               {i.token(i.signer, nil), 200, "vi"},
-		"a verified address":      {i.token(i.signer, map[string]any{"sub": "x", "email": "Ned@example.com", "email_verified": true}), 200, "ned"},
+		"a subject": {i.token(i.signer, nil), 200, "vi"},
+		"a verified address": {
+			i.token(i.signer, map[string]any{"sub": "x", "email": "Ned@example.com", "email_verified": true}), 200, "ned",
+		},
 		"an unverified address":   {i.token(i.signer, map[string]any{"sub": "x", "email": "ned@example.com"}), 403, ""},
 		"a person who is unknown": {i.token(i.signer, map[string]any{"sub": "x"}), 403, ""},
 		"for another service":     {i.token(i.signer, map[string]any{"aud": "other"}), 401, ""},
@@ -199,14 +209,16 @@ func TestSignIn(t *testing.T) {
 		return began, i.asked
 	}
 	began, asked := begin()
-	if asked.Get("code_challenge_method") != "S256" || asked.Get("state") == "" || asked.Get("nonce") == "" || asked.Get("redirect_uri") != "https://curfew.example.com/auth/callback" {
+	if asked.Get("code_challenge_method") != "S256" || asked.Get("state") == "" || asked.Get("nonce") == "" ||
+		asked.Get("redirect_uri") != "https://curfew.example.com/auth/callback" {
 		t.Errorf("asked %v", asked)
 	}
 	if !began.HttpOnly || !began.Secure || began.Path != "/auth/" {
 		t.Errorf("cookie %+v", began)
 	}
 	callback := func(state, code string, cookies ...string) answered {
-		return s.call("", "GET", "/auth/callback?state="+url.QueryEscape(state)+"&code="+code, "", with("Cookie", strings.Join(cookies, "; ")))
+		return s.call("", "GET", "/auth/callback?state="+url.QueryEscape(state)+"&code="+code, "",
+			with("Cookie", strings.Join(cookies, "; ")))
 	}
 	fixed := "curfew_session=curfew_" + strings.Repeat("ab", 32)
 	payload, mac, _ := strings.Cut(began.Value, ".")
@@ -222,7 +234,8 @@ func TestSignIn(t *testing.T) {
 		"a forged cookie": callback("chosen", "good", began.Name+"="+base64.RawURLEncoding.EncodeToString(forged)+"."+mac),
 		"not signed":      callback(asked.Get("state"), "good", began.Name+"="+payload),
 	} {
-		if got.status != 403 || !strings.Contains(got.body, "did not begin") || strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
+		if got.status != 403 || !strings.Contains(got.body, "did not begin") ||
+			strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
@@ -242,13 +255,15 @@ func TestSignIn(t *testing.T) {
 		"an empty nonce":               again(map[string]any{"nonce": ""}, "good"),
 		"no nonce":                     again(map[string]any{}, "good"),
 	} {
-		if got.status != 403 || got.code() != "not_signed_in" || strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
+		if got.status != 403 || got.code() != "not_signed_in" ||
+			strings.Contains(strings.Join(got.header.Values("Set-Cookie"), ""), "curfew_session=curfew_") {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
 	began, asked = begin()
 	i.next = map[string]any{"nonce": asked.Get("nonce"), "sub": "stranger"}
-	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 || got.code() != "no_role" {
+	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 ||
+		got.code() != "no_role" {
 		t.Errorf("a stranger: %d %s", got.status, got.body)
 	}
 	got := again(nil, "good")
@@ -261,12 +276,14 @@ func TestSignIn(t *testing.T) {
 	if got.status != 303 || session == nil || strings.Contains(fixed, session.Value) {
 		t.Fatalf("signed in: %d %v", got.status, got.header)
 	}
-	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 || !strings.Contains(got.body, "used before") {
+	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 ||
+		!strings.Contains(got.body, "used before") {
 		t.Errorf("the same sign-in twice: %d %s", got.status, got.body)
 	}
 	began, asked = begin()
 	later = 10 * time.Minute
-	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 || !strings.Contains(got.body, "did not begin") {
+	if got := callback(asked.Get("state"), "good", began.Name+"="+began.Value); got.status != 403 ||
+		!strings.Contains(got.body, "did not begin") {
 		t.Errorf("a sign-in of ten minutes ago: %d %s", got.status, got.body)
 	}
 	later = 0
@@ -277,10 +294,12 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("a session that an attacker chose: %d", got.status)
 	}
 	cookie := with("Cookie", "curfew_session="+session.Value)
-	if got := s.call("", "GET", "/api/v1/people/me", "", cookie); got.status != 200 || !strings.Contains(got.body, `"name": "vi"`) {
+	if got := s.call("", "GET", "/api/v1/people/me", "", cookie); got.status != 200 ||
+		!strings.Contains(got.body, `"name": "vi"`) {
 		t.Errorf("the session: %d %s", got.status, got.body)
 	}
-	if got := s.call("", "POST", "/auth/logout", "{}", cookie, with("Origin", "https://evil.example")); got.status != 403 {
+	if got := s.call("", "POST", "/auth/logout", "{}", cookie, with("Origin", "https://evil.example")); got.status !=
+		403 {
 		t.Errorf("a foreign page signs a person out: %d", got.status)
 	}
 	if got := s.call("", "POST", "/auth/logout", "{}", cookie); got.status != 204 {
@@ -303,10 +322,12 @@ func newSTS(t *testing.T, user awssdk.Credentials) *httptest.Server {
 		}
 		again, err := url.Parse(presigned(t, "http://"+r.Host, user, r.Header.Get("X-Curfew-Binding"), at))
 		if err != nil || again.Query().Get("X-Amz-Signature") != q.Get("X-Amz-Signature") {
-			http.Error(w, "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>", http.StatusForbidden)
+			http.Error(w, "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>",
+				http.StatusForbidden)
 			return
 		}
-		fmt.Fprintf(w, "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::111122223333:user/%s</Arn><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>", user.Source)
+		fmt.Fprintf(w,
+			"<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::111122223333:user/%s</Arn><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>", user.Source)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -315,13 +336,15 @@ func newSTS(t *testing.T, user awssdk.Credentials) *httptest.Server {
 // presigned is a call of GetCallerIdentity that is signed for a binding.
 func presigned(t *testing.T, base string, user awssdk.Credentials, binding string, at time.Time) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/?Action=GetCallerIdentity&Version=2011-06-15&X-Amz-Expires=900", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		base+"/?Action=GetCallerIdentity&Version=2011-06-15&X-Amz-Expires=900", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("X-Curfew-Binding", binding)
 	nothing := sha256.Sum256(nil)
-	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), user, r, hex.EncodeToString(nothing[:]), "sts", "us-east-1", at)
+	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), user, r, hex.EncodeToString(nothing[:]), "sts", "us-east-1",
+		at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +356,9 @@ func presigned(t *testing.T, base string, user awssdk.Credentials, binding strin
 func TestAWSSignIn(t *testing.T) {
 	vi := awssdk.Credentials{AccessKeyID: "AKIAVI", SecretAccessKey: "secret", Source: "vi"}
 	sts := newSTS(t, vi)
-	s := start(t, signedIn+"approvals: {sts_endpoint: \""+sts.URL+"\"}\n", false, func(o *api.Options) { o.PublicURL = "https://curfew.example.com" })
+	s := start(t, signedIn+"approvals: {sts_endpoint: \""+sts.URL+"\"}\n", false, func(o *api.Options) {
+		o.PublicURL = "https://curfew.example.com"
+	})
 	bound := func(server, nonce string) string {
 		sum := sha256.Sum256([]byte(api.AWSBinding(server, nonce)))
 		return hex.EncodeToString(sum[:])
@@ -351,11 +376,13 @@ func TestAWSSignIn(t *testing.T) {
 	eve.SecretAccessKey = "guessed"
 	good := presigned(t, sts.URL, vi, bound(here, nonce), now)
 	for name, tc := range map[string]struct{ signed, nonce string }{
-		"forged":                  {presigned(t, sts.URL, eve, bound(here, nonce), now), nonce},
-		"for another server":      {presigned(t, sts.URL, vi, bound("https://other.example.com", nonce), now), nonce},
-		"with another nonce":      {good, "fedcba9876543210"},
-		"of two minutes ago":      {presigned(t, sts.URL, vi, bound(here, nonce), now.Add(-2*time.Minute)), nonce},
-		"at another host":         {presigned(t, "https://sts.us-east-1.amazonaws.com.evil.example", vi, bound(here, nonce), now), nonce},
+		"forged":             {presigned(t, sts.URL, eve, bound(here, nonce), now), nonce},
+		"for another server": {presigned(t, sts.URL, vi, bound("https://other.example.com", nonce), now), nonce},
+		"with another nonce": {good, "fedcba9876543210"},
+		"of two minutes ago": {presigned(t, sts.URL, vi, bound(here, nonce), now.Add(-2*time.Minute)), nonce},
+		"at another host": {
+			presigned(t, "https://sts.us-east-1.amazonaws.com.evil.example", vi, bound(here, nonce), now), nonce,
+		},
 		"for another action":      {strings.Replace(good, "GetCallerIdentity", "GetSessionToken", 1), nonce},
 		"an address of the cloud": {"http://169.254.169.254/latest/meta-data/", nonce},
 		"no proof":                {"", nonce},

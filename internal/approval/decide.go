@@ -143,7 +143,8 @@ func bare(name string) string {
 
 // unseen says that a character leaves no mark where it is shown.
 func unseen(r rune) bool {
-	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r)
+	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
+		unicode.Is(unicode.Variation_Selector, r)
 }
 
 // Nameable says what is wrong with a name: characters that leave no mark.
@@ -156,7 +157,8 @@ func Nameable(name string) error {
 
 // Decide approves or denies a request. It refuses (a *Refusal) whoever asked, whoever
 // has none of the roles, what is decided already, and what has expired.
-func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reason string, now time.Time) (Request, error) {
+func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reason string, now time.Time) (Request,
+	error) {
 	r, err := d.Store.Request(ctx, id)
 	if err != nil {
 		return Request{}, err
@@ -175,7 +177,8 @@ func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reas
 	case allow && One(decider, asker) != "":
 		return r, refuse(RuleSelf, "request %s: %s", r.ID, One(decider, asker))
 	case !May(by.Roles, r.Roles, r.Team):
-		return r, refuse(RuleRole, "%s has none of the roles that may decide %s: %s", by.Name, r.ID, strings.Join(r.Roles, ", "))
+		return r, refuse(RuleRole, "%s has none of the roles that may decide %s: %s", by.Name, r.ID,
+			strings.Join(r.Roles, ", "))
 	}
 	r.State, r.DecidedBy, r.DecidedAt, r.Reason, r.Proof = Denied, by.Name, now.UTC(), reason, by.Proof
 	if allow {
@@ -200,7 +203,8 @@ func (d Desk) Approved(ctx context.Context, planHash string, amount money.Amount
 			continue
 		}
 		if amount > r.Amount {
-			return r, refuse(RuleAmount, "%s is over the %s that %s approved; it needs a new approval", amount.Dollars(), r.Amount.Dollars(), r.DecidedBy)
+			return r, refuse(RuleAmount, "%s is over the %s that %s approved; it needs a new approval", amount.Dollars(),
+				r.Amount.Dollars(), r.DecidedBy)
 		}
 		if err := d.Proven(ctx, r); err != nil {
 			return r, err

@@ -73,7 +73,9 @@ func use(ctx context.Context, d Desk, planHash string, amount money.Amount, at t
 
 func asked(t testing.TB, d Desk, amount money.Amount) Request {
 	t.Helper()
-	r, err := d.Ask(context.Background(), Request{Kind: "job", Subject: "job resnet50", PlanHash: "h1", Amount: amount, AskedBy: "ana"}, now)
+	r, err := d.Ask(context.Background(), Request{
+		Kind: "job", Subject: "job resnet50", PlanHash: "h1", Amount: amount, AskedBy: "ana",
+	}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,8 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 	}
 	_, err := use(ctx, d, "h1", 400*money.USD, now)
 	refused(t, err, RuleWaits)
-	if r, err = d.Decide(ctx, r.ID[:4], boss, true, "", now.Add(time.Minute)); err != nil || r.State != Approved || r.DecidedBy != boss.Name || !r.DecidedAt.Equal(now.Add(time.Minute)) {
+	if r, err = d.Decide(ctx, r.ID[:4], boss, true, "", now.Add(time.Minute)); err != nil || r.State != Approved ||
+		r.DecidedBy != boss.Name || !r.DecidedAt.Equal(now.Add(time.Minute)) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if r, err = use(ctx, d, "h1", 399*money.USD, now.Add(time.Hour)); err != nil || r.State != Used {
@@ -124,7 +127,10 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 	}{
 		{name: "approved", by: boss, hash: "h1", amount: 400 * money.USD},
 		{name: "by whoever asked", by: Person{Name: "ana", Roles: []string{DefaultRole}}, decide: "self"},
-		{name: "by whoever asked, under the address", by: Person{Name: "Ana@example.com", Roles: []string{DefaultRole}}, decide: "self"},
+		{
+			name: "by whoever asked, under the address", by: Person{Name: "Ana@example.com", Roles: []string{DefaultRole}},
+			decide: "self",
+		},
 		{name: "by a person without the role", by: Person{Name: "bo", Roles: []string{"viewer"}}, decide: "role"},
 		{name: "by a person without any role", by: Person{Name: "bo"}, decide: "role"},
 		{name: "after it expired", by: boss, after: DefaultExpiry, decide: "expired"},
@@ -229,7 +235,9 @@ func TestConcurrentUses(t *testing.T) {
 // TestNoWayAround asks, decides and uses at random: nothing is used that another
 // person with the role has not approved for that plan and amount before.
 func TestNoWayAround(t *testing.T) {
-	people := []Person{{Name: "ana", Roles: []string{DefaultRole}}, {Name: "bo", Roles: []string{DefaultRole}}, {Name: "cy"}}
+	people := []Person{
+		{Name: "ana", Roles: []string{DefaultRole}}, {Name: "bo", Roles: []string{DefaultRole}}, {Name: "cy"},
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, d := context.Background(), Desk{Store: &memory{}}
 		at, uses := now, map[string]int{}
@@ -266,7 +274,10 @@ func TestNoWayAround(t *testing.T) {
 // TestOwnRequestUnderAnotherSpelling: names that may be one person's count as one person's,
 // and a name with invisible characters asks for nothing.
 func TestOwnRequestUnderAnotherSpelling(t *testing.T) {
-	for _, by := range []string{"ana", "ANA", " ana ", "ana\u00a0", "an a", "a\u200bna", "ana@acme.example", "Ana@acme.example", "github:ana", "GitHub:Ana"} {
+	for _, by := range []string{
+		"ana", "ANA", " ana ", "ana\u00a0", "an a", "a\u200bna", "ana@acme.example", "Ana@acme.example", "github:ana",
+		"GitHub:Ana",
+	} {
 		d := Desk{Store: &memory{}}
 		r := asked(t, d, money.USD)
 		for _, allow := range []bool{true, false} {
@@ -277,7 +288,8 @@ func TestOwnRequestUnderAnotherSpelling(t *testing.T) {
 		}
 	}
 	for _, asker := range []string{"a\u200bna", "ana\x00", "ana\u202e", "ana\u3164", "a\ufe0fna"} {
-		if _, err := (Desk{Store: &memory{}}).Ask(context.Background(), Request{PlanHash: "h1", AskedBy: asker}, now); err == nil || !strings.Contains(err.Error(), "invisible characters") {
+		if _, err := (Desk{Store: &memory{}}).Ask(context.Background(), Request{PlanHash: "h1", AskedBy: asker},
+			now); err == nil || !strings.Contains(err.Error(), "invisible characters") {
 			t.Errorf("%q asked: %v", asker, err)
 		}
 	}
@@ -297,7 +309,10 @@ func TestSum(t *testing.T) {
 		{State: Pending, AskedAt: now, ExpiresAt: at(60)},
 		{State: Pending, AskedAt: now, ExpiresAt: at(2)},
 	}, at(3))
-	want := Waits{Counts: Counts{Asked: 5, Approved: 2, Denied: 1, Expired: 1, Pending: 1}, Median: 5 * time.Minute, Longest: 9 * time.Minute}
+	want := Waits{
+		Counts: Counts{Asked: 5, Approved: 2, Denied: 1, Expired: 1, Pending: 1}, Median: 5 * time.Minute,
+		Longest: 9 * time.Minute,
+	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -318,7 +333,8 @@ func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
 			}
 			_, err = d.Decide(ctx, r.ID, Person{Name: "cy", Roles: boss.Roles}, allow, "again", now.Add(time.Minute))
 			refused(t, err, "state")
-			if kept, _ := d.Store.Request(ctx, r.ID); kept.State != state || kept.Version != r.Version || kept.DecidedBy != "bo" {
+			if kept, _ := d.Store.Request(ctx, r.ID); kept.State != state || kept.Version != r.Version ||
+				kept.DecidedBy != "bo" {
 				t.Errorf("what was %s became %+v", state, kept)
 			}
 			if _, err := use(ctx, d, "h1", 400*money.USD, now); (err == nil) != (state == Approved) {
@@ -334,7 +350,8 @@ func TestSameName(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"ana", "Ana", true}, {"ana", "ana@example.com", true}, {"ana@example.com", "ana", true}, {"ana@example.com", "ANA@example.com", true},
+		{"ana", "Ana", true}, {"ana", "ana@example.com", true}, {"ana@example.com", "ana", true},
+		{"ana@example.com", "ANA@example.com", true},
 		{"ana@example.com", "ana@example.org", false}, {"ana", "bo", false}, {"ana@example.com", "bo@example.com", false},
 	} {
 		if Same(tc.a, tc.b) != tc.want || Same(tc.b, tc.a) != tc.want {
@@ -383,13 +400,16 @@ func TestLookAlikesAreOnePerson(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		{"ana", "аna", true}, {"ana", "аԁа", false}, {"carol", "саго1", true}, {"bo", "b0", true}, {"Bo", "βο", true}, {"bill", "bi1I", true},
-		{"ana", "áná", true}, {"ana", "ａｎａ", true}, {"github:ana", "аna", true}, {"ana", "ann", false}, {"bo", "bob", false}, {"яна", "ана", false},
+		{"ana", "аna", true}, {"ana", "аԁа", false}, {"carol", "саго1", true}, {"bo", "b0", true}, {"Bo", "βο", true},
+		{"bill", "bi1I", true},
+		{"ana", "áná", true}, {"ana", "ａｎａ", true}, {"github:ana", "аna", true}, {"ana", "ann", false}, {"bo", "bob", false},
+		{"яна", "ана", false},
 	} {
 		if got := MaybeSame(tc.a, tc.b); got != tc.same {
 			t.Errorf("%q and %q may be one: %v, want %v", tc.a, tc.b, got, tc.same)
 		}
-		if err := LookAlikes([]string{tc.a, "zoe", tc.b}); (err != nil) != (tc.same && !Same(tc.a, tc.b) && !strings.HasPrefix(tc.a, "github:")) {
+		if err := LookAlikes([]string{tc.a, "zoe", tc.b}); (err != nil) != (tc.same && !Same(tc.a, tc.b) &&
+			!strings.HasPrefix(tc.a, "github:")) {
 			t.Errorf("%q and %q: %v", tc.a, tc.b, err)
 		}
 	}
@@ -408,18 +428,26 @@ func TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration(t *testing.T) {
 		a, b Person
 		two  bool
 	}{
-		"two names":                     {Person{Name: "ana"}, Person{Name: "bo"}, true},
-		"two users":                     {aws("a", "iam::1:user/ana", false), aws("b", "iam::1:user/bo", false), true},
-		"one user under two names":      {aws("a", "iam::1:user/ana", false), aws("b", "iam::1:user/ana", false), false},
-		"two sessions of a role":        {aws("a", "sts::1:assumed-role/dev/ana", false), aws("b", "sts::1:assumed-role/dev/bo", false), false},
-		"a user and a role":             {aws("a", "iam::1:user/ana", false), aws("b", "sts::1:assumed-role/dev/bo", false), false},
-		"sessions that are named":       {aws("ana", "sts::1:assumed-role/dev/ana", true), aws("bo", "sts::1:assumed-role/dev/bo", true), true},
-		"two logins":                    {hub("ana", false), hub("bo", false), true},
-		"a login and a user":            {hub("ana", false), aws("b", "iam::1:user/bo", false), false},
-		"one of them named":             {hub("ana", true), aws("b", "iam::1:user/bo", false), false},
-		"both named":                    {hub("ana", true), aws("bo", "iam::1:user/bo", true), true},
-		"a name and a user":             {Person{Name: "ana"}, aws("b", "iam::1:user/bo", false), false},
-		"a name in people and a user":   {Person{Name: "ana", Proof: Proof{Mapped: true}}, aws("bo", "iam::1:user/bo", true), true},
+		"two names":                {Person{Name: "ana"}, Person{Name: "bo"}, true},
+		"two users":                {aws("a", "iam::1:user/ana", false), aws("b", "iam::1:user/bo", false), true},
+		"one user under two names": {aws("a", "iam::1:user/ana", false), aws("b", "iam::1:user/ana", false), false},
+		"two sessions of a role": {
+			aws("a", "sts::1:assumed-role/dev/ana", false), aws("b", "sts::1:assumed-role/dev/bo", false), false,
+		},
+		"a user and a role": {
+			aws("a", "iam::1:user/ana", false), aws("b", "sts::1:assumed-role/dev/bo", false), false,
+		},
+		"sessions that are named": {
+			aws("ana", "sts::1:assumed-role/dev/ana", true), aws("bo", "sts::1:assumed-role/dev/bo", true), true,
+		},
+		"two logins":         {hub("ana", false), hub("bo", false), true},
+		"a login and a user": {hub("ana", false), aws("b", "iam::1:user/bo", false), false},
+		"one of them named":  {hub("ana", true), aws("b", "iam::1:user/bo", false), false},
+		"both named":         {hub("ana", true), aws("bo", "iam::1:user/bo", true), true},
+		"a name and a user":  {Person{Name: "ana"}, aws("b", "iam::1:user/bo", false), false},
+		"a name in people and a user": {
+			Person{Name: "ana", Proof: Proof{Mapped: true}}, aws("bo", "iam::1:user/bo", true), true,
+		},
 		"one named person of providers": {hub("ana", true), aws("ana", "iam::1:user/ana", true), false},
 	} {
 		if got := One(tc.a, tc.b); (got == "") != tc.two || One(tc.b, tc.a) == "" != tc.two {

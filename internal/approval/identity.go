@@ -80,20 +80,25 @@ func One(a, b Person) string {
 		return "both are " + a.Name
 	case !a.Proof.Verified() && !b.Proof.Verified(), a.Proof.Mapped && b.Proof.Mapped:
 		return ""
-	case a.Proof.Kind == b.Proof.Kind && (a.Proof.Kind == GitHubReview || a.Proof.Kind == OIDC) && a.Proof.Subject != b.Proof.Subject:
+	case a.Proof.Kind == b.Proof.Kind && (a.Proof.Kind == GitHubReview || a.Proof.Kind == OIDC) &&
+		a.Proof.Subject != b.Proof.Subject:
 		return ""
-	case a.Proof.Kind == b.Proof.Kind && a.Proof.Subject != b.Proof.Subject && iamUser(a.Proof.Subject) && iamUser(b.Proof.Subject):
+	case a.Proof.Kind == b.Proof.Kind && a.Proof.Subject != b.Proof.Subject && iamUser(a.Proof.Subject) &&
+		iamUser(b.Proof.Subject):
 		return ""
 	}
-	return fmt.Sprintf("%s (%s) and %s (%s) may be one person: the people section of the configuration has to name both", a.Name, a.Proof, b.Name, b.Proof)
+	return fmt.Sprintf("%s (%s) and %s (%s) may be one person: the people section of the configuration has to name both",
+		a.Name, a.Proof, b.Name, b.Proof)
 }
 
 // alike are letters of other scripts that look like a Latin one, in lower case.
 var alike = func() map[rune]rune {
 	m := map[rune]rune{}
 	for latin, others := range map[rune]string{
-		'a': "аαɑ", 'b': "ьвβɓҍ", 'c': "сϲƈ", 'd': "ԁɗ", 'e': "еєεɛҽ", 'f': "ƒ", 'g': "ɡցɠ", 'h': "һհн", 'i': "іιɩı", 'j': "јϳ", 'k': "кκ", 'l': "ӏⅼ|ɭ",
-		'm': "м", 'n': "ոпη", 'o': "оοօσӧ0", 'p': "рρ", 'q': "ԛզ", 'r': "гɼ", 's': "ѕꜱʂ", 't': "тτ", 'u': "υսцʋ", 'v': "νѵ", 'w': "ԝωѡ", 'x': "хχ", 'y': "уүγу", 'z': "ᴢʐ",
+		'a': "аαɑ", 'b': "ьвβɓҍ", 'c': "сϲƈ", 'd': "ԁɗ", 'e': "еєεɛҽ", 'f': "ƒ", 'g': "ɡցɠ", 'h': "һհн", 'i': "іιɩı",
+		'j': "јϳ", 'k': "кκ", 'l': "ӏⅼ|ɭ",
+		'm': "м", 'n': "ոпη", 'o': "оοօσӧ0", 'p': "рρ", 'q': "ԛզ", 'r': "гɼ", 's': "ѕꜱʂ", 't': "тτ", 'u': "υսцʋ", 'v': "νѵ",
+		'w': "ԝωѡ", 'x': "хχ", 'y': "уүγу", 'z': "ᴢʐ",
 	} {
 		for _, r := range others {
 			m[r] = latin

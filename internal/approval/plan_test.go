@@ -15,9 +15,20 @@ import (
 // commands, dollars with units, what is lost and undo, in that order.
 func TestAPlanShowsWhatIsDone(t *testing.T) {
 	saves := 199 * money.USD
-	p := Plan{Schema: PlanSchema, Because: "10 TiB are 400 days old", Loses: "objects are deleted after 365 days", Undo: "none", Notes: []string{"a restore takes 12h"},
-		Changes: []Change{{Resource: "aws/1/us-east-1/bucket/b", Verb: "put-lifecycle", Commands: []string{"aws s3api put-bucket-lifecycle-configuration"},
-			Calls: []Call{{Name: "put-lifecycle", Before: `{"Rules":[{"ID":"a","Status":"Enabled"}]}`, Document: `{"Rules":[{"ID":"a","Status":"Disabled"}]}`}}}},
+	p := Plan{
+		Schema: PlanSchema, Because: "10 TiB are 400 days old", Loses: "objects are deleted after 365 days", Undo: "none",
+		Notes: []string{"a restore takes 12h"},
+		Changes: []Change{
+			{
+				Resource: "aws/1/us-east-1/bucket/b", Verb: "put-lifecycle", Commands: []string{
+					"aws s3api put-bucket-lifecycle-configuration",
+				},
+				Calls: []Call{
+					{
+						Name: "put-lifecycle", Before: `{"Rules":[{"ID":"a","Status":"Enabled"}]}`,
+						Document: `{"Rules":[{"ID":"a","Status":"Disabled"}]}`,
+					},
+				}}},
 		Costs: []Cost{{What: "saves", Amount: &saves, Unit: "a month"}, {What: "storage after", Unit: "a month"}}}
 	text, err := json.Marshal(p)
 	if err != nil {

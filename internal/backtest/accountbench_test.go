@@ -14,7 +14,8 @@ import (
 func recordedRows(kind string) []byte {
 	const machines, minutes = 700, 1440
 	rng := rand.New(rand.NewPCG(1, 2))
-	b := []byte("resource,time,gpu,gpu_util,sm_active,dram_active,mem_used_bytes,mem_total_bytes,power_w,cpu_util,net_bytes\n")
+	b := []byte(
+		"resource,time,gpu,gpu_util,sm_active,dram_active,mem_used_bytes,mem_total_bytes,power_w,cpu_util,net_bytes\n")
 	gpus := 1
 	if kind == "eight signals" {
 		gpus = 8

@@ -136,8 +136,9 @@ func (p Params) complete() (Params, error) {
 	if err != nil {
 		return p, fmt.Errorf("a price of %s an hour: %w", *p.Price, err)
 	}
-	given := []inventory.Meter{{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Quantity: money.HoursPerMonth, Per: 1,
-		Price: &inventory.Price{Rate: rate, Source: "given"}}}
+	given := []inventory.Meter{
+		{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Quantity: money.HoursPerMonth, Per: 1,
+			Price: &inventory.Price{Rate: rate, Source: "given"}}}
 	a.Meters = func(*inventory.Resource) []inventory.Meter { return given }
 	return p, nil
 }

@@ -57,7 +57,8 @@ func TestBaselines(t *testing.T) {
 		want    map[string]figures
 	}{
 		{"work ends the stretch: a restart", []string{"#..........#"}, 3 * time.Minute, map[string]figures{
-			"fixed-1m": {9, 6, 1, 0}, "fixed-5m": {5, 2, 1, 0}, "fixed-15m": {}, "best-fixed": {10, 7, 1, 0}, "oracle": {10, 7, 1, 0},
+			"fixed-1m": {9, 6, 1, 0}, "fixed-5m": {5, 2, 1, 0}, "fixed-15m": {}, "best-fixed": {10, 7, 1, 0},
+			"oracle": {10, 7, 1, 0},
 		}},
 		{"the trace ends the stretch: none", []string{"#.........."}, 3 * time.Minute, map[string]figures{
 			"fixed-1m": {9, 9, 0, 0}, "fixed-5m": {5, 5, 0, 0}, "best-fixed": {10, 10, 0, 0}, "oracle": {10, 10, 0, 0},
@@ -124,7 +125,8 @@ func TestReport(t *testing.T) {
 	if !slices.Equal(have, names) {
 		t.Errorf("results are %v, want %v", have, names)
 	}
-	if r.Trace.Samples != 13 || r.Trace.Resources != 1 || r.Trace.IdlePeriods != 2 || r.Trace.PriceUSD != money.Known(60*money.USD) {
+	if r.Trace.Samples != 13 || r.Trace.Resources != 1 || r.Trace.IdlePeriods != 2 ||
+		r.Trace.PriceUSD != money.Known(60*money.USD) {
 		t.Errorf("the trace is %+v", r.Trace)
 	}
 	if r.Waits[0].NetSavedHours != 8./60 || len(r.Learned) == 0 {
@@ -139,7 +141,9 @@ func TestUnpriced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"cost_usd":null`, `"saved_usd":null`, `"of_oracle":null`, `"net_saved_share":0`, `"cut_short":0`} {
+	for _, want := range []string{
+		`"cost_usd":null`, `"saved_usd":null`, `"of_oracle":null`, `"net_saved_share":0`, `"cut_short":0`,
+	} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("%s lacks %s", out, want)
 		}
@@ -198,7 +202,8 @@ func TestWhatIsIdle(t *testing.T) {
 			p.IdleBelow = test.below
 			got := replayed(t, trace, p).result(t, "oracle")
 			if got.IdleHours*60 != test.idle || math.Abs(got.UnknownHours*60-test.unknown) > 1e-9 {
-				t.Errorf("idle %v min, unknown %v min; want %v and %v", got.IdleHours*60, got.UnknownHours*60, test.idle, test.unknown)
+				t.Errorf("idle %v min, unknown %v min; want %v and %v", got.IdleHours*60, got.UnknownHours*60, test.idle,
+					test.unknown)
 			}
 		})
 	}
@@ -207,7 +212,8 @@ func TestWhatIsIdle(t *testing.T) {
 // TestJitter holds that half a step late is a sample missing, and less is not.
 func TestJitter(t *testing.T) {
 	for late, want := range map[string]int64{"89.9": 1, "90": 2, "58": 1} {
-		text := "resource,time,gpu_util\na,0,0\na,60,0\na,120,0\na,180,0\na," + fmt.Sprintf("%g", 180+mustFloat(late)) + ",0\n"
+		text := "resource,time,gpu_util\na,0,0\na,60,0\na,120,0\na,180,0\na," + fmt.Sprintf("%g", 180+mustFloat(late)) +
+			",0\n"
 		if got := replayed(t, text, params(time.Minute)).Trace.IdlePeriods; got != want {
 			t.Errorf("a sample %s s after the one before: %d stretches, want %d", late, got, want)
 		}
@@ -219,8 +225,10 @@ func TestJitter(t *testing.T) {
 		fmt.Fprintf(&b, "a,%d,0\n", i*61)
 	}
 	r := replayed(t, b.String(), params(time.Minute))
-	if got := r.result(t, "oracle"); r.Trace.IdlePeriods != 1 || got.ReleasedHours != 500./60 || math.Abs(got.UnknownHours*3600-499) > 61 {
-		t.Errorf("a drifting clock: %d stretches, %v min released, %v s unknown", r.Trace.IdlePeriods, got.ReleasedHours*60, got.UnknownHours*3600)
+	if got := r.result(t, "oracle"); r.Trace.IdlePeriods != 1 || got.ReleasedHours != 500./60 ||
+		math.Abs(got.UnknownHours*3600-499) > 61 {
+		t.Errorf("a drifting clock: %d stretches, %v min released, %v s unknown", r.Trace.IdlePeriods, got.ReleasedHours*60,
+			got.UnknownHours*3600)
 	}
 }
 
@@ -246,7 +254,10 @@ func TestRunErrors(t *testing.T) {
 		want        string
 	}{
 		{"no step", trace, with(func(p *Params) { p.Format.Step = 0 }), "replay trace.csv: a step of 0s between samples"},
-		{"a step of two samples", trace, with(func(p *Params) { p.Format.Step = 2 * time.Minute }), "samples are 1m0s apart"},
+		{
+			"a step of two samples", trace, with(func(p *Params) { p.Format.Step = 2 * time.Minute }),
+			"samples are 1m0s apart",
+		},
 		{"a negative restart cost", trace, with(func(p *Params) { p.RestartCost = -1 }), "a restart cost of -1ns"},
 		{"idle below what cannot be", trace, with(func(p *Params) { p.IdleBelow = 101 }), "idle below 101%"},
 		{"idle below no number", trace, with(func(p *Params) { p.IdleBelow = math.NaN() }), "idle below NaN%"},
@@ -269,7 +280,8 @@ func TestRunErrors(t *testing.T) {
 	if _, err := Run(ctx, strings.NewReader(trace), params(0)); !errors.Is(err, stop) {
 		t.Errorf("canceled: %v", err)
 	}
-	if _, err := Run(context.Background(), strings.NewReader("resource,time,gpu_util\n"), params(0)); !errors.Is(err, ErrNothingMeasured) {
+	if _, err := Run(context.Background(), strings.NewReader("resource,time,gpu_util\n"), params(0)); !errors.Is(err,
+		ErrNothingMeasured) {
 		t.Errorf("an empty trace: %v", err)
 	}
 }
@@ -278,14 +290,17 @@ func TestRunErrors(t *testing.T) {
 func TestDeciders(t *testing.T) {
 	p := params(2 * time.Minute)
 	var fleet learn.Fleet
-	p.Deciders = []learn.Named{{Name: "mine", New: func(f learn.Fleet) learn.Decider { fleet = f; return patient{90 * time.Second} }}}
+	p.Deciders = []learn.Named{
+		{Name: "mine", New: func(f learn.Fleet) learn.Decider { fleet = f; return patient{90 * time.Second} }},
+	}
 	p.Baselines = false
 	p.Only = func(resource string) bool { return resource != "r001" }
 	r := replayed(t, csvOf(rowsOf("#.....#", "......", "#..#")), p)
 	if len(r.Results) != 1 || r.Results[0].figures() != (figures{4, 0, 2, 1}) {
 		t.Errorf("results are %+v", r.Results)
 	}
-	if len(fleet.Resources) != 2 || fleet.Resources[1].Name != "r002" || fleet.RestartCost != 2*time.Minute || fleet.Step != time.Minute {
+	if len(fleet.Resources) != 2 || fleet.Resources[1].Name != "r002" || fleet.RestartCost != 2*time.Minute ||
+		fleet.Step != time.Minute {
 		t.Errorf("the fleet is %+v", fleet)
 	}
 }

@@ -88,7 +88,8 @@ func TestAReplaySeesItsCharges(t *testing.T) {
 // TestBudgetsWithoutPricesAreUnknown: resources without a price leave budgets unknown.
 func TestBudgetsWithoutPricesAreUnknown(t *testing.T) {
 	p := params(0)
-	p.Baselines, p.Policies = false, policies(t, "  - name: within\n    when: budget.used_share < 0.5\n    then: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true}]\n")
+	p.Baselines, p.Policies = false, policies(t, "  - name: within\n    when: budget.used_share < 0.5\n    then: "+
+		"[{warn: {grace: 0s}}, {do: stop, even_if_busy: true}]\n")
 	p.Budgets = budgets(t, budget.Budget{ID: "all", Shared: true, Amount: money.USD})
 	p.Decided = func(d Decision) { t.Errorf("it decided %+v", d) }
 	r := replayed(t, minutes("####"), p)
@@ -127,7 +128,8 @@ func TestEntriesAreTheDollars(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "machines") {
 			var b strings.Builder
 			for b.Len() < length {
-				b.WriteString(strings.Repeat(rapid.SampledFrom([]string{"#", "."}).Draw(t, "duty"), rapid.IntRange(1, 90).Draw(t, "length")))
+				b.WriteString(strings.Repeat(rapid.SampledFrom([]string{"#", "."}).Draw(t, "duty"),
+					rapid.IntRange(1, 90).Draw(t, "length")))
 			}
 			machines = append(machines, b.String()[:length])
 		}
@@ -174,7 +176,9 @@ func TestAReplayPostsAsProcessesDo(t *testing.T) {
 		p := priced(liveParams(t, set.Policies[i]), 60*money.USD)
 		p.Every = time.Duration(rapid.IntRange(1, 40).Draw(t, "cadence")) * 30 * time.Second
 		p.MaxRoundGap = 2 * time.Hour
-		p.Budgets = budgets(t, budget.Budget{ID: "all", Shared: true, Amount: money.Amount(rapid.IntRange(20, 400).Draw(t, "amount")) * money.USD})
+		p.Budgets = budgets(t, budget.Budget{
+			ID: "all", Shared: true, Amount: money.Amount(rapid.IntRange(20, 400).Draw(t, "amount")) * money.USD,
+		})
 		trace := liveTrace(liveMachines().Draw(t, "machines"))
 		books, kept := &ledger.Memory{}, ledgertest.NewStore()
 		p.Setting.Books = ledger.Journal{Store: books}
@@ -213,9 +217,15 @@ func TestAReplayPostsAsProcessesDo(t *testing.T) {
 
 // add adds an entry up as a ledger in memory does.
 func add(to map[ledger.Entry]ledger.Sums, e ledger.Entry) {
-	key := ledger.Entry{Hour: e.Hour, Line: ledger.Line{Attributes: ledger.Attributes{Owner: e.Owner, Purpose: e.Purpose}, Category: e.Category, Duty: e.Duty, Gap: e.Gap}}
+	key := ledger.Entry{
+		Hour: e.Hour,
+		Line: ledger.Line{
+			Attributes: ledger.Attributes{Owner: e.Owner, Purpose: e.Purpose}, Category: e.Category, Duty: e.Duty, Gap: e.Gap,
+		},
+	}
 	s := to[key]
-	s.Seconds, s.Amount, s.AtMost, s.Unbounded = s.Seconds+e.Seconds, s.Amount+e.Amount, s.AtMost+e.AtMost, s.Unbounded+e.Unbounded
+	s.Seconds, s.Amount, s.AtMost, s.Unbounded = s.Seconds+e.Seconds, s.Amount+e.Amount, s.AtMost+e.AtMost, s.Unbounded+
+		e.Unbounded
 	if delete(to, key); s != (ledger.Sums{}) {
 		to[key] = s
 	}

@@ -18,7 +18,8 @@ import (
 // where it has books of its own, and where budgets stay unknown: without any, or with a
 // resource that has no price.
 func (a *Account) charging(s round.Setting, policies []*policy.Policy, budgets budget.Set) round.Setting {
-	if s.Books != nil || !slices.ContainsFunc(policies, (*policy.Policy).AsksCharges) || len(budgets.Budgets()) == 0 || a.unpriced(s.Prices) > 0 {
+	if s.Books != nil || !slices.ContainsFunc(policies, (*policy.Policy).AsksCharges) || len(budgets.Budgets()) == 0 ||
+		a.unpriced(s.Prices) > 0 {
 		return s
 	}
 	books := &ledger.Memory{}
@@ -36,7 +37,8 @@ func (a *Account) charging(s round.Setting, policies []*policy.Policy, budgets b
 // Charged returns the setting of a round at the present time, with a ledger in memory to
 // which rounds at earlier times are charged. Times before the first sample, and those that
 // are not before the present, are left out. What policies do not ask for is not charged.
-func (p *Present) Charged(ctx context.Context, s round.Setting, budgets budget.Set, rounds []time.Time) (round.Setting, error) {
+func (p *Present) Charged(ctx context.Context, s round.Setting, budgets budget.Set, rounds []time.Time) (round.Setting,
+	error) {
 	s = p.account.charging(s, s.Policies.Policies, budgets)
 	if s.Standing == nil {
 		return s, nil

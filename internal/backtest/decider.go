@@ -60,7 +60,8 @@ type watched struct {
 
 // follow replays a decider over the trace. decided, where it is not nil, is told
 // of every release when it is decided.
-func (t *trace) follow(ctx context.Context, d learn.Decider, collect bool, decided func(learn.Sample, time.Duration)) (outcome, error) {
+func (t *trace) follow(ctx context.Context, d learn.Decider, collect bool, decided func(learn.Sample, time.Duration)) (
+	outcome, error) {
 	out := t.newOutcome(collect)
 	var all []*watched
 	for i, track := range t.tracks {

@@ -24,7 +24,8 @@ func TestDollarsByType(t *testing.T) {
 		for i, typ := range machines {
 			for m := range 600 {
 				if typ != "" {
-					fmt.Fprintf(&b, "%s,m%d,%s,t%d,%d\n", at.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), i, typ, i%2, 80*(m/(30*(i+1))%2))
+					fmt.Fprintf(&b, "%s,m%d,%s,t%d,%d\n", at.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), i, typ, i%2,
+						80*(m/(30*(i+1))%2))
 				}
 			}
 		}
@@ -39,8 +40,9 @@ func TestDollarsByType(t *testing.T) {
 			if !ok || err != nil {
 				return nil
 			}
-			return []inventory.Meter{{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Quantity: money.HoursPerMonth, Per: 1,
-				Price: &inventory.Price{Rate: rate, Source: "test"}}}
+			return []inventory.Meter{
+				{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Quantity: money.HoursPerMonth, Per: 1,
+					Price: &inventory.Price{Rate: rate, Source: "test"}}}
 		}
 		return replayed(t, trace, p)
 	}

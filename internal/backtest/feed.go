@@ -89,7 +89,9 @@ func (f *Feed) place(resource int) int {
 	if resource < len(f.listeners) && f.listeners[resource].index == resource {
 		return resource
 	}
-	i, _ := slices.BinarySearchFunc(f.listeners, resource, func(l *listener, i int) int { return cmp.Compare(l.index, i) })
+	i, _ := slices.BinarySearchFunc(f.listeners, resource, func(l *listener, i int) int {
+		return cmp.Compare(l.index, i)
+	})
 	return i
 }
 
@@ -200,7 +202,8 @@ func (l *listener) hand(s *series, has uint32, values []float64, start, count in
 	l.traced.hand(l.index, s, has, values, start, count, late, visit)
 }
 
-func (r *traced) hand(index int, s *series, has uint32, values []float64, start, count int64, late bool, visit func(Heard)) {
+func (r *traced) hand(index int, s *series, has uint32, values []float64, start, count int64, late bool,
+	visit func(Heard)) {
 	h := Heard{Resource: index, Start: instant(start), Count: int(count), Late: late}
 	has &= s.counts
 	for _, i := range s.order {
@@ -240,7 +243,8 @@ func (a *Account) points(resource int, from, to, known int64, ahead bool, visit 
 			if p.at < from {
 				first = min(p.count, (from-p.at+a.step-1)/a.step)
 			}
-			if heard := (known-p.lag-p.at)/a.step + 1; !ahead || heard <= first { // of what begins after a release nothing is ahead
+			// of what begins after a release nothing is ahead
+			if heard := (known-p.lag-p.at)/a.step + 1; !ahead || heard <= first {
 				end = min(end, heard)
 			}
 			if p.at+(end-1)*a.step >= to {
@@ -397,7 +401,9 @@ func (s *recording) Measure(ctx context.Context, resources []*inventory.Resource
 		}
 		s.a.Points(i, from, to, s.now, func(h Heard) {
 			for n := range h.Count {
-				sink.Add(h.GPU, h.Signal, usage.Point{Time: h.Start.Add(time.Duration(n) * span(s.a.step)), Mean: h.Value, Max: h.Value})
+				sink.Add(h.GPU, h.Signal, usage.Point{
+					Time: h.Start.Add(time.Duration(n) * span(s.a.step)), Mean: h.Value, Max: h.Value,
+				})
 			}
 		})
 	}

@@ -243,7 +243,8 @@ func traces() *rapid.Generator[facts] {
 		for i := range rapid.IntRange(1, 3).Draw(t, "resources") {
 			name := fmt.Sprintf("r%d", i)
 			rich, late, ragged := rapid.Bool().Draw(t, "rich"), rapid.Bool().Draw(t, "late"), rapid.Bool().Draw(t, "ragged")
-			gpus := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "0", "1", "0:3"}), 1, 3, rapid.ID[string]).Draw(t, "gpus")
+			gpus := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "0", "1", "0:3"}), 1, 3, rapid.ID[string]).Draw(t,
+				"gpus")
 			for _, gpu := range gpus {
 				begin := rapid.Int64Range(0, 20).Draw(t, "begin")
 				for n := range rapid.Int64Range(1, 40).Draw(t, "rows") {
@@ -329,7 +330,8 @@ func TestAccountKeepsEverything(t *testing.T) {
 				})
 				want := f.measured(a.resources[i].name, from, to, known)
 				if !slices.Equal(sorted(got), want) {
-					t.Fatalf("%s from %d to %d known at %d: got\n%v\nwant\n%v", a.resources[i].name, from/minute, to/minute, known/minute, got, want)
+					t.Fatalf("%s from %d to %d known at %d: got\n%v\nwant\n%v", a.resources[i].name, from/minute, to/minute,
+						known/minute, got, want)
 				}
 			}
 		}
@@ -354,7 +356,8 @@ func TestFeedEqualsNaive(t *testing.T) {
 				for _, row := range f.of(r.name) {
 					if row.known > now && row.at >= from[i] && (!more || row.known < next.UnixMicro()) && len(row.values) > 0 {
 						if !r.plain {
-							t.Fatalf("at %d a row of %s at %d, known at %d, is not announced before %s", now, r.name, row.at, row.known, next)
+							t.Fatalf("at %d a row of %s at %d, known at %d, is not announced before %s", now, r.name, row.at, row.known,
+								next)
 						}
 						due = min(due, row.known)
 					}
@@ -389,7 +392,9 @@ func TestFeedEqualsNaive(t *testing.T) {
 				if diff := gocmp.Diff(want, sorted(got), gocmp.AllowUnexported(measurement{})); diff != "" {
 					t.Fatalf("%s at %d differs (-want +got):\n%s", r.name, now, diff)
 				}
-				there := from[i] <= now && slices.ContainsFunc(f, func(o fact) bool { return o.resource == r.name && o.known <= now })
+				there := from[i] <= now && slices.ContainsFunc(f, func(o fact) bool {
+					return o.resource == r.name && o.known <= now
+				})
 				if (feed.Resource(i) != nil) != there {
 					t.Fatalf("%s is there at %d: %v", r.name, now, !there)
 				}
@@ -397,7 +402,8 @@ func TestFeedEqualsNaive(t *testing.T) {
 					stalled := rapid.Bool().Draw(t, "stalled")
 					want, got := f.released(r.name, now, stalled), feed.Release(i, stalled)
 					if got != want || a.Released(i, next, stalled) != want {
-						t.Fatalf("a release of %s at %d (stalled: %v) is %v and %v, want %v", r.name, now, stalled, got, a.Released(i, next, stalled), want)
+						t.Fatalf("a release of %s at %d (stalled: %v) is %v and %v, want %v", r.name, now, stalled, got,
+							a.Released(i, next, stalled), want)
 					}
 					from[i], heard[i] = want.End.UnixMicro(), nil
 				}

@@ -64,7 +64,9 @@ func TestNoticesAreCountedOnce(t *testing.T) {
 		t.Errorf("notices are %+v, want %+v", got, want)
 	}
 	slices.Sort(decided) // the samples of r001 end, and what is unknown is withdrawn
-	if want := []string{"r000 warn", "r000 warn", "r000 withdraw", "r000 withdraw", "r001 warn", "r001 withdraw"}; !slices.Equal(decided, want) {
+	if want := []string{
+		"r000 warn", "r000 warn", "r000 withdraw", "r000 withdraw", "r001 warn", "r001 withdraw",
+	}; !slices.Equal(decided, want) {
 		t.Errorf("decided %v, want %v", decided, want)
 	}
 }

@@ -46,7 +46,8 @@ func dutyFixtures(t testing.TB) []dutyFixture {
 		if !strings.Contains(header, "gpu_util") { // baselines need a machine that has it
 			rows = strings.ReplaceAll(rows, "\n", ",\n")
 			other := strings.Split(rows[:strings.IndexByte(rows, '\n')], ",")[1]
-			out[i].Trace = header + ",gpu_util\n" + rows + "z," + other + strings.Repeat(",", strings.Count(header, ",")) + "50\n"
+			out[i].Trace = header + ",gpu_util\n" + rows + "z," + other + strings.Repeat(",", strings.Count(header, ",")) +
+				"50\n"
 		}
 	}
 	return out

@@ -52,7 +52,8 @@ func TestLearnedSeesOnlyThePast(t *testing.T) {
 		got := decisions(t, past, restart)
 		want := slices.DeleteFunc(slices.Clone(all), func(d decision) bool { return d.at.Unix() >= cut*60 })
 		if !slices.Equal(got, want) {
-			t.Fatalf("cut at minute %d there are %d decisions, of the whole trace there are %d before", cut, len(got), len(want))
+			t.Fatalf("cut at minute %d there are %d decisions, of the whole trace there are %d before", cut, len(got),
+				len(want))
 		}
 	}
 	if len(all) < 200 {
@@ -63,11 +64,14 @@ func TestLearnedSeesOnlyThePast(t *testing.T) {
 // TestLearnedAgainstFixedWaits holds the learner, which has one day to learn in,
 // against the best wait that hindsight finds for that day.
 func TestLearnedAgainstFixedWaits(t *testing.T) {
-	for restart, least := range map[time.Duration]float64{3 * time.Minute: 0.97, 6 * time.Minute: 0.98, 12 * time.Minute: 1.04} {
+	for restart, least := range map[time.Duration]float64{
+		3 * time.Minute: 0.97, 6 * time.Minute: 0.98, 12 * time.Minute: 1.04,
+	} {
 		r := replayed(t, csvOf(rowsOf(day(40, 1440, 9)...)), params(restart))
 		learned, fixed := r.result(t, "learned"), r.result(t, "best-fixed")
 		if got := learned.NetSavedHours / fixed.NetSavedHours; got < least {
-			t.Errorf("at a restart cost of %s learned saves %.3f of what the best fixed wait does, want %v", restart, got, least)
+			t.Errorf("at a restart cost of %s learned saves %.3f of what the best fixed wait does, want %v", restart, got,
+				least)
 		}
 	}
 }
@@ -77,7 +81,8 @@ func TestLearnedCheapRestart(t *testing.T) {
 	rows := rowsOf(day(5, 300, 2)...)
 	for _, restart := range []time.Duration{0, 10 * time.Second, time.Minute} {
 		tr := loaded(t, rows, restart)
-		got, err := tr.follow(context.Background(), learn.NewLearned(learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), false, nil)
+		got, err := tr.follow(context.Background(),
+			learn.NewLearned(learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}), false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +99,8 @@ func TestLearnedLongRestart(t *testing.T) {
 		r := replayed(t, csvOf(rowsOf(day(20, 1440, 4)...)), params(restart))
 		learned, hour := r.result(t, "learned"), r.result(t, "fixed-5m")
 		if learned.NetSavedHours < hour.NetSavedHours {
-			t.Errorf("at a restart cost of %s learned saves %.1f h, a wait of five minutes %.1f h", restart, learned.NetSavedHours, hour.NetSavedHours)
+			t.Errorf("at a restart cost of %s learned saves %.1f h, a wait of five minutes %.1f h", restart,
+				learned.NetSavedHours, hour.NetSavedHours)
 		}
 	}
 }

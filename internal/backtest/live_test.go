@@ -142,9 +142,11 @@ func liveMachines() *rapid.Generator[[]*liveMachine] {
 		var out []*liveMachine
 		for i := range rapid.IntRange(1, 3).Draw(t, "machines") {
 			m := &liveMachine{name: fmt.Sprintf("m%d", i)}
-			m.tags = rapid.SampledFrom([]string{"", "", "", "team=vision", "curfew:gang=run", "curfew:gang=run", "curfew:lifetime=persistent",
+			m.tags = rapid.SampledFrom([]string{
+				"", "", "", "team=vision", "curfew:gang=run", "curfew:gang=run", "curfew:lifetime=persistent",
 				"curfew:keep-until=1970-01-01T01:10:00Z"}).Draw(t, "tags")
-			m.typ = rapid.SampledFrom([]string{"", "", "", "", "g5.xlarge", "p3.8xlarge", "m5.large", "no-such-type"}).Draw(t, "type")
+			m.typ = rapid.SampledFrom([]string{"", "", "", "", "g5.xlarge", "p3.8xlarge", "m5.large", "no-such-type"}).Draw(t,
+				"type")
 			m.gpus = rapid.SampledFrom([]string{"", "", "", "1", "2", "0"}).Draw(t, "stated GPUs")
 			m.draw(t)
 			out = append(out, m)
@@ -236,7 +238,8 @@ func (m *liveMachine) draw(t *rapid.T) {
 }
 
 // liveSignals are the columns of a trace.
-var liveSignals = []usage.Signal{usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Processes, usage.CPUUtil, usage.NetBytes, usage.Step,
+var liveSignals = []usage.Signal{
+	usage.GPUUtil, usage.MemUsed, usage.MemTotal, usage.Processes, usage.CPUUtil, usage.NetBytes, usage.Step,
 	usage.Temperature, usage.SlowdownTemperature, usage.Throttle, usage.ECCErrors}
 
 const liveHeader = "resource,tags,type,gpus,launched,time,received,gpu,gpu_util,mem_used_bytes,mem_total_bytes,processes,cpu_util,net_bytes,step," +
@@ -248,7 +251,8 @@ func liveRows(machines []*liveMachine) []string {
 	for _, m := range machines {
 		for _, s := range m.samples {
 			var b strings.Builder
-			fmt.Fprintf(&b, "%s,%s,%s,%s,%s,%d,%d,%s", m.name, m.tags, m.typ, m.gpus, s.launched, s.at.Unix(), s.received.Unix(), s.gpu)
+			fmt.Fprintf(&b, "%s,%s,%s,%s,%s,%d,%d,%s", m.name, m.tags, m.typ, m.gpus, s.launched, s.at.Unix(),
+				s.received.Unix(), s.gpu)
 			for _, sig := range liveSignals {
 				b.WriteByte(',')
 				if v, ok := s.values[sig]; ok {
@@ -298,7 +302,8 @@ func processes(t testingTB, trace string, pol *policy.Policy, p Params, assume a
 		look := lookAt(t, account, pol, now, operations, p)
 		look.save = func(all []Operation) error { operations = all; return nil }
 		look.Ladder = func(name string) *action.Ladder {
-			return &action.Ladder{Store: store, Cloud: look.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
+			return &action.Ladder{
+				Store: store, Cloud: look.Cloud(), Notifier: Everybody{}, Account: name, Actor: "test", Enforce: true,
 				Clock: func() action.Clock { return ClockAt(now) }, MaxRoundGap: p.MaxRoundGap, Assume: assume}
 		}
 		setting, err := look.Charged(context.Background(), look.Setting, p.Budgets, rounds)
@@ -366,7 +371,9 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 			if pol.AsksCharges() {
 				p = priced(p, 60*money.USD)
 				p.Every += 2 * time.Minute // every process charges for all rounds before it
-				p.Budgets = budgets(t, budget.Budget{ID: "all", Shared: true, Amount: money.Amount(rapid.IntRange(20, 400).Draw(t, "amount")) * money.USD})
+				p.Budgets = budgets(t, budget.Budget{
+					ID: "all", Shared: true, Amount: money.Amount(rapid.IntRange(20, 400).Draw(t, "amount")) * money.USD,
+				})
 			}
 			for _, d := range sameAsProcesses(t, liveTrace(liveMachines().Draw(t, "machines")), p) {
 				steps[d.Step]++
@@ -388,7 +395,11 @@ func TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop(t *testing.T) {
 	set := parsed(t, livePolicies)
 	p := params(time.Minute)
 	p.Baselines, p.Caps, p.Every = false, true, 30*time.Second
-	p.Policies = &policy.Set{Policies: []*policy.Policy{set.Policies[slices.IndexFunc(set.Policies, func(p *policy.Policy) bool { return p.Name == "between-samples" })]}}
+	p.Policies = &policy.Set{
+		Policies: []*policy.Policy{
+			set.Policies[slices.IndexFunc(set.Policies, func(p *policy.Policy) bool { return p.Name == "between-samples" })],
+		},
+	}
 	var machines []*liveMachine
 	for i, begin := range []int64{62, 68, 64} {
 		m := &liveMachine{name: fmt.Sprintf("m%d", i)}
@@ -424,7 +435,8 @@ func sameAsProcesses(t testingTB, trace string, p Params) []Decision {
 	}
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Fatal(fmt.Sprintf("decision %d at %s differs:\nprocesses %v\nreplay    %v\n%s", i, p.Every, at(want, i), at(got, i), trace))
+			t.Fatal(fmt.Sprintf("decision %d at %s differs:\nprocesses %v\nreplay    %v\n%s", i, p.Every, at(want, i),
+				at(got, i), trace))
 		}
 	}
 	return got

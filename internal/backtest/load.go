@@ -54,7 +54,9 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &trace{summary: a.Summary(), step: a.step, restart: micros(p.RestartCost), account: a, place: make([]int, a.Len())}
+	t := &trace{
+		summary: a.Summary(), step: a.step, restart: micros(p.RestartCost), account: a, place: make([]int, a.Len()),
+	}
 	for i, r := range a.resources {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return nil, fmt.Errorf("replay %s: %w", p.Format.Name, context.Cause(ctx))

@@ -47,7 +47,9 @@ func rowsOf(patterns ...string) []row {
 	for i, p := range patterns {
 		for at, c := range []byte(p) {
 			if c != ' ' {
-				rows = append(rows, row{resource: fmt.Sprintf("r%03d", i), at: int64(at), util: map[byte]float64{'.': 0, '#': 50}[c]})
+				rows = append(rows, row{
+					resource: fmt.Sprintf("r%03d", i), at: int64(at), util: map[byte]float64{'.': 0, '#': 50}[c],
+				})
 			}
 		}
 	}
@@ -77,7 +79,9 @@ func patterns() *rapid.Generator[[]string] {
 		return strings.Repeat(kind, rapid.IntRange(1, 9).Draw(t, "length"))
 	})
 	one := rapid.Custom(func(t *rapid.T) string {
-		return rapid.SampledFrom([]string{".", "#"}).Draw(t, "first") + strings.Join(rapid.SliceOfN(run, 1, 12).Draw(t, "runs"), "")
+		return rapid.SampledFrom([]string{
+			".", "#",
+		}).Draw(t, "first") + strings.Join(rapid.SliceOfN(run, 1, 12).Draw(t, "runs"), "")
 	})
 	return rapid.SliceOfN(one, 1, 5)
 }
@@ -178,7 +182,8 @@ func TestBestFixedIsBest(t *testing.T) {
 		}
 		wait, got := sum.BestFixed(minute, micros(restart))
 		if got.Net(micros(restart)) != best {
-			t.Fatalf("best-fixed waits %s and saves %s, a wait of %s saves %s", span(wait), span(got.Net(micros(restart))), span(at), span(best))
+			t.Fatalf("best-fixed waits %s and saves %s, a wait of %s saves %s", span(wait), span(got.Net(micros(restart))),
+				span(at), span(best))
 		}
 	})
 }
@@ -223,7 +228,9 @@ func TestNothingBeatsPerfectForesight(t *testing.T) {
 		oracle := sum.PerfectForesight(tr.step, tr.restart).Net(tr.restart)
 		fleet := learn.Fleet{Step: time.Minute, RestartCost: restart, Resources: tr.resources}
 		seed := rapid.Uint64().Draw(t, "seed")
-		for name, d := range map[string]learn.Decider{"learned": learn.NewLearned(fleet), "whimsical": whimsical{rand.New(rand.NewPCG(seed, 2))}} {
+		for name, d := range map[string]learn.Decider{
+			"learned": learn.NewLearned(fleet), "whimsical": whimsical{rand.New(rand.NewPCG(seed, 2))},
+		} {
 			got, err := tr.follow(context.Background(), d, false, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -209,7 +209,9 @@ type released struct {
 
 // act prepares the replay of a policy on some resources, nil for all.
 func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
-	a := &acting{trace: t, Params: p, verb: pol.Do.Verb, obeyed: newObeyed(), feed: t.account.Feed(group), said: map[int]*telling{}, refused: map[refusal]string{}, warned: map[refusal]bool{},
+	a := &acting{
+		trace: t, Params: p, verb: pol.Do.Verb, obeyed: newObeyed(), feed: t.account.Feed(group), said: map[int]*telling{},
+		refused: map[refusal]string{}, warned: map[refusal]bool{},
 		back: map[int]time.Time{}}
 	store := action.NewMemory()
 	store.Forgetful = true
@@ -236,13 +238,16 @@ func (t *trace) act(group []int, pol *policy.Policy, p Params) *acting {
 	}
 	s := p.Setting
 	s.Duty = p.Thresholds
-	s.Clock, s.Policies, s.Uncapped, s.Source = a.clock.read, &policy.Set{Policies: []*policy.Policy{pol}}, !p.Caps, "backtest"
+	s.Clock, s.Policies, s.Uncapped, s.Source = a.clock.read, &policy.Set{
+		Policies: []*policy.Policy{pol},
+	}, !p.Caps, "backtest"
 	s.Activity = t.account.params.Activity
 	s.Facts = on.know
 	s.Ladder = func(string) *action.Ladder { return ladder }
 	a.engine = round.New(s)
 	a.replay = round.Replay{
-		Feed: &returning{a.feed, a.back}, Set: a.clock.set, Every: p.Every, Until: t.summary.Last.Add(span(t.step)), Told: a.tell, Lines: a.lines,
+		Feed: &returning{a.feed, a.back}, Set: a.clock.set, Every: p.Every, Until: t.summary.Last.Add(span(t.step)),
+		Told: a.tell, Lines: a.lines,
 	}
 	return a
 }

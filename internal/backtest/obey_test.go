@@ -68,12 +68,14 @@ func sameNumbers(t testingTB, r Report, pairs map[string]string) {
 }
 
 var fixedPolicies = []string{
-	rested("p1", time.Minute, 0), rested("p5", 5*time.Minute, 0), rested("p15", 15*time.Minute, 0), rested("p60", time.Hour, 0),
+	rested("p1", time.Minute, 0), rested("p5", 5*time.Minute, 0), rested("p15", 15*time.Minute, 0),
+	rested("p60", time.Hour, 0),
 	rested("p5-10", 5*time.Minute, 10*time.Minute), rested("p59-1", 59*time.Minute, time.Minute),
 }
 
 var fixedPairs = map[string]string{
-	"p1": "fixed-1m", "p5": "fixed-5m", "p15": "fixed-15m", "p60": "fixed-60m", "p5-10": "fixed-15m", "p59-1": "fixed-60m",
+	"p1": "fixed-1m", "p5": "fixed-5m", "p15": "fixed-15m", "p60": "fixed-60m", "p5-10": "fixed-15m",
+	"p59-1": "fixed-60m",
 }
 
 // TestPolicyIsTheFixedWait holds that a policy on lasting rest, with or without a
@@ -151,7 +153,10 @@ func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
 			want.Add(switched(pattern, int64(after.Seconds()), int64(grace.Seconds())))
 		}
 		res := r.Results[0]
-		got := learn.Tally{Released: int64(math.Round(res.ReleasedHours*3600)) * 1e6, Restarts: res.Restarts, Interrupted: res.Interrupted} // each return takes a microsecond
+		// each return takes a microsecond
+		got := learn.Tally{
+			Released: int64(math.Round(res.ReleasedHours*3600)) * 1e6, Restarts: res.Restarts, Interrupted: res.Interrupted,
+		}
 		if got != want {
 			t.Fatalf("a policy on an age of %s with a grace of %s does %+v, the switch %+v", after, grace, got, want)
 		}
@@ -166,7 +171,10 @@ func recorded(t testing.TB, p Params) Report {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	p.Format = usage.Format{Name: "duty.csv.gz", Step: 57 * time.Second, Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "gpu_util_pct"}}
+	p.Format = usage.Format{
+		Name: "duty.csv.gz", Step: 57 * time.Second,
+		Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "gpu_util_pct"},
+	}
 	r, err := Run(context.Background(), f, p)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +187,9 @@ func recorded(t testing.TB, p Params) Report {
 func TestRecordedTrace(t *testing.T) {
 	p := params(8700 * time.Millisecond)
 	r := recorded(t, p)
-	for name, want := range map[string]string{"fixed-1m": "56.0", "fixed-5m": "41.0", "fixed-15m": "26.6", "fixed-60m": "10.35", "oracle": "65.2"} {
+	for name, want := range map[string]string{
+		"fixed-1m": "56.0", "fixed-5m": "41.0", "fixed-15m": "26.6", "fixed-60m": "10.35", "oracle": "65.2",
+	} {
 		if share := fmt.Sprintf("%.*f", len(want)-3, 100*r.result(t, name).NetSavedShare); share != want {
 			t.Errorf("%s saves %s%%, want %s%%", name, share, want)
 		}
@@ -196,7 +206,8 @@ func TestRecordedTrace(t *testing.T) {
 		p := params(test.restart)
 		learned := recorded(t, p).result(t, "learned")
 		if *learned.OfForesight < test.least-0.0005 {
-			t.Errorf("at a restart cost of %s learned saves %.4f of what the oracle does, want %v", test.restart, *learned.OfForesight, test.least)
+			t.Errorf("at a restart cost of %s learned saves %.4f of what the oracle does, want %v", test.restart,
+				*learned.OfForesight, test.least)
 		}
 	}
 }
@@ -209,27 +220,44 @@ func TestDecisions(t *testing.T) {
 		want                []Decision
 	}{
 		{"at 300 s, between samples", rested("p", 5*time.Minute, 0), "#.......#", []Decision{
-			{Time: at(360), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(360), Resource: "r000", Policy: "p", Step: "terminate"},
+			{
+				Time: at(360), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(360), Resource: "r000", Policy: "p", Step: "terminate"},
 		}},
 		{"grace runs from the warning", rested("p", 2*time.Minute, 3*time.Minute), "#.......#", []Decision{
-			{Time: at(180), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(360), Resource: "r000", Policy: "p", Step: "terminate"},
+			{
+				Time: at(180), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(360), Resource: "r000", Policy: "p", Step: "terminate"},
 		}},
 		{"work withdraws", rested("p", 2*time.Minute, 3*time.Minute), "...#....", []Decision{
-			{Time: at(120), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(180), Resource: "r000", Policy: "p", Step: "withdraw"}, {Time: at(360), Resource: "r000", Policy: "p", Step: "warn"},
+			{
+				Time: at(120), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(180), Resource: "r000", Policy: "p", Step: "withdraw"},
+			{Time: at(360), Resource: "r000", Policy: "p", Step: "warn"},
 		}},
 		{"a missing sample ends what lasted", rested("p", 4*time.Minute, 0), "... ...", nil},
 		{"busy is not ended by age", aged("p", 62*time.Minute, 0, false), "#####.#", []Decision{
 			{Time: at(120), Resource: "r000", Policy: "p", Step: "refuse", Refusal: "busy"},
-			{Time: at(300), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(300), Resource: "r000", Policy: "p", Step: "stop"},
+			{
+				Time: at(300), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(300), Resource: "r000", Policy: "p", Step: "stop"},
 			{Time: at(360), Resource: "r000", Policy: "p", Step: "refuse", Refusal: "busy"},
 		}},
 		{"unless it may be", aged("p", 62*time.Minute, 0, true), "###", []Decision{
-			{Time: at(120), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(120), Resource: "r000", Policy: "p", Step: "stop"},
+			{
+				Time: at(120), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(120), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
 		{"age goes on after a restart", aged("p", 61*time.Minute+30*time.Second, 20*time.Second, true), "####", []Decision{
-			{Time: at(90), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(110), Resource: "r000", Policy: "p", Step: "stop"},
-			{Time: at(120), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(140), Resource: "r000", Policy: "p", Step: "stop"},
-			{Time: at(180), Resource: "r000", Policy: "p", Step: "warn"}, {Time: at(200), Resource: "r000", Policy: "p", Step: "stop"},
+			{
+				Time: at(90), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(110), Resource: "r000", Policy: "p", Step: "stop"},
+			{
+				Time: at(120), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(140), Resource: "r000", Policy: "p", Step: "stop"},
+			{
+				Time: at(180), Resource: "r000", Policy: "p", Step: "warn",
+			}, {Time: at(200), Resource: "r000", Policy: "p", Step: "stop"},
 		}},
 		{"without a launch there is no age", aged("p", time.Minute, 0, true), "", nil},
 	}
@@ -304,7 +332,8 @@ func TestWhatTheTraceSays(t *testing.T) {
     when: duty.lasting >= duration("1m")
     then: [{warn: {grace: 0s}}, {do: stop}]
 `
-	production := strings.Replace(policyText, "    when", "    where: resource.environment != \"production\"\n    when", 1)
+	production := strings.Replace(policyText, "    when", "    where: resource.environment != \"production\"\n    when",
+		1)
 	tests := []struct {
 		name, policy, header, row string
 		released                  float64 // minutes
@@ -318,7 +347,11 @@ func TestWhatTheTraceSays(t *testing.T) {
 		{"tags make it persistent", policyText, ",tags", ",curfew:lifetime=persistent", 0, ""},
 		{"kept for good", policyText, ",tags", ",curfew:keep-until=never", 0, ""},
 		{"kept for three minutes", policyText, ",tags", ",curfew:keep-until=1970-01-01T00:03:00Z", 2, ""},
-		{"its environment is not known", production, "", "", 0, "p never acted. Its answer was unknown for 0.1 h on 1 resource (where: resource.environment is unknown: no tag says it), false for 0 h"},
+		{
+			"its environment is not known", production, "", "", 0,
+			"p never acted. Its answer was unknown for 0.1 h on 1 resource (where: resource.environment is unknown: no tag " +
+				"says it), false for 0 h",
+		},
 		{"its environment is known", production, ",tags", ",env=dev", 4, ""},
 	}
 	for _, test := range tests {
@@ -349,7 +382,8 @@ func TestVerbs(t *testing.T) {
 	} {
 		p := params(0)
 		p.Baselines = false
-		p.Policies = policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, "+do+"]\n")
+		p.Policies = policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, "+
+			do+"]\n")
 		if got := replayed(t, csvOf(rowsOf(".....")), p).Results[0].figures().released; got != released {
 			t.Errorf("%s releases %v min, want %v", do, got, released)
 		}
@@ -359,7 +393,8 @@ func TestVerbs(t *testing.T) {
 // TestCaps holds that limits bind only with Caps, and then defer what is over them.
 func TestCaps(t *testing.T) {
 	limited := func(limits string) *policy.Set {
-		return policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, {do: stop}]\n    limits: "+limits+"\n")
+		return policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 0s}}, {do: "+
+			"stop}]\n    limits: "+limits+"\n")
 	}
 	trace := csvOf(rowsOf(".....", ".....", ".....", "....."))
 	price := 2 * money.USD
@@ -390,7 +425,9 @@ func TestCaps(t *testing.T) {
 // TestWhatComesBackWarmsUp: a machine whose release ends with its samples, and which was
 // launched again meanwhile, warms up although nothing is measured of it yet.
 func TestWhatComesBackWarmsUp(t *testing.T) {
-	set := parsed(t, "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: duty.state == \"warming\" || duty.state == \"idle\" && duty.lasting > duration(\"5m\")\n    then: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true}]\n")
+	set := parsed(t, "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: duty.state == \"warming\" || "+
+		"duty.state == \"idle\" && duty.lasting > duration(\"5m\")\n    then: [{warn: {grace: 0s}}, {do: stop, "+
+		"even_if_busy: true}]\n")
 	rows := "resource,time,gpu_util,mem_used_bytes,mem_total_bytes,launched\n"
 	for _, minute := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41} {
 		launched := "1969-12-31T00:00:00Z"
@@ -400,7 +437,8 @@ func TestWhatComesBackWarmsUp(t *testing.T) {
 		rows += fmt.Sprintf("m,%d,0,0,80000000000,%s\n", minute*60, launched)
 	}
 	p := params(time.Minute)
-	p.Baselines, p.Policies, p.Every, p.MaxRoundGap, p.Thresholds.WarmUp = false, set, time.Minute, time.Hour, 15*time.Minute
+	p.Baselines, p.Policies, p.Every, p.MaxRoundGap, p.Thresholds.WarmUp = false, set, time.Minute, time.Hour, 15*
+		time.Minute
 	var warned []int
 	for _, d := range sameAsProcesses(t, rows, p) {
 		if d.Step == "warn" {

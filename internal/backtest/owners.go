@@ -75,7 +75,8 @@ func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 		out = append(out, o)
 	}
 	slices.SortFunc(out, func(a, b Owned) int {
-		return cmp.Or(cmp.Compare(b.NetSavedHours, a.NetSavedHours), cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User))
+		return cmp.Or(cmp.Compare(b.NetSavedHours, a.NetSavedHours), cmp.Compare(a.Team, b.Team),
+			cmp.Compare(a.User, b.User))
 	})
 	return out, nil
 }

@@ -18,7 +18,8 @@ func owned(patterns ...string) string {
 	b.WriteString("resource,time,gpu_util,team,user\n")
 	for _, r := range rowsOf(patterns...) {
 		n := int(r.resource[3] - '0')
-		fmt.Fprintf(&b, "%s,%d,%g,%s,%s\n", r.resource, r.at*60, r.util, []string{"vision", "speech", ""}[n%3], []string{"ana", "", ""}[n%3])
+		fmt.Fprintf(&b, "%s,%d,%g,%s,%s\n", r.resource, r.at*60, r.util, []string{"vision", "speech", ""}[n%3],
+			[]string{"ana", "", ""}[n%3])
 	}
 	return b.String()
 }
@@ -37,8 +38,15 @@ func TestByOwner(t *testing.T) {
 	}
 	hour := func(minutes float64) float64 { return minutes / 60 }
 	want := []Owned{
-		{Rule: "p", Team: "speech", Resources: 1, ResourceHours: hour(6), IdleHours: hour(5), ReleasedHours: hour(4), NetSavedHours: hour(4), CostUSD: money.Known(6 * money.USD), SavedUSD: money.Known(4 * money.USD)},
-		{Rule: "p", Team: "vision", User: "ana", Resources: 2, ResourceHours: hour(11), IdleHours: hour(7), ReleasedHours: hour(5), Restarts: 2, NetSavedHours: hour(3), CostUSD: money.Known(11 * money.USD), SavedUSD: money.Known(3 * money.USD)},
+		{
+			Rule: "p", Team: "speech", Resources: 1, ResourceHours: hour(6), IdleHours: hour(5), ReleasedHours: hour(4),
+			NetSavedHours: hour(4), CostUSD: money.Known(6 * money.USD), SavedUSD: money.Known(4 * money.USD),
+		},
+		{
+			Rule: "p", Team: "vision", User: "ana", Resources: 2, ResourceHours: hour(11), IdleHours: hour(7),
+			ReleasedHours: hour(5), Restarts: 2, NetSavedHours: hour(3), CostUSD: money.Known(11 * money.USD),
+			SavedUSD: money.Known(3 * money.USD),
+		},
 		{Rule: "p", Resources: 1, ResourceHours: hour(2), CostUSD: money.Known(2 * money.USD), SavedUSD: money.Known(0)},
 	}
 	if fmt.Sprint(flat(got)) != fmt.Sprint(flat(want)) {
@@ -51,7 +59,8 @@ func TestByOwner(t *testing.T) {
 
 func flat(list []Owned) (out []string) {
 	for _, o := range list {
-		out = append(out, fmt.Sprintf("%s %s/%s %d %.4f %.4f %.4f %d %.4f %s %s", o.Rule, o.Team, o.User, o.Resources, o.ResourceHours, o.IdleHours,
+		out = append(out, fmt.Sprintf("%s %s/%s %d %.4f %.4f %.4f %d %.4f %s %s", o.Rule, o.Team, o.User, o.Resources,
+			o.ResourceHours, o.IdleHours,
 			o.ReleasedHours, o.Restarts, o.NetSavedHours, o.CostUSD, o.SavedUSD))
 	}
 	return out
@@ -77,8 +86,11 @@ func TestOwnersAddUp(t *testing.T) {
 				}
 			}
 			for _, res := range r.Results {
-				if res.Name == name && rows > 0 && (fmt.Sprintf("%.6f %.6f", net, all) != fmt.Sprintf("%.6f %.6f", res.NetSavedHours, res.ResourceHours) || restarts != res.Restarts) {
-					t.Fatalf("the owners' %s add up to %v h of %v h and %d restarts, the result is %+v", name, net, all, restarts, res)
+				if res.Name == name && rows > 0 &&
+					(fmt.Sprintf("%.6f %.6f", net, all) != fmt.Sprintf("%.6f %.6f", res.NetSavedHours, res.ResourceHours) ||
+						restarts != res.Restarts) {
+					t.Fatalf("the owners' %s add up to %v h of %v h and %d restarts, the result is %+v", name, net, all, restarts,
+						res)
 				}
 			}
 		}
@@ -101,7 +113,10 @@ func TestTimeline(t *testing.T) {
 		t.Fatalf("the timeline is %+v", tl)
 	}
 	// Drawn to the 480th part of nine minutes, 1.125 s.
-	for i, want := range []string{"r001 busy 0-120 unknown 120-240 idle 240-360 released 360-540", "r000 busy 0-120 idle 120-240 released 240-360 busy 360-420"} {
+	for i, want := range []string{
+		"r001 busy 0-120 unknown 120-240 idle 240-360 released 360-540",
+		"r000 busy 0-120 idle 120-240 released 240-360 busy 360-420",
+	} {
 		got := tl.Resources[i].Resource + " " + spell(tl.Resources[i])
 		if !roughly(got, want) {
 			t.Errorf("drawn %q, want %q", got, want)
@@ -165,7 +180,8 @@ func TestTimelineIsWhole(t *testing.T) {
 		if best := r.Headline().Name; r.Timeline.Rule != best {
 			t.Fatalf("%s is drawn, and the headline is of %s", r.Timeline.Rule, best)
 		}
-		if want := r.Named(r.Timeline.Rule).ReleasedHours; p.Draw >= len(ps) && (released > want+slack || released < want-slack) {
+		if want := r.Named(r.Timeline.Rule).ReleasedHours; p.Draw >= len(ps) &&
+			(released > want+slack || released < want-slack) {
 			t.Fatalf("drawn as released %.4f h, were %.4f h", released, want)
 		}
 	})

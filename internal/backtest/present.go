@@ -47,7 +47,9 @@ func (p *Present) Know(f *policy.Facts) { p.cloud.know(f) }
 func (p *Present) release(i int, stalled bool, do policy.Verb) error {
 	now := p.now()
 	r := p.account.Released(i, now, stalled)
-	all := append(slices.Clone(p.operations), Operation{Resource: p.account.resources[i].name, At: now, End: r.End, Verb: do})
+	all := append(slices.Clone(p.operations), Operation{
+		Resource: p.account.resources[i].name, At: now, End: r.End, Verb: do,
+	})
 	if err := p.save(all); err != nil {
 		return err
 	}
@@ -69,7 +71,9 @@ func (p *Present) newest(i int, at time.Time) Operation {
 
 // List implements [round.Lister].
 func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, error) {
-	o := &round.Observation{Cloud: Cloud, Accounts: []string{""}, Regions: []string{""}, Unread: map[string]bool{}, CommitmentsKnown: true}
+	o := &round.Observation{
+		Cloud: Cloud, Accounts: []string{""}, Regions: []string{""}, Unread: map[string]bool{}, CommitmentsKnown: true,
+	}
 	for i := range p.account.resources {
 		r := p.account.Resource(i, q.Now)
 		switch {
@@ -88,7 +92,8 @@ func (p *Present) List(ctx context.Context, q round.Query) (*round.Observation, 
 func (p *Present) Name() string { return source }
 
 // Measure implements [usage.Source].
-func (p *Present) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (p *Present) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	since := func(i int) time.Time { return p.newest(i, iv.To).End }
 	return p.account.SourceAt(iv.To, since).Measure(ctx, resources, iv, open)
 }

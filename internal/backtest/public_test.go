@@ -47,7 +47,9 @@ func rowsOfPods(t testing.TB, file string, pods int, each func(pod, at, value st
 func TestPublicTraceReplayed(t *testing.T) {
 	const pods = 6
 	memory := map[[2]string]string{}
-	rowsOfPods(t, "pod_gpu_memory_used_bytes.csv.gz", pods, func(pod, at, value string) { memory[[2]string{pod, at}] = value })
+	rowsOfPods(t, "pod_gpu_memory_used_bytes.csv.gz", pods, func(pod, at, value string) {
+		memory[[2]string{pod, at}] = value
+	})
 	var b strings.Builder
 	b.WriteString("resource,time,type,gpu_util,mem_used_bytes\n")
 	joined := 0

@@ -120,7 +120,8 @@ func ReadAccount(ctx context.Context, source io.Reader, p AccountParams) (*Accou
 	}
 	a.summary = summary
 	if s := summary.Step; s > 0 && s <= p.Format.Step/2 {
-		return nil, fmt.Errorf("read %s: samples are %s apart, and each would count as a step of %s: give the step as it was recorded",
+		return nil, fmt.Errorf(
+			"read %s: samples are %s apart, and each would count as a step of %s: give the step as it was recorded",
 			p.Format.Name, s.Round(time.Millisecond), p.Format.Step)
 	}
 	// By name, so that the order of the rows changes nothing.
@@ -289,7 +290,9 @@ func (a *Account) group() [][]int {
 
 // Index returns the number of a resource, and whether there is one of that name.
 func (a *Account) Index(name string) (int, bool) {
-	return slices.BinarySearchFunc(a.resources, name, func(r *traced, name string) int { return cmp.Compare(r.name, name) })
+	return slices.BinarySearchFunc(a.resources, name, func(r *traced, name string) int {
+		return cmp.Compare(r.name, name)
+	})
 }
 
 // List returns the resources that are known at a time (see [Account.Resource]).

@@ -48,7 +48,8 @@ func transcript(a *Account, until time.Time) []string {
 		f.Advance(next, func(h Heard) {
 			for i := range h.Count {
 				if at := h.Start.Add(time.Duration(i) * time.Minute); !at.After(until) {
-					out = append(out, fmt.Sprintf("%s %s %s %s %v %v", a.resources[h.Resource].name, h.GPU, h.Signal, at, h.Value, h.Late))
+					out = append(out, fmt.Sprintf("%s %s %s %s %v %v", a.resources[h.Resource].name, h.GPU, h.Signal, at, h.Value,
+						h.Late))
 				}
 			}
 		})
@@ -141,7 +142,8 @@ func TestStated(t *testing.T) {
 		t.Errorf("what is known of it differs (-want +got):\n%s", diff)
 	}
 	r := a.Resource(0, clock(4))
-	if r.Ref().String() != "trace///instance/a" || r.Owner.Project != "p" || r.Owner.Environment != "dev" || r.Incarnation != "recorded" ||
+	if r.Ref().String() != "trace///instance/a" || r.Owner.Project != "p" || r.Owner.Environment != "dev" ||
+		r.Incarnation != "recorded" ||
 		r.Lifetime != inventory.Ephemeral || r.Purpose != inventory.Experimentation {
 		t.Errorf("the resource is %+v", r)
 	}
@@ -175,7 +177,8 @@ func TestStated(t *testing.T) {
 func TestGovernedByConfiguration(t *testing.T) {
 	p := accountParams()
 	p.Governed = true
-	a, err := ReadAccount(context.Background(), strings.NewReader("resource,time,gpu_util,tags\na,0,0,\nb,0,0,curfew:managed=true\n"), p)
+	a, err := ReadAccount(context.Background(),
+		strings.NewReader("resource,time,gpu_util,tags\na,0,0,\nb,0,0,curfew:managed=true\n"), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +189,8 @@ func TestGovernedByConfiguration(t *testing.T) {
 
 func TestGroups(t *testing.T) {
 	a := accountOf(t, "resource,time,gpu_util,tags",
-		"a,0,0,", "b,0,0,curfew:gang=x", "c,0,0,curfew:gang=y", "d,0,0,curfew:gang=x", "d,60,0,curfew:gang=y", "e,0,0,curfew:gang=z")
+		"a,0,0,", "b,0,0,curfew:gang=x", "c,0,0,curfew:gang=y", "d,0,0,curfew:gang=x", "d,60,0,curfew:gang=y",
+		"e,0,0,curfew:gang=z")
 	if diff := gocmp.Diff([][]int{{0}, {1, 2, 3}, {4}}, a.Groups()); diff != "" {
 		t.Errorf("groups differ (-want +got):\n%s", diff)
 	}
@@ -203,25 +207,54 @@ func TestReleased(t *testing.T) {
 	}{
 		{"work returns", []string{"resource,time,gpu_util", "a,0,0", "a,60,0", "a,120,0.9", "a,180,1"}, clock(1), false,
 			Released{clock(3), true, 2 * time.Minute}},
-		{"between samples", []string{"resource,time,gpu_util", "a,0,0", "a,60,0", "a,120,5"}, clock(1).Add(-20 * time.Second), false,
+		{
+			"between samples", []string{"resource,time,gpu_util", "a,0,0", "a,60,0", "a,120,5"},
+			clock(1).Add(-20 * time.Second), false,
 			Released{clock(2), true, 80 * time.Second}},
 		{"a sample is missing", []string{"resource,time,gpu_util", "a,0,0", "a,60,0", "a,180,5"}, clock(0), false,
 			Released{clock(2), false, 2 * time.Minute}},
-		{"the trace ends", []string{"resource,time,gpu_util", "a,0,0", "a,60,0"}, clock(1), false, Released{clock(2), false, time.Minute}},
-		{"within a gap", []string{"resource,time,gpu_util", "a,0,0", "a,300,0"}, clock(3), false, Released{clock(3).Add(time.Microsecond), false, 0}},
-		{"memory traffic is work", []string{"resource,time,gpu_util,dram_active", "a,0,0,0", "a,60,0,0.2"}, clock(0), false, Released{clock(1), true, time.Minute}},
-		{"a host's work is none where GPUs are measured", []string{"resource,time,gpu_util,cpu_util", "a,0,0,0", "a,60,0,90"}, clock(0), false,
+		{
+			"the trace ends", []string{"resource,time,gpu_util", "a,0,0", "a,60,0"}, clock(1), false,
+			Released{clock(2), false, time.Minute},
+		},
+		{
+			"within a gap", []string{"resource,time,gpu_util", "a,0,0", "a,300,0"}, clock(3), false,
+			Released{clock(3).Add(time.Microsecond), false, 0},
+		},
+		{
+			"memory traffic is work", []string{"resource,time,gpu_util,dram_active", "a,0,0,0", "a,60,0,0.2"}, clock(0),
+			false, Released{clock(1), true, time.Minute},
+		},
+		{
+			"a host's work is none where GPUs are measured", []string{
+				"resource,time,gpu_util,cpu_util", "a,0,0,0", "a,60,0,90",
+			}, clock(0), false,
 			Released{clock(2), false, 2 * time.Minute}},
-		{"a host without GPUs works", []string{"resource,time,cpu_util", "a,0,0", "a,60,4.9", "a,120,5"}, clock(0), false, Released{clock(2), true, 2 * time.Minute}},
-		{"one of two GPUs works", []string{"resource,gpu,time,gpu_util", "a,0,0,0", "a,1,0,0", "a,0,60,0", "a,1,60,9"}, clock(0), false,
+		{
+			"a host without GPUs works", []string{"resource,time,cpu_util", "a,0,0", "a,60,4.9", "a,120,5"}, clock(0), false,
+			Released{clock(2), true, 2 * time.Minute},
+		},
+		{
+			"one of two GPUs works", []string{"resource,gpu,time,gpu_util", "a,0,0,0", "a,1,0,0", "a,0,60,0", "a,1,60,9"},
+			clock(0), false,
 			Released{clock(1), true, time.Minute}},
-		{"one of two GPUs is missing", []string{"resource,gpu,time,gpu_util", "a,0,0,0", "a,1,0,0", "a,0,60,0", "a,0,120,0", "a,1,120,0"}, clock(0), false,
+		{
+			"one of two GPUs is missing", []string{
+				"resource,gpu,time,gpu_util", "a,0,0,0", "a,1,0,0", "a,0,60,0", "a,0,120,0", "a,1,120,0",
+			}, clock(0), false,
 			Released{clock(1), false, time.Minute}},
-		{"stalled work gets on", []string{"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,7", "a,120,100,", "a,180,100,8"}, clock(0), true,
+		{
+			"stalled work gets on", []string{
+				"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,7", "a,120,100,", "a,180,100,8",
+			}, clock(0), true,
 			Released{clock(3), true, 3 * time.Minute}},
-		{"stalled work starts again", []string{"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,0", "a,120,100,1"}, clock(0), true,
+		{
+			"stalled work starts again", []string{"resource,time,gpu_util,step", "a,0,100,7", "a,60,100,0", "a,120,100,1"},
+			clock(0), true,
 			Released{clock(2), true, 2 * time.Minute}},
-		{"work that was received late", []string{"resource,time,gpu_util,received", "a,0,0,", "a,60,50,600", "a,120,0,"}, clock(0), false,
+		{
+			"work that was received late", []string{"resource,time,gpu_util,received", "a,0,0,", "a,60,50,600", "a,120,0,"},
+			clock(0), false,
 			Released{clock(1), true, time.Minute}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -267,22 +300,24 @@ func TestRunsAhead(t *testing.T) {
 
 // TestSourceAt measures what a process at a time knows.
 func TestSourceAt(t *testing.T) {
-	a := accountOf(t, "resource,gpu,time,gpu_util,cpu_util,received", "a,0,0,0,1,", "a,0,60,7,1,", "a,0,120,8,1,200", "a,0,180,9,1,", "a,0,240,9,1,", "b,0,0,5,,")
+	a := accountOf(t, "resource,gpu,time,gpu_util,cpu_util,received", "a,0,0,0,1,", "a,0,60,7,1,", "a,0,120,8,1,200",
+		"a,0,180,9,1,", "a,0,240,9,1,", "b,0,0,5,,")
 	src := a.SourceAt(clock(3), func(i int) time.Time { return []time.Time{clock(1), {}}[i] })
 	var got []string
 	resources := append(a.List(clock(3)), &inventory.Resource{ID: "a", Cloud: "aws"})
-	m, err := src.Measure(context.Background(), resources, usage.Interval{From: clock(-10), To: clock(3)}, func(r *inventory.Resource, o usage.Opened) usage.Sink {
-		if o.Step != time.Minute || o.Source != src.Name() || !o.Aggregated {
-			t.Errorf("opened for %+v", o)
-		}
-		if r.ID == "b" {
-			return nil
-		}
-		return usage.SinkFunc(func(gpu string, s usage.Signal, p usage.Point) bool {
-			got = append(got, fmt.Sprintf("%s %s %d %v", gpu, s, p.Time.Unix()/60, p.Max))
-			return true
+	m, err := src.Measure(context.Background(), resources, usage.Interval{From: clock(-10), To: clock(3)},
+		func(r *inventory.Resource, o usage.Opened) usage.Sink {
+			if o.Step != time.Minute || o.Source != src.Name() || !o.Aggregated {
+				t.Errorf("opened for %+v", o)
+			}
+			if r.ID == "b" {
+				return nil
+			}
+			return usage.SinkFunc(func(gpu string, s usage.Signal, p usage.Point) bool {
+				got = append(got, fmt.Sprintf("%s %s %d %v", gpu, s, p.Time.Unix()/60, p.Max))
+				return true
+			})
 		})
-	})
 	want := []string{"0 gpu_util 1 7", " cpu_util 1 1", "0 gpu_util 3 9", " cpu_util 3 1"}
 	if err != nil || len(m.BlindSpots) > 0 || !slices.Equal(got, want) {
 		t.Errorf("measured %q, %v; want %q", got, err, want)
@@ -318,7 +353,8 @@ func TestManyBlocks(t *testing.T) {
 	var f facts
 	for i := range int64(20000) {
 		r := fact{resource: "a", gpu: "0", at: i * minute, values: map[usage.Signal]float64{
-			usage.GPUUtil: float64(rng.IntN(100001)) / 1000, usage.MemUsed: float64(rng.Int64N(80 << 30)), usage.Power: rng.Float64() * 400,
+			usage.GPUUtil: float64(rng.IntN(100001)) / 1000, usage.MemUsed: float64(rng.Int64N(80 << 30)),
+			usage.Power: rng.Float64() * 400,
 		}}
 		if rng.IntN(3) > 0 {
 			r.values[usage.Step] = float64(i)

@@ -199,11 +199,14 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 			w.Notes = append(w.Notes, t.budgetNote(p))
 		}
 		if p.Caps {
-			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy selects is due at once, is confirmed by a person at once.")
+			w.Notes = append(w.Notes, "The limits of policies bind. A fuse that blows, because over half of what a policy "+
+				"selects is due at once, is confirmed by a person at once.")
 		}
 	}
 	if u := w.Report.Trace.Unpriced; u > 0 && u < w.Report.Trace.Resources {
-		w.Notes = append(w.Notes, fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one price for all.", u, w.Report.Trace.Resources))
+		w.Notes = append(w.Notes,
+			fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give one price for all.",
+				u, w.Report.Trace.Resources))
 	}
 	fleet := learn.Fleet{Step: p.Format.Step, RestartCost: p.RestartCost, Resources: t.resources}
 	for _, d := range p.Deciders {
@@ -217,7 +220,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 	}
 	for _, f := range fixedWaits {
 		wait := micros(f.wait)
-		if err := w.add(f.name, &wait, sum.each(func(r learn.Periods) learn.Tally { return r.Fixed(wait, t.step, t.restart) })); err != nil {
+		if err := w.add(f.name, &wait, sum.each(func(r learn.Periods) learn.Tally {
+			return r.Fixed(wait, t.step, t.restart)
+		})); err != nil {
 			return Report{}, err
 		}
 	}
@@ -229,7 +234,9 @@ func (t *trace) replay(ctx context.Context, p Params) (Report, error) {
 		return Report{}, err
 	}
 	wait, _ := sum.BestFixed(t.step, t.restart)
-	if err := w.add(BestFixed, &wait, sum.each(func(r learn.Periods) learn.Tally { return r.Fixed(wait, t.step, t.restart) })); err != nil {
+	if err := w.add(BestFixed, &wait, sum.each(func(r learn.Periods) learn.Tally {
+		return r.Fixed(wait, t.step, t.restart)
+	})); err != nil {
 		return Report{}, err
 	}
 	learner := learn.NewLearned(fleet)
@@ -365,7 +372,8 @@ func (r *Result) obey(got outcome) {
 		r.ReleasedByState[state.String()] = hours(length)
 	}
 	if got.busy {
-		r.OfForesight, r.OfForesightWhy = nil, "it releases time that the baselines, which go by utilization alone, call busy"
+		r.OfForesight, r.OfForesightWhy = nil,
+			"it releases time that the baselines, which go by utilization alone, call busy"
 	}
 }
 
@@ -377,7 +385,8 @@ func (t *trace) budgetNote(p Params) string {
 	case unpriced > 0:
 		return fmt.Sprintf("Budgets are unknown: %d of %d resources have no price.", unpriced, t.account.Len())
 	}
-	return "Budgets start with nothing spent when the trace starts. Only what its resources cost counts against them, hour by hour; nothing is reserved."
+	return "Budgets start with nothing spent when the trace starts. Only what its resources cost counts against them, " +
+		"hour by hour; nothing is reserved."
 }
 
 // silence says in words that a policy did nothing at all, and why.
@@ -392,7 +401,8 @@ func (r *Result) silence() string {
 		case "deferred":
 			reason = "by the cap " + reason
 		}
-		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, plain.Number(w.Hours, 1), plain.Count(w.Resources, "resource"), reason))
+		why = append(why, fmt.Sprintf("%s for %s h on %s (%s)", w.Answer, plain.Number(w.Hours, 1),
+			plain.Count(w.Resources, "resource"), reason))
 	}
 	if why == nil {
 		return r.Name + " never acted."
@@ -403,7 +413,8 @@ func (r *Result) silence() string {
 // notes are the assumptions that hold of any resource, with how many of them.
 func (c Assumptions) notes() []string {
 	out := []string{
-		"Policies are replayed as if they were enforced, each for itself, and see only what was known by then. Every warning is accepted at once. A grace of 0 is allowed, and so are resources without a price.",
+		"Policies are replayed as if they were enforced, each for itself, and see only what was known by then. Every " +
+			"warning is accepted at once. A grace of 0 is allowed, and so are resources without a price.",
 		"Assumed of every resource: nothing else manages it, nothing protects it, it has no local disks.",
 	}
 	for _, n := range []struct {
@@ -427,7 +438,8 @@ func (c Assumptions) notes() []string {
 		}
 	}
 	if c.Size > 0 {
-		out = append(out, fmt.Sprintf("%d of %d resources are of a type that the price book does not know: how many GPUs they have is unknown, and so is what they do.", c.Size, c.Resources))
+		out = append(out, fmt.Sprintf("%d of %d resources are of a type that the price book does not know: how many GPUs "+
+			"they have is unknown, and so is what they do.", c.Size, c.Resources))
 	}
 	return out
 }

@@ -120,14 +120,16 @@ func (h *chronicle) agree(t testingTB, trace string, at time.Time, done bool, p 
 		case known && want.away && f == nil, !known && f == nil, !known && want.away:
 			continue
 		case f == nil || !known || want.away:
-			t.Fatal(fmt.Sprintf("at %s a look sees %s: %v, the replay said %+v (%v)\n%s", at, res.name, f != nil, want, known, trace))
+			t.Fatal(fmt.Sprintf("at %s a look sees %s: %v, the replay said %+v (%v)\n%s", at, res.name, f != nil, want, known,
+				trace))
 		}
 		state := duty.Unknown
 		if f.Duty != nil {
 			state = f.Duty.State
 		}
 		if answer := pol.Evaluate(f).Answer; answer != want.answer || state != want.state {
-			t.Fatal(fmt.Sprintf("at %s a look at %s finds %s and it %s, the replay said %s and it %s since %s\n%s", at, res.name, answer, state, want.answer, want.state, want.at, trace))
+			t.Fatal(fmt.Sprintf("at %s a look at %s finds %s and it %s, the replay said %s and it %s since %s\n%s", at,
+				res.name, answer, state, want.answer, want.state, want.at, trace))
 		}
 	}
 }
@@ -186,7 +188,9 @@ func TestOrderOfRowsDecidesNothing(t *testing.T) {
 			return ds, r
 		}
 		wantDecisions, want := replay(rows)
-		rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 1)).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 1)).Shuffle(len(rows), func(i, j int) {
+			rows[i], rows[j] = rows[j], rows[i]
+		})
 		gotDecisions, got := replay(rows)
 		if diff := cmp.Diff(wantDecisions, gotDecisions) + cmp.Diff(want, got, sameDollars); diff != "" {
 			t.Fatalf("(-in order +shuffled):\n%s", diff)

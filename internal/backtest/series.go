@@ -452,7 +452,10 @@ func (s *series) byTime() *series {
 // empty returns a series with the same slots and no rows.
 func (s *series) empty() *series {
 	n := len(s.slots)
-	return &series{gpu: s.gpu, slots: s.slots, last: state{values: make([]float64, n)}, first: make([]int64, n), began: make([]int64, n)}
+	return &series{
+		gpu: s.gpu, slots: s.slots, last: state{values: make([]float64, n)}, first: make([]int64, n),
+		began: make([]int64, n),
+	}
 }
 
 // arrange writes the rows again, in the order in which they became known and then of

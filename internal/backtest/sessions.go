@@ -43,7 +43,10 @@ policies:
 
 // sessions says what a result is as sessions.
 func (r *Result) sessions(idle time.Duration, machines int) error {
-	s := Sessions{IdleSeconds: idle.Seconds(), Launches: int64(machines) + r.Restarts, SessionHours: r.ResourceHours - r.ReleasedHours}
+	s := Sessions{
+		IdleSeconds: idle.Seconds(), Launches: int64(machines) + r.Restarts,
+		SessionHours: r.ResourceHours - r.ReleasedHours,
+	}
 	cost, priced := r.CostUSD.Get()
 	saved, valued := r.SavedUSD.Get()
 	if priced && valued {

@@ -47,7 +47,9 @@ func asFixed(t interface {
 	}
 }
 
-var sessionTimes = map[string]time.Duration{"fixed-1m": time.Minute, "fixed-5m": 5 * time.Minute, "fixed-15m": 15 * time.Minute, "fixed-60m": time.Hour}
+var sessionTimes = map[string]time.Duration{
+	"fixed-1m": time.Minute, "fixed-5m": 5 * time.Minute, "fixed-15m": 15 * time.Minute, "fixed-60m": time.Hour,
+}
 
 // TestAsSessions holds on random fleets that machines as sessions run the hours of the
 // fixed wait.

@@ -76,26 +76,58 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 		want                []string
 		released            float64 // minutes, by waking at every sample
 	}{
-		{"launch time unknown: nothing is warm-up", waits("held", 5*time.Minute, 5*time.Minute), minutely("gpu_util", 30, m0, each("0")), unpriced,
+		{
+			"launch time unknown: nothing is warm-up", waits("held", 5*time.Minute, 5*time.Minute),
+			minutely("gpu_util", 30, m0, each("0")), unpriced,
 			[]string{"m0 warn 5m0s", "m0 stop 10m0s"}, 20},
-		{"launch time known: it warms up first", waits("held", 5*time.Minute, 5*time.Minute), minutely("gpu_util,launched", 30, m0, each("0,0")), unpriced,
+		{
+			"launch time known: it warms up first", waits("held", 5*time.Minute, 5*time.Minute),
+			minutely("gpu_util,launched", 30, m0, each("0,0")), unpriced,
 			[]string{"m0 warn 16m0s", "m0 stop 21m0s"}, 10},
-		{"one of eight GPUs in the trace", rested("p", 5*time.Minute, 0), minutely("type,gpu,gpu_util", 30, m0, each("p4d.24xlarge,0,0")), unpriced, nil, 0},
-		{"one of eight GPUs, but it is stated that it has one", rested("p", 5*time.Minute, 0), minutely("type,gpus,gpu,gpu_util", 30, m0, each("p4d.24xlarge,1,0,0")), unpriced,
+		{
+			"one of eight GPUs in the trace", rested("p", 5*time.Minute, 0),
+			minutely("type,gpu,gpu_util", 30, m0, each("p4d.24xlarge,0,0")), unpriced, nil, 0,
+		},
+		{
+			"one of eight GPUs, but it is stated that it has one", rested("p", 5*time.Minute, 0),
+			minutely("type,gpus,gpu,gpu_util", 30, m0, each("p4d.24xlarge,1,0,0")), unpriced,
 			[]string{"m0 warn 5m0s", "m0 terminate 6m0s"}, 25},
-		{"a type that the book does not know", rested("p", 5*time.Minute, 0), minutely("type,gpu,gpu_util", 30, m0, each("no-such-type,0,0")), unpriced, nil, 0},
-		{"a GPU at 0.4%", rested("p", 5*time.Minute, 0), minutely("gpu_util", 30, m0, each("0.4")), unpriced, []string{"m0 warn 5m0s", "m0 terminate 6m0s"}, 25},
-		{"the size of its memory known by its type", waits("idle", 20*time.Minute, 5*time.Minute), minutely("type,gpu_util,mem_used_bytes", 40, m0, each("g5.xlarge,0,1e8")), unpriced,
+		{
+			"a type that the book does not know", rested("p", 5*time.Minute, 0),
+			minutely("type,gpu,gpu_util", 30, m0, each("no-such-type,0,0")), unpriced, nil, 0,
+		},
+		{
+			"a GPU at 0.4%", rested("p", 5*time.Minute, 0), minutely("gpu_util", 30, m0, each("0.4")), unpriced,
+			[]string{"m0 warn 5m0s", "m0 terminate 6m0s"}, 25,
+		},
+		{
+			"the size of its memory known by its type", waits("idle", 20*time.Minute, 5*time.Minute),
+			minutely("type,gpu_util,mem_used_bytes", 40, m0, each("g5.xlarge,0,1e8")), unpriced,
 			[]string{"m0 warn 20m0s", "m0 stop 25m0s"}, 15},
-		{"the size of its memory unknown", waits("idle", 20*time.Minute, 5*time.Minute), minutely("gpu_util,mem_used_bytes", 40, m0, each("0,1e8")), unpriced, nil, 0},
-		{"a training that stalls at 100%", stalled, minutely(trainingHeader, 840, m0, training(func(m int) bool { return m <= 30 })), unpriced,
+		{
+			"the size of its memory unknown", waits("idle", 20*time.Minute, 5*time.Minute),
+			minutely("gpu_util,mem_used_bytes", 40, m0, each("0,1e8")), unpriced, nil, 0,
+		},
+		{
+			"a training that stalls at 100%", stalled, minutely(trainingHeader, 840, m0, training(func(m int) bool {
+				return m <= 30
+			})), unpriced,
 			[]string{"m0 warn 1h0m0s", "m0 stop 1h10m0s"}, 840 - 70},
-		{"a training that stalls, goes on for a while and stalls again", stalled, minutely(trainingHeader, 840, m0, training(func(m int) bool { return m <= 30 || m > 300 && m <= 330 })), unpriced,
+		{
+			"a training that stalls, goes on for a while and stalls again", stalled,
+			minutely(trainingHeader, 840, m0, training(func(m int) bool { return m <= 30 || m > 300 && m <= 330 })), unpriced,
 			[]string{"m0 warn 1h0m0s", "m0 stop 1h10m0s", "m0 warn 6h0m0s", "m0 stop 6h10m0s"}, 301 - 70 + 840 - 370},
-		{"thresholds of its own", waits("idle", 20*time.Minute, 5*time.Minute), minutely("gpu_util,mem_used_bytes,mem_total_bytes", 40, m0, each("0,10e9,80e9")),
+		{
+			"thresholds of its own", waits("idle", 20*time.Minute, 5*time.Minute),
+			minutely("gpu_util,mem_used_bytes,mem_total_bytes", 40, m0, each("0,10e9,80e9")),
 			func(p *Params) { p.Thresholds = duty.Thresholds{HeldMemory: 50} }, []string{"m0 warn 20m0s", "m0 stop 25m0s"}, 15},
-		{"default thresholds", waits("idle", 20*time.Minute, 5*time.Minute), minutely("gpu_util,mem_used_bytes,mem_total_bytes", 40, m0, each("0,10e9,80e9")), unpriced, nil, 0},
-		{"tags mapped", strings.Replace(rested("p", 5*time.Minute, 0), "    when", "    where: resource.team == \"vision\"\n    when", 1),
+		{
+			"default thresholds", waits("idle", 20*time.Minute, 5*time.Minute),
+			minutely("gpu_util,mem_used_bytes,mem_total_bytes", 40, m0, each("0,10e9,80e9")), unpriced, nil, 0,
+		},
+		{
+			"tags mapped", strings.Replace(rested("p", 5*time.Minute, 0), "    when",
+				"    where: resource.team == \"vision\"\n    when", 1),
 			minutely("gpu_util,tags", 20, []string{"m0", "m1"}, func(r string, _ int) string {
 				return "0,kostenstelle=" + map[string]string{"m0": "vision", "m1": "audio"}[r]
 			}),
@@ -104,15 +136,30 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 				p.Account.Tags.Team = []string{"kostenstelle"}
 			}, []string{"m0 warn 5m0s", "m0 terminate 6m0s"}, 15},
 		{"governance", rested("p", 5*time.Minute, 0),
-			minutely("gpu_util,team", 20, []string{"m0", "m1"}, func(r string, _ int) string { return "0," + map[string]string{"m0": "vision", "m1": "audio"}[r] }),
+			minutely("gpu_util,team", 20, []string{"m0", "m1"}, func(r string, _ int) string {
+				return "0," + map[string]string{"m0": "vision", "m1": "audio"}[r]
+			}),
 			func(p *Params) {
-				p.Setting.Governance = policy.Governance{{Select: policy.Select{Team: []string{"vision"}}, Reason: "they asked for it"}}
+				p.Setting.Governance = policy.Governance{
+					{Select: policy.Select{Team: []string{"vision"}}, Reason: "they asked for it"},
+				}
 			}, []string{"m0 warn 5m0s", "m1 refuse 5m0s ungoverned", "m0 terminate 6m0s"}, 15},
-		{"look-back of twelve hours", waits("stalled", time.Hour, 0), minutely("gpu_util,checkpoints", 1440, m0, func(_ string, m int) string { return fmt.Sprintf("90,%d", min(m, 720)/120) }), unpriced,
+		{
+			"look-back of twelve hours", waits("stalled", time.Hour, 0),
+			minutely("gpu_util,checkpoints", 1440, m0, func(_ string, m int) string {
+				return fmt.Sprintf("90,%d", min(m, 720)/120)
+			}), unpriced,
 			[]string{"m0 warn 17h24m0s", "m0 stop 17h25m0s"}, 1440 - 1044},
-		{"look-back of three hours", waits("stalled", time.Hour, 0), minutely("gpu_util,checkpoints", 1440, m0, func(_ string, m int) string { return fmt.Sprintf("90,%d", min(m, 720)/120) }),
+		{
+			"look-back of three hours", waits("stalled", time.Hour, 0),
+			minutely("gpu_util,checkpoints", 1440, m0, func(_ string, m int) string {
+				return fmt.Sprintf("90,%d", min(m, 720)/120)
+			}),
 			func(p *Params) { p.Setting.LookBack = 3 * time.Hour }, nil, 0},
-		{"neither grace nor price", waits("held", 5*time.Minute, 0), minutely("gpu_util", 30, m0, each("0")), unpriced, []string{"m0 warn 5m0s", "m0 stop 6m0s"}, 25},
+		{
+			"neither grace nor price", waits("held", 5*time.Minute, 0), minutely("gpu_util", 30, m0, each("0")), unpriced,
+			[]string{"m0 warn 5m0s", "m0 stop 6m0s"}, 25,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := params(0)
@@ -123,7 +170,10 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 				t.Errorf("released %v min, want %v", got.released, test.released)
 			}
 			p.Every = time.Minute
-			got := slices.DeleteFunc(sameAsProcesses(t, test.trace, p), func(d Decision) bool { return d.Step == "refuse" && d.Time.Unix() != 300 }) // they repeat
+			// they repeat
+			got := slices.DeleteFunc(sameAsProcesses(t, test.trace, p), func(d Decision) bool {
+				return d.Step == "refuse" && d.Time.Unix() != 300
+			})
 			if diff := cmp.Diff(append([]string{}, test.want...), steps(got)); diff != "" {
 				t.Errorf("decisions (-want +got):\n%s", diff)
 			}
@@ -142,10 +192,12 @@ func TestAssumptionsAreOfReplaysAlone(t *testing.T) {
 		refusal string
 	}{{0, &price, "no-grace"}, {time.Minute, nil, "unpriced"}, {time.Minute, &price, ""}} {
 		p := params(0)
-		p.Baselines, p.Policies, p.Price, p.Every = false, policies(t, waits("held", 5*time.Minute, test.grace)), test.price, time.Minute
+		p.Baselines, p.Policies, p.Price, p.Every = false, policies(t,
+			waits("held", 5*time.Minute, test.grace)), test.price, time.Minute
 		live := processes(t, trace, p.Policies.Policies[0], p, action.Assumptions{})
 		if got := live[0].Refusal; got != test.refusal {
-			t.Errorf("with a grace of %s, priced %v, the refusal is %q, want %q", test.grace, test.price != nil, got, test.refusal)
+			t.Errorf("with a grace of %s, priced %v, the refusal is %q, want %q", test.grace, test.price != nil, got,
+				test.refusal)
 		}
 		res := replayed(t, trace, p).Results[0]
 		if res.ReleasedHours == 0 || (res.SavedUSD.Known()) != (test.price != nil) {

@@ -64,7 +64,8 @@ func nothing(d *usage.Description) bool { return d == nil || alike(d, &usage.Des
 
 // alike says whether two descriptions state the same.
 func alike(a, b *usage.Description) bool {
-	return a.Kind == b.Kind && a.Lifetime == b.Lifetime && a.Purpose == b.Purpose && a.Type == b.Type && a.Team == b.Team &&
+	return a.Kind == b.Kind && a.Lifetime == b.Lifetime && a.Purpose == b.Purpose && a.Type == b.Type &&
+		a.Team == b.Team &&
 		a.Project == b.Project && a.User == b.User && a.Environment == b.Environment && (a.Tags == nil) == (b.Tags == nil) &&
 		maps.Equal(a.Tags, b.Tags) && a.GPUs == b.GPUs && a.Launched.Equal(b.Launched)
 }
@@ -111,7 +112,9 @@ func (r *traced) statements(step int64) []stated {
 	var out []stated
 	var all statement
 	for len(rows) > 0 {
-		next := slices.MinFunc(rows, func(a, b *row) int { return cmp.Compare(a.at+a.nth*step+a.lag, b.at+b.nth*step+b.lag) })
+		next := slices.MinFunc(rows, func(a, b *row) int {
+			return cmp.Compare(a.at+a.nth*step+a.lag, b.at+b.nth*step+b.lag)
+		})
 		at := next.at + next.nth*step
 		all.hear(at, r.descs[next.desc])
 		if n := len(out); !nothing(&all.Description) && (n == 0 || !alike(out[n-1].Description, &all.Description)) {
@@ -176,8 +179,10 @@ func (a *Account) assumed(i int, known int64) Assumed {
 	tagged := a.tagged(r, d)
 	size, gpus := a.size(r, known, d)
 	return Assumed{
-		Governed: a.assumesGoverned(tagged), Tags: d.Tags == nil, Launched: d.Launched.IsZero(), GPUs: gpus, Size: !size.GPUs.Known(),
-		Kind: d.Kind == "", Lifetime: tagged.Lifetime == inventory.LifetimeUnknown, Purpose: tagged.Purpose == inventory.PurposeUnknown,
+		Governed: a.assumesGoverned(tagged), Tags: d.Tags == nil, Launched: d.Launched.IsZero(), GPUs: gpus,
+		Size: !size.GPUs.Known(),
+		Kind: d.Kind == "", Lifetime: tagged.Lifetime == inventory.LifetimeUnknown,
+		Purpose: tagged.Purpose == inventory.PurposeUnknown,
 	}
 }
 
@@ -201,8 +206,9 @@ func (a *Account) Assumptions() Assumptions {
 // tagged returns a resource with what its tags and columns state. Columns win.
 func (a *Account) tagged(r *traced, d *usage.Description) *inventory.Resource {
 	out := &inventory.Resource{
-		ID: r.name, Name: r.name, Cloud: Cloud, Kind: cmp.Or(d.Kind, inventory.KindInstance), Type: d.Type, State: inventory.StateRunning,
-		Tags: d.Tags, CreatedAt: d.Launched, Incarnation: incarnation,
+		ID: r.name, Name: r.name, Cloud: Cloud, Kind: cmp.Or(d.Kind, inventory.KindInstance), Type: d.Type,
+		State: inventory.StateRunning,
+		Tags:  d.Tags, CreatedAt: d.Launched, Incarnation: incarnation,
 	}
 	// A keep-until that cannot be read keeps without end, which is what the error says.
 	_ = a.params.Tags.Apply(out)

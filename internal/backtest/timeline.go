@@ -83,7 +83,8 @@ func (t *trace) timeline(rule string, got outcome, limit int) *Timeline {
 	from, to := t.span()
 	width := (to - from + drawnParts - 1) / drawnParts
 	out := &Timeline{
-		Rule: rule, From: instant(from), To: instant(to), ResolutionSeconds: span(width).Seconds(), More: len(t.resources) - len(order),
+		Rule: rule, From: instant(from), To: instant(to), ResolutionSeconds: span(width).Seconds(),
+		More: len(t.resources) - len(order),
 	}
 	for _, i := range order {
 		p := painter{from: from, to: to, width: width}

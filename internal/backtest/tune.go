@@ -236,7 +236,8 @@ func (t *trace) tested(parts []share) (Tested, error) {
 // the one of which less is known; empty where there is none.
 func (u *tuner) narrower(c learn.Class) string {
 	for _, o := range u.sorted() {
-		if o.Class != c && o.Kind == c.Kind && o.Purpose == c.Purpose && (c.Type == "" || c.Type == o.Type) && (c.Team == "" || c.Team == o.Team) {
+		if o.Class != c && o.Kind == c.Kind && o.Purpose == c.Purpose && (c.Type == "" || c.Type == o.Type) &&
+			(c.Team == "" || c.Team == o.Team) {
 			return o.Class.String()
 		}
 	}
@@ -247,7 +248,8 @@ func (u *tuner) narrower(c learn.Class) string {
 func (t Tuned) policy(c learn.Class) *policy.Policy {
 	name := []string{"tuned", string(c.Kind), string(c.Purpose)}
 	sel := policy.Select{
-		Kind: []string{string(c.Kind)}, Lifetime: []string{string(inventory.Ephemeral)}, Purpose: []string{string(c.Purpose)},
+		Kind: []string{string(c.Kind)}, Lifetime: []string{string(inventory.Ephemeral)},
+		Purpose: []string{string(c.Purpose)},
 	}
 	if c.Type != "" {
 		sel.Type, name = []string{c.Type}, append(name, c.Type)

@@ -116,7 +116,8 @@ func TestTunedPoliciesDoWhatWasLearned(t *testing.T) {
 		}
 		tr := loaded(t, rowsOf(ps...), p.RestartCost)
 		want := tr.totals().Fixed(int64(r.Classes[0].WaitSeconds*1e6), tr.step, tr.restart)
-		if got := replay.Results[0]; got.Restarts != want.Restarts || fmt.Sprintf("%.6f", got.ReleasedHours) != fmt.Sprintf("%.6f", hours(want.Released)) {
+		if got := replay.Results[0]; got.Restarts != want.Restarts ||
+			fmt.Sprintf("%.6f", got.ReleasedHours) != fmt.Sprintf("%.6f", hours(want.Released)) {
 			t.Fatalf("a learned wait of %v s does %+v as a policy, %+v as a wait", r.Classes[0].WaitSeconds, got, want)
 		}
 	})
@@ -156,13 +157,16 @@ func TestTuneOverlaps(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("resource,time,gpu_util,team\n")
 	for _, r := range rowsOf("#....", "#....") {
-		fmt.Fprintf(&b, "%s,%d,%g,%s\n", r.resource, r.at*60, r.util, map[string]string{"r000": "", "r001": "vision"}[r.resource])
+		fmt.Fprintf(&b, "%s,%d,%g,%s\n", r.resource, r.at*60, r.util, map[string]string{
+			"r000": "", "r001": "vision",
+		}[r.resource])
 	}
 	set, r := tuned(t, b.String(), params(time.Minute))
 	if len(set.Policies) != 1 || len(r.Classes) != 2 || r.Classes[0].Why == "" {
 		t.Errorf("wrote %d policies for %+v", len(set.Policies), r.Classes)
 	}
-	_, _, err := Tune(context.Background(), strings.NewReader("resource,time,gpu_util,lifetime\na,0,0,persistent\n"), params(time.Minute))
+	_, _, err := Tune(context.Background(), strings.NewReader("resource,time,gpu_util,lifetime\na,0,0,persistent\n"),
+		params(time.Minute))
 	if err == nil || !strings.Contains(err.Error(), "persistent") {
 		t.Errorf("of persistent resources: %v", err)
 	}
@@ -173,6 +177,7 @@ func TestTuneOverlaps(t *testing.T) {
 func TestTuneBeatsBreakEven(t *testing.T) {
 	_, r := tuned(t, csvOf(rowsOf(day(40, 1440, 9)...)), params(12*time.Minute))
 	if r.Tested.NetSavedHours <= r.BreakEven.NetSavedHours || r.Tested.NetSavedHours > r.PerfectForesight.NetSavedHours {
-		t.Errorf("learned %.1f h, breaking even %.1f h, the oracle %.1f h", r.Tested.NetSavedHours, r.BreakEven.NetSavedHours, r.PerfectForesight.NetSavedHours)
+		t.Errorf("learned %.1f h, breaking even %.1f h, the oracle %.1f h", r.Tested.NetSavedHours,
+			r.BreakEven.NetSavedHours, r.PerfectForesight.NetSavedHours)
 	}
 }

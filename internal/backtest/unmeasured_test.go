@@ -49,8 +49,10 @@ policies:
 			t.Fatalf("%s: %v", tc.name, err)
 		}
 		for _, got := range r.Results {
-			if got.ResourceHours != tc.measured || got.IdleHours != tc.idle || got.UnknownHours < tc.unknown-0.02 || tc.off == 0 && got.ReleasedHours > 0 || got.NetSavedShare != got.NetSavedShare {
-				t.Errorf("%s: %s: %v measured, %v idle, %v unknown, %v released", tc.name, got.Name, got.ResourceHours, got.IdleHours, got.UnknownHours, got.ReleasedHours)
+			if got.ResourceHours != tc.measured || got.IdleHours != tc.idle || got.UnknownHours < tc.unknown-0.02 ||
+				tc.off == 0 && got.ReleasedHours > 0 || got.NetSavedShare != got.NetSavedShare {
+				t.Errorf("%s: %s: %v measured, %v idle, %v unknown, %v released", tc.name, got.Name, got.ResourceHours,
+					got.IdleHours, got.UnknownHours, got.ReleasedHours)
 			}
 		}
 		if r.Results[0].ReleasedHours < tc.off {

@@ -25,7 +25,8 @@ type spent map[string]float64
 func (h *chronicle) spentOf(t testingTB, tr *trace, each time.Duration, p Params) spent {
 	t.Helper()
 	out := spent{}
-	for at := h.account.Summary().First.Add(each / 2); at.Before(h.account.Summary().Last.Add(p.Format.Step)); at = at.Add(each) {
+	for at := h.account.Summary().First.Add(each / 2); at.Before(
+		h.account.Summary().Last.Add(p.Format.Step)); at = at.Add(each) {
 		var operations []Operation
 		for _, d := range h.operations {
 			if !d.At.After(at) {
@@ -50,7 +51,8 @@ func (h *chronicle) spentOf(t testingTB, tr *trace, each time.Duration, p Params
 		for i, res := range tr.resources {
 			f := facts[res.Name]
 			switch {
-			case at.UnixMicro() < h.account.resources[tr.account.index(res.Name)].known || at.UnixMicro() >= tr.tracks[i].last+tr.step:
+			case at.UnixMicro() < h.account.resources[tr.account.index(res.Name)].known ||
+				at.UnixMicro() >= tr.tracks[i].last+tr.step:
 				continue
 			case f == nil:
 				out["away"] += each.Hours()
@@ -105,7 +107,8 @@ func TestWhyNotAddsUp(t *testing.T) {
 		got["no verdict"] = *r.Results[0].VerdictUnknownHours
 		for _, answer := range []string{"false", "unknown", "refused", "no verdict"} {
 			if math.Abs(got[answer]-want[answer]) > float64(changes+3)*each.Hours() {
-				t.Fatalf("%s for %.3f h, looks every %s find %.3f h (%d changes): %v\n%s", answer, got[answer], each, want[answer], changes, r.Results[0].WhyNot, trace)
+				t.Fatalf("%s for %.3f h, looks every %s find %.3f h (%d changes): %v\n%s", answer, got[answer], each, want[answer],
+					changes, r.Results[0].WhyNot, trace)
 			}
 		}
 		states := 0.0
@@ -121,12 +124,16 @@ func TestWhyNotAddsUp(t *testing.T) {
 // TestWhyNot spells out what a policy did not do, and why.
 func TestWhyNot(t *testing.T) {
 	const minutes = 60
-	trace := minutely("lifetime,type,gpu,gpu_util,environment", minutes, []string{"busy", "half", "kept", "now and then", "unknown"}, func(r string, m int) string {
+	trace := minutely("lifetime,type,gpu,gpu_util,environment", minutes, []string{
+		"busy", "half", "kept", "now and then", "unknown",
+	}, func(r string, m int) string {
 		util := "0"
 		if r == "busy" || r == "now and then" && m%20 < 10 {
 			util = "50"
 		}
-		lifetime, typ := map[bool]string{true: "persistent", false: "ephemeral"}[r == "kept"], map[bool]string{true: "p4d.24xlarge", false: "g5.xlarge"}[r == "half"]
+		lifetime, typ := map[bool]string{
+			true: "persistent", false: "ephemeral",
+		}[r == "kept"], map[bool]string{true: "p4d.24xlarge", false: "g5.xlarge"}[r == "half"]
 		return lifetime + "," + typ + ",0," + util + "," + map[bool]string{true: "", false: "dev"}[r == "unknown"]
 	})
 	p := params(0)
@@ -164,9 +171,12 @@ func TestWhyNot(t *testing.T) {
 
 // TestActedThoughNothingWasReleased: a policy that only tells people acts.
 func TestActedThoughNothingWasReleased(t *testing.T) {
-	for do, acts := range map[string]bool{"{do: notify}": true, `{do: tag, tags: {idle: "yes"}}`: true, "{do: stop}": false} {
+	for do, acts := range map[string]bool{
+		"{do: notify}": true, `{do: tag, tags: {idle: "yes"}}`: true, "{do: stop}": false,
+	} {
 		p := params(0)
-		p.Baselines, p.Policies = false, policies(t, "  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 10m}}, "+do+"]\n")
+		p.Baselines, p.Policies = false, policies(t,
+			"  - name: p\n    when: duty.lasting >= duration(\"2m\")\n    then: [{warn: {grace: 10m}}, "+do+"]\n")
 		r := replayed(t, csvOf(rowsOf("#....#")), p)
 		if silent := strings.HasPrefix(r.Notes[0], "p never acted"); silent == acts {
 			t.Errorf("%s: the first note is %q", do, r.Notes[0])
@@ -179,7 +189,9 @@ func TestActedThoughNothingWasReleased(t *testing.T) {
 func TestOfForesightWhy(t *testing.T) {
 	p := params(0)
 	p.Policies = policies(t, rested("p", 5*time.Minute, 0))
-	trace := minutely("gpu_util", 30, []string{"m0", "m1"}, func(r string, _ int) string { return map[string]string{"m0": "0", "m1": "0.4"}[r] })
+	trace := minutely("gpu_util", 30, []string{"m0", "m1"}, func(r string, _ int) string {
+		return map[string]string{"m0": "0", "m1": "0.4"}[r]
+	})
 	for below, stated := range map[float64]bool{0: false, 1: true} {
 		p.IdleBelow = below
 		r := replayed(t, trace, p).Results[0]
@@ -195,8 +207,9 @@ func TestWhyNotDeferred(t *testing.T) {
 	price := 2 * money.USD
 	p := params(0)
 	p.Baselines, p.Price, p.Caps = false, &price, true
-	p.Policies = policies(t, "  - name: p\n    when: duty.lasting >= duration(\"10m\")\n    then: [{warn: {grace: 5m}}, {do: stop}]\n"+
-		"    limits: {per_hour: 2, share: \"100%\", dollars_per_hour: 100}\n")
+	p.Policies = policies(t,
+		"  - name: p\n    when: duty.lasting >= duration(\"10m\")\n    then: [{warn: {grace: 5m}}, {do: stop}]\n"+
+			"    limits: {per_hour: 2, share: \"100%\", dollars_per_hour: 100}\n")
 	r := replayed(t, trace, p)
 	for _, w := range r.Results[0].WhyNot {
 		if w.Answer == "deferred" {

@@ -123,7 +123,8 @@ func NewAggregate(o Options) *Aggregate {
 	if o.MaxRows <= 0 {
 		o.MaxRows = DefaultMaxRows
 	}
-	return &Aggregate{options: o, symbols: map[string]symbol{"": 0}, texts: []string{""}, periods: map[PeriodKey]*period{},
+	return &Aggregate{
+		options: o, symbols: map[string]symbol{"": 0}, texts: []string{""}, periods: map[PeriodKey]*period{},
 		owners: map[string]owned{}, words: map[string]symbol{}, classes: map[classKey]classed{}, rows: map[rowKey]int32{}}
 }
 
@@ -180,7 +181,9 @@ func clean(s string) string {
 // they learned of late. l is not kept.
 func (a *Aggregate) Add(l *Line) error {
 	if l.BillingCurrency != "" && !strings.EqualFold(l.BillingCurrency, "USD") {
-		return fmt.Errorf("BillingCurrency is %.20q: costs are kept in US dollars; export the bill in USD, one currency at a time", l.BillingCurrency)
+		return fmt.Errorf(
+			"BillingCurrency is %.20q: costs are kept in US dollars; export the bill in USD, one currency at a time",
+			l.BillingCurrency)
 	}
 	if l.BillingPeriodStart.IsZero() {
 		return errors.New("BillingPeriodStart is empty: a bill is imported by billing periods")
@@ -190,7 +193,8 @@ func (a *Aggregate) Add(l *Line) error {
 	}
 	for i, d := range [...]Decimal{l.BilledCost, l.EffectiveCost, l.ListCost, l.ContractedCost} {
 		if d.beyond() {
-			return fmt.Errorf("%s is %s, which is more than a bill can come to: is it the cost?", [...]string{"BilledCost", "EffectiveCost", "ListCost", "ContractedCost"}[i], d)
+			return fmt.Errorf("%s is %s, which is more than a bill can come to: is it the cost?",
+				[...]string{"BilledCost", "EffectiveCost", "ListCost", "ContractedCost"}[i], d)
 		}
 	}
 	p := a.period(l)
@@ -204,10 +208,13 @@ func (a *Aggregate) Add(l *Line) error {
 	c := a.class(l)
 	tags := a.tags(l.Tags)
 	key := rowKey{period: p.id, day: int32(floorDay(l.ChargePeriodStart.Unix())),
-		provider: a.symbol(l.ServiceProviderName), subAccount: a.symbol(l.SubAccountID), resource: a.symbol(l.ResourceID), service: a.symbol(l.ServiceName),
-		region: a.symbol(l.RegionID), category: c.category, transfer: c.transfer, to: c.to, chargeCategory: a.symbol(l.ChargeCategory),
-		pricing: a.symbol(l.PricingCategory), commitment: a.symbol(l.CommitmentID), status: a.symbol(l.CommitmentStatus),
-		owner: tags.owner, purpose: tags.purpose, capacity: c.capacity, machine: c.machine, unknown: l.Unknown}
+		provider: a.symbol(l.ServiceProviderName), subAccount: a.symbol(l.SubAccountID), resource: a.symbol(l.ResourceID),
+		service: a.symbol(l.ServiceName),
+		region:  a.symbol(l.RegionID), category: c.category, transfer: c.transfer, to: c.to,
+		chargeCategory: a.symbol(l.ChargeCategory),
+		pricing:        a.symbol(l.PricingCategory), commitment: a.symbol(l.CommitmentID),
+		status: a.symbol(l.CommitmentStatus),
+		owner:  tags.owner, purpose: tags.purpose, capacity: c.capacity, machine: c.machine, unknown: l.Unknown}
 	row, ok := a.rows[key]
 	if !ok {
 		var err error
@@ -300,12 +307,17 @@ func (a *Aggregate) class(l *Line) classed {
 		clear(a.words)
 		a.spoken = recall[symbol]{}
 	}
-	k := classKey{a.word(l.ChargeCategory), a.word(l.ServiceCategory), a.word(l.ServiceName), a.word(l.ChargeDescription), a.word(l.UsageType),
+	k := classKey{
+		a.word(l.ChargeCategory), a.word(l.ServiceCategory), a.word(l.ServiceName), a.word(l.ChargeDescription),
+		a.word(l.UsageType),
 		a.word(l.FromRegion), a.word(l.ToRegion), a.word(l.CapacityStatus), a.word(l.MachineType)}
 	c, ok := a.classes[k]
 	if !ok {
 		found := classify(l)
-		c = classed{a.symbol(string(found.category)), a.symbol(string(found.transfer)), a.symbol(found.to), a.symbol(found.capacity), a.symbol(found.machine)}
+		c = classed{
+			a.symbol(string(found.category)), a.symbol(string(found.transfer)), a.symbol(found.to), a.symbol(found.capacity),
+			a.symbol(found.machine),
+		}
 		a.classes[k] = c
 	}
 	return c
@@ -372,6 +384,8 @@ func (a *Aggregate) Merge(o *Aggregate) error {
 // symbols returns the fields of a key that are texts, in the order in which rows are
 // sorted after day and resource.
 func (k *rowKey) symbols() [16]*symbol {
-	return [16]*symbol{&k.resource, &k.provider, &k.subAccount, &k.service, &k.region, &k.category, &k.transfer, &k.to, &k.chargeCategory, &k.pricing,
+	return [16]*symbol{
+		&k.resource, &k.provider, &k.subAccount, &k.service, &k.region, &k.category, &k.transfer, &k.to, &k.chargeCategory,
+		&k.pricing,
 		&k.commitment, &k.status, &k.owner, &k.purpose, &k.capacity, &k.machine}
 }

@@ -24,8 +24,11 @@ func line(resource string, cost string, day int) *Line {
 	if err != nil {
 		panic(err)
 	}
-	return &Line{BillingAccountID: "acc", BillingCurrency: "USD", BillingPeriodStart: september, BillingPeriodEnd: september.AddDate(0, 1, 0),
-		ChargePeriodStart: september.AddDate(0, 0, day).Add(5 * time.Hour), ChargeCategory: Usage, ServiceName: "Amazon Elastic Compute Cloud", ServiceCategory: "Compute",
+	return &Line{
+		BillingAccountID: "acc", BillingCurrency: "USD", BillingPeriodStart: september,
+		BillingPeriodEnd:  september.AddDate(0, 1, 0),
+		ChargePeriodStart: september.AddDate(0, 0, day).Add(5 * time.Hour), ChargeCategory: Usage,
+		ServiceName: "Amazon Elastic Compute Cloud", ServiceCategory: "Compute",
 		ResourceID: resource, PricingCategory: Standard, BilledCost: d, EffectiveCost: d, ListCost: d, ContractedCost: d}
 }
 
@@ -50,11 +53,15 @@ func settled(t testing.TB, lines ...*Line) *Bill {
 // drawn draws a line.
 func drawn() *rapid.Generator[*Line] {
 	return rapid.Custom(func(t *rapid.T) *Line {
-		l := line(rapid.SampledFrom([]string{"", "i-1", "i-2", "vol-1"}).Draw(t, "resource"), rapid.StringMatching(`-?[0-9]{1,2}\.[0-9]{1,30}`).Draw(t, "cost"), rapid.IntRange(0, 3).Draw(t, "day"))
+		l := line(rapid.SampledFrom([]string{"", "i-1", "i-2", "vol-1"}).Draw(t, "resource"),
+			rapid.StringMatching(`-?[0-9]{1,2}\.[0-9]{1,30}`).Draw(t, "cost"), rapid.IntRange(0, 3).Draw(t, "day"))
 		l.BillingAccountID = rapid.SampledFrom([]string{"acc", "other", ""}).Draw(t, "account")
-		l.ChargeDescription = rapid.SampledFrom([]string{"", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)"}).Draw(t, "description")
+		l.ChargeDescription = rapid.SampledFrom([]string{
+			"", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)",
+		}).Draw(t, "description")
 		l.ConsumedUnit, l.ConsumedQuantity = "GB", l.BilledCost
-		l.Tags = rapid.SampledFrom([]string{"", "no json", `{"team":"vision"}`, `{"Team":"speech","project":"asr"}`}).Draw(t, "tags")
+		l.Tags = rapid.SampledFrom([]string{"", "no json", `{"team":"vision"}`, `{"Team":"speech","project":"asr"}`}).Draw(t,
+			"tags")
 		if rapid.Bool().Draw(t, "no effective cost") {
 			l.Unknown, l.EffectiveCost = EffectiveCost, Decimal{}
 		}
@@ -150,8 +157,12 @@ func TestWhatIsRefused(t *testing.T) {
 		{"euros", func(l *Line) { l.BillingCurrency = "EUR" }, `"EUR"`},
 		{"no period", func(l *Line) { l.BillingPeriodStart = time.Time{} }, "BillingPeriodStart is empty"},
 		{"no day", func(l *Line) { l.ChargePeriodStart = time.Time{} }, "ChargePeriodStart is empty"},
-		{"a correction of before", func(l *Line) { l.ChargePeriodStart, l.ChargeClass = september.AddDate(0, -2, 0), Correction }, ""},
-		{"a credit for before", func(l *Line) { l.ChargePeriodStart, l.ChargeCategory = september.AddDate(0, -2, 0), Credit }, ""},
+		{"a correction of before", func(l *Line) {
+			l.ChargePeriodStart, l.ChargeClass = september.AddDate(0, -2, 0), Correction
+		}, ""},
+		{"a credit for before", func(l *Line) {
+			l.ChargePeriodStart, l.ChargeCategory = september.AddDate(0, -2, 0), Credit
+		}, ""},
 		{"no end", func(l *Line) { l.BillingPeriodEnd = time.Time{} }, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -197,11 +208,16 @@ func TestUsageThatIsBilledLate(t *testing.T) {
 		for r := range p.Rows() {
 			days[r.Resource] = r.Day.Format(time.DateOnly)
 		}
-		if want := map[string]string{"i-late": "2024-07-04", "i-1": september.Format(time.DateOnly), "i-early": "2024-10-03", "i-uneven": september.Format(time.DateOnly)}; !maps.Equal(days, want) {
+		if want := map[string]string{
+			"i-late": "2024-07-04", "i-1": september.Format(time.DateOnly), "i-early": "2024-10-03",
+			"i-uneven": september.Format(time.DateOnly),
+		}; !maps.Equal(days, want) {
 			t.Errorf("%s: the days are %v, want %v", name, days, want)
 		}
 		notes := strings.Join(b.Notes, "\n")
-		for _, want := range []string{"1 row of usage from before the billing period", "1 row of usage from after the billing period", "several ends"} {
+		for _, want := range []string{
+			"1 row of usage from before the billing period", "1 row of usage from after the billing period", "several ends",
+		} {
 			if !strings.Contains(notes, want) {
 				t.Errorf("%s: the notes are %q, want %q", name, notes, want)
 			}
@@ -214,12 +230,18 @@ func TestOwnersFromTags(t *testing.T) {
 		tags string
 		want inventory.Owner
 	}{
-		{`{"Team":"vision","cost-center":"4711","env":"PROD"}`, inventory.Owner{Team: "vision", CostCenter: "4711", Environment: "prod"}},
+		{
+			`{"Team":"vision","cost-center":"4711","env":"PROD"}`,
+			inventory.Owner{Team: "vision", CostCenter: "4711", Environment: "prod"},
+		},
 		{`{"user:team":"vision"}`, inventory.Owner{Team: "vision"}},
 		{`{"user_team":"vision","team":"speech"}`, inventory.Owner{Team: "speech"}},
 		{`{"team":null}`, inventory.Owner{}},
 		{`{"team":7}`, inventory.Owner{Team: "7"}},
-		{`[{"key":"team","value":"vision","inherited":false},{"key":"env","value":"dev"}]`, inventory.Owner{Team: "vision", Environment: "dev"}},
+		{
+			`[{"key":"team","value":"vision","inherited":false},{"key":"env","value":"dev"}]`,
+			inventory.Owner{Team: "vision", Environment: "dev"},
+		},
 		{`"team": "vision","project": "asr"`, inventory.Owner{Team: "vision", Project: "asr"}},
 		{`[]`, inventory.Owner{}},
 		{``, inventory.Owner{}},
@@ -248,7 +270,8 @@ func TestTextsAreFitToKeep(t *testing.T) {
 	b.Tags = a.Tags
 	got := settled(t, a, b)
 	rows := slices.Collect(got.Rows())
-	if len(rows) != 1 || rows[0].Resource != "i-\uFFFD" || rows[0].Account != "\uFFFD" || rows[0].Owner.Team != "x\uFFFD" || rows[0].Cost.Billed != 3*money.USD {
+	if len(rows) != 1 || rows[0].Resource != "i-\uFFFD" || rows[0].Account != "\uFFFD" ||
+		rows[0].Owner.Team != "x\uFFFD" || rows[0].Cost.Billed != 3*money.USD {
 		t.Errorf("the rows are %+v", rows)
 	}
 }
@@ -271,7 +294,10 @@ func TestPlan(t *testing.T) {
 	}{
 		{"the same again", b, []Change{Unchanged, Unchanged}, 0},
 		{"a line more", settled(t, line("i-1", "1", 0), line("i-2", "1", 0), other), []Change{Restated, Unchanged}, 1},
-		{"a digit more", settled(t, line("i-1", "1.000000000000000000000000000001", 0), other), []Change{Restated, Unchanged}, 1},
+		{
+			"a digit more", settled(t, line("i-1", "1.000000000000000000000000000001", 0), other),
+			[]Change{Restated, Unchanged}, 1,
+		},
 		{"an account less", settled(t, line("i-1", "1", 0)), []Change{Unchanged, Removed}, 1},
 	} {
 		replace, planned, _ := Plan(tc.bill, stored, at)
@@ -302,52 +328,125 @@ func TestClassification(t *testing.T) {
 		transfer                                         Transfer
 		to                                               string
 	}{
-		{"Amazon Elastic Compute Cloud", "Compute", "", "$1.624 per On Demand Linux g5.4xlarge Instance Hour", Compute, NoTransfer, ""},
-		{"Amazon Elastic Compute Cloud", "Storage", "", "$0.08 per GB-month of General Purpose (gp3) provisioned storage - US East (N. Virginia)", Storage, NoTransfer, ""},
-		{"Amazon Elastic Compute Cloud", "Storage", "", "$0.05 per GB-Month of snapshot data stored - US West (Oregon)", Storage, NoTransfer, ""},
-		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.090 per GB - first 10 TB / month data transfer out beyond the global free tier", Egress, Internet, ""},
+		{
+			"Amazon Elastic Compute Cloud", "Compute", "", "$1.624 per On Demand Linux g5.4xlarge Instance Hour", Compute,
+			NoTransfer, "",
+		},
+		{
+			"Amazon Elastic Compute Cloud", "Storage", "",
+			"$0.08 per GB-month of General Purpose (gp3) provisioned storage - US East (N. Virginia)", Storage, NoTransfer,
+			"",
+		},
+		{
+			"Amazon Elastic Compute Cloud", "Storage", "", "$0.05 per GB-Month of snapshot data stored - US West (Oregon)",
+			Storage, NoTransfer, "",
+		},
+		{
+			"Amazon Elastic Compute Cloud", "Compute", "",
+			"$0.090 per GB - first 10 TB / month data transfer out beyond the global free tier", Egress, Internet, "",
+		},
 		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.000 per GB - data transfer in per month", Egress, Inbound, ""},
-		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.00 per GB - US West (Oregon) data transfer from US East (Northern Virginia)", Egress, Inbound, ""},
-		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.010 per GB - regional data transfer - in/out/between EC2 AZs or using elastic IPs or ELB", Egress, CrossZone, ""},
+		{
+			"Amazon Elastic Compute Cloud", "Compute", "",
+			"$0.00 per GB - US West (Oregon) data transfer from US East (Northern Virginia)", Egress, Inbound, "",
+		},
+		{
+			"Amazon Elastic Compute Cloud", "Compute", "",
+			"$0.010 per GB - regional data transfer - in/out/between EC2 AZs or using elastic IPs or ELB", Egress, CrossZone,
+			"",
+		},
 		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.045 per GB Data Processed by NAT Gateways", Egress, NATData, ""},
 		{"Amazon Elastic Compute Cloud", "Compute", "", "$0.045 per NAT Gateway Hour", Egress, NATHours, ""},
-		{"Amazon Simple Storage Service", "Storage", "", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)", Egress, CrossRegion, "eu-west-1"},
+		{
+			"Amazon Simple Storage Service", "Storage", "", "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)",
+			Egress, CrossRegion, "eu-west-1",
+		},
 		{"Amazon Simple Storage Service", "Storage", "USW2-EUC1-AWS-Out-Bytes", "", Egress, CrossRegion, "eu-central-1"},
 		{"Amazon Simple Storage Service", "Storage", "USW2-AWS-Out-Bytes", "", Egress, CrossRegion, "us-west-2"},
 		{"Amazon Simple Storage Service", "Storage", "USW2-DataTransfer-Out-Bytes", "", Egress, Internet, ""},
-		{"Amazon Simple Storage Service", "Storage", "", "$0.00 per GB data transfer out of US East (Northern Virginia) to CloudFront", Egress, OtherTransfer, ""},
-		{"Amazon Simple Storage Service", "Storage", "", "$0.005 per 1,000 PUT, COPY, POST, or LIST requests", Storage, NoTransfer, ""},
-		{"AmazonCloudWatch", "Management and Governance", "", "$0.03 per GB-mo of log storage - US West (Oregon)", Storage, NoTransfer, ""},
-		{"AmazonCloudWatch", "Management and Governance", "", "$0.50 per GB custom log data ingested in Standard log class - US West (Oregon)", Overhead, NoTransfer, ""},
+		{
+			"Amazon Simple Storage Service", "Storage", "",
+			"$0.00 per GB data transfer out of US East (Northern Virginia) to CloudFront", Egress, OtherTransfer, "",
+		},
+		{
+			"Amazon Simple Storage Service", "Storage", "", "$0.005 per 1,000 PUT, COPY, POST, or LIST requests", Storage,
+			NoTransfer, "",
+		},
+		{
+			"AmazonCloudWatch", "Management and Governance", "", "$0.03 per GB-mo of log storage - US West (Oregon)", Storage,
+			NoTransfer, "",
+		},
+		{
+			"AmazonCloudWatch", "Management and Governance", "",
+			"$0.50 per GB custom log data ingested in Standard log class - US West (Oregon)", Overhead, NoTransfer, "",
+		},
 		{"Amazon EC2 Container Registry (ECR)", "Other", "", "$0.10 per GB-month of data storage", Storage, NoTransfer, ""},
-		{"Amazon Elastic Container Service", "Other", "", "AWS Fargate - vCPU  - US West 2 (Oregon)", Compute, NoTransfer, ""},
-		{"Amazon Relational Database Service", "Databases", "", "USD 0.023 per db.t3.micro Single-AZ instance hour", Storage, NoTransfer, ""},
-		{"Elastic Load Balancing", "Networking", "", "$0.0225 per Application LoadBalancer-hour (or partial hour)", Overhead, NoTransfer, ""},
-		{"AWS Key Management Service", "Identity", "", "$1 per customer managed KMS key version in EU (Frankfurt)", Overhead, NoTransfer, ""},
+		{
+			"Amazon Elastic Container Service", "Other", "", "AWS Fargate - vCPU  - US West 2 (Oregon)", Compute, NoTransfer,
+			"",
+		},
+		{
+			"Amazon Relational Database Service", "Databases", "", "USD 0.023 per db.t3.micro Single-AZ instance hour",
+			Storage, NoTransfer, "",
+		},
+		{
+			"Elastic Load Balancing", "Networking", "", "$0.0225 per Application LoadBalancer-hour (or partial hour)",
+			Overhead, NoTransfer, "",
+		},
+		{
+			"AWS Key Management Service", "Identity", "", "$1 per customer managed KMS key version in EU (Frankfurt)",
+			Overhead, NoTransfer, "",
+		},
 		{"AWS Premium Support", "", "", "Business support", Overhead, NoTransfer, ""},
-		{"Azure Machine Learning", "AI and Machine Learning", "", "Virtual Machines Dv2/DSv2 Series - D11 v2/DS11 v2 - US East 2", Compute, NoTransfer, ""},
-		{"Azure Machine Learning", "AI and Machine Learning", "", "Premium SSD Managed Disks - P6 LRS - US East 2", Storage, NoTransfer, ""},
-		{"Azure Machine Learning", "AI and Machine Learning", "", "Bandwidth Inter-Region - Intra Continent Data Transfer Out - North America", Egress, CrossRegion, ""},
-		{"Azure Machine Learning", "AI and Machine Learning", "", "Rtn Preference: MGN - Standard Data Transfer Out", Egress, Internet, ""},
-		{"Storage Accounts", "Storage", "", "Microsoft Defender for Storage - Standard Transactions", Overhead, NoTransfer, ""},
+		{
+			"Azure Machine Learning", "AI and Machine Learning", "",
+			"Virtual Machines Dv2/DSv2 Series - D11 v2/DS11 v2 - US East 2", Compute, NoTransfer, "",
+		},
+		{
+			"Azure Machine Learning", "AI and Machine Learning", "", "Premium SSD Managed Disks - P6 LRS - US East 2",
+			Storage, NoTransfer, "",
+		},
+		{
+			"Azure Machine Learning", "AI and Machine Learning", "",
+			"Bandwidth Inter-Region - Intra Continent Data Transfer Out - North America", Egress, CrossRegion, "",
+		},
+		{
+			"Azure Machine Learning", "AI and Machine Learning", "", "Rtn Preference: MGN - Standard Data Transfer Out",
+			Egress, Internet, "",
+		},
+		{
+			"Storage Accounts", "Storage", "", "Microsoft Defender for Storage - Standard Transactions", Overhead, NoTransfer,
+			"",
+		},
 		{"Compute Engine", "Compute", "", "Network Inter Zone Egress", Egress, CrossZone, ""},
 		{"Compute Engine", "Compute", "", "Network Internet Egress from Americas to EMEA", Egress, Internet, ""},
 		{"COMPUTE", "Compute", "", "Standard - A1 - Memory", Compute, NoTransfer, ""},
 		{"AmazonSageMaker", "", "USW2-Train:VolumeUsage.gp3", "", Storage, NoTransfer, ""},
 		{"AmazonSageMaker", "", "Notebk:ml.g5.xlarge", "", Compute, NoTransfer, ""},
 		{"AmazonSageMaker", "", "FeatureStore:StorageBytes", "", Storage, NoTransfer, ""},
-		{"Amazon SageMaker", "AI and Machine Learning", "", "$0.23 per ModelMonitor ml.m5.xlarge hour", Overhead, NoTransfer, ""},
+		{
+			"Amazon SageMaker", "AI and Machine Learning", "", "$0.23 per ModelMonitor ml.m5.xlarge hour", Overhead,
+			NoTransfer, "",
+		},
 		{"Virtual Machines", "COMPUTE", "", "NC24ads A100 v4", Compute, NoTransfer, ""},
 		{"Cloud Storage", "storage", "", "Standard Storage", Storage, NoTransfer, ""},
-		{"Amazon Simple Queue Service", "Integration", "", "$0.40 per million Amazon SQS standard requests", Other, NoTransfer, ""},
+		{
+			"Amazon Simple Queue Service", "Integration", "", "$0.40 per million Amazon SQS standard requests", Other,
+			NoTransfer, "",
+		},
 	} {
-		got := classify(&Line{ServiceName: tc.service, ServiceCategory: tc.serviceCategory, UsageType: tc.usageType, ChargeDescription: tc.description, ChargeCategory: Usage})
+		got := classify(&Line{
+			ServiceName: tc.service, ServiceCategory: tc.serviceCategory, UsageType: tc.usageType,
+			ChargeDescription: tc.description, ChargeCategory: Usage,
+		})
 		got.machine = "" // which TestMeters holds
 		if want := (class{category: tc.category, transfer: tc.transfer, to: tc.to}); got != want {
 			t.Errorf("%s, %q %q is %+v, want %+v", tc.service, tc.usageType, tc.description, got, want)
 		}
 	}
-	if got := classify(&Line{ChargeCategory: Tax, ServiceName: "Amazon Simple Storage Service", ServiceCategory: "Storage"}); got.category != Overhead {
+	if got := classify(&Line{
+		ChargeCategory: Tax, ServiceName: "Amazon Simple Storage Service", ServiceCategory: "Storage",
+	}); got.category != Overhead {
 		t.Errorf("tax is %s", got.category)
 	}
 }
@@ -371,7 +470,8 @@ func TestMeters(t *testing.T) {
 		{Line{UsageType: "BoxUsage:c5.large", MachineType: "c5a.large", CapacityStatus: Used}, "c5a.large", Used},
 	} {
 		if c := classify(&tc.line); c.machine != tc.machine || c.capacity != tc.capacity {
-			t.Errorf("%q %q is of %q, %q; want %q, %q", tc.line.UsageType, tc.line.ChargeDescription, c.machine, c.capacity, tc.machine, tc.capacity)
+			t.Errorf("%q %q is of %q, %q; want %q, %q", tc.line.UsageType, tc.line.ChargeDescription, c.machine, c.capacity,
+				tc.machine, tc.capacity)
 		}
 	}
 }
@@ -405,8 +505,10 @@ func TestPurchasesTakeEffectOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := b.Periods[0]
-		if p.Exact.Effective != tc.effective || p.Exact.Billed != "365" || !strings.Contains(strings.Join(b.Notes, "\n"), tc.note) {
-			t.Errorf("billed %s, effective %s with notes %q; want 365, %s and %q", p.Exact.Billed, p.Exact.Effective, b.Notes, tc.effective, tc.note)
+		if p.Exact.Effective != tc.effective || p.Exact.Billed != "365" ||
+			!strings.Contains(strings.Join(b.Notes, "\n"), tc.note) {
+			t.Errorf("billed %s, effective %s with notes %q; want 365, %s and %q", p.Exact.Billed, p.Exact.Effective, b.Notes,
+				tc.effective, tc.note)
 		}
 	}
 }
@@ -448,8 +550,11 @@ func TestNotesSayWhatIsLacking(t *testing.T) {
 	lacking := line("i-1", "1", 0)
 	lacking.BillingCurrency, lacking.Tags, lacking.Unknown = "", "no JSON", ListCost
 	lacking.Withheld = line("", "0.5", 0).BilledCost
-	want := []string{"1 row without BillingCurrency: their costs are taken to be US dollars", "1 row with Tags that are no JSON object: no owner is read from them",
-		"ListCost is empty in 1 row, which are in no total of it", "usage under savings plans and its negation differ by 0.5 USD in the period of 2024-09-01, which is in no total"}
+	want := []string{
+		"1 row without BillingCurrency: their costs are taken to be US dollars",
+		"1 row with Tags that are no JSON object: no owner is read from them",
+		"ListCost is empty in 1 row, which are in no total of it", "usage under savings plans and its negation differ by " +
+			"0.5 USD in the period of 2024-09-01, which is in no total"}
 	if b := settled(t, whole, lacking); !slices.Equal(slices.Sorted(slices.Values(want)), b.Notes) {
 		t.Errorf("got %q", b.Notes)
 	}

@@ -187,7 +187,10 @@ func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 		default:
 			continue
 		}
-		key := Flow{Transfer: r.Transfer, Account: r.Account, SubAccount: r.SubAccount, Service: r.Service, Resource: r.Resource, Region: r.Region, ToRegion: r.ToRegion}
+		key := Flow{
+			Transfer: r.Transfer, Account: r.Account, SubAccount: r.SubAccount, Service: r.Service, Resource: r.Resource,
+			Region: r.Region, ToRegion: r.ToRegion,
+		}
 		f := flows[key]
 		if f == nil {
 			f = &Flow{}
@@ -204,8 +207,10 @@ func EgressFlows(rows iter.Seq[Row]) ([]Flow, error) {
 		out = append(out, *f)
 	}
 	slices.SortFunc(out, func(x, y Flow) int {
-		return cmp.Or(cmp.Compare(y.Billed, x.Billed), cmp.Compare(x.Transfer, y.Transfer), cmp.Compare(x.Account, y.Account), cmp.Compare(x.SubAccount, y.SubAccount),
-			cmp.Compare(x.Service, y.Service), cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Region, y.Region), cmp.Compare(x.ToRegion, y.ToRegion))
+		return cmp.Or(cmp.Compare(y.Billed, x.Billed), cmp.Compare(x.Transfer, y.Transfer),
+			cmp.Compare(x.Account, y.Account), cmp.Compare(x.SubAccount, y.SubAccount),
+			cmp.Compare(x.Service, y.Service), cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Region, y.Region),
+			cmp.Compare(x.ToRegion, y.ToRegion))
 	})
 	return out, nil
 }
@@ -258,7 +263,8 @@ func CommitmentUse(rows iter.Seq[Row]) (Commitments, error) {
 			days[at] = &both{}
 		}
 		if r.Commitment == "" {
-			if r.ChargeCategory == Usage && r.Category == Compute && (r.PricingCategory == Standard || r.PricingCategory == "") {
+			if r.ChargeCategory == Usage && r.Category == Compute &&
+				(r.PricingCategory == Standard || r.PricingCategory == "") {
 				key := OnDemand{Service: r.Service, Region: r.Region}
 				sum := demand[key]
 				if err := errs(addTo(&sum, r.Cost.Billed), addTo(&days[at].demand, r.Cost.Billed)); err != nil {
@@ -292,7 +298,9 @@ func CommitmentUse(rows iter.Seq[Row]) (Commitments, error) {
 	for _, c := range byID {
 		out.Commitments = append(out.Commitments, *c)
 	}
-	slices.SortFunc(out.Commitments, func(x, y Commitment) int { return cmp.Or(cmp.Compare(y.Unused, x.Unused), cmp.Compare(x.ID, y.ID)) })
+	slices.SortFunc(out.Commitments, func(x, y Commitment) int {
+		return cmp.Or(cmp.Compare(y.Unused, x.Unused), cmp.Compare(x.ID, y.ID))
+	})
 	for k, v := range demand {
 		k.Billed = v
 		out.OnDemand = append(out.OnDemand, k)

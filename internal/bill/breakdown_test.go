@@ -50,17 +50,28 @@ func TestEgressFlows(t *testing.T) {
 		return l
 	}
 	region := "$0.02 per GB - US West (Oregon) data transfer to EU (Ireland)"
-	b := settled(t, transfer("datasets", "2", "100", region), transfer("datasets", "1", "50.0000000005", region), transfer("i-1", "0.5", "10", "$0.045 per GB Data Processed by NAT Gateways"),
-		transfer("i-1", "4", "10", "$0.09 per GB data transfer out"), transfer("i-1", "0", "10", "data transfer in per month"), line("i-1", "30", 0))
+	b := settled(t, transfer("datasets", "2", "100", region), transfer("datasets", "1", "50.0000000005", region),
+		transfer("i-1", "0.5", "10", "$0.045 per GB Data Processed by NAT Gateways"),
+		transfer("i-1", "4", "10", "$0.09 per GB data transfer out"),
+		transfer("i-1", "0", "10", "data transfer in per month"), line("i-1", "30", 0))
 	got, err := EgressFlows(b.Rows())
 	if err != nil {
 		t.Fatal(err)
 	}
 	service := "Amazon Elastic Compute Cloud"
 	want := []Flow{
-		{Transfer: Internet, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: 4 * money.USD, Bytes: 10e9},
-		{Transfer: CrossRegion, Account: "acc", Service: service, Resource: "datasets", Region: "us-west-2", ToRegion: "eu-west-1", Billed: 3 * money.USD, Bytes: 150e9},
-		{Transfer: NATData, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: money.USD / 2, Bytes: 10e9},
+		{
+			Transfer: Internet, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: 4 * money.USD,
+			Bytes: 10e9,
+		},
+		{
+			Transfer: CrossRegion, Account: "acc", Service: service, Resource: "datasets", Region: "us-west-2",
+			ToRegion: "eu-west-1", Billed: 3 * money.USD, Bytes: 150e9,
+		},
+		{
+			Transfer: NATData, Account: "acc", Service: service, Resource: "i-1", Region: "us-west-2", Billed: money.USD / 2,
+			Bytes: 10e9,
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the flows differ: %s", diff)
@@ -77,16 +88,19 @@ func TestCommitmentUse(t *testing.T) {
 	unknown.Unknown, unknown.EffectiveCost = EffectiveCost, Decimal{}
 	spot := line("i-3", "7", 0)
 	spot.PricingCategory = Dynamic
-	b := settled(t, committed("sp-1", Used, "3", 0), committed("sp-1", Unused, "2", 0), committed("sp-1", Unused, "5", 1), committed("sp-2", Unused, "1", 2), unknown,
+	b := settled(t, committed("sp-1", Used, "3", 0), committed("sp-1", Unused, "2", 0), committed("sp-1", Unused, "5", 1),
+		committed("sp-2", Unused, "1", 2), unknown,
 		line("i-1", "1.5", 0), line("i-2", "6", 1), spot)
 	got, err := CommitmentUse(b.Rows())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Commitments{
-		Commitments: []Commitment{{ID: "sp-1", Used: 3 * money.USD, Unused: 7 * money.USD, Unknown: 1}, {ID: "sp-2", Unused: money.USD}},
-		OnDemand:    []OnDemand{{Service: "Amazon Elastic Compute Cloud", Billed: 7*money.USD + money.USD/2}},
-		Missed:      6*money.USD + money.USD/2, // the lesser of each day: 1.5 and 5
+		Commitments: []Commitment{
+			{ID: "sp-1", Used: 3 * money.USD, Unused: 7 * money.USD, Unknown: 1}, {ID: "sp-2", Unused: money.USD},
+		},
+		OnDemand: []OnDemand{{Service: "Amazon Elastic Compute Cloud", Billed: 7*money.USD + money.USD/2}},
+		Missed:   6*money.USD + money.USD/2, // the lesser of each day: 1.5 and 5
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the use of commitments differs: %s", diff)
@@ -135,14 +149,29 @@ func TestAllocate(t *testing.T) {
 			[]Party{paid("speech", usd(10), usd(5)), paid("vision", usd(30), usd(5))}, usd(5), ""},
 		{"in proportion", []SharedRule{{Name: "support", Categories: []Category{Overhead}, Method: Proportional}},
 			[]Party{paid("speech", usd(10), money.USD*5/2), paid("vision", usd(30), money.USD*15/2)}, usd(5), ""},
-		{"the untagged, among others", []SharedRule{{Name: "rest", Untagged: true, Method: Even, Among: []string{"platform", "vision", "platform"}}},
-			[]Party{paid("platform", 0, money.USD*15/2), paid("speech", usd(10), 0), paid("vision", usd(30), money.USD*15/2)}, 0, ""},
-		{"the first rule counts", []SharedRule{{Name: "a", Untagged: true, Method: Even, Among: []string{"a"}}, {Name: "b", Categories: []Category{Overhead}, Method: Even, Among: []string{"b"}}},
+		{
+			"the untagged, among others", []SharedRule{
+				{Name: "rest", Untagged: true, Method: Even, Among: []string{"platform", "vision", "platform"}},
+			},
+			[]Party{paid("platform", 0, money.USD*15/2), paid("speech", usd(10), 0), paid("vision", usd(30), money.USD*15/2)},
+			0, ""},
+		{
+			"the first rule counts", []SharedRule{
+				{Name: "a", Untagged: true, Method: Even, Among: []string{"a"}},
+				{Name: "b", Categories: []Category{Overhead}, Method: Even, Among: []string{"b"}},
+			},
 			[]Party{paid("a", 0, usd(15)), paid("b", 0, 0), paid("speech", usd(10), 0), paid("vision", usd(30), 0)}, 0, ""},
-		{"in proportion to nothing", []SharedRule{{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional}}, []Party{}, usd(55), ""},
+		{
+			"in proportion to nothing",
+			[]SharedRule{{Name: "all", Categories: []Category{Overhead, Compute}, Method: Proportional}}, []Party{}, usd(55),
+			"",
+		},
 		{"no method", []SharedRule{{Name: "x", Untagged: true}}, nil, 0, `method "" is not known`},
 		{"nothing shared", []SharedRule{{Name: "x", Method: Even}}, nil, 0, "nothing says which costs"},
-		{"no such category", []SharedRule{{Name: "x", Method: Even, Categories: []Category{"network"}}}, nil, 0, `category "network" is not known`},
+		{
+			"no such category", []SharedRule{{Name: "x", Method: Even, Categories: []Category{"network"}}}, nil, 0,
+			`category "network" is not known`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, err := Allocate(byTeam(settled(t, lines...).Rows()), ByTeam, OnBilled, tc.rules)
@@ -178,8 +207,11 @@ func TestAllocationAddsUp(t *testing.T) {
 		}
 		var rules []SharedRule
 		for range rapid.IntRange(0, 3).Draw(t, "rules") {
-			rules = append(rules, SharedRule{Name: "r", Method: rapid.SampledFrom([]Method{Even, Proportional}).Draw(t, "method"),
-				Untagged: rapid.Bool().Draw(t, "untagged"), Categories: []Category{rapid.SampledFrom([]Category{Compute, Egress}).Draw(t, "category")},
+			rules = append(rules, SharedRule{
+				Name: "r", Method: rapid.SampledFrom([]Method{Even, Proportional}).Draw(t, "method"),
+				Untagged: rapid.Bool().Draw(t, "untagged"), Categories: []Category{
+					rapid.SampledFrom([]Category{Compute, Egress}).Draw(t, "category"),
+				},
 				Among: rapid.SliceOfN(rapid.SampledFrom([]string{"vision", "speech", "platform"}), 0, 3).Draw(t, "among")})
 		}
 		basis := rapid.SampledFrom([]Basis{OnBilled, OnEffective}).Draw(t, "basis")
@@ -206,7 +238,9 @@ func TestAllocationAddsUp(t *testing.T) {
 }
 
 func TestDollarsOfDecimals(t *testing.T) {
-	for in, want := range map[string]string{"": "", "0": "0.00", "-7": "-7.00", "2.5": "2.50", "11.15367699036": "11.15367699036", "0.0002": "0.0002"} {
+	for in, want := range map[string]string{
+		"": "", "0": "0.00", "-7": "-7.00", "2.5": "2.50", "11.15367699036": "11.15367699036", "0.0002": "0.0002",
+	} {
 		if got := Dollars(in); got != want {
 			t.Errorf("Dollars(%q) = %q, want %q", in, got, want)
 		}
@@ -222,11 +256,14 @@ func TestSummarize(t *testing.T) {
 	_, planned, _ := Plan(b, nil, september)
 	d := Summarize(b, planned)
 	p := d.Periods[0]
-	if d.Rows != 2 || d.BilledCost != "3.5000000000000000001" || *d.EffectiveCost != d.BilledCost || d.ContractedCost != nil ||
-		len(d.Periods) != 1 || p.Rows != 2 || p.BilledCost != d.BilledCost || len(p.Accounts) != 2 || p.Accounts[1].BilledCost != "2.50" || p.Accounts[0].Change != Added {
+	if d.Rows != 2 || d.BilledCost != "3.5000000000000000001" || *d.EffectiveCost != d.BilledCost ||
+		d.ContractedCost != nil ||
+		len(d.Periods) != 1 || p.Rows != 2 || p.BilledCost != d.BilledCost || len(p.Accounts) != 2 ||
+		p.Accounts[1].BilledCost != "2.50" || p.Accounts[0].Change != Added {
 		t.Errorf("the document is %+v", d)
 	}
-	if !slices.Contains(d.Notes, "ContractedCost is empty in 2 rows, which are in no total of it") || d.MissingColumns == nil {
+	if !slices.Contains(d.Notes, "ContractedCost is empty in 2 rows, which are in no total of it") ||
+		d.MissingColumns == nil {
 		t.Errorf("the notes are %q, the missing columns %v", d.Notes, d.MissingColumns)
 	}
 }
@@ -242,7 +279,8 @@ func TestTheFiveCategoriesByDuty(t *testing.T) {
 		return Row{Category: c, Cost: Cost{Billed: billed * money.USD, Effective: effective * money.USD}}
 	}
 	rest := []placed{
-		{Storage, usd(Storage, 30, 30)}, {"quantum", usd("quantum", 2, 2)}, {Egress, usd(Egress, 5, 5)}, {Unmeasured, usd(Compute, 32, 40)},
+		{Storage, usd(Storage, 30, 30)}, {"quantum", usd("quantum", 2, 2)}, {Egress, usd(Egress, 5, 5)},
+		{Unmeasured, usd(Compute, 32, 40)},
 	}
 	reserved := usd(Compute, 7, 7)
 	reserved.CapacityStatus = Unused
@@ -253,11 +291,26 @@ func TestTheFiveCategoriesByDuty(t *testing.T) {
 		more []placed
 		want map[Category]string
 	}{
-		{"measured", []placed{{Idle, usd(Compute, 24, 20)}, {Active, usd(Compute, 50, 60)}, {Active, usd(Compute, -2, 0)}, {Overhead, unknown}},
-			map[Category]string{Storage: "30.00 30.00", Idle: "24.00 20.00", Active: "48.00 60.00", Egress: "5.00 5.00", Overhead: "1.00 0.00", Unmeasured: "32.00 40.00", Other: "2.00 2.00"}},
-		{"not measured", nil, map[Category]string{Storage: "30.00 30.00", Idle: none, Active: none, Egress: "5.00 5.00", Overhead: "0.00 0.00", Unmeasured: "32.00 40.00", Other: "2.00 2.00"}},
+		{
+			"measured", []placed{
+				{Idle, usd(Compute, 24, 20)}, {Active, usd(Compute, 50, 60)}, {Active, usd(Compute, -2, 0)}, {Overhead, unknown},
+			},
+			map[Category]string{
+				Storage: "30.00 30.00", Idle: "24.00 20.00", Active: "48.00 60.00", Egress: "5.00 5.00", Overhead: "1.00 0.00",
+				Unmeasured: "32.00 40.00", Other: "2.00 2.00",
+			}},
+		{
+			"not measured", nil,
+			map[Category]string{
+				Storage: "30.00 30.00", Idle: none, Active: none, Egress: "5.00 5.00", Overhead: "0.00 0.00",
+				Unmeasured: "32.00 40.00", Other: "2.00 2.00",
+			},
+		},
 		{"idle by the bill itself", []placed{{Idle, reserved}},
-			map[Category]string{Storage: "30.00 30.00", Idle: "7.00 7.00", Active: none, Egress: "5.00 5.00", Overhead: "0.00 0.00", Unmeasured: "32.00 40.00", Other: "2.00 2.00"}},
+			map[Category]string{
+				Storage: "30.00 30.00", Idle: "7.00 7.00", Active: none, Egress: "5.00 5.00", Overhead: "0.00 0.00",
+				Unmeasured: "32.00 40.00", Other: "2.00 2.00",
+			}},
 	} {
 		slices, err := ByDuty(func(yield func(Category, Row) bool) {
 			for _, p := range append(slices.Clone(rest), tc.more...) {
@@ -271,7 +324,8 @@ func TestTheFiveCategoriesByDuty(t *testing.T) {
 		}
 		got := map[Category]string{}
 		for _, s := range slices {
-			if s.ByBill != nil && (tc.name != "idle by the bill itself" || s.Category != Idle || *s.ByBill != 7*money.USD || *s.ByBillEffective != 7*money.USD) {
+			if s.ByBill != nil && (tc.name != "idle by the bill itself" || s.Category != Idle || *s.ByBill != 7*money.USD ||
+				*s.ByBillEffective != 7*money.USD) {
 				t.Errorf("%s: by the bill itself %s of %s is unused", tc.name, *s.ByBill, s.Category)
 			}
 			if got[s.Category] = "unknown: " + s.Reason; s.Billed != nil {

@@ -79,7 +79,8 @@ func machineType(usageType string) string {
 		return ""
 	}
 	switch {
-	case slices.Contains([]string{"nano", "micro", "small", "medium", "large"}, size), strings.HasSuffix(size, "xlarge"), strings.HasPrefix(size, "metal"):
+	case slices.Contains([]string{"nano", "micro", "small", "medium", "large"}, size), strings.HasSuffix(size,
+		"xlarge"), strings.HasPrefix(size, "metal"):
 		return name
 	}
 	return ""
@@ -197,7 +198,8 @@ func categoryOf(l *Line, text string) Category {
 	switch {
 	case strings.HasSuffix(service, "support") || offers("support (", "premium support", "awssupport"):
 		return Overhead
-	case offers("defender", "security", "guardduty", "inspector", "key management", "kms", "secret", "waf", "macie", "cloudtrail", "awsconfig", "aws config") || has("defender for"):
+	case offers("defender", "security", "guardduty", "inspector", "key management", "kms", "secret", "waf", "macie",
+		"cloudtrail", "awsconfig", "aws config") || has("defender for"):
 		return Overhead
 	case offers("cloudwatch", "monitor", "logging", "log analytics"):
 		// What is kept is storage; what is ingested and watched is overhead.
@@ -207,7 +209,8 @@ func categoryOf(l *Line, text string) Category {
 		return Overhead
 	case offers("sagemaker") && has("monitor", "featurestore:readrequest", "featurestore:writerequest"):
 		return Overhead // watching of models, and requests: not what computes
-	case has("timedstorage", "ebs:", "volumeusage", "featurestore:storage", "snapshot", "data stored", "provisioned storage", "data storage", "managed disk") ||
+	case has("timedstorage", "ebs:", "volumeusage", "featurestore:storage", "snapshot", "data stored",
+		"provisioned storage", "data storage", "managed disk") ||
 		offers("container registry", "amazonecr", "artifact registry"):
 		return Storage
 	}
@@ -236,11 +239,23 @@ var services = []struct {
 	names    []string
 	category Category
 }{
-	{[]string{"simple storage", "amazons3", "elastic file", "amazonefs", "fsx", "glacier", "backup", "block store", "storage", "relational database", "amazonrds",
-		"dynamodb", "opensearch", "amazones", "elasticache", "redshift", "documentdb", "sql", "cosmos"}, Storage},
-	{[]string{"elastic compute", "amazonec2", "sagemaker", "lambda", "container service", "amazonecs", "amazoneks", "kubernetes", "fargate", "batch",
-		"compute engine", "virtual machine", "machine learning", "vertex", "bedrock", "openshift", "savings plan", "computesavingsplans"}, Compute},
-	{[]string{"virtual private cloud", "amazonvpc", "load balancing", "elb", "route 53", "route53", "cloudfront", "networking"}, Overhead},
+	{
+		[]string{
+			"simple storage", "amazons3", "elastic file", "amazonefs", "fsx", "glacier", "backup", "block store", "storage",
+			"relational database", "amazonrds",
+			"dynamodb", "opensearch", "amazones", "elasticache", "redshift", "documentdb", "sql", "cosmos"}, Storage},
+	{
+		[]string{
+			"elastic compute", "amazonec2", "sagemaker", "lambda", "container service", "amazonecs", "amazoneks", "kubernetes",
+			"fargate", "batch",
+			"compute engine", "virtual machine", "machine learning", "vertex", "bedrock", "openshift", "savings plan",
+			"computesavingsplans"}, Compute},
+	{
+		[]string{
+			"virtual private cloud", "amazonvpc", "load balancing", "elb", "route 53", "route53", "cloudfront", "networking",
+		},
+		Overhead,
+	},
 }
 
 func containsAll(text string, words []string) bool {
@@ -255,19 +270,27 @@ func containsAll(text string, words []string) bool {
 // usagePrefixes are the abbreviations of regions in AWS usage types: Amazon S3 User
 // Guide, "Understanding your AWS billing and usage reports for Amazon S3".
 var usagePrefixes = map[string]string{
-	"USE1": "us-east-1", "USE2": "us-east-2", "USW1": "us-west-1", "USW2": "us-west-2", "UGW1": "us-gov-west-1", "UGE1": "us-gov-east-1",
-	"CAN1": "ca-central-1", "SAE1": "sa-east-1", "EU": "eu-west-1", "EUW1": "eu-west-1", "EUW2": "eu-west-2", "EUW3": "eu-west-3",
-	"EUC1": "eu-central-1", "EUN1": "eu-north-1", "EUS1": "eu-south-1", "APE1": "ap-east-1", "APN1": "ap-northeast-1", "APN2": "ap-northeast-2",
-	"APN3": "ap-northeast-3", "APS1": "ap-southeast-1", "APS2": "ap-southeast-2", "APS3": "ap-south-1", "MES1": "me-south-1", "AFS1": "af-south-1",
+	"USE1": "us-east-1", "USE2": "us-east-2", "USW1": "us-west-1", "USW2": "us-west-2", "UGW1": "us-gov-west-1",
+	"UGE1": "us-gov-east-1",
+	"CAN1": "ca-central-1", "SAE1": "sa-east-1", "EU": "eu-west-1", "EUW1": "eu-west-1", "EUW2": "eu-west-2",
+	"EUW3": "eu-west-3",
+	"EUC1": "eu-central-1", "EUN1": "eu-north-1", "EUS1": "eu-south-1", "APE1": "ap-east-1", "APN1": "ap-northeast-1",
+	"APN2": "ap-northeast-2",
+	"APN3": "ap-northeast-3", "APS1": "ap-southeast-1", "APS2": "ap-southeast-2", "APS3": "ap-south-1",
+	"MES1": "me-south-1", "AFS1": "af-south-1",
 }
 
 // regionNames are the names of regions in the descriptions of AWS charges.
 var regionNames = map[string]string{
 	"US East (Northern Virginia)": "us-east-1", "US East (N. Virginia)": "us-east-1", "US East (Ohio)": "us-east-2",
 	"US West (Northern California)": "us-west-1", "US West (N. California)": "us-west-1", "US West (Oregon)": "us-west-2",
-	"Canada (Central)": "ca-central-1", "South America (Sao Paulo)": "sa-east-1", "EU (Ireland)": "eu-west-1", "EU (London)": "eu-west-2",
-	"EU (Paris)": "eu-west-3", "EU (Germany)": "eu-central-1", "EU (Frankfurt)": "eu-central-1", "EU (Stockholm)": "eu-north-1", "EU (Milan)": "eu-south-1",
-	"Asia Pacific (Hong Kong)": "ap-east-1", "Asia Pacific (Tokyo)": "ap-northeast-1", "Asia Pacific (Seoul)": "ap-northeast-2",
-	"Asia Pacific (Osaka)": "ap-northeast-3", "Asia Pacific (Singapore)": "ap-southeast-1", "Asia Pacific (Sydney)": "ap-southeast-2",
+	"Canada (Central)": "ca-central-1", "South America (Sao Paulo)": "sa-east-1", "EU (Ireland)": "eu-west-1",
+	"EU (London)": "eu-west-2",
+	"EU (Paris)":  "eu-west-3", "EU (Germany)": "eu-central-1", "EU (Frankfurt)": "eu-central-1",
+	"EU (Stockholm)": "eu-north-1", "EU (Milan)": "eu-south-1",
+	"Asia Pacific (Hong Kong)": "ap-east-1", "Asia Pacific (Tokyo)": "ap-northeast-1",
+	"Asia Pacific (Seoul)": "ap-northeast-2",
+	"Asia Pacific (Osaka)": "ap-northeast-3", "Asia Pacific (Singapore)": "ap-southeast-1",
+	"Asia Pacific (Sydney)": "ap-southeast-2",
 	"Asia Pacific (Mumbai)": "ap-south-1", "Middle East (Bahrain)": "me-south-1", "Africa (Cape Town)": "af-south-1",
 }

@@ -29,7 +29,10 @@ func TestParseDecimal(t *testing.T) {
 		{in: "1e11", want: "100000000000"},
 		{in: "1e29", want: "1" + strings.Repeat("0", 29)},
 		{in: "170141183460469231731.687303715884105727", want: "170141183460469231731.687303715884105727"},
-		{in: "0.000000000000000000000000000000000000000000000000000000000001", want: "0.000000000000000000000000000000000000000000000000000000000001"},
+		{
+			in:   "0.000000000000000000000000000000000000000000000000000000000001",
+			want: "0.000000000000000000000000000000000000000000000000000000000001",
+		},
 		{in: "1e-61", err: errTooLong},
 		{in: "1e30", err: errTooLong},
 		{in: "0e999999999", want: "0"},
@@ -207,7 +210,10 @@ func TestATotalThatDoesNotFitIsAnError(t *testing.T) {
 
 // TestTimesRoundsHalfToEven: gigabytes become whole bytes.
 func TestTimesRoundsHalfToEven(t *testing.T) {
-	for text, want := range map[string]int64{"0": 0, "1.5": 1_500_000_000, "0.5e-9": 0, "1.5e-9": 2, "2.5e-9": 2, "2.500000000000000000001e-9": 3, "2.4e-9": 2, "2.6e-9": 3, "-1": -1_000_000_000} {
+	for text, want := range map[string]int64{
+		"0": 0, "1.5": 1_500_000_000, "0.5e-9": 0, "1.5e-9": 2, "2.5e-9": 2, "2.500000000000000000001e-9": 3, "2.4e-9": 2,
+		"2.6e-9": 3, "-1": -1_000_000_000,
+	} {
 		d, err := ParseDecimal(text)
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +266,10 @@ func TestNewDecimal(t *testing.T) {
 }
 
 func FuzzParseDecimal(f *testing.F) {
-	for _, s := range []string{"0", "-1.5", "1.5E-7", "11.15367699036", "1e-60", "999999999999999999999999999999", "170141183460.469231731687303715884105727"} {
+	for _, s := range []string{
+		"0", "-1.5", "1.5E-7", "11.15367699036", "1e-60", "999999999999999999999999999999",
+		"170141183460.469231731687303715884105727",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

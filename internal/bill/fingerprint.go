@@ -130,7 +130,9 @@ func Repetitions(files []*Fingerprints, apart func(one, other int) bool) []Repet
 	for _, r := range pairs {
 		out = append(out, *r)
 	}
-	slices.SortFunc(out, func(x, y Repetition) int { return cmp.Or(cmp.Compare(x.One, y.One), cmp.Compare(x.Other, y.Other)) })
+	slices.SortFunc(out, func(x, y Repetition) int {
+		return cmp.Or(cmp.Compare(x.One, y.One), cmp.Compare(x.Other, y.Other))
+	})
 	return out
 }
 

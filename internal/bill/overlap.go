@@ -20,7 +20,8 @@ func (e *CountedTwice) Error() string {
 	if e.Period.unnamed() {
 		account, advice = "no BillingAccountId", "give the export a BillingAccountId"
 	}
-	return fmt.Sprintf("the billing period %s of %s overlaps %s of %s, and its charges would count twice: import it as %[4]s again, or %s",
+	return fmt.Sprintf("the billing period %s of %s overlaps %s of %s, and its charges would count twice: import it as "+
+		"%[4]s again, or %s",
 		e.Period.span(), account, e.Other.span(), e.Other.Source, advice)
 }
 
@@ -81,5 +82,7 @@ func settledBefore(p *Settled, stored []Period) (Change, error) {
 
 // overtakes says whether a bill holds the time of a stored period again.
 func (b *Bill) overtakes(old *Period) bool {
-	return slices.ContainsFunc(b.Starts, old.Start.Equal) || slices.ContainsFunc(b.Periods, func(p *Settled) bool { return p.overlaps(old) })
+	return slices.ContainsFunc(b.Starts, old.Start.Equal) || slices.ContainsFunc(b.Periods, func(p *Settled) bool {
+		return p.overlaps(old)
+	})
 }

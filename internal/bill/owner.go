@@ -42,9 +42,9 @@ func (a *Aggregate) tags(text string) owned {
 }
 
 // parseTags reads a JSON object, or what exporters write in its place: a list of objects with
-// a key and a value (Google Cloud's labels), the inside of an object (Azure's tags). Values that are no strings are kept as they are
-// written, a null as an empty text. The prefixes under which AWS lists tags of users
-// ("user:team", in CUR 2.0 "user_team") are taken off.
+// a key and a value (Google Cloud's labels), the inside of an object (Azure's tags). Values that
+// are no strings are kept as they are written, a null as an empty text. The prefixes under which
+// AWS lists tags of users ("user:team", in CUR 2.0 "user_team") are taken off.
 func parseTags(text string) (map[string]string, error) {
 	raw, err := rawTags(text)
 	if err != nil {

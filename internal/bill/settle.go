@@ -165,9 +165,13 @@ func (a *Aggregate) settle(p *period, keys []rowKey) (*Settled, error) {
 		text  *string
 	}{
 		{billedSum, func(c *Cost) *money.Amount { return &c.Billed }, 0, &s.Sums.Billed, &s.Exact.Billed},
-		{effectiveSum, func(c *Cost) *money.Amount { return &c.Effective }, EffectiveCost, &s.Sums.Effective, &s.Exact.Effective},
+		{effectiveSum, func(c *Cost) *money.Amount {
+			return &c.Effective
+		}, EffectiveCost, &s.Sums.Effective, &s.Exact.Effective},
 		{listSum, func(c *Cost) *money.Amount { return &c.List }, ListCost, &s.Sums.List, &s.Exact.List},
-		{contractedSum, func(c *Cost) *money.Amount { return &c.Contracted }, ContractedCost, &s.Sums.Contracted, &s.Exact.Contracted},
+		{contractedSum, func(c *Cost) *money.Amount {
+			return &c.Contracted
+		}, ContractedCost, &s.Sums.Contracted, &s.Exact.Contracted},
 	} {
 		for i, k := range keys {
 			parts[i] = Decimal{}
@@ -186,7 +190,8 @@ func (a *Aggregate) settle(p *period, keys []rowKey) (*Settled, error) {
 		*c.to(&s.Total) = total
 		*c.text = c.exact.String()
 	}
-	fmt.Fprintf(digest, "%s %s %d %d\n", s.Start.UTC().Format(time.RFC3339), s.End.UTC().Format(time.RFC3339), s.Lines, len(keys))
+	fmt.Fprintf(digest, "%s %s %d %d\n", s.Start.UTC().Format(time.RFC3339), s.End.UTC().Format(time.RFC3339), s.Lines,
+		len(keys))
 	s.Digest = hex.EncodeToString(digest.Sum(nil))
 	return s, nil
 }
@@ -261,10 +266,13 @@ func (s *Settled) Rows() iter.Seq[Row] {
 
 func (s *Settled) row(r *settledRow) Row {
 	k := &r.key
-	return Row{Account: s.Account, Start: s.Start, Day: time.Unix(int64(k.day)*86400, 0).UTC(), Provider: s.texts[k.provider],
-		SubAccount: s.texts[k.subAccount], Resource: s.texts[k.resource], Service: s.texts[k.service], Region: s.texts[k.region],
+	return Row{
+		Account: s.Account, Start: s.Start, Day: time.Unix(int64(k.day)*86400, 0).UTC(), Provider: s.texts[k.provider],
+		SubAccount: s.texts[k.subAccount], Resource: s.texts[k.resource], Service: s.texts[k.service],
+		Region:   s.texts[k.region],
 		Category: Category(s.texts[k.category]), Transfer: Transfer(s.texts[k.transfer]), ToRegion: s.texts[k.to],
-		ChargeCategory: s.texts[k.chargeCategory], PricingCategory: s.texts[k.pricing], Commitment: s.texts[k.commitment], Status: s.texts[k.status],
+		ChargeCategory: s.texts[k.chargeCategory], PricingCategory: s.texts[k.pricing], Commitment: s.texts[k.commitment],
+		Status:         s.texts[k.status],
 		CapacityStatus: s.texts[k.capacity], Type: s.texts[k.machine],
 		Owner: splitOwner(s.texts[k.owner]), Purpose: inventory.Purpose(s.texts[k.purpose]), Unknown: k.unknown,
 		Cost: r.cost, Bytes: r.bytes, Lines: r.lines}
@@ -281,15 +289,19 @@ func (a *Aggregate) notes(b *Bill) []string {
 		note("%s with Tags that are no JSON object: no owner is read from them", plain.Count(a.badTags, "row"))
 	}
 	if a.late > 0 {
-		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their usage", plain.Count(a.late, "row"))
+		note("%s of usage from before the billing period that bills them: they count in that period, on the days of their "+
+			"usage", plain.Count(a.late, "row"))
 	}
 	if a.early > 0 {
-		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their usage", plain.Count(a.early, "row"))
+		note("%s of usage from after the billing period that bills them: they count in that period, on the days of their "+
+			"usage", plain.Count(a.early, "row"))
 	}
 	if p := a.purchases; p.lines > 0 && a.options.ZeroPurchases {
-		note("the effective cost of purchases of commitments in %s, %s USD, was set to 0, as FOCUS defines it", plain.Count(p.lines, "row"), p.effective)
+		note("the effective cost of purchases of commitments in %s, %s USD, was set to 0, as FOCUS defines it",
+			plain.Count(p.lines, "row"), p.effective)
 	} else if p.lines > 0 {
-		note("purchases of commitments have an effective cost in %s, %s USD, which FOCUS defines as 0: it counts twice with that of their use; "+
+		note("purchases of commitments have an effective cost in %s, %s USD, which FOCUS defines as 0: it counts twice "+
+			"with that of their use; "+
 			"`bill import --zero-purchases` corrects it", plain.Count(p.lines, "row"), p.effective)
 	}
 	var lacking [3]int64
@@ -305,10 +317,12 @@ func (a *Aggregate) notes(b *Bill) []string {
 	}
 	for _, p := range a.byID {
 		if p.uneven {
-			note("the billing period of %s has several ends: it is taken to end with the latest, %s", p.key.Start.Format(time.DateOnly), p.end.Format(time.DateOnly))
+			note("the billing period of %s has several ends: it is taken to end with the latest, %s",
+				p.key.Start.Format(time.DateOnly), p.end.Format(time.DateOnly))
 		}
 		if p.withheld.Sign() != 0 {
-			note("usage under savings plans and its negation differ by %s USD in the period of %s, which is in no total", p.withheld, p.key.Start.Format(time.DateOnly))
+			note("usage under savings plans and its negation differ by %s USD in the period of %s, which is in no total",
+				p.withheld, p.key.Start.Format(time.DateOnly))
 		}
 	}
 	slices.Sort(notes)

@@ -53,7 +53,8 @@ func TestTextsThatAreInNoRowAreForgotten(t *testing.T) {
 		}
 	}
 	if len(a.words) > cached+7 || len(a.classes) > cached || len(a.texts) > 20 || len(a.symbols) > 20 {
-		t.Errorf("%d words, %d classes, %d texts and %d symbols of one row are kept", len(a.words), len(a.classes), len(a.texts), len(a.symbols))
+		t.Errorf("%d words, %d classes, %d texts and %d symbols of one row are kept", len(a.words), len(a.classes),
+			len(a.texts), len(a.symbols))
 	}
 }
 
@@ -76,9 +77,13 @@ func TestCostBeyondMoneyIsRefused(t *testing.T) {
 
 func TestGigabytes(t *testing.T) {
 	for _, tc := range []struct{ quantity, unit, want string }{
-		{"1.5", "GB", "1.5"}, {"2", "Gigabytes", "2"}, {"25", "gibibytes", "26.8435456"}, {"1", "gibibyte", "1.073741824"}, {"1", "GiB", "1.073741824"},
-		{"3", "TB", "3000"}, {"500", "MB", "0.5"}, {"1000000", "bytes", "0.001"}, {"1000000", "B", "0.001"}, {"2", "KB", "0.000002"}, {"1", "Terabyte", "1000"}, {"7", "gigabyte", "7"},
-		{"1", "KiB", "0.000001024"}, {"1", "Kibibytes", "0.000001024"}, {"1", "MiB", "0.001048576"}, {"1", "Mebibyte", "0.001048576"}, {"1", "TiB", "1099.511627776"}, {"1", "Tebibytes", "1099.511627776"}, {"7", "Hours", "0"}, {"7", "GB-Months", "0"}, {"7", "", "0"},
+		{"1.5", "GB", "1.5"}, {"2", "Gigabytes", "2"}, {"25", "gibibytes", "26.8435456"}, {"1", "gibibyte", "1.073741824"},
+		{"1", "GiB", "1.073741824"},
+		{"3", "TB", "3000"}, {"500", "MB", "0.5"}, {"1000000", "bytes", "0.001"}, {"1000000", "B", "0.001"},
+		{"2", "KB", "0.000002"}, {"1", "Terabyte", "1000"}, {"7", "gigabyte", "7"},
+		{"1", "KiB", "0.000001024"}, {"1", "Kibibytes", "0.000001024"}, {"1", "MiB", "0.001048576"},
+		{"1", "Mebibyte", "0.001048576"}, {"1", "TiB", "1099.511627776"}, {"1", "Tebibytes", "1099.511627776"},
+		{"7", "Hours", "0"}, {"7", "GB-Months", "0"}, {"7", "", "0"},
 	} {
 		q, err := ParseDecimal(tc.quantity)
 		if err != nil {

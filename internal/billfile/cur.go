@@ -48,27 +48,29 @@ const (
 var cur = schema{
 	name: "CUR 2.0",
 	columns: []column{
-		curPayer:                {names: []string{"bill_payer_account_id"}},
-		curPeriodStart:          {names: []string{"bill_billing_period_start_date"}, kind: instant, needed: true},
-		curPeriodEnd:            {names: []string{"bill_billing_period_end_date"}, kind: instant},
-		curAccount:              {names: []string{"line_item_usage_account_id"}},
-		curStart:                {names: []string{"line_item_usage_start_date"}, kind: instant, needed: true},
-		curType:                 {names: []string{"line_item_line_item_type"}, needed: true},
-		curProduct:              {names: []string{"line_item_product_code"}},
-		curResource:             {names: []string{"line_item_resource_id"}},
-		curUsageType:            {names: []string{"line_item_usage_type"}},
-		curDescription:          {names: []string{"line_item_line_item_description"}},
-		curCurrency:             {names: []string{"line_item_currency_code"}},
-		curUnblended:            {names: []string{"line_item_unblended_cost"}, kind: number, needed: true},
-		curAmount:               {names: []string{"line_item_usage_amount"}, kind: number},
-		curUnit:                 {names: []string{"pricing_unit"}},
-		curList:                 {names: []string{"pricing_public_on_demand_cost"}, kind: number, money: true},
-		curRegion:               {names: []string{"product_region_code", "product_region"}},
-		curFrom:                 {names: []string{"product_from_region_code"}, extra: true},
-		curTo:                   {names: []string{"product_to_region_code"}, extra: true},
-		curReservation:          {names: []string{"reservation_reservation_a_r_n"}},
-		curReservationCost:      {names: []string{"reservation_effective_cost"}, kind: number, money: true},
-		curReservationUpfront:   {names: []string{"reservation_unused_amortized_upfront_fee_for_billing_period"}, kind: number, money: true},
+		curPayer:           {names: []string{"bill_payer_account_id"}},
+		curPeriodStart:     {names: []string{"bill_billing_period_start_date"}, kind: instant, needed: true},
+		curPeriodEnd:       {names: []string{"bill_billing_period_end_date"}, kind: instant},
+		curAccount:         {names: []string{"line_item_usage_account_id"}},
+		curStart:           {names: []string{"line_item_usage_start_date"}, kind: instant, needed: true},
+		curType:            {names: []string{"line_item_line_item_type"}, needed: true},
+		curProduct:         {names: []string{"line_item_product_code"}},
+		curResource:        {names: []string{"line_item_resource_id"}},
+		curUsageType:       {names: []string{"line_item_usage_type"}},
+		curDescription:     {names: []string{"line_item_line_item_description"}},
+		curCurrency:        {names: []string{"line_item_currency_code"}},
+		curUnblended:       {names: []string{"line_item_unblended_cost"}, kind: number, needed: true},
+		curAmount:          {names: []string{"line_item_usage_amount"}, kind: number},
+		curUnit:            {names: []string{"pricing_unit"}},
+		curList:            {names: []string{"pricing_public_on_demand_cost"}, kind: number, money: true},
+		curRegion:          {names: []string{"product_region_code", "product_region"}},
+		curFrom:            {names: []string{"product_from_region_code"}, extra: true},
+		curTo:              {names: []string{"product_to_region_code"}, extra: true},
+		curReservation:     {names: []string{"reservation_reservation_a_r_n"}},
+		curReservationCost: {names: []string{"reservation_effective_cost"}, kind: number, money: true},
+		curReservationUpfront: {
+			names: []string{"reservation_unused_amortized_upfront_fee_for_billing_period"}, kind: number, money: true,
+		},
 		curReservationRecurring: {names: []string{"reservation_unused_recurring_fee"}, kind: number, money: true},
 		curPlan:                 {names: []string{"savings_plan_savings_plan_a_r_n"}},
 		curPlanCost:             {names: []string{"savings_plan_savings_plan_effective_cost"}, kind: number, money: true},
@@ -95,10 +97,13 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 	l := &r.line
 	*l = bill.Line{
 		BillingAccountID: r.text(curPayer), SubAccountID: r.text(curAccount), BillingCurrency: r.text(curCurrency),
-		BillingPeriodStart: r.time(curPeriodStart), BillingPeriodEnd: r.time(curPeriodEnd), ChargePeriodStart: r.time(curStart),
-		ChargeCategory: bill.Usage, ChargeDescription: r.text(curDescription), ServiceProviderName: "AWS", ServiceName: r.text(curProduct),
-		ResourceID: r.text(curResource), RegionID: r.text(curRegion), PricingCategory: bill.Standard, ConsumedUnit: r.text(curUnit),
-		UsageType: r.text(curUsageType), FromRegion: r.text(curFrom), ToRegion: r.text(curTo), Tags: r.text(curTags),
+		BillingPeriodStart: r.time(curPeriodStart), BillingPeriodEnd: r.time(curPeriodEnd),
+		ChargePeriodStart: r.time(curStart),
+		ChargeCategory:    bill.Usage, ChargeDescription: r.text(curDescription), ServiceProviderName: "AWS",
+		ServiceName: r.text(curProduct),
+		ResourceID:  r.text(curResource), RegionID: r.text(curRegion), PricingCategory: bill.Standard,
+		ConsumedUnit: r.text(curUnit),
+		UsageType:    r.text(curUsageType), FromRegion: r.text(curFrom), ToRegion: r.text(curTo), Tags: r.text(curTags),
 		MachineType: r.text(curMachine), CapacityStatus: r.one(curCapacityStatus, statuses, nil),
 		BilledCost: unblended, EffectiveCost: unblended, Unknown: bill.ContractedCost,
 	}
@@ -152,7 +157,8 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 		}
 	case "Tax":
 		l.ChargeCategory = bill.Tax
-	case "Credit", "BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount", "RiVolumeDiscount", "SppDiscount", "DistributorDiscount":
+	case "Credit", "BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount", "RiVolumeDiscount", "SppDiscount",
+		"DistributorDiscount":
 		l.ChargeCategory = bill.Credit
 	case "Refund":
 		// Of a fee it takes back what takes effect with the usage, as the fee does.
@@ -177,7 +183,8 @@ func curLines(r *record, emit func(*bill.Line) error) error {
 	}
 	l.Derived = true
 	l.ChargeCategory, l.PricingCategory, l.CommitmentStatus = bill.Usage, bill.Committed, bill.Unused
-	l.BilledCost, l.EffectiveCost, l.ListCost, l.Unknown = bill.Decimal{}, unused, bill.Decimal{}, bill.ContractedCost|bill.ListCost
+	l.BilledCost, l.EffectiveCost, l.ListCost, l.Unknown = bill.Decimal{}, unused, bill.Decimal{}, bill.ContractedCost|
+		bill.ListCost
 	return emit(l)
 }
 

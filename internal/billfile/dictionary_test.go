@@ -72,7 +72,8 @@ func TestDictionariesSayTheSame(t *testing.T) {
 		if err := parquet.WriteFile(plain, rows, parquet.PageBufferSize(10_000)); err != nil {
 			t.Fatal(err)
 		}
-		if err := parquet.WriteFile(dictionary, indexed(rows), parquet.PageBufferSize(10_000), parquet.MaxRowsPerRowGroup(int64(len(rows)*2/3))); err != nil {
+		if err := parquet.WriteFile(dictionary, indexed(rows), parquet.PageBufferSize(10_000),
+			parquet.MaxRowsPerRowGroup(int64(len(rows)*2/3))); err != nil {
 			t.Fatal(err)
 		}
 		a, b := read(t, plain, Options{}), read(t, dictionary, Options{})
@@ -85,7 +86,8 @@ func TestDictionariesSayTheSame(t *testing.T) {
 			want = want.Add(d)
 		}
 		// Without a billing account the period is the source's, which is not in the digest.
-		if p, q := a.Periods[0], b.Periods[0]; p.Digest != q.Digest || q.Exact.Billed != want.String() || q.Lines != int64(len(rows)) {
+		if p, q := a.Periods[0], b.Periods[0]; p.Digest != q.Digest || q.Exact.Billed != want.String() ||
+			q.Lines != int64(len(rows)) {
 			t.Errorf("%d resources: %+v read value by value, %+v by dictionaries, want %s", resources, p.Period, q.Period, want)
 		}
 	}
@@ -100,7 +102,8 @@ func TestBadEntryOfADictionary(t *testing.T) {
 	if err := parquet.WriteFile(path, indexed(rows)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tryRead(path, Options{}); err == nil || !strings.Contains(err.Error(), `b.parquet: row 8: BilledCost "1 dollar" is not a decimal number`) {
+	if _, err := tryRead(path, Options{}); err == nil ||
+		!strings.Contains(err.Error(), `b.parquet: row 8: BilledCost "1 dollar" is not a decimal number`) {
 		t.Errorf("the error is %v", err)
 	}
 }

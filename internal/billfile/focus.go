@@ -83,7 +83,12 @@ func focusVersion(has func(string) bool) string {
 	}{
 		{"FOCUS 1.3", []string{"ServiceProviderName", "HostProviderName", "AllocatedMethodId"}},
 		{"FOCUS 1.2", []string{"BillingAccountType", "SubAccountType", "InvoiceId", "PricingCurrency"}},
-		{"FOCUS 1.1", []string{"CapacityReservationId", "CommitmentDiscountQuantity", "ServiceSubcategory", "SkuMeter", "SkuPriceDetails"}},
+		{
+			"FOCUS 1.1",
+			[]string{
+				"CapacityReservationId", "CommitmentDiscountQuantity", "ServiceSubcategory", "SkuMeter", "SkuPriceDetails",
+			},
+		},
 	} {
 		for _, c := range v.columns {
 			if has(c) {
@@ -102,21 +107,28 @@ var (
 	statuses          = []string{bill.Used, bill.Unused}
 	// earlierPricing are the values of FOCUS 1.0-preview for those of 1.0.
 	earlierPricing = map[string]string{
-		"on-demand": bill.Standard, "on demand": bill.Standard, "commitment-based": bill.Committed, "commitment discount": bill.Committed,
+		"on-demand": bill.Standard, "on demand": bill.Standard, "commitment-based": bill.Committed,
+		"commitment discount": bill.Committed,
 	}
 )
 
 func focusLines(r *record, emit func(*bill.Line) error) error {
 	l := &r.line
 	*l = bill.Line{
-		BillingAccountID: r.text(focusBillingAccount), SubAccountID: r.text(focusSubAccount), BillingCurrency: r.text(focusCurrency),
-		BillingPeriodStart: r.time(focusPeriodStart), BillingPeriodEnd: r.time(focusPeriodEnd), ChargePeriodStart: r.time(focusChargeStart),
-		ChargeCategory: r.one(focusChargeCategory, chargeCategories, nil), ChargeClass: r.one(focusChargeClass, chargeClasses, nil),
+		BillingAccountID: r.text(focusBillingAccount), SubAccountID: r.text(focusSubAccount),
+		BillingCurrency:    r.text(focusCurrency),
+		BillingPeriodStart: r.time(focusPeriodStart), BillingPeriodEnd: r.time(focusPeriodEnd),
+		ChargePeriodStart: r.time(focusChargeStart),
+		ChargeCategory:    r.one(focusChargeCategory, chargeCategories, nil),
+		ChargeClass:       r.one(focusChargeClass, chargeClasses, nil),
 		ChargeDescription: r.text(focusDescription), CapacityStatus: r.one(focusCapacityStatus, statuses, nil),
-		ServiceProviderName: r.text(focusProvider), ServiceCategory: r.text(focusServiceCategory), ServiceName: r.text(focusService),
-		ResourceID: r.text(focusResource), RegionID: r.text(focusRegion),
-		PricingCategory: r.one(focusPricingCategory, pricingCategories, earlierPricing), CommitmentID: r.text(focusCommitment),
-		CommitmentStatus: r.one(focusCommitmentStatus, statuses, nil), ConsumedUnit: r.text(focusUnit), Tags: r.text(focusTags), UsageType: r.text(focusUsageType),
+		ServiceProviderName: r.text(focusProvider), ServiceCategory: r.text(focusServiceCategory),
+		ServiceName: r.text(focusService),
+		ResourceID:  r.text(focusResource), RegionID: r.text(focusRegion),
+		PricingCategory:  r.one(focusPricingCategory, pricingCategories, earlierPricing),
+		CommitmentID:     r.text(focusCommitment),
+		CommitmentStatus: r.one(focusCommitmentStatus, statuses, nil), ConsumedUnit: r.text(focusUnit),
+		Tags: r.text(focusTags), UsageType: r.text(focusUsageType),
 	}
 	if l.RegionID == "" {
 		l.RegionID = r.text(focusRegionName)

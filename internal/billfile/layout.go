@@ -89,7 +89,8 @@ func newLayout(names []string) (l *layout, column int, err error) {
 	has := func(name string) bool { _, ok := first[strings.ToLower(name)]; return ok }
 	k := slices.IndexFunc(schemas, func(s *schema) bool { return s.known(has) })
 	if k < 0 {
-		return nil, 0, fmt.Errorf("it is no bill that is known: FOCUS has a column BilledCost, the AWS Cost and Usage Report 2.0 line_item_unblended_cost; this file has %s%s",
+		return nil, 0, fmt.Errorf("it is no bill that is known: FOCUS has a column BilledCost, the AWS Cost and Usage "+
+			"Report 2.0 line_item_unblended_cost; this file has %s%s",
 			columns(len(names)), legacy(has))
 	}
 	l.schema = schemas[k]
@@ -124,7 +125,8 @@ func newLayout(names []string) (l *layout, column int, err error) {
 		}
 	}
 	if len(lacking) > 0 {
-		return nil, 0, fmt.Errorf("it looks like %s, and lacks %s, without which nothing can be imported; this file has %s", l.version, strings.Join(lacking, ", "), columns(len(names)))
+		return nil, 0, fmt.Errorf("it looks like %s, and lacks %s, without which nothing can be imported; this file has %s",
+			l.version, strings.Join(lacking, ", "), columns(len(names)))
 	}
 	if l.schema == &cur && !has("resource_tags") {
 		l.tagColumns(names)
@@ -186,7 +188,8 @@ func (l *layout) tagColumns(names []string) {
 // legacy explains the older report of AWS, whose columns are named otherwise.
 func legacy(has func(string) bool) string {
 	if has("line_item_blended_cost") {
-		return "; this looks like a Cost and Usage Report without unblended costs: export CUR 2.0 or FOCUS with AWS Data Exports"
+		return "; this looks like a Cost and Usage Report without unblended costs: export CUR 2.0 or FOCUS with AWS Data " +
+			"Exports"
 	}
 	return ""
 }

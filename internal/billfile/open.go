@@ -180,7 +180,8 @@ func (e *Export) choose(ctx context.Context, found []part) error {
 		}
 	}
 	if len(loose) > 0 {
-		e.Notes = append(e.Notes, fmt.Sprintf("%s outside the export's partitions left out: %s", files(len(loose)), loose[0].name))
+		e.Notes = append(e.Notes, fmt.Sprintf("%s outside the export's partitions left out: %s", files(len(loose)),
+			loose[0].name))
 	}
 	for _, key := range sorted(partitions) {
 		if err := e.take(ctx, partitions[key]); err != nil {
@@ -196,7 +197,9 @@ func isBill(file string) bool {
 	if strings.HasPrefix(file, ".") || strings.HasPrefix(file, "_") {
 		return false
 	}
-	return slices.ContainsFunc([]string{".csv", ".csv.gz", ".parquet"}, func(end string) bool { return strings.HasSuffix(lower, end) })
+	return slices.ContainsFunc([]string{".csv", ".csv.gz", ".parquet"}, func(end string) bool {
+		return strings.HasSuffix(lower, end)
+	})
 }
 
 // lone is a file that was named.
@@ -266,7 +269,8 @@ func (b *bucket) list(ctx context.Context) ([]part, error) {
 	var found []part
 	err := b.List(ctx, b.prefix, func(key string, size int64) error {
 		// "prefix" does not hold "prefix-2/…".
-		if rest := strings.TrimPrefix(key, strings.TrimRight(b.prefix, "/")); b.prefix == "" || rest == "" || rest[0] == '/' {
+		if rest := strings.TrimPrefix(key, strings.TrimRight(b.prefix, "/")); b.prefix == "" || rest == "" ||
+			rest[0] == '/' {
 			found = append(found, part{name: b.base + key, size: size})
 		}
 		return nil
@@ -292,8 +296,10 @@ func (o *Options) workers() int {
 
 // Read reads all files and adds them up. On an error there is no bill.
 func (e *Export) Read(ctx context.Context) (*bill.Bill, error) {
-	r := &reading{export: e, all: bill.NewAggregate(bill.Options{Source: e.Source, Mapping: e.options.Mapping, MaxRows: e.options.MaxRows,
-		ZeroPurchases: e.options.ZeroPurchases})}
+	r := &reading{
+		export: e, all: bill.NewAggregate(bill.Options{
+			Source: e.Source, Mapping: e.options.Mapping, MaxRows: e.options.MaxRows,
+			ZeroPurchases: e.options.ZeroPurchases})}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}

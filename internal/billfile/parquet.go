@@ -68,7 +68,10 @@ func (s *sink) parquet(g group) (err error) {
 			}
 			chunk := &meta.Columns[leaf.index].MetaData
 			if chunk.Codec == format.Lz4Raw {
-				return &Error{File: s.part.name, Reason: "the file is compressed with LZ4, which is not read: write it with snappy, gzip or zstd"}
+				return &Error{
+					File:   s.part.name,
+					Reason: "the file is compressed with LZ4, which is not read: write it with snappy, gzip or zstd",
+				}
 			}
 			if err := usage.CheckPages(g.in, g.size, chunk); err != nil {
 				return &Error{File: s.part.name, Row: g.first + 1, Reason: r.name(c.field) + " is not valid Parquet", Err: err}
@@ -147,7 +150,8 @@ func (s *sink) columns(file *parquet.File) (*record, []*parquetColumn, error) {
 			p.value = valueReader(nodes[name].Type(), kind, known)
 		}
 		if p.value == nil {
-			stored := fmt.Sprintf("%s is stored as %s, which cannot be read as %s", name, typeName(nodes[name], p.leaves), kindNames[kind])
+			stored := fmt.Sprintf("%s is stored as %s, which cannot be read as %s", name, typeName(nodes[name], p.leaves),
+				kindNames[kind])
 			if l.vital(f) {
 				return nil, nil, &Error{File: s.part.name, Reason: stored}
 			}

@@ -133,7 +133,9 @@ func (r *reading) offer(ctx context.Context, at int, p part, jobs chan<- job) er
 		return &Error{File: p.name, Reason: "the file cannot be read", Err: err}
 	}
 	if !bytes.Equal(magic, []byte("PAR1")) {
-		jobs <- job{at: at, part: p, run: func(s *sink) error { return s.csv(buffered, bytes.HasPrefix(magic, []byte{0x1f, 0x8b})) }, done: func() { closed(in) }}
+		jobs <- job{at: at, part: p, run: func(s *sink) error {
+			return s.csv(buffered, bytes.HasPrefix(magic, []byte{0x1f, 0x8b}))
+		}, done: func() { closed(in) }}
 		return nil
 	}
 	file, size, done, err := r.local(in, buffered, p)
@@ -185,7 +187,10 @@ func (r *reading) once(name string, digest hash.Hash) error {
 		r.same[key] = name
 		return nil
 	}
-	return &Error{File: max(name, other), Reason: "it holds the same as " + min(name, other) + ", and its costs would count twice: leave one of them out"}
+	return &Error{
+		File:   max(name, other),
+		Reason: "it holds the same as " + min(name, other) + ", and its costs would count twice: leave one of them out",
+	}
 }
 
 // local returns a file that can be read at any place. What comes from a bucket is kept
@@ -227,7 +232,11 @@ func (r *reading) use(p part, l *layout) error {
 		r.seen = l
 	}
 	if r.seen.schema != l.schema {
-		return &Error{File: p.name, Reason: fmt.Sprintf("it is %s and other files are %s: import one kind of bill at a time, or costs count twice", l.version, r.seen.version)}
+		return &Error{
+			File: p.name,
+			Reason: fmt.Sprintf("it is %s and other files are %s: import one kind of bill at a time, or costs count twice",
+				l.version, r.seen.version),
+		}
 	}
 	r.version = max(r.version, l.version)
 	r.missing = append(r.missing, l.missing...)
@@ -275,7 +284,8 @@ func (s *sink) take(r *record) error {
 // add adds a line.
 func (s *sink) add(l *bill.Line) error {
 	if start := s.part.start; !start.IsZero() && !l.BillingPeriodStart.Equal(start) {
-		return fmt.Errorf("its billing period starts on %s, and the file is in the partition of %s", l.BillingPeriodStart.Format(time.DateOnly), start.Format("2006-01"))
+		return fmt.Errorf("its billing period starts on %s, and the file is in the partition of %s",
+			l.BillingPeriodStart.Format(time.DateOnly), start.Format("2006-01"))
 	}
 	if s.prints != nil {
 		s.prints.Add(l)

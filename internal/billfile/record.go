@@ -62,7 +62,9 @@ type valueError struct {
 func (e *valueError) Error() string { return e.reason }
 
 func newRecord(l *layout) *record {
-	r := &record{layout: l, cells: make([]*cell, len(l.column)), memo: make([]memo, len(l.column)), notes: map[string]bool{}}
+	r := &record{
+		layout: l, cells: make([]*cell, len(l.column)), memo: make([]memo, len(l.column)), notes: map[string]bool{},
+	}
 	for i := range r.cells {
 		r.cells[i] = &cell{}
 	}
@@ -190,7 +192,9 @@ func (r *record) cost(field int) (bill.Decimal, bool) {
 }
 
 // layouts in which bills write times; without a zone they are UTC.
-var layouts = []string{time.RFC3339, time.DateTime, time.DateOnly, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00",
+var layouts = []string{
+	time.RFC3339, time.DateTime, time.DateOnly, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05",
+	"2006-01-02T15:04Z07:00",
 	"2006-01-02 15:04:05 MST"}
 
 var errNotTime = errors.New("is not a time such as 2024-09-01T00:00:00Z")

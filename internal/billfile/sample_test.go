@@ -95,7 +95,8 @@ func TestSampleToTheLastDigit(t *testing.T) {
 			t.Errorf("%s adds up to %s, want %s", tc.name, tc.got, tc.want)
 		}
 	}
-	if d.Rows != 612 || len(d.Periods) != 1 || d.Periods[0].Rows != 612 || len(d.Periods[0].Accounts) != 3 || d.Written != "FOCUS 1.0" || len(d.MissingColumns) > 0 {
+	if d.Rows != 612 || len(d.Periods) != 1 || d.Periods[0].Rows != 612 || len(d.Periods[0].Accounts) != 3 ||
+		d.Written != "FOCUS 1.0" || len(d.MissingColumns) > 0 {
 		t.Errorf("the document is %+v", d)
 	}
 	var billed int64
@@ -137,8 +138,14 @@ func TestCommitmentExamples(t *testing.T) {
 		{"commitment_discount_purchase_scenario_3.csv", "4381.50", "0.00", "4381.50", "0.00", "0.00"},
 		{"commitment_discount_usage_scenario_1.csv", "0.00", "1.00", "0.00", "1.00", "0.00"},
 		{"commitment_discount_usage_scenario_3.csv", "0.00", "1.00", "0.00", "0.75", "0.25"},
-		{"one_hundred_percent_utilization_with_commitment_discount_flexibility_with_1_resource.csv", "2.75", "2.75", "0.50", "0.50", "0.00"},
-		{"one_hundred_percent_utilization_without_commitment_discount_flexibility.csv", "1.50", "1.50", "1.50", "1.50", "0.00"},
+		{
+			"one_hundred_percent_utilization_with_commitment_discount_flexibility_with_1_resource.csv", "2.75", "2.75",
+			"0.50", "0.50", "0.00",
+		},
+		{
+			"one_hundred_percent_utilization_without_commitment_discount_flexibility.csv", "1.50", "1.50", "1.50", "1.50",
+			"0.00",
+		},
 		{"zero_percent_utilization_without_commitment_discount_flexibility.csv", "3.50", "3.50", "1.50", "0.00", "1.50"},
 	} {
 		t.Run(tc.file, func(t *testing.T) {
@@ -151,8 +158,10 @@ func TestCommitmentExamples(t *testing.T) {
 			if err != nil || len(use.Commitments) != 1 {
 				t.Fatalf("commitments %+v, %v", use, err)
 			}
-			if c := use.Commitments[0]; c.Purchased.String() != tc.purchased || c.Used.String() != tc.used || c.Unused.String() != tc.unused {
-				t.Errorf("bought %s, used %s, unused %s; want %s, %s, %s", c.Purchased, c.Used, c.Unused, tc.purchased, tc.used, tc.unused)
+			if c := use.Commitments[0]; c.Purchased.String() != tc.purchased || c.Used.String() != tc.used ||
+				c.Unused.String() != tc.unused {
+				t.Errorf("bought %s, used %s, unused %s; want %s, %s, %s", c.Purchased, c.Used, c.Unused, tc.purchased, tc.used,
+					tc.unused)
 			}
 		})
 	}
@@ -203,8 +212,10 @@ func TestSampleByDimension(t *testing.T) {
 	}
 	b := read(t, path, Options{})
 	for column, by := range map[string]bill.Dimension{
-		"ServiceName": bill.ByService, "ResourceId": bill.ByResource, "ChargeCategory": bill.ByChargeCategory, "PricingCategory": bill.ByPricing,
-		"SubAccountId": bill.BySubAccount, "ProviderName": bill.ByProvider, "BillingAccountId": bill.ByAccount, "CommitmentDiscountId": bill.ByCommitment,
+		"ServiceName": bill.ByService, "ResourceId": bill.ByResource, "ChargeCategory": bill.ByChargeCategory,
+		"PricingCategory": bill.ByPricing,
+		"SubAccountId":    bill.BySubAccount, "ProviderName": bill.ByProvider, "BillingAccountId": bill.ByAccount,
+		"CommitmentDiscountId": bill.ByCommitment,
 	} {
 		for cost, of := range map[string]func(*bill.Row) int64{
 			"BilledCost":    func(r *bill.Row) int64 { return int64(r.Cost.Billed) },

@@ -31,7 +31,9 @@ type Match struct {
 // Covers says whether spend of that owner and purpose counts. What is not known of the
 // owner matches no field that is given.
 func (m Match) Covers(o inventory.Owner, p inventory.Purpose) bool {
-	for _, field := range [...][2]string{{m.Team, o.Team}, {m.Project, o.Project}, {m.User, o.User}, {m.Environment, o.Environment}} {
+	for _, field := range [...][2]string{
+		{m.Team, o.Team}, {m.Project, o.Project}, {m.User, o.User}, {m.Environment, o.Environment},
+	} {
 		if field[0] != "" && !strings.EqualFold(field[0], field[1]) {
 			return false
 		}

@@ -122,7 +122,8 @@ func (d Desk) put(ctx context.Context, h Hold, now time.Time, e Event) (Hold, er
 
 // Extend gives a live hold another amount and end, if that fits; an *Overdrawn otherwise,
 // and then the hold stays as it was. It never shortens a run. By is who extends it.
-func (d Desk) Extend(ctx context.Context, id string, amount money.Amount, until time.Time, by string, now time.Time) (Hold, error) {
+func (d Desk) Extend(ctx context.Context, id string, amount money.Amount, until time.Time, by string,
+	now time.Time) (Hold, error) {
 	h, err := d.open(ctx, id, now)
 	if err != nil {
 		return Hold{}, fmt.Errorf("extend hold %s: %w", id, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/curfew-dev/curfew/internal/budget/budgettest"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/money"
-	"github.com/curfew-dev/curfew/internal/view"
 )
 
 var (
@@ -92,7 +90,9 @@ budgets:
 // once, though both match it, and the children's amounts do not add to the parent's.
 func TestNestedBudgetsCountOnce(t *testing.T) {
 	d, s := desk(t, nested)
-	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD})
+	s.Charge(budgettest.Charge{
+		At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD,
+	})
 	live(t, d, run("a", 300), now)
 	for id, left := range map[string]money.Amount{"company": 600, "vision": 200, "ana": 100, "speech": 600} {
 		st := status(t, d, id, now)
@@ -106,7 +106,8 @@ func TestNestedBudgetsCountOnce(t *testing.T) {
 	live(t, d, func() budget.Hold { h := h; h.Key, h.Amount = "c", 200*money.USD; return h }(), now)
 	_, err := d.Reserve(context.Background(), h, now)
 	over := overdrawn(t, err, "company")
-	if over.Used != 100*money.USD || over.Held != 500*money.USD || over.Limit != 1000*money.USD || over.Asked != 600*money.USD {
+	if over.Used != 100*money.USD || over.Held != 500*money.USD || over.Limit != 1000*money.USD ||
+		over.Asked != 600*money.USD {
 		t.Errorf("the numbers are %+v", over)
 	}
 	if want := "budget company: $600.00 asked for, $400.00 of $1,000.00 is left ($100.00 spent, $500.00 held)"; over.Error() != want {
@@ -119,8 +120,12 @@ func TestPurposesAreSeparate(t *testing.T) {
 budgets:
   - {id: vision, team: vision, amount: 1000, split: {training: 60%, evaluation: 40%}}
 `)
-	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 600 * money.USD})
-	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Inference, Amount: 5000 * money.USD})
+	s.Charge(budgettest.Charge{
+		At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 600 * money.USD,
+	})
+	s.Charge(budgettest.Charge{
+		At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Inference, Amount: 5000 * money.USD,
+	})
 	_, err := d.Reserve(context.Background(), run("t", 1), now)
 	overdrawn(t, err, "vision/training")
 	evaluation := run("e", 400)
@@ -141,7 +146,9 @@ func TestAHoldsOwnChargesCountOnce(t *testing.T) {
 	d, s := desk(t, one)
 	h := live(t, d, run("a", 400), now)
 	for _, step := range []struct{ charge, left money.Amount }{{0, 600}, {150, 600}, {250, 600}, {100, 500}} {
-		s.Charge(budgettest.Charge{At: now, Owner: vision, Purpose: inventory.Training, Hold: h.ID, Amount: step.charge * money.USD})
+		s.Charge(budgettest.Charge{
+			At: now, Owner: vision, Purpose: inventory.Training, Hold: h.ID, Amount: step.charge * money.USD,
+		})
 		if got := status(t, d, "vision", now).Left; got != step.left*money.USD {
 			t.Errorf("after another $%d: $%s left, want $%d", step.charge, got, step.left)
 		}
@@ -151,7 +158,9 @@ func TestAHoldsOwnChargesCountOnce(t *testing.T) {
 func TestEndsOfAHold(t *testing.T) {
 	ctx := context.Background()
 	charge := func(id string, dollars int64) budgettest.Charge {
-		return budgettest.Charge{At: now, Owner: vision, Purpose: inventory.Training, Hold: id, Amount: money.Amount(dollars) * money.USD}
+		return budgettest.Charge{
+			At: now, Owner: vision, Purpose: inventory.Training, Hold: id, Amount: money.Amount(dollars) * money.USD,
+		}
 	}
 	for _, tc := range []struct {
 		name string
@@ -329,7 +338,9 @@ func TestAHoldPastThePeriodCountsInBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	// December is full already, though November is not.
-	s.Charge(budgettest.Charge{At: at.Add(5 * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 500 * money.USD})
+	s.Charge(budgettest.Charge{
+		At: at.Add(5 * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 500 * money.USD,
+	})
 	h.Key = "b"
 	_, err := d.Reserve(ctx, h, at)
 	if over := overdrawn(t, err, "vision"); over.Window.From.Month() != time.December || over.Asked != 600*money.USD {
@@ -370,7 +381,8 @@ func TestSpreadingAdmitsNoMoreThanAPeriodCanPay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC); month.Before(now.AddDate(1, 0, 0)); month = month.AddDate(0, 1, 0) {
+		for month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC); month.Before(now.AddDate(1, 0, 0)); month = month.AddDate(
+			0, 1, 0) {
 			var spent money.Amount
 			for _, h := range holds {
 				var most money.Amount // by the hour, from the month's beginning
@@ -391,11 +403,16 @@ func TestSpreadingAdmitsNoMoreThanAPeriodCanPay(t *testing.T) {
 func TestDollarsAnHour(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
-	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 30 * money.USD})
+	s.Charge(budgettest.Charge{
+		At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 30 * money.USD,
+	})
 	h := run("a", 100)
 	h.Hourly = 40 * money.USD
 	first := live(t, d, h, now)
-	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Hold: first.ID, Amount: 40 * money.USD})
+	s.Charge(budgettest.Charge{
+		At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Hold: first.ID,
+		Amount: 40 * money.USD,
+	})
 	if got := status(t, d, "vision", now).Hourly; got != 70*money.USD {
 		t.Errorf("$%s an hour is spent, want $70: what a hold was charged is in its rate", got)
 	}
@@ -417,7 +434,9 @@ func TestUnknownSpendCounts(t *testing.T) {
 	}{{"shown", "", true, budget.OK}, {"counted", ", count_unknown: true", false, budget.Over}} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000`+tc.key+`}]`)
-			s.Charge(budgettest.Charge{At: now, Owner: vision, Purpose: inventory.Training, Amount: 1000 * money.USD, Unpriced: true})
+			s.Charge(budgettest.Charge{
+				At: now, Owner: vision, Purpose: inventory.Training, Amount: 1000 * money.USD, Unpriced: true,
+			})
 			st := status(t, d, "vision", now)
 			if st.Unknown != 1000*money.USD || st.Used != 0 || st.State != tc.state {
 				t.Errorf("unknown $%s, used $%s, %s; want $1000, $0, %s", st.Unknown, st.Used, st.State, tc.state)
@@ -472,7 +491,9 @@ quotas:
 // TestConcurrentHoldsNeverExceedABudget lets many reserve at once.
 func TestConcurrentHoldsNeverExceedABudget(t *testing.T) {
 	d, s := desk(t, nested)
-	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD})
+	s.Charge(budgettest.Charge{
+		At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD,
+	})
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
@@ -568,242 +589,4 @@ func TestNothingIsOverdrawn(t *testing.T) {
 			}
 		}
 	})
-}
-
-func BenchmarkCheck(b *testing.B) {
-	parsed, err := budget.Parse("b", []byte(nested))
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := parsed.Reservation(func() budget.Hold { h := run("a", 1); h.ExpiresAt = h.Until; return h }(), now)
-	if err != nil {
-		b.Fatal(err)
-	}
-	holds := make([]budget.Hold, 5000)
-	for i := range holds {
-		holds[i] = run(fmt.Sprint(i), 0)
-		holds[i].ID, holds[i].State, holds[i].ExpiresAt = fmt.Sprint(i), budget.Live, now.Add(time.Hour)
-	}
-	spent := make([]budget.Spend, len(r.Reads(holds)))
-	for b.Loop() {
-		if err := r.Check(holds, spent); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// TestOnlyLiveHoldsCoverTheirOwn: a machine under a hold's tag counts in the dollars of an
-// hour unless that hold is live, has the rate for it, and is its owner's.
-func TestOnlyLiveHoldsCoverTheirOwn(t *testing.T) {
-	ctx := context.Background()
-	for _, tc := range []struct {
-		name   string
-		end    func(d budget.Desk, id string) error
-		owner  inventory.Owner
-		hold   inventory.Owner
-		charge money.Amount
-		want   money.Amount // dollars an hour, of the team vision
-	}{
-		{"live", nil, vision, vision, 40, 40},
-		{"live, and not yet charged", nil, vision, vision, 0, 40},
-		{"beyond its rate", nil, vision, vision, 800, 800},
-		{"released", func(d budget.Desk, id string) error { _, err := d.Release(ctx, id, "ana", now); return err }, vision, vision, 800, 800},
-		{"settled", func(d budget.Desk, id string) error {
-			_, err := d.Settle(ctx, id, 100*money.USD, "ana", now)
-			return err
-		}, vision, vision, 800, 800},
-		{"another team's hold", nil, vision, speech, 30, 30},
-		{"another user's", nil, inventory.Owner{Team: "vision", User: "bo"}, vision, 30, 70},
-		{"whoever has no name", nil, inventory.Owner{}, vision, 40, 40},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 10000}]`)
-			h := run("a", 1000)
-			h.Hourly, h.Owner = 40*money.USD, tc.hold
-			h = live(t, d, h, now)
-			s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: tc.owner, Purpose: inventory.Training, Hold: h.ID, Amount: tc.charge * money.USD})
-			if tc.end != nil {
-				if err := tc.end(d, h.ID); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got := status(t, d, "vision", now).Hourly; got != tc.want*money.USD {
-				t.Errorf("$%s an hour, want $%d", got, tc.want)
-			}
-		})
-	}
-}
-
-// TestADeadHoldsTagIsNoWayAroundPerHour is the way that was found: an $800/h machine under
-// the tag of a hold that was given back.
-func TestADeadHoldsTagIsNoWayAroundPerHour(t *testing.T) {
-	ctx := context.Background()
-	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
-	h := run("a", 100)
-	h.Hourly = 10 * money.USD
-	dead := live(t, d, h, now)
-	if _, err := d.Release(ctx, dead.ID, "ana", now); err != nil {
-		t.Fatal(err)
-	}
-	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Hold: dead.ID, Amount: 800 * money.USD})
-	h.Key = "b"
-	_, err := d.Reserve(ctx, h, now)
-	if over := overdrawn(t, err, "vision"); !over.PerHour || over.Used != 800*money.USD {
-		t.Errorf("refused by %+v", over)
-	}
-}
-
-// TestAnothersChargesTakeNothingOffAHold: a company's budget holds what vision reserved
-// though speech runs a machine under vision's tag.
-func TestAnothersChargesTakeNothingOffAHold(t *testing.T) {
-	d, s := desk(t, nested)
-	h := live(t, d, run("a", 300), now)
-	s.Charge(budgettest.Charge{At: now, Owner: speech, Purpose: inventory.Training, Hold: h.ID, Amount: 200 * money.USD})
-	for id, left := range map[string]money.Amount{"company": 500, "vision": 300, "speech": 400} {
-		if got := status(t, d, id, now).Left; got != left*money.USD {
-			t.Errorf("%s has $%s left, want $%d", id, got, left)
-		}
-	}
-}
-
-// TestARunPastThePeriodIsObservedInEither: a run that began in November and was charged
-// there alone is not held in December, once the ledger reaches past its end; and while it
-// runs, December holds no more than November has left of it.
-func TestARunPastThePeriodIsObservedInEither(t *testing.T) {
-	d, s := desk(t, one)
-	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
-	h := run("a", 90)
-	h.From, h.Until, h.Hourly = at, at.Add(24*time.Hour), 9*money.USD
-	h = live(t, d, h, at)
-	s.Charge(budgettest.Charge{At: at, Owner: vision, Purpose: inventory.Training, Hold: h.ID, Amount: 36 * money.USD})
-	december := at.Add(5 * time.Hour)
-	if got := status(t, d, "vision", december).Held; got != 54*money.USD {
-		t.Errorf("December holds $%s of what is left, want $54", got)
-	}
-	other := run("b", 1)
-	other.From, other.Until = december, december.Add(time.Hour)
-	if r, err := d.Look(context.Background(), other, december); err != nil || r[0].Held != 54*money.USD {
-		t.Errorf("a launch sees %+v, %v", r, err)
-	}
-	late := h.ExpiresAt.Add(time.Hour)
-	missed := func(want bool) {
-		t.Helper()
-		all, err := d.Unobserved(context.Background(), []budget.Hold{h}, late)
-		st := status(t, d, "vision", late)
-		if err != nil || all[h.ID] != want || (st.Held == 54*money.USD && st.Unobserved == st.Held) != want || (st.Held == 0) == want {
-			t.Errorf("unobserved %v (%v), $%s held, $%s of it unobserved; want %v", all, err, st.Held, st.Unobserved, want)
-		}
-	}
-	missed(true)
-	s.Charge(budgettest.Charge{At: h.Until.Add(-time.Hour)})
-	missed(false)
-}
-
-// TestUnobservedSaysSo: what is held for want of observation is named in the report.
-func TestUnobservedSaysSo(t *testing.T) {
-	d, _ := desk(t, one)
-	h := live(t, d, run("a", 400), now)
-	at := h.ExpiresAt
-	if missed := must(d.Unobserved(context.Background(), []budget.Hold{h}, at.Add(-1)))(t); len(missed) != 0 {
-		t.Errorf("what runs is unobserved: %v", missed)
-	}
-	r := view.NewBudgets(must(d.Statuses(context.Background(), at))(t), at)
-	if len(r.CoverageNotes) == 0 || !strings.Contains(r.CoverageNotes[0], "vision: $400.00 is reserved by runs that ended without a charge") || !strings.Contains(strings.Join(r.Changes, " "), "settle the unobserved reservations") {
-		t.Errorf("got %q, %q", r.CoverageNotes, r.Changes)
-	}
-	_, err := d.Reserve(context.Background(), run("b", 700), at)
-	if over := overdrawn(t, err, "vision"); over.Unobserved != 400*money.USD {
-		t.Errorf("refused by %+v", over)
-	}
-}
-
-// TestWhatIsOverHoldsNoCapacity: machines, GPUs and the dollars of an hour are held from the
-// reservation until the hold ends, however that is.
-func TestWhatIsOverHoldsNoCapacity(t *testing.T) {
-	ctx := context.Background()
-	const limits = `
-budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 40}]
-quotas: [{id: one, gpus: {H100: 8}, machines: 1}]`
-	for _, tc := range []struct {
-		name string
-		end  func(d budget.Desk, h budget.Hold) error
-		at   time.Duration
-		fits bool
-	}{
-		{"pending", nil, 0, false},
-		{"pending, until its admission is given up", nil, budget.PendingFor - 1, false},
-		{"pending no longer", nil, budget.PendingFor, true},
-		{"live", func(d budget.Desk, h budget.Hold) error { _, err := d.Admit(ctx, h, now); return err }, 11*time.Hour - 1, false},
-		{"live, and expired", func(d budget.Desk, h budget.Hold) error { _, err := d.Admit(ctx, h, now); return err }, 11 * time.Hour, true},
-		{"released", func(d budget.Desk, h budget.Hold) error { _, err := d.Release(ctx, h.ID, "ana", now); return err }, 0, true},
-		{"settled", func(d budget.Desk, h budget.Hold) error {
-			if _, err := d.Admit(ctx, h, now); err != nil {
-				return err
-			}
-			_, err := d.Settle(ctx, h.ID, 5*money.USD, "ana", now)
-			return err
-		}, 0, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			for _, limited := range []string{"vision", "one"} {
-				d, _ := desk(t, limits)
-				h := run("a", 10)
-				h.Hourly, h.Machines, h.GPUs = 40*money.USD, 1, map[string]int{"H100": 8}
-				h = must(d.Reserve(ctx, h, now))(t)
-				if tc.end != nil {
-					if err := tc.end(d, h); err != nil {
-						t.Fatal(err)
-					}
-				}
-				next := run("b", 10)
-				next.From, next.Until = now.Add(tc.at), now.Add(tc.at+time.Hour)
-				if limited == "vision" {
-					next.Hourly = 1
-				} else {
-					next.Machines, next.GPUs = 1, map[string]int{"H100": 1}
-				}
-				_, err := d.Reserve(ctx, next, now.Add(tc.at))
-				switch {
-				case tc.fits && err != nil:
-					t.Error(err)
-				case !tc.fits:
-					overdrawn(t, err, limited)
-				}
-			}
-		})
-	}
-}
-
-// TestTheHourCountsInItsWindow: the dollars of an hour are those of now, and a window that
-// is still to come limits none of them.
-func TestTheHourCountsInItsWindow(t *testing.T) {
-	d, _ := desk(t, `budgets: [{id: sprint, team: vision, purpose: training, amount: 1000, per_hour: 5, period: {from: 2026-11-22, until: 2026-12-01}}]`)
-	h := run("a", 10) // on the 21st, until the 22nd at 12:30
-	h.Until, h.Hourly = now.Add(24*time.Hour), 40*money.USD
-	if _, err := d.Reserve(context.Background(), h, now); err != nil {
-		t.Errorf("a window that begins tomorrow limits the dollars of today: %v", err)
-	}
-	h.Key = "b"
-	for at, fits := range map[time.Time]bool{
-		time.Date(2026, 11, 21, 23, 59, 59, 0, time.UTC): true,
-		time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC):    false,
-		time.Date(2026, 11, 30, 23, 0, 0, 0, time.UTC):   false,
-	} {
-		d, _ := desk(t, `budgets: [{id: sprint, team: vision, purpose: training, amount: 1000, per_hour: 5, period: {from: 2026-11-22, until: 2026-12-01}}]`)
-		h.From, h.Until = at, at.Add(24*time.Hour)
-		if _, err := d.Reserve(context.Background(), h, at); (err == nil) != fits {
-			t.Errorf("at %s: %v", at, err)
-		}
-	}
-}
-
-// TestTheLastHourIsTheOneThatIsOver: charges are measured over the last whole hour alone.
-func TestTheLastHourIsTheOneThatIsOver(t *testing.T) {
-	d, s := desk(t, one)
-	for hour, dollars := range map[int]money.Amount{-2: 1000, -1: 7, 0: 500} {
-		s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(time.Duration(hour) * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: dollars * money.USD})
-	}
-	if got := status(t, d, "vision", now).Hourly; got != 7*money.USD {
-		t.Errorf("$%s an hour, want $7", got)
-	}
 }

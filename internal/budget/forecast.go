@@ -59,7 +59,8 @@ func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Fo
 		return Forecast{Low: used, Median: used, High: used, Days: len(past)}, nil
 	}
 	if len(past) < leastHistory {
-		return Forecast{}, fmt.Errorf("%w: %d whole days of spend are known, it takes %d", ErrNoForecast, len(past), leastHistory)
+		return Forecast{}, fmt.Errorf("%w: %d whole days of spend are known, it takes %d", ErrNoForecast, len(past),
+			leastHistory)
 	}
 	classes := 1
 	if len(past) >= weekly {

@@ -31,7 +31,10 @@ func spend(s *budgettest.Store, days int, of func(day int) money.Amount) {
 	end := now.Truncate(time.Hour)
 	s.Charge(budgettest.Charge{At: end.Add(-time.Hour)})
 	for i := range days {
-		s.Charge(budgettest.Charge{At: end.Add(-time.Duration(days-i)*24*time.Hour + time.Hour), Owner: vision, Purpose: inventory.Training, Amount: of(i)})
+		s.Charge(budgettest.Charge{
+			At: end.Add(-time.Duration(days-i)*24*time.Hour + time.Hour), Owner: vision, Purpose: inventory.Training,
+			Amount: of(i),
+		})
 	}
 }
 
@@ -71,7 +74,8 @@ func TestForecast(t *testing.T) {
 				}
 				return
 			}
-			if !ok || float64(f.Low) < tc.low*float64(money.USD) || float64(f.High) > tc.high*float64(money.USD) || f.Low > f.Median || f.Median > f.High || f.Weekdays != tc.weekdaysTold {
+			if !ok || float64(f.Low) < tc.low*float64(money.USD) || float64(f.High) > tc.high*float64(money.USD) ||
+				f.Low > f.Median || f.Median > f.High || f.Weekdays != tc.weekdaysTold {
 				t.Errorf("got %+v (used $%s), %q; want within %v and %v", f, st.Used, st.NoForecast, tc.low, tc.high)
 			}
 		})
@@ -83,7 +87,8 @@ func TestTheSamePastIsForecastAlike(t *testing.T) {
 	d, s := desk(t, one)
 	spend(s, 30, func(i int) money.Amount { return money.Amount(i*i*7919%100_003) * money.Cent })
 	f, ok := status(t, d, "vision", now).Forecast.Get()
-	if got := []string{f.Low.Cents(), f.Median.Cents(), f.High.Cents()}; !ok || !slices.Equal(got, []string{"16648.12", "17513.99", "18375.02"}) {
+	if got := []string{f.Low.Cents(), f.Median.Cents(), f.High.Cents()}; !ok ||
+		!slices.Equal(got, []string{"16648.12", "17513.99", "18375.02"}) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -145,7 +150,9 @@ func TestFacts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, s := desk(t, nested)
-			s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: money.Amount(tc.used) * money.USD})
+			s.Charge(budgettest.Charge{
+				At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: money.Amount(tc.used) * money.USD,
+			})
 			all := must(d.Statuses(ctx, now))(t)
 			f, ok, err := budget.FactsOf(all, vision, inventory.Training)
 			if err != nil || !ok || f.State != tc.state || f.Budget != tc.budget || f.UsedShare != tc.share {
@@ -156,9 +163,13 @@ func TestFacts(t *testing.T) {
 			}
 		})
 	}
-	d, s := desk(t, `budgets: [{id: a, purpose: any, amount: 1000}, {id: b, purpose: any, amount: 500}, {id: c, purpose: any, amount: 800}]`)
-	s.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD})
-	if f, _, err := budget.FactsOf(must(d.Statuses(ctx, now))(t), vision, inventory.Training); err != nil || f.Budget != "b" || f.UsedShare != 0.2 {
+	d, s := desk(t,
+		`budgets: [{id: a, purpose: any, amount: 1000}, {id: b, purpose: any, amount: 500}, {id: c, purpose: any, amount: 800}]`)
+	s.Charge(budgettest.Charge{
+		At: now.Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD,
+	})
+	if f, _, err := budget.FactsOf(must(d.Statuses(ctx, now))(t), vision, inventory.Training); err != nil ||
+		f.Budget != "b" || f.UsedShare != 0.2 {
 		t.Errorf("of budgets in one state the fullest counts: %+v, %v", f, err)
 	}
 	d, _ = desk(t, one)

@@ -29,7 +29,10 @@ func TestSpan(t *testing.T) {
 		{"over before", "", now.Add(-time.Minute), hour, now.Add(1)},
 		{"a month", one, now.Add(11 * time.Hour), month, month.AddDate(0, 1, 0)},
 		{"past the month", one, now.AddDate(0, 1, 0), month, now.AddDate(0, 1, 0)},
-		{"a window that begins now", `budgets: [{id: v, purpose: any, amount: 1, period: {from: 2026-11-21, until: 2026-11-22}}]`, now.Add(11 * time.Hour),
+		{
+			"a window that begins now",
+			`budgets: [{id: v, purpose: any, amount: 1, period: {from: 2026-11-21, until: 2026-11-22}}]`,
+			now.Add(11 * time.Hour),
 			time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)},
 	} {
 		h := run("a", 1)
@@ -68,7 +71,8 @@ func TestReadsBefore(t *testing.T) {
 		}
 		other := run("b", 1)
 		tc.change(&other)
-		if reads := r.Reads([]budget.Hold{other}); len(reads) != 3 || reads[2].Window != (budget.Window{From: tc.from, To: month}) {
+		if reads := r.Reads([]budget.Hold{other}); len(reads) != 3 ||
+			reads[2].Window != (budget.Window{From: tc.from, To: month}) {
 			t.Errorf("%s: %+v, want from %s", name, reads, tc.from)
 		}
 	}
@@ -79,7 +83,8 @@ func TestTheHourEndsWithItsWindow(t *testing.T) {
 	for at, fits := range map[time.Time]bool{now.Add(-1): false, now: true} {
 		h := run("a", 1)
 		h.ExpiresAt, h.Hourly, h.State = h.Until, 2*money.USD, budget.Pending
-		r, err := set(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 1}]`).Reservation(h, now)
+		r, err := set(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 1}]`).Reservation(
+			h, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +102,8 @@ func TestWhoseAChargeIs(t *testing.T) {
 		charged inventory.Owner
 		own     bool
 	}{
-		{vision, true}, {inventory.Owner{}, true}, {inventory.Owner{Team: "VISION"}, true}, {inventory.Owner{Team: "vision", CostCenter: "7"}, true},
+		{vision, true}, {inventory.Owner{}, true}, {inventory.Owner{Team: "VISION"}, true},
+		{inventory.Owner{Team: "vision", CostCenter: "7"}, true},
 		{speech, false}, {inventory.Owner{Team: "vision", Project: "other"}, false}, {inventory.Owner{User: "bo"}, false},
 	} {
 		if h.Owns(tc.charged) != tc.own {
@@ -109,10 +115,21 @@ func TestWhoseAChargeIs(t *testing.T) {
 func TestWhatARefusalSays(t *testing.T) {
 	o := budget.Overdrawn{Budget: "b", Limit: 10 * money.USD, Used: money.USD, Held: 2 * money.USD, Asked: 8 * money.USD}
 	for want, change := range map[string]func(*budget.Overdrawn){
-		"budget b: $8.00 asked for, $7.00 of $10.00 is left ($1.00 spent, $2.00 held)":                                 func(*budget.Overdrawn) {},
-		"budget b: $8.00 an hour asked for, $7.00 of $10.00 is left ($1.00 spent, $2.00 held)":                         func(o *budget.Overdrawn) { o.PerHour = true },
-		"budget b: $8.00 asked for, $4.00 of $10.00 is left ($1.00 spent, at most $3.00 unpriced, $2.00 held)":         func(o *budget.Overdrawn) { o.Unknown = 3 * money.USD },
-		"($1.00 spent, $2.00 held, of that $1.00 by runs that are over and were never charged: settle their holds, or": func(o *budget.Overdrawn) { o.Unobserved = money.USD },
+		"budget b: $8.00 asked for, $7.00 of $10.00 is left ($1.00 spent, $2.00 held)": func(
+			*budget.Overdrawn) {
+		},
+		"budget b: $8.00 an hour asked for, $7.00 of $10.00 is left ($1.00 spent, $2.00 held)": func(
+			o *budget.Overdrawn) {
+			o.PerHour = true
+		},
+		"budget b: $8.00 asked for, $4.00 of $10.00 is left ($1.00 spent, at most $3.00 unpriced, $2.00 held)": func(
+			o *budget.Overdrawn) {
+			o.Unknown = 3 * money.USD
+		},
+		"($1.00 spent, $2.00 held, of that $1.00 by runs that are over and were never charged: settle their holds, or": func(
+			o *budget.Overdrawn) {
+			o.Unobserved = money.USD
+		},
 	} {
 		o := o
 		change(&o)
@@ -143,7 +160,10 @@ func TestSumsThatDoNotFitAreErrors(t *testing.T) {
 		name   string
 		change func(*budget.Hold)
 		own    func(*budget.Hold)
-	}{{"held", amount, func(*budget.Hold) {}}, {"asked", func(*budget.Hold) {}, amount}, {"an hour", hourly, func(*budget.Hold) {}}, {"an hour more", func(*budget.Hold) {}, hourly}} {
+	}{
+		{"held", amount, func(*budget.Hold) {}}, {"asked", func(*budget.Hold) {}, amount},
+		{"an hour", hourly, func(*budget.Hold) {}}, {"an hour more", func(*budget.Hold) {}, hourly},
+	} {
 		d := set(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 9000000000, per_hour: 9000000000}]`)
 		r, err := d.Reservation(huge("own", func(h *budget.Hold) { h.Amount = 1; h.Hourly = 1; tc.own(h) }), now)
 		if err != nil {
@@ -169,8 +189,14 @@ func TestWhatAsksForNothingIsNotRefused(t *testing.T) {
 	d, s := desk(t, `
 budgets: [{id: vision, team: vision, purpose: training, amount: 10, per_hour: 1}]
 quotas: [{id: q, machines: 0, gpus: {H100: 1}}]`)
-	s.Charge(budgettest.Charge{At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD})
-	live(t, budget.Desk{Store: s}, func() budget.Hold { h := run("a", 0); h.Machines, h.GPUs = 3, map[string]int{"H100": 9}; return h }(), now)
+	s.Charge(budgettest.Charge{
+		At: now.Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 100 * money.USD,
+	})
+	live(t, budget.Desk{Store: s}, func() budget.Hold {
+		h := run("a", 0)
+		h.Machines, h.GPUs = 3, map[string]int{"H100": 9}
+		return h
+	}(), now)
 	if _, err := d.Reserve(context.Background(), run("b", 0), now); err != nil {
 		t.Error(err)
 	}
@@ -193,7 +219,10 @@ func TestWhatCannotBeReadReservesNothing(t *testing.T) {
 		for kill := 1; ; kill++ {
 			d, s := desk(t, one)
 			for ago := range 10 { // enough to forecast from
-				s.Charge(budgettest.Charge{At: now.Add(-time.Duration(ago) * 24 * time.Hour).Truncate(time.Hour).Add(-time.Hour), Owner: vision, Purpose: inventory.Training, Amount: money.USD})
+				s.Charge(budgettest.Charge{
+					At: now.Add(-time.Duration(ago) * 24 * time.Hour).Truncate(time.Hour).Add(-time.Hour), Owner: vision,
+					Purpose: inventory.Training, Amount: money.USD,
+				})
 			}
 			id := live(t, d, run("a", 400), now).ID
 			points := 0
@@ -248,17 +277,22 @@ func TestIDsOfHolds(t *testing.T) {
 // TestEndsOfARun: extending never shortens a run, and settling ends it where it ended.
 func TestEndsOfARun(t *testing.T) {
 	ctx := context.Background()
-	for by, want := range map[time.Duration]time.Duration{5 * time.Hour: 10 * time.Hour, 10 * time.Hour: 10 * time.Hour, 20 * time.Hour: 20 * time.Hour} {
+	for by, want := range map[time.Duration]time.Duration{
+		5 * time.Hour: 10 * time.Hour, 10 * time.Hour: 10 * time.Hour, 20 * time.Hour: 20 * time.Hour,
+	} {
 		d, _ := desk(t, one)
 		h := live(t, d, run("a", 400), now)
 		if got := must(d.Extend(ctx, h.ID, h.Amount, now.Add(by), "ana", now))(t).Until.Sub(now); got != want {
 			t.Errorf("extended to %s: it ends after %s, want %s", by, got, want)
 		}
 	}
-	for at, want := range map[time.Duration]time.Duration{-time.Hour: 0, 3 * time.Hour: 3 * time.Hour, 30 * time.Hour: 10 * time.Hour} {
+	for at, want := range map[time.Duration]time.Duration{
+		-time.Hour: 0, 3 * time.Hour: 3 * time.Hour, 30 * time.Hour: 10 * time.Hour,
+	} {
 		d, _ := desk(t, one)
 		h := live(t, d, run("a", 400), now)
-		if got := must(d.Settle(ctx, h.ID, 0, "ana", now.Add(at)))(t); got.State != budget.Settled || got.Until.Sub(now) != want || !got.ExpiresAt.Equal(now.Add(at+budget.SettleFor)) {
+		if got := must(d.Settle(ctx, h.ID, 0, "ana", now.Add(at)))(t); got.State != budget.Settled ||
+			got.Until.Sub(now) != want || !got.ExpiresAt.Equal(now.Add(at+budget.SettleFor)) {
 			t.Errorf("settled after %s: %+v, want its end after %s", at, got, want)
 		}
 	}

@@ -139,7 +139,8 @@ func (d *reader) budget(n ast.Node) ([]Budget, error) {
 	split := map[inventory.Purpose]int{}
 	_, err := d.Mapping(n, "a budget", append([]document.Key{
 		document.Required("id", "name of the budget", d.word(&b.ID, "id")),
-		document.Optional("parent", "budget that it belongs to: what counts here counts there as well", d.word(&b.Parent, "parent")),
+		document.Optional("parent", "budget that it belongs to: what counts here counts there as well",
+			d.word(&b.Parent, "parent")),
 		document.Optional("purpose", "purposes that it is for, or any", func(n ast.Node) error {
 			return document.Forms(n, document.IfWord("any", func(ast.Node) error { b.Shared = true; return nil }),
 				document.Otherwise(func(n ast.Node) error { return d.purposes(n, &b.Purposes) }))
@@ -150,12 +151,17 @@ func (d *reader) budget(n ast.Node) ([]Budget, error) {
 			b.Period.Location, err = d.location(n)
 			return err
 		}),
-		document.Optional("period", "period of the amount, or the days that it is for", func(n ast.Node) error { return d.period(n, &b.Period) }),
-		document.Optional("thresholds", "shares of the amount at which something happens", func(n ast.Node) error { return d.thresholds(n, &b.Thresholds) }),
-		document.Optional("count_unknown", "count the most that unpriced charges may be as spent", func(n ast.Node) (err error) {
-			b.CountUnknown, err = d.Flag(n, "count_unknown")
-			return err
+		document.Optional("period", "period of the amount, or the days that it is for", func(n ast.Node) error {
+			return d.period(n, &b.Period)
 		}),
+		document.Optional("thresholds", "shares of the amount at which something happens", func(n ast.Node) error {
+			return d.thresholds(n, &b.Thresholds)
+		}),
+		document.Optional("count_unknown", "count the most that unpriced charges may be as spent",
+			func(n ast.Node) (err error) {
+				b.CountUnknown, err = d.Flag(n, "count_unknown")
+				return err
+			}),
 		document.Optional("split", "share of each purpose, as a budget of its own", func(n ast.Node) error {
 			var keys []document.Key
 			for _, p := range allPurposes {
@@ -208,13 +214,17 @@ func (d *reader) split(b Budget, shares map[inventory.Purpose]int, n ast.Node) (
 	return out, nil
 }
 
-var allPurposes = []inventory.Purpose{inventory.Training, inventory.Evaluation, inventory.Experimentation, inventory.Inference, inventory.Data}
+var allPurposes = []inventory.Purpose{
+	inventory.Training, inventory.Evaluation, inventory.Experimentation, inventory.Inference, inventory.Data,
+}
 
 func (d *reader) quota(n ast.Node) (Quota, error) {
 	var q Quota
 	_, err := d.Mapping(n, "a quota", append([]document.Key{
 		document.Required("id", "name of the quota", d.word(&q.ID, "id")),
-		document.Optional("purpose", "purposes that it is for", func(n ast.Node) error { return d.purposes(n, &q.Purposes) }),
+		document.Optional("purpose", "purposes that it is for", func(n ast.Node) error {
+			return d.purposes(n, &q.Purposes)
+		}),
 		document.Optional("gpus", "most GPUs held at once, by model: {H100: 16}", func(n ast.Node) error {
 			q.GPUs = map[string]int{}
 			return d.Pairs(n, "gpus", func(gpu string, _, v ast.Node) (err error) {
@@ -233,8 +243,10 @@ func (d *reader) quota(n ast.Node) (Quota, error) {
 
 func (d *reader) match(m *Match) []document.Key {
 	return []document.Key{
-		document.Optional("team", "team that it is for", d.word(&m.Team, "team")), document.Optional("project", "project that it is for", d.word(&m.Project, "project")),
-		document.Optional("user", "person that it is for", d.word(&m.User, "user")), document.Optional("environment", "environment that it is for", d.word(&m.Environment, "environment")),
+		document.Optional("team", "team that it is for", d.word(&m.Team, "team")),
+		document.Optional("project", "project that it is for", d.word(&m.Project, "project")),
+		document.Optional("user", "person that it is for", d.word(&m.User, "user")),
+		document.Optional("environment", "environment that it is for", d.word(&m.Environment, "environment")),
 	}
 }
 
@@ -243,7 +255,8 @@ func (d *reader) thresholds(n ast.Node, t *Thresholds) error {
 		return document.Optional(name, doc, func(n ast.Node) (err error) { *to, err = d.percent(n, name); return err })
 	}
 	_, err := d.Mapping(n, "thresholds", share("warn", "share spent from which curfew warns", &t.Warn),
-		share("gate", "share spent from which new work needs approval", &t.Gate), share("deny", "share spent from which new work is denied", &t.Deny))
+		share("gate", "share spent from which new work needs approval", &t.Gate),
+		share("deny", "share spent from which new work is denied", &t.Deny))
 	return err
 }
 
@@ -252,9 +265,12 @@ func (d *reader) period(n ast.Node, p *Period) error {
 	return document.Forms(n,
 		document.IfMapping(func(n ast.Node) error { return d.customPeriod(n, p) }),
 		document.Otherwise(func(n ast.Node) error {
-			document.Note(n, document.Shape{Type: document.String, Enum: []string{string(Monthly), string(Weekly), string(Quarterly)}})
+			document.Note(n, document.Shape{
+				Type: document.String, Enum: []string{string(Monthly), string(Weekly), string(Quarterly)},
+			})
 			if p.Every = Every(document.Scalar(n)); !slices.Contains([]Every{Monthly, Weekly, Quarterly}, p.Every) {
-				return d.At(n, "a period is monthly, weekly, quarterly, or {from: 2026-11-01, until: 2026-12-16}; not %q", written(n))
+				return d.At(n, "a period is monthly, weekly, quarterly, or {from: 2026-11-01, until: 2026-12-16}; not %q",
+					written(n))
 			}
 			return nil
 		}))
@@ -275,7 +291,8 @@ func (d *reader) customPeriod(n ast.Node, p *Period) error {
 			return nil
 		}
 	}
-	_, err := d.Mapping(n, "a period", document.Required("from", "first day", day(&p.From)), document.Required("until", "first day after it", day(&p.Until)))
+	_, err := d.Mapping(n, "a period", document.Required("from", "first day", day(&p.From)),
+		document.Required("until", "first day after it", day(&p.Until)))
 	return err
 }
 

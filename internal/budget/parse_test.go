@@ -46,14 +46,16 @@ func TestParse(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	part, _ := s.Budget("vision/training")
-	if part.Amount != 12000*money.USD+30*money.Cent || part.PerHour != 0 || part.Parent != "vision" || part.Team != "vision" ||
+	if part.Amount != 12000*money.USD+30*money.Cent || part.PerHour != 0 || part.Parent != "vision" ||
+		part.Team != "vision" ||
 		part.Thresholds != (budget.Thresholds{Warn: 70, Gate: 95, Deny: 100}) || !part.CountUnknown ||
 		!reflect.DeepEqual(part.Purposes, []inventory.Purpose{inventory.Training}) {
 		t.Errorf("got %+v", part)
 	}
 	sprint, _ := s.Budget("sprint")
 	w, err := sprint.Period.Window(now)
-	if err != nil || w.From.Format(time.RFC3339) != "2026-10-31T23:00:00Z" || w.To.Format(time.RFC3339) != "2026-12-15T23:00:00Z" {
+	if err != nil || w.From.Format(time.RFC3339) != "2026-10-31T23:00:00Z" ||
+		w.To.Format(time.RFC3339) != "2026-12-15T23:00:00Z" {
 		t.Errorf("got %v, %v", w, err)
 	}
 	if _, err := sprint.Period.Window(w.To); !errors.Is(err, budget.ErrOutside) {
@@ -83,7 +85,8 @@ func TestConfigDecodes(t *testing.T) {
 	if s, err := c.Check(); err != nil || len(s.Budgets()) != 5 {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	if err := decode("budgets:\n  - {id: a, amount: 1, color: red}\n"); err == nil || !strings.HasPrefix(err.Error(), `curfew.yaml:2:24: a budget has no key "color"`) {
+	if err := decode("budgets:\n  - {id: a, amount: 1, color: red}\n"); err == nil ||
+		!strings.HasPrefix(err.Error(), `curfew.yaml:2:24: a budget has no key "color"`) {
 		t.Errorf("got %v, want a mistake in line 2", err)
 	}
 }
@@ -94,29 +97,83 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{"an unknown section", "budget: []\n", `1:1: the file has no key "budget"`},
 		{"no amount", "budgets:\n  - id: a\n    purpose: any\n", "2:5: a budget needs amount"},
 		{"no id", "budgets:\n  - {purpose: any, amount: 1}\n", "2:5: a budget needs id"},
-		{"a negative amount", "budgets:\n  - {id: a, purpose: any, amount: -1}\n", `2:35: amount is dollars such as 20000 or 12.50, not "-1"`},
+		{
+			"a negative amount", "budgets:\n  - {id: a, purpose: any, amount: -1}\n",
+			`2:35: amount is dollars such as 20000 or 12.50, not "-1"`,
+		},
 		{"an amount with a sign", "budgets:\n  - {id: a, purpose: any, amount: $5}\n", `not "$5"`},
 		{"an exponent", "budgets:\n  - {id: a, purpose: any, amount: 1e3}\n", `not "1e3"`},
 		{"no purpose", "budgets:\n  - id: a\n    amount: 1\n", `2:9: budget "a" names no purpose`},
 		{"a purpose that is none", "budgets:\n  - {id: a, purpose: fun, amount: 1}\n", `"fun" is no purpose`},
 		{"a purpose twice", "budgets:\n  - {id: a, purpose: [data, data], amount: 1}\n", `"data" is given twice`},
-		{"two of one id", "budgets:\n  - {id: a, purpose: any, amount: 1}\n  - {id: a, purpose: any, amount: 2}\n", `3:10: there are two budgets "a"`},
-		{"a parent that is none", "budgets:\n  - {id: a, purpose: any, amount: 1, parent: b}\n", `2:46: budget "a": there is no budget "b" to be a part of`},
-		{"its own parent", "budgets:\n  - {id: a, purpose: any, amount: 1, parent: a}\n", `budget "a" is a part of itself: a in a`},
-		{"a cycle", "budgets:\n  - {id: a, purpose: any, amount: 1, parent: b}\n  - {id: b, purpose: any, amount: 1, parent: c}\n  - {id: c, purpose: any, amount: 1, parent: a}\n", "a part of itself: a in b in c in a"},
-		{"a child of another team", "budgets:\n  - {id: a, purpose: any, amount: 1, team: x}\n  - {id: b, purpose: any, amount: 1, team: y, parent: a}\n", `budget "b" is no part of "a": its team is y, not x`},
-		{"a child of another purpose", "budgets:\n  - {id: a, purpose: data, amount: 1}\n  - {id: b, purpose: training, amount: 1, parent: a}\n", "training is none of its purposes"},
-		{"thresholds that fall", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 95%}}\n", "thresholds rise"},
-		{"a threshold without %", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 0.8}}\n", `warn is a share such as 80%, not "0.8"`},
-		{"a whole number without %", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 80}}\n", `warn is a share such as 80%, not "80"`},
+		{
+			"two of one id", "budgets:\n  - {id: a, purpose: any, amount: 1}\n  - {id: a, purpose: any, amount: 2}\n",
+			`3:10: there are two budgets "a"`,
+		},
+		{
+			"a parent that is none", "budgets:\n  - {id: a, purpose: any, amount: 1, parent: b}\n",
+			`2:46: budget "a": there is no budget "b" to be a part of`,
+		},
+		{
+			"its own parent", "budgets:\n  - {id: a, purpose: any, amount: 1, parent: a}\n",
+			`budget "a" is a part of itself: a in a`,
+		},
+		{
+			"a cycle",
+			"budgets:\n  - {id: a, purpose: any, amount: 1, parent: b}\n  - {id: b, purpose: any, amount: 1, parent: c}\n  - " +
+				"{id: c, purpose: any, amount: 1, parent: a}\n",
+			"a part of itself: a in b in c in a",
+		},
+		{
+			"a child of another team",
+			"budgets:\n  - {id: a, purpose: any, amount: 1, team: x}\n  - {id: b, purpose: any, amount: 1, team: y, parent: " +
+				"a}\n",
+			`budget "b" is no part of "a": its team is y, not x`,
+		},
+		{
+			"a child of another purpose",
+			"budgets:\n  - {id: a, purpose: data, amount: 1}\n  - {id: b, purpose: training, amount: 1, parent: a}\n",
+			"training is none of its purposes",
+		},
+		{
+			"thresholds that fall", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 95%}}\n",
+			"thresholds rise",
+		},
+		{
+			"a threshold without %", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 0.8}}\n",
+			`warn is a share such as 80%, not "0.8"`,
+		},
+		{
+			"a whole number without %", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 80}}\n",
+			`warn is a share such as 80%, not "80"`,
+		},
 		{"a threshold of nothing", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {warn: 0%}}\n", `not "0%"`},
-		{"a threshold over all bounds", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {deny: 1001%}}\n", `not "1001%"`},
-		{"a split of more than all", "budgets:\n  - {id: a, amount: 1, split: {training: 60%, data: 41%}}\n", "gives away 101%"},
-		{"a split with a purpose", "budgets:\n  - {id: a, amount: 1, purpose: any, split: {training: 60%}}\n", "leave out purpose"},
+		{
+			"a threshold over all bounds", "budgets:\n  - {id: a, purpose: any, amount: 1, thresholds: {deny: 1001%}}\n",
+			`not "1001%"`,
+		},
+		{
+			"a split of more than all", "budgets:\n  - {id: a, amount: 1, split: {training: 60%, data: 41%}}\n",
+			"gives away 101%",
+		},
+		{
+			"a split with a purpose", "budgets:\n  - {id: a, amount: 1, purpose: any, split: {training: 60%}}\n",
+			"leave out purpose",
+		},
 		{"a period of its own making", "budgets:\n  - {id: a, purpose: any, amount: 1, period: yearly}\n", `not "yearly"`},
-		{"a period backwards", "budgets:\n  - {id: a, purpose: any, amount: 1, period: {from: 2026-02-01, until: 2026-01-01}}\n", "ends before it begins"},
-		{"half a period", "budgets:\n  - {id: a, purpose: any, amount: 1, period: {from: 2026-02-01}}\n", "a period needs until"},
-		{"a zone that is none", "budgets:\n  - {id: a, purpose: any, amount: 1, time_zone: Mars}\n", `"Mars" is no time zone`},
+		{
+			"a period backwards",
+			"budgets:\n  - {id: a, purpose: any, amount: 1, period: {from: 2026-02-01, until: 2026-01-01}}\n",
+			"ends before it begins",
+		},
+		{
+			"half a period", "budgets:\n  - {id: a, purpose: any, amount: 1, period: {from: 2026-02-01}}\n",
+			"a period needs until",
+		},
+		{
+			"a zone that is none", "budgets:\n  - {id: a, purpose: any, amount: 1, time_zone: Mars}\n",
+			`"Mars" is no time zone`,
+		},
 		{"a key twice", "budgets:\n  - {id: a, id: b, purpose: any, amount: 1}\n", "already defined"},
 		{"a key without a value", "budgets:\n  - {id: a, purpose: any, amount: 1, team: }\n", "team has no value"},
 		{"a number for a team", "budgets:\n  - {id: a, purpose: any, amount: 1, team: 7}\n", "write it in quotes"},
@@ -124,7 +181,10 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{"a quota of nothing", "quotas:\n  - {id: a}\n", `quota "a" limits nothing`},
 		{"a quota of one type twice", "quotas:\n  - {id: a, gpus: {H100: 1, h100: 2}}\n", "each once"},
 		{"a quota below nothing", "quotas:\n  - {id: a, machines: -1}\n", "at least 0"},
-		{"two quotas of one id", "quotas:\n  - {id: a, machines: 1}\n  - {id: a, machines: 1}\n", `3:10: there are two quotas "a"`},
+		{
+			"two quotas of one id", "quotas:\n  - {id: a, machines: 1}\n  - {id: a, machines: 1}\n",
+			`3:10: there are two quotas "a"`,
+		},
 		{"two documents", "budgets: []\n---\nbudgets: []\n", "a second document"},
 		{"no text", "\xff", "not UTF-8"},
 	} {

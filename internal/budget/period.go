@@ -76,7 +76,8 @@ func (p Period) begin(at time.Time, n int) time.Time {
 // is in, where there is one.
 func (p Period) Windows(from, until time.Time) []Window {
 	if p.Every == Custom {
-		if w := (Window{p.From.UTC(), p.Until.UTC()}); w.From.Before(until) && from.Before(w.To) || !from.Before(w.From) && from.Before(w.To) {
+		if w := (Window{p.From.UTC(), p.Until.UTC()}); w.From.Before(until) && from.Before(w.To) || !from.Before(w.From) &&
+			from.Before(w.To) {
 			return []Window{w}
 		}
 		return nil

@@ -21,9 +21,15 @@ func TestWindows(t *testing.T) {
 		from, to string
 	}{
 		{"a month", budget.Period{}, "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"},
-		{"a month of a place", budget.Period{Every: budget.Monthly, Location: berlin}, "2026-10-31T23:00:00Z", "2026-11-30T23:00:00Z"},
+		{
+			"a month of a place", budget.Period{Every: budget.Monthly, Location: berlin}, "2026-10-31T23:00:00Z",
+			"2026-11-30T23:00:00Z",
+		},
 		{"a week", budget.Period{Every: budget.Weekly}, "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"},
-		{"a quarter in which clocks change", budget.Period{Every: budget.Quarterly, Location: berlin}, "2026-09-30T22:00:00Z", "2026-12-31T23:00:00Z"},
+		{
+			"a quarter in which clocks change", budget.Period{Every: budget.Quarterly, Location: berlin},
+			"2026-09-30T22:00:00Z", "2026-12-31T23:00:00Z",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, err := tc.p.Window(now)
@@ -37,12 +43,15 @@ func TestWindows(t *testing.T) {
 // TestWindowsFollowOneAnother holds in every zone, where clocks change at midnight too.
 func TestWindowsFollowOneAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Beirut", "Pacific/Apia"}).Draw(t, "zone")
+		zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Beirut", "Pacific/Apia"}).Draw(
+			t, "zone")
 		loc, err := time.LoadLocation(zone)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := budget.Period{Every: rapid.SampledFrom([]budget.Every{"", budget.Weekly, budget.Quarterly}).Draw(t, "every"), Location: loc}
+		p := budget.Period{
+			Every: rapid.SampledFrom([]budget.Every{"", budget.Weekly, budget.Quarterly}).Draw(t, "every"), Location: loc,
+		}
 		at := time.Unix(rapid.Int64Range(1e9, 2e9).Draw(t, "at"), 0)
 		if rapid.Bool().Draw(t, "at a boundary") {
 			w, err := p.Window(at)
@@ -116,7 +125,10 @@ func TestCovers(t *testing.T) {
 		{"the team and another user", budget.Match{Team: "vision", User: "bo"}, vision, "", false},
 		{"the project", budget.Match{Project: "ranking"}, vision, inventory.Data, true},
 		{"the environment", budget.Match{Environment: "production"}, vision, "", false},
-		{"the purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data, inventory.Training}}, vision, inventory.Training, true},
+		{
+			"the purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data, inventory.Training}}, vision,
+			inventory.Training, true,
+		},
 		{"another purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data}}, vision, inventory.Training, false},
 		{"an unknown purpose", budget.Match{Purposes: []inventory.Purpose{inventory.Data}}, vision, "", false},
 	} {

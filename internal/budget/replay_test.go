@@ -25,8 +25,10 @@ func TestAReplayedLedgerIsReadByTheDay(t *testing.T) {
 			id, team, unpriced string
 			month              money.Amount
 		}{{"a", "vision", "", 730 * money.USD}, {"b", "speech", "", 7300 * money.USD}, {"c", "vision", "no price", 0}} {
-			o := ledger.Observation{At: r.At, Ref: inventory.Ref{Cloud: account.Cloud, Kind: part.Kind, ID: m.id}, State: inventory.StateRunning, CreatedAt: start,
-				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: m.month, Unpriced: m.unpriced}}}
+			o := ledger.Observation{
+				At: r.At, Ref: inventory.Ref{Cloud: account.Cloud, Kind: part.Kind, ID: m.id}, State: inventory.StateRunning,
+				CreatedAt: start,
+				Meters:    []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: m.month, Unpriced: m.unpriced}}}
 			o.Owner.Team = m.team
 			seen = append(seen, o)
 		}
@@ -38,14 +40,30 @@ func TestAReplayedLedgerIsReadByTheDay(t *testing.T) {
 		from, to int // hours
 		want     budget.Spend
 	}{
-		{0, 72, budget.Spend{Used: 49 * money.USD, Through: start.Add(49 * time.Hour), Unbounded: 49 * time.Hour, Daily: []money.Amount{24 * money.USD, 24 * money.USD, money.USD}}},
-		{24, 48, budget.Spend{Used: 24 * money.USD, Through: start.Add(48 * time.Hour), Unbounded: 24 * time.Hour, Daily: []money.Amount{24 * money.USD}}},
+		{
+			0, 72,
+			budget.Spend{
+				Used: 49 * money.USD, Through: start.Add(49 * time.Hour), Unbounded: 49 * time.Hour,
+				Daily: []money.Amount{24 * money.USD, 24 * money.USD, money.USD},
+			},
+		},
+		{
+			24, 48,
+			budget.Spend{
+				Used: 24 * money.USD, Through: start.Add(48 * time.Hour), Unbounded: 24 * time.Hour,
+				Daily: []money.Amount{24 * money.USD},
+			},
+		},
 		{60, 72, budget.Spend{Through: start.Add(49 * time.Hour), Daily: []money.Amount{0}}},
 		{-24, 0, budget.Spend{Daily: []money.Amount{0}}},
 		{24, 24, budget.Spend{}},
 	} {
-		got, err := budget.Replayed{Ledger: memory}.Spent(ctx, budget.Match{Team: "vision"}, start.Add(time.Duration(tc.from)*time.Hour), start.Add(time.Duration(tc.to)*time.Hour))
-		if err != nil || got.Used != tc.want.Used || !got.Through.Equal(tc.want.Through) || got.Unbounded != tc.want.Unbounded || got.Unknown != 0 || !slices.Equal(got.Daily, tc.want.Daily) {
+		got, err := budget.Replayed{
+			Ledger: memory,
+		}.Spent(ctx, budget.Match{Team: "vision"}, start.Add(time.Duration(tc.from)*time.Hour),
+			start.Add(time.Duration(tc.to)*time.Hour))
+		if err != nil || got.Used != tc.want.Used || !got.Through.Equal(tc.want.Through) ||
+			got.Unbounded != tc.want.Unbounded || got.Unknown != 0 || !slices.Equal(got.Daily, tc.want.Daily) {
 			t.Errorf("from %dh to %dh: %+v, %v, want %+v", tc.from, tc.to, got, err, tc.want)
 		}
 	}

@@ -27,7 +27,8 @@ budgets:
 	if sheet.Title != "Nothing posted of 1 budget" || sheet.Tables[0].Rows[0][1] != "nothing posted" {
 		t.Errorf("the title is %q, the row %q", sheet.Title, sheet.Tables[0].Rows[0])
 	}
-	if text := strings.Join(r.CoverageNotes, "\n"); !strings.Contains(text, "nothing posted of vision: the ledger has no charge of the current period") {
+	if text := strings.Join(r.CoverageNotes, "\n"); !strings.Contains(text,
+		"nothing posted of vision: the ledger has no charge of the current period") {
 		t.Errorf("got %q", text)
 	}
 }
@@ -40,19 +41,26 @@ budgets:
   - {id: past, team: vision, purpose: training, amount: 1, period: {from: 2026-01-01, until: 2026-02-01}}
 `)
 	spend(s, 56, func(int) money.Amount { return 10 * money.USD })
-	s.Charge(budgettest.Charge{At: now.Add(-2 * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 5 * money.USD, Unpriced: true})
+	s.Charge(budgettest.Charge{
+		At: now.Add(-2 * time.Hour), Owner: vision, Purpose: inventory.Training, Amount: 5 * money.USD, Unpriced: true,
+	})
 	r := view.NewBudgets(must(d.Statuses(t.Context(), now))(t), now)
 	if title := report.Budgets(r).Title; title != "Budget a<b> exceeded by $100; 1 of 2 budgets within the limit" {
 		t.Errorf("got %q", title)
 	}
-	if text := strings.Join(r.CoverageNotes, "\n"); !strings.Contains(text, "vision: unpriced charges of at most $5.00, not counted") {
+	if text := strings.Join(r.CoverageNotes, "\n"); !strings.Contains(text,
+		"vision: unpriced charges of at most $5.00, not counted") {
 		t.Errorf("got %q", text)
 	}
-	if text := strings.Join(r.Changes, "\n"); !strings.Contains(text, "a<b>: exceeded by $100.00") || !strings.Contains(text, "a<b>: at the current rate the period ends at $") {
+	if text := strings.Join(r.Changes, "\n"); !strings.Contains(text, "a<b>: exceeded by $100.00") ||
+		!strings.Contains(text, "a<b>: at the current rate the period ends at $") {
 		t.Errorf("got %q", text)
 	}
 	text, err := json.Marshal(r)
-	for _, want := range []string{`"schema":"curfew.budget/v1"`, `"used_usd":"200.00"`, `"unknown_usd":"5.00"`, `"per_hour_usd":null`, `"forecast":{"low_usd":"`} {
+	for _, want := range []string{
+		`"schema":"curfew.budget/v1"`, `"used_usd":"200.00"`, `"unknown_usd":"5.00"`, `"per_hour_usd":null`,
+		`"forecast":{"low_usd":"`,
+	} {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("no %s in %s, %v", want, text, err)
 		}

@@ -74,7 +74,8 @@ func (r Reservation) Span() Window {
 func (r Reservation) Reads(holds []Hold) []Read {
 	var out []Read
 	for _, l := range r.Lines {
-		out = append(out, Read{l.Match, l.Window}, Read{l.Match, lastHour(r.Now)}, Read{l.Match, l.before(append(holds[:len(holds):len(holds)], r.Hold))})
+		out = append(out, Read{l.Match, l.Window}, Read{l.Match, lastHour(r.Now)},
+			Read{l.Match, l.before(append(holds[:len(holds):len(holds)], r.Hold))})
 	}
 	return out
 }
@@ -142,10 +143,12 @@ func (o *Overdrawn) Error() string {
 	}
 	missed := ""
 	if o.Unobserved > 0 {
-		missed = fmt.Sprintf(", of that %s by runs that are over and were never charged: settle their holds, or scan", o.Unobserved.Exact())
+		missed = fmt.Sprintf(", of that %s by runs that are over and were never charged: settle their holds, or scan",
+			o.Unobserved.Exact())
 	}
 	return fmt.Sprintf("budget %s: %s%s asked for, %s of %s is left (%s spent%s, %s held%s)", o.Budget,
-		o.Asked.Exact(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Exact(), o.Limit.Exact(), o.Used.Exact(), unknown, o.Held.Exact(), missed)
+		o.Asked.Exact(), unit, max(0, o.Limit-o.Used-o.Unknown-o.Held).Exact(), o.Limit.Exact(), o.Used.Exact(), unknown,
+		o.Held.Exact(), missed)
 }
 
 // Check decides from what a store read in its transaction: the holds that overlap Span
@@ -153,7 +156,8 @@ func (o *Overdrawn) Error() string {
 // then the first quota, that would be exceeded. It changes nothing.
 func (r Reservation) Check(holds []Hold, spent []Spend) error {
 	if len(spent) != readsOfALine*len(r.Lines) {
-		return fmt.Errorf("check hold %s: %d answers of the ledger to %d questions", r.Hold.ID, len(spent), readsOfALine*len(r.Lines))
+		return fmt.Errorf("check hold %s: %d answers of the ledger to %d questions", r.Hold.ID, len(spent),
+			readsOfALine*len(r.Lines))
 	}
 	others := r.others(holds)
 	for i, l := range r.Lines {
@@ -181,7 +185,10 @@ func (r Reservation) checkWindow(l Line, others []Hold, s account) error {
 	if err != nil {
 		return err
 	}
-	o := &Overdrawn{Budget: l.Budget, Window: l.Window, Limit: l.Limit, Used: at.Used, Held: at.Held, Unobserved: at.Unobserved, Asked: at.Asked}
+	o := &Overdrawn{
+		Budget: l.Budget, Window: l.Window, Limit: l.Limit, Used: at.Used, Held: at.Held, Unobserved: at.Unobserved,
+		Asked: at.Asked,
+	}
 	if l.CountUnknown {
 		o.Unknown = at.Unknown
 	}
@@ -215,7 +222,10 @@ func (s Standing) Committed() (money.Amount, error) {
 func (r Reservation) standing(l Line, others []Hold, s account) (Standing, error) {
 	held, unobserved, err := l.held(others, s, r.Now)
 	asked, _ := l.left(r.Hold, s, r.Now)
-	return Standing{Line: l, Used: s.window.Used, Unknown: s.window.Unknown, Unbounded: s.window.Unbounded, Held: held, Unobserved: unobserved, Asked: asked}, err
+	return Standing{
+		Line: l, Used: s.window.Used, Unknown: s.window.Unknown, Unbounded: s.window.Unbounded, Held: held,
+		Unobserved: unobserved, Asked: asked,
+	}, err
 }
 
 // checkHour looks at the dollars of an hour, in the window that the hold begins in.
@@ -228,7 +238,9 @@ func (r Reservation) checkHour(l Line, others []Hold, s Spend) error {
 		return err
 	}
 	asked := r.Hold.Hourly
-	return (&Overdrawn{Budget: l.Budget, Window: l.Window, PerHour: true, Limit: l.PerHour, Used: burn, Held: held - asked, Asked: asked}).verdict()
+	return (&Overdrawn{
+		Budget: l.Budget, Window: l.Window, PerHour: true, Limit: l.PerHour, Used: burn, Held: held - asked, Asked: asked,
+	}).verdict()
 }
 
 func (r Reservation) checkQuota(q Quota, others []Hold) error {

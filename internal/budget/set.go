@@ -53,20 +53,29 @@ func NewSet(budgets []Budget, quotas []Quota) (Set, error) {
 			p, ok := index[up.Parent]
 			switch {
 			case !ok:
-				return Set{}, &FieldError{Index: i, Key: "parent", Message: fmt.Sprintf("budget %q: there is no budget %q to be a part of", up.ID, up.Parent)}
+				return Set{}, &FieldError{
+					Index: i, Key: "parent",
+					Message: fmt.Sprintf("budget %q: there is no budget %q to be a part of", up.ID, up.Parent),
+				}
 			case slices.Contains(seen, up.Parent):
-				return Set{}, &FieldError{Index: i, Key: "parent", Message: fmt.Sprintf("budget %q is a part of itself: %s", b.ID, strings.Join(append(seen, up.Parent), " in "))}
+				return Set{}, &FieldError{
+					Index: i, Key: "parent",
+					Message: fmt.Sprintf("budget %q is a part of itself: %s", b.ID, strings.Join(append(seen, up.Parent), " in ")),
+				}
 			}
 			up = budgets[p]
 			seen = append(seen, up.ID)
 			var err error
 			if b.Match, err = b.within(up.Match); err != nil {
-				return Set{}, &FieldError{Index: i, Key: "parent", Message: fmt.Sprintf("budget %q is no part of %q: %s", b.ID, up.ID, err)}
+				return Set{}, &FieldError{
+					Index: i, Key: "parent", Message: fmt.Sprintf("budget %q is no part of %q: %s", b.ID, up.ID, err),
+				}
 			}
 		}
 		if len(b.Purposes) == 0 && !b.Shared {
-			return Set{}, &FieldError{Index: i, Key: "id", Message: fmt.Sprintf("budget %q names no purpose, and purposes share nothing by default: "+
-				"give purpose: training (or a list), split it, or say purpose: any", b.ID)}
+			return Set{}, &FieldError{
+				Index: i, Key: "id", Message: fmt.Sprintf("budget %q names no purpose, and purposes share nothing by default: "+
+					"give purpose: training (or a list), split it, or say purpose: any", b.ID)}
 		}
 		b.Thresholds = b.Thresholds.orDefault()
 		set.budgets = append(set.budgets, b)
@@ -103,9 +112,11 @@ func (b Budget) check() *FieldError {
 	case b.Shared && len(b.Purposes) > 0:
 		return mistake("purpose", "budget %q: it is either for all purposes or for some", b.ID)
 	case t.Warn < 1 || t.Warn > t.Gate || t.Gate > t.Deny || t.Deny > maxPercent:
-		return mistake("thresholds", "budget %q: thresholds rise from 1%% to %d%%: warn at %d%%, gate at %d%%, deny at %d%%", b.ID, maxPercent, t.Warn, t.Gate, t.Deny)
+		return mistake("thresholds", "budget %q: thresholds rise from 1%% to %d%%: warn at %d%%, gate at %d%%, deny at %d%%",
+			b.ID, maxPercent, t.Warn, t.Gate, t.Deny)
 	case !slices.Contains([]Every{"", Monthly, Weekly, Quarterly, Custom}, b.Period.Every):
-		return mistake("period", "budget %q: a period is monthly, weekly, quarterly, or has from and until; not %q", b.ID, b.Period.Every)
+		return mistake("period", "budget %q: a period is monthly, weekly, quarterly, or has from and until; not %q", b.ID,
+			b.Period.Every)
 	case b.Period.Every == Custom && !b.Period.From.Before(b.Period.Until):
 		return mistake("period", "budget %q: its period ends before it begins", b.ID)
 	}
@@ -147,7 +158,10 @@ func (m Match) within(parent Match) (Match, error) {
 		name  string
 		own   *string
 		above string
-	}{{"team", &m.Team, parent.Team}, {"project", &m.Project, parent.Project}, {"user", &m.User, parent.User}, {"environment", &m.Environment, parent.Environment}} {
+	}{
+		{"team", &m.Team, parent.Team}, {"project", &m.Project, parent.Project}, {"user", &m.User, parent.User},
+		{"environment", &m.Environment, parent.Environment},
+	} {
 		switch {
 		case *f.own == "":
 			*f.own = f.above
@@ -228,7 +242,9 @@ func (s Set) Reservation(h Hold, now time.Time) (Reservation, error) {
 			if !w.To.After(now) {
 				continue // what is over cannot be overdrawn by what is still to come
 			}
-			r.Lines = append(r.Lines, Line{Budget: b.ID, Match: b.Match, Window: w, Limit: limit, PerHour: b.PerHour, CountUnknown: b.CountUnknown})
+			r.Lines = append(r.Lines, Line{
+				Budget: b.ID, Match: b.Match, Window: w, Limit: limit, PerHour: b.PerHour, CountUnknown: b.CountUnknown,
+			})
 		}
 	}
 	for _, q := range s.quotas {

@@ -156,7 +156,8 @@ func (s *Status) foresee(ctx context.Context, on Reading, now time.Time) (Foreca
 		through = now.UTC().Truncate(time.Hour)
 	}
 	if lag := now.Sub(through); lag > ledgerMayLag {
-		return Forecast{}, fmt.Errorf("%w: the ledger ends at %s, %d hours ago", ErrNoForecast, through.UTC().Format(time.RFC3339), lag/time.Hour)
+		return Forecast{}, fmt.Errorf("%w: the ledger ends at %s, %d hours ago", ErrNoForecast,
+			through.UTC().Format(time.RFC3339), lag/time.Hour)
 	}
 	if through.Before(s.Window.From) {
 		through = s.Window.From // a window that began after the ledger's end

@@ -121,13 +121,22 @@ func (e *element) canonical() string {
 
 // lists are the elements that stand several times, with their names in JSON (Amazon S3 API
 // reference, "LifecycleRule"; AWS CLI reference, s3api put-bucket-lifecycle-configuration).
-var lists = map[string]string{"Rule": "Rules", "Transition": "Transitions", "NoncurrentVersionTransition": "NoncurrentVersionTransitions", "Tag": "Tags"}
+var lists = map[string]string{
+	"Rule": "Rules", "Transition": "Transitions", "NoncurrentVersionTransition": "NoncurrentVersionTransitions",
+	"Tag": "Tags",
+}
 
 // words and numbers are the elements that hold a value, structures those that hold others.
 var (
-	words      = []string{"ID", "Prefix", "Status", "Date", "StorageClass", "Key", "Value"}
-	numbers    = []string{"Days", "NoncurrentDays", "NewerNoncurrentVersions", "DaysAfterInitiation", "ObjectSizeGreaterThan", "ObjectSizeLessThan"}
-	structures = []string{lifecycleRoot, "Rule", "Filter", "And", "Tag", "Transition", "Expiration", "NoncurrentVersionTransition", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"}
+	words   = []string{"ID", "Prefix", "Status", "Date", "StorageClass", "Key", "Value"}
+	numbers = []string{
+		"Days", "NoncurrentDays", "NewerNoncurrentVersions", "DaysAfterInitiation", "ObjectSizeGreaterThan",
+		"ObjectSizeLessThan",
+	}
+	structures = []string{
+		lifecycleRoot, "Rule", "Filter", "And", "Tag", "Transition", "Expiration", "NoncurrentVersionTransition",
+		"NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload",
+	}
 )
 
 // LifecycleJSON returns a bucket's lifecycle as the AWS CLI takes it, which takes no XML.

@@ -22,16 +22,26 @@ func TestSame(t *testing.T) {
 		{"none and none", "", "", true},
 		{"none and one", "", a, false},
 		{"rules in another order, with space, without a header", a,
-			"<LifecycleConfiguration>\n " + rule("b", "<Filter>\n<Prefix>x/</Prefix></Filter>", expire) + "<!-- x -->" + rule("a", "<Filter></Filter>", expire) + "\n</LifecycleConfiguration>\n", true},
-		{"an empty prefix narrows nothing", a, strings.Replace(a, "<Filter/>", "<Filter><Prefix></Prefix></Filter>", 1), true},
+			"<LifecycleConfiguration>\n " + rule("b", "<Filter>\n<Prefix>x/</Prefix></Filter>", expire) + "<!-- x -->" +
+				rule("a", "<Filter></Filter>", expire) + "\n</LifecycleConfiguration>\n", true},
+		{
+			"an empty prefix narrows nothing", a, strings.Replace(a, "<Filter/>", "<Filter><Prefix></Prefix></Filter>", 1),
+			true,
+		},
 		{"another age", a, strings.Replace(a, "<Days>9<", "<Days>90<", 1), false},
 		{"another prefix, by a space", a, strings.Replace(a, ">x/<", ">x/ <", 1), false},
 		{"another name, by a space", a, strings.Replace(a, ">a<", ">a <", 1), false},
-		{"a prefix with marks in it, and two prefixes", strings.Replace(a, ">x/<", ">x&lt;/Prefix&gt;&lt;Prefix&gt;y<", 1), strings.Replace(a, ">x/<", ">x</Prefix><Prefix>y<", 1), false},
+		{
+			"a prefix with marks in it, and two prefixes", strings.Replace(a, ">x/<", ">x&lt;/Prefix&gt;&lt;Prefix&gt;y<", 1),
+			strings.Replace(a, ">x/<", ">x</Prefix><Prefix>y<", 1), false,
+		},
 		{"a rule that is off", a, strings.Replace(a, "Enabled", "Disabled", 1), false},
 		{"one rule fewer", a, lifecycleOf(rule("a", "<Filter/>", expire)), false},
 		{"a field that curfew knows nothing of", a, strings.Replace(a, expire, expire+"<New>1</New>", 1), false},
-		{"JSON with other keys' order and rules' order", `{"rules":[{"rulePriority":1,"a":2},{"rulePriority":2}]}`, ` {"rules": [{"rulePriority": 2}, {"a": 2, "rulePriority": 1}]}`, true},
+		{
+			"JSON with other keys' order and rules' order", `{"rules":[{"rulePriority":1,"a":2},{"rulePriority":2}]}`,
+			` {"rules": [{"rulePriority": 2}, {"a": 2, "rulePriority": 1}]}`, true,
+		},
 		{"JSON with another number", `{"rules":[{"rulePriority":1,"a":2}]}`, `{"rules":[{"rulePriority":1,"a":3}]}`, false},
 		{"what cannot be read is only itself", "<a>", "<a> ", false},
 	} {
@@ -48,7 +58,10 @@ func TestSame(t *testing.T) {
 func TestSameIgnoresTheOrderOfRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Rule {
-			return Rule{ID: rapid.StringMatching("curfew-[a-z]{6}").Draw(t, "id"), Prefix: rapid.String().Draw(t, "prefix"), ExpireDays: rapid.IntRange(1, 99).Draw(t, "days")}
+			return Rule{
+				ID: rapid.StringMatching("curfew-[a-z]{6}").Draw(t, "id"), Prefix: rapid.String().Draw(t, "prefix"),
+				ExpireDays: rapid.IntRange(1, 99).Draw(t, "days"),
+			}
 		}), 1, 8, func(r Rule) string { return r.ID }).Draw(t, "rules")
 		a := WriteRules(rules)
 		if _, err := Canonical(a); err != nil {
@@ -65,7 +78,9 @@ func TestSameIgnoresTheOrderOfRules(t *testing.T) {
 }
 
 func TestLifecycleJSON(t *testing.T) {
-	got, err := LifecycleJSON(lifecycleOf(`<Rule><ID>logs &amp; all</ID><Filter><And><Prefix>logs/</Prefix><Tag><Key>a</Key><Value>b</Value></Tag><ObjectSizeGreaterThan>131072</ObjectSizeGreaterThan></And></Filter>
+	got, err := LifecycleJSON(
+		lifecycleOf(
+			`<Rule><ID>logs &amp; all</ID><Filter><And><Prefix>logs/</Prefix><Tag><Key>a</Key><Value>b</Value></Tag><ObjectSizeGreaterThan>131072</ObjectSizeGreaterThan></And></Filter>
   <Status>Enabled</Status><Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration></Rule>
   <Rule><ID>b</ID><Filter><Tag><Key>a</Key><Value></Value></Tag></Filter><Status>Disabled</Status><Transition><Days>30</Days><StorageClass>STANDARD_IA</StorageClass></Transition>
   <NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays><NewerNoncurrentVersions>3</NewerNoncurrentVersions></NoncurrentVersionExpiration></Rule>`))
@@ -74,7 +89,10 @@ func TestLifecycleJSON(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
 	}
-	for _, document := range []string{"", lifecycleOf("<Rule><New/></Rule>"), lifecycleOf("<Rule><ID>a</ID><ID>b</ID></Rule>"), lifecycleOf("<Rule><Expiration><Days>x</Days></Expiration></Rule>")} {
+	for _, document := range []string{
+		"", lifecycleOf("<Rule><New/></Rule>"), lifecycleOf("<Rule><ID>a</ID><ID>b</ID></Rule>"),
+		lifecycleOf("<Rule><Expiration><Days>x</Days></Expiration></Rule>"),
+	} {
 		if got, err := LifecycleJSON(document); err == nil {
 			t.Errorf("%q became %s", document, got)
 		}
@@ -92,7 +110,8 @@ func TestAction(t *testing.T) {
 		}
 	}
 	a := Change{Verb: Scale, Arguments: Arguments{Count: new(int64(2))}}
-	if !a.Equal(Change{Verb: Scale, Arguments: Arguments{Count: new(int64(2))}}) || a.Equal(Change{Verb: Scale, Arguments: Arguments{Count: new(int64(3))}}) {
+	if !a.Equal(Change{Verb: Scale, Arguments: Arguments{Count: new(int64(2))}}) ||
+		a.Equal(Change{Verb: Scale, Arguments: Arguments{Count: new(int64(3))}}) {
 		t.Error("changes are compared by their addresses")
 	}
 }
@@ -105,11 +124,14 @@ func TestAdds(t *testing.T) {
 	}
 	want := []string{"curfew-incomplete-uploads: the whole bucket: abort uploads that are incomplete for 7 days",
 		"curfew-replaced-versions: the whole bucket: delete versions 30 days after they were replaced",
-		"curfew-colder: under raw/: move objects to STANDARD_IA after 30 days, move objects to GLACIER after 90 days, delete objects after 180 days"}
+		"curfew-colder: under raw/: move objects to STANDARD_IA after 30 days, move objects to GLACIER after 90 days, " +
+			"delete objects after 180 days"}
 	if diff := cmp.Diff(want, Change{Verb: PutLifecycle, Before: before, Document: after}.Adds()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, c := range []Change{{Verb: PutLifecycle}, {Verb: PutLifecycle, Document: `{"rules":[]}`}, {Verb: Stop, Document: after}} {
+	for _, c := range []Change{
+		{Verb: PutLifecycle}, {Verb: PutLifecycle, Document: `{"rules":[]}`}, {Verb: Stop, Document: after},
+	} {
 		if got := c.Adds(); got != nil {
 			t.Errorf("%+v adds %q", c, got)
 		}

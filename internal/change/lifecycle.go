@@ -201,7 +201,8 @@ func WriteRules(rules []Rule) string {
 	if len(rules) == 0 {
 		return ""
 	}
-	return xml.Header + "<" + lifecycleRoot + ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + written(rules, false) + "</" + lifecycleRoot + ">"
+	return xml.Header + "<" + lifecycleRoot + ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + written(rules,
+		false) + "</" + lifecycleRoot + ">"
 }
 
 // Lifecycle is a bucket's lifecycle as S3 returned it, with where its rules are. Its bytes are
@@ -326,10 +327,13 @@ func written(rules []Rule, old bool) string {
 			fmt.Fprintf(&b, "<Expiration><Days>%d</Days></Expiration>", r.ExpireDays)
 		}
 		if r.NoncurrentDays > 0 {
-			fmt.Fprintf(&b, "<NoncurrentVersionExpiration><NoncurrentDays>%d</NoncurrentDays></NoncurrentVersionExpiration>", r.NoncurrentDays)
+			fmt.Fprintf(&b, "<NoncurrentVersionExpiration><NoncurrentDays>%d</NoncurrentDays></NoncurrentVersionExpiration>",
+				r.NoncurrentDays)
 		}
 		if r.AbortDays > 0 {
-			fmt.Fprintf(&b, "<AbortIncompleteMultipartUpload><DaysAfterInitiation>%d</DaysAfterInitiation></AbortIncompleteMultipartUpload>", r.AbortDays)
+			fmt.Fprintf(&b,
+				"<AbortIncompleteMultipartUpload><DaysAfterInitiation>%d</DaysAfterInitiation></AbortIncompleteMultipartUpload>",
+				r.AbortDays)
 		}
 		b.WriteString("</Rule>")
 	}

@@ -13,14 +13,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-const lifecycleHead = `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">`
+const lifecycleHead = `<?xml version="1.0" encoding="UTF-8"?>` + "\n" +
+	`<LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">`
 
 func lifecycleOf(rules string) string { return lifecycleHead + rules + "</LifecycleConfiguration>" }
 
 // someRules do everything that a rule can do.
 func someRules() []Rule {
 	return []Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30},
-		{ID: "curfew-colder", Prefix: "raw/", Transitions: []Transition{{30, "STANDARD_IA"}, {90, "GLACIER"}}, ExpireDays: 180}}
+		{
+			ID: "curfew-colder", Prefix: "raw/", Transitions: []Transition{{30, "STANDARD_IA"}, {90, "GLACIER"}},
+			ExpireDays: 180,
+		}}
 }
 
 // others returns the rules of a document that are not among some, as they are written.
@@ -88,7 +92,8 @@ func TestMergedLifecycles(t *testing.T) {
 			if old {
 				filter = "<Prefix>" + escaped(text.Draw(t, "prefix")) + "</Prefix>"
 			}
-			rule := "<Rule>\n <ID>" + escaped(id) + "</ID>" + filter + "<Status>Enabled</Status><!-- " + rapid.StringOf(rapid.RuneFrom([]rune("abc <>"))).Draw(t, "comment") + " --><Expiration><Days>" +
+			rule := "<Rule>\n <ID>" + escaped(id) + "</ID>" + filter + "<Status>Enabled</Status><!-- " + rapid.StringOf(
+				rapid.RuneFrom([]rune("abc <>"))).Draw(t, "comment") + " --><Expiration><Days>" +
 				fmt.Sprint(rapid.IntRange(1, 999).Draw(t, "days")) + "</Days></Expiration></Rule>"
 			if !mine {
 				kept = append(kept, rule)
@@ -129,7 +134,8 @@ func TestMergedLifecycles(t *testing.T) {
 				t.Fatalf("it does not hold %+v: %s", r, merged)
 			}
 		}
-		if old := bytes.Contains(merged, []byte("</ID><Prefix>")); len(kept) > 0 && old == bytes.Contains(merged, []byte("<Filter>")) {
+		if old := bytes.Contains(merged, []byte("</ID><Prefix>")); len(kept) > 0 &&
+			old == bytes.Contains(merged, []byte("<Filter>")) {
 			t.Fatalf("both forms of prefixes, or neither: %s", merged)
 		}
 		twice, err := again.with(add)
@@ -145,7 +151,10 @@ func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
 	for _, tc := range []struct {
 		rule string
 		old  bool
-	}{{"", false}, {"<Prefix>x/</Prefix>", true}, {"<Filter><Prefix>x/</Prefix></Filter>", false}, {"<Prefix/><Filter/>", false}} {
+	}{
+		{"", false}, {"<Prefix>x/</Prefix>", true}, {"<Filter><Prefix>x/</Prefix></Filter>", false},
+		{"<Prefix/><Filter/>", false},
+	} {
 		doc, err := ParseLifecycle(lifecycleOf("<Rule><ID>a</ID>" + tc.rule + "<Status>Enabled</Status></Rule>"))
 		if err != nil {
 			t.Fatal(err)
@@ -163,8 +172,11 @@ func TestNewRulesHaveTheFormOfTheOthers(t *testing.T) {
 // FuzzLifecycle reads any bytes as a lifecycle: what is taken is well-formed, gets rules
 // without losing one, and loses them again without a trace of them.
 func FuzzLifecycle(f *testing.F) {
-	for _, seed := range []string{"", lifecycleOf(""), lifecycleOf("<Rule><ID>a</ID><Filter/><Status>Enabled</Status></Rule>"), lifecycleOf("<Rule><ID>curfew-incomplete-uploads</ID><Prefix/></Rule> <!-- x -->"),
-		`<LifecycleConfiguration><Rule><![CDATA[x]]></Rule></LifecycleConfiguration>`, `<LifecycleConfiguration><a:Rule/></LifecycleConfiguration>`} {
+	for _, seed := range []string{
+		"", lifecycleOf(""), lifecycleOf("<Rule><ID>a</ID><Filter/><Status>Enabled</Status></Rule>"),
+		lifecycleOf("<Rule><ID>curfew-incomplete-uploads</ID><Prefix/></Rule> <!-- x -->"),
+		`<LifecycleConfiguration><Rule><![CDATA[x]]></Rule></LifecycleConfiguration>`,
+		`<LifecycleConfiguration><a:Rule/></LifecycleConfiguration>`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -203,8 +215,14 @@ func TestWithUntagged(t *testing.T) {
 		changed, fails   bool
 	}{
 		{"none", "", `{"rules":[` + fmt.Sprintf(mine, 1) + `]}`, true, false},
-		{"next to another rule", `{"rules": [` + tagged + `]}`, `{"rules":[` + strings.ReplaceAll(tagged, " ", "") + `,` + fmt.Sprintf(mine, 8) + `]}`, true, false},
-		{"there is one for untagged", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "untagged"}}]}`, "", false, false},
+		{
+			"next to another rule", `{"rules": [` + tagged + `]}`,
+			`{"rules":[` + strings.ReplaceAll(tagged, " ", "") + `,` + fmt.Sprintf(mine, 8) + `]}`, true, false,
+		},
+		{
+			"there is one for untagged", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "untagged"}}]}`, "",
+			false, false,
+		},
 		{"there is one for any", `{"rules": [{"rulePriority": 1, "selection": {"tagStatus": "any"}}]}`, "", false, false},
 		{"no JSON", `<rules/>`, "", false, true},
 		{"a rule that is none", `{"rules": [7]}`, "", false, true},

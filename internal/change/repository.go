@@ -28,8 +28,10 @@ type registryAction struct {
 // untaggedRule expires images without a tag. Its description is its name.
 func untaggedRule(priority, days int) registryRule {
 	return registryRule{Priority: priority, Description: RuleMark + "untagged",
-		Selection: registrySelection{TagStatus: "untagged", CountType: "sinceImagePushed", CountUnit: "days", CountNumber: days},
-		Action:    registryAction{Type: "expire"}}
+		Selection: registrySelection{
+			TagStatus: "untagged", CountType: "sinceImagePushed", CountUnit: "days", CountNumber: days,
+		},
+		Action: registryAction{Type: "expire"}}
 }
 
 // registryPolicy is a repository's lifecycle with every rule as it is written.

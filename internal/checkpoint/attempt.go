@@ -81,12 +81,15 @@ func (r Run) ClaimFor(ctx context.Context, writer string, generation int64) (*At
 		if old, err = r.rebuild(ctx); err != nil {
 			return nil, fmt.Errorf("claim the run: %w", err)
 		}
-		a.Notes = append(a.Notes, fmt.Sprintf("HEAD was damaged; it is written again from the %d manifests that are in the store", len(old.Snapshots)))
+		a.Notes = append(a.Notes,
+			fmt.Sprintf("HEAD was damaged; it is written again from the %d manifests that are in the store",
+				len(old.Snapshots)))
 	case err != nil:
 		return nil, fmt.Errorf("claim the run: %w", err)
 	}
 	if generation > 0 && old.Generation > generation {
-		return nil, fmt.Errorf("claim the run: generation %d of %s is there, and this is %d: %w", old.Generation, old.Writer, generation, ErrFenced)
+		return nil, fmt.Errorf("claim the run: generation %d of %s is there, and this is %d: %w", old.Generation, old.Writer,
+			generation, ErrFenced)
 	}
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it never fails
@@ -119,7 +122,8 @@ func (a *Attempt) load(ctx context.Context, rank int) error {
 			m, err = a.run.ReadManifest(ctx, m.Nodes[rank].Manifest)
 		}
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotFound) {
-			a.Notes = append(a.Notes, fmt.Sprintf("the manifest of snapshot %d cannot be read, so everything is stored again: %v", s.Seq, err))
+			a.Notes = append(a.Notes,
+				fmt.Sprintf("the manifest of snapshot %d cannot be read, so everything is stored again: %v", s.Seq, err))
 			return nil
 		}
 		if err != nil {
@@ -205,10 +209,13 @@ func (a *Attempt) commit(ctx context.Context, m Manifest, files, size int64) (Sn
 	if err := a.run.Store.Create(ctx, key, data); err != nil && !errors.Is(err, ErrExists) {
 		return Snapshot{}, fmt.Errorf("store %s: %w", key, err)
 	}
-	s := Snapshot{Seq: m.Seq, Epoch: m.Epoch, At: m.At, State: m.State, Finished: m.Finished, Step: m.Step, Manifest: key, SHA256: k.sum,
-		Files: files, Bytes: size, NewBytes: m.NewBytes}
+	s := Snapshot{
+		Seq: m.Seq, Epoch: m.Epoch, At: m.At, State: m.State, Finished: m.Finished, Step: m.Step, Manifest: key,
+		SHA256: k.sum,
+		Files:  files, Bytes: size, NewBytes: m.NewBytes}
 	if len(a.head.Snapshots) >= MaxSnapshots {
-		return Snapshot{}, fmt.Errorf("the run has %d snapshots, which is the limit: collect old ones first", len(a.head.Snapshots))
+		return Snapshot{}, fmt.Errorf("the run has %d snapshots, which is the limit: collect old ones first",
+			len(a.head.Snapshots))
 	}
 	late := false
 	err = a.change(ctx, func(h *Head) {
@@ -250,7 +257,8 @@ func (r Run) manifest(ctx context.Context, s Snapshot) (Manifest, error) {
 		files, size = s.Files, s.Bytes // those of all ranks
 	}
 	step := m.Step == nil && s.Step == nil || m.Step != nil && s.Step != nil && *m.Step == *s.Step
-	if m.State != s.State || m.Finished != s.Finished || !step || !m.At.Equal(s.At) || files != s.Files || size != s.Bytes || m.NewBytes != s.NewBytes {
+	if m.State != s.State || m.Finished != s.Finished || !step || !m.At.Equal(s.At) || files != s.Files ||
+		size != s.Bytes || m.NewBytes != s.NewBytes {
 		return m, fmt.Errorf("read %s: it is not what %s says of snapshot %d: %w", s.Manifest, HeadKey, s.Seq, ErrDamaged)
 	}
 	return m, nil
@@ -302,7 +310,8 @@ func (r Run) rebuild(ctx context.Context) (Head, error) {
 		if err != nil {
 			return h, err
 		}
-		h.Snapshots = append(h.Snapshots, Snapshot{Seq: m.Seq, Epoch: m.Epoch, At: m.At, State: m.State, Finished: m.Finished, Step: m.Step,
+		h.Snapshots = append(h.Snapshots, Snapshot{
+			Seq: m.Seq, Epoch: m.Epoch, At: m.At, State: m.State, Finished: m.Finished, Step: m.Step,
 			Manifest: key, SHA256: k.sum, Files: files, Bytes: size, NewBytes: m.NewBytes})
 	}
 	return h, nil

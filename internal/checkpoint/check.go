@@ -36,7 +36,8 @@ func (m *Manifest) check(k manifestKey) error {
 		return fmt.Errorf("new_bytes %d and bytes_per_second %d are out of bounds", m.NewBytes, m.BytesPerSecond)
 	}
 	for i, n := range m.Nodes {
-		if rk, ok := parseManifestKey(n.Manifest); !ok || rk.rank != i || rk.ranks != len(m.Nodes) || rk.sum != n.SHA256 || rk.seq != m.Seq || rk.attempt != m.Attempt {
+		if rk, ok := parseManifestKey(n.Manifest); !ok || rk.rank != i || rk.ranks != len(m.Nodes) || rk.sum != n.SHA256 ||
+			rk.seq != m.Seq || rk.attempt != m.Attempt {
 			return fmt.Errorf("rank %d: manifest %q does not fit", i, n.Manifest)
 		}
 	}
@@ -86,7 +87,9 @@ func (m *Manifest) checkCoverage() error {
 			all = append(all, &m.Entries[i].Chunks[j])
 		}
 	}
-	slices.SortFunc(all, func(x, y *Chunk) int { return cmp.Or(cmp.Compare(x.Part, y.Part), cmp.Compare(x.Offset, y.Offset)) })
+	slices.SortFunc(all, func(x, y *Chunk) int {
+		return cmp.Or(cmp.Compare(x.Part, y.Part), cmp.Compare(x.Offset, y.Offset))
+	})
 	next := 0
 	for i, c := range all {
 		switch {
@@ -142,7 +145,8 @@ func (m *Manifest) checkEntry(e *Entry, seen map[string]*Entry) error {
 	if e.Mode > 0o777 || e.Size < 0 {
 		return fmt.Errorf("mode %o and size %d are out of bounds", e.Mode, e.Size)
 	}
-	if (e.Kind != File && (len(e.Chunks) > 0 || e.Size != 0)) || (e.Target != "") != (e.Kind == Symlink || e.Kind == Hardlink) {
+	if (e.Kind != File && (len(e.Chunks) > 0 || e.Size != 0)) ||
+		(e.Target != "") != (e.Kind == Symlink || e.Kind == Hardlink) {
 		return fmt.Errorf("a %s with size %d, %d chunks and target %q", e.Kind, e.Size, len(e.Chunks), e.Target)
 	}
 	switch e.Kind {
@@ -162,7 +166,8 @@ func (m *Manifest) checkEntry(e *Entry, seen map[string]*Entry) error {
 	}
 	var size int64
 	for i, c := range e.Chunks {
-		if c.Part < 0 || c.Part >= len(m.Parts) || c.Offset < 0 || c.Stored < 1 || c.Size < 1 || c.Size > chunkMax || c.Stored > MaxPart ||
+		if c.Part < 0 || c.Part >= len(m.Parts) || c.Offset < 0 || c.Stored < 1 || c.Size < 1 || c.Size > chunkMax ||
+			c.Stored > MaxPart ||
 			c.Offset > m.Parts[c.Part].Size-c.Stored || !isSum(c.SHA256) || (!c.Zstd && c.Stored != c.Size) {
 			return fmt.Errorf("chunk %d does not fit its part", i)
 		}

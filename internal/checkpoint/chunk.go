@@ -25,7 +25,9 @@ const (
 type splitter struct{ c *chunkers.Chunker }
 
 func newSplitter() (*splitter, error) {
-	c, err := chunkers.NewChunker("fastcdc", nil, &chunkers.ChunkerOpts{MinSize: chunkMin, NormalSize: chunkNormal, MaxSize: chunkMax})
+	c, err := chunkers.NewChunker("fastcdc", nil, &chunkers.ChunkerOpts{
+		MinSize: chunkMin, NormalSize: chunkNormal, MaxSize: chunkMax,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("set up chunks: %w", err)
 	}
@@ -73,11 +75,13 @@ func pack(z *zstd.Encoder, chunk, buf []byte) []byte {
 }
 
 func newEncoder() (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(chunkMax))
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(chunkMax))
 }
 
 func newDecoder() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(chunkMax), zstd.WithDecoderMaxWindow(chunkMax), zstd.WithDecodeAllCapLimit(true))
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(chunkMax),
+		zstd.WithDecoderMaxWindow(chunkMax), zstd.WithDecodeAllCapLimit(true))
 }
 
 // unpack returns the content of a chunk of a part, verified, in buf where it needs one.

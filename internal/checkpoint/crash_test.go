@@ -144,7 +144,9 @@ func work(r checkpoint.Run, dir string, saved func(seq int64, step int)) error {
 				return err
 			}
 			var got checkpoint.Result
-			if got, err = a.Save(context.Background(), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}}); err == nil {
+			if got, err = a.Save(context.Background(), dir, checkpoint.SaveOptions{
+				Evidence: checkpoint.Evidence{Exited: true},
+			}); err == nil {
 				saved(got.Snapshot.Seq, step)
 				break
 			}
@@ -184,7 +186,8 @@ func sound(t *testing.T, r checkpoint.Run, seq int64, step int) {
 			t.Fatal(err)
 		}
 		// A save that was carried out and not told may be there too.
-		if done.Snapshot.Seq < seq || done.Snapshot.Seq == seq && string(got) != string(random(step, 300_000)) || len(done.Skipped) > 0 {
+		if done.Snapshot.Seq < seq || done.Snapshot.Seq == seq && string(got) != string(random(step, 300_000)) ||
+			len(done.Skipped) > 0 {
 			t.Fatalf("snapshot %d was completed with step %d; restored is snapshot %d", seq, step, done.Snapshot.Seq)
 		}
 	}
@@ -221,7 +224,8 @@ func TestFaultAtEveryBoundary(t *testing.T) {
 				r := run(t, t.TempDir())
 				var seq int64
 				var step int
-				err := work(checkpoint.Run{Store: &faulty{Backend: r.Store, at: at, fault: f}, Now: time.Now}, t.TempDir(), func(s int64, n int) { seq, step = s, n })
+				err := work(checkpoint.Run{Store: &faulty{Backend: r.Store, at: at, fault: f}, Now: time.Now}, t.TempDir(),
+					func(s int64, n int) { seq, step = s, n })
 				if err == nil && (f == dies || f == diesAfter) && at < total {
 					t.Fatal("the fault was not noticed")
 				}
@@ -254,9 +258,11 @@ func TestKilledAnywhere(t *testing.T) {
 				url = s.url(t)
 				dir := t.TempDir()
 				child := exec.Command(os.Args[0], "-test.run", "^TestKilledAnywhere$")
-				child.Env = append(os.Environ(), fmt.Sprintf("CHECKPOINT_KILLED_AT=%d", n), fmt.Sprintf("CHECKPOINT_FAULT=%d", f), "CHECKPOINT_DIR="+dir, "CHECKPOINT_URL="+url)
+				child.Env = append(os.Environ(), fmt.Sprintf("CHECKPOINT_KILLED_AT=%d", n), fmt.Sprintf("CHECKPOINT_FAULT=%d", f),
+					"CHECKPOINT_DIR="+dir, "CHECKPOINT_URL="+url)
 				said, err := child.Output()
-				if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+				if exit := (*exec.ExitError)(nil); err != nil &&
+					(!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
 					t.Fatalf("%v: %s", err, said)
 				}
 				var seq int64
@@ -289,7 +295,9 @@ func killed(t *testing.T, at string) {
 		t.Fatal(err)
 	}
 	r := checkpoint.Run{Store: &faulty{Backend: b, at: n, fault: fault(f), kill: true}, Now: time.Now}
-	if err := work(r, os.Getenv("CHECKPOINT_DIR"), func(seq int64, step int) { fmt.Printf("saved %d %d\n", seq, step) }); err != nil {
+	if err := work(r, os.Getenv("CHECKPOINT_DIR"), func(seq int64, step int) {
+		fmt.Printf("saved %d %d\n", seq, step)
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

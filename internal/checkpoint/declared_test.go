@@ -34,7 +34,10 @@ func TestDeclaredAndRemoved(t *testing.T) {
 		{"it is as declared", declared, whole20, whole20, false},
 		{"the next is written", declared, whole20, append(next[:3:3], whole20...), false},
 		{"a file is removed while it is read", declared, whole20, whole20[:2], true},
-		{"some files were removed before it is read", declared, []found{dir("20", at30), whole20[1]}, []found{dir("20", at30), whole20[1]}, true},
+		{
+			"some files were removed before it is read", declared, []found{dir("20", at30), whole20[1]},
+			[]found{dir("20", at30), whole20[1]}, true,
+		},
 		{"it is gone, and only what is not declared is there", declared, whole20, next, true},
 		{"it is gone, and the next is declared", both, append(next[:3:3], whole20...), next, false},
 	} {

@@ -291,7 +291,9 @@ func text[T ~string](s *stream, to *T) error {
 	return err
 }
 
-var words = []string{"", string(File), string(Folder), string(Symlink), string(Hardlink), string(Declared), string(Renamed), string(Marked),
+var words = []string{
+	"", string(File), string(Folder), string(Symlink), string(Hardlink), string(Declared), string(Renamed),
+	string(Marked),
 	string(Exited), string(Quiescent), string(Complete), string(Partial), string(Unsettled)}
 
 func number[T int | int64 | uint32](s *stream, to *T) error {
@@ -340,7 +342,9 @@ var (
 	nodeKeys  = []string{"manifest", "sha256"}
 	leftKeys  = []string{"path", "bytes", "why"}
 	// Of a snapshot in HEAD.
-	snapshotKeys = []string{"seq", "epoch", "at", "state", "finished", "manifest", "sha256", "files", "bytes", "new_bytes"}
+	snapshotKeys = []string{
+		"seq", "epoch", "at", "state", "finished", "manifest", "sha256", "files", "bytes", "new_bytes",
+	}
 )
 
 func (s *stream) head() (h Head, err error) {

@@ -83,7 +83,8 @@ func TestUnreadable(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "secret"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := claim(t, r).Save(t.Context(), dir, checkpoint.SaveOptions{}); err == nil || !strings.Contains(err.Error(), "secret") {
+	if _, err := claim(t, r).Save(t.Context(), dir, checkpoint.SaveOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "secret") {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
 }

@@ -72,7 +72,8 @@ func planFinal(all []found, j judgment, newest *Manifest) []*group {
 		if f.Kind != Folder && f.Modified.After(g.newest) {
 			g.newest = f.Modified
 		}
-		if e, ok := had[f.Path]; !ok || e.Kind != f.Kind || e.Size != f.Size || e.Target != f.Target || f.Kind == File && !e.Modified.Equal(f.Modified) || e.Finished == "" {
+		if e, ok := had[f.Path]; !ok || e.Kind != f.Kind || e.Size != f.Size || e.Target != f.Target || f.Kind == File &&
+			!e.Modified.Equal(f.Modified) || e.Finished == "" {
 			g.same = false
 		}
 		if f.Kind == File {
@@ -101,7 +102,9 @@ func planFinal(all []found, j judgment, newest *Manifest) []*group {
 			g.unread = 0
 		}
 	}
-	slices.SortStableFunc(list, func(x, y *group) int { return cmp.Or(y.newest.Compare(x.newest), cmp.Compare(x.name, y.name)) })
+	slices.SortStableFunc(list, func(x, y *group) int {
+		return cmp.Or(y.newest.Compare(x.newest), cmp.Compare(x.name, y.name))
+	})
 	return list
 }
 
@@ -134,7 +137,8 @@ func (s *saving) final(ctx context.Context, m Manifest, before []found) (Manifes
 		if ctx.Err() != nil {
 			g.why = "the deadline came first"
 		} else if !g.same && !fits(g.unread, rate, end.Sub(now)) {
-			g.why = fmt.Sprintf("%d bytes at the measured %d bytes a second do not fit in the %s that are left", g.unread, rate, end.Sub(now).Round(100*time.Millisecond))
+			g.why = fmt.Sprintf("%d bytes at the measured %d bytes a second do not fit in the %s that are left", g.unread, rate,
+				end.Sub(now).Round(100*time.Millisecond))
 		}
 		if g.why != "" || g.same {
 			continue
@@ -179,7 +183,8 @@ func (s *saving) late(m *Manifest) error {
 			if g.why != "" || g.same || f.Kind != File || c == nil {
 				continue
 			}
-			if !c.whole || slices.ContainsFunc(c.chunks, func(p place) bool { return !p.part.done }) || sum(c.chunks) != c.size {
+			if !c.whole || slices.ContainsFunc(c.chunks, func(p place) bool { return !p.part.done }) ||
+				sum(c.chunks) != c.size {
 				g.why = "the deadline came before it was stored"
 			}
 		}
@@ -196,7 +201,9 @@ func (s *saving) late(m *Manifest) error {
 				g.why = "it changed while it was read"
 			}
 		}
-		m.State, m.Finished = Complete, weakestOf(m.Entries, func(e Entry) bool { return of[e.Path] != nil && of[e.Path].why == "" })
+		m.State, m.Finished = Complete, weakestOf(m.Entries, func(e Entry) bool {
+			return of[e.Path] != nil && of[e.Path].why == ""
+		})
 	}
 	entries := map[string]Entry{}
 	for _, e := range m.Entries {
@@ -265,7 +272,8 @@ func ordered(entries map[string]Entry) []Entry {
 		list = append(list, e)
 	}
 	slices.SortFunc(list, func(x, y Entry) int {
-		return cmp.Or(cmp.Compare(b2i(x.Kind == Hardlink), b2i(y.Kind == Hardlink)), slices.Compare(strings.Split(x.Path, "/"), strings.Split(y.Path, "/")))
+		return cmp.Or(cmp.Compare(b2i(x.Kind == Hardlink), b2i(y.Kind == Hardlink)),
+			slices.Compare(strings.Split(x.Path, "/"), strings.Split(y.Path, "/")))
 	})
 	kept := list[:0]
 	for _, e := range list {

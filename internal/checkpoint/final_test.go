@@ -80,14 +80,17 @@ func TestFinalSave(t *testing.T) {
 		}
 	}
 	// A folder is as a whole as the snapshot before has it, or not there.
-	if have["data/big"].SHA != tree(t, before)["data/big"].SHA || have["data/small"].SHA != "" || have["more/big"].SHA != "" {
+	if have["data/big"].SHA != tree(t, before)["data/big"].SHA || have["data/small"].SHA != "" ||
+		have["more/big"].SHA != "" {
 		t.Errorf("what was left out is %+v", have)
 	}
 	if len(got.Stale) != 1 || got.Stale[0].Path != "data/big" {
 		t.Errorf("stale: %+v", got.Stale)
 	}
 	// With enough time it is all there, and complete.
-	after := save(t, claim(t, r), dir, checkpoint.SaveOptions{Deadline: time.Now().Add(time.Minute), Evidence: checkpoint.Evidence{Exited: true}})
+	after := save(t, claim(t, r), dir, checkpoint.SaveOptions{
+		Deadline: time.Now().Add(time.Minute), Evidence: checkpoint.Evidence{Exited: true},
+	})
 	if after.Snapshot.State != checkpoint.Complete || len(after.Manifest.LeftOut) != 0 {
 		t.Errorf("saved %+v, left out %+v", after.Snapshot, after.Manifest.LeftOut)
 	}
@@ -102,7 +105,9 @@ func TestFinalSaveOfNothing(t *testing.T) {
 	save(t, claim(t, r), dir, checkpoint.SaveOptions{})
 	write(t, dir, "weights", random(2, 20<<20))
 	a := claim(t, checkpoint.Run{Store: &slowly{r.Store, 1 << 20}, Now: time.Now})
-	_, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{Deadline: time.Now().Add(1500 * time.Millisecond), Evidence: checkpoint.Evidence{Exited: true}})
+	_, err := a.Save(t.Context(), dir, checkpoint.SaveOptions{
+		Deadline: time.Now().Add(1500 * time.Millisecond), Evidence: checkpoint.Evidence{Exited: true},
+	})
 	if !errors.Is(err, checkpoint.ErrNoTime) {
 		t.Errorf("saved: %v", err)
 	}

@@ -137,7 +137,8 @@ func (j *judgment) unfinished(all []found) {
 		return family{path.Dir(u.path), digits.ReplaceAllString(path.Base(u.path), "#")}
 	}
 	for _, f := range all {
-		if u, ok := j.unitOf(f.Path); ok && u.path != "." && f.Kind == File && !f.Modified.After(u.at) && f.Modified.After(since[of(u)]) {
+		if u, ok := j.unitOf(f.Path); ok && u.path != "." && f.Kind == File && !f.Modified.After(u.at) &&
+			f.Modified.After(since[of(u)]) {
 			since[of(u)] = f.Modified
 		}
 	}
@@ -157,7 +158,8 @@ func (j *judgment) unfinished(all []found) {
 	for _, f := range all {
 		for fam, at := range since {
 			name, ok := top(fam.in, f.Path)
-			if ok && !f.Modified.Before(at) && strings.Contains(fam.form, "#") && strings.HasPrefix(digits.ReplaceAllString(path.Base(name), "#"), fam.form) {
+			if ok && !f.Modified.Before(at) && strings.Contains(fam.form, "#") &&
+				strings.HasPrefix(digits.ReplaceAllString(path.Base(name), "#"), fam.form) {
 				if _, finished := j.unitOf(name); !finished {
 					writing[name] = true
 				}

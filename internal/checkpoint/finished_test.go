@@ -63,22 +63,52 @@ func TestFinished(t *testing.T) {
 		"the process exited": {[]string{"w 5"}, Evidence{Exited: true}, map[string]Finished{"w": Exited}},
 		"declared": {[]string{"ckpt/12/w 5", "ckpt/12/v 6", "log 9"}, Evidence{Declared: []Saved{saved("ckpt/12", 7)}},
 			map[string]Finished{"ckpt/12/w": Declared, "ckpt/12/v": Declared, "log": ""}},
-		"the folder itself is declared": {[]string{"w 5", "v 9"}, Evidence{Declared: []Saved{saved(".", 6)}}, map[string]Finished{"w": Declared, "v": ""}},
-		"written to after it was declared": {[]string{"ckpt/12/w 5", "ckpt/12/v 9"}, Evidence{Declared: []Saved{saved("ckpt/12", 7)}},
+		"the folder itself is declared": {
+			[]string{"w 5", "v 9"}, Evidence{Declared: []Saved{saved(".", 6)}}, map[string]Finished{"w": Declared, "v": ""},
+		},
+		"written to after it was declared": {
+			[]string{"ckpt/12/w 5", "ckpt/12/v 9"}, Evidence{Declared: []Saved{saved("ckpt/12", 7)}},
 			map[string]Finished{"ckpt/12/w": Declared, "ckpt/12/v": ""}},
-		"declared again":         {[]string{"last/w 9"}, Evidence{Declared: []Saved{saved("last", 5), saved("last", 10)}}, map[string]Finished{"last/w": Declared}},
-		"declared and not there": {[]string{"w 5"}, Evidence{Declared: []Saved{saved("ckpt/12", 7)}}, map[string]Finished{"w": ""}},
-		"the next is being written": {[]string{"ckpt/12/w 5", "ckpt/13/w 9", "ckpt/13.tmp-7/w 9", "ckpt/9/w 1", "ckpt/latest 9", "src/x 9"}, Evidence{Declared: []Saved{saved("ckpt/12", 7)}},
-			map[string]Finished{"ckpt/12/w": Declared, "ckpt/13/w": "writing", "ckpt/13.tmp-7/w": "writing", "ckpt/9/w": "", "ckpt/latest": "", "src/x": ""}},
-		"the next is being written, in the folder itself": {[]string{"step-12.bin 5", "step-13.bin 9"}, Evidence{Declared: []Saved{saved("step-12.bin", 7)}},
+		"declared again": {
+			[]string{"last/w 9"}, Evidence{Declared: []Saved{saved("last", 5), saved("last", 10)}},
+			map[string]Finished{"last/w": Declared},
+		},
+		"declared and not there": {
+			[]string{"w 5"}, Evidence{Declared: []Saved{saved("ckpt/12", 7)}}, map[string]Finished{"w": ""},
+		},
+		"the next is being written": {
+			[]string{"ckpt/12/w 5", "ckpt/13/w 9", "ckpt/13.tmp-7/w 9", "ckpt/9/w 1", "ckpt/latest 9", "src/x 9"},
+			Evidence{Declared: []Saved{saved("ckpt/12", 7)}},
+			map[string]Finished{
+				"ckpt/12/w": Declared, "ckpt/13/w": "writing", "ckpt/13.tmp-7/w": "writing", "ckpt/9/w": "", "ckpt/latest": "",
+				"src/x": "",
+			}},
+		"the next is being written, in the folder itself": {
+			[]string{"step-12.bin 5", "step-13.bin 9"}, Evidence{Declared: []Saved{saved("step-12.bin", 7)}},
 			map[string]Finished{"step-12.bin": Declared, "step-13.bin": "writing"}},
-		"renamed":                            {[]string{"w 5 9", "v 5 5"}, Evidence{}, map[string]Finished{"w": Renamed, "v": ""}},
-		"a folder that was renamed":          {[]string{"12/ 6 9", "12/w 5", "12/v 6"}, Evidence{}, map[string]Finished{"12/w": Renamed, "12/v": Renamed}},
-		"written to after it was renamed":    {[]string{"12/ 6 9", "12/w 5", "12/v 10"}, Evidence{}, map[string]Finished{"12/w": "", "12/v": ""}},
-		"a marker":                           {[]string{"12/DONE 7", "12/w 5", "13/w 6"}, Evidence{Done: "*/DONE"}, map[string]Finished{"12/DONE": Marked, "12/w": Marked, "13/w": ""}},
-		"a marker, and the next is written":  {[]string{"12/DONE 7", "12/w 5", "13/w 9"}, Evidence{Done: "*/DONE"}, map[string]Finished{"12/DONE": Marked, "12/w": Marked, "13/w": "writing"}},
-		"a marker older than what it marks":  {[]string{"12/DONE 7", "12/w 9"}, Evidence{Done: "*/DONE"}, map[string]Finished{"12/DONE": Marked, "12/w": ""}},
-		"a pattern of the checkpoint itself": {[]string{"ck-12/ 7", "ck-12/w 6"}, Evidence{Done: "ck-*"}, map[string]Finished{"ck-12/w": Marked}},
+		"renamed": {
+			[]string{"w 5 9", "v 5 5"}, Evidence{}, map[string]Finished{"w": Renamed, "v": ""},
+		},
+		"a folder that was renamed": {
+			[]string{"12/ 6 9", "12/w 5", "12/v 6"}, Evidence{}, map[string]Finished{"12/w": Renamed, "12/v": Renamed},
+		},
+		"written to after it was renamed": {
+			[]string{"12/ 6 9", "12/w 5", "12/v 10"}, Evidence{}, map[string]Finished{"12/w": "", "12/v": ""},
+		},
+		"a marker": {
+			[]string{"12/DONE 7", "12/w 5", "13/w 6"}, Evidence{Done: "*/DONE"},
+			map[string]Finished{"12/DONE": Marked, "12/w": Marked, "13/w": ""},
+		},
+		"a marker, and the next is written": {
+			[]string{"12/DONE 7", "12/w 5", "13/w 9"}, Evidence{Done: "*/DONE"},
+			map[string]Finished{"12/DONE": Marked, "12/w": Marked, "13/w": "writing"},
+		},
+		"a marker older than what it marks": {
+			[]string{"12/DONE 7", "12/w 9"}, Evidence{Done: "*/DONE"}, map[string]Finished{"12/DONE": Marked, "12/w": ""},
+		},
+		"a pattern of the checkpoint itself": {
+			[]string{"ck-12/ 7", "ck-12/w 6"}, Evidence{Done: "ck-*"}, map[string]Finished{"ck-12/w": Marked},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := listing(t, c.folder...)
@@ -100,7 +130,10 @@ func TestFinished(t *testing.T) {
 }
 
 func TestOverall(t *testing.T) {
-	entries := []Entry{{Path: "12/w", Kind: File, Finished: Declared}, {Path: "log", Kind: File, Finished: Quiescent}, {Path: "grows", Kind: File}}
+	entries := []Entry{
+		{Path: "12/w", Kind: File, Finished: Declared}, {Path: "log", Kind: File, Finished: Quiescent},
+		{Path: "grows", Kind: File},
+	}
 	for name, c := range map[string]struct {
 		units   []unit
 		entries []Entry
@@ -136,7 +169,9 @@ not JSON
 		t.Fatalf("events %+v, %v", e, err)
 	}
 	twelve := int64(12)
-	want := []Saved{{"ckpt/12", &twelve, clock.Add(5 * time.Second)}, {"ckpt/13", nil, clock.Add(6500 * time.Millisecond)}}
+	want := []Saved{
+		{"ckpt/12", &twelve, clock.Add(5 * time.Second)}, {"ckpt/13", nil, clock.Add(6500 * time.Millisecond)},
+	}
 	if diff := cmp.Diff(want, e.In(work, work)); diff != "" {
 		t.Errorf("want -, got +\n%s", diff)
 	}
@@ -167,10 +202,17 @@ func TestTheNextCheckpointIsLeftOut(t *testing.T) {
 	}{
 		{"nothing follows", nil, nil},
 		{"an empty folder", []found{file("30", Folder, 301*time.Millisecond)}, []string{"30"}},
-		{"within the grace of the declaration", []found{file("30", Folder, 400*time.Millisecond), file("30/w", File, 350*time.Millisecond)}, []string{"30", "30/w"}},
+		{
+			"within the grace of the declaration",
+			[]found{file("30", Folder, 400*time.Millisecond), file("30/w", File, 350*time.Millisecond)},
+			[]string{"30", "30/w"},
+		},
 		{"in the same tick of the clock", []found{file("30", Folder, 0), file("30/w", File, 0)}, []string{"30", "30/w"}},
 		{"long after it", []found{file("30", Folder, time.Hour), file("30/w", File, time.Hour)}, []string{"30", "30/w"}},
-		{"under a temporary name", []found{file("30.tmp", Folder, time.Second), file("30.tmp/w", File, time.Second)}, []string{"30.tmp", "30.tmp/w"}},
+		{
+			"under a temporary name", []found{file("30.tmp", Folder, time.Second), file("30.tmp/w", File, time.Second)},
+			[]string{"30.tmp", "30.tmp/w"},
+		},
 		{"one of an attempt before", []found{file("5", Folder, -time.Minute), file("5/w", File, -time.Minute)}, nil},
 		{"another name", []found{file("log", File, time.Second)}, nil},
 	} {

@@ -211,7 +211,8 @@ func encodeHead(h Head) ([]byte, error) {
 	line = append(line, '\n')
 	data := append(line, hash(line)+"\n"...)
 	if len(data) > MaxHead {
-		return nil, fmt.Errorf("encode %s: %d snapshots need %d bytes, which is over the limit of %d", HeadKey, len(h.Snapshots), len(data), MaxHead)
+		return nil, fmt.Errorf("encode %s: %d snapshots need %d bytes, which is over the limit of %d", HeadKey,
+			len(h.Snapshots), len(data), MaxHead)
 	}
 	return data, nil
 }
@@ -236,7 +237,8 @@ func (h Head) check() error {
 	switch {
 	case h.Schema != Schema:
 		return fmt.Errorf("schema %q is not %s", h.Schema, Schema)
-	case h.Epoch < 1 || h.Revision < 1 || !attemptForm.MatchString(h.Attempt) || !strings.HasPrefix(h.Attempt, fmt.Sprintf("%d-", h.Epoch)):
+	case h.Epoch < 1 || h.Revision < 1 || !attemptForm.MatchString(h.Attempt) ||
+		!strings.HasPrefix(h.Attempt, fmt.Sprintf("%d-", h.Epoch)):
 		return fmt.Errorf("epoch %d, revision %d and attempt %q do not fit", h.Epoch, h.Revision, h.Attempt)
 	case len(h.Snapshots) > MaxSnapshots:
 		return fmt.Errorf("%d snapshots are over the limit of %d", len(h.Snapshots), MaxSnapshots)
@@ -288,8 +290,9 @@ type manifestKey struct {
 var (
 	attemptForm  = lazyregexp.New(`^[1-9][0-9]{0,17}-[0-9a-f]{16}$`)
 	manifestForm = lazyregexp.New(`^manifests/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})-([0-9a-f]{64})\.json\.gz$`)
-	rankForm     = lazyregexp.New(`^ranks/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9]{1,6})-of-([0-9]{1,6})-([0-9a-f]{64})\.json\.gz$`)
-	partForm     = lazyregexp.New(`^parts/(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9a-f]{64})$`)
+	rankForm     = lazyregexp.New(
+		`^ranks/([0-9]{12})-(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9]{1,6})-of-([0-9]{1,6})-([0-9a-f]{64})\.json\.gz$`)
+	partForm = lazyregexp.New(`^parts/(([1-9][0-9]{0,17})-[0-9a-f]{16})/([0-9a-f]{64})$`)
 )
 
 func (k manifestKey) String() string {
@@ -341,7 +344,9 @@ func encodeManifest(m Manifest) (data []byte, key string, err error) {
 		return nil, "", fmt.Errorf("encode manifest %d: %w", m.Seq, err)
 	}
 	if len(data) > MaxManifest || size > maxExpanded(int64(len(data))) {
-		return nil, "", fmt.Errorf("encode manifest %d: %d bytes, %d compressed, are over the limit: save the folder in several runs", m.Seq, size, len(data))
+		return nil, "", fmt.Errorf(
+			"encode manifest %d: %d bytes, %d compressed, are over the limit: save the folder in several runs", m.Seq, size,
+			len(data))
 	}
 	k := manifestKey{seq: m.Seq, attempt: m.Attempt, sum: hash(data), rank: -1}
 	if m.Rank != nil {

@@ -235,7 +235,8 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		for _, e := range m.Entries {
-			if !filepath.IsLocal(filepath.FromSlash(e.Path)) || e.Kind == Hardlink && !filepath.IsLocal(filepath.FromSlash(e.Target)) {
+			if !filepath.IsLocal(filepath.FromSlash(e.Path)) || e.Kind == Hardlink &&
+				!filepath.IsLocal(filepath.FromSlash(e.Target)) {
 				t.Fatalf("%q leads out of the folder", e.Path)
 			}
 			for _, c := range e.Chunks {
@@ -250,7 +251,8 @@ func FuzzManifest(f *testing.F) {
 // However events are cut off, no line counts before its newline, and nothing that counted
 // before counts no more.
 func FuzzEvents(f *testing.F) {
-	f.Add([]byte(`{"event":"step","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+`{"event":"saved","path":"x","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+`{"event":`), 80)
+	f.Add([]byte(`{"event":"step","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+
+		`{"event":"saved","path":"x","step":1,"at":"2026-01-02T03:04:05Z"}`+"\n"+`{"event":`), 80)
 	f.Add(append(bytes.Repeat([]byte("x"), maxEvent+10), '\n'), 3)
 	f.Add(bytes.Repeat([]byte("x"), maxEvent+10), maxEvent+1)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
@@ -265,7 +267,8 @@ func FuzzEvents(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(some.Saved) > len(all.Saved) || fmt.Sprint(all.Saved[:len(some.Saved)]) != fmt.Sprint(some.Saved) && len(some.Saved) > 0 && some.Saved[0].Step == nil {
+		if len(some.Saved) > len(all.Saved) || fmt.Sprint(all.Saved[:len(some.Saved)]) != fmt.Sprint(some.Saved) &&
+			len(some.Saved) > 0 && some.Saved[0].Step == nil {
 			t.Fatalf("%+v, cut off %+v", all, some)
 		}
 		if n := bytes.Count(data, []byte("\n")); len(all.Saved)+all.Unread > n {

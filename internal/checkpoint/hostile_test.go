@@ -108,7 +108,8 @@ func (h *hostile) refused(t *testing.T) {
 		t.Errorf("verify: %+v, %v", v.Damage, err)
 	}
 	to := filepath.Join(h.base, "restored")
-	if r, err := h.Restore(t.Context(), to, checkpoint.RestoreOptions{Seq: 2}); !errors.Is(err, checkpoint.ErrNoSnapshot) {
+	if r, err := h.Restore(t.Context(), to, checkpoint.RestoreOptions{Seq: 2}); !errors.Is(err,
+		checkpoint.ErrNoSnapshot) {
 		t.Errorf("restored %+v, %v", r.Snapshot, err)
 	}
 	r, err := h.Restore(t.Context(), to, checkpoint.RestoreOptions{})
@@ -143,15 +144,17 @@ func TestHostileManifests(t *testing.T) {
 	}
 	for name, edit := range map[string]func(*hostile){
 		// Names and kinds.
-		"above":                  named("../x"),
-		"absolute":               named("/x"),
-		"NUL":                    named("x\x00y"),
-		"twice":                  named("log"),
-		"below a file":           named("log/x"),
-		"below a link":           add(checkpoint.Entry{Path: "l", Kind: checkpoint.Symlink, Target: "../.."}, checkpoint.Entry{Path: "l/x", Kind: checkpoint.File}),
-		"a link over a folder":   add(checkpoint.Entry{Path: "sub", Kind: checkpoint.Symlink, Target: "/"}),
-		"hard link out":          add(checkpoint.Entry{Path: "x", Kind: checkpoint.Hardlink, Target: "../dir/log"}),
-		"hard link to a link":    add(checkpoint.Entry{Path: "l", Kind: checkpoint.Symlink, Target: "/etc/passwd"}, checkpoint.Entry{Path: "x", Kind: checkpoint.Hardlink, Target: "l"}),
+		"above":        named("../x"),
+		"absolute":     named("/x"),
+		"NUL":          named("x\x00y"),
+		"twice":        named("log"),
+		"below a file": named("log/x"),
+		"below a link": add(checkpoint.Entry{Path: "l", Kind: checkpoint.Symlink, Target: "../.."},
+			checkpoint.Entry{Path: "l/x", Kind: checkpoint.File}),
+		"a link over a folder": add(checkpoint.Entry{Path: "sub", Kind: checkpoint.Symlink, Target: "/"}),
+		"hard link out":        add(checkpoint.Entry{Path: "x", Kind: checkpoint.Hardlink, Target: "../dir/log"}),
+		"hard link to a link": add(checkpoint.Entry{Path: "l", Kind: checkpoint.Symlink, Target: "/etc/passwd"},
+			checkpoint.Entry{Path: "x", Kind: checkpoint.Hardlink, Target: "l"}),
 		"device":                 add(checkpoint.Entry{Path: "x", Kind: "device"}),
 		"set-user-id":            add(checkpoint.Entry{Path: "x", Kind: checkpoint.File, Mode: 0o4755}),
 		"long name":              named(strings.Repeat("x", 256)),
@@ -173,8 +176,10 @@ func TestHostileManifests(t *testing.T) {
 			p.Key = p.Key[:len(p.Key)-64] + p.SHA256
 			h.manifest.Parts = append(h.manifest.Parts, p)
 		},
-		"part elsewhere":       func(h *hostile) { h.manifest.Parts[0].Key = "../other/" + h.manifest.Parts[0].Key },
-		"part of later epoch":  func(h *hostile) { h.manifest.Parts[0].Key = strings.Replace(h.manifest.Parts[0].Key, "/1-", "/9-", 1) },
+		"part elsewhere": func(h *hostile) { h.manifest.Parts[0].Key = "../other/" + h.manifest.Parts[0].Key },
+		"part of later epoch": func(h *hostile) {
+			h.manifest.Parts[0].Key = strings.Replace(h.manifest.Parts[0].Key, "/1-", "/9-", 1)
+		},
 		"part of another size": func(h *hostile) { h.manifest.Parts[0].Size-- },
 		"part that is not there": func(h *hostile) {
 			p := &h.manifest.Parts[0]
@@ -225,16 +230,20 @@ func TestHostileManifests(t *testing.T) {
 		})
 	}
 	for name, edit := range map[string]func(string) string{
-		"key twice":            func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":2,"seq":2`, 1) },
-		"key in capitals":      func(s string) string { return strings.Replace(s, `"zstd":true`, `"ZSTD":true`, 1) },
-		"chunk size twice":     func(s string) string { return strings.Replace(s, `"offset":`, `"size":1,"offset":`, 1) },
-		"unknown key":          func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":2,"x":{"y":[]}`, 1) },
-		"size is no number":    func(s string) string { return strings.Replace(s, `"size":`, `"size":"x","_":`, 1) },
-		"size is a fraction":   func(s string) string { return strings.Replace(s, `"stored":`, `"stored":0.5,"_":`, 1) },
-		"size is out of range": func(s string) string { return strings.Replace(s, `"stored":`, `"stored":9223372036854775808,"_":`, 1) },
-		"more after it":        func(s string) string { return s + "{}" },
-		"cut off":              func(s string) string { return s[:len(s)-10] },
-		"nested":               func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":`+strings.Repeat("[", 100_000), 1) },
+		"key twice":          func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":2,"seq":2`, 1) },
+		"key in capitals":    func(s string) string { return strings.Replace(s, `"zstd":true`, `"ZSTD":true`, 1) },
+		"chunk size twice":   func(s string) string { return strings.Replace(s, `"offset":`, `"size":1,"offset":`, 1) },
+		"unknown key":        func(s string) string { return strings.Replace(s, `"seq":2`, `"seq":2,"x":{"y":[]}`, 1) },
+		"size is no number":  func(s string) string { return strings.Replace(s, `"size":`, `"size":"x","_":`, 1) },
+		"size is a fraction": func(s string) string { return strings.Replace(s, `"stored":`, `"stored":0.5,"_":`, 1) },
+		"size is out of range": func(s string) string {
+			return strings.Replace(s, `"stored":`, `"stored":9223372036854775808,"_":`, 1)
+		},
+		"more after it": func(s string) string { return s + "{}" },
+		"cut off":       func(s string) string { return s[:len(s)-10] },
+		"nested": func(s string) string {
+			return strings.Replace(s, `"seq":2`, `"seq":`+strings.Repeat("[", 100_000), 1)
+		},
 		"long value": func(s string) string {
 			return strings.Replace(s, `"writer":"`, `"writer":"`+strings.Repeat("x", 100_000), 1)
 		},
@@ -248,7 +257,8 @@ func TestHostileManifests(t *testing.T) {
 	t.Run("right", func(t *testing.T) { // so that the others are refused for what they change
 		h := newHostile(t)
 		h.put(t, nil)
-		if r, err := h.Restore(t.Context(), filepath.Join(h.base, "restored"), checkpoint.RestoreOptions{}); err != nil || r.Snapshot.Seq != 2 {
+		if r, err := h.Restore(t.Context(), filepath.Join(h.base, "restored"), checkpoint.RestoreOptions{}); err != nil ||
+			r.Snapshot.Seq != 2 {
 			t.Errorf("restored %+v, %v", r, err)
 		}
 	})
@@ -257,7 +267,9 @@ func TestHostileManifests(t *testing.T) {
 // nest adds folders in folders.
 func nest(h *hostile, depth int) {
 	for i := range depth {
-		h.manifest.Entries = append(h.manifest.Entries, checkpoint.Entry{Path: strings.TrimSuffix(strings.Repeat("d/", i+1), "/"), Kind: checkpoint.Folder})
+		h.manifest.Entries = append(h.manifest.Entries, checkpoint.Entry{
+			Path: strings.TrimSuffix(strings.Repeat("d/", i+1), "/"), Kind: checkpoint.Folder,
+		})
 	}
 }
 
@@ -268,7 +280,8 @@ func TestCollectRefusesHostileManifest(t *testing.T) {
 	h.put(t, nil)
 	age(t, h.store, 48*time.Hour)
 	before := objects(t, h.store)
-	if c, err := claim(t, h.Run).Collect(t.Context(), checkpoint.Retention{Keep: 1}); !errors.Is(err, checkpoint.ErrDamaged) || objects(t, h.store) != before {
+	if c, err := claim(t, h.Run).Collect(t.Context(), checkpoint.Retention{Keep: 1}); !errors.Is(err,
+		checkpoint.ErrDamaged) || objects(t, h.store) != before {
 		t.Errorf("collected %+v, %v", c, err)
 	}
 }
@@ -308,7 +321,8 @@ func TestVerifyReadsChunksOfEachManifest(t *testing.T) {
 func bombs() map[string]func(w io.Writer) {
 	const most = checkpoint.ExpandBase
 	entry := func(i int) string {
-		return fmt.Sprintf(`{"path":"%07d","kind":"folder","mode":0,"modified":"2026-01-01T00:00:00Z","size":0,"finished":""}`, i)
+		return fmt.Sprintf(
+			`{"path":"%07d","kind":"folder","mode":0,"modified":"2026-01-01T00:00:00Z","size":0,"finished":""}`, i)
 	}
 	list := func(open, shut string, size int, value func(i int) string) func(io.Writer) {
 		return func(w io.Writer) {

@@ -240,7 +240,8 @@ func TestStoreIsFull(t *testing.T) {
 		a, err := failing.Claim(t.Context(), "full")
 		if err == nil {
 			write(t, dir, "weights", random(6, 300_000))
-			if _, err = a.Save(t.Context(), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}}); err == nil {
+			if _, err = a.Save(t.Context(), dir, checkpoint.SaveOptions{Evidence: checkpoint.Evidence{Exited: true}}); err ==
+				nil {
 				seq, step = 2, 6
 			}
 			write(t, dir, "weights", random(5, 300_000))
@@ -257,7 +258,12 @@ func TestRanks(t *testing.T) {
 	r := run(t, store)
 	holder := claim(t, r)
 	evidence := func(step int64) checkpoint.SaveOptions {
-		return checkpoint.SaveOptions{Ranks: 3, Evidence: checkpoint.Evidence{Declared: []checkpoint.Saved{{Path: ".", Step: &step, At: time.Now().Add(time.Hour)}}}}
+		return checkpoint.SaveOptions{
+			Ranks: 3,
+			Evidence: checkpoint.Evidence{
+				Declared: []checkpoint.Saved{{Path: ".", Step: &step, At: time.Now().Add(time.Hour)}},
+			},
+		}
 	}
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	share := func(rank int, step int64, seed int) error {
@@ -276,7 +282,8 @@ func TestRanks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := holder.Join(t.Context(), 3); !errors.Is(err, checkpoint.ErrRanksMissing) || !strings.Contains(err.Error(), "rank 2") {
+	if _, err := holder.Join(t.Context(), 3); !errors.Is(err, checkpoint.ErrRanksMissing) ||
+		!strings.Contains(err.Error(), "rank 2") {
 		t.Fatalf("joined two of three: %v", err)
 	}
 	if err := share(2, 11, 7); err != nil {
@@ -289,7 +296,8 @@ func TestRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := holder.Join(t.Context(), 3)
-	if err != nil || got.Seq != 1 || got.State != checkpoint.Complete || got.Finished != checkpoint.Declared || *got.Step != 10 || got.Files != 3 || got.Bytes != 600_000 {
+	if err != nil || got.Seq != 1 || got.State != checkpoint.Complete || got.Finished != checkpoint.Declared ||
+		*got.Step != 10 || got.Files != 3 || got.Bytes != 600_000 {
 		t.Fatalf("joined %+v, %v", got, err)
 	}
 	for rank, dir := range dirs {
@@ -300,7 +308,8 @@ func TestRanks(t *testing.T) {
 		t.Error("restored a rank that is not there")
 	}
 	age(t, store, 25*time.Hour)
-	if c, err := holder.Collect(t.Context(), checkpoint.Retention{Keep: 1}); err != nil || c.Deleted != 2 { // the share of step 11
+	// the share of step 11
+	if c, err := holder.Collect(t.Context(), checkpoint.Retention{Keep: 1}); err != nil || c.Deleted != 2 {
 		t.Errorf("collected %+v, %v", c, err)
 	}
 	if v, err := r.Verify(t.Context(), 0, 2, nil); err != nil || len(v.Damage) > 0 || v.Parts != 3 {
@@ -341,7 +350,9 @@ func TestRanksTogether(t *testing.T) {
 		dirs[rank] = t.TempDir()
 	}
 	together := func(ctx context.Context, rank int, patience time.Duration) (checkpoint.Result, error) {
-		got, _, err := r.SaveTogether(ctx, t.Name(), dirs[rank], checkpoint.SaveOptions{Rank: rank, Ranks: ranks, Wait: pause, Evidence: checkpoint.Evidence{Exited: true}}, patience)
+		got, _, err := r.SaveTogether(ctx, t.Name(), dirs[rank], checkpoint.SaveOptions{
+			Rank: rank, Ranks: ranks, Wait: pause, Evidence: checkpoint.Evidence{Exited: true},
+		}, patience)
 		return got, err
 	}
 	for seq := range int64(8) {

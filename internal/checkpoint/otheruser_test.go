@@ -20,10 +20,12 @@ func TestRestoreFollowsNoLinkOfOtherUser(t *testing.T) {
 	write(t, dir, "weights", random(1, 1000))
 	save(t, claim(t, r), dir, checkpoint.SaveOptions{})
 	outside := filepath.Join(t.TempDir(), "outside")
-	if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(filepath.Join(outside, "secret"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(filepath.Join(outside, "secret"), nil, 0o600)); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if out, code := u.Sh(t, "ln -s "+outside+" link; mkdir full; ln -s "+outside+" full/weights; ln -s "+outside+" full/more"); code != 0 {
+	if out, code := u.Sh(t, "ln -s "+outside+" link; mkdir full; ln -s "+outside+" full/weights; ln -s "+outside+
+		" full/more"); code != 0 {
 		t.Fatal(out)
 	}
 	for _, to := range []string{"link", "link/new", "link/new/x"} {
@@ -76,7 +78,8 @@ done 2>/dev/null`)
 		_ = racing.Wait()
 	}()
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-		_, _ = r.Restore(t.Context(), filepath.Join(u.Home, "p", "to"), checkpoint.RestoreOptions{Replace: true}) // it may fail, as long as nothing is written elsewhere
+		// it may fail, as long as nothing is written elsewhere
+		_, _ = r.Restore(t.Context(), filepath.Join(u.Home, "p", "to"), checkpoint.RestoreOptions{Replace: true})
 		left, err := os.ReadDir(outside)
 		st, looked := os.Stat(outside)
 		if err != nil || looked != nil || len(left) > 0 || st.Mode() != fs.ModeDir|0o700 {

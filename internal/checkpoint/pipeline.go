@@ -61,7 +61,8 @@ func newPipeline(ctx context.Context, a *Attempt, workers, uploads int) (*pipeli
 		return nil, err
 	}
 	count := 2*workers + 2
-	p := &pipeline{a: a, split: split, free: make(chan *job, count), jobs: make(chan *job, count), ordered: make(chan *job, count),
+	p := &pipeline{
+		a: a, split: split, free: make(chan *job, count), jobs: make(chan *job, count), ordered: make(chan *job, count),
 		buffers: make(chan []byte, uploads+1), packed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	for range count {
@@ -163,7 +164,13 @@ func (p *pipeline) put(j *job) {
 		if j.packed != nil {
 			data = j.packed
 		}
-		at = place{p.open, Chunk{SHA256: hex.EncodeToString(j.sum[:]), Size: int64(len(j.chunk)), Offset: int64(len(p.buf)), Stored: int64(len(data)), Zstd: j.packed != nil}}
+		at = place{
+			p.open,
+			Chunk{
+				SHA256: hex.EncodeToString(j.sum[:]), Size: int64(len(j.chunk)), Offset: int64(len(p.buf)),
+				Stored: int64(len(data)), Zstd: j.packed != nil,
+			},
+		}
 		p.buf = append(p.buf, data...)
 		p.index.Lock()
 		p.a.index[j.sum] = at
@@ -236,7 +243,8 @@ func (a *Attempt) hold(m *Manifest, parts []*stored) {
 	for _, e := range m.Entries {
 		for _, c := range e.Chunks {
 			var sum [32]byte
-			if n, err := hex.Decode(sum[:], []byte(c.SHA256)); err != nil || n != len(sum) || used[c.Part]*100 < parts[c.Part].Size*wornOut {
+			if n, err := hex.Decode(sum[:], []byte(c.SHA256)); err != nil || n != len(sum) ||
+				used[c.Part]*100 < parts[c.Part].Size*wornOut {
 				continue
 			}
 			a.index[sum] = a.held(c)

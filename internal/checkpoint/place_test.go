@@ -31,7 +31,9 @@ func TestPutInPlaceOnAMount(t *testing.T) {
 	if err := (target{in: in}).place(root, staging+"1"); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"new/b": staging + "1/new/b", "same": staging + "1/same", "lost+found/x": "lost+found/x"} {
+	for name, want := range map[string]string{
+		"new/b": staging + "1/new/b", "same": staging + "1/same", "lost+found/x": "lost+found/x",
+	} {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 			t.Errorf("%s is %q, %v", name, got, err)
 		}

@@ -70,7 +70,10 @@ func (a *Attempt) Join(ctx context.Context, ranks int) (Snapshot, error) {
 }
 
 func (a *Attempt) join(ctx context.Context, ranks int) (Snapshot, error) {
-	m := Manifest{Schema: Schema, Seq: a.nextSeq(), Epoch: a.head.Epoch, Attempt: a.head.Attempt, Writer: a.head.Writer, Ranks: ranks, Nodes: make([]Node, max(ranks, 0))}
+	m := Manifest{
+		Schema: Schema, Seq: a.nextSeq(), Epoch: a.head.Epoch, Attempt: a.head.Attempt, Writer: a.head.Writer,
+		Ranks: ranks, Nodes: make([]Node, max(ranks, 0)),
+	}
 	written := make([]time.Time, len(m.Nodes))
 	prefix := fmt.Sprintf("%s%012d-%s/", rankPrefix, m.Seq, m.Attempt)
 	err := a.run.Store.List(ctx, prefix, func(i Info) error {
@@ -130,7 +133,8 @@ const joinEvery = 2 * time.Second
 // same time: rank 0 claims the run for writer and joins the shares, the others follow it, a
 // new attempt of rank 0 included. It returns ErrRanksMissing where not all ranks came in
 // time; there is no new snapshot then. The attempt is that of rank 0, and nil for the others.
-func (r Run) SaveTogether(ctx context.Context, writer, dir string, o SaveOptions, patience time.Duration) (Result, *Attempt, error) {
+func (r Run) SaveTogether(ctx context.Context, writer, dir string, o SaveOptions, patience time.Duration) (Result,
+	*Attempt, error) {
 	end := r.Now().Add(patience)
 	if o.Rank != 0 {
 		got, err := r.followTogether(ctx, dir, o, end)

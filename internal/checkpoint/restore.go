@@ -153,7 +153,9 @@ func (t target) check(replace bool) (target, error) {
 		return t, err
 	}
 	entries, err := fs.ReadDir(folder.FS(), ".")
-	if err == nil && len(entries) > 0 && !replace && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" }) {
+	if err == nil && len(entries) > 0 && !replace && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() != "lost+found"
+	}) {
 		err = ErrNotEmpty
 	}
 	here, _, _, _, _ := inode(info)
@@ -299,7 +301,8 @@ func dress(root *os.Root, m Manifest) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(d.Sync(), root.Chtimes(e.Path, e.Modified, e.Modified), d.Chmod(fs.FileMode(e.Mode)), d.Close()); err != nil {
+		if err := errors.Join(d.Sync(), root.Chtimes(e.Path, e.Modified, e.Modified), d.Chmod(fs.FileMode(e.Mode)),
+			d.Close()); err != nil {
 			return err
 		}
 	}
@@ -362,7 +365,8 @@ func syncFolder(dir *os.Root) error {
 }
 
 // eachPart reads and verifies the parts of a manifest, several at a time.
-func (r Run) eachPart(ctx context.Context, m Manifest, workers int, each func(part int, data []byte, d *decoder) error) error {
+func (r Run) eachPart(ctx context.Context, m Manifest, workers int,
+	each func(part int, data []byte, d *decoder) error) error {
 	all := make([]int, len(m.Parts))
 	for i := range all {
 		all[i] = i
@@ -377,7 +381,8 @@ func (r Run) eachPart(ctx context.Context, m Manifest, workers int, each func(pa
 
 // eachWhole reads some parts of a manifest, several at a time, and hands each over with what
 // is wrong with it.
-func (r Run) eachWhole(ctx context.Context, m Manifest, parts []int, workers int, each func(part int, data []byte, d *decoder, err error) error) error {
+func (r Run) eachWhole(ctx context.Context, m Manifest, parts []int, workers int,
+	each func(part int, data []byte, d *decoder, err error) error) error {
 	if workers <= 0 {
 		workers = 4
 	}

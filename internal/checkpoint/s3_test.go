@@ -242,7 +242,9 @@ func TestWrongClock(t *testing.T) {
 	s := server(t)
 	r := s.run(t, s.url(t))
 	dir := t.TempDir()
-	for i, at := range []time.Time{time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Now()} {
+	for i, at := range []time.Time{
+		time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Now(),
+	} {
 		r.Now = func() time.Time { return at }
 		write(t, dir, "weights", random(i, 300_000))
 		a := claim(t, r)
@@ -274,7 +276,8 @@ func TestScriptVerifies(t *testing.T) {
 		Damage map[string]string
 	}) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), python, append([]string{"testdata/verify.py", versitygw.Bucket, prefix}, folder...)...)
+		cmd := exec.CommandContext(t.Context(), python, append([]string{"testdata/verify.py", versitygw.Bucket, prefix},
+			folder...)...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {

@@ -118,7 +118,8 @@ func (a *Attempt) store(ctx context.Context, dir string, o SaveOptions) (*saving
 	}
 	m, err := s.all(work)
 	stopped := s.pipe.stop()
-	if err = cmp.Or(err, stopped); err != nil && (o.Deadline.IsZero() || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+	if err = cmp.Or(err, stopped); err != nil && (o.Deadline.IsZero() || ctx.Err() != nil ||
+		!errors.Is(err, context.DeadlineExceeded)) {
 		return nil, Manifest{}, err
 	}
 	if err := s.late(&m); err != nil {
@@ -136,7 +137,10 @@ func (s *saving) window() time.Duration {
 
 // all reads the folder, until it is the same before and after or has changed too often.
 func (s *saving) all(ctx context.Context) (Manifest, error) {
-	m := Manifest{Schema: Schema, Seq: s.a.nextSeq(), Epoch: s.a.head.Epoch, Attempt: s.a.head.Attempt, Writer: s.a.head.Writer, StartedAt: s.started.UTC()}
+	m := Manifest{
+		Schema: Schema, Seq: s.a.nextSeq(), Epoch: s.a.head.Epoch, Attempt: s.a.head.Attempt, Writer: s.a.head.Writer,
+		StartedAt: s.started.UTC(),
+	}
 	if s.o.Ranks > 0 {
 		m.Rank, m.Ranks = &s.o.Rank, s.o.Ranks
 	}
@@ -227,7 +231,9 @@ func (s *saving) compare(m *Manifest, after []found, j judgment) (changed bool) 
 			continue
 		case j.progress[i]:
 			if f.Kind == File {
-				m.LeftOut = append(m.LeftOut, LeftOut{f.Path, f.Size, "it is still being written: no one declared or marked it as finished"})
+				m.LeftOut = append(m.LeftOut, LeftOut{
+					f.Path, f.Size, "it is still being written: no one declared or marked it as finished",
+				})
 			}
 			continue
 		case f.Kind != File:

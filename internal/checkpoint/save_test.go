@@ -32,7 +32,9 @@ func furnish(t testing.TB, dir string) {
 			t.Fatal(err)
 		}
 	}
-	links := [][2]string{{"ckpt/12", "latest"}, {"/etc/passwd", "outside"}, {"../../..", "a b/up"}, {"nowhere", "dangling"}}
+	links := [][2]string{
+		{"ckpt/12", "latest"}, {"/etc/passwd", "outside"}, {"../../..", "a b/up"}, {"nowhere", "dangling"},
+	}
 	for _, l := range links {
 		if err := os.Symlink(l[0], filepath.Join(dir, l[1])); err != nil {
 			t.Fatal(err)
@@ -103,7 +105,8 @@ func TestLinkToTheFolder(t *testing.T) {
 	furnish(t, dir)
 	links := t.TempDir()
 	to := filepath.Join(links, "empty")
-	if err := errors.Join(os.Symlink(dir, filepath.Join(links, "from")), os.Mkdir(to, 0o755), os.Symlink(to, filepath.Join(links, "to"))); err != nil {
+	if err := errors.Join(os.Symlink(dir, filepath.Join(links, "from")), os.Mkdir(to, 0o755),
+		os.Symlink(to, filepath.Join(links, "to"))); err != nil {
 		t.Fatal(err)
 	}
 	if got := save(t, claim(t, r), filepath.Join(links, "from"), checkpoint.SaveOptions{}); got.Snapshot.Files == 0 {
@@ -126,7 +129,8 @@ func TestOnlyChangesAreSent(t *testing.T) {
 		t.Fatalf("the first save sent %d of %d bytes", got.Sent, size)
 	}
 	for name, data := range map[string][]byte{
-		"changed": change(before, 1, 0.05, 1<<20), "inserted": insert(before, 1, 0.05, 1<<20), "at the front": append([]byte("front"), before...), "cut off": before[1<<20:],
+		"changed": change(before, 1, 0.05, 1<<20), "inserted": insert(before, 1, 0.05, 1<<20),
+		"at the front": append([]byte("front"), before...), "cut off": before[1<<20:],
 	} {
 		write(t, dir, "data", data)
 		if got := save(t, claim(t, r), dir, checkpoint.SaveOptions{}); got.Sent > size/10 {
@@ -148,7 +152,8 @@ func TestWhatIsNoFile(t *testing.T) {
 	}
 	defer l.Close()
 	got := save(t, claim(t, r), dir, checkpoint.SaveOptions{})
-	if len(got.Manifest.LeftOut) != 1 || got.Manifest.LeftOut[0] != (checkpoint.LeftOut{Path: "socket", Why: "it is a socket"}) {
+	if len(got.Manifest.LeftOut) != 1 ||
+		got.Manifest.LeftOut[0] != (checkpoint.LeftOut{Path: "socket", Why: "it is a socket"}) {
 		t.Errorf("left out %+v", got.Manifest.LeftOut)
 	}
 }
@@ -179,7 +184,9 @@ func TestChangesWhileRead(t *testing.T) {
 	}
 	// Once it rests, the same save is complete.
 	calm := func(context.Context, time.Duration) error { return nil }
-	if got = save(t, a, dir, checkpoint.SaveOptions{Quiet: time.Hour, Wait: calm}); got.Snapshot.State != checkpoint.Complete || got.Snapshot.Finished != checkpoint.Quiescent {
+	if got = save(t, a, dir, checkpoint.SaveOptions{
+		Quiet: time.Hour, Wait: calm,
+	}); got.Snapshot.State != checkpoint.Complete || got.Snapshot.Finished != checkpoint.Quiescent {
 		t.Errorf("state %q, finished %q", got.Snapshot.State, got.Snapshot.Finished)
 	}
 }

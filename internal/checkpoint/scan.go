@@ -28,7 +28,8 @@ type found struct {
 
 // same says whether nothing is known to have changed from one look to the next.
 func (f found) same(g found) bool {
-	return f.Kind == g.Kind && f.Size == g.Size && f.Mode == g.Mode && f.Target == g.Target && f.ino == g.ino && f.dev == g.dev &&
+	return f.Kind == g.Kind && f.Size == g.Size && f.Mode == g.Mode && f.Target == g.Target && f.ino == g.ino &&
+		f.dev == g.dev &&
 		f.Modified.Equal(g.Modified) && f.changed.Equal(g.changed)
 }
 
@@ -61,7 +62,9 @@ func scan(dir string) ([]found, error) {
 		if err != nil {
 			return err
 		}
-		f := found{Entry: Entry{Path: filepath.ToSlash(rel), Mode: uint32(info.Mode().Perm()), Modified: info.ModTime().UTC()}}
+		f := found{
+			Entry: Entry{Path: filepath.ToSlash(rel), Mode: uint32(info.Mode().Perm()), Modified: info.ModTime().UTC()},
+		}
 		if !utf8.ValidString(rel) || checkPath(f.Path) != nil {
 			return fmt.Errorf("%q is no name that can be saved", rel)
 		}

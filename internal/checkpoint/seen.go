@@ -64,7 +64,8 @@ func (r Run) RolledBack(list []Snapshot) error {
 	if newest.Seq > 0 {
 		has = fmt.Sprintf("%d of epoch %d", newest.Seq, newest.Epoch)
 	}
-	return fmt.Errorf("snapshot %d of epoch %d was seen here before, and the newest in the store is %s: %w", r.Seen.Seq, r.Seen.Epoch, has, ErrRolledBack)
+	return fmt.Errorf("snapshot %d of epoch %d was seen here before, and the newest in the store is %s: %w", r.Seen.Seq,
+		r.Seen.Epoch, has, ErrRolledBack)
 }
 
 // probe proves that the store refuses a write on top of an object that is there, and on a

@@ -41,10 +41,12 @@ func TestRollbackIsNoticed(t *testing.T) {
 	}
 	rolledBack := func(t *testing.T) {
 		t.Helper()
-		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"), checkpoint.RestoreOptions{}); !errors.Is(err, checkpoint.ErrRolledBack) || strings.Contains(err.Error(), "\n") {
+		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"), checkpoint.RestoreOptions{}); !errors.Is(err,
+			checkpoint.ErrRolledBack) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("restored %+v, %v", got.Snapshot, err)
 		}
-		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"), checkpoint.RestoreOptions{Seq: 1}); err != nil || len(got.Notes) != 1 {
+		if got, err := r.Restore(t.Context(), filepath.Join(t.TempDir(), "to"), checkpoint.RestoreOptions{Seq: 1}); err !=
+			nil || len(got.Notes) != 1 {
 			t.Errorf("restored the named one: %+v, %v", got.Notes, err)
 		}
 		if v, err := r.Verify(t.Context(), 0, 1, nil); err != nil || !v.RolledBack || len(v.Notes) != 1 {

@@ -14,5 +14,6 @@ func inode(i fs.FileInfo) (dev, ino uint64, changed time.Time, names uint64, spa
 		return 0, 0, i.ModTime(), 1, false
 	}
 	//nolint:unconvert // the types differ between machines
-	return uint64(s.Dev), s.Ino, time.Unix(int64(s.Ctim.Sec), int64(s.Ctim.Nsec)), uint64(s.Nlink), i.Mode().IsRegular() && s.Blocks*512 < s.Size
+	return uint64(s.Dev), s.Ino, time.Unix(int64(s.Ctim.Sec), int64(s.Ctim.Nsec)), uint64(
+		s.Nlink), i.Mode().IsRegular() && s.Blocks*512 < s.Size
 }

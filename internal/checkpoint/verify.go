@@ -67,7 +67,8 @@ func (r Run) Verify(ctx context.Context, seq int64, workers int, progress func(d
 		}
 	}
 	if len(v.Damage) >= maxDamage {
-		v.Notes = append(v.Notes, fmt.Sprintf("%d objects are damaged or not there, which ended the verification: more may be", len(v.Damage)))
+		v.Notes = append(v.Notes,
+			fmt.Sprintf("%d objects are damaged or not there, which ended the verification: more may be", len(v.Damage)))
 	}
 	if len(v.Snapshots) == 0 {
 		return v, fmt.Errorf("verify the run: %w", ErrNoSnapshot)
@@ -81,7 +82,8 @@ func broken(err error) bool { return errors.Is(err, ErrDamaged) || errors.Is(err
 const maxDamage = 1000
 
 // verifySnapshot verifies the manifests of a snapshot, one after the other, and their parts.
-func (r Run) verifySnapshot(ctx context.Context, s Snapshot, workers int, known *verified, v *Verified, report func(string, error), progress func(done, total int64)) error {
+func (r Run) verifySnapshot(ctx context.Context, s Snapshot, workers int, known *verified, v *Verified,
+	report func(string, error), progress func(done, total int64)) error {
 	m, err := r.manifest(ctx, s)
 	if broken(err) {
 		report(s.Manifest, err)
@@ -130,7 +132,8 @@ func (c *Chunk) id(part string) (id [16]byte) {
 
 // verifyParts reads the parts of a manifest that were not read before, or of which it says
 // something that no newer manifest said, and all chunks in them.
-func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *verified, v *Verified, report func(string, error), progress func(done, total int64)) error {
+func (r Run) verifyParts(ctx context.Context, m Manifest, workers int, known *verified, v *Verified,
+	report func(string, error), progress func(done, total int64)) error {
 	chunks := make([][]*Chunk, len(m.Parts))
 	for i := range m.Entries {
 		for j := range m.Entries[i].Chunks {

@@ -25,7 +25,9 @@ import (
 func (l *ladderTest) adopted(want int, args ...string) view.Adoption {
 	l.t.Helper()
 	var doc view.Adoption
-	if err := json.Unmarshal([]byte(l.curfew(want, append([]string{"session", "adopt", "-o", "json", "--regions", "us-east-1"}, args...)...)), &doc); err != nil {
+	if err := json.Unmarshal(
+		[]byte(l.curfew(want, append([]string{"session", "adopt", "-o", "json", "--regions", "us-east-1"}, args...)...)),
+		&doc); err != nil {
 		l.t.Fatal(err)
 	}
 	return doc
@@ -35,7 +37,8 @@ func (l *ladderTest) adopted(want int, args ...string) view.Adoption {
 func (l *ladderTest) run(name string) view.Run {
 	l.t.Helper()
 	var doc view.Runs
-	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "status", name, "-o", "json")), &doc); err != nil || len(doc.Runs) != 1 {
+	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "status", name, "-o", "json")), &doc); err != nil ||
+		len(doc.Runs) != 1 {
 		l.t.Fatalf("status %s: %v, %v", name, doc, err)
 	}
 	return doc.Runs[0]
@@ -102,13 +105,15 @@ func TestAdopt(t *testing.T) {
 	if out := l.curfew(ExitDone, "ls"); !strings.Contains(out, "No sessions") {
 		t.Fatal(out)
 	}
-	if doc.Session != "box" || doc.Owner.User != "ana" || !doc.HourlyUSD.Known() || !doc.LeaseUntil.Equal(l.clock().Add(2*time.Hour)) || doc.Idle != "45m0s" {
+	if doc.Session != "box" || doc.Owner.User != "ana" || !doc.HourlyUSD.Known() ||
+		!doc.LeaseUntil.Equal(l.clock().Add(2*time.Hour)) || doc.Idle != "45m0s" {
 		t.Errorf("it shows %+v", doc)
 	}
 
 	// Under a freeze nothing is written, and the same command goes on afterwards.
 	l.curfew(ExitDone, "freeze", "--reason", "incident")
-	if doc = l.adopted(ExitPartial, pet, "--lease", "2h", "--idle", "45m", "--name", "box", "--enforce"); doc.State != view.AdoptUnfinished {
+	if doc = l.adopted(ExitPartial, pet, "--lease", "2h", "--idle", "45m", "--name", "box",
+		"--enforce"); doc.State != view.AdoptUnfinished {
 		t.Fatalf("under a freeze: %+v", doc)
 	}
 	if diff := cmp.Diff(before, l.tagsOf(sandbox.Idle)); diff != "" {
@@ -124,7 +129,10 @@ func TestAdopt(t *testing.T) {
 	if doc.State != view.AdoptDone || doc.SessionID != id || doc.Item == "" {
 		t.Fatalf("adopted: %+v, was %s", doc, id)
 	}
-	want := map[string]string{inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral", inventory.TagLease: doc.LeaseUntil.Format(time.RFC3339), inventory.TagIdle: "45m0s"}
+	want := map[string]string{
+		inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral",
+		inventory.TagLease: doc.LeaseUntil.Format(time.RFC3339), inventory.TagIdle: "45m0s",
+	}
 	for k, v := range before {
 		want[k] = v
 	}
@@ -132,13 +140,16 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("tags (-want +got):\n%s", diff)
 	}
 	r := l.run("box")
-	if r.State != "ready" || r.Owner.User != "ana" || r.AskedBy != "ana" || !slices.Equal(r.ResourceIDs, []string{pet}) || r.Type != "g5g.xlarge" || r.HourlyUSD == nil {
+	if r.State != "ready" || r.Owner.User != "ana" || r.AskedBy != "ana" || !slices.Equal(r.ResourceIDs, []string{pet}) ||
+		r.Type != "g5g.xlarge" || r.HourlyUSD == nil {
 		t.Errorf("the session is %+v", r)
 	}
 	if got := rules(l.adopted(ExitDenied, pet, "--enforce")); !slices.Equal(got, []string{"adopted"}) {
 		t.Errorf("a second time: %v", got)
 	}
-	l.curfew(ExitUsage, "session", "adopt", l.asPet(sandbox.Turning), "--regions", "us-east-1", "--name", "box", "--enforce") // the name is taken
+	// the name is taken
+	l.curfew(ExitUsage, "session", "adopt", l.asPet(sandbox.Turning), "--regions", "us-east-1", "--name", "box",
+		"--enforce")
 	if tags := l.tagsOf(sandbox.Turning); tags[inventory.TagAdopted] != "" {
 		t.Errorf("it was tagged: %v", tags)
 	}
@@ -147,7 +158,8 @@ func TestAdopt(t *testing.T) {
 	l.calls()
 	l.curfew(ExitDone, "extend", "box", "--for", "1h")
 	until := doc.LeaseUntil.Add(time.Hour)
-	if got := l.tagsOf(sandbox.Idle)[inventory.TagLease]; got != until.Format(time.RFC3339) || !l.run("box").LeaseUntil.Equal(until) {
+	if got := l.tagsOf(sandbox.Idle)[inventory.TagLease]; got != until.Format(time.RFC3339) ||
+		!l.run("box").LeaseUntil.Equal(until) {
 		t.Errorf("the lease ends at %s, want %s", got, until)
 	}
 	if calls := l.calls(); !slices.Equal(calls, []string{"CreateTags"}) {
@@ -155,7 +167,9 @@ func TestAdopt(t *testing.T) {
 	}
 
 	// No policy terminates it, whatever it declares of its disks.
-	l.write("policies.yaml", strings.NewReplacer("lease.expired", `resource.state == "running"`, "do: stop", "do: terminate\n        disks: {instance_store: scratch, root: scratch}\n        even_if_unknown: true").Replace(adoptPolicy))
+	l.write("policies.yaml", strings.NewReplacer("lease.expired", `resource.state == "running"`, "do: stop",
+		"do: terminate\n        disks: {instance_store: scratch, root: scratch}\n        even_if_unknown: true").Replace(
+		adoptPolicy))
 	if got := l.enforce(ExitDone)[sandbox.Idle]; got != "refused" {
 		t.Errorf("a policy that terminates it: %q", got)
 	}
@@ -206,9 +220,12 @@ func TestAdoptIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.write("policies.yaml", strings.NewReplacer("share: 20%", `share: "100%"`, "dollars_per_hour: 200}\n", "dollars_per_hour: 200}\n    mode: enforce\n").Replace(string(shipped)))
+	l.write("policies.yaml", strings.NewReplacer("share: 20%", `share: "100%"`, "dollars_per_hour: 200}\n",
+		"dollars_per_hour: 200}\n    mode: enforce\n").Replace(string(shipped)))
 	l.account.Turn(sandbox.Turning, sandbox.AtWork)
-	pets := map[string][]string{sandbox.Turning: {"--name", "box", "--idle", "45m"}, sandbox.Unmeasured: {"--name", "dark", "--idle", "10m"}, sandbox.Busy: {"--name", "hot", "--idle", "10m"},
+	pets := map[string][]string{
+		sandbox.Turning: {"--name", "box", "--idle", "45m"}, sandbox.Unmeasured: {"--name", "dark", "--idle", "10m"},
+		sandbox.Busy: {"--name", "hot", "--idle", "10m"},
 		sandbox.Idle: {"--name", "slow", "--idle", "11h"}} // measured for seven hours
 	for name, flags := range pets {
 		l.adopted(ExitDone, append(flags, l.asPet(name), "--lease", "20h", "--enforce")...)
@@ -222,7 +239,8 @@ func TestAdoptIdle(t *testing.T) {
 		}
 	}
 	l.pass(10 * time.Minute)
-	if preview := l.curfew(ExitDone, "enforce", "--once", "--policy", "policies.yaml"); !strings.Contains(preview, "would-warn") || l.messages() != 0 {
+	if preview := l.curfew(ExitDone, "enforce", "--once", "--policy", "policies.yaml"); !strings.Contains(preview,
+		"would-warn") || l.messages() != 0 {
 		t.Errorf("without --enforce %d were told:\n%s", l.messages(), preview)
 	}
 	if got := l.enforce(ExitDone); got[sandbox.Turning] != "warned" || l.messages() != 1 {
@@ -329,7 +347,9 @@ func TestAdoptDown(t *testing.T) {
 	l.curfew(ExitDone, "unfreeze", "--reason", "over")
 	protect := func(on bool) {
 		api := ec2.NewFromConfig(l.sandbox.Config("us-east-1"))
-		if _, err := api.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{InstanceId: aws.String(pet), DisableApiStop: boolean(on)}); err != nil {
+		if _, err := api.ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
+			InstanceId: aws.String(pet), DisableApiStop: boolean(on),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -390,7 +410,8 @@ func TestAdoptRefuses(t *testing.T) {
 		{"lease-policy", "gang-1", nil, []string{"--lease", "90d"}},
 		{"idle-limit", "gang-1", nil, []string{"--idle", "13h"}},
 		{"state", "gang-2", func(name string) {
-			if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{l.account.IDs[name]}}); err != nil {
+			if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).StopInstances(t.Context(),
+				&ec2.StopInstancesInput{InstanceIds: []string{l.account.IDs[name]}}); err != nil {
 				t.Fatal(err)
 			}
 		}, nil},
@@ -414,7 +435,8 @@ func TestAdoptRefuses(t *testing.T) {
 			args = append(args, "--enforce")
 		}
 		doc := l.adopted(want, args...)
-		if got := rules(doc); c.rule != "" && (!slices.Contains(got, c.rule) || len(got) != 1) || c.rule == "" && len(got) > 0 {
+		if got := rules(doc); c.rule != "" && (!slices.Contains(got, c.rule) || len(got) != 1) || c.rule == "" &&
+			len(got) > 0 {
 			t.Errorf("%d: it is refused by %v, want %s: %+v", i, got, c.rule, doc.Refusals)
 		}
 		if calls := l.calls(); len(calls) > 0 {
@@ -451,7 +473,10 @@ func TestTemplateOfAMachine(t *testing.T) {
 	l.who = "ana"
 	l.curfewAny("scan", "--regions", "us-east-1")
 	file := l.curfew(ExitDone, "session", "template", "--from", l.account.IDs[sandbox.Busy])
-	for _, want := range []string{"name: busy\n", "resources: {instance_type: g5g.xlarge}\n", "regions: [us-east-1]\n", "user: ana", "disk: ", "image: ami-", "an hour at list price"} {
+	for _, want := range []string{
+		"name: busy\n", "resources: {instance_type: g5g.xlarge}\n", "regions: [us-east-1]\n", "user: ana", "disk: ",
+		"image: ami-", "an hour at list price",
+	} {
 		if !strings.Contains(file, want) {
 			t.Errorf("no %q in\n%s", want, file)
 		}

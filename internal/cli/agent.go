@@ -27,12 +27,14 @@ session by its lease or its idle rule also where no keeper is left. See docs/age
 type agentFlags struct{ apphost.AgentOptions }
 
 func (f *agentFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.State, "state", "", "`folder` for what survives the process (default: agent/SESSION-NODE in the data directory)")
+	c.Flags().StringVar(&f.State, "state", "",
+		"`folder` for what survives the process (default: agent/SESSION-NODE in the data directory)")
 	c.Flags().StringVar(&f.Home, "home", "", "`folder` that ~ of the work folder means (default: the user's home)")
 }
 
 // with runs one of the commands.
-func (f *agentFlags) with(a *app, run func(context.Context, apphost.AgentOptions) error) func(*cobra.Command, []string) error {
+func (f *agentFlags) with(a *app, run func(context.Context, apphost.AgentOptions) error) func(*cobra.Command,
+	[]string) error {
 	return func(c *cobra.Command, args []string) error {
 		f.File, f.In, f.Out, f.Environ = args[0], a.Stdin, a.Stdout, os.Environ()
 		if home, ok := a.Lookup("HOME"); ok && f.Home == "" {
@@ -74,7 +76,9 @@ Jupyter; run the set-up command. Each step is marked when it is done, so that th
 killed at any point and run again. curfew agent host does the same before it is ready.`,
 		Example: `  curfew agent bootstrap host.json`,
 		Args:    oneArg("a file, or - for the standard input"),
-		RunE:    f.with(a, func(ctx context.Context, o apphost.AgentOptions) error { return apphost.AgentBootstrap(ctx, a.req, o) }),
+		RunE: f.with(a, func(ctx context.Context, o apphost.AgentOptions) error {
+			return apphost.AgentBootstrap(ctx, a.req, o)
+		}),
 	}
 	f.add(c)
 	return c
@@ -83,7 +87,8 @@ killed at any point and run again. curfew agent host does the same before it is 
 // newAgentEnter is what connect runs on a machine.
 func (a *app) newAgentEnter() *cobra.Command {
 	return &cobra.Command{
-		Use: "enter [-- COMMAND]", Short: "Begin a shell, or a command, in the session of this machine", Hidden: true, Args: cobra.ArbitraryArgs,
+		Use: "enter [-- COMMAND]", Short: "Begin a shell, or a command, in the session of this machine", Hidden: true,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return apphost.AgentEnter(a.req, os.Environ(), args, a.Stderr)
 		},

@@ -75,7 +75,8 @@ func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 		Entries int
 		Anchor  action.Anchor
 	}
-	if err := json.Unmarshal([]byte(l.must(ExitDone, "", "audit", "--verify", "--anchor", "anchor.json", "-o", "json")), &doc); err != nil || doc.Entries != 9 || doc.Anchor.Entry != 7 || doc.Anchor.Key != public {
+	if err := json.Unmarshal([]byte(l.must(ExitDone, "", "audit", "--verify", "--anchor", "anchor.json", "-o", "json")),
+		&doc); err != nil || doc.Entries != 9 || doc.Anchor.Entry != 7 || doc.Anchor.Key != public {
 		t.Errorf("verified: %+v, %v", doc, err)
 	}
 	l.copyState(db, "good.db")
@@ -108,14 +109,21 @@ func TestAnAnchorHoldsTheAuditLog(t *testing.T) {
 		text, says string
 		want       int
 	}{
-		"nothing":           {"", "it is no anchor", ExitUsage},
-		"another file":      {"budgets: []\n", "it is no anchor", ExitUsage},
-		"another key in it": {strings.Replace(string(good), `"entry"`, `"extra": 1, "entry"`, 1), "it is no anchor", ExitUsage},
-		"more after it":     {string(good) + "{}", "something follows", ExitUsage},
-		"no hash":           {strings.Replace(string(good), `"hash": "`, `"hash": "zz`, 1), "it names no entry", ExitUsage},
-		"too large":         {strings.Repeat(" ", 1<<20) + string(good), "", ExitUsage},
-		"another entry":     {strings.Replace(string(good), `"entry": 9`, `"entry": 7`, 1), "its signature is wrong", ExitError},
-		"another signer":    {strings.Replace(string(good), public, "ed25519:"+strings.Repeat("A", 43)+"=", 1), "signed with another key", ExitError},
+		"nothing":      {"", "it is no anchor", ExitUsage},
+		"another file": {"budgets: []\n", "it is no anchor", ExitUsage},
+		"another key in it": {
+			strings.Replace(string(good), `"entry"`, `"extra": 1, "entry"`, 1), "it is no anchor", ExitUsage,
+		},
+		"more after it": {string(good) + "{}", "something follows", ExitUsage},
+		"no hash":       {strings.Replace(string(good), `"hash": "`, `"hash": "zz`, 1), "it names no entry", ExitUsage},
+		"too large":     {strings.Repeat(" ", 1<<20) + string(good), "", ExitUsage},
+		"another entry": {
+			strings.Replace(string(good), `"entry": 9`, `"entry": 7`, 1), "its signature is wrong", ExitError,
+		},
+		"another signer": {
+			strings.Replace(string(good), public, "ed25519:"+strings.Repeat("A", 43)+"=", 1), "signed with another key",
+			ExitError,
+		},
 	} {
 		l.write("bad.json", tc.text)
 		t.Log(name)
@@ -172,7 +180,10 @@ func TestAnAnchorInABucket(t *testing.T) {
 	l.must(ExitDone, "entry 4 of", "audit", "--anchor", at)
 	l.must(ExitDone, "entry 4 is the one", "audit", "--verify", "--anchor", at)
 	l.must(ExitUsage, "there is none of that name", "audit", "--verify", "--anchor", "s3://no-such-bucket/anchor.json")
-	if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: awssdk.String("anchors"), Key: awssdk.String("curfew/anchor.json"), Body: bytes.NewReader([]byte("<html>"))}); err != nil {
+	if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{
+		Bucket: awssdk.String("anchors"), Key: awssdk.String("curfew/anchor.json"),
+		Body: bytes.NewReader([]byte("<html>")),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	l.must(ExitUsage, "it is no anchor", "audit", "--verify", "--anchor", at)

@@ -61,7 +61,8 @@ func (a *app) decide(ctx context.Context, in ops.ApproveInput, allow bool) (err 
 	if !allow {
 		return a.say(doc, "%s %s: %s", r.ID, report.State("denied"), r.Subject)
 	}
-	return a.say(doc, "%s %s: %s, at most %s %s, until %s; by %s (%s)", r.ID, report.State("approved"), r.Subject, r.AtMost(), r.AmountUnit,
+	return a.say(doc, "%s %s: %s, at most %s %s, until %s; by %s (%s)", r.ID, report.State("approved"), r.Subject,
+		r.AtMost(), r.AmountUnit,
 		plain.When(r.ExpiresAt, a.Now()), r.DecidedBy, r.Proof)
 }
 

@@ -68,7 +68,9 @@ func TestRefusesUnreadArguments(t *testing.T) {
 		code := Run(
 			context.Background(),
 			Process{Args: args, Dir: dir, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
-				Lookup: func(string) (string, bool) { return "", false }, Now: time.Now, DataDir: dir + "/data", WitnessDir: dir + "/witness", ConfigDir: dir + "/config"},
+				Lookup: func(string) (string, bool) {
+					return "", false
+				}, Now: time.Now, DataDir: dir + "/data", WitnessDir: dir + "/witness", ConfigDir: dir + "/config"},
 		)
 		if code != ExitUsage || !strings.Contains(errs.String(), "curfew") {
 			t.Errorf("curfew %s: exit %d, %s%s", strings.Join(args, " "), code, out.String(), errs.String())

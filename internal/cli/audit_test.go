@@ -22,14 +22,22 @@ func TestAuditSpeaksOneLanguage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := []usage.Evidence{{Signal: "gpu_util_max_pct", Value: "0.4", Window: 14 * 24 * time.Hour, Coverage: 0.99, Source: "cloudwatch"}, usage.Fact("state", "running", "ec2")}
-	if err := s.Actions().Record(t.Context(), action.Entry{At: d.clock(), Actor: "policy idle", What: "warned", Evidence: seen}); err != nil {
+	seen := []usage.Evidence{
+		{Signal: "gpu_util_max_pct", Value: "0.4", Window: 14 * 24 * time.Hour, Coverage: 0.99, Source: "cloudwatch"},
+		usage.Fact("state", "running", "ec2"),
+	}
+	if err := s.Actions().Record(t.Context(), action.Entry{
+		At: d.clock(), Actor: "policy idle", What: "warned", Evidence: seen,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := []map[string]any{{"signal": "gpu_util_max_pct", "value": "0.4", "window": "14d", "coverage": "0.99", "source": "cloudwatch"}, {"signal": "state", "value": "running", "source": "ec2"}}
+	want := []map[string]any{
+		{"signal": "gpu_util_max_pct", "value": "0.4", "window": "14d", "coverage": "0.99", "source": "cloudwatch"},
+		{"signal": "state", "value": "running", "source": "ec2"},
+	}
 	type entry struct{ Evidence []map[string]any }
 	var doc struct{ Entries []entry }
 	code, out, errs := d.run("audit", "-o", "json")

@@ -44,9 +44,11 @@ func (f *backtestFlags) addTrace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.price, "price", "", "price of a resource in `dollars` an hour")
 	fl.StringVar(&f.restartCost, "restart-cost", "5m", "time lost when work comes back to a released resource")
-	fl.Float64Var(&f.idleBelow, "idle-below", 0, "GPU utilization in `percent` under which a sample is idle (default: only 0 is)")
+	fl.Float64Var(&f.idleBelow, "idle-below", 0,
+		"GPU utilization in `percent` under which a sample is idle (default: only 0 is)")
 	fl.StringVar(&f.resource, "resource", "", "the resource that nvidia-smi's output is about")
-	fl.StringVar(&f.tz, "tz", "", "time `zone` of times without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
+	fl.StringVar(&f.tz, "tz", "",
+		"time `zone` of times without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
 }
 
 func (a *app) newBacktest() *cobra.Command {
@@ -81,7 +83,8 @@ rest, and is started again when its work comes back.`,
 	fl.BoolVar(&f.asSessions, "as-sessions", false, "show what the machines would have cost as sessions")
 	fl.StringVar(&f.idle, "idle", "30m", "time at rest after which a session ends, with --as-sessions")
 	fl.BoolVar(&f.caps, "caps", false, "apply the limits of the policies")
-	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron (default: at every sample and deadline)")
+	fl.StringVar(&f.every, "every", "0s", "make a pass at every multiple of a `duration`, as enforce --once from cron "+
+		"(default: at every sample and deadline)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision of the policies to a `file` as a line of JSON")
 	fl.BoolVar(&f.baselines, "baselines", true, "compare with the baselines")
 	a.outputs(c, reports...)
@@ -158,7 +161,10 @@ func withSessions(set *policy.Set, idle time.Duration) (*policy.Set, error) {
 // command is a command on the same trace, with the flags that were given.
 func (f backtestFlags) command(verb string) string {
 	out := "curfew " + verb + " --trace " + plain.Shell(f.trace)
-	for _, x := range []struct{ flag, value, usual string }{{"map", f.columns, ""}, {"step", f.step, ""}, {"price", f.price, ""}, {"restart-cost", f.restartCost, "5m"}, {"resource", f.resource, ""}, {"tz", f.tz, ""}} {
+	for _, x := range []struct{ flag, value, usual string }{
+		{"map", f.columns, ""}, {"step", f.step, ""}, {"price", f.price, ""}, {"restart-cost", f.restartCost, "5m"},
+		{"resource", f.resource, ""}, {"tz", f.tz, ""},
+	} {
 		if x.value != x.usual {
 			out += " --" + x.flag + " " + plain.Shell(x.value)
 		}
@@ -188,7 +194,10 @@ const drawn = 24
 // params reads the flags of addTrace.
 // options say how the trace is read.
 func (f backtestFlags) options() replay.TraceOptions {
-	return replay.TraceOptions{Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource, TZ: f.tz, IdleBelow: f.idleBelow}
+	return replay.TraceOptions{
+		Trace: f.trace, Columns: f.columns, Step: f.step, Price: f.price, RestartCost: f.restartCost, Resource: f.resource,
+		TZ: f.tz, IdleBelow: f.idleBelow,
+	}
 }
 
 func (f backtestFlags) params() (backtest.Params, error) {

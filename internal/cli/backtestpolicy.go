@@ -58,7 +58,7 @@ func (a *app) tune(ctx context.Context, f backtestFlags, write string) error {
 		if _, err := os.Lstat(path); err == nil {
 			return usageError("--write %s: the file exists; policies that people reviewed are not overwritten", write)
 		}
-		if err := os.WriteFile(path, text, 0o644); err != nil { //nolint:gosec // a policy file is for all to read
+		if err := os.WriteFile(path, text, 0o644); err != nil {
 			return fmt.Errorf("write %s: %w", write, runtime.Cause(err))
 		}
 	}

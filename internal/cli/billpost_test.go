@@ -55,7 +55,9 @@ func TestPostedBillsEqualTheirRows(t *testing.T) {
 		if team != "" {
 			tags = fmt.Sprintf(`"{""team"": ""%s""}"`, team)
 		}
-		return strings.Join([]string{billed, effective, billed, "payer", "222", "USD", "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z", "2026-10-" + day + "T00:00:00Z",
+		return strings.Join([]string{
+			billed, effective, billed, "payer", "222", "USD", "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z",
+			"2026-10-" + day + "T00:00:00Z",
 			kind, class, category, service, "AWS", resource, "eu-west-1", pricing, tags}, ",") + "\n"
 	}
 	first := head +
@@ -97,7 +99,8 @@ func TestPostedBillsEqualTheirRows(t *testing.T) {
 					Rest string `json:"unattributed_usd"`
 				}
 			}
-			if err := json.Unmarshal(run(append([]string{"bill", "show", "--by", by, "--basis", step.basis}, period...)...), &doc); err != nil {
+			if err := json.Unmarshal(run(append([]string{"bill", "show", "--by", by, "--basis", step.basis}, period...)...),
+				&doc); err != nil {
 				t.Fatal(err)
 			}
 			out := map[string]string{"": doc.Allocation.Rest}
@@ -123,7 +126,8 @@ func TestPostedBillsEqualTheirRows(t *testing.T) {
 			}
 			return out
 		}
-		for _, by := range strings.Split("team,project,user,environment,cost-center,purpose,resource,kind,type,region,account,category,duty,pricing,lifetime,service", ",") {
+		for _, by := range strings.Split(
+			"team,project,user,environment,cost-center,purpose,resource,kind,type,region,account,category,duty,pricing,lifetime,service", ",") {
 			if bill, costs := shown(by), ledger(by); !maps.Equal(bill, costs) {
 				t.Errorf("%s cost by %s: bill show has %v, costs %v", step.basis, by, bill, costs)
 			}
@@ -153,7 +157,8 @@ func TestPostedBillsEqualTheirRows(t *testing.T) {
 	}
 	_, text, _ := d.run(append([]string{"bill", "show", "--by", "service", "-o", "csv", "-q"}, period...)...)
 	rows := strings.Split(strings.TrimSpace(text), "\n")
-	if !slices.Contains(rows, "Amazon EC2,billed,500.00,500.00,0.00") || rows[0] != "service,basis,total_usd,direct_usd,shared_usd" {
+	if !slices.Contains(rows, "Amazon EC2,billed,500.00,500.00,0.00") ||
+		rows[0] != "service,basis,total_usd,direct_usd,shared_usd" {
 		t.Errorf("the CSV is %q", rows)
 	}
 }

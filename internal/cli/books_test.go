@@ -39,7 +39,9 @@ func (l *ladderTest) costs(args ...string) costsDoc {
 	l.t.Helper()
 	var doc costsDoc
 	since := l.clock().Add(-48 * time.Hour).Format(time.RFC3339)
-	if err := json.Unmarshal([]byte(l.curfew(ExitDone, append([]string{"costs", "--since", since, "-o", "json"}, args...)...)), &doc); err != nil {
+	if err := json.Unmarshal(
+		[]byte(l.curfew(ExitDone, append([]string{"costs", "--since", since, "-o", "json"}, args...)...)),
+		&doc); err != nil {
 		l.t.Fatal(err)
 	}
 	return doc
@@ -79,7 +81,8 @@ func TestRoundsFillTheLedger(t *testing.T) {
 		t.Errorf("a round twice over made %+v of %+v", again.Total, before.Total)
 	}
 	sum := func(d costsDoc) money.Amount {
-		total, err := money.Sum(amount(t, d.Total.Used), amount(t, d.Total.Wasted), amount(t, d.Total.Cannot), amount(t, d.Total.Other))
+		total, err := money.Sum(amount(t, d.Total.Used), amount(t, d.Total.Wasted), amount(t, d.Total.Cannot),
+			amount(t, d.Total.Other))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,16 +94,20 @@ func TestRoundsFillTheLedger(t *testing.T) {
 	if amount(t, before.Total.Wasted) <= 0 {
 		t.Errorf("machines that idle in plain sight waste nothing: %+v", before.Total)
 	}
-	for _, by := range []string{"team", "purpose", "kind", "duty", "resource", "region,category", "team,purpose,pricing"} {
+	for _, by := range []string{
+		"team", "purpose", "kind", "duty", "resource", "region,category", "team,purpose,pricing",
+	} {
 		if doc := l.costs("--by", by); doc.Total.Total != before.Total.Total {
 			t.Errorf("by %s it comes to %s, all together to %s", by, doc.Total.Total, before.Total.Total)
 		}
 	}
-	idle := l.costs("--by", "duty", "--where", "resource="+"aws/123456789012/us-east-1/instance/"+l.account.IDs[sandbox.Idle])
+	idle := l.costs("--by", "duty", "--where",
+		"resource="+"aws/123456789012/us-east-1/instance/"+l.account.IDs[sandbox.Idle])
 	if amount(t, idle.Total.Wasted) <= 0 || amount(t, idle.Total.Used) != 0 {
 		t.Errorf("the idle machine has %+v", idle.Total)
 	}
-	if text := l.curfew(ExitDone, "costs", "--by", "team", "--since", "2d", "-o", "html"); !strings.Contains(text, "<svg") {
+	if text := l.curfew(ExitDone, "costs", "--by", "team", "--since", "2d", "-o", "html"); !strings.Contains(text,
+		"<svg") {
 		t.Error("the page has no picture")
 	}
 	// Nothing is known of ten hours without a round, except of what the provider says
@@ -117,7 +124,8 @@ func TestRoundsFillTheLedger(t *testing.T) {
 // one of 50 GiB ($0.08 for a GiB and 730 hours), made now.
 func (l *ladderTest) disc(size int32) string {
 	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).CreateVolume(l.t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: &size, VolumeType: types.VolumeTypeGp3})
+	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).CreateVolume(l.t.Context(),
+		&ec2.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: &size, VolumeType: types.VolumeTypeGp3})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -128,18 +136,30 @@ func (l *ladderTest) disc(size int32) string {
 func (l *ladderTest) machine() (id, disc string) {
 	l.t.Helper()
 	api := ec2.NewFromConfig(l.sandbox.Config("us-east-1"))
-	out, err := api.RunInstances(l.t.Context(), &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: "g5g.xlarge",
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(50), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(true)}}}})
+	out, err := api.RunInstances(l.t.Context(), &ec2.RunInstancesInput{
+		ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		InstanceType: "g5g.xlarge",
+		BlockDeviceMappings: []types.BlockDeviceMapping{
+			{
+				DeviceName: aws.String("/dev/sda1"),
+				Ebs: &types.EbsBlockDevice{
+					VolumeSize: aws.Int32(50), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(true),
+				},
+			},
+		}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	id = *out.Instances[0].InstanceId
-	disks, err := api.DescribeVolumes(l.t.Context(), &ec2.DescribeVolumesInput{Filters: []types.Filter{{Name: aws.String("attachment.instance-id"), Values: []string{id}}}})
+	disks, err := api.DescribeVolumes(l.t.Context(), &ec2.DescribeVolumesInput{
+		Filters: []types.Filter{{Name: aws.String("attachment.instance-id"), Values: []string{id}}},
+	})
 	if err != nil || len(disks.Volumes) != 1 {
 		l.t.Fatal(disks, err)
 	}
 	disc = *disks.Volumes[0].VolumeId
-	l.sandbox.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+	l.sandbox.Wire.Patch(wire.Patch{
+		Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
 		Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 	l.dated("DescribeInstances", "launchTime", "instanceId", id, map[string]any{"launchTime": l.clock()})
 	l.dated("DescribeVolumes", "size", "volumeId", disc, map[string]any{"createTime": l.clock()})
@@ -148,12 +168,16 @@ func (l *ladderTest) machine() (id, disc string) {
 
 // dated lets the provider say when something happened by the clock of the test.
 func (l *ladderTest) dated(operation, beside, field, id string, set map[string]any) {
-	l.sandbox.Wire.Patch(wire.Patch{Service: "ec2", Operation: operation, Beside: beside, IDField: field, ID: id, Set: set})
+	l.sandbox.Wire.Patch(wire.Patch{
+		Service: "ec2", Operation: operation, Beside: beside, IDField: field, ID: id, Set: set,
+	})
 }
 
 // ended gives the reason of a machine's last change of state by the clock of the test.
 func (l *ladderTest) ended(id string) {
-	l.dated("DescribeInstances", "launchTime", "instanceId", id, map[string]any{"reason": "User initiated (" + l.clock().Format(time.DateTime) + " GMT)"})
+	l.dated("DescribeInstances", "launchTime", "instanceId", id, map[string]any{
+		"reason": "User initiated (" + l.clock().Format(time.DateTime) + " GMT)",
+	})
 }
 
 // TestCostsByHand lets a machine be launched, stopped, started and terminated and a disk
@@ -229,7 +253,8 @@ func TestCostsByHand(t *testing.T) {
 				Most    string `json:"unknown_at_most_usd"`
 			} `json:"total"`
 		}
-		text := l.curfew(ExitDone, "costs", "--since", start.Format(time.DateOnly), "--where", "resource=aws/123456789012/us-east-1/"+resource, "-o", "json")
+		text := l.curfew(ExitDone, "costs", "--since", start.Format(time.DateOnly), "--where",
+			"resource=aws/123456789012/us-east-1/"+resource, "-o", "json")
 		if err := json.Unmarshal([]byte(text), &doc); err != nil {
 			t.Fatal(err)
 		}
@@ -256,9 +281,14 @@ func TestUnitsByHour(t *testing.T) {
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	row := func(hour int, key string, dollars money.Amount) costs.UnitCost {
 		amount, each := dollars*money.USD, money.Rate(0)
-		return costs.UnitCost{Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: costs.AllocatedBasis, Amount: &amount, Count: 1000, Cost: &each}
+		return costs.UnitCost{
+			Period: start.Add(time.Duration(hour) * time.Hour), Key: []string{key}, Basis: costs.AllocatedBasis,
+			Amount: &amount, Count: 1000, Cost: &each,
+		}
 	}
-	d := &costs.UnitCosts{Unit: "run", Per: 1, Rows: []costs.UnitCost{row(0, "a", 1), row(0, "b", 3), row(1, "a", 5), row(1, "b", 9)}}
+	d := &costs.UnitCosts{
+		Unit: "run", Per: 1, Rows: []costs.UnitCost{row(0, "a", 1), row(0, "b", 3), row(1, "a", 5), row(1, "b", 9)},
+	}
 	sheet := report.Units(view.NewUnits([]*costs.UnitCosts{d}))
 	if got := sheet.Tables[0].Rows[3][0]; got != "2026-03-01 01:00" {
 		t.Errorf("the last row is of %s", got)

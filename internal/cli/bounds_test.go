@@ -25,10 +25,12 @@ func TestFilesAreBounded(t *testing.T) {
 	d.write("keys.yaml", keys.String())
 	laughs.WriteString("a0: &a0 {x: y}\n")
 	for i := 1; i < 30; i++ {
-		fmt.Fprintf(&laughs, "a%d: &a%d {<<: [%s]}\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), ", "))
+		fmt.Fprintf(&laughs, "a%d: &a%d {<<: [%s]}\n", i, i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), ", "))
 	}
 	d.write("aliases.yaml", laughs.String())
-	d.write("deep.json", `{"format_version": "1.2", "terraform_version": "1.9", "planned_values": `+strings.Repeat("[", 5_000)+strings.Repeat("]", 5_000)+"}")
+	d.write("deep.json", `{"format_version": "1.2", "terraform_version": "1.9", "planned_values": `+strings.Repeat("[",
+		5_000)+strings.Repeat("]", 5_000)+"}")
 	d.write("long.yaml", "name: "+strings.Repeat("a", 1<<20))
 	var bomb strings.Builder
 	packed := gzip.NewWriter(&bomb)
@@ -50,21 +52,30 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	const deep, wide, long = "deep.yaml:1:101: mappings and lists are more than 100 deep in one another", "keys.yaml:2001:8: a mapping has more than 2000 keys", "/dev/zero:1:1: the file is over 1 MiB"
+	const deep, wide, long = "deep.yaml:1:101: mappings and lists are more than 100 deep in one another",
+		"keys.yaml:2001:8: a mapping has more than 2000 keys", "/dev/zero:1:1: the file is over 1 MiB"
 	for _, tc := range []struct{ args, want string }{
-		{"estimate deep.yaml", deep}, {"gate deep.yaml", deep}, {"policy check deep.yaml", deep}, {"policy test deep.yaml", deep},
-		{"gate job.yaml --votes deep.yaml", deep}, {"--config deep.yaml scan --demo", deep}, {"backtest --policy deep.yaml --trace x.csv", deep},
+		{"estimate deep.yaml", deep}, {"gate deep.yaml", deep}, {"policy check deep.yaml", deep},
+		{"policy test deep.yaml", deep},
+		{"gate job.yaml --votes deep.yaml", deep}, {"--config deep.yaml scan --demo", deep},
+		{"backtest --policy deep.yaml --trace x.csv", deep},
 		{"enforce --once --demo --policy deep.yaml", deep},
 		{"estimate keys.yaml", wide}, {"policy check keys.yaml", wide}, {"--config keys.yaml budget", wide},
-		{"estimate aliases.yaml", "more than 200000 values once aliases are followed"}, {"policy check aliases.yaml", "aliases.yaml:1:5: an anchor or an alias"},
+		{"estimate aliases.yaml", "more than 200000 values once aliases are followed"},
+		{"policy check aliases.yaml", "aliases.yaml:1:5: an anchor or an alias"},
 		{"--config aliases.yaml budget", "aliases.yaml:1:5: an anchor or an alias"},
 		{"estimate deep.json", "objects and lists are more than 100 deep in one another"},
 		{"estimate long.yaml", "long.yaml:1:1: the file is over 1 MiB"},
-		{"estimate /dev/zero", long}, {"gate /dev/zero", long}, {"policy check /dev/zero", long}, {"policy test /dev/zero", long},
+		{"estimate /dev/zero", long}, {"gate /dev/zero", long}, {"policy check /dev/zero", long},
+		{"policy test /dev/zero", long},
 		{"gate job.yaml --votes /dev/zero", long}, {"--config /dev/zero budget", long},
-		{"scan --demo --usage /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"}, {"backtest --trace /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"},
-		{"policy tune --trace /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"}, {"scan --demo --usage pipe", "pipe: the file is empty"},
-		{"backtest --trace pipe", "pipe: the file is empty"}, {"plan rightsize --usage /dev/zero --type p3.8xlarge", "/dev/zero:1: the line is over 262144 bytes long"},
+		{"scan --demo --usage /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"},
+		{"backtest --trace /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"},
+		{"policy tune --trace /dev/zero", "/dev/zero:1: the line is over 262144 bytes long"},
+		{"scan --demo --usage pipe", "pipe: the file is empty"},
+		{
+			"backtest --trace pipe", "pipe: the file is empty",
+		}, {"plan rightsize --usage /dev/zero --type p3.8xlarge", "/dev/zero:1: the line is over 262144 bytes long"},
 		{"backtest --trace bomb.csv.gz", "it unpacks to over 200 times its length"},
 		{"estimate pipe", "pipe:1:1: the file is empty"}, {"policy check policies", "pipe.yaml:1:1: the file is empty"},
 	} {

@@ -61,7 +61,8 @@ func (a *app) newHolds() *cobra.Command {
 }
 
 // holdCommand is a command that changes one reservation.
-func (a *app) holdCommand(c *cobra.Command, change func(ctx context.Context, id string) (view.OneHold, error)) *cobra.Command {
+func (a *app) holdCommand(c *cobra.Command, change func(ctx context.Context, id string) (view.OneHold,
+	error)) *cobra.Command {
 	a.outputs(c, tableJSON...)
 	c.Args = oneArg("the id of one hold; `curfew budget holds` lists them")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -69,7 +70,8 @@ func (a *app) holdCommand(c *cobra.Command, change func(ctx context.Context, id 
 		if err != nil {
 			return err
 		}
-		return a.say(h, "%s %s: %s %s, %s", h.ID, report.State(h.State), h.Kind, h.Name, h.ActualUSD.Or(h.AmountUSD).Dollars())
+		return a.say(h, "%s %s: %s %s, %s", h.ID, report.State(h.State), h.Kind, h.Name,
+			h.ActualUSD.Or(h.AmountUSD).Dollars())
 	}
 	return c
 }
@@ -91,7 +93,10 @@ func (a *app) newSettle() *cobra.Command {
 }
 
 func (a *app) newRelease() *cobra.Command {
-	c := &cobra.Command{Use: "release HOLD", Short: "Release the reservation of work that did not start", Example: "  curfew budget release 4f1c"}
+	c := &cobra.Command{
+		Use: "release HOLD", Short: "Release the reservation of work that did not start",
+		Example: "  curfew budget release 4f1c",
+	}
 	return a.holdCommand(c, func(ctx context.Context, id string) (view.OneHold, error) {
 		return ops.ReleaseHold.Call(ctx, a.at, ops.ByID{ID: id})
 	})

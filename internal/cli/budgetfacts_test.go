@@ -21,7 +21,8 @@ func TestPoliciesSeeBudgets(t *testing.T) {
 	l := newLadder(t)
 	l.write("over.yaml", budgetPolicies)
 	lines := func() int {
-		return strings.Count(l.curfew(ExitDone, "enforce", "--once", "--policy", "over.yaml", "-o", "json"), `"policy": "over-budget"`)
+		return strings.Count(l.curfew(ExitDone, "enforce", "--once", "--policy", "over.yaml", "-o", "json"),
+			`"policy": "over-budget"`)
 	}
 	l.pass(40 * time.Minute)
 	l.curfewAny("scan", "--regions", "us-east-1", "--quiet")

@@ -36,7 +36,8 @@ func TestEveryFixCanBeCarriedOut(t *testing.T) {
 	for _, doc := range []view.Scan{s.scan(), demo} {
 		for _, f := range doc.Findings {
 			rules[f.Rule] = true
-			if saves, known := f.MonthlySavingsUSD.Get(); f.Fix.Change.Verb == change.PutLifecycle && f.Fix.Change.Document == "" && known && saves == 0 {
+			if saves, known := f.MonthlySavingsUSD.Get(); f.Fix.Change.Verb == change.PutLifecycle &&
+				f.Fix.Change.Document == "" && known && saves == 0 {
 				continue // all of it is another rule's matter
 			}
 			commands := clouds.ByHand(f)
@@ -48,8 +49,10 @@ func TestEveryFixCanBeCarriedOut(t *testing.T) {
 					t.Errorf("%s of %s: a shell does not take %q: %s", f.Rule, f.Resource.ID, text, out)
 				}
 			}
-			if _, carried := policy.Of(f.Fix.Change); !carried && !strings.Contains(text, "aws ") && withoutCommands[f.Rule] == "" {
-				t.Errorf("%s of %s %s (%s) neither climbs the ladder nor shows commands: %+v", f.Rule, f.Resource.Kind, f.Resource.ID, f.Fix.Note, f.Fix.Change)
+			if _, carried := policy.Of(f.Fix.Change); !carried && !strings.Contains(text, "aws ") &&
+				withoutCommands[f.Rule] == "" {
+				t.Errorf("%s of %s %s (%s) neither climbs the ladder nor shows commands: %+v", f.Rule, f.Resource.Kind,
+					f.Resource.ID, f.Fix.Note, f.Fix.Change)
 			}
 		}
 	}

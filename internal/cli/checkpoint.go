@@ -23,7 +23,8 @@ writer. Only what changed is sent. See docs/checkpoints.md.`,
 		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.newCheckpointSave(), a.newCheckpointRestore(), a.newCheckpointList(), a.newCheckpointVerify(), a.newCheckpointGC())
+	c.AddCommand(a.newCheckpointSave(), a.newCheckpointRestore(), a.newCheckpointList(), a.newCheckpointVerify(),
+		a.newCheckpointGC())
 	return c
 }
 
@@ -36,8 +37,10 @@ type storeFlags struct {
 
 func (f *storeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.Profile, "profile", "", "AWS profile")
-	c.Flags().StringVar(&f.bandwidth, "bandwidth", "", "`limit` of what is sent and received in a second, such as 50MB (default: none)")
-	c.Flags().IntVar(&f.nice, "nice", 10, "CPU and disk niceness on Linux: 0 is that of a normal process, 19 yields to all others")
+	c.Flags().StringVar(&f.bandwidth, "bandwidth", "",
+		"`limit` of what is sent and received in a second, such as 50MB (default: none)")
+	c.Flags().IntVar(&f.nice, "nice", 10,
+		"CPU and disk niceness on Linux: 0 is that of a normal process, 19 yields to all others")
 }
 
 // apply checks the flags and takes a URL.
@@ -161,10 +164,13 @@ There is one snapshot of all ranks, or none if one does not come within --wait.`
 	f.add(c)
 	keep.add(c, 0, "0 keeps all")
 	fl := c.Flags()
-	fl.StringVar(&o.Evidence.Done, "done", "", "`pattern` of the marker of a finished checkpoint, such as '*/DONE', or of its folder")
-	fl.StringVar(&o.RunDir, "run-dir", "", "`folder` in which the training declares what it saved (default: CURFEW_RUN_DIR)")
+	fl.StringVar(&o.Evidence.Done, "done", "",
+		"`pattern` of the marker of a finished checkpoint, such as '*/DONE', or of its folder")
+	fl.StringVar(&o.RunDir, "run-dir", "",
+		"`folder` in which the training declares what it saved (default: CURFEW_RUN_DIR)")
 	fl.BoolVar(&o.Evidence.Exited, "exited", false, "the process that writes the folder has ended")
-	fl.StringVar(&quiet, "quiet-for", "2s", "how long files have to stay unchanged where nothing else says that they are finished")
+	fl.StringVar(&quiet, "quiet-for", "2s",
+		"how long files have to stay unchanged where nothing else says that they are finished")
 	fl.StringVar(&deadline, "deadline", "", "time that a final save has, such as `90s`")
 	fl.BoolVar(&o.Full, "full", false, "store everything again, also what the snapshot before has")
 	fl.IntVar(&o.Rank, "rank", 0, "which of several nodes this is; rank 0 claims the run and collects by --keep")

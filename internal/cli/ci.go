@@ -83,12 +83,16 @@ is saved.`,
 	fl.StringVar(&f.Name, "name", "", "name of the session (default: one that no other run has)")
 	fl.StringVar(&f.GPU, "gpu", "", "accelerator and how many: L4 or L4:2")
 	fl.IntVar(&f.CPUs, "cpus", 0, "CPUs of a machine without a GPU")
-	fl.Var(ops.NewChoice("cloud", &f.Cloud, []string{clouds.ProviderLocal, clouds.ProviderAWS}), "cloud", "where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
+	fl.Var(ops.NewChoice("cloud", &f.Cloud, []string{clouds.ProviderLocal, clouds.ProviderAWS}), "cloud",
+		"where it runs: local or aws (default: sessions.cloud in curfew.yaml)")
 	fl.StringVarP(&f.File, "file", "f", "", "session `file` (curfew.session/v1)")
-	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease of the file or of curfew.yaml leaves)")
+	fl.StringVar(&f.timeout, "timeout", "", "how long it may take, start included, such as 1h (default: what the lease "+
+		"of the file or of curfew.yaml leaves)")
 	fl.StringVar(&f.checkout, "checkout", ".", "`folder` that is copied into the work folder")
-	fl.StringArrayVar(&f.excludes, "exclude", nil, "leave out paths that match a `pattern`, such as .git or *.pt; repeatable")
-	fl.StringArrayVar(&f.artifacts, "artifacts", nil, "`path` in the work folder that is copied back, also where the command fails; repeatable")
+	fl.StringArrayVar(&f.excludes, "exclude", nil,
+		"leave out paths that match a `pattern`, such as .git or *.pt; repeatable")
+	fl.StringArrayVar(&f.artifacts, "artifacts", nil,
+		"`path` in the work folder that is copied back, also where the command fails; repeatable")
 	return c
 }
 
@@ -143,7 +147,11 @@ func (a *app) ciRun(ctx context.Context, f ciFlags) (err error) {
 	defer stop()
 	ran, code, err := a.ciWork(bounded, all, s, f, dir, skip)
 	if errors.Is(context.Cause(bounded), errTimedOut) {
-		err = &failure{exit: ExitError, code: "timed_out", err: fmt.Errorf("the command did not end within %s", plain.Duration(connect.OnceTimeout(s, f.Timeout))), hint: "--timeout says how long it may take"}
+		err = &failure{
+			exit: ExitError, code: "timed_out",
+			err:  fmt.Errorf("the command did not end within %s", plain.Duration(connect.OnceTimeout(s, f.Timeout))),
+			hint: "--timeout says how long it may take",
+		}
 	}
 	also := func(failed error) {
 		switch {
@@ -172,7 +180,8 @@ var errTimedOut = errors.New("timed out")
 
 // ciWork waits until the session is ready, copies the checkout and runs the command.
 // It says whether the command began.
-func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Session, f ciFlags, dir string, skip func(string) bool) (ran bool, code int, err error) {
+func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Session, f ciFlags, dir string,
+	skip func(string) bool) (ran bool, code int, err error) {
 	if _, err = a.follow(ctx, s.ID, settled); err != nil {
 		return false, 0, err
 	}
@@ -181,7 +190,9 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 		return false, 0, err
 	}
 	if now.State != session.Ready {
-		return false, 0, &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy)}
+		return false, 0, &failure{
+			exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", s.Name, now.EndWhy),
+		}
 	}
 	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *connect.Machine) error {
 		if err := m.CopyIn(ctx, dir, skip); err != nil {
@@ -198,7 +209,9 @@ func (a *app) ciWork(ctx context.Context, all *sessions.Sessions, s session.Sess
 		return ran, 0, errors.Join(ctx.Err(), err)
 	case err != nil || code != 0: // the command's own doing, or that of an end that came before it
 		if why := a.ciEnded(ctx, all, s, err != nil && s.Provider == clouds.ProviderAWS); why != "" {
-			return ran, 0, &failure{exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why)}
+			return ran, 0, &failure{
+				exit: ExitError, code: "ended", err: fmt.Errorf("session %s ended before the command did: %s", s.Name, why),
+			}
 		}
 	}
 	return ran, code, err
@@ -229,14 +242,17 @@ func (a *app) ciEnded(ctx context.Context, all *sessions.Sessions, s session.Ses
 }
 
 // ciKeep copies the artifacts, and says whether all was copied that the command left.
-func (a *app) ciKeep(ctx context.Context, all *sessions.Sessions, s session.Session, f ciFlags, dir string) (copied bool, err error) {
-	ctx, stop := context.WithTimeout(ctx, max(ciCopy, s.LeaseUntil.Sub(a.Now())-ciCopy)) // a command that ended early leaves time
+func (a *app) ciKeep(ctx context.Context, all *sessions.Sessions, s session.Session, f ciFlags,
+	dir string) (copied bool, err error) {
+	// a command that ended early leaves time
+	ctx, stop := context.WithTimeout(ctx, max(ciCopy, s.LeaseUntil.Sub(a.Now())-ciCopy))
 	defer stop()
 	var missing, left []string
-	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr, func(ctx context.Context, m *connect.Machine) (err error) {
-		missing, left, err = m.CopyOut(ctx, f.artifacts, dir)
-		return err
-	})
+	err = connect.Enter(ctx, all, s.ID, os.Environ(), a.Stderr,
+		func(ctx context.Context, m *connect.Machine) (err error) {
+			missing, left, err = m.CopyOut(ctx, f.artifacts, dir)
+			return err
+		})
 	var said []string
 	if err != nil {
 		said = append(said, "keep the artifacts: "+err.Error())
@@ -250,7 +266,10 @@ func (a *app) ciKeep(ctx context.Context, all *sessions.Sessions, s session.Sess
 	if len(said) == 0 {
 		return true, nil
 	}
-	return err == nil && len(left) == 0, &failure{exit: ExitPartial, code: "artifacts", err: errors.New(strings.Join(said, "; ")), hint: "--artifacts names files and folders in the work folder"}
+	return err == nil && len(left) == 0, &failure{
+		exit: ExitPartial, code: "artifacts", err: errors.New(strings.Join(said, "; ")),
+		hint: "--artifacts names files and folders in the work folder",
+	}
 }
 
 // ciDown ends the session and waits until it is gone: also after an interrupt, and not for
@@ -268,10 +287,15 @@ func (a *app) ciDown(ctx context.Context, all *sessions.Sessions, s session.Sess
 	}
 	now, err := a.follow(ctx, s.ID, over)
 	if err != nil {
-		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("session %s did not end yet: %s", s.Name, first(now.Why, err.Error())), hint: "its lease ends it; `curfew down " + s.Name + " --discard` does so at once"}
+		return &failure{
+			exit: ExitPartial, code: "not_ended",
+			err:  fmt.Errorf("session %s did not end yet: %s", s.Name, first(now.Why, err.Error())),
+			hint: "its lease ends it; `curfew down " + s.Name + " --discard` does so at once",
+		}
 	}
 	if !discard && now.Checkpoint != nil {
-		plain.Fprintf(a.Stderr, "curfew: the work folder is saved: `curfew up %s` starts the session again with it\n", s.Name)
+		plain.Fprintf(a.Stderr, "curfew: the work folder is saved: `curfew up %s` starts the session again with it\n",
+			s.Name)
 	}
 	return nil
 }
@@ -285,7 +309,8 @@ func (a *app) ciGone(ctx context.Context, all *sessions.Sessions, s session.Sess
 }
 
 // ciRefused says what the gate decided. A request that no later run could find is withdrawn.
-func (a *app) ciRefused(ctx context.Context, all *sessions.Sessions, s session.Session, d gate.Decision, named bool) error {
+func (a *app) ciRefused(ctx context.Context, all *sessions.Sessions, s session.Session, d gate.Decision,
+	named bool) error {
 	why := strings.Join(d.Reasons, "; ")
 	if d.Decision != gate.Held {
 		return &failure{exit: ExitDenied, code: "denied", err: fmt.Errorf("session %s is denied: %s", s.Name, why)}
@@ -297,5 +322,7 @@ func (a *app) ciRefused(ctx context.Context, all *sessions.Sessions, s session.S
 		}
 		hint = "give --name, so that an approval counts for the next run of that name"
 	}
-	return &failure{exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("session %s needs approval: %s", s.Name, why), hint: hint}
+	return &failure{
+		exit: ExitHeld, code: "needs_approval", err: fmt.Errorf("session %s needs approval: %s", s.Name, why), hint: hint,
+	}
 }

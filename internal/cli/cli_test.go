@@ -30,7 +30,8 @@ func (m withPostgres) Run() int { return postgres.Run(m.M) }
 
 func TestMain(m *testing.M) {
 	// What sessions of this machine start is this program.
-	if len(os.Args) > 1 && filepath.Base(os.Args[0]) != "curfew" && slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
+	if len(os.Args) > 1 && filepath.Base(os.Args[0]) != "curfew" &&
+		slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
 		os.Exit(Run(context.Background(), System("test")))
 	}
 	syscall.Umask(0o022)                           // files that a group can write are refused
@@ -48,7 +49,9 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
-			server, err := standIn(e, wire.Fault{Region: "eu-west-1", Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied})
+			server, err := standIn(e, wire.Fault{
+				Region: "eu-west-1", Service: "ec2", Operation: "DescribeVolumes", Kind: wire.AccessDenied,
+			})
 			if err != nil {
 				return err
 			}
@@ -85,12 +88,13 @@ func TestSlowScripts(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it waits until a session is idle; make test-slow runs it")
 	}
-	testscript.Run(t, testscript.Params{Dir: "testdata/slow", RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
-		e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
-		e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
-		e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, ".state"))
-		return nil
-	}})
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/slow", RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
+			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
+			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, ".state"))
+			return nil
+		}})
 }
 
 // TestSessionsOnPostgres runs sessions on a state that several machines share.
@@ -98,7 +102,9 @@ func TestSessionsOnPostgres(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("the script runs on SQLite every day; make test-slow runs it on PostgreSQL")
 	}
-	testscript.Run(t, testscript.Params{Files: []string{"testdata/script/session.txtar"}, RequireExplicitExec: true, Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+	testscript.Run(t, testscript.Params{
+		Files: []string{"testdata/script/session.txtar"}, RequireExplicitExec: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("XDG_DATA_HOME", filepath.Join(e.WorkDir, ".data"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
@@ -133,8 +139,9 @@ func inProcess(ts *testscript.TestScript, args []string) int {
 	lookup := func(name string) (string, bool) { v := ts.Getenv(name); return v, v != "" }
 	return Run(context.Background(), Process{
 		Args: args, Stdin: strings.NewReader(""), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Version: "test",
-		Dir: ts.MkAbs("."), ConfigDir: ts.Getenv("XDG_CONFIG_HOME"), DataDir: userDataDir(lookup), WitnessDir: witnessDir(lookup, 0),
-		Lookup: lookup, Now: time.Now, Uptime: runtime.Uptime, FileTime: store.FileTime,
+		Dir: ts.MkAbs("."), ConfigDir: ts.Getenv("XDG_CONFIG_HOME"), DataDir: userDataDir(lookup),
+		WitnessDir: witnessDir(lookup, 0),
+		Lookup:     lookup, Now: time.Now, Uptime: runtime.Uptime, FileTime: store.FileTime,
 	})
 }
 

@@ -26,7 +26,9 @@ type host struct {
 func (h *host) run(args ...string) (int, string, string) {
 	var out, errs bytes.Buffer
 	began := time.Now()
-	p := Process{Args: args, Dir: h.dir, DataDir: filepath.Join(h.dir, "data"), WitnessDir: filepath.Join(h.dir, "witness"), Version: "test", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+	p := Process{
+		Args: args, Dir: h.dir, DataDir: filepath.Join(h.dir, "data"), WitnessDir: filepath.Join(h.dir, "witness"),
+		Version: "test", Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
 		Now:    func() time.Time { return time.Now().Add(h.ahead) },
 		Uptime: func() (string, time.Duration) { return h.boot, time.Since(began) },
 		Lookup: func(k string) (string, bool) { v, ok := h.env[k]; return v, ok }}
@@ -52,13 +54,21 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 		ahead    time.Duration
 		says     string
 	}{
-		{"PostgreSQL, ahead", func() string { return postgres.Start(t) }, false, 5*time.Hour + 30*time.Second, "5h ahead of"},
-		{"PostgreSQL, behind", func() string { return postgres.Start(t) }, false, -5*time.Hour - 30*time.Second, "5h behind"},
+		{"PostgreSQL, ahead", func() string {
+			return postgres.Start(t)
+		}, false, 5*time.Hour + 30*time.Second, "5h ahead of"},
+		{"PostgreSQL, behind", func() string {
+			return postgres.Start(t)
+		}, false, -5*time.Hour - 30*time.Second, "5h behind"},
 		{"a shared file, ahead", nil, true, 5*time.Hour + 30*time.Second, "5h ahead of"},
 		{"a shared file, behind", nil, true, -5*time.Hour - 30*time.Second, "5h behind"},
 		{"a file without a clock, behind", nil, false, -5 * time.Hour, "behind"},
-		{"PostgreSQL, years ahead", func() string { return postgres.Start(t) }, false, 3*365*24*time.Hour + 30*time.Second, "ahead of"},
-		{"PostgreSQL, years behind", func() string { return postgres.Start(t) }, false, -5*365*24*time.Hour - 30*time.Second, "behind"},
+		{"PostgreSQL, years ahead", func() string {
+			return postgres.Start(t)
+		}, false, 3*365*24*time.Hour + 30*time.Second, "ahead of"},
+		{"PostgreSQL, years behind", func() string {
+			return postgres.Start(t)
+		}, false, -5*365*24*time.Hour - 30*time.Second, "behind"},
 		{"a shared file, years ahead", nil, true, 3*365*24*time.Hour + 30*time.Second, "ahead of"},
 		{"a shared file, years behind", nil, true, -5*365*24*time.Hour - 30*time.Second, "behind"},
 	} {
@@ -89,7 +99,8 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 				t.Helper()
 				d.env["CURFEW_IDENTITY"] = who
 				defer func() { d.env["CURFEW_IDENTITY"] = "ana" }()
-				if code, out, errs := wrong.run(args...); code != ExitError || !strings.Contains(errs, "the clock of this machine is") || !strings.Contains(errs, tc.says) {
+				if code, out, errs := wrong.run(args...); code != ExitError ||
+					!strings.Contains(errs, "the clock of this machine is") || !strings.Contains(errs, tc.says) {
 					t.Errorf("%v: exit %d, %s%s", args, code, out, errs)
 				}
 			}
@@ -105,10 +116,12 @@ func TestAHostWithAWrongClockDecidesNothing(t *testing.T) {
 			// What it is shown is as of the state's time.
 			var holds struct{ Holds []view.Hold }
 			_, out, errs := wrong.run("budget", "holds", "-o", "json")
-			if err := json.Unmarshal([]byte(out), &holds); err != nil || len(holds.Holds) != 1 || holds.Holds[0].State != "live" {
+			if err := json.Unmarshal([]byte(out), &holds); err != nil || len(holds.Holds) != 1 ||
+				holds.Holds[0].State != "live" {
 				t.Errorf("holds: %s%s", out, errs)
 			}
-			if _, out, errs := wrong.run("approvals"); !strings.Contains(out, request) || !strings.Contains(out, "approvers: bo") {
+			if _, out, errs := wrong.run("approvals"); !strings.Contains(out, request) ||
+				!strings.Contains(out, "approvers: bo") {
 				t.Errorf("approvals: %s%s", out, errs)
 			}
 
@@ -144,7 +157,8 @@ func TestAWrongTimeOfTheStateIsSetRight(t *testing.T) {
 		t.Fatal(errs)
 	}
 	h.boot, h.ahead = "b", 0
-	if code, _, errs := h.run("gate", "small.yaml"); code != ExitError || !strings.Contains(errs, "curfew settings clock --reason") {
+	if code, _, errs := h.run("gate", "small.yaml"); code != ExitError ||
+		!strings.Contains(errs, "curfew settings clock --reason") {
 		t.Fatalf("exit %d, %s", code, errs)
 	}
 	if code, _, errs := h.run("settings", "clock"); code != ExitUsage {
@@ -156,7 +170,8 @@ func TestAWrongTimeOfTheStateIsSetRight(t *testing.T) {
 	if code, _, errs := h.run("gate", "small.yaml"); code != ExitDone {
 		t.Errorf("exit %d, %s", code, errs)
 	}
-	if _, out, _ := h.run("audit", "--what", "clock"); !strings.Contains(out, "it began in 2031") || !strings.Contains(out, "by ana") {
+	if _, out, _ := h.run("audit", "--what", "clock"); !strings.Contains(out, "it began in 2031") ||
+		!strings.Contains(out, "by ana") {
 		t.Errorf("the audit log has %s", out)
 	}
 }

@@ -32,7 +32,9 @@ Without POLICY the fuses that have blown are listed.`,
 				return usageError("curfew confirm takes one policy, got %d", len(args))
 			}
 			if len(args) == 0 {
-				return shown(a, func(d view.Fuses) report.Sheet { return report.FusesSheet(d, a.Now(), a.globals()) })(ops.ListFuses.Call(c.Context(), a.at, ops.None{}))
+				return shown(a, func(d view.Fuses) report.Sheet {
+					return report.FusesSheet(d, a.Now(), a.globals())
+				})(ops.ListFuses.Call(c.Context(), a.at, ops.None{}))
 			}
 			in.ID = args[0]
 			doc, err := ops.ConfirmFuse.Call(c.Context(), a.at, in)
@@ -41,7 +43,9 @@ Without POLICY the fuses that have blown are listed.`,
 			}
 			var lines []string
 			for _, f := range doc.Fuses {
-				lines = append(lines, fmt.Sprintf("%s in %s: confirmed, %d of %d machines; `curfew enforce` goes on within the caps", plain.Line(f.Policy), plain.Line(f.Account), f.Due, f.Selected))
+				lines = append(lines,
+					fmt.Sprintf("%s in %s: confirmed, %d of %d machines; `curfew enforce` goes on within the caps",
+						plain.Line(f.Policy), plain.Line(f.Account), f.Due, f.Selected))
 			}
 			return a.say(doc, "%s", plain.Text(strings.Join(lines, "\n")))
 		},

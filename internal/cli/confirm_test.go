@@ -26,13 +26,16 @@ func TestConfirm(t *testing.T) {
 		}
 		defer s.Close()
 		for _, account := range accounts {
-			if err := s.Actions().Blow(t.Context(), action.Fuse{Account: account, Source: "nights", At: d.now, Due: 9, Selected: 10, Items: []string{"x"}}); err != nil {
+			if err := s.Actions().Blow(t.Context(), action.Fuse{
+				Account: account, Source: "nights", At: d.now, Due: 9, Selected: 10, Items: []string{"x"},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	blow("aws/1", "aws/2")
-	if _, out, _ := d.run("confirm"); !strings.Contains(out, "nights  aws/1 ") || !strings.Contains(out, "  9        10") {
+	if _, out, _ := d.run("confirm"); !strings.Contains(out, "nights  aws/1 ") ||
+		!strings.Contains(out, "  9        10") {
 		t.Errorf("listed are\n%s", out)
 	}
 	for _, tc := range []struct {
@@ -57,7 +60,9 @@ func TestConfirm(t *testing.T) {
 	}
 	defer s.Close()
 	all, err := s.Actions().Fuses(t.Context())
-	if err != nil || len(all) != 2 || slices.ContainsFunc(all, func(f action.Fuse) bool { return f.Stands() || f.By != "ana" }) || !all[0].Until.IsZero() ||
+	if err != nil || len(all) != 2 || slices.ContainsFunc(all, func(f action.Fuse) bool {
+		return f.Stands() || f.By != "ana"
+	}) || !all[0].Until.IsZero() ||
 		!all[1].Until.Equal(d.now.Add(30*24*time.Hour)) {
 		t.Errorf("kept are %+v, %v", all, err)
 	}

@@ -53,7 +53,8 @@ forgets it as soon as the connection is made.`,
 			dash := c.ArgsLenAtDash()
 			switch {
 			case f.copy && (len(args) != 3 || dash >= 0):
-				return usageError("%s --copy takes the name of one session and two paths, one of which begins with a colon", c.CommandPath())
+				return usageError("%s --copy takes the name of one session and two paths, one of which begins with a colon",
+					c.CommandPath())
 			case !f.copy && (len(args) == 0 || dash != 1 && (len(args) > 1 || dash == 0)):
 				return usageError("%s takes the name of one session, and after -- a command", c.CommandPath())
 			}
@@ -72,7 +73,8 @@ forgets it as soon as the connection is made.`,
 	fl := c.Flags()
 	fl.IntVar(&f.Node, "node", 0, "which of several machines, from 0")
 	fl.StringVar(&f.port, "port", "", "forward `PORT[:LOCAL]` until Ctrl-C")
-	fl.Var(ops.NewChoice("editor", &f.Editor, connect.Editors), "editor", "open the work folder in an editor: code or cursor")
+	fl.Var(ops.NewChoice("editor", &f.Editor, connect.Editors), "editor",
+		"open the work folder in an editor: code or cursor")
 	fl.BoolVar(&f.copy, "copy", false, "copy a file or folder to the session or from it")
 	fl.BoolVar(&f.yes, "yes", false, "add the line to ~/.ssh/config that --editor needs, without asking")
 	fl.BoolVar(&f.Stdio, "stdio", false, "be the stream of an SSH connection, as the entry of an editor asks")
@@ -88,7 +90,8 @@ func parsePorts(text string) (port, local int, err error) {
 		local, err = strconv.Atoi(second)
 	}
 	if err != nil || port < 1 || port > 65535 || local < 1 || local > 65535 {
-		return 0, 0, usageError("--port %q: it is a port of the machine, and after a colon another one of this machine, such as 8888:9999", text)
+		return 0, 0, usageError(
+			"--port %q: it is a port of the machine, and after a colon another one of this machine, such as 8888:9999", text)
 	}
 	return port, local, nil
 }
@@ -160,11 +163,16 @@ func (a *app) consent(line, file string, yes bool) error {
 	if yes {
 		return nil
 	}
-	no := &failure{exit: ExitUsage, code: "no_consent", err: fmt.Errorf("%s needs the line %q before its first Host", plain.Line(file), line), hint: "add it, or give --yes"}
+	no := &failure{
+		exit: ExitUsage, code: "no_consent",
+		err:  fmt.Errorf("%s needs the line %q before its first Host", plain.Line(file), line),
+		hint: "add it, or give --yes",
+	}
 	if a.Secret == nil { // no one is asked where there is no terminal
 		return no
 	}
-	plain.Fprintf(a.Stderr, "%s needs this line at its beginning, once; nothing else of it changes:\n\n  %s\n\nAdd it? [y/N] ", file, line)
+	plain.Fprintf(a.Stderr,
+		"%s needs this line at its beginning, once; nothing else of it changes:\n\n  %s\n\nAdd it? [y/N] ", file, line)
 	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	if err != nil && answer == "" {
 		return errors.Join(no, err)

@@ -95,7 +95,8 @@ func reach(t *testing.T) *reached {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := &reached{t: t, box: box, dir: dir, work: filepath.Join(dir, "there", "home", "work")}
 	host := filepath.Join(dir, "there", "etc", "host.json")
-	r.env = append(append(os.Environ(), box.Env()...), "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "XDG_STATE_HOME="+filepath.Join(dir, "state"), "CURFEW_HOST="+host,
+	r.env = append(append(os.Environ(), box.Env()...), "HOME="+dir, "XDG_DATA_HOME="+filepath.Join(dir, "data"),
+		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "XDG_STATE_HOME="+filepath.Join(dir, "state"), "CURFEW_HOST="+host,
 		"CURFEW_TEST_SIGNALS=1", ssmplugin.VariableLog+"="+filepath.Join(dir, "plugin.log"), "SHELL=/bin/sh",
 		"TMPDIR="+filepath.Join(dir, "tmp"))
 	// What the agent of the machine leaves.
@@ -106,21 +107,26 @@ func reach(t *testing.T) *reached {
 		}
 	}
 	r.write(host, `{"schema":"curfew.session-host/v1","session":"s1","env":{"GREETING":"hello"}}`)
-	r.write(filepath.Join(filepath.Dir(host), "agent.json"), fmt.Sprintf(`{"state":%q,"home":%q}`, stateDir, filepath.Join(dir, "there", "home")))
+	r.write(filepath.Join(filepath.Dir(host), "agent.json"),
+		fmt.Sprintf(`{"state":%q,"home":%q}`, stateDir, filepath.Join(dir, "there", "home")))
 	r.write(filepath.Join(stateDir, "environment"), "export CURFEW_WORK="+r.work+"\nexport CURFEW_SESSION=demo\n")
-	r.write(filepath.Join(dir, "curfew.yaml"), "identity: ana\naws: {requests_per_second: 10000, regions: ["+connectRegion+"]}\n")
+	r.write(filepath.Join(dir, "curfew.yaml"), "identity: ana\naws: {requests_per_second: 10000, regions: ["+
+		connectRegion+"]}\n")
 	// What AWS has.
 	who, err := sts.NewFromConfig(box.Config(connectRegion)).GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ssm.NewFromConfig(box.Config(connectRegion)).PutParameter(t.Context(), &ssm.PutParameterInput{Name: awssdk.String("/curfew/backbone/session-document"),
-		Value: awssdk.String("curfew-session"), Type: ssmtypes.ParameterTypeString}); err != nil {
+	if _, err := ssm.NewFromConfig(box.Config(connectRegion)).PutParameter(t.Context(),
+		&ssm.PutParameterInput{Name: awssdk.String("/curfew/backbone/session-document"),
+			Value: awssdk.String("curfew-session"), Type: ssmtypes.ParameterTypeString}); err != nil {
 		t.Fatal(err)
 	}
 	r.machine = r.launch(awssdk.ToString(who.UserId))
 	// What curfew has.
-	if r.state, err = store.Open(t.Context(), store.Options{Dir: filepath.Join(dir, "data", "curfew"), Host: store.Host{Now: time.Now}}); err != nil {
+	if r.state, err = store.Open(t.Context(), store.Options{
+		Dir: filepath.Join(dir, "data", "curfew"), Host: store.Host{Now: time.Now},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.state.Close() })
@@ -129,8 +135,12 @@ func reach(t *testing.T) *reached {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.s = session.Session{ID: "s1", Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(), Hash: sp.Hash(), Provider: clouds.ProviderAWS, Account: awssdk.ToString(who.Account),
-		Region: connectRegion, Epoch: 1, State: session.Ready, Machines: []session.Machine{{ID: r.machine, Pool: session.Pool{Type: "g6.xlarge", Region: connectRegion}}},
+	r.s = session.Session{
+		ID: "s1", Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(), Hash: sp.Hash(),
+		Provider: clouds.ProviderAWS, Account: awssdk.ToString(who.Account),
+		Region: connectRegion, Epoch: 1, State: session.Ready, Machines: []session.Machine{
+			{ID: r.machine, Pool: session.Pool{Type: "g6.xlarge", Region: connectRegion}},
+		},
 		LeaseUntil: time.Now().Add(time.Hour), RequestedAt: time.Now()}
 	r.put(r.s)
 	return r
@@ -144,11 +154,15 @@ func (r *reached) launch(person string) string {
 		tags = append(tags, types.Tag{Key: awssdk.String("curfew:owner"), Value: awssdk.String(person)})
 	}
 	api := ec2.NewFromConfig(r.box.Config(connectRegion))
-	image, err := api.RegisterImage(r.t.Context(), &ec2.RegisterImageInput{Name: awssdk.String("m" + strconv.Itoa(rand.Int())), RootDeviceName: awssdk.String("/dev/sda1")})
+	image, err := api.RegisterImage(r.t.Context(), &ec2.RegisterImageInput{
+		Name: awssdk.String("m" + strconv.Itoa(rand.Int())), RootDeviceName: awssdk.String("/dev/sda1"),
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	out, err := api.RunInstances(r.t.Context(), &ec2.RunInstancesInput{ImageId: image.ImageId, MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), InstanceType: types.InstanceTypeG6Xlarge,
+	out, err := api.RunInstances(r.t.Context(), &ec2.RunInstancesInput{
+		ImageId: image.ImageId, MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
+		InstanceType:      types.InstanceTypeG6Xlarge,
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags}}})
 	if err != nil {
 		r.t.Fatal(err)
@@ -275,10 +289,12 @@ func (r *reached) commands() {
 	t := r.t
 	before, _ := r.open()
 	for _, version := range []string{ssmplugin.New, ssmplugin.Old} {
-		c := r.command("connect", "demo", "--", "sh", "-c", `pwd; echo "$GREETING $CURFEW_SESSION it's"; printf '\001\377'; exit 3`)
+		c := r.command("connect", "demo", "--", "sh", "-c",
+			`pwd; echo "$GREETING $CURFEW_SESSION it's"; printf '\001\377'; exit 3`)
 		c.Env = append(c.Env, ssmplugin.VariableVersion+"="+version)
 		out, errs, code := r.done(c)
-		if want := r.work + "\nhello demo it's\n\x01\xff"; out != want || code != ExitOwn || !strings.Contains(errs, "ended with exit code 3") {
+		if want := r.work + "\nhello demo it's\n\x01\xff"; out != want || code != ExitOwn ||
+			!strings.Contains(errs, "ended with exit code 3") {
 			t.Errorf("plugin %s: exit %d, %q, %q", version, code, out, errs)
 		}
 		before = r.nothingOpen(before)
@@ -290,7 +306,8 @@ func (r *reached) commands() {
 	// The plugin ends with exit code 0, and yet the command was not run.
 	c := r.command("connect", "demo", "--", "true")
 	c.Env = append(c.Env, ssmplugin.VariableMode+"="+ssmplugin.Refuses)
-	if _, errs, code := r.done(c); code != ExitError || !strings.Contains(errs, "could not connect: the web socket was closed") {
+	if _, errs, code := r.done(c); code != ExitError ||
+		!strings.Contains(errs, "could not connect: the web socket was closed") {
 		t.Errorf("exit %d, %q", code, errs)
 	}
 	r.nothingOpen(before)
@@ -317,15 +334,33 @@ func (r *reached) refusals() {
 		code   int
 		want   string
 	}{
-		{"another's session", func(s *session.Session) { s.By, s.Owner.User = "ben", "ben" }, nil, nil, ExitDenied, "session demo is ben's: only its owner connects to it"},
-		{"another's machine", func(s *session.Session) { s.Machines[0].ID = r.launch("AIDABENBENBENBEN") }, nil, nil, ExitDenied, "its owner is AIDABENBENBENBEN, and these credentials are"},
-		{"a machine without owner", func(s *session.Session) { s.Machines[0].ID = r.launch("") }, nil, nil, ExitDenied, "it has no tag curfew:owner"},
-		{"another session's machine", func(s *session.Session) { s.ID = "s2" }, nil, nil, ExitDenied, `it is tagged as session "s1", not as s2`},
-		{"another account", func(s *session.Session) { s.Account = "111122223333" }, nil, nil, ExitUsage, "is in account 111122223333, and these credentials are of account"},
-		{"not ready", func(s *session.Session) { s.State = session.Starting }, nil, nil, ExitError, "session demo is starting"},
-		{"no plugin", func(*session.Session) {}, []string{"PATH=/nowhere"}, nil, ExitError, "the Session Manager plugin is not installed; install it: "},
+		{"another's session", func(s *session.Session) {
+			s.By, s.Owner.User = "ben", "ben"
+		}, nil, nil, ExitDenied, "session demo is ben's: only its owner connects to it"},
+		{"another's machine", func(s *session.Session) {
+			s.Machines[0].ID = r.launch("AIDABENBENBENBEN")
+		}, nil, nil, ExitDenied, "its owner is AIDABENBENBENBEN, and these credentials are"},
+		{"a machine without owner", func(s *session.Session) {
+			s.Machines[0].ID = r.launch("")
+		}, nil, nil, ExitDenied, "it has no tag curfew:owner"},
+		{"another session's machine", func(s *session.Session) {
+			s.ID = "s2"
+		}, nil, nil, ExitDenied, `it is tagged as session "s1", not as s2`},
+		{"another account", func(s *session.Session) {
+			s.Account = "111122223333"
+		}, nil, nil, ExitUsage, "is in account 111122223333, and these credentials are of account"},
+		{"not ready", func(s *session.Session) {
+			s.State = session.Starting
+		}, nil, nil, ExitError, "session demo is starting"},
+		{
+			"no plugin", func(*session.Session) {}, []string{"PATH=/nowhere"}, nil, ExitError,
+			"the Session Manager plugin is not installed; install it: ",
+		},
 		{"no node", func(*session.Session) {}, nil, []string{"--node", "3"}, ExitUsage, "nodes 0 to 0"},
-		{"two things", func(*session.Session) {}, nil, []string{"--port", "80", "--editor", "code"}, ExitUsage, "does one thing"},
+		{
+			"two things", func(*session.Session) {}, nil, []string{"--port", "80", "--editor", "code"}, ExitUsage,
+			"does one thing",
+		},
 		{"no port", func(*session.Session) {}, nil, []string{"--port", "80:x"}, ExitUsage, "8888:9999"},
 	} {
 		was := r.s
@@ -344,7 +379,8 @@ func (r *reached) refusals() {
 		}
 		c := r.command(append([]string{"connect", "demo"}, tc.args...)...)
 		c.Path, c.Env = curfew, append(c.Env, tc.env...)
-		if out, errs, code := r.done(c); code != tc.code || !strings.Contains(errs, tc.want) || strings.Count(errs, "\n") != 1 || out != "" {
+		if out, errs, code := r.done(c); code != tc.code || !strings.Contains(errs, tc.want) ||
+			strings.Count(errs, "\n") != 1 || out != "" {
 			r.t.Errorf("%s: exit %d, want %d: %q %q", tc.name, code, tc.code, out, errs)
 		}
 		back := was
@@ -365,7 +401,9 @@ func (r *reached) refusals() {
 // ports: a page of the machine is read through a port here, until a signal; then the connection
 // is ended at AWS.
 func (r *reached) ports() {
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a notebook") }))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a notebook")
+	}))
 	defer page.Close()
 	at, err := url.Parse(page.URL)
 	if err != nil {
@@ -410,7 +448,8 @@ func (r *reached) ports() {
 	}
 	defer taken.Close()
 	_, errs, code := r.run("connect", "demo", "--port", at.Port()+":"+strconv.Itoa(taken.Addr().(*net.TCPAddr).Port))
-	if all, _ := r.open(); all != before || code != ExitUsage || !strings.Contains(errs, "is taken; name another one: --port "+at.Port()+":") {
+	if all, _ := r.open(); all != before || code != ExitUsage ||
+		!strings.Contains(errs, "is taken; name another one: --port "+at.Port()+":") {
 		r.t.Errorf("a port that is taken: exit %d, %q", code, errs)
 	}
 	// The plugin says nothing and ends with exit code 0.
@@ -497,7 +536,8 @@ func (r *reached) file() {
 	before, _ := r.open()
 	text := string(bytesOf(rand.New(rand.NewPCG(3, 4)), 100_000))
 	r.write(filepath.Join(r.dir, "one.bin"), text)
-	if _, errs, code := r.run("connect", "demo", "--copy", "one.bin", ":in/"); code != 0 || r.read(filepath.Join(r.work, "in", "one.bin")) != text {
+	if _, errs, code := r.run("connect", "demo", "--copy", "one.bin", ":in/"); code != 0 ||
+		r.read(filepath.Join(r.work, "in", "one.bin")) != text {
 		r.t.Fatalf("exit %d, %s", code, errs)
 	}
 	r.nothingOpen(before)
@@ -509,7 +549,9 @@ func (r *reached) copies() {
 	before, _ := r.open()
 	from := filepath.Join(r.dir, "my data")
 	random := rand.New(rand.NewPCG(1, 2))
-	want := map[string]string{"a.txt": "a\n", "deep/er/b c.bin": string(bytesOf(random, 300_000)), "empty": "", "deep/it's": "x"}
+	want := map[string]string{
+		"a.txt": "a\n", "deep/er/b c.bin": string(bytesOf(random, 300_000)), "empty": "", "deep/it's": "x",
+	}
 	for name, text := range want {
 		if err := os.MkdirAll(filepath.Join(from, filepath.Dir(name)), 0o755); err != nil {
 			r.t.Fatal(err)
@@ -519,7 +561,8 @@ func (r *reached) copies() {
 	if err := os.Symlink("a.txt", filepath.Join(from, "link")); err != nil {
 		r.t.Fatal(err)
 	}
-	if _, errs, code := r.run("connect", "demo", "--copy", "my data", ":in/set"); code != 0 || !strings.Contains(errs, "4 files") || !strings.Contains(errs, "copied to session demo") {
+	if _, errs, code := r.run("connect", "demo", "--copy", "my data", ":in/set"); code != 0 ||
+		!strings.Contains(errs, "4 files") || !strings.Contains(errs, "copied to session demo") {
 		r.t.Fatalf("exit %d, %s", code, errs)
 	}
 	before = r.nothingOpen(before)
@@ -544,23 +587,27 @@ func (r *reached) copies() {
 		r.t.Fatal(err)
 	}
 	for _, to := range []string{"back", "new/place"} {
-		if _, errs, code := r.run("connect", "demo", "--copy", ":in/set", to); code != 0 || !strings.Contains(errs, "copied from session demo") {
+		if _, errs, code := r.run("connect", "demo", "--copy", ":in/set", to); code != 0 ||
+			!strings.Contains(errs, "copied from session demo") {
 			r.t.Fatalf("exit %d, %s", code, errs)
 		}
 	}
 	same(filepath.Join(r.dir, "back", "set"))
 	same(filepath.Join(r.dir, "new", "place"))
-	if _, errs, code := r.run("connect", "demo", "--copy", ":in/set/a.txt", "one.txt"); code != 0 || r.read(filepath.Join(r.dir, "one.txt")) != "a\n" {
+	if _, errs, code := r.run("connect", "demo", "--copy", ":in/set/a.txt", "one.txt"); code != 0 ||
+		r.read(filepath.Join(r.dir, "one.txt")) != "a\n" {
 		r.t.Fatalf("exit %d, %s", code, errs)
 	}
 	r.nothingOpen(before)
 	for _, args := range [][]string{{":in/none", "x"}, {"nowhere", ":x"}} {
-		if _, errs, code := r.run(append([]string{"connect", "demo", "--copy"}, args...)...); code != ExitError || strings.Count(errs, "\n") != 1 {
+		if _, errs, code := r.run(append([]string{"connect", "demo", "--copy"}, args...)...); code != ExitError ||
+			strings.Count(errs, "\n") != 1 {
 			r.t.Errorf("%q: exit %d, %q", args, code, errs)
 		}
 	}
 	for _, args := range [][]string{{"a", "b"}, {":a", ":b"}} {
-		if _, errs, code := r.run(append([]string{"connect", "demo", "--copy"}, args...)...); code != ExitUsage || !strings.Contains(errs, "begins with a colon") {
+		if _, errs, code := r.run(append([]string{"connect", "demo", "--copy"}, args...)...); code != ExitUsage ||
+			!strings.Contains(errs, "begins with a colon") {
 			r.t.Errorf("%q: exit %d, %q", args, code, errs)
 		}
 	}
@@ -600,7 +647,8 @@ func (r *reached) editors() {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "code"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" > '"+r.dir+"/editor'\n"), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(bin, "code"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" > '"+r.dir+"/editor'\n"),
+		0o755); err != nil {
 		r.t.Fatal(err)
 	}
 	r.env = append(r.env, "PATH="+bin+":"+os.Getenv("PATH"))
@@ -631,7 +679,8 @@ func (r *reached) editors() {
 	r.nothingOpen(before)
 	// ssh does not take ~ from HOME: the tests name the files.
 	ssh := func(args ...string) *exec.Cmd {
-		c := exec.CommandContext(r.t.Context(), "ssh", append([]string{"-F", entry, "-o", "BatchMode=yes", "curfew-demo"}, args...)...)
+		c := exec.CommandContext(r.t.Context(), "ssh", append([]string{"-F", entry, "-o", "BatchMode=yes", "curfew-demo"},
+			args...)...)
 		c.Env = r.env
 		return c
 	}
@@ -642,7 +691,8 @@ func (r *reached) editors() {
 			c.Stdin = strings.NewReader("in " + strconv.Itoa(n))
 			var out, errs bytes.Buffer
 			c.Stdout, c.Stderr = &out, &errs
-			if err := c.Run(); c.ProcessState == nil || c.ProcessState.ExitCode() != n || out.String() != "in "+strconv.Itoa(n) {
+			if err := c.Run(); c.ProcessState == nil || c.ProcessState.ExitCode() != n ||
+				out.String() != "in "+strconv.Itoa(n) {
 				r.t.Errorf("ssh %d: %v, %q, %s", n, err, out.String(), errs.String())
 			}
 		})

@@ -27,7 +27,8 @@ machine and an entry in the audit log. Remove the tag to take it back.`,
 			if err != nil {
 				return err
 			}
-			return a.say(doc, "Policies may end %s. Lost then: %s", doc.Resource, first(strings.Join(doc.Loses, "; "), "nothing that is known"))
+			return a.say(doc, "Policies may end %s. Lost then: %s", doc.Resource,
+				first(strings.Join(doc.Loses, "; "), "nothing that is known"))
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why nothing on the disks matters")

@@ -39,7 +39,8 @@ func TestDemoDay(t *testing.T) {
 			for d.now = time.Now(); d.now.Weekday() != tc.on; {
 				d.now = d.now.AddDate(0, 0, -1)
 			}
-			code, out, errs := d.run("enforce", "--demo", "--seed", strconv.FormatUint(tc.seed, 10), "--policy", policies, "-o", "json")
+			code, out, errs := d.run("enforce", "--demo", "--seed", strconv.FormatUint(tc.seed, 10), "--policy", policies, "-o",
+				"json")
 			if code != ExitDone {
 				t.Fatalf("exit %d: %s", code, errs)
 			}

@@ -28,10 +28,17 @@ func TestDoctorOfHoles(t *testing.T) {
 	}{
 		{"whole", func(int) bool { return false }, "idle", 60, 1, ""},
 		{"late", func(i int) bool { return i >= 178 }, "idle", 180, 58. / 60, ""},
-		{"old", func(i int) bool { return i >= 170 }, "unknown", 660, 50. / 60, "fresh samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: the newest is 11m old"},
+		{"old", func(i int) bool {
+			return i >= 170
+		}, "unknown", 660, 50. / 60,
+			"fresh samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: the newest is 11m old"},
 		{"gone", func(i int) bool { return i >= 100 }, "unknown", -1, 0, "GPU utilization: its state is unknown"},
-		{"hole", func(i int) bool { return i >= 140 && i < 160 }, "idle", 60, 40. / 60, "samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 67% of the window"},
-		{"young", func(i int) bool { return i < 160 }, "idle", 60, 20. / 60, "samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 33% of the window"},
+		{"hole", func(i int) bool {
+			return i >= 140 && i < 160
+		}, "idle", 60, 40. / 60, "samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 67% of the window"},
+		{"young", func(i int) bool {
+			return i < 160
+		}, "idle", 60, 20. / 60, "samples of gpu_util, mem_used_bytes, cpu_util, net_bytes: they cover 33% of the window"},
 	}
 	for _, tc := range cases {
 		fmt.Fprintf(&config, "  - {name: %s, gpu: H100, gpus: 1, since: 2026-01-15}\n", tc.name)
@@ -43,7 +50,8 @@ func TestDoctorOfHoles(t *testing.T) {
 	}
 	l.write("curfew.yaml", config.String())
 	l.write("usage.csv", csv.String())
-	exit, text, errs := l.curfewAny("doctor", "metrics", "--cloud", "onprem", "--usage", "usage.csv", "--step", "60s", "-o", "json")
+	exit, text, errs := l.curfewAny("doctor", "metrics", "--cloud", "onprem", "--usage", "usage.csv", "--step", "60s",
+		"-o", "json")
 	var d view.Doctor
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatal(exit, errs, err)
@@ -64,7 +72,8 @@ func TestDoctorOfHoles(t *testing.T) {
 			}
 		}
 		if m.State != tc.state || age != tc.age || math.Abs(coverage-tc.coverage) > 0.001 {
-			t.Errorf("%s is %s (%s), its newest sample is %v s old and covers %v; want %s, %v, %v", tc.name, m.State, m.Why, age, coverage, tc.state, tc.age, tc.coverage)
+			t.Errorf("%s is %s (%s), its newest sample is %v s old and covers %v; want %s, %v, %v", tc.name, m.State, m.Why,
+				age, coverage, tc.state, tc.age, tc.coverage)
 		}
 		lacks := ""
 		for _, x := range m.Missing {

@@ -62,17 +62,20 @@ enforce and --enforce is given; unknown never acts. docs/safety.md has the whole
 	}
 	fl := c.Flags()
 	f.add(fl)
-	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
+	fl.StringArrayVar(&f.policies, "policy", nil,
+		"policy `file` or directory; repeatable (default: policies in curfew.yaml)")
 	fl.BoolVar(&f.once, "once", false, "one pass and done")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	a.outputs(c, tableJSON...)
-	fl.StringVar(&f.trace, "trace", "", "with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
+	fl.StringVar(&f.trace, "trace", "",
+		"with --cloud trace: recorded usage as the account (CSV, CSV.gz or Parquet) `file`")
 	fl.StringVar(&f.at, "at", "", "with --cloud trace: the RFC 3339 `time` of the pass (default: the end of the trace)")
 	fl.StringVar(&f.decisions, "decisions", "", "append each decision to a `file` as a line of JSON")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
 	f.iam.add(fl, "with the permissions of scan and of actions on what is managed or governed (curfew.yaml)")
-	fl.StringArrayVar(&f.buckets, "bucket", nil, "with --print-iam-policy: `name` of a bucket whose lifecycle and tags may be changed; repeatable")
+	fl.StringArrayVar(&f.buckets, "bucket", nil,
+		"with --print-iam-policy: `name` of a bucket whose lifecycle and tags may be changed; repeatable")
 	return c
 }
 
@@ -95,21 +98,27 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(clouds.ActionPolicy(clouds.Grants{Partition: partition, Governed: cfg.Governance.Tags(cfg.Tags.Lifetime), Buckets: f.buckets}))
+		_, err = a.Stdout.Write(clouds.ActionPolicy(clouds.Grants{
+			Partition: partition, Governed: cfg.Governance.Tags(cfg.Tags.Lifetime), Buckets: f.buckets,
+		}))
 		return err
 	}
 	if f.Cloud == "sim" {
 		return a.demo(ctx, f)
 	}
 	if !f.once {
-		return &failure{exit: ExitUsage, code: "usage", err: errors.New("curfew enforce: give --once"), hint: "`curfew serve` makes passes until it is stopped"}
+		return &failure{
+			exit: ExitUsage, code: "usage", err: errors.New("curfew enforce: give --once"),
+			hint: "`curfew serve` makes passes until it is stopped",
+		}
 	}
 	o, err := f.options()
 	if err != nil {
 		return err
 	}
 	if f.Cloud == backtest.Cloud {
-		o.Wire = func(ctx context.Context, cfg config.Config, s *store.Store, _ act.EnforceOptions, set *policy.Set) (round.Setting, error) {
+		o.Wire = func(ctx context.Context, cfg config.Config, s *store.Store, _ act.EnforceOptions, set *policy.Set) (
+			round.Setting, error) {
 			return a.recorded(ctx, cfg, s, f, set)
 		}
 	}
@@ -117,7 +126,9 @@ func (a *app) enforce(ctx context.Context, f enforceFlags) error {
 		if err := a.writeDecisions(f.decisions, backtest.Decisions(pass.StartedAt, pass.Lines())); err != nil {
 			return err
 		}
-		return a.show(doc, func() report.Sheet { return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals()) })
+		return a.show(doc, func() report.Sheet {
+			return report.EnforceSheet(doc, a.binding(), a.Now(), f.again()+a.globals())
+		})
 	})
 }
 
@@ -156,7 +167,8 @@ func (f enforceFlags) again() string {
 
 // recorded wires a pass over a trace: what is known at a time is the account, and what it
 // releases is away for those that come after it.
-func (a *app) recorded(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (round.Setting, error) {
+func (a *app) recorded(ctx context.Context, cfg config.Config, s *store.Store, f enforceFlags, set *policy.Set) (
+	round.Setting, error) {
 	setting, present, err := a.present(ctx, cfg, f.sourceFlags, looking{trace: f.trace, at: f.at, pass: true}, set)
 	if err != nil {
 		return round.Setting{}, err
@@ -185,9 +197,11 @@ func (a *app) writeDecisions(name string, decisions []backtest.Decision) error {
 	if name == "" {
 		return nil
 	}
-	file, err := os.OpenFile(a.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // for all to read
+	file, err := os.OpenFile(a.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, runtime.Cause(err))}
+		return &failure{
+			exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("write decisions to %s: %w", name, runtime.Cause(err)),
+		}
 	}
 	out := json.NewEncoder(file)
 	for _, d := range decisions {

@@ -25,7 +25,9 @@ line with quantity, unit price, source and date. An unknown price is an error, n
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			in.File, in.Stdin = args[0], a.Stdin
-			return shown(a, func(d view.Estimate) report.Sheet { return report.Estimate("estimate", d.Estimate) })(ops.Estimate.Call(c.Context(), a.at, in))
+			return shown(a, func(d view.Estimate) report.Sheet {
+				return report.Estimate("estimate", d.Estimate)
+			})(ops.Estimate.Call(c.Context(), a.at, in))
 		},
 	}
 	ops.Estimate.AddFlags(c.Flags(), &in)
@@ -36,7 +38,8 @@ line with quantity, unit price, source and date. An unknown price is an error, n
 // oneFile wants one argument.
 func oneFile(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s takes one file, got %d", c.CommandPath(), len(args)),
+		return &failure{
+			exit: ExitUsage, code: "usage", err: fmt.Errorf("%s takes one file, got %d", c.CommandPath(), len(args)),
 			hint: "see " + c.CommandPath() + " --help"}
 	}
 	return nil

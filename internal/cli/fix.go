@@ -59,7 +59,8 @@ long as --keep says.`,
 			case len(f.undo) > 0:
 				return a.undo(c.Context(), f)
 			case len(ids) == 0:
-				return usageError("%s takes the id of a finding, or the beginning of one; `curfew scan` shows them", c.CommandPath())
+				return usageError("%s takes the id of a finding, or the beginning of one; `curfew scan` shows them",
+					c.CommandPath())
 			case f.enforce:
 				return a.carryOut(c.Context(), ids, f)
 			}
@@ -70,10 +71,14 @@ long as --keep says.`,
 	fl.BoolVar(&dryRun, "dry-run", true, "change nothing")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn, and act when the grace is over")
 	fl.StringVar(&f.grace, "grace", defaultGrace, "how long nothing happens after the owner was warned")
-	fl.StringVar(&f.keep, "keep", "", "with --undo: how long policies leave it alone afterwards, 0 not at all (default 24h)")
-	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` shows; with --enforce take it back; repeatable")
-	fl.BoolVar(&f.scratch, "scratch-disks", false, "the machine's instance-store and delete-on-termination disks hold nothing that matters")
-	fl.BoolVar(&f.save, "save-disks", false, "snapshot delete-on-termination disks before, and wait until that is complete")
+	fl.StringVar(&f.keep, "keep", "",
+		"with --undo: how long policies leave it alone afterwards, 0 not at all (default 24h)")
+	fl.StringSliceVar(&f.undo, "undo", nil, "show how to take back what was done, by the `id` that `curfew audit` "+
+		"shows; with --enforce take it back; repeatable")
+	fl.BoolVar(&f.scratch, "scratch-disks", false,
+		"the machine's instance-store and delete-on-termination disks hold nothing that matters")
+	fl.BoolVar(&f.save, "save-disks", false,
+		"snapshot delete-on-termination disks before, and wait until that is complete")
 	fl.BoolVar(&f.github, "github", false, "in a workflow: post the plan to the pull request, and count its reviews")
 	f.add(fl)
 	a.outputs(c, tableJSON...)
@@ -104,7 +109,8 @@ func (a *app) undo(ctx context.Context, f fixFlags) error {
 	if f.keep != "" {
 		kept = " --keep " + plain.Shell(f.keep)
 	}
-	again := "curfew fix --undo " + strings.Join(f.undo, ",") + " --enforce" + kept + reaching(f.sourceFlags) + a.globals()
+	again := "curfew fix --undo " + strings.Join(f.undo, ",") + " --enforce" + kept + reaching(f.sourceFlags) +
+		a.globals()
 	return showPartial(ctx, a, ops.UndoActions, in, func(doc view.Undo) error {
 		return a.show(doc, func() report.Sheet { return report.UndoSheet(doc, again) })
 	})
@@ -125,7 +131,9 @@ func showPartial[I, D any](ctx context.Context, a *app, op *ops.Operation[I, D],
 func (a *app) fix(ctx context.Context, ids []string, f fixFlags) error {
 	var docs []view.Fix
 	for _, id := range ids {
-		doc, err := ops.PreviewFix.Call(ctx, a.at, ops.PreviewFixInput{ByID: ops.ByID{ID: id}, Scratch: f.scratch, Save: f.save, FixOptions: f.options()})
+		doc, err := ops.PreviewFix.Call(ctx, a.at, ops.PreviewFixInput{
+			ByID: ops.ByID{ID: id}, Scratch: f.scratch, Save: f.save, FixOptions: f.options(),
+		})
 		if err != nil {
 			return err
 		}

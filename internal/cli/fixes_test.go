@@ -47,17 +47,22 @@ func newSeededFixes(t *testing.T) *seededFixes {
 	t.Helper()
 	l := newLadder(t)
 	b := l.read("curfew.yaml")
-	l.write("curfew.yaml", strings.Replace(b, "users: {ana: U0ANA}", "users: {ana: U0ANA, ben: U0BEN, bo: U0BO, dana: U0DANA, chen: U0CHEN, emil: U0EMIL}", 1))
+	l.write("curfew.yaml",
+		strings.Replace(b, "users: {ana: U0ANA}",
+			"users: {ana: U0ANA, ben: U0BEN, bo: U0BO, dana: U0DANA, chen: U0CHEN, emil: U0EMIL}", 1))
 	truth, err := l.sandbox.Seed(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &seededFixes{ladderTest: l, truth: truth, regions: "--regions=" + strings.Join(truth.Regions, ","), idle: map[string]string{}}
+	s := &seededFixes{
+		ladderTest: l, truth: truth, regions: "--regions=" + strings.Join(truth.Regions, ","), idle: map[string]string{},
+	}
 	var ana, bo string
 	ana, s.asAna = l.keysOf("ana")
 	bo, s.asBo = l.keysOf("bo")
 	l.write("curfew.yaml", strings.Replace(l.read("curfew.yaml"), "approvals: {accept: [self-declared]}",
-		fmt.Sprintf("approvals: {sts_endpoint: %q}\npeople: {ana: {aws: [%q]}, bo: {aws: [%q]}}", os.Getenv("AWS_ENDPOINT_URL"), ana, bo), 1)+`owners:
+		fmt.Sprintf("approvals: {sts_endpoint: %q}\npeople: {ana: {aws: [%q]}, bo: {aws: [%q]}}",
+			os.Getenv("AWS_ENDPOINT_URL"), ana, bo), 1)+`owners:
   defaults: {team: vision, project: ranking, environment: dev, cost-center: "4711"}
 `+requiredTags)
 	s.asAna()
@@ -69,43 +74,66 @@ func (s *seededFixes) endpoint(name string, machines int32) {
 	s.t.Helper()
 	api := sagemaker.NewFromConfig(s.sandbox.Config("us-east-1"))
 	var tags []smtypes.Tag
-	for k, v := range map[string]string{"owner": "ana", "team": "vision", "project": "detector", "environment": "dev", "cost-center": "1", inventory.TagLifetime: "persistent"} {
+	for k, v := range map[string]string{
+		"owner": "ana", "team": "vision", "project": "detector", "environment": "dev", "cost-center": "1",
+		inventory.TagLifetime: "persistent",
+	} {
 		tags = append(tags, smtypes.Tag{Key: &k, Value: &v})
 	}
-	_, err := api.CreateModel(s.t.Context(), &sagemaker.CreateModelInput{ModelName: &name, ExecutionRoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"),
-		PrimaryContainer: &smtypes.ContainerDefinition{Image: aws.String(wire.DefaultAccount + ".dkr.ecr.us-east-1.amazonaws.com/server:1")}})
+	_, err := api.CreateModel(s.t.Context(), &sagemaker.CreateModelInput{
+		ModelName: &name, ExecutionRoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"),
+		PrimaryContainer: &smtypes.ContainerDefinition{
+			Image: aws.String(wire.DefaultAccount + ".dkr.ecr.us-east-1.amazonaws.com/server:1"),
+		}})
 	if err == nil {
-		_, err = api.CreateEndpointConfig(s.t.Context(), &sagemaker.CreateEndpointConfigInput{EndpointConfigName: &name, ProductionVariants: []smtypes.ProductionVariant{{
-			VariantName: aws.String("main"), ModelName: &name, InstanceType: "ml.g4dn.xlarge", InitialInstanceCount: &machines, InitialVariantWeight: aws.Float32(1)}}})
+		_, err = api.CreateEndpointConfig(s.t.Context(), &sagemaker.CreateEndpointConfigInput{
+			EndpointConfigName: &name, ProductionVariants: []smtypes.ProductionVariant{{
+				VariantName: aws.String("main"), ModelName: &name, InstanceType: "ml.g4dn.xlarge", InitialInstanceCount: &machines,
+				InitialVariantWeight: aws.Float32(1)}}})
 	}
 	if err == nil {
-		_, err = api.CreateEndpoint(s.t.Context(), &sagemaker.CreateEndpointInput{EndpointName: &name, EndpointConfigName: &name, Tags: tags})
+		_, err = api.CreateEndpoint(s.t.Context(), &sagemaker.CreateEndpointInput{
+			EndpointName: &name, EndpointConfigName: &name, Tags: tags,
+		})
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	of := []wire.Dimension{{Name: "EndpointName", Value: name}, {Name: "VariantName", Value: "main"}}
-	for metric, v := range map[string]float64{"CPUUtilization": 8, "GPUUtilization": 12, "GPUMemoryUtilization": 20, "MemoryUtilization": 20} {
+	for metric, v := range map[string]float64{
+		"CPUUtilization": 8, "GPUUtilization": 12, "GPUMemoryUtilization": 20, "MemoryUtilization": 20,
+	} {
 		s.report("us-east-1", "/aws/sagemaker/Endpoints", metric, of, v, 15*24*time.Hour, time.Hour)
 	}
 	s.report("us-east-1", "AWS/SageMaker", "Invocations", of, 500, 15*24*time.Hour, time.Hour)
 	made := s.clock().Add(-90 * 24 * time.Hour)
-	s.sandbox.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "EndpointName", ID: name, Set: map[string]any{"CreationTime": made, "LastModifiedTime": made}})
+	s.sandbox.Wire.Patch(wire.Patch{
+		Service: "sagemaker", IDField: "EndpointName", ID: name,
+		Set: map[string]any{"CreationTime": made, "LastModifiedTime": made},
+	})
 }
 
 // notebook makes a notebook and records that it did nothing for two weeks.
 func (s *seededFixes) notebook(name string) {
 	s.t.Helper()
 	var tags []smtypes.Tag
-	for k, v := range map[string]string{"owner": "ana", "team": "vision", "project": "detector", "environment": "dev", "cost-center": "1", inventory.TagLifetime: "ephemeral"} {
+	for k, v := range map[string]string{
+		"owner": "ana", "team": "vision", "project": "detector", "environment": "dev", "cost-center": "1",
+		inventory.TagLifetime: "ephemeral",
+	} {
 		tags = append(tags, smtypes.Tag{Key: &k, Value: &v})
 	}
-	if _, err := sagemaker.NewFromConfig(s.sandbox.Config("us-east-1")).CreateNotebookInstance(s.t.Context(), &sagemaker.CreateNotebookInstanceInput{NotebookInstanceName: &name,
-		InstanceType: "ml.t3.medium", RoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"), VolumeSizeInGB: aws.Int32(20), Tags: tags}); err != nil {
+	if _, err := sagemaker.NewFromConfig(s.sandbox.Config("us-east-1")).CreateNotebookInstance(s.t.Context(),
+		&sagemaker.CreateNotebookInstanceInput{NotebookInstanceName: &name,
+			InstanceType: "ml.t3.medium", RoleArn: aws.String("arn:aws:iam::" + wire.DefaultAccount + ":role/sagemaker"),
+			VolumeSizeInGB: aws.Int32(20), Tags: tags}); err != nil {
 		s.t.Fatal(err)
 	}
 	made := s.clock().Add(-60 * 24 * time.Hour)
-	s.sandbox.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "NotebookInstanceName", ID: name, Set: map[string]any{"CreationTime": made, "LastModifiedTime": made}})
+	s.sandbox.Wire.Patch(wire.Patch{
+		Service: "sagemaker", IDField: "NotebookInstanceName", ID: name,
+		Set: map[string]any{"CreationTime": made, "LastModifiedTime": made},
+	})
 	s.measured = name
 	s.record()
 }
@@ -133,7 +161,8 @@ func (s *seededFixes) sources() []string {
 }
 
 // report adds a steady value of a metric up to now.
-func (s *seededFixes) report(region, namespace, name string, of []wire.Dimension, v float64, since, step time.Duration) {
+func (s *seededFixes) report(region, namespace, name string, of []wire.Dimension, v float64, since,
+	step time.Duration) {
 	now := s.clock()
 	var data []wire.Datum
 	for at := now.Add(-since); !at.After(now); at = at.Add(step) {
@@ -157,7 +186,8 @@ func (s *seededFixes) wait(d time.Duration) {
 // scan audits the account and keeps the scan, as a person does.
 func (s *seededFixes) scan() view.Scan {
 	s.t.Helper()
-	doc, err := view.LoadScan(strings.NewReader(s.curfew(ExitDone, append([]string{"scan", "-o", "json"}, s.sources()...)...)))
+	doc, err := view.LoadScan(
+		strings.NewReader(s.curfew(ExitDone, append([]string{"scan", "-o", "json"}, s.sources()...)...)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -217,7 +247,8 @@ func bucketDocument(s *seededFixes, id string) string {
 }
 
 func repositoryDocument(s *seededFixes, id string) string {
-	out, err := ecr.NewFromConfig(s.sandbox.Config("us-east-1")).GetLifecyclePolicy(s.t.Context(), &ecr.GetLifecyclePolicyInput{RepositoryName: &id})
+	out, err := ecr.NewFromConfig(s.sandbox.Config("us-east-1")).GetLifecyclePolicy(s.t.Context(),
+		&ecr.GetLifecyclePolicyInput{RepositoryName: &id})
 	if err != nil {
 		return ""
 	}
@@ -225,18 +256,24 @@ func repositoryDocument(s *seededFixes, id string) string {
 }
 
 func retentionOf(s *seededFixes, f *view.Fix) bool {
-	out, err := cloudwatchlogs.NewFromConfig(s.sandbox.Config("us-east-1")).DescribeLogGroups(s.t.Context(), &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &f.Finding.Resource.ID})
-	return err == nil && len(out.LogGroups) == 1 && int(aws.ToInt32(out.LogGroups[0].RetentionInDays)) == f.Change.Arguments.RetentionDays
+	out, err := cloudwatchlogs.NewFromConfig(s.sandbox.Config("us-east-1")).DescribeLogGroups(s.t.Context(),
+		&cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &f.Finding.Resource.ID})
+	return err == nil && len(out.LogGroups) == 1 &&
+		int(aws.ToInt32(out.LogGroups[0].RetentionInDays)) == f.Change.Arguments.RetentionDays
 }
 
 func savedAndGone(s *seededFixes, f *view.Fix) bool {
 	api := ec2.NewFromConfig(s.sandbox.Config(f.Region))
-	out, err := api.DescribeVolumes(s.t.Context(), &ec2.DescribeVolumesInput{Filters: []types.Filter{{Name: aws.String("volume-id"), Values: f.Change.Arguments.Snapshot}}})
+	out, err := api.DescribeVolumes(s.t.Context(), &ec2.DescribeVolumesInput{
+		Filters: []types.Filter{{Name: aws.String("volume-id"), Values: f.Change.Arguments.Snapshot}},
+	})
 	if err != nil || len(out.Volumes) > 0 {
 		return false
 	}
 	for _, v := range f.Change.Arguments.Snapshot {
-		of, err := api.DescribeSnapshots(s.t.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("volume-id"), Values: []string{v}}}})
+		of, err := api.DescribeSnapshots(s.t.Context(), &ec2.DescribeSnapshotsInput{
+			OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("volume-id"), Values: []string{v}}},
+		})
 		if err != nil || len(of.Snapshots) != 1 || of.Snapshots[0].State != types.SnapshotStateCompleted {
 			return false
 		}
@@ -245,17 +282,22 @@ func savedAndGone(s *seededFixes, f *view.Fix) bool {
 }
 
 func addressGone(s *seededFixes, f *view.Fix) bool {
-	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeAddresses(s.t.Context(), &ec2.DescribeAddressesInput{})
-	return err == nil && !slices.ContainsFunc(out.Addresses, func(a types.Address) bool { return aws.ToString(a.AllocationId) == f.Finding.Resource.ID })
+	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeAddresses(s.t.Context(),
+		&ec2.DescribeAddressesInput{})
+	return err == nil && !slices.ContainsFunc(out.Addresses, func(a types.Address) bool {
+		return aws.ToString(a.AllocationId) == f.Finding.Resource.ID
+	})
 }
 
 func endpointGone(s *seededFixes, f *view.Fix) bool {
-	_, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(), &sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
+	_, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(),
+		&sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
 	return err != nil
 }
 
 func stateOf(s *seededFixes, f *view.Fix) types.InstanceStateName {
-	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeInstances(s.t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{f.Finding.Resource.ID}})
+	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeInstances(s.t.Context(),
+		&ec2.DescribeInstancesInput{InstanceIds: []string{f.Finding.Resource.ID}})
 	if err != nil || len(out.Reservations) != 1 {
 		return ""
 	}
@@ -264,12 +306,15 @@ func stateOf(s *seededFixes, f *view.Fix) types.InstanceStateName {
 
 // machineIs says whether a machine is in the state that a change leads to.
 func machineIs(s *seededFixes, f *view.Fix) bool {
-	want, known := map[change.Verb]types.InstanceStateName{change.Stop: types.InstanceStateNameStopped, change.Terminate: types.InstanceStateNameTerminated}[f.Change.Verb]
+	want, known := map[change.Verb]types.InstanceStateName{
+		change.Stop: types.InstanceStateNameStopped, change.Terminate: types.InstanceStateNameTerminated,
+	}[f.Change.Verb]
 	return known && stateOf(s, f) == want
 }
 
 func groupOf(s *seededFixes, f *view.Fix) (g astypes.AutoScalingGroup) {
-	out, err := autoscaling.NewFromConfig(s.sandbox.Config(f.Region)).DescribeAutoScalingGroups(s.t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{f.Finding.Resource.ID}})
+	out, err := autoscaling.NewFromConfig(s.sandbox.Config(f.Region)).DescribeAutoScalingGroups(s.t.Context(),
+		&autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{f.Finding.Resource.ID}})
 	if err == nil && len(out.AutoScalingGroups) == 1 {
 		g = out.AutoScalingGroups[0]
 	}
@@ -289,7 +334,8 @@ func groupLeft(s *seededFixes, f *view.Fix) bool {
 
 // machinesOf is how many machines an endpoint of one variant has.
 func machinesOf(s *seededFixes, f *view.Fix) int64 {
-	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(), &sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
+	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(),
+		&sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
 	if err != nil || len(out.ProductionVariants) != 1 {
 		return -1
 	}
@@ -297,7 +343,8 @@ func machinesOf(s *seededFixes, f *view.Fix) int64 {
 }
 
 func notebookStatus(s *seededFixes, f *view.Fix) smtypes.NotebookInstanceStatus {
-	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeNotebookInstance(s.t.Context(), &sagemaker.DescribeNotebookInstanceInput{NotebookInstanceName: &f.Finding.Resource.ID})
+	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeNotebookInstance(s.t.Context(),
+		&sagemaker.DescribeNotebookInstanceInput{NotebookInstanceName: &f.Finding.Resource.ID})
 	if err != nil {
 		return ""
 	}
@@ -306,7 +353,10 @@ func notebookStatus(s *seededFixes, f *view.Fix) smtypes.NotebookInstanceStatus 
 
 // tagsOf are those tags of a resource of EC2 that a change writes.
 func tagsOf(s *seededFixes, f *view.Fix) map[string]string {
-	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeTags(s.t.Context(), &ec2.DescribeTagsInput{Filters: []types.Filter{{Name: aws.String("resource-id"), Values: []string{f.Finding.Resource.ID}}}})
+	out, err := ec2.NewFromConfig(s.sandbox.Config(f.Region)).DescribeTags(s.t.Context(),
+		&ec2.DescribeTagsInput{
+			Filters: []types.Filter{{Name: aws.String("resource-id"), Values: []string{f.Finding.Resource.ID}}},
+		})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -324,9 +374,15 @@ func tagsWritten(s *seededFixes, f *view.Fix) bool {
 }
 
 var kindsOfFixes = []kindOfFix{
-	{rule: "tag-missing", shows: tagsWritten, quiet: true, undone: func(s *seededFixes, f *view.Fix) bool { return len(tagsOf(s, f)) == 0 }},
-	{rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft, undone: func(s *seededFixes, f *view.Fix) bool { return groupSize(s, f) == 3 }},
-	{rule: "inference-overprovisioned", name: "old-embedder", shows: func(s *seededFixes, f *view.Fix) bool { return machinesOf(s, f) == *f.Change.Arguments.Count }, unplanted: true,
+	{rule: "tag-missing", shows: tagsWritten, quiet: true, undone: func(s *seededFixes, f *view.Fix) bool {
+		return len(tagsOf(s, f)) == 0
+	}},
+	{rule: "autoscaling-sticky", name: "feed-workers", shows: groupLeft, undone: func(s *seededFixes, f *view.Fix) bool {
+		return groupSize(s, f) == 3
+	}},
+	{rule: "inference-overprovisioned", name: "old-embedder", shows: func(s *seededFixes, f *view.Fix) bool {
+		return machinesOf(s, f) == *f.Change.Arguments.Count
+	}, unplanted: true,
 		undone: func(s *seededFixes, f *view.Fix) bool { return machinesOf(s, f) == 3 }},
 	{rule: "notebook-idle", name: "old-notebook", shows: func(s *seededFixes, f *view.Fix) bool {
 		return notebookStatus(s, f) == smtypes.NotebookInstanceStatusStopped
@@ -334,7 +390,9 @@ var kindsOfFixes = []kindOfFix{
 		undone: func(s *seededFixes, f *view.Fix) bool {
 			return notebookStatus(s, f) == smtypes.NotebookInstanceStatusInService
 		}},
-	{rule: "instance-idle", name: "feature-builder", shows: machineIs, undone: func(s *seededFixes, f *view.Fix) bool { return stateOf(s, f) == types.InstanceStateNameRunning }},
+	{rule: "instance-idle", name: "feature-builder", shows: machineIs, undone: func(s *seededFixes, f *view.Fix) bool {
+		return stateOf(s, f) == types.InstanceStateNameRunning
+	}},
 	{rule: "bucket-no-lifecycle", name: "acme-vision-datasets", document: bucketDocument},
 	{rule: "checkpoint-stale", name: "acme-language-checkpoints", document: bucketDocument},
 	{rule: "bucket-multipart", name: "acme-language-uploads", document: bucketDocument},
@@ -342,7 +400,9 @@ var kindsOfFixes = []kindOfFix{
 	{rule: "repository-no-lifecycle", name: "vision/trainer", document: repositoryDocument},
 	{rule: "log-group-no-retention", name: "/vision/training", shows: retentionOf},
 	{rule: "volume-unattached", name: "detector-scratch", shows: savedAndGone, stays: true},
-	{rule: "instance-stopped", name: "old-workstation", shows: func(s *seededFixes, f *view.Fix) bool { return savedAndGone(s, f) && machineIs(s, f) }, stays: true},
+	{rule: "instance-stopped", name: "old-workstation", shows: func(s *seededFixes, f *view.Fix) bool {
+		return savedAndGone(s, f) && machineIs(s, f)
+	}, stays: true},
 	{rule: "address-unused", name: "old-demo", shows: addressGone, stays: true},
 	{rule: "endpoint-idle", name: "old-detector", shows: endpointGone, stays: true},
 }
@@ -374,7 +434,9 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 		f := first.Findings[i]
 		ids[f.ID] = k
 		args = append(args, f.ID)
-		at := slices.IndexFunc(s.truth.Planted, func(p sandbox.Planted) bool { return p.Rule == k.rule && p.ID == f.Resource.ID })
+		at := slices.IndexFunc(s.truth.Planted, func(p sandbox.Planted) bool {
+			return p.Rule == k.rule && p.ID == f.Resource.ID
+		})
 		if k.unplanted {
 			continue
 		}
@@ -391,7 +453,8 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 		v, _ := first.Findings[i].MonthlySavingsUSD.Get()
 		return v
 	}
-	if two, one := saved("inference-overprovisioned", "old-embedder"), saved("endpoint-idle", "old-detector"); two != 2*one || one == 0 {
+	if two, one := saved("inference-overprovisioned", "old-embedder"), saved("endpoint-idle", "old-detector"); two != 2*
+		one || one == 0 {
 		t.Errorf("two machines of an endpoint save %s, and one costs %s", two, one)
 	}
 
@@ -399,7 +462,8 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 	before := map[string]string{}
 	for id, k := range ids {
 		p := previews[id]
-		if p.State != view.FixPreview || p.Change.Verb == "" || len(p.Change.Commands) == 0 || p.Account != wire.DefaultAccount {
+		if p.State != view.FixPreview || p.Change.Verb == "" || len(p.Change.Commands) == 0 ||
+			p.Account != wire.DefaultAccount {
 			t.Errorf("%s: the preview is %+v", k.name, p)
 		}
 		if k.document != nil {
@@ -461,7 +525,9 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 		switch {
 		case fixed && there:
 			t.Errorf("%s of %s is found again", f.Rule, k.name)
-		case !fixed && !there && !slices.ContainsFunc(kindsOfFixes, func(k kindOfFix) bool { return k.name == f.Resource.Name || k.name == f.Resource.ID }) && f.Rule == "bucket-no-lifecycle":
+		case !fixed && !there && !slices.ContainsFunc(kindsOfFixes, func(k kindOfFix) bool {
+			return k.name == f.Resource.Name || k.name == f.Resource.ID
+		}) && f.Rule == "bucket-no-lifecycle":
 			t.Errorf("%s of %s is gone without a fix", f.Rule, f.Resource.ID)
 		}
 	}
@@ -489,7 +555,8 @@ func TestFixesDoWhatTheySay(t *testing.T) {
 // tagIn writes a tag of a resource of EC2.
 func (s *seededFixes) tagIn(region, id, key, value string) {
 	s.t.Helper()
-	if _, err := ec2.NewFromConfig(s.sandbox.Config(region)).CreateTags(s.t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: &key, Value: &value}}}); err != nil {
+	if _, err := ec2.NewFromConfig(s.sandbox.Config(region)).CreateTags(s.t.Context(),
+		&ec2.CreateTagsInput{Resources: []string{id}, Tags: []types.Tag{{Key: &key, Value: &value}}}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -520,7 +587,9 @@ func (s *seededFixes) lookup(doc view.Scan, rule, name string) string {
 func TestFixesMeetChange(t *testing.T) {
 	s := newSeededFixes(t)
 	const shared, early, late = "acme-ranking-models", "acme-vision-datasets", "acme-language-checkpoints"
-	if _, err := s3.NewFromConfig(s.sandbox.Config("us-west-2"), func(o *s3.Options) { o.UsePathStyle = true }).DeleteBucketLifecycle(t.Context(),
+	if _, err := s3.NewFromConfig(s.sandbox.Config("us-west-2"), func(o *s3.Options) {
+		o.UsePathStyle = true
+	}).DeleteBucketLifecycle(t.Context(),
 		&s3.DeleteBucketLifecycleInput{Bucket: aws.String(shared)}); err != nil {
 		t.Fatal(err)
 	}
@@ -544,7 +613,8 @@ func TestFixesMeetChange(t *testing.T) {
 	s.sandbox.Wire.State.PutLifecycle(wire.DefaultAccount, late, theirs, "all_storage_classes_128K")
 	size := asked[volume].Finding.Resource.ID
 	api := ec2.NewFromConfig(s.sandbox.Config("us-east-1"))
-	if _, err := api.ModifyVolume(t.Context(), &ec2.ModifyVolumeInput{VolumeId: &size, Size: aws.Int32(16000)}); err != nil {
+	if _, err := api.ModifyVolume(t.Context(), &ec2.ModifyVolumeInput{VolumeId: &size, Size: aws.Int32(16000)}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	got = s.fixes(all...)
@@ -557,9 +627,11 @@ func TestFixesMeetChange(t *testing.T) {
 		}
 	}
 	if f := got[volume]; f.State != view.FixAsked || f.ApprovalID == asked[volume].ApprovalID {
-		t.Errorf("a volume that costs more than was approved: %s, approval %s, before %s", f.State, f.ApprovalID, asked[volume].ApprovalID)
+		t.Errorf("a volume that costs more than was approved: %s, approval %s, before %s", f.State, f.ApprovalID,
+			asked[volume].ApprovalID)
 	}
-	if out, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{size}}); err != nil || len(out.Volumes) != 1 {
+	if out, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{size}}); err != nil ||
+		len(out.Volumes) != 1 {
 		t.Errorf("the volume is gone: %v", err)
 	}
 
@@ -568,7 +640,8 @@ func TestFixesMeetChange(t *testing.T) {
 		done, left = versions, colder
 	}
 	if got[done].State != view.FixConfirmed || got[left].State == view.FixConfirmed {
-		t.Fatalf("two fixes of one bucket: %s %+v and %s %+v", got[done].State, got[done].Refusals, got[left].State, got[left].Refusals)
+		t.Fatalf("two fixes of one bucket: %s %+v and %s %+v", got[done].State, got[done].Refusals, got[left].State,
+			got[left].Refusals)
 	}
 	if now := bucketDocument(s, shared); !change.Same(now, got[done].Change.Document) {
 		t.Errorf("after the first of two fixes:\n%s\nwant\n%s", now, got[done].Change.Document)
@@ -604,13 +677,15 @@ func TestAPreviewShowsRefusals(t *testing.T) {
 	for _, id := range all {
 		p, a := previews[id], acted[id]
 		if p.State != view.FixPreview || rules(p) != want[id] || rules(a) != want[id] {
-			t.Errorf("%s: the preview says %q, the fix %q, want %q: %+v", p.Finding.Rule, rules(p), rules(a), want[id], a.Refusals)
+			t.Errorf("%s: the preview says %q, the fix %q, want %q: %+v", p.Finding.Rule, rules(p), rules(a), want[id],
+				a.Refusals)
 		}
 	}
 	if f := s.fixes(member, "--scratch-disks")[member]; len(f.Refusals) != 0 {
 		t.Errorf("with scratch disks: %+v", f.Refusals)
 	}
-	if out := s.curfew(ExitDone, "fix", member); !strings.Contains(out, "refused    unsaved-disk: ") || strings.Contains(out, "refused    by-hand") {
+	if out := s.curfew(ExitDone, "fix", member); !strings.Contains(out, "refused    unsaved-disk: ") ||
+		strings.Contains(out, "refused    by-hand") {
 		t.Errorf("the table says\n%s", out)
 	}
 }

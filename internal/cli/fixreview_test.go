@@ -26,20 +26,27 @@ func TestAReviewApprovesAFix(t *testing.T) {
 	}
 	ana, asAna := l.keysOf("ana")
 	bo, _ := l.keysOf("bo")
-	own := strings.Replace(l.read("curfew.yaml"), "approvals: {accept: [self-declared]}", fmt.Sprintf("approvals: {sts_endpoint: %q, github_api: %q}\npeople: {ana: {aws: [%q], github: [octoana]}, bo: {aws: [%q], github: [octobo]}, eve: {github: [octoeve]}}",
-		os.Getenv("AWS_ENDPOINT_URL"), h.URL, ana, bo), 1)
+	own := strings.Replace(l.read("curfew.yaml"), "approvals: {accept: [self-declared]}",
+		fmt.Sprintf("approvals: {sts_endpoint: %q, github_api: %q}\npeople: {ana: {aws: [%q], github: [octoana]}, bo: "+
+			"{aws: [%q], github: [octobo]}, eve: {github: [octoeve]}}",
+			os.Getenv("AWS_ENDPOINT_URL"), h.URL, ana, bo), 1)
 	l.write("curfew.yaml", own)
 	asAna()
 	l.write("event.json", h.event(t))
-	for name, value := range map[string]string{"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(l.dir, "event.json"), "GITHUB_REPOSITORY": "acme/train",
-		"GITHUB_API_URL": h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"} {
+	for name, value := range map[string]string{
+		"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(l.dir, "event.json"),
+		"GITHUB_REPOSITORY": "acme/train",
+		"GITHUB_API_URL":    h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"} {
 		t.Setenv(name, value)
 	}
 	found := scanJSONOf(t, l)
-	at := slices.IndexFunc(found.Findings, func(f view.Finding) bool { return f.Rule == "volume-unattached" && f.Resource.Owner.User == "ana" })
+	at := slices.IndexFunc(found.Findings, func(f view.Finding) bool {
+		return f.Rule == "volume-unattached" && f.Resource.Owner.User == "ana"
+	})
 	volume, id := found.Findings[at].Resource.ID, found.Findings[at].ID
 	there := func() bool {
-		out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
+		out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeVolumes(t.Context(),
+			&ec2.DescribeVolumesInput{VolumeIds: []string{volume}})
 		return err == nil && len(out.Volumes) == 1
 	}
 	clock := func(d time.Duration) {
@@ -57,7 +64,8 @@ func TestAReviewApprovesAFix(t *testing.T) {
 	open := func() view.Request {
 		t.Helper()
 		var asked struct{ Requests []view.Request }
-		if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil || len(asked.Requests) != 1 {
+		if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil ||
+			len(asked.Requests) != 1 {
 			t.Fatalf("%d requests, %v", len(asked.Requests), err)
 		}
 		return asked.Requests[0]
@@ -74,7 +82,10 @@ func TestAReviewApprovesAFix(t *testing.T) {
 	if len(said) != 1 || r.AskedBy != "ana" || r.AskedProof.Kind != string(approval.GitHubReview) {
 		t.Fatalf("asked by %s, %+v; the pull request has %q", r.AskedBy, r.AskedProof, said)
 	}
-	for _, want := range []string{"curfew approve " + r.ID, r.PlanHash, volume, "call: delete-volume", "by hand: aws ec2 delete-volume", "saves: $", " a month", "undo: ", "loses: "} {
+	for _, want := range []string{
+		"curfew approve " + r.ID, r.PlanHash, volume, "call: delete-volume", "by hand: aws ec2 delete-volume", "saves: $",
+		" a month", "undo: ", "loses: ",
+	} {
 		if !strings.Contains(said[0], want) {
 			t.Errorf("the comment does not show %q:\n%s", want, said[0])
 		}
@@ -119,7 +130,8 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept.Plan, kept.Subject = harmless(kept.Plan), harmless(kept.Subject)
-	if _, err := s.Approvals().PutRequest(t.Context(), kept, approval.Event{At: kept.AskedAt, By: kept.AskedBy}); err != nil {
+	if _, err := s.Approvals().PutRequest(t.Context(), kept, approval.Event{At: kept.AskedAt, By: kept.AskedBy}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -151,14 +163,19 @@ func TestAReviewApprovesAFix(t *testing.T) {
 		t.Fatalf("a fix that a review approves is not carried out:\n%s", errs)
 	}
 	text := l.curfew(ExitDone, "approvals", r.ID)
-	for _, want := range []string{"used", "decided by: bo (github-review octobo, https://github.com/acme/train/pull/7#pullrequestreview-"} {
+	for _, want := range []string{
+		"used", "decided by: bo (github-review octobo, https://github.com/acme/train/pull/7#pullrequestreview-",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("approvals does not show %q:\n%s", want, text)
 		}
 	}
 	// Each request that a review or a comment voided has its entry with the reason.
 	voided := l.curfew(ExitDone, "audit", "--what", "void", "-o", "json")
-	for _, want := range []string{first, "does not show the plan of request " + first, "was edited after it was posted", "shows something else than what would be done"} {
+	for _, want := range []string{
+		first, "does not show the plan of request " + first, "was edited after it was posted",
+		"shows something else than what would be done",
+	} {
 		if !strings.Contains(voided, want) {
 			t.Errorf("the audit log does not say %q of what was voided:\n%s", want, voided)
 		}

@@ -19,7 +19,9 @@ var (
 )
 
 // formatNotes say what the name of a form does not.
-var formatNotes = map[string]string{"summary": "summary (short Markdown for a pull request or a chat)", "jsonl": "jsonl (an entry a line)"}
+var formatNotes = map[string]string{
+	"summary": "summary (short Markdown for a pull request or a chat)", "jsonl": "jsonl (an entry a line)",
+}
 
 // outputs gives a command the flag -o with the forms that it can print; the first is the
 // default.
@@ -30,7 +32,9 @@ func (a *app) outputs(c *cobra.Command, formats ...string) {
 
 // simulated adds the flag by which a command that reads the books reads simulated ones.
 func (a *app) simulated(c *cobra.Command) {
-	fl := c.Flags().VarPF(&booksFlag{&a.req.Process.Storage}, "demo", "", "simulated books: 32 days of the simulated account and its bill; nothing is kept")
+	fl := c.Flags().VarPF(&booksFlag{
+		&a.req.Process.Storage,
+	}, "demo", "", "simulated books: 32 days of the simulated account and its bill; nothing is kept")
 	fl.NoOptDefVal = "true"
 }
 

@@ -15,7 +15,8 @@ func TestFreezeWorksWithAWrongConfiguration(t *testing.T) {
 	if code != ExitDone || !strings.Contains(out, "Frozen") || !strings.Contains(errs, "read without bogus, scan") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
-	if code, _, errs := d.run("unfreeze", "--reason", "over"); code != ExitUsage || !strings.Contains(errs, "scan.window") {
+	if code, _, errs := d.run("unfreeze", "--reason", "over"); code != ExitUsage ||
+		!strings.Contains(errs, "scan.window") {
 		t.Errorf("unfreeze: exit %d: %s", code, errs)
 	}
 	d.write("curfew.yaml", gateConfig)
@@ -32,7 +33,8 @@ func TestFreezeWorksWithAWrongConfiguration(t *testing.T) {
 	}
 	// A file that does not tell where the state is is not guessed.
 	d.write("curfew.yaml", "database_url: [postgres://db/curfew]\n")
-	if code, _, errs := d.run("freeze", "--reason", "x"); code != ExitUsage || !strings.Contains(errs, "to freeze by hand") {
+	if code, _, errs := d.run("freeze", "--reason", "x"); code != ExitUsage ||
+		!strings.Contains(errs, "to freeze by hand") {
 		t.Errorf("without a place: exit %d: %s", code, errs)
 	}
 }

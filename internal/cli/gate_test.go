@@ -62,8 +62,13 @@ func (d *desktop) clock() time.Time {
 // run gives a command and returns its exit code and what it said.
 func (d *desktop) run(args ...string) (int, string, string) {
 	var out, errs bytes.Buffer
-	code := Run(context.Background(), Process{Args: args, Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Version: "test", Stdin: strings.NewReader(""),
-		Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(k string) (string, bool) { v, ok := d.env[k]; return v, ok }})
+	code := Run(context.Background(), Process{
+		Args: args, Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"),
+		Version: "test", Stdin: strings.NewReader(""),
+		Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(k string) (string, bool) {
+			v, ok := d.env[k]
+			return v, ok
+		}})
 	validates(d.t, args, out.String())
 	return code, out.String(), errs.String()
 }
@@ -171,7 +176,9 @@ func newPullHub(t *testing.T) *pullHub {
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	comment := func(i int) map[string]any {
-		return map[string]any{"id": 100 + i, "body": h.comments[i], "user": user("curfew-bot"), "html_url": "https://github.com/acme/train/pull/7#issuecomment-1",
+		return map[string]any{
+			"id": 100 + i, "body": h.comments[i], "user": user("curfew-bot"),
+			"html_url":   "https://github.com/acme/train/pull/7#issuecomment-1",
 			"created_at": h.stamps[i].created, "updated_at": h.stamps[i].updated}
 	}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -188,13 +195,22 @@ func newPullHub(t *testing.T) *pullHub {
 		case "GET /user":
 			say(w, 200, user("curfew-bot"))
 		case "GET " + repo + "/pulls/7":
-			say(w, 200, map[string]any{"number": 7, "state": "open", "user": user("octoana"), "commits": 1, "head": map[string]any{"ref": "resnet50", "sha": h.head}})
+			say(w, 200, map[string]any{
+				"number": 7, "state": "open", "user": user("octoana"), "commits": 1,
+				"head": map[string]any{"ref": "resnet50", "sha": h.head},
+			})
 		case "GET " + repo + "/pulls/7/commits":
 			say(w, 200, []any{map[string]any{"sha": h.head, "author": user("octoana"), "committer": user("octoana")}})
 		case "GET " + repo + "/activity":
-			say(w, 200, []any{map[string]any{"id": 1, "after": h.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user("octoana")}})
+			say(w, 200, []any{
+				map[string]any{
+					"id": 1, "after": h.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user("octoana"),
+				},
+			})
 		case "POST /graphql": // whether the text of a review was edited
-			say(w, 200, map[string]any{"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": h.edited[in.Variables.ID]}}})
+			say(w, 200, map[string]any{
+				"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": h.edited[in.Variables.ID]}},
+			})
 		case "GET " + repo + "/pulls/7/reviews":
 			say(w, 200, append([]map[string]any{}, h.reviews...))
 		case "GET " + repo + "/issues/7/comments":
@@ -220,8 +236,11 @@ func newPullHub(t *testing.T) *pullHub {
 func (h *pullHub) review(login, state, commit string, text ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.reviews = append(h.reviews, map[string]any{"id": 80 + len(h.reviews), "node_id": fmt.Sprint("PRR_", len(h.reviews)), "user": map[string]any{"login": login, "type": "User"}, "state": state, "commit_id": commit,
-		"body": strings.Join(text, "\n"), "submitted_at": h.at().Format(time.RFC3339), "html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+len(h.reviews))})
+	h.reviews = append(h.reviews, map[string]any{
+		"id": 80 + len(h.reviews), "node_id": fmt.Sprint("PRR_", len(h.reviews)),
+		"user": map[string]any{"login": login, "type": "User"}, "state": state, "commit_id": commit,
+		"body": strings.Join(text, "\n"), "submitted_at": h.at().Format(time.RFC3339),
+		"html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+len(h.reviews))})
 }
 
 func (h *pullHub) said() []string {
@@ -238,10 +257,12 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 
 	asked := d.gate(ExitHeld, "job.yaml", "--github")
-	if said := h.said(); len(said) != 1 || !strings.Contains(said[0], "396.61") || !strings.Contains(said[0], asked.ApprovalID) {
+	if said := h.said(); len(said) != 1 || !strings.Contains(said[0], "396.61") ||
+		!strings.Contains(said[0], asked.ApprovalID) {
 		t.Fatalf("the pull request was told %q", said)
 	}
-	if said := h.said()[0]; !strings.Contains(said, "What is approved:") || !strings.Contains(said, "undo: partial") || !strings.Contains(said, "loses: ") {
+	if said := h.said()[0]; !strings.Contains(said, "What is approved:") || !strings.Contains(said, "undo: partial") ||
+		!strings.Contains(said, "loses: ") {
 		t.Errorf("the pull request is not told the plan: %q", said)
 	}
 	h.review("octoana", "APPROVED", h.head)
@@ -251,7 +272,8 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 	h.review("eve", "APPROVED", h.head)
 	d.gate(ExitHeld, "job.yaml", "--github")
 	h.review("octobo", "APPROVED", strings.Repeat("c", 40))
-	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"), "the review by octobo does not count: the review is of another commit") {
+	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"),
+		"the review by octobo does not count: the review is of another commit") {
 		t.Errorf("no message says why reviews do not count: %q", got.Reasons)
 	}
 	h.review("octobo", "APPROVED", h.head)
@@ -264,10 +286,12 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 	// The check runs again: the run is the same one, and another one needs another review.
 	once := d.gate(ExitDone, "job.yaml", "--github")
 	again := d.gate(ExitHeld, "job.yaml", "--github", "--key", "another")
-	if !strings.Contains(strings.Join(again.Reasons, "\n"), "bo does not count: it was used for request "+asked.ApprovalID) {
+	if !strings.Contains(strings.Join(again.Reasons, "\n"),
+		"bo does not count: it was used for request "+asked.ApprovalID) {
 		t.Errorf("a review was used twice: %+v", again)
 	}
-	if code, out, _ := d.run("budget", "holds"); code != ExitDone || strings.Count(out, "live") != 1 || !strings.Contains(out, once.HoldID) {
+	if code, out, _ := d.run("budget", "holds"); code != ExitDone || strings.Count(out, "live") != 1 ||
+		!strings.Contains(out, once.HoldID) {
 		t.Errorf("one review made the holds\n%s", out)
 	}
 
@@ -291,17 +315,22 @@ func TestAPullRequestReviewApproves(t *testing.T) {
 func (d *desktop) pullRequest(h *pullHub) {
 	d.t.Helper()
 	d.write("event.json", h.event(d.t))
-	d.env = map[string]string{"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(d.dir, "event.json"), "GITHUB_REPOSITORY": "acme/train",
-		"GITHUB_API_URL": h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"}
+	d.env = map[string]string{
+		"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": filepath.Join(d.dir, "event.json"),
+		"GITHUB_REPOSITORY": "acme/train",
+		"GITHUB_API_URL":    h.URL, "GITHUB_TOKEN": "ghs_secret0123456789"}
 }
 
 // event is what GitHub tells a run about pull request 7.
 func (h *pullHub) event(t *testing.T) string {
 	t.Helper()
 	event := map[string]any{"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": "acme/train"},
-		"pull_request": map[string]any{"number": 7, "state": "open", "user": map[string]any{"login": "octoana", "type": "User"},
+		"pull_request": map[string]any{
+			"number": 7, "state": "open", "user": map[string]any{"login": "octoana", "type": "User"},
 			"head": map[string]any{"ref": "resnet50", "sha": h.head, "repo": map[string]any{"full_name": "acme/train"}},
-			"base": map[string]any{"ref": "main", "sha": strings.Repeat("b", 40), "repo": map[string]any{"full_name": "acme/train"}}}}
+			"base": map[string]any{
+				"ref": "main", "sha": strings.Repeat("b", 40), "repo": map[string]any{"full_name": "acme/train"},
+			}}}
 	text, err := json.Marshal(event)
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +347,8 @@ func TestAReviewIsOfThePriceItSaw(t *testing.T) {
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	h.now = d.now.Add(-time.Minute)
 	h.review("octobo", "APPROVED", h.head)
-	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"), "bo does not count: it is of 2026-11-21T08:59:00Z, before request") {
+	if got := d.gate(ExitHeld, "job.yaml", "--github"); !strings.Contains(strings.Join(got.Reasons, "\n"),
+		"bo does not count: it is of 2026-11-21T08:59:00Z, before request") {
 		t.Errorf("a review without a request made it %q", got.Reasons)
 	}
 	d.now = d.now.Add(48 * time.Hour) // the request expires
@@ -344,7 +374,8 @@ func TestWhoAsksForChangesDenies(t *testing.T) {
 		h.now = d.now
 		h.review("octobo", "CHANGES_REQUESTED", h.head)
 		d.now = d.now.Add(time.Minute)
-		if got := d.gate(ExitDenied, "job.yaml", "--github"); got.Decision != "deny" || !strings.Contains(strings.Join(got.Reasons, "\n"), "bo denied request ") {
+		if got := d.gate(ExitDenied, "job.yaml", "--github"); got.Decision != "deny" ||
+			!strings.Contains(strings.Join(got.Reasons, "\n"), "bo denied request ") {
 			t.Errorf("changes were asked for, and it is %+v", got)
 		}
 	}
@@ -367,10 +398,16 @@ func TestVotesHaveTheirPlace(t *testing.T) {
 		{"empty", "", ""},
 		{"none", "votes: []\n", ""},
 		{"digits", "votes:\n  - {request: 12345678e901, by: bo, allow: true}\n", ""},
-		{"short", "votes:\n  - {request: 12345678, by: bo, allow: true}\n  - request: 1234\n    by: bo\n    allow: true\n", "votes.yaml:3:"},
+		{
+			"short", "votes:\n  - {request: 12345678, by: bo, allow: true}\n  - request: 1234\n    by: bo\n    allow: true\n",
+			"votes.yaml:3:",
+		},
 		{"undecided", "votes: [{request: abcdefgh, by: bo}]\n", "votes.yaml:1:9: a vote needs allow"},
 		{"neither", "votes:\n  - {request: abcdefgh, by: bo, allow: \"yes\"}\n", "votes.yaml:2:40: allow is true or false"},
-		{"another key", "votes:\n  - {request: abcdefgh, by: bo, allow: true, amount: 3}\n", `votes.yaml:2:46: a vote has no key "amount"`},
+		{
+			"another key", "votes:\n  - {request: abcdefgh, by: bo, allow: true, amount: 3}\n",
+			`votes.yaml:2:46: a vote has no key "amount"`,
+		},
 		{"a list", "votes:\n  - {request: [a], by: bo, allow: true}\n", "votes.yaml:2:15: request is a text"},
 		{"no votes", "votes: [3]\n", "votes.yaml:1:9: a vote has keys"},
 		{"not closed", "a: [\n", "votes.yaml:1:4:"},
@@ -392,8 +429,10 @@ func TestVotesHaveTheirPlace(t *testing.T) {
 func TestSeveralWorkloadsAreHeldToTheEnd(t *testing.T) {
 	d := newDesktop(t)
 	pod := func(name, machine string, seconds int) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {team: vision, purpose: training}}\nspec:\n  activeDeadlineSeconds: %d\n"+
-			"  nodeSelector: {node.kubernetes.io/instance-type: %s, topology.kubernetes.io/region: us-east-1}\n  containers: [{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]\n", name, seconds, machine)
+		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {team: vision, purpose: "+
+			"training}}\nspec:\n  activeDeadlineSeconds: %d\n"+
+			"  nodeSelector: {node.kubernetes.io/instance-type: %s, topology.kubernetes.io/region: us-east-1}\n  containers: "+
+			"[{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]\n", name, seconds, machine)
 	}
 	d.write("two.yaml", pod("long", "g5.xlarge", 50*3600)+"---\n"+pod("costly", "p4d.24xlarge", 3600))
 	d.gate(ExitDone, "two.yaml")
@@ -417,9 +456,11 @@ func TestWhoDeniesIsHeardFirst(t *testing.T) {
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 	asked := d.gate(ExitHeld, "job.yaml", "--github")
 	h.review("octobo", "APPROVED", h.head)
-	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %[1]s, by: bo, allow: true}\n  - {request: %[1]s, by: cy, allow: false, reason: use the reserved machines}\n", asked.ApprovalID))
+	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %[1]s, by: bo, allow: true}\n  - {request: %[1]s, by: cy, "+
+		"allow: false, reason: use the reserved machines}\n", asked.ApprovalID))
 	got := d.gate(ExitDenied, "job.yaml", "--github", "--votes", "votes.yaml")
-	if !strings.Contains(strings.Join(got.Reasons, "\n"), "cy denied request "+asked.ApprovalID+": use the reserved machines") {
+	if !strings.Contains(strings.Join(got.Reasons, "\n"),
+		"cy denied request "+asked.ApprovalID+": use the reserved machines") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -429,10 +470,15 @@ func TestWhoDeniesIsHeardFirst(t *testing.T) {
 func TestSignedURLsAreRedacted(t *testing.T) {
 	const signature = "5ignatureofsomebody"
 	d := newDesktop(t)
-	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h")+"data:\n  - \"https://user:pw"+signature+"@data.example.com/set.tar?X-Amz-Signature="+signature+"&sig="+signature+"\"\n"+
-		"  - {uri: \"s3://bucket/set?versionId="+signature+"\", size: 10GiB}\nartifacts: {dir: /out, to: \"https://blob.example.com/out?sv="+signature+"\"}\n")
+	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h")+"data:\n  - \"https://user:pw"+signature+
+		"@data.example.com/set.tar?X-Amz-Signature="+signature+"&sig="+signature+"\"\n"+
+		"  - {uri: \"s3://bucket/set?versionId="+signature+
+		"\", size: 10GiB}\nartifacts: {dir: /out, to: \"https://blob.example.com/out?sv="+signature+"\"}\n")
 	var said strings.Builder
-	for _, args := range []string{"estimate job.yaml", "estimate job.yaml -o json", "gate job.yaml", "gate job.yaml -o json", "gate job.yaml -o html", "approvals", "approvals -o json", "audit -o json"} {
+	for _, args := range []string{
+		"estimate job.yaml", "estimate job.yaml -o json", "gate job.yaml", "gate job.yaml -o json",
+		"gate job.yaml -o html", "approvals", "approvals -o json", "audit -o json",
+	} {
 		_, out, errs := d.run(strings.Fields(args)...)
 		said.WriteString(out + errs)
 	}
@@ -454,7 +500,8 @@ func TestSignedURLsAreRedacted(t *testing.T) {
 // shown, whichever way the decision comes.
 func TestReasonsAreRedacted(t *testing.T) {
 	const secret = "hunter2hunter2"
-	reason := "see https://bucket.s3.amazonaws.com/x?X-Amz-Credential=AKIA0123456789ABCDEF&X-Amz-Signature=" + secret + " password=" + secret
+	reason := "see https://bucket.s3.amazonaws.com/x?X-Amz-Credential=AKIA0123456789ABCDEF&X-Amz-Signature=" + secret +
+		" password=" + secret
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))
 	d.write("other.yaml", fmt.Sprintf(gateJob, "other", "390h"))
@@ -467,12 +514,15 @@ func TestReasonsAreRedacted(t *testing.T) {
 	asked := d.gate(ExitHeld, "job.yaml")
 	give("bo", "deny", asked.ApprovalID, "--reason", reason)
 	asked = d.gate(ExitHeld, "other.yaml")
-	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %s, by: bo, allow: false, reason: %q}\n", asked.ApprovalID, reason))
+	d.write("votes.yaml", fmt.Sprintf("votes:\n  - {request: %s, by: bo, allow: false, reason: %q}\n", asked.ApprovalID,
+		reason))
 	give("ana", "gate", "other.yaml", "--votes", "votes.yaml")
 	give("ana", "keep", "sim/1/us-east-1/instance/i-1", "--for", "1h", "--reason", reason, "-o", "json")
 	give("ana", "freeze", "--reason", reason)
 	give("ana", "unfreeze", "--reason", reason)
-	for _, args := range []string{"approvals --all", "approvals --all -o json", "keep", "keep -o json", "audit", "audit -o json"} {
+	for _, args := range []string{
+		"approvals --all", "approvals --all -o json", "keep", "keep -o json", "audit", "audit -o json",
+	} {
 		give("ana", strings.Fields(args)...)
 	}
 	if s := said.String(); strings.Contains(s, secret) || !strings.Contains(s, "[redacted]") {

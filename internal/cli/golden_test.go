@@ -38,13 +38,16 @@ func TestGolden(t *testing.T) {
 
 // golden runs golden scripts. The files of examples are next to each; more prepares what
 // else a script needs, and cmds are further commands.
-func golden(t *testing.T, pattern string, more func(*testscript.Env) error, cmds map[string]func(*testscript.TestScript, bool, []string)) {
+func golden(t *testing.T, pattern string, more func(*testscript.Env) error,
+	cmds map[string]func(*testscript.TestScript, bool, []string)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no script is %s: %v", pattern, err)
 	}
-	all := map[string]func(*testscript.TestScript, bool, []string){"run": run, "at": at, "outline": outline, "record": record, "each-rule": eachRule, "decisions": decisions}
+	all := map[string]func(*testscript.TestScript, bool, []string){
+		"run": run, "at": at, "outline": outline, "record": record, "each-rule": eachRule, "decisions": decisions,
+	}
 	for name, cmd := range cmds {
 		all[name] = cmd
 	}
@@ -103,7 +106,9 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 	var out, errs bytes.Buffer
 	code := Run(context.Background(), Process{
 		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "test",
-		Dir: dir, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), Now: func() time.Time { return now },
+		Dir: dir, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), Now: func() time.Time {
+			return now
+		},
 		Uptime: func() (string, time.Duration) {
 			return "golden", now.Sub(now.Truncate(24*time.Hour)) + 100*24*time.Hour
 		},
@@ -133,7 +138,8 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 var longNumber = regexp.MustCompile(`[:,\[\s]-?[0-9]+\.[0-9]{10,}\b`)
 
 // randomID is an identifier that differs with every run.
-var randomID = regexp.MustCompile(`(?m)("(?:hold_id|approval_id)": "|(?:approve|settle|release|hold) |^ *)[0-9a-f]{12}(?:[0-9a-f]{20})?("| |\x60|$)`)
+var randomID = regexp.MustCompile(
+	`(?m)("(?:hold_id|approval_id)": "|(?:approve|settle|release|hold) |^ *)[0-9a-f]{12}(?:[0-9a-f]{20})?("| |\x60|$)`)
 
 // at sets the clock: at TIME, or at +DURATION.
 func at(ts *testscript.TestScript, neg bool, args []string) {
@@ -185,7 +191,8 @@ func outline(ts *testscript.TestScript, neg bool, args []string) {
 				continue
 			}
 			r := f.Resource
-			fmt.Fprintf(w, "  %s %s %s %s saves %s wastes %s %s\n", f.Rule, r.Region, r.Type, cmp.Or(r.Name, r.ID), cmp.Or(f.Savings, "?"), cmp.Or(f.Waste, "?"), digest(whole))
+			fmt.Fprintf(w, "  %s %s %s %s saves %s wastes %s %s\n", f.Rule, r.Region, r.Type, cmp.Or(r.Name, r.ID),
+				cmp.Or(f.Savings, "?"), cmp.Or(f.Waste, "?"), digest(whole))
 		}
 	}
 	if rest := bytes.TrimSpace(text[d.InputOffset():]); len(rest) > 0 {
@@ -238,7 +245,8 @@ func decisions(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	var lines []string
 	p.Decided = func(d backtest.Decision) {
-		lines = append(lines, fmt.Sprintf("%s %s %s: %s", d.Time.UTC().Format("15:04:05.999999"), d.Resource, d.Policy, strings.TrimSpace(d.Step+" "+d.Refusal)))
+		lines = append(lines, fmt.Sprintf("%s %s %s: %s", d.Time.UTC().Format("15:04:05.999999"), d.Resource, d.Policy,
+			strings.TrimSpace(d.Step+" "+d.Refusal)))
 	}
 	file, err := replay.OpenTrace(context.Background(), a.req, args[0], &p.Format)
 	ts.Check(err)

@@ -121,7 +121,9 @@ func TestGoldenLadder(t *testing.T) {
 		},
 		// launched NAME lets a machine be launched now.
 		"launched": func(_ *testscript.TestScript, _ bool, args []string) {
-			g.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: account.IDs[args[0]],
+			g.Wire.Patch(wire.Patch{
+				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId",
+				ID:  account.IDs[args[0]],
 				Set: map[string]any{"launchTime": g.clock()}})
 		},
 	})

@@ -11,7 +11,8 @@ import (
 // empty ledger: what was admitted is held, and says so, until it is settled.
 func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 	d := newDesktop(t)
-	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 200, thresholds: {warn: 98%, gate: 99%}", 1))
+	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000", "amount: 200, thresholds: {warn: 98%, gate: 99%}",
+		1))
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var held []string
 	for i := range 8 {
@@ -19,7 +20,8 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 		d.write(name, fmt.Sprintf(gateJob, fmt.Sprint("job", i), "80h"))
 		if i < 2 {
 			held = append(held, d.gate(ExitDone, name).HoldID)
-		} else if got := d.gate(ExitDenied, name); !strings.Contains(got.Reasons[0], "by runs that are over and were never charged") {
+		} else if got := d.gate(ExitDenied, name); !strings.Contains(got.Reasons[0],
+			"by runs that are over and were never charged") {
 			t.Fatalf("denied by %q", got.Reasons)
 		}
 		d.now = d.now.Add(82 * time.Hour)
@@ -43,11 +45,13 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 // held of the month stays as well.
 func TestExtendingIsNoWayAroundABudget(t *testing.T) {
 	d := newDesktop(t)
-	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000, period: {from: 2026-01-01, until: 2046-01-01}", "amount: 200", 1))
+	d.write("curfew.yaml", strings.Replace(gateConfig, "amount: 1000, period: {from: 2026-01-01, until: 2046-01-01}",
+		"amount: 200", 1))
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "job", "80h"))
 	id := d.gate(ExitDone, "job.yaml").HoldID
-	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h"); code != ExitHeld || !strings.Contains(errs, "it needs approval") {
+	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h"); code != ExitHeld ||
+		!strings.Contains(errs, "it needs approval") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	_, out, _ := d.run("approvals")
@@ -56,7 +60,8 @@ func TestExtendingIsNoWayAroundABudget(t *testing.T) {
 		t.Fatalf("%s%s", out, errs)
 	}
 	d.env["CURFEW_IDENTITY"] = "ana"
-	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h", "-o", "json"); code != ExitDone {
+	if code, _, errs := d.run("budget", "extend", id, "--amount", "90", "--for", "8700h", "-o",
+		"json"); code != ExitDone {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	if _, out, _ := d.run("budget"); !strings.Contains(out, "$90.00") {

@@ -62,13 +62,19 @@ func TestHostileNamesForgeNothing(t *testing.T) {
 			ids := poison(t, filepath.Join(d.dir, "data"), text)
 			d.write("job.yaml", strings.ReplaceAll(gateJob, "%s", "1h"))
 			for _, args := range [][]string{
-				append([]string{"fix"}, ids...), append([]string{"fix", "-o", "json"}, ids...), {"fix", ids[0], "--enforce"}, {"fix", text}, {"fix", "--undo", text},
+				append([]string{"fix"}, ids...), append([]string{"fix", "-o", "json"}, ids...), {"fix", ids[0], "--enforce"},
+				{"fix", text}, {"fix", "--undo", text},
 				{"keep", text, "--for", "1h", "--reason", text}, {"keep", "--list"}, {"keep"}, {"keep", "-o", "json"},
-				{"freeze", "--reason", text}, {"enforce", "--once", "--demo", "--policy", text}, {"unfreeze", "--reason", text}, {"audit"}, {"audit", "-o", "json"},
-				{"estimate", text}, {"gate", text}, {"estimate", "job.yaml"}, {"budget"}, {"budget", "holds"}, {"budget", "settle", text}, {"approvals"}, {"approve", text},
-				{"deny", text, "--reason", text}, {"policy", "check", text}, {"policy", "explain", text}, {"policy", "explain", text, "--demo"}, {"scan", "--demo", "--usage", text},
-				{"backtest", "--trace", text}, {"policy", "tune", "--trace", text}, {"costs", "--by", text}, {"price", "show", text}, {"bill", "show", text}, {"bill", "import", text},
-				{"plan", text}, {"plan", "mig", "--workload", text}, {"--config", text, "budget"}, {"--data-dir", text, "keep"}, {text}, {"scan", "--" + text}, {"scan", "-o", text},
+				{"freeze", "--reason", text}, {"enforce", "--once", "--demo", "--policy", text}, {"unfreeze", "--reason", text},
+				{"audit"}, {"audit", "-o", "json"},
+				{"estimate", text}, {"gate", text}, {"estimate", "job.yaml"}, {"budget"}, {"budget", "holds"},
+				{"budget", "settle", text}, {"approvals"}, {"approve", text},
+				{"deny", text, "--reason", text}, {"policy", "check", text}, {"policy", "explain", text},
+				{"policy", "explain", text, "--demo"}, {"scan", "--demo", "--usage", text},
+				{"backtest", "--trace", text}, {"policy", "tune", "--trace", text}, {"costs", "--by", text},
+				{"price", "show", text}, {"bill", "show", text}, {"bill", "import", text},
+				{"plan", text}, {"plan", "mig", "--workload", text}, {"--config", text, "budget"}, {"--data-dir", text, "keep"},
+				{text}, {"scan", "--" + text}, {"scan", "-o", text},
 			} {
 				for _, who := range []string{"ana", text} {
 					d.env["CURFEW_IDENTITY"] = who
@@ -117,7 +123,8 @@ func poison(t *testing.T, dir, text string) []string {
 		}
 		alterState(t, dir, "UPDATE snapshot_findings SET body = ? WHERE id = ?", string(out), kept.ID)
 	}
-	alterState(t, dir, "UPDATE snapshot_resources SET name = ?", strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?"))
+	alterState(t, dir, "UPDATE snapshot_resources SET name = ?", strings.ReplaceAll(strings.ToValidUTF8(text, "?"),
+		"\x00", "?"))
 	return ids
 }
 
@@ -159,7 +166,8 @@ func TestEverythingIsPrintedThroughPlain(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if pkg, ok := fn.X.(*ast.Ident); ok && pkg.Name == "fmt" && strings.HasPrefix(fn.Sel.Name, "Fprint") && name != "run.go" {
+			if pkg, ok := fn.X.(*ast.Ident); ok && pkg.Name == "fmt" && strings.HasPrefix(fn.Sel.Name, "Fprint") &&
+				name != "run.go" {
 				t.Errorf("%s: fmt.%s prints what it is given as it is: use package plain", set.Position(call.Pos()), fn.Sel.Name)
 			}
 			return true
@@ -174,7 +182,10 @@ func TestCommandsByHandAreShellWords(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no sh")
 	}
-	texts := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"$(id)", "`id`", "a'b", `a"b`, "a b", "; id", "-rf", "*", "~", "\\", "a\nb", "$HOME", "!!", "#x", "=ls", "{a,b}"}))
+	texts := rapid.OneOf(rapid.String(),
+		rapid.SampledFrom([]string{
+			"$(id)", "`id`", "a'b", `a"b`, "a b", "; id", "-rf", "*", "~", "\\", "a\nb", "$HOME", "!!", "#x", "=ls", "{a,b}",
+		}))
 	rapid.Check(t, func(t *rapid.T) {
 		id := strings.ReplaceAll(texts.Draw(t, "id"), "\x00", "")
 		region := strings.ReplaceAll(texts.Draw(t, "region"), "\x00", "")
@@ -184,7 +195,9 @@ func TestCommandsByHandAreShellWords(t *testing.T) {
 		for _, do := range []struct {
 			kind inventory.Kind
 			verb change.Verb
-		}{{inventory.KindInstance, change.Stop}, {inventory.KindInstance, change.Terminate}, {inventory.KindInstance, change.ChangeType},
+		}{
+			{inventory.KindInstance, change.Stop}, {inventory.KindInstance, change.Terminate},
+			{inventory.KindInstance, change.ChangeType},
 			{inventory.KindVolume, change.Delete}, {inventory.KindVolume, change.ModifyVolume}} {
 			for _, c := range aws.ByHand(aws.Subject{Kind: do.kind, ID: id, Region: region},
 				change.Change{Verb: do.verb, Arguments: change.Arguments{Type: id, Snapshot: []string{id}}}) {

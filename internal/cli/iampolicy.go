@@ -20,8 +20,9 @@ type policyFlags struct {
 // add adds them; what says what the policy is for.
 func (f *policyFlags) add(fl *pflag.FlagSet, what string) {
 	fl.BoolVar(&f.print, "print-iam-policy", false, "print the IAM policy "+what+", and do nothing else")
-	fl.StringVar(&f.partition, "partition", "", "with --print-iam-policy: the `partition` of AWS that its ARNs are in, such as aws-cn or aws-us-gov "+
-		"(default: that of the regions)")
+	fl.StringVar(&f.partition, "partition", "",
+		"with --print-iam-policy: the `partition` of AWS that its ARNs are in, such as aws-cn or aws-us-gov "+
+			"(default: that of the regions)")
 }
 
 // check refuses flags that only make sense when a policy is printed.
@@ -37,7 +38,8 @@ func (f *policyFlags) check() error {
 func (f *policyFlags) in(flagged, configured []string) (string, error) {
 	if f.partition != "" {
 		if known := clouds.Partitions(); !slices.Contains(known, f.partition) {
-			return "", usageError("--partition %q: AWS has no such partition; it has %s", f.partition, strings.Join(known, ", "))
+			return "", usageError("--partition %q: AWS has no such partition; it has %s", f.partition,
+				strings.Join(known, ", "))
 		}
 		return f.partition, nil
 	}

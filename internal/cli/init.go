@@ -64,7 +64,7 @@ func (a *app) start(s config.Start, force bool, in io.Reader) error {
 			return usageError("curfew init: %s exists; --force overwrites it", name)
 		}
 	}
-	if err := os.MkdirAll(a.path("policies"), 0o755); err != nil { //nolint:gosec // others may read policies
+	if err := os.MkdirAll(a.path("policies"), 0o755); err != nil {
 		return fmt.Errorf("write the policies: %w", runtime.Cause(err))
 	}
 	for _, name := range names {
@@ -74,5 +74,6 @@ func (a *app) start(s config.Start, force bool, in io.Reader) error {
 		}
 	}
 	return a.say(view.Init{Schema: view.InitSchema, Files: names, Mode: s.Mode()},
-		"Wrote %s and %d policies in policies/ (mode %s).\nNext: curfew policy check, then curfew enforce --once", config.FileName, len(files)-1, s.Mode())
+		"Wrote %s and %d policies in policies/ (mode %s).\nNext: curfew policy check, then curfew enforce --once",
+		config.FileName, len(files)-1, s.Mode())
 }

@@ -19,8 +19,12 @@ import (
 // answered runs init with answers on its standard input.
 func (d *desktop) answered(answers string, args ...string) (int, string, string) {
 	var out, errs strings.Builder
-	code := Run(d.t.Context(), Process{Args: append([]string{"init"}, args...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Version: "test",
-		Stdin: strings.NewReader(answers), Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(string) (string, bool) { return "", false }})
+	code := Run(d.t.Context(), Process{
+		Args: append([]string{"init"}, args...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"),
+		WitnessDir: filepath.Join(d.dir, "witness"), Version: "test",
+		Stdin: strings.NewReader(answers), Stdout: &out, Stderr: &errs, Now: d.clock, Lookup: func(string) (string, bool) {
+			return "", false
+		}})
 	return code, out.String(), errs.String()
 }
 
@@ -34,7 +38,10 @@ func TestInit(t *testing.T) {
 		scratch       bool
 		mode          policy.Mode
 	}{
-		{"all answered", "squad, made-by\nlifetime=ephemeral,team=vision,cost=lab\nscratch\n#ml-cost\nno\n", ExitDone, "vision", true, policy.Enforce},
+		{
+			"all answered", "squad, made-by\nlifetime=ephemeral,team=vision,cost=lab\nscratch\n#ml-cost\nno\n", ExitDone,
+			"vision", true, policy.Enforce,
+		},
 		{"defaults", "\n\n\nops@example.com smtp.example.com:587\n\n", ExitDone, "", false, policy.Observe},
 		{"nothing governed", "\nnone\n\nhttps://hooks.example.com/x\nyes\n", ExitDone, "none", false, policy.Observe},
 		{"no recipient", "\n\n\n", ExitUsage, "", false, ""},
@@ -48,7 +55,9 @@ func TestInit(t *testing.T) {
 			if code != tc.want {
 				t.Fatalf("exit %d, want %d\n%s%s", code, tc.want, out, errs)
 			}
-			cfg, err := (*config.Cache)(nil).Load(filepath.Join(d.dir, "curfew.yaml"), func(string) (string, bool) { return "", false })
+			cfg, err := (*config.Cache)(nil).Load(filepath.Join(d.dir, "curfew.yaml"), func(string) (string, bool) {
+				return "", false
+			})
 			if code != ExitDone {
 				if err == nil {
 					t.Error("it wrote a file all the same")
@@ -62,7 +71,8 @@ func TestInit(t *testing.T) {
 			case tc.governance == "none" && len(cfg.Governance) == 0:
 			case tc.governance == "none" || len(cfg.Governance) != 1 || cfg.Governance[0].ScratchInstanceStore != tc.scratch:
 				t.Errorf("governance %+v", cfg.Governance)
-			case tc.governance == "vision" && (cfg.Governance[0].Select.Team[0] != "vision" || cfg.Governance[0].Select.Tags["cost"] != "lab" || cfg.Tags.User[0] != "made-by"):
+			case tc.governance == "vision" && (cfg.Governance[0].Select.Team[0] != "vision" ||
+				cfg.Governance[0].Select.Tags["cost"] != "lab" || cfg.Tags.User[0] != "made-by"):
 				t.Errorf("governance %+v, tags %+v", cfg.Governance, cfg.Tags)
 			}
 			files, err := filepath.Glob(filepath.Join(d.dir, "policies", "*.yaml"))
@@ -81,15 +91,18 @@ func TestInit(t *testing.T) {
 				}
 				for _, p := range set.Policies {
 					// The owner whom no other rule reaches is warned by the address that was given.
-					if len(cfg.Notify.Unowned) == 0 || p.Mode != tc.mode || p.Do.ScratchInstanceStore && !tc.scratch || len(p.Warn.Notify) == 0 {
+					if len(cfg.Notify.Unowned) == 0 || p.Mode != tc.mode || p.Do.ScratchInstanceStore && !tc.scratch ||
+						len(p.Warn.Notify) == 0 {
 						t.Errorf("%s: mode %q, %+v, notify %v", p.Name, p.Mode, p.Do, p.Warn.Notify)
 					}
 				}
 			}
-			if code, _, errs := d.answered(tc.answers); code != ExitUsage || !strings.Contains(errs, "exists; --force overwrites it") {
+			if code, _, errs := d.answered(tc.answers); code != ExitUsage ||
+				!strings.Contains(errs, "exists; --force overwrites it") {
 				t.Errorf("again: exit %d, %s", code, errs)
 			}
-			if code, out, errs := d.run("policy", "check"); code != ExitDone || strings.Contains(out, "no entry of governance") != (tc.governance == "none") {
+			if code, out, errs := d.run("policy", "check"); code != ExitDone ||
+				strings.Contains(out, "no entry of governance") != (tc.governance == "none") {
 				t.Errorf("policy check: exit %d\n%s%s", code, out, errs)
 			}
 		})
@@ -108,14 +121,17 @@ func TestShippedPoliciesOnTheSandbox(t *testing.T) {
 	}))
 	t.Cleanup(hook.Close)
 	t.Setenv("CURFEW_HOOK_SECRET", "secret")
-	l.curfew(ExitDone, "init", "--tags", "team,owner", "--govern", "lifetime=ephemeral", "--instance-store", "scratch", "--notify", hook.URL+"/x", "--observe", "no", "--force")
+	l.curfew(ExitDone, "init", "--tags", "team,owner", "--govern", "lifetime=ephemeral", "--instance-store", "scratch",
+		"--notify", hook.URL+"/x", "--observe", "no", "--force")
 	for range 8 {
 		l.curfewAny("enforce", "--once", "--enforce")
 		l.pass(5 * time.Minute)
 	}
 	for name, want := range map[string]string{
-		sandbox.Idle: "stopped", sandbox.Turning: "stopped", sandbox.Unsaved: "stopped", sandbox.Busy: "running", sandbox.Persistent: "running",
-		sandbox.Exempt: "running", sandbox.Unmeasured: "running", sandbox.GangIdle: "running", sandbox.Grouped: "running",
+		sandbox.Idle: "stopped", sandbox.Turning: "stopped", sandbox.Unsaved: "stopped", sandbox.Busy: "running",
+		sandbox.Persistent: "running",
+		sandbox.Exempt:     "running", sandbox.Unmeasured: "running", sandbox.GangIdle: "running",
+		sandbox.Grouped: "running",
 	} {
 		if got := l.state(name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
@@ -153,7 +169,8 @@ func TestConsentOnTheSandbox(t *testing.T) {
 	if got := l.state(sandbox.Unsaved); got != "terminated" {
 		t.Errorf("unsaved is %s after the consent", got)
 	}
-	if audit := l.curfew(ExitDone, "audit", "--what", "consent"); !strings.Contains(audit, "by ana") || !strings.Contains(audit, "scratch data") {
+	if audit := l.curfew(ExitDone, "audit", "--what", "consent"); !strings.Contains(audit, "by ana") ||
+		!strings.Contains(audit, "scratch data") {
 		t.Errorf("the audit log has %s", audit)
 	}
 	l.curfew(ExitUsage, "consent", l.account.Ref(sandbox.Unsaved).String())

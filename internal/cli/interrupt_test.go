@@ -27,9 +27,14 @@ func TestInterruptedSaysWhatWasDone(t *testing.T) {
 	}{
 		{stopped, "interrupted before it was done"},
 		{runtime.CutShort(stopped, nil), "interrupted; nothing was sent or changed"},
-		{runtime.CutShort(stopped, []action.Line{line(action.ResultWaiting, "i-0")}), "interrupted; nothing was sent or changed"},
 		{
-			runtime.CutShort(stopped, []action.Line{line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"), line(action.ResultFailed, "i-3")}),
+			runtime.CutShort(stopped, []action.Line{line(action.ResultWaiting, "i-0")}),
+			"interrupted; nothing was sent or changed",
+		},
+		{
+			runtime.CutShort(stopped, []action.Line{
+				line(action.ResultConfirmed, "i-1"), line(action.ResultWaiting, "i-2"), line(action.ResultFailed, "i-3"),
+			}),
 			"interrupted; done before: terminate i-1: confirmed, terminate i-3: failed; `curfew audit` has it all",
 		},
 	} {

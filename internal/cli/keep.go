@@ -55,8 +55,10 @@ Without RESOURCE the keeps that hold are listed.`,
 		},
 	}
 	ops.KeepResource.AddFlags(c.Flags(), &in)
-	c.Flags().StringSliceVar(&in.Source.Regions, "regions", nil, "regions to look in for an id that no scan has, or all (default: the configured region)")
-	c.Flags().StringArrayVar(&in.Source.AssumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
+	c.Flags().StringSliceVar(&in.Source.Regions, "regions", nil,
+		"regions to look in for an id that no scan has, or all (default: the configured region)")
+	c.Flags().StringArrayVar(&in.Source.AssumeRoles, "assume-role", nil,
+		"`ARN` of the role that reaches its account; repeatable")
 	c.Flags().StringVar(&in.Source.Profile, "profile", "", "AWS profile")
 	a.outputs(c, tableJSON...)
 	return c
@@ -144,7 +146,8 @@ and is what audit.public_key on another machine has to be.`,
 	fl.StringVar(&until, "until", "", "before then: `1h`, or an RFC 3339 time")
 	ops.ListAudit.AddFlags(fl, &in)
 	fl.BoolVar(&verify, "verify", false, "check that no entry was changed or taken out")
-	fl.StringVar(&anchor, "anchor", "", "write the signed end of the log to a `FILE` or s3://bucket/key; with --verify check that the log holds it")
+	fl.StringVar(&anchor, "anchor", "",
+		"write the signed end of the log to a `FILE` or s3://bucket/key; with --verify check that the log holds it")
 	fl.StringVar(&profile, "profile", "", "AWS profile, for s3://")
 	a.outputs(c, "table", "json", "jsonl")
 	return c
@@ -158,7 +161,8 @@ func (a *app) verifyAudit(ctx context.Context, anchor, profile string) error {
 	}
 	text := plain.Count(d.Entries, "entry") + ", unchanged"
 	if held := d.Anchor; held != nil {
-		text += fmt.Sprintf("\nentry %d is the one that was anchored on %s with %s", held.Entry, plain.Time(held.At), held.Key)
+		text += fmt.Sprintf("\nentry %d is the one that was anchored on %s with %s", held.Entry, plain.Time(held.At),
+			held.Key)
 	}
 	return a.say(d, "%s", plain.Text(text))
 }

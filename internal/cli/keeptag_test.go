@@ -19,8 +19,10 @@ import (
 // keepTagOf is the tag that keeps a machine, as the provider has it.
 func (l *ladderTest) keepTagOf(name string) string {
 	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeTags(l.t.Context(), &ec2.DescribeTagsInput{Filters: []types.Filter{
-		{Name: aws.String("resource-id"), Values: []string{l.account.IDs[name]}}, {Name: aws.String("key"), Values: []string{inventory.TagKeepUntil}}}})
+	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeTags(l.t.Context(),
+		&ec2.DescribeTagsInput{Filters: []types.Filter{
+			{Name: aws.String("resource-id"), Values: []string{l.account.IDs[name]}},
+			{Name: aws.String("key"), Values: []string{inventory.TagKeepUntil}}}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -41,7 +43,9 @@ func TestKeepWithoutTheState(t *testing.T) {
 		if strings.Contains(text, "curfew+consent") {
 			continue // asks for the disks of another machine, and warns of nothing
 		}
-		for _, part := range []string{"aws+ec2+create-tags", "curfew%3Akeep-until", "it+will+be+terminated", "Lost", "curfew+keep+aws%2F"} {
+		for _, part := range []string{
+			"aws+ec2+create-tags", "curfew%3Akeep-until", "it+will+be+terminated", "Lost", "curfew+keep+aws%2F",
+		} {
 			if !strings.Contains(text, part) {
 				t.Errorf("a warning does not say %q:\n%s", part, text)
 			}
@@ -53,7 +57,8 @@ func TestKeepWithoutTheState(t *testing.T) {
 
 	denied := l.sandbox.Wire.Inject(wire.Fault{Service: "ec2", Operation: "CreateTags", Kind: wire.AccessDenied})
 	code, out, errs := l.curfewAny("keep", ref, "--for", "24h", "--reason", "demo", "--data-dir", "laptop")
-	command := "aws ec2 create-tags --resources " + l.account.IDs[sandbox.Idle] + " --tags Key=curfew:keep-until,Value=" + end + " --region us-east-1"
+	command := "aws ec2 create-tags --resources " + l.account.IDs[sandbox.Idle] + " --tags Key=curfew:keep-until,Value=" +
+		end + " --region us-east-1"
 	if code != ExitError || !strings.Contains(errs, command) || strings.Contains(out, "is kept") {
 		t.Errorf("denied: exit %d, want %d and %q\n%s%s", code, ExitError, command, out, errs)
 	}
@@ -61,17 +66,21 @@ func TestKeepWithoutTheState(t *testing.T) {
 	if tag := l.keepTagOf(sandbox.Idle); tag != "" {
 		t.Fatalf("the tag is %q", tag)
 	}
-	if out := l.curfew(ExitDone, "keep", ref, "--for", "24h", "--reason", "demo", "--data-dir", "laptop"); !strings.Contains(out, "by its tag "+inventory.TagKeepUntil) {
+	if out := l.curfew(ExitDone, "keep", ref, "--for", "24h", "--reason", "demo", "--data-dir",
+		"laptop"); !strings.Contains(out, "by its tag "+inventory.TagKeepUntil) {
 		t.Errorf("it says %s", out)
 	}
 	if tag := l.keepTagOf(sandbox.Idle); tag != end {
 		t.Errorf("the tag is %q, want %q", tag, end)
 	}
 	// A bare id that no scan has is looked for in the account.
-	if out := l.curfew(ExitDone, "keep", l.account.IDs[sandbox.Turning], "--for", "12h", "--reason", "demo", "--data-dir", "laptop", "--regions", "us-east-1", "-o", "json"); !strings.Contains(out, `"tagged": true`) {
+	if out := l.curfew(ExitDone, "keep", l.account.IDs[sandbox.Turning], "--for", "12h", "--reason", "demo", "--data-dir",
+		"laptop", "--regions", "us-east-1", "-o", "json"); !strings.Contains(out, `"tagged": true`) {
 		t.Errorf("it says %s", out)
 	}
-	if code, _, errs := l.curfewAny("keep", "i-0123456789abcdef0", "--for", "12h", "--reason", "demo", "--data-dir", "laptop", "--regions", "us-east-1"); code != ExitError || !strings.Contains(errs, "no resource that curfew has seen") {
+	if code, _, errs := l.curfewAny("keep", "i-0123456789abcdef0", "--for", "12h", "--reason", "demo", "--data-dir",
+		"laptop", "--regions", "us-east-1"); code != ExitError ||
+		!strings.Contains(errs, "no resource that curfew has seen") {
 		t.Errorf("one that is not there: exit %d, %s", code, errs)
 	}
 	// The state that has warned keeps by itself and writes no tag.
@@ -101,7 +110,8 @@ func TestUnownedMachinesAreWarnedAbout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.write("curfew.yaml", strings.Replace(string(config), "notify:\n", "notify:\n  unowned: [\"slack:#ml-platform\"]\n", 1))
+	l.write("curfew.yaml", strings.Replace(string(config), "notify:\n", "notify:\n  unowned: [\"slack:#ml-platform\"]\n",
+		1))
 	l.pass(time.Minute)
 	if got := l.enforce(ExitDone); got[sandbox.Idle] != "warned" {
 		t.Errorf("with a contact for unowned resources: %v", got)

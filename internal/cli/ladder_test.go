@@ -166,7 +166,9 @@ func (l *ladderTest) curfewAny(args ...string) (exit int, stdout, stderr string)
 		}
 		return os.LookupEnv(name)
 	}
-	p := Process{Args: args, Stdout: &out, Stderr: &errs, Lookup: lookup, Now: l.clock, Dir: l.dir, DataDir: filepath.Join(l.dir, "data"), WitnessDir: filepath.Join(l.dir, "witness"+l.host), Version: "test",
+	p := Process{
+		Args: args, Stdout: &out, Stderr: &errs, Lookup: lookup, Now: l.clock, Dir: l.dir,
+		DataDir: filepath.Join(l.dir, "data"), WitnessDir: filepath.Join(l.dir, "witness"+l.host), Version: "test",
 		Uptime: func() (string, time.Duration) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -203,7 +205,8 @@ func (l *ladderTest) enforce(want int) map[string]string {
 // state is the provider's own word on a machine.
 func (l *ladderTest) state(name string) string {
 	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{l.account.IDs[name]}})
+	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeInstances(l.t.Context(),
+		&ec2.DescribeInstancesInput{InstanceIds: []string{l.account.IDs[name]}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -216,13 +219,17 @@ func (l *ladderTest) retag(name, key, value string) {
 	l.t.Helper()
 	api, ids := ec2.NewFromConfig(l.sandbox.Config("us-east-1")), []string{l.account.IDs[name]}
 	l.account.Turn(name, sandbox.AtRest)
-	if _, err := api.DeleteTags(l.t.Context(), &ec2.DeleteTagsInput{Resources: ids, Tags: []types.Tag{{Key: aws.String(inventory.TagGang)}, {Key: aws.String(key)}}}); err != nil {
+	if _, err := api.DeleteTags(l.t.Context(), &ec2.DeleteTagsInput{
+		Resources: ids, Tags: []types.Tag{{Key: aws.String(inventory.TagGang)}, {Key: aws.String(key)}},
+	}); err != nil {
 		l.t.Fatal(err)
 	}
 	if value == "" {
 		return
 	}
-	if _, err := api.CreateTags(l.t.Context(), &ec2.CreateTagsInput{Resources: ids, Tags: []types.Tag{{Key: aws.String(key), Value: aws.String(value)}}}); err != nil {
+	if _, err := api.CreateTags(l.t.Context(), &ec2.CreateTagsInput{
+		Resources: ids, Tags: []types.Tag{{Key: aws.String(key), Value: aws.String(value)}},
+	}); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -254,7 +261,9 @@ func TestLadderLive(t *testing.T) {
 		t.Errorf("a dry run must send no message (%d told):\n%s", l.messages(), preview)
 	}
 	got := l.enforce(ExitDone)
-	want := map[string]string{sandbox.Idle: "warned", sandbox.Turning: "warned", sandbox.Persistent: "refused", sandbox.Protected: "refused", sandbox.Exempt: "refused",
+	want := map[string]string{
+		sandbox.Idle: "warned", sandbox.Turning: "warned", sandbox.Persistent: "refused", sandbox.Protected: "refused",
+		sandbox.Exempt:  "refused",
 		sandbox.Grouped: "refused", sandbox.Unsaved: "refused", "gang-4": "refused", "gang-5": "refused"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("first pass (-want +got):\n%s", diff)
@@ -270,7 +279,8 @@ func TestLadderLive(t *testing.T) {
 	l.pass(4 * time.Minute)
 	l.account.Turn(sandbox.Turning, sandbox.AtWork) // in the last minute
 	l.pass(2 * time.Minute)
-	if got := l.enforce(ExitDone); !strings.HasSuffix(got[sandbox.Idle], "confirmed") && !strings.HasSuffix(got[sandbox.Idle], "acted") || got[sandbox.Turning] != "withdrawn" {
+	if got := l.enforce(ExitDone); !strings.HasSuffix(got[sandbox.Idle], "confirmed") &&
+		!strings.HasSuffix(got[sandbox.Idle], "acted") || got[sandbox.Turning] != "withdrawn" {
 		t.Errorf("after the grace: %v", got)
 	}
 	l.pass(time.Minute)
@@ -317,7 +327,10 @@ func TestLadderHolds(t *testing.T) {
 		}},
 		{"the usage cannot be read", func() func() { return fault("cloudwatch", "GetMetricData") }},
 		{"the machines cannot be read", func() func() { return fault("ec2", "DescribeInstances") }},
-		{"the clock jumped a day ahead", func() func() { l.jump(24 * time.Hour); return func() { l.jump(-24 * time.Hour) } }},
+		{"the clock jumped a day ahead", func() func() {
+			l.jump(24 * time.Hour)
+			return func() { l.jump(-24 * time.Hour) }
+		}},
 		{"a keep", func() func() {
 			for _, name := range []string{sandbox.Idle, sandbox.Turning} {
 				l.curfew(ExitDone, "keep", l.account.Ref(name).String(), "--for", "24h", "--reason", "demo")
@@ -376,7 +389,8 @@ func TestAClockAheadInventsNoMonth(t *testing.T) {
 		l.mu.Lock()
 		l.now, l.up = l.now.Add(15*time.Minute), l.up+15*time.Minute
 		l.mu.Unlock()
-		if exit, _, errs := l.curfewAny("scan", "--regions", "us-east-1"); exit == ExitDone || !strings.Contains(errs, "the clock of this host is ahead by 720h0m0s") {
+		if exit, _, errs := l.curfewAny("scan", "--regions", "us-east-1"); exit == ExitDone ||
+			!strings.Contains(errs, "the clock of this host is ahead by 720h0m0s") {
 			t.Fatalf("exit %d: %s", exit, errs)
 		}
 	}
@@ -451,7 +465,8 @@ func TestFixClimbsTheLadder(t *testing.T) {
 	var asked struct {
 		Requests []view.Request `json:"requests"`
 	}
-	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil || len(asked.Requests) != 1 {
+	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "approvals", "-o", "json")), &asked); err != nil ||
+		len(asked.Requests) != 1 {
 		t.Fatalf("%d requests, %v", len(asked.Requests), err)
 	}
 	id := asked.Requests[0].ID
@@ -472,7 +487,9 @@ func TestFixClimbsTheLadder(t *testing.T) {
 		}
 		l.pass(2 * time.Minute)
 	}
-	snapshots, err := api.DescribeSnapshots(t.Context(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("volume-id"), Values: []string{volume}}}})
+	snapshots, err := api.DescribeSnapshots(t.Context(), &ec2.DescribeSnapshotsInput{
+		OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("volume-id"), Values: []string{volume}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

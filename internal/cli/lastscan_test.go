@@ -37,10 +37,12 @@ func TestScanLastIsTheKeptScan(t *testing.T) {
 	if code, _, errs := d.run("scan", "--last", "--fail-on", "1"); code != ExitHeld && code != ExitPartial {
 		t.Errorf("--fail-on: exit %d, %s", code, errs)
 	}
-	if code, _, errs := d.run("scan", "--last", "--regions", "us-east-1"); code != ExitUsage || !strings.Contains(errs, "--regions") {
+	if code, _, errs := d.run("scan", "--last", "--regions", "us-east-1"); code != ExitUsage ||
+		!strings.Contains(errs, "--regions") {
 		t.Errorf("--regions: exit %d, %s", code, errs)
 	}
-	if code, _, errs := d.run("scan", "--last", "--cloud", "aws"); code != ExitError || !strings.Contains(errs, "no kept scan of aws") {
+	if code, _, errs := d.run("scan", "--last", "--cloud", "aws"); code != ExitError ||
+		!strings.Contains(errs, "no kept scan of aws") {
 		t.Errorf("another cloud: exit %d, %s", code, errs)
 	}
 }
@@ -52,7 +54,8 @@ func TestADamagedFindingIsNotHalfRead(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
 	for _, body := range []string{`{"id":"12"`, `{"id":"12"}`} {
-		alterState(t, filepath.Join(d.dir, "data"), "UPDATE snapshot_findings SET body = ? WHERE id = (SELECT MAX(id) FROM snapshot_findings)", body)
+		alterState(t, filepath.Join(d.dir, "data"),
+			"UPDATE snapshot_findings SET body = ? WHERE id = (SELECT MAX(id) FROM snapshot_findings)", body)
 		if code, _, errs := d.run("fix", "12"); code != ExitUsage || !strings.Contains(errs, "run `curfew scan` again") {
 			t.Errorf("%s: exit %d, %s", body, code, errs)
 		}

@@ -49,7 +49,8 @@ directory. --browser prints a link by which a browser has the same rights, for 8
 		},
 	}
 	c.Flags().BoolVar(&aws, "aws", false, "sign in by AWS credentials")
-	c.Flags().BoolVar(&browser, "browser", false, "print a link that signs a browser in to your own service, once and within 10 minutes")
+	c.Flags().BoolVar(&browser, "browser", false,
+		"print a link that signs a browser in to your own service, once and within 10 minutes")
 	c.Flags().StringVar(&profile, "profile", "", "AWS profile, for --aws")
 	a.outputs(c, tableJSON...)
 	return c
@@ -81,7 +82,8 @@ func oneServer(c *cobra.Command, args []string) error {
 func (a *app) server(cfg config.Config, named string) (*url.URL, error) {
 	text := first(named, cfg.Server)
 	if text == "" {
-		return nil, &failure{exit: ExitUsage, code: "no_server", err: errors.New("no server is given and none is configured"),
+		return nil, &failure{
+			exit: ExitUsage, code: "no_server", err: errors.New("no server is given and none is configured"),
 			hint: "give its URL, or set server in curfew.yaml or CURFEW_SERVER"}
 	}
 	u, err := config.ServerURL(text)
@@ -131,8 +133,12 @@ func (a *app) login(ctx context.Context, named string, aws, browser bool, profil
 	if err := a.logins().Save(login); err != nil {
 		return err
 	}
-	doc := view.Login{Schema: view.LoginSchema, Server: server, Name: who.Name, Roles: append([]string{}, who.Roles...), ExpiresAt: login.ExpiresAt}
-	lines := fmt.Sprintf("Signed in to %s as %s: %s", server, plain.Line(who.Name), plain.Line(first(strings.Join(who.Roles, ", "), "no role")))
+	doc := view.Login{
+		Schema: view.LoginSchema, Server: server, Name: who.Name, Roles: append([]string{}, who.Roles...),
+		ExpiresAt: login.ExpiresAt,
+	}
+	lines := fmt.Sprintf("Signed in to %s as %s: %s", server, plain.Line(who.Name),
+		plain.Line(first(strings.Join(who.Roles, ", "), "no role")))
 	if login.ExpiresAt != nil {
 		lines += ", until " + plain.Time(*login.ExpiresAt)
 	}
@@ -164,7 +170,10 @@ func (a *app) browserLink(ctx context.Context, cfg config.Config, u *url.URL) er
 	if err != nil {
 		return err
 	}
-	doc := view.Login{Schema: view.LoginSchema, Server: u.String(), Name: who.Name, Roles: append([]string{}, who.Roles...), ExpiresAt: &ends, Link: at.String()}
+	doc := view.Login{
+		Schema: view.LoginSchema, Server: u.String(), Name: who.Name, Roles: append([]string{}, who.Roles...),
+		ExpiresAt: &ends, Link: at.String(),
+	}
 	return a.say(doc, "%s", plain.Text(at.String()+"\nOpen it in a browser before "+plain.Time(ends)+". It counts once."))
 }
 
@@ -191,19 +200,27 @@ func (a *app) secret(server string) (string, error) {
 	}
 	text = strings.TrimSpace(text)
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", &failure{exit: ExitUsage, code: "no_token", err: errors.New("no token was given"), hint: "`curfew token create` at the service makes one; --aws signs in by AWS credentials"}
+		return "", &failure{
+			exit: ExitUsage, code: "no_token", err: errors.New("no token was given"),
+			hint: "`curfew token create` at the service makes one; --aws signs in by AWS credentials",
+		}
 	}
 	return text, nil
 }
 
 // signInByAWS trades a presigned GetCallerIdentity for a token.
-func (a *app) signInByAWS(ctx context.Context, cfg config.Config, u *url.URL, login *client.Login, profile string) error {
+func (a *app) signInByAWS(ctx context.Context, cfg config.Config, u *url.URL, login *client.Login,
+	profile string) error {
 	raw := make([]byte, 16)
 	_, _ = rand.Read(raw) // it never fails
 	nonce := hex.EncodeToString(raw)
 	signed, err := identity.SignCall(ctx, a.req, cfg, profile, api.AWSBinding(login.Server, nonce))
 	if err != nil {
-		return &failure{exit: ExitError, code: "no_credentials", err: fmt.Errorf("sign in to %s by AWS credentials: %w", login.Server, err), hint: "give --profile, or sign in to AWS"}
+		return &failure{
+			exit: ExitError, code: "no_credentials",
+			err:  fmt.Errorf("sign in to %s by AWS credentials: %w", login.Server, err),
+			hint: "give --profile, or sign in to AWS",
+		}
 	}
 	c, err := a.reach(cfg, client.Options{URL: u})
 	if err != nil {

@@ -92,7 +92,9 @@ func TestLogin(t *testing.T) {
 	if got := o.give("", "costs"); got.code != ExitDenied || !strings.Contains(got.errs, "curfew login "+o.srv.URL) {
 		t.Fatalf("without a token: exit %d, %s", got.code, got.errs)
 	}
-	for name, secret := range map[string]string{"no token": "", "a text": "not a token\n", "another token": "curfew_" + strings.Repeat("0", 64)} {
+	for name, secret := range map[string]string{
+		"no token": "", "a text": "not a token\n", "another token": "curfew_" + strings.Repeat("0", 64),
+	} {
 		got := o.give(secret, "login")
 		if got.code != ExitUsage && got.code != ExitDenied || len(o.kept()) > 0 || strings.Count(got.errs, "\n") != 1 {
 			t.Errorf("%s: exit %d, %s; kept %v", name, got.code, got.errs, o.kept())
@@ -100,7 +102,8 @@ func TestLogin(t *testing.T) {
 	}
 	got := o.give(vi.Secret+"\n", "login", "-o", "json")
 	var doc view.Login
-	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || got.code != ExitDone || doc.Name != "vi" || doc.Server != o.srv.URL || strings.Join(doc.Roles, " ") != "viewer" {
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || got.code != ExitDone || doc.Name != "vi" ||
+		doc.Server != o.srv.URL || strings.Join(doc.Roles, " ") != "viewer" {
 		t.Fatalf("exit %d, %v: %s%s", got.code, err, got.out, got.errs)
 	}
 	if strings.Contains(got.out+got.errs, vi.Secret) {
@@ -123,14 +126,18 @@ func TestLogin(t *testing.T) {
 	if got := o.give("", "audit"); got.code != ExitDone {
 		t.Errorf("exit %d: %s", got.code, got.errs)
 	}
-	for _, line := range []string{"freeze --reason x", "keep sim/000000000000/us-east-1/instance/i-1 --for 1h --reason x", "approve ff", "token list", "bill reconcile --post"} {
+	for _, line := range []string{
+		"freeze --reason x", "keep sim/000000000000/us-east-1/instance/i-1 --for 1h --reason x", "approve ff",
+		"token list", "bill reconcile --post",
+	} {
 		got := o.give("", strings.Fields(line)...)
 		if got.code != ExitDenied || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "needs the role") {
 			t.Errorf("%s: exit %d, %s", line, got.code, got.errs)
 		}
 	}
 	// Another person signs in in place of the one before.
-	if got := o.give(ada.Secret, "login"); got.code != ExitDone || !strings.Contains(got.out, "ada") || len(o.kept()) != 1 {
+	if got := o.give(ada.Secret, "login"); got.code != ExitDone || !strings.Contains(got.out, "ada") ||
+		len(o.kept()) != 1 {
 		t.Fatalf("exit %d: %s%s", got.code, got.out, got.errs)
 	}
 	if got := o.give("", "token", "revoke", vi.ID); got.code != ExitDone || !strings.Contains(got.out, "revoked") {
@@ -138,14 +145,16 @@ func TestLogin(t *testing.T) {
 	}
 	made := o.give("", "token", "create", "dashboard", "--role", "viewer", "-o", "json")
 	var secret view.NewToken
-	if err := json.Unmarshal([]byte(made.out), &secret); err != nil || made.code != ExitDone || secret.Name != "dashboard" {
+	if err := json.Unmarshal([]byte(made.out), &secret); err != nil || made.code != ExitDone ||
+		secret.Name != "dashboard" {
 		t.Errorf("exit %d, %v: %s%s", made.code, err, made.out, made.errs)
 	}
 	// A file that others can read is not used.
 	if err := os.Chmod(o.kept()[0], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := o.give("", "audit"); got.code != ExitUsage || !strings.Contains(got.errs, "others can read") || strings.Contains(got.errs, ada.Secret) {
+	if got := o.give("", "audit"); got.code != ExitUsage || !strings.Contains(got.errs, "others can read") ||
+		strings.Contains(got.errs, ada.Secret) {
 		t.Errorf("exit %d: %s", got.code, got.errs)
 	}
 	if got := o.give("", "logout"); got.code != ExitDone || len(o.kept()) != 0 {
@@ -167,11 +176,14 @@ func TestAnExpiredToken(t *testing.T) {
 	o.now = o.now.Add(61 * time.Minute)
 	req := o.srv.req.Fresh()
 	req.Caller = runtime.ServedCaller(approval.Person{Name: "ada"})
-	if _, err := identity.CreateToken(t.Context(), req, identity.TokenOptions{Name: "ada", Roles: []string{"admin"}}); err != nil {
+	if _, err := identity.CreateToken(t.Context(), req, identity.TokenOptions{
+		Name: "ada", Roles: []string{"admin"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	got := o.give("", "audit")
-	if got.code != ExitDenied || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "expired") || !strings.Contains(got.errs, "curfew login") {
+	if got.code != ExitDenied || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "expired") ||
+		!strings.Contains(got.errs, "curfew login") {
 		t.Errorf("exit %d: %s", got.code, got.errs)
 	}
 }
@@ -258,7 +270,8 @@ func TestALostAnswer(t *testing.T) {
 	sent.Store(0)
 	lost.Store(100)
 	got = o.give("", "unfreeze", "--reason", "over")
-	if got.code != ExitError || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "may have been carried out") || events("unfreeze") != 1 {
+	if got.code != ExitError || strings.Count(got.errs, "\n") != 1 ||
+		!strings.Contains(got.errs, "may have been carried out") || events("unfreeze") != 1 {
 		t.Errorf("exit %d, %d in the log: %s", got.code, events("unfreeze"), got.errs)
 	}
 	// A token is not made twice: its answer is not kept, so it is not asked for again.
@@ -290,7 +303,8 @@ func TestAForeignCertificate(t *testing.T) {
 	o.env["CURFEW_SERVER"] = srv.URL
 	vi := o.token("vi", "viewer")
 	got := o.give(vi.Secret, "login")
-	if got.code != ExitError || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "authority") || !strings.Contains(got.errs, "server_ca_file") || sawToken.Load() || len(o.kept()) > 0 {
+	if got.code != ExitError || strings.Count(got.errs, "\n") != 1 || !strings.Contains(got.errs, "authority") ||
+		!strings.Contains(got.errs, "server_ca_file") || sawToken.Load() || len(o.kept()) > 0 {
 		t.Errorf("exit %d: %s; a token was sent: %v", got.code, got.errs, sawToken.Load())
 	}
 	o.write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})))
@@ -323,17 +337,20 @@ func TestLoginByAWS(t *testing.T) {
 	sts := fmt.Sprintf("approvals: {sts_endpoint: %q}\n", os.Getenv("AWS_ENDPOINT_URL"))
 	o := newOffice(t, nil)
 	o.write("curfew.yaml", sts)
-	if err := os.WriteFile(filepath.Join(o.srv.req.Dir, "curfew.yaml"), []byte(sts+fmt.Sprintf("people: {ana: {aws: [%q], roles: [viewer]}}\n", ana)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(o.srv.req.Dir, "curfew.yaml"),
+		[]byte(sts+fmt.Sprintf("people: {ana: {aws: [%q], roles: [viewer]}}\n", ana)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	asEve()
-	if got := o.give("", "login", "--aws"); got.code != ExitDenied || strings.Count(got.errs, "\n") != 1 || len(o.kept()) != 0 {
+	if got := o.give("", "login", "--aws"); got.code != ExitDenied || strings.Count(got.errs, "\n") != 1 ||
+		len(o.kept()) != 0 {
 		t.Errorf("exit %d: %s%s", got.code, got.out, got.errs)
 	}
 	asAna()
 	got := o.give("", "login", "--aws", "-o", "json")
 	var doc view.Login
-	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || got.code != ExitDone || doc.Name != "ana" || doc.ExpiresAt == nil || time.Until(*doc.ExpiresAt) > time.Hour {
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || got.code != ExitDone || doc.Name != "ana" ||
+		doc.ExpiresAt == nil || time.Until(*doc.ExpiresAt) > time.Hour {
 		t.Fatalf("exit %d, %v: %s%s", got.code, err, got.out, got.errs)
 	}
 	if got := o.give("", "whoami"); got.code != ExitDone || !strings.Contains(got.out, "ana") {

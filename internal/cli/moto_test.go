@@ -34,7 +34,8 @@ func TestScanOfAnotherImplementation(t *testing.T) {
 	cfg.BaseEndpoint = awssdk.String(s.MotoURL())
 	client := ec2.NewFromConfig(cfg)
 	run, err := client.RunInstances(t.Context(), &ec2.RunInstancesInput{
-		ImageId: awssdk.String("ami-03cf127a"), InstanceType: "g6.xlarge", MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
+		ImageId: awssdk.String("ami-03cf127a"), InstanceType: "g6.xlarge", MinCount: awssdk.Int32(1),
+		MaxCount: awssdk.Int32(1),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +50,8 @@ func TestScanOfAnotherImplementation(t *testing.T) {
 		t.Errorf("assumes %q", doc.Assumptions)
 	}
 	for _, what := range []string{
-		"DescribeCapacityReservations", "DescribeLockedSnapshots", "DescribeReservedInstances", "DescribeSavingsPlans", "ListApps",
+		"DescribeCapacityReservations", "DescribeLockedSnapshots", "DescribeReservedInstances", "DescribeSavingsPlans",
+		"ListApps",
 	} {
 		if !slices.ContainsFunc(doc.BlindSpots, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, what) }) {
 			t.Errorf("%s is not named as not read: %+v", what, doc.BlindSpots)

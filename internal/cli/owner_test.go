@@ -15,7 +15,8 @@ import (
 // TestBrowserLink: who has the owner token gets a link that signs a browser in once.
 func TestBrowserLink(t *testing.T) {
 	o := newOffice(t, nil)
-	if got := o.give("", "login", "--browser"); got.code != ExitDenied || !strings.Contains(got.errs, "run it as the user of the service") {
+	if got := o.give("", "login", "--browser"); got.code != ExitDenied ||
+		!strings.Contains(got.errs, "run it as the user of the service") {
 		t.Errorf("without the owner token: exit %d: %s", got.code, got.errs)
 	}
 	o.srv.owned(t, o.data, filepath.Join(o.dir, "none"))
@@ -34,7 +35,8 @@ func TestBrowserLink(t *testing.T) {
 	}
 	got := o.give("", "login", "--browser")
 	link, rest, _ := strings.Cut(got.out, "\n")
-	if got.code != ExitDone || !strings.HasPrefix(link, o.srv.URL+"/auth/once?code=") || !strings.Contains(rest, "It counts once.") {
+	if got.code != ExitDone || !strings.HasPrefix(link, o.srv.URL+"/auth/once?code=") ||
+		!strings.Contains(rest, "It counts once.") {
 		t.Fatalf("exit %d: %s%s", got.code, got.out, got.errs)
 	}
 	for _, want := range []int{http.StatusSeeOther, http.StatusForbidden} {
@@ -44,7 +46,8 @@ func TestBrowserLink(t *testing.T) {
 	}
 	got = o.give("", "login", "--browser", "-o", "json")
 	var doc view.Login
-	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || doc.Name != "root" || doc.ExpiresAt == nil || follow(doc.Link) != http.StatusSeeOther {
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || doc.Name != "root" || doc.ExpiresAt == nil ||
+		follow(doc.Link) != http.StatusSeeOther {
 		t.Errorf("%v: %+v", err, doc)
 	}
 	if len(o.kept()) != 0 {
@@ -73,7 +76,8 @@ func TestOwnerTokenThatOthersCanRead(t *testing.T) {
 	if err := os.Chmod(filepath.Join(mine, identity.OwnerFile), 0o604); err != nil {
 		t.Fatal(err)
 	}
-	if got := o.give("", "ls"); got.code != ExitUsage || !strings.Contains(got.errs, "others can read it (mode 0604)") || strings.Count(got.errs, "\n") != 1 {
+	if got := o.give("", "ls"); got.code != ExitUsage || !strings.Contains(got.errs, "others can read it (mode 0604)") ||
+		strings.Count(got.errs, "\n") != 1 {
 		t.Errorf("exit %d: %s", got.code, got.errs)
 	}
 }
@@ -84,11 +88,15 @@ func TestServeShowsLinkOnTerminal(t *testing.T) {
 	for _, width := range []int{0, 80} {
 		d := newDesktop(t)
 		data := filepath.Join(d.dir, "data")
-		got := d.giveAt(data, width, nil, "serve", "--demo", "--observe", "--speed", "max", "--for", "10m", "--listen", "127.0.0.1:0")
-		if got.code != ExitDone || strings.Contains(got.errs, "/auth/once") || strings.Contains(got.errs, identity.TokenPrefix) || !strings.Contains(got.errs, "owner_token="+filepath.Join(data, identity.OwnerFile)) {
+		got := d.giveAt(data, width, nil, "serve", "--demo", "--observe", "--speed", "max", "--for", "10m", "--listen",
+			"127.0.0.1:0")
+		if got.code != ExitDone || strings.Contains(got.errs, "/auth/once") ||
+			strings.Contains(got.errs, identity.TokenPrefix) ||
+			!strings.Contains(got.errs, "owner_token="+filepath.Join(data, identity.OwnerFile)) {
 			t.Errorf("width %d: exit %d: %s", width, got.code, got.errs)
 		}
-		if shown := strings.Contains(got.out, "within 10 minutes: http://127.0.0.1:") && strings.Contains(got.out, "/auth/once?code="); shown != (width > 0) {
+		if shown := strings.Contains(got.out, "within 10 minutes: http://127.0.0.1:") &&
+			strings.Contains(got.out, "/auth/once?code="); shown != (width > 0) {
 			t.Errorf("width %d: %s", width, got.out)
 		}
 		if _, err := identity.ReadOwner(data); err != nil {

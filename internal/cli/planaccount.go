@@ -41,7 +41,9 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 	}
 	bar := a.newProgress(f.Cloud)
 	defer bar.Finish()
-	setting.Source, setting.Query = "plan", round.Query{Window: cfg.Scan.Window, Progress: bar.Report, Kinds: map[inventory.Kind]bool{inventory.KindInstance: true}}
+	setting.Source, setting.Query = "plan", round.Query{
+		Window: cfg.Scan.Window, Progress: bar.Report, Kinds: map[inventory.Kind]bool{inventory.KindInstance: true},
+	}
 	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Required: cfg.RequiredTags}
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
@@ -51,7 +53,8 @@ func (a *app) scanned(ctx context.Context, f sourceFlags) (*round.Result, config
 }
 
 // planLedger shows how many machines of each group are needed by the duty in the ledger.
-func (a *app) planLedger(ctx context.Context, verb, schema string, period runtime.Period, purpose inventory.Purpose, target float64) error {
+func (a *app) planLedger(ctx context.Context, verb, schema string, period runtime.Period, purpose inventory.Purpose,
+	target float64) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -71,8 +74,10 @@ func (a *app) planLedger(ctx context.Context, verb, schema string, period runtim
 	}
 	if len(doc.Groups) == 0 {
 		what := map[bool]string{true: "a machine", false: "a machine with purpose " + string(purpose)}[purpose == ""]
-		return &failure{exit: ExitError, code: "no_usage", err: fmt.Errorf("plan %s: the ledger has no hour of %s from %s to %s; run curfew scan regularly to fill it",
-			verb, what, since.Format(time.DateOnly), until.Format(time.DateOnly))}
+		return &failure{
+			exit: ExitError, code: "no_usage",
+			err: fmt.Errorf("plan %s: the ledger has no hour of %s from %s to %s; run curfew scan regularly to fill it",
+				verb, what, since.Format(time.DateOnly), until.Format(time.DateOnly))}
 	}
 	return a.show(doc, func() report.Sheet { return report.Groups(verb, doc) })
 }

@@ -32,13 +32,24 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 	since := until.AddDate(0, 0, -70)
 	account := ledger.Account{Cloud: "aws", ID: "111122223333"}
 	for _, at := range []time.Time{since, until} {
-		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}}
+		r := ledger.Round{
+			Account: account, At: at, Source: "scan",
+			Complete: []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}},
+		}
 		var seen []ledger.Observation
 		for id, state := range map[string]duty.State{"i-busy": duty.Busy, "i-idle": duty.Idle, "i-spot": duty.Busy} {
-			o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: id},
+			o := ledger.Observation{
+				At: at, Ref: inventory.Ref{
+					Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: id,
+				},
 				State: inventory.StateRunning, StateSince: since.AddDate(0, -1, 0), CreatedAt: since.AddDate(0, -1, 0),
-				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * 2195764 * money.USD / 100000, Source: "test", AsOf: since.AddDate(0, -2, 0)}},
-				Duty:   []ledger.Span{{From: since, To: at, State: state}}}
+				Meters: []ledger.Meter{
+					{
+						Name: "compute", Category: ledger.Compute, Monthly: 730 * 2195764 * money.USD / 100000, Source: "test",
+						AsOf: since.AddDate(0, -2, 0),
+					},
+				},
+				Duty: []ledger.Span{{From: since, To: at, State: state}}}
 			if id == "i-spot" {
 				o.Meters[0].Moves = true
 			}
@@ -78,7 +89,9 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 	}
 	ask := func(args ...string) plan {
 		t.Helper()
-		code, out, errs := d.run(append([]string{"plan", "commit", "--from", "ledger", "--until", until.Format(time.DateOnly), "-o", "json"}, args...)...)
+		code, out, errs := d.run(append([]string{
+			"plan", "commit", "--from", "ledger", "--until", until.Format(time.DateOnly), "-o", "json",
+		}, args...)...)
 		if code != ExitDone {
 			t.Fatalf("%v: exit %d: %s", args, code, errs)
 		}
@@ -89,17 +102,20 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 		return p
 	}
 	p := ask("--since", since.Format(time.DateOnly))
-	if len(p.Commitments) != 1 || p.Commitments[0].Key != "p4d.24xlarge/us-east-2" || p.Commitments[0].Quantity != 1 || p.Commitments[0].Term != 36 || p.Commitments[0].History != 70*24 {
+	if len(p.Commitments) != 1 || p.Commitments[0].Key != "p4d.24xlarge/us-east-2" || p.Commitments[0].Quantity != 1 ||
+		p.Commitments[0].Term != 36 || p.Commitments[0].History != 70*24 {
 		t.Fatalf("the plan is %+v", p)
 	}
 	if c := p.Commitments[0]; !c.Advised || c.Risk == nil || c.Risk.PerYear != 0.35 {
 		t.Errorf("on 70 days: advised %v, %q, %+v", c.Advised, c.Why, c.Risk)
 	}
-	if notes := strings.Join(p.Assumptions, "; "); !strings.Contains(notes, "OpenCost") || !strings.Contains(notes, "2024-01-01") {
+	if notes := strings.Join(p.Assumptions, "; "); !strings.Contains(notes, "OpenCost") ||
+		!strings.Contains(notes, "2024-01-01") {
 		t.Errorf("the source of the prices is not said: %s", notes)
 	}
 	p = ask("--since", until.AddDate(0, 0, -30).Format(time.DateOnly))
-	if len(p.Commitments) != 1 || p.Commitments[0].Advised || !strings.Contains(p.Commitments[0].Why, "720 hours of history") {
+	if len(p.Commitments) != 1 || p.Commitments[0].Advised ||
+		!strings.Contains(p.Commitments[0].Why, "720 hours of history") {
 		t.Errorf("on 30 days: %+v", p.Commitments)
 	}
 	p = ask("--since", since.Format(time.DateOnly), "--leave-rate", "2")
@@ -311,12 +327,23 @@ func TestPlansFromTheLedger(t *testing.T) {
 	}
 	for at := since; !at.After(until); at = at.Add(12 * time.Hour) {
 		half := int(at.Add(-12*time.Hour).Sub(since)/(12*time.Hour)) % 2
-		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}}}
+		r := ledger.Round{
+			Account: account, At: at, Source: "scan",
+			Complete: []ledger.Part{{Region: "us-east-2", Kind: inventory.KindInstance}},
+		}
 		var seen []ledger.Observation
 		for _, m := range machines {
-			o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: m.id},
+			o := ledger.Observation{
+				At: at, Ref: inventory.Ref{
+					Cloud: "aws", Account: account.ID, Region: "us-east-2", Kind: inventory.KindInstance, ID: m.id,
+				},
 				State: inventory.StateRunning, StateSince: since.AddDate(0, -1, 0), CreatedAt: since.AddDate(0, -1, 0),
-				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "test", AsOf: since.AddDate(0, -2, 0)}}}
+				Meters: []ledger.Meter{
+					{
+						Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "test",
+						AsOf: since.AddDate(0, -2, 0),
+					},
+				}}
 			o.Type, o.Purpose, o.Owner = m.machineType, m.purpose, inventory.Owner{Team: "search"}
 			if m.unpriced {
 				o.Meters[0] = ledger.Meter{Name: "compute", Category: ledger.Compute, Unpriced: "no price"}
@@ -335,7 +362,10 @@ func TestPlansFromTheLedger(t *testing.T) {
 	}
 	ask := func(verb string, args ...string) string {
 		t.Helper()
-		code, out, errs := d.run(append([]string{"plan", verb, "--from", "ledger", "--since", since.Format(time.DateOnly), "--until", until.Format(time.DateOnly), "-o", "json"}, args...)...)
+		code, out, errs := d.run(append([]string{
+			"plan", verb, "--from", "ledger", "--since", since.Format(time.DateOnly), "--until", until.Format(time.DateOnly),
+			"-o", "json",
+		}, args...)...)
 		if code != ExitDone {
 			t.Fatalf("plan %s: exit %d: %s", verb, code, errs)
 		}
@@ -345,7 +375,8 @@ func TestPlansFromTheLedger(t *testing.T) {
 		}
 		var lines []string
 		for _, g := range doc.Groups {
-			lines = append(lines, fmt.Sprintf("%s %s %s: %d ran, %d worked, %d needed, %.2f not known, saves %s", g.Team, g.Purpose, g.Type, g.Machines, g.Working, g.Needed, g.UnknownShare, g.SavingUSD))
+			lines = append(lines, fmt.Sprintf("%s %s %s: %d ran, %d worked, %d needed, %.2f not known, saves %s", g.Team,
+				g.Purpose, g.Type, g.Machines, g.Working, g.Needed, g.UnknownShare, g.SavingUSD))
 		}
 		return strings.Join(lines, "\n")
 	}
@@ -356,10 +387,13 @@ search training p4d.24xlarge: 2 ran, 2 worked, 2 needed, 0.50 not known, saves 0
 		t.Errorf("rightsize:\n%s\nwant\n%s", got, want)
 	}
 	// At 70% one machine's work takes two.
-	if got, want := ask("capacity"), "search inference g5.xlarge: 3 ran, 1 worked, 2 needed, 0.00 not known, saves 730.00"; got != want {
+	if got, want := ask(
+		"capacity"), "search inference g5.xlarge: 3 ran, 1 worked, 2 needed, 0.00 not known, saves 730.00"; got != want {
 		t.Errorf("capacity: %s, want %s", got, want)
 	}
-	if code, _, errs := d.run("plan", "capacity", "--from", "ledger", "--since", "2020-01-01", "--until", "2020-02-01"); code == ExitDone || !strings.Contains(errs, "the ledger has no hour of a machine with purpose inference") {
+	if code, _, errs := d.run("plan", "capacity", "--from", "ledger", "--since", "2020-01-01", "--until",
+		"2020-02-01"); code == ExitDone ||
+		!strings.Contains(errs, "the ledger has no hour of a machine with purpose inference") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

@@ -49,7 +49,8 @@ which fleets had more machines than worked at the same time.`,
 			if f.from == "" {
 				return a.planCapacity(f)
 			}
-			if err := fromAccount("capacity", f.from, f.qps != 0 || f.qpsPerGPU != 0 || f.arrivals != "" || f.profile != "" || f.p99 != "" || f.replicas != 0); err != nil {
+			if err := fromAccount("capacity", f.from, f.qps != 0 || f.qpsPerGPU != 0 || f.arrivals != "" || f.profile != "" ||
+				f.p99 != "" || f.replicas != 0); err != nil {
 				return err
 			}
 			target := capacity.DefaultTarget
@@ -69,11 +70,13 @@ which fleets had more machines than worked at the same time.`,
 	fl := c.Flags()
 	f.source.addAccount(fl)
 	f.source.addMetrics(fl)
-	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the hours in which they worked (ledger)")
+	fl.StringVar(&f.from, "from", "", "plan the serving fleets of the account by their measured load (scan) or by the "+
+		"hours in which they worked (ledger)")
 	ops.AddFlags(c.Flags(), &f.period, map[string]string{"since": "30d"})
 	fl.Float64Var(&f.qps, "qps", 0, "requests per second (default with --arrivals: their rate)")
 	fl.Float64Var(&f.qpsPerGPU, "qps-per-gpu", 0, "requests per second that one replica serves")
-	fl.StringVar(&f.headroom, "headroom", "", "free share of the capacity: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
+	fl.StringVar(&f.headroom, "headroom", "",
+		"free share of the capacity: `20%` (default: 70% utilization, unless --p99 or --replicas is given)")
 	fl.StringVar(&f.profile, "profile", "", "time of a batch of n: `a=1ms,b=10ms` is a·n + b")
 	fl.IntVar(&f.maxBatch, "max-batch", 0, "maximum batch size (default: an idle replica takes the whole queue)")
 	fl.StringVar(&f.p99, "p99", "", "p99 latency objective: `50ms`")

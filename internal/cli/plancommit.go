@@ -56,8 +56,10 @@ and it is expected to save even if work leaves its machine type before the term 
 	fl.StringVar(&f.from, "from", "", "source of the hours instead of --usage: ledger or bill")
 	fl.IntVar(&f.minHistory, "min-history", 1440, "hours of history that a commitment needs; 0 for no check")
 	fl.Float64Var(&f.leaveRate, "leave-rate", 0, "yearly rate at which work leaves a machine type (default: by its age)")
-	fl.StringVar(&f.usage, "usage", "", "CSV `file` of hourly use: time,key,quantity,on_demand_rate and optional idle_quantity")
-	fl.StringVar(&f.offers, "offers", "", "CSV `file` of offers: key,kind,term_months,payment,hourly_rate,upfront,discount")
+	fl.StringVar(&f.usage, "usage", "",
+		"CSV `file` of hourly use: time,key,quantity,on_demand_rate and optional idle_quantity")
+	fl.StringVar(&f.offers, "offers", "",
+		"CSV `file` of offers: key,kind,term_months,payment,hourly_rate,upfront,discount")
 	fl.StringVar(&f.existing, "existing", "", "CSV `file` of existing commitments with their expiry dates")
 	fl.BoolVar(&f.online, "online", false, "compare with an online policy, which sees only the past")
 	fl.Float64Var(&f.drop, "drop", 0, "one more drop in demand to evaluate, 0 to 1")
@@ -72,9 +74,11 @@ func (a *app) planCommit(ctx context.Context, f commitFlags, leave bool) error {
 	case f.from == "" && (f.usage == "" || f.offers == ""):
 		return usageError("curfew plan commit: give --usage FILE and --offers FILE, or --from ledger")
 	case f.from == "bill" && f.offers == "":
-		return usageError("curfew plan commit --from bill: give --offers FILE with savings plans: a bill has dollars by region (key compute/REGION or *)")
+		return usageError("curfew plan commit --from bill: give --offers FILE with savings plans: a bill has dollars by " +
+			"region (key compute/REGION or *)")
 	case f.from == "scan":
-		return usageError("curfew plan commit --from scan: one scan is too short for a commitment of years: use --from ledger after regular scans, or import bills and use --from bill")
+		return usageError("curfew plan commit --from scan: one scan is too short for a commitment of years: use --from " +
+			"ledger after regular scans, or import bills and use --from bill")
 	case f.minHistory < 0 || !(f.leaveRate >= 0 && f.leaveRate <= 100):
 		return usageError("curfew plan commit: --min-history must be 0 or more, and --leave-rate 0 to 100 a year")
 	}
@@ -173,7 +177,8 @@ func leavingMachines(ctx context.Context, s *store.Store) (accountplan.Leaving, 
 			"as they are; run curfew scan first", nil
 	}
 	leaves := accountplan.NewLeaving(fixes)
-	return leaves, fmt.Sprintf("machines with findings up to %s come off first: %s", at.Format(time.DateOnly), leaves), nil
+	return leaves, fmt.Sprintf("machines with findings up to %s come off first: %s", at.Format(time.DateOnly),
+		leaves), nil
 }
 
 // history is the state that hours are read from, their bounds and the machines that leave.

@@ -37,7 +37,8 @@ workloads as possible. --enumerate counts the ways to divide a GPU.`,
 	fl := c.Flags()
 	fl.StringVar(&f.gpu, "gpu", "", "GPUs with optional counts: `A100-80GB:4,A30`")
 	fl.StringVar(&f.workloads, "workloads", "", "CSV `file` of workloads: name,memory_gib,compute_slices,count")
-	fl.StringVar(&f.current, "current", "", "current placements: `file` with CSV, the output of nvidia-smi mig -lgi, or the JSON of an earlier plan")
+	fl.StringVar(&f.current, "current", "",
+		"current placements: `file` with CSV, the output of nvidia-smi mig -lgi, or the JSON of an earlier plan")
 	fl.BoolVar(&f.enumerate, "enumerate", false, "count the ways to divide one GPU")
 	fl.BoolVar(&f.double, "double-memory", false, "also use profiles with double memory")
 	fl.BoolVar(&f.keep, "keep-gpus", false, "keep the current GPUs in use: do not move workloads to free a GPU")

@@ -54,13 +54,15 @@ the machine types that fit the measured memory and compute, with prices and draw
 	f.source.addAccount(fl)
 	f.source.addMetrics(fl)
 	fl.StringVar(&f.source.Profile, "profile", "", "AWS profile")
-	fl.StringVar(&f.from, "from", "", "source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
+	fl.StringVar(&f.from, "from", "",
+		"source instead of --usage: scan (measure the account) or ledger (machines that worked at the same time)")
 	ops.AddFlags(c.Flags(), &f.period, map[string]string{"since": "30d"})
 	fl.StringVar(&f.usage, "usage", "", "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`")
 	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `resource=host,time=ts`")
 	fl.StringVar(&f.step, "step", "", "sampling step, such as 60s (default: from the file)")
 	fl.StringVar(&f.resource, "resource", "", "resource of the nvidia-smi output")
-	fl.StringVar(&f.tz, "tz", "", "time `zone` of times without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
+	fl.StringVar(&f.tz, "tz", "",
+		"time `zone` of times without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
 	fl.StringVar(&f.machine, "type", "", "current machine `type` (default: from the file)")
 	fl.StringVar(&f.region, "region", "", "region of the machines (default us-east-1)")
 	a.outputs(c, reports...)
@@ -71,7 +73,9 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	if f.usage == "" {
 		return usageError("curfew plan rightsize: give --usage FILE with recorded usage, or --from scan")
 	}
-	t, err := backtestFlags{trace: f.usage, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource, tz: f.tz}.params()
+	t, err := backtestFlags{
+		trace: f.usage, columns: f.columns, step: f.step, restartCost: "0s", resource: f.resource, tz: f.tz,
+	}.params()
 	if err != nil {
 		return err
 	}

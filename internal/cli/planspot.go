@@ -24,7 +24,8 @@ type spotTraceFlags struct {
 func (f *spotTraceFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.trace, "trace", "", "CSV `file` of recorded availability: zone,time,length,up and optional price")
-	fl.StringVar(&f.columns, "map", "", "names of the columns in the file: `zone=trace,time=t_s,length=len_s,up=nodes_up`")
+	fl.StringVar(&f.columns, "map", "",
+		"names of the columns in the file: `zone=trace,time=t_s,length=len_s,up=nodes_up`")
 	fl.StringVar(&f.gap, "gap", "", "sampling step: `195s`")
 	fl.StringVar(&f.zones, "zones", "", "only zones that match a `pattern`, such as 'us-east-1*'")
 	fl.Int64Var(&f.nodes, "nodes", 1, "number of machines that must be available")
@@ -43,7 +44,9 @@ func (f *spotTraceFlags) read(a *app, verb string) (spot.Trace, error) {
 	if m.Columns, err = columnMap(f.columns, "zone", "time", "length", "up", "price"); err != nil {
 		return spot.Trace{}, err
 	}
-	return runtime.ReadPlan(a.req, f.trace, func(name string, r io.Reader) (spot.Trace, error) { return spot.Read(r, name, m) })
+	return runtime.ReadPlan(a.req, f.trace, func(name string, r io.Reader) (spot.Trace, error) {
+		return spot.Read(r, name, m)
+	})
 }
 
 // columnMap reads --map: names of columns of the planner to those of the file.

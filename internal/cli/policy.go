@@ -57,9 +57,13 @@ each policy selects, could act on once its condition holds, and would be refused
 		if err != nil {
 			return a.eachMistake(err)
 		}
-		err = text(a, doc, report.PolicyCheckText, func() report.Sheet { return report.PolicyCheck(doc, checked(args, in.Against)) })
+		err = text(a, doc, report.PolicyCheckText, func() report.Sheet {
+			return report.PolicyCheck(doc, checked(args, in.Against))
+		})
 		if err == nil && strict && len(doc.Warnings) > 0 {
-			return &failure{exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given")}
+			return &failure{
+				exit: ExitError, code: "warnings", err: errors.New("the policies have warnings, and --strict is given"),
+			}
 		}
 		return err
 	}
@@ -106,7 +110,8 @@ policies from files of the same names. Exit code 1 when a case fails.`,
 		Example: `  curfew policy test examples/policies/tests
   curfew policy test --policy examples/policies examples/policies/tests`,
 	}
-	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: those that the cases name, else policies in curfew.yaml)")
+	c.Flags().StringArrayVar(&policies, "policy", nil, "policy `file` or directory under test; repeatable (default: "+
+		"those that the cases name, else policies in curfew.yaml)")
 	a.outputs(c, reports...)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -120,7 +125,9 @@ policies from files of the same names. Exit code 1 when a case fails.`,
 			return err
 		}
 		if doc.Failed > 0 {
-			return &failure{exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test"))}
+			return &failure{
+				exit: ExitError, code: "failed_tests", err: fmt.Errorf("%s of policies failed", plain.Count(doc.Failed, "test")),
+			}
 		}
 		return nil
 	}
@@ -140,11 +147,13 @@ every policy: true, false or unknown, part by part, with the fact that decided.`
 		Args: oneArg("the id or name of one resource"),
 	}
 	f.add(c.Flags())
-	c.Flags().StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
+	c.Flags().StringArrayVar(&f.policies, "policy", nil,
+		"policy `file` or directory; repeatable (default: policies in curfew.yaml)")
 	c.Flags().StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	c.Flags().StringVar(&l.trace, "trace", "", "explain a resource of recorded usage: CSV, CSV.gz or Parquet `file`")
 	c.Flags().StringVar(&l.at, "at", "", "the RFC 3339 `time` within the trace (default: its end)")
-	c.Flags().StringVar(&l.every, "every", "", "charge budgets for the trace at every multiple of a `duration` (default: as enforce did in this state)")
+	c.Flags().StringVar(&l.every, "every", "",
+		"charge budgets for the trace at every multiple of a `duration` (default: as enforce did in this state)")
 	a.outputs(c, reports...)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
@@ -187,7 +196,10 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 	switch len(match) {
 	case 1:
 	case 0:
-		return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource of the kinds that the policies select has the id or name %q%s", name, document.DidYouMean(name, names)),
+		return &failure{
+			exit: ExitError, code: "not_found",
+			err: fmt.Errorf("no resource of the kinds that the policies select has the id or name %q%s", name,
+				document.DidYouMean(name, names)),
 			hint: "curfew scan shows what there is"}
 	default:
 		return usageError("%q is the name of %d resources: give the id", name, len(match))
@@ -197,7 +209,8 @@ func (a *app) explain(ctx context.Context, name string, f enforceFlags, l lookin
 }
 
 // observingAt wires what is explained: the account now, or a trace at a time.
-func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set, l looking) (round.Setting, error) {
+func (a *app) observingAt(ctx context.Context, cfg config.Config, f enforceFlags, set *policy.Set,
+	l looking) (round.Setting, error) {
 	if l.trace == "" {
 		o, err := f.options()
 		if err != nil {

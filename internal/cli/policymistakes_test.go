@@ -24,8 +24,10 @@ policies:
     mode: enforced
     paint: red
 `)
-	d.write("b.yaml", "apiVersion: curfew.policy/v1\npolicies:\n  - {name: three, when: duty.lastin > 1, then: [{do: notify}]}\n")
-	d.write("good.yaml", "apiVersion: curfew.policy/v1\npolicies:\n  - {name: four, when: 'duty.state == \"idle\"', then: [{do: notify}]}\n")
+	d.write("b.yaml",
+		"apiVersion: curfew.policy/v1\npolicies:\n  - {name: three, when: duty.lastin > 1, then: [{do: notify}]}\n")
+	d.write("good.yaml", "apiVersion: curfew.policy/v1\npolicies:\n  - {name: four, when: 'duty.state == \"idle\"', "+
+		"then: [{do: notify}]}\n")
 	code, out, errs := d.run("policy", "check", "a.yaml", "good.yaml", "b.yaml")
 	if code != ExitUsage || out != "" {
 		t.Errorf("exit %d, printed %q", code, out)
@@ -44,7 +46,8 @@ policies:
 		t.Errorf("mistakes at %s:\n%s", got, errs)
 	}
 	// Elsewhere they take one line.
-	if code, _, errs := d.run("policy", "explain", "i-1", "--policy", "a.yaml"); code != ExitUsage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "(and 5 more mistakes)") {
+	if code, _, errs := d.run("policy", "explain", "i-1", "--policy", "a.yaml"); code != ExitUsage ||
+		strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "(and 5 more mistakes)") {
 		t.Errorf("explain: exit %d: %s", code, errs)
 	}
 }

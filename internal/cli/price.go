@@ -44,7 +44,8 @@ func (a *app) newPriceList() *cobra.Command {
 			if accelerator != "" {
 				known, ok := book.Accelerator(accelerator)
 				if !ok {
-					return usageError("--accelerator %q: the book knows %s%s", accelerator, acceleratorNames(book), book.DidYouMean(accelerator))
+					return usageError("--accelerator %q: the book knows %s%s", accelerator, acceleratorNames(book),
+						book.DidYouMean(accelerator))
 				}
 				accelerator = known.Name
 			}
@@ -55,7 +56,11 @@ func (a *app) newPriceList() *cobra.Command {
 				}
 			}
 			if len(machines) == 0 {
-				return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no machine type in the price book matches %q%s", pattern, book.DidYouMean(pattern)), hint: "curfew price list shows all"}
+				return &failure{
+					exit: ExitError, code: "not_found",
+					err:  fmt.Errorf("no machine type in the price book matches %q%s", pattern, book.DidYouMean(pattern)),
+					hint: "curfew price list shows all",
+				}
 			}
 			doc := view.NewMachines(book, machines, region)
 			if a.format == "csv" {
@@ -116,7 +121,8 @@ func (a *app) newPriceShow() *cobra.Command {
 func (a *app) showPrice(book *price.Book, name, region string) error {
 	doc, ok := view.NewPriceShow(book, name, region)
 	if !ok {
-		return &failure{exit: ExitError, code: "no_price", err: fmt.Errorf("the price book has no entry %q%s", name, book.DidYouMean(name)),
+		return &failure{
+			exit: ExitError, code: "no_price", err: fmt.Errorf("the price book has no entry %q%s", name, book.DidYouMean(name)),
 			hint: "curfew price list shows its machine types; curfew price update fetches newer prices"}
 	}
 	return a.show(doc, func() report.Sheet { return report.PriceShow(doc, name) })

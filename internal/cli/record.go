@@ -41,7 +41,8 @@ plan read the file, so that a policy can be tested on your own month.`,
 			if err != nil {
 				return err
 			}
-			if err := a.show(doc, func() report.Sheet { return report.Record(doc, a.globals()) }); err != nil || len(doc.BlindSpots) == 0 {
+			if err := a.show(doc, func() report.Sheet { return report.Record(doc, a.globals()) }); err != nil ||
+				len(doc.BlindSpots) == 0 {
 				return err
 			}
 			return &failure{exit: ExitPartial}
@@ -55,7 +56,8 @@ plan read the file, so that a policy can be tested on your own month.`,
 	o.From, a.format = replay.FromPrometheus, reports[0]
 	fl.Var(ops.NewChoice("from", &o.From, []string{replay.FromPrometheus, replay.FromCloud}), "from",
 		"prometheus (--metrics-source, or metrics.sources in curfew.yaml) or cloudwatch (the cloud's own metrics)")
-	fl.StringVar(&step, "sample-step", "60s", "the time that a sample stands for; samples that are closer are joined, and their highest value counts")
+	fl.StringVar(&step, "sample-step", "60s",
+		"the time that a sample stands for; samples that are closer are joined, and their highest value counts")
 	fl.StringVarP(&o.Output, "output", "o", "", "the trace to write: `file` that ends in .parquet, .csv.gz or .csv")
 	fl.Var(ops.NewChoice("format", &a.format, reports), "format", "how the result is printed: "+anyOf(reports))
 	return c

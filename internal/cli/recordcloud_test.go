@@ -15,7 +15,8 @@ import (
 func TestRecordFromCloudWatch(t *testing.T) {
 	l := newLadder(t)
 	var record view.Record
-	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "record", "--from", "cloudwatch", "--since", "2h", "-o", "trace.csv.gz", "--format", "json")), &record); err != nil {
+	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "record", "--from", "cloudwatch", "--since", "2h", "-o",
+		"trace.csv.gz", "--format", "json")), &record); err != nil {
 		t.Fatal(err)
 	}
 	// EC2 reports each machine every five minutes, and the agent its GPUs every minute.
@@ -29,7 +30,8 @@ policies:
   - {name: idle, select: {kind: instance}, when: 'duty.state in ["idle", "held"] && duty.lasting >= duration("30m")', then: [{warn: {grace: 15m}}, {do: terminate}]}
 `)
 	for id, want := range map[string]string{idle: "duty: idle", busy: "duty: busy", unmeasured: "duty: unknown"} {
-		if text := l.curfew(ExitDone, "policy", "explain", id, "--trace", "trace.csv.gz", "--policy", "idle.yaml", "--at", at); !strings.Contains(text, want) {
+		if text := l.curfew(ExitDone, "policy", "explain", id, "--trace", "trace.csv.gz", "--policy", "idle.yaml", "--at",
+			at); !strings.Contains(text, want) {
 			t.Errorf("the trace says of %s, and not %q:\n%s", id, want, text)
 		}
 	}
@@ -44,7 +46,8 @@ policies:
 			CutShort int     `json:"cut_short"`
 		} `json:"results"`
 	}
-	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "backtest", "--trace", "trace.csv.gz", "--policy", "idle.yaml", "--baselines", "-o", "json")), &backtest); err != nil {
+	if err := json.Unmarshal([]byte(l.curfew(ExitDone, "backtest", "--trace", "trace.csv.gz", "--policy", "idle.yaml",
+		"--baselines", "-o", "json")), &backtest); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range backtest.Results {

@@ -98,13 +98,21 @@ wasted ones, and says exactly how to stop what does nothing.`,
 		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s: %w", c.CommandPath(), err), hint: hint}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.req.ConfigFlag, "config", "", "configuration `file` (default: curfew.yaml found upward, then the user's)")
-	flags.StringVar(&a.req.DataFlag, "data-dir", "", "`directory` for what curfew remembers (default: the user's data directory)")
-	flags.StringVar(&a.req.DatabaseFlag, "database-url", "", "PostgreSQL database that several machines share, postgres://…")
+	flags.StringVar(&a.req.ConfigFlag, "config", "",
+		"configuration `file` (default: curfew.yaml found upward, then the user's)")
+	flags.StringVar(&a.req.DataFlag, "data-dir", "",
+		"`directory` for what curfew remembers (default: the user's data directory)")
+	flags.StringVar(&a.req.DatabaseFlag, "database-url", "",
+		"PostgreSQL database that several machines share, postgres://…")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress")
-	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(), a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(), a.newFreeze(), a.newUnfreeze(),
-		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(), a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newState(), a.newToken(), a.newAudit(),
-		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(), a.newCI(), a.newCage(), a.newAgent(),
+	root.AddCommand(a.newInit("init"), a.newScan(), a.newDoctor(), a.newRecord(), a.newFix(), a.newPolicy(),
+		a.newBacktest(), a.newEnforce(), a.newServe(), a.newKeep(), a.newConsent(), a.newTag(), a.newConfirm(),
+		a.newFreeze(), a.newUnfreeze(),
+		a.newCosts(), a.newBudget(), a.newBill(), a.newEstimate(), a.newGate(), a.newApprove(), a.newDeny(),
+		a.newApprovals(), a.newWhoami(), a.newLogin(), a.newLogout(), a.newSettings(), a.newState(), a.newToken(),
+		a.newAudit(),
+		a.newUp(), a.newLs(), a.newStatus(), a.newLogs(), a.newSessionExtend(), a.newDown(), a.newConnect(), a.newSession(),
+		a.newCI(), a.newCage(), a.newAgent(),
 		a.newCheckpoint(), a.newPlan(), a.newPrice())
 	// cobra's own --version needs text/template for its words, and that keeps methods in the binary.
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for curfew")
@@ -164,7 +172,8 @@ func noSuchVerb(c *cobra.Command, args []string) error {
 // noArgs refuses arguments with the exit code of a usage mistake.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &failure{exit: ExitUsage, code: "usage", err: fmt.Errorf("%s takes no argument, got %q", c.CommandPath(), args[0]),
+		return &failure{
+			exit: ExitUsage, code: "usage", err: fmt.Errorf("%s takes no argument, got %q", c.CommandPath(), args[0]),
 			hint: "see " + c.CommandPath() + " --help"}
 	}
 	return nil

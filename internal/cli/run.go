@@ -142,7 +142,8 @@ func usageError(format string, a ...any) error {
 func Run(ctx context.Context, p Process) int {
 	// Nothing but the progress bar, which moves the cursor, goes past these two.
 	far := &progress{to: p.Stderr}
-	out, log := plain.NewWriter(before{p.Stdout, far, true}, p.color()), plain.NewWriter(before{p.Stderr, far, false}, false)
+	out, log := plain.NewWriter(before{p.Stdout, far, true}, p.color()), plain.NewWriter(before{p.Stderr, far, false},
+		false)
 	raw := streams{out: before{p.Stdout, far, true}, err: before{p.Stderr, far, false}, file: p.Stdout}
 	if f, is := p.Stdout.(*os.File); is && term.IsTerminal(int(f.Fd())) {
 		raw.out = f
@@ -184,7 +185,10 @@ func Run(ctx context.Context, p Process) int {
 }
 
 // exits are the exit codes of the application's errors.
-var exits = map[appruntime.Class]int{appruntime.Failed: ExitError, appruntime.Usage: ExitUsage, appruntime.Denied: ExitDenied, appruntime.Held: ExitHeld, appruntime.Partial: ExitPartial}
+var exits = map[appruntime.Class]int{
+	appruntime.Failed: ExitError, appruntime.Usage: ExitUsage, appruntime.Denied: ExitDenied, appruntime.Held: ExitHeld,
+	appruntime.Partial: ExitPartial,
+}
 
 // classify gives every error its exit code.
 func classify(ctx context.Context, err error) *failure {

@@ -36,7 +36,8 @@ func scanJSON(t *testing.T, want int, args ...string) view.Scan {
 	p := Process{Args: append([]string{"scan", "-o", "json", "--no-save"}, args...), Stdout: &out, Stderr: &errs,
 		Lookup: os.LookupEnv, Now: time.Now, Dir: dir, Version: "test"}
 	if got := Run(context.Background(), p); got != want {
-		t.Fatalf("scan %s: exit %d, want %d\n%s\n%s", strings.Join(args, " "), got, want, errs.String(), head(out.String(), "blind_spots"))
+		t.Fatalf("scan %s: exit %d, want %d\n%s\n%s", strings.Join(args, " "), got, want, errs.String(),
+			head(out.String(), "blind_spots"))
 	}
 	doc, err := view.LoadScan(&out)
 	if err != nil {
@@ -135,7 +136,13 @@ func TestSandbox(t *testing.T) {
 	}{
 		{"ecr", []string{"repository-no-lifecycle", "repository-untagged"}},
 		{"logs", []string{"log-group-no-retention"}},
-		{"sagemaker", []string{"endpoint-idle", "notebook-idle", "training-overrun", "training-stalled", "inference-overprovisioned", "compute-away-from-data", "model-optimize"}},
+		{
+			"sagemaker",
+			[]string{
+				"endpoint-idle", "notebook-idle", "training-overrun", "training-stalled", "inference-overprovisioned",
+				"compute-away-from-data", "model-optimize",
+			},
+		},
 		{"elasticloadbalancing", []string{"load-balancer-idle"}},
 	} {
 		t.Run("denied "+tc.service, func(t *testing.T) {
@@ -169,14 +176,16 @@ func TestSandbox(t *testing.T) {
 		blind := scanJSON(t, ExitPartial, regions)
 		for _, f := range blind.Findings {
 			switch f.Rule {
-			case "gpu-instance-idle", "gpu-held", "instance-idle", "always-on", "training-stalled", "endpoint-idle", "nat-gateway-idle", "gpu-underutilized", "gpu-count-over", "gpu-memory-over":
+			case "gpu-instance-idle", "gpu-held", "instance-idle", "always-on", "training-stalled", "endpoint-idle",
+				"nat-gateway-idle", "gpu-underutilized", "gpu-count-over", "gpu-memory-over":
 				t.Errorf("%s of %s without any metric: %s", f.Rule, f.Resource.ID, f.Because)
 			case "telemetry-missing":
 				t.Errorf("%s has no telemetry, where none could be read", f.Resource.ID)
 			}
 		}
 		for _, u := range blind.CannotJudge {
-			if u.Resource.Kind == "instance" && (!strings.Contains(u.Why, "could not be read") || !strings.Contains(u.Why, "cloudwatch:")) {
+			if u.Resource.Kind == "instance" && (!strings.Contains(u.Why, "could not be read") ||
+				!strings.Contains(u.Why, "cloudwatch:")) {
 				t.Errorf("%s is not judged because %s", u.Resource.ID, u.Why)
 			}
 		}
@@ -211,7 +220,10 @@ func checkPlanted(t *testing.T, doc view.Scan, planted []sandbox.Planted) {
 		if err := json.Unmarshal(b, &owner); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]string{"team": p.Owner.Team, "project": p.Owner.Project, "user": p.Owner.User, "environment": p.Owner.Environment, "cost_center": p.Owner.CostCenter}
+		want := map[string]string{
+			"team": p.Owner.Team, "project": p.Owner.Project, "user": p.Owner.User, "environment": p.Owner.Environment,
+			"cost_center": p.Owner.CostCenter,
+		}
 		for k, v := range want {
 			if v == "" {
 				delete(want, k)

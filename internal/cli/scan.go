@@ -32,12 +32,14 @@ type sourceFlags struct {
 func (f *sourceFlags) add(fl *pflag.FlagSet) {
 	f.addAccount(fl)
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
-	fl.StringArrayVar(&f.Usage, "usage", nil, "recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
+	fl.StringArrayVar(&f.Usage, "usage", nil,
+		"recorded GPU samples (CSV, CSV.gz, Parquet or nvidia-smi CSV) `file`; repeatable")
 	f.addMetrics(fl)
 	fl.StringVar(&f.Columns, "map", "", "columns of --usage under other names: `resource=host,time=ts`")
 	fl.StringVar(&f.Step, "step", "", "sampling step of --usage, such as 60s (default: seen in the file)")
 	fl.StringVar(&f.Resource, "resource", "", "the resource that nvidia-smi's output in --usage is about: id or name")
-	fl.StringVar(&f.TZ, "tz", "", "time `zone` of times in --usage without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
+	fl.StringVar(&f.TZ, "tz", "",
+		"time `zone` of times in --usage without one, such as Europe/Berlin or +09:00 (default: that of this machine)")
 }
 
 // addAccount adds the flags that say which account is read, but for the profile.
@@ -48,15 +50,18 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 
 // addRealAccount adds those of them that a command with simulated books has.
 func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
-	fl.StringVar(&f.Cloud, "cloud", "aws", "what to read: aws, sim, local (sessions on this machine), or with scan onprem (machines in curfew.yaml)")
+	fl.StringVar(&f.Cloud, "cloud", "aws",
+		"what to read: aws, sim, local (sessions on this machine), or with scan onprem (machines in curfew.yaml)")
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
-	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
+	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil,
+		"`ARN` of a role in another account to read as well; repeatable")
 }
 
 // check settles which cloud is meant, of those on which something can be carried out.
 func (f *sourceFlags) check() error {
 	if f.Cloud == local.OnPremises && !f.demo {
-		return usageError("--cloud onprem: curfew acts on no on-premises machine; `curfew scan --cloud onprem` says which do nothing")
+		return usageError(
+			"--cloud onprem: curfew acts on no on-premises machine; `curfew scan --cloud onprem` says which do nothing")
 	}
 	return f.checkAudit()
 }
@@ -112,11 +117,13 @@ are net of reserved instances and savings plans, and of what keeps costing.`,
 	fl := c.Flags()
 	f.add(fl)
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default 14d)")
-	fl.StringVar(&f.bill, "bill", "", "bill to read with the account: FOCUS or CUR 2.0 in a file, a folder or s3://bucket/prefix, or imported (the bills in the state)")
+	fl.StringVar(&f.bill, "bill", "", "bill to read with the account: FOCUS or CUR 2.0 in a file, a folder or "+
+		"s3://bucket/prefix, or imported (the bills in the state)")
 	fl.StringVar(&f.failOn, "fail-on", "", "exit with 3 when waste is over this many `dollars` a month")
 	a.outputs(c, scanOutputs...)
 	fl.BoolVar(&f.all, "all", false, "every finding, not only the largest")
-	fl.StringVar(&f.min, "min", "1", "fold findings about fewer `dollars` a month, and missing tags, into a line with their count; 0 shows each")
+	fl.StringVar(&f.min, "min", "1",
+		"fold findings about fewer `dollars` a month, and missing tags, into a line with their count; 0 shows each")
 	fl.BoolVar(&f.noSave, "no-save", false, "keep neither the findings nor, in the ledger, what was observed")
 	fl.BoolVar(&f.last, "last", false, "show the audit that the last scan kept, with its age; the account is not read")
 	f.iam.add(fl, "with the permissions that scan uses")
@@ -183,12 +190,16 @@ func scanExit(partial bool, limit *money.Amount, waste money.Amount) error {
 func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) error {
 	var reads []string
 	set.Visit(func(fl *pflag.Flag) {
-		if slices.Contains([]string{"regions", "assume-role", "profile", "usage", "map", "step", "resource", "tz", "window", "bill", "no-save", "print-iam-policy", "partition"}, fl.Name) {
+		if slices.Contains([]string{
+			"regions", "assume-role", "profile", "usage", "map", "step", "resource", "tz", "window", "bill", "no-save",
+			"print-iam-policy", "partition",
+		}, fl.Name) {
 			reads = append(reads, "--"+fl.Name)
 		}
 	})
 	if len(reads) > 0 {
-		return usageError("curfew scan --last shows the kept audit and reads nothing: leave out %s", strings.Join(reads, ", "))
+		return usageError("curfew scan --last shows the kept audit and reads nothing: leave out %s",
+			strings.Join(reads, ", "))
 	}
 	if err := f.checkAudit(); err != nil {
 		return err
@@ -212,7 +223,8 @@ func (a *app) lastScan(ctx context.Context, f scanFlags, set *pflag.FlagSet) err
 	f.Cloud = doc.Cloud
 	age := max(a.Now().Sub(doc.FinishedAt).Round(time.Second), time.Second)
 	if slices.Contains([]string{"json", "yaml", "csv"}, a.format) {
-		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud, plain.Duration(age))
+		plain.Fprintf(a.Stderr, "curfew: the kept audit of %s, %s old; `curfew scan` reads the account again\n", doc.Cloud,
+			plain.Duration(age))
 	}
 	if err := a.render(doc, f, age); err != nil {
 		return err

@@ -54,19 +54,24 @@ mode is enforce, and governance of the resource. docs/serve.md says how to run i
 	}
 	fl := c.Flags()
 	fl.StringSliceVar(&f.Regions, "regions", nil, "regions to read, or all (default: the configured region)")
-	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil, "`ARN` of a role in another account to read as well; repeatable")
+	fl.StringArrayVar(&f.AssumeRoles, "assume-role", nil,
+		"`ARN` of a role in another account to read as well; repeatable")
 	fl.StringVar(&f.Profile, "profile", "", "AWS profile")
 	f.addMetrics(fl)
-	fl.StringArrayVar(&f.policies, "policy", nil, "policy `file` or directory; repeatable (default: policies in curfew.yaml)")
+	fl.StringArrayVar(&f.policies, "policy", nil,
+		"policy `file` or directory; repeatable (default: policies in curfew.yaml)")
 	fl.BoolVar(&f.enforce, "enforce", false, "warn and act; without it nothing is sent and nothing changes")
 	fl.StringVar(&f.window, "window", "", "how far back usage is read (default: enforce.window in curfew.yaml)")
 	fl.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP server")
-	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format", "form of the log: text or json")
+	fl.Var(ops.NewChoice("log-format", &f.logFormat, []string{"text", "json"}), "log-format",
+		"form of the log: text or json")
 	f.iam.add(fl, "by which the service assumes the configured roles and lists the organization")
-	fl.StringVar(&f.lease, "lease", "", "for how long a process that died keeps its accounts from the others (default 8s)")
+	fl.StringVar(&f.lease, "lease", "",
+		"for how long a process that died keeps its accounts from the others (default 8s)")
 	fl.BoolVar(&f.demo, "demo", false, "serve the built-in simulated account, whose policies act and whose people answer")
 	fl.Uint64Var(&f.seed, "seed", clouds.SimSeed, "with --demo: the `number` that varies the simulated account")
-	fl.StringVar(&f.speed, "speed", "720", "with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
+	fl.StringVar(&f.speed, "speed", "720",
+		"with --demo: how much faster time goes: 720 makes a day last two minutes; max is as fast as it can")
 	fl.StringVar(&f.length, "for", "", "with --demo: end after so much simulated time, such as 48h (default: no end)")
 	fl.BoolVar(&f.observe, "observe", false, "with --demo: let no policy act")
 	fl.StringVar(&f.truth, "demo-truth", "", "with --demo: write when each machine is made to work, as JSON, to a `file`")
@@ -94,7 +99,10 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	o := server.ServeOptions{EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout, Hangup: a.hangups(), Mount: a.mount(ctx)}
+	o := server.ServeOptions{
+		EnforceOptions: enforce, Listen: f.listen, JSON: f.logFormat == "json", Version: a.Version, Out: a.Stdout,
+		Hangup: a.hangups(), Mount: a.mount(ctx),
+	}
 	if f.lease != "" {
 		if o.LeaseTTL, err = config.ParseDuration(f.lease); err != nil || o.LeaseTTL < time.Second {
 			return usageError("--lease %q: it is a duration from 1s such as 8s", f.lease)
@@ -112,19 +120,26 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 
 // mount returns what serves the API in addition to what the service says of itself, until the
 // context ends.
-func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, config.Config, *slog.Logger) (server.Mounted, error) {
+func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, config.Config,
+	*slog.Logger) (server.Mounted, error) {
 	return func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (server.Mounted, error) {
 		in := cfg.Serve.SignIn
-		o := api.Options{Process: req.Process, State: s, PublicURL: cfg.Serve.PublicURL, OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log, Now: a.Now}
+		o := api.Options{
+			Process: req.Process, State: s, PublicURL: cfg.Serve.PublicURL,
+			OIDC: api.OIDC{Issuer: in.Issuer, ClientID: in.ClientID}, Done: ctx.Done(), Version: a.Version, Log: log,
+			Now: a.Now,
+		}
 		if in.ClientSecretEnv != "" {
 			secret, ok := a.Lookup(in.ClientSecretEnv)
 			if !ok || secret == "" {
-				return server.Mounted{}, usageError("serve.sign_in.client_secret_env: the environment has no %s", in.ClientSecretEnv)
+				return server.Mounted{}, usageError("serve.sign_in.client_secret_env: the environment has no %s",
+					in.ClientSecretEnv)
 			}
 			o.OIDC.ClientSecret = secret
 		}
 		if cfg.DataDir == "" {
-			log.Warn("there is no owner token: no data directory is given", "hint", "`curfew token create` with the same --database-url makes a token")
+			log.Warn("there is no owner token: no data directory is given", "hint",
+				"`curfew token create` with the same --database-url makes a token")
 		} else {
 			var err error
 			if o.Owner, err = identity.MakeOwner(cfg.DataDir); err != nil {
@@ -136,7 +151,10 @@ func (a *app) mount(ctx context.Context) func(*runtime.Request, *store.Store, co
 		if err != nil {
 			return server.Mounted{}, err
 		}
-		return server.Mounted{Handlers: map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h}, Known: h.Known, Listening: func(base string) { a.showLink(o, h, base) }}, nil
+		return server.Mounted{
+			Handlers: map[string]http.Handler{"/api/": h, "/auth/": h, "/openapi.json": h}, Known: h.Known,
+			Listening: func(base string) { a.showLink(o, h, base) },
+		}, nil
 	}
 }
 

@@ -40,7 +40,9 @@ func serveDemo(t *testing.T, hours int, more ...string) served {
 	t.Helper()
 	d := newDesktop(t)
 	d.write("curfew.yaml", "")
-	args := append([]string{"serve", "--demo", "--seed", strconv.FormatUint(demoSeed(t), 10), "--speed", "max", "--for", fmt.Sprintf("%dh", hours),
+	args := append([]string{
+		"serve", "--demo", "--seed", strconv.FormatUint(demoSeed(t), 10), "--speed", "max", "--for",
+		fmt.Sprintf("%dh", hours),
 		"--listen", "127.0.0.1:0", "--demo-truth", "truth.json", "--data-dir", filepath.Join(d.dir, "data")}, more...)
 	code, _, errs := d.run(args...)
 	if code != ExitDone || strings.Contains(errs, "level=ERROR") {
@@ -197,8 +199,10 @@ func TestServeDemoSaves(t *testing.T) {
 // TestServeRefusesWrongFlags: before anything is opened.
 func TestServeRefusesWrongFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"--observe"}, {"--for", "1h"}, {"--demo-truth", "x"}, {"--demo", "--enforce"}, {"--demo", "--regions", "us-east-1"}, {"--demo", "--speed", "0"},
-		{"--demo", "--speed", "fast"}, {"--demo", "--for", "x"}, {"--lease", "1ms"}, {"--log-format", "xml"}, {"--demo", "--listen", "nowhere"},
+		{"--observe"}, {"--for", "1h"}, {"--demo-truth", "x"}, {"--demo", "--enforce"}, {"--demo", "--regions", "us-east-1"},
+		{"--demo", "--speed", "0"},
+		{"--demo", "--speed", "fast"}, {"--demo", "--for", "x"}, {"--lease", "1ms"}, {"--log-format", "xml"},
+		{"--demo", "--listen", "nowhere"},
 	} {
 		d := newDesktop(t)
 		d.write("curfew.yaml", "")

@@ -40,7 +40,10 @@ func (a *app) locate(c *cobra.Command, args []string) error {
 	}
 	if at == ops.ByState {
 		what := strings.TrimSpace(c.CommandPath() + " " + flag)
-		return &failure{exit: ExitUsage, code: "needs_state", err: fmt.Errorf("%s needs a state of this machine, and server is configured (%s): %s", what, cfg.Server, whyState(placement, flag)),
+		return &failure{
+			exit: ExitUsage, code: "needs_state",
+			err: fmt.Errorf("%s needs a state of this machine, and server is configured (%s): %s", what, cfg.Server,
+				whyState(placement, flag)),
 			hint: "give --data-dir DIR for a state here, or unset server"}
 	}
 	a.at.Service, err = a.service(cfg)
@@ -72,7 +75,10 @@ func (a *app) reach(cfg config.Config, o client.Options) (*client.Client, error)
 	if cfg.ServerCAFile != "" {
 		var err error
 		if o.Roots, err = os.ReadFile(a.path(cfg.ServerCAFile)); err != nil {
-			return nil, &failure{exit: ExitUsage, code: "invalid_file", err: fmt.Errorf("read server_ca_file %s: %w", cfg.ServerCAFile, runtime.Cause(err))}
+			return nil, &failure{
+				exit: ExitUsage, code: "invalid_file",
+				err: fmt.Errorf("read server_ca_file %s: %w", cfg.ServerCAFile, runtime.Cause(err)),
+			}
 		}
 	}
 	c, err := client.New(o)
@@ -93,7 +99,9 @@ func (a *app) service(cfg config.Config) (*client.Client, error) {
 	case errors.Is(err, client.ErrNoLogin):
 		return a.owned(cfg, u)
 	case err != nil:
-		return nil, &failure{exit: ExitUsage, code: "no_token", err: err, hint: "`curfew login " + u.String() + "` keeps a new one"}
+		return nil, &failure{
+			exit: ExitUsage, code: "no_token", err: err, hint: "`curfew login " + u.String() + "` keeps a new one",
+		}
 	}
 	return a.reach(cfg, client.Options{URL: u, Token: login.Token})
 }
@@ -109,7 +117,10 @@ func (a *app) owned(cfg config.Config, u *url.URL) (*client.Client, error) {
 			o.Token, o.Owner = token, true
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission): // it is a service of another user
 		default:
-			return nil, &failure{exit: ExitUsage, code: "invalid_owner_token", err: err, hint: "remove the file, and start `curfew serve` again to have another one"}
+			return nil, &failure{
+				exit: ExitUsage, code: "invalid_owner_token", err: err,
+				hint: "remove the file, and start `curfew serve` again to have another one",
+			}
 		}
 	}
 	return a.reach(cfg, o)
@@ -132,7 +143,8 @@ func serverFailure(err error) *failure {
 	switch {
 	case errors.As(err, &unproven):
 		return &failure{exit: ExitError, code: "unproven_server", err: err,
-			hint: "another program, or another user's service, may listen there; `curfew login " + unproven.Server + "` keeps a token for a service that you trust"}
+			hint: "another program, or another user's service, may listen there; `curfew login " + unproven.Server +
+				"` keeps a token for a service that you trust"}
 	case errors.As(err, &said) && said.Shown:
 		return &failure{exit: said.Exit}
 	case errors.As(err, &said):

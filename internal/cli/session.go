@@ -75,7 +75,10 @@ func (a *app) up(ctx context.Context, in ops.UpInput, detach bool) error {
 		}
 	}
 	if !detach && run.State != string(session.Ready) {
-		return &failure{exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why), hint: "`curfew logs " + run.Name + "` shows what happened"}
+		return &failure{
+			exit: ExitError, code: "not_ready", err: fmt.Errorf("session %s did not become ready: %s", run.Name, run.Why),
+			hint: "`curfew logs " + run.Name + "` shows what happened",
+		}
 	}
 	return nil
 }
@@ -180,7 +183,8 @@ func (a *app) progressed(ctx context.Context, run view.Run, said map[string]bool
 		if run.CostUSD.Known() {
 			dollars = "  " + run.CostUSD.String()
 		}
-		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)), dollars, e.Kind, e.Text)
+		plain.Fprintf(a.Stderr, "%7s%s  %-12s %s\n", plain.Duration(max(0, e.At.Sub(began)).Round(100*time.Millisecond)),
+			dollars, e.Kind, e.Text)
 	}
 	return nil
 }
@@ -191,7 +195,8 @@ func begunOnly(events []view.SessionEvent) bool {
 	first := events[0]
 	name, running := session.RunningStep(first.Text)
 	return first.Kind == "step" && running && slices.ContainsFunc(events[1:], func(e view.SessionEvent) bool {
-		return (e.Kind == "step" || e.Kind == "skipped") && (e.Node == nil) == (first.Node == nil) && (e.Node == nil || *e.Node == *first.Node) && strings.HasPrefix(e.Text, name+": ")
+		return (e.Kind == "step" || e.Kind == "skipped") && (e.Node == nil) == (first.Node == nil) &&
+			(e.Node == nil || *e.Node == *first.Node) && strings.HasPrefix(e.Text, name+": ")
 	})
 }
 
@@ -392,7 +397,9 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		if !detach {
 			began := a.Now()
 			var err error
-			if run, err = a.follow(ctx, run.ID, func(r view.Run) bool { return over(r) || a.Now().Sub(began) > downFor }); err != nil {
+			if run, err = a.follow(ctx, run.ID, func(r view.Run) bool {
+				return over(r) || a.Now().Sub(began) > downFor
+			}); err != nil {
 				return err
 			}
 			doc.Runs[i] = run
@@ -414,10 +421,17 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 		return err
 	}
 	if left > 0 {
-		return &failure{exit: ExitPartial, code: "not_ended", err: fmt.Errorf("%s did not end yet", plain.Count(left, "session")), hint: "the output says why; `curfew down NAME --discard` gives unsaved work up"}
+		return &failure{
+			exit: ExitPartial, code: "not_ended", err: fmt.Errorf("%s did not end yet", plain.Count(left, "session")),
+			hint: "the output says why; `curfew down NAME --discard` gives unsaved work up",
+		}
 	}
 	if lost > 0 {
-		return &failure{exit: ExitPartial, code: "not_saved", err: fmt.Errorf("%s ended before the work was saved", plain.Count(lost, "session")), hint: "the output says what is missing, and where files are kept"}
+		return &failure{
+			exit: ExitPartial, code: "not_saved",
+			err:  fmt.Errorf("%s ended before the work was saved", plain.Count(lost, "session")),
+			hint: "the output says what is missing, and where files are kept",
+		}
 	}
 	return nil
 }
@@ -425,7 +439,8 @@ func (a *app) down(ctx context.Context, names []string, discard, detach bool) er
 // newCage is what the processes of local sessions are started through.
 func (a *app) newCage() *cobra.Command {
 	return &cobra.Command{
-		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
+		Use: "cage", Short: "What local sessions start processes through", Hidden: true, DisableFlagParsing: true,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if code := local.Helper(args, a.Stderr); code != 0 {
 				return &failure{exit: code, code: "cage", err: errors.New("the process could not be started in its cage")}

@@ -74,11 +74,13 @@ are refused. docs/pets-to-sessions.md says more.`,
 	fl.BoolVar(&o.Enforce, "enforce", false, "write the tags and record the session")
 	fl.StringVar(&o.Name, "name", "", "name of the session (default: that of the machine)")
 	fl.StringVar(&lease, "lease", "", "how long it may still run, such as 8h (default: sessions.lease in curfew.yaml)")
-	fl.StringVar(&idle, "idle", "", "idle period after which it is to end, such as 30m and at most 12h (default: sessions.idle in curfew.yaml)")
+	fl.StringVar(&idle, "idle", "",
+		"idle period after which it is to end, such as 30m and at most 12h (default: sessions.idle in curfew.yaml)")
 	fl.StringVar(&o.Owner.User, "user", "", "person who answers for it, where no tag says so")
 	fl.StringVar(&o.Owner.Team, "team", "", "team that pays for it, where no tag says so")
 	fl.StringVar(&o.Owner.Project, "project", "", "project that it is for, where no tag says so")
-	fl.StringSliceVar(&o.Regions, "regions", nil, "regions to look in for an id that no scan has (default: the configured region)")
+	fl.StringSliceVar(&o.Regions, "regions", nil,
+		"regions to look in for an id that no scan has (default: the configured region)")
 	fl.StringArrayVar(&o.AssumeRoles, "assume-role", nil, "`ARN` of the role that reaches its account; repeatable")
 	fl.StringVar(&o.Profile, "profile", "", "AWS profile")
 	a.outputs(c, tableJSON...)
@@ -91,14 +93,22 @@ func (a *app) adopt(ctx context.Context, name string, o sessions.AdoptOptions) e
 	if err != nil {
 		return err
 	}
-	if err := a.show(doc, func() report.Sheet { return report.Adoption(doc, reaching(sourceFlags{Source: o.Source})+a.globals()) }); err != nil {
+	if err := a.show(doc, func() report.Sheet {
+		return report.Adoption(doc, reaching(sourceFlags{Source: o.Source})+a.globals())
+	}); err != nil {
 		return err
 	}
 	switch doc.State {
 	case view.AdoptRefused:
-		return &failure{exit: ExitDenied, code: "refused", err: errors.New(doc.Resource + ": " + doc.Refusals[0].Why), hint: "docs/pets-to-sessions.md explains every rule"}
+		return &failure{
+			exit: ExitDenied, code: "refused", err: errors.New(doc.Resource + ": " + doc.Refusals[0].Why),
+			hint: "docs/pets-to-sessions.md explains every rule",
+		}
 	case view.AdoptUnfinished:
-		return &failure{exit: ExitPartial, code: "unfinished", err: fmt.Errorf("session %s: its tags are not confirmed", doc.Session), hint: "give the same command again"}
+		return &failure{
+			exit: ExitPartial, code: "unfinished", err: fmt.Errorf("session %s: its tags are not confirmed", doc.Session),
+			hint: "give the same command again",
+		}
 	}
 	return nil
 }

@@ -37,8 +37,10 @@ env: {GREETING: hello}
 
 // passing is what differs between two sessions that are the same: times, amounts, counters.
 var passing = []struct{ is, as string }{
-	{`\b[0-9a-f]{8,}\b`, "ID"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?`, "TIME"}, {`\b\d\d:\d\d(:\d\d)?( UTC)?`, "TIME"}, {`(?s),\s*"hosts": \[.*?\n      \]`, ""}, {`<?\$[0-9.,]+`, "DOLLARS"},
-	{`"(cost_usd|bytes)": [^,\n]+`, "AMOUNT"}, {`\d+(\.\d+)?(ms|[smhd])( \d+[smhd])*\b`, "DURATION"}, {`"terminals": \d+`, "TERMINALS"}, {`-+`, "-"}, {` +`, " "},
+	{`\b[0-9a-f]{8,}\b`, "ID"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?`, "TIME"},
+	{`\b\d\d:\d\d(:\d\d)?( UTC)?`, "TIME"}, {`(?s),\s*"hosts": \[.*?\n      \]`, ""}, {`<?\$[0-9.,]+`, "DOLLARS"},
+	{`"(cost_usd|bytes)": [^,\n]+`, "AMOUNT"}, {`\d+(\.\d+)?(ms|[smhd])( \d+[smhd])*\b`, "DURATION"},
+	{`"terminals": \d+`, "TERMINALS"}, {`-+`, "-"}, {` +`, " "},
 	{`"run_as": "[a-z0-9-]+"`, `"run_as": "USER"`},
 }
 
@@ -54,7 +56,8 @@ func masked(text string) string {
 func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 	d := newDesktop(t)
 	one := otheruser.One(t)
-	d.write("curfew.yaml", sessionsConfig+fmt.Sprintf("local: {serve: true, users: {ana: %s}, dir: %s}\n", one.Name, otheruser.Shared(t)))
+	d.write("curfew.yaml", sessionsConfig+fmt.Sprintf("local: {serve: true, users: {ana: %s}, dir: %s}\n", one.Name,
+		otheruser.Shared(t)))
 	d.write("demo.yaml", sessionFile)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "finetune", "8h"))
 	mine, theirs, none := filepath.Join(d.dir, "mine"), filepath.Join(d.dir, "theirs"), filepath.Join(d.dir, "none")
@@ -85,7 +88,8 @@ func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 	statuses := map[string]string{} // while it runs: what machines say differs with the time
 	both := map[string]func(...string) gave{"here": here, "at the server": there}
 	for name, give := range both { // each step is said as it happens
-		if up := give("up", "demo", "-f", "demo.yaml"); up.code != ExitDone || !regexp.MustCompile(`(?s)requested.*gate.*launching.*ready`).MatchString(up.errs) {
+		if up := give("up", "demo", "-f", "demo.yaml"); up.code != ExitDone ||
+			!regexp.MustCompile(`(?s)requested.*gate.*launching.*ready`).MatchString(up.errs) {
 			t.Errorf("%s: exit %d: %s%s", name, up.code, up.out, up.errs)
 		}
 		statuses[name] = give("status", "demo", "-o", "json").out
@@ -95,23 +99,34 @@ func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 		text string
 	}
 	lines := []given{
-		{ExitDone, "up demo -q -o json"}, {ExitUsage, "up demo --cpus 1 --nodes 2"}, {ExitDone, "ls"}, {ExitDone, "ls -o json"}, {ExitDone, "status demo -o json"},
-		{ExitDone, "extend demo --for 1h"}, {ExitDenied, "extend demo --for 48h"}, {ExitDenied, "extend demo --for 48h -o json"}, {ExitUsage, "extend demo --for soon"}, {ExitError, "extend nosuch --for 1h"},
-		{ExitUsage, "up x --lease soon"}, {ExitUsage, "up z -f job.yaml"}, {ExitUsage, "up z -f missing.yaml"}, {ExitUsage, "up a/b --cpus 1"}, {ExitUsage, "up stray-x --cpus 1"}, {ExitDenied, "up x --cpus 1 --lease 100h"}, {ExitUsage, "up x --gpu L4:many"},
-		{ExitHeld, "up large --cpus 1 --lease 20h"}, {ExitHeld, "up large --cpus 1 --lease 20h -o json"}, {ExitDone, "ls"}, {ExitDone, "down large -q"}, {ExitDenied, "up large --cpus 1 --lease 23h --nodes 20 -o json"},
-		{ExitError, "logs nosuch"}, {ExitError, "status nosuch -o json"}, {ExitError, "down nosuch"}, {ExitUsage, "down"}, {ExitDone, "down demo -q"}, {ExitDone, "down demo -q -o json"}, {ExitDone, "status demo"}, {ExitError, "extend demo --for 1h"}, {ExitDone, "ls --all"}, {ExitDone, "ls"},
+		{ExitDone, "up demo -q -o json"}, {ExitUsage, "up demo --cpus 1 --nodes 2"}, {ExitDone, "ls"},
+		{ExitDone, "ls -o json"}, {ExitDone, "status demo -o json"},
+		{ExitDone, "extend demo --for 1h"}, {ExitDenied, "extend demo --for 48h"},
+		{ExitDenied, "extend demo --for 48h -o json"}, {ExitUsage, "extend demo --for soon"},
+		{ExitError, "extend nosuch --for 1h"},
+		{ExitUsage, "up x --lease soon"}, {ExitUsage, "up z -f job.yaml"}, {ExitUsage, "up z -f missing.yaml"},
+		{ExitUsage, "up a/b --cpus 1"}, {ExitUsage, "up stray-x --cpus 1"}, {ExitDenied, "up x --cpus 1 --lease 100h"},
+		{ExitUsage, "up x --gpu L4:many"},
+		{ExitHeld, "up large --cpus 1 --lease 20h"}, {ExitHeld, "up large --cpus 1 --lease 20h -o json"}, {ExitDone, "ls"},
+		{ExitDone, "down large -q"}, {ExitDenied, "up large --cpus 1 --lease 23h --nodes 20 -o json"},
+		{ExitError, "logs nosuch"}, {ExitError, "status nosuch -o json"}, {ExitError, "down nosuch"}, {ExitUsage, "down"},
+		{ExitDone, "down demo -q"}, {ExitDone, "down demo -q -o json"}, {ExitDone, "status demo"},
+		{ExitError, "extend demo --for 1h"}, {ExitDone, "ls --all"}, {ExitDone, "ls"},
 	}
 	if os.Getenv("CURFEW_SLOW") != "" { // and once more with its work
-		lines = append(lines, given{ExitDone, "up demo -q"}, given{ExitDone, "down demo --discard -q"}, given{ExitDone, "up demo -q --detach"}, given{ExitDone, "down --all --detach --discard"})
+		lines = append(lines, given{ExitDone, "up demo -q"}, given{ExitDone, "down demo --discard -q"},
+			given{ExitDone, "up demo -q --detach"}, given{ExitDone, "down --all --detach --discard"})
 	}
 	for _, line := range lines {
 		a, b := here(strings.Fields(line.text)...), there(strings.Fields(line.text)...)
 		if a.code != line.code || a.code != b.code || masked(a.out) != masked(b.out) || masked(a.errs) != masked(b.errs) {
-			t.Errorf("curfew %s, want exit %d\nhere: exit %d\n%s%s\nat the server: exit %d\n%s%s", line.text, line.code, a.code, a.out, a.errs, b.code, b.out, b.errs)
+			t.Errorf("curfew %s, want exit %d\nhere: exit %d\n%s%s\nat the server: exit %d\n%s%s", line.text, line.code, a.code,
+				a.out, a.errs, b.code, b.out, b.errs)
 		}
 	}
 	for name, give := range both {
-		if strings.Contains(masked(statuses[name]), "hosts") || !regexp.MustCompile(`"phase": "(ready|warned)"`).MatchString(statuses[name]) {
+		if strings.Contains(masked(statuses[name]), "hosts") ||
+			!regexp.MustCompile(`"phase": "(ready|warned)"`).MatchString(statuses[name]) {
 			t.Errorf("%s the machine says\n%s", name, statuses[name])
 		}
 		got := give("logs", "demo", "-o", "json")
@@ -124,11 +139,13 @@ func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 				t.Errorf("%s the log has no %s: %+v", name, kind, doc.Events)
 			}
 		}
-		if follow := give("logs", "demo", "-f"); follow.code != ExitDone || strings.Count(follow.out, "\n") != len(doc.Events) {
+		if follow := give("logs", "demo", "-f"); follow.code != ExitDone ||
+			strings.Count(follow.out, "\n") != len(doc.Events) {
 			t.Errorf("%s: %d events are followed as\n%s%s", name, len(doc.Events), follow.out, follow.errs)
 		}
 	}
-	if got := there("connect", "demo"); got.code != ExitUsage || !strings.Contains(got.errs, "needs a state of this machine") {
+	if got := there("connect", "demo"); got.code != ExitUsage ||
+		!strings.Contains(got.errs, "needs a state of this machine") {
 		t.Errorf("connect: exit %d: %s", got.code, got.errs)
 	}
 	unchanged()

@@ -37,8 +37,9 @@ from the store, and approvals need a verified identity unless they say otherwise
 has the role admin in the version that holds (in the new one, for the first), by a
 verified identity unless approvals.accept in that version says self-declared. All versions
 are kept, and each is in the audit log.`,
-		Example: "  curfew settings set shared.yaml --reason \"budgets of 2027\"\n  curfew settings set --prices prices.csv --reason \"new list prices\"",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  curfew settings set shared.yaml --reason \"budgets of 2027\"\n  curfew settings set --prices " +
+			"prices.csv --reason \"new list prices\"",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			in.Body.Name, in.FromFiles = strings.Join(args, ""), true
 			if in.Body.Name == "" && in.Body.PricesOf == "" {
@@ -88,7 +89,8 @@ func (a *app) settings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.show(doc, func() report.Sheet { return report.SettingsSheet(doc) }); err != nil || a.format == "json" || doc.Advisory {
+	if err := a.show(doc, func() report.Sheet { return report.SettingsSheet(doc) }); err != nil || a.format == "json" ||
+		doc.Advisory {
 		return err
 	}
 	plain.Fprintln(a.Stdout)
@@ -102,7 +104,8 @@ func (a *app) setSettings(ctx context.Context, in ops.SettingsInput) error {
 	}
 	var lines []string
 	for _, v := range doc.Versions {
-		lines = append(lines, fmt.Sprintf("%s %d is set by %s (%s)", v.Kind, v.Version, plain.Line(doc.By), plain.Line(doc.Proof)))
+		lines = append(lines, fmt.Sprintf("%s %d is set by %s (%s)", v.Kind, v.Version, plain.Line(doc.By),
+			plain.Line(doc.Proof)))
 	}
 	return a.say(doc, "%s", plain.Text(strings.Join(lines, "\n")))
 }

@@ -33,7 +33,8 @@ func TestSharedSettingsBind(t *testing.T) {
 		}
 		return doc
 	}
-	if got := decided(ExitHeld, "--dry-run"); !got.Settings.Advisory || got.Settings.Source != "local" || got.Settings.Hash == "" {
+	if got := decided(ExitHeld, "--dry-run"); !got.Settings.Advisory || got.Settings.Source != "local" ||
+		got.Settings.Hash == "" {
 		t.Errorf("without shared settings it is decided by %+v", got.Settings)
 	}
 	if code, _, errs := d.run("settings"); code != ExitDone {
@@ -67,10 +68,12 @@ budgets:
 
 	// What the asker supplies is weaker, and refused.
 	plainConfig := "github: {identities: {}}\n"
-	for name, local := range map[string]string{"an approver": "approvers: {eve: [approver]}\n", "a threshold": "gate: {ask_over: 500}\n",
+	for name, local := range map[string]string{
+		"an approver": "approvers: {eve: [approver]}\n", "a threshold": "gate: {ask_over: 500}\n",
 		"a budget": strings.Replace(gateConfig[strings.Index(gateConfig, "budgets:"):], "amount: 1000", "amount: 9000", 1)} {
 		d.write("curfew.yaml", local)
-		if code, _, errs := d.run("gate", "job.yaml"); code != ExitDenied || !strings.Contains(errs, "weaker than the shared settings") {
+		if code, _, errs := d.run("gate", "job.yaml"); code != ExitDenied ||
+			!strings.Contains(errs, "weaker than the shared settings") {
 			t.Errorf("%s of the asker's own: exit %d, %s", name, code, errs)
 		}
 	}
@@ -117,13 +120,15 @@ budgets:
 		}
 		Advisory bool
 	}
-	if err := json.Unmarshal([]byte(out), &view); err != nil || len(view.Versions) != 2 || view.Versions[0].Version != 2 || view.Advisory {
+	if err := json.Unmarshal([]byte(out), &view); err != nil || len(view.Versions) != 2 ||
+		view.Versions[0].Version != 2 || view.Advisory {
 		t.Errorf("versions %s, %v", out, err)
 	}
 	if _, out, _ := d.run("audit", "--what", "settings"); strings.Count(out, "root") < 2 {
 		t.Errorf("the audit log has %s", out)
 	}
-	if code, _, errs := d.run("gate", "job.yaml"); code != ExitUsage || !strings.Contains(errs, "verified identities alone") {
+	if code, _, errs := d.run("gate", "job.yaml"); code != ExitUsage ||
+		!strings.Contains(errs, "verified identities alone") {
 		t.Errorf("an unproven name asks: exit %d, %s", code, errs)
 	}
 }
@@ -164,7 +169,8 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	asked := d.gate(ExitHeld, "job.yaml").ApprovalID
 	// The local file now names others, which is weaker.
 	d.write("curfew.yaml", "approvers: {eve: [approver]}\n")
-	if got := whoami("cy"); strings.Join(got.Roles, " ") != "approver" || got.Settings.Advisory || got.Settings.Version != 1 {
+	if got := whoami("cy"); strings.Join(got.Roles, " ") != "approver" || got.Settings.Advisory ||
+		got.Settings.Version != 1 {
 		t.Errorf("cy is %+v", got)
 	}
 	if got := whoami("eve"); len(got.Roles) != 0 {
@@ -178,7 +184,8 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 		Settings view.Decider
 	}
 	_, out, errs := d.run("approvals", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Requests) != 1 || list.Requests[0].ID != asked || strings.Join(list.Requests[0].Approvers, " ") != "cy" || list.Settings.Version != 1 {
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Requests) != 1 || list.Requests[0].ID != asked ||
+		strings.Join(list.Requests[0].Approvers, " ") != "cy" || list.Settings.Version != 1 {
 		t.Errorf("approvals: %s%s", out, errs)
 	}
 	d.write("policies.yaml", ladderPolicies)
@@ -186,7 +193,8 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 		{"enforce", "--once", "--policy", "policies.yaml"}, {"enforce", "--once", "--enforce", "--policy", "policies.yaml"},
 		{"fix", "--undo", "4f1c"}, {"budget"}, {"approve", asked},
 	} {
-		if code, _, errs := d.run(args...); code != ExitDenied || !strings.Contains(errs, "weaker than the shared settings") {
+		if code, _, errs := d.run(args...); code != ExitDenied ||
+			!strings.Contains(errs, "weaker than the shared settings") {
 			t.Errorf("%v: exit %d, %s", args, code, errs)
 		}
 	}
@@ -197,8 +205,10 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 	s := newSeededFixes(t)
 	volume := s.lookup(s.scan(), "volume-unattached", "detector-scratch")
-	s.write("curfew.yaml", regexp.MustCompile(`(?m)^approvals: .*\npeople: .*$`).ReplaceAllString(s.read("curfew.yaml"), "approvals: {accept: [self-declared]}"))
-	s.write("shared.yaml", "approvers: {root: [admin], bo: [approver], ana: [approver]}\napprovals: {accept: [self-declared]}\n")
+	s.write("curfew.yaml", regexp.MustCompile(`(?m)^approvals: .*\npeople: .*$`).ReplaceAllString(s.read("curfew.yaml"),
+		"approvals: {accept: [self-declared]}"))
+	s.write("shared.yaml",
+		"approvers: {root: [admin], bo: [approver], ana: [approver]}\napprovals: {accept: [self-declared]}\n")
 	amount := func(data string, cheap, shared bool) string {
 		t.Helper()
 		dir := filepath.Join(s.dir, data)
@@ -221,7 +231,8 @@ func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 		}
 		s.curfewAny(at("fix", volume, "--enforce")...)
 		var list struct{ Requests []view.Request }
-		if err := json.Unmarshal([]byte(s.curfew(ExitDone, at("approvals", "-o", "json")...)), &list); err != nil || len(list.Requests) != 1 {
+		if err := json.Unmarshal([]byte(s.curfew(ExitDone, at("approvals", "-o", "json")...)), &list); err != nil ||
+			len(list.Requests) != 1 {
 			t.Fatalf("%d requests, %v", len(list.Requests), err)
 		}
 		return list.Requests[0].Plan.Costs[0].Amount.String()

@@ -57,7 +57,8 @@ func TestSharesOfPods(t *testing.T) {
 	tell("DCGM_FI_DEV_GPU_UTIL", `gpu="1",UUID="GPU-d1",node="dgx"`, 0)
 	for name, slices := range map[string]float64{"chat-0": 2, "embed-0": 1} {
 		id := fmt.Sprintf(`namespace="serving",pod="%s"`, name)
-		tell("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-s0",node="sliced",exported_namespace="serving",exported_pod="`+name+`"`, 30)
+		tell("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-s0",node="sliced",exported_namespace="serving",exported_pod="`+name+
+			`"`, 30)
 		tell("kube_pod_container_resource_requests", id+`,container="main",node="sliced",resource="nvidia_com_gpu"`, slices)
 		tell("kube_pod_status_phase", id+`,phase="Succeeded"`, 0)
 		tell("kube_pod_labels", id+`,job="ksm",label_team="search"`, 1)
@@ -85,7 +86,9 @@ rates: {gpu_hour: {H100-80GB: 3}, source: finance, as_of: 2026-01-01}
 	}
 	// A slot of five minutes may be missing at either end.
 	const most = 0.5
-	for name, want := range map[string][4]float64{"ml/train-0": {12, 6, 6, 6}, "serving/chat-0": {6, 2.4, 3.6, 2.4}, "serving/embed-0": {3, 1.2, 1.8, 1.2}} {
+	for name, want := range map[string][4]float64{
+		"ml/train-0": {12, 6, 6, 6}, "serving/chat-0": {6, 2.4, 3.6, 2.4}, "serving/embed-0": {3, 1.2, 1.8, 1.2},
+	} {
 		for i := range want {
 			if math.Abs(got[name][i]-want[i]) > most {
 				t.Errorf("%s: %v, want %v", name, got[name], want)
@@ -98,15 +101,18 @@ rates: {gpu_hour: {H100-80GB: 3}, source: finance, as_of: 2026-01-01}
 			sum, byUse = sum+inUSD(w.Amount), byUse+inUSD(w.Use.ByUse)
 		}
 		// Each is rounded to cents.
-		if math.Abs(sum-inUSD(m.Amount)) > 0.021 || math.Abs(byUse-inUSD(m.Amount)) > 0.021 || inUSD(m.Amount) != map[string]float64{"dgx": 24, "sliced": 12}[m.Resource] || inUSD(m.Use.Unknown) > most {
+		if math.Abs(sum-inUSD(m.Amount)) > 0.021 || math.Abs(byUse-inUSD(m.Amount)) > 0.021 ||
+			inUSD(m.Amount) != map[string]float64{"dgx": 24, "sliced": 12}[m.Resource] || inUSD(m.Use.Unknown) > most {
 			t.Errorf("%s: %+v adds up to %v, by use %v", m.Resource, m, sum, byUse)
 		}
 	}
 	var teams sharesDoc
-	if err := json.Unmarshal([]byte(l.curfew(ExitDone, append(ask, "-o", "json", "--by", "team")...)), &teams); err != nil {
+	if err := json.Unmarshal([]byte(l.curfew(ExitDone, append(ask, "-o", "json", "--by", "team")...)),
+		&teams); err != nil {
 		t.Fatal(err)
 	}
-	if len(teams.Totals) != 2 || teams.Totals[0].Workload != "" || teams.Totals[1].Workload != "search" || math.Abs(inUSD(teams.Totals[1].Amount)-9) > most {
+	if len(teams.Totals) != 2 || teams.Totals[0].Workload != "" || teams.Totals[1].Workload != "search" ||
+		math.Abs(inUSD(teams.Totals[1].Amount)-9) > most {
 		t.Errorf("teams are %+v", teams.Totals)
 	}
 	rows, err := csv.NewReader(strings.NewReader(l.curfew(ExitDone, append(ask, "-o", "csv")...))).ReadAll()
@@ -118,10 +124,12 @@ rates: {gpu_hour: {H100-80GB: 3}, source: finance, as_of: 2026-01-01}
 			t.Errorf("%s lacks %q:\n%s", output, want, text)
 		}
 	}
-	if exit, _, errs := l.curfewAny("costs", "shares", "shares.csv", "--metrics-source", server); exit != ExitUsage || !strings.Contains(errs, "not both") {
+	if exit, _, errs := l.curfewAny("costs", "shares", "shares.csv", "--metrics-source", server); exit != ExitUsage ||
+		!strings.Contains(errs, "not both") {
 		t.Errorf("a file and a server: exit %d, %s", exit, errs)
 	}
-	if exit, _, errs := l.curfewAny("costs", "shares", "--cloud", "onprem"); exit != ExitUsage || !strings.Contains(errs, "neither a file nor a metrics server") {
+	if exit, _, errs := l.curfewAny("costs", "shares", "--cloud", "onprem"); exit != ExitUsage ||
+		!strings.Contains(errs, "neither a file nor a metrics server") {
 		t.Errorf("nothing that says who shared: exit %d, %s", exit, errs)
 	}
 }

@@ -84,20 +84,22 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 			for _, k := range inventory.Kinds() {
 				names = append(names, string(k))
 			}
-			return usageError("--kind %q does not exist; it is one of %v%s", k, inventory.Kinds(), document.DidYouMean(k, names))
+			return usageError("--kind %q does not exist; it is one of %v%s", k, inventory.Kinds(),
+				document.DidYouMean(k, names))
 		}
 		setting.Query.Kinds[inventory.Kind(k)] = true
 	}
 	named := map[string]bool{}
-	setting.Tagging = &round.Tagging{Owners: cfg.Owners, Required: cfg.RequiredTags, Tags: cfg.Tags, Wanted: func(r *inventory.Resource) bool {
-		is := len(names) == 0
-		for _, n := range names {
-			if n == r.ID || n == r.Name || n == r.Ref().String() {
-				named[n], is = true, true
+	setting.Tagging = &round.Tagging{
+		Owners: cfg.Owners, Required: cfg.RequiredTags, Tags: cfg.Tags, Wanted: func(r *inventory.Resource) bool {
+			is := len(names) == 0
+			for _, n := range names {
+				if n == r.ID || n == r.Name || n == r.Ref().String() {
+					named[n], is = true, true
+				}
 			}
-		}
-		return is
-	}}
+			return is
+		}}
 	if f.enforce {
 		cloud, ok := setting.Lister.(*clouds.AWS)
 		if !ok {
@@ -134,7 +136,8 @@ func (a *app) tag(ctx context.Context, names []string, f tagFlags) error {
 	}
 	for _, n := range names {
 		if !named[n] {
-			return &failure{exit: ExitError, code: "not_found", err: fmt.Errorf("no resource that was read has the id or name %q", n),
+			return &failure{
+				exit: ExitError, code: "not_found", err: fmt.Errorf("no resource that was read has the id or name %q", n),
 				hint: "give --regions and --assume-role, or the whole identity"}
 		}
 	}
@@ -146,7 +149,10 @@ func tagExit(out *round.Result) error {
 	partial := out.Partial()
 	for _, l := range out.Lines() {
 		if l.Result == action.ResultRefused || l.Result == action.ResultFrozen || l.Result == action.ResultOverCap {
-			return &failure{exit: ExitDenied, code: "refused", err: errors.New(l.Resource.ID + ": " + l.Why), hint: "docs/safety.md explains every rule"}
+			return &failure{
+				exit: ExitDenied, code: "refused", err: errors.New(l.Resource.ID + ": " + l.Why),
+				hint: "docs/safety.md explains every rule",
+			}
 		}
 		partial = partial || l.Result != action.ResultConfirmed
 	}

@@ -23,7 +23,8 @@ import (
 // tagsOf is the provider's own word on the tags of a machine.
 func (l *ladderTest) tagsOf(name string) map[string]string {
 	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{l.account.IDs[name]}})
+	out, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DescribeInstances(l.t.Context(),
+		&ec2.DescribeInstancesInput{InstanceIds: []string{l.account.IDs[name]}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -41,7 +42,8 @@ func (l *ladderTest) untag(name string, keys ...string) {
 	for _, k := range keys {
 		tags = append(tags, types.Tag{Key: aws.String(k)})
 	}
-	if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DeleteTags(l.t.Context(), &ec2.DeleteTagsInput{Resources: []string{l.account.IDs[name]}, Tags: tags}); err != nil {
+	if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DeleteTags(l.t.Context(),
+		&ec2.DeleteTagsInput{Resources: []string{l.account.IDs[name]}, Tags: tags}); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -101,7 +103,9 @@ required_tags: [team, project, cost-center, auditor]
 	}) || !slices.Equal(v.Left, []string{"auditor"}) {
 		t.Fatalf("of an idle machine it shows %+v", v)
 	}
-	if v := shown[sandbox.Persistent]; slices.ContainsFunc(v.Add, func(a view.AddedTag) bool { return a.Key == "project" }) || !slices.Contains(v.Left, "project") {
+	if v := shown[sandbox.Persistent]; slices.ContainsFunc(v.Add, func(a view.AddedTag) bool {
+		return a.Key == "project"
+	}) || !slices.Contains(v.Left, "project") {
 		t.Errorf("a machine that no rule matches gets %+v", v)
 	}
 
@@ -141,7 +145,8 @@ required_tags: [team, project, cost-center, auditor]
 	}
 
 	both := done[sandbox.Idle].Item + "," + done[sandbox.Exempt].Item
-	if out := l.curfew(ExitDone, "fix", "--undo", both); !strings.Contains(out, "ec2:DeleteTags") || !strings.Contains(out, "--enforce") {
+	if out := l.curfew(ExitDone, "fix", "--undo", both); !strings.Contains(out, "ec2:DeleteTags") ||
+		!strings.Contains(out, "--enforce") {
 		t.Errorf("what would be taken back:\n%s", out)
 	}
 	l.tagResource(l.account.IDs[sandbox.Exempt], "project", "theirs")
@@ -152,7 +157,8 @@ required_tags: [team, project, cost-center, auditor]
 	if got := l.tagsOf(sandbox.Exempt)["project"]; got != "theirs" {
 		t.Errorf("a later tag of another person became %q", got)
 	}
-	if log := l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle]); !strings.Contains(log, "by ana") || strings.Contains(log, "by policy") {
+	if log := l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle]); !strings.Contains(log, "by ana") ||
+		strings.Contains(log, "by policy") {
 		t.Errorf("the audit log says\n%s", log)
 	}
 }

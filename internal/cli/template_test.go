@@ -98,7 +98,9 @@ func TestTemplatesOfRecordedPets(t *testing.T) {
 	d.write("curfew.yaml", "sessions: {max_lease: 24h}\n")
 	path := data.Path(t, "alibaba-gentd26/pod_gpu_duty_cycle.csv.gz")
 	for _, name := range names {
-		code, out, errs := d.run("session", "template", "--from", name, "--trace", path, "--map", "resource=pod,time=t_s,gpu_util=gpu_util_pct", "--step", "57s", "--type", "g5.xlarge", "--restart-cost", "0s", "--idle-below", "1")
+		code, out, errs := d.run("session", "template", "--from", name, "--trace", path, "--map",
+			"resource=pod,time=t_s,gpu_util=gpu_util_pct", "--step", "57s", "--type", "g5.xlarge", "--restart-cost", "0s",
+			"--idle-below", "1")
 		if code != ExitDone {
 			t.Fatalf("%s: %s", name, errs)
 		}
@@ -119,7 +121,8 @@ func TestTemplatesOfRecordedPets(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", name, want, out)
 			}
 		}
-		if s.Resources.InstanceType == "" || s.Idle < 10*time.Minute || s.Idle > 2*time.Hour || s.Lease < time.Hour || s.Lease > 24*time.Hour {
+		if s.Resources.InstanceType == "" || s.Idle < 10*time.Minute || s.Idle > 2*time.Hour || s.Lease < time.Hour ||
+			s.Lease > 24*time.Hour {
 			t.Errorf("%s: it says %+v", name, s)
 		}
 		if err := os.WriteFile(filepath.Join(d.dir, "pet.yaml"), []byte(out), 0o600); err != nil {
@@ -134,7 +137,9 @@ func TestTemplatesOfRecordedPets(t *testing.T) {
 		{[]string{"does not say of which type", "--type"}, []string{"--from", names[0]}},
 		{[]string{"not in the price book"}, []string{"--from", names[0], "--type", "g99.huge"}},
 	} {
-		code, _, errs := d.run(append([]string{"session", "template", "--trace", path, "--map", "resource=pod,time=t_s,gpu_util=gpu_util_pct"}, c.args...)...)
+		code, _, errs := d.run(append([]string{
+			"session", "template", "--trace", path, "--map", "resource=pod,time=t_s,gpu_util=gpu_util_pct",
+		}, c.args...)...)
 		for _, want := range c.want {
 			if code == ExitDone || !strings.Contains(errs, want) {
 				t.Errorf("%v: %d, %s", c.args, code, errs)

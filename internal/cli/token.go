@@ -36,15 +36,19 @@ speaks, by a verified identity. Under shared settings it needs the role admin.`,
 			if err != nil {
 				return err
 			}
-			return a.say(doc, "%s\nThe token of %s expires %s and is not shown again.", doc.Secret, doc.Name, plain.Time(doc.ExpiresAt))
+			return a.say(doc, "%s\nThe token of %s expires %s and is not shown again.", doc.Secret, doc.Name,
+				plain.Time(doc.ExpiresAt))
 		},
 	}
 	ops.CreateToken.AddFlags(create.Flags(), &in)
 	a.outputs(create, tableJSON...)
 	list := &cobra.Command{
-		Use: "list", Short: "List the tokens, without their secrets", Example: "  curfew token list\n  curfew token list -o json", Args: noArgs,
+		Use: "list", Short: "List the tokens, without their secrets",
+		Example: "  curfew token list\n  curfew token list -o json", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return shown(a, func(d view.Tokens) report.Sheet { return report.TokensSheet(d, a.Now()) })(ops.ListTokens.Call(c.Context(), a.at, ops.Paging{}))
+			return shown(a, func(d view.Tokens) report.Sheet {
+				return report.TokensSheet(d, a.Now())
+			})(ops.ListTokens.Call(c.Context(), a.at, ops.Paging{}))
 		},
 	}
 	a.outputs(list, tableJSON...)

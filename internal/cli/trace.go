@@ -32,9 +32,12 @@ type looking struct {
 }
 
 // present reads a trace as the account that it is at a time.
-func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l looking, set *policy.Set) (round.Setting, *backtest.Present, error) {
+func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l looking, set *policy.Set) (
+	round.Setting, *backtest.Present, error) {
 	fail := func(err error) (round.Setting, *backtest.Present, error) { return round.Setting{}, nil, err }
-	p, err := backtestFlags{trace: l.trace, columns: f.Columns, step: f.Step, restartCost: "0s", resource: f.Resource, tz: f.TZ}.params()
+	p, err := backtestFlags{
+		trace: l.trace, columns: f.Columns, step: f.Step, restartCost: "0s", resource: f.Resource, tz: f.TZ,
+	}.params()
 	if err != nil {
 		return fail(err)
 	}
@@ -77,12 +80,16 @@ func (a *app) present(ctx context.Context, cfg config.Config, f sourceFlags, l l
 	} else {
 		operations = slices.DeleteFunc(operations, func(o backtest.Operation) bool { return !o.At.Before(now) })
 	}
-	present := account.Present(clock, operations, func(all []backtest.Operation) error { return writeKept(kept+".json", all) })
+	present := account.Present(clock, operations, func(all []backtest.Operation) error {
+		return writeKept(kept+".json", all)
+	})
 	if !l.pass && (p.Every > 0 || !slices.ContainsFunc(rounds, now.After)) {
 		rounds = present.Rounds(p.Every)
 	}
 	s := p.Setting
-	s.Clock, s.Lister, s.Sources, s.Duty, s.Policies, s.Source = clock, present, []usage.Source{present}, cfg.Duty, set, "enforce"
+	s.Clock, s.Lister, s.Sources, s.Duty, s.Policies, s.Source = clock, present, []usage.Source{
+		present,
+	}, cfg.Duty, set, "enforce"
 	s.Facts = present.Know
 	s, err = present.Charged(ctx, s, p.Budgets, rounds)
 	return s, present, err
@@ -117,9 +124,11 @@ func writeKept(path string, value any) error {
 }
 
 // ladderOf is the ladder of a trace: no person is warned, and only the trace changes.
-func ladderOf(s action.Store, on *backtest.Present, now time.Time, gap time.Duration, enforce bool) func(string) *action.Ladder {
+func ladderOf(s action.Store, on *backtest.Present, now time.Time, gap time.Duration, enforce bool) func(
+	string) *action.Ladder {
 	return func(account string) *action.Ladder {
-		return &action.Ladder{Store: s, Cloud: on.Cloud(), Notifier: backtest.Everybody{}, Account: account, Actor: "trace", Enforce: enforce,
+		return &action.Ladder{
+			Store: s, Cloud: on.Cloud(), Notifier: backtest.Everybody{}, Account: account, Actor: "trace", Enforce: enforce,
 			Clock: func() action.Clock { return backtest.ClockAt(now) }, MaxRoundGap: gap, Assume: backtest.Allowed}
 	}
 }

@@ -58,7 +58,8 @@ func writeTrace(t *testing.T, dir string) (start, end time.Time) {
 					if over := start.Add(time.Duration(at+1) * time.Minute); over.After(end) {
 						end = over
 					}
-					fmt.Fprintf(&b, "m%d,%s,%g,%s,%s,%s\n", m, start.Add(time.Duration(at)*time.Minute).Format(time.RFC3339), util, typ, tags, launched)
+					fmt.Fprintf(&b, "m%d,%s,%g,%s,%s,%s\n", m, start.Add(time.Duration(at)*time.Minute).Format(time.RFC3339), util,
+						typ, tags, launched)
 				}
 			}
 		}
@@ -77,8 +78,12 @@ func write(t *testing.T, name, text string) {
 func runIn(t *testing.T, dir string, args ...string) (int, string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := Run(context.Background(), Process{Args: args, Dir: dir, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
-		Lookup: func(string) (string, bool) { return "", false }, Now: time.Now, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), ConfigDir: filepath.Join(dir, "config")})
+	code := Run(context.Background(), Process{
+		Args: args, Dir: dir, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+		Lookup: func(string) (string, bool) {
+			return "", false
+		}, Now: time.Now, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"),
+		ConfigDir: filepath.Join(dir, "config")})
 	if code != ExitDone && code != ExitPartial && code != ExitDenied {
 		t.Fatalf("curfew %s: exit %d\n%s%s", strings.Join(args, " "), code, out.String(), errs.String())
 	}
@@ -111,13 +116,19 @@ func TestProcessesDecideAsTheBacktest(t *testing.T) {
 			dir := t.TempDir()
 			start, end := writeTrace(t, dir)
 			write(t, filepath.Join(dir, "curfew.yaml"), "budgets: [{id: all, purpose: any, amount: 60}]\n")
-			write(t, filepath.Join(dir, "p.yaml"), "apiVersion: curfew.policy/v1\npolicies:\n  - name: "+name+"\n"+text+"    mode: enforce\n")
+			write(t, filepath.Join(dir, "p.yaml"), "apiVersion: curfew.policy/v1\npolicies:\n  - name: "+name+"\n"+text+
+				"    mode: enforce\n")
 			trace := []string{"--trace", "trace.csv", "--policy", "p.yaml"}
-			runIn(t, dir, append([]string{"backtest", "--every", "10m", "--decisions", "replay.jsonl", "--baselines=false"}, trace...)...)
+			runIn(t, dir, append([]string{"backtest", "--every", "10m", "--decisions", "replay.jsonl", "--baselines=false"},
+				trace...)...)
 			for at := start; !at.After(end); at = at.Add(10 * time.Minute) {
-				runIn(t, dir, append([]string{"enforce", "--once", "--enforce", "--cloud", "trace", "--at", at.Format(time.RFC3339), "--decisions", "processes.jsonl"}, trace...)...)
+				runIn(t, dir, append([]string{
+					"enforce", "--once", "--enforce", "--cloud", "trace", "--at", at.Format(time.RFC3339), "--decisions",
+					"processes.jsonl",
+				}, trace...)...)
 			}
-			want, got := readDecisions(t, filepath.Join(dir, "replay.jsonl")), readDecisions(t, filepath.Join(dir, "processes.jsonl"))
+			want, got := readDecisions(t, filepath.Join(dir, "replay.jsonl")), readDecisions(t,
+				filepath.Join(dir, "processes.jsonl"))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("decisions (-replay +processes):\n%s", diff)
 			}
@@ -127,7 +138,8 @@ func TestProcessesDecideAsTheBacktest(t *testing.T) {
 					continue
 				}
 				for _, state := range [][]string{nil, {"--data-dir", "none", "--every", "10m"}} {
-					args := append([]string{"policy", "explain", d.Resource, "--at", d.Time.Format(time.RFC3339), "-o", "json"}, state...)
+					args := append([]string{"policy", "explain", d.Resource, "--at", d.Time.Format(time.RFC3339), "-o", "json"},
+						state...)
 					if _, out := runIn(t, dir, append(args, trace...)...); !strings.Contains(out, `"answer": "true"`) {
 						t.Errorf("%s is warned about at %s, and %v is not explained so: %s", d.Resource, d.Time, state, out)
 					}

@@ -64,7 +64,8 @@ func TestUndoShowsFirst(t *testing.T) {
 		t.Fatalf("it is %s", s)
 	}
 	item := ""
-	for line := range strings.Lines(l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle], "--what", "confirmed")) {
+	for line := range strings.Lines(l.curfew(ExitDone, "audit", "--resource", l.account.IDs[sandbox.Idle], "--what",
+		"confirmed")) {
 		if _, after, found := strings.Cut(line, "  item "); found {
 			item = strings.Fields(after)[0]
 		}
@@ -75,7 +76,9 @@ func TestUndoShowsFirst(t *testing.T) {
 	l.sandbox.Wire.Recorder.Reset()
 	for _, flags := range [][]string{nil, {"--dry-run"}} {
 		out := l.curfew(ExitDone, append([]string{"fix", "--undo", item}, flags...)...)
-		for _, want := range []string{"would-undo", "ec2:StartInstances", l.account.IDs[sandbox.Idle], "nothing is changed", "--enforce"} {
+		for _, want := range []string{
+			"would-undo", "ec2:StartInstances", l.account.IDs[sandbox.Idle], "nothing is changed", "--enforce",
+		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%v: no %q in\n%s", flags, want, out)
 			}
@@ -86,14 +89,16 @@ func TestUndoShowsFirst(t *testing.T) {
 	}
 	l.curfew(ExitUsage, "fix", "--undo", item, "--enforce", "--dry-run")
 	l.jump(5 * time.Hour)
-	if code, out, errs := l.curfewAny("fix", "--undo", item, "--enforce"); code != ExitError || !strings.Contains(errs, "5h ahead of the state's") || l.state(sandbox.Idle) != "stopped" {
+	if code, out, errs := l.curfewAny("fix", "--undo", item, "--enforce"); code != ExitError ||
+		!strings.Contains(errs, "5h ahead of the state's") || l.state(sandbox.Idle) != "stopped" {
 		t.Errorf("an undo by a wrong clock: exit %d\n%s%s", code, out, errs)
 	}
 	l.jump(-5 * time.Hour)
 	l.curfew(ExitDone, "fix", "--undo", item, "-o", "json")
 	l.curfew(ExitUsage, "fix", "--undo", item, "--enforce", "--keep", "soon")
 	l.curfew(ExitUsage, "fix", "--undo", item, "--enforce", "--keep", "100d")
-	if out := l.curfew(ExitDone, "fix", "--undo", item, "--enforce", "--keep", "3h"); !strings.Contains(out, "policies leave it alone until") {
+	if out := l.curfew(ExitDone, "fix", "--undo", item, "--enforce", "--keep", "3h"); !strings.Contains(out,
+		"policies leave it alone until") {
 		t.Errorf("it does not say that it is kept:\n%s", out)
 	}
 	if s := l.state(sandbox.Idle); s != "running" {
@@ -148,7 +153,8 @@ func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 		t.Errorf("a finding of a role that cannot be assumed: %s", got)
 	}
 	end()
-	alterState(t, filepath.Join(l.dir, "data"), "UPDATE snapshot_accounts SET role = ? WHERE role = ?", "arn:aws:iam::"+truth.OtherAccount+":role/none", truth.OtherRole)
+	alterState(t, filepath.Join(l.dir, "data"), "UPDATE snapshot_accounts SET role = ? WHERE role = ?",
+		"arn:aws:iam::"+truth.OtherAccount+":role/none", truth.OtherRole)
 
 	for _, tc := range []struct {
 		name, want string
@@ -183,8 +189,9 @@ func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 
 func (l *ladderTest) tagResource(id, key, value string) {
 	l.t.Helper()
-	_, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).CreateTags(l.t.Context(), &ec2.CreateTagsInput{Resources: []string{id},
-		Tags: []types.Tag{{Key: aws.String(key), Value: aws.String(value)}}})
+	_, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).CreateTags(l.t.Context(),
+		&ec2.CreateTagsInput{Resources: []string{id},
+			Tags: []types.Tag{{Key: aws.String(key), Value: aws.String(value)}}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -192,7 +199,8 @@ func (l *ladderTest) tagResource(id, key, value string) {
 
 func (l *ladderTest) deleteVolume(id string) {
 	l.t.Helper()
-	if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DeleteVolume(l.t.Context(), &ec2.DeleteVolumeInput{VolumeId: &id}); err != nil {
+	if _, err := ec2.NewFromConfig(l.sandbox.Config("us-east-1")).DeleteVolume(l.t.Context(),
+		&ec2.DeleteVolumeInput{VolumeId: &id}); err != nil {
 		l.t.Fatal(err)
 	}
 }

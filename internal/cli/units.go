@@ -31,7 +31,8 @@ Prometheus server, or one that --counts names.`,
 	fl := c.Flags()
 	ops.GetUnitCosts.AddFlags(fl, &in)
 	fl.StringVar(&unit, "unit", "", "what --counts counts: prediction")
-	fl.StringVar(&in.Counts, "counts", "", "how many were made, as CSV `file`: time,count, and key with --by; or gpu-hours, which the ledger knows")
+	fl.StringVar(&in.Counts, "counts", "",
+		"how many were made, as CSV `file`: time,count, and key with --by; or gpu-hours, which the ledger knows")
 	a.outputs(c, reports...)
 	a.simulated(c)
 	return c

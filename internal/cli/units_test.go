@@ -30,13 +30,24 @@ func TestGPUHours(t *testing.T) {
 		if h > 12 {
 			state = duty.Idle
 		}
-		r := ledger.Round{Account: account, At: at, Source: "scan", Complete: []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}}}
+		r := ledger.Round{
+			Account: account, At: at, Source: "scan",
+			Complete: []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}},
+		}
 		var seen []ledger.Observation
 		for id, machine := range map[string]string{"i-gpu": "g5.12xlarge", "i-cpu": "c5.xlarge"} {
-			o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: id},
+			o := ledger.Observation{
+				At: at, Ref: inventory.Ref{
+					Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: id,
+				},
 				State: inventory.StateRunning, StateSince: day.AddDate(0, -1, 0), CreatedAt: day.AddDate(0, -1, 0),
-				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "test", AsOf: day.AddDate(0, -2, 0)}},
-				Duty:   []ledger.Span{{From: at.Add(-time.Hour), To: at, State: state}}}
+				Meters: []ledger.Meter{
+					{
+						Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "test",
+						AsOf: day.AddDate(0, -2, 0),
+					},
+				},
+				Duty: []ledger.Span{{From: at.Add(-time.Hour), To: at, State: state}}}
 			o.Type, o.Owner.Team = machine, "vision"
 			seen = append(seen, o)
 		}
@@ -48,7 +59,8 @@ func TestGPUHours(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, by := range []string{"", "team", "project"} { // of no project: unallocated
-		code, out, errs := d.run("costs", "units", "--counts", "gpu-hours", "--by", by, "--since", day.Format(time.DateOnly), "--until", day.AddDate(0, 0, 1).Format(time.DateOnly), "-o", "json")
+		code, out, errs := d.run("costs", "units", "--counts", "gpu-hours", "--by", by, "--since", day.Format(time.DateOnly),
+			"--until", day.AddDate(0, 0, 1).Format(time.DateOnly), "-o", "json")
 		if code != ExitDone {
 			t.Fatalf("exit %d: %s", code, errs)
 		}

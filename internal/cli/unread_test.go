@@ -18,13 +18,16 @@ func TestUnreadColumnsAreNamed(t *testing.T) {
 	d.write("u.csv", rows.String())
 	d.write("clean.csv", "resource,time,gpu_util\na,0,5\na,60,5\n")
 	const want = `curfew: warning: u.csv: 2 columns are not read: "gpu_utl", "odd\n  by hand"; --map tells what a column is`
-	for _, args := range []string{"scan --demo --usage u.csv", "backtest --trace u.csv", "backtest --trace u.csv --step 1s", "policy tune --trace u.csv",
+	for _, args := range []string{
+		"scan --demo --usage u.csv", "backtest --trace u.csv", "backtest --trace u.csv --step 1s",
+		"policy tune --trace u.csv",
 		"plan rightsize --usage u.csv --type g5.xlarge"} {
 		_, _, errs := d.run(strings.Fields(args)...)
 		if strings.Count(errs, want) != 1 {
 			t.Errorf("curfew %s: %q, want once %q", args, errs, want)
 		}
-		if _, _, errs = d.run(strings.Fields(strings.Replace(args, "u.csv", "clean.csv", 1))...); strings.Contains(errs, "not read") {
+		if _, _, errs = d.run(strings.Fields(strings.Replace(args, "u.csv", "clean.csv", 1))...); strings.Contains(errs,
+			"not read") {
 			t.Errorf("curfew %s warns of nothing: %q", args, errs)
 		}
 	}

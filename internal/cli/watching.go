@@ -57,12 +57,18 @@ func priceWatching(machines, gpus int, every time.Duration) (view.Watching, erro
 	passes, err := pass.Cost.Mul(month, int64(every/time.Second))
 	explorer, errExplorer := request.Mul(month, int64(24*time.Hour/time.Second))
 	scans, errScans := passes.Add(explorer)
-	w := view.Watching{Schema: view.WatchingSchema, Machines: machines, GPUs: gpus, Every: every.String(), Metrics: pass.Metrics, Lists: pass.Lists,
-		PerPass: pass.Cost, PassesADay: fmt.Sprintf("%.4g", (24*time.Hour).Seconds()/every.Seconds()), Enforce: passes, Scan: scans,
+	w := view.Watching{
+		Schema: view.WatchingSchema, Machines: machines, GPUs: gpus, Every: every.String(), Metrics: pass.Metrics,
+		Lists:   pass.Lists,
+		PerPass: pass.Cost, PassesADay: fmt.Sprintf("%.4g", (24*time.Hour).Seconds()/every.Seconds()), Enforce: passes,
+		Scan: scans,
 		Assumptions: []string{
-			"CloudWatch charges $0.01 for 1,000 metrics of GetMetricData and for 1,000 requests of ListMetrics; free tiers are not counted",
-			"the CloudWatch agent publishes each GPU apart; with --usage, or GPU metrics from elsewhere, only CPU and network are asked for",
-			"scan asks Cost Explorer once a day ($0.01 a request and account) and reads volumes, balancers and buckets besides: its JSON counts the calls",
+			"CloudWatch charges $0.01 for 1,000 metrics of GetMetricData and for 1,000 requests of ListMetrics; free tiers " +
+				"are not counted",
+			"the CloudWatch agent publishes each GPU apart; with --usage, or GPU metrics from elsewhere, only CPU and " +
+				"network are asked for",
+			"scan asks Cost Explorer once a day ($0.01 a request and account) and reads volumes, balancers and buckets " +
+				"besides: its JSON counts the calls",
 		}}
 	return w, errors.Join(err, errExplorer, errScans)
 }

@@ -21,15 +21,18 @@ func TestWatchingIsDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if row := fmt.Sprintf("| %d | %s | %s a month | %s a month |", gpus, money.Thousands(int64(w.Metrics)), w.Enforce.Dollars(), w.Scan.Dollars()); !strings.Contains(string(doc), row) {
+		if row := fmt.Sprintf("| %d | %s | %s a month | %s a month |", gpus, money.Thousands(int64(w.Metrics)),
+			w.Enforce.Dollars(), w.Scan.Dollars()); !strings.Contains(string(doc), row) {
 			t.Errorf("docs/costs.md lacks %s", row)
 		}
 	}
 	d := newDesktop(t)
-	if code, out, errs := d.run("price", "watching", "--machines", "100", "--gpus", "8", "--every", "5m"); code != ExitDone || !strings.Contains(out, "$386 a month by enforce") {
+	if code, out, errs := d.run("price", "watching", "--machines", "100", "--gpus", "8", "--every",
+		"5m"); code != ExitDone || !strings.Contains(out, "$386 a month by enforce") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
-	if code, _, errs := d.run("price", "watching", "--every", "soon"); code != ExitUsage || !strings.Contains(errs, "--every") {
+	if code, _, errs := d.run("price", "watching", "--every", "soon"); code != ExitUsage ||
+		!strings.Contains(errs, "--every") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

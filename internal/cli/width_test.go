@@ -27,22 +27,35 @@ import (
 // run of checkpoints; HOLD, REQUEST and TOKEN are new at each run. What follows
 // "as NAME:" is given by another person.
 var commandLines = []string{
-	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo", "fix FINDING --enforce --demo --scratch-disks",
-	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo", "doctor metrics --demo", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
-	"policy check examples/policies", "policy check examples/policies --against last", "policy explain llm-playground --demo --policy examples/policies",
-	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz", "backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml",
-	"costs", "costs --by resource,duty", "costs units --counts gpu-hours --by team", "costs shares examples/data/shares.csv", "budget", "budget holds",
+	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo",
+	"fix FINDING --enforce --demo --scratch-disks",
+	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo",
+	"doctor metrics --demo", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
+	"policy check examples/policies", "policy check examples/policies --against last",
+	"policy explain llm-playground --demo --policy examples/policies",
+	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz",
+	"backtest --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml",
+	"costs", "costs --by resource,duty", "costs units --counts gpu-hours --by team",
+	"costs shares examples/data/shares.csv", "budget", "budget holds",
 	"bill show", "bill reconcile", "bill import examples/data/focus-2026-10.csv --dry-run",
-	"estimate job.yaml", "gate job.yaml --dry-run", "gate report", "budget settle HOLD --actual 3.20", "budget release HOLD", "budget extend HOLD --amount 20 --for 12h",
-	"as bo: approve REQUEST", "as bo: deny REQUEST --reason no", "approvals --all", "audit", "audit --verify", "init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
+	"estimate job.yaml", "gate job.yaml --dry-run", "gate report", "budget settle HOLD --actual 3.20",
+	"budget release HOLD", "budget extend HOLD --amount 20 --for 12h",
+	"as bo: approve REQUEST", "as bo: deny REQUEST --reason no", "approvals --all", "audit", "audit --verify",
+	"init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
 	"policy init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify #ml --observe yes --force",
-	"price list", "price list --type g6*", "price show p4d.24xlarge", "price show H100", "price show s3:GLACIER", "price watching", "price update catalog.csv --source site --provider AWS --dry-run",
-	"plan market --for bf16-tflops", "plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month", "plan capacity --qps 500 --qps-per-gpu 200",
-	"plan rightsize --from scan --demo", "plan mig --gpu A100-80GB --workloads examples/data/workloads.csv", "plan mig --gpu A100-80GB --enumerate",
+	"price list", "price list --type g6*", "price show p4d.24xlarge", "price show H100", "price show s3:GLACIER",
+	"price watching", "price update catalog.csv --source site --provider AWS --dry-run",
+	"plan market --for bf16-tflops", "plan tco --saving 1200/month --effort 3w --rate 120/h --upkeep 2h/month",
+	"plan capacity --qps 500 --qps-per-gpu 200",
+	"plan rightsize --from scan --demo", "plan mig --gpu A100-80GB --workloads examples/data/workloads.csv",
+	"plan mig --gpu A100-80GB --enumerate",
 	"plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv",
-	"plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 1.5x --spot-price 0.918 --on-demand-price 3.06",
+	"plan spot --trace examples/data/spot.csv --gap 5m --work 12h --deadline 1.5x --spot-price 0.918 --on-demand-price " +
+		"3.06",
 	"plan checkpoint --trace examples/data/spot.csv --gap 5m --write 120s --restart 180s",
-	"checkpoint save examples/policies STORE --exited --nice 0", "checkpoint save examples/policies STORE --exited --keep 1 --deadline 60s", "checkpoint list STORE --nice 0", "checkpoint verify STORE --nice 0",
+	"checkpoint save examples/policies STORE --exited --nice 0",
+	"checkpoint save examples/policies STORE --exited --keep 1 --deadline 60s", "checkpoint list STORE --nice 0",
+	"checkpoint verify STORE --nice 0",
 	"checkpoint restore STORE restored --replace --nice 0", "checkpoint gc STORE --keep 2 --nice 0",
 	"token create dashboard --role viewer", "token list", "token revoke TOKEN",
 	"ls", "ls --all", "state",
@@ -51,8 +64,12 @@ var commandLines = []string{
 
 // notRun are the commands that these lines leave out, with the reason.
 var notRun = map[string]string{
-	"up": "it starts processes; the script session.txtar runs it", "down": "it ends processes; the script session.txtar runs it", "connect": "it needs a session; the script session.txtar runs it",
-	"extend": "it needs a session; the script session.txtar runs it", "status": "it needs a session; the script session.txtar runs it", "logs": "it needs a session; the script session.txtar runs it",
+	"up":            "it starts processes; the script session.txtar runs it",
+	"down":          "it ends processes; the script session.txtar runs it",
+	"connect":       "it needs a session; the script session.txtar runs it",
+	"extend":        "it needs a session; the script session.txtar runs it",
+	"status":        "it needs a session; the script session.txtar runs it",
+	"logs":          "it needs a session; the script session.txtar runs it",
 	"session adopt": "it writes tags on a machine of AWS; adopt_test.go runs it on the seeded account",
 	"consent":       "it writes a tag on a machine of AWS; fixes_test.go runs it on the seeded account",
 	"login":         "it signs in to a service; login_test.go runs it at one",
@@ -62,9 +79,14 @@ var notRun = map[string]string{
 
 // withoutJSON are the commands without -o json, with the reason.
 var withoutJSON = map[string]string{
-	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help", "price": "it prints its help", "bill": "it prints its help", "token": "it prints its help", "checkpoint": "it prints its help", "agent": "it prints its help",
-	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end", "connect": "its output is the command's", "session": "it prints its help", "ci": "it prints its help", "ci run": "its output is the command's", "session template": "its output is a session file",
-	"agent host": "it runs until its session ends, whose documents are in the control store", "agent bootstrap": "its steps are in the session's status",
+	"curfew": "it prints its help", "plan": "it prints its help", "policy": "it prints its help",
+	"price": "it prints its help", "bill": "it prints its help", "token": "it prints its help",
+	"checkpoint": "it prints its help", "agent": "it prints its help",
+	"record": "its -o names the trace that it writes", "serve": "it runs until it is told to end",
+	"connect": "its output is the command's", "session": "it prints its help", "ci": "it prints its help",
+	"ci run": "its output is the command's", "session template": "its output is a session file",
+	"agent host":      "it runs until its session ends, whose documents are in the control store",
+	"agent bootstrap": "its steps are in the session's status",
 }
 
 // walk calls each with every command that can be given, but for those of cobra.
@@ -168,7 +190,10 @@ func (d *commandDesk) books() {
 // makeBooks returns the file of a state with the books of the simulated account.
 func (d *commandDesk) makeBooks() string {
 	d.t.Setenv("TMPDIR", d.t.TempDir())
-	a := newApp(&Process{Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Now: d.clock, Stderr: &bytes.Buffer{}, Lookup: func(string) (string, bool) { return "", false }})
+	a := newApp(&Process{
+		Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Now: d.clock,
+		Stderr: &bytes.Buffer{}, Lookup: func(string) (string, bool) { return "", false },
+	})
 	a.progress = &progress{}
 	a.req.Storage = simulation.Books{}
 	_, s, err := a.req.State(d.t.Context())
@@ -202,8 +227,11 @@ func (d *commandDesk) give(line string, width int, more ...string) (code int, ou
 	}
 	line = d.filled(line)
 	var stdout, stderr bytes.Buffer
-	code = Run(context.Background(), Process{Args: append(strings.Fields(line), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"), WitnessDir: filepath.Join(d.dir, "witness"), Version: "test",
-		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: d.clock, Width: width, Lookup: func(k string) (string, bool) {
+	code = Run(context.Background(), Process{
+		Args: append(strings.Fields(line), more...), Dir: d.dir, DataDir: filepath.Join(d.dir, "data"),
+		WitnessDir: filepath.Join(d.dir, "witness"), Version: "test",
+		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: d.clock, Width: width,
+		Lookup: func(k string) (string, bool) {
 			if k == "CURFEW_IDENTITY" {
 				return who, true
 			}
@@ -277,7 +305,8 @@ func command(line string) bool {
 	line = strings.TrimPrefix(strings.TrimSpace(ansi.Strip(line)), "next")
 	line = strings.TrimPrefix(line, "by hand: ")
 	word, _, _ := strings.Cut(strings.TrimLeft(line, " `("), " ")
-	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || word == "helm" || word == "docker" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
+	return word == "curfew" || word == "aws" || word == "kubectl" || word == "nvidia-smi" || word == "helm" ||
+		word == "docker" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
 }
 
 // TestBooksCanBeTried: the books of the simulated account and its bill are there without
@@ -287,7 +316,9 @@ func TestBooksCanBeTried(t *testing.T) {
 		t.Skip("makeBooks makes them every day; make test-slow runs it")
 	}
 	d := newDesktop(t)
-	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the server is asked") }))
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the server is asked")
+	}))
 	t.Cleanup(srv.Close)
 	d.env["CURFEW_SERVER"] = srv.URL
 	d.now = time.Date(2026, 7, 20, 9, 0, 0, 0, time.UTC)

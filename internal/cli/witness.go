@@ -54,13 +54,16 @@ func (a *app) acceptState(ctx context.Context, in ops.ReasonInput) error {
 	if err != nil {
 		return err
 	}
-	lines := []string{fmt.Sprintf("Accepted: the state goes on with generation %d, every action at its first step.", doc.Generation)}
+	lines := []string{
+		fmt.Sprintf("Accepted: the state goes on with generation %d, every action at its first step.", doc.Generation),
+	}
 	if lost := lostText(doc); lost != "" {
 		lines = append(lines, lost)
 	}
 	if r := doc.Restored; r != nil {
 		if r.Freeze != nil {
-			lines = append(lines, fmt.Sprintf("The freeze by %s holds again (%s): `curfew unfreeze --reason TEXT` lifts it.", r.Freeze.By, r.Freeze.Reason))
+			lines = append(lines, fmt.Sprintf("The freeze by %s holds again (%s): `curfew unfreeze --reason TEXT` lifts it.",
+				r.Freeze.By, r.Freeze.Reason))
 		}
 		for _, k := range r.Keeps {
 			lines = append(lines, fmt.Sprintf("%s is exempt again until %s (%s).", k.Resource, plain.Time(k.Until), k.Reason))
@@ -91,7 +94,8 @@ func stateText(d view.State) string {
 	case w.Generation == nil:
 		lines = append(lines, "Nothing has acted by this state, so that the witness in "+w.Place+" does not know it.")
 	default:
-		lines = append(lines, fmt.Sprintf("The witness in %s has seen generation %d on %s.", w.Place, *w.Generation, plain.Time(w.SeenAt)))
+		lines = append(lines, fmt.Sprintf("The witness in %s has seen generation %d on %s.", w.Place, *w.Generation,
+			plain.Time(w.SeenAt)))
 	}
 	return strings.Join(lines, "\n")
 }

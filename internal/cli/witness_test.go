@@ -60,7 +60,8 @@ func TestRestoredStateForgetsNothing(t *testing.T) {
 	if d.Quarantine == nil || d.Lost == nil || d.Lost.Changes < 2 {
 		t.Errorf("the state is %+v", d)
 	}
-	if text := l.curfew(ExitDone, "state"); !strings.Contains(text, "curfew state accept") || !strings.Contains(text, "Lost: ") {
+	if text := l.curfew(ExitDone, "state"); !strings.Contains(text, "curfew state accept") ||
+		!strings.Contains(text, "Lost: ") {
 		t.Errorf("it shows:\n%s", text)
 	}
 	if text := l.curfew(ExitDone, "audit"); !strings.Contains(text, "quarantine") {
@@ -94,7 +95,8 @@ func TestRestoredStateForgetsNothing(t *testing.T) {
 	if l.state(sandbox.Idle) != "running" || l.state(sandbox.Turning) != "terminated" {
 		t.Errorf("the exempt machine is %s, and the other one %s", l.state(sandbox.Idle), l.state(sandbox.Turning))
 	}
-	if code, _, errs := l.curfewAny("state", "accept", "--reason", "again"); code != ExitUsage || !strings.Contains(errs, "nothing to accept") {
+	if code, _, errs := l.curfewAny("state", "accept", "--reason", "again"); code != ExitUsage ||
+		!strings.Contains(errs, "nothing to accept") {
 		t.Errorf("accepting a healthy state: exit %d, %s", code, errs)
 	}
 }
@@ -106,7 +108,8 @@ func TestWitnessIsNotInTheDataDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.write("curfew.yaml", string(text)+"state: {witness: data/witness}\n")
-	if code, _, errs := l.curfewAny("freeze", "--reason", "test"); code != ExitUsage || !strings.Contains(errs, "in the data directory") {
+	if code, _, errs := l.curfewAny("freeze", "--reason", "test"); code != ExitUsage ||
+		!strings.Contains(errs, "in the data directory") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	l.write("curfew.yaml", string(text)+"state: {witness: elsewhere}\n")

@@ -129,7 +129,8 @@ func Get[T any](ctx context.Context, c *Client, schema, path string, q url.Value
 
 // Pages reads every page of a collection: each gets the document of one page. The Meta is that
 // of the first.
-func Pages[T any](ctx context.Context, c *Client, schema, path string, q url.Values, each func(T) error) (Meta, error) {
+func Pages[T any](ctx context.Context, c *Client, schema, path string, q url.Values, each func(T) error) (Meta,
+	error) {
 	asked := url.Values{}
 	for k, v := range q {
 		asked[k] = v
@@ -242,7 +243,9 @@ func (c *Client) send(ctx context.Context, r request, body []byte) (answer, erro
 	switch {
 	case c.o.Token == "":
 	case r.session:
-		req.AddCookie(&http.Cookie{Name: "curfew_session", Value: c.o.Token}) //nolint:gosec // a client sends no flags of a cookie
+		req.AddCookie(&http.Cookie{
+			Name: "curfew_session", Value: c.o.Token,
+		})
 	default:
 		req.Header.Set("Authorization", "Bearer "+c.o.Token)
 	}
@@ -274,7 +277,9 @@ func (c *Client) read(a answer, schema string, doc any) (Meta, error) {
 		return Meta{}, c.noService(a, kind)
 	}
 	if schema != "" && is.Schema != schema {
-		return Meta{}, fmt.Errorf("read the answer of %s: its schema is %q and this version reads %q: use the version of the service", c.base, is.Schema, schema)
+		return Meta{}, fmt.Errorf(
+			"read the answer of %s: its schema is %q and this version reads %q: use the version of the service", c.base,
+			is.Schema, schema)
 	}
 	if err := json.Unmarshal(a.body, doc); err != nil {
 		return Meta{}, fmt.Errorf("read the answer of %s: %s", c.base, c.hidden(err.Error()))

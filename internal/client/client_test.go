@@ -90,12 +90,16 @@ func TestPagesAreFollowed(t *testing.T) {
 		document(len(r.URL.Query().Get("cursor")))(w, r)
 	})
 	var got []int
-	meta, err := Pages(t.Context(), c, schema, Path("keeps"), url.Values{"team": {"vision"}}, func(d doc) error { got = append(got, d.Items...); return nil })
+	meta, err := Pages(t.Context(), c, schema, Path("keeps"), url.Values{"team": {"vision"}}, func(d doc) error {
+		got = append(got, d.Items...)
+		return nil
+	})
 	if err != nil || !slices.Equal(got, []int{0, 1, 1}) || !meta.At.Equal(time.Date(2026, 7, 20, 9, 0, 0, 1, time.UTC)) {
 		t.Errorf("got %v at %s, %v", got, meta.At, err)
 	}
 	for _, r := range a.calls {
-		if r.URL.Query().Get("team") != "vision" || r.URL.Query().Get("limit") != "1000" || r.Header.Get("Authorization") != "Bearer curfew_secret" {
+		if r.URL.Query().Get("team") != "vision" || r.URL.Query().Get("limit") != "1000" ||
+			r.Header.Get("Authorization") != "Bearer curfew_secret" {
 			t.Errorf("asked %s with %v", r.URL, r.Header)
 		}
 	}
@@ -107,7 +111,8 @@ func TestAPageThatNeverEnds(t *testing.T) {
 		w.Header().Set("Next-Cursor", "same")
 		document(1)(w, r)
 	})
-	if _, err := Pages(t.Context(), c, schema, Path("keeps"), nil, func(doc) error { return nil }); err == nil || !strings.Contains(err.Error(), "same page") {
+	if _, err := Pages(t.Context(), c, schema, Path("keeps"), nil, func(doc) error { return nil }); err == nil ||
+		!strings.Contains(err.Error(), "same page") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -138,11 +143,19 @@ func TestRepetitions(t *testing.T) {
 		"a lost answer with a secret": {once, []http.HandlerFunc{lost, document(1)}, 1, "may have been carried out"},
 		"a lost page":                 {get, []http.HandlerFunc{lost, document(1)}, 2, ""},
 		"too many calls":              {once, []http.HandlerFunc{problem(429, `{"code":"too_many"}`), document(1)}, 2, ""},
-		"still carried out":           {post, []http.HandlerFunc{problem(409, `{"code":"in_progress"}`), problem(409, `{"code":"in_progress"}`), document(1)}, 3, ""},
-		"a conflict":                  {post, []http.HandlerFunc{problem(409, `{"code":"needs_approval","detail":"it waits"}`)}, 1, "it waits"},
-		"a proxy without a service":   {post, []http.HandlerFunc{problem(502, `{}`), document(1)}, 2, ""},
-		"a service without a state":   {post, []http.HandlerFunc{problem(503, `{"code":"no_state","detail":"no database"}`)}, 1, "no database"},
-		"an error of the service":     {post, []http.HandlerFunc{problem(500, `{"detail":"it broke"}`)}, 1, "it broke"},
+		"still carried out": {
+			post,
+			[]http.HandlerFunc{problem(409, `{"code":"in_progress"}`), problem(409, `{"code":"in_progress"}`), document(1)},
+			3, "",
+		},
+		"a conflict": {
+			post, []http.HandlerFunc{problem(409, `{"code":"needs_approval","detail":"it waits"}`)}, 1, "it waits",
+		},
+		"a proxy without a service": {post, []http.HandlerFunc{problem(502, `{}`), document(1)}, 2, ""},
+		"a service without a state": {
+			post, []http.HandlerFunc{problem(503, `{"code":"no_state","detail":"no database"}`)}, 1, "no database",
+		},
+		"an error of the service": {post, []http.HandlerFunc{problem(500, `{"detail":"it broke"}`)}, 1, "it broke"},
 		"a redirect": {post, []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}}, 1, "no curfew service"},
@@ -150,21 +163,24 @@ func TestRepetitions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, c := serve(t, tc.answers...)
 			err := tc.do(c)
-			if tc.refusal == "" && err != nil || tc.refusal != "" && (err == nil || !strings.Contains(err.Error(), tc.refusal)) {
+			if tc.refusal == "" && err != nil || tc.refusal != "" &&
+				(err == nil || !strings.Contains(err.Error(), tc.refusal)) {
 				t.Errorf("got %v, want %q", err, tc.refusal)
 			}
 			if len(a.calls) != tc.calls {
 				t.Errorf("sent %d times, want %d", len(a.calls), tc.calls)
 			}
 			for _, r := range a.calls {
-				if key := r.Header.Get("Idempotency-Key"); key != a.calls[0].Header.Get("Idempotency-Key") || r.Method == http.MethodPost && r.URL.Path == Path("freezes") && len(key) != 32 {
+				if key := r.Header.Get("Idempotency-Key"); key != a.calls[0].Header.Get("Idempotency-Key") ||
+					r.Method == http.MethodPost && r.URL.Path == Path("freezes") && len(key) != 32 {
 					t.Errorf("sent under the key %q", key)
 				}
 			}
 		})
 	}
 	a, c := serve(t, document(1))
-	if err := errors.Join(post(c), post(c)); err != nil || a.calls[0].Header.Get("Idempotency-Key") == a.calls[1].Header.Get("Idempotency-Key") {
+	if err := errors.Join(post(c), post(c)); err != nil ||
+		a.calls[0].Header.Get("Idempotency-Key") == a.calls[1].Header.Get("Idempotency-Key") {
 		t.Errorf("two calls have one key, %v", err)
 	}
 }
@@ -199,12 +215,19 @@ func TestProblems(t *testing.T) {
 		text   string
 		want   Error
 	}{
-		"with an exit code":  {424, `{"code":"x","detail":"partly","hint":"h","exit":5}`, Error{Exit: 5, Code: "x", Detail: "partly", Hint: "h"}},
-		"without":            {403, `{"code":"forbidden","detail":"no"}`, Error{Exit: 4, Code: "forbidden", Detail: "no"}},
-		"not signed in":      {401, `{"code":"unauthenticated","detail":"no"}`, Error{Exit: 4, Code: "unauthenticated", Detail: "no"}},
-		"an odd exit code":   {400, `{"detail":"no","exit":77}`, Error{Exit: 2, Detail: "no"}},
-		"not there":          {404, `{"code":"not_found","detail":"no"}`, Error{Exit: 1, Code: "not_found", Detail: "no"}},
-		"with the places":    {422, `{"detail":"validation failed","errors":[{"message":"too long","location":"body.for"}]}`, Error{Exit: 2, Detail: "validation failed: too long (body.for)"}},
+		"with an exit code": {
+			424, `{"code":"x","detail":"partly","hint":"h","exit":5}`, Error{Exit: 5, Code: "x", Detail: "partly", Hint: "h"},
+		},
+		"without": {403, `{"code":"forbidden","detail":"no"}`, Error{Exit: 4, Code: "forbidden", Detail: "no"}},
+		"not signed in": {
+			401, `{"code":"unauthenticated","detail":"no"}`, Error{Exit: 4, Code: "unauthenticated", Detail: "no"},
+		},
+		"an odd exit code": {400, `{"detail":"no","exit":77}`, Error{Exit: 2, Detail: "no"}},
+		"not there":        {404, `{"code":"not_found","detail":"no"}`, Error{Exit: 1, Code: "not_found", Detail: "no"}},
+		"with the places": {
+			422, `{"detail":"validation failed","errors":[{"message":"too long","location":"body.for"}]}`,
+			Error{Exit: 2, Detail: "validation failed: too long (body.for)"},
+		},
 		"that says nothing":  {500, `{}`, Error{Exit: 1}},
 		"that has the token": {400, `{"detail":"what is curfew_secret?"}`, Error{Exit: 2, Detail: "what is [redacted]?"}},
 	} {
@@ -212,7 +235,8 @@ func TestProblems(t *testing.T) {
 			_, c := serve(t, problem(tc.status, tc.text))
 			_, _, err := Get[doc](t.Context(), c, schema, Path("keeps"), nil)
 			var got *Error
-			if !errors.As(err, &got) || got.Exit != tc.want.Exit || got.Code != tc.want.Code || got.Hint != tc.want.Hint || tc.want.Detail != "" && got.Detail != tc.want.Detail || got.Detail == "" {
+			if !errors.As(err, &got) || got.Exit != tc.want.Exit || got.Code != tc.want.Code || got.Hint != tc.want.Hint ||
+				tc.want.Detail != "" && got.Detail != tc.want.Detail || got.Detail == "" {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
@@ -222,7 +246,8 @@ func TestProblems(t *testing.T) {
 // TestAnotherSchema: a document of another version is not read.
 func TestAnotherSchema(t *testing.T) {
 	_, c := serve(t, document(1))
-	if _, _, err := Get[doc](t.Context(), c, "curfew.test/v2", Path("keeps"), nil); err == nil || !strings.Contains(err.Error(), "use the version of the service") {
+	if _, _, err := Get[doc](t.Context(), c, "curfew.test/v2", Path("keeps"), nil); err == nil ||
+		!strings.Contains(err.Error(), "use the version of the service") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -230,10 +255,12 @@ func TestAnotherSchema(t *testing.T) {
 // TestPathsAreEscaped: an identity with slashes is one part of a path.
 func TestPathsAreEscaped(t *testing.T) {
 	a, c := serve(t, document(1))
-	if _, err := Post[doc](t.Context(), c, schema, Path("resources", "aws/1/us-east-1/instance/i-0f3a?x=1#y", "keep"), nil); err != nil {
+	if _, err := Post[doc](t.Context(), c, schema, Path("resources", "aws/1/us-east-1/instance/i-0f3a?x=1#y", "keep"),
+		nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.calls[0].URL.EscapedPath(); got != "/api/v1/resources/aws%2F1%2Fus-east-1%2Finstance%2Fi-0f3a%3Fx=1%23y/keep" || a.calls[0].URL.RawQuery != "" {
+	if got := a.calls[0].URL.EscapedPath(); got !=
+		"/api/v1/resources/aws%2F1%2Fus-east-1%2Finstance%2Fi-0f3a%3Fx=1%23y/keep" || a.calls[0].URL.RawQuery != "" {
 		t.Errorf("got %s?%s", got, a.calls[0].URL.RawQuery)
 	}
 }
@@ -241,7 +268,10 @@ func TestPathsAreEscaped(t *testing.T) {
 // TestLogins: each service has a file of its own, which the user alone can read.
 func TestLogins(t *testing.T) {
 	l := Logins{Dir: filepath.Join(t.TempDir(), "servers")}
-	servers := []string{"https://a.example.com", "http://a.example.com", "https://a.example.com:8443", "https://a.example.com_8443", "https://[::1]:1", "https://b.example.com"}
+	servers := []string{
+		"https://a.example.com", "http://a.example.com", "https://a.example.com:8443", "https://a.example.com_8443",
+		"https://[::1]:1", "https://b.example.com",
+	}
 	for _, s := range servers {
 		if _, err := l.Load(s); !errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: %v", s, err)
@@ -264,7 +294,8 @@ func TestLogins(t *testing.T) {
 			t.Errorf("%s: %v, %v", f.Name(), st.Mode(), err)
 		}
 	}
-	if err := os.WriteFile(l.file(servers[0]), []byte(`{"server":"https://evil.example.com","token":"x"}`), 0o600); err != nil {
+	if err := os.WriteFile(l.file(servers[0]), []byte(`{"server":"https://evil.example.com","token":"x"}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Load(servers[0]); err == nil || errors.Is(err, ErrNoLogin) {

@@ -56,8 +56,10 @@ func (e *Unreached) Error() string {
 }
 
 // exits are the exit codes of answers that name none.
-var exits = map[int]int{http.StatusUnauthorized: 4, http.StatusForbidden: 4, http.StatusConflict: 3, http.StatusBadRequest: 2, http.StatusRequestEntityTooLarge: 2,
-	http.StatusUnprocessableEntity: 2}
+var exits = map[int]int{
+	http.StatusUnauthorized: 4, http.StatusForbidden: 4, http.StatusConflict: 3, http.StatusBadRequest: 2,
+	http.StatusRequestEntityTooLarge: 2,
+	http.StatusUnprocessableEntity:   2}
 
 // problem is the error of an answer.
 func (c *Client) problem(a answer, kind string) error {
@@ -82,7 +84,10 @@ func (c *Client) problem(a answer, kind string) error {
 	if p.Detail == "" {
 		p.Detail = fmt.Sprintf("%s answered %d %s", c.base, a.status, http.StatusText(a.status))
 	}
-	return &Error{Status: a.status, Exit: p.Exit, Code: p.Code, Detail: c.hidden(p.Detail), Hint: c.hidden(p.Hint), Shown: p.Shown, Document: p.Document}
+	return &Error{
+		Status: a.status, Exit: p.Exit, Code: p.Code, Detail: c.hidden(p.Detail), Hint: c.hidden(p.Hint), Shown: p.Shown,
+		Document: p.Document,
+	}
 }
 
 // noService is the error of an answer that no service of curfew gives.
@@ -90,7 +95,8 @@ func (c *Client) noService(a answer, kind string) error {
 	if kind == "" {
 		kind = "nothing that can be read"
 	}
-	return fmt.Errorf("%s is no curfew service, or a proxy stands before it: it answered %d with %s", c.base, a.status, c.hidden(kind))
+	return fmt.Errorf("%s is no curfew service, or a proxy stands before it: it answered %d with %s", c.base, a.status,
+		c.hidden(kind))
 }
 
 // Bounds of the attempts of one call.

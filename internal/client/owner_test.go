@@ -36,7 +36,9 @@ func newProver(t *testing.T, token string, listen func(http.Handler) *httptest.S
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == client.OwnerProofPath {
 			at := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-			_ = json.NewEncoder(w).Encode(client.OwnerProof{Proof: client.ProofOfOwner(p.token, r.URL.Query().Get("nonce"), at.String())})
+			_ = json.NewEncoder(w).Encode(client.OwnerProof{
+				Proof: client.ProofOfOwner(p.token, r.URL.Query().Get("nonce"), at.String()),
+			})
 			return
 		}
 		if r.Header.Get("Authorization") != "Bearer "+p.token {
@@ -70,7 +72,9 @@ func ask(t *testing.T, at string, roots []byte) error {
 func TestOwnerTokenGoesToItsService(t *testing.T) {
 	plain := newProver(t, ownerToken, httptest.NewServer)
 	secure := newProver(t, ownerToken, httptest.NewTLSServer)
-	for at, roots := range map[string][]byte{plain.URL: nil, secure.URL: pemOf(secure.Server), strings.Replace(plain.URL, "127.0.0.1", "localhost", 1): nil} {
+	for at, roots := range map[string][]byte{
+		plain.URL: nil, secure.URL: pemOf(secure.Server), strings.Replace(plain.URL, "127.0.0.1", "localhost", 1): nil,
+	} {
 		if err := ask(t, at, roots); err != nil {
 			t.Errorf("%s: %v", at, err)
 		}
@@ -97,7 +101,9 @@ func TestOwnerTokenIsNotSentToImpostors(t *testing.T) {
 	}
 	proofOf := func(token, address string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			_ = json.NewEncoder(w).Encode(client.OwnerProof{Proof: client.ProofOfOwner(token, r.URL.Query().Get("nonce"), address)})
+			_ = json.NewEncoder(w).Encode(client.OwnerProof{
+				Proof: client.ProofOfOwner(token, r.URL.Query().Get("nonce"), address),
+			})
 		}
 	}
 	for name, answer := range map[string]http.HandlerFunc{

@@ -62,7 +62,7 @@ func (l Logins) Load(server string) (Login, error) {
 		return out, ErrNoLogin
 	}
 	name := l.file(server)
-	f, err := os.Open(name) //nolint:gosec // a name of our own
+	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, ErrNoLogin
 	}
@@ -75,7 +75,8 @@ func (l Logins) Load(server string) (Login, error) {
 		return out, fmt.Errorf("read the token for %s: %w", server, err)
 	}
 	if st.Mode().Perm()&0o077 != 0 {
-		return out, fmt.Errorf("the token for %s is not used: others can read %s (mode %04o)", server, name, st.Mode().Perm())
+		return out, fmt.Errorf("the token for %s is not used: others can read %s (mode %04o)", server, name,
+			st.Mode().Perm())
 	}
 	if err := json.NewDecoder(f).Decode(&out); err != nil || out.Server != server || out.Token == "" {
 		return Login{}, fmt.Errorf("the token for %s is not used: %s is not what `curfew login` writes", server, name)

@@ -36,7 +36,8 @@ func TestACacheSaysWhatTheFileSays(t *testing.T) {
 		}
 		return got
 	}
-	const text = "data_dir: state\naws: {regions: [us-east-1], accounts: [{role: 'arn:aws:iam::111122223333:role/r', regions: [eu-west-1]}]}\n" +
+	const text = "data_dir: state\naws: {regions: [us-east-1], accounts: [{role: 'arn:aws:iam::111122223333:role/r', " +
+		"regions: [eu-west-1]}]}\n" +
 		"people: {ada: {roles: [admin], mail: [ada@example.com]}}\ntags: {team: [squad]}\n"
 	write(text)
 	expect()

@@ -199,12 +199,16 @@ func Default() Config {
 	return Config{
 		ServerTimeout: time.Minute,
 
-		Tags:       inventory.DefaultTagMapping(),
-		AWS:        AWS{RequestsPerSecond: 10, ListPages: 5, Organization: Organization{Refresh: time.Hour}},
-		Scan:       Scan{Window: 14 * 24 * time.Hour},
-		Enforce:    Enforce{Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true},
-		Serve:      Serve{Interval: time.Minute, Deadline: 10 * time.Minute, AuditInterval: 6 * time.Hour},
-		Sessions:   Sessions{Cloud: "aws", Lease: 4 * time.Hour, MaxLease: 24 * time.Hour, Idle: 30 * time.Minute, Grace: 2 * time.Minute},
+		Tags: inventory.DefaultTagMapping(),
+		AWS:  AWS{RequestsPerSecond: 10, ListPages: 5, Organization: Organization{Refresh: time.Hour}},
+		Scan: Scan{Window: 14 * 24 * time.Hour},
+		Enforce: Enforce{
+			Window: duty.DefaultLookBack, MaxRoundGap: 2 * time.Hour, KeepMax: 30 * 24 * time.Hour, MirrorTag: true,
+		},
+		Serve: Serve{Interval: time.Minute, Deadline: 10 * time.Minute, AuditInterval: 6 * time.Hour},
+		Sessions: Sessions{
+			Cloud: "aws", Lease: 4 * time.Hour, MaxLease: 24 * time.Hour, Idle: 30 * time.Minute, Grace: 2 * time.Minute,
+		},
 		Metrics:    Metrics{CloudWatch: CloudWatch{MaxUSDPerMonth: "50"}},
 		Gate:       Gate{AskOver: gate.DefaultThreshold.Cents(), Expiry: approval.DefaultExpiry},
 		Thresholds: finding.DefaultThresholds(),

@@ -29,14 +29,33 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{name: "not a duration", src: "scan:\n  window: 14 days\n", line: 2, column: 11, message: "is not a duration"},
 		{name: "zero window", src: "scan:\n  window: 0d\n", line: 2, column: 11, message: "more than zero"},
 		{name: "negative pages", src: "aws: {list_pages: -1}\n", line: 1, column: 19, message: "more than zero"},
-		{name: "approvers that look alike", src: "approvers:\n  ana: [approver]\n  аna: [approver]\n", line: 2, column: 3, message: "look the same"},
-		{name: "an approver like a person", src: "approvers: {bo: [approver]}\npeople: {b0: {}}\n", line: 2, column: 9, message: "look the same"},
-		{name: "one identity of two", src: "people:\n  ana: {aws: [\"arn:aws:iam::1:user/x\"]}\n  bo: {aws: [\"arn:aws:iam::1:user/x\"]}\n", line: 2, column: 3, message: "is of ana and of bo"},
+		{
+			name: "approvers that look alike", src: "approvers:\n  ana: [approver]\n  аna: [approver]\n", line: 2, column: 3,
+			message: "look the same",
+		},
+		{
+			name: "an approver like a person", src: "approvers: {bo: [approver]}\npeople: {b0: {}}\n", line: 2, column: 9,
+			message: "look the same",
+		},
+		{
+			name: "one identity of two",
+			src:  "people:\n  ana: {aws: [\"arn:aws:iam::1:user/x\"]}\n  bo: {aws: [\"arn:aws:iam::1:user/x\"]}\n", line: 2,
+			column: 3, message: "is of ana and of bo",
+		},
 		{name: "not an ARN", src: "people: {ana: {aws: [ana]}}\n", line: 1, column: 22, message: "is no ARN"},
-		{name: "a pattern of ARNs", src: "people: {ana: {aws: [\"arn:aws:iam::1:user/*\"]}}\n", line: 1, column: 22, message: "is no ARN"},
+		{
+			name: "a pattern of ARNs", src: "people: {ana: {aws: [\"arn:aws:iam::1:user/*\"]}}\n", line: 1, column: 22,
+			message: "is no ARN",
+		},
 		{name: "another proof", src: "approvals:\n  accept: [anything]\n", line: 2, column: 11, message: "self-declared"},
-		{name: "an STS at another host", src: "approvals:\n  sts_endpoint: https://sts.example.com\n", line: 2, column: 17, message: "pinned"},
-		{name: "a GitHub without TLS", src: "approvals:\n  github_api: http://github.example.com/api/v3\n", line: 2, column: 15, message: "base URL of a REST API"},
+		{
+			name: "an STS at another host", src: "approvals:\n  sts_endpoint: https://sts.example.com\n", line: 2, column: 17,
+			message: "pinned",
+		},
+		{
+			name: "a GitHub without TLS", src: "approvals:\n  github_api: http://github.example.com/api/v3\n", line: 2,
+			column: 15, message: "base URL of a REST API",
+		},
 		{name: "second document", src: "data_dir: a\n---\ndata_dir: b\n", line: 3, column: 1, message: "second document"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -61,7 +80,8 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	c := Default()
-	err := Decode("curfew.yaml", []byte("scan: {window: 1w}\ntags:\n  team: [squad-name]\naws:\n  regions: [us-east-1, eu-west-1]\n"), &c)
+	err := Decode("curfew.yaml",
+		[]byte("scan: {window: 1w}\ntags:\n  team: [squad-name]\naws:\n  regions: [us-east-1, eu-west-1]\n"), &c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,16 +94,21 @@ func TestDecode(t *testing.T) {
 }
 
 func TestEnvironmentOverrides(t *testing.T) {
-	env := map[string]string{"CURFEW_AWS_REGIONS": "us-west-2, eu-west-1", "CURFEW_SCAN_WINDOW": "3d", "CURFEW_AWS_LIST_PAGES": "9"}
+	env := map[string]string{
+		"CURFEW_AWS_REGIONS": "us-west-2, eu-west-1", "CURFEW_SCAN_WINDOW": "3d", "CURFEW_AWS_LIST_PAGES": "9",
+	}
 	c, err := Load("", func(k string) (string, bool) { v, ok := env[k]; return v, ok })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Scan.Window != 72*time.Hour || c.AWS.ListPages != 9 || len(c.AWS.Regions) != 2 || c.AWS.Regions[1] != "eu-west-1" {
+	if c.Scan.Window != 72*time.Hour || c.AWS.ListPages != 9 || len(c.AWS.Regions) != 2 ||
+		c.AWS.Regions[1] != "eu-west-1" {
 		t.Errorf("got %+v %+v", c.AWS, c.Scan)
 	}
-	for name, value := range map[string]string{"CURFEW_SCAN_WINDOW": "soon", "CURFEW_AWS_LIST_PAGES": "0", "CURFEW_AWS_REQUESTS_PER_SECOND": "fast",
-		"CURFEW_APPROVALS_ACCEPT": "self-declared", "CURFEW_APPROVALS_STS_ENDPOINT": "http://127.0.0.1:1", "CURFEW_PEOPLE": "{}"} {
+	for name, value := range map[string]string{
+		"CURFEW_SCAN_WINDOW": "soon", "CURFEW_AWS_LIST_PAGES": "0", "CURFEW_AWS_REQUESTS_PER_SECOND": "fast",
+		"CURFEW_APPROVALS_ACCEPT": "self-declared", "CURFEW_APPROVALS_STS_ENDPOINT": "http://127.0.0.1:1",
+		"CURFEW_PEOPLE": "{}"} {
 		_, err := Load("", func(k string) (string, bool) { return value, k == name })
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: got %v, want an error that names it", name, value, err)
@@ -122,7 +147,8 @@ func TestFindLooksUpward(t *testing.T) {
 
 func TestParseDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{
-		"14d": 14 * 24 * time.Hour, "1w": 168 * time.Hour, "1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "1.5d": 36 * time.Hour, "0s": 0,
+		"14d": 14 * 24 * time.Hour, "1w": 168 * time.Hour, "1d12h": 36 * time.Hour, "90m": 90 * time.Minute,
+		"1.5d": 36 * time.Hour, "0s": 0,
 	} {
 		if got, err := ParseDuration(in); err != nil || got != want {
 			t.Errorf("ParseDuration(%q) = %s, %v; want %s", in, got, err, want)

@@ -99,7 +99,9 @@ func overrideLeaf(l leaf, lookup func(string) (string, bool)) error {
 		return nil
 	}
 	if l.inFileOnly() {
-		return &document.Error{File: l.env(), Message: l.path + " says whose word counts: it is set in a file, not in the environment"}
+		return &document.Error{
+			File: l.env(), Message: l.path + " says whose word counts: it is set in a file, not in the environment",
+		}
 	}
 	if err := l.set(s); err != nil {
 		return &document.Error{File: l.env(), Message: err.Error()}

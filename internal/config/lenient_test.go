@@ -47,8 +47,10 @@ func TestFilesWithMistakesAreReadLeniently(t *testing.T) {
 				}
 			case err != nil:
 				t.Error(err)
-			case got.DataDir != "/var/lib/curfew" || got.DatabaseURL != "postgres://db/curfew" || got.Identity != "ana" || !slices.Equal(ignored, c.ignored):
-				t.Errorf("data_dir %q, database_url %q, identity %q, without %v; want it without %v", got.DataDir, got.DatabaseURL, got.Identity, ignored, c.ignored)
+			case got.DataDir != "/var/lib/curfew" || got.DatabaseURL != "postgres://db/curfew" || got.Identity != "ana" ||
+				!slices.Equal(ignored, c.ignored):
+				t.Errorf("data_dir %q, database_url %q, identity %q, without %v; want it without %v", got.DataDir, got.DatabaseURL,
+					got.Identity, ignored, c.ignored)
 			}
 		})
 	}

@@ -47,7 +47,8 @@ var memoryLimit = lazyregexp.New(`^([0-9]{1,7})(MiB|GiB|TiB|%)$`)
 func (l LocalLimits) Options() (local.LimitOptions, error) {
 	o := local.LimitOptions{Processes: l.Processes}
 	if l.Processes < 0 || l.Processes > 4<<20 || l.Processes > 0 && l.Processes < 16 {
-		return o, fmt.Errorf("processes: %d: a session has at least 16 processes and threads, and at most 4194304", l.Processes)
+		return o, fmt.Errorf("processes: %d: a session has at least 16 processes and threads, and at most 4194304",
+			l.Processes)
 	}
 	if l.Memory == "" {
 		return o, nil
@@ -98,7 +99,10 @@ func (c *Config) checkMachines(f *document.File, root ast.Node) error {
 	for _, section := range []struct {
 		key string
 		err error
-	}{{"machines", c.Machines.Validate(c.Rates)}, {"rates", c.Rates.Validate()}, {"local.gpus", local.CheckGPUs(c.Local.GPUs)}} {
+	}{
+		{"machines", c.Machines.Validate(c.Rates)}, {"rates", c.Rates.Validate()},
+		{"local.gpus", local.CheckGPUs(c.Local.GPUs)},
+	} {
 		var field *local.FieldError
 		switch {
 		case section.err == nil:

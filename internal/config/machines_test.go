@@ -30,7 +30,8 @@ func TestMachinesAndRates(t *testing.T) {
 	if err := Decode("curfew.yaml", []byte(listed), &c); err != nil {
 		t.Fatal(err)
 	}
-	if m := c.Machines[0]; len(c.Machines) != 1 || m.GPUs != 8 || m.Count != 4 || m.Since != "2026-01-15" || m.Tags["curfew:keep-until"] != "2027-01-01" {
+	if m := c.Machines[0]; len(c.Machines) != 1 || m.GPUs != 8 || m.Count != 4 || m.Since != "2026-01-15" ||
+		m.Tags["curfew:keep-until"] != "2027-01-01" {
 		t.Errorf("got machines %+v", c.Machines)
 	}
 	if c.Rates.GPUHour["H100"] != "2.1" || c.Rates.VCPUHour != "0.01" || c.Rates.AsOf != "2026-01-01" {
@@ -53,8 +54,14 @@ func TestMistakesInMachinesHaveTheirPlace(t *testing.T) {
 		{name: "a word for a number", old: "gpus: 8", new: "gpus: eight", line: 4, column: 11, message: "cannot unmarshal"},
 		{name: "a name", old: "name: dgx", new: "name: dgx/1", line: 2, column: 11, message: "machines[0].name"},
 		{name: "a field that is missing", old: "    gpu: H100\n", new: "", line: 2, column: 5, message: "machines[0].gpu: "},
-		{name: "a rate of nothing", old: "vcpu_hour: 0.01", new: "vcpu_hour: 0", line: 11, column: 14, message: "above zero"},
-		{name: "what is priced and not listed", old: "    vcpus: 224\n", new: "", line: 2, column: 5, message: "machines[0].vcpus: dgx does not say"},
+		{
+			name: "a rate of nothing", old: "vcpu_hour: 0.01", new: "vcpu_hour: 0", line: 11, column: 14,
+			message: "above zero",
+		},
+		{
+			name: "what is priced and not listed", old: "    vcpus: 224\n", new: "", line: 2, column: 5,
+			message: "machines[0].vcpus: dgx does not say",
+		},
 		{name: "no source", old: "  source: finance\n", new: "", line: 10, column: 3, message: "rates.source"},
 		{name: "no date", old: "as_of: 2026-01-01", new: "as_of: today", line: 13, column: 10, message: "rates.as_of"},
 	} {
@@ -74,7 +81,8 @@ func TestLocal(t *testing.T) {
 	if c.Local.Serve {
 		t.Error("the API starts sessions without being told so")
 	}
-	if err := Decode("curfew.yaml", []byte("local:\n  serve: true\n  gpus: [{model: L4, count: 2}]\n"), &c); err != nil || !c.Local.Serve || len(c.Local.GPUs) != 1 || c.Local.GPUs[0] != (local.Listed{Model: "L4", Count: 2}) {
+	if err := Decode("curfew.yaml", []byte("local:\n  serve: true\n  gpus: [{model: L4, count: 2}]\n"), &c); err != nil ||
+		!c.Local.Serve || len(c.Local.GPUs) != 1 || c.Local.GPUs[0] != (local.Listed{Model: "L4", Count: 2}) {
 		t.Errorf("%+v, %v", c.Local, err)
 	}
 	for text, want := range map[string]string{
@@ -86,7 +94,8 @@ func TestLocal(t *testing.T) {
 	} {
 		c := Default()
 		var e *document.Error
-		if err := Decode("curfew.yaml", []byte(text), &c); !errors.As(err, &e) || fmt.Sprintf("%d:%d", e.Line, e.Column) != want {
+		if err := Decode("curfew.yaml", []byte(text), &c); !errors.As(err, &e) ||
+			fmt.Sprintf("%d:%d", e.Line, e.Column) != want {
 			t.Errorf("%q: %v, want it at %s", text, err, want)
 		}
 	}
@@ -136,12 +145,14 @@ func TestLocalUsersAndLimits(t *testing.T) {
 	} {
 		c := Default()
 		err := Decode("curfew.yaml", []byte("local:\n  "+text+"\n"), &c)
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 	c := Default()
-	if err := Decode("curfew.yaml", []byte("sessions: {end_limit: 10s}\n"), &c); err == nil || !strings.Contains(err.Error(), "a minute") {
+	if err := Decode("curfew.yaml", []byte("sessions: {end_limit: 10s}\n"), &c); err == nil ||
+		!strings.Contains(err.Error(), "a minute") {
 		t.Errorf("an end limit of 10 seconds: %v", err)
 	}
 }

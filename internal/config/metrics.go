@@ -81,7 +81,8 @@ func (m Metrics) Source(url string) MetricsSource {
 // checkMetrics checks the servers, as far as that goes without reading them.
 func (c *Config) checkMetrics(f *document.File, root ast.Node) error {
 	if v, err := money.ParseAmount(c.Metrics.CloudWatch.MaxUSDPerMonth); err != nil || v <= 0 {
-		return placed(f, root, "metrics.cloudwatch.max_usd_per_month", errors.New("it is an amount of dollars a month over zero such as 50"))
+		return placed(f, root, "metrics.cloudwatch.max_usd_per_month",
+			errors.New("it is an amount of dollars a month over zero such as 50"))
 	}
 	for i, s := range c.Metrics.Sources {
 		var err error

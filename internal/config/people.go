@@ -48,7 +48,10 @@ func (i Identities) all() map[string]string {
 	for _, of := range []struct {
 		provider string
 		ids      []string
-	}{{"", i.AWS}, {"", i.GitHub}, {"mail ", i.Mail}, {"oidc ", i.OIDC}, {"slack ", i.Slack}, {"linux ", i.Linux}, {"tag ", i.Tags}} {
+	}{
+		{"", i.AWS}, {"", i.GitHub}, {"mail ", i.Mail}, {"oidc ", i.OIDC}, {"slack ", i.Slack}, {"linux ", i.Linux},
+		{"tag ", i.Tags},
+	} {
 		for _, id := range of.ids {
 			key := of.provider + id
 			if of.provider != "oidc " { // a subject is compared byte by byte
@@ -269,9 +272,11 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 			}
 		}
 		for i, role := range has.Roles {
-			if what, team := approval.SplitRole(role); !slices.Contains(approval.ServiceRoles, what) || role != what && strings.TrimSpace(team) == "" {
-				return of(fmt.Sprintf("roles[%d]", i), fmt.Errorf("%s: %q is none of %s, alone or with a team such as approver@vision%s",
-					name, role, document.OneOf(approval.ServiceRoles), document.DidYouMean(what, approval.ServiceRoles)))
+			if what, team := approval.SplitRole(role); !slices.Contains(approval.ServiceRoles, what) || role != what &&
+				strings.TrimSpace(team) == "" {
+				return of(fmt.Sprintf("roles[%d]", i),
+					fmt.Errorf("%s: %q is none of %s, alone or with a team such as approver@vision%s",
+						name, role, document.OneOf(approval.ServiceRoles), document.DidYouMean(what, approval.ServiceRoles)))
 			}
 		}
 		if err := notify.CheckPerson(has.Slack, has.Mail); err != nil {
@@ -281,7 +286,9 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 	for _, name := range slices.Sorted(maps.Keys(c.People)) {
 		for i, arn := range c.People[name].AWS {
 			if role, _ := splitSession(arn); alone[role] != "" && alone[role] != name {
-				return placed(f, root, fmt.Sprintf("people.%s.aws[%d]", name, i), fmt.Errorf("%s: %s* makes every session of that role %s, so no session of it is another person's", name, role, alone[role]))
+				return placed(f, root, fmt.Sprintf("people.%s.aws[%d]", name, i),
+					fmt.Errorf("%s: %s* makes every session of that role %s, so no session of it is another person's", name, role,
+						alone[role]))
 			}
 		}
 	}
@@ -291,12 +298,14 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 // notARN says why a text is no ARN of people.aws; empty where it is one. A name of a session
 // is chosen by whoever assumes the role: only a whole one may be a pattern.
 func notARN(arn string) string {
-	if _, session := splitSession(arn); session == anySession && strings.Count(arn, anySession) == 1 && !strings.ContainsAny(arn, "? ") &&
+	if _, session := splitSession(arn); session == anySession && strings.Count(arn, anySession) == 1 &&
+		!strings.ContainsAny(arn, "? ") &&
 		strings.HasPrefix(arn, "arn:") && strings.Count(arn, "/") >= 2 {
 		return ""
 	}
 	if !strings.HasPrefix(arn, "arn:") || strings.ContainsAny(arn, "*? ") {
-		return "is no ARN such as arn:aws:iam::123456789012:user/ana; only the whole name of a session can be *: arn:aws:sts::123456789012:assumed-role/ana-admin/*"
+		return "is no ARN such as arn:aws:iam::123456789012:user/ana; only the whole name of a session can be *: " +
+			"arn:aws:sts::123456789012:assumed-role/ana-admin/*"
 	}
 	return ""
 }
@@ -315,13 +324,15 @@ func both[A, B any](a map[string]A, b map[string]B) map[string]bool {
 func (a Approvals) check(f *document.File, root ast.Node) error {
 	for _, kind := range a.Accept {
 		if kind != string(approval.SelfDeclared) {
-			return placed(f, root, "approvals.accept", fmt.Errorf("%q: it is %s; what a provider vouches for always counts", kind, approval.SelfDeclared))
+			return placed(f, root, "approvals.accept", fmt.Errorf("%q: it is %s; what a provider vouches for always counts",
+				kind, approval.SelfDeclared))
 		}
 	}
 	if a.GitHubAPI != "" {
 		u, err := url.Parse(a.GitHubAPI)
 		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && !OnThisMachine(u) {
-			return placed(f, root, "approvals.github_api", errors.New("it is the base URL of a REST API, such as https://github.example.com/api/v3"))
+			return placed(f, root, "approvals.github_api",
+				errors.New("it is the base URL of a REST API, such as https://github.example.com/api/v3"))
 		}
 	}
 	if a.STSEndpoint == "" {
@@ -329,10 +340,12 @@ func (a Approvals) check(f *document.File, root ast.Node) error {
 	}
 	u, err := url.Parse(a.STSEndpoint)
 	if err != nil || u.Host == "" || u.Path != "" && u.Path != "/" || u.User != nil || u.RawQuery != "" {
-		return placed(f, root, "approvals.sts_endpoint", errors.New("it is the base URL of a sandbox on this machine, such as http://127.0.0.1:5000"))
+		return placed(f, root, "approvals.sts_endpoint",
+			errors.New("it is the base URL of a sandbox on this machine, such as http://127.0.0.1:5000"))
 	}
 	if !OnThisMachine(u) {
-		return placed(f, root, "approvals.sts_endpoint", errors.New("only a sandbox on this machine may stand in for STS: the hosts of AWS are pinned"))
+		return placed(f, root, "approvals.sts_endpoint",
+			errors.New("only a sandbox on this machine may stand in for STS: the hosts of AWS are pinned"))
 	}
 	return nil
 }

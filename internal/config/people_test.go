@@ -94,7 +94,10 @@ func TestOwnersAreReachedByPeople(t *testing.T) {
 	if err := n.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string][2]string{"ana.k": {"U012AB3CD", "ana@example.com"}, "ak": {"U012AB3CD", "ana@example.com"}, "bo": {"U0BOBOBOB", ""}, "eve": {"", ""}} {
+	for name, want := range map[string][2]string{
+		"ana.k": {"U012AB3CD", "ana@example.com"}, "ak": {"U012AB3CD", "ana@example.com"}, "bo": {"U0BOBOBOB", ""},
+		"eve": {"", ""},
+	} {
 		if got := [2]string{n.Slack.Users[name], n.Mail.Users[name]}; got != want {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
@@ -124,7 +127,10 @@ func TestTwoAccountsAreOnePerson(t *testing.T) {
 	c := decoded(t, people)
 	stored := approval.Person{Name: "ak", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ak"}}
 	for _, p := range []approval.Person{stored,
-		{Name: "arn:aws:iam::123456789012:user/ana", Proof: approval.Proof{Kind: approval.AWSCaller, Subject: "arn:aws:iam::123456789012:user/ana"}},
+		{
+			Name:  "arn:aws:iam::123456789012:user/ana",
+			Proof: approval.Proof{Kind: approval.AWSCaller, Subject: "arn:aws:iam::123456789012:user/ana"},
+		},
 		{Name: "github:ana-k", Proof: approval.Proof{Kind: approval.GitHubReview, Subject: "Ana-K"}},
 		{Name: "00u1Ana", Proof: approval.Proof{Kind: approval.OIDC, Subject: "00u1Ana"}},
 	} {
@@ -143,16 +149,26 @@ func TestMistakesInPeople(t *testing.T) {
 		line, column int
 		message      string
 	}{
-		"a role that is none":         {"people:\n  ana: {roles: [viewer, aprover]}\n", 2, 25, "approver"},
-		"a role in no team":           {"people:\n  ana: {roles: [\"approver@\"]}\n", 2, 17, "none of"},
-		"a pattern of a user":         {"people:\n  ana: {aws: [\"arn:aws:iam::1:user/*\"]}\n", 2, 15, "only the whole name of a session"},
-		"a part of a session":         {"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/dev/ana*\"]}\n", 2, 15, "only the whole name of a session"},
-		"any role":                    {"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/*\"]}\n", 2, 15, "only the whole name of a session"},
-		"every session of two people": {"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/dev/*\"]}\n  bo:\n    aws: [\"arn:aws:sts::1:assumed-role/dev/bo\"]\n", 4, 11, "another person's"},
-		"a tag of two people":         {"people:\n  ana: {tags: [ml]}\n  bo: {tags: [ML]}\n", 2, 3, "is of ana and of bo"},
-		"a name that is a tag":        {"people:\n  ana: {tags: [bo]}\n  bo: {}\n", 2, 3, "may mean"},
-		"no member id":                {"people:\n  ana: {slack: [ana]}\n", 2, 16, "member id"},
-		"an unknown key":              {"people:\n  ana: {okta: [x]}\n", 2, 9, "unknown field"},
+		"a role that is none": {"people:\n  ana: {roles: [viewer, aprover]}\n", 2, 25, "approver"},
+		"a role in no team":   {"people:\n  ana: {roles: [\"approver@\"]}\n", 2, 17, "none of"},
+		"a pattern of a user": {
+			"people:\n  ana: {aws: [\"arn:aws:iam::1:user/*\"]}\n", 2, 15, "only the whole name of a session",
+		},
+		"a part of a session": {
+			"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/dev/ana*\"]}\n", 2, 15, "only the whole name of a session",
+		},
+		"any role": {
+			"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/*\"]}\n", 2, 15, "only the whole name of a session",
+		},
+		"every session of two people": {
+			"people:\n  ana: {aws: [\"arn:aws:sts::1:assumed-role/dev/*\"]}\n  bo:\n    aws: " +
+				"[\"arn:aws:sts::1:assumed-role/dev/bo\"]\n",
+			4, 11, "another person's",
+		},
+		"a tag of two people":  {"people:\n  ana: {tags: [ml]}\n  bo: {tags: [ML]}\n", 2, 3, "is of ana and of bo"},
+		"a name that is a tag": {"people:\n  ana: {tags: [bo]}\n  bo: {}\n", 2, 3, "may mean"},
+		"no member id":         {"people:\n  ana: {slack: [ana]}\n", 2, 16, "member id"},
+		"an unknown key":       {"people:\n  ana: {okta: [x]}\n", 2, 9, "unknown field"},
 	} {
 		c := Default()
 		err := Decode("curfew.yaml", []byte(tc.src), &c)

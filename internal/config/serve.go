@@ -55,7 +55,8 @@ type SignIn struct {
 func (s Serve) check() (key string, err error) {
 	u, err := url.Parse(s.PublicURL)
 	switch {
-	case s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil):
+	case s.PublicURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil):
 		return "serve.public_url", fmt.Errorf("%q: it is a URL such as https://curfew.example.com", s.PublicURL)
 	case (s.TLS.CertFile == "") != (s.TLS.KeyFile == ""):
 		return "serve.tls", errors.New("a certificate and its key come together: cert_file and key_file")

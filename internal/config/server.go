@@ -15,7 +15,8 @@ func ServerURL(text string) (*url.URL, error) {
 	if err == nil && u.User != nil {
 		return nil, errors.New("the URL of a service holds no name and no password; `curfew login` keeps a token for it")
 	}
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||
+		u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%q: it is the URL of a service such as https://curfew.example.com", text)
 	}
 	if u.Scheme == "http" && !OnThisMachine(u) {

@@ -35,7 +35,8 @@ func TestServerURL(t *testing.T) {
 // TestServerOfTheConfiguration: file and environment are checked alike.
 func TestServerOfTheConfiguration(t *testing.T) {
 	c := Default()
-	if err := Decode("curfew.yaml", []byte("identity: ana\nserver: http://far.example.com\n"), &c); err == nil || !strings.Contains(err.Error(), "curfew.yaml:2:") {
+	if err := Decode("curfew.yaml", []byte("identity: ana\nserver: http://far.example.com\n"), &c); err == nil ||
+		!strings.Contains(err.Error(), "curfew.yaml:2:") {
 		t.Errorf("a file: %v", err)
 	}
 	with := func(value string) func(string) (string, bool) {

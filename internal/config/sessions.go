@@ -64,9 +64,11 @@ func (a SessionAgent) check() (key string, err error) {
 	case a == SessionAgent{}:
 		return "", nil
 	case !agentURL.MatchString(a.URL):
-		return "sessions.agent.url", fmt.Errorf("%q: it is an address such as s3://bucket/curfew or https://host/curfew", a.URL)
+		return "sessions.agent.url", fmt.Errorf("%q: it is an address such as s3://bucket/curfew or https://host/curfew",
+			a.URL)
 	case !sha256Text.MatchString(a.SHA256):
-		return "sessions.agent.sha256", fmt.Errorf("%q: it is the SHA-256 of the program, 64 hexadecimal digits in lower case (sha256sum prints it)", a.SHA256)
+		return "sessions.agent.sha256", fmt.Errorf(
+			"%q: it is the SHA-256 of the program, 64 hexadecimal digits in lower case (sha256sum prints it)", a.SHA256)
 	}
 	return "", nil
 }
@@ -92,7 +94,8 @@ func (s Sessions) check() (key string, err error) {
 		}
 	}
 	if s.Image != "" && !sessionImage.MatchString(s.Image) {
-		return "sessions.image", fmt.Errorf("%q: it is an image such as ami-0abc or a parameter such as /aws/service/…", s.Image)
+		return "sessions.image", fmt.Errorf("%q: it is an image such as ami-0abc or a parameter such as /aws/service/…",
+			s.Image)
 	}
 	if slices.Contains(s.Regions, "all") {
 		return "sessions.regions", errors.New("all is no region here: name those that have a backbone")

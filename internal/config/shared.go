@@ -71,7 +71,8 @@ func (c *Config) shared() Shared {
 }
 
 func (c *Config) take(s Shared) {
-	c.Approvers, c.People, c.Approvals, c.GitHub, c.Budgets, c.Quotas, c.Gate = s.Approvers, s.People, s.Approvals, s.GitHub, s.Budgets, s.Quotas, s.Gate
+	c.Approvers, c.People, c.Approvals, c.GitHub, c.Budgets, c.Quotas, c.Gate = s.Approvers, s.People, s.Approvals,
+		s.GitHub, s.Budgets, s.Quotas, s.Gate
 }
 
 // SharedHash is the SHA-256 of the sections that decide, in 16 hexadecimal digits.
@@ -126,8 +127,10 @@ func (c Config) Under(s Shared) (Config, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(own.People)) {
 		mine, theirs := own.People[name], s.People[name]
-		if more := slices.Concat(without(mine.AWS, theirs.AWS), without(mine.GitHub, theirs.GitHub), without(mine.Mail, theirs.Mail), without(mine.OIDC, theirs.OIDC),
-			without(mine.Slack, theirs.Slack), without(mine.Linux, theirs.Linux), without(mine.Tags, theirs.Tags)); len(more) > 0 {
+		if more := slices.Concat(without(mine.AWS, theirs.AWS), without(mine.GitHub, theirs.GitHub),
+			without(mine.Mail, theirs.Mail), without(mine.OIDC, theirs.OIDC),
+			without(mine.Slack, theirs.Slack), without(mine.Linux, theirs.Linux),
+			without(mine.Tags, theirs.Tags)); len(more) > 0 {
 			refuse("people gives %s the identities %s", name, strings.Join(more, ", "))
 		}
 		if more := without(mine.Roles, theirs.Roles); len(more) > 0 {
@@ -180,7 +183,11 @@ func strictest(own, theirs budget.Budgets, refuse func(string, ...any)) budget.B
 		for _, limit := range []struct {
 			what         string
 			mine, theirs money.Amount
-		}{{"amount", b.Amount, o.Amount}, {"per_hour", b.PerHour, o.PerHour}, {"thresholds.gate", money.Amount(mine.Gate), money.Amount(shared.Gate)}, {"thresholds.deny", money.Amount(mine.Deny), money.Amount(shared.Deny)}} {
+		}{
+			{"amount", b.Amount, o.Amount}, {"per_hour", b.PerHour, o.PerHour},
+			{"thresholds.gate", money.Amount(mine.Gate), money.Amount(shared.Gate)},
+			{"thresholds.deny", money.Amount(mine.Deny), money.Amount(shared.Deny)},
+		} {
 			if limit.mine > limit.theirs && limit.theirs > 0 || limit.mine == 0 && limit.theirs > 0 {
 				refuse("%s of budget %s is higher", limit.what, b.ID)
 			}

@@ -32,8 +32,14 @@ type Question struct {
 func (b *Start) Questions() []Question {
 	return []Question{
 		{&b.Tags, "tags", "Which tags name the team and the owner?", "team,owner"},
-		{&b.Govern, "govern", "Which machines may policies act on (lifetime=ephemeral,team=vision; or none)?", "lifetime=ephemeral"},
-		{&b.InstanceStore, "instance-store", "May data on their instance-store disks be lost (scratch), or not (keep)?", "keep"},
+		{
+			&b.Govern, "govern", "Which machines may policies act on (lifetime=ephemeral,team=vision; or none)?",
+			"lifetime=ephemeral",
+		},
+		{
+			&b.InstanceStore, "instance-store", "May data on their instance-store disks be lost (scratch), or not (keep)?",
+			"keep",
+		},
 		{&b.Notify, "notify", "Where do warnings go (#channel of Slack, ADDRESS SMTP-HOST:PORT, or https://webhook)?", ""},
 		{&b.Observe, "observe", "Observe first, and act on nothing (yes or no)?", "yes"},
 	}
@@ -85,17 +91,20 @@ func (b *Start) scratch() (bool, error) {
 // config is the text of curfew.yaml.
 func (b *Start) config() (string, error) {
 	var out strings.Builder
-	out.WriteString(document.SchemaLine("config.v1.json") + "# Written by curfew init. docs/reference/configuration.md lists every key.\npolicies: [policies]\n")
+	out.WriteString(document.SchemaLine("config.v1.json") +
+		"# Written by curfew init. docs/reference/configuration.md lists every key.\npolicies: [policies]\n")
 	team, owner, _ := strings.Cut(b.Tags, ",")
 	d := inventory.DefaultTagMapping()
-	out.WriteString("\n# Which tags say whose a resource is; the first that has a value wins.\ntags:\n  team: " + tagKeys(team, d.Team) +
+	out.WriteString("\n# Which tags say whose a resource is; the first that has a value wins.\ntags:\n  team: " +
+		tagKeys(team, d.Team) +
 		"\n  user: " + tagKeys(owner, d.User) + "\n")
 	entry, err := b.governance()
 	if err != nil {
 		return "", err
 	}
 	if entry != "" {
-		out.WriteString("\n# What policies may act on, besides machines that carry curfew:managed=true.\ngovernance:\n  - " + entry + "\n")
+		out.WriteString("\n# What policies may act on, besides machines that carry curfew:managed=true.\ngovernance:\n  - " +
+			entry + "\n")
 	}
 	told, err := b.notify()
 	if err != nil {
@@ -117,7 +126,9 @@ func tagKeys(key string, usual []string) string {
 }
 
 // selectKeys are the keys of an entry of governance that take plain values.
-var selectKeys = []string{"cloud", "account", "region", "kind", "type", "lifetime", "purpose", "team", "project", "user", "environment"}
+var selectKeys = []string{
+	"cloud", "account", "region", "kind", "type", "lifetime", "purpose", "team", "project", "user", "environment",
+}
 
 // governance is the entry of the machines that policies may act on; empty for none.
 func (b *Start) governance() (string, error) {
@@ -161,11 +172,14 @@ func (b *Start) notify() (string, error) {
 		channel = fmt.Sprintf("mail: {smtp: %s, from: %s}", strconv.Quote(mail[2]), strconv.Quote(mail[1]))
 		address = "mail:" + mail[1]
 	case strings.HasPrefix(b.Notify, "https://") || strings.HasPrefix(b.Notify, "http://"):
-		channel, address = fmt.Sprintf("webhook: {url: %s, secret_env: CURFEW_HOOK_SECRET}", strconv.Quote(b.Notify)), "webhook"
+		channel, address = fmt.Sprintf("webhook: {url: %s, secret_env: CURFEW_HOOK_SECRET}",
+			strconv.Quote(b.Notify)), "webhook"
 	default:
-		return "", fmt.Errorf("--notify %q: it is a #channel of Slack, an address with the host and port of its mail server, or the URL of a webhook", b.Notify)
+		return "", fmt.Errorf("--notify %q: it is a #channel of Slack, an address with the host and port of its mail "+
+			"server, or the URL of a webhook", b.Notify)
 	}
-	return fmt.Sprintf("  %s\n  names:\n    platform: [%s]\n    finops: [%[2]s]\n  # Who answers for a resource whose owner no other rule reaches.\n  unowned: [%[2]s]\n", channel, strconv.Quote(address)), nil
+	return fmt.Sprintf("  %s\n  names:\n    platform: [%s]\n    finops: [%[2]s]\n  # Who answers for a resource whose "+
+		"owner no other rule reaches.\n  unowned: [%[2]s]\n", channel, strconv.Quote(address)), nil
 }
 
 // policyNames are the lines with which policies begin.

@@ -30,8 +30,12 @@ func TestFoundFilesOfOthersAreRefused(t *testing.T) {
 		name, says string
 		spoil      func(t *testing.T, path string)
 	}{
-		{"written by the group", "can be written by others (mode 0620)", func(t *testing.T, path string) { change(t, os.Chmod(path, 0o620)) }},
-		{"written by all", "can be written by others (mode 0602)", func(t *testing.T, path string) { change(t, os.Chmod(path, 0o602)) }},
+		{"written by the group", "can be written by others (mode 0620)", func(t *testing.T, path string) {
+			change(t, os.Chmod(path, 0o620))
+		}},
+		{"written by all", "can be written by others (mode 0602)", func(t *testing.T, path string) {
+			change(t, os.Chmod(path, 0o602))
+		}},
 		{"of another user", "belongs to user 4242", func(t *testing.T, path string) { chown(t, path) }},
 		{"a link of another user", "belongs to user 4242", func(t *testing.T, path string) {
 			own := path + ".own"
@@ -63,7 +67,9 @@ func TestFoundFilesOfOthersAreRefused(t *testing.T) {
 
 // TestStateOfOthersIsRefused: whoever writes the state decides what is approved.
 func TestStateOfOthersIsRefused(t *testing.T) {
-	for _, name := range []string{".", "curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "traces", "traces/x.json"} {
+	for _, name := range []string{
+		".", "curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "traces", "traces/x.json",
+	} {
 		dir := filepath.Join(t.TempDir(), "a[b]*")
 		for _, f := range []string{"curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "traces/x.json"} {
 			file(t, filepath.Join(dir, f), "")
@@ -152,7 +158,8 @@ units:
 		t.Fatal(err)
 	}
 	for got, want := range map[string]string{
-		c.DataDir: "state", c.Policies[0]: "policies", c.Notify.Slack.TokenFile: "secrets/slack", c.Units[0].Counts.File: "tokens.csv",
+		c.DataDir: "state", c.Policies[0]: "policies", c.Notify.Slack.TokenFile: "secrets/slack",
+		c.Units[0].Counts.File: "tokens.csv",
 	} {
 		if got != filepath.Join(dir, want) {
 			t.Errorf("%s is read as %s", want, got)

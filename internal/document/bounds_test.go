@@ -57,11 +57,23 @@ var bombs = []struct{ name, src, want string }{
 	{"60,000 keys", lines(60_000, "key%d: v"), "2001:8: a mapping has more than 2000 keys"},
 	{"60,000 keys without a value", lines(60_000, "key%d:"), "2001:8: a mapping has more than 2000 keys"},
 	{"60,000 keys in flow style", "{" + lines(60_000, "key%d: v,") + "}", "2001:8: a mapping has more than 2000 keys"},
-	{"keys behind anchors of several lengths", strings.Repeat("&aaaaaaaa k: v\n&aaaaaa k: v\n&aaaa k: v\n&aa k: v\n", 10_000), "not supported"},
-	{"items without a value", strings.Repeat("-\n", 400_000), "50001:1: more than 50000 keys, values and marks in one document"},
+	{
+		"keys behind anchors of several lengths",
+		strings.Repeat("&aaaaaaaa k: v\n&aaaaaa k: v\n&aaaa k: v\n&aa k: v\n", 10_000), "not supported",
+	},
+	{
+		"items without a value", strings.Repeat("-\n", 400_000),
+		"50001:1: more than 50000 keys, values and marks in one document",
+	},
 	{"items with a tag", strings.Repeat("- !a\n", 200_000), "more than 50000 keys, values and marks"},
-	{"items with a tag that the parser puts into one another", strings.Repeat("- !a\n", MaxTokens/3), "more than 100 deep"},
-	{"keys without a value in flow style", "{" + strings.Repeat("a, ", 300_000) + "}", "more than 50000 keys, values and marks"},
+	{
+		"items with a tag that the parser puts into one another", strings.Repeat("- !a\n", MaxTokens/3),
+		"more than 100 deep",
+	},
+	{
+		"keys without a value in flow style", "{" + strings.Repeat("a, ", 300_000) + "}",
+		"more than 50000 keys, values and marks",
+	},
 	{"tags in one another", strings.Repeat("!a ", 300_000), "more than 50000 keys, values and marks"},
 	{"commas", "[" + strings.Repeat(",", 1<<20-2), "more than 50000 keys, values and marks"},
 	{"many documents", strings.Repeat("---\na: b\n", 100_000), "more than 200000 keys, values and marks in the file"},
@@ -75,7 +87,11 @@ var foreign = []struct{ name, src, want string }{
 	{"an alias of itself", "a: &a [*a]\n", "1:8: alias *a has no anchor before it"},
 	{"aliases of one another", "a: &a [*b]\nb: &b [*a]\n", "1:8: alias *b has no anchor before it"},
 	{"a chain of aliases", chain(500), "more than 100 deep"},
-	{"keys behind anchors of several lengths", strings.Repeat("&aaaaaaaa k: v\n&aaaaaa k: v\n&aaaa k: v\n&aa k: v\n", 10_000), "a mapping has more than 2000 keys"},
+	{
+		"keys behind anchors of several lengths",
+		strings.Repeat("&aaaaaaaa k: v\n&aaaaaa k: v\n&aaaa k: v\n&aa k: v\n", 10_000),
+		"a mapping has more than 2000 keys",
+	},
 }
 
 // chain are n lists, each of which holds an alias of the one before.
@@ -134,8 +150,9 @@ func TestWorstFilesThatPass(t *testing.T) {
 	for name, src := range map[string]string{
 		"mappings of as many keys as may be": mappings.String(),
 		"items without a value":              strings.Repeat("-\n", MaxTokens-1),
-		"the deepest lists":                  strings.Repeat("- "+strings.Repeat("[", MaxDepth-1)+strings.Repeat("]", MaxDepth-1)+"\n", 240),
-		"aliases to the bound":               laughs(5, false),
+		"the deepest lists": strings.Repeat("- "+strings.Repeat("[", MaxDepth-1)+strings.Repeat("]",
+			MaxDepth-1)+"\n", 240),
+		"aliases to the bound": laughs(5, false),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
@@ -167,7 +184,8 @@ func TestReadIsBounded(t *testing.T) {
 	if src, err := Read("f", strings.NewReader(strings.Repeat("a", 64)), 64); err != nil || len(src) != 64 {
 		t.Errorf("a file of the limit: %d bytes, %v", len(src), err)
 	}
-	if _, err := Read("f", io.MultiReader(strings.NewReader("a"), broken{}), 64); err == nil || err.Error() != "f: read the file: torn" {
+	if _, err := Read("f", io.MultiReader(strings.NewReader("a"), broken{}), 64); err == nil ||
+		err.Error() != "f: read the file: torn" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -217,7 +235,8 @@ func nested(t *rapid.T, depth, indent int, inFlow bool) string {
 	}
 	switch style {
 	case 0: // a mapping of its own lines
-		return "\n" + pad + "s: " + side + " # [{\n" + pad + "k: " + nested(t, depth-1, indent+1+rapid.IntRange(0, 2).Draw(t, "more"), false)
+		return "\n" + pad + "s: " + side + " # [{\n" + pad + "k: " + nested(t, depth-1,
+			indent+1+rapid.IntRange(0, 2).Draw(t, "more"), false)
 	case 1: // a list of its own lines
 		return "\n" + pad + "- " + side + "\n" + pad + "- " + nested(t, depth-1, indent+2, false)
 	case 2: // a list in the column of its key
@@ -274,7 +293,8 @@ func TestKeysAreCountedExactly(t *testing.T) {
 		if read := len(n.(*ast.MappingNode).Values); read != MaxKeys/2 {
 			t.Errorf("%s: %d keys were read", name, read)
 		}
-		if _, err := Parse("f.yaml", []byte(src(MaxKeys+1))); err == nil || !strings.Contains(err.Error(), "more than 2000 keys") {
+		if _, err := Parse("f.yaml", []byte(src(MaxKeys+1))); err == nil ||
+			!strings.Contains(err.Error(), "more than 2000 keys") {
 			t.Errorf("%s: more than may be give %v", name, err)
 		}
 	}
@@ -288,9 +308,14 @@ func TestNoDocumentIsDropped(t *testing.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "documents")
 		for range n {
 			for range rapid.IntRange(0, 2).Draw(t, "empty") {
-				b.WriteString(rapid.SampledFrom([]string{"---\n", "---\n# nothing\n", "---\n\n", "---\n...\n", "--- # a\n", "---\nnull\n"}).Draw(t, "between"))
+				b.WriteString(rapid.SampledFrom([]string{
+					"---\n", "---\n# nothing\n", "---\n\n", "---\n...\n", "--- # a\n", "---\nnull\n",
+				}).Draw(t, "between"))
 			}
-			fmt.Fprintf(&b, "---\n%s", rapid.SampledFrom([]string{"n: %d\n", "{n: %d}\n", "# c\nn: %d # c\n", "n: %d\n...\n", "n: %d\n# end\n", "n: %d\n\n"}).Draw(t, "body"))
+			fmt.Fprintf(&b, "---\n%s",
+				rapid.SampledFrom([]string{
+					"n: %d\n", "{n: %d}\n", "# c\nn: %d # c\n", "n: %d\n...\n", "n: %d\n# end\n", "n: %d\n\n",
+				}).Draw(t, "body"))
 		}
 		src := b.String()
 		for i := range n {
@@ -331,7 +356,8 @@ func TestAliasesNameTheAnchorBefore(t *testing.T) {
 			}
 		}
 	}
-	if _, err := ParseForeign("f.yaml", []byte("a: &n 8\n---\nb: *n\n")); err == nil || err.Error() != "f.yaml:3:4: alias *n has no anchor before it" {
+	if _, err := ParseForeign("f.yaml", []byte("a: &n 8\n---\nb: *n\n")); err == nil ||
+		err.Error() != "f.yaml:3:4: alias *n has no anchor before it" {
 		t.Errorf("an anchor of another document: %v", err)
 	}
 }
@@ -364,7 +390,8 @@ func FuzzParse(f *testing.F) {
 			}
 			var e *Error
 			last := strings.Count(src, "\n") + strings.Count(src, "\r") + 1
-			if !errors.As(err, &e) || e.File != "f" || e.Line < 1 || e.Line > last+1 || e.Column < 1 || strings.Contains(e.Message, "\n") {
+			if !errors.As(err, &e) || e.File != "f" || e.Line < 1 || e.Line > last+1 || e.Column < 1 ||
+				strings.Contains(e.Message, "\n") {
 				t.Fatalf("%v is not in %d lines", err, last)
 			}
 		}

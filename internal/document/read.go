@@ -102,7 +102,8 @@ func (f *File) Pairs(n ast.Node, what string, visit func(key string, k, v ast.No
 }
 
 // pair visits one key and its value.
-func (f *File) pair(v *ast.MappingValueNode, what string, seen map[string]bool, visit func(key string, k, v ast.Node) error) error {
+func (f *File) pair(v *ast.MappingValueNode, what string, seen map[string]bool,
+	visit func(key string, k, v ast.Node) error) error {
 	key, ok := v.Key.(*ast.StringNode)
 	if !ok {
 		return f.At(v.Key, "%s: a key is a plain word; this is %s", what, NodeName(v.Key))
@@ -115,7 +116,8 @@ func (f *File) pair(v *ast.MappingValueNode, what string, seen map[string]bool, 
 		return f.At(key, "%s: %s has no value", what, key.Value)
 	}
 	if isGlued(key, v) {
-		return f.At(key, "%s: %s: has no space after the colon; a key with a colon inside is written in quotes", what, key.Value)
+		return f.At(key, "%s: %s: has no space after the colon; a key with a colon inside is written in quotes", what,
+			key.Value)
 	}
 	return visit(key.Value, key, v.Value)
 }

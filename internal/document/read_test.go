@@ -36,7 +36,10 @@ func job(src string) error {
 			return err
 		}),
 		Optional("nodes", "nodes", func(n ast.Node) error { _, err := f.Count(n, "nodes", 1, 10); return err }),
-		Optional("retries", "retries", func(n ast.Node) error { _, err := f.Count(n, "retries", 0, math.MaxInt32); return err }),
+		Optional("retries", "retries", func(n ast.Node) error {
+			_, err := f.Count(n, "retries", 0, math.MaxInt32)
+			return err
+		}),
 		Optional("spot", "spot", func(n ast.Node) error { _, err := f.Flag(n, "spot"); return err }),
 		Optional("data", "data", func(n ast.Node) error {
 			return f.Items(n, "data", func(item ast.Node) error {
@@ -57,14 +60,26 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		{"an alias", "name: *x\n", "1:7: an anchor or an alias"},
 		{"not closed", "name: [\n", "1:7: sequence end token ']' not found"},
 		{"a key twice", "name: a\nname: b\n", `2:1: mapping key "name" already defined at [1:1]`},
-		{"an unknown key", "nmae: a\n", `1:1: a job has no key "nmae"; it has name, regions, nodes, retries, spot, data; did you mean name?`},
-		{"a key like no other", "name: a\ncolor: b\n", `2:1: a job has no key "color"; it has name, regions, nodes, retries, spot, data`},
+		{
+			"an unknown key", "nmae: a\n",
+			`1:1: a job has no key "nmae"; it has name, regions, nodes, retries, spot, data; did you mean name?`,
+		},
+		{
+			"a key like no other", "name: a\ncolor: b\n",
+			`2:1: a job has no key "color"; it has name, regions, nodes, retries, spot, data`,
+		},
 		{"a key that is missing", "nodes: 1\n", "1:1: a job needs name"},
 		{"no mapping", "- name\n", "1:1: a job has keys; this is a list"},
 		{"a key that is a number", "1: a\n", "1:1: a job: a key is a plain word; this is a number"},
-		{"a merge", "<<: {name: a}\n", "1:1: a job: a key is a plain word; this is an anchor or an alias, which are not supported"},
+		{
+			"a merge", "<<: {name: a}\n",
+			"1:1: a job: a key is a plain word; this is an anchor or an alias, which are not supported",
+		},
 		{"no value", "name:\n", "1:1: a job: name has no value"},
-		{"no space", "{name:a}\n", "1:2: a job: name: has no space after the colon; a key with a colon inside is written in quotes"},
+		{
+			"no space", "{name:a}\n",
+			"1:2: a job: name: has no space after the colon; a key with a colon inside is written in quotes",
+		},
 		{"a number for a text", "name: 5\n", `1:7: name is a text; write "5" in quotes`},
 		{"a list for a text", "name: [a]\n", "1:7: name is a text; this is a list"},
 		{"a tag", "name: !!str a\n", "1:7: name is a text; this is a YAML tag, which is not supported"},
@@ -89,7 +104,8 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 				return
 			}
 			var e *Error
-			if !errors.As(err, &e) || err.Error() != "f.yaml:"+tc.want && !strings.HasPrefix(err.Error(), "f.yaml:"+tc.want+":") && tc.name != "an alias" {
+			if !errors.As(err, &e) || err.Error() != "f.yaml:"+tc.want &&
+				!strings.HasPrefix(err.Error(), "f.yaml:"+tc.want+":") && tc.name != "an alias" {
 				t.Errorf("got  %v\nwant f.yaml:%s", err, tc.want)
 			}
 		})
@@ -99,7 +115,9 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 // TestMessagesAreShort holds that a mistake does not quote a whole file.
 func TestMessagesAreShort(t *testing.T) {
 	long := strings.Repeat("ä", 100_000)
-	for _, src := range []string{long + ": a\n", "name: a\nregions: [" + long + ", " + long + "]\n", long + ": a\n" + long + ": b\n"} {
+	for _, src := range []string{
+		long + ": a\n", "name: a\nregions: [" + long + ", " + long + "]\n", long + ": a\n" + long + ": b\n",
+	} {
 		if err := job(src); err == nil || len(err.Error()) > maxMessage+100 {
 			t.Errorf("a message of %d bytes", len(fmt.Sprint(err)))
 		}
@@ -181,14 +199,18 @@ func TestCheckJSON(t *testing.T) {
 	for _, tc := range []struct{ name, src, want string }{
 		{"as deep as may be", deep, ""},
 		{"too deep", "{\n \"a\": " + deep + "}", "f.json:2:106: objects and lists are more than 100 deep in one another"},
-		{"200 kB of [", strings.Repeat("[", 200_000), "f.json:1:101: objects and lists are more than 100 deep in one another"},
+		{
+			"200 kB of [", strings.Repeat("[", 200_000),
+			"f.json:1:101: objects and lists are more than 100 deep in one another",
+		},
 		{"brackets in a text", `["` + strings.Repeat("[", 1000) + `\"[[[\\", "[\\\""]`, ""},
 		{"values", "[" + strings.Repeat("0,", 999) + "0]", ""},
 		{"too many values", "[" + strings.Repeat("0,", 1000) + "0]", "f.json:1:2001: more than 1000 values"},
 		{"too many lists", "[" + strings.Repeat("[],", 600) + "0]", "more than 1000 values"},
 	} {
 		err := CheckJSON("f.json", []byte(tc.src), 1000)
-		if got := ""; tc.want == "" && err != nil || err != nil && !strings.Contains(err.Error(), tc.want) || err == nil && tc.want != got {
+		if got := ""; tc.want == "" && err != nil || err != nil && !strings.Contains(err.Error(), tc.want) || err == nil &&
+			tc.want != got {
 			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 		}
 	}

@@ -155,7 +155,10 @@ func IfMapping(read func(ast.Node) error) Form {
 
 // IfInteger is the form of a whole number.
 func IfInteger(read func(ast.Node) error) Form {
-	return Form{shape: Shape{Type: Integer}, is: func(n ast.Node) bool { _, ok := n.(*ast.IntegerNode); return ok }, read: read}
+	return Form{shape: Shape{Type: Integer}, is: func(n ast.Node) bool {
+		_, ok := n.(*ast.IntegerNode)
+		return ok
+	}, read: read}
 }
 
 // IfText is the form of a text.

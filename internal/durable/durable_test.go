@@ -104,7 +104,8 @@ func TestReplaceSecretly(t *testing.T) {
 	dir := t.TempDir()
 	err := Replace(filepath.Join(dir, "file"), 0o600, func(io.Writer) error {
 		for _, name := range names(t, dir) {
-			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(name, Unfinished) {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 ||
+				!strings.HasPrefix(name, Unfinished) {
 				t.Errorf("%s: %v, %v", name, info, err)
 			}
 		}

@@ -38,7 +38,8 @@ func scaleOf(s usage.Signal) float64 {
 // reads says what a signal of compute reads: "the graphics engine reads 0%".
 func reads(s usage.Signal, v float64) string {
 	name := map[usage.Signal]string{
-		usage.GPUUtil: "utilization reads ", usage.GREngine: "the graphics engine reads ", usage.SMActive: "its multiprocessors read ",
+		usage.GPUUtil: "utilization reads ", usage.GREngine: "the graphics engine reads ",
+		usage.SMActive:     "its multiprocessors read ",
 		usage.TensorActive: "its tensor pipes read ", usage.DRAMActive: "its memory activity reads ",
 	}[s]
 	return name + plain.Percent(100*v/scaleOf(s), 1)
@@ -81,7 +82,8 @@ func (q *question) wrong(t *track) (why string, ok bool) {
 			if w.power.meter != nil {
 				draw = " while it draws " + plain.Number(w.power.mean, 1) + " W"
 			}
-			return "its energy meter stands still at " + plain.Number(w.energy.mean, 0) + " J" + draw + ": its exporter is frozen"
+			return "its energy meter stands still at " + plain.Number(w.energy.mean, 0) + " J" + draw +
+				": its exporter is frozen"
 		}), true
 	}
 	if q.fresh(w.power) && q.fresh(w.heat) && w.draws() && q.repeated(w.power) && q.repeated(w.heat) {
@@ -99,7 +101,8 @@ func (q *question) wrong(t *track) (why string, ok bool) {
 	}
 	q.goesOn(w.energy.meter)
 	return q.say(func() string {
-		return fmt.Sprintf("its energy meter fell from %s J to %s J: the driver or the exporter was restarted", plain.Number(from, 0), plain.Number(w.energy.max, 0))
+		return fmt.Sprintf("its energy meter fell from %s J to %s J: the driver or the exporter was restarted",
+			plain.Number(from, 0), plain.Number(w.energy.max, 0))
 	}), true
 }
 
@@ -296,7 +299,8 @@ func (j *judge) wrong(t *usage.Track, works bool) string {
 	case energy != nil && energy.Max > 0 && draws && !energy.Froze().IsZero():
 		return fmt.Sprintf("its energy meter stood still up to %s: its exporter was frozen", plain.Time(energy.Froze()))
 	case power != nil && heat != nil && draws && !power.Froze().IsZero() && !heat.Froze().IsZero():
-		return fmt.Sprintf("its power and temperature stood still up to %s: its exporter was frozen", plain.Time(power.Froze()))
+		return fmt.Sprintf("its power and temperature stood still up to %s: its exporter was frozen",
+			plain.Time(power.Froze()))
 	}
 	for _, p := range impossible {
 		a, b := t.Stats(p.works), t.Stats(p.rests)
@@ -305,7 +309,8 @@ func (j *judge) wrong(t *usage.Track, works bool) string {
 		}
 	}
 	if !works && power != nil && j.drewAtRest(t, power) {
-		return fmt.Sprintf("its meters show no work while it drew up to %s W: one of them is wrong", plain.Number(power.Max, 0))
+		return fmt.Sprintf("its meters show no work while it drew up to %s W: one of them is wrong",
+			plain.Number(power.Max, 0))
 	}
 	return ""
 }

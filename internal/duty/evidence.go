@@ -183,7 +183,10 @@ func (q *question) heldNow(tracks []*track) (e usage.Evidence, measured bool) {
 	for _, t := range tracks {
 		if m := q.memoryOf(t); m.measured() && m.newest() >= largest {
 			largest, measured = m.newest(), true
-			e = usage.Evidence{Signal: "gpu_mem_used_newest_pct", Window: m.used.opened.Step, Coverage: q.unbroken(m.used).coverage, Source: m.used.opened.Source}
+			e = usage.Evidence{
+				Signal: "gpu_mem_used_newest_pct", Window: m.used.opened.Step, Coverage: q.unbroken(m.used).coverage,
+				Source: m.used.opened.Source,
+			}
 		}
 	}
 	e.Value = plain.Decimal(largest, 1)
@@ -192,7 +195,8 @@ func (q *question) heldNow(tracks []*track) (e usage.Evidence, measured bool) {
 
 // highest is evidence of the highest value of a signal over tracks since the state
 // began.
-func (q *question) highest(v *answer, tracks []*track, sig usage.Signal, digits int) (e usage.Evidence, measured bool) {
+func (q *question) highest(v *answer, tracks []*track, sig usage.Signal, digits int) (e usage.Evidence,
+	measured bool) {
 	e = usage.Evidence{Value: notMeasured, Source: q.source()}
 	highest := 0.0
 	for _, t := range tracks {

@@ -98,30 +98,47 @@ var quantities = [numQuantities]quantity{
 		[]feed{{signal: usage.SMActive}}},
 	Tensor: {"gpu.tensor", "share of time in which tensor cores work", "share, 0 to 1", samples, lowest,
 		[]feed{{signal: usage.TensorActive}}},
-	Occupancy: {"gpu.occupancy", "share of the warps that multiprocessors have room for", "share, 0 to 1", samples, lowest,
+	Occupancy: {
+		"gpu.occupancy", "share of the warps that multiprocessors have room for", "share, 0 to 1", samples, lowest,
 		[]feed{{signal: usage.SMOccupancy}}},
 	DRAM: {"gpu.dram", "share of time in which device memory transfers data", "share, 0 to 1", samples, lowest,
 		[]feed{{signal: usage.DRAMActive}}},
 	Temperature: {"gpu.temperature", "temperature", "degrees Celsius", samples, highest,
 		[]feed{{signal: usage.Temperature}}},
-	Headroom: {"gpu.temperature.headroom", "how far the temperature is below the one at which the device slows down", "degrees Celsius", samples, lowest,
+	Headroom: {
+		"gpu.temperature.headroom", "how far the temperature is below the one at which the device slows down",
+		"degrees Celsius", samples, lowest,
 		[]feed{{signal: usage.Temperature}, {signal: usage.SlowdownTemperature}}},
 	Power: {"gpu.power", "power draw", "watts", samples, highest,
 		[]feed{{signal: usage.Power}}},
-	PowerShare: {"gpu.power.share", "power draw over the TDP of the model in the price book", "share, 1 is the TDP", samples, highest,
+	PowerShare: {
+		"gpu.power.share", "power draw over the TDP of the model in the price book", "share, 1 is the TDP", samples, highest,
 		[]feed{{signal: usage.Power}}},
-	Throttle: {"gpu.throttle", "share of samples in which heat, power or the hardware lowers the clocks", "share, 0 to 1", []Statistic{Mean, Max}, highest,
+	Throttle: {
+		"gpu.throttle", "share of samples in which heat, power or the hardware lowers the clocks", "share, 0 to 1",
+		[]Statistic{Mean, Max}, highest,
 		[]feed{{signal: usage.Throttle, bits: usage.ThrottledBy}}},
-	ThermalThrottle: {"gpu.throttle.thermal", "share of samples in which heat lowers the clocks", "share, 0 to 1", []Statistic{Mean, Max}, highest,
+	ThermalThrottle: {
+		"gpu.throttle.thermal", "share of samples in which heat lowers the clocks", "share, 0 to 1", []Statistic{Mean, Max},
+		highest,
 		[]feed{{signal: usage.Throttle, bits: usage.ThrottledByHeat}}},
-	PowerThrottle: {"gpu.throttle.power", "share of samples in which a power limit lowers the clocks", "share, 0 to 1", []Statistic{Mean, Max}, highest,
+	PowerThrottle: {
+		"gpu.throttle.power", "share of samples in which a power limit lowers the clocks", "share, 0 to 1",
+		[]Statistic{Mean, Max}, highest,
 		[]feed{{signal: usage.Throttle, bits: usage.ThrottledByPower}}},
-	Xid: {"gpu.xid", "highest code of an Xid error, 0 for none; exporters repeat the newest one until the driver is loaded again", "code", []Statistic{Max}, "",
+	Xid: {
+		"gpu.xid",
+		"highest code of an Xid error, 0 for none; exporters repeat the newest one until the driver is loaded again", "code",
+		[]Statistic{Max}, "",
 		[]feed{{signal: usage.XID}}},
 	ECCErrors: {"gpu.ecc", "memory errors of all GPUs that were not corrected", "errors", []Statistic{Rise}, "",
 		[]feed{{signal: usage.ECCErrors}}},
-	LostGPUs: {"gpu.lost", "GPUs of the machine that sent no sample while others did, that the driver does not see, or with Xid 79", "GPUs", []Statistic{Count}, "",
-		[]feed{{signal: usage.GPUUtil, seen: true}, {signal: usage.SMActive, seen: true}, {signal: usage.MemUsed, seen: true}, {signal: usage.Power, seen: true},
+	LostGPUs: {
+		"gpu.lost", "GPUs of the machine that sent no sample while others did, that the driver does not see, or with Xid 79",
+		"GPUs", []Statistic{Count}, "",
+		[]feed{
+			{signal: usage.GPUUtil, seen: true}, {signal: usage.SMActive, seen: true}, {signal: usage.MemUsed, seen: true},
+			{signal: usage.Power, seen: true},
 			{signal: usage.Temperature, seen: true}, {signal: usage.XID, code: usage.FellOffTheBus}, {signal: usage.GPUCount}}},
 }
 
@@ -186,7 +203,9 @@ func (g Gauge) Read(now time.Time, f Figure, words bool) Reading {
 		return Reading{Why: "nothing was measured"}
 	}
 	k.Expect(g.Machine)
-	r := &gauging{question: k.question(nanos(now), g.Machine, words), f: f, window: int64(f.Window), tdp: g.Machine.GPUPower}
+	r := &gauging{
+		question: k.question(nanos(now), g.Machine, words), f: f, window: int64(f.Window), tdp: g.Machine.GPUPower,
+	}
 	var v float64
 	var ok bool
 	if r.now < k.settled {
@@ -381,7 +400,8 @@ func (r *gauging) believed(s *shelf, h *history, w *rolled) bool {
 		return false
 	case coverage < r.k.t.MinCoverage:
 		r.missing(r.say(func() string {
-			return label() + "samples cover " + plain.Percent(100*coverage, 0) + " of " + plain.Duration(time.Duration(r.window))
+			return label() + "samples cover " + plain.Percent(100*coverage, 0) + " of " + plain.Duration(
+				time.Duration(r.window))
 		}))
 		return false
 	}

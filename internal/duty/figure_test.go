@@ -31,7 +31,9 @@ func naiveFigure(all []handing, now, horizon time.Time, f Figure, minCoverage fl
 		opened--
 	}
 	in = in[opened:]
-	in = slices.DeleteFunc(in, func(s handing) bool { return !s.p.Time.After(newest.Add(-f.Window)) || s.p.Time.Before(horizon) })
+	in = slices.DeleteFunc(in, func(s handing) bool {
+		return !s.p.Time.After(newest.Add(-f.Window)) || s.p.Time.Before(horizon)
+	})
 	if len(in) == 0 || now.After(newest.Add(3*step)) {
 		return 0, false
 	}
@@ -97,12 +99,15 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 		lists := make([][]handing, gpus)
 		var all []handing
 		for g := range gpus {
-			step, at := steps[rapid.IntRange(0, 3).Draw(t, "step")], origin.Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "offset"))*time.Second)
+			step, at := steps[rapid.IntRange(0, 3).Draw(t, "step")], origin.Add(
+				time.Duration(rapid.IntRange(0, 50).Draw(t, "offset"))*time.Second)
 			for range rapid.IntRange(0, 30).Draw(t, "runs") {
 				if rapid.IntRange(0, 12).Draw(t, "other") == 0 {
 					step = steps[rapid.IntRange(0, 3).Draw(t, "step")]
 				}
-				h := handing{meterKey: meterKey{gpu: string(rune('0' + g)), signal: signal}, o: usage.Opened{Step: step}, run: true}
+				h := handing{
+					meterKey: meterKey{gpu: string(rune('0' + g)), signal: signal}, o: usage.Opened{Step: step}, run: true,
+				}
 				v := rapid.SampledFrom(values).Draw(t, "value")
 				h.p = usage.Point{Time: at, Mean: v, Max: v}
 				h.count = rapid.IntRange(1, 9).Draw(t, "count")
@@ -115,7 +120,8 @@ func TestFiguresAreThoseOfPlainLists(t *testing.T) {
 				case 0:
 					at = at.Add(step * time.Duration(rapid.IntRange(1, 4).Draw(t, "gap")))
 				case 1:
-					at = at.Add(time.Duration(rapid.IntRange(-int(step/time.Second)/3, int(step/time.Second)/3).Draw(t, "jitter")) * time.Second)
+					at = at.Add(time.Duration(rapid.IntRange(-int(step/time.Second)/3, int(step/time.Second)/3).Draw(t, "jitter")) *
+						time.Second)
 				}
 			}
 		}
@@ -215,38 +221,104 @@ func TestFiguresOfMachines(t *testing.T) {
 		{"all GPUs", busy, last, figure(Util, Mean), 50, ""},
 		{"an absent signal", busy, last, figure(Occupancy, Mean), unknown, "sm_occupancy is not measured"},
 		{"one GPU of eight is not measured", busy[1:], last, figure(Util, Mean), unknown, "7 of 8 GPUs were measured"},
-		{"one GPU of eight rests", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last, figure(Util, Mean), 43.75, ""},
-		{"the worst of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last, worst(Util, Mean), 0, ""},
-		{"any of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last, figure(Util, Max), 50, ""},
+		{
+			"one GPU of eight rests", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last,
+			figure(Util, Mean), 43.75, "",
+		},
+		{
+			"the worst of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last,
+			worst(Util, Mean), 0, "",
+		},
+		{
+			"any of them", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(0, 10)}), last, figure(Util, Max), 50,
+			"",
+		},
 		{"three steps old", busy, last + 3*time.Minute, figure(Util, Mean), 50, ""},
 		{"older", busy, last + 3*time.Minute + 1, figure(Util, Mean), unknown, "GPU 0: its newest sample is too old"},
-		{"a minute is missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, 50, 50, 50), last, figure(Util, Mean), 50, ""},
-		{"two minutes are missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, -1, 50, 50), last, figure(Util, Mean), unknown, "GPU 0: samples cover 80% of 10m"},
-		{"unsupported, as DCGM has it", eight(usage.Temperature, same(9223372036854775794, 10)...), last, figure(Temperature, Max), unknown, "temperature_c is not measured"},
-		{"unsupported for two minutes", eight(usage.Temperature, 60, 60, 2147483632, 60, 60, 60, 60, 2147483632, 60, 60), last, figure(Temperature, Max), unknown, "GPU 0: samples cover 80% of 10m"},
-		{"headroom", append(eight(usage.Temperature, 60, 61, 70, 60, 60, 60, 60, 60, 60, 60), eight(usage.SlowdownTemperature, 90)...), last, worst(Headroom, Min), 20, ""},
-		{"headroom of a device that does not tell", eight(usage.Temperature, same(60, 10)...), last, figure(Headroom, Min), unknown, "the temperature at which it slows down is unknown"},
-		{"memory", append(eight(usage.MemUsed, same(60e9, 10)...), eight(usage.MemTotal, same(80e9, 10)...)...), last, figure(MemoryShare, Mean), 0.75, ""},
-		{"memory of unknown size", eight(usage.MemUsed, same(60e9, 10)...), last, figure(MemoryShare, Mean), unknown, "the size of its memory is unknown"},
+		{
+			"a minute is missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, 50, 50, 50), last, figure(Util, Mean), 50,
+			"",
+		},
+		{
+			"two minutes are missing", eight(usage.GPUUtil, 50, 50, 50, -1, 50, 50, 50, -1, 50, 50), last, figure(Util, Mean),
+			unknown, "GPU 0: samples cover 80% of 10m",
+		},
+		{
+			"unsupported, as DCGM has it", eight(usage.Temperature, same(9223372036854775794, 10)...), last,
+			figure(Temperature, Max), unknown, "temperature_c is not measured",
+		},
+		{
+			"unsupported for two minutes", eight(usage.Temperature, 60, 60, 2147483632, 60, 60, 60, 60, 2147483632, 60, 60),
+			last, figure(Temperature, Max), unknown, "GPU 0: samples cover 80% of 10m",
+		},
+		{
+			"headroom",
+			append(eight(usage.Temperature, 60, 61, 70, 60, 60, 60, 60, 60, 60, 60), eight(usage.SlowdownTemperature, 90)...),
+			last, worst(Headroom, Min), 20, "",
+		},
+		{
+			"headroom of a device that does not tell", eight(usage.Temperature, same(60, 10)...), last, figure(Headroom, Min),
+			unknown, "the temperature at which it slows down is unknown",
+		},
+		{
+			"memory", append(eight(usage.MemUsed, same(60e9, 10)...), eight(usage.MemTotal, same(80e9, 10)...)...), last,
+			figure(MemoryShare, Mean), 0.75, "",
+		},
+		{
+			"memory of unknown size", eight(usage.MemUsed, same(60e9, 10)...), last, figure(MemoryShare, Mean), unknown,
+			"the size of its memory is unknown",
+		},
 		{"power", eight(usage.Power, same(300, 10)...), last, figure(PowerShare, Mean), 0.75, ""},
-		{"half of the time too hot, and idle", eight(usage.Throttle, 0x20, 1, 0x20, 1, 0x20, 1, 0x20, 1, 0x20, 1), last, figure(ThermalThrottle, Mean), 0.5, ""},
+		{
+			"half of the time too hot, and idle", eight(usage.Throttle, 0x20, 1, 0x20, 1, 0x20, 1, 0x20, 1, 0x20, 1), last,
+			figure(ThermalThrottle, Mean), 0.5, "",
+		},
 		{"a power limit is no heat", eight(usage.Throttle, same(4, 10)...), last, figure(ThermalThrottle, Max), 0, ""},
-		{"an Xid", append(eight(usage.XID, same(0, 10)...)[1:], told{"0", usage.XID, []float64{0, 0, 31, 31, 31, 31, 31, 31, 31, 31}}), last, figure(Xid, Max), 31, ""},
-		{"memory errors, and a driver that was loaded again", eight(usage.ECCErrors, 3, 3, 4, 4, 4, 0, 0, 1, 1, 1), last, figure(ECCErrors, Rise), 16, ""},
+		{
+			"an Xid",
+			append(eight(usage.XID, same(0, 10)...)[1:], told{"0", usage.XID, []float64{0, 0, 31, 31, 31, 31, 31, 31, 31, 31}}),
+			last, figure(Xid, Max), 31, "",
+		},
+		{
+			"memory errors, and a driver that was loaded again", eight(usage.ECCErrors, 3, 3, 4, 4, 4, 0, 0, 1, 1, 1), last,
+			figure(ECCErrors, Rise), 16, "",
+		},
 		{"none is lost", busy, last, figure(LostGPUs, Count), 0, ""},
 		{"one that was never seen", busy[1:], last, figure(LostGPUs, Count), 1, ""},
-		{"one that went", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last, figure(LostGPUs, Count), 0, ""},
+		{
+			"one that went", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last,
+			figure(LostGPUs, Count), 0, "",
+		},
 		{"one that went before the window", append(slices.Clone(busy[1:]), told{"0", usage.GPUUtil, same(50, 3)}), last,
 			Figure{Quantity: LostGPUs, Statistic: Count, Window: 5 * time.Minute}, 1, ""},
-		{"one with Xid 79", append(slices.Clone(busy), told{"3", usage.XID, []float64{0, 0, 0, 0, 0, 0, 79, 79, 79, 79}}), last, figure(LostGPUs, Count), 1, ""},
-		{"one that the driver does not see", append(slices.Clone(busy), told{"", usage.GPUCount, same(7, 10)}), last, figure(LostGPUs, Count), 1, ""},
+		{
+			"one with Xid 79", append(slices.Clone(busy), told{"3", usage.XID, []float64{0, 0, 0, 0, 0, 0, 79, 79, 79, 79}}),
+			last, figure(LostGPUs, Count), 1, "",
+		},
+		{
+			"one that the driver does not see", append(slices.Clone(busy), told{"", usage.GPUCount, same(7, 10)}), last,
+			figure(LostGPUs, Count), 1, "",
+		},
 		{"the driver alone tells", []told{{"", usage.GPUCount, same(6, 10)}}, last, figure(LostGPUs, Count), 2, ""},
-		{"an exporter that died has not lost all", busy, last + 4*time.Minute, figure(LostGPUs, Count), unknown, "its newest sample is too old"},
-		{"a machine that was just started has not lost the others", busy[:1], last, Figure{Quantity: LostGPUs, Statistic: Count, Window: 12 * time.Minute}, unknown, "samples cover 83% of 12m"},
-		{"a series without a name", []told{{"", usage.GPUUtil, same(50, 10)}}, last, figure(Util, Mean), unknown, "one series of samples stands for several GPUs"},
-		{"signals that contradict one another", append(slices.Clone(busy), told{"2", usage.GREngine, same(0, 10)}), last, figure(Util, Mean), unknown,
+		{
+			"an exporter that died has not lost all", busy, last + 4*time.Minute, figure(LostGPUs, Count), unknown,
+			"its newest sample is too old",
+		},
+		{
+			"a machine that was just started has not lost the others", busy[:1], last,
+			Figure{Quantity: LostGPUs, Statistic: Count, Window: 12 * time.Minute}, unknown, "samples cover 83% of 12m",
+		},
+		{
+			"a series without a name", []told{{"", usage.GPUUtil, same(50, 10)}}, last, figure(Util, Mean), unknown,
+			"one series of samples stands for several GPUs",
+		},
+		{
+			"signals that contradict one another", append(slices.Clone(busy), told{"2", usage.GREngine, same(0, 10)}), last,
+			figure(Util, Mean), unknown,
 			"GPU 2: utilization reads 50% while the graphics engine reads 0%: one of them is wrong"},
-		{"an exporter that repeats itself", append(append(slices.Clone(busy), told{"2", usage.Power, same(301.2, 10)}), told{"2", usage.Temperature, same(50, 10)}), last, figure(Util, Mean), unknown,
+		{
+			"an exporter that repeats itself", append(append(slices.Clone(busy), told{"2", usage.Power, same(301.2, 10)}),
+				told{"2", usage.Temperature, same(50, 10)}), last, figure(Util, Mean), unknown,
 			"GPU 2: power stands still at 301.2 W and temperature at 50 C for 10 samples: its exporter is frozen"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -254,7 +326,11 @@ func TestFiguresOfMachines(t *testing.T) {
 			for minute := range 10 {
 				for _, s := range tc.samples {
 					if minute < len(s.values) && s.values[minute] >= 0 {
-						k.Open(usage.Opened{Step: time.Minute}).Add(s.gpu, s.signal, usage.Point{Time: origin.Add(time.Duration(minute) * time.Minute), Mean: s.values[minute], Max: s.values[minute]})
+						k.Open(usage.Opened{
+							Step: time.Minute,
+						}).Add(s.gpu, s.signal, usage.Point{
+							Time: origin.Add(time.Duration(minute) * time.Minute), Mean: s.values[minute], Max: s.values[minute],
+						})
 					}
 				}
 			}
@@ -304,7 +380,8 @@ func TestCoverageOfSamplesCloserThanTheirStep(t *testing.T) {
 // TestMIGFigures: a GPU that is divided is measured by its instances where it is not itself.
 func TestMIGFigures(t *testing.T) {
 	f := Figure{Quantity: SMActive, Statistic: Mean, Window: time.Minute}
-	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(NewWatch([]Figure{f, {Quantity: SMActive, Statistic: Mean, Worst: true, Window: time.Minute}}))
+	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(
+		NewWatch([]Figure{f, {Quantity: SMActive, Statistic: Mean, Worst: true, Window: time.Minute}}))
 	for gpu, v := range map[string]float64{"0:1": 0.2, "0:2": 0.4, "1": 0.9} {
 		k.AddRun(usage.Opened{Step: time.Minute}, gpu, usage.SMActive, origin, 3, v)
 	}
@@ -323,7 +400,8 @@ func TestWatchedTrackerIsBounded(t *testing.T) {
 	f := Figure{Quantity: Util, Statistic: Max, Window: 30 * time.Minute}
 	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(NewWatch([]Figure{f}))
 	for minute := range 20_000 {
-		k.AddRun(usage.Opened{Step: time.Minute}, "0", usage.GPUUtil, origin.Add(time.Duration(minute)*time.Minute), 1, float64(minute*7%100))
+		k.AddRun(usage.Opened{Step: time.Minute}, "0", usage.GPUUtil, origin.Add(time.Duration(minute)*time.Minute), 1,
+			float64(minute*7%100))
 	}
 	h := k.rolling.gpus[0].histories[0]
 	if n := len(h.runs) + len(h.windows[0].highs) + len(h.windows[0].lows); n > 4*30 {
@@ -333,7 +411,10 @@ func TestWatchedTrackerIsBounded(t *testing.T) {
 
 // BenchmarkWatched adds a sample of each of 8 GPUs and asks for three figures.
 func BenchmarkWatched(b *testing.B) {
-	figures := []Figure{{Quantity: Util, Statistic: Mean, Window: 30 * time.Minute}, {Quantity: Util, Statistic: Max, Worst: true, Window: time.Hour},
+	figures := []Figure{
+		{
+			Quantity: Util, Statistic: Mean, Window: 30 * time.Minute,
+		}, {Quantity: Util, Statistic: Max, Worst: true, Window: time.Hour},
 		{Quantity: Temperature, Statistic: Max, Window: 10 * time.Minute}}
 	k := NewTracker(Thresholds{}, usage.Activity{}, 2*time.Hour).Watch(NewWatch(figures))
 	o, g := usage.Opened{Step: time.Minute}, Gauge{k, Machine{GPUs: inventory.Known(8)}}

@@ -23,7 +23,8 @@ func TestGang(t *testing.T) {
 		return v
 	}
 	busy, warming, unknown := verdict(Busy, 0), verdict(Warming, 0), verdict(Unknown, 0)
-	starved, stalled, held, idle := verdict(Starved, 3*time.Hour), verdict(Stalled, time.Hour), verdict(Held, 2*time.Hour), verdict(Idle, 30*time.Minute)
+	starved, stalled, held, idle := verdict(Starved, 3*time.Hour), verdict(Stalled, time.Hour), verdict(Held,
+		2*time.Hour), verdict(Idle, 30*time.Minute)
 	for _, tc := range []struct {
 		name    string
 		of      []Verdict
@@ -60,7 +61,8 @@ func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
 		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Verdict {
 			m := minutes(rapid.IntRange(1, 30).Draw(t, "minutes"))
 			m.points -= min(m.points-1, rapid.IntRange(0, 2).Draw(t, "newest lost"))
-			m.gpu("0", rapid.SampledFrom([]float64{0, 0, 0, 50}).Draw(t, "util"), rapid.SampledFrom([]float64{0, 60}).Draw(t, "memory"))
+			m.gpu("0", rapid.SampledFrom([]float64{0, 0, 0, 50}).Draw(t, "util"),
+				rapid.SampledFrom([]float64{0, 60}).Draw(t, "memory"))
 			gpus := rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "gpus")
 			return m.verdict(t, gpus, now, Thresholds{})
 		}), 1, 5).Draw(t, "verdicts")
@@ -75,7 +77,8 @@ func TestGangIsNoMoreWastefulThanItsMachines(t *testing.T) {
 			}
 		}
 		slices.Reverse(list)
-		if again := Gang(list); again.State != got.State || again.Lasting != got.Lasting || !again.Expires.Equal(got.Expires) {
+		if again := Gang(list); again.State != got.State || again.Lasting != got.Lasting ||
+			!again.Expires.Equal(got.Expires) {
 			t.Fatalf("%s for %s, the other way round %s for %s", got.State, got.Lasting, again.State, again.Lasting)
 		}
 	})
@@ -92,7 +95,8 @@ func TestGangOfLeanVerdicts(t *testing.T) {
 		for i := range k {
 			k[i] = NewTracker(Thresholds{}, usage.Activity{}, 0)
 			from := rapid.IntRange(0, 59).Draw(t, "from")
-			k[i].AddRun(minutely, "0", usage.GPUUtil, gpuAt(float64(from), 0).Time, rapid.IntRange(1, 90).Draw(t, "count"), rapid.SampledFrom([]float64{0, 0, 50}).Draw(t, "util"))
+			k[i].AddRun(minutely, "0", usage.GPUUtil, gpuAt(float64(from), 0).Time, rapid.IntRange(1, 90).Draw(t, "count"),
+				rapid.SampledFrom([]float64{0, 0, 50}).Draw(t, "util"))
 			lean[i], full[i] = k[i].At(at, oneGPU()), k[i].Explain(at, oneGPU())
 			if n := lean[i].Next; next.IsZero() || (!n.IsZero() && n.Before(next)) {
 				next = n

@@ -174,9 +174,11 @@ func (j *judge) hostSays(v Verdict, held []gpu) Verdict {
 	case peak >= j.t.IdleCPU:
 		return v.unknown("%s, but its CPUs reach %s%%, which is neither rest nor work", resting, plain.Number(peak, 1))
 	case cpu != nil && !j.known(cpu):
-		return v.unknown("%s, but samples of its CPUs are old or cover %s%% of the window", resting, plain.Number(100*j.w.Coverage(cpu), 0))
+		return v.unknown("%s, but samples of its CPUs are old or cover %s%% of the window", resting,
+			plain.Number(100*j.w.Coverage(cpu), 0))
 	case net != nil && !j.known(net):
-		return v.unknown("%s, but samples of its network are old or cover %s%% of the window", resting, plain.Number(100*j.w.Coverage(net), 0))
+		return v.unknown("%s, but samples of its network are old or cover %s%% of the window", resting,
+			plain.Number(100*j.w.Coverage(net), 0))
 	case len(held) > 0:
 		return v.held("%s", j.heldWhy(held))
 	}
@@ -210,7 +212,8 @@ func (j *judge) host() Verdict {
 	case !j.known(cpu):
 		return v.unknown("samples of its CPU are old or cover %s%% of the window", plain.Number(100*j.w.Coverage(cpu), 0))
 	case !j.known(net):
-		return v.unknown("samples of its network are old or cover %s%% of the window", plain.Number(100*j.w.Coverage(net), 0))
+		return v.unknown("samples of its network are old or cover %s%% of the window",
+			plain.Number(100*j.w.Coverage(net), 0))
 	case j.short():
 		return v.unknown("%s", j.shortWhy())
 	}
@@ -219,7 +222,8 @@ func (j *judge) host() Verdict {
 		return v.held("a session is open, CPU under %s%% for %s", plain.Number(j.t.IdleCPU, 0), plain.Duration(v.Lasting))
 	}
 	v.State = Idle
-	v.Why = fmt.Sprintf("CPU peak %s%% and %s MB a day for %s", plain.Number(cpu.Max, 1), plain.Number(traffic, 1), plain.Duration(v.Lasting))
+	v.Why = fmt.Sprintf("CPU peak %s%% and %s MB a day for %s", plain.Number(cpu.Max, 1), plain.Number(traffic, 1),
+		plain.Duration(v.Lasting))
 	return v
 }
 

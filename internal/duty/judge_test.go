@@ -69,8 +69,10 @@ func (m *machine) verdict(t failer, gpus int, at time.Time, th Thresholds) Verdi
 		k, w, about = m.tracker(t, th), m.w, machineOf(m.w, gpus)
 	}
 	v, of := k.Explain(at, about), Now(w, gpus, at, th)
-	if of.State != v.State || of.Lasting != v.Lasting || !of.Since.Equal(v.Since) || !of.Until.Equal(v.Until) || !of.Expires.Equal(v.Expires) {
-		t.Errorf("the tracker says %s (%s) from %s to %s, a window %s (%s) from %s to %s", v.State, v.Why, v.Since, v.Expires, of.State, of.Why, of.Since, of.Expires)
+	if of.State != v.State || of.Lasting != v.Lasting || !of.Since.Equal(v.Since) || !of.Until.Equal(v.Until) ||
+		!of.Expires.Equal(v.Expires) {
+		t.Errorf("the tracker says %s (%s) from %s to %s, a window %s (%s) from %s to %s", v.State, v.Why, v.Since,
+			v.Expires, of.State, of.Why, of.Since, of.Expires)
 	}
 	return v
 }
@@ -118,7 +120,8 @@ func (m *machine) host(cpu, megabytesPerDay float64) *machine {
 // TestOneGPUStallsBesideOneAtRest: the counter of progress is held to the GPU that computes.
 func TestOneGPUStallsBesideOneAtRest(t *testing.T) {
 	for _, computes := range []string{"0", "1"} {
-		m := minutes(240).gpu(computes, 97, 60).gpu(map[string]string{"0": "1", "1": "0"}[computes], 0, 0).series("", usage.Step, counts(1, 120))
+		m := minutes(240).gpu(computes, 97, 60).gpu(map[string]string{"0": "1", "1": "0"}[computes], 0, 0).series("",
+			usage.Step, counts(1, 120))
 		if v := Judge(m.w, 2, now, withWindow(Thresholds{})); v.State != Stalled || v.Lasting != 2*time.Hour {
 			t.Errorf("where GPU %s computes: %s for %s (%s)", computes, v.State, v.Lasting, v.Why)
 		}
@@ -138,7 +141,9 @@ func TestEvidenceIsRounded(t *testing.T) {
 			got[e.Signal] = e.Value
 		}
 	}
-	for signal, want := range map[string]string{"gpu_util_max_pct": "12.3", "sm_active_max": "0.123", "dram_active_max": "0.654", "gpu_mem_used_max_gib": "20"} {
+	for signal, want := range map[string]string{
+		"gpu_util_max_pct": "12.3", "sm_active_max": "0.123", "dram_active_max": "0.654", "gpu_mem_used_max_gib": "20",
+	} {
 		if got[signal] != want {
 			t.Errorf("%s is %q, want %q", signal, got[signal], want)
 		}
@@ -169,97 +174,273 @@ func TestJudge(t *testing.T) {
 	}{
 		{name: "nothing measured", m: nil, gpus: 8, want: Unknown, why: "nothing was measured"},
 		{name: "GPU machine without GPU telemetry", m: days(14).host(1, 1), gpus: 8, want: Unknown, why: "not measured"},
-		{name: "idle in every respect", m: days(14).gpus(8, 0, 0.5).host(2, 1), gpus: 8, want: Idle, why: "nothing held for 14d", lasting: 14 * 24 * time.Hour},
+		{
+			name: "idle in every respect", m: days(14).gpus(8, 0, 0.5).host(2, 1), gpus: 8, want: Idle,
+			why: "nothing held for 14d", lasting: 14 * 24 * time.Hour,
+		},
 		{name: "idle without host telemetry", m: days(14).gpus(8, 0, 0.5), gpus: 8, want: Idle},
 		{name: "5% CPU with 95% GPU", m: days(14).gpus(1, 95, 60).host(5, 1), gpus: 1, want: Busy, why: "95%"},
-		{name: "0% GPU with 92% memory", m: days(14).gpus(1, 0, 73.6).host(1, 1), gpus: 1, want: Held, why: "92% of memory held, 0% compute for 14d", lasting: 14 * 24 * time.Hour},
+		{
+			name: "0% GPU with 92% memory", m: days(14).gpus(1, 0, 73.6).host(1, 1), gpus: 1, want: Held,
+			why: "92% of memory held, 0% compute for 14d", lasting: 14 * 24 * time.Hour,
+		},
 		{name: "held memory with busy CPUs", m: days(14).gpus(1, 0, 70).host(90, 1), gpus: 1, want: Held},
-		{name: "held by a process alone", m: days(14).gpus(1, 0, 0.4).flat("0", usage.Processes, 1), gpus: 1, want: Held, why: "held by 1 process"},
+		{
+			name: "held by a process alone", m: days(14).gpus(1, 0, 0.4).flat("0", usage.Processes, 1), gpus: 1, want: Held,
+			why: "held by 1 process",
+		},
 		{name: "memory was held and is free now", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.MemUsed, func(h int) float64 { return float64(60-60*min(1, h/300)) * gib }), gpus: 1, want: Held, why: "up to 75% of memory was held"},
-		{name: "unmeasured memory", m: days(14).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held, why: "its memory is not measured"},
-		{name: "unmeasured memory, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60, 1), gpus: 1, want: Busy, why: "CPUs reach 60%"},
-		{name: "memory in bytes of unknown size", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0), gpus: 1, want: Held, why: "its memory is not measured"},
-		{name: "no process and no word of memory", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0), gpus: 1, want: Idle, why: "nothing held"},
-		{name: "one idle GPU of eight", m: days(14).gpus(7, 90, 60).gpu("7", 0, 0), gpus: 8, want: Busy, why: "7 of 8 GPUs compute"},
-		{name: "one busy GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 90, 60), gpus: 8, want: Busy, why: "1 of 8 GPUs compute"},
-		{name: "one held GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 0, 60), gpus: 8, want: Held, why: "1 of 8 GPUs held: 75% of memory"},
-		{name: "seven of eight measured, all idle", m: days(14).gpus(7, 0, 0).host(1, 1), gpus: 8, want: Unknown, why: "7 of 8 GPUs were measured"},
+			series("0", usage.MemUsed, func(h int) float64 { return float64(60-60*min(1, h/300)) * gib }), gpus: 1, want: Held,
+			why: "up to 75% of memory was held"},
+		{
+			name: "unmeasured memory", m: days(14).flat("0", usage.GPUUtil, 0), gpus: 1, want: Held,
+			why: "its memory is not measured",
+		},
+		{
+			name: "unmeasured memory, busy CPUs", m: days(14).flat("0", usage.GPUUtil, 0).host(60, 1), gpus: 1, want: Busy,
+			why: "CPUs reach 60%",
+		},
+		{
+			name: "memory in bytes of unknown size", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 0),
+			gpus: 1, want: Held, why: "its memory is not measured",
+		},
+		{
+			name: "no process and no word of memory", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.Processes, 0),
+			gpus: 1, want: Idle, why: "nothing held",
+		},
+		{
+			name: "one idle GPU of eight", m: days(14).gpus(7, 90, 60).gpu("7", 0, 0), gpus: 8, want: Busy,
+			why: "7 of 8 GPUs compute",
+		},
+		{
+			name: "one busy GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 90, 60), gpus: 8, want: Busy,
+			why: "1 of 8 GPUs compute",
+		},
+		{
+			name: "one held GPU of eight", m: days(14).gpus(7, 0, 0).gpu("7", 0, 60), gpus: 8, want: Held,
+			why: "1 of 8 GPUs held: 75% of memory",
+		},
+		{
+			name: "seven of eight measured, all idle", m: days(14).gpus(7, 0, 0).host(1, 1), gpus: 8, want: Unknown,
+			why: "7 of 8 GPUs were measured",
+		},
 		{name: "one of eight measured, and busy", m: days(14).gpus(1, 50, 10), gpus: 8, want: Busy},
-		{name: "unnamed series of eight GPUs", m: days(14).gpu("", 0, 0).host(1, 1), gpus: 8, want: Unknown, why: "unknown GPU of several"},
+		{
+			name: "unnamed series of eight GPUs", m: days(14).gpu("", 0, 0).host(1, 1), gpus: 8, want: Unknown,
+			why: "unknown GPU of several",
+		},
 		{name: "unnamed series of eight GPUs, busy", m: days(14).gpu("", 50, 10).host(1, 1), gpus: 8, want: Busy},
 		{name: "unnamed series of one GPU", m: days(14).gpu("", 0, 0).host(1, 1), gpus: 1, want: Idle},
 		{name: "maximum over eight GPUs", m: aggregated(days(14).gpu("", 0, 0).host(1, 1)), gpus: 8, want: Idle},
 		{name: "unknown number of GPUs", m: days(14).gpus(2, 0, 0), gpus: -1, want: Unknown, why: "number of GPUs"},
 		{name: "unexpected GPUs", m: days(14).gpus(2, 0, 0).host(1, 1), gpus: 0, want: Idle},
-		{name: "coverage of 89% on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed, 0).flat("7", usage.MemTotal, 80*gib).
-			series("7", usage.GPUUtil, func(h int) float64 { return missing(h%9 == 0, 0) }), gpus: 8, want: Unknown, why: "GPU 7: samples cover 89%"},
+		{
+			name: "coverage of 89% on one GPU", m: days(14).gpus(7, 0, 0).flat("7", usage.MemUsed, 0).flat("7", usage.MemTotal,
+				80*gib).
+				series("7", usage.GPUUtil, func(h int) float64 { return missing(h%9 == 0, 0) }), gpus: 8, want: Unknown,
+			why: "GPU 7: samples cover 89%"},
 		{name: "at work days ago, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 100 && h < 120, 60)) }), gpus: 1, want: Unknown, why: "samples cover 50%"},
+			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 100 && h < 120, 60)) }),
+			gpus: 1, want: Unknown, why: "samples cover 50%"},
 		{name: "at work lately, half covered", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 315, 60)) }), gpus: 1, want: Busy},
+			series("0", usage.GPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h > 315, 60)) }), gpus: 1,
+			want: Busy},
 		{name: "memory half covered", m: days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.MemUsed, func(h int) float64 { return missing(h%2 == 0, 0) }), gpus: 1, want: Unknown, why: "memory cover 50%"},
-		{name: "newest sample four steps old", m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h >= 14*24-3, 0) }).flat("0", usage.MemUsed, 0).
-			flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Unknown, why: "too old"},
-		{name: "busy until telemetry ended", m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h >= 300, 90) }), gpus: 1, want: Unknown, why: "too old"},
-		{name: "agent installed yesterday, busy since", m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 90) }), gpus: 1, want: Busy},
-		{name: "agent installed yesterday, idle since", m: days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 0) }), gpus: 1, want: Unknown},
+			series("0", usage.MemUsed, func(h int) float64 { return missing(h%2 == 0, 0) }), gpus: 1, want: Unknown,
+			why: "memory cover 50%"},
+		{
+			name: "newest sample four steps old", m: days(14).series("0", usage.GPUUtil, func(h int) float64 {
+				return missing(h >= 14*24-3, 0)
+			}).flat("0", usage.MemUsed, 0).
+				flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Unknown, why: "too old"},
+		{
+			name: "busy until telemetry ended",
+			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h >= 300, 90) }), gpus: 1,
+			want: Unknown, why: "too old",
+		},
+		{
+			name: "agent installed yesterday, busy since",
+			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 90) }), gpus: 1, want: Busy,
+		},
+		{
+			name: "agent installed yesterday, idle since",
+			m:    days(14).series("0", usage.GPUUtil, func(h int) float64 { return missing(h < 312, 0) }), gpus: 1,
+			want: Unknown,
+		},
 		{name: "window under a day", m: hours(23).gpus(1, 0, 0).host(1, 1), gpus: 1, want: Unknown, why: "shorter than 1d"},
 		{name: "window under a day, busy", m: hours(2).gpus(1, 80, 10), gpus: 1, want: Busy},
 		{name: "noise below the floor", m: days(14).gpus(1, 0.9, 0).host(1, 1), gpus: 1, want: Idle},
-		{name: "three active hours of 336, days ago", m: days(14).gpu("0", 0, 0).flat("1", usage.MemUsed, 0).flat("1", usage.MemTotal, 80*gib).host(1, 1).
-			series("1", usage.GPUUtil, func(h int) float64 { return during(h >= 100 && h < 103, 60) }), gpus: 2, want: Idle, lasting: (336 - 103) * time.Hour},
-		{name: "four active hours of 336", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).host(1, 1).
-			series("0", usage.GPUUtil, func(h int) float64 { return during(h >= 100 && h < 104, 60) }), gpus: 1, want: Busy},
-		{name: "active in the newest hour only", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).host(1, 1).
-			series("0", usage.GPUUtil, func(h int) float64 { return during(h == 335, 60) }), gpus: 1, want: Busy},
-		{name: "held for the time since work ended", m: days(14).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.GPUUtil, func(h int) float64 { return during(h < 3, 60) }), gpus: 1, want: Held, lasting: 333 * time.Hour},
-		{name: "a missing hour ends the time it lasts", m: days(14).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal, 80*gib).
-			series("0", usage.GPUUtil, func(h int) float64 { return missing(h == 235, 0) }), gpus: 1, want: Held, lasting: 100 * time.Hour},
-		{name: "latched at 100%, nothing held", m: days(14).gpus(1, 100, 0).host(1, 1), gpus: 1, want: Unknown, why: "latched"},
+		{
+			name: "three active hours of 336, days ago", m: days(14).gpu("0", 0, 0).flat("1", usage.MemUsed, 0).flat("1",
+				usage.MemTotal, 80*gib).host(1, 1).
+				series("1", usage.GPUUtil, func(h int) float64 { return during(h >= 100 && h < 103, 60) }), gpus: 2, want: Idle,
+			lasting: (336 - 103) * time.Hour},
+		{
+			name: "four active hours of 336", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib).host(1,
+				1).
+				series("0", usage.GPUUtil, func(h int) float64 { return during(h >= 100 && h < 104, 60) }), gpus: 1, want: Busy},
+		{
+			name: "active in the newest hour only", m: days(14).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal,
+				80*gib).host(1, 1).
+				series("0", usage.GPUUtil, func(h int) float64 { return during(h == 335, 60) }), gpus: 1, want: Busy},
+		{
+			name: "held for the time since work ended", m: days(14).flat("0", usage.MemUsed, 60*gib).flat("0", usage.MemTotal,
+				80*gib).
+				series("0", usage.GPUUtil, func(h int) float64 {
+					return during(h < 3, 60)
+				}), gpus: 1, want: Held, lasting: 333 * time.Hour},
+		{
+			name: "a missing hour ends the time it lasts", m: days(14).flat("0", usage.MemUsed, 60*gib).flat("0",
+				usage.MemTotal, 80*gib).
+				series("0", usage.GPUUtil, func(h int) float64 { return missing(h == 235, 0) }), gpus: 1, want: Held,
+			lasting: 100 * time.Hour},
+		{
+			name: "latched at 100%, nothing held", m: days(14).gpus(1, 100, 0).host(1, 1), gpus: 1, want: Unknown,
+			why: "latched",
+		},
 		{name: "100% by a process", m: days(14).gpus(1, 100, 1).flat("0", usage.Processes, 1), gpus: 1, want: Busy},
 		{name: "100% with memory in use", m: days(14).gpus(1, 100, 40), gpus: 1, want: Busy},
-		{name: "100% and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1, want: Unknown, why: "latched"},
-		{name: "100% and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1, want: Busy},
-		{name: "MIG: multiprocessors instead of utilization", m: days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1, want: Idle},
-		{name: "tensor pipes work where utilization reads 0", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2), gpus: 1, want: Busy, why: "its tensor pipes read 20%"},
-		{name: "a meter of whole watts has no finer digits to move", m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 137).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1, want: Idle},
-		{name: "but: one of finer digits that stand still", m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 137.25).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1, want: Unknown, why: "its exporter was frozen"},
-		{name: "partitions of a GPU, one of eight measured", m: days(14).flat("77:0/8", usage.GPUUtil, 0).flat("77:0/8", usage.Processes, 0), gpus: 1, want: Unknown, why: "1 of the 8 partitions of its GPU are measured"},
+		{
+			name: "100% and multiprocessors at rest", m: days(14).gpus(1, 100, 40).flat("0", usage.SMActive, 0), gpus: 1,
+			want: Unknown, why: "latched",
+		},
+		{
+			name: "100% and multiprocessors at work", m: days(14).gpus(1, 100, 0).flat("0", usage.SMActive, 0.6), gpus: 1,
+			want: Busy,
+		},
+		{
+			name: "MIG: multiprocessors instead of utilization",
+			m:    days(14).flat("0", usage.SMActive, 0).flat("0", usage.MemUsed, 0).flat("0", usage.MemTotal, 80*gib), gpus: 1,
+			want: Idle,
+		},
+		{
+			name: "tensor pipes work where utilization reads 0", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.2),
+			gpus: 1, want: Busy, why: "its tensor pipes read 20%",
+		},
+		{
+			name: "a meter of whole watts has no finer digits to move",
+			m:    days(14).gpus(1, 0, 0).flat("0", usage.Power, 137).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1,
+			want: Idle,
+		},
+		{
+			name: "but: one of finer digits that stand still",
+			m:    days(14).gpus(1, 0, 0).flat("0", usage.Power, 137.25).flat("0", usage.Temperature, 43).host(1, 1), gpus: 1,
+			want: Unknown, why: "its exporter was frozen",
+		},
+		{
+			name: "partitions of a GPU, one of eight measured",
+			m:    days(14).flat("77:0/8", usage.GPUUtil, 0).flat("77:0/8", usage.Processes, 0), gpus: 1, want: Unknown,
+			why: "1 of the 8 partitions of its GPU are measured",
+		},
 		{name: "but: they hardly do", m: days(14).gpus(1, 0, 0).flat("0", usage.TensorActive, 0.05), gpus: 1, want: Busy},
-		{name: "utilization of 99% with the graphics engine at rest", m: days(14).gpus(1, 99, 60).flat("0", usage.GREngine, 0).flat("0", usage.Power, 690), gpus: 1, want: Unknown, why: "utilization reads 99% while the graphics engine reads 0%"},
-		{name: "power contradicts rest", m: days(14).gpus(1, 0, 0).series("0", usage.Power, but(100, 60, 400)).host(1, 1), gpus: 1, want: Unknown, why: "drew up to 400 W"},
-		{name: "but: it drew that while it worked", m: days(14).series("0", usage.GPUUtil, but(100, 0, 90)).flat("0", usage.Processes, 0).series("0", usage.Power, but(100, 60, 400)).host(1, 1), gpus: 1, want: Idle},
-		{name: "half of the TDP of a small model contradicts rest", m: days(14).tdp(70).gpus(1, 0, 0).series("0", usage.Power, but(100, 11, 52)).host(1, 1), gpus: 1, want: Unknown, why: "drew up to 52 W"},
-		{name: "but: it keeps its clocks up", m: days(14).tdp(70).gpus(1, 0, 0).flat("0", usage.Power, 28).host(1, 1), gpus: 1, want: Idle},
+		{
+			name: "utilization of 99% with the graphics engine at rest",
+			m:    days(14).gpus(1, 99, 60).flat("0", usage.GREngine, 0).flat("0", usage.Power, 690), gpus: 1, want: Unknown,
+			why: "utilization reads 99% while the graphics engine reads 0%",
+		},
+		{
+			name: "power contradicts rest", m: days(14).gpus(1, 0, 0).series("0", usage.Power, but(100, 60, 400)).host(1, 1),
+			gpus: 1, want: Unknown, why: "drew up to 400 W",
+		},
+		{
+			name: "but: it drew that while it worked",
+			m: days(14).series("0", usage.GPUUtil, but(100, 0, 90)).flat("0", usage.Processes, 0).series("0", usage.Power,
+				but(100, 60, 400)).host(1, 1),
+			gpus: 1, want: Idle,
+		},
+		{
+			name: "half of the TDP of a small model contradicts rest",
+			m:    days(14).tdp(70).gpus(1, 0, 0).series("0", usage.Power, but(100, 11, 52)).host(1, 1), gpus: 1, want: Unknown,
+			why: "drew up to 52 W",
+		},
+		{
+			name: "but: it keeps its clocks up", m: days(14).tdp(70).gpus(1, 0, 0).flat("0", usage.Power, 28).host(1, 1),
+			gpus: 1, want: Idle,
+		},
 		{name: "but: it works too", m: days(14).gpus(1, 90, 60).flat("0", usage.Power, 400), gpus: 1, want: Busy},
-		{name: "a frozen exporter", m: days(14).gpus(1, 0, 0).flat("0", usage.Power, 60).flat("0", usage.Energy, 5e6).host(1, 1), gpus: 1, want: Unknown, why: "its energy meter stood still up to"},
-		{name: "power and temperature that stood still", m: days(14).gpus(1, 0, 0).series("0", usage.Power, until(100, 60, 61.5)).flat("0", usage.Temperature, 30).host(1, 1), gpus: 1, want: Unknown, why: "its power and temperature stood still"},
-		{name: "but: temperature alone", m: days(14).gpus(1, 0, 0).series("0", usage.Power, rising(60, 0.01)).flat("0", usage.Temperature, 30).host(1, 1), gpus: 1, want: Idle},
-		{name: "an energy meter that started again", m: days(14).gpus(1, 0, 0).series("0", usage.Energy, func(h int) float64 { return 1e5 * float64(1+h%235) }).host(1, 1), gpus: 1, want: Idle, lasting: 101 * time.Hour},
-		{name: "GPUs rest, CPUs prepare data", m: days(14).gpus(2, 0, 0).host(85, 1), gpus: 2, want: Busy, why: "CPUs reach 85%"},
-		{name: "GPUs rest, CPUs in between", m: days(14).gpus(2, 0, 0).host(12, 1), gpus: 2, want: Unknown, why: "neither rest nor work"},
-		{name: "GPUs rest, a data set comes in", m: days(14).gpus(2, 0, 0).host(1, 9000), gpus: 2, want: Busy, why: "9,000 MB a day"},
-		{name: "GPUs rest, an open session", m: days(14).gpus(2, 0, 0).host(1, 1).flat("", usage.Sessions, 1), gpus: 2, want: Held, why: "session"},
-		{name: "GPUs rest, CPU half covered", m: days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, 1) }), gpus: 2, want: Unknown, why: "its CPUs are old or cover 50%"},
-		{name: "GPUs rest, network covered in part", m: days(14).gpus(2, 0, 0).flat("", usage.CPUUtil, 1).series("", usage.NetBytes, func(h int) float64 { return missing(h%4 == 0, 1) }), gpus: 2, want: Unknown, why: "its network are old or cover 75%"},
+		{
+			name: "a frozen exporter",
+			m:    days(14).gpus(1, 0, 0).flat("0", usage.Power, 60).flat("0", usage.Energy, 5e6).host(1, 1), gpus: 1,
+			want: Unknown, why: "its energy meter stood still up to",
+		},
+		{
+			name: "power and temperature that stood still",
+			m: days(14).gpus(1, 0, 0).series("0", usage.Power, until(100, 60, 61.5)).flat("0", usage.Temperature, 30).host(1,
+				1),
+			gpus: 1, want: Unknown, why: "its power and temperature stood still",
+		},
+		{
+			name: "but: temperature alone",
+			m:    days(14).gpus(1, 0, 0).series("0", usage.Power, rising(60, 0.01)).flat("0", usage.Temperature, 30).host(1, 1),
+			gpus: 1, want: Idle,
+		},
+		{
+			name: "an energy meter that started again",
+			m: days(14).gpus(1, 0, 0).series("0", usage.Energy, func(h int) float64 {
+				return 1e5 * float64(1+h%235)
+			}).host(1, 1),
+			gpus: 1, want: Idle, lasting: 101 * time.Hour,
+		},
+		{
+			name: "GPUs rest, CPUs prepare data", m: days(14).gpus(2, 0, 0).host(85, 1), gpus: 2, want: Busy,
+			why: "CPUs reach 85%",
+		},
+		{
+			name: "GPUs rest, CPUs in between", m: days(14).gpus(2, 0, 0).host(12, 1), gpus: 2, want: Unknown,
+			why: "neither rest nor work",
+		},
+		{
+			name: "GPUs rest, a data set comes in", m: days(14).gpus(2, 0, 0).host(1, 9000), gpus: 2, want: Busy,
+			why: "9,000 MB a day",
+		},
+		{
+			name: "GPUs rest, an open session", m: days(14).gpus(2, 0, 0).host(1, 1).flat("", usage.Sessions, 1), gpus: 2,
+			want: Held, why: "session",
+		},
+		{
+			name: "GPUs rest, CPU half covered",
+			m:    days(14).gpus(2, 0, 0).series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, 1) }),
+			gpus: 2,
+			want: Unknown, why: "its CPUs are old or cover 50%",
+		},
+		{
+			name: "GPUs rest, network covered in part",
+			m: days(14).gpus(2, 0, 0).flat("", usage.CPUUtil, 1).series("", usage.NetBytes, func(h int) float64 {
+				return missing(h%4 == 0, 1)
+			}),
+			gpus: 2, want: Unknown, why: "its network are old or cover 75%",
+		},
 		{name: "idle CPU machine", m: days(14).host(2, 1), want: Idle, why: "CPU peak 2%", lasting: 14 * 24 * time.Hour},
 		{name: "CPU machine at work", m: days(14).host(40, 1), want: Busy},
 		{name: "CPU machine whose peak is the bound", m: days(14).host(5, 1), want: Busy, why: "CPU reaches 5%"},
 		{name: "CPU machine whose traffic is the bound", m: days(14).flat("", usage.CPUUtil, 2).
 			series("", usage.NetBytes, func(h int) float64 { return during(h%24 == 0, 5e6) }), want: Busy, why: "5 MB a day"},
 		{name: "CPU machine at work lately, half covered", m: days(14).flat("", usage.NetBytes, 10).
-			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 335, 40)) }), want: Busy, why: "CPU reaches 40%"},
+			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 335, 40)) }), want: Busy,
+			why: "CPU reaches 40%"},
 		{name: "CPU machine at work days ago, half covered", m: days(14).flat("", usage.NetBytes, 10).
-			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 101, 40)) }), want: Unknown, why: "its CPU are old or cover 50%"},
+			series("", usage.CPUUtil, func(h int) float64 { return missing(h%2 == 0, during(h == 101, 40)) }), want: Unknown,
+			why: "its CPU are old or cover 50%"},
 		{name: "CPU machine that serves, its network half covered", m: days(14).flat("", usage.CPUUtil, 2).
-			series("", usage.NetBytes, func(h int) float64 { return missing(h%2 == 0, 1e9) }), want: Unknown, why: "its network are old or cover 50%"},
+			series("", usage.NetBytes, func(h int) float64 {
+				return missing(h%2 == 0, 1e9)
+			}), want: Unknown, why: "its network are old or cover 50%"},
 		{name: "CPU machine that serves", m: days(14).host(2, 900), want: Busy, why: "900 MB a day"},
 		{name: "CPU machine, only CPU measured", m: days(14).flat("", usage.CPUUtil, 1), want: Unknown, why: "network"},
-		{name: "CPU machine, only the first datapoint is idle", m: days(14).flat("", usage.NetBytes, 10).series("", usage.CPUUtil, func(h int) float64 { return during(h > 0, 80) }), want: Busy},
-		{name: "CPU machine, only one datapoint at all", m: days(14).flat("", usage.NetBytes, 10).series("", usage.CPUUtil, func(h int) float64 { return missing(h != 335, 1) }), want: Unknown},
+		{
+			name: "CPU machine, only the first datapoint is idle",
+			m: days(14).flat("", usage.NetBytes, 10).series("", usage.CPUUtil, func(h int) float64 {
+				return during(h > 0, 80)
+			}),
+			want: Busy,
+		},
+		{
+			name: "CPU machine, only one datapoint at all",
+			m: days(14).flat("", usage.NetBytes, 10).series("", usage.CPUUtil, func(h int) float64 {
+				return missing(h != 335, 1)
+			}),
+			want: Unknown,
+		},
 		{name: "CPU machine with a session", m: days(14).host(2, 1).flat("", usage.Sessions, 1), want: Held, why: "session"},
 		{name: "CPU machine, nothing measured", m: days(14), want: Unknown, why: "neither CPU nor network"},
 		{name: "CPU machine, an hour old", m: hours(1).host(1, 1), want: Unknown, why: "shorter"},
@@ -310,7 +491,8 @@ func during(active bool, v float64) float64 {
 func TestMemoryOfCatalog(t *testing.T) {
 	m := days(14).flat("0", usage.GPUUtil, 0).flat("0", usage.MemUsed, 22*gib)
 	m.w.GPUMemory = 24 * gib
-	if got := Judge(m.w, 1, now, DefaultThresholds()); got.State != Held || !strings.Contains(got.Why, "92% of memory held") {
+	if got := Judge(m.w, 1, now, DefaultThresholds()); got.State != Held ||
+		!strings.Contains(got.Why, "92% of memory held") {
 		t.Errorf("22 of 24 GiB: got %s because %q, want held", got.State, got.Why)
 	}
 }
@@ -398,7 +580,9 @@ func (d drawn) judge(keep func(drawnPoint) bool) Verdict {
 	w := hours(336).w
 	for _, p := range d.points {
 		if keep(p) {
-			w.Add(p.gpu, p.signal, usage.Point{Time: w.From.Add(time.Duration(p.hour) * time.Hour), Mean: p.value, Max: p.value})
+			w.Add(p.gpu, p.signal, usage.Point{
+				Time: w.From.Add(time.Duration(p.hour) * time.Hour), Mean: p.value, Max: p.value,
+			})
 		}
 	}
 	return Judge(w, d.gpus, now, DefaultThresholds())
@@ -442,7 +626,8 @@ func TestMissingSamplesNeverMakeIdle(t *testing.T) {
 			return // a host signal is gone altogether
 		}
 		if before.State != Idle && after.State == Idle {
-			t.Fatalf("%s (%s) became idle (%s) by losing %v of the samples, %s", before.State, before.Why, after.Why, share, how)
+			t.Fatalf("%s (%s) became idle (%s) by losing %v of the samples, %s", before.State, before.Why, after.Why, share,
+				how)
 		}
 	})
 }
@@ -475,7 +660,10 @@ func TestThresholds(t *testing.T) {
 		{name: "coverage in percent", t: Thresholds{MinCoverage: 90}, err: "min_coverage"},
 		{name: "negative window", t: Thresholds{MinWindow: -time.Hour}, err: "min_window"},
 		{name: "busy below idle", t: Thresholds{IdleCPU: 30}, err: "busy_cpu_pct"},
-		{name: "busy network below idle", t: Thresholds{BusyNetRate: 1e4}, err: "busy_net_bytes_per_second is 10000, below idle_net_bytes_per_second, 100000"},
+		{
+			name: "busy network below idle", t: Thresholds{BusyNetRate: 1e4},
+			err: "busy_net_bytes_per_second is 10000, below idle_net_bytes_per_second, 100000",
+		},
 		{name: "busy disks below idle", t: Thresholds{IdleDiskRate: 1e8}, err: "busy_disk_bytes_per_second"},
 		{name: "negative rate", t: Thresholds{IdleNetRate: -1}, err: "idle_net_bytes_per_second"},
 		{name: "negative power", t: Thresholds{BusyPower: -1}, err: "busy_power_w"},

@@ -98,7 +98,8 @@ func (q *question) moment(t *track, m *moment) {
 		m.says(Unknown, why)
 	case suspect && q.latched(m):
 		m.says(Unknown, q.say(func() string {
-			return "utilization reads " + plain.Percent(util.value(), 1) + " while nothing else shows work: the meter may be latched"
+			return "utilization reads " + plain.Percent(util.value(), 1) +
+				" while nothing else shows work: the meter may be latched"
 		}))
 	case m.state == Busy && util.meter == nil:
 		m.why = "it computes"
@@ -147,7 +148,8 @@ func (q *question) atRest(m *moment, meter reading) {
 		line := busyPower(q.k.t, q.power)
 		if power.mean >= line {
 			m.says(Unknown, q.say(func() string {
-				return reads(meter.signal, meter.mean) + " while it draws " + plain.Number(power.mean, 0) + " W: one of them is wrong"
+				return reads(meter.signal, meter.mean) + " while it draws " + plain.Number(power.mean, 0) +
+					" W: one of them is wrong"
 			}))
 			return
 		}

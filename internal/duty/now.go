@@ -31,7 +31,10 @@ type question struct {
 }
 
 func (k *Tracker) question(now int64, m Machine, words bool) question {
-	q := question{k: k, now: now, horizon: k.horizon(now), gpus: m.GPUs.Or(-1), memory: m.GPUMemory, power: m.GPUPower, launched: never, words: words, next: never}
+	q := question{
+		k: k, now: now, horizon: k.horizon(now), gpus: m.GPUs.Or(-1), memory: m.GPUMemory, power: m.GPUPower,
+		launched: never, words: words, next: never,
+	}
 	if !m.Launched.IsZero() {
 		q.launched = nanos(m.Launched)
 	}
@@ -303,7 +306,9 @@ func (g *gathered) add(q *question, m *moment) {
 	}
 	g.tracks = append(g.tracks, m.track)
 	if m.track.name != "" {
-		g.verdicts = append(g.verdicts, GPU{Name: m.track.name, State: m.state, Lasting: time.Duration(m.lasting), Coverage: m.coverage, Why: m.why})
+		g.verdicts = append(g.verdicts, GPU{
+			Name: m.track.name, State: m.state, Lasting: time.Duration(m.lasting), Coverage: m.coverage, Why: m.why,
+		})
 	}
 }
 
@@ -322,7 +327,8 @@ func (g *gathered) rests(q *question, m *moment) {
 	} else {
 		g.rest, g.restExpires = g.rest.and(m.stretch), min(g.restExpires, m.expires)
 	}
-	if any := q.k.t.GPUs == AnyGPU; any && (g.resting == 1 || (m.state == g.best.state && m.lasting > g.best.lasting) || (m.state == Idle && g.best.state != Idle)) {
+	if any := q.k.t.GPUs == AnyGPU; any && (g.resting == 1 || (m.state == g.best.state && m.lasting > g.best.lasting) ||
+		(m.state == Idle && g.best.state != Idle)) {
 		g.best = *m
 	}
 	if m.state != Held {
@@ -465,7 +471,8 @@ func (q *question) lasts(v *answer, s State, why func() string) {
 
 // lasts sets how long the state has lasted, and until when it holds.
 func (v *answer) lasts(q *question, s stretch, expires int64) {
-	v.Lasting, v.since, v.until, v.expires, v.Coverage = time.Duration(s.length(q.now)), min(s.from, s.to), s.to, expires, s.coverage
+	v.Lasting, v.since, v.until, v.expires, v.Coverage = time.Duration(s.length(q.now)), min(s.from,
+		s.to), s.to, expires, s.coverage
 	if s.from <= s.to {
 		return
 	}

@@ -25,7 +25,10 @@ type meterKey struct {
 }
 
 func drawLive(t *rapid.T) live {
-	l := live{gpus: rapid.IntRange(0, 3).Draw(t, "gpus"), minutes: rapid.IntRange(1, 90).Draw(t, "minutes"), series: map[meterKey][]float64{}}
+	l := live{
+		gpus: rapid.IntRange(0, 3).Draw(t, "gpus"), minutes: rapid.IntRange(1, 90).Draw(t, "minutes"),
+		series: map[meterKey][]float64{},
+	}
 	if rapid.IntRange(0, 9).Draw(t, "young") == 0 {
 		l.launched = now.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "age")) * time.Minute)
 	}
@@ -72,7 +75,8 @@ func (l live) lose(t *rapid.T) live {
 		newest := rapid.IntRange(0, 4).Draw(t, "newest")
 		one := how == "a signal" && rapid.IntRange(0, 4).Draw(t, "this one") == 0
 		for i := range list {
-			if (how == "some" && rapid.IntRange(0, 99).Draw(t, "p") < share) || (how == "the newest" && i >= len(list)-newest) || one {
+			if (how == "some" && rapid.IntRange(0, 99).Draw(t, "p") < share) ||
+				(how == "the newest" && i >= len(list)-newest) || one {
 				list[i] = -1
 			}
 		}
@@ -201,7 +205,8 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 		// meter suspect in the time of warming up may become too old.
 		changes := (v.State == Busy && again.State == Stalled) || (v.State == Warming && again.State == Busy)
 		if !changes && (again.State != v.State || again.Lasting != lasting) {
-			t.Fatalf("%s (%s) until %s; %s later it is %s (%s) for %s, want %s", v.State, v.Why, v.Expires, then.Sub(now), again.State, again.Why, again.Lasting, lasting)
+			t.Fatalf("%s (%s) until %s; %s later it is %s (%s) for %s, want %s", v.State, v.Why, v.Expires, then.Sub(now),
+				again.State, again.Why, again.Lasting, lasting)
 		}
 		after := m.verdict(t, l.gpus, v.Expires.Add(1), Thresholds{})
 		if _, second := l.series[meterKey{"0", usage.SMActive}]; v.State == Warming || second || l.gpus > 1 {
@@ -231,7 +236,8 @@ func TestAGapShortensRest(t *testing.T) {
 		after := l.machine().verdict(t, l.gpus, now, Thresholds{})
 		rests := after.State == Idle || after.State == Held || after.State == Starved
 		if rests && (after.Lasting >= v.Lasting || (back > 1 && after.Lasting > time.Duration(back-1)*time.Minute)) {
-			t.Fatalf("%s for %s; without the sample %d minutes ago %s for %s", v.State, v.Lasting, back, after.State, after.Lasting)
+			t.Fatalf("%s for %s; without the sample %d minutes ago %s for %s", v.State, v.Lasting, back, after.State,
+				after.Lasting)
 		}
 	})
 }
@@ -260,7 +266,8 @@ func TestMoreActivityIsNeverIdle(t *testing.T) {
 }
 
 func TestEvidenceOfNow(t *testing.T) {
-	m := minutes(120).gpu("0", 0.4, 2).gpu("1", 0.2, 3).quiet().flat("1", usage.SMActive, 0.002).flat("", usage.Kernels, 0)
+	m := minutes(120).gpu("0", 0.4, 2).gpu("1", 0.2, 3).quiet().flat("1", usage.SMActive, 0.002).flat("", usage.Kernels,
+		0)
 	m.series("0", usage.Power, until(60, 90, 60))
 	v := m.verdict(t, 2, now, Thresholds{})
 	want := map[string]usage.Evidence{
@@ -284,14 +291,16 @@ func TestEvidenceOfNow(t *testing.T) {
 	if len(want) > 0 || v.State != Idle {
 		t.Errorf("%s (%s), and no evidence of %v", v.State, v.Why, want)
 	}
-	if len(v.GPUs) != 2 || v.GPUs[1].Name != "1" || v.GPUs[1].State != Idle || v.GPUs[1].Lasting != 2*time.Hour || v.GPUs[1].Coverage != 1 {
+	if len(v.GPUs) != 2 || v.GPUs[1].Name != "1" || v.GPUs[1].State != Idle || v.GPUs[1].Lasting != 2*time.Hour ||
+		v.GPUs[1].Coverage != 1 {
 		t.Errorf("verdicts of its GPUs are %+v", v.GPUs)
 	}
 	for _, e := range minutes(5).flat("0", usage.GPUUtil, 60).verdict(t, 1, now, Thresholds{}).Evidence {
 		if e.Signal == "gpu_util_max_pct" && (e.Value != "60" || e.Window != time.Minute) {
 			t.Errorf("evidence of work is %+v, want the newest sample", e)
 		}
-		if (e.Signal == "cpu_util_max_pct" || e.Signal == "net_bytes_per_second_max") && (e.Value != notMeasured || e.Coverage != 0) {
+		if (e.Signal == "cpu_util_max_pct" || e.Signal == "net_bytes_per_second_max") &&
+			(e.Value != notMeasured || e.Coverage != 0) {
 			t.Errorf("evidence of unmeasured signals is %+v", e)
 		}
 	}

@@ -92,7 +92,8 @@ func (q *question) progressEvidence() []usage.Evidence {
 			_, _, rose := r.progress(q.horizon)
 			still := q.unbroken(r).after(rose)
 			out = append(out, usage.Evidence{
-				Signal: c.name, Value: plain.Number(r.mean, 0), Window: time.Duration(still.length(q.now)), Coverage: still.coverage, Source: r.opened.Source,
+				Signal: c.name, Value: plain.Number(r.mean, 0), Window: time.Duration(still.length(q.now)),
+				Coverage: still.coverage, Source: r.opened.Source,
 			})
 		}
 	}

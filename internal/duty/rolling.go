@@ -272,7 +272,9 @@ func (h *history) add(o *usage.Opened, p usage.Point, at, count int64) bool {
 		return true
 	}
 	if h.opened == nil || h.opened != o && at > h.end() {
-		*h = history{place: h.place, watched: h.watched, opened: o, run: run{start: at, count: count, mean: mean, high: high}}
+		*h = history{
+			place: h.place, watched: h.watched, opened: o, run: run{start: at, count: count, mean: mean, high: high},
+		}
 		for _, length := range h.watched.windows {
 			h.windows = append(h.windows, rolled{length: length})
 		}

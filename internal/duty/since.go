@@ -9,7 +9,10 @@ import (
 
 // MachineOf returns what the inventory knows of a machine.
 func MachineOf(r *inventory.Resource) Machine {
-	return Machine{GPUs: r.Size.GPUs, GPUMemory: float64(r.Size.GPUMemory.Or(0)), GPUPower: float64(r.Size.GPUPower.Or(0)), Launched: r.CreatedAt}
+	return Machine{
+		GPUs: r.Size.GPUs, GPUMemory: float64(r.Size.GPUMemory.Or(0)), GPUPower: float64(r.Size.GPUPower.Or(0)),
+		Launched: r.CreatedAt,
+	}
 }
 
 // Since returns since when a machine is known to have been in the state of its verdict at

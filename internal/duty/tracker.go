@@ -220,7 +220,9 @@ func (k *Tracker) track(gpu string, s usage.Signal, at int64) *track {
 	t := &track{name: gpu}
 	t.parent, t.part = usage.Parent(gpu)
 	t.parts = uint16(usage.Parts(gpu))
-	i, _ := slices.BinarySearchFunc(k.gpus, gpu, func(t *track, name string) int { return usage.CompareGPUs(t.name, name) })
+	i, _ := slices.BinarySearchFunc(k.gpus, gpu, func(t *track, name string) int {
+		return usage.CompareGPUs(t.name, name)
+	})
 	// No room is left for more, and none is made twice.
 	k.gpus = append(append(append(make([]*track, 0, len(k.gpus)+1), k.gpus[:i]...), t), k.gpus[i:]...)
 	k.newest = 0

@@ -52,7 +52,8 @@ func hand(t interface{ Fatalf(string, ...any) }, k *Tracker, h handing) {
 // reference judges a machine by all of its samples from a horizon to now, without any
 // state: it makes a window of them. Of each meter only the samples since it was opened
 // in another way count.
-func reference(all []handing, now time.Time, m Machine, t Thresholds, a usage.Activity, lookBack time.Duration) Verdict {
+func reference(all []handing, now time.Time, m Machine, t Thresholds, a usage.Activity,
+	lookBack time.Duration) Verdict {
 	block := (lookBack + 4*time.Minute - 1) / (4 * time.Minute) * time.Minute
 	back := now.UnixNano() - int64(lookBack)
 	horizon := time.Unix(0, back-((back%int64(block))+int64(block))%int64(block)).UTC()
@@ -107,7 +108,10 @@ var origin = now.Truncate(24 * time.Hour)
 
 // draw draws a machine. Smooth habits have few values, so that no peak is lost.
 func drawFleet(t *rapid.T, smooth bool) fleet {
-	f := fleet{lookBack: rapid.SampledFrom([]time.Duration{4 * time.Minute, 7 * time.Minute, 20 * time.Minute, time.Hour}).Draw(t, "look back")}
+	f := fleet{
+		lookBack: rapid.SampledFrom([]time.Duration{4 * time.Minute, 7 * time.Minute, 20 * time.Minute, time.Hour}).Draw(t,
+			"look back"),
+	}
 	gpus := rapid.SampledFrom([]int{-1, 0, 0, 1, 1, 1, 2, 3}).Draw(t, "gpus")
 	if gpus >= 0 {
 		f.machine.GPUs = inventory.Known(gpus)
@@ -135,7 +139,9 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 	}
 	names := []string{""}
 	if gpus != 0 || rapid.IntRange(0, 4).Draw(t, "unexpected GPUs") == 0 {
-		names = rapid.SampledFrom([][]string{{""}, {"0"}, {"0"}, {"0", "1"}, {"0", "1", "2"}, {"0", "0:1", "0:2"}, {"0:1", "1"}, {"", "0"}}).Draw(t, "names")
+		names = rapid.SampledFrom([][]string{
+			{""}, {"0"}, {"0"}, {"0", "1"}, {"0", "1", "2"}, {"0", "0:1", "0:2"}, {"0:1", "1"}, {"", "0"},
+		}).Draw(t, "names")
 	}
 	minutes := rapid.IntRange(2, 90).Draw(t, "minutes")
 	step := rapid.SampledFrom([]time.Duration{20 * time.Second, time.Minute}).Draw(t, "step")
@@ -322,7 +328,8 @@ func (f fleet) compare(t *rapid.T, k *Tracker, all []handing, at, after time.Tim
 		next = after
 	}
 	if left := int64(next.Sub(at)) - 1; left > 0 {
-		then := at.Add(time.Duration(rapid.SampledFrom([]int64{left, left, rapid.Int64Range(0, left).Draw(t, "then")}).Draw(t, "when")))
+		then := at.Add(time.Duration(rapid.SampledFrom([]int64{left, left, rapid.Int64Range(0, left).Draw(t, "then")}).Draw(
+			t, "when")))
 		again := reference(all, then, f.machine, f.t, f.a, f.lookBack)
 		if again.State != want.State || !again.Since.Equal(want.Since) {
 			t.Fatalf("at %s it is %s (%s) since %s, at %s %s (%s) since %s, and the next change was to be at %s",

@@ -44,7 +44,8 @@ func TestLateSamples(t *testing.T) {
 			t.Errorf("%s: Add is %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	if !s.Add("0", usage.MemUsed, gpuAt(1, 0)) || !s.Add("1", usage.GPUUtil, gpuAt(1, 0)) || !s.Add("", usage.Requests, gpuAt(0, 0)) {
+	if !s.Add("0", usage.MemUsed, gpuAt(1, 0)) || !s.Add("1", usage.GPUUtil, gpuAt(1, 0)) ||
+		!s.Add("", usage.Requests, gpuAt(0, 0)) {
 		t.Error("a sample of another meter is late")
 	}
 	if k.AddRun(minutely, "0", usage.GPUUtil, origin, 100, 0) || !k.AddRun(minutely, "0", usage.GPUUtil, origin, 0, 0) {
@@ -57,7 +58,8 @@ func TestLateSamples(t *testing.T) {
 
 // TestRunsAreSamples: a run is what as many samples are, at every time within it.
 func TestRunsAreSamples(t *testing.T) {
-	run, single := NewTracker(Thresholds{}, usage.Activity{}, time.Hour), NewTracker(Thresholds{}, usage.Activity{}, time.Hour)
+	run, single := NewTracker(Thresholds{}, usage.Activity{}, time.Hour), NewTracker(Thresholds{}, usage.Activity{},
+		time.Hour)
 	for hour := range 6 {
 		v := float64(60 * (hour % 2))
 		run.AddRun(minutely, "0", usage.GPUUtil, gpuAt(float64(60*hour), 0).Time, 58, v)
@@ -119,9 +121,15 @@ func TestNextChanges(t *testing.T) {
 		want     time.Time
 		then     State
 	}{
-		{"a sample expires", func(k *Tracker) { k.AddRun(minutely, "0", usage.GPUUtil, at(0), 10, 0) }, 9.5, time.Time{}, at(12).Add(1), Unknown},
-		{"the last sample of a run expires", func(k *Tracker) { k.AddRun(minutely, "0", usage.GPUUtil, at(0), 100, 50) }, 9.5, time.Time{}, at(102).Add(1), Unknown},
-		{"it has warmed up", func(k *Tracker) { k.AddRun(minutely, "0", usage.GPUUtil, at(0), 100, 0) }, 5, at(0), at(15).Add(1), Held},
+		{"a sample expires", func(k *Tracker) {
+			k.AddRun(minutely, "0", usage.GPUUtil, at(0), 10, 0)
+		}, 9.5, time.Time{}, at(12).Add(1), Unknown},
+		{"the last sample of a run expires", func(k *Tracker) {
+			k.AddRun(minutely, "0", usage.GPUUtil, at(0), 100, 50)
+		}, 9.5, time.Time{}, at(102).Add(1), Unknown},
+		{"it has warmed up", func(k *Tracker) {
+			k.AddRun(minutely, "0", usage.GPUUtil, at(0), 100, 0)
+		}, 5, at(0), at(15).Add(1), Held},
 		{"patience ends", func(k *Tracker) {
 			k.AddRun(minutely, "0", usage.GPUUtil, at(0), 100, 90)
 			k.AddRun(minutely, "", usage.Step, at(0), 100, 7)
@@ -171,7 +179,9 @@ func TestNextOfRestToCome(t *testing.T) {
 
 // TestFallingMemory: however often memory falls, the line is where it was crossed.
 func TestFallingMemory(t *testing.T) {
-	for name, m := range map[string]Machine{"measured": oneGPU(), "from a catalog": {GPUs: inventory.Known(1), GPUMemory: 80 * gib}} {
+	for name, m := range map[string]Machine{
+		"measured": oneGPU(), "from a catalog": {GPUs: inventory.Known(1), GPUMemory: 80 * gib},
+	} {
 		k := NewTracker(Thresholds{}, usage.Activity{}, 0)
 		k.Expect(m)
 		s := k.Open(minutely)
@@ -210,11 +220,15 @@ func eightGPUs(minutes int) *Tracker {
 	s := k.Open(minutely)
 	for i := range minutes {
 		for gpu := range 8 {
-			for _, sig := range []usage.Signal{usage.GPUUtil, usage.SMActive, usage.MemUsed, usage.MemTotal, usage.Power, usage.Processes} {
+			for _, sig := range []usage.Signal{
+				usage.GPUUtil, usage.SMActive, usage.MemUsed, usage.MemTotal, usage.Power, usage.Processes,
+			} {
 				s.Add(fmt.Sprint(gpu), sig, gpuAt(float64(i), random.Float64()*float64(minutes-i)/float64(minutes)))
 			}
 		}
-		for _, sig := range []usage.Signal{usage.CPUUtil, usage.NetBytes, usage.DiskBytes, usage.Sessions, usage.Kernels, usage.Step, usage.Checkpoints} {
+		for _, sig := range []usage.Signal{
+			usage.CPUUtil, usage.NetBytes, usage.DiskBytes, usage.Sessions, usage.Kernels, usage.Step, usage.Checkpoints,
+		} {
 			s.Add("", sig, gpuAt(float64(i), random.Float64()*10))
 		}
 	}
@@ -249,7 +263,9 @@ func TestTrackerIsSmall(t *testing.T) {
 // TestAtAllocatesNothing in any state.
 func TestAtAllocatesNothing(t *testing.T) {
 	k, at := eightGPUs(500), gpuAt(499.5, 0).Time
-	for _, m := range []Machine{{GPUs: inventory.Known(8)}, {}, {GPUs: inventory.Known(8), Launched: at}, {GPUs: inventory.Known(9)}} {
+	for _, m := range []Machine{
+		{GPUs: inventory.Known(8)}, {}, {GPUs: inventory.Known(8), Launched: at}, {GPUs: inventory.Known(9)},
+	} {
 		if n := testing.AllocsPerRun(100, func() { k.At(at, m) }); n > 0 {
 			t.Errorf("%s takes %v allocations", k.At(at, m).State, n)
 		}

@@ -31,9 +31,12 @@ func TestAttributesOfProvidersAreReviewed(t *testing.T) {
 	}
 	// Blocks that only the provider sets, which its npm package leaves out, and attributes of
 	// versions before.
-	unlisted := map[string]bool{"aws_eks_node_group resources": true, "aws_sagemaker_notebook_instance accelerator_types": true,
-		"aws_db_instance listener_endpoint": true, "aws_db_instance master_user_secret": true, "aws_cloudformation_stack outputs": true,
-		"aws_nat_gateway regional_nat_gateway_address": true, "google_compute_instance effective_labels": true, "google_compute_instance terraform_labels": true}
+	unlisted := map[string]bool{
+		"aws_eks_node_group resources": true, "aws_sagemaker_notebook_instance accelerator_types": true,
+		"aws_db_instance listener_endpoint": true, "aws_db_instance master_user_secret": true,
+		"aws_cloudformation_stack outputs":             true,
+		"aws_nat_gateway regional_nat_gateway_address": true, "google_compute_instance effective_labels": true,
+		"google_compute_instance terraform_labels": true}
 	for kind, list := range reviewed() {
 		if strings.HasPrefix(kind, "AWS::") {
 			if stackTypes[kind].kind == "" {
@@ -42,7 +45,9 @@ func TestAttributesOfProvidersAreReviewed(t *testing.T) {
 			continue
 		}
 		for path := range list {
-			if !unlisted[kind+" "+path] && !slices.ContainsFunc(schema[kind], func(p string) bool { return p == path || strings.HasPrefix(p, path+".") }) {
+			if !unlisted[kind+" "+path] && !slices.ContainsFunc(schema[kind], func(p string) bool {
+				return p == path || strings.HasPrefix(p, path+".")
+			}) {
 				t.Errorf("%s: %s is no attribute of the provider", kind, path)
 			}
 		}

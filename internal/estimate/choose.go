@@ -151,7 +151,8 @@ func (c *chooser) machines() ([]candidate, error) {
 	}
 	gpu, known := c.book.Accelerator(r.GPU)
 	if !known {
-		return nil, fmt.Errorf("estimate %s: GPU %q is not in the price book; `curfew price list` shows what is%s", c.spec.Name, r.GPU, c.book.DidYouMean(r.GPU))
+		return nil, fmt.Errorf("estimate %s: GPU %q is not in the price book; `curfew price list` shows what is%s",
+			c.spec.Name, r.GPU, c.book.DidYouMean(r.GPU))
 	}
 	const perDevice = 1000
 	best, most := int64(0), int64(0)
@@ -176,7 +177,8 @@ func (c *chooser) machines() ([]candidate, error) {
 	case len(out) == 0 && most < perDevice:
 		return nil, fmt.Errorf("estimate %s: no machine has a whole %s", c.spec.Name, gpu.Name)
 	case len(out) == 0:
-		return nil, fmt.Errorf(`estimate %s: no machine has %d %s, the most is %d: write gpus: "%s:%d" and more nodes`, c.spec.Name, r.GPUs, gpu.Name, most/perDevice, gpu.Name, most/perDevice)
+		return nil, fmt.Errorf(`estimate %s: no machine has %d %s, the most is %d: write gpus: "%s:%d" and more nodes`,
+			c.spec.Name, r.GPUs, gpu.Name, most/perDevice, gpu.Name, most/perDevice)
 	}
 	return out, nil
 }
@@ -217,7 +219,8 @@ func (c *chooser) withCPUs() ([]candidate, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("estimate %s: no machine has %d CPUs, the most is %d", c.spec.Name, c.spec.Resources.CPUs, most)
+		return nil, fmt.Errorf("estimate %s: no machine has %d CPUs, the most is %d", c.spec.Name, c.spec.Resources.CPUs,
+			most)
 	}
 	return out, nil
 }
@@ -240,11 +243,13 @@ func (c *chooser) option(m candidate, region string) (*outcome, error) {
 	m.spot, err = c.book.Spot(m.machine.Type, region)
 	m.hasSpot = err == nil
 	if c.spec.Capacity == spec.Spot && !m.hasSpot {
-		return nil, notKnown(fmt.Sprintf("price of %s on spot in %s", m.machine.Type, region), c.book.DidYouMean(m.machine.Type), c.book.DidYouMean(region))
+		return nil, notKnown(fmt.Sprintf("price of %s on spot in %s", m.machine.Type, region),
+			c.book.DidYouMean(m.machine.Type), c.book.DidYouMean(region))
 	}
 	if c.spec.Capacity != spec.Spot {
 		if m.onDemand, err = c.book.OnDemand(m.machine.Type, region); err != nil {
-			return nil, notKnown(fmt.Sprintf("price of %s on demand in %s", m.machine.Type, region), c.book.DidYouMean(m.machine.Type), c.book.DidYouMean(region))
+			return nil, notKnown(fmt.Sprintf("price of %s on demand in %s", m.machine.Type, region),
+				c.book.DidYouMean(m.machine.Type), c.book.DidYouMean(region))
 		}
 	}
 	w, err := c.work(m.machine.Type, m.count)
@@ -257,7 +262,10 @@ func (c *chooser) option(m candidate, region string) (*outcome, error) {
 
 // ordeal is what spot capacity does to the work on so many machines.
 func (c *chooser) ordeal(count int) ordeal {
-	o := ordeal{perHour: c.taken.PerHour * float64(count), restart: c.params.Defaults.Restart, retries: c.spec.Retries.Interruptions}
+	o := ordeal{
+		perHour: c.taken.PerHour * float64(count), restart: c.params.Defaults.Restart,
+		retries: c.spec.Retries.Interruptions,
+	}
 	if p := c.spec.Checkpoint; p != nil {
 		o.every, o.restart = cmp.Or(p.Every, c.params.Defaults.CheckpointEvery), cmp.Or(p.Restart, o.restart)
 	}

@@ -63,12 +63,14 @@ func (c drawnContent) values(d *drawnTemplate, version int) object {
 }
 
 func drawContent(t *rapid.T) drawnContent {
-	return drawnContent{rapid.SampledFrom(offers).Draw(t, "type"), rapid.SampledFrom([]string{"", "", marketSpot}).Draw(t, "market"),
+	return drawnContent{
+		rapid.SampledFrom(offers).Draw(t, "type"), rapid.SampledFrom([]string{"", "", marketSpot}).Draw(t, "market"),
 		rapid.IntRange(0, 9).Draw(t, "tenancy") > 0}
 }
 
 func drawTemplate(t *rapid.T, i int) (*drawnTemplate, planned) {
-	d := &drawnTemplate{address: fmt.Sprintf("aws_launch_template.t%d", i), id: fmt.Sprintf("lt-%d", i), name: fmt.Sprintf("t%d", i),
+	d := &drawnTemplate{
+		address: fmt.Sprintf("aws_launch_template.t%d", i), id: fmt.Sprintf("lt-%d", i), name: fmt.Sprintf("t%d", i),
 		action: rapid.SampledFrom([]string{"create", "no-op", "update"}).Draw(t, "template")}
 	d.before, d.after = drawContent(t), drawContent(t)
 	p := planned{address: d.address, actions: []string{d.action}}
@@ -127,7 +129,9 @@ func drawUse(t *rapid.T, i int, templates []*drawnTemplate) drawnUse {
 		usual := rapid.Int64Range(0, 6).Draw(t, "desired "+label)
 		most := usual + rapid.Int64Range(0, 6).Draw(t, "room "+label)
 		if nodes {
-			return object{"scaling_config": []any{object{"desired_size": usual, "max_size": most, "min_size": 0}}}, size{usual, most}, size{usual, most}
+			return object{
+				"scaling_config": []any{object{"desired_size": usual, "max_size": most, "min_size": 0}},
+			}, size{usual, most}, size{usual, most}
 		}
 		out := object{"desired_capacity": usual, "max_size": most, "min_size": 0}
 		running := size{usual, most}
@@ -179,7 +183,9 @@ func drawUse(t *rapid.T, i int, templates []*drawnTemplate) drawnUse {
 	if nodes {
 		address = fmt.Sprintf("aws_eks_node_group.g%d", i)
 	}
-	u.plan = planned{address: address, actions: []string{action}, unknown: unknown, config: object{"launch_template": []any{config}}}
+	u.plan = planned{
+		address: address, actions: []string{action}, unknown: unknown, config: object{"launch_template": []any{config}},
+	}
 	with := func(of object) object {
 		out := object{"launch_template": []any{reference}}
 		for k, v := range of {
@@ -217,7 +223,9 @@ func (n *naive) add(u drawnUse) {
 		return c.cents()*running + diskCents*disks
 	}
 	usual, most := cost(u.after, u.size[1].usual, u.grown[1].usual), cost(u.after, u.size[1].most, u.grown[1].most)
-	machines, gpus := u.size[1].most, map[string]int64{u.after.offer.accelerator: u.size[1].most * int64(u.after.offer.gpus)}
+	machines, gpus := u.size[1].most, map[string]int64{
+		u.after.offer.accelerator: u.size[1].most * int64(u.after.offer.gpus),
+	}
 	if u.was {
 		usual -= cost(u.before, u.size[0].usual, u.grown[0].usual)
 		most -= cost(u.before, u.size[0].most, u.grown[0].most)
@@ -254,12 +262,17 @@ func TestPlansAreCountedOrAskedAbout(t *testing.T) {
 		// An open reservation in one zone, and machines in its zone and in another.
 		if rapid.Bool().Draw(rt, "reservation") {
 			o, n := rapid.SampledFrom(offers).Draw(rt, "reserved type"), rapid.Int64Range(1, 4).Draw(rt, "reserved")
-			all = append(all, made("aws_ec2_capacity_reservation.r", object{"instance_type": o.kind, "instance_count": n, "availability_zone": "us-east-1a"}, nil, nil))
+			all = append(all, made("aws_ec2_capacity_reservation.r", object{
+				"instance_type": o.kind, "instance_count": n, "availability_zone": "us-east-1a",
+			}, nil, nil))
 			want.machines, want.cents = want.machines+n, want.cents+n*o.demand
 			want.gpus[o.accelerator] += n * int64(o.gpus)
 			for i := range rapid.IntRange(0, 5).Draw(rt, "machines") {
-				m, zone := rapid.SampledFrom(offers).Draw(rt, "machine"), rapid.SampledFrom([]string{"us-east-1a", "us-east-1b"}).Draw(rt, "zone")
-				all = append(all, made(fmt.Sprintf("aws_instance.i[%d]", i), object{"instance_type": m.kind, "availability_zone": zone,
+				m, zone := rapid.SampledFrom(offers).Draw(rt, "machine"), rapid.SampledFrom([]string{
+					"us-east-1a", "us-east-1b",
+				}).Draw(rt, "zone")
+				all = append(all, made(fmt.Sprintf("aws_instance.i[%d]", i), object{
+					"instance_type": m.kind, "availability_zone": zone,
 					"root_block_device": []any{object{"volume_size": 50, "volume_type": "gp3"}}}, nil, nil))
 				if want.cents += diskCents; m.kind == o.kind && zone == "us-east-1a" && n > 0 {
 					n--

@@ -98,7 +98,8 @@ func (c *chooser) price(o *outcome) error {
 	if p95 < p50 { // both end by max_cost, each at a whole second
 		worst = usual
 	}
-	o.duration = Duration{P50: durationText(usual.wall), P95: durationText(worst.wall), Basis: o.work.basis, Runs: o.work.runs,
+	o.duration = Duration{
+		P50: durationText(usual.wall), P95: durationText(worst.wall), Basis: o.work.basis, Runs: o.work.runs,
 		RestartsP50: usual.restarts, RestartsP95: worst.restarts, p50: usual.wall, p95: worst.wall}
 	if by != "" {
 		limit = max(limit, usual.wall)
@@ -125,7 +126,9 @@ func (c *chooser) afford(o *outcome, disk price.Price, x *course) error {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("estimate %s: max_cost of $%s does not pay for a second: the costs without the machines are already $%s", c.spec.Name, c.spec.MaxCost, extras)
+		return fmt.Errorf(
+			"estimate %s: max_cost of $%s does not pay for a second: the costs without the machines are already $%s",
+			c.spec.Name, c.spec.MaxCost, extras)
 	}
 	x.wall = most
 	return nil
@@ -187,13 +190,15 @@ func (c *chooser) timed(o *outcome, disk price.Price, usual, worst course) error
 			}
 		}
 		if n != [2]int64{} {
-			if err := o.add(fmt.Sprintf("%d × %s %s in %s", o.count, o.machine.Type, way.name, o.region), way.p, n[0], n[1], hour); err != nil {
+			if err := o.add(fmt.Sprintf("%d × %s %s in %s", o.count, o.machine.Type, way.name, o.region), way.p, n[0], n[1],
+				hour); err != nil {
 				return err
 			}
 		}
 	}
 	size := c.disk() * int64(o.count)
-	return o.add(fmt.Sprintf("%d × %d GiB of root disk (%s)", o.count, c.disk(), strings.TrimPrefix(string(c.params.Defaults.Disk), "ebs:")), disk,
+	return o.add(fmt.Sprintf("%d × %d GiB of root disk (%s)", o.count, c.disk(),
+		strings.TrimPrefix(string(c.params.Defaults.Disk), "ebs:")), disk,
 		size*seconds(usual.wall), size*seconds(worst.wall), monthly)
 }
 
@@ -240,7 +245,10 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 		if size == 0 {
 			size = c.params.DataBytes[set.URI]
 		}
-		if err := c.transfer(o, transfer{uri: spec.Shown(set.URI), size: size, in: true, times50: 1 + int64(usual.restarts), times95: 1 + int64(worst.restarts)}); err != nil {
+		if err := c.transfer(o, transfer{
+			uri: spec.Shown(set.URI), size: size, in: true, times50: 1 + int64(usual.restarts),
+			times95: 1 + int64(worst.restarts),
+		}); err != nil {
 			return err
 		}
 	}
@@ -250,12 +258,16 @@ func (c *chooser) fixed(o *outcome, usual, worst course) error {
 			size = c.params.CheckpointBytes
 		}
 		every := c.ordeal(1).every
-		if err := c.transfer(o, transfer{uri: spec.Shown(p.To), size: size, times50: int64(usual.wall / every), times95: int64(worst.wall / every)}); err != nil {
+		if err := c.transfer(o, transfer{
+			uri: spec.Shown(p.To), size: size, times50: int64(usual.wall / every), times95: int64(worst.wall / every),
+		}); err != nil {
 			return err
 		}
 		// It is read back after each interruption. What is not known is said above.
 		if name, _ := bucket(p.To); size > 0 && c.params.DataRegions[name] != "" && worst.restarts > 0 {
-			if err := c.transfer(o, transfer{uri: spec.Shown(p.To), size: size, in: true, times50: int64(usual.restarts), times95: int64(worst.restarts)}); err != nil {
+			if err := c.transfer(o, transfer{
+				uri: spec.Shown(p.To), size: size, in: true, times50: int64(usual.restarts), times95: int64(worst.restarts),
+			}); err != nil {
 				return err
 			}
 		}
@@ -321,10 +333,13 @@ func (c *chooser) transfer(o *outcome, t transfer) error {
 	}
 	switch {
 	case there == "":
-		o.unknown = append(o.unknown, fmt.Sprintf("%s %s: the region of the bucket is not known; outside %s each time is charged by the GiB, %s", verb, t.uri, o.region, rate))
+		o.unknown = append(o.unknown,
+			fmt.Sprintf("%s %s: the region of the bucket is not known; outside %s each time is charged by the GiB, %s", verb,
+				t.uri, o.region, rate))
 		return nil // unknown alike in every region: no reason to prefer one
 	case t.size == 0:
-		o.leaveOpen(fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb, t.uri, from, to, rate))
+		o.leaveOpen(fmt.Sprintf("%s %s from %s to %s: its size is not known; it is charged by the GiB each time, %s", verb,
+			t.uri, from, to, rate))
 		o.far++
 		return nil
 	case err != nil:
@@ -349,10 +364,12 @@ func (c *chooser) kept(o *outcome, uri, what string, size, copies int64) error {
 	p, err := c.book.Rate(price.ItemS3Standard, region)
 	switch {
 	case !isS3:
-		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: what its provider charges is not in the price book", what, uri))
+		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: what its provider charges is not in the price book",
+			what, uri))
 		return nil
 	case size == 0 && err == nil:
-		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: their size is not known; a GiB costs $%s a month", what, uri, p.Rate))
+		o.unknown = append(o.unknown, fmt.Sprintf("keeping %ss in %s: their size is not known; a GiB costs $%s a month",
+			what, uri, p.Rate))
 		return nil
 	case err != nil:
 		return notKnown(fmt.Sprintf("price of S3 storage in %s", region))
@@ -405,5 +422,6 @@ func notKnown(what string, didYouMean ...string) error {
 	if near := strings.Join(didYouMean, ""); near != "" {
 		return fmt.Errorf("%s is not known%s: %w", what, near, price.ErrUnpriced)
 	}
-	return fmt.Errorf("%s is not known: run `curfew price update`, or allow other machines or regions: %w", what, price.ErrUnpriced)
+	return fmt.Errorf("%s is not known: run `curfew price update`, or allow other machines or regions: %w", what,
+		price.ErrUnpriced)
 }

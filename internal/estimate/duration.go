@@ -83,7 +83,8 @@ func (c *chooser) work(machine string, count int) (work, error) {
 	case end > 0:
 		w.p50, w.p95 = end, end
 	default:
-		return w, fmt.Errorf("estimate %s: nothing says how long it runs: add max_runtime, or duration for how long the work takes", c.spec.Name)
+		return w, fmt.Errorf(
+			"estimate %s: nothing says how long it runs: add max_runtime, or duration for how long the work takes", c.spec.Name)
 	}
 	w.beyond = limit > 0 && w.p50 > limit
 	return w, nil
@@ -92,7 +93,9 @@ func (c *chooser) work(machine string, count int) (work, error) {
 // completed are the runs to learn from: those on the same machines where they are
 // enough, or else all.
 func (c *chooser) completed(machine string, count int, w *work) []Run {
-	same := slices.DeleteFunc(slices.Clone(c.runs), func(r Run) bool { return r.Machine != machine || r.Machines != count })
+	same := slices.DeleteFunc(slices.Clone(c.runs), func(r Run) bool {
+		return r.Machine != machine || r.Machines != count
+	})
 	if w.same = len(same) >= sameRuns; w.same {
 		return same
 	}

@@ -168,7 +168,10 @@ type Node struct {
 
 // DefaultDefaults are the defaults of every estimate.
 func DefaultDefaults() Defaults {
-	return Defaults{DiskGiB: 100, Disk: price.ItemGP3, Interruptions: spot.Unmeasured(), CheckpointEvery: spot.CheckpointEvery, Restart: spot.Restart}
+	return Defaults{
+		DiskGiB: 100, Disk: price.ItemGP3, Interruptions: spot.Unmeasured(), CheckpointEvery: spot.CheckpointEvery,
+		Restart: spot.Restart,
+	}
 }
 
 // Run is a past run, for [Params].

@@ -104,7 +104,8 @@ func TestGoldenJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(s, testBook(t), Params{Now: now, DataRegions: map[string]string{"datasets": "us-west-2", "bucket": "us-east-1"},
+	e, err := New(s, testBook(t), Params{
+		Now: now, DataRegions: map[string]string{"datasets": "us-west-2", "bucket": "us-east-1"},
 		DataBytes: map[string]int64{"s3://datasets/imagenet": 150 * gib}})
 	if err != nil {
 		t.Fatal(err)
@@ -131,11 +132,27 @@ func TestAmounts(t *testing.T) {
 		{"spot, capped", p4d + "capacity: spot\nmax_runtime: 10h\n", "80.10", "80.10", "8.01", Params{}},
 		{"auto: at the worst on demand", p4d + "capacity: auto\nmax_runtime: 10h\n", "80.10", "220.10", "22.01", Params{}},
 		{"learned", p4d, "66.03", "110.05", "22.01", Params{History: runs(20, 3*time.Hour, 5*time.Hour)}},
-		{"few runs do not carry a p95", p4d + "max_runtime: 10h\n", "66.03", "220.10", "22.01", Params{History: runs(4, 3*time.Hour, 5*time.Hour)}},
-		{"data from afar", p4d + "max_runtime: 10h\ndata: [{uri: s3://far/x, size: 50GiB}]\n", "221.10", "221.10", "22.01", Params{DataRegions: map[string]string{"far": "us-west-2"}}},
-		{"data nearby", p4d + "max_runtime: 10h\ndata: [{uri: s3://near/x, size: 50GiB}]\n", "220.10", "220.10", "22.01", Params{DataRegions: map[string]string{"near": "us-east-1"}}},
-		{"checkpoints", p4d + "max_runtime: 10h\ncheckpoint: {dir: /c, to: s3://near/x, every: 1h, size: 5GiB}\n", "220.40", "220.40", "22.01", Params{DataRegions: map[string]string{"near": "us-east-1"}}},
-		{"checkpoints to afar", p4d + "max_runtime: 10h\ncheckpoint: {dir: /c, to: s3://far/x, every: 1h, keep: 1}\n", "221.215", "221.215", "22.01", Params{DataRegions: map[string]string{"far": "us-west-2"}, CheckpointBytes: 5 * gib}},
+		{
+			"few runs do not carry a p95", p4d + "max_runtime: 10h\n", "66.03", "220.10", "22.01",
+			Params{History: runs(4, 3*time.Hour, 5*time.Hour)},
+		},
+		{
+			"data from afar", p4d + "max_runtime: 10h\ndata: [{uri: s3://far/x, size: 50GiB}]\n", "221.10", "221.10", "22.01",
+			Params{DataRegions: map[string]string{"far": "us-west-2"}},
+		},
+		{
+			"data nearby", p4d + "max_runtime: 10h\ndata: [{uri: s3://near/x, size: 50GiB}]\n", "220.10", "220.10", "22.01",
+			Params{DataRegions: map[string]string{"near": "us-east-1"}},
+		},
+		{
+			"checkpoints", p4d + "max_runtime: 10h\ncheckpoint: {dir: /c, to: s3://near/x, every: 1h, size: 5GiB}\n",
+			"220.40", "220.40", "22.01", Params{DataRegions: map[string]string{"near": "us-east-1"}},
+		},
+		{
+			"checkpoints to afar", p4d + "max_runtime: 10h\ncheckpoint: {dir: /c, to: s3://far/x, every: 1h, keep: 1}\n",
+			"221.215", "221.215", "22.01",
+			Params{DataRegions: map[string]string{"far": "us-west-2"}, CheckpointBytes: 5 * gib},
+		},
 	} {
 		tc.params.Now = now
 		e, err := New(parse(t, tc.keys), testBook(t), tc.params)
@@ -143,7 +160,9 @@ func TestAmounts(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
-		if got := []string{e.P50.String(), e.P95.String(), e.Hourly.String()}; !slices.Equal(got, []string{tc.p50, tc.p95, tc.hourly}) {
+		if got := []string{
+			e.P50.String(), e.P95.String(), e.Hourly.String(),
+		}; !slices.Equal(got, []string{tc.p50, tc.p95, tc.hourly}) {
 			t.Errorf("%s: p50, p95 and hourly are %v, want %s %s %s\n%+v", tc.name, got, tc.p50, tc.p95, tc.hourly, e.Lines)
 		}
 	}
@@ -152,7 +171,10 @@ func TestAmounts(t *testing.T) {
 // runs are completed runs, one in ten of them long.
 func runs(n int, usual, long time.Duration) (out []Run) {
 	for i := range n {
-		r := Run{Name: "job", Finished: now.Add(-time.Duration(i) * time.Hour), Completed: true, Work: usual, Machine: "p4d.24xlarge", Machines: 1}
+		r := Run{
+			Name: "job", Finished: now.Add(-time.Duration(i) * time.Hour), Completed: true, Work: usual,
+			Machine: "p4d.24xlarge", Machines: 1,
+		}
 		if i%10 == 1 {
 			r.Work = long
 		}
@@ -164,10 +186,24 @@ func runs(n int, usual, long time.Duration) (out []Run) {
 // TestUnpriced holds that a price that is not known never gives a number.
 func TestUnpriced(t *testing.T) {
 	for _, tc := range []struct{ name, keys, want string }{
-		{"a region without the type", "resources: {instance_type: p5.48xlarge}\ncapacity: spot\nregions: eu-south-2\nmax_runtime: 1h\n", "price of p5.48xlarge on spot in eu-south-2 is not known: run `curfew price update`"},
-		{"a type of its own", "resources: {instance_type: x9.large}\nregions: us-east-1\nmax_runtime: 1h\n", "price of x9.large on demand in us-east-1 is not known"},
-		{"no type of a GPU", "resources: {gpus: A10G}\nregions: eu-south-2\nmax_runtime: 1h\n", "on demand in eu-south-2 is not known"},
-		{"auto needs the fallback", "resources: {instance_type: x9.large}\ncapacity: auto\nregions: us-east-1\nmax_runtime: 1h\n", "price of x9.large on demand in us-east-1"},
+		{
+			"a region without the type",
+			"resources: {instance_type: p5.48xlarge}\ncapacity: spot\nregions: eu-south-2\nmax_runtime: 1h\n",
+			"price of p5.48xlarge on spot in eu-south-2 is not known: run `curfew price update`",
+		},
+		{
+			"a type of its own", "resources: {instance_type: x9.large}\nregions: us-east-1\nmax_runtime: 1h\n",
+			"price of x9.large on demand in us-east-1 is not known",
+		},
+		{
+			"no type of a GPU", "resources: {gpus: A10G}\nregions: eu-south-2\nmax_runtime: 1h\n",
+			"on demand in eu-south-2 is not known",
+		},
+		{
+			"auto needs the fallback",
+			"resources: {instance_type: x9.large}\ncapacity: auto\nregions: us-east-1\nmax_runtime: 1h\n",
+			"price of x9.large on demand in us-east-1",
+		},
 	} {
 		e, err := New(parse(t, tc.keys), testBook(t), Params{Now: now})
 		if e != nil || !errors.Is(err, price.ErrUnpriced) || !strings.Contains(err.Error(), tc.want) {
@@ -183,11 +219,13 @@ func TestUnpriced(t *testing.T) {
 
 // TestUnknownRegion holds that a region without a price is named where another is used.
 func TestUnknownRegion(t *testing.T) {
-	e, err := New(parse(t, "resources: {instance_type: p4d.24xlarge}\ncapacity: spot\nregions: [eu-south-2, us-west-2]\nmax_runtime: 1h\n"), testBook(t), Params{Now: now})
+	e, err := New(parse(t, "resources: {instance_type: p4d.24xlarge}\ncapacity: spot\nregions: [eu-south-2, "+
+		"us-west-2]\nmax_runtime: 1h\n"), testBook(t), Params{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Region != "us-west-2" || len(e.Unknown) != 1 || !strings.Contains(e.Unknown[0], "p4d.24xlarge on spot in eu-south-2 is not known") {
+	if e.Region != "us-west-2" || len(e.Unknown) != 1 ||
+		!strings.Contains(e.Unknown[0], "p4d.24xlarge on spot in eu-south-2 is not known") {
 		t.Errorf("%s, unknown %q", e.Region, e.Unknown)
 	}
 }
@@ -196,12 +234,22 @@ func TestMistakes(t *testing.T) {
 	for _, tc := range []struct{ name, keys, want string }{
 		{"nothing bounds it", p4d, "nothing says how long it runs: add max_runtime"},
 		{"no region", "resources: {gpus: A10G}\nmax_runtime: 1h\n", "no region is allowed: add regions"},
-		{"an unknown GPU", "resources: {gpus: Z900}\nregions: us-east-1\nmax_runtime: 1h\n", `GPU "Z900" is not in the price book`},
-		{"too many GPUs", "resources: {gpus: \"A100:16\"}\nregions: us-east-1\nmax_runtime: 1h\n", `no machine has 16 A100-40GB, the most is 8: write gpus: "A100-40GB:8" and more nodes`},
-		{"a GPU of another cloud", "resources: {gpus: TPU-v3}\nregions: us-east-1\nmax_runtime: 1h\n", "no machine type in the price book has a TPU-v3"},
+		{
+			"an unknown GPU", "resources: {gpus: Z900}\nregions: us-east-1\nmax_runtime: 1h\n",
+			`GPU "Z900" is not in the price book`,
+		},
+		{
+			"too many GPUs", "resources: {gpus: \"A100:16\"}\nregions: us-east-1\nmax_runtime: 1h\n",
+			`no machine has 16 A100-40GB, the most is 8: write gpus: "A100-40GB:8" and more nodes`,
+		},
+		{
+			"a GPU of another cloud", "resources: {gpus: TPU-v3}\nregions: us-east-1\nmax_runtime: 1h\n",
+			"no machine type in the price book has a TPU-v3",
+		},
 		{"max_cost", p4d + "max_cost: 0.001\n", "max_cost of $0.001 does not pay for a second"},
 	} {
-		if e, err := New(parse(t, tc.keys), testBook(t), Params{Now: now}); e != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+		if e, err := New(parse(t, tc.keys), testBook(t), Params{Now: now}); e != nil || err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 		}
 	}
@@ -221,12 +269,27 @@ func TestChoice(t *testing.T) {
 		{"on spot", gpus(`"A100:8"`) + "capacity: spot\n", "p4d.24xlarge", "us-east-1", 1, Params{}},
 		{"the fewest GPUs above", gpus(`"A100:3"`) + "capacity: spot\n", "p4d.24xlarge", "us-east-1", 1, Params{}},
 		{"not a fraction of a GPU", gpus("L4"), "g6.xlarge", "us-east-1", 1, Params{}},
-		{"near data of unknown size", gpus(`"A100:8"`) + "capacity: spot\ndata: [s3://far/x]\n", "p4d.24xlarge", "us-west-2", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}}},
-		{"near large data", gpus(`"A100:8"`) + "capacity: spot\ndata: [{uri: s3://far/x, size: 1TiB}]\n", "p4d.24xlarge", "us-west-2", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}}},
-		{"far from small data", gpus(`"A100:8"`) + "capacity: spot\ndata: [{uri: s3://far/x, size: 1GiB}]\n", "p4d.24xlarge", "us-east-1", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}}},
+		{
+			"near data of unknown size", gpus(`"A100:8"`) + "capacity: spot\ndata: [s3://far/x]\n", "p4d.24xlarge",
+			"us-west-2", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}},
+		},
+		{
+			"near large data", gpus(`"A100:8"`) + "capacity: spot\ndata: [{uri: s3://far/x, size: 1TiB}]\n", "p4d.24xlarge",
+			"us-west-2", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}},
+		},
+		{
+			"far from small data", gpus(`"A100:8"`) + "capacity: spot\ndata: [{uri: s3://far/x, size: 1GiB}]\n",
+			"p4d.24xlarge", "us-east-1", 1, Params{DataRegions: map[string]string{"far": "us-west-2"}},
+		},
 		{"the most work for max_cost", gpus(`"A100:8"`) + "max_cost: 50\n", "p4d.24xlarge", "us-west-2", 1, Params{}},
-		{"the most work for max_cost alone", strings.Replace(gpus(`"A100:8"`), "max_runtime: 10h", "max_cost: 50", 1), "p4d.24xlarge", "us-west-2", 1, Params{}},
-		{"regions of the defaults", "resources: {gpus: A10G}\nmax_runtime: 1h\n", "g5.xlarge", "us-east-1", 1, Params{Defaults: Defaults{Regions: []string{"us-east-1"}}}},
+		{
+			"the most work for max_cost alone", strings.Replace(gpus(`"A100:8"`), "max_runtime: 10h", "max_cost: 50", 1),
+			"p4d.24xlarge", "us-west-2", 1, Params{},
+		},
+		{
+			"regions of the defaults", "resources: {gpus: A10G}\nmax_runtime: 1h\n", "g5.xlarge", "us-east-1", 1,
+			Params{Defaults: Defaults{Regions: []string{"us-east-1"}}},
+		},
 	} {
 		tc.params.Now = now
 		e, err := New(parse(t, tc.keys), testBook(t), tc.params)
@@ -235,7 +298,8 @@ func TestChoice(t *testing.T) {
 			continue
 		}
 		if e.Machine.Type != tc.machine || e.Region != tc.region || e.Machines != tc.count {
-			t.Errorf("%s: %d × %s in %s, want %d × %s in %s", tc.name, e.Machines, e.Machine.Type, e.Region, tc.count, tc.machine, tc.region)
+			t.Errorf("%s: %d × %s in %s, want %d × %s in %s", tc.name, e.Machines, e.Machine.Type, e.Region, tc.count,
+				tc.machine, tc.region)
 		}
 	}
 }
@@ -244,7 +308,8 @@ func TestChoice(t *testing.T) {
 func TestPods(t *testing.T) {
 	pods := func(selector string) *spec.Spec {
 		t.Helper()
-		specs, err := spec.Read("m.yaml", []byte("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {parallelism: 5, completions: 5, activeDeadlineSeconds: 3600, template: {spec: {nodeSelector: {"+
+		specs, err := spec.Read("m.yaml", []byte("apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: "+
+			"{parallelism: 5, completions: 5, activeDeadlineSeconds: 3600, template: {spec: {nodeSelector: {"+
 			selector+"}, containers: [{resources: {limits: {nvidia.com/gpu: 3}}}]}}}\n"), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -252,13 +317,16 @@ func TestPods(t *testing.T) {
 		return specs[0]
 	}
 	p := Params{Now: now, Defaults: Defaults{Regions: []string{"us-east-1"}}}
-	for _, selector := range []string{"node.kubernetes.io/instance-type: p4d.24xlarge", "nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB"} {
+	for _, selector := range []string{
+		"node.kubernetes.io/instance-type: p4d.24xlarge", "nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB",
+	} {
 		e, err := New(pods(selector), testBook(t), p)
 		if err != nil || e.Machines != 3 || e.GPUs["A100-40GB"] != 24 {
 			t.Errorf("%s: 5 pods of 3 GPUs need 3 machines of 8: %+v, %v", selector, e, err)
 		}
 	}
-	if _, err := New(pods("node.kubernetes.io/instance-type: g5.xlarge"), testBook(t), p); err == nil || !strings.Contains(err.Error(), "a node needs 3 GPUs and g5.xlarge has 1") {
+	if _, err := New(pods("node.kubernetes.io/instance-type: g5.xlarge"), testBook(t), p); err == nil ||
+		!strings.Contains(err.Error(), "a node needs 3 GPUs and g5.xlarge has 1") {
 		t.Errorf("a machine that is too small: %v", err)
 	}
 	if _, err := New(pods("a: b"), testBook(t), p); err == nil || !strings.Contains(err.Error(), "name the GPU") {
@@ -269,13 +337,15 @@ func TestPods(t *testing.T) {
 // TestUnknownQuantities holds that what has a price and no quantity is listed, with the
 // price, and is not taken for nothing.
 func TestUnknownQuantities(t *testing.T) {
-	e, err := New(parse(t, p4d+"max_runtime: 1h\ndata: [s3://far/x, s3://lost/x, gs://other/x, https://x.org/y]\ncheckpoint: {dir: /c, to: s3://near/x}\nartifacts: {dir: /o, to: s3://far/o}\n"),
+	e, err := New(parse(t, p4d+"max_runtime: 1h\ndata: [s3://far/x, s3://lost/x, gs://other/x, "+
+		"https://x.org/y]\ncheckpoint: {dir: /c, to: s3://near/x}\nartifacts: {dir: /o, to: s3://far/o}\n"),
 		testBook(t), Params{Now: now, DataRegions: map[string]string{"far": "us-west-2", "near": "us-east-1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{
-		"reading s3://far/x from us-west-2 to us-east-1: its size is not known; it is charged by the GiB each time, at $0.02 a GiB",
+		"reading s3://far/x from us-west-2 to us-east-1: its size is not known; it is charged by the GiB each time, at " +
+			"$0.02 a GiB",
 		"reading s3://lost/x: the region of the bucket is not known",
 		"reading gs://other/x: what its provider charges",
 		"keeping checkpoints in s3://near/x: their size is not known; a GiB costs $0.02 a month",
@@ -296,7 +366,10 @@ func TestLearned(t *testing.T) {
 	for i, r := range []Run{
 		{Name: "other", Finished: now, Completed: true, Work: time.Minute, Machine: "p4d.24xlarge", Machines: 1},
 		{Name: "job", Finished: now, Work: time.Minute, Machine: "p4d.24xlarge", Machines: 1},
-		{Name: "job", Finished: now.Add(time.Hour), Completed: true, Work: time.Minute, Machine: "p4d.24xlarge", Machines: 1},
+		{
+			Name: "job", Finished: now.Add(time.Hour), Completed: true, Work: time.Minute, Machine: "p4d.24xlarge",
+			Machines: 1,
+		},
 		{Name: "job", Finished: now, Completed: true, Work: time.Minute, Machine: "g5.xlarge", Machines: 1},
 	} {
 		// Twenty of them would be the median, if they counted.
@@ -316,7 +389,8 @@ func TestLearned(t *testing.T) {
 }
 
 func TestSpotIsLearned(t *testing.T) {
-	s := parse(t, p4d+"capacity: spot\nduration: 100h\ncheckpoint: {dir: /c, to: s3://b/c, every: 1h}\nretries: {interruptions: 1000}\n")
+	s := parse(t, p4d+"capacity: spot\nduration: 100h\ncheckpoint: {dir: /c, to: s3://b/c, every: 1h}\nretries: "+
+		"{interruptions: 1000}\n")
 	restarts := func(p Params) int {
 		t.Helper()
 		p.Now = now
@@ -328,7 +402,9 @@ func TestSpotIsLearned(t *testing.T) {
 	}
 	usual := restarts(Params{})
 	calm := restarts(Params{History: []Run{{Name: "job", Finished: now, SpotTime: 10_000 * time.Hour, Machines: 1}}})
-	rough := restarts(Params{History: []Run{{Name: "job", Finished: now, SpotTime: 1000 * time.Hour, Machines: 1, Interruptions: 3000}}})
+	rough := restarts(Params{
+		History: []Run{{Name: "job", Finished: now, SpotTime: 1000 * time.Hour, Machines: 1, Interruptions: 3000}},
+	})
 	if !(calm < usual && usual < rough) {
 		t.Errorf("%d restarts after calm runs, %d without, %d after rough ones", calm, usual, rough)
 	}
@@ -342,17 +418,31 @@ func TestSpotIsLearned(t *testing.T) {
 func TestLinesAddUp(t *testing.T) {
 	b := testBook(t)
 	rapid.Check(t, func(t *rapid.T) {
-		s := &spec.Spec{Kind: spec.Job, Name: "job", Capacity: rapid.SampledFrom([]spec.Capacity{spec.Spot, spec.OnDemand, spec.Auto}).Draw(t, "capacity"),
-			Regions:   []string{rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(t, "region")},
-			Resources: spec.Resources{InstanceType: rapid.SampledFrom([]string{"p4d.24xlarge", "g5.xlarge"}).Draw(t, "type"), Nodes: rapid.IntRange(1, 50).Draw(t, "nodes")},
-			Duration:  time.Duration(rapid.Int64Range(0, 200*3600).Draw(t, "duration")) * time.Second,
-			MaxCost:   money.Amount(rapid.SampledFrom([]int64{0, 5e11, 123456789012}).Draw(t, "max cost")),
-			DiskGiB:   rapid.Int64Range(0, 5000).Draw(t, "disk"), Retries: spec.Retries{Interruptions: rapid.IntRange(0, 50).Draw(t, "retries")},
+		s := &spec.Spec{
+			Kind: spec.Job, Name: "job", Capacity: rapid.SampledFrom([]spec.Capacity{spec.Spot, spec.OnDemand, spec.Auto}).Draw(
+				t, "capacity"),
+			Regions: []string{rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(t, "region")},
+			Resources: spec.Resources{
+				InstanceType: rapid.SampledFrom([]string{"p4d.24xlarge", "g5.xlarge"}).Draw(t, "type"),
+				Nodes:        rapid.IntRange(1, 50).Draw(t, "nodes"),
+			},
+			Duration: time.Duration(rapid.Int64Range(0, 200*3600).Draw(t, "duration")) * time.Second,
+			MaxCost:  money.Amount(rapid.SampledFrom([]int64{0, 5e11, 123456789012}).Draw(t, "max cost")),
+			DiskGiB:  rapid.Int64Range(0, 5000).Draw(t, "disk"), Retries: spec.Retries{
+				Interruptions: rapid.IntRange(0, 50).Draw(t, "retries"),
+			},
 			Data: []spec.Dataset{{URI: "s3://far/x", SizeBytes: rapid.Int64Range(0, 1<<40).Draw(t, "bytes")}}}
 		if rapid.Bool().Draw(t, "checkpoint") {
-			s.Checkpoint = &spec.Checkpoint{Dir: "/c", To: "s3://near/c", Keep: 2, Every: time.Duration(rapid.Int64Range(0, 7200).Draw(t, "every")) * time.Second, SizeBytes: rapid.Int64Range(0, 1<<36).Draw(t, "size")}
+			s.Checkpoint = &spec.Checkpoint{
+				Dir: "/c", To: "s3://near/c", Keep: 2,
+				Every:     time.Duration(rapid.Int64Range(0, 7200).Draw(t, "every")) * time.Second,
+				SizeBytes: rapid.Int64Range(0, 1<<36).Draw(t, "size"),
+			}
 		}
-		p := Params{Now: now, DataRegions: map[string]string{"far": "eu-west-1", "near": "us-east-1"}, History: runs(rapid.IntRange(0, 30).Draw(t, "runs"), 3*time.Hour, 9*time.Hour)}
+		p := Params{
+			Now: now, DataRegions: map[string]string{"far": "eu-west-1", "near": "us-east-1"},
+			History: runs(rapid.IntRange(0, 30).Draw(t, "runs"), 3*time.Hour, 9*time.Hour),
+		}
 		var before *Estimate
 		limits := rapid.SliceOfN(rapid.Int64Range(60, 300*3600), 2, 4).Draw(t, "caps")
 		slices.Sort(limits)
@@ -382,7 +472,8 @@ func TestLinesAddUp(t *testing.T) {
 				cut = e.Hourly/3600 + 1 + 2*money.USD
 			}
 			if before != nil && (e.P50 < before.P50-cut || e.P95 < before.P95-cut) {
-				t.Fatalf("a cap of %s costs %s and %s, a shorter one %s and %s", s.MaxRuntime, e.P50, e.P95, before.P50, before.P95)
+				t.Fatalf("a cap of %s costs %s and %s, a shorter one %s and %s", s.MaxRuntime, e.P50, e.P95, before.P50,
+					before.P95)
 			}
 			before = e
 		}
@@ -393,7 +484,8 @@ func TestLinesAddUp(t *testing.T) {
 // of one checkpoint, and from the same region none does.
 func TestACheckpointIsReadBack(t *testing.T) {
 	for region, want := range map[string]bool{"us-west-2": true, "us-east-1": false} {
-		s := parse(t, "resources: {instance_type: g5.xlarge}\nregions: [us-east-1]\ncapacity: spot\nmax_runtime: 20h\ncheckpoint: {dir: /c, to: s3://b/c, every: 1h, size: 10GiB}\n")
+		s := parse(t, "resources: {instance_type: g5.xlarge}\nregions: [us-east-1]\ncapacity: spot\nmax_runtime: "+
+			"20h\ncheckpoint: {dir: /c, to: s3://b/c, every: 1h, size: 10GiB}\n")
 		e, err := New(s, testBook(t), Params{Now: now, DataRegions: map[string]string{"b": region}})
 		if err != nil {
 			t.Fatal(err)
@@ -441,7 +533,8 @@ func TestWhatNothingEndsIsNotKnown(t *testing.T) {
 			t.Errorf("%s: something ends it: %v", tc.name, ends)
 		}
 		// All that max_cost pays for may be spent, to the second.
-		if missing := s.MaxCost - e.P95; s.MaxCost > 0 && (missing < 0 || missing > money.USD/1000 || e.Duration.CapBy != "max_cost") {
+		if missing := s.MaxCost - e.P95; s.MaxCost > 0 && (missing < 0 || missing > money.USD/1000 ||
+			e.Duration.CapBy != "max_cost") {
 			t.Errorf("%s: at most %s of max_cost %s; %+v", tc.name, e.P95, s.MaxCost, e.Duration)
 		}
 	}
@@ -449,9 +542,12 @@ func TestWhatNothingEndsIsNotKnown(t *testing.T) {
 
 func BenchmarkNew(b *testing.B) {
 	book := testBook(b)
-	s := parse(b, "resources: {gpus: \"A10G:1\"}\ncapacity: auto\nmax_runtime: 40h\nmax_cost: 30\ncheckpoint: {dir: /c, to: s3://b/c, size: 5GiB}\ndata: [{uri: s3://far/x, size: 50GiB}]\n"+
+	s := parse(b, "resources: {gpus: \"A10G:1\"}\ncapacity: auto\nmax_runtime: 40h\nmax_cost: 30\ncheckpoint: {dir: "+
+		"/c, to: s3://b/c, size: 5GiB}\ndata: [{uri: s3://far/x, size: 50GiB}]\n"+
 		"regions: [us-east-1, us-east-2, us-west-2, eu-west-1, eu-central-1, eu-north-1]\n")
-	p := Params{Now: now, History: runs(1000, 3*time.Hour, 9*time.Hour), DataRegions: map[string]string{"far": "us-west-2"}}
+	p := Params{
+		Now: now, History: runs(1000, 3*time.Hour, 9*time.Hour), DataRegions: map[string]string{"far": "us-west-2"},
+	}
 	for b.Loop() {
 		if _, err := New(s, book, p); err != nil {
 			b.Fatal(err)

@@ -20,7 +20,8 @@ const maxAlternatives = 10
 func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error) {
 	o, s := options[0], c.spec
 	e := &Estimate{Kind: string(s.Kind), Name: s.Name, SpecHash: c.hash, Owner: s.Owner, Purpose: s.Purpose,
-		P50: o.p50, P95: o.p95, Hourly: o.hourly, Machine: o.bought(s), Region: o.region, Machines: o.count, Duration: &o.duration, Lines: o.lines,
+		P50: o.p50, P95: o.p95, Hourly: o.hourly, Machine: o.bought(s), Region: o.region, Machines: o.count,
+		Duration: &o.duration, Lines: o.lines,
 		Unknown: slices.Concat([]string{}, s.Unknown, unknown), Open: slices.Concat(s.Unknown, o.open)}
 	if why := o.unbounded(s); why != "" {
 		e.Unknown, e.Open = append(e.Unknown, why), append(e.Open, why)
@@ -29,17 +30,22 @@ func (c *chooser) write(options []*outcome, unknown []string) (*Estimate, error)
 		e.GPUs = map[string]int{g.GPU: g.GPUs * g.Count}
 	}
 	for _, a := range options[1:min(len(options), 1+maxAlternatives)] {
-		e.Alternatives = append(e.Alternatives, Alternative{Machine: *a.bought(s), Region: a.region, Hourly: a.hourly, P50: a.p50, P95: a.p95, Unknown: len(a.unknown)})
+		e.Alternatives = append(e.Alternatives, Alternative{
+			Machine: *a.bought(s), Region: a.region, Hourly: a.hourly, P50: a.p50, P95: a.p95, Unknown: len(a.unknown),
+		})
 	}
 	e.Title = fmt.Sprintf("%s: %s (p50) to %s (p95): %d × %s (%s) in %s for %s",
-		s.Name, e.P50.Dollars(), e.P95.Dollars(), o.count, o.machine.Type, s.Capacity, o.region, plain.Duration(o.duration.p50))
+		s.Name, e.P50.Dollars(), e.P95.Dollars(), o.count, o.machine.Type, s.Capacity, o.region,
+		plain.Duration(o.duration.p50))
 	e.Assumptions, e.CoverageNotes, e.Changes = c.assumed(o), c.covered(o, len(options)), c.changes(o, options)
 	return e, nil
 }
 
 // bought is the machine as it is bought.
 func (o *outcome) bought(s *spec.Spec) *Machine {
-	return &Machine{Type: o.machine.Type, Capacity: s.Capacity, Count: o.count, GPU: o.machine.Accelerator, GPUs: o.machine.GPUs()}
+	return &Machine{
+		Type: o.machine.Type, Capacity: s.Capacity, Count: o.count, GPU: o.machine.Accelerator, GPUs: o.machine.GPUs(),
+	}
 }
 
 // unbounded says that its duration is only declared, or that of a few runs, and
@@ -51,11 +57,14 @@ func (o *outcome) unbounded(s *spec.Spec) string {
 		if slices.ContainsFunc(s.Unknown, func(why string) bool { return strings.HasPrefix(why, "how long") }) {
 			return ""
 		}
-		return "how long it runs: nothing ends it, and it is estimated for a month of 730 hours; activeDeadlineSeconds would end it"
+		return "how long it runs: nothing ends it, and it is estimated for a month of 730 hours; activeDeadlineSeconds " +
+			"would end it"
 	case w.basis == Declared:
-		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost", plain.Duration(s.Duration))
+		return fmt.Sprintf("how long it runs: %s are declared and nothing ends it then; add max_runtime or max_cost",
+			plain.Duration(s.Duration))
 	case w.thin:
-		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost", plain.Count(w.runs, "past run"), plain.Duration(w.p95))
+		return fmt.Sprintf("how long it runs: %s say %s and nothing ends it then; add max_runtime or max_cost",
+			plain.Count(w.runs, "past run"), plain.Duration(w.p95))
 	}
 	return ""
 }
@@ -70,11 +79,13 @@ func (c *chooser) assumed(o *outcome) []string {
 	n := notes{}
 	d := c.params.Defaults
 	if c.spec.Resources.GPUs > 0 && c.spec.Resources.GPUs < o.machine.GPUs() && c.spec.Resources.InstanceType == "" {
-		n.add("no machine has exactly %d × %s: %s has %d, and all are paid", c.spec.Resources.GPUs, o.machine.Accelerator, o.machine.Type, o.machine.GPUs())
+		n.add("no machine has exactly %d × %s: %s has %d, and all are paid", c.spec.Resources.GPUs, o.machine.Accelerator,
+			o.machine.Type, o.machine.GPUs())
 	}
 	switch {
 	case len(c.nodes) > 1:
-		n.add("it names no machine and may run on %s nodes of the cluster: the most expensive counts", strings.Join(c.nodes, ", "))
+		n.add("it names no machine and may run on %s nodes of the cluster: the most expensive counts",
+			strings.Join(c.nodes, ", "))
 	case len(c.nodes) == 1:
 		n.add("it names no machine and runs on %s nodes of the cluster", c.nodes[0])
 	}
@@ -87,7 +98,8 @@ func (c *chooser) assumed(o *outcome) []string {
 		if w.same {
 			on = "the same machines"
 		}
-		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half", plain.Count(w.runs, "completed run"), on, plain.Duration(halfLife))
+		n.add("the work takes as long as in %s of that name on %s; a run that is %s old counts half",
+			plain.Count(w.runs, "completed run"), on, plain.Duration(halfLife))
 	case Declared:
 		if c.assumedRuntime > 0 {
 			n.add("it says nothing of how long it runs: %s by estimate.runtime", plain.Duration(c.assumedRuntime))
@@ -101,11 +113,14 @@ func (c *chooser) assumed(o *outcome) []string {
 		r := c.ordeal(o.count)
 		from := c.taken.Source
 		if c.taken.Hours > 0 {
-			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s", plain.Number(c.taken.Hours, 0), spot.PriorHours, from)
+			from = fmt.Sprintf("%s machine hours of past runs and, as if seen for %d hours, %s", plain.Number(c.taken.Hours, 0),
+				spot.PriorHours, from)
 		}
-		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s", plain.Number(c.taken.PerHour, 2), from, plain.Duration(r.restart))
+		n.add("a spot machine is taken away %s times an hour (%s), and each time the run goes on after %s",
+			plain.Number(c.taken.PerHour, 2), from, plain.Duration(r.restart))
 		if c.taken.Ranged() {
-			n.add("how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give past runs as spot.runs",
+			n.add("how often is not measured here: %s to %s times an hour; state it as spot.interruptions_per_hour, or give "+
+				"past runs as spot.runs",
 				plain.Number(c.taken.Low, 2), plain.Number(c.taken.High, 2))
 		}
 		if r.every > 0 {
@@ -134,10 +149,12 @@ func (c *chooser) assumed(o *outcome) []string {
 func (c *chooser) covered(o *outcome, options int) []string {
 	n := notes{}
 	if w := o.work; w.thin {
-		n.add("%s do not carry a 95%% quantile: p95 is the bound of the duration, or the longest run where there is none", plain.Count(w.runs, "past run"))
+		n.add("%s do not carry a 95%% quantile: p95 is the bound of the duration, or the longest run where there is none",
+			plain.Count(w.runs, "past run"))
 	}
 	if o.work.beyond {
-		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done", plain.Duration(o.work.p50), o.duration.CapBy, plain.Duration(o.duration.limit))
+		n.add("the work is expected to take %s and %s ends it after %s: it is paid and may not be done",
+			plain.Duration(o.work.p50), o.duration.CapBy, plain.Duration(o.duration.limit))
 	}
 	if o.duration.limit == 0 {
 		n.add("nothing ends it: it may cost more than the p95")
@@ -148,7 +165,8 @@ func (c *chooser) covered(o *outcome, options int) []string {
 	if c.spec.Capacity == spec.Auto && !o.hasSpot {
 		n.add("the price of %s on spot in %s is not known: it is estimated on demand", o.machine.Type, o.region)
 	}
-	n.add("%s in the allowed regions compared; those without a known price are passed over", plain.Count(options, "machine"))
+	n.add("%s in the allowed regions compared; those without a known price are passed over",
+		plain.Count(options, "machine"))
 	if age := c.params.Now.Sub(oldest(o.lines)); age > 90*24*time.Hour {
 		n.add("the oldest price is of %s; `curfew price update` reads new ones", oldest(o.lines).Format(time.DateOnly))
 	}
@@ -180,7 +198,8 @@ func (c *chooser) changes(o *outcome, options []*outcome) []string {
 	n := notes{}
 	if len(options) > 1 {
 		a := options[1]
-		n.add("the next is %d × %s in %s: %s, at most %s", a.count, a.machine.Type, a.region, a.p50.Dollars(), a.p95.Dollars())
+		n.add("the next is %d × %s in %s: %s, at most %s", a.count, a.machine.Type, a.region, a.p50.Dollars(),
+			a.p95.Dollars())
 	}
 	for _, other := range []struct {
 		capacity spec.Capacity

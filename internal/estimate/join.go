@@ -25,8 +25,9 @@ type UnplacedError struct {
 
 // Error says what to give.
 func (e *UnplacedError) Error() string {
-	return fmt.Sprintf("estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) "+
-		"or the machine (%s), or give the nodes of the cluster (estimate.nodes, --nodes)", e.Name, labelType)
+	return fmt.Sprintf(
+		"estimate %s: it says how many GPUs it needs and not which: name the GPU (nvidia.com/gpu.product) "+
+			"or the machine (%s), or give the nodes of the cluster (estimate.nodes, --nodes)", e.Name, labelType)
 }
 
 // unread is an estimate of what a file runs that is not known: it has no amounts, and the gate
@@ -107,7 +108,10 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 		for _, part := range []struct {
 			to   *[]string
 			from []string
-		}{{&e.Assumptions, x.Assumptions}, {&e.CoverageNotes, x.CoverageNotes}, {&e.Changes, x.Changes}, {&e.Unknown, x.Unknown}, {&e.Open, x.Open}} {
+		}{
+			{&e.Assumptions, x.Assumptions}, {&e.CoverageNotes, x.CoverageNotes}, {&e.Changes, x.Changes},
+			{&e.Unknown, x.Unknown}, {&e.Open, x.Open},
+		} {
 			for _, line := range part.from {
 				*part.to = append(*part.to, x.Name+": "+line)
 			}
@@ -132,7 +136,8 @@ func Join(name string, all []*Estimate) (*Estimate, error) {
 	slices.Sort(hashes)
 	h := sha256.Sum256([]byte(strings.Join(hashes, "\n")))
 	e.SpecHash = hex.EncodeToString(h[:])
-	e.Title = fmt.Sprintf("%s: %s, at most %s, for %s", name, e.P50.Dollars(), e.P95.Dollars(), plain.Count(len(all), "workload"))
+	e.Title = fmt.Sprintf("%s: %s, at most %s, for %s", name, e.P50.Dollars(), e.P95.Dollars(),
+		plain.Count(len(all), "workload"))
 	return e, nil
 }
 

@@ -35,7 +35,8 @@ func TestJoin(t *testing.T) {
 		return e, all
 	}
 	e, all := join(string(src))
-	if len(all) != 2 || e.P50 != all[0].P50+all[1].P50 || e.P95 != all[0].P95+all[1].P95 || e.Hourly != all[0].Hourly+all[1].Hourly {
+	if len(all) != 2 || e.P50 != all[0].P50+all[1].P50 || e.P95 != all[0].P95+all[1].P95 ||
+		e.Hourly != all[0].Hourly+all[1].Hourly {
 		t.Errorf("%s and %s of %d", e.P50, e.P95, len(all))
 	}
 	// Two pods of 4 fit on one machine of 8; four of 1 on one of 4.
@@ -45,7 +46,8 @@ func TestJoin(t *testing.T) {
 	if e.Longest() != 4*time.Hour || all[0].Longest() != 2*time.Hour {
 		t.Errorf("two workloads of %s take %s", all[0].Longest(), e.Longest())
 	}
-	if len(e.Unknown) != 2 || !strings.HasPrefix(e.Unknown[0], "finetune: how often") || !strings.HasPrefix(e.Unknown[1], "sweep.fit: how often") {
+	if len(e.Unknown) != 2 || !strings.HasPrefix(e.Unknown[0], "finetune: how often") ||
+		!strings.HasPrefix(e.Unknown[1], "sweep.fit: how often") {
 		t.Errorf("unknown %q", e.Unknown)
 	}
 	if other, _ := join(strings.Replace(string(src), "train:1", "train:2", 1)); other.SpecHash == e.SpecHash {
@@ -66,8 +68,11 @@ func TestJoin(t *testing.T) {
 // the amounts of the rest, and that owner and purpose are those of what is known.
 func TestFileAsksAboutItsParts(t *testing.T) {
 	const (
-		known   = "apiVersion: v1\nkind: Pod\nmetadata: {name: known, labels: {team: nlp, purpose: training}}\nspec: {activeDeadlineSeconds: 3600, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}\n"
-		bare    = "apiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec: {activeDeadlineSeconds: 3600, containers: [{resources: {limits: {nvidia.com/gpu: 3}}}]}\n"
+		known = "apiVersion: v1\nkind: Pod\nmetadata: {name: known, labels: {team: nlp, purpose: training}}\nspec: " +
+			"{activeDeadlineSeconds: 3600, nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, containers: " +
+			"[{resources: {limits: {nvidia.com/gpu: 8}}}]}\n"
+		bare = "apiVersion: v1\nkind: Pod\nmetadata: {name: bare}\nspec: {activeDeadlineSeconds: 3600, containers: " +
+			"[{resources: {limits: {nvidia.com/gpu: 3}}}]}\n"
 		unknown = "apiVersion: example.com/v1\nkind: Fleet\nmetadata: {name: fleet}\n"
 	)
 	file := func(documents ...string) (*Estimate, error) {
@@ -86,11 +91,14 @@ func TestFileAsksAboutItsParts(t *testing.T) {
 		documents []string
 		want      string
 	}{
-		"a kind that is not read": {[]string{unknown, known}, "fleet: what Fleet (example.com) fleet (line 1) runs: its kind is not read"},
-		"no machine is named":     {[]string{known, bare}, "bare: what 1 × 3 GPUs of an unknown type cost"},
+		"a kind that is not read": {
+			[]string{unknown, known}, "fleet: what Fleet (example.com) fleet (line 1) runs: its kind is not read",
+		},
+		"no machine is named": {[]string{known, bare}, "bare: what 1 × 3 GPUs of an unknown type cost"},
 	} {
 		e, err := file(tc.documents...)
-		if err != nil || e.P95 != alone.P95 || e.Machines != 1 || e.Owner.Team != "nlp" || e.Purpose != "training" || e.Unpriced() {
+		if err != nil || e.P95 != alone.P95 || e.Machines != 1 || e.Owner.Team != "nlp" || e.Purpose != "training" ||
+			e.Unpriced() {
 			t.Errorf("%s: %+v, %v", name, e, err)
 			continue
 		}

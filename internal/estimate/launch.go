@@ -198,7 +198,8 @@ func (m *meter) group() {
 	least, _ := m.at.number("min_size")
 	most, mostState := m.at.number("max_size")
 	usual, state := m.at.number("desired_capacity")
-	if state == noValue || state == unknownValue && m.at.values["desired_capacity"] == nil && !m.configures("desired_capacity") {
+	if state == noValue || state == unknownValue && m.at.values["desired_capacity"] == nil &&
+		!m.configures("desired_capacity") {
 		usual, state = least, knownValue
 	}
 	if state != knownValue || mostState != knownValue {
@@ -220,23 +221,24 @@ func (m *meter) group() {
 		return
 	}
 	running, kept := m.warm(of)
-	m.mostExpensive(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"), func(x *meter, template attributes) {
-		l := x.launchOf(m.at, template)
-		kind, kindState := template.text("instance_type")
-		l.kind = kind
-		switch {
-		case x.requirements(template):
-		case kindState != knownValue || l.kind == "":
-			x.open("the machine type of its launch template is not in the plan")
-		default:
-			x.start(l, running.usual, running.most)
-			if lendsAddress(template) {
-				x.each("public IPv4 addresses", price.ItemAddress, 1, running.usual, running.most)
+	m.mostExpensive(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"),
+		func(x *meter, template attributes) {
+			l := x.launchOf(m.at, template)
+			kind, kindState := template.text("instance_type")
+			l.kind = kind
+			switch {
+			case x.requirements(template):
+			case kindState != knownValue || l.kind == "":
+				x.open("the machine type of its launch template is not in the plan")
+			default:
+				x.start(l, running.usual, running.most)
+				if lendsAddress(template) {
+					x.each("public IPv4 addresses", price.ItemAddress, 1, running.usual, running.most)
+				}
 			}
-		}
-		x.mapped(template, kept.usual, kept.most)
-		x.unread(launchTemplate, template)
-	})
+			x.mapped(template, kept.usual, kept.most)
+			x.unread(launchTemplate, template)
+		})
 }
 
 // warm returns how many machines of a group run, and how many there are with those of its warm pool,
@@ -254,7 +256,8 @@ func (m *meter) warm(of size) (running, kept size) {
 	pool := pools[0]
 	least, leastState := pool.number("min_size")
 	prepared := of.most
-	if text := fmt.Sprint(pool.values["max_group_prepared_capacity"]); pool.values["max_group_prepared_capacity"] != nil && text != "-1" {
+	if text := fmt.Sprint(pool.values["max_group_prepared_capacity"]); pool.values["max_group_prepared_capacity"] !=
+		nil && text != "-1" {
 		n, state := pool.number("max_group_prepared_capacity")
 		if prepared = n; state != knownValue {
 			m.open("the size of its warm pool is known only after the plan is applied")
@@ -316,7 +319,8 @@ func (m *meter) mixed(policy attributes, of size) {
 			return launches{}, false
 		}
 		within := nestedBlock(exprs, n, path...)
-		return m.templateIn(b[0], nestedBlock(within, 0, "launch_template_specification"), "launch_template_id", "launch_template_name"), true
+		return m.templateIn(b[0], nestedBlock(within, 0, "launch_template_specification"), "launch_template_id",
+			"launch_template_name"), true
 	}
 	common, _ := named(parts[0], 0, path...)
 	var pools []pool
@@ -476,12 +480,14 @@ func (m *meter) nodes() {
 		if state != knownValue {
 			disk = usualDisk
 		}
-		x.volume("root disk", attributes{values: map[string]any{"volume_size": fmt.Sprint(disk), "volume_type": "gp2"}}, n.usual, n.most)
+		x.volume("root disk", attributes{values: map[string]any{"volume_size": fmt.Sprint(disk), "volume_type": "gp2"}},
+			n.usual, n.most)
 	}
 	blocks := m.at.block("launch_template")
 	switch {
 	case len(blocks) > 0:
-		m.mostExpensive(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"), read)
+		m.mostExpensive(m.templateIn(blocks[0], nestedBlock(m.expressions(m.change), 0, "launch_template"), "id", "name"),
+			read)
 	case m.at.unknown["launch_template"] == true:
 		m.open("its launch template is known only after the plan is applied")
 	default:

@@ -42,7 +42,8 @@ func TestLeeway(t *testing.T) {
 		if err != nil || p50 != e.P50 || p95 != e.P95 {
 			t.Errorf("%d%%: the lines come to %s and %s, %v; want %s and %s", percent, p50, p95, err, e.P50, e.P95)
 		}
-		if e.P50 != was.P50 || e.Hourly != most || (percent == 0) != (e.P95 == was.P95) || !strings.Contains(e.Title, e.P95.Dollars()+" (p95)") {
+		if e.P50 != was.P50 || e.Hourly != most || (percent == 0) != (e.P95 == was.P95) ||
+			!strings.Contains(e.Title, e.P95.Dollars()+" (p95)") {
 			t.Errorf("%d%%: %s to %s, %s an hour, want %s; %s", percent, e.P50, e.P95, e.Hourly, most, e.Title)
 		}
 	}

@@ -37,7 +37,8 @@ func ReadNodes(name string, r io.Reader) ([]Node, error) {
 		return nil, fmt.Errorf("read the nodes in %s: %w", name, err)
 	}
 	if list.Kind != "List" && list.Kind != "NodeList" {
-		return nil, fmt.Errorf("read the nodes in %s: it is a %q and not what `kubectl get nodes -o json` prints", name, list.Kind)
+		return nil, fmt.Errorf("read the nodes in %s: it is a %q and not what `kubectl get nodes -o json` prints", name,
+			list.Kind)
 	}
 	var out []Node
 	for _, n := range list.Items {
@@ -45,8 +46,11 @@ func ReadNodes(name string, r io.Reader) ([]Node, error) {
 		if gpus := n.Status.Capacity["nvidia.com/gpu"]; gpus == "" || gpus == "0" || labels[labelType] == "" {
 			continue
 		}
-		spot := labels["karpenter.sh/capacity-type"] == "spot" || strings.EqualFold(labels["eks.amazonaws.com/capacityType"], "SPOT")
-		out = append(out, Node{Labels: labels, Type: labels[labelType], Region: labels[labelRegion], Spot: spot, Whole: true})
+		spot := labels["karpenter.sh/capacity-type"] == "spot" ||
+			strings.EqualFold(labels["eks.amazonaws.com/capacityType"], "SPOT")
+		out = append(out, Node{
+			Labels: labels, Type: labels[labelType], Region: labels[labelRegion], Spot: spot, Whole: true,
+		})
 	}
 	return out, nil
 }

@@ -15,9 +15,13 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const head = "apiVersion: curfew.job/v1\nname: x\nresources: {instance_type: g5.xlarge}\nregions: [us-east-1]\nrun: train\n"
+	const head = "apiVersion: curfew.job/v1\nname: x\nresources: {instance_type: g5.xlarge}\nregions: " +
+		"[us-east-1]\nrun: train\n"
 	for _, tc := range []struct{ name, rest, open string }{
-		{"sizes of what is kept", "max_runtime: 2h\ncheckpoint: {dir: /c, to: \"s3://near/c\"}\nartifacts: {dir: /o, to: \"s3://near/o\"}\n", ""},
+		{
+			"sizes of what is kept",
+			"max_runtime: 2h\ncheckpoint: {dir: /c, to: \"s3://near/c\"}\nartifacts: {dir: /o, to: \"s3://near/o\"}\n", "",
+		},
 		{"a bucket in an unknown region", "max_runtime: 2h\ndata: [\"s3://somewhere/d\"]\n", ""},
 		{"data from afar", "max_runtime: 2h\ndata: [\"s3://far/d\"]\n", "s3://far/d"},
 		{"work that nothing ends", "duration: 1m\n", "x"},
@@ -27,7 +31,10 @@ func TestOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := New(s, book, Params{Now: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), DataRegions: map[string]string{"near": "us-east-1", "far": "eu-west-1"}})
+			e, err := New(s, book, Params{
+				Now:         time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC),
+				DataRegions: map[string]string{"near": "us-east-1", "far": "eu-west-1"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -61,7 +61,8 @@ func (c *planner) indexReservations() {
 				ordinary := (tenancy == "" || tenancy == "default") && (platform == "" || platform == linux)
 				if n > 0 && kind != "" && zone != "" && ordinary && at.state("instance_match_criteria") != unknownValue {
 					action := actionOf(change.Change.Actions)
-					c.reservations[i] = append(c.reservations[i], &reservation{address: change.Address, id: id, kind: kind, zone: zone,
+					c.reservations[i] = append(c.reservations[i], &reservation{
+						address: change.Address, id: id, kind: kind, zone: zone,
 						targeted: match == "targeted", made: action == actionCreate || action == actionReplace, left: n})
 				}
 			}

@@ -73,7 +73,10 @@ func (c *planner) meter(change *tfjson.ResourceChange, before bool) *meter {
 	if before {
 		at = attributesOf(change.Change.Before, nil)
 	}
-	return &meter{planner: c, change: change, before: before, kind: change.Type, address: change.Address, at: at, gpus: map[string]int{}}
+	return &meter{
+		planner: c, change: change, before: before, kind: change.Type, address: change.Address, at: at,
+		gpus: map[string]int{},
+	}
 }
 
 // worst is what the lines add up to at the worst.
@@ -362,9 +365,12 @@ func (m *meter) database() {
 	switch kind {
 	case "gp3":
 		free, freeMiBps := aws.DatabaseGP3Free(engine, size)
-		m.each(fmt.Sprintf("database IOPS over %s", plain.Number(float64(free), 0)), price.ItemRDSGP3IOPS, iops-free, copies, copies)
-		m.each(fmt.Sprintf("database throughput over %d MiB/s", freeMiBps), price.ItemRDSGP3Throughput, throughput-freeMiBps, copies, copies)
-		if iopsState == unknownValue && m.configures("iops") || throughputState == unknownValue && m.configures("storage_throughput") {
+		m.each(fmt.Sprintf("database IOPS over %s", plain.Number(float64(free), 0)), price.ItemRDSGP3IOPS, iops-free, copies,
+			copies)
+		m.each(fmt.Sprintf("database throughput over %d MiB/s", freeMiBps), price.ItemRDSGP3Throughput, throughput-freeMiBps,
+			copies, copies)
+		if iopsState == unknownValue && m.configures("iops") || throughputState == unknownValue &&
+			m.configures("storage_throughput") {
 			m.open("the IOPS or the throughput of its storage are known only after the plan is applied")
 		}
 	case "io1", "io2":
@@ -398,7 +404,8 @@ func (m *meter) elsewhere(cloud, key string) {
 		return
 	}
 	for _, e := range m.book.Entries() {
-		if e.Cloud == cloud && e.Service == price.Compute && e.Type == kind && e.Region == m.region && e.Term == price.OnDemand && e.Part == price.Whole {
+		if e.Cloud == cloud && e.Service == price.Compute && e.Type == kind && e.Region == m.region &&
+			e.Term == price.OnDemand && e.Part == price.Whole {
 			m.priced(kind+" on demand", e.Price, nil, 1, 1)
 			m.count(kind, 1)
 			return

@@ -35,8 +35,14 @@ func TestOrdealAgainstChance(t *testing.T) {
 		o    ordeal
 		work time.Duration
 	}{
-		{"saved often", ordeal{perHour: 0.33, every: 10 * time.Minute, restart: 10 * time.Minute, retries: 1000}, 12 * time.Hour},
-		{"saved seldom", ordeal{perHour: 0.33, every: 2 * time.Hour, restart: 5 * time.Minute, retries: 1000}, 24 * time.Hour},
+		{
+			"saved often", ordeal{perHour: 0.33, every: 10 * time.Minute, restart: 10 * time.Minute, retries: 1000},
+			12 * time.Hour,
+		},
+		{
+			"saved seldom", ordeal{perHour: 0.33, every: 2 * time.Hour, restart: 5 * time.Minute, retries: 1000},
+			24 * time.Hour,
+		},
 		{"never saved", ordeal{perHour: 0.1, restart: 5 * time.Minute, retries: 1000}, 6 * time.Hour},
 	} {
 		p50, p95, n50, n95 := tc.o.outlast(work{p50: tc.work, p95: tc.work})
@@ -86,7 +92,8 @@ func play(o ordeal, length time.Duration, chance *rand.Rand) (took time.Duration
 // TestWithoutCheckpoint holds that unsaved work on spot machines costs more than saved.
 func TestWithoutCheckpoint(t *testing.T) {
 	b := testBook(t)
-	saved, err := New(parse(t, p4d+"capacity: spot\nduration: 10h\ncheckpoint: {dir: /c, to: s3://b/c}\n"), b, Params{Now: now})
+	saved, err := New(parse(t, p4d+"capacity: spot\nduration: 10h\ncheckpoint: {dir: /c, to: s3://b/c}\n"), b,
+		Params{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +101,8 @@ func TestWithoutCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many, err := New(parse(t, "resources: {instance_type: p4d.24xlarge, nodes: 8}\nregions: us-east-1\ncapacity: spot\nduration: 10h\ncheckpoint: {dir: /c, to: s3://b/c}\n"), b, Params{Now: now})
+	many, err := New(parse(t, "resources: {instance_type: p4d.24xlarge, nodes: 8}\nregions: us-east-1\ncapacity: "+
+		"spot\nduration: 10h\ncheckpoint: {dir: /c, to: s3://b/c}\n"), b, Params{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +110,8 @@ func TestWithoutCheckpoint(t *testing.T) {
 		t.Errorf("saved %s and %s, not saved %s and %s", saved.P50, saved.P95, lost.P50, lost.P95)
 	}
 	if many.Duration.RestartsP50 <= 4*saved.Duration.RestartsP50 {
-		t.Errorf("one machine is taken away %d times, one of eight %d times", saved.Duration.RestartsP50, many.Duration.RestartsP50)
+		t.Errorf("one machine is taken away %d times, one of eight %d times", saved.Duration.RestartsP50,
+			many.Duration.RestartsP50)
 	}
 	for _, e := range []*Estimate{saved, lost} {
 		if e.Duration.limit > 0 {
@@ -115,7 +124,10 @@ func TestWithoutCheckpoint(t *testing.T) {
 // is stated stays.
 func TestInterruptionsAreLearned(t *testing.T) {
 	run := func(name string, hours time.Duration, taken int) Run {
-		return Run{Name: name, Finished: now.Add(-time.Hour), Work: time.Hour, Machines: 2, SpotTime: hours * time.Hour, Interruptions: taken}
+		return Run{
+			Name: name, Finished: now.Add(-time.Hour), Work: time.Hour, Machines: 2, SpotTime: hours * time.Hour,
+			Interruptions: taken,
+		}
 	}
 	s := parse(t, p4d+"capacity: spot\nduration: 10h\n")
 	all := spot.Unmeasured()
@@ -130,7 +142,8 @@ func TestInterruptionsAreLearned(t *testing.T) {
 		{"of others", all, []Run{run("other", 50, 9), run("third", 10, 0)}, all.Learn(9, 120)},
 		{"stated", spot.Configured(0.5), []Run{run(s.Name, 200, 4)}, spot.Configured(0.5)},
 	} {
-		if got := interruptions(s, Params{Now: now, History: tc.runs, Defaults: Defaults{Interruptions: tc.before}}); got != tc.want {
+		if got := interruptions(s, Params{Now: now, History: tc.runs, Defaults: Defaults{Interruptions: tc.before}}); got !=
+			tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}

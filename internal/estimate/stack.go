@@ -55,8 +55,12 @@ var stackTypes = map[string]stackType{
 	"AWS::EC2::NatGateway":                      {kind: "aws_nat_gateway"},
 	"AWS::ElasticLoadBalancing::LoadBalancer":   {kind: "aws_elb"},
 	"AWS::ElasticLoadBalancingV2::LoadBalancer": {"aws_lb", map[string]string{"Type": "load_balancer_type"}},
-	"AWS::SageMaker::NotebookInstance":          {"aws_sagemaker_notebook_instance", map[string]string{"VolumeSizeInGB": "volume_size"}},
-	"AWS::RDS::DBInstance":                      {"aws_db_instance", map[string]string{"DBInstanceClass": "instance_class", "MultiAZ": "multi_az"}},
+	"AWS::SageMaker::NotebookInstance": {
+		"aws_sagemaker_notebook_instance", map[string]string{"VolumeSizeInGB": "volume_size"},
+	},
+	"AWS::RDS::DBInstance": {
+		"aws_db_instance", map[string]string{"DBInstanceClass": "instance_class", "MultiAZ": "multi_az"},
+	},
 }
 
 // stack adds what the template of a CloudFormation stack creates, where the plan has the
@@ -108,7 +112,10 @@ func (m *meter) stack() {
 // merge adds one resource of a template.
 func (m *meter) merge(name, kind string, at attributes) {
 	// No resource of the configuration belongs to it.
-	x := &meter{planner: m.planner, change: &tfjson.ResourceChange{}, before: m.before, kind: stackTypes[kind].kind, address: m.address + "/" + name, at: at, region: m.region, gpus: map[string]int{}}
+	x := &meter{
+		planner: m.planner, change: &tfjson.ResourceChange{}, before: m.before, kind: stackTypes[kind].kind,
+		address: m.address + "/" + name, at: at, region: m.region, gpus: map[string]int{},
+	}
 	meters[x.kind](x)
 	m.lines, m.hourly = append(m.lines, x.lines...), append(m.hourly, x.hourly...)
 	m.unknown, m.unpriced = append(m.unknown, x.unknown...), append(m.unpriced, x.unpriced...)
@@ -186,7 +193,8 @@ func (p properties) parameter(name string) (value, unknown any) {
 	declared, _ := p.declared[name].(map[string]any)
 	kind, _ := declared["Type"].(string)
 	switch given := p.given[name]; {
-	case p.late == true || late[name] == true || declared == nil || strings.HasPrefix(kind, "AWS::SSM::"): // the name of a value
+	// the name of a value
+	case p.late == true || late[name] == true || declared == nil || strings.HasPrefix(kind, "AWS::SSM::"):
 		return nil, true
 	case given != nil:
 		return given, nil

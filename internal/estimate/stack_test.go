@@ -45,13 +45,16 @@ func TestUnreviewedTypesAsk(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := tc.asks && action != `"delete"` && action != `"no-op"`
-			if got := len(e.Open) == 1 && strings.Contains(e.Open[0], "what a resource of type "+tc.kind+" costs is not known"); got != want || !want && len(e.Open) > 0 {
+			if got := len(e.Open) == 1 &&
+				strings.Contains(e.Open[0], "what a resource of type "+tc.kind+" costs is not known"); got != want || !want &&
+				len(e.Open) > 0 {
 				t.Errorf("%s, %s: unknown %q", tc.kind, action, e.Open)
 			}
 		}
 	}
 	for i, pattern := range freeTypes {
-		if _, err := path.Match(pattern, ""); err != nil || slices.Contains(freeTypes[:i], pattern) || meters[pattern] != nil || stackTypes[pattern].kind != "" {
+		if _, err := path.Match(pattern, ""); err != nil || slices.Contains(freeTypes[:i], pattern) ||
+			meters[pattern] != nil || stackTypes[pattern].kind != "" {
 			t.Errorf("%s: %v, or it is listed twice, or priced", pattern, err)
 		}
 	}
@@ -67,7 +70,8 @@ func TestStacks(t *testing.T) {
 	}
 	const disk = `"BlockDeviceMappings":[{"DeviceName":"/dev/sda1","Ebs":{"VolumeSize":100,"VolumeType":"gp3"}}]`
 	instance := func(kind string) string {
-		return `{"Resources":{"Trainer":{"Type":"AWS::EC2::Instance","Properties":{"InstanceType":` + kind + `,` + disk + `}}}}`
+		return `{"Resources":{"Trainer":{"Type":"AWS::EC2::Instance","Properties":{"InstanceType":` + kind + `,` + disk +
+			`}}}}`
 	}
 	const short = `
 AWSTemplateFormatVersion: 2010-09-09
@@ -91,26 +95,94 @@ Resources:
 		unknown        []string
 	}{
 		{"JSON", stack(instance(`"g5.xlarge"`), ""), "737.30", nil},
-		{"JSON with a parameter that is given", stack(strings.Replace(instance(`{"Ref":"T"}`), `{`, `{"Parameters":{"T":{"Type":"String","Default":"g5.xlarge"}},`, 1), `,"parameters":{"T":"p4d.24xlarge"}`), "16067.30", nil},
+		{
+			"JSON with a parameter that is given",
+			stack(strings.Replace(instance(`{"Ref":"T"}`), `{`, `{"Parameters":{"T":{"Type":"String","Default":"g5.xlarge"}},`,
+				1), `,"parameters":{"T":"p4d.24xlarge"}`),
+			"16067.30", nil,
+		},
 		{"YAML with a default", stack(short, ""), "737.30", nil},
-		{"a parameter without a value", stack(instance(`{"Ref":"T"}`), ""), "7.30", []string{"x/Trainer: instance_type is known only after"}},
-		{"a parameter in the parameter store", stack(strings.Replace(short, "Default: g5.xlarge", "Default: g5.xlarge, Note: x", 1)+"  V: {Type: AWS::EC2::Volume, Properties: {Size: !Ref Image, VolumeType: gp3}}\n", ""), "737.30", []string{"x/V: the size or type of its volume is not known"}},
-		{"a function", stack(instance(`{"Fn::If":["Big","p5.48xlarge","g5.xlarge"]}`), ""), "7.30", []string{"instance_type is known only after"}},
-		{"a short function", stack(strings.Replace(short, "!Ref Type", "!FindInMap [a, b, c]", 1), ""), "7.30", []string{"instance_type is known only after"}},
-		{"an alias", stack(strings.Replace(strings.Replace(short, "Default: g5.xlarge", "Default: &g g5.xlarge", 1), "!Ref Type", "*g", 1), ""), "7.30", []string{"instance_type is known only after"}},
-		{"a volume", stack(`{"Resources":{"V":{"Type":"AWS::EC2::Volume","Properties":{"Size":"100","VolumeType":"gp3"}}}}`, ""), "7.30", nil},
-		{"a balancer", stack(`{"Resources":{"L":{"Type":"AWS::ElasticLoadBalancingV2::LoadBalancer","Properties":{"Type":"network"}}}}`, ""), "16.425", []string{"charged by use"}},
-		{"a notebook", stack(`{"Resources":{"N":{"Type":"AWS::SageMaker::NotebookInstance","Properties":{"InstanceType":"ml.t3.medium"}}}}`, ""), "37.20", nil},
-		{"a database in two zones", stack(`{"Resources":{"D":{"Type":"AWS::RDS::DBInstance","Properties":{"Engine":"postgres","DBInstanceClass":"db.m5.large","AllocatedStorage":"100","StorageType":"gp3","MultiAZ":"true"}}}}`, ""), "282.88", nil},
-		{"a reservation", stack(`{"Resources":{"C":{"Type":"AWS::EC2::CapacityReservation","Properties":{"InstanceType":"g5.xlarge","InstanceCount":2}}}}`, ""), "1460.00", nil},
+		{
+			"a parameter without a value", stack(instance(`{"Ref":"T"}`), ""), "7.30",
+			[]string{"x/Trainer: instance_type is known only after"},
+		},
+		{
+			"a parameter in the parameter store",
+			stack(strings.Replace(short, "Default: g5.xlarge", "Default: g5.xlarge, Note: x",
+				1)+"  V: {Type: AWS::EC2::Volume, Properties: {Size: !Ref Image, VolumeType: gp3}}\n", ""),
+			"737.30", []string{"x/V: the size or type of its volume is not known"},
+		},
+		{
+			"a function", stack(instance(`{"Fn::If":["Big","p5.48xlarge","g5.xlarge"]}`), ""), "7.30",
+			[]string{"instance_type is known only after"},
+		},
+		{
+			"a short function", stack(strings.Replace(short, "!Ref Type", "!FindInMap [a, b, c]", 1), ""), "7.30",
+			[]string{"instance_type is known only after"},
+		},
+		{
+			"an alias",
+			stack(strings.Replace(strings.Replace(short, "Default: g5.xlarge", "Default: &g g5.xlarge", 1), "!Ref Type", "*g",
+				1), ""),
+			"7.30", []string{"instance_type is known only after"},
+		},
+		{
+			"a volume",
+			stack(`{"Resources":{"V":{"Type":"AWS::EC2::Volume","Properties":{"Size":"100","VolumeType":"gp3"}}}}`, ""),
+			"7.30", nil,
+		},
+		{
+			"a balancer",
+			stack(`{"Resources":{"L":{"Type":"AWS::ElasticLoadBalancingV2::LoadBalancer","Properties":{"Type":"network"}}}}`,
+				""),
+			"16.425", []string{"charged by use"},
+		},
+		{
+			"a notebook",
+			stack(
+				`{"Resources":{"N":{"Type":"AWS::SageMaker::NotebookInstance","Properties":{"InstanceType":"ml.t3.medium"}}}}`,
+				""),
+			"37.20", nil,
+		},
+		{
+			"a database in two zones",
+			stack(
+				`{"Resources":{"D":{"Type":"AWS::RDS::DBInstance","Properties":{"Engine":"postgres","DBInstanceClass":"db.m5.large","AllocatedStorage":"100","StorageType":"gp3","MultiAZ":"true"}}}}`, ""),
+			"282.88", nil,
+		},
+		{
+			"a reservation",
+			stack(
+				`{"Resources":{"C":{"Type":"AWS::EC2::CapacityReservation","Properties":{"InstanceType":"g5.xlarge","InstanceCount":2}}}}`, ""),
+			"1460.00", nil,
+		},
 		{"free", stack(`{"Resources":{"R":{"Type":"AWS::IAM::Role"},"B":{"Type":"AWS::S3::Bucket"}}}`, ""), "0.00", nil},
-		{"an unreviewed type", stack(`{"Resources":{"F":{"Type":"AWS::FSx::FileSystem"}}}`, ""), "0.00", []string{"F in its template: what a resource of type AWS::FSx::FileSystem costs is not known"}},
-		{"a stack in the stack", stack(`{"Resources":{"S":{"Type":"AWS::CloudFormation::Stack"}}}`, ""), "0.00", []string{"AWS::CloudFormation::Stack costs is not known"}},
-		{"a transform", stack(`{"Transform":"AWS::Serverless-2016-10-31","Resources":{"R":{"Type":"AWS::IAM::Role"}}}`, ""), "0.00", []string{"its template has a transform"}},
-		{"a loop", stack(`{"Resources":{"Fn::ForEach::X":["a",["b"],{}]}}`, ""), "0.00", []string{"has no type that can be read"}},
+		{
+			"an unreviewed type", stack(`{"Resources":{"F":{"Type":"AWS::FSx::FileSystem"}}}`, ""), "0.00",
+			[]string{"F in its template: what a resource of type AWS::FSx::FileSystem costs is not known"},
+		},
+		{
+			"a stack in the stack", stack(`{"Resources":{"S":{"Type":"AWS::CloudFormation::Stack"}}}`, ""), "0.00",
+			[]string{"AWS::CloudFormation::Stack costs is not known"},
+		},
+		{
+			"a transform",
+			stack(`{"Transform":"AWS::Serverless-2016-10-31","Resources":{"R":{"Type":"AWS::IAM::Role"}}}`, ""), "0.00",
+			[]string{"its template has a transform"},
+		},
+		{
+			"a loop", stack(`{"Resources":{"Fn::ForEach::X":["a",["b"],{}]}}`, ""), "0.00",
+			[]string{"has no type that can be read"},
+		},
 		{"no resources", stack(`{"Resources":{}}`, ""), "0.00", []string{"no Resources"}},
-		{"elsewhere", created("aws_cloudformation_stack", `{"template_url":"https://bucket/t.yaml"}`), "0.00", []string{"its template is not in the plan"}},
-		{"after apply", change("aws_cloudformation_stack", `"create"`, "null", `{}`, `{"template_body":true}`), "0.00", []string{"its template is known only after"}},
+		{
+			"elsewhere", created("aws_cloudformation_stack", `{"template_url":"https://bucket/t.yaml"}`), "0.00",
+			[]string{"its template is not in the plan"},
+		},
+		{
+			"after apply", change("aws_cloudformation_stack", `"create"`, "null", `{}`, `{"template_body":true}`), "0.00",
+			[]string{"its template is known only after"},
+		},
 		{"broken", stack("Resources: [", ""), "0.00", []string{"its template cannot be read"}},
 		{"broken JSON", stack("{", ""), "0.00", []string{"its template cannot be read"}},
 		{"a bomb", stack("a: "+strings.Repeat("[", 40_000), ""), "0.00", []string{"its template cannot be read"}},
@@ -129,11 +201,14 @@ Resources:
 			t.Errorf("%s: %s a month, unknown %q; want %s, %q", tc.name, e.P50, e.Open, tc.p50, tc.unknown)
 		}
 	}
-	e, err := FromTerraform(strings.NewReader(stack(instance(`"p4d.24xlarge"`), "")), "p.json", testBook(t), Params{Now: now})
-	if err != nil || e.Machines != 1 || e.GPUs["A100"]+e.GPUs["A100-40GB"] != 8 || e.Lines[0].Resource != "aws_cloudformation_stack.x/Trainer" {
+	e, err := FromTerraform(strings.NewReader(stack(instance(`"p4d.24xlarge"`), "")), "p.json", testBook(t),
+		Params{Now: now})
+	if err != nil || e.Machines != 1 || e.GPUs["A100"]+e.GPUs["A100-40GB"] != 8 ||
+		e.Lines[0].Resource != "aws_cloudformation_stack.x/Trainer" {
 		t.Errorf("got %d machines, %v, %+v, %v", e.Machines, e.GPUs, e.Lines, err)
 	}
-	if _, err := FromTerraform(strings.NewReader(stack(instance(`"x9.large"`), "")), "p.json", testBook(t), Params{Now: now}); !errors.Is(err, price.ErrUnpriced) {
+	if _, err := FromTerraform(strings.NewReader(stack(instance(`"x9.large"`), "")), "p.json", testBook(t),
+		Params{Now: now}); !errors.Is(err, price.ErrUnpriced) {
 		t.Errorf("a machine without a price: %v", err)
 	}
 }

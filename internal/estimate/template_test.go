@@ -2,8 +2,6 @@ package estimate
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -31,14 +29,21 @@ func planOf(t testing.TB, modules object, all ...planned) string {
 		if r.unknown == nil {
 			change["after_unknown"] = object{}
 		}
-		changes = append(changes, object{"address": r.address, "mode": "managed", "type": kind, "name": name, "module_address": r.module, "change": change})
+		changes = append(changes, object{
+			"address": r.address, "mode": "managed", "type": kind, "name": name, "module_address": r.module, "change": change,
+		})
 		if r.config != nil && r.module == "" {
-			configured = append(configured, object{"address": kind + "." + name, "mode": "managed", "type": kind, "name": name, "provider_config_key": "aws", "expressions": r.config})
+			configured = append(configured, object{
+				"address": kind + "." + name, "mode": "managed", "type": kind, "name": name, "provider_config_key": "aws",
+				"expressions": r.config,
+			})
 		}
 	}
 	src, err := json.Marshal(object{"format_version": "1.2", "resource_changes": changes, "configuration": object{
-		"provider_config": object{"aws": object{"name": "aws", "expressions": object{"region": object{"constant_value": "us-east-1"}}}},
-		"root_module":     object{"resources": configured, "module_calls": modules}}})
+		"provider_config": object{
+			"aws": object{"name": "aws", "expressions": object{"region": object{"constant_value": "us-east-1"}}},
+		},
+		"root_module": object{"resources": configured, "module_calls": modules}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +108,8 @@ func TestTemplateIsChosen(t *testing.T) {
 		return made("aws_autoscaling_group.g", groupOf(object{"version": "$Latest"}), late, config)
 	}
 	byID := func(id string) planned {
-		return made("aws_autoscaling_group.g", groupOf(object{"id": id, "version": "$Latest"}), object{"launch_template": []any{object{"name": true}}},
+		return made("aws_autoscaling_group.g", groupOf(object{"id": id, "version": "$Latest"}),
+			object{"launch_template": []any{object{"name": true}}},
 			object{"launch_template": []any{object{"id": refs("local.template")}}})
 	}
 	keyed := func(address, kind string) planned { return made(address, templateOf(kind), object{"id": true}, nil) }
@@ -115,28 +121,117 @@ func TestTemplateIsChosen(t *testing.T) {
 		p95     string
 		asks    string
 	}{
-		{"by a reference", nil, []planned{small, large, group(refs("aws_launch_template.small.id", "aws_launch_template.small"))}, threeSmall, ""},
-		{"by a reference to the other", nil, []planned{small, large, group(refs("aws_launch_template.large.id", "aws_launch_template.large"))}, threeLarge, ""},
-		{"by a condition", nil, []planned{small, large, group(refs("var.big", "aws_launch_template.small.id", "aws_launch_template.small", "aws_launch_template.large.id", "aws_launch_template.large"))}, threeLarge, which},
-		{"by a condition on alike ones", nil, []planned{small, keyed("aws_launch_template.same", "g5.xlarge"), group(refs("aws_launch_template.small.id", "aws_launch_template.small", "aws_launch_template.same.id", "aws_launch_template.same"))}, threeSmall, ""},
+		{
+			"by a reference", nil,
+			[]planned{small, large, group(refs("aws_launch_template.small.id", "aws_launch_template.small"))}, threeSmall, "",
+		},
+		{
+			"by a reference to the other", nil,
+			[]planned{small, large, group(refs("aws_launch_template.large.id", "aws_launch_template.large"))}, threeLarge, "",
+		},
+		{
+			"by a condition", nil,
+			[]planned{
+				small, large,
+				group(refs("var.big", "aws_launch_template.small.id", "aws_launch_template.small", "aws_launch_template.large.id",
+					"aws_launch_template.large")),
+			},
+			threeLarge, which,
+		},
+		{
+			"by a condition on alike ones", nil,
+			[]planned{
+				small, keyed("aws_launch_template.same", "g5.xlarge"),
+				group(refs("aws_launch_template.small.id", "aws_launch_template.small", "aws_launch_template.same.id",
+					"aws_launch_template.same")),
+			},
+			threeSmall, "",
+		},
 		{"by a local value", nil, []planned{small, large, group(refs("local.template"))}, threeLarge, which},
-		{"by another attribute", nil, []planned{small, large, group(refs("aws_launch_template.small.tags", "aws_launch_template.small"))}, threeLarge, which},
-		{"by a value that something else makes", nil, []planned{small, large, group(refs("aws_launch_template.small.id", "aws_launch_template.small", "terraform_data.x.output", "terraform_data.x"))}, threeLarge, which},
+		{
+			"by another attribute", nil,
+			[]planned{small, large, group(refs("aws_launch_template.small.tags", "aws_launch_template.small"))}, threeLarge,
+			which,
+		},
+		{
+			"by a value that something else makes", nil,
+			[]planned{
+				small, large,
+				group(refs("aws_launch_template.small.id", "aws_launch_template.small", "terraform_data.x.output",
+					"terraform_data.x")),
+			},
+			threeLarge, which,
+		},
 		{"by a dynamic block", nil, []planned{small, group(nil)}, threeSmall, which},
-		{"by a key", nil, []planned{keyed("aws_launch_template.k[0]", "g5.xlarge"), keyed("aws_launch_template.k[1]", "p4d.24xlarge"),
-			group(refs("aws_launch_template.k[0].id", "aws_launch_template.k[0]", "aws_launch_template.k"))}, threeSmall, ""},
-		{"by a computed key", nil, []planned{keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"), keyed(`aws_launch_template.k["c]"]`, "p4d.24xlarge"),
-			group(refs("aws_launch_template.k", "each.key"))}, threeLarge, which},
-		{"by a computed key of one", nil, []planned{keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"), large, group(refs("aws_launch_template.k", "each.key"))}, threeSmall, ""},
-		{"by its id", nil, []planned{kept("aws_launch_template.a", "lt-a", "g5.xlarge"), kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"), byID("lt-a")}, threeSmall, ""},
-		{"by the id of the other", nil, []planned{kept("aws_launch_template.a", "lt-a", "g5.xlarge"), kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"), byID("lt-b")}, threeLarge, ""},
-		{"by the id of one elsewhere", nil, []planned{small, byID("lt-z")}, "0.00", "its launch template lt-z is not in the plan"},
-		{"by its name", nil, []planned{small, large, made("aws_autoscaling_group.g", groupOf(object{"name": "large"}), nil, nil)}, threeLarge, ""},
-		{"of the module around it", object{"pool": object{"expressions": object{"template": refs("aws_launch_template.large.id", "aws_launch_template.large")}, "module": object{"resources": []any{
-			object{"mode": "managed", "type": "aws_autoscaling_group", "name": "g", "expressions": object{"launch_template": []any{object{"id": refs("var.template")}}}}}}}},
-			[]planned{small, large, {address: `module.pool["x.y"].aws_autoscaling_group.g`, module: `module.pool["x.y"]`, actions: []string{"create"}, after: groupOf(object{}), unknown: late}}, threeLarge, ""},
-		{"of another module", object{"lt": object{"module": object{"outputs": object{"id": object{"expression": refs("aws_launch_template.deep.id", "aws_launch_template.deep")}}}}},
-			[]planned{large, {address: "module.lt.aws_launch_template.deep", module: "module.lt", actions: []string{"create"}, after: templateOf("g5.xlarge"), unknown: object{"id": true}},
+		{
+			"by a key", nil, []planned{
+				keyed("aws_launch_template.k[0]", "g5.xlarge"), keyed("aws_launch_template.k[1]", "p4d.24xlarge"),
+				group(refs("aws_launch_template.k[0].id", "aws_launch_template.k[0]", "aws_launch_template.k"))}, threeSmall, ""},
+		{
+			"by a computed key", nil, []planned{
+				keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"), keyed(`aws_launch_template.k["c]"]`, "p4d.24xlarge"),
+				group(refs("aws_launch_template.k", "each.key"))}, threeLarge, which},
+		{
+			"by a computed key of one", nil,
+			[]planned{
+				keyed(`aws_launch_template.k["a.b"]`, "g5.xlarge"), large, group(refs("aws_launch_template.k", "each.key")),
+			},
+			threeSmall, "",
+		},
+		{
+			"by its id", nil,
+			[]planned{
+				kept("aws_launch_template.a", "lt-a", "g5.xlarge"), kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"),
+				byID("lt-a"),
+			},
+			threeSmall, "",
+		},
+		{
+			"by the id of the other", nil,
+			[]planned{
+				kept("aws_launch_template.a", "lt-a", "g5.xlarge"), kept("aws_launch_template.b", "lt-b", "p4d.24xlarge"),
+				byID("lt-b"),
+			},
+			threeLarge, "",
+		},
+		{
+			"by the id of one elsewhere", nil, []planned{small, byID("lt-z")}, "0.00",
+			"its launch template lt-z is not in the plan",
+		},
+		{
+			"by its name", nil,
+			[]planned{small, large, made("aws_autoscaling_group.g", groupOf(object{"name": "large"}), nil, nil)}, threeLarge,
+			"",
+		},
+		{
+			"of the module around it", object{
+				"pool": object{
+					"expressions": object{"template": refs("aws_launch_template.large.id", "aws_launch_template.large")},
+					"module": object{"resources": []any{
+						object{
+							"mode": "managed", "type": "aws_autoscaling_group", "name": "g",
+							"expressions": object{"launch_template": []any{object{"id": refs("var.template")}}},
+						}}}}},
+			[]planned{
+				small, large,
+				{
+					address: `module.pool["x.y"].aws_autoscaling_group.g`, module: `module.pool["x.y"]`,
+					actions: []string{"create"}, after: groupOf(object{}), unknown: late,
+				},
+			}, threeLarge, ""},
+		{
+			"of another module", object{
+				"lt": object{
+					"module": object{
+						"outputs": object{"id": object{"expression": refs("aws_launch_template.deep.id", "aws_launch_template.deep")}},
+					},
+				},
+			},
+			[]planned{
+				large, {
+					address: "module.lt.aws_launch_template.deep", module: "module.lt", actions: []string{"create"},
+					after: templateOf("g5.xlarge"), unknown: object{"id": true},
+				},
 				group(refs("module.lt.id", "module.lt"))}, threeSmall, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -155,17 +250,34 @@ func TestTemplateVersions(t *testing.T) {
 	before := templateOf("g5.xlarge", "id", "lt-v", "latest_version", 4, "default_version", 4)
 	newest := func(more ...any) planned {
 		after := templateOf("p4d.24xlarge", append([]any{"id", "lt-v", "default_version", 4}, more...)...)
-		return planned{address: "aws_launch_template.v", actions: []string{"update"}, before: before, after: after, unknown: object{"latest_version": true}}
+		return planned{
+			address: "aws_launch_template.v", actions: []string{"update"}, before: before, after: after,
+			unknown: object{"latest_version": true},
+		}
 	}
 	stays := func(version any) planned {
 		at := groupOf(object{"id": "lt-v", "version": version})
 		return planned{address: "aws_autoscaling_group.g", actions: []string{"no-op"}, before: at, after: at}
 	}
-	follows := planned{address: "aws_autoscaling_group.g", actions: []string{"update"}, before: groupOf(object{"id": "lt-v", "version": "4"}), after: groupOf(object{"id": "lt-v"}),
+	follows := planned{
+		address: "aws_autoscaling_group.g", actions: []string{
+			"update",
+		}, before: groupOf(object{"id": "lt-v", "version": "4"}), after: groupOf(object{"id": "lt-v"}),
 		unknown: object{"launch_template": []any{object{"version": true}}},
-		config:  object{"launch_template": []any{object{"id": refs("aws_launch_template.v.id", "aws_launch_template.v"), "version": refs("aws_launch_template.v.latest_version", "aws_launch_template.v")}}}}
+		config: object{
+			"launch_template": []any{
+				object{
+					"id":      refs("aws_launch_template.v.id", "aws_launch_template.v"),
+					"version": refs("aws_launch_template.v.latest_version", "aws_launch_template.v"),
+				},
+			},
+		}}
 	unclear := follows
-	unclear.config = object{"launch_template": []any{object{"id": refs("aws_launch_template.v.id", "aws_launch_template.v"), "version": refs("local.version")}}}
+	unclear.config = object{
+		"launch_template": []any{
+			object{"id": refs("aws_launch_template.v.id", "aws_launch_template.v"), "version": refs("local.version")},
+		},
+	}
 	for _, tc := range []struct {
 		name         string
 		plan         []planned
@@ -176,19 +288,32 @@ func TestTemplateVersions(t *testing.T) {
 		{"the old number", []planned{newest(), stays("4")}, "0.00", threeSmall, ""},
 		{"the default, which stays", []planned{newest(), stays("$Default")}, "0.00", threeSmall, ""},
 		{"no version, which is the default", []planned{newest(), stays(nil)}, "0.00", threeSmall, ""},
-		{"the default, which follows", []planned{newest("update_default_version", true), stays("$Default")}, "45990.00", threeLarge, ""},
+		{
+			"the default, which follows", []planned{newest("update_default_version", true), stays("$Default")}, "45990.00",
+			threeLarge, "",
+		},
 		{"the newest by reference", []planned{newest(), follows}, "45990.00", threeLarge, ""},
-		{"a version that is not clear", []planned{newest(), unclear}, "45990.00", threeLarge, "what version (known after the plan is applied)"},
+		{
+			"a version that is not clear", []planned{newest(), unclear}, "45990.00", threeLarge,
+			"what version (known after the plan is applied)",
+		},
 		{"an older one", []planned{newest(), stays("2")}, "0.00", threeSmall, ""},
 		{"the next number", []planned{newest(), stays("5")}, threeLarge, threeLarge, ""},
-		{"a change of tags alone", []planned{{address: "aws_launch_template.v", actions: []string{"update"}, before: before, after: templateOf("g5.xlarge", "id", "lt-v", "latest_version", 4, "default_version", 4, "tags", object{"a": "b"})},
-			stays("$Latest")}, "0.00", threeSmall, ""},
+		{
+			"a change of tags alone", []planned{
+				{
+					address: "aws_launch_template.v", actions: []string{"update"}, before: before,
+					after: templateOf("g5.xlarge", "id", "lt-v", "latest_version", 4, "default_version", 4, "tags", object{"a": "b"}),
+				},
+				stays("$Latest")}, "0.00", threeSmall, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := estimated(t, planOf(t, nil, tc.plan...))
 			asks := strings.Join(e.Open, "\n")
-			if e.P95.String() != tc.p95 || e.Terraform.Monthly.String() != tc.monthly || (tc.asks == "") != (asks == "") || !strings.Contains(asks, tc.asks) {
-				t.Errorf("%s at most, %s a month, asks %q; want %s, %s, %q", e.P95, e.Terraform.Monthly, asks, tc.p95, tc.monthly, tc.asks)
+			if e.P95.String() != tc.p95 || e.Terraform.Monthly.String() != tc.monthly || (tc.asks == "") != (asks == "") ||
+				!strings.Contains(asks, tc.asks) {
+				t.Errorf("%s at most, %s a month, asks %q; want %s, %s, %q", e.P95, e.Terraform.Monthly, asks, tc.p95, tc.monthly,
+					tc.asks)
 			}
 		})
 	}
@@ -213,7 +338,10 @@ func TestLaunchOptions(t *testing.T) {
 			"launch_template_specification": []any{object{"launch_template_name": "t"}}, "override": overrides}}}}
 	}
 	nodes := func(template object, more ...any) []planned {
-		at := object{"scaling_config": []any{object{"desired_size": 3, "max_size": 3}}, "launch_template": []any{object{"name": "t", "version": "1"}}}
+		at := object{
+			"scaling_config":  []any{object{"desired_size": 3, "max_size": 3}},
+			"launch_template": []any{object{"name": "t", "version": "1"}},
+		}
 		for i := 0; i < len(more); i += 2 {
 			at[more[i].(string)] = more[i+1]
 		}
@@ -223,7 +351,11 @@ func TestLaunchOptions(t *testing.T) {
 	instance := func(template object, own object) []planned {
 		own["launch_template"] = []any{object{"name": "t"}}
 		template["name"] = "t"
-		return []planned{made("aws_launch_template.t", template, nil, nil), made("aws_instance.i", own, object{"instance_type": own["instance_type"] == nil, "tenancy": true}, object{"launch_template": []any{object{"name": object{"constant_value": "t"}}}})}
+		return []planned{
+			made("aws_launch_template.t", template, nil, nil),
+			made("aws_instance.i", own, object{"instance_type": own["instance_type"] == nil, "tenancy": true},
+				object{"launch_template": []any{object{"name": object{"constant_value": "t"}}}}),
+		}
 	}
 	variant := func(v object) []planned {
 		return []planned{made("aws_sagemaker_endpoint_configuration.e", object{"production_variants": []any{v}}, nil, nil)}
@@ -238,232 +370,200 @@ func TestLaunchOptions(t *testing.T) {
 		{"on demand", group(templateOf("g5.xlarge")), threeSmall, threeSmall, 3, ""},
 		{"spot", group(market("g5.xlarge", "spot")), "886.95", "886.95", 3, ""},
 		{"capacity block", group(market("p4d.24xlarge", "capacity-block")), "10.95", "10.95", 3, ""},
-		{"a market of tomorrow", group(market("g5.xlarge", "futures")), threeSmall, threeSmall, 3, `its market "futures" is not known`},
-		{"dedicated", group(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}})), "10.95", "10.95", 3, `its tenancy is "dedicated"`},
-		{"a host", group(templateOf("g5.xlarge", "placement", []any{object{"host_id": "h-1"}})), threeSmall, threeSmall, 3, "its placement.host_id"},
-		{"by requirements", group(templateOf("", "instance_requirements", []any{object{"memory_mib": []any{object{"min": 1}}}})), "10.95", "10.95", 0, "instance_requirements"},
-		{"warm pool that is stopped", group(templateOf("g5.xlarge"), "max_size", 9, "warm_pool", warm(object{"min_size": 0})), "2222.85", "6602.85", 9, ""},
-		{"warm pool that runs", group(templateOf("g5.xlarge"), "max_size", 5, "warm_pool", warm(object{"pool_state": "Running", "min_size": 1})), "3668.25", "4401.90", 6, ""},
-		{"warm pool that is prepared", group(templateOf("g5.xlarge"), "max_size", 5, "warm_pool", warm(object{"pool_state": "Running", "max_group_prepared_capacity": 8})), "5869.20", "5869.20", 8, ""},
-		{"warm pool of a size that comes later", group(templateOf("g5.xlarge"), "warm_pool", warm(object{"pool_state": "Melting"})), threeSmall, threeSmall, 3, `the state "Melting" of its warm pool`},
-		{"one type, a part on spot", group(templateOf("t3.nano"), "mixed_instances_policy", mixed(object{"on_demand_base_capacity": 1, "on_demand_percentage_above_base_capacity": 50}, object{"instance_type": "g5.xlarge"})), "1762.95", "1762.95", 3, ""},
-		{"two types", group(templateOf("t3.nano"), "mixed_instances_policy", mixed(object{}, object{"instance_type": "g5.xlarge"}, object{"instance_type": "p4d.24xlarge"})), threeLarge, threeLarge, 3, "which of its 2 machine types start"},
-		{"weights", group(templateOf("t3.nano"), "desired_capacity", 8, "max_size", 9, "mixed_instances_policy", mixed(object{}, object{"instance_type": "g5.xlarge", "weighted_capacity": "4"})), "1467.30", "2200.95", 3, ""},
-		{"the template's type", group(templateOf("g5.xlarge"), "mixed_instances_policy", mixed(object{})), threeSmall, threeSmall, 3, ""},
-		{"types by requirements", group(templateOf("g5.xlarge"), "mixed_instances_policy", mixed(object{}, object{"instance_requirements": []any{object{}}})), "0.00", "0.00", 0, "instance_requirements"},
-		{"vCPUs in place of machines", group(templateOf("g5.xlarge"), "desired_capacity_type", "vcpu"), "0.00", "0.00", 0, "counted in vcpu"},
-		{"launch configuration", []planned{made("aws_autoscaling_group.g", object{"min_size": 1, "max_size": 1, "launch_configuration": "c"}, nil, nil)}, "0.00", "0.00", 0, "launch_configuration"},
+		{
+			"a market of tomorrow", group(market("g5.xlarge", "futures")), threeSmall, threeSmall, 3,
+			`its market "futures" is not known`,
+		},
+		{
+			"dedicated", group(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}})), "10.95", "10.95",
+			3, `its tenancy is "dedicated"`,
+		},
+		{
+			"a host", group(templateOf("g5.xlarge", "placement", []any{object{"host_id": "h-1"}})), threeSmall, threeSmall, 3,
+			"its placement.host_id",
+		},
+		{
+			"by requirements",
+			group(templateOf("", "instance_requirements", []any{object{"memory_mib": []any{object{"min": 1}}}})), "10.95",
+			"10.95", 0, "instance_requirements",
+		},
+		{
+			"warm pool that is stopped",
+			group(templateOf("g5.xlarge"), "max_size", 9, "warm_pool", warm(object{"min_size": 0})), "2222.85", "6602.85", 9,
+			"",
+		},
+		{
+			"warm pool that runs",
+			group(templateOf("g5.xlarge"), "max_size", 5, "warm_pool", warm(object{"pool_state": "Running", "min_size": 1})),
+			"3668.25", "4401.90", 6, "",
+		},
+		{
+			"warm pool that is prepared",
+			group(templateOf("g5.xlarge"), "max_size", 5, "warm_pool",
+				warm(object{"pool_state": "Running", "max_group_prepared_capacity": 8})),
+			"5869.20", "5869.20", 8, "",
+		},
+		{
+			"warm pool of a size that comes later",
+			group(templateOf("g5.xlarge"), "warm_pool", warm(object{"pool_state": "Melting"})), threeSmall, threeSmall, 3,
+			`the state "Melting" of its warm pool`,
+		},
+		{
+			"one type, a part on spot",
+			group(templateOf("t3.nano"), "mixed_instances_policy",
+				mixed(object{"on_demand_base_capacity": 1, "on_demand_percentage_above_base_capacity": 50},
+					object{"instance_type": "g5.xlarge"})),
+			"1762.95", "1762.95", 3, "",
+		},
+		{
+			"two types",
+			group(templateOf("t3.nano"), "mixed_instances_policy", mixed(object{}, object{"instance_type": "g5.xlarge"},
+				object{"instance_type": "p4d.24xlarge"})),
+			threeLarge, threeLarge, 3, "which of its 2 machine types start",
+		},
+		{
+			"weights",
+			group(templateOf("t3.nano"), "desired_capacity", 8, "max_size", 9, "mixed_instances_policy",
+				mixed(object{}, object{"instance_type": "g5.xlarge", "weighted_capacity": "4"})),
+			"1467.30", "2200.95", 3, "",
+		},
+		{
+			"the template's type", group(templateOf("g5.xlarge"), "mixed_instances_policy", mixed(object{})), threeSmall,
+			threeSmall, 3, "",
+		},
+		{
+			"types by requirements",
+			group(templateOf("g5.xlarge"), "mixed_instances_policy",
+				mixed(object{}, object{"instance_requirements": []any{object{}}})),
+			"0.00", "0.00", 0, "instance_requirements",
+		},
+		{
+			"vCPUs in place of machines", group(templateOf("g5.xlarge"), "desired_capacity_type", "vcpu"), "0.00", "0.00", 0,
+			"counted in vcpu",
+		},
+		{
+			"launch configuration",
+			[]planned{
+				made("aws_autoscaling_group.g", object{"min_size": 1, "max_size": 1, "launch_configuration": "c"}, nil, nil),
+			},
+			"0.00", "0.00", 0, "launch_configuration",
+		},
 		{"node group", nodes(templateOf("g5.xlarge")), threeSmall, threeSmall, 3, ""},
-		{"node group that is dedicated", nodes(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}})), "10.95", "10.95", 3, "its tenancy"},
-		{"node group of a capacity block", nodes(templateOf(""), "instance_types", []any{"p4d.24xlarge"}, "capacity_type", "CAPACITY_BLOCK"), "10.95", "10.95", 3, ""},
-		{"node group of a new capacity", nodes(templateOf("g5.xlarge"), "capacity_type", "RESERVED"), threeSmall, threeSmall, 3, `its capacity type "RESERVED"`},
-		{"node group of two types", nodes(templateOf(""), "instance_types", []any{"g5.xlarge", "p4d.24xlarge"}), threeLarge, threeLarge, 3, "which of its 2 machine types"},
+		{
+			"node group that is dedicated",
+			nodes(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}})), "10.95", "10.95", 3,
+			"its tenancy",
+		},
+		{
+			"node group of a capacity block",
+			nodes(templateOf(""), "instance_types", []any{"p4d.24xlarge"}, "capacity_type", "CAPACITY_BLOCK"), "10.95",
+			"10.95", 3, "",
+		},
+		{
+			"node group of a new capacity", nodes(templateOf("g5.xlarge"), "capacity_type", "RESERVED"), threeSmall,
+			threeSmall, 3, `its capacity type "RESERVED"`,
+		},
+		{
+			"node group of two types", nodes(templateOf(""), "instance_types", []any{"g5.xlarge", "p4d.24xlarge"}),
+			threeLarge, threeLarge, 3, "which of its 2 machine types",
+		},
 		{"instance by a template", instance(templateOf("g5.xlarge"), object{}), "733.65", "733.65", 1, ""},
 		{"instance on spot by a template", instance(market("g5.xlarge", "spot"), object{}), "295.65", "295.65", 1, ""},
-		{"instance that is dedicated by a template", instance(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}}), object{}), "3.65", "3.65", 1, "its tenancy"},
-		{"instance with a type of its own", instance(templateOf("g5.xlarge"), object{"instance_type": "p4d.24xlarge"}), "16063.65", "16063.65", 1, ""},
-		{"instance on a host", []planned{made("aws_instance.i", object{"instance_type": "g5.xlarge", "host_id": "h-1", "root_block_device": []any{object{"volume_size": 50, "volume_type": "gp3"}}}, nil, nil)}, "733.65", "733.65", 1, "host_id"},
-		{"variant that scales", variant(object{"instance_type": "ml.g5.xlarge", "initial_instance_count": 1, "managed_instance_scaling": []any{object{"status": "ENABLED", "max_instance_count": 6}}}), "1027.84", "6167.04", 6, ""},
-		{"variant that scales without end", variant(object{"instance_type": "ml.g5.xlarge", "initial_instance_count": 1, "managed_instance_scaling": []any{object{"status": "ENABLED"}}}), "1027.84", "1027.84", 1, "scales to"},
-		{"variants that come later", []planned{made("aws_sagemaker_endpoint_configuration.e", object{}, object{"shadow_production_variants": true}, nil)}, "0.00", "0.00", 0, "shadow_production_variants"},
-		{"dedicated VPC", []planned{made("aws_vpc.v", object{"instance_tenancy": "dedicated"}, nil, nil)}, "0.00", "0.00", 0, `tenancy "dedicated"`},
+		{
+			"instance that is dedicated by a template",
+			instance(templateOf("g5.xlarge", "placement", []any{object{"tenancy": "dedicated"}}), object{}), "3.65", "3.65",
+			1, "its tenancy",
+		},
+		{
+			"instance with a type of its own", instance(templateOf("g5.xlarge"), object{"instance_type": "p4d.24xlarge"}),
+			"16063.65", "16063.65", 1, "",
+		},
+		{
+			"instance on a host",
+			[]planned{
+				made("aws_instance.i", object{
+					"instance_type": "g5.xlarge", "host_id": "h-1",
+					"root_block_device": []any{object{"volume_size": 50, "volume_type": "gp3"}},
+				}, nil, nil),
+			},
+			"733.65", "733.65", 1, "host_id",
+		},
+		{
+			"variant that scales",
+			variant(object{
+				"instance_type": "ml.g5.xlarge", "initial_instance_count": 1,
+				"managed_instance_scaling": []any{object{"status": "ENABLED", "max_instance_count": 6}},
+			}),
+			"1027.84", "6167.04", 6, "",
+		},
+		{
+			"variant that scales without end",
+			variant(object{
+				"instance_type": "ml.g5.xlarge", "initial_instance_count": 1,
+				"managed_instance_scaling": []any{object{"status": "ENABLED"}},
+			}),
+			"1027.84", "1027.84", 1, "scales to",
+		},
+		{
+			"variants that come later",
+			[]planned{
+				made("aws_sagemaker_endpoint_configuration.e", object{}, object{"shadow_production_variants": true}, nil),
+			},
+			"0.00", "0.00", 0, "shadow_production_variants",
+		},
+		{
+			"dedicated VPC", []planned{made("aws_vpc.v", object{"instance_tenancy": "dedicated"}, nil, nil)}, "0.00", "0.00",
+			0, `tenancy "dedicated"`,
+		},
 		{"VPC", []planned{made("aws_vpc.v", object{"instance_tenancy": "default"}, nil, nil)}, "0.00", "0.00", 0, ""},
-		{"policy that raises a group", []planned{made("aws_autoscaling_policy.p", object{"predictive_scaling_configuration": []any{object{"max_capacity_breach_behavior": "IncreaseMaxCapacity"}}}, nil, nil)}, "0.00", "0.00", 0, "raise the largest size"},
-		{"accelerators of Google Cloud", []planned{made("google_compute_instance.v", object{"machine_type": "n1-standard-4", "guest_accelerator": []any{object{"type": "nvidia-tesla-t4", "count": 4}}}, nil, nil)}, "0.00", "0.00", 0, "guest_accelerator"},
-		{"an attribute of tomorrow", []planned{made("aws_ebs_volume.v", object{"size": 50, "type": "gp3", "replica_count": 7}, nil, nil)}, "3.65", "3.65", 0, "its replica_count may run or reserve more"},
-		{"an attribute of tomorrow that comes later", []planned{made("aws_ebs_volume.v", object{"size": 50, "type": "gp3"}, object{"replica_count": true}, object{"replica_count": refs("local.n")})}, "3.65", "3.65", 0, "its replica_count"},
-		{"a computed attribute of tomorrow", []planned{made("aws_ebs_volume.v", object{"size": 50, "type": "gp3"}, object{"checksum": true}, object{"size": refs("var.n")})}, "3.65", "3.65", 0, ""},
+		{
+			"policy that raises a group",
+			[]planned{
+				made("aws_autoscaling_policy.p", object{
+					"predictive_scaling_configuration": []any{object{"max_capacity_breach_behavior": "IncreaseMaxCapacity"}},
+				}, nil, nil),
+			},
+			"0.00", "0.00", 0, "raise the largest size",
+		},
+		{
+			"accelerators of Google Cloud",
+			[]planned{
+				made("google_compute_instance.v", object{
+					"machine_type": "n1-standard-4", "guest_accelerator": []any{object{"type": "nvidia-tesla-t4", "count": 4}},
+				}, nil, nil),
+			},
+			"0.00", "0.00", 0, "guest_accelerator",
+		},
+		{
+			"an attribute of tomorrow",
+			[]planned{made("aws_ebs_volume.v", object{"size": 50, "type": "gp3", "replica_count": 7}, nil, nil)}, "3.65",
+			"3.65", 0, "its replica_count may run or reserve more",
+		},
+		{
+			"an attribute of tomorrow that comes later",
+			[]planned{
+				made("aws_ebs_volume.v", object{"size": 50, "type": "gp3"}, object{"replica_count": true},
+					object{"replica_count": refs("local.n")}),
+			},
+			"3.65", "3.65", 0, "its replica_count",
+		},
+		{
+			"a computed attribute of tomorrow",
+			[]planned{
+				made("aws_ebs_volume.v", object{"size": 50, "type": "gp3"}, object{"checksum": true},
+					object{"size": refs("var.n")}),
+			},
+			"3.65", "3.65", 0, "",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := estimated(t, planOf(t, nil, tc.plan...))
 			asks := strings.Join(e.Open, "\n")
-			if e.P50.String() != tc.p50 || e.P95.String() != tc.p95 || e.Machines != tc.machines || (tc.asks == "") != (asks == "") || !strings.Contains(asks, tc.asks) {
-				t.Errorf("%s to %s, %d machines, asks %q; want %s to %s, %d, %q", e.P50, e.P95, e.Machines, asks, tc.p50, tc.p95, tc.machines, tc.asks)
+			if e.P50.String() != tc.p50 || e.P95.String() != tc.p95 || e.Machines != tc.machines ||
+				(tc.asks == "") != (asks == "") || !strings.Contains(asks, tc.asks) {
+				t.Errorf("%s to %s, %d machines, asks %q; want %s to %s, %d, %q", e.P50, e.P95, e.Machines, asks, tc.p50, tc.p95,
+					tc.machines, tc.asks)
 			}
 		})
-	}
-}
-
-// TestReservationsCoverMachines: a machine that runs in a reservation is charged once.
-func TestReservationsCoverMachines(t *testing.T) {
-	reserve := func(action string, n int, more ...any) planned {
-		at := object{"instance_type": "g5.xlarge", "instance_count": n, "availability_zone": "us-east-1b"}
-		for i := 0; i < len(more); i += 2 {
-			at[more[i].(string)] = more[i+1]
-		}
-		r := planned{address: "aws_ec2_capacity_reservation.r", actions: []string{action}, after: at}
-		if action != "create" {
-			r.before = at
-		}
-		return r
-	}
-	machine := func(n int, more ...any) planned {
-		at := object{"instance_type": "g5.xlarge", "availability_zone": "us-east-1b", "root_block_device": []any{object{"volume_size": 50, "volume_type": "gp3"}}}
-		for i := 0; i < len(more); i += 2 {
-			at[more[i].(string)] = more[i+1]
-		}
-		return made(fmt.Sprintf("aws_instance.m[%d]", n), at, nil, nil)
-	}
-	target := func(id any) []any {
-		return []any{object{"capacity_reservation_target": []any{object{"capacity_reservation_id": id}}}}
-	}
-	referring := func(to string) planned {
-		m := machine(0, "capacity_reservation_specification", []any{object{"capacity_reservation_target": []any{object{}}}})
-		m.unknown = object{"capacity_reservation_specification": []any{object{"capacity_reservation_target": []any{object{"capacity_reservation_id": true}}}}}
-		m.config = object{"capacity_reservation_specification": []any{object{"capacity_reservation_target": []any{object{"capacity_reservation_id": refs(to+".id", to)}}}}}
-		return m
-	}
-	for _, tc := range []struct {
-		name     string
-		plan     []planned
-		p95      string
-		machines int
-	}{
-		{"two open, one machine", []planned{reserve("create", 2), machine(0)}, "1463.65", 2},
-		{"two open, three machines", []planned{reserve("create", 2), machine(0), machine(1), machine(2)}, "2200.95", 3},
-		{"the machine first", []planned{machine(0), reserve("create", 1)}, "733.65", 1},
-		{"another zone", []planned{reserve("create", 1), machine(0, "availability_zone", "us-east-1c")}, "1463.65", 2},
-		{"an unknown zone", []planned{reserve("create", 1), machine(0, "availability_zone", nil)}, "1463.65", 2},
-		{"another type", []planned{reserve("create", 1), machine(0, "instance_type", "p4d.24xlarge")}, "16793.65", 2},
-		{"spot", []planned{reserve("create", 1), machine(0, "instance_market_options", []any{object{"market_type": "spot"}})}, "1025.65", 2},
-		{"a machine that avoids it", []planned{reserve("create", 1), machine(0, "capacity_reservation_specification", []any{object{"capacity_reservation_preference": "none"}})}, "1463.65", 2},
-		{"targeted, and no target", []planned{reserve("create", 1, "instance_match_criteria", "targeted"), machine(0)}, "1463.65", 2},
-		{"targeted by reference", []planned{reserve("create", 1, "instance_match_criteria", "targeted"), referring("aws_ec2_capacity_reservation.r")}, "733.65", 1},
-		{"another one targeted", []planned{reserve("create", 1, "instance_match_criteria", "targeted"), referring("aws_ec2_capacity_reservation.other")}, "1463.65", 2},
-		{"one that is there, targeted by its id", []planned{reserve("no-op", 1, "instance_match_criteria", "targeted", "id", "cr-1"), machine(0, "capacity_reservation_specification", target("cr-1"))}, "3.65", 0},
-		{"one that is there, another id", []planned{reserve("no-op", 1, "instance_match_criteria", "targeted", "id", "cr-1"), machine(0, "capacity_reservation_specification", target("cr-2"))}, "733.65", 1},
-		{"an open one that is there, which others may fill", []planned{reserve("no-op", 1), machine(0)}, "733.65", 1},
-		{"a group in one zone", []planned{reserve("create", 2), made("aws_launch_template.t", templateOf("g5.xlarge", "name", "t"), nil, nil),
-			made("aws_autoscaling_group.g", object{"min_size": 1, "max_size": 3, "availability_zones": []any{"us-east-1b"}, "launch_template": []any{object{"name": "t"}}}, nil, nil)}, "2200.95", 3},
-		{"a group in two zones", []planned{reserve("create", 2), made("aws_launch_template.t", templateOf("g5.xlarge", "name", "t"), nil, nil),
-			made("aws_autoscaling_group.g", object{"min_size": 1, "max_size": 3, "availability_zones": []any{"us-east-1b", "us-east-1c"}, "launch_template": []any{object{"name": "t"}}}, nil, nil)}, "3660.95", 5},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			e := estimated(t, planOf(t, nil, tc.plan...))
-			if e.P95.String() != tc.p95 || e.Machines != tc.machines || len(e.Open) > 0 {
-				t.Errorf("%s at most, %d machines, asks %q; want %s, %d", e.P95, e.Machines, e.Open, tc.p95, tc.machines)
-			}
-		})
-	}
-	for _, more := range [][]any{{"tenancy", "dedicated"}, {"instance_platform", "Windows"}} {
-		if e := estimated(t, planOf(t, nil, reserve("create", 1, more...), machine(0))); len(e.Open) != 1 || e.Machines != 2 {
-			t.Errorf("%v: %d machines, asks %q", more, e.Machines, e.Open)
-		}
-	}
-}
-
-// TestUpdatesAreChargedForTheirDifference covers updates of machines, of what has no price,
-// and what the gate does not ask about.
-func TestUpdatesAreChargedForTheirDifference(t *testing.T) {
-	disk := []any{object{"volume_size": 50, "volume_type": "gp3"}}
-	small, large := object{"instance_type": "g5.xlarge", "root_block_device": disk}, object{"instance_type": "p4d.24xlarge", "root_block_device": disk}
-	tagged := func(at object) object {
-		out := object{"tags": object{"team": "a"}, "tags_all": object{"team": "a"}}
-		for k, v := range at {
-			out[k] = v
-		}
-		return out
-	}
-	bare, group := object{"instance_type": "g5.xlarge"}, groupOf(object{"id": "lt-elsewhere"})
-	larger := groupOf(object{"id": "lt-elsewhere"})
-	larger["max_size"] = 4
-	update := func(address string, before, after object) planned {
-		return planned{address: address, actions: []string{"update"}, before: before, after: after}
-	}
-	sized := func(desired, most int) object {
-		return object{"scaling_config": []any{object{"desired_size": desired, "max_size": most}}, "instance_types": []any{"g5.xlarge"}, "disk_size": 50}
-	}
-	for _, tc := range []struct {
-		name             string
-		plan             planned
-		p50, p95, change string
-		machines         int
-		gpus             map[string]int
-		asks             bool
-	}{
-		{"a larger type", update("aws_instance.i", small, large), "15330.00", "15330.00", "15330.00", 0, map[string]int{"A100-40GB": 8}, false},
-		{"a smaller type", update("aws_instance.i", large, small), "0.00", "0.00", "-15330.00", 0, map[string]int{"A10G": 1}, false},
-		{"a tag", update("aws_instance.i", small, tagged(small)), "0.00", "0.00", "0.00", 0, nil, false},
-		{"a tag of one whose disk is not known", update("aws_instance.i", bare, tagged(bare)), "0.00", "0.00", "0.00", 0, nil, false},
-		{"a tag of a gateway that is charged by use", update("aws_nat_gateway.n", object{"id": "a"}, tagged(object{"id": "a"})), "0.00", "0.00", "0.00", 0, nil, false},
-		{"a tag of a group whose template is elsewhere", update("aws_autoscaling_group.g", group, tagged(group)), "0.00", "0.00", "0.00", 0, nil, false},
-		{"the size of a group whose template is elsewhere", update("aws_autoscaling_group.g", group, larger), "0.00", "0.00", "0.00", 0, nil, true},
-		{"a tag of what has no price", update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1}, tagged(object{"storage_capacity": 1})), "0.00", "0.00", "0.00", 0, nil, false},
-		{"the size of what has no price", update("aws_fsx_lustre_file_system.f", object{"storage_capacity": 1}, object{"storage_capacity": 2}), "0.00", "0.00", "0.00", 0, nil, true},
-		{"a larger group", update("aws_eks_node_group.n", sized(1, 2), sized(1, 5)), "0.00", "2205.00", "0.00", 3, map[string]int{"A10G": 3}, false},
-		{"a group that starts what it may", update("aws_eks_node_group.n", sized(0, 2), sized(2, 2)), "1470.00", "1470.00", "1470.00", 0, nil, false},
-		{"a smaller group", update("aws_eks_node_group.n", sized(4, 4), sized(0, 4)), "0.00", "0.00", "-2940.00", 0, nil, false},
-		{"a machine that is deleted", planned{address: "aws_instance.i", actions: []string{"delete"}, before: bare}, "0.00", "0.00", "-730.00", 0, nil, false},
-		{"a machine that is replaced", planned{address: "aws_instance.i", actions: []string{"delete", "create"}, before: small, after: small}, "733.65", "733.65", "0.00", 1, map[string]int{"A10G": 1}, false},
-		{"a machine that is imported", planned{address: "aws_instance.i", actions: []string{"no-op"}, before: small, after: small}, "0.00", "0.00", "0.00", 0, nil, false},
-		{"an action of tomorrow", planned{address: "aws_instance.i", actions: []string{"clone"}, before: small, after: small}, "733.65", "733.65", "733.65", 1, map[string]int{"A10G": 1}, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			e := estimated(t, planOf(t, nil, tc.plan))
-			if e.P50.String() != tc.p50 || e.P95.String() != tc.p95 || e.Terraform.Change.String() != tc.change || e.Machines != tc.machines ||
-				len(e.GPUs) != len(tc.gpus) || len(e.Open) > 0 != tc.asks {
-				t.Errorf("%s to %s, %s more, %d machines, %v, asks %q; want %s to %s, %s, %d, %v", e.P50, e.P95, e.Terraform.Change, e.Machines, e.GPUs, e.Open, tc.p50, tc.p95, tc.change, tc.machines, tc.gpus)
-			}
-			for gpu, n := range tc.gpus {
-				if e.GPUs[gpu] != n {
-					t.Errorf("%d × %s, want %d", e.GPUs[gpu], gpu, n)
-				}
-			}
-			if p50, p95, err := sum(e.Lines); err != nil || p50 != e.P50 || p95 != e.P95 {
-				t.Errorf("the lines add up to %s and %s, %v", p50, p95, err)
-			}
-		})
-	}
-}
-
-// TestPlansThatAreNotWholeAsk: what a plan defers, starts by an action or could not finish is
-// not in its changes.
-func TestPlansThatAreNotWholeAsk(t *testing.T) {
-	for name, tc := range map[string]struct {
-		keys string
-		asks bool
-	}{
-		"whole":         {``, false},
-		"deferred":      {`,"deferred_changes":[{"reason":"instance_count_unknown","resource_change":{"address":"aws_instance.i[*]","mode":"managed","type":"aws_instance"}}]`, true},
-		"deferred data": {`,"deferred_changes":[{"reason":"deferred_prereq","resource_change":{"address":"data.aws_ami.i","mode":"data","type":"aws_ami"}}]`, false},
-		"an action":     {`,"action_invocations":[{"address":"action.aws_codebuild_start_build.b","type":"aws_codebuild_start_build"}]`, true},
-		"errored":       {`,"errored":true`, true},
-	} {
-		e := estimated(t, `{"format_version":"1.2","resource_changes":[]`+tc.keys+`}`)
-		if len(e.Open) > 0 != tc.asks {
-			t.Errorf("%s: asks %q", name, e.Open)
-		}
-	}
-}
-
-// TestTemplateOfTheState: a data source, or a template that the plan does not look at, is in
-// the state before the plan.
-func TestTemplateOfTheState(t *testing.T) {
-	src := planOf(t, nil, made("aws_autoscaling_group.g", groupOf(object{"id": "lt-s", "version": "$Latest"}), nil, nil))
-	state := `{"prior_state":{"values":{"root_module":{"child_modules":[{"resources":[{"address":"module.m.data.aws_launch_template.s","mode":"data","type":"aws_launch_template","values":` +
-		`{"id":"lt-s","instance_type":"p4d.24xlarge","latest_version":3,"block_device_mappings":[{"ebs":[{"volume_size":50,"volume_type":"gp3"}]}]}}]}]}}},`
-	if e := estimated(t, strings.Replace(src, "{", state, 1)); e.P95.String() != threeLarge || len(e.Open) > 0 {
-		t.Errorf("%s, asks %q", e.P95, e.Open)
-	}
-}
-
-func TestChains(t *testing.T) {
-	got := chains([]string{"a.b[0].id", "a.b[0]", "a.b", "a.b", "var.x", "a.bc.id", "a.bc"})
-	if want := []string{"a.b[0].id", "a.b", "var.x", "a.bc.id"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// TestHashCoversTemplatesThatAreNotKnown: an approval of machines without a price is of what
-// their launch templates ask for.
-func TestHashCoversTemplatesThatAreNotKnown(t *testing.T) {
-	seen := map[string]bool{}
-	for _, least := range []int{1, 8} {
-		template := templateOf("", "name", "t", "instance_requirements", []any{object{"accelerator_count": []any{object{"min": least}}}})
-		e := estimated(t, planOf(t, nil, made("aws_launch_template.t", template, nil, nil), made("aws_autoscaling_group.g", groupOf(object{"name": "t"}), nil, nil)))
-		if len(e.Open) == 0 || seen[e.SpecHash] {
-			t.Errorf("asks %q, hash %s", e.Open, e.SpecHash)
-		}
-		seen[e.SpecHash] = true
 	}
 }

@@ -159,7 +159,9 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 	}
 	t := &Terraform{Removed: []Line{}, NotPriced: []NotPriced{}, Actions: map[string]int{}}
 	c := &planner{plan: plan, book: book, params: p, t: t,
-		e: &Estimate{Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{}}, subnets: map[string]string{}}
+		e: &Estimate{
+			Kind: KindTerraform, Name: name, Lines: []Line{}, Terraform: t, GPUs: map[string]int{}, Unknown: []string{},
+		}, subnets: map[string]string{}}
 	c.indexTemplates()
 	c.indexReservations()
 	notPriced := map[string]int{}
@@ -170,7 +172,8 @@ func FromTerraform(r io.Reader, name string, book *price.Book, p Params) (*Estim
 		action := actionOf(change.Change.Actions)
 		t.Actions[action]++
 		if !isAction(change.Change.Actions) {
-			c.ask("%s: what the plan does with it (%s) is not known to curfew", change.Address, strings.Join(actionWords(change.Change.Actions), ", "))
+			c.ask("%s: what the plan does with it (%s) is not known to curfew", change.Address,
+				strings.Join(actionWords(change.Change.Actions), ", "))
 		}
 		if meters[change.Type] == nil {
 			notPriced[change.Type]++
@@ -211,7 +214,8 @@ func (c *planner) passOver(change *tfjson.ResourceChange, action string) {
 		return
 	}
 	part := hashed{Address: change.Address, Type: change.Type, Action: action}
-	if starts(action) && (action != actionUpdate || changesCost(change.Change)) && (!isFree(change.Type) || c.runsMachines(change)) {
+	if starts(action) && (action != actionUpdate || changesCost(change.Change)) &&
+		(!isFree(change.Type) || c.runsMachines(change)) {
 		part.After = change.Change.After
 		says := "what a resource of type %s costs is not known"
 		if c.runsMachines(change) {
@@ -245,10 +249,14 @@ const (
 
 var (
 	// machineTypes are resources that run machines whatever their attributes say.
-	machineTypes = lazyregexp.New(`fleet|compute_environment|capacity_(block_)?reservation|node_(group|pool)|scale_set|instance_(group_manager|template|from)|` +
-		`virtual_machine|compute_instance|tpu|notebook|workbench|emr_|dataproc|databricks_cluster|batch_pool`)
+	machineTypes = lazyregexp.New(
+		`fleet|compute_environment|capacity_(block_)?reservation|node_(group|pool)|scale_set|instance_(group_manager|template|from)|` +
+			`virtual_machine|compute_instance|tpu|notebook|workbench|emr_|dataproc|databricks_cluster|batch_pool`)
 	// machineKeys are attributes that name the type of a machine.
-	machineKeys = []string{"instance_type", "instance_types", "machine_type", "node_type", "node_type_id", "vm_size", "instance_class", "guest_accelerator", "accelerator_type"}
+	machineKeys = []string{
+		"instance_type", "instance_types", "machine_type", "node_type", "node_type_id", "vm_size", "instance_class",
+		"guest_accelerator", "accelerator_type",
+	}
 )
 
 // runsMachines says whether a resource names a type of machines, or is of a kind that
@@ -287,7 +295,8 @@ func notPricedError(name string, what []string) error {
 	if len(what) > most {
 		more = fmt.Sprintf(" and %d more", len(what)-most)
 	}
-	return fmt.Errorf("estimate %s: the price of %s%s is not known: run `curfew price update`, or choose other machines or regions: %w",
+	return fmt.Errorf("estimate %s: the price of %s%s is not known: run `curfew price update`, or choose other "+
+		"machines or regions: %w",
 		name, strings.Join(what[:min(most, len(what))], ", "), more, price.ErrUnpriced)
 }
 
@@ -323,7 +332,8 @@ func readPlan(r io.Reader, name string) (*tfPlan, error) {
 		return nil, fmt.Errorf("%s:1:1: it is not the output of `terraform show -json PLAN`: %w", name, err)
 	}
 	if plan.ResourceChanges == nil && plan.PlannedValues == nil {
-		return nil, fmt.Errorf("%s:1:1: it holds no planned changes: give `terraform show -json` the file of a plan, not of a state", name)
+		return nil, fmt.Errorf(
+			"%s:1:1: it holds no planned changes: give `terraform show -json` the file of a plan, not of a state", name)
 	}
 	return plan, nil
 }
@@ -334,7 +344,9 @@ func actionOf(all tfjson.Actions) string {
 	if !isAction(all) {
 		return actionCreate
 	}
-	for _, word := range []tfjson.Action{tfjson.ActionCreate, tfjson.ActionDelete, tfjson.ActionUpdate, tfjson.ActionForget} {
+	for _, word := range []tfjson.Action{
+		tfjson.ActionCreate, tfjson.ActionDelete, tfjson.ActionUpdate, tfjson.ActionForget,
+	} {
 		if slices.Contains(all, word) {
 			if word == tfjson.ActionCreate && len(all) > 1 {
 				return actionReplace
@@ -347,7 +359,10 @@ func actionOf(all tfjson.Actions) string {
 
 // isAction says whether all actions are of the plan format of Terraform that is known.
 func isAction(all tfjson.Actions) bool {
-	known := []tfjson.Action{tfjson.ActionNoop, tfjson.ActionCreate, tfjson.ActionRead, tfjson.ActionUpdate, tfjson.ActionDelete, tfjson.ActionForget}
+	known := []tfjson.Action{
+		tfjson.ActionNoop, tfjson.ActionCreate, tfjson.ActionRead, tfjson.ActionUpdate, tfjson.ActionDelete,
+		tfjson.ActionForget,
+	}
 	return len(all) > 0 && !slices.ContainsFunc(all, func(a tfjson.Action) bool { return !slices.Contains(known, a) })
 }
 
@@ -392,7 +407,8 @@ func (c *planner) add(change *tfjson.ResourceChange, action string) error {
 	switch {
 	case action == actionCreate, action == actionReplace:
 		return c.charge(part, nil, is, was)
-	case action == actionUpdate && changesCost(change.Change), (action == actionUpdate || action == actionNoOp) && !slices.Equal(was.used, is.used):
+	case action == actionUpdate && changesCost(change.Change), (action == actionUpdate || action == actionNoOp) &&
+		!slices.Equal(was.used, is.used):
 		return c.charge(part, was, is, was)
 	case action == actionDelete:
 		c.today(was)

@@ -51,18 +51,20 @@ func synthetic(f *fixture, n int) {
 		plain := owned(f.running(fmt.Sprintf("i-c%d", i), "m5.large", region), i)
 		f.Windows[plain.Ref()] = cpu[i%len(cpu)]
 		for j := range 4 {
-			v := owned(f.volume(fmt.Sprintf("vol-%d", 4*i+j), []string{"gp2", "gp3"}[j%2], int64(100+j), func(r *inventory.Resource, d *inventory.Volume) {
-				r.Region = regions[i%3]
-				if j < 3 {
-					r.State, d.AttachedTo = inventory.StateInUse, []string{fmt.Sprintf("i-g%d", i)}
-				}
-			}), j)
+			v := owned(f.volume(fmt.Sprintf("vol-%d", 4*i+j), []string{"gp2", "gp3"}[j%2], int64(100+j),
+				func(r *inventory.Resource, d *inventory.Volume) {
+					r.Region = regions[i%3]
+					if j < 3 {
+						r.State, d.AttachedTo = inventory.StateInUse, []string{fmt.Sprintf("i-g%d", i)}
+					}
+				}), j)
 			if v.State == inventory.StateAvailable {
 				f.window(v, 14*day)
 			}
 		}
 		for j := range 3 {
-			owned(f.snapshot(fmt.Sprintf("snap-%d-%d", i, j), fmt.Sprintf("vol-%d", 4*i), time.Duration(40*j+30)*day, func(r *inventory.Resource, _ *inventory.Snapshot) { r.Region = regions[i%3] }), j)
+			owned(f.snapshot(fmt.Sprintf("snap-%d-%d", i, j), fmt.Sprintf("vol-%d", 4*i), time.Duration(40*j+30)*day,
+				func(r *inventory.Resource, _ *inventory.Snapshot) { r.Region = regions[i%3] }), j)
 		}
 		switch i % 4 {
 		case 0:
@@ -73,14 +75,20 @@ func synthetic(f *fixture, n int) {
 			owned(f.add(inventory.Resource{ID: fmt.Sprintf("log-%d", i), Kind: inventory.KindLogGroup,
 				Detail: &inventory.LogGroup{StoredBytes: inventory.Known(int64(gib)), RetentionDays: inventory.Known(0)}}), i)
 		case 2:
-			owned(f.add(inventory.Resource{ID: fmt.Sprintf("eip-%d", i), Kind: inventory.KindAddress, Detail: &inventory.Address{}}), i)
+			owned(f.add(inventory.Resource{
+				ID: fmt.Sprintf("eip-%d", i), Kind: inventory.KindAddress, Detail: &inventory.Address{},
+			}), i)
 		case 3:
 			owned(f.add(inventory.Resource{ID: fmt.Sprintf("ami-%d", i), Kind: inventory.KindImage, CreatedAt: ago(200 * day),
-				Detail: &inventory.Image{SnapshotIDs: []string{fmt.Sprintf("snap-%d-0", i)}, Launchers: inventory.Known([]string{})}}), i)
+				Detail: &inventory.Image{
+					SnapshotIDs: []string{fmt.Sprintf("snap-%d-0", i)}, Launchers: inventory.Known([]string{}),
+				}}), i)
 		}
 	}
 	for i := range 20 {
-		f.reserve(types[i%len(types)], int64(i+1), func(r *inventory.Resource, _ *inventory.Commitment) { r.ID = fmt.Sprintf("ri-%d", i) })
+		f.reserve(types[i%len(types)], int64(i+1), func(r *inventory.Resource, _ *inventory.Commitment) {
+			r.ID = fmt.Sprintf("ri-%d", i)
+		})
 	}
 	f.plan(inventory.ComputeSavingsPlan, 10_000, "")
 	f.Charges = ledger.RunRates(f.Resources, f.Prices)

@@ -19,10 +19,22 @@ import (
 
 // transferAdvice is what to do about each kind of transfer.
 var transferAdvice = map[bill.Transfer]struct{ rule, because, note string }{
-	bill.CrossRegion: {"egress-cross-region", "is sent to another region", "run it where its data lies, or copy the data once and read it there"},
-	bill.CrossZone:   {"egress-cross-zone", "is sent between zones", "keep what talks to each other in one zone; a training run gains nothing from several"},
-	bill.Internet:    {"egress-internet", "is sent to the Internet", "serve it from a cache near its readers, compress it, or read it inside the region"},
-	bill.NATData:     {"nat-data", "passes a NAT gateway", "a gateway endpoint carries S3 and DynamoDB without a charge; interface endpoints carry registries and logs for less"},
+	bill.CrossRegion: {
+		"egress-cross-region", "is sent to another region",
+		"run it where its data lies, or copy the data once and read it there",
+	},
+	bill.CrossZone: {
+		"egress-cross-zone", "is sent between zones",
+		"keep what talks to each other in one zone; a training run gains nothing from several",
+	},
+	bill.Internet: {
+		"egress-internet", "is sent to the Internet",
+		"serve it from a cache near its readers, compress it, or read it inside the region",
+	},
+	bill.NATData: {
+		"nat-data", "passes a NAT gateway",
+		"a gateway endpoint carries S3 and DynamoDB without a charge; interface endpoints carry registries and logs for less",
+	},
 }
 
 // billed runs the rules about a bill. Its dollars are in no charge of the inventory, so
@@ -172,7 +184,10 @@ func (x *Index) billedResource(cloud, account, region, resource, service string)
 			}
 		}
 	}
-	r := &inventory.Resource{Cloud: cloud, Account: account, Region: region, Kind: inventory.KindService, ID: cmp.Or(id, service), Name: resource, Type: service}
+	r := &inventory.Resource{
+		Cloud: cloud, Account: account, Region: region, Kind: inventory.KindService, ID: cmp.Or(id, service),
+		Name: resource, Type: service,
+	}
 	return &Subject{Resource: r, ref: r.Ref(), at: -1}
 }
 
@@ -193,10 +208,21 @@ func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 		}
 		d := &Draft{Stands: true, Finding: Finding{
 			Cost: month, Confidence: High,
-			Savings:  Saving{UpperBound: month, Bounded: true, Why: "a commitment is paid until it ends; it is worth what it can be made to cover"},
-			Because:  "the bill shows " + month.Dollars() + " a month of it unused",
-			Evidence: []usage.Evidence{{Signal: "unused_effective_usd", Value: c.Unused.String(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
-			Fix:      Fix{Change: change.Change{Verb: change.Use}, Risk: Low, Undo: UndoFull, Note: "move work that it covers onto it, or sell it on where the provider has a marketplace"},
+			Savings: Saving{
+				UpperBound: month, Bounded: true,
+				Why: "a commitment is paid until it ends; it is worth what it can be made to cover",
+			},
+			Because: "the bill shows " + month.Dollars() + " a month of it unused",
+			Evidence: []usage.Evidence{
+				{
+					Signal: "unused_effective_usd", Value: c.Unused.String(), Window: time.Duration(hours) * time.Hour,
+					Source: b.Source,
+				},
+			},
+			Fix: Fix{
+				Change: change.Change{Verb: change.Use}, Risk: Low, Undo: UndoFull,
+				Note: "move work that it covers onto it, or sell it on where the provider has a marketplace",
+			},
 		}}
 		x.add("commitment-unused", StepCommit, s, d)
 	}
@@ -208,10 +234,18 @@ func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 		s := x.billedResource(b.Cloud, "", o.Region, "", o.Service)
 		d := &Draft{Stands: true, Finding: Finding{
 			Cost: month, Confidence: Low,
-			Savings:  Saving{Why: "what of it is steady, and worth committing to, takes its use by the hour"},
-			Because:  month.Dollars() + " a month of compute is bought on demand",
-			Evidence: []usage.Evidence{{Signal: "on_demand_billed_usd", Value: o.Billed.String(), Window: time.Duration(hours) * time.Hour, Source: b.Source}},
-			Fix:      Fix{Change: change.Change{Verb: change.Plan}, Command: "curfew plan commit --usage hourly.csv --offers offers.csv", Risk: Low, Undo: UndoNone, Note: "take idle machines off first: a commitment on waste locks the waste in"},
+			Savings: Saving{Why: "what of it is steady, and worth committing to, takes its use by the hour"},
+			Because: month.Dollars() + " a month of compute is bought on demand",
+			Evidence: []usage.Evidence{
+				{
+					Signal: "on_demand_billed_usd", Value: o.Billed.String(), Window: time.Duration(hours) * time.Hour,
+					Source: b.Source,
+				},
+			},
+			Fix: Fix{
+				Change: change.Change{Verb: change.Plan}, Command: "curfew plan commit --usage hourly.csv --offers offers.csv",
+				Risk: Low, Undo: UndoNone, Note: "take idle machines off first: a commitment on waste locks the waste in",
+			},
 		}}
 		x.add("commitment-gap", StepCommit, s, d)
 	}

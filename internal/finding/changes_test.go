@@ -23,19 +23,31 @@ func TestChangesAreWhatFindingsSay(t *testing.T) {
 		p := prefix("checkpoints/", bigSize, 100, all(bigSize, 100))
 		p.Newest = ago(120 * day)
 		b.Prefixes, b.Versioned = inventory.Known([]inventory.Prefix{p}), inventory.Known(true)
-		b.Noncurrent = inventory.Known(inventory.Listing{Stored: inventory.Stored{Bytes: 5 << 30, Objects: 3}, Complete: true})
-		b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(1 << 30)), Oldest: ago(40 * day), Complete: true})
-		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{ID: "theirs", Enabled: true, Prefix: "logs/", ExpirationDays: 9}})
+		b.Noncurrent = inventory.Known(inventory.Listing{
+			Stored: inventory.Stored{Bytes: 5 << 30, Objects: 3}, Complete: true,
+		})
+		b.Uploads = inventory.Known(inventory.Uploads{
+			Count: 3, Bytes: inventory.Known(int64(1 << 30)), Oldest: ago(40 * day), Complete: true,
+		})
+		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+			{ID: "theirs", Enabled: true, Prefix: "logs/", ExpirationDays: 9},
+		})
 		b.LifecycleDocument, b.MinimumSize = inventory.Known(theirs), "varies_by_storage_class"
 	})
-	f.add(inventory.Resource{ID: "logs", Kind: inventory.KindLogGroup, State: inventory.StateAvailable, CreatedAt: ago(500 * day),
+	f.add(inventory.Resource{
+		ID: "logs", Kind: inventory.KindLogGroup, State: inventory.StateAvailable, CreatedAt: ago(500 * day),
 		Detail: &inventory.LogGroup{StoredBytes: inventory.Known(int64(5 << 30)), RetentionDays: inventory.Known(0)}})
-	found, err := Evaluate(f.charged(), Thresholds{MultipartDays: 3, NoncurrentDays: 45, LogRetentionDays: 365, CheckpointStale: 100 * day}, nil)
+	found, err := Evaluate(f.charged(), Thresholds{
+		MultipartDays: 3, NoncurrentDays: 45, LogRetentionDays: 365, CheckpointStale: 100 * day,
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]change.Rule{
-		"checkpoint-stale":  {their, {Prefix: "checkpoints/", LargerThan: 128<<10 - 1, Transitions: []change.Transition{{Days: 100, Class: "GLACIER"}}}},
+		"checkpoint-stale": {
+			their,
+			{Prefix: "checkpoints/", LargerThan: 128<<10 - 1, Transitions: []change.Transition{{Days: 100, Class: "GLACIER"}}},
+		},
 		"bucket-multipart":  {their, {AbortDays: 3}},
 		"bucket-noncurrent": {their, {NoncurrentDays: 45}},
 	}
@@ -62,7 +74,8 @@ func TestChangesAreWhatFindingsSay(t *testing.T) {
 		if diff := cmp.Diff(rules, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", x.Rule, diff)
 		}
-		if c.Before != theirs || c.Arguments.MinimumSize != "varies_by_storage_class" || !strings.Contains(c.Document, "<ID>theirs</ID>") {
+		if c.Before != theirs || c.Arguments.MinimumSize != "varies_by_storage_class" ||
+			!strings.Contains(c.Document, "<ID>theirs</ID>") {
 			t.Errorf("%s: %+v", x.Rule, c)
 		}
 	}
@@ -86,7 +99,9 @@ func TestWhatIsPutIsWhatIsPriced(t *testing.T) {
 		heaps := map[string][]int64{}
 		var prefixes []inventory.Prefix
 		var total int64
-		for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "data/", "raw video/", "checkpoints/", "tmp/", "experiments/"}), 1, 5, rapid.ID).Draw(t, "prefixes") {
+		for _, name := range rapid.SliceOfNDistinct(
+			rapid.SampledFrom([]string{"", "data/", "raw video/", "checkpoints/", "tmp/", "experiments/"}), 1, 5,
+			rapid.ID).Draw(t, "prefixes") {
 			older := map[int]inventory.Stored{}
 			var sum int64
 			for _, age := range ages {
@@ -124,7 +139,9 @@ func TestWhatIsPutIsWhatIsPriced(t *testing.T) {
 					}
 				}
 			}
-			for signal, class := range map[string]string{"to_infrequent_access": "STANDARD_IA", "to_archive": "GLACIER", "to_expire": "expired"} {
+			for signal, class := range map[string]string{
+				"to_infrequent_access": "STANDARD_IA", "to_archive": "GLACIER", "to_expire": "expired",
+			} {
 				got, _, _ := strings.Cut(evidence(x, signal), " in ")
 				want := "no " + signal
 				if n := moved[class]; n > 0 {
@@ -214,9 +231,13 @@ func TestTagMissingCarriesTheTags(t *testing.T) {
 		want change.Arguments
 		note string
 	}{
-		{"all", map[string]string{"team": "vision", "project": "ranking"}, nil, change.Arguments{Tags: map[string]string{"team": "vision", "project": "ranking"}}, ""},
+		{
+			"all", map[string]string{"team": "vision", "project": "ranking"}, nil,
+			change.Arguments{Tags: map[string]string{"team": "vision", "project": "ranking"}}, "",
+		},
 		{"some", map[string]string{"team": "vision"}, []string{"project"},
-			change.Arguments{Tags: map[string]string{"team": "vision"}, Keys: []string{"project"}}, "no rule of owners gives project"},
+			change.Arguments{Tags: map[string]string{"team": "vision"}, Keys: []string{"project"}},
+			"no rule of owners gives project"},
 		{"none", nil, []string{"team", "project"}, change.Arguments{Keys: []string{"team", "project"}}, ""},
 	} {
 		f := newFixture(t)
@@ -228,13 +249,16 @@ func TestTagMissingCarriesTheTags(t *testing.T) {
 			return tc.add, tc.left
 		}
 		fix := only(t, f.evaluate("team", "project"), "tag-missing").Fix
-		if want := (change.Change{Verb: change.Tag, Arguments: tc.want}); !fix.Change.Equal(want) || !strings.Contains(fix.Note, tc.note) {
+		if want := (change.Change{Verb: change.Tag, Arguments: tc.want}); !fix.Change.Equal(want) ||
+			!strings.Contains(fix.Note, tc.note) {
 			t.Errorf("%s: %+v, %s; want %+v", tc.name, fix.Change, fix.Note, want)
 		}
 	}
 	f := newFixture(t)
 	f.running("i-1", "m5.large")
-	if got := only(t, f.evaluate("team"), "tag-missing").Fix.Change; !got.Equal(change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: []string{"team"}}}) {
+	if got := only(t, f.evaluate("team"), "tag-missing").Fix.Change; !got.Equal(change.Change{
+		Verb: change.Tag, Arguments: change.Arguments{Keys: []string{"team"}},
+	}) {
 		t.Errorf("without rules: %+v", got)
 	}
 }

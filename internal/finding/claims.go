@@ -69,7 +69,9 @@ func (d *Draft) ClaimShare(s *Subject, c ledger.Category, num, den int64, as int
 // is neither waste nor a saving, and nothing else can save it.
 func (d *Draft) ClaimReplaced(s *Subject, num, den int64) {
 	for i := range s.Charges {
-		d.claims = append(d.claims, claim{subject: s.at, charge: int32(i), num: num, den: den, savings: true, replaced: true})
+		d.claims = append(d.claims, claim{
+			subject: s.at, charge: int32(i), num: num, den: den, savings: true, replaced: true,
+		})
 	}
 }
 
@@ -159,7 +161,10 @@ func (p *unclaimed) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 
 // order is the order in which the steps count dollars: what stops waste first,
 // what needs a decision about models or placement last.
-var order = [...]int{StepMeasure: 9, StepIdle: 1, StepStorage: 2, StepSpot: 3, StepRightsize: 4, StepCommit: 5, StepEgress: 6, StepModel: 7}
+var order = [...]int{
+	StepMeasure: 9, StepIdle: 1, StepStorage: 2, StepSpot: 3, StepRightsize: 4, StepCommit: 5, StepEgress: 6,
+	StepModel: 7,
+}
 
 // settle counts each dollar once: in the order of the steps, larger findings
 // first, each draft takes its share of what is left of its meters. Waste and

@@ -19,7 +19,9 @@ import (
 func bare(charges ...[]ledger.Charge) *Index {
 	a := &Account{Now: now, CommitmentsKnown: true, Charges: map[inventory.Ref][]ledger.Charge{}}
 	for i, cs := range charges {
-		r := &inventory.Resource{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindDatabase, ID: fmt.Sprintf("r%02d", i)}
+		r := &inventory.Resource{
+			Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindDatabase, ID: fmt.Sprintf("r%02d", i),
+		}
 		a.Resources = append(a.Resources, r)
 		a.Charges[r.Ref()] = cs
 	}
@@ -31,7 +33,9 @@ func costing(meter string, a money.Amount) ledger.Charge {
 }
 
 func (x *Index) draft(step Step, rule string, s int) *Draft {
-	d := &Draft{Finding: Finding{Rule: rule, Step: step, Resource: x.subjects[s].Resource, ID: ID(rule, x.subjects[s].ref)}}
+	d := &Draft{
+		Finding: Finding{Rule: rule, Step: step, Resource: x.subjects[s].Resource, ID: ID(rule, x.subjects[s].ref)},
+	}
 	x.drafts = append(x.drafts, d)
 	return d
 }
@@ -60,7 +64,8 @@ func TestEachDollarOnce(t *testing.T) {
 		{rest, "0.00", "35.00", first.ID},
 		{nothing, "0.00", "0.00", first.ID},
 	} {
-		if got := tc.d.Savings; !got.Known || got.Amount.Cents() != tc.savings || tc.d.Waste.Cents() != tc.waste || tc.d.Overlaps != tc.overlaps {
+		if got := tc.d.Savings; !got.Known || got.Amount.Cents() != tc.savings || tc.d.Waste.Cents() != tc.waste ||
+			tc.d.Overlaps != tc.overlaps {
 			t.Errorf("%s saves %+v, wastes %s, overlaps %q; want %s, %s, %q", tc.d.Rule, got, tc.d.Waste.Cents(), tc.d.Overlaps,
 				tc.savings, tc.waste, tc.overlaps)
 		}
@@ -76,12 +81,15 @@ func TestLargerFirstWithinAStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if large.Savings.Amount != 10*money.USD || small.Savings.Amount != 0 || small.Overlaps != large.ID {
-		t.Errorf("large saves %s, small %s after %q; want all with the large one", large.Savings.Amount, small.Savings.Amount, small.Overlaps)
+		t.Errorf("large saves %s, small %s after %q; want all with the large one", large.Savings.Amount,
+			small.Savings.Amount, small.Overlaps)
 	}
 }
 
 func TestUnpricedIsNeverZero(t *testing.T) {
-	x := bare([]ledger.Charge{{Meter: "compute", Category: ledger.Storage, Unpriced: "no price of x1.huge"}, costing("storage", money.USD)}, nil)
+	x := bare([]ledger.Charge{
+		{Meter: "compute", Category: ledger.Storage, Unpriced: "no price of x1.huge"}, costing("storage", money.USD),
+	}, nil)
 	d := x.draft(StepIdle, "some-unpriced", 0)
 	d.ClaimShare(&x.subjects[0], "", 1, 1, WasteAndSavings)
 	none := x.draft(StepIdle, "no-charge", 1)
@@ -146,7 +154,8 @@ func TestSumsStayWithinCharges(t *testing.T) {
 			specs[i] = spec{step: rapid.SampledFrom(steps).Draw(t, "step"), at: rapid.IntRange(0, n-1).Draw(t, "at"),
 				num: rapid.Int64Range(0, 1e15).Draw(t, "num"), den: rapid.Int64Range(0, 1e15).Draw(t, "den"),
 				as: rapid.IntRange(1, 3).Draw(t, "as"), unknown: rapid.Bool().Draw(t, "unknown"),
-				meter: rapid.SampledFrom([]string{"", "m0", "m1"}).Draw(t, "meter"), amount: money.Amount(rapid.Int64Range(0, 1e15).Draw(t, "amount"))}
+				meter:  rapid.SampledFrom([]string{"", "m0", "m1"}).Draw(t, "meter"),
+				amount: money.Amount(rapid.Int64Range(0, 1e15).Draw(t, "amount"))}
 		}
 		settle := func(order []int) []Finding {
 			x := bare(charges...)
@@ -213,13 +222,16 @@ func TestSumsStayWithinCharges(t *testing.T) {
 func TestOrderOfResourcesDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &fixture{Account: Account{Now: now, CommitmentsKnown: rapid.Bool().Draw(t, "commitments known"),
-			Verdicts: map[inventory.Ref]duty.Verdict{}, Charges: map[inventory.Ref][]ledger.Charge{}, Windows: map[inventory.Ref]*usage.Window{}}}
+			Verdicts: map[inventory.Ref]duty.Verdict{}, Charges: map[inventory.Ref][]ledger.Charge{},
+			Windows: map[inventory.Ref]*usage.Window{}}}
 		var total money.Amount
 		for i := range rapid.IntRange(1, 12).Draw(t, "machines") {
-			r := f.running(fmt.Sprintf("i-%02d", i), rapid.SampledFrom([]string{"m5.large", "m5.xlarge", "c6i.large"}).Draw(t, "type"),
+			r := f.running(fmt.Sprintf("i-%02d", i), rapid.SampledFrom([]string{"m5.large", "m5.xlarge", "c6i.large"}).Draw(t,
+				"type"),
 				func(r *inventory.Resource, d *inventory.Instance) {
 					r.Zone = rapid.SampledFrom([]string{"us-east-1a", "us-east-1b"}).Draw(t, "zone")
-					d.Market = rapid.SampledFrom([]inventory.Market{inventory.OnDemand, inventory.OnDemand, inventory.Spot}).Draw(t, "market")
+					d.Market = rapid.SampledFrom([]inventory.Market{inventory.OnDemand, inventory.OnDemand, inventory.Spot}).Draw(t,
+						"market")
 				})
 			f.is(r, rapid.SampledFrom([]duty.State{duty.Idle, duty.Busy, duty.Unknown}).Draw(t, "duty"))
 			cost := money.Amount(rapid.Int64Range(1, 1e12).Draw(t, "cost"))
@@ -230,9 +242,11 @@ func TestOrderOfResourcesDoesNotMatter(t *testing.T) {
 			f.add(inventory.Resource{ID: fmt.Sprintf("c-%d", i), Kind: inventory.KindCommitment, Zone: "us-east-1a",
 				Type: rapid.SampledFrom([]string{"m5.large", "c6i.large"}).Draw(t, "reserved"),
 				Detail: &inventory.Commitment{Count: rapid.Int64Range(1, 3).Draw(t, "count"), Platform: "linux",
-					CommitmentType: rapid.SampledFrom([]inventory.CommitmentType{inventory.ReservedInstances, inventory.ComputeSavingsPlan}).Draw(t, "kind"),
-					Hourly:         inventory.Known(money.Amount(rapid.Int64Range(1, 1e9).Draw(t, "hourly"))),
-					Zonal:          rapid.Bool().Draw(t, "zonal")}})
+					CommitmentType: rapid.SampledFrom([]inventory.CommitmentType{
+						inventory.ReservedInstances, inventory.ComputeSavingsPlan,
+					}).Draw(t, "kind"),
+					Hourly: inventory.Known(money.Amount(rapid.Int64Range(1, 1e9).Draw(t, "hourly"))),
+					Zonal:  rapid.Bool().Draw(t, "zonal")}})
 		}
 		evaluate := func() []Finding {
 			found, err := Evaluate(&f.Account, Thresholds{}, nil)
@@ -242,8 +256,11 @@ func TestOrderOfResourcesDoesNotMatter(t *testing.T) {
 			return found
 		}
 		found := evaluate()
-		rand.New(rand.NewSource(2)).Shuffle(len(f.Resources), func(i, j int) { f.Resources[i], f.Resources[j] = f.Resources[j], f.Resources[i] })
-		if diff := cmp.Diff(found, evaluate(), cmp.AllowUnexported(inventory.Fact[bool]{}, inventory.Fact[money.Amount]{})); diff != "" {
+		rand.New(rand.NewSource(2)).Shuffle(len(f.Resources), func(i, j int) {
+			f.Resources[i], f.Resources[j] = f.Resources[j], f.Resources[i]
+		})
+		if diff := cmp.Diff(found, evaluate(),
+			cmp.AllowUnexported(inventory.Fact[bool]{}, inventory.Fact[money.Amount]{})); diff != "" {
 			t.Fatalf("another order of resources gives other findings:\n%s", diff)
 		}
 		var savings money.Amount

@@ -90,12 +90,14 @@ func active(s *Subject, c *inventory.Commitment, now time.Time) bool {
 // apply to: a running machine at the on-demand price on shared hardware.
 func onDemand(s *Subject) (*inventory.Instance, bool) {
 	d, ok := s.Detail.(*inventory.Instance)
-	return d, ok && s.State == inventory.StateRunning && d.Market == inventory.OnDemand && d.Tenancy == inventory.SharedTenancy
+	return d, ok && s.State == inventory.StateRunning && d.Market == inventory.OnDemand &&
+		d.Tenancy == inventory.SharedTenancy
 }
 
 func newCoverage(x *Index) coverage {
 	c := coverage{fleets: map[fleet]*reserved{}, families: map[[4]string][]string{}, opaque: map[[3]string]bool{},
-		owners: map[[4]string][]string{}, running: map[[4]string]map[string]int64{}, toSpot: map[int32]bool{}, gone: map[int32]bool{}}
+		owners: map[[4]string][]string{}, running: map[[4]string]map[string]int64{}, toSpot: map[int32]bool{},
+		gone: map[int32]bool{}}
 	found := false
 	for i := range x.subjects {
 		s := &x.subjects[i]
@@ -248,7 +250,8 @@ func (x *Index) uncertain(s *Subject) string {
 	}
 	if d, ok := s.Detail.(*inventory.Instance); ok {
 		if d.CapacityReservationID != "" {
-			return "it runs in capacity reservation " + d.CapacityReservationID + ", which goes on costing until it is made smaller"
+			return "it runs in capacity reservation " + d.CapacityReservationID +
+				", which goes on costing until it is made smaller"
 		}
 		if d.Tenancy != inventory.SharedTenancy {
 			return ""
@@ -283,7 +286,8 @@ func (x *Index) uncertain(s *Subject) string {
 // covers says whether a savings plan can apply to a resource's compute, in
 // whichever account it was bought: plans are shared over an organization.
 func (p *plan) covers(s *Subject) bool {
-	sageMaker := s.Kind == inventory.KindNotebook || s.Kind == inventory.KindEndpoint || s.Kind == inventory.KindTrainingJob
+	sageMaker := s.Kind == inventory.KindNotebook || s.Kind == inventory.KindEndpoint ||
+		s.Kind == inventory.KindTrainingJob
 	switch {
 	case !committable(s):
 		return false
@@ -367,7 +371,8 @@ func (x *Index) staysUsed(p *plan, left []money.Amount) (bool, error) {
 		switch {
 		case q == p || q.account != p.account:
 			continue
-		case q.CommitmentType == p.CommitmentType && (p.CommitmentType != inventory.InstanceSavingsPlan || (q.Family == p.Family && q.region == p.region)):
+		case q.CommitmentType == p.CommitmentType && (p.CommitmentType != inventory.InstanceSavingsPlan ||
+			(q.Family == p.Family && q.region == p.region)):
 		case q.CommitmentType == inventory.InstanceSavingsPlan && p.CommitmentType == inventory.ComputeSavingsPlan:
 		default:
 			continue

@@ -14,7 +14,10 @@ import (
 func (f *fixture) reserve(machineType string, n int64, change ...func(*inventory.Resource, *inventory.Commitment)) {
 	d := &inventory.Commitment{CommitmentType: inventory.ReservedInstances, Count: n, Platform: inventory.LinuxPlatform,
 		Hourly: inventory.Known(50 * money.Cent), EndsAt: now.Add(100 * day)}
-	r := inventory.Resource{ID: "ri-" + machineType, Kind: inventory.KindCommitment, Type: machineType, State: inventory.StateRunning, Detail: d}
+	r := inventory.Resource{
+		ID: "ri-" + machineType, Kind: inventory.KindCommitment, Type: machineType, State: inventory.StateRunning,
+		Detail: d,
+	}
 	for _, c := range change {
 		c(&r, d)
 	}
@@ -31,7 +34,8 @@ func (f *fixture) plan(kind inventory.CommitmentType, cents money.Amount, fam st
 		Detail: &inventory.Commitment{CommitmentType: kind, Hourly: inventory.Known(cents * money.Cent), Family: fam}})
 }
 
-func (f *fixture) machines(machineType string, idle, busy int, change ...func(*inventory.Resource, *inventory.Instance)) {
+func (f *fixture) machines(machineType string, idle, busy int,
+	change ...func(*inventory.Resource, *inventory.Instance)) {
 	for i := range idle {
 		f.is(f.running(fmt.Sprintf("i-idle%d", i), machineType, change...), duty.Idle)
 	}
@@ -66,7 +70,9 @@ func TestReservedInstances(t *testing.T) {
 			build: func(f *fixture) {
 				f.reserve("g6.2xlarge", 1)
 				f.machines("g6.2xlarge", 1, 0)
-				f.is(f.running("i-alone", "g6.2xlarge", func(_ *inventory.Resource, d *inventory.Instance) { d.Tenancy = "dedicated" }), duty.Busy)
+				f.is(f.running("i-alone", "g6.2xlarge", func(_ *inventory.Resource, d *inventory.Instance) {
+					d.Tenancy = "dedicated"
+				}), duty.Busy)
 			},
 			want: []string{"gpu-instance-idle i-idle0 0.00 wasting 713.65"},
 		},
@@ -106,8 +112,12 @@ func TestReservedInstances(t *testing.T) {
 			build: func(f *fixture) {
 				f.reserve("g6.2xlarge", 1)
 				f.machines("g6.2xlarge", 0, 1)
-				d := &inventory.CapacityReservation{Total: 2, Available: 1, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}
-				f.add(inventory.Resource{ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day), Detail: d})
+				d := &inventory.CapacityReservation{
+					Total: 2, Available: 1, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
+				}
+				f.add(inventory.Resource{
+					ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day), Detail: d,
+				})
 				f.priced()
 				d.Platform = "rhel"
 				f.Resources[1].Account = "444455556666" // whose reservation is not shared with what it does not fit
@@ -150,12 +160,17 @@ func TestReservedInstances(t *testing.T) {
 				f.reserve("g6.2xlarge", 1)
 				f.machines("g6.2xlarge", 1, 0, func(_ *inventory.Resource, d *inventory.Instance) { d.Market = inventory.Spot })
 			},
-			want: []string{"gpu-instance-idle i-idle0 " + spotMonth(t, "g6.2xlarge"), "commitment-unused ri-g6.2xlarge <=365.00 wasting 365.00"},
+			want: []string{
+				"gpu-instance-idle i-idle0 " + spotMonth(t, "g6.2xlarge"),
+				"commitment-unused ri-g6.2xlarge <=365.00 wasting 365.00",
+			},
 		},
 		{
 			name: "another account's reservations may be shared",
 			build: func(f *fixture) {
-				f.reserve("g6.2xlarge", 1, func(r *inventory.Resource, _ *inventory.Commitment) { r.Cloud, r.Account = "aws", "210987654321" })
+				f.reserve("g6.2xlarge", 1, func(r *inventory.Resource, _ *inventory.Commitment) {
+					r.Cloud, r.Account = "aws", "210987654321"
+				})
 				f.machines("g6.2xlarge", 1, 0)
 			},
 			want: []string{"gpu-instance-idle i-idle0 <=713.65 wasting 713.65"},
@@ -170,7 +185,9 @@ func TestReservedInstances(t *testing.T) {
 		{
 			name: "of three reserved at most one covers another account's machine",
 			build: func(f *fixture) {
-				f.reserve("g6.2xlarge", 3, func(r *inventory.Resource, _ *inventory.Commitment) { r.Cloud, r.Account = "aws", "210987654321" })
+				f.reserve("g6.2xlarge", 3, func(r *inventory.Resource, _ *inventory.Commitment) {
+					r.Cloud, r.Account = "aws", "210987654321"
+				})
 				f.machines("g6.2xlarge", 0, 1)
 			},
 			want: []string{"commitment-unused ri-g6.2xlarge <=243.33 wasting 243.33"},
@@ -178,7 +195,9 @@ func TestReservedInstances(t *testing.T) {
 		{
 			name: "another account's machines of the family may use units up",
 			build: func(f *fixture) {
-				f.reserve("m5.xlarge", 2, func(r *inventory.Resource, _ *inventory.Commitment) { r.Cloud, r.Account = "aws", "210987654321" })
+				f.reserve("m5.xlarge", 2, func(r *inventory.Resource, _ *inventory.Commitment) {
+					r.Cloud, r.Account = "aws", "210987654321"
+				})
 				f.machines("m5.large", 0, 2)
 			},
 			want: []string{"commitment-unused ri-m5.xlarge <=182.50 wasting 182.50"},
@@ -204,7 +223,8 @@ func TestReservedInstances(t *testing.T) {
 	f := newFixture(t)
 	f.reserve("g6.2xlarge", 1)
 	f.machines("g6.2xlarge", 1, 0)
-	if got := only(t, f.evaluate(), "gpu-instance-idle"); !strings.Contains(got.Fix.Note, "covered by a reserved instance that goes on costing") {
+	if got := only(t, f.evaluate(), "gpu-instance-idle"); !strings.Contains(got.Fix.Note,
+		"covered by a reserved instance that goes on costing") {
 		t.Errorf("note %q does not say that the reserved instance goes on costing", got.Fix.Note)
 	}
 }
@@ -246,7 +266,10 @@ func TestSavingsPlans(t *testing.T) {
 				f.plan(inventory.ComputeSavingsPlan, 10, "")
 				f.machines("g6.2xlarge", 0, 2, training, fresh)
 			},
-			want: []string{"training-on-demand i-busy0 <=" + spotSaving(t, "g6.2xlarge"), "training-on-demand i-busy1 <=" + spotSaving(t, "g6.2xlarge")},
+			want: []string{
+				"training-on-demand i-busy0 <=" + spotSaving(t, "g6.2xlarge"),
+				"training-on-demand i-busy1 <=" + spotSaving(t, "g6.2xlarge"),
+			},
 		},
 		{
 			name:  "what changes to another family no longer uses the plan of its own",

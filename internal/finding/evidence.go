@@ -12,11 +12,14 @@ import (
 // sources name the provider's interface that reported a kind.
 var sources = map[inventory.Kind]string{
 	inventory.KindAddress: "ec2", inventory.KindCapacityReservation: "ec2", inventory.KindImage: "ec2",
-	inventory.KindInstance: "ec2", inventory.KindNATGateway: "ec2", inventory.KindSnapshot: "ec2", inventory.KindVolume: "ec2",
+	inventory.KindInstance: "ec2", inventory.KindNATGateway: "ec2", inventory.KindSnapshot: "ec2",
+	inventory.KindVolume:       "ec2",
 	inventory.KindLoadBalancer: "elasticloadbalancing", inventory.KindBucket: "s3", inventory.KindRepository: "ecr",
 	inventory.KindLogGroup: "logs", inventory.KindNotebook: "sagemaker", inventory.KindEndpoint: "sagemaker",
-	inventory.KindTrainingJob: "sagemaker", inventory.KindAutoScalingGroup: "autoscaling", inventory.KindCommitment: "billing",
-	inventory.KindHyperPod: "sagemaker", inventory.KindCluster: "eks", inventory.KindTable: "dynamodb", inventory.KindVPCEndpoint: "ec2", inventory.KindDatabase: "rds",
+	inventory.KindTrainingJob: "sagemaker", inventory.KindAutoScalingGroup: "autoscaling",
+	inventory.KindCommitment: "billing",
+	inventory.KindHyperPod:   "sagemaker", inventory.KindCluster: "eks", inventory.KindTable: "dynamodb",
+	inventory.KindVPCEndpoint: "ec2", inventory.KindDatabase: "rds",
 	inventory.KindCache: "elasticache", inventory.KindWarehouse: "redshift",
 }
 
@@ -41,7 +44,9 @@ func Priced(signal string, a money.Amount, source string) usage.Evidence {
 
 // Sampled returns evidence that was measured over a window.
 func Sampled(signal, value string, w *usage.Window, st *usage.Stats) usage.Evidence {
-	return usage.Evidence{Signal: signal, Value: value, Window: w.To.Sub(w.From), Coverage: w.Coverage(st), Source: w.Source}
+	return usage.Evidence{
+		Signal: signal, Value: value, Window: w.To.Sub(w.From), Coverage: w.Coverage(st), Source: w.Source,
+	}
 }
 
 // Risk raises a risk to high where people may depend on the resource.

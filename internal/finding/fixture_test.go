@@ -58,8 +58,11 @@ func (f *fixture) add(r inventory.Resource) *inventory.Resource {
 }
 
 // running adds a Linux machine on demand that was launched 60 days ago.
-func (f *fixture) running(id, machineType string, change ...func(*inventory.Resource, *inventory.Instance)) *inventory.Resource {
-	d := &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}
+func (f *fixture) running(id, machineType string,
+	change ...func(*inventory.Resource, *inventory.Instance)) *inventory.Resource {
+	d := &inventory.Instance{
+		Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
+	}
 	r := inventory.Resource{ID: id, Kind: inventory.KindInstance, Type: machineType, State: inventory.StateRunning,
 		Zone: "us-east-1a", CreatedAt: ago(60 * day), Detail: d}
 	for _, c := range change {
@@ -133,7 +136,8 @@ func (f *fixture) evaluate(required ...string) []Finding {
 // checkShape holds what every finding must have.
 func checkShape(t testing.TB, f Finding) {
 	t.Helper()
-	if len(f.Evidence) == 0 || f.Because == "" || f.Fix.Change.Verb == "" || f.Fix.Command == "" || f.Fix.Risk == "" || f.Fix.Undo == "" ||
+	if len(f.Evidence) == 0 || f.Because == "" || f.Fix.Change.Verb == "" || f.Fix.Command == "" || f.Fix.Risk == "" ||
+		f.Fix.Undo == "" ||
 		f.Confidence == "" || f.ID != ID(f.Rule, f.Resource.Ref()) {
 		t.Errorf("%s of %s lacks a part: %+v", f.Rule, f.Resource.ID, f)
 	}
@@ -146,7 +150,8 @@ func checkShape(t testing.TB, f Finding) {
 	if f.WasteUnknown && (f.Waste != 0 || f.Savings.Known || f.Confidence != Low) {
 		t.Errorf("%s of %s: unknown waste with known dollars: %+v", f.Rule, f.Resource.ID, f)
 	}
-	if f.Savings.Amount < 0 || f.Waste < 0 || f.Savings.UpperBound < 0 || f.Savings.LowerBound < 0 || f.Savings.LowerBound > f.Savings.UpperBound {
+	if f.Savings.Amount < 0 || f.Waste < 0 || f.Savings.UpperBound < 0 || f.Savings.LowerBound < 0 ||
+		f.Savings.LowerBound > f.Savings.UpperBound {
 		t.Errorf("%s of %s: negative dollars: %+v", f.Rule, f.Resource.ID, f)
 	}
 	for _, e := range f.Evidence {

@@ -93,7 +93,10 @@ func (x *Index) enlist(s *Subject) {
 	f := x.fleets[k]
 	if f == nil {
 		m, _ := x.machineOf(s)
-		f = &servers{gpus: m.GPUs(), coverage: 1, device: float64(m.AcceleratorMemoryMiB) * (1 << 20), memory: m.AcceleratorMemoryMiB > 0, least: 1}
+		f = &servers{
+			gpus: m.GPUs(), coverage: 1, device: float64(m.AcceleratorMemoryMiB) * (1 << 20),
+			memory: m.AcceleratorMemoryMiB > 0, least: 1,
+		}
 		if s.Owner.InProduction() {
 			f.least = 2 // one may fail
 		}
@@ -103,7 +106,8 @@ func (x *Index) enlist(s *Subject) {
 		return
 	}
 	tracks := s.Window.GPUTracks()
-	if f.gpus == 0 || !s.Judged || s.Duty.State != duty.Busy || len(tracks) != f.gpus || !Spans(s.Window, x.Thresholds.MinAge) {
+	if f.gpus == 0 || !s.Judged || s.Duty.State != duty.Busy || len(tracks) != f.gpus ||
+		!Spans(s.Window, x.Thresholds.MinAge) {
 		f.gpus = 0
 		return
 	}
@@ -199,7 +203,8 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 	}
 	slices := max(1, atLeast(f.percent()/target*float64(model.ComputeSlices)))
 	r, err := mig.Pack(context.Background(), mig.Fleet{{Model: model, Count: 1}}, []mig.Workload{{
-		Name: "replica", MemoryGiB: f.peak * (1 + servingRoom) / (1 << 30), ComputeSlices: slices, Count: model.ComputeSlices,
+		Name: "replica", MemoryGiB: f.peak * (1 + servingRoom) / (1 << 30), ComputeSlices: slices,
+		Count: model.ComputeSlices,
 	}}, mig.Options{})
 	if err != nil || len(r.GPUs) != 1 || len(r.GPUs[0].Placements) < 2 {
 		return shared{}, false
@@ -213,7 +218,9 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 		}
 	}
 	k, all := len(starts), f.gpus*len(f.members)
-	s := shared{layout: profile + " at " + strings.Join(starts[:k-1], ", ") + " and " + starts[k-1], gpus: (all + k - 1) / k}
+	s := shared{
+		layout: profile + " at " + strings.Join(starts[:k-1], ", ") + " and " + starts[k-1], gpus: (all + k - 1) / k,
+	}
 	s.machines = max(f.least, (s.gpus+f.gpus-1)/f.gpus)
 	return s, true
 }
@@ -223,16 +230,22 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 func inferenceFleet(x *Index, f *servers) *Draft {
 	target, n := x.Thresholds.InferenceTarget, len(f.members)
 	needed := f.needed(target)
-	if n < 2 || needed >= n || slices.ContainsFunc(f.members, func(m *member) bool { return !Spans(m.Window, servingWindow) }) {
+	if n < 2 || needed >= n || slices.ContainsFunc(f.members, func(m *member) bool {
+		return !Spans(m.Window, servingWindow)
+	}) {
 		return nil
 	}
 	s := f.spokesman()
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    plain.Count(n, "machine") + " serve at " + plain.Percent(f.percent(), 0) + ": " + plain.Number(float64(needed), 0) + " would do at " + plain.Percent(target, 0),
+		Because: plain.Count(n, "machine") + " serve at " + plain.Percent(f.percent(), 0) + ": " + plain.Number(
+			float64(needed), 0) + " would do at " + plain.Percent(target, 0),
 		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold"),
 			usage.Fact("load_at_target_pct", plain.Decimal(f.load/float64(f.gpus*needed), 0), "computed")),
-		Fix: Fix{Change: change.Change{Verb: change.Advise}, Undo: UndoFull, Note: "take machines out one at a time and watch the latency; let the group scale by its load"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Advise}, Undo: UndoFull,
+			Note: "take machines out one at a time and watch the latency; let the group scale by its load",
+		},
 	}}
 	if !f.memory {
 		d.Fix.Note = Sentence("GPU memory was not measured: see that the models fit together", d.Fix.Note)
@@ -240,12 +253,15 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 	}
 	m, _ := x.machineOf(s)
 	if mig, ok := f.share(m.Accelerator, target); ok && mig.machines < n {
-		d.Evidence = append(d.Evidence, usage.Fact("mig_layout", mig.layout, "MIG geometry"), usage.Fact("mig_gpus", plain.Decimal(float64(mig.gpus), 0), "computed"),
+		d.Evidence = append(d.Evidence, usage.Fact("mig_layout", mig.layout, "MIG geometry"),
+			usage.Fact("mig_gpus", plain.Decimal(float64(mig.gpus), 0), "computed"),
 			usage.Fact("mig_machines", plain.Decimal(float64(mig.machines), 0), "computed"))
 		if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
-			d.Evidence = append(d.Evidence, Priced("mig_saves_monthly_usd", x.amount(month.Mul(int64(n-mig.machines), 1)), "price book"))
+			d.Evidence = append(d.Evidence, Priced("mig_saves_monthly_usd", x.amount(month.Mul(int64(n-mig.machines), 1)),
+				"price book"))
 		}
-		d.Fix.Note = Sentence(d.Fix.Note, "where each process must stay apart, MIG instances "+mig.layout+" on each GPU need "+plain.Count(mig.machines, "machine"))
+		d.Fix.Note = Sentence(d.Fix.Note, "where each process must stay apart, MIG instances "+mig.layout+
+			" on each GPU need "+plain.Count(mig.machines, "machine"))
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
@@ -273,11 +289,18 @@ func (f *servers) group() string {
 func (f *servers) evidence(s *Subject) []usage.Evidence {
 	w := s.Window
 	out := []usage.Evidence{
-		{Signal: "gpu_util_p95_pct", Value: plain.Number(f.percent(), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source},
-		Fact(s, "machines", plain.Decimal(float64(len(f.members)), 0)), Fact(s, "gpus", plain.Decimal(float64(f.gpus*len(f.members)), 0)),
+		{
+			Signal: "gpu_util_p95_pct", Value: plain.Number(f.percent(), 1), Window: w.To.Sub(w.From), Coverage: f.coverage,
+			Source: w.Source,
+		},
+		Fact(s, "machines", plain.Decimal(float64(len(f.members)), 0)),
+		Fact(s, "gpus", plain.Decimal(float64(f.gpus*len(f.members)), 0)),
 	}
 	if f.memory {
-		out = append(out, usage.Evidence{Signal: "gpu_memory_peak_gib", Value: plain.Number(f.peak/(1<<30), 1), Window: w.To.Sub(w.From), Coverage: f.coverage, Source: w.Source})
+		out = append(out, usage.Evidence{
+			Signal: "gpu_memory_peak_gib", Value: plain.Number(f.peak/(1<<30), 1), Window: w.To.Sub(w.From),
+			Coverage: f.coverage, Source: w.Source,
+		})
 	}
 	return out
 }
@@ -292,9 +315,16 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 	needed := max(n+1, f.needed(x.Thresholds.InferenceTarget))
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "it needs more machines, not fewer"}, Confidence: High,
-		Because:  plain.Count(n, "machine") + " at " + plain.Percent(f.percent(), 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " + plain.Number(float64(needed), 0),
+		Because: plain.Count(n, "machine") + " at " + plain.Percent(f.percent(), 1) + ", over " + plain.Percent(saturated,
+			0) + ": scale out to " + plain.Number(float64(needed), 0),
 		Evidence: append(f.evidence(s), usage.Fact("machines_at_target", plain.Decimal(float64(needed), 0), "threshold")),
-		Fix:      Fix{Change: change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(needed - n)), Group: f.group()}}, Risk: Low, Undo: UndoFull, Note: "add machines before the load rises: latency grows fast over " + plain.Percent(saturated, 0)},
+		Fix: Fix{
+			Change: change.Change{
+				Verb: change.Advise, Arguments: change.Arguments{Count: new(int64(needed - n)), Group: f.group()},
+			},
+			Risk: Low, Undo: UndoFull,
+			Note: "add machines before the load rises: latency grows fast over " + plain.Percent(saturated, 0),
+		},
 	}}
 	if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" {
 		d.Cost = x.amount(month.Mul(int64(n), 1))
@@ -306,7 +336,8 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 // saturatedEndpoint warns of an endpoint whose machines have no room for a rise.
 func saturatedEndpoint(x *Index, s *Subject) *Draft {
 	e, ok := s.Detail.(*inventory.Endpoint)
-	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless || e.Variants[0].Count < 1 || !Spans(s.Window, x.Thresholds.MinAge) {
+	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless ||
+		e.Variants[0].Count < 1 || !Spans(s.Window, x.Thresholds.MinAge) {
 		return nil
 	}
 	gpus, known := s.Size.GPUs.Get()
@@ -325,10 +356,17 @@ func saturatedEndpoint(x *Index, s *Subject) *Draft {
 	needed := max(n+1, int64(atLeast(float64(n)*load/x.Thresholds.InferenceTarget)))
 	d := &Draft{Stands: true, Finding: Finding{
 		Savings: Saving{Why: "it needs more replicas, not fewer"}, Confidence: Medium,
-		Because: "p95 load " + plain.Percent(load, 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " + plain.Count(needed, "replica"),
-		Evidence: []usage.Evidence{Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st), Fact(s, "replicas", plain.Decimal(float64(n), 0)),
+		Because: "p95 load " + plain.Percent(load, 1) + ", over " + plain.Percent(saturated, 0) + ": scale out to " +
+			plain.Count(needed, "replica"),
+		Evidence: []usage.Evidence{
+			Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st), Fact(s, "replicas", plain.Decimal(float64(n), 0)),
 			usage.Fact("replicas_at_target", plain.Decimal(float64(needed), 0), "threshold")},
-		Fix: Fix{Change: change.Change{Verb: change.Advise, Arguments: change.Arguments{Count: new(needed), Part: e.Variants[0].Name}}, Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load"},
+		Fix: Fix{
+			Change: change.Change{
+				Verb: change.Advise, Arguments: change.Arguments{Count: new(needed), Part: e.Variants[0].Name},
+			},
+			Risk: Low, Undo: UndoFull, Note: "add replicas before the load rises, or let it scale by its load",
+		},
 	}}
 	d.Cost, _ = x.Cost(s, ledger.Compute)
 	return d

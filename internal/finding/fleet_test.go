@@ -11,10 +11,12 @@ import (
 )
 
 // serving adds n machines of one owner and type that serve at a load.
-func serving(f *fixture, n int, machine string, gpus int, util, memory float64, change ...func(*inventory.Resource, *inventory.Instance)) {
+func serving(f *fixture, n int, machine string, gpus int, util, memory float64,
+	change ...func(*inventory.Resource, *inventory.Instance)) {
 	f.judge = true
 	for i := range n {
-		w := f.window(f.running(fmt.Sprintf("i-%s-%d", machine[:3], i), machine, append(change, func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference })...), 14*day)
+		w := f.window(f.running(fmt.Sprintf("i-%s-%d", machine[:3], i), machine,
+			append(change, func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference })...), 14*day)
 		for g := range gpus {
 			series(w, fmt.Sprint(g), usage.GPUUtil, always(util))
 			series(w, fmt.Sprint(g), usage.MemUsed, always(memory*(1<<30)))
@@ -41,9 +43,13 @@ func TestServingFleets(t *testing.T) {
 		gone   int64
 		layout string
 	}{
-		{"five machines of 8 A100 at 20% and 13 of 40 GiB", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 20, 13) }, "2", 3, "3g.20gb at 0 and 4"},
+		{"five machines of 8 A100 at 20% and 13 of 40 GiB", func(f *fixture) {
+			serving(f, 5, "p4d.24xlarge", 8, 20, 13)
+		}, "2", 3, "3g.20gb at 0 and 4"},
 		{"memory holds more than the load does", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 20, 25) }, "4", 1, ""},
-		{"in production two stay", func(f *fixture) { serving(f, 4, "p4d.24xlarge", 8, 5, 2, owned("search", "production")) }, "2", 2, "1g.5gb at 0, 1, 2, 3, 4, 5 and 6"},
+		{"in production two stay", func(f *fixture) {
+			serving(f, 4, "p4d.24xlarge", 8, 5, 2, owned("search", "production"))
+		}, "2", 2, "1g.5gb at 0, 1, 2, 3, 4, 5 and 6"},
 		{"at the target", func(f *fixture) { serving(f, 5, "p4d.24xlarge", 8, 65, 13) }, "", 0, ""},
 		{"of two owners", func(f *fixture) {
 			serving(f, 1, "p4d.24xlarge", 8, 60, 30, owned("search", ""))
@@ -51,11 +57,15 @@ func TestServingFleets(t *testing.T) {
 		}, "", 0, ""},
 		{"one of them was not measured", func(f *fixture) {
 			serving(f, 4, "p4d.24xlarge", 8, 20, 13)
-			f.running("i-dark", "p4d.24xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference })
+			f.running("i-dark", "p4d.24xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+				r.Purpose = inventory.Inference
+			})
 		}, "", 0, ""},
 		{"idle machines have findings of their own", func(f *fixture) {
 			serving(f, 4, "p4d.24xlarge", 8, 60, 13)
-			f.measured(f.running("i-idle", "p4d.24xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference }), 14*day, 8, always(0), always(0))
+			f.measured(f.running("i-idle", "p4d.24xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+				r.Purpose = inventory.Inference
+			}), 14*day, 8, always(0), always(0))
 		}, "", 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -63,7 +73,8 @@ func TestServingFleets(t *testing.T) {
 			tc.build(f)
 			found := f.evaluate()
 			at := slices.IndexFunc(found, func(x Finding) bool {
-				return x.Rule == "inference-overprovisioned" && !strings.HasPrefix(evidence(x, "machines_at_target"), "no machines_at_target")
+				return x.Rule == "inference-overprovisioned" &&
+					!strings.HasPrefix(evidence(x, "machines_at_target"), "no machines_at_target")
 			})
 			if tc.needed == "" {
 				if at >= 0 {
@@ -84,12 +95,17 @@ func TestServingFleets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if evidence(got, "machines_at_target") != tc.needed || got.Savings.Amount != month || got.Waste != 0 {
-				t.Errorf("%s: %s machines would do, saving %s; want %s and %s", got.Because, evidence(got, "machines_at_target"), got.Savings.Amount, tc.needed, month)
+				t.Errorf("%s: %s machines would do, saving %s; want %s and %s", got.Because, evidence(got, "machines_at_target"),
+					got.Savings.Amount, tc.needed, month)
 			}
-			if layout := evidence(got, "mig_layout"); layout != tc.layout && (tc.layout != "" || !strings.HasPrefix(layout, "no mig_layout")) || strings.Contains(got.Fix.Note, "MIG") != (tc.layout != "") {
+			if layout := evidence(got, "mig_layout"); layout != tc.layout &&
+				(tc.layout != "" || !strings.HasPrefix(layout, "no mig_layout")) ||
+				strings.Contains(got.Fix.Note, "MIG") != (tc.layout != "") {
 				t.Errorf("layout %q, want %q: %s", evidence(got, "mig_layout"), tc.layout, got.Fix.Note)
 			}
-			if n := len(slices.DeleteFunc(slices.Clone(found), func(x Finding) bool { return x.Rule != "inference-overprovisioned" })); n != 1 {
+			if n := len(slices.DeleteFunc(slices.Clone(found), func(x Finding) bool {
+				return x.Rule != "inference-overprovisioned"
+			})); n != 1 {
 				t.Errorf("%d findings of one fleet: %v", n, show(found))
 			}
 		})
@@ -107,7 +123,10 @@ func TestSharingSavesWhatItSays(t *testing.T) {
 	}
 	price, _ := f.Prices.OnDemand("p4d.24xlarge", "us-east-1")
 	month, _ := price.Cost(730*2, 1)
-	for signal, want := range map[string]string{"mig_gpus": "20", "mig_machines": "3", "mig_saves_monthly_usd": month.String(), "load_at_target_pct": "50", "gpu_memory_peak_gib": "13"} {
+	for signal, want := range map[string]string{
+		"mig_gpus": "20", "mig_machines": "3", "mig_saves_monthly_usd": month.String(), "load_at_target_pct": "50",
+		"gpu_memory_peak_gib": "13",
+	} {
 		if v := evidence(got, signal); v != want {
 			t.Errorf("%s is %s, want %s", signal, v, want)
 		}
@@ -130,13 +149,16 @@ func TestSaturatedServing(t *testing.T) {
 			continue
 		}
 		got := only(t, found, "inference-saturated")
-		if v := evidence(got, "machines_at_target"); v != tc.want || got.Savings.Known || got.Waste != 0 || !strings.Contains(got.Because, "scale out to 6") {
+		if v := evidence(got, "machines_at_target"); v != tc.want || got.Savings.Known || got.Waste != 0 ||
+			!strings.Contains(got.Because, "scale out to 6") {
 			t.Errorf("at %v %%: %s, %+v", tc.util, got.Because, got.Savings)
 		}
 	}
 	f := newFixture(t)
-	r := f.add(inventory.Resource{ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day), Purpose: inventory.Inference,
-		Detail: &inventory.Endpoint{Variants: []inventory.Variant{{Name: "a", Type: "g5.xlarge", Count: 2}}}})
+	r := f.add(inventory.Resource{
+		ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day),
+		Purpose: inventory.Inference,
+		Detail:  &inventory.Endpoint{Variants: []inventory.Variant{{Name: "a", Type: "g5.xlarge", Count: 2}}}})
 	w := f.window(r, 14*day)
 	series(w, "", usage.Requests, always(100))
 	series(w, "", usage.GPUUtil, always(95))

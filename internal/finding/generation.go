@@ -83,7 +83,8 @@ func (x *Index) findSuccessor(machineType, region string) (best successor) {
 		return best
 	}
 	for _, c := range x.devices() {
-		if c.Cloud != from.Cloud || !alike(c.accelerator, from.accelerator) || c.ReleaseYear <= from.ReleaseYear || c.Arch != from.Arch ||
+		if c.Cloud != from.Cloud || !alike(c.accelerator, from.accelerator) || c.ReleaseYear <= from.ReleaseYear ||
+			c.Arch != from.Arch ||
 			c.tflops < from.tflops || c.memoryMiB < from.memoryMiB || c.AcceleratorMemoryMiB < from.AcceleratorMemoryMiB ||
 			c.bandwidth < bandwidthKept*from.bandwidth {
 			continue
@@ -94,7 +95,8 @@ func (x *Index) findSuccessor(machineType, region string) (best successor) {
 		}
 		next := successor{device: c, from: from, list: list, hourly: hourly, found: true,
 			smallerHost: c.VCPUs < from.VCPUs || c.MemoryMiB < from.MemoryMiB}
-		if !best.found || (best.smallerHost && !next.smallerHost) || (best.smallerHost == next.smallerHost && next.hourly < best.hourly) {
+		if !best.found || (best.smallerHost && !next.smallerHost) ||
+			(best.smallerHost == next.smallerHost && next.hourly < best.hourly) {
 			best = next
 		}
 	}
@@ -142,16 +144,22 @@ func generationOld(x *Index, s *Subject) *Draft {
 		Evidence: []usage.Evidence{
 			Fact(s, "type", s.Type), usage.Fact("successor", n.Type, n.Source),
 			usage.Fact("bf16_tflops", plain.Decimal(n.from.tflops, 0)+" to "+plain.Decimal(n.tflops, 0), "price book"),
-			usage.Fact("accelerator_memory_gib", plain.Decimal(float64(n.from.memoryMiB)/1024, 0)+" to "+plain.Decimal(float64(n.memoryMiB)/1024, 0), "price book"),
-			usage.Fact("memory_bandwidth_gbps", plain.Decimal(n.from.bandwidth, 0)+" to "+plain.Decimal(n.bandwidth, 0), "price book"),
+			usage.Fact("accelerator_memory_gib", plain.Decimal(float64(n.from.memoryMiB)/1024, 0)+" to "+plain.Decimal(
+				float64(n.memoryMiB)/1024, 0), "price book"),
+			usage.Fact("memory_bandwidth_gbps", plain.Decimal(n.from.bandwidth, 0)+" to "+plain.Decimal(n.bandwidth, 0),
+				"price book"),
 			Priced("usd_per_hour", n.list, "price book"), Priced("successor_usd_per_hour", n.hourly, "price book"),
 		},
-		Fix: Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: n.Type}}, Undo: UndoFull, Note: "drivers and libraries must know the newer accelerator; it is stopped for the change"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: n.Type}}, Undo: UndoFull,
+			Note: "drivers and libraries must know the newer accelerator; it is stopped for the change",
+		},
 	}}
 	losesLocalDisks(&d.Fix, s.Size)
 	if n.smallerHost {
 		d.Confidence = Low
-		d.Unknown = "its host is smaller (" + plain.Count(n.VCPUs, "CPU") + ", " + plain.Number(float64(n.MemoryMiB)/1024, 0) + " GiB); whether that suffices is not measured"
+		d.Unknown = "its host is smaller (" + plain.Count(n.VCPUs, "CPU") + ", " + plain.Number(float64(n.MemoryMiB)/1024,
+			0) + " GiB); whether that suffices is not measured"
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)

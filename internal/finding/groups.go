@@ -41,11 +41,17 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Because:    plain.Number(float64(len(idle)), 0) + " of " + plain.Count(g.Desired, "machine") + " idle, minimum " + plain.Number(float64(g.Min), 0),
-		Evidence: []usage.Evidence{Fact(s, "desired", plain.Decimal(float64(g.Desired), 0)), Fact(s, "min", plain.Decimal(float64(g.Min), 0)),
+		Because: plain.Number(float64(len(idle)), 0) + " of " + plain.Count(g.Desired, "machine") + " idle, minimum " +
+			plain.Number(float64(g.Min), 0),
+		Evidence: []usage.Evidence{
+			Fact(s, "desired", plain.Decimal(float64(g.Desired), 0)), Fact(s, "min", plain.Decimal(float64(g.Min), 0)),
 			usage.Fact("idle_members", plain.Decimal(float64(len(idle)), 0), "metrics")},
-		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(g.Desired - spare), Members: ends}}, Undo: UndoPartial,
-			Note: "ends these idle members and no others, with their disks, and lowers its desired capacity; add a policy that follows demand down"},
+		Fix: Fix{
+			Change: change.Change{
+				Verb: change.Scale, Arguments: change.Arguments{Count: new(g.Desired - spare), Members: ends},
+			}, Undo: UndoPartial,
+			Note: "ends these idle members and no others, with their disks, and lowers its desired capacity; add a policy " +
+				"that follows demand down"},
 	}}
 	if policies, known := g.ScalingPolicies.Get(); known {
 		d.Evidence = append(d.Evidence, Fact(s, "scaling_policies", plain.Decimal(float64(policies), 0)))

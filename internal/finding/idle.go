@@ -17,7 +17,8 @@ import (
 // JudgedIdle says whether a running machine's verdict can carry a finding: it was
 // judged, it is old enough, and enough of its window was measured.
 func (x *Index) JudgedIdle(s *Subject) bool {
-	if s.State != inventory.StateRunning || !s.Judged || s.Duty.State == duty.Unknown || s.Duty.Coverage < x.Thresholds.Coverage {
+	if s.State != inventory.StateRunning || !s.Judged || s.Duty.State == duty.Unknown ||
+		s.Duty.Coverage < x.Thresholds.Coverage {
 		return false
 	}
 	if age, known := x.Age(s); known && age < x.Thresholds.MinAge {
@@ -73,7 +74,12 @@ func (x *Index) endInstance(s *Subject) *Draft {
 		d.Confidence = Medium
 	}
 	if len(d.Evidence) == 0 {
-		d.Evidence = []usage.Evidence{{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage, Source: "metrics"}}
+		d.Evidence = []usage.Evidence{
+			{
+				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage,
+				Source: "metrics",
+			},
+		}
 	}
 	if d.Because == "" {
 		d.Because = "nothing computes for " + plain.Duration(s.Duty.Lasting)
@@ -100,10 +106,12 @@ func (x *Index) ending(s *Subject) Fix {
 	switch {
 	case groupOf(s) != "":
 		f.Change, f.Undo = change.Change{Verb: change.Scale, Arguments: change.Arguments{Group: groupOf(s)}}, UndoPartial
-		f.Note = "a member of Auto Scaling group " + groupOf(s) + ": ended only through the group, which becomes one smaller; its disks end with it"
+		f.Note = "a member of Auto Scaling group " + groupOf(s) +
+			": ended only through the group, which becomes one smaller; its disks end with it"
 	case warning != "": // people may depend on it: nothing harder than a stop
 	case d.Market == inventory.Spot:
-		f.Change.Verb, f.Undo, f.Note = change.Terminate, UndoNone, "refused while its disks hold unsaved data; a spot machine may not come back"
+		f.Change.Verb, f.Undo, f.Note = change.Terminate, UndoNone,
+			"refused while its disks hold unsaved data; a spot machine may not come back"
 	case s.Lifetime == inventory.Ephemeral && !x.holdsPersistent(s, d):
 		f.Change.Verb, f.Undo = change.Terminate, UndoNone
 		f.Note = "refused while its disks hold unsaved data"
@@ -157,7 +165,8 @@ func (x *Index) holdsPersistent(s *Subject, d *inventory.Instance) bool {
 		if !disk.DeleteOnTermination {
 			continue
 		}
-		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); !ok || v.Lifetime == inventory.Persistent || v.KeepUntil.After(x.Now) {
+		if v, ok := x.near(s.Resource, inventory.KindVolume, disk.VolumeID); !ok || v.Lifetime == inventory.Persistent ||
+			v.KeepUntil.After(x.Now) {
 			return true
 		}
 	}
@@ -180,7 +189,10 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 		Because: "training runs for " + plain.Duration(age) + "; " + x.Thresholds.overdueLimit(),
 		Evidence: []usage.Evidence{
 			Aged(s, "age", age),
-			{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: usage.NoCoverage, Source: "metrics"},
+			{
+				Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: usage.NoCoverage,
+				Source: "metrics",
+			},
 		},
 		Fix: x.ending(s),
 	}}
@@ -214,8 +226,10 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Evidence:   []usage.Evidence{Aged(s, "stopped", stopped)},
-		Fix: Fix{Change: change.Change{Verb: change.Terminate, Arguments: change.Arguments{Snapshot: inst.DeletedDisks()}}, Undo: UndoPartial,
-			Note: "its disks can be made again from the snapshots, whose price is counted as if the disks were full"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Terminate, Arguments: change.Arguments{Snapshot: inst.DeletedDisks()}},
+			Undo:   UndoPartial,
+			Note:   "its disks can be made again from the snapshots, whose price is counted as if the disks were full"},
 	}}
 	disks, stay, gib := 0, 0, int64(0)
 	costs, unpriced := money.Amount(0), ""

@@ -18,7 +18,8 @@ func training(r *inventory.Resource, _ *inventory.Instance) {
 }
 
 // measured gives a machine an hourly window of GPU and CPU utilization.
-func (f *fixture) measured(r *inventory.Resource, length time.Duration, gpus int, gpu, cpu func(time.Time) float64) *usage.Window {
+func (f *fixture) measured(r *inventory.Resource, length time.Duration, gpus int, gpu,
+	cpu func(time.Time) float64) *usage.Window {
 	w := f.window(r, length)
 	for i := range gpus {
 		name := string(rune('0' + i))
@@ -129,7 +130,9 @@ func TestIdleMachines(t *testing.T) {
 		{
 			name: "a machine of 10 hours is not idle yet",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(10 * time.Hour) }), duty.Idle)
+				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.CreatedAt = ago(10 * time.Hour)
+				}), duty.Idle)
 			},
 		},
 		{
@@ -144,20 +147,26 @@ func TestIdleMachines(t *testing.T) {
 		{
 			name: "a kept machine is no finding",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.KeepUntil = now.Add(day) }), duty.Idle)
+				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.KeepUntil = now.Add(day)
+				}), duty.Idle)
 			},
 		},
 		{
 			name: "a keep that has ended does not keep",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.KeepUntil = ago(time.Minute) }), duty.Idle)
+				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.KeepUntil = ago(time.Minute)
+				}), duty.Idle)
 			},
 			want: []string{"gpu-instance-idle i-1 713.65"},
 		},
 		{
 			name: "a machine on its way out is no finding",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.State = inventory.StateDeleting }), duty.Idle)
+				f.is(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.State = inventory.StateDeleting
+				}), duty.Idle)
 			},
 		},
 		{
@@ -184,7 +193,8 @@ func TestIdleMachines(t *testing.T) {
 		{
 			name: "a Windows machine has no price in the book",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.Platform = "windows" }), duty.Idle)
+				f.is(f.running("i-1", "m5.large", func(_ *inventory.Resource, d *inventory.Instance) { d.Platform = "windows" }),
+					duty.Idle)
 			},
 			want: []string{"instance-idle i-1 ?"},
 		},
@@ -200,14 +210,18 @@ func TestIdleMachines(t *testing.T) {
 			name: "commitments do not apply to spot machines",
 			build: func(f *fixture) {
 				f.CommitmentsKnown = false
-				f.is(f.running("i-1", "g6.2xlarge", func(_ *inventory.Resource, d *inventory.Instance) { d.Market = inventory.Spot }), duty.Idle)
+				f.is(f.running("i-1", "g6.2xlarge", func(_ *inventory.Resource, d *inventory.Instance) {
+					d.Market = inventory.Spot
+				}), duty.Idle)
 			},
 			want: []string{"gpu-instance-idle i-1 " + spotMonth(t, "g6.2xlarge")},
 		},
 		{
 			name: "a machine in a capacity reservation: the reservation goes on costing",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", func(_ *inventory.Resource, d *inventory.Instance) { d.CapacityReservationID = "cr-1" }), duty.Idle)
+				f.is(f.running("i-1", "g6.2xlarge", func(_ *inventory.Resource, d *inventory.Instance) {
+					d.CapacityReservationID = "cr-1"
+				}), duty.Idle)
 			},
 			want: []string{"gpu-instance-idle i-1 <=713.65 wasting 713.65"},
 		},
@@ -269,7 +283,9 @@ func TestTelemetryMissing(t *testing.T) {
 			name: "a young machine with telemetry lacks none",
 			build: func(f *fixture) {
 				f.judge = true
-				f.measured(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(10 * time.Hour) }),
+				f.measured(f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.CreatedAt = ago(10 * time.Hour)
+				}),
 					10*time.Hour, 1, always(0), always(0))
 			},
 		},
@@ -282,7 +298,8 @@ func TestTelemetryMissing(t *testing.T) {
 	f.is(f.running("i-1", "g6.2xlarge"), duty.Unknown)
 	got := only(t, f.evaluate(), "telemetry-missing")
 	if got.Cost.Cents() != "713.65" || got.Waste != 0 || !strings.Contains(got.Fix.Command, "--usage") {
-		t.Errorf("cost %s, waste %s, command %q; want the cost apart from waste and the command that measures", got.Cost, got.Waste, got.Fix.Command)
+		t.Errorf("cost %s, waste %s, command %q; want the cost apart from waste and the command that measures", got.Cost,
+			got.Waste, got.Fix.Command)
 	}
 }
 
@@ -300,14 +317,16 @@ func TestTagMissing(t *testing.T) {
 	for _, x := range found {
 		want := map[string]string{"i-1": "project", "i-2": "team, project"}[x.Resource.ID]
 		if evidence(x, "tags_missing") != want || x.Cost.Cents() != "70.08" || x.Fix.Change.Verb != change.Tag {
-			t.Errorf("%s: missing %q, cost %s, action %s; want %q and its cost", x.Resource.ID, evidence(x, "tags_missing"), x.Cost, x.Fix.Change.Verb, want)
+			t.Errorf("%s: missing %q, cost %s, action %s; want %q and its cost", x.Resource.ID, evidence(x, "tags_missing"),
+				x.Cost, x.Fix.Change.Verb, want)
 		}
 	}
 }
 
 func TestStoppedMachines(t *testing.T) {
 	stopped := func(f *fixture, since time.Duration) *inventory.Resource {
-		f.add(inventory.Resource{ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, CreatedAt: ago(90 * day),
+		f.add(inventory.Resource{
+			ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, CreatedAt: ago(90 * day),
 			Detail: &inventory.Volume{SizeGiB: 100, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"}}})
 		return f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, d *inventory.Instance) {
 			r.State, r.StateSince = inventory.StateStopped, ago(since)
@@ -335,7 +354,8 @@ func TestStoppedMachines(t *testing.T) {
 			name: "of two disks the one that stays is waste, and not saved",
 			build: func(f *fixture) {
 				d := stopped(f, 40*day).Detail.(*inventory.Instance)
-				f.add(inventory.Resource{ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, CreatedAt: ago(90 * day),
+				f.add(inventory.Resource{
+					ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, CreatedAt: ago(90 * day),
 					Detail: &inventory.Volume{SizeGiB: 200, IOPS: 3000, ThroughputMiBps: 125, AttachedTo: []string{"i-1"}}})
 				d.Disks = append(d.Disks, inventory.Disk{VolumeID: "vol-2"})
 			},
@@ -385,7 +405,8 @@ func TestOverdueTraining(t *testing.T) {
 			f.is(f.running("i-1", "m5.large", training, old), tc.duty)
 			found := f.evaluate()
 			got := only(t, found, "instance-overdue")
-			if got.Waste != 0 || !got.Savings.Known || got.Savings.Amount != 0 || got.Cost.Cents() != "70.08" || got.Fix.Risk != tc.risk {
+			if got.Waste != 0 || !got.Savings.Known || got.Savings.Amount != 0 || got.Cost.Cents() != "70.08" ||
+				got.Fix.Risk != tc.risk {
 				t.Errorf("%+v; want a warning without waste, its cost, risk %s", got, tc.risk)
 			}
 		})
@@ -394,13 +415,17 @@ func TestOverdueTraining(t *testing.T) {
 		{
 			name: "under 12 hours",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "m5.large", training, func(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(11 * time.Hour) }), duty.Unknown)
+				f.is(f.running("i-1", "m5.large", training, func(r *inventory.Resource, _ *inventory.Instance) {
+					r.CreatedAt = ago(11 * time.Hour)
+				}), duty.Unknown)
 			},
 		},
 		{
 			name: "a persistent training machine has no such limit",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "m5.large", training, func(r *inventory.Resource, _ *inventory.Instance) { r.Lifetime = inventory.Persistent }), duty.Busy)
+				f.is(f.running("i-1", "m5.large", training, func(r *inventory.Resource, _ *inventory.Instance) {
+					r.Lifetime = inventory.Persistent
+				}), duty.Busy)
 			},
 		},
 	})
@@ -455,7 +480,9 @@ func TestStalledTraining(t *testing.T) {
 			name: "a training machine of 10 hours that never computed is not stalled: its idle window is not over",
 			build: func(f *fixture) {
 				f.judge = true
-				f.measured(f.running("i-1", "g6.2xlarge", persistent, func(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(10 * time.Hour) }),
+				f.measured(f.running("i-1", "g6.2xlarge", persistent, func(r *inventory.Resource, _ *inventory.Instance) {
+					r.CreatedAt = ago(10 * time.Hour)
+				}),
 					10*time.Hour, 1, always(0), always(0))
 			},
 		},
@@ -488,7 +515,8 @@ func TestStalledTraining(t *testing.T) {
 		{
 			name: "a managed job at 0%",
 			build: func(f *fixture) {
-				r := f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
+				r := f.add(inventory.Resource{
+					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
 					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 1, StartedAt: ago(20 * time.Hour)}})
 				series(f.window(r, 20*time.Hour), "", usage.GPUUtil, worked(10*time.Hour))
 			},
@@ -497,7 +525,8 @@ func TestStalledTraining(t *testing.T) {
 		{
 			name: "one host of two does not speak for the other",
 			build: func(f *fixture) {
-				r := f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
+				r := f.add(inventory.Resource{
+					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
 					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 2, StartedAt: ago(20 * time.Hour)}})
 				series(f.window(r, 20*time.Hour), "", usage.GPUUtil, always(0))
 			},
@@ -505,7 +534,8 @@ func TestStalledTraining(t *testing.T) {
 		{
 			name: "a maximum over both hosts does",
 			build: func(f *fixture) {
-				r := f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
+				r := f.add(inventory.Resource{
+					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
 					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 2, StartedAt: ago(20 * time.Hour)}})
 				w := f.window(r, 20*time.Hour)
 				w.Aggregated = true
@@ -516,7 +546,8 @@ func TestStalledTraining(t *testing.T) {
 		{
 			name: "a managed job that prepares data",
 			build: func(f *fixture) {
-				r := f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
+				r := f.add(inventory.Resource{
+					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
 					CreatedAt: ago(20 * time.Hour), Detail: &inventory.TrainingJob{Count: 1, StartedAt: ago(20 * time.Hour)}})
 				w := f.window(r, 20*time.Hour)
 				series(w, "", usage.GPUUtil, always(0))
@@ -526,7 +557,8 @@ func TestStalledTraining(t *testing.T) {
 		{
 			name: "a job that runs for 30 hours",
 			build: func(f *fixture) {
-				f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
+				f.add(inventory.Resource{
+					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
 					Detail: &inventory.TrainingJob{Count: 1, StartedAt: ago(30 * time.Hour)}})
 			},
 			want: []string{"training-overrun job 0.00"},
@@ -556,7 +588,9 @@ func TestFixesOfIdleMachines(t *testing.T) {
 		undo         Undo
 		risk         Level
 	}{
-		{name: "unknown lifetime is stopped", machine: "g5g.xlarge", change: func(*inventory.Resource, *inventory.Instance) {},
+		{
+			name: "unknown lifetime is stopped", machine: "g5g.xlarge",
+			change: func(*inventory.Resource, *inventory.Instance) {},
 			action: "stop", undo: UndoFull, risk: Medium, note: "lack of capacity"},
 		{name: "ephemeral is terminated", machine: "g6.2xlarge", change: ephemeral,
 			action: "terminate", undo: UndoNone, risk: Low, note: "instance-store data is lost"},
@@ -600,10 +634,13 @@ func TestFixesOfIdleMachines(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture(t)
-			f.add(inventory.Resource{ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, Lifetime: inventory.Persistent,
+			f.add(inventory.Resource{
+				ID: "vol-1", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, Lifetime: inventory.Persistent,
 				Detail: &inventory.Volume{SizeGiB: 1, AttachedTo: []string{"i-1"}}})
-			f.add(inventory.Resource{ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse, KeepUntil: inventory.KeepForever,
-				Detail: &inventory.Volume{SizeGiB: 1, AttachedTo: []string{"i-1"}}})
+			f.add(inventory.Resource{
+				ID: "vol-2", Kind: inventory.KindVolume, Type: "gp3", State: inventory.StateInUse,
+				KeepUntil: inventory.KeepForever,
+				Detail:    &inventory.Volume{SizeGiB: 1, AttachedTo: []string{"i-1"}}})
 			f.is(f.running("i-1", tc.machine, tc.change), duty.Idle)
 			var got Fix
 			for _, x := range f.evaluate() {
@@ -611,7 +648,8 @@ func TestFixesOfIdleMachines(t *testing.T) {
 					got = x.Fix
 				}
 			}
-			if got.Change.Action() != tc.action || got.Undo != tc.undo || got.Risk != tc.risk || !strings.Contains(got.Note, tc.note) {
+			if got.Change.Action() != tc.action || got.Undo != tc.undo || got.Risk != tc.risk ||
+				!strings.Contains(got.Note, tc.note) {
 				t.Errorf("%+v; want %s, undo %s, risk %s, a note with %q", got, tc.action, tc.undo, tc.risk, tc.note)
 			}
 		})

@@ -180,7 +180,8 @@ func (x *Index) machineOf(s *Subject) (price.Machine, bool) {
 		return m, true
 	}
 	n, known := s.Size.GPUs.Get()
-	return price.Machine{Type: s.Type, Cloud: s.Cloud, VCPUs: int(s.Size.MilliCPUs.Or(0) / 1000), MemoryMiB: s.Size.MemoryMiB.Or(0),
+	return price.Machine{
+		Type: s.Type, Cloud: s.Cloud, VCPUs: int(s.Size.MilliCPUs.Or(0) / 1000), MemoryMiB: s.Size.MemoryMiB.Or(0),
 		Accelerator: s.Size.GPU, AcceleratorMilli: int64(n) * 1000, AcceleratorMemoryMiB: s.Size.GPUMemory.Or(0) >> 20,
 		InstanceStorageGB: s.Size.InstanceStorageGB.Or(0)}, known
 }

@@ -30,7 +30,10 @@ func tagMissing(x *Index, s *Subject) *Draft {
 		Savings: Saving{Known: true}, Cost: total, Confidence: High,
 		Because:  "no tag " + list,
 		Evidence: []usage.Evidence{Fact(s, "tags_missing", list)},
-		Fix:      Fix{Change: change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: missing}}, Risk: None, Undo: UndoFull, Note: "writes only tags; its cost can then be attributed"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Tag, Arguments: change.Arguments{Keys: missing}}, Risk: None, Undo: UndoFull,
+			Note: "writes only tags; its cost can then be attributed",
+		},
 	}}
 	if x.account.TagsFor == nil {
 		return d
@@ -78,7 +81,8 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 		Savings: Saving{Why: "unmeasured: no GPU telemetry"}, Cost: total, Confidence: High,
 		Fix: Fix{Change: change.Change{Verb: change.Measure}, Risk: None, Undo: UndoFull,
 			Command: "curfew scan --usage gpu.csv",
-			Note:    "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu metrics; CPU and network say nothing about GPUs"},
+			Note: "record with nvidia-smi or DCGM on the machine, or install the CloudWatch agent with its nvidia_gpu " +
+				"metrics; CPU and network say nothing about GPUs"},
 	}}
 	if x.account.Advice != nil {
 		d.Fix.Command = "curfew scan --cloud " + s.Cloud + " --usage gpu.csv"
@@ -92,7 +96,8 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 		d.Because = "unmeasured: no GPU telemetry"
 		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", "0", "metrics"), Fact(s, "type", s.Type)}
 	case measured < n:
-		d.Because = "unmeasured: only " + plain.Count(measured, "GPU") + " of " + plain.Number(float64(n), 0) + " has telemetry"
+		d.Because = "unmeasured: only " + plain.Count(measured, "GPU") + " of " + plain.Number(float64(n), 0) +
+			" has telemetry"
 		d.Evidence = []usage.Evidence{usage.Fact("gpus_measured", plain.Decimal(float64(measured), 0), s.Window.Source)}
 	default:
 		d.Because = "unmeasured: GPU telemetry covers " + plain.Share(least, 0) + " of the window"
@@ -100,7 +105,8 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 			Window: s.Window.To.Sub(s.Window.From), Coverage: least, Source: s.Window.Source}}
 	}
 	if fam := price.Family(s.Type); strings.HasPrefix(fam, "trn") || strings.HasPrefix(fam, "inf") {
-		d.Fix.Note = "record neuron-monitor's core utilization on the machine; CPU and network say nothing about accelerators"
+		d.Fix.Note = "record neuron-monitor's core utilization on the machine; CPU and network say nothing about " +
+			"accelerators"
 	}
 	return d
 }

@@ -47,7 +47,10 @@ func modelOptimize(x *Index, s *Subject) *Draft {
 		Savings: Saving{Why: "depends on the model"}, Cost: total, Confidence: Medium,
 		Because: "well used at " + plain.Percent(sum/float64(n), 0) + ": only a cheaper model saves",
 		Evidence: []usage.Evidence{
-			{Signal: "gpu_util_mean_pct", Value: plain.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least, Source: w.Source},
+			{
+				Signal: "gpu_util_mean_pct", Value: plain.Number(sum/float64(n), 1), Window: w.To.Sub(w.From), Coverage: least,
+				Source: w.Source,
+			},
 			Priced("monthly_usd", total, "price book"),
 		},
 		Fix: Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull,

@@ -23,7 +23,10 @@ func loadBalancerIdle(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Fix:        Fix{Change: change.Change{Verb: change.Delete}, Risk: Medium, Undo: UndoNone, Note: "its address and DNS name are gone with it; look for names that point to it first"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Delete}, Risk: Medium, Undo: UndoNone,
+			Note: "its address and DNS name are gone with it; look for names that point to it first",
+		},
 	}}
 	rate, stats, measured := x.requestsPerDay(s.Window)
 	targets, targetsKnown := lb.Targets.Get()
@@ -98,7 +101,10 @@ func addressUnused(x *Index, s *Subject) *Draft {
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Fix:        Fix{Change: change.Change{Verb: change.Release}, Risk: Low, Undo: UndoNone, Note: "the same address cannot be had again; look for names that point to it first"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Release}, Risk: Low, Undo: UndoNone,
+			Note: "the same address cannot be had again; look for names that point to it first",
+		},
 	}}
 	switch {
 	case a.AssociationID == "" && a.InstanceID == "" && s.State != inventory.StateInUse:

@@ -12,8 +12,10 @@ import (
 func TestLoadBalancers(t *testing.T) {
 	lb := func(targets, healthy int, age time.Duration, metrics func(w *usage.Window)) func(f *fixture) {
 		return func(f *fixture) {
-			r := f.add(inventory.Resource{ID: "lb", Kind: inventory.KindLoadBalancer, Type: "application", State: inventory.StateRunning, CreatedAt: ago(age),
-				Detail: &inventory.LoadBalancer{Targets: inventory.Known(targets), HealthyTargets: inventory.Known(healthy)}})
+			r := f.add(inventory.Resource{
+				ID: "lb", Kind: inventory.KindLoadBalancer, Type: "application", State: inventory.StateRunning,
+				CreatedAt: ago(age),
+				Detail:    &inventory.LoadBalancer{Targets: inventory.Known(targets), HealthyTargets: inventory.Known(healthy)}})
 			if metrics != nil {
 				metrics(f.window(r, 14*day))
 			}
@@ -68,7 +70,8 @@ func TestLoadBalancers(t *testing.T) {
 func TestNATGateways(t *testing.T) {
 	nat := func(routes inventory.Fact[int], length time.Duration, bytes func(time.Time) float64) func(f *fixture) {
 		return func(f *fixture) {
-			r := f.add(inventory.Resource{ID: "nat-1", Kind: inventory.KindNATGateway, Type: "public", State: inventory.StateAvailable,
+			r := f.add(inventory.Resource{
+				ID: "nat-1", Kind: inventory.KindNATGateway, Type: "public", State: inventory.StateAvailable,
 				CreatedAt: ago(90 * day), Detail: &inventory.NATGateway{Routes: routes}})
 			if bytes != nil {
 				w := usage.NewWindow(ago(length), now, day, "test", nil)
@@ -78,7 +81,10 @@ func TestNATGateways(t *testing.T) {
 		}
 	}
 	runScenarios(t, []scenario{
-		{name: "0 bytes in 30 days", build: nat(inventory.Known(2), 30*day, always(0)), want: []string{"nat-gateway-idle nat-1 32.85"}},
+		{
+			name: "0 bytes in 30 days", build: nat(inventory.Known(2), 30*day, always(0)),
+			want: []string{"nat-gateway-idle nat-1 32.85"},
+		},
 		{name: "no route", build: nat(inventory.Known(0), 0, nil), want: []string{"nat-gateway-idle nat-1 32.85"}},
 		{name: "routes and no metrics: unknown", build: nat(inventory.Known(2), 0, nil)},
 		{name: "0 bytes in 14 days is too short", build: nat(inventory.Known(2), 14*day, always(0))},
@@ -106,7 +112,10 @@ func TestNATGateways(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	address := func(association, instance string) func(f *fixture) {
 		return func(f *fixture) {
-			f.add(inventory.Resource{ID: "eip", Kind: inventory.KindAddress, Detail: &inventory.Address{AssociationID: association, InstanceID: instance}})
+			f.add(inventory.Resource{
+				ID: "eip", Kind: inventory.KindAddress,
+				Detail: &inventory.Address{AssociationID: association, InstanceID: instance},
+			})
 			f.is(f.running("i-1", "m5.large"), duty.Busy)
 		}
 	}
@@ -125,7 +134,9 @@ func TestEndpoints(t *testing.T) {
 			if change != nil {
 				change(d)
 			}
-			r := f.add(inventory.Resource{ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day), Detail: d})
+			r := f.add(inventory.Resource{
+				ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day), Detail: d,
+			})
 			if metrics != nil {
 				metrics(f.window(r, 14*day))
 			}
@@ -159,8 +170,14 @@ func TestEndpoints(t *testing.T) {
 			build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(20 * day) }, func(*usage.Window) {}),
 			want:  []string{"endpoint-idle ep <=" + twice + " of unknown waste"},
 		},
-		{name: "unchanged for 20 days, metrics could not be read", build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(20 * day) }, nil)},
-		{name: "nothing measured, changed last week", build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(7 * day) }, func(*usage.Window) {})},
+		{
+			name:  "unchanged for 20 days, metrics could not be read",
+			build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(20 * day) }, nil),
+		},
+		{
+			name:  "nothing measured, changed last week",
+			build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(7 * day) }, func(*usage.Window) {}),
+		},
 		{
 			name: "unchanged for 20 days, invoked",
 			build: endpoint(func(e *inventory.Endpoint) { e.LastModified = ago(20 * day) }, func(w *usage.Window) {
@@ -204,7 +221,10 @@ func TestNotebooks(t *testing.T) {
 			if modified > 0 {
 				d.LastModified = ago(modified)
 			}
-			r := f.add(inventory.Resource{ID: "nb", Kind: inventory.KindNotebook, Type: "g5.xlarge", State: inventory.StateRunning, CreatedAt: ago(90 * day), Detail: d})
+			r := f.add(inventory.Resource{
+				ID: "nb", Kind: inventory.KindNotebook, Type: "g5.xlarge", State: inventory.StateRunning,
+				CreatedAt: ago(90 * day), Detail: d,
+			})
 			f.is(r, s)
 		}
 	}

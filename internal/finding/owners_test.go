@@ -65,7 +65,8 @@ func (r *ownersRule) xml(i int) string {
 		fmt.Fprintf(&b, "<Expiration><Days>%d</Days></Expiration>", r.expire)
 	}
 	for class, days := range r.noncurrent {
-		fmt.Fprintf(&b, "<NoncurrentVersionTransition><NoncurrentDays>%d</NoncurrentDays><StorageClass>%s</StorageClass></NoncurrentVersionTransition>", days, class)
+		fmt.Fprintf(&b,
+			"<NoncurrentVersionTransition><NoncurrentDays>%d</NoncurrentDays><StorageClass>%s</StorageClass></NoncurrentVersionTransition>", days, class)
 	}
 	if r.replaced > 0 {
 		fmt.Fprintf(&b, "<NoncurrentVersionExpiration><NoncurrentDays>%d</NoncurrentDays>", r.replaced)
@@ -75,7 +76,9 @@ func (r *ownersRule) xml(i int) string {
 		b.WriteString("</NoncurrentVersionExpiration>")
 	}
 	if r.abort > 0 {
-		fmt.Fprintf(&b, "<AbortIncompleteMultipartUpload><DaysAfterInitiation>%d</DaysAfterInitiation></AbortIncompleteMultipartUpload>", r.abort)
+		fmt.Fprintf(&b,
+			"<AbortIncompleteMultipartUpload><DaysAfterInitiation>%d</DaysAfterInitiation></AbortIncompleteMultipartUpload>",
+			r.abort)
 	}
 	b.WriteString("</Rule>")
 	return b.String()
@@ -83,7 +86,8 @@ func (r *ownersRule) xml(i int) string {
 
 // seen is the rule as the inventory has it.
 func (r *ownersRule) seen() inventory.LifecycleRule {
-	out := inventory.LifecycleRule{Enabled: !r.disabled, Prefix: r.prefix, Filtered: r.tag != "" || r.larger > 0 || r.smaller > 0, TransitionDays: r.transitions,
+	out := inventory.LifecycleRule{Enabled: !r.disabled, Prefix: r.prefix, Filtered: r.tag != "" || r.larger > 0 ||
+		r.smaller > 0, TransitionDays: r.transitions,
 		NoncurrentExpirationDays: r.replaced, NoncurrentTransition: len(r.noncurrent) > 0, AbortMultipartDays: r.abort}
 	if !r.date {
 		out.ExpirationDays = r.expire
@@ -96,7 +100,9 @@ func (r *ownersRule) seen() inventory.LifecycleRule {
 // S3 User Guide, "Examples of S3 Lifecycle configurations").
 type fate struct{ current, replaced, upload []string }
 
-var colder = []string{"STANDARD", "INTELLIGENT_TIERING", "STANDARD_IA", "ONEZONE_IA", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE"}
+var colder = []string{
+	"STANDARD", "INTELLIGENT_TIERING", "STANDARD_IA", "ONEZONE_IA", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE",
+}
 
 func fateOf(rules []ownersRule, o object) (f fate) {
 	at := func(age int, days func(r *ownersRule) (gone int, classes map[string]int)) string {
@@ -119,7 +125,9 @@ func fateOf(rules []ownersRule, o object) (f fate) {
 	}
 	for _, age := range []int{1, 5, 8, 29, 31, 61, 89, 91, 181, 366, math.MaxInt32} {
 		f.current = append(f.current, at(age, func(r *ownersRule) (int, map[string]int) { return r.expire, r.transitions }))
-		f.replaced = append(f.replaced, at(age, func(r *ownersRule) (int, map[string]int) { return r.replaced, r.noncurrent }))
+		f.replaced = append(f.replaced, at(age, func(r *ownersRule) (int, map[string]int) {
+			return r.replaced, r.noncurrent
+		}))
 		f.upload = append(f.upload, at(age, func(r *ownersRule) (int, map[string]int) { return r.abort, nil }))
 	}
 	return f
@@ -138,10 +146,15 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 		moves := rapid.MapOfN(rapid.SampledFrom(colder[1:]), days, 0, 2)
 		rules := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ownersRule {
 			maybe := func(what string) int { return rapid.SampledFrom([]int{0, 0, 0, 7, 30, 90, 365}).Draw(t, what) }
-			return ownersRule{prefix: rapid.SampledFrom(names).Draw(t, "prefix"), tag: rapid.SampledFrom([]string{"", "", "yes", "no"}).Draw(t, "tag"),
-				larger: rapid.SampledFrom([]int64{0, 0, 1 << 20}).Draw(t, "larger"), smaller: rapid.SampledFrom([]int64{0, 0, 8 << 20}).Draw(t, "smaller"),
-				disabled: rapid.IntRange(0, 5).Draw(t, "disabled") == 0, expire: maybe("expire"), abort: maybe("abort"), date: rapid.Bool().Draw(t, "date"),
-				transitions: moves.Draw(t, "transitions"), noncurrent: moves.Draw(t, "noncurrent"), replaced: maybe("replaced"), newer: rapid.IntRange(0, 3).Draw(t, "newer")}
+			return ownersRule{
+				prefix: rapid.SampledFrom(names).Draw(t, "prefix"), tag: rapid.SampledFrom([]string{"", "", "yes", "no"}).Draw(t,
+					"tag"),
+				larger:   rapid.SampledFrom([]int64{0, 0, 1 << 20}).Draw(t, "larger"),
+				smaller:  rapid.SampledFrom([]int64{0, 0, 8 << 20}).Draw(t, "smaller"),
+				disabled: rapid.IntRange(0, 5).Draw(t, "disabled") == 0, expire: maybe("expire"), abort: maybe("abort"),
+				date:        rapid.Bool().Draw(t, "date"),
+				transitions: moves.Draw(t, "transitions"), noncurrent: moves.Draw(t, "noncurrent"), replaced: maybe("replaced"),
+				newer: rapid.IntRange(0, 3).Draw(t, "newer")}
 		}), 0, 4).Draw(t, "rules")
 		document := ""
 		var seen []inventory.LifecycleRule
@@ -150,16 +163,23 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 			seen = append(seen, rules[i].seen())
 		}
 		if document != "" {
-			document = `<LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + document + "</LifecycleConfiguration>"
+			document = `<LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + document +
+				"</LifecycleConfiguration>"
 		}
 		f := newFixture(tb)
 		f.bucket("b", func(b *inventory.Bucket) {
 			var prefixes []inventory.Prefix
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(tops), 0, 5, rapid.ID).Draw(t, "prefixes") {
-				prefixes = append(prefixes, prefix(name, 1<<40, 1000, map[int]inventory.Stored{30: {Bytes: 1 << 39, Objects: 500}, 90: {Bytes: 1 << 39, Objects: 500}, 180: {Bytes: 1 << 39, Objects: 500}}))
+				prefixes = append(prefixes,
+					prefix(name, 1<<40, 1000, map[int]inventory.Stored{
+						30: {Bytes: 1 << 39, Objects: 500}, 90: {Bytes: 1 << 39, Objects: 500}, 180: {Bytes: 1 << 39, Objects: 500},
+					}))
 			}
-			b.Lifecycle, b.LifecycleDocument, b.Versioned = inventory.Known(seen), inventory.Known(document), inventory.Known(true)
-			b.Prefixes, b.Sizes = inventory.Known(prefixes), inventory.Known(map[string]int64{"STANDARD": int64(max(1, len(prefixes))) << 40})
+			b.Lifecycle, b.LifecycleDocument, b.Versioned = inventory.Known(seen), inventory.Known(document), inventory.Known(
+				true)
+			b.Prefixes, b.Sizes = inventory.Known(prefixes), inventory.Known(map[string]int64{
+				"STANDARD": int64(max(1, len(prefixes))) << 40,
+			})
 			b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(1 << 30)), Complete: true})
 			if rapid.Bool().Draw(t, "analyzed") {
 				whole := prefix("", 1<<40, 1000, map[int]inventory.Stored{30: {Bytes: 1 << 39, Objects: 500}})
@@ -183,7 +203,10 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 				if !strings.HasPrefix(r.ID, change.RuleMark) {
 					continue
 				}
-				to := ownersRule{prefix: r.Prefix, larger: r.LargerThan, expire: r.ExpireDays, abort: r.AbortDays, replaced: r.NoncurrentDays, transitions: map[string]int{}}
+				to := ownersRule{
+					prefix: r.Prefix, larger: r.LargerThan, expire: r.ExpireDays, abort: r.AbortDays, replaced: r.NoncurrentDays,
+					transitions: map[string]int{},
+				}
 				for _, m := range r.Transitions {
 					to.transitions[m.Class] = m.Days
 				}
@@ -197,14 +220,19 @@ func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
 						covers := func(acts func(r *ownersRule) bool) bool {
 							return slices.ContainsFunc(rules, func(r ownersRule) bool { return r.matches(o) && acts(&r) })
 						}
-						if covers(func(r *ownersRule) bool { return r.expire > 0 || len(r.transitions) > 0 }) && !slices.Equal(was.current, is.current) {
+						if covers(func(r *ownersRule) bool {
+							return r.expire > 0 || len(r.transitions) > 0
+						}) && !slices.Equal(was.current, is.current) {
 							t.Fatalf("%s changes %+v from %v to %v:\n%s", x.Rule, o, was.current, is.current, x.Fix.Change.Document)
 						}
-						if covers(func(r *ownersRule) bool { return r.replaced > 0 || len(r.noncurrent) > 0 }) && !slices.Equal(was.replaced, is.replaced) {
-							t.Fatalf("%s changes replaced versions of %+v from %v to %v:\n%s", x.Rule, o, was.replaced, is.replaced, x.Fix.Change.Document)
+						if covers(func(r *ownersRule) bool { return r.replaced > 0 || len(r.noncurrent) > 0 }) &&
+							!slices.Equal(was.replaced, is.replaced) {
+							t.Fatalf("%s changes replaced versions of %+v from %v to %v:\n%s", x.Rule, o, was.replaced, is.replaced,
+								x.Fix.Change.Document)
 						}
 						if covers(func(r *ownersRule) bool { return r.abort > 0 }) && !slices.Equal(was.upload, is.upload) {
-							t.Fatalf("%s changes uploads of %+v from %v to %v:\n%s", x.Rule, o, was.upload, is.upload, x.Fix.Change.Document)
+							t.Fatalf("%s changes uploads of %+v from %v to %v:\n%s", x.Rule, o, was.upload, is.upload,
+								x.Fix.Change.Document)
 						}
 					}
 				}

@@ -22,7 +22,9 @@ func instanceAwayFromData(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || s.Tags[inventory.TagDataURI] == "" {
 		return nil
 	}
-	return x.awayFrom(s, strings.FieldsFunc(s.Tags[inventory.TagDataURI], func(c rune) bool { return c == ',' || c == ' ' || c == ';' }))
+	return x.awayFrom(s, strings.FieldsFunc(s.Tags[inventory.TagDataURI], func(c rune) bool {
+		return c == ',' || c == ' ' || c == ';'
+	}))
 }
 
 // jobAwayFromData finds training jobs whose inputs lie in another region.
@@ -54,7 +56,9 @@ func (x *Index) awayFrom(s *Subject, uris []string) *Draft {
 			Savings: Saving{Why: "how much it reads from there is not measured"}, Confidence: High,
 			Because:  "runs in " + s.Region + ", its data is in " + b.Region,
 			Evidence: []usage.Evidence{Fact(s, "region", s.Region), Fact(s, "data", uri), Fact(b, "data_region", b.Region)},
-			Fix: Fix{Change: change.Change{Verb: change.Move, Arguments: change.Arguments{Region: b.Region}}, Risk: Medium, Undo: UndoFull,
+			Fix: Fix{
+				Change: change.Change{Verb: change.Move, Arguments: change.Arguments{Region: b.Region}}, Risk: Medium,
+				Undo: UndoFull,
 				Note: "run it where its data lies, or copy the data once"},
 		}}
 		d.Cost, _ = x.Cost(s, ledger.Compute)

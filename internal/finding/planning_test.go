@@ -95,13 +95,17 @@ func TestAlwaysOn(t *testing.T) {
 		{
 			name: "a window of three days shows no week",
 			build: judged(func(f *fixture) {
-				f.measured(f.running("i-1", "m5.large", func(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(3 * day) }), 3*day, 0, always(0), nineToSix)
+				f.measured(f.running("i-1", "m5.large", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.CreatedAt = ago(3 * day)
+				}), 3*day, 0, always(0), nineToSix)
 			}),
 		},
 		{
 			name: "inference follows its demand, not a schedule",
 			build: judged(func(f *fixture) {
-				f.measured(f.running("i-1", "m5.large", func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference }), 14*day, 0, always(0), nineToSix)
+				f.measured(f.running("i-1", "m5.large", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.Purpose = inventory.Inference
+				}), 14*day, 0, always(0), nineToSix)
 			}),
 		},
 	})
@@ -111,13 +115,17 @@ func TestSchedulesSayWhatAStopLoses(t *testing.T) {
 	f := newFixture(t)
 	f.judge = true
 	f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix)
-	if got := only(t, f.evaluate(), "always-on").Fix; got.Undo != UndoPartial || !strings.Contains(got.Note, "instance-store data is lost") {
+	if got := only(t, f.evaluate(), "always-on").Fix; got.Undo != UndoPartial ||
+		!strings.Contains(got.Note, "instance-store data is lost") {
 		t.Errorf("%+v; want an undo in part and a note on its local disk", got)
 	}
 	f = newFixture(t)
 	f.judge = true
-	f.measured(f.running("i-1", "g5g.xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup }), 14*day, 1, nineToSix, nineToSix)
-	if got := only(t, f.evaluate(), "always-on").Fix; got.Undo != UndoPartial || !strings.Contains(got.Note, "only through the group") {
+	f.measured(f.running("i-1", "g5g.xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+		r.Manager = fleetGroup
+	}), 14*day, 1, nineToSix, nineToSix)
+	if got := only(t, f.evaluate(), "always-on").Fix; got.Undo != UndoPartial ||
+		!strings.Contains(got.Note, "only through the group") {
 		t.Errorf("%+v; want an undo in part and a note on its group", got)
 	}
 }
@@ -131,13 +139,17 @@ func TestTrainingOnDemand(t *testing.T) {
 		{
 			name: "spot already",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(_ *inventory.Resource, d *inventory.Instance) { d.Market = inventory.Spot }), duty.Busy)
+				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(_ *inventory.Resource, d *inventory.Instance) {
+					d.Market = inventory.Spot
+				}), duty.Busy)
 			},
 		},
 		{
 			name: "persistent machines are not interrupted",
 			build: func(f *fixture) {
-				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(r *inventory.Resource, _ *inventory.Instance) { r.Lifetime = inventory.Persistent }), duty.Busy)
+				f.is(f.running("i-1", "g6.2xlarge", training, fresh, func(r *inventory.Resource, _ *inventory.Instance) {
+					r.Lifetime = inventory.Persistent
+				}), duty.Busy)
 			},
 		},
 		{
@@ -155,19 +167,25 @@ func TestTrainingOnDemand(t *testing.T) {
 	paid, _ := spot.Cost(730, 1)
 	// 0.33 interruptions an hour, each loses at most 10 minutes and takes 10 more.
 	factor := (1/0.33 + 1.0/6) * math.Expm1(0.33/6) * 6
-	if want := month - money.Amount(float64(paid)*factor); (got.Savings.Amount-want).Cents() != "0.00" || got.Waste != 0 || got.Confidence != Medium {
+	if want := month - money.Amount(float64(paid)*factor); (got.Savings.Amount-want).Cents() != "0.00" ||
+		got.Waste != 0 || got.Confidence != Medium {
 		t.Errorf("saves %+v, wastes %s; want %s and no waste", got.Savings, got.Waste, want)
 	}
-	if rate, over := evidence(got, "interruptions"), evidence(got, "restart_overhead"); rate != "0.33/h (0.095/h to 1.39/h)" || over != "8% (2% to 39%)" {
+	if rate, over := evidence(got, "interruptions"), evidence(got,
+		"restart_overhead"); rate != "0.33/h (0.095/h to 1.39/h)" || over != "8% (2% to 39%)" {
 		t.Errorf("the range is shown as %q and %q", rate, over)
 	}
 	f = newFixture(t)
-	f.is(f.running("i-1", "g6.2xlarge", fresh, func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Training }), duty.Busy)
-	if open := only(t, f.evaluate(), "training-on-demand"); open.Confidence != Low || open.Savings != got.Savings || evidence(open, "lifetime") != "unknown" {
+	f.is(f.running("i-1", "g6.2xlarge", fresh, func(r *inventory.Resource, _ *inventory.Instance) {
+		r.Purpose = inventory.Training
+	}), duty.Busy)
+	if open := only(t, f.evaluate(), "training-on-demand"); open.Confidence != Low || open.Savings != got.Savings ||
+		evidence(open, "lifetime") != "unknown" {
 		t.Errorf("of an unknown lifetime: %+v", open)
 	}
 	stated := Thresholds{Interruptions: spots.Configured(1)}
-	if found, err := Evaluate(&f.Account, stated, nil); err != nil || evidence(only(t, found, "training-on-demand"), "interruptions") != "1/h" {
+	if found, err := Evaluate(&f.Account, stated, nil); err != nil ||
+		evidence(only(t, found, "training-on-demand"), "interruptions") != "1/h" {
 		t.Errorf("a rate that is stated is not the one that is used: %+v, %v", found, err)
 	}
 	if !strings.Contains(got.Fix.Note, "checkpoints") {
@@ -188,14 +206,18 @@ func TestStickyGroups(t *testing.T) {
 				f.is(f.running(id, "m5.large", func(r *inventory.Resource, _ *inventory.Instance) { r.Manager = fleetGroup }), s)
 			}
 			f.add(inventory.Resource{ID: "fleet", Kind: inventory.KindAutoScalingGroup,
-				Detail: &inventory.AutoScalingGroup{Min: min, Max: 10, Desired: desired, Instances: ids, ScalingPolicies: inventory.Known(0)}})
+				Detail: &inventory.AutoScalingGroup{
+					Min: min, Max: 10, Desired: desired, Instances: ids, ScalingPolicies: inventory.Known(0),
+				}})
 		}
 	}
 	runScenarios(t, []scenario{
 		{
 			name:  "two of three idle: each is counted once",
 			build: group(1, 3, duty.Idle, duty.Busy, duty.Idle),
-			want:  []string{"instance-idle i-1 70.08", "instance-idle i-3 70.08", "autoscaling-sticky fleet 0.00 after instance-idle i-1"},
+			want: []string{
+				"instance-idle i-1 70.08", "instance-idle i-3 70.08", "autoscaling-sticky fleet 0.00 after instance-idle i-1",
+			},
 		},
 		{
 			name:  "at its minimum",
@@ -216,13 +238,16 @@ func TestStickyGroups(t *testing.T) {
 	f := newFixture(t)
 	group(1, 3, duty.Idle, duty.Busy, duty.Idle)(f)
 	fix := only(t, f.evaluate(), "autoscaling-sticky").Fix
-	want := change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(1)), Members: []string{"i-1", "i-3"}}}
+	want := change.Change{
+		Verb: change.Scale, Arguments: change.Arguments{Count: new(int64(1)), Members: []string{"i-1", "i-3"}},
+	}
 	if !fix.Change.Equal(want) || fix.Undo != UndoPartial || !strings.Contains(fix.Note, "no others") {
 		t.Errorf("%+v; want the idle members by name, and an undo in part", fix)
 	}
 	g := newFixture(t)
 	group(2, 3, duty.Busy, duty.Idle, duty.Idle)(g)
-	if got := only(t, g.evaluate(), "autoscaling-sticky").Fix.Change.Arguments; !slices.Equal(got.Members, []string{"i-2"}) || *got.Count != 2 {
+	if got := only(t, g.evaluate(), "autoscaling-sticky").Fix.Change.Arguments; !slices.Equal(got.Members,
+		[]string{"i-2"}) || *got.Count != 2 {
 		t.Errorf("with a minimum of 2 it ends %v", got.Members)
 	}
 }
@@ -244,7 +269,8 @@ func TestComputeAwayFromData(t *testing.T) {
 			name: "a training job's input",
 			build: func(f *fixture) {
 				data("s3://near/")(f)
-				f.add(inventory.Resource{ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
+				f.add(inventory.Resource{
+					ID: "job", Kind: inventory.KindTrainingJob, Type: "g5.xlarge", State: inventory.StateRunning,
 					Detail: &inventory.TrainingJob{Count: 1, InputURIs: []string{"s3://near/a", "s3://far/b"}}})
 			},
 			want: []string{"compute-away-from-data job ?"},
@@ -257,7 +283,8 @@ func TestGenerations(t *testing.T) {
 		machine string
 		found   bool
 	}{
-		{"p2.xlarge", true}, {"p3.2xlarge", true}, {"g6.2xlarge", false}, {"g6e.xlarge", false}, {"p5.48xlarge", false}, {"m5.large", false},
+		{"p2.xlarge", true}, {"p3.2xlarge", true}, {"g6.2xlarge", false}, {"g6e.xlarge", false}, {"p5.48xlarge", false},
+		{"m5.large", false},
 	} {
 		t.Run(tc.machine, func(t *testing.T) {
 			f := newFixture(t)
@@ -286,7 +313,9 @@ func TestModelOptimize(t *testing.T) {
 	serving := func(util float64, machine string) func(f *fixture) {
 		return func(f *fixture) {
 			f.judge = true
-			f.measured(f.running("i-1", machine, func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference }), 14*day,
+			f.measured(f.running("i-1", machine, func(r *inventory.Resource, _ *inventory.Instance) {
+				r.Purpose = inventory.Inference
+			}), 14*day,
 				map[string]int{"g6.2xlarge": 1, "g5.12xlarge": 4}[machine], always(util), always(30))
 		}
 	}
@@ -319,7 +348,8 @@ func TestModelOptimize(t *testing.T) {
 func TestReservations(t *testing.T) {
 	reserve := func(total, available int64, used func(time.Time) float64) func(f *fixture) {
 		return func(f *fixture) {
-			r := f.add(inventory.Resource{ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day),
+			r := f.add(inventory.Resource{
+				ID: "cr-1", Kind: inventory.KindCapacityReservation, Type: "g6.2xlarge", CreatedAt: ago(60 * day),
 				Detail: &inventory.CapacityReservation{Total: total, Available: available, Platform: "linux", Tenancy: "shared"}})
 			if used != nil {
 				series(f.window(r, 7*day), "", usage.Capacity, used)

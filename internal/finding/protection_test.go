@@ -14,8 +14,11 @@ import (
 func versioned(b *inventory.Bucket) {
 	b.Versioned, b.MFADelete = inventory.Known(true), inventory.Known(false)
 	b.LifecycleDocument = inventory.Known("")
-	b.ObjectLock, b.ReplicatesTo, b.ReplicatedFrom = inventory.Known(inventory.ObjectLock{}), inventory.Known([]string{}), inventory.Known([]string{})
-	b.Noncurrent = inventory.Known(inventory.Listing{Stored: inventory.Stored{Bytes: 3 * tib, Objects: 9}, Complete: true})
+	b.ObjectLock, b.ReplicatesTo, b.ReplicatedFrom = inventory.Known(inventory.ObjectLock{}), inventory.Known(
+		[]string{}), inventory.Known([]string{})
+	b.Noncurrent = inventory.Known(inventory.Listing{
+		Stored: inventory.Stored{Bytes: 3 * tib, Objects: 9}, Complete: true,
+	})
 }
 
 // locking sets the Object Lock of a bucket.
@@ -28,7 +31,9 @@ func locking(days int) func(b *inventory.Bucket) {
 // experiments fills a bucket with old experiments, and data next to them.
 func experiments(b *inventory.Bucket) {
 	b.Sizes = inventory.Known(map[string]int64{"STANDARD": 2*tib + 3*tib})
-	b.Prefixes = inventory.Known([]inventory.Prefix{prefix("experiments/", tib, 1000, all(tib, 1000)), prefix("imagenet/", tib, 1000, all(tib, 1000))})
+	b.Prefixes = inventory.Known([]inventory.Prefix{
+		prefix("experiments/", tib, 1000, all(tib, 1000)), prefix("imagenet/", tib, 1000, all(tib, 1000)),
+	})
 }
 
 // TestProtectedVersions: what Object Lock, MFA delete and replication keep is neither deleted nor
@@ -42,8 +47,11 @@ func TestProtectedVersions(t *testing.T) {
 	}
 	archived := func(b *inventory.Bucket) {
 		b.Sizes = inventory.Known(map[string]int64{"STANDARD": 3 * tib})
-		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{Enabled: true, TransitionDays: map[string]int{"GLACIER": 90}}})
-		b.LifecycleDocument = inventory.Known(change.WriteRules([]change.Rule{{ID: "theirs", Transitions: []change.Transition{{Days: 90, Class: "GLACIER"}}}}))
+		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+			{Enabled: true, TransitionDays: map[string]int{"GLACIER": 90}},
+		})
+		b.LifecycleDocument = inventory.Known(
+			change.WriteRules([]change.Rule{{ID: "theirs", Transitions: []change.Transition{{Days: 90, Class: "GLACIER"}}}}))
 	}
 	runScenarios(t, []scenario{
 		{name: "no protection", build: bucket(archived), want: []string{"bucket-noncurrent data <=70.66"}},
@@ -55,9 +63,11 @@ func TestProtectedVersions(t *testing.T) {
 			want: []string{"bucket-noncurrent data <=47.10"},
 		},
 		{
-			name:  "all is kept by the default retention",
-			build: bucket(archived, locking(400), func(b *inventory.Bucket) { b.Locked = inventory.Stored{Bytes: 3 * tib, Objects: 9} }),
-			want:  []string{"bucket-noncurrent data 0.00"},
+			name: "all is kept by the default retention",
+			build: bucket(archived, locking(400), func(b *inventory.Bucket) {
+				b.Locked = inventory.Stored{Bytes: 3 * tib, Objects: 9}
+			}),
+			want: []string{"bucket-noncurrent data 0.00"},
 		},
 		{
 			name:  "S3 takes no lifecycle with MFA delete",
@@ -96,16 +106,28 @@ func TestProtectionIsSaid(t *testing.T) {
 		value      string
 		why, note  string
 	}{
-		{"a default retention", locking(400), "object_lock", "GOVERNANCE for 400 days", "Object Lock keeps versions for 400 days", ""},
-		{"no default retention", locking(0), "object_lock", "no default retention", "versions with a retention or legal hold stay", ""},
-		{"Object Lock was not read", func(b *inventory.Bucket) { b.ObjectLock = inventory.Fact[inventory.ObjectLock]{} }, "object_lock", "not read",
+		{
+			"a default retention", locking(400), "object_lock", "GOVERNANCE for 400 days",
+			"Object Lock keeps versions for 400 days", "",
+		},
+		{
+			"no default retention", locking(0), "object_lock", "no default retention",
+			"versions with a retention or legal hold stay", "",
+		},
+		{"Object Lock was not read", func(b *inventory.Bucket) {
+			b.ObjectLock = inventory.Fact[inventory.ObjectLock]{}
+		}, "object_lock", "not read",
 			"whether Object Lock keeps versions was not read", ""},
 		{"a part is locked", func(b *inventory.Bucket) {
 			locking(400)(b)
 			b.Locked, b.LockedUntil = inventory.Stored{Bytes: tib, Objects: 3}, now.AddDate(0, 0, 50)
 		}, "locked_until", now.AddDate(0, 0, 50).Format("2006-01-02"), "400 days", "1 TiB stay until their retention ends"},
-		{"delete markers", func(b *inventory.Bucket) { b.DeleteMarkers = 7 }, "delete_markers", "7", "", "7 delete markers stay"},
-		{"copies elsewhere", func(b *inventory.Bucket) { b.ReplicatesTo = inventory.Known([]string{"dr"}) }, "replicated_to", "dr", "", "the copies in dr stay"},
+		{"delete markers", func(b *inventory.Bucket) {
+			b.DeleteMarkers = 7
+		}, "delete_markers", "7", "", "7 delete markers stay"},
+		{"copies elsewhere", func(b *inventory.Bucket) {
+			b.ReplicatesTo = inventory.Known([]string{"dr"})
+		}, "replicated_to", "dr", "", "the copies in dr stay"},
 		{"replication was not read", func(b *inventory.Bucket) {
 			b.ReplicatesTo, b.ReplicatedFrom = inventory.Fact[[]string]{}, inventory.Fact[[]string]{}
 		}, "replicated_from", "not read", "", ""},
@@ -113,7 +135,8 @@ func TestProtectionIsSaid(t *testing.T) {
 		f := newFixture(t)
 		f.bucket("data", versioned, tc.protection)
 		got := only(t, f.evaluate(), "bucket-noncurrent")
-		if v := evidence(got, tc.signal); v != tc.value || !strings.Contains(got.Savings.Why, tc.why) || !strings.Contains(got.Fix.Note, tc.note) {
+		if v := evidence(got, tc.signal); v != tc.value || !strings.Contains(got.Savings.Why, tc.why) ||
+			!strings.Contains(got.Fix.Note, tc.note) {
 			t.Errorf("%s: %s is %q, want %q; why %q, note %q", tc.name, tc.signal, v, tc.value, got.Savings.Why, got.Fix.Note)
 		}
 	}
@@ -129,7 +152,9 @@ func TestReplacedVersionsAreNoSureSaving(t *testing.T) {
 			p := prefix("experiments/", bigSize, 1000, all(tib, 100))
 			p.Perhaps = inventory.Stored{Bytes: tib, Objects: 100}
 			b.Prefixes = inventory.Known([]inventory.Prefix{p})
-			b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{Enabled: true, Prefix: "experiments/", Filtered: true, ExpirationDays: 90}})
+			b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+				{Enabled: true, Prefix: "experiments/", Filtered: true, ExpirationDays: 90},
+			})
 		})
 		got := only(t, f.evaluate(), "bucket-no-lifecycle")
 		if least := got.Savings.LowerBound > 0; least == versions {
@@ -147,9 +172,13 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 		if lock.Enabled {
 			lock.RetentionDays = rapid.SampledFrom([]int{0, 1, 30, 179, 180, 181, 4000}).Draw(t, "retention")
 		}
-		mfa, from := rapid.IntRange(0, 4).Draw(t, "MFA delete") == 0, rapid.SampledFrom([][]string{{}, {}, {"origin"}}).Draw(t, "replicated from")
-		setting := rapid.SampledFrom([]string{"", "varies_by_storage_class", "all_storage_classes_128K"}).Draw(t, "minimum size")
-		document := rapid.SampledFrom([]string{"", change.WriteRules([]change.Rule{{ID: "theirs", Prefix: "logs/", ExpireDays: 9}})}).Draw(t, "lifecycle")
+		mfa, from := rapid.IntRange(0, 4).Draw(t, "MFA delete") == 0, rapid.SampledFrom([][]string{{}, {}, {"origin"}}).Draw(
+			t, "replicated from")
+		setting := rapid.SampledFrom([]string{"", "varies_by_storage_class", "all_storage_classes_128K"}).Draw(t,
+			"minimum size")
+		document := rapid.SampledFrom([]string{
+			"", change.WriteRules([]change.Rule{{ID: "theirs", Prefix: "logs/", ExpireDays: 9}}),
+		}).Draw(t, "lifecycle")
 		instant := map[string]bool{}
 		sizes := map[string]int64{"STANDARD": 8 * tib}
 		var prefixes []inventory.Prefix
@@ -165,7 +194,8 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 		f := newFixture(tb)
 		f.bucket("data", versioned, func(b *inventory.Bucket) {
 			b.ObjectLock, b.MFADelete, b.ReplicatedFrom = inventory.Known(lock), inventory.Known(mfa), inventory.Known(from)
-			b.LifecycleDocument, b.MinimumSize, b.Sizes, b.Prefixes = inventory.Known(document), setting, inventory.Known(sizes), inventory.Known(prefixes)
+			b.LifecycleDocument, b.MinimumSize, b.Sizes, b.Prefixes = inventory.Known(document), setting, inventory.Known(
+				sizes), inventory.Known(prefixes)
 			b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(1 << 30)), Complete: true})
 		})
 		for _, x := range f.evaluate() {
@@ -178,7 +208,8 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 					continue
 				}
 				put++
-				if mfa || len(from) > 0 && (r.ExpireDays > 0 || r.NoncurrentDays > 0) || r.ExpireDays > 0 && lock.RetentionDays >= r.ExpireDays {
+				if mfa || len(from) > 0 && (r.ExpireDays > 0 || r.NoncurrentDays > 0) || r.ExpireDays > 0 &&
+					lock.RetentionDays >= r.ExpireDays {
 					t.Fatalf("%s puts %s", x.Rule, r)
 				}
 				for _, m := range r.Transitions {
@@ -199,8 +230,10 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 // known, the rules for it leave them out; a lifecycle of before 2016 cannot, and gets none.
 func TestSmallObjectsStay(t *testing.T) {
 	const head = `<LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Rule><ID>theirs</ID>`
-	filters, old := head+`<Filter><Prefix>logs/</Prefix></Filter><Status>Enabled</Status><Expiration><Days>9</Days></Expiration></Rule></LifecycleConfiguration>`,
-		head+`<Prefix>logs/</Prefix><Status>Enabled</Status><Expiration><Days>9</Days></Expiration></Rule></LifecycleConfiguration>`
+	filters, old := head+
+		`<Filter><Prefix>logs/</Prefix></Filter><Status>Enabled</Status><Expiration><Days>9</Days></Expiration></Rule></LifecycleConfiguration>`,
+		head+
+			`<Prefix>logs/</Prefix><Status>Enabled</Status><Expiration><Days>9</Days></Expiration></Rule></LifecycleConfiguration>`
 	for _, tc := range []struct {
 		name, document, setting string
 		larger                  int64
@@ -216,7 +249,9 @@ func TestSmallObjectsStay(t *testing.T) {
 		f := newFixture(t)
 		f.bucket("data", func(b *inventory.Bucket) {
 			b.LifecycleDocument, b.MinimumSize = inventory.Known(tc.document), tc.setting
-			b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{ID: "theirs", Enabled: true, Prefix: "logs/", ExpirationDays: 9}})
+			b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+				{ID: "theirs", Enabled: true, Prefix: "logs/", ExpirationDays: 9},
+			})
 			b.Prefixes = inventory.Known([]inventory.Prefix{prefix("imagenet/", bigSize, 100, all(bigSize, 100))})
 		})
 		got := only(t, f.evaluate(), "bucket-no-lifecycle")
@@ -225,7 +260,8 @@ func TestSmallObjectsStay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !tc.put {
-			if len(rules) > 0 || got.Savings.Amount != 0 || !strings.Contains(got.Fix.Note, "small objects would go to the archive too") {
+			if len(rules) > 0 || got.Savings.Amount != 0 ||
+				!strings.Contains(got.Fix.Note, "small objects would go to the archive too") {
 				t.Errorf("%s: %d rules, %+v, note %q", tc.name, len(rules), got.Savings, got.Fix.Note)
 			}
 			continue
@@ -265,7 +301,9 @@ func TestInstantClassesStay(t *testing.T) {
 		f.bucket("data", func(b *inventory.Bucket) {
 			b.LifecycleDocument = inventory.Known("")
 			b.Sizes = inventory.Known(map[string]int64{"STANDARD": 2 * bigSize})
-			p := []inventory.Prefix{prefix("imagenet/", bigSize, 1000, all(bigSize, 1000)), prefix("logs/", bigSize, 1000, all(bigSize, 1000))}
+			p := []inventory.Prefix{
+				prefix("imagenet/", bigSize, 1000, all(bigSize, 1000)), prefix("logs/", bigSize, 1000, all(bigSize, 1000)),
+			}
 			for i := range p {
 				p[i].Standard = p[i].Stored
 			}
@@ -305,7 +343,8 @@ func TestHeldBackCheckpointsAreNamed(t *testing.T) {
 		b.Prefixes = inventory.Known([]inventory.Prefix{p})
 	})
 	got := only(t, f.evaluate(), "checkpoint-stale")
-	if !got.Savings.Known || got.Savings.Amount != 0 || got.Fix.Change.Document != "" || !strings.Contains(got.Fix.Note, "1 TiB of Intelligent-Tiering or Glacier Instant Retrieval") {
+	if !got.Savings.Known || got.Savings.Amount != 0 || got.Fix.Change.Document != "" ||
+		!strings.Contains(got.Fix.Note, "1 TiB of Intelligent-Tiering or Glacier Instant Retrieval") {
 		t.Errorf("saves %+v, note %q, document %q", got.Savings, got.Fix.Note, got.Fix.Change.Document)
 	}
 }

@@ -37,7 +37,9 @@ func (x *Index) size(s *Subject) (*rightsize.Advice, bool) {
 	if age, known := x.Age(s); known && age < x.Thresholds.MinAge {
 		return nil, false
 	}
-	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: s.Purpose, MinCoverage: x.Thresholds.Coverage})
+	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{
+		Purpose: s.Purpose, MinCoverage: x.Thresholds.Coverage,
+	})
 	switch {
 	case errors.Is(err, rightsize.ErrNoAccelerator):
 	case err != nil:
@@ -90,9 +92,10 @@ func (x *Index) spare(s *Subject, a *rightsize.Advice) *Draft {
 	rest := int64(a.GPUs - a.GPUsUsed)
 	d := &Draft{Finding: Finding{
 		Confidence: High,
-		Because:    plain.Number(float64(a.GPUsUsed), 0) + " of " + plain.Number(float64(a.GPUs), 0) + " GPUs used: the others could serve other work",
-		Evidence:   a.Evidence,
-		Fix:        Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
+		Because: plain.Number(float64(a.GPUsUsed), 0) + " of " + plain.Number(float64(a.GPUs), 0) +
+			" GPUs used: the others could serve other work",
+		Evidence: a.Evidence,
+		Fix:      Fix{Change: change.Change{Verb: change.Advise}, Risk: Low, Undo: UndoFull, Note: x.account.Advice.Spare},
 	}, Unknown: "the GPUs that rest are charged until other work takes them"}
 	if p, err := x.account.Prices.Price(s.Cloud, price.GPUs, s.Size.GPU, s.Region, price.OnDemand); err == nil {
 		d.Bound = x.amount(p.Cost(rest*money.HoursPerMonth, 1))
@@ -127,7 +130,8 @@ func gpuMemoryOver(x *Index, s *Subject) *Draft {
 	if a.MemoryPeakGiB > memoryOver*device {
 		return nil
 	}
-	return x.resize(s, a, "at most "+plain.Number(a.MemoryPeakGiB, 1)+" of "+plain.Number(device, 0)+" GiB of GPU memory used",
+	return x.resize(s, a, "at most "+plain.Number(a.MemoryPeakGiB, 1)+" of "+plain.Number(device,
+		0)+" GiB of GPU memory used",
 		func(c rightsize.Candidate) bool {
 			return c.Machine.AcceleratorMemoryMiB < m.AcceleratorMemoryMiB && c.GPUs >= a.GPUs
 		})
@@ -148,7 +152,8 @@ func inferenceInstance(x *Index, s *Subject) *Draft {
 	if !ok || s.Purpose != inventory.Inference || !idlesInPart(a) {
 		return nil
 	}
-	return x.resize(s, a, "inference at "+plain.Number(a.UtilMean, 0)+"% GPU, target "+plain.Number(x.Thresholds.InferenceTarget, 0)+"%", nil)
+	return x.resize(s, a, "inference at "+plain.Number(a.UtilMean, 0)+"% GPU, target "+
+		plain.Number(x.Thresholds.InferenceTarget, 0)+"%", nil)
 }
 
 // alike says whether work for one accelerator runs on another: every NVIDIA GPU
@@ -202,7 +207,10 @@ func (x *Index) resized(s *Subject, a *rightsize.Advice, c rightsize.Candidate, 
 		Confidence: High,
 		Because:    because + ": " + c.Machine.Type + " would do",
 		Evidence:   append([]usage.Evidence{}, a.Evidence...),
-		Fix:        Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: c.Machine.Type}}, Undo: UndoFull, Note: "it is stopped for the change; try it on one run first"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: c.Machine.Type}}, Undo: UndoFull,
+			Note: "it is stopped for the change; try it on one run first",
+		},
 	}}
 	d.Evidence = append(d.Evidence, Fact(s, "fits", c.Machine.Type))
 	if len(c.Against) > 0 {
@@ -228,7 +236,8 @@ func (x *Index) resized(s *Subject, a *rightsize.Advice, c rightsize.Candidate, 
 // with fewer replicas, or where there is one, on a cheaper type.
 func inferenceEndpoint(x *Index, s *Subject) *Draft {
 	e, ok := s.Detail.(*inventory.Endpoint)
-	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless || e.Variants[0].Count < 1 ||
+	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless ||
+		e.Variants[0].Count < 1 ||
 		!Spans(s.Window, 7*day) {
 		return nil
 	}
@@ -280,10 +289,16 @@ func (x *Index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
 func (x *Index) fewerReplicas(s *Subject, v inventory.Variant, needed int64, load float64, st *usage.Stats) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    "p95 load " + plain.Percent(load, 0) + ": " + plain.Number(float64(needed), 0) + " of " + plain.Count(v.Count, "replica") + " would do",
-		Evidence: []usage.Evidence{Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st), Fact(s, "replicas", plain.Decimal(float64(v.Count), 0)),
+		Because: "p95 load " + plain.Percent(load, 0) + ": " + plain.Number(float64(needed), 0) + " of " +
+			plain.Count(v.Count, "replica") + " would do",
+		Evidence: []usage.Evidence{
+			Sampled("load_p95_pct", plain.Decimal(load, 1), s.Window, st),
+			Fact(s, "replicas", plain.Decimal(float64(v.Count), 0)),
 			usage.Fact("replicas_at_target", plain.Decimal(float64(needed), 0), "threshold")},
-		Fix: Fix{Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(needed), Part: v.Name}}, Undo: UndoFull, Note: "let it scale by its load; latency rises as utilization does"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Scale, Arguments: change.Arguments{Count: new(needed), Part: v.Name}},
+			Undo:   UndoFull, Note: "let it scale by its load; latency rises as utilization does",
+		},
 	}}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Medium)
@@ -298,7 +313,9 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 	if !known || m.GPUs() == 0 || x.account.Prices == nil {
 		return nil
 	}
-	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{Purpose: inventory.Inference, MinCoverage: x.Thresholds.Coverage})
+	a, err := rightsize.Advise(s.Window, m, s.Region, x.account.Prices, rightsize.Options{
+		Purpose: inventory.Inference, MinCoverage: x.Thresholds.Coverage,
+	})
 	if err != nil || a.Verdict == rightsize.Unknown || !idlesInPart(&a) {
 		if err != nil && !errors.Is(err, rightsize.ErrNoAccelerator) {
 			x.fail(err)
@@ -326,7 +343,8 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 	}
 	d := x.resized(s, &a, c, "inference at "+plain.Number(a.UtilMean, 0)+"% GPU")
 	d.Fix.Note = Sentence(d.Fix.Note, "put a new configuration in place, then switch")
-	d.Evidence = append(d.Evidence, Priced("usd_per_hour", now, "price book"), Priced("usd_per_hour_after", then, "price book"))
+	d.Evidence = append(d.Evidence, Priced("usd_per_hour", now, "price book"),
+		Priced("usd_per_hour_after", then, "price book"))
 	d.ClaimShare(s, ledger.Compute, int64(now-then), int64(now), SavingsOnly)
 	return d
 }
@@ -335,7 +353,8 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 // under its target, where nothing cheaper surely fits because the memory of its
 // model is unmeasured: at most it saves what the smallest machine with the
 // same accelerator costs less.
-func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, now money.Amount, managed func(string) (money.Amount, error)) *Draft {
+func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, now money.Amount,
+	managed func(string) (money.Amount, error)) *Draft {
 	if a.Verdict != rightsize.Overprovisioned || a.MemoryKnown || m.GPUs() < 2 {
 		return nil
 	}
@@ -353,8 +372,9 @@ func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Advice, no
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
-		Because:    "inference at " + plain.Percent(a.UtilMean, 0) + " of " + plain.Count(int64(m.GPUs()), "GPU") + ": fewer would do",
-		Evidence:   append(append([]usage.Evidence{}, a.Evidence...), Fact(s, "smallest", name)),
+		Because: "inference at " + plain.Percent(a.UtilMean, 0) + " of " + plain.Count(int64(m.GPUs()), "GPU") +
+			": fewer would do",
+		Evidence: append(append([]usage.Evidence{}, a.Evidence...), Fact(s, "smallest", name)),
 		Fix: Fix{Change: change.Change{Verb: change.ChangeType, Arguments: change.Arguments{Type: name}}, Undo: UndoFull,
 			Note: "measure how much GPU memory its model takes, then put a new configuration in place"},
 	}, Unknown: "whether its model fits on fewer GPUs is not measured"}

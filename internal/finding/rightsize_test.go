@@ -58,7 +58,9 @@ func TestRightsizing(t *testing.T) {
 		{
 			name: "inference far under its target",
 			build: func(f *fixture) {
-				f.measured(f.running("i-1", "p3.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) { r.Purpose = inventory.Inference }),
+				f.measured(f.running("i-1", "p3.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
+					r.Purpose = inventory.Inference
+				}),
 					14*day, 1, always(10), always(10))
 			},
 			rule: "inference-overprovisioned",
@@ -147,7 +149,8 @@ func TestInferenceEndpoints(t *testing.T) {
 			if gpu {
 				machine = "g5.xlarge"
 			}
-			r := f.add(inventory.Resource{ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day),
+			r := f.add(inventory.Resource{
+				ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day),
 				Purpose: inventory.Inference, Owner: inventory.Owner{Environment: environment},
 				Detail: &inventory.Endpoint{Variants: []inventory.Variant{{Name: "a", Type: machine, Count: n}}}})
 			w := f.window(r, 14*day)
@@ -183,7 +186,8 @@ func TestInferenceEndpoints(t *testing.T) {
 			}
 			got := only(t, found, "inference-overprovisioned")
 			if evidence(got, "replicas_at_target") != tc.want || got.Fix.Risk != High {
-				t.Errorf("%s replicas would do, risk %s; want %s and high", evidence(got, "replicas_at_target"), got.Fix.Risk, tc.want)
+				t.Errorf("%s replicas would do, risk %s; want %s and high", evidence(got, "replicas_at_target"), got.Fix.Risk,
+					tc.want)
 			}
 		})
 	}
@@ -191,15 +195,18 @@ func TestInferenceEndpoints(t *testing.T) {
 
 func TestEndpointWithTooManyGPUs(t *testing.T) {
 	f := newFixture(t)
-	r := f.add(inventory.Resource{ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day), Purpose: inventory.Inference,
-		Detail: &inventory.Endpoint{Variants: []inventory.Variant{{Name: "a", Type: "g4dn.12xlarge", Count: 1}}}})
+	r := f.add(inventory.Resource{
+		ID: "ep", Kind: inventory.KindEndpoint, State: inventory.StateRunning, CreatedAt: ago(60 * day),
+		Purpose: inventory.Inference,
+		Detail:  &inventory.Endpoint{Variants: []inventory.Variant{{Name: "a", Type: "g4dn.12xlarge", Count: 1}}}})
 	w := f.window(r, 14*day)
 	w.Aggregated = true
 	series(w, "", usage.Requests, always(100))
 	series(w, "", usage.GPUUtil, always(6))
 	// 4.89 an hour on four GPUs against 0.7364 on one.
 	got := only(t, f.evaluate(), "inference-overprovisioned")
-	if got.Savings.Known || got.Savings.UpperBound.Cents() != "3032.13" || !strings.Contains(got.Savings.Why, "not measured") {
+	if got.Savings.Known || got.Savings.UpperBound.Cents() != "3032.13" ||
+		!strings.Contains(got.Savings.Why, "not measured") {
 		t.Errorf("saves %+v; want at most 3032.13, because memory was not measured", got.Savings)
 	}
 }

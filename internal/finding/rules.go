@@ -46,11 +46,14 @@ var rules = []Rule{
 	}, Step: StepMeasure, Kind: inventory.KindInstance, Judge: telemetryMissing},
 
 	{ID: "gpu-instance-idle", About: About{
-		Finds:      "a running machine whose GPUs are all idle",
-		When:       "every GPU inactive in over 99% of samples of the window (14 days, or its age from thresholds.min_age), under 5% of GPU memory used, CPU peak under 5%, network under 5 MB a day (AWS Compute Optimizer; duty.inactive_share, duty.held_memory_pct, duty.idle_cpu_pct)",
+		Finds: "a running machine whose GPUs are all idle",
+		When: "every GPU inactive in over 99% of samples of the window (14 days, or its age from " +
+			"thresholds.min_age), under 5% of GPU memory used, CPU peak under 5%, network under 5 MB a day (AWS Compute " +
+			"Optimizer; duty.inactive_share, duty.held_memory_pct, duty.idle_cpu_pct)",
 		Saves:      "its compute, less commitments that cover it; its disks go on costing",
 		Confidence: "high; medium without recorded samples",
-		Fix:        "stop, terminate or scale its group; undo full, partial with instance-store disks or groups, none after terminate",
+		Fix: "stop, terminate or scale its group; undo full, partial with instance-store disks or groups, none " +
+			"after terminate",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuInstanceIdle},
 	{ID: "gpu-held", About: About{
 		Finds:      "a running machine whose GPUs compute nothing while memory, a process or a session is held",
@@ -60,15 +63,17 @@ var rules = []Rule{
 		Fix:        "stop, terminate or scale its group after its owner was asked; undo full, partial or none",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuHeld},
 	{ID: "instance-idle", About: About{
-		Finds:      "a running machine without GPUs that does nothing",
-		When:       "CPU peak under 5% and network under 5 MB a day in the window (AWS Compute Optimizer; duty.idle_cpu_pct, duty.idle_net_mb_per_day)",
+		Finds: "a running machine without GPUs that does nothing",
+		When: "CPU peak under 5% and network under 5 MB a day in the window (AWS Compute Optimizer; " +
+			"duty.idle_cpu_pct, duty.idle_net_mb_per_day)",
 		Saves:      "its compute, less commitments that cover it",
 		Confidence: "high; medium without recorded samples",
 		Fix:        "stop, terminate or scale its group; undo full, partial or none",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
 	{ID: "training-stalled", About: About{
-		Finds:      "a training run that stands still",
-		When:       "every GPU at 0% for thresholds.training_stalled after it computed; or no step or checkpoint for duty.stalled_after",
+		Finds: "a training run that stands still",
+		When: "every GPU at 0% for thresholds.training_stalled after it computed; or no step or checkpoint for " +
+			"duty.stalled_after",
 		Saves:      "its compute from now on",
 		Confidence: "medium by GPU activity; high by its counter of steps",
 		Fix:        "stop; undo full, partial with instance-store disks, none for a managed job",
@@ -87,17 +92,20 @@ var rules = []Rule{
 		Saves:      "its disks, less the snapshots that remain",
 		Confidence: "high",
 		Fix:        "snapshot, then terminate; undo partial",
-	}, Step: StepIdle, Kind: inventory.KindInstance, Needs: []inventory.Kind{inventory.KindVolume}, Judge: instanceStopped},
+	}, Step: StepIdle, Kind: inventory.KindInstance, Needs: []inventory.Kind{inventory.KindVolume},
+		Judge: instanceStopped},
 	{ID: "always-on", About: About{
-		Finds:      "a machine that runs day and night and works by day",
-		When:       "hours of the week in which it worked in any week of the window, under a third of 168 (thresholds.always_on_share)",
+		Finds: "a machine that runs day and night and works by day",
+		When: "hours of the week in which it worked in any week of the window, under a third of 168 " +
+			"(thresholds.always_on_share)",
 		Saves:      "its compute in the hours that the schedule stops it",
 		Confidence: "medium",
 		Fix:        "schedule: stop and start by the week; undo full, partial with instance-store disks",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: alwaysOn},
 	{ID: "load-balancer-idle", About: About{
-		Finds:      "a load balancer that serves nothing",
-		When:       "no target, no healthy target, or under 100 requests a day for 7 days (Trusted Advisor; thresholds.load_balancer_requests, thresholds.load_balancer_window)",
+		Finds: "a load balancer that serves nothing",
+		When: "no target, no healthy target, or under 100 requests a day for 7 days (Trusted Advisor; " +
+			"thresholds.load_balancer_requests, thresholds.load_balancer_window)",
 		Saves:      "its hourly price and capacity units",
 		Confidence: "high; medium with targets or requests",
 		Fix:        "delete; undo none",
@@ -118,15 +126,17 @@ var rules = []Rule{
 		Fix:        "snapshot, then delete; undo partial; advise where something manages it",
 	}, Step: StepStorage, Kind: inventory.KindVolume, Judge: volumeUnattached},
 	{ID: "snapshot-old", About: About{
-		Finds:      "an old snapshot that no image needs",
-		When:       "older than thresholds.snapshot_age, no image, launch template or fleet needs it, and neither a lock nor AWS Backup holds it",
+		Finds: "an old snapshot that no image needs",
+		When: "older than thresholds.snapshot_age, no image, launch template or fleet needs it, and neither a lock " +
+			"nor AWS Backup holds it",
 		Saves:      "its own blocks; an upper bound where later snapshots share them",
 		Confidence: "high",
 		Fix:        "delete; undo none",
 	}, Step: StepStorage, Kind: inventory.KindSnapshot, Needs: []inventory.Kind{inventory.KindImage}, Judge: snapshotOld},
 	{ID: "image-unused", About: About{
-		Finds:      "a machine image that nothing uses",
-		When:       "not launched for thresholds.image_unused, no machine runs from it, and no launch template, configuration or fleet names it",
+		Finds: "a machine image that nothing uses",
+		When: "not launched for thresholds.image_unused, no machine runs from it, and no launch template, " +
+			"configuration or fleet names it",
 		Saves:      "its snapshots; an upper bound where others share blocks",
 		Confidence: "high; medium where the last launch is unknown",
 		Fix:        "deregister, and delete its snapshots; undo none",
@@ -172,8 +182,9 @@ var rules = []Rule{
 		Fix:        "change type; undo full, partial with instance-store disks",
 	}, Step: StepRightsize, Kind: inventory.KindInstance, Judge: gpuUnderutilized},
 	{ID: "inference-overprovisioned", About: About{
-		Finds:      "a serving fleet or endpoint that is larger than its load",
-		When:       "⌈sum of p95 utilization / target⌉ machines are fewer than run; target 70% (thresholds.inference_target_pct); 7 days measured",
+		Finds: "a serving fleet or endpoint that is larger than its load",
+		When: "⌈sum of p95 utilization / target⌉ machines are fewer than run; target 70% " +
+			"(thresholds.inference_target_pct); 7 days measured",
 		Saves:      "price of the machines that are not needed",
 		Confidence: "medium; low without 7 days of every member",
 		Fix:        "scale to the named count, or a smaller type; undo full, partial with instance-store disks",
@@ -218,10 +229,12 @@ var rules = []Rule{
 		Saves:      "none before it ends; unused dollars are waste",
 		Confidence: "medium; high by the bill",
 		Fix:        "use it: move work under it; undo full",
-	}, Step: StepCommit, Kind: inventory.KindCommitment, Needs: []inventory.Kind{inventory.KindInstance}, Judge: commitmentUnused},
+	}, Step: StepCommit, Kind: inventory.KindCommitment, Needs: []inventory.Kind{inventory.KindInstance},
+		Judge: commitmentUnused},
 	{ID: "reservation-unused", About: About{
-		Finds:      "a capacity reservation that is not used",
-		When:       "unused share over 10% in 7 days (AWS; thresholds.reservation_unused_share, thresholds.reservation_window)",
+		Finds: "a capacity reservation that is not used",
+		When: "unused share over 10% in 7 days (AWS; thresholds.reservation_unused_share, " +
+			"thresholds.reservation_window)",
 		Saves:      "unused capacity at its price",
 		Confidence: "high; medium where use was not measured",
 		Fix:        "modify or cancel the reservation; undo none",
@@ -375,7 +388,9 @@ func (d *Draft) advise(a *Advice) {
 	case change.Tag:
 		note = a.Tag
 	}
-	d.Fix = Fix{Change: change.Change{Verb: change.Advise}, Command: d.Fix.Command, Risk: d.Fix.Risk, Undo: UndoFull, Note: note}
+	d.Fix = Fix{
+		Change: change.Change{Verb: change.Advise}, Command: d.Fix.Command, Risk: d.Fix.Risk, Undo: UndoFull, Note: note,
+	}
 }
 
 // add enters a draft as a rule's finding about a subject.

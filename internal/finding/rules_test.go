@@ -20,15 +20,18 @@ var requiredTags = []string{"team", "project", "environment", "cost-center"}
 func TestRulesOfTheContract(t *testing.T) {
 	want := map[Step]string{
 		StepMeasure: "tag-missing telemetry-missing",
-		StepIdle: "gpu-instance-idle gpu-held instance-idle instance-overdue instance-stopped endpoint-idle notebook-idle database-idle cache-idle table-idle vpc-endpoint-idle " +
+		StepIdle: "gpu-instance-idle gpu-held instance-idle instance-overdue instance-stopped endpoint-idle notebook-idle " +
+			"database-idle cache-idle table-idle vpc-endpoint-idle " +
 			"load-balancer-idle nat-gateway-idle address-unused training-overrun training-stalled always-on",
-		StepStorage: "volume-unattached volume-gp2 snapshot-old image-unused bucket-no-lifecycle bucket-multipart bucket-noncurrent " +
+		StepStorage: "volume-unattached volume-gp2 snapshot-old image-unused bucket-no-lifecycle bucket-multipart " +
+			"bucket-noncurrent " +
 			"checkpoint-stale log-group-no-retention repository-no-lifecycle repository-untagged",
-		StepEgress:    "compute-away-from-data",
-		StepSpot:      "training-on-demand",
-		StepRightsize: "gpu-underutilized gpu-count-over gpu-memory-over inference-overprovisioned inference-saturated autoscaling-sticky database-oversized table-overprovisioned",
-		StepModel:     "model-optimize",
-		StepCommit:    "generation-old commitment-unused reservation-unused cluster-extended-support",
+		StepEgress: "compute-away-from-data",
+		StepSpot:   "training-on-demand",
+		StepRightsize: "gpu-underutilized gpu-count-over gpu-memory-over inference-overprovisioned inference-saturated " +
+			"autoscaling-sticky database-oversized table-overprovisioned",
+		StepModel:  "model-optimize",
+		StepCommit: "generation-old commitment-unused reservation-unused cluster-extended-support",
 	}
 	got := map[string]Step{}
 	for _, r := range slices.Concat([]Rule{tagRule}, rules, registered) {

@@ -30,7 +30,8 @@ const (
 func alwaysOn(x *Index, s *Subject) *Draft {
 	n, known := s.Size.GPUs.Get()
 	w := s.Window
-	if s.State != inventory.StateRunning || !known || !s.Judged || s.Duty.State != duty.Busy || s.Purpose == inventory.Inference ||
+	if s.State != inventory.StateRunning || !known || !s.Judged || s.Duty.State != duty.Busy ||
+		s.Purpose == inventory.Inference ||
 		!Spans(w, 7*day) {
 		return nil
 	}
@@ -67,13 +68,15 @@ func alwaysOn(x *Index, s *Subject) *Draft {
 			Sampled("work_between_utc", on.Start+"-"+on.Stop, w, busiest),
 		},
 		Fix: Fix{Change: change.Change{Verb: change.Schedule, Arguments: change.Arguments{Week: on}}, Undo: UndoFull,
-			Note: "runs it " + on.Start + "-" + on.Stop + " UTC on " + strings.Join(on.Days, ", ") + "; its disks go on costing"},
+			Note: "runs it " + on.Start + "-" + on.Stop + " UTC on " + strings.Join(on.Days, ", ") +
+				"; its disks go on costing"},
 	}}
 	d.Fix.Note = Sentence(d.Fix.Note, restart(s))
 	losesLocalDisks(&d.Fix, s.Size)
 	if group := groupOf(s); group != "" {
 		d.Fix.Undo = UndoPartial
-		d.Fix.Note = Sentence(d.Fix.Note, "a member of Auto Scaling group "+group+": scheduled only through the group, which ends machines with their disks")
+		d.Fix.Note = Sentence(d.Fix.Note,
+			"a member of Auto Scaling group "+group+": scheduled only through the group, which ends machines with their disks")
 	}
 	var note string
 	d.Fix.Risk, note = Risk(s.Resource, Low)

@@ -122,7 +122,10 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 		Because:    plain.Duration(age) + " old, used by no image",
 		Evidence: []usage.Evidence{Aged(s, "age", age), Fact(s, "images", "0"),
 			Fact(s, "volume_gib", plain.Decimal(float64(snap.VolumeSizeGiB), 0))},
-		Fix: Fix{Change: change.Change{Verb: change.Delete}, Risk: Medium, Undo: UndoNone, Note: "its data is gone; blocks that other snapshots need stay with them"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.Delete}, Risk: Medium, Undo: UndoNone,
+			Note: "its data is gone; blocks that other snapshots need stay with them",
+		},
 	}}
 	if s.Lifetime == inventory.Persistent {
 		d.Fix.Risk = High

@@ -9,9 +9,15 @@ import (
 	"github.com/curfew-dev/curfew/test/cputime"
 )
 
-func (f *fixture) snapshot(id, volume string, age time.Duration, change ...func(*inventory.Resource, *inventory.Snapshot)) *inventory.Resource {
-	d := &inventory.Snapshot{VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true, Launchers: inventory.Known([]string{}), Locked: inventory.Known(false)}
-	r := inventory.Resource{ID: id, Kind: inventory.KindSnapshot, State: inventory.StateAvailable, CreatedAt: ago(age), Detail: d}
+func (f *fixture) snapshot(id, volume string, age time.Duration,
+	change ...func(*inventory.Resource, *inventory.Snapshot)) *inventory.Resource {
+	d := &inventory.Snapshot{
+		VolumeID: volume, VolumeSizeGiB: 100, ImagesKnown: true, Launchers: inventory.Known([]string{}),
+		Locked: inventory.Known(false),
+	}
+	r := inventory.Resource{
+		ID: id, Kind: inventory.KindSnapshot, State: inventory.StateAvailable, CreatedAt: ago(age), Detail: d,
+	}
 	for _, c := range change {
 		c(&r, d)
 	}
@@ -33,11 +39,16 @@ func locked(is inventory.Fact[bool]) func(*inventory.Resource, *inventory.Snapsh
 func TestSnapshots(t *testing.T) {
 	image := func(f *fixture, id string, state inventory.State, launched time.Duration, snapshots ...string) {
 		f.add(inventory.Resource{ID: id, Kind: inventory.KindImage, State: state, CreatedAt: ago(400 * day),
-			Detail: &inventory.Image{SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched)), Launchers: inventory.Known([]string{})}})
+			Detail: &inventory.Image{
+				SnapshotIDs: snapshots, LastLaunched: inventory.Known(ago(launched)), Launchers: inventory.Known([]string{}),
+			}})
 	}
 	launched := func(f *fixture, by inventory.Fact[[]string]) {
-		f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
-			Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, LastLaunched: inventory.Known(ago(120 * day)), Launchers: by}})
+		f.add(inventory.Resource{
+			ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+			Detail: &inventory.Image{
+				SnapshotIDs: []string{"snap-1"}, LastLaunched: inventory.Known(ago(120 * day)), Launchers: by,
+			}})
 	}
 	runScenarios(t, []scenario{
 		{
@@ -91,7 +102,9 @@ func TestSnapshots(t *testing.T) {
 		{
 			name: "images that could not be read leave snapshots unknown",
 			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-1", 100*day, func(_ *inventory.Resource, d *inventory.Snapshot) { d.ImagesKnown = false })
+				f.snapshot("snap-1", "vol-1", 100*day, func(_ *inventory.Resource, d *inventory.Snapshot) {
+					d.ImagesKnown = false
+				})
 			},
 		},
 		{
@@ -104,7 +117,9 @@ func TestSnapshots(t *testing.T) {
 		{
 			name: "kept",
 			build: func(f *fixture) {
-				f.snapshot("snap-1", "vol-1", 100*day, func(r *inventory.Resource, _ *inventory.Snapshot) { r.KeepUntil = inventory.KeepForever })
+				f.snapshot("snap-1", "vol-1", 100*day, func(r *inventory.Resource, _ *inventory.Snapshot) {
+					r.KeepUntil = inventory.KeepForever
+				})
 			},
 		},
 		{
@@ -140,8 +155,11 @@ func TestSnapshots(t *testing.T) {
 		{
 			name: "an image of AWS Backup",
 			build: func(f *fixture) {
-				f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
-					Manager: inventory.Manager{Kind: inventory.ManagerBackup}, Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Launchers: inventory.Known([]string{})}})
+				f.add(inventory.Resource{
+					ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+					Manager: inventory.Manager{
+						Kind: inventory.ManagerBackup,
+					}, Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Launchers: inventory.Known([]string{})}})
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"), backedUp)
 			},
 		},
@@ -171,8 +189,11 @@ func TestSnapshots(t *testing.T) {
 		{
 			name: "an image that is protected from being deregistered",
 			build: func(f *fixture) {
-				f.add(inventory.Resource{ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
-					Detail: &inventory.Image{SnapshotIDs: []string{"snap-1"}, Protected: true, Launchers: inventory.Known([]string{})}})
+				f.add(inventory.Resource{
+					ID: "ami-1", Kind: inventory.KindImage, State: inventory.StateAvailable, CreatedAt: ago(400 * day),
+					Detail: &inventory.Image{
+						SnapshotIDs: []string{"snap-1"}, Protected: true, Launchers: inventory.Known([]string{}),
+					}})
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
 			},
 		},
@@ -188,7 +209,9 @@ func TestSnapshots(t *testing.T) {
 			build: func(f *fixture) {
 				launched(f, inventory.Fact[[]string]{})
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-				f.snapshot("snap-2", "vol-2", 400*day, func(_ *inventory.Resource, d *inventory.Snapshot) { d.Launchers = inventory.Fact[[]string]{} })
+				f.snapshot("snap-2", "vol-2", 400*day, func(_ *inventory.Resource, d *inventory.Snapshot) {
+					d.Launchers = inventory.Fact[[]string]{}
+				})
 			},
 		},
 		{
@@ -214,7 +237,9 @@ func TestSnapshots(t *testing.T) {
 			build: func(f *fixture) {
 				image(f, "ami-1", inventory.StateAvailable, 120*day, "snap-1", "snap-2")
 				f.snapshot("snap-1", "vol-1", 400*day, imaged("ami-1"))
-				f.snapshot("snap-2", "vol-1", 300*day, imaged("ami-1"), func(r *inventory.Resource, _ *inventory.Snapshot) { r.KeepUntil = inventory.KeepForever })
+				f.snapshot("snap-2", "vol-1", 300*day, imaged("ami-1"), func(r *inventory.Resource, _ *inventory.Snapshot) {
+					r.KeepUntil = inventory.KeepForever
+				})
 			},
 			want: []string{"image-unused ami-1 <=5.00"},
 		},

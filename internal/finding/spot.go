@@ -33,14 +33,16 @@ func (x *Index) hourly(find func(b *price.Book) (price.Price, error)) (money.Amo
 // lifetime is unknown the confidence is low. It is advice: nothing acts on it.
 func trainingOnDemand(x *Index, s *Subject) *Draft {
 	i, ok := onDemand(s)
-	if !ok || s.Purpose != inventory.Training || s.Lifetime == inventory.Persistent || !s.Judged || s.Duty.State != duty.Busy ||
+	if !ok || s.Purpose != inventory.Training || s.Lifetime == inventory.Persistent || !s.Judged ||
+		s.Duty.State != duty.Busy ||
 		i.CapacityReservationID != "" {
 		return nil
 	}
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
 		Because:    "training on demand that may be interrupted",
-		Evidence: []usage.Evidence{Fact(s, "market", string(i.Market)), Fact(s, "lifetime", cmp.Or(string(s.Lifetime), "unknown")),
+		Evidence: []usage.Evidence{
+			Fact(s, "market", string(i.Market)), Fact(s, "lifetime", cmp.Or(string(s.Lifetime), "unknown")),
 			{Signal: "duty", Value: s.Duty.State.String(), Coverage: s.Duty.Coverage, Source: "metrics"}},
 		Fix: Fix{Change: change.Change{Verb: change.UseSpot}, Risk: Low, Undo: UndoFull,
 			Note: "needs checkpoints that a restart resumes from; spot capacity may not be there when it is wanted"},
@@ -87,10 +89,12 @@ func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
 		most, high := paid(rate.High)
 		overhead += " (" + plain.Share(low, 0) + " to " + plain.Share(high, 0) + ")"
 		cost += " (" + plain.Share(money.Ratio(least, list), 0) + " to " + plain.Share(money.Ratio(most, list), 0) + ")"
-		d.Fix.Note = Sentence(d.Fix.Note, "how often it is interrupted is not measured here: state spot.interruptions_per_hour or spot.runs")
+		d.Fix.Note = Sentence(d.Fix.Note,
+			"how often it is interrupted is not measured here: state spot.interruptions_per_hour or spot.runs")
 	}
 	d.Because = "on-demand training; spot costs " + plain.Share(money.Ratio(now, list), 0) + " of it, restarts included"
-	d.Evidence = append(d.Evidence, Priced("on_demand_usd_per_hour", list, "price book"), Priced("spot_usd_per_hour", price, "price book"),
+	d.Evidence = append(d.Evidence, Priced("on_demand_usd_per_hour", list, "price book"),
+		Priced("spot_usd_per_hour", price, "price book"),
 		usage.Fact("interruptions", rate.String(), rate.Source), usage.Fact("restart_overhead", overhead, "formula"),
 		usage.Fact("cost_on_spot", cost, "price book"))
 	d.ClaimShare(s, ledger.Compute, int64(list-now), int64(list), SavingsOnly)

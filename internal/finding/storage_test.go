@@ -16,9 +16,13 @@ const (
 	bigSize = 10 * tib
 )
 
-func (f *fixture) volume(id, kind string, size int64, change ...func(*inventory.Resource, *inventory.Volume)) *inventory.Resource {
+func (f *fixture) volume(id, kind string, size int64,
+	change ...func(*inventory.Resource, *inventory.Volume)) *inventory.Resource {
 	d := &inventory.Volume{SizeGiB: size}
-	r := inventory.Resource{ID: id, Kind: inventory.KindVolume, Type: kind, State: inventory.StateAvailable, CreatedAt: ago(60 * day), Detail: d}
+	r := inventory.Resource{
+		ID: id, Kind: inventory.KindVolume, Type: kind, State: inventory.StateAvailable, CreatedAt: ago(60 * day),
+		Detail: d,
+	}
 	for _, c := range change {
 		c(&r, d)
 	}
@@ -38,7 +42,9 @@ func TestVolumes(t *testing.T) {
 		{
 			name: "provisioned IOPS and throughput are saved too",
 			build: func(f *fixture) {
-				f.window(f.volume("vol-1", "gp3", 500, func(_ *inventory.Resource, d *inventory.Volume) { d.IOPS, d.ThroughputMiBps = 4000, 225 }), 14*day)
+				f.window(f.volume("vol-1", "gp3", 500, func(_ *inventory.Resource, d *inventory.Volume) {
+					d.IOPS, d.ThroughputMiBps = 4000, 225
+				}), 14*day)
 			},
 			want: []string{"volume-unattached vol-1 24.00 wasting 49.00"},
 		},
@@ -71,7 +77,9 @@ func TestVolumes(t *testing.T) {
 		{
 			name: "detached yesterday: its state says so",
 			build: func(f *fixture) {
-				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, _ *inventory.Volume) { r.StateSince = ago(day) }), 14*day)
+				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, _ *inventory.Volume) {
+					r.StateSince = ago(day)
+				}), 14*day)
 			},
 		},
 		{
@@ -81,13 +89,17 @@ func TestVolumes(t *testing.T) {
 		{
 			name: "made three days ago",
 			build: func(f *fixture) {
-				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, _ *inventory.Volume) { r.CreatedAt = ago(3 * day) }), 14*day)
+				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, _ *inventory.Volume) {
+					r.CreatedAt = ago(3 * day)
+				}), 14*day)
 			},
 		},
 		{
 			name: "kept",
 			build: func(f *fixture) {
-				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, _ *inventory.Volume) { r.KeepUntil = now.Add(day) }), 14*day)
+				f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, _ *inventory.Volume) {
+					r.KeepUntil = now.Add(day)
+				}), 14*day)
 			},
 		},
 		{
@@ -128,7 +140,9 @@ func TestVolumes(t *testing.T) {
 		{
 			name:  "an unattached gp2 volume is counted once",
 			build: func(f *fixture) { f.window(f.volume("vol-1", "gp2", 100), 14*day) },
-			want:  []string{"volume-unattached vol-1 5.00 wasting 10.00", "volume-gp2 vol-1 0.00 after volume-unattached vol-1"},
+			want: []string{
+				"volume-unattached vol-1 5.00 wasting 10.00", "volume-gp2 vol-1 0.00 after volume-unattached vol-1",
+			},
 		},
 		{
 			name: "a region without prices",
@@ -147,7 +161,8 @@ func TestClaimsOfKubernetesAreLeftToIt(t *testing.T) {
 		r.Manager, d.Claim = inventory.Manager{Kind: inventory.ManagerKubernetes}, "ml/data-db-0"
 	}), 14*day)
 	got := only(t, f.evaluate(), "volume-unattached")
-	if got.Fix.Change.Verb != change.Advise || got.Fix.Undo != UndoNone || got.Waste != 0 || evidence(got, "claim") != "ml/data-db-0" {
+	if got.Fix.Change.Verb != change.Advise || got.Fix.Undo != UndoNone || got.Waste != 0 ||
+		evidence(got, "claim") != "ml/data-db-0" {
 		t.Errorf("the fix is %+v, waste %s, evidence %+v", got.Fix, got.Waste, got.Evidence)
 	}
 	if !strings.Contains(got.Savings.Why, "ml/data-db-0") {
@@ -165,7 +180,8 @@ func (f *fixture) bucket(id string, change ...func(*inventory.Bucket)) *inventor
 }
 
 func prefix(name string, bytes, objects int64, older map[int]inventory.Stored) inventory.Prefix {
-	return inventory.Prefix{Name: name, Listing: inventory.Listing{Stored: inventory.Stored{Bytes: bytes, Objects: objects}, Complete: true},
+	return inventory.Prefix{
+		Name: name, Listing: inventory.Listing{Stored: inventory.Stored{Bytes: bytes, Objects: objects}, Complete: true},
 		Older: older, Newest: ago(day), Oldest: ago(300 * day), Class: "STANDARD"}
 }
 
@@ -199,7 +215,9 @@ func TestTenTerabytesToArchive(t *testing.T) {
 			t.Errorf("evidence %s is %q, want %q", signal, v, want)
 		}
 	}
-	for _, word := range []string{"once", "bills at least 90 days", "reading it back", "2,000 objects under 128 KiB do not move"} {
+	for _, word := range []string{
+		"once", "bills at least 90 days", "reading it back", "2,000 objects under 128 KiB do not move",
+	} {
 		if !strings.Contains(got.Fix.Note, word) {
 			t.Errorf("note %q lacks %q", got.Fix.Note, word)
 		}
@@ -250,7 +268,9 @@ func TestBucketLifecycle(t *testing.T) {
 			name: "data of 30 to 90 days goes to infrequent access",
 			build: func(f *fixture) {
 				f.bucket("data", func(b *inventory.Bucket) {
-					b.Prefixes = inventory.Known([]inventory.Prefix{prefix("imagenet/", bigSize, 10_000, map[int]inventory.Stored{30: {Bytes: bigSize, Objects: 10_000}})})
+					b.Prefixes = inventory.Known([]inventory.Prefix{
+						prefix("imagenet/", bigSize, 10_000, map[int]inventory.Stored{30: {Bytes: bigSize, Objects: 10_000}}),
+					})
 				})
 			},
 			want: []string{"bucket-no-lifecycle data 107.52 wasting 0.00"},
@@ -305,8 +325,9 @@ func TestBucketLifecycle(t *testing.T) {
 			build: func(f *fixture) {
 				f.bucket("data", func(b *inventory.Bucket) {
 					b.Versioned = inventory.Known(true)
-					b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{Enabled: true, TransitionDays: map[string]int{"GLACIER": 90},
-						AbortMultipartDays: 7, NoncurrentExpirationDays: 30}})
+					b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+						{Enabled: true, TransitionDays: map[string]int{"GLACIER": 90},
+							AbortMultipartDays: 7, NoncurrentExpirationDays: 30}})
 					b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Oldest: ago(20 * day), Complete: true})
 				})
 			},
@@ -347,10 +368,14 @@ func TestPartialLifecycles(t *testing.T) {
 		}
 	}
 	archive := func(prefix string, filtered bool) inventory.LifecycleRule {
-		return inventory.LifecycleRule{Enabled: true, Prefix: prefix, Filtered: filtered, TransitionDays: map[string]int{"GLACIER": 90}}
+		return inventory.LifecycleRule{
+			Enabled: true, Prefix: prefix, Filtered: filtered, TransitionDays: map[string]int{"GLACIER": 90},
+		}
 	}
 	two := func(change ...func(p *inventory.Prefix)) []inventory.Prefix {
-		out := []inventory.Prefix{prefix("imagenet/", half, 5000, all(half, 5000)), prefix("logs/", half, 5000, all(half, 5000))}
+		out := []inventory.Prefix{
+			prefix("imagenet/", half, 5000, all(half, 5000)), prefix("logs/", half, 5000, all(half, 5000)),
+		}
 		for _, c := range change {
 			c(&out[0])
 		}
@@ -366,18 +391,40 @@ func TestPartialLifecycles(t *testing.T) {
 	analyzed := func(rules []inventory.LifecycleRule, prefixes ...inventory.Prefix) func(f *fixture) {
 		return func(f *fixture) {
 			f.bucket("data", func(b *inventory.Bucket) {
-				b.Lifecycle, b.Prefixes, b.Ages, b.AgesBy = inventory.Known(rules), inventory.Known(prefixes), ages(0), "Storage Class Analysis of 2026-11-20"
+				b.Lifecycle, b.Prefixes, b.Ages, b.AgesBy = inventory.Known(rules), inventory.Known(prefixes), ages(
+					0), "Storage Class Analysis of 2026-11-20"
 			})
 		}
 	}
 	runScenarios(t, []scenario{
-		{name: "a rule for another prefix", build: bucket([]inventory.LifecycleRule{archive("other/", false)}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
-		{name: "a rule that only aborts uploads", build: bucket([]inventory.LifecycleRule{{Enabled: true, AbortMultipartDays: 7}}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
-		{name: "a rule that only ends replaced versions", build: bucket([]inventory.LifecycleRule{{Enabled: true, NoncurrentExpirationDays: 7}}, two()...), want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"}},
-		{name: "a rule for one of two prefixes", build: bucket([]inventory.LifecycleRule{archive("logs/", false)}, two()...), want: []string{"bucket-no-lifecycle data 99.33 wasting 0.00"}},
-		{name: "a rule for each prefix", build: bucket([]inventory.LifecycleRule{archive("logs/", false), archive("imagenet/", false)}, two()...)},
+		{
+			name: "a rule for another prefix", build: bucket([]inventory.LifecycleRule{archive("other/", false)}, two()...),
+			want: []string{"bucket-no-lifecycle data 198.65 wasting 0.00"},
+		},
+		{
+			name:  "a rule that only aborts uploads",
+			build: bucket([]inventory.LifecycleRule{{Enabled: true, AbortMultipartDays: 7}}, two()...),
+			want:  []string{"bucket-no-lifecycle data 198.65 wasting 0.00"},
+		},
+		{
+			name:  "a rule that only ends replaced versions",
+			build: bucket([]inventory.LifecycleRule{{Enabled: true, NoncurrentExpirationDays: 7}}, two()...),
+			want:  []string{"bucket-no-lifecycle data 198.65 wasting 0.00"},
+		},
+		{
+			name:  "a rule for one of two prefixes",
+			build: bucket([]inventory.LifecycleRule{archive("logs/", false)}, two()...),
+			want:  []string{"bucket-no-lifecycle data 99.33 wasting 0.00"},
+		},
+		{
+			name:  "a rule for each prefix",
+			build: bucket([]inventory.LifecycleRule{archive("logs/", false), archive("imagenet/", false)}, two()...),
+		},
 		{name: "a rule for the whole bucket", build: bucket([]inventory.LifecycleRule{archive("", false)}, two()...)},
-		{name: "the whole bucket, and how old it is is not known", build: bucket([]inventory.LifecycleRule{archive("", false)})},
+		{
+			name:  "the whole bucket, and how old it is is not known",
+			build: bucket([]inventory.LifecycleRule{archive("", false)}),
+		},
 		{
 			name:  "one prefix, and what is where is not known",
 			build: bucket([]inventory.LifecycleRule{archive("logs/", false)}),
@@ -385,16 +432,18 @@ func TestPartialLifecycles(t *testing.T) {
 		},
 		{
 			name: "a rule reaches half of a prefix",
-			build: bucket([]inventory.LifecycleRule{archive("imagenet/raw/", false), archive("logs/", false)}, two(func(p *inventory.Prefix) {
-				p.Standard, p.Reached, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
-			})...),
+			build: bucket([]inventory.LifecycleRule{archive("imagenet/raw/", false), archive("logs/", false)},
+				two(func(p *inventory.Prefix) {
+					p.Standard, p.Reached, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
+				})...),
 			want: []string{"bucket-no-lifecycle data 49.66 wasting 0.00"},
 		},
 		{
 			name: "a rule that tags narrow: a minimum and a maximum",
-			build: bucket([]inventory.LifecycleRule{archive("imagenet/", true), archive("logs/", false)}, two(func(p *inventory.Prefix) {
-				p.Standard, p.Perhaps, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
-			})...),
+			build: bucket([]inventory.LifecycleRule{archive("imagenet/", true), archive("logs/", false)},
+				two(func(p *inventory.Prefix) {
+					p.Standard, p.Perhaps, p.Older = p.Stored, some, all(some.Bytes, some.Objects)
+				})...),
 			want: []string{"bucket-no-lifecycle data 49.66..<=99.33"},
 		},
 		{
@@ -443,7 +492,9 @@ func TestPartialLifecycles(t *testing.T) {
 
 func TestBucketLeftovers(t *testing.T) {
 	ruled := func(b *inventory.Bucket) {
-		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{Enabled: true, TransitionDays: map[string]int{"STANDARD_IA": 30}}})
+		b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+			{Enabled: true, TransitionDays: map[string]int{"STANDARD_IA": 30}},
+		})
 	}
 	stale := func(b *inventory.Bucket) {
 		p := prefix("llm/checkpoints/", bigSize, 100, all(bigSize, 100))
@@ -455,7 +506,9 @@ func TestBucketLeftovers(t *testing.T) {
 			name: "uploads that were never completed",
 			build: func(f *fixture) {
 				f.bucket("data", ruled, func(b *inventory.Bucket) {
-					b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(100 << 30)), Oldest: ago(20 * day), Complete: true})
+					b.Uploads = inventory.Known(inventory.Uploads{
+						Count: 3, Bytes: inventory.Known(int64(100 << 30)), Oldest: ago(20 * day), Complete: true,
+					})
 				})
 			},
 			want: []string{"bucket-multipart data 2.30"},
@@ -464,7 +517,9 @@ func TestBucketLeftovers(t *testing.T) {
 			name: "uploads that hold nothing",
 			build: func(f *fixture) {
 				f.bucket("data", ruled, func(b *inventory.Bucket) {
-					b.Uploads = inventory.Known(inventory.Uploads{Count: 3, Bytes: inventory.Known(int64(0)), Oldest: ago(20 * day), Complete: true})
+					b.Uploads = inventory.Known(inventory.Uploads{
+						Count: 3, Bytes: inventory.Known(int64(0)), Oldest: ago(20 * day), Complete: true,
+					})
 				})
 			},
 			want: []string{"bucket-multipart data 0.00"},
@@ -491,7 +546,9 @@ func TestBucketLeftovers(t *testing.T) {
 			build: func(f *fixture) {
 				f.bucket("data", ruled, func(b *inventory.Bucket) {
 					b.Versioned = inventory.Known(true)
-					b.Noncurrent = inventory.Known(inventory.Listing{Stored: inventory.Stored{Bytes: tib, Objects: 5}, Complete: true})
+					b.Noncurrent = inventory.Known(inventory.Listing{
+						Stored: inventory.Stored{Bytes: tib, Objects: 5}, Complete: true,
+					})
 				})
 			},
 			want: []string{"bucket-noncurrent data <=23.55"},
@@ -539,7 +596,9 @@ func TestBucketLeftovers(t *testing.T) {
 			name: "a rule archives them already",
 			build: func(f *fixture) {
 				f.bucket("data", stale, func(b *inventory.Bucket) {
-					b.Lifecycle = inventory.Known([]inventory.LifecycleRule{{Enabled: true, Prefix: "llm/", TransitionDays: map[string]int{"GLACIER": 90}}})
+					b.Lifecycle = inventory.Known([]inventory.LifecycleRule{
+						{Enabled: true, Prefix: "llm/", TransitionDays: map[string]int{"GLACIER": 90}},
+					})
 				})
 			},
 		},
@@ -553,7 +612,9 @@ func TestNoncurrentVersionsNameTheirSize(t *testing.T) {
 		f := newFixture(t)
 		f.bucket("data", func(b *inventory.Bucket) {
 			b.LifecycleDocument, b.Versioned = document, inventory.Known(true)
-			b.Noncurrent = inventory.Known(inventory.Listing{Stored: inventory.Stored{Bytes: 3 * tib, Objects: 9}, Complete: true})
+			b.Noncurrent = inventory.Known(inventory.Listing{
+				Stored: inventory.Stored{Bytes: 3 * tib, Objects: 9}, Complete: true,
+			})
 		})
 		got := only(t, f.evaluate(), "bucket-noncurrent")
 		if want := "3 TiB of noncurrent versions that never expire"; got.Because != want {
@@ -571,13 +632,18 @@ func TestLogsAndRegistries(t *testing.T) {
 	}
 	images := func(change func(*inventory.Repository)) func(f *fixture) {
 		return func(f *fixture) {
-			d := &inventory.Repository{Images: 10, Bytes: inventory.Known(int64(100 << 30)), LifecyclePolicy: inventory.Known(true)}
+			d := &inventory.Repository{
+				Images: 10, Bytes: inventory.Known(int64(100 << 30)), LifecyclePolicy: inventory.Known(true),
+			}
 			change(d)
 			f.add(inventory.Resource{ID: "trainer", Kind: inventory.KindRepository, Detail: d})
 		}
 	}
 	runScenarios(t, []scenario{
-		{name: "logs without a retention", build: logs(100<<30, inventory.Known(0)), want: []string{"log-group-no-retention /train <=3.00"}},
+		{
+			name: "logs without a retention", build: logs(100<<30, inventory.Known(0)),
+			want: []string{"log-group-no-retention /train <=3.00"},
+		},
 		{name: "logs with a retention", build: logs(100<<30, inventory.Known(30))},
 		{name: "a retention that could not be read", build: logs(100<<30, inventory.Fact[int]{})},
 		{name: "an empty log group", build: logs(0, inventory.Known(0))},

@@ -126,7 +126,8 @@ func DefaultThresholds() Thresholds {
 		VolumeUnattached: 7 * day, SnapshotAge: 90 * day, ImageUnused: 90 * day, CheckpointStale: 90 * day,
 		InfrequentDays: 30, ArchiveDays: 90, ExpireDays: 180, NoncurrentDays: 30, MultipartDays: 7,
 		LogGroupGiB: 1, LogRetentionDays: 30,
-		Interruptions: spot.Unmeasured(), RightsizeSaving: 0.1, InferenceTarget: 70, ModelCost: 1000, Transfer: 10, Downloads: 3, CommitmentGap: 1000,
+		Interruptions: spot.Unmeasured(), RightsizeSaving: 0.1, InferenceTarget: 70, ModelCost: 1000, Transfer: 10,
+		Downloads: 3, CommitmentGap: 1000,
 		ReservationUnused: 0.1, ReservationWindow: 7 * day,
 	}
 }
@@ -149,7 +150,8 @@ func (t Thresholds) withDefaults() (Thresholds, error) {
 		}
 	}
 	if t.InferenceTarget > 100 {
-		return t, fmt.Errorf("threshold inference_target_pct is %v: a percentage must be between 0 and 100", t.InferenceTarget)
+		return t, fmt.Errorf("threshold inference_target_pct is %v: a percentage must be between 0 and 100",
+			t.InferenceTarget)
 	}
 	return t, nil
 }

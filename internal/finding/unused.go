@@ -42,7 +42,8 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	case c.Zonal:
 		of = f.zonal[s.Zone]
 		unused = of - f.running[s.Zone] - x.cover.elsewhere(own)
-	case c.Platform == inventory.LinuxPlatform && x.cover.families[[4]string{s.Cloud, s.Account, s.Region, price.Family(s.Type)}] != nil:
+	case c.Platform == inventory.LinuxPlatform &&
+		x.cover.families[[4]string{s.Cloud, s.Account, s.Region, price.Family(s.Type)}] != nil:
 		var known bool
 		if unused, of, known = x.familyUnused(s); !known {
 			return nil
@@ -57,7 +58,8 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 	part := float64(unused) / float64(of)
 	d := &Draft{Finding: Finding{
 		Confidence: Medium, // another account of the organization may use it
-		Because:    plain.Share(part, 0) + " of " + plain.Count(c.Count, "reserved instance") + " of " + s.Type + " cover nothing",
+		Because: plain.Share(part, 0) + " of " + plain.Count(c.Count, "reserved instance") + " of " + s.Type +
+			" cover nothing",
 		Evidence: []usage.Evidence{Fact(s, "reserved", plain.Decimal(float64(c.Count), 0)),
 			Fact(s, "unused_share", plain.Decimal(part, 2))},
 		Fix: Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull,
@@ -168,9 +170,13 @@ func (x *Index) planUnused(s *Subject, c *inventory.Commitment) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: Medium, // functions, containers and other accounts may use it
 		Because:    "at least " + plain.Share(part, 0) + " of the savings plan is used by no machine",
-		Evidence: []usage.Evidence{Fact(s, "unused_share_at_least", plain.Decimal(part, 2)), Priced("plan_monthly_usd", p.monthly, "billing"),
+		Evidence: []usage.Evidence{
+			Fact(s, "unused_share_at_least", plain.Decimal(part, 2)), Priced("plan_monthly_usd", p.monthly, "billing"),
 			Priced("usable_at_list_monthly_usd", usable, "price book")},
-		Fix: Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull, Note: "move work under it; it costs until it ends"},
+		Fix: Fix{
+			Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull,
+			Note: "move work under it; it costs until it ends",
+		},
 	}}
 	d.Unknown = "depends on whether work can be moved under it"
 	d.ClaimShare(s, "", int64(p.monthly-usable), int64(p.monthly), WasteAndSavings)
@@ -201,7 +207,9 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 			return nil
 		}
 		unused, spare = float64(c.Total)-mean, float64(c.Total)-math.Ceil(used.Max)
-		d.Evidence = []usage.Evidence{Sampled("used_mean", plain.Decimal(mean, 1), w, used), Sampled("used_max", plain.Decimal(used.Max, 0), w, used)}
+		d.Evidence = []usage.Evidence{
+			Sampled("used_mean", plain.Decimal(mean, 1), w, used), Sampled("used_max", plain.Decimal(used.Max, 0), w, used),
+		}
 	} else {
 		if age, known := x.Age(s); !known || age < x.Thresholds.ReservationWindow {
 			return nil
@@ -216,7 +224,10 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 	d.Because = plain.Share(part, 0) + " of " + plain.Count(c.Total, "reserved machine") + " unused"
 	d.Evidence = append(d.Evidence, Fact(s, "total", plain.Decimal(float64(c.Total), 0)))
 	if c.Block {
-		d.Fix = Fix{Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull, Note: "paid up front until it ends: run work in it"}
+		d.Fix = Fix{
+			Change: change.Change{Verb: change.UseCommitment}, Risk: Low, Undo: UndoFull,
+			Note: "paid up front until it ends: run work in it",
+		}
 	}
 	// The charge is that of what is unused now; what of it was unused all week is
 	// wasted, and what no peak needed can be given back.

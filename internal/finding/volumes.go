@@ -24,7 +24,9 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: High,
 		Evidence:   []usage.Evidence{Fact(s, "state", "available"), Aged(s, "age", age)},
-		Fix: Fix{Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{s.ID}}}, Risk: Low, Undo: UndoPartial,
+		Fix: Fix{
+			Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{s.ID}}}, Risk: Low,
+			Undo: UndoPartial,
 			Note: "a volume can be made again from the snapshot, whose price is counted as if the volume were full"},
 	}}
 	if detached, known := x.since(s); known {

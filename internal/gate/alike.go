@@ -34,10 +34,12 @@ func (d *decision) alike(ctx context.Context, own string) error {
 		return err
 	}
 	same := func(h budget.Hold) bool {
-		return h.SpecHash == d.SpecHash && h.Kind == d.Kind && h.Name == d.Name && h.Owner == d.Owner && h.Purpose == d.Purpose
+		return h.SpecHash == d.SpecHash && h.Kind == d.Kind && h.Name == d.Name && h.Owner == d.Owner &&
+			h.Purpose == d.Purpose
 	}
 	live = slices.DeleteFunc(live, func(h budget.Hold) bool {
-		return h.ID == own || h.At(d.Now) != budget.Live || !d.sameRun(h.Run, h.AskedBy) && !(same(h) && (h.Run == "" || d.Key == ""))
+		return h.ID == own || h.At(d.Now) != budget.Live || !d.sameRun(h.Run, h.AskedBy) &&
+			!(same(h) && (h.Run == "" || d.Key == ""))
 	})
 	if len(live) == 0 {
 		return nil
@@ -57,10 +59,12 @@ func (d *decision) alike(ctx context.Context, own string) error {
 			d.unused = append(d.unused, h)
 		case same(h):
 		case used:
-			return fmt.Errorf("the key %q names a run that has begun (hold %s); settle that hold or give another key", d.Key, h.ID)
+			return fmt.Errorf("the key %q names a run that has begun (hold %s); settle that hold or give another key", d.Key,
+				h.ID)
 		default:
 			d.replaced = append(d.replaced, h)
-			d.reasons = append(d.reasons, fmt.Sprintf("it replaces hold %s of the same key, %s, under which nothing was charged", h.ID, h.Amount.Exact()))
+			d.reasons = append(d.reasons,
+				fmt.Sprintf("it replaces hold %s of the same key, %s, under which nothing was charged", h.ID, h.Amount.Exact()))
 		}
 	}
 	return nil
@@ -81,7 +85,8 @@ func (d *decision) sameRun(key, askedBy string) bool {
 // unusedReasons tells of holds that the same work has already.
 func (d *decision) unusedReasons() (out []string) {
 	for _, h := range d.unused {
-		out = append(out, fmt.Sprintf("hold %s reserves %s for the same work since %s, and nothing was charged under it; `curfew budget release %s` gives it back, `--key` makes repeated requests one run",
+		out = append(out, fmt.Sprintf("hold %s reserves %s for the same work since %s, and nothing was charged under it; "+
+			"`curfew budget release %s` gives it back, `--key` makes repeated requests one run",
 			h.ID, h.Amount.Exact(), h.CreatedAt.UTC().Format(time.RFC3339), h.ID))
 	}
 	return out
@@ -104,7 +109,8 @@ func (d *decision) replaceRequests(ctx context.Context) error {
 		return err
 	}
 	for _, r := range all {
-		if state := r.At(d.Now); r.PlanHash != d.hash && d.sameRun(r.Run, r.AskedBy) && (state == approval.Pending || state == approval.Approved) {
+		if state := r.At(d.Now); r.PlanHash != d.hash && d.sameRun(r.Run, r.AskedBy) &&
+			(state == approval.Pending || state == approval.Approved) {
 			if err := d.void(ctx, r, "the run "+d.Key+" asks for another plan"); err != nil {
 				return err
 			}
@@ -137,14 +143,21 @@ func (d *decision) pending(ctx context.Context) (string, error) {
 // because says why a run is admitted.
 func (d *decision) because(approved *approval.Request) []string {
 	if approved != nil {
-		return []string{fmt.Sprintf("%s approved up to %s (%s)", approved.DecidedBy, approved.Amount.Exact(), approved.Proof)}
+		return []string{
+			fmt.Sprintf("%s approved up to %s (%s)", approved.DecidedBy, approved.Amount.Exact(), approved.Proof),
+		}
 	}
-	return []string{fmt.Sprintf("allowed: at most %s, of %s that a run may cost (gate.ask_over)", d.P95.Exact(), d.Threshold.Exact())}
+	return []string{
+		fmt.Sprintf("allowed: at most %s, of %s that a run may cost (gate.ask_over)", d.P95.Exact(), d.Threshold.Exact()),
+	}
 }
 
 // wouldAdmit is the answer of a dry run to what would be admitted.
 func (d *decision) wouldAdmit(approved *approval.Request) Decision {
-	out := Decision{Decision: Allow, Reasons: slices.Concat(d.reasons, d.because(approved), d.unusedReasons()), Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs()}
+	out := Decision{
+		Decision: Allow, Reasons: slices.Concat(d.reasons, d.because(approved), d.unusedReasons()),
+		Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs(),
+	}
 	if approved != nil {
 		out.ApprovalID = approved.ID
 	}

@@ -12,14 +12,23 @@ import (
 // AskOf is what the gate is asked about an estimate, by a person; key names the run and may
 // be empty.
 func AskOf(e *estimate.Estimate, who approval.Person, key string) Ask {
-	ask := Ask{Kind: e.Kind, Name: e.Name, SpecHash: e.SpecHash, Owner: e.Owner, Purpose: e.Purpose, P50: e.P50, P95: e.P95, Hourly: e.Hourly,
-		GPUs: e.GPUs, Machines: e.Machines, AskedBy: who.Name, AskedProof: who.Proof, Unknown: e.Open, Key: key}
+	ask := Ask{
+		Kind: e.Kind, Name: e.Name, SpecHash: e.SpecHash, Owner: e.Owner, Purpose: e.Purpose, P50: e.P50, P95: e.P95,
+		Hourly: e.Hourly,
+		GPUs:   e.GPUs, Machines: e.Machines, AskedBy: who.Name, AskedProof: who.Proof, Unknown: e.Open, Key: key}
 	unit := approval.Request{Kind: e.Kind}.AmountUnit()
 	for _, l := range e.Lines {
-		ask.Costs = append(ask.Costs, approval.Cost{What: strings.TrimPrefix(l.Resource+": "+l.What, ": ") + " (" + l.QuantityP95 + " " + l.Unit + " at $" + l.UnitPrice.String() + ")", Amount: &l.P95, Unit: unit + " at p95"})
+		ask.Costs = append(ask.Costs, approval.Cost{
+			What: strings.TrimPrefix(l.Resource+": "+l.What, ": ") + " (" + l.QuantityP95 + " " + l.Unit + " at $" +
+				l.UnitPrice.String() + ")",
+			Amount: &l.P95, Unit: unit + " at p95",
+		})
 	}
 	for _, alt := range e.Alternatives {
-		other := Alternative{What: fmt.Sprintf("%d × %s %s in %s", alt.Count, alt.Type, alt.Capacity, alt.Region), P50: alt.P50, P95: alt.P95, Hourly: alt.Hourly, Machines: alt.Count}
+		other := Alternative{
+			What: fmt.Sprintf("%d × %s %s in %s", alt.Count, alt.Type, alt.Capacity, alt.Region), P50: alt.P50, P95: alt.P95,
+			Hourly: alt.Hourly, Machines: alt.Count,
+		}
 		if alt.GPU != "" {
 			other.GPUs = map[string]int{alt.GPU: alt.GPUs * alt.Count}
 		}

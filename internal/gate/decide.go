@@ -62,7 +62,8 @@ func (a Ask) check() error {
 	case strings.TrimSpace(a.AskedBy) == "":
 		return errors.New("it is not known who asks; give an identity")
 	case a.P50 < 0 || a.P95 < a.P50 || a.Hourly < 0 || a.Machines < 0 || a.MaxRuntime < 0:
-		return fmt.Errorf("its estimate is no estimate: %s to %s, %s an hour, %d machines, %s", a.P50.Exact(), a.P95.Exact(), a.Hourly.Exact(), a.Machines, a.MaxRuntime)
+		return fmt.Errorf("its estimate is no estimate: %s to %s, %s an hour, %d machines, %s", a.P50.Exact(), a.P95.Exact(),
+			a.Hourly.Exact(), a.Machines, a.MaxRuntime)
 	}
 	return nil
 }
@@ -71,7 +72,8 @@ func (a Ask) check() error {
 // owner and purpose, and of who asks, because an approval is valid only for the person
 // who asked.
 func (a Ask) PlanHash() string {
-	return hashOf("curfew.gate/v1", a.Kind, a.Name, a.SpecHash, a.Owner, a.Purpose, strings.ToLower(strings.TrimSpace(a.AskedBy)))
+	return hashOf("curfew.gate/v1", a.Kind, a.Name, a.SpecHash, a.Owner, a.Purpose,
+		strings.ToLower(strings.TrimSpace(a.AskedBy)))
 }
 
 func hashOf(parts ...any) string {
@@ -220,20 +222,25 @@ func (d *decision) keyed(ctx context.Context, key string) (h budget.Hold, found 
 // covers says that a live hold of the key is for less than the ask.
 func (d *decision) covers(h budget.Hold) error {
 	if h.Amount < d.P95 || h.Hourly < d.Hourly {
-		return fmt.Errorf("the key %q was admitted for %s, not %s (hold %s); release that hold or give another key", d.Key, h.Amount.Exact(), d.P95.Exact(), h.ID)
+		return fmt.Errorf("the key %q was admitted for %s, not %s (hold %s); release that hold or give another key", d.Key,
+			h.Amount.Exact(), d.P95.Exact(), h.ID)
 	}
 	return nil
 }
 
 // over says that the run of the key is over.
 func (d *decision) over(h budget.Hold) error {
-	return fmt.Errorf("the key %q was for a run that is over (hold %s is settled); give the next one another", d.Key, h.ID)
+	return fmt.Errorf("the key %q was for a run that is over (hold %s is settled); give the next one another", d.Key,
+		h.ID)
 }
 
 // replay gives the answer that was given.
 func (d *decision) replay(h budget.Hold) Decision {
 	return Decision{Decision: Allow, HoldID: h.ID, ApprovalID: h.Approval, Budget: []Line{},
-		Reasons: []string{fmt.Sprintf("the run %q was admitted at %s and holds %s", d.Key, h.CreatedAt.Format(time.RFC3339), h.Amount.Exact())}}
+		Reasons: []string{
+			fmt.Sprintf("the run %q was admitted at %s and holds %s", d.Key, h.CreatedAt.Format(time.RFC3339),
+				h.Amount.Exact()),
+		}}
 }
 
 // approved returns an approval to use, or one that was used up for a hold that is not
@@ -248,13 +255,15 @@ func (d *decision) approved(ctx context.Context) (*approval.Request, error) {
 		state := r.At(d.Now)
 		switch {
 		case r.Amount < d.P95 && (state == approval.Approved || state == approval.Pending):
-			why := fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID, r.Amount.Exact(), d.P95.Exact())
+			why := fmt.Sprintf("request %s was for %s; it now costs up to %s and needs a new approval", r.ID, r.Amount.Exact(),
+				d.P95.Exact())
 			if err := d.void(ctx, r, why); err != nil {
 				return nil, err
 			}
 			d.reasons = append(d.reasons, why)
 		case state == approval.Denied && i == 0:
-			d.reasons = append(d.reasons, strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
+			d.reasons = append(d.reasons,
+				strings.TrimSuffix(fmt.Sprintf("request %s was denied by %s: %s", r.ID, r.DecidedBy, r.Reason), ": "))
 		case found != nil || r.Amount < d.P95:
 		case state == approval.Approved:
 			err := d.Desk.Proven(ctx, r)
@@ -310,7 +319,8 @@ func (d *decision) void(ctx context.Context, r approval.Request, why string) err
 // weigh fills in the lines and returns why an approval is needed.
 func (d *decision) weigh(standings []budget.Standing) (asks []string, err error) {
 	if d.P95 > d.Threshold {
-		asks = append(asks, fmt.Sprintf("it may cost up to %s, and over %s it needs approval", d.P95.Exact(), d.Threshold.Exact()))
+		asks = append(asks, fmt.Sprintf("it may cost up to %s, and over %s it needs approval", d.P95.Exact(),
+			d.Threshold.Exact()))
 	}
 	for _, u := range d.Unknown {
 		asks = append(asks, "costs that cannot be estimated are in no amount: "+u)
@@ -331,13 +341,16 @@ func (d *decision) weigh(standings []budget.Standing) (asks []string, err error)
 		if err != nil {
 			return nil, err
 		}
-		d.lines = append(d.lines, Line{Budget: s.Budget, Window: s.Window, Amount: b.Amount, Used: s.Used, Held: s.Held, Unknown: s.Unknown,
+		d.lines = append(d.lines, Line{
+			Budget: s.Budget, Window: s.Window, Amount: b.Amount, Used: s.Used, Held: s.Held, Unknown: s.Unknown,
 			Asked: s.Asked, LeftBefore: s.Limit - before, LeftAfter: s.Limit - after, State: state})
-		what := fmt.Sprintf("budget %s: with %s for this, %s of %s is spent or held", s.Budget, s.Asked.Exact(), after.Exact(), b.Amount.Exact())
+		what := fmt.Sprintf("budget %s: with %s for this, %s of %s is spent or held", s.Budget, s.Asked.Exact(),
+			after.Exact(), b.Amount.Exact())
 		switch {
 		case s.Asked == 0:
 		case s.CountUnknown && s.Unbounded > 0:
-			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours have no price, so what is left is unknown", s.Budget, s.Unbounded.Hours()))
+			asks = append(asks, fmt.Sprintf("budget %s: %.1f resource hours have no price, so what is left is unknown",
+				s.Budget, s.Unbounded.Hours()))
 		case state == budget.Gate || state == budget.Over:
 			asks = append(asks, fmt.Sprintf("%s; from %d%% on it needs approval", what, b.Thresholds.Gate))
 		case state == budget.Warn:
@@ -353,7 +366,9 @@ func (d *decision) weigh(standings []budget.Standing) (asks []string, err error)
 // spender names whose spend it is.
 func spender(o inventory.Owner, p inventory.Purpose) string {
 	var parts []string
-	for _, f := range [][2]string{{"team", o.Team}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment}, {"purpose", string(p)}} {
+	for _, f := range [][2]string{
+		{"team", o.Team}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment}, {"purpose", string(p)},
+	} {
 		if f[1] != "" {
 			parts = append(parts, f[0]+" "+f[1])
 		}
@@ -373,7 +388,9 @@ func (d *decision) deny(ctx context.Context, over *budget.Overdrawn, id string) 
 	if err != nil {
 		return Decision{}, err
 	}
-	return d.record(ctx, id, d.Now, Decision{Decision: Denied, Reasons: append([]string{over.Error()}, d.unusedReasons()...), WouldPass: ways})
+	return d.record(ctx, id, d.Now, Decision{
+		Decision: Denied, Reasons: append([]string{over.Error()}, d.unusedReasons()...), WouldPass: ways,
+	})
 }
 
 // ask files a request, or finds the open one.
@@ -381,13 +398,18 @@ func (d *decision) ask(ctx context.Context, asks []string) (Decision, error) {
 	reasons := slices.Concat(asks, d.reasons, d.unusedReasons())
 	if d.DryRun {
 		id, err := d.pending(ctx)
-		return Decision{Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs()}, err
+		return Decision{
+			Decision: Held, Reasons: reasons, ApprovalID: id, Budget: append([]Line{}, d.lines...), Unused: d.unusedIDs(),
+		}, err
 	}
 	plan, err := json.Marshal(d.plan(reasons))
 	if err != nil {
 		return Decision{}, fmt.Errorf("write the plan: %w", err)
 	}
-	request := approval.Request{Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Team: d.Owner.Team, Roles: d.Roles, Run: d.Key, AskedBy: d.AskedBy, AskedProof: d.Ask.AskedProof}
+	request := approval.Request{
+		Kind: d.Kind, Subject: d.String(), PlanHash: d.hash, Plan: string(plan), Amount: d.P95, Team: d.Owner.Team,
+		Roles: d.Roles, Run: d.Key, AskedBy: d.AskedBy, AskedProof: d.Ask.AskedProof,
+	}
 	if d.Expiry > 0 {
 		request.ExpiresAt = d.Now.Add(d.Expiry).UTC()
 	}
@@ -434,7 +456,8 @@ func (d *decision) reserve(ctx context.Context, approved *approval.Request, id *
 	case err != nil:
 		return Decision{}, err
 	case h.State == budget.Released && approved != nil:
-		return Decision{}, fmt.Errorf("its hold %s was released while approval %s was being used; deny that request and ask again", h.ID, approved.ID)
+		return Decision{}, fmt.Errorf(
+			"its hold %s was released while approval %s was being used; deny that request and ask again", h.ID, approved.ID)
 	case h.State != budget.Pending:
 		return Decision{}, errAgain
 	}
@@ -448,7 +471,9 @@ func (d *decision) reserve(ctx context.Context, approved *approval.Request, id *
 		h.Key = "done/" + h.ID // the next one is a run of its own
 	}
 	d.reasons = slices.Concat(d.reasons, d.because(approved), d.unusedReasons())
-	out, err := d.record(ctx, h.ID, d.Now, Decision{Decision: Allow, Reasons: d.reasons, ApprovalID: h.Approval, HoldID: h.ID})
+	out, err := d.record(ctx, h.ID, d.Now, Decision{
+		Decision: Allow, Reasons: d.reasons, ApprovalID: h.Approval, HoldID: h.ID,
+	})
 	if err != nil {
 		return Decision{}, err
 	}
@@ -478,8 +503,10 @@ func (d *decision) record(ctx context.Context, id string, at time.Time, out Deci
 	if d.DryRun {
 		return out, nil
 	}
-	err := d.Store.PutDecision(ctx, Record{ID: id, At: at.UTC(), Kind: d.Kind, Name: d.Name, PlanHash: d.hash, AskedBy: d.AskedBy, Owner: d.Owner,
-		Purpose: d.Purpose, Decision: out.Decision, Amount: d.P95, ApprovalID: out.ApprovalID, HoldID: out.HoldID, Reasons: out.Reasons, Settings: d.Settings})
+	err := d.Store.PutDecision(ctx, Record{
+		ID: id, At: at.UTC(), Kind: d.Kind, Name: d.Name, PlanHash: d.hash, AskedBy: d.AskedBy, Owner: d.Owner,
+		Purpose: d.Purpose, Decision: out.Decision, Amount: d.P95, ApprovalID: out.ApprovalID, HoldID: out.HoldID,
+		Reasons: out.Reasons, Settings: d.Settings})
 	if err != nil {
 		return Decision{}, fmt.Errorf("record the decision: %w", err)
 	}

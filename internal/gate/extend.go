@@ -24,7 +24,8 @@ const Extension = "extension"
 // An approval names the hold as it was when the extension was asked for. A process that
 // died after it used one up carries the same extension out again; once the hold has
 // changed, the approval is for nothing any more.
-func Extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision, error) {
+func Extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision,
+	error) {
 	for range tries {
 		out, err := extend(ctx, id, amount, until, askedBy, p)
 		if errors.Is(err, errAgain) {
@@ -38,7 +39,8 @@ func Extend(ctx context.Context, id string, amount money.Amount, until time.Time
 	return Decision{}, fmt.Errorf("extend hold %s: %w, %d times; try again", id, errAgain, tries)
 }
 
-func extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision, error) {
+func extend(ctx context.Context, id string, amount money.Amount, until time.Time, askedBy string, p Params) (Decision,
+	error) {
 	h, err := p.Budgets.Store.Hold(ctx, id)
 	if err != nil {
 		return Decision{}, err
@@ -52,8 +54,11 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 		return Decision{}, fmt.Errorf("%s at %s an hour: %w", length, h.Hourly.Exact(), err)
 	}
 	cost = max(cost, amount)
-	ask := Ask{Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, h.Version, length.String()), Owner: h.Owner, Purpose: h.Purpose,
-		P50: amount, P95: cost, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: length, AskedBy: askedBy, AskedProof: p.AskedProof}
+	ask := Ask{
+		Kind: Extension, Name: h.Name + ", hold " + h.ID, SpecHash: hashOf(h.SpecHash, h.ID, h.Version, length.String()),
+		Owner: h.Owner, Purpose: h.Purpose,
+		P50: amount, P95: cost, Hourly: h.Hourly, GPUs: h.GPUs, Machines: h.Machines, MaxRuntime: length, AskedBy: askedBy,
+		AskedProof: p.AskedProof}
 	if err := ask.check(); err != nil {
 		return Decision{}, err
 	}
@@ -93,7 +98,8 @@ func extend(ctx context.Context, id string, amount money.Amount, until time.Time
 }
 
 // prolong uses an approval up where one is needed, and extends the hold.
-func (d *decision) prolong(ctx context.Context, id string, until time.Time, granted *approval.Request) (Decision, error) {
+func (d *decision) prolong(ctx context.Context, id string, until time.Time, granted *approval.Request) (Decision,
+	error) {
 	out := Decision{Decision: Allow, Reasons: slices.Clone(d.reasons)}
 	if granted != nil {
 		if err := d.use(ctx, granted); err != nil {
@@ -110,7 +116,8 @@ func (d *decision) prolong(ctx context.Context, id string, until time.Time, gran
 		return Decision{}, err
 	}
 	out.HoldID = h.ID
-	out.Reasons = append(out.Reasons, fmt.Sprintf("it may cost up to %s until %s", h.Amount.Exact(), h.Until.Format(time.RFC3339)))
+	out.Reasons = append(out.Reasons, fmt.Sprintf("it may cost up to %s until %s", h.Amount.Exact(),
+		h.Until.Format(time.RFC3339)))
 	return d.record(ctx, hashOf(h.ID, h.Version)[:24], d.Now, out)
 }
 

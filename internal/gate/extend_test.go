@@ -41,13 +41,17 @@ func TestAnExtensionPassesTheGate(t *testing.T) {
 		{"over the budget", 1001, 24 * time.Hour, Denied, "$1,001.00 asked for, $1,000.00 of $1,000.00 is left", 40},
 		{"for less, and shorter", 30, time.Hour, Allow, "until 2026-11-22T00:30:00Z", 30},
 		{"a time that costs the threshold", 40, 25 * time.Hour, Allow, "until 2026-11-22T13:30:00Z", 40},
-		{"a time that costs more than the threshold", 40, 25*time.Hour + time.Second, Held, "it may cost up to $100.00, and over $100.00 it needs approval", 40},
+		{
+			"a time that costs more than the threshold", 40, 25*time.Hour + time.Second, Held,
+			"it may cost up to $100.00, and over $100.00 it needs approval", 40,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHouse(t, team)
 			hold := running(t, h)
 			want(t, extended(t, h, hold.ID, tc.dollars, tc.by), tc.want, tc.says)
-			if after := h.live(t, now); len(after) != 1 || after[0].Amount != tc.amount*money.USD || after[0].Until.Before(hold.Until) {
+			if after := h.live(t, now); len(after) != 1 || after[0].Amount != tc.amount*money.USD ||
+				after[0].Until.Before(hold.Until) {
 				t.Errorf("the holds are %+v", after)
 			}
 		})
@@ -66,7 +70,8 @@ func TestAnApprovedExtension(t *testing.T) {
 	}
 	want(t, extended(t, h, hold.ID, 400, 24*time.Hour), Allow, "") // no more than it has
 	want(t, extended(t, h, hold.ID, 400, 48*time.Hour), Held, "")  // more time
-	d, err := Extend(context.Background(), hold.ID, 400*money.USD, now.Add(25*time.Hour), "ana", h.params(now.Add(time.Hour)))
+	d, err := Extend(context.Background(), hold.ID, 400*money.USD, now.Add(25*time.Hour), "ana",
+		h.params(now.Add(time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +108,8 @@ func TestAnExtensionKilledAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		d = extended(t, h, hold.ID, 400, 24*time.Hour)
-		if live := h.live(t, now); d.Decision != Allow || h.used() != 1 || len(live) != 1 || live[0].Amount != 400*money.USD {
+		if live := h.live(t, now); d.Decision != Allow || h.used() != 1 || len(live) != 1 ||
+			live[0].Amount != 400*money.USD {
 			t.Errorf("killed at point %d: %+v, %d approvals used, holds %s", kill, d, h.used(), fmt.Sprint(live))
 		}
 	}
@@ -136,7 +142,8 @@ func TestAnExtensionPassesTheHourlyLimit(t *testing.T) {
 	h := newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 5}]`)
 	hold := running(t, h)
 	want(t, extended(t, h, hold.ID, 50, 12*time.Hour), Allow, "")
-	set, err := budget.Parse("budgets.yaml", []byte(`budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]`))
+	set, err := budget.Parse("budgets.yaml",
+		[]byte(`budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +154,8 @@ func TestAnExtensionPassesTheHourlyLimit(t *testing.T) {
 // TestExtendingIsNoWayAroundABudget launches jobs of $90 and extends each over a year: what
 // is held of a month is all that can be spent in it, so that a budget of $200 admits two.
 func TestExtendingIsNoWayAroundABudget(t *testing.T) {
-	h := newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
+	h := newHouse(t,
+		`budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
 	admitted := 0
 	for i := range 24 {
 		a := job(90)

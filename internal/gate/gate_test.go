@@ -50,7 +50,9 @@ func (h *house) at(point string) error {
 }
 
 func (h *house) params(at time.Time) Params {
-	return Params{Desk: approval.Desk{Store: h}, Budgets: budget.Desk{Store: &h.holds, Set: h.set}, Store: h, Threshold: DefaultThreshold, Now: at,
+	return Params{
+		Desk: approval.Desk{Store: h}, Budgets: budget.Desk{Store: &h.holds, Set: h.set}, Store: h,
+		Threshold: DefaultThreshold, Now: at,
 		// In memory each write stands by itself, so that a decision is met half made.
 		Transact: func(_ context.Context, do func(Stores) error) error { return do(Stores{h, &h.holds, h}) }}
 }
@@ -92,7 +94,9 @@ func (h *house) Requests(_ context.Context, hash string) ([]approval.Request, er
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(h.requests), func(r approval.Request) bool { return hash != "" && r.PlanHash != hash }), nil
+	return slices.DeleteFunc(slices.Clone(h.requests), func(r approval.Request) bool {
+		return hash != "" && r.PlanHash != hash
+	}), nil
 }
 
 func (h *house) PutDecision(_ context.Context, r Record) error {
@@ -152,8 +156,11 @@ const team = `budgets: [{id: vision, team: vision, purpose: training, amount: 10
 // job is a training job of team vision that ana wants to start.
 func job(dollars int64) Ask {
 	p95 := money.Amount(dollars) * money.USD
-	return Ask{Kind: "job", Name: "resnet50", SpecHash: "5eed", Owner: inventory.Owner{Team: "vision", User: "ana"}, Purpose: inventory.Training,
-		P50: p95 / 2, P95: p95, Hourly: p95 / 10, GPUs: map[string]int{"A100": 8}, Machines: 1, MaxRuntime: 12 * time.Hour, AskedBy: "ana"}
+	return Ask{
+		Kind: "job", Name: "resnet50", SpecHash: "5eed", Owner: inventory.Owner{Team: "vision", User: "ana"},
+		Purpose: inventory.Training,
+		P50:     p95 / 2, P95: p95, Hourly: p95 / 10, GPUs: map[string]int{"A100": 8}, Machines: 1,
+		MaxRuntime: 12 * time.Hour, AskedBy: "ana"}
 }
 
 func decide(t testing.TB, h *house, a Ask, at time.Time) Decision {
@@ -179,11 +186,13 @@ func TestAnEverydayJobPasses(t *testing.T) {
 	h := newHouse(t, team)
 	d := decide(t, h, job(40), now)
 	want(t, d, Allow, "allowed: at most $40.00, of $100.00 that a run may cost (gate.ask_over)")
-	if l := d.Budget[0]; l.Budget != "vision" || l.LeftBefore != 1000*money.USD || l.LeftAfter != 960*money.USD || l.Asked != 40*money.USD || l.State != budget.OK {
+	if l := d.Budget[0]; l.Budget != "vision" || l.LeftBefore != 1000*money.USD || l.LeftAfter != 960*money.USD ||
+		l.Asked != 40*money.USD || l.State != budget.OK {
 		t.Errorf("the budget is %+v", l)
 	}
 	held := h.live(t, now)
-	if len(held) != 1 || held[0].ID != d.HoldID || held[0].Amount != 40*money.USD || held[0].ExpiresAt != now.Add(12*time.Hour+budget.Slack) {
+	if len(held) != 1 || held[0].ID != d.HoldID || held[0].Amount != 40*money.USD ||
+		held[0].ExpiresAt != now.Add(12*time.Hour+budget.Slack) {
 		t.Errorf("held is %+v", held)
 	}
 	if d = decide(t, h, job(100), now); d.Decision != Allow {
@@ -199,7 +208,8 @@ func TestAnExpensiveJobAsksAndPassesOnce(t *testing.T) {
 		t.Errorf("asking twice made two requests: %+v", again)
 	}
 	for _, self := range []string{"ana", "Ana@example.com"} {
-		_, err := (approval.Desk{Store: h}).Decide(context.Background(), asked.ApprovalID, approval.Person{Name: self, Roles: bo.Roles}, true, "", now)
+		_, err := (approval.Desk{Store: h}).Decide(context.Background(), asked.ApprovalID,
+			approval.Person{Name: self, Roles: bo.Roles}, true, "", now)
 		var refusal *approval.Refusal
 		if !errors.As(err, &refusal) || refusal.Rule != "self" {
 			t.Errorf("%s approved the own request: %v", self, err)
@@ -262,7 +272,10 @@ func TestAHigherPriceVoidsAnApproval(t *testing.T) {
 
 func TestABudgetDenies(t *testing.T) {
 	charge := func(dollars int64) budgettest.Charge {
-		return budgettest.Charge{At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.Amount(dollars) * money.USD}
+		return budgettest.Charge{
+			At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training,
+			Amount: money.Amount(dollars) * money.USD,
+		}
 	}
 	for _, tc := range []struct {
 		name    string
@@ -272,21 +285,41 @@ func TestABudgetDenies(t *testing.T) {
 		want    Verdict
 		says    string
 	}{
-		{"at 100%", team, 1000, nil, Denied, "budget vision: $40.00 asked for, $0.00 of $1,000.00 is left ($1,000.00 spent, $0.00 held)"},
-		{"a cent short", team, 960, func(a *Ask) { a.P95 += money.Cent }, Denied, "$40.01 asked for, $40.00 of $1,000.00 is left"},
+		{
+			"at 100%", team, 1000, nil, Denied,
+			"budget vision: $40.00 asked for, $0.00 of $1,000.00 is left ($1,000.00 spent, $0.00 held)",
+		},
+		{"a cent short", team, 960, func(a *Ask) {
+			a.P95 += money.Cent
+		}, Denied, "$40.01 asked for, $40.00 of $1,000.00 is left"},
 		{"up to the gate", team, 859, nil, Allow, "$899.00 of $1,000.00 is spent or held"},
 		{"from the gate on", team, 860, nil, Held, "from 90% on it needs approval"},
 		{"warned", team, 760, nil, Allow, "$800.00 of $1,000.00 is spent or held"},
-		{"another purpose", team, 0, func(a *Ask) { a.Purpose = inventory.Inference }, Held, "no budget covers team vision, user ana, purpose inference"},
-		{"data of an unknown size", team, 0, func(a *Ask) { a.Unknown = []string{"what is read of s3://datasets"} }, Held, "costs that cannot be estimated are in no amount: what is read of s3://datasets"},
-		{"an unknown owner", team, 0, func(a *Ask) { a.Owner, a.Purpose = inventory.Owner{}, "" }, Held, "no budget covers work without an owner"},
+		{"another purpose", team, 0, func(a *Ask) {
+			a.Purpose = inventory.Inference
+		}, Held, "no budget covers team vision, user ana, purpose inference"},
+		{"data of an unknown size", team, 0, func(a *Ask) {
+			a.Unknown = []string{"what is read of s3://datasets"}
+		}, Held, "costs that cannot be estimated are in no amount: what is read of s3://datasets"},
+		{"an unknown owner", team, 0, func(a *Ask) {
+			a.Owner, a.Purpose = inventory.Owner{}, ""
+		}, Held, "no budget covers work without an owner"},
 		{"a mistyped team", team, 0, func(a *Ask) { a.Owner.Team = "visoin" }, Held, "no budget covers team visoin"},
 		{"without any budget", "", 0, nil, Allow, "at most $40.00"},
 		{"for nothing", team, 1001, func(a *Ask) { a.P50, a.P95, a.Hourly = 0, 0, 0 }, Allow, ""},
 		{"deny beats ask", team, 700, func(a *Ask) { a.P95 = 400 * money.USD }, Denied, "$300.00 of $1,000.00 is left"},
-		{"a quota of GPUs", "quotas: [{id: a100, gpus: {a100: 7}}]", 0, nil, Denied, "quota a100: 8 a100 asked for, 0 of 7 are held"},
-		{"a quota of machines", "quotas: [{id: none, team: vision, machines: 0}]", 0, nil, Denied, "quota none: 1 machines asked for, 0 of 0 are held"},
-		{"dollars an hour", "budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]", 0, nil, Denied, "$4.00 an hour asked for, $3.00 of $3.00 is left"},
+		{
+			"a quota of GPUs", "quotas: [{id: a100, gpus: {a100: 7}}]", 0, nil, Denied,
+			"quota a100: 8 a100 asked for, 0 of 7 are held",
+		},
+		{
+			"a quota of machines", "quotas: [{id: none, team: vision, machines: 0}]", 0, nil, Denied,
+			"quota none: 1 machines asked for, 0 of 0 are held",
+		},
+		{
+			"dollars an hour", "budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 3}]", 0, nil,
+			Denied, "$4.00 an hour asked for, $3.00 of $3.00 is left",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHouse(t, tc.budgets)
@@ -296,7 +329,8 @@ func TestABudgetDenies(t *testing.T) {
 				tc.change(&a)
 			}
 			want(t, decide(t, h, a, now), tc.want, tc.says)
-			if records, _ := h.Decisions(context.Background(), now, now.Add(1)); len(records) != 1 || records[0].Decision != tc.want {
+			if records, _ := h.Decisions(context.Background(), now, now.Add(1)); len(records) != 1 ||
+				records[0].Decision != tc.want {
 				t.Errorf("recorded %+v", records)
 			}
 		})
@@ -364,7 +398,9 @@ func TestTwoLaunchesRaceForOneRemainder(t *testing.T) {
 				a := job(90)
 				a.Name = fmt.Sprint(i % 2)
 				p := h.params(now)
-				p.Budgets.Set, _ = budget.NewSet([]budget.Budget{{ID: "vision", Shared: true, Amount: 900 * money.USD, Thresholds: budget.Thresholds{Gate: 100}}}, nil)
+				p.Budgets.Set, _ = budget.NewSet([]budget.Budget{
+					{ID: "vision", Shared: true, Amount: 900 * money.USD, Thresholds: budget.Thresholds{Gate: 100}},
+				}, nil)
 				d, err := Decide(context.Background(), a, p)
 				if err != nil {
 					t.Error(err)
@@ -404,7 +440,8 @@ func TestOneApprovalAdmitsOneRun(t *testing.T) {
 		}
 		wg.Wait()
 		if len(allowed) != 1 || len(h.live(t, now)) != 1 || h.used() != 1 {
-			t.Fatalf("one approval let %d runs in, holds %d, and was used %d times", len(allowed), len(h.live(t, now)), h.used())
+			t.Fatalf("one approval let %d runs in, holds %d, and was used %d times", len(allowed), len(h.live(t, now)),
+				h.used())
 		}
 	}
 }
@@ -413,7 +450,8 @@ func TestOneApprovalAdmitsOneRun(t *testing.T) {
 func TestADenialIsTold(t *testing.T) {
 	h := newHouse(t, team)
 	first := decide(t, h, job(400), now)
-	if _, err := (approval.Desk{Store: h}).Decide(context.Background(), first.ApprovalID, bo, false, "use the reserved machines", now); err != nil {
+	if _, err := (approval.Desk{Store: h}).Decide(context.Background(), first.ApprovalID, bo, false,
+		"use the reserved machines", now); err != nil {
 		t.Fatal(err)
 	}
 	again := decide(t, h, job(400), now)
@@ -550,10 +588,14 @@ func TestTheReportOfAStory(t *testing.T) {
 // left of it while something has no price at all.
 func TestUnpricedHoursAsk(t *testing.T) {
 	for _, counts := range []bool{false, true} {
-		h := newHouse(t, fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]", counts))
-		h.holds.Charge(budgettest.Charge{At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true, Unbounded: time.Hour})
+		h := newHouse(t,
+			fmt.Sprintf("budgets: [{id: vision, team: vision, purpose: training, amount: 1000, count_unknown: %v}]", counts))
+		h.holds.Charge(budgettest.Charge{
+			At: now.Add(-time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Unpriced: true, Unbounded: time.Hour,
+		})
 		if counts {
-			want(t, decide(t, h, job(40), now), Held, "budget vision: 1.0 resource hours have no price, so what is left is unknown")
+			want(t, decide(t, h, job(40), now), Held,
+				"budget vision: 1.0 resource hours have no price, so what is left is unknown")
 		} else {
 			want(t, decide(t, h, job(40), now), Allow, "")
 		}
@@ -563,7 +605,8 @@ func TestUnpricedHoursAsk(t *testing.T) {
 // TestSpendIsNotForgottenWithoutScans launches a job of $90 for an hour every two hours
 // under $200 and never scans: what was admitted is held until it is settled or observed.
 func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
-	h := newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
+	h := newHouse(t,
+		`budgets: [{id: vision, team: vision, purpose: training, amount: 200, thresholds: {warn: 98%, gate: 99%}}]`)
 	var ids []string
 	at := now
 	for i := range 8 {
@@ -573,7 +616,8 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 		if d.Decision == Allow {
 			ids = append(ids, d.HoldID)
 		} else {
-			want(t, d, Denied, "$20.00 of $200.00 is left ($0.00 spent, $180.00 held, of that $180.00 by runs that are over and were never charged")
+			want(t, d, Denied, "$20.00 of $200.00 is left ($0.00 spent, $180.00 held, of that $180.00 by runs that are over "+
+				"and were never charged")
 		}
 		at = at.Add(3 * time.Hour)
 	}
@@ -584,7 +628,9 @@ func TestSpendIsNotForgottenWithoutScans(t *testing.T) {
 	if _, err := desk.Settle(ctx, ids[0], 10*money.USD, "ana", at); err != nil {
 		t.Fatal(err)
 	}
-	h.holds.Charge(budgettest.Charge{At: now.Add(3 * time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Hold: ids[1], Amount: 50 * money.USD},
+	h.holds.Charge(budgettest.Charge{
+		At: now.Add(3 * time.Hour), Owner: job(1).Owner, Purpose: inventory.Training, Hold: ids[1], Amount: 50 * money.USD,
+	},
 		budgettest.Charge{At: at})
 	a := job(90)
 	a.Name = "after"

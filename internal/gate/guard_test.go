@@ -35,7 +35,8 @@ func TestAKeyIsForItsHourlyRate(t *testing.T) {
 	}
 	faster := a
 	faster.Hourly++
-	if d, err := Decide(context.Background(), faster, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
+	if d, err := Decide(context.Background(), faster, h.params(now)); err == nil ||
+		!strings.Contains(err.Error(), "was admitted for") {
 		t.Errorf("a faster run has %+v, %v", d, err)
 	}
 }
@@ -158,7 +159,10 @@ func TestAnApproverSeesTheRun(t *testing.T) {
 	h := newHouse(t, team)
 	decide(t, h, job(400), now)
 	plan, _ := h.requests[0].Shown()
-	for _, note := range []string{"runs for at most 12h", "machines: 1", "GPUs: 8 A100", "budget vision until 2026-12-01: $1,000.00 of $1,000.00 left before, $600.00 after"} {
+	for _, note := range []string{
+		"runs for at most 12h", "machines: 1", "GPUs: 8 A100",
+		"budget vision until 2026-12-01: $1,000.00 of $1,000.00 left before, $600.00 after",
+	} {
 		if !strings.Contains(strings.Join(plan.Notes, "\n"), note) {
 			t.Errorf("no %q in %q", note, plan.Notes)
 		}
@@ -250,7 +254,8 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 	}
 	h := newHouse(t, team)
 	hold := running(t, h)
-	if _, err := Extend(context.Background(), hold.ID, money.USD, hold.Until, "ana", h.params(hold.ExpiresAt)); err == nil {
+	if _, err := Extend(context.Background(), hold.ID, money.USD, hold.Until, "ana",
+		h.params(hold.ExpiresAt)); err == nil {
 		t.Error("an expired hold was extended")
 	}
 	if state := hold.At(hold.ExpiresAt); state != budget.Expired {
@@ -264,7 +269,9 @@ func TestOnlyWhatIsLiveIsExtended(t *testing.T) {
 // TestAnAskThatIsNoneIsRefused: each of its numbers and names by itself.
 func TestAnAskThatIsNoneIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*Ask){
-		"no kind": func(a *Ask) { a.Kind = "" }, "no name": func(a *Ask) { a.Name = "" }, "no hash": func(a *Ask) { a.SpecHash = "" },
+		"no kind": func(a *Ask) {
+			a.Kind = ""
+		}, "no name": func(a *Ask) { a.Name = "" }, "no hash": func(a *Ask) { a.SpecHash = "" },
 		"less than nothing": func(a *Ask) { a.P50 = -1 }, "less an hour": func(a *Ask) { a.Hourly = -1 },
 		"fewer machines": func(a *Ask) { a.Machines = -1 }, "a shorter run": func(a *Ask) { a.MaxRuntime = -1 },
 	} {
@@ -286,7 +293,8 @@ func TestHowLongARunIsHeld(t *testing.T) {
 		hourly money.Amount
 		want   time.Duration
 	}{
-		{7 * time.Hour, 4 * money.USD, 7 * time.Hour}, {0, 4 * money.USD, 11 * time.Hour}, {0, 1, budget.MaxRun}, {0, 0, unbounded},
+		{7 * time.Hour, 4 * money.USD, 7 * time.Hour}, {0, 4 * money.USD, 11 * time.Hour}, {0, 1, budget.MaxRun},
+		{0, 0, unbounded},
 	} {
 		h := newHouse(t, team)
 		a := job(40)

@@ -27,7 +27,8 @@ func TestAKeyNamesARun(t *testing.T) {
 			}
 			costlier := a
 			costlier.P95++
-			if _, err := Decide(ctx, costlier, h.params(now)); err == nil || !strings.Contains(err.Error(), "was admitted for") {
+			if _, err := Decide(ctx, costlier, h.params(now)); err == nil ||
+				!strings.Contains(err.Error(), "was admitted for") {
 				t.Errorf("a costlier run was let in by its key: %v", err)
 			}
 			edited := a
@@ -49,7 +50,8 @@ func TestAnApprovedRunThatIsOverStopsNoOtherKey(t *testing.T) {
 	a := job(400)
 	a.Key = "build 7"
 	h.approve(t, decide(t, h, a, now).ApprovalID, now)
-	if _, err := h.params(now).Budgets.Settle(context.Background(), decide(t, h, a, now).HoldID, money.USD, "ana", now); err != nil {
+	if _, err := h.params(now).Budgets.Settle(context.Background(), decide(t, h, a, now).HoldID, money.USD, "ana",
+		now); err != nil {
 		t.Fatal(err)
 	}
 	a.Key = "build 8"
@@ -62,7 +64,8 @@ func TestAKeyWithoutItsHoldIsDecidedAgain(t *testing.T) {
 	for _, gone := range []string{"released", "expired"} {
 		for _, dollars := range []int64{40, 400} {
 			t.Run(fmt.Sprintf("%s, %d", gone, dollars), func(t *testing.T) {
-				ctx, h := context.Background(), newHouse(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 10000}]`)
+				ctx, h := context.Background(), newHouse(t,
+					`budgets: [{id: vision, team: vision, purpose: training, amount: 10000}]`)
 				a, at := job(dollars), now
 				a.Key = "build 7"
 				seen := map[string]bool{}

@@ -13,9 +13,14 @@ import (
 // plan is what an approver sees of an ask.
 func (d *decision) plan(reasons []string) approval.Plan {
 	unit := approval.Request{Kind: d.Kind}.AmountUnit()
-	p := approval.Plan{Schema: approval.PlanSchema, Because: strings.Join(reasons, "; "), Loses: "what is spent until it is stopped", Undo: "partial",
+	p := approval.Plan{
+		Schema: approval.PlanSchema, Because: strings.Join(reasons, "; "), Loses: "what is spent until it is stopped",
+		Undo:    "partial",
 		Changes: []approval.Change{{Resource: d.String(), Verb: "run", Calls: []approval.Call{}}},
-		Costs:   []approval.Cost{{What: "p50", Amount: &d.P50, Unit: unit}, {What: "p95", Amount: &d.P95, Unit: unit}, {What: "while it runs", Amount: &d.Hourly, Unit: "an hour"}}}
+		Costs: []approval.Cost{
+			{What: "p50", Amount: &d.P50, Unit: unit}, {What: "p95", Amount: &d.P95, Unit: unit},
+			{What: "while it runs", Amount: &d.Hourly, Unit: "an hour"},
+		}}
 	p.Costs = append(p.Costs, d.Costs...)
 	note := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
 	note("specification %s, for %s", d.SpecHash, spender(d.Owner, d.Purpose))
@@ -29,7 +34,8 @@ func (d *decision) plan(reasons []string) approval.Plan {
 		note("GPUs: %d %s", d.GPUs[gpu], gpu)
 	}
 	for _, l := range d.lines {
-		note("budget %s until %s: %s of %s left before, %s after", l.Budget, l.Window.To.Format(time.DateOnly), l.LeftBefore.Exact(), l.Amount.Exact(), l.LeftAfter.Exact())
+		note("budget %s until %s: %s of %s left before, %s after", l.Budget, l.Window.To.Format(time.DateOnly),
+			l.LeftBefore.Exact(), l.Amount.Exact(), l.LeftAfter.Exact())
 	}
 	return p
 }

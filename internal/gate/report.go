@@ -118,11 +118,15 @@ func (r *Report) explain() {
 		"a run is what was admitted, or asked for and not admitted; what a budget refused is none",
 		"the wait is from the question to the answer, whatever the answer was",
 	}
-	r.CoverageNotes = []string{fmt.Sprintf("decisions from %s to %s", r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339))}
+	r.CoverageNotes = []string{
+		fmt.Sprintf("decisions from %s to %s", r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339)),
+	}
 	if n := r.Asked - r.Answered - r.Waiting; n > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d questions expired, became void or are not on record; they are in no wait", n))
+		r.CoverageNotes = append(r.CoverageNotes,
+			fmt.Sprintf("%d questions expired, became void or are not on record; they are in no wait", n))
 	}
 	if share, ok := r.AskedShare(); ok && share > often {
-		r.Changes = append(r.Changes, "more than one run in five has to ask: a higher threshold would leave the gate to the outliers")
+		r.Changes = append(r.Changes,
+			"more than one run in five has to ask: a higher threshold would leave the gate to the outliers")
 	}
 }

@@ -41,8 +41,13 @@ func (v *VoteLine) UnmarshalYAML(n ast.Node) error {
 			return err
 		}
 	}
-	_, err := f.Mapping(n, "a vote", document.Required("request", "beginning of the id of the request, at least 8 characters", text("request", &v.Request)), document.Required("by", "name of the approver", text("by", &v.By)),
-		document.Required("allow", "true approves, false rejects", func(n ast.Node) (err error) { v.Allow, err = f.Flag(n, "allow"); return err }),
+	_, err := f.Mapping(n, "a vote",
+		document.Required("request", "beginning of the id of the request, at least 8 characters",
+			text("request", &v.Request)), document.Required("by", "name of the approver", text("by", &v.By)),
+		document.Required("allow", "true approves, false rejects", func(n ast.Node) (err error) {
+			v.Allow, err = f.Flag(n, "allow")
+			return err
+		}),
 		document.Optional("reason", "why", text("reason", &v.Reason)))
 	if err == nil && (len(v.Request) < leastID || strings.TrimSpace(v.By) == "") {
 		err = f.At(n, "a vote needs request (at least %d characters of its id), by and allow", leastID)
@@ -72,7 +77,11 @@ func (f *VoteFile) Ballot(approvers map[string][]string) Ballot {
 	return func(_ context.Context, request string) (votes []Vote, aside []string, err error) {
 		for _, v := range f.Votes {
 			if strings.HasPrefix(request, v.Request) {
-				votes = append(votes, Vote{By: approval.Person{Name: v.By, Roles: approval.Roles(approvers, v.By), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.By, Detail: "a file of votes"}},
+				votes = append(votes, Vote{
+					By: approval.Person{
+						Name: v.By, Roles: approval.Roles(approvers, v.By),
+						Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: v.By, Detail: "a file of votes"},
+					},
 					Allow: v.Allow, Reason: cmp.Or(v.Reason, "a file of votes")})
 			}
 		}

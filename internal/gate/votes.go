@@ -59,7 +59,8 @@ func (v Vote) stale(r approval.Request, all []approval.Request, now time.Time) s
 		}
 	}
 	if !v.At.IsZero() && v.At.Before(asked.Truncate(time.Second)) { // hosts give whole seconds
-		return fmt.Sprintf("it is of %s, before request %s was made at %s", v.At.Format(time.RFC3339), r.ID, r.AskedAt.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("it is of %s, before request %s was made at %s", v.At.Format(time.RFC3339), r.ID,
+			r.AskedAt.UTC().Format(time.RFC3339))
 	}
 	return ""
 }

@@ -13,7 +13,9 @@ import (
 
 // TestDenialsComeFirst, and votes of one kind stay in their order.
 func TestDenialsComeFirst(t *testing.T) {
-	votes := []Vote{{Allow: true, Reason: "a"}, {Reason: "b"}, {Allow: true, Reason: "c"}, {Reason: "d"}, {Allow: true, Reason: "e"}}
+	votes := []Vote{
+		{Allow: true, Reason: "a"}, {Reason: "b"}, {Allow: true, Reason: "c"}, {Reason: "d"}, {Allow: true, Reason: "e"},
+	}
 	DenialsFirst(votes)
 	var got []string
 	for _, v := range votes {
@@ -29,7 +31,8 @@ func TestDenialsComeFirst(t *testing.T) {
 func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 	asked := now.Add(400 * time.Millisecond)
 	r := approval.Request{ID: "r", AskedAt: asked, Amount: 10 * money.USD}
-	other := approval.Request{ID: "o", AskedAt: asked.Add(-time.Hour), DecidedAt: asked.Add(-time.Minute), ExpiresAt: asked.Add(time.Hour),
+	other := approval.Request{
+		ID: "o", AskedAt: asked.Add(-time.Hour), DecidedAt: asked.Add(-time.Minute), ExpiresAt: asked.Add(time.Hour),
 		Amount: 10 * money.USD, Reason: "review 1", State: approval.Used}
 	denied := func(change func(*approval.Request)) approval.Request {
 		d := other
@@ -54,11 +57,21 @@ func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 		{"a reason that is none of a vote", Vote{Allow: true, Reason: "review 1"}, other, ""},
 		{"of a denied request", Vote{Allow: true, Once: true, Reason: "review 1"}, denied(func(*approval.Request) {}), ""},
 		{"of a denied request for as much", early, denied(func(*approval.Request) {}), ""},
-		{"of a denied request for less", early, denied(func(d *approval.Request) { d.Amount-- }), "before request r was made"},
-		{"of a denied request that is over", early, denied(func(d *approval.Request) { d.ExpiresAt = now }), "before request r was made"},
-		{"before the denied request", Vote{Allow: true, At: asked.Add(-2 * time.Hour)}, denied(func(*approval.Request) {}), "before request r was made"},
+		{
+			"of a denied request for less", early, denied(func(d *approval.Request) { d.Amount-- }),
+			"before request r was made",
+		},
+		{
+			"of a denied request that is over", early, denied(func(d *approval.Request) { d.ExpiresAt = now }),
+			"before request r was made",
+		},
+		{
+			"before the denied request", Vote{Allow: true, At: asked.Add(-2 * time.Hour)}, denied(func(*approval.Request) {}),
+			"before request r was made",
+		},
 	} {
-		if got := tc.vote.stale(r, []approval.Request{r, tc.other}, now); !strings.Contains(got, tc.says) || (got == "") != (tc.says == "") {
+		if got := tc.vote.stale(r, []approval.Request{r, tc.other}, now); !strings.Contains(got, tc.says) ||
+			(got == "") != (tc.says == "") {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.says)
 		}
 	}
@@ -135,11 +148,16 @@ func TestADryRunNamesTheRequestThatWaits(t *testing.T) {
 	p.DryRun = true
 	asked := decide(t, h, job(400), now).ApprovalID
 	for dollars, wanted := range map[int64]string{400: asked, 401: ""} {
-		if d, err := Decide(context.Background(), job(dollars), p); err != nil || d.Decision != Held || d.ApprovalID != wanted {
+		if d, err := Decide(context.Background(), job(dollars), p); err != nil || d.Decision != Held ||
+			d.ApprovalID != wanted {
 			t.Errorf("for $%d: %+v, %v, want request %q", dollars, d, err, wanted)
 		}
 	}
-	if d, err := Decide(context.Background(), job(400), func() Params { q := p; q.Now = now.Add(1000 * time.Hour); return q }()); err != nil || d.ApprovalID != "" {
+	if d, err := Decide(context.Background(), job(400), func() Params {
+		q := p
+		q.Now = now.Add(1000 * time.Hour)
+		return q
+	}()); err != nil || d.ApprovalID != "" {
 		t.Errorf("once it is over: %+v, %v", d, err)
 	}
 }

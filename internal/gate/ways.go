@@ -37,7 +37,9 @@ func (d *decision) ways(ctx context.Context, over *budget.Overdrawn) ([]Way, err
 		return nil, nil // the run has its machines
 	}
 	var out []Way
-	for _, find := range []func(context.Context, *budget.Overdrawn) (*Way, error){d.shorter, d.fewer, d.cheaper, d.later} {
+	for _, find := range []func(context.Context, *budget.Overdrawn) (*Way, error){
+		d.shorter, d.fewer, d.cheaper, d.later,
+	} {
 		w, err := find(ctx, over)
 		if err != nil {
 			return nil, fmt.Errorf("look for what would pass: %w", err)
@@ -49,7 +51,12 @@ func (d *decision) ways(ctx context.Context, over *budget.Overdrawn) ([]Way, err
 	if over.Budget != "" && !over.PerHour {
 		missing, err := money.Sum(over.Used, over.Unknown, over.Held, over.Asked)
 		if err == nil && missing > over.Limit {
-			out = append(out, Way{Kind: "raise", What: fmt.Sprintf("budget %s raised by %s; no approval of the run exceeds a budget", over.Budget, (missing - over.Limit).Exact()), P95: d.P95, Decision: Held})
+			out = append(out, Way{
+				Kind: "raise",
+				What: fmt.Sprintf("budget %s raised by %s; no approval of the run exceeds a budget", over.Budget,
+					(missing - over.Limit).Exact()),
+				P95: d.P95, Decision: Held,
+			})
 		}
 	}
 	return out, nil
@@ -158,7 +165,9 @@ func (d *decision) fewer(ctx context.Context, _ *budget.Overdrawn) (*Way, error)
 		if n == 1 {
 			noun = "machine"
 		}
-		best = &Way{Kind: "smaller", What: fmt.Sprintf("%d %s at once for as long", n, noun), P95: ask.P95, Decision: verdict}
+		best = &Way{
+			Kind: "smaller", What: fmt.Sprintf("%d %s at once for as long", n, noun), P95: ask.P95, Decision: verdict,
+		}
 		return true
 	})
 	return best, failed
@@ -205,7 +214,11 @@ func (d *decision) later(ctx context.Context, over *budget.Overdrawn) (*Way, err
 		}
 		if verdict != Denied && d.limited(over, at) {
 			at = at.UTC()
-			return &Way{Kind: "later", What: "a start at " + at.Format(time.RFC3339) + ", if nothing else is charged or reserved until then", P95: d.P95, At: &at, Decision: verdict}, nil
+			return &Way{
+				Kind: "later",
+				What: "a start at " + at.Format(time.RFC3339) + ", if nothing else is charged or reserved until then",
+				P95:  d.P95, At: &at, Decision: verdict,
+			}, nil
 		}
 	}
 	return nil, nil
@@ -217,5 +230,6 @@ func (d *decision) limited(over *budget.Overdrawn, at time.Time) bool {
 	if over.Budget == "" {
 		return true
 	}
-	return slices.ContainsFunc(d.Budgets.Set.Covering(d.Owner, d.Purpose, at, at.Add(time.Hour)), func(b budget.Budget) bool { return b.ID == over.Budget })
+	return slices.ContainsFunc(d.Budgets.Set.Covering(d.Owner, d.Purpose, at, at.Add(time.Hour)),
+		func(b budget.Budget) bool { return b.ID == over.Budget })
 }

@@ -37,7 +37,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 		}
 		h.fault = nil
 		real := decide(t, h, job(tc.dollars), now)
-		if dry.Decision != tc.want || real.Decision != tc.want || dry.HoldID != "" || dry.ApprovalID != "" || strings.Join(dry.Reasons, "\n") != strings.Join(real.Reasons, "\n") {
+		if dry.Decision != tc.want || real.Decision != tc.want || dry.HoldID != "" || dry.ApprovalID != "" ||
+			strings.Join(dry.Reasons, "\n") != strings.Join(real.Reasons, "\n") {
 			t.Errorf("$%d: dry %+v, then %+v; want %s", tc.dollars, dry, real, tc.want)
 		}
 	}
@@ -80,8 +81,11 @@ func TestAKeyHasOneRequestAndOneHold(t *testing.T) {
 	if held := h.live(t, now); len(held) != 1 || held[0].ID != last.HoldID {
 		t.Errorf("one key holds %+v", held)
 	}
-	h.holds.Charge(budgettest.Charge{At: now, Hold: last.HoldID, Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.USD})
-	if _, err := Decide(ctx, edit(40, "4"), h.params(now)); err == nil || !strings.Contains(err.Error(), "has begun (hold "+last.HoldID) {
+	h.holds.Charge(budgettest.Charge{
+		At: now, Hold: last.HoldID, Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.USD,
+	})
+	if _, err := Decide(ctx, edit(40, "4"), h.params(now)); err == nil ||
+		!strings.Contains(err.Error(), "has begun (hold "+last.HoldID) {
 		t.Errorf("a key of a run that has begun names another: %v", err)
 	}
 }
@@ -99,7 +103,9 @@ func TestAnUnusedHoldIsReported(t *testing.T) {
 		t.Errorf("unused are %v, want %s", second.Unused, first.HoldID)
 	}
 	for _, id := range []string{first.HoldID, second.HoldID} {
-		h.holds.Charge(budgettest.Charge{At: now, Hold: id, Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.USD})
+		h.holds.Charge(budgettest.Charge{
+			At: now, Hold: id, Owner: job(1).Owner, Purpose: inventory.Training, Amount: money.USD,
+		})
 	}
 	if third := decide(t, h, job(40), now.Add(2*time.Minute)); len(third.Unused) != 0 {
 		t.Errorf("holds of runs that were charged are unused: %v", third.Unused)
@@ -157,7 +163,8 @@ quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`
 			case w.At != nil:
 				at = *w.At
 			case w.Kind == "cheaper":
-				b.P50, b.P95, b.Hourly, b.Machines, b.GPUs = a.Instead[1].P50, w.P95, a.Instead[1].Hourly, a.Instead[1].Machines, nil
+				b.P50, b.P95, b.Hourly, b.Machines, b.GPUs = a.Instead[1].P50, w.P95, a.Instead[1].Hourly, a.Instead[1].Machines,
+					nil
 			case strings.HasPrefix(w.What, "max_runtime"):
 				length, err := time.ParseDuration(strings.Fields(w.What)[1])
 				if err != nil {

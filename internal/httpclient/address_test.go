@@ -15,9 +15,11 @@ import (
 
 func TestLinkLocal(t *testing.T) {
 	for text, want := range map[string]bool{
-		"169.254.169.254": true, "169.254.170.2": true, "169.254.0.1": true, "::ffff:169.254.169.254": true, "fe80::1": true, "fe80::1%eth0": true, "febf::1": true,
+		"169.254.169.254": true, "169.254.170.2": true, "169.254.0.1": true, "::ffff:169.254.169.254": true, "fe80::1": true,
+		"fe80::1%eth0": true, "febf::1": true,
 		"fd00:ec2::254": true, "fd00:ec2::23": true, "64:ff9b::169.254.169.254": true,
-		"127.0.0.1": false, "::1": false, "10.0.0.1": false, "192.168.1.1": false, "172.17.0.1": false, "fd12:3456::1": false, "fec0::1": false, "169.253.1.1": false, "203.0.113.7": false,
+		"127.0.0.1": false, "::1": false, "10.0.0.1": false, "192.168.1.1": false, "172.17.0.1": false,
+		"fd12:3456::1": false, "fec0::1": false, "169.253.1.1": false, "203.0.113.7": false,
 	} {
 		if got := linkLocal(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: %v", text, got)
@@ -28,7 +30,10 @@ func TestLinkLocal(t *testing.T) {
 // TestMetadataAddresses: no request goes to an address at which a cloud has credentials of the
 // machine, by which name and in which form it is given, nor by a proxy, nor is it tried again.
 func TestMetadataAddresses(t *testing.T) {
-	for _, at := range []string{"http://169.254.169.254/latest/meta-data/", "https://169.254.169.254/", "http://[fd00:ec2::254]/", "http://[::ffff:a9fe:a9fe]/", "http://[fe80::1%25lo]/"} {
+	for _, at := range []string{
+		"http://169.254.169.254/latest/meta-data/", "https://169.254.169.254/", "http://[fd00:ec2::254]/",
+		"http://[::ffff:a9fe:a9fe]/", "http://[fe80::1%25lo]/",
+	} {
 		o, waits := recordWaits(Options{})
 		if err := refusal(t, o, at); err != nil || len(*waits) > 0 {
 			t.Errorf("%s: %v after %v", at, err, *waits)
@@ -37,9 +42,10 @@ func TestMetadataAddresses(t *testing.T) {
 	var asked atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer proxy.Close()
-	o, _ := recordWaits(Options{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(proxy.URL, "http://"))
-	}}})
+	o, _ := recordWaits(Options{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(proxy.URL, "http://"))
+		}}})
 	if err := refusal(t, o, "http://169.254.169.254/"); err != nil || asked.Load() > 0 {
 		t.Errorf("by another transport: %v, %d requests", err, asked.Load())
 	}
@@ -63,7 +69,9 @@ func refusal(t *testing.T, o Options, at string) error {
 // TestMetadataByName: a name is checked by the address that it has when the connection is made, as
 // a foreign name server may give another one each time.
 func TestMetadataByName(t *testing.T) {
-	for _, c := range []struct{ network, address string }{{"tcp4", "169.254.169.254:80"}, {"tcp6", "[fd00:ec2::254]:80"}} {
+	for _, c := range []struct{ network, address string }{
+		{"tcp4", "169.254.169.254:80"}, {"tcp6", "[fd00:ec2::254]:80"},
+	} {
 		dialer := &net.Dialer{ControlContext: checkDialed}
 		var refused *AddressError
 		if _, err := dialer.DialContext(t.Context(), c.network, c.address); !errors.As(err, &refused) {
@@ -74,9 +82,10 @@ func TestMetadataByName(t *testing.T) {
 	server := nameServer(t, netip.MustParseAddr("169.254.169.254"))
 	before := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = before })
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", server)
-	}}
+	net.DefaultResolver = &net.Resolver{
+		PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "udp", server)
+		}}
 	o, waits := recordWaits(Options{})
 	if err := refusal(t, o, "http://metrics.example.test/api"); err != nil || len(*waits) > 0 {
 		t.Errorf("by a name: %v after %v", err, *waits)

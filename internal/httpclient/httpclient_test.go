@@ -137,10 +137,12 @@ func TestRetries(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 			if got != tt.status || len(s.bodies) != tt.sent || len(*waits) != tt.sent-1 {
-				t.Errorf("status %d, %v; sent %d times with waits %v; want %d after %d", got, err, len(s.bodies), *waits, tt.status, tt.sent)
+				t.Errorf("status %d, %v; sent %d times with waits %v; want %d after %d", got, err, len(s.bodies), *waits,
+					tt.status, tt.sent)
 			}
 			for i, body := range s.bodies {
-				if body != "the body" || s.headers[i].Get("User-Agent") != DefaultUserAgent || tt.key == "mark" && s.headers[i]["Idempotency-Key"] != nil {
+				if body != "the body" || s.headers[i].Get("User-Agent") != DefaultUserAgent || tt.key == "mark" &&
+					s.headers[i]["Idempotency-Key"] != nil {
 					t.Errorf("attempt %d sent %q with %v", i+1, body, s.headers[i])
 				}
 			}
@@ -166,16 +168,28 @@ func TestWaits(t *testing.T) {
 		want       []time.Duration // the shortest; each has up to a quarter more, a Retry-After none
 	}{
 		{"backoff", "", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
-		{"a bounded backoff", "", Options{MaxWait: time.Second}, []time.Duration{500 * time.Millisecond, time.Second, time.Second}},
+		{
+			"a bounded backoff", "", Options{MaxWait: time.Second},
+			[]time.Duration{500 * time.Millisecond, time.Second, time.Second},
+		},
 		{"seconds", "7", Options{}, []time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
-		{"a date", at.Add(9 * time.Second).Format(http.TimeFormat), Options{}, []time.Duration{9 * time.Second, 9 * time.Second, 9 * time.Second}},
-		{"a date that has passed", at.Add(-time.Hour).Format(http.TimeFormat), Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
+		{
+			"a date", at.Add(9 * time.Second).Format(http.TimeFormat), Options{},
+			[]time.Duration{9 * time.Second, 9 * time.Second, 9 * time.Second},
+		},
+		{
+			"a date that has passed", at.Add(-time.Hour).Format(http.TimeFormat), Options{},
+			[]time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second},
+		},
 		{"nonsense", "soon", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
 		{"a negative Retry-After", "-1", Options{}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
 		{"longer than is waited for", "31", Options{}, nil},
 		{"longer than the total time", "20", Options{TotalTimeout: 10 * time.Second}, nil},
 		{"one attempt", "", Options{Attempts: 1}, nil},
-		{"more attempts", "", Options{Attempts: 5}, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}},
+		{
+			"more attempts", "", Options{Attempts: 5},
+			[]time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serve(t, status(503, "Retry-After", tt.retryAfter))
@@ -217,10 +231,11 @@ func answered(code int, r *http.Request) *http.Response {
 func TestTotalTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		c := New(Options{Attempts: 1000, TotalTimeout: time.Minute, Transport: transport(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(3 * time.Second)
-			return answered(503, r), nil
-		})})
+		c := New(Options{
+			Attempts: 1000, TotalTimeout: time.Minute, Transport: transport(func(r *http.Request) (*http.Response, error) {
+				time.Sleep(3 * time.Second)
+				return answered(503, r), nil
+			})})
 		resp, err := c.Do(request(t, "GET", "http://example.com", ""))
 		if took := time.Since(begun); err != nil || resp.StatusCode != 503 || took > time.Minute || took < 20*time.Second {
 			t.Errorf("Do = %v, %v after %s", resp, err, took)
@@ -287,7 +302,9 @@ func TestAttemptTimeout(t *testing.T) {
 
 func TestContextEnds(t *testing.T) {
 	stopped := errors.New("interrupted")
-	for name, handler := range map[string]http.HandlerFunc{"an attempt": stall, "a wait": status(503, "Retry-After", "30")} {
+	for name, handler := range map[string]http.HandlerFunc{
+		"an attempt": stall, "a wait": status(503, "Retry-After", "30"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, handler)
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -338,7 +355,9 @@ func TestTLS(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 
-	mutual := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.TLS.PeerCertificates)) }))
+	mutual := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, len(r.TLS.PeerCertificates))
+	}))
 	mutual.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	mutual.Config.ErrorLog = log.New(io.Discard, "", 0)
 	mutual.StartTLS()

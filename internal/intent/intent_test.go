@@ -80,28 +80,51 @@ func TestPasses(t *testing.T) {
 	}{
 		{"at once", false, 0, 0, []pass{{want: intent.Done}, {want: intent.Done}},
 			"intended accepted confirmed", 1, 1, intent.Confirmed},
-		{"slowly", false, 0, 2, []pass{{want: intent.UnderWay}, {want: intent.UnderWay}, {after: time.Hour, want: intent.Done}},
+		{
+			"slowly", false, 0, 2, []pass{
+				{want: intent.UnderWay}, {want: intent.UnderWay}, {after: time.Hour, want: intent.Done},
+			},
 			"intended accepted confirmed", 1, 1, intent.Confirmed},
 		{"an answer that was lost is found", false, 0, 0, []pass{{fail: []intenttest.Fault{lost}, want: intent.Done}},
 			"intended unanswered confirmed", 1, 1, intent.Confirmed},
-		{"an answer that was lost, of what takes long, is found", false, 0, 1, []pass{{fail: []intenttest.Fault{lost}, want: intent.UnderWay}, {want: intent.Done}},
+		{
+			"an answer that was lost, of what takes long, is found", false, 0, 1,
+			[]pass{{fail: []intenttest.Fault{lost}, want: intent.UnderWay}, {want: intent.Done}},
 			"intended unanswered found confirmed", 1, 1, intent.Confirmed},
 		{"lost and shown late, without keys: it is looked up, never called again", false, 90 * time.Second, 0,
-			[]pass{{fail: []intenttest.Fault{lost}, want: intent.Unseen}, {after: time.Minute, want: intent.Unseen}, {after: time.Minute, want: intent.Done}},
+			[]pass{
+				{fail: []intenttest.Fault{lost}, want: intent.Unseen}, {after: time.Minute, want: intent.Unseen},
+				{after: time.Minute, want: intent.Done},
+			},
 			"intended unanswered confirmed", 1, 1, intent.Confirmed},
 		{"lost and shown late, with keys: it is called again and has one effect", true, 90 * time.Second, 0,
-			[]pass{{fail: []intenttest.Fault{lost}, want: intent.Unseen}, {after: time.Minute, want: intent.Unseen}, {after: time.Minute, want: intent.Done}},
+			[]pass{
+				{fail: []intenttest.Fault{lost}, want: intent.Unseen}, {after: time.Minute, want: intent.Unseen},
+				{after: time.Minute, want: intent.Done},
+			},
 			"intended unanswered repeated accepted confirmed", 2, 1, intent.Confirmed},
-		{"failed, with keys: it is called again", true, 0, 0, []pass{{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {want: intent.Done}},
+		{
+			"failed, with keys: it is called again", true, 0, 0, []pass{
+				{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {want: intent.Done},
+			},
 			"intended unanswered repeated accepted confirmed", 2, 1, intent.Confirmed},
 		{"failed, without keys: it goes back after five minutes", false, 0, 0,
-			[]pass{{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {after: 5 * time.Minute, want: intent.Unseen}, {after: time.Second, want: intent.Lapsed}, {want: intent.Lapsed}},
+			[]pass{
+				{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {after: 5 * time.Minute, want: intent.Unseen},
+				{after: time.Second, want: intent.Lapsed}, {want: intent.Lapsed},
+			},
 			"intended unanswered", 1, 0, intent.Intended},
 		{"failed, with keys: an old intent goes back uncalled", true, 0, 0,
-			[]pass{{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {after: 5*time.Minute + time.Second, want: intent.Lapsed}},
+			[]pass{
+				{fail: []intenttest.Fault{failed}, want: intent.Unseen},
+				{after: 5*time.Minute + time.Second, want: intent.Lapsed},
+			},
 			"intended unanswered", 1, 0, intent.Intended},
 		{"no call begins that may outlive its intent", true, 0, 0,
-			[]pass{{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {after: 4*time.Minute + time.Second, want: intent.Unseen}},
+			[]pass{
+				{fail: []intenttest.Fault{failed}, want: intent.Unseen},
+				{after: 4*time.Minute + time.Second, want: intent.Unseen},
+			},
 			"intended unanswered", 1, 0, intent.Intended},
 		{"an intent of the future goes back", true, 0, 0,
 			[]pass{{fail: []intenttest.Fault{failed}, want: intent.Unseen}, {after: -time.Second, want: intent.Lapsed}},
@@ -117,14 +140,25 @@ func TestPasses(t *testing.T) {
 			"intended accepted repeated accepted confirmed", 2, 1, intent.Confirmed},
 		{"refused", true, 0, 0, []pass{{fail: []intenttest.Fault{refused}, want: intent.Rejected}, {want: intent.Rejected}},
 			"intended refused", 1, 0, intent.Refused},
-		{"refused when it was called again, though the first call had its effect: the key is known", true, 90 * time.Second, 0,
-			[]pass{{fail: []intenttest.Fault{lost, refused}, want: intent.Unseen}, {after: time.Minute, want: intent.Unseen}, {after: time.Minute, want: intent.Done}},
+		{
+			"refused when it was called again, though the first call had its effect: the key is known", true, 90 * time.Second,
+			0,
+			[]pass{
+				{fail: []intenttest.Fault{lost, refused}, want: intent.Unseen}, {after: time.Minute, want: intent.Unseen},
+				{after: time.Minute, want: intent.Done},
+			},
 			"intended unanswered repeated accepted confirmed", 2, 1, intent.Confirmed},
 		{"refused when it was called again: it counts when no earlier call is under way", true, 0, 0,
-			[]pass{{fail: []intenttest.Fault{failed, refused}, want: intent.Unseen}, {want: intent.Unseen}, {after: 2 * time.Minute, want: intent.Unseen}, {after: time.Second, want: intent.Rejected}},
+			[]pass{
+				{fail: []intenttest.Fault{failed, refused}, want: intent.Unseen}, {want: intent.Unseen},
+				{after: 2 * time.Minute, want: intent.Unseen}, {after: time.Second, want: intent.Rejected},
+			},
 			"intended unanswered repeated unanswered refused", 2, 0, intent.Refused},
 		{"what cannot be looked up is not called again", true, 0, 0,
-			[]pass{{fail: []intenttest.Fault{failed, blind, blind}, err: "look up launch at the provider: throttled"}, {err: "throttled"}, {want: intent.Done}},
+			[]pass{
+				{fail: []intenttest.Fault{failed, blind, blind}, err: "look up launch at the provider: throttled"},
+				{err: "throttled"}, {want: intent.Done},
+			},
 			"intended unanswered repeated accepted confirmed", 2, 1, intent.Confirmed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -142,7 +176,8 @@ func TestPasses(t *testing.T) {
 				if out != p.want {
 					t.Fatalf("pass %d: %q, want %q", i, out, p.want)
 				}
-				if kept := w.journal.Read("demo").Step; kept != step && !kept.IntentAt.Equal(step.IntentAt) || kept.State() != step.State() || kept.Receipt != step.Receipt {
+				if kept := w.journal.Read("demo").Step; kept != step && !kept.IntentAt.Equal(step.IntentAt) ||
+					kept.State() != step.State() || kept.Receipt != step.Receipt {
 					t.Errorf("pass %d: it returns %+v and kept %+v", i, step, kept)
 				}
 				if strings.Contains(step.Error, "s3cr3t") {
@@ -156,7 +191,8 @@ func TestPasses(t *testing.T) {
 			if got := step.State(); got != tc.state {
 				t.Errorf("it is %s, want %s", got, tc.state)
 			}
-			if calls, effects := len(w.provider.Calls()), len(w.provider.Effects()); calls != tc.calls || effects != tc.effects {
+			if calls, effects := len(w.provider.Calls()), len(w.provider.Effects()); calls != tc.calls ||
+				effects != tc.effects {
 				t.Errorf("%d calls with %d effects, want %d with %d", calls, effects, tc.calls, tc.effects)
 			}
 			if step.State() == intent.Confirmed && (step.Receipt == "" || step.Error != "") {
@@ -281,7 +317,8 @@ func TestPatience(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 		var unread *intent.Unread
-		if !errors.As(err, &unread) || !strings.Contains(step.Error, "wait for the provider to launch: no answer within 1m0s") {
+		if !errors.As(err, &unread) ||
+			!strings.Contains(step.Error, "wait for the provider to launch: no answer within 1m0s") {
 			t.Errorf("%v; kept %q", err, step.Error)
 		}
 	})
@@ -311,7 +348,9 @@ func TestMisuse(t *testing.T) {
 			return err
 		},
 		"answered": func() error {
-			_, _, err := w.run().Call(t.Context(), s, intent.Step{Name: "launch", Key: "k", IntentAt: start, ConfirmedAt: start})
+			_, _, err := w.run().Call(t.Context(), s, intent.Step{
+				Name: "launch", Key: "k", IntentAt: start, ConfirmedAt: start,
+			})
 			return err
 		},
 	} {

@@ -34,7 +34,9 @@ func CanonicalEnvironment(name string) string {
 // In doubt it is: test-prod is production. An empty name is not known to be any.
 func IsProduction(name string) bool {
 	found := false
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 	for _, word := range words {
 		if slices.Contains(notProduction, word) {
 			return false

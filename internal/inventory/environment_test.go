@@ -12,9 +12,12 @@ import (
 func TestInProduction(t *testing.T) {
 	for name, want := range map[string]bool{
 		"production": true, "prod": true, "prd": true, "live": true, "PROD": true, " Production ": true, "PRD": true,
-		"prod-eu": true, "eu-west-1-prod": true, "live_us": true, "prod2": true, "acme.Prd/eu": true, "prod-dr": true, "test-prod": true,
-		"": false, "dev": false, "staging": false, "preprod": false, "non-prod": false, "nonprod": false, "production-like": false,
-		"pre-production": false, "pre_prod_eu": false, "not prod": false, "reproduction": false, "product": false, "alive": false,
+		"prod-eu": true, "eu-west-1-prod": true, "live_us": true, "prod2": true, "acme.Prd/eu": true, "prod-dr": true,
+		"test-prod": true,
+		"":          false, "dev": false, "staging": false, "preprod": false, "non-prod": false, "nonprod": false,
+		"production-like": false,
+		"pre-production":  false, "pre_prod_eu": false, "not prod": false, "reproduction": false, "product": false,
+		"alive":    false,
 		"delivery": false, "livestock": false, "prodigy": false, "2": false, "-": false,
 	} {
 		if got := (Owner{Environment: name}).InProduction(); got != want {
@@ -43,7 +46,9 @@ func TestInProduction(t *testing.T) {
 func TestConfiguredProduction(t *testing.T) {
 	m := DefaultTagMapping()
 	m.Production = []string{"Main", "customer facing"}
-	for name, want := range map[string]bool{"main": true, " MAIN ": true, "Customer Facing": true, "maintenance": false, "main-eu": false, "prod": true} {
+	for name, want := range map[string]bool{
+		"main": true, " MAIN ": true, "Customer Facing": true, "maintenance": false, "main-eu": false, "prod": true,
+	} {
 		r := &Resource{Tags: map[string]string{"Env": name}}
 		if err := m.Apply(r); err != nil {
 			t.Fatal(err)
@@ -58,14 +63,17 @@ func TestConfiguredProduction(t *testing.T) {
 // spelling of production.
 func TestProductionIsDefinedOnce(t *testing.T) {
 	const compares = `([=!]=|case|EqualFold\(|Contains\(|HasPrefix\(|HasSuffix\().*`
-	spelling := regexp.MustCompile(compares + `"(?i:prod|prd)"|nvironment.*` + compares + `"(?i:production|live)"|map\[string\]bool.*"(?i:prod|prd)"`)
+	spelling := regexp.MustCompile(compares + `"(?i:prod|prd)"|nvironment.*` + compares +
+		`"(?i:production|live)"|map\[string\]bool.*"(?i:prod|prd)"`)
 	err := filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "shared"):
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "node_modules" || d.Name() == "testdata" ||
+			d.Name() == "shared"):
 			return fs.SkipDir
-		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || name == filepath.Join("..", "..", "internal", "inventory", "environment.go"):
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+			name == filepath.Join("..", "..", "internal", "inventory", "environment.go"):
 			return nil
 		}
 		src, err := os.ReadFile(name)

@@ -15,10 +15,11 @@ const (
 	TagPurpose   = "curfew:purpose"     // one of the purposes
 	TagDataURI   = "curfew:data"        // s3://bucket/prefix the machine works on
 	TagLease     = "curfew:lease-until" // RFC 3339 time or a date: the right to run until then
-	TagIdle      = "curfew:idle"        // a duration such as 45m, at most MaxIdle: the idle period after which it is to end
-	TagGang      = "curfew:gang"        // the run whose machines work together
-	TagDisks     = "curfew:disks"       // scratch: the disks of this machine may be lost
-	TagHold      = "curfew:hold"        // the hold of a budget under which it was started
+	// a duration such as 45m, at most MaxIdle: the idle period after which it is to end
+	TagIdle  = "curfew:idle"
+	TagGang  = "curfew:gang"  // the run whose machines work together
+	TagDisks = "curfew:disks" // scratch: the disks of this machine may be lost
+	TagHold  = "curfew:hold"  // the hold of a budget under which it was started
 
 	// What is launched carries these too.
 	TagSession      = "curfew:session"      // the id of the session that it belongs to
@@ -71,19 +72,26 @@ func DefaultTagMapping() TagMapping {
 		Project:     []string{"project", "project-name", "application", "app", "curfew:project"},
 		User:        []string{"user", "owner", "created-by", "creator", "owner-email", "curfew:user"},
 		Environment: []string{"environment", "env", "stage", "curfew:environment"},
-		CostCenter:  []string{"cost-center", "costcenter", "cost-centre", "costcentre", "billing-code", "curfew:cost-center"},
-		Purpose:     []string{TagPurpose, "purpose", "workload", "workload-type"},
-		Lifetime:    []string{TagLifetime, "lifetime"},
-		Gang:        []string{TagGang, "ray-cluster-name", "skypilot-cluster-name", "parallelcluster:cluster-name", "slurm-job-id"},
+		CostCenter: []string{
+			"cost-center", "costcenter", "cost-centre", "costcentre", "billing-code", "curfew:cost-center",
+		},
+		Purpose:  []string{TagPurpose, "purpose", "workload", "workload-type"},
+		Lifetime: []string{TagLifetime, "lifetime"},
+		Gang: []string{
+			TagGang, "ray-cluster-name", "skypilot-cluster-name", "parallelcluster:cluster-name", "slurm-job-id",
+		},
 	}
 }
 
 // purposes maps the values seen in the field, normalized, to purposes.
 var purposes = map[string]Purpose{
-	"training": Training, "train": Training, "transientmltraining": Training, "mltraining": Training, "finetuning": Training,
+	"training": Training, "train": Training, "transientmltraining": Training, "mltraining": Training,
+	"finetuning": Training,
 	"evaluation": Evaluation, "eval": Evaluation, "benchmark": Evaluation,
-	"experimentation": Experimentation, "experiment": Experimentation, "dev": Experimentation, "development": Experimentation,
-	"research": Experimentation, "notebook": Experimentation, "interactive": Experimentation, "sandbox": Experimentation,
+	"experimentation": Experimentation, "experiment": Experimentation, "dev": Experimentation,
+	"development": Experimentation,
+	"research":    Experimentation, "notebook": Experimentation, "interactive": Experimentation,
+	"sandbox":   Experimentation,
 	"inference": Inference, "serving": Inference, "prediction": Inference, "endpoint": Inference,
 	"data": Data, "dataset": Data, "storage": Data, "artifacts": Data,
 }
@@ -156,7 +164,9 @@ func (m TagMapping) owner(norm map[string]string) Owner {
 
 // environment is the value of a tag as an environment.
 func (m TagMapping) environment(value string) string {
-	if slices.ContainsFunc(m.Production, func(name string) bool { return strings.EqualFold(strings.TrimSpace(name), value) }) {
+	if slices.ContainsFunc(m.Production, func(name string) bool {
+		return strings.EqualFold(strings.TrimSpace(name), value)
+	}) {
 		return Production
 	}
 	return strings.ToLower(value)

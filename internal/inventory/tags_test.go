@@ -26,8 +26,12 @@ func TestTagMapping(t *testing.T) {
 		{name: "empty tags say nothing", tags: map[string]string{}},
 		{
 			name: "usual spellings",
-			tags: map[string]string{"Team": "vision", "PROJECT": "ranking", "Owner": "ana", "Env": "Production", "cost_center": "42"},
-			want: Resource{Owner: Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "production", CostCenter: "42"}},
+			tags: map[string]string{
+				"Team": "vision", "PROJECT": "ranking", "Owner": "ana", "Env": "Production", "cost_center": "42",
+			},
+			want: Resource{
+				Owner: Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "production", CostCenter: "42"},
+			},
 		},
 		{
 			name: "the first key of the mapping with a value wins",
@@ -119,7 +123,10 @@ func TestTagMapping(t *testing.T) {
 // that only describe.
 func TestDecides(t *testing.T) {
 	m := DefaultTagMapping()
-	for key, value := range map[string]string{TagLifetime: "ephemeral", TagManaged: "true", TagKeepUntil: "never", TagLease: "2026-01-01", TagIdle: "1m", TagGang: "run", TagDisks: DisksScratch, TagHold: "h1", "Purpose": "transient-ml-training"} {
+	for key, value := range map[string]string{
+		TagLifetime: "ephemeral", TagManaged: "true", TagKeepUntil: "never", TagLease: "2026-01-01", TagIdle: "1m",
+		TagGang: "run", TagDisks: DisksScratch, TagHold: "h1", "Purpose": "transient-ml-training",
+	} {
 		if !m.Decides(map[string]string{"team": "vision", key: value}) {
 			t.Errorf("%s=%s does not decide", key, value)
 		}

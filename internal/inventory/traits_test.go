@@ -48,12 +48,16 @@ func TestEveryKindHasTraits(t *testing.T) {
 func TestTraitsAgree(t *testing.T) {
 	for _, k := range Kinds() {
 		for rule, broken := range map[string]bool{
-			"what is measured computes and has meters":             k.Traits().Measured && (!k.Traits().Compute || !k.Traits().Metered),
-			"what consists of others has no meters, nor samples":   k.Traits().Container && (k.Traits().Metered || k.Traits().Measured),
-			"what is not metered consists of others":               !k.Traits().Metered && !k.Traits().Container,
-			"what runs only in some states has meters":             k.Traits().Stateful && !k.Traits().Metered,
-			"what fills has meters, in every state":                k.Traits().Fills && (!k.Traits().Metered || k.Traits().Stateful),
-			"what computes by itself costs only while it does so ": k.Traits().Compute && !k.Traits().Container && !k.Traits().Stateful,
+			"what is measured computes and has meters": k.Traits().Measured &&
+				(!k.Traits().Compute || !k.Traits().Metered),
+			"what consists of others has no meters, nor samples": k.Traits().Container &&
+				(k.Traits().Metered || k.Traits().Measured),
+			"what is not metered consists of others":   !k.Traits().Metered && !k.Traits().Container,
+			"what runs only in some states has meters": k.Traits().Stateful && !k.Traits().Metered,
+			"what fills has meters, in every state": k.Traits().Fills &&
+				(!k.Traits().Metered || k.Traits().Stateful),
+			"what computes by itself costs only while it does so ": k.Traits().Compute && !k.Traits().Container &&
+				!k.Traits().Stateful,
 		} {
 			if broken {
 				t.Errorf("%s: %s: %+v", k, rule, k.Traits())

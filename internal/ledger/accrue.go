@@ -91,10 +91,12 @@ func (a *accrual) stretch(s stretch) {
 	for _, m := range s.holds.Meters {
 		changed := s.to
 		later, ok := s.next.meter(m.Name)
-		if ok && later.rate() != m.rate() && later.AsOf.After(m.AsOf) && later.AsOf.After(s.from) && later.AsOf.Before(s.to) {
+		if ok && later.rate() != m.rate() && later.AsOf.After(m.AsOf) && later.AsOf.After(s.from) &&
+			later.AsOf.Before(s.to) {
 			changed = later.AsOf
 		}
-		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.grown(&later) && !s.holds.Ref.Kind.Traits().Fills {
+		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.grown(&later) &&
+			!s.holds.Ref.Kind.Traits().Fills {
 			most := later
 			if later.Monthly < m.Monthly {
 				most = m
@@ -107,7 +109,8 @@ func (a *accrual) stretch(s stretch) {
 		if changed.Before(s.to) {
 			a.meter(s, changed, s.to, later, s.next.At)
 		}
-		if hour := s.to.Add(-time.Second).Truncate(time.Hour); s.extra > 0 && m.MinimumSeconds > 0 && m.Unpriced == "" && !hour.Before(a.from) && hour.Before(a.to) {
+		if hour := s.to.Add(-time.Second).Truncate(time.Hour); s.extra > 0 && m.MinimumSeconds > 0 && m.Unpriced == "" &&
+			!hour.Before(a.from) && hour.Before(a.to) {
 			a.cell(s, hour, m, "").add(duty.Idle.String(), s.extra)
 		}
 	}
@@ -143,7 +146,10 @@ func (a *accrual) add(s stretch, from, to time.Time, m Meter, gap Gap, most mone
 		if from.Equal(hour) && s.extra == 0 {
 			if state, until := s.state(m, gap, from, to); until.Sub(from) >= 2*time.Hour {
 				hours := int(until.Sub(from) / time.Hour)
-				c := cell{cellKey: cellKey{hour, s.line(m, gap)}, most: max(most, 0), bounded: bounded, parts: []part{{state, int64(time.Hour / time.Second)}}}
+				c := cell{
+					cellKey: cellKey{hour, s.line(m, gap)}, most: max(most, 0), bounded: bounded,
+					parts: []part{{state, int64(time.Hour / time.Second)}},
+				}
 				a.runs = append(a.runs, run{c, hours})
 				from = from.Add(time.Duration(hours) * time.Hour)
 				continue
@@ -194,7 +200,8 @@ func (s *stretch) state(m Meter, gap Gap, at, limit time.Time) (string, time.Tim
 // line returns what the entries of a meter in a stretch are about, but for their duty.
 func (s *stretch) line(m Meter, gap Gap) Line {
 	l := Line{
-		Ref: s.who().Ref, Attributes: s.who().Attributes, Meter: m.Name, Category: m.Category, ChargeCategory: Usage, Pricing: Standard,
+		Ref: s.who().Ref, Attributes: s.who().Attributes, Meter: m.Name, Category: m.Category, ChargeCategory: Usage,
+		Pricing: Standard,
 		Monthly: m.Monthly, Source: m.Source, AsOf: m.AsOf, Gap: gap,
 	}
 	switch {
@@ -339,14 +346,20 @@ func sortEntries(e []Entry) {
 // compareLines orders lines of one resource: by what mostly differs, and by all the rest
 // where it does not.
 func compareLines(x, y *Line) int {
-	if different := cmp.Or(cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Gap, y.Gap), cmp.Compare(x.Duty, y.Duty)); different != 0 || *x == *y {
+	if different := cmp.Or(cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Gap, y.Gap),
+		cmp.Compare(x.Duty, y.Duty)); different != 0 || *x == *y {
 		return different
 	}
-	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Monthly, y.Monthly), x.AsOf.Compare(y.AsOf), cmp.Compare(x.Source, y.Source), cmp.Compare(x.Hold, y.Hold),
-		cmp.Compare(x.Name, y.Name), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Owner.Team, y.Owner.Team), cmp.Compare(x.Owner.Project, y.Owner.Project),
-		cmp.Compare(x.Owner.User, y.Owner.User), cmp.Compare(x.Owner.Environment, y.Owner.Environment), cmp.Compare(x.Owner.CostCenter, y.Owner.CostCenter),
-		cmp.Compare(x.Purpose, y.Purpose), cmp.Compare(x.Lifetime, y.Lifetime), cmp.Compare(x.Market, y.Market), cmp.Compare(x.Pricing, y.Pricing), cmp.Compare(x.Why, y.Why),
-		cmp.Compare(x.Category, y.Category), cmp.Compare(x.ChargeCategory, y.ChargeCategory), cmp.Compare(x.Service, y.Service))
+	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), cmp.Compare(x.Monthly, y.Monthly), x.AsOf.Compare(y.AsOf),
+		cmp.Compare(x.Source, y.Source), cmp.Compare(x.Hold, y.Hold),
+		cmp.Compare(x.Name, y.Name), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Owner.Team, y.Owner.Team),
+		cmp.Compare(x.Owner.Project, y.Owner.Project),
+		cmp.Compare(x.Owner.User, y.Owner.User), cmp.Compare(x.Owner.Environment, y.Owner.Environment),
+		cmp.Compare(x.Owner.CostCenter, y.Owner.CostCenter),
+		cmp.Compare(x.Purpose, y.Purpose), cmp.Compare(x.Lifetime, y.Lifetime), cmp.Compare(x.Market, y.Market),
+		cmp.Compare(x.Pricing, y.Pricing), cmp.Compare(x.Why, y.Why),
+		cmp.Compare(x.Category, y.Category), cmp.Compare(x.ChargeCategory, y.ChargeCategory),
+		cmp.Compare(x.Service, y.Service))
 }
 
 // unusedMeter is the meter of a reservation's free capacity.

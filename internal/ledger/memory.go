@@ -98,7 +98,9 @@ func (h *recent) forget() {
 		return
 	}
 	hour := h.observations[n-1].At.Truncate(time.Hour)
-	first, _ := slices.BinarySearchFunc(h.observations, hour, func(o Observation, t time.Time) int { return o.At.Compare(t) })
+	first, _ := slices.BinarySearchFunc(h.observations, hour, func(o Observation, t time.Time) int {
+		return o.At.Compare(t)
+	})
 	h.observations = slices.Delete(h.observations, 0, max(0, first-1))
 	h.posted = slices.DeleteFunc(h.posted, func(e Entry) bool { return e.Hour.Before(hour) })
 }
@@ -161,7 +163,8 @@ func (a *memory) before(p Part, t time.Time) time.Time {
 }
 
 // Histories implements [Poster].
-func (m *Memory) Histories(_ context.Context, id Account, refs []inventory.Ref, from, to time.Time) ([]History, int64, error) {
+func (m *Memory) Histories(_ context.Context, id Account, refs []inventory.Ref, from, to time.Time) ([]History, int64,
+	error) {
 	a := m.account(id)
 	out := make([]History, len(refs))
 	for i, ref := range refs {
@@ -196,7 +199,10 @@ func (m *Memory) Append(_ context.Context, id Account, version int64, entries []
 			hour = map[Line]Sums{}
 			m.sums[e.Hour] = hour
 		}
-		of := Line{Attributes: Attributes{Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold}, Category: e.Category, Duty: e.Duty, Gap: e.Gap}
+		of := Line{
+			Attributes: Attributes{Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold}, Category: e.Category, Duty: e.Duty,
+			Gap: e.Gap,
+		}
 		sum, err := hour[of].Plus(e.Sums)
 		if err != nil {
 			return 0, err

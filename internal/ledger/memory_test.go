@@ -46,7 +46,10 @@ func TestAMemoryHoldsWhatAStoreHolds(t *testing.T) {
 		}
 		for _, e := range store.All(account) {
 			if !e.Hour.Before(from) && e.Hour.Before(to) {
-				e.Line = ledger.Line{Attributes: ledger.Attributes{Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold}, Category: e.Category, Duty: e.Duty, Gap: e.Gap}
+				e.Line = ledger.Line{
+					Attributes: ledger.Attributes{Owner: e.Owner, Purpose: e.Purpose, Hold: e.Hold}, Category: e.Category,
+					Duty: e.Duty, Gap: e.Gap,
+				}
 				addUp(want, []ledger.Entry{e})
 			}
 		}
@@ -73,7 +76,13 @@ func TestAMemoryTakesRoundsInOrder(t *testing.T) {
 		return ledger.Round{Account: account, At: start.Add(time.Duration(hours) * time.Hour), Complete: []ledger.Part{part}}
 	}
 	seen := func(r ledger.Round) []ledger.Observation {
-		return []ledger.Observation{{At: r.At, Ref: inventory.Ref{Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind, ID: "i-1"}, State: inventory.StateRunning}}
+		return []ledger.Observation{
+			{
+				At:    r.At,
+				Ref:   inventory.Ref{Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind, ID: "i-1"},
+				State: inventory.StateRunning,
+			},
+		}
 	}
 	memory := &ledger.Memory{}
 	if err := memory.Record(ctx, at(2), seen(at(2))); err != nil {
@@ -91,7 +100,9 @@ func TestAMemoryTakesRoundsInOrder(t *testing.T) {
 	if _, err := memory.Append(ctx, account, version+1, nil); !errors.Is(err, ledger.ErrConflict) {
 		t.Errorf("entries of another version: %v", err)
 	}
-	huge := []ledger.Entry{{Hour: start, Line: ledger.Line{Ref: seen(at(2))[0].Ref}, Sums: ledger.Sums{Amount: math.MaxInt64}}}
+	huge := []ledger.Entry{
+		{Hour: start, Line: ledger.Line{Ref: seen(at(2))[0].Ref}, Sums: ledger.Sums{Amount: math.MaxInt64}},
+	}
 	if _, err := memory.Append(ctx, account, version, append(huge, huge...)); !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("more than fits: %v", err)
 	}
@@ -106,16 +117,21 @@ func TestAnHourOfCharges(t *testing.T) {
 		charges []ledger.Charge
 		want    inventory.Fact[money.Amount]
 	}{
-		"none":              {nil, inventory.Fact[money.Amount]{}},
-		"two":               {[]ledger.Charge{charge(730*money.USD, ""), charge(1460*money.USD, "")}, inventory.Known(3 * money.USD)},
-		"one has no price":  {[]ledger.Charge{charge(730*money.USD, ""), charge(0, "no price")}, inventory.Fact[money.Amount]{}},
+		"none": {nil, inventory.Fact[money.Amount]{}},
+		"two": {
+			[]ledger.Charge{charge(730*money.USD, ""), charge(1460*money.USD, "")}, inventory.Known(3 * money.USD),
+		},
+		"one has no price": {
+			[]ledger.Charge{charge(730*money.USD, ""), charge(0, "no price")}, inventory.Fact[money.Amount]{},
+		},
 		"what costs naught": {[]ledger.Charge{charge(0, "")}, inventory.Known[money.Amount](0)},
 	} {
 		if got, err := ledger.AnHour(tc.charges); err != nil || got != tc.want {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, tc.want)
 		}
 	}
-	if got, err := ledger.AnHour([]ledger.Charge{charge(math.MaxInt64, ""), charge(1, "")}); !errors.Is(err, money.ErrOverflow) {
+	if got, err := ledger.AnHour([]ledger.Charge{charge(math.MaxInt64, ""), charge(1, "")}); !errors.Is(err,
+		money.ErrOverflow) {
 		t.Errorf("more than fits is %v, %v", got, err)
 	}
 }
@@ -124,13 +140,17 @@ func TestAnHourOfCharges(t *testing.T) {
 // and more than fits is an error and no sum.
 func TestAWindowByDimensions(t *testing.T) {
 	machine := func(id, team string, hourly money.Amount) (*inventory.Resource, []ledger.Charge) {
-		r := &inventory.Resource{Cloud: account.Cloud, Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: id,
+		r := &inventory.Resource{
+			Cloud: account.Cloud, Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: id,
 			State: inventory.StateRunning, CreatedAt: start.Add(-time.Hour), Owner: inventory.Owner{Team: team}}
 		return r, []ledger.Charge{{Category: ledger.Compute, ListCost: hourly}}
 	}
 	const atMost = -2
 	window := func(hours int, hourly ...money.Amount) (map[string]ledger.Sum, error) {
-		seen := ledger.Seen{Account: account, At: start.Add(time.Duration(hours) * time.Hour), Regions: []string{"us-east-1"}, Rates: map[inventory.Ref][]ledger.Charge{}}
+		seen := ledger.Seen{
+			Account: account, At: start.Add(time.Duration(hours) * time.Hour), Regions: []string{"us-east-1"},
+			Rates: map[inventory.Ref][]ledger.Charge{},
+		}
 		for i, h := range hourly {
 			r, rates := machine(string(rune('a'+i)), []string{"vision", "speech"}[i%2], h)
 			switch {
@@ -156,7 +176,9 @@ func TestAWindowByDimensions(t *testing.T) {
 	for key, s := range got {
 		amounts[key] = s.Sums.Amount
 	}
-	if want := map[string]money.Amount{"vision/a": 48 * money.USD, "speech/b": 96 * money.USD, "vision/c": 0}; !maps.Equal(amounts, want) {
+	if want := map[string]money.Amount{
+		"vision/a": 48 * money.USD, "speech/b": 96 * money.USD, "vision/c": 0,
+	}; !maps.Equal(amounts, want) {
 		t.Errorf("got %v, want %v", amounts, want)
 	}
 	if c := got["vision/c"]; c.Unknown.Seconds != 48*3600 || c.Sums.Seconds != 0 {

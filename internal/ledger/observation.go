@@ -102,7 +102,8 @@ func (a Attributes) compare(b Attributes) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner.Team, b.Owner.Team),
 		cmp.Compare(a.Owner.Project, b.Owner.Project), cmp.Compare(a.Owner.User, b.Owner.User),
 		cmp.Compare(a.Owner.Environment, b.Owner.Environment), cmp.Compare(a.Owner.CostCenter, b.Owner.CostCenter),
-		cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Lifetime, b.Lifetime), cmp.Compare(a.Market, b.Market), cmp.Compare(a.Hold, b.Hold))
+		cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Lifetime, b.Lifetime), cmp.Compare(a.Market, b.Market),
+		cmp.Compare(a.Hold, b.Hold))
 }
 
 // Seen is what a round holds when it is recorded.
@@ -130,7 +131,8 @@ func Observe(s Seen) (Round, []Observation) {
 	r := Round{Account: s.Account, At: clean(s.At), Source: s.Source}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(s.Regions))) {
 		for _, kind := range inventory.Kinds() {
-			if kind.Traits().Metered && (s.Kinds == nil || s.Kinds[kind]) && !s.Unread[s.Account.ID+"/"+region+"/"+string(kind)] {
+			if kind.Traits().Metered && (s.Kinds == nil || s.Kinds[kind]) &&
+				!s.Unread[s.Account.ID+"/"+region+"/"+string(kind)] {
 				r.Complete = append(r.Complete, Part{region, kind})
 			}
 		}
@@ -143,8 +145,11 @@ func Observe(s Seen) (Round, []Observation) {
 		}
 		o := Observation{
 			At: r.At, Ref: ref, State: res.State, StateSince: clean(res.StateSince), CreatedAt: clean(res.CreatedAt),
-			Attributes: Attributes{Name: res.Name, Type: res.Type, Owner: res.Owner, Purpose: res.Purpose, Lifetime: res.Lifetime, Hold: res.Tags[inventory.TagHold]},
-			Duty:       spans(s, ref, r.At),
+			Attributes: Attributes{
+				Name: res.Name, Type: res.Type, Owner: res.Owner, Purpose: res.Purpose, Lifetime: res.Lifetime,
+				Hold: res.Tags[inventory.TagHold],
+			},
+			Duty: spans(s, ref, r.At),
 		}
 		if d, ok := res.Detail.(*inventory.Instance); ok {
 			o.Market = d.Market
@@ -158,7 +163,9 @@ func Observe(s Seen) (Round, []Observation) {
 }
 
 func meterOf(c Charge) Meter {
-	return Meter{Name: c.Meter, Category: c.Category, Monthly: c.ListCost, AtMost: c.AtMost, Moves: c.Moves, Source: c.Source, AsOf: clean(c.AsOf),
+	return Meter{
+		Name: c.Meter, Category: c.Category, Monthly: c.ListCost, AtMost: c.AtMost, Moves: c.Moves, Source: c.Source,
+		AsOf:     clean(c.AsOf),
 		Unpriced: c.Unpriced, MinimumSeconds: c.MinimumSeconds}
 }
 

@@ -19,14 +19,17 @@ func TestObserve(t *testing.T) {
 	elsewhere.Account = "2"
 	all := []*inventory.Resource{machine, image, elsewhere}
 	s := Seen{
-		Account: Account{"aws", "1"}, At: noon.Add(700 * time.Millisecond), Source: "scan", Regions: []string{"us-east-1", "eu-west-1"},
+		Account: Account{"aws", "1"}, At: noon.Add(700 * time.Millisecond), Source: "scan",
+		Regions:   []string{"us-east-1", "eu-west-1"},
 		Kinds:     map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindVolume: true},
 		Unread:    map[string]bool{"1/eu-west-1/instance": true},
 		Resources: all, Rates: rates(all, book(t)),
 		Spans: map[inventory.Ref][]Span{machine.Ref(): {{noon.Add(-20 * time.Minute), noon.Add(time.Minute), duty.Idle}}},
 	}
 	r, seen := Observe(s)
-	want := []Part{{"eu-west-1", inventory.KindVolume}, {"us-east-1", inventory.KindInstance}, {"us-east-1", inventory.KindVolume}}
+	want := []Part{
+		{"eu-west-1", inventory.KindVolume}, {"us-east-1", inventory.KindInstance}, {"us-east-1", inventory.KindVolume},
+	}
 	if !slices.Equal(r.Complete, want) || !r.At.Equal(noon) {
 		t.Errorf("round %+v, want complete %v at noon", r, want)
 	}
@@ -34,10 +37,12 @@ func TestObserve(t *testing.T) {
 		t.Fatalf("observed %d resources, want the account's own that can cost", len(seen))
 	}
 	o := seen[0]
-	if o.Hold != "h-7" || o.Owner.Team != "vision" || o.Market != inventory.Spot || !o.CreatedAt.Equal(noon.Add(-time.Hour)) {
+	if o.Hold != "h-7" || o.Owner.Team != "vision" || o.Market != inventory.Spot ||
+		!o.CreatedAt.Equal(noon.Add(-time.Hour)) {
 		t.Errorf("observed %+v", o)
 	}
-	if len(o.Meters) != 1 || !o.Meters[0].Moves || o.Meters[0].MinimumSeconds != 60 || o.Meters[0].AtMost <= o.Meters[0].Monthly || o.Meters[0].Source == "" {
+	if len(o.Meters) != 1 || !o.Meters[0].Moves || o.Meters[0].MinimumSeconds != 60 ||
+		o.Meters[0].AtMost <= o.Meters[0].Monthly || o.Meters[0].Source == "" {
 		t.Errorf("meters %+v: want a spot machine's, bounded by its on-demand price", o.Meters)
 	}
 	if want := []Span{{noon.Add(-20 * time.Minute), noon, duty.Idle}}; !slices.Equal(o.Duty, want) {
@@ -52,10 +57,23 @@ func TestLayered(t *testing.T) {
 		in   []Span
 		want []Span
 	}{
-		{"the first is on top", []Span{s("11:00", "11:30", duty.Idle), s("10:00", "12:00", duty.Busy)}, []Span{s("10:00", "11:00", duty.Busy), s("11:00", "11:30", duty.Idle), s("11:30", "12:00", duty.Busy)}},
-		{"nothing after now", []Span{s("11:00", "13:00", duty.Idle), s("12:00", "13:00", duty.Busy)}, []Span{s("11:00", "12:00", duty.Idle)}},
-		{"covered whole", []Span{s("10:00", "12:00", duty.Idle), s("10:30", "11:00", duty.Busy)}, []Span{s("10:00", "12:00", duty.Idle)}},
-		{"without a break", []Span{s("11:00", "12:00", duty.Idle), s("10:00", "11:30", duty.Idle), s("09:00", "10:00", duty.Busy), s("08:00", "08:30", duty.Busy)},
+		{
+			"the first is on top", []Span{s("11:00", "11:30", duty.Idle), s("10:00", "12:00", duty.Busy)},
+			[]Span{s("10:00", "11:00", duty.Busy), s("11:00", "11:30", duty.Idle), s("11:30", "12:00", duty.Busy)},
+		},
+		{
+			"nothing after now", []Span{s("11:00", "13:00", duty.Idle), s("12:00", "13:00", duty.Busy)},
+			[]Span{s("11:00", "12:00", duty.Idle)},
+		},
+		{
+			"covered whole", []Span{s("10:00", "12:00", duty.Idle), s("10:30", "11:00", duty.Busy)},
+			[]Span{s("10:00", "12:00", duty.Idle)},
+		},
+		{
+			"without a break", []Span{
+				s("11:00", "12:00", duty.Idle), s("10:00", "11:30", duty.Idle), s("09:00", "10:00", duty.Busy),
+				s("08:00", "08:30", duty.Busy),
+			},
 			[]Span{s("08:00", "08:30", duty.Busy), s("09:00", "10:00", duty.Busy), s("10:00", "12:00", duty.Idle)}},
 		{"empty and reversed", []Span{s("11:00", "11:00", duty.Idle), s("11:30", "11:00", duty.Busy)}, nil},
 	} {

@@ -44,7 +44,8 @@ func Post(ctx context.Context, s Poster, r Round, observations []Observation) (P
 		return p, err
 	}
 	if ahead := r.At.Sub(now); ahead > MaxAhead {
-		return p, fmt.Errorf("the round of %s is at %s, and the time of the state is %s: %w by %s; set it right, or restart the host if it is right now",
+		return p, fmt.Errorf("the round of %s is at %s, and the time of the state is %s: %w by %s; set it right, or "+
+			"restart the host if it is right now",
 			r.Account, r.At.Format(time.RFC3339), now.Format(time.RFC3339), ErrAhead, ahead.Round(time.Second))
 	}
 	if err := s.Record(ctx, r, observations); err != nil {
@@ -86,7 +87,8 @@ func (p *Posted) post(ctx context.Context, s Poster, r Round) error {
 	slices.SortStableFunc(touched, func(a, b Touch) int { return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To)) })
 	for len(touched) > 0 {
 		n := 1
-		for n < min(len(touched), postBatch) && touched[n].From.Equal(touched[0].From) && touched[n].To.Equal(touched[0].To) {
+		for n < min(len(touched), postBatch) && touched[n].From.Equal(touched[0].From) &&
+			touched[n].To.Equal(touched[0].To) {
 			n++
 		}
 		refs := make([]inventory.Ref, n)

@@ -16,7 +16,8 @@ import (
 // machine is a round that sees one machine of a dollar an hour, which has run since start.
 func machine(at time.Time, did ...ledger.Span) (ledger.Round, []ledger.Observation) {
 	part := ledger.Part{Region: "us-east-1", Kind: inventory.KindInstance}
-	o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: "i-1"},
+	o := ledger.Observation{
+		At: at, Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: "i-1"},
 		State: inventory.StateRunning, CreatedAt: start, Duty: did,
 		Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD}}}
 	return ledger.Round{Account: account, At: at, Source: "test", Complete: []ledger.Part{part}}, []ledger.Observation{o}
@@ -113,7 +114,9 @@ func TestACorrectionLeavesOtherHoursAccruals(t *testing.T) {
 	before := len(store.All(account))
 	end := start.Add(3 * time.Hour)
 	r, seen := machine(end, ledger.Span{From: start.Add(90 * time.Minute), To: end, State: duty.Idle})
-	r2, seen2 := machine(start.Add(80*time.Minute), ledger.Span{From: start.Add(time.Hour), To: start.Add(80 * time.Minute), State: duty.Busy})
+	r2, seen2 := machine(start.Add(80*time.Minute), ledger.Span{
+		From: start.Add(time.Hour), To: start.Add(80 * time.Minute), State: duty.Busy,
+	})
 	if err := store.Record(ctx, r, seen); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +156,8 @@ func TestPostGivesWayToOthers(t *testing.T) {
 		}
 		r, seen := machine(start.Add(time.Hour))
 		_, err := ledger.Post(ctx, store, r, seen)
-		if conflicts < ledger.MaxConflicts && (err != nil || appends != conflicts+1) || conflicts == ledger.MaxConflicts && (!errors.Is(err, ledger.ErrConflict) || appends != conflicts) {
+		if conflicts < ledger.MaxConflicts && (err != nil || appends != conflicts+1) || conflicts == ledger.MaxConflicts &&
+			(!errors.Is(err, ledger.ErrConflict) || appends != conflicts) {
 			t.Errorf("after %d conflicts: %v with %d tries", conflicts, err, appends)
 		}
 	}
@@ -181,7 +185,8 @@ func (b blind) Touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, err
 	return b.Store.Touched(ctx, r)
 }
 
-func (b blind) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from, to time.Time) ([]ledger.History, int64, error) {
+func (b blind) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from,
+	to time.Time) ([]ledger.History, int64, error) {
 	if b.method == "Histories" {
 		return nil, 0, errBlind
 	}
@@ -230,7 +235,9 @@ func TestRoundsThatWereRecordedTogether(t *testing.T) {
 	post(gone, empty(2), nil)
 	got := map[string]ledger.Sums{}
 	addUp(got, gone.All(account))
-	compare(t, got, want(t, []ledgertest.Delivery{{Round: first, Seen: seen}, {Round: empty(2)}, {Round: empty(4)}, {Round: empty(8)}}))
+	compare(t, got, want(t, []ledgertest.Delivery{
+		{Round: first, Seen: seen}, {Round: empty(2)}, {Round: empty(4)}, {Round: empty(8)},
+	}))
 
 	post(back, empty(0), nil)
 	crash := errors.New("crash")
@@ -253,7 +260,9 @@ func TestRoundsThatWereRecordedTogether(t *testing.T) {
 // TestAGapThatCostsLessAtMostIsCorrected: a late round that lowers the bound of an hour's
 // gap takes from that hour, though as much time stays unknown. A nano-dollar is rounding.
 func TestAGapThatCostsLessAtMostIsCorrected(t *testing.T) {
-	for less, want := range map[money.Amount]ledger.Kind{1: ledger.Accrual, 2: ledger.Correction, money.USD: ledger.Correction} {
+	for less, want := range map[money.Amount]ledger.Kind{
+		1: ledger.Accrual, 2: ledger.Correction, money.USD: ledger.Correction,
+	} {
 		store := ledgertest.NewStore()
 		at := func(hour int, most money.Amount) {
 			r, seen := machine(start.Add(time.Duration(hour) * time.Hour))

@@ -35,7 +35,8 @@ const (
 
 // Dimensions are all of them, in the order in which help lists them.
 var Dimensions = []Dimension{
-	ByTeam, ByProject, ByUser, ByEnvironment, ByCostCenter, ByPurpose, ByResource, ByKind, ByType, ByRegion, ByAccount, ByCategory,
+	ByTeam, ByProject, ByUser, ByEnvironment, ByCostCenter, ByPurpose, ByResource, ByKind, ByType, ByRegion, ByAccount,
+	ByCategory,
 	ByDuty, ByPricing, ByLifetime, ByService,
 }
 
@@ -136,7 +137,8 @@ func ParseDimensions(s string) ([]Dimension, error) {
 		d := Dimension(strings.TrimSpace(name))
 		switch {
 		case !slices.Contains(Dimensions, d):
-			return nil, fmt.Errorf("read %q as what costs are shown by: %w%s", name, errDimension, didYouMean(string(d), Dimensions))
+			return nil, fmt.Errorf("read %q as what costs are shown by: %w%s", name, errDimension,
+				didYouMean(string(d), Dimensions))
 		case slices.Contains(out, d):
 			return nil, fmt.Errorf("read %q as what costs are shown by: %s is there twice", s, d)
 		}
@@ -145,7 +147,8 @@ func ParseDimensions(s string) ([]Dimension, error) {
 	return out, nil
 }
 
-var errDimension = errors.New("there are team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime and service")
+var errDimension = errors.New("there are team, project, user, environment, cost-center, purpose, resource, kind, " +
+	"type, region, account, category, duty, pricing, lifetime and service")
 
 // didYouMean suggests the name that was probably meant.
 func didYouMean[N ~string](given string, all []N) string {
@@ -164,7 +167,8 @@ func ParseGranularity(s string) (Granularity, error) {
 	case g == Hourly, g == Daily, g == Monthly:
 		return g, nil
 	}
-	return "", fmt.Errorf("read %q as a granularity: there are hour, day, month and total%s", s, didYouMean(s, []Granularity{Hourly, Daily, Monthly, "total"}))
+	return "", fmt.Errorf("read %q as a granularity: there are hour, day, month and total%s", s,
+		didYouMean(s, []Granularity{Hourly, Daily, Monthly, "total"}))
 }
 
 // Start returns the start of the period that a time is in; since where there is one

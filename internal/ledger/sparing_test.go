@@ -46,23 +46,33 @@ func at[T any](of []interval[T], t time.Time) interval[T] {
 // lives draws the lives of a few resources in the time of some rounds.
 func lives(t *rapid.T, end time.Time) []life {
 	when := func(name string) time.Time {
-		return start.Add(time.Duration(rapid.Int64Range(-7200, int64(end.Sub(start)/time.Second)).Draw(t, name)) * time.Second)
+		return start.Add(time.Duration(rapid.Int64Range(-7200, int64(end.Sub(start)/time.Second)).Draw(t, name)) *
+			time.Second)
 	}
 	var out []life
 	for i := range rapid.IntRange(1, 4).Draw(t, "resources") {
 		l := life{dated: rapid.IntRange(0, 3).Draw(t, "dated") > 0, made: when("made"), gone: end.Add(time.Hour)}
-		l.ref = inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: rapid.SampledFrom([]inventory.Kind{inventory.KindInstance, inventory.KindVolume}).Draw(t, "kind"), ID: fmt.Sprint(i)}
+		l.ref = inventory.Ref{
+			Cloud: "aws", Account: "1", Region: "us-east-1",
+			Kind: rapid.SampledFrom([]inventory.Kind{inventory.KindInstance, inventory.KindVolume}).Draw(t, "kind"),
+			ID:   fmt.Sprint(i),
+		}
 		if rapid.Bool().Draw(t, "ends") {
 			l.gone = when("gone")
 		}
-		states := []inventory.State{inventory.StateRunning, inventory.StateRunning, inventory.StateStopping, inventory.StateStopped, inventory.StateDeleting}
+		states := []inventory.State{
+			inventory.StateRunning, inventory.StateRunning, inventory.StateStopping, inventory.StateStopped,
+			inventory.StateDeleting,
+		}
 		if l.ref.Kind == inventory.KindVolume {
 			states = []inventory.State{inventory.StateInUse, inventory.StateAvailable}
 		}
 		l.states = draw(t, l.made, when, rapid.SampledFrom(states))
 		l.duties = draw(t, l.made, when, rapid.SampledFrom([]duty.State{duty.Busy, duty.Idle, duty.Held, duty.Unknown}))
 		l.teams = draw(t, l.made, when, rapid.SampledFrom([]string{"vision", "speech"}))
-		l.rates = draw(t, l.made, when, rapid.Custom(func(t *rapid.T) money.Amount { return money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate")) }))
+		l.rates = draw(t, l.made, when, rapid.Custom(func(t *rapid.T) money.Amount {
+			return money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate"))
+		}))
 		out = append(out, l)
 	}
 	return out
@@ -91,7 +101,9 @@ func (l *life) seenAt(now time.Time) (ledger.Observation, bool) {
 	if l.dated {
 		o.CreatedAt, o.StateSince = l.made, state.from
 	}
-	m := ledger.Meter{Name: "compute", Category: ledger.Compute, Monthly: rate.is, Source: "list", AsOf: rate.from, MinimumSeconds: 60}
+	m := ledger.Meter{
+		Name: "compute", Category: ledger.Compute, Monthly: rate.is, Source: "list", AsOf: rate.from, MinimumSeconds: 60,
+	}
 	if l.ref.Kind == inventory.KindVolume {
 		m.Name, m.Category, m.MinimumSeconds = "storage", ledger.Storage, 0
 		o.Meters = []ledger.Meter{m}
@@ -118,7 +130,9 @@ func TestWhatIsLeftOutChangesNothing(t *testing.T) {
 			return nil
 		}
 		sparing := &ledger.Sparing{Store: store, Every: time.Duration(rapid.IntRange(0, 40).Draw(t, "every")) * time.Minute}
-		parts := []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}, {Region: "us-east-1", Kind: inventory.KindVolume}}
+		parts := []ledger.Part{
+			{Region: "us-east-1", Kind: inventory.KindInstance}, {Region: "us-east-1", Kind: inventory.KindVolume},
+		}
 		rounds := rapid.IntRange(1, 60).Draw(t, "rounds")
 		all := lives(t, start.Add(time.Duration(rounds)*70*time.Second))
 		now := start
@@ -178,8 +192,10 @@ func TestLittleIsPosted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	histories, _, err := store.Histories(ctx, account, []inventory.Ref{{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-00000007"},
-		{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-00000008"}}, start, start.Add(2*time.Hour))
+	histories, _, err := store.Histories(ctx, account, []inventory.Ref{
+		{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-00000007"},
+		{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-00000008"}}, start,
+		start.Add(2*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

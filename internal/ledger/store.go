@@ -49,7 +49,8 @@ type Poster interface {
 	// Histories returns what is known of resources of one account over [from, to),
 	// whole hours, one history for each reference and in that order. Version is the
 	// account's, read before the rest.
-	Histories(ctx context.Context, a Account, refs []inventory.Ref, from, to time.Time) (h []History, version int64, err error)
+	Histories(ctx context.Context, a Account, refs []inventory.Ref, from, to time.Time) (h []History, version int64,
+		err error)
 	// Append adds entries of one account in one transaction, with the roll-ups, and
 	// returns the new version. When the account's version is not the given one it
 	// returns ErrConflict and adds nothing.
@@ -167,7 +168,9 @@ type ResourceDay struct {
 
 // Line returns what the entries of the day have in common, apart from the day.
 func (d *ResourceDay) Line() Line {
-	return Line{Ref: d.Ref, Attributes: d.Attributes, Category: d.Category, Service: d.Service, Pricing: d.Pricing, Duty: d.Duty}
+	return Line{
+		Ref: d.Ref, Attributes: d.Attributes, Category: d.Category, Service: d.Service, Pricing: d.Pricing, Duty: d.Duty,
+	}
 }
 
 // CompareResourceDays orders days by resource, day and then by the rest of what tells them

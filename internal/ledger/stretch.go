@@ -100,7 +100,8 @@ func (o *Observation) unused() bool {
 // machine since its launch or, where that is unknown, since it was measured.
 func (o *Observation) since() time.Time {
 	t := o.StateSince
-	if !o.Ref.Kind.Traits().Stateful || (t.IsZero() && o.Ref.Kind == inventory.KindInstance && o.State == inventory.StateRunning) {
+	if !o.Ref.Kind.Traits().Stateful ||
+		(t.IsZero() && o.Ref.Kind == inventory.KindInstance && o.State == inventory.StateRunning) {
 		t = o.CreatedAt
 	}
 	if t.After(o.At) {

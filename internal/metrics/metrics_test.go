@@ -92,21 +92,57 @@ func TestCount(t *testing.T) {
 		{"zero is a count", 200, vector("0"), 0, ""},
 		{"large", 200, vector("1.2e+12"), 1.2e12, ""},
 		{"a scalar", 200, `{"status":"success","data":{"resultType":"scalar","result":[1435781451.781,"42"]}}`, 42, ""},
-		{"a hint of version 2", 200, strings.Replace(vector("7"), `{"status"`, `{"warnings":["PromQL info: metric might not be a counter"],"status"`, 1), 7, ""},
-		{"a hint of version 3", 200, strings.Replace(vector("7"), `{"status"`, `{"infos":["PromQL info: metric might not be a counter"],"status"`, 1), 7, ""},
-		{"a partial answer", 200, strings.Replace(vector("7"), `{"status"`, `{"warnings":["receive series from store: no such host"],"status"`, 1), 0, "may be partial: receive series from store"},
+		{
+			"a hint of version 2", 200,
+			strings.Replace(vector("7"), `{"status"`, `{"warnings":["PromQL info: metric might not be a counter"],"status"`, 1),
+			7, "",
+		},
+		{
+			"a hint of version 3", 200,
+			strings.Replace(vector("7"), `{"status"`, `{"infos":["PromQL info: metric might not be a counter"],"status"`, 1),
+			7, "",
+		},
+		{
+			"a partial answer", 200,
+			strings.Replace(vector("7"), `{"status"`, `{"warnings":["receive series from store: no such host"],"status"`, 1),
+			0, "may be partial: receive series from store",
+		},
 		{"no series", 200, vector(), 0, "not known: there is no such series"},
 		{"NaN", 200, vector("NaN"), 0, "not known: the answer is NaN"},
 		{"infinite", 200, vector("+Inf"), 0, "not known: the answer is +Inf"},
 		{"negative", 200, vector("-3"), 0, "is it a counter?"},
 		{"several series", 200, vector("1", "2"), 0, "the answer is 2 series, not one number; put sum(…) around"},
-		{"a range of values", 200, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1435781430.781,"1"]]}]}}`, 0, "is there a range too many?"},
-		{"a text", 200, `{"status":"success","data":{"resultType":"string","result":[1435781451.781,"foo"]}}`, 0, "not that of Prometheus's API: unexpected value type"},
-		{"a histogram", 200, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1435781451.781,{"count":"60","sum":"33.3","buckets":[]}]}]}}`, 0, "histogram_count"},
-		{"a wrong query", 400, refusal("bad_data", `invalid parameter "query": 1:5: parse error: unexpected identifier "foo"`), 0, "does not understand the query: invalid parameter"},
-		{"too long for the server", 503, refusal("timeout", "query timed out in expression evaluation"), 0, "gave the query up: query timed out in expression evaluation"},
-		{"given up", 422, refusal("execution", "query processing would load too many samples into memory"), 0, "gave the query up: query processing would load too many samples"},
-		{"not signed in", 401, "Unauthorized", 0, "the server answered with a client error: 401; is its address right, and is a token needed?"},
+		{
+			"a range of values", 200,
+			`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1435781430.781,"1"]]}]}}`, 0,
+			"is there a range too many?",
+		},
+		{
+			"a text", 200, `{"status":"success","data":{"resultType":"string","result":[1435781451.781,"foo"]}}`, 0,
+			"not that of Prometheus's API: unexpected value type",
+		},
+		{
+			"a histogram", 200,
+			`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1435781451.781,{"count":"60","sum":"33.3","buckets":[]}]}]}}`,
+			0, "histogram_count",
+		},
+		{
+			"a wrong query", 400,
+			refusal("bad_data", `invalid parameter "query": 1:5: parse error: unexpected identifier "foo"`), 0,
+			"does not understand the query: invalid parameter",
+		},
+		{
+			"too long for the server", 503, refusal("timeout", "query timed out in expression evaluation"), 0,
+			"gave the query up: query timed out in expression evaluation",
+		},
+		{
+			"given up", 422, refusal("execution", "query processing would load too many samples into memory"), 0,
+			"gave the query up: query processing would load too many samples",
+		},
+		{
+			"not signed in", 401, "Unauthorized", 0,
+			"the server answered with a client error: 401; is its address right, and is a token needed?",
+		},
 		{"not there", 404, "404 page not found", 0, "client error: 404"},
 		{"a gateway's page", 502, "<html>", 0, "server error: 502"},
 		{"a page", 200, "<html>Sign in</html>", 0, "not that of Prometheus's API"},
@@ -124,7 +160,9 @@ func TestCount(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.HasPrefix(err.Error(), `count "requests_total" at 127.0.0.1:`) || strings.Contains(err.Error(), "\n") || got != 0 {
+			if err == nil || !strings.Contains(err.Error(), tt.says) ||
+				!strings.HasPrefix(err.Error(), `count "requests_total" at 127.0.0.1:`) || strings.Contains(err.Error(), "\n") ||
+				got != 0 {
 				t.Errorf("Count = %v, %v; want one line with %q", got, err, tt.says)
 			}
 			if unknown := strings.HasPrefix(tt.says, "not known"); errors.Is(err, ErrUnknown) != unknown {
@@ -142,8 +180,14 @@ func TestWhatIsAsked(t *testing.T) {
 	}{
 		{"a counter", "requests_total", 24 * time.Hour, "sum(increase(requests_total[86400s]))"},
 		{"a selector", `requests_total{job="embed"}`, time.Hour, `sum(increase(requests_total{job="embed"}[3600s]))`},
-		{"an expression", "sum(increase(tokens_total[$range])) / 1e6", 90 * time.Minute, "sum(increase(tokens_total[5400s])) / 1e6"},
-		{"two ranges", "sum(increase(a[$range])) + sum(increase(b[$range]))", time.Minute, "sum(increase(a[60s])) + sum(increase(b[60s]))"},
+		{
+			"an expression", "sum(increase(tokens_total[$range])) / 1e6", 90 * time.Minute,
+			"sum(increase(tokens_total[5400s])) / 1e6",
+		},
+		{
+			"two ranges", "sum(increase(a[$range])) + sum(increase(b[$range]))", time.Minute,
+			"sum(increase(a[60s])) + sum(increase(b[60s]))",
+		},
 		{"a part of a second", "requests_total", 1500 * time.Millisecond, "sum(increase(requests_total[1500ms]))"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +211,8 @@ func TestWhatIsAsked(t *testing.T) {
 	if _, err := c.Count(t.Context(), " ", from, to); err == nil || !strings.Contains(err.Error(), "the query is empty") {
 		t.Errorf("an empty query: %v", err)
 	}
-	if _, err := c.Count(t.Context(), "requests_total", to, from); err == nil || !strings.Contains(err.Error(), "is none") {
+	if _, err := c.Count(t.Context(), "requests_total", to, from); err == nil ||
+		!strings.Contains(err.Error(), "is none") {
 		t.Errorf("no time: %v", err)
 	}
 	if len(s.asked) > 0 {
@@ -197,7 +242,8 @@ func TestCountByDay(t *testing.T) {
 		}
 		return vector(fmt.Sprint(end.Day() * 10))
 	})
-	got, err := c.CountByDay(t.Context(), "requests_total", from.Add(6*time.Hour).In(time.FixedZone("", 3600)), from.Add(4*24*time.Hour+time.Hour))
+	got, err := c.CountByDay(t.Context(), "requests_total", from.Add(6*time.Hour).In(time.FixedZone("", 3600)),
+		from.Add(4*24*time.Hour+time.Hour))
 	want := []Day{
 		{from.Add(6 * time.Hour), from.Add(24 * time.Hour), 20, true},
 		{from.Add(24 * time.Hour), from.Add(48 * time.Hour), 0, false},
@@ -215,13 +261,15 @@ func TestCountByDay(t *testing.T) {
 		}
 		return vector("1")
 	})
-	if got, err := broken.CountByDay(t.Context(), "requests_total", from, to.Add(48*time.Hour)); err == nil || got != nil {
+	if got, err := broken.CountByDay(t.Context(), "requests_total", from, to.Add(48*time.Hour)); err == nil ||
+		got != nil {
 		t.Errorf("a day that cannot be asked for: %v, %v", got, err)
 	}
 	if _, err := c.CountByDay(t.Context(), "requests_total", to, to); err == nil {
 		t.Error("no days are counted")
 	}
-	if _, err := c.CountByDay(t.Context(), "requests_total", from, from.AddDate(20, 0, 0)); err == nil || !strings.Contains(err.Error(), "over 3660 days") {
+	if _, err := c.CountByDay(t.Context(), "requests_total", from, from.AddDate(20, 0, 0)); err == nil ||
+		!strings.Contains(err.Error(), "over 3660 days") {
 		t.Errorf("twenty years: %v", err)
 	}
 }
@@ -231,14 +279,16 @@ func TestDaysMakeUpTheRange(t *testing.T) {
 	c := days(t, func(time.Time) string { return vector("1") })
 	rapid.Check(t, func(t *rapid.T) {
 		begin := from.Add(time.Duration(rapid.Int64Range(0, int64(72*time.Hour)).Draw(t, "begin"))).Truncate(time.Second)
-		end := begin.Add(time.Duration(rapid.Int64Range(int64(time.Second), int64(100*time.Hour)).Draw(t, "length"))).Truncate(time.Second)
+		end := begin.Add(time.Duration(rapid.Int64Range(int64(time.Second), int64(100*time.Hour)).Draw(t, "length"))).
+			Truncate(time.Second)
 		got, err := c.CountByDay(context.Background(), "requests_total", begin, end)
 		if err != nil {
 			t.Fatal(err)
 		}
 		at := begin
 		for _, d := range got {
-			if !d.From.Equal(at) || !d.To.After(d.From) || d.To.Sub(d.From) > 24*time.Hour || d.From.Day() != d.To.Add(-1).Day() || !d.Known {
+			if !d.From.Equal(at) || !d.To.After(d.From) || d.To.Sub(d.From) > 24*time.Hour ||
+				d.From.Day() != d.To.Add(-1).Day() || !d.Known {
 				t.Fatalf("%v after %v", d, at)
 			}
 			at = d.To
@@ -267,7 +317,8 @@ func TestNew(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := New(Options{URL: tt.url, Token: tt.token})
-			if (err == nil) != tt.ok || err != nil && (strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), token)) {
+			if (err == nil) != tt.ok || err != nil && (strings.Contains(err.Error(), "s3cret") ||
+				strings.Contains(err.Error(), token)) {
 				t.Errorf("New = %v", err)
 			}
 		})
@@ -278,14 +329,17 @@ func TestUnreachable(t *testing.T) {
 	s := serve(t, 200, vector("1"))
 	address := s.URL
 	s.Close()
-	if _, err := client(t, address).Count(t.Context(), "requests_total", from, to); err == nil || !strings.Contains(err.Error(), "the server is not reached: dial tcp") || !strings.Contains(err.Error(), "connection refused") {
+	if _, err := client(t, address).Count(t.Context(), "requests_total", from, to); err == nil ||
+		!strings.Contains(err.Error(), "the server is not reached: dial tcp") ||
+		!strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("no server listens: %v", err)
 	}
 
 	tls := httptest.NewTLSServer(http.NotFoundHandler())
 	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
 	defer tls.Close()
-	if _, err := client(t, tls.URL).Count(t.Context(), "requests_total", from, to); err == nil || !strings.Contains(err.Error(), "certificate is not trusted") {
+	if _, err := client(t, tls.URL).Count(t.Context(), "requests_total", from, to); err == nil ||
+		!strings.Contains(err.Error(), "certificate is not trusted") {
 		t.Errorf("an untrusted certificate: %v", err)
 	}
 
@@ -297,7 +351,8 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Count(t.Context(), "requests_total", from, to); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 20ms") {
+	if _, err := c.Count(t.Context(), "requests_total", from, to); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "no answer within 20ms") {
 		t.Errorf("a slow server: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -329,14 +384,19 @@ func FuzzAnswer(f *testing.F) {
 		if status < 200 || status > 599 || status >= 300 && status < 400 {
 			status = 200
 		}
-		c, err := New(Options{URL: "http://127.0.0.1:1", Timeout: time.Minute, Wait: noWait, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
-		})})
+		c, err := New(Options{
+			URL: "http://127.0.0.1:1", Timeout: time.Minute, Wait: noWait,
+			Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{
+					StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body)),
+				}, nil
+			})})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := c.Count(t.Context(), "requests_total", from, to)
-		if err != nil && (got != 0 || strings.ContainsAny(err.Error(), "\n\r")) || err == nil && !(got >= 0 && got <= math.MaxFloat64) {
+		if err != nil && (got != 0 || strings.ContainsAny(err.Error(), "\n\r")) || err == nil &&
+			!(got >= 0 && got <= math.MaxFloat64) {
 			t.Fatalf("Count = %v, %q", got, err)
 		}
 	})

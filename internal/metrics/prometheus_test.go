@@ -49,7 +49,8 @@ func TestPrometheus(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := c.Count(t.Context(), tt.query, begin, begin.Add(day))
-			if tt.says == "" && (err != nil || !near(got, tt.want)) || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
+			if tt.says == "" && (err != nil || !near(got, tt.want)) || tt.says != "" &&
+				(err == nil || !strings.Contains(err.Error(), tt.says)) {
 				t.Errorf("Count = %v, %v; want about %v, %q", got, err, tt.want, tt.says)
 			}
 			if errors.Is(err, ErrUnknown) != (tt.says == "not known") {

@@ -93,7 +93,9 @@ func joined(list []Address) string {
 // FuzzAddress: what is read as an address is written back alike and can break
 // neither a header nor a conversation.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"slack:#oncall", "mail:a.b+c@example.com", "webhook", "mail:a@b.c\n", "mail:.a@b.c", "slack:#ü"} {
+	for _, s := range []string{
+		"slack:#oncall", "mail:a.b+c@example.com", "webhook", "mail:a@b.c\n", "mail:.a@b.c", "slack:#ü",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -119,7 +121,9 @@ func FuzzAddress(f *testing.F) {
 // FuzzUser: whatever a tag says, an address outside our domain receives mail only if it is
 // listed.
 func FuzzUser(f *testing.F) {
-	for _, s := range []string{"ana", "ana@example.com", "x@example.com@evil.example", "ana@example.com.evil.example", "a b", "%00@example.com"} {
+	for _, s := range []string{
+		"ana", "ana@example.com", "x@example.com@evil.example", "ana@example.com.evil.example", "a b", "%00@example.com",
+	} {
 		f.Add(s)
 	}
 	c := decode(f, complete)

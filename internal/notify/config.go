@@ -132,7 +132,9 @@ func fieldError(path, format string, args ...any) error {
 // Validate returns the first mistake as a *FieldError. It reads neither the
 // environment nor files.
 func (c Config) Validate() error {
-	for _, check := range []func() error{c.Slack.validate, c.Mail.validate, c.Webhook.validate, c.validateNames, c.validateUnowned} {
+	for _, check := range []func() error{
+		c.Slack.validate, c.Mail.validate, c.Webhook.validate, c.validateNames, c.validateUnowned,
+	} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -168,7 +170,8 @@ func (s Slack) validate() error {
 	if s.DefaultOwns && s.DefaultChannel == "" {
 		return fieldError("slack.default_owns", "needs a default_channel (quote it: # begins a comment)")
 	}
-	if err := people("slack.teams", s.Teams, slackAddress, `a channel (quote it: "#vision", # begins a comment) or its id`); err != nil {
+	if err := people("slack.teams", s.Teams, slackAddress,
+		`a channel (quote it: "#vision", # begins a comment) or its id`); err != nil {
 		return err
 	}
 	if err := people("slack.users", s.Users, slackMember, "a member id such as U012AB3CD"); err != nil {
@@ -252,7 +255,8 @@ func (w Webhook) validate() error {
 func (c Config) validateNames() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Names)) {
 		if name == Owner || name == Team || plain.Line(name) != name || name == "" {
-			return fieldError("names", "%q cannot be a name: owner and team have their own meaning, and a name is one line", name)
+			return fieldError("names", "%q cannot be a name: owner and team have their own meaning, and a name is one line",
+				name)
 		}
 		if err := c.validateAddresses(c.Names[name]); err != nil {
 			return fieldError("names", "%q %s", name, err)
@@ -300,7 +304,8 @@ var (
 	// variable is the portable form of a variable's name (POSIX.1-2024, 8.1).
 	variable       = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	headerName     = lazyregexp.New(`^[A-Za-z0-9-]+$`)
-	reservedHeader = lazyregexp.New(`(?i)^(curfew-.*|content-(type|length)|host|connection|transfer-encoding|user-agent)$`)
+	reservedHeader = lazyregexp.New(
+		`(?i)^(curfew-.*|content-(type|length)|host|connection|transfer-encoding|user-agent)$`)
 )
 
 func secretNamed(path, env, file string) error {

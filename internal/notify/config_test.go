@@ -72,13 +72,19 @@ func TestValidate(t *testing.T) {
 		{"unowned by a name", "unowned: [ana]", "unowned", "none of slack:#channel"},
 		{"unowned by a channel that is not there", "unowned: ['slack:#x']", "unowned", "needs the section notify.slack"},
 		{"an account without addresses", "accounts: {'1': []}", "accounts", "has no addresses"},
-		{"an account by a channel that is not there", "accounts: {'1': [webhook]}", "accounts", "needs the section notify.webhook"},
+		{
+			"an account by a channel that is not there", "accounts: {'1': [webhook]}", "accounts",
+			"needs the section notify.webhook",
+		},
 		{"an account without a name", "accounts: {'': [webhook]}", "accounts", "cannot be an account"},
 		{"slack without a token", "slack: {default_channel: '#x'}", "slack.token_env", "missing"},
 		{"two tokens", slack + "token_file: /t}", "slack.token_env", "one of them"},
 		{"the token itself", "slack: {token_env: xoxb-1-secret}", "slack.token_env", "does not belong here"},
 		{"a channel without #", slack + "default_channel: ml-cost}", "slack.default_channel", "neither a channel"},
-		{"a channel that became a comment", slack + "default_channel: , default_owns: true}", "slack.default_owns", "# begins a comment"},
+		{
+			"a channel that became a comment", slack + "default_channel: , default_owns: true}", "slack.default_owns",
+			"# begins a comment",
+		},
 		{"a team's channel that became a comment", slack + "teams: {vision: }}", "slack.teams", "# begins a comment"},
 		{"a user by name", slack + "users: {ana: '@ana'}}", "slack.users", "member id"},
 		{"a user by channel", slack + "users: {ana: '#vision'}}", "slack.users", "member id"},
@@ -94,15 +100,27 @@ func TestValidate(t *testing.T) {
 		{"a user without a password", mail + "username: u}", "mail.password_env", "missing"},
 		{"a password without a user", mail + "password_env: P}", "mail.username", "missing"},
 		{"a user's address", mail + "users: {ana: 'ana'}}", "mail.users", "mail address"},
-		{"a user's address that breaks headers", mail + `users: {ana: "ana@example.com\r\nBcc: eve@example.com"}}`, "mail.users", "mail address"},
+		{
+			"a user's address that breaks headers", mail + `users: {ana: "ana@example.com\r\nBcc: eve@example.com"}}`,
+			"mail.users", "mail address",
+		},
 		{"a hook without a URL", "webhook: {secret_env: S}", "webhook.url_env", "missing"},
 		{"a hook with two URLs", hook + "url: 'https://h/', url_env: U}", "webhook.url", "twice"},
 		{"a hook in the clear", hook + "url: 'http://h.example.com/'}", "webhook.url", "https://"},
 		{"a hook with a password", hook + "url: 'https://u:p@h.example.com/'}", "webhook.url", "user name"},
 		{"an unsigned hook", "webhook: {url: 'https://h.example.com/'}", "webhook.secret_env", "missing"},
-		{"a header's value in the file", hook + "url: 'https://h/', headers_env: {Authorization: Bearer x}}", "webhook.headers_env", "not a value"},
-		{"a header that is ours", hook + "url: 'https://h/', headers_env: {curfew-signature: S}}", "webhook.headers_env", "own to set"},
-		{"a header that is none", hook + "url: 'https://h/', headers_env: {'A B': S}}", "webhook.headers_env", "not the name"},
+		{
+			"a header's value in the file", hook + "url: 'https://h/', headers_env: {Authorization: Bearer x}}",
+			"webhook.headers_env", "not a value",
+		},
+		{
+			"a header that is ours", hook + "url: 'https://h/', headers_env: {curfew-signature: S}}", "webhook.headers_env",
+			"own to set",
+		},
+		{
+			"a header that is none", hook + "url: 'https://h/', headers_env: {'A B': S}}", "webhook.headers_env",
+			"not the name",
+		},
 		{"the name owner", "names: {owner: [webhook]}", "names", "their own meaning"},
 		{"an empty name", "names: {'': [webhook]}", "names", "cannot be a name"},
 		{"a name without addresses", "names: {oncall: []}", "names", "has no addresses"},
@@ -115,7 +133,8 @@ func TestValidate(t *testing.T) {
 			if !errors.As(err, &fe) || fe.Path != tt.path || !strings.Contains(fe.Message, tt.says) {
 				t.Fatalf("Validate = %v, want %s: …%s…", err, tt.path, tt.says)
 			}
-			if strings.Contains(err.Error(), "secret") && strings.Contains(err.Error(), "xoxb") || strings.Contains(err.Error(), "u:p@") {
+			if strings.Contains(err.Error(), "secret") && strings.Contains(err.Error(), "xoxb") ||
+				strings.Contains(err.Error(), "u:p@") {
 				t.Errorf("the error repeats a secret: %v", err)
 			}
 			if strings.ContainsAny(err.Error(), "\n") {

@@ -43,7 +43,8 @@ func (s Secrets) Clean(text string) string {
 		if secret == "" {
 			continue
 		}
-		for _, form := range []string{secret, strings.Trim(strconv.Quote(secret), `"`), url.QueryEscape(secret), url.PathEscape(secret),
+		for _, form := range []string{
+			secret, strings.Trim(strconv.Quote(secret), `"`), url.QueryEscape(secret), url.PathEscape(secret),
 			base64.StdEncoding.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret))} {
 			text = strings.ReplaceAll(text, form, hidden)
 		}
@@ -74,6 +75,7 @@ func network(err error) (final, temporary bool) {
 		other       net.Error
 	)
 	final = errors.As(err, &certificate) || errors.As(err, &name) && name.IsNotFound
-	temporary = errors.As(err, &other) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	temporary = errors.As(err, &other) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed)
 	return final, temporary && !final
 }

@@ -38,19 +38,46 @@ func TestSubject(t *testing.T) {
 		m    action.Message
 		want string
 	}{
-		{"a warning", notifytest.Warning(), "curfew: i-0abc (vision/ana) will be terminated at 15:04 UTC unless you keep it"},
+		{
+			"a warning", notifytest.Warning(),
+			"curfew: i-0abc (vision/ana) will be terminated at 15:04 UTC unless you keep it",
+		},
 		{"in UTC wherever it was made", with(func(m *action.Message) {
 			m.ActsAt = m.ActsAt.In(time.FixedZone("CET", 3600))
 		}), "curfew: i-0abc (vision/ana) will be terminated at 15:04 UTC unless you keep it"},
-		{"without a keep none is offered", with(func(m *action.Message) { m.Keep = "" }), "curfew: i-0abc (vision/ana) will be terminated at 15:04 UTC"},
-		{"only a team", with(func(m *action.Message) { m.Resource.Owner.User = "" }), "curfew: i-0abc (vision) will be terminated at 15:04 UTC unless you keep it"},
-		{"only a user", with(func(m *action.Message) { m.Resource.Owner.Team = "" }), "curfew: i-0abc (ana) will be terminated at 15:04 UTC unless you keep it"},
-		{"stopped", with(func(m *action.Message) { m.Verb = policy.Stop }), "curfew: i-0abc (vision/ana) will be stopped at 15:04 UTC unless you keep it"},
-		{"nothing will be done", with(func(m *action.Message) { m.ActsAt = time.Time{} }), "curfew: i-0abc (vision/ana) could be terminated"},
-		{"nothing to do", with(func(m *action.Message) { m.Verb, m.Because = policy.Notify, "idle" }), "curfew: i-0abc (vision/ana): idle"},
+		{
+			"without a keep none is offered", with(func(m *action.Message) { m.Keep = "" }),
+			"curfew: i-0abc (vision/ana) will be terminated at 15:04 UTC",
+		},
+		{
+			"only a team", with(func(m *action.Message) { m.Resource.Owner.User = "" }),
+			"curfew: i-0abc (vision) will be terminated at 15:04 UTC unless you keep it",
+		},
+		{
+			"only a user", with(func(m *action.Message) { m.Resource.Owner.Team = "" }),
+			"curfew: i-0abc (ana) will be terminated at 15:04 UTC unless you keep it",
+		},
+		{
+			"stopped", with(func(m *action.Message) { m.Verb = policy.Stop }),
+			"curfew: i-0abc (vision/ana) will be stopped at 15:04 UTC unless you keep it",
+		},
+		{
+			"nothing will be done", with(func(m *action.Message) { m.ActsAt = time.Time{} }),
+			"curfew: i-0abc (vision/ana) could be terminated",
+		},
+		{
+			"nothing to do", with(func(m *action.Message) { m.Verb, m.Because = policy.Notify, "idle" }),
+			"curfew: i-0abc (vision/ana): idle",
+		},
 		{"done", with(func(m *action.Message) { m.Kind = "acted" }), "curfew: i-0abc (vision/ana) was terminated"},
-		{"an alarm does not say that it was done", with(func(m *action.Message) { m.Kind = "alarm" }), "curfew: i-0abc (vision/ana) needs a look: that it was terminated is not confirmed"},
-		{"a notice", with(func(m *action.Message) { m.Kind, m.Because = "notice", "price rose" }), "curfew: i-0abc (vision/ana): price rose"},
+		{
+			"an alarm does not say that it was done", with(func(m *action.Message) { m.Kind = "alarm" }),
+			"curfew: i-0abc (vision/ana) needs a look: that it was terminated is not confirmed",
+		},
+		{
+			"a notice", with(func(m *action.Message) { m.Kind, m.Because = "notice", "price rose" }),
+			"curfew: i-0abc (vision/ana): price rose",
+		},
 		{"no resource", action.Message{Kind: "notice", Because: "frozen"}, "curfew: frozen"},
 		{"nothing at all", action.Message{}, "curfew: see below"},
 	} {
@@ -65,7 +92,8 @@ func TestSubject(t *testing.T) {
 // TestEveryVerbHasWords: a new verb that can take something away must not be
 // announced without saying what it does.
 func TestEveryVerbHasWords(t *testing.T) {
-	for _, v := range []policy.Verb{policy.Tag, policy.Checkpoint, policy.Suspend, policy.Scale, policy.Stop, policy.Hibernate,
+	for _, v := range []policy.Verb{
+		policy.Tag, policy.Checkpoint, policy.Suspend, policy.Scale, policy.Stop, policy.Hibernate,
 		policy.Terminate, policy.Delete, policy.Release, policy.PutRetention, policy.PutLifecycle} {
 		m := notifytest.Warning()
 		m.Verb = v
@@ -97,7 +125,8 @@ func TestCost(t *testing.T) {
 
 func message(t *rapid.T) action.Message {
 	s := func(name string) string {
-		return rapid.OneOf(rapid.String(), rapid.StringMatching("[\\x00-\\xff]{0,40}"), rapid.SampledFrom([]string{"", "\r\nBcc: x", "<!here>", "```", "^\u200d", "👩\u200d🔬", "🏳️\u200d"})).Draw(t, name)
+		return rapid.OneOf(rapid.String(), rapid.StringMatching("[\\x00-\\xff]{0,40}"),
+			rapid.SampledFrom([]string{"", "\r\nBcc: x", "<!here>", "```", "^\u200d", "👩\u200d🔬", "🏳️\u200d"})).Draw(t, name)
 	}
 	m := notifytest.Warning()
 	m.Kind = rapid.SampledFrom([]string{"warning", "acted", "alarm", "notice", ""}).Draw(t, "kind")
@@ -106,7 +135,12 @@ func message(t *rapid.T) action.Message {
 	r.Owner = inventory.Owner{Team: s("team"), User: s("user")}
 	m.Resource, m.Because, m.Know, m.Keep, m.To = &r, s("because"), s("know"), s("keep"), s("to")
 	m.KeepTag, m.Lost, m.Creator = s("keep tag"), s("lost"), s("creator")
-	m.Evidence = []usage.Evidence{{Signal: s("signal"), Value: s("value"), Source: s("source"), Window: time.Duration(rapid.Int64Min(0).Draw(t, "window"))}}
+	m.Evidence = []usage.Evidence{
+		{
+			Signal: s("signal"), Value: s("value"), Source: s("source"),
+			Window: time.Duration(rapid.Int64Min(0).Draw(t, "window")),
+		},
+	}
 	return m
 }
 
@@ -123,7 +157,9 @@ func TestEveryLineIsOneLine(t *testing.T) {
 			lines = append(lines, append(row.Lines, row.Name)...)
 		}
 		for _, line := range lines {
-			if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != 0x200d }) || looseJoiner.MatchString(line) {
+			if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool {
+				return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != 0x200d
+			}) || looseJoiner.MatchString(line) {
 				t.Fatalf("%q is not one plain line", line)
 			}
 			if n := utf8.RuneCountInString(line); n > 1000 && line != l.Keep && line != l.KeepTag {
@@ -163,10 +199,12 @@ func BenchmarkText(b *testing.B) {
 // TestAnApprovalCarriesItsPlan: the lines of the plan stand as they are, without what a
 // terminal takes for more, and the command approves that request.
 func TestAnApprovalCarriesItsPlan(t *testing.T) {
-	l := Compose(action.Message{Kind: "approval", Item: "4f1c2a", Because: "ana asks to delete vol-1, at most $0.03 an hour", Keep: "curfew keep x",
+	l := Compose(action.Message{
+		Kind: "approval", Item: "4f1c2a", Because: "ana asks to delete vol-1, at most $0.03 an hour", Keep: "curfew keep x",
 		Plan: []string{"delete vol-1", "  call: delete-volume", "    - \"a\": 1\x1b[2J", "saves: $3.00 a month"}})
 	want := "curfew: approval needed: ana asks to delete vol-1, at most $0.03 an hour\n\n" +
-		"Why   ana asks to delete vol-1, at most $0.03 an hour\nPlan  delete vol-1\n        call: delete-volume\n          - \"a\": 1[2J\n      saves: $3.00 a month\n\n" +
+		"Why   ana asks to delete vol-1, at most $0.03 an hour\nPlan  delete vol-1\n        call: delete-volume\n         " +
+		" - \"a\": 1[2J\n      saves: $3.00 a month\n\n" +
 		"To approve it:\n    curfew approve 4f1c2a\n"
 	if got := l.Text(); got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -80,7 +80,8 @@ func (r *Router) Check(recipient string) error {
 	if _, ok := r.config.Names[recipient]; ok || recipient == Owner || recipient == Team {
 		return nil
 	}
-	return fmt.Errorf("%w: %q is neither owner nor team nor in notify.names", ErrNoRecipient, plain.Cut(plain.Line(recipient), maxName))
+	return fmt.Errorf("%w: %q is neither owner nor team nor in notify.names", ErrNoRecipient,
+		plain.Cut(plain.Line(recipient), maxName))
 }
 
 // Notify delivers to the first of the recipient's addresses that accepts, and
@@ -192,9 +193,11 @@ func (r *Router) unreached(recipient string, res *inventory.Resource) string {
 	case res.Tags == nil && res.Owner == (inventory.Owner{}):
 		return "the tags of " + Named(res) + " could not be read"
 	case res.Owner.Team == "" && (res.Owner.User == "" || recipient == Team):
-		return "no tag of " + Named(res) + " names its " + recipient + "; tag it, or let notify.unowned or notify.accounts answer for it"
+		return "no tag of " + Named(res) + " names its " + recipient +
+			"; tag it, or let notify.unowned or notify.accounts answer for it"
 	}
-	return "no rule of notify leads to the " + recipient + " of " + Named(res) + "; add them to its users or teams, or let notify.unowned answer"
+	return "no rule of notify leads to the " + recipient + " of " + Named(res) +
+		"; add them to its users or teams, or let notify.unowned answer"
 }
 
 // deliver tries until the channel accepts, refuses for good, or the attempts are

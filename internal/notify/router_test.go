@@ -59,7 +59,8 @@ func newLines(t *testing.T, c Config) lines {
 		}
 	}
 	var err error
-	l.Router, err = New(c, nil, open(SlackChannel, c.Slack.Used(), l.slack), open(MailChannel, c.Mail.Used(), l.mail), open(WebhookChannel, c.Webhook.Used(), l.hook))
+	l.Router, err = New(c, nil, open(SlackChannel, c.Slack.Used(), l.slack), open(MailChannel, c.Mail.Used(), l.mail),
+		open(WebhookChannel, c.Webhook.Used(), l.hook))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,9 @@ func TestRoutes(t *testing.T) {
 	notice.Kind = "notice"
 	unowned, accounts := decode(t, complete), decode(t, complete)
 	unowned.Unowned = []string{"mail:platform@example.com", "webhook"}
-	accounts.Unowned, accounts.Accounts = unowned.Unowned, map[string][]string{"123456789012": {"slack:#vision-costs"}, "2": {"webhook"}}
+	accounts.Unowned, accounts.Accounts = unowned.Unowned, map[string][]string{
+		"123456789012": {"slack:#vision-costs"}, "2": {"webhook"},
+	}
 	made := func(by, team, user string) action.Message {
 		m := owned(team, user)
 		m.Creator = by
@@ -99,28 +102,55 @@ func TestRoutes(t *testing.T) {
 		{"the owner is the user", c, "owner", owned("vision", "ana"), "slack:U123", "ana"},
 		{"a user without Slack has mail", c, "owner", owned("vision", "fay"), "mail:fay@example.com", "fay"},
 		{"without a user it is the team", c, "owner", owned("vision", ""), "slack:#vision", "team vision"},
-		{"a user whom no rule reaches falls back to the team", c, "owner", owned("vision", "Fay Smith"), "slack:#vision", "team vision"},
+		{
+			"a user whom no rule reaches falls back to the team", c, "owner", owned("vision", "Fay Smith"), "slack:#vision",
+			"team vision",
+		},
 		{"the team is not the user", c, "team", owned("vision", "ana"), "slack:#vision", "team vision"},
 		{"a name", c, "oncall", owned("vision", "ana"), "mail:oncall@example.com", "oncall"},
 		{"a name of the webhook", c, "bus", owned("", ""), "webhook", "bus"},
 		{"it has no owner", c, "owner", owned("", ""), "no recipient: no tag of i-0abc names its owner", ""},
 		{"no team owns it", c, "team", owned("", "ana"), "no recipient: no tag of i-0abc (ana) names its team", ""},
 		{"its tags could not be read", c, "owner", unread, "no recipient: the tags of i-0abc could not be read", ""},
-		{"an owner whom no rule reaches", c, "owner", owned("unknown", "Fay Smith"), "no recipient: no rule of notify leads to the owner of i-0abc (unknown/Fay Smith)", ""},
+		{
+			"an owner whom no rule reaches", c, "owner", owned("unknown", "Fay Smith"),
+			"no recipient: no rule of notify leads to the owner of i-0abc (unknown/Fay Smith)", "",
+		},
 		{"an unknown name", c, "boss", owned("vision", "ana"), `no recipient: "boss" is neither owner nor team`, ""},
-		{"no resource has no owner", c, "owner", action.Message{Kind: "warning"}, "no recipient: the message is about no resource", ""},
+		{
+			"no resource has no owner", c, "owner", action.Message{Kind: "warning"},
+			"no recipient: the message is about no resource", "",
+		},
 		{"the default channel takes no warning", c, "owner", owned("unknown", ""), "no recipient", ""},
 		{"the default channel takes the rest", c, "owner", notice, "slack:#ml-cost", "#ml-cost"},
 		{"the default channel that owns takes warnings", owns, "owner", owned("", ""), "slack:#ml-cost", "#ml-cost"},
-		{"the contacts for unowned resources answer", unowned, "owner", owned("", ""), "mail:platform@example.com", "the contacts for unowned resources"},
-		{"and for an owner whom no rule reaches", unowned, "team", owned("unknown", ""), "mail:platform@example.com", "the contacts for unowned resources"},
+		{
+			"the contacts for unowned resources answer", unowned, "owner", owned("", ""), "mail:platform@example.com",
+			"the contacts for unowned resources",
+		},
+		{
+			"and for an owner whom no rule reaches", unowned, "team", owned("unknown", ""), "mail:platform@example.com",
+			"the contacts for unowned resources",
+		},
 		{"but not for what has an owner", unowned, "owner", owned("vision", "ana"), "slack:U123", "ana"},
 		{"and not for a name", unowned, "boss", owned("", ""), "no recipient", ""},
-		{"and for what is about no resource", unowned, "owner", action.Message{Kind: "alarm"}, "mail:platform@example.com", "the contacts for unowned resources"},
+		{
+			"and for what is about no resource", unowned, "owner", action.Message{Kind: "alarm"}, "mail:platform@example.com",
+			"the contacts for unowned resources",
+		},
 		{"those of the account come first", accounts, "owner", owned("", ""), "slack:#vision-costs", "account 123456789012"},
-		{"the creator of an unowned resource comes before them", accounts, "owner", made("ana", "", ""), "slack:U123", "ana"},
-		{"who made it is not asked where there is an owner", accounts, "owner", made("ana", "unknown", ""), "slack:#vision-costs", "account 123456789012"},
-		{"nor where the team is meant", accounts, "team", made("ana", "", ""), "slack:#vision-costs", "account 123456789012"},
+		{
+			"the creator of an unowned resource comes before them", accounts, "owner", made("ana", "", ""), "slack:U123",
+			"ana",
+		},
+		{
+			"who made it is not asked where there is an owner", accounts, "owner", made("ana", "unknown", ""),
+			"slack:#vision-costs", "account 123456789012",
+		},
+		{
+			"nor where the team is meant", accounts, "team", made("ana", "", ""), "slack:#vision-costs",
+			"account 123456789012",
+		},
 		{"a maker of another domain is not written to", c, "owner", made("ana@evil.example", "", ""), "no recipient", ""},
 		{"but not for a name", owns, "boss", owned("", ""), "no recipient", ""},
 		{"no channel at all", Config{}, "owner", owned("vision", "ana"), "no recipient: no channel is configured", ""},
@@ -146,7 +176,8 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestZeroRouterReachesNoRecipient(t *testing.T) {
-	if got, err := new(Router).Notify(t.Context(), Owner, notifytest.Warning()); !errors.Is(err, ErrNoRecipient) || got != "" {
+	if got, err := new(Router).Notify(t.Context(), Owner, notifytest.Warning()); !errors.Is(err, ErrNoRecipient) ||
+		got != "" {
 		t.Fatalf("Notify = %q, %v; want ErrNoRecipient", got, err)
 	}
 }
@@ -178,7 +209,8 @@ func TestFirstThatAcceptsWins(t *testing.T) {
 		l.slack.answers = []error{&Failure{Why: "invalid_auth"}}
 		l.mail.answers = []error{&Failure{Why: "550 go away"}}
 		got, err := l.Notify(t.Context(), Owner, owned("vision", "ana"))
-		const want = "notify owner of i-0abc (vision/ana): slack:U123: invalid_auth; mail:ana@example.com: 550 go away; slack:#vision: invalid_auth; mail:vision@example.com: 550 go away"
+		const want = "notify owner of i-0abc (vision/ana): slack:U123: invalid_auth; mail:ana@example.com: 550 go away; " +
+			"slack:#vision: invalid_auth; mail:vision@example.com: 550 go away"
 		if got != "" || err == nil || err.Error() != want {
 			t.Fatalf("Notify = %q, %v;\nwant %s", got, err, want)
 		}
@@ -328,7 +360,9 @@ func TestOpenersMistakes(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	l := newLines(t, decode(t, complete))
-	for recipient, ok := range map[string]bool{"owner": true, "team": true, "oncall": true, "Oncall": false, "": false, "slack:#oncall": false} {
+	for recipient, ok := range map[string]bool{
+		"owner": true, "team": true, "oncall": true, "Oncall": false, "": false, "slack:#oncall": false,
+	} {
 		if err := l.Check(recipient); (err == nil) != ok {
 			t.Errorf("Check(%q) = %v, want ok %v", recipient, err, ok)
 		}
@@ -337,7 +371,9 @@ func TestCheck(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	s := Secrets{"p/ss word", "", "\x00curfew\x00p/ss word", `q"\uote`}
-	for _, said := range []string{"p/ss word", `q"\uote`, `q\"\\uote`, "p%2Fss+word", "p%2Fss%20word", "cC9zcyB3b3Jk", "AGN1cmZldwBwL3NzIHdvcmQ="} {
+	for _, said := range []string{
+		"p/ss word", `q"\uote`, `q\"\\uote`, "p%2Fss+word", "p%2Fss%20word", "cC9zcyB3b3Jk", "AGN1cmZldwBwL3NzIHdvcmQ=",
+	} {
 		got := s.Clean("535 refused: " + said + "\r\nnext")
 		if got != "535 refused: [hidden] next" {
 			t.Errorf("Clean(%q) = %q", said, got)

@@ -58,7 +58,8 @@ func TestServerWithoutConditionalWritesIsRefused(t *testing.T) {
 	defer server.Close()
 	versitygw.Use(t, server.Listener.Addr().String())
 	r := checkpoint.Run{Store: opener(t, "s3://bucket/run")(Options{}), Now: time.Now}
-	if _, err := r.Claim(t.Context(), "test"); !errors.Is(err, checkpoint.ErrUnconditional) || strings.Contains(err.Error(), "\n") {
+	if _, err := r.Claim(t.Context(), "test"); !errors.Is(err, checkpoint.ErrUnconditional) ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("claimed: %v", err)
 	}
 	if len(c.objects) != 0 {

@@ -74,7 +74,8 @@ func (f *folder) make() (*os.Root, error) {
 func explained(err error) error {
 	var e *trust.Error
 	if errors.As(err, &e) {
-		return fmt.Errorf("the store is not used: %w; `chmod go-w` what is yours, or choose a folder that only you and root can write or rename", err)
+		return fmt.Errorf("the store is not used: %w; `chmod go-w` what is yours, or choose a folder that only you and "+
+			"root can write or rename", err)
 	}
 	return err
 }
@@ -278,7 +279,8 @@ func walkIn(ctx context.Context, in *os.Root, below, prefix string, each func(ke
 	}
 }
 
-func visit(ctx context.Context, in *os.Root, d fs.DirEntry, key, prefix string, each func(key string, i fs.FileInfo) error) error {
+func visit(ctx context.Context, in *os.Root, d fs.DirEntry, key, prefix string,
+	each func(key string, i fs.FileInfo) error) error {
 	switch {
 	case d.IsDir() && (strings.HasPrefix(key+"/", prefix) || strings.HasPrefix(prefix, key+"/")):
 		next, err := enterOne(in, d.Name(), 0)

@@ -93,7 +93,8 @@ func TestFolderFollowsNoLink(t *testing.T) {
 			base := t.TempDir()
 			dir, outside := filepath.Join(base, "run"), filepath.Join(base, "outside")
 			must(t, errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(outside+"/secret", []byte("secret"), 0o600),
-				os.WriteFile(outside+"/x", []byte("secret"), 0o600), os.MkdirAll(dir+"/parts", 0o700), os.WriteFile(dir+"/other", nil, 0o600)))
+				os.WriteFile(outside+"/x", []byte("secret"), 0o600), os.MkdirAll(dir+"/parts", 0o700),
+				os.WriteFile(dir+"/other", nil, 0o600)))
 			switch name {
 			case "folder", "only a file":
 			case "first":
@@ -155,7 +156,8 @@ func TestFolderWaitsForLockWithinContext(t *testing.T) {
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := opener(t, "file://"+dir)(Options{}).Replace(ctx, "x", nil, ""); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := opener(t, "file://"+dir)(Options{}).Replace(ctx, "x", nil, ""); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -183,7 +185,8 @@ func TestFolderOfOtherUserIsRefused(t *testing.T) {
 				err := b.Create(t.Context(), "HEAD", []byte("secret"))
 				_, got := b.Get(t.Context(), "HEAD", 10)
 				for _, err := range []error{err, got} {
-					if err == nil || !strings.Contains(err.Error(), "the store is not used: "+dir) || strings.Contains(err.Error(), "\n") {
+					if err == nil || !strings.Contains(err.Error(), "the store is not used: "+dir) ||
+						strings.Contains(err.Error(), "\n") {
 						t.Errorf("%s: %v", at, err)
 					}
 				}

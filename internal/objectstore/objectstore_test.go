@@ -144,7 +144,8 @@ func TestOneWriterWins(t *testing.T) {
 			version = winners[0]
 			w := slices.Index(won, version)
 			got, err := b.Get(t.Context(), "HEAD", 100)
-			if want := fmt.Sprintf("round %d writer %d", round, w); err != nil || string(got.Data) != want || got.Version != version {
+			if want := fmt.Sprintf("round %d writer %d", round, w); err != nil || string(got.Data) != want ||
+				got.Version != version {
 				t.Fatalf("HEAD is %q version %q, %v; want %q version %q", got.Data, got.Version, err, want, version)
 			}
 			if n := len(slices.DeleteFunc(created, func(ok bool) bool { return !ok })); n != 1 {
@@ -173,7 +174,9 @@ func TestAbandonedUploads(t *testing.T) {
 	t.Run("S3", func(t *testing.T) {
 		versitygw.Start(t).Use(t)
 		b := opener(t, "s3://"+versitygw.Bucket+"/run")(Options{}).(*bucket)
-		if _, err := b.api.CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: &b.name, Key: b.key("parts/x")}); err != nil {
+		if _, err := b.api.CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{
+			Bucket: &b.name, Key: b.key("parts/x"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		abort(t, b, 1)
@@ -217,7 +220,10 @@ func TestBandwidth(t *testing.T) {
 }
 
 func TestURLs(t *testing.T) {
-	for _, bad := range []string{"", "x", "s3://", "s3://bucket", "s3://bucket/", "file://host/dir", "file:///", "https://bucket/x", "s3://bucket/x?y=1", "s3://u@bucket/x"} {
+	for _, bad := range []string{
+		"", "x", "s3://", "s3://bucket", "s3://bucket/", "file://host/dir", "file:///", "https://bucket/x",
+		"s3://bucket/x?y=1", "s3://u@bucket/x",
+	} {
 		if b, err := Open(context.Background(), bad, Options{}); err == nil {
 			t.Errorf("%q is %v", bad, b)
 		} else if strings.Contains(err.Error(), "\n") {

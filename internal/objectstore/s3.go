@@ -47,11 +47,13 @@ const bucketRegion = "X-Amz-Bucket-Region"
 // moved learns from a refusal that the bucket is in another region than was asked.
 func (b *bucket) moved(err error) bool {
 	var r *awshttp.ResponseError
-	if !errors.As(err, &r) || r.Response == nil || r.HTTPStatusCode() != http.StatusMovedPermanently && r.HTTPStatusCode() != http.StatusBadRequest && r.HTTPStatusCode() != http.StatusTemporaryRedirect {
+	if !errors.As(err, &r) || r.Response == nil || r.HTTPStatusCode() != http.StatusMovedPermanently &&
+		r.HTTPStatusCode() != http.StatusBadRequest && r.HTTPStatusCode() != http.StatusTemporaryRedirect {
 		return false
 	}
 	region := r.Response.Header.Get(bucketRegion)
-	if old := b.region.Load(); region == "" || old != nil && *old == region || old == nil && region == b.api.Options().Region {
+	if old := b.region.Load(); region == "" || old != nil && *old == region || old == nil &&
+		region == b.api.Options().Region {
 		return false
 	}
 	b.region.Store(&region)
@@ -93,7 +95,8 @@ func newS3(ctx context.Context, name, prefix string, o Options) (*bucket, error)
 		config.WithHTTPClient(client),
 		config.WithRetryer(func() aws.Retryer {
 			// S3 answers 409 when another conditional write of the object is under way.
-			return retry.AddWithErrorCodes(retry.NewStandard(func(s *retry.StandardOptions) { s.MaxAttempts = tries }), "ConditionalRequestConflict")
+			return retry.AddWithErrorCodes(retry.NewStandard(func(s *retry.StandardOptions) { s.MaxAttempts = tries }),
+				"ConditionalRequestConflict")
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("read the AWS configuration: %w", err)
@@ -176,7 +179,8 @@ func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.O
 	got, err := there(b, func() (*s3.GetObjectOutput, error) {
 		return b.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.key(key)}, b.in)
 	})
-	if answered(err, http.StatusNotFound) && !missingBucket(err) || answered(err, http.StatusForbidden) && b.absent(ctx, key) {
+	if answered(err, http.StatusNotFound) && !missingBucket(err) || answered(err, http.StatusForbidden) &&
+		b.absent(ctx, key) {
 		return checkpoint.Object{}, checkpoint.ErrNotFound
 	}
 	if err != nil {
@@ -198,7 +202,8 @@ func (b *bucket) get(ctx context.Context, key string, limit int64) (checkpoint.O
 // to whoever may not list the whole bucket, as the machines of sessions may not.
 func (b *bucket) absent(ctx context.Context, key string) bool {
 	out, err := there(b, func() (*s3.ListObjectsV2Output, error) {
-		return b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: b.key(key), MaxKeys: aws.Int32(1)}, b.in)
+		return b.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: b.key(key), MaxKeys: aws.Int32(1)},
+			b.in)
 	})
 	return err == nil && (len(out.Contents) == 0 || aws.ToString(out.Contents[0].Key) != *b.key(key))
 }
@@ -233,7 +238,8 @@ func (b *bucket) List(ctx context.Context, prefix string, each func(checkpoint.I
 			if !ours || key == "" {
 				continue
 			}
-			if err := each(checkpoint.Info{Key: key, Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified)}); err != nil {
+			if err := each(checkpoint.Info{Key: key, Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified)}); err !=
+				nil {
 				return err
 			}
 		}
@@ -243,10 +249,12 @@ func (b *bucket) List(ctx context.Context, prefix string, each func(checkpoint.I
 
 // put writes an object. The server verifies its SHA-256, which is signed, so the content
 // needs no second hash.
-func (b *bucket) put(ctx context.Context, key string, data []byte, condition func(*s3.PutObjectInput)) (string, error) {
+func (b *bucket) put(ctx context.Context, key string, data []byte, condition func(*s3.PutObjectInput)) (string,
+	error) {
 	sum := sha256.Sum256(data)
 	out, err := there(b, func() (*s3.PutObjectOutput, error) {
-		in := &s3.PutObjectInput{Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
+		in := &s3.PutObjectInput{
+			Bucket: &b.name, Key: b.key(key), Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))),
 			ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum[:]))}
 		condition(in)
 		return b.api.PutObject(ctx, in, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware), b.in)
@@ -278,7 +286,8 @@ func (b *bucket) Replace(ctx context.Context, key string, data []byte, version s
 			in.IfMatch = &version
 		}
 	})
-	if answered(err, http.StatusPreconditionFailed) || version != "" && answered(err, http.StatusNotFound) && !missingBucket(err) {
+	if answered(err, http.StatusPreconditionFailed) || version != "" && answered(err, http.StatusNotFound) &&
+		!missingBucket(err) {
 		return "", checkpoint.ErrConflict
 	}
 	return now, err
@@ -294,7 +303,9 @@ func (b *bucket) Delete(ctx context.Context, keys []string) error {
 		list[i].Key = b.key(k)
 	}
 	out, err := there(b, func() (*s3.DeleteObjectsOutput, error) {
-		return b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &b.name, Delete: &types.Delete{Objects: list, Quiet: aws.Bool(true)}}, b.in)
+		return b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+			Bucket: &b.name, Delete: &types.Delete{Objects: list, Quiet: aws.Bool(true)},
+		}, b.in)
 	})
 	if err != nil {
 		return err
@@ -330,7 +341,9 @@ func (b *bucket) Abandoned(ctx context.Context) ([]checkpoint.Upload, error) {
 // Abort implements checkpoint.Collector.
 func (b *bucket) Abort(ctx context.Context, u checkpoint.Upload) error {
 	_, err := there(b, func() (*s3.AbortMultipartUploadOutput, error) {
-		return b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: b.key(u.Key), UploadId: &u.ID}, b.in)
+		return b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+			Bucket: &b.name, Key: b.key(u.Key), UploadId: &u.ID,
+		}, b.in)
 	})
 	if answered(err, http.StatusNotFound) {
 		return nil

@@ -100,7 +100,9 @@ var ListAudit = declare(Operation[AuditInput, view.Audit]{
 		Flags: map[string]Location{"anchor": ByState, "profile": ByState}},
 	List: joined(func(d *view.Audit) *[]view.AuditEntry { return &d.Entries }),
 	Do: func(ctx context.Context, c *Call, in AuditInput) (Reply[view.Audit], error) {
-		q := action.Query{Actor: in.Actor, What: in.What, Resource: in.Resource, Item: in.Item, Since: in.Since, Until: in.Until}
+		q := action.Query{
+			Actor: in.Actor, What: in.What, Resource: in.Resource, Item: in.Item, Since: in.Since, Until: in.Until,
+		}
 		if in.Cursor == "" { // a further page begins among them
 			q.Limit = in.Newest
 		}

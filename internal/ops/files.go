@@ -28,7 +28,9 @@ func tooLong(name string) error {
 func readSent(name string, in io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, MaxText+1))
 	if err != nil {
-		return "", &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", name, runtime.Cause(err))}
+		return "", &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", name, runtime.Cause(err)),
+		}
 	}
 	if len(text) > MaxText {
 		return "", tooLong(name)
@@ -96,7 +98,9 @@ var ImportBill = declare(Operation[ImportBillInput, view.Bill]{
 // billText returns the text of a bill that is sent: one CSV file.
 func (c *Call) billText(path string) (string, error) {
 	notSent := func(why string) error {
-		return &runtime.Error{Class: runtime.Usage, Code: "not_sent", Err: fmt.Errorf("bill import %s: %s, and a server takes one file of CSV of at most %d bytes", path, why, MaxText),
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "not_sent",
+			Err:  fmt.Errorf("bill import %s: %s, and a server takes one file of CSV of at most %d bytes", path, why, MaxText),
 			Hint: "put it under serve.bill_paths of the server, or give --data-dir DIR for a state here"}
 	}
 	if st, err := os.Stat(c.Request.Path(path)); err == nil && st.IsDir() {
@@ -160,7 +164,11 @@ var GetSettings = declare(Operation[None, view.Settings]{
 var SetSettings = declare(Operation[SettingsInput, view.SettingsSet]{
 	Info: Info{ID: "set-settings", Method: post, Path: "settings", Role: approval.RoleAdmin,
 		Summary: "Set the next version of the shared settings, of prices, or of both", Schema: view.SettingsSetSchema,
-		Example: map[string]any{"settings": "approvers: {ana: [admin, approver]}\nbudgets: [{id: vision, team: vision, purpose: any, amount: 100000}]", "reason": "a new team"},
+		Example: map[string]any{
+			"settings": "approvers: {ana: [admin, approver]}\nbudgets: [{id: vision, team: vision, purpose: any, amount: " +
+				"100000}]",
+			"reason": "a new team",
+		},
 		Command: "settings set", Why: "the shared settings are in the state"},
 	FlagDefaults: map[string]string{"prices": ""},
 	Send: func(_ context.Context, c *Call, in *SettingsInput) error {

@@ -87,7 +87,11 @@ var FixFindings = declare(Operation[FixFindingsInput, view.Fixes]{
 	Info: Info{ID: "fix-findings", Method: post, Path: "findings/fix", Role: approval.RoleOperator, Scoped: true,
 		Summary: "Take the fixes of several findings one step up the safety ladder, in one pass", Schema: view.FixSchema,
 		Command: "fix", Why: "findings are kept in the state, and the ladder is",
-		Flags: map[string]Location{"regions": ByState, "assume-role": ByState, "profile": ByState, "demo": ByState, "cloud": ByState, "github": ByState, "usage": ByState, "metrics-source": ByState, "map": ByState, "step": ByState, "resource": ByState, "tz": ByState}},
+		Flags: map[string]Location{
+			"regions": ByState, "assume-role": ByState, "profile": ByState, "demo": ByState, "cloud": ByState,
+			"github": ByState, "usage": ByState, "metrics-source": ByState, "map": ByState, "step": ByState,
+			"resource": ByState, "tz": ByState,
+		}},
 	Do: func(ctx context.Context, c *Call, in FixFindingsInput) (Reply[view.Fixes], error) {
 		return c.fix(ctx, in.Body.IDs, in.Body.Fixing, in.FixOptions)
 	},
@@ -152,14 +156,18 @@ var UndoActions = declare(Operation[UndoActionsInput, view.Undo]{
 	},
 })
 
-func (c *Call) undo(ctx context.Context, ids []string, o FixOptions, keep string, enforce bool) (r Reply[view.Undo], err error) {
+func (c *Call) undo(ctx context.Context, ids []string, o FixOptions, keep string, enforce bool) (r Reply[view.Undo],
+	err error) {
 	length := act.DefaultUndoKeep
 	if keep != "" {
 		if length, err = config.ParseDuration(keep); err != nil || length < 0 {
 			return r, usage(fmt.Errorf("keep %q is a duration such as 24h, or 0", keep))
 		}
 	}
-	err = act.Undo(ctx, c.Request, ids, o.source(), length, enforce, func(doc view.Undo) error { r.Doc = doc; return nil })
+	err = act.Undo(ctx, c.Request, ids, o.source(), length, enforce, func(doc view.Undo) error {
+		r.Doc = doc
+		return nil
+	})
 	r.Partial = r.Doc.Schema != ""
 	return r, err
 }

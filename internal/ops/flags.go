@@ -126,7 +126,8 @@ func OneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return usage(fmt.Errorf("--%s %q: it is one of %s%s", flag, value, strings.Join(allowed, ", "), document.DidYouMean(value, allowed)))
+	return usage(fmt.Errorf("--%s %q: it is one of %s%s", flag, value, strings.Join(allowed, ", "),
+		document.DidYouMean(value, allowed)))
 }
 
 // ParseDollars reads the amount of dollars of a flag, which is not negative.

@@ -74,7 +74,9 @@ func listError(err error) error {
 var ListAccounts = declare(Operation[Paging, view.Accounts]{
 	Info: Info{ID: "list-accounts", Method: get, Path: "accounts", Role: approval.RoleViewer,
 		Summary: "List the accounts that were observed", Schema: view.AccountsSchema},
-	List: listOf(func(d *view.Accounts) *[]view.Account { return &d.Accounts }, func(a view.Account) string { return a.ID }),
+	List: listOf(func(d *view.Accounts) *[]view.Account {
+		return &d.Accounts
+	}, func(a view.Account) string { return a.ID }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.Accounts], error) {
 		return reply(audit.Accounts(ctx, c.Request))
 	},
@@ -112,7 +114,8 @@ var GetResource = declare(Operation[ByID, view.Fleet]{
 
 // GetResourceHistory shows the intervals of a resource's state and verdict.
 var GetResourceHistory = declare(Operation[ByID, view.History]{
-	Info: Info{ID: "get-resource-history", Method: get, Path: "resources/{id}/history", Role: approval.RoleViewer, Scoped: true,
+	Info: Info{
+		ID: "get-resource-history", Method: get, Path: "resources/{id}/history", Role: approval.RoleViewer, Scoped: true,
 		Summary: "Show how the state and the verdict of one resource changed", Schema: view.HistorySchema},
 	Do: func(ctx context.Context, c *Call, in ByID) (Reply[view.History], error) {
 		if err := c.checkTeam(ctx, in.ID, approval.RoleViewer); err != nil {

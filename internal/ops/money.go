@@ -297,9 +297,13 @@ type TenantSharesInput struct {
 // GetCostShares divides machine costs as metrics servers report their use.
 var GetCostShares = declare(Operation[TenantSharesInput, view.Shares]{
 	Info: Info{ID: "get-cost-shares", Method: get, Path: "costs/shares", Role: approval.RoleViewer,
-		Summary: "Divide what machines cost among those who held their GPUs, as the configured metrics servers tell", Schema: view.SharesSchema,
+		Summary: "Divide what machines cost among those who held their GPUs, as the configured metrics servers tell",
+		Schema:  view.SharesSchema,
 		Command: "costs shares", Why: "the ledger is in the state, and the metrics servers that are configured are there",
-		Flags: map[string]Location{"demo": Here, "regions": ByState, "assume-role": ByState, "profile": ByState, "metrics-source": ByState, "cloud": ByState, "cloud=aws": Anywhere}},
+		Flags: map[string]Location{
+			"demo": Here, "regions": ByState, "assume-role": ByState, "profile": ByState, "metrics-source": ByState,
+			"cloud": ByState, "cloud=aws": Anywhere,
+		}},
 	FlagDefaults: map[string]string{"since": "month"},
 	Send: func(_ context.Context, c *Call, in *TenantSharesInput) error {
 		return checkPeriod(c, in.Period, "month")
@@ -337,7 +341,8 @@ var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 		return errors.Join(err, file.Close())
 	},
 	Do: func(ctx context.Context, c *Call, in DivideInput) (Reply[view.Shares], error) {
-		doc, err := spend.Shares(ctx, c.Request, in.Body.Name, in.Body.Content, runtime.Period{Since: in.Body.Since, Until: in.Body.Until})
+		doc, err := spend.Shares(ctx, c.Request, in.Body.Name, in.Body.Content,
+			runtime.Period{Since: in.Body.Since, Until: in.Body.Until})
 		return reply(doc, inputError("not_counted", err))
 	},
 })
@@ -391,9 +396,11 @@ type PostReconciliationInput struct {
 // PostReconciliation posts the variance of billed and accrued costs to the ledger.
 var PostReconciliation = declare(Operation[PostReconciliationInput, view.Reconciliation]{
 	Info: Info{ID: "post-reconciliation", Method: post, Path: "bills/reconciliation", Role: approval.RoleAdmin,
-		Summary: "Post the difference of billed and accrued costs of a period to the ledger", Schema: view.ReconciliationSchema},
+		Summary: "Post the difference of billed and accrued costs of a period to the ledger",
+		Schema:  view.ReconciliationSchema},
 	Do: func(ctx context.Context, c *Call, in PostReconciliationInput) (Reply[view.Reconciliation], error) {
-		return reply(spend.Reconcile(ctx, c.Request, runtime.Period{Since: in.Body.Since, Until: in.Body.Until}, bill.Basis(in.Body.Basis), true))
+		return reply(spend.Reconcile(ctx, c.Request, runtime.Period{Since: in.Body.Since, Until: in.Body.Until},
+			bill.Basis(in.Body.Basis), true))
 	},
 })
 
@@ -401,7 +408,9 @@ var PostReconciliation = declare(Operation[PostReconciliationInput, view.Reconci
 var ListBillPeriods = declare(Operation[Paging, view.BillPeriods]{
 	Info: Info{ID: "list-bill-periods", Method: get, Path: "bills/periods", Role: approval.RoleViewer,
 		Summary: "List the billing periods that were imported", Schema: view.BillPeriodsSchema},
-	List: listOf(func(d *view.BillPeriods) *[]view.BillPeriod { return &d.Periods }, func(p view.BillPeriod) string { return p.ID }),
+	List: listOf(func(d *view.BillPeriods) *[]view.BillPeriod {
+		return &d.Periods
+	}, func(p view.BillPeriod) string { return p.ID }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.BillPeriods], error) {
 		return reply(spend.BillPeriods(ctx, c.Request))
 	},

@@ -42,11 +42,12 @@ func served[I, D any](t *testing.T, o Operation[I, D], in I) I {
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("test", "1")
 	config.RejectUnknownQueryParameters = true
-	o.Register(humago.New(mux, config), huma.Operation{OperationID: o.ID, Method: o.Method, Path: o.Path}, func(hc huma.Context, carryOut Handler) {
-		if _, err := carryOut(hc.Context(), &Call{}); err != nil {
-			t.Error(err)
-		}
-	})
+	o.Register(humago.New(mux, config), huma.Operation{OperationID: o.ID, Method: o.Method, Path: o.Path},
+		func(hc huma.Context, carryOut Handler) {
+			if _, err := carryOut(hc.Context(), &Call{}); err != nil {
+				t.Error(err)
+			}
+		})
 	req := encode(o.Path, in)
 	var body io.Reader
 	if req.body != nil {
@@ -80,8 +81,13 @@ func TestServiceGetsTheInputThatIsSent(t *testing.T) {
 	checkServed(t, GetResource, id)
 	checkServed(t, ListAccounts, page)
 	checkServed(t, ListResources, ListInput{Paging: page, Account: "1", Region: "r", Kind: "instance", Team: "a&b"})
-	checkServed(t, GetCosts, spend.CostsQuery{Period: runtime.Period{Since: "7d", Until: "2026-11-01"}, By: "team,duty", Granularity: "day", Where: []string{"team=a,b", "duty=idle"}})
-	checkServed(t, GetUnitCosts, UnitsInput{Granularity: "total", Counts: "gpu-hours", Units: []string{"hour"}, Per: 1000, Target: "2.5"})
+	checkServed(t, GetCosts, spend.CostsQuery{
+		Period: runtime.Period{Since: "7d", Until: "2026-11-01"}, By: "team,duty", Granularity: "day",
+		Where: []string{"team=a,b", "duty=idle"},
+	})
+	checkServed(t, GetUnitCosts, UnitsInput{
+		Granularity: "total", Counts: "gpu-hours", Units: []string{"hour"}, Per: 1000, Target: "2.5",
+	})
 	checkServed(t, GetLastScan, LastScanInput{Cloud: "sim", Samples: true})
 	checkServed(t, GetSession, SessionInput{ByID: id, Hosts: false})
 	checkServed(t, GetSession, SessionInput{ByID: id, Hosts: true})
@@ -100,7 +106,8 @@ func TestServiceGetsTheInputThatIsSent(t *testing.T) {
 
 func TestServiceNeverGetsWhatIsForThisMachine(t *testing.T) {
 	var work GateInput
-	work.Body.Content, work.File, work.Votes, work.GitHub, work.Stdin = "x", "job.yaml", "votes.yaml", true, strings.NewReader("x")
+	work.Body.Content, work.File, work.Votes, work.GitHub, work.Stdin = "x", "job.yaml", "votes.yaml", true,
+		strings.NewReader("x")
 	got := served(t, *Gate, work)
 	if got.File != "" || got.Votes != "" || got.GitHub || got.Stdin != nil {
 		t.Errorf("a service got %+v", got)
@@ -120,7 +127,8 @@ func TestOperationsAreDeclaredOnce(t *testing.T) {
 			t.Errorf("%s is declared twice, or has the path or command of another operation", o.ID)
 		}
 		ids[o.ID], places[o.Method+" "+o.Path], commands[o.Command] = true, true, true
-		if o.Summary == "" || o.Schema == "" || !strings.HasPrefix(o.Path, prefix) || !slices.Contains(approval.ServiceRoles, o.Role) {
+		if o.Summary == "" || o.Schema == "" || !strings.HasPrefix(o.Path, prefix) ||
+			!slices.Contains(approval.ServiceRoles, o.Role) {
 			t.Errorf("%s lacks a summary, a schema, a path or a role: %+v", o.ID, o)
 		}
 		if o.Mutates() && o.Role == approval.RoleViewer {
@@ -185,7 +193,10 @@ func TestZeroPageIsTheWholeCollection(t *testing.T) {
 			Ref:        inventory.Ref{Cloud: "sim", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: id},
 			Do:         policy.Do{Verb: policy.Stop},
 		}
-		entry := action.Entry{At: apptest.Now, Account: it.Account, Actor: "policy idle", What: action.EventObserved, Resource: it.Ref.String(), Item: id}
+		entry := action.Entry{
+			At: apptest.Now, Account: it.Account, Actor: "policy idle", What: action.EventObserved, Resource: it.Ref.String(),
+			Item: id,
+		}
 		if _, err := state.Actions().Save(t.Context(), it, entry); err != nil {
 			t.Fatal(err)
 		}
@@ -206,10 +217,12 @@ func TestFlagsComeFromTheInput(t *testing.T) {
 	var bill BillInput
 	fs = pflag.NewFlagSet("bill", pflag.ContinueOnError)
 	GetBills.AddFlags(fs, &bill)
-	if err := fs.Parse([]string{"--by", "project", "--since", "7d"}); err != nil || bill.By != "project" || bill.Basis != "billed" || bill.Since != "7d" {
+	if err := fs.Parse([]string{"--by", "project", "--since", "7d"}); err != nil || bill.By != "project" ||
+		bill.Basis != "billed" || bill.Since != "7d" {
 		t.Errorf("the input is %+v, %v", bill, err)
 	}
-	if err := fs.Parse([]string{"--by", "projct"}); err == nil || !strings.Contains(err.Error(), `did you mean "project"?`) && !strings.Contains(err.Error(), "project") {
+	if err := fs.Parse([]string{"--by", "projct"}); err == nil ||
+		!strings.Contains(err.Error(), `did you mean "project"?`) && !strings.Contains(err.Error(), "project") {
 		t.Errorf("an unknown value: %v", err)
 	}
 }

@@ -23,7 +23,9 @@ var ListApprovals = declare(Operation[ApprovalsInput, view.Approvals]{
 	Info: Info{ID: "list-approvals", Method: get, Path: "approvals", Role: approval.RoleViewer, Scoped: true,
 		Summary: "List the requests for approval, with their plans", Schema: view.ApprovalsSchema,
 		Command: "approvals", Why: "requests are in the state"},
-	List: listOf(func(d *view.Approvals) *[]view.Request { return &d.Requests }, func(r view.Request) string { return r.ID }),
+	List: listOf(func(d *view.Approvals) *[]view.Request {
+		return &d.Requests
+	}, func(r view.Request) string { return r.ID }),
 	Do: func(ctx context.Context, c *Call, in ApprovalsInput) (Reply[view.Approvals], error) {
 		doc, now, err := govern.Approvals(ctx, c.Request, in.ID, in.All)
 		if err == nil {
@@ -41,7 +43,10 @@ func (c *Call) request(ctx context.Context, id, role string) (view.Request, erro
 	}
 	found := only(doc.Requests, func(r view.Request) bool { return c.Sees(role, r.Team) })
 	if len(found) != 1 {
-		return view.Request{}, &runtime.Error{Code: "not_found", Err: fmt.Errorf("there is no request whose id begins with %q", id), Hint: "`curfew approvals` lists them"}
+		return view.Request{}, &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("there is no request whose id begins with %q", id),
+			Hint: "`curfew approvals` lists them",
+		}
 	}
 	return found[0], nil
 }
@@ -100,7 +105,8 @@ var Deny = declare(Operation[DenyInput, view.Decision]{
 })
 
 // decide decides a request. The desk checks the caller again, against the roles of the request.
-func (c *Call) decide(ctx context.Context, id string, allow bool, reason string, p Proof) (Reply[view.Decision], error) {
+func (c *Call) decide(ctx context.Context, id string, allow bool, reason string, p Proof) (Reply[view.Decision],
+	error) {
 	if _, all := c.Teams(approval.RoleApprover); !all {
 		if _, err := c.request(ctx, id, approval.RoleApprover); err != nil {
 			return Reply[view.Decision]{}, err

@@ -46,7 +46,9 @@ func TestCollectionsAreReadAgainWhereAPageIsGone(t *testing.T) {
 					gone++
 					w.Header().Set("Content-Type", "application/problem+json")
 					w.WriteHeader(http.StatusGone)
-					_ = json.NewEncoder(w).Encode(map[string]any{"status": http.StatusGone, "code": client.CursorGone, "detail": "it is gone"})
+					_ = json.NewEncoder(w).Encode(map[string]any{
+						"status": http.StatusGone, "code": client.CursorGone, "detail": "it is gone",
+					})
 				default:
 					page("", "c")(w)
 				}

@@ -83,7 +83,8 @@ func (c *Call) runs(r view.Run) bool {
 // over its work, and one of a team that is not the caller's.
 func (c *Call) mayUp(before *view.Run, owner *inventory.Owner) error {
 	if before != nil && !c.runs(*before) {
-		return denied("not_yours", "the session "+plain.Line(before.Name)+" is another person's", "take another name, or let an operator do it")
+		return denied("not_yours", "the session "+plain.Line(before.Name)+" is another person's",
+			"take another name, or let an operator do it")
 	}
 	if owner != nil && !c.Sees(approval.RoleUser, owner.Team) {
 		team := "of no team"
@@ -116,7 +117,8 @@ func (c *Call) session(ctx context.Context, id string) (*sessions.Sessions, view
 func (c *Call) running(ctx context.Context, id string) (*sessions.Sessions, view.Run, error) {
 	all, r, err := c.session(ctx, id)
 	if err == nil && !c.runs(r) {
-		err = denied("not_yours", "the session "+plain.Line(r.Name)+" is another person's", "an operator may extend and end it")
+		err = denied("not_yours", "the session "+plain.Line(r.Name)+" is another person's",
+			"an operator may extend and end it")
 	}
 	return all, r, err
 }
@@ -161,7 +163,8 @@ var ListSessions = declare(Operation[SessionsInput, view.Runs]{
 // Up starts a session.
 var Up = declare(Operation[UpInput, view.Runs]{
 	Info: Info{ID: "up-session", Method: post, Path: "sessions", Role: approval.RoleUser, Scoped: true,
-		Summary: "Start a session by the gate's decision; the service launches it, and ends it when its work is done", Schema: view.RunsSchema,
+		Summary: "Start a session by the gate's decision; the service launches it, and ends it when its work is done",
+		Schema:  view.RunsSchema,
 		Example: map[string]any{"name": "demo", "cpus": 1, "lease": "4h"},
 		Command: "up", Why: sessionsAtState},
 	Send: func(_ context.Context, c *Call, in *UpInput) (err error) {
@@ -266,7 +269,8 @@ func (in ExtendSessionInput) by() (time.Duration, error) {
 // ExtendSession extends the lease of a session.
 var ExtendSession = declare(Operation[ExtendSessionInput, view.Runs]{
 	Info: Info{ID: "extend-session", Method: post, Path: "sessions/{id}/extend", Role: approval.RoleUser, Scoped: true,
-		Summary: "Let a session run longer, within the lease policy and the budget: your own, or as an operator any", Schema: view.RunsSchema,
+		Summary: "Let a session run longer, within the lease policy and the budget: your own, or as an operator any",
+		Schema:  view.RunsSchema,
 		Command: "extend", Why: sessionsAtState},
 	Send: func(_ context.Context, _ *Call, in *ExtendSessionInput) error {
 		_, err := in.by()
@@ -300,7 +304,8 @@ type DownInput struct {
 // Down saves a session's work and ends it.
 var Down = declare(Operation[DownInput, view.Runs]{
 	Info: Info{ID: "down-session", Method: post, Path: "sessions/{id}/down", Role: approval.RoleUser, Scoped: true,
-		Summary: "Save a session's work, and end the session once that is confirmed: your own, or as an operator any", Schema: view.RunsSchema,
+		Summary: "Save a session's work, and end the session once that is confirmed: your own, or as an operator any",
+		Schema:  view.RunsSchema,
 		Command: "down", Why: sessionsAtState},
 	Do: func(ctx context.Context, c *Call, in DownInput) (Reply[view.Runs], error) {
 		all, r, err := c.running(ctx, in.ID)

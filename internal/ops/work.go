@@ -37,7 +37,9 @@ func (in WorkInput) options() (string, govern.EstimateOptions) {
 	if in.File != "" {
 		return in.File, govern.EstimateOptions{Regions: b.Regions, Nodes: b.Nodes, History: b.History, In: in.Stdin}
 	}
-	o := govern.EstimateOptions{Regions: b.Regions, In: strings.NewReader(b.Content), Called: b.Name, NodesText: b.Nodes, HistoryText: b.History}
+	o := govern.EstimateOptions{
+		Regions: b.Regions, In: strings.NewReader(b.Content), Called: b.Name, NodesText: b.Nodes, HistoryText: b.History,
+	}
 	if b.Nodes != "" {
 		o.Nodes = "nodes"
 	}
@@ -174,7 +176,9 @@ func (in BacktestInput) request() view.BacktestAsked {
 var ListBacktests = declare(Operation[Paging, view.Backtests]{
 	Info: Info{ID: "list-backtests", Method: get, Path: "backtests", Role: approval.RoleViewer,
 		Summary: "List the backtests, the newest first", Schema: view.BacktestsSchema},
-	List: listOf(func(d *view.Backtests) *[]view.BacktestJob { return &d.Backtests }, func(b view.BacktestJob) string { return b.ID }),
+	List: listOf(func(d *view.Backtests) *[]view.BacktestJob {
+		return &d.Backtests
+	}, func(b view.BacktestJob) string { return b.ID }),
 	Do: func(ctx context.Context, c *Call, _ Paging) (Reply[view.Backtests], error) {
 		return reply(replay.Backtests(ctx, c.Request))
 	},
@@ -183,7 +187,8 @@ var ListBacktests = declare(Operation[Paging, view.Backtests]{
 // CreateBacktest queues a backtest.
 var CreateBacktest = declare(Operation[BacktestInput, view.Backtests]{
 	Info: Info{ID: "create-backtest", Method: post, Path: "backtests", Role: approval.RoleUser,
-		Summary: "Ask what policies would have done on recorded history; the service replays it in the background", Schema: view.BacktestsSchema,
+		Summary: "Ask what policies would have done on recorded history; the service replays it in the background",
+		Schema:  view.BacktestsSchema,
 		Example: map[string]any{"trace": "gpus.csv.gz", "price": "3.06", "every": "5m"}},
 	Do: func(ctx context.Context, c *Call, in BacktestInput) (Reply[view.Backtests], error) {
 		doc, err := replay.CreateBacktest(ctx, c.Request, in.request())

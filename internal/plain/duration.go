@@ -42,7 +42,9 @@ func ParseDuration(s string) (time.Duration, error) {
 		if m[2] != "" {
 			fraction, _ = strconv.ParseFloat("0"+m[2], 64) // the pattern admits digits alone
 		}
-		for _, part := range []time.Duration{time.Duration(whole) * size, time.Duration(math.Round(fraction * float64(size)))} {
+		for _, part := range []time.Duration{
+			time.Duration(whole) * size, time.Duration(math.Round(fraction * float64(size))),
+		} {
 			if total > math.MaxInt64-part {
 				return 0, notDuration(s)
 			}

@@ -97,7 +97,10 @@ func TestDurationIsOfTwoUnits(t *testing.T) {
 }
 
 func TestFew(t *testing.T) {
-	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a, b, c, d, e": {"a", "b", "c", "d", "e"}, "a, b, c, d, e and 2 more": {"a", "b", "c", "d", "e", "f", "g"}} {
+	for want, names := range map[string][]string{
+		"": nil, "a": {"a"}, "a, b, c, d, e": {"a", "b", "c", "d", "e"},
+		"a, b, c, d, e and 2 more": {"a", "b", "c", "d", "e", "f", "g"},
+	} {
 		if got := Few(names); got != want {
 			t.Errorf("%q is %q, want %q", names, got, want)
 		}

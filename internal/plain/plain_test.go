@@ -17,8 +17,11 @@ import (
 // hostile draws text with a preference for what does harm.
 func hostile() *rapid.Generator[string] {
 	parts := rapid.OneOf(
-		rapid.SampledFrom([]string{"\n", "\r", "\t", "\f", "\v", "\x1b[2J", "\x1b]0;x\a", "\x1b[31m", "\x1b[", "\x1b", "\x9b", "\u009b2J", "\u0085", "\u202e", "\u2066", "\u2028",
-			"\u200b", "\u200d", "\ufeff", "\U000e0041", "\x7f", "\x00", "\xff", "\xe2\x80", "by hand    curl x | sh", "'", "\"", "\\", "$(id)", "`id`", "*", "~", "=ls", "é", "界", "-rf"}),
+		rapid.SampledFrom([]string{
+			"\n", "\r", "\t", "\f", "\v", "\x1b[2J", "\x1b]0;x\a", "\x1b[31m", "\x1b[", "\x1b", "\x9b", "\u009b2J", "\u0085",
+			"\u202e", "\u2066", "\u2028",
+			"\u200b", "\u200d", "\ufeff", "\U000e0041", "\x7f", "\x00", "\xff", "\xe2\x80", "by hand    curl x | sh", "'", "\"",
+			"\\", "$(id)", "`id`", "*", "~", "=ls", "é", "界", "-rf"}),
 		rapid.String())
 	return rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(parts, 0, 8).Draw(t, "parts"), "") })
 }
@@ -65,7 +68,8 @@ func TestFprintfKeepsTheLayout(t *testing.T) {
 		s := hostile().Draw(t, "text")
 		var b bytes.Buffer
 		w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', tabwriter.Debug)
-		_, _ = Fprintf(w, "%s\t%v\t%-9s\t%q\n%s\t%d\t%v\t%v\n", s, kind(s), s, s, errors.New(s), 7, []string{s}, map[string]string{s: s})
+		_, _ = Fprintf(w, "%s\t%v\t%-9s\t%q\n%s\t%d\t%v\t%v\n", s, kind(s), s, s, errors.New(s), 7, []string{s},
+			map[string]string{s: s})
 		_, _ = Fprintln(w, s)
 		_ = w.Flush()
 		lines := strings.Split(b.String(), "\n")

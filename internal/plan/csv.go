@@ -124,7 +124,9 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 	}
 	for _, c := range slices.Sorted(maps.Keys(l.Map)) {
 		if !slices.Contains(all, c) {
-			return nil, &FileError{File: name, Reason: fmt.Sprintf("no column %q to map; the columns are %s", c, strings.Join(all, ", "))}
+			return nil, &FileError{
+				File: name, Reason: fmt.Sprintf("no column %q to map; the columns are %s", c, strings.Join(all, ", ")),
+			}
 		}
 	}
 	for i, h := range head {
@@ -134,7 +136,11 @@ func (l Layout) columns(name string, in *csv.Reader, head []string) (map[string]
 		case !known && l.Others:
 			continue
 		case !known:
-			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("unknown column %q; expected %s%s", h, strings.Join(all, ", "), document.DidYouMean(strings.TrimSpace(h), all))}
+			return nil, &FileError{
+				File: name, Line: 1, Column: column,
+				Reason: fmt.Sprintf("unknown column %q; expected %s%s", h, strings.Join(all, ", "),
+					document.DidYouMean(strings.TrimSpace(h), all)),
+			}
 		}
 		if _, twice := at[c]; twice {
 			return nil, &FileError{File: name, Line: 1, Column: column, Reason: fmt.Sprintf("column %q appears twice", h)}

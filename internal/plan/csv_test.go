@@ -44,7 +44,8 @@ func read(text string, l Layout) ([]line, error) {
 
 func TestReadCSV(t *testing.T) {
 	got, err := read("\ufeffcount,name,price\n 3 , a ,$1.50\n4,b,\n", layout)
-	if err != nil || len(got) != 2 || got[0] != (line{"a", 3, "1.50"}) && got[0] != (line{"a", 3, "1.5"}) || got[1] != (line{"b", 4, ""}) {
+	if err != nil || len(got) != 2 || got[0] != (line{"a", 3, "1.50"}) && got[0] != (line{"a", 3, "1.5"}) ||
+		got[1] != (line{"b", 4, ""}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	mapped := layout
@@ -109,8 +110,12 @@ func FuzzReadCSV(f *testing.F) {
 
 // TestRecordsAreBounded: a file without line ends is refused before it is in memory.
 func TestRecordsAreBounded(t *testing.T) {
-	for _, text := range []string{strings.Repeat("n", 4<<20), "name,count\na,1\n" + strings.Repeat("n", 4<<20), "name,count\n\"" + strings.Repeat("n\n", 4<<20)} {
-		if _, err := read(text, layout); err == nil || !strings.Contains(err.Error(), "w.csv: the file cannot be read: a record is over 1048576 bytes long") {
+	for _, text := range []string{
+		strings.Repeat("n", 4<<20), "name,count\na,1\n" + strings.Repeat("n", 4<<20),
+		"name,count\n\"" + strings.Repeat("n\n", 4<<20),
+	} {
+		if _, err := read(text, layout); err == nil ||
+			!strings.Contains(err.Error(), "w.csv: the file cannot be read: a record is over 1048576 bytes long") {
 			t.Errorf("got %.100v", err)
 		}
 	}

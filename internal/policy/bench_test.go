@@ -16,15 +16,21 @@ func fleet(now time.Time, n int) []*Facts {
 	var out []*Facts
 	for i := range n {
 		r := &inventory.Resource{
-			ID: fmt.Sprintf("i-%d", i), Kind: inventory.KindInstance, Cloud: "aws", Account: "123456789012", Region: "us-east-1",
-			Type: "g6.xlarge", State: inventory.StateRunning, CreatedAt: now.Add(-time.Duration(i) * time.Minute),
-			StateSince: now.Add(-time.Duration(i) * time.Minute), Tags: map[string]string{"team": "vision", "Purpose": "training"},
+			ID: fmt.Sprintf("i-%d", i), Kind: inventory.KindInstance, Cloud: "aws", Account: "123456789012",
+			Region: "us-east-1",
+			Type:   "g6.xlarge", State: inventory.StateRunning, CreatedAt: now.Add(-time.Duration(i) * time.Minute),
+			StateSince: now.Add(-time.Duration(i) * time.Minute), Tags: map[string]string{
+				"team": "vision", "Purpose": "training",
+			},
 			Owner: inventory.Owner{Team: "vision", User: "ana", Environment: "dev"}, Lifetime: inventory.Ephemeral,
 			Purpose: inventory.Training, Detail: &inventory.Instance{Market: inventory.OnDemand},
 		}
 		r.Size.GPUs = inventory.Known(1)
 		f := &Facts{Now: now, Resource: r, Hourly: inventory.Known(money.USD)}
-		f.Duty = &duty.Verdict{State: duty.Busy, Until: now.Add(time.Minute), Expires: now.Add(2 * time.Minute), Coverage: 1, Why: "98% utilization"}
+		f.Duty = &duty.Verdict{
+			State: duty.Busy, Until: now.Add(time.Minute), Expires: now.Add(2 * time.Minute), Coverage: 1,
+			Why: "98% utilization",
+		}
 		switch i % 5 {
 		case 0:
 			f.Duty.State, f.Duty.Why = duty.Idle, "0% compute and nothing held"
@@ -70,7 +76,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	} {
 		src := contractPolicies
 		if tc.when != "" {
-			src = "apiVersion: curfew.policy/v1\npolicies:\n  - name: x\n    select: {kind: instance}\n    schedule: {timezone: Europe/Berlin, off: [\"Mon-Fri 20:00-07:00\", Sat-Sun], at: [\"Fri 18:00\"]}\n" +
+			src = "apiVersion: curfew.policy/v1\npolicies:\n  - name: x\n    select: {kind: instance}\n    schedule: " +
+				"{timezone: Europe/Berlin, off: [\"Mon-Fri 20:00-07:00\", Sat-Sun], at: [\"Fri 18:00\"]}\n" +
 				"    when: '" + tc.when + "'\n    then: [{do: notify}]\n"
 		}
 		set, err := Parse("bench.yaml", []byte(src))

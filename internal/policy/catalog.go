@@ -132,7 +132,8 @@ var markets = []string{
 }
 
 var duties = []string{
-	string(duty.Busy), string(duty.Held), string(duty.Idle), string(duty.Stalled), string(duty.Starved), string(duty.Warming),
+	string(duty.Busy), string(duty.Held), string(duty.Idle), string(duty.Stalled), string(duty.Starved),
+	string(duty.Warming),
 }
 
 var budgetStates = []string{"ok", "warn", "gate", "over"}
@@ -185,14 +186,19 @@ var facts = []fact{
 	{name: "resource.user", doc: "person, by its tags", example: `resource.user == "ana"`,
 		typ: cel.StringType, unknown: "no tag says it", tagged: true,
 		read: func(e *evaluation) ref.Val { return text(e.r.Owner.User) }},
-	{name: "resource.environment", doc: "environment, by its tags, in lower case; prod, prd and live are production, and so is prod-eu where it is compared with one of them",
+	{
+		name: "resource.environment", doc: "environment, by its tags, in lower case; prod, prd and live are production, " +
+			"and so is prod-eu where it is compared with one of them",
 		example: `resource.environment != "production"`,
-		typ:     cel.StringType, unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment, tagged: true,
+		typ:     cel.StringType, unknown: "no tag says it", lower: true, canonical: inventory.CanonicalEnvironment,
+		tagged:  true,
 		class:   classPrefix + "resource.environment",
 		classes: func(value string) bool { return inventory.CanonicalEnvironment(value) == inventory.Production },
 		read:    func(e *evaluation) ref.Val { return text(inventory.CanonicalEnvironment(e.r.Owner.Environment)) }},
-	{name: "resource.production", doc: "whether its environment is production, in any spelling", example: `!resource.production`,
-		typ: cel.BoolType, unknown: "no tag says its environment", tagged: true, shown: "resource.environment",
+	{
+		name: "resource.production", doc: "whether its environment is production, in any spelling",
+		example: `!resource.production`,
+		typ:     cel.BoolType, unknown: "no tag says its environment", tagged: true, shown: "resource.environment",
 		read: func(e *evaluation) ref.Val {
 			if e.r.Owner.Environment == "" {
 				return nil
@@ -213,8 +219,10 @@ var facts = []fact{
 			}
 			return types.Bool(e.r.Managed)
 		}},
-	{name: "resource.gang", doc: "job group: the run of several machines that it belongs to", example: `has(resource.gang)`,
-		typ: cel.StringType, unknown: "it belongs to no known run of several machines",
+	{
+		name: "resource.gang", doc: "job group: the run of several machines that it belongs to",
+		example: `has(resource.gang)`,
+		typ:     cel.StringType, unknown: "it belongs to no known run of several machines",
 		read: func(e *evaluation) ref.Val { return text(e.r.Gang) }},
 	{name: "resource.gpus", doc: "its GPUs", unit: "GPUs", example: `resource.gpus >= 8`,
 		typ: cel.IntType, unknown: "the machine type is not in the catalog",
@@ -245,15 +253,20 @@ var facts = []fact{
 	{name: "resource.size_gib", doc: "its size", unit: "GiB", example: `resource.size_gib > 1000`,
 		typ: cel.IntType, unknown: "the kind has no size, or the provider does not say",
 		read: size},
-	{name: "resource.last_activity", doc: "a notebook's last use, a secret's last access, or an image's last launch", example: `now - resource.last_activity > duration("14d")`,
-		typ: cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
+	{
+		name: "resource.last_activity", doc: "a notebook's last use, a secret's last access, or an image's last launch",
+		example: `now - resource.last_activity > duration("14d")`,
+		typ:     cel.TimestampType, unknown: "the kind has no record of use, or it is empty",
 		read: lastActivity},
 
 	{name: "duty.state", doc: "what it is doing", example: `duty.state in ["idle", "held"]`,
 		typ: cel.StringType, unknown: "too little was measured, or the newest sample is too old", values: duties,
 		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return types.String(v.State) }), turns: dutyExpires},
-	{name: "duty.lasting", doc: "how long it has been idle, held or stalled without a missing sample; 0 while busy or warming", example: `duty.lasting >= duration("30m")`,
-		typ: cel.DurationType, unknown: "duty.state is unknown", slope: 1,
+	{
+		name:    "duty.lasting",
+		doc:     "how long it has been idle, held or stalled without a missing sample; 0 while busy or warming",
+		example: `duty.lasting >= duration("30m")`,
+		typ:     cel.DurationType, unknown: "duty.state is unknown", slope: 1,
 		read: ofDuty(func(e *evaluation, v *duty.Verdict) ref.Val { return types.Duration{Duration: lasting(v, e.f.Now)} }),
 		ends: func(e *evaluation) time.Time {
 			if e.f.Duty == nil || e.f.Duty.Since.IsZero() {
@@ -261,25 +274,33 @@ var facts = []fact{
 			}
 			return e.f.Duty.Until
 		}, turns: dutyExpires},
-	{name: "duty.coverage", doc: "least share of the time that samples of a deciding signal cover", unit: "share, 0 to 1", example: `duty.coverage >= 0.95`,
-		typ: cel.DoubleType, unknown: "duty.state is unknown",
+	{
+		name: "duty.coverage", doc: "least share of the time that samples of a deciding signal cover", unit: "share, 0 to 1",
+		example: `duty.coverage >= 0.95`,
+		typ:     cel.DoubleType, unknown: "duty.state is unknown",
 		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return number(v.Coverage) }), turns: dutyExpires},
 	{name: "duty.why", doc: "evidence of the duty, in words", example: `duty.why.contains("memory")`,
 		typ: cel.StringType, unknown: "duty.state is unknown",
 		read: ofDuty(func(_ *evaluation, v *duty.Verdict) ref.Val { return text(v.Why) }), turns: dutyExpires},
 
-	{name: "lease.until", doc: "end of its lease, by the tag curfew:lease-until", example: `lease.until < timestamp("2026-12-31T00:00:00Z")`,
-		typ: cel.TimestampType, unknown: "it has no lease",
+	{
+		name: "lease.until", doc: "end of its lease, by the tag curfew:lease-until",
+		example: `lease.until < timestamp("2026-12-31T00:00:00Z")`,
+		typ:     cel.TimestampType, unknown: "it has no lease",
 		read: ofLease(func(_ *evaluation, until time.Time) ref.Val { return types.Timestamp{Time: until} })},
-	{name: "lease.remaining", doc: "time left of its lease; negative after its end", example: `lease.remaining < duration("1h")`,
-		typ: cel.DurationType, unknown: "it has no lease", slope: -1,
+	{
+		name: "lease.remaining", doc: "time left of its lease; negative after its end",
+		example: `lease.remaining < duration("1h")`,
+		typ:     cel.DurationType, unknown: "it has no lease", slope: -1,
 		read: ofLease(func(e *evaluation, until time.Time) ref.Val { return types.Duration{Duration: until.Sub(e.f.Now)} })},
 	{name: "lease.expired", doc: "whether its lease is over", example: `lease.expired`,
 		typ: cel.BoolType, unknown: "it has no lease",
 		read:  ofLease(func(e *evaluation, until time.Time) ref.Val { return types.Bool(!e.f.Now.Before(until)) }),
 		turns: func(e *evaluation) time.Time { return e.r.LeaseUntil }},
-	{name: "lease.idle", doc: "idle period after which it is to end, by the tag curfew:idle", example: `duty.lasting >= lease.idle`,
-		typ: cel.DurationType, unknown: "no tag says a duration of at most 12h", most: inventory.MaxIdle,
+	{
+		name: "lease.idle", doc: "idle period after which it is to end, by the tag curfew:idle",
+		example: `duty.lasting >= lease.idle`,
+		typ:     cel.DurationType, unknown: "no tag says a duration of at most 12h", most: inventory.MaxIdle,
 		read: func(e *evaluation) ref.Val {
 			if e.r.IdleLimit == 0 {
 				return nil
@@ -287,31 +308,41 @@ var facts = []fact{
 			return types.Duration{Duration: e.r.IdleLimit}
 		}},
 
-	{name: "checkpoint.age", doc: "time since the newest confirmed checkpoint of its work", example: `checkpoint.age < duration("15m")`,
-		typ: cel.DurationType, unknown: "no checkpoint of its work was confirmed", slope: 1,
+	{
+		name: "checkpoint.age", doc: "time since the newest confirmed checkpoint of its work",
+		example: `checkpoint.age < duration("15m")`,
+		typ:     cel.DurationType, unknown: "no checkpoint of its work was confirmed", slope: 1,
 		read:  func(e *evaluation) ref.Val { return since(e, e.f.Checkpoint.Or(time.Time{})) },
 		turns: func(e *evaluation) time.Time { return e.f.Checkpoint.Or(time.Time{}) }},
 
 	{name: "budget.state", doc: "state of the budget that it counts against", example: `budget.state == "over"`,
 		typ: cel.StringType, unknown: "no budget is known", values: budgetStates,
 		read: ofBudget(func(b *Budget) ref.Val { return text(b.State) })},
-	{name: "budget.used_share", doc: "spent and reserved over the amount of the budget", unit: "share, 1 is all", example: `budget.used_share > 0.9`,
-		typ: cel.DoubleType, unknown: "no budget is known",
+	{
+		name: "budget.used_share", doc: "spent and reserved over the amount of the budget", unit: "share, 1 is all",
+		example: `budget.used_share > 0.9`,
+		typ:     cel.DoubleType, unknown: "no budget is known",
 		read: ofBudget(func(b *Budget) ref.Val { return number(b.UsedShare) })},
-	{name: "budget.forecast_share", doc: "forecast for the period over the amount of the budget", unit: "share, 1 is all", example: `budget.forecast_share > 1.2`,
-		typ: cel.DoubleType, unknown: "no budget is known, or there is no forecast",
+	{
+		name: "budget.forecast_share", doc: "forecast for the period over the amount of the budget", unit: "share, 1 is all",
+		example: `budget.forecast_share > 1.2`,
+		typ:     cel.DoubleType, unknown: "no budget is known, or there is no forecast",
 		read: ofBudget(func(b *Budget) ref.Val { return number(b.ForecastShare.Or(math.NaN())) })},
 
-	{name: "price.drift", doc: "rate paid over the price book's, less 1", unit: "share, 0.1 is 10% more", example: `price.drift > 0.1`,
-		typ: cel.DoubleType, unknown: "the rate paid, or the catalog's, is unknown",
+	{
+		name: "price.drift", doc: "rate paid over the price book's, less 1", unit: "share, 0.1 is 10% more",
+		example: `price.drift > 0.1`,
+		typ:     cel.DoubleType, unknown: "the rate paid, or the catalog's, is unknown",
 		read: func(e *evaluation) ref.Val { return number(e.f.PriceDrift.Or(math.NaN())) }},
 
 	{name: "schedule.off", doc: "whether the schedule is in an off span", example: `schedule.off && resource.gpus > 0`,
 		typ: cel.BoolType, unknown: "never", scheduled: true,
 		read:  func(e *evaluation) ref.Val { return types.Bool(e.hours.isOff(e.f.Now)) },
 		turns: func(e *evaluation) time.Time { return e.hours.nextTurn(e.f.Now) }},
-	{name: "schedule.due", doc: "whether a moment of the schedule has passed since the resource was started", example: `schedule.due`,
-		typ: cel.BoolType, unknown: "its start is unknown", scheduled: true,
+	{
+		name: "schedule.due", doc: "whether a moment of the schedule has passed since the resource was started",
+		example: `schedule.due`,
+		typ:     cel.BoolType, unknown: "its start is unknown", scheduled: true,
 		read:  func(e *evaluation) ref.Val { return truth(e.hours.isDue(e.f.Now, runningSince(e))) },
 		turns: dueTurns},
 }

@@ -109,15 +109,21 @@ var checks = []struct {
 			return ""
 		}
 		d := DefaultLimits()
-		return fmt.Sprintf("it enforces without limits of its own; where it has none %d an hour, %.0f%% and %s an hour apply",
+		return fmt.Sprintf(
+			"it enforces without limits of its own; where it has none %d an hour, %.0f%% and %s an hour apply",
 			d.PerHour, 100*d.Share, d.DollarsPerHour.Dollars())
 	}},
 	{"ungoverned", func(p *Policy, g Governance) string {
-		compute := len(p.Select.Kind) == 0 || slices.ContainsFunc(p.Select.Kind, func(k string) bool { return computes(inventory.Kind(k)) })
-		if !p.Do.Verb.Destructive() || !compute || slices.ContainsFunc(g, func(e Governed) bool { return e.Select.overlaps(&p.Select) }) {
+		compute := len(p.Select.Kind) == 0 || slices.ContainsFunc(p.Select.Kind, func(k string) bool {
+			return computes(inventory.Kind(k))
+		})
+		if !p.Do.Verb.Destructive() || !compute || slices.ContainsFunc(g, func(e Governed) bool {
+			return e.Select.overlaps(&p.Select)
+		}) {
 			return ""
 		}
-		return "no entry of governance in curfew.yaml covers what it selects, so that it acts only on what carries curfew:managed=true"
+		return "no entry of governance in curfew.yaml covers what it selects, so that it acts only on what carries " +
+			"curfew:managed=true"
 	}},
 }
 

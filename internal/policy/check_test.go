@@ -35,35 +35,80 @@ func TestCheck(t *testing.T) {
 		{"no select", "select: {kind: instance, lifetime: ephemeral}\n", "", governed, []string{"everything", "persistent"}},
 		{"inference is not excluded", ` && resource.purpose != "inference"`, "", governed, []string{"inference"}},
 		{"production is not excluded", `resource.environment != "production" && `, "", governed, []string{"production"}},
-		{"both are excluded by select", "lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
+		{
+			"both are excluded by select",
+			"lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
 			"lifetime: ephemeral, environment: [dev, staging], purpose: training}", governed, nil},
-		{"both are selected", "lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
-			"lifetime: ephemeral, environment: production, purpose: [inference]}", governed, []string{"inference", "production"}},
-		{"resources without an environment are accepted", `resource.environment != "production" && `, `(!has(resource.environment) || resource.environment != "production") && `, governed, []string{"untagged"}},
-		{"excluded by the fact", `resource.environment != "production" && resource.purpose != "inference"`, `resource.purpose != "inference" && !resource.production`, governed, nil},
+		{
+			"both are selected",
+			"lifetime: ephemeral}\nwhere: resource.environment != \"production\" && resource.purpose != \"inference\"",
+			"lifetime: ephemeral, environment: production, purpose: [inference]}", governed,
+			[]string{"inference", "production"}},
+		{
+			"resources without an environment are accepted", `resource.environment != "production" && `,
+			`(!has(resource.environment) || resource.environment != "production") && `, governed, []string{"untagged"},
+		},
+		{
+			"excluded by the fact", `resource.environment != "production" && resource.purpose != "inference"`,
+			`resource.purpose != "inference" && !resource.production`, governed, nil,
+		},
 		{"excluded by when", "where: resource.environment != \"production\" && resource.purpose != \"inference\"\nwhen: ",
 			"when: resource.environment in [\"dev\"] && !(resource.purpose == \"inference\") && ", governed, nil},
-		{"excluded by a tag that may not be there", `resource.purpose != "inference"`, `resource.tags.role != "inference"`, governed, []string{"inference"}},
+		{
+			"excluded by a tag that may not be there", `resource.purpose != "inference"`, `resource.tags.role != "inference"`,
+			governed, []string{"inference"},
+		},
 		{"lifetime is not restricted", ", lifetime: ephemeral", "", governed, []string{"persistent"}},
-		{"lifetime is restricted by where", "lifetime: ephemeral}\nwhere: ", "team: vision}\nwhere: resource.lifetime == \"ephemeral\" && ", governed, nil},
+		{
+			"lifetime is restricted by where", "lifetime: ephemeral}\nwhere: ",
+			"team: vision}\nwhere: resource.lifetime == \"ephemeral\" && ", governed, nil,
+		},
 		{"a moment suffices", ` && duty.lasting >= duration("30m")`, "", governed, []string{"no-duration"}},
 		{"busy machines too", "{do: stop}", "{do: stop, even_if_busy: true}", governed, []string{"busy"}},
 		{"a verb that no cloud has", "{do: stop}", "{do: hibernate}", governed, []string{"unsupported"}},
-		{"a verb that no cloud has, and harmless", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: checkpoint}]", governed, []string{"unsupported"}},
-		{"retention", "[{warn: {grace: 15m}}, {do: stop}]", "[{warn: {grace: 15m}}, {do: put-retention, retention_days: 30}]", governed, []string{"refused"}},
-		{"a tag that lets it act", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:managed\": \"true\"}}]", governed, []string{"refused"}},
-		{"a tag that ends its lease", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:lease-until\": \"2026-01-01\"}}]", governed, []string{"refused"}},
-		{"a tag that says when it is idle for too long", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {\"curfew:idle\": 1m}}]", governed, []string{"refused"}},
+		{
+			"a verb that no cloud has, and harmless", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: checkpoint}]", governed,
+			[]string{"unsupported"},
+		},
+		{
+			"retention", "[{warn: {grace: 15m}}, {do: stop}]",
+			"[{warn: {grace: 15m}}, {do: put-retention, retention_days: 30}]", governed, []string{"refused"},
+		},
+		{
+			"a tag that lets it act", "[{warn: {grace: 15m}}, {do: stop}]",
+			"[{do: tag, tags: {\"curfew:managed\": \"true\"}}]", governed, []string{"refused"},
+		},
+		{
+			"a tag that ends its lease", "[{warn: {grace: 15m}}, {do: stop}]",
+			"[{do: tag, tags: {\"curfew:lease-until\": \"2026-01-01\"}}]", governed, []string{"refused"},
+		},
+		{
+			"a tag that says when it is idle for too long", "[{warn: {grace: 15m}}, {do: stop}]",
+			"[{do: tag, tags: {\"curfew:idle\": 1m}}]", governed, []string{"refused"},
+		},
 		{"a tag like others", "[{warn: {grace: 15m}}, {do: stop}]", "[{do: tag, tags: {team: unknown}}]", governed, nil},
 		{"limits left out", ", share: 20%", "", governed, []string{"limits"}},
 		{"limits left out while observing", ", share: 20%, dollars_per_hour: 200}\nmode: enforce", "}", governed, nil},
 		{"no governance", "", "", nil, []string{"ungoverned"}},
-		{"governance of others", "", "", Governance{{Select: Select{Kind: []string{"notebook"}}}, {Select: Select{Lifetime: []string{"persistent"}}}}, []string{"ungoverned"}},
-		{"governance of some tags", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "prod"}}}}, []string{"ungoverned"}},
-		{"governance of any tag", "kind: instance,", "kind: instance, tags: {env: dev},", Governance{{Select: Select{Tags: map[string]string{"env": "*"}}}}, nil},
+		{
+			"governance of others", "", "",
+			Governance{{Select: Select{Kind: []string{"notebook"}}}, {Select: Select{Lifetime: []string{"persistent"}}}},
+			[]string{"ungoverned"},
+		},
+		{
+			"governance of some tags", "kind: instance,", "kind: instance, tags: {env: dev},",
+			Governance{{Select: Select{Tags: map[string]string{"env": "prod"}}}}, []string{"ungoverned"},
+		},
+		{
+			"governance of any tag", "kind: instance,", "kind: instance, tags: {env: dev},",
+			Governance{{Select: Select{Tags: map[string]string{"env": "*"}}}}, nil,
+		},
 		{"volumes need no governance", "kind: instance,", "kind: volume,", nil, []string{}},
 		{"ends unmeasured machines", "do: stop}", "do: stop, even_if_unknown: true}", nil, []string{"busy", "ungoverned"}},
-		{"loses what is on instance-store disks", "do: stop}", "do: stop, disks: {instance_store: scratch, root: snapshot}}", nil, []string{"disks", "ungoverned"}},
+		{
+			"loses what is on instance-store disks", "do: stop}",
+			"do: stop, disks: {instance_store: scratch, root: snapshot}}", nil, []string{"disks", "ungoverned"},
+		},
 		{"a notice about everything", careful, "when: resource.age > duration(\"1h\")", nil, []string{"everything"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -74,7 +119,8 @@ func TestCheck(t *testing.T) {
 			var got []string
 			for _, c := range Check(&Set{Policies: []*Policy{policyOf(t, keys)}}, tc.g) {
 				got = append(got, c.Rule)
-				if c.File != "test.yaml" || c.Line != 3 || c.Policy != "p" || c.Message == "" || strings.Contains(c.Message, "\n") {
+				if c.File != "test.yaml" || c.Line != 3 || c.Policy != "p" || c.Message == "" ||
+					strings.Contains(c.Message, "\n") {
 					t.Errorf("caution %+v does not say where it is, in a line", c)
 				}
 			}
@@ -90,7 +136,8 @@ func TestEveryCheckFinds(t *testing.T) {
 	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
 	busy := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true, scratch_disks: true}]")
 	kept := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: put-retention, retention_days: 1}]")
-	untagged := policyOf(t, "where: '!has(resource.production) || !resource.production'\nthen: [{warn: {grace: 0s}}, {do: stop}]")
+	untagged := policyOf(t,
+		"where: '!has(resource.production) || !resource.production'\nthen: [{warn: {grace: 0s}}, {do: stop}]")
 	found := map[string]bool{}
 	for _, c := range Check(&Set{Policies: []*Policy{worst, busy, kept, untagged}}, nil) {
 		found[c.Rule] = true
@@ -109,10 +156,22 @@ func TestTagsOfGovernance(t *testing.T) {
 		governance Governance
 		want       []map[string]string
 	}{
-		"none":                   {nil, nil},
-		"by tags, not by team":   {Governance{{Select: Select{Tags: map[string]string{"pool": "gpu", "spot": "*"}, Team: []string{"vision"}}}}, []map[string]string{{"pool": "gpu", "spot": "*"}}},
-		"without tags, once":     {Governance{{Select: Select{Kind: []string{"instance"}}}, {Select: Select{Environment: []string{"dev"}}}}, byLifetime},
-		"one of each, and again": {Governance{{Select: Select{Tags: map[string]string{"a": "b"}}}, {Select: Select{Team: []string{"x"}}}, {Select: Select{Tags: map[string]string{"a": "b"}}}}, append([]map[string]string{{"a": "b"}}, byLifetime...)},
+		"none": {nil, nil},
+		"by tags, not by team": {
+			Governance{{Select: Select{Tags: map[string]string{"pool": "gpu", "spot": "*"}, Team: []string{"vision"}}}},
+			[]map[string]string{{"pool": "gpu", "spot": "*"}},
+		},
+		"without tags, once": {
+			Governance{{Select: Select{Kind: []string{"instance"}}}, {Select: Select{Environment: []string{"dev"}}}},
+			byLifetime,
+		},
+		"one of each, and again": {
+			Governance{
+				{Select: Select{Tags: map[string]string{"a": "b"}}}, {Select: Select{Team: []string{"x"}}},
+				{Select: Select{Tags: map[string]string{"a": "b"}}},
+			},
+			append([]map[string]string{{"a": "b"}}, byLifetime...),
+		},
 	} {
 		if diff := cmp.Diff(tc.want, tc.governance.Tags(lifetime)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -170,7 +229,8 @@ func TestGovernanceInAFile(t *testing.T) {
 		}
 		return f.Decode(f.Bodies[0], &c)
 	}
-	if err := read("before: a\ngovernance:\n  - kind: [instance, notebook]\n    reason: the lab\n  - {team: vision, tags: {a: b}}\n"); err != nil {
+	if err := read("before: a\ngovernance:\n  - kind: [instance, notebook]\n    reason: the lab\n  - {team: vision, " +
+		"tags: {a: b}}\n"); err != nil {
 		t.Fatal(err)
 	}
 	want := Governance{
@@ -188,7 +248,8 @@ func TestGovernanceInAFile(t *testing.T) {
 		"before: a\ngovernance:\n  - {lifetime: x}\n":  `3:16 lifetime "x" does not exist`,
 	} {
 		err := read(src)
-		if want := "curfew.yaml:" + strings.Replace(want, " ", ": ", 1); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if want := "curfew.yaml:" + strings.Replace(want, " ", ": ", 1); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q gives %v, want %q", src, err, want)
 		}
 	}
@@ -244,7 +305,8 @@ func anyPolicy(t *rapid.T) *Policy {
 		}
 	}
 	if p.Do.Verb == Scale {
-		p.Select.Kind = pick(t, "scaled", []string{"autoscaling-group"}, []string{"endpoint", "autoscaling-group"}, []string{"instance"})
+		p.Select.Kind = pick(t, "scaled", []string{"autoscaling-group"}, []string{"endpoint", "autoscaling-group"},
+			[]string{"instance"})
 		if p.Select.Kind[0] == "instance" {
 			p.Do.To = ThroughGroup
 		}
@@ -255,7 +317,8 @@ func anyPolicy(t *rapid.T) *Policy {
 	}
 	p.Mode = Mode(pick(t, "mode", string(Observe), string(Warn), string(Enforce)))
 	p.Limits = Limits{
-		PerHour: rapid.IntRange(0, 99).Draw(t, "per hour"), Share: float64(rapid.IntRange(0, 10_000).Draw(t, "share")) / 10_000,
+		PerHour:        rapid.IntRange(0, 99).Draw(t, "per hour"),
+		Share:          float64(rapid.IntRange(0, 10_000).Draw(t, "share")) / 10_000,
 		DollarsPerHour: money.Amount(rapid.Int64Range(0, 1<<50).Draw(t, "dollars")),
 	}
 	return p
@@ -268,22 +331,28 @@ func TestExplain(t *testing.T) {
 		change     func(*Facts)
 		want       []string
 	}{
-		{"all true", "select: {kind: instance, tags: {team: '*'}}\nwhen: duty.state == \"idle\" && duty.lasting >= duration(\"30m\")", nil, []string{
-			`select: true (kind: instance, tag team: *): kind is instance, tag team is "vision"`,
-			`when: true (duty.state == "idle" && duty.lasting >= duration("30m")): duty.state is "idle"; duty.lasting is 1h`}},
+		{
+			"all true", "select: {kind: instance, tags: {team: '*'}}\nwhen: duty.state == \"idle\" && duty.lasting >= " +
+				"duration(\"30m\")", nil, []string{
+				`select: true (kind: instance, tag team: *): kind is instance, tag team is "vision"`,
+				`when: true (duty.state == "idle" && duty.lasting >= duration("30m")): duty.state is "idle"; duty.lasting is 1h`}},
 		{"not selected", "select: {kind: [volume, notebook], lifetime: ephemeral}\nwhen: 'true'", nil, []string{
 			`select: false (kind: volume | notebook, lifetime: ephemeral): kind is instance`}},
 		{"an absent tag, selected", "select: {tags: {absent: x, team: speech}}\nwhen: 'true'", nil, []string{
 			`select: false (tag absent: x, tag team: speech): tag absent is absent, tag team is "vision"`}},
-		{"the first part that is false", `when: resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")`, nil, []string{
-			"select: true (everything): ",
-			`when: false (resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")): duty.state == "busy" is false: duty.state is "idle"`}},
-		{"all that is unknown", "where: resource.tags.absent != \"x\" && resource.gang != \"y\"\nwhen: duty.state == \"idle\"", func(f *Facts) {
-			f.Resource.Gang, f.Duty = "", &duty.Verdict{Why: "nothing was measured"}
-		}, []string{
-			"select: true (everything): ",
-			`where: unknown (resource.tags.absent != "x" && resource.gang != "y"): tag absent is absent; resource.gang is unknown: it belongs to no known run of several machines`,
-			`when: unknown (duty.state == "idle"): duty.state is unknown: nothing was measured`}},
+		{
+			"the first part that is false", `when: resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")`,
+			nil, []string{
+				"select: true (everything): ",
+				`when: false (resource.gpus > 0 && duty.state == "busy" && resource.age > duration("9d")): duty.state == "busy" is false: duty.state is "idle"`}},
+		{
+			"all that is unknown",
+			"where: resource.tags.absent != \"x\" && resource.gang != \"y\"\nwhen: duty.state == \"idle\"", func(f *Facts) {
+				f.Resource.Gang, f.Duty = "", &duty.Verdict{Why: "nothing was measured"}
+			}, []string{
+				"select: true (everything): ",
+				`where: unknown (resource.tags.absent != "x" && resource.gang != "y"): tag absent is absent; resource.gang is unknown: it belongs to no known run of several machines`,
+				`when: unknown (duty.state == "idle"): duty.state is unknown: nothing was measured`}},
 		{"why not at all", "when: resource.managed && !has(resource.tags.team)", nil, []string{
 			"select: true (everything): ",
 			`when: false (resource.managed && !has(resource.tags.team)): tag team is "vision"`}},
@@ -292,19 +361,26 @@ func TestExplain(t *testing.T) {
 			"when: unknown (1 / (resource.gpus - 1) == 1): 1 / (resource.gpus - 1) == 1 is unknown: division by zero"}},
 		{"a schedule", "schedule: {timezone: Europe/Berlin, off: Sat-Sun, at: \"Tue 12:00\"}", nil, []string{
 			"select: true (everything): ",
-			"schedule: false (off Sat-Sun, at Tue 12:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 Jan 00:00, and it has been running since Tue 6 Jan 17:00 only"}},
+			"schedule: false (off Sat-Sun, at Tue 12:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 Jan 00:00, " +
+				"and it has been running since Tue 6 Jan 17:00 only"}},
 		{"a schedule of hours", "schedule: {timezone: Europe/Berlin, off: Sat-Sun}", nil, []string{
 			"select: true (everything): ",
 			"schedule: false (off Sat-Sun (Europe/Berlin)): it is Wed 7 Jan 13:00, on until Sat 10 Jan 00:00"}},
-		{"a schedule of times", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", func(f *Facts) { f.Now = f.Now.Add(7 * 24 * time.Hour) }, []string{
+		{"a schedule of times", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", func(f *Facts) {
+			f.Now = f.Now.Add(7 * 24 * time.Hour)
+		}, []string{
 			"select: true (everything): ",
-			"schedule: true (at Tue 17:00 (Europe/Berlin)): it is Wed 14 Jan 13:00, and it has been running since before Tue 13 Jan 17:00"}},
+			"schedule: true (at Tue 17:00 (Europe/Berlin)): it is Wed 14 Jan 13:00, and it has been running since before Tue " +
+				"13 Jan 17:00"}},
 		{"a schedule of times at the start", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", nil, []string{
 			"select: true (everything): ",
-			"schedule: false (at Tue 17:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, and it has been running since Tue 6 Jan 17:00 only"}},
-		{"a schedule of times, and an unknown start", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}", func(f *Facts) { f.Resource.CreatedAt, f.Resource.StateSince = time.Time{}, time.Time{} }, []string{
-			"select: true (everything): ",
-			"schedule: unknown (at Tue 17:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, and its start is unknown"}},
+			"schedule: false (at Tue 17:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, and it has been running since Tue 6 Jan " +
+				"17:00 only"}},
+		{
+			"a schedule of times, and an unknown start", "schedule: {timezone: Europe/Berlin, at: \"Tue 17:00\"}",
+			func(f *Facts) { f.Resource.CreatedAt, f.Resource.StateSince = time.Time{}, time.Time{} }, []string{
+				"select: true (everything): ",
+				"schedule: unknown (at Tue 17:00 (Europe/Berlin)): it is Wed 7 Jan 13:00, and its start is unknown"}},
 		{"a stale inventory", "when: 'true'", func(f *Facts) { f.Stale = true }, []string{
 			"select: unknown (everything): the inventory is too old to act on"}},
 	} {

@@ -199,7 +199,8 @@ func newCrossing(e ast.Expr) (x crossing, ok bool) {
 	}
 	call := e.AsCall()
 	switch call.FunctionName() {
-	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals, operators.NotEquals:
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals,
+		operators.NotEquals:
 		x.op = call.FunctionName()
 		return x, x.add(call.Args()[0], 1) && x.add(call.Args()[1], -1)
 	}

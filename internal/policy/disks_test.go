@@ -17,10 +17,19 @@ func TestDisks(t *testing.T) {
 		want Do
 		err  string
 	}{
-		{step: "do: stop, disks: {instance_store: scratch, root: snapshot}", want: Do{Verb: Stop, ScratchInstanceStore: true, SaveDisks: true}},
+		{
+			step: "do: stop, disks: {instance_store: scratch, root: snapshot}",
+			want: Do{Verb: Stop, ScratchInstanceStore: true, SaveDisks: true},
+		},
 		{step: "do: terminate, disks: {root: scratch}", want: Do{Verb: Terminate, ScratchRoot: true}},
-		{step: "do: terminate, scratch_disks: true, save_disks: true", want: Do{Verb: Terminate, ScratchDisks: true, SaveDisks: true}},
-		{step: "do: stop, disks: {instance_store: scratch}, scratch_disks: true", err: "scratch_disks and disks say the same thing"},
+		{
+			step: "do: terminate, scratch_disks: true, save_disks: true",
+			want: Do{Verb: Terminate, ScratchDisks: true, SaveDisks: true},
+		},
+		{
+			step: "do: stop, disks: {instance_store: scratch}, scratch_disks: true",
+			err:  "scratch_disks and disks say the same thing",
+		},
 		{step: "do: stop, disks: {root: snapshot}, save_disks: false", err: "save_disks and disks say the same thing"},
 		{step: "do: stop, disks: {instance_store: snapshot}", err: "no snapshot can save instance-store disks"},
 		{step: "do: stop, disks: {instance_store: lost}", err: `instance_store "lost" does not exist; it is scratch`},
@@ -28,7 +37,9 @@ func TestDisks(t *testing.T) {
 		{step: "do: stop, disks: {}", err: "disks needs instance_store or root"},
 		{step: "do: delete, disks: {root: snapshot}", err: "disks belongs to scale, stop, hibernate or terminate"},
 	} {
-		set, err := Parse("x.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: 'true'\n    then: [{warn: {grace: 1m}}, {"+tc.step+"}]\n"))
+		set, err := Parse("x.yaml",
+			[]byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: 'true'\n    then: [{warn: {grace: 1m}}, {"+
+				tc.step+"}]\n"))
 		switch {
 		case tc.err != "":
 			if err == nil || !strings.Contains(err.Error(), tc.err) {
@@ -47,7 +58,9 @@ func TestDisks(t *testing.T) {
 // TestGovernedDisks: an entry speaks for the machines that it matches and no others.
 func TestGovernedDisks(t *testing.T) {
 	var g Governance
-	if err := yaml.Unmarshal([]byte("- {kind: instance, team: vision, instance_store: scratch}\n- {kind: instance, team: speech}\n"), &g); err != nil {
+	if err := yaml.Unmarshal(
+		[]byte("- {kind: instance, team: vision, instance_store: scratch}\n- {kind: instance, team: speech}\n"),
+		&g); err != nil {
 		t.Fatal(err)
 	}
 	for team, want := range map[string]bool{"vision": true, "speech": false, "": false} {

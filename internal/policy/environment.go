@@ -32,11 +32,13 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Macros(cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.MapMacro, cel.MapFilterMacro, cel.FilterMacro,
 			cel.GlobalMacro("has", 1, expandHas, cel.MacroDocs("whether a tag is there, or a fact is known"),
 				cel.MacroExamples("has(resource.tags.team)", `has(resource.tags["cost-center"])`, "has(resource.team)")),
-			cel.GlobalMacro("duration", 1, expandDuration, cel.MacroDocs("a duration, in w, d, h, m, s, ms, us and ns"), cel.MacroExamples(`duration("7d")`, `duration("1h30m")`))),
+			cel.GlobalMacro("duration", 1, expandDuration, cel.MacroDocs("a duration, in w, d, h, m, s, ms, us and ns"),
+				cel.MacroExamples(`duration("7d")`, `duration("1h30m")`))),
 		cel.Macros(figureMacros()...), cel.Variable(figuresName, cel.MapType(cel.IntType, cel.DoubleType)),
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableMacroCallTracking(),
 		cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(100),
-		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(2)),
+		cel.ASTValidators(cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(),
+			cel.ValidateComprehensionNestingLimit(2)),
 	}
 	for _, f := range facts {
 		options = append(options, cel.Variable(f.name, f.typ))
@@ -192,7 +194,8 @@ func inWords(message string) string {
 	}
 	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
 		name, _, _ = strings.Cut(name, "'")
-		return fmt.Sprintf("%s is neither a fact nor a function; facts begin with %s%s", name, strings.Join(roots, ", "), document.DidYouMean(name, roots))
+		return fmt.Sprintf("%s is neither a fact nor a function; facts begin with %s%s", name, strings.Join(roots, ", "),
+			document.DidYouMean(name, roots))
 	}
 	if strings.Contains(message, "'<EOF>'") {
 		return "the condition ends where more is expected"
@@ -278,7 +281,8 @@ func checkNames(a *ast.AST, schedule bool) *fault {
 				break
 			}
 			if cut < 0 {
-				report(e, "%s is not a fact; %s has %s%s", name, root, strings.Join(under(root), ", "), document.DidYouMean(name, factNames()))
+				report(e, "%s is not a fact; %s has %s%s", name, root, strings.Join(under(root), ", "),
+					document.DidYouMean(name, factNames()))
 				break
 			}
 			prefix = prefix[:cut]

@@ -100,7 +100,9 @@ type field struct {
 var fields = []field{
 	{name: "kind", doc: "kinds of resource", wanted: func(s *Select) *[]string { return &s.Kind }, values: kinds,
 		value: func(r *inventory.Resource) string { return string(r.Kind) }},
-	{name: "lifetime", doc: "lifetimes; persistent where no tag says ephemeral", wanted: func(s *Select) *[]string { return &s.Lifetime }, values: lifetimes,
+	{name: "lifetime", doc: "lifetimes; persistent where no tag says ephemeral", wanted: func(s *Select) *[]string {
+		return &s.Lifetime
+	}, values: lifetimes,
 		value: func(r *inventory.Resource) string { return string(lifetime(r)) }},
 	{name: "purpose", doc: "purposes, by tags", wanted: func(s *Select) *[]string { return &s.Purpose }, values: purposes,
 		value: func(r *inventory.Resource) string { return string(r.Purpose) }},
@@ -118,7 +120,9 @@ var fields = []field{
 		value: func(r *inventory.Resource) string { return r.Owner.Project }},
 	{name: "user", doc: "users, by tags", wanted: func(s *Select) *[]string { return &s.User },
 		value: func(r *inventory.Resource) string { return r.Owner.User }},
-	{name: "environment", doc: "environments, by tags, in lower case; production, prod, prd and live are each everything that is production",
+	{
+		name:   "environment",
+		doc:    "environments, by tags, in lower case; production, prod, prd and live are each everything that is production",
 		wanted: func(s *Select) *[]string { return &s.Environment }, lower: true, same: inventory.SameEnvironment,
 		value: func(r *inventory.Resource) string { return r.Owner.Environment }},
 }

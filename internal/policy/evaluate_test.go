@@ -22,13 +22,18 @@ func machine() *Facts {
 	return &Facts{
 		Now: wednesday,
 		Resource: &inventory.Resource{
-			ID: "i-1", Name: "dev", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1", Zone: "us-east-1a",
-			Type: "g6.xlarge", State: inventory.StateRunning, CreatedAt: wednesday.Add(-24 * time.Hour), StateSince: wednesday.Add(-20 * time.Hour),
-			Tags: map[string]string{"team": "vision", "empty": "", "Cost-Center": "42"}, Lifetime: inventory.Ephemeral, Purpose: inventory.Training,
+			ID: "i-1", Name: "dev", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1",
+			Zone: "us-east-1a",
+			Type: "g6.xlarge", State: inventory.StateRunning, CreatedAt: wednesday.Add(-24 * time.Hour),
+			StateSince: wednesday.Add(-20 * time.Hour),
+			Tags:       map[string]string{"team": "vision", "empty": "", "Cost-Center": "42"}, Lifetime: inventory.Ephemeral,
+			Purpose: inventory.Training,
 			Owner:   inventory.Owner{Team: "vision", Project: "ranking", User: "ana", Environment: "dev", CostCenter: "42"},
-			Managed: true, LeaseUntil: wednesday.Add(time.Hour), IdleLimit: 45 * time.Minute, Gang: "run-7", Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
+			Managed: true, LeaseUntil: wednesday.Add(time.Hour), IdleLimit: 45 * time.Minute, Gang: "run-7",
+			Size: inventory.Size{GPUs: inventory.Known(1)}, Detail: &inventory.Instance{Market: inventory.Spot},
 		},
-		Duty: &duty.Verdict{State: duty.Idle, Lasting: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
+		Duty: &duty.Verdict{
+			State: duty.Idle, Lasting: time.Hour, Since: wednesday.Add(-time.Hour), Until: wednesday.Add(time.Minute),
 			Expires: wednesday.Add(2 * time.Minute), Coverage: 0.97, Why: "0% compute and nothing held"},
 		Hourly: inventory.Known(money.USD + 10*money.Cent), Checkpoint: inventory.Known(wednesday.Add(-10 * time.Minute)),
 		Budget:     &Budget{State: "warn", UsedShare: 0.8, ForecastShare: inventory.Known(1.2)},
@@ -132,21 +137,39 @@ func TestUnknownNeverActs(t *testing.T) {
 		{"an absent tag that is compared", `where: resource.tags.absent != "x"`, nil},
 		{"an absent tag under a negation", `where: '!(resource.tags.absent == "x")'`, nil},
 		{"tags that could not be read", `where: '!has(resource.tags.team)'`, func(f *Facts) { f.Resource.Tags = nil }},
-		{"a tag with a dash of tags that could not be read", `where: '!has(resource.tags["Cost-Center"])'`, func(f *Facts) { f.Resource.Tags = nil }},
-		{"an untagged environment", `where: resource.environment != "production"`, func(f *Facts) { f.Resource.Owner.Environment = "" }},
+		{"a tag with a dash of tags that could not be read", `where: '!has(resource.tags["Cost-Center"])'`, func(f *Facts) {
+			f.Resource.Tags = nil
+		}},
+		{"an untagged environment", `where: resource.environment != "production"`, func(f *Facts) {
+			f.Resource.Owner.Environment = ""
+		}},
 		{"an untagged purpose", `where: resource.purpose != "inference"`, func(f *Facts) { f.Resource.Purpose = "" }},
-		{"an untagged team, selected", "select: {team: vision}\nwhen: 'true'", func(f *Facts) { f.Resource.Owner.Team = "" }},
-		{"tags that could not be read, selected", "select: {tags: {team: '*'}}\nwhen: 'true'", func(f *Facts) { f.Resource.Tags = nil }},
+		{"an untagged team, selected", "select: {team: vision}\nwhen: 'true'", func(f *Facts) {
+			f.Resource.Owner.Team = ""
+		}},
+		{"tags that could not be read, selected", "select: {tags: {team: '*'}}\nwhen: 'true'", func(f *Facts) {
+			f.Resource.Tags = nil
+		}},
 		{"what was not judged", `when: duty.state != "busy"`, func(f *Facts) { f.Duty = nil }},
-		{"what could not be judged", `when: duty.state != "busy"`, func(f *Facts) { f.Duty = &duty.Verdict{Why: "too little"} }},
-		{"a verdict whose samples are too old", `when: duty.state == "idle"`, func(f *Facts) { f.Now = f.Duty.Expires.Add(1) }},
+		{"what could not be judged", `when: duty.state != "busy"`, func(f *Facts) {
+			f.Duty = &duty.Verdict{Why: "too little"}
+		}},
+		{"a verdict whose samples are too old", `when: duty.state == "idle"`, func(f *Facts) {
+			f.Now = f.Duty.Expires.Add(1)
+		}},
 		{"a stale inventory", `when: "true"`, func(f *Facts) { f.Stale = true }},
 		{"an unpriced item", `when: resource.hourly_usd < 5`, func(f *Facts) { f.Hourly = inventory.Fact[money.Amount]{} }},
-		{"a creation in the future", `when: resource.age < duration("1h")`, func(f *Facts) { f.Resource.CreatedAt = f.Now.Add(1) }},
+		{"a creation in the future", `when: resource.age < duration("1h")`, func(f *Facts) {
+			f.Resource.CreatedAt = f.Now.Add(1)
+		}},
 		{"no lease", `when: "!lease.expired"`, func(f *Facts) { f.Resource.LeaseUntil = time.Time{} }},
-		{"no checkpoint", `when: checkpoint.age > duration("1m")`, func(f *Facts) { f.Checkpoint = inventory.Fact[time.Time]{} }},
+		{"no checkpoint", `when: checkpoint.age > duration("1m")`, func(f *Facts) {
+			f.Checkpoint = inventory.Fact[time.Time]{}
+		}},
 		{"no budget", `when: budget.state != "ok"`, func(f *Facts) { f.Budget = nil }},
-		{"a share that is not a number", `when: budget.used_share != 1.0`, func(f *Facts) { f.Budget.UsedShare = math.NaN() }},
+		{"a share that is not a number", `when: budget.used_share != 1.0`, func(f *Facts) {
+			f.Budget.UsedShare = math.NaN()
+		}},
 		{"a drift without end", `when: price.drift > 0.1`, func(f *Facts) { f.PriceDrift = inventory.Known(math.Inf(1)) }},
 		{"division by zero", `when: 1 / (resource.gpus - 1) != 7`, nil},
 		{"division by zero of decimals", `when: 1.0 / (price.drift - price.drift) > 1.0`, nil},
@@ -156,7 +179,9 @@ func TestUnknownNeverActs(t *testing.T) {
 		{"a text that is no time", `when: timestamp(resource.tags.team) != now`, nil},
 		{"a choice on an unknown", `when: 'resource.tags.absent == "x" ? true : true'`, nil},
 		{"a condition that was not compiled", `when: "true"`, nil},
-		{"a tick for what its start is unknown", `schedule: {at: "11:00"}`, func(f *Facts) { f.Resource.CreatedAt, f.Resource.StateSince = time.Time{}, time.Time{} }},
+		{"a tick for what its start is unknown", `schedule: {at: "11:00"}`, func(f *Facts) {
+			f.Resource.CreatedAt, f.Resource.StateSince = time.Time{}, time.Time{}
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, f := policyOf(t, tc.keys), machine()
@@ -267,7 +292,8 @@ func TestExplainAnswersAsEvaluate(t *testing.T) {
 		p, f := somePolicy(t), someFacts(t, someTime(t))
 		fast, slow := p.Evaluate(f), p.Explain(f)
 		if fast.Answer != slow.Answer || !fast.Next.Equal(slow.Next) {
-			t.Fatalf("where %s, when %s: Evaluate %s until %s, Explain %s until %s: %+v", p.Where, p.When, fast.Answer, fast.Next, slow.Answer, slow.Next, slow.Parts)
+			t.Fatalf("where %s, when %s: Evaluate %s until %s, Explain %s until %s: %+v", p.Where, p.When, fast.Answer,
+				fast.Next, slow.Answer, slow.Next, slow.Parts)
 		}
 		answers := []usage.Answer{}
 		for i, part := range slow.Parts {
@@ -289,7 +315,8 @@ func TestExplainAnswersAsEvaluate(t *testing.T) {
 func somePolicy(t *rapid.T) *Policy {
 	keys := []string{}
 	if rapid.Bool().Draw(t, "select") {
-		keys = append(keys, pick(t, "selection", "select: {kind: [instance, volume, notebook]}", "select: {lifetime: ephemeral}", "select: {tags: {team: x}}", "select: {team: [x, y]}"))
+		keys = append(keys, pick(t, "selection", "select: {kind: [instance, volume, notebook]}",
+			"select: {lifetime: ephemeral}", "select: {tags: {team: x}}", "select: {team: [x, y]}"))
 	}
 	scheduled := rapid.Bool().Draw(t, "scheduled")
 	if scheduled {
@@ -302,7 +329,8 @@ func somePolicy(t *rapid.T) *Policy {
 		}
 		keys = append(keys, key+": "+scalarText(text))
 	}
-	src := "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    then: [{do: notify}]\n    " + strings.Join(keys, "\n    ") + "\n"
+	src := "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    then: [{do: notify}]\n    " + strings.Join(keys,
+		"\n    ") + "\n"
 	set, err := Parse("p.yaml", []byte(src))
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, src)
@@ -312,7 +340,10 @@ func somePolicy(t *rapid.T) *Policy {
 
 // someTime draws a time around one at which clocks change somewhere.
 func someTime(t *rapid.T) time.Time {
-	changes := []string{"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z", "2026-04-04T15:00:00Z", "2011-12-30T10:00:00Z", "2026-01-07T12:00:00Z"}
+	changes := []string{
+		"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z",
+		"2026-04-04T15:00:00Z", "2011-12-30T10:00:00Z", "2026-01-07T12:00:00Z",
+	}
 	at, err := time.Parse(time.RFC3339, pick(t, "change", changes...))
 	if err != nil {
 		t.Fatal(err)

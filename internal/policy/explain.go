@@ -27,7 +27,9 @@ func (p *Policy) Explain(f *Facts) Outcome {
 	}
 	e := evaluation{f: f, r: f.Resource, hours: p.hours}
 	out := Outcome{Answer: usage.True, Next: p.Evaluate(f).Next}
-	for _, part := range []func(*evaluation) (Part, bool){p.explainSelect, p.explainWhere, p.explainSchedule, p.explainWhen} {
+	for _, part := range []func(*evaluation) (Part, bool){
+		p.explainSelect, p.explainWhere, p.explainSchedule, p.explainWhen,
+	} {
 		if explained, given := part(&e); given {
 			out.Parts = append(out.Parts, explained)
 			out.Answer = usage.And(out.Answer, explained.Answer)

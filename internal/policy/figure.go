@@ -44,7 +44,8 @@ func Figures() []FigureInfo {
 		for _, worst := range []bool{false, true} {
 			for _, s := range q.Statistics {
 				if !worst || q.Worst != "" {
-					f.Calls = append(f.Calls, call(duty.Figure{Quantity: q.Quantity, Statistic: s, Worst: worst, Window: 30 * time.Minute}))
+					f.Calls = append(f.Calls,
+						call(duty.Figure{Quantity: q.Quantity, Statistic: s, Worst: worst, Window: 30 * time.Minute}))
 				}
 			}
 		}
@@ -70,7 +71,8 @@ func figureMacros() []cel.Macro {
 	}
 	var out []cel.Macro
 	for _, name := range names {
-		out = append(out, cel.ReceiverMacro(name, 1, func(eh parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
+		out = append(out, cel.ReceiverMacro(name, 1, func(eh parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr,
+			*common.Error) {
 			of := path(target)
 			if root, _, _ := strings.Cut(of, "."); root != figureRoot {
 				return nil, nil
@@ -80,7 +82,9 @@ func figureMacros() []cel.Macro {
 				return nil, eh.NewError(target.ID(), why)
 			}
 			if f.Window, why = windowOf(args[0]); why != "" {
-				return nil, eh.NewError(args[0].ID(), call(duty.Figure{Quantity: f.Quantity, Statistic: f.Statistic, Worst: f.Worst, Window: 30 * time.Minute})+": "+why)
+				return nil, eh.NewError(args[0].ID(),
+					call(duty.Figure{Quantity: f.Quantity, Statistic: f.Statistic, Worst: f.Worst, Window: 30 * time.Minute})+": "+
+						why)
 			}
 			return eh.NewCall(operators.Index, eh.NewIdent(figuresName), eh.NewLiteral(types.Int(keyOf(f)))), nil
 		}))
@@ -114,7 +118,8 @@ func noFigure(name string) string {
 			return name + " is asked for over a window, as in " + Figures()[q.Quantity].Calls[0]
 		}
 	}
-	return fmt.Sprintf("%s is no figure about GPUs; there are %s%s", name, strings.Join(names, ", "), document.DidYouMean(name, names))
+	return fmt.Sprintf("%s is no figure about GPUs; there are %s%s", name, strings.Join(names, ", "),
+		document.DidYouMean(name, names))
 }
 
 // windowOf reads the window of a figure, or says what is wrong with it.
@@ -130,7 +135,8 @@ func windowOf(e ast.Expr) (time.Duration, string) {
 	case err != nil:
 		return 0, err.Error()
 	case d < duty.LeastWindow || d > duty.LongestWindow || d%time.Second != 0:
-		return 0, fmt.Sprintf("a window is %s to %s, in whole seconds", plain.ExactDuration(duty.LeastWindow), plain.ExactDuration(duty.LongestWindow))
+		return 0, fmt.Sprintf("a window is %s to %s, in whole seconds", plain.ExactDuration(duty.LeastWindow),
+			plain.ExactDuration(duty.LongestWindow))
 	default:
 		return d, ""
 	}
@@ -147,13 +153,15 @@ func keyOf(f duty.Figure) int64 {
 
 // figureAt returns the figure of a number that keyOf returned.
 func figureAt(key int64) duty.Figure {
-	return duty.Figure{Quantity: duty.Quantity(key >> 48), Statistic: duty.Statistic(key >> 40 & 0xff), Worst: key>>32&1 == 1,
+	return duty.Figure{
+		Quantity: duty.Quantity(key >> 48), Statistic: duty.Statistic(key >> 40 & 0xff), Worst: key>>32&1 == 1,
 		Window: time.Duration(key&(1<<32-1)) * time.Second}
 }
 
 // figureOf returns the figure that an expression asks for.
 func figureOf(e ast.Expr) (duty.Figure, bool) {
-	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Index || path(e.AsCall().Args()[0]) != figuresName {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Index ||
+		path(e.AsCall().Args()[0]) != figuresName {
 		return duty.Figure{}, false
 	}
 	key, ok := e.AsCall().Args()[1].AsLiteral().(types.Int)

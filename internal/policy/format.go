@@ -44,11 +44,14 @@ func (p *Policy) write(b *strings.Builder) {
 		if place == nil {
 			place = time.UTC
 		}
-		line("schedule", flow([]string{pair("timezone", scalarText(place.String())), pair("off", list(s.Off)), pair("at", list(s.At))}))
+		line("schedule", flow([]string{
+			pair("timezone", scalarText(place.String())), pair("off", list(s.Off)), pair("at", list(s.At)),
+		}))
 	}
 	b.WriteString("    then:\n")
 	if w := p.Warn; w != nil {
-		fmt.Fprintf(b, "      - warn: %s\n", flow([]string{pair("notify", list(w.Notify)), pair("grace", plain.ExactDuration(w.Grace))}))
+		fmt.Fprintf(b, "      - warn: %s\n",
+			flow([]string{pair("notify", list(w.Notify)), pair("grace", plain.ExactDuration(w.Grace))}))
 	}
 	p.Do.write(b)
 	line("limits", flow(p.Limits.pairs()))
@@ -76,7 +79,10 @@ func (d *Do) write(b *strings.Builder) {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"even_if_busy", d.EvenIfBusy}, {"even_if_unknown", d.EvenIfUnknown}, {"scratch_disks", d.ScratchDisks}, {"save_disks", d.SaveDisks && !disks}} {
+	}{
+		{"even_if_busy", d.EvenIfBusy}, {"even_if_unknown", d.EvenIfUnknown}, {"scratch_disks", d.ScratchDisks},
+		{"save_disks", d.SaveDisks && !disks},
+	} {
 		if f.set {
 			fmt.Fprintf(b, "        %s: true\n", f.name)
 		}

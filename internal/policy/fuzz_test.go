@@ -19,7 +19,8 @@ func FuzzCondition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c, mistake := compile(text, true)
 		if mistake != nil {
-			if lines := strings.Count(text, "\n") + 1; mistake.line < 1 || mistake.line > lines || mistake.column < 0 || strings.Contains(mistake.message, "\n") {
+			if lines := strings.Count(text, "\n") + 1; mistake.line < 1 || mistake.line > lines || mistake.column < 0 ||
+				strings.Contains(mistake.message, "\n") {
 				t.Fatalf("%+v is not in %d lines of condition", mistake, lines)
 			}
 			return
@@ -58,7 +59,8 @@ func FuzzSchedule(f *testing.F) {
 			return
 		}
 		now := time.Unix(unix%4_000_000_000, 0)
-		if turn := h.nextTurn(now); !turn.IsZero() && (!turn.After(now) || h.isOff(turn) == h.isOff(now) || h.isOff(turn.Add(-1)) != h.isOff(now)) {
+		if turn := h.nextTurn(now); !turn.IsZero() && (!turn.After(now) || h.isOff(turn) == h.isOff(now) ||
+			h.isOff(turn.Add(-1)) != h.isOff(now)) {
 			t.Fatalf("%q: off is %t at %s, %t at its turn %s", off, h.isOff(now), now, h.isOff(turn), turn)
 		}
 		last, next := h.lastTick(now), h.nextTick(now)

@@ -69,7 +69,8 @@ func aCondition(t *rapid.T, depth int) string {
 	case "time":
 		return aTime(t) + pick(t, "op", " < ", " <= ", " > ", " >= ", " == ", " != ") + aTime(t)
 	case "tag":
-		return fmt.Sprintf(`resource.tags[%q]%s%q`, pick(t, "key", tagKeys...), pick(t, "op", " == ", " != "), pick(t, "value", "x", "y", ""))
+		return fmt.Sprintf(`resource.tags[%q]%s%q`, pick(t, "key", tagKeys...), pick(t, "op", " == ", " != "),
+			pick(t, "value", "x", "y", ""))
 	case "tags":
 		return fmt.Sprintf(`resource.tags.%s(k, %s)`, pick(t, "macro", "exists", "all", "exists_one"),
 			pick(t, "body", `k == "team"`, `resource.tags[k] == "x"`, `k == resource.team`, `duty.lasting > duration("5m")`))
@@ -86,8 +87,10 @@ func aText(t *rapid.T, name string) string {
 }
 
 func aNumber(t *rapid.T) string {
-	return pick(t, "number", "0", "1", "2", "1 / resource.gpus", "resource.gpus", "resource.size_gib", "9223372036854775807 + resource.gpus",
-		"0.5", "price.drift", "budget.used_share", "0.0 / budget.used_share", "price.drift * 1e308 * 10.0", "resource.hourly_usd", "size(resource.tags)",
+	return pick(t, "number", "0", "1", "2", "1 / resource.gpus", "resource.gpus", "resource.size_gib",
+		"9223372036854775807 + resource.gpus",
+		"0.5", "price.drift", "budget.used_share", "0.0 / budget.used_share", "price.drift * 1e308 * 10.0",
+		"resource.hourly_usd", "size(resource.tags)",
 		`gpu.util.mean("5m")`, `gpu.util.worst.max("2m")`, `gpu.memory.share.mean("5m")`, "20")
 }
 
@@ -107,7 +110,8 @@ func aSpan(t *rapid.T, depth int) string {
 }
 
 func aTime(t *rapid.T) string {
-	return pick(t, "time", "now", "lease.until", "resource.last_activity", `timestamp("2026-03-29T01:30:00Z")`, `(now - duration("20m"))`)
+	return pick(t, "time", "now", "lease.until", "resource.last_activity", `timestamp("2026-03-29T01:30:00Z")`,
+		`(now - duration("20m"))`)
 }
 
 // aDuration is up to two hours, mostly of whole seconds.
@@ -139,13 +143,17 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 		return pick(t, label+" value", from...)
 	}
 	r := &inventory.Resource{
-		ID: "r", Name: word("name", "x", "y"), Kind: inventory.Kind(pick(t, "kind", kinds...)), Cloud: word("cloud", "x", "y"),
-		Account: word("account", "x", "y"), Region: word("region", "x", "y"), Zone: word("zone", "x", "y"), Type: word("type", "x", "y"),
+		ID: "r", Name: word("name", "x", "y"), Kind: inventory.Kind(pick(t, "kind", kinds...)),
+		Cloud:   word("cloud", "x", "y"),
+		Account: word("account", "x", "y"), Region: word("region", "x", "y"), Zone: word("zone", "x", "y"),
+		Type:  word("type", "x", "y"),
 		State: inventory.State(word("state", states...)), CreatedAt: around("created"), StateSince: around("state since"),
-		Owner: inventory.Owner{Team: word("team", "x", "y"), Project: word("project", "x", "y"), User: word("user", "x", "y"),
+		Owner: inventory.Owner{
+			Team: word("team", "x", "y"), Project: word("project", "x", "y"), User: word("user", "x", "y"),
 			Environment: word("environment", "x", "y"), CostCenter: word("cost center", "x", "y")},
-		Lifetime: inventory.Lifetime(word("lifetime", lifetimes...)), Purpose: inventory.Purpose(word("purpose", purposes...)),
-		Managed: rapid.Bool().Draw(t, "managed"), LeaseUntil: around("lease"), Gang: word("gang", "x", "y"),
+		Lifetime: inventory.Lifetime(word("lifetime", lifetimes...)),
+		Purpose:  inventory.Purpose(word("purpose", purposes...)),
+		Managed:  rapid.Bool().Draw(t, "managed"), LeaseUntil: around("lease"), Gang: word("gang", "x", "y"),
 	}
 	if maybe("tags") {
 		r.Tags = map[string]string{}
@@ -184,7 +192,9 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 		f.Checkpoint = inventory.Known(at)
 	}
 	if maybe("budget") {
-		f.Budget = &Budget{State: word("budget state", budgetStates...), UsedShare: float64(rapid.IntRange(0, 2).Draw(t, "used"))}
+		f.Budget = &Budget{
+			State: word("budget state", budgetStates...), UsedShare: float64(rapid.IntRange(0, 2).Draw(t, "used")),
+		}
 	}
 	if maybe("drift") {
 		f.PriceDrift = inventory.Known(float64(rapid.IntRange(-1, 2).Draw(t, "drift value")))
@@ -194,7 +204,9 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 
 // watched is all that aNumber asks about GPUs.
 var watched = duty.NewWatch([]duty.Figure{
-	{Quantity: duty.Util, Statistic: duty.Mean, Window: 5 * time.Minute}, {Quantity: duty.Util, Statistic: duty.Max, Worst: true, Window: 2 * time.Minute},
+	{
+		Quantity: duty.Util, Statistic: duty.Mean, Window: 5 * time.Minute,
+	}, {Quantity: duty.Util, Statistic: duty.Max, Worst: true, Window: 2 * time.Minute},
 	{Quantity: duty.MemoryShare, Statistic: duty.Mean, Window: 5 * time.Minute},
 })
 
@@ -209,7 +221,9 @@ func aGauge(t *rapid.T, now time.Time) duty.Gauge {
 				break
 			}
 			n := rapid.IntRange(1, 6).Draw(t, "samples")
-			for s, v := range map[usage.Signal]float64{usage.GPUUtil: float64(rapid.IntRange(0, 2).Draw(t, "utilization")), usage.MemUsed: 1e9, usage.MemTotal: 2e9} {
+			for s, v := range map[usage.Signal]float64{
+				usage.GPUUtil: float64(rapid.IntRange(0, 2).Draw(t, "utilization")), usage.MemUsed: 1e9, usage.MemTotal: 2e9,
+			} {
 				k.AddRun(usage.Opened{Step: time.Minute}, strconv.Itoa(g), s, at, n, v)
 			}
 			at = at.Add(time.Duration(n) * time.Minute)
@@ -219,7 +233,9 @@ func aGauge(t *rapid.T, now time.Time) duty.Gauge {
 }
 
 func aVerdict(t *rapid.T, now time.Time) *duty.Verdict {
-	v := &duty.Verdict{State: duty.State(pick(t, "duty state", append([]string{""}, duties...)...)), Coverage: 1, Why: "x"}
+	v := &duty.Verdict{
+		State: duty.State(pick(t, "duty state", append([]string{""}, duties...)...)), Coverage: 1, Why: "x",
+	}
 	switch v.State {
 	case duty.Unknown, duty.Busy, duty.Warming:
 	default:
@@ -256,7 +272,8 @@ func someSchedule(t *rapid.T) string {
 	if len(parts) == 0 || rapid.Bool().Draw(t, "at") {
 		parts = append(parts, fmt.Sprintf("at: [%q]", days()+clock("tick")))
 	}
-	place := pick(t, "place", "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Pacific/Apia")
+	place := pick(t, "place", "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata",
+		"Pacific/Apia")
 	return "schedule: {timezone: " + place + ", " + strings.Join(parts, ", ") + "}"
 }
 

@@ -86,8 +86,12 @@ func (g *Governance) UnmarshalYAML(n ast.Node) error {
 
 func (d *reader) governed(n ast.Node, g *Governed) error {
 	err := d.selection(n, "an entry of governance", &g.Select,
-		document.Optional("reason", "why policies may act on these resources", func(n ast.Node) (err error) { g.Reason, err = d.Text(n, "reason"); return err }),
-		document.Optional("instance_store", "scratch: instance-store disks of these machines hold nothing that matters", func(n ast.Node) (err error) { g.ScratchInstanceStore, err = d.scratchOnly(n); return err }))
+		document.Optional("reason", "why policies may act on these resources", func(n ast.Node) (err error) {
+			g.Reason, err = d.Text(n, "reason")
+			return err
+		}),
+		document.Optional("instance_store", "scratch: instance-store disks of these machines hold nothing that matters",
+			func(n ast.Node) (err error) { g.ScratchInstanceStore, err = d.scratchOnly(n); return err }))
 	if err == nil && g.Select.isEmpty() {
 		err = d.At(n, "an entry of governance needs at least one value to select by; an empty one would govern everything")
 	}

@@ -18,8 +18,12 @@ func TestHasOfATaggedFact(t *testing.T) {
 		want usage.Answer
 		why  string
 	}{
-		{"no tag says it", func(f *Facts) { f.Resource.Owner.Environment = "" }, usage.True, "has(resource.environment) is false: no tag says resource.environment"},
-		{"another one", func(f *Facts) { f.Resource.Owner.Environment = "dev" }, usage.True, `resource.environment is "dev"`},
+		{"no tag says it", func(f *Facts) {
+			f.Resource.Owner.Environment = ""
+		}, usage.True, "has(resource.environment) is false: no tag says resource.environment"},
+		{"another one", func(f *Facts) {
+			f.Resource.Owner.Environment = "dev"
+		}, usage.True, `resource.environment is "dev"`},
 		{"production", func(f *Facts) { f.Resource.Owner.Environment = "production" }, usage.False, ""},
 		{"another spelling of production", func(f *Facts) { f.Resource.Owner.Environment = "prd" }, usage.False, ""},
 		{"tags could not be read", func(f *Facts) { f.Resource.Owner.Environment, f.Resource.Tags = "", nil }, usage.Unknown,
@@ -38,7 +42,8 @@ func TestHasOfATaggedFact(t *testing.T) {
 			}
 		})
 	}
-	if p := policyOf(t, "select: {kind: instance, lifetime: ephemeral}\nwhere: '"+where+"'\nwhen: duty.lasting > duration(\"1h\")"); p.canMatch("resource.environment", inventory.Production) {
+	if p := policyOf(t, "select: {kind: instance, lifetime: ephemeral}\nwhere: '"+where+
+		"'\nwhen: duty.lasting > duration(\"1h\")"); p.canMatch("resource.environment", inventory.Production) {
 		t.Error("a policy that leaves production out is said to match it")
 	}
 }

@@ -24,8 +24,10 @@ type Fact struct {
 func Language() []Fact {
 	out := make([]Fact, 0, len(facts))
 	for _, f := range facts {
-		typ := map[string]string{"string": "text", "int": "whole number", "double": "number", "timestamp": "time", "google.protobuf.Timestamp": "time",
-			"google.protobuf.Duration": "duration", "duration": "duration", "bool": "true or false"}[cel.FormatCELType(f.typ)]
+		typ := map[string]string{
+			"string": "text", "int": "whole number", "double": "number", "timestamp": "time",
+			"google.protobuf.Timestamp": "time",
+			"google.protobuf.Duration":  "duration", "duration": "duration", "bool": "true or false"}[cel.FormatCELType(f.typ)]
 		if typ == "" {
 			typ = "map of texts"
 		}
@@ -94,5 +96,6 @@ func Functions() ([]Function, error) {
 // inLine puts a text of CEL's documentation on one line, and types into the words of
 // conditions.
 func inLine(text string) string {
-	return strings.NewReplacer("google.protobuf.Duration", "duration", "google.protobuf.Timestamp", "timestamp").Replace(strings.Join(strings.Fields(text), " "))
+	return strings.NewReplacer("google.protobuf.Duration", "duration", "google.protobuf.Timestamp", "timestamp").Replace(
+		strings.Join(strings.Fields(text), " "))
 }

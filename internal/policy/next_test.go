@@ -29,7 +29,8 @@ func TestNothingChangesBeforeNext(t *testing.T) {
 		at := func(moment time.Time) {
 			f.Now = moment
 			if got := p.Evaluate(f).Answer; got != out.Answer {
-				t.Fatalf("where %s, when %s, %+v: %s at %s, %s at %s, before %s", p.Where, p.When, p.Schedule, out.Answer, now, got, moment, out.Next)
+				t.Fatalf("where %s, when %s, %+v: %s at %s, %s at %s, before %s", p.Where, p.When, p.Schedule, out.Answer, now,
+					got, moment, out.Next)
 			}
 		}
 		step := max(time.Second, end.Sub(now)/400).Truncate(time.Second)
@@ -49,26 +50,47 @@ func TestNext(t *testing.T) {
 		want       time.Time
 	}{
 		{"what is never later", `when: resource.gpus > 0`, nil, never},
-		{"idle long enough: only the samples' age matters", `when: duty.lasting >= duration("30m")`, nil, wednesday.Add(2*time.Minute + 1)},
-		{"idle, the span within the known time", `when: duty.lasting >= duration("60m30s")`, nil, wednesday.Add(30 * time.Second)},
+		{
+			"idle long enough: only the samples' age matters", `when: duty.lasting >= duration("30m")`, nil,
+			wednesday.Add(2*time.Minute + 1),
+		},
+		{
+			"idle, the span within the known time", `when: duty.lasting >= duration("60m30s")`, nil,
+			wednesday.Add(30 * time.Second),
+		},
 		{"idle, the span just over", `when: duty.lasting > duration("60m30s")`, nil, wednesday.Add(30*time.Second + 1)},
-		{"idle, the span beyond what is known", `when: duty.lasting >= duration("62m")`, nil, wednesday.Add(2*time.Minute + 1)},
-		{"busy", `when: duty.lasting >= duration("30m")`, func(f *Facts) { f.Duty = &duty.Verdict{State: duty.Busy} }, never},
+		{
+			"idle, the span beyond what is known", `when: duty.lasting >= duration("62m")`, nil,
+			wednesday.Add(2*time.Minute + 1),
+		},
+		{"busy", `when: duty.lasting >= duration("30m")`, func(f *Facts) {
+			f.Duty = &duty.Verdict{State: duty.Busy}
+		}, never},
 		{"not judged", `when: duty.lasting >= duration("30m")`, func(f *Facts) { f.Duty = nil }, never},
 		{"an age to come", `when: resource.age >= duration("25h")`, nil, wednesday.Add(time.Hour)},
 		{"an age over", `when: resource.age >= duration("12h")`, nil, never},
 		{"an age just reached", `when: resource.age > duration("24h")`, nil, wednesday.Add(1)},
 		{"an age that is reached", `when: resource.age >= duration("24h")`, nil, never},
 		{"an age that is so for a moment", `when: resource.age == duration("24h")`, nil, wednesday.Add(1)},
-		{"a creation to come", `when: resource.age >= duration("1m")`, func(f *Facts) { f.Resource.CreatedAt = wednesday.Add(time.Hour) }, wednesday.Add(time.Hour)},
+		{"a creation to come", `when: resource.age >= duration("1m")`, func(f *Facts) {
+			f.Resource.CreatedAt = wednesday.Add(time.Hour)
+		}, wednesday.Add(time.Hour)},
 		{"two ages whose difference stays", `when: resource.age - resource.state_age > duration("4h")`, nil, never},
 		{"a sum of two ages", `when: resource.age + resource.state_age >= duration("46h")`, nil, wednesday.Add(time.Hour)},
-		{"a difference that stays until the samples end", `when: resource.age - duty.lasting >= duration("23h30m")`, func(f *Facts) { f.Duty.Expires = never }, wednesday.Add(time.Minute)},
+		{
+			"a difference that stays until the samples end", `when: resource.age - duty.lasting >= duration("23h30m")`,
+			func(f *Facts) { f.Duty.Expires = never }, wednesday.Add(time.Minute),
+		},
 		{"a lease's rest", `when: lease.remaining < duration("15m")`, nil, wednesday.Add(45*time.Minute + 1)},
 		{"a lease's end", `when: lease.expired`, nil, wednesday.Add(time.Hour)},
 		{"a fixed time", `when: now >= timestamp("2026-01-07T13:30:00Z")`, nil, wednesday.Add(90 * time.Minute)},
-		{"the hour", `when: now.getHours() >= 20`, func(f *Facts) { f.Now = f.Now.Add(10 * time.Second) }, wednesday.Add(time.Minute)},
-		{"a schedule's turn", "schedule: {timezone: Europe/Berlin, off: \"20:00-07:00\"}", nil, wednesday.Add(7 * time.Hour)},
+		{"the hour", `when: now.getHours() >= 20`, func(f *Facts) {
+			f.Now = f.Now.Add(10 * time.Second)
+		}, wednesday.Add(time.Minute)},
+		{
+			"a schedule's turn", "schedule: {timezone: Europe/Berlin, off: \"20:00-07:00\"}", nil,
+			wednesday.Add(7 * time.Hour),
+		},
 		{"a false part decides alone", "where: resource.gpus > 4\nwhen: resource.age >= duration(\"25h\")", nil, never},
 		{"what is not selected", "select: {kind: volume}\nwhen: resource.age >= duration(\"25h\")", nil, never},
 	} {
@@ -89,7 +111,8 @@ func TestNext(t *testing.T) {
 func TestLastingGoesOn(t *testing.T) {
 	p := policyOf(t, `when: duty.lasting > duration("1h") && duty.lasting <= duration("61m")`)
 	for offset, want := range map[time.Duration]usage.Answer{
-		0: usage.False, time.Second: usage.True, time.Minute: usage.True, 2 * time.Minute: usage.True, 2*time.Minute + 1: usage.Unknown,
+		0: usage.False, time.Second: usage.True, time.Minute: usage.True, 2 * time.Minute: usage.True,
+		2*time.Minute + 1: usage.Unknown,
 	} {
 		f := machine()
 		f.Now = f.Now.Add(offset)
@@ -134,7 +157,10 @@ func TestTurns(t *testing.T) {
 		{"the night that is an hour long", "20:00-07:00", "2026-10-24T20:00:00Z", "2026-10-25T06:00:00Z"},
 		{"a span that is skipped", "02:15-02:45", "2026-03-29T00:30:00Z", "2026-03-30T00:15:00Z"},
 		{"a span whose beginning is when the clocks are set", "02:00-02:30", "2026-03-29T00:30:00Z", "2026-03-30T00:00:00Z"},
-		{"a span that the clocks leave when they are set back", "02:30-07:00", "2026-10-25T00:45:00Z", "2026-10-25T01:00:00Z"},
+		{
+			"a span that the clocks leave when they are set back", "02:30-07:00", "2026-10-25T00:45:00Z",
+			"2026-10-25T01:00:00Z",
+		},
 		{"and that comes again", "02:30-07:00", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"},
 		{"always", "Mon-Sun", "2026-10-25T01:00:00Z", "0001-01-01T00:00:00Z"},
 	} {
@@ -169,13 +195,31 @@ func TestTicks(t *testing.T) {
 		last, next string
 	}{
 		{"weekly", []string{"Fri 18:00"}, berlin, "2026-01-07T12:00:00Z", "2026-01-02T17:00:00Z", "2026-01-09T17:00:00Z"},
-		{"at the tick itself", []string{"Fri 18:00"}, berlin, "2026-01-09T17:00:00Z", "2026-01-09T17:00:00Z", "2026-01-16T17:00:00Z"},
+		{
+			"at the tick itself", []string{"Fri 18:00"}, berlin, "2026-01-09T17:00:00Z", "2026-01-09T17:00:00Z",
+			"2026-01-16T17:00:00Z",
+		},
 		{"daily", []string{"20:00"}, time.UTC, "2026-01-07T12:00:00Z", "2026-01-06T20:00:00Z", "2026-01-07T20:00:00Z"},
-		{"across the change to summer", []string{"20:00"}, berlin, "2026-03-29T12:00:00Z", "2026-03-28T19:00:00Z", "2026-03-29T18:00:00Z"},
-		{"in the hour that is skipped", []string{"Sun 02:30"}, berlin, "2026-03-29T00:00:00Z", "2026-03-22T01:30:00Z", "2026-03-29T01:00:00Z"},
-		{"in the hour that comes twice", []string{"Sun 02:30"}, berlin, "2026-10-25T01:00:00Z", "2026-10-25T00:30:00Z", "2026-11-01T01:30:00Z"},
-		{"midnight skipped", []string{"Sun 00:00"}, place("America/Santiago"), "2026-09-06T03:00:00Z", "2026-08-30T04:00:00Z", "2026-09-06T04:00:00Z"},
-		{"a day skipped", []string{"Fri 12:00"}, place("Pacific/Apia"), "2011-12-30T09:00:00Z", "2011-12-23T22:00:00Z", "2011-12-30T10:00:00Z"},
+		{
+			"across the change to summer", []string{"20:00"}, berlin, "2026-03-29T12:00:00Z", "2026-03-28T19:00:00Z",
+			"2026-03-29T18:00:00Z",
+		},
+		{
+			"in the hour that is skipped", []string{"Sun 02:30"}, berlin, "2026-03-29T00:00:00Z", "2026-03-22T01:30:00Z",
+			"2026-03-29T01:00:00Z",
+		},
+		{
+			"in the hour that comes twice", []string{"Sun 02:30"}, berlin, "2026-10-25T01:00:00Z", "2026-10-25T00:30:00Z",
+			"2026-11-01T01:30:00Z",
+		},
+		{
+			"midnight skipped", []string{"Sun 00:00"}, place("America/Santiago"), "2026-09-06T03:00:00Z",
+			"2026-08-30T04:00:00Z", "2026-09-06T04:00:00Z",
+		},
+		{
+			"a day skipped", []string{"Fri 12:00"}, place("Pacific/Apia"), "2011-12-30T09:00:00Z", "2011-12-23T22:00:00Z",
+			"2011-12-30T10:00:00Z",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h, err := newHours(&Schedule{Location: tc.place, At: tc.at})
@@ -225,8 +269,9 @@ func TestMissedTickIsCaughtUp(t *testing.T) {
 // TestParseDuration holds that every duration that is written is read again.
 func TestParseDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{
-		"30m": 30 * time.Minute, "1d12h": 36 * time.Hour, "1w": 168 * time.Hour, "1.5h": 90 * time.Minute, "-2h": -2 * time.Hour,
-		"0s": 0, "2h0m0s": 2 * time.Hour, "250ms": 250 * time.Millisecond, "106751d23h47m16s854ms775us807ns": math.MaxInt64,
+		"30m": 30 * time.Minute, "1d12h": 36 * time.Hour, "1w": 168 * time.Hour, "1.5h": 90 * time.Minute,
+		"-2h": -2 * time.Hour,
+		"0s":  0, "2h0m0s": 2 * time.Hour, "250ms": 250 * time.Millisecond, "106751d23h47m16s854ms775us807ns": math.MaxInt64,
 	} {
 		if got, err := plain.ParseDuration(in); err != nil || got != want {
 			t.Errorf("%q is %s, %v; want %s", in, got, err, want)

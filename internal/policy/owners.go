@@ -59,7 +59,8 @@ const (
 // that its rules and the defaults set, as far as it has no value for them; and the
 // required ones that it lacks even then. A tag that would change an owner that is known is
 // left out. Where its tags are not known, known is false.
-func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.TagMapping) (add []OwnerTag, left []string, known bool) {
+func (o Owners) Missing(r *inventory.Resource, required []string, m inventory.TagMapping) (add []OwnerTag,
+	left []string, known bool) {
 	if r.Tags == nil {
 		return nil, nil, false
 	}
@@ -139,7 +140,8 @@ func (o *OwnerRule) match(r *inventory.Resource) bool {
 	}
 	for _, name := range []string{r.Name, r.ID} {
 		// A slash is a letter like any other.
-		if ok, err := glob.Match(strings.ReplaceAll(o.Name, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00")); ok && err == nil {
+		if ok, err := glob.Match(strings.ReplaceAll(o.Name, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00")); ok &&
+			err == nil {
 			return true
 		}
 	}
@@ -171,10 +173,14 @@ func checkTags(set map[string]string, m inventory.TagMapping) error {
 			return fmt.Errorf("tag %q decides what policies may do to a resource: write it yourself", k)
 		}
 		who := m.Owner(one)
-		owner := map[string]string{"team": who.Team, "project": who.Project, "user": who.User, "environment": who.Environment, "cost-center": who.CostCenter}
+		owner := map[string]string{
+			"team": who.Team, "project": who.Project, "user": who.User, "environment": who.Environment,
+			"cost-center": who.CostCenter,
+		}
 		for field, value := range owner {
 			if inventory.SameTag(field, k) && value == "" {
-				return fmt.Errorf("tag %q names no owner: tags.%s of the configuration does not list it", k, strings.ReplaceAll(field, "-", "_"))
+				return fmt.Errorf("tag %q names no owner: tags.%s of the configuration does not list it", k,
+					strings.ReplaceAll(field, "-", "_"))
 			}
 		}
 	}
@@ -187,16 +193,20 @@ func (o *OwnerRules) UnmarshalYAML(n ast.Node) error {
 	return d.Items(n, "owners.rules", func(item ast.Node) error {
 		var rule OwnerRule
 		err := d.selection(item, "an owner rule", &rule.Select,
-			document.Optional("name", "pattern of the name or id: * is any text, ? one character", func(n ast.Node) (err error) {
-				if rule.Name, err = d.Text(n, "name"); err == nil {
-					if _, bad := glob.Match(rule.Name, ""); bad != nil {
-						err = d.At(n, "name %q is not a pattern", rule.Name)
+			document.Optional("name", "pattern of the name or id: * is any text, ? one character",
+				func(n ast.Node) (err error) {
+					if rule.Name, err = d.Text(n, "name"); err == nil {
+						if _, bad := glob.Match(rule.Name, ""); bad != nil {
+							err = d.At(n, "name %q is not a pattern", rule.Name)
+						}
 					}
-				}
-				return err
-			}),
+					return err
+				}),
 			document.Required("set", "tags to give", func(n ast.Node) (err error) { rule.Set, err = d.tags(n); return err }),
-			document.Optional("reason", "where the values come from", func(n ast.Node) (err error) { rule.Reason, err = d.Text(n, "reason"); return err }))
+			document.Optional("reason", "where the values come from", func(n ast.Node) (err error) {
+				rule.Reason, err = d.Text(n, "reason")
+				return err
+			}))
 		if err == nil && rule.Name == "" && rule.Select.isEmpty() {
 			err = d.At(item, "an owner rule needs a name or a value to select by; owners.defaults are for all")
 		}

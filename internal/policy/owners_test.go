@@ -15,7 +15,10 @@ import (
 
 // owned is a resource with tags, and its owner as they say.
 func owned(tags map[string]string) *inventory.Resource {
-	r := &inventory.Resource{ID: "i-1", Name: "vision/train-7", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1", Tags: tags}
+	r := &inventory.Resource{
+		ID: "i-1", Name: "vision/train-7", Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1",
+		Tags: tags,
+	}
 	_ = inventory.DefaultTagMapping().Apply(r)
 	return r
 }
@@ -24,7 +27,10 @@ func TestOwnersMissing(t *testing.T) {
 	required := []string{"team", "project"}
 	owners := Owners{
 		Rules: OwnerRules{
-			{Name: "vision/*", Select: Select{Region: []string{"us-east-1"}}, Set: map[string]string{"team": "vision"}, Reason: "ticket 7"},
+			{
+				Name: "vision/*", Select: Select{Region: []string{"us-east-1"}}, Set: map[string]string{"team": "vision"},
+				Reason: "ticket 7",
+			},
 			{Select: Select{Kind: []string{"instance"}}, Set: map[string]string{"team": "language", "stage": "dev"}},
 			{Select: Select{Kind: []string{"volume"}}, Set: map[string]string{"project": "disks"}},
 		},
@@ -38,9 +44,18 @@ func TestOwnersMissing(t *testing.T) {
 		add  []OwnerTag
 		left []string
 	}{
-		{"nothing is tagged", map[string]string{}, []OwnerTag{cost, dev, {Key: "team", Value: "vision", From: "owners.rules[0] (ticket 7)"}}, []string{"project"}},
-		{"a value under another key stays", map[string]string{"Squad": "x", "ENV": "prod", "app": "y"}, []OwnerTag{cost, dev}, nil},
-		{"an empty tag gets a value under its own key", map[string]string{"Team": " ", "stage": "qa", "cost_center": "1", "project": "p"},
+		{
+			"nothing is tagged", map[string]string{},
+			[]OwnerTag{cost, dev, {Key: "team", Value: "vision", From: "owners.rules[0] (ticket 7)"}}, []string{"project"},
+		},
+		{
+			"a value under another key stays", map[string]string{"Squad": "x", "ENV": "prod", "app": "y"},
+			[]OwnerTag{cost, dev}, nil,
+		},
+		{
+			"an empty tag gets a value under its own key", map[string]string{
+				"Team": " ", "stage": "qa", "cost_center": "1", "project": "p",
+			},
 			[]OwnerTag{{Key: "Team", Value: "vision", Empty: true, From: "owners.rules[0] (ticket 7)"}}, nil},
 		{"everything is tagged", map[string]string{"team": "a", "project": "b", "stage": "c", "cost-center": "d"}, nil, nil},
 	} {
@@ -54,7 +69,8 @@ func TestOwnersMissing(t *testing.T) {
 			}
 		})
 	}
-	if add, left, known := owners.Missing(owned(nil), required, inventory.DefaultTagMapping()); known || add != nil || left != nil {
+	if add, left, known := owners.Missing(owned(nil), required, inventory.DefaultTagMapping()); known || add != nil ||
+		left != nil {
 		t.Errorf("unreadable tags: add %v, left %v, known %v", add, left, known)
 	}
 }
@@ -101,17 +117,24 @@ func TestOwnersNeverChangeAValue(t *testing.T) {
 func TestOwnersAreChecked(t *testing.T) {
 	for key, value := range map[string]string{
 		"aws:team": "x", "": "x", strings.Repeat("k", 129): "x", "team": " ", "project": strings.Repeat("v", 257),
-		inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral", "Purpose": "transient-ml-training", inventory.TagKeepUntil: "2030-01-01",
-		"curfew_lease_until": "2030-01-01", inventory.TagHold: "h", inventory.TagGang: "g",
+		inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral", "Purpose": "transient-ml-training",
+		inventory.TagKeepUntil: "2030-01-01",
+		"curfew_lease_until":   "2030-01-01", inventory.TagHold: "h", inventory.TagGang: "g",
 	} {
-		if where, err := (Owners{Defaults: map[string]string{key: value}}).Check(inventory.DefaultTagMapping()); err == nil || where != "defaults" {
+		if where, err := (Owners{Defaults: map[string]string{key: value}}).Check(inventory.DefaultTagMapping()); err ==
+			nil || where != "defaults" {
 			t.Errorf("%q=%q: %v at %s, want a mistake", key, value, err, where)
 		}
 	}
 	mapping := inventory.DefaultTagMapping()
 	mapping.Team = []string{"squad"}
-	rules := Owners{Rules: OwnerRules{{Name: "a", Set: map[string]string{"squad": "x"}}, {Name: "b", Set: map[string]string{"team": "x"}}}}
-	if where, err := rules.Check(mapping); err == nil || where != "rules[1].set" || !strings.Contains(err.Error(), "tags.team") {
+	rules := Owners{
+		Rules: OwnerRules{
+			{Name: "a", Set: map[string]string{"squad": "x"}}, {Name: "b", Set: map[string]string{"team": "x"}},
+		},
+	}
+	if where, err := rules.Check(mapping); err == nil || where != "rules[1].set" ||
+		!strings.Contains(err.Error(), "tags.team") {
 		t.Errorf("a key that names no person: %v at %s", err, where)
 	}
 	if _, err := rules.Check(inventory.DefaultTagMapping()); err != nil {

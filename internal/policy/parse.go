@@ -21,9 +21,9 @@ import (
 )
 
 // Parse reads one file of policies; name is the file's, for errors. Every mistake is a
-// *document.Error, several are a [document.Errors], with its line and column: unknown and repeated keys, wrong types, a second
-// document, conditions that do not compile, verbs, modes and values that do not exist,
-// and a destructive action without an explicit grace.
+// *document.Error, several are a [document.Errors], with its line and column: unknown and repeated
+// keys, wrong types, a second document, conditions that do not compile, verbs, modes and values
+// that do not exist, and a destructive action without an explicit grace.
 func Parse(name string, src []byte) (*Set, error) {
 	d, root, err := open(name, src, APIVersion)
 	if err != nil {
@@ -135,20 +135,31 @@ func (d *reader) policy(n ast.Node) (*Policy, error) {
 	p := &Policy{File: d.Name, Line: d.At(n, "").Line}
 	var where, when ast.Node
 	given, err := d.Mapping(n, "a policy",
-		document.Required("name", "letters, digits, dots, dashes and underscores, 100 at most; unique over all files", func(n ast.Node) (err error) {
-			document.Note(n, document.Shape{Pattern: policyName.String()})
-			if p.Name, err = d.Text(n, "name"); err == nil && !policyName.MatchString(p.Name) {
-				err = d.At(n, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", p.Name)
-			}
+		document.Required("name", "letters, digits, dots, dashes and underscores, 100 at most; unique over all files",
+			func(n ast.Node) (err error) {
+				document.Note(n, document.Shape{Pattern: policyName.String()})
+				if p.Name, err = d.Text(n, "name"); err == nil && !policyName.MatchString(p.Name) {
+					err = d.At(n, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", p.Name)
+				}
+				return err
+			}),
+		document.Optional("select", "resources by plain values; all keys must match", func(n ast.Node) error {
+			return d.selection(n, "select", &p.Select)
+		}),
+		document.Optional("where", "condition on the facts of a resource, in CEL; unknown and false leave the resource out",
+			func(n ast.Node) (err error) { where = n; p.Where, err = d.Text(n, "where"); return err }),
+		document.Optional("when", "condition on what the resource does now, in CEL; only true proposes",
+			func(n ast.Node) (err error) { when = n; p.When, err = d.Text(n, "when"); return err }),
+		document.Optional("schedule", "when the policy applies by the clock", func(n ast.Node) (err error) {
+			p.Schedule, p.hours, err = d.schedule(n)
 			return err
 		}),
-		document.Optional("select", "resources by plain values; all keys must match", func(n ast.Node) error { return d.selection(n, "select", &p.Select) }),
-		document.Optional("where", "condition on the facts of a resource, in CEL; unknown and false leave the resource out", func(n ast.Node) (err error) { where = n; p.Where, err = d.Text(n, "where"); return err }),
-		document.Optional("when", "condition on what the resource does now, in CEL; only true proposes", func(n ast.Node) (err error) { when = n; p.When, err = d.Text(n, "when"); return err }),
-		document.Optional("schedule", "when the policy applies by the clock", func(n ast.Node) (err error) { p.Schedule, p.hours, err = d.schedule(n); return err }),
-		document.Required("then", "at most one warning, then exactly one action", func(n ast.Node) error { return d.then(n, p) }),
+		document.Required("then", "at most one warning, then exactly one action", func(n ast.Node) error {
+			return d.then(n, p)
+		}),
 		document.Optional("limits", "caps of this policy", func(n ast.Node) error { return d.limits(n, &p.Limits) }),
-		document.Optional("mode", "observe proposes, warn also warns, enforce also acts if the run enforces", func(n ast.Node) (err error) { p.Mode, err = d.mode(n); return err }),
+		document.Optional("mode", "observe proposes, warn also warns, enforce also acts if the run enforces",
+			func(n ast.Node) (err error) { p.Mode, err = d.mode(n); return err }),
 	)
 	if err != nil {
 		_, whereErr := d.condition(where, p.Where, true)
@@ -205,9 +216,12 @@ func (d *reader) selection(n ast.Node, what string, s *Select, more ...document.
 	entries := more
 	for i := range fields {
 		f := &fields[i]
-		entries = append(entries, document.Optional(f.name, f.doc, func(n ast.Node) error { return d.wanted(n, f, f.wanted(s)) }))
+		entries = append(entries, document.Optional(f.name, f.doc, func(n ast.Node) error {
+			return d.wanted(n, f, f.wanted(s))
+		}))
 	}
-	entries = append(entries, document.Optional("tags", `tags that the resource has; "*" is any value`, func(n ast.Node) (err error) { s.Tags, err = d.tags(n); return err }))
+	entries = append(entries, document.Optional("tags", `tags that the resource has; "*" is any value`,
+		func(n ast.Node) (err error) { s.Tags, err = d.tags(n); return err }))
 	_, err := d.Mapping(n, what, entries...)
 	return err
 }
@@ -229,7 +243,8 @@ func (d *reader) wantedTexts(n ast.Node, f *field, out *[]string) (err error) {
 	*out, err = d.Texts(n, f.name, func(v string) error {
 		switch {
 		case f.values != nil && !slices.Contains(f.values, v):
-			return fmt.Errorf("%s %q does not exist; it is %s%s", f.name, v, document.OneOf(f.values), document.DidYouMean(v, f.values))
+			return fmt.Errorf("%s %q does not exist; it is %s%s", f.name, v, document.OneOf(f.values),
+				document.DidYouMean(v, f.values))
 		case f.lower && v != strings.ToLower(v):
 			return fmt.Errorf("%s %q: its letters are small: %q", f.name, v, strings.ToLower(v))
 		}
@@ -267,8 +282,10 @@ func (d *reader) schedule(n ast.Node) (*Schedule, *hours, error) {
 			}
 			return nil
 		}),
-		document.Optional("off", `spans in which the policy applies: "Mon-Fri 20:00-07:00", Sat-Sun, "22:00-06:00"`, func(n ast.Node) (err error) { s.Off, err = d.Texts(n, "off", trial.addOff); return err }),
-		document.Optional("at", `moments from which the policy applies to what was running before: "Fri 18:00", "20:00"`, func(n ast.Node) (err error) { s.At, err = d.Texts(n, "at", trial.addTick); return err }),
+		document.Optional("off", `spans in which the policy applies: "Mon-Fri 20:00-07:00", Sat-Sun, "22:00-06:00"`,
+			func(n ast.Node) (err error) { s.Off, err = d.Texts(n, "off", trial.addOff); return err }),
+		document.Optional("at", `moments from which the policy applies to what was running before: "Fri 18:00", "20:00"`,
+			func(n ast.Node) (err error) { s.At, err = d.Texts(n, "at", trial.addTick); return err }),
 	)
 	if err != nil {
 		return nil, nil, err
@@ -294,13 +311,16 @@ func (d *reader) then(n ast.Node, p *Policy) error {
 				if p.Warn != nil {
 					return d.At(item, "then has one warn at most")
 				}
-				_, err := d.Mapping(item, "a step with warn", document.Required("warn", "warning before the action", func(n ast.Node) (err error) {
-					p.Warn, grace, err = d.warning(n)
-					return err
-				}))
+				_, err := d.Mapping(item, "a step with warn", document.Required("warn", "warning before the action",
+					func(n ast.Node) (err error) {
+						p.Warn, grace, err = d.warning(n)
+						return err
+					}))
 				return err
 			}),
-			document.Otherwise(func(item ast.Node) error { return d.At(item, "a step of then is warn or do; this is neither") }))
+			document.Otherwise(func(item ast.Node) error {
+				return d.At(item, "a step of then is warn or do; this is neither")
+			}))
 	})
 	if err != nil {
 		return err
@@ -309,7 +329,8 @@ func (d *reader) then(n ast.Node, p *Policy) error {
 	case p.Do.Verb == "":
 		return d.At(n, "then needs a do: what to do")
 	case p.Do.Verb.Destructive() && !grace:
-		return d.At(n, "do: %s takes something away, so it needs a warning with an explicit grace before it, as in - warn: {grace: 30m}", p.Do.Verb)
+		return d.At(n, "do: %s takes something away, so it needs a warning with an explicit grace before it, as in - "+
+			"warn: {grace: 30m}", p.Do.Verb)
 	}
 	return nil
 }
@@ -323,18 +344,21 @@ const maxGrace = 90 * 24 * time.Hour
 func (d *reader) warning(n ast.Node) (*Warning, bool, error) {
 	w := &Warning{}
 	given, err := d.Mapping(n, "warn",
-		document.Optional("notify", "who is warned: owner, team, or recipients of notify.names", func(n ast.Node) (err error) { w.Notify, err = d.Texts(n, "notify", nil); return err }),
-		document.Optional("grace", "time between the warning and the action; required before an action that takes something away", func(n ast.Node) error {
-			document.Note(n, document.Shape{Pattern: durationForm})
-			s, err := d.Text(n, "grace")
-			if err != nil {
-				return err
-			}
-			if w.Grace, err = plain.ParseDuration(s); err != nil || w.Grace < 0 || w.Grace > maxGrace {
-				return d.At(n, "grace %q is not a duration from 0s to 90d such as 30m", s)
-			}
-			return nil
-		}))
+		document.Optional("notify", "who is warned: owner, team, or recipients of notify.names",
+			func(n ast.Node) (err error) { w.Notify, err = d.Texts(n, "notify", nil); return err }),
+		document.Optional("grace",
+			"time between the warning and the action; required before an action that takes something away",
+			func(n ast.Node) error {
+				document.Note(n, document.Shape{Pattern: durationForm})
+				s, err := d.Text(n, "grace")
+				if err != nil {
+					return err
+				}
+				if w.Grace, err = plain.ParseDuration(s); err != nil || w.Grace < 0 || w.Grace > maxGrace {
+					return d.At(n, "grace %q is not a duration from 0s to 90d such as 30m", s)
+				}
+				return nil
+			}))
 	return w, given["grace"] != nil, err
 }
 
@@ -345,8 +369,16 @@ var options = []struct {
 	verbs    []string
 	required bool
 }{
-	{"even_if_busy", []string{string(Suspend), string(Scale), string(Stop), string(Hibernate), string(Terminate), string(Delete)}, false},
-	{"even_if_unknown", []string{string(Suspend), string(Scale), string(Stop), string(Hibernate), string(Terminate), string(Delete)}, false},
+	{
+		"even_if_busy",
+		[]string{string(Suspend), string(Scale), string(Stop), string(Hibernate), string(Terminate), string(Delete)},
+		false,
+	},
+	{
+		"even_if_unknown",
+		[]string{string(Suspend), string(Scale), string(Stop), string(Hibernate), string(Terminate), string(Delete)},
+		false,
+	},
 	{"disks", []string{string(Scale), string(Stop), string(Hibernate), string(Terminate)}, false},
 	{"scratch_disks", []string{string(Scale), string(Stop), string(Hibernate), string(Terminate)}, false},
 	{"save_disks", []string{string(Stop), string(Terminate)}, false},
@@ -373,21 +405,35 @@ var verbs = []string{
 
 func (d *reader) do(n ast.Node, do *Do) error {
 	given, err := d.Mapping(n, "a step with do",
-		document.Required("do", "the action, from the least harm to the most", func(n ast.Node) error { return document.Choice(d.File, n, "do", verbs, &do.Verb) }),
-		document.Optional("even_if_busy", "act on a resource that is at work as well", func(n ast.Node) (err error) { do.EvenIfBusy, err = d.Flag(n, "even_if_busy"); return err }),
+		document.Required("do", "the action, from the least harm to the most", func(n ast.Node) error {
+			return document.Choice(d.File, n, "do", verbs, &do.Verb)
+		}),
+		document.Optional("even_if_busy", "act on a resource that is at work as well", func(n ast.Node) (err error) {
+			do.EvenIfBusy, err = d.Flag(n, "even_if_busy")
+			return err
+		}),
 		document.Optional("even_if_unknown", "act where the duty is unknown as well", func(n ast.Node) (err error) {
 			do.EvenIfUnknown, err = d.Flag(n, "even_if_unknown")
 			return err
 		}),
-		document.Optional("disks", "what happens to disks that the action takes along", func(n ast.Node) error { return d.disks(n, do) }),
-		document.Optional("scratch_disks", "older form of disks: the content of all these disks may be lost", func(n ast.Node) (err error) { do.ScratchDisks, err = d.Flag(n, "scratch_disks"); return err }),
-		document.Optional("save_disks", "older form of disks: {root: snapshot}", func(n ast.Node) (err error) { do.SaveDisks, err = d.Flag(n, "save_disks"); return err }),
+		document.Optional("disks", "what happens to disks that the action takes along", func(n ast.Node) error {
+			return d.disks(n, do)
+		}),
+		document.Optional("scratch_disks", "older form of disks: the content of all these disks may be lost",
+			func(n ast.Node) (err error) { do.ScratchDisks, err = d.Flag(n, "scratch_disks"); return err }),
+		document.Optional("save_disks", "older form of disks: {root: snapshot}", func(n ast.Node) (err error) {
+			do.SaveDisks, err = d.Flag(n, "save_disks")
+			return err
+		}),
 		document.Optional("tags", "tags to write", func(n ast.Node) (err error) { do.Tags, err = d.tags(n); return err }),
 		document.Optional("retention_days", "days after which a log group deletes events", func(n ast.Node) (err error) {
 			do.RetentionDays, err = d.Count(n, "retention_days", 1, math.MaxInt32)
 			return err
 		}),
-		document.Optional("to", "how many machines are left of a group or endpoint", func(n ast.Node) (err error) { do.To, err = d.Count(n, "to", 0, math.MaxInt32); return err }),
+		document.Optional("to", "how many machines are left of a group or endpoint", func(n ast.Node) (err error) {
+			do.To, err = d.Count(n, "to", 0, math.MaxInt32)
+			return err
+		}),
 	)
 	if err != nil {
 		return err
@@ -421,16 +467,19 @@ const (
 // disks reads what happens to the disks that a machine takes along.
 func (d *reader) disks(n ast.Node, do *Do) error {
 	given, err := d.Mapping(n, "disks",
-		document.Optional("instance_store", "scratch: the content of instance-store disks may be lost", func(n ast.Node) (err error) {
-			do.ScratchInstanceStore, err = d.scratchOnly(n)
-			return err
-		}),
-		document.Optional("root", "snapshot: volumes that are deleted with the machine are saved first; scratch: the root volume may be lost", func(n ast.Node) error {
-			var fate string
-			err := document.Choice(d.File, n, "root", []string{scratch, snapshot}, &fate)
-			do.ScratchRoot, do.SaveDisks = fate == scratch, fate == snapshot
-			return err
-		}))
+		document.Optional("instance_store", "scratch: the content of instance-store disks may be lost",
+			func(n ast.Node) (err error) {
+				do.ScratchInstanceStore, err = d.scratchOnly(n)
+				return err
+			}),
+		document.Optional("root",
+			"snapshot: volumes that are deleted with the machine are saved first; scratch: the root volume may be lost",
+			func(n ast.Node) error {
+				var fate string
+				err := document.Choice(d.File, n, "root", []string{scratch, snapshot}, &fate)
+				do.ScratchRoot, do.SaveDisks = fate == scratch, fate == snapshot
+				return err
+			}))
 	if err == nil && len(given) == 0 {
 		err = d.At(n, "disks needs instance_store or root")
 	}
@@ -445,7 +494,8 @@ func (d *reader) scratchOnly(n ast.Node) (bool, error) {
 	case err != nil:
 		return false, err
 	case v == snapshot:
-		return false, d.At(n, "instance_store: no snapshot can save instance-store disks; declare them scratch, or leave the key out")
+		return false, d.At(n,
+			"instance_store: no snapshot can save instance-store disks; declare them scratch, or leave the key out")
 	case v != scratch:
 		return false, d.At(n, "instance_store %q does not exist; it is scratch", v)
 	}
@@ -454,25 +504,30 @@ func (d *reader) scratchOnly(n ast.Node) (bool, error) {
 
 func (d *reader) limits(n ast.Node, l *Limits) error {
 	_, err := d.Mapping(n, "limits",
-		document.Optional("per_hour", "most actions of the policy in an hour", func(n ast.Node) (err error) { l.PerHour, err = d.Count(n, "per_hour", 1, math.MaxInt32); return err }),
-		document.Optional("share", "most actions as a share of the resources that the policy selects", func(n ast.Node) error {
-			document.Note(n, document.Shape{Type: document.String, Pattern: percentage.String()})
-			share, ok := parseShare(document.Scalar(n))
-			if !ok {
-				return d.At(n, "share is a percentage over 0 and up to 100 with at most two decimals, such as 20%%")
-			}
-			l.Share = share
-			return nil
+		document.Optional("per_hour", "most actions of the policy in an hour", func(n ast.Node) (err error) {
+			l.PerHour, err = d.Count(n, "per_hour", 1, math.MaxInt32)
+			return err
 		}),
-		document.Optional("dollars_per_hour", "most dollars an hour of list price that the actions of an hour end", func(n ast.Node) error {
-			document.Note(n, document.Shape{Type: document.Decimal, Over: true})
-			amount, err := money.ParseAmount(document.Scalar(n))
-			if err != nil || amount <= 0 {
-				return d.At(n, "dollars_per_hour is an amount of dollars over 0, such as 200 or 12.50")
-			}
-			l.DollarsPerHour = amount
-			return nil
-		}))
+		document.Optional("share", "most actions as a share of the resources that the policy selects",
+			func(n ast.Node) error {
+				document.Note(n, document.Shape{Type: document.String, Pattern: percentage.String()})
+				share, ok := parseShare(document.Scalar(n))
+				if !ok {
+					return d.At(n, "share is a percentage over 0 and up to 100 with at most two decimals, such as 20%%")
+				}
+				l.Share = share
+				return nil
+			}),
+		document.Optional("dollars_per_hour", "most dollars an hour of list price that the actions of an hour end",
+			func(n ast.Node) error {
+				document.Note(n, document.Shape{Type: document.Decimal, Over: true})
+				amount, err := money.ParseAmount(document.Scalar(n))
+				if err != nil || amount <= 0 {
+					return d.At(n, "dollars_per_hour is an amount of dollars over 0, such as 200 or 12.50")
+				}
+				l.DollarsPerHour = amount
+				return nil
+			}))
 	return err
 }
 

@@ -27,9 +27,15 @@ func TestOf(t *testing.T) {
 		{"down to nothing, said", scale(change.Arguments{Count: new(int64(0))}), Do{Verb: Scale}, true},
 		{"an endpoint", scale(change.Arguments{Count: new(int64(2)), Part: "main"}), Do{Verb: Scale, To: 2}, true},
 		{"a machine of a group", scale(change.Arguments{Group: "g"}), Do{Verb: Scale, To: ThroughGroup}, true},
-		{"machines by name", scale(change.Arguments{Count: new(int64(1)), Members: []string{"i-1", "i-2"}}), Do{Verb: Scale, To: ThroughGroup, Members: []string{"i-1", "i-2"}}, true},
+		{
+			"machines by name", scale(change.Arguments{Count: new(int64(1)), Members: []string{"i-1", "i-2"}}),
+			Do{Verb: Scale, To: ThroughGroup, Members: []string{"i-1", "i-2"}}, true,
+		},
 		{"tags without values", tag(change.Arguments{Keys: []string{"team"}}), Do{}, false},
-		{"tags", tag(change.Arguments{Tags: map[string]string{"team": "vision"}, Keys: []string{"user"}}), Do{Verb: Tag, Tags: map[string]string{"team": "vision"}}, true},
+		{
+			"tags", tag(change.Arguments{Tags: map[string]string{"team": "vision"}, Keys: []string{"user"}}),
+			Do{Verb: Tag, Tags: map[string]string{"team": "vision"}}, true,
+		},
 		{"a studio application", change.Change{Verb: change.DeleteApp}, Do{}, false},
 	} {
 		if tc.ok {

@@ -27,7 +27,8 @@ func (d *reader) inside(n ast.Node, line, column int) (int, int) {
 		start, value = n.Start, n.Value.Value
 	}
 	at := cursor{src: []rune(string(d.Source)), line: 1, column: 1}
-	for at.more() && (at.line < start.Position.Line || at.line == start.Position.Line && at.column < start.Position.Column) {
+	for at.more() && (at.line < start.Position.Line || at.line == start.Position.Line &&
+		at.column < start.Position.Column) {
 		at.step()
 	}
 	if _, block := n.(*ast.LiteralNode); block {

@@ -101,8 +101,11 @@ func TestChecksUntagged(t *testing.T) {
 		`resource.gpus > 0 && resource.environment != "production"`:                                  false,
 		`resource.environment in ["dev", "staging"]`:                                                 false,
 	} {
-		p := policyOf(t, "select: {kind: instance, lifetime: ephemeral}\nwhere: '"+where+"'\nwhen: duty.lasting > duration(\"1h\")\nthen: [{warn: {grace: 15m}}, {do: stop}]")
-		got := slices.ContainsFunc(Check(&Set{Policies: []*Policy{p}}, nil), func(c Caution) bool { return c.Rule == "untagged" || c.Rule == "production" })
+		p := policyOf(t, "select: {kind: instance, lifetime: ephemeral}\nwhere: '"+where+
+			"'\nwhen: duty.lasting > duration(\"1h\")\nthen: [{warn: {grace: 15m}}, {do: stop}]")
+		got := slices.ContainsFunc(Check(&Set{Policies: []*Policy{p}}, nil), func(c Caution) bool {
+			return c.Rule == "untagged" || c.Rule == "production"
+		})
 		if got != want {
 			t.Errorf("%s: warns %v, want %v", where, got, want)
 		}
@@ -113,7 +116,8 @@ func TestChecksUntagged(t *testing.T) {
 		}
 	}
 	telling := policyOf(t, "when: duty.lasting > duration(\"1h\")\nthen: [{do: notify}]")
-	if telling.canMatchUntagged() != true || slices.ContainsFunc(Check(&Set{Policies: []*Policy{telling}}, nil), func(c Caution) bool { return c.Rule == "untagged" }) {
+	if telling.canMatchUntagged() != true || slices.ContainsFunc(Check(&Set{Policies: []*Policy{telling}}, nil),
+		func(c Caution) bool { return c.Rule == "untagged" }) {
 		t.Error("a policy that only tells people is warned of")
 	}
 }

@@ -120,7 +120,8 @@ func splitSpan(text string) (days []int, clock string, err error) {
 		}
 		a, b := slices.Index(weekdays, from), slices.Index(weekdays, to)
 		if a < 0 || b < 0 {
-			return nil, "", fmt.Errorf("%q: %q is not a day or a range of days; days are %s", text, item, strings.Join(weekdays, ", "))
+			return nil, "", fmt.Errorf("%q: %q is not a day or a range of days; days are %s", text, item,
+				strings.Join(weekdays, ", "))
 		}
 		for d := a; ; d = (d + 1) % 7 {
 			days = append(days, d)

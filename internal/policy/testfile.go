@@ -84,7 +84,10 @@ func (d *reader) tests(root ast.Node) (*Tests, error) {
 	t := &Tests{File: d.Name}
 	_, err := d.Mapping(root, "the file",
 		document.Required("apiVersion", "version of the form", version(TestAPIVersion)),
-		document.Optional("policies", "files of the policies to test, relative to this one", func(n ast.Node) (err error) { t.Policies, err = d.Texts(n, "policies", nil); return err }),
+		document.Optional("policies", "files of the policies to test, relative to this one", func(n ast.Node) (err error) {
+			t.Policies, err = d.Texts(n, "policies", nil)
+			return err
+		}),
 		document.Required("cases", "the cases; each name once", func(n ast.Node) error {
 			return d.Items(n, "cases", func(item ast.Node) error {
 				c, err := d.testCase(item)
@@ -107,7 +110,10 @@ func (d *reader) tests(root ast.Node) (*Tests, error) {
 func (d *reader) testCase(n ast.Node) (*testCase, error) {
 	c := &testCase{line: d.At(n, "").Line, start: defaultStart, step: time.Minute}
 	_, err := d.Mapping(n, "a case",
-		document.Required("name", "what the case shows", func(n ast.Node) (err error) { c.name, err = d.Text(n, "name"); return err }),
+		document.Required("name", "what the case shows", func(n ast.Node) (err error) {
+			c.name, err = d.Text(n, "name")
+			return err
+		}),
 		document.Optional("start", "time at which the case begins", func(n ast.Node) (err error) {
 			document.Note(n, document.Shape{Default: defaultStart.Format(time.RFC3339)})
 			c.start, err = d.moment(n, "start", time.Time{})
@@ -170,7 +176,8 @@ func (d *reader) moment(n ast.Node, what string, start time.Time) (time.Time, er
 	}
 	v, err := plain.ParseDuration(s)
 	if err != nil || start.IsZero() {
-		return time.Time{}, d.At(n, "%s %q is not a time such as 2026-01-05T08:00:00Z, or a duration from the start of the case such as 45m or -2h", what, s)
+		return time.Time{}, d.At(n, "%s %q is not a time such as 2026-01-05T08:00:00Z, or a duration from the start of "+
+			"the case such as 45m or -2h", what, s)
 	}
 	return start.Add(v), nil
 }
@@ -189,28 +196,31 @@ func (d *reader) decimal(n ast.Node, what string) (float64, error) {
 func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 	e := expectation{line: d.At(n, "").Line}
 	given, err := d.Mapping(n, "an expectation",
-		document.Optional("at", "time of the check: a time, or a duration from the start of the case", func(n ast.Node) (err error) { e.at, err = d.moment(n, "at", c.start); return err }),
-		document.Optional("from", "time from which the proposal is made, and not a second before", func(n ast.Node) (err error) {
-			e.first = true
-			e.at, err = d.moment(n, "from", c.start)
-			return err
-		}),
-		document.Optional("propose", "none, the verb of the only proposal, or all proposals that are made", func(n ast.Node) (err error) {
-			e.proposals = []wanted{}
-			return document.Forms(n,
-				document.IfWord("none", func(ast.Node) error { return nil }),
-				document.IfText(func(n ast.Node) error {
-					e.proposals = []wanted{{}}
-					return document.Choice(d.File, n, "propose", verbs, &e.proposals[0].verb)
-				}),
-				document.Otherwise(func(n ast.Node) error {
-					return d.Items(n, "propose", func(item ast.Node) error {
-						w, err := d.wantedPair(item, true)
-						e.proposals = append(e.proposals, w)
-						return err
-					})
-				}))
-		}),
+		document.Optional("at", "time of the check: a time, or a duration from the start of the case",
+			func(n ast.Node) (err error) { e.at, err = d.moment(n, "at", c.start); return err }),
+		document.Optional("from", "time from which the proposal is made, and not a second before",
+			func(n ast.Node) (err error) {
+				e.first = true
+				e.at, err = d.moment(n, "from", c.start)
+				return err
+			}),
+		document.Optional("propose", "none, the verb of the only proposal, or all proposals that are made",
+			func(n ast.Node) (err error) {
+				e.proposals = []wanted{}
+				return document.Forms(n,
+					document.IfWord("none", func(ast.Node) error { return nil }),
+					document.IfText(func(n ast.Node) error {
+						e.proposals = []wanted{{}}
+						return document.Choice(d.File, n, "propose", verbs, &e.proposals[0].verb)
+					}),
+					document.Otherwise(func(n ast.Node) error {
+						return d.Items(n, "propose", func(item ast.Node) error {
+							w, err := d.wantedPair(item, true)
+							e.proposals = append(e.proposals, w)
+							return err
+						})
+					}))
+			}),
 		document.Optional("unknown", "resources of which the answer is unknown, or all", func(n ast.Node) (err error) {
 			return document.Forms(n,
 				document.IfWord("all", func(ast.Node) error { e.everyUnknown = true; return nil }),
@@ -238,11 +248,17 @@ func (d *reader) expectation(n ast.Node, c *testCase) (expectation, error) {
 
 func (d *reader) wantedPair(n ast.Node, verb bool) (w wanted, err error) {
 	entries := []document.Key{
-		document.Optional("policy", "name of the policy; may be left out where there is one", func(n ast.Node) (err error) { w.policy, err = d.Text(n, "policy"); return err }),
-		document.Optional("resource", "id of the resource; may be left out where there is one", func(n ast.Node) (err error) { w.resource, err = d.Text(n, "resource"); return err }),
+		document.Optional("policy", "name of the policy; may be left out where there is one", func(n ast.Node) (err error) {
+			w.policy, err = d.Text(n, "policy")
+			return err
+		}),
+		document.Optional("resource", "id of the resource; may be left out where there is one",
+			func(n ast.Node) (err error) { w.resource, err = d.Text(n, "resource"); return err }),
 	}
 	if verb {
-		entries = append(entries, document.Required("verb", "what is proposed", func(n ast.Node) error { return document.Choice(d.File, n, "verb", verbs, &w.verb) }))
+		entries = append(entries, document.Required("verb", "what is proposed", func(n ast.Node) error {
+			return document.Choice(d.File, n, "verb", verbs, &w.verb)
+		}))
 	}
 	_, err = d.Mapping(n, "a pair of policy and resource", entries...)
 	return w, err

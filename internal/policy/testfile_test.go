@@ -50,7 +50,12 @@ func TestRunTestsSaysWhatIsWrong(t *testing.T) {
 		name, expect string
 		want         []string
 	}{
-		{"it passes", "      - {at: 29m, propose: none}\n      - {from: 30m, propose: [{policy: idle, resource: m, verb: stop}]}\n      - {at: 2h, unknown: [{policy: idle}]}\n", nil},
+		{
+			"it passes",
+			"      - {at: 29m, propose: none}\n      - {from: 30m, propose: [{policy: idle, resource: m, verb: stop}]}\n     " +
+				" - {at: 2h, unknown: [{policy: idle}]}\n",
+			nil,
+		},
 		{"a proposal that does not come", "      - {at: 29m, propose: [{policy: idle, verb: stop}]}\n", []string{
 			`cases.yaml:7: at 29m: want idle stop m, got no proposal: when is false: duty.lasting >= duration("30m") is false: duty.lasting is 29m`}},
 		{"a proposal that is not wanted", "      - {at: 30m, propose: none}\n", []string{
@@ -61,13 +66,17 @@ func TestRunTestsSaysWhatIsWrong(t *testing.T) {
 			`cases.yaml:7: want idle stop m from 40m on, got it at 39m59s already: when is true: duty.state is "idle"; duty.lasting is 39m59s`}},
 		{"known where unknown is wanted", "      - {at: 30m, unknown: all}\n", []string{
 			`cases.yaml:7: at 30m: want idle stop m unknown, got true: when is true: duty.state is "idle"; duty.lasting is 30m`,
-			"cases.yaml:7: at 30m: want costly notify m unknown, got false: when is false: resource.hourly_usd > 10 is false: resource.hourly_usd is 1"}},
+			"cases.yaml:7: at 30m: want costly notify m unknown, got false: when is false: resource.hourly_usd > 10 is " +
+				"false: resource.hourly_usd is 1"}},
 		{"one known where unknown is wanted", "      - {at: 30m, unknown: [{policy: costly}]}\n", []string{
-			"cases.yaml:7: at 30m: want costly notify m unknown, got false: when is false: resource.hourly_usd > 10 is false: resource.hourly_usd is 1"}},
-		{"a policy that does not exist", "      - {at: 30m, propose: [{policy: idel, verb: stop}], unknown: [{resource: x}]}\n", []string{
-			`cases.yaml:7: at 30m: there is no policy "idel" with a resource ""`,
-			`cases.yaml:7: at 30m: want no such proposal, got idle stop m: when is true: duty.state is "idle"; duty.lasting is 30m`,
-			`cases.yaml:7: at 30m: there is no policy "" with a resource "x"`}},
+			"cases.yaml:7: at 30m: want costly notify m unknown, got false: when is false: resource.hourly_usd > 10 is " +
+				"false: resource.hourly_usd is 1"}},
+		{
+			"a policy that does not exist",
+			"      - {at: 30m, propose: [{policy: idel, verb: stop}], unknown: [{resource: x}]}\n", []string{
+				`cases.yaml:7: at 30m: there is no policy "idel" with a resource ""`,
+				`cases.yaml:7: at 30m: want no such proposal, got idle stop m: when is true: duty.state is "idle"; duty.lasting is 30m`,
+				`cases.yaml:7: at 30m: there is no policy "" with a resource "x"`}},
 		{"a policy that is not named", "      - {at: 29m, propose: stop}\n", []string{
 			"cases.yaml:7: at 29m: 2 answers fit: name the policy and the resource"}},
 	} {
@@ -109,7 +118,8 @@ func TestCasesUseTheRealEngine(t *testing.T) {
 		"GPUs by the samples' names": `    resources: [{id: a, lifetime: ephemeral, created: -2h, samples: [{for: 1h, gpu: [0, 1], gpu_util: 0, mem_used_bytes: 0, mem_total_bytes: 24e9}]}]
     expect: [{at: 50m, propose: [{policy: idle, verb: stop}]}]
 `,
-		"a lifetime by the tags": `    resources: [{id: a, tags: {"curfew:lifetime": ephemeral}, created: -2h, gpus: 1, ` + rests + `}]
+		"a lifetime by the tags": `    resources: [{id: a, tags: {"curfew:lifetime": ephemeral}, created: -2h, gpus: 1, ` +
+			rests + `}]
     expect: [{at: 50m, propose: [{policy: idle, verb: stop}]}]
 `,
 		"a stale inventory": `    resources: [{id: a, lifetime: ephemeral, created: -2h, hourly_usd: 20, stale: true, gpus: 1, ` + rests + `}]
@@ -156,7 +166,8 @@ func TestCasesTakeThresholdsAndTags(t *testing.T) {
 
 func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 	one := func(keys string) string {
-		return testHead + "  - name: c\n    resources:\n      - {id: a, " + keys + "}\n    expect: [{at: 1h, propose: none}]\n"
+		return testHead + "  - name: c\n    resources:\n      - {id: a, " + keys +
+			"}\n    expect: [{at: 1h, propose: none}]\n"
 	}
 	expects := func(e string) string {
 		return testHead + "  - name: c\n    resources: [{id: a}]\n    expect: [" + e + "]\n"
@@ -168,16 +179,30 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 	}{
 		{"the wrong file", contractPolicies, 1, 13, `apiVersion is curfew.policytest/v1, not "curfew.policy/v1"`},
 		{"no case", "apiVersion: curfew.policytest/v1\ncases: []\n", 1, 1, "has no case"},
-		{"a case of one name", testHead + resting + "      - {at: 1h, propose: none}\n" + resting + "      - {at: 1h, propose: none}\n", 8, 5, "defined already"},
-		{"no resource", testHead + "  - name: c\n    resources: []\n    expect: [{at: 1h, propose: none}]\n", 3, 5, "has no resource"},
-		{"a resource twice", testHead + "  - name: c\n    resources: [{id: a}, {id: a}]\n    expect: [{at: 1h, propose: none}]\n", 4, 26, "is there already"},
+		{
+			"a case of one name",
+			testHead + resting + "      - {at: 1h, propose: none}\n" + resting + "      - {at: 1h, propose: none}\n", 8, 5,
+			"defined already",
+		},
+		{
+			"no resource", testHead + "  - name: c\n    resources: []\n    expect: [{at: 1h, propose: none}]\n", 3, 5,
+			"has no resource",
+		},
+		{
+			"a resource twice",
+			testHead + "  - name: c\n    resources: [{id: a}, {id: a}]\n    expect: [{at: 1h, propose: none}]\n", 4, 26,
+			"is there already",
+		},
 		{"nothing expected", testHead + "  - name: c\n    resources: [{id: a}]\n    expect: []\n", 3, 5, "propose: none"},
 		{"an unknown key of a resource", one("color: red"), 5, 17, `a resource has no key "color"`},
 		{"a region that is none", one("region: [x]"), 5, 25, "region"},
 		{"an unknown kind", one("kind: machine"), 5, 23, `kind "machine" does not exist`},
 		{"a detail of another kind", one("size_gib: 100"), 5, 17, "size_gib is nothing that the kind instance has"},
 		{"a time that is none", one("created: yesterday"), 5, 26, `created "yesterday" is not a time such as`},
-		{"a last activity that is none", one("last_activity: yesterday"), 5, 32, `last_activity "yesterday" is not a time such as`},
+		{
+			"a last activity that is none", one("last_activity: yesterday"), 5, 32,
+			`last_activity "yesterday" is not a time such as`,
+		},
 		{"a flag that is none", one("attached: maybe"), 5, 27, "attached is true or false"},
 		{"an amount that is none", one("hourly_usd: cheap"), 5, 29, "an amount of dollars"},
 		{"a number that is none", one("price_drift: .nan"), 5, 30, "price_drift is a number"},
@@ -215,7 +240,8 @@ func TestParseTestsSaysWhereTheMistakeIs(t *testing.T) {
 // be run.
 func FuzzParseTests(f *testing.F) {
 	f.Add(testHead + resting + "      - {at: 29m, propose: none}\n")
-	f.Add(testHead + "  - name: c\n    step: 1s\n    resources: [{id: a, kind: volume, attached: true, budget: {state: ok, used_share: 1}}]\n    expect: [{from: 1h, propose: stop, unknown: all}]\n")
+	f.Add(testHead + "  - name: c\n    step: 1s\n    resources: [{id: a, kind: volume, attached: true, budget: {state: " +
+		"ok, used_share: 1}}]\n    expect: [{from: 1h, propose: stop, unknown: all}]\n")
 	set, err := Parse("two.yaml", []byte(twoPolicies))
 	if err != nil {
 		f.Fatal(err)

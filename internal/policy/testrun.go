@@ -127,7 +127,8 @@ func (r *run) checkFirst(e *expectation) (failures []string) {
 	}
 	for _, w := range e.proposals {
 		if f, err := r.find(answers, w); err == nil && f.outcome.Answer == usage.True {
-			failures = append(failures, fmt.Sprintf("want %s from %s on, got it at %s already: %s", f, r.offset(e.at), r.offset(earlier), f.why()))
+			failures = append(failures, fmt.Sprintf("want %s from %s on, got it at %s already: %s", f, r.offset(e.at),
+				r.offset(earlier), f.why()))
 		}
 	}
 	return failures

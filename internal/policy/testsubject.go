@@ -38,7 +38,12 @@ const maxSamples = 50_000
 // subject reads a resource. It is an instance, and runs, unless said otherwise.
 func (d *reader) subject(n ast.Node, c *testCase) (*subject, error) {
 	s := &subject{r: inventory.Resource{Kind: inventory.KindInstance}, tags: map[string]string{}}
-	entries := []document.Key{document.Required("id", "id of the resource", func(n ast.Node) (err error) { s.r.ID, err = d.Text(n, "id"); return err })}
+	entries := []document.Key{
+		document.Required("id", "id of the resource", func(n ast.Node) (err error) {
+			s.r.ID, err = d.Text(n, "id")
+			return err
+		}),
+	}
 	for _, word := range []struct {
 		name, doc string
 		to        *string
@@ -46,24 +51,39 @@ func (d *reader) subject(n ast.Node, c *testCase) (*subject, error) {
 		{"name", "its name", &s.r.Name}, {"cloud", "its cloud", &s.r.Cloud}, {"account", "its account", &s.r.Account},
 		{"region", "its region", &s.r.Region}, {"zone", "its zone", &s.r.Zone}, {"type", "its machine type", &s.r.Type},
 	} {
-		entries = append(entries, document.Optional(word.name, word.doc, func(n ast.Node) (err error) { *word.to, err = d.Text(n, word.name); return err }))
+		entries = append(entries, document.Optional(word.name, word.doc, func(n ast.Node) (err error) {
+			*word.to, err = d.Text(n, word.name)
+			return err
+		}))
 	}
 	entries = append(entries,
-		document.Optional("kind", "its kind; instance where none is given", func(n ast.Node) error { return document.Choice(d.File, n, "kind", kinds, &s.r.Kind) }),
-		document.Optional("state", "its state; running for machines where none is given", func(n ast.Node) error { return document.Choice(d.File, n, "state", states, &s.r.State) }),
+		document.Optional("kind", "its kind; instance where none is given", func(n ast.Node) error {
+			return document.Choice(d.File, n, "kind", kinds, &s.r.Kind)
+		}),
+		document.Optional("state", "its state; running for machines where none is given", func(n ast.Node) error {
+			return document.Choice(d.File, n, "state", states, &s.r.State)
+		}),
 	)
 	for _, says := range []struct {
 		name, doc string
 		values    []string
 		set       func(*inventory.Resource, string)
 	}{
-		{"lifetime", "its lifetime, over its tags", lifetimes, func(r *inventory.Resource, v string) { r.Lifetime = inventory.Lifetime(v) }},
-		{"purpose", "its purpose, over its tags", purposes, func(r *inventory.Resource, v string) { r.Purpose = inventory.Purpose(v) }},
+		{"lifetime", "its lifetime, over its tags", lifetimes, func(r *inventory.Resource, v string) {
+			r.Lifetime = inventory.Lifetime(v)
+		}},
+		{"purpose", "its purpose, over its tags", purposes, func(r *inventory.Resource, v string) {
+			r.Purpose = inventory.Purpose(v)
+		}},
 		{"team", "its team, over its tags", nil, func(r *inventory.Resource, v string) { r.Owner.Team = v }},
 		{"project", "its project, over its tags", nil, func(r *inventory.Resource, v string) { r.Owner.Project = v }},
 		{"user", "its user, over its tags", nil, func(r *inventory.Resource, v string) { r.Owner.User = v }},
-		{"environment", "its environment, over its tags", nil, func(r *inventory.Resource, v string) { r.Owner.Environment = strings.ToLower(v) }},
-		{"cost_center", "its cost center, over its tags", nil, func(r *inventory.Resource, v string) { r.Owner.CostCenter = v }},
+		{"environment", "its environment, over its tags", nil, func(r *inventory.Resource, v string) {
+			r.Owner.Environment = strings.ToLower(v)
+		}},
+		{"cost_center", "its cost center, over its tags", nil, func(r *inventory.Resource, v string) {
+			r.Owner.CostCenter = v
+		}},
 		{"gang", "job group that it belongs to", nil, func(r *inventory.Resource, v string) { r.Gang = v }},
 	} {
 		entries = append(entries, document.Optional(says.name, says.doc, func(n ast.Node) error {
@@ -141,14 +161,23 @@ func (x extra) detail(kind inventory.Kind) inventory.Detail {
 // extraEntries are the keys of what only some kinds have.
 func (d *reader) extraEntries(x *extra, c *testCase) []document.Key {
 	return []document.Key{
-		document.Optional("market", "how a machine was bought", func(n ast.Node) error { return document.Choice(d.File, n, "market", markets, &x.market) }),
-		document.Optional("attached", "whether a volume or an address is attached", func(n ast.Node) (err error) { x.attached, err = d.Flag(n, "attached"); return err }),
-		document.Optional("size_gib", "size of a volume, snapshot or notebook in GiB", func(n ast.Node) (err error) { x.gib, err = d.Count(n, "size_gib", 1, math.MaxInt32); return err }),
-		document.Optional("last_activity", "last use of a notebook, access of a secret or launch of an image", func(n ast.Node) error {
-			at, err := d.moment(n, "last_activity", c.start)
-			x.lastActivity = inventory.Known(at)
+		document.Optional("market", "how a machine was bought", func(n ast.Node) error {
+			return document.Choice(d.File, n, "market", markets, &x.market)
+		}),
+		document.Optional("attached", "whether a volume or an address is attached", func(n ast.Node) (err error) {
+			x.attached, err = d.Flag(n, "attached")
 			return err
 		}),
+		document.Optional("size_gib", "size of a volume, snapshot or notebook in GiB", func(n ast.Node) (err error) {
+			x.gib, err = d.Count(n, "size_gib", 1, math.MaxInt32)
+			return err
+		}),
+		document.Optional("last_activity", "last use of a notebook, access of a secret or launch of an image",
+			func(n ast.Node) error {
+				at, err := d.moment(n, "last_activity", c.start)
+				x.lastActivity = inventory.Known(at)
+				return err
+			}),
 	}
 }
 
@@ -160,8 +189,14 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 				document.IfWord("unknown", func(ast.Node) error { s.tags = nil; return nil }),
 				document.Otherwise(func(n ast.Node) (err error) { s.tags, err = d.tags(n); return err }))
 		}),
-		document.Optional("created", "time of its creation, or launch", func(n ast.Node) (err error) { s.r.CreatedAt, err = d.moment(n, "created", c.start); return err }),
-		document.Optional("state_since", "time since when it is in its state", func(n ast.Node) (err error) { s.r.StateSince, err = d.moment(n, "state_since", c.start); return err }),
+		document.Optional("created", "time of its creation, or launch", func(n ast.Node) (err error) {
+			s.r.CreatedAt, err = d.moment(n, "created", c.start)
+			return err
+		}),
+		document.Optional("state_since", "time since when it is in its state", func(n ast.Node) (err error) {
+			s.r.StateSince, err = d.moment(n, "state_since", c.start)
+			return err
+		}),
 		document.Optional("gpus", "its GPUs", func(n ast.Node) error {
 			v, err := d.Count(n, "gpus", 0, math.MaxInt32)
 			s.r.Size.GPUs = inventory.Known(v)
@@ -190,8 +225,13 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 			b := &Budget{}
 			s.facts.Budget = b
 			_, err := d.Mapping(n, "budget",
-				document.Required("state", "state of the budget", func(n ast.Node) error { return document.Choice(d.File, n, "state", budgetStates, &b.State) }),
-				document.Required("used_share", "spent and reserved over the amount of the budget", func(n ast.Node) (err error) { b.UsedShare, err = d.decimal(n, "used_share"); return err }),
+				document.Required("state", "state of the budget", func(n ast.Node) error {
+					return document.Choice(d.File, n, "state", budgetStates, &b.State)
+				}),
+				document.Required("used_share", "spent and reserved over the amount of the budget", func(n ast.Node) (err error) {
+					b.UsedShare, err = d.decimal(n, "used_share")
+					return err
+				}),
 				document.Optional("forecast_share", "forecast over the amount of the budget", func(n ast.Node) error {
 					v, err := d.decimal(n, "forecast_share")
 					b.ForecastShare = inventory.Known(v)
@@ -199,7 +239,10 @@ func (d *reader) factEntries(s *subject, c *testCase) []document.Key {
 				}))
 			return err
 		}),
-		document.Optional("stale", "whether what is known of it is too old to act on", func(n ast.Node) (err error) { s.facts.Stale, err = d.Flag(n, "stale"); return err }),
+		document.Optional("stale", "whether what is known of it is too old to act on", func(n ast.Node) (err error) {
+			s.facts.Stale, err = d.Flag(n, "stale")
+			return err
+		}),
 		document.Optional("samples", "runs of equal samples, each from where the last one ended", func(n ast.Node) error {
 			at := c.start
 			return d.Items(n, "samples", func(item ast.Node) (err error) {
@@ -219,21 +262,31 @@ func (d *reader) samples(n ast.Node, s *subject, c *testCase, at time.Time) (tim
 	length, values, gpus := c.step, map[usage.Signal]float64{}, []string{""}
 	gap := time.Duration(0)
 	entries := []document.Key{
-		document.Optional("at", "time of the first sample", func(n ast.Node) (err error) { at, err = d.moment(n, "at", c.start); return err }),
-		document.Optional("for", "length of the run; one step where none is given", func(n ast.Node) (err error) { length, err = d.span(n, "for", c.step); return err }),
-		document.Optional("gap", "time without samples", func(n ast.Node) (err error) { gap, err = d.span(n, "gap", c.step); return err }),
-		document.Optional("gpu", "number of the GPU, or a list of numbers; without it the only one", func(n ast.Node) (err error) {
-			return document.Forms(n,
-				document.IfInteger(func(n ast.Node) error { gpus = []string{n.GetToken().Value}; return nil }),
-				document.Otherwise(func(n ast.Node) error {
-					gpus = nil
-					return d.Items(n, "gpu", func(item ast.Node) error {
-						v, err := d.Count(item, "gpu", 0, math.MaxInt32)
-						gpus = append(gpus, strconv.Itoa(v))
-						return err
-					})
-				}))
+		document.Optional("at", "time of the first sample", func(n ast.Node) (err error) {
+			at, err = d.moment(n, "at", c.start)
+			return err
 		}),
+		document.Optional("for", "length of the run; one step where none is given", func(n ast.Node) (err error) {
+			length, err = d.span(n, "for", c.step)
+			return err
+		}),
+		document.Optional("gap", "time without samples", func(n ast.Node) (err error) {
+			gap, err = d.span(n, "gap", c.step)
+			return err
+		}),
+		document.Optional("gpu", "number of the GPU, or a list of numbers; without it the only one",
+			func(n ast.Node) (err error) {
+				return document.Forms(n,
+					document.IfInteger(func(n ast.Node) error { gpus = []string{n.GetToken().Value}; return nil }),
+					document.Otherwise(func(n ast.Node) error {
+						gpus = nil
+						return d.Items(n, "gpu", func(item ast.Node) error {
+							v, err := d.Count(item, "gpu", 0, math.MaxInt32)
+							gpus = append(gpus, strconv.Itoa(v))
+							return err
+						})
+					}))
+			}),
 	}
 	for sig := usage.Signal(0); sig.String() != noSignal; sig++ {
 		entries = append(entries, document.Optional(sig.String(), sig.Doc(), func(n ast.Node) (err error) {

@@ -69,7 +69,10 @@ type catalog struct {
 // columns first.
 var catalogs = []catalog{
 	{[]string{"tpu", "region", "on_demand_usd_per_chip_hour", "spot_usd_per_chip_hour"}, (*table).chip},
-	{[]string{"provider", "region_or_zone", "instance_type", "gpu", "gpu_count", "term", "usd_per_hour", "part"}, (*table).excerpt},
+	{
+		[]string{"provider", "region_or_zone", "instance_type", "gpu", "gpu_count", "term", "usd_per_hour", "part"},
+		(*table).excerpt,
+	},
 	{[]string{"provider", "region", "instance_type", "term", "usd_per_hour"}, (*table).dated},
 	{[]string{"instance_type", "region", "on_demand_usd_per_hour"}, (*table).regional},
 	{[]string{"instance_type", "region", "usd_per_hour"}, (*table).reserved},
@@ -119,7 +122,9 @@ func readCatalog(r io.Reader, o Origin, yield func(Entry) bool) error {
 
 // machine starts an entry for a machine's hour.
 func machine(cloud, name, region string, term Term, r money.Rate) Entry {
-	return Entry{Cloud: cloud, Service: Compute, Type: name, Region: region, Term: term, Price: Price{Unit: "hour", Rate: r}}
+	return Entry{
+		Cloud: cloud, Service: Compute, Type: name, Region: region, Term: term, Price: Price{Unit: "hour", Rate: r},
+	}
 }
 
 // need refuses a row whose field is empty.

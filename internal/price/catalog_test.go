@@ -111,7 +111,8 @@ func TestReadCatalog(t *testing.T) {
 		}
 		var got []string
 		for _, e := range entries {
-			got = append(got, fmt.Sprintf("%d %s %s %s %d %s %s %s", e.Line, e, e.Price.Rate, e.Price.Unit, e.AcceleratorMilli, e.Accelerator, e.Price.Source, e.Price.AsOf.Format(time.DateOnly)))
+			got = append(got, fmt.Sprintf("%d %s %s %s %d %s %s %s", e.Line, e, e.Price.Rate, e.Price.Unit, e.AcceleratorMilli,
+				e.Accelerator, e.Price.Source, e.Price.AsOf.Format(time.DateOnly)))
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", tc.name, strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
@@ -146,7 +147,8 @@ func TestReadCatalogErrors(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", tc.name, err, tc.says)
 		}
 	}
-	if _, err := readAll(`{"CPU": "1"}`, Origin{}); err == nil || !strings.Contains(err.Error(), "the cloud must be given") {
+	if _, err := readAll(`{"CPU": "1"}`, Origin{}); err == nil ||
+		!strings.Contains(err.Error(), "the cloud must be given") {
 		t.Errorf("defaults of no cloud: got %v", err)
 	}
 	broken := errors.New("the disk is gone")
@@ -173,8 +175,10 @@ func TestReadCatalogStops(t *testing.T) {
 // FuzzReadCatalog holds that whatever is read and accepted is a price above zero
 // that survives being saved.
 func FuzzReadCatalog(f *testing.F) {
-	f.Add("instance_type,region,on_demand_usd_per_hour,spot_usd_per_hour,accelerator,accelerator_count\ng4dn.xlarge,us-east-1,0.526,0.2039,T4,1\n")
-	f.Add("provider,region_or_zone,instance_type,gpu,gpu_count,term,usd_per_hour,part\ngcp,us-central1-a,,A100,1,spot,1.4341,GPU alone\ngcp,us-central1-a,x,A100,1,spot,1.4341,VM without GPU\n")
+	f.Add(
+		"instance_type,region,on_demand_usd_per_hour,spot_usd_per_hour,accelerator,accelerator_count\ng4dn.xlarge,us-east-1,0.526,0.2039,T4,1\n")
+	f.Add(
+		"provider,region_or_zone,instance_type,gpu,gpu_count,term,usd_per_hour,part\ngcp,us-central1-a,,A100,1,spot,1.4341,GPU alone\ngcp,us-central1-a,x,A100,1,spot,1.4341,VM without GPU\n")
 	f.Add("tpu,region,on_demand_usd_per_chip_hour,spot_usd_per_chip_hour\nTPU v5e,us-central1,700.0,\n")
 	f.Add(`{"CPU": "0.031611", "GPU": "0.95"}`)
 	// Without prices, so that an execution costs what the input does.

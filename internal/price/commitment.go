@@ -47,7 +47,10 @@ func readCommitments(r io.Reader) ([]Commitment, error) {
 	var out []Commitment
 	err := rows(r, commitmentColumns, func(t *table) error {
 		var err error
-		c := Commitment{Cloud: t.text("cloud"), Type: t.text("name"), Region: t.text("region"), Payment: t.text("payment"), Source: t.text("source")}
+		c := Commitment{
+			Cloud: t.text("cloud"), Type: t.text("name"), Region: t.text("region"), Payment: t.text("payment"),
+			Source: t.text("source"),
+		}
 		if c.TermMonths, err = t.count("term_months"); err != nil {
 			return err
 		}
@@ -57,11 +60,14 @@ func readCommitments(r io.Reader) ([]Commitment, error) {
 		if c.AsOf, err = time.Parse(time.DateOnly, t.text("as_of")); err != nil {
 			return t.errorf("as_of: %w", err)
 		}
-		if t.text("kind") != string(Reserved) || c.Cloud == "" || c.Type == "" || c.Region == "" || c.TermMonths == 0 || c.Hourly <= 0 || c.Source == "" ||
+		if t.text("kind") != string(Reserved) || c.Cloud == "" || c.Type == "" || c.Region == "" || c.TermMonths == 0 ||
+			c.Hourly <= 0 || c.Source == "" ||
 			!slices.Contains([]string{"all-upfront", "partial-upfront", "no-upfront"}, c.Payment) {
-			return t.errorf("it is no price of a commitment: a cloud, type, region, kind reserved, term, payment, price and source are expected")
+			return t.errorf("it is no price of a commitment: a cloud, type, region, kind reserved, term, payment, price and " +
+				"source are expected")
 		}
-		if i := len(out) - 1; i >= 0 && out[i].Type == c.Type && out[i].Region == c.Region && out[i].TermMonths == c.TermMonths && out[i].Payment == c.Payment {
+		if i := len(out) - 1; i >= 0 && out[i].Type == c.Type && out[i].Region == c.Region &&
+			out[i].TermMonths == c.TermMonths && out[i].Payment == c.Payment {
 			return fmt.Errorf("line %d: %s in %s is there twice", t.line, c.Type, c.Region)
 		}
 		out = append(out, c)

@@ -37,7 +37,8 @@ func TestCommitmentsAreTheSources(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := b.Commitments(AWS, row[0], row[1])
-		if len(got) != 1 || got[0].Hourly != want || got[0].TermMonths != 36 || got[0].AsOf.Year() != 2024 || !strings.Contains(got[0].Source, "inferred") {
+		if len(got) != 1 || got[0].Hourly != want || got[0].TermMonths != 36 || got[0].AsOf.Year() != 2024 ||
+			!strings.Contains(got[0].Source, "inferred") {
 			t.Errorf("%s in %s: %+v, want %s", row[0], row[1], got, want)
 			continue
 		}

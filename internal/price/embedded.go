@@ -28,7 +28,9 @@ func Embedded() (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Book{machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base, commitments: b.commitments}, nil
+	return &Book{
+		machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base, commitments: b.commitments,
+	}, nil
 }
 
 var embedded = sync.OnceValues(func() (*Book, error) {

@@ -20,7 +20,10 @@ func book(t testing.TB) *Book {
 }
 
 // regions for which the book has machine prices.
-var regions = []string{"us-east-1", "us-east-2", "us-west-2", "ca-central-1", "eu-central-1", "eu-north-1", "eu-west-1", "ap-northeast-1", "ap-southeast-2"}
+var regions = []string{
+	"us-east-1", "us-east-2", "us-west-2", "ca-central-1", "eu-central-1", "eu-north-1", "eu-west-1", "ap-northeast-1",
+	"ap-southeast-2",
+}
 
 func TestEmbeddedPrices(t *testing.T) {
 	b := book(t)
@@ -41,7 +44,9 @@ func TestEmbeddedPrices(t *testing.T) {
 		{"metal at its own price", "4.7124", func() (Price, error) { return b.OnDemand("c7i.metal-24xl", "us-east-1") }},
 		{"spot", "8.0001", func() (Price, error) { return b.Spot("p4d.24xlarge", "us-east-1") }},
 		{"SageMaker", "1.408", func() (Price, error) { return b.Managed("sagemaker", "g5.xlarge", "us-west-2") }},
-		{"SageMaker with its prefix", "0.05", func() (Price, error) { return b.Managed("sagemaker", "ml.t3.medium", "us-east-1") }},
+		{"SageMaker with its prefix", "0.05", func() (Price, error) {
+			return b.Managed("sagemaker", "ml.t3.medium", "us-east-1")
+		}},
 		{"PostgreSQL", "0.178", func() (Price, error) { return b.Managed("rds:postgres", "db.m5.large", "us-east-1") }},
 		{"OpenSearch", "0.142", func() (Price, error) { return b.Managed("opensearch", "m5.large.search", "us-east-1") }},
 		{"gp3", "0.08", func() (Price, error) { return b.Rate(ItemGP3, "us-east-1") }},
@@ -60,8 +65,10 @@ func TestEmbeddedPrices(t *testing.T) {
 // the book with all their sizes from large on.
 func TestGeneralFamilies(t *testing.T) {
 	b := book(t)
-	for _, family := range strings.Fields("t2 t3 t3a t4g m4 m5 m5a m5ad m5d m5dn m5n m6a m6g m6gd m6i m6id m7a m7g m7gd m7i m8a m8g m8i c4 c5 c5a c5ad c5d c5n c6a c6g c6gd c6gn c6i c6id " +
-		"c7a c7g c7gd c7gn c7i c8a c8g c8i r4 r5 r5a r5b r5d r5n r6a r6g r6gd r6i r6id r7a r7g r7gd r7i r8a r8g r8i i3 i3en i4g i4i i7i i7ie i8g d2 d3 d3en") {
+	for _, family := range strings.Fields("t2 t3 t3a t4g m4 m5 m5a m5ad m5d m5dn m5n m6a m6g m6gd m6i m6id m7a m7g " +
+		"m7gd m7i m8a m8g m8i c4 c5 c5a c5ad c5d c5n c6a c6g c6gd c6gn c6i c6id " +
+		"c7a c7g c7gd c7gn c7i c8a c8g c8i r4 r5 r5a r5b r5d r5n r6a r6g r6gd r6i r6id r7a r7g r7gd r7i r8a r8g r8i i3 " +
+		"i3en i4g i4i i7i i7ie i8g d2 d3 d3en") {
 		sizes := 0
 		for _, m := range b.Machines() {
 			if m.Family != family {
@@ -106,17 +113,27 @@ func TestUnpriced(t *testing.T) {
 		price func() (Price, error)
 		says  []string
 	}{
-		{"p5e has no on-demand price", func() (Price, error) { return b.OnDemand("p5e.48xlarge", "us-east-2") }, []string{"on-demand price of p5e.48xlarge in us-east-2"}},
+		{"p5e has no on-demand price", func() (Price, error) {
+			return b.OnDemand("p5e.48xlarge", "us-east-2")
+		}, []string{"on-demand price of p5e.48xlarge in us-east-2"}},
 		{"trn2 has no on-demand price", func() (Price, error) { return b.OnDemand("trn2.48xlarge", "us-east-2") }, nil},
 		{"trn1 in Sydney", func() (Price, error) { return b.OnDemand("trn1.32xlarge", "ap-southeast-2") }, nil},
-		{"the middle of two far zones", func() (Price, error) { return b.Spot("p5e.48xlarge", "us-east-2") }, []string{"spot price"}},
+		{"the middle of two far zones", func() (Price, error) {
+			return b.Spot("p5e.48xlarge", "us-east-2")
+		}, []string{"spot price"}},
 		{"spot without discount", func() (Price, error) { return b.Spot("p5.48xlarge", "ca-central-1") }, nil},
 		{"metal that is not in proportion", func() (Price, error) { return b.OnDemand("c7i.metal-24xl", "eu-west-1") }, nil},
-		{"an unknown type", func() (Price, error) { return b.OnDemand("x9.huge", "us-east-1") }, []string{"x9.huge", "not in the price book", "curfew price update"}},
-		{"an unknown region", func() (Price, error) { return b.OnDemand("g6.xlarge", "mars-1") }, []string{"mars-1", "curfew price update"}},
+		{"an unknown type", func() (Price, error) {
+			return b.OnDemand("x9.huge", "us-east-1")
+		}, []string{"x9.huge", "not in the price book", "curfew price update"}},
+		{"an unknown region", func() (Price, error) {
+			return b.OnDemand("g6.xlarge", "mars-1")
+		}, []string{"mars-1", "curfew price update"}},
 		{"an unknown service", func() (Price, error) { return b.Managed("mainframe", "m5.large", "us-east-1") }, nil},
 		{"a database of no engine", func() (Price, error) { return b.Managed("rds", "db.m5.large", "us-east-1") }, nil},
-		{"an unknown item", func() (Price, error) { return b.Rate("ebs:gp9", "us-east-1") }, []string{"ebs:gp9", "us-east-1"}},
+		{"an unknown item", func() (Price, error) {
+			return b.Rate("ebs:gp9", "us-east-1")
+		}, []string{"ebs:gp9", "us-east-1"}},
 		{"no type", func() (Price, error) { return b.OnDemand("", "") }, []string{`""`}},
 		{"an empty book", func() (Price, error) { return new(Book).OnDemand("g6.xlarge", "us-east-1") }, nil},
 	} {
@@ -176,13 +193,20 @@ func TestOwnPricesPassQuarantine(t *testing.T) {
 func TestEveryItemIsPriced(t *testing.T) {
 	b := book(t)
 	for _, item := range []Item{
-		ItemGP2, ItemGP3, ItemIO1, ItemIO2, ItemST1, ItemSC1, ItemMagnetic, ItemGP3IOPS, ItemGP3Throughput, ItemIO1IOPS, ItemIO2IOPS,
-		ItemSnapshot, ItemSnapshotArchive, ItemAddress, ItemNAT, ItemNATData, ItemLBApplication, ItemLBNetwork, ItemLBGateway, ItemLBClassic,
-		ItemS3Standard, ItemS3StandardIA, ItemS3OneZoneIA, ItemS3IntelligentTiering, ItemS3GlacierIR, ItemS3Glacier, ItemS3DeepArchive, ItemS3ExpressOneZone,
-		ItemS3ToStandardIA, ItemS3ToOneZoneIA, ItemS3ToIntelligentTiering, ItemS3ToGlacierIR, ItemS3ToGlacier, ItemS3ToDeepArchive,
-		ItemS3FromStandardIA, ItemS3FromOneZoneIA, ItemS3FromGlacierIR, ItemS3FromGlacier, ItemS3FromDeepArchive, ItemS3List, ItemS3Monitoring,
-		ItemLogsIngest, ItemLogsIngestInfrequent, ItemLogsStorage, ItemECR, ItemEFSStandard, ItemEFSIA, ItemEFSArchive, ItemRDSGP2, ItemRDSGP3, ItemOpenSearchGP,
-		ItemSageMakerStorage, ItemSecret, ItemGetMetricData, ItemMetric, ItemCostExplorer, ItemEgressInternet, ItemEgressRegion, ItemEgressZone,
+		ItemGP2, ItemGP3, ItemIO1, ItemIO2, ItemST1, ItemSC1, ItemMagnetic, ItemGP3IOPS, ItemGP3Throughput, ItemIO1IOPS,
+		ItemIO2IOPS,
+		ItemSnapshot, ItemSnapshotArchive, ItemAddress, ItemNAT, ItemNATData, ItemLBApplication, ItemLBNetwork,
+		ItemLBGateway, ItemLBClassic,
+		ItemS3Standard, ItemS3StandardIA, ItemS3OneZoneIA, ItemS3IntelligentTiering, ItemS3GlacierIR, ItemS3Glacier,
+		ItemS3DeepArchive, ItemS3ExpressOneZone,
+		ItemS3ToStandardIA, ItemS3ToOneZoneIA, ItemS3ToIntelligentTiering, ItemS3ToGlacierIR, ItemS3ToGlacier,
+		ItemS3ToDeepArchive,
+		ItemS3FromStandardIA, ItemS3FromOneZoneIA, ItemS3FromGlacierIR, ItemS3FromGlacier, ItemS3FromDeepArchive, ItemS3List,
+		ItemS3Monitoring,
+		ItemLogsIngest, ItemLogsIngestInfrequent, ItemLogsStorage, ItemECR, ItemEFSStandard, ItemEFSIA, ItemEFSArchive,
+		ItemRDSGP2, ItemRDSGP3, ItemOpenSearchGP,
+		ItemSageMakerStorage, ItemSecret, ItemGetMetricData, ItemMetric, ItemCostExplorer, ItemEgressInternet,
+		ItemEgressRegion, ItemEgressZone,
 		"fsx:lustre:125:ssd", "fsx:windows:ssd", "fsx:ontap:ssd", "fsx:openzfs:ssd",
 	} {
 		if _, err := b.Rate(item, "us-east-1"); err != nil {
@@ -190,7 +214,10 @@ func TestEveryItemIsPriced(t *testing.T) {
 		}
 	}
 	for _, region := range regions {
-		for _, item := range []Item{ItemGP2, ItemGP3, ItemS3Standard, ItemS3StandardIA, ItemNAT, ItemAddress, ItemLBApplication, ItemECR, ItemEgressInternet} {
+		for _, item := range []Item{
+			ItemGP2, ItemGP3, ItemS3Standard, ItemS3StandardIA, ItemNAT, ItemAddress, ItemLBApplication, ItemECR,
+			ItemEgressInternet,
+		} {
 			if _, err := b.Rate(item, region); err != nil {
 				t.Error(err)
 			}
@@ -209,13 +236,17 @@ func TestMachineFacts(t *testing.T) {
 	}{
 		{"g3s.xlarge", 4, 30.5, "M60", 1}, {"g4ad.16xlarge", 64, 256, "V520", 4}, {"g4dn.metal", 96, 384, "T4", 8},
 		{"g5g.16xlarge", 64, 128, "T4G", 2}, {"g6f.large", 2, 8, "L4", 1}, {"g7e.48xlarge", 192, 2048, "RTX-PRO-6000", 8},
-		{"p2.16xlarge", 64, 732, "K80", 16}, {"p3dn.24xlarge", 96, 768, "V100-32GB", 8}, {"p4d.24xlarge", 96, 1152, "A100-40GB", 8},
-		{"p5.4xlarge", 16, 256, "H100-80GB", 1}, {"p6-b300.48xlarge", 192, 4096, "B300-288GB", 8}, {"inf1.24xlarge", 96, 192, "Inferentia", 16},
-		{"inf2.48xlarge", 192, 768, "Inferentia2", 12}, {"trn1n.32xlarge", 128, 512, "Trainium", 16}, {"trn2.48xlarge", 192, 2048, "Trainium2", 16},
+		{"p2.16xlarge", 64, 732, "K80", 16}, {"p3dn.24xlarge", 96, 768, "V100-32GB", 8},
+		{"p4d.24xlarge", 96, 1152, "A100-40GB", 8},
+		{"p5.4xlarge", 16, 256, "H100-80GB", 1}, {"p6-b300.48xlarge", 192, 4096, "B300-288GB", 8},
+		{"inf1.24xlarge", 96, 192, "Inferentia", 16},
+		{"inf2.48xlarge", 192, 768, "Inferentia2", 12}, {"trn1n.32xlarge", 128, 512, "Trainium", 16},
+		{"trn2.48xlarge", 192, 2048, "Trainium2", 16},
 		{"m5.8xlarge", 32, 128, "", 0}, {"t3.micro", 2, 1, "", 0}, {"r6i.32xlarge", 128, 1024, "", 0},
 	} {
 		m, ok := b.Machine(tc.machine)
-		if !ok || m.VCPUs != tc.vcpus || m.MemoryMiB != int64(tc.gib*1024) || m.Accelerator != tc.accelerator || m.GPUs() != tc.gpus {
+		if !ok || m.VCPUs != tc.vcpus || m.MemoryMiB != int64(tc.gib*1024) || m.Accelerator != tc.accelerator ||
+			m.GPUs() != tc.gpus {
 			t.Errorf("%s: got %+v, want %+v", tc.machine, m, tc)
 		}
 	}
@@ -226,7 +257,8 @@ func TestMachineFacts(t *testing.T) {
 	for i, m := range machines {
 		a, ok := b.Accelerator(m.Accelerator)
 		switch {
-		case m.Source == "" || m.AsOf.IsZero() || m.Cloud != AWS || m.Arch == "" || (m.ReleaseYear == 0 && m.Accelerator != "") || !strings.HasPrefix(m.Type, m.Family+"."):
+		case m.Source == "" || m.AsOf.IsZero() || m.Cloud != AWS || m.Arch == "" ||
+			(m.ReleaseYear == 0 && m.Accelerator != "") || !strings.HasPrefix(m.Type, m.Family+"."):
 			t.Errorf("%s is not whole: %+v", m.Type, m)
 		case m.Accelerator != "" && !ok:
 			t.Errorf("%s has an accelerator %q that is not known", m.Type, m.Accelerator)
@@ -241,8 +273,10 @@ func TestMachineFacts(t *testing.T) {
 func TestAcceleratorFacts(t *testing.T) {
 	b := book(t)
 	for _, tc := range []struct{ name, want string }{
-		{"A100-40GB", "A100-40GB"}, {"A100", "A100-40GB"}, {"a100-80", "A100-80GB"}, {"A30", "A30-24GB"}, {"H100-NVL", "H100-94GB"},
-		{"H100", "H100-80GB"}, {"Tesla T4", "T4"}, {"V100", "V100-16GB"}, {"TPU v2 pod", "TPU-v2"}, {"TPU v5e", "TPU-v5e"}, {" L40S ", "L40S"},
+		{"A100-40GB", "A100-40GB"}, {"A100", "A100-40GB"}, {"a100-80", "A100-80GB"}, {"A30", "A30-24GB"},
+		{"H100-NVL", "H100-94GB"},
+		{"H100", "H100-80GB"}, {"Tesla T4", "T4"}, {"V100", "V100-16GB"}, {"TPU v2 pod", "TPU-v2"}, {"TPU v5e", "TPU-v5e"},
+		{" L40S ", "L40S"},
 	} {
 		if a, ok := b.Accelerator(tc.name); !ok || a.Name != tc.want {
 			t.Errorf("%q is %q, want %q", tc.name, a.Name, tc.want)
@@ -261,7 +295,8 @@ func TestAcceleratorFacts(t *testing.T) {
 		if slices.Contains(mig, a.Name) && !a.MIG {
 			t.Errorf("%s can be divided", a.Name)
 		}
-		if a.MIG && a.BF16TFLOPS == 0 || a.FP8TFLOPS > 0 && a.FP8TFLOPS < a.BF16TFLOPS || a.Precision == "" || a.ReleaseYear < 2010 {
+		if a.MIG && a.BF16TFLOPS == 0 || a.FP8TFLOPS > 0 && a.FP8TFLOPS < a.BF16TFLOPS || a.Precision == "" ||
+			a.ReleaseYear < 2010 {
 			t.Errorf("%s is not whole: %+v", a.Name, a)
 		}
 	}

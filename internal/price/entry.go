@@ -146,7 +146,9 @@ func (e Entry) whole() error {
 	case !dated(e.Price.AsOf):
 		return fmt.Errorf("%s is not a date of a price", e.Price.AsOf.Format(time.DateOnly))
 	}
-	for _, name := range []string{e.Cloud, e.Service, e.Type, string(e.Item), e.Region, e.Zone, e.Accelerator, e.Price.Source} {
+	for _, name := range []string{
+		e.Cloud, e.Service, e.Type, string(e.Item), e.Region, e.Zone, e.Accelerator, e.Price.Source,
+	} {
 		if err := plain(name); err != nil {
 			return err
 		}

@@ -303,7 +303,8 @@ func writeEntries(w io.Writer, entries []Entry) error {
 // readMachines reads machine facts.
 func readMachines(r io.Reader, add func(Machine) error) error {
 	return rows(r, machineColumns, func(t *table) error {
-		m := Machine{Type: t.text("type"), Cloud: t.text("cloud"), Family: t.text("family"), Accelerator: t.text("accelerator"),
+		m := Machine{
+			Type: t.text("type"), Cloud: t.text("cloud"), Family: t.text("family"), Accelerator: t.text("accelerator"),
 			Arch: t.text("arch"), Source: t.text("source")}
 		var vcpus, year int64
 		var err error
@@ -323,7 +324,8 @@ func readMachines(r io.Reader, add func(Machine) error) error {
 		if m.AsOf, err = t.asOf(); err != nil {
 			return err
 		}
-		if m.Type == "" || m.VCPUs == 0 || m.MemoryMiB == 0 || m.Source == "" || (m.Accelerator == "") != (m.AcceleratorMilli == 0) {
+		if m.Type == "" || m.VCPUs == 0 || m.MemoryMiB == 0 || m.Source == "" ||
+			(m.Accelerator == "") != (m.AcceleratorMilli == 0) {
 			return t.errorf("%q is not a whole machine", m.Type)
 		}
 		return add(m)

@@ -25,7 +25,8 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := b.OnDemand("g6.2xlarge", "us-east-1"); err != nil || p.Rate.String() != "0.90" || p.Source != "our contract" {
+	if p, err := b.OnDemand("g6.2xlarge", "us-east-1"); err != nil || p.Rate.String() != "0.90" ||
+		p.Source != "our contract" {
 		t.Errorf("the user's price: got %+v, %v; want 0.90", p, err)
 	}
 	if p, err := b.OnDemand("p5e.48xlarge", "us-east-2"); err != nil || p.Rate.String() != "70.00" {
@@ -55,18 +56,38 @@ func TestLoadIsStrict(t *testing.T) {
 		{"no price", ownHeader + strings.Replace(row, "0.8", "", 1), "line 2: usd"},
 		{"not a number", ownHeader + strings.Replace(row, "0.8", "cheap", 1), "line 2: usd"},
 		{"NaN", ownHeader + strings.Replace(row, "0.8", "NaN", 1), "line 2: usd"},
-		{"another unit", ownHeader + strings.Replace(row, "hour", "month", 1), `line 2: a machine is priced by the hour, not by the "month"`},
-		{"an unknown item", ownHeader + strings.Replace(row, "compute,g6.xlarge", "rate,gold", 1), `line 2: item "gold" is unknown`},
+		{
+			"another unit", ownHeader + strings.Replace(row, "hour", "month", 1),
+			`line 2: a machine is priced by the hour, not by the "month"`,
+		},
+		{
+			"an unknown item", ownHeader + strings.Replace(row, "compute,g6.xlarge", "rate,gold", 1),
+			`line 2: item "gold" is unknown`,
+		},
 		{"an unknown term", ownHeader + strings.Replace(row, "on-demand", "haggled", 1), `line 2: term "haggled"`},
 		{"no source", ownHeader + strings.Replace(row, ",x,", ",,", 1), "line 2: no source"},
 		{"no date", ownHeader + strings.Replace(row, "2026-01-02", "", 1), "line 2: as_of"},
 		{"a date long ago", ownHeader + strings.Replace(row, "2026", "0026", 1), "line 2: as_of"},
 		{"twice", ownHeader + row + row, "line 3: aws g6.xlarge in us-east-1, on-demand is priced twice"},
 		{"a tier without its first rate", ownHeader + strings.Replace(row, ",,0.8", ",10,0.8", 1), "line 2: a tier of"},
-		{"tiers that fall", ownHeader + row + strings.Replace(row, ",,0.8", ",10,0.8", 1) + strings.Replace(row, ",,0.8", ",5,0.8", 1), "line 4: tiers do not rise: 5 after 10"},
-		{"a tier of another source", ownHeader + row + strings.Replace(strings.Replace(row, ",,0.8", ",10,0.8", 1), ",x,", ",y,", 1), "line 3: a tier of"},
-		{"a control character", ownHeader + strings.Replace(row, ",x,", ",\x1b[2J,", 1), "line 2: source holds a control character"},
-		{"a name without end", ownHeader + strings.Replace(row, ",x,", ","+strings.Repeat("x", 401)+",", 1), "line 2: source is longer"},
+		{
+			"tiers that fall",
+			ownHeader + row + strings.Replace(row, ",,0.8", ",10,0.8", 1) + strings.Replace(row, ",,0.8", ",5,0.8", 1),
+			"line 4: tiers do not rise: 5 after 10",
+		},
+		{
+			"a tier of another source",
+			ownHeader + row + strings.Replace(strings.Replace(row, ",,0.8", ",10,0.8", 1), ",x,", ",y,", 1),
+			"line 3: a tier of",
+		},
+		{
+			"a control character", ownHeader + strings.Replace(row, ",x,", ",\x1b[2J,", 1),
+			"line 2: source holds a control character",
+		},
+		{
+			"a name without end", ownHeader + strings.Replace(row, ",x,", ","+strings.Repeat("x", 401)+",", 1),
+			"line 2: source is longer",
+		},
 	} {
 		b := new(Book)
 		err := b.Load(strings.NewReader(tc.in))
@@ -107,7 +128,9 @@ func anEntry(t *rapid.T) Entry {
 	}
 	if rapid.Bool().Draw(t, "rate") {
 		e.Service, e.Type, e.Accelerator, e.AcceleratorMilli = Rates, "", "", 0
-		e.Item = rapid.SampledFrom(slices.Sorted(maps.Keys(units))).Filter(func(i Item) bool { return i.Unit() != "" }).Draw(t, "item")
+		e.Item = rapid.SampledFrom(slices.Sorted(maps.Keys(units))).Filter(func(i Item) bool {
+			return i.Unit() != ""
+		}).Draw(t, "item")
 		e.Price.Unit = e.Item.Unit()
 	}
 	e.Price.Rate = money.Rate(rapid.Int64Min(1).Draw(t, "usd"))
@@ -143,8 +166,10 @@ func TestSaveAndLoadRoundTrip(t *testing.T) {
 			t.Fatalf("%d entries were read, want %d", len(got), len(want))
 		}
 		for i := range want {
-			if got[i].key() != want[i].key() || !samePrice(got[i].Price, want[i].Price) || !got[i].Price.AsOf.Equal(want[i].Price.AsOf) ||
-				got[i].Accelerator != want[i].Accelerator || got[i].AcceleratorMilli != want[i].AcceleratorMilli || got[i].Price.Source != want[i].Price.Source {
+			if got[i].key() != want[i].key() || !samePrice(got[i].Price, want[i].Price) ||
+				!got[i].Price.AsOf.Equal(want[i].Price.AsOf) ||
+				got[i].Accelerator != want[i].Accelerator || got[i].AcceleratorMilli != want[i].AcceleratorMilli ||
+				got[i].Price.Source != want[i].Price.Source {
 				t.Fatalf("got %+v, want %+v", got[i], want[i])
 			}
 		}
@@ -155,7 +180,8 @@ func TestSaveAndLoadRoundTrip(t *testing.T) {
 // no price in it is zero or below.
 func FuzzLoad(f *testing.F) {
 	f.Add(ownHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.8,hour,L4,1,x,2026-01-02\n")
-	f.Add(ownHeader + "aws,rate,s3:STANDARD,,on-demand,,0.02,GiB-month,,,x,2026-01-02\naws,rate,s3:STANDARD,,on-demand,9,0.01,GiB-month,,,x,2026-01-02\n")
+	f.Add(ownHeader +
+		"aws,rate,s3:STANDARD,,on-demand,,0.02,GiB-month,,,x,2026-01-02\naws,rate,s3:STANDARD,,on-demand,9,0.01,GiB-month,,,x,2026-01-02\n")
 	f.Add("cloud\n\"")
 	f.Fuzz(func(t *testing.T, in string) {
 		b := new(Book)

@@ -119,16 +119,22 @@ const (
 
 // units of items by name, or by the longest prefix that ends in a colon.
 var units = map[Item]string{
-	"ebs:": "GiB-month", ItemGP3IOPS: "IOPS-month", ItemGP3Throughput: "MiBps-month", ItemIO1IOPS: "IOPS-month", ItemIO2IOPS: "IOPS-month",
+	"ebs:": "GiB-month", ItemGP3IOPS: "IOPS-month", ItemGP3Throughput: "MiBps-month", ItemIO1IOPS: "IOPS-month",
+	ItemIO2IOPS:  "IOPS-month",
 	ItemSnapshot: "GiB-month", ItemSnapshotArchive: "GiB-month",
 	ItemAddress: "hour", ItemNAT: "hour", ItemNATData: "GiB", "lb:": "hour",
-	"s3:": "GiB-month", "s3:transition:": "request", "s3:retrieval:": "GiB", ItemS3List: "request", "s3:monitoring:": "object-month",
-	"logs:ingest:": "GiB", ItemLogsIngest: "GiB", ItemLogsStorage: "GiB-month", ItemECR: "GiB-month",
-	"efs:": "GiB-month", "fsx:": "GiB-month", "rds:storage:": "GiB-month", "rds:iops:": "IOPS-month", "rds:throughput:": "MiBps-month",
+	"s3:": "GiB-month", "s3:transition:": "request", "s3:retrieval:": "GiB", ItemS3List: "request",
+	"s3:monitoring:": "object-month",
+	"logs:ingest:":   "GiB", ItemLogsIngest: "GiB", ItemLogsStorage: "GiB-month", ItemECR: "GiB-month",
+	"efs:": "GiB-month", "fsx:": "GiB-month", "rds:storage:": "GiB-month", "rds:iops:": "IOPS-month",
+	"rds:throughput:":     "MiBps-month",
 	"opensearch:storage:": "GiB-month", "opensearch:iops:": "IOPS-month", ItemSageMakerStorage: "GiB-month",
-	ItemCluster: "hour", ItemClusterExtended: "hour", ItemTableRead: "unit-hour", ItemTableWrite: "unit-hour", ItemVPCEndpoint: "hour",
-	ItemSecret: "month", ItemGetMetricData: "metric", ItemMetric: "month", ItemCostExplorer: "request", "egress:": "GiB",
-	ItemDefaultVCPU: "hour", ItemDefaultMemory: "GiB-hour", ItemDefaultGPU: "hour", ItemDefaultStorage: "GiB-hour", ItemDefaultLB: "hour",
+	ItemCluster: "hour", ItemClusterExtended: "hour", ItemTableRead: "unit-hour", ItemTableWrite: "unit-hour",
+	ItemVPCEndpoint: "hour",
+	ItemSecret:      "month", ItemGetMetricData: "metric", ItemMetric: "month", ItemCostExplorer: "request",
+	"egress:":       "GiB",
+	ItemDefaultVCPU: "hour", ItemDefaultMemory: "GiB-hour", ItemDefaultGPU: "hour", ItemDefaultStorage: "GiB-hour",
+	ItemDefaultLB:     "hour",
 	"default:egress:": "GiB",
 }
 

@@ -22,7 +22,12 @@ type List struct {
 func Lists() []List {
 	family := func(name string) map[string]string { return map[string]string{"productFamily": name} }
 	lists := []List{
-		{"AmazonEC2", map[string]string{"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}},
+		{
+			"AmazonEC2",
+			map[string]string{
+				"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used",
+			},
+		},
 		{"AmazonSageMaker", family("ML Instance")},
 		{"AmazonRedshift", family("Compute Instance")},
 		{"AmazonElastiCache", family("Cache Instance")},
@@ -79,55 +84,152 @@ const mibInGiB = 1024
 //
 // Source: AWS Price List of the services; usage types as in AWS's Cost and Usage Reports.
 var listed = slices.Concat(volumes(), []listedItem{
-	{service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.gp3", unit: listIOPS, items: []Item{ItemGP3IOPS}},
-	{service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.piops", unit: listIOPS, items: []Item{ItemIO1IOPS}},
-	{service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.io2", unit: listIOPS, items: []Item{ItemIO2IOPS}},
-	{service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.io2.tier2", unit: listIOPS, above: 32_000, items: []Item{ItemIO2IOPS}},
-	{service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.io2.tier3", unit: listIOPS, above: 64_000, items: []Item{ItemIO2IOPS}},
-	{service: "AmazonEC2", family: "Provisioned Throughput", usage: "EBS:VolumeP-Throughput.gp3", unit: "GiBps-mo", per: mibInGiB, items: []Item{ItemGP3Throughput}},
-	{service: "AmazonEC2", family: "Storage Snapshot", usage: "EBS:SnapshotUsage", unit: listStorage, items: []Item{ItemSnapshot}},
-	{service: "AmazonEC2", family: "Storage Snapshot", usage: "EBS:SnapshotArchiveStorage", unit: listStorage, items: []Item{ItemSnapshotArchive}},
+	{
+		service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.gp3", unit: listIOPS,
+		items: []Item{ItemGP3IOPS},
+	},
+	{
+		service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.piops", unit: listIOPS,
+		items: []Item{ItemIO1IOPS},
+	},
+	{
+		service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.io2", unit: listIOPS,
+		items: []Item{ItemIO2IOPS},
+	},
+	{
+		service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.io2.tier2", unit: listIOPS,
+		above: 32_000, items: []Item{ItemIO2IOPS},
+	},
+	{
+		service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.io2.tier3", unit: listIOPS,
+		above: 64_000, items: []Item{ItemIO2IOPS},
+	},
+	{
+		service: "AmazonEC2", family: "Provisioned Throughput", usage: "EBS:VolumeP-Throughput.gp3", unit: "GiBps-mo",
+		per: mibInGiB, items: []Item{ItemGP3Throughput},
+	},
+	{
+		service: "AmazonEC2", family: "Storage Snapshot", usage: "EBS:SnapshotUsage", unit: listStorage,
+		items: []Item{ItemSnapshot},
+	},
+	{
+		service: "AmazonEC2", family: "Storage Snapshot", usage: "EBS:SnapshotArchiveStorage", unit: listStorage,
+		items: []Item{ItemSnapshotArchive},
+	},
 	{service: "AmazonEC2", family: "NAT Gateway", usage: "NatGateway-Hours", unit: listHours, items: []Item{ItemNAT}},
 	{service: "AmazonEC2", family: "NAT Gateway", usage: "NatGateway-Bytes", unit: listBytes, items: []Item{ItemNATData}},
 	// Products of public addresses have no family.
 	{service: "AmazonVPC", usage: "PublicIPv4:InUseAddress", unit: listHours, items: []Item{ItemAddress}},
 	{service: "AmazonVPC", usage: "VpcEndpoint-Hours", unit: listHours, items: []Item{ItemVPCEndpoint}},
-	{service: "AWSELB", family: "Load Balancer-Application", usage: "LoadBalancerUsage", unit: listHours, items: []Item{ItemLBApplication}},
-	{service: "AWSELB", family: "Load Balancer-Network", usage: "LoadBalancerUsage", unit: listHours, items: []Item{ItemLBNetwork}},
-	{service: "AWSELB", family: "Load Balancer-Gateway", usage: "LoadBalancerUsage", unit: listHours, items: []Item{ItemLBGateway}},
-	{service: "AWSELB", family: "Load Balancer", usage: "LoadBalancerUsage", unit: listHours, items: []Item{ItemLBClassic}},
+	{
+		service: "AWSELB", family: "Load Balancer-Application", usage: "LoadBalancerUsage", unit: listHours,
+		items: []Item{ItemLBApplication},
+	},
+	{
+		service: "AWSELB", family: "Load Balancer-Network", usage: "LoadBalancerUsage", unit: listHours,
+		items: []Item{ItemLBNetwork},
+	},
+	{
+		service: "AWSELB", family: "Load Balancer-Gateway", usage: "LoadBalancerUsage", unit: listHours,
+		items: []Item{ItemLBGateway},
+	},
+	{
+		service: "AWSELB", family: "Load Balancer", usage: "LoadBalancerUsage", unit: listHours,
+		items: []Item{ItemLBClassic},
+	},
 
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-ByteHrs", unit: listStorage, items: []Item{ItemS3Standard}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-SIA-ByteHrs", unit: listStorage, items: []Item{ItemS3StandardIA}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-ZIA-ByteHrs", unit: listStorage, items: []Item{ItemS3OneZoneIA}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-INT-FA-ByteHrs", unit: listStorage, items: []Item{ItemS3IntelligentTiering}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-GIR-ByteHrs", unit: listStorage, items: []Item{ItemS3GlacierIR}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-GlacierByteHrs", unit: listStorage, items: []Item{ItemS3Glacier}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-GDA-ByteHrs", unit: listStorage, items: []Item{ItemS3DeepArchive}},
-	{service: "AmazonS3GlacierDeepArchive", family: "Storage", usage: "TimedStorage-GDA-ByteHrs", unit: listStorage, items: []Item{ItemS3DeepArchive}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-RRS-ByteHrs", unit: listStorage, items: []Item{ItemS3ReducedRedundancy}},
-	{service: "AmazonS3", family: "Storage", usage: "TimedStorage-XZ-ByteHrs", unit: listStorage, items: []Item{ItemS3ExpressOneZone}},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3Standard},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-SIA-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3StandardIA},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-ZIA-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3OneZoneIA},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-INT-FA-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3IntelligentTiering},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-GIR-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3GlacierIR},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-GlacierByteHrs", unit: listStorage,
+		items: []Item{ItemS3Glacier},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-GDA-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3DeepArchive},
+	},
+	{
+		service: "AmazonS3GlacierDeepArchive", family: "Storage", usage: "TimedStorage-GDA-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3DeepArchive},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-RRS-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3ReducedRedundancy},
+	},
+	{
+		service: "AmazonS3", family: "Storage", usage: "TimedStorage-XZ-ByteHrs", unit: listStorage,
+		items: []Item{ItemS3ExpressOneZone},
+	},
 	{service: "AmazonS3", family: "API Request", usage: "Requests-Tier1", unit: "Requests", items: []Item{ItemS3List}},
-	{service: "AmazonS3", family: "API Request", usage: "Requests-Tier4", unit: "Requests", where: map[string]string{"operation": ""},
+	{
+		service: "AmazonS3", family: "API Request", usage: "Requests-Tier4", unit: "Requests",
+		where: map[string]string{"operation": ""},
 		items: []Item{ItemS3ToStandardIA, ItemS3ToOneZoneIA, ItemS3ToIntelligentTiering}},
-	{service: "AmazonS3", family: "API Request", usage: "Requests-Tier3", unit: "Requests", where: map[string]string{"operation": "S3-GlacierTransition"},
+	{
+		service: "AmazonS3", family: "API Request", usage: "Requests-Tier3", unit: "Requests",
+		where: map[string]string{"operation": "S3-GlacierTransition"},
 		items: []Item{ItemS3ToGlacier}},
-	{service: "AmazonS3", family: "API Request", usage: "Requests-Tier3", unit: "Requests", where: map[string]string{"operation": "S3-GDATransition"},
+	{
+		service: "AmazonS3", family: "API Request", usage: "Requests-Tier3", unit: "Requests",
+		where: map[string]string{"operation": "S3-GDATransition"},
 		items: []Item{ItemS3ToDeepArchive}},
 
 	{service: "AmazonECR", usage: "TimedStorage-ByteHrs", unit: listStorage, free: true, items: []Item{ItemECR}},
-	{service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessing-Bytes", unit: listBytes, free: true, items: []Item{ItemLogsIngest}},
-	{service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessingIA-Bytes", unit: listBytes, free: true, items: []Item{ItemLogsIngestInfrequent}},
-	{service: "AmazonCloudWatch", family: "Storage Snapshot", usage: "TimedStorage-ByteHrs", unit: listStorage, free: true, items: []Item{ItemLogsStorage}},
-	{service: "AmazonEFS", family: "Storage", usage: "TimedStorage-ByteHrs", unit: listStorage, free: true, items: []Item{ItemEFSStandard}},
-	{service: "AmazonEFS", family: "Storage", usage: "IATimedStorage-ByteHrs", unit: listStorage, items: []Item{ItemEFSIA}},
-	{service: "AmazonEFS", family: "Storage", usage: "ArchiveTimedStorage-ByteHrs", unit: listStorage, items: []Item{ItemEFSArchive}},
+	{
+		service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessing-Bytes", unit: listBytes, free: true,
+		items: []Item{ItemLogsIngest},
+	},
+	{
+		service: "AmazonCloudWatch", family: "Data Payload", usage: "DataProcessingIA-Bytes", unit: listBytes, free: true,
+		items: []Item{ItemLogsIngestInfrequent},
+	},
+	{
+		service: "AmazonCloudWatch", family: "Storage Snapshot", usage: "TimedStorage-ByteHrs", unit: listStorage,
+		free: true, items: []Item{ItemLogsStorage},
+	},
+	{
+		service: "AmazonEFS", family: "Storage", usage: "TimedStorage-ByteHrs", unit: listStorage, free: true,
+		items: []Item{ItemEFSStandard},
+	},
+	{
+		service: "AmazonEFS", family: "Storage", usage: "IATimedStorage-ByteHrs", unit: listStorage,
+		items: []Item{ItemEFSIA},
+	},
+	{
+		service: "AmazonEFS", family: "Storage", usage: "ArchiveTimedStorage-ByteHrs", unit: listStorage,
+		items: []Item{ItemEFSArchive},
+	},
 	{service: "AmazonEKS", usage: "AmazonEKS-Hours:perCluster", unit: listHours, items: []Item{ItemCluster}},
-	{service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "ReadCapacityUnit-Hrs", unit: "ReadCapacityUnit-Hrs", free: true,
+	{
+		service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "ReadCapacityUnit-Hrs", unit: "ReadCapacityUnit-Hrs",
+		free:  true,
 		where: map[string]string{"group": "DDB-ReadUnits"}, items: []Item{ItemTableRead}},
-	{service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "WriteCapacityUnit-Hrs", unit: "WriteCapacityUnit-Hrs", free: true,
+	{
+		service: "AmazonDynamoDB", family: "Provisioned IOPS", usage: "WriteCapacityUnit-Hrs", unit: "WriteCapacityUnit-Hrs",
+		free:  true,
 		where: map[string]string{"group": "DDB-WriteUnits"}, items: []Item{ItemTableWrite}},
-	{service: "AmazonSageMaker", family: "Storage", usage: "Notebk:VolumeUsage.gp2", unit: listStorage, items: []Item{ItemSageMakerStorage}},
+	{
+		service: "AmazonSageMaker", family: "Storage", usage: "Notebk:VolumeUsage.gp2", unit: listStorage,
+		items: []Item{ItemSageMakerStorage},
+	},
 	{service: "AmazonES", usage: "ES:GP2-Storage", unit: listStorage, items: []Item{"opensearch:storage:gp2"}},
 	{service: "AmazonES", usage: "ES:GP3-Storage", unit: listStorage, items: []Item{ItemOpenSearchGP}},
 	{service: "AmazonES", usage: "ES:PIOPS-Storage", unit: listStorage, items: []Item{"opensearch:storage:io1"}},
@@ -144,7 +246,9 @@ func volumes() (all []listedItem) {
 		{"EBS:VolumeUsage.io2", ItemIO2}, {"EBS:VolumeUsage.st1", ItemST1}, {"EBS:VolumeUsage.sc1", ItemSC1},
 		{"EBS:VolumeUsage", ItemMagnetic},
 	} {
-		all = append(all, listedItem{service: "AmazonEC2", family: "Storage", usage: kind.usage, unit: listStorage, items: []Item{kind.item}})
+		all = append(all, listedItem{
+			service: "AmazonEC2", family: "Storage", usage: kind.usage, unit: listStorage, items: []Item{kind.item},
+		})
 	}
 	return all
 }
@@ -208,7 +312,8 @@ var databaseEngines = map[[2]string]string{
 // database says which database a product is, in one zone and with what its license model says.
 func (p product) database() (service string, ok bool) {
 	a := p.Product.Attributes
-	if p.Product.ProductFamily != "Database Instance" || a["instanceType"] == "" || bareUsage(a["usagetype"]) != "InstanceUsage:"+a["instanceType"] {
+	if p.Product.ProductFamily != "Database Instance" || a["instanceType"] == "" ||
+		bareUsage(a["usagetype"]) != "InstanceUsage:"+a["instanceType"] {
 		return "", false
 	}
 	switch cmp.Or(a["servicecode"], p.ServiceCode) {

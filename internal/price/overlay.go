@@ -50,6 +50,8 @@ func (b *Book) Quarantined(r io.Reader) (*Book, []Refusal, error) {
 	if err := own.Load(r); err != nil {
 		return nil, nil, err
 	}
-	next, _, refused := b.Update(slices.Values(slices.SortedFunc(maps.Values(own.overlay), func(x, y Entry) int { return compareKeys(x.key(), y.key()) })))
+	next, _, refused := b.Update(slices.Values(slices.SortedFunc(maps.Values(own.overlay), func(x, y Entry) int {
+		return compareKeys(x.key(), y.key())
+	})))
 	return next, refused, nil
 }

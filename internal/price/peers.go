@@ -46,7 +46,10 @@ type field struct {
 }
 
 func (u *update) field() *field {
-	f := &field{book: u.book, bands: u.bands, devices: map[string][]priced{}, machines: map[key]money.Rate{}, rates: map[Item][]priced{}}
+	f := &field{
+		book: u.book, bands: u.bands, devices: map[string][]priced{}, machines: map[key]money.Rate{},
+		rates: map[Item][]priced{},
+	}
 	fresh := map[key]bool{}
 	for c := range u.living() {
 		fresh[c.key()] = true
@@ -118,7 +121,8 @@ func (f *field) same(c *candidate) string {
 	if !outvoted(mine, peers, f.bands.Same, leastPeers) {
 		return ""
 	}
-	return fmt.Sprintf("%s an hour for one %s is more than %g times off others' %s", mine, c.Accelerator, f.bands.Same, peers[len(peers)/2])
+	return fmt.Sprintf("%s an hour for one %s is more than %g times off others' %s", mine, c.Accelerator, f.bands.Same,
+		peers[len(peers)/2])
 }
 
 // similar compares by throughput and by memory with accelerators of its time.
@@ -131,7 +135,8 @@ func (f *field) similar(c *candidate) string {
 	var byThroughput, byMemory []float64
 	for name, all := range f.devices {
 		b, known := f.book.Accelerator(name)
-		if !known || name == a.Name || b.BF16TFLOPS <= 0 || b.Precision != a.Precision || distance(a.ReleaseYear, b.ReleaseYear) > f.bands.SimilarYears {
+		if !known || name == a.Name || b.BF16TFLOPS <= 0 || b.Precision != a.Precision ||
+			distance(a.ReleaseYear, b.ReleaseYear) > f.bands.SimilarYears {
 			continue
 		}
 		// One price a device, its median: a device that is sold in many sizes and
@@ -156,7 +161,9 @@ func (f *field) similar(c *candidate) string {
 	if !dear && !cheap {
 		return ""
 	}
-	return fmt.Sprintf("%s an hour for one %s is %.2g times what accelerators of its time cost by TFLOP/s and %.2g times by GiB", mine, c.Accelerator, throughput, memory)
+	return fmt.Sprintf(
+		"%s an hour for one %s is %.2g times what accelerators of its time cost by TFLOP/s and %.2g times by GiB", mine,
+		c.Accelerator, throughput, memory)
 }
 
 func distance(a, b int) int { return max(a-b, b-a) }
@@ -169,7 +176,8 @@ func (f *field) managed(c *candidate) string {
 	if !ok || !apart(c.Price.Rate, bare, f.bands.Managed) {
 		return ""
 	}
-	return fmt.Sprintf("%s is more than %g times off the machine without the service, %s", c.Price.Rate, f.bands.Managed, bare)
+	return fmt.Sprintf("%s is more than %g times off the machine without the service, %s", c.Price.Rate, f.bands.Managed,
+		bare)
 }
 
 // cheapestShare is how far a cloud's default price of a GPU may lie below the
@@ -195,7 +203,8 @@ func (f *field) defaults(c *candidate) string {
 	}
 	if outvoted(c.Price.Rate, peers, f.bands.Defaults, leastPeers) {
 		slices.Sort(peers)
-		return fmt.Sprintf("%s is more than %g times off other clouds' default, %s", c.Price.Rate, f.bands.Defaults, peers[len(peers)/2])
+		return fmt.Sprintf("%s is more than %g times off other clouds' default, %s", c.Price.Rate, f.bands.Defaults,
+			peers[len(peers)/2])
 	}
 	if c.Item != ItemDefaultGPU {
 		return ""
@@ -207,7 +216,8 @@ func (f *field) defaults(c *candidate) string {
 		}
 	}
 	if cheapest != math.MaxInt64 && c.Price.Rate < cheapest/cheapestShare {
-		return fmt.Sprintf("%s for a GPU is more than %d times below the cheapest device known, %s", c.Price.Rate, cheapestShare, cheapest)
+		return fmt.Sprintf("%s for a GPU is more than %d times below the cheapest device known, %s", c.Price.Rate,
+			cheapestShare, cheapest)
 	}
 	return ""
 }

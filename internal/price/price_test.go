@@ -23,7 +23,9 @@ func usd(t testing.TB, s string) money.Rate {
 
 func TestCostByTier(t *testing.T) {
 	const tib = 1 << 40
-	standard := Price{Unit: "GiB-month", Rate: usd(t, "0.023"), Tiers: []Tier{{51_200, usd(t, "0.022")}, {512_000, usd(t, "0.021")}}}
+	standard := Price{
+		Unit: "GiB-month", Rate: usd(t, "0.023"), Tiers: []Tier{{51_200, usd(t, "0.022")}, {512_000, usd(t, "0.021")}},
+	}
 	for _, tc := range []struct {
 		name string
 		n, d int64
@@ -99,8 +101,10 @@ func TestUnits(t *testing.T) {
 	}{
 		{ItemGP2, "GiB-month"}, {ItemGP3IOPS, "IOPS-month"}, {ItemGP3Throughput, "MiBps-month"},
 		{ItemSnapshotArchive, "GiB-month"}, {ItemAddress, "hour"}, {ItemNATData, "GiB"}, {ItemLBGateway, "hour"},
-		{ItemS3Standard, "GiB-month"}, {"s3:ANOTHER_CLASS", "GiB-month"}, {ItemS3ToGlacier, "request"}, {ItemS3FromGlacier, "GiB"},
-		{ItemS3List, "request"}, {ItemS3Monitoring, "object-month"}, {ItemLogsIngestInfrequent, "GiB"}, {ItemLogsStorage, "GiB-month"},
+		{ItemS3Standard, "GiB-month"}, {"s3:ANOTHER_CLASS", "GiB-month"}, {ItemS3ToGlacier, "request"},
+		{ItemS3FromGlacier, "GiB"},
+		{ItemS3List, "request"}, {ItemS3Monitoring, "object-month"}, {ItemLogsIngestInfrequent, "GiB"},
+		{ItemLogsStorage, "GiB-month"},
 		{"fsx:lustre:125:ssd", "GiB-month"}, {ItemSecret, "month"}, {ItemGetMetricData, "metric"}, {ItemEgressZone, "GiB"},
 		{ItemDefaultMemory, "GiB-hour"}, {ItemDefaultEgressZone, "GiB"},
 		{"", ""}, {"ebs:", ""}, {"lb", ""}, {"gpu", ""}, {"unheard:of", ""},

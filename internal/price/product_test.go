@@ -28,17 +28,55 @@ func storageProduct(attributes, dimensions string) string {
 func TestParseProduct(t *testing.T) {
 	for _, tc := range []struct{ name, in, want, rate, asOf string }{
 		{"a machine", machineProduct, "aws g6.2xlarge in us-east-1, on-demand", "0.9776", "2026-11-05"},
-		{"bare metal", strings.NewReplacer("Compute Instance", "Compute Instance (bare metal)", "g6.2xlarge", "g4dn.metal").Replace(machineProduct), "aws g4dn.metal in us-east-1, on-demand", "0.9776", "2026-11-05"},
-		{"SageMaker", strings.NewReplacer("Compute Instance", "ML Instance", `"instanceType":"g6.2xlarge"`, `"instanceName":"ml.g6.2xlarge"`).Replace(machineProduct), "aws sagemaker g6.2xlarge in us-east-1, on-demand", "0.9776", "2026-11-05"},
-		{"SageMaker by component", strings.NewReplacer("Compute Instance", "ML Instance", `"instanceType":"g6.2xlarge"`, `"instanceType":"ml.p6-b200.48xlarge-Hosting"`).Replace(machineProduct), "aws sagemaker p6-b200.48xlarge in us-east-1, on-demand", "0.9776", "2026-11-05"},
-		{"a node of Redshift", strings.NewReplacer("AmazonEC2", "AmazonRedshift", "g6.2xlarge", "ra3.xlplus", "BoxUsage:", "USE1-Node:").Replace(machineProduct), "aws redshift ra3.xlplus in us-east-1, on-demand", "0.9776", "2026-11-05"},
-		{"a node of ElastiCache", cacheProduct, "aws elasticache:valkey cache.c7gn.large in us-east-1, on-demand", "0.2035", "2025-06-24"},
-		{"a volume", storageProduct(`"servicecode":"AmazonEC2","volumeApiName":"gp3","usagetype":"EU-EBS:VolumeUsage.gp3"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.0880000000"}}`), "aws ebs:gp3 in eu-west-1, on-demand", "0.088", "2026-10-01"},
+		{
+			"bare metal",
+			strings.NewReplacer("Compute Instance", "Compute Instance (bare metal)", "g6.2xlarge", "g4dn.metal").Replace(
+				machineProduct),
+			"aws g4dn.metal in us-east-1, on-demand", "0.9776", "2026-11-05",
+		},
+		{
+			"SageMaker",
+			strings.NewReplacer("Compute Instance", "ML Instance", `"instanceType":"g6.2xlarge"`,
+				`"instanceName":"ml.g6.2xlarge"`).Replace(machineProduct),
+			"aws sagemaker g6.2xlarge in us-east-1, on-demand", "0.9776", "2026-11-05",
+		},
+		{
+			"SageMaker by component",
+			strings.NewReplacer("Compute Instance", "ML Instance", `"instanceType":"g6.2xlarge"`,
+				`"instanceType":"ml.p6-b200.48xlarge-Hosting"`).Replace(machineProduct),
+			"aws sagemaker p6-b200.48xlarge in us-east-1, on-demand", "0.9776", "2026-11-05",
+		},
+		{
+			"a node of Redshift",
+			strings.NewReplacer("AmazonEC2", "AmazonRedshift", "g6.2xlarge", "ra3.xlplus", "BoxUsage:", "USE1-Node:").Replace(
+				machineProduct),
+			"aws redshift ra3.xlplus in us-east-1, on-demand", "0.9776", "2026-11-05",
+		},
+		{
+			"a node of ElastiCache", cacheProduct, "aws elasticache:valkey cache.c7gn.large in us-east-1, on-demand",
+			"0.2035", "2025-06-24",
+		},
+		{
+			"a volume",
+			storageProduct(`"servicecode":"AmazonEC2","volumeApiName":"gp3","usagetype":"EU-EBS:VolumeUsage.gp3"`,
+				`"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.0880000000"}}`),
+			"aws ebs:gp3 in eu-west-1, on-demand", "0.088", "2026-10-01",
+		},
 		{"a storage class with tiers", storageProduct(`"servicecode":"AmazonS3","usagetype":"EU-TimedStorage-ByteHrs"`,
 			`"c":{"unit":"GB-Mo","beginRange":"512000","pricePerUnit":{"USD":"0.021"}},"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.023"}},"d":{"unit":"GB-Mo","beginRange":"51200","pricePerUnit":{"USD":"0.022"}}`),
 			"aws s3:STANDARD in eu-west-1, on-demand", "0.023", "2026-10-01"},
-		{"a snapshot", strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-EBS:SnapshotUsage"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.05"}}`), `"Storage"`, `"Storage Snapshot"`, 1), "aws snapshot in eu-west-1, on-demand", "0.05", "2026-10-01"},
-		{"a NAT gateway", strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-NatGateway-Hours"`, `"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.048"}}`), `"Storage"`, `"NAT Gateway"`, 1), "aws nat in eu-west-1, on-demand", "0.048", "2026-10-01"},
+		{
+			"a snapshot",
+			strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-EBS:SnapshotUsage"`,
+				`"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.05"}}`), `"Storage"`, `"Storage Snapshot"`, 1),
+			"aws snapshot in eu-west-1, on-demand", "0.05", "2026-10-01",
+		},
+		{
+			"a NAT gateway",
+			strings.Replace(storageProduct(`"servicecode":"AmazonEC2","usagetype":"EU-NatGateway-Hours"`,
+				`"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.048"}}`), `"Storage"`, `"NAT Gateway"`, 1),
+			"aws nat in eu-west-1, on-demand", "0.048", "2026-10-01",
+		},
 	} {
 		found, err := ParseProduct([]byte(tc.in))
 		if err != nil || len(found) != 1 {
@@ -46,10 +84,13 @@ func TestParseProduct(t *testing.T) {
 			continue
 		}
 		e := found[0]
-		if e.String() != tc.want || e.Price.Rate.String() != tc.rate || e.Price.AsOf.Format(time.DateOnly) != tc.asOf || e.Price.Source == "" {
-			t.Errorf("%s: got %s at %s of %s, want %s at %s of %s", tc.name, e, e.Price.Rate, e.Price.AsOf, tc.want, tc.rate, tc.asOf)
+		if e.String() != tc.want || e.Price.Rate.String() != tc.rate || e.Price.AsOf.Format(time.DateOnly) != tc.asOf ||
+			e.Price.Source == "" {
+			t.Errorf("%s: got %s at %s of %s, want %s at %s of %s", tc.name, e, e.Price.Rate, e.Price.AsOf, tc.want, tc.rate,
+				tc.asOf)
 		}
-		if strings.Contains(tc.name, "tiers") && (len(e.Price.Tiers) != 2 || e.Price.Tiers[0].Above != 51_200 || e.Price.Tiers[1].Above != 512_000) {
+		if strings.Contains(tc.name, "tiers") && (len(e.Price.Tiers) != 2 || e.Price.Tiers[0].Above != 51_200 ||
+			e.Price.Tiers[1].Above != 512_000) {
 			t.Errorf("%s: got %v", tc.name, e.Price.Tiers)
 		}
 	}
@@ -68,21 +109,40 @@ func TestParseProductRefuses(t *testing.T) {
 		{"an unused reservation", change(`"Used"`, `"UnusedCapacityReservation"`), ErrNotHeld, "capacitystatus"},
 		{"a Local Zone", change(`"AWS Region"`, `"AWS Local Zone"`), ErrNotHeld, "not a region"},
 		{"another service", storageProduct(`"usagetype":"EU-Tea"`, ""), ErrNotHeld, "EU-Tea"},
-		{"Redshift in several zones", strings.NewReplacer("AmazonEC2", "AmazonRedshift", "BoxUsage:", "Multi-AZ:").Replace(machineProduct), ErrNotHeld, "Multi-AZ"},
-		{"a cache that costs nothing", strings.Replace(cacheProduct, "0.2035000000", "0.0000000000", 1), ErrRefused, "no price from zero"},
-		{"a cache of another kind", strings.Replace(cacheProduct, `"NodeUsage:`, `"ExtendedSupport:`, 1), ErrNotHeld, "ExtendedSupport"},
+		{
+			"Redshift in several zones",
+			strings.NewReplacer("AmazonEC2", "AmazonRedshift", "BoxUsage:", "Multi-AZ:").Replace(machineProduct), ErrNotHeld,
+			"Multi-AZ",
+		},
+		{
+			"a cache that costs nothing", strings.Replace(cacheProduct, "0.2035000000", "0.0000000000", 1), ErrRefused,
+			"no price from zero",
+		},
+		{
+			"a cache of another kind", strings.Replace(cacheProduct, `"NodeUsage:`, `"ExtendedSupport:`, 1), ErrNotHeld,
+			"ExtendedSupport",
+		},
 		{"yuan", change(`"USD"`, `"CNY"`), ErrNotHeld, "USD"},
 		{"a capacity block", change(`"OnDemand","usagetype"`, `"CapacityBlock","usagetype"`), ErrRefused, "capacity block"},
-		{"a price of zero", change("0.9776000000", "0.0000000000"), ErrRefused, "g6.2xlarge in us-east-1, on-demand: a price of 0.00"},
+		{
+			"a price of zero", change("0.9776000000", "0.0000000000"), ErrRefused,
+			"g6.2xlarge in us-east-1, on-demand: a price of 0.00",
+		},
 		{"a price below zero", change("0.9776000000", "-1"), ErrRefused, "-1.00"},
 		{"another unit", change(`"Hrs"`, `"Quantity"`), ErrRefused, "Quantity"},
 		{"a price that begins at ten", change(`"beginRange":"0"`, `"beginRange":"10"`), ErrRefused, "no price from zero"},
 		{"no term", change(`"OnDemand":{"X.Y"`, `"Spot":{"X.Y"`), ErrRefused, "0 on-demand terms"},
 		{"not a price", change("0.9776000000", "about a dollar"), nil, "about a dollar"},
-		{"no date", strings.NewReplacer("2026-11-05T12:00:00Z", "", "2026-10-01T00:00:00Z", "").Replace(machineProduct), nil, "no date"},
+		{
+			"no date", strings.NewReplacer("2026-11-05T12:00:00Z", "", "2026-10-01T00:00:00Z", "").Replace(machineProduct),
+			nil, "no date",
+		},
 		{"not JSON", "<html>", nil, "line 1"},
 		{"nothing", "{}", ErrNotHeld, ""},
-		{"a name that would not print", change(`"instanceType":"g6.2xlarge"`, `"instanceType":"g6\u001b[2J"`), nil, "control character"},
+		{
+			"a name that would not print", change(`"instanceType":"g6.2xlarge"`, `"instanceType":"g6\u001b[2J"`), nil,
+			"control character",
+		},
 	} {
 		_, err := ParseProduct([]byte(tc.in))
 		if err == nil || (tc.is != nil && !errors.Is(err, tc.is)) || !strings.Contains(err.Error(), tc.says) {
@@ -94,7 +154,8 @@ func TestParseProductRefuses(t *testing.T) {
 func TestSpotEntry(t *testing.T) {
 	at := time.Date(2026, 11, 20, 23, 59, 0, 0, time.UTC)
 	e, err := SpotEntry("g6.xlarge", "us-east-1", "us-east-1a", "0.382000", at)
-	if err != nil || e.String() != "aws g6.xlarge in us-east-1a, spot" || e.Price.Rate.String() != "0.382" || e.Price.AsOf.Day() != 20 {
+	if err != nil || e.String() != "aws g6.xlarge in us-east-1a, spot" || e.Price.Rate.String() != "0.382" ||
+		e.Price.AsOf.Day() != 20 {
 		t.Errorf("got %s at %s of %s, %v", e, e.Price.Rate, e.Price.AsOf, err)
 	}
 	if _, err := SpotEntry("g6.xlarge", "us-east-1", "us-east-1a", "", at); err == nil {
@@ -106,7 +167,8 @@ func TestSpotEntry(t *testing.T) {
 // zero.
 func FuzzParseProduct(f *testing.F) {
 	f.Add([]byte(machineProduct))
-	f.Add([]byte(storageProduct(`"servicecode":"AmazonEC2","volumeApiName":"gp3","usagetype":"EU-EBS:VolumeUsage.gp3"`, `"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.088"}}`)))
+	f.Add([]byte(storageProduct(`"servicecode":"AmazonEC2","volumeApiName":"gp3","usagetype":"EU-EBS:VolumeUsage.gp3"`,
+		`"b":{"unit":"GB-Mo","beginRange":"0","pricePerUnit":{"USD":"0.088"}}`)))
 	f.Add([]byte(`{"terms":{"OnDemand":null}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		found, err := ParseProduct(in)

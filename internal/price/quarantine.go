@@ -45,7 +45,10 @@ type Bands struct {
 
 // DefaultBands returns the bands of [Book.Update].
 func DefaultBands() Bands {
-	return Bands{Old: 3, OldSpot: 10, Regions: 2, SpotRegions: 12, Items: 6, Same: 6, Similar: 8, SimilarYears: 4, Defaults: 5, Managed: 3}
+	return Bands{
+		Old: 3, OldSpot: 10, Regions: 2, SpotRegions: 12, Items: 6, Same: 6, Similar: 8, SimilarYears: 4, Defaults: 5,
+		Managed: 3,
+	}
 }
 
 // equalWithin is the factor within which two prices are the same: catalogs round
@@ -188,7 +191,8 @@ func (u *update) againstOld(c *candidate) string {
 	if !ok || !apart(c.Price.Rate, old.Rate, factor) {
 		return ""
 	}
-	return fmt.Sprintf("%s is more than %g times off the price held, %s of %s", c.Price.Rate, factor, old.Rate, old.AsOf.Format(time.DateOnly))
+	return fmt.Sprintf("%s is more than %g times off the price held, %s of %s", c.Price.Rate, factor, old.Rate,
+		old.AsOf.Format(time.DateOnly))
 }
 
 // outvoted says whether more than half of the peers, and at least least of them,
@@ -244,6 +248,7 @@ func (u *update) acrossRegions() func(*candidate) string {
 			return ""
 		}
 		slices.Sort(peers)
-		return fmt.Sprintf("%s is more than %g times off its price in other regions, %s", c.Price.Rate, factor, peers[len(peers)/2])
+		return fmt.Sprintf("%s is more than %g times off its price in other regions, %s", c.Price.Rate, factor,
+			peers[len(peers)/2])
 	}
 }

@@ -28,7 +28,10 @@ func TestOwnPricesPassTheQuarantine(t *testing.T) {
 	save := func(rate money.Rate) *bytes.Buffer {
 		e := old
 		e.Price.Rate = rate
-		next := &Book{machines: book.machines, catalog: book.catalog, accelerators: book.accelerators, base: book.base, overlay: map[key]Entry{e.key(): e}}
+		next := &Book{
+			machines: book.machines, catalog: book.catalog, accelerators: book.accelerators, base: book.base,
+			overlay: map[key]Entry{e.key(): e},
+		}
 		var out bytes.Buffer
 		if err := next.Save(&out); err != nil {
 			t.Fatal(err)

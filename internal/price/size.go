@@ -17,7 +17,10 @@ func (b *Book) Size(machineType string) inventory.Size {
 	if !ok {
 		return inventory.Size{}
 	}
-	s := inventory.Size{GPUs: inventory.Known(m.GPUs()), GPU: m.Accelerator, GPUPower: b.power(m.Accelerator), InstanceStorageGB: inventory.Known(m.InstanceStorageGB)}
+	s := inventory.Size{
+		GPUs: inventory.Known(m.GPUs()), GPU: m.Accelerator, GPUPower: b.power(m.Accelerator),
+		InstanceStorageGB: inventory.Known(m.InstanceStorageGB),
+	}
 	if m.AcceleratorMemoryMiB > 0 {
 		s.GPUMemory = inventory.Known(m.AcceleratorMemoryMiB * mib)
 	}
@@ -120,7 +123,8 @@ func (b *Book) device(name string, memory int64) (Accelerator, bool) {
 	best, off := Accelerator{}, int64(math.MaxInt64)
 	for _, a := range b.Accelerators() {
 		rest, ok := strings.CutPrefix(canonical(a.Name), canonical(name)+"-")
-		if d := max(a.MemoryMiB*mib-memory, memory-a.MemoryMiB*mib); ok && strings.HasSuffix(rest, "gb") && d <= a.MemoryMiB*mib/10 && d < off {
+		if d := max(a.MemoryMiB*mib-memory, memory-a.MemoryMiB*mib); ok && strings.HasSuffix(rest, "gb") &&
+			d <= a.MemoryMiB*mib/10 && d < off {
 			best, off = a, d
 		}
 	}

@@ -39,5 +39,6 @@ func SizeFactor(machineType string) int64 {
 // size that is not known ([SizeFactor] is 0) is flexible, by an unknown factor.
 func SizeFlexible(machineType string) bool {
 	family, size, ok := strings.Cut(machineType, ".")
-	return ok && strings.ContainsAny(family, "0123456789") && !oneSizeFamilies[family] && !strings.HasPrefix(size, "metal")
+	return ok && strings.ContainsAny(family, "0123456789") && !oneSizeFamilies[family] &&
+		!strings.HasPrefix(size, "metal")
 }

@@ -67,7 +67,10 @@ func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, a
 	u.check((*update).againstOld)
 	u.judge((*update).againstPeers)
 
-	next = &Book{machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base, overlay: maps.Clone(b.overlay)}
+	next = &Book{
+		machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base,
+		overlay: maps.Clone(b.overlay),
+	}
 	if next.overlay == nil {
 		next.overlay = map[key]Entry{}
 	}
@@ -167,7 +170,9 @@ func (u *update) twice() {
 		byPlace[c.place()] = append(byPlace[c.place()], c)
 	}
 	for _, same := range byPlace {
-		differ := slices.ContainsFunc(same, func(c *candidate) bool { return !samePrice(c.Price, same[0].Price) || !sameMachine(c, same[0]) })
+		differ := slices.ContainsFunc(same, func(c *candidate) bool {
+			return !samePrice(c.Price, same[0].Price) || !sameMachine(c, same[0])
+		})
 		for _, c := range same[1:] {
 			c.merged = !differ
 		}
@@ -250,7 +255,8 @@ func (u *update) zones() {
 		}
 		if len(zones) == 2 && apart(low.Price.Rate, high.Price.Rate, farZones) {
 			for _, c := range zones {
-				c.reason = fmt.Sprintf("its two zones are more than %d times apart (%s and %s): neither stands for the region", farZones, low.Price.Rate, high.Price.Rate)
+				c.reason = fmt.Sprintf("its two zones are more than %d times apart (%s and %s): neither stands for the region",
+					farZones, low.Price.Rate, high.Price.Rate)
 			}
 			continue
 		}

@@ -68,14 +68,21 @@ func TestQuarantine(t *testing.T) {
 				gcp(t, "", "us-east4-a", OnDemand, "9.79655", "H100", 1),
 			},
 			refused: [][2]string{
-				{"gcp 1×H100-80GB (GPU alone) in us-central1, on-demand", "more than 2 times off its price in other regions, 9.79655"},
-				{"gcp 1×H100-80GB (GPU alone) in us-east4, on-demand", "more than 2 times off its price in other regions, 4.20076"},
+				{
+					"gcp 1×H100-80GB (GPU alone) in us-central1, on-demand",
+					"more than 2 times off its price in other regions, 9.79655",
+				},
+				{
+					"gcp 1×H100-80GB (GPU alone) in us-east4, on-demand",
+					"more than 2 times off its price in other regions, 4.20076",
+				},
 			},
 		},
 		{
 			name: "one region of three is odd",
 			rows: []Entry{
-				row(t, "x", "h", "one", OnDemand, "9.8", "H100", 1), row(t, "x", "h", "two", OnDemand, "10.1", "H100", 1), row(t, "x", "h", "three", OnDemand, "4.2", "H100", 1),
+				row(t, "x", "h", "one", OnDemand, "9.8", "H100", 1), row(t, "x", "h", "two", OnDemand, "10.1", "H100", 1),
+				row(t, "x", "h", "three", OnDemand, "4.2", "H100", 1),
 			},
 			accepted: []string{"x h in one, on-demand", "x h in two, on-demand"},
 			refused:  [][2]string{{"x h in three, on-demand", "other regions"}},
@@ -118,52 +125,72 @@ func TestQuarantine(t *testing.T) {
 			refused:  [][2]string{{"azure Standard_NC6_Promo in eastus, on-demand", "promotion"}},
 		},
 		{
-			name:     "the placeholder of TPUs, alone",
-			rows:     []Entry{row(t, "gcp", "TPU v6e", "us-east1", OnDemand, "2.7", "TPU v6e", 1), row(t, "gcp", "TPU v5p", "us-east1", OnDemand, "700.0", "TPU v5p", 1)},
+			name: "the placeholder of TPUs, alone",
+			rows: []Entry{
+				row(t, "gcp", "TPU v6e", "us-east1", OnDemand, "2.7", "TPU v6e", 1),
+				row(t, "gcp", "TPU v5p", "us-east1", OnDemand, "700.0", "TPU v5p", 1),
+			},
 			accepted: []string{"gcp TPU v6e in us-east1, on-demand"},
 			refused:  [][2]string{{"gcp TPU v5p in us-east1, on-demand", "placeholder"}},
 		},
 		{
 			name: "nines",
 			rows: []Entry{
-				row(t, "x", "a", "r", OnDemand, "999.99", "", 0), row(t, "x", "b", "r", OnDemand, "9999", "", 0), row(t, "x", "c", "r", OnDemand, "99.90", "", 0),
+				row(t, "x", "a", "r", OnDemand, "999.99", "", 0), row(t, "x", "b", "r", OnDemand, "9999", "", 0),
+				row(t, "x", "c", "r", OnDemand, "99.90", "", 0),
 				row(t, "x", "d", "r", OnDemand, "9.99", "", 0), row(t, "x", "e", "r", OnDemand, "113.9328", "", 0),
 			},
 			accepted: []string{"x d in r, on-demand", "x e in r, on-demand"},
-			refused:  [][2]string{{"x a in r, on-demand", "placeholder"}, {"x b in r, on-demand", "placeholder"}, {"x c in r, on-demand", "placeholder"}},
+			refused: [][2]string{
+				{"x a in r, on-demand", "placeholder"}, {"x b in r, on-demand", "placeholder"},
+				{"x c in r, on-demand", "placeholder"},
+			},
 		},
 		{
 			name: "one price for unrelated accelerators",
 			rows: []Entry{
-				row(t, "x", "a", "r", OnDemand, "3.33", "T4", 1), row(t, "x", "b", "r", OnDemand, "3.33", "H100", 1), row(t, "x", "c", "r", OnDemand, "3.33", "L40S", 1),
-				row(t, "x", "d", "r", OnDemand, "3.33", "", 0), row(t, "y", "a", "r", OnDemand, "3.33", "V100", 1), row(t, "x", "e", "r", Spot, "3.33", "A100", 1),
+				row(t, "x", "a", "r", OnDemand, "3.33", "T4", 1), row(t, "x", "b", "r", OnDemand, "3.33", "H100", 1),
+				row(t, "x", "c", "r", OnDemand, "3.33", "L40S", 1),
+				row(t, "x", "d", "r", OnDemand, "3.33", "", 0), row(t, "y", "a", "r", OnDemand, "3.33", "V100", 1),
+				row(t, "x", "e", "r", Spot, "3.33", "A100", 1),
 			},
 			accepted: []string{"x d in r, on-demand", "x e in r, spot", "y a in r, on-demand"},
-			refused:  [][2]string{{"x a in r, on-demand", "3 unrelated"}, {"x b in r, on-demand", "3 unrelated"}, {"x c in r, on-demand", "3 unrelated"}},
+			refused: [][2]string{
+				{"x a in r, on-demand", "3 unrelated"}, {"x b in r, on-demand", "3 unrelated"},
+				{"x c in r, on-demand", "3 unrelated"},
+			},
 		},
 		{
 			name: "capacity blocks and zeros",
 			rows: []Entry{
-				row(t, AWS, "p5.48xlarge", "us-east-1", CapacityBlock, "0", "H100", 8), row(t, AWS, "p5.48xlarge", "us-east-2", CapacityBlock, "31.464", "H100", 8),
-				row(t, AWS, "g6.xlarge", "us-east-1", OnDemand, "0", "", 0), row(t, AWS, "g6.xlarge", "us-east-2", OnDemand, "-0.8", "", 0),
+				row(t, AWS, "p5.48xlarge", "us-east-1", CapacityBlock, "0", "H100", 8),
+				row(t, AWS, "p5.48xlarge", "us-east-2", CapacityBlock, "31.464", "H100", 8),
+				row(t, AWS, "g6.xlarge", "us-east-1", OnDemand, "0", "", 0),
+				row(t, AWS, "g6.xlarge", "us-east-2", OnDemand, "-0.8", "", 0),
 				row(t, AWS, "g3.4xlarge", "us-east-2", Reserved, "0.50567", "", 0),
 			},
 			refused: [][2]string{
 				{"aws g3.4xlarge in us-east-2, reserved", "term and upfront part"},
 				{"aws g6.xlarge in us-east-1, on-demand", "zero"}, {"aws g6.xlarge in us-east-2, on-demand", "below zero"},
-				{"aws p5.48xlarge in us-east-1, capacity-block", "zero"}, {"aws p5.48xlarge in us-east-2, capacity-block", "capacity block"},
+				{
+					"aws p5.48xlarge in us-east-1, capacity-block", "zero",
+				}, {"aws p5.48xlarge in us-east-2, capacity-block", "capacity block"},
 			},
 		},
 		{
 			name: "OpenCost's Azure GPU",
 			rows: []Entry{
-				defaults(t, "aws", ItemDefaultGPU, "0.95"), defaults(t, "gcp", ItemDefaultGPU, "0.95"), defaults(t, "oracle", ItemDefaultGPU, "2.00"), defaults(t, "azure", ItemDefaultGPU, "0.0428925"),
-				defaults(t, "azure", ItemDefaultVCPU, "0.039"), defaults(t, "aws", ItemDefaultVCPU, "0.031611"), defaults(t, "oracle", ItemDefaultVCPU, "0.015"),
+				defaults(t, "aws", ItemDefaultGPU, "0.95"), defaults(t, "gcp", ItemDefaultGPU, "0.95"),
+				defaults(t, "oracle", ItemDefaultGPU, "2.00"), defaults(t, "azure", ItemDefaultGPU, "0.0428925"),
+				defaults(t, "azure", ItemDefaultVCPU, "0.039"), defaults(t, "aws", ItemDefaultVCPU, "0.031611"),
+				defaults(t, "oracle", ItemDefaultVCPU, "0.015"),
 				defaults(t, "oracle", ItemDefaultEgressInternet, "0.0085"), defaults(t, "aws", ItemDefaultEgressInternet, "0.143"),
 			},
 			accepted: []string{
-				"aws default:egress:internet, on-demand", "aws default:gpu, on-demand", "aws default:vcpu, on-demand", "azure default:vcpu, on-demand",
-				"gcp default:gpu, on-demand", "oracle default:egress:internet, on-demand", "oracle default:gpu, on-demand", "oracle default:vcpu, on-demand",
+				"aws default:egress:internet, on-demand", "aws default:gpu, on-demand", "aws default:vcpu, on-demand",
+				"azure default:vcpu, on-demand",
+				"gcp default:gpu, on-demand", "oracle default:egress:internet, on-demand", "oracle default:gpu, on-demand",
+				"oracle default:vcpu, on-demand",
 			},
 			refused: [][2]string{{"azure default:gpu, on-demand", "more than 5 times off other clouds' default, 0.95"}},
 		},
@@ -175,8 +202,10 @@ func TestQuarantine(t *testing.T) {
 		{
 			name: "off the price held",
 			rows: []Entry{
-				row(t, AWS, "m5.xlarge", "us-east-1", OnDemand, "0.0192", "", 0), row(t, AWS, "m5.xlarge", "us-east-2", OnDemand, "0.16", "", 0),
-				row(t, AWS, "g3.4xlarge", "us-east-1", OnDemand, "0.30", "", 0), row(t, AWS, "g3.8xlarge", "us-east-1", OnDemand, "7", "", 0),
+				row(t, AWS, "m5.xlarge", "us-east-1", OnDemand, "0.0192", "", 0),
+				row(t, AWS, "m5.xlarge", "us-east-2", OnDemand, "0.16", "", 0),
+				row(t, AWS, "g3.4xlarge", "us-east-1", OnDemand, "0.30", "", 0), row(t, AWS, "g3.8xlarge", "us-east-1", OnDemand,
+					"7", "", 0),
 			},
 			accepted: []string{"aws m5.xlarge in us-east-2, on-demand"},
 			refused: [][2]string{
@@ -205,10 +234,17 @@ func TestQuarantine(t *testing.T) {
 			rows: []Entry{
 				row(t, "x", "a", "r", OnDemand, "0.30", "H100", 1), row(t, "x", "b", "r", OnDemand, "0.31", "H100-80GB", 1),
 				row(t, "lambda", "gpu_8x_h100_sxm5", "us-east-1", OnDemand, "31.92", "H100", 8),
-				row(t, "nebius", "gpu-h100-sxm", "eu-north1", OnDemand, "2.95", "H100", 1), row(t, "nebius", "gpu-h100-sxm", "eu-north1", Spot, "1.25", "H100", 1),
+				row(t, "nebius", "gpu-h100-sxm", "eu-north1", OnDemand, "2.95", "H100", 1),
+				row(t, "nebius", "gpu-h100-sxm", "eu-north1", Spot, "1.25", "H100", 1),
 			},
-			accepted: []string{"lambda gpu_8x_h100_sxm5 in us-east-1, on-demand", "nebius gpu-h100-sxm in eu-north1, on-demand", "nebius gpu-h100-sxm in eu-north1, spot"},
-			refused:  [][2]string{{"x a in r, on-demand", "one H100-80GB is more than 6 times off"}, {"x b in r, on-demand", "one H100-80GB is more than 6 times off"}},
+			accepted: []string{
+				"lambda gpu_8x_h100_sxm5 in us-east-1, on-demand", "nebius gpu-h100-sxm in eu-north1, on-demand",
+				"nebius gpu-h100-sxm in eu-north1, spot",
+			},
+			refused: [][2]string{
+				{"x a in r, on-demand", "one H100-80GB is more than 6 times off"},
+				{"x b in r, on-demand", "one H100-80GB is more than 6 times off"},
+			},
 		},
 		{
 			name: "off similar accelerators by TFLOP/s and GiB",
@@ -222,13 +258,18 @@ func TestQuarantine(t *testing.T) {
 		{
 			name: "cheap clouds and old machines",
 			rows: []Entry{
-				row(t, "lambda", "gpu_8x_v100", "us-east-1", OnDemand, "6.32", "V100", 8), row(t, "lambda", "gpu_1x_a6000", "us-east-1", OnDemand, "1.09", "A6000", 1),
-				row(t, "lambda", "gpu_8x_b200_sxm6", "us-east-1", OnDemand, "53.52", "B200", 8), row(t, "azure", "Standard_NC64as_T4_v3", "eastus", OnDemand, "4.352", "T4", 4),
-				row(t, "azure", "Standard_NC4as_T4_v3", "eastus", Spot, "0.062699", "T4", 1), row(t, "nebius", "l40s", "eu-north1", OnDemand, "1.5484", "L40S", 1),
+				row(t, "lambda", "gpu_8x_v100", "us-east-1", OnDemand, "6.32", "V100", 8),
+				row(t, "lambda", "gpu_1x_a6000", "us-east-1", OnDemand, "1.09", "A6000", 1),
+				row(t, "lambda", "gpu_8x_b200_sxm6", "us-east-1", OnDemand, "53.52", "B200", 8),
+				row(t, "azure", "Standard_NC64as_T4_v3", "eastus", OnDemand, "4.352", "T4", 4),
+				row(t, "azure", "Standard_NC4as_T4_v3", "eastus", Spot, "0.062699", "T4", 1),
+				row(t, "nebius", "l40s", "eu-north1", OnDemand, "1.5484", "L40S", 1),
 			},
 			accepted: []string{
-				"azure Standard_NC4as_T4_v3 in eastus, spot", "azure Standard_NC64as_T4_v3 in eastus, on-demand", "lambda gpu_1x_a6000 in us-east-1, on-demand",
-				"lambda gpu_8x_b200_sxm6 in us-east-1, on-demand", "lambda gpu_8x_v100 in us-east-1, on-demand", "nebius l40s in eu-north1, on-demand",
+				"azure Standard_NC4as_T4_v3 in eastus, spot", "azure Standard_NC64as_T4_v3 in eastus, on-demand",
+				"lambda gpu_1x_a6000 in us-east-1, on-demand",
+				"lambda gpu_8x_b200_sxm6 in us-east-1, on-demand", "lambda gpu_8x_v100 in us-east-1, on-demand",
+				"nebius l40s in eu-north1, on-demand",
 			},
 		},
 		{
@@ -238,14 +279,26 @@ func TestQuarantine(t *testing.T) {
 				row(t, "x", "b", "r", OnDemand, "2.0", "", 0), row(t, "x", "b", "r", OnDemand, "2.0", "", 0),
 			},
 			accepted: []string{"x b in r, on-demand"},
-			refused:  [][2]string{{"x a in r, on-demand", "two different prices or accelerators"}, {"x a in r, on-demand", "two different prices or accelerators"}},
+			refused: [][2]string{
+				{"x a in r, on-demand", "two different prices or accelerators"},
+				{"x a in r, on-demand", "two different prices or accelerators"},
+			},
 		},
 		{
 			name: "managed machines",
 			rows: []Entry{
-				{Cloud: AWS, Service: "sagemaker", Type: "m5.xlarge", Region: "us-east-1", Term: OnDemand, Price: Price{Unit: "hour", Rate: usd(t, "0.672"), Source: "test", AsOf: november}},
-				{Cloud: AWS, Service: "sagemaker", Type: "g6.xlarge", Region: "us-east-1", Term: OnDemand, Price: Price{Unit: "hour", Rate: usd(t, "1.127"), Source: "test", AsOf: november}},
-				{Cloud: AWS, Service: "sagemaker", Type: "c6i.xlarge", Region: "us-east-1", Term: OnDemand, Price: Price{Unit: "hour", Rate: usd(t, "0.9"), Source: "test", AsOf: november}},
+				{
+					Cloud: AWS, Service: "sagemaker", Type: "m5.xlarge", Region: "us-east-1", Term: OnDemand,
+					Price: Price{Unit: "hour", Rate: usd(t, "0.672"), Source: "test", AsOf: november},
+				},
+				{
+					Cloud: AWS, Service: "sagemaker", Type: "g6.xlarge", Region: "us-east-1", Term: OnDemand,
+					Price: Price{Unit: "hour", Rate: usd(t, "1.127"), Source: "test", AsOf: november},
+				},
+				{
+					Cloud: AWS, Service: "sagemaker", Type: "c6i.xlarge", Region: "us-east-1", Term: OnDemand,
+					Price: Price{Unit: "hour", Rate: usd(t, "0.9"), Source: "test", AsOf: november},
+				},
 			},
 			accepted: []string{"aws sagemaker g6.xlarge in us-east-1, on-demand"},
 			refused: [][2]string{
@@ -254,8 +307,13 @@ func TestQuarantine(t *testing.T) {
 			},
 		},
 		{
-			name:    "halves without a whole",
-			rows:    []Entry{{Cloud: AWS, Service: Compute, Type: "m5.xlarge", Region: "", Price: Price{Unit: "hour", Rate: 1, Source: "s", AsOf: november}}},
+			name: "halves without a whole",
+			rows: []Entry{
+				{
+					Cloud: AWS, Service: Compute, Type: "m5.xlarge", Region: "",
+					Price: Price{Unit: "hour", Rate: 1, Source: "s", AsOf: november},
+				},
+			},
 			refused: [][2]string{{"aws m5.xlarge, on-demand", "no region"}},
 		},
 	} {
@@ -271,7 +329,8 @@ func TestQuarantine(t *testing.T) {
 				got = append(got, c.New.String())
 			}
 			if !slices.Equal(got, tc.accepted) {
-				t.Errorf("%s, %s: accepted\n%s\nwant\n%s", tc.name, order, strings.Join(got, "\n"), strings.Join(tc.accepted, "\n"))
+				t.Errorf("%s, %s: accepted\n%s\nwant\n%s", tc.name, order, strings.Join(got, "\n"),
+					strings.Join(tc.accepted, "\n"))
 			}
 			slices.SortFunc(refused, func(x, y Refusal) int { return cmp.Compare(x.Entry.String(), y.Entry.String()) })
 			for i, r := range refused {
@@ -300,7 +359,10 @@ func TestUpdateKeepsTheOld(t *testing.T) {
 	for _, tc := range []struct {
 		in            *Book
 		machine, want string
-	}{{b, "g6.2xlarge", "0.9776"}, {next, "g6.2xlarge", "0.9776"}, {b, "g6.xlarge", "0.8048"}, {next, "g6.xlarge", "0.79"}} {
+	}{
+		{b, "g6.2xlarge", "0.9776"}, {next, "g6.2xlarge", "0.9776"}, {b, "g6.xlarge", "0.8048"},
+		{next, "g6.xlarge", "0.79"},
+	} {
 		if p, err := tc.in.OnDemand(tc.machine, "us-east-1"); err != nil || p.Rate.String() != tc.want {
 			t.Errorf("%s costs %s, %v; want %s", tc.machine, p.Rate, err, tc.want)
 		}
@@ -333,10 +395,13 @@ func TestZonesBecomeTheirMedian(t *testing.T) {
 		return e
 	}
 	next, accepted, refused := book(t).Update(slices.Values([]Entry{
-		zone("g5.xlarge", "us-east-1", "us-east-1a", "0.40"), zone("g5.xlarge", "us-east-1", "us-east-1b", "0.60"), zone("g5.xlarge", "us-east-1", "us-east-1c", "0.41"),
+		zone("g5.xlarge", "us-east-1", "us-east-1a", "0.40"), zone("g5.xlarge", "us-east-1", "us-east-1b", "0.60"),
+		zone("g5.xlarge", "us-east-1", "us-east-1c", "0.41"),
 		zone("g6.xlarge", "us-east-1", "us-east-1a", "0.30"), zone("g6.xlarge", "us-east-1", "us-east-1b", "0.40"),
-		zone("p5e.48xlarge", "us-east-2", "us-east-2a", "62.9957"), zone("p5e.48xlarge", "us-east-2", "us-east-2c", "18.7359"),
-		zone("trn1.2xlarge", "us-east-2", "us-east-2b", "0.134375"), zone("p5e.48xlarge", "us-west-2", "us-west-2a", "19.5387"),
+		zone("p5e.48xlarge", "us-east-2", "us-east-2a", "62.9957"),
+		zone("p5e.48xlarge", "us-east-2", "us-east-2c", "18.7359"),
+		zone("trn1.2xlarge", "us-east-2", "us-east-2b", "0.134375"),
+		zone("p5e.48xlarge", "us-west-2", "us-west-2a", "19.5387"),
 	}))
 	if len(refused) != 2 || !strings.Contains(refused[0].Reason, "two zones are more than 3 times apart") {
 		t.Errorf("refused %v, want the two far zones of p5e", refused)
@@ -370,8 +435,10 @@ func TestUpdateInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var rows []Entry
 		for range rapid.IntRange(0, 12).Draw(t, "rows") {
-			e := machine(rapid.SampledFrom([]string{AWS, "x"}).Draw(t, "cloud"), rapid.SampledFrom([]string{"g6.xlarge", "p5.48xlarge", "a", "b"}).Draw(t, "type"),
-				rapid.SampledFrom([]string{"us-east-1", "us-west-2", "r"}).Draw(t, "region"), rapid.SampledFrom([]Term{OnDemand, Spot}).Draw(t, "term"),
+			e := machine(rapid.SampledFrom([]string{AWS, "x"}).Draw(t, "cloud"),
+				rapid.SampledFrom([]string{"g6.xlarge", "p5.48xlarge", "a", "b"}).Draw(t, "type"),
+				rapid.SampledFrom([]string{"us-east-1", "us-west-2", "r"}).Draw(t, "region"),
+				rapid.SampledFrom([]Term{OnDemand, Spot}).Draw(t, "term"),
 				money.Rate(rapid.Int64Range(0, 60).Draw(t, "dollars"))*money.USDPerUnit/4)
 			e.Price.Source, e.Price.AsOf = "test", day(november)
 			if rapid.Bool().Draw(t, "zoned") {

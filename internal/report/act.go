@@ -17,19 +17,27 @@ import (
 )
 
 // Results is the order of the lines of a pass: what needs a look first.
-var Results = []action.Result{action.ResultFailed, action.ResultRefused, action.ResultFuse, action.ResultOverCap, action.ResultDeferred, action.ResultFrozen,
-	action.ResultActed, action.ResultConfirmed, action.ResultWouldAct, action.ResultWarned, action.ResultWouldWarn, action.ResultWaiting, action.ResultObserved, action.ResultWithdrawn}
+var Results = []action.Result{
+	action.ResultFailed, action.ResultRefused, action.ResultFuse, action.ResultOverCap, action.ResultDeferred,
+	action.ResultFrozen,
+	action.ResultActed, action.ResultConfirmed, action.ResultWouldAct, action.ResultWarned, action.ResultWouldWarn,
+	action.ResultWaiting, action.ResultObserved, action.ResultWithdrawn}
 
 // EnforceSheet draws a pass of the policies. Binding says whom freezes and caps bind, now
 // is the time of the reader, again the command that makes the next pass.
 func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) layout.Sheet {
 	s := layout.Sheet{Verb: "enforce", Title: passTitle(d)}
-	s.Figures = append(s.Figures, layout.Figure{Label: "read", Value: plain.Count(d.Resources, "resource"), Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")})
+	s.Figures = append(s.Figures, layout.Figure{
+		Label: "read", Value: plain.Count(d.Resources, "resource"),
+		Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account"),
+	})
 	if !d.DryRun {
 		s.Figures = append(s.Figures, layout.Figure{Label: "state", Value: binding})
 	}
 	if z := d.Frozen; z != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "frozen", Value: "by " + z.By + " since " + plain.When(z.At, now), Note: z.Reason})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "frozen", Value: "by " + z.By + " since " + plain.When(z.At, now), Note: z.Reason,
+		})
 	}
 	lines := slices.Clone(d.Lines)
 	slices.SortStableFunc(lines, func(x, y view.Line) int {
@@ -39,7 +47,8 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) l
 		s.Tables = append(s.Tables, linesGrid(lines, now))
 	}
 	if len(d.Policies) > 0 {
-		g := layout.Grid{Head: []string{"policy", "selected", "true", "false", "unknown", "refused", "deferred", "over caps"},
+		g := layout.Grid{
+			Head:  []string{"policy", "selected", "true", "false", "unknown", "refused", "deferred", "over caps"},
 			Right: []bool{false, true, true, true, true, true, true, true}}
 		for _, c := range d.Policies {
 			row := []string{c.Policy}
@@ -86,7 +95,8 @@ func passTitle(d view.Enforce) string {
 		case selected == 0:
 			what = fmt.Sprintf("nothing to do: no policy selects any of %s", plain.Count(d.Resources, "resource"))
 		default:
-			what = fmt.Sprintf("nothing to do: of %d selected, conditions are false for %d and unknown for %d", selected, no, unknown)
+			what = fmt.Sprintf("nothing to do: of %d selected, conditions are false for %d and unknown for %d", selected, no,
+				unknown)
 		}
 	}
 	if d.DryRun {
@@ -97,7 +107,10 @@ func passTitle(d view.Enforce) string {
 
 // linesGrid is what a pass decided, a row for each resource with its reason under it.
 func linesGrid(lines []view.Line, now time.Time) layout.Grid {
-	g := layout.Grid{Head: []string{"result", "action", "resource", "owner", "policy", "not before"}, States: []bool{true}, Priority: []int{9, 5, 4, 1, 2, 8}}
+	g := layout.Grid{
+		Head: []string{"result", "action", "resource", "owner", "policy", "not before"}, States: []bool{true},
+		Priority: []int{9, 5, 4, 1, 2, 8},
+	}
 	dropOwner := !slices.ContainsFunc(lines, func(l view.Line) bool { return l.Owner != "" })
 	for _, l := range lines {
 		name := l.Resource
@@ -155,7 +168,10 @@ func unseen(spots []inventory.BlindSpot) []string {
 // FixSheet draws the preview of a fix. Globals are the flags that follow its commands.
 func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 	r, id := f.Finding.Resource, f.Finding.ID[:min(8, len(f.Finding.ID))]
-	s := layout.Sheet{Verb: "fix " + id, Title: "Dry run, nothing is changed: " + f.Finding.Fix.Action + " " + cmp.Or(r.Name, r.ID) + fixSaves(f.Finding)}
+	s := layout.Sheet{
+		Verb:  "fix " + id,
+		Title: "Dry run, nothing is changed: " + f.Finding.Fix.Action + " " + cmp.Or(r.Name, r.ID) + fixSaves(f.Finding),
+	}
 	row := func(label string, values ...string) {
 		for i, v := range values {
 			if i > 0 {
@@ -170,7 +186,8 @@ func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 	if r.Name != "" && r.Name != r.ID {
 		name = r.Name + " (" + r.ID + ")"
 	}
-	row("finding", fmt.Sprintf("%s, step %d, confidence %s, scanned %s ago", f.Finding.Rule, f.Finding.Step, f.Finding.Confidence, plain.Duration(now.Sub(f.ScannedAt).Round(time.Second))))
+	row("finding", fmt.Sprintf("%s, step %d, confidence %s, scanned %s ago", f.Finding.Rule, f.Finding.Step,
+		f.Finding.Confidence, plain.Duration(now.Sub(f.ScannedAt).Round(time.Second))))
 	row("resource", layout.Joined(" ", r.Kind, r.Type, name, "account "+r.Account, r.Region))
 	row("owner", cmp.Or(strings.Trim(r.Owner.Team+"/"+r.Owner.User, "/"), "unallocated"))
 	row("because", f.Finding.Because)
@@ -187,7 +204,8 @@ func FixSheet(f view.Fix, now time.Time, globals string) layout.Sheet {
 		row("lifetime", r.Lifetime+": it is treated as persistent, so no policy may act on it")
 	}
 	if f.NeedsApproval {
-		row("approval", "needed: a second person approves exactly this plan; --enforce asks at once, and the grace period runs meanwhile")
+		row("approval", "needed: a second person approves exactly this plan; --enforce asks at once, and the grace period "+
+			"runs meanwhile")
 	}
 	for _, x := range f.Refusals {
 		if x.Rule != view.ByHandRule {
@@ -254,7 +272,9 @@ func FixesSheet(d view.Fixes, now time.Time, again, globals string) layout.Sheet
 func FixDemoSheet(d view.Fixes) layout.Sheet {
 	s := FixesSheet(view.Fixes{Fixes: d.Fixes}, time.Time{}, "", "")
 	s.Title += ", on the simulated account in simulated time; nothing of this is real"
-	g := layout.Grid{Head: []string{"at", "result", "action", "resource"}, States: []bool{false, true}, Priority: []int{9, 9, 5, 1}}
+	g := layout.Grid{
+		Head: []string{"at", "result", "action", "resource"}, States: []bool{false, true}, Priority: []int{9, 9, 5, 1},
+	}
 	for _, p := range d.Passes {
 		for _, l := range p.Lines {
 			g.Rows = append(g.Rows, []string{plain.Time(p.At), l.Result, l.Verb, l.Resource})
@@ -296,7 +316,10 @@ func UndoSheet(d view.Undo, next string) layout.Sheet {
 // account; next writes them, empty where nothing is carried out.
 func TagSheet(d view.Tags, binding, reaching, next string) layout.Sheet {
 	resources, tags, without := 0, 0, 0
-	g := layout.Grid{Head: []string{"", "resource", "tag", "value", "by", "state"}, States: []bool{true, false, false, false, false, true}, Priority: []int{9, 2, 4, 3, 1, 8}}
+	g := layout.Grid{
+		Head:   []string{"", "resource", "tag", "value", "by", "state"},
+		States: []bool{true, false, false, false, false, true}, Priority: []int{9, 2, 4, 3, 1, 8},
+	}
 	add := func(v view.Tagged, cells []string, command string) {
 		name := v.Resource
 		if ref := strings.Split(v.Resource, "/"); len(ref) == 5 {
@@ -346,7 +369,12 @@ func TagSheet(d view.Tags, binding, reaching, next string) layout.Sheet {
 		what += "; " + plain.Count(without, "resource") + " without a rule for a required tag"
 	}
 	s := layout.Sheet{Verb: "tag", Title: "Dry run, nothing is changed: " + what, Coverage: unseen(d.BlindSpots)}
-	s.Figures = []layout.Figure{{Label: "read", Value: plain.Count(d.Read, "resource"), Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account")}}
+	s.Figures = []layout.Figure{
+		{
+			Label: "read", Value: plain.Count(d.Read, "resource"),
+			Note: "in " + cmp.Or(strings.Join(d.Accounts, ", "), "no account"),
+		},
+	}
 	if !d.DryRun {
 		s.Title = "Written: " + what
 		s.Figures = append(s.Figures, layout.Figure{Label: "state", Value: binding})
@@ -364,7 +392,8 @@ func TagSheet(d view.Tags, binding, reaching, next string) layout.Sheet {
 func KeepsSheet(d view.Keeps) layout.Sheet {
 	s := layout.Sheet{Verb: "keep", Title: plain.Count(len(d.Keeps), "exemption") + " in force"}
 	if len(d.Keeps) == 0 {
-		s.Title = "No exemption is in force in this state; tags curfew:keep-until count as well, and `curfew scan` shows them"
+		s.Title = "No exemption is in force in this state; tags curfew:keep-until count as well, and `curfew scan` shows " +
+			"them"
 		return s
 	}
 	g := layout.Grid{Head: []string{"until", "resource", "by"}, Priority: []int{9, 5, 1}}
@@ -378,14 +407,22 @@ func KeepsSheet(d view.Keeps) layout.Sheet {
 
 // FusesSheet draws the fuses that have blown.
 func FusesSheet(d view.Fuses, now time.Time, globals string) layout.Sheet {
-	s := layout.Sheet{Verb: "confirm", Title: plain.Count(len(d.Fuses), "fuse") + " blown: nothing of these policies is carried out until a person confirms"}
+	s := layout.Sheet{
+		Verb: "confirm",
+		Title: plain.Count(len(d.Fuses), "fuse") +
+			" blown: nothing of these policies is carried out until a person confirms",
+	}
 	if len(d.Fuses) == 0 {
 		s.Title = "No fuse has blown: no policy was due on more than five machines and over half of those that it selects"
 		return s
 	}
-	g := layout.Grid{Head: []string{"policy", "account", "since", "due", "selected"}, Right: []bool{false, false, false, true, true}}
+	g := layout.Grid{
+		Head: []string{"policy", "account", "since", "due", "selected"}, Right: []bool{false, false, false, true, true},
+	}
 	for _, f := range d.Fuses {
-		g.Rows = append(g.Rows, []string{f.Policy, f.Account, plain.When(f.At, now), fmt.Sprint(f.Due), fmt.Sprint(f.Selected)})
+		g.Rows = append(g.Rows, []string{
+			f.Policy, f.Account, plain.When(f.At, now), fmt.Sprint(f.Due), fmt.Sprint(f.Selected),
+		})
 		g.Commands = append(g.Commands, "curfew confirm "+plain.Shell(f.Policy)+" --reason TEXT"+globals)
 	}
 	s.Tables = append(s.Tables, g)
@@ -395,7 +432,10 @@ func FusesSheet(d view.Fuses, now time.Time, globals string) layout.Sheet {
 // AuditLine writes an entry on one line, all of it, for files and pipes.
 func AuditLine(w io.Writer, e view.AuditEntry) error {
 	words := []string{e.At.UTC().Format("2006-01-02 15:04:05"), e.What}
-	for _, text := range []struct{ before, text, after string }{{"", e.Verb, ""}, {"", e.Resource, ""}, {"by ", e.Actor, ""}, {"item ", e.Item, ""}, {"-> ", e.Outcome, ""}, {"(", e.Because, ")"}} {
+	for _, text := range []struct{ before, text, after string }{
+		{"", e.Verb, ""}, {"", e.Resource, ""}, {"by ", e.Actor, ""}, {"item ", e.Item, ""}, {"-> ", e.Outcome, ""},
+		{"(", e.Because, ")"},
+	} {
 		if text.text != "" || text.before == "by " {
 			words = append(words, text.before+text.text+text.after)
 		}
@@ -411,7 +451,10 @@ func AuditSheet(entries []view.AuditEntry) layout.Sheet {
 		s.Title = "No entry of the audit log matches"
 		return s
 	}
-	g := layout.Grid{Head: []string{"time", "event", "action", "resource", "by", "item"}, States: []bool{1: true}, Priority: []int{9, 8, 7, 3, 1, 6}}
+	g := layout.Grid{
+		Head: []string{"time", "event", "action", "resource", "by", "item"}, States: []bool{1: true},
+		Priority: []int{9, 8, 7, 3, 1, 6},
+	}
 	for _, e := range entries {
 		g.Rows = append(g.Rows, []string{plain.Time(e.At), e.What, e.Verb, e.Resource, e.Actor, e.Item})
 		g.Notes = append(g.Notes, layout.Joined("; ", e.Outcome, e.Because))
@@ -422,12 +465,19 @@ func AuditSheet(entries []view.AuditEntry) layout.Sheet {
 
 // SettingsSheet draws the versions of the shared settings.
 func SettingsSheet(d view.Settings) layout.Sheet {
-	s := layout.Sheet{Verb: "settings", Title: "No shared settings: budgets, thresholds, approvers and prices come from each local configuration and are advisory"}
+	s := layout.Sheet{
+		Verb: "settings",
+		Title: "No shared settings: budgets, thresholds, approvers and prices come from each local configuration and are " +
+			"advisory",
+	}
 	if d.Advisory {
 		return s
 	}
 	s.Title = "Shared settings decide for everyone who uses this state; a local configuration may only be stricter"
-	g := layout.Grid{Head: []string{"kind", "version", "set at", "hash", "by"}, Right: []bool{false, true}, Priority: []int{5, 9, 8, 1, 2}}
+	g := layout.Grid{
+		Head: []string{"kind", "version", "set at", "hash", "by"}, Right: []bool{false, true},
+		Priority: []int{5, 9, 8, 1, 2},
+	}
 	for _, v := range d.Versions {
 		g.Rows = append(g.Rows, []string{v.Kind, fmt.Sprint(v.Version), v.At, v.Hash, v.Who})
 		g.Notes = append(g.Notes, v.Reason)

@@ -33,7 +33,8 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 		if color := p.State(state); color != nil {
 			state = color(state)
 		}
-		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.AtMost(), r.AmountUnit, plain.When(r.ExpiresAt, now), decided)
+		what := fmt.Sprintf("%s  %s %s  until %s  %s", r.Subject, r.AtMost(), r.AmountUnit, plain.When(r.ExpiresAt, now),
+			decided)
 		column := len(r.ID) + 2 + len(r.State) + 2
 		fmt.Fprintf(&b, "%s  %s  %s\n", r.ID, state, strings.TrimRight(laidOut(what, o.Width, column, 4), " "))
 		for _, text := range r.Lines() {

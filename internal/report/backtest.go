@@ -57,7 +57,8 @@ func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	if t.IdleBelowPct > 0 {
 		floor = "under " + plain.Percent(t.IdleBelowPct, 2) + " GPU utilization"
 	}
-	priced := fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give --price.", t.Unpriced, t.Resources)
+	priced := fmt.Sprintf("Dollars are unknown: %d of %d resources have no price. State their types, or give --price.",
+		t.Unpriced, t.Resources)
 	switch {
 	case t.PriceUSD.Known():
 		priced = "A resource costs " + t.PriceUSD.String() + " an hour."
@@ -66,14 +67,18 @@ func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	}
 	s.Assumptions = append([]string{
 		"A sample is idle " + floor + ".",
-		"A restart costs " + spanText(t.RestartCostSeconds) + " of the resource. It is charged where work comes back to a released resource.",
+		"A restart costs " + spanText(t.RestartCostSeconds) +
+			" of the resource. It is charged where work comes back to a released resource.",
 		priced,
 	}, doc.Notes...)
-	s.Coverage = []string{fmt.Sprintf("%s, %s of %s from %s to %s, %s.", plain.Count(t.Resources, "resource"), plain.Count(t.Samples, "sample"),
-		spanText(t.StepSeconds), plain.Time(t.First), plain.Time(t.Last), plain.Count(t.IdlePeriods, "idle period"))}
+	s.Coverage = []string{
+		fmt.Sprintf("%s, %s of %s from %s to %s, %s.", plain.Count(t.Resources, "resource"),
+			plain.Count(t.Samples, "sample"),
+			spanText(t.StepSeconds), plain.Time(t.First), plain.Time(t.Last), plain.Count(t.IdlePeriods, "idle period"))}
 	if all := rule.ResourceHours + rule.UnknownHours; all > 0 && rule.UnknownHours > 0 {
-		s.Coverage = append(s.Coverage, fmt.Sprintf("Samples cover %s of the time. The other %s are unknown: they end idle periods and are in no figure.",
-			plain.Share(rule.ResourceHours/all, 1), hoursText(rule.UnknownHours)))
+		s.Coverage = append(s.Coverage,
+			fmt.Sprintf("Samples cover %s of the time. The other %s are unknown: they end idle periods and are in no figure.",
+				plain.Share(rule.ResourceHours/all, 1), hoursText(rule.UnknownHours)))
 	}
 	return s
 }
@@ -95,7 +100,8 @@ func replayHeadline(r *backtest.Result) string {
 	case r.NetSavedHours < 0:
 		saved = hoursText(-r.NetSavedHours) + " lost"
 	}
-	return fmt.Sprintf("%s would have released %s of %s: %s, %s", r.Name, plain.Share(r.ReleasedHours/r.ResourceHours, 0), hoursText(r.ResourceHours),
+	return fmt.Sprintf("%s would have released %s of %s: %s, %s", r.Name, plain.Share(r.ReleasedHours/r.ResourceHours, 0),
+		hoursText(r.ResourceHours),
 		saved, plain.Count(r.Restarts, "restart"))
 }
 
@@ -112,19 +118,35 @@ func sessionsHeadline(r *backtest.Result) string {
 }
 
 func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
-	idle := layout.Figure{Label: "idle machine-hours", Value: hoursNumber(r.IdleHours), Note: "of " + hoursNumber(r.ResourceHours) + " measured"}
+	idle := layout.Figure{
+		Label: "idle machine-hours", Value: hoursNumber(r.IdleHours),
+		Note: "of " + hoursNumber(r.ResourceHours) + " measured",
+	}
 	if r.CostUSD.Known() {
 		idle.Note += ", which cost " + r.CostUSD.String()
 	}
-	saved := layout.Figure{Label: "saved, net of restarts", Value: hoursText(r.NetSavedHours), Note: fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours))}
+	saved := layout.Figure{
+		Label: "saved, net of restarts", Value: hoursText(r.NetSavedHours),
+		Note: fmt.Sprintf("%s released, %s lost to restarts", hoursShort(r.ReleasedHours), hoursShort(r.RestartHours)),
+	}
 	if r.SavedUSD.Known() {
 		saved.Value, saved.Note = r.SavedUSD.String(), hoursShort(r.NetSavedHours)+": "+saved.Note
 	}
-	out := []layout.Figure{idle, saved, {Label: "restarts", Value: plain.Number(float64(r.Restarts), 0), Note: fmt.Sprintf("of these %s interrupted work: it came back within one restart cost", plain.Number(float64(r.Interrupted), 0))}}
+	out := []layout.Figure{
+		idle, saved,
+		{
+			Label: "restarts", Value: plain.Number(float64(r.Restarts), 0),
+			Note: fmt.Sprintf("of these %s interrupted work: it came back within one restart cost",
+				plain.Number(float64(r.Interrupted), 0)),
+		},
+	}
 	if foresight == nil {
 		return out
 	}
-	share := layout.Figure{Label: "share of perfect foresight", Value: "unknown", Note: "perfect foresight saves " + hoursText(foresight.NetSavedHours)}
+	share := layout.Figure{
+		Label: "share of perfect foresight", Value: "unknown",
+		Note: "perfect foresight saves " + hoursText(foresight.NetSavedHours),
+	}
 	switch {
 	case r.OfForesight != nil:
 		share.Value = plain.Share(*r.OfForesight, 0)
@@ -137,12 +159,17 @@ func backtestFigures(r, foresight *backtest.Result) []layout.Figure {
 // noticesGrid is what policies that only tell people would have told, and where there are no
 // others, that as a headline.
 func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
-	g = layout.Grid{Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"}, Right: []bool{false, true, true, true}}
+	g = layout.Grid{
+		Title: "Notices that would have been sent", Head: []string{"policy", "notices", "resources", "condition held"},
+		Right: []bool{false, true, true, true},
+	}
 	times := int64(0)
 	for _, r := range doc.Results[:doc.Rules()] {
 		if n := r.Notices; n != nil {
 			times += n.Times
-			g.Rows = append(g.Rows, []string{r.Name, plain.Number(float64(n.Times), 0), plain.Number(float64(n.Resources), 0), hoursShort(n.Hours)})
+			g.Rows = append(g.Rows, []string{
+				r.Name, plain.Number(float64(n.Times), 0), plain.Number(float64(n.Resources), 0), hoursShort(n.Hours),
+			})
 		}
 	}
 	if n := len(g.Rows); n > 0 && n == doc.Rules() {
@@ -150,14 +177,19 @@ func noticesGrid(doc *view.Backtest) (g layout.Grid, headline string) {
 		if n == 1 {
 			name = g.Rows[0][0]
 		}
-		headline = fmt.Sprintf("%s would have sent %s in %s", name, plain.Count(times, "notice"), hoursText(doc.Results[0].ResourceHours))
+		headline = fmt.Sprintf("%s would have sent %s in %s", name, plain.Count(times, "notice"),
+			hoursText(doc.Results[0].ResourceHours))
 	}
 	return g, headline
 }
 
 // rulesGrid is what every rule would have done.
 func rulesGrid(doc *view.Backtest) layout.Grid {
-	g := layout.Grid{Title: "What each rule would have done", Head: []string{"rule", "released", "restarts", "saved", "share", "foresight"}, Right: []bool{false, true, true, true, true, true}}
+	g := layout.Grid{
+		Title: "What each rule would have done",
+		Head:  []string{"rule", "released", "restarts", "saved", "share", "foresight"},
+		Right: []bool{false, true, true, true, true, true},
+	}
 	for _, r := range doc.Results {
 		name := ruleName(r.Name)
 		if r.WaitSeconds != nil && name == backtest.BestFixed {
@@ -171,7 +203,10 @@ func rulesGrid(doc *view.Backtest) layout.Grid {
 		if doc.Priced() {
 			saved = r.SavedUSD.String()
 		}
-		g.Rows = append(g.Rows, []string{name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), saved, plain.Share(r.NetSavedShare, 1), of})
+		g.Rows = append(g.Rows, []string{
+			name, hoursShort(r.ReleasedHours), plain.Number(float64(r.Restarts), 0), saved, plain.Share(r.NetSavedShare, 1),
+			of,
+		})
 	}
 	return g
 }
@@ -186,7 +221,10 @@ func ruleName(name string) string {
 
 // whyNotGrid is where a policy did nothing and why, and for how long.
 func whyNotGrid(r *backtest.Result) (layout.Grid, bool) {
-	g := layout.Grid{Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"}, Right: []bool{false, true, true}, States: []bool{true}}
+	g := layout.Grid{
+		Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{"answer", "time", "resources", "because"},
+		Right: []bool{false, true, true}, States: []bool{true},
+	}
 	for _, n := range r.WhyNot[:min(len(r.WhyNot), maxReasons)] {
 		g.Rows = append(g.Rows, []string{n.Answer, hoursShort(n.Hours), plain.Number(float64(n.Resources), 0), n.Reason})
 	}
@@ -203,19 +241,34 @@ func Tune(doc view.Tune, next []string) layout.Sheet {
 		saved = doc.Tested.SavedUSD.String()
 	}
 	s := layout.Sheet{Verb: "policy tune", Next: next,
-		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved, plain.Share(doc.Tested.NetSavedShare, 1), plain.Count(doc.Trace.Resources, "resource")),
+		Title: fmt.Sprintf("The learned waits would have saved %s, %s of the time of %s", saved,
+			plain.Share(doc.Tested.NetSavedShare, 1), plain.Count(doc.Trace.Resources, "resource")),
 		Figures: []layout.Figure{
-			{Label: "learned waits", Value: hoursText(doc.Tested.NetSavedHours), Note: "tested on idle periods after the history they were learned from"},
+			{
+				Label: "learned waits", Value: hoursText(doc.Tested.NetSavedHours),
+				Note: "tested on idle periods after the history they were learned from",
+			},
 			{Label: "waiting one restart cost", Value: hoursText(doc.BreakEven.NetSavedHours), Note: "without any history"},
-			{Label: "perfect foresight", Value: hoursText(doc.PerfectForesight.NetSavedHours), Note: "the most that any rule can save"},
+			{
+				Label: "perfect foresight", Value: hoursText(doc.PerfectForesight.NetSavedHours),
+				Note: "the most that any rule can save",
+			},
 		}}
-	g := layout.Grid{Title: "How long to wait", Head: []string{"class", "wait", "learned from", "idle periods", "ended by work", "saved", "share"}, Right: []bool{false, true, false, true, true, true, true}}
+	g := layout.Grid{
+		Title: "How long to wait",
+		Head:  []string{"class", "wait", "learned from", "idle periods", "ended by work", "saved", "share"},
+		Right: []bool{false, true, false, true, true, true, true},
+	}
 	for _, c := range append(slices.Clone(doc.Classes), doc.Fleet) {
-		name := learn.Class{Kind: inventory.Kind(c.Kind), Type: c.Type, Purpose: inventory.Purpose(c.Purpose), Team: c.Team}.String()
+		name := learn.Class{
+			Kind: inventory.Kind(c.Kind), Type: c.Type, Purpose: inventory.Purpose(c.Purpose), Team: c.Team,
+		}.String()
 		if c.Kind == "" {
 			name = "all together"
 		}
-		g.Rows = append(g.Rows, []string{name, spanText(c.WaitSeconds), c.Basis, plain.Number(float64(c.IdlePeriods), 0), plain.Number(float64(c.EndedByWork), 0),
+		g.Rows = append(g.Rows, []string{
+			name, spanText(c.WaitSeconds), c.Basis, plain.Number(float64(c.IdlePeriods), 0),
+			plain.Number(float64(c.EndedByWork), 0),
 			hoursShort(c.Tested.NetSavedHours), plain.Share(c.Tested.NetSavedShare, 1)})
 		if c.Why != "" {
 			s.Because = append(s.Because, name+" gets no policy: "+c.Why+".")
@@ -223,24 +276,34 @@ func Tune(doc view.Tune, next []string) layout.Sheet {
 	}
 	s.Tables = []layout.Grid{g}
 	s.Assumptions = []string{"A restart costs " + spanText(doc.Trace.RestartCostSeconds) + " of the resource.",
-		"A class or the fleet decides by its own history from 30 idle periods on. Before, the wait is one restart cost (break-even)."}
-	s.Coverage = []string{fmt.Sprintf("%s, %s, %s from %s to %s.", plain.Count(doc.Trace.Resources, "resource"), plain.Count(doc.Trace.IdlePeriods, "idle period"),
-		plain.Count(doc.Trace.Samples, "sample"), plain.Time(doc.Trace.First), plain.Time(doc.Trace.Last))}
+		"A class or the fleet decides by its own history from 30 idle periods on. Before, the wait is one restart cost " +
+			"(break-even)."}
+	s.Coverage = []string{
+		fmt.Sprintf("%s, %s, %s from %s to %s.", plain.Count(doc.Trace.Resources, "resource"),
+			plain.Count(doc.Trace.IdlePeriods, "idle period"),
+			plain.Count(doc.Trace.Samples, "sample"), plain.Time(doc.Trace.First), plain.Time(doc.Trace.Last))}
 	return s
 }
 
 // backtestPictures are the charts of a replay.
 func backtestPictures(doc *view.Backtest, rule *backtest.Result) []layout.Picture {
 	return slices.DeleteFunc([]layout.Picture{
-		{Title: "When " + rule.Name + " would have released resources", SVG: timelineChart(doc.Timeline), Caption: "The resources with the largest savings come first."},
-		{Title: "Savings against restarts", SVG: savingsChart(doc), Caption: "Higher saves more, further left restarts less often. Each point is a rule of the table."},
+		{
+			Title: "When " + rule.Name + " would have released resources", SVG: timelineChart(doc.Timeline),
+			Caption: "The resources with the largest savings come first.",
+		},
+		{
+			Title: "Savings against restarts", SVG: savingsChart(doc),
+			Caption: "Higher saves more, further left restarts less often. Each point is a rule of the table.",
+		},
 		{Title: "Savings by team and user", SVG: ownersChart(doc, rule.Name), Caption: "The largest savings come first."},
 	}, func(p layout.Picture) bool { return p.SVG == "" })
 }
 
 // stateColors are the colors of the states of a timeline; unknown has none.
 var stateColors = map[string]chart.Kind{
-	"busy": {Name: "working", Color: chart.Gray}, "idle": {Name: "idle", Color: chart.Orange}, "released": {Name: "released", Color: chart.Blue},
+	"busy": {Name: "working", Color: chart.Gray}, "idle": {Name: "idle", Color: chart.Orange},
+	"released": {Name: "released", Color: chart.Blue},
 }
 
 // Bounds of the timeline's picture.
@@ -260,7 +323,9 @@ func timelineChart(t *backtest.Timeline) string {
 		lane := chart.Lane{Label: r.Resource}
 		for _, s := range coarse(r.Spans, least) {
 			if kind, known := stateColors[s.State]; known {
-				lane.Blocks = append(lane.Blocks, chart.Block{From: chart.Second(s.From), To: chart.Second(s.To), Label: kind.Name, Color: kind.Color})
+				lane.Blocks = append(lane.Blocks, chart.Block{
+					From: chart.Second(s.From), To: chart.Second(s.To), Label: kind.Name, Color: kind.Color,
+				})
 			}
 		}
 		l.Rows = append(l.Rows, lane)
@@ -319,9 +384,13 @@ func savingsChart(doc *view.Backtest) string {
 		case !doc.Baseline(i):
 			policies.Points = append(policies.Points, p)
 		case r.Name == backtest.PerfectForesight:
-			c.Series = append(c.Series, chart.Series{Name: "perfect foresight", Color: chart.Ink, Scatter: true, Points: []chart.Point{p}})
+			c.Series = append(c.Series, chart.Series{
+				Name: "perfect foresight", Color: chart.Ink, Scatter: true, Points: []chart.Point{p},
+			})
 		case r.Name == backtest.Learned:
-			c.Series = append(c.Series, chart.Series{Name: "learned (online policy)", Color: chart.Blue, Scatter: true, Points: []chart.Point{p}})
+			c.Series = append(c.Series, chart.Series{
+				Name: "learned (online policy)", Color: chart.Blue, Scatter: true, Points: []chart.Point{p},
+			})
 		default:
 			other.Points = append(other.Points, p)
 		}
@@ -347,8 +416,12 @@ func ownersChart(doc *view.Backtest, rule string) string {
 	slices.SortStableFunc(owned, func(a, b backtest.Owned) int {
 		return cmp.Or(cmp.Compare(b.SavedUSD.Or(0), a.SavedUSD.Or(0)), cmp.Compare(b.NetSavedHours, a.NetSavedHours))
 	})
-	c := chart.Bars{Title: "Hours of each team and user that " + rule + " would have released", Ordered: true, Parts: []string{"released", "idle and kept", "working"},
-		Colors: []chart.Color{chart.Blue, chart.Orange, chart.Gray}, Axis: chart.Axis{Label: "resource hours", Format: func(v float64) string { return plain.Number(v, 0) }}}
+	c := chart.Bars{
+		Title: "Hours of each team and user that " + rule + " would have released", Ordered: true,
+		Parts: []string{"released", "idle and kept", "working"},
+		Colors: []chart.Color{
+			chart.Blue, chart.Orange, chart.Gray,
+		}, Axis: chart.Axis{Label: "resource hours", Format: func(v float64) string { return plain.Number(v, 0) }}}
 	for _, o := range owned[:min(len(owned), ownersDrawn)] {
 		idle := max(0, o.IdleHours-o.ReleasedHours)
 		note := "nothing saved"

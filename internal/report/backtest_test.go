@@ -49,11 +49,14 @@ func machines(n, minutes int) []string {
 }
 
 func traceParams(restart time.Duration) backtest.Params {
-	return backtest.Params{Format: usage.Format{Name: "trace.csv", Step: time.Minute}, RestartCost: restart, Baselines: true}
+	return backtest.Params{
+		Format: usage.Format{Name: "trace.csv", Step: time.Minute}, RestartCost: restart, Baselines: true,
+	}
 }
 
 func rested(name string, lasting, grace time.Duration) string {
-	return fmt.Sprintf("  - name: %s\n    when: duty.state in [\"idle\", \"held\"] && duty.lasting >= duration(\"%s\")\n    then: [{warn: {grace: %s}}, {do: terminate}]\n", name, lasting, grace)
+	return fmt.Sprintf("  - name: %s\n    when: duty.state in [\"idle\", \"held\"] && duty.lasting >= "+
+		"duration(\"%s\")\n    then: [{warn: {grace: %s}}, {do: terminate}]\n", name, lasting, grace)
 }
 
 func policies(t testing.TB, texts ...string) *policy.Set {
@@ -85,9 +88,12 @@ func TestBacktest(t *testing.T) {
 	html := strings.ReplaceAll(rendered(t, r), "\u00a0", " ")
 	want := r.Results[0]
 	for _, text := range []string{
-		fmt.Sprintf("idle-machines would have released %s of 90 machine-hours: %s saved, %d restarts", plain.Share(want.ReleasedHours/want.ResourceHours, 0), want.SavedUSD, want.Restarts),
-		"When idle-machines would have released resources", "Savings against restarts", "Savings by team and user", "vision / ana", "unallocated", "perfect foresight",
-		"A restart costs 3m of the resource", "A resource costs $12.00 an hour", "Every warning is accepted at once", "curfew next",
+		fmt.Sprintf("idle-machines would have released %s of 90 machine-hours: %s saved, %d restarts",
+			plain.Share(want.ReleasedHours/want.ResourceHours, 0), want.SavedUSD, want.Restarts),
+		"When idle-machines would have released resources", "Savings against restarts", "Savings by team and user",
+		"vision / ana", "unallocated", "perfect foresight",
+		"A restart costs 3m of the resource", "A resource costs $12.00 an hour", "Every warning is accepted at once",
+		"curfew next",
 	} {
 		if !strings.Contains(html, text) {
 			t.Errorf("the page lacks %q", text)
@@ -99,7 +105,9 @@ func TestBacktest(t *testing.T) {
 		}
 	}
 	doc := view.NewBacktest(r)
-	for name, svg := range map[string]string{"timeline": timelineChart(doc.Timeline), "savings": savingsChart(&doc), "owners": ownersChart(&doc, want.Name)} {
+	for name, svg := range map[string]string{
+		"timeline": timelineChart(doc.Timeline), "savings": savingsChart(&doc), "owners": ownersChart(&doc, want.Name),
+	} {
 		t.Run(name, func(t *testing.T) { charttest.Check(t, svg) })
 	}
 }
@@ -107,7 +115,8 @@ func TestBacktest(t *testing.T) {
 // TestBacktestIsAboutTheBest: of several policies the headline, the pictures and the
 // timeline are of the one that saves most, wherever it stands; what did nothing is folded.
 func TestBacktestIsAboutTheBest(t *testing.T) {
-	slow, quick, never := rested("slow", 40*time.Minute, 0), rested("quick", 5*time.Minute, 0), rested("never", 1000*time.Hour, 0)
+	slow, quick, never := rested("slow", 40*time.Minute, 0), rested("quick", 5*time.Minute, 0), rested("never",
+		1000*time.Hour, 0)
 	for _, order := range [][]string{{never, slow, quick}, {quick, never, slow}, {slow, quick, never}} {
 		p := traceParams(time.Minute)
 		p.Draw, p.Policies = 40, policies(t, order...)
@@ -116,7 +125,10 @@ func TestBacktestIsAboutTheBest(t *testing.T) {
 			t.Errorf("the timeline is not of quick: %+v", r.Timeline)
 		}
 		page := rendered(t, r)
-		for _, text := range []string{"quick would have released", "No other of the 3 policies saves more", "When quick would have released", "<details class=\"folded\"><summary>Where never did nothing"} {
+		for _, text := range []string{
+			"quick would have released", "No other of the 3 policies saves more", "When quick would have released",
+			"<details class=\"folded\"><summary>Where never did nothing",
+		} {
 			if !strings.Contains(page, text) {
 				t.Errorf("the page lacks %q", text)
 			}
@@ -149,11 +161,26 @@ func TestBacktestWithoutMuch(t *testing.T) {
 		doc         view.Backtest
 		title, note string
 	}{
-		{"only a policy", bare(alone(time.Minute), "#......#"), "p would have released 62% of 0.1 machine-hours: 0 machine-hours saved, 1 restart", "have no price"},
-		{"only baselines", bare(func(*backtest.Params) {}, "#.........#.......###........."), "learned would have released 73% of 0.5 machine-hours", "Dollars are unknown"},
-		{"nothing idle", bare(func(*backtest.Params) {}, "####"), "Nothing to release: none of 0.1 machine-hours was idle", "0% GPU"},
-		{"never due", bare(alone(time.Hour), "#......"), "p would have released nothing of 0.1 machine-hours idle", "p never acted"},
-		{"a loss", bare(alone(0), "#.#.#.#"), "p would have released 43% of 0.1 machine-hours: 0.1 machine-hours lost, 3 restarts", "accepted at once"},
+		{
+			"only a policy", bare(alone(time.Minute), "#......#"),
+			"p would have released 62% of 0.1 machine-hours: 0 machine-hours saved, 1 restart", "have no price",
+		},
+		{
+			"only baselines", bare(func(*backtest.Params) {}, "#.........#.......###........."),
+			"learned would have released 73% of 0.5 machine-hours", "Dollars are unknown",
+		},
+		{
+			"nothing idle", bare(func(*backtest.Params) {}, "####"), "Nothing to release: none of 0.1 machine-hours was idle",
+			"0% GPU",
+		},
+		{
+			"never due", bare(alone(time.Hour), "#......"), "p would have released nothing of 0.1 machine-hours idle",
+			"p never acted",
+		},
+		{
+			"a loss", bare(alone(0), "#.#.#.#"),
+			"p would have released 43% of 0.1 machine-hours: 0.1 machine-hours lost, 3 restarts", "accepted at once",
+		},
 		{"nothing replayed", view.NewBacktest(backtest.Report{}), "Nothing was replayed", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

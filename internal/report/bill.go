@@ -24,7 +24,9 @@ func Bill(d view.Bill, dry bool) layout.Sheet {
 	if dry {
 		what = "read, not imported (dry run)"
 	}
-	s := layout.Sheet{Verb: "bill import", Title: fmt.Sprintf("%s billed: %s of %s %s", money.ForPeople(d.BilledCost), plain.Count(d.Rows, "row"), d.Source, what),
+	s := layout.Sheet{
+		Verb: "bill import", Title: fmt.Sprintf("%s billed: %s of %s %s", money.ForPeople(d.BilledCost),
+			plain.Count(d.Rows, "row"), d.Source, what),
 		Coverage: slices.Clone(d.Notes), Figures: []layout.Figure{{Label: "format", Value: d.Written}}}
 	for _, f := range []struct {
 		label string
@@ -36,10 +38,15 @@ func Bill(d view.Bill, dry bool) layout.Sheet {
 		}
 		s.Figures = append(s.Figures, layout.Figure{Label: f.label, Value: value})
 	}
-	g := layout.Grid{Head: []string{"period", "account", "rows", "billed", "change"}, Right: []bool{false, false, true, true, false}}
+	g := layout.Grid{
+		Head: []string{"period", "account", "rows", "billed", "change"}, Right: []bool{false, false, true, true, false},
+	}
 	for _, p := range d.Periods {
 		for _, account := range p.Accounts {
-			g.Rows = append(g.Rows, []string{plain.Month(p.Start), account.Account, money.Thousands(account.Rows), money.ForPeople(account.BilledCost), string(account.Change)})
+			g.Rows = append(g.Rows, []string{
+				plain.Month(p.Start), account.Account, money.Thousands(account.Rows), money.ForPeople(account.BilledCost),
+				string(account.Change),
+			})
 		}
 	}
 	for _, r := range d.Removed {
@@ -50,7 +57,10 @@ func Bill(d view.Bill, dry bool) layout.Sheet {
 		s.Coverage = append(s.Coverage, fmt.Sprintf("columns missing from the bill: %v", d.MissingColumns))
 	}
 	if !dry && len(d.Periods) > 0 {
-		s.Commands = []string{"curfew bill show --since " + plain.Date(d.Periods[0].Start), "curfew bill reconcile --since " + plain.Date(d.Periods[0].Start)}
+		s.Commands = []string{
+			"curfew bill show --since " + plain.Date(d.Periods[0].Start),
+			"curfew bill reconcile --since " + plain.Date(d.Periods[0].Start),
+		}
 	}
 	return s
 }
@@ -82,13 +92,17 @@ func onBasis(p *bill.Slice, basis string) (amount *money.Amount, share *float64)
 
 // categoriesPicture draws each category's share with the usual share.
 func categoriesPicture(parts []bill.Slice, basis string) string {
-	b := chart.Bars{Title: "The " + basis + " cost by category, as a share of the bill", Axis: chart.Axis{Label: "share of the bill", Format: chart.Percent}, Band: "usual share"}
+	b := chart.Bars{
+		Title: "The " + basis + " cost by category, as a share of the bill",
+		Axis:  chart.Axis{Label: "share of the bill", Format: chart.Percent}, Band: "usual share",
+	}
 	for _, p := range parts {
 		amount, share := onBasis(&p, basis)
 		if amount == nil || *amount == 0 && p.UsualHigh == 0 {
 			continue
 		}
-		b.Rows = append(b.Rows, chart.Bar{Label: string(p.Category), Value: *share, BandFrom: float64(p.UsualLow) / 100, BandTo: float64(p.UsualHigh) / 100,
+		b.Rows = append(b.Rows, chart.Bar{
+			Label: string(p.Category), Value: *share, BandFrom: float64(p.UsualLow) / 100, BandTo: float64(p.UsualHigh) / 100,
 			Note: plain.Share(*share, 0) + ", " + amount.Dollars()})
 	}
 	return b.SVG()
@@ -97,9 +111,14 @@ func categoriesPicture(parts []bill.Slice, basis string) string {
 // BillShow shows the bill by category and by owner, data transfer and commitments.
 func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 	s := layout.Sheet{Verb: "bill show", Coverage: slices.Clone(b.CoverageNotes),
-		Title:   fmt.Sprintf("%s %s from %s to %s", b.Allocation.Total.Dollars(), basisNames[basis], plain.Date(b.Since), plain.Date(b.Until)),
-		Picture: categoriesPicture(b.ByDuty, basis), Caption: "The " + basis + " cost by category; the outlined band is the usual share."}
-	g := layout.Grid{Title: "by category, " + basis + " cost", Head: []string{"category", basis, "share", "usual"}, Right: []bool{false, true, true, true}}
+		Title: fmt.Sprintf("%s %s from %s to %s", b.Allocation.Total.Dollars(), basisNames[basis], plain.Date(b.Since),
+			plain.Date(b.Until)),
+		Picture: categoriesPicture(b.ByDuty, basis),
+		Caption: "The " + basis + " cost by category; the outlined band is the usual share."}
+	g := layout.Grid{
+		Title: "by category, " + basis + " cost", Head: []string{"category", basis, "share", "usual"},
+		Right: []bool{false, true, true, true},
+	}
 	var idle *money.Amount
 	for _, p := range b.ByDuty {
 		usual, cost, share := "", "unknown", ""
@@ -120,7 +139,8 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 		case p.Reason != "" && p.Category == bill.Idle:
 			s.Coverage = append(s.Coverage, "idle and active compute are unknown: "+p.Reason+"; `curfew scan` measures it")
 		case p.Reason != "" && idle != nil && p.Category == bill.Active:
-			s.Coverage = append(s.Coverage, "idle is what the bill itself says was unused: "+p.Reason+"; `curfew scan` measures it")
+			s.Coverage = append(s.Coverage, "idle is what the bill itself says was unused: "+p.Reason+
+				"; `curfew scan` measures it")
 		}
 	}
 	if i := slices.IndexFunc(b.ByDuty, func(p bill.Slice) bool { return p.ByBill != nil }); i >= 0 {
@@ -128,14 +148,19 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 		if basis == string(bill.OnEffective) {
 			amount = b.ByDuty[i].ByBillEffective
 		}
-		s.Figures = append(s.Figures, layout.Figure{Label: "reserved and not used", Value: amount.Dollars(), Note: "by the bill itself: idle, whatever was measured"})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "reserved and not used", Value: amount.Dollars(), Note: "by the bill itself: idle, whatever was measured",
+		})
 	}
 	s.Tables = append(s.Tables, g, allocationGrid(b.Allocation, by, basis))
 	if len(b.Egress) > 0 {
 		s.Tables = append(s.Tables, egressGrid(b.Egress))
 	}
 	if len(b.Commitments.Commitments) > 0 {
-		g = layout.Grid{Title: "commitments: billed when bought, effective cost of use", Head: []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true}}
+		g = layout.Grid{
+			Title: "commitments: billed when bought, effective cost of use",
+			Head:  []string{"commitment", "bought", "used", "unused"}, Right: []bool{false, true, true, true},
+		}
 		for _, c := range b.Commitments.Commitments {
 			g.Rows = append(g.Rows, []string{c.ID, c.Purchased.Dollars(), c.Used.Dollars(), c.Unused.Dollars()})
 		}
@@ -167,11 +192,17 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 
 // allocationGrid is the bill divided among owners.
 func allocationGrid(a *bill.Allocation, by, basis string) layout.Grid {
-	g := layout.Grid{Title: "by " + by + ", " + basis + " cost", Head: []string{by, "total", "direct", "shared"}, Right: []bool{false, true, true, true}}
+	g := layout.Grid{
+		Title: "by " + by + ", " + basis + " cost", Head: []string{by, "total", "direct", "shared"},
+		Right: []bool{false, true, true, true},
+	}
 	for _, p := range a.Parties {
 		g.Rows = append(g.Rows, []string{p.Name, p.Total.Dollars(), p.Direct.Dollars(), p.Shared.Dollars()})
 	}
-	g.Rows = append(g.Rows, []string{ledger.Dimension(strings.ReplaceAll(by, "_", "-")).Label(""), a.Unattributed.Dollars(), a.Unattributed.Dollars(), ""})
+	g.Rows = append(g.Rows, []string{
+		ledger.Dimension(strings.ReplaceAll(by, "_", "-")).Label(""), a.Unattributed.Dollars(), a.Unattributed.Dollars(),
+		"",
+	})
 	return g
 }
 
@@ -196,10 +227,15 @@ func BillCSV(w io.Writer, b view.BillShow) error {
 
 // egressGrid is what data transfer cost, the largest first.
 func egressGrid(flows []bill.Flow) layout.Grid {
-	g := layout.Grid{Title: "data transfer, billed cost", Head: []string{"billed", "GB", "kind", "from", "to", "resource"}, Right: []bool{true, true}}
+	g := layout.Grid{
+		Title: "data transfer, billed cost", Head: []string{"billed", "GB", "kind", "from", "to", "resource"},
+		Right: []bool{true, true},
+	}
 	n := min(len(flows), maxFlows)
 	for _, t := range flows[:n] {
-		g.Rows = append(g.Rows, []string{t.Billed.Dollars(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, cmp.Or(t.Resource, t.Service)})
+		g.Rows = append(g.Rows, []string{
+			t.Billed.Dollars(), gigabytes(t.Bytes), string(t.Transfer), t.Region, t.ToRegion, cmp.Or(t.Resource, t.Service),
+		})
 	}
 	if rest := flows[n:]; len(rest) > 0 {
 		var more money.Amount
@@ -213,8 +249,12 @@ func egressGrid(flows []bill.Flow) layout.Grid {
 
 // reconcilePicture draws billed and accrued costs by day.
 func reconcilePicture(r view.Reconciliation) string {
-	picture := chart.Lines{Title: "Billed and accrued cost by day", Y: chart.Axis{Label: "dollars a day", Format: chart.USD}}
-	accrued, billed := chart.Series{Name: "accrued", Color: chart.Blue, Dashed: true}, chart.Series{Name: "billed", Color: chart.Orange}
+	picture := chart.Lines{
+		Title: "Billed and accrued cost by day", Y: chart.Axis{Label: "dollars a day", Format: chart.USD},
+	}
+	accrued, billed := chart.Series{
+		Name: "accrued", Color: chart.Blue, Dashed: true,
+	}, chart.Series{Name: "billed", Color: chart.Orange}
 	for _, d := range r.Rows { // in order of their days
 		x := chart.Second(d.Day)
 		if n := len(billed.Points); n == 0 || billed.Points[n-1].X != x {
@@ -222,7 +262,8 @@ func reconcilePicture(r view.Reconciliation) string {
 			if !r.BilledThrough.IsZero() && !d.Day.Before(r.BilledThrough) {
 				known = math.NaN() // the bill does not hold the day yet
 			}
-			accrued.Points, billed.Points = append(accrued.Points, chart.Point{X: x}), append(billed.Points, chart.Point{X: x, Y: known})
+			accrued.Points, billed.Points = append(accrued.Points, chart.Point{X: x}), append(billed.Points,
+				chart.Point{X: x, Y: known})
 		}
 		last := len(billed.Points) - 1
 		accrued.Points[last].Y += inDollars(d.Accrued + d.Reconciled)
@@ -242,7 +283,10 @@ func dollarsText(v float64) string { return money.Amount(math.Round(v * float64(
 func Reconciliation(r view.Reconciliation) layout.Sheet {
 	s := layout.Sheet{Verb: "bill reconcile", Picture: reconcilePicture(r), Caption: "Accrued and billed cost by day.",
 		Assumptions: r.Assumptions, Coverage: slices.Clone(r.CoverageNotes), Changes: r.Changes,
-		Figures: []layout.Figure{{Label: "billed", Value: usd(r.Billed), Note: r.Basis + " cost"}, {Label: "accrued", Value: usd(r.Accrued), Note: "at list price"}, {Label: "variance", Value: usd(r.Drift)}}}
+		Figures: []layout.Figure{
+			{Label: "billed", Value: usd(r.Billed), Note: r.Basis + " cost"},
+			{Label: "accrued", Value: usd(r.Accrued), Note: "at list price"}, {Label: "variance", Value: usd(r.Drift)},
+		}}
 	switch {
 	case len(r.Rows) == 0:
 		s.Title, s.Picture, s.Caption, s.Figures = "Nothing to compare: no imported bill covers this period", "", "", nil
@@ -251,7 +295,8 @@ func Reconciliation(r view.Reconciliation) layout.Sheet {
 	case r.Drift == 0:
 		s.Title = fmt.Sprintf("No variance: %s %s and accrued", usd(r.Billed), basisNames[r.Basis])
 	default:
-		s.Title = fmt.Sprintf("Variance of %s: %s %s, %s accrued", usd(r.Drift), usd(r.Billed), basisNames[r.Basis], usd(r.Accrued))
+		s.Title = fmt.Sprintf("Variance of %s: %s %s, %s accrued", usd(r.Drift), usd(r.Billed), basisNames[r.Basis],
+			usd(r.Accrued))
 	}
 	if r.Reconciled != 0 {
 		s.Figures = append(s.Figures, layout.Figure{Label: "corrected before", Value: usd(r.Reconciled)})
@@ -266,7 +311,10 @@ func Reconciliation(r view.Reconciliation) layout.Sheet {
 	rows := slices.Clone(r.Rows)
 	size := func(d costs.Drift) money.Amount { return max(d.Drift, -d.Drift) }
 	slices.SortStableFunc(rows, func(x, y costs.Drift) int { return cmp.Compare(size(y), size(x)) })
-	g = layout.Grid{Title: "largest variances", Head: []string{"day", "resource", "billed", "accrued", "variance", "main reason"}, Right: []bool{false, false, true, true, true, false}}
+	g = layout.Grid{
+		Title: "largest variances", Head: []string{"day", "resource", "billed", "accrued", "variance", "main reason"},
+		Right: []bool{false, false, true, true, true, false},
+	}
 	if accounts(r.Rows) > 1 {
 		g.Head, g.Right = slices.Insert(g.Head, 1, "account"), slices.Insert(g.Right, 1, false)
 	}

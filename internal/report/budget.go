@@ -17,22 +17,32 @@ import (
 
 // Budgets shows the status of each budget.
 func Budgets(doc view.Budgets) layout.Sheet {
-	s := layout.Sheet{Verb: "budget", Title: budgetTitle(doc), Picture: budgetPicture(doc), Caption: "Each budget as a share of its limit: spent, reserved for approved work, and the forecast range at the end of the period.",
+	s := layout.Sheet{
+		Verb: "budget", Title: budgetTitle(doc), Picture: budgetPicture(doc), Caption: "Each budget as a share of its " +
+			"limit: spent, reserved for approved work, and the forecast range at the end of the period.",
 		Assumptions: doc.Assumptions, Coverage: doc.CoverageNotes, Changes: doc.Changes}
-	g := layout.Grid{Head: []string{"budget", "state", "limit", "spent", "reserved", "remaining", "forecast", "80% range", "ends"}, Right: []bool{false, false, true, true, true, true, true, true, false}, States: []bool{false, true}}
+	g := layout.Grid{
+		Head:  []string{"budget", "state", "limit", "spent", "reserved", "remaining", "forecast", "80% range", "ends"},
+		Right: []bool{false, false, true, true, true, true, true, true, false}, States: []bool{false, true},
+	}
 	for _, b := range doc.Budgets {
 		forecast, span := "none", ""
 		if f := b.Forecast; f != nil {
 			forecast, span = f.Median.Dollars(), f.Low.Dollars()+" to "+f.High.Dollars()
 		}
-		g.Rows = append(g.Rows, []string{b.ID, budgetState(&b), b.Amount.Exact(), b.Used.Exact(), b.Held.Exact(), b.Left.Exact(), forecast, span, plain.Date(b.Until)})
+		g.Rows = append(g.Rows, []string{
+			b.ID, budgetState(&b), b.Amount.Exact(), b.Used.Exact(), b.Held.Exact(), b.Left.Exact(), forecast, span,
+			plain.Date(b.Until),
+		})
 	}
 	s.Tables = []layout.Grid{g}
 	return s
 }
 
 // budgetStates are the states of budgets in words.
-var budgetStates = map[budget.State]string{budget.OK: "ok", budget.Warn: "near limit", budget.Gate: "needs approval", budget.Over: "exceeded"}
+var budgetStates = map[budget.State]string{
+	budget.OK: "ok", budget.Warn: "near limit", budget.Gate: "needs approval", budget.Over: "exceeded",
+}
 
 // budgetState is the state of a budget in words. A budget that nothing was posted of is not
 // known to be within its limit.
@@ -82,7 +92,8 @@ func budgetTitle(doc view.Budgets) string {
 			least := slices.MinFunc(doc.Budgets, func(a, b view.Budget) int {
 				return cmp.Compare(money.Ratio(a.Left, max(a.Amount, 1)), money.Ratio(b.Left, max(b.Amount, 1)))
 			})
-			parts = append(parts, fmt.Sprintf("%s has the least left: %s of %s", least.ID, least.Left.Dollars(), least.Amount.Dollars()))
+			parts = append(parts, fmt.Sprintf("%s has the least left: %s of %s", least.ID, least.Left.Dollars(),
+				least.Amount.Dollars()))
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -91,11 +102,17 @@ func budgetTitle(doc view.Budgets) string {
 // budgetPicture draws a bar for each budget: spent, reserved, the range of its forecast,
 // and a line at the limit.
 func budgetPicture(doc view.Budgets) string {
-	picture := chart.Bars{Title: "Budgets as shares of their limits: spent, reserved, forecast", Axis: chart.Axis{Label: "share of the limit", Format: chart.Percent},
-		Parts: []string{"spent", "reserved"}, Colors: []chart.Color{chart.Blue, chart.SoftBlue}, Range: "forecast (80% range)", Limit: "limit", Ordered: true}
+	picture := chart.Bars{
+		Title: "Budgets as shares of their limits: spent, reserved, forecast",
+		Axis:  chart.Axis{Label: "share of the limit", Format: chart.Percent},
+		Parts: []string{"spent", "reserved"}, Colors: []chart.Color{chart.Blue, chart.SoftBlue},
+		Range: "forecast (80% range)", Limit: "limit", Ordered: true}
 	for _, b := range doc.Budgets {
 		of := func(a money.Amount) float64 { return money.Ratio(max(0, a), max(b.Amount, 1)) }
-		row := chart.Bar{Label: b.ID, Parts: []float64{of(b.Used), of(b.Held)}, Limit: 1, Note: plain.Share(of(b.Used+b.Held), 0) + " of " + b.Amount.Dollars()}
+		row := chart.Bar{
+			Label: b.ID, Parts: []float64{of(b.Used), of(b.Held)}, Limit: 1,
+			Note: plain.Share(of(b.Used+b.Held), 0) + " of " + b.Amount.Dollars(),
+		}
 		if f := b.Forecast; f != nil && f.High > f.Low {
 			row.Low, row.High = of(f.Low), of(f.High)
 		}
@@ -112,7 +129,10 @@ func Holds(doc view.Holds, now time.Time) layout.Sheet {
 	var sum money.Amount
 	live := 0
 	s := layout.Sheet{Verb: "budget holds", Title: "No reservations in this period"}
-	g := layout.Grid{Head: []string{"id", "state", "work", "reserved", "spent", "for", "asked by", "ends"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
+	g := layout.Grid{
+		Head:  []string{"id", "state", "work", "reserved", "spent", "for", "asked by", "ends"},
+		Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true},
+	}
 	for _, h := range doc.Holds {
 		spent, until := "", plain.When(h.ExpiresAt, now)
 		if h.ActualUSD.Known() {
@@ -127,7 +147,9 @@ func Holds(doc view.Holds, now time.Time) layout.Sheet {
 		if h.State == string(budget.Live) || h.State == string(budget.Unobserved) {
 			sum, live = sum+h.AmountUSD, live+1
 		}
-		g.Rows = append(g.Rows, []string{h.ID, h.State, h.Kind + " " + h.Name, h.AmountUSD.Dollars(), spent, h.For(), h.AskedBy, until})
+		g.Rows = append(g.Rows, []string{
+			h.ID, h.State, h.Kind + " " + h.Name, h.AmountUSD.Dollars(), spent, h.For(), h.AskedBy, until,
+		})
 	}
 	if len(g.Rows) == 0 {
 		s.Commands = []string{"curfew gate FILE   # reserves budget for a run"}

@@ -15,7 +15,8 @@ import (
 // snapshotState is the state of a snapshot and how it is known.
 func snapshotState(s checkpoint.Snapshot) string {
 	known := map[checkpoint.Finished]string{
-		checkpoint.Declared: "declared by the training", checkpoint.Renamed: "renamed into place", checkpoint.Marked: "marker found",
+		checkpoint.Declared: "declared by the training", checkpoint.Renamed: "renamed into place",
+		checkpoint.Marked: "marker found",
 		checkpoint.Exited: "the process exited", checkpoint.Quiescent: "unchanged while read, which is weaker",
 	}
 	if how := known[s.Finished]; how != "" {
@@ -35,7 +36,10 @@ func leftOut(list []checkpoint.LeftOut) []layout.Grid {
 	if len(list) == 0 {
 		return nil
 	}
-	g := layout.Grid{Title: "Not in the snapshot as it is in the folder", Head: []string{"path", "size", "because"}, Right: []bool{false, true, false}}
+	g := layout.Grid{
+		Title: "Not in the snapshot as it is in the folder", Head: []string{"path", "size", "because"},
+		Right: []bool{false, true, false},
+	}
 	for _, l := range list {
 		g.Rows = append(g.Rows, []string{l.Path, plain.Size(l.Bytes), l.Why})
 	}
@@ -56,7 +60,11 @@ func took(seconds float64, size int64) string {
 
 // CheckpointSave shows what a save did.
 func CheckpointSave(d view.CheckpointSave, globals string) layout.Sheet {
-	s := layout.Sheet{Verb: "checkpoint save", Title: fmt.Sprintf("Snapshot %d saved: %s, %s", d.Snapshot.Seq, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
+	s := layout.Sheet{
+		Verb: "checkpoint save",
+		Title: fmt.Sprintf("Snapshot %d saved: %s, %s", d.Snapshot.Seq, plain.Count(d.Snapshot.Files, "file"),
+			plain.Size(d.Snapshot.Bytes)),
+	}
 	switch {
 	case d.Snapshot.State == checkpoint.Partial:
 		s.Title += "; the deadline left some of the folder unsaved"
@@ -84,7 +92,8 @@ func CheckpointSave(d view.CheckpointSave, globals string) layout.Sheet {
 }
 
 func collected(c view.CheckpointCollected) string {
-	text := fmt.Sprintf("%s dropped, %s deleted (%s)", plain.Count(len(c.DroppedSnapshots), "snapshot"), plain.Count(c.DeletedObjects, "object"), plain.Size(c.DeletedBytes))
+	text := fmt.Sprintf("%s dropped, %s deleted (%s)", plain.Count(len(c.DroppedSnapshots), "snapshot"),
+		plain.Count(c.DeletedObjects, "object"), plain.Size(c.DeletedBytes))
 	if c.AbortedUploads > 0 {
 		text += ", " + plain.Count(c.AbortedUploads, "abandoned upload") + " aborted"
 	}
@@ -96,7 +105,11 @@ func collected(c view.CheckpointCollected) string {
 
 // CheckpointRestore shows what a restore did.
 func CheckpointRestore(d view.CheckpointRestore) layout.Sheet {
-	s := layout.Sheet{Verb: "checkpoint restore", Title: fmt.Sprintf("Snapshot %d restored to %s: %s, %s", d.Snapshot.Seq, d.Dir, plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes))}
+	s := layout.Sheet{
+		Verb: "checkpoint restore",
+		Title: fmt.Sprintf("Snapshot %d restored to %s: %s, %s", d.Snapshot.Seq, d.Dir,
+			plain.Count(d.Snapshot.Files, "file"), plain.Size(d.Snapshot.Bytes)),
+	}
 	s.Figures = []layout.Figure{
 		{Label: "saved", Value: plain.Time(d.Snapshot.At)},
 		{Label: "state", Value: snapshotState(*d.Snapshot)},
@@ -118,13 +131,23 @@ func CheckpointRestore(d view.CheckpointRestore) layout.Sheet {
 
 // CheckpointList shows the snapshots of a run.
 func CheckpointList(d view.CheckpointList, globals string) layout.Sheet {
-	s := layout.Sheet{Verb: "checkpoint list", Title: fmt.Sprintf("%s in %s", plain.Count(len(d.Snapshots), "snapshot"), d.URL)}
-	if d.Epoch > 0 {
-		s.Figures = []layout.Figure{{Label: "writer", Value: d.Writer, Note: fmt.Sprintf("epoch %d, since %s", d.Epoch, plain.Time(d.ClaimedAt))}}
+	s := layout.Sheet{
+		Verb: "checkpoint list", Title: fmt.Sprintf("%s in %s", plain.Count(len(d.Snapshots), "snapshot"), d.URL),
 	}
-	g := layout.Grid{Head: []string{"snapshot", "saved", "step", "files", "size", "sent", "state"}, Right: []bool{true, false, true, true, true, true}}
+	if d.Epoch > 0 {
+		s.Figures = []layout.Figure{
+			{Label: "writer", Value: d.Writer, Note: fmt.Sprintf("epoch %d, since %s", d.Epoch, plain.Time(d.ClaimedAt))},
+		}
+	}
+	g := layout.Grid{
+		Head:  []string{"snapshot", "saved", "step", "files", "size", "sent", "state"},
+		Right: []bool{true, false, true, true, true, true},
+	}
 	for _, x := range d.Snapshots {
-		g.Rows = append(g.Rows, []string{strconv.FormatInt(x.Seq, 10), plain.Time(x.At), stepOf(x), strconv.FormatInt(x.Files, 10), plain.Size(x.Bytes), plain.Size(x.NewBytes), snapshotState(x)})
+		g.Rows = append(g.Rows, []string{
+			strconv.FormatInt(x.Seq, 10), plain.Time(x.At), stepOf(x), strconv.FormatInt(x.Files, 10), plain.Size(x.Bytes),
+			plain.Size(x.NewBytes), snapshotState(x),
+		})
 	}
 	if len(g.Rows) > 0 {
 		s.Tables = []layout.Grid{g}
@@ -136,7 +159,11 @@ func CheckpointList(d view.CheckpointList, globals string) layout.Sheet {
 
 // CheckpointVerify shows what a verification found.
 func CheckpointVerify(d view.CheckpointVerify, globals string) layout.Sheet {
-	s := layout.Sheet{Verb: "checkpoint verify", Title: fmt.Sprintf("No damage: %s, %s, %s read", plain.Count(len(d.Snapshots), "snapshot"), plain.Count(d.Parts, "part"), plain.Size(d.Bytes))}
+	s := layout.Sheet{
+		Verb: "checkpoint verify",
+		Title: fmt.Sprintf("No damage: %s, %s, %s read", plain.Count(len(d.Snapshots), "snapshot"),
+			plain.Count(d.Parts, "part"), plain.Size(d.Bytes)),
+	}
 	s.Coverage = d.Notes
 	if len(d.Damage) == 0 {
 		return s
@@ -150,7 +177,9 @@ func CheckpointVerify(d view.CheckpointVerify, globals string) layout.Sheet {
 	s.Next = []string{"curfew checkpoint save DIR " + plain.Shell(d.URL) + " --full" + globals}
 	g := layout.Grid{Head: []string{"object", "snapshots", "because"}}
 	for _, x := range d.Damage {
-		g.Rows = append(g.Rows, []string{x.Key, strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Seqs), " ", ", "), "[]"), x.Why})
+		g.Rows = append(g.Rows, []string{
+			x.Key, strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Seqs), " ", ", "), "[]"), x.Why,
+		})
 	}
 	s.Tables = []layout.Grid{g}
 	return s
@@ -158,7 +187,13 @@ func CheckpointVerify(d view.CheckpointVerify, globals string) layout.Sheet {
 
 // CheckpointGC shows what a collection of garbage did.
 func CheckpointGC(d view.CheckpointGC) layout.Sheet {
-	s := layout.Sheet{Verb: "checkpoint gc", Title: fmt.Sprintf("%s kept: %s", plain.Count(d.Kept, "snapshot"), collected(d.CheckpointCollected)), Coverage: d.Notes}
-	s.Assumptions = []string{"Nothing younger than 24h by the store's clock is deleted, and nothing that a kept snapshot needs."}
+	s := layout.Sheet{
+		Verb:     "checkpoint gc",
+		Title:    fmt.Sprintf("%s kept: %s", plain.Count(d.Kept, "snapshot"), collected(d.CheckpointCollected)),
+		Coverage: d.Notes,
+	}
+	s.Assumptions = []string{
+		"Nothing younger than 24h by the store's clock is deleted, and nothing that a kept snapshot needs.",
+	}
 	return s
 }

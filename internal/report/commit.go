@@ -20,9 +20,14 @@ func Commit(r commit.Report) layout.Sheet {
 	if !r.Optimal {
 		proof = "no choice costs less than " + r.LowerBoundUSD.Dollars()
 	}
-	s := layout.Sheet{Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r), Caption: "Use over the window at on-demand prices, and what covers it.",
+	s := layout.Sheet{
+		Verb: "plan commit", Title: commitTitle(r), Picture: commitPicture(r),
+		Caption: "Use over the window at on-demand prices, and what covers it.",
 		Figures: []layout.Figure{
-			{Label: "On demand", Value: r.OnDemandUSD.Dollars(), Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use"},
+			{
+				Label: "On demand", Value: r.OnDemandUSD.Dollars(),
+				Note: "in " + plain.Duration(time.Duration(r.Hours)*time.Hour) + " of use",
+			},
 			{Label: "With all commitments", Value: r.PlannedUSD.Dollars(), Note: proof},
 			{Label: "With the advised ones", Value: r.AdvisedUSD.Dollars()},
 			{Label: "Effective savings rate", Value: plain.Share(r.EffectiveSavingsRate, 1)},
@@ -40,15 +45,22 @@ func Commit(r commit.Report) layout.Sheet {
 		s.Tables = append(s.Tables, existingCommitments(r.Existing))
 	}
 	if len(r.WhatIf) > 0 {
-		g := layout.Grid{Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"}, Right: []bool{true, true, true, true, true}}
+		g := layout.Grid{
+			Title: "If demand drops", Head: []string{"drop", "on demand", "planned", "saving", "utilization"},
+			Right: []bool{true, true, true, true, true},
+		}
 		for _, w := range r.WhatIf {
-			g.Rows = append(g.Rows, []string{plain.Share(w.Drop, 1), w.OnDemandUSD.Dollars(), w.PlannedUSD.Dollars(), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(w.Utilization, 1)})
+			g.Rows = append(g.Rows, []string{
+				plain.Share(w.Drop, 1), w.OnDemandUSD.Dollars(), w.PlannedUSD.Dollars(), plain.Share(w.EffectiveSavingsRate, 1),
+				plain.Share(w.Utilization, 1),
+			})
 		}
 		s.Tables = append(s.Tables, g)
 	}
 	if o := r.Online; o != nil {
 		s.Figures = append(s.Figures, layout.Figure{Label: "Online policy", Value: o.CostUSD.Dollars(),
-			Note: fmt.Sprintf("%s × the lowest cost of the window, proven at most %s ×", plain.Number(o.Ratio, 3), plain.Number(o.Bound, 3))})
+			Note: fmt.Sprintf("%s × the lowest cost of the window, proven at most %s ×", plain.Number(o.Ratio, 3),
+				plain.Number(o.Bound, 3))})
 	}
 	for _, c := range r.Commitments {
 		if c.Advised && c.Kind == commit.Reserved {
@@ -135,12 +147,15 @@ func termOf(c commit.Commitment) string { return plain.Count(c.TermMonths, "mont
 // type in a region of AWS.
 func offering(c commit.Commitment) string {
 	machine, region, ok := strings.Cut(c.Key, "/")
-	payment := map[commit.Payment]string{commit.NoUpfront: "No Upfront", commit.PartialUpfront: "Partial Upfront", commit.AllUpfront: "All Upfront"}[c.Payment]
+	payment := map[commit.Payment]string{
+		commit.NoUpfront: "No Upfront", commit.PartialUpfront: "Partial Upfront", commit.AllUpfront: "All Upfront",
+	}[c.Payment]
 	if !ok || payment == "" || c.TermMonths%12 != 0 || strings.Contains(machine, "*") {
 		return ""
 	}
 	seconds := c.TermMonths / 12 * 365 * 24 * 3600
-	return fmt.Sprintf("aws ec2 describe-reserved-instances-offerings --region %s --instance-type %s --product-description Linux/UNIX --offering-class standard --offering-type %s --min-duration %d --max-duration %d",
+	return fmt.Sprintf("aws ec2 describe-reserved-instances-offerings --region %s --instance-type %s "+
+		"--product-description Linux/UNIX --offering-class standard --offering-type %s --min-duration %d --max-duration %d",
 		plain.Shell(region), plain.Shell(machine), plain.Shell(payment), seconds, seconds)
 }
 
@@ -190,7 +205,8 @@ func commitments(r commit.Report) layout.Grid {
 			note = strings.TrimSuffix("starts on "+plain.Date(*c.Starts)+", when the commitment before it ends; "+note, "; ")
 		}
 		g.Rows = append(g.Rows, []string{committed(c), termOf(c), string(c.Payment),
-			orUnknown(c.ExpectedYearlyUSD), c.YearlyUSD.Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1), pays, advised})
+			orUnknown(c.ExpectedYearlyUSD), c.YearlyUSD.Dollars(), plain.Share(c.Utilization, 1), plain.Share(c.LowestMonth, 1),
+			pays, advised})
 		g.Notes = append(g.Notes, note)
 	}
 	return g
@@ -223,7 +239,10 @@ const maxLayers = 4
 // commitPicture draws demand over the window: what each commitment covers, and what stays on
 // demand. The commitments beyond the fourth are one layer.
 func commitPicture(r commit.Report) string {
-	c := chart.Columns{Title: "Use at on-demand prices, by what covers it", X: "date (UTC)", Y: chart.Axis{Label: "dollars an hour, at on-demand prices", Format: chart.USD}}
+	c := chart.Columns{
+		Title: "Use at on-demand prices, by what covers it", X: "date (UTC)",
+		Y: chart.Axis{Label: "dollars an hour, at on-demand prices", Format: chart.USD},
+	}
 	colors := []chart.Color{chart.Blue, chart.SoftBlue, chart.Gray, chart.Ink}
 	for i, l := range r.Layers {
 		switch {

@@ -57,7 +57,9 @@ func Costs(c view.Costs) layout.Sheet {
 		if t.AtMost != nil {
 			most = "at most " + usd(*t.AtMost)
 		}
-		s.Figures = append(s.Figures, layout.Figure{Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "unknown", Value: unknownText(t.UnknownSeconds), Note: "of metered time, not charged: " + most,
+		})
 	}
 	g := layout.Grid{Head: []string{}, Right: []bool{}}
 	column := func(name string, right bool) { g.Head, g.Right = append(g.Head, name), append(g.Right, right) }
@@ -101,7 +103,9 @@ func Costs(c view.Costs) layout.Sheet {
 
 // costCells are the amounts of a row.
 func costCells(c costs.Cost) []string {
-	return []string{usd(c.Amount), usd(c.Used), usd(c.Wasted), usd(c.CannotJudge), usd(c.Other), unknownText(c.UnknownSeconds)}
+	return []string{
+		usd(c.Amount), usd(c.Used), usd(c.Wasted), usd(c.CannotJudge), usd(c.Other), unknownText(c.UnknownSeconds),
+	}
 }
 
 // CostsCSV writes a row for each row under a header, amounts with every digit so that they
@@ -113,7 +117,8 @@ func CostsCSV(w io.Writer, c view.Costs) error {
 		for _, d := range c.By {
 			row = append(row, string(d))
 		}
-		row = append(row, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds", "unknown_at_most_usd",
+		row = append(row, "used_usd", "wasted_usd", "cannot_judge_usd", "other_usd", "total_usd", "unknown_seconds",
+			"unknown_at_most_usd",
 			"unbounded_seconds", "starved_usd", "warming_usd")
 		for i := 0; yield(row) && i < len(c.Rows); i++ {
 			r := &c.Rows[i]
@@ -121,7 +126,8 @@ func CostsCSV(w io.Writer, c view.Costs) error {
 			for _, a := range []money.Amount{r.Used, r.Wasted, r.CannotJudge, r.Other, r.Amount} {
 				row = append(row, everyDigit(&a))
 			}
-			row = append(row, strconv.FormatInt(r.UnknownSeconds, 10), everyDigit(r.AtMost), strconv.FormatInt(r.UnboundedSeconds, 10),
+			row = append(row, strconv.FormatInt(r.UnknownSeconds, 10), everyDigit(r.AtMost),
+				strconv.FormatInt(r.UnboundedSeconds, 10),
 				everyDigit(&r.Starved), everyDigit(&r.Warming))
 		}
 	})

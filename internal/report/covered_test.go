@@ -21,16 +21,21 @@ func billedOf(b round.Billed) *view.ScanBilled {
 // read is summed up and named, the largest first.
 func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	b := billedOf(round.Billed{Total: viewtest.USD("150"), ByService: []round.ServiceCost{
-		{Service: "Amazon Kinesis", Cost: viewtest.USD("12"), NotCovered: notRead}, {Service: "Amazon Elastic Compute Cloud - Compute", Cost: viewtest.USD("100")},
-		{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead}, {Service: "AWS Glue", NotCovered: notRead}, {Service: "Tax", Cost: viewtest.USD("3"), NotCovered: notRead}}})
+		{Service: "Amazon Kinesis", Cost: viewtest.USD("12"), NotCovered: notRead},
+		{Service: "Amazon Elastic Compute Cloud - Compute", Cost: viewtest.USD("100")},
+		{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead}, {Service: "AWS Glue", NotCovered: notRead},
+		{Service: "Tax", Cost: viewtest.USD("3"), NotCovered: notRead}}})
 	if b.NotCoveredUSD.Cents() != "50.00" {
 		t.Errorf("%s is not covered, want 50.00", b.NotCoveredUSD)
 	}
-	want := "$50.00 was billed for services that are not covered: Amazon MSK $35.00 (curfew does not read it), Amazon Kinesis $12.00 (curfew does not read it), 1 other service"
+	want := "$50.00 was billed for services that are not covered: Amazon MSK $35.00 (curfew does not read it), Amazon " +
+		"Kinesis $12.00 (curfew does not read it), 1 other service"
 	if got := notCovered(b, 2); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := notCovered(billedOf(round.Billed{Total: viewtest.USD("1"), ByService: []round.ServiceCost{{Service: "EC2 - Other", Cost: viewtest.USD("1")}}}), 2); got != "" {
+	if got := notCovered(billedOf(round.Billed{
+		Total: viewtest.USD("1"), ByService: []round.ServiceCost{{Service: "EC2 - Other", Cost: viewtest.USD("1")}},
+	}), 2); got != "" {
 		t.Errorf("everything is covered, and it says %q", got)
 	}
 }
@@ -39,7 +44,9 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 // figures that leave it out, before what is to be done.
 func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
 	a := viewtest.Realistic()
-	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead})
+	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{
+		Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead,
+	})
 	want := "$35.00 was billed for services that are not covered: Amazon MSK $35.00 (curfew does not read it)"
 	for name, x := range map[string]struct {
 		render render
@@ -51,7 +58,8 @@ func TestNotCoveredServicesStandWithTheMoney(t *testing.T) {
 			t.Errorf("%s: %q at %d, %q at %d", name, want, at, x.before, steps)
 		}
 	}
-	if got := text(t, HTML, a, Options{}); !strings.Contains(got, "Amazon MSK (not covered: curfew does not read it)") || strings.Contains(text(t, HTML, viewtest.Realistic(), Options{}), "ot covered") {
+	if got := text(t, HTML, a, Options{}); !strings.Contains(got, "Amazon MSK (not covered: curfew does not read it)") ||
+		strings.Contains(text(t, HTML, viewtest.Realistic(), Options{}), "ot covered") {
 		t.Error("the page's bill does not say which services are not covered")
 	}
 }

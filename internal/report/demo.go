@@ -31,7 +31,9 @@ func NewDemo(w io.Writer, width int, color bool) *Demo {
 func (d *Demo) Pass(p view.DemoPass) error {
 	if d.seen == nil {
 		d.seen = map[string]bool{}
-		fmt.Fprintf(d.w, "curfew enforce   %s\n", layout.Hanging(fmt.Sprintf("the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")), d.width, 17, 17))
+		fmt.Fprintf(d.w, "curfew enforce   %s\n",
+			layout.Hanging(fmt.Sprintf("the simulated account, %s, in simulated time", plain.Count(len(p.Policies), "policy")),
+				d.width, 17, 17))
 	}
 	fresh, counts := map[string][]view.Line{}, map[string]int{}
 	for _, l := range p.Lines {
@@ -47,7 +49,8 @@ func (d *Demo) Pass(p view.DemoPass) error {
 			sum = append(sum, fmt.Sprintf("%d %s", n, r))
 		}
 	}
-	head := cmp.Or(strings.Join(sum, ", "), "nothing to do") + "; " + plain.Count(p.Sent, "message was sent", "messages were sent")
+	head := cmp.Or(strings.Join(sum, ", "), "nothing to do") + "; " + plain.Count(p.Sent, "message was sent",
+		"messages were sent")
 	_, err := fmt.Fprintf(d.w, "\n  %s   %s\n", p.At.Format("Mon 15:04"), layout.Hanging(head, d.width, 14, 14))
 	for _, r := range Results {
 		lines := fresh[string(r)]
@@ -60,12 +63,15 @@ func (d *Demo) Pass(p view.DemoPass) error {
 				fmt.Fprintf(d.w, "    %s and %d more\n", state, len(lines)-i)
 				break
 			}
-			name := plain.Line(strings.TrimSpace(l.Type + " " + cmp.Or(l.Name, l.Resource[strings.LastIndex(l.Resource, "/")+1:])))
+			name := plain.Line(
+				strings.TrimSpace(l.Type + " " + cmp.Or(l.Name, l.Resource[strings.LastIndex(l.Resource, "/")+1:])))
 			if d.width > 0 && d.width < 100 {
-				_, err = fmt.Fprintf(d.w, "    %s %-7s %s\n      %s\n", state, l.Verb, layout.Fit(name, d.width-24), d.wrapped(l.Why, 6, 6))
+				_, err = fmt.Fprintf(d.w, "    %s %-7s %s\n      %s\n", state, l.Verb, layout.Fit(name, d.width-24),
+					d.wrapped(l.Why, 6, 6))
 				continue
 			}
-			_, err = fmt.Fprintf(d.w, "    %s %-7s %s %s\n", state, l.Verb, layout.Pad(layout.Fit(name, 32), 32), d.wrapped(l.Why, 55, 55))
+			_, err = fmt.Fprintf(d.w, "    %s %-7s %s %s\n", state, l.Verb, layout.Pad(layout.Fit(name, 32), 32),
+				d.wrapped(l.Why, 55, 55))
 		}
 	}
 	for _, f := range p.Fuses {

@@ -21,10 +21,13 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 	if !d.OldestAt.IsZero() {
 		held += ", from " + plain.Time(d.OldestAt) + " to " + plain.Time(d.NewestAt)
 	}
-	s.Figures = append(s.Figures, layout.Figure{Label: "state", Value: d.Database, Note: plain.Size(d.Bytes) + ", " + held})
+	s.Figures = append(s.Figures, layout.Figure{
+		Label: "state", Value: d.Database, Note: plain.Size(d.Bytes) + ", " + held,
+	})
 	for _, r := range d.Rounds {
 		s.Figures = append(s.Figures, layout.Figure{
-			Label: "newest round", Value: r.Account, Note: fmt.Sprintf("%d, %s ago", r.Round, plain.Duration(d.At.Sub(r.At).Round(time.Second))),
+			Label: "newest round", Value: r.Account,
+			Note: fmt.Sprintf("%d, %s ago", r.Round, plain.Duration(d.At.Sub(r.At).Round(time.Second))),
 		})
 	}
 	if len(d.Troubles) == 0 {
@@ -44,7 +47,11 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 
 // Doctor shows what telemetry there is for each machine, and what is missing.
 func Doctor(d view.Doctor) layout.Sheet {
-	s := layout.Sheet{Verb: "doctor metrics", Title: fmt.Sprintf("%d of %s can be judged; %d lack telemetry", d.Judged, plain.Count(len(d.Machines), "running machine"), d.Lacking)}
+	s := layout.Sheet{
+		Verb: "doctor metrics",
+		Title: fmt.Sprintf("%d of %s can be judged; %d lack telemetry", d.Judged,
+			plain.Count(len(d.Machines), "running machine"), d.Lacking),
+	}
 	for _, x := range d.Sources {
 		note := ""
 		if x.Queries > 0 {
@@ -55,9 +62,17 @@ func Doctor(d view.Doctor) layout.Sheet {
 		}
 		s.Figures = append(s.Figures, layout.Figure{Label: "source", Value: x.Name, Note: note})
 	}
-	found := layout.Grid{Title: "found in " + string(d.Window), Head: []string{"machine", "type", "GPUs", "state", "signals", "newest", "coverage"},
-		Right: []bool{false, false, true, false, false, true, true}, States: []bool{false, false, false, true, false, false, false}, Priority: []int{5, 2, 6, 6, 1, 6, 6}}
-	missing := layout.Grid{Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true}, Priority: []int{3, 4, 2, 1}}
+	found := layout.Grid{
+		Title: "found in " + string(d.Window), Head: []string{
+			"machine", "type", "GPUs", "state", "signals", "newest", "coverage",
+		},
+		Right: []bool{
+			false, false, true, false, false, true, true,
+		}, States: []bool{false, false, false, true, false, false, false}, Priority: []int{5, 2, 6, 6, 1, 6, 6}}
+	missing := layout.Grid{
+		Title: "missing", Head: []string{"what", "machines", "effect", "which"}, Right: []bool{false, true},
+		Priority: []int{3, 4, 2, 1},
+	}
 	lacking := map[view.DoctorMissing][]string{} // in the order of the first machine
 	var order []view.DoctorMissing
 	for _, m := range d.Machines {
@@ -108,7 +123,9 @@ func Doctor(d view.Doctor) layout.Sheet {
 	if len(missing.Rows) > 0 {
 		s.Tables = append(s.Tables, missing)
 	}
-	unmatched := layout.Grid{Title: "not matched", Head: []string{"source", "names in labels", "because"}, Priority: []int{2, 3, 1}}
+	unmatched := layout.Grid{
+		Title: "not matched", Head: []string{"source", "names in labels", "because"}, Priority: []int{2, 3, 1},
+	}
 	for _, x := range d.Sources {
 		for _, name := range x.Unmatched {
 			unmatched.Rows = append(unmatched.Rows, []string{x.Name, name, "no running machine has one of these names"})
@@ -119,7 +136,8 @@ func Doctor(d view.Doctor) layout.Sheet {
 	}
 	if len(unmatched.Rows) > 0 {
 		unmatched.Commands = make([]string, len(unmatched.Rows))
-		unmatched.Commands[len(unmatched.Rows)-1] = "metrics.sources in curfew.yaml: machines: [{label: node, pattern: '(.*)', name: '$1'}]"
+		unmatched.Commands[len(unmatched.Rows)-
+			1] = "metrics.sources in curfew.yaml: machines: [{label: node, pattern: '(.*)', name: '$1'}]"
 		s.Tables = append(s.Tables, unmatched)
 	}
 	for _, b := range d.BlindSpots {

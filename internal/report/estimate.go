@@ -16,7 +16,9 @@ import (
 
 // Estimate shows an estimate.
 func Estimate(verb string, e *estimate.Estimate) layout.Sheet {
-	s := layout.Sheet{Verb: verb, Title: e.Title, Picture: estimatePicture(e), Caption: "The most expensive lines: each bar is the median (p50), its range ends at the 95th percentile (p95).",
+	s := layout.Sheet{
+		Verb: verb, Title: e.Title, Picture: estimatePicture(e),
+		Caption:     "The most expensive lines: each bar is the median (p50), its range ends at the 95th percentile (p95).",
 		Assumptions: e.Assumptions, Coverage: slices.Clone(e.CoverageNotes), Changes: e.Changes,
 		Figures: []layout.Figure{
 			{Label: "p50", Value: e.P50.Dollars(), Note: "half of the runs cost less"},
@@ -39,9 +41,15 @@ func Estimate(verb string, e *estimate.Estimate) layout.Sheet {
 		s.Tables = append(s.Tables, g)
 	}
 	if len(e.Alternatives) > 0 {
-		g := layout.Grid{Title: "alternatives", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"}, Right: []bool{false, false, false, true, true, true}}
+		g := layout.Grid{
+			Title: "alternatives", Head: []string{"machines", "capacity", "region", "p50", "p95", "an hour"},
+			Right: []bool{false, false, false, true, true, true},
+		}
 		for _, alt := range e.Alternatives {
-			g.Rows = append(g.Rows, []string{fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(), alt.P95.Dollars(), alt.Hourly.Dollars()})
+			g.Rows = append(g.Rows, []string{
+				fmt.Sprintf("%d × %s", alt.Count, alt.Type), string(alt.Capacity), alt.Region, alt.P50.Dollars(),
+				alt.P95.Dollars(), alt.Hourly.Dollars(),
+			})
 		}
 		s.Tables = append(s.Tables, g)
 	}
@@ -70,7 +78,10 @@ func Estimate(verb string, e *estimate.Estimate) layout.Sheet {
 
 // linesGrid is a table of lines of an estimate, the highest cost first.
 func costLinesGrid(title string, all []estimate.Line) layout.Grid {
-	g := layout.Grid{Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"}, Right: []bool{true, true, false, true, true, false}}
+	g := layout.Grid{
+		Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"},
+		Right: []bool{true, true, false, true, true, false},
+	}
 	for _, l := range byCost(all) {
 		quantity, unit := amountOf(l.Quantity), l.Unit
 		if high := amountOf(l.QuantityP95); high != quantity {
@@ -79,7 +90,10 @@ func costLinesGrid(title string, all []estimate.Line) layout.Grid {
 		if quantity != "1" {
 			unit = plain.Plural(unit)
 		}
-		g.Rows = append(g.Rows, []string{l.P50.Dollars(), l.P95.Dollars(), lineName(l), quantity + " " + unit, l.UnitPrice.Dollars(), strings.TrimSpace(l.Source + " " + l.AsOf)})
+		g.Rows = append(g.Rows, []string{
+			l.P50.Dollars(), l.P95.Dollars(), lineName(l), quantity + " " + unit, l.UnitPrice.Dollars(),
+			strings.TrimSpace(l.Source + " " + l.AsOf),
+		})
 	}
 	return g
 }
@@ -115,7 +129,10 @@ func estimatePicture(e *estimate.Estimate) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	picture := chart.Bars{Title: "The most expensive lines of the estimate", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Range: "p50 to p95", Ordered: true}
+	picture := chart.Bars{
+		Title: "The most expensive lines of the estimate", Axis: chart.Axis{Label: "dollars", Format: chart.USD},
+		Range: "p50 to p95", Ordered: true,
+	}
 	if e.Terraform != nil {
 		picture.Axis.Label, picture.Range = "dollars a month", ""
 	}

@@ -18,22 +18,33 @@ func Gate(d view.Gate) layout.Sheet {
 	s := Estimate("gate", d.Estimate)
 	basis := "decided by the shared settings: " + d.Settings.String()
 	if d.Settings.Advisory {
-		basis = "advisory: budgets, thresholds, approvers and prices come from the local configuration, which the person who asks can change; `curfew settings set` binds every process"
+		basis = "advisory: budgets, thresholds, approvers and prices come from the local configuration, which the person " +
+			"who asks can change; `curfew settings set` binds every process"
 	}
 	s.Assumptions = append(s.Assumptions[:len(s.Assumptions):len(s.Assumptions)], basis)
 	s.Title = gateTitle(d)
 	s.Because = d.Reasons
 	var tables []layout.Grid
 	if len(d.Budget) > 0 {
-		g := layout.Grid{Title: "budgets", Head: []string{"budget", "state", "limit", "spent", "reserved", "this run", "remaining after", "ends"}, Right: []bool{false, false, true, true, true, true, true, false}, States: []bool{1: true}}
+		g := layout.Grid{
+			Title: "budgets",
+			Head:  []string{"budget", "state", "limit", "spent", "reserved", "this run", "remaining after", "ends"},
+			Right: []bool{false, false, true, true, true, true, true, false}, States: []bool{1: true},
+		}
 		for _, l := range d.Budget {
-			g.Rows = append(g.Rows, []string{l.Budget, budgetStates[l.State], l.Amount.Exact(), l.Used.Exact(), l.Held.Exact(), l.Asked.Exact(), l.LeftAfter.Exact(), plain.Date(l.Window.To)})
+			g.Rows = append(g.Rows, []string{
+				l.Budget, budgetStates[l.State], l.Amount.Exact(), l.Used.Exact(), l.Held.Exact(), l.Asked.Exact(),
+				l.LeftAfter.Exact(), plain.Date(l.Window.To),
+			})
 		}
 		tables = append(tables, g)
 	}
 	by := approversText(d.Approvers)
 	if len(d.WouldPass) > 0 {
-		g := layout.Grid{Title: "would pass instead", Head: []string{"how", "change", "p95", "decision"}, Right: []bool{false, false, true, false}}
+		g := layout.Grid{
+			Title: "would pass instead", Head: []string{"how", "change", "p95", "decision"},
+			Right: []bool{false, false, true, false},
+		}
 		for _, w := range d.WouldPass {
 			decision := "allowed"
 			switch {
@@ -52,7 +63,10 @@ func Gate(d view.Gate) layout.Sheet {
 	case gate.Verdict(d.Decision) == gate.Held && d.ApprovalID != nil:
 		s.Commands = []string{"curfew approve " + *d.ApprovalID + "   # by " + by + "; then run the same gate command again"}
 	case d.HoldID != nil:
-		s.Commands = []string{"curfew budget settle " + *d.HoldID + "   # when the run is done", "curfew budget release " + *d.HoldID + "   # if it does not start"}
+		s.Commands = []string{
+			"curfew budget settle " + *d.HoldID + "   # when the run is done",
+			"curfew budget release " + *d.HoldID + "   # if it does not start",
+		}
 	}
 	return s
 }
@@ -94,18 +108,29 @@ func gateTitle(d view.Gate) string {
 
 // GateReport shows how many runs needed an approval, and how long people waited.
 func GateReport(d view.GateReport) layout.Sheet {
-	s := layout.Sheet{Verb: "gate report", Title: fmt.Sprintf("No run was submitted from %s to %s", plain.Date(d.From), plain.Date(d.To)),
+	s := layout.Sheet{
+		Verb: "gate report", Title: fmt.Sprintf("No run was submitted from %s to %s", plain.Date(d.From), plain.Date(d.To)),
 		Assumptions: d.Assumptions, Coverage: d.CoverageNotes, Changes: d.Changes}
 	if d.AskedShare != nil {
 		s.Title = fmt.Sprintf("%s of %s needed approval", plain.Share(*d.AskedShare, 0), plain.Count(d.Runs, "run"))
-		s.Picture = chart.Bars{Title: "Runs by decision", Axis: chart.Axis{Label: "runs", Format: func(v float64) string { return plain.Number(v, 0) }}, Ordered: true, Rows: []chart.Bar{
-			{Label: "allowed at once", Value: float64(d.Runs - d.Asked)}, {Label: "needed approval", Value: float64(d.Asked), Color: chart.Orange},
-			{Label: "denied", Value: float64(d.Denied), Color: chart.Gray}}}.SVG()
+		s.Picture = chart.Bars{
+			Title: "Runs by decision", Axis: chart.Axis{Label: "runs", Format: func(v float64) string {
+				return plain.Number(v, 0)
+			}}, Ordered: true, Rows: []chart.Bar{
+				{
+					Label: "allowed at once", Value: float64(d.Runs - d.Asked),
+				}, {Label: "needed approval", Value: float64(d.Asked), Color: chart.Orange},
+				{Label: "denied", Value: float64(d.Denied), Color: chart.Gray}}}.SVG()
 		s.Caption = "Runs by decision; a denied submission is not a run."
 	}
-	s.Figures = []layout.Figure{{Label: "needed approval", Value: fmt.Sprint(d.Asked), Note: fmt.Sprintf("%d waiting", d.Waiting)}, {Label: "denied", Value: fmt.Sprint(d.Denied)}}
+	s.Figures = []layout.Figure{
+		{Label: "needed approval", Value: fmt.Sprint(d.Asked), Note: fmt.Sprintf("%d waiting", d.Waiting)},
+		{Label: "denied", Value: fmt.Sprint(d.Denied)},
+	}
 	if d.WaitP50 != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "median wait", Value: waited(*d.WaitP50), Note: "p95 " + waited(*d.WaitP95)})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "median wait", Value: waited(*d.WaitP50), Note: "p95 " + waited(*d.WaitP95),
+		})
 	}
 	return s
 }

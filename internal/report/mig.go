@@ -17,23 +17,30 @@ const migMaxRows = 40
 
 // MIGCounts shows in how many ways a GPU can be divided.
 func MIGCounts(m mig.Model, c mig.Counts) layout.Sheet {
-	s := layout.Sheet{Verb: "plan mig", Title: fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way")),
+	s := layout.Sheet{
+		Verb: "plan mig", Title: fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way")),
 		Figures: []layout.Figure{
-			{Label: "Placement sets", Value: plain.Number(float64(c.PlacementSets), 0), Note: "without overlap, the empty set included"},
+			{
+				Label: "Placement sets", Value: plain.Number(float64(c.PlacementSets), 0),
+				Note: "without overlap, the empty set included",
+			},
 			{Label: "Multisets of profiles", Value: plain.Number(float64(c.Multisets), 0)},
 			{Label: "Maximal placement sets", Value: plain.Number(float64(c.MaximalSets), 0), Note: "no profile can be added"},
 			{Label: "Maximal multisets", Value: plain.Number(float64(c.MaximalMultisets), 0)},
 		},
 		Assumptions: []string{"profiles and starts: " + m.Source}}
 	if m.Inferred {
-		s.Assumptions = append(s.Assumptions, "the geometry of this GPU is inferred from GPUs with the same profile ids and counts")
+		s.Assumptions = append(s.Assumptions,
+			"the geometry of this GPU is inferred from GPUs with the same profile ids and counts")
 	}
 	return s
 }
 
 // MIG shows where each workload goes.
 func MIG(r mig.Report) layout.Sheet {
-	s := layout.Sheet{Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several GPUs with the same placements. Each block is a MIG instance with its workload; outlines are free slices.",
+	s := layout.Sheet{
+		Verb: "plan mig", Picture: migPicture(r), Caption: "Each row is a GPU, or several GPUs with the same placements. " +
+			"Each block is a MIG instance with its workload; outlines are free slices.",
 		Commands: r.Commands, Assumptions: r.Notes}
 	s.Title = fmt.Sprintf("Use %s for %s", plain.Count(r.GPUsUsed, "GPU"), plain.Count(r.Workloads, "workload"))
 	proof := "the minimum"
@@ -43,9 +50,14 @@ func MIG(r mig.Report) layout.Sheet {
 		proof = fmt.Sprintf("the minimum is between %d and %d", r.LowerBound, r.GPUsUsed)
 		s.Title += fmt.Sprintf(": %d or more are needed", r.LowerBound)
 	}
-	s.Figures = []layout.Figure{{Label: "GPUs used", Value: strconv.Itoa(r.GPUsUsed), Note: proof}, {Label: "Workloads", Value: plain.Number(float64(r.Workloads), 0)}}
+	s.Figures = []layout.Figure{
+		{Label: "GPUs used", Value: strconv.Itoa(r.GPUsUsed), Note: proof},
+		{Label: "Workloads", Value: plain.Number(float64(r.Workloads), 0)},
+	}
 	if r.MovesLowerBound != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "Moves", Value: strconv.Itoa(len(r.Moves)), Note: fmt.Sprintf("at least %d", *r.MovesLowerBound)})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "Moves", Value: strconv.Itoa(len(r.Moves)), Note: fmt.Sprintf("at least %d", *r.MovesLowerBound),
+		})
 		s.Title += ", " + plain.Count(len(r.Moves), "move")
 	}
 	missing := 0
@@ -55,7 +67,8 @@ func MIG(r mig.Report) layout.Sheet {
 		g.Rows, g.Notes = append(g.Rows, []string{u.Workload, strconv.Itoa(u.Count)}), append(g.Notes, u.Why)
 	}
 	if missing > 0 {
-		s.Title = fmt.Sprintf("No room for %d of %s: the others use %s", missing, plain.Count(r.Workloads, "workload"), plain.Count(r.GPUsUsed, "GPU"))
+		s.Title = fmt.Sprintf("No room for %d of %s: the others use %s", missing, plain.Count(r.Workloads, "workload"),
+			plain.Count(r.GPUsUsed, "GPU"))
 		s.Tables = append(s.Tables, g)
 	}
 	s.Tables = append(s.Tables, placements(r))
@@ -83,7 +96,10 @@ func MIG(r mig.Report) layout.Sheet {
 // placements is a table with a row for each instance; GPUs with the same placements share
 // their rows.
 func placements(r mig.Report) layout.Grid {
-	g := layout.Grid{Title: "Placements", Head: []string{"GPU", "model", "instance", "slice", "workload"}, Right: []bool{false, false, false, true, false}, Priority: []int{1, 0, 2, 2, 2}}
+	g := layout.Grid{
+		Title: "Placements", Head: []string{"GPU", "model", "instance", "slice", "workload"},
+		Right: []bool{false, false, false, true, false}, Priority: []int{1, 0, 2, 2, 2},
+	}
 	rows, ids := migRows(r)
 	for i, gpu := range rows {
 		name := gpuNames(ids[i])
@@ -110,7 +126,10 @@ func site(s mig.Site) string { return fmt.Sprintf("GPU %s %s@%d", s.GPU, s.Profi
 // a row. A memory slice beyond the last compute slice is never drawn as free, because no
 // instance can use it alone.
 func migPicture(r mig.Report) string {
-	c := chart.Lanes{Title: "MIG instances on " + plain.Count(r.GPUsUsed, "GPU"), Axis: chart.Axis{Label: "memory slice", Ticks: []float64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+	c := chart.Lanes{
+		Title: "MIG instances on " + plain.Count(r.GPUsUsed, "GPU"), Axis: chart.Axis{
+			Label: "memory slice", Ticks: []float64{0, 1, 2, 3, 4, 5, 6, 7, 8},
+		},
 		Kinds: []chart.Kind{{Name: "instance with a workload", Color: chart.Blue}}}
 	rows, ids := migRows(r)
 	for i, g := range rows[:min(len(rows), migMaxRows)] {

@@ -18,7 +18,10 @@ import (
 )
 
 var (
-	names    = rapid.SampledFrom([]string{"", "vision", "team-with-a-name-that-goes-on-and-on", hostileName, "arn:aws:ec2:us-east-1:123456789012:instance/i-0f3a5b6c7d8e9f001", "研究チーム"})
+	names = rapid.SampledFrom([]string{
+		"", "vision", "team-with-a-name-that-goes-on-and-on", hostileName,
+		"arn:aws:ec2:us-east-1:123456789012:instance/i-0f3a5b6c7d8e9f001", "研究チーム",
+	})
 	counts   = rapid.SampledFrom([]int{0, 1, 2, 7, 40})
 	november = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 )
@@ -36,7 +39,10 @@ func TestMoneyPictures(t *testing.T) {
 	t.Run("budgets", rapid.MakeCheck(func(t *rapid.T) {
 		var doc view.Budgets
 		for i := range counts.Draw(t, "budgets") {
-			b := view.Budget{ID: fmt.Sprint(names.Draw(t, "name"), i), Amount: amounts(t, 0), Balance: budget.Balance{Used: amounts(t, -money.USD), Held: amounts(t, 0)}}
+			b := view.Budget{
+				ID: fmt.Sprint(names.Draw(t, "name"), i), Amount: amounts(t, 0),
+				Balance: budget.Balance{Used: amounts(t, -money.USD), Held: amounts(t, 0)},
+			}
 			if rapid.Bool().Draw(t, "forecast") {
 				low := amounts(t, 0)
 				b.Forecast = &budget.Forecast{Low: low, Median: low, High: low + amounts(t, 0)}
@@ -46,7 +52,10 @@ func TestMoneyPictures(t *testing.T) {
 		drawn(t, budgetPicture(doc))
 	}))
 	t.Run("costs", rapid.MakeCheck(func(t *rapid.T) {
-		c := costs.Costs{Granularity: rapid.SampledFrom([]string{"total", "hour", "day", "month"}).Draw(t, "granularity"), By: []ledger.Dimension{ledger.ByTeam}}
+		c := costs.Costs{
+			Granularity: rapid.SampledFrom([]string{"total", "hour", "day", "month"}).Draw(t, "granularity"),
+			By:          []ledger.Dimension{ledger.ByTeam},
+		}
 		at := november
 		for range counts.Draw(t, "rows") {
 			r := costs.Cost{Period: at, Key: []string{names.Draw(t, "name")}}
@@ -65,7 +74,9 @@ func TestMoneyPictures(t *testing.T) {
 	t.Run("reconciliation", rapid.MakeCheck(func(t *rapid.T) {
 		r := costs.Reconciliation{BilledThrough: november.AddDate(0, 0, counts.Draw(t, "billed"))}
 		for i := range counts.Draw(t, "days") {
-			r.Rows = append(r.Rows, costs.Drift{Day: november.AddDate(0, 0, i), Accrued: amounts(t, 0), Billed: amounts(t, -money.USD)})
+			r.Rows = append(r.Rows, costs.Drift{
+				Day: november.AddDate(0, 0, i), Accrued: amounts(t, 0), Billed: amounts(t, -money.USD),
+			})
 		}
 		drawn(t, reconcilePicture(view.NewReconciliation(&r, 0)))
 	}))
@@ -74,12 +85,18 @@ func TestMoneyPictures(t *testing.T) {
 		for range counts.Draw(t, "categories") {
 			billed, share := amounts(t, 0), rapid.Float64Range(0, 1).Draw(t, "share")
 			low := rapid.IntRange(0, 40).Draw(t, "usual")
-			parts = append(parts, bill.Slice{Category: bill.Category(names.Draw(t, "category")), Billed: &billed, Share: &share, UsualLow: low, UsualHigh: low + 10})
+			parts = append(parts, bill.Slice{
+				Category: bill.Category(names.Draw(t, "category")), Billed: &billed, Share: &share, UsualLow: low,
+				UsualHigh: low + 10,
+			})
 		}
 		drawn(t, categoriesPicture(parts, "billed"))
 	}))
 	t.Run("units", rapid.MakeCheck(func(t *rapid.T) {
-		d := costs.UnitCosts{Unit: rapid.SampledFrom([]string{"token", "prediction"}).Draw(t, "unit"), Per: rapid.SampledFrom([]int64{1, 1000, 1_000_000}).Draw(t, "per")}
+		d := costs.UnitCosts{
+			Unit: rapid.SampledFrom([]string{"token", "prediction"}).Draw(t, "unit"),
+			Per:  rapid.SampledFrom([]int64{1, 1000, 1_000_000}).Draw(t, "per"),
+		}
 		if rapid.Bool().Draw(t, "target") {
 			target := money.Rate(rapid.Int64Range(1, 1e15).Draw(t, "rate"))
 			d.Target = &target
@@ -87,7 +104,10 @@ func TestMoneyPictures(t *testing.T) {
 		for i := range counts.Draw(t, "periods") {
 			for _, basis := range []costs.CountBasis{costs.UsedBasis, costs.AllocatedBasis, costs.IdleBasis} {
 				amount, cost := amounts(t, 0), money.Rate(1)
-				row := costs.UnitCost{Period: november.AddDate(0, 0, i), Basis: basis, Count: costs.Quantity(rapid.Int64Range(0, 1e12).Draw(t, "count"))}
+				row := costs.UnitCost{
+					Period: november.AddDate(0, 0, i), Basis: basis,
+					Count: costs.Quantity(rapid.Int64Range(0, 1e12).Draw(t, "count")),
+				}
 				if rapid.Bool().Draw(t, "known") {
 					row.Amount, row.Cost = &amount, &cost
 				}

@@ -59,11 +59,15 @@ func spotZone(name, pattern string) spot.Zone {
 }
 
 func spotTrace() spot.Trace {
-	return spot.Trace{Gap: 10 * time.Minute, Zones: []spot.Zone{spotZone(hostileName, strings.Repeat("###..", 40)), spotZone("y", strings.Repeat("##...", 40))}}
+	return spot.Trace{
+		Gap:   10 * time.Minute,
+		Zones: []spot.Zone{spotZone(hostileName, strings.Repeat("###..", 40)), spotZone("y", strings.Repeat("##...", 40))},
+	}
 }
 
 func TestPictureOfSpot(t *testing.T) {
-	r, err := spot.Replay(spotTrace(), spot.Params{Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour,
+	r, err := spot.Replay(spotTrace(), spot.Params{
+		Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour,
 		SpotPrice: money.USD, OnDemandPrice: 3 * money.USD})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +101,8 @@ func TestPictureOfCommitments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if svg := drawing(t, commitPicture(r)); !strings.Contains(svg, "b*") || !strings.Contains(svg, "on demand") || !strings.Contains(svg, "10 a/us-east-1 reserved") {
+	if svg := drawing(t, commitPicture(r)); !strings.Contains(svg, "b*") || !strings.Contains(svg, "on demand") ||
+		!strings.Contains(svg, "10 a/us-east-1 reserved") {
 		t.Errorf("the picture lacks a layer: %s", svg)
 	}
 }
@@ -108,7 +113,10 @@ func TestPictureOfCapacity(t *testing.T) {
 		"formula":      {QPS: 500, QPSPerGPU: 200},
 		"objective":    {QPS: 500, Profile: published, P99: 50 * time.Millisecond},
 		"no objective": {QPS: 500, Profile: published, Replicas: 3},
-		"overload":     {Profile: capacity.Profile{Base: time.Second}, MaxBatch: 1, Replicas: 1, Arrivals: &capacity.Arrivals{Times: []float64{0, 0.1, 0.2}}},
+		"overload": {
+			Profile: capacity.Profile{Base: time.Second}, MaxBatch: 1, Replicas: 1,
+			Arrivals: &capacity.Arrivals{Times: []float64{0, 0.1, 0.2}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := capacity.Plan(p)
@@ -116,7 +124,8 @@ func TestPictureOfCapacity(t *testing.T) {
 				t.Fatal(err)
 			}
 			svg := drawing(t, capacityPicture(r))
-			if limit := strings.Contains(svg, "objective") || strings.Contains(svg, "target"); limit != (name == "formula" || name == "objective") {
+			if limit := strings.Contains(svg, "objective") || strings.Contains(svg, "target"); limit != (name == "formula" ||
+				name == "objective") {
 				t.Errorf("objective drawn: %v", limit)
 			}
 		})
@@ -128,7 +137,10 @@ func TestPictureOfMIG(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := mig.Pack(context.Background(), fleet, []mig.Workload{{Name: "a<b>&\"", MemoryGiB: 30, ComputeSlices: 3, Count: 4}, {Name: "c", MemoryGiB: 5, ComputeSlices: 1, Count: 3}}, mig.Options{})
+	r, err := mig.Pack(context.Background(), fleet, []mig.Workload{
+		{Name: "a<b>&\"", MemoryGiB: 30, ComputeSlices: 3, Count: 4},
+		{Name: "c", MemoryGiB: 5, ComputeSlices: 1, Count: 3},
+	}, mig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +153,10 @@ func TestPictureOfMIG(t *testing.T) {
 	// Two GPUs with the same placements are one row, and at most 40 rows are drawn.
 	var many mig.Report
 	for i := range 200 {
-		many.GPUs = append(many.GPUs, mig.GPU{GPU: fmt.Sprint(i), Model: "A30-24GB", Placements: []mig.Placement{{Profile: "4g.24gb", Size: 4, Workload: fmt.Sprint(i / 2)}}})
+		many.GPUs = append(many.GPUs, mig.GPU{
+			GPU: fmt.Sprint(i), Model: "A30-24GB",
+			Placements: []mig.Placement{{Profile: "4g.24gb", Size: 4, Workload: fmt.Sprint(i / 2)}},
+		})
 	}
 	if got := drawing(t, migPicture(many)); !strings.Contains(got, "and 60 more rows") {
 		t.Errorf("the picture does not say how many rows it leaves out: %s", got)
@@ -171,10 +186,12 @@ func TestPictureOfRightsizing(t *testing.T) {
 			if i == 50 {
 				util = ""
 			}
-			fmt.Fprintf(&b, "<j&%02d of a name that is long>,%s,0,%s\n", i, start.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), util)
+			fmt.Fprintf(&b, "<j&%02d of a name that is long>,%s,0,%s\n", i,
+				start.Add(time.Duration(m)*time.Minute).Format(time.RFC3339), util)
 		}
 	}
-	r, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()), usage.Format{Name: "u.csv"}, "p3.2xlarge", embeddedBook(t), rightsize.Params{})
+	r, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()), usage.Format{Name: "u.csv"}, "p3.2xlarge",
+		embeddedBook(t), rightsize.Params{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,24 +282,34 @@ func plannerSheets(t *testing.T) map[string]layout.Sheet {
 		}
 	}
 	out := map[string]layout.Sheet{}
-	r, err := spot.Replay(spotTrace(), spot.Params{Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour, SpotPrice: money.USD, OnDemandPrice: 3 * money.USD})
+	r, err := spot.Replay(spotTrace(), spot.Params{
+		Work: 3 * time.Hour, Deadline: 6 * time.Hour, Restart: 5 * time.Minute, Every: 4 * time.Hour, SpotPrice: money.USD,
+		OnDemandPrice: 3 * money.USD,
+	})
 	must(err)
 	out["spot"] = Spot(r)
 	c, err := spot.Checkpoint(spotTrace(), spot.CheckpointParams{Write: 2 * time.Minute, Restart: 3 * time.Minute})
 	must(err)
 	out["checkpoint"] = Checkpoint(c)
-	p, err := commit.Plan(steadyUse(), commitOffers, nil, commit.Options{Leave: func(string) commit.Leaving { return commit.Leaving{PerYear: 0.3, Why: "assumed"} }})
+	p, err := commit.Plan(steadyUse(), commitOffers, nil, commit.Options{Leave: func(string) commit.Leaving {
+		return commit.Leaving{PerYear: 0.3, Why: "assumed"}
+	}})
 	must(err)
 	out["commit"] = Commit(p)
 	p, err = commit.Plan(steadyUse()[:48], commitOffers, nil, commit.Options{})
 	must(err)
 	out["commit on two days"] = Commit(p)
-	k, err := capacity.Plan(capacity.Params{QPS: 500, Profile: capacity.Profile{PerItem: time.Millisecond, Base: 10 * time.Millisecond}, P99: 50 * time.Millisecond, HourlyPrice: money.USD, ColdStart: time.Minute})
+	k, err := capacity.Plan(capacity.Params{
+		QPS: 500, Profile: capacity.Profile{PerItem: time.Millisecond, Base: 10 * time.Millisecond},
+		P99: 50 * time.Millisecond, HourlyPrice: money.USD, ColdStart: time.Minute,
+	})
 	must(err)
 	out["capacity"] = Capacity(k)
 	fleet, err := mig.ParseFleet("A100-80GB:2")
 	must(err)
-	m, err := mig.Pack(context.Background(), fleet, []mig.Workload{{Name: "a service with a long name", MemoryGiB: 30, ComputeSlices: 3, Count: 8}}, mig.Options{})
+	m, err := mig.Pack(context.Background(), fleet, []mig.Workload{
+		{Name: "a service with a long name", MemoryGiB: 30, ComputeSlices: 3, Count: 8},
+	}, mig.Options{})
 	must(err)
 	sheet := MIG(m)
 	out["mig that does not fit"] = sheet
@@ -294,7 +321,9 @@ func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	out["market"] = Market(k2)
 	out["market without prices"] = Market(market.Report{})
 	for name, saving := range map[string]money.Amount{"tco": 1200 * money.USD, "tco that pays": 9000 * money.USD} {
-		w, err := tco.Weigh(tco.Params{Saving: saving, Effort: 120 * time.Hour, Rate: 120 * money.USD, Upkeep: 2 * time.Hour})
+		w, err := tco.Weigh(tco.Params{
+			Saving: saving, Effort: 120 * time.Hour, Rate: 120 * money.USD, Upkeep: 2 * time.Hour,
+		})
 		must(err)
 		out[name] = TCO(w)
 	}
@@ -303,18 +332,35 @@ func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	for i := range 200 {
 		fmt.Fprintf(&b, "a machine with a long name,%d,0,%d,1000000000\n", 60*i, i%30)
 	}
-	z, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()), usage.Format{Name: "u.csv"}, "p3.2xlarge", embeddedBook(t), rightsize.Params{})
+	z, err := rightsize.FromUsage(t.Context(), strings.NewReader(b.String()), usage.Format{Name: "u.csv"}, "p3.2xlarge",
+		embeddedBook(t), rightsize.Params{})
 	must(err)
 	out["rightsize"] = Rightsize(z)
-	if want := "Move a machine with a long name from p3.2xlarge to " + z.Fits[0].Type; !strings.HasPrefix(out["rightsize"].Title, want) {
+	if want := "Move a machine with a long name from p3.2xlarge to " + z.Fits[0].Type; !strings.HasPrefix(
+		out["rightsize"].Title, want) {
 		t.Errorf("one machine that is too large: %q, want %q", out["rightsize"].Title, want)
 	}
-	out["groups"] = Groups("rightsize", accountplan.Groups{Groups: []accountplan.Group{{Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1", Machines: 3, Working: 1, Needed: 1, SavingUSD: 1460 * money.USD}}})
+	out["groups"] = Groups("rightsize", accountplan.Groups{
+		Groups: []accountplan.Group{
+			{
+				Team: "search", Purpose: "inference", Type: "g5.xlarge", Region: "us-east-1", Machines: 3, Working: 1, Needed: 1,
+				SavingUSD: 1460 * money.USD,
+			},
+		},
+	})
 	if want := "Remove 2 machines of 1 group: saves $1,460 a month"; out["groups"].Title != want {
 		t.Errorf("two machines too many: %q, want %q", out["groups"].Title, want)
 	}
 	saving := money.Known(-730 * money.USD)
-	out["fleets"] = Fleets(accountplan.Fleets{Target: 0.7, Fleets: []accountplan.Fleet{{Team: "search", Type: "g5.xlarge", Region: "us-east-1", Machines: 1, Replicas: 2, Utilization: 0.9, UtilizationAfter: 0.45, SavingUSD: saving}}})
+	out["fleets"] = Fleets(accountplan.Fleets{
+		Target: 0.7,
+		Fleets: []accountplan.Fleet{
+			{
+				Team: "search", Type: "g5.xlarge", Region: "us-east-1", Machines: 1, Replicas: 2, Utilization: 0.9,
+				UtilizationAfter: 0.45, SavingUSD: saving,
+			},
+		},
+	})
 	if want := "Resize 1 of 1 serving fleet to 70% utilization: costs $730 a month more"; out["fleets"].Title != want {
 		t.Errorf("a fleet that grows: %q, want %q", out["fleets"].Title, want)
 	}
@@ -347,7 +393,8 @@ func TestCommitSaysWhatToBuy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Commit(r)
-	if want := "Buy 10 reserved a in us-east-1 for 12 months: saves $175,200 a year at the same use, a loss if demand drops by 66.7%"; s.Title != want {
+	if want := "Buy 10 reserved a in us-east-1 for 12 months: saves $175,200 a year at the same use, a loss if demand " +
+		"drops by 66.7%"; s.Title != want {
 		t.Errorf("got %q, want %q", s.Title, want)
 	}
 	if len(s.Next) != 1 || !strings.Contains(s.Next[0], "--min-duration 31536000") {

@@ -26,7 +26,9 @@ func PolicyCheck(doc view.PolicyCheck, next []string) layout.Sheet {
 	}
 	if g, any := reachGrid(doc.Against); any {
 		s.Tables = append(s.Tables, g)
-		s.Assumptions = []string{"Every selected resource meets the condition of the policy: machines count as idle and measured."}
+		s.Assumptions = []string{
+			"Every selected resource meets the condition of the policy: machines count as idle and measured.",
+		}
 		s.Coverage = []string{againstText(doc.Against)}
 	}
 	return s
@@ -45,13 +47,20 @@ func reachGrid(r *view.PolicyReach) (layout.Grid, bool) {
 	if r == nil {
 		return layout.Grid{}, false
 	}
-	g := layout.Grid{Title: "What the policies could act on in the last scan", Head: []string{"policy", "selects", "could act on", "unknown", "refused by"}, Right: []bool{false, true, true, true}}
+	g := layout.Grid{
+		Title: "What the policies could act on in the last scan",
+		Head:  []string{"policy", "selects", "could act on", "unknown", "refused by"},
+		Right: []bool{false, true, true, true},
+	}
 	for _, n := range r.Policies {
 		var refused []string
 		for _, rule := range slices.Sorted(maps.Keys(n.Refused)) {
 			refused = append(refused, fmt.Sprintf("%s %d", rule, n.Refused[rule]))
 		}
-		g.Rows = append(g.Rows, []string{n.Policy, plain.Number(float64(n.Selected), 0), plain.Number(float64(n.CouldAct), 0), plain.Number(float64(n.Unknown), 0), strings.Join(refused, ", ")})
+		g.Rows = append(g.Rows, []string{
+			n.Policy, plain.Number(float64(n.Selected), 0), plain.Number(float64(n.CouldAct), 0),
+			plain.Number(float64(n.Unknown), 0), strings.Join(refused, ", "),
+		})
 	}
 	return g, true
 }
@@ -69,7 +78,9 @@ func PolicyCheckText(w io.Writer, doc view.PolicyCheck, o Options) error {
 	}
 	_, err := fmt.Fprintf(w, "%s\n", policyCheckTitle(doc))
 	if g, any := reachGrid(doc.Against); err == nil && any {
-		err = layout.Sheet{Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []layout.Grid{g}, Color: o.Color}.Text(w, o.Width)
+		err = layout.Sheet{
+			Verb: "policy check --against last", Title: againstText(doc.Against), Tables: []layout.Grid{g}, Color: o.Color,
+		}.Text(w, o.Width)
 	}
 	return err
 }
@@ -113,7 +124,8 @@ func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
 			fmt.Fprintf(w, "%s    %s\n", p.Saving("ok"), layout.Hanging(c.File+": "+c.Name, o.Width, 6, 6))
 			continue
 		}
-		fmt.Fprintf(w, "%s  %s\n", p.Waste("FAIL"), layout.Hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), o.Width, 6, 6))
+		fmt.Fprintf(w, "%s  %s\n", p.Waste("FAIL"), layout.Hanging(fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Name), o.Width,
+			6, 6))
 		for _, why := range c.Failures {
 			fmt.Fprintf(w, "      %s\n", layout.Hanging(why, o.Width, 6, 6))
 		}
@@ -134,7 +146,10 @@ func PolicyExplain(doc view.PolicyExplain) layout.Sheet {
 		return cmp.Compare(slices.Index(order, a.Answer), slices.Index(order, b.Answer))
 	})
 	for _, p := range policies {
-		g := layout.Grid{Title: p.Policy + ": " + answerText(p), Head: []string{"part", "answer", "condition", "because"}, States: []bool{false, true}}
+		g := layout.Grid{
+			Title: p.Policy + ": " + answerText(p), Head: []string{"part", "answer", "condition", "because"},
+			States: []bool{false, true},
+		}
 		for _, part := range p.Parts {
 			g.Rows = append(g.Rows, []string{part.Name, part.Answer, part.Text, part.Why})
 		}
@@ -153,7 +168,9 @@ func PolicyExplainText(w io.Writer, doc view.PolicyExplain, o Options) error {
 		}
 		return text + space
 	}
-	fmt.Fprintf(w, "%s\n", layout.Hanging(strings.Join(slices.DeleteFunc([]string{doc.Kind, doc.Type, doc.Name, doc.Region}, func(s string) bool { return s == "" }), "  "), width, 0, 2))
+	fmt.Fprintf(w, "%s\n",
+		layout.Hanging(strings.Join(slices.DeleteFunc([]string{doc.Kind, doc.Type, doc.Name, doc.Region},
+			func(s string) bool { return s == "" }), "  "), width, 0, 2))
 	if d := doc.Duty; d != nil {
 		duty := layout.Hanging("duty: "+dutyText(d)+": "+d.Why, width, 2, 4)
 		fmt.Fprintf(w, "  %s\n", strings.Replace(duty, "duty: "+d.State, "duty: "+state(d.State, 0), 1))
@@ -178,7 +195,8 @@ func explainTitle(doc view.PolicyExplain) string {
 	for _, p := range doc.Policies {
 		counts[p.Answer]++
 	}
-	out := fmt.Sprintf("%s: %d of %s match", doc.Name, counts["true"], plain.Count(len(doc.Policies), "policy", "policies"))
+	out := fmt.Sprintf("%s: %d of %s match", doc.Name, counts["true"],
+		plain.Count(len(doc.Policies), "policy", "policies"))
 	if n := counts["unknown"]; n > 0 {
 		out += fmt.Sprintf(", %d unknown", n)
 	}

@@ -15,15 +15,24 @@ import (
 
 // Machines shows machine types with their prices in a region.
 func Machines(d view.Machines) layout.Sheet {
-	g := layout.Grid{Head: []string{"type", "accelerator", "vCPU", "memory", "on-demand/h", "spot/h", "as of"}, Right: []bool{false, false, true, true, true, true, false}}
+	g := layout.Grid{
+		Head:  []string{"type", "accelerator", "vCPU", "memory", "on-demand/h", "spot/h", "as of"},
+		Right: []bool{false, false, true, true, true, true, false},
+	}
 	for _, m := range d.Machines {
 		device := ""
 		if m.Accelerator != "" {
 			device = m.Accelerators + " × " + m.Accelerator
 		}
-		g.Rows = append(g.Rows, []string{m.Type, device, strconv.Itoa(m.VCPUs), gib(m.MemoryMiB), rateText(m.OnDemand, "no price"), rateText(m.Spot, ""), m.PriceAsOf})
+		g.Rows = append(g.Rows, []string{
+			m.Type, device, strconv.Itoa(m.VCPUs), gib(m.MemoryMiB), rateText(m.OnDemand, "no price"), rateText(m.Spot, ""),
+			m.PriceAsOf,
+		})
 	}
-	return layout.Sheet{Verb: "price list", Title: plain.Count(len(d.Machines), "machine type") + " with prices in " + d.Region, Tables: []layout.Grid{g}}
+	return layout.Sheet{
+		Verb: "price list", Title: plain.Count(len(d.Machines), "machine type") + " with prices in " + d.Region,
+		Tables: []layout.Grid{g},
+	}
 }
 
 // rateText writes a price that a document holds, or what stands where there is none.
@@ -42,9 +51,18 @@ func gib(mib int64) string { return plain.Number(float64(mib)/1024, 1) + " GiB" 
 
 // MachinesCSV writes machine types with their prices in a region, every digit kept.
 func MachinesCSV(w io.Writer, d view.Machines) error {
-	rows := [][]string{{"type", "accelerator", "accelerators", "vcpus", "memory_gib", "region", "on_demand_usd_per_hour", "spot_usd_per_hour", "source", "as_of"}}
+	rows := [][]string{
+		{
+			"type", "accelerator", "accelerators", "vcpus", "memory_gib", "region", "on_demand_usd_per_hour",
+			"spot_usd_per_hour", "source", "as_of",
+		},
+	}
 	for _, m := range d.Machines {
-		rows = append(rows, []string{m.Type, m.Accelerator, cmp.Or(m.Accelerators, "0"), strconv.Itoa(m.VCPUs), plain.Decimal(float64(m.MemoryMiB)/1024, 1), d.Region, m.OnDemand, m.Spot, m.PriceSource, cmp.Or(m.PriceAsOf, "-")})
+		rows = append(rows, []string{
+			m.Type, m.Accelerator, cmp.Or(m.Accelerators, "0"), strconv.Itoa(m.VCPUs),
+			plain.Decimal(float64(m.MemoryMiB)/1024, 1), d.Region, m.OnDemand, m.Spot, m.PriceSource,
+			cmp.Or(m.PriceAsOf, "-"),
+		})
 	}
 	return csv.NewWriter(w).WriteAll(rows)
 }
@@ -73,7 +91,10 @@ func PriceShow(d view.PriceShow, name string) layout.Sheet {
 		s.Coverage = []string{"from " + g.Source + ", " + g.AsOf}
 		return s
 	}
-	t := layout.Grid{Head: []string{"region", "term", "service", "price", "per", "source", "as of"}, Right: []bool{false, false, false, true, false, false, false}}
+	t := layout.Grid{
+		Head:  []string{"region", "term", "service", "price", "per", "source", "as of"},
+		Right: []bool{false, false, false, true, false, false, false},
+	}
 	for _, p := range prices {
 		usd := "$" + p.USD.String()
 		for _, tier := range p.Tiers {
@@ -86,7 +107,8 @@ func PriceShow(d view.PriceShow, name string) layout.Sheet {
 		t.Rows = append(t.Rows, []string{cmp.Or(p.Region, "all"), p.Term, p.Service, usd, p.Unit, source, p.AsOf})
 	}
 	if s.Tables = []layout.Grid{t}; len(t.Rows) == 0 {
-		s.Tables, s.Coverage = nil, append(s.Coverage, "the book has no price of it here; `curfew price update` fetches newer prices")
+		s.Tables, s.Coverage = nil, append(s.Coverage,
+			"the book has no price of it here; `curfew price update` fetches newer prices")
 	}
 	return s
 }
@@ -114,7 +136,11 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 	if dryRun {
 		kept = "not kept (dry run)"
 	}
-	s := layout.Sheet{Verb: "price update", Title: fmt.Sprintf("%s new or changed, %d confirmed, %d refused; %s", plain.Count(len(changed), "price"), len(d.Accepted)-len(changed), len(d.Refused), kept)}
+	s := layout.Sheet{
+		Verb: "price update",
+		Title: fmt.Sprintf("%s new or changed, %d confirmed, %d refused; %s", plain.Count(len(changed), "price"),
+			len(d.Accepted)-len(changed), len(d.Refused), kept),
+	}
 	shown := func(n int) int {
 		if all {
 			return n
@@ -122,7 +148,10 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 		return min(n, shownPrices)
 	}
 	if n := len(changed); n > 0 {
-		g := layout.Grid{Title: "new or changed" + listed(shown(n), n), Head: []string{"price", "old", "new", "note"}, Right: []bool{false, true, true, false}}
+		g := layout.Grid{
+			Title: "new or changed" + listed(shown(n), n), Head: []string{"price", "old", "new", "note"},
+			Right: []bool{false, true, true, false},
+		}
 		for _, c := range changed[:shown(n)] {
 			old := "new"
 			if c.Old != nil {
@@ -133,7 +162,10 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 		s.Tables = append(s.Tables, g)
 	}
 	if n := len(d.Refused); n > 0 {
-		g := layout.Grid{Title: "refused" + listed(shown(n), n), Head: []string{"price", "value", "reason"}, Right: []bool{false, true, false}}
+		g := layout.Grid{
+			Title: "refused" + listed(shown(n), n), Head: []string{"price", "value", "reason"},
+			Right: []bool{false, true, false},
+		}
 		for _, r := range d.Refused[:shown(n)] {
 			g.Rows = append(g.Rows, []string{r.What, "$" + r.USD.String(), r.Reason})
 		}
@@ -152,9 +184,14 @@ func listed(shown, n int) string {
 
 // Watching shows what curfew's own calls cost; every is the time between two passes.
 func Watching(w view.Watching, every string) layout.Sheet {
-	return layout.Sheet{Verb: "price watching", Title: fmt.Sprintf("%s a month by enforce, %s by scan: %s with %s each, every %s",
-		w.Enforce.Dollars(), w.Scan.Dollars(), plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), every),
-		Figures: []layout.Figure{{Label: "cost a pass", Value: "$" + w.PerPass.String(), Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists)},
+	return layout.Sheet{
+		Verb: "price watching", Title: fmt.Sprintf("%s a month by enforce, %s by scan: %s with %s each, every %s",
+			w.Enforce.Dollars(), w.Scan.Dollars(), plain.Count(w.Machines, "machine"), plain.Count(w.GPUs, "GPU"), every),
+		Figures: []layout.Figure{
+			{
+				Label: "cost a pass", Value: "$" + w.PerPass.String(),
+				Note: fmt.Sprintf("%d metrics, %d list requests", w.Metrics, w.Lists),
+			},
 			{Label: "passes a day", Value: w.PassesADay}},
 		Assumptions: w.Assumptions}
 }

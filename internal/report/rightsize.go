@@ -20,7 +20,8 @@ const maxMachines = 25
 // Rightsize shows the types that fit what was measured.
 func Rightsize(r rightsize.Report) layout.Sheet {
 	s := layout.Sheet{Verb: "plan rightsize", Title: rightsizeTitle(r), Picture: rightsizePicture(r),
-		Caption:     "Mean GPU utilization of each machine as a bar, p50 to p95 as a line, and the thresholds of the verdicts. Savings are a month at list price.",
+		Caption: "Mean GPU utilization of each machine as a bar, p50 to p95 as a line, and the thresholds of the " +
+			"verdicts. Savings are a month at list price.",
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
 	figure := func(label string, v *float64, unit string) {
 		value := "unmeasured"
@@ -30,17 +31,26 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 		s.Figures = append(s.Figures, layout.Figure{Label: label, Value: value})
 	}
 	if r.SavingUSD.Known() {
-		s.Figures = append(s.Figures, layout.Figure{Label: "Saving", Value: r.SavingUSD.String(), Note: "a month, at list price"})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "Saving", Value: r.SavingUSD.String(), Note: "a month, at list price",
+		})
 		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(r.SavingUSD.Cents()+"/month")+" --effort 2d")
 	}
 	figure("GPU utilization p50", r.UtilP50, "%")
 	figure("GPU utilization p95", r.UtilP95, "%")
 	figure("Peak GPU memory", r.MemoryPeakGiB, " GiB")
-	s.Figures = append(s.Figures, layout.Figure{Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs)},
-		layout.Figure{Label: "Samples", Value: plain.Number(float64(r.Samples), 0), Note: "coverage " + plain.Share(r.Coverage, 1)})
+	s.Figures = append(s.Figures, layout.Figure{
+		Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs),
+	},
+		layout.Figure{
+			Label: "Samples", Value: plain.Number(float64(r.Samples), 0), Note: "coverage " + plain.Share(r.Coverage, 1),
+		})
 	s.Because = []string{verdictName(r.Verdict) + ": " + r.Why}
 	if len(r.Fits) > 0 {
-		g := layout.Grid{Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"}, Right: []bool{false, false, true, true, true}}
+		g := layout.Grid{
+			Title: "Types that fit, cheapest first", Head: []string{"type", "GPUs", "GPU memory", "price", "saves a month"},
+			Right: []bool{false, false, true, true, true},
+		}
 		for _, f := range r.Fits {
 			saving := "unknown"
 			if f.SavingUSD.Known() {
@@ -50,7 +60,10 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 			if len(f.Against) > 0 {
 				against = "but: " + strings.Join(f.Against, "; ")
 			}
-			g.Rows = append(g.Rows, []string{f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), plain.Number(f.MemoryGiB, 0) + " GiB", perHour(f.HourlyUSD), saving})
+			g.Rows = append(g.Rows, []string{
+				f.Type, fmt.Sprintf("%d × %s", f.GPUs, f.Accelerator), plain.Number(f.MemoryGiB, 0) + " GiB",
+				perHour(f.HourlyUSD), saving,
+			})
 			g.Notes = append(g.Notes, against)
 		}
 		s.Tables = append(s.Tables, g)
@@ -91,7 +104,9 @@ func moveSaving(m rightsize.Resource) money.Amount {
 
 // bySaving returns the machines, the largest saving first.
 func bySaving(all []rightsize.Resource) []rightsize.Resource {
-	return slices.SortedStableFunc(slices.Values(all), func(a, b rightsize.Resource) int { return cmp.Compare(moveSaving(b), moveSaving(a)) })
+	return slices.SortedStableFunc(slices.Values(all), func(a, b rightsize.Resource) int {
+		return cmp.Compare(moveSaving(b), moveSaving(a))
+	})
 }
 
 // verdictName is a verdict as people read it.
@@ -101,8 +116,12 @@ func verdictName(v string) string {
 
 // rightsizeMachines is the table of machines.
 func rightsizeMachines(r rightsize.Report) layout.Grid {
-	g := layout.Grid{Title: "Machines, the largest saving first", Head: []string{"machine", "type", "verdict", "p50", "p95", "move to", "saves a month"},
-		Right: []bool{false, false, false, true, true, false, true}, States: []bool{2: false}, Priority: []int{2, 0, 2, 0, 0, 1, 3}}
+	g := layout.Grid{
+		Title: "Machines, the largest saving first", Head: []string{
+			"machine", "type", "verdict", "p50", "p95", "move to", "saves a month",
+		},
+		Right: []bool{false, false, false, true, true, false, true}, States: []bool{2: false},
+		Priority: []int{2, 0, 2, 0, 0, 1, 3}}
 	number := func(v *float64) string {
 		if v == nil {
 			return "–"
@@ -123,7 +142,9 @@ func rightsizeMachines(r rightsize.Report) layout.Grid {
 		if len(why) > 0 {
 			note = "low because of " + strings.Join(why, ", ")
 		}
-		g.Rows, g.Notes = append(g.Rows, []string{m.Name, m.Type, verdictName(m.Verdict), number(m.UtilP50), number(m.UtilP95), to, saving}), append(g.Notes, note)
+		g.Rows, g.Notes = append(g.Rows, []string{
+			m.Name, m.Type, verdictName(m.Verdict), number(m.UtilP50), number(m.UtilP95), to, saving,
+		}), append(g.Notes, note)
 	}
 	return g
 }
@@ -131,10 +152,21 @@ func rightsizeMachines(r rightsize.Report) layout.Grid {
 // rightsizePicture draws the mean utilization of each machine with p50 to p95, the largest
 // saving first.
 func rightsizePicture(r rightsize.Report) string {
-	verdicts := []string{string(rightsize.Overprovisioned), string(rightsize.Underutilized), string(rightsize.WellUsed), string(rightsize.ScaleOut)}
-	c := chart.Bars{Title: "GPU utilization of each machine", Axis: chart.Axis{Label: "GPU utilization", Format: func(v float64) string { return plain.Percent(v, 0) }, Least: 0, Most: 100, Ticks: []float64{0, 25, 50, 75, 100}},
-		Parts: slices.Clone(verdicts), Colors: []chart.Color{chart.Orange, chart.SoftOrange, chart.Blue, chart.Ink}, Range: "p50 to p95", Ordered: true,
-		Marks: []chart.Mark{{At: rightsize.OverprovisionedBelow, Label: "overprovisioned below"}, {At: rightsize.UnderutilizedBelow, Label: "underutilized below"}, {At: rightsize.ScaleOutAbove, Label: "inference: scale out above"}}}
+	verdicts := []string{
+		string(rightsize.Overprovisioned), string(rightsize.Underutilized), string(rightsize.WellUsed),
+		string(rightsize.ScaleOut),
+	}
+	c := chart.Bars{
+		Title: "GPU utilization of each machine", Axis: chart.Axis{Label: "GPU utilization", Format: func(v float64) string {
+			return plain.Percent(v, 0)
+		}, Least: 0, Most: 100, Ticks: []float64{0, 25, 50, 75, 100}},
+		Parts: slices.Clone(verdicts), Colors: []chart.Color{chart.Orange, chart.SoftOrange, chart.Blue, chart.Ink},
+		Range: "p50 to p95", Ordered: true,
+		Marks: []chart.Mark{
+			{At: rightsize.OverprovisionedBelow, Label: "overprovisioned below"},
+			{At: rightsize.UnderutilizedBelow, Label: "underutilized below"},
+			{At: rightsize.ScaleOutAbove, Label: "inference: scale out above"},
+		}}
 	machines := bySaving(r.Resources)
 	for _, m := range machines[:min(len(machines), maxMachines)] {
 		b := chart.Bar{Label: m.Name, Note: "unmeasured"}

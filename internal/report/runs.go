@@ -20,7 +20,10 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 		s.Next = []string{"curfew up demo --gpu L4"}
 		return s
 	}
-	g := layout.Grid{Head: []string{"name", "state", "machine", "an hour", "cost", "lease ends", "saved", "owner"}, Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true}}
+	g := layout.Grid{
+		Head:  []string{"name", "state", "machine", "an hour", "cost", "lease ends", "saved", "owner"},
+		Right: []bool{false, false, false, true, true, false, false, false}, States: []bool{1: true},
+	}
 	running := 0
 	var hourly money.Amount
 	for _, r := range doc.Runs {
@@ -28,7 +31,10 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 			running++
 			hourly += hourOf(r).Or(0)
 		}
-		g.Rows = append(g.Rows, []string{r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now), cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy)})
+		g.Rows = append(g.Rows, []string{
+			r.Name, r.State, machineOf(r), dollarsOf(hourOf(r)), dollarsOf(r.CostUSD), leaseOf(r, now), savedOf(r, now),
+			cmp.Or(r.Owner.User, r.Owner.Team, r.AskedBy),
+		})
 	}
 	s.Title = fmt.Sprintf("%s, %s an hour", plain.Count(running, "session"), hourly.Dollars())
 	if running == 0 {
@@ -112,7 +118,9 @@ func Status(doc view.Runs, now time.Time) layout.Sheet {
 	if r.Why != "" {
 		s.Title += ": " + r.Why
 	}
-	s.Figures = []layout.Figure{{Label: "machine", Value: machineOf(r), Note: r.Provider}, {Label: "an hour", Value: dollarsOf(hourOf(r))}, {Label: "cost so far", Value: dollarsOf(r.CostUSD)}, {Label: "lease ends", Value: leaseOf(r, now)},
+	s.Figures = []layout.Figure{
+		{Label: "machine", Value: machineOf(r), Note: r.Provider}, {Label: "an hour", Value: dollarsOf(hourOf(r))},
+		{Label: "cost so far", Value: dollarsOf(r.CostUSD)}, {Label: "lease ends", Value: leaseOf(r, now)},
 		{Label: "work saved", Value: savedOf(r, now)}}
 	if r.Image != "" {
 		s.Figures = append(s.Figures, layout.Figure{Label: "image", Value: r.Image})
@@ -121,22 +129,31 @@ func Status(doc view.Runs, now time.Time) layout.Sheet {
 		s.Figures = append(s.Figures, layout.Figure{Label: "ends when idle for", Value: r.Idle})
 	}
 	if r.ReleaseBy != nil {
-		s.Figures = append(s.Figures, layout.Figure{Label: "released by", Value: plain.When(*r.ReleaseBy, now), Note: "whatever is not saved by then"})
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "released by", Value: plain.When(*r.ReleaseBy, now), Note: "whatever is not saved by then",
+		})
 	}
 	s.Coverage = r.Notes
-	for _, line := range []struct{ about, text string }{{"not saved: ", r.Lost}, {"ignored what its machines wrote that cannot be: ", r.Wrong}} {
+	for _, line := range []struct{ about, text string }{
+		{"not saved: ", r.Lost}, {"ignored what its machines wrote that cannot be: ", r.Wrong},
+	} {
 		if line.text != "" {
 			s.Because = append(s.Because, line.about+line.text)
 		}
 	}
 	if len(r.Hosts) > 0 {
-		g := layout.Grid{Head: []string{"node", "phase", "activity", "since", "terminals", "ends", "note"}, States: []bool{1: true}}
+		g := layout.Grid{
+			Head: []string{"node", "phase", "activity", "since", "terminals", "ends", "note"}, States: []bool{1: true},
+		}
 		for _, h := range r.Hosts {
 			ends := "-"
 			if h.EndsAt != nil {
 				ends = plain.When(*h.EndsAt, now)
 			}
-			g.Rows = append(g.Rows, []string{strconv.Itoa(h.Node), h.Phase, h.Activity, plain.When(h.Since, now), strconv.Itoa(h.Terminals), ends, cmp.Or(h.Unsaved, h.Why)})
+			g.Rows = append(g.Rows, []string{
+				strconv.Itoa(h.Node), h.Phase, h.Activity, plain.When(h.Since, now), strconv.Itoa(h.Terminals), ends,
+				cmp.Or(h.Unsaved, h.Why),
+			})
 		}
 		s.Tables = []layout.Grid{g}
 		if c := connectionsOf(r.Hosts, now); len(c.Rows) > 0 {
@@ -200,8 +217,12 @@ func Adoption(doc view.Adoption, reaching string) layout.Sheet {
 		}
 		return s
 	}
-	s.Figures = []layout.Figure{{Label: "machine", Value: strings.TrimSpace(doc.Type + " " + doc.Region), Note: doc.Resource}, {Label: "an hour", Value: dollarsOf(doc.HourlyUSD)}, {Label: "owner", Value: cmp.Or(doc.Owner.User, doc.Owner.Team)},
-		{Label: "lease ends", Value: plain.Time(doc.LeaseUntil)}, {Label: "idle for", Value: doc.Idle, Note: "and it is to end"}}
+	s.Figures = []layout.Figure{
+		{Label: "machine", Value: strings.TrimSpace(doc.Type + " " + doc.Region), Note: doc.Resource},
+		{Label: "an hour", Value: dollarsOf(doc.HourlyUSD)}, {Label: "owner", Value: cmp.Or(doc.Owner.User, doc.Owner.Team)},
+		{
+			Label: "lease ends", Value: plain.Time(doc.LeaseUntil),
+		}, {Label: "idle for", Value: doc.Idle, Note: "and it is to end"}}
 	g := layout.Grid{Head: []string{"", "tag", "value"}}
 	for _, t := range doc.Tags {
 		sign := "+"

@@ -15,10 +15,21 @@ import (
 // run, to which machine and since when, and nothing of those that are over.
 func TestRunsShowWhoIsConnected(t *testing.T) {
 	now := time.Date(2026, 11, 23, 18, 0, 0, 0, time.UTC)
-	by := []session.Connected{{Node: 1, Connection: session.Connection{Kind: "ssh", From: "ana-0f3a9c6e85af1b2c3d", Since: now.Add(-90 * time.Minute)}}, {Node: 0, Connection: session.Connection{Kind: "port", From: "bo-77", Since: now.Add(-time.Minute)}}}
+	by := []session.Connected{
+		{
+			Node:       1,
+			Connection: session.Connection{Kind: "ssh", From: "ana-0f3a9c6e85af1b2c3d", Since: now.Add(-90 * time.Minute)},
+		},
+		{Node: 0, Connection: session.Connection{Kind: "port", From: "bo-77", Since: now.Add(-time.Minute)}},
+	}
 	doc := view.Runs{}
-	for name, state := range map[string]session.State{"demo": session.Ready, "over": session.Ended, "going": session.Ending} {
-		doc.Runs = append(doc.Runs, view.NewRun(session.Session{Name: name, State: state, Machines: make([]session.Machine, 2), LeaseUntil: now.Add(time.Hour), Connections: by}, now))
+	for name, state := range map[string]session.State{
+		"demo": session.Ready, "over": session.Ended, "going": session.Ending,
+	} {
+		doc.Runs = append(doc.Runs,
+			view.NewRun(session.Session{
+				Name: name, State: state, Machines: make([]session.Machine, 2), LeaseUntil: now.Add(time.Hour), Connections: by,
+			}, now))
 	}
 	for _, r := range doc.Runs {
 		if want := map[string]int{"demo": 2}[r.Name]; len(r.Connections) != want {

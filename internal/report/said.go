@@ -35,7 +35,8 @@ func Say(w io.Writer, width int, color bool, format string, args ...any) error {
 		text = ""
 		for line := range strings.Lines(b.String()) {
 			indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " ")))
-			text += indent + strings.Join(layout.Wrap(line, width-len(indent)-indentOfRest), "\n"+indent+strings.Repeat(" ", indentOfRest)) + "\n"
+			text += indent + strings.Join(layout.Wrap(line, width-len(indent)-indentOfRest),
+				"\n"+indent+strings.Repeat(" ", indentOfRest)) + "\n"
 		}
 	}
 	_, err = io.WriteString(w, text)
@@ -49,11 +50,13 @@ func YAML(w io.Writer, width int, text string) error {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " ")))
-		if width <= 0 || layout.Width(line) <= width || strings.ContainsAny(line, "#\t") || strings.Contains(strings.TrimSpace(line), "  ") {
+		if width <= 0 || layout.Width(line) <= width || strings.ContainsAny(line, "#\t") ||
+			strings.Contains(strings.TrimSpace(line), "  ") {
 			b.WriteString(line + "\n")
 			continue
 		}
-		b.WriteString(indent + strings.Join(layout.Wrap(line, width-len(indent)-6), "\n"+indent+strings.Repeat(" ", 6)) + "\n")
+		b.WriteString(indent + strings.Join(layout.Wrap(line, width-len(indent)-6), "\n"+indent+strings.Repeat(" ", 6)) +
+			"\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -16,13 +16,18 @@ func TokensSheet(d view.Tokens, now time.Time) layout.Sheet {
 		s.Title = "No token exists: the service takes callers on this machine as its own user"
 		return s
 	}
-	g := layout.Grid{Head: []string{"id", "state", "name", "roles", "expires", "last used", "created by"}, States: []bool{false, true}, Priority: []int{9, 7, 8, 6, 5, 4, 1}}
+	g := layout.Grid{
+		Head: []string{"id", "state", "name", "roles", "expires", "last used", "created by"}, States: []bool{false, true},
+		Priority: []int{9, 7, 8, 6, 5, 4, 1},
+	}
 	for _, t := range d.Tokens {
 		used := "never"
 		if t.UsedAt != nil {
 			used = plain.When(*t.UsedAt, now)
 		}
-		g.Rows = append(g.Rows, []string{t.ID, t.State, t.Name, strings.Join(t.Roles, ", "), plain.When(t.ExpiresAt, now), used, t.CreatedBy})
+		g.Rows = append(g.Rows, []string{
+			t.ID, t.State, t.Name, strings.Join(t.Roles, ", "), plain.When(t.ExpiresAt, now), used, t.CreatedBy,
+		})
 	}
 	s.Tables = append(s.Tables, g)
 	return s

@@ -16,8 +16,12 @@ import (
 
 // Shares shows what each workload of shared machines costs.
 func Shares(d view.Shares) layout.Sheet {
-	s := layout.Sheet{Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads", Coverage: append([]string{}, d.Notes...),
-		Assumptions: []string{"each share holds for the whole period"}, Caption: "What each workload costs, and what is not allocated."}
+	s := layout.Sheet{
+		Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads",
+		Coverage: append([]string{}, d.Notes...),
+		Assumptions: []string{
+			"each share holds for the whole period",
+		}, Caption: "What each workload costs, and what is not allocated."}
 	if len(d.Machines) == 0 {
 		s.Title, s.Caption = "No machine of the file has charges in this period", ""
 		if d.By != "" {
@@ -38,7 +42,9 @@ func Shares(d view.Shares) layout.Sheet {
 		s.Tables = []layout.Grid{allocatedMachines(d)}
 		rows = nil
 		for _, m := range d.Machines {
-			rows = append(append(rows, m.Workloads...), view.WorkloadShare{WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: m.Unallocated}})
+			rows = append(append(rows, m.Workloads...), view.WorkloadShare{
+				WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: m.Unallocated},
+			})
 		}
 	} else {
 		tenancy(&s, d)
@@ -46,7 +52,9 @@ func Shares(d view.Shares) layout.Sheet {
 		for _, m := range d.Machines {
 			free += m.Unallocated
 		}
-		rows = append(slices.Clone(rows), view.WorkloadShare{WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: free}})
+		rows = append(slices.Clone(rows), view.WorkloadShare{
+			WorkloadCost: costs.WorkloadCost{Workload: unallocated, Amount: free},
+		})
 	}
 	b := chart.Bars{Title: "Cost by workload", Axis: chart.Axis{Label: "dollars", Format: chart.USD}, Ordered: true}
 	for _, w := range rows[:min(len(rows), maxRows)] {
@@ -72,10 +80,15 @@ func called(workload string) string {
 
 // allocatedMachines lists the workloads of machines by a file.
 func allocatedMachines(d view.Shares) layout.Grid {
-	g := layout.Grid{Head: []string{"machine", "workload", "cost", "used", "idle", "unmeasured"}, Right: []bool{false, false, true, true, true, true}}
+	g := layout.Grid{
+		Head:  []string{"machine", "workload", "cost", "used", "idle", "unmeasured"},
+		Right: []bool{false, false, true, true, true, true},
+	}
 	for _, m := range d.Machines {
 		for _, w := range m.Workloads {
-			g.Rows = append(g.Rows, []string{m.Resource, w.Workload, usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge)})
+			g.Rows = append(g.Rows, []string{
+				m.Resource, w.Workload, usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge),
+			})
 		}
 		g.Rows = append(g.Rows, []string{m.Resource, unallocated, usd(m.Unallocated), "", "", ""})
 	}
@@ -85,14 +98,23 @@ func allocatedMachines(d view.Shares) layout.Grid {
 // tenancy shows what a metrics server told of the workloads.
 func tenancy(s *layout.Sheet, d view.Shares) {
 	var total, free, unknown, idle, unmeasured money.Amount
-	machines := layout.Grid{Title: "machines", Head: []string{"machine", "GPUs", "cost", "allocated", "unallocated", "unknown", "used", "idle by use"},
+	machines := layout.Grid{
+		Title: "machines", Head: []string{
+			"machine", "GPUs", "cost", "allocated", "unallocated", "unknown", "used", "idle by use",
+		},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 3, 6, 5, 5, 4, 5, 4}}
 	for _, m := range d.Machines {
-		total, free, unknown, idle, unmeasured = total+m.Amount, free+m.Unallocated, unknown+m.Use.Unknown, idle+m.Use.IdleByUse, unmeasured+m.Use.UnmeasuredByUse
-		machines.Rows = append(machines.Rows, []string{m.Resource, fmt.Sprint(m.Use.GPUs), usd(m.Amount), usd(m.Amount - m.Unallocated), usd(m.Unallocated), usd(m.Use.Unknown),
+		total, free, unknown, idle, unmeasured = total+m.Amount, free+m.Unallocated, unknown+m.Use.Unknown, idle+
+			m.Use.IdleByUse, unmeasured+m.Use.UnmeasuredByUse
+		machines.Rows = append(machines.Rows, []string{
+			m.Resource, fmt.Sprint(m.Use.GPUs), usd(m.Amount), usd(m.Amount - m.Unallocated), usd(m.Unallocated),
+			usd(m.Use.Unknown),
 			usd(m.Amount - m.Use.IdleByUse - m.Use.UnmeasuredByUse), usd(m.Use.IdleByUse)})
 	}
-	byName := layout.Grid{Title: "by " + d.By, Head: []string{d.By, "cost", "used", "idle", "unmeasured", "GPU hours", "GPU hours used", "cost by use"},
+	byName := layout.Grid{
+		Title: "by " + d.By, Head: []string{
+			d.By, "cost", "used", "idle", "unmeasured", "GPU hours", "GPU hours used", "cost by use",
+		},
 		Right: []bool{false, true, true, true, true, true, true, true}, Priority: []int{6, 6, 5, 5, 4, 3, 3, 4}}
 	divided := false
 	for _, w := range d.Totals {
@@ -101,10 +123,14 @@ func tenancy(s *layout.Sheet, d view.Shares) {
 			used = plain.Number(*w.Use.UsedGPUHours, 1)
 		}
 		divided = divided || w.Use.DividedUse
-		byName.Rows = append(byName.Rows, []string{called(w.Workload), usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge), plain.Number(w.Use.RequestedGPUHours, 1), used, usd(w.Use.ByUse)})
+		byName.Rows = append(byName.Rows, []string{
+			called(w.Workload), usd(w.Amount), usd(w.Used), usd(w.Idle), usd(w.CannotJudge),
+			plain.Number(w.Use.RequestedGPUHours, 1), used, usd(w.Use.ByUse),
+		})
 	}
 	byName.Rows = append(byName.Rows, []string{unallocated, usd(free), "", "", "", "", "", ""})
-	s.Title = fmt.Sprintf("%s of %s of GPU machines is allocated to %s", usd(total-free), usd(total), plain.Count(len(d.Totals), d.By))
+	s.Title = fmt.Sprintf("%s of %s of GPU machines is allocated to %s", usd(total-free), usd(total),
+		plain.Count(len(d.Totals), d.By))
 	s.Figures = []layout.Figure{
 		{Label: "machines", Value: fmt.Sprint(len(d.Machines))},
 		{Label: "used", Value: usd(total - idle - unmeasured), Note: "what GPUs computed"},
@@ -112,21 +138,30 @@ func tenancy(s *layout.Sheet, d view.Shares) {
 		{Label: unallocated, Value: usd(free), Note: usd(unknown) + " of it: nothing says who held the GPU"},
 	}
 	s.Tables = []layout.Grid{byName, machines}
-	s.Assumptions = []string{"a machine's cost is divided by its GPUs and the time that each was held; its CPUs, memory and disks go with them"}
+	s.Assumptions = []string{
+		"a machine's cost is divided by its GPUs and the time that each was held; its CPUs, memory and disks go with them",
+	}
 	if divided {
-		s.Assumptions = append(s.Assumptions, "utilization of a GPU that several shared is measured of the GPU, and divided among them by request")
+		s.Assumptions = append(s.Assumptions,
+			"utilization of a GPU that several shared is measured of the GPU, and divided among them by request")
 	}
 }
 
 // SharesCSV writes the workloads of each machine as rows.
 func SharesCSV(w io.Writer, d view.Shares) error {
 	return layout.WriteCSV(w, "shares", func(yield func([]string) bool) {
-		if !yield([]string{"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours", "used_gpu_hours"}) {
+		if !yield([]string{
+			"machine", "workload", "total_usd", "used_usd", "idle_usd", "unmeasured_usd", "by_use_usd", "requested_gpu_hours",
+			"used_gpu_hours",
+		}) {
 			return
 		}
 		for _, m := range d.Machines {
 			for _, x := range m.Workloads {
-				row := []string{m.Resource, x.Workload, everyDigit(&x.Amount), everyDigit(&x.Used), everyDigit(&x.Idle), everyDigit(&x.CannotJudge), "", "", ""}
+				row := []string{
+					m.Resource, x.Workload, everyDigit(&x.Amount), everyDigit(&x.Used), everyDigit(&x.Idle),
+					everyDigit(&x.CannotJudge), "", "", "",
+				}
 				if u := x.Use; u != nil {
 					row[6], row[7] = everyDigit(&u.ByUse), strconv.FormatFloat(u.RequestedGPUHours, 'f', -1, 64)
 					if u.UsedGPUHours != nil {

@@ -23,10 +23,20 @@ func strategyName(name string) string { return cmp.Or(strategyNames[name], name)
 
 // Spot shows what each strategy saves.
 func Spot(r spot.Report) layout.Sheet {
-	s := layout.Sheet{Verb: "plan spot", Picture: spotPicture(r), Caption: "Saving of each strategy compared with on-demand. No strategy can exceed perfect foresight.",
-		Pictures:    []layout.Picture{{Title: "One case in " + r.Case.Zone, SVG: casePicture(r.Case), Caption: "When spot was available, and where the work ran."}},
+	s := layout.Sheet{
+		Verb: "plan spot", Picture: spotPicture(r),
+		Caption: "Saving of each strategy compared with on-demand. No strategy can exceed perfect foresight.",
+		Pictures: []layout.Picture{
+			{
+				Title: "One case in " + r.Case.Zone, SVG: casePicture(r.Case),
+				Caption: "When spot was available, and where the work ran.",
+			},
+		},
 		Assumptions: r.Assumptions, Coverage: r.CoverageNotes, Changes: r.Changes}
-	g := layout.Grid{Title: "Strategies", Head: []string{"strategy", "saving", "mean cost", "deadlines missed", "starts", "cases"}, Right: []bool{false, true, true, true, true, true}}
+	g := layout.Grid{
+		Title: "Strategies", Head: []string{"strategy", "saving", "mean cost", "deadlines missed", "starts", "cases"},
+		Right: []bool{false, true, true, true, true, true},
+	}
 	best := "unknown"
 	for _, x := range sortedStrategies(r.Results) {
 		starts := plain.Number(float64(x.Starts), 0)
@@ -38,9 +48,14 @@ func Spot(r spot.Report) layout.Sheet {
 		switch x.Name {
 		case spot.Curfew:
 			s.Title = spotTitle(r, x)
-			s.Figures = append(s.Figures, layout.Figure{Label: "Mean cost of a case", Value: x.MeanCostUSD.Dollars(), Note: "on-demand " + r.OnDemandUSD.Dollars()},
+			s.Figures = append(s.Figures, layout.Figure{
+				Label: "Mean cost of a case", Value: x.MeanCostUSD.Dollars(), Note: "on-demand " + r.OnDemandUSD.Dollars(),
+			},
 				layout.Figure{Label: "Saving", Value: plain.Share(x.Saving, 1), Note: "perfect foresight " + best},
-				layout.Figure{Label: "Deadlines missed", Value: plain.Number(float64(x.Misses), 0), Note: "of " + plain.Count(x.Cases, "case")})
+				layout.Figure{
+					Label: "Deadlines missed", Value: plain.Number(float64(x.Misses), 0),
+					Note: "of " + plain.Count(x.Cases, "case"),
+				})
 		case spot.Bound:
 			best = plain.Share(x.Saving, 1)
 		}
@@ -56,16 +71,20 @@ func Spot(r spot.Report) layout.Sheet {
 func spotTitle(r spot.Report, x spot.Result) string {
 	switch {
 	case x.Saving <= 0:
-		return fmt.Sprintf("Use on-demand: spot saves nothing; a case costs %s on-demand and %s with spot", r.OnDemandUSD.Dollars(), x.MeanCostUSD.Dollars())
+		return fmt.Sprintf("Use on-demand: spot saves nothing; a case costs %s on-demand and %s with spot",
+			r.OnDemandUSD.Dollars(), x.MeanCostUSD.Dollars())
 	case x.Misses > 0:
-		return fmt.Sprintf("Use spot only with a later deadline: it saves %s, but misses the deadline in %d of %s", plain.Share(x.Saving, 1), x.Misses, plain.Count(x.Cases, "case"))
+		return fmt.Sprintf("Use spot only with a later deadline: it saves %s, but misses the deadline in %d of %s",
+			plain.Share(x.Saving, 1), x.Misses, plain.Count(x.Cases, "case"))
 	}
 	return fmt.Sprintf("Use spot: a case costs %s instead of %s on-demand (saves %s), and no deadline is missed in %s",
 		x.MeanCostUSD.Dollars(), r.OnDemandUSD.Dollars(), plain.Share(x.Saving, 1), plain.Count(x.Cases, "case"))
 }
 
 func sortedStrategies(all []spot.Result) []spot.Result {
-	return slices.SortedStableFunc(slices.Values(all), func(a, b spot.Result) int { return cmp.Compare(b.Saving, a.Saving) })
+	return slices.SortedStableFunc(slices.Values(all), func(a, b spot.Result) int {
+		return cmp.Compare(b.Saving, a.Saving)
+	})
 }
 
 // spotZones is the table of savings by zone, the best zone for curfew first.
@@ -82,7 +101,9 @@ func spotZones(r spot.Report) layout.Grid {
 	for _, x := range r.Zones[0].Results {
 		g.Head, g.Right = append(g.Head, strategyName(x.Name)), append(g.Right, true)
 	}
-	for _, z := range slices.SortedStableFunc(slices.Values(r.Zones), func(a, b spot.ZoneReport) int { return cmp.Compare(saving(b), saving(a)) }) {
+	for _, z := range slices.SortedStableFunc(slices.Values(r.Zones), func(a, b spot.ZoneReport) int {
+		return cmp.Compare(saving(b), saving(a))
+	}) {
 		row := []string{z.Name, plain.Share(z.Up, 1)}
 		for _, x := range z.Results {
 			row = append(row, plain.Share(x.Saving, 1))
@@ -94,7 +115,10 @@ func spotZones(r spot.Report) layout.Grid {
 
 // spotPicture draws the saving of every strategy and of perfect foresight.
 func spotPicture(r spot.Report) string {
-	c := chart.Bars{Title: "Saving compared with on-demand, by strategy", Axis: chart.Axis{Label: "saving compared with on-demand", Format: chart.Percent}}
+	c := chart.Bars{
+		Title: "Saving compared with on-demand, by strategy",
+		Axis:  chart.Axis{Label: "saving compared with on-demand", Format: chart.Percent},
+	}
 	for _, x := range r.Results {
 		b := chart.Bar{Label: strategyName(x.Name), Value: x.Saving, Color: chart.Gray, Note: chart.Percent(x.Saving)}
 		switch x.Name {
@@ -114,11 +138,19 @@ func spotPicture(r spot.Report) string {
 
 // casePicture draws where one case ran, and when spot was available.
 func casePicture(t spot.Timeline) string {
-	c := chart.Lanes{Title: "One case in " + t.Zone, Axis: chart.Axis{Label: "hours after the start of the case", Format: func(v float64) string { return plain.Number(v, 1) },
-		Least: 0, Most: float64(len(t.Ran)) * t.Gap},
-		Kinds: []chart.Kind{{Name: "spot available", Color: chart.SoftBlue}, {Name: "ran on spot", Color: chart.Blue}, {Name: "ran on-demand", Color: chart.Orange}},
+	c := chart.Lanes{
+		Title: "One case in " + t.Zone, Axis: chart.Axis{
+			Label: "hours after the start of the case", Format: func(v float64) string { return plain.Number(v, 1) },
+			Least: 0, Most: float64(len(t.Ran)) * t.Gap},
+		Kinds: []chart.Kind{
+			{Name: "spot available", Color: chart.SoftBlue}, {Name: "ran on spot", Color: chart.Blue},
+			{Name: "ran on-demand", Color: chart.Orange},
+		},
 		Rows: []chart.Lane{
-			{Label: "spot available", Blocks: stretches(t.Up, t.Gap, func(up bool) (chart.Color, bool) { return chart.SoftBlue, up })},
+			{
+				Label:  "spot available",
+				Blocks: stretches(t.Up, t.Gap, func(up bool) (chart.Color, bool) { return chart.SoftBlue, up }),
+			},
 			{Label: "curfew", Blocks: stretches(t.Ran, t.Gap, func(p spot.Place) (chart.Color, bool) {
 				if p == spot.RanOnDemand {
 					return chart.Orange, true
@@ -148,15 +180,23 @@ func stretches[T comparable](all []T, step float64, color func(T) (chart.Color, 
 // Checkpoint shows what each rule for the interval keeps.
 func Checkpoint(r spot.CheckpointReport) layout.Sheet {
 	s := layout.Sheet{Verb: "plan checkpoint", Picture: checkpointPicture(r),
-		Caption:     "The line is what each fixed interval keeps. Shorter intervals spend more time on writes; longer intervals lose more work at an interruption.",
-		Assumptions: append(slices.Clip(r.Assumptions), "curfew starts with "+r.Prior), Coverage: r.CoverageNotes, Changes: r.Changes}
-	g := layout.Grid{Title: "Rules", Head: []string{"rule", "interval", "paid time kept"}, Right: []bool{false, true, true}}
-	for _, x := range slices.SortedStableFunc(slices.Values(r.Results), func(a, b spot.CheckpointResult) int { return cmp.Compare(b.Kept, a.Kept) }) {
+		Caption: "The line is what each fixed interval keeps. Shorter intervals spend more time on writes; longer " +
+			"intervals lose more work at an interruption.",
+		Assumptions: append(slices.Clip(r.Assumptions), "curfew starts with "+r.Prior), Coverage: r.CoverageNotes,
+		Changes: r.Changes}
+	g := layout.Grid{
+		Title: "Rules", Head: []string{"rule", "interval", "paid time kept"}, Right: []bool{false, true, true},
+	}
+	for _, x := range slices.SortedStableFunc(slices.Values(r.Results), func(a, b spot.CheckpointResult) int {
+		return cmp.Compare(b.Kept, a.Kept)
+	}) {
 		interval := secondsText(x.Interval)
 		if x.Name == spot.Curfew {
 			interval += " at first"
-			s.Title = fmt.Sprintf("Save the first checkpoint after %s, then at growing intervals: keeps %s of the paid time", secondsText(x.Interval), plain.Share(x.Kept, 1))
-			s.Figures = []layout.Figure{{Label: "First checkpoint", Value: secondsText(x.Interval), Note: "after the start of a run"},
+			s.Title = fmt.Sprintf("Save the first checkpoint after %s, then at growing intervals: keeps %s of the paid time",
+				secondsText(x.Interval), plain.Share(x.Kept, 1))
+			s.Figures = []layout.Figure{
+				{Label: "First checkpoint", Value: secondsText(x.Interval), Note: "after the start of a run"},
 				{Label: "Paid time kept", Value: plain.Share(x.Kept, 1), Note: "over " + plain.Count(r.Runs, "run")}}
 			if len(x.ByAge) > 0 {
 				s.Tables = append(s.Tables, byAge(x.ByAge))
@@ -170,7 +210,10 @@ func Checkpoint(r spot.CheckpointReport) layout.Sheet {
 
 // byAge is the table of intervals by the age of a run.
 func byAge(all []spot.AgedInterval) layout.Grid {
-	g := layout.Grid{Title: "curfew's interval by age of the run", Head: []string{"age of the run", "interval"}, Right: []bool{true, true}}
+	g := layout.Grid{
+		Title: "curfew's interval by age of the run", Head: []string{"age of the run", "interval"},
+		Right: []bool{true, true},
+	}
 	for _, b := range all {
 		g.Rows = append(g.Rows, []string{"from " + secondsText(b.Age), secondsText(b.Interval)})
 	}
@@ -185,7 +228,10 @@ func checkpointPicture(r spot.CheckpointReport) string {
 		fixed.Points = append(fixed.Points, chart.Point{X: p.Interval.Seconds(), Y: p.Kept})
 	}
 	c := chart.Lines{Title: "Share of paid time kept, by checkpoint interval", Series: []chart.Series{fixed},
-		X: chart.Axis{Label: "work between two checkpoints", Log: true, Ticks: []float64{60, 300, 900, 3600, 3 * 3600, 12 * 3600, 48 * 3600, 168 * 3600}, Format: secondsText},
+		X: chart.Axis{
+			Label: "work between two checkpoints", Log: true,
+			Ticks: []float64{60, 300, 900, 3600, 3 * 3600, 12 * 3600, 48 * 3600, 168 * 3600}, Format: secondsText,
+		},
 		Y: chart.Axis{Label: "share of paid time that ends as saved work", Format: chart.Percent}}
 	colors := map[string]chart.Color{spot.Young: chart.Orange, spot.Daly: chart.SoftOrange, spot.BestFixed: chart.Ink}
 	for _, x := range r.Results {
@@ -193,7 +239,9 @@ func checkpointPicture(r spot.CheckpointReport) string {
 			c.Limits = append(c.Limits, chart.Mark{At: x.Kept, Label: "curfew (growing intervals)"})
 			continue
 		}
-		c.Series = append(c.Series, chart.Series{Name: fmt.Sprintf("%s: %s at %s", strategyName(x.Name), plain.Share(x.Kept, 1), secondsText(x.Interval)), Color: colors[x.Name], Scatter: true,
+		c.Series = append(c.Series, chart.Series{
+			Name:  fmt.Sprintf("%s: %s at %s", strategyName(x.Name), plain.Share(x.Kept, 1), secondsText(x.Interval)),
+			Color: colors[x.Name], Scatter: true,
 			Points: []chart.Point{{X: x.Interval, Y: x.Kept}}})
 	}
 	return c.SVG()

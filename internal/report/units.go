@@ -21,7 +21,10 @@ func Units(doc view.Units) layout.Sheet {
 	var titles []string
 	for _, d := range doc.Units {
 		name := unitName(d)
-		g := layout.Grid{Title: name, Head: []string{"period", "of", "basis", "cost", "units", "unit cost", "target", "change"}, Right: []bool{false, false, false, true, true, true, true, true}}
+		g := layout.Grid{
+			Title: name, Head: []string{"period", "of", "basis", "cost", "units", "unit cost", "target", "change"},
+			Right: []bool{false, false, false, true, true, true, true, true},
+		}
 		for _, c := range d.Rows[:min(len(d.Rows), maxRows)] {
 			g.Rows = append(g.Rows, unitRow(d, c.Period.Format(unitPeriods(d)), c))
 		}
@@ -44,7 +47,8 @@ func Units(doc view.Units) layout.Sheet {
 			s.Figures = append(s.Figures, layout.Figure{Label: name, Value: c.Cost.Dollars(), Note: unitNote(d, c)})
 		}
 		s.Tables = append(s.Tables, g)
-		s.Assumptions, s.Coverage, s.Changes = append(s.Assumptions, d.Assumptions...), append(s.Coverage, d.CoverageNotes...), append(s.Changes, d.Changes...)
+		s.Assumptions, s.Coverage, s.Changes = append(s.Assumptions, d.Assumptions...), append(s.Coverage,
+			d.CoverageNotes...), append(s.Changes, d.Changes...)
 		s.Picture = cmp.Or(s.Picture, unitsPicture(d))
 	}
 	s.Title = strings.Join(titles[:min(len(titles), 2)], "; ")
@@ -87,7 +91,10 @@ func unitRow(d view.UnitCosts, period string, c costs.UnitCost) []string {
 			target += " (over)"
 		}
 	}
-	return []string{period, strings.Join(c.Key, " "), string(c.Basis), cost, plain.Number(float64(c.Count)/1000, 3), each, target, change}
+	return []string{
+		period, strings.Join(c.Key, " "), string(c.Basis), cost, plain.Number(float64(c.Count)/1000, 3), each, target,
+		change,
+	}
 }
 
 // unitPeriods is the layout of the periods: hours where the rows of a unit are of hours.
@@ -124,7 +131,8 @@ func unitsPicture(d view.UnitCosts) string {
 	if len(times) == 0 {
 		return ""
 	}
-	picture := chart.Lines{Title: "Unit cost per " + unitName(d) + " by period", X: chart.Dates(times[0], times[len(times)-1]),
+	picture := chart.Lines{
+		Title: "Unit cost per " + unitName(d) + " by period", X: chart.Dates(times[0], times[len(times)-1]),
 		Y: chart.Axis{Label: "dollars per " + unitName(d), Format: unitDollars}}
 	for i, b := range order {
 		s := chart.Series{Name: string(b), Color: []chart.Color{chart.Ink, chart.Blue, chart.Orange}[i]}

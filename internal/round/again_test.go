@@ -33,10 +33,14 @@ policies:
 		t.Fatal(err)
 	}
 	cloud := sim.New(sim.Options{Seed: 7, Now: now})
-	s := round.Setting{Clock: func() time.Time { return now }, Lister: cloud, Sources: []usage.Source{cloud}, Prices: book, Duty: duty.DefaultThresholds(),
+	s := round.Setting{Clock: func() time.Time {
+		return now
+	}, Lister: cloud, Sources: []usage.Source{cloud}, Prices: book, Duty: duty.DefaultThresholds(),
 		Query: round.Query{Kinds: set.Kinds()}, Policies: set, LookBack: 12 * time.Hour}
 	e := round.New(s)
-	for i, step := range []time.Duration{0, 2 * time.Minute, time.Minute, 10 * time.Minute, 3 * time.Minute, time.Hour, 2 * time.Minute} {
+	for i, step := range []time.Duration{
+		0, 2 * time.Minute, time.Minute, 10 * time.Minute, 3 * time.Minute, time.Hour, 2 * time.Minute,
+	} {
 		now = now.Add(step)
 		got, err := e.Round(t.Context())
 		if err != nil {
@@ -51,12 +55,16 @@ policies:
 			if (f.Duty == nil) != (g.Duty == nil) {
 				t.Fatalf("round %d: %s is judged %v and %v", i, f.Resource.ID, f.Duty, g.Duty)
 			}
-			if f.Duty != nil && (f.Duty.State != g.Duty.State || !f.Duty.Since.Equal(g.Duty.Since) || !f.Duty.Until.Equal(g.Duty.Until)) {
-				t.Errorf("round %d at %s: %s is %s since %s until %s, want %s since %s until %s (%s)", i, now.Format("15:04"), f.Resource.ID, g.Duty.State, g.Duty.Since.Format("15:04"), g.Duty.Until.Format("15:04"), f.Duty.State, f.Duty.Since.Format("15:04"), f.Duty.Until.Format("15:04"), g.Duty.Why)
+			if f.Duty != nil && (f.Duty.State != g.Duty.State || !f.Duty.Since.Equal(g.Duty.Since) ||
+				!f.Duty.Until.Equal(g.Duty.Until)) {
+				t.Errorf("round %d at %s: %s is %s since %s until %s, want %s since %s until %s (%s)", i, now.Format("15:04"),
+					f.Resource.ID, g.Duty.State, g.Duty.Since.Format("15:04"), g.Duty.Until.Format("15:04"), f.Duty.State,
+					f.Duty.Since.Format("15:04"), f.Duty.Until.Format("15:04"), g.Duty.Why)
 			}
 		}
 		if len(got.Proposals) != len(want.Proposals) {
-			t.Errorf("round %d at %s: %d proposals, a fresh engine has %d", i, now.Format("15:04"), len(got.Proposals), len(want.Proposals))
+			t.Errorf("round %d at %s: %d proposals, a fresh engine has %d", i, now.Format("15:04"), len(got.Proposals),
+				len(want.Proposals))
 		}
 	}
 }

@@ -33,7 +33,8 @@ func (e *Engine) findings(r *Result, now time.Time) error {
 	}
 	account := &finding.Account{
 		Now: now, Resources: r.Resources, Windows: r.Windows, Verdicts: r.Verdicts, Unmeasured: r.Unmeasured,
-		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown, Advice: r.Advice,
+		Charges: r.Charges, Prices: e.Prices, Rules: e.Audit.Rules, Unread: r.Unread, CommitmentsKnown: r.CommitmentsKnown,
+		Advice: r.Advice,
 	}
 	account.TagsFor = func(res *inventory.Resource) (map[string]string, []string) {
 		add, left, _ := e.Audit.Owners.Missing(res, e.Audit.Required, e.Audit.Tags)
@@ -99,7 +100,9 @@ func (e *Engine) doing(f *finding.Finding, now time.Time) *duty.Verdict {
 		if f.Confidence == finding.Low {
 			return &duty.Verdict{Why: "the evidence is weak: " + f.Because}
 		}
-		return &duty.Verdict{State: duty.Idle, Why: f.Because, Coverage: 1, Evidence: f.Evidence, Until: now, Expires: now.Add(verdictFresh)}
+		return &duty.Verdict{
+			State: duty.Idle, Why: f.Because, Coverage: 1, Evidence: f.Evidence, Until: now, Expires: now.Add(verdictFresh),
+		}
 	}
 	return nil
 }

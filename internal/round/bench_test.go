@@ -24,12 +24,16 @@ type large struct {
 }
 
 func (l *large) List(context.Context, Query) (*Observation, error) {
-	return &Observation{Inventory: inventory.Inventory{Resources: l.machines}, Cloud: "aws", Accounts: []string{"1"}, Regions: []string{"us-east-1"}, CommitmentsKnown: true}, nil
+	return &Observation{
+		Inventory: inventory.Inventory{Resources: l.machines}, Cloud: "aws", Accounts: []string{"1"},
+		Regions: []string{"us-east-1"}, CommitmentsKnown: true,
+	}, nil
 }
 
 func (l *large) Name() string { return "bench" }
 
-func (l *large) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (l *large) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	const step = 5 * time.Minute
 	l.rounds++
 	for i, r := range resources {
@@ -74,11 +78,15 @@ policies:
 		aws.Attach(l.machines)
 		at := now
 		store := action.NewMemory()
-		e := New(Setting{Clock: func() time.Time { return at }, Lister: l, Sources: []usage.Source{l}, Prices: book, Duty: duty.DefaultThresholds(),
+		e := New(Setting{Clock: func() time.Time {
+			return at
+		}, Lister: l, Sources: []usage.Source{l}, Prices: book, Duty: duty.DefaultThresholds(),
 			LookBack: 12 * time.Hour, Policies: set,
 			Ladder: func(account string) *action.Ladder {
-				return &action.Ladder{Store: store, Cloud: actiontest.NewCloud(func() time.Time { return at }), Notifier: actiontest.NewPeople(), Account: account,
-					Clock: func() action.Clock { return action.Clock{Wall: at} }}
+				return &action.Ladder{
+					Store: store, Cloud: actiontest.NewCloud(func() time.Time { return at }), Notifier: actiontest.NewPeople(),
+					Account: account,
+					Clock:   func() action.Clock { return action.Clock{Wall: at} }}
 			}})
 		for _, took := range []*time.Duration{&first, &second} {
 			began := time.Now()

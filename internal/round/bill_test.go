@@ -15,10 +15,13 @@ import (
 func TestUnusedCapacityOfABillIsIdle(t *testing.T) {
 	day := time.Date(2026, 10, 7, 0, 0, 0, 0, time.UTC)
 	usage := func(capacity, commitment string, billed, effective money.Amount) bill.Row {
-		return bill.Row{Day: day, Category: bill.Compute, ChargeCategory: bill.Usage, CapacityStatus: capacity, Status: commitment,
+		return bill.Row{
+			Day: day, Category: bill.Compute, ChargeCategory: bill.Usage, CapacityStatus: capacity, Status: commitment,
 			Cost: bill.Cost{Billed: billed * money.USD, Effective: effective * money.USD}}
 	}
-	rows := []bill.Row{usage(bill.Unused, "", 48, 48), usage("", bill.Unused, 0, 24), usage("", bill.Used, 0, 12), usage("", "", 12, 12)}
+	rows := []bill.Row{
+		usage(bill.Unused, "", 48, 48), usage("", bill.Unused, 0, 24), usage("", bill.Used, 0, 12), usage("", "", 12, 12),
+	}
 	b, err := BillOf(slices.Values(rows), "aws", "focus.csv")
 	if err != nil {
 		t.Fatal(err)

@@ -44,14 +44,17 @@ func (w written) List(ctx context.Context, _ Query) (*Observation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Observation{Inventory: inventory.Inventory{Resources: resources}, Accounts: []string{""}, Regions: []string{""}}, ctx.Err()
+	return &Observation{
+		Inventory: inventory.Inventory{Resources: resources}, Accounts: []string{""}, Regions: []string{""},
+	}, ctx.Err()
 }
 
 // Name implements [usage.Source].
 func (written) Name() string { return "case" }
 
 // Measure implements [usage.Source]: a sample at the very time of the round is known.
-func (w written) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (w written) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	for _, r := range resources {
 		sink := open(r, usage.Opened{Step: w.Step(), Source: w.Name()})
 		if sink == nil {

@@ -70,7 +70,10 @@ policies:
 		f.clock.Advance(15 * time.Minute)
 	}
 	want := []Count{
-		{Policy: "idle", Selected: 7, True: 5, False: 2, Unknown: map[string]int{"where: resource.environment is unknown: no tag says it": 1},
+		{
+			Policy: "idle", Selected: 7, True: 5, False: 2, Unknown: map[string]int{
+				"where: resource.environment is unknown: no tag says it": 1,
+			},
 			Refused: map[string]int{"protected": 1, "kept": 1}, Deferred: 2},
 		{Policy: "expensive", Selected: 8, True: 6, False: 2, Refused: map[string]int{"kept": 1}, OverCaps: 5},
 		{Policy: "volumes"},

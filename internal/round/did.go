@@ -62,7 +62,9 @@ func (s *subject) replay(all []*series, now time.Time) {
 	sinks := make([]usage.Sink, len(all))
 	for i, x := range all {
 		sinks[i] = s.tracker.Open(x.opened)
-		if byTime := func(a, b point) int { return int(min(max(a.at-b.at, -1), 1)) }; !slices.IsSortedFunc(x.points, byTime) {
+		if byTime := func(a, b point) int {
+			return int(min(max(a.at-b.at, -1), 1))
+		}; !slices.IsSortedFunc(x.points, byTime) {
 			slices.SortStableFunc(x.points, byTime)
 		}
 	}

@@ -28,7 +28,8 @@ type timetable struct {
 
 func (timetable) Name() string { return "timetable" }
 
-func (s timetable) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (s timetable) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	meters := []struct {
 		gpu    string
 		signal usage.Signal
@@ -134,15 +135,19 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 		for h := range min(14*24, int(now.Sub(r.CreatedAt)/time.Hour)) {
 			table.hours[r.ID] = append(table.hours[r.ID], float64(95*((h/(7+i))%2)))
 		}
-		o.Resources = append(o.Resources, &inventory.Resource{ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp3",
-			CreatedAt: now.Add(-60 * days), State: inventory.StateAvailable, Tags: map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}})
+		o.Resources = append(o.Resources, &inventory.Resource{
+			ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp3",
+			CreatedAt: now.Add(-60 * days), State: inventory.StateAvailable, Tags: map[string]string{}, Owner: r.Owner,
+			Detail: &inventory.Volume{SizeGiB: 100}})
 	}
 	p := setting(t, Observation{})
 	kept := ledgertest.NewStore()
 	books := ledger.Journal{Store: kept}
 	p.Lister, p.Sources, p.Books, p.Source = account{observation: o}, []usage.Source{table}, books, "scan"
 	ctx, since := context.Background(), now.Add(-14*days)
-	if err := books.Post(ctx, ledger.Seen{Account: ledger.Account{Cloud: "aws", ID: "1"}, At: since, Source: "scan", Regions: []string{"us-east-1"}}); err != nil {
+	if err := books.Post(ctx, ledger.Seen{
+		Account: ledger.Account{Cloud: "aws", ID: "1"}, At: since, Source: "scan", Regions: []string{"us-east-1"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	a, err := New(p).Round(ctx)
@@ -160,7 +165,9 @@ func TestACostsQueryAgreesWithAnAudit(t *testing.T) {
 		t.Errorf("the ledger and the audit differ (-ledger +audit):\n%s", diff)
 	}
 	byDuty, err := costs.Spent(ctx, kept, costs.Query{By: []ledger.Dimension{ledger.ByDuty}, Since: since, Until: now})
-	if err != nil || !slices.ContainsFunc(byDuty.Rows, func(r costs.Cost) bool { return r.Key[0] == ledger.Unused && r.Wasted > 0 }) {
+	if err != nil || !slices.ContainsFunc(byDuty.Rows, func(r costs.Cost) bool {
+		return r.Key[0] == ledger.Unused && r.Wasted > 0
+	}) {
 		t.Errorf("volumes without a point of input or output are not unused: %+v (%v)", byDuty.Rows, err)
 	}
 }

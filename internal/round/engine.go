@@ -204,7 +204,9 @@ func (r *Result) Frozen() *action.Freeze {
 
 // Partial says that something failed or could not be read.
 func (r *Result) Partial() bool {
-	return len(r.BlindSpots) > 0 || len(r.Unposted) > 0 || slices.ContainsFunc(r.Reports, func(r action.Report) bool { return r.Partial })
+	return len(r.BlindSpots) > 0 || len(r.Unposted) > 0 || slices.ContainsFunc(r.Reports, func(r action.Report) bool {
+		return r.Partial
+	})
 }
 
 // Round makes one round of what is due now: observe, judge, charge, decide, act. It
@@ -240,7 +242,8 @@ func (e *Engine) Due() time.Time {
 	var due time.Time
 	for _, s := range e.listed {
 		for i := range s.answers {
-			if next := s.answers[i].next; s.answers[i].selected == usage.True && !next.IsZero() && (due.IsZero() || next.Before(due)) {
+			if next := s.answers[i].next; s.answers[i].selected == usage.True && !next.IsZero() &&
+				(due.IsZero() || next.Before(due)) {
 				due = next
 			}
 		}
@@ -310,7 +313,8 @@ func (e *Engine) act(ctx context.Context, r *Result, woken []*subject) error {
 
 // climb makes an account's round on the ladder: these are the proposals about its
 // resources, and read says which part of the account was looked at.
-func (e *Engine) climb(ctx context.Context, cloud, account string, proposals []action.Proposal, woken []*subject, read func(inventory.Ref) bool) (action.Report, error) {
+func (e *Engine) climb(ctx context.Context, cloud, account string, proposals []action.Proposal, woken []*subject,
+	read func(inventory.Ref) bool) (action.Report, error) {
 	look := action.Look{Proposals: proposals, Sources: []string{}, Selected: map[string]int{}}
 	if e.Policies != nil {
 		for _, p := range e.Policies.Policies {

@@ -61,7 +61,8 @@ policies:
 	if answers["true"] == 0 || answers["false"] == 0 {
 		t.Errorf("the answers are %v", answers)
 	}
-	if k := duty.NewTracker(s.Duty, s.Activity, 0).Watch(New(Setting{}).watch); (duty.Gauge{Tracker: k}).Read(f.now(), set.Policies[0].Figures()[0], true).Known {
+	if k := duty.NewTracker(s.Duty, s.Activity, 0).Watch(New(Setting{}).watch); (duty.Gauge{Tracker: k}).Read(f.now(),
+		set.Policies[0].Figures()[0], true).Known {
 		t.Error("a figure is known that nothing asks for")
 	}
 }

@@ -47,7 +47,8 @@ func (r *replay) foreseen(s *subject) (until int64) {
 		s.answers[i].Answer = f.answers[i]
 	}
 	// It grows older only as far as samples are known.
-	if left := f.after - s.does.Lasting; f.after < never && r.now.Before(s.does.Until) && !r.now.Add(left).After(r.lastsTo(s)) {
+	if left := f.after - s.does.Lasting; f.after < never && r.now.Before(s.does.Until) &&
+		!r.now.Add(left).After(r.lastsTo(s)) {
 		return min(f.until, now+int64(left))
 	}
 	return f.until

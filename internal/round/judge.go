@@ -113,7 +113,9 @@ func (e *Engine) whole(members []*subject, now time.Time) {
 		return
 	}
 	if missing {
-		verdicts = append(verdicts, duty.Verdict{Why: fmt.Sprintf("%d machines of it were seen, and not every region could be read", len(running))})
+		verdicts = append(verdicts, duty.Verdict{
+			Why: fmt.Sprintf("%d machines of it were seen, and not every region could be read", len(running)),
+		})
 	}
 	whole := duty.Gang(verdicts)
 	for _, s := range running {

@@ -23,14 +23,18 @@ import (
 type lists struct{ now []*inventory.Resource }
 
 func (l *lists) List(context.Context, Query) (*Observation, error) {
-	return &Observation{Inventory: inventory.Inventory{Resources: slices.Clone(l.now)}, Cloud: "aws", Accounts: []string{"1", "2"}, Regions: []string{"us-east-1"}, CommitmentsKnown: true}, nil
+	return &Observation{
+		Inventory: inventory.Inventory{Resources: slices.Clone(l.now)}, Cloud: "aws", Accounts: []string{"1", "2"},
+		Regions: []string{"us-east-1"}, CommitmentsKnown: true,
+	}, nil
 }
 
 // TestARoundKnowsWhatIsListed: whatever comes, goes, changes or stands twice in a list, the
 // engine knows each resource of the newest list as it is there, its gang, and no other; and
 // an account counts its own machines alone.
 func TestARoundKnowsWhatIsListed(t *testing.T) {
-	set, err := policy.Parse("p.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    select: {kind: instance, lifetime: ephemeral}\n    when: resource.age > duration(\"1h\")\n    then: [{do: notify}]\n"))
+	set, err := policy.Parse("p.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    select: "+
+		"{kind: instance, lifetime: ephemeral}\n    when: resource.age > duration(\"1h\")\n    then: [{do: notify}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +43,9 @@ func TestARoundKnowsWhatIsListed(t *testing.T) {
 		made := map[string]*inventory.Resource{}
 		account := &lists{}
 		at := now
-		e := New(Setting{Clock: func() time.Time { return at }, Lister: account, Prices: prices, Duty: duty.DefaultThresholds(), Policies: set})
+		e := New(Setting{Clock: func() time.Time {
+			return at
+		}, Lister: account, Prices: prices, Duty: duty.DefaultThresholds(), Policies: set})
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
 			account.now = nil
 			for _, i := range rapid.SliceOfN(rapid.IntRange(0, 5), 0, 7).Draw(t, "list") {
@@ -48,7 +54,8 @@ func TestARoundKnowsWhatIsListed(t *testing.T) {
 					r := machine(id, "g6.2xlarge", 48*time.Hour)
 					r.Account = []string{"1", "2"}[i%2]
 					r.Gang = rapid.SampledFrom([]string{"", "run"}).Draw(t, "gang")
-					r.Lifetime = rapid.SampledFrom([]inventory.Lifetime{inventory.Ephemeral, inventory.Persistent}).Draw(t, "lifetime")
+					r.Lifetime = rapid.SampledFrom([]inventory.Lifetime{inventory.Ephemeral, inventory.Persistent}).Draw(t,
+						"lifetime")
 					made[id] = r
 				}
 				account.now = append(account.now, made[id])
@@ -110,7 +117,8 @@ type combined struct {
 
 func (combined) Name() string { return "combined" }
 
-func (c combined) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (c combined) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	for _, r := range resources {
 		sink := open(r, usage.Opened{Step: time.Hour, Source: "combined", Aggregated: c.aggregated})
 		for at := iv.From; at.Before(iv.To); at = at.Add(time.Hour) {
@@ -173,7 +181,8 @@ type tapeOf struct{ step time.Duration }
 
 func (tapeOf) Name() string { return "tape" }
 
-func (s tapeOf) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (s tapeOf) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	for _, r := range resources {
 		sink := open(r, usage.Opened{Step: s.step, Source: "tape"})
 		for at := iv.From; at.Before(iv.To); at = at.Add(s.step) {
@@ -186,13 +195,16 @@ func (s tapeOf) Measure(_ context.Context, resources []*inventory.Resource, iv u
 // costly is a source whose calls cost as much as fits an amount.
 type costly struct{ combined }
 
-func (c costly) Measure(context.Context, []*inventory.Resource, usage.Interval, func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (c costly) Measure(context.Context, []*inventory.Resource, usage.Interval,
+	func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	return usage.Measured{Calls: []Calls{{API: "monitoring", Count: 1, Cost: math.MaxInt64}}}, nil
 }
 
 // TestCallsThatDoNotFitAreAnError, and no cost that is too small.
 func TestCallsThatDoNotFitAreAnError(t *testing.T) {
-	s := setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 48*time.Hour)}}})
+	s := setting(t, Observation{
+		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 48*time.Hour)}},
+	})
 	s.Sources = []usage.Source{costly{}}
 	if r, err := New(s).Round(context.Background()); err != nil || r.Calls[0].Cost != math.MaxInt64 {
 		t.Fatalf("one call: %+v, %v", r, err)
@@ -209,7 +221,8 @@ type once struct {
 	rounds *int
 }
 
-func (o once) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (o once) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	if *o.rounds++; *o.rounds > 1 {
 		return usage.Measured{}, nil
 	}
@@ -229,7 +242,9 @@ func TestAVerdictIsJudgedAgainWhenItExpires(t *testing.T) {
 	at := now
 	m := machine("i-1", "g6.2xlarge", 48*time.Hour)
 	s := setting(t, Observation{})
-	s.Audit, s.Query, s.Clock, s.Lister = nil, Query{}, func() time.Time { return at }, &lists{now: []*inventory.Resource{m}}
+	s.Audit, s.Query, s.Clock, s.Lister = nil, Query{}, func() time.Time {
+		return at
+	}, &lists{now: []*inventory.Resource{m}}
 	s.Sources = []usage.Source{once{rounds: new(int)}}
 	e := New(s)
 	verdict := func() *duty.Verdict {

@@ -34,7 +34,10 @@ type fleet struct {
 }
 
 func newFleet(n int) *fleet {
-	f := &fleet{busy: map[string]bool{}, unread: map[string]bool{}, step: time.Minute, clock: actiontest.NewClock(now), store: actiontest.NewStore()}
+	f := &fleet{
+		busy: map[string]bool{}, unread: map[string]bool{}, step: time.Minute, clock: actiontest.NewClock(now),
+		store: actiontest.NewStore(),
+	}
 	f.cloud = actiontest.NewCloud(func() time.Time { return f.clock.Wall })
 	for i := range n {
 		r := machine(fmt.Sprintf("i-%d", i+1), "g6.2xlarge", 30*days)
@@ -49,7 +52,10 @@ func (f *fleet) List(_ context.Context, q Query) (*Observation, error) {
 	if q.Only != nil && f.again != nil {
 		f.again()
 	}
-	o := &Observation{Cloud: "aws", Accounts: []string{"1"}, Regions: []string{"us-east-1", "us-west-2"}, Unread: map[string]bool{}, CommitmentsKnown: true}
+	o := &Observation{
+		Cloud: "aws", Accounts: []string{"1"}, Regions: []string{"us-east-1", "us-west-2"}, Unread: map[string]bool{},
+		CommitmentsKnown: true,
+	}
 	for region := range f.unread {
 		o.Unread["1/"+region+"/instance"] = true
 	}
@@ -67,7 +73,8 @@ func (f *fleet) List(_ context.Context, q Query) (*Observation, error) {
 func (f *fleet) Name() string { return "test" }
 
 // Measure implements usage.Source.
-func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	for _, r := range resources {
 		w := open(r, usage.Opened{Step: f.step, Source: "test"})
 		for at := iv.From; at.Before(iv.To); at = at.Add(f.step) {
@@ -86,7 +93,10 @@ func (f *fleet) Measure(_ context.Context, resources []*inventory.Resource, iv u
 }
 
 func (f *fleet) ladder(account string) *action.Ladder {
-	return &action.Ladder{Store: f.store, Cloud: f.cloud, Notifier: actiontest.NewPeople(), Account: account, Actor: "ana", Enforce: true, Clock: f.clock.Read}
+	return &action.Ladder{
+		Store: f.store, Cloud: f.cloud, Notifier: actiontest.NewPeople(), Account: account, Actor: "ana", Enforce: true,
+		Clock: f.clock.Read,
+	}
 }
 
 func (f *fleet) now() time.Time { return f.clock.Wall }
@@ -122,7 +132,10 @@ policies:
 }
 
 func (f *fleet) setting(set *policy.Set, book *price.Book, recordings ...Recording) Setting {
-	out := Setting{Clock: f.now, Lister: f, Prices: book, Duty: duty.DefaultThresholds(), LookBack: 3 * time.Hour, Policies: set, Ladder: f.ladder}
+	out := Setting{
+		Clock: f.now, Lister: f, Prices: book, Duty: duty.DefaultThresholds(), LookBack: 3 * time.Hour, Policies: set,
+		Ladder: f.ladder,
+	}
 	for _, r := range recordings {
 		out.Sources = append(out.Sources, Recorded(r))
 	}
@@ -156,7 +169,9 @@ func TestAGangIsJudgedWhole(t *testing.T) {
 				f.busy[r.ID] = true
 			}
 		}, 0},
-		{"the one that works is in a region that cannot be read", func(f *fleet) { f.busy["i-8"], f.unread["us-west-2"] = true, true }, 0},
+		{"the one that works is in a region that cannot be read", func(f *fleet) {
+			f.busy["i-8"], f.unread["us-west-2"] = true, true
+		}, 0},
 		{"only one was seen", func(f *fleet) {
 			f.unread["us-west-2"] = true
 			for _, r := range f.machines[1:] {
@@ -306,7 +321,9 @@ func TestWorkBetweenTwoPasses(t *testing.T) {
 		ended  int
 	}{
 		{"nothing", false, func(string, time.Duration) bool { return false }, 2},
-		{"sixteen minutes", false, func(_ string, at time.Duration) bool { return at >= time.Minute && at < 17*time.Minute }, 0},
+		{"sixteen minutes", false, func(_ string, at time.Duration) bool {
+			return at >= time.Minute && at < 17*time.Minute
+		}, 0},
 		{"one sample", false, func(_ string, at time.Duration) bool { return at >= 5*time.Minute && at < 6*time.Minute }, 0},
 		{"one of two", false, func(id string, at time.Duration) bool {
 			return id == "i-1" && at >= 5*time.Minute && at < 6*time.Minute
@@ -354,7 +371,9 @@ func TestTheNewestMinuteIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Setting{Clock: func() time.Time { return f.clock.Wall }, Lister: f, Sources: []usage.Source{f}, Prices: book, Duty: duty.DefaultThresholds(), LookBack: time.Hour}
+	s := Setting{Clock: func() time.Time {
+		return f.clock.Wall
+	}, Lister: f, Sources: []usage.Source{f}, Prices: book, Duty: duty.DefaultThresholds(), LookBack: time.Hour}
 	state := func(e *Engine) duty.Verdict {
 		r, err := e.Round(context.Background())
 		if err != nil || r.Facts[0].Duty == nil {
@@ -371,6 +390,7 @@ func TestTheNewestMinuteIsReadAgain(t *testing.T) {
 	f.clock.Wall = first.Add(5 * time.Minute)
 	got, want := state(e), state(New(s))
 	if got.State != duty.Idle || !got.Since.Equal(first) || got.State != want.State || !got.Since.Equal(want.Since) {
-		t.Errorf("it is %s since %s, and to who has seen nothing before %s since %s", got.State, got.Since, want.State, want.Since)
+		t.Errorf("it is %s since %s, and to who has seen nothing before %s since %s", got.State, got.Since, want.State,
+			want.Since)
 	}
 }

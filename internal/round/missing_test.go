@@ -26,22 +26,35 @@ func TestWhyAFindingIsMissing(t *testing.T) {
 		want   Missing
 		says   string
 	}{
-		"gone":               {away, nil, Gone, "the provider has no such resource any more"},
-		"another account":    {away, func(r *Result) { r.Accounts = []string{"2"} }, Unread, "account 1 was not read: neither the credentials nor a role reach it"},
-		"another region":     {away, func(r *Result) { r.Regions = []string{"eu-west-1"} }, Unread, "region us-east-1 of account 1 was not read"},
-		"a list that failed": {away, func(r *Result) { r.Unread = map[string]bool{list: true} }, Unread, "the list of kind instance in us-east-1 could not be read"},
+		"gone": {away, nil, Gone, "the provider has no such resource any more"},
+		"another account": {away, func(r *Result) {
+			r.Accounts = []string{"2"}
+		}, Unread, "account 1 was not read: neither the credentials nor a role reach it"},
+		"another region": {away, func(r *Result) {
+			r.Regions = []string{"eu-west-1"}
+		}, Unread, "region us-east-1 of account 1 was not read"},
+		"a list that failed": {away, func(r *Result) {
+			r.Unread = map[string]bool{list: true}
+		}, Unread, "the list of kind instance in us-east-1 could not be read"},
 		"and why": {away, func(r *Result) {
 			r.Unread, r.BlindSpots = map[string]bool{list: true}, []inventory.BlindSpot{throttled}
 		}, Unread,
 			"the list of kind instance in us-east-1 could not be read: ec2 (throttled)"},
 		"blind spots": {m.Ref(), func(r *Result) { r.BlindSpots = []inventory.BlindSpot{denied, throttled} }, Unread,
 			"what the finding rests on could not be read: cloudwatch (denied), ec2 (throttled)"},
-		"an unknown verdict": {m.Ref(), func(r *Result) { r.Verdicts = verdict(duty.Unknown) }, Unread, "what the resource does is not known: why not"},
+		"an unknown verdict": {m.Ref(), func(r *Result) {
+			r.Verdicts = verdict(duty.Unknown)
+		}, Unread, "what the resource does is not known: why not"},
 		"a verdict": {m.Ref(), func(r *Result) { r.Verdicts = verdict(duty.Busy) }, Changed,
 			"the resource is there (running), and the finding does not hold any more: busy, why not"},
 		"none": {m.Ref(), nil, Changed, "the resource is there (running), and the finding does not hold any more"},
 	} {
-		r := &Result{Observation: Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}, Cloud: "aws", Accounts: []string{"1"}, Regions: []string{"us-east-1"}}}
+		r := &Result{
+			Observation: Observation{
+				Inventory: inventory.Inventory{Resources: []*inventory.Resource{m}}, Cloud: "aws", Accounts: []string{"1"},
+				Regions: []string{"us-east-1"},
+			},
+		}
 		if tc.change != nil {
 			tc.change(r)
 		}

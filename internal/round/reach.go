@@ -60,7 +60,9 @@ func refusedBy(p *policy.Policy, listed Priced, g policy.Governance, now time.Ti
 	if r.Kind.Traits().Compute && do.Verb == policy.Stop && r.State != inventory.StateRunning {
 		return "state"
 	}
-	q := action.Proposal{Source: p.Name, Resource: r, Do: do, Mode: policy.Enforce, Governed: g.Governs(r), Hourly: listed.Hourly, Condition: usage.True, ReadAt: now,
+	q := action.Proposal{
+		Source: p.Name, Resource: r, Do: do, Mode: policy.Enforce, Governed: g.Governs(r), Hourly: listed.Hourly,
+		Condition: usage.True, ReadAt: now,
 		Class: p.Class(), Duty: &duty.Verdict{State: duty.Idle, Since: r.CreatedAt, Until: now, Expires: now.Add(time.Hour)}}
 	if p.Warn != nil {
 		q.Grace = p.Warn.Grace

@@ -38,7 +38,8 @@ func Recorded(r Recording) usage.Source {
 const maxNamed = 5
 
 // Measure implements [usage.Source].
-func (s *recorded) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (s *recorded) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	here := map[inventory.Ref]*inventory.Resource{}
 	for _, r := range resources {
 		if !r.Kind.Traits().Measured {

@@ -14,7 +14,12 @@ func (f *fleet) fix(t testing.TB, id string) *Result {
 	t.Helper()
 	p := setting(t, Observation{})
 	p.Lister, p.Sources, p.Clock, p.Ladder = f, []usage.Source{f}, f.now, f.ladder
-	p.Requests = []Request{{Finding: id, Rule: "gpu-instance-idle", Resource: f.machines[0].Ref(), Notify: []string{"owner"}, Grace: 15 * time.Minute, ScratchDisks: true}}
+	p.Requests = []Request{
+		{
+			Finding: id, Rule: "gpu-instance-idle", Resource: f.machines[0].Ref(), Notify: []string{"owner"},
+			Grace: 15 * time.Minute, ScratchDisks: true,
+		},
+	}
 	out, err := New(p).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +107,8 @@ func TestAFixIsConfirmedAfterItsFindingIsGone(t *testing.T) {
 	f.busy["i-1"] = true // it is no finding any more
 	f.clock.Advance(time.Minute)
 	out := f.fix(t, id)
-	if len(out.Reports) != 1 || len(out.Reports[0].Lines) != 1 || out.Reports[0].Lines[0].Result != action.ResultConfirmed {
+	if len(out.Reports) != 1 || len(out.Reports[0].Lines) != 1 ||
+		out.Reports[0].Lines[0].Result != action.ResultConfirmed {
 		t.Errorf("the end was not confirmed: %+v", out)
 	}
 }

@@ -124,8 +124,11 @@ func (e *Engine) Run(ctx context.Context, p Replay) error {
 		e.lean = e.lean && !p.Asks("duty.why")
 		r.each = r.each || p.Asks("duty.why") || p.Asks("duty.coverage")
 	}
-	r.timeless = e.Uncapped && !r.each && !r.stands && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
-	r.tells = p.Every == 0 && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return p.Do.Verb != policy.Notify })
+	r.timeless = e.Uncapped && !r.each && !r.stands &&
+		!slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool { return !p.Timeless() })
+	r.tells = p.Every == 0 && !slices.ContainsFunc(e.Policies.Policies, func(p *policy.Policy) bool {
+		return p.Do.Verb != policy.Notify
+	})
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -273,12 +276,16 @@ func (r *replay) charge(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	account := func() *Result {
-		return &Result{Observation: Observation{Cloud: r.account.Cloud, Accounts: []string{r.account.ID}}, Charges: map[inventory.Ref][]ledger.Charge{}}
+		return &Result{
+			Observation: Observation{Cloud: r.account.Cloud, Accounts: []string{r.account.ID}},
+			Charges:     map[inventory.Ref][]ledger.Charge{},
+		}
 	}
 	if len(r.back) > 0 {
 		before := account()
 		before.Ended = r.back
-		if err := r.post(ctx, before, now.Add(-time.Second)); err != nil { // seconds are the finest that the ledger tells apart
+		// seconds are the finest that the ledger tells apart
+		if err := r.post(ctx, before, now.Add(-time.Second)); err != nil {
 			return err
 		}
 	}

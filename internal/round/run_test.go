@@ -40,7 +40,8 @@ func (a account) List(ctx context.Context, _ Query) (*Observation, error) {
 
 func (a account) Name() string { return "test" }
 
-func (a account) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (a account) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	for _, r := range resources {
 		load, ok := a.loads[r.ID]
 		if !ok {
@@ -82,9 +83,12 @@ func (r tape) Collect(_ context.Context, resolve func(string, time.Duration) usa
 }
 
 func machine(id, typ string, age time.Duration) *inventory.Resource {
-	return &inventory.Resource{ID: id, Name: "name-" + id, Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1", Type: typ,
+	return &inventory.Resource{
+		ID: id, Name: "name-" + id, Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "us-east-1", Type: typ,
 		State: inventory.StateRunning, CreatedAt: now.Add(-age), Tags: map[string]string{},
-		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
+		Detail: &inventory.Instance{
+			Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
+		}}
 }
 
 func setting(t testing.TB, o Observation, recordings ...Recording) Setting {
@@ -95,7 +99,8 @@ func setting(t testing.TB, o Observation, recordings ...Recording) Setting {
 	}
 	out := Setting{
 		Lister: account{observation: o}, Query: Query{Window: 14 * 24 * time.Hour}, Prices: book,
-		Audit: &Audit{Thresholds: finding.DefaultThresholds(), Rules: rules.Rules()}, Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
+		Audit: &Audit{Thresholds: finding.DefaultThresholds(), Rules: rules.Rules()}, Duty: duty.DefaultThresholds(),
+		Clock: func() time.Time { return now },
 	}
 	for _, r := range recordings {
 		out.Sources = append(out.Sources, Recorded(r))
@@ -115,7 +120,9 @@ const days = 24 * time.Hour
 
 func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 	r := machine("i-1", "g6.2xlarge", 30*days)
-	a, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true})).Round(context.Background())
+	a, err := New(setting(t, Observation{
+		Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true,
+	})).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,16 +130,20 @@ func TestAMachineNobodyMeasuredIsNoWaste(t *testing.T) {
 		t.Errorf("findings: %s", got)
 	}
 	if a.Totals.Waste != 0 || a.Totals.Cost.Cents() != "713.65" || a.Totals.CannotJudge != a.Totals.Cost {
-		t.Errorf("cost %s, waste %s, unmeasured %s; want 713.65, nothing, all of it", a.Totals.Cost, a.Totals.Waste, a.Totals.CannotJudge)
+		t.Errorf("cost %s, waste %s, unmeasured %s; want 713.65, nothing, all of it", a.Totals.Cost, a.Totals.Waste,
+			a.Totals.CannotJudge)
 	}
 }
 
 func TestAnUnknownGPUTypeIsNotJudgedByItsCPU(t *testing.T) {
 	quiet := tape{resource: "i-1", hours: 14 * 24, values: map[usage.Signal]float64{usage.CPUUtil: 1, usage.NetBytes: 10}}
-	group := &inventory.Resource{ID: "fleet", Kind: inventory.KindAutoScalingGroup, Cloud: "aws", Account: "1", Region: "us-east-1", Tags: map[string]string{},
+	group := &inventory.Resource{
+		ID: "fleet", Kind: inventory.KindAutoScalingGroup, Cloud: "aws", Account: "1", Region: "us-east-1",
+		Tags:   map[string]string{},
 		Detail: &inventory.AutoScalingGroup{Min: 0, Max: 2, Desired: 1, Instances: []string{"i-1"}}}
 	a, err := New(setting(t, Observation{CommitmentsKnown: true,
-		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "p99.48xlarge", 30*days), group}}}, quiet)).Round(context.Background())
+		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "p99.48xlarge", 30*days), group}}},
+		quiet)).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,20 +156,26 @@ func TestAnUnknownGPUTypeIsNotJudgedByItsCPU(t *testing.T) {
 }
 
 func TestWasteStaysWithinCost(t *testing.T) {
-	reserved := &inventory.Resource{ID: "ri-1", Kind: inventory.KindCommitment, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "g6.2xlarge",
-		State: inventory.StateRunning, Tags: map[string]string{}, Detail: &inventory.Commitment{CommitmentType: inventory.ReservedInstances, Count: 2,
+	reserved := &inventory.Resource{
+		ID: "ri-1", Kind: inventory.KindCommitment, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "g6.2xlarge",
+		State: inventory.StateRunning, Tags: map[string]string{}, Detail: &inventory.Commitment{
+			CommitmentType: inventory.ReservedInstances, Count: 2,
 			Platform: inventory.LinuxPlatform, Hourly: inventory.Known(money.USD)}}
 	a, err := New(setting(t, Observation{CommitmentsKnown: true,
-		Inventory: inventory.Inventory{Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 30*days), reserved}}})).Round(context.Background())
+		Inventory: inventory.Inventory{
+			Resources: []*inventory.Resource{machine("i-1", "g6.2xlarge", 30*days), reserved},
+		}})).Round(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The machine costs 713.65 and is unmeasured; one of two reserved ones, at
 	// 365.00 each, covers nothing, which only a finding can know.
 	got := a.Totals
-	if got.FindingsWaste.Cents() != "365.00" || got.Waste != 0 || got.Cost.Cents() != "1078.65" || got.Committed.Cents() != "365.00" || got.ByCategory[CategoryIdle] != got.FindingsWaste ||
+	if got.FindingsWaste.Cents() != "365.00" || got.Waste != 0 || got.Cost.Cents() != "1078.65" ||
+		got.Committed.Cents() != "365.00" || got.ByCategory[CategoryIdle] != got.FindingsWaste ||
 		got.CannotJudge.Cents() != "713.65" {
-		t.Errorf("waste %s and %s, cost %s, committed %s, idle %s, unmeasured %s", got.FindingsWaste, got.Waste, got.Cost, got.Committed, got.ByCategory[CategoryIdle], got.CannotJudge)
+		t.Errorf("waste %s and %s, cost %s, committed %s, idle %s, unmeasured %s", got.FindingsWaste, got.Waste, got.Cost,
+			got.Committed, got.ByCategory[CategoryIdle], got.CannotJudge)
 	}
 	if o := got.ByOwner[0]; o.Waste != got.Waste || o.Cost != got.Cost {
 		t.Errorf("owner %+v", o)
@@ -173,17 +190,37 @@ func TestRecordedUsageDecides(t *testing.T) {
 		waste      string
 	}{
 		{name: "idle by id", rule: "gpu-instance-idle i-1", waste: "713.65",
-			tape: tape{resource: "i-1", gpu: "0", hours: 14 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10}}},
+			tape: tape{
+				resource: "i-1", gpu: "0", hours: 14 * 24,
+				values: map[usage.Signal]float64{
+					usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10,
+				},
+			}},
 		{name: "held by name", rule: "gpu-held i-1", waste: "713.65",
-			tape: tape{resource: "name-i-1", gpu: "0", hours: 14 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10}}},
+			tape: tape{
+				resource: "name-i-1", gpu: "0", hours: 14 * 24,
+				values: map[usage.Signal]float64{
+					usage.GPUUtil: 0, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 1, usage.NetBytes: 10,
+				},
+			}},
 		{name: "busy", rule: "", waste: "0.00",
-			tape: tape{resource: "i-1", gpu: "0", hours: 14 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 95, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 2, usage.NetBytes: 10}}},
+			tape: tape{
+				resource: "i-1", gpu: "0", hours: 14 * 24,
+				values: map[usage.Signal]float64{
+					usage.GPUUtil: 95, usage.MemUsed: 22 << 30, usage.MemTotal: gpuMemory, usage.CPUUtil: 2, usage.NetBytes: 10,
+				},
+			}},
 		{name: "half of the window is no finding, and wasted all the same", rule: "telemetry-missing i-1", waste: "356.82",
-			tape: tape{resource: "i-1", gpu: "0", hours: 7 * 24, values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory}}},
+			tape: tape{
+				resource: "i-1", gpu: "0", hours: 7 * 24,
+				values: map[usage.Signal]float64{usage.GPUUtil: 0, usage.MemUsed: 1 << 20, usage.MemTotal: gpuMemory},
+			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := machine("i-1", "g6.2xlarge", 30*days)
-			a, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true}, tc.tape)).Round(context.Background())
+			a, err := New(setting(t, Observation{
+				Inventory: inventory.Inventory{Resources: []*inventory.Resource{r}}, CommitmentsKnown: true,
+			}, tc.tape)).Round(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,12 +238,14 @@ func TestRecordedUsageOfAStranger(t *testing.T) {
 	a, b := machine("i-1", "g6.2xlarge", 30*days), machine("i-2", "g6.2xlarge", 30*days)
 	b.Name = a.Name
 	for _, name := range []string{"i-9", a.Name} {
-		audit, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{a, b}}}, tape{resource: name, hours: 400, values: map[usage.Signal]float64{usage.GPUUtil: 0}})).Round(context.Background())
+		audit, err := New(setting(t, Observation{Inventory: inventory.Inventory{Resources: []*inventory.Resource{a, b}}},
+			tape{resource: name, hours: 400, values: map[usage.Signal]float64{usage.GPUUtil: 0}})).Round(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(audit.BlindSpots) != 1 || !strings.Contains(audit.BlindSpots[0].Why, name) || audit.Totals.Waste != 0 {
-			t.Errorf("samples of %q: blind spots %+v, waste %s; want one that names it and no waste", name, audit.BlindSpots, audit.Totals.Waste)
+			t.Errorf("samples of %q: blind spots %+v, waste %s; want one that names it and no waste", name, audit.BlindSpots,
+				audit.Totals.Waste)
 		}
 	}
 }
@@ -239,8 +278,11 @@ func TestTotalsAddUp(t *testing.T) {
 			if rapid.Bool().Draw(t, "measured") {
 				loads[r.ID] = rapid.SampledFrom([]float64{0, 0.4, 30, 95}).Draw(t, "load")
 			}
-			v := &inventory.Resource{ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp2", CreatedAt: now.Add(-60 * days),
-				State: rapid.SampledFrom([]inventory.State{inventory.StateAvailable, inventory.StateInUse}).Draw(t, "volume"), Tags: map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}}
+			v := &inventory.Resource{
+				ID: "vol-" + r.ID, Kind: inventory.KindVolume, Cloud: "aws", Account: "1", Region: "us-east-1", Type: "gp2",
+				CreatedAt: now.Add(-60 * days),
+				State:     rapid.SampledFrom([]inventory.State{inventory.StateAvailable, inventory.StateInUse}).Draw(t, "volume"),
+				Tags:      map[string]string{}, Owner: r.Owner, Detail: &inventory.Volume{SizeGiB: 100}}
 			o.Resources = append(o.Resources, v)
 		}
 		p := base
@@ -264,12 +306,14 @@ func TestTotalsAddUp(t *testing.T) {
 		if byCategory != a.Totals.Cost || byOwner != a.Totals.Cost {
 			t.Fatalf("categories add up to %s and owners to %s, the cost is %s", byCategory, byOwner, a.Totals.Cost)
 		}
-		if found := a.Totals.FindingsWaste; found > a.Totals.Cost || savings > a.Totals.Cost || a.Totals.ByCategory[CategoryIdle] > found {
+		if found := a.Totals.FindingsWaste; found > a.Totals.Cost || savings > a.Totals.Cost ||
+			a.Totals.ByCategory[CategoryIdle] > found {
 			t.Fatalf("cost %s, waste %s, savings %s, idle %s", a.Totals.Cost, found, savings, a.Totals.ByCategory[CategoryIdle])
 		}
 		// Every hour and every team is rounded.
 		const rounding = 1000
-		if a.Totals.Waste > a.Totals.Cost+100*rounding || max(wasteByOwner-a.Totals.Waste, a.Totals.Waste-wasteByOwner) > rounding {
+		if a.Totals.Waste > a.Totals.Cost+100*rounding ||
+			max(wasteByOwner-a.Totals.Waste, a.Totals.Waste-wasteByOwner) > rounding {
 			t.Fatalf("cost %s, waste over the window %s, of the teams %s", a.Totals.Cost, a.Totals.Waste, wasteByOwner)
 		}
 	})

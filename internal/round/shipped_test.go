@@ -50,7 +50,9 @@ var least = map[string]struct {
 	"gpu-memory-nearly-full": {tags: map[string]string{"purpose": "train"}, does: &activity{util: 60, memory: 0.9}},
 	"gpu-hot":                {tags: map[string]string{}, does: &activity{util: 60, temperature: 85}},
 	"gpu-power":              {tags: map[string]string{"gpu-alerts": "power"}, does: &activity{util: 60, power: 1}},
-	"gpu-low-occupancy":      {tags: map[string]string{"Purpose": "training"}, does: &activity{util: 60, memory: 0.6, occupancy: 0.2}},
+	"gpu-low-occupancy": {
+		tags: map[string]string{"Purpose": "training"}, does: &activity{util: 60, memory: 0.6, occupancy: 0.2},
+	},
 }
 
 func leased(ago time.Duration) map[string]string {
@@ -80,7 +82,8 @@ type parade struct {
 	does *activity
 }
 
-func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	if p.does == nil {
 		return usage.Measured{}, nil
 	}
@@ -90,8 +93,10 @@ func (p *parade) Measure(_ context.Context, resources []*inventory.Resource, iv 
 		for at := iv.From.Truncate(step); at.Before(iv.To); at = at.Add(step) {
 			for g := range r.Size.GPUs.Or(0) {
 				model, _ := p.book.Accelerator(r.Size.GPU)
-				for s, v := range map[usage.Signal]float64{usage.GPUUtil: p.does.util, usage.MemUsed: p.does.memory * 24e9, usage.MemTotal: 24e9,
-					usage.Temperature: p.does.temperature, usage.Power: p.does.power * float64(model.TDPWatts), usage.SMOccupancy: p.does.occupancy} {
+				for s, v := range map[usage.Signal]float64{
+					usage.GPUUtil: p.does.util, usage.MemUsed: p.does.memory * 24e9, usage.MemTotal: 24e9,
+					usage.Temperature: p.does.temperature, usage.Power: p.does.power * float64(model.TDPWatts),
+					usage.SMOccupancy: p.does.occupancy} {
 					if s == usage.GPUUtil || s == usage.MemUsed || v > 0 {
 						w.Add(strconv.Itoa(g), s, usage.Point{Time: at, Mean: v, Max: v})
 					}
@@ -117,7 +122,9 @@ func newParade(t *testing.T, book *price.Book, tags map[string]string, does *act
 		if err := inventory.DefaultTagMapping().Apply(r); err != nil {
 			t.Fatal(err)
 		}
-		r.Detail.(*inventory.Instance).Disks = []inventory.Disk{{VolumeID: "vol-" + id, DeleteOnTermination: true, Root: true}}
+		r.Detail.(*inventory.Instance).Disks = []inventory.Disk{
+			{VolumeID: "vol-" + id, DeleteOnTermination: true, Root: true},
+		}
 		p.machines = append(p.machines, r)
 		return r
 	}
@@ -196,7 +203,9 @@ func TestShippedPoliciesAct(t *testing.T) {
 				p := newParade(t, book, want.tags, want.does)
 				if pol.Name == "budget-forecast" {
 					// It cares for machines of ten dollars an hour.
-					p.machines = slices.DeleteFunc(p.machines, func(r *inventory.Resource) bool { return r.Type != "p4d.24xlarge" && r.Type != "p5.48xlarge" })
+					p.machines = slices.DeleteFunc(p.machines, func(r *inventory.Resource) bool {
+						return r.Type != "p4d.24xlarge" && r.Type != "p5.48xlarge"
+					})
 				}
 				if pol.Name == "gpu-power" { // a price book knows the TDP of most
 					p.machines = slices.DeleteFunc(p.machines, func(r *inventory.Resource) bool {
@@ -210,11 +219,16 @@ func TestShippedPoliciesAct(t *testing.T) {
 				}
 				pol.Mode = policy.Enforce
 				memory, did, told := action.NewMemory(), hands{}, map[string]bool{}
-				s := Setting{Clock: p.now, Lister: p, Prices: book, Duty: duty.DefaultThresholds(), LookBack: pol.Horizon() + 2*time.Hour, Uncapped: true,
+				s := Setting{
+					Clock: p.now, Lister: p, Prices: book, Duty: duty.DefaultThresholds(), LookBack: pol.Horizon() + 2*time.Hour,
+					Uncapped: true,
 					Policies: &policy.Set{Policies: []*policy.Policy{pol}}, Facts: want.know, Sources: []usage.Source{p},
 					Governance: policy.Governance{{Select: policy.Select{Kind: []string{"instance"}}}},
 					Ladder: func(account string) *action.Ladder {
-						return &action.Ladder{Store: memory, Cloud: did, Notifier: ears{}, Account: account, Actor: "ana", Enforce: true, Clock: p.clock.Read, MaxRoundGap: 24 * time.Hour}
+						return &action.Ladder{
+							Store: memory, Cloud: did, Notifier: ears{}, Account: account, Actor: "ana", Enforce: true,
+							Clock: p.clock.Read, MaxRoundGap: 24 * time.Hour,
+						}
 					}}
 				for range 3 {
 					pass, err := New(s).Round(t.Context())
@@ -252,7 +266,9 @@ func TestShippedPoliciesAct(t *testing.T) {
 	if len(newParade(t, book, nil, nil).machines) < 60 {
 		t.Error("there are too few types in the price book")
 	}
-	if !slices.ContainsFunc(newParade(t, book, nil, nil).machines, func(r *inventory.Resource) bool { return strings.HasPrefix(r.Type, "p5.") }) {
+	if !slices.ContainsFunc(newParade(t, book, nil, nil).machines, func(r *inventory.Resource) bool {
+		return strings.HasPrefix(r.Type, "p5.")
+	}) {
 		t.Error("the book has no p5")
 	}
 }

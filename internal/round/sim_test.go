@@ -24,7 +24,8 @@ func audit(t testing.TB, seed uint64, now time.Time) (*round.Result, *sim.Cloud)
 	}
 	cloud := sim.New(sim.Options{Seed: seed, Now: now, Tags: inventory.DefaultTagMapping()})
 	a, err := round.New(round.Setting{
-		Lister: cloud, Sources: []usage.Source{cloud}, Query: round.Query{Window: 14 * 24 * time.Hour}, Prices: book, Duty: duty.DefaultThresholds(),
+		Lister: cloud, Sources: []usage.Source{cloud}, Query: round.Query{Window: 14 * 24 * time.Hour}, Prices: book,
+		Duty:  duty.DefaultThresholds(),
 		Audit: &round.Audit{Thresholds: finding.DefaultThresholds(), Rules: aws.Rules(), Required: sim.RequiredTags},
 		Clock: func() time.Time { return now },
 	}).Round(context.Background())

@@ -43,7 +43,8 @@ type Untagged struct {
 // Tags take nothing away, so that the limits of policies do not hold them back.
 func (e *Engine) untagged(r *Result, now time.Time) {
 	for _, res := range r.Resources {
-		if res.State == inventory.StateDeleting || res.Kind == inventory.KindCommitment || e.Tagging.Wanted != nil && !e.Tagging.Wanted(res) {
+		if res.State == inventory.StateDeleting || res.Kind == inventory.KindCommitment || e.Tagging.Wanted != nil &&
+			!e.Tagging.Wanted(res) {
 			continue
 		}
 		add, left, known := e.Tagging.Owners.Missing(res, e.Tagging.Required, e.Tagging.Tags)
@@ -65,7 +66,8 @@ func (e *Engine) untagged(r *Result, now time.Time) {
 			because = append(because, t.Key+"="+t.Value+" by "+t.From)
 		}
 		r.Proposals = append(r.Proposals, action.Proposal{
-			Source: TagSource, Resource: res, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true, Condition: usage.True, ReadAt: now,
+			Source: TagSource, Resource: res, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
+			Condition: usage.True, ReadAt: now,
 			Limits: policy.Limits{PerHour: math.MaxInt32, Share: 1, DollarsPerHour: math.MaxInt64}, Class: policy.ClassState,
 			Because: "no tag " + strings.Join(because, ", "), Hourly: e.subjects[res.Ref()].hourly,
 		})

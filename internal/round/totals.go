@@ -53,7 +53,9 @@ func sum(a *Result) (Totals, error) {
 		ad.add(&total, v)
 		t.ByCategory[category] = total
 	}
-	for _, c := range []string{CategoryStorage, CategoryIdle, CategoryActive, CategoryUnknown, CategoryNetwork, CategoryOverhead} {
+	for _, c := range []string{
+		CategoryStorage, CategoryIdle, CategoryActive, CategoryUnknown, CategoryNetwork, CategoryOverhead,
+	} {
 		t.ByCategory[c] = 0
 	}
 	for _, r := range a.Resources {

@@ -14,7 +14,13 @@ import (
 // tried again while no channel takes it.
 func TestOwnersOfStraysAreTold(t *testing.T) {
 	w := newWorld(5)
-	w.machines["i-1"] = &fakeMachine{installation: "us", Found: Found{Machine: Machine{ID: "i-1", LaunchedAt: w.now}, Session: "unknown-1", LeaseUntil: w.now.Add(10 * time.Minute), Owner: inventory.Owner{User: "ana"}}}
+	w.machines["i-1"] = &fakeMachine{
+		installation: "us",
+		Found: Found{
+			Machine: Machine{ID: "i-1", LaunchedAt: w.now}, Session: "unknown-1", LeaseUntil: w.now.Add(10 * time.Minute),
+			Owner: inventory.Owner{User: "ana"},
+		},
+	}
 	k := w.keep()
 	var told []string
 	refusing := true
@@ -53,7 +59,10 @@ func TestOwnersOfStraysAreTold(t *testing.T) {
 func byHand(now time.Time) View {
 	m := Machine{ID: "i-1", LaunchedAt: now}
 	return View{Now: now.Add(time.Hour), Looked: true, Heard: true, Found: []Found{{Machine: m, Session: "s1"}},
-		Session: Session{ID: "s1", Name: "box", Provider: "aws", State: Ready, ByHand: true, Machines: []Machine{m}, LaunchedAt: now, ReadyAt: now, LeaseUntil: now.Add(4 * time.Hour), Idle: 30 * time.Minute, Version: 3}}
+		Session: Session{
+			ID: "s1", Name: "box", Provider: "aws", State: Ready, ByHand: true, Machines: []Machine{m}, LaunchedAt: now,
+			ReadyAt: now, LeaseUntil: now.Add(4 * time.Hour), Idle: 30 * time.Minute, Version: 3,
+		}}
 }
 
 // TestMachinesOfPeopleAreLeftAlone holds what the keeper does about machines that a person
@@ -77,16 +86,23 @@ func TestMachinesOfPeopleAreLeftAlone(t *testing.T) {
 			v.Session.Why = "its lease ended at 2026-11-23T13:00:00Z; a policy that selects expired leases stops it"
 		}, Wait, Ready, "its lease ended"},
 		{"it was prolonged", func(v *View) { v.Session.Why = "its lease ended" }, Change, Ready, ""},
-		{"its tags are not written yet", func(v *View) { v.Session.State, v.Session.Why = Launching, "its tags are being written" }, Wait, Launching, "its tags"},
+		{"its tags are not written yet", func(v *View) {
+			v.Session.State, v.Session.Why = Launching, "its tags are being written"
+		}, Wait, Launching, "its tags"},
 		{"it does not show once", func(v *View) { v.Found = nil }, Change, Ready, ""},
-		{"it does not show twice", func(v *View) { v.Found, v.Session.Missing = nil, now.Add(30*time.Minute) }, Change, Ending, "stopped, ended or given back"},
+		{"it does not show twice", func(v *View) {
+			v.Found, v.Session.Missing = nil, now.Add(30*time.Minute)
+		}, Change, Ending, "stopped, ended or given back"},
 		{"it shows again", func(v *View) { v.Session.Missing = now.Add(30 * time.Minute) }, Change, Ready, ""},
-		{"a person asked for its end", func(v *View) { v.Session.State, v.Session.EndWhy = Ending, "ended by ana" }, Change, Ending, ""},
+		{"a person asked for its end", func(v *View) {
+			v.Session.State, v.Session.EndWhy = Ending, "ended by ana"
+		}, Change, Ending, ""},
 	} {
 		v := byHand(now)
 		c.change(&v)
 		n := Decide(v, timing)
-		if n.Act != c.act || n.Session.State != c.state || !strings.Contains(n.Session.Why, c.why) || c.why == "" && n.Session.Why != "" {
+		if n.Act != c.act || n.Session.State != c.state || !strings.Contains(n.Session.Why, c.why) || c.why == "" &&
+			n.Session.Why != "" {
 			t.Errorf("%s: %s, %s %q; want %s, %s %q", c.name, n.Act, n.Session.State, n.Session.Why, c.act, c.state, c.why)
 		}
 		if n.Session.State != Ending && (n.Act == Release || n.Session.End.Key != "") {

@@ -12,7 +12,9 @@ import (
 // TestNothingAboveTheGate: a pool that costs more than what the gate let pass is never
 // launched, nor one without a price, unless the gate let it pass without one.
 func TestNothingAboveTheGate(t *testing.T) {
-	cheap, dear := Pool{Type: "g6.xlarge", Zone: "a", Rate: rated(800)}, Pool{Type: "g5.xlarge", Zone: "a", Rate: rated(900)}
+	cheap, dear := Pool{
+		Type: "g6.xlarge", Zone: "a", Rate: rated(800),
+	}, Pool{Type: "g5.xlarge", Zone: "a", Rate: rated(900)}
 	unpriced := Pool{Type: "g9.xlarge", Zone: "a"}
 	for _, tc := range []struct {
 		name    string
@@ -29,7 +31,10 @@ func TestNothingAboveTheGate(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-			n := Decide(View{Now: now, Session: Session{ID: "a", Name: "a", State: Launching, RequestedAt: now, Ceiling: tc.ceiling}, Pools: tc.pools, Nodes: tc.nodes}, DefaultTiming())
+			n := Decide(View{
+				Now: now, Session: Session{ID: "a", Name: "a", State: Launching, RequestedAt: now, Ceiling: tc.ceiling},
+				Pools: tc.pools, Nodes: tc.nodes,
+			}, DefaultTiming())
 			got := n.Session.Pool.Type
 			if n.Session.Launch.State() != intent.Planned || n.Session.Launch.Key == "" {
 				got = n.Session.Why

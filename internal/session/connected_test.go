@@ -21,7 +21,9 @@ func TestConnectionsAreRecorded(t *testing.T) {
 		w.pass(t.Context(), k)
 	}
 	since := w.now.Add(-time.Hour)
-	shell, port := Connection{Kind: "shell", From: "ana-0f3a", Since: since}, Connection{Kind: "port", From: "bo-77", Since: since}
+	shell, port := Connection{
+		Kind: "shell", From: "ana-0f3a", Since: since,
+	}, Connection{Kind: "port", From: "bo-77", Since: since}
 	want := func(what string, want ...Connected) {
 		t.Helper()
 		if got := w.sessions[id].Connections; !slices.Equal(got, want) {

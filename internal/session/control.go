@@ -76,7 +76,8 @@ func readDocument(ctx context.Context, at ControlStore, key string, limit int64,
 }
 
 // Hosts implements Control.
-func (d Documents) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[int]Status, unreadable map[int]string, err error) {
+func (d Documents) Hosts(ctx context.Context, s *Session, nodes int) (hosts map[int]Status, unreadable map[int]string,
+	err error) {
 	at, err := d.Open(ctx, s)
 	if err != nil {
 		return nil, nil, err

@@ -48,17 +48,23 @@ const EndMargin = 3 * time.Minute
 
 // DefaultTiming is the timing of providers that show things late.
 func DefaultTiming() Timing {
-	return Timing{Gate: 15 * time.Minute, Answer: 24 * time.Hour, Launch: 15 * time.Minute, Start: 30 * time.Minute, Avoid: 10 * time.Minute, Shown: 2 * time.Minute,
-		Apart: 5 * time.Second, Again: 2 * time.Minute, Stray: 30 * time.Minute, Charge: 10 * time.Minute, Poll: 2 * time.Second, Grace: 2 * time.Minute, Save: 10 * time.Minute}
+	return Timing{
+		Gate: 15 * time.Minute, Answer: 24 * time.Hour, Launch: 15 * time.Minute, Start: 30 * time.Minute,
+		Avoid: 10 * time.Minute, Shown: 2 * time.Minute,
+		Apart: 5 * time.Second, Again: 2 * time.Minute, Stray: 30 * time.Minute, Charge: 10 * time.Minute,
+		Poll: 2 * time.Second, Grace: 2 * time.Minute, Save: 10 * time.Minute}
 }
 
 // Fill takes the defaults where nothing is given.
 func (t Timing) Fill() Timing {
 	d := DefaultTiming()
-	t.Gate, t.Answer, t.Launch, t.Start = cmp.Or(t.Gate, d.Gate), cmp.Or(t.Answer, d.Answer), cmp.Or(t.Launch, d.Launch), cmp.Or(t.Start, d.Start)
-	t.Avoid, t.Shown, t.Apart, t.Again = cmp.Or(t.Avoid, d.Avoid), cmp.Or(t.Shown, d.Shown), cmp.Or(t.Apart, d.Apart), cmp.Or(t.Again, d.Again)
+	t.Gate, t.Answer, t.Launch, t.Start = cmp.Or(t.Gate, d.Gate), cmp.Or(t.Answer, d.Answer), cmp.Or(t.Launch,
+		d.Launch), cmp.Or(t.Start, d.Start)
+	t.Avoid, t.Shown, t.Apart, t.Again = cmp.Or(t.Avoid, d.Avoid), cmp.Or(t.Shown, d.Shown), cmp.Or(t.Apart,
+		d.Apart), cmp.Or(t.Again, d.Again)
 	t.Poll = cmp.Or(t.Poll, d.Poll)
-	t.Stray, t.Charge, t.Grace, t.Save = cmp.Or(t.Stray, d.Stray), cmp.Or(t.Charge, d.Charge), cmp.Or(t.Grace, d.Grace), cmp.Or(t.Save, d.Save)
+	t.Stray, t.Charge, t.Grace, t.Save = cmp.Or(t.Stray, d.Stray), cmp.Or(t.Charge, d.Charge), cmp.Or(t.Grace,
+		d.Grace), cmp.Or(t.Save, d.Save)
 	t.End = cmp.Or(t.End, t.Grace+t.Save+EndMargin)
 	t.Save = min(t.Save, t.End)
 	return t
@@ -209,7 +215,8 @@ func (d *deciding) launching() {
 	case state == intent.Refused:
 		d.refused()
 	case d.Now.Sub(s.RequestedAt) > d.t.Launch:
-		d.end(keeper, "the provider did not say within %s whether its machines were launched: %s", d.t.Launch, cmp.Or(s.Launch.Error, "no answer"))
+		d.end(keeper, "the provider did not say within %s whether its machines were launched: %s", d.t.Launch,
+			cmp.Or(s.Launch.Error, "no answer"))
 	default:
 		d.next.Act, d.next.After = Starts, d.t.Poll
 	}
@@ -271,7 +278,9 @@ func (d *deciding) choose() {
 	}
 	rest := ""
 	if over > 0 {
-		rest = fmt.Sprintf("; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one", over, len(d.Pools), d.Session.Ceiling.Dollars())
+		rest = fmt.Sprintf(
+			"; %d of %d pools cost more than the gate let pass (%s an hour): name a machine type to ask for one", over,
+			len(d.Pools), d.Session.Ceiling.Dollars())
 	}
 	switch {
 	case len(tried) > 0:
@@ -337,7 +346,8 @@ func (d *deciding) byHand() {
 	s := &d.Session
 	over := ""
 	if s.State == Ready && !d.Now.Before(s.LeaseUntil) {
-		over = "its lease ended at " + s.LeaseUntil.UTC().Format(time.RFC3339) + "; a policy that selects expired leases stops it"
+		over = "its lease ended at " + s.LeaseUntil.UTC().Format(time.RFC3339) +
+			"; a policy that selects expired leases stops it"
 	}
 	switch {
 	case s.State != Ready: // whoever adopts it goes on
@@ -377,7 +387,8 @@ func (d *deciding) vanished(alive []Found) {
 			return
 		}
 	}
-	d.end(keeper, "%d of its %d machines are gone, and it did not end them", len(d.Session.Machines)-len(alive), len(d.Session.Machines))
+	d.end(keeper, "%d of its %d machines are gone, and it did not end them", len(d.Session.Machines)-len(alive),
+		len(d.Session.Machines))
 }
 
 // hosts follows what the hosts say. It says whether something is to be done about it.
@@ -426,7 +437,8 @@ func (d *deciding) note() bool {
 	if now := d.connected(); s.State != Ending && !slices.Equal(now, s.Connections) {
 		s.Connections, changed = now, true
 	}
-	if wrong := strings.Join(d.Wrong, "; "); wrong != "" && wrong != s.Wrong && (s.WrongAt.IsZero() || d.Now.Sub(s.WrongAt) >= wrongInterval) {
+	if wrong := strings.Join(d.Wrong, "; "); wrong != "" && wrong != s.Wrong &&
+		(s.WrongAt.IsZero() || d.Now.Sub(s.WrongAt) >= wrongInterval) {
 		s.Wrong, s.WrongAt, changed = wrong, d.Now, true
 		d.say("wrong", "ignored what hosts wrote that cannot be: %s", wrong)
 	}
@@ -483,7 +495,10 @@ func (d *deciding) newest() (newer bool) {
 // wanted is the order that follows from the record and from what the hosts say of themselves.
 func (d *deciding) wanted() Order {
 	s := &d.Session
-	o := Order{Schema: OrderSchema, Session: s.ID, Epoch: s.Epoch, Serial: s.Serial, At: d.Now, Lease: s.LeaseUntil.UTC(), Idle: Duration(s.Idle), Save: s.Save}
+	o := Order{
+		Schema: OrderSchema, Session: s.ID, Epoch: s.Epoch, Serial: s.Serial, At: d.Now, Lease: s.LeaseUntil.UTC(),
+		Idle: Duration(s.Idle), Save: s.Save,
+	}
 	if s.State == Ending {
 		o.End = &End{Why: s.EndWhy, By: s.EndBy, At: s.EndingAt.UTC(), Discard: s.Discard}
 	}
@@ -654,7 +669,9 @@ func (d *deciding) saved() bool {
 			d.wait(s.NotBefore.Sub(d.Now))
 			return false
 		case d.Strays > MaxStrays:
-			d.because("%d machines without a record are due at once, which is a sign that the records are wrong: end them by hand", d.Strays)
+			d.because(
+				"%d machines without a record are due at once, which is a sign that the records are wrong: end them by hand",
+				d.Strays)
 			return false
 		}
 		return true // its lease is over, and its host was to save and end by itself

@@ -122,7 +122,8 @@ func (k *Keeper) Keep(ctx context.Context, id string) (after time.Duration, err 
 			continue // another keeper was faster: what is there now counts
 		case err != nil && n.Act == Tell && s.Discard && ctx.Err() == nil:
 			// What is given up needs no word to its hosts.
-			k.Log.WarnContext(ctx, "the hosts of a session could not be told that it is given up", "session", s.Name, "error", err)
+			k.Log.WarnContext(ctx, "the hosts of a session could not be told that it is given up", "session", s.Name, "error",
+				err)
 			untold = true
 		case err != nil:
 			return 0, fmt.Errorf("session %s: %w", s.Name, err)
@@ -308,7 +309,8 @@ func (k *Keeper) act(ctx context.Context, s *Session, v View, n Next) (waits boo
 
 // put writes a record with an entry of the audit log.
 func (k *Keeper) put(ctx context.Context, old *Session, s Session, events []Event) (Session, error) {
-	e := action.Entry{At: k.Now().UTC(), Account: s.Provider + "/" + s.Account, Actor: cmp.Or(s.EndBy, s.By), What: action.EventSession,
+	e := action.Entry{
+		At: k.Now().UTC(), Account: s.Provider + "/" + s.Account, Actor: cmp.Or(s.EndBy, s.By), What: action.EventSession,
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Because: s.Why}
 	if s.EndBy == "" && old != nil {
 		e.Actor = keeper
@@ -327,7 +329,9 @@ func (k *Keeper) admit(ctx context.Context, s *Session) (waits bool, err error) 
 	}
 	next := *s
 	next.Approval = a.ApprovalID
-	event := Event{At: k.Now().UTC(), Node: Keepers, Kind: "gate", Text: string(a.Verdict) + ": " + strings.Join(a.Reasons, "; ")}
+	event := Event{
+		At: k.Now().UTC(), Node: Keepers, Kind: "gate", Text: string(a.Verdict) + ": " + strings.Join(a.Reasons, "; "),
+	}
 	switch a.Verdict {
 	case gate.Allow:
 		next.HoldID, next.State, next.Why, next.Ceiling = a.HoldID, Launching, "", a.Hourly
@@ -364,7 +368,10 @@ func class(err error) string {
 
 // token is the token of a launch: one for each try of a pool.
 func token(s *Session) string {
-	text, _ := json.Marshal([]any{"curfew.launch/v1", s.ID, s.Epoch, s.Launches, s.Pool.Type, s.Pool.Region, s.Pool.Zone, s.Pool.Spot}) // texts and numbers alone
+	// texts and numbers alone
+	text, _ := json.Marshal([]any{
+		"curfew.launch/v1", s.ID, s.Epoch, s.Launches, s.Pool.Type, s.Pool.Region, s.Pool.Zone, s.Pool.Spot,
+	})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
@@ -372,7 +379,9 @@ func token(s *Session) string {
 // start takes a session's launch a pass on.
 func (k *Keeper) start(ctx context.Context, s *Session) (waits bool, err error) {
 	on := &launching{k: k, s: s}
-	run := intent.Run{Now: func() time.Time { return k.Now().UTC() }, Idempotent: true, Class: class, Redact: action.Redact}
+	run := intent.Run{Now: func() time.Time {
+		return k.Now().UTC()
+	}, Idempotent: true, Class: class, Redact: action.Redact}
 	step, out, err := run.Do(ctx, on, s.Launch)
 	if err != nil {
 		return false, err
@@ -517,8 +526,11 @@ func (k *Keeper) launch(s *Session, key string) (Launch, error) {
 	// What is asked for with a token is always the same, also where the lease was extended
 	// meanwhile: the host learns that by its first order.
 	lease := firstLease(s, sp)
-	h := Host{Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.Control, Work: s.Work, WorkDir: DefaultWorkDir,
-		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: lease, Grace: Duration(t.Grace), Save: Duration(t.Save), Limit: Duration(t.End),
+	h := Host{
+		Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.Control,
+		Work: s.Work, WorkDir: DefaultWorkDir,
+		Every: Duration(DefaultEvery), Idle: Duration(s.Idle), Lease: lease, Grace: Duration(t.Grace),
+		Save: Duration(t.Save), Limit: Duration(t.End),
 		Setup: sp.Setup, Env: sp.Env, Secrets: sp.Secrets, Ports: sp.Ports}
 	if h.Nodes <= 1 {
 		h.Seen = s.Earlier.Manifest
@@ -534,7 +546,9 @@ func (k *Keeper) launch(s *Session, key string) (Launch, error) {
 	for _, d := range sp.Data {
 		h.Data = append(h.Data, d.URI)
 	}
-	return Launch{Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes, Tags: k.tags(s, sp, key), Host: h}, nil
+	return Launch{
+		Token: key, Session: *s, Spec: sp, Pool: s.Pool, Nodes: sp.Resources.Nodes, Tags: k.tags(s, sp, key), Host: h,
+	}, nil
 }
 
 // firstLease is until when a session runs unless its lease is extended.
@@ -562,9 +576,11 @@ const (
 // tags are those of everything that is made for a session.
 func (k *Keeper) tags(s *Session, sp *spec.Spec, key string) map[string]string {
 	tags := map[string]string{
-		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key, inventory.TagInstallation: k.Installation,
-		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
-		TagPerson: cmp.Or(s.Person, s.Owner.User, s.By, keeper),
+		"Name": s.Name, inventory.TagSession: s.ID, TagName: s.Name, inventory.TagIntent: key,
+		inventory.TagInstallation: k.Installation,
+		inventory.TagManaged:      "true", inventory.TagLifetime: string(inventory.Ephemeral),
+		inventory.TagLease: firstLease(s, sp).Format(time.RFC3339),
+		TagPerson:          cmp.Or(s.Person, s.Owner.User, s.By, keeper),
 	}
 	if sp.Resources.Nodes > 1 { // they are judged together
 		tags[inventory.TagGang] = s.ID
@@ -572,7 +588,9 @@ func (k *Keeper) tags(s *Session, sp *spec.Spec, key string) map[string]string {
 	if s.Work != "" { // its work is saved before it ends, whoever ends it
 		tags[inventory.TagDisks] = inventory.DisksScratch
 	}
-	for key, v := range map[string]string{inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project, "curfew:user": cmp.Or(s.Owner.User, s.By),
+	for key, v := range map[string]string{
+		inventory.TagHold: s.HoldID, "curfew:team": s.Owner.Team, "curfew:project": s.Owner.Project,
+		"curfew:user":        cmp.Or(s.Owner.User, s.By),
 		"curfew:environment": s.Owner.Environment, "curfew:cost-center": s.Owner.CostCenter} {
 		if v != "" {
 			tags[key] = v
@@ -640,7 +658,9 @@ func (r *releasing) Call(ctx context.Context, _ intent.Step) (string, error) {
 		if err == nil && where != "" && !strings.Contains(r.s.Lost, where) {
 			next := *r.s
 			next.Lost += "; its files are kept in " + where
-			if next, err = r.k.put(ctx, r.s, next, []Event{{At: r.k.Now().UTC(), Node: Keepers, Kind: "kept", Text: "files that are not saved: " + where}}); err == nil {
+			if next, err = r.k.put(ctx, r.s, next, []Event{
+				{At: r.k.Now().UTC(), Node: Keepers, Kind: "kept", Text: "files that are not saved: " + where},
+			}); err == nil {
 				*r.s = next
 			}
 		}

@@ -26,7 +26,8 @@ func (w *world) settle(t *testing.T, until func() bool) {
 		w.now = w.now.Add(3 * time.Second)
 	}
 	for _, s := range w.sessions {
-		t.Logf("%s %s: %s; launch %s %q, end %s %q, gone %s", s.ID, s.State, s.Why, s.Launch.State(), s.Launch.Error, s.End.State(), s.End.Error, s.Gone)
+		t.Logf("%s %s: %s; launch %s %q, end %s %q, gone %s", s.ID, s.State, s.Why, s.Launch.State(), s.Launch.Error,
+			s.End.State(), s.End.Error, s.Gone)
 	}
 	t.Fatal("it does not come to rest")
 }
@@ -52,7 +53,8 @@ func TestASessionLivesAndEnds(t *testing.T) {
 	cost, priced, err := s.Cost(w.now)
 	want, _ := rated(800).For(int64(s.EndedAt.Sub(s.LaunchedAt)/time.Second), 3600)
 	want *= 2
-	if s.State != Ended || err != nil || !priced || cost != want || s.EndedAt.Sub(began) < time.Hour || w.holds[id] != "settled" || !w.charged[id].Equal(s.EndedAt) {
+	if s.State != Ended || err != nil || !priced || cost != want || s.EndedAt.Sub(began) < time.Hour ||
+		w.holds[id] != "settled" || !w.charged[id].Equal(s.EndedAt) {
 		t.Errorf("%s: it cost %s (%v %v), want %s; hold %s", s.State, cost.Exact(), priced, err, want.Exact(), w.holds[id])
 	}
 	var kinds []string
@@ -123,7 +125,8 @@ func TestOnlyWithoutCapacityIsAnotherPoolTried(t *testing.T) {
 	w.noMore["a"], w.noMore["b"] = true, true
 	none := w.ask("none", 1)
 	w.settle(t, func() bool { return w.state(none).Over() })
-	if s := w.sessions[none]; s.State != Failed || !strings.Contains(s.Why, "no capacity") || w.holds[none] != "released" {
+	if s := w.sessions[none]; s.State != Failed || !strings.Contains(s.Why, "no capacity") ||
+		w.holds[none] != "released" {
 		t.Errorf("%s: %s; hold %s", s.State, s.Why, w.holds[none])
 	}
 	w.ended(t)
@@ -174,7 +177,12 @@ func TestWorkIsSavedBeforeTheEnd(t *testing.T) {
 func TestMachinesWithoutARecord(t *testing.T) {
 	w := newWorld(5)
 	add := func(id, session, installation string) {
-		w.machines[id] = &fakeMachine{installation: installation, Found: Found{Machine: Machine{ID: id, LaunchedAt: w.now}, Session: session, LeaseUntil: w.now.Add(10 * time.Minute)}}
+		w.machines[id] = &fakeMachine{
+			installation: installation,
+			Found: Found{
+				Machine: Machine{ID: id, LaunchedAt: w.now}, Session: session, LeaseUntil: w.now.Add(10 * time.Minute),
+			},
+		}
 	}
 	add("i-1", "unknown-1", "us")
 	add("i-2", "unknown-2", "them")
@@ -203,7 +211,8 @@ func TestMachinesWithoutARecord(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 	}
 	for i := range 2 * MaxStrays {
-		if s := w.sessions[fmt.Sprint("unknown-x", i)]; s.State != Ending || !w.machines[fmt.Sprint("i-x", i)].ending.IsZero() || !strings.Contains(s.Why, "by hand") {
+		if s := w.sessions[fmt.Sprint("unknown-x", i)]; s.State != Ending ||
+			!w.machines[fmt.Sprint("i-x", i)].ending.IsZero() || !strings.Contains(s.Why, "by hand") {
 			t.Errorf("%s: %s", s.State, s.Why)
 		}
 	}
@@ -220,7 +229,9 @@ func TestAMachineThatComesBack(t *testing.T) {
 	w.settle(t, func() bool { return w.state(id).Over() })
 	w.now = w.now.Add(time.Minute)
 	w.ask("demo", 1) // the name is another's by now
-	w.machines["i-late"] = &fakeMachine{installation: "us", Found: Found{Machine: Machine{ID: "i-late", LaunchedAt: w.now}, Session: id}}
+	w.machines["i-late"] = &fakeMachine{
+		installation: "us", Found: Found{Machine: Machine{ID: "i-late", LaunchedAt: w.now}, Session: id},
+	}
 	w.settle(t, func() bool { return !w.machines["i-late"].ending.IsZero() && w.state(id).Over() })
 }
 

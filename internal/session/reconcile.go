@@ -127,7 +127,9 @@ func stray(id string) string { return "stray-" + id[:min(40, len(id))] }
 
 // adopt makes a record of machines that have none.
 func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, now time.Time) error {
-	s := Session{ID: id, Name: stray(id), By: keeper, Provider: provider, State: Ending, Adopted: true, RequestedAt: now, EndingAt: now, EndBy: keeper,
+	s := Session{
+		ID: id, Name: stray(id), By: keeper, Provider: provider, State: Ending, Adopted: true, RequestedAt: now,
+		EndingAt: now, EndBy: keeper,
 		EndWhy: "it was found without a record", Epoch: 1}
 	t := k.timing(&s)
 	s.NotBefore = now.Add(t.Stray)
@@ -149,7 +151,9 @@ func (k *Keeper) adopt(ctx context.Context, provider, id string, found []Found, 
 		s.EndWhy = "its role was found without a record"
 	}
 	s.Why = fmt.Sprintf("%s; it ends after %s", s.EndWhy, s.NotBefore.Format(time.RFC3339))
-	_, err := k.put(ctx, nil, s, []Event{{At: now, Node: Keepers, Kind: "alarm", Text: s.Why}, {At: now, Node: Keepers, Kind: "warned", Text: s.Why}})
+	_, err := k.put(ctx, nil, s, []Event{
+		{At: now, Node: Keepers, Kind: "alarm", Text: s.Why}, {At: now, Node: Keepers, Kind: "warned", Text: s.Why},
+	})
 	if errors.Is(err, ErrTaken) {
 		return nil // another keeper was faster
 	}
@@ -221,7 +225,12 @@ func (k *Keeper) Prolong(ctx context.Context, id, by string, until time.Time) (S
 		next := s
 		next.LeaseUntil = until.UTC()
 		next.Serial++
-		made, err := k.put(ctx, &s, next, []Event{{At: k.Now().UTC(), Node: Keepers, Kind: "extended", Text: "until " + next.LeaseUntil.Format(time.RFC3339) + " (" + by + ")"}})
+		made, err := k.put(ctx, &s, next, []Event{
+			{
+				At: k.Now().UTC(), Node: Keepers, Kind: "extended",
+				Text: "until " + next.LeaseUntil.Format(time.RFC3339) + " (" + by + ")",
+			},
+		})
 		if errors.Is(err, ErrConflict) {
 			continue
 		}

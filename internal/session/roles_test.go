@@ -19,7 +19,8 @@ func TestRoleWithoutARecordIsRemoved(t *testing.T) {
 	}
 	w.now = w.now.Add(31 * time.Minute)
 	w.pass(t.Context(), k)
-	if s := w.sessions["unknown-1"]; !s.Adopted || s.State.Over() || !strings.Contains(s.Why, "its role was found without a record") {
+	if s := w.sessions["unknown-1"]; !s.Adopted || s.State.Over() ||
+		!strings.Contains(s.Why, "its role was found without a record") {
 		t.Fatalf("records: %+v", w.sessions)
 	}
 	w.settle(t, func() bool { return w.state("unknown-1").Over() })

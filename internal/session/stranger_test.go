@@ -95,14 +95,24 @@ func TestEndIsBounded(t *testing.T) {
 		down bool // its owner ends it; else its lease does
 		lost string
 	}{
-		{name: "silent hosts after the lease", say: func(*world) func(map[int]Status) { return silent }, lost: "did not confirm its last snapshot"},
-		{name: "silent hosts and files that stay", say: func(*world) func(map[int]Status) { return silent }, stay: true, down: true, lost: "did not confirm"},
+		{name: "silent hosts after the lease", say: func(*world) func(map[int]Status) {
+			return silent
+		}, lost: "did not confirm its last snapshot"},
+		{name: "silent hosts and files that stay", say: func(*world) func(map[int]Status) {
+			return silent
+		}, stay: true, down: true, lost: "did not confirm"},
 		{name: "hosts that cannot save", say: failing, lost: "the store says no"},
 		{name: "hosts that cannot save, asked to end", say: failing, down: true, lost: "the store says no"},
 		{name: "hosts that say something else each time", say: flapping, lost: "for reason"},
-		{name: "hosts that say something else each time, asked to end", say: flapping, stay: true, down: true, lost: "for reason"},
+		{
+			name: "hosts that say something else each time, asked to end", say: flapping, stay: true, down: true,
+			lost: "for reason",
+		},
 		{name: "a control store that is away", fail: errors.New("no route"), lost: "did not confirm"},
-		{name: "a control store that is away, asked to end", fail: errors.New("no route"), stay: true, down: true, lost: "did not confirm"},
+		{
+			name: "a control store that is away, asked to end", fail: errors.New("no route"), stay: true, down: true,
+			lost: "did not confirm",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(21)
@@ -373,7 +383,10 @@ func (f folder) Replace(_ context.Context, key string, data []byte, _ string) (s
 func TestDocumentsOfStrangers(t *testing.T) {
 	s := &Session{ID: "s", Name: "demo", Epoch: 1, Serial: 3, Control: "x"}
 	good := `{"session":"s","node":1,"epoch":1,"phase":"ready"}`
-	for _, bad := range []string{"", "{", strings.Repeat("[", 200), strings.Repeat(" ", maxStatus+1), `{"steps":[` + strings.Repeat("{},", 20_000) + `{}]}`, `{"events":1e400}`, `{"at":"soon"}`} {
+	for _, bad := range []string{
+		"", "{", strings.Repeat("[", 200), strings.Repeat(" ", maxStatus+1),
+		`{"steps":[` + strings.Repeat("{},", 20_000) + `{}]}`, `{"events":1e400}`, `{"at":"soon"}`,
+	} {
 		f := folder{
 			"status-0.json":    bad,
 			"status-1.json":    good,

@@ -12,8 +12,14 @@ import (
 // launch is asked for again.
 func TestAHalfLaunchIsRepeated(t *testing.T) {
 	w := newWorld(1)
-	s := Session{ID: "a", Name: "a", Provider: "aws", State: Launching, RequestedAt: w.now, Spec: []byte("apiVersion: curfew.session/v1\nname: a\nresources: {cpus: 1}\nlease: 1h\n")}
-	k := &Keeper{Store: memory{w}, Launchers: map[string]Launcher{"aws": provider{w}}, Installation: "us", Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler)}
+	s := Session{
+		ID: "a", Name: "a", Provider: "aws", State: Launching, RequestedAt: w.now,
+		Spec: []byte("apiVersion: curfew.session/v1\nname: a\nresources: {cpus: 1}\nlease: 1h\n"),
+	}
+	k := &Keeper{
+		Store: memory{w}, Launchers: map[string]Launcher{"aws": provider{w}}, Installation: "us",
+		Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler),
+	}
 	m := &fakeMachine{installation: "us"}
 	m.Found = Found{Machine: Machine{ID: "i-1"}, Session: "a", Token: "t"}
 	w.machines["i-1"] = m

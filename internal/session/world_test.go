@@ -67,9 +67,13 @@ type fakeMachine struct {
 var errKilled = errors.New("killed")
 
 func newWorld(seed uint64) *world {
-	return &world{now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), rng: rand.New(rand.NewPCG(seed, 17)), sessions: map[string]Session{}, events: map[string][]Logged{},
-		machines: map[string]*fakeMachine{}, tokens: map[string][]string{}, launches: map[string]int{}, noMore: map[string]bool{}, leftover: map[string]bool{}, roles: map[string]time.Time{}, stuck: map[string]bool{},
-		orders: map[string]Order{}, given: map[string]int{}, status: map[string]map[int]Status{}, saved: map[string]int{}, work: map[string]int{}, holds: map[string]string{}, charged: map[string]time.Time{}, verdict: gate.Allow}
+	return &world{
+		now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), rng: rand.New(rand.NewPCG(seed, 17)),
+		sessions: map[string]Session{}, events: map[string][]Logged{},
+		machines: map[string]*fakeMachine{}, tokens: map[string][]string{}, launches: map[string]int{},
+		noMore: map[string]bool{}, leftover: map[string]bool{}, roles: map[string]time.Time{}, stuck: map[string]bool{},
+		orders: map[string]Order{}, given: map[string]int{}, status: map[string]map[int]Status{}, saved: map[string]int{},
+		work: map[string]int{}, holds: map[string]string{}, charged: map[string]time.Time{}, verdict: gate.Allow}
 }
 
 // at is where a process may die, and a call fail: before it has an effect, or after it.
@@ -183,7 +187,10 @@ func (m memory) Installation(context.Context) (string, error) { return "us", nil
 // provider is the world's Launcher.
 type provider struct{ *world }
 
-var pools = []Pool{{Type: "g6.xlarge", Region: "us-east-1", Zone: "a", Rate: rated(800)}, {Type: "g6.xlarge", Region: "us-east-1", Zone: "b", Rate: rated(900)}}
+var pools = []Pool{
+	{Type: "g6.xlarge", Region: "us-east-1", Zone: "a", Rate: rated(800)},
+	{Type: "g6.xlarge", Region: "us-east-1", Zone: "b", Rate: rated(900)},
+}
 
 func rated(milliUSD int64) *money.Rate {
 	r := money.Rate(milliUSD) * money.USDPerUnit / 1000
@@ -220,8 +227,14 @@ func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error)
 		p.leftover[l.Session.ID] = true
 		for node := range l.Nodes {
 			id := fmt.Sprintf("i-%d", len(p.machines))
-			m := &fakeMachine{installation: l.Tags[inventory.TagInstallation], shown: p.now.Add(time.Duration(p.rng.Int64N(int64(p.late) + 1)))}
-			m.Found = Found{Machine: Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Tags[inventory.TagSession], Token: l.Token, LeaseUntil: l.Host.Lease}
+			m := &fakeMachine{
+				installation: l.Tags[inventory.TagInstallation],
+				shown:        p.now.Add(time.Duration(p.rng.Int64N(int64(p.late) + 1))),
+			}
+			m.Found = Found{
+				Machine: Machine{ID: id, Node: node, Pool: l.Pool, LaunchedAt: p.now}, Session: l.Tags[inventory.TagSession],
+				Token: l.Token, LeaseUntil: l.Host.Lease,
+			}
 			p.machines[id] = m
 			p.tokens[key] = append(p.tokens[key], id)
 			out = append(out, m.Machine)
@@ -237,7 +250,8 @@ func (p provider) Launch(_ context.Context, l Launch) (out []Machine, err error)
 func (p provider) Find(_ context.Context, installation, session string) (out []Found, err error) {
 	err = p.at(func() error {
 		for _, m := range p.machines {
-			if m.installation == installation && (session == "" || m.Session == session) && !p.now.Before(m.shown) && (m.ending.IsZero() || p.now.Before(m.left)) {
+			if m.installation == installation && (session == "" || m.Session == session) && !p.now.Before(m.shown) &&
+				(m.ending.IsZero() || p.now.Before(m.left)) {
 				out = append(out, m.Found)
 			}
 		}
@@ -409,18 +423,27 @@ func (d desk) Charge(_ context.Context, s *Session, at time.Time, _ bool) error 
 
 // keep returns a controller of the world.
 func (w *world) keep() *Keeper {
-	return &Keeper{Store: memory{w}, Launchers: map[string]Launcher{"fake": provider{w}}, Control: control{w}, Gate: desk{w}, Holds: desk{w}, Books: desk{w}, Installation: "us",
-		Now: func() time.Time { return w.now }, Timing: map[string]Timing{"fake": {Shown: time.Minute}}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return &Keeper{
+		Store: memory{w}, Launchers: map[string]Launcher{"fake": provider{w}}, Control: control{w}, Gate: desk{w},
+		Holds: desk{w}, Books: desk{w}, Installation: "us",
+		Now: func() time.Time {
+			return w.now
+		}, Timing: map[string]Timing{"fake": {Shown: time.Minute}}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
 // ask records a session.
 func (w *world) ask(name string, nodes int) string {
-	sp, err := spec.Parse("s", []byte(fmt.Sprintf("apiVersion: curfew.session/v1\nname: %s\nresources: {instance_type: g6.xlarge, nodes: %d}\nlease: 4h\n", name, nodes)))
+	sp, err := spec.Parse("s",
+		[]byte(fmt.Sprintf(
+			"apiVersion: curfew.session/v1\nname: %s\nresources: {instance_type: g6.xlarge, nodes: %d}\nlease: 4h\n", name,
+			nodes)))
 	if err != nil {
 		panic(err)
 	}
 	id := fmt.Sprintf("s%d-%s", len(w.sessions), name)
-	w.sessions[id] = Session{ID: id, Name: name, By: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "fake", Account: "1", Epoch: 1, State: Requested, Control: "x", Work: "y",
+	w.sessions[id] = Session{
+		ID: id, Name: name, By: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "fake", Account: "1", Epoch: 1,
+		State: Requested, Control: "x", Work: "y",
 		RequestedAt: w.now, LeaseUntil: w.now.Add(4 * time.Hour), Idle: time.Hour, Version: 1}
 	return id
 }

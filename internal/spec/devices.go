@@ -30,12 +30,15 @@ const gpuClass = "gpu.nvidia.com"
 
 // noMachine are extended resources that every machine of a kind has, or that come with a
 // device that is counted itself: network interfaces, kernel devices, addresses.
-var noMachine = lazyregexp.New(`^(vpc\.amazonaws\.com/(efa|pod-eni|PrivateIPv4Address|CIDRBlock)|rdma/.+|(smarter-devices|squat\.ai|github\.com)/(fuse|tun|kvm)|` +
-	`devices\.kubevirt\.io/(kvm|tun|vhost-net|vhost-vsock)|networking\.gke\.io\.networks/.+)$`)
+var noMachine = lazyregexp.New(
+	`^(vpc\.amazonaws\.com/(efa|pod-eni|PrivateIPv4Address|CIDRBlock)|rdma/.+|(smarter-devices|squat\.ai|github\.com)/(fuse|tun|kvm)|` +
+		`devices\.kubevirt\.io/(kvm|tun|vhost-net|vhost-vsock)|networking\.gke\.io\.networks/.+)$`)
 
 // gpuParts are extended resources that say how much of an nvidia.com/gpu is
 // used (https://github.com/Project-HAMi/HAMi); the whole GPU is counted.
-var gpuParts = []string{"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority"}
+var gpuParts = []string{
+	"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority",
+}
 
 // partAnnotations are annotations of pods by which a scheduler gives them a part of a GPU
 // without an extended resource (KAI Scheduler and Run:ai).
@@ -130,7 +133,8 @@ func (w *workload) pod(template ast.Node) (demand, error) {
 	}
 	w.each(func(key string, _ ast.Node) {
 		if slices.Contains(partAnnotations, key) {
-			d.unknown = append(d.unknown, "which part of a GPU it takes: the annotation "+key+" asks for it outside of its resources")
+			d.unknown = append(d.unknown,
+				"which part of a GPU it takes: the annotation "+key+" asks for it outside of its resources")
 		}
 	}, template, "metadata", "annotations")
 	return d, nil
@@ -170,7 +174,8 @@ func (w *workload) listContainers(nodes []ast.Node) ([]podContainer, error) {
 }
 
 // together is what containers ask for at once in a pod with this spec.
-func (w *workload) together(body ast.Node, further quantities, containers, initial []podContainer) (quantities, error) {
+func (w *workload) together(body ast.Node, further quantities, containers, initial []podContainer) (quantities,
+	error) {
 	total, sidecars, peak := quantities{}.add(further), quantities{}, quantities{}
 	for _, c := range containers {
 		total = total.add(c.asks)
@@ -311,7 +316,8 @@ func (w *workload) request(claim *workload, r ast.Node) (quantities, error) {
 			return nil, unreadf("a device request of %s %q names no device class", claim.kind.name, claim.name)
 		}
 		if mode := w.word(c, "allocationMode"); mode != "" && mode != "ExactCount" {
-			return nil, unreadf("%s %q asks for %s devices of %s that a node has", claim.kind.name, claim.name, strings.ToLower(mode), class)
+			return nil, unreadf("%s %q asks for %s devices of %s that a node has", claim.kind.name, claim.name,
+				strings.ToLower(mode), class)
 		}
 		n, err := w.number(c, 1, "count")
 		if err != nil {

@@ -31,7 +31,8 @@ func TestDocumentsTheKindsThatAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table := "| group | kinds that are read |\n|---|---|\n" + strings.Join(rows, "\n") + "\n\n"; !strings.Contains(string(src), table) {
+	if table := "| group | kinds that are read |\n|---|---|\n" + strings.Join(rows, "\n") + "\n\n"; !strings.Contains(
+		string(src), table) {
 		t.Errorf("docs/budgets.md lacks the table\n%s", table)
 	}
 }

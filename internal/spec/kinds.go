@@ -287,7 +287,8 @@ func (w *workload) rollout(body ast.Node) ([]*Spec, error) {
 			return nil, err
 		}
 		if of == nil {
-			return nil, unreadf("its pods are those of %s %s, which is not in the file", w.word(ref, "kind"), w.word(ref, "name"))
+			return nil, unreadf("its pods are those of %s %s, which is not in the file", w.word(ref, "kind"),
+				w.word(ref, "name"))
 		}
 		template = w.get(of.root, "spec", "template")
 	}

@@ -11,28 +11,52 @@ import (
 // kubernetes-sigs/jobset and argoproj/argo-workflows.
 func TestManifestKinds(t *testing.T) {
 	pod := func(gpus int) string {
-		return fmt.Sprintf("{spec: {restartPolicy: OnFailure, nodeSelector: {pool: gpu}, containers: [{name: pytorch, image: train, resources: {limits: {nvidia.com/gpu: %d}}}]}}", gpus)
+		return fmt.Sprintf("{spec: {restartPolicy: OnFailure, nodeSelector: {pool: gpu}, containers: [{name: pytorch, "+
+			"image: train, resources: {limits: {nvidia.com/gpu: %d}}}]}}", gpus)
 	}
 	for _, tc := range []struct {
 		name, src string
 		want      []string // name, GPUs a pod, pods, bound, duration, errors
 		unknown   string
 	}{
-		{"PyTorchJob", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: bert, labels: {team: nlp}}\nspec:\n  runPolicy: {activeDeadlineSeconds: 7200, backoffLimit: 3}\n" +
-			"  pytorchReplicaSpecs:\n    Master: {replicas: 1, template: " + pod(1) + "}\n    Worker: {replicas: 3, template: " + pod(8) + "}\n",
+		{
+			"PyTorchJob", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: bert, labels: {team: " +
+				"nlp}}\nspec:\n  runPolicy: {activeDeadlineSeconds: 7200, backoffLimit: 3}\n" +
+				"  pytorchReplicaSpecs:\n    Master: {replicas: 1, template: " + pod(1) +
+				"}\n    Worker: {replicas: 3, template: " + pod(8) + "}\n",
 			[]string{"bert.master 1 1 2h0m0s 0s 3", "bert.worker 8 3 2h0m0s 0s 3"}, ""},
-		{"an elastic one", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: e}\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 4}, pytorchReplicaSpecs: {Worker: {replicas: 2, template: " + pod(1) + "}}}\n",
+		{
+			"an elastic one", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: e}\nspec: {elasticPolicy: " +
+				"{minReplicas: 1, maxReplicas: 4}, pytorchReplicaSpecs: {Worker: {replicas: 2, template: " + pod(1) + "}}}\n",
 			[]string{"e.worker 1 4 0s 0s 0"}, ""},
-		{"MPIJob", "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n  runPolicy: {activeDeadlineSeconds: 60}\n  mpiReplicaSpecs:\n" +
-			"    Launcher: {replicas: 1, template: {spec: {containers: [{name: l}]}}}\n    Worker: {replicas: 2, template: " + pod(4) + "}\n", []string{"h.worker 4 2 1m0s 0s 0"}, ""},
-		{"RayJob", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\nspec:\n  activeDeadlineSeconds: 600\n  shutdownAfterJobFinishes: true\n  ttlSecondsAfterFinished: 60\n  entrypoint: python x.py\n  rayClusterSpec:\n    headGroupSpec: {template: {spec: {containers: [{name: h}]}}}\n" +
-			"    workerGroupSpecs:\n      - {groupName: gpu, replicas: 2, minReplicas: 1, maxReplicas: 5, template: " + pod(1) + "}\n", []string{"r.gpu 1 2 11m0s 0s 0"}, ""},
-		{"one that grows", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec: {enableInTreeAutoscaling: true, headGroupSpec: {template: " + pod(1) + "}, workerGroupSpecs: [{groupName: g, replicas: 1, maxReplicas: 5, numOfHosts: 2, template: " + pod(1) + "}]}\n",
+		{
+			"MPIJob", "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n  runPolicy: " +
+				"{activeDeadlineSeconds: 60}\n  mpiReplicaSpecs:\n" +
+				"    Launcher: {replicas: 1, template: {spec: {containers: [{name: l}]}}}\n    Worker: {replicas: 2, template: " +
+				pod(4) + "}\n", []string{"h.worker 4 2 1m0s 0s 0"}, ""},
+		{
+			"RayJob", "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: r}\nspec:\n  activeDeadlineSeconds: 600\n  " +
+				"shutdownAfterJobFinishes: true\n  ttlSecondsAfterFinished: 60\n  entrypoint: python x.py\n  rayClusterSpec:\n  " +
+				"  headGroupSpec: {template: {spec: {containers: [{name: h}]}}}\n" +
+				"    workerGroupSpecs:\n      - {groupName: gpu, replicas: 2, minReplicas: 1, maxReplicas: 5, template: " +
+				pod(1) + "}\n", []string{"r.gpu 1 2 11m0s 0s 0"}, ""},
+		{
+			"one that grows", "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec: {enableInTreeAutoscaling: " +
+				"true, headGroupSpec: {template: " + pod(1) +
+				"}, workerGroupSpecs: [{groupName: g, replicas: 1, maxReplicas: 5, numOfHosts: 2, template: " + pod(1) + "}]}\n",
 			[]string{"r.head 1 1 0s 730h0m0s 0", "r.g 1 10 0s 730h0m0s 0"}, "does not end"},
-		{"JobSet", "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  failurePolicy: {maxRestarts: 2}\n  replicatedJobs:\n" +
-			"    - {name: workers, replicas: 2, template: {spec: {parallelism: 4, completions: 4, activeDeadlineSeconds: 120, template: " + pod(8) + "}}}\n" +
-			"    - {name: driver, replicas: 1, template: {spec: {template: {spec: {containers: [{name: d}]}}}}}\n", []string{"s.workers 8 8 2m0s 0s 2"}, "how often the set is begun again"},
-		{"Deployment", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 3, template: " + pod(1) + "}\n", []string{"d 1 3 0s 730h0m0s 0"}, "a Deployment does not end"},
+		{
+			"JobSet", "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  failurePolicy: " +
+				"{maxRestarts: 2}\n  replicatedJobs:\n" +
+				"    - {name: workers, replicas: 2, template: {spec: {parallelism: 4, completions: 4, activeDeadlineSeconds: " +
+				"120, template: " + pod(8) + "}}}\n" +
+				"    - {name: driver, replicas: 1, template: {spec: {template: {spec: {containers: [{name: d}]}}}}}\n",
+			[]string{"s.workers 8 8 2m0s 0s 2"}, "how often the set is begun again"},
+		{
+			"Deployment",
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 3, template: " + pod(1) + "}\n",
+			[]string{"d 1 3 0s 730h0m0s 0"}, "a Deployment does not end",
+		},
 		{"Argo steps", `apiVersion: argoproj.io/v1alpha1
 kind: Workflow
 metadata: {generateName: train-}
@@ -51,7 +75,10 @@ spec:
       activeDeadlineSeconds: 3600
       container: {image: t, resources: {limits: {nvidia.com/gpu: "{{workflow.parameters.gpus}}"}}}
 `, []string{"train.train 4 2 1h0m0s 0s 0"}, ""},
-		{"Argo steps in one list", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: {entrypoint: m, templates: [{name: m, steps: [{name: a, template: t}, {name: b, template: t}]}, {name: t, container: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n",
+		{
+			"Argo steps in one list", "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec: " +
+				"{entrypoint: m, templates: [{name: m, steps: [{name: a, template: t}, {name: b, template: t}]}, {name: t, " +
+				"container: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n",
 			[]string{"w.t 1 2 0s 0s 0"}, ""},
 		{"Argo arguments", `apiVersion: argoproj.io/v1alpha1
 kind: Workflow
@@ -131,7 +158,8 @@ spec:
 		}
 		var got, unknown []string
 		for _, s := range specs {
-			got = append(got, fmt.Sprint(s.Name, " ", s.Resources.GPUs, " ", s.Resources.Nodes, " ", s.MaxRuntime, " ", s.Duration, " ", s.Retries.Errors))
+			got = append(got, fmt.Sprint(s.Name, " ", s.Resources.GPUs, " ", s.Resources.Nodes, " ", s.MaxRuntime, " ",
+				s.Duration, " ", s.Retries.Errors))
 			unknown = append(unknown, s.Unknown...)
 			if strings.HasPrefix(tc.name, "PyTorch") && (s.Owner.Team != "nlp" || s.Selector["pool"][0] != "gpu") {
 				t.Errorf("%s: %+v", tc.name, s)
@@ -145,15 +173,18 @@ spec:
 		}
 	}
 	for name, src := range map[string]string{
-		"too many arguments": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, withItems: [" + numbers(600) + "], arguments: {parameters: [{name: n, value: '{{item}}'}]}}]]}, " +
+		"too many arguments": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: " +
+			"t, withItems: [" + numbers(600) + "], arguments: {parameters: [{name: n, value: '{{item}}'}]}}]]}, " +
 			"{name: t, inputs: {parameters: [{name: n}]}, container: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n",
-		"too many times": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, withSequence: {start: 1, end: 1000000000}}]]}, {name: t, container: {image: i}}]}\n",
+		"too many times": "kind: Workflow\nspec: {entrypoint: m, templates: [{name: m, steps: [[{name: s, template: t, " +
+			"withSequence: {start: 1, end: 1000000000}}]]}, {name: t, container: {image: i}}]}\n",
 	} {
 		if got, err := parseManifest("m.yaml", []byte("apiVersion: argoproj.io/v1alpha1\n"+src)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got, err := parseManifest("m.yaml", []byte("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {replicas: 1000000000, template: "+pod(1)+"}}}\n")); err == nil {
+	if got, err := parseManifest("m.yaml", []byte("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec: "+
+		"{pytorchReplicaSpecs: {Worker: {replicas: 1000000000, template: "+pod(1)+"}}}\n")); err == nil {
 		t.Errorf("too many replicas: %+v", got)
 	}
 }
@@ -169,8 +200,10 @@ func numbers(n int) string {
 
 func TestShown(t *testing.T) {
 	for uri, want := range map[string]string{
-		"s3://bucket/a": "s3://bucket/a", "https://h/p?sig=x": "https://h/p?[redacted]", "https://h/p#x": "https://h/p?[redacted]", "https://u:p@h/p": "https://[redacted]@h/p",
-		"https://u:p@q@h/p@r?x": "https://[redacted]@h/p@r?[redacted]", "none": "none", "https://h?x": "https://h?[redacted]",
+		"s3://bucket/a": "s3://bucket/a", "https://h/p?sig=x": "https://h/p?[redacted]",
+		"https://h/p#x": "https://h/p?[redacted]", "https://u:p@h/p": "https://[redacted]@h/p",
+		"https://u:p@q@h/p@r?x": "https://[redacted]@h/p@r?[redacted]", "none": "none",
+		"https://h?x": "https://h?[redacted]",
 	} {
 		if got := Shown(uri); got != want {
 			t.Errorf("%s is shown as %s, want %s", uri, got, want)

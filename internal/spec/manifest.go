@@ -262,11 +262,14 @@ func unrendered(name string, src []byte) *Spec {
 }
 
 // templateMark is what a template of Helm has and YAML does not.
-var templateMark = lazyregexp.New(`\{\{-?\s*(\.|if |with |range |include |template |define |end|toYaml |tpl |\$|/\*|lookup |printf |default |quote |not |and |or |eq )`)
+var templateMark = lazyregexp.New(
+	`\{\{-?\s*(\.|if |with |range |include |template |define |end|toYaml |tpl |\$|/\*|lookup |printf |default |quote |not |and |or |eq )`)
 
 // label is a name of a document that a Spec can have.
 func (w *workload) label() string {
-	for _, name := range []string{w.name, strings.Trim(w.word(w.root, "metadata", "generateName"), "-."), strings.ToLower(w.kind.name)} {
+	for _, name := range []string{
+		w.name, strings.Trim(w.word(w.root, "metadata", "generateName"), "-."), strings.ToLower(w.kind.name),
+	} {
 		if specName.MatchString(name) {
 			return name
 		}
@@ -295,7 +298,8 @@ func (w *workload) named(d demand, pods int, suffix string, parts ...ast.Node) (
 	if d.gpus > 0 {
 		s.Resources = Resources{GPU: d.accelerator, GPUs: d.gpus, Nodes: pods}
 	}
-	s.Name = cmp.Or(w.name, strings.Trim(w.word(w.root, "metadata", "generateName"), "-."), strings.ToLower(w.kind.name)) + suffix
+	s.Name = cmp.Or(w.name, strings.Trim(w.word(w.root, "metadata", "generateName"), "-."),
+		strings.ToLower(w.kind.name)) + suffix
 	if !specName.MatchString(s.Name) {
 		return nil, w.At(w.root, "name %q: letters, digits, dots, dashes and underscores are allowed, 100 at most", s.Name)
 	}
@@ -461,14 +465,17 @@ func (w *workload) selected(s *Spec, part ast.Node) map[string][]string {
 
 func (w *workload) selector(part ast.Node) map[string][]string {
 	labels := map[string][]string{}
-	w.each(func(key string, v ast.Node) { labels[key] = append(labels[key], w.resolve(document.Scalar(v))) }, part, "nodeSelector")
+	w.each(func(key string, v ast.Node) {
+		labels[key] = append(labels[key], w.resolve(document.Scalar(v)))
+	}, part, "nodeSelector")
 	return labels
 }
 
 // affinity are the values that required node affinity admits. Of several terms any may hold,
 // so a label that one of them leaves open is open.
 func (w *workload) affinity(s *Spec, part ast.Node) map[string][]string {
-	terms := w.items(part, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	terms := w.items(part, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
+		"nodeSelectorTerms")
 	admitted, times := map[string][]string{}, map[string]int{}
 	for _, term := range terms {
 		here := map[string]bool{}

@@ -28,11 +28,25 @@ func TestManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []*Spec{
-		{Kind: Job, Name: "finetune", Purpose: inventory.Training, Owner: inventory.Owner{Team: "nlp", Project: "chat", User: "bo"},
-			Resources: Resources{GPU: "A100-SXM4-80GB", GPUs: 4, Nodes: 2}, Capacity: Spot, Regions: []string{"us-east-1"}, MaxRuntime: 2 * time.Hour,
-			Retries: Retries{DefaultInterruptions, 1}, Unknown: []string{"how often it is begun again: 1 more time at most, each for as long; activeDeadlineSeconds of the Job would bound all"}, File: "m.yaml", Line: 6},
-		{Kind: Job, Name: "sweep.fit", Resources: Resources{InstanceType: "g5.12xlarge", GPUs: 1, Nodes: 4}, Capacity: OnDemand, MaxRuntime: 2 * time.Hour,
-			Retries: Retries{DefaultInterruptions, 0}, Unknown: []string{`how often step "again" runs: it is known only at run time, and is counted once`}, File: "m.yaml", Line: 33},
+		{
+			Kind: Job, Name: "finetune", Purpose: inventory.Training, Owner: inventory.Owner{
+				Team: "nlp", Project: "chat", User: "bo",
+			},
+			Resources: Resources{GPU: "A100-SXM4-80GB", GPUs: 4, Nodes: 2}, Capacity: Spot, Regions: []string{"us-east-1"},
+			MaxRuntime: 2 * time.Hour,
+			Retries: Retries{
+				DefaultInterruptions, 1,
+			}, Unknown: []string{
+				"how often it is begun again: 1 more time at most, each for as long; activeDeadlineSeconds of the Job would " +
+					"bound all",
+			}, File: "m.yaml", Line: 6},
+		{
+			Kind: Job, Name: "sweep.fit", Resources: Resources{InstanceType: "g5.12xlarge", GPUs: 1, Nodes: 4},
+			Capacity: OnDemand, MaxRuntime: 2 * time.Hour,
+			Retries: Retries{
+				DefaultInterruptions, 0,
+			}, Unknown: []string{`how often step "again" runs: it is known only at run time, and is counted once`},
+			File: "m.yaml", Line: 33},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Spec{}, "Digest", "Selector")); diff != "" {
 		t.Error(diff)
@@ -51,32 +65,93 @@ func TestManifestForms(t *testing.T) {
 		name, src string
 		check     func(*Spec) bool
 	}{
-		{"requests alone", strings.Replace(job(""), "limits", "requests", 1), func(s *Spec) bool { return s.Resources.GPUs == 2 }},
-		{"several containers", job("") + "        - {name: b, resources: {limits: {nvidia.com/gpu: \"3\"}}}\n", func(s *Spec) bool { return s.Resources.GPUs == 5 }},
-		{"a larger one before", job("      initContainers: [{name: i, resources: {limits: {nvidia.com/gpu: 8}}}]\n"), func(s *Spec) bool { return s.Resources.GPUs == 8 }},
-		{"affinity", job("      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: [g5.xlarge]}]}]}}}\n"),
+		{"requests alone", strings.Replace(job(""), "limits", "requests", 1), func(s *Spec) bool {
+			return s.Resources.GPUs == 2
+		}},
+		{
+			"several containers", job("") + "        - {name: b, resources: {limits: {nvidia.com/gpu: \"3\"}}}\n",
+			func(s *Spec) bool { return s.Resources.GPUs == 5 },
+		},
+		{
+			"a larger one before", job("      initContainers: [{name: i, resources: {limits: {nvidia.com/gpu: 8}}}]\n"),
+			func(s *Spec) bool { return s.Resources.GPUs == 8 },
+		},
+		{
+			"affinity", job("      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: " +
+				"{nodeSelectorTerms: [{matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: " +
+				"[g5.xlarge]}]}]}}}\n"),
 			func(s *Spec) bool { return s.Resources.InstanceType == "g5.xlarge" }},
-		{"several types", job("      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: [g5.xlarge, g6.xlarge]}]}]}}}\n"),
+		{
+			"several types", job("      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: " +
+				"{nodeSelectorTerms: [{matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: " +
+				"[g5.xlarge, g6.xlarge]}]}]}}}\n"),
 			func(s *Spec) bool {
-				return s.Resources.InstanceType == "" && len(s.Unknown) == 1 && strings.Contains(s.Unknown[0], "g5.xlarge, g6.xlarge")
+				return s.Resources.InstanceType == "" && len(s.Unknown) == 1 &&
+					strings.Contains(s.Unknown[0], "g5.xlarge, g6.xlarge")
 			}},
-		{"no round count", strings.Replace(job(""), "  template:", "  parallelism: 2\n  completions: 6\n  template:", 1), func(s *Spec) bool { return s.Resources.Nodes == 2 && len(s.Unknown) == 1 }},
-		{"a bound of the whole job", strings.Replace(job(""), "  template:", "  activeDeadlineSeconds: 60\n  completions: 6\n  template:", 1), func(s *Spec) bool { return s.MaxRuntime == time.Minute && s.Resources.Nodes == 1 }},
-		{"cron", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: 0 3 * * *, jobTemplate: {metadata: {labels: {team: x}}, spec: {template: {spec: {containers: [{" + gpus + "}]}}}}}\n",
+		{
+			"no round count", strings.Replace(job(""), "  template:", "  parallelism: 2\n  completions: 6\n  template:", 1),
+			func(s *Spec) bool { return s.Resources.Nodes == 2 && len(s.Unknown) == 1 },
+		},
+		{
+			"a bound of the whole job",
+			strings.Replace(job(""), "  template:", "  activeDeadlineSeconds: 60\n  completions: 6\n  template:", 1),
+			func(s *Spec) bool { return s.MaxRuntime == time.Minute && s.Resources.Nodes == 1 },
+		},
+		{
+			"cron", "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: 0 3 * * *, jobTemplate: " +
+				"{metadata: {labels: {team: x}}, spec: {template: {spec: {containers: [{" + gpus + "}]}}}}}\n",
 			func(s *Spec) bool {
 				return s.Owner.Team == "x" && len(s.Unknown) == 1 && strings.Contains(s.Unknown[0], "0 3 * * *")
 			}},
-		{"pod", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {activeDeadlineSeconds: 90, containers: [{" + gpus + "}]}\n", func(s *Spec) bool { return s.MaxRuntime == 90*time.Second }},
-		{"list", "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{" + gpus + "}]}}]\n", func(s *Spec) bool { return s.Name == "p" }},
-		{"alias", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    limits: {nvidia.com/gpu: 3}\n  containers: [{resources: *g}]\n", func(s *Spec) bool { return s.Resources.GPUs == 3 }},
-		{"merged from a list", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g {nvidia.com/gpu: 3}\n  containers: [{resources: {limits: {<<: [*g]}}}]\n", func(s *Spec) bool { return s.Resources.GPUs == 3 }},
-		{"none of another maker", job("") + "        - {name: b, resources: {limits: {amd.com/gpu: 0}}}\n", func(s *Spec) bool { return s.Resources.GPUs == 2 }},
-		{"each try bounded", strings.Replace(job("      activeDeadlineSeconds: 60\n"), "spec:\n", "spec:\n  backoffLimit: 3\n", 1), func(s *Spec) bool {
-			return s.MaxRuntime == time.Minute && len(s.Unknown) == 1 && strings.Contains(s.Unknown[0], "how often it is begun again: 3 more times at most")
-		}},
-		{"all tries bounded", strings.Replace(job(""), "spec:\n", "spec:\n  backoffLimit: 3\n  activeDeadlineSeconds: 60\n", 1), func(s *Spec) bool { return s.MaxRuntime == time.Minute && s.Unknown == nil }},
-		{"merged", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    resources: {limits: {nvidia.com/gpu: 3}}\n  containers:\n    - <<: *g\n      name: a\n", func(s *Spec) bool { return s.Resources.GPUs == 3 }},
-		{"cron workflow", "apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nmetadata: {name: w}\nspec: {schedule: '@daily', workflowSpec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, template: b, withSequence: {count: 5}}]]}, {name: b, container: {" + gpus + "}}]}}\n",
+		{
+			"pod",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {activeDeadlineSeconds: 90, containers: [{" + gpus + "}]}\n",
+			func(s *Spec) bool { return s.MaxRuntime == 90*time.Second },
+		},
+		{
+			"list",
+			"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{" +
+				gpus + "}]}}]\n",
+			func(s *Spec) bool { return s.Name == "p" },
+		},
+		{
+			"alias",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    limits: {nvidia.com/gpu: 3}\n  containers: " +
+				"[{resources: *g}]\n",
+			func(s *Spec) bool { return s.Resources.GPUs == 3 },
+		},
+		{
+			"merged from a list",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g {nvidia.com/gpu: 3}\n  containers: [{resources: " +
+				"{limits: {<<: [*g]}}}]\n",
+			func(s *Spec) bool { return s.Resources.GPUs == 3 },
+		},
+		{
+			"none of another maker", job("") + "        - {name: b, resources: {limits: {amd.com/gpu: 0}}}\n",
+			func(s *Spec) bool { return s.Resources.GPUs == 2 },
+		},
+		{
+			"each try bounded", strings.Replace(job("      activeDeadlineSeconds: 60\n"), "spec:\n",
+				"spec:\n  backoffLimit: 3\n", 1), func(s *Spec) bool {
+				return s.MaxRuntime == time.Minute && len(s.Unknown) == 1 &&
+					strings.Contains(s.Unknown[0], "how often it is begun again: 3 more times at most")
+			}},
+		{
+			"all tries bounded",
+			strings.Replace(job(""), "spec:\n", "spec:\n  backoffLimit: 3\n  activeDeadlineSeconds: 60\n", 1),
+			func(s *Spec) bool { return s.MaxRuntime == time.Minute && s.Unknown == nil },
+		},
+		{
+			"merged",
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  x: &g\n    resources: {limits: {nvidia.com/gpu: 3}}\n  " +
+				"containers:\n    - <<: *g\n      name: a\n",
+			func(s *Spec) bool { return s.Resources.GPUs == 3 },
+		},
+		{
+			"cron workflow", "apiVersion: argoproj.io/v1alpha1\nkind: CronWorkflow\nmetadata: {name: w}\nspec: {schedule: " +
+				"'@daily', workflowSpec: {entrypoint: a, templates: [{name: a, steps: [[{name: s, template: b, withSequence: " +
+				"{count: 5}}]]}, {name: b, container: {" + gpus + "}}]}}\n",
 			func(s *Spec) bool { return s.Resources.Nodes == 5 && s.Name == "w.b" && len(s.Unknown) == 1 }},
 	} {
 		got, err := parseManifest("m.yaml", []byte(tc.src))
@@ -92,7 +167,8 @@ func TestManifestForms(t *testing.T) {
 // TestEveryDocumentCounts holds that neither an empty document nor a redefined anchor
 // hides GPUs.
 func TestEveryDocumentCounts(t *testing.T) {
-	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: %s}}}]}\n"
+	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: " +
+		"%s}}}]}\n"
 	for name, src := range map[string]string{
 		"empty documents between":   fmt.Sprintf(pod, "3") + "---\n---\n# nothing\n---\n" + fmt.Sprintf(pod, "5"),
 		"an end and a beginning":    fmt.Sprintf(pod, "3") + "...\n---\n" + fmt.Sprintf(pod, "5"),
@@ -111,9 +187,18 @@ func TestManifestMistakes(t *testing.T) {
 	with := func(limit string) string { return job("")[:gpu] + limit + "}}}\n" }
 	for _, tc := range []struct{ name, src, want string }{
 		{"not a number", with("aws.amazon.com/neuron: x"), "aws.amazon.com/neuron is a whole number"},
-		{"no GPU", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: a}]}\n", "m.yaml:1:1: no workload is limited to nvidia.com/gpu"},
-		{"half a GPU", strings.Replace(job(""), "gpu: 2", "gpu: 0.5", 1), "m.yaml:8:58: nvidia.com/gpu is a whole number from 0 to 1024"},
-		{"parallelism", strings.Replace(job(""), "  template:", "  parallelism: many\n  template:", 1), "m.yaml:5:16: parallelism is a whole number"},
+		{
+			"no GPU", "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: a}]}\n",
+			"m.yaml:1:1: no workload is limited to nvidia.com/gpu",
+		},
+		{
+			"half a GPU", strings.Replace(job(""), "gpu: 2", "gpu: 0.5", 1),
+			"m.yaml:8:58: nvidia.com/gpu is a whole number from 0 to 1024",
+		},
+		{
+			"parallelism", strings.Replace(job(""), "  template:", "  parallelism: many\n  template:", 1),
+			"m.yaml:5:16: parallelism is a whole number",
+		},
 		{"an alias of itself", "kind: Pod\nspec: &a {x: *a}\n", "m.yaml:2:14: alias *a has no anchor before it"},
 		{"a name", strings.Replace(job(""), "name: j", "name: j/k", 1), `name "j/k"`},
 	} {
@@ -136,12 +221,15 @@ func TestManifestHash(t *testing.T) {
 	}
 	src := manifests(t)
 	want := hash(src)
-	if got := hash("# a comment\n" + strings.Replace(src, "  parallelism: 2\n  completions: 3\n", "  completions: 3\n  parallelism:   2\n", 1)); got != want {
+	if got := hash("# a comment\n" + strings.Replace(src, "  parallelism: 2\n  completions: 3\n",
+		"  completions: 3\n  parallelism:   2\n", 1)); got != want {
 		t.Error("comments, spaces and the order of keys change the hash")
 	}
 	for name, edit := range map[string][2]string{
-		"image": {"train:1", "train:2"}, "gpus": {"nvidia.com/gpu: 4", "nvidia.com/gpu: 8"}, "a script in another document": {"python train.py", "python other.py"},
-		"another workload": {"withItems: [1, 2, 3]", "withItems: [1, 2]"}, "a number made a text": {"backoffLimit: 1", `backoffLimit: "1"`},
+		"image": {"train:1", "train:2"}, "gpus": {"nvidia.com/gpu: 4", "nvidia.com/gpu: 8"},
+		"a script in another document": {"python train.py", "python other.py"},
+		"another workload":             {"withItems: [1, 2, 3]", "withItems: [1, 2]"},
+		"a number made a text":         {"backoffLimit: 1", `backoffLimit: "1"`},
 	} {
 		edited := strings.Replace(src, edit[0], edit[1], 1)
 		if edited == src || hash(edited) == want {
@@ -154,7 +242,8 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(manifests(f)))
 	f.Add([]byte(job("")))
 	f.Add([]byte("a: &a [*a, *a]\nkind: Pod\n"))
-	f.Add([]byte("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, dag: {tasks: [{template: b}, {template: b}]}}, {name: b, script: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n"))
+	f.Add([]byte("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {entrypoint: a, templates: [{name: a, dag: " +
+		"{tasks: [{template: b}, {template: b}]}}, {name: b, script: {resources: {limits: {nvidia.com/gpu: 1}}}}]}\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		specs, err := parseManifest("f", src)
 		if err != nil {
@@ -162,7 +251,8 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		for _, s := range specs {
-			if !s.Unread() && (s.Resources.GPUs < 1 || s.Resources.Nodes < 1) || s.MaxRuntime < 0 || len(s.Hash()) != 64 || s.Digest == "" {
+			if !s.Unread() && (s.Resources.GPUs < 1 || s.Resources.Nodes < 1) || s.MaxRuntime < 0 || len(s.Hash()) != 64 ||
+				s.Digest == "" {
 				t.Fatalf("%+v", *s)
 			}
 		}

@@ -39,7 +39,8 @@ func Read(name string, src []byte, devices Devices) ([]*Spec, error) {
 		}
 		return nil, err
 	}
-	if t := (&tree{d.File}); strings.HasPrefix(t.word(d.Bodies[0], "apiVersion"), "curfew.") || t.get(d.Bodies[0], "kind") == nil {
+	if t := (&tree{d.File}); strings.HasPrefix(t.word(d.Bodies[0], "apiVersion"), "curfew.") ||
+		t.get(d.Bodies[0], "kind") == nil {
 		s, err := d.spec()
 		if err != nil {
 			return nil, err
@@ -96,7 +97,9 @@ func (d *reader) spec() (*Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Spec{File: d.Name, Line: d.At(root, "").Line, Capacity: OnDemand, Retries: Retries{Interruptions: DefaultInterruptions}}
+	s := &Spec{
+		File: d.Name, Line: d.At(root, "").Line, Capacity: OnDemand, Retries: Retries{Interruptions: DefaultInterruptions},
+	}
 	version := ""
 	err = d.Pairs(root, "the file", func(key string, _, v ast.Node) (err error) {
 		if key == "apiVersion" {
@@ -122,7 +125,10 @@ func (d *reader) spec() (*Spec, error) {
 // Shape returns what a file of a job or of a session may hold.
 func Shape(k Kind) *document.Shape {
 	d := &reader{&document.File{}}
-	return document.Describe(func(n ast.Node) error { _, err := d.Mapping(n, "", d.entries(&Spec{Kind: k})...); return err })
+	return document.Describe(func(n ast.Node) error {
+		_, err := d.Mapping(n, "", d.entries(&Spec{Kind: k})...)
+		return err
+	})
 }
 
 // entries are the keys of a job or of a session.
@@ -144,22 +150,29 @@ func (d *reader) entries(s *Spec) []document.Key {
 			return nil
 		}),
 		document.Required("name", "letters, digits, dots, dashes and underscores, 100 at most", func(n ast.Node) error {
-			return d.matching(n, "name", &s.Name, specName, "letters, digits, dots, dashes and underscores are allowed, 100 at most")
+			return d.matching(n, "name", &s.Name, specName,
+				"letters, digits, dots, dashes and underscores are allowed, 100 at most")
 		}),
 		document.Optional("purpose", "what the work is for: decides which budget it counts against", func(n ast.Node) error {
 			document.Note(n, document.Shape{Default: usual})
 			return document.Choice(d.File, n, "purpose", purposes, &s.Purpose)
 		}),
 		document.Optional("owner", "who pays for it", func(n ast.Node) error {
-			_, err := d.Mapping(n, "owner", text(document.Optional, "team", "team", &s.Owner.Team), text(document.Optional, "project", "project", &s.Owner.Project), text(document.Optional, "user", "person", &s.Owner.User),
-				text(document.Optional, "environment", "environment, such as dev or production", &s.Owner.Environment), text(document.Optional, "cost_center", "cost center", &s.Owner.CostCenter))
+			_, err := d.Mapping(n, "owner", text(document.Optional, "team", "team", &s.Owner.Team),
+				text(document.Optional, "project", "project", &s.Owner.Project),
+				text(document.Optional, "user", "person", &s.Owner.User),
+				text(document.Optional, "environment", "environment, such as dev or production", &s.Owner.Environment),
+				text(document.Optional, "cost_center", "cost center", &s.Owner.CostCenter))
 			return err
 		}),
-		document.Required("resources", "machines that the work needs: gpus, instance_type or cpus", func(n ast.Node) error { return d.resources(n, &s.Resources) }),
-		document.Optional("capacity", "how machines are bought; auto is spot while there is some, on-demand otherwise", func(n ast.Node) error {
-			document.Note(n, document.Shape{Default: string(OnDemand)})
-			return document.Choice(d.File, n, "capacity", []string{string(Spot), string(OnDemand), string(Auto)}, &s.Capacity)
+		document.Required("resources", "machines that the work needs: gpus, instance_type or cpus", func(n ast.Node) error {
+			return d.resources(n, &s.Resources)
 		}),
+		document.Optional("capacity", "how machines are bought; auto is spot while there is some, on-demand otherwise",
+			func(n ast.Node) error {
+				document.Note(n, document.Shape{Default: string(OnDemand)})
+				return document.Choice(d.File, n, "capacity", []string{string(Spot), string(OnDemand), string(Auto)}, &s.Capacity)
+			}),
 		document.Optional("regions", "regions that it may run in, the preferred first", func(n ast.Node) (err error) {
 			document.Note(n, document.Shape{Pattern: regionName.String()})
 			s.Regions, err = d.Texts(n, "regions", func(v string) error {
@@ -199,30 +212,44 @@ func (d *reader) entries(s *Spec) []document.Key {
 		text(document.Optional, "setup", "command that prepares a machine", &s.Setup),
 		text(document.Required, "run", "command that does the work", &s.Run),
 		duration(document.Optional, "duration", "how long the work takes without interruption", &s.Duration),
-		duration(document.Optional, "max_runtime", "time after which the job ends, lost work and restarts included", &s.MaxRuntime),
+		duration(document.Optional, "max_runtime", "time after which the job ends, lost work and restarts included",
+			&s.MaxRuntime),
 		duration(document.Optional, "deadline", "time from its submission by which the work has to be done", &s.Deadline),
 		document.Optional("checkpoint", "how the work is saved", func(n ast.Node) error {
 			c := &Checkpoint{Keep: DefaultKeep}
 			s.Checkpoint = c
 			_, err := d.Mapping(n, "checkpoint",
-				document.Required("dir", "directory that the work writes checkpoints to", func(n ast.Node) error { return d.directory(n, "checkpoint.dir", &c.Dir) }),
-				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.store(n, "checkpoint.to", &c.To) }),
-				duration(document.Optional, "every", "time between checkpoints; the planner chooses it where none is given", &c.Every),
+				document.Required("dir", "directory that the work writes checkpoints to", func(n ast.Node) error {
+					return d.directory(n, "checkpoint.dir", &c.Dir)
+				}),
+				document.Required("to", "object store that keeps them", func(n ast.Node) error {
+					return d.store(n, "checkpoint.to", &c.To)
+				}),
+				duration(document.Optional, "every", "time between checkpoints; the planner chooses it where none is given",
+					&c.Every),
 				document.Optional("keep", "how many are kept", func(n ast.Node) (err error) {
 					document.Note(n, document.Shape{Default: strconv.Itoa(DefaultKeep)})
 					c.Keep, err = d.Count(n, "checkpoint.keep", 1, maxCount)
 					return err
 				}),
-				document.Optional("size", "size of one checkpoint, such as 14GiB", func(n ast.Node) (err error) { c.SizeBytes, err = d.size(n, "checkpoint.size"); return err }),
-				duration(document.Optional, "restart", "time from an interruption until work goes on, without lost work", &c.Restart))
+				document.Optional("size", "size of one checkpoint, such as 14GiB", func(n ast.Node) (err error) {
+					c.SizeBytes, err = d.size(n, "checkpoint.size")
+					return err
+				}),
+				duration(document.Optional, "restart", "time from an interruption until work goes on, without lost work",
+					&c.Restart))
 			return err
 		}),
 		document.Optional("data", "what the work reads", func(n ast.Node) error { return d.data(n, s) }),
 		document.Optional("artifacts", "what the work leaves", func(n ast.Node) error {
 			s.Artifacts = &Artifacts{}
 			_, err := d.Mapping(n, "artifacts",
-				document.Required("dir", "directory that the work writes results to", func(n ast.Node) error { return d.directory(n, "artifacts.dir", &s.Artifacts.Dir) }),
-				document.Required("to", "object store that keeps them", func(n ast.Node) error { return d.store(n, "artifacts.to", &s.Artifacts.To) }))
+				document.Required("dir", "directory that the work writes results to", func(n ast.Node) error {
+					return d.directory(n, "artifacts.dir", &s.Artifacts.Dir)
+				}),
+				document.Required("to", "object store that keeps them", func(n ast.Node) error {
+					return d.store(n, "artifacts.to", &s.Artifacts.To)
+				}))
 			return err
 		}),
 		document.Optional("retries", "how often the job begins again", func(n ast.Node) error {
@@ -244,17 +271,18 @@ func (d *reader) entries(s *Spec) []document.Key {
 func (d *reader) resources(n ast.Node, r *Resources) error {
 	r.Nodes = 1
 	given, err := d.Mapping(n, "resources",
-		document.Optional("gpus", "accelerator and how many each machine needs: A100:8 or A100-80GB", func(n ast.Node) error {
-			document.Note(n, document.Shape{Pattern: gpuPattern.String()})
-			v, err := d.Text(n, "gpus")
-			if err != nil {
-				return err
-			}
-			if r.GPU, r.GPUs, err = parseGPUs(v); err != nil {
-				return d.At(n, "%s", err)
-			}
-			return nil
-		}),
+		document.Optional("gpus", "accelerator and how many each machine needs: A100:8 or A100-80GB",
+			func(n ast.Node) error {
+				document.Note(n, document.Shape{Pattern: gpuPattern.String()})
+				v, err := d.Text(n, "gpus")
+				if err != nil {
+					return err
+				}
+				if r.GPU, r.GPUs, err = parseGPUs(v); err != nil {
+					return d.At(n, "%s", err)
+				}
+				return nil
+			}),
 		document.Optional("instance_type", "machine type, such as p4d.24xlarge", func(n ast.Node) error {
 			return d.matching(n, "instance_type", &r.InstanceType, typeName, "it is a machine type such as p4d.24xlarge")
 		}),
@@ -292,8 +320,13 @@ func (d *reader) data(n ast.Node, s *Spec) error {
 		var set Dataset
 		err := document.Forms(item, document.IfMapping(func(item ast.Node) error {
 			_, err := d.Mapping(item, "an item of data",
-				document.Required("uri", "address, such as s3://bucket/prefix", func(n ast.Node) error { return d.uri(n, "uri", &set.URI) }),
-				document.Optional("size", "how much of it is read, such as 1.5TB", func(n ast.Node) (err error) { set.SizeBytes, err = d.size(n, "size"); return err }))
+				document.Required("uri", "address, such as s3://bucket/prefix", func(n ast.Node) error {
+					return d.uri(n, "uri", &set.URI)
+				}),
+				document.Optional("size", "how much of it is read, such as 1.5TB", func(n ast.Node) (err error) {
+					set.SizeBytes, err = d.size(n, "size")
+					return err
+				}))
 			return err
 		}), document.Otherwise(func(item ast.Node) error { return d.uri(item, "data", &set.URI) }))
 		if err != nil {

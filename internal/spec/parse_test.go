@@ -42,11 +42,16 @@ func TestParseJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Spec{Kind: Job, Name: "resnet50", Purpose: inventory.Training, Owner: inventory.Owner{Team: "vision", Project: "ranking", User: "ana"},
+	want := &Spec{
+		Kind: Job, Name: "resnet50", Purpose: inventory.Training, Owner: inventory.Owner{
+			Team: "vision", Project: "ranking", User: "ana",
+		},
 		Resources: Resources{GPU: "A100", GPUs: 8, Nodes: 1}, Capacity: Spot, Regions: []string{"us-east-1", "us-west-2"},
-		Setup: "pip install -r requirements.txt", Run: "python train.py --resume", MaxRuntime: 12 * time.Hour, Deadline: 24 * time.Hour, MaxCost: 100 * money.USD,
-		Checkpoint: &Checkpoint{Dir: "/ckpt", To: "s3://bucket/runs", Every: 10 * time.Minute, Keep: 3}, Data: []Dataset{{URI: "s3://datasets/imagenet"}},
-		Artifacts: &Artifacts{"/out", "s3://bucket/artifacts"}, Retries: Retries{20, 1}, File: "job.yaml", Line: 1}
+		Setup: "pip install -r requirements.txt", Run: "python train.py --resume", MaxRuntime: 12 * time.Hour,
+		Deadline: 24 * time.Hour, MaxCost: 100 * money.USD,
+		Checkpoint: &Checkpoint{Dir: "/ckpt", To: "s3://bucket/runs", Every: 10 * time.Minute, Keep: 3},
+		Data:       []Dataset{{URI: "s3://datasets/imagenet"}},
+		Artifacts:  &Artifacts{"/out", "s3://bucket/artifacts"}, Retries: Retries{20, 1}, File: "job.yaml", Line: 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -62,11 +67,15 @@ func TestParseDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, job); diff != "" {
 		t.Error("a job: " + diff)
 	}
-	session, err := Parse("s.yaml", []byte("apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n"))
+	session, err := Parse("s.yaml",
+		[]byte("apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = &Spec{Kind: Session, Name: "nb", Purpose: inventory.Experimentation, Resources: Resources{InstanceType: "g5.xlarge", Nodes: 1}, Capacity: OnDemand,
+	want = &Spec{
+		Kind: Session, Name: "nb", Purpose: inventory.Experimentation, Resources: Resources{
+			InstanceType: "g5.xlarge", Nodes: 1,
+		}, Capacity: OnDemand,
 		Lease: 4 * time.Hour, DiskGiB: 140, Retries: Retries{Interruptions: DefaultInterruptions}, File: "s.yaml", Line: 1}
 	if diff := cmp.Diff(want, session); diff != "" {
 		t.Error("a session: " + diff)
@@ -94,9 +103,13 @@ data: ["s3://datasets/imagenet"]
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Spec{Kind: Session, Name: "nb", Purpose: inventory.Experimentation, Resources: Resources{CPUs: 2, Nodes: 4}, Capacity: OnDemand, Lease: 4 * time.Hour,
-		Idle: 30 * time.Minute, Ports: []int{8888, 6006}, Work: &Work{"~/work", "file:///srv/work", 10 * time.Minute}, Setup: "pip install torch",
-		Env: map[string]string{"A": "1"}, Secrets: map[string]string{"TOKEN": "/curfew/token"}, Image: "ami-0abc", Data: []Dataset{{URI: "s3://datasets/imagenet"}},
+	want := &Spec{
+		Kind: Session, Name: "nb", Purpose: inventory.Experimentation, Resources: Resources{CPUs: 2, Nodes: 4},
+		Capacity: OnDemand, Lease: 4 * time.Hour,
+		Idle: 30 * time.Minute, Ports: []int{8888, 6006}, Work: &Work{"~/work", "file:///srv/work", 10 * time.Minute},
+		Setup: "pip install torch",
+		Env:   map[string]string{"A": "1"}, Secrets: map[string]string{"TOKEN": "/curfew/token"}, Image: "ami-0abc",
+		Data:    []Dataset{{URI: "s3://datasets/imagenet"}},
 		Retries: Retries{Interruptions: DefaultInterruptions}, File: "s.yaml", Line: 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -111,9 +124,15 @@ func TestMistakes(t *testing.T) {
 		{"only a comment", "# nothing\n", "f.yaml:1:1: the file is empty"},
 		{"not a mapping", "- a\n", "f.yaml:1:1: the file has keys"},
 		{"not text", "\xff", "not UTF-8"},
-		{"version", edit("job/v1", "job/v2"), `f.yaml:1:1: apiVersion is curfew.job/v1 or curfew.session/v1, not "curfew.job/v2"`},
+		{
+			"version", edit("job/v1", "job/v2"),
+			`f.yaml:1:1: apiVersion is curfew.job/v1 or curfew.session/v1, not "curfew.job/v2"`,
+		},
 		{"second document", resnet50 + "---\na: 1\n", "f.yaml:18:1: a second document"},
-		{"unknown key", edit("max_runtime", "max_run_time"), `f.yaml:10:1: a job has no key "max_run_time"; it has apiVersion, name`},
+		{
+			"unknown key", edit("max_runtime", "max_run_time"),
+			`f.yaml:10:1: a job has no key "max_run_time"; it has apiVersion, name`,
+		},
 		{"repeated key", resnet50 + "name: b\n", "f.yaml:17:1"},
 		{"repeated key inside", edit("nodes: 1", "gpus: L4"), "f.yaml:5:29"},
 		{"repeated key in quotes", resnet50 + "\"name\": b\n", "f.yaml:17:1"},
@@ -124,32 +143,62 @@ func TestMistakes(t *testing.T) {
 		{"missing run", edit("run: python train.py --resume\n", ""), "a job needs run"},
 		{"name", edit("name: resnet50", "name: res net"), `f.yaml:2:7: name "res net": letters`},
 		{"name is a number", edit("name: resnet50", "name: 50"), `f.yaml:2:7: name is a text; write "50" in quotes`},
-		{"purpose", edit("purpose: training", "purpose: fun"), `purpose "fun" does not exist; it is training, evaluation, experimentation, inference or data`},
+		{
+			"purpose", edit("purpose: training", "purpose: fun"),
+			`purpose "fun" does not exist; it is training, evaluation, experimentation, inference or data`,
+		},
 		{"gpus", edit("A100:8", "8xA100"), `f.yaml:5:19: gpus "8xA100" is not an accelerator and a number such as "A100:8"`},
 		{"no gpus", edit("A100:8", "A100:0"), "the number is from 1 to 1024"},
-		{"both", edit("nodes: 1", "instance_type: p4d.24xlarge"), "f.yaml:5:29: resources has gpus or instance_type, not both"},
-		{"neither", edit(`gpus: "A100:8", `, ""), `resources needs gpus, such as "A100:8", or instance_type, such as p4d.24xlarge, or cpus`},
+		{
+			"both", edit("nodes: 1", "instance_type: p4d.24xlarge"),
+			"f.yaml:5:29: resources has gpus or instance_type, not both",
+		},
+		{
+			"neither", edit(`gpus: "A100:8", `, ""),
+			`resources needs gpus, such as "A100:8", or instance_type, such as p4d.24xlarge, or cpus`,
+		},
 		{"nodes", edit("nodes: 1", "nodes: 0"), "f.yaml:5:36: nodes is a whole number from 1 to 10000"},
-		{"capacity", edit("capacity: spot", "capacity: cheap"), `f.yaml:6:11: capacity "cheap" does not exist; it is spot, on-demand or auto`},
+		{
+			"capacity", edit("capacity: spot", "capacity: cheap"),
+			`f.yaml:6:11: capacity "cheap" does not exist; it is spot, on-demand or auto`,
+		},
 		{"region", edit("us-west-2", "Oregon"), `f.yaml:7:22: region "Oregon" is not a name such as us-east-1`},
 		{"region twice", edit("us-west-2", "us-east-1"), "is given twice"},
 		{"duration", edit("max_runtime: 12h", "max_runtime: 12"), `max_runtime is a text; write "12" in quotes`},
-		{"duration without unit", edit("max_runtime: 12h", `max_runtime: "12"`), `max_runtime "12" is not a duration such as 30m, 12h or 7d`},
+		{
+			"duration without unit", edit("max_runtime: 12h", `max_runtime: "12"`),
+			`max_runtime "12" is not a duration such as 30m, 12h or 7d`,
+		},
 		{"no duration", edit("max_runtime: 12h", "max_runtime: 0h"), `is not a duration over 0`},
 		{"long duration", edit("max_runtime: 12h", "max_runtime: 99999d"), "is longer than a year"},
 		{"money", edit("max_cost: 100", "max_cost: $100"), "f.yaml:11:11: max_cost is an amount of dollars over 0"},
 		{"no money", edit("max_cost: 100", "max_cost: 0"), "max_cost is an amount of dollars over 0"},
 		{"money in another form", edit("max_cost: 100", "max_cost: 1e3"), "max_cost is an amount of dollars over 0"},
 		{"relative path", edit("/ckpt", "ckpt"), `checkpoint.dir "ckpt" is not an absolute path`},
-		{"not an address", edit("s3://bucket/runs", "bucket/runs"), `checkpoint.to "bucket/runs": it is an address such as s3://bucket/prefix`},
+		{
+			"not an address", edit("s3://bucket/runs", "bucket/runs"),
+			`checkpoint.to "bucket/runs": it is an address such as s3://bucket/prefix`,
+		},
 		{"data is a text", edit(`["s3://datasets/imagenet"]`, "s3://datasets/imagenet"), "data is a list such as"},
-		{"data twice", edit(`["s3://datasets/imagenet"]`, "[s3://a, {uri: s3://a, size: 1GiB}]"), `data: "s3://a" is given twice`},
-		{"size", edit(`["s3://datasets/imagenet"]`, "[{uri: s3://a, size: 1Gi}]"), `size "1Gi" is not a size such as 200GiB or 1.5TB`},
+		{
+			"data twice", edit(`["s3://datasets/imagenet"]`, "[s3://a, {uri: s3://a, size: 1GiB}]"),
+			`data: "s3://a" is given twice`,
+		},
+		{
+			"size", edit(`["s3://datasets/imagenet"]`, "[{uri: s3://a, size: 1Gi}]"),
+			`size "1Gi" is not a size such as 200GiB or 1.5TB`,
+		},
 		{"retries", edit("errors: 1", "errors: -1"), "retries.errors is a whole number from 0 to 10000"},
 		{"an alias", "a: &x 1\nb: *x\n", "f.yaml:1:4: an anchor or an alias"},
 		{"a job with a lease", resnet50 + "lease: 4h\n", `a job has no key "lease"`},
-		{"a session without a lease", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\n", "a session needs lease"},
-		{"a folder that is no folder", nb + "work: {dir: work}\n", `f.yaml:5:13: work.dir "work" is not a folder such as ~/work`},
+		{
+			"a session without a lease", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\n",
+			"a session needs lease",
+		},
+		{
+			"a folder that is no folder", nb + "work: {dir: work}\n",
+			`f.yaml:5:13: work.dir "work" is not a folder such as ~/work`,
+		},
 		{"a port", nb + "ports: [0]\n", "f.yaml:5:9: a port is a whole number from 1 to 65535"},
 		{"a port twice", nb + "ports: [1, 1]\n", "ports: 1 is given twice"},
 		{"a variable", nb + "env: {a-b: c}\n", `f.yaml:5:7: env "a-b": a variable is letters`},
@@ -158,8 +207,14 @@ func TestMistakes(t *testing.T) {
 		{"an image", nb + "image: a b\n", `image "a b": it is an image such as`},
 		{"cpus with gpus", edit("nodes: 1", "cpus: 1"), "cpus is for machines without GPUs"},
 		{"no cpus", strings.Replace(nb, "gpus: L4", "cpus: 0", 1), "cpus is a whole number from 1 to 4096"},
-		{"nowhere", nb + "work: {dir: ~/w, to: /tmp}\n", `work.to "/tmp": it is an address such as s3://bucket/prefix or file:///folder`},
-		{"a session that runs", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\nlease: 1h\nrun: x\n", `f.yaml:5:1: a session has no key "run"`},
+		{
+			"nowhere", nb + "work: {dir: ~/w, to: /tmp}\n",
+			`work.to "/tmp": it is an address such as s3://bucket/prefix or file:///folder`,
+		},
+		{
+			"a session that runs", "apiVersion: curfew.session/v1\nname: a\nresources: {gpus: L4}\nlease: 1h\nrun: x\n",
+			`f.yaml:5:1: a session has no key "run"`,
+		},
 	} {
 		_, err := Parse("f.yaml", []byte(tc.src))
 		var place *document.Error
@@ -196,12 +251,18 @@ func TestHash(t *testing.T) {
 	}
 	seen := map[string]string{want: "the job"}
 	for name, edit := range map[string][2]string{
-		"name": {"name: resnet50", "name: resnet51"}, "purpose": {"purpose: training", "purpose: evaluation"}, "team": {"team: vision", "team: nlp"},
-		"gpus": {"A100:8", "A100:4"}, "gpu": {"A100:8", "H100:8"}, "nodes": {"nodes: 1", "nodes: 2"}, "capacity": {"capacity: spot", "capacity: auto"},
-		"regions": {"us-west-2", "eu-west-1"}, "setup": {"pip install", "pip3 install"}, "run": {"--resume", "--restart"}, "max_runtime": {"12h", "13h"},
-		"max_cost": {"max_cost: 100", "max_cost: 100.01"}, "deadline": {"24h", "25h"}, "checkpoint": {"/ckpt", "/ckpts"}, "every": {"10m", "11m"},
-		"keep": {"keep: 3", "keep: 4"}, "data": {"imagenet", "imagenet2"}, "artifacts": {"/out", "/outs"}, "retries": {"interruptions: 20", "interruptions: 21"},
-		"errors": {"errors: 1", "errors: 2"}, "duration": {"deadline: 24h", "deadline: 24h\nduration: 6h"}, "disk": {"deadline: 24h", "deadline: 24h\ndisk: 200GiB"},
+		"name": {"name: resnet50", "name: resnet51"}, "purpose": {"purpose: training", "purpose: evaluation"},
+		"team": {"team: vision", "team: nlp"},
+		"gpus": {"A100:8", "A100:4"}, "gpu": {"A100:8", "H100:8"}, "nodes": {"nodes: 1", "nodes: 2"},
+		"capacity": {"capacity: spot", "capacity: auto"},
+		"regions":  {"us-west-2", "eu-west-1"}, "setup": {"pip install", "pip3 install"}, "run": {"--resume", "--restart"},
+		"max_runtime": {"12h", "13h"},
+		"max_cost":    {"max_cost: 100", "max_cost: 100.01"}, "deadline": {"24h", "25h"}, "checkpoint": {"/ckpt", "/ckpts"},
+		"every": {"10m", "11m"},
+		"keep":  {"keep: 3", "keep: 4"}, "data": {"imagenet", "imagenet2"}, "artifacts": {"/out", "/outs"},
+		"retries": {"interruptions: 20", "interruptions: 21"},
+		"errors":  {"errors: 1", "errors: 2"}, "duration": {"deadline: 24h", "deadline: 24h\nduration: 6h"},
+		"disk":    {"deadline: 24h", "deadline: 24h\ndisk: 200GiB"},
 		"restart": {"keep: 3", "keep: 3, restart: 5m"}, "size": {"keep: 3", "keep: 3, size: 5GiB"},
 	} {
 		src := strings.Replace(resnet50, edit[0], edit[1], 1)
@@ -217,7 +278,9 @@ func TestHash(t *testing.T) {
 // its hash, whatever fields are added.
 func TestHashCoversEveryField(t *testing.T) {
 	full := func() *Spec {
-		return &Spec{Kind: Job, Name: "n", Resources: Resources{GPU: "L4", GPUs: 1, Nodes: 1}, Checkpoint: &Checkpoint{}, Artifacts: &Artifacts{}, Data: []Dataset{{}},
+		return &Spec{
+			Kind: Job, Name: "n", Resources: Resources{GPU: "L4", GPUs: 1, Nodes: 1}, Checkpoint: &Checkpoint{},
+			Artifacts: &Artifacts{}, Data: []Dataset{{}},
 			Regions: []string{"a"}, Unknown: []string{"b"}, Work: &Work{}, Ports: []int{1}}
 	}
 	base := full().Hash()
@@ -278,12 +341,19 @@ func TestRoundTrip(t *testing.T) {
 		return time.Duration(rapid.Int64Range(0, int64(maxDuration/time.Millisecond)).Draw(t, "ms")) * time.Millisecond
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		s := &Spec{Kind: rapid.SampledFrom([]Kind{Job, Session}).Draw(t, "kind"), Name: rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,20}`).Draw(t, "name"),
-			Purpose:  inventory.Purpose(rapid.SampledFrom(purposes).Draw(t, "purpose")),
-			Owner:    inventory.Owner{Team: rapid.OneOf(rapid.Just(""), text).Draw(t, "team"), CostCenter: rapid.OneOf(rapid.Just(""), text).Draw(t, "cost center")},
+		s := &Spec{
+			Kind:    rapid.SampledFrom([]Kind{Job, Session}).Draw(t, "kind"),
+			Name:    rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,20}`).Draw(t, "name"),
+			Purpose: inventory.Purpose(rapid.SampledFrom(purposes).Draw(t, "purpose")),
+			Owner: inventory.Owner{
+				Team:       rapid.OneOf(rapid.Just(""), text).Draw(t, "team"),
+				CostCenter: rapid.OneOf(rapid.Just(""), text).Draw(t, "cost center"),
+			},
 			Capacity: rapid.SampledFrom([]Capacity{Spot, OnDemand, Auto}).Draw(t, "capacity"),
-			Regions:  rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"us-east-1", "eu-west-2", "us-gov-west-1"}), 0, 3, rapid.ID).Draw(t, "regions"),
-			MaxCost:  money.Amount(rapid.Int64Range(0, 1e18).Draw(t, "max cost")), DiskGiB: rapid.Int64Range(0, 65536).Draw(t, "disk"),
+			Regions: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"us-east-1", "eu-west-2", "us-gov-west-1"}), 0, 3,
+				rapid.ID).Draw(t, "regions"),
+			MaxCost: money.Amount(rapid.Int64Range(0, 1e18).Draw(t, "max cost")),
+			DiskGiB: rapid.Int64Range(0, 65536).Draw(t, "disk"),
 			Retries: Retries{Interruptions: DefaultInterruptions}, File: "f", Line: 1}
 		if len(s.Regions) == 0 {
 			s.Regions = nil
@@ -294,22 +364,32 @@ func TestRoundTrip(t *testing.T) {
 		} else if rapid.Bool().Draw(t, "typed") {
 			s.Resources.InstanceType = "p4d.24xlarge"
 		} else {
-			s.Resources.GPU, s.Resources.GPUs = rapid.StringMatching(`[A-Z][A-Z0-9-]{1,9}`).Draw(t, "gpu"), rapid.IntRange(1, maxGPUs).Draw(t, "gpus")
+			s.Resources.GPU, s.Resources.GPUs = rapid.StringMatching(`[A-Z][A-Z0-9-]{1,9}`).Draw(t, "gpu"), rapid.IntRange(1,
+				maxGPUs).Draw(t, "gpus")
 		}
 		if s.Kind == Session {
 			s.Lease, s.Idle = max(duration.Draw(t, "lease"), time.Millisecond), duration.Draw(t, "idle")
-			s.Setup, s.Image = rapid.OneOf(rapid.Just(""), text).Draw(t, "setup"), rapid.SampledFrom([]string{"", "ami-0abc", "/aws/service/x"}).Draw(t, "image")
+			s.Setup, s.Image = rapid.OneOf(rapid.Just(""), text).Draw(t, "setup"), rapid.SampledFrom(
+				[]string{"", "ami-0abc", "/aws/service/x"}).Draw(t, "image")
 			if rapid.Bool().Draw(t, "work") {
-				s.Work = &Work{"~/work", rapid.SampledFrom([]string{"", "s3://a/b", "file:///x"}).Draw(t, "to"), duration.Draw(t, "every")}
+				s.Work = &Work{
+					"~/work", rapid.SampledFrom([]string{"", "s3://a/b", "file:///x"}).Draw(t, "to"), duration.Draw(t, "every"),
+				}
 				s.Ports, s.Data = []int{rapid.IntRange(1, 65535).Draw(t, "port")}, []Dataset{{"s3://a", 0}}
 				s.Env, s.Secrets = map[string]string{"A": text.Draw(t, "value")}, map[string]string{"_b1": "/p/a"}
 			}
 		} else {
 			s.Setup, s.Run = rapid.OneOf(rapid.Just(""), text).Draw(t, "setup"), text.Draw(t, "run")
-			s.Duration, s.MaxRuntime, s.Deadline = duration.Draw(t, "duration"), duration.Draw(t, "max runtime"), duration.Draw(t, "deadline")
-			s.Retries = Retries{rapid.IntRange(0, maxCount).Draw(t, "interruptions"), rapid.IntRange(0, maxCount).Draw(t, "errors")}
+			s.Duration, s.MaxRuntime, s.Deadline = duration.Draw(t, "duration"), duration.Draw(t, "max runtime"), duration.Draw(
+				t, "deadline")
+			s.Retries = Retries{
+				rapid.IntRange(0, maxCount).Draw(t, "interruptions"), rapid.IntRange(0, maxCount).Draw(t, "errors"),
+			}
 			if rapid.Bool().Draw(t, "checkpoint") {
-				s.Checkpoint = &Checkpoint{"/ckpt", "s3://a/b", duration.Draw(t, "every"), rapid.IntRange(1, maxCount).Draw(t, "keep"), rapid.Int64Range(0, 1<<50).Draw(t, "size"), duration.Draw(t, "restart")}
+				s.Checkpoint = &Checkpoint{
+					"/ckpt", "s3://a/b", duration.Draw(t, "every"), rapid.IntRange(1, maxCount).Draw(t, "keep"),
+					rapid.Int64Range(0, 1<<50).Draw(t, "size"), duration.Draw(t, "restart"),
+				}
 			}
 			if rapid.Bool().Draw(t, "data") {
 				s.Data = []Dataset{{"s3://a", 0}, {"s3://b", rapid.Int64Range(0, 1<<50).Draw(t, "bytes")}}
@@ -327,12 +407,17 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestQuantities(t *testing.T) {
-	for in, want := range map[string]time.Duration{"30m": 30 * time.Minute, "1d12h": 36 * time.Hour, "1.5h": 90 * time.Minute, "1w": 168 * time.Hour, "250ms": 250 * time.Millisecond} {
+	for in, want := range map[string]time.Duration{
+		"30m": 30 * time.Minute, "1d12h": 36 * time.Hour, "1.5h": 90 * time.Minute, "1w": 168 * time.Hour,
+		"250ms": 250 * time.Millisecond,
+	} {
 		if got, err := parseDuration(in); err != nil || got != want {
 			t.Errorf("parseDuration(%q) = %s, %v; want %s", in, got, err, want)
 		}
 	}
-	for in, want := range map[string]int64{"200GiB": 200 << 30, "1.5TB": 1_500_000_000_000, "1 KiB": 1024, "0.5B": 1, "1PiB": 1 << 50} {
+	for in, want := range map[string]int64{
+		"200GiB": 200 << 30, "1.5TB": 1_500_000_000_000, "1 KiB": 1024, "0.5B": 1, "1PiB": 1 << 50,
+	} {
 		if got, err := parseSize(in); err != nil || got != want {
 			t.Errorf("parseSize(%q) = %d, %v; want %d", in, got, err, want)
 		}
@@ -350,7 +435,12 @@ func TestQuantities(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, src := range []string{resnet50, least, "apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n", nb + "idle: 1m\nports: [1]\nenv: {a: b}\nsecrets: {c: d}\nwork: {dir: ~/w, every: 1m}\nimage: a\nsetup: x\n", "a: &x {b: *x}", "? a\n: b"} {
+	for _, src := range []string{
+		resnet50, least,
+		"apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n",
+		nb + "idle: 1m\nports: [1]\nenv: {a: b}\nsecrets: {c: d}\nwork: {dir: ~/w, every: 1m}\nimage: a\nsetup: x\n",
+		"a: &x {b: *x}", "? a\n: b",
+	} {
 		f.Add([]byte(src))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

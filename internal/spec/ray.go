@@ -53,8 +53,9 @@ func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 	}
 	for _, s := range specs {
 		s.Duration, s.Retries.Errors = money.Month, 0
-		s.Unknown = append(s.Unknown, "how long its cluster runs: without shutdownAfterJobFinishes it goes on after the job, "+
-			"and is estimated for a month of 730 hours")
+		s.Unknown = append(s.Unknown,
+			"how long its cluster runs: without shutdownAfterJobFinishes it goes on after the job, "+
+				"and is estimated for a month of 730 hours")
 	}
 	return append(specs, more...), nil
 }
@@ -80,7 +81,9 @@ func (w *workload) shutsDown(body ast.Node) bool {
 
 // submitter is the pod that submits a RayJob, where its template asks for GPUs.
 func (w *workload) submitter(body ast.Node, limit time.Duration) ([]*Spec, error) {
-	return w.several([]replicas{{name: "submitter", count: 1, template: w.get(body, "submitterPodTemplate"), limit: limit}})
+	return w.several([]replicas{
+		{name: "submitter", count: 1, template: w.get(body, "submitterPodTemplate"), limit: limit},
+	})
 }
 
 // rayCluster reads a RayCluster, which runs until it is deleted.

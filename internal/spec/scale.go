@@ -21,8 +21,12 @@ type autoscaler struct {
 // the HTTP add-on of KEDA, and AIBrix.
 var autoscalers = map[kind]autoscaler{
 	{"autoscaling", "HorizontalPodAutoscaler"}: {target: []string{"scaleTargetRef"}, most: []string{"maxReplicas"}},
-	{"keda.sh", "ScaledObject"}:                {target: []string{"scaleTargetRef"}, most: []string{"maxReplicaCount"}, usual: "Deployment", otherwise: kedaMost},
-	{"http.keda.sh", "HTTPScaledObject"}:       {target: []string{"scaleTargetRef"}, most: []string{"replicas", "max"}, usual: "Deployment", otherwise: kedaMost},
+	{
+		"keda.sh", "ScaledObject",
+	}: {target: []string{"scaleTargetRef"}, most: []string{"maxReplicaCount"}, usual: "Deployment", otherwise: kedaMost},
+	{
+		"http.keda.sh", "HTTPScaledObject",
+	}: {target: []string{"scaleTargetRef"}, most: []string{"replicas", "max"}, usual: "Deployment", otherwise: kedaMost},
 	{"autoscaling.aibrix.ai", "PodAutoscaler"}: {target: []string{"scaleTargetRef"}, most: []string{"maxReplicas"}},
 }
 
@@ -62,7 +66,8 @@ func (s *scaler) scales(w *workload) bool {
 	if !grouped {
 		group = ""
 	}
-	return version == "" || group == w.group || group == "extensions" && w.group == "apps" || group == "apps" && w.group == "extensions"
+	return version == "" || group == w.group || group == "extensions" && w.group == "apps" || group == "apps" &&
+		w.group == "extensions"
 }
 
 // grown is how many replicas a workload has at the most: its own, or the bound of an
@@ -74,7 +79,9 @@ func (w *workload) grown(n int) (int, []string, error) {
 			continue
 		}
 		s.applied = true
-		for _, path := range [][]string{s.of.most, {"minReplicas"}, {"minReplicaCount"}, {"replicas", "min"}, {"fallback", "replicas"}} {
+		for _, path := range [][]string{
+			s.of.most, {"minReplicas"}, {"minReplicaCount"}, {"replicas", "min"}, {"fallback", "replicas"},
+		} {
 			most, err := s.number(s.body, 0, path...)
 			if err != nil {
 				return 0, nil, err
@@ -85,7 +92,8 @@ func (w *workload) grown(n int) (int, []string, error) {
 			continue
 		}
 		if n = max(n, s.of.otherwise); s.of.otherwise == 0 {
-			unknown = append(unknown, "how many replicas it grows to: "+s.kind.name+" "+s.name+" has no "+strings.Join(s.of.most, "."))
+			unknown = append(unknown, "how many replicas it grows to: "+s.kind.name+" "+s.name+" has no "+
+				strings.Join(s.of.most, "."))
 		}
 	}
 	return n, unknown, nil

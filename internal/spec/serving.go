@@ -103,7 +103,9 @@ func (w *workload) servingRuntime(part ast.Node) (spec ast.Node, why string, err
 	if name == "" {
 		return nil, "what its serving runtime adds: KServe chooses it by the format of the model", nil
 	}
-	of, err := w.find(name, kind{"serving.kserve.io", "ServingRuntime"}, kind{"serving.kserve.io", "ClusterServingRuntime"})
+	of, err := w.find(name, kind{
+		"serving.kserve.io", "ServingRuntime",
+	}, kind{"serving.kserve.io", "ClusterServingRuntime"})
 	if of == nil || err != nil {
 		return nil, "what serving runtime " + name + " adds, which is not in the file", err
 	}

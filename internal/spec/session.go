@@ -14,26 +14,37 @@ import (
 // sessionEntries are the keys that only a session has.
 func (d *reader) sessionEntries(s *Spec) []document.Key {
 	return []document.Key{
-		document.Optional("ports", "ports of the machine that connect may forward", func(n ast.Node) error { return d.ports(n, &s.Ports) }),
-		document.Optional("work", "folder whose content is saved, and is there again when the session is started again", func(n ast.Node) error {
-			w := &Work{}
-			s.Work = w
-			_, err := d.Mapping(n, "work",
-				document.Required("dir", "folder on the machine: ~/work, or an absolute path", func(n ast.Node) error {
-					document.Note(n, document.Shape{Pattern: "^(~/|/)."})
-					v, err := d.Text(n, "work.dir")
-					if err == nil && (len(strings.TrimPrefix(v, "~")) < 2 || !strings.HasPrefix(strings.TrimPrefix(v, "~"), "/")) {
-						err = d.At(n, "work.dir %q is not a folder such as ~/work or /work", v)
-					}
-					w.Dir = v
-					return err
-				}),
-				document.Optional("to", "object store that keeps it", func(n ast.Node) error { return d.store(n, "work.to", &w.To) }),
-				document.Optional("every", "time between snapshots", func(n ast.Node) (err error) { w.Every, err = d.duration(n, "work.every"); return err }))
-			return err
+		document.Optional("ports", "ports of the machine that connect may forward", func(n ast.Node) error {
+			return d.ports(n, &s.Ports)
 		}),
-		document.Optional("env", "variables that are added to the environment", func(n ast.Node) error { return d.variables(n, "env", s, &s.Env) }),
-		document.Optional("secrets", "variables whose values are read on the machine: name and parameter or secret", func(n ast.Node) error { return d.variables(n, "secrets", s, &s.Secrets) }),
+		document.Optional("work", "folder whose content is saved, and is there again when the session is started again",
+			func(n ast.Node) error {
+				w := &Work{}
+				s.Work = w
+				_, err := d.Mapping(n, "work",
+					document.Required("dir", "folder on the machine: ~/work, or an absolute path", func(n ast.Node) error {
+						document.Note(n, document.Shape{Pattern: "^(~/|/)."})
+						v, err := d.Text(n, "work.dir")
+						if err == nil && (len(strings.TrimPrefix(v, "~")) < 2 || !strings.HasPrefix(strings.TrimPrefix(v, "~"), "/")) {
+							err = d.At(n, "work.dir %q is not a folder such as ~/work or /work", v)
+						}
+						w.Dir = v
+						return err
+					}),
+					document.Optional("to", "object store that keeps it", func(n ast.Node) error {
+						return d.store(n, "work.to", &w.To)
+					}),
+					document.Optional("every", "time between snapshots", func(n ast.Node) (err error) {
+						w.Every, err = d.duration(n, "work.every")
+						return err
+					}))
+				return err
+			}),
+		document.Optional("env", "variables that are added to the environment", func(n ast.Node) error {
+			return d.variables(n, "env", s, &s.Env)
+		}),
+		document.Optional("secrets", "variables whose values are read on the machine: name and parameter or secret",
+			func(n ast.Node) error { return d.variables(n, "secrets", s, &s.Secrets) }),
 		document.Optional("image", "image that machines start from, in the words of the provider", func(n ast.Node) error {
 			return d.matching(n, "image", &s.Image, imageName, "it is an image such as ami-0abc or the name of a parameter")
 		}),
@@ -88,7 +99,8 @@ const DefaultLease = 4 * time.Hour
 // Clone returns a copy that shares nothing with the specification.
 func (s *Spec) Clone() *Spec {
 	c := *s
-	c.Regions, c.Ports, c.Data, c.Unknown = slices.Clone(s.Regions), slices.Clone(s.Ports), slices.Clone(s.Data), slices.Clone(s.Unknown)
+	c.Regions, c.Ports, c.Data, c.Unknown = slices.Clone(s.Regions), slices.Clone(s.Ports), slices.Clone(
+		s.Data), slices.Clone(s.Unknown)
 	c.Env, c.Secrets, c.Selector = maps.Clone(s.Env), maps.Clone(s.Secrets), maps.Clone(s.Selector)
 	if s.Work != nil {
 		w := *s.Work

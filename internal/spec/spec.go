@@ -282,8 +282,11 @@ type canonRetries struct {
 // Canonical returns the specification as a file of one fixed form, which [Parse] reads
 // as the same specification again. It leaves out what only a manifest has.
 func (s *Spec) Canonical() []byte {
-	c := canon{APIVersion: JobVersion, Name: s.Name, Purpose: s.Purpose, Capacity: s.Capacity, Regions: s.Regions, Setup: s.Setup, Run: s.Run,
-		Duration: durationText(s.Duration), MaxRuntime: durationText(s.MaxRuntime), Deadline: durationText(s.Deadline), Lease: durationText(s.Lease),
+	c := canon{
+		APIVersion: JobVersion, Name: s.Name, Purpose: s.Purpose, Capacity: s.Capacity, Regions: s.Regions, Setup: s.Setup,
+		Run:      s.Run,
+		Duration: durationText(s.Duration), MaxRuntime: durationText(s.MaxRuntime), Deadline: durationText(s.Deadline),
+		Lease:     durationText(s.Lease),
 		Resources: canonResources{InstanceType: s.Resources.InstanceType, CPUs: s.Resources.CPUs, Nodes: s.Resources.Nodes},
 		Idle:      durationText(s.Idle), Ports: s.Ports, Env: s.Env, Secrets: s.Secrets, Image: s.Image}
 	if s.Kind == Session {
@@ -304,7 +307,9 @@ func (s *Spec) Canonical() []byte {
 		c.Disk = fmt.Sprintf("%dGiB", s.DiskGiB)
 	}
 	if p := s.Checkpoint; p != nil {
-		c.Checkpoint = &canonCheckpoint{p.Dir, p.To, durationText(p.Every), p.Keep, sizeText(p.SizeBytes), durationText(p.Restart)}
+		c.Checkpoint = &canonCheckpoint{
+			p.Dir, p.To, durationText(p.Every), p.Keep, sizeText(p.SizeBytes), durationText(p.Restart),
+		}
 	}
 	for _, d := range s.Data {
 		c.Data = append(c.Data, canonData{d.URI, sizeText(d.SizeBytes)})

@@ -123,7 +123,9 @@ func (w *workload) trainStep(step trainStep) (*Spec, error) {
 	if limit == 0 {
 		limit = w.deadline(pod)
 	}
-	s, err := w.replicas(d, replicas{name: w.word(step.part, "name"), count: count * pods, template: template, limit: limit})
+	s, err := w.replicas(d, replicas{
+		name: w.word(step.part, "name"), count: count * pods, template: template, limit: limit,
+	})
 	if s != nil {
 		w.place(s, pod)
 	}

@@ -86,7 +86,8 @@ func (v *invocations) step(in frame, step ast.Node) error {
 		return v.At(step, "step %q is begun more than %d times", v.word(step, "name"), maxCount)
 	}
 	if !known {
-		why := "how often step " + strconv.Quote(v.word(step, "name")) + " runs: it is known only at run time, and is counted once"
+		why := "how often step " + strconv.Quote(v.word(step, "name")) +
+			" runs: it is known only at run time, and is counted once"
 		in.unknown = append(slices.Clone(in.unknown), why)
 	}
 	if len(items) > 0 && !usesItem(step) {

@@ -46,11 +46,13 @@ func (a actions) BeginRound(ctx context.Context, account string, c action.Clock)
 		if err := a.guard(ctx, t); err != nil {
 			return err
 		}
-		err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING", account)
+		err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, 0, '', 0) ON CONFLICT DO NOTHING",
+			account)
 		if err != nil {
 			return err
 		}
-		if err := t.get(ctx, &last, "SELECT round, wall, boot, uptime FROM accounts WHERE account = ?"+t.forUpdate, account); err != nil {
+		if err := t.get(ctx, &last, "SELECT round, wall, boot, uptime FROM accounts WHERE account = ?"+t.forUpdate,
+			account); err != nil {
 			return err
 		}
 		return t.exec(ctx, "UPDATE accounts SET round = ?, wall = ?, boot = ?, uptime = ? WHERE account = ?",
@@ -125,7 +127,8 @@ func rowOf(it action.Item) (itemRow, error) {
 		Action: document[actionDoc]{actionDoc(it.Do)}, Gang: document[[]refRow]{convert(it.Gang, refOf)},
 		Phase: it.Phase, Because: it.Because, Class: it.Class,
 		FirstRound: it.FirstRound, FirstAt: at(it.FirstAt),
-		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace, HeldTo: at(it.HeldTo),
+		WarnedRound: it.WarnedRound, WarnedAt: at(it.WarnedAt), GraceFrom: at(it.GraceFrom), Grace: it.Grace,
+		HeldTo:     at(it.HeldTo),
 		Recipients: document[[]string]{it.Recipients}, Steps: document[[]action.Step]{it.Steps}, Step: it.Step,
 		ApprovedAt: at(it.ApprovedAt), Alarm: it.Alarm,
 		UpdatedAt: at(it.UpdatedAt), Boot: it.Boot, Uptime: it.Uptime, Version: it.Version + 1,
@@ -147,7 +150,8 @@ func (r itemRow) item() action.Item {
 		Do: policy.Do(r.Action.of), Gang: convert(r.Gang.of, refRow.ref),
 		Phase: r.Phase, Because: r.Because, Class: r.Class,
 		FirstRound: r.FirstRound, FirstAt: r.FirstAt.Time,
-		WarnedRound: r.WarnedRound, WarnedAt: r.WarnedAt.Time, GraceFrom: r.GraceFrom.Time, Grace: r.Grace, HeldTo: r.HeldTo.Time,
+		WarnedRound: r.WarnedRound, WarnedAt: r.WarnedAt.Time, GraceFrom: r.GraceFrom.Time, Grace: r.Grace,
+		HeldTo:     r.HeldTo.Time,
 		Recipients: r.Recipients.of, Steps: r.Steps.of, Step: r.Step,
 		ApprovedAt: r.ApprovedAt.Time, Alarm: r.Alarm,
 		UpdatedAt: r.UpdatedAt.Time, Boot: r.Boot, Uptime: r.Uptime, Version: r.Version,
@@ -171,10 +175,12 @@ func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) 
 	query, args := items.query+f.where(), f.args
 	all := q.Refs == nil && q.Sources == nil
 	if q.UnderWay && !all {
-		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args, account)
+		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase IN ('acting', 'confirming')", append(args,
+			account)
 	}
 	if !q.Unvouched.IsZero() && !all {
-		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args, account, at(q.Unvouched))
+		query, args = query+" UNION "+items.query+" WHERE account = ? AND phase = 'warned' AND updated_at < ?", append(args,
+			account, at(q.Unvouched))
 	}
 	var rows []itemRow
 	if err := a.list(ctx, &rows, query+" ORDER BY id", args...); err != nil {
@@ -204,7 +210,8 @@ func (a actions) Save(ctx context.Context, it action.Item, entries ...action.Ent
 }
 
 // save writes an item with its entries, and what else belongs to the same transaction.
-func (a actions) save(ctx context.Context, it action.Item, entries []action.Entry, also func(*tx) error) (action.Item, error) {
+func (a actions) save(ctx context.Context, it action.Item, entries []action.Entry, also func(*tx) error) (action.Item,
+	error) {
 	var saved action.Item
 	err := a.transact(ctx, func(t *tx) (err error) {
 		if err := a.guard(ctx, t); err != nil {
@@ -302,7 +309,8 @@ func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.Admitted, erro
 				return nil, fmt.Errorf("approval %s of item %s: %w", a.Request.ID, it.ID, err)
 			}
 		}
-		if err := t.exec(ctx, "INSERT INTO admissions (item, version, account, source, at, hourly) VALUES (?, ?, ?, ?, ?, ?)",
+		if err := t.exec(ctx,
+			"INSERT INTO admissions (item, version, account, source, at, hourly) VALUES (?, ?, ?, ?, ?, ?)",
 			it.ID, it.Version, b.Account, b.Source, at(b.Now), adm.Hourly); err != nil {
 			return nil, err
 		}

@@ -41,8 +41,10 @@ var requests = describe("requests", requestRow{})
 
 func (r requestRow) request() approval.Request {
 	return approval.Request{
-		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount, Roles: r.Roles.of, Team: r.Team,
-		Run: r.Run, AskedBy: r.AskedBy, AskedProof: r.AskedHow.of, Proof: r.Proof.of, AskedAt: r.AskedAt.Time, ExpiresAt: r.ExpiresAt.Time, State: r.State,
+		ID: r.ID, Kind: r.Kind, Subject: r.Subject, PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount, Roles: r.Roles.of,
+		Team: r.Team,
+		Run:  r.Run, AskedBy: r.AskedBy, AskedProof: r.AskedHow.of, Proof: r.Proof.of, AskedAt: r.AskedAt.Time,
+		ExpiresAt: r.ExpiresAt.Time, State: r.State,
 		DecidedBy: r.DecidedBy, Reason: r.Reason, DecidedAt: r.DecidedAt.Time, UsedAt: r.UsedAt.Time, Version: r.Version,
 	}
 }
@@ -67,7 +69,8 @@ func (t *tx) putRequest(ctx context.Context, r approval.Request, e approval.Even
 		Roles: document[[]string]{r.Roles}, Run: prose(r.Run), Team: prose(r.Team),
 		AskedHow: document[approval.Proof]{r.AskedProof}, Proof: document[approval.Proof]{r.Proof},
 		AskedBy: r.AskedBy, AskedAt: at(r.AskedAt), ExpiresAt: at(r.ExpiresAt), State: r.State,
-		DecidedBy: r.DecidedBy, Reason: prose(r.Reason), DecidedAt: at(r.DecidedAt), UsedAt: at(r.UsedAt), Version: r.Version + 1,
+		DecidedBy: r.DecidedBy, Reason: prose(r.Reason), DecidedAt: at(r.DecidedAt), UsedAt: at(r.UsedAt),
+		Version: r.Version + 1,
 	}
 	if r.ID == "" {
 		return approval.Request{}, errors.New("it has no id")

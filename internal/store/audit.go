@@ -94,7 +94,8 @@ func (t *tx) append(ctx context.Context) error {
 		}
 		head = headRow{row.ID, row.Hash}
 	}
-	return t.exec(ctx, "UPDATE audit_head SET entry = ?, hash = ?, generation = generation + 1 WHERE id = 1", head.Entry, head.Hash)
+	return t.exec(ctx, "UPDATE audit_head SET entry = ?, hash = ?, generation = generation + 1 WHERE id = 1", head.Entry,
+		head.Hash)
 }
 
 // chain returns the entry's hash: SHA-256 over a JSON array of the hash before it and
@@ -116,7 +117,8 @@ func (e evidenceDoc) evidence() usage.Evidence { return usage.Evidence(e) }
 func (r entryRow) entry() action.Entry {
 	return action.Entry{
 		ID: r.ID, At: r.At.Time, Account: r.Account, Round: r.Round, Actor: r.Actor, What: r.What, Resource: r.Resource,
-		Item: r.Item, Verb: r.Verb, Because: r.Because, Outcome: r.Outcome, Evidence: convert(r.Evidence.of, evidenceDoc.evidence),
+		Item: r.Item, Verb: r.Verb, Because: r.Because, Outcome: r.Outcome,
+		Evidence: convert(r.Evidence.of, evidenceDoc.evidence),
 	}
 }
 
@@ -137,7 +139,8 @@ func (a actions) Entries(ctx context.Context, q action.Query, visit func(action.
 	where, args := conditions(q)
 	after := int64(0)
 	if q.Limit > 0 {
-		newest := "SELECT COALESCE(MIN(id), 1) - 1 FROM (SELECT id FROM audit WHERE id <= ?" + where + " ORDER BY id DESC LIMIT ?) AS newest"
+		newest := "SELECT COALESCE(MIN(id), 1) - 1 FROM (SELECT id FROM audit WHERE id <= ?" + where +
+			" ORDER BY id DESC LIMIT ?) AS newest"
 		if err := a.get(ctx, &after, newest, append(append([]any{head.Entry}, args...), q.Limit)...); err != nil {
 			return fmt.Errorf("read the audit log: %w", err)
 		}
@@ -178,7 +181,8 @@ func conditions(q action.Query) (where string, args []any) {
 const leastPage, pageSize = 64, 500
 
 // pages reads the entries in (after, last] that match, a page at a time.
-func (d *database) pages(ctx context.Context, after, last int64, where string, args []any, visit func(entryRow) error) error {
+func (d *database) pages(ctx context.Context, after, last int64, where string, args []any,
+	visit func(entryRow) error) error {
 	query := audit.query + " WHERE id > ? AND id <= ?" + where + " ORDER BY id LIMIT ?"
 	for size := leastPage; ; size = min(2*size, pageSize) {
 		var rows []entryRow
@@ -200,7 +204,8 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 // Errors of a log that does not hold a head: each is an [ErrTampered].
 var (
 	// ErrRebuilt says that no entry is left, from the first on, or that it is another log.
-	ErrRebuilt = fmt.Errorf("%w: the chain was rebuilt from the first entry, or it is the log of another state", ErrTampered)
+	ErrRebuilt = fmt.Errorf("%w: the chain was rebuilt from the first entry, or it is the log of another state",
+		ErrTampered)
 	// ErrTruncated says that the log ends before the head.
 	ErrTruncated = fmt.Errorf("%w: its end was cut off", ErrTampered)
 	// ErrRewritten says that the entry is another one.

@@ -15,7 +15,9 @@ func TestAuditIsAppendOnly(t *testing.T) {
 			at := d.open(t)
 			fill(t, at)
 			db := raw(t, at)
-			statements := []string{"UPDATE audit SET actor = 'other' WHERE id = 7", "DELETE FROM audit WHERE id = 7", "DELETE FROM audit"}
+			statements := []string{
+				"UPDATE audit SET actor = 'other' WHERE id = 7", "DELETE FROM audit WHERE id = 7", "DELETE FROM audit",
+			}
 			if at.URL == "" {
 				statements = append(statements, "INSERT OR REPLACE INTO audit SELECT * FROM audit WHERE id = 7")
 			} else {
@@ -65,12 +67,14 @@ func TestVerifyAuditFindsChanges(t *testing.T) {
 				{"a reason changed", []string{"UPDATE audit SET because = 'busy' WHERE id = 7"}, "entry 7:"},
 				{"a hash changed", []string{"UPDATE audit SET hash = '' WHERE id = 6"}, "entry 6:"},
 				{"two entries swapped", []string{
-					"UPDATE audit SET id = CASE id WHEN 3 THEN -4 ELSE -3 END WHERE id IN (3, 4)", "UPDATE audit SET id = -id WHERE id < 0",
+					"UPDATE audit SET id = CASE id WHEN 3 THEN -4 ELSE -3 END WHERE id IN (3, 4)",
+					"UPDATE audit SET id = -id WHERE id < 0",
 				}, "entry 3:"},
 				{"everything removed", []string{"DELETE FROM audit"}, "entry 1:"},
 			} {
 				do(tc.changes...)
-				if _, err := s.VerifyAudit(t.Context()); !errors.Is(err, store.ErrTampered) || !strings.Contains(err.Error(), tc.want) {
+				if _, err := s.VerifyAudit(t.Context()); !errors.Is(err, store.ErrTampered) ||
+					!strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%s: got %v, want ErrTampered at %s", tc.name, err, tc.want)
 				}
 			}
@@ -110,12 +114,16 @@ func TestAHeadIsFound(t *testing.T) {
 				want error
 				says string
 			}{
-				{"an entry to come", action.Head{Entry: 11, Hash: head.Hash, First: head.First}, store.ErrTruncated, "it ends at entry 10, and held entry 11"},
+				{
+					"an entry to come", action.Head{Entry: 11, Hash: head.Hash, First: head.First}, store.ErrTruncated,
+					"it ends at entry 10, and held entry 11",
+				},
 				{"another hash", action.Head{Entry: 7, Hash: head.First, First: head.First}, store.ErrRewritten, "entry 7"},
 				{"another first", action.Head{Entry: 7, Hash: head.Hash, First: head.Hash}, store.ErrRebuilt, "entry 1"},
 				{"nothing", none, store.ErrRebuilt, "entry 1"},
 			} {
-				if _, err := s.VerifyAudit(t.Context(), head, tc.head); !errors.Is(err, tc.want) || !errors.Is(err, store.ErrTampered) || !strings.Contains(err.Error(), tc.says) {
+				if _, err := s.VerifyAudit(t.Context(), head, tc.head); !errors.Is(err, tc.want) ||
+					!errors.Is(err, store.ErrTampered) || !strings.Contains(err.Error(), tc.says) {
 					t.Errorf("%s: %v", tc.name, err)
 				}
 			}

@@ -48,7 +48,9 @@ func backtests(t *testing.T, s *store.Store) {
 	ctx, b := t.Context(), s.Backtests()
 	said := action.Entry{At: morning, Actor: "ana", What: action.EventBacktest}
 	create := func(n int) error {
-		return b.Create(ctx, store.Backtest{ID: fmt.Sprint("b", n), CreatedBy: "ana", CreatedAt: morning.Add(time.Duration(n) * time.Minute), Spec: `{"n":1}`}, 4, 2, said)
+		return b.Create(ctx, store.Backtest{
+			ID: fmt.Sprint("b", n), CreatedBy: "ana", CreatedAt: morning.Add(time.Duration(n) * time.Minute), Spec: `{"n":1}`,
+		}, 4, 2, said)
 	}
 	for n := range 4 {
 		if err := create(n); err != nil {
@@ -61,7 +63,8 @@ func backtests(t *testing.T, s *store.Store) {
 	if err := create(0); err == nil {
 		t.Error("an id was taken twice")
 	}
-	if open, err := b.Open(ctx); err != nil || len(open) != 4 || open[0].ID != "b0" || open[0].State != store.BacktestQueued {
+	if open, err := b.Open(ctx); err != nil || len(open) != 4 || open[0].ID != "b0" ||
+		open[0].State != store.BacktestQueued {
 		t.Errorf("open: %+v, %v", open, err)
 	}
 	first, second := store.Lease{Fence: 1}, store.Lease{Fence: 2}
@@ -88,7 +91,9 @@ func backtests(t *testing.T, s *store.Store) {
 	ok("end", b.End(ctx, "b0", second, store.BacktestDone, "", `{"schema":"x"}`, morning.Add(2*time.Hour), said))
 	ended("cancel what has ended", b.Cancel(ctx, "b0", "no", morning, said))
 	got, err := b.Get(ctx, "b0")
-	want := store.Backtest{ID: "b0", CreatedBy: "ana", CreatedAt: morning, Spec: `{"n":1}`, State: store.BacktestDone, Attempts: 2, Fence: 2, Progress: 100,
+	want := store.Backtest{
+		ID: "b0", CreatedBy: "ana", CreatedAt: morning, Spec: `{"n":1}`, State: store.BacktestDone, Attempts: 2, Fence: 2,
+		Progress:  100,
 		StartedAt: morning.Add(time.Hour), EndedAt: morning.Add(2 * time.Hour), Result: `{"schema":"x"}`}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -101,7 +106,8 @@ func backtests(t *testing.T, s *store.Store) {
 	ok("give it back", b.Yield(ctx, "b2", first, "the service ended"))
 	ok("begin the third again", b.Begin(ctx, "b2", second, morning, ""))
 	ok("fail", b.End(ctx, "b2", second, store.BacktestFailed, "no such trace", "", morning, said))
-	if got, err := b.Get(ctx, "b2"); err != nil || got.Attempts != 1 || got.Note != "no such trace" || got.Result != "" || got.State != store.BacktestFailed {
+	if got, err := b.Get(ctx, "b2"); err != nil || got.Attempts != 1 || got.Note != "no such trace" || got.Result != "" ||
+		got.State != store.BacktestFailed {
 		t.Errorf("the failed one: %+v, %v", got, err)
 	}
 	if _, err := b.Get(ctx, "b9"); !errors.Is(err, store.ErrNoBacktest) {
@@ -155,10 +161,14 @@ func toldFindings(t *testing.T, s *store.Store) {
 	look := func(minutes int, told bool, parts []snapshot.Part, gists map[string]string) []string {
 		t.Helper()
 		before := len(entriesOf(t, s, action.EventFindingNew, action.EventFindingChanged, action.EventFindingEnded))
-		l := snapshot.Look{Cloud: "aws", Account: "1", At: morning.Add(time.Duration(minutes) * time.Minute), Parts: parts, Judged: true, Told: told}
+		l := snapshot.Look{
+			Cloud: "aws", Account: "1", At: morning.Add(time.Duration(minutes) * time.Minute), Parts: parts, Judged: true,
+			Told: told,
+		}
 		for _, id := range []string{"a", "b", "c"} {
 			if gist, ok := gists[id]; ok {
-				l.Findings = append(l.Findings, snapshot.Finding{ID: id, Rule: "instance-idle", Gist: gist, Body: []byte(fmt.Sprintf(`{"at":%d}`, minutes)),
+				l.Findings = append(l.Findings, snapshot.Finding{
+					ID: id, Rule: "instance-idle", Gist: gist, Body: []byte(fmt.Sprintf(`{"at":%d}`, minutes)),
 					Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: part.Region, Kind: part.Kind, ID: "i-" + id}})
 			}
 		}
@@ -177,7 +187,10 @@ func toldFindings(t *testing.T, s *store.Store) {
 		{false, []snapshot.Part{part}, map[string]string{"a": "$10"}, nil},
 		{true, []snapshot.Part{part}, map[string]string{"a": "$10", "b": "$20"}, []string{"finding-new b" + ref + "b $20"}},
 		{true, []snapshot.Part{part}, map[string]string{"a": "$10", "b": "$20"}, nil},
-		{true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"}, []string{"finding-changed a" + ref + "a $15"}},
+		{
+			true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"},
+			[]string{"finding-changed a" + ref + "a $15"},
+		},
 		{true, nil, map[string]string{"b": "$20"}, nil}, // not listed whole: nothing has ended
 		{true, []snapshot.Part{part}, map[string]string{"b": "$20"}, []string{"finding-ended a" + ref + "a $15"}},
 		{true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"}, []string{"finding-new a" + ref + "a $15"}},
@@ -189,7 +202,9 @@ func toldFindings(t *testing.T, s *store.Store) {
 	}
 	// A pass that looks at the machines while an audit goes on does not make the audit late;
 	// an earlier audit that ends later is.
-	if err := s.Snapshots().Keep(t.Context(), nil, snapshot.Look{Cloud: "aws", Account: "1", At: morning.Add(time.Hour), Parts: []snapshot.Part{part}}); err != nil {
+	if err := s.Snapshots().Keep(t.Context(), nil, snapshot.Look{
+		Cloud: "aws", Account: "1", At: morning.Add(time.Hour), Parts: []snapshot.Part{part},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got := look(30, true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20", "c": "$5"}); len(got) != 1 {
@@ -202,7 +217,8 @@ func toldFindings(t *testing.T, s *store.Store) {
 		t.Errorf("a later audit: %q", got)
 	}
 	found, err := s.Snapshots().Findings(t.Context(), snapshot.Query{})
-	if err != nil || len(found) != 2 || found[0].Gist != "$15" || !found[0].FirstAt.Equal(morning.Add(6*time.Minute)) || !found[1].FirstAt.Equal(morning.Add(time.Minute)) {
+	if err != nil || len(found) != 2 || found[0].Gist != "$15" || !found[0].FirstAt.Equal(morning.Add(6*time.Minute)) ||
+		!found[1].FirstAt.Equal(morning.Add(time.Minute)) {
 		t.Errorf("findings: %+v, %v", found, err)
 	}
 }

@@ -24,18 +24,27 @@ const (
 // acting returns an item with an intent, of a size that is usual.
 func acting(id string) action.Item {
 	return action.Item{
-		ID: id, Account: benchAccount, Source: benchSource, Phase: action.Acting, FirstAt: noon, WarnedAt: noon, GraceFrom: noon, UpdatedAt: noon,
-		Ref:     inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id},
-		Because: "92% of memory held, 0% compute for 6d 4h", Class: "duty", Grace: 15 * time.Minute, Recipients: []string{"slack:#vision"},
-		Do:    policy.Do{Verb: policy.Terminate, SaveDisks: true},
-		Steps: []action.Step{{Name: "snapshot", Key: id + "-0", Params: `{"volume":"vol-0abc"}`, IntentAt: noon}, {Name: "terminate"}},
+		ID: id, Account: benchAccount, Source: benchSource, Phase: action.Acting, FirstAt: noon, WarnedAt: noon,
+		GraceFrom: noon, UpdatedAt: noon,
+		Ref: inventory.Ref{
+			Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id,
+		},
+		Because: "92% of memory held, 0% compute for 6d 4h", Class: "duty", Grace: 15 * time.Minute,
+		Recipients: []string{"slack:#vision"},
+		Do:         policy.Do{Verb: policy.Terminate, SaveDisks: true},
+		Steps: []action.Step{
+			{Name: "snapshot", Key: id + "-0", Params: `{"volume":"vol-0abc"}`, IntentAt: noon}, {Name: "terminate"},
+		},
 	}
 }
 
 func benchEntry(it action.Item) action.Entry {
 	return action.Entry{
-		At: noon, Account: it.Account, Round: 7, Actor: "policy " + it.Source, What: "intent", Resource: it.Ref.String(), Item: it.ID, Verb: "terminate", Because: it.Because,
-		Evidence: []usage.Evidence{{Signal: "gpu_util_max_pct", Value: "0.4", Window: time.Hour, Coverage: 0.99, Source: "cloudwatch"}},
+		At: noon, Account: it.Account, Round: 7, Actor: "policy " + it.Source, What: "intent", Resource: it.Ref.String(),
+		Item: it.ID, Verb: "terminate", Because: it.Because,
+		Evidence: []usage.Evidence{
+			{Signal: "gpu_util_max_pct", Value: "0.4", Window: time.Hour, Coverage: 0.99, Source: "cloudwatch"},
+		},
 	}
 }
 
@@ -44,7 +53,8 @@ func benchEntry(it action.Item) action.Entry {
 func stocked(b *testing.B) (*store.Store, []action.Item) {
 	s := open(b, store.Options{Dir: b.TempDir()})
 	all := action.Batch{
-		Account: benchAccount, Source: benchSource, Now: noon, Selected: fleet, Limits: policy.Limits{PerHour: fleet, Share: 1},
+		Account: benchAccount, Source: benchSource, Now: noon, Selected: fleet,
+		Limits: policy.Limits{PerHour: fleet, Share: 1},
 	}
 	for i := range fleet {
 		it := acting(fmt.Sprintf("%016x", i))
@@ -77,7 +87,9 @@ func BenchmarkSave(b *testing.B) {
 func BenchmarkAdmit(b *testing.B) {
 	s, _ := stocked(b)
 	for i := 0; b.Loop(); i++ {
-		batch := action.Batch{Account: benchAccount, Source: benchSource, Now: noon.Add(time.Duration(i+1) * time.Hour), Selected: fleet}
+		batch := action.Batch{
+			Account: benchAccount, Source: benchSource, Now: noon.Add(time.Duration(i+1) * time.Hour), Selected: fleet,
+		}
 		for j := range 10 {
 			it := acting(fmt.Sprintf("new-%d-%d", i, j))
 			batch.Admissions = append(batch.Admissions, action.Admission{Item: it, Entries: []action.Entry{benchEntry(it)}})
@@ -91,7 +103,8 @@ func BenchmarkAdmit(b *testing.B) {
 func BenchmarkItems(b *testing.B) {
 	s, _ := stocked(b)
 	for b.Loop() {
-		if items, err := s.Actions().Items(b.Context(), benchAccount, action.ItemQuery{}); err != nil || len(items) != fleet {
+		if items, err := s.Actions().Items(b.Context(), benchAccount, action.ItemQuery{}); err != nil ||
+			len(items) != fleet {
 			b.Fatal(len(items), err)
 		}
 	}
@@ -146,12 +159,15 @@ func BenchmarkReadPages(b *testing.B) {
 	defer s.Close()
 	var entries []action.Entry
 	for range 20000 {
-		entries = append(entries, action.Entry{At: noon, Actor: "policy idle", What: action.EventObserved, Because: strings.Repeat("idle ", 40)})
+		entries = append(entries, action.Entry{
+			At: noon, Actor: "policy idle", What: action.EventObserved, Because: strings.Repeat("idle ", 40),
+		})
 	}
 	if err := s.Actions().Record(b.Context(), entries...); err != nil {
 		b.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(o.Dir, store.FileName)+"?vfs=curfew&_pragma=wal_checkpoint(truncate)&_pragma=cache_size(10)")
+	db, err := sql.Open("sqlite",
+		"file:"+filepath.Join(o.Dir, store.FileName)+"?vfs=curfew&_pragma=wal_checkpoint(truncate)&_pragma=cache_size(10)")
 	if err != nil {
 		b.Fatal(err)
 	}

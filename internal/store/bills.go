@@ -59,7 +59,8 @@ var periods = describe("bill_periods", periodRow{})
 
 func periodOf(p bill.Period) periodRow {
 	return periodRow{
-		Account: p.Account, Start: at(p.Start), End: at(p.End), Source: prose(p.Source), Digest: p.Digest, Lines: p.Lines, Rows: p.Rows,
+		Account: p.Account, Start: at(p.Start), End: at(p.End), Source: prose(p.Source), Digest: p.Digest, Lines: p.Lines,
+		Rows:    p.Rows,
 		costRow: costRow(p.Total), exactRow: exactRow(p.Exact),
 		NoEffective: p.NoEffective, NoList: p.NoList, NoContracted: p.NoContracted, ImportedAt: at(p.ImportedAt),
 	}
@@ -67,8 +68,9 @@ func periodOf(p bill.Period) periodRow {
 
 func (r periodRow) period() bill.Period {
 	return bill.Period{
-		PeriodKey: bill.PeriodKey{Account: r.Account, Start: r.Start.Time}, End: r.End.Time, Source: r.Source, Digest: r.Digest,
-		Lines: r.Lines, Rows: r.Rows, Total: bill.Cost(r.costRow), Exact: bill.Exact(r.exactRow),
+		PeriodKey: bill.PeriodKey{Account: r.Account, Start: r.Start.Time}, End: r.End.Time, Source: r.Source,
+		Digest: r.Digest,
+		Lines:  r.Lines, Rows: r.Rows, Total: bill.Cost(r.costRow), Exact: bill.Exact(r.exactRow),
 		NoEffective: r.NoEffective, NoList: r.NoList, NoContracted: r.NoContracted, ImportedAt: r.ImportedAt.Time,
 	}
 }
@@ -116,21 +118,25 @@ type ownerRow struct {
 
 func billColumnsOf(r bill.Row) billColumns {
 	return billColumns{
-		Day: at(r.Day), Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource, Service: r.Service, Region: r.Region,
+		Day: at(r.Day), Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource, Service: r.Service,
+		Region:   r.Region,
 		Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
 		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
 		CapacityStatus: r.CapacityStatus, Type: r.Type,
-		ownerRow: ownerRow(r.Owner), Purpose: r.Purpose, Unknown: r.Unknown, costRow: costRow(r.Cost), Bytes: r.Bytes, Lines: r.Lines,
+		ownerRow: ownerRow(r.Owner), Purpose: r.Purpose, Unknown: r.Unknown, costRow: costRow(r.Cost), Bytes: r.Bytes,
+		Lines: r.Lines,
 	}
 }
 
 func (r billColumns) row(account string, start time.Time) bill.Row {
 	return bill.Row{
-		Account: account, Start: start, Day: r.Day.Time, Provider: r.Provider, SubAccount: r.SubAccount, Resource: r.Resource,
-		Service: r.Service, Region: r.Region, Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
+		Account: account, Start: start, Day: r.Day.Time, Provider: r.Provider, SubAccount: r.SubAccount,
+		Resource: r.Resource,
+		Service:  r.Service, Region: r.Region, Category: r.Category, Transfer: r.Transfer, ToRegion: r.ToRegion,
 		ChargeCategory: r.ChargeCategory, PricingCategory: r.PricingCategory, Commitment: r.Commitment, Status: r.Status,
 		CapacityStatus: r.CapacityStatus, Type: r.Type,
-		Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose, Unknown: r.Unknown, Cost: bill.Cost(r.costRow), Bytes: r.Bytes, Lines: r.Lines,
+		Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose, Unknown: r.Unknown, Cost: bill.Cost(r.costRow),
+		Bytes: r.Bytes, Lines: r.Lines,
 	}
 }
 
@@ -183,7 +189,8 @@ func (t *tx) replace(ctx context.Context, r bill.Replacement) error {
 		ID     int64  `db:"id"`
 		Digest string `db:"digest"`
 	}
-	err := t.get(ctx, &kept, "SELECT id, digest FROM bill_periods WHERE account = ? AND start = ?"+t.forUpdate, r.Account, at(r.Start))
+	err := t.get(ctx, &kept, "SELECT id, digest FROM bill_periods WHERE account = ? AND start = ?"+t.forUpdate, r.Account,
+		at(r.Start))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -191,7 +198,9 @@ func (t *tx) replace(ctx context.Context, r bill.Replacement) error {
 		return bill.ErrChanged
 	}
 	if kept.Digest != "" {
-		for _, statement := range []string{"DELETE FROM bill_rows WHERE period = ?", "DELETE FROM bill_periods WHERE id = ?"} {
+		for _, statement := range []string{
+			"DELETE FROM bill_rows WHERE period = ?", "DELETE FROM bill_periods WHERE id = ?",
+		} {
 			if err := t.exec(ctx, statement, kept.ID); err != nil {
 				return err
 			}
@@ -206,7 +215,8 @@ func (t *tx) replace(ctx context.Context, r bill.Replacement) error {
 		return err
 	}
 	var id int64
-	if err := t.get(ctx, &id, "SELECT id FROM bill_periods WHERE account = ? AND start = ?", r.Account, at(r.Start)); err != nil {
+	if err := t.get(ctx, &id, "SELECT id FROM bill_periods WHERE account = ? AND start = ?", r.Account,
+		at(r.Start)); err != nil {
 		return err
 	}
 	return t.fillPeriod(ctx, id, r)
@@ -221,8 +231,10 @@ func (t *tx) fillPeriod(ctx context.Context, id int64, r bill.Replacement) error
 		if row.Day.IsZero() {
 			return fmt.Errorf("row %d has no day", number)
 		}
-		if err := exact(row.Provider, row.SubAccount, row.Resource, row.Service, row.Region, row.ToRegion, row.ChargeCategory,
-			row.PricingCategory, row.Commitment, row.Status, row.Owner.Team, row.Owner.Project, row.Owner.User, row.Owner.Environment,
+		if err := exact(row.Provider, row.SubAccount, row.Resource, row.Service, row.Region, row.ToRegion,
+			row.ChargeCategory,
+			row.PricingCategory, row.Commitment, row.Status, row.Owner.Team, row.Owner.Project, row.Owner.User,
+			row.Owner.Environment,
 			row.Owner.CostCenter, string(row.Purpose), row.CapacityStatus, row.Type); err != nil {
 			return fmt.Errorf("row %d: %w", number, err)
 		}
@@ -261,7 +273,8 @@ func (b bills) Rows(ctx context.Context, q bill.Query) iter.Seq2[bill.Row, error
 
 func (b bills) eachRow(ctx context.Context, q bill.Query, yield func(bill.Row) bool) error {
 	f := b.chosen(q)
-	query := "SELECT p.account, p.start, r." + strings.Join(tags(reflect.TypeFor[billColumns]()), ", r.") + billJoin + f.where() +
+	query := "SELECT p.account, p.start, r." + strings.Join(tags(reflect.TypeFor[billColumns]()), ", r.") + billJoin +
+		f.where() +
 		" ORDER BY p.start, p.account, r.day, r.resource, r.number"
 	ctx, end := context.WithCancel(ctx)
 	defer end()

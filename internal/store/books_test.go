@@ -38,33 +38,48 @@ var pastBooks = func() books {
 	owner, sums := entry.Owner, entry.Sums
 	march := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	cost := bill.Cost{Billed: 12 * money.USD, Effective: 9 * money.USD, List: 15 * money.USD}
-	round := ledger.Round{Account: benchPayer, At: noon, Source: "scan", Complete: []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}}}
+	round := ledger.Round{
+		Account: benchPayer, At: noon, Source: "scan",
+		Complete: []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}},
+	}
 	return books{
 		Periods: []bill.Period{{
-			PeriodKey: bill.PeriodKey{Account: benchPayer.ID, Start: march}, End: march.AddDate(0, 1, 0), Source: "bill.csv", Digest: "d", Lines: 3, Rows: 1,
-			Total: cost, Exact: bill.Exact{Billed: "12.0000000001", Effective: "9", List: "15"}, NoContracted: 1, ImportedAt: noon,
+			PeriodKey: bill.PeriodKey{Account: benchPayer.ID, Start: march}, End: march.AddDate(0, 1, 0), Source: "bill.csv",
+			Digest: "d", Lines: 3, Rows: 1,
+			Total: cost, Exact: bill.Exact{Billed: "12.0000000001", Effective: "9", List: "15"}, NoContracted: 1,
+			ImportedAt: noon,
 		}},
 		Rows: []bill.Row{{
-			Account: benchPayer.ID, Start: march, Day: march, Provider: "AWS", Resource: entry.Ref.ID, Service: "Amazon EC2", Category: bill.Compute,
+			Account: benchPayer.ID, Start: march, Day: march, Provider: "AWS", Resource: entry.Ref.ID, Service: "Amazon EC2",
+			Category:       bill.Compute,
 			ChargeCategory: bill.Usage, Owner: owner, Purpose: "training", Unknown: bill.ContractedCost, Cost: cost, Lines: 3,
 		}},
 		Rounds: []ledger.PendingRound{{Round: round, Mark: 1}},
 		Histories: []ledger.History{{
 			Ref: entry.Ref, Rounds: []time.Time{noon}, Posted: []ledger.Entry{entry},
 			Observations: []ledger.Observation{{
-				At: noon, Ref: entry.Ref, Attributes: entry.Attributes, State: inventory.StateRunning, CreatedAt: noon.Add(-time.Hour),
-				Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "catalog", AsOf: january, MinimumSeconds: 60}},
-				Duty:   []ledger.Span{{From: noon.Add(-time.Hour), To: noon, State: "busy"}},
+				At: noon, Ref: entry.Ref, Attributes: entry.Attributes, State: inventory.StateRunning,
+				CreatedAt: noon.Add(-time.Hour),
+				Meters: []ledger.Meter{
+					{
+						Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "catalog", AsOf: january,
+						MinimumSeconds: 60,
+					},
+				},
+				Duty: []ledger.Span{{From: noon.Add(-time.Hour), To: noon, State: "busy"}},
 			}},
 		}},
 		Sums: []ledger.Sum{{Period: noon.AddDate(-1, 0, 0), Key: []string{owner.Team, entry.Ref.String()}, Sums: sums}},
 		Holds: []budget.Hold{{
-			ID: "4f", Key: "key", Kind: "job", Name: "train", SpecHash: "hash", Owner: owner, Purpose: "training", Amount: 40 * money.USD, Hourly: money.USD,
-			GPUs: map[string]int{"H100": 8}, Machines: 1, From: noon, Until: noon.Add(time.Hour), ExpiresAt: noon.Add(2 * time.Hour),
-			State: budget.Live, Approval: "3f", AskedBy: "ana", CreatedAt: noon, UpdatedAt: noon, Version: 1,
+			ID: "4f", Key: "key", Kind: "job", Name: "train", SpecHash: "hash", Owner: owner, Purpose: "training",
+			Amount: 40 * money.USD, Hourly: money.USD,
+			GPUs: map[string]int{"H100": 8}, Machines: 1, From: noon, Until: noon.Add(time.Hour),
+			ExpiresAt: noon.Add(2 * time.Hour),
+			State:     budget.Live, Approval: "3f", AskedBy: "ana", CreatedAt: noon, UpdatedAt: noon, Version: 1,
 		}},
 		Spend: budget.Spend{
-			Used: sums.Amount, ByHold: map[string]money.Amount{}, Daily: []money.Amount{sums.Amount}, Through: noon.Add(time.Hour),
+			Used: sums.Amount, ByHold: map[string]money.Amount{}, Daily: []money.Amount{sums.Amount},
+			Through: noon.Add(time.Hour),
 		},
 		Decisions: []gate.Record{{
 			ID: "4f", At: noon, Kind: "job", Name: "train", PlanHash: "hash", AskedBy: "ana", Owner: owner, Purpose: "training",
@@ -115,13 +130,17 @@ func recallBooks(t *testing.T, s *store.Store) books {
 		b.Rows, errs[1] = append(b.Rows, row), err
 	}
 	b.Rounds, errs[2] = s.Ledger().Pending(ctx, benchPayer)
-	b.Sums, errs[3] = s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByTeam, ledger.ByResource}, Since: noon.AddDate(-1, 0, 0), Until: noon.AddDate(1, 0, 0)})
+	b.Sums, errs[3] = s.Ledger().Sums(ctx, ledger.SumQuery{
+		By: []ledger.Dimension{ledger.ByTeam, ledger.ByResource}, Since: noon.AddDate(-1, 0, 0),
+		Until: noon.AddDate(1, 0, 0),
+	})
 	b.Holds, errs[4] = s.Budgets().Holds(ctx, noon, noon.Add(time.Hour))
 	b.Spend, errs[5] = s.Budgets().Spent(ctx, budget.Match{}, noon, noon.Add(time.Hour))
 	b.Decisions, errs[6] = s.Gate().Decisions(ctx, noon, noon.Add(time.Hour))
 	if len(b.Rounds) > 0 {
 		var err error
-		b.Histories, _, err = s.Ledger().Histories(ctx, benchPayer, []inventory.Ref{pastBooks.Histories[0].Ref}, noon, noon.Add(time.Hour))
+		b.Histories, _, err = s.Ledger().Histories(ctx, benchPayer, []inventory.Ref{pastBooks.Histories[0].Ref}, noon,
+			noon.Add(time.Hour))
 		errs[0] = errors.Join(errs[0], err)
 	}
 	if err := errors.Join(errs[:]...); err != nil {

@@ -49,8 +49,9 @@ var holdTable, holdColumns = describe("holds", holdRow{}), tags(reflect.TypeFor[
 // holdOf returns the row that a hold becomes with its next version.
 func holdOf(h budget.Hold) (holdRow, error) {
 	row := holdRow{
-		ID: h.ID, Key: h.Key, Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, ownerRow: ownerRow(h.Owner), Purpose: h.Purpose,
-		Amount: h.Amount, Hourly: h.Hourly, GPUs: document[map[string]int]{h.GPUs}, Machines: h.Machines,
+		ID: h.ID, Key: h.Key, Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, ownerRow: ownerRow(h.Owner),
+		Purpose: h.Purpose,
+		Amount:  h.Amount, Hourly: h.Hourly, GPUs: document[map[string]int]{h.GPUs}, Machines: h.Machines,
 		From: at(h.From), Until: at(h.Until), ExpiresAt: at(h.ExpiresAt), State: h.State,
 		Approval: h.Approval, Run: h.Run, AskedBy: h.AskedBy, Actual: h.Actual,
 		CreatedAt: at(h.CreatedAt), UpdatedAt: at(h.UpdatedAt), Version: h.Version + 1,
@@ -67,13 +68,15 @@ func holdOf(h budget.Hold) (holdRow, error) {
 		}
 	}
 	o := h.Owner
-	return row, exact(h.ID, h.Key, h.Kind, h.Name, h.SpecHash, o.Team, o.Project, o.User, o.Environment, o.CostCenter, string(h.Purpose), h.Approval, h.Run, h.AskedBy)
+	return row, exact(h.ID, h.Key, h.Kind, h.Name, h.SpecHash, o.Team, o.Project, o.User, o.Environment, o.CostCenter,
+		string(h.Purpose), h.Approval, h.Run, h.AskedBy)
 }
 
 func (r holdRow) hold() budget.Hold {
 	return budget.Hold{
-		ID: r.ID, Key: r.Key, Kind: r.Kind, Name: r.Name, SpecHash: r.SpecHash, Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose,
-		Amount: r.Amount, Hourly: r.Hourly, GPUs: r.GPUs.of, Machines: r.Machines,
+		ID: r.ID, Key: r.Key, Kind: r.Kind, Name: r.Name, SpecHash: r.SpecHash, Owner: inventory.Owner(r.ownerRow),
+		Purpose: r.Purpose,
+		Amount:  r.Amount, Hourly: r.Hourly, GPUs: r.GPUs.of, Machines: r.Machines,
 		From: r.From.Time, Until: r.Until.Time, ExpiresAt: r.ExpiresAt.Time, State: r.State,
 		Approval: r.Approval, Run: r.Run, AskedBy: r.AskedBy, Actual: r.Actual,
 		CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time, Version: r.Version,
@@ -255,7 +258,8 @@ func (h holds) Holds(ctx context.Context, from, to time.Time) ([]budget.Hold, er
 
 func overlapping(ctx context.Context, on reader, from, to time.Time) ([]holdRow, error) {
 	var rows []holdRow
-	err := on.list(ctx, &rows, holdTable.query+" WHERE expires_at > ? AND begins_at < ? ORDER BY id", from.UnixMicro(), ceil(to))
+	err := on.list(ctx, &rows, holdTable.query+" WHERE expires_at > ? AND begins_at < ? ORDER BY id", from.UnixMicro(),
+		ceil(to))
 	return rows, err
 }
 
@@ -309,7 +313,8 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 	if from.Equal(daily.start(from)) {
 		hours = daily.start(to)
 	}
-	sum := "SELECT (start - ?) / ? AS day, about, " + sums("amount") + " AS amount, " + sums("at_most") + " AS at_most, " + sums("unbounded") + " AS unbounded" +
+	sum := "SELECT (start - ?) / ? AS day, about, " + sums("amount") + " AS amount, " + sums("at_most") +
+		" AS at_most, " + sums("unbounded") + " AS unbounded" +
 		" FROM ledger_purse_sums WHERE grain = ? AND start >= ? AND start < ? GROUP BY day, about"
 	// Work under a hold without an owner counts for the owner of the hold.
 	var owner, others []string
@@ -319,15 +324,19 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 			others = append(others, "p."+column+" <> '' AND h."+column+" <> '' AND LOWER(p."+column+") <> LOWER(h."+column+")")
 		}
 	}
-	query := "SELECT " + strings.Join(owner, ", ") + ", CASE WHEN " + strings.Join(others, " OR ") + " THEN '' ELSE p.hold END AS hold, s.day, s.amount, s.at_most, s.unbounded" +
-		" FROM (" + sum + " UNION ALL " + sum + ") s JOIN ledger_purses p ON p.id = s.about LEFT JOIN holds h ON h.id = p.hold"
+	query := "SELECT " + strings.Join(owner, ", ") + ", CASE WHEN " + strings.Join(others, " OR ") +
+		" THEN '' ELSE p.hold END AS hold, s.day, s.amount, s.at_most, s.unbounded" +
+		" FROM (" + sum + " UNION ALL " + sum +
+		") s JOIN ledger_purses p ON p.id = s.about LEFT JOIN holds h ON h.id = p.hold"
 	err := on.list(ctx, &out.sums, query, ceil(from), day.Microseconds(), daily, ceil(from), ceil(hours),
 		ceil(from), day.Microseconds(), hourly, ceil(hours), ceil(to))
 	if err != nil {
 		return spending{}, err
 	}
 	var newest []int64
-	if err := on.list(ctx, &newest, "SELECT start FROM ledger_purse_sums WHERE grain = ? AND start < ? ORDER BY start DESC LIMIT 1", hourly, ceil(to)); err != nil {
+	if err := on.list(ctx, &newest,
+		"SELECT start FROM ledger_purse_sums WHERE grain = ? AND start < ? ORDER BY start DESC LIMIT 1", hourly,
+		ceil(to)); err != nil {
 		return spending{}, err
 	}
 	for _, start := range newest {

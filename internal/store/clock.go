@@ -92,7 +92,8 @@ func (d *database) reading() (clockRow, error) {
 
 func (t *tx) putClock(ctx context.Context, r clockRow) error {
 	return t.exec(ctx, "INSERT INTO clocks (id, wall, boot, uptime) VALUES (1, ?, ?, ?)"+
-		" ON CONFLICT (id) DO UPDATE SET wall = excluded.wall, boot = excluded.boot, uptime = excluded.uptime", r.Wall, r.Boot, r.Uptime)
+		" ON CONFLICT (id) DO UPDATE SET wall = excluded.wall, boot = excluded.boot, uptime = excluded.uptime", r.Wall,
+		r.Boot, r.Uptime)
 }
 
 // ErrOwnClock says that curfew cannot set the time of a database server.

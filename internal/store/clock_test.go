@@ -16,7 +16,10 @@ func TestTheTimeOfAFile(t *testing.T) {
 	wall, up := noon, 50*time.Hour
 	read := func() time.Time {
 		t.Helper()
-		s, err := store.Open(t.Context(), store.Options{Dir: dir, Host: store.Host{Now: func() time.Time { return wall }, Uptime: func() (string, time.Duration) { return boot, up }}})
+		s, err := store.Open(t.Context(), store.Options{
+			Dir:  dir,
+			Host: store.Host{Now: func() time.Time { return wall }, Uptime: func() (string, time.Duration) { return boot, up }},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,8 +68,11 @@ func TestTheTimeOfASharedFile(t *testing.T) {
 	dir, server := t.TempDir(), noon
 	open := func(boot string, ahead time.Duration) *store.Store {
 		t.Helper()
-		s, err := store.Open(t.Context(), store.Options{Dir: dir, Host: store.Host{Now: func() time.Time { return server.Add(ahead) },
-			Uptime: func() (string, time.Duration) { return boot, time.Hour }, FileTime: func(string) (time.Time, error) { return server, nil }}})
+		s, err := store.Open(t.Context(), store.Options{
+			Dir: dir, Host: store.Host{Now: func() time.Time { return server.Add(ahead) },
+				Uptime: func() (string, time.Duration) {
+					return boot, time.Hour
+				}, FileTime: func(string) (time.Time, error) { return server, nil }}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,10 +63,13 @@ func orStart(period *time.Time, start time.Time) *time.Time {
 
 // ledgerDimensions are the columns by which costs are shown.
 var ledgerDimensions = map[ledger.Dimension]string{
-	ledger.ByTeam: "g.team", ledger.ByProject: "g.project", ledger.ByUser: "g.username", ledger.ByEnvironment: "g.environment",
-	ledger.ByCostCenter: "g.cost_center", ledger.ByPurpose: "g.purpose", ledger.ByResource: "x.ref", ledger.ByKind: "g.kind",
+	ledger.ByTeam: "g.team", ledger.ByProject: "g.project", ledger.ByUser: "g.username",
+	ledger.ByEnvironment: "g.environment",
+	ledger.ByCostCenter:  "g.cost_center", ledger.ByPurpose: "g.purpose", ledger.ByResource: "x.ref",
+	ledger.ByKind: "g.kind",
 	ledger.ByType: "g.type", ledger.ByRegion: "g.region", ledger.ByAccount: "g.account", ledger.ByCategory: "g.category",
-	ledger.ByDuty: "g.duty", ledger.ByPricing: "g.pricing", ledger.ByLifetime: "g.lifetime", ledger.ByService: "g.service",
+	ledger.ByDuty: "g.duty", ledger.ByPricing: "g.pricing", ledger.ByLifetime: "g.lifetime",
+	ledger.ByService: "g.service",
 }
 
 // Sums adds up entries by period and by the values of dimensions, in that order.
@@ -116,7 +119,8 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 	charged := func(column string) string { return "CASE WHEN g.gapped = 0 THEN s." + column + " ELSE 0 END" }
 	gap := func(column string) string { return "CASE WHEN g.gapped = 0 THEN 0 ELSE s." + column + " END" }
 	keys := strings.Join(append([]string{"s.period"}, columns...), ", ")
-	query := "SELECT " + keys + ", " + sums(charged("seconds"), charged("amount"), charged("at_most"), charged("unbounded"),
+	query := "SELECT " + keys + ", " + sums(charged("seconds"), charged("amount"), charged("at_most"),
+		charged("unbounded"),
 		gap("seconds"), gap("at_most"), gap("unbounded")) + from + f.where() + " GROUP BY " + keys + " ORDER BY " + keys
 	var out []ledger.Sum
 	err := answered(ctx, "add up costs", func(ctx context.Context) error {
@@ -152,14 +156,16 @@ func (s segment) query(series bool) (query string, args []any) {
 	if series {
 		table = "ledger_series_sums t"
 		if s.grain == hourly {
-			table, start, about, where, args = "ledger_entries t JOIN ledger_lines l ON l.id = t.line", "t.hour", "l.series", "", nil
+			table, start, about, where, args = "ledger_entries t JOIN ledger_lines l ON l.id = t.line", "t.hour", "l.series",
+				"", nil
 		}
 	}
 	columns, end := "t.seconds, t.amount, t.at_most, t.unbounded", ""
 	period := start
 	if s.period != nil { // many sums of each group or series become one before they meet its texts
 		period, args = "CAST(? AS BIGINT)", append([]any{s.period.UnixMicro()}, args...)
-		columns, end = sums("t.seconds")+" AS seconds, "+sums("t.amount")+" AS amount, "+sums("t.at_most")+" AS at_most, "+sums("t.unbounded")+" AS unbounded", " GROUP BY "+about
+		columns, end = sums("t.seconds")+" AS seconds, "+sums("t.amount")+" AS amount, "+sums("t.at_most")+" AS at_most, "+
+			sums("t.unbounded")+" AS unbounded", " GROUP BY "+about
 	}
 	query = "SELECT " + period + " AS period, " + about + " AS about, " + columns + " FROM " + table +
 		" WHERE " + where + start + " >= ? AND " + start + " < ?" + end
@@ -167,13 +173,18 @@ func (s segment) query(series bool) (query string, args []any) {
 }
 
 // ResourceDays adds up the entries of an account over the days of [from, to).
-func (c charges) ResourceDays(ctx context.Context, a ledger.Account, from, to time.Time) ([]ledger.ResourceDay, error) {
+func (c charges) ResourceDays(ctx context.Context, a ledger.Account, from, to time.Time) ([]ledger.ResourceDay,
+	error) {
 	var rows []dayRow
-	query := "SELECT t.start, t.seconds, t.amount, t.at_most, t.unbounded, x.cloud, x.cloud_account, x.region, x.kind, x.resource_id, r.name, r.market, r.hold," +
-		" g.type, g.team, g.project, g.username, g.environment, g.cost_center, g.purpose, g.lifetime, g.category, g.duty, g.service, g.pricing," +
+	query := "SELECT t.start, t.seconds, t.amount, t.at_most, t.unbounded, x.cloud, x.cloud_account, x.region, x.kind, " +
+		"x.resource_id, r.name, r.market, r.hold," +
+		" g.type, g.team, g.project, g.username, g.environment, g.cost_center, g.purpose, g.lifetime, g.category, g.duty, " +
+		"g.service, g.pricing," +
 		" g.gapped, g.unpriced, g.reconciled" +
-		" FROM ledger_series_sums t JOIN ledger_series r ON r.id = t.about JOIN ledger_groups g ON g.id = r.grp JOIN ledger_resources x ON x.id = r.resource" +
-		" JOIN ledger_accounts a ON a.id = x.account WHERE t.grain = ? AND t.start >= ? AND t.start < ? AND a.cloud = ? AND a.cloud_account = ?"
+		" FROM ledger_series_sums t JOIN ledger_series r ON r.id = t.about JOIN ledger_groups g ON g.id = r.grp JOIN " +
+		"ledger_resources x ON x.id = r.resource" +
+		" JOIN ledger_accounts a ON a.id = x.account WHERE t.grain = ? AND t.start >= ? AND t.start < ? AND a.cloud = ? " +
+		"AND a.cloud_account = ?"
 	err := c.list(ctx, &rows, query, daily, daily.next(from).UnixMicro(), daily.start(to).UnixMicro(), a.Cloud, a.ID)
 	var out []ledger.ResourceDay
 	if err == nil {
@@ -202,7 +213,10 @@ type dayRow struct {
 
 // day is the row as a day of its resource.
 func (r dayRow) day() ledger.ResourceDay {
-	d := ledger.ResourceDay{Ref: r.ref(), Day: r.Start.Time, Category: r.Category, Duty: r.Duty, Service: r.Service, Pricing: r.Pricing, Attributes: r.attributes()}
+	d := ledger.ResourceDay{
+		Ref: r.ref(), Day: r.Start.Time, Category: r.Category, Duty: r.Duty, Service: r.Service, Pricing: r.Pricing,
+		Attributes: r.attributes(),
+	}
 	switch {
 	case r.Reconciled:
 		d.Reconciled = r.Amount

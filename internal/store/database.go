@@ -223,12 +223,16 @@ func (t *tx) nested(ctx context.Context, do func(*tx) error) error {
 
 // get reads the one row that a query finds; sql.ErrNoRows where there is none.
 func (t *tx) get(ctx context.Context, to any, query string, args ...any) error {
-	return answered(ctx, query, func(ctx context.Context) error { return t.GetContext(ctx, to, t.Rebind(query), args...) })
+	return answered(ctx, query, func(ctx context.Context) error {
+		return t.GetContext(ctx, to, t.Rebind(query), args...)
+	})
 }
 
 // list reads all rows that a query finds.
 func (t *tx) list(ctx context.Context, to any, query string, args ...any) error {
-	return answered(ctx, query, func(ctx context.Context) error { return t.SelectContext(ctx, to, t.Rebind(query), args...) })
+	return answered(ctx, query, func(ctx context.Context) error {
+		return t.SelectContext(ctx, to, t.Rebind(query), args...)
+	})
 }
 
 // exec carries out a statement.
@@ -291,7 +295,9 @@ func (d *database) get(ctx context.Context, to any, query string, args ...any) e
 	if d.outer != nil {
 		return d.outer.get(ctx, to, query, args...)
 	}
-	return answered(ctx, query, func(ctx context.Context) error { return d.read.GetContext(ctx, to, d.read.Rebind(query), args...) })
+	return answered(ctx, query, func(ctx context.Context) error {
+		return d.read.GetContext(ctx, to, d.read.Rebind(query), args...)
+	})
 }
 
 // reader is what rows are read from.
@@ -328,12 +334,15 @@ func (d *database) list(ctx context.Context, to any, query string, args ...any) 
 	if d.outer != nil {
 		return d.outer.list(ctx, to, query, args...)
 	}
-	return answered(ctx, query, func(ctx context.Context) error { return d.read.SelectContext(ctx, to, d.read.Rebind(query), args...) })
+	return answered(ctx, query, func(ctx context.Context) error {
+		return d.read.SelectContext(ctx, to, d.read.Rebind(query), args...)
+	})
 }
 
 // prefixed returns the row of an id, or the only one whose id begins so; none where
 // there is no such row, or more than one.
-func prefixed[Row any](ctx context.Context, d *database, from table, id string, idOf func(Row) string, none error) (Row, error) {
+func prefixed[Row any](ctx context.Context, d *database, from table, id string, idOf func(Row) string,
+	none error) (Row, error) {
 	var rows []Row
 	var zero Row
 	if id == "" {

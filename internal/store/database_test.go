@@ -37,7 +37,8 @@ func TestTransactTriesAgain(t *testing.T) {
 		tries := 0
 		err = s.db.transact(t.Context(), func(tx *tx) error {
 			tries++
-			if err := tx.exec(t.Context(), "INSERT INTO accounts (account, round, boot, uptime) VALUES ('aws/1', 0, '', 0)"); err != nil {
+			if err := tx.exec(t.Context(),
+				"INSERT INTO accounts (account, round, boot, uptime) VALUES ('aws/1', 0, '', 0)"); err != nil {
 				return err
 			}
 			return tc.errs[tries-1]
@@ -45,7 +46,8 @@ func TestTransactTriesAgain(t *testing.T) {
 		var rows int
 		no := s.db.get(t.Context(), &rows, "SELECT COUNT(*) FROM accounts")
 		if !errors.Is(err, tc.want) || tries != tc.tries || rows != tc.writes || no != nil {
-			t.Errorf("%s: %d tries, %d rows, error %v, %v; want %d, %d, %v", tc.name, tries, rows, err, no, tc.tries, tc.writes, tc.want)
+			t.Errorf("%s: %d tries, %d rows, error %v, %v; want %d, %d, %v", tc.name, tries, rows, err, no, tc.tries, tc.writes,
+				tc.want)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -106,7 +108,8 @@ func TestPostgresErrors(t *testing.T) {
 			t.Errorf("%s: contended %t, duplicate %t; want %t, %t", tc.code, c, d, tc.contended, tc.duplicate)
 		}
 	}
-	if other := errors.New("other"); postgresDialect.contended(other) || postgresDialect.duplicate(other) || postgresDialect.duplicate(nil) {
+	if other := errors.New("other"); postgresDialect.contended(other) || postgresDialect.duplicate(other) ||
+		postgresDialect.duplicate(nil) {
 		t.Error("an error that is not the server's counts as one")
 	}
 }
@@ -114,7 +117,8 @@ func TestPostgresErrors(t *testing.T) {
 func TestInstantsComeBackInTheirOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		draw := func(name string) time.Time {
-			return time.Unix(rapid.Int64Range(-1<<35, 1<<37).Draw(r, name), rapid.Int64Range(0, 999_999_999).Draw(r, name+" ns"))
+			return time.Unix(rapid.Int64Range(-1<<35, 1<<37).Draw(r, name),
+				rapid.Int64Range(0, 999_999_999).Draw(r, name+" ns"))
 		}
 		a, b := draw("a"), draw("b")
 		kept := func(t time.Time) (int64, time.Time) {
@@ -146,8 +150,9 @@ func TestSilentDatabases(t *testing.T) {
 		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		ctx, end := context.WithCancel(t.Context())
 		for want, err := range map[string]error{
-			"SELECT at, who, reason …: the database has not answered within 30s": answered(t.Context(), "SELECT at, who, reason FROM freezes", hang),
-			"commit: the database has not answered within 30s":                   timed(ctx, end, "commit", func() error { return hang(ctx) }),
+			"SELECT at, who, reason …: the database has not answered within 30s": answered(t.Context(),
+				"SELECT at, who, reason FROM freezes", hang),
+			"commit: the database has not answered within 30s": timed(ctx, end, "commit", func() error { return hang(ctx) }),
 		} {
 			if err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)
@@ -167,7 +172,8 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	statement := regexp.MustCompile(`\.((Query|QueryRow|Queryx|Exec|NamedExec|Select|Get|Prepare|Ping)Context|BeginTxx|Conn|Commit|Rollback|GetVersions)\b|on\.Exec\(`)
+	statement := regexp.MustCompile(
+		`\.((Query|QueryRow|Queryx|Exec|NamedExec|Select|Get|Prepare|Ping)Context|BeginTxx|Conn|Commit|Rollback|GetVersions)\b|on\.Exec\(`)
 	found := 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
@@ -179,13 +185,15 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 		}
 		lines := strings.Split(string(src), "\n")
 		for i, line := range lines {
-			if !statement.MatchString(line) || strings.Contains(line, "sql.Conn") || strings.Contains(line, "pgx.Conn") && !strings.Contains(line, "Exec") {
+			if !statement.MatchString(line) || strings.Contains(line, "sql.Conn") || strings.Contains(line, "pgx.Conn") &&
+				!strings.Contains(line, "Exec") {
 				continue
 			}
 			found++
 			within := strings.Join(lines[max(0, i-2):i+1], "\n")
 			// A transaction that a context began is ended by it.
-			if !strings.Contains(within, "answered(") && !strings.Contains(within, "timed(") && !strings.Contains(line, "held.Rollback") {
+			if !strings.Contains(within, "answered(") && !strings.Contains(within, "timed(") &&
+				!strings.Contains(line, "held.Rollback") {
 				t.Errorf("%s:%d waits without end: %s", name, i+1, strings.TrimSpace(line))
 			}
 		}

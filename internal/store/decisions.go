@@ -46,7 +46,8 @@ func (d decisions) PutDecision(ctx context.Context, r gate.Record) error {
 	row := decisionRow{
 		ID: r.ID, At: at(r.At), Kind: r.Kind, Name: prose(r.Name), PlanHash: r.PlanHash, AskedBy: prose(r.AskedBy),
 		ownerRow: ownerRow{prose(o.Team), prose(o.Project), prose(o.User), prose(o.Environment), prose(o.CostCenter)},
-		Purpose:  inventory.Purpose(prose(string(r.Purpose))), Decision: r.Decision, Amount: r.Amount, Approval: r.ApprovalID, Hold: r.HoldID,
+		Purpose:  inventory.Purpose(prose(string(r.Purpose))), Decision: r.Decision, Amount: r.Amount,
+		Approval: r.ApprovalID, Hold: r.HoldID,
 		Reasons: document[[]string]{reasons}, Settings: prose(r.Settings),
 	}
 	err := exact(r.ID, r.Kind, r.PlanHash, string(r.Decision), r.ApprovalID, r.HoldID)
@@ -77,8 +78,10 @@ func (d decisions) Decisions(ctx context.Context, from, to time.Time) ([]gate.Re
 	}
 	return convert(rows, func(r decisionRow) gate.Record {
 		return gate.Record{
-			ID: r.ID, At: r.At.Time, Kind: r.Kind, Name: r.Name, PlanHash: r.PlanHash, AskedBy: r.AskedBy, Owner: inventory.Owner(r.ownerRow),
-			Purpose: r.Purpose, Decision: r.Decision, Amount: r.Amount, ApprovalID: r.Approval, HoldID: r.Hold, Reasons: r.Reasons.of, Settings: r.Settings,
+			ID: r.ID, At: r.At.Time, Kind: r.Kind, Name: r.Name, PlanHash: r.PlanHash, AskedBy: r.AskedBy,
+			Owner:   inventory.Owner(r.ownerRow),
+			Purpose: r.Purpose, Decision: r.Decision, Amount: r.Amount, ApprovalID: r.Approval, HoldID: r.Hold,
+			Reasons: r.Reasons.of, Settings: r.Settings,
 		}
 	}), nil
 }

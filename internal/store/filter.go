@@ -30,7 +30,8 @@ func (f *filter) span(column string, from, to time.Time) {
 // times asks for a time that is one of the given; nil is no condition.
 func (f *filter) times(column string, times []time.Time) {
 	if times != nil {
-		f.and(column+" IN (SELECT CAST(value AS BIGINT) FROM "+f.elements+")", document[[]int64]{convert(times, time.Time.UnixMicro)})
+		f.and(column+" IN (SELECT CAST(value AS BIGINT) FROM "+f.elements+")",
+			document[[]int64]{convert(times, time.Time.UnixMicro)})
 	}
 }
 

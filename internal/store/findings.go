@@ -25,7 +25,8 @@ func (k keptFinding) part() snapshot.Part { return snapshot.Part{Region: k.Regio
 // lookFindings writes the findings of a look, and ends those of its parts that it has not.
 func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, whole map[snapshot.Part]bool) error {
 	var kept []keptFinding
-	if err := t.list(ctx, &kept, "SELECT id, region, kind, resource_id, rule, gist, digest FROM snapshot_findings WHERE account = ? AND ended_at IS NULL ORDER BY id", account); err != nil {
+	if err := t.list(ctx, &kept, "SELECT id, region, kind, resource_id, rule, gist, digest FROM snapshot_findings "+
+		"WHERE account = ? AND ended_at IS NULL ORDER BY id", account); err != nil {
 		return err
 	}
 	was := make(map[string]keptFinding, len(kept))
@@ -35,13 +36,20 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 	var told []action.Entry
 	tell := func(what, id, rule, gist string, ref inventory.Ref) {
 		if l.Told {
-			told = append(told, action.Entry{At: l.At, Account: l.Cloud + "/" + l.Account, Actor: "audit", What: what, Resource: ref.String(), Item: id, Because: rule, Outcome: gist})
+			told = append(told, action.Entry{
+				At: l.At, Account: l.Cloud + "/" + l.Account, Actor: "audit", What: what, Resource: ref.String(), Item: id,
+				Because: rule, Outcome: gist,
+			})
 		}
 	}
-	into := t.bulk("snapshot_findings", []string{"id", "account", "region", "kind", "resource_id", "rule", "gist", "team", "body", "digest", "first_at", "last_at"},
-		" ON CONFLICT (account, id) DO UPDATE SET gist = excluded.gist, team = excluded.team, body = excluded.body, digest = excluded.digest, last_at = excluded.last_at,"+
+	into := t.bulk("snapshot_findings", []string{
+		"id", "account", "region", "kind", "resource_id", "rule", "gist", "team", "body", "digest", "first_at", "last_at",
+	},
+		" ON CONFLICT (account, id) DO UPDATE SET gist = excluded.gist, team = excluded.team, body = excluded.body, "+
+			"digest = excluded.digest, last_at = excluded.last_at,"+
 			// One that had ended begins again.
-			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE excluded.first_at END, ended_at = NULL")
+			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE excluded.first_at "+
+			"END, ended_at = NULL")
 	found, same := map[string]bool{}, []string{}
 	for _, f := range l.Findings {
 		if found[f.ID] {
@@ -65,7 +73,8 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 			same = append(same, f.ID)
 			continue
 		}
-		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, gist, team, string(f.Body), key, at(l.At), at(l.At)); err != nil {
+		if err := into.add(ctx, f.ID, account, f.Ref.Region, f.Ref.Kind, f.Ref.ID, f.Rule, gist, team, string(f.Body), key,
+			at(l.At), at(l.At)); err != nil {
 			return err
 		}
 	}
@@ -76,11 +85,14 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Look, w
 	for _, k := range kept {
 		if !found[k.ID] && whole[k.part()] {
 			ended = append(ended, k.ID)
-			tell(action.EventFindingEnded, k.ID, k.Rule, k.Gist, inventory.Ref{Cloud: l.Cloud, Account: l.Account, Region: k.Region, Kind: k.Kind, ID: k.Resource})
+			tell(action.EventFindingEnded, k.ID, k.Rule, k.Gist, inventory.Ref{
+				Cloud: l.Cloud, Account: l.Account, Region: k.Region, Kind: k.Kind, ID: k.Resource,
+			})
 		}
 	}
 	for set, ids := range map[string][]string{"last_at": same, "ended_at": ended} {
-		if err := t.exec(ctx, "UPDATE snapshot_findings SET "+set+" = ? WHERE account = ? AND id IN (SELECT value FROM "+t.elements+")",
+		if err := t.exec(ctx, "UPDATE snapshot_findings SET "+set+" = ? WHERE account = ? AND id IN (SELECT value FROM "+
+			t.elements+")",
 			at(l.At), account, document[[]string]{slices.Clone(ids)}); err != nil {
 			return err
 		}

@@ -40,7 +40,8 @@ const fleetOfEach = 6
 func (idleFleet) machines() (out []actiontest.Resource) {
 	for _, class := range fleetClasses {
 		for n := range fleetOfEach {
-			out = append(out, actiontest.Resource{ID: fmt.Sprintf("i-%s-%d", class, n), Kind: inventory.KindInstance, State: inventory.StateRunning,
+			out = append(out, actiontest.Resource{
+				ID: fmt.Sprintf("i-%s-%d", class, n), Kind: inventory.KindInstance, State: inventory.StateRunning,
 				CreatedAt: noon.Add(-48 * time.Hour), Tags: map[string]string{"owner": "ana"}, Hourly: money.Cent})
 		}
 	}
@@ -48,7 +49,8 @@ func (idleFleet) machines() (out []actiontest.Resource) {
 }
 
 func (f *idleFleet) open(ctx context.Context) (*store.Store, error) {
-	return store.Open(ctx, store.Options{Dir: f.dir, Temporary: true, Host: store.Host{Now: func() time.Time { return f.clock.Wall }},
+	return store.Open(ctx, store.Options{
+		Dir: f.dir, Temporary: true, Host: store.Host{Now: func() time.Time { return f.clock.Wall }},
 		Witness: &witness.Witness{Documents: witness.Dir{Path: f.witness}}})
 }
 
@@ -65,12 +67,17 @@ func (f *idleFleet) round(ctx context.Context, s *store.Store) ([]string, action
 		if strings.Contains(r.ID, "-waiting-") {
 			grace = 24 * time.Hour
 		}
-		p := action.Proposal{Source: "idle", Do: policy.Do{Verb: policy.Stop, EvenIfBusy: true}, Mode: policy.Enforce, Notify: []string{"owner"}, Grace: grace, Resource: r.Inventory(),
-			Governed: true, Condition: usage.True, Because: "idle", Class: "age", Hourly: inventory.Known(r.Hourly), Limits: policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 100 * money.USD}}
+		p := action.Proposal{
+			Source: "idle", Do: policy.Do{Verb: policy.Stop, EvenIfBusy: true}, Mode: policy.Enforce, Notify: []string{"owner"},
+			Grace: grace, Resource: r.Inventory(),
+			Governed: true, Condition: usage.True, Because: "idle", Class: "age", Hourly: inventory.Known(r.Hourly),
+			Limits: policy.Limits{PerHour: 100, Share: 1, DollarsPerHour: 100 * money.USD}}
 		p.Resource.Lifetime = inventory.Ephemeral
 		proposals[p.Resource.Ref()], all = p, append(all, p)
 	}
-	l := action.Ladder{Store: timeless{s.Actions()}, Cloud: cloud, Notifier: actiontest.NewPeople(), Account: actiontest.Account, Actor: "ana", Enforce: true, Clock: f.clock.Read,
+	l := action.Ladder{
+		Store: timeless{s.Actions()}, Cloud: cloud, Notifier: actiontest.NewPeople(), Account: actiontest.Account,
+		Actor: "ana", Enforce: true, Clock: f.clock.Read,
 		Verify: func(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
 			out := map[string]action.Proposal{}
 			for _, it := range items {
@@ -80,7 +87,9 @@ func (f *idleFleet) round(ctx context.Context, s *store.Store) ([]string, action
 			}
 			return out, nil
 		}}
-	report, err := l.Round(ctx, action.Look{Proposals: all, Sources: []string{"idle"}, Selected: map[string]int{"idle": 1000}})
+	report, err := l.Round(ctx, action.Look{
+		Proposals: all, Sources: []string{"idle"}, Selected: map[string]int{"idle": 1000},
+	})
 	var stopped []string
 	for _, c := range cloud.Carried("stop") {
 		stopped = append(stopped, fmt.Sprint(c))
@@ -99,7 +108,10 @@ func (f *idleFleet) prepare(t *testing.T, frozen bool) *store.Store {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	for i := range 400 { // what a state of some weeks holds
-		e := action.Entry{At: noon, Account: actiontest.Account, Actor: "policy idle", What: action.EventObserved, Resource: fmt.Sprintf("old-%d", i), Because: strings.Repeat("idle ", 20)}
+		e := action.Entry{
+			At: noon, Account: actiontest.Account, Actor: "policy idle", What: action.EventObserved,
+			Resource: fmt.Sprintf("old-%d", i), Because: strings.Repeat("idle ", 20),
+		}
 		if err := s.Actions().Record(ctx, e); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +216,8 @@ func TestFlippedBitsActOnNothingElse(t *testing.T) {
 					less++
 				}
 			}
-			t.Logf("%d databases with %d flipped bits: %d refused, %d held back as older, %d acted as the intact one, %d on less", seeds, tc.bits, refused, held, same, less)
+			t.Logf("%d databases with %d flipped bits: %d refused, %d held back as older, %d acted as the intact one, %d on "+
+				"less", seeds, tc.bits, refused, held, same, less)
 			if refused+held == 0 {
 				t.Error("no flip was noticed")
 			}
@@ -225,7 +238,7 @@ func copied(t *testing.T, from, to string) {
 		if err != nil || !d.IsDir() {
 			return errors.Join(err, os.Chmod(path, 0o600))
 		}
-		return os.Chmod(path, 0o700) //nolint:gosec // a folder
+		return os.Chmod(path, 0o700)
 	})
 	if err != nil {
 		t.Fatal(err)

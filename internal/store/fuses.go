@@ -25,18 +25,23 @@ type fuseRow struct {
 var fuses = describe("fuses", fuseRow{})
 
 func fuseOf(f action.Fuse) fuseRow {
-	return fuseRow{f.Account, f.Source, at(f.At), f.Due, f.Selected, document[[]string]{f.Items}, at(f.ConfirmedAt), f.By, prose(f.Reason), at(f.Until)}
+	return fuseRow{
+		f.Account, f.Source, at(f.At), f.Due, f.Selected, document[[]string]{f.Items}, at(f.ConfirmedAt), f.By,
+		prose(f.Reason), at(f.Until),
+	}
 }
 
 func (r fuseRow) fuse() action.Fuse {
-	return action.Fuse{Account: r.Account, Source: r.Source, At: r.At.Time, Due: r.Due, Selected: r.Selected, Items: r.Items.of,
+	return action.Fuse{
+		Account: r.Account, Source: r.Source, At: r.At.Time, Due: r.Due, Selected: r.Selected, Items: r.Items.of,
 		ConfirmedAt: r.ConfirmedAt.Time, By: r.By, Reason: r.Reason, Until: r.Until.Time}
 }
 
 // fuse returns the newest fuse of a source in an account; nil is none.
 func (t *tx) fuse(ctx context.Context, account, source string) (*action.Fuse, error) {
 	var rows []fuseRow
-	if err := t.list(ctx, &rows, fuses.query+" WHERE account = ? AND source = ?", account, source); err != nil || len(rows) == 0 {
+	if err := t.list(ctx, &rows, fuses.query+" WHERE account = ? AND source = ?", account, source); err != nil ||
+		len(rows) == 0 {
 		return nil, err
 	}
 	f := rows[0].fuse()
@@ -87,8 +92,10 @@ func (a actions) Confirm(ctx context.Context, f action.Fuse) error {
 }
 
 func (t *tx) putFuse(ctx context.Context, f action.Fuse) error {
-	_, err := t.named(ctx, fuses.insert+" ON CONFLICT (account, source) DO UPDATE SET at = excluded.at, due = excluded.due, selected = excluded.selected,"+
-		" items = excluded.items, confirmed_at = excluded.confirmed_at, who = excluded.who, reason = excluded.reason, until = excluded.until", fuseOf(f))
+	_, err := t.named(ctx, fuses.insert+" ON CONFLICT (account, source) DO UPDATE SET at = excluded.at, due = "+
+		"excluded.due, selected = excluded.selected,"+
+		" items = excluded.items, confirmed_at = excluded.confirmed_at, who = excluded.who, reason = excluded.reason, "+
+		"until = excluded.until", fuseOf(f))
 	return err
 }
 

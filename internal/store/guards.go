@@ -22,7 +22,8 @@ type freezeRow struct {
 	NewestAt   instant `db:"quarantine_newest_at"`
 }
 
-const freezeQuery = "SELECT at, who, reason, quarantined_at, quarantine, quarantine_generation, quarantine_newest_at FROM freezes WHERE id = 1"
+const freezeQuery = "SELECT at, who, reason, quarantined_at, quarantine, quarantine_generation, " +
+	"quarantine_newest_at FROM freezes WHERE id = 1"
 
 // lockFreeze reads the freeze and locks it to the end of the transaction. All batches
 // of all processes wait for one another here, so that none is admitted on sums that
@@ -53,7 +54,8 @@ func (a actions) Unfreeze(ctx context.Context, by, reason string, at time.Time) 
 
 func (a actions) setFreeze(ctx context.Context, to freezeRow, e action.Entry) error {
 	return a.transact(ctx, func(t *tx) error {
-		if err := t.exec(ctx, "UPDATE freezes SET at = ?, who = ?, reason = ? WHERE id = 1", to.At, to.By, to.Reason); err != nil {
+		if err := t.exec(ctx, "UPDATE freezes SET at = ?, who = ?, reason = ? WHERE id = 1", to.At, to.By,
+			to.Reason); err != nil {
 			return err
 		}
 		return t.record(e)
@@ -108,7 +110,8 @@ func (a actions) PutKeep(ctx context.Context, k action.Keep) error {
 }
 
 // SaveKept writes an item and a resource's keep, and records both.
-func (a actions) SaveKept(ctx context.Context, it action.Item, k action.Keep, entries ...action.Entry) (action.Item, error) {
+func (a actions) SaveKept(ctx context.Context, it action.Item, k action.Keep, entries ...action.Entry) (action.Item,
+	error) {
 	return a.save(ctx, it, entries, func(t *tx) error { return t.putKeep(ctx, k) })
 }
 
@@ -116,7 +119,8 @@ func (a actions) SaveKept(ctx context.Context, it action.Item, k action.Keep, en
 func (t *tx) putKeep(ctx context.Context, k action.Keep) error {
 	row := keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)}
 	if _, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
-		" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at", row); err != nil {
+		" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at",
+		row); err != nil {
 		return err
 	}
 	return t.record(action.Entry{

@@ -54,7 +54,8 @@ func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 		Round   int64   `db:"round"`
 		Wall    instant `db:"wall"`
 	}
-	if err := s.db.list(ctx, &rows, "SELECT account, round, wall FROM accounts WHERE round > 0 ORDER BY account"); err != nil {
+	if err := s.db.list(ctx, &rows, "SELECT account, round, wall FROM accounts WHERE round > 0 ORDER BY account"); err !=
+		nil {
 		return nil, fmt.Errorf("read the newest rounds: %w", err)
 	}
 	out := make([]AccountRound, len(rows))
@@ -68,7 +69,8 @@ func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 // failed since a time, at most limit of them, the newest first.
 func (s *Store) Alarms(ctx context.Context, since time.Time, limit int) ([]action.Item, error) {
 	var rows []itemRow
-	query := items.query + " WHERE alarm <> '' AND (is_open = 1 OR phase = 'failed' AND updated_at >= ?) ORDER BY updated_at DESC, id LIMIT ?"
+	query := items.query + " WHERE alarm <> '' AND (is_open = 1 OR phase = 'failed' AND updated_at >= ?) ORDER BY " +
+		"updated_at DESC, id LIMIT ?"
 	if err := s.db.list(ctx, &rows, query, at(since), limit); err != nil {
 		return nil, fmt.Errorf("read the alarms: %w", err)
 	}

@@ -38,11 +38,13 @@ func (c charges) touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, e
 		return nil, err
 	}
 	var pending []int64
-	if err := c.list(ctx, &pending, "SELECT at FROM ledger_rounds WHERE account = ? AND mark > 0 AND at <> ?", a.ID, at(r.At)); err != nil {
+	if err := c.list(ctx, &pending, "SELECT at FROM ledger_rounds WHERE account = ? AND mark > 0 AND at <> ?", a.ID,
+		at(r.At)); err != nil {
 		return nil, err
 	}
 	var ids []int64
-	if err := c.list(ctx, &ids, "SELECT resource FROM ledger_observations WHERE account = ? AND at = ?", a.ID, at(r.At)); err != nil {
+	if err := c.list(ctx, &ids, "SELECT resource FROM ledger_observations WHERE account = ? AND at = ?", a.ID,
+		at(r.At)); err != nil {
 		return nil, err
 	}
 	for s, parts := range stretches {
@@ -68,16 +70,19 @@ func (c charges) touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, e
 
 // touches are the times around a round over which it can change what resources cost, while
 // others are pending.
-func (c charges) touches(ctx context.Context, account, round int64, pending []int64, resources document[[]int64]) ([]ledger.Touch, error) {
+func (c charges) touches(ctx context.Context, account, round int64, pending []int64, resources document[[]int64]) (
+	[]ledger.Touch, error) {
 	others := ""
 	if len(pending) > 0 {
 		others = " AND o.at NOT IN (SELECT CAST(value AS BIGINT) FROM " + c.elements + ")"
 	}
 	seen := func(before, order string) string {
-		return "(SELECT o.at FROM ledger_observations o WHERE o.resource = x.id AND o.at " + before + " ?" + others + " ORDER BY o.at" + order + " LIMIT 1)"
+		return "(SELECT o.at FROM ledger_observations o WHERE o.resource = x.id AND o.at " + before + " ?" + others +
+			" ORDER BY o.at" + order + " LIMIT 1)"
 	}
 	listed := func(before, order string) string {
-		return "(SELECT r.at FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage AND p.region = x.region AND p.kind = x.kind" +
+		return "(SELECT r.at FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage AND p.region = " +
+			"x.region AND p.kind = x.kind" +
 			" WHERE r.account = ? AND r.at " + before + " ? AND r.mark = 0 ORDER BY r.at" + order + " LIMIT 1)"
 	}
 	query := "SELECT x.cloud, x.cloud_account, x.region, x.kind, x.resource_id, " +
@@ -101,7 +106,8 @@ func (c charges) touches(ctx context.Context, account, round int64, pending []in
 		return nil, err
 	}
 	now := time.UnixMicro(round).UTC()
-	oldest, newest := time.UnixMicro(slices.Min(append(pending, round))).UTC(), time.UnixMicro(slices.Max(append(pending, round))).UTC()
+	oldest, newest := time.UnixMicro(slices.Min(append(pending, round))).UTC(), time.UnixMicro(
+		slices.Max(append(pending, round))).UTC()
 	touches := make([]ledger.Touch, len(rows))
 	for i, row := range rows {
 		touches[i] = ledger.Touch{Ref: row.ref(), From: row.SeenBefore.Time, To: row.SeenAfter.Time}
@@ -117,7 +123,8 @@ func (c charges) touches(ctx context.Context, account, round int64, pending []in
 
 // stretches are, for the parts that a round listed whole, the times from the settled round
 // that did so before to the one that did so next.
-func (c charges) stretches(ctx context.Context, account int64, round time.Time) (map[stretch]map[ledger.Part]bool, error) {
+func (c charges) stretches(ctx context.Context, account int64, round time.Time) (map[stretch]map[ledger.Part]bool,
+	error) {
 	var rows []struct {
 		Region string         `db:"region"`
 		Kind   inventory.Kind `db:"kind"`
@@ -125,10 +132,12 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 		After  instant        `db:"after"`
 	}
 	nearest := func(which string) string {
-		return "(SELECT b.at FROM ledger_rounds b JOIN ledger_coverage_parts q ON q.coverage = b.coverage AND q.region = p.region AND q.kind = p.kind" +
+		return "(SELECT b.at FROM ledger_rounds b JOIN ledger_coverage_parts q ON q.coverage = b.coverage AND q.region = " +
+			"p.region AND q.kind = p.kind" +
 			" WHERE b.account = r.account AND b.mark = 0 AND b.at " + which + " LIMIT 1)"
 	}
-	query := "SELECT p.region, p.kind, " + nearest("< r.at ORDER BY b.at DESC") + " AS before, " + nearest("> r.at ORDER BY b.at") + " AS after" +
+	query := "SELECT p.region, p.kind, " + nearest("< r.at ORDER BY b.at DESC") + " AS before, " +
+		nearest("> r.at ORDER BY b.at") + " AS after" +
 		" FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage WHERE r.account = ? AND r.at = ?"
 	if err := c.list(ctx, &rows, query, account, at(round)); err != nil {
 		return nil, err
@@ -151,7 +160,8 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 }
 
 // Histories returns what is known of resources over [from, to).
-func (c charges) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from, to time.Time) ([]ledger.History, int64, error) {
+func (c charges) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from,
+	to time.Time) ([]ledger.History, int64, error) {
 	histories, version, err := c.histories(ctx, a, refs, from, to)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read what is known of %d resources of %s: %w", len(refs), a, err)
@@ -159,7 +169,8 @@ func (c charges) Histories(ctx context.Context, a ledger.Account, refs []invento
 	return histories, version, nil
 }
 
-func (c charges) histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from, to time.Time) ([]ledger.History, int64, error) {
+func (c charges) histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from,
+	to time.Time) ([]ledger.History, int64, error) {
 	row, err := account(ctx, c, a)
 	if err != nil {
 		return nil, 0, err
@@ -201,7 +212,8 @@ func (c charges) histories(ctx context.Context, a ledger.Account, refs []invento
 
 // observations reads those of resources in [from, to) and the nearest on each side, in
 // order of time, without their references.
-func (c charges) observations(ctx context.Context, resources document[[]int64], from, to time.Time) (map[int64][]ledger.Observation, error) {
+func (c charges) observations(ctx context.Context, resources document[[]int64], from,
+	to time.Time) (map[int64][]ledger.Observation, error) {
 	var rows []struct {
 		Resource int64               `db:"resource"`
 		At       instant             `db:"at"`
@@ -209,8 +221,10 @@ func (c charges) observations(ctx context.Context, resources document[[]int64], 
 		Duty     document[[]spanDoc] `db:"duty"`
 	}
 	among := "(SELECT CAST(value AS BIGINT) AS id FROM " + c.elements + ")"
-	nearest := "SELECT o.resource, o.at, o.facts, o.duty FROM " + among + " x JOIN ledger_observations o ON o.resource = x.id AND o.at = (SELECT "
-	query := "SELECT resource, at, facts, duty FROM ledger_observations WHERE resource IN " + among + " AND at >= ? AND at < ?" +
+	nearest := "SELECT o.resource, o.at, o.facts, o.duty FROM " + among +
+		" x JOIN ledger_observations o ON o.resource = x.id AND o.at = (SELECT "
+	query := "SELECT resource, at, facts, duty FROM ledger_observations WHERE resource IN " + among +
+		" AND at >= ? AND at < ?" +
 		" UNION ALL " + nearest + "MAX(n.at) FROM ledger_observations n WHERE n.resource = x.id AND n.at < ?)" +
 		" UNION ALL " + nearest + "MIN(n.at) FROM ledger_observations n WHERE n.resource = x.id AND n.at >= ?)" +
 		" ORDER BY resource, at"
@@ -256,7 +270,8 @@ func (c charges) facts(ctx context.Context, ids document[[]int64]) (map[int64]fa
 
 // looks are the times, in order, at which the parts of resources were listed whole: those
 // between the observations of a part's resources, and the nearest on each side.
-func (c charges) looks(ctx context.Context, account int64, ids map[resourceRow]int64, observations map[int64][]ledger.Observation) (map[ledger.Part][]time.Time, error) {
+func (c charges) looks(ctx context.Context, account int64, ids map[resourceRow]int64,
+	observations map[int64][]ledger.Observation) (map[ledger.Part][]time.Time, error) {
 	spans := map[ledger.Part]stretch{}
 	for row, id := range ids {
 		of := observations[id]
@@ -273,13 +288,15 @@ func (c charges) looks(ctx context.Context, account int64, ids map[resourceRow]i
 		}
 		spans[part] = span
 	}
-	const listed = " FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage WHERE r.account = ? AND p.region = ? AND p.kind = ? AND r.at "
+	const listed = " FROM ledger_rounds r JOIN ledger_coverage_parts p ON p.coverage = r.coverage WHERE r.account = ? " +
+		"AND p.region = ? AND p.kind = ? AND r.at "
 	const query = "SELECT r.at" + listed + ">= COALESCE((SELECT r.at" + listed + "< ? ORDER BY r.at DESC LIMIT 1), ?)" +
 		" AND r.at <= COALESCE((SELECT r.at" + listed + "> ? ORDER BY r.at LIMIT 1), ?) ORDER BY r.at"
 	out := map[ledger.Part][]time.Time{}
 	for part, span := range spans {
 		var times []instant
-		if err := c.list(ctx, &times, query, account, part.Region, part.Kind, account, part.Region, part.Kind, span.from, span.from,
+		if err := c.list(ctx, &times, query, account, part.Region, part.Kind, account, part.Region, part.Kind, span.from,
+			span.from,
 			account, part.Region, part.Kind, span.to, span.to); err != nil {
 			return nil, err
 		}
@@ -306,15 +323,19 @@ func neighbors(times []time.Time, observations []ledger.Observation) []time.Time
 
 // posted reads the accruals and corrections of resources in [from, to), those of one hour and
 // line as one: an hour has one for each round that charged for it.
-func (c charges) posted(ctx context.Context, resources document[[]int64], from, to time.Time) (map[int64][]ledger.Entry, error) {
+func (c charges) posted(ctx context.Context, resources document[[]int64], from,
+	to time.Time) (map[int64][]ledger.Entry, error) {
 	f := &filter{dialect: &c.dialect}
 	f.and("e.resource IN (SELECT CAST(value AS BIGINT) FROM "+c.elements+")", resources)
 	f.span("e.hour", from, to)
 	f.and("e.entry <> ?", ledger.Reconciled)
 	var rows []chargeRow
-	query := strings.Replace(chargeQuery, "FROM ledger_entries e ", "FROM (SELECT e.resource, e.hour, e.line, MIN(e.number) AS number, MIN(e.entry) AS entry, "+
-		sums("e.seconds")+" AS seconds, "+sums("e.amount")+" AS amount, "+sums("e.at_most")+" AS at_most, "+sums("e.unbounded")+" AS unbounded,"+
-		" MAX(e.round) AS round, MAX(e.bill_period) AS bill_period FROM ledger_entries e"+f.where()+" GROUP BY e.resource, e.hour, e.line) e ", 1) + " ORDER BY e.number"
+	query := strings.Replace(chargeQuery, "FROM ledger_entries e ",
+		"FROM (SELECT e.resource, e.hour, e.line, MIN(e.number) AS number, MIN(e.entry) AS entry, "+
+			sums("e.seconds")+" AS seconds, "+sums("e.amount")+" AS amount, "+sums("e.at_most")+" AS at_most, "+
+			sums("e.unbounded")+" AS unbounded,"+
+			" MAX(e.round) AS round, MAX(e.bill_period) AS bill_period FROM ledger_entries e"+f.where()+
+			" GROUP BY e.resource, e.hour, e.line) e ", 1) + " ORDER BY e.number"
 	if err := c.list(ctx, &rows, query, f.args...); err != nil {
 		return nil, c.explain(err)
 	}
@@ -329,7 +350,8 @@ func (c charges) posted(ctx context.Context, resources document[[]int64], from, 
 // were appended.
 func (c charges) Entries(ctx context.Context, ref inventory.Ref, from, to time.Time) ([]ledger.Entry, error) {
 	f := &filter{dialect: &c.dialect}
-	f.and("e.resource = (SELECT x.id FROM ledger_resources x JOIN ledger_accounts a ON a.id = x.account WHERE a.cloud = ? AND a.cloud_account = ?"+
+	f.and("e.resource = (SELECT x.id FROM ledger_resources x JOIN ledger_accounts a ON a.id = x.account WHERE a.cloud "+
+		"= ? AND a.cloud_account = ?"+
 		" AND x.region = ? AND x.kind = ? AND x.resource_id = ?)", ref.Cloud, ref.Account, ref.Region, ref.Kind, ref.ID)
 	f.span("e.hour", from, to)
 	rows, err := c.chargeRows(ctx, f)

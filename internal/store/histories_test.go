@@ -18,7 +18,9 @@ func TestAHistoryIsReadWholeOrNotAtAll(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
-			for _, table := range []string{"ledger_accounts", "ledger_resources", "ledger_observations", "ledger_entries", "ledger_rounds"} {
+			for _, table := range []string{
+				"ledger_accounts", "ledger_resources", "ledger_observations", "ledger_entries", "ledger_rounds",
+			} {
 				o := empty(t, at)
 				s := open(t, o)
 				r, seen := ledgertest.Fleet(account, noon, 2, noon)
@@ -27,10 +29,12 @@ func TestAHistoryIsReadWholeOrNotAtAll(t *testing.T) {
 				}
 				refs := []inventory.Ref{seen[0].Ref, seen[1].Ref}
 				histories := func(s *store.Store) ([]ledger.History, error) {
-					all, _, err := s.Ledger().Histories(context.Background(), account, refs, noon.Add(-24*time.Hour), noon.Add(24*time.Hour))
+					all, _, err := s.Ledger().Histories(context.Background(), account, refs, noon.Add(-24*time.Hour),
+						noon.Add(24*time.Hour))
 					return all, err
 				}
-				if all, err := histories(s); err != nil || len(all) != 2 || len(all[0].Observations) == 0 || len(all[0].Rounds) == 0 {
+				if all, err := histories(s); err != nil || len(all) != 2 || len(all[0].Observations) == 0 ||
+					len(all[0].Rounds) == 0 {
 					t.Fatalf("%+v, %v", all, err)
 				}
 				if _, err := raw(t, o).Exec("ALTER TABLE " + table + " RENAME TO taken"); err != nil {

@@ -33,7 +33,10 @@ type bulk struct {
 // bulk begins to write rows with the given columns; tail says what becomes of those
 // that are there.
 func (t *tx) bulk(table string, columns []string, tail string) *bulk {
-	return &bulk{tx: t, head: "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES ", tail: tail, width: len(columns)}
+	return &bulk{
+		tx: t, head: "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES ", tail: tail,
+		width: len(columns),
+	}
 }
 
 // add adds a row, and writes those that wait when they fill a statement.
@@ -87,7 +90,8 @@ func digest(row []any) (string, error) {
 
 // lookup returns the ids of those rows that a table keeps, and the digests of the
 // others. The table keeps equal rows once.
-func lookup[Row comparable](ctx context.Context, on reader, d *dialect, table string, rows []Row) (ids map[Row]int64, missing map[string]Row, err error) {
+func lookup[Row comparable](ctx context.Context, on reader, d *dialect, table string, rows []Row) (ids map[Row]int64,
+	missing map[string]Row, err error) {
 	ids, missing = make(map[Row]int64, len(rows)), make(map[string]Row, len(rows))
 	for _, row := range rows {
 		if _, seen := ids[row]; seen {

@@ -90,7 +90,9 @@ func (f *fix) round(ctx context.Context, s *store.Store) (action.Report, error) 
 		Verify: func(_ context.Context, items []action.Item) (map[string]action.Proposal, error) {
 			out := map[string]action.Proposal{}
 			for _, it := range items {
-				if i := slices.IndexFunc(f.proposals(), func(p action.Proposal) bool { return p.Resource.Ref() == it.Ref }); i >= 0 {
+				if i := slices.IndexFunc(f.proposals(), func(p action.Proposal) bool {
+					return p.Resource.Ref() == it.Ref
+				}); i >= 0 {
 					out[it.ID] = f.proposals()[i]
 				}
 			}
@@ -162,7 +164,8 @@ func TestKilledFixKeepsItsApproval(t *testing.T) {
 					t.Fatal(err)
 				}
 				intended := 0
-				if err := healthy.Actions().Entries(ctx, action.Query{What: action.EventIntent, Resource: "vol-" + f.id}, func(action.Entry) error { intended++; return nil }); err != nil {
+				if err := healthy.Actions().Entries(ctx, action.Query{What: action.EventIntent, Resource: "vol-" + f.id},
+					func(action.Entry) error { intended++; return nil }); err != nil {
 					t.Fatal(err)
 				}
 				if used := r.State == approval.Used; used != (intended > 0) {

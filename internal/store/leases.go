@@ -46,7 +46,8 @@ func (r leaseRow) lease() Lease {
 // Take takes a lease that is free or has expired, or the holder's own, for a time. It
 // returns whether the holder has it; where not, the lease is that of the other, as far as
 // that can be read.
-func (l Leases) Take(ctx context.Context, name, holder string, length time.Duration) (lease Lease, held bool, err error) {
+func (l Leases) Take(ctx context.Context, name, holder string, length time.Duration) (lease Lease, held bool,
+	err error) {
 	ctx = inHurry(ctx)
 	// A clock that was read too early makes a lease only shorter.
 	now, err := l.db.now(ctx)
@@ -55,7 +56,8 @@ func (l Leases) Take(ctx context.Context, name, holder string, length time.Durat
 	}
 	err = l.db.transact(ctx, func(t *tx) error {
 		held = false
-		if err := t.exec(ctx, "INSERT INTO leases (name, holder, fence, until) VALUES (?, '', 0, 0) ON CONFLICT DO NOTHING", name); err != nil {
+		if err := t.exec(ctx, "INSERT INTO leases (name, holder, fence, until) VALUES (?, '', 0, 0) ON CONFLICT DO NOTHING",
+			name); err != nil {
 			return err
 		}
 		var row leaseRow
@@ -75,7 +77,8 @@ func (l Leases) Take(ctx context.Context, name, holder string, length time.Durat
 		}
 		row.Holder, row.Fence, row.Until, held = holder, row.Fence+1, now.Add(length).UnixMicro(), true
 		lease = row.lease()
-		return t.exec(ctx, "UPDATE leases SET holder = ?, fence = ?, until = ? WHERE name = ?", row.Holder, row.Fence, row.Until, name)
+		return t.exec(ctx, "UPDATE leases SET holder = ?, fence = ?, until = ? WHERE name = ?", row.Holder, row.Fence,
+			row.Until, name)
 	})
 	if err != nil {
 		return Lease{}, false, fmt.Errorf("take the lease of %s: %w", name, err)
@@ -154,7 +157,8 @@ func (l Leases) Release(ctx context.Context, lease Lease) error {
 
 func (l Leases) set(ctx context.Context, lease Lease, until int64) error {
 	return l.db.transact(ctx, func(t *tx) error {
-		changed, err := t.run(ctx, "UPDATE leases SET until = ? WHERE name = ? AND fence = ?", until, lease.Name, lease.Fence)
+		changed, err := t.run(ctx, "UPDATE leases SET until = ? WHERE name = ? AND fence = ?", until, lease.Name,
+			lease.Fence)
 		if err == nil && changed != 1 {
 			err = ErrLeaseLost
 		}
@@ -179,7 +183,8 @@ func (l Leases) All(ctx context.Context) ([]Lease, time.Time, error) {
 // Prune forgets leases of names that begin so and expired before a time.
 func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) error {
 	err := l.db.transact(ctx, func(t *tx) error {
-		return t.exec(ctx, "DELETE FROM leases WHERE name >= ? AND name < ? AND until < ?", prefix, prefix+"\U0010FFFF", before.UnixMicro())
+		return t.exec(ctx, "DELETE FROM leases WHERE name >= ? AND name < ? AND until < ?", prefix, prefix+"\U0010FFFF",
+			before.UnixMicro())
 	})
 	return attempted(err, "forget old leases")
 }

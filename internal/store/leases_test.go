@@ -79,7 +79,8 @@ func TestALeaseHasOneHolder(t *testing.T) {
 		if err := s.Leases().Release(t.Context(), second); err != nil {
 			t.Fatal(err)
 		}
-		if third, held, err := s.Leases().Take(t.Context(), "aws", "third", time.Minute); err != nil || !held || third.Fence <= second.Fence {
+		if third, held, err := s.Leases().Take(t.Context(), "aws", "third", time.Minute); err != nil || !held ||
+			third.Fence <= second.Fence {
 			t.Errorf("after it was given back: %+v, %v, %v", third, held, err)
 		}
 		if err := s.Leases().Prune(t.Context(), "aws", now.Add(time.Hour)); err != nil {
@@ -106,8 +107,11 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		if _, _, err := under.BeginRound(t.Context(), account, action.Clock{Wall: now}); err != nil {
 			t.Fatal(err)
 		}
-		item := action.Item{ID: "one", Account: account, Source: "idle", Phase: action.Observed, FirstAt: now, UpdatedAt: now,
-			Ref: inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}, Do: policy.Do{Verb: policy.Stop}}
+		item := action.Item{
+			ID: "one", Account: account, Source: "idle", Phase: action.Observed, FirstAt: now, UpdatedAt: now,
+			Ref: inventory.Ref{
+				Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1",
+			}, Do: policy.Do{Verb: policy.Stop}}
 		kept, err := under.Save(t.Context(), item)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +123,10 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		}
 		intended := kept
 		intended.Phase, intended.Steps = action.Acting, []action.Step{{Name: "stop", Key: "one-0", IntentAt: now}}
-		batch := action.Batch{Account: account, Source: "idle", Round: 2, Now: now, Limits: policy.Limits{PerHour: 10, Share: 1, DollarsPerHour: 1000}, Selected: 10,
+		batch := action.Batch{
+			Account: account, Source: "idle", Round: 2, Now: now, Limits: policy.Limits{
+				PerHour: 10, Share: 1, DollarsPerHour: 1000,
+			}, Selected: 10,
 			Admissions: []action.Admission{{Item: intended}}}
 		_, _, begun := under.BeginRound(t.Context(), account, action.Clock{Wall: now})
 		_, saved := under.Save(t.Context(), intended)
@@ -181,7 +188,8 @@ func TestLeasesRenewedTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.ExecContext(t.Context(), "SELECT fence FROM leases WHERE name = 'source-05' FOR UPDATE"); err != nil {
+		if _, err := tx.ExecContext(t.Context(), "SELECT fence FROM leases WHERE name = 'source-05' FOR UPDATE"); err !=
+			nil {
 			t.Fatal(err)
 		}
 		lost, left, err = s.Leases().RenewAll(t.Context(), mine[4:], time.Minute)

@@ -45,7 +45,8 @@ func (t *tx) lockAccount(ctx context.Context, a ledger.Account) (accountRow, err
 	if err := exact(a.Cloud, a.ID); err != nil {
 		return row, err
 	}
-	err := t.exec(ctx, "INSERT INTO ledger_accounts (cloud, cloud_account, version, entries) VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING", a.Cloud, a.ID)
+	err := t.exec(ctx, "INSERT INTO ledger_accounts (cloud, cloud_account, version, entries) VALUES (?, ?, 0, 0) ON "+
+		"CONFLICT DO NOTHING", a.Cloud, a.ID)
 	if err == nil {
 		err = t.get(ctx, &row, accountQuery+t.forUpdate, a.Cloud, a.ID)
 	}
@@ -134,8 +135,9 @@ func (s spanDoc) span() ledger.Span { return ledger.Span(s) }
 // factsOf returns what is kept of an observation but for its time, resource and duty.
 func factsOf(o ledger.Observation) (factsRow, error) {
 	text, err := json.Marshal(factsDoc{
-		Name: prose(o.Name), Type: prose(o.Type), Market: o.Market, Team: prose(o.Owner.Team), Project: prose(o.Owner.Project),
-		User: prose(o.Owner.User), Environment: prose(o.Owner.Environment), CostCenter: prose(o.Owner.CostCenter),
+		Name: prose(o.Name), Type: prose(o.Type), Market: o.Market, Team: prose(o.Owner.Team),
+		Project: prose(o.Owner.Project),
+		User:    prose(o.Owner.User), Environment: prose(o.Owner.Environment), CostCenter: prose(o.Owner.CostCenter),
 		Purpose: inventory.Purpose(prose(string(o.Purpose))), Lifetime: o.Lifetime, Hold: prose(o.Hold),
 		State: o.State, StateSince: utc(o.StateSince), CreatedAt: utc(o.CreatedAt), Meters: convert(o.Meters, meterOf),
 	})
@@ -146,7 +148,9 @@ func factsOf(o ledger.Observation) (factsRow, error) {
 func (f factsDoc) observe(o *ledger.Observation) {
 	o.Attributes = ledger.Attributes{
 		Name: f.Name, Type: f.Type, Market: f.Market, Purpose: f.Purpose, Lifetime: f.Lifetime, Hold: f.Hold,
-		Owner: inventory.Owner{Team: f.Team, Project: f.Project, User: f.User, Environment: f.Environment, CostCenter: f.CostCenter},
+		Owner: inventory.Owner{
+			Team: f.Team, Project: f.Project, User: f.User, Environment: f.Environment, CostCenter: f.CostCenter,
+		},
 	}
 	o.State, o.StateSince, o.CreatedAt, o.Meters = f.State, f.StateSince, f.CreatedAt, convert(f.Meters, meterDoc.meter)
 }
@@ -174,7 +178,8 @@ func (t *tx) keep(ctx context.Context, r ledger.Round, observations []ledger.Obs
 	if err != nil || !added && !more {
 		return err
 	}
-	if err := t.exec(ctx, "UPDATE ledger_rounds SET mark = ? WHERE account = ? AND at = ?", a.Version+1, a.ID, at(r.At)); err != nil {
+	if err := t.exec(ctx, "UPDATE ledger_rounds SET mark = ? WHERE account = ? AND at = ?", a.Version+1, a.ID,
+		at(r.At)); err != nil {
 		return err
 	}
 	return t.exec(ctx, "UPDATE ledger_accounts SET version = ? WHERE id = ?", a.Version+1, a.ID)
@@ -205,13 +210,16 @@ func recordable(r ledger.Round, observations []ledger.Observation) error {
 // addRound writes a round, or the parts of it that are new, and says whether any was.
 func (t *tx) addRound(ctx context.Context, account int64, r ledger.Round) (bool, error) {
 	var kept document[[]partDoc]
-	err := t.get(ctx, &kept, "SELECT c.parts FROM ledger_rounds r JOIN ledger_coverages c ON c.id = r.coverage WHERE r.account = ? AND r.at = ?", account, at(r.At))
+	err := t.get(ctx, &kept, "SELECT c.parts FROM ledger_rounds r JOIN ledger_coverages c ON c.id = r.coverage WHERE "+
+		"r.account = ? AND r.at = ?", account, at(r.At))
 	isNew := errors.Is(err, sql.ErrNoRows)
 	if err != nil && !isNew {
 		return false, err
 	}
 	parts := append(slices.Clone(kept.of), convert(r.Complete, partOf)...)
-	slices.SortFunc(parts, func(a, b partDoc) int { return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Kind, b.Kind)) })
+	slices.SortFunc(parts, func(a, b partDoc) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Kind, b.Kind))
+	})
 	if parts = slices.Compact(parts); !isNew && len(parts) == len(kept.of) {
 		return false, nil
 	}
@@ -220,9 +228,11 @@ func (t *tx) addRound(ctx context.Context, account int64, r ledger.Round) (bool,
 		return false, err
 	}
 	if isNew {
-		return true, t.exec(ctx, "INSERT INTO ledger_rounds (account, at, source, coverage, mark) VALUES (?, ?, ?, ?, 0)", account, at(r.At), prose(r.Source), coverage)
+		return true, t.exec(ctx, "INSERT INTO ledger_rounds (account, at, source, coverage, mark) VALUES (?, ?, ?, ?, 0)",
+			account, at(r.At), prose(r.Source), coverage)
 	}
-	return true, t.exec(ctx, "UPDATE ledger_rounds SET coverage = ? WHERE account = ? AND at = ?", coverage, account, at(r.At))
+	return true, t.exec(ctx, "UPDATE ledger_rounds SET coverage = ? WHERE account = ? AND at = ?", coverage, account,
+		at(r.At))
 }
 
 func (t *tx) internCoverage(ctx context.Context, parts []partDoc) (int64, error) {
@@ -262,7 +272,8 @@ func (t *tx) addObservations(ctx context.Context, account int64, observations []
 	if err != nil {
 		return false, err
 	}
-	into := t.bulk("ledger_observations", []string{"resource", "at", "account", "facts", "duty"}, " ON CONFLICT DO NOTHING")
+	into := t.bulk("ledger_observations", []string{"resource", "at", "account", "facts", "duty"},
+		" ON CONFLICT DO NOTHING")
 	for i, o := range observations {
 		measured := document[[]spanDoc]{convert(o.Duty, spanOf)}
 		if err := into.add(ctx, ids[resources[i]], at(o.At), account, said[facts[i]], measured); err != nil {
@@ -316,7 +327,8 @@ func (c charges) Rounds(ctx context.Context, a ledger.Account, from, to time.Tim
 func (c charges) Settle(ctx context.Context, r ledger.PendingRound) error {
 	err := c.transact(ctx, func(t *tx) error {
 		return t.exec(ctx, "UPDATE ledger_rounds SET mark = 0 WHERE at = ? AND mark = ?"+
-			" AND account = (SELECT id FROM ledger_accounts WHERE cloud = ? AND cloud_account = ?)", at(r.At), r.Mark, r.Account.Cloud, r.Account.ID)
+			" AND account = (SELECT id FROM ledger_accounts WHERE cloud = ? AND cloud_account = ?)", at(r.At), r.Mark,
+			r.Account.Cloud, r.Account.ID)
 	})
 	return attempted(err, "settle the round of %s at %s", r.Account, r.At.Format(time.RFC3339))
 }
@@ -340,8 +352,10 @@ func (c charges) Reach(ctx context.Context, a ledger.Account) ([]ledger.Reach, e
 		Last   instant        `db:"newest"`
 	}
 	// Thousands of rounds list the same parts: each list of parts is read once.
-	query := "SELECT p.region, p.kind, MIN(c.oldest) AS oldest, MAX(c.newest) AS newest FROM (SELECT r.coverage, MIN(r.at) AS oldest, MAX(r.at) AS newest" +
-		" FROM ledger_rounds r JOIN ledger_accounts a ON a.id = r.account WHERE a.cloud = ? AND a.cloud_account = ? GROUP BY r.coverage) c" +
+	query := "SELECT p.region, p.kind, MIN(c.oldest) AS oldest, MAX(c.newest) AS newest FROM (SELECT r.coverage, " +
+		"MIN(r.at) AS oldest, MAX(r.at) AS newest" +
+		" FROM ledger_rounds r JOIN ledger_accounts a ON a.id = r.account WHERE a.cloud = ? AND a.cloud_account = ? GROUP " +
+		"BY r.coverage) c" +
 		" JOIN ledger_coverage_parts p ON p.coverage = c.coverage GROUP BY p.region, p.kind ORDER BY p.region, p.kind"
 	if err := c.list(ctx, &rows, query, a.Cloud, a.ID); err != nil {
 		return nil, fmt.Errorf("read what is recorded of %s: %w", a, err)
@@ -359,7 +373,8 @@ func (c charges) Accounts(ctx context.Context) ([]ledger.Account, error) {
 		Cloud string `db:"cloud"`
 		ID    string `db:"cloud_account"`
 	}
-	if err := c.list(ctx, &rows, "SELECT cloud, cloud_account FROM ledger_accounts WHERE version > 0 ORDER BY cloud, cloud_account"); err != nil {
+	if err := c.list(ctx, &rows,
+		"SELECT cloud, cloud_account FROM ledger_accounts WHERE version > 0 ORDER BY cloud, cloud_account"); err != nil {
 		return nil, fmt.Errorf("read the accounts of the ledger: %w", err)
 	}
 	out := make([]ledger.Account, len(rows))

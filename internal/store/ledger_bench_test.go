@@ -26,11 +26,17 @@ func fleetHour(hour time.Time) []ledger.Entry {
 			out = append(out, ledger.Entry{
 				Kind: ledger.Accrual, Hour: hour, Round: hour, Sums: ledger.Sums{Seconds: 1800, Amount: money.USD / 2},
 				Line: ledger.Line{
-					Ref:   inventory.Ref{Cloud: "aws", Account: benchPayer.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: fmt.Sprintf("i-%016x", i)},
-					Meter: "compute", Category: ledger.Compute, ChargeCategory: ledger.Usage, Pricing: ledger.Standard, Duty: duty, Monthly: 730 * money.USD, Source: "catalog", AsOf: january,
+					Ref: inventory.Ref{
+						Cloud: "aws", Account: benchPayer.ID, Region: "us-east-1", Kind: inventory.KindInstance,
+						ID: fmt.Sprintf("i-%016x", i),
+					},
+					Meter: "compute", Category: ledger.Compute, ChargeCategory: ledger.Usage, Pricing: ledger.Standard, Duty: duty,
+					Monthly: 730 * money.USD, Source: "catalog", AsOf: january,
 					Attributes: ledger.Attributes{
 						Name: fmt.Sprint("node-", i), Type: []string{"g5.xlarge", "p5.48xlarge"}[i%2], Purpose: "training",
-						Owner: inventory.Owner{Team: fmt.Sprint("team-", i%20), Project: fmt.Sprint("project-", i%50), User: fmt.Sprint("user-", i%200)},
+						Owner: inventory.Owner{
+							Team: fmt.Sprint("team-", i%20), Project: fmt.Sprint("project-", i%50), User: fmt.Sprint("user-", i%200),
+						},
 					},
 				},
 			})
@@ -63,7 +69,8 @@ func year(b *testing.B, at store.Options) *store.Store {
 			if start.Equal(january) {
 				continue
 			}
-			copied := fmt.Sprintf("INSERT INTO ledger_%s_sums SELECT grain, %d, about, seconds, amount, at_most, unbounded, newest FROM ledger_%s_sums WHERE grain = %d AND start = %d",
+			copied := fmt.Sprintf("INSERT INTO ledger_%s_sums SELECT grain, %d, about, seconds, amount, at_most, unbounded, "+
+				"newest FROM ledger_%s_sums WHERE grain = %d AND start = %d",
 				c.table, start.UnixMicro(), c.table, c.grain, january.UnixMicro())
 			if _, err := db.Exec(copied); err != nil {
 				b.Fatal(err)
@@ -93,10 +100,20 @@ func ask(b *testing.B, s *store.Store) {
 	}{
 		{"by team", ledger.SumQuery{By: []ledger.Dimension{ledger.ByTeam}}, 20},
 		{"by team and day", ledger.SumQuery{By: []ledger.Dimension{ledger.ByTeam}, Granularity: ledger.Daily}, 365 * 20},
-		{"by user, month and duty", ledger.SumQuery{By: []ledger.Dimension{ledger.ByUser, ledger.ByDuty}, Granularity: ledger.Monthly}, 12 * 200 * 2},
+		{
+			"by user, month and duty",
+			ledger.SumQuery{By: []ledger.Dimension{ledger.ByUser, ledger.ByDuty}, Granularity: ledger.Monthly}, 12 * 200 * 2,
+		},
 		{"by resource", ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource}}, fleet},
 		{"by resource and duty", ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}}, 2 * fleet},
-		{"of one team by resource", ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource}, Filter: ledger.Filter{{By: ledger.ByTeam, Values: []string{"team-7"}}}}, fleet / 20},
+		{
+			"of one team by resource",
+			ledger.SumQuery{
+				By:     []ledger.Dimension{ledger.ByResource},
+				Filter: ledger.Filter{{By: ledger.ByTeam, Values: []string{"team-7"}}},
+			},
+			fleet / 20,
+		},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			tc.q.Since, tc.q.Until = january, january.AddDate(1, 0, 0)
@@ -109,7 +126,8 @@ func ask(b *testing.B, s *store.Store) {
 	}
 	b.Run("spent of a team's month", func(b *testing.B) {
 		for b.Loop() {
-			spend, err := s.Budgets().Spent(b.Context(), budget.Match{Team: "team-7"}, january.AddDate(0, 11, 0), january.AddDate(1, 0, 0))
+			spend, err := s.Budgets().Spent(b.Context(), budget.Match{Team: "team-7"}, january.AddDate(0, 11, 0),
+				january.AddDate(1, 0, 0))
 			if err != nil || spend.Used == 0 {
 				b.Fatal(spend, err)
 			}
@@ -117,7 +135,8 @@ func ask(b *testing.B, s *store.Store) {
 	})
 	b.Run("spent of a team's month in another zone", func(b *testing.B) {
 		for b.Loop() {
-			spend, err := s.Budgets().Spent(b.Context(), budget.Match{Team: "team-7"}, january.AddDate(0, 11, 0).Add(time.Hour), january.AddDate(1, 0, 0))
+			spend, err := s.Budgets().Spent(b.Context(), budget.Match{Team: "team-7"}, january.AddDate(0, 11, 0).Add(time.Hour),
+				january.AddDate(1, 0, 0))
 			if err != nil || spend.Used == 0 {
 				b.Fatal(spend, err)
 			}
@@ -131,7 +150,8 @@ func BenchmarkAppend(b *testing.B) {
 	version := int64(0)
 	for i := 0; b.Loop(); i++ {
 		var err error
-		if version, err = s.Ledger().Append(b.Context(), benchPayer, version, fleetHour(january.Add(time.Duration(i)*time.Hour))); err != nil {
+		if version, err = s.Ledger().Append(b.Context(), benchPayer, version,
+			fleetHour(january.Add(time.Duration(i)*time.Hour))); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -146,12 +166,17 @@ func BenchmarkPost(b *testing.B) {
 			for i, e := range fleetHour(january)[:fleet] {
 				seen[i] = ledger.Observation{
 					Ref: e.Ref, Attributes: e.Attributes, State: inventory.StateRunning, CreatedAt: january,
-					Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "catalog", AsOf: january}},
+					Meters: []ledger.Meter{
+						{Name: "compute", Category: ledger.Compute, Monthly: 730 * money.USD, Source: "catalog", AsOf: january},
+					},
 				}
 				seen[i].Ref.ID = fmt.Sprintf("i-%016x", i)
 			}
 			for i := 0; b.Loop(); i++ {
-				r := ledger.Round{Account: benchPayer, At: january.Add(time.Duration(i) * time.Hour), Complete: []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}}}
+				r := ledger.Round{
+					Account: benchPayer, At: january.Add(time.Duration(i) * time.Hour),
+					Complete: []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}},
+				}
 				for j := range seen {
 					seen[j].At = r.At
 				}

@@ -18,11 +18,13 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 			}
 			db := raw(t, at)
 			statements := []string{
-				"UPDATE ledger_entries SET amount = 0 WHERE number = 7", "DELETE FROM ledger_entries WHERE number = 7", "DELETE FROM ledger_entries",
+				"UPDATE ledger_entries SET amount = 0 WHERE number = 7", "DELETE FROM ledger_entries WHERE number = 7",
+				"DELETE FROM ledger_entries",
 				"UPDATE ledger_lines SET meter = '' WHERE series = 7", "DELETE FROM ledger_lines",
 			}
 			if at.URL == "" {
-				statements = append(statements, "INSERT OR REPLACE INTO ledger_entries SELECT * FROM ledger_entries WHERE number = 7",
+				statements = append(statements,
+					"INSERT OR REPLACE INTO ledger_entries SELECT * FROM ledger_entries WHERE number = 7",
 					"INSERT OR REPLACE INTO ledger_lines SELECT * FROM ledger_lines WHERE series = 7")
 			} else {
 				statements = append(statements, "TRUNCATE ledger_entries", "TRUNCATE ledger_lines CASCADE")

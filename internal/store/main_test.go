@@ -206,6 +206,7 @@ func backend(tb testing.TB, o store.Options) *storetest.Backend {
 // stores returns what a state keeps.
 func stores(s *store.Store) *storetest.Backend {
 	return &storetest.Backend{
-		Actions: s.Actions(), Approvals: s.Approvals(), Bills: s.Bills(), Ledger: s.Ledger(), Budgets: s.Budgets(), Gate: s.Gate(), Snapshots: s.Snapshots(), Sessions: s.Sessions(),
+		Actions: s.Actions(), Approvals: s.Approvals(), Bills: s.Bills(), Ledger: s.Ledger(), Budgets: s.Budgets(),
+		Gate: s.Gate(), Snapshots: s.Snapshots(), Sessions: s.Sessions(),
 	}
 }

@@ -48,7 +48,8 @@ func current(ctx context.Context, name goose.Dialect, db *sql.DB) bool {
 }
 
 // errMigrating says that another process holds the lock of migrations.
-var errMigrating = fmt.Errorf("another process has been bringing it to another schema for over %s; try again", patience)
+var errMigrating = fmt.Errorf("another process has been bringing it to another schema for over %s; try again",
+	patience)
 
 // migrateIn is how long bringing a database to the newest schema may take; a large one
 // takes longer than any other statement.
@@ -69,7 +70,8 @@ func migrate(ctx context.Context, name goose.Dialect, db *sql.DB) error {
 		return err
 	}
 	if has > knows {
-		return fmt.Errorf("a newer curfew wrote it (schema %d, this one knows %d): use that version, or a newer one", has, knows)
+		return fmt.Errorf("a newer curfew wrote it (schema %d, this one knows %d): use that version, or a newer one", has,
+			knows)
 	}
 	bounded, end := context.WithTimeout(ctx, migrateIn)
 	defer end()

@@ -28,7 +28,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-var update = flag.Bool("update", false, "write databases of the present schema to testdata, for upgrades to come; PostgreSQL's needs pg_dump")
+var update = flag.Bool("update", false,
+	"write databases of the present schema to testdata, for upgrades to come; PostgreSQL's needs pg_dump")
 
 func TestMigrationsComeInPairs(t *testing.T) {
 	var names [2][]string
@@ -59,7 +60,8 @@ func TestMigrationsComeInPairs(t *testing.T) {
 func TestBothDatabasesHaveTheSameColumns(t *testing.T) {
 	var columns [2][]string
 	for i, query := range []string{
-		"SELECT t.name || '.' || c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%'",
+		"SELECT t.name || '.' || c.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' AND " +
+			"t.name NOT LIKE 'sqlite%'",
 		"SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = 'public'",
 	} {
 		at := databases[i].open(t)
@@ -76,11 +78,13 @@ func TestBothDatabasesHaveTheSameColumns(t *testing.T) {
 var schemas = map[string][]string{
 	"SQLite": {"SELECT type || ' ' || name || ': ' || COALESCE(sql, '') FROM sqlite_master ORDER BY 1"},
 	"PostgreSQL": {
-		"SELECT table_name || '.' || column_name || ': ' || data_type || ' ' || is_nullable || ' ' || COALESCE(collation_name, '')" +
+		"SELECT table_name || '.' || column_name || ': ' || data_type || ' ' || is_nullable || ' ' || " +
+			"COALESCE(collation_name, '')" +
 			" FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1",
 		"SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1",
 		"SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1",
-		"SELECT conrelid::regclass || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace ORDER BY 1",
+		"SELECT conrelid::regclass || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = " +
+			"'public'::regnamespace ORDER BY 1",
 	},
 }
 
@@ -141,18 +145,24 @@ type memory struct {
 // past is what every old database holds. Fields that are added later stay out of it:
 // an old database has none.
 var past = func() memory {
-	ref := inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-0abc"}
+	ref := inventory.Ref{
+		Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-0abc",
+	}
 	warned := action.Item{
 		ID: "1f", Account: "aws/123456789012", Ref: ref, Identity: "2026-03-01T00:00:00Z", Source: "idle-gpu-machines",
 		Do: policy.Do{Verb: policy.Terminate, SaveDisks: true}, Gang: []inventory.Ref{ref}, Phase: action.Warned,
-		Because: "idle for 6d 4h", Class: "duty", FirstRound: 1, FirstAt: noon, WarnedRound: 2, WarnedAt: noon.Add(time.Minute),
+		Because: "idle for 6d 4h", Class: "duty", FirstRound: 1, FirstAt: noon, WarnedRound: 2,
+		WarnedAt:  noon.Add(time.Minute),
 		GraceFrom: noon.Add(time.Minute), Grace: 15 * time.Minute, Recipients: []string{"slack:#vision"},
 		UpdatedAt: noon.Add(2 * time.Minute), Version: 1,
 	}
 	acting := warned
 	acting.ID, acting.Ref.ID, acting.Phase = "2f", "i-0def", action.Acting
 	acting.Steps = []action.Step{
-		{Name: "snapshot", Key: "2f-0", Params: `{"volume":"vol-1"}`, IntentAt: noon, Receipt: "snap-1", AcceptedAt: noon, ConfirmedAt: noon, Attempts: 1},
+		{
+			Name: "snapshot", Key: "2f-0", Params: `{"volume":"vol-1"}`, IntentAt: noon, Receipt: "snap-1", AcceptedAt: noon,
+			ConfirmedAt: noon, Attempts: 1,
+		},
 		{Name: "terminate", Key: "2f-1", Undo: "<none/>", IntentAt: noon.Add(time.Second), Attempts: 2, Error: "throttled"},
 	}
 	acting.Step = 1
@@ -162,14 +172,24 @@ var past = func() memory {
 		Freeze: &action.Freeze{At: noon, By: "ana", Reason: "incident 42"},
 		Clock:  &action.Clock{Wall: noon, Boot: "b0", Uptime: time.Hour},
 		Requests: []approval.Request{{
-			ID: "3f", Kind: "fix", Subject: "delete vol-1", PlanHash: "hash", Plan: `{"delete":"vol-1"}`, Amount: 12 * money.USD, Roles: []string{"approver"},
-			AskedBy: "ana", AskedAt: noon, ExpiresAt: noon.Add(24 * time.Hour), State: approval.Approved, DecidedBy: "bo", Reason: "fine", DecidedAt: noon, Version: 1,
+			ID: "3f", Kind: "fix", Subject: "delete vol-1", PlanHash: "hash", Plan: `{"delete":"vol-1"}`,
+			Amount: 12 * money.USD, Roles: []string{"approver"},
+			AskedBy: "ana", AskedAt: noon, ExpiresAt: noon.Add(24 * time.Hour), State: approval.Approved, DecidedBy: "bo",
+			Reason: "fine", DecidedAt: noon, Version: 1,
 		}},
 		Entries: []action.Entry{
-			{ID: 1, At: noon, Account: "aws/123456789012", Round: 2, Actor: "policy idle-gpu-machines", What: "warned", Resource: ref.String(), Item: "1f",
+			{
+				ID: 1, At: noon, Account: "aws/123456789012", Round: 2, Actor: "policy idle-gpu-machines", What: "warned",
+				Resource: ref.String(), Item: "1f",
 				Verb: "terminate", Because: "idle for 6d 4h", Outcome: "slack:#vision",
-				Evidence: []usage.Evidence{{Signal: "gpu_util_max_pct", Value: "0.4", Window: time.Hour, Coverage: 0.99, Source: "cloudwatch"}, usage.Fact("age", "6d", "ec2")}},
-			{ID: 2, At: noon, Account: "aws/123456789012", Actor: "ana", What: "keep", Resource: ref.String(), Because: "demo", Outcome: "until 9999-01-01T00:00:00Z"},
+				Evidence: []usage.Evidence{
+					{Signal: "gpu_util_max_pct", Value: "0.4", Window: time.Hour, Coverage: 0.99, Source: "cloudwatch"},
+					usage.Fact("age", "6d", "ec2"),
+				}},
+			{
+				ID: 2, At: noon, Account: "aws/123456789012", Actor: "ana", What: "keep", Resource: ref.String(),
+				Because: "demo", Outcome: "until 9999-01-01T00:00:00Z",
+			},
 			{ID: 3, At: noon, Actor: "ana", What: "freeze", Because: "incident 42"},
 		},
 	}
@@ -187,13 +207,16 @@ func remember(t *testing.T, s *store.Store) {
 			err = errors.Join(err, e)
 			continue
 		}
-		_, e := a.Admit(t.Context(), action.Batch{Account: it.Account, Source: it.Source, Now: noon, Admissions: []action.Admission{{Item: it, Hourly: money.USD}}})
+		_, e := a.Admit(t.Context(), action.Batch{
+			Account: it.Account, Source: it.Source, Now: noon, Admissions: []action.Admission{{Item: it, Hourly: money.USD}},
+		})
 		err = errors.Join(err, e)
 	}
 	r := past.Requests[0]
 	r.Version = 0
 	_, e := s.Approvals().PutRequest(t.Context(), r, approval.Event{At: r.AskedAt, By: r.AskedBy})
-	if err := errors.Join(err, e, a.PutKeep(t.Context(), past.Keeps[0]), a.Freeze(t.Context(), *past.Freeze)); err != nil {
+	if err := errors.Join(err, e, a.PutKeep(t.Context(), past.Keeps[0]), a.Freeze(t.Context(), *past.Freeze)); err !=
+		nil {
 		t.Fatal(err)
 	}
 }

@@ -73,22 +73,26 @@ var notices = describe("notices", noticeRow{})
 func noticeOf(n action.Notice) (noticeRow, error) {
 	n, err := n.Kept()
 	return noticeRow{
-		ID: n.ID, Account: n.Account, Item: n.Item, refRow: refRow(n.Ref), Verb: n.Verb, Message: n.Kind, Recipient: n.Recipient,
-		Alarm: n.Alarm, Briefing: document[briefingDoc]{briefingOf(n.Briefing)}, CreatedAt: at(n.CreatedAt), Attempts: n.Attempts,
-		DueAt: at(n.DueAt), ClosedAt: at(n.ClosedAt), AcceptedBy: n.AcceptedBy, Error: n.Error,
+		ID: n.ID, Account: n.Account, Item: n.Item, refRow: refRow(n.Ref), Verb: n.Verb, Message: n.Kind,
+		Recipient: n.Recipient,
+		Alarm:     n.Alarm, Briefing: document[briefingDoc]{briefingOf(n.Briefing)}, CreatedAt: at(n.CreatedAt),
+		Attempts: n.Attempts,
+		DueAt:    at(n.DueAt), ClosedAt: at(n.ClosedAt), AcceptedBy: n.AcceptedBy, Error: n.Error,
 	}, err
 }
 
 func (r noticeRow) notice() action.Notice {
 	return action.Notice{
-		ID: r.ID, Account: r.Account, Item: r.Item, Ref: inventory.Ref(r.refRow), Verb: r.Verb, Kind: r.Message, Recipient: r.Recipient,
-		Alarm: r.Alarm, Briefing: r.Briefing.of.briefing(), CreatedAt: r.CreatedAt.Time, Attempts: r.Attempts,
+		ID: r.ID, Account: r.Account, Item: r.Item, Ref: inventory.Ref(r.refRow), Verb: r.Verb, Kind: r.Message,
+		Recipient: r.Recipient,
+		Alarm:     r.Alarm, Briefing: r.Briefing.of.briefing(), CreatedAt: r.CreatedAt.Time, Attempts: r.Attempts,
 		DueAt: r.DueAt.Time, ClosedAt: r.ClosedAt.Time, AcceptedBy: r.AcceptedBy, Error: r.Error,
 	}
 }
 
 // SaveOwing writes an item with its entries, and what people are owed about it.
-func (a actions) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (action.Item, error) {
+func (a actions) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (
+	action.Item, error) {
 	return a.save(ctx, it, entries, func(t *tx) error {
 		for _, n := range owed {
 			row, err := noticeOf(n)
@@ -142,8 +146,9 @@ func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...acti
 		return err
 	}
 	err = a.transact(ctx, func(t *tx) error {
-		changed, err := t.named(ctx, "UPDATE notices SET due_at = :due_at, closed_at = :closed_at, accepted_by = :accepted_by,"+
-			" error = :error WHERE id = :id AND attempts = :attempts", row)
+		changed, err := t.named(ctx,
+			"UPDATE notices SET due_at = :due_at, closed_at = :closed_at, accepted_by = :accepted_by,"+
+				" error = :error WHERE id = :id AND attempts = :attempts", row)
 		switch {
 		case err != nil:
 			return err

@@ -104,7 +104,9 @@ func TestOpenRefuses(t *testing.T) {
 			return store.Options{Dir: dir}
 		}, "give a directory that can be written to"},
 		{"a file that is no database", func(t *testing.T) store.Options {
-			return store.Options{Dir: filepath.Dir(write(t, t.TempDir(), store.FileName, strings.Repeat("no database\n", 1000)))}
+			return store.Options{
+				Dir: filepath.Dir(write(t, t.TempDir(), store.FileName, strings.Repeat("no database\n", 1000))),
+			}
 		}, "restore a copy and run `curfew state`"},
 		{"a file that was cut off", func(t *testing.T) store.Options {
 			dir := t.TempDir()
@@ -140,7 +142,8 @@ func TestOpenRefuses(t *testing.T) {
 				s.Close()
 				t.Fatal("it was opened")
 			}
-			if text := err.Error(); !strings.HasPrefix(text, "open the state") || !strings.Contains(text, tc.want) || strings.ContainsAny(text, "\n\t") {
+			if text := err.Error(); !strings.HasPrefix(text, "open the state") || !strings.Contains(text, tc.want) ||
+				strings.ContainsAny(text, "\n\t") {
 				t.Errorf("got %q, want one line with %q", text, tc.want)
 			}
 			if strings.Contains(err.Error(), secret) {
@@ -155,7 +158,8 @@ func TestOpenRefusesNewerDatabases(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
 			fill(t, at)
-			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err != nil {
+			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err !=
+				nil {
 				t.Fatal(err)
 			}
 			s, err := store.Open(t.Context(), at)
@@ -344,8 +348,11 @@ func TestASilentServer(t *testing.T) {
 		}
 	}()
 	before := time.Now()
-	_, err = store.Open(t.Context(), store.Options{URL: "postgres://ana@" + l.Addr().String() + "/curfew?sslmode=disable&connect_timeout=1"})
-	if waited := time.Since(before); err == nil || waited > time.Minute || !strings.Contains(err.Error(), "check that the server runs") {
+	_, err = store.Open(t.Context(), store.Options{
+		URL: "postgres://ana@" + l.Addr().String() + "/curfew?sslmode=disable&connect_timeout=1",
+	})
+	if waited := time.Since(before); err == nil || waited > time.Minute ||
+		!strings.Contains(err.Error(), "check that the server runs") {
 		t.Errorf("after %s: %v", waited, err)
 	}
 }
@@ -366,7 +373,8 @@ func TestAHeldLock(t *testing.T) {
 	defer stop()
 	l := action.Ladder{Store: s.Actions(), Actor: "ana", Clock: func() action.Clock { return action.Clock{Wall: noon} }}
 	before := time.Now()
-	if err := l.Freeze(ctx, "an incident"); err == nil || !strings.Contains(err.Error(), action.FreezeByHand) || time.Since(before) > time.Minute {
+	if err := l.Freeze(ctx, "an incident"); err == nil || !strings.Contains(err.Error(), action.FreezeByHand) ||
+		time.Since(before) > time.Minute {
 		t.Errorf("after %s: %v", time.Since(before), err)
 	}
 }
@@ -377,7 +385,8 @@ func TestOpenRefusesTheNextSchema(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
 			fill(t, at)
-			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, TRUE FROM goose_db_version"); err != nil {
+			if _, err := raw(t, at).Exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT MAX(version_id) + 1, " +
+				"TRUE FROM goose_db_version"); err != nil {
 				t.Fatal(err)
 			}
 			if s, err := store.Open(t.Context(), at); err == nil || !strings.Contains(err.Error(), "a newer curfew wrote it") {

@@ -34,7 +34,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // that a page with flipped bits, or of another place, is taken with a chance of one in 2^64.
 func sumOf(page []byte, offset int64) uint64 {
 	var at [8]byte
-	binary.BigEndian.PutUint64(at[:], uint64(offset)) //nolint:gosec // offsets are not negative
+	binary.BigEndian.PutUint64(at[:], uint64(offset))
 	content := page[:len(page)-sumSize]
 	return uint64(crc32.Update(crc32.Update(0, castagnoli, at[:]), castagnoli, content))<<32 |
 		uint64(crc32.Update(crc32.Update(0, crc32.IEEETable, at[:]), crc32.IEEETable, content))
@@ -311,7 +311,7 @@ func frameSum(order binary.ByteOrder, text []byte, a, b uint32) (uint32, uint32)
 
 // part reads a few bytes of a file.
 func (m *checkedMethods) part(tls *libc.TLS, file uintptr, offset int64, n int32) ([]byte, int32) {
-	buffer := libc.Xmalloc(tls, libc.Tsize_t(n)) //nolint:gosec // it is a size
+	buffer := libc.Xmalloc(tls, libc.Tsize_t(n))
 	if buffer == 0 {
 		return nil, sqlite3.SQLITE_IOERR_NOMEM
 	}
@@ -361,7 +361,8 @@ func openRaw(path string, check bool) (*rawSQLite, error) {
 	}
 	out := libc.Xmalloc(c.tls, libc.Tsize_t(unsafe.Sizeof(uintptr(0))))
 	defer libc.Xfree(c.tls, out)
-	code := sqlite3.Xsqlite3_open_v2(c.tls, name, out, sqlite3.SQLITE_OPEN_READWRITE|sqlite3.SQLITE_OPEN_CREATE|sqlite3.SQLITE_OPEN_URI, vfs)
+	code := sqlite3.Xsqlite3_open_v2(c.tls, name, out, sqlite3.SQLITE_OPEN_READWRITE|sqlite3.SQLITE_OPEN_CREATE|
+		sqlite3.SQLITE_OPEN_URI, vfs)
 	c.db = *(*uintptr)(*(*unsafe.Pointer)(unsafe.Pointer(&out)))
 	if code == sqlite3.SQLITE_OK {
 		*(*int32)(*(*unsafe.Pointer)(unsafe.Pointer(&out))) = sumSize

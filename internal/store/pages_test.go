@@ -58,7 +58,10 @@ func TestOtherProgramsReadTheFile(t *testing.T) {
 		defer s.Close()
 		const entries = 300
 		for range entries {
-			if err := s.Actions().Record(t.Context(), action.Entry{At: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC), Actor: "ana", What: action.EventKeep, Because: strings.Repeat("demo ", 500)}); err != nil {
+			if err := s.Actions().Record(t.Context(), action.Entry{
+				At: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC), Actor: "ana", What: action.EventKeep,
+				Because: strings.Repeat("demo ", 500),
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -119,7 +122,8 @@ func TestLargeTransactionIsRecovered(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	statements := []string{"CREATE TABLE filler (n INTEGER PRIMARY KEY, text TEXT)", "BEGIN"}
 	for range 3 {
-		statements = append(statements, "INSERT INTO filler (text) SELECT REPLACE(HEX(ZEROBLOB(200)), '0', 'x') FROM (SELECT 1 FROM sqlite_master, sqlite_master LIMIT 1000)",
+		statements = append(statements, "INSERT INTO filler (text) SELECT REPLACE(HEX(ZEROBLOB(200)), '0', 'x') FROM "+
+			"(SELECT 1 FROM sqlite_master, sqlite_master LIMIT 1000)",
 			"UPDATE filler SET text = text || n WHERE n % 3 = 0", "UPDATE filler SET text = text || n WHERE n % 7 = 0")
 	}
 	for _, statement := range append(statements, "COMMIT") {
@@ -177,7 +181,8 @@ func TestLongValuesAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range []string{"CREATE TABLE long (text BLOB)", "INSERT INTO long SELECT CAST(REPLACE(HEX(ZEROBLOB(524297)), '0', 'x') AS BLOB)",
+	for _, statement := range []string{
+		"CREATE TABLE long (text BLOB)", "INSERT INTO long SELECT CAST(REPLACE(HEX(ZEROBLOB(524297)), '0', 'x') AS BLOB)",
 		"UPDATE long SET text = SUBSTR(text, 1, 1048593)"} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)

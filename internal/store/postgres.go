@@ -64,7 +64,8 @@ func openPostgres(ctx context.Context, at string) (*database, error) {
 	c, err := pgx.ParseConfig(at)
 	if err != nil {
 		// What was wrong with it could quote the password.
-		return nil, errors.New("open the state: the database's URL cannot be read; write postgres://USER:PASSWORD@HOST:PORT/NAME, with special characters as %XX")
+		return nil, errors.New("open the state: the database's URL cannot be read; write " +
+			"postgres://USER:PASSWORD@HOST:PORT/NAME, with special characters as %XX")
 	}
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "curfew"
@@ -84,7 +85,8 @@ func openPostgres(ctx context.Context, at string) (*database, error) {
 	if err := migratePostgres(ctx, db.DB); err != nil {
 		_ = db.Close()
 		address := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
-		return nil, fmt.Errorf("open the state in PostgreSQL at %s, database %q, as %q: %w", address, c.Database, c.User, explainPostgres(err))
+		return nil, fmt.Errorf("open the state in PostgreSQL at %s, database %q, as %q: %w", address, c.Database, c.User,
+			explainPostgres(err))
 	}
 	return &database{dialect: postgresDialect, write: db, read: db, name: postgresName(c)}, nil
 }

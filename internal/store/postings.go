@@ -73,7 +73,8 @@ type sumRow struct {
 // plus adds up, or says that the result does not fit.
 func (s sumRow) plus(o sumRow) (sumRow, error) {
 	for _, add := range []struct{ to, more *int64 }{
-		{&s.Seconds, &o.Seconds}, {(*int64)(&s.Amount), (*int64)(&o.Amount)}, {(*int64)(&s.AtMost), (*int64)(&o.AtMost)}, {&s.Unbounded, &o.Unbounded},
+		{&s.Seconds, &o.Seconds}, {(*int64)(&s.Amount), (*int64)(&o.Amount)}, {(*int64)(&s.AtMost), (*int64)(&o.AtMost)},
+		{&s.Unbounded, &o.Unbounded},
 	} {
 		sum, err := money.Amount(*add.to).Add(money.Amount(*add.more))
 		if err != nil {
@@ -102,7 +103,8 @@ func (c charges) Append(ctx context.Context, a ledger.Account, version int64, en
 			if err := t.post(ctx, row, entries); err != nil {
 				return err
 			}
-			return t.exec(ctx, "UPDATE ledger_accounts SET version = ?, entries = ? WHERE id = ?", row.Version+1, row.Entries+int64(len(entries)), row.ID)
+			return t.exec(ctx, "UPDATE ledger_accounts SET version = ?, entries = ? WHERE id = ?", row.Version+1,
+				row.Entries+int64(len(entries)), row.ID)
 		})
 	}
 	if err != nil {
@@ -130,7 +132,8 @@ func appendable(a ledger.Account, entries []ledger.Entry) error {
 		case e.Gap != "" && e.Amount != 0:
 			return errors.New("an entry of " + e.Ref.String() + " charges for time that is not known")
 		}
-		for _, text := range []*string{&e.Name, &e.Type, &e.Owner.Team, &e.Owner.Project, &e.Owner.User, &e.Owner.Environment, &e.Owner.CostCenter,
+		for _, text := range []*string{
+			&e.Name, &e.Type, &e.Owner.Team, &e.Owner.Project, &e.Owner.User, &e.Owner.Environment, &e.Owner.CostCenter,
 			(*string)(&e.Purpose), &e.Meter, &e.Service, &e.Duty, &e.Source, &e.Why} {
 			*text = prose(*text)
 		}
@@ -140,15 +143,18 @@ func appendable(a ledger.Account, entries []ledger.Entry) error {
 
 func groupOf(e *ledger.Entry) groupRow {
 	return groupRow{
-		Account: ledger.Account{Cloud: e.Ref.Cloud, ID: e.Ref.Account}.String(), Region: e.Ref.Region, Kind: e.Ref.Kind, Type: e.Type,
-		ownerRow: ownerRow(e.Owner), Purpose: e.Purpose, Lifetime: e.Lifetime, Category: e.Category, Duty: e.Duty, Pricing: e.Pricing, Service: e.Service,
+		Account: ledger.Account{Cloud: e.Ref.Cloud, ID: e.Ref.Account}.String(), Region: e.Ref.Region, Kind: e.Ref.Kind,
+		Type:     e.Type,
+		ownerRow: ownerRow(e.Owner), Purpose: e.Purpose, Lifetime: e.Lifetime, Category: e.Category, Duty: e.Duty,
+		Pricing: e.Pricing, Service: e.Service,
 		Gapped: e.Gap != "", Unpriced: e.Gap == ledger.Unpriced, Reconciled: e.Kind == ledger.Reconciled,
 	}
 }
 
 // post writes entries that follow the newest one of an account.
 func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) error {
-	resources, groups, budgetKeys := make([]resourceRow, len(entries)), make([]groupRow, len(entries)), make([]budgetKeyRow, len(entries))
+	resources, groups, budgetKeys := make([]resourceRow, len(entries)), make([]groupRow, len(entries)), make(
+		[]budgetKeyRow, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		resources[i], groups[i] = resourceOf(a.ID, e.Ref), groupOf(e)
@@ -182,7 +188,10 @@ func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) err
 	if err != nil {
 		return err
 	}
-	into := t.bulk("ledger_entries", []string{"account", "number", "entry", "hour", "resource", "line", "seconds", "amount", "at_most", "unbounded", "round", "bill_period"}, "")
+	into := t.bulk("ledger_entries", []string{
+		"account", "number", "entry", "hour", "resource", "line", "seconds", "amount", "at_most", "unbounded", "round",
+		"bill_period",
+	}, "")
 	rolled := map[string]rollup{"ledger_group_sums": {}, "ledger_series_sums": {}, "ledger_purse_sums": {}}
 	for i, e := range entries {
 		number := a.Entries + int64(i) + 1
@@ -282,13 +291,15 @@ func (r rollup) write(ctx context.Context, t *tx, table string) error {
 	for _, column := range []string{"seconds", "amount", "at_most", "unbounded"} {
 		tail += ", " + column + " = " + table + "." + column + " + excluded." + column
 	}
-	into := t.bulk(table, []string{"grain", "start", "about", "seconds", "amount", "at_most", "unbounded", "newest"}, tail)
+	into := t.bulk(table, []string{"grain", "start", "about", "seconds", "amount", "at_most", "unbounded", "newest"},
+		tail)
 	keys := slices.SortedFunc(maps.Keys(r), func(a, b rollKey) int {
 		return cmp.Or(cmp.Compare(a.grain, b.grain), cmp.Compare(a.start, b.start), cmp.Compare(a.about, b.about))
 	})
 	for _, key := range keys {
 		row := r[key]
-		if err := into.add(ctx, key.grain, key.start, key.about, row.Seconds, row.Amount, row.AtMost, row.Unbounded, row.newest); err != nil {
+		if err := into.add(ctx, key.grain, key.start, key.about, row.Seconds, row.Amount, row.AtMost, row.Unbounded,
+			row.newest); err != nil {
 			return err
 		}
 	}
@@ -308,7 +319,8 @@ type attributesRow struct {
 
 func (r attributesRow) attributes() ledger.Attributes {
 	return ledger.Attributes{
-		Name: r.Name, Type: r.Type, Market: r.Market, Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose, Lifetime: r.Lifetime, Hold: r.Hold,
+		Name: r.Name, Type: r.Type, Market: r.Market, Owner: inventory.Owner(r.ownerRow), Purpose: r.Purpose,
+		Lifetime: r.Lifetime, Hold: r.Hold,
 	}
 }
 
@@ -335,9 +347,11 @@ type chargeRow struct {
 	Why            string                `db:"why"`
 }
 
-const chargeQuery = "SELECT e.resource, e.entry, e.hour, e.seconds, e.amount, e.at_most, e.unbounded, e.round, e.bill_period," +
+const chargeQuery = "SELECT e.resource, e.entry, e.hour, e.seconds, e.amount, e.at_most, e.unbounded, e.round, " +
+	"e.bill_period," +
 	" x.cloud, x.cloud_account, x.region, x.kind, x.resource_id, s.name, s.market, s.hold," +
-	" g.type, g.team, g.project, g.username, g.environment, g.cost_center, g.purpose, g.lifetime, g.category, g.duty, g.pricing, g.service," +
+	" g.type, g.team, g.project, g.username, g.environment, g.cost_center, g.purpose, g.lifetime, g.category, g.duty, " +
+	"g.pricing, g.service," +
 	" l.meter, l.charge_category, l.monthly, l.source, l.as_of, l.gap, l.why" +
 	" FROM ledger_entries e JOIN ledger_lines l ON l.id = e.line JOIN ledger_series s ON s.id = l.series" +
 	" JOIN ledger_groups g ON g.id = s.grp JOIN ledger_resources x ON x.id = e.resource"
@@ -354,7 +368,8 @@ func (r chargeRow) entry() ledger.Entry {
 		Kind: r.Entry, Hour: r.Hour.Time, Sums: ledger.Sums(r.sumRow), Round: r.Round.Time, BillPeriod: r.BillPeriod.Time,
 		Line: ledger.Line{
 			Ref: r.ref(), Attributes: r.attributes(), Meter: r.Meter, Category: r.Category, Service: r.Service,
-			ChargeCategory: r.ChargeCategory, Pricing: r.Pricing, Duty: r.Duty, Monthly: r.Monthly, Source: r.Source, AsOf: r.AsOf.Time, Gap: r.Gap, Why: r.Why,
+			ChargeCategory: r.ChargeCategory, Pricing: r.Pricing, Duty: r.Duty, Monthly: r.Monthly, Source: r.Source,
+			AsOf: r.AsOf.Time, Gap: r.Gap, Why: r.Why,
 		},
 	}
 }

@@ -27,8 +27,9 @@ func describe(name string, row any) table {
 		set[i] = c + " = :" + c
 	}
 	return table{
-		query:  "SELECT " + strings.Join(columns, ", ") + " FROM " + name,
-		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" + strings.Join(columns, ", :") + ")",
+		query: "SELECT " + strings.Join(columns, ", ") + " FROM " + name,
+		insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (:" + strings.Join(columns, ", :") +
+			")",
 		update: "UPDATE " + name + " SET " + strings.Join(set, ", ") + " WHERE id = :id AND version + 1 = :version",
 	}
 }

@@ -48,14 +48,19 @@ func (f *flag) Scan(from any) error {
 }
 
 // Put implements session.Store.
-func (d sessions) Put(ctx context.Context, s session.Session, events []session.Event, entries ...action.Entry) (session.Session, error) {
-	row := sessionRow{ID: s.ID, Name: s.Name, State: s.State, Over: flag(s.State.Over()), RequestedAt: at(s.RequestedAt), Version: s.Version + 1, Body: document[session.Session]{s}}
+func (d sessions) Put(ctx context.Context, s session.Session, events []session.Event, entries ...action.Entry) (
+	session.Session, error) {
+	row := sessionRow{
+		ID: s.ID, Name: s.Name, State: s.State, Over: flag(s.State.Over()), RequestedAt: at(s.RequestedAt),
+		Version: s.Version + 1, Body: document[session.Session]{s},
+	}
 	err := exact(s.ID, s.Name)
 	if s.ID == "" || s.Name == "" {
 		err = errors.New("it needs an id and a name")
 	}
 	if err == nil {
-		s.Why, s.EndWhy, s.Launch.Error, s.End.Error = prose(s.Why), prose(s.EndWhy), prose(s.Launch.Error), prose(s.End.Error)
+		s.Why, s.EndWhy, s.Launch.Error, s.End.Error = prose(s.Why), prose(s.EndWhy), prose(s.Launch.Error), prose(
+			s.End.Error)
 		for i := range s.Tries {
 			s.Tries[i].Why = prose(s.Tries[i].Why)
 		}
@@ -106,7 +111,8 @@ func (d sessions) Sessions(ctx context.Context, q session.Query) ([]session.Sess
 		f.and("over = 0")
 	}
 	var rows []sessionRow
-	if err := d.list(ctx, &rows, sessionTable.query+f.where()+" ORDER BY COALESCE(requested_at, 0) DESC, id", f.args...); err != nil {
+	if err := d.list(ctx, &rows, sessionTable.query+f.where()+" ORDER BY COALESCE(requested_at, 0) DESC, id",
+		f.args...); err != nil {
 		return nil, fmt.Errorf("read the sessions: %w", err)
 	}
 	return convert(rows, sessionRow.session), nil
@@ -115,7 +121,8 @@ func (d sessions) Sessions(ctx context.Context, q session.Query) ([]session.Sess
 // addSessionEvents adds the lines of a file, each once.
 func (t *tx) addSessionEvents(ctx context.Context, id string, node int, file int64, events []session.Event) error {
 	for line, e := range events {
-		err := t.exec(ctx, "INSERT INTO session_events (session, node, file, line, at, kind, text) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		err := t.exec(ctx, "INSERT INTO session_events (session, node, file, line, at, kind, text) VALUES (?, ?, ?, ?, ?, "+
+			"?, ?) ON CONFLICT DO NOTHING",
 			id, node, file, line, at(e.At), prose(e.Kind), prose(e.Text))
 		if err != nil {
 			return err
@@ -147,12 +154,15 @@ type sessionEventRow struct {
 // Events implements session.Store.
 func (d sessions) Events(ctx context.Context, id string) ([]session.Logged, error) {
 	var rows []sessionEventRow
-	err := d.list(ctx, &rows, "SELECT node, file, line, at, kind, text FROM session_events WHERE session = ? ORDER BY COALESCE(at, 0), node, file, line", id)
+	err := d.list(ctx, &rows, "SELECT node, file, line, at, kind, text FROM session_events WHERE session = ? ORDER BY "+
+		"COALESCE(at, 0), node, file, line", id)
 	if err != nil {
 		return nil, fmt.Errorf("read the events of session %s: %w", id, err)
 	}
 	return convert(rows, func(r sessionEventRow) session.Logged {
-		return session.Logged{Event: session.Event{At: r.At.Time, Node: r.Node, Kind: r.Kind, Text: r.Text}, File: r.File, Line: r.Line}
+		return session.Logged{
+			Event: session.Event{At: r.At.Time, Node: r.Node, Kind: r.Kind, Text: r.Text}, File: r.File, Line: r.Line,
+		}
 	}), nil
 }
 
@@ -177,7 +187,8 @@ func (d sessions) Installation(ctx context.Context) (name string, err error) {
 		return "", err
 	}
 	err = d.transact(ctx, func(t *tx) error {
-		if err := t.exec(ctx, "INSERT INTO installation (id, name) VALUES (1, ?) ON CONFLICT DO NOTHING", hex.EncodeToString(random)); err != nil {
+		if err := t.exec(ctx, "INSERT INTO installation (id, name) VALUES (1, ?) ON CONFLICT DO NOTHING",
+			hex.EncodeToString(random)); err != nil {
 			return err
 		}
 		return t.get(ctx, &name, query)

@@ -21,7 +21,10 @@ func TestSettingsAreVersioned(t *testing.T) {
 	defer s.Close()
 	at := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	put := func(version int64, body string) error {
-		return s.Settings().Put(t.Context(), SettingChange{Setting{Kind: "gate", Version: version, At: at, Who: "root", Reason: "test", Body: body}, action.Entry{At: at, Actor: "root", What: "settings"}})
+		return s.Settings().Put(t.Context(), SettingChange{
+			Setting{Kind: "gate", Version: version, At: at, Who: "root", Reason: "test", Body: body},
+			action.Entry{At: at, Actor: "root", What: "settings"},
+		})
 	}
 	if _, ok, err := s.Settings().Newest(t.Context(), "gate"); ok || err != nil {
 		t.Fatalf("settings from the start: %v, %v", ok, err)

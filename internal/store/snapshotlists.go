@@ -21,7 +21,8 @@ func (s snapshots) accountsIn(ctx context.Context, q snapshot.Query) ([]numbered
 	f := &filter{dialect: &s.dialect}
 	f.account(q)
 	var out []numbered
-	err := s.list(ctx, &out, "SELECT id, cloud, cloud_account FROM snapshot_accounts"+f.where()+" ORDER BY cloud, cloud_account", f.args...)
+	err := s.list(ctx, &out, "SELECT id, cloud, cloud_account FROM snapshot_accounts"+f.where()+
+		" ORDER BY cloud, cloud_account", f.args...)
 	return out, err
 }
 
@@ -58,7 +59,8 @@ func (f *filter) scope(q snapshot.Query, current, unknownTeam string, args ...an
 		for i, t := range q.Teams {
 			folded[i] = prose(snapshot.Fold(t))
 		}
-		f.and("(team IN (SELECT value FROM "+f.elements+") OR "+unknownTeam+")", append([]any{document[[]string]{folded}}, args...)...)
+		f.and("(team IN (SELECT value FROM "+f.elements+") OR "+unknownTeam+")",
+			append([]any{document[[]string]{folded}}, args...)...)
 	}
 }
 
@@ -98,7 +100,8 @@ func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 	after := q.After != (inventory.Ref{})
 	if after {
 		accounts = slices.DeleteFunc(accounts, func(a numbered) bool {
-			return inventory.CompareRefs(inventory.Ref{Cloud: a.Cloud, Account: a.Account}, inventory.Ref{Cloud: q.After.Cloud, Account: q.After.Account}) < 0
+			return inventory.CompareRefs(inventory.Ref{Cloud: a.Cloud, Account: a.Account},
+				inventory.Ref{Cloud: q.After.Cloud, Account: q.After.Account}) < 0
 		})
 	}
 	if q.ID != "" || q.Named != "" {
@@ -157,7 +160,8 @@ func (s snapshots) having(ctx context.Context, q snapshot.Query, accounts []numb
 }
 
 // resourcesOf adds to out what a filter takes of an account, in order, at most so many.
-func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit int, out []snapshot.Resource) ([]snapshot.Resource, error) {
+func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit int, out []snapshot.Resource) (
+	[]snapshot.Resource, error) {
 	var rows []struct {
 		Region    string         `db:"region"`
 		Kind      inventory.Kind `db:"kind"`
@@ -172,8 +176,10 @@ func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit
 		Gone      instant        `db:"gone_at"`
 		Part      instant        `db:"part_at"`
 	}
-	query := "SELECT r.region, r.kind, r.resource_id, r.name, r.state, r.duty, r.duty_since, r.body, r.first_at, r.seen_at, r.gone_at," +
-		" (SELECT p.at FROM snapshot_parts p WHERE p.account = r.account AND p.region = r.region AND p.kind = r.kind) AS part_at" +
+	query := "SELECT r.region, r.kind, r.resource_id, r.name, r.state, r.duty, r.duty_since, r.body, r.first_at, " +
+		"r.seen_at, r.gone_at," +
+		" (SELECT p.at FROM snapshot_parts p WHERE p.account = r.account AND p.region = r.region AND p.kind = r.kind) AS " +
+		"part_at" +
 		" FROM snapshot_resources r" + f.where() + " ORDER BY r.region, r.kind, r.resource_id" + f.limited(limit)
 	if err := s.list(ctx, &rows, query, f.args...); err != nil {
 		return nil, err
@@ -183,7 +189,8 @@ func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit
 			r.Seen = r.Part
 		}
 		ref := inventory.Ref{Cloud: a.Cloud, Account: a.Account, Region: r.Region, Kind: r.Kind, ID: r.ID}
-		out = append(out, snapshot.Resource{Ref: ref, Name: r.Name, State: r.State, Duty: r.Duty, DutySince: r.DutySince.Time, Body: []byte(r.Body),
+		out = append(out, snapshot.Resource{
+			Ref: ref, Name: r.Name, State: r.State, Duty: r.Duty, DutySince: r.DutySince.Time, Body: []byte(r.Body),
 			FirstAt: r.First.Time, SeenAt: r.Seen.Time, GoneAt: r.Gone.Time})
 	}
 	return out, nil
@@ -213,14 +220,19 @@ func (s snapshots) Findings(ctx context.Context, q snapshot.Query) ([]snapshot.F
 		f.and("f.id > ?", q.AfterID)
 	}
 	f.scope(q, "ended_at", "team IS NULL")
-	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.gist, f.first_at, f.last_at, f.ended_at" +
-		" FROM snapshot_findings f JOIN snapshot_accounts a ON a.id = f.account" + f.where() + " ORDER BY f.id" + f.limited(q.Limit)
+	query := "SELECT a.cloud, a.cloud_account, f.region, f.kind, f.resource_id, f.id, f.rule, f.body, f.gist, " +
+		"f.first_at, f.last_at, f.ended_at" +
+		" FROM snapshot_findings f JOIN snapshot_accounts a ON a.id = f.account" + f.where() + " ORDER BY f.id" +
+		f.limited(q.Limit)
 	if err := s.list(ctx, &rows, query, f.args...); err != nil {
 		return nil, fmt.Errorf("read the findings: %w", err)
 	}
 	out := make([]snapshot.Finding, len(rows))
 	for i, r := range rows {
-		out[i] = snapshot.Finding{ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Gist: r.Gist, Body: []byte(r.Body), FirstAt: r.First.Time, LastAt: r.Last.Time, EndedAt: r.Ended.Time}
+		out[i] = snapshot.Finding{
+			ID: r.Finding, Rule: r.Rule, Ref: r.ref(), Gist: r.Gist, Body: []byte(r.Body), FirstAt: r.First.Time,
+			LastAt: r.Last.Time, EndedAt: r.Ended.Time,
+		}
 	}
 	return out, nil
 }

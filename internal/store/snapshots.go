@@ -79,7 +79,8 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 		return err
 	}
 	var parts []partAt
-	if err := t.list(ctx, &parts, "SELECT region, kind, at, judged_at FROM snapshot_parts WHERE account = ?", account); err != nil {
+	if err := t.list(ctx, &parts, "SELECT region, kind, at, judged_at FROM snapshot_parts WHERE account = ?",
+		account); err != nil {
 		return err
 	}
 	before, judged := make(map[snapshot.Part]time.Time, len(parts)), make(map[snapshot.Part]time.Time, len(parts))
@@ -88,10 +89,14 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 		before[part], judged[part] = p.At.Time, p.Judged.Time
 	}
 	whole := partsAt(l, before)
-	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool { return before[snapshot.PartOf(r.Ref)].After(l.At) })
+	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool {
+		return before[snapshot.PartOf(r.Ref)].After(l.At)
+	})
 	// An audit takes minutes, in which passes look at the same resources: what it found is
 	// late only where a later audit judged them.
-	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool { return judged[snapshot.PartOf(f.Ref)].After(l.At) })
+	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool {
+		return judged[snapshot.PartOf(f.Ref)].After(l.At)
+	})
 	if err := t.lookResources(ctx, account, l, before, whole); err != nil {
 		return err
 	}
@@ -100,7 +105,8 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 			return err
 		}
 	}
-	into := t.bulk("snapshot_parts", []string{"account", "region", "kind", "at"}, " ON CONFLICT (account, region, kind) DO UPDATE SET at = excluded.at")
+	into := t.bulk("snapshot_parts", []string{"account", "region", "kind", "at"},
+		" ON CONFLICT (account, region, kind) DO UPDATE SET at = excluded.at")
 	for p := range whole {
 		if err := into.add(ctx, account, p.Region, p.Kind, at(l.At)); err != nil {
 			return err
@@ -109,7 +115,8 @@ func (t *tx) look(ctx context.Context, l snapshot.Look) error {
 	if err := into.flush(ctx); err != nil || !l.Judged {
 		return err
 	}
-	into = t.bulk("snapshot_parts", []string{"account", "region", "kind", "at", "judged_at"}, " ON CONFLICT (account, region, kind) DO UPDATE SET judged_at = excluded.judged_at")
+	into = t.bulk("snapshot_parts", []string{"account", "region", "kind", "at", "judged_at"},
+		" ON CONFLICT (account, region, kind) DO UPDATE SET judged_at = excluded.judged_at")
 	for p := range partsAt(l, judged) {
 		if err := into.add(ctx, account, p.Region, p.Kind, at(l.At), at(l.At)); err != nil {
 			return err
@@ -133,31 +140,41 @@ func partsAt(l snapshot.Look, last map[snapshot.Part]time.Time) map[snapshot.Par
 // transaction. How it was reached is that of the newest look.
 func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Look) (int64, error) {
 	regions := slices.Clone(l.Reach.Regions)
-	err := t.exec(ctx, "INSERT INTO snapshot_accounts (cloud, cloud_account, at, profile, role, regions) VALUES (?, ?, ?, ?, ?, ?)"+
-		" ON CONFLICT (cloud, cloud_account) DO UPDATE SET at = excluded.at, profile = excluded.profile, role = excluded.role, regions = excluded.regions"+
-		" WHERE snapshot_accounts.at <= excluded.at",
+	err := t.exec(ctx,
+		"INSERT INTO snapshot_accounts (cloud, cloud_account, at, profile, role, regions) VALUES (?, ?, ?, ?, ?, ?)"+
+			" ON CONFLICT (cloud, cloud_account) DO UPDATE SET at = excluded.at, profile = excluded.profile, role = "+
+			"excluded.role, regions = excluded.regions"+
+			" WHERE snapshot_accounts.at <= excluded.at",
 		l.Cloud, l.Account, at(l.At), prose(l.Reach.Profile), prose(l.Reach.Role), document[[]string]{regions})
 	if err != nil {
 		return 0, err
 	}
 	var id int64
-	err = t.get(ctx, &id, "SELECT id FROM snapshot_accounts WHERE cloud = ? AND cloud_account = ?"+t.forUpdate, l.Cloud, l.Account)
+	err = t.get(ctx, &id, "SELECT id FROM snapshot_accounts WHERE cloud = ? AND cloud_account = ?"+t.forUpdate, l.Cloud,
+		l.Account)
 	return id, err
 }
 
 // lookResources writes the resources that are new, have changed or are gone.
-func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, before map[snapshot.Part]time.Time, whole map[snapshot.Part]bool) error {
+func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, before map[snapshot.Part]time.Time,
+	whole map[snapshot.Part]bool) error {
 	var kept []seenRow
-	if err := t.list(ctx, &kept, "SELECT region, kind, resource_id, digest, state, duty, duty_since, seen_at FROM snapshot_resources WHERE account = ? AND gone_at IS NULL", account); err != nil {
+	if err := t.list(ctx, &kept, "SELECT region, kind, resource_id, digest, state, duty, duty_since, seen_at FROM "+
+		"snapshot_resources WHERE account = ? AND gone_at IS NULL", account); err != nil {
 		return err
 	}
 	missing := make(map[place]seenRow, len(kept))
 	for _, k := range kept {
 		missing[place{snapshot.Part{Region: k.Region, Kind: k.Kind}, k.ID}] = k
 	}
-	resources := t.bulk("snapshot_resources", []string{"account", "region", "kind", "resource_id", "name", "state", "duty", "duty_since", "body", "digest", "team", "team_by", "first_at", "seen_at"},
-		" ON CONFLICT (account, region, kind, resource_id) DO UPDATE SET name = excluded.name, state = excluded.state, duty = excluded.duty, duty_since = excluded.duty_since,"+
-			" body = excluded.body, digest = excluded.digest, team = excluded.team, team_by = excluded.team_by, seen_at = excluded.seen_at, gone_at = NULL")
+	resources := t.bulk("snapshot_resources", []string{
+		"account", "region", "kind", "resource_id", "name", "state", "duty", "duty_since", "body", "digest", "team",
+		"team_by", "first_at", "seen_at",
+	},
+		" ON CONFLICT (account, region, kind, resource_id) DO UPDATE SET name = excluded.name, state = excluded.state, "+
+			"duty = excluded.duty, duty_since = excluded.duty_since,"+
+			" body = excluded.body, digest = excluded.digest, team = excluded.team, team_by = excluded.team_by, seen_at = "+
+			"excluded.seen_at, gone_at = NULL")
 	changes := t.changes()
 	seen := make(map[place]bool, len(l.Resources))
 	again := map[snapshot.Part][]string{} // unchanged ones of parts that were not listed whole
@@ -186,12 +203,14 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 		// after the resource was seen last is another.
 		moved := r.Duty != was.Duty || known && r.Duty != "" && r.DutySince.After(last) && !was.DutySince.IsZero()
 		if !known || r.State != was.State {
-			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.State, instant{}, r.State); err != nil {
+			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.State, instant{},
+				r.State); err != nil {
 				return err
 			}
 		}
 		if moved {
-			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.Duty, at(r.DutySince), r.Duty); err != nil {
+			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.Duty, at(r.DutySince),
+				r.Duty); err != nil {
 				return err
 			}
 		}
@@ -200,7 +219,8 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 			if !moved && known {
 				r.DutySince = was.DutySince.Time
 			}
-			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State, r.Duty, at(r.DutySince), body, key, team, r.TeamBy, at(l.At), at(l.At)); err != nil {
+			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State, r.Duty, at(r.DutySince),
+				body, key, team, r.TeamBy, at(l.At), at(l.At)); err != nil {
 				return err
 			}
 		case !whole[part]:
@@ -212,7 +232,8 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 	}
 	const where = " WHERE account = ? AND region = ? AND kind = ? AND resource_id IN (SELECT value FROM "
 	for part, ids := range again {
-		if err := t.exec(ctx, "UPDATE snapshot_resources SET seen_at = ?"+where+t.elements+")", at(l.At), account, part.Region, part.Kind, document[[]string]{ids}); err != nil {
+		if err := t.exec(ctx, "UPDATE snapshot_resources SET seen_at = ?"+where+t.elements+")", at(l.At), account,
+			part.Region, part.Kind, document[[]string]{ids}); err != nil {
 			return err
 		}
 	}
@@ -225,12 +246,15 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 	for part, ids := range gone {
 		slices.Sort(ids)
 		last := at(before[part])
-		if err := t.exec(ctx, "UPDATE snapshot_resources SET gone_at = ?, seen_at = CASE WHEN seen_at < ? THEN ? ELSE seen_at END"+where+t.elements+")",
+		if err := t.exec(ctx,
+			"UPDATE snapshot_resources SET gone_at = ?, seen_at = CASE WHEN seen_at < ? THEN ? ELSE seen_at END"+where+
+				t.elements+")",
 			at(l.At), last, last, account, part.Region, part.Kind, document[[]string]{ids}); err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if err := changes.add(ctx, account, part.Region, part.Kind, id, at(l.At), snapshot.State, instant{}, snapshot.Gone); err != nil {
+			if err := changes.add(ctx, account, part.Region, part.Kind, id, at(l.At), snapshot.State, instant{},
+				snapshot.Gone); err != nil {
 				return err
 			}
 		}
@@ -240,8 +264,11 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Look, 
 
 // changes begins to write intervals.
 func (t *tx) changes() *bulk {
-	return t.bulk("snapshot_changes", []string{"account", "region", "kind", "resource_id", "at", "what", "since", "value"},
-		" ON CONFLICT (account, region, kind, resource_id, at, what) DO UPDATE SET since = excluded.since, value = excluded.value")
+	return t.bulk("snapshot_changes", []string{
+		"account", "region", "kind", "resource_id", "at", "what", "since", "value",
+	},
+		" ON CONFLICT (account, region, kind, resource_id, at, what) DO UPDATE SET since = excluded.since, value = "+
+			"excluded.value")
 }
 
 // Audits returns the newest audit of every set of accounts, the newest last.
@@ -252,12 +279,15 @@ func (s snapshots) Audits(ctx context.Context) ([]snapshot.Audit, error) {
 		At       instant `db:"at"`
 		Body     string  `db:"body"`
 	}
-	if err := s.list(ctx, &rows, "SELECT cloud, accounts, at, body FROM snapshot_audits ORDER BY at, cloud, accounts"); err != nil {
+	if err := s.list(ctx, &rows,
+		"SELECT cloud, accounts, at, body FROM snapshot_audits ORDER BY at, cloud, accounts"); err != nil {
 		return nil, fmt.Errorf("read the kept audits: %w", err)
 	}
 	out := make([]snapshot.Audit, len(rows))
 	for i, r := range rows {
-		out[i] = snapshot.Audit{Cloud: r.Cloud, Accounts: strings.Split(r.Accounts, ","), At: r.At.Time, Body: []byte(r.Body)}
+		out[i] = snapshot.Audit{
+			Cloud: r.Cloud, Accounts: strings.Split(r.Accounts, ","), At: r.At.Time, Body: []byte(r.Body),
+		}
 	}
 	return out, nil
 }
@@ -272,12 +302,16 @@ func (s snapshots) Accounts(ctx context.Context) ([]snapshot.Account, error) {
 		Role    string             `db:"role"`
 		Regions document[[]string] `db:"regions"`
 	}
-	if err := s.list(ctx, &rows, "SELECT cloud, cloud_account, at, profile, role, regions FROM snapshot_accounts ORDER BY cloud, cloud_account"); err != nil {
+	if err := s.list(ctx, &rows,
+		"SELECT cloud, cloud_account, at, profile, role, regions FROM snapshot_accounts ORDER BY cloud, cloud_account"); err != nil {
 		return nil, fmt.Errorf("read the observed accounts: %w", err)
 	}
 	out := make([]snapshot.Account, len(rows))
 	for i, r := range rows {
-		out[i] = snapshot.Account{Cloud: r.Cloud, ID: r.ID, At: r.At.Time, Reach: snapshot.Reach{Profile: r.Profile, Role: r.Role, Regions: r.Regions.of}}
+		out[i] = snapshot.Account{
+			Cloud: r.Cloud, ID: r.ID, At: r.At.Time,
+			Reach: snapshot.Reach{Profile: r.Profile, Role: r.Role, Regions: r.Regions.of},
+		}
 	}
 	return out, nil
 }
@@ -290,8 +324,10 @@ func (s snapshots) Changes(ctx context.Context, ref inventory.Ref) ([]snapshot.C
 		What  string  `db:"what"`
 		Value string  `db:"value"`
 	}
-	const query = "SELECT c.at, c.since, c.what, c.value FROM snapshot_changes c JOIN snapshot_accounts a ON a.id = c.account" +
-		" WHERE a.cloud = ? AND a.cloud_account = ? AND c.region = ? AND c.kind = ? AND c.resource_id = ? ORDER BY c.at, c.what"
+	const query = "SELECT c.at, c.since, c.what, c.value FROM snapshot_changes c JOIN snapshot_accounts a ON a.id = " +
+		"c.account" +
+		" WHERE a.cloud = ? AND a.cloud_account = ? AND c.region = ? AND c.kind = ? AND c.resource_id = ? ORDER BY c.at, " +
+		"c.what"
 	if err := s.list(ctx, &rows, query, ref.Cloud, ref.Account, ref.Region, ref.Kind, ref.ID); err != nil {
 		return nil, fmt.Errorf("read the changes of %s: %w", ref, err)
 	}

@@ -35,7 +35,8 @@ var sqliteDialect = dialect{
 	contended: func(err error) bool { return sqliteCode(err) == sqlite3.SQLITE_BUSY },
 	duplicate: func(err error) bool {
 		var e *sqlite.Error
-		return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+		return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE ||
+			e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 	},
 	overflow: func(err error) bool {
 		return err != nil && (strings.Contains(err.Error(), "integer overflow") || strings.Contains(err.Error(), "in_range"))
@@ -224,7 +225,9 @@ func sealSQLite(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, old.close()) }()
 	// Where every page has a checksum already its header was changed: this fails, by an overflow.
-	if old.exec(fmt.Sprintf("SELECT CASE WHEN MAX(version_id) >= %d THEN ABS(-9223372036854775808) END FROM goose_db_version", sealedFrom)) != nil {
+	if old.exec(
+		fmt.Sprintf("SELECT CASE WHEN MAX(version_id) >= %d THEN ABS(-9223372036854775808) END FROM goose_db_version",
+			sealedFrom)) != nil {
 		return &rawError{sqlite3.SQLITE_CORRUPT, "its header is not that of a database of curfew"}
 	}
 	fresh := path + ".new"
@@ -239,7 +242,9 @@ func sealSQLite(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	target := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(fresh)}).EscapedPath(), RawQuery: "vfs=" + pagesVFS}).String()
+	target := (&url.URL{
+		Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(fresh)}).EscapedPath(), RawQuery: "vfs=" + pagesVFS,
+	}).String()
 	for _, statement := range []string{
 		"PRAGMA busy_timeout = " + strconv.FormatInt(patience.Milliseconds(), 10),
 		// Both fail while another process has it open, and hold until it is closed.
@@ -311,7 +316,11 @@ func explainSQLite(err error) error {
 			Code() int
 		}
 		errors.As(err, &cause)
-		return &advice{"it is damaged, or no database of curfew: restore a copy and run `curfew state`, or move it away to start with an empty one", cause}
+		return &advice{
+			"it is damaged, or no database of curfew: restore a copy and run `curfew state`, or move it away to start with " +
+				"an empty one",
+			cause,
+		}
 	}
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:

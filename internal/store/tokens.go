@@ -69,9 +69,13 @@ func (s *Store) Callers() Callers { return Callers{s.db} }
 
 // Create keeps a new token, and records it.
 func (c Callers) Create(ctx context.Context, v Token, e action.Entry) error {
-	row := tokenRow{v.ID, v.Hash, prose(v.Name), document[[]string]{v.Roles}, prose(v.CreatedBy), at(v.CreatedAt), at(v.ExpiresAt), instant{}, instant{}}
+	row := tokenRow{
+		v.ID, v.Hash, prose(v.Name), document[[]string]{v.Roles}, prose(v.CreatedBy), at(v.CreatedAt), at(v.ExpiresAt),
+		instant{}, instant{},
+	}
 	err := exact(v.ID, v.Hash)
-	if err == nil && (v.ID == "" || len(v.Hash) != 64 || v.Name == "" || v.CreatedAt.IsZero() || !v.CreatedAt.Before(v.ExpiresAt)) {
+	if err == nil && (v.ID == "" || len(v.Hash) != 64 || v.Name == "" || v.CreatedAt.IsZero() ||
+		!v.CreatedAt.Before(v.ExpiresAt)) {
 		err = errors.New("it needs an id, a hash, a name, and an expiry after its creation")
 	}
 	if err == nil {
@@ -122,7 +126,8 @@ func (c Callers) Token(ctx context.Context, hash string, now time.Time) (Token, 
 // Valid returns the hashes of the tokens that count at a time.
 func (c Callers) Valid(ctx context.Context, now time.Time) ([]string, error) {
 	var rows []tokenRow
-	if err := c.db.list(ctx, &rows, tokenTable.query+" WHERE revoked_at IS NULL AND expires_at > ?", at(now)); err != nil {
+	if err := c.db.list(ctx, &rows, tokenTable.query+" WHERE revoked_at IS NULL AND expires_at > ?",
+		at(now)); err != nil {
 		return nil, fmt.Errorf("read the tokens that count: %w", err)
 	}
 	return convert(rows, func(r tokenRow) string { return r.Hash }), nil
@@ -141,7 +146,8 @@ func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry fun
 	}
 	v.RevokedAt = utc(now)
 	err = c.db.transact(ctx, func(t *tx) error {
-		if err := t.exec(ctx, "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", at(now), v.ID); err != nil {
+		if err := t.exec(ctx, "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", at(now),
+			v.ID); err != nil {
 			return err
 		}
 		return t.record(entry(v))
@@ -172,13 +178,15 @@ type answerRow struct {
 // Begin takes a key of a caller for a request. It returns the answer that the key has
 // already, with ok; of several at once one is told to go on. Answers before since do not
 // count and are deleted.
-func (c Callers) Begin(ctx context.Context, caller, key, request string, now, since time.Time) (a Answer, ok bool, err error) {
+func (c Callers) Begin(ctx context.Context, caller, key, request string, now, since time.Time) (a Answer, ok bool,
+	err error) {
 	if err = exact(caller, key, request); err == nil {
 		err = c.db.transact(ctx, func(t *tx) error {
 			if err := t.exec(ctx, "DELETE FROM answers WHERE at < ?", at(since)); err != nil {
 				return err
 			}
-			added, err := t.run(ctx, "INSERT INTO answers (caller, key, request, at, status, body) VALUES (?, ?, ?, ?, 0, '') ON CONFLICT (caller, key) DO NOTHING", caller, key, request, at(now))
+			added, err := t.run(ctx, "INSERT INTO answers (caller, key, request, at, status, body) VALUES (?, ?, ?, ?, 0, "+
+				"'') ON CONFLICT (caller, key) DO NOTHING", caller, key, request, at(now))
 			if ok = err == nil && added == 0; !ok {
 				return err
 			}
@@ -200,7 +208,8 @@ func (c Callers) Finish(ctx context.Context, caller, key string, status int, bod
 		if status == 0 {
 			return t.exec(ctx, "DELETE FROM answers WHERE caller = ? AND key = ? AND status = 0", caller, key)
 		}
-		return t.exec(ctx, "UPDATE answers SET status = ?, body = ? WHERE caller = ? AND key = ?", status, prose(body), caller, key)
+		return t.exec(ctx, "UPDATE answers SET status = ?, body = ? WHERE caller = ? AND key = ?", status, prose(body),
+			caller, key)
 	})
 	return attempted(err, "keep the answer to an idempotency key")
 }
@@ -230,7 +239,8 @@ func (s *Store) Items(ctx context.Context, before string, limit int) ([]action.I
 		args = append(args, before)
 	}
 	var rows []itemRow
-	if err := s.db.list(ctx, &rows, query+" ORDER BY COALESCE(first_at, 0) DESC, id DESC LIMIT ?", append(args, limit)...); err != nil {
+	if err := s.db.list(ctx, &rows, query+" ORDER BY COALESCE(first_at, 0) DESC, id DESC LIMIT ?",
+		append(args, limit)...); err != nil {
 		return nil, fmt.Errorf("list the actions: %w", err)
 	}
 	return convert(rows, itemRow.item), nil

@@ -30,7 +30,10 @@ var morning = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 func tokens(t *testing.T, s *store.Store) {
 	ctx, c := t.Context(), s.Callers()
 	said := action.Entry{At: morning, Actor: "root", What: "token"}
-	a := store.Token{ID: "cf_aaaa", Hash: strings.Repeat("a", 64), Name: "ana", Roles: []string{"viewer", "approver@vision"}, CreatedBy: "root", CreatedAt: morning, ExpiresAt: morning.Add(time.Hour)}
+	a := store.Token{
+		ID: "cf_aaaa", Hash: strings.Repeat("a", 64), Name: "ana", Roles: []string{"viewer", "approver@vision"},
+		CreatedBy: "root", CreatedAt: morning, ExpiresAt: morning.Add(time.Hour),
+	}
 	if err := c.Create(ctx, a, said); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,10 @@ func tokens(t *testing.T, s *store.Store) {
 	if err := c.Create(ctx, again, said); err == nil {
 		t.Error("two tokens of one hash")
 	}
-	for name, broken := range map[string]store.Token{"no expiry": {ID: "x", Hash: a.Hash, Name: "n", CreatedAt: morning}, "no hash": {ID: "x", Name: "n", CreatedAt: morning, ExpiresAt: a.ExpiresAt}} {
+	for name, broken := range map[string]store.Token{
+		"no expiry": {ID: "x", Hash: a.Hash, Name: "n", CreatedAt: morning},
+		"no hash":   {ID: "x", Name: "n", CreatedAt: morning, ExpiresAt: a.ExpiresAt},
+	} {
 		if err := c.Create(ctx, broken, said); err == nil {
 			t.Errorf("%s: it was kept", name)
 		}
@@ -56,7 +62,8 @@ func tokens(t *testing.T, s *store.Store) {
 	if got, err = c.Token(ctx, a.Hash, morning.Add(30*time.Second)); err != nil || !got.UsedAt.Equal(want.UsedAt) {
 		t.Errorf("a use within the minute is written: %+v, %v", got, err)
 	}
-	if got, err = c.Token(ctx, a.Hash, morning.Add(5*time.Minute)); err != nil || !got.UsedAt.Equal(morning.Add(5*time.Minute)) {
+	if got, err = c.Token(ctx, a.Hash, morning.Add(5*time.Minute)); err != nil ||
+		!got.UsedAt.Equal(morning.Add(5*time.Minute)) {
 		t.Errorf("a later use: %+v, %v", got, err)
 	}
 	if got.Valid(a.ExpiresAt) || !got.Valid(a.ExpiresAt.Add(-1)) {
@@ -83,7 +90,8 @@ func tokens(t *testing.T, s *store.Store) {
 		t.Errorf("revoke one that is not there: %v", err)
 	}
 	for range 2 {
-		if got, err = c.Revoke(ctx, "cf_a", morning.Add(time.Minute), gone); err != nil || got.Valid(morning.Add(time.Minute)) {
+		if got, err = c.Revoke(ctx, "cf_a", morning.Add(time.Minute), gone); err != nil ||
+			got.Valid(morning.Add(time.Minute)) {
 			t.Errorf("revoke: %+v, %v", got, err)
 		}
 	}

@@ -73,7 +73,10 @@ func (w *watch) freeze() *action.Freeze {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &action.Freeze{By: quarantiner, At: w.since, Reason: w.problem.Error() + "; whether this state was put back cannot be told, so nothing acts until it can"}
+	return &action.Freeze{
+		By: quarantiner, At: w.since,
+		Reason: w.problem.Error() + "; whether this state was put back cannot be told, so nothing acts until it can",
+	}
 }
 
 // compare compares the state with its witness before it is acted by, in an account unless that
@@ -208,7 +211,8 @@ func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner,
 }
 
 // learn brings the witness up to date.
-func (w *watch) learn(ctx context.Context, known *witness.Record, owner *witness.Owner, seen witness.Seen, account string) error {
+func (w *watch) learn(ctx context.Context, known *witness.Record, owner *witness.Owner, seen witness.Seen,
+	account string) error {
 	now := w.now().UTC()
 	if !known.Same(seen) {
 		if err := w.Put(ctx, witness.Record{State: w.state, Seen: seen, SeenAt: now}); err != nil {
@@ -264,7 +268,10 @@ func (d *database) seen(ctx context.Context) (witness.Seen, *Quarantine, error) 
 	if freeze.QuarantinedAt.IsZero() {
 		return out, nil, nil
 	}
-	return out, &Quarantine{At: freeze.QuarantinedAt.Time, Why: freeze.Quarantine, Generation: freeze.Generation, NewestAt: freeze.NewestAt.Time}, nil
+	return out, &Quarantine{
+		At: freeze.QuarantinedAt.Time, Why: freeze.Quarantine, Generation: freeze.Generation,
+		NewestAt: freeze.NewestAt.Time,
+	}, nil
 }
 
 func (r keepRow) keep() action.Keep {
@@ -289,11 +296,14 @@ func (d *database) quarantine(ctx context.Context, now time.Time, why string) er
 		if err != nil || !row.QuarantinedAt.IsZero() {
 			return err
 		}
-		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = ?, quarantine = ?, quarantine_generation = (SELECT generation FROM audit_head WHERE id = 1),"+
-			" quarantine_newest_at = (SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)) WHERE id = 1", at(now), prose(why)); err != nil {
+		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = ?, quarantine = ?, quarantine_generation = (SELECT "+
+			"generation FROM audit_head WHERE id = 1),"+
+			" quarantine_newest_at = (SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)) "+
+			"WHERE id = 1", at(now), prose(why)); err != nil {
 			return err
 		}
-		if err := t.record(action.Entry{At: now, Actor: quarantiner, What: action.EventQuarantine, Because: why}); err != nil {
+		if err := t.record(action.Entry{At: now, Actor: quarantiner, What: action.EventQuarantine, Because: why}); err !=
+			nil {
 			return err
 		}
 		return t.takeBack(ctx, now)
@@ -312,7 +322,9 @@ func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 		if it.Phase == action.Observed {
 			continue
 		}
-		e := action.Entry{At: now, Account: it.Account, Actor: quarantiner, What: action.EventPutBack, Resource: it.Ref.String(), Item: it.ID, Verb: string(it.Do.Verb),
+		e := action.Entry{
+			At: now, Account: it.Account, Actor: quarantiner, What: action.EventPutBack, Resource: it.Ref.String(), Item: it.ID,
+			Verb:    string(it.Do.Verb),
 			Because: "the state is older than its witness", Outcome: "put back from " + string(it.Phase)}
 		if it.Step < len(it.Steps) && it.Steps[it.Step].Key != "" {
 			e.Outcome += fmt.Sprintf("; %s with key %s may have been called", it.Steps[it.Step].Name, it.Steps[it.Step].Key)
@@ -353,7 +365,8 @@ func (s *Store) Standing(ctx context.Context) (Standing, error) {
 	}
 	out.Mark, out.Quarantine = seen.Mark, held
 	var newest instant
-	if err := s.db.get(ctx, &newest, "SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)"); err != nil {
+	if err := s.db.get(ctx, &newest,
+		"SELECT MAX(at) FROM audit WHERE id = (SELECT entry FROM audit_head WHERE id = 1)"); err != nil {
 		return out, fmt.Errorf("read the end of the audit log: %w", err)
 	}
 	out.NewestAt = newest.Time
@@ -408,7 +421,8 @@ func (s *Store) Flush(ctx context.Context) { s.db.watch.flush(ctx, s.db) }
 // Accept ends the quarantine of a state: it takes the place of the newer one that the witness
 // has seen, obeys the freeze and the keeps that are mirrored, and begins with every item at its
 // first step. It returns what it brought back. Where there is no quarantine it is [ErrNotOlder].
-func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (freeze *action.Freeze, restored []action.Keep, err error) {
+func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (freeze *action.Freeze,
+	restored []action.Keep, err error) {
 	w := s.db.watch
 	var known []witness.Record
 	if w != nil {
@@ -442,7 +456,9 @@ func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (f
 		if err := t.exec(ctx, "UPDATE freezes SET quarantined_at = NULL, quarantine = '' WHERE id = 1"); err != nil {
 			return err
 		}
-		if err := t.record(action.Entry{At: now, Actor: by, What: action.EventAccept, Because: reason, Outcome: row.Quarantine}); err != nil {
+		if err := t.record(action.Entry{
+			At: now, Actor: by, What: action.EventAccept, Because: reason, Outcome: row.Quarantine,
+		}); err != nil {
 			return err
 		}
 		return t.advance(ctx, known, w)
@@ -458,10 +474,12 @@ func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (f
 
 // recall writes the freeze and the keeps that are mirrored, and raises the numbers of rounds over
 // those that were used, because idempotency keys are made of them.
-func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now time.Time) (*action.Freeze, []action.Keep, error) {
+func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now time.Time) (*action.Freeze,
+	[]action.Keep, error) {
 	freeze := seen.Freeze
 	if freeze != nil && row.At.IsZero() {
-		if err := t.exec(ctx, "UPDATE freezes SET at = ?, who = ?, reason = ? WHERE id = 1", at(freeze.At), freeze.By, prose(freeze.Reason)); err != nil {
+		if err := t.exec(ctx, "UPDATE freezes SET at = ?, who = ?, reason = ? WHERE id = 1", at(freeze.At), freeze.By,
+			prose(freeze.Reason)); err != nil {
 			return nil, nil, err
 		}
 	} else {
@@ -475,7 +493,8 @@ func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now t
 		}
 		// A keep of the older state that holds longer stays.
 		changed, err := t.named(ctx, keeps.insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
-			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at WHERE keeps.until < excluded.until",
+			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at WHERE "+
+			"keeps.until < excluded.until",
 			keepRow{refRow(k.Ref), at(k.Until), prose(k.Reason), k.By, at(k.At)})
 		if err != nil {
 			return nil, nil, err
@@ -486,7 +505,8 @@ func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now t
 	}
 	for account, round := range seen.Rounds {
 		if err := t.exec(ctx, "INSERT INTO accounts (account, round, boot, uptime) VALUES (?, ?, '', 0)"+
-			" ON CONFLICT (account) DO UPDATE SET round = CASE WHEN accounts.round < excluded.round THEN excluded.round ELSE accounts.round END", account, round+1); err != nil {
+			" ON CONFLICT (account) DO UPDATE SET round = CASE WHEN accounts.round < excluded.round THEN excluded.round ELSE "+
+			"accounts.round END", account, round+1); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -509,7 +529,8 @@ func (t *tx) advance(ctx context.Context, known []witness.Record, w *watch) erro
 			mark.Epoch, mark.Generation = max(mark.Epoch, r.Epoch), max(mark.Generation, r.Generation)
 		}
 	}
-	return t.exec(ctx, "UPDATE audit_head SET identity = ?, epoch = ?, generation = ? WHERE id = 1", mark.Identity, mark.Epoch+1, mark.Generation)
+	return t.exec(ctx, "UPDATE audit_head SET identity = ?, epoch = ?, generation = ? WHERE id = 1", mark.Identity,
+		mark.Epoch+1, mark.Generation)
 }
 
 // records are what the witness keeps of the state, and of states in other places that have acted

@@ -78,8 +78,12 @@ func (w *watched) round(s *store.Store) *action.Freeze {
 
 func (w *watched) keep(s *store.Store, id string) {
 	w.Helper()
-	ref := inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "eu-central-1", Kind: inventory.KindInstance, ID: id}
-	if err := s.Actions().PutKeep(w.Context(), action.Keep{Ref: ref, Until: wall.Add(24 * time.Hour), Reason: "demo", By: "ana", At: wall}); err != nil {
+	ref := inventory.Ref{
+		Cloud: "aws", Account: "123456789012", Region: "eu-central-1", Kind: inventory.KindInstance, ID: id,
+	}
+	if err := s.Actions().PutKeep(w.Context(), action.Keep{
+		Ref: ref, Until: wall.Add(24 * time.Hour), Reason: "demo", By: "ana", At: wall,
+	}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -88,11 +92,16 @@ func (w *watched) keep(s *store.Store, id string) {
 func (w *watched) warned(s *store.Store, id string) action.Item {
 	w.Helper()
 	it := action.Item{
-		ID: id, Account: watchedAccount, Ref: inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "eu-central-1", Kind: inventory.KindInstance, ID: "i-" + id},
-		Source: "idle", Do: policy.Do{Verb: policy.Stop}, Phase: action.Warned, FirstRound: 1, FirstAt: wall, WarnedRound: 1, WarnedAt: wall, GraceFrom: wall, Grace: time.Hour,
+		ID: id, Account: watchedAccount, Ref: inventory.Ref{
+			Cloud: "aws", Account: "123456789012", Region: "eu-central-1", Kind: inventory.KindInstance, ID: "i-" + id,
+		},
+		Source: "idle", Do: policy.Do{Verb: policy.Stop}, Phase: action.Warned, FirstRound: 1, FirstAt: wall, WarnedRound: 1,
+		WarnedAt: wall, GraceFrom: wall, Grace: time.Hour,
 		Recipients: []string{"ana"}, UpdatedAt: wall,
 	}
-	it, err := s.Actions().Save(w.Context(), it, action.Entry{At: wall, Account: it.Account, Actor: "policy idle", What: action.EventWarned, Item: id})
+	it, err := s.Actions().Save(w.Context(), it, action.Entry{
+		At: wall, Account: it.Account, Actor: "policy idle", What: action.EventWarned, Item: id,
+	})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -106,7 +115,10 @@ func TestRestoredStateActsOnNothing(t *testing.T) {
 		t.Fatalf("a new state is frozen: %s", f.Reason)
 	}
 	if _, err := s.Actions().SaveOwing(t.Context(), w.warned(s, "a"), []action.Notice{
-		{ID: "a-2-owner", Account: watchedAccount, Item: "a", Recipient: "owner", Kind: "acted", CreatedAt: wall, DueAt: wall},
+		{
+			ID: "a-2-owner", Account: watchedAccount, Item: "a", Recipient: "owner", Kind: "acted", CreatedAt: wall,
+			DueAt: wall,
+		},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,14 +135,16 @@ func TestRestoredStateActsOnNothing(t *testing.T) {
 
 	s = w.open()
 	frozen := w.round(s)
-	if frozen == nil || !strings.Contains(frozen.Reason, "older copy") || !strings.Contains(frozen.Reason, "curfew state accept") {
+	if frozen == nil || !strings.Contains(frozen.Reason, "older copy") ||
+		!strings.Contains(frozen.Reason, "curfew state accept") {
 		t.Fatalf("the restored state is frozen by %+v", frozen)
 	}
 	it, err := s.Actions().Item(t.Context(), "a")
 	if err != nil || it.Phase != action.Observed || !it.GraceFrom.IsZero() {
 		t.Errorf("the item is %s with a grace from %s, %v; want it at its first step", it.Phase, it.GraceFrom, err)
 	}
-	if n, err := s.Actions().ClaimNotice(t.Context(), watchedAccount, wall.Add(time.Hour), wall.Add(2*time.Hour)); n != nil || err != nil {
+	if n, err := s.Actions().ClaimNotice(t.Context(), watchedAccount, wall.Add(time.Hour),
+		wall.Add(2*time.Hour)); n != nil || err != nil {
 		t.Errorf("it would say again what was said: %+v, %v", n, err)
 	}
 	if err := s.Actions().Unfreeze(t.Context(), "bo", "over", wall); err != nil {
@@ -349,7 +363,9 @@ func TestUnusableWitnessHoldsActionsBack(t *testing.T) {
 			if f := w.round(s); f == nil || !strings.Contains(f.Reason, "witness") {
 				t.Errorf("it is frozen by %+v", f)
 			}
-			if _, err := s.Actions().Admit(t.Context(), action.Batch{Account: watchedAccount, Source: "idle", Now: wall}); !errors.Is(err, action.ErrFrozen) {
+			if _, err := s.Actions().Admit(t.Context(), action.Batch{
+				Account: watchedAccount, Source: "idle", Now: wall,
+			}); !errors.Is(err, action.ErrFrozen) {
 				t.Errorf("a batch ends with %v", err)
 			}
 			if err := s.Compare(t.Context(), ""); !errors.Is(err, action.ErrFrozen) {

@@ -36,7 +36,8 @@ func (d *decoder) keep(line, column, bytes int) error {
 	case d.kept.count > maxNames:
 		return d.format.fail(line, column, "it holds more than %d different resources, GPUs and descriptions", maxNames)
 	case d.kept.bytes > maxNamed:
-		return d.format.fail(line, column, "its different resources, GPUs and descriptions are over %d MiB of text", maxNamed>>20)
+		return d.format.fail(line, column, "its different resources, GPUs and descriptions are over %d MiB of text",
+			maxNamed>>20)
 	}
 	return nil
 }

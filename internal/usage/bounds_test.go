@@ -60,12 +60,25 @@ func TestUsageIsBounded(t *testing.T) {
 		{"zeros without end", &endlessText{text: "\x00"}, "u.csv:1: the line is over 262144 bytes long"},
 		{"a line without end", after(header, &endlessText{text: "a"}), "u.csv:2: the line is over 262144 bytes long"},
 		{"a quote without end", after(header, &endlessText{text: "\"a\n"}), "u.csv:2: "},
-		{"columns", strings.NewReader("resource,time" + strings.Repeat(",c", 5000) + "\n"), "u.csv:1: it has 5002 columns: at most 4096 are read"},
+		{
+			"columns", strings.NewReader("resource,time" + strings.Repeat(",c", 5000) + "\n"),
+			"u.csv:1: it has 5002 columns: at most 4096 are read",
+		},
 		{"a long name", strings.NewReader(header + strings.Repeat("n", 3000) + ",0,0,1,\n"), "is over 2048 bytes long"},
 		{"a long GPU", strings.NewReader(header + "n,0," + strings.Repeat("g", 3000) + ",1,\n"), "u.csv:2:3: "},
-		{"a long description", strings.NewReader(header + "n,0,0,1,a=" + strings.Repeat("x", 1<<17) + "\n"), "u.csv:2: what describes the resource is over 64 KiB"},
-		{"GPUs without end", after(header, &numbered{before: "n,0,g", after: ",1,\n"}), "u.csv:1048576:3: it holds more than 1048576 different"},
-		{"descriptions without end", after(header, &numbered{before: "n,0,0,1,a=", after: strings.Repeat("x", 5000) + "\n"}), "are over 256 MiB of text"},
+		{
+			"a long description", strings.NewReader(header + "n,0,0,1,a=" + strings.Repeat("x", 1<<17) + "\n"),
+			"u.csv:2: what describes the resource is over 64 KiB",
+		},
+		{
+			"GPUs without end", after(header, &numbered{before: "n,0,g", after: ",1,\n"}),
+			"u.csv:1048576:3: it holds more than 1048576 different",
+		},
+		{
+			"descriptions without end",
+			after(header, &numbered{before: "n,0,0,1,a=", after: strings.Repeat("x", 5000) + "\n"}),
+			"are over 256 MiB of text",
+		},
 		{"a bomb of gzip", bytes.NewReader(bomb(t, header, 160<<20)), "it unpacks to over 200 times its length"},
 		{"a long line in gzip", bytes.NewReader(bomb(t, header+"a", 1<<20)), ""},
 	} {
@@ -133,9 +146,12 @@ func TestBombOfParquet(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := Read(context.Background(), bytes.NewReader(b.Bytes()), Format{Name: "u.parquet"}, func(*Sample) error { return nil })
+		_, err := Read(context.Background(), bytes.NewReader(b.Bytes()), Format{Name: "u.parquet"}, func(*Sample) error {
+			return nil
+		})
 		runtime.ReadMemStats(&after)
-		if tc.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "u.parquet:1:1: resource has pages that") {
+		if tc.refused != (err != nil) || err != nil &&
+			!strings.Contains(err.Error(), "u.parquet:1:1: resource has pages that") {
 			t.Errorf("%d rows in %d bytes: Read: %v", tc.rows, b.Len(), err)
 		}
 		if cost := after.TotalAlloc - before.TotalAlloc; cost > 64<<20 {

@@ -288,7 +288,8 @@ func (d *decoder) cut() { d.summary.Cut = d.bad }
 // before has one.
 func (d *decoder) whole(row [][]byte) bool {
 	last := len(row) - 1
-	return !d.layout.units || d.layout.columns[last].role != signalColumn || bytes.IndexByte(row[last], ' ') > 0 || unmeasured(row[last])
+	return !d.layout.units || d.layout.columns[last].role != signalColumn || bytes.IndexByte(row[last], ' ') > 0 ||
+		unmeasured(row[last])
 }
 
 type headerLine struct {

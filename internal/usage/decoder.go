@@ -69,7 +69,9 @@ type describingField struct {
 }
 
 func newDecoder(ctx context.Context, f Format, l *layout, each func(*Sample) error) *decoder {
-	d := &decoder{ctx: ctx, format: f, layout: l, each: each, names: map[string]string{}, resources: map[string]struct{}{}}
+	d := &decoder{
+		ctx: ctx, format: f, layout: l, each: each, names: map[string]string{}, resources: map[string]struct{}{},
+	}
 	d.sample, d.held = &Sample{}, &Sample{}
 	d.local.location = f.Location
 	d.description.known = map[string]*Description{}
@@ -294,9 +296,11 @@ func (d *decoder) end(line int) error {
 		}
 	}
 	sum := &d.summary
-	if d.holds && s.Resource == p.Resource && s.GPU == p.GPU && s.Time.Equal(p.Time) && s.Received.Equal(p.Received) && s.Description == p.Description {
+	if d.holds && s.Resource == p.Resource && s.GPU == p.GPU && s.Time.Equal(p.Time) && s.Received.Equal(p.Received) &&
+		s.Description == p.Description {
 		if d.layout.smi && !d.layout.gpu {
-			return d.format.fail(line, 0, "a second row at the same time: several GPUs are told apart only by index or uuid among the queried fields")
+			return d.format.fail(line, 0,
+				"a second row at the same time: several GPUs are told apart only by index or uuid among the queried fields")
 		}
 		if s.has&^p.has == 0 {
 			sum.Duplicates++
@@ -500,12 +504,15 @@ func (d *Description) set(r role, text string) error {
 		}
 	case lifetimeColumn:
 		d.Lifetime = inventory.Lifetime(text)
-		if !slices.Contains([]inventory.Lifetime{inventory.LifetimeUnknown, inventory.Ephemeral, inventory.Persistent}, d.Lifetime) {
+		if !slices.Contains([]inventory.Lifetime{inventory.LifetimeUnknown, inventory.Ephemeral, inventory.Persistent},
+			d.Lifetime) {
 			return fmt.Errorf("is neither %s nor %s", inventory.Ephemeral, inventory.Persistent)
 		}
 	case purposeColumn:
 		d.Purpose = inventory.Purpose(text)
-		purposes := []inventory.Purpose{inventory.Training, inventory.Evaluation, inventory.Experimentation, inventory.Inference, inventory.Data}
+		purposes := []inventory.Purpose{
+			inventory.Training, inventory.Evaluation, inventory.Experimentation, inventory.Inference, inventory.Data,
+		}
 		if text != "" && !slices.Contains(purposes, d.Purpose) {
 			return fmt.Errorf("is none of %v", purposes)
 		}

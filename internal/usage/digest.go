@@ -91,7 +91,10 @@ func Pool(meters ...*Stats) *Stats {
 			continue
 		}
 		if pool == nil {
-			pool = &Stats{Min: st.Min, Max: st.Max, First: st.First, Last: st.Last, step: st.step, source: st.source, lastMean: st.lastMean}
+			pool = &Stats{
+				Min: st.Min, Max: st.Max, First: st.First, Last: st.Last, step: st.step, source: st.source,
+				lastMean: st.lastMean,
+			}
 		}
 		pool.Count += st.Count
 		pool.Active += st.Active

@@ -63,7 +63,8 @@ func holds(t *testing.T, data []byte, f Format) {
 func FuzzReadCSV(f *testing.F) {
 	for _, s := range []string{
 		"resource,time,gpu,gpu_util\na,2026-07-01T00:00:00Z,0,5\n", "pod,t_s,gpu_util_pct\na,0,5\na,57,\n",
-		"resource,time,tags\n\"a\"\"b\",1e3,\"{\"\"k\"\":\"\"v\"\"}\"\n", "\xef\xbb\xbfresource,time\r\n\"x\ny\",0\r\n", "resource,time,sm_active\na,0,[N/A]\n",
+		"resource,time,tags\n\"a\"\"b\",1e3,\"{\"\"k\"\":\"\"v\"\"}\"\n", "\xef\xbb\xbfresource,time\r\n\"x\ny\",0\r\n",
+		"resource,time,sm_active\na,0,[N/A]\n",
 		"resource,time,received,launched,gpus,environment\na,0,5,1e3,8,Prod\na,0,,2026-07-01T00:00:00Z,nan,\n",
 	} {
 		f.Add([]byte(s))
@@ -128,7 +129,9 @@ func FuzzParseMap(f *testing.F) {
 
 // FuzzNumber holds the quick reading of numbers against strconv's.
 func FuzzNumber(f *testing.F) {
-	for _, s := range []string{"0", "-1.5", "99.667", "1e3", ".5", "5.", "123456789012345678", "0.1234567890123456789", "+2", "1_0", "0x1"} {
+	for _, s := range []string{
+		"0", "-1.5", "99.667", "1e3", ".5", "5.", "123456789012345678", "0.1234567890123456789", "+2", "1_0", "0x1",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -145,7 +148,10 @@ func FuzzNumber(f *testing.F) {
 
 // FuzzInstant holds the reading of RFC 3339 against the time package's.
 func FuzzInstant(f *testing.F) {
-	for _, s := range []string{"2026-07-01T00:00:00Z", "2026-02-29T00:00:00Z", "2024-02-29T23:59:59.123456789+05:30", "1782864000.5", "2026-07-01 00:00:00Z", "12", "1e9"} {
+	for _, s := range []string{
+		"2026-07-01T00:00:00Z", "2026-02-29T00:00:00Z", "2024-02-29T23:59:59.123456789+05:30", "1782864000.5",
+		"2026-07-01 00:00:00Z", "12", "1e9",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -3,7 +3,9 @@ package usage
 // Labels that name a machine and a GPU, in the order in which they are believed.
 var (
 	machineLabels = []string{"instanceid", "instance_id", "hostname", "host", "nodename", "node", "instance"}
-	gpuLabels     = []string{"gpu", "gpu_id", "index", "gpu_index", "minor_number", "gpudevice", "device", "uuid", "gpu_uuid"}
+	gpuLabels     = []string{
+		"gpu", "gpu_id", "index", "gpu_index", "minor_number", "gpudevice", "device", "uuid", "gpu_uuid",
+	}
 )
 
 // PartOf stands between a GPU and a MIG instance of it, in the name of the latter.

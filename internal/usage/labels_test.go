@@ -56,8 +56,10 @@ func TestMetricNames(t *testing.T) {
 		{"nvidia_smi_power_draw", 300, Power, 300},
 		{"cpu_usage_active", 12, CPUUtil, 12},
 	} {
-		if signal, scale, ok := SignalOf(tc.metric); !ok || signal != tc.signal || math.Abs(tc.value*scale-tc.want) > 1e-9*tc.want {
-			t.Errorf("%s %v: got %v of %s, %v; want %v of %s", tc.metric, tc.value, tc.value*scale, signal, ok, tc.want, tc.signal)
+		if signal, scale, ok := SignalOf(tc.metric); !ok || signal != tc.signal ||
+			math.Abs(tc.value*scale-tc.want) > 1e-9*tc.want {
+			t.Errorf("%s %v: got %v of %s, %v; want %v of %s", tc.metric, tc.value, tc.value*scale, signal, ok, tc.want,
+				tc.signal)
 		}
 	}
 	for _, metric := range []string{"DCGM_FI_DEV_MEM_COPY_UTIL", "204", "node_load1", "step"} {
@@ -74,18 +76,32 @@ func TestReadExportedColumns(t *testing.T) {
 		name, in string
 		want     []string
 	}{
-		{"labels in any case", "timestamp,Hostname,gpu,UUID,GPU_I_ID,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE,DCGM_FI_PROF_SM_ACTIVE\n" +
-			"60,n1,0,GPU-a,,1,3,0.5\n60,n1,1,GPU-b,7,1,3,0\n",
+		{
+			"labels in any case",
+			"timestamp,Hostname,gpu,UUID,GPU_I_ID,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE,DCGM_FI_PROF_SM_ACTIVE\n" +
+				"60,n1,0,GPU-a,,1,3,0.5\n60,n1,1,GPU-b,7,1,3,0\n",
 			[]string{"n1 0 1970-01-01T00:01:00Z sm_active=0.5 mem_used_bytes=1.048576e+06 mem_free_bytes=3.145728e+06",
 				"n1 1:7 1970-01-01T00:01:00Z sm_active=0 mem_used_bytes=1.048576e+06 mem_free_bytes=3.145728e+06"}},
-		{"utilization and the engine are kept apart", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,100,0\n",
+		{
+			"utilization and the engine are kept apart",
+			"time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,100,0\n",
 			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=100 gr_engine_active=0"}},
-		{"whichever comes first", "time,instance_id,gpu,DCGM_FI_PROF_GR_ENGINE_ACTIVE,DCGM_FI_DEV_GPU_UTIL\n0,i-1,0,0.25,100\n",
+		{
+			"whichever comes first",
+			"time,instance_id,gpu,DCGM_FI_PROF_GR_ENGINE_ACTIVE,DCGM_FI_DEV_GPU_UTIL\n0,i-1,0,0.25,100\n",
 			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=100 gr_engine_active=0.25"}},
-		{"and the engine stands for utilization where that is blank", "time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,40,\n1,i-1,0,,0.25\n",
+		{
+			"and the engine stands for utilization where that is blank",
+			"time,instance_id,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE\n0,i-1,0,40,\n1,i-1,0,,0.25\n",
 			[]string{"i-1 0 1970-01-01T00:00:00Z gpu_util=40", "i-1 0 1970-01-01T00:00:01Z gpu_util=25 gr_engine_active=0.25"}},
-		{"an index of the table is no GPU", "index,time,host,DCGM_FI_DEV_GPU_UTIL\n17,0,h,40\n", []string{"h  1970-01-01T00:00:00Z gpu_util=40"}},
-		{"kernels and checkpoints", "resource,time,kernels,checkpoints,step\na,0,1,3,1200\n", []string{"a  1970-01-01T00:00:00Z kernels=1 step=1200 checkpoints=3"}},
+		{
+			"an index of the table is no GPU", "index,time,host,DCGM_FI_DEV_GPU_UTIL\n17,0,h,40\n",
+			[]string{"h  1970-01-01T00:00:00Z gpu_util=40"},
+		},
+		{
+			"kernels and checkpoints", "resource,time,kernels,checkpoints,step\na,0,1,3,1200\n",
+			[]string{"a  1970-01-01T00:00:00Z kernels=1 step=1200 checkpoints=3"},
+		},
 	} {
 		got, _, err := readAll(strings.NewReader(tc.in), Format{})
 		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {

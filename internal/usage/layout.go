@@ -51,8 +51,14 @@ var roles = []struct {
 	role              role
 	typ, doc, without string
 }{
-	{"resource", resourceColumn, "text", "id of the resource, or a further name of it", "required, unless --resource names the only one"},
-	{"time", timeColumn, "RFC 3339, or seconds since 1970", "time of the sample; it covers one step from then on", "required"},
+	{
+		"resource", resourceColumn, "text", "id of the resource, or a further name of it",
+		"required, unless --resource names the only one",
+	},
+	{
+		"time", timeColumn, "RFC 3339, or seconds since 1970", "time of the sample; it covers one step from then on",
+		"required",
+	},
 	{"gpu", gpuColumn, "text", "index or UUID of the GPU", "the resource has one GPU"},
 	{"received", receivedColumn, "time", "time at which the sample was known", "known at its time"},
 	{"launched", launchedColumn, "time", "last launch of the resource", "launch unknown"},
@@ -60,7 +66,10 @@ var roles = []struct {
 	{"type", typeColumn, "text", "machine type", "size and price unknown"},
 	{"gpus", gpusColumn, "whole number", "GPUs of the resource", "number of the machine type, else the GPUs seen so far"},
 	{"lifetime", lifetimeColumn, "ephemeral or persistent", "lifetime", "ephemeral in a replay"},
-	{"purpose", purposeColumn, "text", "purpose: training, evaluation, experimentation, inference or data", "experimentation in a replay"},
+	{
+		"purpose", purposeColumn, "text", "purpose: training, evaluation, experimentation, inference or data",
+		"experimentation in a replay",
+	},
 	{"team", teamColumn, "text", "owner's team", "unknown"},
 	{"project", projectColumn, "text", "owner's project", "unknown"},
 	{"user", userColumn, "text", "owner", "unknown"},
@@ -240,7 +249,8 @@ func newLayout(header []string, f Format) (*layout, *FileError) {
 	case seen["time"] == 0:
 		return nil, f.fail(1, 0, "there is no column time; there are %s: name it with a map, time=COLUMN", quoteAll(header))
 	case seen["resource"] == 0 && f.Resource == "":
-		return nil, f.fail(1, 0, "there is no column resource; there are %s: name it with a map, resource=COLUMN, or name the resource",
+		return nil, f.fail(1, 0,
+			"there is no column resource; there are %s: name it with a map, resource=COLUMN, or name the resource",
 			quoteAll(header))
 	}
 	return l, nil
@@ -290,7 +300,10 @@ func (l *layout) label(header []string, seen map[string]int) {
 		{column{role: partitionColumn, name: "gpu_partition_id"}, []string{"gpu_partition_id"}},
 		{column{role: serialColumn, name: "serial_number"}, []string{"serial_number"}},
 		{column{role: modelColumn, name: "card_series"}, []string{"card_series", "card_model"}},
-		{column{role: migColumn, name: "dcgm_fi_dev_mig_mode"}, []string{"dcgm_fi_dev_mig_mode", "nvidia_smi_mig_mode_current"}},
+		{
+			column{role: migColumn, name: "dcgm_fi_dev_mig_mode"},
+			[]string{"dcgm_fi_dev_mig_mode", "nvidia_smi_mig_mode_current"},
+		},
 	} {
 		for _, label := range wanted.labels {
 			if i := at[label]; i > 0 && seen[wanted.name] == 0 && label != "index" && label != "device" {

@@ -176,7 +176,9 @@ var meters = map[string]Meter{
 	"xpum_memory_used_bytes":      {Signal: MemUsed, Scale: 1, Vendor: Intel, Part: true},
 	"xpum_power_watts":            {Signal: Power, Scale: 1, Vendor: Intel, on: sensors},
 	"xpum_energy_joules_total":    {Signal: Energy, Scale: 1, Vendor: Intel, on: sensors},
-	"xpum_temperature_celsius":    {Signal: Temperature, Scale: 1, Vendor: Intel, on: sensors, Label: "location", Value: "gpu"},
+	"xpum_temperature_celsius": {
+		Signal: Temperature, Scale: 1, Vendor: Intel, on: sensors, Label: "location", Value: "gpu",
+	},
 }
 
 // SignalOf returns the signal that a metric of NVML, DCGM (old and new field
@@ -298,7 +300,14 @@ func VendorOf(model string) Vendor {
 		{AWS, []string{"TRAINIUM", "INFERENTIA"}},
 		{AMD, []string{"MI1", "MI2", "MI3", "MI4", "INSTINCT", "RADEON", "AMD ", "V520", "V710"}},
 		{Intel, []string{"INTEL", "GAUDI", "FLEX 1", "MAX 1", "ARC "}},
-		{NVIDIA, []string{"NVIDIA", "TESLA", "QUADRO", "RTX", "GTX", "GH200", "A100", "A10", "A16", "A30", "A40", "A6000", "B100", "B200", "B300", "GB200", "GB300", "H100", "H200", "H20", "H800", "A800", "L4", "L40", "K80", "M60", "P4", "P40", "P100", "T4", "V100"}},
+		{
+			NVIDIA,
+			[]string{
+				"NVIDIA", "TESLA", "QUADRO", "RTX", "GTX", "GH200", "A100", "A10", "A16", "A30", "A40", "A6000", "B100", "B200",
+				"B300", "GB200", "GB300", "H100", "H200", "H20", "H800", "A800", "L4", "L40", "K80", "M60", "P4", "P40", "P100",
+				"T4", "V100",
+			},
+		},
 	} {
 		for _, word := range v.words {
 			if strings.HasPrefix(name, word) || strings.Contains(name, " "+word) {

@@ -56,7 +56,8 @@ func checkPages(r io.ReaderAt, size int64, chunk *format.ColumnMetaData) (memory
 	}
 	end := at + chunk.TotalCompressedSize
 	if at < 0 || end < at || end > size {
-		return 0, fmt.Errorf("its column chunk of %d bytes at %d is outside the file: %w", chunk.TotalCompressedSize, at, io.ErrUnexpectedEOF)
+		return 0, fmt.Errorf("its column chunk of %d bytes at %d is outside the file: %w", chunk.TotalCompressedSize, at,
+			io.ErrUnexpectedEOF)
 	}
 	var protocol thrift.CompactProtocol
 	for left := chunk.NumValues; at < end && left > 0; {

@@ -71,7 +71,8 @@ func readParquet(d *decoder, r io.ReaderAt, size int64) (err error) {
 				return e
 			}
 			if together += memory; together > maxPageMemory || together < 0 {
-				return d.format.fail(row+1, c.at+1, "%s has pages that, with those of the columns before, unpack to over %d MiB at once: write smaller pages",
+				return d.format.fail(row+1, c.at+1,
+					"%s has pages that, with those of the columns before, unpack to over %d MiB at once: write smaller pages",
 					d.layout.columns[c.at].name, maxPageMemory>>20)
 			}
 		}
@@ -291,7 +292,8 @@ func (c *parquetColumn) close() {
 
 // isNaN says whether a value is how data frames write "not there".
 func isNaN(v parquet.Value) bool {
-	return v.Kind() == parquet.Double && math.IsNaN(v.Double()) || v.Kind() == parquet.Float && math.IsNaN(float64(v.Float()))
+	return v.Kind() == parquet.Double && math.IsNaN(v.Double()) || v.Kind() == parquet.Float &&
+		math.IsNaN(float64(v.Float()))
 }
 
 // apply records the value of one row.

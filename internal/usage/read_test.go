@@ -92,43 +92,79 @@ func TestReadCSV(t *testing.T) {
 		{"seconds from the start, mapped columns", "pod,t_s,gpu_util_pct\na,0,0\na,57,99.5\n",
 			Format{Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "gpu_util_pct"}, Epoch: epoch},
 			[]string{"a  2026-07-01T00:00:00Z gpu_util=0", "a  2026-07-01T00:00:57Z gpu_util=99.5"}},
-		{"a map wins over the column of that name", "resource,time,gpu_util,real\na,0,1,2\n", Format{Map: map[string]string{"gpu_util": "real"}},
+		{
+			"a map wins over the column of that name", "resource,time,gpu_util,real\na,0,1,2\n",
+			Format{Map: map[string]string{"gpu_util": "real"}},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=2"}},
-		{"no resource column", "time,gpu_util\n0,1\n", Format{Resource: "laptop"}, []string{"laptop  1970-01-01T00:00:00Z gpu_util=1"}},
-		{"a time without a zone, in a given one", "resource,time,gpu_util\na,2026-07-01 02:00:00,1\n", Format{Location: time.FixedZone("", 7200)},
+		{
+			"no resource column", "time,gpu_util\n0,1\n", Format{Resource: "laptop"},
+			[]string{"laptop  1970-01-01T00:00:00Z gpu_util=1"},
+		},
+		{
+			"a time without a zone, in a given one", "resource,time,gpu_util\na,2026-07-01 02:00:00,1\n",
+			Format{Location: time.FixedZone("", 7200)},
 			[]string{"a  2026-07-01T00:00:00Z gpu_util=1"}},
-		{"what is not measured", "resource,time,gpu_util,mem_used_bytes,power_w,cpu_util,sessions,sm_active\na,0,,NaN,[N/A],n/a,null,-1\n", Format{},
+		{
+			"what is not measured",
+			"resource,time,gpu_util,mem_used_bytes,power_w,cpu_util,sessions,sm_active\na,0,,NaN,[N/A],n/a,null,-1\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z"}},
-		{"sentinels", "resource,time,gpu_util,mem_used_bytes\na,0,9223372036854775794,2147483632\n", Format{}, []string{"a  1970-01-01T00:00:00Z"}},
-		{"noise over the limit", "resource,time,gpu_util,sm_active\na,0,100.4,1.004\n", Format{}, []string{"a  1970-01-01T00:00:00Z gpu_util=100 sm_active=1"}},
+		{
+			"sentinels", "resource,time,gpu_util,mem_used_bytes\na,0,9223372036854775794,2147483632\n", Format{},
+			[]string{"a  1970-01-01T00:00:00Z"},
+		},
+		{
+			"noise over the limit", "resource,time,gpu_util,sm_active\na,0,100.4,1.004\n", Format{},
+			[]string{"a  1970-01-01T00:00:00Z gpu_util=100 sm_active=1"},
+		},
 		{"DCGM names", "resource,time,DCGM_FI_DEV_FB_USED,DCGM_FI_PROF_GR_ENGINE_ACTIVE\na,0,3,0.5\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=50 gr_engine_active=0.5 mem_used_bytes=3.145728e+06"}},
-		{"other columns are ignored", "x,resource,x,time,gpu_util\n\"1,2\",a,,0,1\n", Format{}, []string{"a  1970-01-01T00:00:00Z gpu_util=1"}},
+		{
+			"other columns are ignored", "x,resource,x,time,gpu_util\n\"1,2\",a,,0,1\n", Format{},
+			[]string{"a  1970-01-01T00:00:00Z gpu_util=1"},
+		},
 		{"quotes", "resource,time,gpu_util\n\"a, \"\"b\"\"\",\"0\",1\n\"two\nlines\",0,1\n", Format{},
 			[]string{`a, "b"  1970-01-01T00:00:00Z gpu_util=1`, "two\nlines  1970-01-01T00:00:00Z gpu_util=1"}},
-		{"BOM, carriage returns, blank lines, spaces, no last line end", "\xef\xbb\xbfresource , time,gpu_util\r\n\r\n a ,0 , 1 \r\nb,0,2", Format{},
+		{
+			"BOM, carriage returns, blank lines, spaces, no last line end",
+			"\xef\xbb\xbfresource , time,gpu_util\r\n\r\n a ,0 , 1 \r\nb,0,2", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=1", "b  1970-01-01T00:00:00Z gpu_util=2"}},
 		{"a header in the middle", "resource,time,gpu_util\na,0,1\nresource,time,gpu_util\na,1,2\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=1", "a  1970-01-01T00:00:01Z gpu_util=2"}},
 		{"only a header", "resource,time,gpu_util\n", Format{}, nil},
 		{"a repeated row counts once", "resource,time,gpu_util\na,0,1\na,0,1\nb,0,1\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=1", "b  1970-01-01T00:00:00Z gpu_util=1"}},
-		{"signals in rows of their own are one sample", "resource,time,gpu_util,power_w\na,0,1,\na,0,,300\na,1,2,\n", Format{},
+		{
+			"signals in rows of their own are one sample", "resource,time,gpu_util,power_w\na,0,1,\na,0,,300\na,1,2,\n",
+			Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=1 power_w=300", "a  1970-01-01T00:00:01Z gpu_util=2"}},
 		{"of a repeated row the larger value counts", "resource,time,gpu_util,power_w\na,0,1,9\na,0,7,\na,0,3,5\n", Format{},
 			[]string{"a  1970-01-01T00:00:00Z gpu_util=7 power_w=9"}},
-		{"what a sample was received at", "resource,time,gpu_util,received\na,0,1,5\na,0,2,1970-01-01T00:00:07Z\na,1,3,\na,2,3,NaN\n", Format{},
-			[]string{"a  1970-01-01T00:00:00Z gpu_util=1 received=1970-01-01T00:00:05Z", "a  1970-01-01T00:00:00Z gpu_util=2 received=1970-01-01T00:00:07Z",
+		{
+			"what a sample was received at",
+			"resource,time,gpu_util,received\na,0,1,5\na,0,2,1970-01-01T00:00:07Z\na,1,3,\na,2,3,NaN\n", Format{},
+			[]string{
+				"a  1970-01-01T00:00:00Z gpu_util=1 received=1970-01-01T00:00:05Z",
+				"a  1970-01-01T00:00:00Z gpu_util=2 received=1970-01-01T00:00:07Z",
 				"a  1970-01-01T00:00:01Z gpu_util=3", "a  1970-01-01T00:00:02Z gpu_util=3"}},
-		{"GPUs, environment and launch", "resource,time,gpus,environment,launched\na,0,8,Prod,\nb,0,0.0,,1970-01-01T00:00:09Z\nc,0,,,12\n", Format{},
-			[]string{"a  1970-01-01T00:00:00Z {Environment:prod GPUs:8}", "b  1970-01-01T00:00:00Z {GPUs:0 Launched:1970-01-01T00:00:09Z}",
+		{
+			"GPUs, environment and launch",
+			"resource,time,gpus,environment,launched\na,0,8,Prod,\nb,0,0.0,,1970-01-01T00:00:09Z\nc,0,,,12\n", Format{},
+			[]string{
+				"a  1970-01-01T00:00:00Z {Environment:prod GPUs:8}",
+				"b  1970-01-01T00:00:00Z {GPUs:0 Launched:1970-01-01T00:00:09Z}",
 				"c  1970-01-01T00:00:00Z {Launched:1970-01-01T00:00:12Z}"}},
 		{"out of order", "resource,time,gpu_util\na,60,1\na,0,2\n", Format{},
 			[]string{"a  1970-01-01T00:01:00Z gpu_util=1", "a  1970-01-01T00:00:00Z gpu_util=2"}},
-		{"a description", "resource,time,kind,lifetime,purpose,type,team,project,user,tags\na,0,instance,ephemeral,training,p4d.24xlarge,vision,x,ana,Name=n;env = dev\n" +
-			"a,1,instance,ephemeral,training,p4d.24xlarge,vision,x,ana,Name=n;env = dev\nb,1,,,,,,,,\"{\"\"k\"\":\"\"v\"\"}\"\n", Format{},
-			[]string{"a  1970-01-01T00:00:00Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision Project:x User:ana Tags:map[Name:n env:dev]}",
-				"a  1970-01-01T00:00:01Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision Project:x User:ana Tags:map[Name:n env:dev]}",
+		{
+			"a description",
+			"resource,time,kind,lifetime,purpose,type,team,project,user,tags\na,0,instance,ephemeral,training,p4d.24xlarge,vision,x,ana,Name=n;env = dev\n" +
+				"a,1,instance,ephemeral,training,p4d.24xlarge,vision,x,ana,Name=n;env = " +
+				"dev\nb,1,,,,,,,,\"{\"\"k\"\":\"\"v\"\"}\"\n", Format{},
+			[]string{
+				"a  1970-01-01T00:00:00Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision " +
+					"Project:x User:ana Tags:map[Name:n env:dev]}",
+				"a  1970-01-01T00:00:01Z {Kind:instance Lifetime:ephemeral Purpose:training Type:p4d.24xlarge Team:vision " +
+					"Project:x User:ana Tags:map[Name:n env:dev]}",
 				"b  1970-01-01T00:00:01Z {Tags:map[k:v]}"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -157,8 +193,14 @@ func TestReadRefuses(t *testing.T) {
 		{"over 100 %", header + "a,0,250\n", `gpu_util "250" is over 100`, Format{}},
 		{"a share in percent", "resource,time,sm_active\na,0,55\n", `sm_active "55" is over 1: a share`, Format{}},
 		{"absurd memory", "resource,time,mem_used_bytes\na,0,1e14\n", `is over 8 TiB`, Format{}},
-		{"more used than there is", "resource,time,mem_used_bytes,mem_total_bytes\na,0,200,100\n", `u.csv:2: 200 of memory are used of 100`, Format{}},
-		{"time as a word", header + "a,noon,1\n", `u.csv:2:2: time "noon" is neither an RFC 3339 time nor a number of seconds`, Format{}},
+		{
+			"more used than there is", "resource,time,mem_used_bytes,mem_total_bytes\na,0,200,100\n",
+			`u.csv:2: 200 of memory are used of 100`, Format{},
+		},
+		{
+			"time as a word", header + "a,noon,1\n",
+			`u.csv:2:2: time "noon" is neither an RFC 3339 time nor a number of seconds`, Format{},
+		},
 		{"no such day", header + "a,2026-02-29T00:00:00Z,1\n", `u.csv:2:2: time`, Format{}},
 		{"no zone", header + "a,2026-07-01 00:00:00,1\n", `has no time zone`, Format{}},
 		{"milliseconds", header + "a,1782864000000,1\n", `are these milliseconds?`, Format{}},
@@ -169,28 +211,62 @@ func TestReadRefuses(t *testing.T) {
 		{"text after a quote", header + "\"a\"b,0,1\n", "u.csv:2: there is text after a closing quote", Format{}},
 		{"empty file", "", "u.csv: the file is empty", Format{}},
 		{"empty lines", "\n\n", "u.csv: the file is empty", Format{}},
-		{"no time column", "resource,when,gpu_util\n", `u.csv:1: there is no column time; there are "resource", "when", "gpu_util"`, Format{}},
+		{
+			"no time column", "resource,when,gpu_util\n",
+			`u.csv:1: there is no column time; there are "resource", "when", "gpu_util"`, Format{},
+		},
 		{"no resource column", "time,gpu_util\n", `u.csv:1: there is no column resource`, Format{}},
-		{"a column twice", "resource,time,gpu_util,gpu_util\n", `u.csv:1:4: column "gpu_util" gives gpu_util again, after column 3`, Format{}},
-		{"a signal twice under two names", "resource,time,gpu_util,DCGM_FI_DEV_GPU_UTIL\n", `u.csv:1:4: column "DCGM_FI_DEV_GPU_UTIL" gives gpu_util again`, Format{}},
-		{"a mapped column that is not there", header, `u.csv:1: there is no column "pod", which the map names for resource`, Format{Map: map[string]string{"resource": "pod"}}},
+		{
+			"a column twice", "resource,time,gpu_util,gpu_util\n",
+			`u.csv:1:4: column "gpu_util" gives gpu_util again, after column 3`, Format{},
+		},
+		{
+			"a signal twice under two names", "resource,time,gpu_util,DCGM_FI_DEV_GPU_UTIL\n",
+			`u.csv:1:4: column "DCGM_FI_DEV_GPU_UTIL" gives gpu_util again`, Format{},
+		},
+		{
+			"a mapped column that is not there", header,
+			`u.csv:1: there is no column "pod", which the map names for resource`,
+			Format{Map: map[string]string{"resource": "pod"}},
+		},
 		{"a map of no column of ours", header, `the map names "pod"`, Format{Map: map[string]string{"pod": "resource"}}},
-		{"one column mapped twice", header, `mapped to both gpu and resource`, Format{Map: map[string]string{"gpu": "resource", "resource": "resource"}}},
-		{"kind misspelled", "resource,time,kind\na,0,intsance\n", `u.csv:2:3: kind "intsance" is no kind of resource`, Format{}},
-		{"lifetime misspelled", "resource,time,lifetime\na,0,ephemral\n", `u.csv:2:3: lifetime "ephemral" is neither ephemeral nor persistent`, Format{}},
-		{"purpose misspelled", "resource,time,purpose\na,0,trainning\n", `u.csv:2:3: purpose "trainning" is none of`, Format{}},
+		{
+			"one column mapped twice", header, `mapped to both gpu and resource`,
+			Format{Map: map[string]string{"gpu": "resource", "resource": "resource"}},
+		},
+		{
+			"kind misspelled", "resource,time,kind\na,0,intsance\n", `u.csv:2:3: kind "intsance" is no kind of resource`,
+			Format{},
+		},
+		{
+			"lifetime misspelled", "resource,time,lifetime\na,0,ephemral\n",
+			`u.csv:2:3: lifetime "ephemral" is neither ephemeral nor persistent`, Format{},
+		},
+		{
+			"purpose misspelled", "resource,time,purpose\na,0,trainning\n", `u.csv:2:3: purpose "trainning" is none of`,
+			Format{},
+		},
 		{"half a GPU", "resource,time,gpus\na,0,1.5\n", `u.csv:2:3: gpus "1.5" is no whole number from 0 to 4096`, Format{}},
 		{"GPUs as a word", "resource,time,gpus\na,0,eight\n", `u.csv:2:3: gpus "eight" is no whole number`, Format{}},
 		{"too many GPUs", "resource,time,gpus\na,0,99999\n", `u.csv:2:3: gpus "99999" is no whole number`, Format{}},
-		{"launched as a word", "resource,time,launched\na,0,1\na,1,noon\n", `u.csv:3:3: launched "noon" is neither an RFC 3339 time`, Format{}},
-		{"received without a zone", "resource,time,received\na,0,2026-07-01 00:00:00\n", `u.csv:2:3: received "2026-07-01 00:00:00" has no time zone`, Format{}},
+		{
+			"launched as a word", "resource,time,launched\na,0,1\na,1,noon\n",
+			`u.csv:3:3: launched "noon" is neither an RFC 3339 time`, Format{},
+		},
+		{
+			"received without a zone", "resource,time,received\na,0,2026-07-01 00:00:00\n",
+			`u.csv:2:3: received "2026-07-01 00:00:00" has no time zone`, Format{},
+		},
 		{"tags without values", "resource,time,tags\na,0,x\n", `u.csv:2:3: tags "x" holds "x"`, Format{}},
 		{"a tag twice", "resource,time,tags\na,0,x=1;x=2\n", `gives "x" twice`, Format{}},
 		{"broken JSON tags", "resource,time,tags\na,0,{\n", `is not a JSON object`, Format{}},
 		{"binary", "abc\x00def\n", "u.csv:1: this is no text", Format{}},
 		{"zip", "PK\x03\x04aaaa", "only gzip is read", Format{}},
 		{"broken gzip", "\x1f\x8b\x08\x00aaaa", "u.csv", Format{}},
-		{"an endless line", header + strings.Repeat("x", maxLine+1), "u.csv:2: the line is over 262144 bytes long", Format{}},
+		{
+			"an endless line", header + strings.Repeat("x", maxLine+1), "u.csv:2: the line is over 262144 bytes long",
+			Format{},
+		},
 		{"broken Parquet", "PAR1aaaaaaaaPAR1", "u.csv: the file is not valid Parquet", Format{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -290,7 +366,9 @@ func TestReadEndsWithTheContext(t *testing.T) {
 
 func TestErrorOfTheCallerEndsReading(t *testing.T) {
 	stop := errors.New("stop")
-	for name, r := range map[string]io.Reader{"CSV": bytes.NewReader(benchCSV(10)), "Parquet": bytes.NewReader(benchParquet(t, 10))} {
+	for name, r := range map[string]io.Reader{
+		"CSV": bytes.NewReader(benchCSV(10)), "Parquet": bytes.NewReader(benchParquet(t, 10)),
+	} {
 		n := 0
 		_, err := Read(context.Background(), r, Format{}, func(*Sample) error { n++; return stop })
 		if !errors.Is(err, stop) || n != 1 {
@@ -305,7 +383,9 @@ func TestPanicOfTheCallerIsNotSwallowed(t *testing.T) {
 			t.Errorf("recovered %v, want the caller's own panic", p)
 		}
 	}()
-	_, err := Read(context.Background(), bytes.NewReader(benchParquet(t, 10)), Format{}, func(*Sample) error { panic("mine") })
+	_, err := Read(context.Background(), bytes.NewReader(benchParquet(t, 10)), Format{}, func(*Sample) error {
+		panic("mine")
+	})
 	t.Errorf("the panic became %v", err)
 }
 
@@ -374,7 +454,9 @@ func TestReadParquetTypes(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, sum, err := readAll(bytes.NewReader(b.Bytes()), Format{Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "util"}})
+	got, sum, err := readAll(bytes.NewReader(b.Bytes()), Format{
+		Map: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "util"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +484,8 @@ func TestReadParquetDescribes(t *testing.T) {
 		Launched *time.Time `parquet:"launched,optional,timestamp(millisecond)"`
 	}
 	eight, half, nan, launched, late := 8.0, 1.5, math.NaN(), at(1500*time.Millisecond), 61.25
-	got, _, err := readAll(bytes.NewReader(parquetOf(t, []row{{"a", 60, &eight, &late, &launched}, {"a", 120, &nan, &nan, nil}})), Format{})
+	got, _, err := readAll(
+		bytes.NewReader(parquetOf(t, []row{{"a", 60, &eight, &late, &launched}, {"a", 120, &nan, &nan, nil}})), Format{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +508,9 @@ func TestReadParquetDescribes(t *testing.T) {
 		Launched int64  `parquet:"launched"`
 	}
 	got, _, err = readAll(bytes.NewReader(parquetOf(t, []text{{"a", "1970-01-01T00:01:00Z", 4, "90", 30}})), Format{})
-	if want := []string{"a  1970-01-01T00:01:00Z received=1970-01-01T00:01:30Z {GPUs:4 Launched:1970-01-01T00:00:30Z}"}; err != nil || !slices.Equal(got, want) {
+	if want := []string{
+		"a  1970-01-01T00:01:00Z received=1970-01-01T00:01:30Z {GPUs:4 Launched:1970-01-01T00:00:30Z}",
+	}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 }
@@ -464,7 +549,8 @@ func TestReadParquetRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, want)
 		}
 	}
-	refused("a value out of range", parquetOf(t, []base{{"a", 0, 5}, {"a", 60, 500}}), "u.parquet:2:3: gpu_util 500 is over 100")
+	refused("a value out of range", parquetOf(t, []base{{"a", 0, 5}, {"a", 60, 500}}),
+		"u.parquet:2:3: gpu_util 500 is over 100")
 	refused("an empty resource", parquetOf(t, []base{{"", 0, 5}}), "u.parquet:1:1: the resource is empty")
 	refused("milliseconds", parquetOf(t, []base{{"a", 1_782_864_000_000, 5}}), "milliseconds")
 	type flags struct {
@@ -514,13 +600,14 @@ func TestCollect(t *testing.T) {
 	epoch := start
 	w := NewWindow(start, at(2*time.Minute), time.Minute, "recorded", nil)
 	asked := map[string]int{}
-	sum, err := Collect(context.Background(), strings.NewReader(in), Format{Epoch: epoch, Step: time.Minute}, func(r string) Sink {
-		asked[r]++
-		if r == "a" {
-			return w
-		}
-		return nil
-	})
+	sum, err := Collect(context.Background(), strings.NewReader(in), Format{Epoch: epoch, Step: time.Minute},
+		func(r string) Sink {
+			asked[r]++
+			if r == "a" {
+				return w
+			}
+			return nil
+		})
 	if err != nil || sum.Rows != 5 || sum.Resources != 2 || asked["a"] != 1 || asked["b"] != 1 {
 		t.Fatalf("%+v, %v; asked for %v", sum, err, asked)
 	}
@@ -561,7 +648,10 @@ func TestParseMap(t *testing.T) {
 		err  string
 	}{
 		{in: "", want: map[string]string{}},
-		{in: "resource=pod,time=t_s, gpu_util = gpu util %", want: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "gpu util %"}},
+		{
+			in:   "resource=pod,time=t_s, gpu_util = gpu util %",
+			want: map[string]string{"resource": "pod", "time": "t_s", "gpu_util": "gpu util %"},
+		},
 		{in: "resource", err: "not of the form"},
 		{in: "resource=", err: "not of the form"},
 		{in: "resource=a,resource=b", err: "given twice"},
@@ -634,8 +724,10 @@ func TestCSVRoundTrip(t *testing.T) {
 			resource := name.Draw(t, "resource")
 			sec := int64(i) * 7
 			util := math.Round(rapid.Float64Range(0, 100).Draw(t, "util")*1e6) / 1e6
-			fmt.Fprintf(&b, "%s,%d,%s,%v\n", quoteField(resource, rapid.Bool().Draw(t, "quoted")), sec, quoteField("0", rapid.Bool().Draw(t, "quoted")), util)
-			want = append(want, fmt.Sprintf("%s 0 %s gpu_util=%v", resource, time.Unix(sec, 0).UTC().Format(time.RFC3339Nano), util))
+			fmt.Fprintf(&b, "%s,%d,%s,%v\n", quoteField(resource, rapid.Bool().Draw(t, "quoted")), sec,
+				quoteField("0", rapid.Bool().Draw(t, "quoted")), util)
+			want = append(want, fmt.Sprintf("%s 0 %s gpu_util=%v", resource, time.Unix(sec, 0).UTC().Format(time.RFC3339Nano),
+				util))
 		}
 		got, _, err := readAll(strings.NewReader(b.String()), Format{})
 		if err != nil {

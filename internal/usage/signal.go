@@ -109,11 +109,13 @@ var signals = [numSignals]struct{ name, unit, doc string }{
 	Processes:    {"processes", "count", "processes that hold the GPU"},
 	Kernels:      {"kernels", "count", "notebook kernels that execute something"},
 	Step:         {"step", "counter", "training step; only a rise means work"},
-	Checkpoints:  {"checkpoints", "counter", "completed checkpoints, or the time of the newest in seconds; only a rise counts"},
-	Requests:     {"requests", "requests in a step", "requests or invocations served"},
-	Healthy:      {"healthy_targets", "count", "healthy targets of a load balancer"},
-	Capacity:     {"capacity", "count", "machines that a group wants or a reservation uses"},
-	SMOccupancy:  {"sm_occupancy", "share, 0 to 1", "share of the warps that multiprocessors have room for"},
+	Checkpoints: {
+		"checkpoints", "counter", "completed checkpoints, or the time of the newest in seconds; only a rise counts",
+	},
+	Requests:    {"requests", "requests in a step", "requests or invocations served"},
+	Healthy:     {"healthy_targets", "count", "healthy targets of a load balancer"},
+	Capacity:    {"capacity", "count", "machines that a group wants or a reservation uses"},
+	SMOccupancy: {"sm_occupancy", "share, 0 to 1", "share of the warps that multiprocessors have room for"},
 
 	SlowdownTemperature: {"slowdown_temperature_c", "degrees Celsius", "temperature at which the GPU slows down"},
 	Throttle:            {"throttle_reasons", "bits", "NVML's bits of the reasons for which clocks are lowered"},
@@ -281,7 +283,9 @@ type Floors [numSignals]float64
 // DefaultFloors returns the floors used in the field.
 func DefaultFloors() *Floors {
 	f := &Floors{GPUUtil: 1, GREngine: 0.01, SMActive: 0.01, TensorActive: 0.01, DRAMActive: 0.01, CPUUtil: RestingCPU}
-	for _, s := range []Signal{NetBytes, DiskBytes, DiskOps, Sessions, Processes, Kernels, Requests, Healthy, Capacity, MemUsed} {
+	for _, s := range []Signal{
+		NetBytes, DiskBytes, DiskOps, Sessions, Processes, Kernels, Requests, Healthy, Capacity, MemUsed,
+	} {
 		f[s] = 1
 	}
 	return f

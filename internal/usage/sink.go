@@ -59,7 +59,8 @@ type Source interface {
 	// means that the resource is not wanted. The points of one meter, that is of one
 	// signal of one GPU or machine, come in order of time. What could not be measured
 	// is a blind spot; an error means that nothing can be said of any resource.
-	Measure(ctx context.Context, resources []*inventory.Resource, iv Interval, open func(r *inventory.Resource, o Opened) Sink) (Measured, error)
+	Measure(ctx context.Context, resources []*inventory.Resource, iv Interval,
+		open func(r *inventory.Resource, o Opened) Sink) (Measured, error)
 }
 
 var _ Sink = (*Window)(nil)

@@ -35,7 +35,10 @@ func TestStretches(t *testing.T) {
 			name string
 			got  Stretch
 			want time.Duration
-		}{{"rest under 10", w.Rest(st, 10), tc.rest}, {"work", w.Work(st), tc.work}, {"unbroken", w.Unbroken(st), tc.unbent}} {
+		}{
+			{"rest under 10", w.Rest(st, 10), tc.rest}, {"work", w.Work(st), tc.work},
+			{"unbroken", w.Unbroken(st), tc.unbent},
+		} {
 			if got := c.got.Length(end); got != c.want {
 				t.Errorf("%s: %s for %s, want %s", tc.name, c.name, got, c.want)
 			}
@@ -49,7 +52,8 @@ func TestStretchEndsWithItsNewestStep(t *testing.T) {
 	w.Add("", CPUUtil, point(time.Minute, 0))
 	s := w.Rest(w.Machine.Stats(CPUUtil), 5)
 	for _, tc := range []struct{ at, want time.Duration }{
-		{90 * time.Second, 90 * time.Second}, {2 * time.Minute, 2 * time.Minute}, {time.Hour, 2 * time.Minute}, {-time.Hour, 0},
+		{90 * time.Second, 90 * time.Second}, {2 * time.Minute, 2 * time.Minute}, {time.Hour, 2 * time.Minute},
+		{-time.Hour, 0},
 	} {
 		if got := s.Length(at(tc.at)); got != tc.want {
 			t.Errorf("at %s it lasts %s, want %s", tc.at, got, tc.want)
@@ -67,7 +71,8 @@ func TestStretchEndsWithItsNewestStep(t *testing.T) {
 // TestCoverageOfAStretch: what came before a gap does not count, jitter does.
 func TestCoverageOfAStretch(t *testing.T) {
 	for name, order := range map[string][]int{
-		"in order": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "newest first": {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, "joined at last": {9, 1, 7, 3, 5, 0, 8, 2, 6, 4},
+		"in order": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "newest first": {9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
+		"joined at last": {9, 1, 7, 3, 5, 0, 8, 2, 6, 4},
 	} {
 		w := NewWindow(start, at(time.Hour), 10*time.Second, "test", nil)
 		w.Add("", CPUUtil, point(0, 0))
@@ -146,7 +151,9 @@ func TestCounter(t *testing.T) {
 		{"a gap hides progress", []float64{5, 6, -1, 6, 6}, 1, 2 * time.Minute},
 		{"nothing", []float64{-1}, -1, 0},
 	} {
-		for _, order := range [][]time.Duration{every(0, len(tc.values), time.Minute), reversed(every(0, len(tc.values), time.Minute))} {
+		for _, order := range [][]time.Duration{
+			every(0, len(tc.values), time.Minute), reversed(every(0, len(tc.values), time.Minute)),
+		} {
 			w := NewWindow(start, at(time.Hour), time.Minute, "test", nil)
 			for _, d := range order {
 				w.Add("", Step, point(d, tc.values[d/time.Minute]))

@@ -126,7 +126,10 @@ func unmeasured(b []byte) bool {
 // "[Unknown Error]", "[GPU is lost]", "ERR!" and the like where it could not read a value.
 func failed(b []byte) bool {
 	b = bytes.Trim(b, "[]")
-	for _, none := range []string{"", "n/a", "na", "nan", "null", "none", "-", "not supported", "not available", "not found", "insufficient permissions", "no permission"} {
+	for _, none := range []string{
+		"", "n/a", "na", "nan", "null", "none", "-", "not supported", "not available", "not found",
+		"insufficient permissions", "no permission",
+	} {
 		if strings.EqualFold(string(b), none) {
 			return false
 		}
@@ -230,7 +233,8 @@ func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 	if len(b) < 5 || b[4] != separator {
 		return time.Time{}, false, false, nil
 	}
-	if len(b) < len(layout) || b[7] != separator || (b[10] != 'T' && b[10] != ' ' && b[10] != 't') || b[13] != ':' || b[16] != ':' {
+	if len(b) < len(layout) || b[7] != separator || (b[10] != 'T' && b[10] != ' ' && b[10] != 't') || b[13] != ':' ||
+		b[16] != ':' {
 		return time.Time{}, false, false, errNotTime
 	}
 	year, okY := pair(b[0:], b[2:])
@@ -239,7 +243,8 @@ func date(b []byte, separator byte) (t time.Time, zoned, ok bool, err error) {
 	hour, okH := two(b[11:])
 	minute, okMin := two(b[14:])
 	second, okS := two(b[17:])
-	if !okY || !okM || !okD || !okH || !okMin || !okS || month < 1 || month > 12 || day < 1 || day > daysIn(year, month) ||
+	if !okY || !okM || !okD || !okH || !okMin || !okS || month < 1 || month > 12 || day < 1 ||
+		day > daysIn(year, month) ||
 		hour > 23 || minute > 59 || second > 59 {
 		return time.Time{}, false, false, errNotTime
 	}

@@ -206,7 +206,9 @@ func TestQuantiles(t *testing.T) {
 		signal := rapid.SampledFrom([]Signal{GPUUtil, SMActive, MemUsed, Power, Sessions}).Draw(t, "signal")
 		values := map[Signal]*rapid.Generator[float64]{
 			GPUUtil: rapid.Float64Range(0, 100), SMActive: rapid.Float64Range(0, 1), MemUsed: rapid.Float64Range(0, 2e11),
-			Power: rapid.Float64Range(0, 1200), Sessions: rapid.Map(rapid.IntRange(0, 20), func(i int) float64 { return float64(i) }),
+			Power: rapid.Float64Range(0, 1200), Sessions: rapid.Map(rapid.IntRange(0, 20), func(i int) float64 {
+				return float64(i)
+			}),
 		}[signal]
 		list := rapid.SliceOfN(values, 1, 200).Draw(t, "values")
 		q := rapid.Float64Range(0, 1).Draw(t, "q")
@@ -234,7 +236,8 @@ func TestQuantiles(t *testing.T) {
 			t.Fatalf("quantile %v is %v, %v; want %v within %v", q, got, err, want, tolerance)
 		}
 		mean, _ := st.Mean()
-		if math.Abs(mean-sum/float64(len(list))) > 1e-9*(1+sum) || st.Min != list[0] || st.Max != list[len(list)-1] || st.Count != len(list) {
+		if math.Abs(mean-sum/float64(len(list))) > 1e-9*(1+sum) || st.Min != list[0] || st.Max != list[len(list)-1] ||
+			st.Count != len(list) {
 			t.Fatalf("mean %v, %v to %v of %d; want %v, %v to %v of %d", mean, st.Min, st.Max, st.Count,
 				sum/float64(len(list)), list[0], list[len(list)-1], len(list))
 		}
@@ -261,7 +264,8 @@ func TestLastActiveInAnyOrder(t *testing.T) {
 		}
 		st := w.Machine.Stats(GPUUtil)
 		if !st.LastActive.Equal(want) || st.Active != n || w.Coverage(st) != 1 {
-			t.Fatalf("last active %s, %d active points, coverage %v; want %s, %d, 1", st.LastActive, st.Active, w.Coverage(st), want, n)
+			t.Fatalf("last active %s, %d active points, coverage %v; want %s, %d, 1", st.LastActive, st.Active, w.Coverage(st),
+				want, n)
 		}
 		if newest, _ := st.Newest(); newest != 0 || !st.Last.Equal(at(29*time.Minute)) || !st.First.Equal(start) {
 			t.Fatalf("points from %s to %s, newest %v", st.First, st.Last, newest)
@@ -319,8 +323,10 @@ func TestMemoryIsBounded(t *testing.T) {
 		w.Add("0", Power, point(time.Duration(i)*time.Second, 9000-float64(i)/100))
 		w.Add("", Step, point(time.Duration(i)*time.Second, 1e6-v/1e6))
 	}
-	if falls, steps := w.GPUs[0].Stats(Power), w.Machine.Stats(Step); len(falls.crest) > maxPeaks || len(steps.rises) > maxRuns {
-		t.Errorf("a series that only falls holds %d peaks, a counter that only falls %d runs", len(falls.crest), len(steps.rises))
+	if falls, steps := w.GPUs[0].Stats(Power), w.Machine.Stats(Step); len(falls.crest) > maxPeaks ||
+		len(steps.rises) > maxRuns {
+		t.Errorf("a series that only falls holds %d peaks, a counter that only falls %d runs", len(falls.crest),
+			len(steps.rises))
 	}
 	for _, s := range []Signal{MemUsed, Processes} {
 		st := w.GPUs[0].Stats(s)

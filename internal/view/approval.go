@@ -109,10 +109,14 @@ func (p *Proof) String() string {
 
 // NewRequest makes the document of a request at a time.
 func NewRequest(r approval.Request, approvers []string, now time.Time) Request {
-	v := Request{ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)), AmountUSD: r.Amount,
-		PlanHash: r.PlanHash, Team: r.Team, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy, AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
-		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof), DecidedAt: optionalTime(r.DecidedAt),
-		Reason: r.Reason, UsedAt: optionalTime(r.UsedAt)}
+	v := Request{
+		ID: r.ID, Kind: r.Kind, AmountUnit: r.AmountUnit(), Subject: r.Subject, State: string(r.At(now)),
+		AmountUSD: r.Amount,
+		PlanHash:  r.PlanHash, Team: r.Team, Roles: r.Roles, Approvers: append([]string{}, approvers...), AskedBy: r.AskedBy,
+		AskedAt: r.AskedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+		DecidedBy: r.DecidedBy, Proof: newProof(r.DecidedBy, r.Proof), AskedProof: newProof(r.AskedBy, r.AskedProof),
+		DecidedAt: optionalTime(r.DecidedAt),
+		Reason:    r.Reason, UsedAt: optionalTime(r.UsedAt)}
 	if p, ok := r.Shown(); ok {
 		v.Plan = &p
 	} else {
@@ -125,7 +129,10 @@ func newProof(who string, p approval.Proof) *Proof {
 	if who == "" {
 		return nil
 	}
-	return &Proof{Kind: cmp.Or(string(p.Kind), string(approval.SelfDeclared)), Subject: cmp.Or(p.Subject, who), By: p.Detail, Verified: p.Verified()}
+	return &Proof{
+		Kind: cmp.Or(string(p.Kind), string(approval.SelfDeclared)), Subject: cmp.Or(p.Subject, who), By: p.Detail,
+		Verified: p.Verified(),
+	}
 }
 
 // NewApprovals makes the document of requests; all are those that the counts and waits are

@@ -91,7 +91,9 @@ func NewBudgets(all []budget.Status, at time.Time) Budgets {
 }
 
 func newBudget(s budget.Status) Budget {
-	b := Budget{ID: s.Budget.ID, Parent: s.Budget.Parent, Match: s.Budget.Match, From: s.Window.From, Until: s.Window.To, Amount: s.Budget.Amount,
+	b := Budget{
+		ID: s.Budget.ID, Parent: s.Budget.Parent, Match: s.Budget.Match, From: s.Window.From, Until: s.Window.To,
+		Amount:  s.Budget.Amount,
 		Balance: s.Balance, UnboundedHours: s.Unbounded.Hours(),
 		State: s.State, ForecastReason: s.NoForecast, LedgerUntil: optionalTime(s.Through), NothingPosted: nothingPosted(&s)}
 	if s.Budget.PerHour > 0 {
@@ -123,8 +125,10 @@ func (r *Budgets) note(s budget.Status) {
 		r.CoverageNotes = append(r.CoverageNotes, s.Budget.ID+": "+fmt.Sprintf(format, args...))
 	}
 	if s.Unobserved > 0 {
-		cover("%s is reserved by runs that ended without a charge; `curfew budget holds` lists them as unobserved", s.Unobserved.Exact())
-		r.Changes = append(r.Changes, s.Budget.ID+": settle the unobserved reservations, or run `curfew scan` in their accounts, to free what they did not spend")
+		cover("%s is reserved by runs that ended without a charge; `curfew budget holds` lists them as unobserved",
+			s.Unobserved.Exact())
+		r.Changes = append(r.Changes, s.Budget.ID+": settle the unobserved reservations, or run `curfew scan` in their "+
+			"accounts, to free what they did not spend")
 	}
 	if s.Unknown > 0 {
 		counted := "not counted"
@@ -134,18 +138,21 @@ func (r *Budgets) note(s budget.Status) {
 		cover("unpriced charges of at most %s, %s", s.Unknown.Exact(), counted)
 	}
 	if s.Unbounded > 0 {
-		cover("%s of unpriced resources are in no figure", plain.Count(int64(s.Unbounded.Round(time.Hour)/time.Hour), "hour"))
+		cover("%s of unpriced resources are in no figure", plain.Count(int64(s.Unbounded.Round(time.Hour)/time.Hour),
+			"hour"))
 	}
 	if s.NoForecast != "" {
 		cover("%s", s.NoForecast)
 	}
 	if f, ok := s.Forecast.Get(); ok && f.Median > s.Budget.Amount {
-		r.Changes = append(r.Changes, fmt.Sprintf("%s: at the current rate the period ends at %s of %s; spend less, or raise the limit",
-			s.Budget.ID, f.Median.Dollars(), s.Budget.Amount.Dollars()))
+		r.Changes = append(r.Changes,
+			fmt.Sprintf("%s: at the current rate the period ends at %s of %s; spend less, or raise the limit",
+				s.Budget.ID, f.Median.Dollars(), s.Budget.Amount.Dollars()))
 	}
 	if s.Left < 0 {
-		r.Changes = append(r.Changes, fmt.Sprintf("%s: exceeded by %s; release reservations of work that did not start, or raise the limit",
-			s.Budget.ID, (-s.Left).Exact()))
+		r.Changes = append(r.Changes,
+			fmt.Sprintf("%s: exceeded by %s; release reservations of work that did not start, or raise the limit",
+				s.Budget.ID, (-s.Left).Exact()))
 	}
 }
 
@@ -201,8 +208,11 @@ func newHold(h budget.Hold, missed bool, now time.Time) Hold {
 	if missed && state == budget.Expired {
 		state = budget.Unobserved
 	}
-	v := Hold{ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner, Purpose: string(h.Purpose), AmountUSD: h.Amount,
-		AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(), ExpiresAt: h.ExpiresAt.UTC(), Uncharged: missed}
+	v := Hold{
+		ID: h.ID, State: string(state), Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, Owner: h.Owner,
+		Purpose: string(h.Purpose), AmountUSD: h.Amount,
+		AskedBy: h.AskedBy, Approval: h.Approval, Run: h.Run, From: h.From.UTC(), Until: h.Until.UTC(),
+		ExpiresAt: h.ExpiresAt.UTC(), Uncharged: missed}
 	if h.State == budget.Settled {
 		v.ActualUSD = money.Known(h.Actual)
 	}

@@ -113,7 +113,10 @@ func NewCheckpointCollected(c checkpoint.Collected) CheckpointCollected {
 
 // NewCheckpointVerify makes the document of a verification.
 func NewCheckpointVerify(url string, v checkpoint.Verified) CheckpointVerify {
-	d := CheckpointVerify{Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes, Damage: append([]checkpoint.Damage{}, v.Damage...), RolledBack: v.RolledBack, Notes: Lines(v.Notes)}
+	d := CheckpointVerify{
+		Schema: CheckpointVerifySchema, URL: url, Snapshots: []int64{}, Parts: v.Parts, Bytes: v.Bytes,
+		Damage: append([]checkpoint.Damage{}, v.Damage...), RolledBack: v.RolledBack, Notes: Lines(v.Notes),
+	}
 	broken := map[int64]bool{}
 	for _, x := range v.Damage {
 		for _, seq := range x.Seqs {

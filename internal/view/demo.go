@@ -94,7 +94,10 @@ type DemoDone struct {
 
 // NewDemo returns the document of a day in which policies act, without machines.
 func NewDemo(seed uint64, from, until time.Time, set *policy.Set) *Demo {
-	d := &Demo{Schema: DemoSchema, Seed: seed, From: from, Until: until, Policies: []string{}, Machines: []DemoMachine{}, index: map[string]int{}}
+	d := &Demo{
+		Schema: DemoSchema, Seed: seed, From: from, Until: until, Policies: []string{}, Machines: []DemoMachine{},
+		index: map[string]int{},
+	}
 	for _, p := range set.Policies {
 		d.Policies = append(d.Policies, p.Name)
 	}
@@ -176,5 +179,7 @@ func (d *Demo) Charge(before, after, lastHour *costs.Costs) error {
 }
 
 func newDemoCosts() DemoCosts {
-	return DemoCosts{Before: map[string]money.Amount{}, After: map[string]money.Amount{}, LastHour: map[string]money.Amount{}}
+	return DemoCosts{
+		Before: map[string]money.Amount{}, After: map[string]money.Amount{}, LastHour: map[string]money.Amount{},
+	}
 }

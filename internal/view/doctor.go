@@ -119,7 +119,10 @@ type Telemetry struct {
 
 // NewDoctor says what telemetry there is for the running machines.
 func NewDoctor(t Telemetry) Doctor {
-	d := Doctor{Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)), Sources: t.Sources, Machines: []DoctorMachine{}, BlindSpots: append([]inventory.BlindSpot{}, t.BlindSpots...)}
+	d := Doctor{
+		Schema: DoctorSchema, At: t.At, Window: Duration(plain.Duration(t.Window)), Sources: t.Sources,
+		Machines: []DoctorMachine{}, BlindSpots: append([]inventory.BlindSpot{}, t.BlindSpots...),
+	}
 	for _, r := range t.Resources {
 		if traits := r.Kind.Traits(); !traits.Compute || !traits.Measured || r.State != inventory.StateRunning {
 			continue
@@ -138,8 +141,10 @@ func NewDoctor(t Telemetry) Doctor {
 }
 
 func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
-	m := DoctorMachine{ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{}, HeldBy: append([]DoctorHolder{}, t.Holders[r.Ref()]...),
-		Owner: r.Owner, Disputes: append([]inventory.Dispute{}, t.Disputes[r.Ref()]...)}
+	m := DoctorMachine{
+		ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Signals: []DoctorSignal{}, Missing: []DoctorMissing{},
+		HeldBy: append([]DoctorHolder{}, t.Holders[r.Ref()]...),
+		Owner:  r.Owner, Disputes: append([]inventory.Dispute{}, t.Disputes[r.Ref()]...)}
 	gpus := r.Size.GPUs.Or(-1)
 	if gpus >= 0 {
 		m.GPUs = &gpus
@@ -192,14 +197,17 @@ type fixes struct{ exporter, counters, profile string }
 // metrics names in the configuration map.
 var vendorFixes = map[usage.Vendor]fixes{
 	usage.NVIDIA: {
-		exporter: "`helm install dcgm-exporter gpu-helm-charts/dcgm-exporter`, or on the machine: `docker run -d --gpus all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:latest`",
+		exporter: "`helm install dcgm-exporter gpu-helm-charts/dcgm-exporter`, or on the machine: `docker run -d --gpus " +
+			"all --cap-add SYS_ADMIN -p 9400:9400 nvcr.io/nvidia/k8s/dcgm-exporter:latest`",
 		counters: "add to dcgm-exporter's counters: `DCGM_FI_DEV_FB_USED, gauge` and `DCGM_FI_DEV_FB_FREE, gauge`",
 		profile:  "start dcgm-exporter with `-f /etc/dcgm-exporter/dcp-metrics-included.csv`",
 	},
 	usage.AMD: {
-		exporter: "`docker run -d --device=/dev/dri --device=/dev/kfd -p 5000:5000 rocm/device-metrics-exporter:latest`; of partitioned GPUs every partition has to be exported",
+		exporter: "`docker run -d --device=/dev/dri --device=/dev/kfd -p 5000:5000 rocm/device-metrics-exporter:latest`; " +
+			"of partitioned GPUs every partition has to be exported",
 		counters: "add GPU_USED_VRAM and GPU_TOTAL_VRAM to Fields in the configuration of AMD's Device Metrics Exporter",
-		profile:  "add GPU_PROF_GUI_UTIL_PERCENT to Fields in the configuration of AMD's Device Metrics Exporter, and turn ProfilerMetrics on",
+		profile: "add GPU_PROF_GUI_UTIL_PERCENT to Fields in the configuration of AMD's Device Metrics Exporter, and " +
+			"turn ProfilerMetrics on",
 	},
 	usage.Intel: {
 		exporter: "run Intel XPU Manager with its Prometheus exporter, and scrape it",
@@ -212,7 +220,8 @@ var vendorFixes = map[usage.Vendor]fixes{
 		profile:  "neuron-monitor has no finer counters",
 	},
 	usage.UnknownVendor: {
-		exporter: "run the exporter of the GPUs' maker: dcgm-exporter, AMD's Device Metrics Exporter, Intel XPU Manager; names in metrics.sources maps the metrics of others",
+		exporter: "run the exporter of the GPUs' maker: dcgm-exporter, AMD's Device Metrics Exporter, Intel XPU Manager; " +
+			"names in metrics.sources maps the metrics of others",
 		counters: "let the exporter of the GPUs' maker report their memory",
 		profile:  "let the exporter of the GPUs' maker report its profiling counters",
 	},
@@ -234,7 +243,8 @@ func (t Telemetry) missing(w *usage.Window, gpus int, fix fixes, signals []Docto
 	var out []DoctorMissing
 	lacks := func(what, effect, fix string) { out = append(out, DoctorMissing{What: what, Effect: effect, Fix: fix}) }
 	if gpus < 0 {
-		lacks("number of GPUs", "it is never judged by its CPU, and never idle", "name its type or its GPUs: machines in curfew.yaml")
+		lacks("number of GPUs", "it is never judged by its CPU, and never idle",
+			"name its type or its GPUs: machines in curfew.yaml")
 	}
 	if gpus != 0 {
 		vouched := max(has[usage.GPUUtil.String()].GPUs, has[usage.SMActive.String()].GPUs)
@@ -242,7 +252,8 @@ func (t Telemetry) missing(w *usage.Window, gpus int, fix fixes, signals []Docto
 		case !found(usage.GPUUtil) && !found(usage.SMActive):
 			lacks("GPU utilization", "its state is unknown", fix.exporter)
 		case !aggregated && vouched < gpus:
-			lacks(fmt.Sprintf("GPU utilization of %d of %d GPUs", gpus-vouched, gpus), "its state is unknown unless one of the others computes", fix.exporter)
+			lacks(fmt.Sprintf("GPU utilization of %d of %d GPUs", gpus-vouched, gpus),
+				"its state is unknown unless one of the others computes", fix.exporter)
 		}
 		if found(usage.GPUUtil) && !found(usage.MemUsed) && !found(usage.Processes) {
 			lacks("GPU memory", "GPUs at rest count as held, never as idle", fix.counters)
@@ -295,10 +306,17 @@ func (t Telemetry) poor(w *usage.Window) []DoctorMissing {
 	}
 	var out []DoctorMissing
 	if names := slices.Compact(old); len(names) > 0 {
-		out = append(out, DoctorMissing{What: "fresh samples of " + strings.Join(names, ", "), Effect: "the newest is " + plain.Duration(age) + " old, so that its state is unknown", Fix: fixScrape})
+		out = append(out, DoctorMissing{
+			What:   "fresh samples of " + strings.Join(names, ", "),
+			Effect: "the newest is " + plain.Duration(age) + " old, so that its state is unknown", Fix: fixScrape,
+		})
 	}
 	if names := slices.Compact(holes); len(names) > 0 {
-		out = append(out, DoctorMissing{What: "samples of " + strings.Join(names, ", "), Effect: "they cover " + plain.Share(coverage, 0) + " of the window; rest is known only since the last gap", Fix: fixScrape})
+		out = append(out, DoctorMissing{
+			What:   "samples of " + strings.Join(names, ", "),
+			Effect: "they cover " + plain.Share(coverage, 0) + " of the window; rest is known only since the last gap",
+			Fix:    fixScrape,
+		})
 	}
 	return out
 }

@@ -70,7 +70,8 @@ type Fuse struct {
 // NewEnforce makes the document of a pass.
 func NewEnforce(p *round.Result, dryRun bool) Enforce {
 	v := Enforce{Schema: EnforceSchema, DryRun: dryRun, Accounts: p.Accounts, Resources: len(p.Resources),
-		Policies: []PolicyCount{}, Lines: []Line{}, NextAt: optionalTime(p.NextAt()), BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
+		Policies: []PolicyCount{}, Lines: []Line{}, NextAt: optionalTime(p.NextAt()),
+		BlindSpots: append([]inventory.BlindSpot{}, p.BlindSpots...)}
 	if z := p.Frozen(); z != nil {
 		v.Frozen = &action.Freeze{By: z.By, Reason: z.Reason, At: z.At.UTC()}
 	}

@@ -108,7 +108,8 @@ const (
 func NewFix(f Finding, scanned time.Time, commands []string) Fix {
 	commands = append([]string{}, commands...)
 	return Fix{Finding: f, ScannedAt: scanned.UTC(), Account: f.Resource.Account, Region: f.Resource.Region,
-		Change: FixChange{f.Fix.Change, commands}, ByHand: commands, Loses: f.Fix.Note, Undo: f.Fix.Undo, State: FixPreview, Refusals: []Refusal{},
+		Change: FixChange{f.Fix.Change, commands}, ByHand: commands, Loses: f.Fix.Note, Undo: f.Fix.Undo, State: FixPreview,
+		Refusals:      []Refusal{},
 		NeedsApproval: NeedsApproval(f)}
 }
 
@@ -116,7 +117,9 @@ func NewFix(f Finding, scanned time.Time, commands []string) Fix {
 func NeedsApproval(f Finding) bool {
 	do, carried := policy.Of(f.Fix.Change)
 	return carried && action.NeedsApproval(action.Proposal{Do: do, ByPerson: true,
-		Resource: &inventory.Resource{Kind: inventory.Kind(f.Resource.Kind), Lifetime: inventory.Lifetime(f.Resource.Lifetime)}})
+		Resource: &inventory.Resource{
+			Kind: inventory.Kind(f.Resource.Kind), Lifetime: inventory.Lifetime(f.Resource.Lifetime),
+		}})
 }
 
 // ByHandWhy says that a person carries out the fix of a finding.
@@ -186,13 +189,19 @@ func (d *Fix) refuse(rule, why string) {
 
 // NewFixPreview makes the document of a dry run.
 func NewFixPreview(fixes []Fix) Fixes {
-	return Fixes{Schema: FixSchema, DryRun: true, Fixes: fixes, Lines: []Line{}, ApprovalsAsked: []string{}, BlindSpots: []inventory.BlindSpot{}}
+	return Fixes{
+		Schema: FixSchema, DryRun: true, Fixes: fixes, Lines: []Line{}, ApprovalsAsked: []string{},
+		BlindSpots: []inventory.BlindSpot{},
+	}
 }
 
 // NewFixes makes the document of a pass that carries fixes out. Missed are the lines of
 // findings that do not hold any more, asked the requests that wait while grace periods run.
 func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fixes {
-	d := Fixes{Schema: FixSchema, Fixes: fixes, Lines: []Line{}, ApprovalsAsked: append([]string{}, asked...), BlindSpots: append([]inventory.BlindSpot{}, out.BlindSpots...)}
+	d := Fixes{
+		Schema: FixSchema, Fixes: fixes, Lines: []Line{}, ApprovalsAsked: append([]string{}, asked...),
+		BlindSpots: append([]inventory.BlindSpot{}, out.BlindSpots...),
+	}
 	var next time.Time
 	for _, r := range out.Reports {
 		for _, l := range r.Lines {
@@ -214,13 +223,18 @@ func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fix
 	}
 	for _, w := range out.Changed {
 		if !reported(w) {
-			d.Lines = append(d.Lines, Line{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: string(FixChanged),
-				Why: "its fix differs from the one of the last scan; run `curfew scan`, then `curfew fix " + w.Finding[:min(8, len(w.Finding))] + "` again"})
+			d.Lines = append(d.Lines, Line{
+				Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: string(FixChanged),
+				Why: "its fix differs from the one of the last scan; run `curfew scan`, then `curfew fix " +
+					w.Finding[:min(8, len(w.Finding))] + "` again"})
 		}
 	}
 	d.Lines = append(d.Lines, missed...)
 	for _, w := range out.Manual {
-		d.Lines = append(d.Lines, Line{Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: ByHandRule, Why: ByHandWhy(w.Finding)})
+		d.Lines = append(d.Lines, Line{
+			Resource: w.Resource.String(), Policy: round.FindingSource(w.Finding), Result: ByHandRule,
+			Why: ByHandWhy(w.Finding),
+		})
 	}
 	return d
 }

@@ -82,8 +82,11 @@ func (d Decider) String() string {
 
 // NewGate makes the document of a decision.
 func NewGate(e *estimate.Estimate, d gate.Decision, approvers []string, by Decider, dryRun bool) Gate {
-	return Gate{Estimate: listed(e), Schema: GateSchema, Decision: string(d.Decision), Reasons: d.Reasons, Budget: append([]gate.Line{}, d.Budget...),
-		ApprovalID: optionalText(d.ApprovalID), HoldID: optionalText(d.HoldID), DryRun: dryRun, WouldPass: append([]gate.Way{}, d.WouldPass...),
+	return Gate{
+		Estimate: listed(e), Schema: GateSchema, Decision: string(d.Decision), Reasons: d.Reasons,
+		Budget:     append([]gate.Line{}, d.Budget...),
+		ApprovalID: optionalText(d.ApprovalID), HoldID: optionalText(d.HoldID), DryRun: dryRun,
+		WouldPass:   append([]gate.Way{}, d.WouldPass...),
 		UnusedHolds: append([]string{}, d.Unused...), Approvers: append([]string{}, approvers...), Settings: by}
 }
 

@@ -97,11 +97,17 @@ func fact[T any](v *T) inventory.Fact[T] {
 
 // NewKeptResource returns a resource as it is kept, with what it costs an hour.
 func NewKeptResource(r *inventory.Resource, hourly inventory.Fact[money.Amount]) KeptResource {
-	k := KeptResource{Ref: r.Ref(), Name: r.Name, Zone: r.Zone, Type: r.Type, State: r.State, CreatedAt: r.CreatedAt, StateSince: r.StateSince,
-		Tags: r.Tags, Manager: r.Manager, HourlyUSD: null(hourly), GPUs: null(r.Size.GPUs), InstanceStorageGB: null(r.Size.InstanceStorageGB)}
+	k := KeptResource{
+		Ref: r.Ref(), Name: r.Name, Zone: r.Zone, Type: r.Type, State: r.State, CreatedAt: r.CreatedAt,
+		StateSince: r.StateSince,
+		Tags:       r.Tags, Manager: r.Manager, HourlyUSD: null(hourly), GPUs: null(r.Size.GPUs),
+		InstanceStorageGB: null(r.Size.InstanceStorageGB)}
 	switch d := r.Detail.(type) {
 	case *inventory.Instance:
-		m := &KeptInstance{Market: d.Market, Image: d.ImageID, Protected: null(d.TerminationProtected), SpotOnce: null(d.SpotOnce), Disks: []KeptDisk{}}
+		m := &KeptInstance{
+			Market: d.Market, Image: d.ImageID, Protected: null(d.TerminationProtected), SpotOnce: null(d.SpotOnce),
+			Disks: []KeptDisk{},
+		}
 		for _, x := range d.Disks {
 			m.Disks = append(m.Disks, KeptDisk{x.VolumeID, x.DeleteOnTermination, x.Device, x.Root, null(x.SizeGiB)})
 		}
@@ -126,14 +132,21 @@ func (doc *Inventory) Priced(tags inventory.TagMapping) []round.Priced {
 
 // Priced returns the resource, owned by the tags of the configuration, with its hourly cost.
 func (k *KeptResource) Priced(tags inventory.TagMapping) round.Priced {
-	r := &inventory.Resource{ID: k.Ref.ID, Cloud: k.Ref.Cloud, Account: k.Ref.Account, Region: k.Ref.Region, Kind: k.Ref.Kind, Name: k.Name, Zone: k.Zone,
+	r := &inventory.Resource{
+		ID: k.Ref.ID, Cloud: k.Ref.Cloud, Account: k.Ref.Account, Region: k.Ref.Region, Kind: k.Ref.Kind, Name: k.Name,
+		Zone: k.Zone,
 		Type: k.Type, State: k.State, CreatedAt: k.CreatedAt, StateSince: k.StateSince, Tags: k.Tags, Manager: k.Manager}
 	r.Size.GPUs, r.Size.InstanceStorageGB = fact(k.GPUs), fact(k.InstanceStorageGB)
 	switch {
 	case k.Instance != nil:
-		d := &inventory.Instance{Market: k.Instance.Market, ImageID: k.Instance.Image, TerminationProtected: fact(k.Instance.Protected), SpotOnce: fact(k.Instance.SpotOnce)}
+		d := &inventory.Instance{
+			Market: k.Instance.Market, ImageID: k.Instance.Image, TerminationProtected: fact(k.Instance.Protected),
+			SpotOnce: fact(k.Instance.SpotOnce),
+		}
 		for _, x := range k.Instance.Disks {
-			d.Disks = append(d.Disks, inventory.Disk{VolumeID: x.VolumeID, DeleteOnTermination: x.Ends, Device: x.Device, Root: x.Root, SizeGiB: fact(x.SizeGiB)})
+			d.Disks = append(d.Disks, inventory.Disk{
+				VolumeID: x.VolumeID, DeleteOnTermination: x.Ends, Device: x.Device, Root: x.Root, SizeGiB: fact(x.SizeGiB),
+			})
 		}
 		r.Detail = d
 	case k.Volume != nil:

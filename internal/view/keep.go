@@ -29,7 +29,9 @@ type Keep struct {
 
 // NewKeep makes the document of an exemption.
 func NewKeep(k action.Keep) Keep {
-	return Keep{Schema: KeepSchema, Resource: k.Ref.String(), Until: k.Until.UTC(), Reason: k.Reason, By: k.By, At: k.At.UTC()}
+	return Keep{
+		Schema: KeepSchema, Resource: k.Ref.String(), Until: k.Until.UTC(), Reason: k.Reason, By: k.By, At: k.At.UTC(),
+	}
 }
 
 // Keeps are the exemptions that hold.
@@ -73,7 +75,10 @@ type BlownFuse struct {
 func NewFuses(all []action.Fuse) Fuses {
 	d := Fuses{FusesSchema, []BlownFuse{}}
 	for _, f := range all {
-		d.Fuses = append(d.Fuses, BlownFuse{f.Source, f.Account, f.At.UTC(), f.Due, f.Selected, optionalTime(f.ConfirmedAt), f.By, f.Reason, optionalTime(f.Until)})
+		d.Fuses = append(d.Fuses, BlownFuse{
+			f.Source, f.Account, f.At.UTC(), f.Due, f.Selected, optionalTime(f.ConfirmedAt), f.By, f.Reason,
+			optionalTime(f.Until),
+		})
 	}
 	return d
 }

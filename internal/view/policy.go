@@ -34,7 +34,10 @@ type PolicyReach struct {
 
 // NewPolicyCheck returns the document of a check.
 func NewPolicyCheck(set *policy.Set, warnings []policy.Caution, against *PolicyReach) PolicyCheck {
-	return PolicyCheck{Schema: PolicyCheckSchema, Policies: len(set.Policies), Warnings: append([]policy.Caution{}, warnings...), Against: against}
+	return PolicyCheck{
+		Schema: PolicyCheckSchema, Policies: len(set.Policies), Warnings: append([]policy.Caution{}, warnings...),
+		Against: against,
+	}
 }
 
 // PolicyTest is the outcome of test cases.
@@ -120,7 +123,9 @@ type ExplainedPart struct {
 // NewPolicyExplain asks every policy about a resource.
 func NewPolicyExplain(set *policy.Set, facts *policy.Facts) PolicyExplain {
 	r := facts.Resource
-	doc := PolicyExplain{Schema: PolicyExplainSchema, Resource: r.Ref().String(), Kind: string(r.Kind), Type: r.Type, Name: cmp.Or(r.Name, r.ID), Region: r.Region,
+	doc := PolicyExplain{
+		Schema: PolicyExplainSchema, Resource: r.Ref().String(), Kind: string(r.Kind), Type: r.Type,
+		Name: cmp.Or(r.Name, r.ID), Region: r.Region,
 		Policies: []ExplainedPolicy{}}
 	if d := facts.Duty; d != nil {
 		doc.Duty = &ExplainedDuty{d.State.String(), d.Lasting.Seconds(), d.Why}

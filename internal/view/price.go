@@ -44,7 +44,8 @@ type PriceTier struct {
 
 // NewPrice makes the document of an entry of the book.
 func NewPrice(e price.Entry, own bool) Price {
-	d := Price{Service: e.Service, Name: cmp.Or(e.Type, string(e.Item)), Region: e.Region, Term: string(e.Term), Unit: e.Price.Unit,
+	d := Price{
+		Service: e.Service, Name: cmp.Or(e.Type, string(e.Item)), Region: e.Region, Term: string(e.Term), Unit: e.Price.Unit,
 		USD: e.Price.Rate, Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), Own: own}
 	for _, t := range e.Price.Tiers {
 		d.Tiers = append(d.Tiers, PriceTier{Above: t.Above, USD: t.Rate})
@@ -192,7 +193,9 @@ func NewPriceUpdate(accepted []price.Change, refused []price.Refusal, keep bool)
 		d.Accepted = append(d.Accepted, change)
 	}
 	for _, r := range refused {
-		d.Refused = append(d.Refused, PriceRefusal{What: r.Entry.String(), USD: r.Entry.Price.Rate, Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason)})
+		d.Refused = append(d.Refused, PriceRefusal{
+			What: r.Entry.String(), USD: r.Entry.Price.Rate, Line: r.Entry.Line, Reason: strings.TrimSpace(r.Reason),
+		})
 	}
 	return d
 }

@@ -140,9 +140,13 @@ type RunConnected struct {
 
 // NewRun makes the document of a session at a time.
 func NewRun(s session.Session, now time.Time) Run {
-	r := Run{ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region, Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.IDs(),
-		Attempt: s.Launches, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.By, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID, ApprovalID: s.Approval, RequestedAt: s.RequestedAt.UTC(),
-		LaunchedAt: optionalTime(s.LaunchedAt), ReadyAt: optionalTime(s.ReadyAt), EndedAt: optionalTime(s.EndedAt), HourlyUSD: s.Rate, RunAs: s.RunAs, Lost: s.Lost, Wrong: s.Wrong}
+	r := Run{
+		ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region,
+		Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.IDs(),
+		Attempt: s.Launches, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.By, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID,
+		ApprovalID: s.Approval, RequestedAt: s.RequestedAt.UTC(),
+		LaunchedAt: optionalTime(s.LaunchedAt), ReadyAt: optionalTime(s.ReadyAt), EndedAt: optionalTime(s.EndedAt),
+		HourlyUSD: s.Rate, RunAs: s.RunAs, Lost: s.Lost, Wrong: s.Wrong}
 	if s.Idle > 0 {
 		r.Idle = session.Duration(s.Idle).String()
 	}
@@ -172,7 +176,9 @@ func NewRunHost(h session.Status) RunHost {
 	for _, c := range h.Connections {
 		connections = append(connections, RunConnection{c.Kind, c.From, c.Since.UTC()})
 	}
-	return RunHost{Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity, Since: h.Since.UTC(), EndsAt: optionalTime(h.EndsAt), Unsaved: h.Unsaved,
+	return RunHost{
+		Node: h.Node, Phase: string(h.Phase), Why: h.Why, At: h.At.UTC(), Activity: h.Activity, Since: h.Since.UTC(),
+		EndsAt: optionalTime(h.EndsAt), Unsaved: h.Unsaved,
 		Terminals: h.Terminals, Connections: connections, Steps: append([]session.Step{}, h.Steps...)}
 }
 

@@ -14,7 +14,8 @@ import (
 // pictured are the signals that are kept for pictures, in the order in which they are
 // looked for.
 var pictured = []usage.Signal{
-	usage.GPUUtil, usage.SMActive, usage.Requests, usage.MemUsed, usage.CPUUtil, usage.Capacity, usage.Healthy, usage.NetBytes, usage.DiskOps,
+	usage.GPUUtil, usage.SMActive, usage.Requests, usage.MemUsed, usage.CPUUtil, usage.Capacity, usage.Healthy,
+	usage.NetBytes, usage.DiskOps,
 }
 
 // Bounds of what is kept for pictures.
@@ -49,7 +50,9 @@ func SamplesOf(w *usage.Window) []Samples {
 		if st == nil || len(out) == maxSamples {
 			continue
 		}
-		s := Samples{Signal: sig.String(), From: w.From.UTC(), To: w.To.UTC(), Values: make([]*float32, usage.Buckets), Max: st.Max}
+		s := Samples{
+			Signal: sig.String(), From: w.From.UTC(), To: w.To.UTC(), Values: make([]*float32, usage.Buckets), Max: st.Max,
+		}
 		for i := range s.Values {
 			if v, ok := st.Bucket(i); ok {
 				short := float32(v)
@@ -89,7 +92,8 @@ func (d *Scan) Largest(n int) []*Finding {
 	out := make([]*Finding, 0, len(d.Findings))
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		if saved, wasted := f.Weight(); n < 0 || saved > 0 || wasted > 0 || (f.Step > int(finding.StepMeasure) && !f.SavingsUpperBoundUSD.Known()) {
+		if saved, wasted := f.Weight(); n < 0 || saved > 0 || wasted > 0 ||
+			(f.Step > int(finding.StepMeasure) && !f.SavingsUpperBoundUSD.Known()) {
 			out = append(out, f)
 		}
 	}

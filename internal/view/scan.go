@@ -112,7 +112,8 @@ func (w *ScanWindow) Gap() string {
 	if v, ok := w.UnknownAtMostUSD.Get(); ok {
 		most = "at most " + money.Known(v).String()
 	}
-	return plain.Duration(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.Span() + ", neither used nor wasted: " + most
+	return plain.Duration(time.Duration(w.UnknownSeconds)*time.Second) + " of metered time in the last " + w.Span() +
+		", neither used nor wasted: " + most
 }
 
 // Resources counts what was seen.

@@ -51,7 +51,9 @@ func NewScan(a *round.Result, o ScanOptions) Scan {
 		d.Resources.ByKind[valid(string(k))] = n
 	}
 	for _, b := range a.BlindSpots {
-		d.BlindSpots = append(d.BlindSpots, inventory.BlindSpot{What: valid(b.What), Why: valid(b.Why), Effect: valid(b.Effect)})
+		d.BlindSpots = append(d.BlindSpots, inventory.BlindSpot{
+			What: valid(b.What), Why: valid(b.Why), Effect: valid(b.Effect),
+		})
 	}
 	for i := range a.Findings {
 		d.Findings = append(d.Findings, newFinding(&a.Findings[i], a.Charges))
@@ -154,8 +156,11 @@ func newWindow(c *costs.Costs) *ScanWindow {
 		return nil
 	}
 	t := c.Total
-	w := &ScanWindow{From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: money.Known(t.Used), StarvedUSD: money.Known(t.Starved), WarmingUSD: money.Known(t.Warming),
-		WastedUSD: money.Known(t.Wasted), UnmeasuredUSD: money.Known(t.CannotJudge), OtherUSD: money.Known(t.Other), TotalUSD: money.Known(t.Amount),
+	w := &ScanWindow{
+		From: c.Since.UTC(), To: c.Until.UTC(), UsedUSD: money.Known(t.Used), StarvedUSD: money.Known(t.Starved),
+		WarmingUSD: money.Known(t.Warming),
+		WastedUSD:  money.Known(t.Wasted), UnmeasuredUSD: money.Known(t.CannotJudge), OtherUSD: money.Known(t.Other),
+		TotalUSD:       money.Known(t.Amount),
 		UnknownSeconds: t.UnknownSeconds, UnknownReason: t.AtMostReason}
 	if t.AtMost != nil {
 		w.UnknownAtMostUSD = money.Known(*t.AtMost)
@@ -170,12 +175,15 @@ func (d *Scan) categories(a *round.Result, m *meters) {
 		for _, name := range billedNames {
 			*d.Categories.Named(name) = money.Known(b.ByCategory[name])
 		}
-		of := fmt.Sprintf("of the bill %s, %s to %s, at effective cost, brought to a month", valid(b.Source), b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
+		of := fmt.Sprintf("of the bill %s, %s to %s, at effective cost, brought to a month", valid(b.Source),
+			b.From.Format(time.DateOnly), b.To.Format(time.DateOnly))
 		d.CategoriesNotes = map[string]string{"all": of, round.CategoryNetwork: "on a bill it is among overhead and egress",
 			round.CategoryIdle: "the bill's compute is divided as that of the machines that were audited, at list price"}
 		return
 	}
-	d.CategoriesNotes = map[string]string{round.CategoryEgress: "no bill was read, and only a bill says what was transferred"}
+	d.CategoriesNotes = map[string]string{
+		round.CategoryEgress: "no bill was read, and only a bill says what was transferred",
+	}
 	for _, name := range categoryNames {
 		if name == round.CategoryEgress {
 			continue
@@ -194,7 +202,8 @@ func newFinding(f *finding.Finding, charges map[inventory.Ref][]ledger.Charge) F
 		ID: valid(f.ID), Rule: valid(f.Rule), Step: int(f.Step), Because: valid(f.Because),
 		MonthlyWasteUSD: money.Known(f.Waste), Confidence: f.Confidence, Overlaps: valid(f.Overlaps),
 		Evidence: make([]Evidence, 0, len(f.Evidence)),
-		Fix: FindingFix{Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change, Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
+		Fix: FindingFix{
+			Action: valid(f.Fix.Change.Action()), Change: f.Fix.Change, Command: valid(f.Fix.Command), Risk: f.Fix.Risk,
 			Undo: f.Fix.Undo, Note: valid(f.Fix.Note)},
 	}
 	if f.Resource != nil {
@@ -300,7 +309,8 @@ func savings(findings []Finding, a *round.Result) ([]ScanStep, ScanTotals) {
 		}
 		step := ScanStep{
 			Step: int(s.Step), Name: s.Step.String(), Findings: s.Findings, SavingsUnknown: s.Unknown, Risk: s.Risk,
-			MonthlyWasteUSD: money.Known(0), MonthlySavingsUSD: known(s.Savings, s.Unknown < s.Findings), SavingsUpperBoundUSD: sum(s.Savings, s.UpTo),
+			MonthlyWasteUSD: money.Known(0), MonthlySavingsUSD: known(s.Savings, s.Unknown < s.Findings),
+			SavingsUpperBoundUSD: sum(s.Savings, s.UpTo),
 		}
 		unpriced := 0
 		for _, f := range findings {
@@ -350,7 +360,8 @@ func calls(list []round.Calls) ([]APICall, money.Dollars) {
 		total = total.Plus(c.Cost)
 	}
 	slices.SortStableFunc(out, func(x, y APICall) int {
-		return cmp.Or(cmp.Compare(y.CostUSD.Or(0), x.CostUSD.Or(0)), cmp.Compare(x.API, y.API), cmp.Compare(x.Count, y.Count))
+		return cmp.Or(cmp.Compare(y.CostUSD.Or(0), x.CostUSD.Or(0)), cmp.Compare(x.API, y.API),
+			cmp.Compare(x.Count, y.Count))
 	})
 	return out, total
 }
@@ -488,7 +499,8 @@ func (m *meters) unpricedList() []Unpriced {
 		out = append(out, Unpriced{Kind: k.kind, Type: k.typ, Region: k.region, Meter: k.meter, Why: k.why, Resources: ids})
 	}
 	slices.SortFunc(out, func(x, y Unpriced) int {
-		return cmp.Or(cmp.Compare(len(y.Resources), len(x.Resources)), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Type, y.Type),
+		return cmp.Or(cmp.Compare(len(y.Resources), len(x.Resources)), cmp.Compare(x.Kind, y.Kind),
+			cmp.Compare(x.Type, y.Type),
 			cmp.Compare(x.Region, y.Region), cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Why, y.Why))
 	})
 	return out
@@ -506,12 +518,14 @@ func (m *meters) assumptions() []string {
 	out := []string{
 		"A month is 730 hours; each resource is taken to run on as it does now.",
 		"Costs are list prices. Savings are net of reserved instances and savings plans, and of what keeps costing.",
-		"Waste is what idle, held, stalled or unused resources cost over the window, brought to a month. What was not measured is in neither used nor waste.",
+		"Waste is what idle, held, stalled or unused resources cost over the window, brought to a month. What was not " +
+			"measured is in neither used nor waste.",
 		"Savings are what all fixes together save: storage and right-sizing are savings and no waste.",
 		"Data transfer is not counted: only a bill says what was transferred.",
 	}
 	for _, e := range slices.Sorted(maps.Keys(m.estimates)) {
-		out = append(out, fmt.Sprintf("Estimated for %s: %s.", plain.Count(m.estimates[e], "meter"), strings.TrimSuffix(e, ".")))
+		out = append(out, fmt.Sprintf("Estimated for %s: %s.", plain.Count(m.estimates[e], "meter"),
+			strings.TrimSuffix(e, ".")))
 	}
 	return out
 }

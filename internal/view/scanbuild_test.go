@@ -23,14 +23,29 @@ func TestEvidence(t *testing.T) {
 		in   usage.Evidence
 		want Evidence
 	}{
-		{"sampled", usage.Evidence{Signal: "gpu_util_max_pct", Value: "0.4", Window: 14 * day, Coverage: 0.99, Source: "cloudwatch"},
+		{
+			"sampled", usage.Evidence{
+				Signal: "gpu_util_max_pct", Value: "0.4", Window: 14 * day, Coverage: 0.99, Source: "cloudwatch",
+			},
 			Evidence{"gpu_util_max_pct", "0.4", "14d", "0.99", "cloudwatch"}},
-		{"almost all is not all", usage.Evidence{Signal: "s", Window: day, Coverage: 0.9999}, Evidence{Signal: "s", Window: "1d", Coverage: "0.99"}},
-		{"all", usage.Evidence{Signal: "s", Window: day, Coverage: 1}, Evidence{Signal: "s", Window: "1d", Coverage: "1.00"}},
-		{"a share that binary fractions miss", usage.Evidence{Signal: "s", Coverage: 0.29}, Evidence{Signal: "s", Coverage: "0.29"}},
+		{
+			"almost all is not all", usage.Evidence{Signal: "s", Window: day, Coverage: 0.9999},
+			Evidence{Signal: "s", Window: "1d", Coverage: "0.99"},
+		},
+		{
+			"all", usage.Evidence{Signal: "s", Window: day, Coverage: 1},
+			Evidence{Signal: "s", Window: "1d", Coverage: "1.00"},
+		},
+		{
+			"a share that binary fractions miss", usage.Evidence{Signal: "s", Coverage: 0.29},
+			Evidence{Signal: "s", Coverage: "0.29"},
+		},
 		{"none", usage.Evidence{Signal: "s", Window: day}, Evidence{Signal: "s", Window: "1d", Coverage: "0.00"}},
 		{"a fact", usage.Fact("state", "available", "ec2"), Evidence{Signal: "state", Value: "available", Source: "ec2"}},
-		{"two units", usage.Evidence{Signal: "s", Window: 6*day + 4*time.Hour, Coverage: usage.NoCoverage}, Evidence{Signal: "s", Window: "6d4h"}},
+		{
+			"two units", usage.Evidence{Signal: "s", Window: 6*day + 4*time.Hour, Coverage: usage.NoCoverage},
+			Evidence{Signal: "s", Window: "6d4h"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,19 +65,37 @@ func TestFindingMoney(t *testing.T) {
 		unpriced string
 		want     amounts
 	}{
-		{"known", viewtest.Found{Step: finding.StepIdle, Waste: "734.385", Saving: viewtest.Saving("734.385")}, "734.385", "",
+		{
+			"known", viewtest.Found{Step: finding.StepIdle, Waste: "734.385", Saving: viewtest.Saving("734.385")}, "734.385",
+			"",
 			amounts{"734.38", "734.38", "734.38", "734.38", "", ""}},
-		{"bounded", viewtest.Found{Step: finding.StepIdle, Waste: "10", Saving: finding.Saving{Bounded: true, UpperBound: viewtest.USD("10"), Why: "plans not read"}}, "10", "",
+		{
+			"bounded", viewtest.Found{
+				Step: finding.StepIdle, Waste: "10",
+				Saving: finding.Saving{Bounded: true, UpperBound: viewtest.USD("10"), Why: "plans not read"},
+			}, "10", "",
 			amounts{"", "10.00", "10.00", "10.00", "plans not read", ""}},
-		{"waste that nothing measured is not zero", viewtest.Found{Step: finding.StepIdle, Unmeasured: true, Saving: finding.Saving{Bounded: true, UpperBound: viewtest.USD("10"), Why: "nothing measured its use"}}, "10", "",
+		{
+			"waste that nothing measured is not zero", viewtest.Found{
+				Step: finding.StepIdle, Unmeasured: true,
+				Saving: finding.Saving{Bounded: true, UpperBound: viewtest.USD("10"), Why: "nothing measured its use"},
+			}, "10", "",
 			amounts{"", "10.00", "", "10.00", "nothing measured its use", ""}},
-		{"unpriced waste is not zero", viewtest.Found{Step: finding.StepIdle, Saving: finding.Saving{Why: "no price"}}, "", "no price for p9",
+		{
+			"unpriced waste is not zero", viewtest.Found{Step: finding.StepIdle, Saving: finding.Saving{Why: "no price"}}, "",
+			"no price for p9",
 			amounts{"", "", "", "", "no price", "no price for p9"}},
-		{"advice on a priced machine wastes nothing", viewtest.Found{Step: finding.StepModel, Saving: finding.Saving{Why: "depends on the model"}}, "5", "",
+		{
+			"advice on a priced machine wastes nothing", viewtest.Found{
+				Step: finding.StepModel, Saving: finding.Saving{Why: "depends on the model"},
+			}, "5", "",
 			amounts{"", "", "0.00", "5.00", "depends on the model", ""}},
 		{"an unknown saving always has a reason", viewtest.Found{Step: finding.StepIdle, Waste: "1"}, "1", "",
 			amounts{"", "", "1.00", "1.00", "what it saves is not known", ""}},
-		{"the finding's own cost comes first", viewtest.Found{Step: finding.StepMeasure, Saving: viewtest.Saving("0"), Cost: "7"}, "9", "",
+		{
+			"the finding's own cost comes first", viewtest.Found{
+				Step: finding.StepMeasure, Saving: viewtest.Saving("0"), Cost: "7",
+			}, "9", "",
 			amounts{"0.00", "0.00", "0.00", "7.00", "", ""}},
 		{"no meter", viewtest.Found{Step: finding.StepMeasure, Saving: viewtest.Saving("0")}, "", "",
 			amounts{"0.00", "0.00", "0.00", "", "", "it has no meter of its own"}},
@@ -80,7 +113,10 @@ func TestFindingMoney(t *testing.T) {
 				w.Unpriced(r, "compute", ledger.Compute, tt.unpriced)
 			}
 			f := newFinding(w.Find(r, tt.f), w.Result.Charges)
-			got := amounts{f.MonthlySavingsUSD.Cents(), f.SavingsUpperBoundUSD.Cents(), f.MonthlyWasteUSD.Cents(), f.MonthlyCostUSD.Cents(), f.SavingsUnknown, f.CostUnknown}
+			got := amounts{
+				f.MonthlySavingsUSD.Cents(), f.SavingsUpperBoundUSD.Cents(), f.MonthlyWasteUSD.Cents(), f.MonthlyCostUSD.Cents(),
+				f.SavingsUnknown, f.CostUnknown,
+			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -91,22 +127,28 @@ func TestFindingMoney(t *testing.T) {
 func TestUnknownIsNeverZero(t *testing.T) {
 	d := NewScan(viewtest.AllUnpriced(), ScanOptions{})
 	for name, v := range map[string]money.Dollars{
-		"cost": d.MonthlyCostUSD, "waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "bound": d.Totals.SavingsUpperBoundUSD,
-		"idle": d.Categories.Idle, "egress": d.Categories.Egress, "owner's cost": d.Owners[0].MonthlyCostUSD, "owner's waste": d.Owners[0].MonthlyWasteUSD,
+		"cost": d.MonthlyCostUSD, "waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD,
+		"bound": d.Totals.SavingsUpperBoundUSD,
+		"idle":  d.Categories.Idle, "egress": d.Categories.Egress, "owner's cost": d.Owners[0].MonthlyCostUSD,
+		"owner's waste":  d.Owners[0].MonthlyWasteUSD,
 		"step's savings": d.Steps[0].MonthlySavingsUSD, "step's waste": d.Steps[0].MonthlyWasteUSD,
 	} {
 		if v.Known() {
 			t.Errorf("%s of what has no price is %s", name, v)
 		}
 	}
-	if d.MonthlyCostNote == "" || d.MonthlyWasteNote == "" || d.CategoriesNotes["egress"] == "" || d.CategoriesNotes["idle"] == "" {
+	if d.MonthlyCostNote == "" || d.MonthlyWasteNote == "" || d.CategoriesNotes["egress"] == "" ||
+		d.CategoriesNotes["idle"] == "" {
 		t.Errorf("an amount is null without a reason: %q, %q, %v", d.MonthlyCostNote, d.MonthlyWasteNote, d.CategoriesNotes)
 	}
 }
 
 func TestZeroIsKnownWhereEverythingHasAPrice(t *testing.T) {
 	d := NewScan(viewtest.NothingFound(), ScanOptions{})
-	for name, v := range map[string]money.Dollars{"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle, "unmeasured": d.Totals.MonthlyCannotJudgeUSD} {
+	for name, v := range map[string]money.Dollars{
+		"waste": d.MonthlyWasteUSD, "savings": d.Totals.MonthlySavingsUSD, "idle": d.Categories.Idle,
+		"unmeasured": d.Totals.MonthlyCannotJudgeUSD,
+	} {
 		if got := v.Cents(); got != "0.00" {
 			t.Errorf("%s: got %q, want 0.00", name, got)
 		}
@@ -140,7 +182,9 @@ func TestCannotJudge(t *testing.T) {
 	w.Verdict(busy, duty.Busy, "")
 	wasted := w.Resource(inventory.KindEndpoint, "wasted", "g5.xlarge", "", viewtest.Ana)
 	w.Charge(wasted, "compute", ledger.Compute, "40")
-	w.Find(wasted, viewtest.Found{Rule: "endpoint-idle", Step: finding.StepIdle, Waste: "40", Saving: viewtest.Saving("40")})
+	w.Find(wasted, viewtest.Found{
+		Rule: "endpoint-idle", Step: finding.StepIdle, Waste: "40", Saving: viewtest.Saving("40"),
+	})
 	costly := w.Resource(inventory.KindInstance, "i-costly", "p9.metal", "", viewtest.Ana)
 	w.Unpriced(costly, "compute", ledger.Compute, "no price")
 	reserved := w.Resource(inventory.KindCapacityReservation, "cr-1", "g5.xlarge", "", viewtest.Ana)
@@ -168,8 +212,10 @@ func TestLargest(t *testing.T) {
 		id, saves, bound, waste string
 		step                    finding.Step
 	}{
-		{"a", "5", "", "0", finding.StepStorage}, {"b", "", "100", "0", finding.StepIdle}, {"c", "50", "", "50", finding.StepIdle},
-		{"d", "0", "", "0", finding.StepMeasure}, {"e", "", "", "0", finding.StepIdle}, {"f", "0", "", "9", finding.StepIdle},
+		{"a", "5", "", "0", finding.StepStorage}, {"b", "", "100", "0", finding.StepIdle},
+		{"c", "50", "", "50", finding.StepIdle},
+		{"d", "0", "", "0", finding.StepMeasure}, {"e", "", "", "0", finding.StepIdle},
+		{"f", "0", "", "9", finding.StepIdle},
 	} {
 		r := w.Resource(inventory.KindInstance, f.id, "g5.xlarge", "", viewtest.Ana)
 		w.Charge(r, "compute", ledger.Compute, "100")

@@ -68,7 +68,11 @@ func TestLoadRefuses(t *testing.T) {
 		{"a float for an amount", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": 7481.20`, "an amount is a string"},
 		{"a zero too many", `"monthly_waste_usd": "7481.20"`, `"monthly_waste_usd": "7481.200"`, "it is spelled"},
 		{"no id", `"id": "` + id + `"`, `"id": ""`, "missing or not its own"},
-		{"an id twice", doc, strings.ReplaceAll(doc, finding.ID("gpu-instance-idle", viewtest.Realistic().Findings[1].Resource.Ref()), id), "missing or not its own"},
+		{
+			"an id twice", doc,
+			strings.ReplaceAll(doc, finding.ID("gpu-instance-idle", viewtest.Realistic().Findings[1].Resource.Ref()), id),
+			"missing or not its own",
+		},
 		{"no rule", `"rule": "gpu-held"`, `"rule": ""`, "rule missing"},
 		{"a step that is none", `"step": 1,
       "resource"`, `"step": 8,
@@ -76,9 +80,15 @@ func TestLoadRefuses(t *testing.T) {
 		{"an unknown risk", `"risk": "medium"`, `"risk": "lowish"`, "risk"},
 		{"an unknown undo", `"undo": "full"`, `"undo": "maybe"`, "undo"},
 		{"no confidence", `"confidence": "high"`, `"confidence": "none"`, "confidence"},
-		{"a saving unknown without a reason", `"savings_unknown": "savings plans could not be read",`, "", "without a reason"},
+		{
+			"a saving unknown without a reason", `"savings_unknown": "savings plans could not be read",`, "",
+			"without a reason",
+		},
 		{"no lifetime", `"lifetime": "ephemeral"`, `"lifetime": ""`, "resource.lifetime missing"},
-		{"no time", `"finished_at": "2026-07-20T09:00:38Z"`, `"finished_at": "0001-01-01T00:00:00Z"`, "finished_at is missing"},
+		{
+			"no time", `"finished_at": "2026-07-20T09:00:38Z"`, `"finished_at": "0001-01-01T00:00:00Z"`,
+			"finished_at is missing",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -104,7 +114,8 @@ func FuzzLoadScan(f *testing.F) {
 	one.Charge(r, "compute", ledger.Compute, "1.50")
 	one.Verdict(r, duty.Idle, "idle")
 	one.Find(r, viewtest.Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "1.50", Because: "idle",
-		Saving: finding.Saving{Bounded: true, UpperBound: viewtest.USD("1.50"), Why: "plans not read"}, Evidence: []usage.Evidence{viewtest.Measured("gpu_util_max_pct", "0", 0.99)}})
+		Saving:   finding.Saving{Bounded: true, UpperBound: viewtest.USD("1.50"), Why: "plans not read"},
+		Evidence: []usage.Evidence{viewtest.Measured("gpu_util_max_pct", "0", 0.99)}})
 	for _, a := range []*round.Result{one.Audit(), viewtest.NewWorld().Audit()} {
 		var b bytes.Buffer
 		if err := WriteJSON(&b, NewScan(a, ScanOptions{})); err != nil {
@@ -112,7 +123,8 @@ func FuzzLoadScan(f *testing.F) {
 		}
 		f.Add(b.Bytes())
 	}
-	f.Add([]byte(`{"schema":"curfew.scan/v1","cloud":"aws","started_at":"2026-07-20T11:00:00+02:00","finished_at":"2026-07-20T09:00:00Z","findings":null}`))
+	f.Add([]byte(
+		`{"schema":"curfew.scan/v1","cloud":"aws","started_at":"2026-07-20T11:00:00+02:00","finished_at":"2026-07-20T09:00:00Z","findings":null}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		first, err := LoadScan(bytes.NewReader(in))
 		if err != nil {
@@ -127,7 +139,8 @@ func FuzzLoadScan(f *testing.F) {
 			t.Fatalf("what was read is not accepted when written: %v", err)
 		}
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("reading and writing changed the document:\n%s", cmp.Diff(first, second, cmp.AllowUnexported(money.Dollars{})))
+			t.Errorf("reading and writing changed the document:\n%s",
+				cmp.Diff(first, second, cmp.AllowUnexported(money.Dollars{})))
 		}
 	})
 }
@@ -168,12 +181,16 @@ func TestYAMLIsTheSameDocument(t *testing.T) {
 func TestYAMLKeepsAnyName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[-:#{}\[\],&*!|>'"%@\x60 \n\t0-9eE.~=<?]{0,8}`),
-			rapid.SampledFrom([]string{"null", "~", "yes", "0x1f", "1_000", "2026-07-20", "<<", ".inf", "---", "? a", "\u2028", "\u0085", "\ufeffa"})).Draw(t, "name")
+			rapid.SampledFrom([]string{
+				"null", "~", "yes", "0x1f", "1_000", "2026-07-20", "<<", ".inf", "---", "? a", "\u2028", "\u0085", "\ufeffa",
+			})).Draw(t, "name")
 		w := viewtest.NewWorld()
 		r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", name, inventory.Owner{Team: name})
 		w.Charge(r, "compute", ledger.Compute, "1.00")
 		w.Verdict(r, duty.Idle, name)
-		w.Find(r, viewtest.Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "1", Saving: viewtest.Saving("1"), Because: name})
+		w.Find(r, viewtest.Found{
+			Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "1", Saving: viewtest.Saving("1"), Because: name,
+		})
 		var j, y bytes.Buffer
 		if err := WriteJSON(&j, NewScan(w.Audit(), ScanOptions{})); err != nil {
 			t.Fatal(err)

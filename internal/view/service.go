@@ -97,8 +97,11 @@ type Observed struct {
 // and what it is for.
 func NewObserved(kept KeptResource, s snapshot.Resource, tags inventory.TagMapping) Observed {
 	r := kept.Priced(tags).Resource
-	d := Observed{ID: s.Ref.String(), Resource: r.ID, Description: describe(r), Duty: optionalText(s.Duty), DutySince: optionalTime(s.DutySince),
-		GPUs: kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt), StateSince: optionalTime(r.StateSince), FirstAt: s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
+	d := Observed{
+		ID: s.Ref.String(), Resource: r.ID, Description: describe(r), Duty: optionalText(s.Duty),
+		DutySince: optionalTime(s.DutySince),
+		GPUs:      kept.GPUs, Tags: kept.Tags, CreatedAt: optionalTime(r.CreatedAt), StateSince: optionalTime(r.StateSince),
+		FirstAt: s.FirstAt.UTC(), SeenAt: s.SeenAt.UTC()}
 	if kept.HourlyUSD != nil {
 		d.Hourly = money.Known(*kept.HourlyUSD)
 	}
@@ -183,8 +186,11 @@ type Action struct {
 
 // NewAction makes the document of an action.
 func NewAction(it action.Item) Action {
-	return Action{ID: it.ID, Account: it.Account, Resource: it.Ref.String(), Source: it.Source, Verb: string(it.Do.Verb), Phase: string(it.Phase), Because: it.Because,
-		FirstAt: optionalTime(it.FirstAt), WarnedAt: optionalTime(it.WarnedAt), Recipients: append([]string{}, it.Recipients...), GraceSeconds: it.Grace.Seconds(),
+	return Action{
+		ID: it.ID, Account: it.Account, Resource: it.Ref.String(), Source: it.Source, Verb: string(it.Do.Verb),
+		Phase: string(it.Phase), Because: it.Because,
+		FirstAt: optionalTime(it.FirstAt), WarnedAt: optionalTime(it.WarnedAt),
+		Recipients: append([]string{}, it.Recipients...), GraceSeconds: it.Grace.Seconds(),
 		Alarm: it.Alarm, UpdatedAt: optionalTime(it.UpdatedAt)}
 }
 
@@ -232,7 +238,8 @@ type Token struct {
 // NewTokenDoc completes the document of a token at a time.
 func NewTokenDoc(t Token, created, expires, used, revoked, now time.Time) Token {
 	t.Roles = append([]string{}, t.Roles...)
-	t.CreatedAt, t.ExpiresAt, t.UsedAt, t.RevokedAt = created.UTC(), expires.UTC(), optionalTime(used), optionalTime(revoked)
+	t.CreatedAt, t.ExpiresAt, t.UsedAt, t.RevokedAt = created.UTC(), expires.UTC(), optionalTime(used), optionalTime(
+		revoked)
 	switch {
 	case t.RevokedAt != nil:
 		t.State = "revoked"

@@ -78,9 +78,15 @@ type WorkloadUse struct {
 
 // NewShares makes the document of machines that are divided.
 func NewShares(d *costs.Divided, by string, blind []inventory.BlindSpot) Shares {
-	s := Shares{Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by, Machines: make([]MachineShare, 0, len(d.Machines)), BlindSpots: blind}
+	s := Shares{
+		Schema: SharesSchema, Since: d.Since, Until: d.Until, By: by, Machines: make([]MachineShare, 0, len(d.Machines)),
+		BlindSpots: blind,
+	}
 	for _, m := range d.Machines {
-		doc := MachineShare{Resource: m.Resource, Amount: m.Amount, Unallocated: m.Unallocated, Note: m.Over, Workloads: workloads(m.Workloads, d.Tenants)}
+		doc := MachineShare{
+			Resource: m.Resource, Amount: m.Amount, Unallocated: m.Unallocated, Note: m.Over,
+			Workloads: workloads(m.Workloads, d.Tenants),
+		}
 		if d.Tenants {
 			doc.Use = &MachineUse{m.GPUs, m.Unknown, m.IdleUse, m.UnknownUse}
 		}

@@ -71,7 +71,10 @@ type Restored struct {
 
 // NewState makes the document of a state.
 func NewState(m witness.Mark, newest time.Time) State {
-	return State{Schema: StateSchema, Identity: m.Identity, Epoch: m.Epoch, Generation: m.Generation, AuditEntries: m.Entry, NewestAt: newest.UTC()}
+	return State{
+		Schema: StateSchema, Identity: m.Identity, Epoch: m.Epoch, Generation: m.Generation, AuditEntries: m.Entry,
+		NewestAt: newest.UTC(),
+	}
 }
 
 // Seen adds what the witness knows.

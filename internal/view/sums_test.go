@@ -128,16 +128,21 @@ func TestCostsAddUp(t *testing.T) {
 		}
 		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 2, rapid.ID[ledger.Dimension]).Draw(t, "by")
 		g := rapid.SampledFrom([]ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily}).Draw(t, "granularity")
-		c, err := costs.Spent(context.Background(), store, costs.Query{By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g})
+		c, err := costs.Spent(context.Background(), store, costs.Query{
+			By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		doc := printed(t, view.NewCosts(c))
 		rows, total := doc.list("rows"), doc.at("total")
 		for _, row := range append(rows, total) {
-			same(t, "the parts of a row", row.sum("used_usd", "wasted_usd", "cannot_judge_usd", "other_usd"), row.sum("total_usd"))
+			same(t, "the parts of a row", row.sum("used_usd", "wasted_usd", "cannot_judge_usd", "other_usd"),
+				row.sum("total_usd"))
 		}
-		for _, key := range []string{"total_usd", "used_usd", "starved_usd", "warming_usd", "wasted_usd", "cannot_judge_usd", "other_usd"} {
+		for _, key := range []string{
+			"total_usd", "used_usd", "starved_usd", "warming_usd", "wasted_usd", "cannot_judge_usd", "other_usd",
+		} {
 			same(t, "the rows' "+key, column(rows, key), total.sum(key))
 		}
 	})
@@ -145,11 +150,16 @@ func TestCostsAddUp(t *testing.T) {
 
 // TestScanAddsUp adds up the printed audit of any account.
 func TestScanAddsUp(t *testing.T) {
-	kinds := map[inventory.Kind]ledger.Category{inventory.KindInstance: ledger.Compute, inventory.KindVolume: ledger.Storage, inventory.KindAddress: ledger.Network}
+	kinds := map[inventory.Kind]ledger.Category{
+		inventory.KindInstance: ledger.Compute, inventory.KindVolume: ledger.Storage,
+		inventory.KindAddress: ledger.Network,
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := viewtest.NewWorld()
 		for i := range rapid.IntRange(1, 8).Draw(t, "resources") {
-			kind := rapid.SampledFrom([]inventory.Kind{inventory.KindInstance, inventory.KindVolume, inventory.KindAddress}).Draw(t, "kind")
+			kind := rapid.SampledFrom([]inventory.Kind{
+				inventory.KindInstance, inventory.KindVolume, inventory.KindAddress,
+			}).Draw(t, "kind")
 			team := rapid.SampledFrom([]string{"", "vision", "speech"}).Draw(t, "team")
 			r := w.Resource(kind, fmt.Sprint("r-", i), "any", "", inventory.Owner{Team: team})
 			cost := amount(t, "cost")
@@ -161,16 +171,21 @@ func TestScanAddsUp(t *testing.T) {
 			if state == duty.Idle {
 				wasted := money.Amount(rapid.Int64Range(0, int64(cost)).Draw(t, "wasted"))
 				step := rapid.SampledFrom([]finding.Step{finding.StepIdle, finding.StepStorage}).Draw(t, "step")
-				w.Find(r, viewtest.Found{Rule: "instance-idle", Step: step, Waste: wasted.String(), Saving: viewtest.Saving(wasted.String()), Cost: cost.String()})
+				w.Find(r, viewtest.Found{
+					Rule: "instance-idle", Step: step, Waste: wasted.String(), Saving: viewtest.Saving(wasted.String()),
+					Cost: cost.String(),
+				})
 			}
 		}
 		doc := printed(t, view.NewScan(w.Audit(), view.ScanOptions{}))
 		categories := doc.at("categories")
 		cost := doc.sum("monthly_cost_usd")
-		same(t, "the categories", categories.sum("storage", "idle", "active", "egress", "overhead", "unknown", "network"), cost)
+		same(t, "the categories", categories.sum("storage", "idle", "active", "egress", "overhead", "unknown", "network"),
+			cost)
 		same(t, "the owners' costs", column(doc.list("owners"), "monthly_cost_usd"), cost)
 		window := doc.at("window")
-		same(t, "the parts of the window", window.sum("used_usd", "wasted_usd", "unmeasured_usd", "other_usd"), window.sum("total_usd"))
+		same(t, "the parts of the window", window.sum("used_usd", "wasted_usd", "unmeasured_usd", "other_usd"),
+			window.sum("total_usd"))
 		steps, findings, totals := doc.list("steps"), doc.list("findings"), doc.at("totals")
 		for _, key := range []string{"monthly_savings_usd", "savings_upper_bound_usd"} {
 			same(t, "the steps' "+key, column(steps, key), totals.sum(key))
@@ -188,15 +203,18 @@ func TestBudgetsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.Bool().Draw(t, "count unknown")
 		limit := amount(t, "limit") + money.USD
-		set, err := budget.Parse("budgets.yaml", fmt.Appendf(nil, "budgets: [{id: vision, team: vision, purpose: any, amount: %s, count_unknown: %t}]", limit, counts))
+		set, err := budget.Parse("budgets.yaml",
+			fmt.Appendf(nil, "budgets: [{id: vision, team: vision, purpose: any, amount: %s, count_unknown: %t}]", limit,
+				counts))
 		if err != nil {
 			t.Fatal(err)
 		}
 		store := &budgettest.Store{}
 		for range rapid.IntRange(0, 5).Draw(t, "charges") {
 			store.Charge(budgettest.Charge{
-				At: now.Add(-time.Duration(rapid.IntRange(1, 400).Draw(t, "hours")) * time.Hour), Owner: vision, Purpose: inventory.Training,
-				Amount: amount(t, "charge"), Unpriced: rapid.Bool().Draw(t, "unpriced"),
+				At: now.Add(-time.Duration(rapid.IntRange(1, 400).Draw(t, "hours")) * time.Hour), Owner: vision,
+				Purpose: inventory.Training,
+				Amount:  amount(t, "charge"), Unpriced: rapid.Bool().Draw(t, "unpriced"),
 			})
 		}
 		desk := budget.Desk{Store: store, Set: set}

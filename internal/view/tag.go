@@ -57,9 +57,15 @@ func NewTags(out *round.Result, dryRun bool) Tags {
 	for _, l := range out.Lines() {
 		lines[l.Resource] = l
 	}
-	d := Tags{TagSchema, dryRun, append([]string{}, out.Accounts...), len(out.Resources), []Tagged{}, append([]inventory.BlindSpot{}, out.BlindSpots...)}
+	d := Tags{
+		TagSchema, dryRun, append([]string{}, out.Accounts...), len(out.Resources), []Tagged{},
+		append([]inventory.BlindSpot{}, out.BlindSpots...),
+	}
 	for _, u := range out.Untagged {
-		v := Tagged{Resource: u.Resource.Ref().String(), Name: u.Resource.Name, Add: []AddedTag{}, Left: append([]string{}, u.Left...), State: TagPreview}
+		v := Tagged{
+			Resource: u.Resource.Ref().String(), Name: u.Resource.Name, Add: []AddedTag{},
+			Left: append([]string{}, u.Left...), State: TagPreview,
+		}
 		for _, t := range u.Add {
 			added := AddedTag{Key: t.Key, Value: t.Value, From: t.From}
 			if t.Empty {

@@ -199,7 +199,8 @@ func (r *Record) Older(m Mark, entryHash func(entry int64) (string, error)) (str
 	switch {
 	case r.Identity != m.Identity:
 		return "another state, or an emptied one, is in the place of the one that was here", nil
-	case m.Epoch < r.Epoch, m.Epoch == r.Epoch && m.Generation < r.Generation, m.Epoch > r.Epoch && m.Generation <= r.Generation:
+	case m.Epoch < r.Epoch, m.Epoch == r.Epoch && m.Generation < r.Generation, m.Epoch > r.Epoch &&
+		m.Generation <= r.Generation:
 		return fmt.Sprintf("it is at generation %d, and generation %d was seen on %s: an older copy was put in its place",
 			m.Generation, r.Generation, r.SeenAt.UTC().Format("2006-01-02 at 15:04:05")), nil
 	case m.Epoch > r.Epoch || r.Entry == 0:
@@ -212,7 +213,8 @@ func (r *Record) Older(m Mark, entryHash func(entry int64) (string, error)) (str
 	if err != nil || hash == r.Hash {
 		return "", err
 	}
-	return fmt.Sprintf("entry %d of its audit log is another one than on %s: an older copy was put in its place, and used since",
+	return fmt.Sprintf(
+		"entry %d of its audit log is another one than on %s: an older copy was put in its place, and used since",
 		r.Entry, r.SeenAt.UTC().Format("2006-01-02 at 15:04:05")), nil
 }
 

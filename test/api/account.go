@@ -93,19 +93,20 @@ func newAccount(ctx context.Context) (*account, error) {
 		return nil, errors.Join(err, a.box.Close())
 	}
 	a.url = "http://" + l.Addr().String()
-	a.people = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case !strings.HasPrefix(r.URL.Path, "/metrics/"):
-			fmt.Fprint(w, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
-		case strings.HasSuffix(r.URL.Path, "/query"): // a metrics server that knows nothing of the machines
-			fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
-		case strings.HasSuffix(r.URL.Path, "/query_range"):
-			fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[]}}`)
-		default:
-			fmt.Fprint(w, `{"status":"success","data":[]}`)
-		}
-	})}
+	a.people = &http.Server{
+		ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case !strings.HasPrefix(r.URL.Path, "/metrics/"):
+				fmt.Fprint(w, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
+			case strings.HasSuffix(r.URL.Path, "/query"): // a metrics server that knows nothing of the machines
+				fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
+			case strings.HasSuffix(r.URL.Path, "/query_range"):
+				fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[]}}`)
+			default:
+				fmt.Fprint(w, `{"status":"success","data":[]}`)
+			}
+		})}
 	go func() { _ = a.people.Serve(l) }()
 	if a.ladder, err = a.box.SeedLadder(ctx, region); err != nil {
 		return nil, errors.Join(err, a.close())
@@ -118,24 +119,39 @@ func (a *account) close() error { return errors.Join(a.people.Close(), a.box.Clo
 // spare launches an idle machine that is there for a fix, measured for three days.
 func (a *account) spare(ctx context.Context, n int) (id string, err error) {
 	var tags []types.Tag
-	for k, v := range map[string]string{"Name": fmt.Sprint("spare-", n), "team": "vision", "project": "detector", "owner": "ana", "environment": "research", "cost-center": "1",
+	for k, v := range map[string]string{
+		"Name": fmt.Sprint("spare-", n), "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
+		"cost-center":         "1",
 		inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagPurpose: string(inventory.Experimentation)} {
 		tags = append(tags, types.Tag{Key: aws.String(k), Value: aws.String(v)})
 	}
-	out, err := ec2.NewFromConfig(a.box.Config(region)).RunInstances(ctx, &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: types.InstanceTypeM5Xlarge,
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(50), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(false)}}},
-		TagSpecifications:   []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags}}})
+	out, err := ec2.NewFromConfig(a.box.Config(region)).RunInstances(ctx, &ec2.RunInstancesInput{
+		ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		InstanceType: types.InstanceTypeM5Xlarge,
+		BlockDeviceMappings: []types.BlockDeviceMapping{
+			{
+				DeviceName: aws.String("/dev/sda1"),
+				Ebs: &types.EbsBlockDevice{
+					VolumeSize: aws.Int32(50), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(false),
+				},
+			},
+		},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags}}})
 	if err != nil {
 		return "", fmt.Errorf("launch a machine: %w", err)
 	}
 	id = *out.Instances[0].InstanceId
 	now := a.clock().UTC().Truncate(5 * time.Minute)
-	a.box.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
-		Set: map[string]any{"launchTime": now.Add(-72 * time.Hour)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+	a.box.Wire.Patch(wire.Patch{
+		Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+		Set: map[string]any{
+			"launchTime": now.Add(-72 * time.Hour),
+		}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 	host := []wire.Dimension{{Name: "InstanceId", Value: id}}
 	for at := now.Add(-72 * time.Hour); at.Before(now.Add(4 * time.Hour)); at = at.Add(5 * time.Minute) {
 		for name, v := range map[string]float64{"CPUUtilization": 0.6, "NetworkIn": 1500, "NetworkOut": 1500} {
-			a.box.Wire.Metrics.Put(wire.DefaultAccount, region, "AWS/EC2", name, host, wire.Datum{Time: at, Sum: v, Min: v, Max: v, Count: 1})
+			a.box.Wire.Metrics.Put(wire.DefaultAccount, region, "AWS/EC2", name, host,
+				wire.Datum{Time: at, Sum: v, Min: v, Max: v, Count: 1})
 		}
 	}
 	return id, nil
@@ -144,8 +160,12 @@ func (a *account) spare(ctx context.Context, n int) (id string, err error) {
 // curfew gives a command at the time of the account, however it ends.
 func (a *account) curfew(ctx context.Context, dir string, args ...string) error {
 	var out, failed bytes.Buffer
-	exit := cli.Run(ctx, cli.Process{Args: append(args, "--config", filepath.Join(dir, "curfew.yaml"), "--data-dir", filepath.Join(dir, "state")), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed,
-		Now: a.clock, Uptime: func() (string, time.Duration) { return "boot", a.clock().Sub(a.began) }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Lookup: os.LookupEnv})
+	exit := cli.Run(ctx, cli.Process{
+		Args:  append(args, "--config", filepath.Join(dir, "curfew.yaml"), "--data-dir", filepath.Join(dir, "state")),
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed,
+		Now: a.clock, Uptime: func() (string, time.Duration) {
+			return "boot", a.clock().Sub(a.began)
+		}, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Lookup: os.LookupEnv})
 	if exit != cli.ExitDone && exit != cli.ExitPartial {
 		return fmt.Errorf("curfew %s: exit %d: %s%s", strings.Join(args, " "), exit, out.String(), failed.String())
 	}

@@ -100,7 +100,8 @@ func TestGeneratedClients(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		command(t, dir, nil, "npm", "install", "--silent", "--no-audit", "--no-fund", scriptGenerator, compiler, typesOfPlatform)
+		command(t, dir, nil, "npm", "install", "--silent", "--no-audit", "--no-fund", scriptGenerator, compiler,
+			typesOfPlatform)
 		bin := filepath.Join(dir, "node_modules", ".bin")
 		command(t, dir, nil, filepath.Join(bin, "openapi-ts"), "--input", document, "--output", "generated",
 			"--plugins", "@hey-api/client-fetch", "@hey-api/sdk", "@hey-api/typescript")
@@ -111,13 +112,15 @@ func TestGeneratedClients(t *testing.T) {
 
 // reads runs a program that reads operations with their arguments by a generated client, and prints
 // which it read and what is wrong.
-func reads(t *testing.T, operations map[string]any, url, token, dir string, env []string, name string, args ...string) {
+func reads(t *testing.T, operations map[string]any, url, token, dir string, env []string, name string,
+	args ...string) {
 	t.Helper()
 	arguments, err := json.Marshal(operations)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := command(t, dir, append(env, "API_URL="+url, "API_TOKEN="+token, "API_ARGUMENTS="+string(arguments)), name, args...)
+	out := command(t, dir, append(env, "API_URL="+url, "API_TOKEN="+token, "API_ARGUMENTS="+string(arguments)), name,
+		args...)
 	var got struct{ Read, Wrong []string }
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("it printed %s: %v", out, err)

@@ -256,16 +256,20 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 			parameters = append(parameters, fmt.Sprintf("\"query.%s\" = %s", name, value))
 		}
 		if len(parameters) > 0 {
-			fmt.Fprintf(&file, "[[operations]]\ninclude-name = %q\n[operations.parameters]\n%s\n\n", op, strings.Join(parameters, "\n"))
+			fmt.Fprintf(&file, "[[operations]]\ninclude-name = %q\n[operations.parameters]\n%s\n\n", op,
+				strings.Join(parameters, "\n"))
 		}
 	}
 	config := filepath.Join(dir, "schemathesis.toml")
 	if err := os.WriteFile(config, []byte(file.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--config-file", config, "run", url+"/openapi.json", "-H", "Authorization: Bearer "+token, "--seed", fmt.Sprint(*seed),
-		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
-		"--phases", "examples,fuzzing", "--max-examples", "8", "--mode", mode, "--no-shrink", "--max-time", "150", "--continue-on-failure", "--no-color", "--workers", "2", "--request-timeout", "60")
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--config-file", config, "run",
+		url+"/openapi.json", "-H", "Authorization: Bearer "+token, "--seed", fmt.Sprint(*seed),
+		"--checks",
+		"not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
+		"--phases", "examples,fuzzing", "--max-examples", "8", "--mode", mode, "--no-shrink", "--max-time", "150",
+		"--continue-on-failure", "--no-color", "--workers", "2", "--request-timeout", "60")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {

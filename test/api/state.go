@@ -100,7 +100,7 @@ type service struct {
 
 // build makes a state from a seed, with the examples of the repository at root.
 func build(ctx context.Context, dir, root string, seed int) (*service, error) {
-	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // it is test data
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -113,11 +113,13 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // another user is meant to enter it
+	if err := os.Chmod(folder, 0o755); err != nil {
 		return nil, err
 	}
 	channel := strings.NewReplacer("CHANNEL", account.url, "FOLDER", folder)
-	for name, text := range map[string]string{file: channel.Replace(configuration), filepath.Join(dir, "policy.yaml"): policies} {
+	for name, text := range map[string]string{
+		file: channel.Replace(configuration), filepath.Join(dir, "policy.yaml"): policies,
+	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			return nil, err
 		}
@@ -145,8 +147,10 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	}
 	var failed bytes.Buffer
 	for _, args := range [][]string{{"scan", "--demo", "--quiet"}, {"bill", "import", bill}} {
-		if exit := cli.Run(ctx, cli.Process{Args: append(args, "--config", file, "--data-dir", data), Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &failed,
-			Now: time.Now, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Lookup: none}); exit != cli.ExitDone {
+		if exit := cli.Run(ctx, cli.Process{
+			Args: append(args, "--config", file, "--data-dir", data), Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{},
+			Stderr: &failed,
+			Now:    time.Now, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Lookup: none}); exit != cli.ExitDone {
 			return nil, fmt.Errorf("curfew %s: exit %d: %s", strings.Join(args, " "), exit, failed.String())
 		}
 	}
@@ -156,15 +160,24 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	}
 	s := &service{state: state, log: &bytes.Buffer{}, end: func() { _ = account.close(); _ = os.RemoveAll(folder) }}
 	s.logger = slog.New(slog.NewTextHandler(s.log, nil))
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
+	req := runtime.NewProcess(runtime.Host{
+		Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard,
+	}).Request()
 	req.ConfigFlag, req.DataFlag, req.Storage = file, data, runtime.LentStorage{State: state}
-	if s.handler, err = api.New(api.Options{Process: req.Process, State: state, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger}); err != nil {
+	if s.handler, err = api.New(api.Options{
+		Process: req.Process, State: state, Rate: 1e6, Burst: 1e6, Poll: 50 * time.Millisecond, Log: s.logger,
+	}); err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	for i := range 40 {
-		r, err := approval.Desk{Store: state.Approvals()}.Ask(ctx, approval.Request{Kind: "job", Subject: fmt.Sprintf("job resnet%d", i), PlanHash: fmt.Sprint("plan", i), Amount: money.Amount(random.Int64N(int64(500 * money.USD))),
-			AskedBy: "ned", AskedProof: approval.Proof{Kind: approval.Token, Subject: "ned", Mapped: true}, Team: "vision"}, now)
+		r, err := approval.Desk{
+			Store: state.Approvals(),
+		}.Ask(ctx, approval.Request{
+			Kind: "job", Subject: fmt.Sprintf("job resnet%d", i), PlanHash: fmt.Sprint("plan", i),
+			Amount:  money.Amount(random.Int64N(int64(500 * money.USD))),
+			AskedBy: "ned", AskedProof: approval.Proof{Kind: approval.Token, Subject: "ned", Mapped: true}, Team: "vision"},
+			now)
 		if err != nil {
 			return nil, err
 		}
@@ -172,11 +185,15 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	}
 	as := func(name string) *runtime.Request {
 		one := req.Fresh()
-		one.Caller = runtime.ServedCaller(approval.Person{Name: name, Proof: approval.Proof{Kind: approval.Token, Subject: name, Mapped: true}})
+		one.Caller = runtime.ServedCaller(approval.Person{
+			Name: name, Proof: approval.Proof{Kind: approval.Token, Subject: name, Mapped: true},
+		})
 		return one
 	}
 	for i := range 30 {
-		doc, err := govern.Gate(ctx, as("ned"), "-", govern.GateOptions{EstimateOptions: govern.EstimateOptions{In: strings.NewReader(fmt.Sprintf(job, i))}})
+		doc, err := govern.Gate(ctx, as("ned"), "-", govern.GateOptions{
+			EstimateOptions: govern.EstimateOptions{In: strings.NewReader(fmt.Sprintf(job, i))},
+		})
 		if err != nil {
 			return nil, fmt.Errorf("reserve: %w", err)
 		}
@@ -185,7 +202,9 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 	}
 	for i := range 20 {
-		doc, err := identity.CreateToken(ctx, as("ana"), identity.TokenOptions{Name: fmt.Sprint("ci", i), Roles: []string{"viewer"}})
+		doc, err := identity.CreateToken(ctx, as("ana"), identity.TokenOptions{
+			Name: fmt.Sprint("ci", i), Roles: []string{"viewer"},
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -216,18 +235,28 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 		}
 	}
 	if len(s.fixable) != spares || len(s.stopped) != 2 {
-		return nil, fmt.Errorf("the account has %d findings to fix and %d actions to take back", len(s.fixable), len(s.stopped))
+		return nil, fmt.Errorf("the account has %d findings to fix and %d actions to take back", len(s.fixable),
+			len(s.stopped))
 	}
 	for i := range 5 {
 		id := fmt.Sprintf("item%d", i)
-		it := action.Item{ID: id, Account: "sim/" + one.Account, Source: "idle-gpu-machines", Phase: action.Observed, FirstRound: 1, FirstAt: now, UpdatedAt: now,
-			Ref: inventory.Ref{Cloud: "sim", Account: one.Account, Region: "us-east-1", Kind: inventory.KindInstance, ID: fmt.Sprint("i-", i)}, Do: policy.Do{Verb: policy.Stop}}
-		if _, err := state.Actions().Save(ctx, it, action.Entry{At: now, Account: it.Account, Actor: "policy idle-gpu-machines", What: action.EventObserved, Resource: it.Ref.String(), Item: id}); err != nil {
+		it := action.Item{
+			ID: id, Account: "sim/" + one.Account, Source: "idle-gpu-machines", Phase: action.Observed, FirstRound: 1,
+			FirstAt: now, UpdatedAt: now,
+			Ref: inventory.Ref{
+				Cloud: "sim", Account: one.Account, Region: "us-east-1", Kind: inventory.KindInstance, ID: fmt.Sprint("i-", i),
+			}, Do: policy.Do{Verb: policy.Stop}}
+		if _, err := state.Actions().Save(ctx, it, action.Entry{
+			At: now, Account: it.Account, Actor: "policy idle-gpu-machines", What: action.EventObserved,
+			Resource: it.Ref.String(), Item: id,
+		}); err != nil {
 			return nil, err
 		}
 		s.item = id
 	}
-	if err := state.Actions().Blow(ctx, action.Fuse{Account: "sim/" + one.Account, Source: "idle-gpu-machines", At: now, Due: 9, Selected: 12}); err != nil {
+	if err := state.Actions().Blow(ctx, action.Fuse{
+		Account: "sim/" + one.Account, Source: "idle-gpu-machines", At: now, Due: 9, Selected: 12,
+	}); err != nil {
 		return nil, err
 	}
 	if err := s.replays(ctx, req, as("ned")); err != nil {
@@ -255,8 +284,10 @@ func (s *service) share(ctx context.Context, file string, channel *strings.Repla
 	}
 	now := time.Now()
 	err := s.state.Settings().Put(ctx, store.SettingChange{
-		Setting: store.Setting{Kind: runtime.SettingsKind, Version: 1, At: now, Who: "root", Reason: "a test", Body: "\n" + shared},
-		Entry:   action.Entry{At: now, Actor: "root", What: action.EventSettings}})
+		Setting: store.Setting{
+			Kind: runtime.SettingsKind, Version: 1, At: now, Who: "root", Reason: "a test", Body: "\n" + shared,
+		},
+		Entry: action.Entry{At: now, Actor: "root", What: action.EventSettings}})
 	if err != nil {
 		return err
 	}
@@ -300,7 +331,8 @@ func (s *service) keeps(ctx context.Context, req, as *runtime.Request) error {
 		before()
 	}
 	for _, name := range started {
-		if _, d, err := all.Up(ctx, sessions.UpOptions{Name: name, CPUs: 1, Lease: time.Hour, Idle: time.Hour}); err != nil || d.Decision != gate.Allow {
+		if _, d, err := all.Up(ctx, sessions.UpOptions{Name: name, CPUs: 1, Lease: time.Hour, Idle: time.Hour}); err !=
+			nil || d.Decision != gate.Allow {
 			return fmt.Errorf("start session %s: %+v, %w", name, d, err)
 		}
 	}
@@ -313,11 +345,15 @@ func (s *service) replays(ctx context.Context, req, as *runtime.Request) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		replay.RunBacktests(background, req.Fresh(), replay.BacktestRunner{Store: s.state, TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger})
+		replay.RunBacktests(background, req.Fresh(), replay.BacktestRunner{
+			Store: s.state, TTL: 5 * time.Second, Poll: 100 * time.Millisecond, Log: s.logger,
+		})
 	}()
 	before := s.end
 	s.end = func() { stop(); <-ended; before() }
-	doc, err := replay.CreateBacktest(ctx, as, view.BacktestAsked{Trace: "gpus.csv.gz", RestartCost: "5m", Baselines: true})
+	doc, err := replay.CreateBacktest(ctx, as, view.BacktestAsked{
+		Trace: "gpus.csv.gz", RestartCost: "5m", Baselines: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -340,6 +376,8 @@ func (s *service) replays(ctx context.Context, req, as *runtime.Request) error {
 	if _, _, err = s.state.Leases().Take(ctx, "backtest/"+s.waiting, "another", 24*time.Hour); err != nil {
 		return err
 	}
-	return s.state.Backtests().Create(ctx, store.Backtest{ID: s.waiting, CreatedBy: "ned", CreatedAt: time.Now(), Spec: `{"trace":"gpus.csv.gz"}`}, 100, 100,
+	return s.state.Backtests().Create(ctx, store.Backtest{
+		ID: s.waiting, CreatedBy: "ned", CreatedAt: time.Now(), Spec: `{"trace":"gpus.csv.gz"}`,
+	}, 100, 100,
 		action.Entry{At: time.Now(), Actor: "ned", What: action.EventBacktest})
 }

@@ -61,7 +61,8 @@ func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(notes, "seeded %d resources, %d pieces of waste and %d look-alikes in %s\n", len(truth.Resources), len(truth.Planted),
+		fmt.Fprintf(notes, "seeded %d resources, %d pieces of waste and %d look-alikes in %s\n", len(truth.Resources),
+			len(truth.Planted),
 			len(truth.LookAlikes), time.Since(began).Round(100*time.Millisecond))
 	}
 	if *live {
@@ -80,7 +81,8 @@ func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 	for _, e := range append([]string{"CURFEW_HOOK_URL=" + inbox, "CURFEW_HOOK_SECRET=sandbox"}, s.Env()...) {
 		fmt.Fprintf(out, "export %s\n", e)
 	}
-	fmt.Fprintln(notes, "\npaste these lines into another shell, then: curfew scan --regions us-east-1,us-west-2,eu-west-1\nserving until interrupted (ctrl-c)")
+	fmt.Fprintln(notes, "\npaste these lines into another shell, then: curfew scan --regions "+
+		"us-east-1,us-west-2,eu-west-1\nserving until interrupted (ctrl-c)")
 	<-ctx.Done()
 	return nil
 }
@@ -92,17 +94,18 @@ func receive(ctx context.Context, notes io.Writer) (url string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("listen for messages: %w", err)
 	}
-	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var message struct{ To, Subject, Text string }
-		if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&message); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		plain.Fprintf(notes, "\nmessage to %s: %s\n", message.To, message.Subject)
-		for line := range strings.Lines(message.Text) {
-			plain.Fprintf(notes, "    %s\n", strings.TrimRight(line, "\n"))
-		}
-	})}
+	srv := &http.Server{
+		ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var message struct{ To, Subject, Text string }
+			if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&message); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			plain.Fprintf(notes, "\nmessage to %s: %s\n", message.To, message.Subject)
+			for line := range strings.Lines(message.Text) {
+				plain.Fprintf(notes, "    %s\n", strings.TrimRight(line, "\n"))
+			}
+		})}
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
 	go func() { _ = srv.Serve(l) }() // it ends when ctx does
 	return "http://" + l.Addr().String() + "/hook", nil

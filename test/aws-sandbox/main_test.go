@@ -49,7 +49,8 @@ func TestServesUntilInterrupted(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	if err := run(t.Context(), []string{"--ports", "1"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "flags") {
+	if err := run(t.Context(), []string{"--ports", "1"}, io.Discard, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "flags") {
 		t.Errorf("%v, want an error about the flags", err)
 	}
 	if err := run(t.Context(), []string{"--help"}, io.Discard, io.Discard); err != nil {

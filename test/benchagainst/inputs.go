@@ -29,8 +29,9 @@ func benchmarks(dir string, s sizes) (all []benchmark, end func(), err error) {
 	var machines strings.Builder
 	machines.WriteString("identity: bench\nrequired_tags: [team]\nmachines:\n")
 	for i := 0; i < s.resources; i += perEntry {
-		fmt.Fprintf(&machines, "  - {name: m%d, gpu: H100-80GB, gpus: 8, vcpus: 192, memory_gib: 2048, count: %d, site: fra-%d,\n"+
-			"     tags: {team: team-%d, purpose: training, lifetime: ephemeral}}\n",
+		fmt.Fprintf(&machines,
+			"  - {name: m%d, gpu: H100-80GB, gpus: 8, vcpus: 192, memory_gib: 2048, count: %d, site: fra-%d,\n"+
+				"     tags: {team: team-%d, purpose: training, lifetime: ephemeral}}\n",
 			i/perEntry, min(perEntry, s.resources-i), i%3, i/perEntry%10)
 	}
 	machines.WriteString("rates: {source: finance, as_of: 2026-11-01, gpu_hour: {H100-80GB: \"2.10\"}}\n")

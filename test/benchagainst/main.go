@@ -108,12 +108,14 @@ func buildBoth(ctx context.Context, dir, revision string) (binaries [2]string, e
 		_, removed := output(context.WithoutCancel(ctx), top, "git", "worktree", "remove", "--force", tree)
 		err = errors.Join(err, removed, os.RemoveAll(tree))
 	}()
-	if _, err := output(ctx, top, "git", "worktree", "add", "--quiet", "--force", "--detach", tree, revision); err != nil {
+	if _, err := output(ctx, top, "git", "worktree", "add", "--quiet", "--force", "--detach", tree,
+		revision); err != nil {
 		return binaries, err
 	}
 	for side, from := range [2]string{before: tree, now: top} {
 		binaries[side] = filepath.Join(dir, "curfew-"+sides[side])
-		if _, err := output(ctx, from, "go", "build", "-ldflags", "-s -w", "-o", binaries[side], "./cmd/curfew"); err != nil {
+		if _, err := output(ctx, from, "go", "build", "-ldflags", "-s -w", "-o", binaries[side],
+			"./cmd/curfew"); err != nil {
 			return binaries, err
 		}
 	}
@@ -205,7 +207,8 @@ func (b benchmark) start(ctx context.Context, dir, binary, state string, args []
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
 	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_DATA_HOME=" + filepath.Join(state, "data"), "XDG_STATE_HOME=" + filepath.Join(state, "state"),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_DATA_HOME=" + filepath.Join(state, "data"),
+		"XDG_STATE_HOME=" + filepath.Join(state, "state"),
 		"XDG_CONFIG_HOME=" + filepath.Join(state, "config"), "AWS_EC2_METADATA_DISABLED=true", "CURFEW_IDENTITY=bench",
 	}, b.env...)
 	var said strings.Builder

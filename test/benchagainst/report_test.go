@@ -19,9 +19,18 @@ func TestRatiosOverTheLimitFail(t *testing.T) {
 		line, over  string
 	}{
 		{"equal", costs(10, 20, 30), costs(10, 20, 30), "processors 1.00 (1.00 to 1.00)  clock 1.00 (1.00 to 1.00)", ""},
-		{"slower", costs(10, 20, 30), costs(15, 25, 60), "processors 1.50 (1.25 to 2.00)  clock 1.50 (1.25 to 2.00)", "over 1.2: Rules by processors 1.50, Rules by clock 1.50"},
-		{"one run of three", costs(10, 20, 30), costs(30, 20, 30), "processors 1.00 (1.00 to 3.00)  clock 1.00 (1.00 to 3.00)", ""},
-		{"most runs", costs(10, 20, 30, 40), costs(10, 40, 60, 80), "processors 2.00 (1.00 to 2.00)  clock 2.00 (1.00 to 2.00)", "over 1.2: Rules by processors 2.00"},
+		{
+			"slower", costs(10, 20, 30), costs(15, 25, 60), "processors 1.50 (1.25 to 2.00)  clock 1.50 (1.25 to 2.00)",
+			"over 1.2: Rules by processors 1.50, Rules by clock 1.50",
+		},
+		{
+			"one run of three", costs(10, 20, 30), costs(30, 20, 30),
+			"processors 1.00 (1.00 to 3.00)  clock 1.00 (1.00 to 3.00)", "",
+		},
+		{
+			"most runs", costs(10, 20, 30, 40), costs(10, 40, 60, 80),
+			"processors 2.00 (1.00 to 2.00)  clock 2.00 (1.00 to 2.00)", "over 1.2: Rules by processors 2.00",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out strings.Builder

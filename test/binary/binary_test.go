@@ -214,7 +214,8 @@ func TestSize(t *testing.T) {
 	}
 	t.Logf("the binary has %.1f MB (%d bytes); CHANGELOG.md says %.1f MB", size, info.Size(), want)
 	if size > want*(1+growthLimit) {
-		t.Errorf("the binary has %.1f MB, %.1f%% more than the %.1f MB of CHANGELOG.md: make it smaller, or write %q there and why",
+		t.Errorf("the binary has %.1f MB, %.1f%% more than the %.1f MB of CHANGELOG.md: make it smaller, or write %q "+
+			"there and why",
 			size, 100*(size/want-1), want, fmt.Sprintf("The binary has %.1f MB", size))
 	}
 }

@@ -65,7 +65,8 @@ func everyOperation(base string) {
 	parameter := regexp.MustCompile(`\{[^}]*\}`)
 	for path, methods := range spec.Paths {
 		for method := range methods {
-			req, err := http.NewRequest(strings.ToUpper(method), base+parameter.ReplaceAllString(path, "x"), strings.NewReader("{}"))
+			req, err := http.NewRequest(strings.ToUpper(method), base+parameter.ReplaceAllString(path, "x"),
+				strings.NewReader("{}"))
 			if err != nil {
 				fmt.Println(err)
 				continue
@@ -150,7 +151,10 @@ type world struct {
 
 // environment is that of every process: no account is reached.
 func environment(as string) []string {
-	return []string{role + "=" + as, "AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=none", "AWS_SECRET_ACCESS_KEY=none", "AWS_EC2_METADATA_DISABLED=true"}
+	return []string{
+		role + "=" + as, "AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=none",
+		"AWS_SECRET_ACCESS_KEY=none", "AWS_EC2_METADATA_DISABLED=true",
+	}
 }
 
 // start runs a role as a user until the test ends, and returns its output.
@@ -188,7 +192,8 @@ func (w *world) find(out *buffer, expression string) string {
 // curfew gives a command as a user to a service.
 func (w *world) curfew(u otheruser.User, server string, env []string, args ...string) (out string, code int) {
 	w.Helper()
-	cmd := u.Command(w.Context(), append(environment("curfew"), append([]string{"CURFEW_SERVER=" + server}, env...)...), w.program, args...)
+	cmd := u.Command(w.Context(), append(environment("curfew"), append([]string{"CURFEW_SERVER=" + server}, env...)...),
+		w.program, args...)
 	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -226,11 +231,16 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 	mine := []string{"CURFEW_DATA_DIR=" + w.data}
 
 	w.refused(two, server, "without tokens")
-	for _, line := range []string{"token create x --role admin --for 366d", "freeze --reason x", "up x --cpus 1", "settings", "ls", "login --browser"} {
-		if out, code := w.curfew(two, server, nil, strings.Fields(line)...); code != cli.ExitDenied || !strings.Contains(out, "credential") && !strings.Contains(out, "owner token") {
+	for _, line := range []string{
+		"token create x --role admin --for 366d", "freeze --reason x", "up x --cpus 1", "settings", "ls",
+		"login --browser",
+	} {
+		if out, code := w.curfew(two, server, nil, strings.Fields(line)...); code != cli.ExitDenied ||
+			!strings.Contains(out, "credential") && !strings.Contains(out, "owner token") {
 			t.Errorf("another user gives %q: exit %d: %s", line, code, out)
 		}
-		if out, code := w.curfew(two, server, mine, strings.Fields(line)...); code != cli.ExitError || !strings.Contains(out, "permission denied") && !strings.Contains(out, "belongs to user") {
+		if out, code := w.curfew(two, server, mine, strings.Fields(line)...); code != cli.ExitError ||
+			!strings.Contains(out, "permission denied") && !strings.Contains(out, "belongs to user") {
 			t.Errorf("another user gives %q with the owner's data directory: exit %d: %s", line, code, out)
 		}
 	}
@@ -245,7 +255,8 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 	theirs := filepath.Join(two.Home, "state")
 	other := w.start(two, "curfew", "serve", "--listen", "127.0.0.1:0", "--data-dir", theirs)
 	w.find(other, `msg=listening address=(127\.0\.0\.1:\d+)`)
-	if out, code := w.curfew(two, server, []string{"CURFEW_DATA_DIR=" + theirs}, "ls"); code != cli.ExitError || !strings.Contains(out, "did not prove") {
+	if out, code := w.curfew(two, server, []string{"CURFEW_DATA_DIR=" + theirs}, "ls"); code != cli.ExitError ||
+		!strings.Contains(out, "did not prove") {
 		t.Errorf("with a token of their own: exit %d: %s", code, out)
 	}
 
@@ -253,11 +264,13 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 	fake := w.start(two, "impostor", server)
 	at := "http://" + w.find(fake, `listens at (127\.0\.0\.1:\d+)`)
 	for _, line := range []string{"ls", "freeze --reason x", "login --browser"} {
-		if out, code := w.curfew(one, at, mine, strings.Fields(line)...); code != cli.ExitError || !strings.Contains(out, "did not prove") || strings.Count(out, "\n") != 1 {
+		if out, code := w.curfew(one, at, mine, strings.Fields(line)...); code != cli.ExitError ||
+			!strings.Contains(out, "did not prove") || strings.Count(out, "\n") != 1 {
 			t.Errorf("the owner gives %q to an impostor: exit %d: %s", line, code, out)
 		}
 	}
-	if got := fake.String(); !strings.Contains(got, client.OwnerProofPath) || strings.Contains(got, identity.TokenPrefix) || strings.Contains(got, "/api/") {
+	if got := fake.String(); !strings.Contains(got, client.OwnerProofPath) ||
+		strings.Contains(got, identity.TokenPrefix) || strings.Contains(got, "/api/") {
 		t.Errorf("the impostor got:\n%s", got)
 	}
 
@@ -318,13 +331,17 @@ func TestOwnerTokenOfOtherUser(t *testing.T) {
 		why   string
 	}{
 		{"a file of another user", func() error {
-			return errors.Join(os.WriteFile(file, []byte(token), 0o600), os.Chown(file, two.UID, two.GID), os.Chmod(file, 0o644)) //nolint:gosec // the case
+			return errors.Join(os.WriteFile(file, []byte(token), 0o600), os.Chown(file, two.UID, two.GID),
+				os.Chmod(file, 0o644))
 		}, "it belongs to another user"},
 		{"a file that others can read", func() error {
-			return errors.Join(os.WriteFile(file, []byte(token), 0o600), os.Chown(file, one.UID, one.GID), os.Chmod(file, 0o640)) //nolint:gosec // the case
+			return errors.Join(os.WriteFile(file, []byte(token), 0o600), os.Chown(file, one.UID, one.GID),
+				os.Chmod(file, 0o640))
 		}, "others can read it (mode 0640)"},
 		{"a link", func() error { return os.Symlink(filepath.Join(two.Home, "token"), file) }, "it is a link"},
-		{"a pipe", func() error { return errors.Join(syscall.Mkfifo(file, 0o666), os.Chmod(file, 0o666)) }, "it is no file"}, //nolint:gosec // the case
+		{"a pipe", func() error {
+			return errors.Join(syscall.Mkfifo(file, 0o666), os.Chmod(file, 0o666))
+		}, "it is no file"},
 		{"another text", func() error {
 			return errors.Join(os.WriteFile(file, []byte("curfew_owner_short\n"), 0o600), os.Chown(file, one.UID, one.GID))
 		}, "it is not what `curfew serve` writes"},
@@ -332,7 +349,8 @@ func TestOwnerTokenOfOtherUser(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(file), c.plant()); err != nil {
 			t.Fatal(err)
 		}
-		cmd := one.Command(t.Context(), environment("curfew"), w.program, "serve", "--listen", "127.0.0.1:0", "--data-dir", planted)
+		cmd := one.Command(t.Context(), environment("curfew"), w.program, "serve", "--listen", "127.0.0.1:0", "--data-dir",
+			planted)
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != cli.ExitUsage || !strings.Contains(string(out), c.why) {
 			t.Errorf("%s: a service: %v: %s", c.name, err, out)

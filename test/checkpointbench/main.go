@@ -128,18 +128,22 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 	w := &wire{listener: l, to: server.Address()}
 	go w.serve()
 	// Variables for another account would be used here.
-	env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") || strings.HasPrefix(e, "RCLONE_") })
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, "AWS_") || strings.HasPrefix(e, "RCLONE_")
+	})
 	for k, v := range versitygw.Env(l.Addr().String()) {
 		env = append(env, k+"="+v)
 	}
-	env = append(env, "RCLONE_CONFIG_S_TYPE=s3", "RCLONE_CONFIG_S_PROVIDER=Other", "RCLONE_CONFIG_S_ENDPOINT=http://"+l.Addr().String(), "RCLONE_CONFIG_S_REGION=us-east-1",
+	env = append(env, "RCLONE_CONFIG_S_TYPE=s3", "RCLONE_CONFIG_S_PROVIDER=Other",
+		"RCLONE_CONFIG_S_ENDPOINT=http://"+l.Addr().String(), "RCLONE_CONFIG_S_REGION=us-east-1",
 		"RCLONE_CONFIG_S_ACCESS_KEY_ID="+versitygw.AccessKey, "RCLONE_CONFIG_S_SECRET_ACCESS_KEY="+versitygw.SecretKey)
 	tools := available(curfew)
 	dir := filepath.Join(work, "folder")
 	if err := fill(dir, size, files, 1); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s in %d files, changes of %s, against versitygw on loopback\n\n", plain.Size(size), files, plain.Size(int64(length)))
+	fmt.Fprintf(out, "%s in %d files, changes of %s, against versitygw on loopback\n\n", plain.Size(size), files,
+		plain.Size(int64(length)))
 	fmt.Fprintf(out, "%-22s %-14s %9s %12s %12s %12s\n", "folder", "tool", "seconds", "sent", "received", "peak memory")
 	all := map[string]map[string]figure{}
 	run := func(what string, t tool, args []string) error {
@@ -151,7 +155,8 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 			all[what] = map[string]figure{}
 		}
 		all[what][t.name] = f
-		fmt.Fprintf(out, "%-22s %-14s %9.1f %12s %12s %12s\n", what, t.name, f.seconds, plain.Size(f.sent), plain.Size(f.got), plain.Size(f.memory))
+		fmt.Fprintf(out, "%-22s %-14s %9.1f %12s %12s %12s\n", what, t.name, f.seconds, plain.Size(f.sent),
+			plain.Size(f.got), plain.Size(f.memory))
 		return nil
 	}
 	steps := []struct {
@@ -217,10 +222,14 @@ func judge(out io.Writer, all map[string]map[string]figure) error {
 func available(curfew string) []tool {
 	tools := []tool{{"curfew",
 		func(dir string) []string {
-			return []string{curfew, "checkpoint", "save", dir, "s3://" + versitygw.Bucket + "/curfew", "--exited", "--nice", "0", "--quiet"}
+			return []string{
+				curfew, "checkpoint", "save", dir, "s3://" + versitygw.Bucket + "/curfew", "--exited", "--nice", "0", "--quiet",
+			}
 		},
 		func(dir string) []string {
-			return []string{curfew, "checkpoint", "restore", "s3://" + versitygw.Bucket + "/curfew", dir, "--nice", "0", "--quiet"}
+			return []string{
+				curfew, "checkpoint", "restore", "s3://" + versitygw.Bucket + "/curfew", dir, "--nice", "0", "--quiet",
+			}
 		}}}
 	if _, err := exec.LookPath("aws"); err == nil {
 		at := "s3://" + versitygw.Bucket + "/aws"

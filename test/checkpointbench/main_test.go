@@ -19,7 +19,8 @@ func TestBench(t *testing.T) {
 		t.Fatal(err)
 	}
 	curfew := filepath.Join(t.TempDir(), "curfew")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", curfew, "../../cmd/curfew").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", curfew,
+		"../../cmd/curfew").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	t.Setenv("PATH", "/usr/sbin") // no tool to compare with

@@ -26,7 +26,8 @@ func TestListsAreComplete(t *testing.T) {
 	}{
 		{"Add a finding", "finding.txtar", func(t *testing.T, overlay string) {
 			listed(t, overlay, "rule volume-magnetic")
-			passes(t, overlay, "./internal/finding", "TestMagneticVolumes", "TestRulesOfTheContract", "TestEveryRuleIsDescribed")
+			passes(t, overlay, "./internal/finding", "TestMagneticVolumes", "TestRulesOfTheContract",
+				"TestEveryRuleIsDescribed")
 			passes(t, overlay, "./internal/round", "TestSimulatedAccount/seed_1_Mon_03:00")
 		}},
 		{"Add a policy fact", "fact.txtar", func(t *testing.T, overlay string) {

@@ -89,10 +89,14 @@ func TestContainerfile(t *testing.T) {
 		}
 	}
 	var entry []string
-	if err := json.Unmarshal([]byte(of(image, "ENTRYPOINT")[0]), &entry); err != nil || len(entry) != 1 || !strings.Contains(made, "/image/usr/local/bin/"+entry[0]+" ") || !strings.Contains(of(image, "ENV")[0], "PATH=/usr/local/bin") {
+	if err := json.Unmarshal([]byte(of(image, "ENTRYPOINT")[0]), &entry); err != nil || len(entry) != 1 ||
+		!strings.Contains(made, "/image/usr/local/bin/"+entry[0]+" ") ||
+		!strings.Contains(of(image, "ENV")[0], "PATH=/usr/local/bin") {
 		t.Errorf("it starts %v, %v", entry, err)
 	}
-	if user := of(image, "USER"); len(user) != 1 || !regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*$`).MatchString(user[0]) || !strings.Contains(strings.Join(of(image, "COPY"), " "), "--chown="+user[0]+" /data /data") {
+	if user := of(image, "USER"); len(user) != 1 ||
+		!regexp.MustCompile(`^[1-9][0-9]*:[1-9][0-9]*$`).MatchString(user[0]) ||
+		!strings.Contains(strings.Join(of(image, "COPY"), " "), "--chown="+user[0]+" /data /data") {
 		t.Errorf("its user is %v", user)
 	}
 }
@@ -122,7 +126,9 @@ func TestContainerRuns(t *testing.T) {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"cp", "-a", dir + "/image/.", root}, {"cp", "-a", dir + "/data", root}, {"mkdir", root + "/project"}} {
+	for _, args := range [][]string{
+		{"cp", "-a", dir + "/image/.", root}, {"cp", "-a", dir + "/data", root}, {"mkdir", root + "/project"},
+	} {
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
@@ -135,7 +141,9 @@ func TestContainerRuns(t *testing.T) {
 	if needs, err := program.ImportedLibraries(); err != nil || len(needs) > 0 || program.Section(".interp") != nil {
 		t.Errorf("the program needs %v, %v: an empty image has no library", needs, err)
 	}
-	for name, mode := range map[string]os.FileMode{"tmp": os.ModeDir | os.ModeSticky | 0o777, "data": os.ModeDir | 0o700, "etc/ssl/certs/ca-certificates.crt": 0o644} {
+	for name, mode := range map[string]os.FileMode{
+		"tmp": os.ModeDir | os.ModeSticky | 0o777, "data": os.ModeDir | 0o700, "etc/ssl/certs/ca-certificates.crt": 0o644,
+	} {
 		if st, err := os.Stat(filepath.Join(root, name)); err != nil || st.Mode() != mode {
 			t.Errorf("/%s: %v, %v, want %v", name, st, err, mode)
 		}
@@ -157,7 +165,9 @@ func TestContainerRuns(t *testing.T) {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), "/usr/local/bin/curfew", args...)
 		c.Dir, c.Env = of(image, "WORKDIR")[0], append(strings.Fields(of(image, "ENV")[0]), "CURFEW_IDENTITY=ana")
-		c.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		c.SysProcAttr = &syscall.SysProcAttr{
+			Chroot: root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+		}
 		var out, failed bytes.Buffer
 		c.Stdout, c.Stderr = &out, &failed
 		if err := c.Run(); err != nil {

@@ -85,7 +85,10 @@ func generate(root string) (map[string][]byte, error) {
 	for _, p := range []struct {
 		name  string
 		print func(partition string) []byte
-	}{{"scan", aws.PolicyJSON}, {"enforce", func(partition string) []byte { return aws.ActionPolicyJSON(grants(partition)) }}} {
+	}{
+		{"scan", aws.PolicyJSON},
+		{"enforce", func(partition string) []byte { return aws.ActionPolicyJSON(grants(partition)) }},
+	} {
 		var inTemplate, inModule struct{ Statement []statement }
 		if err := json.Unmarshal(p.print(templatePartition), &inTemplate); err != nil {
 			return nil, err
@@ -103,7 +106,9 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{template: text, module: policies, backbone: policies, prices: rates, machineFile: machineHCL()}, nil
+	return map[string][]byte{
+		template: text, module: policies, backbone: policies, prices: rates, machineFile: machineHCL(),
+	}, nil
 }
 
 // charged are the rates that the backbone's costs are made of, by their names there.
@@ -111,7 +116,8 @@ var charged = []struct {
 	name string
 	item price.Item
 }{
-	{"address", price.ItemAddress}, {"nat", price.ItemNAT}, {"nat-data", price.ItemNATData}, {"s3", price.ItemS3Standard}, {"s3-infrequent", price.ItemS3StandardIA},
+	{"address", price.ItemAddress}, {"nat", price.ItemNAT}, {"nat-data", price.ItemNATData}, {"s3", price.ItemS3Standard},
+	{"s3-infrequent", price.ItemS3StandardIA},
 	{"ecr", price.ItemECR}, {"logs-ingest", price.ItemLogsIngest}, {"logs-storage", price.ItemLogsStorage},
 }
 
@@ -123,14 +129,16 @@ func pricesOf() ([]byte, error) {
 		return nil, err
 	}
 	var b strings.Builder
-	b.WriteString("# Written by go run ./test/deploy from the price book, internal/price/data/rates.csv.\nlocals {\n  prices = {\n")
+	b.WriteString("# Written by go run ./test/deploy from the price book, internal/price/data/rates.csv.\nlocals {\n  " +
+		"prices = {\n")
 	for _, region := range book.Regions() {
 		var lines strings.Builder
 		whole := true
 		for _, c := range charged {
 			p, err := book.Rate(c.item, region)
 			if whole = whole && err == nil; whole {
-				fmt.Fprintf(&lines, "      %-15s = { usd = %s, unit = %q, source = %q, as_of = %q }\n", quote(c.name), p.Rate, p.Unit, p.Source, p.AsOf.Format(time.DateOnly))
+				fmt.Fprintf(&lines, "      %-15s = { usd = %s, unit = %q, source = %q, as_of = %q }\n", quote(c.name), p.Rate,
+					p.Unit, p.Source, p.AsOf.Format(time.DateOnly))
 			}
 		}
 		if whole {
@@ -143,7 +151,8 @@ func pricesOf() ([]byte, error) {
 
 // section replaces what stands between the marks of a name.
 func section(text []byte, name, with string) ([]byte, error) {
-	begin, end := []byte("            # Begin of "+name+", written by go run ./test/deploy\n"), []byte("            # End of "+name+"\n")
+	begin, end := []byte("            # Begin of "+name+", written by go run ./test/deploy\n"), []byte(
+		"            # End of "+name+"\n")
 	i, j := bytes.Index(text, begin), bytes.Index(text, end)
 	if i < 0 || j < i {
 		return nil, fmt.Errorf("%s has no marks of %s", template, name)
@@ -216,7 +225,8 @@ func hclOf(name string, all []statement) string {
 		open := "      {\n"
 		switch s.Sid {
 		case governed:
-			sid, open, end = `"CurfewActGoverned${i + 1}"`, "      ], [\n      for i, tags in var.governed_tags : {\n", "}\n      ], [\n"
+			sid, open, end = `"CurfewActGoverned${i + 1}"`, "      ], [\n      for i, tags in var.governed_tags : {\n",
+				"}\n      ], [\n"
 		case buckets:
 			open, end = "      ], [\n      for names in [var.governed_buckets] : {\n", "} if length(names) > 0\n      ], [\n"
 		}
@@ -240,7 +250,8 @@ func hclOf(name string, all []statement) string {
 		}
 		switch {
 		case s.Sid == governed:
-			b.WriteString("        Condition = {\n          StringEqualsIgnoreCase = { for key, value in tags : \"aws:ResourceTag/${key}\" => value }\n        }\n")
+			b.WriteString("        Condition = {\n          StringEqualsIgnoreCase = { for key, value in tags : " +
+				"\"aws:ResourceTag/${key}\" => value }\n        }\n")
 		case len(s.Condition) > 0:
 			b.WriteString("        Condition = {\n")
 			for _, operator := range keys(s.Condition) {
@@ -279,7 +290,9 @@ func machineHCL() []byte {
 		Sessions:   "{{local.sessions}}",
 		Repository: "{{aws_ecr_repository.sessions.arn}}",
 		Key:        "{{aws_kms_key.logs.arn}}",
-		Logs:       []string{"{{aws_cloudwatch_log_group.this[\"sessions\"].arn}}:*", "{{aws_cloudwatch_log_group.this[\"terminals\"].arn}}:*"},
+		Logs: []string{
+			"{{aws_cloudwatch_log_group.this[\"sessions\"].arn}}:*", "{{aws_cloudwatch_log_group.this[\"terminals\"].arn}}:*",
+		},
 	})
 	list := func(b *strings.Builder, indent, name string, values []string) {
 		b.WriteString(indent + name + " = [\n")
@@ -290,7 +303,8 @@ func machineHCL() []byte {
 		b.WriteString(indent + "]\n")
 	}
 	var b strings.Builder
-	b.WriteString("# Written by go run ./test/deploy from the machine policy, internal/cloud/aws/sessionroles.go.\nlocals {\n  machine = [\n")
+	b.WriteString("# Written by go run ./test/deploy from the machine policy, " +
+		"internal/cloud/aws/sessionroles.go.\nlocals {\n  machine = [\n")
 	for _, s := range all {
 		fmt.Fprintf(&b, "    {\n      Sid    = %q\n      Effect = %q\n", s.Sid, s.Effect)
 		list(&b, "      ", "Action", s.Action)

@@ -28,23 +28,38 @@ type aside struct {
 var asides = []aside{
 	{regexp.MustCompile(`^go install `), "installs a published version"},
 	{regexp.MustCompile(`^docker (?:build|run) `), "needs a container engine"},
-	{regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`), "serves until it is interrupted; TestGettingStarted runs it"},
-	{regexp.MustCompile(`^pip install 'moto|^moto_server `), "serves until it is interrupted; TestScanOfAnotherImplementation scans plain moto"},
+	{
+		regexp.MustCompile(`^make aws-sandbox|^\. \./sandbox\.env`),
+		"serves until it is interrupted; TestGettingStarted runs it",
+	},
+	{
+		regexp.MustCompile(`^pip install 'moto|^moto_server `),
+		"serves until it is interrupted; TestScanOfAnotherImplementation scans plain moto",
+	},
 	{regexp.MustCompile(`^curl `), "needs a service that listens; the tests of internal/api make these calls"},
-	{regexp.MustCompile(`^curfew (?:up|connect|down|extend|status|logs) `), "starts or needs processes of a session; the scripts session.txtar and session_idle.txtar, and test/sessions, run them"},
+	{
+		regexp.MustCompile(`^curfew (?:up|connect|down|extend|status|logs) `),
+		"starts or needs processes of a session; the scripts session.txtar and session_idle.txtar, and test/sessions, run " +
+			"them",
+	},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
 	{regexp.MustCompile(`^curfew login .*--aws`), "needs STS and a service that it reaches; TestLoginByAWS runs it"},
 	{regexp.MustCompile(`^aws cloudformation create-stack`), "the AWS CLI, which the tests do not require"},
-	{regexp.MustCompile(`^curfew agent (?:host|bootstrap) `), "runs a session until it ends; the script agent.txtar runs it"},
+	{
+		regexp.MustCompile(`^curfew agent (?:host|bootstrap) `),
+		"runs a session until it ends; the script agent.txtar runs it",
+	},
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
 }
 
 // long are the commands that take seconds, which only make test-slow runs.
-var long = regexp.MustCompile(`enforce --demo --seed|plan spot .* --work 48h|scan --regions all|record --from cloudwatch|curfew (?:costs|budget|bill) .*--demo`)
+var long = regexp.MustCompile(
+	`enforce --demo --seed|plan spot .* --work 48h|scan --regions all|record --from cloudwatch|curfew (?:costs|budget|bill) .*--demo`)
 
 // elsewhere are the documents that a test of their own carries out from top to bottom.
-var elsewhere = map[string]string{"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest",
+var elsewhere = map[string]string{
+	"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest",
 	"docs/on-call.md":   "TestDrill of test/service",
 	"docs/terraform.md": "TestDocument of test/terraform"}
 
@@ -70,25 +85,40 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`(curfew policy check) FILE(?:\.\.\.)?`), "$1 examples/policies"},
 	{regexp.MustCompile(`--policy FILE --trace FILE`), "--policy examples/policies --trace examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`\bTEXT\b`), "agreed"},
-	{regexp.MustCompile(`^(curfew state accept)`), "curfew enforce --once --enforce > pass.log; cp -R data before; curfew freeze --reason first > frozen.log; rm -r data; mv before data; $1"},
+	{
+		regexp.MustCompile(`^(curfew state accept)`),
+		"curfew enforce --once --enforce > pass.log; cp -R data before; curfew freeze --reason first > frozen.log; rm -r " +
+			"data; mv before data; $1",
+	},
 	{regexp.MustCompile(`^(curfew settings set --prices)`), "curfew settings set shared.yaml --reason first; $1"},
 	{regexp.MustCompile(`(curfew backtest .*)trace.parquet`), "${1}examples/data/gpus.csv.gz"},
 	{regexp.MustCompile(`(curfew keep \S+) -o json$`), "$1 --for 1h --reason TEXT -o json"},
 	{regexp.MustCompile(`(curfew estimate) --history FILE`), "$1 job.yaml --history runs.csv"},
 	{regexp.MustCompile(`(curfew costs units --counts) FILE`), "$1 tokens.csv --unit token"},
 	{regexp.MustCompile(`(curfew costs shares) FILE`), "$1 shares.csv"},
-	{regexp.MustCompile(`(curfew record) --format json`), "$1 --from prometheus --metrics-source {prometheus} --since 30d -o trace.parquet --format json"},
+	{
+		regexp.MustCompile(`(curfew record) --format json`),
+		"$1 --from prometheus --metrics-source {prometheus} --since 30d -o trace.parquet --format json",
+	},
 	{regexp.MustCompile(`http://prometheus:9090`), "{prometheus}"},
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
 	// A service runs until it is told to end, and takes any port.
-	{regexp.MustCompile(`^(?:\S+/)?(curfew serve[^&|>]*)`), "timeout --preserve-status -s TERM 5 $1 --listen 127.0.0.1:0"},
-	{regexp.MustCompile(`^printf %s "\$TOKEN" \| curfew login https://curfew\.example\.com`), `curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
-		`TOKEN=$$(curfew token create dashboard --role viewer | head -1); printf %s "$$TOKEN" | curfew login "http://$$at"; code=$$?; kill $$!; wait; exit $$code`},
+	{
+		regexp.MustCompile(`^(?:\S+/)?(curfew serve[^&|>]*)`),
+		"timeout --preserve-status -s TERM 5 $1 --listen 127.0.0.1:0",
+	},
+	{
+		regexp.MustCompile(`^printf %s "\$TOKEN" \| curfew login https://curfew\.example\.com`),
+		`curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
+			`TOKEN=$$(curfew token create dashboard --role viewer | head -1); printf %s "$$TOKEN" | curfew login "http://$$at"; code=$$?; kill $$!; wait; exit $$code`},
 	{regexp.MustCompile(`(?:s3://bucket|file://\$HOME)/runs/resnet50`), "file://$$PWD/runs/resnet50"},
-	{regexp.MustCompile(`^curfew login http://127\.0\.0\.1:8787 --browser`), `curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
-		`curfew login "http://$$at" --browser; code=$$?; kill $$!; wait; exit $$code`},
+	{
+		regexp.MustCompile(`^curfew login http://127\.0\.0\.1:8787 --browser`),
+		`curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
+			`curfew login "http://$$at" --browser; code=$$?; kill $$!; wait; exit $$code`},
 	{regexp.MustCompile(`(curfew checkpoint .*)--snapshot 12`), "${1}--snapshot 1"},
-	{regexp.MustCompile(`(curfew checkpoint save .*)--rank 1 --ranks 4`), "${1}--rank 0 --ranks 1"}, // no other rank comes
+	// no other rank comes
+	{regexp.MustCompile(`(curfew checkpoint save .*)--rank 1 --ranks 4`), "${1}--rank 0 --ranks 1"},
 	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},
 	{regexp.MustCompile(`arn:aws:iam::\d+:role/(?:audit|curfew)`), "{role}"},
 	// A question of init is answered as it proposes, where no file is in its way.
@@ -126,7 +156,8 @@ func TestCommands(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	t.Logf("%d commands ran, %d of them different; %d take long and are left to make test-slow; %d are set aside", runner.ran, len(runner.done), runner.long, runner.aside)
+	t.Logf("%d commands ran, %d of them different; %d take long and are left to make test-slow; %d are set aside",
+		runner.ran, len(runner.done), runner.long, runner.aside)
 	if runner.ran < 200 || runner.aside > 125 {
 		t.Errorf("%d commands ran and %d are set aside", runner.ran, runner.aside)
 	}
@@ -170,7 +201,8 @@ func TestLinks(t *testing.T) {
 	const root = "../.."
 	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
 	for _, name := range documents(t, root) {
-		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(read(t, filepath.Join(root, name))), ""), -1) {
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(read(t, filepath.Join(root, name))), ""),
+			-1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
@@ -265,7 +297,8 @@ func sectionsOf(t *testing.T, name, text string) []section {
 			last.shown = strings.Split(strings.TrimSpace(b.text), "\n")
 		}
 	}
-	if m := regexp.MustCompile(`(?m)^\n    \S.*$`).FindString(fenced.ReplaceAllString(text, "")); m != "" && !generated(name) {
+	if m := regexp.MustCompile(`(?m)^\n    \S.*$`).FindString(fenced.ReplaceAllString(text, "")); m != "" &&
+		!generated(name) {
 		t.Errorf("%s: %q is a block without a fence", name, strings.TrimSpace(m))
 	}
 	prose := remarks.ReplaceAllString(text, "")
@@ -297,7 +330,8 @@ func fileOf(name string, b block) (section, bool) {
 		c.text = here("curfew policy check shown.yaml")
 	case "apiVersion: curfew.job/v1":
 		c.text = here("curfew estimate shown.yaml")
-	case "aws:", "approvers:", "budgets:", "governance:", "machines:", "notify:", "owners:", "people:", "shared_costs:", "units:":
+	case "aws:", "approvers:", "budgets:", "governance:", "machines:", "notify:", "owners:", "people:", "shared_costs:",
+		"units:":
 		c.text = here("curfew whoami --config shown.yaml")
 	default:
 		return section{}, false
@@ -309,7 +343,8 @@ func fileOf(name string, b block) (section, bool) {
 func helpExamples(t *testing.T, path []string) []command {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := cli.Run(context.Background(), cli.Process{Args: append(slices.Clone(path), "--help"), Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
+	code := cli.Run(context.Background(), cli.Process{
+		Args: append(slices.Clone(path), "--help"), Stdout: &out, Stderr: &errs, Version: "test", Dir: t.TempDir(),
 		Lookup: func(string) (string, bool) { return "", false }, Now: func() time.Time { return time.Unix(0, 0) }})
 	if code != cli.ExitDone {
 		t.Fatalf("curfew %q --help: exit %d\n%s", path, code, errs.String())
@@ -368,7 +403,8 @@ func (r *runner) check(t *testing.T, s section) {
 }
 
 // reads is a command that changes neither files nor state, and needs no copy of them.
-var reads = regexp.MustCompile(`^(?:curfew (?:plan|estimate|costs|approvals|whoami|backtest|bill show|bill reconcile|price (?:show|list|watching)|policy (?:check|test|explain)|budget$|budget holds|settings$|enforce --demo|scan --(?:print|last))|make)[^>]*$`)
+var reads = regexp.MustCompile(
+	`^(?:curfew (?:plan|estimate|costs|approvals|whoami|backtest|bill show|bill reconcile|price (?:show|list|watching)|policy (?:check|test|explain)|budget$|budget holds|settings$|enforce --demo|scan --(?:print|last))|make)[^>]*$`)
 
 // mention is a command without any value, as a text names it: `curfew fix --enforce`.
 var mention = regexp.MustCompile(`^curfew(?: [a-z]+)*(?: --[a-z-]+)*(?: -o json)?$`)
@@ -384,7 +420,8 @@ func (r *runner) mentioned(t *testing.T, c command) {
 		n = len(words)
 	}
 	var out bytes.Buffer
-	cli.Run(context.Background(), cli.Process{Args: append(slices.Clone(words[1:n]), "--help"), Stdout: &out, Stderr: &out, Version: "test", Dir: r.dir,
+	cli.Run(context.Background(), cli.Process{
+		Args: append(slices.Clone(words[1:n]), "--help"), Stdout: &out, Stderr: &out, Version: "test", Dir: r.dir,
 		Lookup: func(string) (string, bool) { return "", false }, Now: func() time.Time { return time.Unix(0, 0) }})
 	if !strings.Contains(out.String(), "Usage:\n  "+strings.Join(words[:n], " ")) {
 		t.Errorf("%s: there is no command %s", c.where, c.text)

@@ -18,7 +18,10 @@ type block struct {
 
 // kinds are what a fence may name. A block sh or console has commands, and a block text what the
 // commands before it print; the others are files, and plain is neither.
-var kinds = map[string]bool{"sh": true, "console": true, "text": true, "yaml": true, "json": true, "hcl": true, "python": true, "csv": true, "crontab": true, "plain": true}
+var kinds = map[string]bool{
+	"sh": true, "console": true, "text": true, "yaml": true, "json": true, "hcl": true, "python": true, "csv": true,
+	"crontab": true, "plain": true,
+}
 
 // blocks returns the fenced blocks of a document, in order.
 func blocks(document string) []block {
@@ -80,7 +83,9 @@ func commands(where string, first int, text string) []command {
 func inline(where, document string) []command {
 	var all []command
 	// A block leaves its line ends, so that lines keep their numbers.
-	prose := fenced.ReplaceAllStringFunc(document, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
+	prose := fenced.ReplaceAllStringFunc(document, func(s string) string {
+		return strings.Repeat("\n", strings.Count(s, "\n"))
+	})
 	for i, line := range strings.Split(prose, "\n") {
 		for _, m := range inlined.FindAllStringSubmatch(line, -1) {
 			all = append(all, command{where: fmt.Sprintf("%s:%d", where, i+1), text: m[1], inline: true})
@@ -123,7 +128,8 @@ func below(help string) []string {
 const figures = `\S*[0-9█░]\S*(?:\s+\S*[0-9█░]\S*)*`
 
 // passing is a word that differs from run to run: a time, a duration, an id.
-var passing = regexp.MustCompile(`^[("]*(?:<?[0-9.]+(?:ms|[smhd])|[0-9]{4}-[0-9]{2}-[0-9]{2}\S*|[0-9]{2}:[0-9]{2}\S*|[0-9a-f]*[0-9][0-9a-f]*[a-f][0-9a-f]*)[,;.:)"]*$`)
+var passing = regexp.MustCompile(
+	`^[("]*(?:<?[0-9.]+(?:ms|[smhd])|[0-9]{4}-[0-9]{2}-[0-9]{2}\S*|[0-9]{2}:[0-9]{2}\S*|[0-9a-f]*[0-9][0-9a-f]*[a-f][0-9a-f]*)[,;.:)"]*$`)
 
 // pattern matches a line that a document shows. Times, durations, ids and the length of a
 // bar may differ.
@@ -147,7 +153,8 @@ var dollars = regexp.MustCompile(`\$[0-9][0-9,]*(?:\.[0-9]+)?`)
 var took = regexp.MustCompile(`(\d+) s\b`)
 
 // spelled is a date in words, such as Sun 22 Nov 2026.
-var spelled = regexp.MustCompile(`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4})\b`)
+var spelled = regexp.MustCompile(
+	`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4})\b`)
 
 // shows says whether an output has a line that a document shows. Dollars may be 2% off: what
 // was wasted of a window of days depends on the hour.
@@ -159,7 +166,8 @@ func shows(line, output string) bool {
 	}
 	blurred := pattern(dollars.ReplaceAllString(line, "$$"))
 	for real := range strings.Lines(output) {
-		if blurred.MatchString(dollars.ReplaceAllString(real, "$$")) && slices.EqualFunc(dollars.FindAllString(line, -1), dollars.FindAllString(real, -1), near) {
+		if blurred.MatchString(dollars.ReplaceAllString(real, "$$")) &&
+			slices.EqualFunc(dollars.FindAllString(line, -1), dollars.FindAllString(real, -1), near) {
 			return true
 		}
 	}
@@ -205,7 +213,8 @@ func TestShows(t *testing.T) {
 }
 
 func TestCommandsAreFound(t *testing.T) {
-	const document = "Run `curfew scan -o json` or `make`.\n\n```sh\ncurfew keep x --reason \"# 3\"   # exit code 3\n\n# alone\nmake a\n```\n\n```yaml\na: `curfew b`\n```\nand `bin/curfew fix ID`.\n"
+	const document = "Run `curfew scan -o json` or `make`.\n\n```sh\ncurfew keep x --reason \"# 3\"   # exit code " +
+		"3\n\n# alone\nmake a\n```\n\n```yaml\na: `curfew b`\n```\nand `bin/curfew fix ID`.\n"
 	all := inline("a.md", document)
 	for _, b := range blocks(document) {
 		if b.kind == "sh" {
@@ -217,8 +226,11 @@ func TestCommandsAreFound(t *testing.T) {
 	if fmt.Sprint(all) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", all, want)
 	}
-	help := "Does it.\n\nUsage:\n  curfew\n\nExamples:\n  curfew a   # one\n  curfew b\n\nAvailable Commands:\n  audit   shows\n  help   Help\n\nFlags:\n"
-	if got, want := fmt.Sprint(examples("h", help), below(help)), fmt.Sprint([]command{{"h", "curfew a", "one", false}, {"h", "curfew b", "", false}}, []string{"audit"}); got != want {
+	help := "Does it.\n\nUsage:\n  curfew\n\nExamples:\n  curfew a   # one\n  curfew b\n\nAvailable Commands:\n  audit " +
+		"  shows\n  help   Help\n\nFlags:\n"
+	if got, want := fmt.Sprint(examples("h", help), below(help)), fmt.Sprint([]command{
+		{"h", "curfew a", "one", false}, {"h", "curfew b", "", false},
+	}, []string{"audit"}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

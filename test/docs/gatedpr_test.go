@@ -64,7 +64,8 @@ func TestFirstGatedPullRequest(t *testing.T) {
 }
 
 // pictures is the directory that takes what the pictures of documents are drawn from.
-var pictures = flag.String("pictures", "", "write the first comment of the gate and the audit of the demo to a `directory`")
+var pictures = flag.String("pictures", "",
+	"write the first comment of the gate and the audit of the demo to a `directory`")
 
 // TestAuditPicture writes the audit that README.md shows in a terminal as a page.
 func TestAuditPicture(t *testing.T) {
@@ -72,8 +73,12 @@ func TestAuditPicture(t *testing.T) {
 		t.Skip("make pictures runs it")
 	}
 	var out bytes.Buffer
-	code := cli.Run(t.Context(), cli.Process{Args: []string{"scan", "--demo", "--no-save", "-o", "html"}, Stdout: &out, Stderr: os.Stderr, Version: "test", Dir: t.TempDir(),
-		Lookup: func(string) (string, bool) { return "", false }, Now: func() time.Time { return time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) }})
+	code := cli.Run(t.Context(), cli.Process{
+		Args: []string{"scan", "--demo", "--no-save", "-o", "html"}, Stdout: &out, Stderr: os.Stderr, Version: "test",
+		Dir: t.TempDir(),
+		Lookup: func(string) (string, bool) {
+			return "", false
+		}, Now: func() time.Time { return time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC) }})
 	if code != cli.ExitDone {
 		t.Fatalf("exit %d", code)
 	}
@@ -115,8 +120,11 @@ func newGated(t *testing.T) *gated {
 	run(t, all, "git", "-C", "train", "switch", "-q", "-c", "main")
 	run(t, all, "mkdir", "curfew")
 	run(t, ".", "cp", "-r", "../../examples", filepath.Join(all, "curfew"))
-	g.env = []string{"HOME=" + all, "XDG_STATE_HOME=" + filepath.Join(all, "state"), "USER=ana", "CURFEW_IDENTITY=ana", "PATH=" + tools + ":" + os.Getenv("PATH"), "CURFEW_DATABASE_URL=" + postgres.Start(t),
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=ana", "GIT_AUTHOR_EMAIL=ana@example.com", "GIT_COMMITTER_NAME=ana", "GIT_COMMITTER_EMAIL=ana@example.com"}
+	g.env = []string{
+		"HOME=" + all, "XDG_STATE_HOME=" + filepath.Join(all, "state"), "USER=ana", "CURFEW_IDENTITY=ana",
+		"PATH=" + tools + ":" + os.Getenv("PATH"), "CURFEW_DATABASE_URL=" + postgres.Start(t),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=ana", "GIT_AUTHOR_EMAIL=ana@example.com", "GIT_COMMITTER_NAME=ana",
+		"GIT_COMMITTER_EMAIL=ana@example.com"}
 	g.shell = newShell(t, g.dir, g.env...)
 	return g
 }

@@ -26,7 +26,9 @@ func newShell(t *testing.T, dir string, env ...string) *shell {
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, "bash", "--norc")
 	c.Dir = dir
-	c.Env = append([]string{"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, ".witness"), "PATH=" + os.Getenv("PATH"), "USER=ana"}, env...)
+	c.Env = append([]string{
+		"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, ".witness"), "PATH=" + os.Getenv("PATH"), "USER=ana",
+	}, env...)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -150,14 +150,20 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box.Wire.State.AddProducts(wire.Machine("g5.xlarge", "us-east-1", "1.006"), wire.Machine("g5.xlarge", "eu-west-1", "1.123"))
-	box.Wire.State.AddSpotPrices(wire.SpotPrice{Region: "us-east-1", InstanceType: "g5.xlarge", Zone: "us-east-1a", Product: "Linux/UNIX", Price: "0.436", Time: time.Now().Add(time.Hour)})
+	box.Wire.State.AddProducts(wire.Machine("g5.xlarge", "us-east-1", "1.006"),
+		wire.Machine("g5.xlarge", "eu-west-1", "1.123"))
+	box.Wire.State.AddSpotPrices(wire.SpotPrice{
+		Region: "us-east-1", InstanceType: "g5.xlarge", Zone: "us-east-1a", Product: "Linux/UNIX", Price: "0.436",
+		Time: time.Now().Add(time.Hour),
+	})
 	prometheus := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(rw, `{"status": "success", "data": {"resultType": "vector", "result": []}}`)
 	}))
 	t.Cleanup(prometheus.Close)
-	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
 	t.Cleanup(hook.Close)
 
 	root, err := filepath.Abs("../..")
@@ -170,7 +176,10 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{dir: filepath.Join(t.TempDir(), "world"), pull: github.New(t)}
 	tools := t.TempDir()
-	for _, err := range []error{os.Mkdir(w.dir, 0o755), os.Symlink(filepath.Join(root, "examples"), filepath.Join(w.dir, "examples")), os.Symlink(self, filepath.Join(tools, "curfew"))} {
+	for _, err := range []error{
+		os.Mkdir(w.dir, 0o755), os.Symlink(filepath.Join(root, "examples"), filepath.Join(w.dir, "examples")),
+		os.Symlink(self, filepath.Join(tools, "curfew")),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,25 +190,38 @@ func newWorld(t *testing.T) *world {
 	bill := read(t, filepath.Join(w.dir, "examples/data/focus-2026-10.csv"))
 	gpus := read(t, filepath.Join(w.dir, "examples/data/gpus.csv.gz"))
 	for name, text := range map[string]string{
-		"world.yaml": fmt.Sprintf(configuration, w.pull.URL), "today.csv": "gpu,profile,start,workload\n0,3g.40gb,4,train\n", "fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
-		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": strings.Replace(fmt.Sprintf(job, "long", "60h"), "project: ranking, user: ana", `project: detector, user: ana, environment: research, cost_center: "4711"`, 1), "big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
-		"Makefile": string(read(t, filepath.Join(root, "Makefile"))), "gpus.csv.gz": zip([]byte(strings.ReplaceAll(rowsOf("train-a", unzip(t, gpus)), "train-a,", machines.IDs[sandbox.Busy]+","))), "gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
-		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip([]byte(monthly(t, bill, time.Now().UTC()))), "this-month.csv": monthly(t, bill, time.Now().UTC()), "exports/focus.csv": string(bill),
-		"tokens.csv": daily(), "runs.csv": "name,finished,work\nsmall,2026-10-01,8h30m\n", "counts.csv": daily(), "predictions.csv": daily(),
+		"world.yaml": fmt.Sprintf(configuration, w.pull.URL), "today.csv": "gpu,profile,start,workload\n0,3g.40gb,4,train\n",
+		"fuse.yaml": fuse, "train.yaml": pod, "first.yaml": firstPolicy(t, root),
+		"job.yaml": fmt.Sprintf(job, "small", "9h"), "long.yaml": strings.Replace(fmt.Sprintf(job, "long", "60h"),
+			"project: ranking, user: ana", `project: detector, user: ana, environment: research, cost_center: "4711"`, 1),
+		"big.yaml": fmt.Sprintf(job, "big", "390h"), "plan.out": "", "nodes.json": nodes,
+		"Makefile": string(read(t, filepath.Join(root, "Makefile"))),
+		"gpus.csv.gz": zip(
+			[]byte(strings.ReplaceAll(rowsOf("train-a", unzip(t, gpus)), "train-a,", machines.IDs[sandbox.Busy]+","))),
+		"gpus.csv": smi, "g.csv": smi, "fleet.csv": rowsOf("train-a", unzip(t, gpus)),
+		"focus-2026-10.csv.gz": zip(bill), "focus-2026-11.csv.gz": zip([]byte(monthly(t, bill, time.Now().UTC()))),
+		"this-month.csv": monthly(t, bill, time.Now().UTC()), "exports/focus.csv": string(bill),
+		"tokens.csv": daily(), "runs.csv": "name,finished,work\nsmall,2026-10-01,8h30m\n", "counts.csv": daily(),
+		"predictions.csv": daily(),
 		"shares.csv":      "resource,workload,share\n" + machines.IDs[sandbox.Busy] + ",train,3/8\n",
 		"prices.csv":      priceHeader + "aws,compute,g5.xlarge,us-east-1,on-demand,,1.004,hour,,,finance,2026-11-20\n",
 		"catalog.csv":     priceHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.81,hour,,,finance,2026-11-20\n",
 		"ckpt/12/weights": "content", "ckpt/12/DONE": "",
-		"shared.yaml": "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n  - {id: vision, team: vision, purpose: training, amount: 20000}\n",
+		"shared.yaml": "approvers: {ana: [admin], bo: [approver]}\napprovals: {accept: [self-declared]}\nbudgets:\n  - " +
+			"{id: vision, team: vision, purpose: training, amount: 20000}\n",
 	} {
 		write(t, filepath.Join(w.dir, name), text, 0o644)
 	}
 	store := s3.NewFromConfig(box.Config("us-east-1"), func(o *s3.Options) { o.UsePathStyle = true })
-	for bucket, key := range map[string]string{"finops": "focus/focus.csv", "finops-exports": "focus/daily/focus.csv", "my-bucket": "readme"} {
+	for bucket, key := range map[string]string{
+		"finops": "focus/focus.csv", "finops-exports": "focus/daily/focus.csv", "my-bucket": "readme",
+	} {
 		if _, err := store.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: aws.String(key), Body: bytes.NewReader(bill)}); err != nil {
+		if _, err := store.PutObject(ctx, &s3.PutObjectInput{
+			Bucket: aws.String(bucket), Key: aws.String(key), Body: bytes.NewReader(bill),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,15 +229,19 @@ func newWorld(t *testing.T) *world {
 		name, value, _ := strings.Cut(e, "=")
 		t.Setenv(name, value)
 	}
-	w.env = append(box.Env(), "USER=ana", "CURFEW_HOOK_URL="+hook.URL, "CURFEW_HOOK_SECRET=sandbox", "BUILD_ID=7", "CI_PIPELINE_ID=7", "TZ=UTC",
+	w.env = append(box.Env(), "USER=ana", "CURFEW_HOOK_URL="+hook.URL, "CURFEW_HOOK_SECRET=sandbox", "BUILD_ID=7",
+		"CI_PIPELINE_ID=7", "TZ=UTC",
 		"PATH="+tools+":"+os.Getenv("PATH"))
 	write(t, filepath.Join(w.dir, "event.json"), w.pull.Event(t, strings.Repeat("b", 40)), 0o644)
 	w.prepare(t, yesterday)
-	w.known = map[string]string{"machine": machines.IDs[sandbox.Idle], "busy": machines.IDs[sandbox.Busy], "soon": time.Now().Add(72 * time.Hour).UTC().Format(time.RFC3339),
+	w.known = map[string]string{
+		"machine": machines.IDs[sandbox.Idle], "busy": machines.IDs[sandbox.Busy],
+		"soon": time.Now().Add(72 * time.Hour).UTC().Format(time.RFC3339),
 		"role": truth.OtherRole, "prometheus": prometheus.URL}
 	w.learn(t, "hold.json", "hold", `"hold_id": "(\w+)"`)
-	if _, err := ec2.NewFromConfig(box.Config("us-east-1")).CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{w.known["busy"]},
-		Tags: []ec2types.Tag{{Key: aws.String("curfew:hold"), Value: aws.String(w.known["hold"])}}}); err != nil {
+	if _, err := ec2.NewFromConfig(box.Config("us-east-1")).CreateTags(ctx,
+		&ec2.CreateTagsInput{Resources: []string{w.known["busy"]},
+			Tags: []ec2types.Tag{{Key: aws.String("curfew:hold"), Value: aws.String(w.known["hold"])}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.prepare(t, today)
@@ -257,7 +283,10 @@ const answers = "\n\n\n#ml-cost\n\n"
 // code.
 func (w *world) run(t *testing.T, dir, who, line string) (said string, code int) {
 	t.Helper()
-	env := append([]string{"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, ".witness"), "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"), "CURFEW_IDENTITY=" + who}, w.env...)
+	env := append([]string{
+		"HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, ".witness"), "CURFEW_DATA_DIR=" + filepath.Join(dir, "data"),
+		"CURFEW_IDENTITY=" + who,
+	}, w.env...)
 	if strings.Contains(line, "--github") {
 		env = append(env, w.pull.Env(filepath.Join(dir, "event.json"))...)
 	}

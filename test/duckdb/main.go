@@ -26,7 +26,8 @@ func main() {
 	rows := flag.Int("rows", 1_000_000, "how many rows of FOCUS to make")
 	file := flag.String("file", "", "read this Parquet `file` of FOCUS instead of making one")
 	threads := flag.Int("threads", runtime.NumCPU(), "how many threads each may use")
-	reader := flag.String("reader", "", "read with this one alone and print what it says as JSON (the program calls itself so)")
+	reader := flag.String("reader", "",
+		"read with this one alone and print what it says as JSON (the program calls itself so)")
 	flag.Parse()
 	var err error
 	if *reader != "" { // first: a child that compared would call itself without end
@@ -133,7 +134,8 @@ func compare(ctx context.Context, out io.Writer, file string, rows, threads int)
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tseconds\trows a second\tpeak MiB\tagainst curfew\t")
 	for i, run := range runs {
-		fmt.Fprintf(w, "%s\t%.2f\t%.0f\t%d\t%.2f\t\n", readers[i].name, run.Seconds, float64(run.Sums.Lines)/run.Seconds, run.PeakBytes>>20, run.Seconds/runs[0].Seconds)
+		fmt.Fprintf(w, "%s\t%.2f\t%.0f\t%d\t%.2f\t\n", readers[i].name, run.Seconds, float64(run.Sums.Lines)/run.Seconds,
+			run.PeakBytes>>20, run.Seconds/runs[0].Seconds)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -58,7 +58,8 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := compare(t.Context(), &out, file, 0, 2); err != nil || !strings.HasPrefix(out.String(), fmt.Sprint(3*len(rows), " rows")) {
+	if err := compare(t.Context(), &out, file, 0, 2); err != nil ||
+		!strings.HasPrefix(out.String(), fmt.Sprint(3*len(rows), " rows")) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
@@ -66,7 +67,8 @@ func TestSample(t *testing.T) {
 func TestDisagreement(t *testing.T) {
 	exact := func() Sums {
 		return Sums{Lines: 3, Total: Costs{"1.0000000000001", "2", "3"}, Groups: []GroupSum{
-			{Group{"2024-09-01", "i-1", "EC2"}, Costs{"0.7", "2.00", "3.00"}, 2, 2}, {Group{"2024-09-02", "i-1", "EC2"}, Costs{"0.3", "0.00", "0.00"}, 1, 1}}}
+			{Group{"2024-09-01", "i-1", "EC2"}, Costs{"0.7", "2.00", "3.00"}, 2, 2},
+			{Group{"2024-09-02", "i-1", "EC2"}, Costs{"0.3", "0.00", "0.00"}, 1, 1}}}
 	}
 	for _, tt := range []struct {
 		name   string

@@ -55,7 +55,9 @@ func readCurfew(ctx context.Context, file string, threads int) (Sums, error) {
 	}
 	for _, k := range order {
 		g := groups[k]
-		s.Groups = append(s.Groups, GroupSum{Group: k, Costs: Costs{g.billed.String(), g.effective.String(), g.list.String()}, Lines: g.lines, Parts: g.parts})
+		s.Groups = append(s.Groups, GroupSum{
+			Group: k, Costs: Costs{g.billed.String(), g.effective.String(), g.list.String()}, Lines: g.lines, Parts: g.parts,
+		})
 	}
 	return s, nil
 }
@@ -73,7 +75,8 @@ func readDuckDBBinary(ctx context.Context, file string, threads int) (Sums, erro
 
 func query(ctx context.Context, file string, threads int, cost string) (s Sums, err error) {
 	// Nothing is to be fetched: Parquet is built in.
-	db, err := sql.Open("duckdb", fmt.Sprintf("?autoinstall_known_extensions=false&autoload_known_extensions=false&threads=%d", threads))
+	db, err := sql.Open("duckdb",
+		fmt.Sprintf("?autoinstall_known_extensions=false&autoload_known_extensions=false&threads=%d", threads))
 	if err != nil {
 		return s, fmt.Errorf("open DuckDB: %w", err)
 	}

@@ -62,7 +62,9 @@ func (s Sums) Near(other Sums) error {
 
 func (s Sums) differ(other Sums, same func(a, b string, parts int64) bool) error {
 	costs := func(what string, a, b Costs, parts int64) error {
-		for _, c := range []struct{ name, a, b string }{{"BilledCost", a.Billed, b.Billed}, {"EffectiveCost", a.Effective, b.Effective}, {"ListCost", a.List, b.List}} {
+		for _, c := range []struct{ name, a, b string }{
+			{"BilledCost", a.Billed, b.Billed}, {"EffectiveCost", a.Effective, b.Effective}, {"ListCost", a.List, b.List},
+		} {
 			if !same(c.a, c.b, parts) {
 				return fmt.Errorf("%s of %s: %s and %s", c.name, what, c.a, c.b)
 			}

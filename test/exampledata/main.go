@@ -147,13 +147,19 @@ func gpus(r *rand.Rand) [][]string {
 				return 4 + 14*daily*between(r, 0.7, 1.3), 0.55
 			}},
 	}
-	rows := [][]string{{"resource", "time", "gpu", "gpu_util", "mem_used_bytes", "mem_total_bytes", "type", "team", "user", "purpose", "lifetime"}}
+	rows := [][]string{
+		{
+			"resource", "time", "gpu", "gpu_util", "mem_used_bytes", "mem_total_bytes", "type", "team", "user", "purpose",
+			"lifetime",
+		},
+	}
 	for _, m := range all {
 		for at := time.Duration(0); at < 7*day; at += 5 * time.Minute {
 			for gpu := range m.gpus {
 				util, held := m.work(r, at, gpu)
 				rows = append(rows, []string{m.name, start.Add(at).Format(time.RFC3339), strconv.Itoa(gpu),
-					strconv.FormatFloat(math.Round(util), 'f', -1, 64), strconv.FormatFloat(math.Round(held*100)/100*m.memory, 'f', 0, 64),
+					strconv.FormatFloat(math.Round(util), 'f', -1, 64), strconv.FormatFloat(math.Round(held*100)/100*m.memory, 'f', 0,
+						64),
 					strconv.FormatFloat(m.memory, 'f', 0, 64), m.kind, m.team, m.user, m.purpose, "ephemeral"})
 			}
 		}
@@ -226,7 +232,9 @@ func requests(r *rand.Rand) [][]string {
 	rows := [][]string{{"time"}}
 	for at := 0.0; at < 600; {
 		at += r.ExpFloat64() / (20 + 30*math.Sin(math.Pi*at/600))
-		rows = append(rows, []string{start.Add(time.Duration(at * float64(time.Second))).Format("2006-01-02T15:04:05.000Z07:00")})
+		rows = append(rows, []string{
+			start.Add(time.Duration(at * float64(time.Second))).Format("2006-01-02T15:04:05.000Z07:00"),
+		})
 	}
 	return rows
 }
@@ -235,15 +243,20 @@ func requests(r *rand.Rand) [][]string {
 func workloads(*rand.Rand) [][]string {
 	return [][]string{
 		{"name", "memory_gib", "compute_slices", "count"},
-		{"embedder", "4", "1", "9"}, {"reranker", "9", "2", "4"}, {"captioner", "18", "3", "3"}, {"summarizer", "36", "4", "2"},
+		{"embedder", "4", "1", "9"}, {"reranker", "9", "2", "4"}, {"captioner", "18", "3", "3"},
+		{"summarizer", "36", "4", "2"},
 	}
 }
 
 // bill is October of a small account in FOCUS 1.0, a row for each resource and day.
 func bill(r *rand.Rand) [][]string {
-	rows := [][]string{{"BilledCost", "EffectiveCost", "ListCost", "BillingAccountId", "SubAccountId", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd",
-		"ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory", "ChargeDescription", "ServiceCategory", "ServiceName", "ProviderName", "ResourceId", "RegionId",
-		"ConsumedQuantity", "ConsumedUnit", "Tags"}}
+	rows := [][]string{
+		{
+			"BilledCost", "EffectiveCost", "ListCost", "BillingAccountId", "SubAccountId", "BillingCurrency",
+			"BillingPeriodStart", "BillingPeriodEnd",
+			"ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory", "ChargeDescription", "ServiceCategory", "ServiceName",
+			"ProviderName", "ResourceId", "RegionId",
+			"ConsumedQuantity", "ConsumedUnit", "Tags"}}
 	month := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
 	for d := range 31 {
 		day := month.AddDate(0, 0, d)
@@ -251,16 +264,31 @@ func bill(r *rand.Rand) [][]string {
 			service, category, what, resource, unit, tags string
 			rate, low, high                               float64
 		}{
-			{"Amazon Elastic Compute Cloud", "Compute", "p4d.24xlarge instance hours", "i-0a11", "Hours", `{"team":"vision"}`, 21.957642, 4, 24},
-			{"Amazon Elastic Compute Cloud", "Compute", "g5.2xlarge instance hours", "i-0b22", "Hours", `{"team":"search"}`, 1.212, 24, 24},
-			{"Amazon Elastic Compute Cloud", "Compute", "g5.4xlarge instance hours", "i-0c33", "Hours", `{"team":"language"}`, 1.624, 24, 24},
-			{"Amazon Simple Storage Service", "Storage", "standard storage", "arn:aws:s3:::acme-datasets", "GB-Mo", `{"team":"vision"}`, 0.023, 19.4, 20.6},
+			{
+				"Amazon Elastic Compute Cloud", "Compute", "p4d.24xlarge instance hours", "i-0a11", "Hours", `{"team":"vision"}`,
+				21.957642, 4, 24,
+			},
+			{
+				"Amazon Elastic Compute Cloud", "Compute", "g5.2xlarge instance hours", "i-0b22", "Hours", `{"team":"search"}`,
+				1.212, 24, 24,
+			},
+			{
+				"Amazon Elastic Compute Cloud", "Compute", "g5.4xlarge instance hours", "i-0c33", "Hours", `{"team":"language"}`,
+				1.624, 24, 24,
+			},
+			{
+				"Amazon Simple Storage Service", "Storage", "standard storage", "arn:aws:s3:::acme-datasets", "GB-Mo",
+				`{"team":"vision"}`, 0.023, 19.4, 20.6,
+			},
 			{"Amazon Elastic Compute Cloud", "Networking", "data transfer out to the Internet", "", "GB", "", 0.09, 20, 140},
 		} {
 			quantity := math.Round(between(r, x.low, x.high)*1000) / 1000
 			cost := strconv.FormatFloat(quantity*x.rate, 'f', 6, 64)
-			rows = append(rows, []string{cost, cost, cost, "999988887777", "111122223333", "USD", month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339),
-				day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339), "Usage", x.what, x.category, x.service, "AWS", x.resource, "us-east-1",
+			rows = append(rows, []string{
+				cost, cost, cost, "999988887777", "111122223333", "USD", month.Format(time.RFC3339),
+				month.AddDate(0, 1, 0).Format(time.RFC3339),
+				day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339), "Usage", x.what, x.category, x.service, "AWS",
+				x.resource, "us-east-1",
 				strconv.FormatFloat(quantity, 'f', -1, 64), x.unit, x.tags})
 		}
 	}
@@ -271,7 +299,9 @@ func bill(r *rand.Rand) [][]string {
 func tokens(r *rand.Rand) [][]string {
 	rows := [][]string{{"time", "count"}}
 	for d := range 31 {
-		rows = append(rows, []string{time.Date(2026, 10, 1+d, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), strconv.Itoa(int(between(r, 140e6, 210e6)))})
+		rows = append(rows, []string{
+			time.Date(2026, 10, 1+d, 0, 0, 0, 0, time.UTC).Format(time.DateOnly), strconv.Itoa(int(between(r, 140e6, 210e6))),
+		})
 	}
 	return rows
 }

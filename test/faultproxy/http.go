@@ -98,7 +98,8 @@ func (p *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	case LoginPage:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = io.WriteString(w, "<!doctype html>\n<html lang=en>\n<title>Sign in</title>\n<h1>Welcome to the guest network</h1>\n")
+		_, _ = io.WriteString(w,
+			"<!doctype html>\n<html lang=en>\n<title>Sign in</title>\n<h1>Welcome to the guest network</h1>\n")
 	case Repeat:
 		p.forward(r, body, "")
 		p.answer(w, question, p.forward(r, body, "repeat"))

@@ -71,8 +71,10 @@ func (p *Pull) Review(login, state, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := 80 + len(p.reviews)
-	p.reviews = append(p.reviews, map[string]any{"id": id, "node_id": fmt.Sprint("PRR_", id), "user": user(login), "state": state, "commit_id": p.head, "body": text,
-		"submitted_at": now().Add(time.Second).Format(time.RFC3339), "html_url": fmt.Sprintf("https://github.com/%s/pull/7#pullrequestreview-%d", repository, id)})
+	p.reviews = append(p.reviews, map[string]any{
+		"id": id, "node_id": fmt.Sprint("PRR_", id), "user": user(login), "state": state, "commit_id": p.head, "body": text,
+		"submitted_at": now().Add(time.Second).Format(time.RFC3339),
+		"html_url":     fmt.Sprintf("https://github.com/%s/pull/7#pullrequestreview-%d", repository, id)})
 }
 
 // Comments returns what the comments say.
@@ -91,7 +93,8 @@ func (p *Pull) Event(tb testing.TB, base string) string {
 	tb.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text, err := json.Marshal(map[string]any{"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": repository},
+	text, err := json.Marshal(map[string]any{
+		"action": "synchronize", "number": 7, "repository": map[string]any{"full_name": repository},
 		"pull_request": map[string]any{"number": 7, "state": "open", "user": user(Author),
 			"head": map[string]any{"ref": "resnet50", "sha": p.head, "repo": map[string]any{"full_name": p.from}},
 			"base": map[string]any{"ref": "main", "sha": base, "repo": map[string]any{"full_name": repository}}}})
@@ -103,7 +106,10 @@ func (p *Pull) Event(tb testing.TB, base string) string {
 
 // Env is what a workflow's environment has, with the event in a file.
 func (p *Pull) Env(event string) []string {
-	return []string{"GITHUB_EVENT_NAME=pull_request", "GITHUB_EVENT_PATH=" + event, "GITHUB_REPOSITORY=" + repository, "GITHUB_API_URL=" + p.URL, "GITHUB_TOKEN=" + Token}
+	return []string{
+		"GITHUB_EVENT_NAME=pull_request", "GITHUB_EVENT_PATH=" + event, "GITHUB_REPOSITORY=" + repository,
+		"GITHUB_API_URL=" + p.URL, "GITHUB_TOKEN=" + Token,
+	}
 }
 
 func user(login string) map[string]any {
@@ -143,11 +149,18 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 	case "GET /user":
 		say(200, user(Bot))
 	case "GET " + repo + "/pulls/7":
-		say(200, map[string]any{"number": 7, "state": "open", "user": user(Author), "commits": 1, "head": map[string]any{"ref": "resnet50", "sha": p.head}})
+		say(200, map[string]any{
+			"number": 7, "state": "open", "user": user(Author), "commits": 1,
+			"head": map[string]any{"ref": "resnet50", "sha": p.head},
+		})
 	case "GET " + repo + "/pulls/7/commits":
 		say(200, []any{map[string]any{"sha": p.head, "author": user(Author), "committer": user(Author)}})
 	case "GET /repos/" + p.from + "/activity":
-		say(200, []any{map[string]any{"id": 1, "after": p.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user(Author)}})
+		say(200, []any{
+			map[string]any{
+				"id": 1, "after": p.head, "ref": "refs/heads/resnet50", "activity_type": "push", "actor": user(Author),
+			},
+		})
 	case "POST /graphql": // no review was edited
 		say(200, map[string]any{"data": map[string]any{"node": map[string]any{"id": in.Variables.ID, "lastEditedAt": nil}}})
 	case "GET " + repo + "/pulls/7/reviews":
@@ -163,7 +176,8 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 		say(201, p.comment(len(p.comments)-1))
 	default:
 		var i int
-		if _, err := fmt.Sscanf(r.URL.Path, repo+"/issues/comments/%d", &i); err == nil && r.Method == http.MethodPatch && i >= 100 && i < 100+len(p.comments) {
+		if _, err := fmt.Sscanf(r.URL.Path, repo+"/issues/comments/%d", &i); err == nil && r.Method == http.MethodPatch &&
+			i >= 100 && i < 100+len(p.comments) {
 			p.comments[i-100].body, p.comments[i-100].updated = in.Body, now()
 			say(200, p.comment(i-100))
 			return
@@ -173,6 +187,8 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Pull) comment(i int) map[string]any {
-	return map[string]any{"id": 100 + i, "body": p.comments[i].body, "user": user(Bot), "html_url": fmt.Sprintf("https://github.com/%s/pull/7#issuecomment-%d", repository, i),
+	return map[string]any{
+		"id": 100 + i, "body": p.comments[i].body, "user": user(Bot),
+		"html_url":   fmt.Sprintf("https://github.com/%s/pull/7#issuecomment-%d", repository, i),
 		"created_at": p.comments[i].created, "updated_at": p.comments[i].updated}
 }

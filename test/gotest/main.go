@@ -140,9 +140,10 @@ func test(ctx context.Context, socket string, args []string, apart parts, record
 		defer file.Close()
 		events = io.MultiWriter(r, file)
 	}
-	err = together(ctx, append(packages, args[last:]...), parts, func(ctx context.Context, args []string, out io.Writer) error {
-		return goTest(ctx, socket, args, out)
-	}, args[:first], events)
+	err = together(ctx, append(packages, args[last:]...), parts,
+		func(ctx context.Context, args []string, out io.Writer) error {
+			return goTest(ctx, socket, args, out)
+		}, args[:first], events)
 	r.close()
 	return err
 }

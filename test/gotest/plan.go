@@ -142,7 +142,8 @@ type runner func(ctx context.Context, args []string, events io.Writer) error
 
 // together runs go test for the packages without the parts, and for each part once its
 // package has been built.
-func together(ctx context.Context, packages []string, all []part, goTest runner, flags []string, events io.Writer) error {
+func together(ctx context.Context, packages []string, all []part, goTest runner, flags []string,
+	events io.Writer) error {
 	var skip []string
 	for _, p := range all {
 		skip = append(skip, p.tests...)

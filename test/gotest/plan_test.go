@@ -12,7 +12,10 @@ import (
 )
 
 func TestPartsAreTestsOfOnePackage(t *testing.T) {
-	owners := map[string][]string{"TestAlpha": {module + "internal/a"}, "TestAlso": {module + "internal/a", module + "internal/b"}, "TestAlpine": {module + "internal/b"}, "TestBeta": {module + "internal/a"}}
+	owners := map[string][]string{
+		"TestAlpha": {module + "internal/a"}, "TestAlso": {module + "internal/a", module + "internal/b"},
+		"TestAlpine": {module + "internal/b"}, "TestBeta": {module + "internal/a"},
+	}
 	p, err := partOf("internal/a=TestAl", owners)
 	if err != nil || p.of != module+"internal/a" || !slices.Equal(p.tests, []string{"TestAlpha"}) {
 		t.Errorf("got %+v, %v", p, err)
@@ -31,7 +34,10 @@ func TestEachTestRunsOnce(t *testing.T) {
 		mu.Lock()
 		calls = append(calls, strings.Join(args, " "))
 		mu.Unlock()
-		for _, e := range []event{{Action: "start"}, {Action: "output", Output: "ok  \ta\n"}, {Action: "skip", Test: "TestX"}, {Action: "pass", Elapsed: 1}} {
+		for _, e := range []event{
+			{Action: "start"}, {Action: "output", Output: "ok  \ta\n"}, {Action: "skip", Test: "TestX"},
+			{Action: "pass", Elapsed: 1},
+		} {
 			e.Package = module + "a"
 			text, err := json.Marshal(e)
 			if err != nil {
@@ -49,12 +55,16 @@ func TestEachTestRunsOnce(t *testing.T) {
 	var out strings.Builder
 	r := newReport(&out)
 	parts := []part{{module + "a", []string{"TestP", "TestQ"}}, {module + "b", []string{"TestR"}}}
-	if err := together(t.Context(), []string{module + "a", module + "c"}, parts, goTest, []string{"-count=1"}, r); err != nil {
+	if err := together(t.Context(), []string{module + "a", module + "c"}, parts, goTest, []string{"-count=1"},
+		r); err != nil {
 		t.Fatal(err)
 	}
 	r.close()
 	slices.Sort(calls)
-	want := []string{fmt.Sprintf("-count=1 -run ^(TestP|TestQ)$ %sa", module), fmt.Sprintf("-count=1 -skip ^(TestP|TestQ|TestR)$ %[1]sa %[1]sc", module)}
+	want := []string{
+		fmt.Sprintf("-count=1 -run ^(TestP|TestQ)$ %sa", module),
+		fmt.Sprintf("-count=1 -skip ^(TestP|TestQ|TestR)$ %[1]sa %[1]sc", module),
+	}
 	if !slices.Equal(calls, want) {
 		t.Errorf("got %q, want %q", calls, want)
 	}

@@ -32,7 +32,8 @@ func TestReportShowsFailuresOnly(t *testing.T) {
 		}
 	}
 	r.close()
-	want := "ok  \tgithub.com/curfew-dev/curfew/internal/a\t2.000s\n    b_test.go:3: got 1, want 2\npanic: test timed out\nFAIL\tgithub.com/curfew-dev/curfew/internal/b\t3.000s\n"
+	want := "ok  \tgithub.com/curfew-dev/curfew/internal/a\t2.000s\n    b_test.go:3: got 1, want 2\npanic: test timed " +
+		"out\nFAIL\tgithub.com/curfew-dev/curfew/internal/b\t3.000s\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -93,7 +94,8 @@ func TestTimesPrintsLongestFirst(t *testing.T) {
 	if err := printTimes(file, &out); err != nil {
 		t.Fatal(err)
 	}
-	want := "     5.0 s  2 packages together\n\n     3.0 s  internal/b\n     2.0 s  internal/a\n\n     3.0 s  internal/b TestBroken\n     1.5 s  internal/a TestQuiet\n\n"
+	want := "     5.0 s  2 packages together\n\n     3.0 s  internal/b\n     2.0 s  internal/a\n\n     3.0 s  " +
+		"internal/b TestBroken\n     1.5 s  internal/a TestQuiet\n\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

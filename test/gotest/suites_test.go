@@ -20,7 +20,8 @@ func TestSuitesRunWhatIsSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	suites := map[string][]string{} // the words of the command by the name of the suite
-	for _, found := range regexp.MustCompile(`(?m)^\t(\w+)\) (?:.* && )?(slow .*?) ;;`).FindAllStringSubmatch(string(script), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^\t(\w+)\) (?:.* && )?(slow .*?) ;;`).FindAllStringSubmatch(
+		string(script), -1) {
 		suites[found[1]] = strings.Fields(found[2])
 	}
 	checked := 0

@@ -65,7 +65,9 @@ func render(t *testing.T, file string, set map[string]any) (rendered, map[string
 		}
 	}
 	maps.Copy(values, set)
-	top, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "gpu", Namespace: "curfew", IsInstall: true}, nil)
+	top, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{
+		Name: "gpu", Namespace: "curfew", IsInstall: true,
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +84,11 @@ func render(t *testing.T, file string, set map[string]any) (rendered, map[string
 		if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, text)
 		}
-		into := map[string]any{"apps/v1 Deployment": &out.deployment, "v1 ConfigMap": &out.config, "v1 Service": &out.service, "v1 ServiceAccount": &out.account,
-			"v1 PersistentVolumeClaim": &out.claim, "policy/v1 PodDisruptionBudget": &out.budget, "networking.k8s.io/v1 NetworkPolicy": &out.network,
+		into := map[string]any{
+			"apps/v1 Deployment": &out.deployment, "v1 ConfigMap": &out.config, "v1 Service": &out.service,
+			"v1 ServiceAccount":        &out.account,
+			"v1 PersistentVolumeClaim": &out.claim, "policy/v1 PodDisruptionBudget": &out.budget,
+			"networking.k8s.io/v1 NetworkPolicy":      &out.network,
 			"monitoring.coreos.com/v1 ServiceMonitor": &out.monitor}[kind.APIVersion+" "+kind.Kind]
 		if into == nil {
 			t.Fatalf("%s is a %s of %s", name, kind.Kind, kind.APIVersion)
@@ -115,17 +120,20 @@ func sameConfig(t *testing.T, r rendered, values map[string]any) {
 func secure(t *testing.T, r rendered) corev1.Container {
 	t.Helper()
 	pod := r.deployment.Spec.Template.Spec
-	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || r.account == nil || *r.account.AutomountServiceAccountToken {
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || r.account == nil ||
+		*r.account.AutomountServiceAccountToken {
 		t.Error("the pod gets a token of the Kubernetes API")
 	}
-	if s := pod.SecurityContext; !*s.RunAsNonRoot || *s.RunAsUser != 65532 || *s.FSGroup != 65532 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+	if s := pod.SecurityContext; !*s.RunAsNonRoot || *s.RunAsUser != 65532 || *s.FSGroup != 65532 ||
+		s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("security context %+v", s)
 	}
 	if len(pod.Containers) != 1 {
 		t.Fatalf("%d containers", len(pod.Containers))
 	}
 	c := pod.Containers[0]
-	if s := c.SecurityContext; *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !reflect.DeepEqual(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+	if s := c.SecurityContext; *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem ||
+		!reflect.DeepEqual(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
 		t.Errorf("security context %+v", s)
 	}
 	for _, e := range c.Env {
@@ -142,7 +150,8 @@ func secure(t *testing.T, r rendered) corev1.Container {
 	if c.Resources.Requests.Cpu().Cmp(resource.MustParse("100m")) != 0 || c.Resources.Limits.Memory().IsZero() {
 		t.Errorf("resources %+v", c.Resources)
 	}
-	if len(c.Ports) != 1 || c.Ports[0].Name != "http" || r.service.Spec.Ports[0].Port != c.Ports[0].ContainerPort || r.service.Spec.Ports[0].TargetPort.String() != "http" ||
+	if len(c.Ports) != 1 || c.Ports[0].Name != "http" || r.service.Spec.Ports[0].Port != c.Ports[0].ContainerPort ||
+		r.service.Spec.Ports[0].TargetPort.String() != "http" ||
 		!slices.Contains(c.Args, fmt.Sprintf("--listen=:%d", c.Ports[0].ContainerPort)) {
 		t.Errorf("ports %+v and %+v, arguments %q", c.Ports, r.service.Spec.Ports, c.Args)
 	}
@@ -188,7 +197,8 @@ func TestOneReplicaHasAVolume(t *testing.T) {
 }
 
 func TestReplicasShareADatabase(t *testing.T) {
-	if _, _, err := render(t, "", map[string]any{"replicas": 2}); err == nil || !strings.Contains(err.Error(), "set database.existingSecret") {
+	if _, _, err := render(t, "", map[string]any{"replicas": 2}); err == nil ||
+		!strings.Contains(err.Error(), "set database.existingSecret") {
 		t.Errorf("two replicas with a volume each: %v", err)
 	}
 	r, values, err := render(t, "ci/shared-values.yaml", nil)
@@ -197,7 +207,8 @@ func TestReplicasShareADatabase(t *testing.T) {
 	}
 	c := secure(t, r)
 	sameConfig(t, r, values)
-	if *r.deployment.Spec.Replicas != 3 || r.deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || r.claim != nil {
+	if *r.deployment.Spec.Replicas != 3 ||
+		r.deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || r.claim != nil {
 		t.Errorf("%+v, claim %v", r.deployment.Spec, r.claim)
 	}
 	env := map[string]string{}
@@ -206,8 +217,11 @@ func TestReplicasShareADatabase(t *testing.T) {
 			env[e.Name] = e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
 		}
 	}
-	if want := map[string]string{"CURFEW_DATA_VOLUME": "/data", "XDG_STATE_HOME": "/data/witness", "CURFEW_DATABASE_URL": "curfew-database/url", "SLACK_TOKEN": "curfew-slack/token",
-		"SSL_CERT_DIR": "/etc/curfew-ca:/etc/ssl/certs", "HTTPS_PROXY": "http://proxy.example.com:3128", "NODE_NAME": ""}; !maps.Equal(env, want) {
+	if want := map[string]string{
+		"CURFEW_DATA_VOLUME": "/data", "XDG_STATE_HOME": "/data/witness", "CURFEW_DATABASE_URL": "curfew-database/url",
+		"SLACK_TOKEN":  "curfew-slack/token",
+		"SSL_CERT_DIR": "/etc/curfew-ca:/etc/ssl/certs", "HTTPS_PROXY": "http://proxy.example.com:3128",
+		"NODE_NAME": ""}; !maps.Equal(env, want) {
 		t.Errorf("environment %v, want %v", env, want)
 	}
 	for _, want := range []string{"--enforce", "--policy=/etc/curfew/policies", "--regions=us-east-1,us-west-2"} {
@@ -218,10 +232,12 @@ func TestReplicasShareADatabase(t *testing.T) {
 	if r.account.Annotations["eks.amazonaws.com/role-arn"] != "arn:aws:iam::999988887777:role/curfew" {
 		t.Errorf("annotations %v", r.account.Annotations)
 	}
-	if r.budget == nil || r.budget.Spec.MaxUnavailable.IntValue() != 1 || r.monitor == nil || r.monitor.Spec.Endpoints[0].Path != "/metrics" || r.monitor.Labels["release"] != "prometheus" {
+	if r.budget == nil || r.budget.Spec.MaxUnavailable.IntValue() != 1 || r.monitor == nil ||
+		r.monitor.Spec.Endpoints[0].Path != "/metrics" || r.monitor.Labels["release"] != "prometheus" {
 		t.Errorf("budget %+v, monitor %+v", r.budget, r.monitor)
 	}
-	if r.network == nil || len(r.network.Spec.PolicyTypes) != 2 || len(r.network.Spec.Egress) != 1 || r.network.Spec.Ingress[0].From[0].NamespaceSelector == nil {
+	if r.network == nil || len(r.network.Spec.PolicyTypes) != 2 || len(r.network.Spec.Egress) != 1 ||
+		r.network.Spec.Ingress[0].From[0].NamespaceSelector == nil {
 		t.Errorf("network policy %+v", r.network)
 	}
 	item := r.deployment.Spec.Template.Spec.Volumes[0].ConfigMap.Items[1]

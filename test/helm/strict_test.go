@@ -49,7 +49,10 @@ func kubernetesValidate(ctx context.Context, t *testing.T) string {
 	defer os.RemoveAll(fresh)
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", fresh},
-		{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "kubernetes-validate==" + validator},
+		{
+			filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+			"kubernetes-validate==" + validator,
+		},
 	} {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", args, err, out)
@@ -76,7 +79,9 @@ func documents(t *testing.T, file string) map[string]string {
 			t.Fatal(err)
 		}
 	}
-	top, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "gpu", Namespace: "curfew", IsInstall: true}, nil)
+	top, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{
+		Name: "gpu", Namespace: "curfew", IsInstall: true,
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +92,8 @@ func documents(t *testing.T, file string) map[string]string {
 	out := map[string]string{}
 	for name, text := range files {
 		// Prometheus' operator defines the monitor.
-		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(text) != "" && !strings.Contains(text, "monitoring.coreos.com") {
+		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(text) != "" &&
+			!strings.Contains(text, "monitoring.coreos.com") {
 			out[filepath.Base(name)] = text
 		}
 	}
@@ -176,7 +182,8 @@ func TestAuthoritiesAndVolumes(t *testing.T) {
 	for _, e := range c.Env {
 		env[e.Name] = e.Value
 	}
-	if env["SSL_CERT_DIR"] != mounts["ca"]+":/etc/ssl/certs" || env["HTTPS_PROXY"] != "http://proxy.example.com:3128" || len(c.EnvFrom) != 1 {
+	if env["SSL_CERT_DIR"] != mounts["ca"]+":/etc/ssl/certs" || env["HTTPS_PROXY"] != "http://proxy.example.com:3128" ||
+		len(c.EnvFrom) != 1 {
 		t.Errorf("environment %v, from %v", env, c.EnvFrom)
 	}
 	if mounts["prices"] != "/etc/curfew-prices" || mounts["client-certificate"] != "/etc/curfew-database" {
@@ -191,14 +198,16 @@ func TestAuthoritiesAndVolumes(t *testing.T) {
 			sources[v.Name] = v.Secret.SecretName
 		}
 	}
-	if sources["ca"] != "corporate-authorities" || sources["prices"] != "curfew-prices" || sources["client-certificate"] != "curfew-database-client" {
+	if sources["ca"] != "corporate-authorities" || sources["prices"] != "curfew-prices" ||
+		sources["client-certificate"] != "curfew-database-client" {
 		t.Errorf("volumes %v", sources)
 	}
 	r, _, err = render(t, "", map[string]any{"ca": map[string]any{"existingSecret": "authorities"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := r.deployment.Spec.Template.Spec.Volumes[3]; v.Name != "ca" || v.Secret == nil || v.Secret.SecretName != "authorities" {
+	if v := r.deployment.Spec.Template.Spec.Volumes[3]; v.Name != "ca" || v.Secret == nil ||
+		v.Secret.SecretName != "authorities" {
 		t.Errorf("volume %+v", v)
 	}
 	both := map[string]any{"ca": map[string]any{"existingSecret": "a", "existingConfigMap": "b"}}
@@ -231,7 +240,8 @@ func TestLimitsFitWhatIsDocumented(t *testing.T) {
 		return resource.MustParse(fmt.Sprintf("%dMi", n*spare/100))
 	}
 	for _, row := range rows {
-		if steady, first := mib(row[1], 100), mib(row[2], 125); resources.Requests.Memory().Cmp(steady) < 0 || resources.Limits.Memory().Cmp(first) < 0 {
+		if steady, first := mib(row[1], 100), mib(row[2], 125); resources.Requests.Memory().Cmp(steady) < 0 ||
+			resources.Limits.Memory().Cmp(first) < 0 {
 			t.Errorf("%s: requests %s, limits %s", row[0], resources.Requests.Memory(), resources.Limits.Memory())
 		}
 	}

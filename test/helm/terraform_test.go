@@ -72,7 +72,9 @@ func TestTerraformIsCloudFormation(t *testing.T) {
 	if err := yaml.Unmarshal(raw, &template); err != nil {
 		t.Fatal(err)
 	}
-	ephemeral := cty.TupleVal([]cty.Value{cty.MapVal(map[string]cty.Value{"curfew:lifetime": cty.StringVal("ephemeral")})})
+	ephemeral := cty.TupleVal([]cty.Value{
+		cty.MapVal(map[string]cty.Value{"curfew:lifetime": cty.StringVal("ephemeral")}),
+	})
 	for _, wide := range []bool{false, true} {
 		governed, buckets := cty.EmptyTupleVal, cty.EmptyTupleVal
 		if wide {
@@ -82,7 +84,8 @@ func TestTerraformIsCloudFormation(t *testing.T) {
 		for local, resource := range map[string]string{"scan": "ReadRole", "enforce": "ActRole"} {
 			doc := template.Resources[resource].Properties.Policies[0].PolicyDocument
 			want := resolve(doc, wide)
-			if statements := want.(map[string]any)["Statement"].([]any); len(statements) < 2 || !reflect.DeepEqual(got[local], want) {
+			if statements := want.(map[string]any)["Statement"].([]any); len(statements) < 2 ||
+				!reflect.DeepEqual(got[local], want) {
 				t.Errorf("%s, governing more %v:\n%v\nwant\n%v", local, wide, got[local], want)
 			}
 		}

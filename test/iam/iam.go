@@ -96,7 +96,9 @@ func (s Statement) applies(r Request) (bool, error) {
 			return known && r.Resource != "" && like(p, literal.Replace(r.Resource))
 		})
 	}
-	applies := slices.ContainsFunc(s.Action, func(a string) bool { return like(strings.ToLower(a), strings.ToLower(r.Action)) })
+	applies := slices.ContainsFunc(s.Action, func(a string) bool {
+		return like(strings.ToLower(a), strings.ToLower(r.Action))
+	})
 	if len(s.NotResource) > 0 {
 		applies = applies && !names(s.NotResource)
 	} else {
@@ -116,7 +118,8 @@ func (s Statement) applies(r Request) (bool, error) {
 
 // known are the condition keys that Keys may have, besides tags of whoever asks.
 var known = []string{
-	"aws:userid", "ec2:CreateAction", "ec2:Encrypted", "ec2:InstanceProfile", "ec2:MetadataHttpTokens", "ec2:Subnet", "iam:PassedToService", "iam:PermissionsBoundary",
+	"aws:userid", "ec2:CreateAction", "ec2:Encrypted", "ec2:InstanceProfile", "ec2:MetadataHttpTokens", "ec2:Subnet",
+	"iam:PassedToService", "iam:PermissionsBoundary",
 	"iam:PolicyARN", "s3:prefix",
 	"ssm:SessionDocumentAccessCheck",
 }
@@ -148,7 +151,9 @@ var (
 func (r Request) holds(operator, key string, operands []string) (bool, error) {
 	var values []string
 	tags, of := map[string]string(nil), ""
-	for prefix, from := range map[string]map[string]string{"aws:ResourceTag/": r.Tags, "ssm:resourceTag/": r.Tags, "aws:RequestTag/": r.RequestTags} {
+	for prefix, from := range map[string]map[string]string{
+		"aws:ResourceTag/": r.Tags, "ssm:resourceTag/": r.Tags, "aws:RequestTag/": r.RequestTags,
+	} {
 		if tag, ok := strings.CutPrefix(key, prefix); ok {
 			tags, of = from, tag
 		}

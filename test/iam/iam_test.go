@@ -6,7 +6,8 @@ import "testing"
 // elements: Condition operators", "Variables and tags").
 func TestAllows(t *testing.T) {
 	statement := func(condition string) string {
-		return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ssm:*","Resource":["*"],"Condition":` + condition + `}]}`
+		return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ssm:*","Resource":["*"],"Condition":` +
+			condition + `}]}`
 	}
 	ana := map[string]string{"aws:userid": "AIDAANA"}
 	for _, tc := range []struct {
@@ -14,21 +15,61 @@ func TestAllows(t *testing.T) {
 		request      Request
 		want         bool
 	}{
-		{"a variable", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`), Request{Tags: map[string]string{"curfew:owner": "AIDAANA"}, Keys: ana}, true},
-		{"another value", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`), Request{Tags: map[string]string{"curfew:owner": "AIDABEN"}, Keys: ana}, false},
-		{"another case", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`), Request{Tags: map[string]string{"curfew:owner": "aidaana"}, Keys: ana}, false},
-		{"no tag", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`), Request{Keys: ana}, false},
-		{"a variable without a value", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:PrincipalTag/curfew:owner}"}}`), Request{Tags: map[string]string{"curfew:owner": ""}}, false},
-		{"a wildcard in a tag is none", statement(`{"StringLike":{"ssm:resourceTag/a":"${aws:userid}"}}`), Request{Tags: map[string]string{"a": "AIDAANA"}, Keys: map[string]string{"aws:userid": "AIDA*"}}, false},
-		{"a wildcard for equality", statement(`{"StringEquals":{"s3:prefix":"a*"}}`), Request{Keys: map[string]string{"s3:prefix": "ab"}}, false},
-		{"an asterisk is itself for equality", statement(`{"StringEquals":{"s3:prefix":"a*"}}`), Request{Keys: map[string]string{"s3:prefix": "a*"}}, true},
-		{"a wildcard", statement(`{"StringLike":{"s3:prefix":"sessions/*"}}`), Request{Keys: map[string]string{"s3:prefix": "sessions/a/b"}}, true},
+		{
+			"a variable", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`),
+			Request{Tags: map[string]string{"curfew:owner": "AIDAANA"}, Keys: ana}, true,
+		},
+		{
+			"another value", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`),
+			Request{Tags: map[string]string{"curfew:owner": "AIDABEN"}, Keys: ana}, false,
+		},
+		{
+			"another case", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`),
+			Request{Tags: map[string]string{"curfew:owner": "aidaana"}, Keys: ana}, false,
+		},
+		{
+			"no tag", statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}}`), Request{Keys: ana},
+			false,
+		},
+		{
+			"a variable without a value",
+			statement(`{"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:PrincipalTag/curfew:owner}"}}`),
+			Request{Tags: map[string]string{"curfew:owner": ""}}, false,
+		},
+		{
+			"a wildcard in a tag is none", statement(`{"StringLike":{"ssm:resourceTag/a":"${aws:userid}"}}`),
+			Request{Tags: map[string]string{"a": "AIDAANA"}, Keys: map[string]string{"aws:userid": "AIDA*"}}, false,
+		},
+		{
+			"a wildcard for equality", statement(`{"StringEquals":{"s3:prefix":"a*"}}`),
+			Request{Keys: map[string]string{"s3:prefix": "ab"}}, false,
+		},
+		{
+			"an asterisk is itself for equality", statement(`{"StringEquals":{"s3:prefix":"a*"}}`),
+			Request{Keys: map[string]string{"s3:prefix": "a*"}}, true,
+		},
+		{
+			"a wildcard", statement(`{"StringLike":{"s3:prefix":"sessions/*"}}`),
+			Request{Keys: map[string]string{"s3:prefix": "sessions/a/b"}}, true,
+		},
 		{"if exists, absent", statement(`{"BoolIfExists":{"ssm:SessionDocumentAccessCheck":"true"}}`), Request{}, true},
-		{"if exists, false", statement(`{"BoolIfExists":{"ssm:SessionDocumentAccessCheck":"true"}}`), Request{Keys: map[string]string{"ssm:SessionDocumentAccessCheck": "false"}}, false},
+		{
+			"if exists, false", statement(`{"BoolIfExists":{"ssm:SessionDocumentAccessCheck":"true"}}`),
+			Request{Keys: map[string]string{"ssm:SessionDocumentAccessCheck": "false"}}, false,
+		},
 		{"absent", statement(`{"Bool":{"ec2:Encrypted":"true"}}`), Request{}, false},
-		{"every condition", statement(`{"Null":{"aws:RequestTag/a":"false","aws:RequestTag/b":"false"}}`), Request{RequestTags: map[string]string{"a": "1"}}, false},
-		{"every condition holds", statement(`{"Null":{"aws:RequestTag/a":"false","aws:RequestTag/b":"false"}}`), Request{RequestTags: map[string]string{"a": "1", "b": "2"}}, true},
-		{"tags of the resource are none of the request", statement(`{"Null":{"aws:RequestTag/a":"false"}}`), Request{Tags: map[string]string{"a": "1"}}, false},
+		{
+			"every condition", statement(`{"Null":{"aws:RequestTag/a":"false","aws:RequestTag/b":"false"}}`),
+			Request{RequestTags: map[string]string{"a": "1"}}, false,
+		},
+		{
+			"every condition holds", statement(`{"Null":{"aws:RequestTag/a":"false","aws:RequestTag/b":"false"}}`),
+			Request{RequestTags: map[string]string{"a": "1", "b": "2"}}, true,
+		},
+		{
+			"tags of the resource are none of the request", statement(`{"Null":{"aws:RequestTag/a":"false"}}`),
+			Request{Tags: map[string]string{"a": "1"}}, false,
+		},
 	} {
 		p, err := Parse([]byte(tc.policy))
 		if err != nil {
@@ -39,7 +80,10 @@ func TestAllows(t *testing.T) {
 			t.Errorf("%s: %v, want %v (%v)", tc.name, got, tc.want, err)
 		}
 	}
-	for _, condition := range []string{`{"DateLessThan":{"aws:userid":"1"}}`, `{"StringEquals":{"aws:SourceIp":"1"}}`, `{"StringEquals":{"aws:TagKeys":"1"}}`, `{"ForAnyValue:StringEquals":{"aws:userid":"1"}}`} {
+	for _, condition := range []string{
+		`{"DateLessThan":{"aws:userid":"1"}}`, `{"StringEquals":{"aws:SourceIp":"1"}}`,
+		`{"StringEquals":{"aws:TagKeys":"1"}}`, `{"ForAnyValue:StringEquals":{"aws:userid":"1"}}`,
+	} {
 		p, err := Parse([]byte(statement(condition)))
 		if err != nil {
 			t.Fatal(err)

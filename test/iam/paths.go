@@ -63,47 +63,65 @@ var kinds = []kind{
 	ec2Kind("capacity-reservation", "ec2:CancelCapacityReservation"),
 	named("logs", ":log-group:payroll", "TagResource", "UntagResource", "logs:PutRetentionPolicy", "logs:DeleteLogGroup"),
 	named("ecr", ":repository/payroll", "TagResource", "UntagResource", "ecr:PutLifecyclePolicy", "ecr:DeleteRepository"),
-	named("sagemaker", ":notebook-instance/n", "AddTags", "DeleteTags", "sagemaker:StopNotebookInstance", "sagemaker:DeleteNotebookInstance"),
-	named("sagemaker", ":endpoint/e", "AddTags", "DeleteTags", "sagemaker:DeleteEndpoint", "sagemaker:UpdateEndpointWeightsAndCapacities"),
+	named("sagemaker", ":notebook-instance/n", "AddTags", "DeleteTags", "sagemaker:StopNotebookInstance",
+		"sagemaker:DeleteNotebookInstance"),
+	named("sagemaker", ":endpoint/e", "AddTags", "DeleteTags", "sagemaker:DeleteEndpoint",
+		"sagemaker:UpdateEndpointWeightsAndCapacities"),
 	named("sagemaker", ":training-job/j", "AddTags", "DeleteTags", "sagemaker:StopTrainingJob"),
 	named("autoscaling", ":autoScalingGroup:1:autoScalingGroupName/g", "CreateOrUpdateTags", "DeleteTags",
 		"autoscaling:UpdateAutoScalingGroup", "autoscaling:TerminateInstanceInAutoScalingGroup"),
-	named("elasticloadbalancing", ":loadbalancer/app/l/1", "AddTags", "RemoveTags", "elasticloadbalancing:DeleteLoadBalancer"),
+	named("elasticloadbalancing", ":loadbalancer/app/l/1", "AddTags", "RemoveTags",
+		"elasticloadbalancing:DeleteLoadBalancer"),
 	named("elasticfilesystem", ":file-system/fs-1", "TagResource", "UntagResource", "elasticfilesystem:DeleteFileSystem"),
 	named("fsx", ":file-system/fs-2", "TagResource", "UntagResource", "fsx:DeleteFileSystem"),
 	named("rds", ":db:d", "AddTagsToResource", "RemoveTagsFromResource", "rds:DeleteDBInstance", "rds:StopDBInstance"),
 	named("es", ":domain/d", "AddTags", "RemoveTags", "es:DeleteDomain"),
 	named("secretsmanager", ":secret:s-a1b2c3", "TagResource", "UntagResource", "secretsmanager:DeleteSecret"),
 	{
-		arns: []string{"arn:{partition}:iam::{account}:role/curfew/sessions/a/s-1/x", "arn:{partition}:iam::{account}:role/curfew/sessions/other/s-1/x",
+		arns: []string{
+			"arn:{partition}:iam::{account}:role/curfew/sessions/a/s-1/x",
+			"arn:{partition}:iam::{account}:role/curfew/sessions/other/s-1/x",
 			"arn:{partition}:iam::{account}:role/admin"},
-		ends: []string{"iam:DeleteRole", "iam:DetachRolePolicy"}, tags: []string{"iam:TagRole"}, untags: []string{"iam:UntagRole"},
+		ends: []string{"iam:DeleteRole", "iam:DetachRolePolicy"}, tags: []string{"iam:TagRole"},
+		untags: []string{"iam:UntagRole"},
 	},
 	{
 		arns: []string{"arn:{partition}:iam::{account}:instance-profile/curfew/sessions/a/s-1/x",
-			"arn:{partition}:iam::{account}:instance-profile/curfew/sessions/other/s-1/x", "arn:{partition}:iam::{account}:instance-profile/admin"},
+			"arn:{partition}:iam::{account}:instance-profile/curfew/sessions/other/s-1/x",
+			"arn:{partition}:iam::{account}:instance-profile/admin"},
 		ends: []string{"iam:DeleteInstanceProfile", "iam:RemoveRoleFromInstanceProfile"},
 		tags: []string{"iam:TagInstanceProfile"}, untags: []string{"iam:UntagInstanceProfile"},
 	},
 	{
 		// Without attribute-based access control IAM knows no tags of a bucket.
 		arns: []string{"arn:{partition}:s3:::{bucket}", "arn:{partition}:s3:::payroll"}, untold: true,
-		ends: []string{"s3:PutLifecycleConfiguration", "s3:DeleteBucket"}, tags: []string{"s3:PutBucketTagging"}, untags: []string{"s3:PutBucketTagging"},
+		ends: []string{"s3:PutLifecycleConfiguration", "s3:DeleteBucket"}, tags: []string{"s3:PutBucketTagging"},
+		untags: []string{"s3:PutBucketTagging"},
 	},
 	{
 		// With it IAM does, and S3 takes tags by other calls alone.
 		arns: []string{"arn:{partition}:s3:::{bucket}", "arn:{partition}:s3:::payroll"},
-		ends: []string{"s3:PutLifecycleConfiguration", "s3:DeleteBucket"}, tags: []string{"s3:TagResource"}, untags: []string{"s3:UntagResource"},
+		ends: []string{"s3:PutLifecycleConfiguration", "s3:DeleteBucket"}, tags: []string{"s3:TagResource"},
+		untags: []string{"s3:UntagResource"},
 	},
 	{
-		arns: []string{"arn:{partition}:s3:::{bucket}/sessions/work/a/demo/x", "arn:{partition}:s3:::{bucket}/x", "arn:{partition}:s3:::payroll/x"},
+		arns: []string{
+			"arn:{partition}:s3:::{bucket}/sessions/work/a/demo/x", "arn:{partition}:s3:::{bucket}/x",
+			"arn:{partition}:s3:::payroll/x",
+		},
 		ends: []string{"s3:DeleteObject", "s3:PutObject"},
 	},
-	{arns: []string{"arn:{partition}:ssm:{region}:{account}:session/AIDABEN-0a1b"}, ends: []string{"ssm:TerminateSession", "ssm:ResumeSession"}},
+	{
+		arns: []string{"arn:{partition}:ssm:{region}:{account}:session/AIDABEN-0a1b"},
+		ends: []string{"ssm:TerminateSession", "ssm:ResumeSession"},
+	},
 }
 
 func ec2Kind(noun string, ends ...string) kind {
-	return kind{[]string{"arn:{partition}:ec2:{region}:{account}:" + noun + "/x-1"}, ends, []string{"ec2:CreateTags"}, []string{"ec2:DeleteTags"}, false}
+	return kind{
+		[]string{"arn:{partition}:ec2:{region}:{account}:" + noun + "/x-1"}, ends, []string{"ec2:CreateTags"},
+		[]string{"ec2:DeleteTags"}, false,
+	}
 }
 
 func named(service, rest, tag, untag string, ends ...string) kind {
@@ -114,21 +132,27 @@ func named(service, rest, tag, untag string, ends ...string) kind {
 // harmless are the other calls by which something is written, and why none makes an end possible
 // that was not: what is made was not there before, and no document decides by what the others write.
 var harmless = map[string]string{
-	"ec2:CreateSnapshot": "makes", "ec2:CreateSnapshots": "makes", "ec2:RunInstances": "makes", "iam:CreateInstanceProfile": "makes",
-	"iam:CreateRole":     "makes; what the role may be given are iam:AttachRolePolicy and iam:PassRole",
-	"ec2:StartInstances": "starts", "sagemaker:StartNotebookInstance": "starts",
+	"ec2:CreateSnapshot": "makes", "ec2:CreateSnapshots": "makes", "ec2:RunInstances": "makes",
+	"iam:CreateInstanceProfile": "makes",
+	"iam:CreateRole":            "makes; what the role may be given are iam:AttachRolePolicy and iam:PassRole",
+	"ec2:StartInstances":        "starts", "sagemaker:StartNotebookInstance": "starts",
 	"ecr:DeleteLifecyclePolicy": "keeps more", "logs:DeleteRetentionPolicy": "keeps more",
 	"iam:AddRoleToInstanceProfile": "names a role that iam:PassRole was asked about",
-	"logs:CreateLogStream":         "makes", "logs:PutLogEvents": "appends", "s3:AbortMultipartUpload": "ends an upload that was not an object",
-	"kms:Decrypt": "reads", "kms:GenerateDataKey": "reads",
-	"ssm:UpdateInstanceInformation": "tells of itself", "ssmmessages:CreateControlChannel": "is connected to", "ssmmessages:CreateDataChannel": "is connected to",
+	"logs:CreateLogStream":         "makes", "logs:PutLogEvents": "appends",
+	"s3:AbortMultipartUpload": "ends an upload that was not an object",
+	"kms:Decrypt":             "reads", "kms:GenerateDataKey": "reads",
+	"ssm:UpdateInstanceInformation": "tells of itself", "ssmmessages:CreateControlChannel": "is connected to",
+	"ssmmessages:CreateDataChannel":  "is connected to",
 	"ssmmessages:OpenControlChannel": "is connected to", "ssmmessages:OpenDataChannel": "is connected to",
 }
 
 // become are the calls by which a principal uses another role, and those that give a role a policy.
 var (
 	become   = []string{"iam:PassRole", "sts:AssumeRole", "sts:AssumeRoleWithWebIdentity"}
-	policies = []string{"iam:AttachRolePolicy", "iam:PutRolePolicy", "iam:PutRolePermissionsBoundary", "iam:DeleteRolePermissionsBoundary", "iam:UpdateAssumeRolePolicy"}
+	policies = []string{
+		"iam:AttachRolePolicy", "iam:PutRolePolicy", "iam:PutRolePermissionsBoundary", "iam:DeleteRolePermissionsBoundary",
+		"iam:UpdateAssumeRolePolicy",
+	}
 )
 
 var reading = []string{"Describe", "Get", "List", "Lookup", "Filter", "BatchGet", "BatchCheck"}
@@ -165,7 +189,11 @@ func Widened(by []Principal, in Account) ([]string, error) {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
-	s := &search{by: by, in: in, names: strings.NewReplacer("{partition}", in.Partition, "{region}", in.Region, "{account}", in.ID, "{bucket}", in.Bucket)}
+	s := &search{
+		by: by, in: in,
+		names: strings.NewReplacer("{partition}", in.Partition, "{region}", in.Region, "{account}", in.ID, "{bucket}",
+			in.Bucket),
+	}
 	s.interesting()
 	var all []string
 	grown, how, err := s.become()
@@ -194,7 +222,9 @@ const mostWrites = 2
 // mentions says whether a statement allows an action on some condition.
 func (p *Policy) mentions(action string) bool {
 	return slices.ContainsFunc(p.Statement, func(s Statement) bool {
-		return s.Effect == "Allow" && slices.ContainsFunc(s.Action, func(a string) bool { return like(strings.ToLower(a), strings.ToLower(action)) })
+		return s.Effect == "Allow" && slices.ContainsFunc(s.Action, func(a string) bool {
+			return like(strings.ToLower(a), strings.ToLower(action))
+		})
 	})
 }
 
@@ -231,7 +261,8 @@ func (s *search) interesting() {
 			}
 		}
 	}
-	s.states = []map[string]string{{}, {"curfew:lifetime": "persistent", "curfew:managed": "true"}, {"curfew:lifetime": "ephemeral"},
+	s.states = []map[string]string{
+		{}, {"curfew:lifetime": "persistent", "curfew:managed": "true"}, {"curfew:lifetime": "ephemeral"},
 		{"curfew:session": "s-9", "curfew:installation": "other", "curfew:owner": "AIDABEN"}}
 	for key, values := range s.values {
 		for _, v := range values {
@@ -263,7 +294,9 @@ func (s *search) become() ([]Principal, map[string]string, error) {
 		}
 		p := s.in.Policies[policy]
 		if p == nil {
-			p = &Policy{Statement: []Statement{{Sid: "Everything", Effect: "Allow", Action: Strings{"*"}, Resource: Strings{"*"}}}}
+			p = &Policy{
+				Statement: []Statement{{Sid: "Everything", Effect: "Allow", Action: Strings{"*"}, Resource: Strings{"*"}}},
+			}
 		}
 		how[name] = by
 		all = append(all, Principal{Name: name, Policies: []*Policy{p}})
@@ -278,7 +311,10 @@ func (s *search) become() ([]Principal, map[string]string, error) {
 			}
 			for _, action := range policies {
 				for _, policy := range candidates {
-					r := Request{Action: action, Resource: arn, Keys: map[string]string{"iam:PolicyARN": policy, "iam:PermissionsBoundary": policy}}
+					r := Request{
+						Action: action, Resource: arn,
+						Keys: map[string]string{"iam:PolicyARN": policy, "iam:PermissionsBoundary": policy},
+					}
 					if who, err := allowing(s.by, r); err != nil {
 						return nil, nil, err
 					} else if who != "" {
@@ -314,9 +350,12 @@ func allowing(by []Principal, r Request) (string, error) {
 }
 
 // from tries every order of writes on one resource that begins with these tags.
-func (s *search) from(k kind, arn string, tags map[string]string, grown []Principal, how map[string]string) ([]string, error) {
+func (s *search) from(k kind, arn string, tags map[string]string, grown []Principal, how map[string]string) ([]string,
+	error) {
 	ask := func(action string, now map[string]string) Request {
-		r := Request{Action: action, Resource: arn, Tags: now, Keys: map[string]string{"ssm:SessionDocumentAccessCheck": "true"}}
+		r := Request{
+			Action: action, Resource: arn, Tags: now, Keys: map[string]string{"ssm:SessionDocumentAccessCheck": "true"},
+		}
 		if action == "iam:DetachRolePolicy" && len(s.in.Policies) > 0 {
 			r.Keys["iam:PolicyARN"] = slices.Sorted(maps.Keys(s.in.Policies))[0]
 		}
@@ -373,7 +412,9 @@ func (s *search) from(k kind, arn string, tags map[string]string, grown []Princi
 			}
 			if who != "" {
 				seen[key] = true
-				open = append(open, state{w.after, fmt.Sprintf("%s, then %s by %s to %v", at.path, w.action, who, w.after), at.writes + 1})
+				open = append(open, state{
+					w.after, fmt.Sprintf("%s, then %s by %s to %v", at.path, w.action, who, w.after), at.writes + 1,
+				})
 			}
 		}
 	}
@@ -388,8 +429,8 @@ type write struct {
 }
 
 // writes are the calls that could be made on something with these tags: the tags that a statement
-// wants together; each tag by itself, in its own spelling and another one, and with another tag; each removed; and all removed without naming
-// any, which EC2 does.
+// wants together; each tag by itself, in its own spelling and another one, and with another tag;
+// each removed; and all removed without naming any, which EC2 does.
 func (s *search) writes(k kind, now map[string]string) []write {
 	var all []write
 	for _, action := range k.tags {

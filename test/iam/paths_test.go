@@ -36,7 +36,8 @@ func TestNothingWrittenWidensWhatMayBeEnded(t *testing.T) {
 	}
 	for _, govern := range []string{"managed", "ephemeral"} {
 		template, err := iam.Template("../../deploy/cloudformation/curfew-member-role.yaml", map[string]string{
-			"AWS::Partition": "aws-cn", "CentralRoleArn": "arn:aws-cn:iam::111122223333:role/curfew", "ExternalId": "x1", "Act": "true", "Govern": govern,
+			"AWS::Partition": "aws-cn", "CentralRoleArn": "arn:aws-cn:iam::111122223333:role/curfew", "ExternalId": "x1",
+			"Act": "true", "Govern": govern,
 			"GovernedBuckets": "arn:aws-cn:s3:::models,arn:aws-cn:s3:::data"})
 		if err != nil {
 			t.Fatal(err)
@@ -54,10 +55,14 @@ func TestNothingWrittenWidensWhatMayBeEnded(t *testing.T) {
 // TestEachGuardIsNeeded takes one protection at a time from the acting policy: the path that it
 // closes is found.
 func TestEachGuardIsNeeded(t *testing.T) {
-	whole := string(aws.ActionPolicyJSON(aws.Grants{Partition: "aws-cn", Governed: []map[string]string{{"team": "vision"}}, Buckets: []string{"models"}}))
+	whole := string(aws.ActionPolicyJSON(aws.Grants{
+		Partition: "aws-cn", Governed: []map[string]string{{"team": "vision"}}, Buckets: []string{"models"},
+	}))
 	for _, tc := range []struct{ without, with, want string }{
-		{`"curfew:managed",`, "", "ec2:CreateTags by act to map[curfew:managed:true], then act on arn:aws-cn:ec2:cn-north-1:111122223333:instance/x-1 " +
-			"tagged map[]: may ec2:TerminateInstances"},
+		{
+			`"curfew:managed",`, "", "ec2:CreateTags by act to map[curfew:managed:true], then act on " +
+				"arn:aws-cn:ec2:cn-north-1:111122223333:instance/x-1 " +
+				"tagged map[]: may ec2:TerminateInstances"},
 		{`"curfew:lifetime",`, "", "tagged map[curfew:lifetime:persistent curfew:managed:true]: may ec2:DeleteVolume"},
 		{`"ForAnyValue:StringEqualsIgnoreCase": {`, `"ForAnyValue:StringEquals": {`, "map[CURFEW:MANAGED:true]"},
 		{`            "team"`, `            "teams"`, "map[team:vision]"},
@@ -78,16 +83,20 @@ func TestEachGuardIsNeeded(t *testing.T) {
 // help each other, and by removing every tag at once. What is not understood is an error.
 func TestPathsThatAreFound(t *testing.T) {
 	may := func(action, condition string) *iam.Policy {
-		return parse(t, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"`+action+`","Resource":"*","Condition":`+condition+`}]}`)
+		return parse(t, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"`+action+
+			`","Resource":"*","Condition":`+condition+`}]}`)
 	}
-	ends := may("ec2:TerminateInstances", `{"Null":{"aws:ResourceTag/stays":"true"},"StringEquals":{"aws:ResourceTag/team":"vision"}}`)
+	ends := may("ec2:TerminateInstances",
+		`{"Null":{"aws:ResourceTag/stays":"true"},"StringEquals":{"aws:ResourceTag/team":"vision"}}`)
 	free := may("ec2:DeleteVolume", `{"Null":{"aws:ResourceTag/stays":"true"}}`)
 	for want, by := range map[string][]*iam.Policy{
 		"iam:AttachRolePolicy arn:aws-cn:iam::aws:policy/AdministratorAccess on": {may("iam:AttachRolePolicy", `{}`)},
 		"iam:PassRole arn:aws-cn:iam::111122223333:role/admin":                   {may("iam:PassRole", `{}`)},
 		"sts:AssumeRole arn:aws-cn:iam::111122223333:role/admin":                 {may("sts:AssumeRole", `{}`)},
 		"ec2:CreateTags by 1 to map[team:vision]":                                {ends, may("ec2:CreateTags", `{}`)},
-		"ec2:DeleteTags by 1 to map[]":                                           {free, may("ec2:DeleteTags", `{"Null":{"aws:TagKeys":"true"}}`)},
+		"ec2:DeleteTags by 1 to map[]": {
+			free, may("ec2:DeleteTags", `{"Null":{"aws:TagKeys":"true"}}`),
+		},
 		"iam:TagRole by 1 to map[a:false b:false]": {
 			may("iam:DeleteRole", `{"Null":{"aws:ResourceTag/a":"false","aws:ResourceTag/b":"false"}}`),
 			may("iam:TagRole", `{"Null":{"aws:RequestTag/a":"false","aws:RequestTag/b":"false"}}`),
@@ -104,7 +113,8 @@ func TestPathsThatAreFound(t *testing.T) {
 		}
 	}
 	for _, action := range []string{"ec2:ModifyInstanceAttribute", "ec2:*", "iam:CreatePolicyVersion"} {
-		if _, err := iam.Widened([]iam.Principal{{Name: "x", Policies: []*iam.Policy{may(action, `{}`)}}}, china); err == nil {
+		if _, err := iam.Widened([]iam.Principal{{Name: "x", Policies: []*iam.Policy{may(action, `{}`)}}},
+			china); err == nil {
 			t.Errorf("what %s makes possible was decided", action)
 		}
 	}

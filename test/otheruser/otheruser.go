@@ -44,7 +44,8 @@ func named(t testing.TB, name string) User {
 	}
 	found, err := user.Lookup(name)
 	if err != nil {
-		out, failed := exec.Command("useradd", "--system", "--user-group", "--no-create-home", "--shell", "/bin/sh", name).CombinedOutput()
+		out, failed := exec.Command("useradd", "--system", "--user-group", "--no-create-home", "--shell", "/bin/sh",
+			name).CombinedOutput()
 		if found, err = user.Lookup(name); err != nil { // another process may have been faster
 			t.Fatalf("add the user %s: %v: %s", name, failed, out)
 		}
@@ -68,7 +69,7 @@ func Shared(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // others are meant to enter it
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -96,7 +97,7 @@ func Program(t testing.TB, path string) string {
 	}
 	defer from.Close()
 	copied := filepath.Join(Shared(t), filepath.Base(path))
-	to, err := os.OpenFile(copied, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755) //nolint:gosec // others are meant to run it
+	to, err := os.OpenFile(copied, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func (u User) Command(ctx context.Context, env []string, name string, args ...st
 	cmd.Env = append([]string{"HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name,
 		"PATH=/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + u.Home}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
-		Uid: uint32(u.UID), Gid: uint32(u.GID)}} //nolint:gosec // numbers of the kernel
+		Uid: uint32(u.UID), Gid: uint32(u.GID)}}
 	return cmd
 }
 

@@ -301,15 +301,31 @@ func TestRejectsFalseRow(t *testing.T) {
 		row  row
 		says string
 	}{
-		"another type":        {row{"action.Cloud", "notify.Router", "cloud/cloudtest.RunActions"}, "does not implement action.Cloud"},
-		"no such type":        {row{"action.Cloud", "cloud/aws.Nothing", "cloud/cloudtest.RunActions"}, "no type cloud/aws.Nothing"},
-		"no such port":        {row{"action.Cloudy", "cloud/sim.Actions", "cloud/cloudtest.RunActions"}, "no type action.Cloudy"},
-		"no such package":     {row{"action.Cloud", "cloud/none.Actions", "cloud/cloudtest.RunActions"}, "no package cloud/none"},
-		"no such suite":       {row{"action.Cloud", "cloud/sim.Actions", "cloud/cloudtest.RunNothing"}, "no suite cloud/cloudtest.RunNothing"},
-		"no such test":        {row{"action.Cloud", "cloud/sim.Actions", "cloud/sim.TestNothing"}, "no suite cloud/sim.TestNothing"},
-		"a suite of others":   {row{"action.Store", "action.Memory", "cloud/cloudtest.RunActions"}, "no test of action runs"},
-		"no interface":        {row{"action.Memory", "action.Memory", "store/storetest.RunInMemory"}, "is no interface"},
-		"no application":      {row{"checkpoint.Backend", application, "objectstore.TestStores"}, "no package of the application"},
+		"another type": {
+			row{"action.Cloud", "notify.Router", "cloud/cloudtest.RunActions"}, "does not implement action.Cloud",
+		},
+		"no such type": {
+			row{"action.Cloud", "cloud/aws.Nothing", "cloud/cloudtest.RunActions"}, "no type cloud/aws.Nothing",
+		},
+		"no such port": {
+			row{"action.Cloudy", "cloud/sim.Actions", "cloud/cloudtest.RunActions"}, "no type action.Cloudy",
+		},
+		"no such package": {
+			row{"action.Cloud", "cloud/none.Actions", "cloud/cloudtest.RunActions"}, "no package cloud/none",
+		},
+		"no such suite": {
+			row{"action.Cloud", "cloud/sim.Actions", "cloud/cloudtest.RunNothing"}, "no suite cloud/cloudtest.RunNothing",
+		},
+		"no such test": {
+			row{"action.Cloud", "cloud/sim.Actions", "cloud/sim.TestNothing"}, "no suite cloud/sim.TestNothing",
+		},
+		"a suite of others": {
+			row{"action.Store", "action.Memory", "cloud/cloudtest.RunActions"}, "no test of action runs",
+		},
+		"no interface": {row{"action.Memory", "action.Memory", "store/storetest.RunInMemory"}, "is no interface"},
+		"no application": {
+			row{"checkpoint.Backend", application, "objectstore.TestStores"}, "no package of the application",
+		},
 		"a row as it must be": {row{"action.Store", "action.Memory", "store/storetest.RunInMemory"}, ""},
 	} {
 		err := c.checkRow(tt.row)

@@ -182,7 +182,9 @@ func As(tb testing.TB, database string, user *url.Userinfo) string {
 }
 
 func (s *server) url(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.User("curfew"), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode()}
+	u := url.URL{
+		Scheme: "postgres", User: url.User("curfew"), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode(),
+	}
 	return u.String()
 }
 
@@ -194,7 +196,8 @@ func binary(name string) (string, error) {
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("find PostgreSQL's %s: it is neither on the PATH nor below /usr/lib/postgresql; on Debian: apt-get install postgresql", name)
+		return "", fmt.Errorf("find PostgreSQL's %s: it is neither on the PATH nor below /usr/lib/postgresql; on Debian: "+
+			"apt-get install postgresql", name)
 	}
 	return slices.MaxFunc(found, func(a, b string) int { return release(a) - release(b) }), nil
 }
@@ -243,7 +246,8 @@ func launch() (_ *server, err error) {
 		return nil, fmt.Errorf("make a place for PostgreSQL: %w", err)
 	}
 	data := filepath.Join(s.dir, "data")
-	cluster := exec.Command(initdb, "--pgdata", data, "--username=curfew", "--auth=trust", "--no-sync", "--no-instructions",
+	cluster := exec.Command(initdb, "--pgdata", data, "--username=curfew", "--auth=trust", "--no-sync",
+		"--no-instructions",
 		"--locale=C", "--encoding=UTF8", "--wal-segsize=1")
 	cluster.Dir = s.dir
 	owner.run(cluster)

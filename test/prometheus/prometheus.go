@@ -60,12 +60,16 @@ func Start(t testing.TB, history []Series, config string, flags ...string) strin
 	write(t, file, []byte(config))
 	if len(history) > 0 {
 		write(t, samples, openMetrics(history))
-		if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb", "create-blocks-from", "openmetrics", samples, data).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "promtool", "tsdb", "create-blocks-from", "openmetrics", samples,
+			data).CombinedOutput(); err != nil {
 			t.Fatalf("promtool: %v\n%s", err, out)
 		}
 	}
-	args := append([]string{"--config.file=" + file, "--storage.tsdb.path=" + data, "--storage.tsdb.retention.time=10y"}, flags...)
-	return run(t, "/-/ready", "prometheus", func(address string) []string { return append(args, "--web.listen-address="+address) })
+	args := append([]string{"--config.file=" + file, "--storage.tsdb.path=" + data, "--storage.tsdb.retention.time=10y"},
+		flags...)
+	return run(t, "/-/ready", "prometheus", func(address string) []string {
+		return append(args, "--web.listen-address="+address)
+	})
 }
 
 // Alertmanager runs Alertmanager with a configuration, by itself, and returns its address.
@@ -88,8 +92,13 @@ func Alertmanager(t testing.TB, config string) string {
 func Victoria(t testing.TB, history []Series, flags ...string) string {
 	t.Helper()
 	Need(t, "victoria-metrics", "victoria-metrics")
-	args := append([]string{"-storageDataPath=" + filepath.Join(t.TempDir(), "data"), "-retentionPeriod=10y", "-search.latencyOffset=0s", "-memory.allowedBytes=512MB"}, flags...)
-	address := run(t, "/health", "victoria-metrics", func(address string) []string { return append(args, "-httpListenAddr="+address) })
+	args := append([]string{
+		"-storageDataPath=" + filepath.Join(t.TempDir(), "data"), "-retentionPeriod=10y", "-search.latencyOffset=0s",
+		"-memory.allowedBytes=512MB",
+	}, flags...)
+	address := run(t, "/health", "victoria-metrics", func(address string) []string {
+		return append(args, "-httpListenAddr="+address)
+	})
 	var text bytes.Buffer
 	for _, s := range history {
 		for _, p := range s.Points {

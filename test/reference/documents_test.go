@@ -41,7 +41,9 @@ func (w *workplace) run(line string) string {
 	var out, errs bytes.Buffer
 	code := cli.Run(context.Background(), cli.Process{
 		Args: strings.Fields(line), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Version: "test", Dir: w.dir,
-		DataDir: filepath.Join(w.dir, "data"), WitnessDir: filepath.Join(w.dir, "witness"), Now: func() time.Time { return w.now },
+		DataDir: filepath.Join(w.dir, "data"), WitnessDir: filepath.Join(w.dir, "witness"), Now: func() time.Time {
+			return w.now
+		},
 		Uptime: func() (string, time.Duration) {
 			return "test", w.now.Sub(w.now.Truncate(24*time.Hour)) + 2400*time.Hour
 		},
@@ -88,23 +90,34 @@ func TestDocumentsValidate(t *testing.T) {
 	}
 	for _, line := range []string{
 		"scan --demo -o json", "policy check examples/policies -o json", "policy test examples/policies/tests -o json",
-		"policy explain llm-eval --demo --policy examples/policies/held-gpus.yaml -o json", "policy tune --trace examples/data/gpus.csv.gz -o json", "backtest --policy examples/policies/idle-ephemeral.yaml --trace examples/data/gpus.csv.gz --baselines -o json",
+		"policy explain llm-eval --demo --policy examples/policies/held-gpus.yaml -o json",
+		"policy tune --trace examples/data/gpus.csv.gz -o json", "backtest --policy examples/policies/idle-ephemeral.yaml " +
+			"--trace examples/data/gpus.csv.gz --baselines -o json",
 		"enforce --demo --policy examples/policies/idle-ephemeral.yaml -o json", "tag --demo -o json",
-		"enforce --once --cloud trace --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o json",
+		"enforce --once --cloud trace --trace examples/data/gpus.csv.gz --policy examples/policies/idle-ephemeral.yaml -o " +
+			"json",
 		"estimate examples/jobs/train.yaml -o json",
-		"gate examples/jobs/train.yaml -o json" + config, "gate report -o json" + config, "approvals -o json" + config, "budget holds -o json" + config, "budget -o json" + config,
+		"gate examples/jobs/train.yaml -o json" + config, "gate report -o json" + config, "approvals -o json" + config,
+		"budget holds -o json" + config, "budget -o json" + config,
 		"keep -o json", "confirm -o json", "freeze --reason test -o json", "unfreeze --reason test -o json",
-		"settings -o json", "whoami -o json", "audit -o json", "audit --anchor anchor.json -o json", "audit --verify --anchor anchor.json -o json",
-		"bill import examples/data/focus-2026-10.csv -o json", "bill show -o json --since 2026-10-01 --until 2026-11-01", "bill reconcile -o json --since 2026-10-01 --until 2026-11-01 --post",
+		"settings -o json", "whoami -o json", "audit -o json", "audit --anchor anchor.json -o json",
+		"audit --verify --anchor anchor.json -o json",
+		"bill import examples/data/focus-2026-10.csv -o json", "bill show -o json --since 2026-10-01 --until 2026-11-01",
+		"bill reconcile -o json --since 2026-10-01 --until 2026-11-01 --post",
 		"costs --since 2026-10-01 --until 2026-11-01 -o json",
 		"costs shares examples/data/shares.csv --since 2026-10-01 --until 2026-11-01 -o json",
 		"price list -o json", "price show g6.2xlarge -o json", "price show H100 -o json", "price watching -o json",
-		"plan mig --gpu A100-80GB --workloads examples/data/workloads.csv -o json", "plan mig --gpu A100-80GB --enumerate -o json",
+		"plan mig --gpu A100-80GB --workloads examples/data/workloads.csv -o json",
+		"plan mig --gpu A100-80GB --enumerate -o json",
 		"plan commit --usage examples/data/hourly.csv.gz --offers examples/data/offers.csv --online -o json",
-		"plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms -o json", "plan capacity --arrivals examples/data/requests.csv.gz --profile a=1ms,b=10ms --p99 100ms -o json",
-		"plan spot --trace examples/data/spot.csv --gap 5m --work 6h --deadline 1.5x --restart 5m --spot-price 1 --on-demand-price 4 --every 3h -o json",
-		"plan checkpoint --trace examples/data/spot.csv --gap 5m --write 30s --restart 3m -o json", "plan market --for memory-gib -o json",
-		"plan rightsize --usage examples/data/gpus.csv.gz --type g5.12xlarge -o json", "plan tco --saving 1200/month --effort 3w --rate 120/h -o json",
+		"plan capacity --qps 500 --profile a=1ms,b=10ms --p99 50ms -o json",
+		"plan capacity --arrivals examples/data/requests.csv.gz --profile a=1ms,b=10ms --p99 100ms -o json",
+		"plan spot --trace examples/data/spot.csv --gap 5m --work 6h --deadline 1.5x --restart 5m --spot-price 1 " +
+			"--on-demand-price 4 --every 3h -o json",
+		"plan checkpoint --trace examples/data/spot.csv --gap 5m --write 30s --restart 3m -o json",
+		"plan market --for memory-gib -o json",
+		"plan rightsize --usage examples/data/gpus.csv.gz --type g5.12xlarge -o json",
+		"plan tco --saving 1200/month --effort 3w --rate 120/h -o json",
 		"plan rightsize --from scan --demo -o json", "plan capacity --from scan --demo -o json",
 	} {
 		check(line)

@@ -76,7 +76,8 @@ func generate(root string) (map[string][]byte, error) {
 		}
 		files["schemas/"+strings.TrimPrefix(string(s.ID), document.Schemas)] = text
 	}
-	index := "# Reference\n\n" + generated + "Generated from the code. `make reference` writes these pages and [`schemas`](../../schemas).\n\n| page | has |\n|---|---|\n"
+	index := "# Reference\n\n" + generated + "Generated from the code. `make reference` writes these pages and " +
+		"[`schemas`](../../schemas).\n\n| page | has |\n|---|---|\n"
 	for _, p := range pages {
 		b := &book{code: code}
 		b.b.WriteString("# " + p.title + "\n\n" + generated)

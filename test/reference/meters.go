@@ -21,15 +21,23 @@ const meterRegion = "us-east-1"
 func sampleResources() []*inventory.Resource {
 	var all []*inventory.Resource
 	add := func(kind inventory.Kind, machine string, state inventory.State, d inventory.Detail) {
-		all = append(all, &inventory.Resource{ID: fmt.Sprintf("%s-%d", kind, len(all)), Kind: kind, Cloud: price.AWS, Account: "111122223333",
+		all = append(all, &inventory.Resource{
+			ID: fmt.Sprintf("%s-%d", kind, len(all)), Kind: kind, Cloud: price.AWS, Account: "111122223333",
 			Region: meterRegion, Type: machine, State: state, Detail: d})
 	}
 	running, stopped, available := inventory.StateRunning, inventory.StateStopped, inventory.StateAvailable
-	linux := inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy, PublicAddresses: 1}
+	linux := inventory.Instance{
+		Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
+		PublicAddresses: 1,
+	}
 	add(inventory.KindInstance, "m5.large", running, &linux)
 	for _, change := range []func(*inventory.Instance){
-		func(i *inventory.Instance) { i.Market = inventory.Spot }, func(i *inventory.Instance) { i.Market = inventory.CapacityBlock },
-		func(i *inventory.Instance) { i.Market = inventory.DedicatedHost }, func(i *inventory.Instance) { i.Market = inventory.MarketUnknown },
+		func(i *inventory.Instance) {
+			i.Market = inventory.Spot
+		}, func(i *inventory.Instance) { i.Market = inventory.CapacityBlock },
+		func(i *inventory.Instance) {
+			i.Market = inventory.DedicatedHost
+		}, func(i *inventory.Instance) { i.Market = inventory.MarketUnknown },
 		func(i *inventory.Instance) { i.Platform = "windows" }, func(i *inventory.Instance) { i.Platform = "" },
 		func(i *inventory.Instance) { i.Tenancy = "dedicated" }, func(i *inventory.Instance) { i.Tenancy = "" },
 	} {
@@ -42,7 +50,9 @@ func sampleResources() []*inventory.Resource {
 		add(inventory.KindInstance, machine, running, &i)
 	}
 	for _, kind := range []string{"gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"} {
-		add(inventory.KindVolume, kind, inventory.StateInUse, &inventory.Volume{SizeGiB: 100, IOPS: 4000, ThroughputMiBps: 500})
+		add(inventory.KindVolume, kind, inventory.StateInUse, &inventory.Volume{
+			SizeGiB: 100, IOPS: 4000, ThroughputMiBps: 500,
+		})
 	}
 	add(inventory.KindVolume, "io2", inventory.StateInUse, &inventory.Volume{SizeGiB: 100})
 	for i, s := range []inventory.Snapshot{{FullBytes: inventory.Known(int64(1 << 30))}, {}, {Archived: true}} {
@@ -61,7 +71,10 @@ func sampleResources() []*inventory.Resource {
 		add(inventory.KindLoadBalancer, kind, running, &inventory.LoadBalancer{})
 	}
 	classes := map[string]int64{}
-	for _, class := range []string{"STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE", "EXPRESS_ONEZONE", "REDUCED_REDUNDANCY"} {
+	for _, class := range []string{
+		"STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE",
+		"EXPRESS_ONEZONE", "REDUCED_REDUNDANCY",
+	} {
 		classes[class] = 1 << 40
 	}
 	add(inventory.KindBucket, "", available, &inventory.Bucket{Sizes: inventory.Known(classes)})
@@ -71,10 +84,14 @@ func sampleResources() []*inventory.Resource {
 	add(inventory.KindLogGroup, "", available, &inventory.LogGroup{StoredBytes: inventory.Known(int64(1 << 40))})
 	add(inventory.KindLogGroup, "", available, &inventory.LogGroup{})
 	add(inventory.KindNotebook, "t3.medium", running, &inventory.Notebook{VolumeGiB: 20})
-	add(inventory.KindEndpoint, "g5.xlarge", running, &inventory.Endpoint{Variants: []inventory.Variant{{Name: "a", Type: "m5.large", Count: 1}, {Name: "b", Serverless: true}}})
+	add(inventory.KindEndpoint, "g5.xlarge", running, &inventory.Endpoint{
+		Variants: []inventory.Variant{{Name: "a", Type: "m5.large", Count: 1}, {Name: "b", Serverless: true}},
+	})
 	add(inventory.KindTrainingJob, "m5.large", running, &inventory.TrainingJob{Count: 2, VolumeGiB: 50})
 	add(inventory.KindTrainingJob, "m5.large", running, &inventory.TrainingJob{Count: 2, Spot: true})
-	groups := []inventory.HyperPodGroup{{NodeGroup: inventory.NodeGroup{Name: "a", Type: "m5.large", Count: 1}, VolumeGiB: 100}}
+	groups := []inventory.HyperPodGroup{
+		{NodeGroup: inventory.NodeGroup{Name: "a", Type: "m5.large", Count: 1}, VolumeGiB: 100},
+	}
 	for _, g := range []inventory.HyperPodGroup{{Planned: true}, {Spot: true}} {
 		g.NodeGroup = groups[0].NodeGroup
 		groups = append(groups, g)
@@ -82,7 +99,9 @@ func sampleResources() []*inventory.Resource {
 	add(inventory.KindHyperPod, "", running, &inventory.HyperPod{Groups: inventory.Known(groups)})
 	add(inventory.KindHyperPod, "", running, &inventory.HyperPod{})
 	add(inventory.KindAutoScalingGroup, "", running, &inventory.AutoScalingGroup{})
-	reserved := inventory.CapacityReservation{Total: 2, Available: 1, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}
+	reserved := inventory.CapacityReservation{
+		Total: 2, Available: 1, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
+	}
 	add(inventory.KindCapacityReservation, "m5.large", available, &reserved)
 	block, windows := reserved, reserved
 	block.Block, windows.Platform = true, "windows"
@@ -90,18 +109,30 @@ func sampleResources() []*inventory.Resource {
 	add(inventory.KindCapacityReservation, "m5.large", available, &windows)
 	add(inventory.KindCommitment, "m5.large", running, &inventory.Commitment{Hourly: inventory.Known(money.USD)})
 	add(inventory.KindCommitment, "m5.large", running, &inventory.Commitment{})
-	add(inventory.KindFileSystem, "efs", available, &inventory.FileSystem{Sizes: inventory.Known(map[string]int64{"STANDARD": 1 << 40, "IA": 1 << 40, "ARCHIVE": 1 << 40})})
+	add(inventory.KindFileSystem, "efs", available, &inventory.FileSystem{
+		Sizes: inventory.Known(map[string]int64{"STANDARD": 1 << 40, "IA": 1 << 40, "ARCHIVE": 1 << 40}),
+	})
 	add(inventory.KindFileSystem, "efs", available, &inventory.FileSystem{})
-	add(inventory.KindFileSystem, "fsx-lustre", available, &inventory.FileSystem{CapacityGiB: 1200, StorageType: "SSD", ThroughputMBpsPerTiB: 125})
+	add(inventory.KindFileSystem, "fsx-lustre", available, &inventory.FileSystem{
+		CapacityGiB: 1200, StorageType: "SSD", ThroughputMBpsPerTiB: 125,
+	})
 	for _, kind := range []string{"fsx-windows", "fsx-ontap", "fsx-openzfs"} {
-		add(inventory.KindFileSystem, kind, available, &inventory.FileSystem{CapacityGiB: 1200, StorageType: "SSD", Deployment: "MULTI_AZ_1"})
+		add(inventory.KindFileSystem, kind, available, &inventory.FileSystem{
+			CapacityGiB: 1200, StorageType: "SSD", Deployment: "MULTI_AZ_1",
+		})
 	}
 	for _, d := range []inventory.Database{
-		{Engine: "postgres", StorageType: "gp2"}, {Engine: "mysql", StorageType: "gp3", IOPS: 13_000, ThroughputMiBps: 600}, {Engine: "mariadb", StorageType: "io1", IOPS: 1000},
-		{Engine: "postgres", StorageType: "io2", IOPS: 1000}, {Engine: "postgres", StorageType: "io2"}, {Engine: "postgres", StorageType: "standard"},
-		{Engine: "oracle-se2", License: "license-included"}, {Engine: "oracle-ee", License: "bring-your-own-license"}, {Engine: "sqlserver-se", License: "license-included"},
-		{Engine: "db2-se", License: "marketplace-license"}, {Engine: "aurora-postgresql", Cluster: "c", StorageType: "aurora"},
-		{Engine: "aurora-mysql", Cluster: "c", StorageType: "aurora-iopt1"}, {Engine: "mysql", Cluster: "c"}, {Engine: "docdb", Cluster: "c"}, {Engine: "neptune", Cluster: "c"},
+		{Engine: "postgres", StorageType: "gp2"}, {Engine: "mysql", StorageType: "gp3", IOPS: 13_000, ThroughputMiBps: 600},
+		{Engine: "mariadb", StorageType: "io1", IOPS: 1000},
+		{Engine: "postgres", StorageType: "io2", IOPS: 1000}, {Engine: "postgres", StorageType: "io2"},
+		{Engine: "postgres", StorageType: "standard"},
+		{Engine: "oracle-se2", License: "license-included"}, {Engine: "oracle-ee", License: "bring-your-own-license"},
+		{Engine: "sqlserver-se", License: "license-included"},
+		{
+			Engine: "db2-se", License: "marketplace-license",
+		}, {Engine: "aurora-postgresql", Cluster: "c", StorageType: "aurora"},
+		{Engine: "aurora-mysql", Cluster: "c", StorageType: "aurora-iopt1"}, {Engine: "mysql", Cluster: "c"},
+		{Engine: "docdb", Cluster: "c"}, {Engine: "neptune", Cluster: "c"},
 	} {
 		d.Count, d.StorageGiB = 1, 500
 		add(inventory.KindDatabase, "db.m5.large", running, &d)
@@ -110,7 +141,9 @@ func sampleResources() []*inventory.Resource {
 	add(inventory.KindDatabase, "db.m5.large", stopped, &inventory.Database{Engine: "mysql", StorageGiB: 20})
 	masters := []inventory.NodeGroup{{Name: "masters", Type: "m5.large.search", Count: 3}}
 	for _, kind := range []string{"gp2", "gp3", "io1"} {
-		add(inventory.KindDatabase, "m5.large.search", running, &inventory.Database{Engine: "opensearch", StorageGiB: 500, StorageType: kind, IOPS: 9000, Nodes: masters})
+		add(inventory.KindDatabase, "m5.large.search", running, &inventory.Database{
+			Engine: "opensearch", StorageGiB: 500, StorageType: kind, IOPS: 9000, Nodes: masters,
+		})
 	}
 	add(inventory.KindCache, "cache.m6g.large", available, &inventory.Database{Engine: "redis", Count: 2})
 	add(inventory.KindWarehouse, "ra3.xlplus", available, &inventory.Database{Engine: "redshift", Count: 2})
@@ -215,14 +248,18 @@ func (p *book) meters() error {
 		}
 		return "all but " + codes(not)
 	}
-	p.text("What curfew prices of each kind of resource on AWS, and what not. A meter without a price is listed as unpriced with its reason, and never costs zero. " +
-		"Prices are those of the [price book](../prices.md). The columns at the right say what of it the shipped book has in " + meterRegion +
+	p.text("What curfew prices of each kind of resource on AWS, and what not. A meter without a price is listed as " +
+		"unpriced with its reason, and never costs zero. " +
+		"Prices are those of the [price book](../prices.md). The columns at the right say what of it the shipped book has " +
+		"in " + meterRegion +
 		", of machines for a usual type, and what `curfew price update` reads.")
 	p.heading(2, "Meters")
 	var priced, unpriced [][]string
 	for _, x := range rows {
 		if len(x.by) > 0 {
-			priced = append(priced, []string{code(string(x.kind)), x.name, x.unit, codes(x.by), but(x, x.missing), but(x, x.unlisted)})
+			priced = append(priced, []string{
+				code(string(x.kind)), x.name, x.unit, codes(x.by), but(x, x.missing), but(x, x.unlisted),
+			})
 		}
 		for _, why := range x.unpriced {
 			unpriced = append(unpriced, []string{code(string(x.kind)), x.name, why})
@@ -233,7 +270,8 @@ func (p *book) meters() error {
 	p.text("Resources in these states are listed as unpriced, with this reason.")
 	p.table([]string{"kind", "meter", "reason"}, unpriced)
 	p.heading(2, "Not metered")
-	p.text("What AWS charges in addition and curfew has no meter for. Traffic is not metered of any kind. Services that curfew does not read are named with their billed dollars as not covered.")
+	p.text("What AWS charges in addition and curfew has no meter for. Traffic is not metered of any kind. Services " +
+		"that curfew does not read are named with their billed dollars as not covered.")
 	var without [][]string
 	for _, kind := range inventory.Kinds() {
 		what := strings.Join(aws.NotMetered(kind), "; ")

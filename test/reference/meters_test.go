@@ -37,10 +37,12 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 	r := &inventory.Resource{ID: "x", Cloud: price.AWS, Region: meterRegion, Kind: kind, State: inventory.StateRunning,
 		Type: pick("type", "m5.large", "p5.48xlarge", "x9.huge", "")}
 	if rapid.Bool().Draw(t, "any state") {
-		r.State = rapid.SampledFrom([]inventory.State{inventory.StateUnknown, inventory.StatePending, inventory.StateRunning, inventory.StateStopped,
+		r.State = rapid.SampledFrom([]inventory.State{
+			inventory.StateUnknown, inventory.StatePending, inventory.StateRunning, inventory.StateStopped,
 			inventory.StateAvailable, inventory.StateInUse, inventory.StateFailed, inventory.StateDeleting}).Draw(t, "state")
 	}
-	platform, tenancy := pick("platform", "linux", "windows", "rhel", ""), pick("tenancy", "shared", "dedicated", "host", "")
+	platform, tenancy := pick("platform", "linux", "windows", "rhel", ""), pick("tenancy", "shared", "dedicated", "host",
+		"")
 	group := inventory.NodeGroup{Name: "g", Type: r.Type, Count: count("nodes")}
 	switch r.Kind {
 	case inventory.KindInstance:
@@ -50,7 +52,10 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 		r.Type = pick("volume", "gp2", "gp3", "io1", "io2", "st1", "sc1", "standard")
 		r.Detail = &inventory.Volume{SizeGiB: count("size"), IOPS: count("iops"), ThroughputMiBps: count("throughput")}
 	case inventory.KindSnapshot:
-		r.Detail = &inventory.Snapshot{VolumeID: pick("of", "vol-1", "vol-ffffffff", ""), VolumeSizeGiB: count("size"), FullBytes: bytes(), Archived: rapid.Bool().Draw(t, "archived")}
+		r.Detail = &inventory.Snapshot{
+			VolumeID: pick("of", "vol-1", "vol-ffffffff", ""), VolumeSizeGiB: count("size"), FullBytes: bytes(),
+			Archived: rapid.Bool().Draw(t, "archived"),
+		}
 	case inventory.KindAddress:
 		r.Detail = &inventory.Address{Pool: pick("pool", "", "ipam-pool-7")}
 	case inventory.KindNATGateway:
@@ -67,9 +72,15 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 	case inventory.KindNotebook:
 		r.Detail = &inventory.Notebook{VolumeGiB: count("size")}
 	case inventory.KindEndpoint:
-		r.Detail = &inventory.Endpoint{Variants: []inventory.Variant{{Name: "v", Type: r.Type, Count: count("machines"), Serverless: rapid.Bool().Draw(t, "serverless")}}}
+		r.Detail = &inventory.Endpoint{
+			Variants: []inventory.Variant{
+				{Name: "v", Type: r.Type, Count: count("machines"), Serverless: rapid.Bool().Draw(t, "serverless")},
+			},
+		}
 	case inventory.KindTrainingJob:
-		r.Detail = &inventory.TrainingJob{Count: count("machines"), VolumeGiB: count("size"), Spot: rapid.Bool().Draw(t, "spot")}
+		r.Detail = &inventory.TrainingJob{
+			Count: count("machines"), VolumeGiB: count("size"), Spot: rapid.Bool().Draw(t, "spot"),
+		}
 	case inventory.KindHyperPod:
 		d := &inventory.HyperPod{}
 		if rapid.Bool().Draw(t, "read") {
@@ -78,7 +89,9 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 		}
 		r.Detail = d
 	case inventory.KindCapacityReservation:
-		r.Detail = &inventory.CapacityReservation{Total: 9, Available: count("free"), Block: rapid.Bool().Draw(t, "block"), Platform: platform, Tenancy: tenancy}
+		r.Detail = &inventory.CapacityReservation{
+			Total: 9, Available: count("free"), Block: rapid.Bool().Draw(t, "block"), Platform: platform, Tenancy: tenancy,
+		}
 	case inventory.KindCommitment:
 		d := &inventory.Commitment{}
 		if rapid.Bool().Draw(t, "read") {
@@ -87,20 +100,27 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 		r.Detail = d
 	case inventory.KindFileSystem:
 		r.Type = pick("file system", "efs", "fsx-lustre", "fsx-windows", "fsx-ontap", "fsx-openzfs")
-		r.Detail = &inventory.FileSystem{Sizes: sizes("STANDARD", "IA", "ARCHIVE"), CapacityGiB: count("size"), StorageType: pick("disks", "", "SSD", "HDD"),
+		r.Detail = &inventory.FileSystem{
+			Sizes: sizes("STANDARD", "IA", "ARCHIVE"), CapacityGiB: count("size"), StorageType: pick("disks", "", "SSD", "HDD"),
 			ThroughputMBpsPerTiB: count("throughput"), Deployment: pick("deployment", "", "SCRATCH_2", "MULTI_AZ_1")}
 	case inventory.KindDatabase, inventory.KindCache, inventory.KindWarehouse:
 		r.Type = pick("class", "db.m5.large", "db.serverless", "m5.large.search", "cache.t3.micro")
 		r.Detail = &inventory.Database{
-			Engine:  pick("engine", "postgres", "mysql", "mariadb", "oracle-ee", "oracle-se2-cdb", "sqlserver-web", "db2-ae", "aurora", "aurora-mysql", "docdb", "neptune", "opensearch", "redis"),
-			License: pick("license", "", "license-included", "bring-your-own-license", "marketplace-license"), Cluster: pick("cluster", "", "c"),
-			Count: count("nodes"), MultiAZ: rapid.Bool().Draw(t, "multi"), StorageGiB: count("size"), IOPS: count("iops"), ThroughputMiBps: count("throughput"),
-			StorageType: pick("storage", "", "standard", "gp2", "gp3", "io1", "io2", "aurora", "aurora-iopt1"), Nodes: []inventory.NodeGroup{group},
+			Engine: pick("engine", "postgres", "mysql", "mariadb", "oracle-ee", "oracle-se2-cdb", "sqlserver-web", "db2-ae",
+				"aurora", "aurora-mysql", "docdb", "neptune", "opensearch", "redis"),
+			License: pick("license", "", "license-included", "bring-your-own-license", "marketplace-license"),
+			Cluster: pick("cluster", "", "c"),
+			Count:   count("nodes"), MultiAZ: rapid.Bool().Draw(t, "multi"), StorageGiB: count("size"), IOPS: count("iops"),
+			ThroughputMiBps: count("throughput"),
+			StorageType:     pick("storage", "", "standard", "gp2", "gp3", "io1", "io2", "aurora", "aurora-iopt1"),
+			Nodes:           []inventory.NodeGroup{group},
 		}
 	case inventory.KindCluster:
 		r.Detail = &inventory.Cluster{}
 	case inventory.KindTable:
-		r.Detail = &inventory.Table{OnDemand: rapid.Bool().Draw(t, "on demand"), ReadUnits: count("reads"), WriteUnits: count("writes")}
+		r.Detail = &inventory.Table{
+			OnDemand: rapid.Bool().Draw(t, "on demand"), ReadUnits: count("reads"), WriteUnits: count("writes"),
+		}
 	case inventory.KindVPCEndpoint:
 		r.Detail = &inventory.VPCEndpoint{Zones: count("zones")}
 	case inventory.KindSecret:

@@ -113,12 +113,18 @@ var outputs = []output{
 	{view.VerifiedSchema, "curfew audit --verify -o json", []any{view.Verified{}}},
 	{action.AnchorSchema, "curfew audit --anchor", []any{action.Anchor{}}},
 	{view.ClockSchema, "curfew settings clock -o json", []any{view.Clock{}}},
-	{view.PriceSchema, "curfew price list, show and update -o json", []any{view.Machines{}, view.PriceShow{}, view.PriceUpdate{}}},
+	{
+		view.PriceSchema, "curfew price list, show and update -o json",
+		[]any{view.Machines{}, view.PriceShow{}, view.PriceUpdate{}},
+	},
 	{view.WatchingSchema, "curfew price watching -o json", []any{view.Watching{}}},
 	{rightsize.Schema, "curfew plan rightsize -o json", []any{rightsize.Report{}, accountplan.Groups{}}},
 	{mig.Schema, "curfew plan mig -o json", []any{mig.Report{}, mig.Counts{}}},
 	{commit.Schema, "curfew plan commit -o json", []any{commit.Report{}}},
-	{capacity.Schema, "curfew plan capacity -o json", []any{capacity.Report{}, accountplan.Fleets{}, accountplan.Groups{}}},
+	{
+		capacity.Schema, "curfew plan capacity -o json",
+		[]any{capacity.Report{}, accountplan.Fleets{}, accountplan.Groups{}},
+	},
 	{spot.Schema, "curfew plan spot -o json", []any{spot.Report{}}},
 	{spot.CheckpointSchema, "curfew plan checkpoint -o json", []any{spot.CheckpointReport{}}},
 	{market.Schema, "curfew plan market -o json", []any{market.Report{}}},
@@ -155,7 +161,8 @@ func (o output) reflected(code *source) *jsonschema.Schema {
 		out.AnyOf = append(out.AnyOf, s)
 	}
 	out.Version, out.ID, out.Title = jsonschema.Version, jsonschema.ID(document.Schemas+o.file()), o.schema
-	if out.Description = "printed by " + o.by; len(o.forms) == 1 && code.comments[typeAt(reflect.TypeOf(o.forms[0]))] != "" {
+	if out.Description = "printed by " + o.by; len(o.forms) == 1 &&
+		code.comments[typeAt(reflect.TypeOf(o.forms[0]))] != "" {
 		out.Description = code.comments[typeAt(reflect.TypeOf(o.forms[0]))]
 	}
 	return out
@@ -244,6 +251,8 @@ func nullable(s *jsonschema.Schema, t reflect.Type) {
 		}
 		bare := *at
 		bare.Description = ""
-		s.Properties.Set(name, &jsonschema.Schema{Description: at.Description, AnyOf: []*jsonschema.Schema{&bare, {Type: "null"}}})
+		s.Properties.Set(name, &jsonschema.Schema{
+			Description: at.Description, AnyOf: []*jsonschema.Schema{&bare, {Type: "null"}},
+		})
 	}
 }

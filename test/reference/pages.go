@@ -29,14 +29,20 @@ type page struct {
 var pages = []page{
 	{"commands.md", "Commands", "every command with its flags, defaults and examples", (*book).commands},
 	{"exit-codes.md", "Exit codes", "what a command's exit code means", (*book).exitCodes},
-	{"configuration.md", "Configuration", "every key of `curfew.yaml` with its type, default, meaning and environment variable", (*book).configuration},
+	{
+		"configuration.md", "Configuration",
+		"every key of `curfew.yaml` with its type, default, meaning and environment variable", (*book).configuration,
+	},
 	{"policies.md", "Policy language", "every key, fact and function of policies and their tests", (*book).policies},
 	{"findings.md", "Findings", "every rule with its formula, threshold, savings, confidence and fix", (*book).findings},
 	{"meters.md", "Meters", "what is priced of each kind of resource on AWS, and what is not", (*book).meters},
 	{"planners.md", "Planners", "the files that planners read and the documents that they print", (*book).planners},
 	{"jobs.md", "Jobs and sessions", "every key of jobs and sessions", (*book).jobs},
 	{"budgets.md", "Budgets and quotas", "every key of budgets and quotas", (*book).budgets},
-	{"traces.md", "Traces", "every column of recorded usage with its type, unit, and what its absence means", (*book).traces},
+	{
+		"traces.md", "Traces", "every column of recorded usage with its type, unit, and what its absence means",
+		(*book).traces,
+	},
 	{"events.md", "Events", "what the audit log and webhooks record", (*book).events},
 	{"metrics.md", "Metrics", "every metric of `curfew serve` with its type, labels and meaning", (*book).metrics},
 	{"documents.md", "Documents", "every document that commands print as JSON, with its schema", (*book).documents},
@@ -115,7 +121,8 @@ func typeOf(s *jsonschema.Schema, defs jsonschema.Definitions) string {
 		return strings.Join(all, ", ")
 	case s.Type == "array":
 		return "list of " + plural(typeOf(s.Items, defs))
-	case s.Type == "object" && s.Properties == nil && s.AdditionalProperties != nil && s.AdditionalProperties != jsonschema.FalseSchema:
+	case s.Type == "object" && s.Properties == nil && s.AdditionalProperties != nil &&
+		s.AdditionalProperties != jsonschema.FalseSchema:
 		return "mapping to " + typeOf(s.AdditionalProperties, defs)
 	case s.Type == "object":
 		return "mapping"
@@ -142,7 +149,8 @@ func form(pattern string) string {
 		return "text"
 	case pattern == dollars || pattern == document.DecimalPattern:
 		return "amount"
-	case strings.Contains(pattern, "(ms|w|d|h|m|s)") || strings.Contains(pattern, "w|d|h|m|s") || strings.Contains(pattern, "(h|m|s|"):
+	case strings.Contains(pattern, "(ms|w|d|h|m|s)") || strings.Contains(pattern, "w|d|h|m|s") ||
+		strings.Contains(pattern, "(h|m|s|"):
 		return "duration"
 	case strings.Contains(pattern, "KMGTP"):
 		return "size"
@@ -236,9 +244,13 @@ func requiredKeys(s *jsonschema.Schema, path string, out map[string]bool) {
 }
 
 func (p *book) configuration() error {
-	p.text("curfew reads `curfew.yaml`: the nearest one upward from the working directory, else the one in the user's configuration directory, else the file of `--config`. [configuration.md](../configuration.md) explains it. Unknown and repeated keys are errors with file, line and column.")
-	p.text("A key is overridden by its environment variable. Lists are separated by commas; mappings and lists of mappings are YAML. Durations are `14d`, `12h` or `30m`. Amounts are dollars, `100` or `12.50`.")
-	p.text("Schema: [`schemas/config.v1.json`](../../schemas/config.v1.json). Example: [`examples/jobs/curfew.yaml`](../../examples/jobs/curfew.yaml).")
+	p.text("curfew reads `curfew.yaml`: the nearest one upward from the working directory, else the one in the user's " +
+		"configuration directory, else the file of `--config`. [configuration.md](../configuration.md) explains it. " +
+		"Unknown and repeated keys are errors with file, line and column.")
+	p.text("A key is overridden by its environment variable. Lists are separated by commas; mappings and lists of " +
+		"mappings are YAML. Durations are `14d`, `12h` or `30m`. Amounts are dollars, `100` or `12.50`.")
+	p.text("Schema: [`schemas/config.v1.json`](../../schemas/config.v1.json). Example: " +
+		"[`examples/jobs/curfew.yaml`](../../examples/jobs/curfew.yaml).")
 	s := input("config.v1.json", "", configShape(p.code.comment))
 	lists := map[string]string{}
 	for _, k := range configShape(p.code.comment).Keys {
@@ -267,11 +279,13 @@ func listDefaults(path string, s *document.Shape, out map[string]string) {
 }
 
 func (p *book) policies() error {
-	p.text("[policies.md](../policies.md) explains the language. `curfew policy check` validates files, `curfew policy test` runs their tests.")
+	p.text("[policies.md](../policies.md) explains the language. `curfew policy check` validates files, `curfew policy " +
+		"test` runs their tests.")
 	p.heading(2, "Policies")
 	p.fileKeys("policy.v1.json", "", policy.Shape(), "examples/policies/idle-ephemeral.yaml")
 	p.heading(2, "Facts")
-	p.text("Conditions (`where`, `when`) are CEL over these facts. A condition on an unknown fact is unknown, and only true proposes.")
+	p.text("Conditions (`where`, `when`) are CEL over these facts. A condition on an unknown fact is unknown, and only " +
+		"true proposes.")
 	var rows [][]string
 	for _, f := range policy.Language() {
 		typ := f.Type
@@ -286,7 +300,8 @@ func (p *book) policies() error {
 	p.table([]string{"fact", "type", "meaning", "unknown when", "example"}, rows)
 	p.figures()
 	p.heading(2, "Functions")
-	p.text("Operators and functions are those of [CEL](https://cel.dev); `has` and `duration` know facts, tags, days and weeks.")
+	p.text("Operators and functions are those of [CEL](https://cel.dev); `has` and `duration` know facts, tags, days " +
+		"and weeks.")
 	functions, err := policy.Functions()
 	if err != nil {
 		return err
@@ -304,8 +319,15 @@ func (p *book) policies() error {
 // figures are the figures about GPUs of conditions.
 func (p *book) figures() {
 	p.heading(2, "Figures about GPUs")
-	p.text("`gpu.util.mean(\"30m\")` is a number about the GPUs of a machine over a window of 1m to 1d: the mean over its GPUs and over time. `max` and `min` are the highest and the lowest sample of any GPU. With `worst` they are those of one GPU: the one with the highest figure, or where little is bad with the lowest. A GPU with MIG instances counts once.")
-	p.text("The window of a GPU ends with its newest sample, because sources publish late. A figure is unknown, never 0, where on any GPU of the machine samples cover less than 90%% of the window (`duty.min_coverage`), the newest one is older than three steps, the signal is not measured, or signals contradict each other; where the number of GPUs is unknown; and where one series stands for several GPUs. `gpu.lost` counts the GPUs that are missing, as long as others are measured. `has` of a figure is true or unknown.")
+	p.text("`gpu.util.mean(\"30m\")` is a number about the GPUs of a machine over a window of 1m to 1d: the mean over " +
+		"its GPUs and over time. `max` and `min` are the highest and the lowest sample of any GPU. With `worst` they are " +
+		"those of one GPU: the one with the highest figure, or where little is bad with the lowest. A GPU with MIG " +
+		"instances counts once.")
+	p.text("The window of a GPU ends with its newest sample, because sources publish late. A figure is unknown, never " +
+		"0, where on any GPU of the machine samples cover less than 90%% of the window (`duty.min_coverage`), the newest " +
+		"one is older than three steps, the signal is not measured, or signals contradict each other; where the number of " +
+		"GPUs is unknown; and where one series stands for several GPUs. `gpu.lost` counts the GPUs that are missing, as " +
+		"long as others are measured. `has` of a figure is true or unknown.")
 	var rows [][]string
 	for _, f := range policy.Figures() {
 		var statistics []string
@@ -322,8 +344,11 @@ func (p *book) figures() {
 var threshold = regexp.MustCompile(`\b((thresholds|duty|spot)\.[a-z_]+|required_tags)\b`)
 
 func (p *book) findings() error {
-	p.text("Rules in the order of the steps in which waste is best removed. [findings.md](../findings.md) explains them. Thresholds are keys of [the configuration](configuration.md).")
-	p.text("A signal that covers under 90%% of its window, or whose newest sample is older than three steps, decides nothing. Each dollar counts once, in the first finding that claims it. Savings are net of commitments and of what remains.")
+	p.text("Rules in the order of the steps in which waste is best removed. [findings.md](../findings.md) explains " +
+		"them. Thresholds are keys of [the configuration](configuration.md).")
+	p.text("A signal that covers under 90%% of its window, or whose newest sample is older than three steps, decides " +
+		"nothing. Each dollar counts once, in the first finding that claims it. Savings are net of commitments and of " +
+		"what remains.")
 	rules := finding.All(aws.Rules())
 	for step := finding.StepMeasure; step <= finding.StepCommit; step++ {
 		p.heading(2, fmt.Sprintf("%d %s", step, strings.ToUpper(step.String()[:1])+step.String()[1:]))
@@ -342,7 +367,11 @@ func (p *book) findings() error {
 			if kinds != nil {
 				about += " (" + codes(kinds) + ")"
 			}
-			rows = append(rows, []string{code(r.ID), about, threshold.ReplaceAllString(r.About.When, "`$1`"), threshold.ReplaceAllString(r.About.Saves, "`$1`"), r.About.Confidence, threshold.ReplaceAllString(r.About.Fix, "`$1`")})
+			rows = append(rows, []string{
+				code(r.ID), about, threshold.ReplaceAllString(r.About.When, "`$1`"),
+				threshold.ReplaceAllString(r.About.Saves, "`$1`"), r.About.Confidence,
+				threshold.ReplaceAllString(r.About.Fix, "`$1`"),
+			})
 		}
 		p.table([]string{"rule", "finds", "formula and threshold", "savings a month", "confidence", "fix and undo"}, rows)
 	}
@@ -350,7 +379,9 @@ func (p *book) findings() error {
 }
 
 func (p *book) traces() error {
-	p.text("`--usage` and `--trace` read CSV, CSV.gz and Parquet with one row a sample, and the CSV that `nvidia-smi --query-gpu` prints. `--map ours=theirs` names other columns; metric names of the field are known. A column that is not known is named in a warning. A missing sample is unknown time, never idle time.")
+	p.text("`--usage` and `--trace` read CSV, CSV.gz and Parquet with one row a sample, and the CSV that `nvidia-smi " +
+		"--query-gpu` prints. `--map ours=theirs` names other columns; metric names of the field are known. A column that " +
+		"is not known is named in a warning. A missing sample is unknown time, never idle time.")
 	var rows [][]string
 	for _, c := range usage.Columns() {
 		typ := c.Type

@@ -41,7 +41,8 @@ func all(c *cobra.Command) (out []*cobra.Command) {
 
 func (p *book) commands() error {
 	root := cli.Commands()
-	p.text("Every command prints its help with `--help`. [Exit codes](exit-codes.md) are the same for all commands; documents of `-o json` have [schemas](documents.md).")
+	p.text("Every command prints its help with `--help`. [Exit codes](exit-codes.md) are the same for all commands; " +
+		"documents of `-o json` have [schemas](documents.md).")
 	p.heading(2, "Global flags")
 	p.flags(root.PersistentFlags())
 	for _, c := range all(root)[1:] {
@@ -58,7 +59,9 @@ func (p *book) commands() error {
 			var rows [][]string
 			for _, sub := range c.Commands() {
 				if !sub.Hidden && sub.Name() != "help" {
-					rows = append(rows, []string{fmt.Sprintf("[`%s`](#%s)", sub.CommandPath(), strings.ReplaceAll(sub.CommandPath(), " ", "-")), sub.Short})
+					rows = append(rows, []string{
+						fmt.Sprintf("[`%s`](#%s)", sub.CommandPath(), strings.ReplaceAll(sub.CommandPath(), " ", "-")), sub.Short,
+					})
 				}
 			}
 			p.table([]string{"command", "does"}, rows)
@@ -103,7 +106,9 @@ func (p *book) exitCodes() error {
 		rows = append(rows, []string{code(c.value), c.doc})
 	}
 	p.table([]string{"code", "meaning"}, rows)
-	p.text("When several apply, the order is 2, 1, 4, 5, 3. An error is one line on standard error: what was attempted, why, and what to do. With `-o json` an object follows it: `{\"error\":{\"code\":\"…\",\"message\":\"…\",\"hint\":\"…\"}}`.")
+	p.text("When several apply, the order is 2, 1, 4, 5, 3. An error is one line on standard error: what was " +
+		"attempted, why, and what to do. With `-o json` an object follows it: " +
+		"`{\"error\":{\"code\":\"…\",\"message\":\"…\",\"hint\":\"…\"}}`.")
 	return nil
 }
 
@@ -120,8 +125,17 @@ type planFile struct {
 
 var planners = []planner{
 	{"rightsize", rightsize.Schema, nil},
-	{"mig", mig.Schema, []planFile{{"--workloads", "examples/data/workloads.csv", mig.WorkloadsFile}, {"--current", "", mig.PlacementsFile}}},
-	{"commit", commit.Schema, []planFile{{"--usage", "examples/data/hourly.csv.gz", commit.UsageFile}, {"--offers", "examples/data/offers.csv", commit.OffersFile}, {"--existing", "", commit.ExistingFile}}},
+	{
+		"mig", mig.Schema,
+		[]planFile{{"--workloads", "examples/data/workloads.csv", mig.WorkloadsFile}, {"--current", "", mig.PlacementsFile}},
+	},
+	{
+		"commit", commit.Schema,
+		[]planFile{
+			{"--usage", "examples/data/hourly.csv.gz", commit.UsageFile},
+			{"--offers", "examples/data/offers.csv", commit.OffersFile}, {"--existing", "", commit.ExistingFile},
+		},
+	},
 	{"capacity", capacity.Schema, []planFile{{"--arrivals", "examples/data/requests.csv.gz", capacity.ArrivalsFile}}},
 	{"spot", spot.Schema, []planFile{{"--trace", "examples/data/spot.csv", spot.TraceFile}}},
 	{"checkpoint", spot.CheckpointSchema, []planFile{{"--trace", "examples/data/spot.csv", spot.TraceFile}}},
@@ -130,7 +144,8 @@ var planners = []planner{
 }
 
 func (p *book) planners() error {
-	p.text("Planners read CSV files with a header, and change nothing. Names ending in `.gz` are unpacked. `-o json` prints a document; amounts are decimal texts, and null where they are unknown.")
+	p.text("Planners read CSV files with a header, and change nothing. Names ending in `.gz` are unpacked. `-o json` " +
+		"prints a document; amounts are decimal texts, and null where they are unknown.")
 	for _, planner := range planners {
 		p.heading(2, "curfew plan "+planner.command)
 		if planner.command == "rightsize" {
@@ -150,7 +165,11 @@ func (p *book) planners() error {
 		}
 	}
 	p.heading(2, "Other files")
-	for _, f := range []planFile{{"curfew estimate --history", "", estimate.RunsFile}, {"curfew costs units --counts", "examples/data/tokens.csv", costs.CountsFile}, {"curfew costs shares", "examples/data/shares.csv", costs.SharesFile}} {
+	for _, f := range []planFile{
+		{"curfew estimate --history", "", estimate.RunsFile},
+		{"curfew costs units --counts", "examples/data/tokens.csv", costs.CountsFile},
+		{"curfew costs shares", "examples/data/shares.csv", costs.SharesFile},
+	} {
 		p.text("`%s FILE`:", f.flag)
 		p.columns(f.layout)
 	}
@@ -236,7 +255,8 @@ func refOf(s *jsonschema.Schema) string {
 }
 
 func (p *book) jobs() error {
-	p.text("`curfew estimate` and `curfew gate` read jobs and sessions. Durations are `30m`, `12h` or `7d`; sizes are `200GiB` or `1.5TB`; GPUs are `A100:8` or `A100-80GB`.")
+	p.text("`curfew estimate` and `curfew gate` read jobs and sessions. Durations are `30m`, `12h` or `7d`; sizes are " +
+		"`200GiB` or `1.5TB`; GPUs are `A100:8` or `A100-80GB`.")
 	p.heading(2, "Jobs")
 	p.fileKeys("job.v1.json", "", spec.Shape(spec.Job), "examples/jobs/train.yaml")
 	p.heading(2, "Sessions")
@@ -245,14 +265,16 @@ func (p *book) jobs() error {
 }
 
 func (p *book) budgets() error {
-	p.text("Budgets and quotas are sections of `curfew.yaml` and of shared settings. [budgets.md](../budgets.md) explains them.")
+	p.text("Budgets and quotas are sections of `curfew.yaml` and of shared settings. [budgets.md](../budgets.md) " +
+		"explains them.")
 	p.fileKeys("budgets.v1.json", "", budget.Shape(), "")
 	return nil
 }
 
 func (p *book) events() error {
 	p.heading(2, "Audit log")
-	p.text("`curfew audit` prints the log, `curfew audit -o jsonl` an entry a line. Entries are never changed or removed; `curfew audit --verify` checks it.")
+	p.text("`curfew audit` prints the log, `curfew audit -o jsonl` an entry a line. Entries are never changed or " +
+		"removed; `curfew audit --verify` checks it.")
 	p.fields(p.code.reflect(action.Entry{}, ""), nil)
 	p.text("Values of `what`:")
 	var rows [][]string
@@ -261,13 +283,15 @@ func (p *book) events() error {
 	}
 	p.table([]string{"what", "meaning"}, rows)
 	p.heading(2, "Webhooks")
-	p.text("`notify.webhook` posts this document. Its schema is [`schemas/notification.v1.json`](../../schemas/notification.v1.json).")
+	p.text("`notify.webhook` posts this document. Its schema is " +
+		"[`schemas/notification.v1.json`](../../schemas/notification.v1.json).")
 	p.fields(p.code.reflect(webhook.Document{}, webhook.Schema), nil)
 	return nil
 }
 
 func (p *book) metrics() error {
-	p.text("`/metrics` of `curfew serve` has these, and those of the Go process (`go_…`, `process_…`). [examples/monitoring](../../examples/monitoring) has alert rules with tests, and a dashboard.")
+	p.text("`/metrics` of `curfew serve` has these, and those of the Go process (`go_…`, `process_…`). " +
+		"[examples/monitoring](../../examples/monitoring) has alert rules with tests, and a dashboard.")
 	all, err := scheduler.Descriptions()
 	if err != nil {
 		return err
@@ -281,11 +305,14 @@ func (p *book) metrics() error {
 }
 
 func (p *book) documents() error {
-	p.text("Fields are only added to a version. Amounts (`*_usd`) are exact decimals as text, with two digits or more after the point, or null where they are unknown; only tables round. Times are RFC 3339 in UTC.")
+	p.text("Fields are only added to a version. Amounts (`*_usd`) are exact decimals as text, with two digits or more " +
+		"after the point, or null where they are unknown; only tables round. Times are RFC 3339 in UTC.")
 	var rows [][]string
 	for _, o := range outputs {
 		s := o.reflected(p.code)
-		rows = append(rows, []string{code(o.schema), sentence(s.Description), code(o.by), fmt.Sprintf("[`%s`](../../schemas/%[1]s)", o.file())})
+		rows = append(rows, []string{
+			code(o.schema), sentence(s.Description), code(o.by), fmt.Sprintf("[`%s`](../../schemas/%[1]s)", o.file()),
+		})
 	}
 	p.table([]string{"document", "holds", "printed by", "schema"}, rows)
 	return nil

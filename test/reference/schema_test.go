@@ -54,7 +54,8 @@ func TestReferenceIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			if name := dir + "/" + e.Name(); want[name] == nil && (strings.HasSuffix(name, ".v1.json") || strings.HasSuffix(name, ".md")) {
+			if name := dir + "/" + e.Name(); want[name] == nil &&
+				(strings.HasSuffix(name, ".v1.json") || strings.HasSuffix(name, ".md")) {
 				t.Errorf("%s is made by nothing; run make reference", name)
 			}
 		}
@@ -262,7 +263,10 @@ func mutants(t *testing.T, src string) []mutant {
 			set(0.5)
 			add(path+" as 0.5", false)
 		}
-		for name, other := range map[string]any{"a mapping": map[string]any{"zzz": 1}, "a list of mappings": []any{map[string]any{"zzz": 1}}, "true": true, "4": 4} {
+		for name, other := range map[string]any{
+			"a mapping": map[string]any{"zzz": 1}, "a list of mappings": []any{map[string]any{"zzz": 1}}, "true": true,
+			"4": 4,
+		} {
 			set(other)
 			add(path+" as "+name, name != "4")
 		}
@@ -315,33 +319,50 @@ func TestBadFiles(t *testing.T) {
 	for name, cases := range map[string][]string{
 		"policy.v1.json": {
 			strings.Replace(head, "policy/v1", "policy/v2", 1), strings.Replace(head, "when", "wen", 1),
-			strings.Replace(head, "do: notify", "do: explode", 1), strings.Replace(head, "{do: notify}", "{warn: {grace: 30 minutes}}, {do: stop}", 1),
-			head + "    mode: enforced\n", head + "    limits: {share: 20}\n", head + "    limits: {share: 20.123%}\n", head + "    limits: {per_hour: 0}\n",
-			head + "    limits: {dollars_per_hour: 0}\n", head + "    limits: {dollars_per_hour: ten}\n", head + "    select: {kind: machine}\n",
-			head + "    select: {purpose: [training, fun]}\n", head + "    select: {kind: []}\n", head + "    select: {kind: [instance, instance]}\n",
-			head + "    select: {tags: {}}\n", strings.Replace(head, "[{do: notify}]", "{do: notify}", 1), strings.Replace(head, "name: a", "name: a b", 1),
-			strings.Replace(head, "do: notify", "do: stop, disks: {root: keep}", 1), strings.Replace(head, "do: notify", "do: scale, to: -1", 1),
+			strings.Replace(head, "do: notify", "do: explode", 1),
+			strings.Replace(head, "{do: notify}", "{warn: {grace: 30 minutes}}, {do: stop}", 1),
+			head + "    mode: enforced\n", head + "    limits: {share: 20}\n", head + "    limits: {share: 20.123%}\n",
+			head + "    limits: {per_hour: 0}\n",
+			head + "    limits: {dollars_per_hour: 0}\n", head + "    limits: {dollars_per_hour: ten}\n",
+			head + "    select: {kind: machine}\n",
+			head + "    select: {purpose: [training, fun]}\n", head + "    select: {kind: []}\n",
+			head + "    select: {kind: [instance, instance]}\n",
+			head + "    select: {tags: {}}\n", strings.Replace(head, "[{do: notify}]", "{do: notify}", 1),
+			strings.Replace(head, "name: a", "name: a b", 1),
+			strings.Replace(head, "do: notify", "do: stop, disks: {root: keep}", 1),
+			strings.Replace(head, "do: notify", "do: scale, to: -1", 1),
 		},
 		"job.v1.json": {
-			strings.Replace(job, "A100:8", "8xA100", 1), strings.Replace(job, "A100:8", "A100:12345", 1), strings.Replace(job, "run:", "command:", 1),
-			job + "max_cost: -5\n", job + "max_cost: 0\n", job + "max_cost: 1e3x\n", job + "max_runtime: 12 hours\n", job + "max_runtime: 12\n", job + "disk: 200\n",
-			job + "disk: 200gigs\n", job + "capacity: cheap\n", job + "regions: [Frankfurt]\n", job + "data: []\n", job + "data: [bucket/prefix]\n",
-			job + "artifacts: {dir: out, to: \"s3://b/p\"}\n", job + "checkpoint: {dir: /ckpt}\n", job + "retries: {errors: -1}\n", job + "lease: 2h\n",
+			strings.Replace(job, "A100:8", "8xA100", 1), strings.Replace(job, "A100:8", "A100:12345", 1),
+			strings.Replace(job, "run:", "command:", 1),
+			job + "max_cost: -5\n", job + "max_cost: 0\n", job + "max_cost: 1e3x\n", job + "max_runtime: 12 hours\n",
+			job + "max_runtime: 12\n", job + "disk: 200\n",
+			job + "disk: 200gigs\n", job + "capacity: cheap\n", job + "regions: [Frankfurt]\n", job + "data: []\n",
+			job + "data: [bucket/prefix]\n",
+			job + "artifacts: {dir: out, to: \"s3://b/p\"}\n", job + "checkpoint: {dir: /ckpt}\n",
+			job + "retries: {errors: -1}\n", job + "lease: 2h\n",
 		},
 		"session.v1.json": {
-			"apiVersion: curfew.session/v1\nname: a\nresources: {gpus: A100}\n", "apiVersion: curfew.session/v1\nname: a\nlease: 2h\nresources: {gpus: A100, nodes: 0}\n",
+			"apiVersion: curfew.session/v1\nname: a\nresources: {gpus: A100}\n",
+			"apiVersion: curfew.session/v1\nname: a\nlease: 2h\nresources: {gpus: A100, nodes: 0}\n",
 			"apiVersion: curfew.session/v1\nname: a\nlease: 2h\nrun: true\nresources: {gpus: A100}\n",
 		},
 		"budgets.v1.json": {
-			"budgets: [{id: a}]\n", "budgets: [{id: a, amount: many}]\n", "budgets: [{id: a, amount: -1}]\n", "budgets: [{id: a, amount: 1, period: daily}]\n",
-			"budgets: [{id: a, amount: 1, period: {from: 2026-11-01}}]\n", "budgets: [{id: a, amount: 1, thresholds: {warn: 80}}]\n", "budgets: [{id: a, amount: 1, purpose: fun}]\n",
+			"budgets: [{id: a}]\n", "budgets: [{id: a, amount: many}]\n", "budgets: [{id: a, amount: -1}]\n",
+			"budgets: [{id: a, amount: 1, period: daily}]\n",
+			"budgets: [{id: a, amount: 1, period: {from: 2026-11-01}}]\n",
+			"budgets: [{id: a, amount: 1, thresholds: {warn: 80}}]\n", "budgets: [{id: a, amount: 1, purpose: fun}]\n",
 			"quotas: [{id: a, gpus: {H100: -1}}]\n", "quotas: [{id: a, gpus: 16}]\n", "budget: []\n",
 		},
 		"config.v1.json": {
-			"aws: {region: us-east-1}\n", "scan: {window: two weeks}\n", "scan: {window: -1d}\n", "thresholds: {coverage_share: 1.5}\n", "thresholds: {coverage_share: 0}\n",
-			"thresholds: {min_age: 1}\n", "aws: {requests_per_second: -1}\n", "aws: {list_pages: many}\n", "policies: {a: b}\n", "governance: [{kind: machine}]\n",
-			"governance: [{instance_store: snapshot, team: a}]\n", "owners: {rules: [{name: a}]}\n", "budgets: [{id: a}]\n", "notify: {mail: {tls: maybe, smtp: \"a:25\", from: a@b.c}}\n",
-			"duty: {gpus: most}\n", "approvals: {accept: [anything]}\n", "gate: {ask_over: lots}\n", "units: [{name: token}]\n", "shared_costs: [{name: a, method: fair}]\n",
+			"aws: {region: us-east-1}\n", "scan: {window: two weeks}\n", "scan: {window: -1d}\n",
+			"thresholds: {coverage_share: 1.5}\n", "thresholds: {coverage_share: 0}\n",
+			"thresholds: {min_age: 1}\n", "aws: {requests_per_second: -1}\n", "aws: {list_pages: many}\n", "policies: {a: b}\n",
+			"governance: [{kind: machine}]\n",
+			"governance: [{instance_store: snapshot, team: a}]\n", "owners: {rules: [{name: a}]}\n", "budgets: [{id: a}]\n",
+			"notify: {mail: {tls: maybe, smtp: \"a:25\", from: a@b.c}}\n",
+			"duty: {gpus: most}\n", "approvals: {accept: [anything]}\n", "gate: {ask_over: lots}\n", "units: [{name: token}]\n",
+			"shared_costs: [{name: a, method: fair}]\n",
 			"enforce: {mirror_tag: maybe}\n", "machines: [{gpus: 8}]\n",
 		},
 	} {
@@ -413,7 +434,10 @@ func TestGoldenDocumentsValidate(t *testing.T) {
 		files[o.schema] = o.file()
 	}
 	seen := map[string]int{}
-	for _, pattern := range []string{"internal/cli/testdata/golden/*.txtar", "internal/cli/testdata/golden/cloud/*.txtar", "internal/report/testdata/golden/*.json", "internal/notify/webhook/testdata/golden/*.json"} {
+	for _, pattern := range []string{
+		"internal/cli/testdata/golden/*.txtar", "internal/cli/testdata/golden/cloud/*.txtar",
+		"internal/report/testdata/golden/*.json", "internal/notify/webhook/testdata/golden/*.json",
+	} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %v", pattern, err)

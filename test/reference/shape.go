@@ -30,7 +30,9 @@ func schema(s *document.Shape) *jsonschema.Schema {
 	case s.OrList:
 		one := *s
 		one.OrList, one.Doc, one.Default = false, "", ""
-		out.AnyOf = []*jsonschema.Schema{schema(&one), {Type: "array", Items: schema(&one), MinItems: count(1), UniqueItems: true}}
+		out.AnyOf = []*jsonschema.Schema{
+			schema(&one), {Type: "array", Items: schema(&one), MinItems: count(1), UniqueItems: true},
+		}
 	case s.Type == document.Decimal:
 		pattern := s.Pattern
 		if pattern == "" {

@@ -40,7 +40,10 @@ var lists = map[string]string{module + "/internal/cli": "Exit", module + "/inter
 
 // readSource reads the packages under a directory of the repository.
 func readSource(root string) (*source, error) {
-	s := &source{comments: map[string]string{}, constants: map[string][]string{}, versions: map[string]string{}, listed: map[string][]constant{}}
+	s := &source{
+		comments: map[string]string{}, constants: map[string][]string{}, versions: map[string]string{},
+		listed: map[string][]constant{},
+	}
 	files := token.NewFileSet()
 	err := filepath.WalkDir(filepath.Join(root, "internal"), func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
@@ -158,7 +161,8 @@ func keyed(comment string, keys map[string]string) string {
 	for _, at := range word.FindAllStringIndex(comment, -1) {
 		w := comment[at[0]:at[1]]
 		before := strings.TrimSpace(comment[:at[0]])
-		inside := before != "" && !strings.HasSuffix(before, ".") && !strings.HasSuffix(before, ":") || leading.MatchString(comment[at[0]:]) && before == ""
+		inside := before != "" && !strings.HasSuffix(before, ".") && !strings.HasSuffix(before, ":") ||
+			leading.MatchString(comment[at[0]:]) && before == ""
 		if key := keys[w]; key != "" && (inside || camel.MatchString(w)) {
 			b.WriteString(comment[last:at[0]] + "`" + key + "`")
 			last = at[1]
@@ -194,7 +198,9 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 		}
 		literal, ok := spec.Values[i].(*ast.BasicLit)
 		if prefix := lists[pkg]; ok && prefix != "" && strings.HasPrefix(name.Name, prefix) {
-			s.listed[prefix] = append(s.listed[prefix], constant{strings.Trim(literal.Value, `"`), said(spec.Comment, name.Name)})
+			s.listed[prefix] = append(s.listed[prefix], constant{
+				strings.Trim(literal.Value, `"`), said(spec.Comment, name.Name),
+			})
 		}
 		if !ok || literal.Kind != token.STRING {
 			return

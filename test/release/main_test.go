@@ -65,7 +65,8 @@ func TestEveryCommandHasAPage(t *testing.T) {
 		}
 		name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 		page := "man/man1/" + name + ".1"
-		if title := fmt.Sprintf(".TH \"%s\" \"1\" \"Nov 2026\" \"curfew v1\"", strings.ToUpper(name)); !bytes.Contains(files[page], []byte(title)) {
+		if title := fmt.Sprintf(".TH \"%s\" \"1\" \"Nov 2026\" \"curfew v1\"", strings.ToUpper(name)); !bytes.Contains(
+			files[page], []byte(title)) {
 			t.Errorf("%s does not have the title %s", page, title)
 		}
 		for _, sub := range c.Commands() {
@@ -114,10 +115,12 @@ func TestEveryBinaryHasBillOfMaterials(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if got := names["github.com/spf13/cobra"]; got.Licenses[0].License.ID != "Apache-2.0" || !strings.HasPrefix(got.Properties[0].Value, "h1:") {
+	if got := names["github.com/spf13/cobra"]; got.Licenses[0].License.ID != "Apache-2.0" ||
+		!strings.HasPrefix(got.Properties[0].Value, "h1:") {
 		t.Errorf("cobra is %+v", got)
 	}
-	if _, ok := names["std"]; !ok || b.Metadata.Component.Version != "v1" || b.Metadata.Timestamp != "2026-11-26T00:00:00Z" {
+	if _, ok := names["std"]; !ok || b.Metadata.Component.Version != "v1" ||
+		b.Metadata.Timestamp != "2026-11-26T00:00:00Z" {
 		t.Errorf("it is of %+v", b.Metadata)
 	}
 }
@@ -127,7 +130,8 @@ func TestLicensesAreAllowed(t *testing.T) {
 	seen := map[string]bool{}
 	var modules []*debug.Module
 	for _, system := range []string{"linux", "darwin"} {
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "./cmd/curfew")
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
+			"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "./cmd/curfew")
 		cmd.Dir = "../.."
 		cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		out, err := cmd.Output()
@@ -152,8 +156,9 @@ func TestLicensesAreAllowed(t *testing.T) {
 
 func TestRefusesLicenses(t *testing.T) {
 	for name, text := range map[string]string{
-		"none":    "",
-		"GPL":     "GNU GENERAL PUBLIC LICENSE Version 3, 29 June 2007\nhttps://www.gnu.org/licenses/gpl-3.0.html\nSPDX-License-Identifier: GPL-3.0-only\n",
+		"none": "",
+		"GPL": "GNU GENERAL PUBLIC LICENSE Version 3, 29 June " +
+			"2007\nhttps://www.gnu.org/licenses/gpl-3.0.html\nSPDX-License-Identifier: GPL-3.0-only\n",
 		"unknown": "Ask us first.\n",
 	} {
 		dir := t.TempDir()

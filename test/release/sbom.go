@@ -23,7 +23,10 @@ import (
 
 // allowed are the licenses, by their SPDX identifiers, under which modules may be linked: those
 // that ask for no more than a notice, and MPL-2.0, whose terms are about changes of its files.
-var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "Unicode-DFS-2016", "Unlicense", "Zlib"}
+var allowed = []string{
+	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "Unicode-DFS-2016",
+	"Unlicense", "Zlib",
+}
 
 // reviewed are texts that are no license of SPDX, by their SHA-256, and what they say.
 var reviewed = map[string]string{
@@ -100,7 +103,9 @@ func writeSBOMs(dir, version string, date time.Time) error {
 func billOf(info *debug.BuildInfo, version string, date time.Time) (bom, error) {
 	b := bom{BOMFormat: "CycloneDX", SpecVersion: "1.5", Version: 1}
 	b.Metadata.Timestamp = date.Format(time.RFC3339)
-	b.Metadata.Component = component{Type: "application", Name: info.Main.Path, Version: version, PURL: "pkg:golang/" + info.Main.Path + "@" + version}
+	b.Metadata.Component = component{
+		Type: "application", Name: info.Main.Path, Version: version, PURL: "pkg:golang/" + info.Main.Path + "@" + version,
+	}
 	modules := make([]*debug.Module, len(info.Deps))
 	for i, m := range info.Deps {
 		if modules[i] = m; m.Replace != nil {
@@ -112,14 +117,18 @@ func billOf(info *debug.BuildInfo, version string, date time.Time) (bom, error) 
 		return b, err
 	}
 	std := strings.TrimPrefix(info.GoVersion, "go")
-	b.Components = append(b.Components, component{Type: "library", Name: "std", Version: std, PURL: "pkg:golang/std@" + std, Licenses: licenses([]string{"BSD-3-Clause"})})
+	b.Components = append(b.Components, component{
+		Type: "library", Name: "std", Version: std, PURL: "pkg:golang/std@" + std,
+		Licenses: licenses([]string{"BSD-3-Clause"}),
+	})
 	var refused []error
 	for _, m := range modules {
 		ids, err := licensesIn(dirs[m.Path+"@"+m.Version])
 		if err != nil {
 			refused = append(refused, fmt.Errorf("%s@%s: %w", m.Path, m.Version, err))
 		}
-		b.Components = append(b.Components, component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version,
+		b.Components = append(b.Components, component{
+			Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version,
 			Licenses: licenses(ids), Properties: []property{{"go:sum", m.Sum}}})
 	}
 	slices.SortFunc(b.Components, func(x, y component) int { return cmp.Compare(x.Name, y.Name) })

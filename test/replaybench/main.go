@@ -60,13 +60,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(trace.Write(file, *rows, *all), file.Close(), os.WriteFile(rules, []byte(policies), 0o600)); err != nil {
+	if err := errors.Join(trace.Write(file, *rows, *all), file.Close(),
+		os.WriteFile(rules, []byte(policies), 0o600)); err != nil {
 		return err
 	}
-	took, used, peaks := make([][]time.Duration, flags.NArg()), make([][]time.Duration, flags.NArg()), make([][]int64, flags.NArg())
+	took, used, peaks := make([][]time.Duration, flags.NArg()), make([][]time.Duration, flags.NArg()), make([][]int64,
+		flags.NArg())
 	for range *runs {
 		for i, bin := range flags.Args() {
-			cmd := exec.CommandContext(ctx, bin, "backtest", "--trace", samples, "--policy", rules, "--step", "1m", "--baselines=false", "--quiet", "-o", "json")
+			cmd := exec.CommandContext(ctx, bin, "backtest", "--trace", samples, "--policy", rules, "--step", "1m",
+				"--baselines=false", "--quiet", "-o", "json")
 			cmd.Stderr = os.Stderr
 			began := time.Now()
 			if err := cmd.Run(); err != nil {
@@ -78,7 +81,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 	}
 	for i, bin := range flags.Args() {
-		fmt.Fprintf(out, "%s: %d rows in %.1f s (%.1f s of processors), at most %d MiB: medians of %d\n", bin, *rows, median(took[i]).Seconds(), median(used[i]).Seconds(), median(peaks[i])>>10, *runs)
+		fmt.Fprintf(out, "%s: %d rows in %.1f s (%.1f s of processors), at most %d MiB: medians of %d\n", bin, *rows,
+			median(took[i]).Seconds(), median(used[i]).Seconds(), median(peaks[i])>>10, *runs)
 	}
 	return nil
 }

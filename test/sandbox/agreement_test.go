@@ -43,12 +43,15 @@ func motoQuery(t *testing.T, action string, form url.Values) []byte {
 	t.Helper()
 	form.Set("Action", action)
 	form.Set("Version", "2010-08-01")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, account.MotoURL(), strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, account.MotoURL(),
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=testing/20260101/ap-northeast-1/monitoring/aws4_request, SignedHeaders=host, Signature=0")
+	req.Header.Set("Authorization",
+		"AWS4-HMAC-SHA256 Credential=testing/20260101/ap-northeast-1/monitoring/aws4_request, SignedHeaders=host, "+
+			"Signature=0")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -87,16 +90,24 @@ func TestCloudWatchAgreesWithMoto(t *testing.T) {
 	for _, s := range samples {
 		d := cwtypes.MetricDatum{MetricName: &s.metric, Timestamp: &s.at, Values: s.values, StatisticValues: s.set,
 			Dimensions: []cwtypes.Dimension{{Name: aws.String("InstanceId"), Value: &s.dimension}}}
-		if _, err := api.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{Namespace: aws.String("CWAgent"), MetricData: []cwtypes.MetricDatum{d}}); err != nil {
+		if _, err := api.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{
+			Namespace: aws.String("CWAgent"), MetricData: []cwtypes.MetricDatum{d},
+		}); err != nil {
 			t.Fatal(err)
 		}
-		form := url.Values{"Namespace": {"CWAgent"}, "MetricData.member.1.MetricName": {s.metric}, "MetricData.member.1.Timestamp": {s.at.Format(time.RFC3339)},
-			"MetricData.member.1.Dimensions.member.1.Name": {"InstanceId"}, "MetricData.member.1.Dimensions.member.1.Value": {s.dimension}}
+		form := url.Values{
+			"Namespace": {"CWAgent"}, "MetricData.member.1.MetricName": {s.metric},
+			"MetricData.member.1.Timestamp": {s.at.Format(time.RFC3339)},
+			"MetricData.member.1.Dimensions.member.1.Name": {
+				"InstanceId",
+			}, "MetricData.member.1.Dimensions.member.1.Value": {s.dimension}}
 		for i, v := range s.values {
 			form.Set(fmt.Sprintf("MetricData.member.1.Values.member.%d", i+1), fmt.Sprint(v))
 		}
 		if s.set != nil {
-			for name, v := range map[string]*float64{"Sum": s.set.Sum, "Minimum": s.set.Minimum, "Maximum": s.set.Maximum, "SampleCount": s.set.SampleCount} {
+			for name, v := range map[string]*float64{
+				"Sum": s.set.Sum, "Minimum": s.set.Minimum, "Maximum": s.set.Maximum, "SampleCount": s.set.SampleCount,
+			} {
 				form.Set("MetricData.member.1.StatisticValues."+name, fmt.Sprint(*v))
 			}
 		}
@@ -150,9 +161,14 @@ type value struct {
 
 func wireData(t *testing.T, api *cloudwatch.Client, metric, stat string, period int32, from, to time.Time) []value {
 	t.Helper()
-	out, err := api.GetMetricData(t.Context(), &cloudwatch.GetMetricDataInput{StartTime: &from, EndTime: &to, ScanBy: cwtypes.ScanByTimestampAscending,
-		MetricDataQueries: []cwtypes.MetricDataQuery{{Id: aws.String("q"), MetricStat: &cwtypes.MetricStat{Period: &period, Stat: &stat,
-			Metric: &cwtypes.Metric{Namespace: aws.String("CWAgent"), MetricName: &metric, Dimensions: []cwtypes.Dimension{{Name: aws.String("InstanceId"), Value: aws.String("i-1")}}}}}}})
+	out, err := api.GetMetricData(t.Context(), &cloudwatch.GetMetricDataInput{
+		StartTime: &from, EndTime: &to, ScanBy: cwtypes.ScanByTimestampAscending,
+		MetricDataQueries: []cwtypes.MetricDataQuery{
+			{Id: aws.String("q"), MetricStat: &cwtypes.MetricStat{Period: &period, Stat: &stat,
+				Metric: &cwtypes.Metric{
+					Namespace: aws.String("CWAgent"), MetricName: &metric,
+					Dimensions: []cwtypes.Dimension{{Name: aws.String("InstanceId"), Value: aws.String("i-1")}},
+				}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +182,10 @@ func wireData(t *testing.T, api *cloudwatch.Client, metric, stat string, period 
 func motoData(t *testing.T, metric, stat string, period int32, from, to time.Time) []value {
 	t.Helper()
 	p := "MetricDataQueries.member.1."
-	body := motoQuery(t, "GetMetricData", url.Values{"StartTime": {from.Format(time.RFC3339)}, "EndTime": {to.Format(time.RFC3339)}, "ScanBy": {"TimestampAscending"},
-		p + "Id": {"q"}, p + "MetricStat.Period": {strconv.Itoa(int(period))}, p + "MetricStat.Stat": {stat}, p + "MetricStat.Metric.Namespace": {"CWAgent"},
+	body := motoQuery(t, "GetMetricData", url.Values{
+		"StartTime": {from.Format(time.RFC3339)}, "EndTime": {to.Format(time.RFC3339)}, "ScanBy": {"TimestampAscending"},
+		p + "Id": {"q"}, p + "MetricStat.Period": {strconv.Itoa(int(period))}, p + "MetricStat.Stat": {stat},
+		p + "MetricStat.Metric.Namespace":  {"CWAgent"},
 		p + "MetricStat.Metric.MetricName": {metric}, p + "MetricStat.Metric.Dimensions.member.1.Name": {"InstanceId"},
 		p + "MetricStat.Metric.Dimensions.member.1.Value": {"i-1"}})
 	var answer struct {
@@ -197,7 +215,8 @@ func TestTrainingJobsAgreeWithMoto(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	if got, want := names(account.Config("us-east-1")), names(motoConfig("us-east-1")); !slices.Equal(got, want) || len(got) == 0 {
+	if got, want := names(account.Config("us-east-1")), names(motoConfig("us-east-1")); !slices.Equal(got, want) ||
+		len(got) == 0 {
 		t.Errorf("wire lists %q, moto %q", got, want)
 	}
 }
@@ -268,7 +287,9 @@ func TestFormsAgreeWithMoto(t *testing.T) {
 			return err
 		}},
 		{"DescribeSpotPriceHistory", account.Config("us-east-1"), func(ctx context.Context, c *ec2.Client) error {
-			_, err := c.DescribeSpotPriceHistory(ctx, &ec2.DescribeSpotPriceHistoryInput{InstanceTypes: []ec2types.InstanceType{"g5.xlarge"}})
+			_, err := c.DescribeSpotPriceHistory(ctx, &ec2.DescribeSpotPriceHistoryInput{
+				InstanceTypes: []ec2types.InstanceType{"g5.xlarge"},
+			})
 			return err
 		}},
 	} {

@@ -31,10 +31,14 @@ func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image st
 		return "", err
 	}
 	if len(groups.SecurityGroups) == 0 || len(subnets.Subnets) < 2 {
-		return "", fmt.Errorf("%s has %d security groups and %d subnets", region, len(groups.SecurityGroups), len(subnets.Subnets))
+		return "", fmt.Errorf("%s has %d security groups and %d subnets", region, len(groups.SecurityGroups),
+			len(subnets.Subnets))
 	}
-	made, err := api.RegisterImage(ctx, &ec2.RegisterImageInput{Name: aws.String("sessions"), RootDeviceName: aws.String("/dev/sda1"),
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(15)}}}})
+	made, err := api.RegisterImage(ctx, &ec2.RegisterImageInput{
+		Name: aws.String("sessions"), RootDeviceName: aws.String("/dev/sda1"),
+		BlockDeviceMappings: []types.BlockDeviceMapping{
+			{DeviceName: aws.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(15)}},
+		}})
 	if err != nil {
 		return "", err
 	}
@@ -47,10 +51,13 @@ func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image st
 		pairs = append(pairs, aws.ToString(n.SubnetId)+"="+aws.ToString(n.AvailabilityZone))
 	}
 	parameters := ssm.NewFromConfig(s.Config(region))
-	for name, value := range map[string]string{"version": curfew.BackboneVersion, "bucket": bucket, "subnets": strings.Join(pairs, ","), "security-group": aws.ToString(groups.SecurityGroups[0].GroupId),
+	for name, value := range map[string]string{
+		"version": curfew.BackboneVersion, "bucket": bucket, "subnets": strings.Join(pairs, ","),
+		"security-group": aws.ToString(groups.SecurityGroups[0].GroupId),
 		"machine-policy": policy, "log-group": "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1",
 		"session-document": "curfew-shell"} {
-		if _, err := parameters.PutParameter(ctx, &ssm.PutParameterInput{Name: aws.String("/curfew/backbone/" + name), Value: aws.String(value), Type: ssmtypes.ParameterTypeString,
+		if _, err := parameters.PutParameter(ctx, &ssm.PutParameterInput{
+			Name: aws.String("/curfew/backbone/" + name), Value: aws.String(value), Type: ssmtypes.ParameterTypeString,
 			Overwrite: aws.Bool(true)}); err != nil {
 			return "", err
 		}
@@ -65,7 +72,9 @@ const machinePolicy = "curfew-session-machine"
 // a bucket of a region, and returns its ARN. One that is there stays.
 func (s *Sandbox) MachinePolicy(ctx context.Context, region, bucket string) (string, error) {
 	document := string(MachinePolicy(region, bucket))
-	_, err := iam.NewFromConfig(s.Config(region)).CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: aws.String(machinePolicy), PolicyDocument: aws.String(document)})
+	_, err := iam.NewFromConfig(s.Config(region)).CreatePolicy(ctx, &iam.CreatePolicyInput{
+		PolicyName: aws.String(machinePolicy), PolicyDocument: aws.String(document),
+	})
 	if exists := (*iamtypes.EntityAlreadyExistsException)(nil); err != nil && !errors.As(err, &exists) {
 		return "", err
 	}

@@ -39,9 +39,11 @@ func newLaunching(t *testing.T) *launching {
 
 func (l *launching) input(token string, nodes int) *ec2.RunInstancesInput {
 	tags := []types.Tag{{Key: aws.String("launch"), Value: aws.String(token)}}
-	return &ec2.RunInstancesInput{ClientToken: aws.String(token), ImageId: aws.String("ami-03cf127a"), InstanceType: types.InstanceTypeG6Xlarge,
+	return &ec2.RunInstancesInput{
+		ClientToken: aws.String(token), ImageId: aws.String("ami-03cf127a"), InstanceType: types.InstanceTypeG6Xlarge,
 		MinCount: aws.Int32(int32(nodes)), MaxCount: aws.Int32(int32(nodes)), SubnetId: l.subnets[0].SubnetId,
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags}, {ResourceType: types.ResourceTypeVolume, Tags: tags},
+		TagSpecifications: []types.TagSpecification{
+			{ResourceType: types.ResourceTypeInstance, Tags: tags}, {ResourceType: types.ResourceTypeVolume, Tags: tags},
 			{ResourceType: types.ResourceTypeNetworkInterface, Tags: tags}}}
 }
 
@@ -61,7 +63,8 @@ func (l *launching) run(in *ec2.RunInstancesInput) []string {
 }
 
 func (l *launching) end(ids []string) {
-	if _, err := l.ec2.TerminateInstances(l.t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids}); err != nil && l.t.Context().Err() == nil {
+	if _, err := l.ec2.TerminateInstances(l.t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids}); err != nil &&
+		l.t.Context().Err() == nil {
 		l.t.Errorf("terminate: %v", err)
 	}
 }
@@ -83,7 +86,9 @@ func (l *launching) shown(token string) (ids []string) {
 
 func (l *launching) filtered(name, value string) (ids []string) {
 	l.t.Helper()
-	out, err := l.ec2.DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{Filters: []types.Filter{{Name: aws.String(name), Values: []string{value}}}})
+	out, err := l.ec2.DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{
+		Filters: []types.Filter{{Name: aws.String(name), Values: []string{value}}},
+	})
 	if err != nil {
 		l.t.Fatalf("describe: %v", err)
 	}
@@ -118,7 +123,8 @@ func TestClientTokens(t *testing.T) {
 	// Machines that ended are still the token's.
 	l.end(first)
 	out, err := l.ec2.RunInstances(t.Context(), l.input("token-1", 2))
-	if err != nil || len(out.Instances) != 2 || aws.ToString(out.Instances[0].InstanceId) != first[0] || out.Instances[0].State.Name != types.InstanceStateNameTerminated {
+	if err != nil || len(out.Instances) != 2 || aws.ToString(out.Instances[0].InstanceId) != first[0] ||
+		out.Instances[0].State.Name != types.InstanceStateNameTerminated {
 		t.Errorf("after the end: %+v, %v", out, err)
 	}
 	if got := l.filtered("client-token", "token-1"); len(got) != 4 {
@@ -133,7 +139,10 @@ func TestClientTokens(t *testing.T) {
 // nothing.
 func TestLaunchRefusals(t *testing.T) {
 	l := newLaunching(t)
-	for code := range map[string]bool{"InsufficientInstanceCapacity": true, "VcpuLimitExceeded": true, "MaxSpotInstanceCountExceeded": true, "Unsupported": true} {
+	for code := range map[string]bool{
+		"InsufficientInstanceCapacity": true, "VcpuLimitExceeded": true, "MaxSpotInstanceCountExceeded": true,
+		"Unsupported": true,
+	} {
 		tries := 1
 		if code == "InsufficientInstanceCapacity" {
 			tries = 3 // it is a 500, which the SDK tries again
@@ -172,7 +181,9 @@ func TestLateMachines(t *testing.T) {
 // TestLostLaunch: a launch whose answers are lost is carried out once.
 func TestLostLaunch(t *testing.T) {
 	l := newLaunching(t)
-	remove := account.Wire.Inject(wire.Fault{Service: "ec2", Operation: "RunInstances", Region: launchRegion, Kind: wire.Lost})
+	remove := account.Wire.Inject(wire.Fault{
+		Service: "ec2", Operation: "RunInstances", Region: launchRegion, Kind: wire.Lost,
+	})
 	_, err := l.ec2.RunInstances(t.Context(), l.input("lost", 2))
 	remove()
 	if err == nil {
@@ -188,7 +199,9 @@ func TestLostLaunch(t *testing.T) {
 func TestInterfacesGoWithMachines(t *testing.T) {
 	l := newLaunching(t)
 	interfaces := func(token string) (out []types.NetworkInterface) {
-		found, err := l.ec2.DescribeNetworkInterfaces(t.Context(), &ec2.DescribeNetworkInterfacesInput{Filters: []types.Filter{{Name: aws.String("tag:launch"), Values: []string{token}}}})
+		found, err := l.ec2.DescribeNetworkInterfaces(t.Context(), &ec2.DescribeNetworkInterfacesInput{
+			Filters: []types.Filter{{Name: aws.String("tag:launch"), Values: []string{token}}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,10 +209,14 @@ func TestInterfacesGoWithMachines(t *testing.T) {
 	}
 	named := l.input("kept", 1)
 	named.SubnetId = nil
-	named.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: l.subnets[0].SubnetId, DeleteOnTermination: aws.Bool(false)}}
+	named.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{
+		{DeviceIndex: aws.Int32(0), SubnetId: l.subnets[0].SubnetId, DeleteOnTermination: aws.Bool(false)},
+	}
 	deleted := l.input("deleted", 1)
 	deleted.SubnetId = nil
-	deleted.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: l.subnets[0].SubnetId, DeleteOnTermination: aws.Bool(true)}}
+	deleted.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{
+		{DeviceIndex: aws.Int32(0), SubnetId: l.subnets[0].SubnetId, DeleteOnTermination: aws.Bool(true)},
+	}
 	for _, tc := range []struct {
 		in   *ec2.RunInstancesInput
 		left int
@@ -237,13 +254,17 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
-	open, err := api.StartSession(t.Context(), &ssm.StartSessionInput{Target: aws.String(id), DocumentName: aws.String("AWS-StartSSHSession"), Reason: aws.String("curfew connect"),
+	open, err := api.StartSession(t.Context(), &ssm.StartSessionInput{
+		Target: aws.String(id), DocumentName: aws.String("AWS-StartSSHSession"), Reason: aws.String("curfew connect"),
 		Parameters: map[string][]string{"portNumber": {"22"}}})
-	if err != nil || aws.ToString(open.SessionId) == "" || aws.ToString(open.TokenValue) == "" || aws.ToString(open.StreamUrl) == "" {
+	if err != nil || aws.ToString(open.SessionId) == "" || aws.ToString(open.TokenValue) == "" ||
+		aws.ToString(open.StreamUrl) == "" {
 		t.Fatalf("start: %+v, %v", open, err)
 	}
 	listed := func(state ssmtypes.SessionState) (out []ssmtypes.Session) {
-		pages := ssm.NewDescribeSessionsPaginator(api, &ssm.DescribeSessionsInput{State: state, Filters: []ssmtypes.SessionFilter{{Key: ssmtypes.SessionFilterKeyTargetId, Value: aws.String(id)}}})
+		pages := ssm.NewDescribeSessionsPaginator(api, &ssm.DescribeSessionsInput{
+			State: state, Filters: []ssmtypes.SessionFilter{{Key: ssmtypes.SessionFilterKeyTargetId, Value: aws.String(id)}},
+		})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(t.Context())
 			if err != nil {
@@ -253,7 +274,8 @@ func TestConnections(t *testing.T) {
 		}
 		return out
 	}
-	if got := listed(ssmtypes.SessionStateActive); len(got) != 1 || aws.ToString(got[0].SessionId) != aws.ToString(open.SessionId) || got[0].Status != ssmtypes.SessionStatusConnected {
+	if got := listed(ssmtypes.SessionStateActive); len(got) != 1 ||
+		aws.ToString(got[0].SessionId) != aws.ToString(open.SessionId) || got[0].Status != ssmtypes.SessionStatusConnected {
 		t.Errorf("open: %+v", got)
 	}
 	if _, err := api.ResumeSession(t.Context(), &ssm.ResumeSessionInput{SessionId: open.SessionId}); err != nil {
@@ -264,7 +286,8 @@ func TestConnections(t *testing.T) {
 			t.Errorf("terminate: %v", err)
 		}
 	}
-	if open, closed := listed(ssmtypes.SessionStateActive), listed(ssmtypes.SessionStateHistory); len(open) != 0 || len(closed) != 1 || closed[0].EndDate == nil {
+	if open, closed := listed(ssmtypes.SessionStateActive), listed(ssmtypes.SessionStateHistory); len(open) != 0 ||
+		len(closed) != 1 || closed[0].EndDate == nil {
 		t.Errorf("open %+v, closed %+v", open, closed)
 	}
 	_, err = api.ResumeSession(t.Context(), &ssm.ResumeSessionInput{SessionId: open.SessionId})

@@ -121,7 +121,8 @@ func counter(t time.Time, total float64) wire.Datum {
 }
 
 // steady adds the same hourly value since from.
-func (b *seeder) steady(region, namespace, name string, dims []wire.Dimension, from time.Time, value func(t time.Time) wire.Datum) {
+func (b *seeder) steady(region, namespace, name string, dims []wire.Dimension, from time.Time,
+	value func(t time.Time) wire.Datum) {
 	var data []wire.Datum
 	b.hours(from, func(t time.Time, _ int) { data = append(data, value(t)) })
 	b.put(region, namespace, name, dims, data)

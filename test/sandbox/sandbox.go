@@ -96,6 +96,7 @@ func (s *Sandbox) Config(region string) aws.Config {
 }
 
 func config(url, region, key, secret, token string) aws.Config {
-	return aws.Config{Region: region, BaseEndpoint: aws.String(url), DisableRequestCompression: true, HTTPClient: wire.Client{},
+	return aws.Config{
+		Region: region, BaseEndpoint: aws.String(url), DisableRequestCompression: true, HTTPClient: wire.Client{},
 		Credentials: credentials.NewStaticCredentialsProvider(key, secret, token)}
 }

@@ -48,14 +48,17 @@ func run(m *testing.M) int {
 
 // steps are the rules of the steps that inventory and metrics can decide.
 var steps = []string{"tag-missing", "telemetry-missing",
-	"gpu-instance-idle", "gpu-held", "instance-idle", "instance-overdue", "instance-stopped", "endpoint-idle", "notebook-idle",
+	"gpu-instance-idle", "gpu-held", "instance-idle", "instance-overdue", "instance-stopped", "endpoint-idle",
+	"notebook-idle",
 	"load-balancer-idle", "nat-gateway-idle", "address-unused", "training-overrun", "training-stalled", "always-on",
-	"volume-unattached", "volume-gp2", "snapshot-old", "image-unused", "bucket-no-lifecycle", "bucket-multipart", "bucket-noncurrent",
+	"volume-unattached", "volume-gp2", "snapshot-old", "image-unused", "bucket-no-lifecycle", "bucket-multipart",
+	"bucket-noncurrent",
 	"checkpoint-stale", "log-group-no-retention", "repository-no-lifecycle", "repository-untagged",
 	"compute-away-from-data", "training-on-demand",
 	"gpu-underutilized", "gpu-count-over", "gpu-memory-over", "inference-overprovisioned", "autoscaling-sticky",
 	"generation-old", "commitment-unused", "reservation-unused",
-	"database-idle", "database-oversized", "cache-idle", "table-idle", "table-overprovisioned", "vpc-endpoint-idle", "cluster-extended-support"}
+	"database-idle", "database-oversized", "cache-idle", "table-idle", "table-overprovisioned", "vpc-endpoint-idle",
+	"cluster-extended-support"}
 
 func TestEveryRuleIsPlanted(t *testing.T) {
 	for _, rule := range steps {
@@ -85,7 +88,9 @@ func TestTruthDoesNotContradictItself(t *testing.T) {
 		for _, rule := range l.Not {
 			not[l.ID+" "+rule] = true
 		}
-		if len(l.Not) == 0 || l.Note == "" && !slices.ContainsFunc(truth.Planted, func(p sandbox.Planted) bool { return p.ID == l.ID }) {
+		if len(l.Not) == 0 || l.Note == "" && !slices.ContainsFunc(truth.Planted, func(p sandbox.Planted) bool {
+			return p.ID == l.ID
+		}) {
 			t.Errorf("the look-alike %s says no rule or no reason", l.ID)
 		}
 	}
@@ -111,9 +116,12 @@ func TestTruthDoesNotContradictItself(t *testing.T) {
 }
 
 func TestEveryKindIsSeeded(t *testing.T) {
-	for _, k := range []inventory.Kind{inventory.KindAddress, inventory.KindAutoScalingGroup, inventory.KindBucket, inventory.KindCapacityReservation,
-		inventory.KindCommitment, inventory.KindDatabase, inventory.KindEndpoint, inventory.KindFileSystem, inventory.KindImage, inventory.KindInstance,
-		inventory.KindLoadBalancer, inventory.KindLogGroup, inventory.KindNATGateway, inventory.KindNotebook, inventory.KindRepository,
+	for _, k := range []inventory.Kind{
+		inventory.KindAddress, inventory.KindAutoScalingGroup, inventory.KindBucket, inventory.KindCapacityReservation,
+		inventory.KindCommitment, inventory.KindDatabase, inventory.KindEndpoint, inventory.KindFileSystem,
+		inventory.KindImage, inventory.KindInstance,
+		inventory.KindLoadBalancer, inventory.KindLogGroup, inventory.KindNATGateway, inventory.KindNotebook,
+		inventory.KindRepository,
 		inventory.KindSecret, inventory.KindSnapshot, inventory.KindTrainingJob, inventory.KindVolume} {
 		if !slices.ContainsFunc(truth.Resources, func(r sandbox.Resource) bool { return r.Kind == k }) {
 			t.Errorf("no %s is seeded", k)
@@ -142,14 +150,18 @@ func TestAgesAndSizesAreSeen(t *testing.T) {
 			t.Errorf("%s runs %q", id, aws.ToString(i.PlatformDetails))
 		}
 	}
-	volume, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{truth.Find("volume-unattached")[0].ID}})
+	volume, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{
+		VolumeIds: []string{truth.Find("volume-unattached")[0].ID},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := volume.Volumes[0]; *v.Size != 500 || *v.Iops != 6000 || *v.Throughput != 250 || truth.Now.Sub(*v.CreateTime) != 60*24*time.Hour {
+	if v := volume.Volumes[0]; *v.Size != 500 || *v.Iops != 6000 || *v.Throughput != 250 ||
+		truth.Now.Sub(*v.CreateTime) != 60*24*time.Hour {
 		t.Errorf("volume %+v", v)
 	}
-	objects, err := s3.NewFromConfig(account.Config("us-east-1")).ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String("acme-vision-datasets")})
+	objects, err := s3.NewFromConfig(account.Config("us-east-1")).ListObjectsV2(t.Context(),
+		&s3.ListObjectsV2Input{Bucket: aws.String("acme-vision-datasets")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,18 +175,22 @@ func TestAgesAndSizesAreSeen(t *testing.T) {
 }
 
 func TestTheOtherAccountIsAnother(t *testing.T) {
-	mine, err := ec2.NewFromConfig(account.Config("us-east-1")).DescribeAddresses(t.Context(), &ec2.DescribeAddressesInput{})
+	mine, err := ec2.NewFromConfig(account.Config("us-east-1")).DescribeAddresses(t.Context(),
+		&ec2.DescribeAddressesInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := ec2.NewFromConfig(account.OtherConfig("us-east-1")).DescribeAddresses(t.Context(), &ec2.DescribeAddressesInput{})
+	other, err := ec2.NewFromConfig(account.OtherConfig("us-east-1")).DescribeAddresses(t.Context(),
+		&ec2.DescribeAddressesInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(other.Addresses) != 1 || *other.Addresses[0].AllocationId != truth.Other[1].ID || len(mine.Addresses) < 2 {
 		t.Errorf("%d addresses here, %d there", len(mine.Addresses), len(other.Addresses))
 	}
-	if got := account.Wire.Recorder.Calls(); !slices.ContainsFunc(got, func(r wireRecord) bool { return r.Account == truth.OtherAccount }) {
+	if got := account.Wire.Recorder.Calls(); !slices.ContainsFunc(got, func(r wireRecord) bool {
+		return r.Account == truth.OtherAccount
+	}) {
 		t.Error("no call was recorded for the other account")
 	}
 }

@@ -30,10 +30,18 @@ const (
 
 // The people of the three teams.
 var (
-	ana    = inventory.Owner{Team: "vision", Project: "detector", User: "ana", Environment: "research", CostCenter: "4711"}
-	ben    = inventory.Owner{Team: "vision", Project: "segmentation", User: "ben", Environment: "research", CostCenter: "4711"}
-	bo     = inventory.Owner{Team: "language", Project: "tokenizer", User: "bo", Environment: "research", CostCenter: "4712"}
-	dana   = inventory.Owner{Team: "language", Project: "assistant", User: "dana", Environment: "production", CostCenter: "4712"}
+	ana = inventory.Owner{
+		Team: "vision", Project: "detector", User: "ana", Environment: "research", CostCenter: "4711",
+	}
+	ben = inventory.Owner{
+		Team: "vision", Project: "segmentation", User: "ben", Environment: "research", CostCenter: "4711",
+	}
+	bo = inventory.Owner{
+		Team: "language", Project: "tokenizer", User: "bo", Environment: "research", CostCenter: "4712",
+	}
+	dana = inventory.Owner{
+		Team: "language", Project: "assistant", User: "dana", Environment: "production", CostCenter: "4712",
+	}
 	chen   = inventory.Owner{Team: "ranking", Project: "feed", User: "chen", Environment: "research", CostCenter: "4713"}
 	emil   = inventory.Owner{Team: "ranking", Project: "ads", User: "emil", Environment: "staging", CostCenter: "4713"}
 	nobody = inventory.Owner{}
@@ -195,7 +203,8 @@ func tagSpec(kind ec2types.ResourceType, t map[string]string) []ec2types.TagSpec
 // role.
 func (s *Sandbox) OtherConfig(region string) aws.Config {
 	cfg := s.Config(region)
-	cfg.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(s.Config(region)), otherRole))
+	cfg.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(s.Config(region)),
+		otherRole))
 	return cfg
 }
 
@@ -203,7 +212,8 @@ func (s *Sandbox) OtherConfig(region string) aws.Config {
 func (b *seeder) second(ctx context.Context) error {
 	api := ec2.NewFromConfig(b.OtherConfig(east))
 	v, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{AvailabilityZone: aws.String(east + "a"), Size: aws.Int32(100),
-		VolumeType: ec2types.VolumeTypeGp3, TagSpecifications: tagSpec(ec2types.ResourceTypeVolume, tags(dana, "other-scratch"))})
+		VolumeType: ec2types.VolumeTypeGp3, TagSpecifications: tagSpec(ec2types.ResourceTypeVolume,
+			tags(dana, "other-scratch"))})
 	if err != nil {
 		return err
 	}
@@ -214,9 +224,15 @@ func (b *seeder) second(ctx context.Context) error {
 		return err
 	}
 	b.truth.Other = []Planted{
-		{Rule: "volume-unattached", Resource: Resource{Kind: inventory.KindVolume, ID: *v.VolumeId, Region: east, Owner: dana},
+		{
+			Rule: "volume-unattached", Resource: Resource{
+				Kind: inventory.KindVolume, ID: *v.VolumeId, Region: east, Owner: dana,
+			},
 			WasteUSD: cost(term{"100", "ebs:gp3"}), SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"})},
-		{Rule: "address-unused", Resource: Resource{Kind: inventory.KindAddress, ID: *a.AllocationId, Region: east, Owner: dana},
+		{
+			Rule: "address-unused", Resource: Resource{
+				Kind: inventory.KindAddress, ID: *a.AllocationId, Region: east, Owner: dana,
+			},
 			SavingsUSD: cost(term{"730", "address"})},
 	}
 	return nil

@@ -40,7 +40,9 @@ type bucket struct {
 }
 
 func lifecycleRule(id, prefix string, change func(*s3types.LifecycleRule)) s3types.LifecycleRule {
-	r := s3types.LifecycleRule{ID: &id, Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: &prefix}}
+	r := s3types.LifecycleRule{
+		ID: &id, Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: &prefix},
+	}
 	change(&r)
 	return r
 }
@@ -63,20 +65,39 @@ var (
 
 func (b *seeder) buckets(ctx context.Context) error {
 	for _, x := range []bucket{
-		{name: "acme-vision-datasets", region: east, owner: ana, objects: []objects{{"datasets/imagenet/", 160, 64 * gib, days(200)}},
-			rule: "bucket-no-lifecycle", want: Planted{SavingsUSD: archived("10240"), Note: "10,240 GiB in Standard, all of it 200 days old"}},
-		{name: "acme-vision-frames", region: east, owner: ben, objects: []objects{{"frames/", 16, 640 * gib, days(200)}, {"exports/", 4, gib, days(200)}},
+		{
+			name: "acme-vision-datasets", region: east, owner: ana, objects: []objects{
+				{"datasets/imagenet/", 160, 64 * gib, days(200)},
+			},
+			rule: "bucket-no-lifecycle", want: Planted{
+				SavingsUSD: archived("10240"), Note: "10,240 GiB in Standard, all of it 200 days old",
+			}},
+		{
+			name: "acme-vision-frames", region: east, owner: ben, objects: []objects{
+				{"frames/", 16, 640 * gib, days(200)}, {"exports/", 4, gib, days(200)},
+			},
 			rules: []s3types.LifecycleRule{abortUploads, exportsToArchive}, rule: "bucket-no-lifecycle",
-			want: Planted{SavingsUSD: archived("10240"), Note: "a rule archives exports/, nothing moves the 10,240 GiB of frames/"}},
+			want: Planted{
+				SavingsUSD: archived("10240"), Note: "a rule archives exports/, nothing moves the 10,240 GiB of frames/",
+			}},
 		{name: "acme-language-checkpoints", region: east, owner: bo, objects: []objects{
 			{"checkpoints/run-1/", 20, 40 * gib, days(150)}, {"checkpoints/run-2/", 20, 40 * gib, days(120)}},
-			rules: []s3types.LifecycleRule{abortUploads}, rule: "checkpoint-stale", want: Planted{SavingsUSD: archived("1600"), Note: "1,600 GiB, the newest 120 days old"}},
-		{name: "acme-ranking-models", region: west, owner: chen, versioned: true, objects: []objects{{"models/", 5, 10 * gib, days(60)}},
-			rules: []s3types.LifecycleRule{toArchive, abortUploads}, rule: "bucket-noncurrent", want: Planted{Unknown: true, UpperBoundUSD: cost(term{"50", "s3:STANDARD"}), Note: "five replaced versions of 10 GiB"}},
+			rules: []s3types.LifecycleRule{abortUploads}, rule: "checkpoint-stale",
+			want: Planted{SavingsUSD: archived("1600"), Note: "1,600 GiB, the newest 120 days old"}},
+		{
+			name: "acme-ranking-models", region: west, owner: chen, versioned: true,
+			objects: []objects{{"models/", 5, 10 * gib, days(60)}},
+			rules:   []s3types.LifecycleRule{toArchive, abortUploads}, rule: "bucket-noncurrent",
+			want: Planted{
+				Unknown: true, UpperBoundUSD: cost(term{"50", "s3:STANDARD"}), Note: "five replaced versions of 10 GiB",
+			}},
 		{name: "acme-language-uploads", region: east, owner: dana, objects: []objects{{"corpus/", 5, gib, days(20)}},
 			rules: []s3types.LifecycleRule{toArchive}, uploads: 3, rule: "bucket-multipart", want: Planted{SavingsUSD: "0.00"}},
-		{name: "acme-vision-results", region: east, owner: ben, versioned: true, objects: []objects{{"results/", 10, 2 * gib, days(200)}},
-			rules: []s3types.LifecycleRule{toArchive, abortUploads, dropVersions}, not: storageRules, note: "every rule there is"},
+		{
+			name: "acme-vision-results", region: east, owner: ben, versioned: true,
+			objects: []objects{{"results/", 10, 2 * gib, days(200)}},
+			rules:   []s3types.LifecycleRule{toArchive, abortUploads, dropVersions}, not: storageRules,
+			note: "every rule there is"},
 		{name: "acme-ranking-events", region: ireland, owner: emil, objects: []objects{{"events/", 10, 5 * gib, days(10)}},
 			rules: []s3types.LifecycleRule{toArchive, abortUploads}, not: storageRules, note: "full lifecycle"},
 	} {
@@ -84,9 +105,13 @@ func (b *seeder) buckets(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", x.name, err)
 		}
 	}
-	_, err := b.launch(ctx, machine{name: "events-reader", kind: "m5.xlarge", region: east, owner: emil, age: days(40), disk: 50,
-		lifetime: persistent, purpose: inventory.Inference, tags: []string{inventory.TagDataURI, "s3://acme-ranking-events/events/"},
-		does: busy(50, 0, 0, 0), rule: "compute-away-from-data", want: Planted{Unknown: true, Note: "reads from eu-west-1"}, not: idleRules})
+	_, err := b.launch(ctx, machine{
+		name: "events-reader", kind: "m5.xlarge", region: east, owner: emil, age: days(40), disk: 50,
+		lifetime: persistent, purpose: inventory.Inference, tags: []string{
+			inventory.TagDataURI, "s3://acme-ranking-events/events/",
+		},
+		does: busy(50, 0, 0, 0), rule: "compute-away-from-data", want: Planted{Unknown: true, Note: "reads from eu-west-1"},
+		not: idleRules})
 	return err
 }
 
@@ -94,17 +119,24 @@ func (b *seeder) bucket(ctx context.Context, x bucket) error {
 	api := s3.NewFromConfig(b.Config(x.region), func(o *s3.Options) { o.UsePathStyle = true })
 	in := &s3.CreateBucketInput{Bucket: &x.name}
 	if x.region != east {
-		in.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{LocationConstraint: s3types.BucketLocationConstraint(x.region)}
+		in.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{
+			LocationConstraint: s3types.BucketLocationConstraint(x.region),
+		}
 	}
 	if _, err := api.CreateBucket(ctx, in); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	b.Wire.Patch(wire.Patch{Service: "s3", Operation: "ListBuckets", IDField: "Name", ID: x.name, Set: map[string]any{"CreationDate": b.ago(days(400))}})
+	b.Wire.Patch(wire.Patch{
+		Service: "s3", Operation: "ListBuckets", IDField: "Name", ID: x.name,
+		Set: map[string]any{"CreationDate": b.ago(days(400))},
+	})
 	var t []s3types.Tag
 	for k, v := range tags(x.owner, "") {
 		t = append(t, s3types.Tag{Key: aws.String(k), Value: aws.String(v)})
 	}
-	if _, err := api.PutBucketTagging(ctx, &s3.PutBucketTaggingInput{Bucket: &x.name, Tagging: &s3types.Tagging{TagSet: t}}); err != nil {
+	if _, err := api.PutBucketTagging(ctx, &s3.PutBucketTaggingInput{
+		Bucket: &x.name, Tagging: &s3types.Tagging{TagSet: t},
+	}); err != nil {
 		return fmt.Errorf("tag: %w", err)
 	}
 	if len(x.rules) > 0 {
@@ -115,7 +147,9 @@ func (b *seeder) bucket(ctx context.Context, x bucket) error {
 	}
 	if x.versioned {
 		if _, err := api.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{Bucket: &x.name,
-			VersioningConfiguration: &s3types.VersioningConfiguration{Status: s3types.BucketVersioningStatusEnabled}}); err != nil {
+			VersioningConfiguration: &s3types.VersioningConfiguration{
+				Status: s3types.BucketVersioningStatusEnabled,
+			}}); err != nil {
 			return fmt.Errorf("versioning: %w", err)
 		}
 	}
@@ -179,7 +213,9 @@ func (b *seeder) fill(ctx context.Context, api *s3.Client, x bucket) error {
 	daily := func(name, class string, v float64) {
 		var data []wire.Datum
 		for d := 15; d >= 1; d-- {
-			data = append(data, wire.Datum{Time: b.ago(days(float64(d))).Truncate(24 * time.Hour), Sum: v, Min: v, Max: v, Count: 1})
+			data = append(data, wire.Datum{
+				Time: b.ago(days(float64(d))).Truncate(24 * time.Hour), Sum: v, Min: v, Max: v, Count: 1,
+			})
 		}
 		b.put(x.region, "AWS/S3", name, dims("BucketName", x.name, "StorageType", class), data)
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // volume makes a disk that is attached to nothing.
-func (b *seeder) volume(ctx context.Context, region, name string, o inventory.Owner, age time.Duration, in ec2.CreateVolumeInput, more ...string) (Resource, error) {
+func (b *seeder) volume(ctx context.Context, region, name string, o inventory.Owner, age time.Duration,
+	in ec2.CreateVolumeInput, more ...string) (Resource, error) {
 	in.AvailabilityZone = aws.String(b.nets[region].zone)
 	in.TagSpecifications = tagSpec(ec2types.ResourceTypeVolume, tags(o, name, more...))
 	out, err := ec2.NewFromConfig(b.Config(region)).CreateVolume(ctx, &in)
@@ -35,7 +36,9 @@ func (b *seeder) volume(ctx context.Context, region, name string, o inventory.Ow
 	if in.VolumeType == ec2types.VolumeTypeGp3 && in.Throughput == nil {
 		set["throughput"] = 125
 	}
-	b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeVolumes", Beside: "size", IDField: "volumeId", ID: *out.VolumeId, Add: set})
+	b.Wire.Patch(wire.Patch{
+		Service: "ec2", Operation: "DescribeVolumes", Beside: "size", IDField: "volumeId", ID: *out.VolumeId, Add: set,
+	})
 	return b.record(inventory.KindVolume, *out.VolumeId, region, o), nil
 }
 
@@ -47,30 +50,44 @@ func (b *seeder) disks(ctx context.Context) error {
 		return err
 	}
 	b.plant(v, "volume-unattached", Planted{
-		WasteUSD:   cost(term{"500", "ebs:gp3"}, term{"3000", "ebs:gp3:iops"}, term{"125", "ebs:gp3:throughput"}),
-		SavingsUSD: cost(term{"500", "ebs:gp3"}, term{"3000", "ebs:gp3:iops"}, term{"125", "ebs:gp3:throughput"}, term{"-500", "snapshot"})})
+		WasteUSD: cost(term{"500", "ebs:gp3"}, term{"3000", "ebs:gp3:iops"}, term{"125", "ebs:gp3:throughput"}),
+		SavingsUSD: cost(term{"500", "ebs:gp3"}, term{"3000", "ebs:gp3:iops"}, term{"125", "ebs:gp3:throughput"},
+			term{"-500", "snapshot"})})
 
-	if v, err = b.volume(ctx, west, "feed-scratch", chen, days(200), ec2.CreateVolumeInput{Size: gib(200), VolumeType: ec2types.VolumeTypeGp2}); err != nil {
+	if v, err = b.volume(ctx, west, "feed-scratch", chen, days(200), ec2.CreateVolumeInput{
+		Size: gib(200), VolumeType: ec2types.VolumeTypeGp2,
+	}); err != nil {
 		return err
 	}
-	b.plant(v, "volume-unattached", Planted{WasteUSD: cost(term{"200", "ebs:gp2"}), SavingsUSD: cost(term{"200", "ebs:gp2"}, term{"-200", "snapshot"}), Note: "its snapshot stays"})
+	b.plant(v, "volume-unattached", Planted{
+		WasteUSD: cost(term{"200", "ebs:gp2"}), SavingsUSD: cost(term{"200", "ebs:gp2"}, term{"-200", "snapshot"}),
+		Note: "its snapshot stays",
+	})
 	b.plant(v, "volume-gp2", Planted{SavingsUSD: "0.00", Note: "the dollars are counted by volume-unattached"})
 
-	if v, err = b.volume(ctx, east, "tokenizer-data", bo, days(80), ec2.CreateVolumeInput{Size: gib(300), VolumeType: ec2types.VolumeTypeGp3}); err != nil {
+	if v, err = b.volume(ctx, east, "tokenizer-data", bo, days(80), ec2.CreateVolumeInput{
+		Size: gib(300), VolumeType: ec2types.VolumeTypeGp3,
+	}); err != nil {
 		return err
 	}
 	recent := b.ago(days(2)).Truncate(time.Hour)
 	for _, name := range []string{"VolumeReadOps", "VolumeWriteOps"} {
-		b.put(east, "AWS/EBS", name, dims("VolumeId", v.ID), []wire.Datum{counter(recent, 5_000), counter(recent.Add(-time.Hour), 9_000)})
+		b.put(east, "AWS/EBS", name, dims("VolumeId", v.ID), []wire.Datum{
+			counter(recent, 5_000), counter(recent.Add(-time.Hour), 9_000),
+		})
 	}
 	b.innocent(v, "it was in use two days ago", "volume-unattached")
 
-	if v, err = b.volume(ctx, east, "segmentation-new", ben, days(2), ec2.CreateVolumeInput{Size: gib(100), VolumeType: ec2types.VolumeTypeGp3}); err != nil {
+	if v, err = b.volume(ctx, east, "segmentation-new", ben, days(2), ec2.CreateVolumeInput{
+		Size: gib(100), VolumeType: ec2types.VolumeTypeGp3,
+	}); err != nil {
 		return err
 	}
 	b.innocent(v, "made two days ago", "volume-unattached")
 
-	if v, err = b.volume(ctx, east, "detector-archive", ana, days(90), ec2.CreateVolumeInput{Size: gib(100), VolumeType: ec2types.VolumeTypeGp3},
+	if v, err = b.volume(ctx, east, "detector-archive", ana, days(90), ec2.CreateVolumeInput{
+		Size: gib(100), VolumeType: ec2types.VolumeTypeGp3,
+	},
 		inventory.TagKeepUntil, b.now.Add(days(30)).Format(time.DateOnly)); err != nil {
 		return err
 	}
@@ -84,16 +101,21 @@ func (b *seeder) disks(ctx context.Context) error {
 
 // oldDisk hangs a gp2 disk on a machine that works.
 func (b *seeder) oldDisk(ctx context.Context) error {
-	v, err := b.volume(ctx, east, "api-data", dana, days(300), ec2.CreateVolumeInput{Size: aws.Int32(160), VolumeType: ec2types.VolumeTypeGp2})
+	v, err := b.volume(ctx, east, "api-data", dana, days(300), ec2.CreateVolumeInput{
+		Size: aws.Int32(160), VolumeType: ec2types.VolumeTypeGp2,
+	})
 	if err != nil {
 		return err
 	}
-	id, err := b.launch(ctx, machine{name: "api-replica", kind: "c5.xlarge", region: east, owner: dana, age: days(40), disk: 50,
-		lifetime: persistent, purpose: inventory.Inference, does: busy(45, 0, 0, 0), not: idleRules, note: "plain honest work"})
+	id, err := b.launch(ctx, machine{
+		name: "api-replica", kind: "c5.xlarge", region: east, owner: dana, age: days(40), disk: 50,
+		lifetime: persistent, purpose: inventory.Inference, does: busy(45, 0, 0, 0), not: idleRules,
+		note: "plain honest work"})
 	if err != nil {
 		return err
 	}
-	if _, err := ec2.NewFromConfig(b.Config(east)).AttachVolume(ctx, &ec2.AttachVolumeInput{Device: aws.String("/dev/sdf"),
+	if _, err := ec2.NewFromConfig(b.Config(east)).AttachVolume(ctx, &ec2.AttachVolumeInput{
+		Device:     aws.String("/dev/sdf"),
 		InstanceId: &id, VolumeId: &v.ID}); err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
@@ -103,7 +125,8 @@ func (b *seeder) oldDisk(ctx context.Context) error {
 }
 
 // snapshot copies a disk of a size, that long ago.
-func (b *seeder) snapshot(ctx context.Context, volume, name string, o inventory.Owner, age time.Duration) (Resource, error) {
+func (b *seeder) snapshot(ctx context.Context, volume, name string, o inventory.Owner, age time.Duration) (Resource,
+	error) {
 	out, err := ec2.NewFromConfig(b.Config(east)).CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &volume,
 		TagSpecifications: tagSpec(ec2types.ResourceTypeSnapshot, tags(o, name))})
 	if err != nil {
@@ -116,7 +139,8 @@ func (b *seeder) snapshot(ctx context.Context, volume, name string, o inventory.
 func (b *seeder) snapshots(ctx context.Context) error {
 	api := ec2.NewFromConfig(b.Config(east))
 	// The disk of the first one is long gone; moto wants it there to copy it.
-	gone, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{AvailabilityZone: aws.String(east + "a"), Size: aws.Int32(300),
+	gone, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{
+		AvailabilityZone: aws.String(east + "a"), Size: aws.Int32(300),
 		VolumeType: ec2types.VolumeTypeGp3})
 	if err != nil {
 		return err
@@ -130,7 +154,9 @@ func (b *seeder) snapshots(ctx context.Context) error {
 	}
 	b.plant(alone, "snapshot-old", Planted{SavingsUSD: cost(term{"300", "snapshot"}), Note: "the only one of its disk"})
 
-	disk, err := b.volume(ctx, east, "tokenizer-corpus", bo, days(150), ec2.CreateVolumeInput{Size: aws.Int32(400), VolumeType: ec2types.VolumeTypeGp3},
+	disk, err := b.volume(ctx, east, "tokenizer-corpus", bo, days(150), ec2.CreateVolumeInput{
+		Size: aws.Int32(400), VolumeType: ec2types.VolumeTypeGp3,
+	},
 		inventory.TagKeepUntil, b.now.Add(days(90)).Format(time.DateOnly))
 	if err != nil {
 		return err
@@ -150,9 +176,11 @@ func (b *seeder) snapshots(ctx context.Context) error {
 }
 
 // image registers an image whose disk has a size.
-func (b *seeder) image(ctx context.Context, name string, o inventory.Owner, age time.Duration, gib int, disabled bool, launched time.Time) (image, snapshot Resource, err error) {
+func (b *seeder) image(ctx context.Context, name string, o inventory.Owner, age time.Duration, gib int, disabled bool,
+	launched time.Time) (image, snapshot Resource, err error) {
 	api := ec2.NewFromConfig(b.Config(east))
-	out, err := api.RegisterImage(ctx, &ec2.RegisterImageInput{Name: aws.String(name), RootDeviceName: aws.String("/dev/sda1"),
+	out, err := api.RegisterImage(ctx, &ec2.RegisterImageInput{
+		Name: aws.String(name), RootDeviceName: aws.String("/dev/sda1"),
 		Architecture: ec2types.ArchitectureValuesX8664, VirtualizationType: aws.String("hvm")})
 	if err != nil {
 		return Resource{}, Resource{}, fmt.Errorf("register %s: %w", name, err)
@@ -165,7 +193,9 @@ func (b *seeder) image(ctx context.Context, name string, o inventory.Owner, age 
 		return Resource{}, Resource{}, fmt.Errorf("read %s: no single disk", name)
 	}
 	snap := *all.Images[0].BlockDeviceMappings[0].Ebs.SnapshotId
-	if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{*out.ImageId, snap}, Tags: ec2Tags(tags(o, name))}); err != nil {
+	if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{
+		Resources: []string{*out.ImageId, snap}, Tags: ec2Tags(tags(o, name)),
+	}); err != nil {
 		return Resource{}, Resource{}, fmt.Errorf("tag %s: %w", name, err)
 	}
 	set := map[string]any{"creationDate": b.ago(age)}
@@ -187,7 +217,9 @@ func (b *seeder) images(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.plant(img, "image-unused", Planted{SavingsUSD: cost(term{"80", "snapshot"}), Note: "its disk is a snapshot of 80 GiB"})
+	b.plant(img, "image-unused", Planted{
+		SavingsUSD: cost(term{"80", "snapshot"}), Note: "its disk is a snapshot of 80 GiB",
+	})
 	b.innocent(snap, "an image needs it", "snapshot-old")
 
 	if _, snap, err = b.image(ctx, "assistant-release-1", dana, days(400), 60, true, b.ago(days(20))); err != nil {

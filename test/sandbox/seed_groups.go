@@ -33,11 +33,20 @@ func (b *seeder) groups(ctx context.Context) error {
 	return nil
 }
 
-func (b *seeder) group(ctx context.Context, name string, o inventory.Owner, want int32, does behavior, stuck bool) error {
+func (b *seeder) group(ctx context.Context, name string, o inventory.Owner, want int32, does behavior,
+	stuck bool) error {
 	api, net := autoscaling.NewFromConfig(b.Config(east)), b.nets[east]
-	if _, err := api.CreateLaunchConfiguration(ctx, &autoscaling.CreateLaunchConfigurationInput{LaunchConfigurationName: &name,
-		ImageId: aws.String("ami-0000000000000base"), InstanceType: aws.String("c5.xlarge"),
-		BlockDeviceMappings: []astypes.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &astypes.Ebs{VolumeSize: aws.Int32(30), VolumeType: aws.String("gp3"), DeleteOnTermination: aws.Bool(true)}}}}); err != nil {
+	if _, err := api.CreateLaunchConfiguration(ctx, &autoscaling.CreateLaunchConfigurationInput{
+		LaunchConfigurationName: &name,
+		ImageId:                 aws.String("ami-0000000000000base"), InstanceType: aws.String("c5.xlarge"),
+		BlockDeviceMappings: []astypes.BlockDeviceMapping{
+			{
+				DeviceName: aws.String("/dev/sda1"),
+				Ebs: &astypes.Ebs{
+					VolumeSize: aws.Int32(30), VolumeType: aws.String("gp3"), DeleteOnTermination: aws.Bool(true),
+				},
+			},
+		}}); err != nil {
 		return fmt.Errorf("launch configuration: %w", err)
 	}
 	own := tags(o, "", inventory.TagLifetime, "persistent", inventory.TagPurpose, "inference")
@@ -54,7 +63,9 @@ func (b *seeder) group(ctx context.Context, name string, o inventory.Owner, want
 	b.age("autoscaling", "AutoScalingGroupName", name, b.ago(days(100)), "CreatedTime")
 	b.steady(east, "AWS/AutoScaling", "GroupDesiredCapacity", dims("AutoScalingGroupName", name), b.ago(days(15)),
 		func(t time.Time) wire.Datum { return gauge(t, float64(want), float64(want)) })
-	out, err := api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
+	out, err := api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+		AutoScalingGroupNames: []string{name},
+	})
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
@@ -74,7 +85,10 @@ func (b *seeder) group(ctx context.Context, name string, o inventory.Owner, want
 	}
 	r := b.record(inventory.KindAutoScalingGroup, name, east, o)
 	if stuck {
-		b.plant(r, "autoscaling-sticky", Planted{SavingsUSD: "0.00", Note: "three machines and nothing to do for two weeks; the dollars are counted at the machines"})
+		b.plant(r, "autoscaling-sticky", Planted{
+			SavingsUSD: "0.00",
+			Note:       "three machines and nothing to do for two weeks; the dollars are counted at the machines",
+		})
 	} else {
 		b.innocent(r, "its machines work", "autoscaling-sticky")
 	}

@@ -94,7 +94,9 @@ type Ladder struct {
 
 // Ref returns the identity of a machine by its name.
 func (l *Ladder) Ref(name string) inventory.Ref {
-	return inventory.Ref{Cloud: "aws", Account: wire.DefaultAccount, Region: l.Region, Kind: inventory.KindInstance, ID: l.IDs[name]}
+	return inventory.Ref{
+		Cloud: "aws", Account: wire.DefaultAccount, Region: l.Region, Kind: inventory.KindInstance, ID: l.IDs[name],
+	}
 }
 
 // SeedLadder makes the machines of a ladder in a region, with what was measured of them in
@@ -115,8 +117,11 @@ func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error
 		return nil, fmt.Errorf("seed a group: %w", err)
 	}
 	for name, id := range l.IDs {
-		s.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
-			Set: map[string]any{"launchTime": now.Add(-ladderAge)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+		s.Wire.Patch(wire.Patch{
+			Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+			Set: map[string]any{
+				"launchTime": now.Add(-ladderAge),
+			}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 		l.work[name] = AtRest
 		if name == Busy || inGang(name) && name != GangIdle {
 			l.work[name] = AtWork
@@ -125,7 +130,8 @@ func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error
 	// The past goes straight into memory: it is tens of thousands of data.
 	for t := now.Add(-ladderPast); t.Before(now); t = t.Add(time.Minute) {
 		for _, x := range l.minute(t, now.Add(-silentSince)) {
-			s.Wire.Metrics.Put(wire.DefaultAccount, region, x.namespace, x.name, x.dims, wire.Datum{Time: t, Sum: x.value, Min: x.value, Max: x.value, Count: 1})
+			s.Wire.Metrics.Put(wire.DefaultAccount, region, x.namespace, x.name, x.dims,
+				wire.Datum{Time: t, Sum: x.value, Min: x.value, Max: x.value, Count: 1})
 		}
 	}
 	l.silent = true
@@ -137,7 +143,8 @@ func inGang(name string) bool { return strings.HasPrefix(name, "gang-") }
 
 // ladderTags returns a machine's tags.
 func (l *Ladder) ladderTags(name string) map[string]string {
-	t := tags(ana, name, inventory.TagManaged, "true", inventory.TagLifetime, string(inventory.Ephemeral), inventory.TagPurpose, string(inventory.Experimentation))
+	t := tags(ana, name, inventory.TagManaged, "true", inventory.TagLifetime, string(inventory.Ephemeral),
+		inventory.TagPurpose, string(inventory.Experimentation))
 	switch {
 	case name == Persistent:
 		t[inventory.TagLifetime] = string(inventory.Persistent)
@@ -151,10 +158,14 @@ func (l *Ladder) ladderTags(name string) map[string]string {
 
 func (l *Ladder) launch(ctx context.Context, name string) error {
 	api := ec2.NewFromConfig(l.sandbox.Config(l.Region))
-	out, err := api.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: ladderType, DisableApiTermination: aws.Bool(name == Protected),
-		BlockDeviceMappings: []ec2types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &ec2types.EbsBlockDevice{
-			VolumeSize: aws.Int32(100), VolumeType: ec2types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(name == Unsaved)}}},
-		TagSpecifications: append(tagSpec(ec2types.ResourceTypeInstance, l.ladderTags(name)), tagSpec(ec2types.ResourceTypeVolume, tags(ana, name))...)})
+	out, err := api.RunInstances(ctx, &ec2.RunInstancesInput{
+		ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		InstanceType: ladderType, DisableApiTermination: aws.Bool(name == Protected),
+		BlockDeviceMappings: []ec2types.BlockDeviceMapping{
+			{DeviceName: aws.String("/dev/sda1"), Ebs: &ec2types.EbsBlockDevice{
+				VolumeSize: aws.Int32(100), VolumeType: ec2types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(name == Unsaved)}}},
+		TagSpecifications: append(tagSpec(ec2types.ResourceTypeInstance, l.ladderTags(name)),
+			tagSpec(ec2types.ResourceTypeVolume, tags(ana, name))...)})
 	if err != nil {
 		return err
 	}
@@ -165,19 +176,26 @@ func (l *Ladder) launch(ctx context.Context, name string) error {
 // group makes an Auto Scaling group of one machine.
 func (l *Ladder) group(ctx context.Context) error {
 	api, name := autoscaling.NewFromConfig(l.sandbox.Config(l.Region)), aws.String("ladder-workers")
-	if _, err := api.CreateLaunchConfiguration(ctx, &autoscaling.CreateLaunchConfigurationInput{LaunchConfigurationName: name, ImageId: aws.String("ami-0000000000000base"),
+	if _, err := api.CreateLaunchConfiguration(ctx, &autoscaling.CreateLaunchConfigurationInput{
+		LaunchConfigurationName: name, ImageId: aws.String("ami-0000000000000base"),
 		InstanceType: aws.String(ladderType)}); err != nil {
 		return err
 	}
 	var own []astypes.Tag
 	for _, k := range slices.Sorted(maps.Keys(l.ladderTags(Grouped))) {
-		own = append(own, astypes.Tag{Key: aws.String(k), Value: aws.String(l.ladderTags(Grouped)[k]), PropagateAtLaunch: aws.Bool(true), ResourceId: name, ResourceType: aws.String("auto-scaling-group")})
+		own = append(own, astypes.Tag{
+			Key: aws.String(k), Value: aws.String(l.ladderTags(Grouped)[k]), PropagateAtLaunch: aws.Bool(true),
+			ResourceId: name, ResourceType: aws.String("auto-scaling-group"),
+		})
 	}
-	if _, err := api.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{AutoScalingGroupName: name, LaunchConfigurationName: name, MinSize: aws.Int32(1), MaxSize: aws.Int32(1),
+	if _, err := api.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
+		AutoScalingGroupName: name, LaunchConfigurationName: name, MinSize: aws.Int32(1), MaxSize: aws.Int32(1),
 		AvailabilityZones: []string{l.Region + "a"}, Tags: own}); err != nil {
 		return err
 	}
-	out, err := api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{*name}})
+	out, err := api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+		AutoScalingGroupNames: []string{*name},
+	})
 	if err != nil {
 		return err
 	}
@@ -200,14 +218,18 @@ func (l *Ladder) minute(t, silence time.Time) []reading {
 		id, w := l.IDs[name], l.work[name]
 		if t.Truncate(ec2Period).Equal(t) {
 			host, bytes := dims("InstanceId", id), w.Network*ec2Period.Minutes()/2
-			out = append(out, reading{"AWS/EC2", "CPUUtilization", host, w.CPU}, reading{"AWS/EC2", "NetworkIn", host, bytes}, reading{"AWS/EC2", "NetworkOut", host, bytes})
+			out = append(out, reading{"AWS/EC2", "CPUUtilization", host, w.CPU}, reading{"AWS/EC2", "NetworkIn", host, bytes},
+				reading{"AWS/EC2", "NetworkOut", host, bytes})
 		}
 		if name == Unmeasured || name == Stale && (l.silent || !t.Before(silence)) {
 			continue
 		}
 		gpu := dims("InstanceId", id, "index", "0", "name", ladderGPU)
-		out = append(out, reading{"CWAgent", "nvidia_smi_utilization_gpu", gpu, w.GPU}, reading{"CWAgent", "nvidia_smi_memory_used", gpu, w.Memory},
-			reading{"CWAgent", "nvidia_smi_memory_total", gpu, memT4}, reading{"CWAgent", "nvidia_smi_power_draw", gpu, 10 + 0.6*w.GPU})
+		out = append(out, reading{"CWAgent", "nvidia_smi_utilization_gpu", gpu, w.GPU},
+			reading{"CWAgent", "nvidia_smi_memory_used", gpu, w.Memory},
+			reading{
+				"CWAgent", "nvidia_smi_memory_total", gpu, memT4,
+			}, reading{"CWAgent", "nvidia_smi_power_draw", gpu, 10 + 0.6*w.GPU})
 	}
 	return out
 }
@@ -229,11 +251,16 @@ func (l *Ladder) Advance(ctx context.Context, to time.Time) error {
 		var batch []cwtypes.MetricDatum
 		for i, x := range data {
 			if x.namespace == namespace {
-				batch = append(batch, cwtypes.MetricDatum{MetricName: aws.String(x.name), Value: aws.Float64(x.value), Timestamp: aws.Time(times[i]), Dimensions: dimensions(x.dims)})
+				batch = append(batch, cwtypes.MetricDatum{
+					MetricName: aws.String(x.name), Value: aws.Float64(x.value), Timestamp: aws.Time(times[i]),
+					Dimensions: dimensions(x.dims),
+				})
 			}
 		}
 		for chunk := range slices.Chunk(batch, maxData) {
-			if _, err := api.PutMetricData(ctx, &cloudwatch.PutMetricDataInput{Namespace: aws.String(namespace), MetricData: chunk}); err != nil {
+			if _, err := api.PutMetricData(ctx, &cloudwatch.PutMetricDataInput{
+				Namespace: aws.String(namespace), MetricData: chunk,
+			}); err != nil {
 				return fmt.Errorf("report to %s: %w", namespace, err)
 			}
 		}

@@ -68,8 +68,10 @@ func (b *seeder) fleet() []machine {
 		{name: "detector-dev", kind: "g6.2xlarge", region: east, owner: ana, age: old, disk: 100, lifetime: ephemeral,
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: byInstance, does: idle(1),
 			rule: "gpu-instance-idle", want: saves("g6.2xlarge", east)},
-		{name: "segmentation-dev", kind: "g5.2xlarge", region: east, owner: ben, age: days(3), disk: 100, lifetime: ephemeral,
-			purpose: dev, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU, does: idle(1),
+		{
+			name: "segmentation-dev", kind: "g5.2xlarge", region: east, owner: ben, age: days(3), disk: 100,
+			lifetime: ephemeral,
+			purpose:  dev, gpu: "NVIDIA A10G", memory: memA10G, agent: perGPU, does: idle(1),
 			rule: "gpu-instance-idle", want: saves("g5.2xlarge", east), note: "younger than the window, older than a day"},
 		{name: "tokenizer-notebook", kind: "p4d.24xlarge", region: east, owner: bo, age: days(6) + 4*time.Hour, disk: 200,
 			lifetime: ephemeral, purpose: dev, gpu: "NVIDIA A100-SXM4-40GB", memory: memA100, agent: perGPU,
@@ -82,15 +84,20 @@ func (b *seeder) fleet() []machine {
 		{name: "feed-train", kind: "g5.xlarge", region: east, owner: chen, age: 20 * time.Hour, disk: 100,
 			lifetime: ephemeral, purpose: train, tags: []string{"Purpose", "transient-ml-training"}, gpu: "NVIDIA A10G",
 			memory: memA10G, agent: perGPU, does: busy(40, 1, 90, 20_000), rule: "instance-overdue",
-			want: Planted{SavingsUSD: "0.00"}, also: map[string]Planted{"training-on-demand": {SavingsUSD: onSpot("g5.xlarge", east)}},
+			want: Planted{
+				SavingsUSD: "0.00",
+			}, also: map[string]Planted{"training-on-demand": {SavingsUSD: onSpot("g5.xlarge", east)}},
 			not: idleRules, note: "busy: the dead man's switch warns, nothing is wasted"},
 		{name: "old-workstation", kind: "g4dn.xlarge", region: east, owner: ana, age: days(90), stopped: days(45), disk: 100,
 			data: 400, lifetime: ephemeral, purpose: dev, rule: "instance-stopped",
-			want: Planted{WasteUSD: cost(term{"500", "ebs:gp3"}), SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"})},
+			want: Planted{
+				WasteUSD: cost(term{"500", "ebs:gp3"}), SavingsUSD: cost(term{"100", "ebs:gp3"}, term{"-100", "snapshot"}),
+			},
 			note: "its disks still cost; the second one stays when it is terminated"},
 		{name: "report-builder", kind: "m5.xlarge", region: west, owner: emil, age: old, disk: 50, lifetime: ephemeral,
-			purpose: dev, does: daily(10, 15, busy(60, 0, 0, 0), idle(0)), rule: "always-on", note: "five hours of work a day; what a schedule saves depends on how finely it looks",
-			not: []string{"instance-idle"}},
+			purpose: dev, does: daily(10, 15, busy(60, 0, 0, 0), idle(0)), rule: "always-on",
+			note: "five hours of work a day; what a schedule saves depends on how finely it looks",
+			not:  []string{"instance-idle"}},
 		{name: "detector-eval", kind: "g6e.xlarge", region: east, owner: ana, age: old, disk: 100, lifetime: ephemeral,
 			purpose: inventory.Evaluation, gpu: "NVIDIA L40S", memory: memL40S, agent: perGPU,
 			does: busy(10, 1, 12, 8_000), rule: "gpu-underutilized",
@@ -100,7 +107,9 @@ func (b *seeder) fleet() []machine {
 			rule: "gpu-count-over", want: Planted{SavingsUSD: instead("g5.12xlarge", "g6.4xlarge", east)}, not: idleRules},
 		{name: "segmentation-sweep", kind: "p4de.24xlarge", region: east, owner: ben, age: old, disk: 200,
 			lifetime: ephemeral, purpose: dev, gpu: "NVIDIA A100-SXM4-80GB", memory: mem80G, agent: perGPU,
-			does: busy(45, 8, 85, 20_000), rule: "gpu-memory-over", want: Planted{SavingsUSD: instead("p4de.24xlarge", "p4d.24xlarge", east)}, not: idleRules},
+			does: busy(45, 8, 85, 20_000), rule: "gpu-memory-over", want: Planted{
+				SavingsUSD: instead("p4de.24xlarge", "p4d.24xlarge", east),
+			}, not: idleRules},
 		{name: "legacy-train", kind: "p3.2xlarge", region: east, owner: chen, age: old, disk: 100, lifetime: persistent,
 			purpose: dev, gpu: "Tesla V100-SXM2-16GB", memory: memV100, agent: perGPU, does: busy(30, 1, 80, 12_000),
 			rule: "generation-old", want: Planted{SavingsUSD: instead("p3.2xlarge", "g6e.2xlarge", east)}, not: idleRules},
@@ -129,11 +138,13 @@ func (b *seeder) fleet() []machine {
 			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: gaps(4, idle(1)), rule: "telemetry-missing",
 			not: idleRules, note: "idle where measured, and measured 40% of the time"},
 		{name: "single-sample", kind: "g6.xlarge", region: west, owner: dana, age: old, disk: 100, lifetime: ephemeral,
-			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: once(b.now, 30, idle(1)), rule: "telemetry-missing",
-			not: idleRules, note: "one measurement"},
+			purpose: dev, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: once(b.now, 30, idle(1)),
+			rule: "telemetry-missing",
+			not:  idleRules, note: "one measurement"},
 		{name: "idle-then-busy", kind: "g6.xlarge", region: west, owner: dana, age: old, disk: 100, lifetime: persistent,
-			purpose: serve, gpu: "NVIDIA L4", memory: memL4, agent: perGPU, does: b.since(days(13), idle(1), busy(30, 1, 70, 16_000)),
-			not: idleRules, note: "only the first measurements are idle"},
+			purpose: serve, gpu: "NVIDIA L4", memory: memL4, agent: perGPU,
+			does: b.since(days(13), idle(1), busy(30, 1, 70, 16_000)),
+			not:  idleRules, note: "only the first measurements are idle"},
 		{name: "tokenizer-pretrain", kind: "p4d.24xlarge", region: east, owner: bo, age: old, disk: 500,
 			lifetime: persistent, purpose: dev, gpu: "NVIDIA A100-SXM4-40GB", memory: memA100, agent: perGPU,
 			does: firstOf(busy(50, 8, 93, 38_000), 7), not: append([]string{"gpu-count-over"}, idleRules...),
@@ -214,9 +225,11 @@ func (b *seeder) launch(ctx context.Context, m machine) (string, error) {
 	}
 	disk := func(device string, size int32) ec2types.BlockDeviceMapping {
 		return ec2types.BlockDeviceMapping{DeviceName: aws.String(device), Ebs: &ec2types.EbsBlockDevice{
-			VolumeSize: aws.Int32(size), VolumeType: ec2types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(device == "/dev/sda1")}}
+			VolumeSize: aws.Int32(size), VolumeType: ec2types.VolumeTypeGp3,
+			DeleteOnTermination: aws.Bool(device == "/dev/sda1")}}
 	}
-	in := &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+	in := &ec2.RunInstancesInput{
+		ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
 		InstanceType: ec2types.InstanceType(m.kind), SubnetId: &net.subnet,
 		BlockDeviceMappings: []ec2types.BlockDeviceMapping{disk("/dev/sda1", m.disk)},
 		TagSpecifications: append(tagSpec(ec2types.ResourceTypeInstance, own),
@@ -260,18 +273,24 @@ func (b *seeder) launch(ctx context.Context, m machine) (string, error) {
 // requestSpot gives a spot machine the one-time request that moto leaves out.
 func (b *seeder) requestSpot(region, id string) {
 	request := "sir-" + id[len(id)-8:]
-	b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+	b.Wire.Patch(wire.Patch{
+		Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
 		Add: map[string]any{"spotInstanceRequestId": request}})
 	b.Wire.State.At(wire.DefaultAccount, region, func(p *wire.Place) {
-		p.SpotRequests = append(p.SpotRequests, wire.SpotRequest{ID: request, Type: "one-time", State: "active", Instance: id})
+		p.SpotRequests = append(p.SpotRequests, wire.SpotRequest{
+			ID: request, Type: "one-time", State: "active", Instance: id,
+		})
 	})
 }
 
 // ageMachine makes a machine as old as it should be, and says what moto does not:
 // that it runs Linux without a paid license.
 func (b *seeder) ageMachine(id string, launched time.Time) {
-	b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
-		Set: map[string]any{"launchTime": launched}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+	b.Wire.Patch(wire.Patch{
+		Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+		Set: map[string]any{
+			"launchTime": launched,
+		}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 }
 
 // ageDisks makes a machine's disks as old as the machine, and puts them into the
@@ -325,7 +344,8 @@ func (b *seeder) adopt(ctx context.Context, m machine, id string, launched time.
 		return fmt.Errorf("read its disks: %w", err)
 	}
 	for _, v := range volumes.Volumes {
-		if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{*v.VolumeId}, Tags: ec2Tags(own)}); err != nil {
+		if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{*v.VolumeId}, Tags: ec2Tags(own)}); err !=
+			nil {
 			return fmt.Errorf("tag its disk: %w", err)
 		}
 	}

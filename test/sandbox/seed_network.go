@@ -19,7 +19,8 @@ import (
 )
 
 func (b *seeder) address(ctx context.Context, region, name string, o inventory.Owner) (Resource, error) {
-	out, err := ec2.NewFromConfig(b.Config(region)).AllocateAddress(ctx, &ec2.AllocateAddressInput{Domain: ec2types.DomainTypeVpc,
+	out, err := ec2.NewFromConfig(b.Config(region)).AllocateAddress(ctx, &ec2.AllocateAddressInput{
+		Domain:            ec2types.DomainTypeVpc,
 		TagSpecifications: tagSpec(ec2types.ResourceTypeElasticIp, tags(o, name))})
 	if err != nil {
 		return Resource{}, fmt.Errorf("address %s: %w", name, err)
@@ -29,8 +30,9 @@ func (b *seeder) address(ctx context.Context, region, name string, o inventory.O
 
 // named returns the machine with a name.
 func (b *seeder) named(ctx context.Context, region, name string) (string, error) {
-	out, err := ec2.NewFromConfig(b.Config(region)).DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
-		{Name: aws.String("tag:Name"), Values: []string{name}}}})
+	out, err := ec2.NewFromConfig(b.Config(region)).DescribeInstances(ctx,
+		&ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+			{Name: aws.String("tag:Name"), Values: []string{name}}}})
 	if err != nil {
 		return "", fmt.Errorf("find machine %s: %w", name, err)
 	}
@@ -63,7 +65,9 @@ func (b *seeder) addresses(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := ec2.NewFromConfig(b.Config(east)).AssociateAddress(ctx, &ec2.AssociateAddressInput{AllocationId: &a.ID, InstanceId: &id}); err != nil {
+		if _, err := ec2.NewFromConfig(b.Config(east)).AssociateAddress(ctx, &ec2.AssociateAddressInput{
+			AllocationId: &a.ID, InstanceId: &id,
+		}); err != nil {
 			return fmt.Errorf("associate %s: %w", x.name, err)
 		}
 		if x.unused {
@@ -98,7 +102,9 @@ func (b *seeder) gateways(ctx context.Context) error {
 		b.age("ec2", "natGatewayId", id, b.ago(days(100)), "createTime")
 		// moto does not associate a gateway's address.
 		b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeAddresses", IDField: "allocationId", ID: a.ID,
-			Add: map[string]any{"associationId": fmt.Sprintf("eipassoc-%017x", i+1), "networkInterfaceId": fmt.Sprintf("eni-%017x", i+1)}})
+			Add: map[string]any{
+				"associationId": fmt.Sprintf("eipassoc-%017x", i+1), "networkInterfaceId": fmt.Sprintf("eni-%017x", i+1),
+			}})
 		table, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: &net.vpc})
 		if err != nil {
 			return fmt.Errorf("route table: %w", err)
@@ -107,8 +113,12 @@ func (b *seeder) gateways(ctx context.Context) error {
 			DestinationCidrBlock: aws.String("0.0.0.0/0"), NatGatewayId: &id}); err != nil {
 			return fmt.Errorf("route: %w", err)
 		}
-		for _, metric := range []string{"BytesOutToDestination", "BytesInFromSource", "BytesInFromDestination", "BytesOutToSource"} {
-			b.steady(east, "AWS/NATGateway", metric, dims("NatGatewayId", id), b.ago(days(31)), func(t time.Time) wire.Datum { return counter(t, x.bytes) })
+		for _, metric := range []string{
+			"BytesOutToDestination", "BytesInFromSource", "BytesInFromDestination", "BytesOutToSource",
+		} {
+			b.steady(east, "AWS/NATGateway", metric, dims("NatGatewayId", id), b.ago(days(31)), func(t time.Time) wire.Datum {
+				return counter(t, x.bytes)
+			})
 		}
 		r := b.record(inventory.KindNATGateway, id, east, x.owner)
 		if x.bytes == 0 {
@@ -145,7 +155,8 @@ func (b *seeder) balancers(ctx context.Context) error {
 		{"assistant-api", dana, true, 4_000, false, "it serves"},
 		{"quiet-api", bo, true, -1, false, "healthy targets and no datapoint: unknown"},
 	} {
-		out, err := api.CreateLoadBalancer(ctx, &elbv2.CreateLoadBalancerInput{Name: &x.name, Subnets: []string{net.subnet, net.subnet2},
+		out, err := api.CreateLoadBalancer(ctx, &elbv2.CreateLoadBalancerInput{
+			Name: &x.name, Subnets: []string{net.subnet, net.subnet2},
 			Type: elbv2types.LoadBalancerTypeEnumApplication, Tags: elbv2Tags(tags(x.owner, x.name))})
 		if err != nil {
 			return fmt.Errorf("load balancer %s: %w", x.name, err)
@@ -173,14 +184,18 @@ func (b *seeder) balancers(ctx context.Context) error {
 // targets gives a balancer a target group, with a machine in it or without.
 func (b *seeder) targets(ctx context.Context, name, arn string, filled bool) error {
 	api := elbv2.NewFromConfig(b.Config(east))
-	group, err := api.CreateTargetGroup(ctx, &elbv2.CreateTargetGroupInput{Name: aws.String(name + "-targets"), Port: aws.Int32(80),
-		Protocol: elbv2types.ProtocolEnumHttp, VpcId: aws.String(b.nets[east].vpc), TargetType: elbv2types.TargetTypeEnumInstance})
+	group, err := api.CreateTargetGroup(ctx, &elbv2.CreateTargetGroupInput{
+		Name: aws.String(name + "-targets"), Port: aws.Int32(80),
+		Protocol: elbv2types.ProtocolEnumHttp, VpcId: aws.String(b.nets[east].vpc),
+		TargetType: elbv2types.TargetTypeEnumInstance})
 	if err != nil {
 		return fmt.Errorf("target group: %w", err)
 	}
 	groupARN := group.TargetGroups[0].TargetGroupArn
 	if _, err := api.CreateListener(ctx, &elbv2.CreateListenerInput{LoadBalancerArn: &arn, Port: aws.Int32(80),
-		Protocol: elbv2types.ProtocolEnumHttp, DefaultActions: []elbv2types.Action{{Type: elbv2types.ActionTypeEnumForward, TargetGroupArn: groupARN}}}); err != nil {
+		Protocol: elbv2types.ProtocolEnumHttp, DefaultActions: []elbv2types.Action{
+			{Type: elbv2types.ActionTypeEnumForward, TargetGroupArn: groupARN},
+		}}); err != nil {
 		return fmt.Errorf("listener: %w", err)
 	}
 	if !filled {
@@ -212,7 +227,9 @@ func (b *seeder) classic(ctx context.Context) error {
 		}
 		if _, err := api.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{LoadBalancerName: &x.name,
 			Subnets: []string{b.nets[east].subnet}, Tags: t,
-			Listeners: []elbtypes.Listener{{InstancePort: aws.Int32(80), LoadBalancerPort: 80, Protocol: aws.String("HTTP")}}}); err != nil {
+			Listeners: []elbtypes.Listener{
+				{InstancePort: aws.Int32(80), LoadBalancerPort: 80, Protocol: aws.String("HTTP")},
+			}}); err != nil {
 			return fmt.Errorf("load balancer %s: %w", x.name, err)
 		}
 		b.age("elasticloadbalancing", "LoadBalancerName", x.name, b.ago(days(900)), "CreatedTime")
@@ -225,8 +242,9 @@ func (b *seeder) classic(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := api.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{LoadBalancerName: &x.name,
-			Instances: []elbtypes.Instance{{InstanceId: &id}}}); err != nil {
+		if _, err := api.RegisterInstancesWithLoadBalancer(ctx, &elb.RegisterInstancesWithLoadBalancerInput{
+			LoadBalancerName: &x.name,
+			Instances:        []elbtypes.Instance{{InstanceId: &id}}}); err != nil {
 			return fmt.Errorf("register with %s: %w", x.name, err)
 		}
 		b.steady(east, "AWS/ELB", "RequestCount", dims("LoadBalancerName", x.name), b.ago(days(15)),

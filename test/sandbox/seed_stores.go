@@ -37,9 +37,13 @@ func (b *seeder) repositories(ctx context.Context) error {
 		want     Planted
 		innocent bool
 	}{
-		{"vision/trainer", ana, false, []layer{{"v1", 12, days(300), days(200)}, {"v2", 12, days(20), days(1)}}, "repository-no-lifecycle",
+		{
+			"vision/trainer", ana, false, []layer{{"v1", 12, days(300), days(200)}, {"v2", 12, days(20), days(1)}},
+			"repository-no-lifecycle",
 			Planted{SavingsUSD: "0.00", Note: "one tagged image without a pull for 90 days, which no rule expires"}, false},
-		{"ranking/server", chen, true, []layer{{"", 15, days(100), 0}, {"", 25, days(90), 0}, {"v9", 10, days(9), days(1)}}, "repository-untagged",
+		{
+			"ranking/server", chen, true, []layer{{"", 15, days(100), 0}, {"", 25, days(90), 0}, {"v9", 10, days(9), days(1)}},
+			"repository-untagged",
 			Planted{Unknown: true, UpperBoundUSD: cost(term{"40", "ecr"})}, false},
 		{"language/api", dana, true, []layer{{"v3", 8, days(10), days(1)}}, "", Planted{}, true},
 	} {
@@ -53,7 +57,9 @@ func (b *seeder) repositories(ctx context.Context) error {
 		}
 		b.age("ecr", "repositoryName", x.name, b.ago(days(400)), "createdAt")
 		if x.policy {
-			if _, err := api.PutLifecyclePolicy(ctx, &ecr.PutLifecyclePolicyInput{RepositoryName: &x.name, LifecyclePolicyText: aws.String(keepTen)}); err != nil {
+			if _, err := api.PutLifecyclePolicy(ctx, &ecr.PutLifecyclePolicyInput{
+				RepositoryName: &x.name, LifecyclePolicyText: aws.String(keepTen),
+			}); err != nil {
 				return fmt.Errorf("%s: lifecycle policy: %w", x.name, err)
 			}
 		}
@@ -81,12 +87,15 @@ func (b *seeder) push(ctx context.Context, api *ecr.Client, repository string, n
 	}
 	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json",`+
 		`"config":{"mediaType":"application/vnd.docker.container.image.v1+json","size":1000,"digest":%q},`+
-		`"layers":[{"mediaType":"application/vnd.docker.image.rootfs.diff.tar.gzip","size":1000,"digest":%q}]}`, digest("config"), digest("layer"))
+		`"layers":[{"mediaType":"application/vnd.docker.image.rootfs.diff.tar.gzip","size":1000,"digest":%q}]}`,
+		digest("config"), digest("layer"))
 	tag := l.tag
 	if tag == "" {
 		tag = "passing-" + strconv.Itoa(n)
 	}
-	out, err := api.PutImage(ctx, &ecr.PutImageInput{RepositoryName: &repository, ImageManifest: &manifest, ImageTag: &tag})
+	out, err := api.PutImage(ctx, &ecr.PutImageInput{
+		RepositoryName: &repository, ImageManifest: &manifest, ImageTag: &tag,
+	})
 	if err != nil {
 		return err
 	}
@@ -96,7 +105,8 @@ func (b *seeder) push(ctx context.Context, api *ecr.Client, repository string, n
 			return fmt.Errorf("untag: %w", err)
 		}
 		// moto removes an image with its last tag; here it stays, as in ECR.
-		if _, err := api.PutImage(ctx, &ecr.PutImageInput{RepositoryName: &repository, ImageManifest: &manifest}); err != nil {
+		if _, err := api.PutImage(ctx, &ecr.PutImageInput{RepositoryName: &repository, ImageManifest: &manifest}); err !=
+			nil {
 			return fmt.Errorf("put back: %w", err)
 		}
 	}
@@ -104,7 +114,9 @@ func (b *seeder) push(ctx context.Context, api *ecr.Client, repository string, n
 	if l.pulled > 0 {
 		add["lastRecordedPullTime"] = b.ago(l.pulled)
 	}
-	b.Wire.Patch(wire.Patch{Service: "ecr", Operation: "DescribeImages", IDField: "imageDigest", ID: *out.Image.ImageId.ImageDigest, Add: add})
+	b.Wire.Patch(wire.Patch{
+		Service: "ecr", Operation: "DescribeImages", IDField: "imageDigest", ID: *out.Image.ImageId.ImageDigest, Add: add,
+	})
 	return nil
 }
 
@@ -120,11 +132,15 @@ func (b *seeder) logGroups(ctx context.Context) error {
 		{"/language/api", dana, 30, 50, false},
 	} {
 		api := cloudwatchlogs.NewFromConfig(b.Config(east))
-		if _, err := api.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{LogGroupName: &x.name, Tags: tags(x.owner, "")}); err != nil {
+		if _, err := api.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{
+			LogGroupName: &x.name, Tags: tags(x.owner, ""),
+		}); err != nil {
 			return fmt.Errorf("%s: %w", x.name, err)
 		}
 		if x.retention > 0 {
-			if _, err := api.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: &x.name, RetentionInDays: &x.retention}); err != nil {
+			if _, err := api.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{
+				LogGroupName: &x.name, RetentionInDays: &x.retention,
+			}); err != nil {
 				return fmt.Errorf("%s: retention: %w", x.name, err)
 			}
 		}

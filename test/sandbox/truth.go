@@ -75,6 +75,7 @@ func (t *Truth) Find(rule string) []Planted {
 // Rules that call something idle, unused or forgotten.
 var (
 	idleRules    = []string{"gpu-instance-idle", "gpu-held", "instance-idle", "always-on"}
-	storageRules = []string{"volume-unattached", "snapshot-old", "image-unused", "bucket-no-lifecycle", "bucket-multipart",
+	storageRules = []string{
+		"volume-unattached", "snapshot-old", "image-unused", "bucket-no-lifecycle", "bucket-multipart",
 		"bucket-noncurrent", "checkpoint-stale", "log-group-no-retention", "repository-no-lifecycle", "repository-untagged"}
 )

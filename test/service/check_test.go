@@ -72,7 +72,8 @@ func (s *service) charged() map[string]float64 {
 	s.t.Helper()
 	db := s.open()
 	defer db.Close()
-	rows, err := db.QueryContext(s.t.Context(), "SELECT r.resource_id, CAST(SUM(e.amount) AS BIGINT) FROM ledger_entries e JOIN ledger_resources r ON r.id = e.resource WHERE r.kind = 'instance' GROUP BY r.resource_id")
+	rows, err := db.QueryContext(s.t.Context(), "SELECT r.resource_id, CAST(SUM(e.amount) AS BIGINT) FROM "+
+		"ledger_entries e JOIN ledger_resources r ON r.id = e.resource WHERE r.kind = 'instance' GROUP BY r.resource_id")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -158,7 +159,8 @@ func (s *service) check(outage time.Duration) {
 			most = (ran + late + outage).Hours() * hourly
 		}
 		if got := charged[m.id]; got > most || got < math.Max(0, least) {
-			s.t.Errorf("%s (%s, %s) ran for %s and is charged $%.5f, want $%.5f to $%.5f", m.id, m.does, state, ran, got, least, most)
+			s.t.Errorf("%s (%s, %s) ran for %s and is charged $%.5f, want $%.5f to $%.5f", m.id, m.does, state, ran, got, least,
+				most)
 		}
 	}
 }

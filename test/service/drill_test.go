@@ -105,7 +105,8 @@ func (d *drilled) command(line string) (code int, output string) {
 	running := d.processes()
 	p := running[len(running)-1]
 	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
-	c.Env = append(os.Environ(), childVariable+"="+string(text), "HOME="+d.dir, "XDG_DATA_HOME="+d.dir, "CURFEW_SERVER="+p.url(d.t),
+	c.Env = append(os.Environ(), childVariable+"="+string(text), "HOME="+d.dir, "XDG_DATA_HOME="+d.dir,
+		"CURFEW_SERVER="+p.url(d.t),
 		"CURFEW_SERVER_TIMEOUT=20s", "XDG_STATE_HOME="+filepath.Join(d.dir, "witness"))
 	if d.state[0] == "--data-dir" {
 		c.Env = append(c.Env, "CURFEW_DATA_DIR="+d.state[1])
@@ -123,7 +124,8 @@ func (d *drilled) item(m *machine) (id string) {
 	d.t.Helper()
 	db := d.open()
 	defer db.Close()
-	err := db.QueryRowContext(d.t.Context(), "SELECT item FROM audit WHERE item <> '' AND resource LIKE '%/"+m.id+"' ORDER BY id DESC LIMIT 1").Scan(&id)
+	err := db.QueryRowContext(d.t.Context(), "SELECT item FROM audit WHERE item <> '' AND resource LIKE '%/"+m.id+
+		"' ORDER BY id DESC LIMIT 1").Scan(&id)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -194,10 +196,12 @@ func sections(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	for _, m := range regexp.MustCompile("(?s)<!-- drill: ([^>]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?s)<!-- drill: ([^>]*) -->\n```sh\n(.*?)```").FindAllStringSubmatch(
+		string(text), -1) {
 		out[m[1]] = append(out[m[1]], strings.Split(strings.TrimSpace(m[2]), "\n")...)
 	}
-	if shown := strings.Count(string(text), "```sh"); len(out) == 0 || shown != strings.Count(string(text), "<!-- drill: ") {
+	if shown := strings.Count(string(text), "```sh"); len(out) == 0 ||
+		shown != strings.Count(string(text), "<!-- drill: ") {
 		t.Fatalf("%d blocks of commands, %d of them in the drill", shown, len(out))
 	}
 	return out
@@ -221,7 +225,9 @@ func (d *drilled) run(f drill, commands []string) {
 		}
 		if f.log != "" {
 			wait(t, f.name+": the log says "+f.log, time.Minute, func() bool {
-				return slices.ContainsFunc(d.everyProcess(), func(p *process) bool { return strings.Contains(p.log.String(), f.log) })
+				return slices.ContainsFunc(d.everyProcess(), func(p *process) bool {
+					return strings.Contains(p.log.String(), f.log)
+				})
 			})
 		}
 	}
@@ -231,7 +237,8 @@ func (d *drilled) run(f drill, commands []string) {
 	for i, line := range commands {
 		code, output := d.command(line)
 		doctor := strings.Contains(line, "doctor state") && code == 5
-		if failed := f.fails != "" && strings.Contains(line, f.fails); failed != (code != 0 && !doctor) || failed && !strings.Contains(output, f.says) {
+		if failed := f.fails != "" && strings.Contains(line, f.fails); failed != (code != 0 && !doctor) || failed &&
+			!strings.Contains(output, f.says) {
 			t.Errorf("%s: %s: exit %d\n%s", f.name, line, code, output)
 		}
 		if i == 0 && f.inject == nil {
@@ -270,7 +277,9 @@ func (d *drilled) rounds(n int) {
 // stops waits until a machine is stopped, and that is confirmed.
 func (d *drilled) stops(m *machine) {
 	d.t.Helper()
-	wait(d.t, m.id+" is stopped", 4*time.Minute, func() bool { return d.cloud.state(m.id) != "running" && d.audit()[m.id]["confirmed"] > 0 })
+	wait(d.t, m.id+" is stopped", 4*time.Minute, func() bool {
+		return d.cloud.state(m.id) != "running" && d.audit()[m.id]["confirmed"] > 0
+	})
 }
 
 // drills are those of a service of two processes on PostgreSQL.
@@ -334,7 +343,7 @@ func drills(server *postgres.Server) []drill {
 		},
 		during: func(d *drilled, command int) {
 			if command == 0 {
-				d.idle() // nobody can be warned of it
+				d.idle() // no one can be warned of it
 				wait(d.t, "no one is warned", 2*time.Minute, func() bool { return d.audit()[d.machine.id]["unwarned"] > 0 })
 			}
 		},
@@ -366,11 +375,13 @@ func drills(server *postgres.Server) []drill {
 			d.rounds(1)
 		},
 	}, {
-		name: "the configuration has mistakes", metric: "curfew_config_valid", zero: true, log: "bogus", trouble: "configuration",
-		inject: func(d *drilled) { d.configure("bogus: 1\n") },
-		mend:   func(d *drilled) { d.configure("") },
+		name: "the configuration has mistakes", metric: "curfew_config_valid", zero: true, log: "bogus",
+		trouble: "configuration",
+		inject:  func(d *drilled) { d.configure("bogus: 1\n") },
+		mend:    func(d *drilled) { d.configure("") },
 	}, {
-		name: "the database is gone", metric: "curfew_ready", zero: true, log: "database", fails: "curfew freeze", says: "end every `curfew serve`",
+		name: "the database is gone", metric: "curfew_ready", zero: true, log: "database", fails: "curfew freeze",
+		says: "end every `curfew serve`",
 		inject: func(d *drilled) {
 			if err := server.Stop(); err != nil {
 				d.t.Fatal(err)
@@ -391,7 +402,8 @@ func drills(server *postgres.Server) []drill {
 			var once sync.Once
 			died := make(chan bool)
 			d.cloud.set(func(number int, operation string, before bool) {
-				if operation == "StopInstances" && !before && len(d.cloud.calls()) > 0 && slices.ContainsFunc(d.cloud.calls(), func(e ended) bool { return e.id == d.machine.id }) {
+				if operation == "StopInstances" && !before && len(d.cloud.calls()) > 0 &&
+					slices.ContainsFunc(d.cloud.calls(), func(e ended) bool { return e.id == d.machine.id }) {
 					once.Do(func() {
 						for _, p := range d.processes() {
 							if p.number == number {
@@ -415,7 +427,8 @@ func drills(server *postgres.Server) []drill {
 			db := d.open()
 			defer db.Close()
 			// It was made long ago: tokens that are made for hours are meant to end.
-			if _, err := db.ExecContext(d.t.Context(), "UPDATE tokens SET created_at = created_at - 100 * (expires_at - created_at)"); err != nil {
+			if _, err := db.ExecContext(d.t.Context(),
+				"UPDATE tokens SET created_at = created_at - 100 * (expires_at - created_at)"); err != nil {
 				d.t.Fatal(err)
 			}
 		},
@@ -477,12 +490,15 @@ func TestDrill(t *testing.T) {
 	})
 	t.Run("SQLite", func(t *testing.T) {
 		c := newCloud(t, 1)
-		d := &drilled{service: newService(t, c, time.Second, 4*time.Second, "--data-dir", private(t)), account: c.accounts()[0]}
+		d := &drilled{
+			service: newService(t, c, time.Second, 4*time.Second, "--data-dir", private(t)), account: c.accounts()[0],
+		}
 		began := time.Now()
 		p := d.start("")
 		d.calm(began)
 		d.stops(d.idle())
-		f := drill{name: "an older state was put back", metric: `curfew_problem{what="state"}`, log: "older", trouble: "state",
+		f := drill{
+			name: "an older state was put back", metric: `curfew_problem{what="state"}`, log: "older", trouble: "state",
 			inject: func(d *drilled) {
 				d.kill(p)
 				backup := filepath.Join(t.TempDir(), "backup")
@@ -548,7 +564,8 @@ func (d *drilled) hold() {
 	})
 	for _, m := range d.cloud.machines() {
 		warnings, acted, alarms := d.cloud.letters(m.id)
-		said := fmt.Sprintf("%s (%s): %d calls, %d warnings, %d notices, %d alarms", m.id, m.does, calls[m.id], warnings, acted, alarms)
+		said := fmt.Sprintf("%s (%s): %d calls, %d warnings, %d notices, %d alarms", m.id, m.does, calls[m.id], warnings,
+			acted, alarms)
 		switch m.does {
 		case "idle", "kept":
 			if calls[m.id] != 1 || warnings < 1 || acted != 1 {

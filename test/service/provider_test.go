@@ -37,7 +37,14 @@ func TestTheProviderFails(t *testing.T) {
 		{"expired", []wire.Fault{{Kind: wire.ExpiredToken}}, true},
 		{"hanging", []wire.Fault{{Kind: wire.Never}}, true},
 		{"hanging when it is to stop", []wire.Fault{{Kind: wire.Never, Operation: "StopInstances"}}, false},
-		{"empty", []wire.Fault{{Kind: wire.Empty, Operation: reading[0]}, {Kind: wire.Empty, Operation: reading[1]}, {Kind: wire.Empty, Operation: reading[2]}}, true},
+		{
+			"empty",
+			[]wire.Fault{
+				{Kind: wire.Empty, Operation: reading[0]}, {Kind: wire.Empty, Operation: reading[1]},
+				{Kind: wire.Empty, Operation: reading[2]},
+			},
+			true,
+		},
 		{"hollow metrics", []wire.Fault{{Kind: wire.Hollow, Service: "cloudwatch"}}, true},
 		{"reset", []wire.Fault{{Kind: wire.Reset}}, true},
 		{"truncated", nil, true},
@@ -135,7 +142,8 @@ func older(t *testing.T) string {
 	tree := filepath.Join(t.TempDir(), "older")
 	git("worktree", "add", "--detach", tree, commit)
 	t.Cleanup(func() {
-		if out, err := exec.Command("git", "-C", "../..", "worktree", "remove", "--force", tree).CombinedOutput(); err != nil {
+		if out, err := exec.Command("git", "-C", "../..", "worktree", "remove", "--force",
+			tree).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
@@ -161,7 +169,8 @@ func TestAnOlderBinary(t *testing.T) {
 		began := time.Now()
 		old := s.start(binary)
 		read := false
-		for until := time.Now().Add(time.Minute); time.Now().Before(until) && !read && running(old); time.Sleep(100 * time.Millisecond) {
+		for until := time.Now().Add(time.Minute); time.Now().Before(until) && !read &&
+			running(old); time.Sleep(100 * time.Millisecond) {
 			read = len(c.read()) == len(c.accounts())
 		}
 		if !read {

@@ -129,7 +129,8 @@ func TestSoak(t *testing.T) {
 	firstMemory, firstGoroutines := least(memory, look), least(goroutines, look)
 	rest(began.Add(length - 2*look))
 	lastMemory, lastGoroutines := least(memory, look), least(goroutines, look)
-	t.Logf("after a third of %s: %.1f MiB, %.0f goroutines; at the end %.1f MiB, %.0f goroutines", length, firstMemory/(1<<20), firstGoroutines, lastMemory/(1<<20), lastGoroutines)
+	t.Logf("after a third of %s: %.1f MiB, %.0f goroutines; at the end %.1f MiB, %.0f goroutines", length,
+		firstMemory/(1<<20), firstGoroutines, lastMemory/(1<<20), lastGoroutines)
 	if lastMemory > 1.1*firstMemory {
 		t.Errorf("memory grew from %.1f MiB to %.1f MiB", firstMemory/(1<<20), lastMemory/(1<<20))
 	}

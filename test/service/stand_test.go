@@ -164,7 +164,10 @@ func newCloud(t *testing.T, accounts int) *cloud {
 			t.Error(err)
 		}
 	})
-	c := &cloud{t: t, moto: account.MotoURL(), wire: account.Wire, api: map[string]*ec2.Client{}, warned: map[string]time.Time{}, listed: map[string][]time.Time{}}
+	c := &cloud{
+		t: t, moto: account.MotoURL(), wire: account.Wire, api: map[string]*ec2.Client{}, warned: map[string]time.Time{},
+		listed: map[string][]time.Time{},
+	}
 	c.slack = httptest.NewServer(http.HandlerFunc(c.channel))
 	t.Cleanup(c.slack.Close)
 	c.now = time.Now().UTC().Truncate(time.Minute).Add(-2 * time.Hour)
@@ -173,12 +176,15 @@ func newCloud(t *testing.T, accounts int) *cloud {
 		role := "arn:aws:iam::" + number + ":role/curfew"
 		c.roles = append(c.roles, role)
 		cfg := account.Config(region)
-		out, err := sts.NewFromConfig(cfg).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: &role, RoleSessionName: aws.String("test")})
+		out, err := sts.NewFromConfig(cfg).AssumeRole(t.Context(), &sts.AssumeRoleInput{
+			RoleArn: &role, RoleSessionName: aws.String("test"),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg.BaseEndpoint = aws.String(c.moto)
-		cfg.Credentials = credentials.NewStaticCredentialsProvider(*out.Credentials.AccessKeyId, *out.Credentials.SecretAccessKey, *out.Credentials.SessionToken)
+		cfg.Credentials = credentials.NewStaticCredentialsProvider(*out.Credentials.AccessKeyId,
+			*out.Credentials.SecretAccessKey, *out.Credentials.SessionToken)
 		c.api[number] = ec2.NewFromConfig(cfg)
 		for range workers {
 			c.launch(number, "work")
@@ -207,23 +213,36 @@ func (c *cloud) accounts() []string { return slices.Sorted(maps.Keys(c.api)) }
 // launch makes a machine that was measured for two hours.
 func (c *cloud) launch(account, does string) *machine {
 	c.t.Helper()
-	tags := map[string]string{"Name": does, "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
-		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagPurpose: string(inventory.Experimentation)}
+	tags := map[string]string{
+		"Name": does, "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
+		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral),
+		inventory.TagPurpose: string(inventory.Experimentation)}
 	var list []types.Tag
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		list = append(list, types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
 	}
 	c.making.Lock()
 	defer c.making.Unlock()
-	out, err := c.api[account].RunInstances(c.t.Context(), &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: machineType,
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(100), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(false)}}},
-		TagSpecifications:   []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: list}}})
+	out, err := c.api[account].RunInstances(c.t.Context(), &ec2.RunInstancesInput{
+		ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		InstanceType: machineType,
+		BlockDeviceMappings: []types.BlockDeviceMapping{
+			{
+				DeviceName: aws.String("/dev/sda1"),
+				Ebs: &types.EbsBlockDevice{
+					VolumeSize: aws.Int32(100), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(false),
+				},
+			},
+		},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: list}}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	m := &machine{id: *out.Instances[0].InstanceId, account: account, launched: time.Now(), does: does}
-	c.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
-		Set: map[string]any{"launchTime": time.Now().UTC().Truncate(time.Second).Add(-8 * time.Hour)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+	c.wire.Patch(wire.Patch{
+		Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
+		Set: map[string]any{"launchTime": time.Now().UTC().Truncate(time.Second).Add(-8 * time.Hour)},
+		Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for at := time.Now().UTC().Truncate(time.Minute).Add(-2 * time.Hour); at.Before(c.now); at = at.Add(time.Minute) {
@@ -240,7 +259,9 @@ func (c *cloud) report(m *machine, at time.Time) {
 		cpu, gpu, memory, network = 30, 92, 12_000, 1e8
 	}
 	put := func(namespace, name string, value float64, dims ...wire.Dimension) {
-		c.wire.Metrics.Put(m.account, region, namespace, name, dims, wire.Datum{Time: at, Sum: value, Min: value, Max: value, Count: 1})
+		c.wire.Metrics.Put(m.account, region, namespace, name, dims, wire.Datum{
+			Time: at, Sum: value, Min: value, Max: value, Count: 1,
+		})
 	}
 	host := wire.Dimension{Name: "InstanceId", Value: m.id}
 	if at.Minute()%5 == 0 {
@@ -311,7 +332,8 @@ func (c *cloud) endpoint(process int) http.Handler {
 		} else {
 			c.wire.ServeHTTP(got, r)
 		}
-		if operation == "DescribeInstances" && got.Code == http.StatusOK && !cut && !bytes.Contains(body, []byte("i-")) { // of all machines
+		// of all machines
+		if operation == "DescribeInstances" && got.Code == http.StatusOK && !cut && !bytes.Contains(body, []byte("i-")) {
 			c.mu.Lock()
 			for _, account := range c.accounts() {
 				if bytes.Contains(got.Body.Bytes(), []byte("<ownerId>"+account+"<")) {
@@ -369,7 +391,8 @@ func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorde
 		e.code = got.Code
 		c.mu.Unlock()
 		if got.Code == http.StatusOK { // moto's own clock is another one
-			c.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: e.id,
+			c.wire.Patch(wire.Patch{
+				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: e.id,
 				Set: map[string]any{"reason": "User initiated (" + e.at.UTC().Format("2006-01-02 15:04:05") + " GMT)"}})
 		}
 	}
@@ -382,7 +405,8 @@ func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorde
 func (c *cloud) state(id string) string {
 	for _, m := range c.machines() {
 		if m.id == id {
-			out, err := c.api[m.account].DescribeInstances(context.Background(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+			out, err := c.api[m.account].DescribeInstances(context.Background(),
+				&ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 			if err != nil || len(out.Reservations) == 0 {
 				return ""
 			}
@@ -482,7 +506,8 @@ type service struct {
 func (s *service) older() string {
 	s.t.Helper()
 	dir := s.t.TempDir()
-	text := fmt.Sprintf("aws: {requests_per_second: 1000, regions: [us-east-1], assume_roles: [%q]}\nnotify:\n  slack: {token_env: SLACK_TOKEN, base_url: \"%s/api/\", users: {ana: U0ANA}}\nenforce: {window: 2h}\n",
+	text := fmt.Sprintf("aws: {requests_per_second: 1000, regions: [us-east-1], assume_roles: [%q]}\nnotify:\n  slack: "+
+		"{token_env: SLACK_TOKEN, base_url: \"%s/api/\", users: {ana: U0ANA}}\nenforce: {window: 2h}\n",
 		strings.Join(s.cloud.roles, `", "`), s.cloud.slack.URL)
 	text = strings.ReplaceAll(text, `\"`, `"`)
 	for name, text := range map[string]string{"curfew.yaml": text, "policies.yaml": fmt.Sprintf(policies, s.grace)} {
@@ -504,7 +529,10 @@ func newService(t *testing.T, c *cloud, grace, lease time.Duration, state ...str
 	for _, role := range c.roles {
 		fmt.Fprintf(&accounts, "    - {role: %q}\n", role)
 	}
-	for name, text := range map[string]string{"curfew.yaml": fmt.Sprintf(configuration, accounts.String(), c.slack.URL), "policies.yaml": fmt.Sprintf(policies, grace)} {
+	for name, text := range map[string]string{
+		"curfew.yaml":   fmt.Sprintf(configuration, accounts.String(), c.slack.URL),
+		"policies.yaml": fmt.Sprintf(policies, grace),
+	} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -546,7 +574,9 @@ func (s *service) start(binary string) *process {
 	p.clock = filepath.Join(s.dir, fmt.Sprintf("clock-%d", p.number))
 	endpoint := httptest.NewServer(s.cloud.endpoint(p.number))
 	s.t.Cleanup(func() { endpoint.CloseClientConnections(); endpoint.Close() })
-	args := append([]string{"serve", "--enforce", "--policy", "policies.yaml", "--listen", "127.0.0.1:0", "--lease", s.lease.String()}, s.state...)
+	args := append([]string{
+		"serve", "--enforce", "--policy", "policies.yaml", "--listen", "127.0.0.1:0", "--lease", s.lease.String(),
+	}, s.state...)
 	text, err := json.Marshal(order{Args: args, Dir: s.dir, Clock: p.clock})
 	if err != nil {
 		s.t.Fatal(err)
@@ -556,16 +586,23 @@ func (s *service) start(binary string) *process {
 	dir := s.dir
 	if binary != "" {
 		p.Cmd = exec.Command(binary, args...)
-		if help, _ := exec.CommandContext(s.t.Context(), binary, "serve", "--help").Output(); !bytes.Contains(help, []byte("--enforce")) {
+		if help, _ := exec.CommandContext(s.t.Context(), binary, "serve", "--help").Output(); !bytes.Contains(help,
+			[]byte("--enforce")) {
 			// It knows no service: cron runs it.
-			once := append([]string{"-c", `while :; do "$0" "$@"; sleep 2; done`, binary, "enforce", "--once", "--enforce", "--policy", "policies.yaml"}, s.state...)
+			once := append([]string{
+				"-c", `while :; do "$0" "$@"; sleep 2; done`, binary, "enforce", "--once", "--enforce", "--policy",
+				"policies.yaml",
+			}, s.state...)
 			p.Cmd, dir = exec.Command("sh", once...), s.older()
 		}
 		p.Env = os.Environ()
 	}
-	p.Env = append(p.Env, "AWS_ENDPOINT_URL="+endpoint.URL, "AWS_ACCESS_KEY_ID="+sandbox.AccessKey, "AWS_SECRET_ACCESS_KEY="+sandbox.SecretKey, "AWS_SESSION_TOKEN=",
-		"AWS_REGION="+region, "AWS_DISABLE_REQUEST_COMPRESSION=true", "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
-		"SLACK_TOKEN=xoxb-secret-token", "HOME="+s.dir, "XDG_DATA_HOME="+s.dir, "XDG_STATE_HOME="+filepath.Join(s.dir, "witness"), "GOMAXPROCS=2")
+	p.Env = append(p.Env, "AWS_ENDPOINT_URL="+endpoint.URL, "AWS_ACCESS_KEY_ID="+sandbox.AccessKey,
+		"AWS_SECRET_ACCESS_KEY="+sandbox.SecretKey, "AWS_SESSION_TOKEN=",
+		"AWS_REGION="+region, "AWS_DISABLE_REQUEST_COMPRESSION=true", "AWS_EC2_METADATA_DISABLED=true",
+		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+		"SLACK_TOKEN=xoxb-secret-token", "HOME="+s.dir, "XDG_DATA_HOME="+s.dir,
+		"XDG_STATE_HOME="+filepath.Join(s.dir, "witness"), "GOMAXPROCS=2")
 	p.Dir, p.Stdout, p.Stderr = dir, p.log, p.log
 	if err := p.Start(); err != nil {
 		s.t.Fatal(err)

@@ -84,7 +84,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if f.NArg() != 1 || b.accounts < 1 || *all < b.accounts || b.replicas < 1 || b.replicas > 1 && !b.postgres || b.clients < 1 || b.rate <= 0 || b.length < 3*time.Minute {
+	if f.NArg() != 1 || b.accounts < 1 || *all < b.accounts || b.replicas < 1 || b.replicas > 1 && !b.postgres ||
+		b.clients < 1 || b.rate <= 0 || b.length < 3*time.Minute {
 		return errors.New("name one binary; at least a machine an account, 3m, and for several replicas -postgres")
 	}
 	b.machines = *all / b.accounts
@@ -127,7 +128,8 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 			return nil, err
 		}
 	}
-	config := fmt.Sprintf("identity: bench\nserve: {skip_audits: %t}\naws:\n  requests_per_second: 1000\n  regions: [%s]\n  accounts:\n%smetrics:\n  cloudwatch: {max_usd_per_month: %s}\n  sources: [{url: \"http://%s\"}]\nbudgets:\n", !b.audits, region, accounts.String(), b.limit, prometheus)
+	config := fmt.Sprintf("identity: bench\nserve: {skip_audits: %t}\naws:\n  requests_per_second: 1000\n  regions: "+
+		"[%s]\n  accounts:\n%smetrics:\n  cloudwatch: {max_usd_per_month: %s}\n  sources: [{url: \"http://%s\"}]\nbudgets:\n", !b.audits, region, accounts.String(), b.limit, prometheus)
 	for _, team := range []string{"vision", "language", "ranking"} {
 		config += fmt.Sprintf("  - {id: %s, team: %s, purpose: any, amount: 1000000}\n", team, team)
 	}
@@ -141,7 +143,9 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 		state = append(state, "--database-url", database)
 	}
 	for i := range b.clients {
-		out, err := b.curfew(ctx, append([]string{"token", "create", fmt.Sprintf("client-%d", i), "--role", "viewer", "-o", "json"}, state...)...).Output()
+		out, err := b.curfew(ctx,
+			append([]string{"token", "create", fmt.Sprintf("client-%d", i), "--role", "viewer", "-o", "json"},
+				state...)...).Output()
 		var doc struct{ Secret string }
 		if err == nil {
 			err = json.Unmarshal(out, &doc)
@@ -177,8 +181,10 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 func (b *bench) curfew(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.binary, args...)
 	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+b.w.aws.URL, "AWS_ACCESS_KEY_ID=bench", "AWS_SECRET_ACCESS_KEY=bench", "AWS_SESSION_TOKEN=", "AWS_REGION="+region,
-		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "HOME="+b.dir, "XDG_STATE_HOME="+filepath.Join(b.dir, "witness"), "GOMAXPROCS=2")
+	cmd.Env = append(os.Environ(), "AWS_ENDPOINT_URL="+b.w.aws.URL, "AWS_ACCESS_KEY_ID=bench",
+		"AWS_SECRET_ACCESS_KEY=bench", "AWS_SESSION_TOKEN=", "AWS_REGION="+region,
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+		"HOME="+b.dir, "XDG_STATE_HOME="+filepath.Join(b.dir, "witness"), "GOMAXPROCS=2")
 	return cmd
 }
 
@@ -207,7 +213,8 @@ func (b *bench) measure(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	fmt.Fprintf(b.out, "%d machines in %d accounts, %d processes, state in %s\n", b.machines*b.accounts, b.accounts, b.replicas, map[bool]string{false: "SQLite", true: "PostgreSQL"}[b.postgres])
+	fmt.Fprintf(b.out, "%d machines in %d accounts, %d processes, state in %s\n", b.machines*b.accounts, b.accounts,
+		b.replicas, map[bool]string{false: "SQLite", true: "PostgreSQL"}[b.postgres])
 	if err := b.ready(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, b.log())
 	}
@@ -239,22 +246,30 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	took, after := time.Since(began), b.usage()
 	_, audited := b.read(ctx)
-	fmt.Fprintf(b.out, "measured for %s after %s, in which %d accounts were audited\n", took.Round(time.Second), b.warm, audited-audits)
+	fmt.Fprintf(b.out, "measured for %s after %s, in which %d accounts were audited\n", took.Round(time.Second), b.warm,
+		audited-audits)
 	fmt.Fprintf(b.out, "CPU of curfew                %.2f cores\n", (after.cpu-before.cpu).Seconds()/took.Seconds())
 	beside = b.beside().since(beside)
-	fmt.Fprintf(b.out, "CPU of what it is tested by  %.2f cores Prometheus, %.2f cores AWS, exporter and clients; all else on this machine %.2f cores of %d; load %s\n", beside.prometheus.Seconds()/took.Seconds(),
-		beside.own.Seconds()/took.Seconds(), (beside.all-beside.prometheus-beside.own-(after.cpu-before.cpu)).Seconds()/took.Seconds(), runtime.NumCPU(), load())
-	fmt.Fprintf(b.out, "memory of curfew             %s at the end, %s at most; over time %s\n", mib(after.memory), mib(after.most), strings.Join(memory, ", "))
-	fmt.Fprintf(b.out, "sample to verdict            %s (samples come each minute; %d changes)\n", verdicts, len(verdicts.all))
+	fmt.Fprintf(b.out, "CPU of what it is tested by  %.2f cores Prometheus, %.2f cores AWS, exporter and clients; all "+
+		"else on this machine %.2f cores of %d; load %s\n", beside.prometheus.Seconds()/took.Seconds(),
+		beside.own.Seconds()/took.Seconds(), (beside.all-beside.prometheus-beside.own-(after.cpu-before.cpu)).Seconds()/
+			took.Seconds(), runtime.NumCPU(), load())
+	fmt.Fprintf(b.out, "memory of curfew             %s at the end, %s at most; over time %s\n", mib(after.memory),
+		mib(after.most), strings.Join(memory, ", "))
+	fmt.Fprintf(b.out, "sample to verdict            %s (samples come each minute; %d changes)\n", verdicts,
+		len(verdicts.all))
 	all := &times{}
 	for _, m := range mix {
 		fmt.Fprintf(b.out, "API %-24s %s\n", m.name, answers[m.name])
 		all.all, all.failed = append(all.all, answers[m.name].all...), all.failed+answers[m.name].failed
 	}
 	fmt.Fprintf(b.out, "API, %d clients, %g calls/s each: %s\n", b.clients, b.rate, all)
-	fmt.Fprintf(b.out, "API p99 under %s             %s\n", promised, map[bool]string{false: "missed", true: "kept"}[all.at(0.99) < promised && all.failed == 0])
+	fmt.Fprintf(b.out, "API p99 under %s             %s\n", promised, map[bool]string{
+		false: "missed", true: "kept",
+	}[all.at(0.99) < promised && all.failed == 0])
 	grown := size() - bytes
-	fmt.Fprintf(b.out, "database                     %s, %s more in %s, which is %s a day\n", mib(size()), mib(grown), took.Round(time.Second), mib(int64(float64(grown)/took.Hours()*24)))
+	fmt.Fprintf(b.out, "database                     %s, %s more in %s, which is %s a day\n", mib(size()), mib(grown),
+		took.Round(time.Second), mib(int64(float64(grown)/took.Hours()*24)))
 	month := 730 / took.Hours()
 	asked, most := 0, 0
 	for name, n := range b.w.calls() {
@@ -265,9 +280,11 @@ func (b *bench) measure(ctx context.Context) error {
 	}
 	metrics := float64(b.w.queries.Load()-queries) * month
 	// CloudWatch: $0.01 per 1,000 metrics that GetMetricData is asked for.
-	fmt.Fprintf(b.out, "AWS in all                   %.0f calls and %.0f metrics a month, which is $%.2f at $0.01 per 1,000 metrics\n", float64(asked)*month, metrics, metrics/1000*0.01)
+	fmt.Fprintf(b.out, "AWS in all                   %.0f calls and %.0f metrics a month, which is $%.2f at $0.01 per "+
+		"1,000 metrics\n", float64(asked)*month, metrics, metrics/1000*0.01)
 	if most < 10*b.accounts {
-		fmt.Fprintf(b.out, "AWS                          fewer than ten rounds of an account: a longer -for tells more of a month\n")
+		fmt.Fprintf(b.out,
+			"AWS                          fewer than ten rounds of an account: a longer -for tells more of a month\n")
 	}
 	for line := range strings.Lines(b.logged()) {
 		if strings.Contains(line, "max_usd_per_month=") {
@@ -359,7 +376,8 @@ func (t *times) String() string {
 	if len(t.all) == 0 {
 		return "nothing"
 	}
-	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, most %s (%d, %d failed)", t.at(0.5), t.at(0.95), t.at(0.99), t.at(1), len(t.all), t.failed)
+	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, most %s (%d, %d failed)", t.at(0.5), t.at(0.95), t.at(0.99), t.at(1),
+		len(t.all), t.failed)
 }
 
 // at is the percentile of a share; 0 of none.
@@ -389,7 +407,8 @@ func (b *bench) verdicts(ctx context.Context, out *times) {
 							} `json:"resources"`
 						}
 						_, err := get(ctx, b.urls[account%len(b.urls)]+"/api/v1/resources/"+id, b.tokens[account%len(b.tokens)], &doc)
-						if err == nil && len(doc.Resources) == 1 && doc.Resources[0].Duty != "" && (doc.Resources[0].Duty == "busy") == works {
+						if err == nil && len(doc.Resources) == 1 && doc.Resources[0].Duty != "" &&
+							(doc.Resources[0].Duty == "busy") == works {
 							out.add(time.Since(since), true)
 							break
 						}

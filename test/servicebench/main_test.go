@@ -64,7 +64,9 @@ func TestPercentiles(t *testing.T) {
 
 // TestWrongFlags: several processes share no file, and a binary is needed.
 func TestWrongFlags(t *testing.T) {
-	for _, args := range [][]string{{}, {"-replicas", "2", "curfew"}, {"-machines", "3", "curfew"}, {"-for", "1m", "curfew"}} {
+	for _, args := range [][]string{
+		{}, {"-replicas", "2", "curfew"}, {"-machines", "3", "curfew"}, {"-for", "1m", "curfew"},
+	} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v is taken", args)
 		}

@@ -36,10 +36,15 @@ type world struct {
 }
 
 func newWorld(accounts, machines int) *world {
-	w := &world{accounts: accounts, machines: machines, turned: make([]time.Time, accounts), works: make([]bool, accounts), want: make([]bool, accounts)}
+	w := &world{
+		accounts: accounts, machines: machines, turned: make([]time.Time, accounts), works: make([]bool, accounts),
+		want: make([]bool, accounts),
+	}
 	for i := range accounts {
 		number := fmt.Sprintf("%012d", 100_000_000_000+i)
-		s := wire.NewFleet(wire.Fleet{Machines: machines, First: i * machines, Now: time.Now(), Clock: time.Now, Bare: true, Queries: &w.queries})
+		s := wire.NewFleet(wire.Fleet{
+			Machines: machines, First: i * machines, Now: time.Now(), Clock: time.Now, Bare: true, Queries: &w.queries,
+		})
 		s.Recorder.CountOnly()
 		s.SignedBy(keyOf(i), number)
 		w.fleets = append(w.fleets, s)
@@ -71,7 +76,8 @@ func (w *world) provider(rw http.ResponseWriter, r *http.Request) {
 	err := r.ParseForm()
 	if err == nil && r.Form.Get("Action") == "GetCallerIdentity" {
 		rw.Header().Set("Content-Type", "text/xml")
-		fmt.Fprint(rw, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult><Arn>arn:aws:iam::999999999999:user/bench</Arn><UserId>A</UserId><Account>999999999999</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`)
+		fmt.Fprint(rw,
+			`<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult><Arn>arn:aws:iam::999999999999:user/bench</Arn><UserId>A</UserId><Account>999999999999</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`)
 		return
 	}
 	if err != nil || r.Form.Get("Action") != "AssumeRole" {
@@ -81,7 +87,8 @@ func (w *world) provider(rw http.ResponseWriter, r *http.Request) {
 	for i, role := range w.roles {
 		if role == r.Form.Get("RoleArn") {
 			rw.Header().Set("Content-Type", "text/xml")
-			fmt.Fprintf(rw, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>secret</SecretAccessKey><SessionToken>token</SessionToken><Expiration>%s</Expiration></Credentials><AssumedRoleUser><Arn>%s/curfew</Arn><AssumedRoleId>A:curfew</AssumedRoleId></AssumedRoleUser></AssumeRoleResult></AssumeRoleResponse>`,
+			fmt.Fprintf(rw,
+				`<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>secret</SecretAccessKey><SessionToken>token</SessionToken><Expiration>%s</Expiration></Credentials><AssumedRoleUser><Arn>%s/curfew</Arn><AssumedRoleId>A:curfew</AssumedRoleId></AssumedRoleUser></AssumeRoleResult></AssumeRoleResponse>`,
 				keyOf(i), time.Now().Add(12*time.Hour).UTC().Format(time.RFC3339), strings.Replace(role, ":iam:", ":sts:", 1))
 		}
 	}
@@ -152,7 +159,8 @@ func (w *world) metrics(rw http.ResponseWriter, r *http.Request) {
 			if n == 0 {
 				works = first
 			}
-			fmt.Fprintf(&b, "%s{instance_id=%q,gpu=\"0\",UUID=\"GPU-%d\",modelName=\"NVIDIA L4\"} %d\n", m.name, fleet.InstanceID(n), account*w.machines+n, m.of(n, works))
+			fmt.Fprintf(&b, "%s{instance_id=%q,gpu=\"0\",UUID=\"GPU-%d\",modelName=\"NVIDIA L4\"} %d\n", m.name,
+				fleet.InstanceID(n), account*w.machines+n, m.of(n, works))
 		}
 	}
 	rw.Header().Set("Content-Type", "text/plain; version=0.0.4")
@@ -176,13 +184,16 @@ func (w *world) prometheus(ctx context.Context, dir, address string) (*exec.Cmd,
 	b.WriteString("global: {scrape_interval: 1m, scrape_timeout: 30s}\nscrape_configs:\n")
 	host := strings.TrimPrefix(w.exporter.URL, "http://")
 	for i := range w.accounts {
-		fmt.Fprintf(&b, "  - {job_name: \"dcgm-%d\", metrics_path: \"/%d\", static_configs: [{targets: [%q]}]}\n", i, i, host)
+		fmt.Fprintf(&b, "  - {job_name: \"dcgm-%d\", metrics_path: \"/%d\", static_configs: [{targets: [%q]}]}\n", i, i,
+			host)
 	}
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+address, "--log.level=error", "--query.max-samples=200000000")
+	cmd := exec.CommandContext(ctx, "prometheus", "--config.file="+file,
+		"--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+address, "--log.level=error",
+		"--query.max-samples=200000000")
 	cmd.Stderr = os.Stderr
 	return cmd, cmd.Start()
 }

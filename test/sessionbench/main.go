@@ -101,7 +101,8 @@ func (b *bench) curfew(ctx context.Context, dir string, args ...string) (string,
 	c := exec.CommandContext(ctx, b.binary, args...)
 	var out, errs bytes.Buffer
 	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = dir, &out, &errs, time.Second
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state")}, b.env...)
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_STATE_HOME=" + filepath.Join(dir, "state")},
+		b.env...)
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("curfew %s: %w\n%s%s", strings.Join(args, " "), err, out.String(), errs.String())
 	}
@@ -132,7 +133,8 @@ func (b *bench) local(ctx context.Context, runs int) (p95 time.Duration, err err
 	}
 	slices.Sort(took)
 	p50, p95 := took[len(took)/2], took[min(len(took)-1, (len(took)*95+99)/100-1)]
-	fmt.Fprintf(b.out, "curfew up demo --cloud local, %d fresh states: p50 %s, p95 %s, most %s\n", runs, p50.Round(time.Millisecond), p95.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+	fmt.Fprintf(b.out, "curfew up demo --cloud local, %d fresh states: p50 %s, p95 %s, most %s\n", runs,
+		p50.Round(time.Millisecond), p95.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
 	return p95, nil
 }
 
@@ -154,7 +156,9 @@ func before(service string) (*counter, *httptest.Server, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &counter{to: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }}}
+	c := &counter{
+		to: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }},
+	}
 	return c, httptest.NewServer(c), nil
 }
 
@@ -195,8 +199,11 @@ func (b *bench) cloud(ctx context.Context) (err error) {
 		return err
 	}
 	defer store.Close()
-	b.env = []string{"AWS_ENDPOINT_URL=" + server.URL, "AWS_ENDPOINT_URL_S3=" + store.URL, "AWS_REGION=" + region, "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
-		"AWS_EC2_METADATA_DISABLED=true", "AWS_ACCESS_KEY_ID=" + versitygw.AccessKey, "AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
+	b.env = []string{
+		"AWS_ENDPOINT_URL=" + server.URL, "AWS_ENDPOINT_URL_S3=" + store.URL, "AWS_REGION=" + region,
+		"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_ACCESS_KEY_ID=" + versitygw.AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
 	text := "identity: ana\naws: {regions: [" + region + "]}\nsessions: {image: " + image + "}\n"
 	if err := os.WriteFile(filepath.Join(dir, "curfew.yaml"), []byte(text), 0o600); err != nil {
 		return err
@@ -208,14 +215,16 @@ func (b *bench) cloud(ctx context.Context) (err error) {
 	if err := b.until(ctx, dir, func(r view.Run) bool { return len(r.ResourceIDs) == 1 }); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "curfew up demo --type %s, until it is launched: %d calls of AWS, %d of S3, %s\n", machineType, api.calls.Load(), s3.calls.Load(), time.Since(began).Round(10*time.Millisecond))
+	fmt.Fprintf(b.out, "curfew up demo --type %s, until it is launched: %d calls of AWS, %d of S3, %s\n", machineType,
+		api.calls.Load(), s3.calls.Load(), time.Since(began).Round(10*time.Millisecond))
 	api.calls.Store(0)
 	s3.calls.Store(0)
 	began = time.Now()
 	if _, err := b.curfew(ctx, dir, "down", "demo", "--discard", "-q"); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "curfew down demo --discard, until nothing is left: %d calls of AWS, %d of S3, %s\n", api.calls.Load(), s3.calls.Load(), time.Since(began).Round(10*time.Millisecond))
+	fmt.Fprintf(b.out, "curfew down demo --discard, until nothing is left: %d calls of AWS, %d of S3, %s\n",
+		api.calls.Load(), s3.calls.Load(), time.Since(began).Round(10*time.Millisecond))
 	return nil
 }
 
@@ -248,15 +257,21 @@ func (b *bench) bare(ctx context.Context, account *sandbox.Sandbox, image string
 	cfg.BaseEndpoint = aws.String(server.URL)
 	api := ec2.NewFromConfig(cfg)
 	began := time.Now()
-	out, err := api.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: aws.String(image), InstanceType: types.InstanceType(machineType), MinCount: aws.Int32(1), MaxCount: aws.Int32(1)})
+	out, err := api.RunInstances(ctx, &ec2.RunInstancesInput{
+		ImageId: aws.String(image), InstanceType: types.InstanceType(machineType), MinCount: aws.Int32(1),
+		MaxCount: aws.Int32(1),
+	})
 	if err != nil {
 		return err
 	}
 	launched := time.Since(began)
 	began = time.Now()
-	if _, err := api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{aws.ToString(out.Instances[0].InstanceId)}}); err != nil {
+	if _, err := api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{
+		InstanceIds: []string{aws.ToString(out.Instances[0].InstanceId)},
+	}); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "bare RunInstances and TerminateInstances: %d calls of AWS, %s and %s\n", counted.calls.Load(), launched.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
+	fmt.Fprintf(b.out, "bare RunInstances and TerminateInstances: %d calls of AWS, %s and %s\n", counted.calls.Load(),
+		launched.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 	return nil
 }

@@ -66,14 +66,16 @@ setup: '[ -f notes.txt ] || echo "made on $(hostname)" > notes.txt'
 		t.Fatalf("%v: %s", err, out)
 	}
 	run := doc.Runs[0]
-	if run.State != "ready" || run.Provider != "aws" || run.Region != region || run.Type != machineType || run.Image != s.image || run.HourlyUSD == nil || len(run.ResourceIDs) != 1 || run.HoldID == "" {
+	if run.State != "ready" || run.Provider != "aws" || run.Region != region || run.Type != machineType ||
+		run.Image != s.image || run.HourlyUSD == nil || len(run.ResourceIDs) != 1 || run.HoldID == "" {
 		t.Fatalf("up: %s%s", out, errs)
 	}
 	s.eventually("demo has ended", func() bool { return s.run("demo").EndedAt != nil })
 	if run = s.run("demo"); run.State != "ended" || run.Checkpoint == nil || !run.CostUSD.Known() {
 		t.Errorf("demo: %+v", run)
 	}
-	inOrder(t, s.log("demo"), "requested ", "gate allow", "launching "+machineType, "launched ", "ready ", "warned ", "snapshot the last", "snapshot snapshot confirmed", "ended ")
+	inOrder(t, s.log("demo"), "requested ", "gate allow", "launching "+machineType, "launched ", "ready ", "warned ",
+		"snapshot the last", "snapshot snapshot confirmed", "ended ")
 	s.nothingLeft()
 	if out, _ := s.curfew(0, "budget", "holds"); !strings.Contains(out, "settled") {
 		t.Errorf("its hold: %s", out)
@@ -93,7 +95,8 @@ setup: '[ -f notes.txt ] || echo "made on $(hostname)" > notes.txt'
 		}
 	}
 	s.curfew(0, "extend", "demo", "--for", "1h")
-	if err := os.WriteFile(filepath.Join(m.root(run.ResourceIDs[0]), "root", "work", "more.txt"), []byte("more\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.root(run.ResourceIDs[0]), "root", "work", "more.txt"), []byte("more\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, errs = s.curfew(0, "down", "demo")
@@ -115,7 +118,9 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, brief)
 	launches := s.account.Wire.Launches.Count // a busy machine may repeat one with its token
-	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "VcpuLimitExceeded", Type: machineType, Times: 1, Again: true})
+	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{
+		Code: "VcpuLimitExceeded", Type: machineType, Times: 1, Again: true,
+	})
 	_, errs := s.curfew(1, "up", "quota", "--type", machineType)
 	for _, want := range []string{"over a quota", "L-DB2E81BA", "--region " + region} {
 		if !strings.Contains(errs, want) {
@@ -126,7 +131,9 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("%d launches after a quota", n)
 	}
 	before := launches()
-	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: "InsufficientInstanceCapacity", Type: machineType, Times: 1, Again: true})
+	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{
+		Code: "InsufficientInstanceCapacity", Type: machineType, Times: 1, Again: true,
+	})
 	s.curfew(0, "up", "capacity", "--type", machineType, "--detach")
 	s.eventually("another zone was taken", func() bool { return len(s.run("capacity").ResourceIDs) == 1 })
 	if run := s.run("capacity"); run.Attempt != 2 || launches()-before != 2 {
@@ -137,8 +144,11 @@ func TestRefusals(t *testing.T) {
 	// Machines are chosen by their CPUs as well.
 	s.curfew(0, "up", "cpus", "--cpus", "4", "--detach")
 	s.eventually("a machine with 4 CPUs is launched", func() bool { return len(s.run("cpus").ResourceIDs) == 1 })
-	described, err := s.api.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{types.InstanceType(s.run("cpus").Type)}})
-	if err != nil || len(described.InstanceTypes) != 1 || aws.ToInt32(described.InstanceTypes[0].VCpuInfo.DefaultVCpus) != 4 {
+	described, err := s.api.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{
+		InstanceTypes: []types.InstanceType{types.InstanceType(s.run("cpus").Type)},
+	})
+	if err != nil || len(described.InstanceTypes) != 1 ||
+		aws.ToInt32(described.InstanceTypes[0].VCpuInfo.DefaultVCpus) != 4 {
 		t.Errorf("launched %+v, %v", s.run("cpus"), err)
 	}
 	s.curfew(0, "down", "cpus", "--discard")

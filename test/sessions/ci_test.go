@@ -38,11 +38,13 @@ func newRunner(t *testing.T) *runner {
 	} {
 		r.file(filepath.Join(bin, name), "#!/bin/sh\n"+text+"\n", 0o755)
 	}
-	s.env = append(s.env, "PATH="+bin+":"+os.Getenv("PATH"), ssmplugin.VariableShell+"="+filepath.Join(bin, "shell"), ssmplugin.VariableLog+"="+filepath.Join(s.dir, "plugin.log"))
+	s.env = append(s.env, "PATH="+bin+":"+os.Getenv("PATH"), ssmplugin.VariableShell+"="+filepath.Join(bin, "shell"),
+		ssmplugin.VariableLog+"="+filepath.Join(s.dir, "plugin.log"))
 	s.account.Wire.Connections.Late(1) // a machine that has just started is not connected yet
 	r.file(filepath.Join(r.work, "src", "in.txt"), "hello from the checkout\n", 0o644)
 	r.file(filepath.Join(r.work, "big.pt"), "weights\n", 0o644)
-	s.write("job.yaml", "apiVersion: curfew.session/v1\nname: job\nresources: {instance_type: "+machineType+"}\nlease: 1h\nidle: 5s\nenv: {GREETING: hi}\n")
+	s.write("job.yaml", "apiVersion: curfew.session/v1\nname: job\nresources: {instance_type: "+machineType+
+		"}\nlease: 1h\nidle: 5s\nenv: {GREETING: hi}\n")
 	return r
 }
 
@@ -64,7 +66,8 @@ func (r *runner) ci(t *testing.T, name, script string, flags ...string) (p *proc
 	if err := os.CopyFS(dir, os.DirFS(r.work)); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"ci", "run", "--name", name, "-f", "job.yaml", "--checkout", dir, "--exclude", "*.pt"}, flags...)
+	args := append([]string{"ci", "run", "--name", name, "-f", "job.yaml", "--checkout", dir, "--exclude", "*.pt"},
+		flags...)
 	return r.start(append(args, "--", "sh", "-c", script)...), dir
 }
 
@@ -136,7 +139,9 @@ func TestPipelineOnAWS(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	var all sync.WaitGroup // they wait for most of their time
-	for name, run := range map[string]func(*testing.T, *runner, string){"passes": passes, "fails": fails, "cut": cutOff, "ended": endedByOther, "interrupted": interrupted} {
+	for name, run := range map[string]func(*testing.T, *runner, string){
+		"passes": passes, "fails": fails, "cut": cutOff, "ended": endedByOther, "interrupted": interrupted,
+	} {
 		all.Go(func() {
 			t.Run(name, func(t *testing.T) {
 				own := *r.stand
@@ -159,12 +164,15 @@ func TestPipelineOnAWS(t *testing.T) {
 	without := *r.stand
 	without.env = append(slices.Clone(r.env), "PATH=/nowhere")
 	_, errs := without.curfew(1, "ci", "run", "-f", "job.yaml", "--", "true")
-	if !strings.Contains(errs, "the Session Manager plugin is not installed; install it: ") || strings.Count(errs, "\n") != 1 || r.account.Wire.Recorder.Count("ec2:RunInstances") != 0 {
+	if !strings.Contains(errs, "the Session Manager plugin is not installed; install it: ") ||
+		strings.Count(errs, "\n") != 1 || r.account.Wire.Recorder.Count("ec2:RunInstances") != 0 {
 		t.Errorf("without the plugin: %s", errs)
 	}
 	// Nor with credentials that could not connect to what they would start.
-	r.write("curfew.yaml", "identity: ana\naws: {regions: ["+region+"]}\nsessions: {cloud: aws, owner: AIDABENBENBENBEN, image: "+r.image+"}\n")
-	if _, errs := r.curfew(4, "ci", "run", "-f", "job.yaml", "--", "true"); !strings.Contains(errs, "the machine would be of AIDABENBENBENBEN") || r.account.Wire.Recorder.Count("ec2:RunInstances") != 0 {
+	r.write("curfew.yaml",
+		"identity: ana\naws: {regions: ["+region+"]}\nsessions: {cloud: aws, owner: AIDABENBENBENBEN, image: "+r.image+"}\n")
+	if _, errs := r.curfew(4, "ci", "run", "-f", "job.yaml", "--", "true"); !strings.Contains(errs,
+		"the machine would be of AIDABENBENBENBEN") || r.account.Wire.Recorder.Count("ec2:RunInstances") != 0 {
 		t.Errorf("with another owner: %s", errs)
 	}
 }
@@ -194,8 +202,10 @@ exit 0`, "--artifacts", "out")
 // fails: the exit code is the command's, also by a signal; what it left comes back, and what
 // cannot is named, and saved.
 func fails(t *testing.T, r *runner, name string) {
-	p, dir := r.ci(t, name, `mkdir out; echo part >out/log.txt; ln -s /etc/passwd out/escape; kill -TERM $$`, "--artifacts", "out", "--artifacts", "nothing")
-	r.ended(t, p, name, 128+int(syscall.SIGTERM), "the command left no nothing", "out/escape", "the work folder is saved: `curfew up "+name+"`", "the command ended with exit code 143")
+	p, dir := r.ci(t, name, `mkdir out; echo part >out/log.txt; ln -s /etc/passwd out/escape; kill -TERM $$`,
+		"--artifacts", "out", "--artifacts", "nothing")
+	r.ended(t, p, name, 128+int(syscall.SIGTERM), "the command left no nothing", "out/escape",
+		"the work folder is saved: `curfew up "+name+"`", "the command ended with exit code 143")
 	if text, err := os.ReadFile(filepath.Join(dir, "out", "log.txt")); err != nil || string(text) != "part\n" {
 		t.Errorf("the artifact is %q, %v", text, err)
 	}
@@ -217,8 +227,10 @@ func cutOff(t *testing.T, r *runner, name string) {
 	p, dir := r.ci(t, name, `echo began | tee began; sleep 20 & wait; exit 0`, "--artifacts", "began")
 	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
 	r.cut(t, name)
-	r.ended(t, p, name, 1, "whether the command succeeded is not known: the connection to the machine ended before the command told its exit code")
-	if text, err := os.ReadFile(filepath.Join(dir, "began")); err != nil || string(text) != "began\n" || p.out.String() != "began\n" {
+	r.ended(t, p, name, 1, "whether the command succeeded is not known: the connection to the machine ended before the "+
+		"command told its exit code")
+	if text, err := os.ReadFile(filepath.Join(dir, "began")); err != nil || string(text) != "began\n" ||
+		p.out.String() != "began\n" {
 		t.Errorf("the artifact is %q, %v; the output %q", text, err, p.out.String())
 	}
 }
@@ -253,11 +265,14 @@ func TestKilledRunner(t *testing.T) {
 	}
 	t.Parallel()
 	r := newRunner(t)
-	r.write("job.yaml", "apiVersion: curfew.session/v1\nname: job\nresources: {instance_type: "+machineType+"}\nlease: 1m\n")
+	r.write("job.yaml", "apiVersion: curfew.session/v1\nname: job\nresources: {instance_type: "+machineType+
+		"}\nlease: 1m\n")
 	for i, stage := range []func(name string) bool{
 		func(name string) bool { return strings.Contains(fmt.Sprint(r.list("--all")), name) },
 		func(name string) bool {
-			return slices.ContainsFunc(r.list(), func(run view.Run) bool { return run.Name == name && len(run.ResourceIDs) > 0 })
+			return slices.ContainsFunc(r.list(), func(run view.Run) bool {
+				return run.Name == name && len(run.ResourceIDs) > 0
+			})
 		},
 		func(name string) bool { return r.there(name, "src/in.txt") != "" },
 		func(name string) bool { return r.there(name, "began") != "" },

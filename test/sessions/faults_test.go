@@ -75,7 +75,9 @@ func (s *stand) before(g *gauge, service string) string {
 		s.t.Fatal(err)
 	}
 	// The host that was asked is signed, and so is what the service has to see.
-	p := &proxy{g, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }}}
+	p := &proxy{
+		g, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }},
+	}
 	server := httptest.NewServer(p)
 	s.t.Cleanup(server.Close)
 	return server.URL
@@ -83,7 +85,8 @@ func (s *stand) before(g *gauge, service string) string {
 
 // changes names a call that changes something; empty is any other.
 func changes(r *http.Request, body string) string {
-	if form, err := url.ParseQuery(body); err == nil && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+	if form, err := url.ParseQuery(body); err == nil &&
+		strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		if a := form.Get("Action"); !strings.HasPrefix(a, "Describe") && !strings.HasPrefix(a, "Get") {
 			return a
 		}

@@ -61,7 +61,8 @@ func (s *stand) permit(ctx context.Context, i types.Instance) (*permitted, error
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
 		// Whoever may not list the whole bucket is not told that an object is not there.
 		ModifyResponse: func(r *http.Response) error {
-			if r.StatusCode == http.StatusNotFound && r.Request.Method == http.MethodGet && !p.allows("s3:ListBucket", "", nil) {
+			if r.StatusCode == http.StatusNotFound && r.Request.Method == http.MethodGet &&
+				!p.allows("s3:ListBucket", "", nil) {
 				r.StatusCode = http.StatusForbidden
 				r.Body = io.NopCloser(strings.NewReader(denial))
 				r.ContentLength = int64(len(denial))
@@ -105,8 +106,10 @@ func (s *stand) roleTags(ctx context.Context, profile string) (map[string]string
 		return nil, err
 	}
 	b := role.Role.PermissionsBoundary
-	if b == nil || len(attached.AttachedPolicies) != 1 || aws.ToString(attached.AttachedPolicies[0].PolicyArn) != aws.ToString(b.PermissionsBoundaryArn) {
-		return nil, fmt.Errorf("role %s has the policies %v and the boundary %v", *role.Role.RoleName, attached.AttachedPolicies, b)
+	if b == nil || len(attached.AttachedPolicies) != 1 ||
+		aws.ToString(attached.AttachedPolicies[0].PolicyArn) != aws.ToString(b.PermissionsBoundaryArn) {
+		return nil, fmt.Errorf("role %s has the policies %v and the boundary %v", *role.Role.RoleName,
+			attached.AttachedPolicies, b)
 	}
 	tags := map[string]string{}
 	for _, t := range role.Role.Tags {
@@ -196,8 +199,10 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 	}
 	// Nor by a file that names the other's work as one's own.
 	for _, at := range []string{place["demo2"][1], "sessions/control", "sessions/work", ""} {
-		s.write("theirs.yaml", "apiVersion: curfew.session/v1\nname: theirs\nlease: 1h\nresources: {instance_type: "+machineType+"}\nwork: {dir: ~/work, to: \"s3://"+versitygw.Bucket+"/"+at+"\"}\n")
-		if _, errs := s.curfew(2, "up", "theirs", "-f", "theirs.yaml", "--detach"); !strings.Contains(errs, "may not write") {
+		s.write("theirs.yaml", "apiVersion: curfew.session/v1\nname: theirs\nlease: 1h\nresources: {instance_type: "+
+			machineType+"}\nwork: {dir: ~/work, to: \"s3://"+versitygw.Bucket+"/"+at+"\"}\n")
+		if _, errs := s.curfew(2, "up", "theirs", "-f", "theirs.yaml", "--detach"); !strings.Contains(errs,
+			"may not write") {
 			t.Errorf("work at %q: %s", at, errs)
 		}
 	}
@@ -211,8 +216,12 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 			tries := map[string]error{"list": list}
 			for _, key := range []string{prefix + "status-0.json", prefix + "order.json", prefix + "node-0/HEAD"} {
 				_, tries["get "+key] = api.GetObject(t.Context(), &s3.GetObjectInput{Bucket: bucket, Key: aws.String(key)})
-				_, tries["put "+key] = api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: aws.String(key), Body: strings.NewReader("{}")})
-				_, tries["delete "+key] = api.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: bucket, Key: aws.String(key)})
+				_, tries["put "+key] = api.PutObject(t.Context(), &s3.PutObjectInput{
+					Bucket: bucket, Key: aws.String(key), Body: strings.NewReader("{}"),
+				})
+				_, tries["delete "+key] = api.DeleteObject(t.Context(), &s3.DeleteObjectInput{
+					Bucket: bucket, Key: aws.String(key),
+				})
 			}
 			for try, err := range tries {
 				if answer := smithy.APIError(nil); !errors.As(err, &answer) || answer.ErrorCode() != "AccessDenied" {
@@ -224,7 +233,9 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 		if _, err := api.GetObject(t.Context(), &s3.GetObjectInput{Bucket: bucket, Key: order}); err != nil {
 			t.Errorf("%s may not read its order: %v", name, err)
 		}
-		if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: order, Body: strings.NewReader("{}")}); err == nil {
+		if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{
+			Bucket: bucket, Key: order, Body: strings.NewReader("{}"),
+		}); err == nil {
 			t.Errorf("%s may write its order", name)
 		}
 	}
@@ -244,12 +255,15 @@ func TestNoRoleNoMachine(t *testing.T) {
 	_, errs := s.curfew(1, "up", "demo", "--type", machineType)
 	undo()
 	why := s.run("demo").Why
-	for _, text := range []string{"make role curfew-", "its machines can have no role of their own", "apply terraform/backbone of this release"} {
+	for _, text := range []string{
+		"make role curfew-", "its machines can have no role of their own", "apply terraform/backbone of this release",
+	} {
 		if !strings.Contains(why, text) || strings.Contains(why, "\n") {
 			t.Errorf("why: %q, without %q", why, text)
 		}
 	}
-	if !strings.Contains(errs, "no role of their own") || s.run("demo").State != "failed" || s.account.Wire.Launches.Count() > 0 {
+	if !strings.Contains(errs, "no role of their own") || s.run("demo").State != "failed" ||
+		s.account.Wire.Launches.Count() > 0 {
 		t.Errorf("%d launches, %s: %s", s.account.Wire.Launches.Count(), s.run("demo").State, errs)
 	}
 	s.nothingLeft()
@@ -273,7 +287,8 @@ func (m *machines) forget(id string) {
 // roles are the roles of sessions that are there.
 func (s *stand) roles() (names []string) {
 	s.t.Helper()
-	out, err := iam.NewFromConfig(s.account.Config(region)).ListRoles(context.WithoutCancel(s.t.Context()), &iam.ListRolesInput{PathPrefix: aws.String(curfew.RolePath)})
+	out, err := iam.NewFromConfig(s.account.Config(region)).ListRoles(context.WithoutCancel(s.t.Context()),
+		&iam.ListRolesInput{PathPrefix: aws.String(curfew.RolePath)})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -36,17 +36,20 @@ func TestPolicyEndsASession(t *testing.T) {
 	t.Parallel()
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer hook.Close()
-	s := newStand(t, brief+"notify: {webhook: {url: \""+hook.URL+"\", secret_env: HOOK_SECRET}, names: {bus: [webhook]}}\n")
+	s := newStand(t,
+		brief+"notify: {webhook: {url: \""+hook.URL+"\", secret_env: HOOK_SECRET}, names: {bus: [webhook]}}\n")
 	s.env = append(s.env, "HOOK_SECRET=0123456789abcdef0123456789abcdef")
 	s.write("ending.yaml", ending)
-	s.write("demo.yaml", "apiVersion: curfew.session/v1\nname: demo\nresources: {instance_type: "+machineType+"}\nlease: 1h\nidle: 1h\nsetup: echo made > notes.txt\n")
+	s.write("demo.yaml", "apiVersion: curfew.session/v1\nname: demo\nresources: {instance_type: "+machineType+
+		"}\nlease: 1h\nidle: 1h\nsetup: echo made > notes.txt\n")
 	foreign := s.foreign()
 	s.curfew(0, "up", "demo", "-f", "demo.yaml", "--detach")
 	s.eventually("demo is launched", func() bool { return len(s.run("demo").ResourceIDs) == 1 })
 	id := s.run("demo").ResourceIDs[0]
 
 	for _, machine := range []string{id, foreign} { // moto does not say what they run
-		s.account.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: machine,
+		s.account.Wire.Patch(wire.Patch{
+			Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: machine,
 			Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 	}
 
@@ -93,11 +96,14 @@ func TestPolicyEndsASession(t *testing.T) {
 func (s *stand) foreign() string {
 	s.t.Helper()
 	tags := []types.Tag{}
-	for k, v := range map[string]string{inventory.TagSession: "other", inventory.TagInstallation: "other", inventory.TagManaged: "true", inventory.TagLifetime: "ephemeral",
-		inventory.TagDisks: inventory.DisksScratch, "Name": "other"} {
+	for k, v := range map[string]string{
+		inventory.TagSession: "other", inventory.TagInstallation: "other", inventory.TagManaged: "true",
+		inventory.TagLifetime: "ephemeral",
+		inventory.TagDisks:    inventory.DisksScratch, "Name": "other"} {
 		tags = append(tags, types.Tag{Key: aws.String(k), Value: aws.String(v)})
 	}
-	out, err := s.api.RunInstances(s.t.Context(), &ec2.RunInstancesInput{ImageId: &s.image, InstanceType: machineType, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+	out, err := s.api.RunInstances(s.t.Context(), &ec2.RunInstancesInput{
+		ImageId: &s.image, InstanceType: machineType, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags}}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -126,13 +132,18 @@ func TestAnotherAccount(t *testing.T) {
 	s.eventually("demo is launched", func() bool { return len(s.run("demo").ResourceIDs) == 1 })
 	s.clear()
 	id, own := s.run("demo").ResourceIDs[0], slices.Clone(s.env)
-	out, err := sts.NewFromConfig(s.account.Config(region)).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::222222222222:role/other"), RoleSessionName: aws.String("ben")})
+	out, err := sts.NewFromConfig(s.account.Config(region)).AssumeRole(t.Context(),
+		&sts.AssumeRoleInput{
+			RoleArn: aws.String("arn:aws:iam::222222222222:role/other"), RoleSessionName: aws.String("ben"),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.env = append(s.env, "AWS_ACCESS_KEY_ID="+*out.Credentials.AccessKeyId, "AWS_SECRET_ACCESS_KEY="+*out.Credentials.SecretAccessKey, "AWS_SESSION_TOKEN="+*out.Credentials.SessionToken)
+	s.env = append(s.env, "AWS_ACCESS_KEY_ID="+*out.Credentials.AccessKeyId,
+		"AWS_SECRET_ACCESS_KEY="+*out.Credentials.SecretAccessKey, "AWS_SESSION_TOKEN="+*out.Credentials.SessionToken)
 	for _, args := range [][]string{{"down", "demo", "--discard"}, {"extend", "demo", "--for", "1h"}, {"up", "demo"}} {
-		if _, errs := s.curfew(2, args...); !strings.Contains(errs, "left alone") || !strings.Contains(errs, "222222222222") {
+		if _, errs := s.curfew(2, args...); !strings.Contains(errs, "left alone") ||
+			!strings.Contains(errs, "222222222222") {
 			t.Errorf("%q: %s", args, errs)
 		}
 	}

@@ -165,7 +165,8 @@ func newStand(t *testing.T, config string) *stand {
 		t.Fatal(err)
 	}
 	s.environ(account.URL())
-	s.write("curfew.yaml", "identity: ana\naws: {requests_per_second: 1000, regions: ["+region+"]}\n"+strings.ReplaceAll(config, "IMAGE", s.image))
+	s.write("curfew.yaml", "identity: ana\naws: {requests_per_second: 1000, regions: ["+region+"]}\n"+strings.ReplaceAll(
+		config, "IMAGE", s.image))
 	t.Cleanup(s.clear)
 	return s
 }
@@ -179,8 +180,11 @@ func (s *stand) write(name, text string) {
 
 // environ is what curfew runs with, at an endpoint.
 func (s *stand) environ(endpoint string) {
-	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_STATE_HOME=" + filepath.Join(s.dir, "state"), "TMPDIR=" + os.TempDir(), asVariable + "=curfew", standVariable + "=" + s.dir, "AWS_ENDPOINT_URL=" + endpoint,
-		"AWS_REGION=" + region, "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true", "AWS_DISABLE_REQUEST_COMPRESSION=true",
+	s.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "XDG_STATE_HOME=" + filepath.Join(s.dir, "state"),
+		"TMPDIR=" + os.TempDir(), asVariable + "=curfew", standVariable + "=" + s.dir, "AWS_ENDPOINT_URL=" + endpoint,
+		"AWS_REGION=" + region, "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_DISABLE_REQUEST_COMPRESSION=true",
 		"AWS_ACCESS_KEY_ID=" + versitygw.AccessKey, "AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
 	if s.s3 != "" {
 		s.env = append(s.env, "AWS_ENDPOINT_URL_S3="+s.s3)
@@ -231,7 +235,8 @@ func (s *stand) curfew(want int, args ...string) (out, errs string) {
 	p := s.start(args...)
 	if got := p.wait(s.t); got != want {
 		log, _ := os.ReadFile(filepath.Join(s.data(), "keeper.log"))
-		s.t.Fatalf("curfew %q: exit code %d, want %d\n%s%s\nkeeper:\n%s", args, got, want, p.out.String(), p.err.String(), log)
+		s.t.Fatalf("curfew %q: exit code %d, want %d\n%s%s\nkeeper:\n%s", args, got, want, p.out.String(), p.err.String(),
+			log)
 	}
 	return p.out.String(), p.err.String()
 }
@@ -278,7 +283,9 @@ func (s *stand) processes() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range all {
 		env, err := os.ReadFile(f)
-		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, mark) }) {
+		if err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool {
+			return bytes.Equal(v, mark)
+		}) {
 			var pid int
 			if _, err := fmt.Sscanf(f, "/proc/%d/", &pid); err == nil && pid != os.Getpid() {
 				pids = append(pids, pid)
@@ -419,7 +426,8 @@ type machine struct {
 // host lets every machine of the account run, until the test ends.
 func (s *stand) host() *machines {
 	s.t.Helper()
-	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "true").CombinedOutput(); err != nil {
+	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc",
+		"true").CombinedOutput(); err != nil {
 		if os.Getenv("CI") != "" {
 			s.t.Fatalf("unshare: %v: %s", err, out)
 		}
@@ -480,7 +488,8 @@ func (m *machines) look(ctx context.Context) error {
 			default:
 				if _, err := os.Stat(filepath.Join(x.root, "shut-down")); err == nil {
 					x.end()
-					if _, err := m.s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err != nil {
+					if _, err := m.s.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err !=
+						nil {
 						return err
 					}
 				}
@@ -492,7 +501,9 @@ func (m *machines) look(ctx context.Context) error {
 
 // boot runs the user data of a machine.
 func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error) {
-	data, err := m.s.api.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{InstanceId: i.InstanceId, Attribute: types.InstanceAttributeNameUserData})
+	data, err := m.s.api.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
+		InstanceId: i.InstanceId, Attribute: types.InstanceAttributeNameUserData,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -520,7 +531,7 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 		"sshd":     "#!/bin/sh\n" + asVariable + "=sshd exec '" + self + "' \"$@\"\n",
 		"shutdown": "#!/bin/sh\necho \"$*\" > '" + x.root + "/shut-down'\n",
 	} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil { //nolint:gosec // programs
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
 			return nil, err
 		}
 	}
@@ -528,11 +539,16 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 		return nil, err
 	}
 	metadata := httptest.NewServer(metadataOf(i))
-	x.cmd = exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", string(script))
+	x.cmd = exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child",
+		"--mount-proc", "sh", "-c", string(script))
 	x.cmd.Dir, x.cmd.Stdout, x.cmd.Stderr = x.root, &x.log, &x.log
-	x.cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "CURFEW_ROOT=" + x.root, "HOME=" + filepath.Join(x.root, "root"), "CURFEW_METADATA=" + metadata.URL,
-		"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL, "AWS_ENDPOINT_URL=" + m.s.account.URL(), "AWS_ENDPOINT_URL_S3=" + x.s3.URL, "AWS_CONFIG_FILE=" + os.DevNull,
-		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_ACCESS_KEY_ID=" + versitygw.AccessKey, "AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
+	x.cmd.Env = []string{
+		"PATH=" + bin + ":" + os.Getenv("PATH"), "CURFEW_ROOT=" + x.root, "HOME=" + filepath.Join(x.root, "root"),
+		"CURFEW_METADATA=" + metadata.URL,
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL, "AWS_ENDPOINT_URL=" + m.s.account.URL(),
+		"AWS_ENDPOINT_URL_S3=" + x.s3.URL, "AWS_CONFIG_FILE=" + os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_ACCESS_KEY_ID=" + versitygw.AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + versitygw.SecretKey}
 	if err := x.cmd.Start(); err != nil {
 		metadata.Close()
 		x.s3.Close()
@@ -540,11 +556,14 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 	}
 	// A shell in its name spaces, with its environment. It has no control of jobs: the terminal is
 	// of other name spaces.
-	enter := fmt.Sprintf("#!/bin/sh\nfirst=$(cat /proc/%[1]d/task/%[1]d/children)\nexec nsenter --user --mount --pid --preserve-credentials --target ${first%%%% *} env -i", x.cmd.Process.Pid)
-	for _, v := range append(x.cmd.Env, "CURFEW_HOST="+filepath.Join(x.root, "etc", "curfew", "host.json"), "TERM=dumb", "PS1=$ ") {
+	enter := fmt.Sprintf("#!/bin/sh\nfirst=$(cat /proc/%[1]d/task/%[1]d/children)\nexec nsenter --user --mount --pid "+
+		"--preserve-credentials --target ${first%%%% *} env -i", x.cmd.Process.Pid)
+	for _, v := range append(x.cmd.Env, "CURFEW_HOST="+filepath.Join(x.root, "etc", "curfew", "host.json"), "TERM=dumb",
+		"PS1=$ ") {
 		enter += " '" + v + "'"
 	}
-	if err := os.WriteFile(filepath.Join(x.root, "enter"), []byte(enter+" sh +m\n"), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(x.root, "enter"), []byte(enter+" sh +m\n"),
+		0o755); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -570,7 +589,10 @@ func metadataOf(i types.Instance) http.Handler {
 		w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", r.Header.Get("X-Aws-Ec2-Metadata-Token-Ttl-Seconds"))
 		_, _ = io.WriteString(w, token)
 	})
-	values := map[string]string{"ami-launch-index": fmt.Sprint(aws.ToInt32(i.AmiLaunchIndex)), "local-ipv4": "127.0.0.1", "placement/region": region, "instance-id": aws.ToString(i.InstanceId)}
+	values := map[string]string{
+		"ami-launch-index": fmt.Sprint(aws.ToInt32(i.AmiLaunchIndex)), "local-ipv4": "127.0.0.1",
+		"placement/region": region, "instance-id": aws.ToString(i.InstanceId),
+	}
 	for _, path := range slices.Sorted(maps.Keys(values)) {
 		mux.HandleFunc("GET /latest/meta-data/"+path, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Aws-Ec2-Metadata-Token") != token {

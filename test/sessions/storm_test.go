@@ -41,7 +41,8 @@ func TestRandomKills(t *testing.T) {
 	}
 	s := &stand{t: t, dir: t.TempDir()}
 	s.environ("http://127.0.0.1:1")
-	s.write("curfew.yaml", "identity: ana\nsessions: {cloud: local, grace: 1s}\nrates: {source: test, as_of: 2026-11-01, vcpu_hour: \"0.04\", memory_gib_hour: \"0.005\"}\n")
+	s.write("curfew.yaml", "identity: ana\nsessions: {cloud: local, grace: 1s}\nrates: {source: test, as_of: "+
+		"2026-11-01, vcpu_hour: \"0.04\", memory_gib_hour: \"0.005\"}\n")
 	t.Cleanup(s.clear)
 	machines := filepath.Join(s.data(), "sessions", "local", "machines")
 	for seed := range schedules {

@@ -125,16 +125,22 @@ func newWorld(t *testing.T) *world {
 		if i%3 == 2 {
 			m.gpus, kind = 4, "g4dn.12xlarge"
 		}
-		out, err := api.RunInstances(t.Context(), &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: kind,
+		out, err := api.RunInstances(t.Context(), &ec2.RunInstancesInput{
+			ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: kind,
 			TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: []types.Tag{
-				{Key: aws.String("Name"), Value: aws.String(fmt.Sprint("m-", i))}, {Key: aws.String("team"), Value: aws.String("vision")}}}}})
+				{
+					Key: aws.String("Name"), Value: aws.String(fmt.Sprint("m-", i)),
+				}, {Key: aws.String("team"), Value: aws.String("vision")}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		x := out.Instances[0]
 		m.id, m.address, m.host = *x.InstanceId, *x.PrivateIpAddress, *x.PrivateDnsName
-		s.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
-			Set: map[string]any{"launchTime": w.now.Add(-60 * time.Hour)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+		s.Wire.Patch(wire.Patch{
+			Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
+			Set: map[string]any{
+				"launchTime": w.now.Add(-60 * time.Hour),
+			}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 		draw(rng, m)
 		w.machines = append(w.machines, m)
 	}
@@ -150,7 +156,8 @@ func (w *world) at(minute int) time.Time {
 func (w *world) cloudWatch() {
 	put := func(i int, namespace, name string, v float64, dims ...wire.Dimension) {
 		if v >= 0 {
-			w.sandbox.Wire.Metrics.Put(wire.DefaultAccount, region, namespace, name, dims, wire.Datum{Time: w.at(i), Sum: v, Min: v, Max: v, Count: 1})
+			w.sandbox.Wire.Metrics.Put(wire.DefaultAccount, region, namespace, name, dims,
+				wire.Datum{Time: w.at(i), Sum: v, Min: v, Max: v, Count: 1})
 		}
 	}
 	for _, m := range w.machines {
@@ -187,7 +194,8 @@ func (w *world) dcgm() []prometheus.Series {
 	for n, m := range w.machines {
 		for g := range m.gpus {
 			for _, replica := range []string{"a", "b"} {
-				labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",device="nvidia%d",modelName="Tesla T4",Hostname="dcgm-exporter-%d",instance="%s:9400",job="dcgm",prometheus_replica="%s"`, g, n, g, g, n, m.host, replica)
+				labels := fmt.Sprintf(
+					`gpu="%d",UUID="GPU-%d-%d",device="nvidia%d",modelName="Tesla T4",Hostname="dcgm-exporter-%d",instance="%s:9400",job="dcgm",prometheus_replica="%s"`, g, n, g, g, n, m.host, replica)
 				add("DCGM_FI_DEV_GPU_UTIL", labels, func(i int) float64 { return m.util[g][i] })
 				add("DCGM_FI_DEV_FB_USED", labels, func(i int) float64 { return m.memory[g][i] })
 				add("DCGM_FI_DEV_FB_FREE", labels, func(i int) float64 {
@@ -249,7 +257,9 @@ policies:
 // setting is the account at a time with one source of usage, which keep chooses.
 func (w *world) setting(t *testing.T, at time.Time, f clouds.Source, keep func(usage.Source) bool) round.Setting {
 	lookup := func(name string) (string, bool) { return os.LookupEnv(name) }
-	req := runtime.NewProcess(runtime.Host{Now: func() time.Time { return at }, Lookup: lookup, Dir: t.TempDir(), DataDir: t.TempDir(), Log: io.Discard}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: func() time.Time {
+		return at
+	}, Lookup: lookup, Dir: t.TempDir(), DataDir: t.TempDir(), Log: io.Discard}).Request()
 	cfg, err := req.Config()
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +353,10 @@ func TestOneDayInThreeTellings(t *testing.T) {
 			return w.setting(t, at, clouds.Source{}, func(s usage.Source) bool { return s.Name() == "cloudwatch" })
 		},
 		"Prometheus": func(at time.Time) round.Setting {
-			return w.setting(t, at, clouds.Source{Metrics: []string{server}}, func(s usage.Source) bool { _, ok := s.(*prom.Source); return ok })
+			return w.setting(t, at, clouds.Source{Metrics: []string{server}}, func(s usage.Source) bool {
+				_, ok := s.(*prom.Source)
+				return ok
+			})
 		},
 		"CSV": func(at time.Time) round.Setting {
 			return w.setting(t, at, clouds.Source{Usage: []string{file}}, func(s usage.Source) bool { return s.Name() == file })
@@ -366,7 +379,8 @@ func TestOneDayInThreeTellings(t *testing.T) {
 				if asked++; got.State != want.State && w.turns(i, minute) {
 					excused++
 				} else if got.State != want.State || apart > step {
-					t.Errorf("minute %d, %s: %s says %s (%s) since %s, CSV %s (%s) since %s", minute, m, name, got.State, got.Why, got.Since.Format(time.TimeOnly),
+					t.Errorf("minute %d, %s: %s says %s (%s) since %s, CSV %s (%s) since %s", minute, m, name, got.State, got.Why,
+						got.Since.Format(time.TimeOnly),
 						want.State, want.Why, want.Since.Format(time.TimeOnly))
 				}
 			}
@@ -398,12 +412,15 @@ func TestLabelsOfAScrape(t *testing.T) {
 	exporter := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).\n# TYPE DCGM_FI_DEV_GPU_UTIL gauge")
 		for g := range 2 {
-			labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%d",pci_bus_id="00000000:0%d:00.0",device="nvidia%d",modelName="NVIDIA A100-SXM4-40GB",Hostname="dcgm-exporter-7x2kp",DCGM_FI_DRIVER_VERSION="535.104.05",container="main",namespace="vision",pod="train-%d"`, g, g, g, g, g)
+			labels := fmt.Sprintf(
+				`gpu="%d",UUID="GPU-%d",pci_bus_id="00000000:0%d:00.0",device="nvidia%d",modelName="NVIDIA A100-SXM4-40GB",Hostname="dcgm-exporter-7x2kp",DCGM_FI_DRIVER_VERSION="535.104.05",container="main",namespace="vision",pod="train-%d"`, g, g, g, g, g)
 			fmt.Fprintf(w, "DCGM_FI_DEV_GPU_UTIL{%s} %d\n", labels, 40*g)
 			fmt.Fprintf(w, "DCGM_FI_DEV_FB_USED{%s} %d\nDCGM_FI_DEV_FB_FREE{%s} %d\n", labels, 1000, labels, 39000)
-			fmt.Fprintf(w, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{%s} %d\n", labels, 1e9+int(time.Since(began).Milliseconds())*60)
+			fmt.Fprintf(w, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{%s} %d\n", labels,
+				1e9+int(time.Since(began).Milliseconds())*60)
 		}
-		fmt.Fprintf(w, "DCGM_FI_PROF_SM_ACTIVE{gpu=\"2\",UUID=\"GPU-2\",GPU_I_ID=\"7\",GPU_I_PROFILE=\"1g.5gb\",Hostname=\"dcgm-exporter-7x2kp\"} 0.25\n")
+		fmt.Fprintf(w,
+			"DCGM_FI_PROF_SM_ACTIVE{gpu=\"2\",UUID=\"GPU-2\",GPU_I_ID=\"7\",GPU_I_PROFILE=\"1g.5gb\",Hostname=\"dcgm-exporter-7x2kp\"} 0.25\n")
 	}))
 	defer exporter.Close()
 	target := strings.TrimPrefix(exporter.URL, "http://")
@@ -417,10 +434,15 @@ scrape_configs:
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := &inventory.Resource{Kind: inventory.KindInstance, Cloud: "aws", ID: "i-1", State: inventory.StateRunning, Aliases: []string{"gpu-node-1"}}
+	node := &inventory.Resource{
+		Kind: inventory.KindInstance, Cloud: "aws", ID: "i-1", State: inventory.StateRunning,
+		Aliases: []string{"gpu-node-1"},
+	}
 	to := time.Now().UTC()
 	got := usage.NewWindow(to.Add(-*live), to, time.Second, "", nil)
-	m, err := source.Measure(t.Context(), []*inventory.Resource{node}, usage.Interval{From: got.From, To: to, Step: time.Second},
+	m, err := source.Measure(t.Context(), []*inventory.Resource{
+		node,
+	}, usage.Interval{From: got.From, To: to, Step: time.Second},
 		func(*inventory.Resource, usage.Opened) usage.Sink { return got })
 	if err != nil || len(m.BlindSpots) > 0 {
 		t.Fatalf("%v, %+v", err, m.BlindSpots)
@@ -432,7 +454,9 @@ scrape_configs:
 	if diff := cmp.Diff([]string{"GPU-0", "GPU-1", "GPU-2:7"}, gpus); diff != "" {
 		t.Fatalf("GPUs differ:\n%s", diff)
 	}
-	holders := []prom.Holder{{GPU: "GPU-0", Namespace: "vision", Pod: "train-0"}, {GPU: "GPU-1", Namespace: "vision", Pod: "train-1"}}
+	holders := []prom.Holder{
+		{GPU: "GPU-0", Namespace: "vision", Pod: "train-0"}, {GPU: "GPU-1", Namespace: "vision", Pod: "train-1"},
+	}
 	if diff := cmp.Diff(holders, source.Holders(node.Ref())); diff != "" {
 		t.Errorf("holders differ:\n%s", diff)
 	}

@@ -185,9 +185,13 @@ func run(ch ssh.Channel, command string, env []string) {
 			Lang       string
 		}{Signal: names[status.Signal()]})) // the client may have gone
 	} else {
-		_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status.ExitStatus())})) // as above
+		// as above
+		_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status.ExitStatus())}))
 	}
 	shown.Wait()
 }
 
-var names = map[syscall.Signal]string{syscall.SIGKILL: "KILL", syscall.SIGTERM: "TERM", syscall.SIGINT: "INT", syscall.SIGHUP: "HUP", syscall.SIGPIPE: "PIPE"}
+var names = map[syscall.Signal]string{
+	syscall.SIGKILL: "KILL", syscall.SIGTERM: "TERM", syscall.SIGINT: "INT", syscall.SIGHUP: "HUP",
+	syscall.SIGPIPE: "PIPE",
+}

@@ -74,7 +74,8 @@ func Install(tb testing.TB, version string) string {
 	}
 	dir := tb.TempDir()
 	script := "#!/bin/sh\n" + variableRun + "=1 exec '" + self + "' \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "session-manager-plugin"), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(dir, "session-manager-plugin"), []byte(script),
+		0o755); err != nil {
 		tb.Fatal(err)
 	}
 	log := filepath.Join(dir, "log")
@@ -139,7 +140,8 @@ func run(args []string) error {
 	if err := note(c); err != nil {
 		return err
 	}
-	if c.Response["TokenValue"] != "token-of-"+c.Response["SessionId"] || !strings.HasPrefix(c.Response["StreamUrl"], "wss://ssmmessages."+args[1]) {
+	if c.Response["TokenValue"] != "token-of-"+c.Response["SessionId"] ||
+		!strings.HasPrefix(c.Response["StreamUrl"], "wss://ssmmessages."+args[1]) {
 		return fmt.Errorf("the token or the address of the stream is wrong: %q", c.Response)
 	}
 	fmt.Printf("\nStarting session with SessionId: %s\n", c.Response["SessionId"])

@@ -31,7 +31,9 @@ func (w *world) check(ctx context.Context) (wrong []string, err error) {
 		// What was decided and charged since the copy is lost with the state that held it.
 		return wrong, nil
 	}
-	for _, do := range []func(context.Context, *sql.DB, func(string, ...any)) error{w.checkOutcomes, w.checkFixes, w.checkBudget, w.checkExtensions, w.checkCharges, w.checkSnapshots} {
+	for _, do := range []func(context.Context, *sql.DB, func(string, ...any)) error{
+		w.checkOutcomes, w.checkFixes, w.checkBudget, w.checkExtensions, w.checkCharges, w.checkSnapshots,
+	} {
 		if err := do(ctx, db, bad); err != nil {
 			return wrong, err
 		}
@@ -85,7 +87,8 @@ func (w *world) checkCalls(bad func(string, ...any)) {
 // checkEnd holds the call that ended a machine against what was true of the machine.
 func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 	say := func(format string, a ...any) {
-		bad("#%d on %s ended %s %s at %s: %s", c.command, c.host.name, m.name, m.id, c.at.Format(time.TimeOnly), fmt.Sprintf(format, a...))
+		bad("#%d on %s ended %s %s at %s: %s", c.command, c.host.name, m.name, m.id, c.at.Format(time.TimeOnly),
+			fmt.Sprintf(format, a...))
 	}
 	if m.never {
 		say("nothing may end it")
@@ -187,7 +190,8 @@ func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...
 				continue
 			}
 			say := func(format string, a ...any) {
-				bad("#%d on %s at %s: %s of %s: %s", c.command, c.host.name, c.at.Format(time.TimeOnly), c.action, x.name, fmt.Sprintf(format, a...))
+				bad("#%d on %s at %s: %s of %s: %s", c.command, c.host.name, c.at.Format(time.TimeOnly), c.action, x.name,
+					fmt.Sprintf(format, a...))
 			}
 			if done != nil && done.command != c.command && c.staled == 0 {
 				say("#%d had done it", done.command)
@@ -238,7 +242,8 @@ func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...
 // approvals counts the requests about a subject whose approval was used, and which another
 // person approved by a command before this one.
 func (w *world) approvals(ctx context.Context, db *sql.DB, subject string, before int64) (n int, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT id FROM requests WHERE subject = $1 AND state = 'used' AND asked_by = 'ana' AND decided_by = 'bo'", subject)
+	rows, err := db.QueryContext(ctx,
+		"SELECT id FROM requests WHERE subject = $1 AND state = 'used' AND asked_by = 'ana' AND decided_by = 'bo'", subject)
 	if err != nil {
 		return 0, err
 	}
@@ -262,7 +267,9 @@ func (w *world) fixed(ctx context.Context, x *waste) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		return !slices.ContainsFunc(out.Addresses, func(a types.Address) bool { return aws.ToString(a.AllocationId) == x.id }), nil
+		return !slices.ContainsFunc(out.Addresses, func(a types.Address) bool {
+			return aws.ToString(a.AllocationId) == x.id
+		}), nil
 	}
 	out, err := w.logs.DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &x.id})
 	if err != nil || len(out.LogGroups) != 1 {
@@ -274,7 +281,9 @@ func (w *world) fixed(ctx context.Context, x *waste) (bool, error) {
 // checkExtensions: what is held over the threshold has an approval of its own by another
 // person, for so much or more.
 func (w *world) checkExtensions(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
-	rows, err := db.QueryContext(ctx, "SELECT h.id, h.amount, h.approval, COALESCE(r.amount, 0), COALESCE(r.decided_by, ''), COALESCE(r.state, '') FROM holds h LEFT JOIN requests r ON r.id = h.approval WHERE h.state <> 'pending'")
+	rows, err := db.QueryContext(ctx, "SELECT h.id, h.amount, h.approval, COALESCE(r.amount, 0), "+
+		"COALESCE(r.decided_by, ''), COALESCE(r.state, '') FROM holds h LEFT JOIN requests r ON r.id = h.approval WHERE "+
+		"h.state <> 'pending'")
 	if err != nil {
 		return err
 	}
@@ -290,7 +299,8 @@ func (w *world) checkExtensions(ctx context.Context, db *sql.DB, bad func(string
 			continue
 		}
 		if w.approved[approval] == 0 || who != "bo" || state != "used" || most < amount {
-			bad("hold %s of %s rests on request %q for %s, which is %s by %q", id, money.Amount(amount).Cents(), approval, money.Amount(most).Cents(), state, who)
+			bad("hold %s of %s rests on request %q for %s, which is %s by %q", id, money.Amount(amount).Cents(), approval,
+				money.Amount(most).Cents(), state, who)
 		}
 		if other := by[approval]; other != "" {
 			bad("holds %s and %s rest on one approval, %s", id, other, approval)
@@ -337,7 +347,8 @@ func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, 
 func (w *world) checkBudget(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
 	var held int64
 	var n int
-	if err := db.QueryRowContext(ctx, "SELECT COUNT(*), CAST(COALESCE(SUM(CASE WHEN state = 'held' THEN amount WHEN state = 'settled' THEN actual ELSE 0 END), 0) AS BIGINT) FROM holds").Scan(&n, &held); err != nil {
+	if err := db.QueryRowContext(ctx, "SELECT COUNT(*), CAST(COALESCE(SUM(CASE WHEN state = 'held' THEN amount WHEN "+
+		"state = 'settled' THEN actual ELSE 0 END), 0) AS BIGINT) FROM holds").Scan(&n, &held); err != nil {
 		return err
 	}
 	if amount := money.Amount(held); amount > budgetUSD*money.USD {
@@ -352,7 +363,8 @@ func (w *world) checkBudget(ctx context.Context, db *sql.DB, bad func(string, ..
 
 // checkCharges: a machine is charged for the time in which it ran and was observed.
 func (w *world) checkCharges(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
-	rows, err := db.QueryContext(ctx, "SELECT r.resource_id, CAST(SUM(e.seconds) AS BIGINT), CAST(SUM(e.amount) AS BIGINT) FROM ledger_entries e JOIN ledger_resources r ON r.id = e.resource GROUP BY r.resource_id")
+	rows, err := db.QueryContext(ctx, "SELECT r.resource_id, CAST(SUM(e.seconds) AS BIGINT), CAST(SUM(e.amount) AS "+
+		"BIGINT) FROM ledger_entries e JOIN ledger_resources r ON r.id = e.resource GROUP BY r.resource_id")
 	if err != nil {
 		return err
 	}
@@ -401,11 +413,15 @@ func (w *world) checkSnapshots(ctx context.Context, db *sql.DB, bad func(string,
 		return err
 	}
 	climbed := all[w.named("unsaved").ref].times
-	out, err := w.direct.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"curfew:*"}}}})
+	out, err := w.direct.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{
+		OwnerIds: []string{"self"}, Filters: []types.Filter{{Name: aws.String("tag-key"), Values: []string{"curfew:*"}}},
+	})
 	if err != nil {
 		return err
 	}
-	repeated := slices.ContainsFunc(w.calls, func(c call) bool { return c.again && strings.HasPrefix(c.action, "CreateSnapshot") })
+	repeated := slices.ContainsFunc(w.calls, func(c call) bool {
+		return c.again && strings.HasPrefix(c.action, "CreateSnapshot")
+	})
 	byVolume := map[string]int{}
 	for _, s := range out.Snapshots {
 		byVolume[*s.VolumeId]++

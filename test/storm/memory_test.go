@@ -32,7 +32,8 @@ func (m *memory) change(do func()) {
 func (m *memory) ask(r *http.Request, body []byte, provider http.Handler) *httptest.ResponseRecorder {
 	service, operation := called(r, body)
 	of := &m.of
-	if service != "ec2" && service != "sts" && service != "logs" || operation == "DescribeInstanceTypes" || operation == "DescribeRegions" {
+	if service != "ec2" && service != "sts" && service != "logs" || operation == "DescribeInstanceTypes" ||
+		operation == "DescribeRegions" {
 		of = m.everywhere
 	}
 	m.calling.RLock()
@@ -51,7 +52,8 @@ func (m *memory) ask(r *http.Request, body []byte, provider http.Handler) *httpt
 
 // asks says whether an operation changes nothing.
 func asks(operation string) bool {
-	return strings.HasPrefix(operation, "Describe") || strings.HasPrefix(operation, "List") || strings.HasPrefix(operation, "Get")
+	return strings.HasPrefix(operation, "Describe") || strings.HasPrefix(operation, "List") ||
+		strings.HasPrefix(operation, "Get")
 }
 
 // called returns the service and the operation of a call, as far as its request names them;

@@ -21,7 +21,10 @@ import (
 )
 
 // skews are by how much clocks of hosts are ahead.
-var skews = []time.Duration{0, 0, 0, 0, 0, 0, 0, 0, 5 * time.Second, 10 * time.Second, -10 * time.Second, -20 * time.Second, 61 * time.Minute, 100 * time.Minute, -61 * time.Minute, -5 * time.Minute, 5 * time.Hour, 30 * 24 * time.Hour}
+var skews = []time.Duration{
+	0, 0, 0, 0, 0, 0, 0, 0, 5 * time.Second, 10 * time.Second, -10 * time.Second, -20 * time.Second, 61 * time.Minute,
+	100 * time.Minute, -61 * time.Minute, -5 * time.Minute, 5 * time.Hour, 30 * 24 * time.Hour,
+}
 
 func (w *world) skew() time.Duration { return skews[w.rng.IntN(len(skews))] }
 
@@ -114,7 +117,8 @@ func (w *world) enforce(ctx context.Context, h *host, end ending) result {
 		for _, l := range doc.Lines {
 			w.note("    %s %s %s", l.Resource[strings.LastIndex(l.Resource, "/")+1:], l.Result, l.Why)
 		}
-		if len(doc.BlindSpots) == 0 && h.skew.Abs() <= 20*time.Second && (r.exit == cliDone || r.exit == cliPartial || r.exit == cliDenied) && !strings.Contains(r.errs, "record the round") {
+		if len(doc.BlindSpots) == 0 && h.skew.Abs() <= 20*time.Second && (r.exit == cliDone || r.exit == cliPartial ||
+			r.exit == cliDenied) && !strings.Contains(r.errs, "record the round") {
 			w.mu.Lock()
 			if w.firstOK.IsZero() {
 				w.firstOK = at
@@ -154,7 +158,8 @@ func (w *world) step(ctx context.Context) error {
 	case n < 19:
 		all := w.things()
 		m := all[w.rng.IntN(len(all))]
-		if r := w.curfew(ctx, w.host(), ending{}, "keep", m.ref, "--for", "240h", "--reason", "storm"); r.exit == cliDone && m.kept == 0 {
+		if r := w.curfew(ctx, w.host(), ending{}, "keep", m.ref, "--for", "240h", "--reason", "storm"); r.exit == cliDone &&
+			m.kept == 0 {
 			m.kept, m.keptBy = r.number, "command"
 		}
 	case n < 20:
@@ -221,7 +226,9 @@ func (w *world) scan(ctx context.Context, h *host, end ending) {
 	}
 	h.found = map[string]string{}
 	for _, f := range doc.Findings {
-		if i := slices.IndexFunc(w.wastes, func(x *waste) bool { return x.rule == f.Rule && x.id == f.Resource.ID }); i >= 0 {
+		if i := slices.IndexFunc(w.wastes, func(x *waste) bool {
+			return x.rule == f.Rule && x.id == f.Resource.ID
+		}); i >= 0 {
 			h.found[f.Rule] = f.ID
 		}
 	}
@@ -253,7 +260,8 @@ func (w *world) approve(ctx context.Context) error {
 	}
 	defer db.Close()
 	var id string // the newest
-	if db.QueryRowContext(ctx, "SELECT id FROM requests WHERE state = 'pending' ORDER BY asked_at DESC LIMIT 1").Scan(&id) != nil {
+	if db.QueryRowContext(ctx, "SELECT id FROM requests WHERE state = 'pending' ORDER BY asked_at DESC LIMIT 1").Scan(
+		&id) != nil {
 		return nil // there is none, or no state yet
 	}
 	switch w.rng.IntN(8) {
@@ -325,8 +333,9 @@ func (w *world) tagKeep(ctx context.Context) error {
 	m := all[w.rng.IntN(len(all))]
 	var err error
 	w.memory.change(func() {
-		_, err = w.direct.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.id}, Tags: []types.Tag{{Key: aws.String(inventory.TagKeepUntil),
-			Value: aws.String(w.began.Add(60 * 24 * time.Hour).Format(time.RFC3339))}}})
+		_, err = w.direct.CreateTags(ctx, &ec2.CreateTagsInput{
+			Resources: []string{m.id}, Tags: []types.Tag{{Key: aws.String(inventory.TagKeepUntil),
+				Value: aws.String(w.began.Add(60 * 24 * time.Hour).Format(time.RFC3339))}}})
 	})
 	if err == nil && m.kept == 0 {
 		m.kept, m.keptBy = w.commands.Load(), "tag"
@@ -414,7 +423,9 @@ func (w *world) meddle(ctx context.Context) error {
 		return nil
 	}
 	h := w.host()
-	for _, args := range [][]string{enforcing, {"unfreeze", "--reason", "storm"}, {"state", "accept", "--reason", "storm"}, {"approvals"}} {
+	for _, args := range [][]string{
+		enforcing, {"unfreeze", "--reason", "storm"}, {"state", "accept", "--reason", "storm"}, {"approvals"},
+	} {
 		r := w.as(ctx, "ana", h, ending{stranger: true}, args...)
 		if r.exit == cliDone || r.exit == cliPartial {
 			return fmt.Errorf("#%d another user carries out %v: %s%s", r.number, args, r.out, r.errs)
@@ -491,6 +502,6 @@ func copied(from, to string) error {
 		if err != nil || !d.IsDir() {
 			return errors.Join(err, os.Chmod(path, 0o600))
 		}
-		return os.Chmod(path, 0o700) //nolint:gosec // a folder
+		return os.Chmod(path, 0o700)
 	})
 }

@@ -64,7 +64,10 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	s := &stand{dir: t.TempDir(), began: time.Now().UTC().Truncate(time.Hour), profiles: map[string]string{}, closers: map[*world][]func(){}}
+	s := &stand{
+		dir: t.TempDir(), began: time.Now().UTC().Truncate(time.Hour), profiles: map[string]string{},
+		closers: map[*world][]func(){},
+	}
 	account, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +83,8 @@ func newStand(t *testing.T) *stand {
 	}
 	for _, e := range account.Env() {
 		name, value, _ := strings.Cut(e, "=")
-		if name != "AWS_DISABLE_REQUEST_COMPRESSION" && name != "AWS_EC2_METADATA_DISABLED" && name != "AWS_SHARED_CREDENTIALS_FILE" {
+		if name != "AWS_DISABLE_REQUEST_COMPRESSION" && name != "AWS_EC2_METADATA_DISABLED" &&
+			name != "AWS_SHARED_CREDENTIALS_FILE" {
 			value = ""
 		}
 		t.Setenv(name, value)
@@ -101,7 +105,8 @@ func newStand(t *testing.T) *stand {
 	for _, statement := range []string{
 		"CREATE TABLE world_clock (at TIMESTAMPTZ NOT NULL)",
 		"INSERT INTO world_clock VALUES (pg_catalog.CLOCK_TIMESTAMP())",
-		"CREATE FUNCTION public.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql VOLATILE AS 'SELECT at FROM public.world_clock'",
+		"CREATE FUNCTION public.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql VOLATILE AS 'SELECT at FROM " +
+			"public.world_clock'",
 		emptying,
 	} {
 		if err := execute(t.Context(), s.template, statement); err != nil {

@@ -81,15 +81,18 @@ func TestStorm(t *testing.T) {
 	close(next)
 	all.Wait()
 	t.Logf("%s in %s", s, time.Since(began).Round(time.Second))
-	if schedules >= 100 && min(s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load(), s.restored.Load(), s.stalled.Load()) == 0 {
+	if schedules >= 100 && min(s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load(), s.restored.Load(),
+		s.stalled.Load()) == 0 {
 		t.Error("something was never done: the schedules show nothing of it")
 	}
 }
 
 // String says what was done.
 func (s *stand) String() string {
-	return fmt.Sprintf("%d machines ended, %d fixes, %d holds, %d of them by approvals, %d states put back, %d processes stopped, %d attempts of another user",
-		s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load(), s.restored.Load(), s.stalled.Load(), s.meddled.Load())
+	return fmt.Sprintf("%d machines ended, %d fixes, %d holds, %d of them by approvals, %d states put back, %d "+
+		"processes stopped, %d attempts of another user",
+		s.ended.Load(), s.fixes.Load(), s.holds.Load(), s.approvals.Load(), s.restored.Load(), s.stalled.Load(),
+		s.meddled.Load())
 }
 
 // schedule plays one schedule and says whether all was right; an odd seed shares a

@@ -209,7 +209,10 @@ const (
 
 // newWorld makes an account of its own and its hosts.
 func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), base: base, warned: map[string][]time.Time{}, approved: map[string]int64{}}
+	w := &world{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), base: base, warned: map[string][]time.Time{},
+		approved: map[string]int64{},
+	}
 	w.began = base.began
 	w.now = w.began
 	w.account = fmt.Sprintf("%012d", 100_000_000_000+base.worlds.Add(1))
@@ -222,7 +225,10 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 	slack := httptest.NewServer(http.HandlerFunc(w.slack))
 	base.onClose(w, slack.Close)
 	for i := range 3 {
-		h := &host{name: fmt.Sprintf("h%d", i), boot: fmt.Sprintf("b%d", i), dir: filepath.Join(w.dir, fmt.Sprintf("h%d", i)), data: filepath.Join(w.dir, "data")}
+		h := &host{
+			name: fmt.Sprintf("h%d", i), boot: fmt.Sprintf("b%d", i), dir: filepath.Join(w.dir, fmt.Sprintf("h%d", i)),
+			data: filepath.Join(w.dir, "data"),
+		}
 		h.proxy = faultproxy.NewHTTP(w.provider(h))
 		base.onClose(w, h.proxy.Close)
 		w.hosts = append(w.hosts, h)
@@ -236,7 +242,10 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 		if err := os.MkdirAll(h.dir, 0o700); err != nil {
 			return nil, err
 		}
-		files := map[string]string{"curfew.yaml": fmt.Sprintf(configuration, w.profile(h), slack.URL, askOver, budgetUSD), "policies.yaml": fmt.Sprintf(policies, w.verb, w.perHour)}
+		files := map[string]string{
+			"curfew.yaml":   fmt.Sprintf(configuration, w.profile(h), slack.URL, askOver, budgetUSD),
+			"policies.yaml": fmt.Sprintf(policies, w.verb, w.perHour),
+		}
 		for i := range jobs {
 			files[fmt.Sprintf("job-%d.yaml", i)] = fmt.Sprintf(job, i, 6+3*i)
 		}
@@ -262,25 +271,38 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 // leave leaves behind an address that nothing uses, and logs that are kept for good.
 func (w *world) leave(ctx context.Context) error {
 	address, err := w.direct.AllocateAddress(ctx, &ec2.AllocateAddressInput{TagSpecifications: []types.TagSpecification{{
-		ResourceType: types.ResourceTypeElasticIp, Tags: []types.Tag{{Key: aws.String("owner"), Value: aws.String("ana")}}}}})
+		ResourceType: types.ResourceTypeElasticIp, Tags: []types.Tag{
+			{Key: aws.String("owner"), Value: aws.String("ana")},
+		}}}})
 	if err != nil {
 		return err
 	}
 	name := "train-" + w.account
-	if _, err := w.logs.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{LogGroupName: &name, Tags: map[string]string{"owner": "ana"}}); err != nil {
+	if _, err := w.logs.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{
+		LogGroupName: &name, Tags: map[string]string{"owner": "ana"},
+	}); err != nil {
 		return err
 	}
 	w.wire.Patch(wire.Patch{Service: "logs", IDField: "logGroupName", ID: name,
 		Set: map[string]any{"creationTime": w.began.AddDate(-1, 0, 0).UnixMilli(), "storedBytes": int64(200 << 30)}})
 	w.wastes = []*waste{
-		{thing: w.thing("address", inventory.KindAddress, *address.AllocationId), rule: "address-unused", fixing: "ReleaseAddress", verb: "release"},
-		{thing: w.thing("logs", inventory.KindLogGroup, name), rule: "log-group-no-retention", fixing: "PutRetentionPolicy", verb: "put-retention"},
+		{
+			thing: w.thing("address", inventory.KindAddress, *address.AllocationId), rule: "address-unused",
+			fixing: "ReleaseAddress", verb: "release",
+		},
+		{
+			thing: w.thing("logs", inventory.KindLogGroup, name), rule: "log-group-no-retention",
+			fixing: "PutRetentionPolicy", verb: "put-retention",
+		},
 	}
 	return nil
 }
 
 func (w *world) thing(name string, kind inventory.Kind, id string) thing {
-	return thing{name: name, id: id, ref: inventory.Ref{Cloud: "aws", Account: w.account, Region: region, Kind: kind, ID: id}.String()}
+	return thing{
+		name: name, id: id,
+		ref: inventory.Ref{Cloud: "aws", Account: w.account, Region: region, Kind: kind, ID: id}.String(),
+	}
 }
 
 // things are all that may be kept.
@@ -298,18 +320,26 @@ func (w *world) profile(h *host) string { return "w" + w.account + h.name }
 
 // signIn gets keys of an account of its own, with a profile for each host.
 func (w *world) signIn(ctx context.Context) error {
-	cfg := aws.Config{Region: region, BaseEndpoint: aws.String(w.hosts[0].proxy.URL()), DisableRequestCompression: true, HTTPClient: wire.Client{},
+	cfg := aws.Config{
+		Region: region, BaseEndpoint: aws.String(w.hosts[0].proxy.URL()), DisableRequestCompression: true,
+		HTTPClient:  wire.Client{},
 		Credentials: credentials.NewStaticCredentialsProvider("testing", "testing", "")}
-	out, err := sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: aws.String("arn:aws:iam::" + w.account + ":role/storm"), RoleSessionName: aws.String("storm")})
+	out, err := sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{
+		RoleArn: aws.String("arn:aws:iam::" + w.account + ":role/storm"), RoleSessionName: aws.String("storm"),
+	})
 	if err != nil {
 		return fmt.Errorf("sign in: %w", err)
 	}
-	w.keys = aws.Credentials{AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey, SessionToken: *out.Credentials.SessionToken}
+	w.keys = aws.Credentials{
+		AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey,
+		SessionToken: *out.Credentials.SessionToken,
+	}
 	cfg.BaseEndpoint = aws.String(w.base.motoURL)
 	cfg.Credentials = credentials.StaticCredentialsProvider{Value: w.keys}
 	w.direct, w.logs = ec2.NewFromConfig(cfg), cloudwatchlogs.NewFromConfig(cfg)
 	for _, h := range w.hosts {
-		w.base.profile(w.profile(h), fmt.Sprintf("region = us-east-1\noutput = json\naws_access_key_id = %s\naws_secret_access_key = %s\naws_session_token = %s\nendpoint_url = %s\n",
+		w.base.profile(w.profile(h), fmt.Sprintf("region = us-east-1\noutput = json\naws_access_key_id = "+
+			"%s\naws_secret_access_key = %s\naws_session_token = %s\nendpoint_url = %s\n",
 			w.keys.AccessKeyID, w.keys.SecretAccessKey, w.keys.SessionToken, h.proxy.URL()))
 	}
 	return nil
@@ -338,9 +368,13 @@ func (w *world) provider(h *host) http.Handler {
 func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request, body []byte) {
 	_, operation := called(r, body)
 	form, _ := url.ParseQuery(string(body)) // what is no form names nothing
-	c := call{host: h, command: h.command.Load(), action: operation, at: w.clock(), staled: h.proxy.Staled(), again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{}}
+	c := call{
+		host: h, command: h.command.Load(), action: operation, at: w.clock(), staled: h.proxy.Staled(),
+		again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{},
+	}
 	for k, v := range form {
-		if strings.HasPrefix(k, "InstanceId") || strings.HasPrefix(k, "VolumeId") || k == "InstanceSpecification.InstanceId" || k == "AllocationId" {
+		if strings.HasPrefix(k, "InstanceId") || strings.HasPrefix(k, "VolumeId") ||
+			k == "InstanceSpecification.InstanceId" || k == "AllocationId" {
 			c.ids = append(c.ids, v...)
 		}
 	}
@@ -358,7 +392,8 @@ func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request
 	c.status = rw.Code
 	for id, ran := range c.running {
 		if ran && rw.Code == http.StatusOK && ends(c.action) { // moto's own clock is another one
-			w.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+			w.wire.Patch(wire.Patch{
+				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
 				Set: map[string]any{"reason": "User initiated (" + c.at.UTC().Format("2006-01-02 15:04:05") + " GMT)"}})
 		}
 	}
@@ -401,8 +436,10 @@ func (w *world) slack(rw http.ResponseWriter, r *http.Request) {
 // launch makes a machine and plans what it does.
 func (w *world) launch(ctx context.Context, name string, i int) error {
 	m := &machine{busy: map[int]bool{}, never: name == "persistent"}
-	tags := map[string]string{"Name": name, "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
-		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagPurpose: string(inventory.Experimentation)}
+	tags := map[string]string{
+		"Name": name, "team": "vision", "project": "detector", "owner": "ana", "environment": "research",
+		inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral),
+		inventory.TagPurpose: string(inventory.Experimentation)}
 	if m.never {
 		tags[inventory.TagLifetime] = string(inventory.Persistent)
 	}
@@ -410,15 +447,27 @@ func (w *world) launch(ctx context.Context, name string, i int) error {
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		list = append(list, types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
 	}
-	out, err := w.direct.RunInstances(ctx, &ec2.RunInstancesInput{ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: machineType,
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: aws.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: aws.Int32(100), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(name == "unsaved")}}},
-		TagSpecifications:   []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: list}}})
+	out, err := w.direct.RunInstances(ctx, &ec2.RunInstancesInput{
+		ImageId: aws.String("ami-0000000000000base"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		InstanceType: machineType,
+		BlockDeviceMappings: []types.BlockDeviceMapping{
+			{
+				DeviceName: aws.String("/dev/sda1"),
+				Ebs: &types.EbsBlockDevice{
+					VolumeSize: aws.Int32(100), VolumeType: types.VolumeTypeGp3, DeleteOnTermination: aws.Bool(name == "unsaved"),
+				},
+			},
+		},
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: list}}})
 	if err != nil {
 		return err
 	}
 	m.thing = w.thing(name, inventory.KindInstance, *out.Instances[0].InstanceId)
-	w.wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
-		Set: map[string]any{"launchTime": w.began.Add(-age)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+	w.wire.Patch(wire.Patch{
+		Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: m.id,
+		Set: map[string]any{
+			"launchTime": w.began.Add(-age),
+		}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 	if i == 1 || w.rng.IntN(3) == 0 { // it works now and then
 		for at := w.rng.IntN(60) - 60; at < 300; at += 1 + w.rng.IntN(90) {
 			for range 1 + w.rng.IntN(20) {
@@ -435,7 +484,9 @@ func (w *world) launch(ctx context.Context, name string, i int) error {
 func (w *world) measure() {
 	until := int(w.clock().Sub(w.began) / time.Minute)
 	put := func(at time.Time, namespace, name string, value float64, dims ...wire.Dimension) {
-		w.wire.Metrics.Put(w.account, region, namespace, name, dims, wire.Datum{Time: at, Sum: value, Min: value, Max: value, Count: 1})
+		w.wire.Metrics.Put(w.account, region, namespace, name, dims, wire.Datum{
+			Time: at, Sum: value, Min: value, Max: value, Count: 1,
+		})
 	}
 	for ; w.measured < until; w.measured++ {
 		at := w.began.Add(time.Duration(w.measured) * time.Minute)
@@ -506,7 +557,9 @@ func (o order) run(ctx context.Context, out, errs io.Writer) int {
 	// The state's clock stands still while a command runs. On a busy machine a command can
 	// take longer than two clocks may differ: then its own clock stands still as well.
 	since := func() time.Duration { return min(time.Since(began), 10*time.Second) + o.stalled() }
-	return cli.Run(ctx, cli.Process{Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data, WitnessDir: o.Witness, Version: "test",
+	return cli.Run(ctx, cli.Process{
+		Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data,
+		WitnessDir: o.Witness, Version: "test",
 		Lookup: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		Now:    func() time.Time { return o.Now.Add(since()) },
 		Uptime: func() (string, time.Duration) { return o.Boot, o.Up + since() }})
@@ -557,7 +610,10 @@ func (w *world) as(ctx context.Context, who string, h *host, end ending, args ..
 	number := w.commands.Add(1)
 	h.command.Store(number)
 	now := w.clock()
-	o := order{Args: args, Now: now.Add(h.skew), Boot: h.boot, Up: 50*time.Hour + now.Sub(w.began), Dir: h.dir, Data: h.data, User: who, Witness: h.dir + ".witness"}
+	o := order{
+		Args: args, Now: now.Add(h.skew), Boot: h.boot, Up: 50*time.Hour + now.Sub(w.began), Dir: h.dir, Data: h.data,
+		User: who, Witness: h.dir + ".witness",
+	}
 	if w.database == nil {
 		o.Witness = filepath.Join(w.dir, "witness") // of the one computer
 	} else {
@@ -582,13 +638,15 @@ func (w *world) as(ctx context.Context, who string, h *host, end ending, args ..
 		r.killed = bounded.Err() != nil
 	}
 	r.out, r.errs = out.String(), errs.String()
-	w.note("#%d %s on %s (%s) %s: exit %d %s", number, who, h.name, h.skew, strings.Join(args, " "), r.exit, strings.TrimSpace(r.errs))
+	w.note("#%d %s on %s (%s) %s: exit %d %s", number, who, h.name, h.skew, strings.Join(args, " "), r.exit,
+		strings.TrimSpace(r.errs))
 	return r
 }
 
 // mortal carries out a command line in a process of its own, which is killed or stopped at a call,
 // or is another user's.
-func (w *world) mortal(ctx context.Context, h *host, end ending, o order, out, errs *bytes.Buffer) (exit int, killed bool) {
+func (w *world) mortal(ctx context.Context, h *host, end ending, o order, out, errs *bytes.Buffer) (exit int,
+	killed bool) {
 	if end.stall != nil {
 		o.Stall = filepath.Join(h.dir, fmt.Sprintf("stall-%d", h.command.Load()))
 	}
@@ -643,7 +701,8 @@ func (w *world) named(name string) *machine {
 }
 
 func (w *world) databaseURL() string {
-	return fmt.Sprintf("postgres://curfew@127.0.0.1:%d/%s?sslmode=disable&options=-c%%20search_path%%3Dpublic,pg_catalog", w.tcp.Port(), w.database.name)
+	return fmt.Sprintf("postgres://curfew@127.0.0.1:%d/%s?sslmode=disable&options=-c%%20search_path%%3Dpublic,pg_catalog",
+		w.tcp.Port(), w.database.name)
 }
 
 // open opens the state for plain SQL.

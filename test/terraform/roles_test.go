@@ -37,13 +37,19 @@ func read(t *testing.T, s *State) documents {
 		}
 		d.of[r.Address], d.text[r.Address] = p, r.Values["policy"].(string)
 	}
-	d.names = strings.NewReplacer("{partition}", "aws", "{region}", "us-east-1", "{account}", "111122223333", "{session}", "s-1", "{person}", person,
-		"{image}", "ami-1", "{instance}", "i-1", "{volume}", "vol-1", "{network-interface}", "eni-1", "{spot-instances-request}", "sir-1", "{elastic-ip}", "eipalloc-1",
-		"{bucket}", s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"), "{data-bucket}", s.Text(`aws_s3_bucket.this["data"]`, "bucket"),
-		"{subnet}", first(s.Outputs["subnets"].Value.(map[string]any)), "{security-group}", s.Text("aws_security_group.sessions", "id"),
+	d.names = strings.NewReplacer("{partition}", "aws", "{region}", "us-east-1", "{account}", "111122223333", "{session}",
+		"s-1", "{person}", person,
+		"{image}", "ami-1", "{instance}", "i-1", "{volume}", "vol-1", "{network-interface}", "eni-1",
+		"{spot-instances-request}", "sir-1", "{elastic-ip}", "eipalloc-1",
+		"{bucket}", s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"), "{data-bucket}",
+		s.Text(`aws_s3_bucket.this["data"]`, "bucket"),
+		"{subnet}", first(s.Outputs["subnets"].Value.(map[string]any)), "{security-group}",
+		s.Text("aws_security_group.sessions", "id"),
 		"{machine-policy}", s.Text("aws_iam_policy.machine", "arn"), "{installation}", "a", "{name}", "demo",
-		"{log-group}", s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"), "{kms-key}", s.Text("aws_kms_key.logs", "arn"),
-		"{repository}", s.Text("aws_ecr_repository.sessions", "arn"), "{session-document}", s.Text("aws_ssm_document.session", "name"))
+		"{log-group}", s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"), "{kms-key}",
+		s.Text("aws_kms_key.logs", "arn"),
+		"{repository}", s.Text("aws_ecr_repository.sessions", "arn"), "{session-document}",
+		s.Text("aws_ssm_document.session", "name"))
 	return d
 }
 
@@ -65,7 +71,10 @@ func (d documents) by(c aws.SessionCaller) []*iam.Policy {
 }
 
 // tags are those of what a session has.
-var tags = map[string]string{"curfew:installation": "a", "curfew:session": "s-1", "curfew:session-name": "demo", "curfew:owner": person, "curfew:lifetime": "ephemeral"}
+var tags = map[string]string{
+	"curfew:installation": "a", "curfew:session": "s-1", "curfew:session-name": "demo", "curfew:owner": person,
+	"curfew:lifetime": "ephemeral",
+}
 
 // principal are the tags of the role of the session's machines, as IAM knows them.
 func principal(keys map[string]string) {
@@ -76,7 +85,9 @@ func principal(keys map[string]string) {
 
 // request is what AWS asks because of a call of the table.
 func (d documents) request(a aws.SessionAsk) iam.Request {
-	r := iam.Request{Action: a.Action, Resource: d.names.Replace(a.Resource), Keys: map[string]string{"aws:userid": person}}
+	r := iam.Request{
+		Action: a.Action, Resource: d.names.Replace(a.Resource), Keys: map[string]string{"aws:userid": person},
+	}
 	principal(r.Keys)
 	for k, v := range a.Keys {
 		r.Keys[k] = d.names.Replace(v)
@@ -135,7 +146,9 @@ func TestRoles(t *testing.T) {
 // by the conditions that AWS decides by, no one else where it changes something.
 func (d documents) calls(t *testing.T) {
 	changes := func(a string) bool {
-		for _, word := range []string{"Describe", "Get", "List", "GenerateDataKey", "Decrypt", "BatchGet", "OpenDataChannel"} {
+		for _, word := range []string{
+			"Describe", "Get", "List", "GenerateDataKey", "Decrypt", "BatchGet", "OpenDataChannel",
+		} {
 			if strings.Contains(a, word) {
 				return false
 			}
@@ -160,13 +173,17 @@ func (d documents) calls(t *testing.T) {
 				}
 			}
 			// terraform/session launches under its session policy.
-			ends := c.Service == "iam" && !strings.HasPrefix(c.Name, "List") || c.Service == "ec2" && (c.Name == "RunInstances" || c.Name == "TerminateInstances" || !changes(a.Action))
+			ends := c.Service == "iam" && !strings.HasPrefix(c.Name, "List") || c.Service == "ec2" &&
+				(c.Name == "RunInstances" || c.Name == "TerminateInstances" || !changes(a.Action))
 			if c.By == aws.ByLauncher && ends && !allowed(t, append(d.by(c.By), d.limits), r) {
 				t.Errorf("terraform/session may not %s: %+v", c.Name, r)
 			}
 		}
 	}
-	for _, name := range []string{"ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceCreditSpecifications", "ec2:DescribeTags", "ec2:DescribeVpcs"} {
+	for _, name := range []string{
+		"ec2:DescribeInstanceAttribute", "ec2:DescribeInstanceCreditSpecifications", "ec2:DescribeTags",
+		"ec2:DescribeVpcs",
+	} {
 		if !allowed(t, append(d.by(aws.ByLauncher), d.limits), iam.Request{Action: name}) {
 			t.Errorf("Terraform may not %s, which AWS's provider calls for a machine", name)
 		}
@@ -174,7 +191,8 @@ func (d documents) calls(t *testing.T) {
 }
 
 // changed returns the request of a call with something changed.
-func (d documents) changed(t *testing.T, caller aws.SessionCaller, call, resource string, change func(*iam.Request)) iam.Request {
+func (d documents) changed(t *testing.T, caller aws.SessionCaller, call, resource string,
+	change func(*iam.Request)) iam.Request {
 	t.Helper()
 	for _, c := range aws.SessionCalls {
 		for _, a := range c.Asks {
@@ -215,82 +233,202 @@ func (d documents) refusals(t *testing.T) {
 	}
 	const bucket = "arn:aws:s3:::{bucket}/"
 	cases := []refusal{
-		{"a machine with IMDSv1", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:MetadataHttpTokens", "optional")},
-		{"a machine that does not say", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:MetadataHttpTokens", "")},
-		{"a machine with another profile", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:InstanceProfile", "arn:aws:iam::111122223333:instance-profile/admin")},
-		{"a machine with the profile of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:InstanceProfile", "arn:aws:iam::111122223333:instance-profile/curfew/sessions/other/s-1/x")},
+		{
+			"a machine with IMDSv1", aws.ByLauncher, "ec2:RunInstances", "instance/",
+			set(keys, "ec2:MetadataHttpTokens", "optional"),
+		},
+		{
+			"a machine that does not say", aws.ByLauncher, "ec2:RunInstances", "instance/",
+			set(keys, "ec2:MetadataHttpTokens", ""),
+		},
+		{
+			"a machine with another profile", aws.ByLauncher, "ec2:RunInstances", "instance/",
+			set(keys, "ec2:InstanceProfile", "arn:aws:iam::111122223333:instance-profile/admin"),
+		},
+		{
+			"a machine with the profile of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/",
+			set(keys, "ec2:InstanceProfile", "arn:aws:iam::111122223333:instance-profile/curfew/sessions/other/s-1/x"),
+		},
 		{"a role without the boundary", aws.ByLauncher, "iam:CreateRole", "", set(keys, "iam:PermissionsBoundary", "")},
-		{"a role with another boundary", aws.ByLauncher, "iam:CreateRole", "", set(keys, "iam:PermissionsBoundary", "arn:aws:iam::aws:policy/AdministratorAccess")},
+		{
+			"a role with another boundary", aws.ByLauncher, "iam:CreateRole", "",
+			set(keys, "iam:PermissionsBoundary", "arn:aws:iam::aws:policy/AdministratorAccess"),
+		},
 		{"a role elsewhere", aws.ByLauncher, "iam:CreateRole", "", on("arn:aws:iam::{account}:role/admin")},
-		{"the tags of another installation's role", aws.ByLauncher, "iam:TagRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
-		{"the role of another installation", aws.ByLauncher, "iam:PassRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
+		{
+			"the tags of another installation's role", aws.ByLauncher, "iam:TagRole", "",
+			on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x"),
+		},
+		{
+			"the role of another installation", aws.ByLauncher, "iam:PassRole", "",
+			on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x"),
+		},
 		{"a role without session", aws.ByLauncher, "iam:TagRole", "", set(made, "curfew:session", "")},
-		{"the end of another installation's role", aws.ByLauncher, "iam:DeleteRole", "", on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x")},
-		{"another installation's profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "", on("arn:aws:iam::{account}:instance-profile/curfew/sessions/other/s-1/x")},
-		{"another policy for a role", aws.ByLauncher, "iam:AttachRolePolicy", "", set(keys, "iam:PolicyARN", "arn:aws:iam::aws:policy/AdministratorAccess")},
+		{
+			"the end of another installation's role", aws.ByLauncher, "iam:DeleteRole", "",
+			on("arn:aws:iam::{account}:role/curfew/sessions/other/s-1/x"),
+		},
+		{
+			"another installation's profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "",
+			on("arn:aws:iam::{account}:instance-profile/curfew/sessions/other/s-1/x"),
+		},
+		{
+			"another policy for a role", aws.ByLauncher, "iam:AttachRolePolicy", "",
+			set(keys, "iam:PolicyARN", "arn:aws:iam::aws:policy/AdministratorAccess"),
+		},
 		{"the policy for another role", aws.ByLauncher, "iam:AttachRolePolicy", "", on("arn:aws:iam::{account}:role/admin")},
-		{"the end of another role", aws.ByLauncher, "iam:DeleteRole", "", on("arn:aws:iam::{account}:role/curfew-backbone-launch")},
-		{"the role of another in a profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "", on("arn:aws:iam::{account}:instance-profile/admin")},
-		{"a machine without a profile", aws.ByLauncher, "ec2:RunInstances", "instance/", set(keys, "ec2:InstanceProfile", "")},
+		{
+			"the end of another role", aws.ByLauncher, "iam:DeleteRole", "",
+			on("arn:aws:iam::{account}:role/curfew-backbone-launch"),
+		},
+		{
+			"the role of another in a profile", aws.ByLauncher, "iam:AddRoleToInstanceProfile", "",
+			on("arn:aws:iam::{account}:instance-profile/admin"),
+		},
+		{
+			"a machine without a profile", aws.ByLauncher, "ec2:RunInstances", "instance/",
+			set(keys, "ec2:InstanceProfile", ""),
+		},
 		{"a disk that is not encrypted", aws.ByLauncher, "ec2:RunInstances", "volume/", set(keys, "ec2:Encrypted", "false")},
-		{"an interface in another network", aws.ByLauncher, "ec2:RunInstances", "network-interface/", set(keys, "ec2:Subnet", "arn:aws:ec2:us-east-1:111122223333:subnet/subnet-other")},
-		{"another subnet", aws.ByLauncher, "ec2:RunInstances", "subnet/", on("arn:aws:ec2:{region}:{account}:subnet/subnet-other")},
-		{"another security group", aws.ByLauncher, "ec2:RunInstances", "security-group/", on("arn:aws:ec2:{region}:{account}:security-group/sg-other")},
+		{
+			"an interface in another network", aws.ByLauncher, "ec2:RunInstances", "network-interface/",
+			set(keys, "ec2:Subnet", "arn:aws:ec2:us-east-1:111122223333:subnet/subnet-other"),
+		},
+		{
+			"another subnet", aws.ByLauncher, "ec2:RunInstances", "subnet/",
+			on("arn:aws:ec2:{region}:{account}:subnet/subnet-other"),
+		},
+		{
+			"another security group", aws.ByLauncher, "ec2:RunInstances", "security-group/",
+			on("arn:aws:ec2:{region}:{account}:security-group/sg-other"),
+		},
 		{"a key for SSH", aws.ByLauncher, "ec2:RunInstances", "subnet/", on("arn:aws:ec2:{region}:{account}:key-pair/ana")},
-		{"another region", aws.ByLauncher, "ec2:RunInstances", "instance/", on("arn:aws:ec2:eu-west-1:{account}:instance/*")},
+		{
+			"another region", aws.ByLauncher, "ec2:RunInstances", "instance/",
+			on("arn:aws:ec2:eu-west-1:{account}:instance/*"),
+		},
 		{"another role", aws.ByLauncher, "iam:PassRole", "", on("arn:aws:iam::{account}:role/admin")},
-		{"the role to another service", aws.ByLauncher, "iam:PassRole", "", set(keys, "iam:PassedToService", "lambda.amazonaws.com")},
+		{
+			"the role to another service", aws.ByLauncher, "iam:PassRole", "",
+			set(keys, "iam:PassedToService", "lambda.amazonaws.com"),
+		},
 		{"tags of what is there", aws.ByLauncher, "ec2:CreateTags", "instance/", set(keys, "ec2:CreateAction", "")},
 		{"tags of an image", aws.ByLauncher, "ec2:CreateTags", "instance/", set(keys, "ec2:CreateAction", "CreateImage")},
-		{"the end of another installation's machine", aws.ByLauncher, "ec2:TerminateInstances", "instance/", set(has, "curfew:installation", "other")},
-		{"the end of a machine without installation", aws.ByLauncher, "ec2:TerminateInstances", "instance/", set(has, "curfew:installation", "")},
-		{"the end of what is no session", aws.ByLauncher, "ec2:TerminateInstances", "instance/", set(has, "curfew:session", "")},
-		{"the end of what stays", aws.ByLauncher, "ec2:TerminateInstances", "instance/", set(has, "curfew:lifetime", "Persistent")},
+		{
+			"the end of another installation's machine", aws.ByLauncher, "ec2:TerminateInstances", "instance/",
+			set(has, "curfew:installation", "other"),
+		},
+		{
+			"the end of a machine without installation", aws.ByLauncher, "ec2:TerminateInstances", "instance/",
+			set(has, "curfew:installation", ""),
+		},
+		{
+			"the end of what is no session", aws.ByLauncher, "ec2:TerminateInstances", "instance/",
+			set(has, "curfew:session", ""),
+		},
+		{
+			"the end of what stays", aws.ByLauncher, "ec2:TerminateInstances", "instance/",
+			set(has, "curfew:lifetime", "Persistent"),
+		},
 		{"a disk that is no session's", aws.ByLauncher, "ec2:DeleteVolume", "volume/", set(has, "curfew:session", "")},
-		{"an object of data", aws.ByLauncher, "s3:PutObject", "sessions/", on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar")},
+		{
+			"an object of data", aws.ByLauncher, "s3:PutObject", "sessions/",
+			on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar"),
+		},
 		{"an object elsewhere in the bucket", aws.ByLauncher, "s3:PutObject", "sessions/", on(bucket + "sessionsold/a")},
 		{"a list of the whole bucket", aws.ByLauncher, "s3:ListBucket", "", set(keys, "s3:prefix", "")},
-		{"a parameter of another program", aws.ByLauncher, "ssm:GetParameters", "parameter/", on("arn:aws:ssm:{region}:{account}:parameter/payroll/key")},
+		{
+			"a parameter of another program", aws.ByLauncher, "ssm:GetParameters", "parameter/",
+			on("arn:aws:ssm:{region}:{account}:parameter/payroll/key"),
+		},
 
 		{"another's machine", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:owner", "AIDABEN")},
 		{"a machine without owner", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:owner", "")},
 		{"a name that begins alike", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:owner", person+"2")},
 		{"a machine that is no session", aws.ByPerson, "ssm:StartSession", "instance/", set(has, "curfew:session", "")},
-		{"without naming a document", aws.ByPerson, "ssm:StartSession", "instance/", set(keys, "ssm:SessionDocumentAccessCheck", "false")},
-		{"the account's own document, which need not record", aws.ByPerson, "ssm:StartSession", "document/", on("arn:aws:ssm:{region}:{account}:document/SSM-SessionManagerRunShell")},
-		{"a document that runs commands", aws.ByPerson, "ssm:StartSession", "document/", on("arn:aws:ssm:{region}::document/AWS-StartNonInteractiveCommand")},
-		{"another's connection", aws.ByPerson, "ssm:TerminateSession", "session/", on("arn:aws:ssm:{region}:{account}:session/AIDABEN-0a1b")},
-		{"another's connection, resumed", aws.ByPerson, "ssm:ResumeSession", "session/", on("arn:aws:ssm:{region}:{account}:session/AIDABEN-0a1b")},
+		{
+			"without naming a document", aws.ByPerson, "ssm:StartSession", "instance/",
+			set(keys, "ssm:SessionDocumentAccessCheck", "false"),
+		},
+		{
+			"the account's own document, which need not record", aws.ByPerson, "ssm:StartSession", "document/",
+			on("arn:aws:ssm:{region}:{account}:document/SSM-SessionManagerRunShell"),
+		},
+		{
+			"a document that runs commands", aws.ByPerson, "ssm:StartSession", "document/",
+			on("arn:aws:ssm:{region}::document/AWS-StartNonInteractiveCommand"),
+		},
+		{
+			"another's connection", aws.ByPerson, "ssm:TerminateSession", "session/",
+			on("arn:aws:ssm:{region}:{account}:session/AIDABEN-0a1b"),
+		},
+		{
+			"another's connection, resumed", aws.ByPerson, "ssm:ResumeSession", "session/",
+			on("arn:aws:ssm:{region}:{account}:session/AIDABEN-0a1b"),
+		},
 
-		{"an order to another session", aws.ByMachine, "s3:PutObject", "status-0", on(bucket + "sessions/control/s-2/order.json")},
+		{
+			"an order to another session", aws.ByMachine, "s3:PutObject", "status-0",
+			on(bucket + "sessions/control/s-2/order.json"),
+		},
 		{"an order to itself", aws.ByMachine, "s3:PutObject", "status-0", on(bucket + "sessions/control/s-1/order.json")},
 		{"the end of an order", aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + "sessions/control/s-1/order.json")},
-		{"the end of its own status", aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + "sessions/control/s-1/status-0.json")},
-		{"an object of data from a machine", aws.ByMachine, "s3:PutObject", "parts", on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar")},
+		{
+			"the end of its own status", aws.ByMachine, "s3:DeleteObject", "parts",
+			on(bucket + "sessions/control/s-1/status-0.json"),
+		},
+		{
+			"an object of data from a machine", aws.ByMachine, "s3:PutObject", "parts",
+			on("arn:aws:s3:::{data-bucket}/imagenet/0001.tar"),
+		},
 		{"an object of a dataset bucket", aws.ByMachine, "s3:PutObject", "parts", on("arn:aws:s3:::imagenet-mirror/a")},
 		{"an object elsewhere from a machine", aws.ByMachine, "s3:PutObject", "parts", on(bucket + "a")},
 		{"the program that machines run", aws.ByMachine, "s3:PutObject", "parts", on(bucket + "sessions/bin/curfew")},
 		{"another bucket", aws.ByMachine, "s3:GetObject", "parts", on("arn:aws:s3:::payroll/sessions/a")},
-		{"a parameter of another program from a machine", aws.ByMachine, "ssm:GetParameters", "parameter/", on("arn:aws:ssm:{region}:{account}:parameter/payroll/key")},
-		{"a parameter of another session", aws.ByMachine, "ssm:GetParameters", "parameter/", on("arn:aws:ssm:{region}:{account}:parameter/curfew/sessions/names/demo2/token")},
-		{"a secret of another session", aws.ByMachine, "secretsmanager:GetSecretValue", "", on("arn:aws:secretsmanager:{region}:{account}:secret:curfew/sessions/names/other/token-a1b2c3")},
-		{"another log group", aws.ByMachine, "logs:PutLogEvents", "log-group", on("arn:aws:logs:{region}:{account}:log-group:/payroll:log-stream:a")},
+		{
+			"a parameter of another program from a machine", aws.ByMachine, "ssm:GetParameters", "parameter/",
+			on("arn:aws:ssm:{region}:{account}:parameter/payroll/key"),
+		},
+		{
+			"a parameter of another session", aws.ByMachine, "ssm:GetParameters", "parameter/",
+			on("arn:aws:ssm:{region}:{account}:parameter/curfew/sessions/names/demo2/token"),
+		},
+		{
+			"a secret of another session", aws.ByMachine, "secretsmanager:GetSecretValue", "",
+			on("arn:aws:secretsmanager:{region}:{account}:secret:curfew/sessions/names/other/token-a1b2c3"),
+		},
+		{
+			"another log group", aws.ByMachine, "logs:PutLogEvents", "log-group",
+			on("arn:aws:logs:{region}:{account}:log-group:/payroll:log-stream:a"),
+		},
 	}
 	for _, tag := range aws.SessionTags {
 		for _, noun := range []string{"instance/", "volume/", "spot-instances-request/"} {
-			cases = append(cases, refusal{noun + " without " + tag, aws.ByLauncher, "ec2:RunInstances", noun, set(made, tag, "")})
+			cases = append(cases, refusal{
+				noun + " without " + tag, aws.ByLauncher, "ec2:RunInstances", noun, set(made, tag, ""),
+			})
 		}
-		cases = append(cases, refusal{"tags without " + tag, aws.ByLauncher, "ec2:CreateTags", "instance/", set(made, tag, "")})
+		cases = append(cases, refusal{
+			"tags without " + tag, aws.ByLauncher, "ec2:CreateTags", "instance/", set(made, tag, ""),
+		})
 	}
-	cases = append(cases, refusal{"a machine of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/", set(made, "curfew:installation", "other")})
+	cases = append(cases, refusal{
+		"a machine of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/",
+		set(made, "curfew:installation", "other"),
+	})
 	// Names that begin alike, other installations, and what is above all of them.
-	for _, key := range []string{"sessions/control/s-12/", "sessions/control/s-1", "sessions/control/", "sessions/work/a/demo2/", "sessions/work/b/demo/", "sessions/work/a/", "sessions/work/", "sessions/", ""} {
+	for _, key := range []string{
+		"sessions/control/s-12/", "sessions/control/s-1", "sessions/control/", "sessions/work/a/demo2/",
+		"sessions/work/b/demo/", "sessions/work/a/", "sessions/work/", "sessions/", "",
+	} {
 		cases = append(cases,
 			refusal{"a list of " + key, aws.ByMachine, "s3:ListBucket", "{bucket}", set(keys, "s3:prefix", key)},
 			refusal{"an object below " + key, aws.ByMachine, "s3:GetObject", "status-0", on(bucket + key + "x")},
 			refusal{"a status below " + key, aws.ByMachine, "s3:PutObject", "status-0", on(bucket + key + "status-0.json")},
 			refusal{"work below " + key, aws.ByMachine, "s3:PutObject", "parts", on(bucket + key + "node-0/HEAD")},
-			refusal{"the end of work below " + key, aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + key + "node-0/HEAD")})
+			refusal{
+				"the end of work below " + key, aws.ByMachine, "s3:DeleteObject", "parts", on(bucket + key + "node-0/HEAD"),
+			})
 	}
 	for _, c := range cases {
 		if same := d.changed(t, c.caller, c.call, c.resource, func(*iam.Request) {}); !allowed(t, d.by(c.caller), same) {
@@ -302,7 +440,8 @@ func (d documents) refusals(t *testing.T) {
 		}
 	}
 	// An owner is compared, never matched: a tag or an id may have an asterisk.
-	if !strings.Contains(d.text["aws_iam_policy.connect"], `"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}`) {
+	if !strings.Contains(d.text["aws_iam_policy.connect"],
+		`"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}`) {
 		t.Errorf("owners are not compared for equality: %s", d.text["aws_iam_policy.connect"])
 	}
 	// A dataset bucket that was named is read.
@@ -323,26 +462,42 @@ func open(p *iam.Policy) *iam.Policy {
 func (d documents) neverPersistent(t *testing.T) {
 	persistent := map[string]string{"curfew:lifetime": "persistent", "curfew:installation": "a", "curfew:session": "s-1"}
 	never := []iam.Request{
-		{Action: "s3:DeleteBucket"}, {Action: "s3:PutLifecycleConfiguration"}, {Action: "s3:PutBucketPolicy"}, {Action: "s3:DeleteBucketPolicy"}, {Action: "s3:PutBucketVersioning"},
-		{Action: "s3:DeleteObjectVersion"}, {Action: "ecr:DeleteRepository"}, {Action: "ecr:BatchDeleteImage"}, {Action: "ecr:PutLifecyclePolicy"},
-		{Action: "logs:DeleteLogGroup"}, {Action: "logs:DeleteLogStream"}, {Action: "logs:PutRetentionPolicy"}, {Action: "kms:ScheduleKeyDeletion"}, {Action: "kms:DisableKey"},
-		{Action: "ssm:PutParameter"}, {Action: "ssm:DeleteParameter"}, {Action: "ec2:DeleteVpc"}, {Action: "ec2:DeleteSubnet"}, {Action: "ec2:DeleteSecurityGroup"},
-		{Action: "ec2:AuthorizeSecurityGroupIngress"}, {Action: "ec2:AuthorizeSecurityGroupEgress"}, {Action: "ec2:DeleteSnapshot"}, {Action: "ec2:DeregisterImage"},
+		{Action: "s3:DeleteBucket"}, {Action: "s3:PutLifecycleConfiguration"}, {Action: "s3:PutBucketPolicy"},
+		{Action: "s3:DeleteBucketPolicy"}, {Action: "s3:PutBucketVersioning"},
+		{Action: "s3:DeleteObjectVersion"}, {Action: "ecr:DeleteRepository"}, {Action: "ecr:BatchDeleteImage"},
+		{Action: "ecr:PutLifecyclePolicy"},
+		{Action: "logs:DeleteLogGroup"}, {Action: "logs:DeleteLogStream"}, {Action: "logs:PutRetentionPolicy"},
+		{Action: "kms:ScheduleKeyDeletion"}, {Action: "kms:DisableKey"},
+		{Action: "ssm:PutParameter"}, {Action: "ssm:DeleteParameter"}, {Action: "ec2:DeleteVpc"},
+		{Action: "ec2:DeleteSubnet"}, {Action: "ec2:DeleteSecurityGroup"},
+		{Action: "ec2:AuthorizeSecurityGroupIngress"}, {Action: "ec2:AuthorizeSecurityGroupEgress"},
+		{Action: "ec2:DeleteSnapshot"}, {Action: "ec2:DeregisterImage"},
 		{Action: "ec2:DeleteNatGateway"}, {Action: "ec2:CreateRoute"}, {Action: "secretsmanager:DeleteSecret"},
-		{Action: "ec2:TerminateInstances", Tags: persistent}, {Action: "ec2:StopInstances", Tags: persistent}, {Action: "ec2:DeleteVolume", Tags: persistent},
+		{Action: "ec2:TerminateInstances", Tags: persistent}, {Action: "ec2:StopInstances", Tags: persistent},
+		{Action: "ec2:DeleteVolume", Tags: persistent},
 		{Action: "ec2:TerminateInstances", Tags: map[string]string{"Curfew:Lifetime": "PERSISTENT"}},
 	}
-	orders := []iam.Request{{Action: "ssm:SendCommand"}, {Action: "ssm:StartSession"}, {Action: "ssm:StartAutomationExecution"}, {Action: "ssm:CreateAssociation"}}
+	orders := []iam.Request{
+		{Action: "ssm:SendCommand"}, {Action: "ssm:StartSession"}, {Action: "ssm:StartAutomationExecution"},
+		{Action: "ssm:CreateAssociation"},
+	}
 	for name, tc := range map[string]struct {
 		p     *iam.Policy
 		never []iam.Request
 	}{
 		"aws_iam_policy.boundary":    {d.of["aws_iam_policy.boundary"], append(never, orders...)},
 		"aws_iam_role_policy.launch": {d.of["aws_iam_role_policy.launch"], append(never, orders...)},
-		"aws_iam_policy.machine": {d.of["aws_iam_policy.machine"], append(orders, iam.Request{Action: "sts:AssumeRole"}, iam.Request{Action: "ec2:TerminateInstances"},
-			iam.Request{Action: "ec2:StopInstances"}, iam.Request{Action: "ec2:CreateTags"}, iam.Request{Action: "iam:PassRole"}, iam.Request{Action: "iam:PutRolePolicy"}, iam.Request{Action: "iam:TagRole"})},
-		"limits of terraform/session": {d.limits, append(append(never, orders...), iam.Request{Action: "iam:CreateRole"}, iam.Request{Action: "iam:PutRolePolicy"}, iam.Request{Action: "s3:PutObject"},
-			iam.Request{Action: "s3:DeleteObject"}, iam.Request{Action: "rds:DeleteDBInstance"}, iam.Request{Action: "dynamodb:DeleteTable"}, iam.Request{Action: "sts:AssumeRole"})},
+		"aws_iam_policy.machine": {
+			d.of["aws_iam_policy.machine"], append(orders, iam.Request{Action: "sts:AssumeRole"},
+				iam.Request{Action: "ec2:TerminateInstances"},
+				iam.Request{Action: "ec2:StopInstances"}, iam.Request{Action: "ec2:CreateTags"},
+				iam.Request{Action: "iam:PassRole"}, iam.Request{Action: "iam:PutRolePolicy"},
+				iam.Request{Action: "iam:TagRole"})},
+		"limits of terraform/session": {
+			d.limits, append(append(never, orders...), iam.Request{Action: "iam:CreateRole"},
+				iam.Request{Action: "iam:PutRolePolicy"}, iam.Request{Action: "s3:PutObject"},
+				iam.Request{Action: "s3:DeleteObject"}, iam.Request{Action: "rds:DeleteDBInstance"},
+				iam.Request{Action: "dynamodb:DeleteTable"}, iam.Request{Action: "sts:AssumeRole"})},
 	} {
 		for _, r := range tc.never {
 			r.Resource = "arn:aws:any:us-east-1:111122223333:thing"
@@ -352,8 +507,13 @@ func (d documents) neverPersistent(t *testing.T) {
 		}
 	}
 	// The boundary holds whatever a role is given besides.
-	for _, action := range []string{"iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy", "sts:AssumeRole", "organizations:LeaveOrganization", "rds:DeleteDBInstance", "lambda:CreateFunction"} {
-		if allowed(t, []*iam.Policy{d.of["aws_iam_policy.boundary"]}, iam.Request{Action: action, Resource: "arn:aws:any:us-east-1:111122223333:thing"}) {
+	for _, action := range []string{
+		"iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy", "sts:AssumeRole", "organizations:LeaveOrganization",
+		"rds:DeleteDBInstance", "lambda:CreateFunction",
+	} {
+		if allowed(t, []*iam.Policy{
+			d.of["aws_iam_policy.boundary"],
+		}, iam.Request{Action: action, Resource: "arn:aws:any:us-east-1:111122223333:thing"}) {
 			t.Errorf("the boundary allows %s", action)
 		}
 	}
@@ -426,10 +586,13 @@ func trust(t *testing.T, s *State) {
 // and all together: none can end, or enter, what it could not before.
 func (d documents) paths(t *testing.T, s *State) {
 	all := map[string][]*iam.Policy{
-		"read": {d.of["aws_iam_role_policy.read"]}, "act": {d.of["aws_iam_role_policy.act[0]"]}, "launch": d.by(aws.ByLauncher),
+		"read": {d.of["aws_iam_role_policy.read"]}, "act": {d.of["aws_iam_role_policy.act[0]"]},
+		"launch": d.by(aws.ByLauncher),
 		"runner": {d.of["aws_iam_role_policy.runner[0]"]}, "person": d.by(aws.ByPerson), "machine": d.by(aws.ByMachine),
 	}
-	in := iam.Account{Partition: "aws", Region: "us-east-1", ID: "111122223333", Bucket: s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"),
+	in := iam.Account{
+		Partition: "aws", Region: "us-east-1", ID: "111122223333", Bucket: s.Text(`aws_s3_bucket.this["sessions"]`,
+			"bucket"),
 		Policies: map[string]*iam.Policy{s.Text("aws_iam_policy.machine", "arn"): d.of["aws_iam_policy.machine"]}}
 	var together []iam.Principal
 	for name, documents := range all {
@@ -455,7 +618,9 @@ func (d documents) paths(t *testing.T, s *State) {
 // for the inline policies of a role, without white space.
 func (d documents) printed(t *testing.T) {
 	for name, printed := range map[string][]byte{"aws_iam_role_policy.read": aws.PolicyJSON("aws"),
-		"aws_iam_role_policy.act[0]": aws.ActionPolicyJSON(aws.Grants{Partition: "aws", Governed: []map[string]string{{"curfew:lifetime": "ephemeral"}}, Buckets: []string{"models"}})} {
+		"aws_iam_role_policy.act[0]": aws.ActionPolicyJSON(aws.Grants{
+			Partition: "aws", Governed: []map[string]string{{"curfew:lifetime": "ephemeral"}}, Buckets: []string{"models"},
+		})} {
 		var got, want any
 		if err := json.Unmarshal([]byte(d.text[name]), &got); err != nil {
 			t.Fatal(err)
@@ -524,10 +689,13 @@ func (d documents) state(t *testing.T) {
 		action, resource string
 		want             bool
 	}{
-		{"s3:GetObject", backbone, true}, {"s3:PutObject", backbone, false}, {"s3:DeleteObject", backbone, false}, {"s3:PutObject", backbone + ".tflock", false},
-		{"s3:GetObject", own, true}, {"s3:PutObject", own, true}, {"s3:PutObject", own + ".tflock", true}, {"s3:DeleteObject", own + ".tflock", true},
+		{"s3:GetObject", backbone, true}, {"s3:PutObject", backbone, false}, {"s3:DeleteObject", backbone, false},
+		{"s3:PutObject", backbone + ".tflock", false},
+		{"s3:GetObject", own, true}, {"s3:PutObject", own, true}, {"s3:PutObject", own + ".tflock", true},
+		{"s3:DeleteObject", own + ".tflock", true},
 		{"s3:GetObject", "arn:aws:s3:::states/payroll.tfstate", false}, {"s3:DeleteBucket", "arn:aws:s3:::states", false},
-		{"sts:AssumeRole", "arn:aws:iam::111122223333:role/curfew-backbone-launch", true}, {"sts:AssumeRole", "arn:aws:iam::111122223333:role/curfew-backbone-act", false},
+		{"sts:AssumeRole", "arn:aws:iam::111122223333:role/curfew-backbone-launch", true},
+		{"sts:AssumeRole", "arn:aws:iam::111122223333:role/curfew-backbone-act", false},
 	} {
 		if got := allowed(t, []*iam.Policy{p}, iam.Request{Action: tc.action, Resource: tc.resource}); got != tc.want {
 			t.Errorf("%s of %s: %v, want %v", tc.action, tc.resource, got, tc.want)

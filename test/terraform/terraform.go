@@ -102,12 +102,13 @@ func provider(ctx context.Context) (program, version string, err error) {
 		}
 	}
 	name := "terraform-provider-aws_v" + version + "_x5"
-	program, err = cached(ctx, fmt.Sprintf("terraform-provider-%x", sum.Sum(nil)[:6]), name, func(fresh string) *exec.Cmd {
-		build := exec.CommandContext(ctx, "go", "build", "-p", "1", "-o", filepath.Join(fresh, name), ".")
-		build.Dir = source
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		return build
-	})
+	program, err = cached(ctx, fmt.Sprintf("terraform-provider-%x", sum.Sum(nil)[:6]), name,
+		func(fresh string) *exec.Cmd {
+			build := exec.CommandContext(ctx, "go", "build", "-p", "1", "-o", filepath.Join(fresh, name), ".")
+			build.Dir = source
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			return build
+		})
 	return program, version, err
 }
 
@@ -205,7 +206,8 @@ func (w *World) write(name, text string) {
 
 // Try runs Terraform in a module and returns what it prints, with what it prints of errors.
 func (w *World) Try(module string, args ...string) (string, error) {
-	cmd := exec.CommandContext(w.t.Context(), w.program, append([]string{"-chdir=" + filepath.Join(w.Dir, "terraform", module)}, args...)...)
+	cmd := exec.CommandContext(w.t.Context(), w.program,
+		append([]string{"-chdir=" + filepath.Join(w.Dir, "terraform", module)}, args...)...)
 	cmd.Env = w.env
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -30,16 +30,24 @@ func slow(t *testing.T) {
 
 // of is the configuration of a backbone with every option.
 var whole = map[string]any{
-	"region": "us-east-1", "curfew_principals": []string{"arn:aws:iam::111122223333:role/platform"}, "external_id": "x1", "act": true,
+	"region": "us-east-1", "curfew_principals": []string{"arn:aws:iam::111122223333:role/platform"}, "external_id": "x1",
+	"act":              true,
 	"governed_buckets": []string{"models"},
 	"governed_tags":    []map[string]string{{"curfew:lifetime": "ephemeral"}},
 	"dataset_buckets":  []string{"imagenet-mirror"},
-	"state":            map[string]string{"bucket": "states", "key": "curfew/backbone.tfstate", "session_prefix": "curfew/sessions/"},
-	"runners":          map[string]any{"provider": "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com", "subjects": []string{"repo:acme/vision:ref:refs/heads/main"}},
+	"state": map[string]string{
+		"bucket": "states", "key": "curfew/backbone.tfstate", "session_prefix": "curfew/sessions/",
+	},
+	"runners": map[string]any{
+		"provider": "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com",
+		"subjects": []string{"repo:acme/vision:ref:refs/heads/main"},
+	},
 }
 
 // plain is the least that a backbone is told.
-var plain = map[string]any{"region": "us-east-1", "curfew_principals": []string{"arn:aws:iam::111122223333:role/platform"}}
+var plain = map[string]any{
+	"region": "us-east-1", "curfew_principals": []string{"arn:aws:iam::111122223333:role/platform"},
+}
 
 func with(base map[string]any, more map[string]any) map[string]any {
 	out := maps.Clone(base)
@@ -49,8 +57,9 @@ func with(base map[string]any, more map[string]any) map[string]any {
 
 // session is a session on a backbone whose state is in the file next to it.
 func session(more map[string]any) map[string]any {
-	return with(map[string]any{"backbone": map[string]any{"backend": "local", "config": map[string]string{"path": "../backbone/terraform.tfstate"}},
-		"session": "demo", "owner": "AIDAANA", "instance_type": "g6.2xlarge", "lease_until": "2999-01-01T18:30:00Z"}, more)
+	return with(map[string]any{
+		"backbone": map[string]any{"backend": "local", "config": map[string]string{"path": "../backbone/terraform.tfstate"}},
+		"session":  "demo", "owner": "AIDAANA", "instance_type": "g6.2xlarge", "lease_until": "2999-01-01T18:30:00Z"}, more)
 }
 
 // TestModules formats, initializes, validates and tests each module as its README does.
@@ -95,10 +104,15 @@ func TestMistakesAreFound(t *testing.T) {
 		"unknown block":    {"resource \"aws_instance\" \"x\" {\n  root_disk {}\n}", "Unsupported block type"},
 		"unknown resource": {`resource "aws_s3_buckets" "x" {}`, "Invalid resource type"},
 		"missing argument": {`resource "aws_ssm_document" "x" { name = "n" }`, "Missing required argument"},
-		"wrong type":       {`resource "aws_cloudwatch_log_group" "x" { retention_in_days = "soon" }`, "Incorrect attribute value type"},
+		"wrong type": {
+			`resource "aws_cloudwatch_log_group" "x" { retention_in_days = "soon" }`, "Incorrect attribute value type",
+		},
 		"set by AWS alone": {`resource "aws_vpc" "x" { arn = "a" }`, "Value for unconfigurable attribute"},
-		"two of one block": {"resource \"aws_instance\" \"x\" {\n  root_block_device {}\n  root_block_device {}\n}", "Too many root_block_device blocks"},
-		"nothing there":    {"output \"x\" { value = aws_instance.node[0].volume }", "Unsupported attribute"},
+		"two of one block": {
+			"resource \"aws_instance\" \"x\" {\n  root_block_device {}\n  root_block_device {}\n}",
+			"Too many root_block_device blocks",
+		},
+		"nothing there": {"output \"x\" { value = aws_instance.node[0].volume }", "Unsupported attribute"},
 	} {
 		w.write("terraform/session/mistake.tf", tc.resource+"\n")
 		if out, err := w.Try("session", "validate", "-no-color"); err == nil || !strings.Contains(out, tc.want) {
@@ -121,12 +135,15 @@ func TestExamples(t *testing.T) {
 		for _, m := range regexp.MustCompile(`(?m)^(\w+) += `).FindAllStringSubmatch(string(raw), -1) {
 			backend[m[1]] = true
 		}
-		if want := map[string]bool{"bucket": true, "key": true, "region": true, "encrypt": true, "use_lockfile": true}; !maps.Equal(backend, want) {
+		if want := map[string]bool{
+			"bucket": true, "key": true, "region": true, "encrypt": true, "use_lockfile": true,
+		}; !maps.Equal(backend, want) {
 			t.Errorf("%s has the backend's %v, want %v", module, backend, want)
 		}
 	}
 	w.Local("backbone")
-	w.Run("backbone", "apply", "-no-color", "-input=false", "-auto-approve", "-var-file=../../examples/terraform/backbone.tfvars")
+	w.Run("backbone", "apply", "-no-color", "-input=false", "-auto-approve",
+		"-var-file=../../examples/terraform/backbone.tfvars")
 	w.Local("session")
 	out := w.Run("session", "plan", "-no-color", "-input=false", "-var-file=../../examples/terraform/session.tfvars",
 		`-var=backbone={backend="local",config={path="../backbone/terraform.tfstate"}}`)
@@ -138,7 +155,10 @@ func TestExamples(t *testing.T) {
 // TestBackboneIsRead applies the backbone and reads its parameters as a launch does.
 func TestBackboneIsRead(t *testing.T) {
 	slow(t)
-	for name, vars := range map[string]map[string]any{"public": plain, "private": with(plain, map[string]any{"nat_gateway": true}), "zones": with(plain, map[string]any{"zones": []string{"us-east-1f"}})} {
+	for name, vars := range map[string]map[string]any{
+		"public": plain, "private": with(plain, map[string]any{"nat_gateway": true}),
+		"zones": with(plain, map[string]any{"zones": []string{"us-east-1f"}}),
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := New(t)
 			w.Local("backbone")
@@ -171,13 +191,16 @@ func TestBackboneIsRead(t *testing.T) {
 					}
 				}
 			}
-			if want := map[string]int{"public": 3, "private": 3, "zones": 1}[name]; len(got) != want || !maps.Equal(got, zones) {
+			if want := map[string]int{"public": 3, "private": 3, "zones": 1}[name]; len(got) != want ||
+				!maps.Equal(got, zones) {
 				t.Errorf("subnets %v, want %d: %v", got, want, zones)
 			}
 			for got, want := range map[string]string{
-				b.Bucket: s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"), b.SecurityGroup: s.Text("aws_security_group.sessions", "id"),
-				b.MachinePolicy: s.Text("aws_iam_policy.machine", "arn"), b.LogGroup: s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"),
-				b.Key: s.Text("aws_kms_key.logs", "arn"), b.SessionDocument: s.Text("aws_ssm_document.session", "name"),
+				b.Bucket:        s.Text(`aws_s3_bucket.this["sessions"]`, "bucket"),
+				b.SecurityGroup: s.Text("aws_security_group.sessions", "id"),
+				b.MachinePolicy: s.Text("aws_iam_policy.machine", "arn"),
+				b.LogGroup:      s.Text(`aws_cloudwatch_log_group.this["sessions"]`, "name"),
+				b.Key:           s.Text("aws_kms_key.logs", "arn"), b.SessionDocument: s.Text("aws_ssm_document.session", "name"),
 			} {
 				if got == "" || got != want {
 					t.Errorf("parameter %q, want %q", got, want)
@@ -251,10 +274,15 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 	slow(t)
 	w := New(t)
 	w.Local("backbone")
-	s := w.Apply("backbone", with(plain, map[string]any{"control_expire_days": 21, "noncurrent_days": 9, "log_retention_days": 14, "keep_images": 3}))
-	sessions, data := rules(t, s, "aws_s3_bucket_lifecycle_configuration.sessions"), rules(t, s, "aws_s3_bucket_lifecycle_configuration.data")
+	s := w.Apply("backbone",
+		with(plain, map[string]any{
+			"control_expire_days": 21, "noncurrent_days": 9, "log_retention_days": 14, "keep_images": 3,
+		}))
+	sessions, data := rules(t, s, "aws_s3_bucket_lifecycle_configuration.sessions"), rules(t, s,
+		"aws_s3_bucket_lifecycle_configuration.data")
 	for name, all := range map[string]map[string]map[string]any{"sessions": sessions, "data": data} {
-		if r := all["abandoned-uploads"]; block(r, "abort_incomplete_multipart_upload", "days_after_initiation") != 7.0 || block(r, "filter", "prefix") != "" {
+		if r := all["abandoned-uploads"]; block(r, "abort_incomplete_multipart_upload", "days_after_initiation") != 7.0 ||
+			block(r, "filter", "prefix") != "" {
 			t.Errorf("%s: abandoned uploads: %v", name, r)
 		}
 		if r := all["replaced-versions"]; block(r, "noncurrent_version_expiration", "noncurrent_days") != 9.0 {
@@ -266,7 +294,8 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 			}
 		}
 	}
-	if r := sessions["control-documents"]; block(r, "expiration", "days") != 21.0 || block(r, "filter", "prefix") != "sessions/control/" {
+	if r := sessions["control-documents"]; block(r, "expiration", "days") != 21.0 ||
+		block(r, "filter", "prefix") != "sessions/control/" {
 		t.Errorf("control documents: %v", r)
 	}
 	for _, r := range s.Of("aws_cloudwatch_log_group") {
@@ -275,13 +304,17 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 		}
 	}
 	// Each bucket has every protection.
-	for _, kind := range []string{"versioning", "public_access_block", "ownership_controls", "server_side_encryption_configuration", "policy"} {
+	for _, kind := range []string{
+		"versioning", "public_access_block", "ownership_controls", "server_side_encryption_configuration", "policy",
+	} {
 		if n := len(s.Of("aws_s3_bucket_" + kind)); n != 2 {
 			t.Errorf("%d buckets of 2 have %s", n, kind)
 		}
 	}
 	for _, r := range s.Of("aws_s3_bucket_public_access_block") {
-		for _, key := range []string{"block_public_acls", "block_public_policy", "ignore_public_acls", "restrict_public_buckets"} {
+		for _, key := range []string{
+			"block_public_acls", "block_public_policy", "ignore_public_acls", "restrict_public_buckets",
+		} {
 			if r.Values[key] != true {
 				t.Errorf("%s: %s is %v", r.Address, key, r.Values[key])
 			}
@@ -289,8 +322,11 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 	}
 	// What holds data is not destroyed by an oversight.
 	out, err := w.Try("backbone", "destroy", "-no-color", "-input=false", "-auto-approve")
-	for _, kept := range []string{`aws_s3_bucket.this["sessions"]`, `aws_s3_bucket.this["data"]`, "aws_ecr_repository.sessions", "aws_kms_key.logs"} {
-		if err == nil || !strings.Contains(out, "Resource "+kept+" has\nlifecycle.prevent_destroy") && !strings.Contains(strings.ReplaceAll(out, "\n", " "), kept+" has lifecycle.prevent_destroy") {
+	for _, kept := range []string{
+		`aws_s3_bucket.this["sessions"]`, `aws_s3_bucket.this["data"]`, "aws_ecr_repository.sessions", "aws_kms_key.logs",
+	} {
+		if err == nil || !strings.Contains(out, "Resource "+kept+" has\nlifecycle.prevent_destroy") &&
+			!strings.Contains(strings.ReplaceAll(out, "\n", " "), kept+" has lifecycle.prevent_destroy") {
 			t.Errorf("%s may be destroyed (%v):\n%s", kept, err, out)
 		}
 	}
@@ -306,7 +342,10 @@ func TestMonthlyDollars(t *testing.T) {
 	for _, tc := range []struct {
 		region string
 		nat    bool
-	}{{"us-east-1", false}, {"us-east-1", true}, {"eu-west-1", true}, {"ap-northeast-1", true}, {"me-central-1", false}, {"me-central-1", true}} {
+	}{
+		{"us-east-1", false}, {"us-east-1", true}, {"eu-west-1", true}, {"ap-northeast-1", true}, {"me-central-1", false},
+		{"me-central-1", true},
+	} {
 		t.Run(fmt.Sprint(tc.region, " ", tc.nat), func(t *testing.T) {
 			w := New(t)
 			w.Local("backbone")
@@ -386,11 +425,14 @@ func TestSession(t *testing.T) {
 	}
 	for _, n := range nodes {
 		v := n.Values
-		if v["subnet_id"] != b.Text(`aws_subnet.public["us-east-1b"]`, "id") || v["iam_instance_profile"] != s.Text("aws_iam_instance_profile.machine", "name") ||
-			fmt.Sprint(v["vpc_security_group_ids"]) != "["+b.Text("aws_security_group.sessions", "id")+"]" || v["instance_initiated_shutdown_behavior"] != "terminate" {
+		if v["subnet_id"] != b.Text(`aws_subnet.public["us-east-1b"]`, "id") ||
+			v["iam_instance_profile"] != s.Text("aws_iam_instance_profile.machine", "name") ||
+			fmt.Sprint(v["vpc_security_group_ids"]) != "["+b.Text("aws_security_group.sessions", "id")+"]" ||
+			v["instance_initiated_shutdown_behavior"] != "terminate" {
 			t.Errorf("%s: %v", n.Address, v)
 		}
-		if block(v, "metadata_options", "http_tokens") != "required" || block(v, "root_block_device", "encrypted") != true || block(v, "root_block_device", "delete_on_termination") != true {
+		if block(v, "metadata_options", "http_tokens") != "required" || block(v, "root_block_device", "encrypted") != true ||
+			block(v, "root_block_device", "delete_on_termination") != true {
 			t.Errorf("%s: metadata %v, disk %v", n.Address, v["metadata_options"], v["root_block_device"])
 		}
 		for _, tags := range []any{v["tags"], v["volume_tags"]} {
@@ -405,26 +447,34 @@ func TestSession(t *testing.T) {
 			Files  []struct{ Path, Content string } `yaml:"write_files"`
 			Runcmd [][]string
 		}
-		if err := yaml.Unmarshal([]byte(data), &cloud); err != nil || !strings.HasPrefix(data, "#cloud-config\n") || len(cloud.Files) != 2 {
+		if err := yaml.Unmarshal([]byte(data), &cloud); err != nil || !strings.HasPrefix(data, "#cloud-config\n") ||
+			len(cloud.Files) != 2 {
 			t.Fatalf("user data (%v):\n%s", err, data)
 		}
-		if !strings.Contains(cloud.Files[1].Content, "\nOnCalendar=2999-01-01 18:30:00 UTC\n") || !strings.Contains(cloud.Files[0].Content, "systemctl poweroff\n") {
+		if !strings.Contains(cloud.Files[1].Content, "\nOnCalendar=2999-01-01 18:30:00 UTC\n") ||
+			!strings.Contains(cloud.Files[0].Content, "systemctl poweroff\n") {
 			t.Errorf("units %+v", cloud.Files)
 		}
-		want := [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "enable", "--now", "curfew-lease.timer"}, {"sh", "-c", setup}}
+		want := [][]string{
+			{"systemctl", "daemon-reload"}, {"systemctl", "enable", "--now", "curfew-lease.timer"}, {"sh", "-c", setup},
+		}
 		if !reflect.DeepEqual(cloud.Runcmd, want) {
 			t.Errorf("commands %q, want %q", cloud.Runcmd, want)
 		}
 	}
 	// A later lease does not touch the machines that run.
-	later := w.Apply("session", session(map[string]any{"nodes": 3, "spot": true, "zone": "us-east-1b", "setup": setup, "lease_until": "2999-02-01T00:00:00Z"}))
+	later := w.Apply("session",
+		session(map[string]any{
+			"nodes": 3, "spot": true, "zone": "us-east-1b", "setup": setup, "lease_until": "2999-02-01T00:00:00Z",
+		}))
 	for i, n := range later.Of("aws_instance") {
 		if fmt.Sprint(n.Values) != fmt.Sprint(nodes[i].Values) {
 			t.Errorf("%s is %v, was %v", n.Address, n.Values, nodes[i].Values)
 		}
 	}
 	w.Run("session", "destroy", "-no-color", "-input=false", "-auto-approve")
-	if after, err := os.ReadFile(filepath.Join(w.Dir, "terraform/backbone/terraform.tfstate")); err != nil || string(after) != string(before) {
+	if after, err := os.ReadFile(filepath.Join(w.Dir, "terraform/backbone/terraform.tfstate")); err != nil ||
+		string(after) != string(before) {
 		t.Errorf("the state of the backbone changed (%v)", err)
 	}
 }
@@ -445,8 +495,10 @@ func TestSessionDocument(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.Text("aws_ssm_document.session", "content")), &d); err != nil {
 		t.Fatal(err)
 	}
-	if in := d.Inputs; d.SchemaVersion != "1.0" || d.SessionType != "Standard_Stream" || !in.CloudWatchEncryptionEnabled || !in.CloudWatchStreamingEnabled ||
-		in.KmsKeyID != s.Text("aws_kms_key.logs", "arn") || in.CloudWatchLogGroupName != s.Text(`aws_cloudwatch_log_group.this["terminals"]`, "name") {
+	if in := d.Inputs; d.SchemaVersion != "1.0" || d.SessionType != "Standard_Stream" ||
+		!in.CloudWatchEncryptionEnabled || !in.CloudWatchStreamingEnabled ||
+		in.KmsKeyID != s.Text("aws_kms_key.logs", "arn") ||
+		in.CloudWatchLogGroupName != s.Text(`aws_cloudwatch_log_group.this["terminals"]`, "name") {
 		t.Errorf("%+v", d)
 	}
 }

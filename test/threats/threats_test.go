@@ -108,7 +108,10 @@ func TestEveryThreatIsShownByATest(t *testing.T) {
 
 func TestWrongModelsAreNamed(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"a test that does not exist", "| A | someone |\n| A | x | it holds | `test/threats TestNone` |\n", "has no TestNone"},
+		{
+			"a test that does not exist", "| A | someone |\n| A | x | it holds | `test/threats TestNone` |\n",
+			"has no TestNone",
+		},
 		{"no test", "| A | someone |\n| A | x | it holds | |\n", "no test shows"},
 		{"an attacker of its own", "| A | x | it holds | `test/threats TestWrongModelsAreNamed` |\n", "no attacker"},
 		{"an attacker without a row", "| B | someone |\n", "nothing is said of attacker B"},
@@ -118,7 +121,8 @@ func TestWrongModelsAreNamed(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.name, errs, c.want)
 		}
 	}
-	if errs := wrong(root, "| A | someone |\n| A | x | it holds | `test/threats TestWrongModelsAreNamed` |\n"); errs != nil {
+	if errs := wrong(root, "| A | someone |\n| A | x | it holds | `test/threats TestWrongModelsAreNamed` |\n"); errs !=
+		nil {
 		t.Errorf("a model that holds: %v", errs)
 	}
 }

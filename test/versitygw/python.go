@@ -47,7 +47,10 @@ func interpreter(ctx context.Context) (string, error) {
 	defer os.RemoveAll(fresh)
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", fresh},
-		{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "boto3==1.43.11", "zstandard==0.25.0"},
+		{
+			filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+			"boto3==1.43.11", "zstandard==0.25.0",
+		},
 	} {
 		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("install an S3 client for Python: %w\n%s", err, out)

@@ -102,7 +102,8 @@ func (s *Server) Address() string { return s.address }
 
 // Restart starts a server that does not run, at the same address on the same data.
 func (s *Server) Restart() error {
-	s.process = exec.Command(s.binary, "--quiet", "--access", AccessKey, "--secret", SecretKey, "--port", s.address, "posix", s.Dir)
+	s.process = exec.Command(s.binary, "--quiet", "--access", AccessKey, "--secret", SecretKey, "--port", s.address,
+		"posix", s.Dir)
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.process.Start(); err != nil {
 		return err
@@ -129,8 +130,10 @@ func (s *Server) Kill() {
 
 // Env are the variables by which the AWS SDKs and tools use a server at an address.
 func Env(address string) map[string]string {
-	return map[string]string{"AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey, "AWS_REGION": "us-east-1",
-		"AWS_ENDPOINT_URL": "http://" + address, "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true"}
+	return map[string]string{
+		"AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey, "AWS_REGION": "us-east-1",
+		"AWS_ENDPOINT_URL": "http://" + address, "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+		"AWS_EC2_METADATA_DISABLED": "true"}
 }
 
 // Use points the SDKs of this process at the server, for the time of the test.

@@ -10,7 +10,10 @@ import (
 func (s *State) putAnalytics(_ context.Context, c *Call) (*Reply, error) {
 	root, err := parseXML(c.Body)
 	if err != nil || root.Name != "AnalyticsConfiguration" || c.Query.Get("id") == "" {
-		return nil, &Failure{http.StatusBadRequest, "MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema"}
+		return nil, &Failure{
+			http.StatusBadRequest, "MalformedXML",
+			"The XML you provided was not well-formed or did not validate against our published schema",
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,7 +30,8 @@ func (s *State) listAnalytics(_ context.Context, c *Call) (*Reply, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var b bytes.Buffer
-	b.WriteString(`<?xml version="1.0" encoding="UTF-8"?><ListBucketAnalyticsConfigurationResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>`)
+	b.WriteString(
+		`<?xml version="1.0" encoding="UTF-8"?><ListBucketAnalyticsConfigurationResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>`)
 	of := s.analytics[lifecycleKey(c)]
 	for _, id := range sorted(of) {
 		b.Write(of[id])

@@ -11,7 +11,8 @@ import (
 const nextPage = "curfew-second-page"
 
 // pageTokens are the names by which services call the token of the next page.
-var pageTokens = []string{"nextToken", "NextToken", "Marker", "NextMarker", "nextMarker", "NextContinuationToken", "ContinuationToken",
+var pageTokens = []string{
+	"nextToken", "NextToken", "Marker", "NextMarker", "nextMarker", "NextContinuationToken", "ContinuationToken",
 	"NextKeyMarker", "LastEvaluatedTableName", "NextPageToken", "PaginationToken"}
 
 // answerBroken answers a call as the server would and damages the answer on its way.

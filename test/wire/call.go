@@ -69,7 +69,9 @@ var signingNames = map[string]string{"monitoring": "cloudwatch", "api.pricing": 
 // identify names a request. It returns an error for a request that is not signed
 // with SigV4 or whose operation cannot be told.
 func identify(r *http.Request) (*Call, error) {
-	c := &Call{Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Content: r.Header.Get("Content-Type"), Header: r.Header}
+	c := &Call{
+		Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Content: r.Header.Get("Content-Type"), Header: r.Header,
+	}
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err

@@ -131,11 +131,15 @@ var reads = []struct {
 		return err
 	}},
 	{"es:DescribeDomains", func(ctx context.Context, c aws.Config) error {
-		_, err := opensearch.NewFromConfig(c).DescribeDomains(ctx, &opensearch.DescribeDomainsInput{DomainNames: []string{"a-domain"}})
+		_, err := opensearch.NewFromConfig(c).DescribeDomains(ctx, &opensearch.DescribeDomainsInput{
+			DomainNames: []string{"a-domain"},
+		})
 		return err
 	}},
 	{"es:ListTags", func(ctx context.Context, c aws.Config) error {
-		_, err := opensearch.NewFromConfig(c).ListTags(ctx, &opensearch.ListTagsInput{ARN: aws.String("arn:aws:es:us-east-1:123456789012:domain/a")})
+		_, err := opensearch.NewFromConfig(c).ListTags(ctx, &opensearch.ListTagsInput{
+			ARN: aws.String("arn:aws:es:us-east-1:123456789012:domain/a"),
+		})
 		return err
 	}},
 	{"savingsplans:DescribeSavingsPlans", func(ctx context.Context, c aws.Config) error {
@@ -163,11 +167,15 @@ var reads = []struct {
 		return err
 	}},
 	{"s3:ListParts", func(ctx context.Context, c aws.Config) error {
-		_, err := s3.NewFromConfig(c).ListParts(ctx, &s3.ListPartsInput{Bucket: aws.String("data"), Key: aws.String("a"), UploadId: aws.String("u")})
+		_, err := s3.NewFromConfig(c).ListParts(ctx, &s3.ListPartsInput{
+			Bucket: aws.String("data"), Key: aws.String("a"), UploadId: aws.String("u"),
+		})
 		return err
 	}},
 	{"s3:GetBucketLifecycleConfiguration", func(ctx context.Context, c aws.Config) error {
-		_, err := s3.NewFromConfig(c).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: aws.String("data")})
+		_, err := s3.NewFromConfig(c).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
+			Bucket: aws.String("data"),
+		})
 		return err
 	}},
 	{"s3:GetBucketVersioning", func(ctx context.Context, c aws.Config) error {
@@ -204,7 +212,9 @@ func TestEveryServiceIsNamedAndAnswered(t *testing.T) {
 func TestChangesAreSeen(t *testing.T) {
 	s := New(Options{})
 	c := serve(t, s)
-	_, err := ec2.NewFromConfig(c).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{"i-1"}})
+	_, err := ec2.NewFromConfig(c).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{
+		InstanceIds: []string{"i-1"},
+	})
 	if err == nil {
 		t.Error("a server with nothing behind it carried out a change")
 	}
@@ -237,7 +247,8 @@ func TestFaultsSpeakEveryProtocol(t *testing.T) {
 				t.Errorf("%s with fault %d: %v, want an API error", r.name, kind, err)
 				continue
 			}
-			if want, ok := special[kind][service]; ok && api.ErrorCode() != want || !ok && api.ErrorCode() != codes[0] && api.ErrorCode() != codes[1] {
+			if want, ok := special[kind][service]; ok && api.ErrorCode() != want || !ok && api.ErrorCode() != codes[0] &&
+				api.ErrorCode() != codes[1] {
 				t.Errorf("%s with fault %d: code %s", r.name, kind, api.ErrorCode())
 			}
 			if api.ErrorMessage() == "" {
@@ -322,7 +333,8 @@ func TestUnsignedRequestsAreRefused(t *testing.T) {
 // FuzzIdentify holds that naming a request never panics and that a named one has a
 // service, a region and an operation.
 func FuzzIdentify(f *testing.F) {
-	f.Add("POST", "/", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/ec2/aws4_request, x", "application/x-www-form-urlencoded", "", "Action=DescribeVolumes")
+	f.Add("POST", "/", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/ec2/aws4_request, x",
+		"application/x-www-form-urlencoded", "", "Action=DescribeVolumes")
 	f.Add("GET", "/bucket/key?uploads", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/s3/aws4_request", "", "", "")
 	f.Add("POST", "/", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/ecr/aws4_request", "", "A.B", `{"a":1}`)
 	f.Fuzz(func(t *testing.T, method, path, authorization, content, target, body string) {

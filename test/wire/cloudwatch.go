@@ -163,12 +163,14 @@ func readQueries(c *Call) ([]metricQuery, error) {
 		q := asMap(x)
 		id := asString(q["Id"])
 		if id == "" || id[0] < 'a' || id[0] > 'z' || seen[id] {
-			return nil, invalid("The value %q for parameter MetricDataQueries.member.%d.Id is not a unique name that starts with a lower-case letter.", id, i+1)
+			return nil, invalid("The value %q for parameter MetricDataQueries.member.%d.Id is not a unique name that starts "+
+				"with a lower-case letter.", id, i+1)
 		}
 		seen[id] = true
 		ms := asMap(q["MetricStat"])
 		if ms == nil {
-			return nil, invalid("The parameter MetricDataQueries.member.%d.MetricStat is required; metric math is not answered here.", i+1)
+			return nil, invalid(
+				"The parameter MetricDataQueries.member.%d.MetricStat is required; metric math is not answered here.", i+1)
 		}
 		metric := asMap(ms["Metric"])
 		mq := metricQuery{id: id, label: asString(q["Label"]), namespace: asString(metric["Namespace"]),
@@ -178,7 +180,8 @@ func readQueries(c *Call) ([]metricQuery, error) {
 			mq.label = mq.name
 		}
 		if !slices.Contains(statistics, mq.stat) {
-			return nil, invalid("The value %s for parameter MetricDataQueries.member.%d.MetricStat.Stat is not supported.", mq.stat, i+1)
+			return nil, invalid("The value %s for parameter MetricDataQueries.member.%d.MetricStat.Stat is not supported.",
+				mq.stat, i+1)
 		}
 		if mq.period < time.Minute || mq.period%time.Minute != 0 {
 			return nil, invalid("The parameter MetricDataQueries.member.%d.MetricStat.Period must be a multiple of 60.", i+1)

@@ -35,20 +35,31 @@ func TestPutAndGetMetricData(t *testing.T) {
 	api := cloudwatch.NewFromConfig(c)
 	dims := []cwtypes.Dimension{{Name: aws.String("InstanceId"), Value: aws.String("i-1")}}
 	at := func(minutes int) *time.Time { return aws.Time(noon.Add(time.Duration(minutes) * time.Minute)) }
-	if _, err := api.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{Namespace: aws.String("CWAgent"), MetricData: []cwtypes.MetricDatum{
-		{MetricName: aws.String("u"), Dimensions: dims, Timestamp: at(-120), Value: aws.Float64(10)},
-		{MetricName: aws.String("u"), Dimensions: dims, Timestamp: at(-90), Values: []float64{20, 40}, Counts: []float64{1, 3}},
-		{MetricName: aws.String("u"), Dimensions: dims, Timestamp: at(-30), StatisticValues: &cwtypes.StatisticSet{Sum: aws.Float64(60), SampleCount: aws.Float64(4), Minimum: aws.Float64(5), Maximum: aws.Float64(30)}},
-	}}); err != nil {
+	if _, err := api.PutMetricData(t.Context(), &cloudwatch.PutMetricDataInput{
+		Namespace: aws.String("CWAgent"), MetricData: []cwtypes.MetricDatum{
+			{MetricName: aws.String("u"), Dimensions: dims, Timestamp: at(-120), Value: aws.Float64(10)},
+			{
+				MetricName: aws.String("u"), Dimensions: dims, Timestamp: at(-90), Values: []float64{20, 40},
+				Counts: []float64{1, 3},
+			},
+			{
+				MetricName: aws.String("u"), Dimensions: dims, Timestamp: at(-30),
+				StatisticValues: &cwtypes.StatisticSet{
+					Sum: aws.Float64(60), SampleCount: aws.Float64(4), Minimum: aws.Float64(5), Maximum: aws.Float64(30),
+				},
+			},
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range []struct {
 		stat string
 		want []float64 // 10:00, 11:00
 	}{
-		{"Average", []float64{30, 15}}, {"Sum", []float64{150, 60}}, {"Minimum", []float64{10, 5}}, {"Maximum", []float64{40, 30}}, {"SampleCount", []float64{5, 4}},
+		{"Average", []float64{30, 15}}, {"Sum", []float64{150, 60}}, {"Minimum", []float64{10, 5}},
+		{"Maximum", []float64{40, 30}}, {"SampleCount", []float64{5, 4}},
 	} {
-		out, err := api.GetMetricData(t.Context(), &cloudwatch.GetMetricDataInput{StartTime: at(-180), EndTime: at(0), ScanBy: cwtypes.ScanByTimestampAscending,
+		out, err := api.GetMetricData(t.Context(), &cloudwatch.GetMetricDataInput{
+			StartTime: at(-180), EndTime: at(0), ScanBy: cwtypes.ScanByTimestampAscending,
 			MetricDataQueries: []cwtypes.MetricDataQuery{query("q", "CWAgent", "u", x.stat, 3600, "InstanceId", "i-1")}})
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +69,9 @@ func TestPutAndGetMetricData(t *testing.T) {
 			t.Errorf("%s: %v at %v, want %v", x.stat, r.Values, r.Timestamps, x.want)
 		}
 	}
-	list, err := api.ListMetrics(t.Context(), &cloudwatch.ListMetricsInput{Namespace: aws.String("CWAgent"), Dimensions: []cwtypes.DimensionFilter{{Name: aws.String("InstanceId")}}})
+	list, err := api.ListMetrics(t.Context(), &cloudwatch.ListMetricsInput{
+		Namespace: aws.String("CWAgent"), Dimensions: []cwtypes.DimensionFilter{{Name: aws.String("InstanceId")}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +83,9 @@ func TestPutAndGetMetricData(t *testing.T) {
 		"no dimensions":    query("q", "CWAgent", "u", "Sum", 3600),
 		"other namespace":  query("q", "AWS/EC2", "u", "Sum", 3600, "InstanceId", "i-1"),
 	} {
-		out, err := api.GetMetricData(t.Context(), &cloudwatch.GetMetricDataInput{StartTime: at(-180), EndTime: at(0), MetricDataQueries: []cwtypes.MetricDataQuery{q}})
+		out, err := api.GetMetricData(t.Context(), &cloudwatch.GetMetricDataInput{
+			StartTime: at(-180), EndTime: at(0), MetricDataQueries: []cwtypes.MetricDataQuery{q},
+		})
 		if err != nil || len(out.MetricDataResults[0].Values) != 0 {
 			t.Errorf("%s: %v, %v; want no values", name, out, err)
 		}
@@ -102,7 +117,9 @@ func TestGetMetricDataRefuses(t *testing.T) {
 		{"an end before its start", noon.Add(time.Hour), []cwtypes.MetricDataQuery{ok}, nil},
 		{"an unknown token", noon.Add(-time.Hour), []cwtypes.MetricDataQuery{ok}, aws.String("x")},
 	} {
-		in := &cloudwatch.GetMetricDataInput{StartTime: &x.from, EndTime: aws.Time(noon), MetricDataQueries: x.queries, NextToken: x.token}
+		in := &cloudwatch.GetMetricDataInput{
+			StartTime: &x.from, EndTime: aws.Time(noon), MetricDataQueries: x.queries, NextToken: x.token,
+		}
 		if x.queries == nil {
 			in.MetricDataQueries = []cwtypes.MetricDataQuery{}
 		}
@@ -117,7 +134,9 @@ func TestGetMetricDataRefuses(t *testing.T) {
 func TestListMetricsForgetsOldOnes(t *testing.T) {
 	s := New(Options{Now: fixed})
 	put := func(name string, age time.Duration) {
-		s.Metrics.Put(DefaultAccount, "us-east-1", "n", name, nil, Datum{Time: noon.Add(-age), Sum: 1, Min: 1, Max: 1, Count: 1})
+		s.Metrics.Put(DefaultAccount, "us-east-1", "n", name, nil, Datum{
+			Time: noon.Add(-age), Sum: 1, Min: 1, Max: 1, Count: 1,
+		})
 	}
 	put("old", 15*24*time.Hour)
 	put("recent", 13*24*time.Hour)
@@ -144,8 +163,9 @@ func TestMetricDataPagesAddUp(t *testing.T) {
 		limit := rapid.IntRange(1, 40).Draw(t, "limit")
 		var queries []any
 		for i := range lengths {
-			queries = append(queries, map[string]any{"Id": fmt.Sprintf("q%d", i), "MetricStat": map[string]any{"Period": int64(60), "Stat": "Sum",
-				"Metric": map[string]any{"Namespace": "n", "MetricName": fmt.Sprint(i)}}})
+			queries = append(queries, map[string]any{
+				"Id": fmt.Sprintf("q%d", i), "MetricStat": map[string]any{"Period": int64(60), "Stat": "Sum",
+					"Metric": map[string]any{"Namespace": "n", "MetricName": fmt.Sprint(i)}}})
 		}
 		read := func(q metricQuery) (times []time.Time, values []float64) {
 			n := lengths[atoi(q.name)]
@@ -160,8 +180,11 @@ func TestMetricDataPagesAddUp(t *testing.T) {
 			if calls++; calls > 1000 {
 				t.Fatal("the pages do not end")
 			}
-			c := &Call{Input: map[string]any{"StartTime": noon, "EndTime": noon.Add(time.Hour), "MetricDataQueries": queries, "MaxDatapoints": int64(limit), "NextToken": token,
-				"ScanBy": "TimestampAscending"}}
+			c := &Call{
+				Input: map[string]any{
+					"StartTime": noon, "EndTime": noon.Add(time.Hour), "MetricDataQueries": queries, "MaxDatapoints": int64(limit),
+					"NextToken": token,
+					"ScanBy":    "TimestampAscending"}}
 			r, err := getMetricData(c, read)
 			if err != nil {
 				t.Fatal(err)
@@ -227,7 +250,9 @@ func TestFleet(t *testing.T) {
 	s := NewFleet(f)
 	api := cloudwatch.NewFromConfig(serve(t, s))
 	ids := map[string]bool{}
-	listing := cloudwatch.NewListMetricsPaginator(api, &cloudwatch.ListMetricsInput{Namespace: aws.String("CWAgent"), MetricName: aws.String("nvidia_smi_utilization_gpu")})
+	listing := cloudwatch.NewListMetricsPaginator(api, &cloudwatch.ListMetricsInput{
+		Namespace: aws.String("CWAgent"), MetricName: aws.String("nvidia_smi_utilization_gpu"),
+	})
 	for listing.HasMorePages() {
 		page, err := listing.NextPage(context.Background())
 		if err != nil {
@@ -246,7 +271,9 @@ func TestFleet(t *testing.T) {
 			"InstanceId", f.InstanceID(n), "index", "0", "name", "NVIDIA L4", "arch", "Ada Lovelace"))
 	}
 	values := map[string]int{}
-	data := cloudwatch.NewGetMetricDataPaginator(api, &cloudwatch.GetMetricDataInput{StartTime: aws.Time(noon.Add(-14 * 24 * time.Hour)), EndTime: aws.Time(noon), MetricDataQueries: queries})
+	data := cloudwatch.NewGetMetricDataPaginator(api, &cloudwatch.GetMetricDataInput{
+		StartTime: aws.Time(noon.Add(-14 * 24 * time.Hour)), EndTime: aws.Time(noon), MetricDataQueries: queries,
+	})
 	for data.HasMorePages() {
 		page, err := data.NextPage(context.Background())
 		if err != nil {

@@ -47,7 +47,10 @@ func (s *Connections) All() []Connection {
 }
 
 func (s *Connections) answers() map[string]Answer {
-	return map[string]Answer{"ssm:StartSession": s.start, "ssm:ResumeSession": s.resume, "ssm:TerminateSession": s.end, "ssm:DescribeSessions": s.describe}
+	return map[string]Answer{
+		"ssm:StartSession": s.start, "ssm:ResumeSession": s.resume, "ssm:TerminateSession": s.end,
+		"ssm:DescribeSessions": s.describe,
+	}
 }
 
 // start opens a connection to a machine that runs.
@@ -64,7 +67,8 @@ func (s *Connections) start(ctx context.Context, c *Call) (*Reply, error) {
 	case err != nil:
 		return nil, err
 	}
-	if state := doc.Find("instanceState"); state == nil || state.Kid("name") == nil || state.Kid("name").Text != "running" {
+	if state := doc.Find("instanceState"); state == nil || state.Kid("name") == nil ||
+		state.Kid("name").Text != "running" {
 		return nil, refused
 	}
 	s.mu.Lock()
@@ -73,8 +77,11 @@ func (s *Connections) start(ctx context.Context, c *Call) (*Reply, error) {
 		s.refused[target]++
 		return nil, refused
 	}
-	x := Connection{ID: fmt.Sprintf("session-%017x", len(s.all)+1), Account: c.Account, Region: c.Region, Target: target, Document: asString(c.Input["DocumentName"]),
-		Owner: "arn:aws:iam::" + c.Account + ":user/auditor", Reason: asString(c.Input["Reason"]), Parameters: asMap(c.Input["Parameters"]), Started: s.now().UTC()}
+	x := Connection{
+		ID: fmt.Sprintf("session-%017x", len(s.all)+1), Account: c.Account, Region: c.Region, Target: target,
+		Document: asString(c.Input["DocumentName"]),
+		Owner:    "arn:aws:iam::" + c.Account + ":user/auditor", Reason: asString(c.Input["Reason"]),
+		Parameters: asMap(c.Input["Parameters"]), Started: s.now().UTC()}
 	s.all = append(s.all, x)
 	return s.opened(x), nil
 }
@@ -153,7 +160,10 @@ func (s *Connections) describe(_ context.Context, c *Call) (*Reply, error) {
 		if x.Account != c.Account || x.Region != c.Region || (state == "Active") != x.Ended.IsZero() || !matching(x) {
 			continue
 		}
-		d := map[string]any{"SessionId": x.ID, "Target": x.Target, "Status": "Connected", "StartDate": seconds(x.Started), "Owner": x.Owner, "DocumentName": x.Document, "Reason": x.Reason}
+		d := map[string]any{
+			"SessionId": x.ID, "Target": x.Target, "Status": "Connected", "StartDate": seconds(x.Started), "Owner": x.Owner,
+			"DocumentName": x.Document, "Reason": x.Reason,
+		}
 		if !x.Ended.IsZero() {
 			d["Status"], d["EndDate"] = "Terminated", seconds(x.Ended)
 		}

@@ -138,7 +138,8 @@ func failure(f FaultKind, c *Call) *Failure {
 	}
 	switch f {
 	case AccessDenied:
-		m := fmt.Sprintf("User: arn:aws:iam::%s:user/auditor is not authorized to perform: %s because no identity-based policy allows the %s action",
+		m := fmt.Sprintf("User: arn:aws:iam::%s:user/auditor is not authorized to perform: %s because no identity-based "+
+			"policy allows the %s action",
 			c.Account, c.Name(), c.Name())
 		return pick(Failure{403, "UnauthorizedOperation", "You are not authorized to perform this operation. " + m},
 			Failure{403, "AccessDenied", m}, Failure{400, "AccessDeniedException", m}, Failure{403, "AccessDenied", m})

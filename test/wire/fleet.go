@@ -44,7 +44,9 @@ func (f Fleet) clock() time.Time {
 const fleetAge = 40 * 24 * time.Hour
 
 // gpuMetrics are the CloudWatch agent's metrics of a GPU.
-var gpuMetrics = []string{"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}
+var gpuMetrics = []string{
+	"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu",
+}
 
 // NewFleet returns a server, not listening yet, that answers for the fleet.
 func NewFleet(f Fleet) *Server {
@@ -62,7 +64,9 @@ func NewFleet(f Fleet) *Server {
 		"ec2:DescribeVolumes":           f.describeVolumes,
 		"ec2:DescribeInstanceAttribute": describeProtection,
 		"cloudwatch:ListMetrics":        f.listMetrics,
-		"cloudwatch:GetMetricData":      func(_ context.Context, c *Call) (*Reply, error) { return getMetricData(c, f.read(c)) },
+		"cloudwatch:GetMetricData": func(_ context.Context, c *Call) (*Reply, error) {
+			return getMetricData(c, f.read(c))
+		},
 	}})
 }
 
@@ -102,7 +106,8 @@ func (f Fleet) span(c *Call, count, defaultSize, maxSize int) (from, to int, nex
 }
 
 func (f Fleet) tags(n int) map[string]string {
-	return map[string]string{"Name": fmt.Sprintf("worker-%05d", n), "team": []string{"vision", "language", "ranking"}[n%3],
+	return map[string]string{
+		"Name": fmt.Sprintf("worker-%05d", n), "team": []string{"vision", "language", "ranking"}[n%3],
 		"project": "fleet", "environment": "research", "cost-center": "4711", "curfew:lifetime": "ephemeral"}
 }
 
@@ -129,7 +134,8 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 		}
 	}
 	for _, n := range wanted {
-		set.Kids = append(set.Kids, E("item", T("reservationId", fmt.Sprintf("r-%017x", f.First+n+1)), T("ownerId", c.Account),
+		set.Kids = append(set.Kids, E("item", T("reservationId", fmt.Sprintf("r-%017x", f.First+n+1)),
+			T("ownerId", c.Account),
 			E("instancesSet", E("item", T("instanceId", f.InstanceID(n)), T("imageId", "ami-0fleet"),
 				E("instanceState", T("code", 16), T("name", "running")), T("instanceType", f.Type),
 				T("launchTime", launched), E("placement", T("availabilityZone", f.Region+"a"), T("tenancy", "default")),
@@ -148,7 +154,9 @@ func (f Fleet) describeInstances(_ context.Context, c *Call) (*Reply, error) {
 
 // describeProtection says of every machine that nothing protects it.
 func describeProtection(_ context.Context, c *Call) (*Reply, error) {
-	return &Reply{XML: []*Node{T("instanceId", c.Form.Get("InstanceId")), E(c.Form.Get("Attribute"), T("value", false))}}, nil
+	return &Reply{
+		XML: []*Node{T("instanceId", c.Form.Get("InstanceId")), E(c.Form.Get("Attribute"), T("value", false))},
+	}, nil
 }
 
 func (f Fleet) describeVolumes(_ context.Context, c *Call) (*Reply, error) {
@@ -224,7 +232,8 @@ func (f Fleet) read(c *Call) func(metricQuery) ([]time.Time, []float64) {
 				gpu, perGPU = atoi(d.Value), true
 			}
 		}
-		known := (q.namespace == "CWAgent" && perGPU && slices.Contains(gpuMetrics, q.name)) || (q.namespace == "AWS/EC2" && len(q.dims) == 1)
+		known := (q.namespace == "CWAgent" && perGPU && slices.Contains(gpuMetrics, q.name)) ||
+			(q.namespace == "AWS/EC2" && len(q.dims) == 1)
 		if c.Region != f.Region || machine < 0 || machine >= f.Machines || gpu >= f.GPUs || !known {
 			return nil, nil
 		}

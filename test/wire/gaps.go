@@ -274,7 +274,8 @@ func (s *State) apps(_ context.Context, c *Call) (*Reply, error) {
 func (s *State) app(_ context.Context, c *Call) (*Reply, error) {
 	for _, a := range s.place(c).Apps {
 		is := func(name, value string) bool { return asString(c.Input[name]) == value }
-		if is("DomainId", a.Domain) && is("AppType", a.Type) && is("AppName", a.Name) && is("SpaceName", a.Space) && is("UserProfileName", a.User) {
+		if is("DomainId", a.Domain) && is("AppType", a.Type) && is("AppName", a.Name) && is("SpaceName", a.Space) &&
+			is("UserProfileName", a.User) {
 			d := a.document()
 			d["AppArn"] = a.arn(c)
 			if !a.Active.IsZero() {
@@ -342,7 +343,9 @@ func (s *Server) protect(ctx context.Context, c *Call, body []byte) error {
 		return err
 	}
 	for _, id := range doc.All("instanceId") {
-		form := url.Values{"Action": {"ModifyInstanceAttribute"}, "InstanceId": {id.Text}, "DisableApiTermination.Value": {"true"}}
+		form := url.Values{
+			"Action": {"ModifyInstanceAttribute"}, "InstanceId": {id.Text}, "DisableApiTermination.Value": {"true"},
+		}
 		if _, err := s.ask(ctx, c, form); err != nil {
 			return err
 		}
@@ -426,8 +429,12 @@ func (s *State) costAndUsage(_ context.Context, c *Call) (*Reply, error) {
 		groups = append(groups, map[string]any{"Keys": []any{x.Service},
 			"Metrics": map[string]any{metric: map[string]any{"Amount": x.USD, "Unit": "USD"}}})
 	}
-	out := map[string]any{"GroupDefinitions": []any{map[string]any{"Type": "DIMENSION", "Key": "SERVICE"}}, "DimensionValueAttributes": []any{},
-		"ResultsByTime": []any{map[string]any{"TimePeriod": c.Input["TimePeriod"], "Estimated": true, "Groups": groups, "Total": map[string]any{}}}}
+	out := map[string]any{
+		"GroupDefinitions":         []any{map[string]any{"Type": "DIMENSION", "Key": "SERVICE"}},
+		"DimensionValueAttributes": []any{},
+		"ResultsByTime": []any{
+			map[string]any{"TimePeriod": c.Input["TimePeriod"], "Estimated": true, "Groups": groups, "Total": map[string]any{}},
+		}}
 	if to < len(all) {
 		out["NextPageToken"] = strconv.Itoa(to)
 	}

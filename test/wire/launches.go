@@ -67,11 +67,16 @@ type LaunchRefusal struct {
 }
 
 func newLaunches(s *Server) *Launches {
-	return &Launches{server: s, known: map[string]knownLaunch{}, refused: map[string]refused{}, tokens: map[string]string{}, interfaces: map[string][]attached{}, hidden: map[string]bool{}}
+	return &Launches{
+		server: s, known: map[string]knownLaunch{}, refused: map[string]refused{}, tokens: map[string]string{},
+		interfaces: map[string][]attached{}, hidden: map[string]bool{},
+	}
 }
 
 func (l *Launches) answers() map[string]Answer {
-	return map[string]Answer{"ec2:RunInstances": l.run, "ec2:DescribeInstances": l.describe, "ec2:TerminateInstances": l.terminate}
+	return map[string]Answer{
+		"ec2:RunInstances": l.run, "ec2:DescribeInstances": l.describe, "ec2:TerminateInstances": l.terminate,
+	}
 }
 
 // Refuse lets launches be refused.
@@ -122,11 +127,25 @@ func (l *Launches) Count() int {
 
 // messages are EC2's own words.
 var messages = map[string]Failure{
-	"InsufficientInstanceCapacity": {500, "", "We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity."},
-	"VcpuLimitExceeded":            {400, "", "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance bucket that the specified instance type %s belongs to (%s). Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit."},
+	"InsufficientInstanceCapacity": {
+		500, "",
+		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be " +
+			"working on provisioning additional capacity.",
+	},
+	"VcpuLimitExceeded": {
+		400, "",
+		"You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance bucket that the " +
+			"specified instance type %s belongs to (%s). Please visit http://aws.amazon.com/contact-us/ec2-request to " +
+			"request an adjustment to this limit.",
+	},
 	"MaxSpotInstanceCountExceeded": {400, "", "Max spot instance count exceeded for %s (%s)"},
-	"InvalidParameterValue":        {400, "", "Value (the profile of %s in %s) for parameter iamInstanceProfile.arn is invalid. Invalid IAM Instance Profile ARN"},
-	"Unsupported":                  {400, "", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s)."},
+	"InvalidParameterValue": {
+		400, "",
+		"Value (the profile of %s in %s) for parameter iamInstanceProfile.arn is invalid. Invalid IAM Instance Profile ARN",
+	},
+	"Unsupported": {
+		400, "", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s).",
+	},
 }
 
 // refusal returns the refusal that hits a launch, where one does.
@@ -157,7 +176,11 @@ func (l *Launches) run(ctx context.Context, c *Call) (*Reply, error) {
 	params := parameters(c)
 	if before, ok := l.known[key]; ok && token != "" {
 		if before.params != params {
-			return nil, &Failure{400, "IdempotentParameterMismatch", "The client token you have provided is associated with a resource whose parameters do not match those of this request"}
+			return nil, &Failure{
+				400, "IdempotentParameterMismatch",
+				"The client token you have provided is associated with a resource whose parameters do not match those of this " +
+					"request",
+			}
 		}
 		return l.again(ctx, c, before.ids)
 	}
@@ -206,7 +229,9 @@ func (l *Launches) learn(ctx context.Context, c *Call, id string, i *Node) error
 		if x.Kid("networkInterfaceId") == nil || at == nil || at.Kid("deviceIndex") == nil {
 			continue
 		}
-		l.interfaces[id] = append(l.interfaces[id], attached{x.Kid("networkInterfaceId").Text, !stays[at.Kid("deviceIndex").Text]})
+		l.interfaces[id] = append(l.interfaces[id], attached{
+			x.Kid("networkInterfaceId").Text, !stays[at.Kid("deviceIndex").Text],
+		})
 		if len(tags) == 0 {
 			continue
 		}
@@ -358,7 +383,10 @@ func (l *Launches) terminate(ctx context.Context, c *Call) (*Reply, error) {
 	for _, id := range list(c, "InstanceId") {
 		for _, x := range l.interfaces[id] {
 			if !x.deleted {
-				l.server.Patch(Patch{Service: "ec2", IDField: "networkInterfaceId", ID: x.id, Beside: "requesterManaged", Set: map[string]any{"status": "available"}, Remove: []string{"attachment"}})
+				l.server.Patch(Patch{
+					Service: "ec2", IDField: "networkInterfaceId", ID: x.id, Beside: "requesterManaged",
+					Set: map[string]any{"status": "available"}, Remove: []string{"attachment"},
+				})
 				continue
 			}
 			form := url.Values{"Action": {"DeleteNetworkInterface"}, "NetworkInterfaceId": {x.id}}
@@ -387,10 +415,12 @@ func (l *Launches) ended(ctx context.Context, c *Call) ([]byte, error) {
 	var answer strings.Builder
 	answer.WriteString(`<TerminateInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><instancesSet>`)
 	for _, id := range list(c, "InstanceId") {
-		if _, err := l.server.ask(ctx, c, url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}}); err != nil && !again(err) {
+		if _, err := l.server.ask(ctx, c, url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}}); err != nil &&
+			!again(err) {
 			return nil, err
 		}
-		fmt.Fprintf(&answer, "<item><instanceId>%s</instanceId><currentState><code>48</code><name>terminated</name></currentState><previousState><code>48</code><name>terminated</name></previousState></item>", id)
+		fmt.Fprintf(&answer,
+			"<item><instanceId>%s</instanceId><currentState><code>48</code><name>terminated</name></currentState><previousState><code>48</code><name>terminated</name></previousState></item>", id)
 	}
 	answer.WriteString("</instancesSet></TerminateInstancesResponse>")
 	return []byte(answer.String()), nil
@@ -418,7 +448,8 @@ func (s *Server) ask(ctx context.Context, c *Call, form url.Values) (*Node, erro
 		return nil, fmt.Errorf("write request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+c.AccessKey+"/20260101/"+c.Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
+	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+c.AccessKey+"/20260101/"+c.Region+
+		"/ec2/aws4_request, SignedHeaders=host, Signature=0")
 	if token := c.Header.Get("X-Amz-Security-Token"); token != "" {
 		req.Header.Set("X-Amz-Security-Token", token)
 	}

@@ -64,10 +64,13 @@ func checkLifecycle(c *Call) error {
 	switch md, cs := c.Header.Get("Content-Md5"), c.Header.Get("X-Amz-Checksum-Crc32"); {
 	case md == "" && cs == "":
 		return &Failure{400, "InvalidRequest", "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"}
-	case md != "" && md != base64.StdEncoding.EncodeToString(sum[:]), cs != "" && cs != base64.StdEncoding.EncodeToString(crc):
+	case md != "" && md != base64.StdEncoding.EncodeToString(sum[:]), cs != "" &&
+		cs != base64.StdEncoding.EncodeToString(crc):
 		return &Failure{400, "BadDigest", "The checksum you specified did not match what we received."}
 	}
-	malformed := &Failure{400, "MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema"}
+	malformed := &Failure{
+		400, "MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema",
+	}
 	root, err := parseXML(c.Body)
 	if err != nil || root.Name != "LifecycleConfiguration" {
 		return malformed
@@ -92,7 +95,10 @@ func checkLifecycle(c *Call) error {
 	case rules == 0 || rules > 1000:
 		return malformed
 	case old && filtered:
-		return &Failure{400, "InvalidRequest", "Base level prefix cannot be used in Lifecycle V2, prefixes are only supported in the Filter."}
+		return &Failure{
+			400, "InvalidRequest",
+			"Base level prefix cannot be used in Lifecycle V2, prefixes are only supported in the Filter.",
+		}
 	}
 	return nil
 }
@@ -110,7 +116,8 @@ func (s *State) spotRequests(_ context.Context, c *Call) (*Reply, error) {
 	set := E("spotInstanceRequestSet")
 	for _, r := range s.place(c).SpotRequests {
 		if len(ids) == 0 || slices.Contains(ids, r.ID) {
-			set.Kids = append(set.Kids, E("item", T("spotInstanceRequestId", r.ID), T("type", r.Type), T("state", r.State), T("instanceId", r.Instance)))
+			set.Kids = append(set.Kids, E("item", T("spotInstanceRequestId", r.ID), T("type", r.Type), T("state", r.State),
+				T("instanceId", r.Instance)))
 		}
 	}
 	if len(set.Kids) == 0 {

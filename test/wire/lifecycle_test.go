@@ -25,11 +25,16 @@ func TestLifecyclesAreKept(t *testing.T) {
 	api := s3.NewFromConfig(serve(t, s), func(o *s3.Options) { o.UsePathStyle = true })
 	bucket := aws.String("b")
 	rule := func(prefix string) s3types.LifecycleRule {
-		return s3types.LifecycleRule{ID: aws.String("r" + prefix), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: &prefix, ObjectSizeGreaterThan: aws.Int64(7)},
-			NoncurrentVersionExpiration: &s3types.NoncurrentVersionExpiration{NoncurrentDays: aws.Int32(3), NewerNoncurrentVersions: aws.Int32(2)}}
+		return s3types.LifecycleRule{
+			ID: aws.String("r" + prefix), Status: s3types.ExpirationStatusEnabled,
+			Filter: &s3types.LifecycleRuleFilter{Prefix: &prefix, ObjectSizeGreaterThan: aws.Int64(7)},
+			NoncurrentVersionExpiration: &s3types.NoncurrentVersionExpiration{
+				NoncurrentDays: aws.Int32(3), NewerNoncurrentVersions: aws.Int32(2),
+			}}
 	}
 	put := func(rules ...s3types.LifecycleRule) error {
-		_, err := api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{Bucket: bucket, TransitionDefaultMinimumObjectSize: "varies_by_storage_class",
+		_, err := api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
+			Bucket: bucket, TransitionDefaultMinimumObjectSize: "varies_by_storage_class",
 			LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{Rules: rules}})
 		return err
 	}
@@ -37,17 +42,22 @@ func TestLifecyclesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := api.GetBucketLifecycleConfiguration(t.Context(), &s3.GetBucketLifecycleConfigurationInput{Bucket: bucket})
-	if err != nil || len(got.Rules) != 2 || *got.Rules[0].Filter.ObjectSizeGreaterThan != 7 || *got.Rules[1].NoncurrentVersionExpiration.NewerNoncurrentVersions != 2 ||
+	if err != nil || len(got.Rules) != 2 || *got.Rules[0].Filter.ObjectSizeGreaterThan != 7 ||
+		*got.Rules[1].NoncurrentVersionExpiration.NewerNoncurrentVersions != 2 ||
 		got.TransitionDefaultMinimumObjectSize != "varies_by_storage_class" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for name, code := range map[string]string{"twice": "InvalidArgument", "both forms": "InvalidRequest", "no prefix": "MalformedXML"} {
+	for name, code := range map[string]string{
+		"twice": "InvalidArgument", "both forms": "InvalidRequest", "no prefix": "MalformedXML",
+	} {
 		var err error
 		switch name {
 		case "twice":
 			err = put(rule("a"), rule("a"))
 		case "both forms":
-			err = put(rule("a"), s3types.LifecycleRule{Status: s3types.ExpirationStatusEnabled, Prefix: aws.String("x")}) //nolint:staticcheck // it is the old form that is refused
+			//nolint:staticcheck // it is the old form that is refused
+			old := s3types.LifecycleRule{Status: s3types.ExpirationStatusEnabled, Prefix: aws.String("x")}
+			err = put(rule("a"), old)
 		default:
 			err = put(s3types.LifecycleRule{Status: s3types.ExpirationStatusEnabled})
 		}
@@ -59,7 +69,8 @@ func TestLifecyclesAreKept(t *testing.T) {
 	if _, err := api.DeleteBucketLifecycle(t.Context(), &s3.DeleteBucketLifecycleInput{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := s.State.Lifecycle(DefaultAccount, "b"); text != "" || s.Recorder.Count("s3:DeleteBucketLifecycle") != 1 {
+	if text, _ := s.State.Lifecycle(DefaultAccount, "b"); text != "" ||
+		s.Recorder.Count("s3:DeleteBucketLifecycle") != 1 {
 		t.Errorf("after it was deleted: %q, calls %v", text, s.Recorder.Counts())
 	}
 }
@@ -69,7 +80,8 @@ func TestLifecyclesNeedTheirChecksum(t *testing.T) {
 	const document = `<LifecycleConfiguration><Rule><Filter/><Status>Enabled</Status></Rule></LifecycleConfiguration>`
 	for name, header := range map[string]string{"none": "", "of another document": "AAAAAA=="} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/b?lifecycle", strings.NewReader(document))
-		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=testing/20261121/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0")
+		req.Header.Set("Authorization",
+			"AWS4-HMAC-SHA256 Credential=testing/20261121/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0")
 		if header != "" {
 			req.Header.Set("X-Amz-Checksum-Crc32", header)
 		}
@@ -87,7 +99,8 @@ func upstream(t *testing.T, answer func(action string) string) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		fmt.Fprint(w, answer(r.FormValue("Action")+" "+r.FormValue("DisableApiTermination.Value")+r.Header.Get("X-Amz-Target")))
+		fmt.Fprint(w,
+			answer(r.FormValue("Action")+" "+r.FormValue("DisableApiTermination.Value")+r.Header.Get("X-Amz-Target")))
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL
@@ -129,7 +142,9 @@ func TestPending(t *testing.T) {
 	}
 	s.Pending.Snapshots(true)
 	create()
-	if _, err := jobs.StopTrainingJob(t.Context(), &sagemaker.StopTrainingJobInput{TrainingJobName: aws.String("j")}); err != nil {
+	if _, err := jobs.StopTrainingJob(t.Context(), &sagemaker.StopTrainingJobInput{
+		TrainingJobName: aws.String("j"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if state() != "pending" || job() != "Stopping" {
@@ -149,7 +164,9 @@ func TestMachinesAreLaunchedProtected(t *testing.T) {
 	})})
 	api := ec2.NewFromConfig(serve(t, s))
 	for _, protected := range []bool{false, true} {
-		if _, err := api.RunInstances(t.Context(), &ec2.RunInstancesInput{MinCount: aws.Int32(1), MaxCount: aws.Int32(1), DisableApiTermination: &protected}); err != nil {
+		if _, err := api.RunInstances(t.Context(), &ec2.RunInstancesInput{
+			MinCount: aws.Int32(1), MaxCount: aws.Int32(1), DisableApiTermination: &protected,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,7 +187,9 @@ func TestDeaf(t *testing.T) {
 			return err
 		},
 		"json": func(ctx context.Context) error {
-			_, err := cloudwatchlogs.NewFromConfig(cfg).PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: aws.String("g"), RetentionInDays: aws.Int32(7)})
+			_, err := cloudwatchlogs.NewFromConfig(cfg).PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{
+				LogGroupName: aws.String("g"), RetentionInDays: aws.Int32(7),
+			})
 			return err
 		},
 	} {
@@ -183,10 +202,15 @@ func TestDeaf(t *testing.T) {
 func TestSpotRequests(t *testing.T) {
 	s := New(Options{})
 	s.State.At(DefaultAccount, "us-east-1", func(p *Place) {
-		p.SpotRequests = []SpotRequest{{ID: "sir-1", Type: "persistent", State: "active", Instance: "i-1"}, {ID: "sir-2", Type: "one-time", State: "closed"}}
+		p.SpotRequests = []SpotRequest{
+			{ID: "sir-1", Type: "persistent", State: "active", Instance: "i-1"},
+			{ID: "sir-2", Type: "one-time", State: "closed"},
+		}
 	})
-	out, err := ec2.NewFromConfig(serve(t, s)).DescribeSpotInstanceRequests(t.Context(), &ec2.DescribeSpotInstanceRequestsInput{SpotInstanceRequestIds: []string{"sir-2"}})
-	if err != nil || len(out.SpotInstanceRequests) != 1 || out.SpotInstanceRequests[0].Type != "one-time" || out.SpotInstanceRequests[0].State != "closed" {
+	out, err := ec2.NewFromConfig(serve(t, s)).DescribeSpotInstanceRequests(t.Context(),
+		&ec2.DescribeSpotInstanceRequestsInput{SpotInstanceRequestIds: []string{"sir-2"}})
+	if err != nil || len(out.SpotInstanceRequests) != 1 || out.SpotInstanceRequests[0].Type != "one-time" ||
+		out.SpotInstanceRequests[0].State != "closed" {
 		t.Errorf("got %+v, %v", out, err)
 	}
 }

@@ -38,7 +38,9 @@ func newMetrics(now func() time.Time) *Metrics {
 
 func sortDims(dims []Dimension) []Dimension {
 	dims = slices.Clone(dims)
-	slices.SortFunc(dims, func(a, b Dimension) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Value, b.Value)) })
+	slices.SortFunc(dims, func(a, b Dimension) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Value, b.Value))
+	})
 	return dims
 }
 
@@ -139,7 +141,9 @@ func (m *Metrics) find(account, region, namespace, name string, dims []Dimension
 // has says whether the series has all these dimensions; an empty value is any.
 func (s *series) has(dims []Dimension) bool {
 	for _, d := range dims {
-		if !slices.ContainsFunc(s.dims, func(x Dimension) bool { return x.Name == d.Name && (d.Value == "" || x.Value == d.Value) }) {
+		if !slices.ContainsFunc(s.dims, func(x Dimension) bool {
+			return x.Name == d.Name && (d.Value == "" || x.Value == d.Value)
+		}) {
 			return false
 		}
 	}

@@ -177,7 +177,8 @@ func jsonLike(old, v any) any {
 // hideDisabled leaves disabled images out of an answer to a caller that did not ask
 // for them, as EC2 does; that an image is disabled is a correction too.
 func hideDisabled(c *Call, body []byte) []byte {
-	if c.Name() != "ec2:DescribeImages" || c.Form.Get("IncludeDisabled") == "true" || !bytes.Contains(body, []byte("disabled")) {
+	if c.Name() != "ec2:DescribeImages" || c.Form.Get("IncludeDisabled") == "true" ||
+		!bytes.Contains(body, []byte("disabled")) {
 		return body
 	}
 	doc, err := parseXML(body)

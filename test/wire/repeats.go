@@ -82,7 +82,9 @@ func (p *repeats) changing() (end func()) {
 // sameCall is all of a call but for what differs each time: its time, signature and number.
 func sameCall(c *Call, r *http.Request) string {
 	header := r.Header.Clone()
-	for _, name := range []string{"Authorization", "X-Amz-Date", "Amz-Sdk-Invocation-Id", "Amz-Sdk-Request", "Content-Length"} {
+	for _, name := range []string{
+		"Authorization", "X-Amz-Date", "Amz-Sdk-Invocation-Id", "Amz-Sdk-Request", "Content-Length",
+	} {
 		header.Del(name)
 	}
 	var b bytes.Buffer

@@ -40,7 +40,9 @@ func TestRepeatsAreAskedOnce(t *testing.T) {
 		r.Header.Set("X-Amz-Target", "AmazonSSM."+operation)
 		r.Header.Set("Content-Type", "application/x-amz-json-1.1")
 		r.Header.Set("Amz-Sdk-Invocation-Id", fmt.Sprint(number))
-		r.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/us-east-1/ssm/aws4_request, SignedHeaders=host, Signature=%d", key, number))
+		r.Header.Set("Authorization",
+			fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/us-east-1/ssm/aws4_request, SignedHeaders=host, Signature=%d",
+				key, number))
 		res, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)

@@ -89,7 +89,8 @@ func (a App) arn(c *Call) string {
 	if owner == "" {
 		owner = a.User
 	}
-	return "arn:aws:sagemaker:" + c.Region + ":" + c.Account + ":app/" + a.Domain + "/" + owner + "/" + strings.ToLower(a.Type) + "/" + a.Name
+	return "arn:aws:sagemaker:" + c.Region + ":" + c.Account + ":app/" + a.Domain + "/" + owner + "/" + strings.ToLower(
+		a.Type) + "/" + a.Name
 }
 
 // document is what ListApps and DescribeApp both say.
@@ -121,7 +122,9 @@ type SpotPrice struct {
 }
 
 func newState() *State {
-	return &State{places: map[string]*Place{}, lifecycles: map[string]lifecycle{}, analytics: map[string]map[string][]byte{}}
+	return &State{
+		places: map[string]*Place{}, lifecycles: map[string]lifecycle{}, analytics: map[string]map[string][]byte{},
+	}
 }
 
 // At changes an account's part of the state in a region.

@@ -37,7 +37,8 @@ var phrases = []phrase{
 	say(`\bof (one's|your) own\b`, "own, separate, on-premises"),
 	say(`\bdear(er|est)?\b`, "expensive"),
 	say(`\bbeside\b`, "next to, with, in addition to"),
-	say(`\b(it|that|which|this|there) lies\b|\blies (in|on|between|within|under|over|above|below|outside)\b`, "is, is stored"),
+	say(`\b(it|that|which|this|there) lies\b|\blies (in|on|between|within|under|over|above|below|outside)\b`,
+		"is, is stored"),
 	say(`\bthere is nothing that\b`, "no …"),
 	say(`\bnineteen (cases )?(of|in) twenty\b`, "p95"),
 	say(`\bknows the future\b`, "perfect foresight"),
@@ -60,7 +61,8 @@ var style = []phrase{
 
 // private are names that only this project knows.
 var private = []phrase{
-	say(`^(petition|wish|deed|crew|purse|glimpse|bout|estate)(e?s)?$`, "request, fix request, operation, job group, budget key, last sample, episode, inventory with sizes"),
+	say(`^(petition|wish|deed|crew|purse|glimpse|bout|estate)(e?s)?$`,
+		"request, fix request, operation, job group, budget key, last sample, episode, inventory with sizes"),
 }
 
 func main() {
@@ -77,7 +79,8 @@ func main() {
 	for _, file := range files {
 		// The checker names what it refuses, and recorded outputs are what the product says.
 		// The one that starts PostgreSQL names the account "nobody" of Unix.
-		if file == "test/postgres/process_linux.go" || strings.HasPrefix(file, "test/words/") || strings.Contains(file, "testdata/") || file == "CHANGELOG.md" {
+		if file == "test/postgres/process_linux.go" || strings.HasPrefix(file, "test/words/") ||
+			strings.Contains(file, "testdata/") || file == "CHANGELOG.md" {
 			continue
 		}
 		text, err := os.ReadFile(file)
@@ -161,7 +164,8 @@ func match(at token.Position, text string, lists ...[]phrase) []string {
 			} else {
 				place.Column += m[0]
 			}
-			found = append(found, fmt.Sprintf("%s: %q: write %s", place, strings.Trim(text[m[0]:m[1]], " \t\n\\\"`.,;:()"), p.instead))
+			found = append(found, fmt.Sprintf("%s: %q: write %s", place, strings.Trim(text[m[0]:m[1]], " \t\n\\\"`.,;:()"),
+				p.instead))
 		}
 	}
 	return found

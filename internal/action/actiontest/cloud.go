@@ -178,7 +178,8 @@ func (c *Cloud) Resources() (out []Resource) {
 
 // Inventory returns a resource as an observation has it.
 func (r Resource) Inventory() *inventory.Resource {
-	out := &inventory.Resource{ID: r.ID, Kind: r.Kind, Cloud: "test", Account: "1", Region: "here", Type: r.Type, State: r.State,
+	out := &inventory.Resource{
+		ID: r.ID, Kind: r.Kind, Cloud: "test", Account: "1", Region: "here", Type: r.Type, State: r.State,
 		CreatedAt: r.CreatedAt, Tags: maps.Clone(r.Tags)}
 	if r.Kind == inventory.KindInstance {
 		out.Detail = &inventory.Instance{}
@@ -259,7 +260,9 @@ func (r *Resource) plan(do policy.Do) ([]action.Step, error) {
 	case policy.Stop, policy.Release, policy.Scale:
 		return named(string(do.Verb)), nil
 	case policy.PutRetention:
-		return []action.Step{{Name: "put-retention", Params: fmt.Sprint(do.RetentionDays), Undo: fmt.Sprint(r.RetentionDays)}}, nil
+		return []action.Step{
+			{Name: "put-retention", Params: fmt.Sprint(do.RetentionDays), Undo: fmt.Sprint(r.RetentionDays)},
+		}, nil
 	case policy.Tag:
 		params, _ := json.Marshal(do.Tags)
 		former, _ := json.Marshal(r.Tags)

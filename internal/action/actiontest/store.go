@@ -62,7 +62,8 @@ func (s *Store) Now(context.Context) (now time.Time, common bool, err error) {
 }
 
 // BeginRound implements [action.Store].
-func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) (n int64, last *action.Clock, err error) {
+func (s *Store) BeginRound(ctx context.Context, account string, c action.Clock) (n int64, last *action.Clock,
+	err error) {
 	err = s.state.In(ctx, func(v *storeState) error {
 		if v.Rounds == nil {
 			v.Rounds, v.Clocks = map[string]int64{}, map[string]action.Clock{}
@@ -162,7 +163,8 @@ func (s *Store) Save(ctx context.Context, it action.Item, entries ...action.Entr
 }
 
 // SaveKept implements [action.Store].
-func (s *Store) SaveKept(ctx context.Context, it action.Item, k action.Keep, entries ...action.Entry) (out action.Item, err error) {
+func (s *Store) SaveKept(ctx context.Context, it action.Item, k action.Keep, entries ...action.Entry) (out action.Item,
+	err error) {
 	err = s.state.In(ctx, func(v *storeState) (err error) {
 		if out, err = v.put(it); err != nil {
 			return err
@@ -175,7 +177,8 @@ func (s *Store) SaveKept(ctx context.Context, it action.Item, k action.Keep, ent
 }
 
 // SaveOwing implements [action.Store].
-func (s *Store) SaveOwing(ctx context.Context, it action.Item, notices []action.Notice, entries ...action.Entry) (out action.Item, err error) {
+func (s *Store) SaveOwing(ctx context.Context, it action.Item, notices []action.Notice, entries ...action.Entry) (
+	out action.Item, err error) {
 	err = s.state.In(ctx, func(v *storeState) error {
 		if out, err = v.put(it); err != nil {
 			return err
@@ -188,7 +191,8 @@ func (s *Store) SaveOwing(ctx context.Context, it action.Item, notices []action.
 }
 
 // ClaimNotice implements [action.Store].
-func (s *Store) ClaimNotice(ctx context.Context, account string, now, until time.Time) (out *action.Notice, err error) {
+func (s *Store) ClaimNotice(ctx context.Context, account string, now, until time.Time) (out *action.Notice,
+	err error) {
 	err = s.state.In(ctx, func(v *storeState) error {
 		due := func(n action.Notice) bool { return n.Account == account && n.ClosedAt.IsZero() && !n.DueAt.After(now) }
 		if i := slices.IndexFunc(v.Notices, due); i >= 0 {
@@ -347,8 +351,9 @@ func (s *Store) PutKeep(ctx context.Context, k action.Keep) error {
 
 func (v *storeState) keep(k action.Keep) {
 	v.Keeps = append(slices.DeleteFunc(v.Keeps, func(old action.Keep) bool { return old.Ref == k.Ref }), k)
-	v.record([]action.Entry{{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(),
-		Because: k.Reason, Outcome: "until " + k.Until.UTC().Format(time.RFC3339)}})
+	v.record([]action.Entry{
+		{At: k.At, Account: k.Ref.Cloud + "/" + k.Ref.Account, Actor: k.By, What: "keep", Resource: k.Ref.String(),
+			Because: k.Reason, Outcome: "until " + k.Until.UTC().Format(time.RFC3339)}})
 }
 
 // Keeps implements [action.Store].

@@ -72,10 +72,11 @@ func TestFixIsCarriedOutOnTheSimulatedAccount(t *testing.T) {
 			continue
 		}
 		var done view.Fixes
-		if err := act.Fix(t.Context(), req, []string{f.ID}, act.FixOptions{Source: source, Grace: time.Hour}, func(doc view.Fixes) error {
-			done = doc
-			return nil
-		}); err != nil {
+		if err := act.Fix(t.Context(), req, []string{f.ID}, act.FixOptions{Source: source, Grace: time.Hour},
+			func(doc view.Fixes) error {
+				done = doc
+				return nil
+			}); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range done.Passes {

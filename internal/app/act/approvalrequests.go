@@ -46,8 +46,12 @@ type approvalRequests struct {
 }
 
 // newApprovalRequests asks for the approvals that the chosen findings need.
-func newApprovalRequests(req *runtime.Request, cfg config.Config, s *store.Store, now func() time.Time, chosen []audit.Kept) *approvalRequests {
-	h := &approvalRequests{req: req, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known}, found: map[inventory.Ref]audit.Kept{}, byFinding: map[string]string{}}
+func newApprovalRequests(req *runtime.Request, cfg config.Config, s *store.Store, now func() time.Time,
+	chosen []audit.Kept) *approvalRequests {
+	h := &approvalRequests{
+		req: req, now: now, cfg: cfg, desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known},
+		found: map[inventory.Ref]audit.Kept{}, byFinding: map[string]string{},
+	}
 	for _, k := range chosen {
 		h.found[audit.RefOf(k.Resource)] = k
 	}
@@ -64,7 +68,8 @@ func (h *approvalRequests) identified(ctx context.Context) (approval.Person, err
 	who, err := h.req.Declared(h.cfg)
 	if !declared {
 		if who, err = identity.SignedIn(ctx, h.req, h.cfg, "curfew fix"); err != nil {
-			return who, fmt.Errorf("it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]", err)
+			return who, fmt.Errorf(
+				"it needs an approval, and who asks is not verified: %w; or set approvals.accept: [self-declared]", err)
 		}
 		who.Proof.Signed = ""
 	}
@@ -177,12 +182,14 @@ func (h *approvalRequests) early(ctx context.Context, it action.Item, p action.P
 }
 
 // ask files the request, or finds the open one, and tells approvers of a new one.
-func (h *approvalRequests) ask(ctx context.Context, it action.Item, p action.Proposal, hash string, amount money.Amount, who approval.Person, now time.Time) (approval.Request, error) {
+func (h *approvalRequests) ask(ctx context.Context, it action.Item, p action.Proposal, hash string,
+	amount money.Amount, who approval.Person, now time.Time) (approval.Request, error) {
 	plan, err := json.Marshal(h.plan(it, p, amount))
 	if err != nil {
 		return approval.Request{}, fmt.Errorf("write the plan: %w", err)
 	}
-	r, err := h.desk.Ask(ctx, approval.Request{Kind: identity.FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
+	r, err := h.desk.Ask(ctx, approval.Request{
+		Kind: identity.FixKind, Subject: string(it.Do.Verb) + " " + it.Ref.String(), PlanHash: hash,
 		Plan: string(plan), Amount: amount, Team: govern.TeamOf(p), AskedBy: who.Name, AskedProof: who.Proof}, now)
 	if err == nil {
 		h.byFinding[strings.TrimPrefix(it.Source, round.FindingSource(""))] = r.ID
@@ -201,9 +208,14 @@ func (h *approvalRequests) ask(ctx context.Context, it action.Item, p action.Pro
 func (h *approvalRequests) plan(it action.Item, p action.Proposal, hourly money.Amount) approval.Plan {
 	c := approval.Change{Resource: it.Ref.String(), Verb: string(it.Do.Verb)}
 	for _, s := range it.Steps {
-		c.Calls = append(c.Calls, approval.Call{Name: s.Name, Document: action.Redact(s.Params), Before: action.Redact(s.Undo)})
+		c.Calls = append(c.Calls, approval.Call{
+			Name: s.Name, Document: action.Redact(s.Params), Before: action.Redact(s.Undo),
+		})
 	}
-	plan := approval.Plan{Schema: approval.PlanSchema, Because: action.Redact(p.Because), Costs: []approval.Cost{{What: "costs now", Amount: &hourly, Unit: "an hour"}}}
+	plan := approval.Plan{
+		Schema: approval.PlanSchema, Because: action.Redact(p.Because),
+		Costs: []approval.Cost{{What: "costs now", Amount: &hourly, Unit: "an hour"}},
+	}
 	plan.Undo, plan.Loses = clouds.Know(p.Resource, it.Do)
 	if f, ok := h.found[it.Ref]; ok {
 		c.Commands = clouds.ByHand(f.Finding)

@@ -21,7 +21,8 @@ import (
 
 // Exempt keeps a resource from every policy for a time, by its id, its name or its whole
 // identity. Where this state has never seen the resource its tag is written as well.
-func Exempt(ctx context.Context, req *runtime.Request, f clouds.Source, name, duration, reason string) (view.Keep, error) {
+func Exempt(ctx context.Context, req *runtime.Request, f clouds.Source, name, duration, reason string) (view.Keep,
+	error) {
 	var none view.Keep
 	cfg, err := req.Config()
 	if err != nil {
@@ -59,9 +60,15 @@ func Exempt(ctx context.Context, req *runtime.Request, f clouds.Source, name, du
 	if err != nil {
 		return none, err
 	}
-	l := action.Ladder{Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: req.Clock, KeepMax: cfg.Enforce.KeepMax}
+	l := action.Ladder{
+		Store: s.Actions(), Account: ref.Cloud + "/" + ref.Account, Actor: who, Clock: req.Clock,
+		KeepMax: cfg.Enforce.KeepMax,
+	}
 	if err := l.Keep(ctx, k); err != nil {
-		return none, &runtime.Error{Class: runtime.Denied, Code: "not_kept", Err: err, Hint: "enforce.keep_max in curfew.yaml sets the longest keep; it can be renewed"}
+		return none, &runtime.Error{
+			Class: runtime.Denied, Code: "not_kept", Err: err,
+			Hint: "enforce.keep_max in curfew.yaml sets the longest keep; it can be renewed",
+		}
 	}
 	doc := view.NewKeep(k)
 	if doc.Tagged = !seen && ref.Cloud == "aws"; doc.Tagged {
@@ -154,7 +161,10 @@ func Freeze(ctx context.Context, req *runtime.Request, reason string, on bool) (
 		}
 		return none, err
 	}
-	return view.Freeze{Schema: view.FreezeSchema, Frozen: on, Freeze: action.Freeze{By: who, At: req.Now().UTC(), Reason: action.Redact(reason)}}, nil
+	return view.Freeze{
+		Schema: view.FreezeSchema, Frozen: on,
+		Freeze: action.Freeze{By: who, At: req.Now().UTC(), Reason: action.Redact(reason)},
+	}, nil
 }
 
 // frozenByHand adds to the error of a freeze how to stop all actions without the state.
@@ -260,7 +270,9 @@ func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, r
 	byHand := fmt.Sprintf("by hand: aws ec2 create-tags --region %s --resources %s --tags Key=%s,Value=scratch",
 		plain.Shell(ref.Region), plain.Shell(ref.ID), inventory.TagDisks)
 	if len(seen.Resources) != 1 {
-		return none, &runtime.Error{Code: "not_found", Err: fmt.Errorf("consent %s: the machine could not be read", ref), Hint: byHand}
+		return none, &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("consent %s: the machine could not be read", ref), Hint: byHand,
+		}
 	}
 	r := seen.Resources[0]
 	book.Fill(r)
@@ -274,7 +286,8 @@ func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, r
 		return none, err
 	}
 	lost := lossesOf(r)
-	entry := action.Entry{At: now, Account: ref.Cloud + "/" + ref.Account, Actor: who, What: "consent", Resource: ref.String(),
+	entry := action.Entry{
+		At: now, Account: ref.Cloud + "/" + ref.Account, Actor: who, What: "consent", Resource: ref.String(),
 		Because: action.Redact(reason), Outcome: "may lose " + strings.Join(lost, "; ")}
 	if err := s.Actions().Record(ctx, entry); err != nil {
 		return none, fmt.Errorf("record the consent: %w", err)
@@ -282,7 +295,9 @@ func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, r
 	if err := clouds.WriteTags(ctx, cloud.Actions(), r, scratchTag, "consent-"+ref.ID); err != nil {
 		return none, &runtime.Error{Code: "not_tagged", Err: fmt.Errorf("consent %s: %w", ref, err), Hint: byHand}
 	}
-	return view.Consent{Schema: view.ConsentSchema, Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who}, nil
+	return view.Consent{
+		Schema: view.ConsentSchema, Resource: ref.String(), Loses: lost, Reason: action.Redact(reason), By: who,
+	}, nil
 }
 
 // lossesOf are the disks that a machine loses if policies terminate it.

@@ -28,7 +28,8 @@ const (
 // The kinds of troubles in the order in which to look at them.
 var troubles = []string{
 	view.TroubleState, view.TroubleFrozen, view.TroubleDatabase, view.TroubleConfiguration, view.TroubleSource,
-	view.TroubleOrganization, view.TroubleFuse, view.TroubleAlarm, view.TroubleNotice, view.TroubleCertificate, view.TroubleToken,
+	view.TroubleOrganization, view.TroubleFuse, view.TroubleAlarm, view.TroubleNotice, view.TroubleCertificate,
+	view.TroubleToken,
 }
 
 // DoctorState lists what is wrong with the state, and with the service where one answers.
@@ -47,8 +48,9 @@ func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, e
 		return view.DoctorState{}, err
 	}
 	doc := view.DoctorState{
-		Schema: view.DoctorStateSchema, At: now.UTC(), Database: size.Database, Bytes: size.Bytes, AuditEntries: size.Entries,
-		OldestAt: size.OldestAt, NewestAt: size.NewestAt, Rounds: []view.AccountRound{}, Troubles: []view.Trouble{},
+		Schema: view.DoctorStateSchema, At: now.UTC(), Database: size.Database, Bytes: size.Bytes,
+		AuditEntries: size.Entries,
+		OldestAt:     size.OldestAt, NewestAt: size.NewestAt, Rounds: []view.AccountRound{}, Troubles: []view.Trouble{},
 	}
 	rounds, err := s.Rounds(ctx)
 	if err != nil {
@@ -85,16 +87,22 @@ func heldBack(ctx context.Context, s *store.Store, _ time.Time) ([]view.Trouble,
 	const accept = "`curfew state` says what is lost, `curfew state accept --reason TEXT` lets it act"
 	switch {
 	case now.Quarantine != nil:
-		out = append(out, view.Trouble{What: view.TroubleState, Since: now.Quarantine.At, Why: now.Quarantine.Reason, Next: accept})
+		out = append(out, view.Trouble{
+			What: view.TroubleState, Since: now.Quarantine.At, Why: now.Quarantine.Reason, Next: accept,
+		})
 	case now.Witness != nil && now.Witness.Problem != "":
-		out = append(out, view.Trouble{What: view.TroubleState, Why: "its witness cannot be used: " + now.Witness.Problem, Next: "`curfew state`"})
+		out = append(out, view.Trouble{
+			What: view.TroubleState, Why: "its witness cannot be used: " + now.Witness.Problem, Next: "`curfew state`",
+		})
 	}
 	frozen, err := s.Actions().Frozen(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if frozen != nil && len(out) == 0 {
-		out = append(out, view.Trouble{What: view.TroubleFrozen, Since: frozen.At.UTC(), Why: "all actions are frozen by " + frozen.By + ": " + frozen.Reason,
+		out = append(out, view.Trouble{
+			What: view.TroubleFrozen, Since: frozen.At.UTC(), Why: "all actions are frozen by " + frozen.By + ": " +
+				frozen.Reason,
 			Next: "`curfew unfreeze --reason TEXT`"})
 	}
 	return out, nil
@@ -115,7 +123,9 @@ func alarms(ctx context.Context, s *store.Store, now time.Time) (out []view.Trou
 	items, err := s.Alarms(ctx, now.Add(-failedFor), maxAlarms+1)
 	for i, it := range items {
 		if i == maxAlarms {
-			out = append(out, view.Trouble{What: view.TroubleAlarm, Why: "there are more alarms than these", Next: "`curfew audit --what alarm` has all"})
+			out = append(out, view.Trouble{
+				What: view.TroubleAlarm, Why: "there are more alarms than these", Next: "`curfew audit --what alarm` has all",
+			})
 			break
 		}
 		out = append(out, view.Trouble{What: view.TroubleAlarm, Since: it.UpdatedAt.UTC(),
@@ -149,7 +159,8 @@ func endingTokens(ctx context.Context, s *store.Store, now time.Time) (out []vie
 	tokens, err := s.Callers().Tokens(ctx)
 	for _, t := range tokens {
 		if t.Valid(now) && !t.ShortTerm() && t.ExpiresAt.Sub(now) < expirySoon {
-			out = append(out, view.Trouble{What: view.TroubleToken, Why: "a token of the API expires at " + plain.Time(t.ExpiresAt),
+			out = append(out, view.Trouble{
+				What: view.TroubleToken, Why: "a token of the API expires at " + plain.Time(t.ExpiresAt),
 				Next: "`curfew token list` names its owner"})
 		}
 	}

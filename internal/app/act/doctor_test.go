@@ -32,7 +32,8 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 	}
 	item := func(id string, phase action.Phase, alarm string, at time.Time) action.Item {
 		return action.Item{
-			ID: id, Account: "sim/1", Source: "idle", Phase: phase, Alarm: alarm, UpdatedAt: at, Do: policy.Do{Verb: policy.Stop},
+			ID: id, Account: "sim/1", Source: "idle", Phase: phase, Alarm: alarm, UpdatedAt: at,
+			Do:  policy.Do{Verb: policy.Stop},
 			Ref: inventory.Ref{Cloud: "sim", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id},
 		}
 	}
@@ -40,7 +41,8 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 		ID: "open-1-owner", Account: "sim/1", Item: "open", Recipient: "owner", Kind: "acted", Error: "the channel refused",
 		Ref: inventory.Ref{ID: "i-open"}, CreatedAt: now.Add(-time.Hour), DueAt: now.Add(time.Hour),
 	}}
-	if _, err := s.Actions().SaveOwing(t.Context(), item("open", action.Acting, "stop failed: denied", now), owed); err != nil {
+	if _, err := s.Actions().SaveOwing(t.Context(), item("open", action.Acting, "stop failed: denied", now),
+		owed); err != nil {
 		t.Fatal(err)
 	}
 	for _, it := range []action.Item{
@@ -53,7 +55,9 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Actions().Blow(t.Context(), action.Fuse{Account: "sim/1", Source: "nights", At: now, Due: 6, Selected: 8}); err != nil {
+	if err := s.Actions().Blow(t.Context(), action.Fuse{
+		Account: "sim/1", Source: "nights", At: now, Due: 6, Selected: 8,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := act.Freeze(t.Context(), req, "incident", true); err != nil {

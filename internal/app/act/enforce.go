@@ -33,12 +33,14 @@ type EnforceOptions struct {
 	Enforce bool
 	// Wire, when set, takes the place of [EnforceSetting]: a recorded account has wiring
 	// of its own.
-	Wire func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting, error)
+	Wire func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting,
+		error)
 }
 
 // Enforce makes one pass of the policies. Show gets what was done, also where the pass
 // ended early.
-func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions, show func(*round.Result, view.Enforce) error) error {
+func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
+	show func(*round.Result, view.Enforce) error) error {
 	cfg, err := req.Config()
 	if err != nil {
 		return err
@@ -57,7 +59,8 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions, show f
 	}
 	wire := o.Wire
 	if wire == nil {
-		wire = func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting, error) {
+		wire = func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (
+			round.Setting, error) {
 			return EnforceSetting(ctx, req, cfg, s, o, set)
 		}
 	}
@@ -91,7 +94,8 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions, show f
 }
 
 // ObserveSetting wires what a pass reads and judges by.
-func ObserveSetting(ctx context.Context, req *runtime.Request, cfg config.Config, o EnforceOptions, set *policy.Set) (round.Setting, error) {
+func ObserveSetting(ctx context.Context, req *runtime.Request, cfg config.Config, o EnforceOptions, set *policy.Set) (
+	round.Setting, error) {
 	if o.Window > 0 {
 		cfg.Enforce.Window = o.Window
 	}
@@ -103,7 +107,8 @@ func ObserveSetting(ctx context.Context, req *runtime.Request, cfg config.Config
 }
 
 // EnforceSetting wires passes that act: the account, the state, the people to warn.
-func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store, o EnforceOptions, set *policy.Set) (round.Setting, error) {
+func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store, o EnforceOptions,
+	set *policy.Set) (round.Setting, error) {
 	now, err := req.StateClock(ctx, s)
 	if now == nil || err != nil && o.Enforce {
 		return round.Setting{}, err
@@ -118,7 +123,9 @@ func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config
 		cloud = sessions.AWSActs(req, cfg, s, l)
 	case *local.Provider:
 		cfg.Enforce.MirrorTag = false // there is no tag to be written
-		cloud = l.Actions(func(ctx context.Context, id, why string) error { return sessions.Stop(ctx, req, cfg, s, id, why) })
+		cloud = l.Actions(func(ctx context.Context, id, why string) error {
+			return sessions.Stop(ctx, req, cfg, s, id, why)
+		})
 	default:
 		return round.Setting{}, runtime.Invalid("--cloud %s: nothing is carried out there", o.Cloud)
 	}

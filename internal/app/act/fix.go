@@ -83,13 +83,16 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 	for _, s := range chosen {
 		switch cloud := clouds.Of(s.Resource.Cloud); {
 		case simulated && !cloud.Simulated:
-			return runtime.Invalid("curfew fix %s --enforce --demo: it is a finding of %s, and --demo acts on the simulated account", s.ID[:8], s.Resource.Cloud)
+			return runtime.Invalid(
+				"curfew fix %s --enforce --demo: it is a finding of %s, and --demo acts on the simulated account", s.ID[:8],
+				s.Resource.Cloud)
 		case !simulated && cloud.Simulated:
 			return runtime.Invalid("curfew fix %s --enforce: it is a finding of the simulated account; add --demo", s.ID[:8])
 		case !cloud.Fixable:
 			return runtime.Invalid("curfew fix %s --enforce: curfew acts on no %s machine", s.ID[:8], s.Resource.Cloud)
 		}
-		requests = append(requests, round.Request{Finding: s.ID, Rule: s.Rule, Resource: audit.RefOf(s.Resource), Notify: []string{"owner"}, Grace: f.Grace,
+		requests = append(requests, round.Request{
+			Finding: s.ID, Rule: s.Rule, Resource: audit.RefOf(s.Resource), Notify: []string{"owner"}, Grace: f.Grace,
 			Change: s.Fix.Change, ScratchDisks: f.Scratch, SaveDisks: f.Save})
 		// All of the scan's regions are read again: a gang may span several.
 		for _, region := range append(slices.Clone(s.Regions), s.Resource.Region) {
@@ -134,11 +137,16 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 		}
 	}
 	bar := req.Progress(f.Cloud)
-	setting.Query = round.Query{Window: cfg.Scan.Window, Progress: bar.Report, Kinds: round.KindsOf(requests, clouds.RulesOf(f.Cloud))}
+	setting.Query = round.Query{
+		Window: cfg.Scan.Window, Progress: bar.Report, Kinds: round.KindsOf(requests, clouds.RulesOf(f.Cloud)),
+	}
 	if cfg.Thresholds.Interruptions, err = req.Interruptions(cfg); err != nil {
 		return err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(f.Cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags}
+	setting.Audit = &round.Audit{
+		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(f.Cloud), Required: cfg.RequiredTags, Owners: cfg.Owners,
+		Tags: cfg.Tags,
+	}
 	setting.Requests = requests
 	setting.Ladder = func(account string) *action.Ladder {
 		l := ladders(account)
@@ -184,7 +192,8 @@ func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requ
 				partial = true // a person carries it out
 				continue
 			}
-			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFuse || l.Result == action.ResultFrozen {
+			if l.Result == action.ResultRefused || l.Result == action.ResultOverCap || l.Result == action.ResultFuse ||
+				l.Result == action.ResultFrozen {
 				refused = cmp.Or(refused, l.Resource.ID+": "+l.Why)
 			}
 		}
@@ -194,11 +203,16 @@ func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requ
 		return &runtime.Error{Code: "unread", Err: fmt.Errorf("nothing was fixed: %s", missed[0].Why),
 			Hint: "give the --assume-role, --profile and --regions of the scan, or scan again"}
 	case refused != "":
-		return &runtime.Error{Class: runtime.Denied, Code: "refused", Err: fmt.Errorf("refused: %s", refused), Hint: "docs/safety.md explains every rule"}
+		return &runtime.Error{
+			Class: runtime.Denied, Code: "refused", Err: fmt.Errorf("refused: %s", refused),
+			Hint: "docs/safety.md explains every rule",
+		}
 	case partial || len(out.BlindSpots) > 0:
 		return &runtime.Error{Class: runtime.Partial}
 	case len(held.asked) > 0:
-		return &runtime.Error{Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("it needs the approval of a second person: %s", strings.Join(held.asked, ", ")),
+		return &runtime.Error{
+			Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("it needs the approval of a second person: %s",
+				strings.Join(held.asked, ", ")),
 			Hint: "another person runs `curfew approve " + held.asked[0] + "`, then this command goes on"}
 	}
 	return nil
@@ -213,7 +227,8 @@ func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOpt
 	}
 	do.ScratchDisks, do.SaveDisks = do.ScratchDisks || o.Scratch, do.SaveDisks || o.Save
 	does := duty.Verdict{State: duty.Idle, Until: now, Expires: now.Add(time.Hour)}
-	if kind := inventory.Kind(f.Resource.Kind); f.Confidence == finding.Low && (kind == inventory.KindEndpoint || kind == inventory.KindNotebook) {
+	if kind := inventory.Kind(f.Resource.Kind); f.Confidence == finding.Low &&
+		(kind == inventory.KindEndpoint || kind == inventory.KindNotebook) {
 		does = duty.Verdict{Why: "the evidence is weak: " + f.Because}
 	}
 	for i := range kept {
@@ -222,8 +237,11 @@ func foreseen(f view.Finding, kept []view.Inventory, cfg config.Config, o FixOpt
 			continue
 		}
 		listed := kept[i].Resources[at].Priced(cfg.Tags)
-		if refusal := action.Refuse(action.Proposal{Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true, ByPerson: true,
-			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: listed.Hourly}, action.Item{}, now, nil); refusal != nil {
+		if refusal := action.Refuse(action.Proposal{
+			Source: round.FindingSource(f.ID), Resource: listed.Resource, Do: do, Mode: policy.Enforce, Governed: true,
+			ByPerson:  true,
+			Condition: usage.True, ReadAt: now, Class: "finding", Grace: time.Minute, Duty: &does, Hourly: listed.Hourly},
+			action.Item{}, now, nil); refusal != nil {
 			return []view.Refusal{{Rule: refusal.Rule, Why: refusal.Why}}
 		}
 	}

@@ -21,7 +21,8 @@ import (
 // fixSimulated carries fixes out on the simulated account, pass by pass, in simulated time that
 // jumps to the next deadline. The ladder, the approval and the calls are those of real
 // accounts; only the account, the people and the clock are simulated.
-func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, chosen []audit.Kept, requests []round.Request, show func(view.Fixes) error) (err error) {
+func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, chosen []audit.Kept,
+	requests []round.Request, show func(view.Fixes) error) (err error) {
 	now := req.Now().UTC().Truncate(time.Minute)
 	s, err := simulation.New(ctx, clouds.SimSeed, cfg.Tags, now, now)
 	if err != nil {
@@ -38,7 +39,10 @@ func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	held := newApprovalRequests(req, cfg, s.Store, s.Clock.Now, chosen)
 	setting.Requests = requests
 	setting.Query = round.Query{Window: cfg.Scan.Window, Kinds: round.KindsOf(requests, clouds.RulesOf(sim.CloudName))}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(sim.CloudName), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags}
+	setting.Audit = &round.Audit{
+		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(sim.CloudName), Required: cfg.RequiredTags, Owners: cfg.Owners,
+		Tags: cfg.Tags,
+	}
 	setting.Ladder = func(account string) *action.Ladder {
 		l := s.Ladder(account, &sim.People{})
 		l.Approve, l.Ask = held.approve, held.early
@@ -67,7 +71,9 @@ func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, 
 			if err != nil {
 				return err
 			}
-			second := approval.Person{Name: "a simulated approver", Roles: r.Roles, Proof: approval.Proof{Kind: approval.SelfDeclared}}
+			second := approval.Person{
+				Name: "a simulated approver", Roles: r.Roles, Proof: approval.Proof{Kind: approval.SelfDeclared},
+			}
 			if _, err := held.desk.Decide(ctx, id, second, true, "demonstration", s.Clock.Now()); err != nil {
 				return err
 			}

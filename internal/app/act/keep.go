@@ -37,7 +37,8 @@ func hasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Ti
 		return seen, err
 	}
 	to := now.Truncate(time.Hour).Add(time.Hour)
-	all, _, err := s.Ledger().Histories(ctx, ledger.Account{Cloud: ref.Cloud, ID: ref.Account}, []inventory.Ref{ref}, to.Add(-historyWindow), to)
+	all, _, err := s.Ledger().Histories(ctx, ledger.Account{Cloud: ref.Cloud, ID: ref.Account}, []inventory.Ref{ref},
+		to.Add(-historyWindow), to)
 	if err != nil {
 		return false, fmt.Errorf("look whether %s was seen before: %w", ref.ID, err)
 	}
@@ -46,7 +47,8 @@ func hasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Ti
 
 // keepTag keeps a resource by its tag, which every process reads, whatever its state. Where
 // that cannot be done the error says by which command the person can.
-func keepTag(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, ref inventory.Ref, end time.Time) error {
+func keepTag(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, ref inventory.Ref,
+	end time.Time) error {
 	r := &inventory.Resource{ID: ref.ID, Kind: ref.Kind, Cloud: ref.Cloud, Account: ref.Account, Region: ref.Region}
 	err := func() error {
 		f.Cloud, f.Regions = ref.Cloud, []string{ref.Region}
@@ -77,7 +79,8 @@ func keepTag(ctx context.Context, req *runtime.Request, cfg config.Config, f clo
 		hint = "whoever may tag it runs: " + cmd
 	}
 	return &runtime.Error{Code: "not_kept", Hint: hint,
-		Err: fmt.Errorf("keep %s: this state has never seen it, so whoever acts on it does not read this keep, and its tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
+		Err: fmt.Errorf("keep %s: this state has never seen it, so whoever acts on it does not read this keep, and its "+
+			"tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
 }
 
 // writeTag writes the tag that keeps a resource and looks that it is there.

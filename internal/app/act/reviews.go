@@ -26,19 +26,25 @@ import (
 func fixPull(req *runtime.Request, cfg config.Config) (*govern.PullRequest, error) {
 	pinned := strings.TrimSuffix(cmp.Or(cfg.Approvals.GitHubAPI, github.DefaultURL), "/")
 	if said := strings.TrimSuffix(cmp.Or(req.Env("GITHUB_API_URL"), github.DefaultURL), "/"); said != pinned {
-		return nil, runtime.Invalid("--github: GITHUB_API_URL is %s, and reviews that approve fixes come from %s; set approvals.github_api", said, pinned)
+		return nil, runtime.Invalid(
+			"--github: GITHUB_API_URL is %s, and reviews that approve fixes come from %s; set approvals.github_api", said,
+			pinned)
 	}
 	return govern.OpenPullRequest(req, cfg)
 }
 
 // commentOf is the comment that asks for a request.
 func commentOf(r approval.Request) github.Request {
-	return github.Request{ID: r.ID, Subject: r.Subject, PlanHash: r.PlanHash, AskedBy: r.AskedBy, Limit: r.Amount, Unit: r.AmountUnit(), Until: r.ExpiresAt, Plan: govern.PlanLines(r)}
+	return github.Request{
+		ID: r.ID, Subject: r.Subject, PlanHash: r.PlanHash, AskedBy: r.AskedBy, Limit: r.Amount, Unit: r.AmountUnit(),
+		Until: r.ExpiresAt, Plan: govern.PlanLines(r),
+	}
 }
 
 // review lets reviews of the pull request decide the open request of a plan. A request
 // whose comment is not what was posted, or does not show what would be done now, is void.
-func (h *approvalRequests) review(ctx context.Context, it action.Item, p action.Proposal, hash string, amount money.Amount, now time.Time) error {
+func (h *approvalRequests) review(ctx context.Context, it action.Item, p action.Proposal, hash string,
+	amount money.Amount, now time.Time) error {
 	if h.hub == nil {
 		return nil
 	}
@@ -48,7 +54,8 @@ func (h *approvalRequests) review(ctx context.Context, it action.Item, p action.
 	}
 	i := slices.IndexFunc(all, func(r approval.Request) bool {
 		at := r.At(now)
-		return r.Amount >= amount && approval.Same(r.AskedBy, h.who.Name) && (at == approval.Pending || at == approval.Approved && r.Proof.Kind == approval.GitHubReview)
+		return r.Amount >= amount && approval.Same(r.AskedBy, h.who.Name) &&
+			(at == approval.Pending || at == approval.Approved && r.Proof.Kind == approval.GitHubReview)
 	})
 	if i < 0 {
 		return nil
@@ -118,7 +125,8 @@ func (h *approvalRequests) aside(v gate.Vote, r approval.Request, posted github.
 
 // cast lets a vote decide a request. An approval that an earlier run counted is looked at
 // again: what the state says of a review proves nothing.
-func (h *approvalRequests) cast(ctx context.Context, r approval.Request, v gate.Vote, now time.Time) (why string, err error) {
+func (h *approvalRequests) cast(ctx context.Context, r approval.Request, v gate.Vote, now time.Time) (why string,
+	err error) {
 	if r.State == approval.Approved && v.Allow {
 		switch {
 		case v.By.Proof.Subject != r.Proof.Subject:

@@ -27,7 +27,9 @@ func standing(ctx context.Context, s *store.Store) (view.State, error) {
 	}
 	doc := view.NewState(now.Mark, now.NewestAt)
 	if q := now.Quarantine; q != nil {
-		doc.Quarantine = &view.Quarantine{At: q.At.UTC(), Reason: q.Why, Generation: q.Generation, NewestAt: q.NewestAt.UTC()}
+		doc.Quarantine = &view.Quarantine{
+			At: q.At.UTC(), Reason: q.Why, Generation: q.Generation, NewestAt: q.NewestAt.UTC(),
+		}
 	}
 	if now.Witness != "" {
 		doc.Seen(now.Witness, now.Known, now.Problem)
@@ -67,7 +69,9 @@ func AcceptState(ctx context.Context, req *runtime.Request, reason string) (view
 	}
 	freeze, keeps, err := s.Accept(ctx, who, action.Redact(reason), now)
 	if errors.Is(err, store.ErrNotOlder) {
-		return view.State{}, &runtime.Error{Class: runtime.Usage, Code: "not_older", Err: err, Hint: "`curfew state` shows how far both are"}
+		return view.State{}, &runtime.Error{
+			Class: runtime.Usage, Code: "not_older", Err: err, Hint: "`curfew state` shows how far both are",
+		}
 	}
 	if err != nil {
 		return view.State{}, err

@@ -65,7 +65,8 @@ const DefaultUndoKeep = 24 * time.Hour
 // Undo takes back what the ladder did, by the ids of the items; unless it enforces it only
 // rehearses that. Policies leave the resources alone for as long as keep says. Show gets what was
 // done, also where an item failed.
-func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Source, keep time.Duration, enforce bool, show func(view.Undo) error) error {
+func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Source, keep time.Duration, enforce bool,
+	show func(view.Undo) error) error {
 	cfg, _, s, err := req.InForce(ctx)
 	if err != nil {
 		return err
@@ -80,7 +81,9 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 	for _, id := range ids {
 		it, err := s.Actions().Item(ctx, id)
 		if err != nil {
-			return &runtime.Error{Code: "not_found", Err: fmt.Errorf("undo %s: %w", id, err), Hint: "`curfew audit` shows the ids"}
+			return &runtime.Error{
+				Code: "not_found", Err: fmt.Errorf("undo %s: %w", id, err), Hint: "`curfew audit` shows the ids",
+			}
 		}
 		items, refs = append(items, it), append(refs, it.Ref)
 		if !slices.Contains(f.Regions, it.Ref.Region) && it.Ref.Region != "" {
@@ -101,7 +104,8 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 		}
 		cloud, ok := observer.(*clouds.AWS)
 		if !ok {
-			return runtime.Invalid("--cloud %s: only what was done to a real account, or at a service that simulates one, is undone", f.Cloud)
+			return runtime.Invalid(
+				"--cloud %s: only what was done to a real account, or at a service that simulates one, is undone", f.Cloud)
 		}
 		acts = sessions.AWSActs(req, cfg, s, cloud)
 	}
@@ -139,7 +143,8 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 		case err != nil:
 			failed = cmp.Or(failed, undoFailure(err))
 		case line.Result == action.ResultRefused:
-			failed = cmp.Or(failed, error(&runtime.Error{Class: runtime.Denied, Code: "not_undone", Err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
+			failed = cmp.Or(failed,
+				error(&runtime.Error{Class: runtime.Denied, Code: "not_undone", Err: fmt.Errorf("undo %s: %s", it.ID, line.Why)}))
 		}
 	}
 	doc := view.NewUndo(lines, !enforce)

@@ -23,7 +23,9 @@ func Request(t testing.TB, yaml string) *runtime.Request {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := runtime.NewProcess(runtime.Host{Now: func() time.Time { return Now }, Dir: dir, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard,
+	p := runtime.NewProcess(runtime.Host{Now: func() time.Time {
+		return Now
+	}, Dir: dir, DataDir: filepath.Join(dir, "data"), WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard,
 		Lookup: func(name string) (string, bool) { return "ana", name == "CURFEW_IDENTITY" }})
 	if yaml != "" {
 		p.ConfigFlag = filepath.Join(dir, "curfew.yaml")

@@ -20,7 +20,10 @@ func Accounts(ctx context.Context, req *runtime.Request) (view.Accounts, error) 
 	defer s.Close()
 	all, err := s.Snapshots().Accounts(ctx)
 	for _, a := range all {
-		doc.Accounts = append(doc.Accounts, view.Account{ID: a.Cloud + "/" + a.ID, Cloud: a.Cloud, Account: a.ID, Regions: append([]string{}, a.Reach.Regions...), SeenAt: a.At.UTC()})
+		doc.Accounts = append(doc.Accounts, view.Account{
+			ID: a.Cloud + "/" + a.ID, Cloud: a.Cloud, Account: a.ID, Regions: append([]string{}, a.Reach.Regions...),
+			SeenAt: a.At.UTC(),
+		})
 	}
 	return doc, err
 }
@@ -71,7 +74,9 @@ func Action(ctx context.Context, req *runtime.Request, id string) (view.OneActio
 	defer s.Close()
 	it, err := s.Actions().Item(ctx, id)
 	if errors.Is(err, action.ErrNotFound) {
-		return view.OneAction{}, &runtime.Error{Code: "not_found", Err: fmt.Errorf("there is no action whose id begins with %q", id)}
+		return view.OneAction{}, &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("there is no action whose id begins with %q", id),
+		}
 	}
 	return view.OneAction{Schema: view.ActionSchema, Action: view.NewAction(it)}, err
 }

@@ -47,7 +47,8 @@ const leastRead = 200
 // paged reads what a listing takes, and whether there is more of it than its limit. Read
 // returns at most so many rows after one, 0 of them all; take makes a document of a row that
 // is asked for.
-func paged[Row, Doc any](limit int, after Row, read func(after Row, limit int) ([]Row, error), take func(Row) (Doc, bool, error)) (out []Doc, more bool, err error) {
+func paged[Row, Doc any](limit int, after Row, read func(after Row, limit int) ([]Row, error),
+	take func(Row) (Doc, bool, error)) (out []Doc, more bool, err error) {
 	out = []Doc{}
 	ask := 0
 	if limit > 0 {
@@ -95,7 +96,8 @@ func ListResources(ctx context.Context, req *runtime.Request, l Listing) (doc vi
 				return err
 			}
 		}
-		doc.Resources, more, err = paged(l.Limit, after, func(after snapshot.Resource, limit int) ([]snapshot.Resource, error) {
+		doc.Resources, more, err = paged(l.Limit, after, func(after snapshot.Resource, limit int) ([]snapshot.Resource,
+			error) {
 			q := l.query(limit)
 			q.After = after.Ref
 			return o.read(ctx, q)
@@ -218,7 +220,9 @@ func refOf(id string) (inventory.Ref, bool) {
 	if len(parts) < 5 {
 		return inventory.Ref{}, false
 	}
-	return inventory.Ref{Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4]}, true
+	return inventory.Ref{
+		Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4],
+	}, true
 }
 
 // Findings are all that hold.
@@ -247,11 +251,12 @@ func ListFindings(ctx context.Context, req *runtime.Request, l Listing) (doc vie
 			return doc, false, err
 		}
 	}
-	doc.Findings, more, err = paged(l.Limit, snapshot.Finding{ID: l.After}, func(after snapshot.Finding, limit int) ([]snapshot.Finding, error) {
-		q := l.query(limit)
-		q.AfterID = after.ID
-		return s.Snapshots().Findings(ctx, q)
-	}, func(f snapshot.Finding) (view.DatedFinding, bool, error) { return datedFinding(f, l) })
+	doc.Findings, more, err = paged(l.Limit, snapshot.Finding{ID: l.After},
+		func(after snapshot.Finding, limit int) ([]snapshot.Finding, error) {
+			q := l.query(limit)
+			q.AfterID = after.ID
+			return s.Snapshots().Findings(ctx, q)
+		}, func(f snapshot.Finding) (view.DatedFinding, bool, error) { return datedFinding(f, l) })
 	return doc, more, err
 }
 

@@ -43,7 +43,10 @@ func Choose(ctx context.Context, cfg config.Config, s *store.Store, ids []string
 		}
 		switch {
 		case len(match) == 0:
-			return nil, &runtime.Error{Code: "not_found", Err: fmt.Errorf("no finding of the last scan has an id that begins with %q", id), Hint: "curfew scan --all shows them"}
+			return nil, &runtime.Error{
+				Code: "not_found", Err: fmt.Errorf("no finding of the last scan has an id that begins with %q", id),
+				Hint: "curfew scan --all shows them",
+			}
 		case len(match) > 1:
 			return nil, runtime.Invalid("%q is the beginning of %d findings: give more of the id", id, len(match))
 		}
@@ -59,9 +62,13 @@ func Choose(ctx context.Context, cfg config.Config, s *store.Store, ids []string
 func Resolve(ctx context.Context, req *runtime.Request, cfg config.Config, name string) (inventory.Ref, error) {
 	if parts := strings.SplitN(name, "/", 5); len(parts) == 5 && clouds.Of(parts[0]).Fixable {
 		if !inventory.Kind(parts[3]).Valid() || parts[1] == "" || parts[4] == "" {
-			return inventory.Ref{}, runtime.Invalid("%q is not the identity of a resource: %s/ACCOUNT/REGION/KIND/ID with a kind such as instance or volume", name, parts[0])
+			return inventory.Ref{}, runtime.Invalid(
+				"%q is not the identity of a resource: %s/ACCOUNT/REGION/KIND/ID with a kind such as instance or volume", name,
+				parts[0])
 		}
-		return inventory.Ref{Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4]}, nil
+		return inventory.Ref{
+			Cloud: parts[0], Account: parts[1], Region: parts[2], Kind: inventory.Kind(parts[3]), ID: parts[4],
+		}, nil
 	}
 	s, err := req.Open(ctx, cfg)
 	if err != nil {
@@ -83,10 +90,13 @@ func Resolve(ctx context.Context, req *runtime.Request, cfg config.Config, name 
 		for _, r := range all {
 			names = append(names, r.Ref.ID, r.Name)
 		}
-		return inventory.Ref{}, &runtime.Error{Code: "not_found", Err: fmt.Errorf("no resource that curfew has seen has the id or name %q%s", name, document.DidYouMean(name, names)),
+		return inventory.Ref{}, &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("no resource that curfew has seen has the id or name %q%s", name,
+				document.DidYouMean(name, names)),
 			Hint: "give the whole identity: aws/123456789012/us-east-1/instance/i-0abc"}
 	}
-	return inventory.Ref{}, runtime.Invalid("%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0].Ref)
+	return inventory.Ref{}, runtime.Invalid(
+		"%q is the name of %d resources: give the id, or the whole identity such as %s", name, len(match), match[0].Ref)
 }
 
 // RefOf is the identity of a resource in a document.
@@ -95,7 +105,8 @@ func RefOf(r view.Resource) inventory.Ref {
 }
 
 // RestoreAccess adds to the flags what the state knows of how these resources were reached.
-func RestoreAccess(ctx context.Context, cfg config.Config, s *store.Store, f *clouds.Source, refs []inventory.Ref) error {
+func RestoreAccess(ctx context.Context, cfg config.Config, s *store.Store, f *clouds.Source,
+	refs []inventory.Ref) error {
 	accounts, err := s.Snapshots().Accounts(ctx)
 	if err != nil {
 		return err

@@ -35,7 +35,8 @@ type ScanOptions struct {
 
 // Scan audits an account. Show gets the audit before anything of it is kept, and whether it
 // is kept.
-func Scan(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOptions, show func(doc view.Scan, kept bool) error) (*round.Result, error) {
+func Scan(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOptions,
+	show func(doc view.Scan, kept bool) error) (*round.Result, error) {
 	if f.Window > 0 {
 		cfg.Scan.Window = f.Window
 	}
@@ -85,17 +86,22 @@ func Scan(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOp
 }
 
 // SetAudit makes a setting one that audits an account of a cloud.
-func SetAudit(req *runtime.Request, cfg config.Config, setting *round.Setting, cloud string, billed *round.Bill) (err error) {
+func SetAudit(req *runtime.Request, cfg config.Config, setting *round.Setting, cloud string, billed *round.Bill) (
+	err error) {
 	setting.Source, setting.Query = "scan", round.Query{Window: cfg.Scan.Window}
 	if cfg.Thresholds.Interruptions, err = req.Interruptions(cfg); err != nil {
 		return err
 	}
-	setting.Audit = &round.Audit{Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(cloud), Required: cfg.RequiredTags, Owners: cfg.Owners, Tags: cfg.Tags, Bill: billed}
+	setting.Audit = &round.Audit{
+		Thresholds: cfg.Thresholds, Rules: clouds.RulesOf(cloud), Required: cfg.RequiredTags, Owners: cfg.Owners,
+		Tags: cfg.Tags, Bill: billed,
+	}
 	return nil
 }
 
 // readAuditedBill reads the bill that --bill names; nil without one.
-func readAuditedBill(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOptions) (*round.Bill, error) {
+func readAuditedBill(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOptions) (*round.Bill,
+	error) {
 	if f.Bill == "" {
 		return nil, nil
 	}
@@ -160,7 +166,9 @@ func Unposted(r *round.Result, holds string) error {
 	for _, account := range slices.Sorted(maps.Keys(r.Unposted)) {
 		errs = append(errs, fmt.Errorf("%s: %w", account, r.Unposted[account]))
 	}
-	return &runtime.Error{Class: runtime.Partial, Code: "not_recorded", Err: fmt.Errorf("record the round in the ledger: %w", errors.Join(errs...)),
+	return &runtime.Error{
+		Class: runtime.Partial, Code: "not_recorded", Err: fmt.Errorf("record the round in the ledger: %w",
+			errors.Join(errs...)),
 		Hint: holds + "; the next round charges for the time where the provider tells since when a resource runs"}
 }
 

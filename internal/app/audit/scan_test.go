@@ -21,13 +21,14 @@ func scanned(t *testing.T) (*runtime.Request, config.Config, view.Scan) {
 		t.Fatal(err)
 	}
 	var doc view.Scan
-	_, err = audit.Scan(t.Context(), req, cfg, audit.ScanOptions{Source: clouds.Source{Cloud: "sim"}}, func(d view.Scan, kept bool) error {
-		if !kept {
-			t.Error("nothing of the audit is kept")
-		}
-		doc = d
-		return nil
-	})
+	_, err = audit.Scan(t.Context(), req, cfg, audit.ScanOptions{Source: clouds.Source{Cloud: "sim"}},
+		func(d view.Scan, kept bool) error {
+			if !kept {
+				t.Error("nothing of the audit is kept")
+			}
+			doc = d
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

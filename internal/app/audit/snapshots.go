@@ -49,7 +49,9 @@ func Observations(r *round.Result, profile string, tags inventory.TagMapping, ju
 		if err != nil {
 			return nil, fmt.Errorf("keep %s: %w", ref, err)
 		}
-		seen := snapshot.Resource{Ref: ref, Name: res.Name, State: string(res.State), Team: tags.Owner(res.Tags).Team, TeamBy: by, Body: body}
+		seen := snapshot.Resource{
+			Ref: ref, Name: res.Name, State: string(res.State), Team: tags.Owner(res.Tags).Team, TeamBy: by, Body: body,
+		}
 		if k, ok := verdicts[ref]; ok && r.Facts[k].Duty != nil {
 			d := r.Facts[k].Duty
 			seen.Duty, seen.DutySince = d.State.String(), d.Since
@@ -61,7 +63,8 @@ func Observations(r *round.Result, profile string, tags inventory.TagMapping, ju
 
 // SaveScan keeps an audit: its document, its findings and what it saw. Told says that the
 // audit log tells of findings that changed.
-func SaveScan(ctx context.Context, s *store.Store, audit *round.Result, doc view.Scan, tags inventory.TagMapping, told bool) error {
+func SaveScan(ctx context.Context, s *store.Store, audit *round.Result, doc view.Scan, tags inventory.TagMapping,
+	told bool) error {
 	looks, err := Observations(audit, doc.Profile, tags, true)
 	if err != nil {
 		return err
@@ -79,13 +82,17 @@ func SaveScan(ctx context.Context, s *store.Store, audit *round.Result, doc view
 		if err != nil {
 			return fmt.Errorf("keep finding %s: %w", f.ID, err)
 		}
-		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{ID: f.ID, Rule: f.Rule, Ref: ref, Gist: gist(f), Team: f.Resource.Owner.Team, Body: body})
+		looks[i].Findings = append(looks[i].Findings, snapshot.Finding{
+			ID: f.ID, Rule: f.Rule, Ref: ref, Gist: gist(f), Team: f.Resource.Owner.Team, Body: body,
+		})
 	}
 	var body bytes.Buffer
 	if err := view.WriteJSON(&body, doc); err != nil {
 		return err
 	}
-	return s.Snapshots().Keep(ctx, &snapshot.Audit{Cloud: doc.Cloud, Accounts: doc.Accounts, At: doc.FinishedAt, Body: body.Bytes()}, looks...)
+	return s.Snapshots().Keep(ctx, &snapshot.Audit{
+		Cloud: doc.Cloud, Accounts: doc.Accounts, At: doc.FinishedAt, Body: body.Bytes(),
+	}, looks...)
 }
 
 // mappingOf names a mapping of tags: two that are not alike have different names.
@@ -120,10 +127,16 @@ const scanAgain = "run `curfew scan` again"
 
 // NoScan says that nothing is kept to look in.
 func NoScan(cfg config.Config) error {
-	if old, err := filepath.Glob(filepath.Join(cfg.DataDir, "scans", "*.json")); err == nil && cfg.DataDir != "" && len(old) > 0 {
-		return &runtime.Error{Code: "no_scan", Err: errors.New("the kept scans are those of an earlier version, which are not read"), Hint: scanAgain}
+	if old, err := filepath.Glob(filepath.Join(cfg.DataDir, "scans", "*.json")); err == nil && cfg.DataDir != "" &&
+		len(old) > 0 {
+		return &runtime.Error{
+			Code: "no_scan", Err: errors.New("the kept scans are those of an earlier version, which are not read"),
+			Hint: scanAgain,
+		}
 	}
-	return &runtime.Error{Code: "no_scan", Err: errors.New("there is no kept scan to look in"), Hint: "run `curfew scan` first"}
+	return &runtime.Error{
+		Code: "no_scan", Err: errors.New("there is no kept scan to look in"), Hint: "run `curfew scan` first",
+	}
 }
 
 // keptScans reads the newest scan of every set of accounts, the newest last.
@@ -138,7 +151,10 @@ func keptScans(ctx context.Context, cfg config.Config, s *store.Store) ([]view.S
 	out := make([]view.Scan, len(audits))
 	for i, a := range audits {
 		if out[i], err = view.LoadScan(bytes.NewReader(a.Body)); err != nil {
-			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the kept scan of %s: %w", a.Cloud, err), Hint: scanAgain}
+			return nil, &runtime.Error{
+				Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the kept scan of %s: %w", a.Cloud, err),
+				Hint: scanAgain,
+			}
 		}
 	}
 	return out, nil
@@ -160,7 +176,10 @@ func LastScan(ctx context.Context, req *runtime.Request, cfg config.Config, clou
 			return doc, nil
 		}
 	}
-	return view.Scan{}, &runtime.Error{Code: "no_scan", Err: fmt.Errorf("there is no kept scan of %s", cloud), Hint: "run `curfew scan --cloud " + cloud + "` first"}
+	return view.Scan{}, &runtime.Error{
+		Code: "no_scan", Err: fmt.Errorf("there is no kept scan of %s", cloud),
+		Hint: "run `curfew scan --cloud " + cloud + "` first",
+	}
 }
 
 // keptFindings lists the findings that hold, of all accounts.
@@ -183,10 +202,15 @@ func keptFindings(ctx context.Context, cfg config.Config, s *store.Store) ([]Kep
 			err = out[i].Check()
 		}
 		if err != nil {
-			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the kept finding %s: %w", f.ID, err), Hint: scanAgain}
+			return nil, &runtime.Error{
+				Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the kept finding %s: %w", f.ID, err),
+				Hint: scanAgain,
+			}
 		}
 		out[i].Scanned = f.LastAt
-		a := slices.IndexFunc(accounts, func(a snapshot.Account) bool { return a.Cloud == f.Ref.Cloud && a.ID == f.Ref.Account })
+		a := slices.IndexFunc(accounts, func(a snapshot.Account) bool {
+			return a.Cloud == f.Ref.Cloud && a.ID == f.Ref.Account
+		})
 		if a >= 0 {
 			out[i].Regions = accounts[a].Reach.Regions
 		}
@@ -261,7 +285,10 @@ func Inventories(ctx context.Context, s *store.Store) ([]view.Inventory, error) 
 func KeptResource(r snapshot.Resource) (view.KeptResource, error) {
 	var k view.KeptResource
 	if err := json.Unmarshal(r.Body, &k); err != nil {
-		return k, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the kept resource %s: %w", r.Ref, err), Hint: scanAgain}
+		return k, &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the kept resource %s: %w", r.Ref, err),
+			Hint: scanAgain,
+		}
 	}
 	return k, nil
 }

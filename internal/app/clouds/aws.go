@@ -131,14 +131,17 @@ func OpenAWS(ctx context.Context, cfg config.Config, profile string, regions []s
 	if len(regions) == 0 {
 		regions = cfg.AWS.Regions
 	}
-	return aws.New(ctx, aws.Options{Regions: regions, Profile: cmp.Or(profile, cfg.AWS.Profile), RequestsPerSecond: cfg.AWS.RequestsPerSecond})
+	return aws.New(ctx, aws.Options{
+		Regions: regions, Profile: cmp.Or(profile, cfg.AWS.Profile), RequestsPerSecond: cfg.AWS.RequestsPerSecond,
+	})
 }
 
 // roleARN is the form of an IAM role's ARN.
 var roleARN = lazyregexp.New(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$`)
 
 // OpenAccount opens the account of a source for audits and actions.
-func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book) (*AWS, error) {
+func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book) (*AWS,
+	error) {
 	o := aws.Options{
 		Regions: cfg.AWS.Regions, AssumeRoles: cfg.AWS.AssumeRoles, ExternalID: cfg.AWS.ExternalID, Profile: cfg.AWS.Profile,
 		RequestsPerSecond: cfg.AWS.RequestsPerSecond, ListPages: cfg.AWS.ListPages, Tags: cfg.Tags,
@@ -158,7 +161,8 @@ func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config
 	}
 	for _, role := range o.AssumeRoles {
 		if !roleARN.MatchString(role) {
-			return nil, runtime.Invalid("--assume-role %q: it is the ARN of a role such as arn:aws:iam::123456789012:role/audit", role)
+			return nil, runtime.Invalid(
+				"--assume-role %q: it is the ARN of a role such as arn:aws:iam::123456789012:role/audit", role)
 		}
 	}
 	cloud, err := aws.New(ctx, o)
@@ -191,18 +195,24 @@ var awsImages = struct{ gpu, plain map[string]string }{
 // OpenAWSMachines opens what starts and ends machines of sessions: the types and prices of the
 // price book, what the configuration says of images and regions, and where they may be by the
 // records.
-func OpenAWSMachines(ctx context.Context, req *runtime.Request, cfg config.Config, watched func(context.Context) ([]string, error)) (*AWSMachines, error) {
+func OpenAWSMachines(ctx context.Context, req *runtime.Request, cfg config.Config,
+	watched func(context.Context) ([]string, error)) (*AWSMachines, error) {
 	book, err := req.PriceBook(cfg)
 	if err != nil {
 		return nil, err
 	}
-	regions := cmpSlice(cfg.Sessions.Regions, slices.DeleteFunc(slices.Clone(cfg.AWS.Regions), func(r string) bool { return r == "all" }))
-	cloud, err := aws.New(ctx, aws.Options{Regions: regions, Profile: cfg.AWS.Profile, RequestsPerSecond: cfg.AWS.RequestsPerSecond, Size: book.Size})
+	regions := cmpSlice(cfg.Sessions.Regions, slices.DeleteFunc(slices.Clone(cfg.AWS.Regions), func(r string) bool {
+		return r == "all"
+	}))
+	cloud, err := aws.New(ctx, aws.Options{
+		Regions: regions, Profile: cfg.AWS.Profile, RequestsPerSecond: cfg.AWS.RequestsPerSecond, Size: book.Size,
+	})
 	if err != nil {
 		return nil, CloudError(err)
 	}
 	return cloud.Launcher(aws.LaunchOptions{
-		Regions: regions, Watched: watched, DiskGiB: estimate.DefaultDefaults().DiskGiB, Agent: aws.Agent{URL: cfg.Sessions.Agent.URL, SHA256: cfg.Sessions.Agent.SHA256},
+		Regions: regions, Watched: watched, DiskGiB: estimate.DefaultDefaults().DiskGiB,
+		Agent: aws.Agent{URL: cfg.Sessions.Agent.URL, SHA256: cfg.Sessions.Agent.SHA256},
 		Types: func(s *spec.Spec) ([]string, error) {
 			machines, err := estimate.Types(s, book)
 			var names []string
@@ -249,7 +259,8 @@ func Know(r *inventory.Resource, do policy.Do) (undo, know string) { return aws.
 // ByHand returns the provider's commands that carry out the fix of a finding; none where a
 // person has to decide more than a command can say.
 func ByHand(f view.Finding) []string {
-	return aws.ByHand(aws.Subject{Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
+	return aws.ByHand(aws.Subject{
+		Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,
 		Region: f.Resource.Region}, f.Fix.Change)
 }
 

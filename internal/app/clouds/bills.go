@@ -17,7 +17,8 @@ type keptBills struct {
 }
 
 func (k keptBills) path(account string) (string, bool) {
-	return filepath.Join(k.dir, "billed", "aws-"+account+".json"), account != "" && strings.Trim(account, "0123456789") == ""
+	return filepath.Join(k.dir, "billed", "aws-"+account+".json"), account != "" &&
+		strings.Trim(account, "0123456789") == ""
 }
 
 // Bill implements aws.BillKeeper. What cannot be read is as good as nothing.

@@ -8,7 +8,8 @@ import (
 // is not kept.
 func TestKeptBills(t *testing.T) {
 	k := keptBills{dir: t.TempDir()}
-	if err := k.KeepBill("123456789012", []byte("a")); err != nil || string(k.Bill("123456789012")) != "a" || k.Bill("210987654321") != nil {
+	if err := k.KeepBill("123456789012", []byte("a")); err != nil || string(k.Bill("123456789012")) != "a" ||
+		k.Bill("210987654321") != nil {
 		t.Errorf("kept %q, %v", k.Bill("123456789012"), err)
 	}
 	k.read = true

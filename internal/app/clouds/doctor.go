@@ -14,7 +14,9 @@ import (
 )
 
 // MachineKinds are the kinds of what is judged by its metrics.
-var MachineKinds = map[inventory.Kind]bool{inventory.KindInstance: true, inventory.KindNode: true, inventory.KindNotebook: true}
+var MachineKinds = map[inventory.Kind]bool{
+	inventory.KindInstance: true, inventory.KindNode: true, inventory.KindNotebook: true,
+}
 
 // DoctorMetrics reads the running machines of an account and their metrics of the last
 // window, and says what there is for each and what is missing.
@@ -38,7 +40,8 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 				o.servers = append(o.servers, server)
 			}
 		}
-		setting.Owners = func(ctx context.Context, resources []*inventory.Resource, now time.Time) (spots []inventory.BlindSpot, err error) {
+		setting.Owners = func(ctx context.Context, resources []*inventory.Resource,
+			now time.Time) (spots []inventory.BlindSpot, err error) {
 			spots, disputes, err = o.disputes(ctx, resources, now)
 			return spots, err
 		}
@@ -66,6 +69,8 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 			}
 		}
 	}
-	return view.NewDoctor(view.Telemetry{At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window, Verdicts: verdicts, Thresholds: setting.Duty, Resources: r.Resources, Windows: r.Windows,
+	return view.NewDoctor(view.Telemetry{
+		At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window, Verdicts: verdicts, Thresholds: setting.Duty,
+		Resources: r.Resources, Windows: r.Windows,
 		Sources: usageSummary(setting.Sources), BlindSpots: r.BlindSpots}), nil
 }

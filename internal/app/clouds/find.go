@@ -30,11 +30,13 @@ func OpenActionable(ctx context.Context, req *runtime.Request, cfg config.Config
 // ec2ID is what EC2 calls things, by their kinds.
 var ec2ID = lazyregexp.New(`^(i|vol|snap|ami|nat|eipalloc)-[0-9a-f]{8,17}$`)
 
-var ec2Kinds = map[string]inventory.Kind{"i": inventory.KindInstance, "vol": inventory.KindVolume, "snap": inventory.KindSnapshot,
+var ec2Kinds = map[string]inventory.Kind{
+	"i": inventory.KindInstance, "vol": inventory.KindVolume, "snap": inventory.KindSnapshot,
 	"ami": inventory.KindImage, "nat": inventory.KindNATGateway, "eipalloc": inventory.KindAddress}
 
 // FindResource looks for an id in the account where no scan has it.
-func FindResource(ctx context.Context, req *runtime.Request, cfg config.Config, f Source, id string) (inventory.Ref, error) {
+func FindResource(ctx context.Context, req *runtime.Request, cfg config.Config, f Source, id string) (inventory.Ref,
+	error) {
 	parts := ec2ID.FindStringSubmatch(id)
 	if parts == nil {
 		return inventory.Ref{}, inventory.ErrNotFound
@@ -44,7 +46,9 @@ func FindResource(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	if err != nil {
 		return inventory.Ref{}, err
 	}
-	seen, err := cloud.List(ctx, round.Query{Now: req.Now().UTC(), Kinds: map[inventory.Kind]bool{ec2Kinds[parts[1]]: true}})
+	seen, err := cloud.List(ctx, round.Query{
+		Now: req.Now().UTC(), Kinds: map[inventory.Kind]bool{ec2Kinds[parts[1]]: true},
+	})
 	if err != nil {
 		return inventory.Ref{}, CloudError(err)
 	}

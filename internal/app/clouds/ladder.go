@@ -24,7 +24,8 @@ import (
 const maxBlindGap = 15 * time.Minute
 
 // Ladders wires the ladder of each account.
-func Ladders(req *runtime.Request, cfg config.Config, s *store.Store, cloud action.Cloud, enforce bool) (func(account string) *action.Ladder, error) {
+func Ladders(req *runtime.Request, cfg config.Config, s *store.Store, cloud action.Cloud,
+	enforce bool) (func(account string) *action.Ladder, error) {
 	router, err := notify.New(cfg.Reached(), req.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {
 		return nil, err
@@ -46,7 +47,8 @@ func Ladders(req *runtime.Request, cfg config.Config, s *store.Store, cloud acti
 	}
 	return func(account string) *action.Ladder {
 		return &action.Ladder{
-			Store: s.Actions(), Cloud: cloud, Notifier: tagNotifier{people, cloud, cfg.Enforce.MirrorTag, log}, Account: account, Actor: who, Enforce: enforce,
+			Store: s.Actions(), Cloud: cloud, Notifier: tagNotifier{people, cloud, cfg.Enforce.MirrorTag, log},
+			Account: account, Actor: who, Enforce: enforce,
 			Clock: req.Clock, Know: Know, KeepByHand: KeepByHand, MaxRoundGap: gap, KeepMax: cfg.Enforce.KeepMax, Log: log,
 		}
 	}, nil
@@ -72,7 +74,8 @@ func (n tagNotifier) Notify(ctx context.Context, recipient string, m action.Mess
 		return accepted, err
 	}
 	if err := n.tag(ctx, m); err != nil {
-		n.log.LogAttrs(ctx, slog.LevelWarn, "the warning is not on the resource as a tag", slog.String("resource", m.Resource.ID), slog.String("why", action.Redact(err.Error())))
+		n.log.LogAttrs(ctx, slog.LevelWarn, "the warning is not on the resource as a tag",
+			slog.String("resource", m.Resource.ID), slog.String("why", action.Redact(err.Error())))
 	}
 	return accepted, nil
 }
@@ -95,7 +98,8 @@ type creatorNotifier struct {
 
 // Notify implements action.Notifier.
 func (n *creatorNotifier) Notify(ctx context.Context, recipient string, m action.Message) (string, error) {
-	if r := m.Resource; recipient == notify.Owner && r != nil && r.Tags != nil && r.Owner.User == "" && r.Owner.Team == "" {
+	if r := m.Resource; recipient == notify.Owner && r != nil && r.Tags != nil && r.Owner.User == "" &&
+		r.Owner.Team == "" {
 		m.Creator = n.maker(ctx, r)
 	}
 	return n.Notifier.Notify(ctx, recipient, m)
@@ -111,7 +115,8 @@ func (n *creatorNotifier) maker(ctx context.Context, r *inventory.Resource) stri
 	}
 	who, err := n.creator(ctx, r)
 	if err != nil {
-		n.log.LogAttrs(ctx, slog.LevelWarn, "who made it is not known", slog.String("resource", r.ID), slog.String("why", action.Redact(err.Error())))
+		n.log.LogAttrs(ctx, slog.LevelWarn, "who made it is not known", slog.String("resource", r.ID),
+			slog.String("why", action.Redact(err.Error())))
 	}
 	if n.made == nil {
 		n.made = map[inventory.Ref]string{}
@@ -121,7 +126,8 @@ func (n *creatorNotifier) maker(ctx context.Context, r *inventory.Resource) stri
 }
 
 // WriteTags writes tags on a resource; that it has them already is no error.
-func WriteTags(ctx context.Context, cloud action.Cloud, r *inventory.Resource, tags map[string]string, key string) error {
+func WriteTags(ctx context.Context, cloud action.Cloud, r *inventory.Resource, tags map[string]string,
+	key string) error {
 	do := policy.Do{Verb: policy.Tag, Tags: tags}
 	steps, err := cloud.Plan(ctx, r, do)
 	var refusal *action.Refusal
@@ -135,10 +141,13 @@ func WriteTags(ctx context.Context, cloud action.Cloud, r *inventory.Resource, t
 }
 
 // CarryOut makes the calls of a plan in order, under one key.
-func CarryOut(ctx context.Context, cloud action.Cloud, r *inventory.Resource, do policy.Do, steps []action.Step, key string) error {
+func CarryOut(ctx context.Context, cloud action.Cloud, r *inventory.Resource, do policy.Do, steps []action.Step,
+	key string) error {
 	for i, s := range steps {
 		s.Key = key
-		if _, err := cloud.Do(ctx, action.Task{Ref: r.Ref(), Identity: action.Identity(r), Do: do, Step: s, Earlier: steps[:i]}); err != nil {
+		if _, err := cloud.Do(ctx, action.Task{
+			Ref: r.Ref(), Identity: action.Identity(r), Do: do, Step: s, Earlier: steps[:i],
+		}); err != nil {
 			return err
 		}
 	}

@@ -23,12 +23,14 @@ func (h *heard) Notify(_ context.Context, _ string, m action.Message) (string, e
 func TestMakersAreAskedOnlyOfWhatNobodyOwns(t *testing.T) {
 	var got heard
 	asked := 0
-	n := &creatorNotifier{Notifier: &got, log: slog.New(slog.DiscardHandler), creator: func(_ context.Context, r *inventory.Resource) (string, error) {
-		if asked++; r.ID == "i-2" {
-			return "", errors.New("denied")
-		}
-		return "ana", nil
-	}}
+	n := &creatorNotifier{
+		Notifier: &got, log: slog.New(slog.DiscardHandler), creator: func(_ context.Context, r *inventory.Resource) (string,
+			error) {
+			if asked++; r.ID == "i-2" {
+				return "", errors.New("denied")
+			}
+			return "ana", nil
+		}}
 	machine := func(id string, o inventory.Owner) *inventory.Resource {
 		return &inventory.Resource{ID: id, Kind: inventory.KindInstance, Tags: map[string]string{}, Owner: o}
 	}
@@ -49,7 +51,8 @@ func TestMakersAreAskedOnlyOfWhatNobodyOwns(t *testing.T) {
 		{"owner", unread, ""},
 		{"owner", nil, ""},
 	} {
-		if to, err := n.Notify(t.Context(), tc.to, action.Message{Resource: tc.r}); err != nil || to != "test" || got[len(got)-1] != tc.want {
+		if to, err := n.Notify(t.Context(), tc.to, action.Message{Resource: tc.r}); err != nil || to != "test" ||
+			got[len(got)-1] != tc.want {
 			t.Errorf("%s of %+v: %q, %v, made by %q; want %q", tc.to, tc.r, to, err, got[len(got)-1], tc.want)
 		}
 	}

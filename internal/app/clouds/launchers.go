@@ -16,11 +16,14 @@ import (
 
 // Launchers are the providers that sessions can be started at here, with what they may be
 // waited for.
-func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[string]session.Launcher, map[string]session.Timing, error) {
+func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[string]session.Launcher,
+	map[string]session.Timing, error) {
 	timings := map[string]session.Timing{
 		ProviderAWS: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
 		// This machine shows at once what it launched, and keeps the files of what ended unsaved.
-		ProviderLocal: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, Shown: time.Millisecond, Apart: 100 * time.Millisecond, Again: 30 * time.Second, Poll: 100 * time.Millisecond, Charge: time.Minute,
+		ProviderLocal: {
+			Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, Shown: time.Millisecond, Apart: 100 * time.Millisecond,
+			Again: 30 * time.Second, Poll: 100 * time.Millisecond, Charge: time.Minute,
 			KeepsFiles: true},
 	}
 	own, dir, err := thisMachine(req, cfg)
@@ -56,10 +59,15 @@ func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, stri
 		return nil, "", err
 	}
 	dir = filepath.Join(dir, "sessions")
-	own, err := local.NewProvider(local.ProviderOptions{Dir: filepath.Join(dir, "local"), Sessions: cmp.Or(cfg.Local.Dir, defaultSessionsDir), Limits: limits, Name: runtime.HostName(), Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book,
-		GPUs: cfg.Local.GPUs, Agent: []string{self, "agent", "host"}, Helper: []string{self, "cage"}, Now: req.Now, Log: req.Logger(false)})
+	own, err := local.NewProvider(local.ProviderOptions{
+		Dir: filepath.Join(dir, "local"), Sessions: cmp.Or(cfg.Local.Dir, defaultSessionsDir), Limits: limits,
+		Name: runtime.HostName(), Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book,
+		GPUs: cfg.Local.GPUs, Agent: []string{self, "agent", "host"}, Helper: []string{self, "cage"}, Now: req.Now,
+		Log: req.Logger(false)})
 	if err != nil {
-		return nil, "", &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("this machine as a provider of sessions: %w", err)}
+		return nil, "", &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("this machine as a provider of sessions: %w", err),
+		}
 	}
 	return own, dir, nil
 }

@@ -38,14 +38,19 @@ func MetricsSources(req *runtime.Request, cfg config.Config, f Source) ([]*prom.
 				continue
 			}
 		}
-		return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_metrics_source", Err: err, Hint: "docs/metrics.md says how servers are read"}
+		return nil, &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_metrics_source", Err: err, Hint: "docs/metrics.md says how servers are read",
+		}
 	}
 	return out, nil
 }
 
 // metricsOptions settles how a configured server is reached.
 func metricsOptions(req *runtime.Request, s config.MetricsSource) (prom.Options, error) {
-	o := prom.Options{Select: s.Select, Names: s.Names, Series: req.Series, Left: leftOut(req, s.URL), Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: req.Now}}
+	o := prom.Options{
+		Select: s.Select, Names: s.Names, Series: req.Series, Left: leftOut(req, s.URL),
+		Access: prom.Access{URL: s.URL, User: s.User, Headers: s.Headers, Now: req.Now},
+	}
 	for _, m := range s.Machines {
 		o.Machines = append(o.Machines, prom.Rule(m))
 	}
@@ -102,13 +107,15 @@ type owners struct {
 }
 
 // learn fills owners. A server that does not answer leaves them to the tags.
-func (o *owners) learn(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot, error) {
+func (o *owners) learn(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot,
+	error) {
 	spots, _, err := o.disputes(ctx, resources, now)
 	return spots, err
 }
 
 // disputes fills owners, and returns what sources differ about.
-func (o *owners) disputes(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot, map[inventory.Ref][]inventory.Dispute, error) {
+func (o *owners) disputes(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot,
+	map[inventory.Ref][]inventory.Dispute, error) {
 	var machines []*inventory.Resource
 	for _, r := range resources {
 		if t := r.Kind.Traits(); t.Measured && t.Compute {
@@ -126,7 +133,9 @@ func (o *owners) disputes(ctx context.Context, resources []*inventory.Resource, 
 			return nil, nil, context.Cause(ctx)
 		}
 		if err != nil {
-			spots = append(spots, inventory.BlindSpot{What: s.Name(), Why: err.Error(), Effect: "owners are those of tags alone"})
+			spots = append(spots, inventory.BlindSpot{
+				What: s.Name(), Why: err.Error(), Effect: "owners are those of tags alone",
+			})
 			continue
 		}
 		for _, m := range machines {

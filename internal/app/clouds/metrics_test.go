@@ -43,7 +43,10 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutual.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	mutual.TLS = &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS12,
+	}
 	mutual.StartTLS()
 	defer mutual.Close()
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -63,33 +66,49 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 		refused string
 	}{
 		{name: "an address alone", s: config.MetricsSource{URL: plain.URL}},
-		{name: "a token", s: config.MetricsSource{URL: plain.URL, TokenEnv: "TOKEN"}, check: func() string { return seen.Header.Get("Authorization") }, says: "Bearer t0"},
-		{name: "a password", s: config.MetricsSource{URL: plain.URL, User: "ana", PasswordEnv: "PASSWORD"}, check: func() string {
-			user, password, _ := seen.BasicAuth()
-			return user + ":" + password
-		}, says: "ana:p0"},
-		{name: "a signature", s: config.MetricsSource{URL: plain.URL + "/workspaces/ws-1", AWSRegion: "eu-west-1"}, check: func() string {
-			return seen.URL.Path + " " + seen.Header.Get("Authorization")
-		}, says: "/workspaces/ws-1/api/v1/query AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" + now.Format("20060102") + "/eu-west-1/aps/aws4_request"},
-		{name: "a certificate", s: config.MetricsSource{URL: mutual.URL, CAFile: "ca.pem", CertFile: "client.pem", KeyFile: "client-key.pem"}, check: func() string {
-			return seen.TLS.PeerCertificates[0].Subject.CommonName
-		}, says: "client"},
+		{name: "a token", s: config.MetricsSource{URL: plain.URL, TokenEnv: "TOKEN"}, check: func() string {
+			return seen.Header.Get("Authorization")
+		}, says: "Bearer t0"},
+		{
+			name: "a password", s: config.MetricsSource{URL: plain.URL, User: "ana", PasswordEnv: "PASSWORD"},
+			check: func() string {
+				user, password, _ := seen.BasicAuth()
+				return user + ":" + password
+			}, says: "ana:p0"},
+		{
+			name: "a signature", s: config.MetricsSource{URL: plain.URL + "/workspaces/ws-1", AWSRegion: "eu-west-1"},
+			check: func() string {
+				return seen.URL.Path + " " + seen.Header.Get("Authorization")
+			}, says: "/workspaces/ws-1/api/v1/query AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/" + now.Format("20060102") +
+				"/eu-west-1/aps/aws4_request"},
+		{
+			name: "a certificate", s: config.MetricsSource{
+				URL: mutual.URL, CAFile: "ca.pem", CertFile: "client.pem", KeyFile: "client-key.pem",
+			}, check: func() string {
+				return seen.TLS.PeerCertificates[0].Subject.CommonName
+			}, says: "client"},
 		{name: "no certificate", s: config.MetricsSource{URL: mutual.URL, CAFile: "ca.pem"}, refused: "it is not reached"},
-		{name: "an authority that is not trusted", s: config.MetricsSource{URL: mutual.URL}, refused: "its certificate is not trusted"},
+		{
+			name: "an authority that is not trusted", s: config.MetricsSource{URL: mutual.URL},
+			refused: "its certificate is not trusted",
+		},
 	} {
 		seen = nil
-		sources, err := MetricsSources(req, config.Config{Metrics: config.Metrics{Sources: []config.MetricsSource{tc.s}}}, Source{Cloud: "aws"})
+		sources, err := MetricsSources(req, config.Config{Metrics: config.Metrics{Sources: []config.MetricsSource{tc.s}}},
+			Source{Cloud: "aws"})
 		if err != nil || len(sources) != 1 {
 			t.Errorf("%s: %v, %v", tc.name, sources, err)
 			continue
 		}
-		m, err := sources[0].Measure(t.Context(), []*inventory.Resource{{Kind: inventory.KindInstance, ID: "i-1"}}, usage.Interval{From: now.Add(-time.Minute), To: now}, nil)
+		m, err := sources[0].Measure(t.Context(), []*inventory.Resource{{Kind: inventory.KindInstance, ID: "i-1"}},
+			usage.Interval{From: now.Add(-time.Minute), To: now}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		said := fmt.Sprint(m.BlindSpots)
 		switch {
-		case tc.refused != "" && !strings.Contains(said, tc.refused), tc.refused == "" && (len(m.BlindSpots) > 0 || seen == nil):
+		case tc.refused != "" && !strings.Contains(said, tc.refused), tc.refused == "" &&
+			(len(m.BlindSpots) > 0 || seen == nil):
 			t.Errorf("%s: blind spots are %s, want %q", tc.name, said, tc.refused)
 		case tc.check != nil && !strings.HasPrefix(tc.check(), tc.says):
 			t.Errorf("%s: the server saw %q, want %q", tc.name, tc.check(), tc.says)
@@ -104,19 +123,25 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 		{config.MetricsSource{URL: plain.URL, CAFile: "ca-key.pem"}, "it holds no certificate"},
 		{config.MetricsSource{URL: plain.URL, Names: map[string]string{"x": "speed"}}, "no column of recorded usage"},
 		{config.MetricsSource{URL: plain.URL, Names: map[string]string{"x": "gpu_util*none"}}, "no number over 0"},
-		{config.MetricsSource{URL: plain.URL, Machines: []config.MetricsRule{{Label: "node", Pattern: "("}}}, "error parsing regexp"},
+		{
+			config.MetricsSource{URL: plain.URL, Machines: []config.MetricsRule{{Label: "node", Pattern: "("}}},
+			"error parsing regexp",
+		},
 		{config.MetricsSource{URL: plain.URL, Machines: []config.MetricsRule{{Pattern: ".*"}}}, "a rule needs a label"},
 	} {
 		if _, err := MetricsSources(req, config.Config{}, Source{Metrics: []string{"ftp://x"}}); err == nil {
 			t.Error("a source of another protocol is opened")
 		}
-		if _, err := MetricsSources(req, config.Config{Metrics: config.Metrics{Sources: []config.MetricsSource{tc.s}}}, Source{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := MetricsSources(req, config.Config{Metrics: config.Metrics{Sources: []config.MetricsSource{tc.s}}},
+			Source{}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.s, err, tc.want)
 		}
 	}
 	// What is configured for an address counts for the flag too, and the simulated account
 	// reads no server that it is not told to.
-	cfg := config.Config{Metrics: config.Metrics{Sources: []config.MetricsSource{{URL: plain.URL + "/", TokenEnv: "ABSENT"}}}}
+	cfg := config.Config{
+		Metrics: config.Metrics{Sources: []config.MetricsSource{{URL: plain.URL + "/", TokenEnv: "ABSENT"}}},
+	}
 	if _, err := MetricsSources(req, cfg, Source{Metrics: []string{plain.URL}}); err == nil {
 		t.Error("the flag does without the token that is configured")
 	}
@@ -129,7 +154,8 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 func certificates(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	write := func(name, kind string, der []byte) {
-		if err := os.WriteFile(filepath.Join(dir, name+".pem"), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+".pem"), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,9 +166,12 @@ func certificates(t *testing.T, dir string) *x509.CertPool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			IsCA: ca == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+		c := &x509.Certificate{
+			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+			NotAfter: time.Now().Add(time.Hour),
+			IsCA:     ca == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 		if ca == nil {
 			ca, caKey = c, key
 		}

@@ -50,12 +50,16 @@ func Prepare(ctx context.Context, req *runtime.Request, path string, format *usa
 	}
 	file, err := config.Open(path)
 	if err != nil {
-		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", format.Name, runtime.Cause(err))}
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_file",
+			Err: fmt.Errorf("read recorded usage %s: %w", format.Name, runtime.Cause(err)),
+		}
 	}
 	defer file.Close()
 	first := usage.Preview(ctx, file, *format)
 	if assumed && first.Zoneless > 0 {
-		plain.Fprintf(req.Log, "curfew: note: %s: its times have no time zone and are read in that of this machine (%s); --tz names another\n",
+		plain.Fprintf(req.Log, "curfew: note: %s: its times have no time zone and are read in that of this machine (%s); "+
+			"--tz names another\n",
 			name, first.First.In(format.Location).Format("MST, UTC-07:00"))
 	}
 	warnUnread(req, name, first.UnknownColumns)
@@ -79,7 +83,8 @@ func warnUnread(req *runtime.Request, file string, unread []string) {
 	if len(unread) > 1 {
 		columns = money.Thousands(int64(len(unread))) + " columns are"
 	}
-	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", file, columns, plain.Text(strings.Join(names, ", ")))
+	plain.Fprintf(req.Log, "curfew: warning: %s: %s not read: %s; --map tells what a column is\n", file, columns,
+		plain.Text(strings.Join(names, ", ")))
 }
 
 // warnLeft says which rows and values of a file were left out.
@@ -104,9 +109,11 @@ func warnLeft(req *runtime.Request, file string, s usage.Summary) {
 		warn("%s tell that the measurement failed; they are unknown", plain.Count(s.Failed, "value"))
 	}
 	if s.Unsupported > 0 {
-		warn("%s stand for \"not supported\", or mean nothing on their GPU; they are unknown", plain.Count(s.Unsupported, "value"))
+		warn("%s stand for \"not supported\", or mean nothing on their GPU; they are unknown",
+			plain.Count(s.Unsupported, "value"))
 	}
 	if s.Repeated > 0 {
-		warn("%s are in the hour that clocks went back over; they are taken in the order of the rows", plain.Count(s.Repeated, "time"))
+		warn("%s are in the hour that clocks went back over; they are taken in the order of the rows",
+			plain.Count(s.Repeated, "time"))
 	}
 }

@@ -27,7 +27,8 @@ type Cloud struct {
 	credentials bool
 	// rules are those in addition to the general ones.
 	rules func() []finding.Rule
-	open  func(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error)
+	open  func(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book,
+		now time.Time) (round.Lister, error)
 }
 
 // kinds are the clouds, in the order in which they are listed to people.
@@ -66,23 +67,28 @@ func RulesOf(cloud string) []finding.Rule { return Of(cloud).rules() }
 func noRules() []finding.Rule { return nil }
 
 // Lister opens the account that the flags and the configuration name.
-func Lister(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book, now time.Time) (round.Lister, error) {
+func Lister(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book,
+	now time.Time) (round.Lister, error) {
 	kind := Of(f.Cloud)
 	if !kind.credentials && (len(f.Regions)+len(f.AssumeRoles) > 0 || f.Profile != "") {
-		return nil, runtime.Invalid("--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.Cloud)
+		return nil, runtime.Invalid(
+			"--regions, --assume-role and --profile are for a real account of a cloud, not for --cloud %s", f.Cloud)
 	}
 	return kind.open(ctx, req, f, cfg, book, now)
 }
 
-func openAccount(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book, _ time.Time) (round.Lister, error) {
+func openAccount(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book,
+	_ time.Time) (round.Lister, error) {
 	return OpenAccount(ctx, req, f, cfg, book)
 }
 
-func openSimulated(_ context.Context, _ *runtime.Request, _ Source, cfg config.Config, _ *price.Book, now time.Time) (round.Lister, error) {
+func openSimulated(_ context.Context, _ *runtime.Request, _ Source, cfg config.Config, _ *price.Book,
+	now time.Time) (round.Lister, error) {
 	return sim.New(sim.Options{Seed: SimSeed, Now: now, Tags: cfg.Tags}), nil
 }
 
-func openThisMachine(_ context.Context, req *runtime.Request, _ Source, cfg config.Config, _ *price.Book, _ time.Time) (round.Lister, error) {
+func openThisMachine(_ context.Context, req *runtime.Request, _ Source, cfg config.Config, _ *price.Book,
+	_ time.Time) (round.Lister, error) {
 	own, _, err := thisMachine(req, cfg)
 	switch {
 	case err != nil:
@@ -93,7 +99,8 @@ func openThisMachine(_ context.Context, req *runtime.Request, _ Source, cfg conf
 	return own, nil
 }
 
-func openFleet(_ context.Context, req *runtime.Request, _ Source, cfg config.Config, book *price.Book, _ time.Time) (round.Lister, error) {
+func openFleet(_ context.Context, req *runtime.Request, _ Source, cfg config.Config, book *price.Book,
+	_ time.Time) (round.Lister, error) {
 	own, _, err := thisMachine(req, cfg)
 	if err != nil {
 		return nil, err

@@ -78,11 +78,13 @@ func CloudError(err error) error {
 	case unknownRegion(err):
 		f.Class, f.Code, f.Hint = runtime.Usage, "unknown_region", "give --regions us-east-1,… or set AWS_REGION"
 	case errors.As(err, &file):
-		f.Class, f.Code, f.Hint = runtime.Usage, "invalid_file", "--map, --step, --resource and --tz say how to read a file (curfew scan --help)"
+		f.Class, f.Code, f.Hint = runtime.Usage, "invalid_file",
+			"--map, --step, --resource and --tz say how to read a file (curfew scan --help)"
 	case errors.Is(err, inventory.ErrUnauthenticated):
 		f.Code, f.Hint = "no_credentials", "sign in (aws sso login), or set AWS_PROFILE; `curfew scan --demo` needs none"
 	case errors.Is(err, inventory.ErrDenied):
-		f.Class, f.Code, f.Hint = runtime.Denied, "denied", "`curfew scan --print-iam-policy` prints the permissions it needs"
+		f.Class, f.Code, f.Hint = runtime.Denied, "denied",
+			"`curfew scan --print-iam-policy` prints the permissions it needs"
 	case errors.Is(err, inventory.ErrUnavailable):
 		f.Code, f.Hint = "unreachable", "check the network, the region and AWS_ENDPOINT_URL"
 	}
@@ -119,9 +121,14 @@ func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.So
 			if err == nil {
 				err = errors.New("it is a directory")
 			}
-			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read recorded usage %s: %w", name, runtime.Cause(err))}
+			return nil, &runtime.Error{
+				Class: runtime.Usage, Code: "invalid_file",
+				Err: fmt.Errorf("read recorded usage %s: %w", name, runtime.Cause(err)),
+			}
 		}
-		r := Recording{Path: path, Format: usage.Format{Name: name, Map: columns, Resource: f.Resource, Step: step, Location: location}}
+		r := Recording{
+			Path: path, Format: usage.Format{Name: name, Map: columns, Resource: f.Resource, Step: step, Location: location},
+		}
 		if err := Prepare(ctx, req, path, &r.Format); err != nil {
 			return nil, err
 		}
@@ -140,7 +147,8 @@ type Recording struct {
 func (r Recording) Name() string { return r.Format.Name }
 
 // Collect reads the file, with its step inferred where no flag gives it.
-func (r Recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (usage.Summary, error) {
+func (r Recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (
+	usage.Summary, error) {
 	file, err := config.Open(r.Path)
 	if err != nil {
 		return usage.Summary{}, err
@@ -172,9 +180,12 @@ func SettleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (
 // of sessions, nil where it is none.
 func NewFleet(cfg config.Config, book *price.Book, own *local.Provider) (*local.Fleet, error) {
 	if len(cfg.Machines) == 0 {
-		return nil, runtime.Invalid("--cloud onprem: no machine is listed; write them under machines in curfew.yaml (docs/configuration.md)")
+		return nil, runtime.Invalid(
+			"--cloud onprem: no machine is listed; write them under machines in curfew.yaml (docs/configuration.md)")
 	}
-	fleet, err := local.NewFleet(local.FleetOptions{Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book, Sessions: own})
+	fleet, err := local.NewFleet(local.FleetOptions{
+		Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book, Sessions: own,
+	})
 	if err != nil {
 		return nil, runtime.Invalid("%w", err)
 	}

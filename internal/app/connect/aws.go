@@ -53,13 +53,20 @@ type reachable struct {
 // reachOf finds the way to a machine of a session, for its owner alone.
 func reachOf(ctx context.Context, a *sessions.Sessions, s *session.Session, o Options) (*reachable, error) {
 	m := s.Machines[o.Node]
-	r := &reachable{all: a, s: *s, region: cmp.Or(s.Region, m.Pool.Region), machine: m.ID, environ: o.Environ, err: o.Err, patience: o.Patience}
+	r := &reachable{
+		all: a, s: *s, region: cmp.Or(s.Region, m.Pool.Region), machine: m.ID, environ: o.Environ, err: o.Err,
+		patience: o.Patience,
+	}
 	who, err := a.Request.Person(a.Config)
 	if err != nil {
 		return nil, err
 	}
 	if owner := cmp.Or(s.Owner.User, s.By); owner != who && s.By != who {
-		return nil, &runtime.Error{Class: runtime.Denied, Code: "not_yours", Err: fmt.Errorf("session %s is %s's: only its owner connects to it", s.Name, owner), Hint: "`curfew whoami` shows who you are"}
+		return nil, &runtime.Error{
+			Class: runtime.Denied, Code: "not_yours",
+			Err:  fmt.Errorf("session %s is %s's: only its owner connects to it", s.Name, owner),
+			Hint: "`curfew whoami` shows who you are",
+		}
 	}
 	if r.plugin, err = clouds.FindPlugin(ctx); errors.Is(err, clouds.ErrNoPlugin) {
 		return nil, sessions.MissingPlugin("connect")
@@ -80,7 +87,10 @@ func (r *reachable) mine(ctx context.Context) error {
 		return clouds.CloudError(err)
 	}
 	if r.s.Account != "" && who.Account != r.s.Account {
-		return &runtime.Error{Class: runtime.Usage, Code: "other_account", Err: fmt.Errorf("session %s is in account %s, and these credentials are of account %s", r.s.Name, r.s.Account, who.Account),
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "other_account",
+			Err: fmt.Errorf("session %s is in account %s, and these credentials are of account %s", r.s.Name, r.s.Account,
+				who.Account),
 			Hint: "set AWS_PROFILE, or aws.profile in curfew.yaml"}
 	}
 	whose, err := r.at.Whose(ctx, r.region, r.machine)
@@ -88,7 +98,10 @@ func (r *reachable) mine(ctx context.Context) error {
 		return clouds.CloudError(err)
 	}
 	refuse := func(format string, args ...any) error {
-		return &runtime.Error{Class: runtime.Denied, Code: "not_yours", Err: fmt.Errorf("connect to "+r.machine+": "+format, args...), Hint: "only the owner of a session connects to it"}
+		return &runtime.Error{
+			Class: runtime.Denied, Code: "not_yours", Err: fmt.Errorf("connect to "+r.machine+": "+format, args...),
+			Hint: "only the owner of a session connects to it",
+		}
 	}
 	switch {
 	case whose.Session != r.s.ID:
@@ -98,7 +111,10 @@ func (r *reachable) mine(ctx context.Context) error {
 	case sessions.UniqueID.MatchString(whose.Person) && whose.Person != who.ID:
 		return refuse("its owner is %s, and these credentials are %s", whose.Person, who.ID)
 	case !whose.Running:
-		return &runtime.Error{Code: "not_running", Err: fmt.Errorf("connect to %s: it does not run", r.machine), Hint: "`curfew status " + r.s.Name + "` shows why"}
+		return &runtime.Error{
+			Code: "not_running", Err: fmt.Errorf("connect to %s: it does not run", r.machine),
+			Hint: "`curfew status " + r.s.Name + "` shows why",
+		}
 	}
 	return nil
 }
@@ -122,11 +138,15 @@ func (r *reachable) open(ctx context.Context, way clouds.AWSWay, use func(*cloud
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		if e := endConnection(end, r.all, r.at, record, sent); e != nil {
-			plain.Fprintf(r.err, "curfew: the connection is not ended at AWS yet: %v; the next `curfew connect` or `curfew down` ends it\n", e)
+			plain.Fprintf(r.err,
+				"curfew: the connection is not ended at AWS yet: %v; the next `curfew connect` or `curfew down` ends it\n", e)
 		}
 	}()
 	if errors.Is(err, clouds.ErrUnconnected) {
-		return &runtime.Error{Code: "not_connected", Err: err, Hint: "a machine that has just started needs a minute; its image needs the agent of Systems Manager"}
+		return &runtime.Error{
+			Code: "not_connected", Err: err,
+			Hint: "a machine that has just started needs a minute; its image needs the agent of Systems Manager",
+		}
 	}
 	if err != nil {
 		return clouds.CloudError(err)
@@ -224,7 +244,10 @@ func (r *reachable) forward(ctx context.Context, port, local int) error {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(local)))
 	if err != nil {
-		return &runtime.Error{Class: runtime.Usage, Code: "port_taken", Err: fmt.Errorf("port %d of this machine is taken", local), Hint: fmt.Sprintf("name another one: --port %d:%d", port, freeNear(local))}
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "port_taken", Err: fmt.Errorf("port %d of this machine is taken", local),
+			Hint: fmt.Sprintf("name another one: --port %d:%d", port, freeNear(local)),
+		}
 	}
 	if err := l.Close(); err != nil {
 		return err
@@ -284,8 +307,12 @@ func listens(ctx context.Context, address string, within time.Duration) bool {
 }
 
 // pluginNoise are lines of the plugin that say nothing to a person who reads curfew's.
-var pluginNoise = []string{"Starting session with SessionId", "Waiting for connections", "Connection accepted for session", "Exiting session with", "Terminate signal received"}
+var pluginNoise = []string{
+	"Starting session with SessionId", "Waiting for connections", "Connection accepted for session",
+	"Exiting session with", "Terminate signal received",
+}
 
 func isNoise(line string) bool {
-	return line == "" || strings.HasPrefix(line, "Port ") && strings.Contains(line, " opened for ") || slices.ContainsFunc(pluginNoise, func(n string) bool { return strings.HasPrefix(line, n) })
+	return line == "" || strings.HasPrefix(line, "Port ") && strings.Contains(line, " opened for ") ||
+		slices.ContainsFunc(pluginNoise, func(n string) bool { return strings.HasPrefix(line, n) })
 }

@@ -84,19 +84,28 @@ func Connect(ctx context.Context, a *sessions.Sessions, o Options) (int, error) 
 	case s.Provider == clouds.ProviderAWS:
 		return connectAWS(ctx, a, &s, o)
 	case !isOwn || !a.Keeper.Mine(&s):
-		return 0, &runtime.Error{Class: runtime.Usage, Code: "other_machine", Err: fmt.Errorf("session %s runs at %s %s, which this command does not reach", s.Name, s.Provider, s.Account), Hint: "give the command on that machine"}
+		return 0, &runtime.Error{
+			Class: runtime.Usage, Code: "other_machine",
+			Err:  fmt.Errorf("session %s runs at %s %s, which this command does not reach", s.Name, s.Provider, s.Account),
+			Hint: "give the command on that machine",
+		}
 	}
 	return connectOwn(ctx, a, own, &s, o)
 }
 
 // connectOwn connects to a session of this machine.
-func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session, o Options) (int, error) {
+func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine, s *session.Session, o Options) (int,
+	error) {
 	here := func(what, hint string) error {
-		return &runtime.Error{Class: runtime.Usage, Code: "this_machine", Err: fmt.Errorf("session %s runs on this machine: %s", s.Name, what), Hint: hint}
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "this_machine", Err: fmt.Errorf("session %s runs on this machine: %s", s.Name, what),
+			Hint: hint,
+		}
 	}
 	switch {
 	case o.Port > 0:
-		return 0, here(fmt.Sprintf("its port %d is a port of this machine", o.Port), fmt.Sprintf("open http://localhost:%d", o.Port))
+		return 0, here(fmt.Sprintf("its port %d is a port of this machine", o.Port),
+			fmt.Sprintf("open http://localhost:%d", o.Port))
 	case o.Editor != "" || o.Stdio:
 		var folder strings.Builder
 		o.Command, o.In, o.Out = []string{"pwd"}, nil, &folder
@@ -105,11 +114,12 @@ func connectOwn(ctx context.Context, a *sessions.Sessions, own clouds.OwnMachine
 		}
 		return 0, here("its files are files of this machine", "open the folder "+strings.TrimSpace(folder.String()))
 	case o.Use != nil:
-		return 0, o.Use(ctx, &Machine{a, s.Name, func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
-			one := o
-			one.Command, one.In, one.Out, one.Err = argv, in, out, errs
-			return enterOwn(ctx, own, s, one)
-		}, o.Err})
+		return 0, o.Use(ctx, &Machine{
+			a, s.Name, func(ctx context.Context, argv []string, in io.Reader, out, errs io.Writer) (int, error) {
+				one := o
+				one.Command, one.In, one.Out, one.Err = argv, in, out, errs
+				return enterOwn(ctx, own, s, one)
+			}, o.Err})
 	}
 	return enterOwn(ctx, own, s, o)
 }
@@ -140,7 +150,9 @@ func enterOwn(ctx context.Context, own clouds.OwnMachine, s *session.Session, o 
 		}
 	}
 	// Not bound to ctx: it is told that it is interrupted, and takes the time that it needs.
-	c := exec.Command("/bin/sh", append([]string{"-c", host.EnterScript, "sh", filepath.Join(in.Folder, "agent", "environment")}, argv...)...) //nolint:gosec,noctx // what the person asks for
+	//nolint:noctx // what the person asks for
+	c := exec.Command("/bin/sh",
+		append([]string{"-c", host.EnterScript, "sh", filepath.Join(in.Folder, "agent", "environment")}, argv...)...)
 	c.WaitDelay = outputTimeout
 	c.Stdin, c.Stdout, c.Stderr, c.Dir = o.In, o.Out, o.Err, "/"
 	c.Env = environ

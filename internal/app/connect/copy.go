@@ -85,7 +85,11 @@ func (p CopyPaths) split() (up bool, here, there string, err error) {
 	to, toThere := strings.CutPrefix(p.To, ":")
 	switch {
 	case fromThere == toThere:
-		return false, "", "", &runtime.Error{Class: runtime.Usage, Code: "usage", Err: errors.New("one of the two paths is of the session and begins with a colon"), Hint: "such as --copy data :data, or --copy :out/model.pt ."}
+		return false, "", "", &runtime.Error{
+			Class: runtime.Usage, Code: "usage",
+			Err:  errors.New("one of the two paths is of the session and begins with a colon"),
+			Hint: "such as --copy data :data, or --copy :out/model.pt .",
+		}
 	case toThere:
 		return true, p.From, to, nil
 	}
@@ -130,7 +134,10 @@ func (m *Machine) copy(ctx context.Context, p CopyPaths) (leftOut []string, err 
 	req := m.all.Request
 	bar := req.Progress("copying")
 	defer bar.Finish()
-	c := &copying{run: m.enter.remote(), here: req.Path(here), into: strings.HasSuffix(here, "/"), there: there, exactly: p.Exactly, skip: p.Skip, bar: bar}
+	c := &copying{
+		run: m.enter.remote(), here: req.Path(here), into: strings.HasSuffix(here, "/"), there: there, exactly: p.Exactly,
+		skip: p.Skip, bar: bar,
+	}
 	if up {
 		err = c.upload(ctx)
 	} else {
@@ -145,9 +152,11 @@ func (m *Machine) copy(ctx context.Context, p CopyPaths) (leftOut []string, err 
 	}
 	left := ""
 	if len(c.left) > 0 {
-		left = fmt.Sprintf("; %s left out: links that lead out of the folder, devices, sockets", plain.Count(len(c.left), "entry"))
+		left = fmt.Sprintf("; %s left out: links that lead out of the folder, devices, sockets",
+			plain.Count(len(c.left), "entry"))
 	}
-	plain.Fprintf(m.err, "%s, %s copied %s session %s%s\n", plain.Count(c.files, "file"), plain.Size(c.bytes), map[bool]string{true: "to", false: "from"}[up], m.name, left)
+	plain.Fprintf(m.err, "%s, %s copied %s session %s%s\n", plain.Count(c.files, "file"), plain.Size(c.bytes),
+		map[bool]string{true: "to", false: "from"}[up], m.name, left)
 	return c.left, nil
 }
 
@@ -198,7 +207,9 @@ func (c *copying) ask(ctx context.Context, script string, words int, args ...str
 // moved counts bytes and shows how far the copy is.
 func (c *copying) moved(n int64) {
 	c.bytes += n
-	c.bar.Report(round.Progress{What: plain.Size(c.bytes) + " copied", Done: int(c.bytes >> 10), Total: int(max(c.total, c.bytes) >> 10)})
+	c.bar.Report(round.Progress{
+		What: plain.Size(c.bytes) + " copied", Done: int(c.bytes >> 10), Total: int(max(c.total, c.bytes) >> 10),
+	})
 }
 
 // upload copies to the session.

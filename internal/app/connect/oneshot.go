@@ -42,7 +42,8 @@ const joinTimeout = 5 * time.Minute
 
 // Enter reaches the first machine of a session for as long as use takes. Lines for people go to
 // errs.
-func Enter(ctx context.Context, a *sessions.Sessions, name string, environ []string, errs io.Writer, use func(context.Context, *Machine) error) error {
+func Enter(ctx context.Context, a *sessions.Sessions, name string, environ []string, errs io.Writer,
+	use func(context.Context, *Machine) error) error {
 	_, err := Connect(ctx, a, Options{Name: name, Use: use, Environ: environ, Err: errs, Patience: joinTimeout})
 	return err
 }
@@ -58,7 +59,9 @@ func (m *Machine) CopyIn(ctx context.Context, dir string, skip func(rel string) 
 // sockets.
 func (m *Machine) CopyOut(ctx context.Context, paths []string, dir string) (missing, left []string, err error) {
 	for _, p := range paths {
-		out, err := m.copy(ctx, CopyPaths{From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true})
+		out, err := m.copy(ctx, CopyPaths{
+			From: ":" + path.Clean(p), To: filepath.Join(dir, filepath.FromSlash(p)), Exactly: true,
+		})
 		for _, name := range out { // by its name in the folder that it was to be written to
 			left = append(left, path.Join(path.Dir(path.Clean(p)), filepath.ToSlash(name)))
 		}

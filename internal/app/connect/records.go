@@ -61,7 +61,9 @@ func beginConnection(a *sessions.Sessions, session, region, machine string) (*co
 		return nil, err
 	}
 	name := hex.EncodeToString(random)
-	c := &connection{Key: connectionReason + name, Session: session, Region: region, Machine: machine, Began: a.Request.Now().UTC()}
+	c := &connection{
+		Key: connectionReason + name, Session: session, Region: region, Machine: machine, Began: a.Request.Now().UTC(),
+	}
 	// It gets its name once it is locked and whole.
 	hidden, path := filepath.Join(dir, "."+name), filepath.Join(dir, name+".json")
 	if c.file, err = os.OpenFile(hidden, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600); err != nil {

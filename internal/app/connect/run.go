@@ -29,7 +29,8 @@ func sshEnter(client *ssh.Client) entered {
 		defer stream.Close() //nolint:errcheck // it may be closed
 		ended := make(chan int, 1)
 		go exitCode(requests, ended)
-		started, err := stream.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{agentCommand("enter", append([]string{"--"}, argv...)...)}))
+		started, err := stream.SendRequest("exec", true,
+			ssh.Marshal(struct{ Command string }{agentCommand("enter", append([]string{"--"}, argv...)...)}))
 		if err == nil && !started {
 			err = errors.New("the machine starts no command")
 		}
@@ -108,8 +109,10 @@ func killedBy(s syscall.Signal) int { return 128 + int(s) }
 
 // sshSignals are the signals that SSH names (RFC 4254, 6.10).
 var sshSignals = map[ssh.Signal]syscall.Signal{
-	ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE, ssh.SIGHUP: syscall.SIGHUP, ssh.SIGILL: syscall.SIGILL,
-	ssh.SIGINT: syscall.SIGINT, ssh.SIGKILL: syscall.SIGKILL, ssh.SIGPIPE: syscall.SIGPIPE, ssh.SIGQUIT: syscall.SIGQUIT, ssh.SIGSEGV: syscall.SIGSEGV,
+	ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE, ssh.SIGHUP: syscall.SIGHUP,
+	ssh.SIGILL: syscall.SIGILL,
+	ssh.SIGINT: syscall.SIGINT, ssh.SIGKILL: syscall.SIGKILL, ssh.SIGPIPE: syscall.SIGPIPE, ssh.SIGQUIT: syscall.SIGQUIT,
+	ssh.SIGSEGV: syscall.SIGSEGV,
 	ssh.SIGTERM: syscall.SIGTERM, ssh.SIGUSR1: syscall.SIGUSR1, ssh.SIGUSR2: syscall.SIGUSR2,
 }
 

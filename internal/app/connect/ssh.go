@@ -33,7 +33,10 @@ type sshDoor struct {
 
 // config is what a client comes in with: its own key, and the one host key that was handed over.
 func (d *sshDoor) config(own ssh.Signer) *ssh.ClientConfig {
-	return &ssh.ClientConfig{User: d.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(own)}, HostKeyCallback: ssh.FixedHostKey(d.hostKey), HostKeyAlgorithms: []string{d.hostKey.Type()}}
+	return &ssh.ClientConfig{
+		User: d.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(own)}, HostKeyCallback: ssh.FixedHostKey(d.hostKey),
+		HostKeyAlgorithms: []string{d.hostKey.Type()},
+	}
 }
 
 // keyPair makes the key of one connection. It is in memory only.
@@ -119,7 +122,8 @@ func (l *doorLines) line(text string) {
 		close(l.door.used)
 	case strings.HasPrefix(text, agent.DoorPrefix) && !l.told:
 		var kind, key string
-		if _, err := fmt.Sscanf(strings.TrimPrefix(text, agent.DoorPrefix), "%d %s %s %s", &l.door.port, &l.door.user, &kind, &key); err != nil {
+		if _, err := fmt.Sscanf(strings.TrimPrefix(text, agent.DoorPrefix), "%d %s %s %s", &l.door.port, &l.door.user, &kind,
+			&key); err != nil {
 			l.words = append(l.words, text)
 			return
 		}
@@ -166,7 +170,9 @@ func (r *reachable) stdio(ctx context.Context, o Options) error {
 	give := func() { once.Do(func() { e.Clean(); turn.Close() }) }
 	defer give()
 	keys := sshagent.NewKeyring()
-	if err := keys.Add(sshagent.AddedKey{PrivateKey: private, Comment: "curfew " + r.s.Name, LifetimeSecs: uint32(doorTimeout / time.Second)}); err != nil {
+	if err := keys.Add(sshagent.AddedKey{
+		PrivateKey: private, Comment: "curfew " + r.s.Name, LifetimeSecs: uint32(doorTimeout / time.Second),
+	}); err != nil {
 		return err
 	}
 	var config net.ListenConfig

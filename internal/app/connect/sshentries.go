@@ -84,14 +84,18 @@ func entryReaches(a *sessions.Sessions) error {
 	if err != nil || cfg.DatabaseURL == a.Request.DatabaseFlag {
 		return err
 	}
-	return &runtime.Error{Class: runtime.Usage, Code: "database_flag", Err: errors.New("no SSH entry is written: it does not keep --database-url, which may hold a password"),
+	return &runtime.Error{
+		Class: runtime.Usage, Code: "database_flag",
+		Err:  errors.New("no SSH entry is written: it does not keep --database-url, which may hold a password"),
 		Hint: "set CURFEW_DATABASE_URL, or database_url in curfew.yaml, and leave the flag out"}
 }
 
 // editor writes the entry of a machine and opens an editor by it.
 func (r *reachable) editor(ctx context.Context, o Options) error {
 	var out strings.Builder
-	code, err := r.run(ctx, agentCommand("enter", "--", "sh", "-c", `id -un; pwd -P; command -v sshd || ls /usr/sbin/sshd 2>/dev/null || echo -`), &out)
+	code, err := r.run(ctx,
+		agentCommand("enter", "--", "sh", "-c",
+			`id -un; pwd -P; command -v sshd || ls /usr/sbin/sshd 2>/dev/null || echo -`), &out)
 	if err != nil {
 		return err
 	}
@@ -104,7 +108,10 @@ func (r *reachable) editor(ctx context.Context, o Options) error {
 		return fmt.Errorf("%s says that its work folder is %q, which is no folder", r.machine, folder)
 	}
 	if said[2] == "-" {
-		return &runtime.Error{Code: "no_sshd", Err: fmt.Errorf("there is no sshd on %s", r.machine), Hint: "its image needs openssh-server; `curfew connect " + r.s.Name + "` works without"}
+		return &runtime.Error{
+			Code: "no_sshd", Err: fmt.Errorf("there is no sshd on %s", r.machine),
+			Hint: "its image needs openssh-server; `curfew connect " + r.s.Name + "` works without",
+		}
 	}
 	e, err := sessions.SSHEntryOf(r.all, r.s.Name, o.Node)
 	if err != nil {
@@ -120,7 +127,7 @@ func (r *reachable) editor(ctx context.Context, o Options) error {
 		plain.Fprintf(o.Err, "curfew: %s is not in PATH; where it is, give: %s\n", o.Editor, strings.Join(argv, " "))
 		return nil //nolint:nilerr // the entry is there all the same
 	}
-	c := exec.CommandContext(ctx, program, argv[1:]...) //nolint:gosec // the editor of the person
+	c := exec.CommandContext(ctx, program, argv[1:]...)
 	c.Stdout, c.Stderr, c.Env = o.Err, o.Err, o.Environ
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
@@ -141,8 +148,13 @@ func writeEntry(a *sessions.Sessions, e *sessions.SSHEntry, s *session.Session, 
 	if err != nil {
 		return err
 	}
-	if was, err := os.ReadFile(e.File(".conf")); err == nil && !strings.HasSuffix(sessions.FirstLine(string(was)), " of "+data) {
-		return &runtime.Error{Class: runtime.Usage, Code: "other_entry", Err: fmt.Errorf("%s is the entry of a session of another data directory", e.File(".conf")), Hint: "remove it, or give this session another name"}
+	if was, err := os.ReadFile(e.File(".conf")); err == nil &&
+		!strings.HasSuffix(sessions.FirstLine(string(was)), " of "+data) {
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "other_entry",
+			Err:  fmt.Errorf("%s is the entry of a session of another data directory", e.File(".conf")),
+			Hint: "remove it, or give this session another name",
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {

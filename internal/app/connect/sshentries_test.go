@@ -69,11 +69,13 @@ func TestAnEntryFindsItsState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = writeEntry(a, e, &session.Session{ID: "s1", Name: "demo"}, "ubuntu", Options{Consent: func(string, string) error { return nil }})
+		err = writeEntry(a, e, &session.Session{ID: "s1", Name: "demo"}, "ubuntu",
+			Options{Consent: func(string, string) error { return nil }})
 		entry, _ := os.ReadFile(e.File(".conf"))
 		if c.refused {
 			said := (*runtime.Error)(nil)
-			if !errors.As(err, &said) || said.Class != runtime.Usage || !strings.Contains(said.Hint, "CURFEW_DATABASE_URL") || strings.Contains(err.Error()+said.Hint, "secret") || len(entry) > 0 {
+			if !errors.As(err, &said) || said.Class != runtime.Usage || !strings.Contains(said.Hint, "CURFEW_DATABASE_URL") ||
+				strings.Contains(err.Error()+said.Hint, "secret") || len(entry) > 0 {
 				t.Errorf("%s: %v, and the entry is\n%s", c.name, err, entry)
 			}
 			if _, err := os.Stat(filepath.Join(dir, ".ssh", "config")); err == nil {
@@ -111,9 +113,14 @@ func TestAnEntryFindsItsState(t *testing.T) {
 // SSH's configuration, and that keys are in no folder of others.
 func TestEntriesOfStrangers(t *testing.T) {
 	home := t.TempDir()
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Dir: home, Log: io.Discard, Lookup: func(name string) (string, bool) { return home, name == "HOME" }}).Request()
+	req := runtime.NewProcess(runtime.Host{
+		Now: time.Now, Dir: home, Log: io.Discard,
+		Lookup: func(name string) (string, bool) { return home, name == "HOME" },
+	}).Request()
 	a := &sessions.Sessions{Request: req}
-	for _, name := range []string{"", "*", "demo *", "demo\nHost *", "a/../b", "-x", "!demo", "demo?", strings.Repeat("x", 101)} {
+	for _, name := range []string{
+		"", "*", "demo *", "demo\nHost *", "a/../b", "-x", "!demo", "demo?", strings.Repeat("x", 101),
+	} {
 		if e, err := sessions.SSHEntryOf(a, name, 0); err == nil {
 			t.Errorf("%q is the host %q", name, e.Alias)
 		}

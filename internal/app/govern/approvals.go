@@ -22,7 +22,8 @@ import (
 
 // Decide approves or denies a request, by its id or the beginning of it. Proof is how the
 // person proves who they are, as [identity.Approver] takes it.
-func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, reason, proof string) (view.Decision, error) {
+func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, reason, proof string) (view.Decision,
+	error) {
 	var none view.Decision
 	cfg, _, s, err := req.InForce(ctx)
 	if err != nil {
@@ -46,7 +47,10 @@ func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, re
 	if err != nil {
 		return none, approvalFailure(id, err)
 	}
-	return view.Decision{Schema: view.DecisionSchema, Request: view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now)}, nil
+	return view.Decision{
+		Schema:  view.DecisionSchema,
+		Request: view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now),
+	}, nil
 }
 
 // approvalFailure says whose mistake it is what a desk refuses.
@@ -54,11 +58,17 @@ func approvalFailure(id string, err error) error {
 	var refusal *approval.Refusal
 	switch {
 	case errors.As(err, &refusal) && refusal.Rule == approval.RuleWaits:
-		return &runtime.Error{Class: runtime.Held, Code: "needs_approval", Err: err, Hint: "another person runs `curfew approve " + plain.Shell(id) + "`"}
+		return &runtime.Error{
+			Class: runtime.Held, Code: "needs_approval", Err: err,
+			Hint: "another person runs `curfew approve " + plain.Shell(id) + "`",
+		}
 	case errors.As(err, &refusal):
 		return &runtime.Error{Class: runtime.Denied, Code: "not_approved", Err: err}
 	case errors.Is(err, approval.ErrNotFound):
-		return &runtime.Error{Code: "not_found", Err: fmt.Errorf("there is no request whose id begins with %q", id), Hint: "`curfew approvals` lists them"}
+		return &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("there is no request whose id begins with %q", id),
+			Hint: "`curfew approvals` lists them",
+		}
 	}
 	return err
 }
@@ -86,7 +96,8 @@ func Approvals(ctx context.Context, req *runtime.Request, id string, all bool) (
 	}
 	shown := []view.Request{}
 	for _, r := range requests {
-		if state := r.At(now); strings.HasPrefix(r.ID, id) && (all || state == approval.Pending || state == approval.Approved) {
+		if state := r.At(now); strings.HasPrefix(r.ID, id) &&
+			(all || state == approval.Pending || state == approval.Approved) {
 			shown = append(shown, view.NewRequest(r, approval.Approvers(cfg.Holders(), r.Roles, r.Team, r.AskedBy), now))
 		}
 	}
@@ -127,11 +138,15 @@ func TellApprovers(ctx context.Context, req *runtime.Request, cfg config.Config,
 
 // approvalMessage asks an approver for a decision.
 func approvalMessage(r approval.Request) action.Message {
-	m := action.Message{Kind: "approval", Item: r.ID, Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())}
+	m := action.Message{
+		Kind: "approval", Item: r.ID,
+		Because: fmt.Sprintf("%s asks to %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit()),
+	}
 	if r.Kind != identity.FixKind {
 		m.Because = fmt.Sprintf("%s asks to run %s, at most %s %s", r.AskedBy, r.Subject, r.Amount.Exact(), r.AmountUnit())
 	}
-	m.Plan = append(PlanLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339), "asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")
+	m.Plan = append(PlanLines(r), "expires "+r.ExpiresAt.UTC().Format(time.RFC3339),
+		"asked by "+r.AskedBy+" ("+r.AskedProof.String()+")")
 	return m
 }
 

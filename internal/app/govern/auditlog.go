@@ -45,7 +45,9 @@ func Anchor(ctx context.Context, req *runtime.Request, name, profile string) (ac
 	if expected, err := identity.PublicKey(cfg); err != nil {
 		return none, err
 	} else if expected != nil && !expected.Equal(public) {
-		return none, &runtime.Error{Class: runtime.Usage, Code: "wrong_key", Err: fmt.Errorf("audit.public_key is %s, and the key here is %s", action.KeyText(expected), action.KeyText(public)),
+		return none, &runtime.Error{
+			Class: runtime.Usage, Code: "wrong_key", Err: fmt.Errorf("audit.public_key is %s, and the key here is %s",
+				action.KeyText(expected), action.KeyText(public)),
 			Hint: "audit.key names the file of the key that signs"}
 	}
 	// One that is there is not given up for a log that does not hold it any more.

@@ -38,7 +38,8 @@ type EstimateOptions struct {
 }
 
 // Estimate says what the content of a file will cost.
-func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name string, f EstimateOptions) (*estimate.Estimate, error) {
+func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name string, f EstimateOptions) (
+	*estimate.Estimate, error) {
 	book, err := req.PriceBook(cfg)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,8 @@ func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (
 		}
 		defer s.Close()
 		until := req.Now().UTC().Truncate(time.Hour).Add(time.Hour)
-		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketWindow), Until: until,
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{
+			By: []ledger.Dimension{ledger.ByResource, ledger.ByRegion}, Since: until.Add(-bucketWindow), Until: until,
 			Filter: ledger.Filter{{By: ledger.ByKind, Values: []string{string(inventory.KindBucket)}}}})
 		if err != nil {
 			return nil, fmt.Errorf("look where buckets are: %w", err)
@@ -107,7 +109,8 @@ func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (
 }
 
 // estimated estimates whatever a file holds.
-func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params) (*estimate.Estimate, error) {
+func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params) (*estimate.Estimate,
+	error) {
 	if isTerraform(src) {
 		return estimate.FromTerraform(bytes.NewReader(src), name, book, p)
 	}
@@ -125,7 +128,8 @@ func isTerraform(src []byte) bool {
 		TerraformVersion string          `json:"terraform_version"`
 		PlannedValues    json.RawMessage `json:"planned_values"`
 	}
-	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" && (top.TerraformVersion != "" || top.PlannedValues != nil)
+	return json.Unmarshal(src, &top) == nil && top.FormatVersion != "" &&
+		(top.TerraformVersion != "" || top.PlannedValues != nil)
 }
 
 // MaxPlan bounds the files of work that are estimated, in bytes.
@@ -133,7 +137,8 @@ const MaxPlan = estimate.MaxPlan
 
 // EstimateInForce is [Estimate] by the configuration in force: in a service under its
 // shared settings.
-func EstimateInForce(ctx context.Context, req *runtime.Request, name string, f EstimateOptions) (*estimate.Estimate, error) {
+func EstimateInForce(ctx context.Context, req *runtime.Request, name string, f EstimateOptions) (*estimate.Estimate,
+	error) {
 	cfg, err := req.Config()
 	if err == nil && req.Storage.Serves() {
 		cfg, _, err = identity.PeopleInForce(ctx, req)

@@ -130,20 +130,29 @@ func OpenPullRequest(req *runtime.Request, cfg config.Config) (*PullRequest, err
 		return nil, runtime.Invalid("approvers and github.identities: %w", err)
 	}
 	if req.Env("GITHUB_EVENT_PATH") == "" {
-		return nil, &runtime.Error{Class: runtime.Usage, Code: "no_workflow", Err: errors.New("--github: GITHUB_EVENT_PATH is not set"), Hint: "it is for runs of a GitHub workflow; examples/ci has one"}
+		return nil, &runtime.Error{
+			Class: runtime.Usage, Code: "no_workflow", Err: errors.New("--github: GITHUB_EVENT_PATH is not set"),
+			Hint: "it is for runs of a GitHub workflow; examples/ci has one",
+		}
 	}
 	event, err := req.OpenFile("the workflow's event", req.Env("GITHUB_EVENT_PATH"))
 	if err != nil {
 		return nil, err
 	}
 	defer event.Close()
-	pull, err := github.Workflow{EventName: req.Env("GITHUB_EVENT_NAME"), Repository: req.Env("GITHUB_REPOSITORY"), Ref: req.Env("GITHUB_REF"), Event: event}.Pull()
+	pull, err := github.Workflow{
+		EventName: req.Env("GITHUB_EVENT_NAME"), Repository: req.Env("GITHUB_REPOSITORY"), Ref: req.Env("GITHUB_REF"),
+		Event: event,
+	}.Pull()
 	if err != nil {
 		return nil, &runtime.Error{Class: runtime.Usage, Code: "no_pull_request", Err: err}
 	}
 	client, err := github.New(github.Options{URL: req.Env("GITHUB_API_URL"), Token: req.Env("GITHUB_TOKEN")}, pull)
 	if err != nil {
-		return nil, &runtime.Error{Class: runtime.Usage, Code: "no_github", Err: err, Hint: "pass the workflow's token: env: {GITHUB_TOKEN: ${{ github.token }}}"}
+		return nil, &runtime.Error{
+			Class: runtime.Usage, Code: "no_github", Err: err,
+			Hint: "pass the workflow's token: env: {GITHUB_TOKEN: ${{ github.token }}}",
+		}
 	}
 	return &PullRequest{Client: client, pull: pull, people: people}, nil
 }
@@ -160,7 +169,9 @@ func (p *PullRequest) Ballot(ctx context.Context, _ string) (votes []gate.Vote, 
 			named = named || strings.EqualFold(login, v.Login)
 		}
 		v.By.Proof = approval.Proof{Kind: approval.GitHubReview, Subject: v.Login, Detail: v.URL, Mapped: named}
-		votes = append(votes, gate.Vote{By: v.By, Allow: v.Allow, Reason: "review " + v.URL, At: v.At, Once: true, Text: v.Text})
+		votes = append(votes, gate.Vote{
+			By: v.By, Allow: v.Allow, Reason: "review " + v.URL, At: v.At, Once: true, Text: v.Text,
+		})
 	}
 	for _, o := range b.Aside {
 		aside = append(aside, fmt.Sprintf("the review by %s does not count: %s", o.Login, o.Why))
@@ -169,14 +180,20 @@ func (p *PullRequest) Ballot(ctx context.Context, _ string) (votes []gate.Vote, 
 }
 
 // comment tells the pull request what was decided.
-func (p *PullRequest) comment(ctx context.Context, key string, e *estimate.Estimate, d gate.Decision, r *approval.Request) error {
+func (p *PullRequest) comment(ctx context.Context, key string, e *estimate.Estimate, d gate.Decision,
+	r *approval.Request) error {
 	say := github.Report{Key: key, Subject: e.Kind + " " + e.Name, Decision: string(d.Decision), Reasons: d.Reasons,
 		P50: &e.P50, P95: &e.P95, Hourly: &e.Hourly, Unknown: e.Unknown, Assumptions: e.Assumptions, SpecHash: e.SpecHash}
 	for _, l := range e.Lines {
-		say.Lines = append(say.Lines, github.Line{What: l.What, Quantity: l.Quantity + " " + l.Unit, UnitPrice: l.UnitPrice.Dollars(), P50: l.P50, P95: l.P95, Source: l.Source + " " + l.AsOf})
+		say.Lines = append(say.Lines, github.Line{
+			What: l.What, Quantity: l.Quantity + " " + l.Unit, UnitPrice: l.UnitPrice.Dollars(), P50: l.P50, P95: l.P95,
+			Source: l.Source + " " + l.AsOf,
+		})
 	}
 	for _, l := range d.Budget {
-		say.Budgets = append(say.Budgets, github.Budget{Name: l.Budget, Before: l.Amount - l.LeftBefore, After: l.Amount - l.LeftAfter, Amount: l.Amount})
+		say.Budgets = append(say.Budgets, github.Budget{
+			Name: l.Budget, Before: l.Amount - l.LeftBefore, After: l.Amount - l.LeftAfter, Amount: l.Amount,
+		})
 	}
 	for _, w := range d.WouldPass {
 		say.WouldPass = append(say.WouldPass, w.Kind+": "+w.What+", at most "+w.P95.Exact())
@@ -219,5 +236,10 @@ func GateReport(ctx context.Context, req *runtime.Request, period runtime.Period
 // Author is who opened the pull request, and so who asks.
 func (p *PullRequest) Author() approval.Person {
 	_, named := p.people.Identities[p.pull.Author]
-	return approval.Person{Name: p.people.Name(p.pull.Author), Proof: approval.Proof{Kind: approval.GitHubReview, Subject: p.pull.Author, Detail: "author of " + p.pull.String(), Mapped: named}}
+	return approval.Person{
+		Name: p.people.Name(p.pull.Author),
+		Proof: approval.Proof{
+			Kind: approval.GitHubReview, Subject: p.pull.Author, Detail: "author of " + p.pull.String(), Mapped: named,
+		},
+	}
 }

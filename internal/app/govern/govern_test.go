@@ -26,7 +26,9 @@ people:
 
 func ask(t *testing.T, req *runtime.Request, text string) view.Gate {
 	t.Helper()
-	doc, err := govern.Gate(t.Context(), req, "-", govern.GateOptions{EstimateOptions: govern.EstimateOptions{In: strings.NewReader(text)}})
+	doc, err := govern.Gate(t.Context(), req, "-", govern.GateOptions{
+		EstimateOptions: govern.EstimateOptions{In: strings.NewReader(text)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +52,13 @@ func TestGateDeniesBeyondTheBudget(t *testing.T) {
 func TestSettingsRefuseAVersionThatWasChanged(t *testing.T) {
 	req := apptest.Request(t, settings)
 	text, stale := settings, int64(0)
-	if _, err := govern.PutSettings(t.Context(), req, govern.SettingsText{Settings: &text, Name: "settings", Last: &stale}, "first"); err != nil {
+	if _, err := govern.PutSettings(t.Context(), req, govern.SettingsText{
+		Settings: &text, Name: "settings", Last: &stale,
+	}, "first"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := govern.PutSettings(t.Context(), req, govern.SettingsText{Settings: &text, Name: "settings", Last: &stale}, "second")
+	_, err := govern.PutSettings(t.Context(), req, govern.SettingsText{Settings: &text, Name: "settings", Last: &stale},
+		"second")
 	var f *runtime.Error
 	if !errors.As(err, &f) || f.Code != "changed" {
 		t.Errorf("got %v, want changed", err)
@@ -74,7 +79,8 @@ func TestSettingsRefuseAVersionThatWasChanged(t *testing.T) {
 
 func TestSettingsKeepAnAdmin(t *testing.T) {
 	text := strings.Replace(settings, "admin", "viewer", 1)
-	if _, err := govern.PutSettings(t.Context(), apptest.Request(t, settings), govern.SettingsText{Settings: &text, Name: "settings"}, "none"); err == nil {
+	if _, err := govern.PutSettings(t.Context(), apptest.Request(t, settings),
+		govern.SettingsText{Settings: &text, Name: "settings"}, "none"); err == nil {
 		t.Error("settings without an admin are taken")
 	}
 }

@@ -59,7 +59,9 @@ func YAMLFiles(req *runtime.Request, names []string) ([]string, error) {
 		path := req.Path(name)
 		st, err := os.Stat(path)
 		if err != nil {
-			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", name, runtime.Cause(err))}
+			return nil, &runtime.Error{
+				Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: %w", name, runtime.Cause(err)),
+			}
 		}
 		if !st.IsDir() {
 			out = append(out, name)
@@ -74,7 +76,9 @@ func YAMLFiles(req *runtime.Request, names []string) ([]string, error) {
 			found = append(found, m...)
 		}
 		if len(found) == 0 {
-			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: no *.yaml file is in it", name)}
+			return nil, &runtime.Error{
+				Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("read %s: no *.yaml file is in it", name),
+			}
 		}
 		slices.Sort(found)
 		for _, f := range found {
@@ -109,7 +113,8 @@ func Configured(req *runtime.Request, cfg config.Config) ([]string, error) {
 	for _, f := range files {
 		path := req.Path(f)
 		if err := cfg.TrustPolicy(path); err != nil {
-			return nil, &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the policies are not read: %w", err),
+			return nil, &runtime.Error{
+				Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("the policies are not read: %w", err),
 				Hint: "read it, then name it with --policy, or `chmod go-w` it if it is yours"}
 		}
 		if rel, err := filepath.Rel(req.Dir, path); err == nil && filepath.IsLocal(rel) {
@@ -150,7 +155,8 @@ func Policies(req *runtime.Request, cfg config.Config, names []string) (*policy.
 		}
 	}
 	if len(names) == 0 {
-		return nil, runtime.Invalid("no policy is given: --policy FILE, or policies in curfew.yaml; examples/policies has some to begin with")
+		return nil, runtime.Invalid(
+			"no policy is given: --policy FILE, or policies in curfew.yaml; examples/policies has some to begin with")
 	}
 	return ReadPolicies(req, names)
 }

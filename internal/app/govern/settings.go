@@ -50,7 +50,10 @@ func Settings(ctx context.Context, req *runtime.Request) (view.Settings, error) 
 }
 
 func settingsVersion(v store.Setting) view.SettingsVersion {
-	return view.SettingsVersion{Kind: v.Kind, Version: v.Version, At: v.At.UTC().Format("2006-01-02T15:04:05Z"), Who: v.Who, Reason: v.Reason, Hash: BodyHash(v.Body)}
+	return view.SettingsVersion{
+		Kind: v.Kind, Version: v.Version, At: v.At.UTC().Format("2006-01-02T15:04:05Z"), Who: v.Who, Reason: v.Reason,
+		Hash: BodyHash(v.Body),
+	}
 }
 
 // SettingsText is what is set: the text of the shared settings, that of prices, or both; nil
@@ -126,7 +129,8 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 		judge = next
 	}
 	if t.Settings != nil && !givesAdmin(next) {
-		return doc, runtime.Invalid("%s: approvers gives no person the role %s, so the settings could not be changed again", t.Name, config.AdminRole)
+		return doc, runtime.Invalid("%s: approvers gives no person the role %s, so the settings could not be changed again",
+			t.Name, config.AdminRole)
 	}
 	who, err := identity.Admin(ctx, req, cfg, judge, BodyHash(bodies[runtime.SettingsKind]+bodies[runtime.PricesKind]))
 	if err != nil {
@@ -151,8 +155,9 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 			last.Version = held.Version
 		}
 		v := store.Setting{Kind: kind, Version: last.Version + 1, At: now, Who: who.Name, Reason: reason, Body: body}
-		changes = append(changes, store.SettingChange{Setting: v, Entry: action.Entry{At: now, Actor: who.Name, What: action.EventSettings, Because: reason,
-			Outcome: fmt.Sprintf("%s %d, %s, by %s", kind, v.Version, BodyHash(body), who.Proof)}})
+		changes = append(changes, store.SettingChange{
+			Setting: v, Entry: action.Entry{At: now, Actor: who.Name, What: action.EventSettings, Because: reason,
+				Outcome: fmt.Sprintf("%s %d, %s, by %s", kind, v.Version, BodyHash(body), who.Proof)}})
 	}
 	if err := s.Settings().Put(ctx, changes...); errors.Is(err, store.ErrSettingConflict) {
 		return doc, settingsChanged(err)
@@ -167,7 +172,9 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 
 // settingsChanged is the answer to who sets settings that another one has set meanwhile.
 func settingsChanged(err error) error {
-	return &runtime.Error{Class: runtime.Held, Code: "changed", Err: err, Hint: "read the settings again: `curfew settings`"}
+	return &runtime.Error{
+		Class: runtime.Held, Code: "changed", Err: err, Hint: "read the settings again: `curfew settings`",
+	}
 }
 
 // readOverlay reads a price overlay.
@@ -189,7 +196,8 @@ func checkOverlay(req *runtime.Request, name, text string) error {
 	_, refused, err := req.Quarantined(text, name)
 	if err == nil && len(refused) > 0 {
 		err = errors.New(refused[0].Reason)
-		err = fmt.Errorf("%d of its prices are refused: %s in %s: %w", len(refused), refused[0].Entry.Type, refused[0].Entry.Region, err)
+		err = fmt.Errorf("%d of its prices are refused: %s in %s: %w", len(refused), refused[0].Entry.Type,
+			refused[0].Entry.Region, err)
 	}
 	if err != nil {
 		return runtime.InvalidFile(fmt.Errorf("%s: %w", name, err))

@@ -62,7 +62,9 @@ func AgentBootstrap(ctx context.Context, req *runtime.Request, o AgentOptions) e
 
 func agentError(err error) error {
 	if errors.Is(err, agent.ErrRunning) {
-		return &runtime.Error{Class: runtime.Failed, Code: "running", Err: err, Hint: "one agent is enough for a session on a machine"}
+		return &runtime.Error{
+			Class: runtime.Failed, Code: "running", Err: err, Hint: "one agent is enough for a session on a machine",
+		}
 	}
 	return err
 }
@@ -119,8 +121,10 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 	if home, ok := folder(req, o); ok {
 		o.Home = filepath.Join(home, "home")
 	}
-	if strings.HasPrefix(h.WorkDir, "~/") && !filepath.IsAbs(o.Home) || !strings.HasPrefix(h.WorkDir, "~/") && !filepath.IsAbs(h.WorkDir) {
-		return agent.Options{}, runtime.Invalid("read %s: work_dir %q is neither absolute nor below ~/ of a home that is known", o.File, h.WorkDir)
+	if strings.HasPrefix(h.WorkDir, "~/") && !filepath.IsAbs(o.Home) || !strings.HasPrefix(h.WorkDir, "~/") &&
+		!filepath.IsAbs(h.WorkDir) {
+		return agent.Options{}, runtime.Invalid(
+			"read %s: work_dir %q is neither absolute nor below ~/ of a home that is known", o.File, h.WorkDir)
 	}
 	control, err := objectstore.Open(ctx, h.Control, objectstore.Options{})
 	if err != nil {
@@ -211,7 +215,9 @@ func caged(req *runtime.Request, h *session.Host, o *AgentOptions, state *string
 		return nil, err
 	}
 	*state = filepath.Join(dir, "agent")
-	o.Environ = append(slices.DeleteFunc(local.Environ(o.Environ), func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+o.Home)
+	o.Environ = append(slices.DeleteFunc(local.Environ(o.Environ), func(v string) bool {
+		return strings.HasPrefix(v, "HOME=")
+	}), "HOME="+o.Home)
 	return c, nil
 }
 

@@ -62,13 +62,29 @@ func checkpointError(err error) error {
 		class      runtime.Class
 		code, hint string
 	}{
-		{checkpoint.ErrFenced, runtime.Failed, "fenced", "another process saves this run: end one of them, or save to another URL"},
+		{
+			checkpoint.ErrFenced, runtime.Failed, "fenced",
+			"another process saves this run: end one of them, or save to another URL",
+		},
 		{checkpoint.ErrNoSnapshot, runtime.Failed, "no_snapshot", "curfew checkpoint list shows what the run has"},
-		{checkpoint.ErrNotEmpty, runtime.Failed, "not_empty", "restore to another folder, or replace this one with --replace"},
+		{
+			checkpoint.ErrNotEmpty, runtime.Failed, "not_empty",
+			"restore to another folder, or replace this one with --replace",
+		},
 		{checkpoint.ErrNoTime, runtime.Partial, "no_time", "the snapshot before stays the newest"},
-		{checkpoint.ErrRanksMissing, runtime.Failed, "ranks_missing", "the snapshot before stays the newest: run the save in every rank at the same time"},
-		{checkpoint.ErrUnconditional, runtime.Failed, "unconditional", "use a store with conditional writes, such as S3, or a folder (file:///…): without them two writers overwrite each other"},
-		{checkpoint.ErrRolledBack, runtime.Failed, "rolled_back", "find out who changed the store; --snapshot restores an older one by its number"},
+		{
+			checkpoint.ErrRanksMissing, runtime.Failed, "ranks_missing",
+			"the snapshot before stays the newest: run the save in every rank at the same time",
+		},
+		{
+			checkpoint.ErrUnconditional, runtime.Failed, "unconditional",
+			"use a store with conditional writes, such as S3, or a folder (file:///…): without them two writers overwrite " +
+				"each other",
+		},
+		{
+			checkpoint.ErrRolledBack, runtime.Failed, "rolled_back",
+			"find out who changed the store; --snapshot restores an older one by its number",
+		},
 		{checkpoint.ErrNotFound, runtime.Failed, "not_found", "the URL is that of one run, as it was saved"},
 	}
 	for _, h := range hints {
@@ -88,7 +104,8 @@ func bytesBar(req *runtime.Request, what string) (report func(done, total int64)
 }
 
 // CheckpointSave saves a folder as the next snapshot of a run.
-func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to CheckpointStore, o CheckpointSaveOptions) (view.CheckpointSave, error) {
+func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to CheckpointStore,
+	o CheckpointSaveOptions) (view.CheckpointSave, error) {
 	doc := view.CheckpointSave{Schema: view.CheckpointSaveSchema, Dir: dir, URL: to.URL}
 	dir, err := filepath.Abs(req.Path(dir))
 	if err != nil {
@@ -117,7 +134,8 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 		}
 		o.Evidence.Declared = events.In(dir, req.Dir)
 		if events.Unread > 0 {
-			notes = append(notes, fmt.Sprintf("%s in %s cannot be read", plain.Count(events.Unread, "declaration"), filepath.Join(o.RunDir, checkpoint.EventsFile)))
+			notes = append(notes, fmt.Sprintf("%s in %s cannot be read", plain.Count(events.Unread, "declaration"),
+				filepath.Join(o.RunDir, checkpoint.EventsFile)))
 		}
 	}
 	o.Wait = runtime.Wait
@@ -135,7 +153,8 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 	notes = append(notes, seen.saved(checkpoint.Newest([]checkpoint.Snapshot{got.Snapshot}))...)
 	doc.Attempt, doc.Snapshot, doc.ReadBytes, doc.SentBytes = got.Manifest.Attempt, got.Snapshot, got.Read, got.Sent
 	doc.Seconds = req.Now().Sub(started).Seconds()
-	doc.LeftOut, doc.Notes, doc.Unsettled = append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...), view.Lines(notes), []string{}
+	doc.LeftOut, doc.Notes, doc.Unsettled = append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...), view.Lines(
+		notes), []string{}
 	for _, e := range got.Manifest.Entries {
 		if e.Finished == "" {
 			doc.Unsettled = append(doc.Unsettled, e.Path)
@@ -154,7 +173,8 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 
 // saveOnce makes the next snapshot, by this process alone or together with other ranks. The
 // attempt is nil where another rank holds the run.
-func saveOnce(ctx context.Context, run checkpoint.Run, dir string, o CheckpointSaveOptions) (checkpoint.Result, *checkpoint.Attempt, error) {
+func saveOnce(ctx context.Context, run checkpoint.Run, dir string, o CheckpointSaveOptions) (checkpoint.Result,
+	*checkpoint.Attempt, error) {
 	if o.Ranks > 0 {
 		return run.SaveTogether(ctx, writer(), dir, o.SaveOptions, o.Patience)
 	}
@@ -167,8 +187,12 @@ func saveOnce(ctx context.Context, run checkpoint.Run, dir string, o CheckpointS
 }
 
 // CheckpointRestore puts a snapshot of a run into a folder.
-func CheckpointRestore(ctx context.Context, req *runtime.Request, from CheckpointStore, dir string, o checkpoint.RestoreOptions) (view.CheckpointRestore, error) {
-	doc := view.CheckpointRestore{Schema: view.CheckpointRestoreSchema, URL: from.URL, Dir: dir, Skipped: []view.CheckpointSkipped{}, LeftOut: []checkpoint.LeftOut{}, Notes: []string{}}
+func CheckpointRestore(ctx context.Context, req *runtime.Request, from CheckpointStore, dir string,
+	o checkpoint.RestoreOptions) (view.CheckpointRestore, error) {
+	doc := view.CheckpointRestore{
+		Schema: view.CheckpointRestoreSchema, URL: from.URL, Dir: dir, Skipped: []view.CheckpointSkipped{},
+		LeftOut: []checkpoint.LeftOut{}, Notes: []string{},
+	}
 	run, err := run(ctx, req, from)
 	if err != nil {
 		return doc, err
@@ -193,7 +217,8 @@ func CheckpointRestore(ctx context.Context, req *runtime.Request, from Checkpoin
 		}
 		return doc, checkpointError(err)
 	}
-	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(append(got.Notes, seen.read(got.Newest)...)), append([]checkpoint.LeftOut{}, got.Manifest.LeftOut...)
+	doc.Snapshot, doc.Notes, doc.LeftOut = &got.Snapshot, view.Lines(append(got.Notes, seen.read(got.Newest)...)), append(
+		[]checkpoint.LeftOut{}, got.Manifest.LeftOut...)
 	doc.Seconds = req.Now().Sub(started).Seconds()
 	return doc, nil
 }
@@ -229,7 +254,8 @@ func CheckpointList(ctx context.Context, req *runtime.Request, from CheckpointSt
 }
 
 // CheckpointVerify reads and verifies what the snapshots of a run need.
-func CheckpointVerify(ctx context.Context, req *runtime.Request, from CheckpointStore, seq int64, workers int) (view.CheckpointVerify, error) {
+func CheckpointVerify(ctx context.Context, req *runtime.Request, from CheckpointStore, seq int64,
+	workers int) (view.CheckpointVerify, error) {
 	run, err := run(ctx, req, from)
 	if err != nil {
 		return view.CheckpointVerify{}, err
@@ -246,7 +272,8 @@ func CheckpointVerify(ctx context.Context, req *runtime.Request, from Checkpoint
 }
 
 // CheckpointGC claims a run, drops snapshots beyond retention and deletes what none needs.
-func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore, keep checkpoint.Retention) (view.CheckpointGC, error) {
+func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore, keep checkpoint.Retention) (
+	view.CheckpointGC, error) {
 	doc := view.CheckpointGC{Schema: view.CheckpointGCSchema, URL: at.URL}
 	run, err := run(ctx, req, at)
 	if err != nil {
@@ -266,6 +293,7 @@ func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore,
 		return doc, checkpointError(err)
 	}
 	notes := append(a.Notes, seen.read(checkpoint.Newest(a.Head().Snapshots))...)
-	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(a.Head().Snapshots), view.Lines(notes)
+	doc.CheckpointCollected, doc.Kept, doc.Notes = view.NewCheckpointCollected(got), len(a.Head().Snapshots), view.Lines(
+		notes)
 	return doc, nil
 }

@@ -48,7 +48,9 @@ func TestCheckpointIsRestored(t *testing.T) {
 }
 
 func TestCheckpointsOfAnEmptyStore(t *testing.T) {
-	_, err := host.CheckpointRestore(t.Context(), apptest.Request(t, ""), host.CheckpointStore{URL: "file://" + t.TempDir()}, t.TempDir(), checkpoint.RestoreOptions{})
+	_, err := host.CheckpointRestore(t.Context(), apptest.Request(t, ""), host.CheckpointStore{
+		URL: "file://" + t.TempDir(),
+	}, t.TempDir(), checkpoint.RestoreOptions{})
 	var f *runtime.Error
 	if !errors.As(err, &f) {
 		t.Errorf("got %v, want an error of the application", err)

@@ -86,7 +86,10 @@ func enterCommand(req *runtime.Request, environ []string) (env []string, file st
 			err = json.Unmarshal(text, to)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, "", &runtime.Error{Code: "no_agent", Err: errors.New("the agent of this machine has not started yet"), Hint: "`curfew status NAME` shows what the machine does"}
+			return nil, "", &runtime.Error{
+				Code: "no_agent", Err: errors.New("the agent of this machine has not started yet"),
+				Hint: "`curfew status NAME` shows what the machine does",
+			}
 		}
 		if err != nil {
 			return nil, "", fmt.Errorf("read %s: %w", name, err)
@@ -94,7 +97,10 @@ func enterCommand(req *runtime.Request, environ []string) (env []string, file st
 	}
 	file = filepath.Join(place.State, "environment")
 	if _, err := os.Stat(file); err != nil {
-		return nil, "", &runtime.Error{Code: "not_ready", Err: errors.New("the set-up of this machine has not come so far yet"), Hint: "`curfew status NAME` shows its steps"}
+		return nil, "", &runtime.Error{
+			Code: "not_ready", Err: errors.New("the set-up of this machine has not come so far yet"),
+			Hint: "`curfew status NAME` shows its steps",
+		}
 	}
 	env = slices.Clone(environ)
 	set := maps.Clone(h.Env)
@@ -105,7 +111,9 @@ func enterCommand(req *runtime.Request, environ []string) (env []string, file st
 		set["HOME"] = place.Home
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		env = append(slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }), name+"="+set[name])
+		env = append(slices.DeleteFunc(env, func(v string) bool {
+			return strings.HasPrefix(v, name+"=")
+		}), name+"="+set[name])
 	}
 	return env, file, nil
 }

@@ -72,7 +72,8 @@ func openSeen(req *runtime.Request, run *checkpoint.Run) *seen {
 		err = errors.New("it is of another store")
 	}
 	if err != nil {
-		s.damaged, s.err = true, fmt.Errorf("which snapshot was seen before is not known: read %s: %w; remove the file to forget it", s.file, err)
+		s.damaged, s.err = true, fmt.Errorf(
+			"which snapshot was seen before is not known: read %s: %w; remove the file to forget it", s.file, err)
 		return s
 	}
 	s.rec = rec

@@ -37,7 +37,8 @@ func Yield(nice int) error {
 		if err := unix.Setpriority(unix.PRIO_PROCESS, id, nice); err != nil && err != unix.ESRCH {
 			return fmt.Errorf("set the niceness to %d: %w", nice, err)
 		}
-		if _, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, uintptr(id), ioprioLowest); errno != 0 && errno != unix.ESRCH && errno != unix.ENOSYS && errno != unix.EPERM {
+		if _, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, uintptr(id), ioprioLowest); errno != 0 &&
+			errno != unix.ESRCH && errno != unix.ENOSYS && errno != unix.EPERM {
 			return fmt.Errorf("set the disk priority: %w", errno)
 		}
 	}

@@ -44,7 +44,8 @@ func SignCall(ctx context.Context, req *runtime.Request, cfg config.Config, prof
 
 // verifyCaller is who signed for a binding, by the word of STS and the names of the
 // configuration.
-func verifyCaller(ctx context.Context, req *runtime.Request, cfg config.Config, signed, binding string) (approval.Person, error) {
+func verifyCaller(ctx context.Context, req *runtime.Request, cfg config.Config, signed, binding string) (
+	approval.Person, error) {
 	id, err := clouds.AWSCaller(req, cfg).Verify(ctx, signed, binding)
 	if err != nil {
 		return approval.Person{}, err
@@ -59,21 +60,30 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 		detail += " (approvals.sts_endpoint, a sandbox)"
 	}
 	name = cmp.Or(name, arn)
-	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.AWSCaller, Subject: arn, Detail: detail, Mapped: known, Signed: signed}}
+	return approval.Person{
+		Name: name, Roles: approval.Roles(cfg.Holders(), name),
+		Proof: approval.Proof{Kind: approval.AWSCaller, Subject: arn, Detail: detail, Mapped: known, Signed: signed},
+	}
 }
 
 // approvalBinding is what an approver signs: one decision about one request for one plan, until
 // its end, so that whoever may write to the state cannot make the approval count for longer.
 func approvalBinding(r approval.Request) string {
-	return strings.Join([]string{"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(), r.ExpiresAt.UTC().Format(time.RFC3339Nano), "approve"}, "\n")
+	return strings.Join([]string{
+		"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(), r.ExpiresAt.UTC().Format(time.RFC3339Nano), "approve",
+	}, "\n")
 }
 
 // CheckProof is the check of proofs at the time of their use. Self-declared names count
 // only where declared says so. actor is who carries it out; nil: whoever asked.
-func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *approval.Person) func(context.Context, approval.Request) error {
+func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *approval.Person) func(context.Context,
+	approval.Request) error {
 	return func(ctx context.Context, r approval.Request) error {
 		refuse := func(format string, args ...any) error {
-			return &approval.Refusal{Rule: approval.RuleProof, Why: fmt.Sprintf("the approval %s by %s does not count: ", r.ID, r.DecidedBy) + fmt.Sprintf(format, args...)}
+			return &approval.Refusal{
+				Rule: approval.RuleProof,
+				Why:  fmt.Sprintf("the approval %s by %s does not count: ", r.ID, r.DecidedBy) + fmt.Sprintf(format, args...),
+			}
 		}
 		var by approval.Person
 		switch {
@@ -90,7 +100,8 @@ func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *a
 		case r.Proof.Kind == approval.GitHubReview && req.Reviewed(r.ID):
 			return nil
 		case r.Proof.Kind == approval.GitHubReview && !declared:
-			return refuse("this run did not find its review; run it with --github in a workflow of the pull request, or approve with AWS credentials")
+			return refuse("this run did not find its review; run it with --github in a workflow of the pull request, or " +
+				"approve with AWS credentials")
 		case !declared:
 			return refuse("its identity is %s; approve with AWS credentials, or set approvals.accept: [self-declared]", r.Proof)
 		default:
@@ -114,7 +125,8 @@ func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *a
 
 // verifySigner is who signed an approval, by the word of STS now, or at an earlier run of this
 // user of which a receipt is kept: a proof is fresh for 15 minutes, a grace may be longer.
-func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request) (approval.Person, error) {
+func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request) (approval.Person,
+	error) {
 	sum := sha256.Sum256([]byte(approvalBinding(r) + "\n" + r.Proof.Signed))
 	receipt := filepath.Join(cfg.DataDir, "proofs", hex.EncodeToString(sum[:]))
 	if cfg.DataDir != "" && r.Proof.Signed != "" {
@@ -139,7 +151,8 @@ func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, 
 const FixKind = "fix"
 
 // Approver is who decides a request, with the proof that its kind needs.
-func Approver(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request, proof string, allow bool) (approval.Person, error) {
+func Approver(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request, proof string,
+	allow bool) (approval.Person, error) {
 	needs := r.Kind == FixKind && !cfg.Approvals.Accepts(approval.SelfDeclared)
 	if who, served := req.Caller.Served(); served {
 		return decider(req, cfg, who, r, allow && needs)
@@ -150,13 +163,20 @@ func Approver(ctx context.Context, req *runtime.Request, cfg config.Config, r ap
 		case err == nil:
 			return who, nil
 		case errors.Is(err, clouds.ErrNoCredentials):
-			return who, &runtime.Error{Class: runtime.Denied, Code: "not_approved", Err: fmt.Errorf("request %s needs a verified identity: %w", r.ID, err),
+			return who, &runtime.Error{
+				Class: runtime.Denied, Code: "not_approved", Err: fmt.Errorf("request %s needs a verified identity: %w", r.ID,
+					err),
 				Hint: "sign in to AWS as yourself, or set approvals.accept: [self-declared]; `curfew whoami` shows who you are"}
 		}
-		return who, &runtime.Error{Class: runtime.Denied, Code: "not_approved", Err: fmt.Errorf("request %s needs a verified identity: %w", r.ID, err), Hint: "`curfew whoami` shows who you are"}
+		return who, &runtime.Error{
+			Class: runtime.Denied, Code: "not_approved",
+			Err: fmt.Errorf("request %s needs a verified identity: %w", r.ID, err), Hint: "`curfew whoami` shows who you are",
+		}
 	}
 	if allow && needs {
-		return approval.Person{}, &runtime.Error{Class: runtime.Denied, Code: "not_approved", Err: fmt.Errorf("request %s needs a verified identity, and a name is self-declared", r.ID),
+		return approval.Person{}, &runtime.Error{
+			Class: runtime.Denied, Code: "not_approved",
+			Err:  fmt.Errorf("request %s needs a verified identity, and a name is self-declared", r.ID),
 			Hint: "approve with AWS credentials, or set approvals.accept: [self-declared]"}
 	}
 	return req.Declared(cfg)

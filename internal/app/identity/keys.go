@@ -24,7 +24,9 @@ import (
 func AnchorError(err error) error {
 	var bad *document.Error
 	if errors.As(err, &bad) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: err, Hint: "`curfew audit --anchor` writes one"}
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_file", Err: err, Hint: "`curfew audit --anchor` writes one",
+		}
 	}
 	return clouds.CloudError(err)
 }
@@ -107,7 +109,8 @@ func VerifyingKey(req *runtime.Request, cfg config.Config) (ed25519.PublicKey, e
 	}
 	key, err := readKey(keyPath(req, cfg))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &runtime.Error{Class: runtime.Usage, Code: "no_key", Err: errors.New("there is no key here by which an anchor could be verified"),
+		return nil, &runtime.Error{
+			Class: runtime.Usage, Code: "no_key", Err: errors.New("there is no key here by which an anchor could be verified"),
 			Hint: "set audit.public_key to the key that `curfew audit --anchor` printed"}
 	}
 	if err != nil {
@@ -139,7 +142,10 @@ func SigningKey(req *runtime.Request, cfg config.Config) (ed25519.PrivateKey, er
 }
 
 func keyFailure(err error) error {
-	return &runtime.Error{Class: runtime.Usage, Code: "invalid_key", Err: err, Hint: "audit.key names a file with an Ed25519 key, PKCS #8 as PEM, that only its owner can read"}
+	return &runtime.Error{
+		Class: runtime.Usage, Code: "invalid_key", Err: err,
+		Hint: "audit.key names a file with an Ed25519 key, PKCS #8 as PEM, that only its owner can read",
+	}
 }
 
 // readKey reads a private key that only its owner can read.

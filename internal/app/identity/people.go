@@ -45,7 +45,9 @@ func Directory(ctx context.Context, req *runtime.Request) (view.People, error) {
 	for name := range holders {
 		has := cfg.People[name]
 		list := func(all []string) []string { return append([]string{}, all...) }
-		doc.People = append(doc.People, view.Person{Name: name, Roles: list(approval.Roles(holders, name)), Mail: list(has.Mail), OIDC: list(has.OIDC), AWS: list(has.AWS),
+		doc.People = append(doc.People, view.Person{
+			Name: name, Roles: list(approval.Roles(holders, name)), Mail: list(has.Mail), OIDC: list(has.OIDC),
+			AWS:   list(has.AWS),
 			Slack: list(has.Slack), GitHub: list(has.GitHub), Linux: list(has.Linux), Tags: list(has.Tags)})
 	}
 	slices.SortFunc(doc.People, func(a, b view.Person) int { return strings.Compare(a.Name, b.Name) })
@@ -70,7 +72,11 @@ func Asker(ctx context.Context, req *runtime.Request, cfg config.Config, by view
 	}
 	who, err := SignedIn(ctx, req, cfg, "curfew gate")
 	if err != nil {
-		return who, &runtime.Error{Class: runtime.Usage, Code: "no_identity", Err: fmt.Errorf("the shared settings take verified identities alone: %w", err), Hint: "`curfew whoami` shows who you are"}
+		return who, &runtime.Error{
+			Class: runtime.Usage, Code: "no_identity",
+			Err:  fmt.Errorf("the shared settings take verified identities alone: %w", err),
+			Hint: "`curfew whoami` shows who you are",
+		}
 	}
 	who.Proof.Signed = ""
 	return who, nil
@@ -78,19 +84,22 @@ func Asker(ctx context.Context, req *runtime.Request, cfg config.Config, by view
 
 // People is the configuration with the roles and identities that count: those of the shared
 // settings where there are any, also where the local ones are weaker and decide nothing.
-func People(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store) (config.Config, view.Decider, error) {
+func People(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store) (config.Config, view.Decider,
+	error) {
 	under, by, err := req.Governed(ctx, cfg, s)
 	weaker := (*runtime.Error)(nil)
 	if !errors.As(err, &weaker) || weaker.Code != "weaker_settings" {
 		return under, by, err
 	}
 	shared, set, err := req.Shared(ctx, s)
-	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = shared.Approvers, shared.People, shared.Approvals, shared.GitHub
+	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = shared.Approvers, shared.People, shared.Approvals,
+		shared.GitHub
 	return cfg, view.Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash()}, err
 }
 
 // Admin is who may set settings, by those that judge.
-func Admin(ctx context.Context, req *runtime.Request, cfg config.Config, judge config.Shared, binding string) (approval.Person, error) {
+func Admin(ctx context.Context, req *runtime.Request, cfg config.Config, judge config.Shared, binding string) (
+	approval.Person, error) {
 	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = judge.Approvers, judge.People, judge.Approvals, judge.GitHub
 	who, err := req.Declared(cfg)
 	if _, served := req.Caller.Served(); served && !who.Proof.Verified() { // the owner of the service: by what judges
@@ -100,10 +109,16 @@ func Admin(ctx context.Context, req *runtime.Request, cfg config.Config, judge c
 		who, err = SignedIn(ctx, req, cfg, "curfew settings "+binding)
 	}
 	if err != nil {
-		return who, &runtime.Error{Class: runtime.Denied, Code: "not_admin", Err: fmt.Errorf("who sets the settings is not verified: %w", err), Hint: "`curfew whoami` shows who you are"}
+		return who, &runtime.Error{
+			Class: runtime.Denied, Code: "not_admin", Err: fmt.Errorf("who sets the settings is not verified: %w", err),
+			Hint: "`curfew whoami` shows who you are",
+		}
 	}
 	if !slices.Contains(who.Roles, config.AdminRole) {
-		return who, &runtime.Error{Class: runtime.Denied, Code: "not_admin", Err: fmt.Errorf("%s (%s) has not the role %s", who.Name, who.Proof, config.AdminRole)}
+		return who, &runtime.Error{
+			Class: runtime.Denied, Code: "not_admin",
+			Err: fmt.Errorf("%s (%s) has not the role %s", who.Name, who.Proof, config.AdminRole),
+		}
 	}
 	return who, nil
 }

@@ -25,7 +25,8 @@ import (
 // verifiedCaller refuses the caller of a service whose identity is self-declared.
 func verifiedCaller(who approval.Person) (approval.Person, error) {
 	if !who.Proof.Verified() {
-		return who, &runtime.Error{Class: runtime.Denied, Code: "not_verified", Err: fmt.Errorf("the identity of %s is self-declared", who.Name),
+		return who, &runtime.Error{
+			Class: runtime.Denied, Code: "not_verified", Err: fmt.Errorf("the identity of %s is self-declared", who.Name),
 			Hint: "sign in with a token, the sign-in provider or AWS credentials"}
 	}
 	return who, nil
@@ -33,7 +34,8 @@ func verifiedCaller(who approval.Person) (approval.Person, error) {
 
 // decider is the caller as who decides a request, with the word of this service for
 // the proof, so that whoever carries the request out can verify it.
-func decider(req *runtime.Request, cfg config.Config, who approval.Person, r approval.Request, needs bool) (approval.Person, error) {
+func decider(req *runtime.Request, cfg config.Config, who approval.Person, r approval.Request,
+	needs bool) (approval.Person, error) {
 	if !who.Proof.Verified() {
 		if needs {
 			return verifiedCaller(who)
@@ -51,7 +53,9 @@ func decider(req *runtime.Request, cfg config.Config, who approval.Person, r app
 // voucherText is what a service signs: who made one decision about one request for one plan, and
 // how the service verified that.
 func voucherText(r approval.Request, who approval.Person) []byte {
-	return []byte(strings.Join([]string{"curfew.vouch/v1", approvalBinding(r), who.Name, string(who.Proof.Kind), who.Proof.Subject}, "\n"))
+	return []byte(strings.Join([]string{
+		"curfew.vouch/v1", approvalBinding(r), who.Name, string(who.Proof.Kind), who.Proof.Subject,
+	}, "\n"))
 }
 
 // verifyVoucher is who approved a request at a service, by the signature of the service and the
@@ -154,10 +158,17 @@ func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (vie
 		case what == "" || role != what && team == "":
 			return none, runtime.Invalid("--role %q: it is a role, alone or with a team such as approver@vision", role)
 		case !decides:
-		case !slices.Contains(approval.ServiceRoles, what) && !slices.ContainsFunc(approval.Roles(cfg.Holders(), name), func(has string) bool { return has == role }):
-			return none, runtime.Invalid("--role %q: it is none of %s, and approvers gives it to no one of that name", role, strings.Join(approval.ServiceRoles, ", "))
-		case !approval.Same(cfg.Known(who).Name, name) || !who.Proof.Verified() && !cfg.Approvals.Accepts(approval.SelfDeclared):
-			return none, &runtime.Error{Class: runtime.Denied, Code: "not_yours", Err: fmt.Errorf("a token that decides requests (%s) speaks for %s, and only %s creates it, by a verified identity", role, name, name),
+		case !slices.Contains(approval.ServiceRoles, what) && !slices.ContainsFunc(approval.Roles(cfg.Holders(), name),
+			func(has string) bool { return has == role }):
+			return none, runtime.Invalid("--role %q: it is none of %s, and approvers gives it to no one of that name", role,
+				strings.Join(approval.ServiceRoles, ", "))
+		case !approval.Same(cfg.Known(who).Name, name) || !who.Proof.Verified() &&
+			!cfg.Approvals.Accepts(approval.SelfDeclared):
+			return none, &runtime.Error{
+				Class: runtime.Denied, Code: "not_yours",
+				Err: fmt.Errorf(
+					"a token that decides requests (%s) speaks for %s, and only %s creates it, by a verified identity", role, name,
+					name),
 				Hint: "sign in to AWS or to the service as that person, or leave the role out"}
 		}
 	}
@@ -166,8 +177,11 @@ func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (vie
 		return none, err
 	}
 	hash, id, _ := HashToken(text)
-	v := store.Token{ID: id, Hash: hash, Name: name, Roles: o.Roles, CreatedBy: who.Name, CreatedAt: now, ExpiresAt: now.Add(length)}
-	if err := s.Callers().Create(ctx, v, tokenEntry(v, now, who.Name, "created, expires "+v.ExpiresAt.UTC().Format(time.RFC3339))); err != nil {
+	v := store.Token{
+		ID: id, Hash: hash, Name: name, Roles: o.Roles, CreatedBy: who.Name, CreatedAt: now, ExpiresAt: now.Add(length),
+	}
+	if err := s.Callers().Create(ctx, v,
+		tokenEntry(v, now, who.Name, "created, expires "+v.ExpiresAt.UTC().Format(time.RFC3339))); err != nil {
 		return none, err
 	}
 	return view.NewToken{Schema: view.NewTokenSchema, Token: newTokenDoc(v, now), Secret: text}, nil
@@ -175,7 +189,8 @@ func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (vie
 
 // tokenAdmin is who may make and end tokens: an admin where shared settings bind, else whoever
 // has the state.
-func tokenAdmin(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider) (approval.Person, error) {
+func tokenAdmin(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider) (approval.Person,
+	error) {
 	if _, served := req.Caller.Served(); served || by.Advisory {
 		if !served && !cfg.Approvals.Accepts(approval.SelfDeclared) {
 			if who, err := SignedIn(ctx, req, cfg, "curfew token"); err == nil {
@@ -184,15 +199,21 @@ func tokenAdmin(ctx context.Context, req *runtime.Request, cfg config.Config, by
 		}
 		return req.Declared(cfg)
 	}
-	return Admin(ctx, req, cfg, config.Shared{Approvers: cfg.Approvers, People: cfg.People, Approvals: cfg.Approvals, GitHub: cfg.GitHub}, "token")
+	return Admin(ctx, req, cfg, config.Shared{
+		Approvers: cfg.Approvers, People: cfg.People, Approvals: cfg.Approvals, GitHub: cfg.GitHub,
+	}, "token")
 }
 
 func tokenEntry(v store.Token, now time.Time, who, outcome string) action.Entry {
-	return action.Entry{At: now, Actor: who, What: action.EventToken, Because: "token " + v.ID + " of " + v.Name + ": " + strings.Join(v.Roles, ", "), Outcome: outcome}
+	return action.Entry{
+		At: now, Actor: who, What: action.EventToken,
+		Because: "token " + v.ID + " of " + v.Name + ": " + strings.Join(v.Roles, ", "), Outcome: outcome,
+	}
 }
 
 func newTokenDoc(v store.Token, now time.Time) view.Token {
-	return view.NewTokenDoc(view.Token{ID: v.ID, Name: v.Name, Roles: v.Roles, CreatedBy: v.CreatedBy}, v.CreatedAt, v.ExpiresAt, v.UsedAt, v.RevokedAt, now)
+	return view.NewTokenDoc(view.Token{ID: v.ID, Name: v.Name, Roles: v.Roles, CreatedBy: v.CreatedBy}, v.CreatedAt,
+		v.ExpiresAt, v.UsedAt, v.RevokedAt, now)
 }
 
 // Tokens are all tokens, the newest first.
@@ -230,9 +251,14 @@ func RevokeToken(ctx context.Context, req *runtime.Request, id string) (view.One
 	if err != nil {
 		return none, err
 	}
-	v, err := s.Callers().Revoke(ctx, id, now, func(v store.Token) action.Entry { return tokenEntry(v, now, who.Name, "revoked") })
+	v, err := s.Callers().Revoke(ctx, id, now, func(v store.Token) action.Entry {
+		return tokenEntry(v, now, who.Name, "revoked")
+	})
 	if errors.Is(err, store.ErrNoToken) {
-		return none, &runtime.Error{Code: "not_found", Err: fmt.Errorf("there is no token whose id begins with %q", id), Hint: "`curfew token list` lists them"}
+		return none, &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("there is no token whose id begins with %q", id),
+			Hint: "`curfew token list` lists them",
+		}
 	}
 	if err != nil {
 		return none, err
@@ -245,13 +271,17 @@ func RevokeToken(ctx context.Context, req *runtime.Request, id string) (view.One
 // is a program: its token has its own roles, and decides no requests.
 func PersonOfToken(req *runtime.Request, cfg config.Config, v store.Token) approval.Person {
 	name, known := cfg.Named(v.Name)
-	p := approval.Person{Name: name, Proof: approval.Proof{Kind: approval.Token, Subject: v.ID, Detail: "verified by the service", Mapped: known}}
+	p := approval.Person{
+		Name:  name,
+		Proof: approval.Proof{Kind: approval.Token, Subject: v.ID, Detail: "verified by the service", Mapped: known},
+	}
 	if held := approval.Roles(cfg.Holders(), name); known || len(held) > 0 {
 		p.Roles = approval.Within(held, v.Roles)
 		return p
 	}
 	for _, role := range v.Roles {
-		if what, _ := approval.SplitRole(role); what != approval.RoleApprover && slices.Contains(approval.ServiceRoles, what) {
+		if what, _ := approval.SplitRole(role); what != approval.RoleApprover &&
+			slices.Contains(approval.ServiceRoles, what) {
 			p.Roles = append(p.Roles, role)
 		}
 	}
@@ -264,7 +294,10 @@ func PersonOfSignIn(req *runtime.Request, cfg config.Config, issuer, subject, ve
 	if !known {
 		name = subject
 	}
-	p := approval.Person{Name: name, Proof: approval.Proof{Kind: approval.OIDC, Subject: subject, Detail: "verified by " + issuer, Mapped: known}}
+	p := approval.Person{
+		Name:  name,
+		Proof: approval.Proof{Kind: approval.OIDC, Subject: subject, Detail: "verified by " + issuer, Mapped: known},
+	}
 	if known {
 		p.Roles = approval.Roles(cfg.Holders(), name)
 	}
@@ -273,7 +306,8 @@ func PersonOfSignIn(req *runtime.Request, cfg config.Config, issuer, subject, ve
 
 // StartSession makes a token for a person who has signed in, with the roles that they have, and
 // records the sign-in. A new sign-in always has a new token.
-func StartSession(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string, error) {
+func StartSession(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string,
+	error) {
 	_, s, err := req.State(ctx)
 	if err != nil {
 		return "", err
@@ -285,7 +319,10 @@ func StartSession(ctx context.Context, req *runtime.Request, who approval.Person
 	}
 	hash, id, _ := HashToken(text)
 	now := req.Now().UTC()
-	v := store.Token{ID: id, Hash: hash, Name: who.Name, Roles: who.Roles, CreatedBy: who.Proof.String(), CreatedAt: now, ExpiresAt: now.Add(length)}
+	v := store.Token{
+		ID: id, Hash: hash, Name: who.Name, Roles: who.Roles, CreatedBy: who.Proof.String(), CreatedAt: now,
+		ExpiresAt: now.Add(length),
+	}
 	return text, s.Callers().Create(ctx, v, tokenEntry(v, now, who.Name, "signed in by "+who.Proof.String()))
 }
 
@@ -303,7 +340,9 @@ func EndSession(ctx context.Context, req *runtime.Request, token string) error {
 	now := req.Now().UTC()
 	v, err := s.Callers().Token(ctx, hash, now)
 	if err == nil {
-		_, err = s.Callers().Revoke(ctx, v.ID, now, func(v store.Token) action.Entry { return tokenEntry(v, now, v.Name, "signed out") })
+		_, err = s.Callers().Revoke(ctx, v.ID, now, func(v store.Token) action.Entry {
+			return tokenEntry(v, now, v.Name, "signed out")
+		})
 	}
 	if errors.Is(err, store.ErrNoToken) {
 		return nil
@@ -313,7 +352,8 @@ func EndSession(ctx context.Context, req *runtime.Request, token string) error {
 
 // SignedCall is who presigned a call of GetCallerIdentity for a binding, by the word of STS.
 // The proof is used once, and at most maxAge old.
-func SignedCall(ctx context.Context, req *runtime.Request, signed, binding string, maxAge time.Duration) (approval.Person, error) {
+func SignedCall(ctx context.Context, req *runtime.Request, signed, binding string, maxAge time.Duration) (
+	approval.Person, error) {
 	cfg, _, err := PeopleInForce(ctx, req)
 	if err != nil {
 		return approval.Person{}, err
@@ -328,7 +368,10 @@ func SignedCall(ctx context.Context, req *runtime.Request, signed, binding strin
 	c.MaxAge = maxAge
 	id, err := c.Verify(ctx, signed, binding)
 	if err != nil {
-		return approval.Person{}, &runtime.Error{Class: runtime.Denied, Code: "not_verified", Err: err, Hint: "presign the call again: it is for one request, within " + maxAge.String()}
+		return approval.Person{}, &runtime.Error{
+			Class: runtime.Denied, Code: "not_verified", Err: err,
+			Hint: "presign the call again: it is for one request, within " + maxAge.String(),
+		}
 	}
 	sum := sha256.Sum256([]byte(signed))
 	if err := s.Callers().UseProof(ctx, hex.EncodeToString(sum[:]), now, now.Add(-time.Hour)); err != nil {
@@ -362,8 +405,11 @@ func Whoami(ctx context.Context, req *runtime.Request) (view.Whoami, error) {
 	if failed != nil {
 		who = declared
 	}
-	doc := view.Whoami{Schema: view.WhoamiSchema, Name: who.Name, Declared: declared.Name, Proof: string(who.Proof.Kind), Verified: who.Proof.Verified(),
-		Subject: who.Proof.Subject, VerifiedBy: who.Proof.Detail, InPeople: who.Proof.Mapped, Roles: append([]string{}, who.Roles...),
+	doc := view.Whoami{
+		Schema: view.WhoamiSchema, Name: who.Name, Declared: declared.Name, Proof: string(who.Proof.Kind),
+		Verified: who.Proof.Verified(),
+		Subject:  who.Proof.Subject, VerifiedBy: who.Proof.Detail, InPeople: who.Proof.Mapped,
+		Roles:      append([]string{}, who.Roles...),
 		OpensFixes: cfg.Approvals.Accepts(who.Proof.Kind), Settings: by}
 	if failed != nil {
 		why := failed.Error()

@@ -17,7 +17,9 @@ people:
 
 func TestTokenNamesItsPersonUntilRevoked(t *testing.T) {
 	req := apptest.Request(t, people)
-	made, err := identity.CreateToken(t.Context(), req, identity.TokenOptions{Name: "ci", Roles: []string{approval.RoleViewer}})
+	made, err := identity.CreateToken(t.Context(), req, identity.TokenOptions{
+		Name: "ci", Roles: []string{approval.RoleViewer},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,9 @@ func TestServedCallerHasToBeVerified(t *testing.T) {
 	if !errors.As(err, &f) || f.Code != "not_verified" {
 		t.Errorf("got %v, want not_verified", err)
 	}
-	req.Caller = runtime.ServedCaller(approval.Person{Name: "bo", Proof: approval.Proof{Kind: approval.Token, Subject: "bo"}})
+	req.Caller = runtime.ServedCaller(approval.Person{
+		Name: "bo", Proof: approval.Proof{Kind: approval.Token, Subject: "bo"},
+	})
 	if who, err := identity.SignedIn(t.Context(), req, cfg, "test"); err != nil || who.Name != "bo" {
 		t.Errorf("got %q, %v, want bo", who.Name, err)
 	}

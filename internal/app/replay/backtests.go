@@ -44,7 +44,10 @@ func newReplayJob(req *runtime.Request, cfg config.Config, of view.BacktestAsked
 	var r replayJob
 	name := func(option string) string { return strings.ReplaceAll(option, "-", "_") }
 	var err error
-	if r.params, err = (TraceOptions{Trace: of.Trace, Columns: of.Columns, Step: of.Step, Price: of.Price, RestartCost: of.RestartCost, Resource: of.Resource, IdleBelow: of.IdleBelow}).Params(name); err != nil {
+	if r.params, err = (TraceOptions{
+		Trace: of.Trace, Columns: of.Columns, Step: of.Step, Price: of.Price, RestartCost: of.RestartCost,
+		Resource: of.Resource, IdleBelow: of.IdleBelow,
+	}).Params(name); err != nil {
 		return r, err
 	}
 	r.params.Baselines, r.params.Caps = of.Baselines, of.Caps
@@ -79,11 +82,14 @@ func newReplayJob(req *runtime.Request, cfg config.Config, of view.BacktestAsked
 	switch of.From {
 	case FromPrometheus, FromCloud:
 	case "":
-		return r, runtime.Invalid("name a trace under serve.trace_paths, or from where the history is recorded: from is prometheus or cloudwatch")
+		return r, runtime.Invalid("name a trace under serve.trace_paths, or from where the history is recorded: from is " +
+			"prometheus or cloudwatch")
 	default:
 		return r, runtime.Invalid("from %q: it is prometheus or cloudwatch", of.From)
 	}
-	r.record = RecordOptions{From: of.From, Period: runtime.Period{Since: of.Since, Until: of.Until}, Step: r.params.Format.Step}
+	r.record = RecordOptions{
+		From: of.From, Period: runtime.Period{Since: of.Since, Until: of.Until}, Step: r.params.Format.Step,
+	}
 	if r.record.Since == "" {
 		r.record.Since = "7d"
 	}
@@ -121,7 +127,10 @@ func CreateBacktest(ctx context.Context, req *runtime.Request, of view.BacktestA
 	b := store.Backtest{ID: hex.EncodeToString(raw), CreatedBy: by, CreatedAt: req.Now().UTC(), Spec: string(spec)}
 	err = s.Backtests().Create(ctx, b, openBacktests, keptBacktests, backtestEntry(req, by, b.ID, "asked for"))
 	if errors.Is(err, store.ErrTooManyBacktests) {
-		err = &runtime.Error{Class: runtime.Held, Code: "too_many", Err: fmt.Errorf("%d backtests wait", openBacktests), Hint: "cancel one, or wait until one has ended"}
+		err = &runtime.Error{
+			Class: runtime.Held, Code: "too_many", Err: fmt.Errorf("%d backtests wait", openBacktests),
+			Hint: "cancel one, or wait until one has ended",
+		}
 	}
 	if err != nil {
 		return none, err
@@ -131,7 +140,9 @@ func CreateBacktest(ctx context.Context, req *runtime.Request, of view.BacktestA
 
 // backtestEntry is what the audit log holds of a backtest.
 func backtestEntry(req *runtime.Request, by, id, outcome string) action.Entry {
-	return action.Entry{At: req.Now().UTC(), Actor: by, What: action.EventBacktest, Item: id, Because: "backtest " + id, Outcome: outcome}
+	return action.Entry{
+		At: req.Now().UTC(), Actor: by, What: action.EventBacktest, Item: id, Because: "backtest " + id, Outcome: outcome,
+	}
 }
 
 // Backtests are all replays that the state keeps, the newest first.
@@ -152,7 +163,10 @@ func Backtests(ctx context.Context, req *runtime.Request) (view.Backtests, error
 }
 
 func backtestJob(b store.Backtest) (view.BacktestJob, error) {
-	j := view.BacktestJob{ID: b.ID, State: string(b.State), ProgressPercent: b.Progress, CreatedBy: b.CreatedBy, CreatedAt: b.CreatedAt.UTC(), Attempts: b.Attempts, Note: b.Note}
+	j := view.BacktestJob{
+		ID: b.ID, State: string(b.State), ProgressPercent: b.Progress, CreatedBy: b.CreatedBy,
+		CreatedAt: b.CreatedAt.UTC(), Attempts: b.Attempts, Note: b.Note,
+	}
 	for to, at := range map[**time.Time]time.Time{&j.StartedAt: b.StartedAt, &j.EndedAt: b.EndedAt} {
 		if !at.IsZero() {
 			utc := at.UTC()
@@ -174,7 +188,9 @@ func keptBacktest(ctx context.Context, req *runtime.Request, id string) (store.B
 	defer s.Close()
 	b, err := s.Backtests().Get(ctx, id)
 	if errors.Is(err, store.ErrNoBacktest) {
-		err = &runtime.Error{Code: "not_found", Err: fmt.Errorf("there is no backtest %s", id), Hint: "GET /api/v1/backtests lists them"}
+		err = &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("there is no backtest %s", id), Hint: "GET /api/v1/backtests lists them",
+		}
 	}
 	return b, err
 }
@@ -198,9 +214,14 @@ func BacktestResult(ctx context.Context, req *runtime.Request, id string) (json.
 	case err != nil:
 		return nil, err
 	case b.State.Open():
-		return nil, &runtime.Error{Class: runtime.Held, Code: "not_done", Err: fmt.Errorf("backtest %s is %s, at %d%%", id, b.State, b.Progress), Hint: "ask again when it is done"}
+		return nil, &runtime.Error{
+			Class: runtime.Held, Code: "not_done", Err: fmt.Errorf("backtest %s is %s, at %d%%", id, b.State, b.Progress),
+			Hint: "ask again when it is done",
+		}
 	case b.State != store.BacktestDone:
-		return nil, &runtime.Error{Code: "not_found", Err: fmt.Errorf("backtest %s has no result: it is %s: %s", id, b.State, b.Note)}
+		return nil, &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("backtest %s has no result: it is %s: %s", id, b.State, b.Note),
+		}
 	}
 	return json.RawMessage(b.Result), nil
 }
@@ -222,7 +243,10 @@ func CancelBacktest(ctx context.Context, req *runtime.Request, id string, anyone
 		return none, err
 	}
 	if !anyones && b.CreatedBy != by {
-		return none, &runtime.Error{Class: runtime.Denied, Code: "forbidden", Err: fmt.Errorf("backtest %s is of %s", id, b.CreatedBy), Hint: "an operator may cancel it"}
+		return none, &runtime.Error{
+			Class: runtime.Denied, Code: "forbidden", Err: fmt.Errorf("backtest %s is of %s", id, b.CreatedBy),
+			Hint: "an operator may cancel it",
+		}
 	}
 	err = s.Backtests().Cancel(ctx, id, "canceled by "+by, req.Now().UTC(), backtestEntry(req, by, id, "canceled"))
 	if errors.Is(err, store.ErrBacktestEnded) {

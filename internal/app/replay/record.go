@@ -63,7 +63,9 @@ func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o Rec
 	}
 	bar := req.Progress("record")
 	defer bar.Finish()
-	r := &recorder{progress: bar.Report, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{}}
+	r := &recorder{
+		progress: bar.Report, about: map[inventory.Ref]*usage.Description{}, doc: &doc, seen: map[string]bool{},
+	}
 	var accounts []gauged
 	var unread error
 	for _, f := range of {
@@ -75,7 +77,12 @@ func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o Rec
 			return doc, err
 		case err != nil:
 			unread = cmp.Or(unread, err)
-			doc.Add([]inventory.BlindSpot{{What: "account " + cmp.Or(strings.Join(f.AssumeRoles, " "), "of the credentials"), Why: err.Error(), Effect: "its machines are not recorded"}})
+			doc.Add([]inventory.BlindSpot{
+				{
+					What: "account " + cmp.Or(strings.Join(f.AssumeRoles, " "), "of the credentials"), Why: err.Error(),
+					Effect: "its machines are not recorded",
+				},
+			})
 			continue
 		}
 		doc.Add(spots)
@@ -92,7 +99,10 @@ func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o Rec
 	}
 	switch {
 	case len(of) == 0:
-		return doc, &runtime.Error{Code: "no_account", Err: errors.New("record: no account is known yet"), Hint: "/readyz of the service says what is wrong"}
+		return doc, &runtime.Error{
+			Code: "no_account", Err: errors.New("record: no account is known yet"),
+			Hint: "/readyz of the service says what is wrong",
+		}
 	case len(accounts) == 0:
 		return doc, unread
 	}
@@ -115,7 +125,8 @@ type gauged struct {
 }
 
 // gaugedOf are the machines that run in an account, with the sources of a recording.
-func gaugedOf(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, from string, bar runtime.Bar) (of gauged, spots []inventory.BlindSpot, err error) {
+func gaugedOf(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, from string,
+	bar runtime.Bar) (of gauged, spots []inventory.BlindSpot, err error) {
 	setting, err := clouds.Setting(ctx, req, cfg, f)
 	if err != nil {
 		return of, nil, err
@@ -125,10 +136,13 @@ func gaugedOf(ctx context.Context, req *runtime.Request, cfg config.Config, f cl
 		return server != (from == FromPrometheus)
 	})
 	if len(of.sources) == 0 {
-		return of, nil, &runtime.Error{Class: runtime.Usage, Code: "no_source", Err: fmt.Errorf("record --from %s: there is no such source", from),
+		return of, nil, &runtime.Error{
+			Class: runtime.Usage, Code: "no_source", Err: fmt.Errorf("record --from %s: there is no such source", from),
 			Hint: "give --metrics-source URL, or metrics.sources in curfew.yaml"}
 	}
-	listed, err := setting.Lister.List(ctx, round.Query{Now: setting.Clock().UTC(), Progress: bar.Report, Kinds: clouds.MachineKinds})
+	listed, err := setting.Lister.List(ctx, round.Query{
+		Now: setting.Clock().UTC(), Progress: bar.Report, Kinds: clouds.MachineKinds,
+	})
 	if err != nil {
 		return of, nil, clouds.CloudError(err)
 	}
@@ -159,7 +173,8 @@ type recorder struct {
 
 // describe returns what a trace says of a machine itself.
 func describe(m *inventory.Resource) *usage.Description {
-	return &usage.Description{Kind: m.Kind, Lifetime: m.Lifetime, Purpose: m.Purpose, Type: m.Type, Team: m.Owner.Team, Project: m.Owner.Project,
+	return &usage.Description{
+		Kind: m.Kind, Lifetime: m.Lifetime, Purpose: m.Purpose, Type: m.Type, Team: m.Owner.Team, Project: m.Owner.Project,
 		User: m.Owner.User, Environment: m.Owner.Environment, Tags: m.Tags, GPUs: m.Size.GPUs, Launched: m.CreatedAt}
 }
 
@@ -190,7 +205,9 @@ func (r *recorder) record(ctx context.Context, accounts []gauged, o RecordOption
 	}
 	for _, a := range accounts {
 		for part := range slices.Chunk(a.machines, cloudSlice) {
-			if err := r.slice(ctx, gauged{part, a.sources}, usage.Interval{From: r.doc.Since, To: r.doc.Until, Step: o.Step}); err != nil {
+			if err := r.slice(ctx, gauged{
+				part, a.sources,
+			}, usage.Interval{From: r.doc.Since, To: r.doc.Until, Step: o.Step}); err != nil {
 				return err
 			}
 			done(part[0].ID, chunks)

@@ -96,8 +96,11 @@ func metersOf(r *inventory.Resource) []inventory.Meter {
 	if r.Type == "" || r.Kind != inventory.KindInstance {
 		return nil
 	}
-	machine := &inventory.Resource{ID: r.ID, Kind: r.Kind, Cloud: "aws", Region: TracedRegion, Type: r.Type, State: inventory.StateRunning,
-		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy}}
+	machine := &inventory.Resource{
+		ID: r.ID, Kind: r.Kind, Cloud: "aws", Region: TracedRegion, Type: r.Type, State: inventory.StateRunning,
+		Detail: &inventory.Instance{
+			Market: inventory.OnDemand, Platform: inventory.LinuxPlatform, Tenancy: inventory.SharedTenancy,
+		}}
 	priceaws.Attach([]*inventory.Resource{machine})
 	return machine.Meters
 }
@@ -121,7 +124,10 @@ func OpenTrace(ctx context.Context, req *runtime.Request, name string, format *u
 // TraceError says what to do about a trace that cannot be replayed.
 func TraceError(trace string, err error) error {
 	if errors.Is(err, backtest.ErrNothingMeasured) {
-		return &runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("%s: %w", trace, err), Hint: "--map gpu_util=COLUMN names the column"}
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("%s: %w", trace, err),
+			Hint: "--map gpu_util=COLUMN names the column",
+		}
 	}
 	return clouds.CloudError(err)
 }

@@ -41,7 +41,9 @@ func traced(t *testing.T) (*runtime.Request, string) {
 
 func TestBacktestIsCarriedOut(t *testing.T) {
 	req, trace := traced(t)
-	made, err := replay.CreateBacktest(t.Context(), req, view.BacktestAsked{Trace: trace, Price: "10", RestartCost: "5m", Baselines: true})
+	made, err := replay.CreateBacktest(t.Context(), req, view.BacktestAsked{
+		Trace: trace, Price: "10", RestartCost: "5m", Baselines: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,9 @@ func TestBacktestIsCarriedOut(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		replay.RunBacktests(ctx, req.Fresh(), replay.BacktestRunner{Store: s, TTL: time.Minute, Poll: time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+		replay.RunBacktests(ctx, req.Fresh(), replay.BacktestRunner{
+			Store: s, TTL: time.Minute, Poll: time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		})
 	}()
 	defer func() { stop(); <-ended }()
 	for {

@@ -101,7 +101,8 @@ func nextBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner) e
 }
 
 // carryBacktest carries one backtest out under a lease.
-func carryBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, b store.Backtest, lease store.Lease) error {
+func carryBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, b store.Backtest,
+	lease store.Lease) error {
 	jobs, note := o.Store.Backtests(), ""
 	if b.State == store.BacktestRunning {
 		note = "a process ended while it ran this; it is run again"
@@ -111,7 +112,8 @@ func carryBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, 
 	}
 	end := func(state store.BacktestState, note, result string) error {
 		kept := context.WithoutCancel(ctx)
-		err := jobs.End(kept, b.ID, lease, state, note, result, req.Now().UTC(), backtestEntry(req, b.CreatedBy, b.ID, string(state)))
+		err := jobs.End(kept, b.ID, lease, state, note, result, req.Now().UTC(),
+			backtestEntry(req, b.CreatedBy, b.ID, string(state)))
 		return ignoreEnded(err)
 	}
 	if b.Attempts >= maxBacktests {
@@ -160,7 +162,8 @@ func ignoreEnded(err error) error {
 
 // keepBacktest keeps the lease of a backtest and writes how far it is, until it is canceled or
 // lost.
-func keepBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, id string, lease store.Lease, done *atomic.Int64, lose context.CancelCauseFunc) {
+func keepBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, id string, lease store.Lease,
+	done *atomic.Int64, lose context.CancelCauseFunc) {
 	last := req.Now()
 	for runtime.Wait(ctx, o.Check) == nil {
 		began := req.Now()
@@ -194,7 +197,8 @@ func (telling) Finish() {}
 
 // replayBacktest records where that is asked for, replays, and returns the document, and what
 // could not be recorded.
-func replayBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, b store.Backtest, tell func(percent int64)) (result, unseen string, err error) {
+func replayBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, b store.Backtest,
+	tell func(percent int64)) (result, unseen string, err error) {
 	silent := *req.Process
 	silent.Log = io.Discard
 	one := silent.Request()
@@ -251,7 +255,9 @@ func replayBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner,
 		return "", "", fmt.Errorf("read %s: %w", r.trace, err)
 	}
 	const read = 95 // the rest is adding up
-	report, err := backtest.Run(ctx, &progressReader{Reader: file, total: info.Size(), tell: func(percent int64) { tell(from + (read-from)*percent/100) }}, r.params)
+	report, err := backtest.Run(ctx, &progressReader{Reader: file, total: info.Size(), tell: func(percent int64) {
+		tell(from + (read-from)*percent/100)
+	}}, r.params)
 	if err != nil {
 		return "", "", TraceError(r.params.Format.Name, err)
 	}

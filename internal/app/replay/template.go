@@ -58,7 +58,9 @@ func SessionTemplate(ctx context.Context, req *runtime.Request, o TemplateOption
 			return nil, err
 		}
 		if m.ID == "" { // what the trace says of it is all that is known
-			m.Owner, m.Purpose = inventory.Owner{Team: said.Team, Project: said.Project, User: said.User, Environment: said.Environment}, said.Purpose
+			m.Owner, m.Purpose = inventory.Owner{
+				Team: said.Team, Project: said.Project, User: said.User, Environment: said.Environment,
+			}, said.Purpose
 			m.Assumed = o.Region == ""
 			m.Region = cmp.Or(o.Region, TracedRegion)
 		}
@@ -77,7 +79,9 @@ func SessionTemplate(ctx context.Context, req *runtime.Request, o TemplateOption
 		}
 	}
 	m.Type, m.Region = cmp.Or(m.Type, o.Type), cmp.Or(m.Region, o.Region)
-	f, err := sessionfile.New(m, size, usual, sessionfile.Options{Name: o.Name, Lease: cfg.Sessions.Lease, Idle: cfg.Sessions.Idle, MaxLease: cfg.Sessions.MaxLease})
+	f, err := sessionfile.New(m, size, usual, sessionfile.Options{
+		Name: o.Name, Lease: cfg.Sessions.Lease, Idle: cfg.Sessions.Idle, MaxLease: cfg.Sessions.MaxLease,
+	})
 	if err != nil {
 		return nil, runtime.Invalid("%w", err)
 	}
@@ -102,7 +106,8 @@ func hourlyOf(book *price.Book, m sessionfile.Machine) (inventory.Fact[money.Amo
 }
 
 // seenMachine is a machine as the state has seen it last.
-func seenMachine(ctx context.Context, req *runtime.Request, cfg config.Config, name string) (sessionfile.Machine, error) {
+func seenMachine(ctx context.Context, req *runtime.Request, cfg config.Config, name string) (sessionfile.Machine,
+	error) {
 	var none sessionfile.Machine
 	ref, err := audit.Resolve(ctx, req, cfg, name)
 	if err != nil {
@@ -127,14 +132,18 @@ func seenMachine(ctx context.Context, req *runtime.Request, cfg config.Config, n
 		}
 		return keptMachine(kept, seen[0], cfg), nil
 	}
-	return none, &runtime.Error{Code: "not_found", Err: fmt.Errorf("no scan that is kept has %s", ref), Hint: "run `curfew scan` first"}
+	return none, &runtime.Error{
+		Code: "not_found", Err: fmt.Errorf("no scan that is kept has %s", ref), Hint: "run `curfew scan` first",
+	}
 }
 
 // keptMachine is a resource of the state as a machine to write a file of.
 func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config) sessionfile.Machine {
 	p := k.Priced(cfg.Tags)
-	m := sessionfile.Machine{ID: k.Ref.ID, Name: k.Name, Type: k.Type, Region: k.Ref.Region, Owner: p.Resource.Owner, Purpose: p.Resource.Purpose, Hourly: p.Hourly,
-		Seen: "the scan of " + plain.Date(r.SeenAt.UTC())}
+	m := sessionfile.Machine{
+		ID: k.Ref.ID, Name: k.Name, Type: k.Type, Region: k.Ref.Region, Owner: p.Resource.Owner, Purpose: p.Resource.Purpose,
+		Hourly: p.Hourly,
+		Seen:   "the scan of " + plain.Date(r.SeenAt.UTC())}
 	if k.Instance != nil {
 		m.Spot, m.Image = k.Instance.Market == inventory.Spot, k.Instance.Image
 		for _, d := range k.Instance.Disks {
@@ -157,7 +166,8 @@ func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config) se
 
 // traced finds a machine in the trace: by its id, its name, or as the only one. It returns
 // the name there, and what the trace states of it.
-func traced(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessionfile.Machine) (name string, said usage.Description, err error) {
+func traced(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessionfile.Machine) (name string,
+	said usage.Description, err error) {
 	p, file, err := trace(ctx, req, o)
 	if err != nil {
 		return "", said, err
@@ -185,7 +195,9 @@ func traced(ctx context.Context, req *runtime.Request, o TemplateOptions, m sess
 			return n, d, nil
 		}
 	}
-	return "", said, &runtime.Error{Code: "not_found", Err: fmt.Errorf("%s has no samples of %s: it has those of %s", o.Trace.Trace, o.From, plain.Count(len(all), "resource")),
+	return "", said, &runtime.Error{
+		Code: "not_found", Err: fmt.Errorf("%s has no samples of %s: it has those of %s", o.Trace.Trace, o.From,
+			plain.Count(len(all), "resource")),
 		Hint: "--map resource=COLUMN names the column of the resources"}
 }
 
@@ -205,7 +217,8 @@ func trace(ctx context.Context, req *runtime.Request, o TemplateOptions) (backte
 }
 
 // sized is what right-sizing says of the machine; nil where it has no GPUs.
-func sized(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessionfile.Machine, name string, book *price.Book) (*rightsize.Resource, error) {
+func sized(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessionfile.Machine, name string,
+	book *price.Book) (*rightsize.Resource, error) {
 	if from, ok := book.Machine(m.Type); !ok || from.GPUs() == 0 {
 		return nil, nil
 	}
@@ -214,7 +227,10 @@ func sized(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessi
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // it was only read
-	r, err := rightsize.FromUsage(ctx, file, p.Format, m.Type, book, rightsize.Params{Options: rightsize.Options{Purpose: m.Purpose}, Region: m.Region, Most: mostFits, Only: func(n string) bool { return n == name }})
+	r, err := rightsize.FromUsage(ctx, file, p.Format, m.Type, book, rightsize.Params{
+		Options: rightsize.Options{Purpose: m.Purpose}, Region: m.Region, Most: mostFits,
+		Only: func(n string) bool { return n == name },
+	})
 	if err != nil {
 		return nil, clouds.CloudError(err)
 	}
@@ -230,7 +246,8 @@ func sized(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessi
 const mostFits = 1000
 
 // habit replays the machine as sessions: by the time at rest that was best in hindsight.
-func habit(ctx context.Context, req *runtime.Request, cfg config.Config, o TemplateOptions, m sessionfile.Machine, name string) (*sessionfile.Habit, error) {
+func habit(ctx context.Context, req *runtime.Request, cfg config.Config, o TemplateOptions, m sessionfile.Machine,
+	name string) (*sessionfile.Habit, error) {
 	run := func(idle time.Duration) (backtest.Report, error) {
 		p, file, err := trace(ctx, req, o)
 		if err != nil {
@@ -259,7 +276,10 @@ func habit(ctx context.Context, req *runtime.Request, cfg config.Config, o Templ
 	if err != nil {
 		return nil, err
 	}
-	h := &sessionfile.Habit{Trace: o.Trace.Trace, From: all.Trace.First, To: all.Trace.Last.Add(time.Duration(all.Trace.StepSeconds * float64(time.Second)))}
+	h := &sessionfile.Habit{
+		Trace: o.Trace.Trace, From: all.Trace.First,
+		To: all.Trace.Last.Add(time.Duration(all.Trace.StepSeconds * float64(time.Second))),
+	}
 	if best := all.Named(backtest.BestFixed); best != nil && best.WaitSeconds != nil {
 		h.Wait = time.Duration(*best.WaitSeconds * float64(time.Second))
 	}
@@ -270,7 +290,8 @@ func habit(ctx context.Context, req *runtime.Request, cfg config.Config, o Templ
 	}
 	for _, r := range as.Results {
 		if s := r.AsSessions; s != nil {
-			h.MachineHours, h.IdleHours, h.RestartHours, h.SessionHours = r.ResourceHours, r.IdleHours, r.RestartHours, s.SessionHours
+			h.MachineHours, h.IdleHours, h.RestartHours, h.SessionHours = r.ResourceHours, r.IdleHours, r.RestartHours,
+				s.SessionHours
 			h.Launches, h.CostUSD, h.SessionUSD = s.Launches, r.CostUSD, s.CostUSD
 		}
 	}

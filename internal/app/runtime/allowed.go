@@ -15,11 +15,16 @@ func IsBucket(path string) bool { return strings.HasPrefix(path, "s3://") }
 // configuration allows under a key: one of them, or something under it. Links do not lead
 // out of what is allowed. A name that is not absolute is looked for under each.
 func (req *Request) AllowedPath(name, key string, allow []string) (string, error) {
-	refused := &Error{Class: Denied, Code: "not_allowed", Err: fmt.Errorf("%s is not under a path that the service may read for callers", name), Hint: "an admin lists such paths under " + key + " in curfew.yaml"}
+	refused := &Error{
+		Class: Denied, Code: "not_allowed",
+		Err:  fmt.Errorf("%s is not under a path that the service may read for callers", name),
+		Hint: "an admin lists such paths under " + key + " in curfew.yaml",
+	}
 	if IsBucket(name) {
 		for _, a := range allow {
 			a = strings.TrimRight(a, "/")
-			if IsBucket(a) && (name == a || strings.HasPrefix(name, a+"/")) && !strings.Contains(name, "/../") && !strings.HasSuffix(name, "/..") {
+			if IsBucket(a) && (name == a || strings.HasPrefix(name, a+"/")) && !strings.Contains(name, "/../") &&
+				!strings.HasSuffix(name, "/..") {
 				return name, nil
 			}
 		}

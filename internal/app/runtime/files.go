@@ -24,7 +24,9 @@ func (req *Request) Input(name string) (io.ReadCloser, error) {
 	}
 	z, err := gzip.NewReader(file)
 	if err != nil {
-		return nil, &Error{Class: Usage, Code: "invalid_file", Err: errors.Join(fmt.Errorf("unpack %s: %w", name, err), file.Close())}
+		return nil, &Error{
+			Class: Usage, Code: "invalid_file", Err: errors.Join(fmt.Errorf("unpack %s: %w", name, err), file.Close()),
+		}
 	}
 	return unpacked{z, file}, nil
 }

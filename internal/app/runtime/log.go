@@ -143,7 +143,7 @@ func (l *logLines) Write(p []byte) (int, error) {
 		}
 		l.rest = rest
 		if text := plain.Line(strings.TrimPrefix(string(line), "curfew: ")); text != "" {
-			l.log.Warn(text) //nolint:sloglint // it is a line for people
+			l.log.Warn(text)
 		}
 	}
 }

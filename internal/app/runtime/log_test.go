@@ -29,11 +29,13 @@ func TestJSONLogs(t *testing.T) {
 				t.Fatalf("%q: %v", line, err)
 			}
 			got = append(got, one)
-			if when, err := time.Parse(time.RFC3339, fmt.Sprint(one["time"])); err != nil || !when.Equal(time.Now()) || !strings.HasSuffix(fmt.Sprint(one["time"]), "Z") {
+			if when, err := time.Parse(time.RFC3339, fmt.Sprint(one["time"])); err != nil || !when.Equal(time.Now()) ||
+				!strings.HasSuffix(fmt.Sprint(one["time"]), "Z") {
 				t.Errorf("the time is %v, %v", one["time"], err)
 			}
 		}
-		if len(got) != 3 || got[0]["again_in"] != 1.5 || got[0]["at"] != at.UTC().Format(time.RFC3339Nano) || got[0]["error"] != "denied" ||
+		if len(got) != 3 || got[0]["again_in"] != 1.5 || got[0]["at"] != at.UTC().Format(time.RFC3339Nano) ||
+			got[0]["error"] != "denied" ||
 			got[1]["msg"] != "the witness is gone" || got[1]["level"] != "WARN" || got[2]["msg"] != "another" {
 			t.Errorf("the log is\n%s", &out)
 		}
@@ -56,7 +58,8 @@ func TestRepeatedTroubleIsSaidOnceAMinute(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		count := func(text string) int { return strings.Count(out.String(), text) }
-		if count("source=aws/1") != 3 || count("repeated=59") != 2 || count("source=aws/2") != 1 || count("could not be kept") != 2 || count("routine") != 150 {
+		if count("source=aws/1") != 3 || count("repeated=59") != 2 || count("source=aws/2") != 1 ||
+			count("could not be kept") != 2 || count("routine") != 150 {
 			t.Errorf("the log is\n%s", &out)
 		}
 	})

@@ -14,7 +14,9 @@ import (
 )
 
 func TestStateNeedsADirectory(t *testing.T) {
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Dir: t.TempDir(), Log: io.Discard, Lookup: func(string) (string, bool) { return "", false }}).Request()
+	req := runtime.NewProcess(runtime.Host{
+		Now: time.Now, Dir: t.TempDir(), Log: io.Discard, Lookup: func(string) (string, bool) { return "", false },
+	}).Request()
 	_, _, err := req.State(t.Context())
 	var f *runtime.Error
 	if !errors.As(err, &f) || f.Code != "no_state" {

@@ -17,7 +17,8 @@ const (
 
 // Governed is the configuration under the shared settings of the state: theirs, or what is
 // stricter here. A weaker one is refused. Prices are from then on those of the store.
-func (req *Request) Governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider, error) {
+func (req *Request) Governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider,
+	error) {
 	shared, set, err := req.Shared(ctx, s)
 	if err != nil {
 		return cfg, view.Decider{}, err
@@ -26,7 +27,10 @@ func (req *Request) Governed(ctx context.Context, cfg config.Config, s *store.St
 		return cfg, view.Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
 	}
 	if cfg, err = cfg.Under(shared); err != nil {
-		return cfg, view.Decider{}, &Error{Class: Denied, Code: "weaker_settings", Err: err, Hint: "`curfew settings` shows the shared ones; leave out of curfew.yaml what they set"}
+		return cfg, view.Decider{}, &Error{
+			Class: Denied, Code: "weaker_settings", Err: err,
+			Hint: "`curfew settings` shows the shared ones; leave out of curfew.yaml what they set",
+		}
 	}
 	prices, _, err := s.Settings().Newest(ctx, PricesKind)
 	if err != nil {

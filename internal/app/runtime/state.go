@@ -42,7 +42,10 @@ func (OwnStorage) Open(ctx context.Context, req *Request, cfg config.Config) (co
 	if err != nil {
 		return cfg, nil, err
 	}
-	s, err := store.Open(ctx, store.Options{Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: req.Now, Uptime: req.Uptime, FileTime: req.FileTime}, Witness: w})
+	s, err := store.Open(ctx, store.Options{
+		Dir: cfg.DataDir, URL: cfg.DatabaseURL, Host: store.Host{Now: req.Now, Uptime: req.Uptime, FileTime: req.FileTime},
+		Witness: w,
+	})
 	if err != nil {
 		return cfg, nil, &Error{Code: "no_state", Err: err}
 	}
@@ -147,7 +150,10 @@ func (req *Request) Person(cfg config.Config) (string, error) {
 		return name, nil
 	}
 	if cfg.Identity != "" {
-		return "", &Error{Class: Usage, Code: "no_identity", Err: errors.New("the identity is blank"), Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY, to a name"}
+		return "", &Error{
+			Class: Usage, Code: "no_identity", Err: errors.New("the identity is blank"),
+			Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY, to a name",
+		}
 	}
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username, nil
@@ -198,7 +204,10 @@ func StateError(err error) error {
 		return clockError(skew)
 	}
 	if errors.Is(err, store.ErrQuarantined) {
-		return &Error{Class: Denied, Code: "old_state", Err: err, Hint: "`curfew state` shows what is lost, `curfew state accept --reason TEXT` goes on with this state"}
+		return &Error{
+			Class: Denied, Code: "old_state", Err: err,
+			Hint: "`curfew state` shows what is lost, `curfew state accept --reason TEXT` goes on with this state",
+		}
 	}
 	if errors.Is(err, action.ErrFrozen) {
 		return &Error{Class: Denied, Code: "frozen", Err: err, Hint: "`curfew unfreeze --reason TEXT` lifts it"}
@@ -220,7 +229,10 @@ func (req *Request) Declared(cfg config.Config) (approval.Person, error) {
 	for _, of := range cfg.GitHub.Identities {
 		known = known || of == name
 	}
-	return approval.Person{Name: name, Roles: approval.Roles(cfg.Holders(), name), Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: subject, Mapped: known}}, nil
+	return approval.Person{
+		Name: name, Roles: approval.Roles(cfg.Holders(), name),
+		Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: subject, Mapped: known},
+	}, nil
 }
 
 // GovernedConfig is a configuration under the shared settings, and who decided those. Each reading

@@ -17,9 +17,14 @@ import (
 func (req *Request) witness(ctx context.Context, cfg config.Config) (*witness.Witness, error) {
 	documents, err := req.witnessDocuments(ctx, cfg)
 	if err != nil {
-		return nil, &Error{Class: Usage, Code: "invalid_witness", Err: fmt.Errorf("state.witness: %w", err), Hint: "give a folder outside of the data directory, or s3://bucket/prefix"}
+		return nil, &Error{
+			Class: Usage, Code: "invalid_witness", Err: fmt.Errorf("state.witness: %w", err),
+			Hint: "give a folder outside of the data directory, or s3://bucket/prefix",
+		}
 	}
-	return &witness.Witness{Documents: documents, Warn: func(err error) { plain.Fprintf(req.Log, "curfew: %s\n", err) }}, nil
+	return &witness.Witness{Documents: documents, Warn: func(err error) {
+		plain.Fprintf(req.Log, "curfew: %s\n", err)
+	}}, nil
 }
 
 func (req *Request) witnessDocuments(ctx context.Context, cfg config.Config) (witness.Documents, error) {
@@ -28,7 +33,8 @@ func (req *Request) witnessDocuments(ctx context.Context, cfg config.Config) (wi
 	case strings.HasPrefix(at, "s3://"):
 		objects, err := objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
 		if err != nil {
-			return witness.Missing{Why: err.Error()}, nil //nolint:nilerr // nothing acts without it, and a freeze does not need it
+			//nolint:nilerr // nothing acts without it, and a freeze does not need it
+			return witness.Missing{Why: err.Error()}, nil
 		}
 		return witnessObjects{objects, at}, nil
 	case strings.Contains(at, "://"):

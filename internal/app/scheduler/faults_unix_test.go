@@ -73,7 +73,9 @@ func (c child) serve(ctx context.Context) error {
 	v := New(Options{Leases: s.Leases(), Holder: holder, TTL: c.TTL, Now: time.Now, Log: quiet()})
 	var sources []Source
 	for _, name := range c.Sources {
-		sources = append(sources, Source{Name: name, Every: func() time.Duration { return 300 * time.Millisecond }, Deadline: time.Minute,
+		sources = append(sources, Source{Name: name, Every: func() time.Duration {
+			return 300 * time.Millisecond
+		}, Deadline: time.Minute,
 			Open: func(_ context.Context, lease store.Lease) (Rounds, error) {
 				return &calling{s, lease, holder, out}, nil
 			}})
@@ -144,7 +146,10 @@ func TestProcessesThatDieAndSleep(t *testing.T) {
 		"PostgreSQL": func(t *testing.T) store.Options { return store.Options{URL: postgres.Start(t)} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := child{Options: at(t), Log: filepath.Join(t.TempDir(), "calls"), Sources: []string{"aws/1", "aws/2", "aws/3", "aws/4"}, TTL: ttl}
+			c := child{
+				Options: at(t), Log: filepath.Join(t.TempDir(), "calls"), Sources: []string{"aws/1", "aws/2", "aws/3", "aws/4"},
+				TTL: ttl,
+			}
 			text, err := json.Marshal(c)
 			if err != nil {
 				t.Fatal(err)

@@ -40,7 +40,10 @@ func (s *Scheduler) Ready() Readiness {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	r := Readiness{Ready: true, Database: databaseOK, Configuration: s.config, Sources: make([]Status, 0, len(s.status)), databaseAge: now.Sub(s.reached)}
+	r := Readiness{
+		Ready: true, Database: databaseOK, Configuration: s.config, Sources: make([]Status, 0, len(s.status)),
+		databaseAge: now.Sub(s.reached),
+	}
 	if s.reached.IsZero() {
 		r.databaseAge = now.Sub(s.started)
 	}
@@ -175,7 +178,10 @@ const ConfigurationHeader = "Curfew-Configuration"
 
 // Server bounds what a client may take of the service.
 func Server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+	}
 }
 
 // Summary says in a line what a round did; empty where it did nothing that people would ask

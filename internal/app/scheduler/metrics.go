@@ -50,35 +50,53 @@ func newMetrics(s *Scheduler) *Metrics {
 		return prometheus.NewDesc("curfew_"+name, help, labels, nil)
 	}
 	m := &Metrics{Registry: prometheus.NewRegistry(), service: s,
-		rounds: counter("rounds_total", "Rounds by source and result: done, partial (something could not be read) or failed.", "source", "result"),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "curfew", Name: "round_duration_seconds", Help: "How long rounds took.",
+		rounds: counter("rounds_total",
+			"Rounds by source and result: done, partial (something could not be read) or failed.", "source", "result"),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "curfew", Name: "round_duration_seconds", Help: "How long rounds took.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}}, []string{"source"}),
-		calls:       counter("cloud_calls_total", "Calls to a provider's APIs.", "source", "api"),
-		costs:       counter("cloud_calls_dollars_total", "What the provider charges for calls to its APIs, at list price.", "source", "api"),
-		actions:     counter("actions_total", "What rounds did about resources, by verb and result.", "source", "verb", "result"),
-		failures:    counter("actions_failed_total", "Actions that failed, each round in which they did, by verb.", "verb"),
-		told:        counter("notifications_total", "Messages to people by result: accepted or refused.", "result"),
-		errors:      counter("errors_total", "Errors by what failed: a source, organization, or database.", "what"),
-		losses:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: "curfew", Name: "lease_losses_total", Help: "Leases that another process took over."}),
-		reloads:     counter("config_reloads_total", "Readings of a changed configuration, by result: done or refused.", "result"),
-		valid:       prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "curfew", Name: "config_valid", Help: "1 while the newest configuration is in force, 0 while an earlier one is kept."}),
-		resources:   gauge("resources", "Resources in the newest round.", "source"),
-		verdicts:    gauge("verdicts", "Machines by what they do, in the newest round.", "source", "state"),
-		running:     gauge("running_dollars_per_hour", "What the machines cost an hour, in the newest round.", "source"),
-		wasted:      gauge("wasted_dollars_per_hour", "What idle, held and stalled machines cost an hour, in the newest round.", "source"),
-		missing:     gauge("blind_spots", "What could not be read or recorded, in the newest round.", "source"),
-		age:         desc("source_age_seconds", "Time since a source that this process holds was read, or since it was taken.", "source"),
-		interval:    desc("source_interval_seconds", "Time between two rounds of a source.", "source"),
-		late:        desc("source_late", "1 for a source that was not read in time by this process, or by no process, else 0.", "source"),
-		held:        desc("source_held", "1 for a source that this process holds, 0 for others.", "source"),
-		ready:       desc("ready", "1 while /readyz answers 200."),
-		database:    desc("database_age_seconds", "Time since the database answered."),
-		frozen:      desc("frozen", "1 while all actions are held back, by a freeze or because the state cannot be trusted."),
-		fuses:       desc("fuses_blown", "Fuses that have blown and were not confirmed: their policies act on nothing."),
-		owed:        desc("notices_owed", "Notices of actions and alarms that no channel accepted yet; each is tried again for a week."),
-		problem:     desc("problem", "1 while something is wrong besides a source: state (it is older than its witness, or cannot be compared) or organization.", "what"),
-		certificate: desc("certificate_expiry_timestamp_seconds", "When the certificate of the server expires; absent without TLS."),
-		token:       desc("token_expiry_timestamp_seconds", "When the first of the tokens of the API expires that were made for over a week and still count; absent without one."),
+		calls: counter("cloud_calls_total", "Calls to a provider's APIs.", "source", "api"),
+		costs: counter("cloud_calls_dollars_total", "What the provider charges for calls to its APIs, at list price.",
+			"source", "api"),
+		actions: counter("actions_total", "What rounds did about resources, by verb and result.", "source", "verb",
+			"result"),
+		failures: counter("actions_failed_total", "Actions that failed, each round in which they did, by verb.", "verb"),
+		told:     counter("notifications_total", "Messages to people by result: accepted or refused.", "result"),
+		errors:   counter("errors_total", "Errors by what failed: a source, organization, or database.", "what"),
+		losses: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "curfew", Name: "lease_losses_total", Help: "Leases that another process took over.",
+		}),
+		reloads: counter("config_reloads_total", "Readings of a changed configuration, by result: done or refused.",
+			"result"),
+		valid: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "curfew", Name: "config_valid",
+			Help: "1 while the newest configuration is in force, 0 while an earlier one is kept.",
+		}),
+		resources: gauge("resources", "Resources in the newest round.", "source"),
+		verdicts:  gauge("verdicts", "Machines by what they do, in the newest round.", "source", "state"),
+		running:   gauge("running_dollars_per_hour", "What the machines cost an hour, in the newest round.", "source"),
+		wasted: gauge("wasted_dollars_per_hour",
+			"What idle, held and stalled machines cost an hour, in the newest round.", "source"),
+		missing: gauge("blind_spots", "What could not be read or recorded, in the newest round.", "source"),
+		age: desc("source_age_seconds",
+			"Time since a source that this process holds was read, or since it was taken.", "source"),
+		interval: desc("source_interval_seconds", "Time between two rounds of a source.", "source"),
+		late: desc("source_late",
+			"1 for a source that was not read in time by this process, or by no process, else 0.", "source"),
+		held:     desc("source_held", "1 for a source that this process holds, 0 for others.", "source"),
+		ready:    desc("ready", "1 while /readyz answers 200."),
+		database: desc("database_age_seconds", "Time since the database answered."),
+		frozen: desc("frozen",
+			"1 while all actions are held back, by a freeze or because the state cannot be trusted."),
+		fuses: desc("fuses_blown", "Fuses that have blown and were not confirmed: their policies act on nothing."),
+		owed: desc("notices_owed",
+			"Notices of actions and alarms that no channel accepted yet; each is tried again for a week."),
+		problem: desc("problem", "1 while something is wrong besides a source: state (it is older than its witness, "+
+			"or cannot be compared) or organization.", "what"),
+		certificate: desc("certificate_expiry_timestamp_seconds",
+			"When the certificate of the server expires; absent without TLS."),
+		token: desc("token_expiry_timestamp_seconds", "When the first of the tokens of the API expires that were made for "+
+			"over a week and still count; absent without one."),
 	}
 	m.valid.Set(1)
 	for _, verb := range policy.Verbs() {
@@ -88,7 +106,8 @@ func newMetrics(s *Scheduler) *Metrics {
 		m.told.WithLabelValues(result)
 	}
 	m.Registry.MustRegister(m.own()...)
-	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -108,7 +127,8 @@ type Description struct {
 }
 
 // description reads what the library does not hand out.
-var description = lazyregexp.New(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
+var description = lazyregexp.New(
+	`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
 
 // Descriptions are those of the service's own metrics, by name.
 func Descriptions() ([]Description, error) {

@@ -22,7 +22,8 @@ type busyTable struct {
 	wait     chan struct{}
 }
 
-func (b *busyTable) RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease, err error) {
+func (b *busyTable) RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost,
+	left []store.Lease, err error) {
 	b.mu.Lock()
 	b.together = append(b.together, len(leases))
 	b.mu.Unlock()

@@ -23,7 +23,7 @@ func jitter(d time.Duration) time.Duration { return between(d*9/10, d*11/10) }
 
 // between is a time from one to another.
 func between(low, high time.Duration) time.Duration {
-	return low + time.Duration(rand.Float64()*float64(high-low)) //nolint:gosec // it spreads load
+	return low + time.Duration(rand.Float64()*float64(high-low))
 }
 
 // pause is how long to wait after a round that ended well: never longer than the interval of
@@ -138,5 +138,5 @@ func (s *Scheduler) turn(ctx context.Context, h *holding) bool {
 
 // Jitter is a time from one to another, so that accounts are not audited at once.
 func Jitter(low, high time.Duration) time.Duration {
-	return low + time.Duration(rand.Float64()*float64(high-low)) //nolint:gosec // it spreads load
+	return low + time.Duration(rand.Float64()*float64(high-low))
 }

@@ -27,11 +27,13 @@ func TestAShortIntervalIsKept(t *testing.T) {
 			time.Sleep(40 * time.Second)
 			made := d.made("aws")
 			if len(made) < 10 || made[0].Sub(died) >= 15*time.Second {
-				t.Errorf("something is due after %s: %d rounds, the first %s after the process died", next, len(made), first(made).Sub(died))
+				t.Errorf("something is due after %s: %d rounds, the first %s after the process died", next, len(made),
+					first(made).Sub(died))
 			}
 			for i, g := range gaps(made) {
 				if g > every || g < every/4 {
-					t.Errorf("something is due after %s: round %d comes %s after the one before, want %s at most", next, i+2, g, every)
+					t.Errorf("something is due after %s: round %d comes %s after the one before, want %s at most", next, i+2, g,
+						every)
 				}
 			}
 			end()
@@ -130,7 +132,8 @@ func TestTheBackgroundHoldsNothingUp(t *testing.T) {
 		time.Sleep(55 * time.Minute)
 		made := slow.made("audits")
 		if len(made) != 3 || slow.worst != 1 || made[0].Sub(began) < 30*time.Second {
-			t.Errorf("%d rounds in the background, %d at once, the first after %s", len(made), slow.worst, first(made).Sub(began))
+			t.Errorf("%d rounds in the background, %d at once, the first after %s", len(made), slow.worst,
+				first(made).Sub(began))
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			for _, g := range gaps(fast.made(name)) {
@@ -179,7 +182,8 @@ func TestDeniedAccountsAreNamed(t *testing.T) {
 		}
 		good.set(func() { good.err = errors.New("throttled") })
 		time.Sleep(30 * time.Minute)
-		if r := s.Ready(); !r.Ready || !slices.Equal(r.Degraded, []string{"aws/1: throttled", "aws/2: assume role: denied"}) {
+		if r := s.Ready(); !r.Ready ||
+			!slices.Equal(r.Degraded, []string{"aws/1: throttled", "aws/2: assume role: denied"}) {
 			t.Errorf("no account is read: %+v", r)
 		}
 		s.Set(nil)

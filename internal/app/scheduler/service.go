@@ -234,8 +234,11 @@ func New(o Options) *Scheduler {
 	if o.Sleep == nil {
 		o.Sleep = sleep
 	}
-	s := &Scheduler{Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{}, other: map[string]string{},
-		wake: make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1), renewing: make(chan struct{}, 1), beginning: make(chan struct{}, 4*runtime.GOMAXPROCS(0))}
+	s := &Scheduler{
+		Options: o, held: map[string]*holding{}, status: map[string]*Status{}, others: map[string]store.Lease{},
+		other: map[string]string{},
+		wake:  make(chan struct{}, 1), started: o.Now(), background: make(chan struct{}, 1),
+		renewing: make(chan struct{}, 1), beginning: make(chan struct{}, 4*runtime.GOMAXPROCS(0))}
 	s.Metrics = newMetrics(s)
 	return s
 }
@@ -257,7 +260,9 @@ func (s *Scheduler) Set(sources []Source) {
 	s.mu.Lock()
 	s.sources = sources
 	for name, h := range s.held {
-		if !slices.ContainsFunc(sources, func(x Source) bool { return x.Name == name && x.Made != "" && x.Made == h.source.Made }) {
+		if !slices.ContainsFunc(sources, func(x Source) bool {
+			return x.Name == name && x.Made != "" && x.Made == h.source.Made
+		}) {
 			h.end()
 		}
 	}
@@ -667,7 +672,8 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 
 // round makes one round and returns how long to wait for the next; first says that it is the
 // first one since the source was taken.
-func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds, first bool) (time.Duration, error) {
+func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds,
+	first bool) (time.Duration, error) {
 	bounded, end := context.WithTimeoutCause(ctx, src.Deadline, fmt.Errorf("the round took longer than %s", src.Deadline))
 	defer end()
 	began := s.Now()
@@ -703,7 +709,8 @@ func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, ro
 			st.Problem = err.Error()
 			wait := backoff(src, st.Failures)
 			if s.problem == "" { // else the line about the database says it of all sources
-				s.Log.Error("the round failed", "operation", "round", "source", src.Name, "failures", st.Failures, "again_in", wait, "error", err)
+				s.Log.Error("the round failed", "operation", "round", "source", src.Name, "failures", st.Failures, "again_in",
+					wait, "error", err)
 			}
 			return jitter(wait), err
 		}

@@ -65,7 +65,8 @@ func (t *table) Renew(_ context.Context, l store.Lease, length time.Duration) (s
 	return l, nil
 }
 
-func (t *table) RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease, err error) {
+func (t *table) RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease,
+	err error) {
 	for _, l := range leases {
 		switch _, err := t.Renew(ctx, l, length); {
 		case errors.Is(err, store.ErrLeaseLost):
@@ -169,8 +170,10 @@ func (r *deskRounds) Round(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	o := Outcome{Resources: 3, Running: 2 * money.Amount(1e9), Verdicts: map[string]int{"idle": 1}, Calls: []inventory.Calls{{API: "ec2:DescribeInstances", Count: 2}},
-		Acts: []Act{{Resource: "i-1", Verb: "stop", Result: "acted"}}}
+	o := Outcome{
+		Resources: 3, Running: 2 * money.Amount(1e9), Verdicts: map[string]int{"idle": 1},
+		Calls: []inventory.Calls{{API: "ec2:DescribeInstances", Count: 2}},
+		Acts:  []Act{{Resource: "i-1", Verb: "stop", Result: "acted"}}}
 	if next > 0 {
 		o.Next = time.Now().Add(next)
 	}
@@ -332,7 +335,9 @@ func TestALostLeaseEndsTheRound(t *testing.T) {
 		"taken": func(leases *table) {
 			leases.mu.Lock()
 			defer leases.mu.Unlock()
-			leases.rows["aws"] = store.Lease{Name: "aws", Holder: "other", Fence: leases.rows["aws"].Fence + 1, Until: time.Now().Add(time.Hour)}
+			leases.rows["aws"] = store.Lease{
+				Name: "aws", Holder: "other", Fence: leases.rows["aws"].Fence + 1, Until: time.Now().Add(time.Hour),
+			}
 		},
 		"no answer": func(leases *table) { leases.fail(errors.New("connection refused")) },
 	} {
@@ -365,7 +370,9 @@ func TestALostLeaseEndsTheRound(t *testing.T) {
 // TestDrain: a round under way goes on to its end; one that does not end is cut off after
 // the drain; nothing new begins, and leases are given back.
 func TestDrain(t *testing.T) {
-	for _, tc := range []struct{ takes, want time.Duration }{{20 * time.Second, 15 * time.Second}, {4 * time.Minute, DefaultDrain}} {
+	for _, tc := range []struct{ takes, want time.Duration }{
+		{20 * time.Second, 15 * time.Second}, {4 * time.Minute, DefaultDrain},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, leases := newDesk(), newTable()
 			d.takes = tc.takes
@@ -396,7 +403,8 @@ func TestADeadlineEndsARound(t *testing.T) {
 		d.takes = time.Hour
 		s, end := begin(t, nil, "", d.source("aws"))
 		time.Sleep(5*time.Minute + 20*time.Second)
-		if r := s.Ready(); !r.Ready || len(r.Degraded) != 1 || !strings.Contains(r.Degraded[0], "longer than 5m") || len(d.made("aws")) != 2 {
+		if r := s.Ready(); !r.Ready || len(r.Degraded) != 1 || !strings.Contains(r.Degraded[0], "longer than 5m") ||
+			len(d.made("aws")) != 2 {
 			t.Errorf("%+v after %d rounds", r, len(d.made("aws")))
 		}
 		end()
@@ -409,7 +417,9 @@ func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, leases := newDesk(), newTable()
 		s, end := begin(t, leases, "a", d.source("mine"))
-		h := s.Handler(map[string]http.Handler{"/api/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })},
+		h := s.Handler(map[string]http.Handler{
+			"/api/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+		},
 			func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer good" })
 		by := func(credential, path string) (int, string) {
 			w := httptest.NewRecorder()
@@ -439,10 +449,12 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("a wrong configuration: %d %s", code, body)
 		}
 		headed := httptest.NewRecorder()
-		if h.ServeHTTP(headed, httptest.NewRequest(http.MethodGet, "/api/v1", nil)); headed.Header().Get(ConfigurationHeader) == "" {
+		if h.ServeHTTP(headed, httptest.NewRequest(http.MethodGet, "/api/v1", nil)); headed.Header().Get(
+			ConfigurationHeader) == "" {
 			t.Errorf("an answer under a wrong configuration has headers %v", headed.Header())
 		}
-		if _, body := get("/metrics"); !strings.Contains(body, "curfew_config_valid 0") || !strings.Contains(body, `curfew_actions_total{result="acted",source="mine",verb="stop"} 1`) {
+		if _, body := get("/metrics"); !strings.Contains(body, "curfew_config_valid 0") ||
+			!strings.Contains(body, `curfew_actions_total{result="acted",source="mine",verb="stop"} 1`) {
 			t.Errorf("metrics:\n%s", body)
 		}
 		s.Reloaded(nil)
@@ -450,7 +462,8 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("metrics:\n%s", body)
 		}
 		s.froze(&action.Freeze{By: "ana", At: time.Now(), Reason: "an incident"})
-		if code, body := get("/readyz"); code != http.StatusOK || !strings.Contains(body, `"frozen": true`) || !strings.Contains(body, "an incident") {
+		if code, body := get("/readyz"); code != http.StatusOK || !strings.Contains(body, `"frozen": true`) ||
+			!strings.Contains(body, "an incident") {
 			t.Errorf("frozen: %d %s", code, body)
 		}
 		if _, body := by("", "/readyz"); !strings.Contains(body, `"frozen": true`) || strings.Contains(body, "an incident") {
@@ -464,14 +477,16 @@ func TestReadiness(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		var r Readiness
 		code, body := get("/readyz")
-		if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusOK || !r.Sources[0].Late || r.Sources[0].Problem != "AccessDenied" ||
+		if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusOK || !r.Sources[0].Late ||
+			r.Sources[0].Problem != "AccessDenied" ||
 			len(r.Degraded) != 1 || r.Degraded[0] != "mine: AccessDenied" || r.Configuration != "" {
 			t.Errorf("a source that fails: %d %s", code, body)
 		}
 		s.Reloaded(errors.New("curfew.yaml:3:1: unknown field"))
 		for _, credential := range []string{"", "Bearer bad"} {
 			code, body := by(credential, "/readyz")
-			if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusOK || !r.Sources[0].Late || len(r.Degraded) != 1 || r.Sources[0].Source != "mine" || r.Configuration == "" ||
+			if err := json.Unmarshal([]byte(body), &r); err != nil || code != http.StatusOK || !r.Sources[0].Late ||
+				len(r.Degraded) != 1 || r.Sources[0].Source != "mine" || r.Configuration == "" ||
 				strings.Contains(body, "AccessDenied") || strings.Contains(body, "unknown field") {
 				t.Errorf("to a caller with %q: %d %s", credential, code, body)
 			}
@@ -486,10 +501,12 @@ func TestReadiness(t *testing.T) {
 		}
 		leases.fail(errors.New("connection refused"))
 		time.Sleep(3 * time.Second)
-		if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "connection refused") {
+		if code, body := get("/readyz"); code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "connection refused") {
 			t.Errorf("without a database: %d %s", code, body)
 		}
-		if code, body := by("", "/readyz"); code != http.StatusServiceUnavailable || strings.Contains(body, "connection refused") || strings.Contains(body, `"ok"`) {
+		if code, body := by("", "/readyz"); code != http.StatusServiceUnavailable ||
+			strings.Contains(body, "connection refused") || strings.Contains(body, `"ok"`) {
 			t.Errorf("without a database, to a caller without a credential: %d %s", code, body)
 		}
 		leases.fail(nil)

@@ -24,7 +24,8 @@ const auditPrefix = "audit "
 func (v *server) audited(cfg config.Config, a account, made string) scheduler.Source {
 	name := auditPrefix + a.name
 	every := func() time.Duration { return v.pace.auditEvery() }
-	return scheduler.Source{Name: name, Every: every, Deadline: max(cfg.Serve.Deadline, cfg.Serve.AuditInterval/2), Made: made, Background: true,
+	return scheduler.Source{
+		Name: name, Every: every, Deadline: max(cfg.Serve.Deadline, cfg.Serve.AuditInterval/2), Made: made, Background: true,
 		First: func(ctx context.Context) (time.Duration, error) {
 			last, err := v.store.Audited(ctx, name)
 			// What is there now is read by the passes first, also after a process died.
@@ -58,11 +59,13 @@ func (a *auditRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	if err := audit.SetAudit(req, a.cfg, &setting, a.source.Cloud, nil); err != nil {
 		return scheduler.Outcome{}, err
 	}
-	return auditOnce(ctx, a.v.store, setting, view.ScanOptions{Version: a.v.o.Version, Profile: a.source.Profile}, a.cfg.Tags, a.name)
+	return auditOnce(ctx, a.v.store, setting, view.ScanOptions{Version: a.v.o.Version, Profile: a.source.Profile},
+		a.cfg.Tags, a.name)
 }
 
 // auditOnce audits an account and keeps what was found, of which the audit log tells.
-func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o view.ScanOptions, tags inventory.TagMapping, name string) (scheduler.Outcome, error) {
+func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o view.ScanOptions,
+	tags inventory.TagMapping, name string) (scheduler.Outcome, error) {
 	result, err := round.New(setting).Round(ctx)
 	if err != nil {
 		return scheduler.Outcome{}, clouds.CloudError(err)

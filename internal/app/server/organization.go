@@ -62,7 +62,8 @@ func (v *server) listed(ctx context.Context, cfg config.Config) (changed bool) {
 		wait := min(listAgain<<min(org.failed, 10), max(cfg.AWS.Organization.Refresh, listAgain))
 		org.failed++
 		org.err, org.due = err, now.Add(wait)
-		v.log.Error("the accounts of the organization are not listed", "known", len(org.members), "again_in", wait, "error", err)
+		v.log.Error("the accounts of the organization are not listed", "known", len(org.members), "again_in", wait, "error",
+			err)
 		return false
 	}
 	changed = !slices.Equal(members, org.members)
@@ -80,7 +81,8 @@ func sameOrganization(a, b config.Organization) bool {
 }
 
 // Organization lists the active accounts of the organization that the configuration names.
-func Organization(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source) ([]clouds.AWSMember, error) {
+func Organization(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source) ([]clouds.AWSMember,
+	error) {
 	bounded, end := context.WithTimeout(ctx, listDeadline)
 	defer end()
 	f.Alone, f.AssumeRoles = true, nil

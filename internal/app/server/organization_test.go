@@ -29,12 +29,17 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 	prometheus.Need(t, "prometheus", "prometheus", "promtool")
 	b := box(t)
 	org := organizations.NewFromConfig(b.Config("us-east-1"))
-	if _, err := org.CreateOrganization(t.Context(), &organizations.CreateOrganizationInput{FeatureSet: types.OrganizationFeatureSetAll}); err != nil {
+	if _, err := org.CreateOrganization(t.Context(), &organizations.CreateOrganizationInput{
+		FeatureSet: types.OrganizationFeatureSetAll,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	member := func(n int) string {
 		t.Helper()
-		out, err := org.CreateAccount(t.Context(), &organizations.CreateAccountInput{AccountName: awssdk.String(fmt.Sprint("team-", n)), Email: awssdk.String(fmt.Sprintf("team-%d@example.com", n)), RoleName: awssdk.String("curfew-read")})
+		out, err := org.CreateAccount(t.Context(), &organizations.CreateAccountInput{
+			AccountName: awssdk.String(fmt.Sprint("team-", n)), Email: awssdk.String(fmt.Sprintf("team-%d@example.com", n)),
+			RoleName: awssdk.String("curfew-read"),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,21 +54,32 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 		t.Helper()
 		cfg := b.Config("us-east-1")
 		if account != wire.DefaultAccount {
-			cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(b.Config("us-east-1")), "arn:aws:iam::"+account+":role/curfew-read"))
+			cfg.Credentials = awssdk.NewCredentialsCache(
+				stscreds.NewAssumeRoleProvider(sts.NewFromConfig(b.Config("us-east-1")),
+					"arn:aws:iam::"+account+":role/curfew-read"))
 		}
-		out, err := ec2.NewFromConfig(cfg).RunInstances(t.Context(), &ec2.RunInstancesInput{ImageId: awssdk.String("ami-0000000000000base"), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), InstanceType: ec2types.InstanceTypeG5gXlarge})
+		out, err := ec2.NewFromConfig(cfg).RunInstances(t.Context(), &ec2.RunInstancesInput{
+			ImageId: awssdk.String("ami-0000000000000base"), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
+			InstanceType: ec2types.InstanceTypeG5gXlarge,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		id := *out.Instances[0].InstanceId
-		b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
-			Set: map[string]any{"launchTime": now.Add(-8 * time.Hour)}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
+		b.Wire.Patch(wire.Patch{
+			Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
+			Set: map[string]any{
+				"launchTime": now.Add(-8 * time.Hour),
+			}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 		s := prometheus.Series{Name: "DCGM_FI_DEV_GPU_UTIL", Labels: fmt.Sprintf(`gpu="0",UUID="GPU-%s",node="%s"`, id, id)}
 		for i := range hours * 60 {
 			at := now.Add(time.Duration(i-hours*60) * time.Minute)
 			s.Points = append(s.Points, prometheus.Point{At: at, V: util})
-			card := []wire.Dimension{{Name: "InstanceId", Value: id}, {Name: "index", Value: "0"}, {Name: "name", Value: "NVIDIA T4G"}}
-			b.Wire.Metrics.Put(account, "us-east-1", "CWAgent", "nvidia_smi_utilization_gpu", card, wire.Datum{Time: at, Sum: util, Min: util, Max: util, Count: 1})
+			card := []wire.Dimension{
+				{Name: "InstanceId", Value: id}, {Name: "index", Value: "0"}, {Name: "name", Value: "NVIDIA T4G"},
+			}
+			b.Wire.Metrics.Put(account, "us-east-1", "CWAgent", "nvidia_smi_utilization_gpu", card,
+				wire.Datum{Time: at, Sum: util, Min: util, Max: util, Count: 1})
 		}
 		history = append(history, s)
 	}
@@ -71,10 +87,13 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 	launch(good, 90)
 	server := prometheus.Start(t, history, "")
 	t.Cleanup(b.Wire.Inject(wire.Fault{Account: bad, Kind: wire.AccessDenied}))
-	r := serve(t, b, "aws: {requests_per_second: 10000, regions: [us-east-1], organization: {role: curfew-read, refresh: 1m}}\nmetrics: {sources: [{url: "+server+"}]}\nserve: {interval: 1m, skip_audits: true}\nidentity: root\n")
+	r := serve(t, b, "aws: {requests_per_second: 10000, regions: [us-east-1], organization: {role: curfew-read, "+
+		"refresh: 1m}}\nmetrics: {sources: [{url: "+server+"}]}\nserve: {interval: 1m, skip_audits: true}\nidentity: root\n")
 	for _, from := range []string{replay.FromPrometheus, replay.FromCloud} {
 		t.Run(from, func(t *testing.T) {
-			doc, err := replay.CreateBacktest(t.Context(), r.req.Fresh(), view.BacktestAsked{From: from, Since: "3h", Step: "1m", RestartCost: "5m", Baselines: true})
+			doc, err := replay.CreateBacktest(t.Context(), r.req.Fresh(), view.BacktestAsked{
+				From: from, Since: "3h", Step: "1m", RestartCost: "5m", Baselines: true,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +127,8 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 			}
 			for _, one := range result.Results {
 				// Of two machines with as many hours, the one that rests is released after 5 minutes.
-				if one.Name == "fixed-5m" && (one.Hours < 5.9 || one.Hours > 8.1 || math.Abs(one.Released-(one.Hours/2-5.0/60)) > 0.1) {
+				if one.Name == "fixed-5m" &&
+					(one.Hours < 5.9 || one.Hours > 8.1 || math.Abs(one.Released-(one.Hours/2-5.0/60)) > 0.1) {
 					t.Errorf("%+v", one)
 				}
 			}

@@ -28,8 +28,11 @@ import (
 )
 
 // wire wires the rounds of one account.
-func (v *server) wire(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set) (round.Setting, error) {
-	setting, err := act.EnforceSetting(ctx, v.req.Fresh(), cfg, v.store, act.EnforceOptions{Source: f, Window: v.o.Window, Enforce: v.o.Enforce}, set)
+func (v *server) wire(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set) (round.Setting,
+	error) {
+	setting, err := act.EnforceSetting(ctx, v.req.Fresh(), cfg, v.store, act.EnforceOptions{
+		Source: f, Window: v.o.Window, Enforce: v.o.Enforce,
+	}, set)
 	if err != nil {
 		return setting, err
 	}
@@ -38,7 +41,8 @@ func (v *server) wire(ctx context.Context, cfg config.Config, f clouds.Source, s
 }
 
 // open begins the rounds of an account under a lease.
-func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set, lease store.Lease) (scheduler.Rounds, error) {
+func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set, lease store.Lease) (
+	scheduler.Rounds, error) {
 	setting, err := v.wire(ctx, cfg, f, set)
 	if err != nil {
 		return nil, err
@@ -51,7 +55,10 @@ func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, s
 		clock, err = v.req.StateClock(ctx, v.store)
 		return err
 	}
-	return &accountRounds{engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin, ended: v.mirrored}, nil
+	return &accountRounds{
+		engine: round.New(setting), store: v.store, profile: f.Profile, tags: cfg.Tags, pace: v.pace, begin: begin,
+		ended: v.mirrored,
+	}, nil
 }
 
 // mirrored brings the witness of the state up to date after a round, and tells whether the state
@@ -217,7 +224,8 @@ func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
 			out.Failed[l.Verb]++
 		}
 		switch l.Result {
-		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned, action.ResultWouldWarn, action.ResultUndone:
+		case action.ResultActed, action.ResultConfirmed, action.ResultFailed, action.ResultWarned, action.ResultWouldWarn,
+			action.ResultUndone:
 			key := action.Line{Resource: l.Resource, Source: l.Source, Verb: l.Verb, Result: l.Result}
 			said[key] = true
 			if !a.said[key] {
@@ -290,7 +298,8 @@ func (p *pace) saw(r *round.Result) error {
 		groups[account] = map[int]int{}
 	}
 	for _, res := range r.Resources {
-		if of := groups[res.Account]; of != nil && res.Kind == inventory.KindInstance && res.State == inventory.StateRunning {
+		if of := groups[res.Account]; of != nil && res.Kind == inventory.KindInstance &&
+			res.State == inventory.StateRunning {
 			of[res.Size.GPUs.Or(0)]++
 		}
 	}
@@ -361,7 +370,8 @@ func (p *pace) configure(cfg config.Config) error {
 	known := len(p.per) > 0
 	p.mu.Unlock()
 	if !known {
-		p.log.Info("no machine is known yet: what CloudWatch charges is estimated after the first round", "max_usd_per_month", limit.Dollars())
+		p.log.Info("no machine is known yet: what CloudWatch charges is estimated after the first round",
+			"max_usd_per_month", limit.Dollars())
 	}
 	return p.settle()
 }
@@ -400,10 +410,14 @@ func (p *pace) settle() error {
 	}
 	if was := p.paced; was == 0 || max(paced, was) > min(paced, was)*11/10 {
 		p.paced = paced
-		attrs := []any{"machines", all.machines, "usd_per_month", both.Dollars(), "max_usd_per_month", p.limit.Dollars(), "interval", paced}
+		attrs := []any{
+			"machines", all.machines, "usd_per_month", both.Dollars(), "max_usd_per_month", p.limit.Dollars(), "interval",
+			paced,
+		}
 		switch {
 		case paced > p.interval:
-			p.log.Warn("CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often", attrs...)
+			p.log.Warn("CloudWatch would cost more than metrics.cloudwatch.max_usd_per_month: rounds are made less often",
+				attrs...)
 		case all.machines > 0:
 			p.log.Info("what CloudWatch charges is within its limit", attrs...)
 		}

@@ -17,7 +17,8 @@ import (
 // TestARoundByAWrongClockIsNotMade: nothing is read or charged by it.
 func TestARoundByAWrongClockIsNotMade(t *testing.T) {
 	wrong := &action.SkewError{Ahead: 15 * time.Minute}
-	a := &accountRounds{begin: func(context.Context) error { return wrong }} // an engine would be called, and is not there
+	// an engine would be called, and is not there
+	a := &accountRounds{begin: func(context.Context) error { return wrong }}
 	if _, err := a.Round(t.Context()); !errors.Is(err, wrong) {
 		t.Errorf("the round ended with %v", err)
 	}
@@ -29,11 +30,18 @@ func TestThePaceIsOfWhatWasAsked(t *testing.T) {
 	p := &pace{log: slog.New(slog.DiscardHandler), per: map[string]asks{}, interval: time.Minute, limit: 50 * money.USD}
 	var machines []*inventory.Resource
 	for i := range 100 {
-		machines = append(machines, &inventory.Resource{ID: fmt.Sprint("i-", i), Account: "1", Kind: inventory.KindInstance, State: inventory.StateRunning, Size: inventory.Size{GPUs: inventory.Known(1)}})
+		machines = append(machines, &inventory.Resource{
+			ID: fmt.Sprint("i-", i), Account: "1", Kind: inventory.KindInstance, State: inventory.StateRunning,
+			Size: inventory.Size{GPUs: inventory.Known(1)},
+		})
 	}
 	saw := func(calls []inventory.Calls, blind ...inventory.BlindSpot) time.Duration {
 		t.Helper()
-		r := &round.Result{Observation: round.Observation{Accounts: []string{"1"}, Calls: calls, Inventory: inventory.Inventory{Resources: machines, BlindSpots: blind}}}
+		r := &round.Result{
+			Observation: round.Observation{
+				Accounts: []string{"1"}, Calls: calls, Inventory: inventory.Inventory{Resources: machines, BlindSpots: blind},
+			},
+		}
 		if err := p.saw(r); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +52,10 @@ func TestThePaceIsOfWhatWasAsked(t *testing.T) {
 	if got := saw(nil); got != guessed {
 		t.Errorf("by an estimate: every %s, want %s", got, guessed)
 	}
-	metrics := []inventory.Calls{{API: "cloudwatch:GetMetricData", Count: 1, Units: 400, Cost: 400 * 10_000}, {API: "ce:GetCostAndUsage", Count: 1, Units: 1, Cost: money.Cent}}
+	metrics := []inventory.Calls{
+		{API: "cloudwatch:GetMetricData", Count: 1, Units: 400, Cost: 400 * 10_000},
+		{API: "ce:GetCostAndUsage", Count: 1, Units: 1, Cost: money.Cent},
+	}
 	if got := saw(metrics); got != asked {
 		t.Errorf("by what was asked: every %s, want %s", got, asked)
 	}

@@ -134,7 +134,8 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 			log.Warn("nothing acts", "error", err)
 		}
 	}
-	v.scheduler = scheduler.New(scheduler.Options{Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log,
+	v.scheduler = scheduler.New(scheduler.Options{
+		Leases: s.Leases(), Holder: scheduler.ProcessName(), TTL: o.LeaseTTL, Now: req.Now, Log: log,
 		Frozen: s.Actions().Frozen, Facts: v.facts, Certificate: v.certificateExpires, Done: v.done})
 	v.certificate = newCertificate(req, cfg)
 	v.req.Troubles = v.troubles
@@ -149,7 +150,8 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 			return err
 		}
 	}
-	end, err := listen(ctx, o.Listen, v.certificate, v.scheduler.Handler(mounted.Handlers, mounted.Known), mounted.Listening, log)
+	end, err := listen(ctx, o.Listen, v.certificate, v.scheduler.Handler(mounted.Handlers, mounted.Known),
+		mounted.Listening, log)
 	if err != nil {
 		return err
 	}
@@ -164,7 +166,9 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { v.watch(watching) })
 	wg.Go(func() {
-		replay.RunBacktests(watching, v.req.Fresh(), replay.BacktestRunner{Store: s, Sources: v.recorded, Holder: v.scheduler.Holder, TTL: o.LeaseTTL, Log: log})
+		replay.RunBacktests(watching, v.req.Fresh(), replay.BacktestRunner{
+			Store: s, Sources: v.recorded, Holder: v.scheduler.Holder, TTL: o.LeaseTTL, Log: log,
+		})
 	})
 	wg.Go(func() { sessions.KeepServed(watching, v.req, log, v.kept.Load) })
 	err = v.scheduler.Run(ctx)
@@ -187,7 +191,8 @@ func localURL(at net.Addr, tls bool) string {
 }
 
 // listen serves HTTP until the returned function is called.
-func listen(ctx context.Context, address string, p *certificate, h http.Handler, listening func(string), log *slog.Logger) (end func(), err error) {
+func listen(ctx context.Context, address string, p *certificate, h http.Handler, listening func(string),
+	log *slog.Logger) (end func(), err error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -197,7 +202,9 @@ func listen(ctx context.Context, address string, p *certificate, h http.Handler,
 	serve := server.Serve
 	if p != nil {
 		if _, err := p.load(nil); err != nil {
-			return nil, errors.Join(&runtime.Error{Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("serve.tls: %w", err)}, l.Close())
+			return nil, errors.Join(&runtime.Error{
+				Class: runtime.Usage, Code: "invalid_file", Err: fmt.Errorf("serve.tls: %w", err),
+			}, l.Close())
 		}
 		server.TLSConfig = &tls.Config{GetCertificate: p.load, MinVersion: tls.VersionTLS12}
 		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
@@ -262,7 +269,8 @@ func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
 
 // sources are those of a configuration: each account, and its audits. Those that were made
 // of the same reading of the configuration are the same.
-func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set, made string) ([]scheduler.Source, error) {
+func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set, made string) ([]scheduler.Source,
+	error) {
 	accounts := accountsOf(cfg, v.o.Source, v.organization.members)
 	if len(accounts) == 0 && !asksOrganization(cfg, v.o.Source) {
 		return nil, runtime.Invalid("no account is configured")
@@ -282,7 +290,9 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 			}
 			tried = tried || a.member
 		}
-		sources = append(sources, scheduler.Source{Name: a.name, Every: func() time.Duration { return v.pace.every() }, Deadline: cfg.Serve.Deadline, Made: made,
+		sources = append(sources, scheduler.Source{Name: a.name, Every: func() time.Duration {
+			return v.pace.every()
+		}, Deadline: cfg.Serve.Deadline, Made: made,
 			Open: func(ctx context.Context, lease store.Lease) (scheduler.Rounds, error) {
 				return v.open(ctx, cfg, a.Source, set, lease)
 			}})
@@ -472,7 +482,8 @@ func (v *server) troubles() []view.Trouble {
 		add(view.TroubleDatabase, "see that it runs and can be reached", r.Database)
 	}
 	if r.Configuration != "" {
-		add(view.TroubleConfiguration, "`curfew policy check` lists its mistakes; the one before is in force", r.Configuration)
+		add(view.TroubleConfiguration, "`curfew policy check` lists its mistakes; the one before is in force",
+			r.Configuration)
 	}
 	add(view.TroubleSource, "its cause says what is denied or does not answer; other sources go on", r.Degraded...)
 	for _, p := range r.Problems {
@@ -481,7 +492,8 @@ func (v *server) troubles() []view.Trouble {
 		}
 	}
 	if ends, ok := v.certificateExpires(); ok && ends.Sub(v.req.Now()) < certificateSoon {
-		add(view.TroubleCertificate, "replace the file at serve.tls.cert_file; it is taken up without a start", "expires at "+plain.Time(ends))
+		add(view.TroubleCertificate, "replace the file at serve.tls.cert_file; it is taken up without a start",
+			"expires at "+plain.Time(ends))
 	}
 	return out
 }

@@ -100,12 +100,15 @@ func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, box: b, log: &lines{}}
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: r.log}).Request()
+	req := runtime.NewProcess(runtime.Host{
+		Now: time.Now, Lookup: os.LookupEnv, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: r.log,
+	}).Request()
 	req.ConfigFlag, req.DataFlag = file, filepath.Join(dir, "state")
 	ctx, stop := context.WithCancel(t.Context())
 	mounted, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, req, ServeOptions{EnforceOptions: act.EnforceOptions{Source: clouds.Source{Cloud: "aws"}}, Listen: "127.0.0.1:0", Out: io.Discard,
+		ended <- Serve(ctx, req, ServeOptions{
+			EnforceOptions: act.EnforceOptions{Source: clouds.Source{Cloud: "aws"}}, Listen: "127.0.0.1:0", Out: io.Discard,
 			Mount: func(req *runtime.Request, s *store.Store, _ config.Config, _ *slog.Logger) (Mounted, error) {
 				r.state, r.req = s, req
 				close(mounted)
@@ -203,7 +206,9 @@ func TestServeAudits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(doc.Findings, func(f view.DatedFinding) bool { return f.Resource.ID == *allocated.AllocationId })
+		i := slices.IndexFunc(doc.Findings, func(f view.DatedFinding) bool {
+			return f.Resource.ID == *allocated.AllocationId
+		})
 		if i < 0 {
 			return view.DatedFinding{}, false
 		}
@@ -219,7 +224,8 @@ func TestServeAudits(t *testing.T) {
 		return ok && now.LastAt.After(first.LastAt) && now.FirstAt.Equal(first.FirstAt), fmt.Sprintf("%+v", now)
 	})
 	_, before := r.ready()
-	if _, err := api.ReleaseAddress(t.Context(), &ec2.ReleaseAddressInput{AllocationId: allocated.AllocationId}); err != nil {
+	if _, err := api.ReleaseAddress(t.Context(), &ec2.ReleaseAddressInput{AllocationId: allocated.AllocationId}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	r.until("it has ended", func() (bool, string) {
@@ -232,7 +238,8 @@ func TestServeAudits(t *testing.T) {
 		t.Errorf("events %q of %q, want %q", got, r.events("finding-"), want)
 	}
 	status, after := r.ready()
-	if status != http.StatusOK || len(after.Sources) != 2 || after.Sources[0].Source != "audit aws" || !after.Sources[0].Background || after.Sources[1].Source != "aws" {
+	if status != http.StatusOK || len(after.Sources) != 2 || after.Sources[0].Source != "audit aws" ||
+		!after.Sources[0].Background || after.Sources[1].Source != "aws" {
 		t.Errorf("%d: %+v", status, after)
 	}
 	if len(before.Sources) != 2 || !after.Sources[1].ReadAt.After(before.Sources[1].ReadAt) {
@@ -252,12 +259,17 @@ func TestServeAudits(t *testing.T) {
 func TestServeAnOrganization(t *testing.T) {
 	b := box(t)
 	org := organizations.NewFromConfig(b.Config("us-east-1"))
-	if _, err := org.CreateOrganization(t.Context(), &organizations.CreateOrganizationInput{FeatureSet: types.OrganizationFeatureSetAll}); err != nil {
+	if _, err := org.CreateOrganization(t.Context(), &organizations.CreateOrganizationInput{
+		FeatureSet: types.OrganizationFeatureSetAll,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	create := func(n int) string {
 		t.Helper()
-		out, err := org.CreateAccount(t.Context(), &organizations.CreateAccountInput{AccountName: awssdk.String(fmt.Sprint("team-", n)), Email: awssdk.String(fmt.Sprintf("team-%d@example.com", n)), RoleName: awssdk.String("curfew-read")})
+		out, err := org.CreateAccount(t.Context(), &organizations.CreateAccountInput{
+			AccountName: awssdk.String(fmt.Sprint("team-", n)), Email: awssdk.String(fmt.Sprintf("team-%d@example.com", n)),
+			RoleName: awssdk.String("curfew-read"),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,12 +279,14 @@ func TestServeAnOrganization(t *testing.T) {
 	role := func(id string) string { return "arn:aws:iam::" + id + ":role/curfew-read" }
 	// A machine in a member account, which only its own source can see.
 	there := b.Config("us-east-1")
-	there.Credentials = awssdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(b.Config("us-east-1")), role(good)))
+	there.Credentials = awssdk.NewCredentialsCache(
+		stscreds.NewAssumeRoleProvider(sts.NewFromConfig(b.Config("us-east-1")), role(good)))
 	if _, err := ec2.NewFromConfig(there).AllocateAddress(t.Context(), &ec2.AllocateAddressInput{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Wire.Inject(wire.Fault{Account: bad, Kind: wire.AccessDenied}))
-	r := serve(t, b, "aws: {requests_per_second: 10000, organization: {role: curfew-read, refresh: 1s, exclude: ['"+out+"']}}\nserve: {interval: 1s, skip_audits: true}\n")
+	r := serve(t, b, "aws: {requests_per_second: 10000, organization: {role: curfew-read, refresh: 1s, exclude: ['"+out+
+		"']}}\nserve: {interval: 1s, skip_audits: true}\n")
 	source := func(id string) string { return "aws/" + id + ":role/curfew-read" }
 	expect := func(what string, want ...string) map[string]scheduler.Status {
 		t.Helper()
@@ -344,7 +358,9 @@ func TestServeRecordsAndReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := serve(t, b, "aws: {requests_per_second: 10000}\nserve: {interval: 1m, skip_audits: true}\nidentity: root\n")
-	doc, err := replay.CreateBacktest(t.Context(), r.req.Fresh(), view.BacktestAsked{From: replay.FromCloud, Since: "6h", Step: "1m", RestartCost: "5m", Baselines: true})
+	doc, err := replay.CreateBacktest(t.Context(), r.req.Fresh(), view.BacktestAsked{
+		From: replay.FromCloud, Since: "6h", Step: "1m", RestartCost: "5m", Baselines: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +383,8 @@ func TestServeRecordsAndReplays(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(raw, &result)
 	}
-	if err != nil || result.Schema != view.BacktestSchema || result.Trace.Name != replay.FromCloud || result.Trace.Resources < len(account.IDs)/2 {
+	if err != nil || result.Schema != view.BacktestSchema || result.Trace.Name != replay.FromCloud ||
+		result.Trace.Resources < len(account.IDs)/2 {
 		t.Errorf("%+v of %d machines, %v: %.500s", result, len(account.IDs), err, raw)
 	}
 }
@@ -387,12 +404,16 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 	said := func() string { return r.log.String() }
 	looked := func(id, region string) {
 		t.Helper()
-		sp, err := spec.Parse(id, []byte("apiVersion: curfew.session/v1\nname: "+id+"\nresources: {instance_type: g6.xlarge}\nlease: 1h\n"))
+		sp, err := spec.Parse(id,
+			[]byte("apiVersion: curfew.session/v1\nname: "+id+"\nresources: {instance_type: g6.xlarge}\nlease: 1h\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		s := session.Session{ID: id, Name: id, By: "ana", Provider: clouds.ProviderAWS, Account: wire.DefaultAccount, Spec: sp.Canonical(), Hash: sp.Hash(), Epoch: 1, State: session.Launching, RequestedAt: now, LeaseUntil: now.Add(time.Hour)}
+		s := session.Session{
+			ID: id, Name: id, By: "ana", Provider: clouds.ProviderAWS, Account: wire.DefaultAccount, Spec: sp.Canonical(),
+			Hash: sp.Hash(), Epoch: 1, State: session.Launching, RequestedAt: now, LeaseUntil: now.Add(time.Hour),
+		}
 		before := len(said())
 		if _, err := r.state.Sessions().Put(t.Context(), s, nil); err != nil {
 			t.Fatal(err)
@@ -410,7 +431,9 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 	}
 	looked("s1", "us-east-1")
 	write(fmt.Sprintf(yaml, "us-west-2"))
-	r.until("it is read again", func() (bool, string) { return strings.Contains(said(), "the configuration is read again"), "" })
+	r.until("it is read again", func() (bool, string) {
+		return strings.Contains(said(), "the configuration is read again"), ""
+	})
 	looked("s2", "us-west-2")
 	write("sessions: {regions: [eu-west-1], no_such_key: 1}\n")
 	r.until("it is not taken", func() (bool, string) {
@@ -427,7 +450,8 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 	}
 	r.until("the freeze is shown", func() (bool, string) {
 		_, doc := r.ready()
-		return doc.Frozen && strings.Contains(doc.Freeze, "an incident") && strings.Contains(said(), "all actions are frozen"), fmt.Sprintf("%+v", doc)
+		return doc.Frozen && strings.Contains(doc.Freeze, "an incident") &&
+			strings.Contains(said(), "all actions are frozen"), fmt.Sprintf("%+v", doc)
 	})
 	if _, err := act.Freeze(t.Context(), r.req.Fresh(), "over", false); err != nil {
 		t.Error(err)

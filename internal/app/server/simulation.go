@@ -130,23 +130,29 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	inUse := cfg.Clone()
 	simulated.InUse.Store(&inUse)
 	v := &server{req: simulated.Request(), o: o.ServeOptions, log: log}
-	v.scheduler = scheduler.New(scheduler.Options{Now: s.Clock.Now, Log: log, Frozen: s.Store.Actions().Frozen, Done: v.done, Sleep: func(ctx context.Context, d time.Duration) error {
-		if until := start.Add(o.For); o.For > 0 && !s.Clock.Now().Add(d).Before(until) {
-			d = until.Sub(s.Clock.Now())
-			defer end()
-		}
-		if o.Speed > 0 {
-			if err := runtime.Wait(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
-				return err
+	v.scheduler = scheduler.New(scheduler.Options{
+		Now: s.Clock.Now, Log: log, Frozen: s.Store.Actions().Frozen, Done: v.done,
+		Sleep: func(ctx context.Context, d time.Duration) error {
+			if until := start.Add(o.For); o.For > 0 && !s.Clock.Now().Add(d).Before(until) {
+				d = until.Sub(s.Clock.Now())
+				defer end()
 			}
-		}
-		s.Clock.Forward(s.Clock.Now().Add(d))
-		return ctx.Err()
-	}})
-	v.scheduler.Set([]scheduler.Source{{Name: "sim", Every: func() time.Duration { return roundInterval }, Deadline: oneDay,
-		Open: func(context.Context, store.Lease) (scheduler.Rounds, error) {
-			return &demoRounds{accountRounds: accountRounds{engine: round.New(setting), store: s.Store, tags: cfg.Tags}, sim: s, req: req, cfg: cfg, version: o.Version}, nil
-		}}})
+			if o.Speed > 0 {
+				if err := runtime.Wait(ctx, time.Duration(float64(d)/o.Speed)); err != nil {
+					return err
+				}
+			}
+			s.Clock.Forward(s.Clock.Now().Add(d))
+			return ctx.Err()
+		}})
+	v.scheduler.Set([]scheduler.Source{
+		{Name: "sim", Every: func() time.Duration { return roundInterval }, Deadline: oneDay,
+			Open: func(context.Context, store.Lease) (scheduler.Rounds, error) {
+				return &demoRounds{
+					accountRounds: accountRounds{engine: round.New(setting), store: s.Store, tags: cfg.Tags}, sim: s, req: req,
+					cfg: cfg, version: o.Version,
+				}, nil
+			}}})
 	if cfg.DataDir == "" { // the owner token has to be somewhere
 		cfg.DataDir = dir
 	}
@@ -156,17 +162,21 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 			return err
 		}
 	}
-	stop, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted.Handlers, mounted.Known), mounted.Listening, log)
+	stop, err := listen(ctx, o.Listen, newCertificate(req, cfg), v.scheduler.Handler(mounted.Handlers, mounted.Known),
+		mounted.Listening, log)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { // replays take real time, while leases go by the simulated one
-		replay.RunBacktests(ctx, v.req.Fresh(), replay.BacktestRunner{Store: s.Store, Sources: func() []clouds.Source { return []clouds.Source{o.Source} }, TTL: 365 * oneDay, Check: time.Second, Log: log})
+		replay.RunBacktests(ctx, v.req.Fresh(), replay.BacktestRunner{Store: s.Store, Sources: func() []clouds.Source {
+			return []clouds.Source{o.Source}
+		}, TTL: 365 * oneDay, Check: time.Second, Log: log})
 	})
 	defer wg.Wait()
-	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe, "state", dir)
+	log.Info("serving the simulated account", "seed", o.Seed, "speed", o.Speed, "from", start, "observing", o.Observe,
+		"state", dir)
 	err = v.scheduler.Run(ctx)
 	log.Info("ended", "simulated", s.Clock.Now().Sub(start), "told", people.warned, "kept", people.kept)
 	return err
@@ -174,7 +184,8 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 
 // demoState begins a simulation with a new state: in the folder demo of the directory that
 // --data-dir names, where it stays, else in one that ends with the process.
-func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inventory.TagMapping, start time.Time) (*simulation.World, string, error) {
+func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inventory.TagMapping, start time.Time) (
+	*simulation.World, string, error) {
 	if req.DataFlag == "" {
 		s, err := simulation.New(ctx, seed, tags, start, start)
 		if err != nil {
@@ -198,7 +209,8 @@ func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inve
 }
 
 // writeTruth writes when each machine is made to work, from the beginning on.
-func writeTruth(ctx context.Context, req *runtime.Request, o ServeDemoOptions, s *simulation.World, start time.Time) error {
+func writeTruth(ctx context.Context, req *runtime.Request, o ServeDemoOptions, s *simulation.World,
+	start time.Time) error {
 	doc := Truth{Seed: o.Seed, From: start, To: start.Add(max(o.For, minTruth)), Machines: []MachineTruth{}}
 	seen, err := s.Cloud.List(ctx, round.Query{Now: start})
 	if err != nil {
@@ -211,7 +223,9 @@ func writeTruth(ctx context.Context, req *runtime.Request, o ServeDemoOptions, s
 		}
 	}
 	path := req.Path(o.Truth)
-	if err := durable.Replace(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(doc) }); err != nil {
+	if err := durable.Replace(path, 0o600, func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(doc)
+	}); err != nil {
 		return runtime.InvalidFile(fmt.Errorf("--demo-truth: %w", err))
 	}
 	return nil
@@ -296,7 +310,10 @@ func (a *respondents) Notify(ctx context.Context, recipient string, m action.Mes
 			continue
 		}
 		a.kept++
-		k := action.Keep{Ref: m.Resource.Ref(), Until: now.Add(keepLength), Reason: "the next run begins at " + plain.Time(at), By: m.Resource.Owner.User, At: now}
+		k := action.Keep{
+			Ref: m.Resource.Ref(), Until: now.Add(keepLength), Reason: "the next run begins at " + plain.Time(at),
+			By: m.Resource.Owner.User, At: now,
+		}
 		if k.By == "" {
 			k.By = accepted
 		}

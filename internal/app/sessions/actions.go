@@ -18,7 +18,9 @@ import (
 
 // AWSActs is what acts on an account of AWS, with the end of sessions.
 func AWSActs(req *runtime.Request, cfg config.Config, s *store.Store, cloud *clouds.AWS) action.Cloud {
-	return sessionActs{cloud.Actions(), s.Sessions(), func(ctx context.Context, id, why string) error { return Stop(ctx, req, cfg, s, id, why) }}
+	return sessionActs{cloud.Actions(), s.Sessions(), func(ctx context.Context, id, why string) error {
+		return Stop(ctx, req, cfg, s, id, why)
+	}}
 }
 
 // sessionActs ends the machines of sessions as their owners would: the session ends, and its
@@ -44,7 +46,11 @@ func ends(v policy.Verb) bool {
 func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	id := r.Tags[inventory.TagSession]
 	if r.Kind == inventory.KindInstance && r.Tags[inventory.TagAdopted] != "" && do.Verb == policy.Terminate {
-		return nil, &action.Refusal{Rule: "session", Why: "machine " + r.ID + " was started by a person and adopted (" + inventory.TagAdopted + "): it may be stopped, which keeps its disks, and not terminated"}
+		return nil, &action.Refusal{
+			Rule: "session",
+			Why: "machine " + r.ID + " was started by a person and adopted (" + inventory.TagAdopted +
+				"): it may be stopped, which keeps its disks, and not terminated",
+		}
 	}
 	if r.Kind != inventory.KindInstance || id == "" || !ends(do.Verb) {
 		return a.AWSActions.Plan(ctx, r, do)
@@ -55,13 +61,15 @@ func (a sessionActs) Plan(ctx context.Context, r *inventory.Resource, do policy.
 	s, err := a.store.Session(ctx, id)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		return refuse("machine %s belongs to session %s, which is not in these records: only the curfew that keeps it knows whether its work is saved", r.ID, id)
+		return refuse("machine %s belongs to session %s, which is not in these records: only the curfew that keeps it "+
+			"knows whether its work is saved", r.ID, id)
 	case err != nil:
 		return nil, err
 	case s.State.Over():
 		return refuse("session %s of machine %s is over: its keeper releases what is left", s.Name, r.ID)
 	case do.Verb != policy.Terminate:
-		return refuse("machine %s belongs to session %s, which can end and not %s: its work is saved, and curfew up starts it again", r.ID, s.Name, do.Verb)
+		return refuse("machine %s belongs to session %s, which can end and not %s: its work is saved, and curfew up "+
+			"starts it again", r.ID, s.Name, do.Verb)
 	}
 	// Everything else that protects a machine protects it here too. Its disks are saved by the
 	// session's own end.
@@ -135,4 +143,5 @@ func (a sessionActs) Rehearse(ctx context.Context, t action.Task) (string, error
 	return "", errSessionEnded
 }
 
-var errSessionEnded = errors.New("a session that ended is not taken back; `curfew up` starts it again with its saved work")
+var errSessionEnded = errors.New(
+	"a session that ended is not taken back; `curfew up` starts it again with its saved work")

@@ -76,7 +76,8 @@ func Adopt(ctx context.Context, req *runtime.Request, name string, o AdoptOption
 		return view.Adoption{}, err
 	}
 	if ref.Kind != inventory.KindInstance || ref.Cloud != clouds.ProviderAWS {
-		return view.Adoption{}, runtime.Invalid("curfew session adopt %s: it takes machines of AWS, and this is of kind %s at %s", ref, ref.Kind, ref.Cloud)
+		return view.Adoption{}, runtime.Invalid(
+			"curfew session adopt %s: it takes machines of AWS, and this is of kind %s at %s", ref, ref.Kind, ref.Cloud)
 	}
 	a, err := Open(ctx, req)
 	if err != nil {
@@ -122,7 +123,10 @@ func (x *adopting) read(ctx context.Context) error {
 		return err
 	}
 	if x.r == nil {
-		return &runtime.Error{Code: "not_found", Err: fmt.Errorf("adopt %s: the provider does not show it", x.ref), Hint: "look at its region and account"}
+		return &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("adopt %s: the provider does not show it", x.ref),
+			Hint: "look at its region and account",
+		}
 	}
 	book, err := a.Request.PriceBook(a.Config)
 	if err != nil {
@@ -135,8 +139,11 @@ func (x *adopting) read(ctx context.Context) error {
 	if x.open != nil {
 		x.name, until = x.open.Name, x.open.LeaseUntil
 	}
-	x.doc = view.Adoption{Schema: view.AdoptionSchema, DryRun: !x.o.Enforce, State: view.AdoptPreview, Resource: x.ref.String(), Type: x.r.Type, Region: x.ref.Region,
-		Session: x.name, Owner: x.owner, LeaseUntil: until, Idle: session.Duration(x.idle()).String(), Tags: []view.AddedTag{}, Refusals: []view.Refusal{}, Notes: []string{}}
+	x.doc = view.Adoption{
+		Schema: view.AdoptionSchema, DryRun: !x.o.Enforce, State: view.AdoptPreview, Resource: x.ref.String(),
+		Type: x.r.Type, Region: x.ref.Region,
+		Session: x.name, Owner: x.owner, LeaseUntil: until, Idle: session.Duration(x.idle()).String(),
+		Tags: []view.AddedTag{}, Refusals: []view.Refusal{}, Notes: []string{}}
 	i, ok := x.r.Detail.(*inventory.Instance)
 	if p, err := book.OnDemand(x.r.Type, x.ref.Region); err == nil && ok && i.Market == inventory.OnDemand {
 		if hourly, err := p.Hourly(); err == nil {
@@ -150,7 +157,8 @@ func (x *adopting) read(ctx context.Context) error {
 		}
 		x.doc.Tags = append(x.doc.Tags, t)
 	}
-	x.doc.Notes = append(x.doc.Notes, "policies stop it when its lease is over or it was idle for that long: `curfew policy init` writes such policies (expired-leases.yaml), and docs/pets-to-sessions.md says more")
+	x.doc.Notes = append(x.doc.Notes, "policies stop it when its lease is over or it was idle for that long: `curfew "+
+		"policy init` writes such policies (expired-leases.yaml), and docs/pets-to-sessions.md says more")
 	if _, err := cloud.Actions().Plan(ctx, x.r, policy.Do{Verb: policy.Stop}); err != nil {
 		x.doc.Notes = append(x.doc.Notes, "it could not be stopped now: "+action.Redact(err.Error()))
 	} else {
@@ -183,18 +191,27 @@ func readAgain(ctx context.Context, cloud *clouds.AWS, ref inventory.Ref, now ti
 
 // merged is an owner with what another one says where it says nothing.
 func merged(tagged, said inventory.Owner) inventory.Owner {
-	return inventory.Owner{Team: cmp.Or(tagged.Team, said.Team), Project: cmp.Or(tagged.Project, said.Project), User: cmp.Or(tagged.User, said.User),
+	return inventory.Owner{
+		Team: cmp.Or(tagged.Team, said.Team), Project: cmp.Or(tagged.Project, said.Project),
+		User:        cmp.Or(tagged.User, said.User),
 		Environment: cmp.Or(tagged.Environment, said.Environment), CostCenter: cmp.Or(tagged.CostCenter, said.CostCenter)}
 }
 
 // tags are those that the machine gets. What a tag says of its owner stays.
 func (x *adopting) tags(id string) map[string]string {
-	tags := map[string]string{inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral), inventory.TagLease: x.doc.LeaseUntil.UTC().Format(time.RFC3339)}
+	tags := map[string]string{
+		inventory.TagAdopted: id, inventory.TagManaged: "true", inventory.TagLifetime: string(inventory.Ephemeral),
+		inventory.TagLease: x.doc.LeaseUntil.UTC().Format(time.RFC3339),
+	}
 	if idle := x.idle(); idle > 0 {
 		tags[inventory.TagIdle] = idle.String()
 	}
-	for key, pair := range map[string][2]string{"curfew:team": {x.r.Owner.Team, x.owner.Team}, "curfew:project": {x.r.Owner.Project, x.owner.Project}, "curfew:user": {x.r.Owner.User, x.owner.User},
-		"curfew:environment": {x.r.Owner.Environment, x.owner.Environment}, "curfew:cost-center": {x.r.Owner.CostCenter, x.owner.CostCenter}} {
+	for key, pair := range map[string][2]string{
+		"curfew:team": {x.r.Owner.Team, x.owner.Team}, "curfew:project": {x.r.Owner.Project, x.owner.Project},
+		"curfew:user": {x.r.Owner.User, x.owner.User},
+		"curfew:environment": {
+			x.r.Owner.Environment, x.owner.Environment,
+		}, "curfew:cost-center": {x.r.Owner.CostCenter, x.owner.CostCenter}} {
 		if pair[0] == "" && pair[1] != "" {
 			tags[key] = pair[1]
 		}
@@ -236,7 +253,8 @@ var adoptionRules = []struct {
 		case x.open != nil && x.open.State == session.Ending:
 			return "session " + x.open.Name + ", which stands for it, is ending"
 		case id != "" && (x.open == nil || x.open.ID != id):
-			return "it was adopted before, as " + id + " (" + inventory.TagAdopted + "): take that tag away if no curfew looks after it any more"
+			return "it was adopted before, as " + id + " (" + inventory.TagAdopted +
+				"): take that tag away if no curfew looks after it any more"
 		}
 		return ""
 	}},
@@ -276,7 +294,10 @@ var adoptionRules = []struct {
 		return ""
 	}},
 	{"owner", func(x *adopting) string {
-		for _, f := range []struct{ what, tagged, said string }{{"team", x.r.Owner.Team, x.o.Owner.Team}, {"project", x.r.Owner.Project, x.o.Owner.Project}, {"user", x.r.Owner.User, x.o.Owner.User}} {
+		for _, f := range []struct{ what, tagged, said string }{
+			{"team", x.r.Owner.Team, x.o.Owner.Team}, {"project", x.r.Owner.Project, x.o.Owner.Project},
+			{"user", x.r.Owner.User, x.o.Owner.User},
+		} {
 			if f.said != "" && f.tagged != "" && f.said != f.tagged {
 				return fmt.Sprintf("a tag says that its %s is %s, not %s", f.what, f.tagged, f.said)
 			}
@@ -289,13 +310,15 @@ var adoptionRules = []struct {
 	{"lease-policy", func(x *adopting) string {
 		lease, most := x.doc.LeaseUntil.Sub(x.now), x.a.Config.Sessions.MaxLease
 		if most > 0 && lease > most {
-			return fmt.Sprintf("a lease of %s is longer than sessions.max_lease, %s", plain.Duration(lease), plain.Duration(most))
+			return fmt.Sprintf("a lease of %s is longer than sessions.max_lease, %s", plain.Duration(lease),
+				plain.Duration(most))
 		}
 		return ""
 	}},
 	{"idle-limit", func(x *adopting) string {
 		if idle := x.idle(); idle > inventory.MaxIdle {
-			return fmt.Sprintf("an idle time of %s is longer than %s, the longest that policies look for", plain.Duration(idle), plain.Duration(inventory.MaxIdle))
+			return fmt.Sprintf("an idle time of %s is longer than %s, the longest that policies look for", plain.Duration(idle),
+				plain.Duration(inventory.MaxIdle))
 		}
 		return ""
 	}},
@@ -315,7 +338,8 @@ func (x *adopting) refusals() []view.Refusal {
 // that dies in between leaves a record that the next one goes on with, and no machine that
 // anything ends: what ends machines of launches does not find it.
 func (x *adopting) carryOut(ctx context.Context) error {
-	file, err := sessionfile.New(machineOf(x.r, x.owner, x.now), nil, nil, sessionfile.Options{Name: x.name, Lease: x.doc.LeaseUntil.Sub(x.now), Idle: x.idle()})
+	file, err := sessionfile.New(machineOf(x.r, x.owner, x.now), nil, nil,
+		sessionfile.Options{Name: x.name, Lease: x.doc.LeaseUntil.Sub(x.now), Idle: x.idle()})
 	if err != nil {
 		return runtime.Invalid("%w", err)
 	}
@@ -334,11 +358,17 @@ func (x *adopting) carryOut(ctx context.Context) error {
 	x.doc.Item = line.Item
 	if line.Result != action.ResultConfirmed && line.Rule != "nothing-to-do" {
 		x.doc.State = view.AdoptUnfinished
-		x.doc.Notes = append(x.doc.Notes, "its tags are not confirmed ("+string(line.Result)+"): "+cmp.Or(line.Why, "look again")+"; the same command goes on")
+		x.doc.Notes = append(x.doc.Notes, "its tags are not confirmed ("+string(line.Result)+"): "+cmp.Or(line.Why,
+			"look again")+"; the same command goes on")
 		return nil
 	}
 	s.State, s.ReadyAt, s.Why = session.Ready, x.now, ""
-	if _, err := x.a.store.Sessions().Put(ctx, s, []session.Event{{At: x.now, Node: session.Keepers, Kind: "adopted", Text: "by " + x.by + ", until " + s.LeaseUntil.Format(time.RFC3339)}}, sessionEntry(x.a, s, x.by, "adopted "+x.ref.String())); err != nil {
+	if _, err := x.a.store.Sessions().Put(ctx, s, []session.Event{
+		{
+			At: x.now, Node: session.Keepers, Kind: "adopted",
+			Text: "by " + x.by + ", until " + s.LeaseUntil.Format(time.RFC3339),
+		},
+	}, sessionEntry(x.a, s, x.by, "adopted "+x.ref.String())); err != nil {
 		return err
 	}
 	x.doc.State = view.AdoptDone
@@ -347,7 +377,10 @@ func (x *adopting) carryOut(ctx context.Context) error {
 
 // machineOf is a machine of the account as one to write a session file of.
 func machineOf(r *inventory.Resource, owner inventory.Owner, now time.Time) sessionfile.Machine {
-	m := sessionfile.Machine{ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Owner: owner, Purpose: r.Purpose, Seen: "the account on " + plain.Date(now)}
+	m := sessionfile.Machine{
+		ID: r.ID, Name: r.Name, Type: r.Type, Region: r.Region, Owner: owner, Purpose: r.Purpose,
+		Seen: "the account on " + plain.Date(now),
+	}
 	if i, ok := r.Detail.(*inventory.Instance); ok {
 		m.Spot, m.Image = i.Market == inventory.Spot, i.ImageID
 		for _, d := range i.Disks {
@@ -373,9 +406,14 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 	if err != nil {
 		return session.Session{}, err
 	}
-	pool := session.Pool{Type: x.r.Type, Region: x.ref.Region, Zone: x.r.Zone, Spot: file.Spec.Capacity == "spot", Image: file.Spec.Image}
-	s := session.Session{ID: hex.EncodeToString(random), Name: x.name, By: x.by, Owner: x.owner, Spec: file.Spec.Canonical(), Hash: file.Spec.Hash(), Provider: clouds.ProviderAWS, Account: x.ref.Account, Region: x.ref.Region,
-		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil, Idle: x.idle(), Pool: pool, ByHand: true,
+	pool := session.Pool{
+		Type: x.r.Type, Region: x.ref.Region, Zone: x.r.Zone, Spot: file.Spec.Capacity == "spot", Image: file.Spec.Image,
+	}
+	s := session.Session{
+		ID: hex.EncodeToString(random), Name: x.name, By: x.by, Owner: x.owner, Spec: file.Spec.Canonical(),
+		Hash: file.Spec.Hash(), Provider: clouds.ProviderAWS, Account: x.ref.Account, Region: x.ref.Region,
+		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil, Idle: x.idle(),
+		Pool: pool, ByHand: true,
 		Place: session.Place{Refs: []inventory.Ref{x.ref}, Profile: x.o.Profile}, RequestedAt: x.now, LaunchedAt: x.now}
 	if len(x.o.AssumeRoles) > 0 {
 		s.Place.Role = x.o.AssumeRoles[0]
@@ -391,9 +429,14 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 	for _, b := range before {
 		s.Epoch = max(s.Epoch, b.Epoch+1)
 	}
-	made, err := a.store.Sessions().Put(ctx, s, []session.Event{{At: x.now, Node: session.Keepers, Kind: "requested", Text: "by " + x.by + ": " + x.ref.String()}}, sessionEntry(a, s, x.by, "asked to adopt "+x.ref.String()))
+	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
+		{At: x.now, Node: session.Keepers, Kind: "requested", Text: "by " + x.by + ": " + x.ref.String()},
+	}, sessionEntry(a, s, x.by, "asked to adopt "+x.ref.String()))
 	if errors.Is(err, session.ErrTaken) {
-		err = &runtime.Error{Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("there is a session %s already", s.Name), Hint: "--name gives this one another name"}
+		err = &runtime.Error{
+			Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("there is a session %s already", s.Name),
+			Hint: "--name gives this one another name",
+		}
 	}
 	return made, err
 }
@@ -412,7 +455,9 @@ func (x *adopting) tag(ctx context.Context, id string) (action.Line, error) {
 	}
 	setting.Sources = nil // what it does is no matter
 	setting.Query.Only = map[inventory.Ref]bool{x.ref: true}
-	setting.Tagging = &round.Tagging{Tags: a.Config.Tags, Declared: map[inventory.Ref]map[string]string{x.ref: x.tags(id)}}
+	setting.Tagging = &round.Tagging{
+		Tags: a.Config.Tags, Declared: map[inventory.Ref]map[string]string{x.ref: x.tags(id)},
+	}
 	if _, err := a.Request.InTime(ctx, a.store); err != nil {
 		return action.Line{}, err
 	}

@@ -125,7 +125,8 @@ func (h resourceActions) End(ctx context.Context, id string, ids []string) error
 	return errors.Join(errs...)
 }
 
-func (h resourceActions) stop(ctx context.Context, cloud *clouds.AWS, r *inventory.Resource, do policy.Do, key string) error {
+func (h resourceActions) stop(ctx context.Context, cloud *clouds.AWS, r *inventory.Resource, do policy.Do,
+	key string) error {
 	actions := cloud.Actions()
 	steps, err := actions.Plan(ctx, r, do)
 	if err != nil {
@@ -142,7 +143,11 @@ func checkStop(ctx context.Context, a *Sessions, s *session.Session, discard boo
 		return err
 	}
 	if frozen != nil {
-		return &runtime.Error{Class: runtime.Denied, Code: "frozen", Err: fmt.Errorf("session %s is not stopped: all actions are frozen", s.Name), Hint: "`curfew unfreeze` allows them again"}
+		return &runtime.Error{
+			Class: runtime.Denied, Code: "frozen",
+			Err:  fmt.Errorf("session %s is not stopped: all actions are frozen", s.Name),
+			Hint: "`curfew unfreeze` allows them again",
+		}
 	}
 	seen, cloud, err := resourceActions{a}.mine(ctx, s)
 	if err != nil {
@@ -152,7 +157,10 @@ func checkStop(ctx context.Context, a *Sessions, s *session.Session, discard boo
 		var refusal *action.Refusal
 		_, err := cloud.Actions().Plan(ctx, r, stopOf(discard))
 		if errors.As(err, &refusal) {
-			return &runtime.Error{Class: runtime.Denied, Code: "refused", Err: fmt.Errorf("session %s is not stopped: %s", s.Name, refusal.Why), Hint: "--discard gives up what instance-store disks hold"}
+			return &runtime.Error{
+				Class: runtime.Denied, Code: "refused", Err: fmt.Errorf("session %s is not stopped: %s", s.Name, refusal.Why),
+				Hint: "--discard gives up what instance-store disks hold",
+			}
 		}
 		if err != nil {
 			return err
@@ -163,7 +171,8 @@ func checkStop(ctx context.Context, a *Sessions, s *session.Session, discard boo
 
 // extendByHand prolongs the lease of machines that a person started: past the gate, which asked
 // nothing when they were started, and in their tag, by which policies go.
-func extendByHand(ctx context.Context, a *Sessions, s session.Session, until time.Time, who approval.Person) (session.Session, *gate.Decision, error) {
+func extendByHand(ctx context.Context, a *Sessions, s session.Session, until time.Time, who approval.Person) (
+	session.Session, *gate.Decision, error) {
 	d, err := holdByHand(ctx, a, &s, until, who)
 	if err != nil || d.Decision != gate.Allow {
 		return s, d, err
@@ -173,11 +182,15 @@ func extendByHand(ctx context.Context, a *Sessions, s session.Session, until tim
 		return s, d, err
 	}
 	if len(seen) < len(s.Place.Refs) {
-		return s, d, &runtime.Error{Code: "over", Err: fmt.Errorf("the machine of session %s was stopped, ended or given back", s.Name), Hint: "`curfew session adopt` takes it on again once it runs"}
+		return s, d, &runtime.Error{
+			Code: "over", Err: fmt.Errorf("the machine of session %s was stopped, ended or given back", s.Name),
+			Hint: "`curfew session adopt` takes it on again once it runs",
+		}
 	}
 	for _, r := range seen {
 		text := until.UTC().Truncate(time.Second).Format(time.RFC3339)
-		if err := clouds.WriteTags(ctx, cloud.Actions(), r, map[string]string{inventory.TagLease: text}, "extend-"+s.ID+"-"+text); err != nil {
+		if err := clouds.WriteTags(ctx, cloud.Actions(), r, map[string]string{inventory.TagLease: text},
+			"extend-"+s.ID+"-"+text); err != nil {
 			return s, d, fmt.Errorf("prolong the lease of %s: %w", r.ID, err)
 		}
 	}
@@ -186,7 +199,8 @@ func extendByHand(ctx context.Context, a *Sessions, s session.Session, until tim
 }
 
 // holdByHand asks the gate for what the machines cost from the end of the lease on.
-func holdByHand(ctx context.Context, a *Sessions, s *session.Session, until time.Time, who approval.Person) (*gate.Decision, error) {
+func holdByHand(ctx context.Context, a *Sessions, s *session.Session, until time.Time, who approval.Person) (
+	*gate.Decision, error) {
 	if s.HoldID != "" {
 		return a.prolongHold(ctx, *s, until, who)
 	}
@@ -198,7 +212,9 @@ func holdByHand(ctx context.Context, a *Sessions, s *session.Session, until time
 	if more.Lease = until.Sub(s.LeaseUntil); a.now().After(s.LeaseUntil) {
 		more.Lease = until.Sub(a.now())
 	}
-	e, err := estimate.At(more, estimate.Place{Machine: s.Pool.Type, Region: s.Region, Hourly: s.Rate, Source: "list price", AsOf: a.now()})
+	e, err := estimate.At(more, estimate.Place{
+		Machine: s.Pool.Type, Region: s.Region, Hourly: s.Rate, Source: "list price", AsOf: a.now(),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -213,6 +229,7 @@ func holdByHand(ctx context.Context, a *Sessions, s *session.Session, until time
 	}
 	next := *s
 	next.HoldID = d.HoldID
-	*s, err = a.store.Sessions().Put(ctx, next, nil, sessionEntry(a, next, who.Name, "reserved until "+until.UTC().Format(time.RFC3339)))
+	*s, err = a.store.Sessions().Put(ctx, next, nil,
+		sessionEntry(a, next, who.Name, "reserved until "+until.UTC().Format(time.RFC3339)))
 	return &d, err
 }

@@ -43,7 +43,8 @@ func sessionRegions(ctx context.Context, s session.Store, now time.Time) ([]stri
 	all, err := s.Sessions(ctx, session.Query{})
 	var regions []string
 	for _, s := range all {
-		if s.Provider == clouds.ProviderAWS && !s.ByHand && s.Region != "" && (!s.State.Over() || now.Sub(s.EndedAt) < watchFor) && !slices.Contains(regions, s.Region) {
+		if s.Provider == clouds.ProviderAWS && !s.ByHand && s.Region != "" &&
+			(!s.State.Over() || now.Sub(s.EndedAt) < watchFor) && !slices.Contains(regions, s.Region) {
 			regions = append(regions, s.Region)
 		}
 	}
@@ -74,7 +75,9 @@ func (a *awsSessions) Launch(ctx context.Context, l session.Launch) ([]session.M
 // launched says whether a session was ever asked for: every launch has a record before it.
 func (a *awsSessions) launched(ctx context.Context) (bool, error) {
 	all, err := a.store.Sessions(ctx, session.Query{})
-	return slices.ContainsFunc(all, func(s session.Session) bool { return s.Provider == clouds.ProviderAWS && !s.ByHand }), err
+	return slices.ContainsFunc(all, func(s session.Session) bool {
+		return s.Provider == clouds.ProviderAWS && !s.ByHand
+	}), err
 }
 
 // Roles implements session.RoleLister. Where no session was ever asked for, there is none.
@@ -199,7 +202,10 @@ func (a *awsSessions) home(ctx context.Context, sp *spec.Spec) (*clouds.AWSBackb
 
 // noPlace is the error for a session that nothing can be launched for.
 func noPlace(sp *spec.Spec, err error) error {
-	return &runtime.Error{Code: "no_machine", Err: fmt.Errorf("look for a place for session %s: %w", sp.Name, err), Hint: "docs/sessions.md says what sessions on AWS need"}
+	return &runtime.Error{
+		Code: "no_machine", Err: fmt.Errorf("look for a place for session %s: %w", sp.Name, err),
+		Hint: "docs/sessions.md says what sessions on AWS need",
+	}
 }
 
 // otherAccount says that the machines of a session are in another account than that of the
@@ -210,7 +216,8 @@ func (a *awsSessions) otherAccount(ctx context.Context, s *session.Session) (why
 	if err != nil || s.Account == "" || s.Account == here {
 		return "", err
 	}
-	return fmt.Sprintf("session %s is in AWS account %s, and the credentials are of account %s: it is left alone", s.Name, s.Account, here), nil
+	return fmt.Sprintf("session %s is in AWS account %s, and the credentials are of account %s: it is left alone", s.Name,
+		s.Account, here), nil
 }
 
 // mine says whether the credentials are those of a session's account. What is not is told
@@ -247,7 +254,10 @@ func checkReachable(ctx context.Context, a *Sessions, s *session.Session) error 
 		return err
 	}
 	if why != "" {
-		return &runtime.Error{Class: runtime.Usage, Code: "other_account", Err: errors.New(why), Hint: "use credentials of that account: AWS_PROFILE, or aws.profile in curfew.yaml"}
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "other_account", Err: errors.New(why),
+			Hint: "use credentials of that account: AWS_PROFILE, or aws.profile in curfew.yaml",
+		}
 	}
 	return nil
 }
@@ -282,9 +292,13 @@ func folders(ctx context.Context, a *Sessions, sp *spec.Spec, id, control, work 
 		return "", "", err
 	}
 	installation := a.Keeper.Installation
-	control, work = below(cmp.Or(control, b.ControlPrefix()), id), below(cmp.Or(work, b.WorkPrefix(installation)), sp.Name)
+	control, work = below(cmp.Or(control, b.ControlPrefix()), id), below(cmp.Or(work, b.WorkPrefix(installation)),
+		sp.Name)
 	if err := b.CheckPlaces(installation, id, sp.Name, control, work); err != nil {
-		return "", "", &runtime.Error{Class: runtime.Usage, Code: "not_its_place", Err: err, Hint: "leave out work.to of the file, and sessions.work and sessions.control of curfew.yaml, or name another bucket"}
+		return "", "", &runtime.Error{
+			Class: runtime.Usage, Code: "not_its_place", Err: err,
+			Hint: "leave out work.to of the file, and sessions.work and sessions.control of curfew.yaml, or name another bucket",
+		}
 	}
 	return control, work, nil
 }

@@ -22,7 +22,9 @@ func TestLoopsEndWithTheirContext(t *testing.T) {
 	if err := os.WriteFile(file, []byte("sessions: {cloud: local}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(name string) (string, bool) { return dir, name == "HOME" }, Dir: dir, Log: io.Discard}).
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(name string) (string, bool) {
+		return dir, name == "HOME"
+	}, Dir: dir, Log: io.Discard}).
 		Request()
 	req.ConfigFlag, req.DataFlag = file, filepath.Join(dir, "state")
 	cfg, s := stateOf(t, req)

@@ -27,7 +27,10 @@ import (
 
 // sessionEntry is an entry of the audit log about a session.
 func sessionEntry(a *Sessions, s session.Session, actor, outcome string) action.Entry {
-	return action.Entry{At: a.now(), Account: s.Provider + "/" + s.Account, Actor: actor, What: action.EventSession, Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Outcome: outcome}
+	return action.Entry{
+		At: a.now(), Account: s.Provider + "/" + s.Account, Actor: actor, What: action.EventSession,
+		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Outcome: outcome,
+	}
 }
 
 // EstimateSession says what a session will cost at a provider.
@@ -46,7 +49,10 @@ func (a *Sessions) EstimateSession(ctx context.Context, sp *spec.Spec, cloud str
 	if len(pools) == 0 {
 		return nil, &runtime.Error{Code: "no_machine", Err: fmt.Errorf("there is no place for session %s", sp.Name)}
 	}
-	return estimate.At(sp, estimate.Place{Machine: cmp.Or(pools[0].Type, "this machine"), Region: pools[0].Region, Hourly: pools[0].Rate, Source: "rates of curfew.yaml", AsOf: a.now()})
+	return estimate.At(sp, estimate.Place{
+		Machine: cmp.Or(pools[0].Type, "this machine"), Region: pools[0].Region, Hourly: pools[0].Rate,
+		Source: "rates of curfew.yaml", AsOf: a.now(),
+	})
 }
 
 // leeway is how many percent more than the cheapest machine another one may cost an hour that
@@ -77,7 +83,10 @@ func estimateAWS(ctx context.Context, a *Sessions, sp *spec.Spec) (*estimate.Est
 	e, err := estimate.New(&where, book, p)
 	switch {
 	case errors.Is(err, price.ErrUnpriced):
-		e, err = estimate.At(sp, estimate.Place{Machine: cmp.Or(sp.Resources.InstanceType, sp.Resources.GPU, "a machine"), Region: regions[0], Missing: "run `curfew price update`"})
+		e, err = estimate.At(sp, estimate.Place{
+			Machine: cmp.Or(sp.Resources.InstanceType, sp.Resources.GPU, "a machine"), Region: regions[0],
+			Missing: "run `curfew price update`",
+		})
 	case err == nil && sp.Resources.InstanceType == "":
 		err = e.Leeway(leeway)
 	}
@@ -131,11 +140,14 @@ func (g *sessionGate) Admit(ctx context.Context, s *session.Session) (session.Ad
 		govern.TellApprovers(ctx, a.Request, a.Config, *r)
 	}
 	g.decision = &d
-	return session.Admission{Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons, Hourly: e.Hourly}, nil
+	return session.Admission{
+		Verdict: d.Decision, HoldID: d.HoldID, ApprovalID: d.ApprovalID, Reasons: d.Reasons, Hourly: e.Hourly,
+	}, nil
 }
 
 // prolongHold lets the hold of a session last until a time; nil where it has none.
-func (a *Sessions) prolongHold(ctx context.Context, s session.Session, until time.Time, who approval.Person) (*gate.Decision, error) {
+func (a *Sessions) prolongHold(ctx context.Context, s session.Session, until time.Time, who approval.Person) (
+	*gate.Decision, error) {
 	if s.HoldID == "" {
 		return nil, nil
 	}
@@ -178,7 +190,8 @@ func (h sessionHolds) Close(ctx context.Context, s *session.Session, actual mone
 	}
 	desk, by := budget.Desk{Store: st}, cmp.Or(s.EndBy, s.By)
 	for _, hold := range all {
-		if hold.Run != s.ID && (s.HoldID == "" || hold.ID != s.HoldID) || hold.State != budget.Live && hold.State != budget.Pending {
+		if hold.Run != s.ID && (s.HoldID == "" || hold.ID != s.HoldID) || hold.State != budget.Live &&
+			hold.State != budget.Pending {
 			continue
 		}
 		if ran && hold.State == budget.Live {
@@ -227,11 +240,20 @@ func whole(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time, state inventory.State) error {
 	var seen []ledger.Observation
 	for _, m := range s.Machines {
-		o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: s.Provider, Account: s.Account, Region: cmp.Or(m.Pool.Region, local.Site), Kind: inventory.KindInstance, ID: m.ID},
-			Attributes: ledger.Attributes{Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: inventory.Experimentation, Lifetime: inventory.Ephemeral, Hold: s.HoldID},
-			State:      state, StateSince: whole(m.LaunchedAt), CreatedAt: whole(m.LaunchedAt)}
+		o := ledger.Observation{
+			At: at, Ref: inventory.Ref{
+				Cloud: s.Provider, Account: s.Account, Region: cmp.Or(m.Pool.Region, local.Site), Kind: inventory.KindInstance,
+				ID: m.ID,
+			},
+			Attributes: ledger.Attributes{
+				Name: s.Name, Type: m.Pool.Type, Owner: s.Owner, Purpose: inventory.Experimentation,
+				Lifetime: inventory.Ephemeral, Hold: s.HoldID,
+			},
+			State: state, StateSince: whole(m.LaunchedAt), CreatedAt: whole(m.LaunchedAt)}
 		if state == inventory.StateRunning {
-			meter := ledger.Meter{Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml", AsOf: whole(m.LaunchedAt)}
+			meter := ledger.Meter{
+				Name: "compute", Category: ledger.Compute, Source: "rates of curfew.yaml", AsOf: whole(m.LaunchedAt),
+			}
 			if m.Pool.Rate == nil {
 				meter.Unpriced = "no rate is configured"
 			} else if monthly, err := m.Pool.Rate.Times(money.HoursPerMonth); err != nil {
@@ -245,7 +267,9 @@ func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time
 		}
 		seen = append(seen, o)
 	}
-	if _, err := ledger.Post(ctx, b.a.store.Ledger(), ledger.Round{Account: ledger.Account{Cloud: s.Provider, ID: s.Account}, At: at, Source: "session"}, seen); err != nil {
+	if _, err := ledger.Post(ctx, b.a.store.Ledger(), ledger.Round{
+		Account: ledger.Account{Cloud: s.Provider, ID: s.Account}, At: at, Source: "session",
+	}, seen); err != nil {
 		return fmt.Errorf("charge session %s: %w", s.Name, err)
 	}
 	return nil
@@ -253,5 +277,8 @@ func (b sessionBooks) post(ctx context.Context, s *session.Session, at time.Time
 
 // noLauncher says that sessions cannot be started at a provider, and what to do.
 func noLauncher(cloud string) error {
-	return &runtime.Error{Class: runtime.Usage, Code: "no_launcher", Err: fmt.Errorf("sessions cannot be started at %q here", cloud), Hint: "see docs/sessions.md"}
+	return &runtime.Error{
+		Class: runtime.Usage, Code: "no_launcher", Err: fmt.Errorf("sessions cannot be started at %q here", cloud),
+		Hint: "see docs/sessions.md",
+	}
 }

@@ -100,7 +100,8 @@ func KeepServed(ctx context.Context, req *runtime.Request, log *slog.Logger, inF
 // keepInForce keeps the sessions of a service until the context ends, and goes over to each
 // configuration that comes into force. Where sessions cannot be kept by it, they are kept by the
 // one before.
-func keepInForce(ctx context.Context, req *runtime.Request, log *slog.Logger, inForce func() *runtime.GovernedConfig) error {
+func keepInForce(ctx context.Context, req *runtime.Request, log *slog.Logger,
+	inForce func() *runtime.GovernedConfig) error {
 	by := inForce()
 	lock, err := lockKeeper(by.Config.DataDir)
 	if err != nil || lock == nil {
@@ -216,7 +217,8 @@ func (a *Sessions) keep(ctx context.Context, stay bool, log *slog.Logger, newer 
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				busy[s.ID], unreachable[s.ID], due[s.ID] = false, !isMine, time.Now().Add(after) //nolint:forbidigo // the pace of this process
+				busy[s.ID], unreachable[s.ID] = false, !isMine
+				due[s.ID] = time.Now().Add(after) //nolint:forbidigo // the pace of this process
 			})
 		}
 		for provider := range keeper.Launchers {

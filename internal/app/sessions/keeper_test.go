@@ -52,7 +52,10 @@ func stateOf(t *testing.T, req *runtime.Request) (config.Config, *store.Store) {
 // leave leaves the record of a session of before the gate decided: a keeper gives it up.
 func leave(t *testing.T, s *store.Store, id string) {
 	t.Helper()
-	left := session.Session{ID: id, Name: id, By: "ana", Provider: clouds.ProviderLocal, Account: runtime.HostName(), Epoch: 1, State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour)}
+	left := session.Session{
+		ID: id, Name: id, By: "ana", Provider: clouds.ProviderLocal, Account: runtime.HostName(), Epoch: 1,
+		State: session.Requested, RequestedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(time.Hour),
+	}
 	if _, err := s.Sessions().Put(t.Context(), left, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +70,9 @@ func TestAServiceKeepsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := filepath.Join(dir, "state")
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) {
+		return "", false
+	}, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.ConfigFlag, req.DataFlag = file, state
 	cfg, s := stateOf(t, req)
 	leave(t, s, "s1")
@@ -116,7 +121,9 @@ func TestAServiceKeepsSessions(t *testing.T) {
 func TestKeepingGoesOver(t *testing.T) {
 	dir := t.TempDir()
 	log := &lines{}
-	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) { return "", false }, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
+	req := runtime.NewProcess(runtime.Host{Now: time.Now, Lookup: func(string) (string, bool) {
+		return "", false
+	}, Dir: dir, WitnessDir: filepath.Join(dir, "witness"), Log: io.Discard}).Request()
 	req.DataFlag = filepath.Join(dir, "state")
 	cfg, s := stateOf(t, req)
 	var inForce atomic.Pointer[runtime.GovernedConfig]
@@ -142,7 +149,8 @@ func TestKeepingGoesOver(t *testing.T) {
 	wrong := cfg
 	wrong.Local.GPUs = []local.Listed{{Model: "L4"}}
 	inForce.Store(&runtime.GovernedConfig{Config: wrong})
-	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "by the configuration before") && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "by the configuration before") &&
+		time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	kept("s2")

@@ -60,7 +60,12 @@ func checkOneShot(ctx context.Context, a *Sessions, cloud string, before *sessio
 	}
 	mine := func(owner string) bool { return !UniqueID.MatchString(owner) || owner == person }
 	refuse := func(owner, hint string) error {
-		return &runtime.Error{Class: runtime.Denied, Code: "not_yours", Err: fmt.Errorf("run a command at aws: the machine would be of %s, and these credentials are %s, which may not connect to it", owner, person), Hint: hint}
+		return &runtime.Error{
+			Class: runtime.Denied, Code: "not_yours",
+			Err: fmt.Errorf("run a command at aws: the machine would be of %s, and these credentials are %s, which may not "+
+				"connect to it", owner, person),
+			Hint: hint,
+		}
 	}
 	switch {
 	case !mine(a.Config.Sessions.Owner):
@@ -73,7 +78,10 @@ func checkOneShot(ctx context.Context, a *Sessions, cloud string, before *sessio
 
 // MissingPlugin says how the plugin is installed that an attempt needs.
 func MissingPlugin(attempt string) error {
-	return &runtime.Error{Code: "no_plugin", Err: fmt.Errorf("%s: %w", attempt, clouds.ErrNoPlugin), Hint: "install it: " + clouds.InstallPlugin()}
+	return &runtime.Error{
+		Code: "no_plugin", Err: fmt.Errorf("%s: %w", attempt, clouds.ErrNoPlugin),
+		Hint: "install it: " + clouds.InstallPlugin(),
+	}
 }
 
 // UniqueID is the form of aws:userid: that of a user, of a role with its session, or of the

@@ -18,7 +18,10 @@ func (a *Sessions) warnOrphanOwner(ctx context.Context, s *session.Session) (acc
 	if err != nil {
 		return "", err
 	}
-	r := &inventory.Resource{Name: s.Name, Kind: inventory.KindInstance, Cloud: s.Provider, Account: s.Account, Region: s.Region, Owner: s.Owner}
+	r := &inventory.Resource{
+		Name: s.Name, Kind: inventory.KindInstance, Cloud: s.Provider, Account: s.Account, Region: s.Region,
+		Owner: s.Owner,
+	}
 	if len(s.Machines) > 0 {
 		r.ID, r.Type = s.Machines[0].ID, s.Machines[0].Pool.Type
 	}

@@ -63,8 +63,10 @@ func TestHangingProviderDelaysNoOtherSessions(t *testing.T) {
 	defer stop()
 	for _, provider := range []string{"hangs", "works"} {
 		now := time.Now().UTC()
-		if _, err := s.Sessions().Put(ctx, session.Session{ID: provider, Name: provider, Provider: provider, State: session.Ending, RequestedAt: now, EndingAt: now, LaunchedAt: now,
-			Machines: []session.Machine{{ID: "m-" + provider}}}, nil); err != nil {
+		if _, err := s.Sessions().Put(ctx, session.Session{
+			ID: provider, Name: provider, Provider: provider, State: session.Ending, RequestedAt: now, EndingAt: now,
+			LaunchedAt: now,
+			Machines:   []session.Machine{{ID: "m-" + provider}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

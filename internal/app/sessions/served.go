@@ -26,11 +26,16 @@ func refuseLocal(a *Sessions, cloud string) error {
 		return nil
 	}
 	if !a.Config.Local.Serve {
-		return &runtime.Error{Class: runtime.Denied, Code: "local_not_served", Err: errors.New("the service starts and extends no sessions on its own machine"),
+		return &runtime.Error{
+			Class: runtime.Denied, Code: "local_not_served",
+			Err:  errors.New("the service starts and extends no sessions on its own machine"),
 			Hint: "set local.serve: true in the service's curfew.yaml, or ask for another --cloud"}
 	}
 	if os.Geteuid() != 0 {
-		return &runtime.Error{Class: runtime.Denied, Code: "local_not_root", Err: fmt.Errorf("the service runs as %s and not as root, so it cannot start sessions on its machine as other users", local.Self()),
+		return &runtime.Error{
+			Class: runtime.Denied, Code: "local_not_root",
+			Err: fmt.Errorf(
+				"the service runs as %s and not as root, so it cannot start sessions on its machine as other users", local.Self()),
 			Hint: "run the service as root with local.users, or ask for another --cloud"}
 	}
 	return nil
@@ -49,7 +54,9 @@ func runAs(ctx context.Context, a *Sessions, cloud, person string) (string, erro
 		return "", err
 	}
 	refused := func(err error) error {
-		return &runtime.Error{Class: runtime.Denied, Code: "no_local_user", Err: fmt.Errorf("start a session on the service's machine for %s: %w", person, err),
+		return &runtime.Error{
+			Class: runtime.Denied, Code: "no_local_user", Err: fmt.Errorf("start a session on the service's machine for %s: %w",
+				person, err),
 			Hint: "set local.users in the service's curfew.yaml, or ask for another --cloud"}
 	}
 	name, ok := a.Config.Local.Users[person]
@@ -69,7 +76,10 @@ func checkUsers(ctx context.Context, cfg config.Config) (wrong []error) {
 		return nil
 	}
 	if os.Geteuid() != 0 {
-		return []error{fmt.Errorf("local.serve: the service runs as %s and not as root: it starts no sessions on its machine", local.Self())}
+		return []error{
+			fmt.Errorf("local.serve: the service runs as %s and not as root: it starts no sessions on its machine",
+				local.Self()),
+		}
 	}
 	for _, person := range slices.Sorted(maps.Keys(cfg.Local.Users)) {
 		if _, err := local.LookupUser(ctx, cfg.Local.Users[person]); err != nil {
@@ -109,8 +119,11 @@ func (a *Sessions) Answer(ctx context.Context, s session.Session, d *gate.Decisi
 	case gate.Allow:
 		return run, nil
 	case gate.Held:
-		return run, &runtime.Error{Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("session %s needs approval: %s", s.Name, why),
+		return run, &runtime.Error{
+			Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("session %s needs approval: %s", s.Name, why),
 			Hint: fmt.Sprintf("an approver gives `curfew approve %s`; then give the same command again", d.ApprovalID)}
 	}
-	return run, &runtime.Error{Class: runtime.Denied, Code: "denied", Err: fmt.Errorf("session %s is denied: %s", s.Name, why)}
+	return run, &runtime.Error{
+		Class: runtime.Denied, Code: "denied", Err: fmt.Errorf("session %s is denied: %s", s.Name, why),
+	}
 }

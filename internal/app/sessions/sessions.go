@@ -67,7 +67,8 @@ func (o UpOptions) asks() bool {
 
 // says says whether the options say anything besides a name.
 func (o UpOptions) says() bool {
-	return o.asks() || o.Nodes > 0 || o.Spot || len(o.Regions) > 0 || o.Cloud != "" || o.Lease > 0 || o.Idle > 0 || o.DiskGiB > 0 || o.Image != ""
+	return o.asks() || o.Nodes > 0 || o.Spot || len(o.Regions) > 0 || o.Cloud != "" || o.Lease > 0 || o.Idle > 0 ||
+		o.DiskGiB > 0 || o.Image != ""
 }
 
 // Sessions are the sessions of a state and what works on them, for one process.
@@ -104,7 +105,8 @@ func Open(ctx context.Context, req *runtime.Request) (*Sessions, error) {
 func (a *Sessions) Close() error { return a.store.Close() }
 
 // OpenIn are those of an open state.
-func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (*Sessions, error) {
+func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (*Sessions,
+	error) {
 	now, err := req.StateClock(ctx, s)
 	if err != nil {
 		return nil, err
@@ -122,16 +124,21 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 	documents := func(ctx context.Context, at string) (checkpoint.Backend, error) {
 		return objectstore.Open(ctx, at, objectstore.Options{Profile: cfg.AWS.Profile})
 	}
-	a.aws = &awsSessions{store: s.Sessions(), documents: documents, machines: openedOnce(func() (*clouds.AWSMachines, error) {
-		open, stop := context.WithTimeout(context.WithoutCancel(ctx), openTimeout) // for whoever asks next, too
-		defer stop()
-		return clouds.OpenAWSMachines(open, req, cfg, func(ctx context.Context) ([]string, error) { return sessionRegions(ctx, s.Sessions(), now()) })
-	})}
+	a.aws = &awsSessions{
+		store: s.Sessions(), documents: documents, machines: openedOnce(func() (*clouds.AWSMachines, error) {
+			open, stop := context.WithTimeout(context.WithoutCancel(ctx), openTimeout) // for whoever asks next, too
+			defer stop()
+			return clouds.OpenAWSMachines(open, req, cfg, func(ctx context.Context) ([]string, error) {
+				return sessionRegions(ctx, s.Sessions(), now())
+			})
+		})}
 	if launchers == nil {
 		launchers = map[string]session.Launcher{}
 	}
 	launchers[clouds.ProviderAWS] = a.aws
-	a.Keeper = &session.Keeper{Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: controlStore(launchers, documents)}, Hands: resourceActions{a}, Tell: a.warnOrphanOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
+	a.Keeper = &session.Keeper{
+		Store: s.Sessions(), Launchers: launchers, Control: session.Documents{Open: controlStore(launchers, documents)},
+		Hands: resourceActions{a}, Tell: a.warnOrphanOwner, Holds: sessionHolds{a}, Books: sessionBooks{a},
 		Installation: installation, Now: now, Timing: timings, Log: log,
 		Mine: func(s *session.Session) bool {
 			if s.ByHand {
@@ -140,7 +147,9 @@ func OpenIn(ctx context.Context, req *runtime.Request, cfg config.Config, by vie
 			if s.Provider == clouds.ProviderAWS {
 				bounded, stop := context.WithTimeout(ctx, passTimeout)
 				defer stop()
-				return a.aws.mine(bounded, s, func(why string) { log.WarnContext(ctx, why) }) //nolint:sloglint // it says which session, to people
+				return a.aws.mine(bounded, s, func(why string) {
+					log.WarnContext(ctx, why)
+				})
 			}
 			return s.Provider != clouds.ProviderLocal || s.Account == host || s.Account == ""
 		}}
@@ -152,7 +161,8 @@ const openTimeout = time.Minute
 
 // controlStore returns what opens the documents of a session: those of this machine are read as what
 // a stranger writes into a folder.
-func controlStore(launchers map[string]session.Launcher, open func(ctx context.Context, at string) (checkpoint.Backend, error)) func(context.Context, *session.Session) (session.ControlStore, error) {
+func controlStore(launchers map[string]session.Launcher, open func(ctx context.Context, at string) (checkpoint.Backend,
+	error)) func(context.Context, *session.Session) (session.ControlStore, error) {
 	own, here := launchers[clouds.ProviderLocal].(clouds.OwnMachine)
 	return func(ctx context.Context, s *session.Session) (session.ControlStore, error) {
 		if here {
@@ -235,7 +245,9 @@ func newest(list []session.Session) *session.Session {
 
 // NoSession says that there is no session of a name.
 func NoSession(name string) error {
-	return &runtime.Error{Code: "no_session", Err: fmt.Errorf("there is no session %q", name), Hint: "`curfew ls --all` lists them"}
+	return &runtime.Error{
+		Code: "no_session", Err: fmt.Errorf("there is no session %q", name), Hint: "`curfew ls --all` lists them",
+	}
 }
 
 // Status is a session with what its machines said last.
@@ -319,14 +331,20 @@ func (a *Sessions) Up(ctx context.Context, o UpOptions) (session.Session, *gate.
 		return session.Session{}, nil, err
 	}
 	if o.Once && i >= 0 && list[i].State != session.Requested {
-		return list[i], nil, &runtime.Error{Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("session %s runs already", o.Name), Hint: "give each run another --name, or none"}
+		return list[i], nil, &runtime.Error{
+			Class: runtime.Usage, Code: "taken", Err: fmt.Errorf("session %s runs already", o.Name),
+			Hint: "give each run another --name, or none",
+		}
 	}
 	if i >= 0 && list[i].State != session.Requested {
 		if err := refuseLocal(a, list[i].Provider); err != nil {
 			return list[i], nil, err
 		}
 		if list[i].State == session.Ending {
-			return list[i], nil, &runtime.Error{Code: "ending", Err: fmt.Errorf("session %s is ending: %s", o.Name, list[i].Why), Hint: "give the command again once it has ended"}
+			return list[i], nil, &runtime.Error{
+				Code: "ending", Err: fmt.Errorf("session %s is ending: %s", o.Name, list[i].Why),
+				Hint: "give the command again once it has ended",
+			}
 		}
 		if err := a.same(o, list[i], who); err != nil {
 			return list[i], nil, err
@@ -411,7 +429,9 @@ func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) err
 		sp.Owner = was.Owner
 	}
 	if cloud != s.Provider || sp.Hash() != s.Hash {
-		return &runtime.Error{Class: runtime.Usage, Code: "other_session", Err: fmt.Errorf("session %s runs and is another than what is asked for", s.Name),
+		return &runtime.Error{
+			Class: runtime.Usage, Code: "other_session",
+			Err:  fmt.Errorf("session %s runs and is another than what is asked for", s.Name),
 			Hint: "`curfew up " + s.Name + "` without options attaches to it, `curfew down " + s.Name + "` ends it"}
 	}
 	return nil
@@ -420,10 +440,14 @@ func (a *Sessions) same(o UpOptions, s session.Session, who approval.Person) err
 // asked is the specification that options ask for, and where it is to run.
 func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Session) (*spec.Spec, string, error) {
 	if !spec.ValidName(o.Name) || strings.HasPrefix(o.Name, "stray-") {
-		return nil, "", runtime.Invalid("%q is no name of a session: it has letters, digits, dots, dashes and underscores, 100 at most, and does not begin with stray-", o.Name)
+		return nil, "", runtime.Invalid("%q is no name of a session: it has letters, digits, dots, dashes and "+
+			"underscores, 100 at most, and does not begin with stray-", o.Name)
 	}
 	cloud := cmp.Or(o.Cloud, a.Config.Sessions.Cloud)
-	sp := &spec.Spec{Kind: spec.Session, Purpose: inventory.Experimentation, Capacity: spec.OnDemand, Resources: spec.Resources{Nodes: 1}, Retries: spec.Retries{Interruptions: spec.DefaultInterruptions}}
+	sp := &spec.Spec{
+		Kind: spec.Session, Purpose: inventory.Experimentation, Capacity: spec.OnDemand,
+		Resources: spec.Resources{Nodes: 1}, Retries: spec.Retries{Interruptions: spec.DefaultInterruptions},
+	}
 	switch {
 	case o.File != "":
 		src, err := a.Request.Read(o.File, o.In, 1<<20)
@@ -446,7 +470,12 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 	case !o.asks() && cloud == clouds.ProviderLocal:
 		sp.Resources.CPUs = 1
 	case !o.asks():
-		return nil, "", &runtime.Error{Class: runtime.Usage, Code: "usage", Err: fmt.Errorf("there was no session %q, so say which machine: --gpu L4, --type g6.2xlarge, --cpus 2 or -f FILE", o.Name), Hint: "see curfew up --help"}
+		return nil, "", &runtime.Error{
+			Class: runtime.Usage, Code: "usage",
+			Err: fmt.Errorf("there was no session %q, so say which machine: --gpu L4, --type g6.2xlarge, --cpus 2 or -f FILE",
+				o.Name),
+			Hint: "see curfew up --help",
+		}
 	}
 	sp.Name = o.Name
 	if o.GPU != "" || o.Type != "" || o.CPUs > 0 {
@@ -468,7 +497,8 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 	if len(o.Regions) > 0 {
 		sp.Regions = o.Regions
 	}
-	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.Config.Sessions.Lease), cmp.Or(o.Idle, sp.Idle, a.Config.Sessions.Idle)
+	sp.Lease, sp.Idle = cmp.Or(o.Lease, sp.Lease, a.Config.Sessions.Lease), cmp.Or(o.Idle, sp.Idle,
+		a.Config.Sessions.Idle)
 	if o.Once {
 		once(sp, o.Timeout)
 	}
@@ -477,7 +507,11 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 		sp.Owner.User = who.Name
 	}
 	if most := a.Config.Sessions.MaxLease; most > 0 && sp.Lease > most {
-		return nil, "", &runtime.Error{Class: runtime.Denied, Code: "lease_policy", Err: fmt.Errorf("a lease of %s is longer than sessions.max_lease, %s", sp.Lease, most), Hint: "ask for less, and extend it later"}
+		return nil, "", &runtime.Error{
+			Class: runtime.Denied, Code: "lease_policy",
+			Err:  fmt.Errorf("a lease of %s is longer than sessions.max_lease, %s", sp.Lease, most),
+			Hint: "ask for less, and extend it later",
+		}
 	}
 	checked, err := spec.Parse(o.Name, sp.Canonical()) // what a flag says is held to what a file may say
 	if err != nil {
@@ -487,7 +521,8 @@ func (a *Sessions) asked(o UpOptions, who approval.Person, before []session.Sess
 }
 
 // record writes the record of a new session.
-func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud string, who approval.Person, before []session.Session) (session.Session, error) {
+func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud string, who approval.Person,
+	before []session.Session) (session.Session, error) {
 	if a.Keeper.Launchers[cloud] == nil {
 		return session.Session{}, noLauncher(cloud)
 	}
@@ -496,7 +531,9 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		return session.Session{}, err
 	}
 	now := a.now()
-	s := session.Session{ID: hex.EncodeToString(random), Name: sp.Name, By: who.Name, Owner: sp.Owner, Spec: sp.Canonical(), Hash: sp.Hash(), Provider: cloud, Epoch: 1, State: session.Requested,
+	s := session.Session{
+		ID: hex.EncodeToString(random), Name: sp.Name, By: who.Name, Owner: sp.Owner, Spec: sp.Canonical(), Hash: sp.Hash(),
+		Provider: cloud, Epoch: 1, State: session.Requested,
 		LeaseUntil: now.Add(sp.Lease), Idle: sp.Idle, RequestedAt: now}
 	switch cloud {
 	case clouds.ProviderLocal:
@@ -528,9 +565,14 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 		s.Work = before[0].Work // of a run, whose work was saved
 	}
 	s.Earlier = newestOf(s.Work, before)
-	made, err := a.store.Sessions().Put(ctx, s, []session.Event{{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)}}, sessionEntry(a, s, who.Name, "asked for"))
+	made, err := a.store.Sessions().Put(ctx, s, []session.Event{
+		{At: now, Node: session.Keepers, Kind: "requested", Text: fmt.Sprintf("by %s, lease %s", who.Name, sp.Lease)},
+	}, sessionEntry(a, s, who.Name, "asked for"))
 	if errors.Is(err, session.ErrTaken) {
-		err = &runtime.Error{Code: "taken", Err: fmt.Errorf("another process started session %s meanwhile", s.Name), Hint: "`curfew up " + s.Name + "` attaches to it"}
+		err = &runtime.Error{
+			Code: "taken", Err: fmt.Errorf("another process started session %s meanwhile", s.Name),
+			Hint: "`curfew up " + s.Name + "` attaches to it",
+		}
 	}
 	return made, err
 }
@@ -553,7 +595,8 @@ func newestOf(work string, before []session.Session) session.Snapshot {
 }
 
 // places are where the documents of a session and the snapshots of its work are.
-func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs string) (control, work string, err error) {
+func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs string) (control, work string,
+	err error) {
 	control, work = a.Config.Sessions.Control, a.Config.Sessions.Work
 	if own, ok := a.Keeper.Launchers[cloud].(clouds.OwnMachine); ok {
 		// What another user writes is in that user's folders, and not in the service's stores.
@@ -584,7 +627,11 @@ func (a *Sessions) places(ctx context.Context, sp *spec.Spec, cloud, id, runAs s
 		return folders(ctx, a, sp, id, control, work)
 	}
 	if control == "" || work == "" {
-		return "", "", &runtime.Error{Class: runtime.Usage, Code: "no_store", Err: errors.New("it is not said where the work of sessions is saved and their documents are"), Hint: "set sessions.work and sessions.control in curfew.yaml to s3://bucket/prefix"}
+		return "", "", &runtime.Error{
+			Class: runtime.Usage, Code: "no_store",
+			Err:  errors.New("it is not said where the work of sessions is saved and their documents are"),
+			Hint: "set sessions.work and sessions.control in curfew.yaml to s3://bucket/prefix",
+		}
 	}
 	return below(control, id), below(work, sp.Name), nil
 }
@@ -623,7 +670,8 @@ func (a *Sessions) Open(ctx context.Context) (names []string, err error) {
 }
 
 // Extend lets a session run for so much longer, within the lease policy and by the gate.
-func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (session.Session, *gate.Decision, error) {
+func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (session.Session, *gate.Decision,
+	error) {
 	who, err := identity.Asker(ctx, a.Request, a.Config, a.Decider)
 	if err != nil {
 		return session.Session{}, nil, err
@@ -633,7 +681,10 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 	case err != nil:
 		return s, nil, err
 	case s.State.Over() || s.State == session.Ending:
-		return s, nil, &runtime.Error{Code: "over", Err: fmt.Errorf("session %s is %s", s.Name, s.State), Hint: "`curfew up " + s.Name + "` starts it again"}
+		return s, nil, &runtime.Error{
+			Code: "over", Err: fmt.Errorf("session %s is %s", s.Name, s.State),
+			Hint: "`curfew up " + s.Name + "` starts it again",
+		}
 	}
 	if err := refuseLocal(a, s.Provider); err != nil {
 		return s, nil, err
@@ -643,7 +694,10 @@ func (a *Sessions) Extend(ctx context.Context, name string, by time.Duration) (s
 	}
 	until := s.LeaseUntil.Add(by)
 	if most := a.Config.Sessions.MaxLease; most > 0 && until.Sub(s.RequestedAt) > most {
-		return s, nil, &runtime.Error{Class: runtime.Denied, Code: "lease_policy", Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", s.Name, until.Sub(s.RequestedAt).Round(time.Second), most),
+		return s, nil, &runtime.Error{
+			Class: runtime.Denied, Code: "lease_policy",
+			Err: fmt.Errorf("session %s would run for %s, longer than sessions.max_lease, %s", s.Name,
+				until.Sub(s.RequestedAt).Round(time.Second), most),
 			Hint: "end it and start it again, which keeps its work"}
 	}
 	if s.ByHand {

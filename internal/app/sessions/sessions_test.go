@@ -24,9 +24,23 @@ func TestNewestSnapshotOfEarlierStarts(t *testing.T) {
 		want   string
 	}{
 		{"the first start", nil, ""},
-		{"a start that saved", []session.Session{{Work: place, Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")}}, "b"},
-		{"a start that saved nothing", []session.Session{{Work: place, Machines: one, Earlier: of("c")}, {Work: place, Machines: one, Snapshot: of("a")}}, "c"},
-		{"another place", []session.Session{{Work: place + "/run", Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")}}, "a"},
+		{
+			"a start that saved",
+			[]session.Session{{Work: place, Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")}},
+			"b",
+		},
+		{
+			"a start that saved nothing",
+			[]session.Session{{Work: place, Machines: one, Earlier: of("c")}, {Work: place, Machines: one, Snapshot: of("a")}},
+			"c",
+		},
+		{
+			"another place",
+			[]session.Session{
+				{Work: place + "/run", Machines: one, Snapshot: of("b")}, {Work: place, Machines: one, Snapshot: of("a")},
+			},
+			"a",
+		},
 		{"several nodes", []session.Session{{Work: place, Machines: two, Snapshot: of("b")}}, ""},
 	} {
 		if got := newestOf(place, c.before).Manifest; got != c.want {
@@ -58,13 +72,25 @@ func TestSessionsAreChargedBySeconds(t *testing.T) {
 	}{
 		{"short", 1, 0, 7 * time.Second, nil},
 		{"one second", 1, 0, time.Second, nil},
-		{"an hour and some, told thrice", 1, 10 * time.Minute, 3725 * time.Second, []time.Duration{time.Minute, time.Minute, 50 * time.Minute}},
+		{
+			"an hour and some, told thrice", 1, 10 * time.Minute, 3725 * time.Second,
+			[]time.Duration{time.Minute, time.Minute, 50 * time.Minute},
+		},
 		{"four machines at the same time", 4, 10 * time.Minute, 3725 * time.Second, []time.Duration{time.Minute}},
-		{"with parts of seconds", 1, 90 * time.Minute, 100*time.Second + 400*time.Millisecond, []time.Duration{30*time.Second + 700*time.Millisecond}},
+		{
+			"with parts of seconds", 1, 90 * time.Minute, 100*time.Second + 400*time.Millisecond,
+			[]time.Duration{30*time.Second + 700*time.Millisecond},
+		},
 	} {
-		x := &session.Session{ID: c.name, Name: c.name, Provider: clouds.ProviderLocal, Account: "lab", LaunchedAt: start.Add(c.from), Owner: inventory.Owner{Team: c.name}}
+		x := &session.Session{
+			ID: c.name, Name: c.name, Provider: clouds.ProviderLocal, Account: "lab", LaunchedAt: start.Add(c.from),
+			Owner: inventory.Owner{Team: c.name},
+		}
 		for node := range c.nodes {
-			x.Machines = append(x.Machines, session.Machine{ID: c.name + "-" + string(rune('0'+node)), Node: node, LaunchedAt: x.LaunchedAt, Pool: session.Pool{Type: "1xL4", Rate: &hourly}})
+			x.Machines = append(x.Machines, session.Machine{
+				ID: c.name + "-" + string(rune('0'+node)), Node: node, LaunchedAt: x.LaunchedAt,
+				Pool: session.Pool{Type: "1xL4", Rate: &hourly},
+			})
 		}
 		for _, at := range c.told {
 			if err := books.Charge(t.Context(), x, x.LaunchedAt.Add(at), false); err != nil {
@@ -86,7 +112,8 @@ func TestSessionsAreChargedBySeconds(t *testing.T) {
 		if err != nil || cost.Cents() != want.Cents() {
 			t.Errorf("%s: the record says %s (%v), want %s", c.name, cost.Exact(), err, want.Exact())
 		}
-		sums, err := s.Ledger().Sums(t.Context(), ledger.SumQuery{By: []ledger.Dimension{ledger.ByTeam}, Since: start.Add(-time.Hour), Until: start.Add(10 * time.Hour),
+		sums, err := s.Ledger().Sums(t.Context(), ledger.SumQuery{
+			By: []ledger.Dimension{ledger.ByTeam}, Since: start.Add(-time.Hour), Until: start.Add(10 * time.Hour),
 			Filter: ledger.Filter{{By: ledger.ByTeam, Values: []string{c.name}}}})
 		if err != nil || len(sums) != 1 {
 			t.Fatalf("%s: sums %v, %v", c.name, sums, err)

@@ -32,7 +32,10 @@ type SSHEntry struct {
 func SSHDir(a *Sessions) (string, error) {
 	home, ok := a.Request.Lookup("HOME")
 	if !ok || !filepath.IsAbs(home) {
-		return "", &runtime.Error{Class: runtime.Usage, Code: "no_home", Err: errors.New("there is no home folder for an entry in ~/.ssh"), Hint: "set HOME"}
+		return "", &runtime.Error{
+			Class: runtime.Usage, Code: "no_home", Err: errors.New("there is no home folder for an entry in ~/.ssh"),
+			Hint: "set HOME",
+		}
 	}
 	return filepath.Join(home, ".ssh"), nil
 }
@@ -53,7 +56,11 @@ func SSHEntryOf(a *Sessions, name string, node int) (*SSHEntry, error) {
 	e := &SSHEntry{filepath.Join(dir, "curfew"), alias}
 	const longest = 100 // what a socket of every system takes
 	if n := len(e.File(".agent")); n > longest {
-		return nil, &runtime.Error{Class: runtime.Usage, Code: "usage", Err: fmt.Errorf("%s has %d bytes, and the path of a socket has at most %d", e.File(".agent"), n, longest), Hint: "give the session a shorter name"}
+		return nil, &runtime.Error{
+			Class: runtime.Usage, Code: "usage",
+			Err:  fmt.Errorf("%s has %d bytes, and the path of a socket has at most %d", e.File(".agent"), n, longest),
+			Hint: "give the session a shorter name",
+		}
 	}
 	return e, nil
 }
@@ -74,7 +81,11 @@ func (e *SSHEntry) MakeDir() error {
 		}
 		s, ok := i.Sys().(*syscall.Stat_t)
 		if ok && int(s.Uid) != os.Geteuid() || i.Mode().Perm()&0o022 != 0 {
-			return &runtime.Error{Class: runtime.Usage, Code: "shared_folder", Err: fmt.Errorf("%s is another user's, or others can write it", dir), Hint: "give it to yourself alone: chmod 700 " + plain.Shell(dir)}
+			return &runtime.Error{
+				Class: runtime.Usage, Code: "shared_folder",
+				Err:  fmt.Errorf("%s is another user's, or others can write it", dir),
+				Hint: "give it to yourself alone: chmod 700 " + plain.Shell(dir),
+			}
 		}
 	}
 	return os.Chmod(e.Dir, 0o700)
@@ -174,7 +185,9 @@ func TidyEntries(ctx context.Context, a *Sessions) error {
 		}
 		id, is := strings.CutPrefix(FirstLine(string(text)), "# curfew session ")
 		id, is2 := strings.CutSuffix(id, " of "+data)
-		if !is || !is2 || slices.ContainsFunc(open, func(s session.Session) bool { return s.ID == id && s.State != session.Ending }) {
+		if !is || !is2 || slices.ContainsFunc(open, func(s session.Session) bool {
+			return s.ID == id && s.State != session.Ending
+		}) {
 			continue
 		}
 		e := &SSHEntry{filepath.Dir(file), strings.TrimSuffix(filepath.Base(file), ".conf")}

@@ -117,12 +117,16 @@ func importSimulatedBill(ctx context.Context, req *runtime.Request, cfg config.C
 	}
 	out := csv.NewWriter(file)
 	line := func(cells ...string) { err = errors.Join(err, out.Write(cells)) }
-	line("BilledCost", "EffectiveCost", "ListCost", "BillingAccountId", "SubAccountId", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart",
-		"ChargePeriodEnd", "ChargeCategory", "ChargeDescription", "ServiceCategory", "ServiceName", "ProviderName", "ResourceId", "RegionId", "Tags")
+	line("BilledCost", "EffectiveCost", "ListCost", "BillingAccountId", "SubAccountId", "BillingCurrency",
+		"BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart",
+		"ChargePeriodEnd", "ChargeCategory", "ChargeDescription", "ServiceCategory", "ServiceName", "ProviderName",
+		"ResourceId", "RegionId", "Tags")
 	charge := func(day time.Time, listed, billed money.Amount, what, service, resource, region, tags string) {
 		month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
-		line(billed.String(), billed.String(), listed.String(), sim.Account, sim.Account, "USD", month.Format(time.RFC3339), month.AddDate(0, 1, 0).Format(time.RFC3339),
-			day.Format(time.RFC3339), day.Add(oneDay).Format(time.RFC3339), string(bill.Usage), what, service, service, sim.CloudName, resource, region, tags)
+		line(billed.String(), billed.String(), listed.String(), sim.Account, sim.Account, "USD", month.Format(time.RFC3339),
+			month.AddDate(0, 1, 0).Format(time.RFC3339),
+			day.Format(time.RFC3339), day.Add(oneDay).Format(time.RFC3339), string(bill.Usage), what, service, service,
+			sim.CloudName, resource, region, tags)
 	}
 	support := map[time.Time]money.Amount{}
 	for _, d := range days {

@@ -62,7 +62,9 @@ func (d *day) run(ctx context.Context) (*view.Demo, error) {
 			return nil, err
 		}
 		doc.Passes++
-		d.bar.Report(round.Progress{What: now.Format("Mon 15:04"), Done: int(now.Sub(from) / time.Minute), Total: int(oneDay / time.Minute)})
+		d.bar.Report(round.Progress{
+			What: now.Format("Mon 15:04"), Done: int(now.Sub(from) / time.Minute), Total: int(oneDay / time.Minute),
+		})
 		for _, r := range pass.Resources {
 			ref := r.Ref()
 			if before, simulated := work[0][ref]; simulated {
@@ -71,11 +73,14 @@ func (d *day) run(ctx context.Context) (*view.Demo, error) {
 			}
 		}
 		for _, l := range pass.Lines() {
-			if !l.Verb.Destructive() || l.Result != action.ResultActed && l.Result != action.ResultConfirmed && l.Result != action.ResultFailed {
+			if !l.Verb.Destructive() || l.Result != action.ResultActed && l.Result != action.ResultConfirmed &&
+				l.Result != action.ResultFailed {
 				continue
 			}
 			state, _ := d.cloud.At(l.Resource, now)
-			doc.Act(l.Resource, view.DemoDone{At: now, Policy: l.Source, Verb: string(l.Verb), Result: string(l.Result), Why: l.Why, Worked: state.Works},
+			doc.Act(l.Resource, view.DemoDone{
+				At: now, Policy: l.Source, Verb: string(l.Verb), Result: string(l.Result), Why: l.Why, Worked: state.Works,
+			},
 				l.Result == action.ResultActed)
 		}
 		if !now.Before(until) {
@@ -96,7 +101,9 @@ func (d *day) run(ctx context.Context) (*view.Demo, error) {
 	var tables [3]*costs.Costs
 	for i, span := range [3][2]time.Time{{from.Add(-oneDay), from}, {from, until}, {until.Add(-time.Hour), until}} {
 		var err error
-		tables[i], err = costs.Spent(ctx, d.store.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}, Since: span[0], Until: span[1]})
+		tables[i], err = costs.Spent(ctx, d.store.Ledger(), costs.Query{
+			By: []ledger.Dimension{ledger.ByResource, ledger.ByDuty}, Since: span[0], Until: span[1],
+		})
 		if err != nil {
 			return nil, err
 		}

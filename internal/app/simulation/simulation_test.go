@@ -19,7 +19,9 @@ func TestBooksHaveChargesAndABill(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Storage = runtime.LentStorage{State: s}
-	charged, err := spend.Costs(t.Context(), req, spend.CostsQuery{Period: runtime.Period{Since: "7d"}, Granularity: "total"})
+	charged, err := spend.Costs(t.Context(), req, spend.CostsQuery{
+		Period: runtime.Period{Since: "7d"}, Granularity: "total",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,8 @@ func New(ctx context.Context, seed uint64, tags inventory.TagMapping, laidOut, s
 }
 
 // NewIn keeps the state of a simulation where at says.
-func NewIn(ctx context.Context, at store.Options, seed uint64, tags inventory.TagMapping, laidOut, start time.Time) (*World, error) {
+func NewIn(ctx context.Context, at store.Options, seed uint64, tags inventory.TagMapping, laidOut, start time.Time) (
+	*World, error) {
 	s := &World{Cloud: sim.New(sim.Options{Seed: seed, Now: laidOut, Tags: tags}), Clock: sim.NewClock(start)}
 	at.Host = store.Host{Now: s.Clock.Now, FileTime: func(string) (time.Time, error) { return s.Clock.Now(), nil }}
 	var err error
@@ -76,8 +77,10 @@ func (s *World) Close() error {
 
 // Ladder is the ladder that acts on the simulated account and tells simulated people.
 func (s *World) Ladder(account string, people action.Notifier) *action.Ladder {
-	return &action.Ladder{Store: s.Store.Actions(), Cloud: s.Cloud.Actions(s.Clock.Now), Notifier: people, Account: account, Actor: "demo", Enforce: true,
-		Clock: s.Clock.Read, MaxRoundGap: maxGap}
+	return &action.Ladder{
+		Store: s.Store.Actions(), Cloud: s.Cloud.Actions(s.Clock.Now), Notifier: people, Account: account, Actor: "demo",
+		Enforce: true,
+		Clock:   s.Clock.Read, MaxRoundGap: maxGap}
 }
 
 // Confirm confirms a fuse, as an approver of the simulated company does.
@@ -90,14 +93,18 @@ func (s *World) Confirm(ctx context.Context, f action.Fuse) error {
 // Setting returns the setting of a round on the simulated account.
 func Setting(req *runtime.Request, cfg config.Config, s *World) (round.Setting, error) {
 	book, err := req.PriceBook(cfg)
-	return round.Setting{Clock: s.Clock.Now, Lister: s.Cloud, Sources: []usage.Source{s.Cloud}, Prices: book, Duty: cfg.Duty, Source: "demo"}, err
+	return round.Setting{
+		Clock: s.Clock.Now, Lister: s.Cloud, Sources: []usage.Source{s.Cloud}, Prices: book, Duty: cfg.Duty,
+		Source: "demo",
+	}, err
 }
 
 // Demo lets policies act on the simulated account, pass by pass, in simulated time that jumps
 // to when there is something to do, and returns how many entries the audit log has then.
 // It is the engine that acts on real accounts; only the account, the people and the clock
 // are made up. No policies are those of the demonstration.
-func Demo(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint64, show func(view.DemoPass) error) (entries int64, err error) {
+func Demo(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint64, show func(view.DemoPass) error) (
+	entries int64, err error) {
 	start := req.Now().UTC().Truncate(time.Minute)
 	s, setting, people, err := begin(ctx, req, set, seed, start, start)
 	if err != nil {
@@ -143,10 +150,13 @@ func DemoDay(ctx context.Context, req *runtime.Request, set *policy.Set, seed ui
 	defer func() { err = errors.Join(err, s.Close()) }()
 	bar := req.Progress("the simulated day")
 	defer bar.Finish()
-	return (&day{set: setting.Policies, seed: seed, cloud: s.Cloud, clock: s.Clock, setting: setting, store: s.Store, bar: bar}).run(ctx)
+	return (&day{
+		set: setting.Policies, seed: seed, cloud: s.Cloud, clock: s.Clock, setting: setting, store: s.Store, bar: bar,
+	}).run(ctx)
 }
 
-func begin(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint64, laidOut, start time.Time) (*World, round.Setting, *sim.People, error) {
+func begin(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint64, laidOut, start time.Time) (*World,
+	round.Setting, *sim.People, error) {
 	fail := func(err error) (*World, round.Setting, *sim.People, error) {
 		return nil, round.Setting{}, nil, err
 	}
@@ -185,7 +195,8 @@ func Policies(set *policy.Set) (*policy.Set, error) {
 }
 
 // EnforceSetting wires rounds in which policies act on the simulated account.
-func EnforceSetting(req *runtime.Request, cfg config.Config, s *World, set *policy.Set, people action.Notifier) (round.Setting, error) {
+func EnforceSetting(req *runtime.Request, cfg config.Config, s *World, set *policy.Set, people action.Notifier) (
+	round.Setting, error) {
 	setting, err := Setting(req, cfg, s)
 	setting.Query, setting.LookBack, setting.Policies = round.Query{Kinds: set.Kinds()}, govern.LookBack(cfg, set), set
 	setting.Governance = policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}}

@@ -44,13 +44,15 @@ func ReadBill(ctx context.Context, req *runtime.Request, cfg config.Config, from
 			return nil, fmt.Errorf("find %s: %w", path, err)
 		}
 	}
-	export, err := billfile.Open(ctx, at, billfile.Options{Mapping: cfg.Tags, ZeroPurchases: from.ZeroPurchases, Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
-		cloud, err := clouds.OpenAWS(ctx, cfg, profile, nil)
-		if err != nil {
-			return nil, err
-		}
-		return cloud.Bucket(ctx, name)
-	}})
+	export, err := billfile.Open(ctx, at, billfile.Options{
+		Mapping: cfg.Tags, ZeroPurchases: from.ZeroPurchases,
+		Bucket: func(ctx context.Context, name string) (billfile.Bucket, error) {
+			cloud, err := clouds.OpenAWS(ctx, cfg, profile, nil)
+			if err != nil {
+				return nil, err
+			}
+			return cloud.Bucket(ctx, name)
+		}})
 	if err != nil {
 		return nil, billFailure(err)
 	}
@@ -98,7 +100,8 @@ func BillImport(ctx context.Context, req *runtime.Request, from BillSource, dry 
 }
 
 // importBill keeps a bill that was read, with the entries of the audit log about it.
-func importBill(ctx context.Context, req *runtime.Request, cfg config.Config, b *bill.Bill, path string, dry bool, entries []action.Entry) (view.Bill, error) {
+func importBill(ctx context.Context, req *runtime.Request, cfg config.Config, b *bill.Bill, path string, dry bool,
+	entries []action.Entry) (view.Bill, error) {
 	var none view.Bill
 	s, err := req.Open(ctx, cfg)
 	if err != nil {
@@ -135,7 +138,8 @@ func importBill(ctx context.Context, req *runtime.Request, cfg config.Config, b 
 }
 
 // BillShow shows imported bills of a period, divided by a dimension of the ledger or of bills.
-func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by string, basis bill.Basis) (view.BillShow, error) {
+func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by string, basis bill.Basis) (view.BillShow,
+	error) {
 	var none view.BillShow
 	since, until, err := f.Bounds(req.Now())
 	if err != nil {
@@ -211,7 +215,12 @@ func noBill(ctx context.Context, s bill.Store, since, until time.Time) error {
 	if n := len(have); n > 0 {
 		hint += "; imported are " + strings.Join(have[max(0, n-maxPeriods):], ", ")
 	}
-	return &runtime.Error{Code: "no_bill", Err: fmt.Errorf("show the bill: no imported bill has charges from %s to %s", since.Format(time.DateOnly), until.Format(time.DateOnly)), Hint: hint}
+	return &runtime.Error{
+		Code: "no_bill",
+		Err: fmt.Errorf("show the bill: no imported bill has charges from %s to %s", since.Format(time.DateOnly),
+			until.Format(time.DateOnly)),
+		Hint: hint,
+	}
 }
 
 // maxPeriods is how many billing periods an error names.
@@ -219,7 +228,8 @@ const maxPeriods = 12
 
 // Reconcile compares billed and accrued costs of a period, and posts the difference where
 // post says so.
-func Reconcile(ctx context.Context, req *runtime.Request, f runtime.Period, basis bill.Basis, post bool) (view.Reconciliation, error) {
+func Reconcile(ctx context.Context, req *runtime.Request, f runtime.Period, basis bill.Basis,
+	post bool) (view.Reconciliation, error) {
 	var none view.Reconciliation
 	since, until, err := f.Bounds(req.Now())
 	if err != nil {

@@ -59,7 +59,8 @@ func ImportBill(ctx context.Context, req *runtime.Request, u BillUpload) (view.B
 		source = at
 	} else {
 		if !uploadName.MatchString(u.Name) {
-			return none, runtime.Invalid("import a bill: its name is of letters, digits, dots, dashes and underscores, such as focus-2026-10.csv")
+			return none, runtime.Invalid(
+				"import a bill: its name is of letters, digits, dots, dashes and underscores, such as focus-2026-10.csv")
 		}
 		dir, err := os.MkdirTemp("", "curfew-bill-*")
 		if err != nil {
@@ -72,8 +73,12 @@ func ImportBill(ctx context.Context, req *runtime.Request, u BillUpload) (view.B
 		}
 	}
 	b, err := ReadBill(ctx, req, cfg, BillSource{Path: at, ZeroPurchases: u.ZeroPurchases})
-	if wrong := (*runtime.Error)(nil); u.Path == "" && errors.As(err, &wrong) { // it is the caller's file, by another name
-		err = &runtime.Error{Class: wrong.Class, Code: wrong.Code, Hint: wrong.Hint, Err: errors.New(strings.ReplaceAll(wrong.Error(), at, u.Name))}
+	// it is the caller's file, by another name
+	if wrong := (*runtime.Error)(nil); u.Path == "" && errors.As(err, &wrong) {
+		err = &runtime.Error{
+			Class: wrong.Class, Code: wrong.Code, Hint: wrong.Hint,
+			Err: errors.New(strings.ReplaceAll(wrong.Error(), at, u.Name)),
+		}
 	}
 	if err != nil {
 		return none, err
@@ -88,7 +93,8 @@ func ImportBill(ctx context.Context, req *runtime.Request, u BillUpload) (view.B
 		if err != nil {
 			return none, err
 		}
-		entries = append(entries, action.Entry{At: req.Now().UTC(), Actor: by, What: action.EventBill, Because: action.Redact(source),
+		entries = append(entries, action.Entry{
+			At: req.Now().UTC(), Actor: by, What: action.EventBill, Because: action.Redact(source),
 			Outcome: fmt.Sprintf("%d periods", len(b.Periods))})
 	}
 	return importBill(ctx, req, cfg, b, source, u.DryRun, entries)
@@ -107,7 +113,9 @@ func BillPeriods(ctx context.Context, req *runtime.Request) (view.BillPeriods, e
 		return doc, fmt.Errorf("read what was imported: %w", err)
 	}
 	for _, p := range all {
-		one := view.BillPeriod{ID: p.Account + "/" + p.Start.UTC().Format(time.DateOnly), Account: p.Account, Start: p.Start.UTC(), Source: p.Source, ImportedAt: p.ImportedAt.UTC(),
+		one := view.BillPeriod{
+			ID: p.Account + "/" + p.Start.UTC().Format(time.DateOnly), Account: p.Account, Start: p.Start.UTC(),
+			Source: p.Source, ImportedAt: p.ImportedAt.UTC(),
 			Lines: p.Lines, Rows: p.Rows, BilledCost: bill.Dollars(p.Exact.Billed)}
 		if !p.End.IsZero() {
 			end := p.End.UTC()

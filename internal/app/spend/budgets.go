@@ -54,7 +54,10 @@ func Budgets(ctx context.Context, req *runtime.Request) (view.Budgets, error) {
 
 // NoBudgets is that no budget is in force.
 func NoBudgets() error {
-	return &runtime.Error{Class: runtime.Usage, Code: "no_budgets", Err: errors.New("no budget is given"), Hint: "add budgets to curfew.yaml; docs/budgets.md has examples"}
+	return &runtime.Error{
+		Class: runtime.Usage, Code: "no_budgets", Err: errors.New("no budget is given"),
+		Hint: "add budgets to curfew.yaml; docs/budgets.md has examples",
+	}
 }
 
 func budgets(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (view.Budgets, error) {
@@ -123,14 +126,21 @@ func Hold(ctx context.Context, req *runtime.Request, verb, id string, do HoldAct
 	case errors.As(err, &over):
 		return none, &runtime.Error{Class: runtime.Denied, Code: "over_budget", Err: err}
 	case errors.Is(err, budget.ErrNotFound):
-		return none, &runtime.Error{Code: "not_found", Err: fmt.Errorf("there is no hold whose id begins with %q", id), Hint: "`curfew budget holds` lists them"}
+		return none, &runtime.Error{
+			Code: "not_found", Err: fmt.Errorf("there is no hold whose id begins with %q", id),
+			Hint: "`curfew budget holds` lists them",
+		}
 	case err != nil:
 		return none, err
 	case d != nil && d.Decision == gate.Held:
-		return none, &runtime.Error{Class: runtime.Held, Code: "needs_approval", Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; ")),
+		return none, &runtime.Error{
+			Class: runtime.Held, Code: "needs_approval",
+			Err:  fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; ")),
 			Hint: "another person runs `curfew approve " + d.ApprovalID + "`, then give the command again"}
 	case d != nil && d.Decision != gate.Allow:
-		return none, &runtime.Error{Class: runtime.Denied, Code: "denied", Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; "))}
+		return none, &runtime.Error{
+			Class: runtime.Denied, Code: "denied", Err: fmt.Errorf("%s hold %s: %s", verb, id, strings.Join(d.Reasons, "; ")),
+		}
 	}
 	return view.NewOneHold(h, p.Now), nil
 }
@@ -152,8 +162,10 @@ func Settle(actual *money.Amount) HoldAction {
 		}
 		v, charged := spent.ByHold[h.ID]
 		if !charged {
-			return h, nil, &runtime.Error{Code: "not_charged", Err: fmt.Errorf("the ledger has charged nothing under hold %s", h.ID),
-				Hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + inventory.TagHold + "=" + h.ID + " are charged"}
+			return h, nil, &runtime.Error{
+				Code: "not_charged", Err: fmt.Errorf("the ledger has charged nothing under hold %s", h.ID),
+				Hint: "give --actual DOLLARS, or run `curfew scan` so that machines with the tag " + inventory.TagHold + "=" +
+					h.ID + " are charged"}
 		}
 		h, err = p.Budgets.Settle(ctx, h.ID, v, who, p.Now)
 		return h, nil, err
@@ -170,7 +182,8 @@ func Release(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *
 func Extend(amount money.Amount, length time.Duration) HoldAction {
 	return func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
 		if length > budget.MaxRun {
-			return budget.Hold{}, nil, runtime.Invalid("extend hold %s: a hold is for a run of at most %d days", id, budget.MaxRun/(24*time.Hour))
+			return budget.Hold{}, nil, runtime.Invalid("extend hold %s: a hold is for a run of at most %d days", id,
+				budget.MaxRun/(24*time.Hour))
 		}
 		decision, err := gate.Extend(ctx, id, amount, p.Now.Add(length), who, p)
 		if err != nil || decision.Decision != gate.Allow {
@@ -182,7 +195,8 @@ func Extend(amount money.Amount, length time.Duration) HoldAction {
 }
 
 // GateParams is what decisions stand on.
-func GateParams(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (gate.Params, error) {
+func GateParams(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider, s *store.Store) (
+	gate.Params, error) {
 	limit, err := cfg.Gate.Limit()
 	if err != nil {
 		return gate.Params{}, runtime.Invalid("gate.ask_over: %w", err)
@@ -199,7 +213,9 @@ func GateParams(ctx context.Context, req *runtime.Request, cfg config.Config, by
 		return gate.Params{}, err
 	}
 	declared := by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared)
-	return gate.Params{Desk: approval.Desk{Store: s.Approvals(), Known: cfg.Known, Check: identity.CheckProof(req, cfg, declared, nil)}, Settings: by.String(), Budgets: budgets, Store: s.Gate(),
+	return gate.Params{
+		Desk:     approval.Desk{Store: s.Approvals(), Known: cfg.Known, Check: identity.CheckProof(req, cfg, declared, nil)},
+		Settings: by.String(), Budgets: budgets, Store: s.Gate(),
 		Threshold: limit, Roles: cfg.Gate.Roles, Expiry: cfg.Gate.Expiry, Now: now,
 		Transact: func(ctx context.Context, do func(gate.Stores) error) error {
 			return s.Transact(ctx, func(in *store.Store) error {
@@ -218,7 +234,8 @@ func checkQuotas(req *runtime.Request, cfg config.Config, quotas []budget.Quota)
 	for _, q := range quotas {
 		for _, kind := range slices.Sorted(maps.Keys(q.GPUs)) {
 			if !slices.ContainsFunc(book.Accelerators(), func(g price.Accelerator) bool { return budget.IsGPU(kind, g.Name) }) {
-				return runtime.Invalid("quotas: %s: there is no GPU %q%s; `curfew price list` shows those there are", q.ID, kind, book.DidYouMean(kind))
+				return runtime.Invalid("quotas: %s: there is no GPU %q%s; `curfew price list` shows those there are", q.ID, kind,
+					book.DidYouMean(kind))
 			}
 		}
 	}

@@ -47,7 +47,8 @@ func (f CostsQuery) query(now time.Time) (costs.Query, error) {
 		by, value, ok := strings.Cut(w, "=")
 		d, err := ledger.ParseDimensions(by)
 		if !ok || err != nil || len(d) != 1 {
-			return q, runtime.Invalid("--where %q: it is DIMENSION=VALUE such as team=vision; dimensions are %s%s", w, DimensionNames(), document.DidYouMean(by, strings.Split(DimensionNames(), ", ")))
+			return q, runtime.Invalid("--where %q: it is DIMENSION=VALUE such as team=vision; dimensions are %s%s", w,
+				DimensionNames(), document.DidYouMean(by, strings.Split(DimensionNames(), ", ")))
 		}
 		q.Filter = append(q.Filter, ledger.Match{By: d[0], Values: strings.Split(value, ",")})
 	}

@@ -27,10 +27,17 @@ func charge(t *testing.T, req *runtime.Request) {
 	began := apptest.Now.Add(-4 * time.Hour)
 	account := ledger.Account{Cloud: "aws", ID: "111122223333"}
 	for _, at := range []time.Time{began, began.Add(2 * time.Hour)} {
-		o := ledger.Observation{At: at, Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"},
-			Attributes: ledger.Attributes{Owner: inventory.Owner{Team: "vision"}}, State: inventory.StateRunning, StateSince: began, CreatedAt: began,
-			Meters: []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: money.HoursPerMonth * money.USD, Source: "test", AsOf: began}}}
-		if _, err := ledger.Post(t.Context(), s.Ledger(), ledger.Round{Account: account, At: at, Source: "test"}, []ledger.Observation{o}); err != nil {
+		o := ledger.Observation{
+			At: at, Ref: inventory.Ref{
+				Cloud: "aws", Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1",
+			},
+			Attributes: ledger.Attributes{Owner: inventory.Owner{Team: "vision"}}, State: inventory.StateRunning,
+			StateSince: began, CreatedAt: began,
+			Meters: []ledger.Meter{
+				{Name: "compute", Category: ledger.Compute, Monthly: money.HoursPerMonth * money.USD, Source: "test", AsOf: began},
+			}}
+		if _, err := ledger.Post(t.Context(), s.Ledger(), ledger.Round{Account: account, At: at, Source: "test"},
+			[]ledger.Observation{o}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +46,9 @@ func charge(t *testing.T, req *runtime.Request) {
 func TestCostsByTeam(t *testing.T) {
 	req := apptest.Request(t, "")
 	charge(t, req)
-	doc, err := spend.Costs(t.Context(), req, spend.CostsQuery{Period: runtime.Period{Since: "1d"}, By: "team", Granularity: "total"})
+	doc, err := spend.Costs(t.Context(), req, spend.CostsQuery{
+		Period: runtime.Period{Since: "1d"}, By: "team", Granularity: "total",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +58,9 @@ func TestCostsByTeam(t *testing.T) {
 }
 
 func TestCostsRefuseUnknownDimension(t *testing.T) {
-	_, err := spend.Costs(t.Context(), apptest.Request(t, ""), spend.CostsQuery{Period: runtime.Period{Since: "1d"}, By: "color", Granularity: "total"})
+	_, err := spend.Costs(t.Context(), apptest.Request(t, ""), spend.CostsQuery{
+		Period: runtime.Period{Since: "1d"}, By: "color", Granularity: "total",
+	})
 	if err == nil {
 		t.Error("a dimension that does not exist is taken")
 	}

@@ -34,7 +34,9 @@ func Shares(ctx context.Context, req *runtime.Request, name, text string, period
 		return none, err
 	}
 	defer s.Close()
-	charged, err := costs.Spent(ctx, s.Ledger(), costs.Query{By: []ledger.Dimension{ledger.ByResource}, Since: since, Until: until})
+	charged, err := costs.Spent(ctx, s.Ledger(), costs.Query{
+		By: []ledger.Dimension{ledger.ByResource}, Since: since, Until: until,
+	})
 	if err != nil {
 		return none, err
 	}
@@ -47,7 +49,8 @@ func Shares(ctx context.Context, req *runtime.Request, name, text string, period
 
 // TenantShares divides what was charged for machines with GPUs among those who held them, as
 // metrics servers tell, shown by one of [costs.Groups].
-func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, period runtime.Period, by string) (view.Shares, error) {
+func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, period runtime.Period,
+	by string) (view.Shares, error) {
 	var none view.Shares
 	since, until, err := period.Bounds(req.Now())
 	if err != nil {
@@ -63,7 +66,9 @@ func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, pe
 		return none, err
 	}
 	if len(servers) == 0 {
-		return none, &runtime.Error{Class: runtime.Usage, Code: "no_source", Err: errors.New("costs shares: there is neither a file nor a metrics server that says who shared the machines"),
+		return none, &runtime.Error{
+			Class: runtime.Usage, Code: "no_source",
+			Err:  errors.New("costs shares: there is neither a file nor a metrics server that says who shared the machines"),
 			Hint: "give a file, --metrics-source URL, or metrics.sources in curfew.yaml"}
 	}
 	charged, err := costs.MachineHours(ctx, s.Ledger(), since, until)
@@ -110,7 +115,8 @@ func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, pe
 // gpuMachines are the machines that may have GPUs: those that were charged, with what the
 // account says of those that still run. Where it does not answer they have no other names
 // than their ids.
-func gpuMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, charged []costs.MachineHour) ([]*inventory.Resource, []inventory.BlindSpot, error) {
+func gpuMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source,
+	charged []costs.MachineHour) ([]*inventory.Resource, []inventory.BlindSpot, error) {
 	book, err := req.PriceBook(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +127,9 @@ func gpuMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f
 		return nil, nil, context.Cause(ctx)
 	}
 	if err != nil {
-		blind = append(blind, inventory.BlindSpot{What: "account", Why: err.Error(), Effect: "machines are matched by their ids, and by the provider ids of nodes"})
+		blind = append(blind, inventory.BlindSpot{
+			What: "account", Why: err.Error(), Effect: "machines are matched by their ids, and by the provider ids of nodes",
+		})
 	}
 	known := map[string]bool{}
 	var out []*inventory.Resource
@@ -149,13 +157,17 @@ func gpuMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f
 	}
 	for _, h := range charged {
 		if part := strings.SplitN(h.Ref, "/", 5); len(part) == 5 {
-			add(&inventory.Resource{Cloud: part[0], Account: part[1], Region: part[2], Kind: inventory.Kind(part[3]), ID: part[4], Type: types[h.Ref], State: inventory.StateRunning})
+			add(&inventory.Resource{
+				Cloud: part[0], Account: part[1], Region: part[2], Kind: inventory.Kind(part[3]), ID: part[4],
+				Type: types[h.Ref], State: inventory.StateRunning,
+			})
 		}
 	}
 	return out, append(blind, listed.BlindSpots...), nil
 }
 
-func listMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, book *price.Book) (inventory.Inventory, error) {
+func listMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, book *price.Book) (
+	inventory.Inventory, error) {
 	var none inventory.Inventory
 	now := req.Now().UTC()
 	lister, err := clouds.Lister(ctx, req, f, cfg, book, now)

@@ -90,12 +90,15 @@ func countedUnits(req *runtime.Request, cfg config.Config, f UnitsQuery, names [
 			f.Name = cmp.Or(f.Name, "GPU-hour")
 		}
 		if len(names) > 0 {
-			return nil, runtime.Invalid("curfew costs units %s --counts %s: a name is that of a unit in curfew.yaml; --unit says what --counts counts", strings.Join(names, " "), f.Counts)
+			return nil, runtime.Invalid("curfew costs units %s --counts %s: a name is that of a unit in curfew.yaml; --unit "+
+				"says what --counts counts", strings.Join(names, " "), f.Counts)
 		}
 		if f.Name == "" {
 			return nil, runtime.Invalid("curfew costs units --counts %s: name what it counts with --unit", f.Counts)
 		}
-		u, err := countedUnit(req, config.Unit{Name: f.Name, Per: f.Per, Target: f.Target, Counts: config.Counts{File: f.Counts}}, base)
+		u, err := countedUnit(req, config.Unit{
+			Name: f.Name, Per: f.Per, Target: f.Target, Counts: config.Counts{File: f.Counts},
+		}, base)
 		return []counted{u}, err
 	}
 	for _, name := range names {
@@ -184,7 +187,9 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 		}
 	}
 	c.narrow = func(ctx context.Context, s *store.Store, q costs.Query) (costs.Query, error) {
-		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: []ledger.Dimension{ledger.ByType}, Since: q.Since, Until: q.Until, Filter: computeOf(q)})
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{
+			By: []ledger.Dimension{ledger.ByType}, Since: q.Since, Until: q.Until, Filter: computeOf(q),
+		})
 		if err != nil {
 			return q, fmt.Errorf("look which machines have GPUs: %w", err)
 		}
@@ -192,7 +197,10 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 		for _, sum := range sums {
 			n, known := size(sum.Key[0]).GPUs.Get()
 			if !known {
-				return q, &runtime.Error{Code: "not_counted", Err: fmt.Errorf("count GPU-hours: how many GPUs a %s has is not known", sum.Key[0]), Hint: "leave it out with --where type=…"}
+				return q, &runtime.Error{
+					Code: "not_counted", Err: fmt.Errorf("count GPU-hours: how many GPUs a %s has is not known", sum.Key[0]),
+					Hint: "leave it out with --where type=…",
+				}
 			}
 			if n > 0 {
 				types = append(types, sum.Key[0])
@@ -203,7 +211,9 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 	}
 	c.counts = func(ctx context.Context, s *store.Store, q costs.Query) ([]costs.Count, error) {
 		by := append(slices.Clone(q.By), ledger.ByType, ledger.ByDuty)
-		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
+		sums, err := s.Ledger().Sums(ctx, ledger.SumQuery{
+			By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("count GPU-hours: %w", err)
 		}
@@ -240,7 +250,9 @@ func measured(ctx context.Context, client *metrics.Client, u config.Unit, q cost
 	out := make([]costs.Count, 0, len(days))
 	for _, d := range days {
 		if !d.Known {
-			return nil, &runtime.Error{Code: "not_counted", Err: fmt.Errorf("count %s: nothing was measured from %s to %s", u.Name, d.From.Format(time.RFC3339), d.To.Format(time.RFC3339)),
+			return nil, &runtime.Error{
+				Code: "not_counted", Err: fmt.Errorf("count %s: nothing was measured from %s to %s", u.Name,
+					d.From.Format(time.RFC3339), d.To.Format(time.RFC3339)),
 				Hint: "narrow --since and --until to the time in which it was counted"}
 		}
 		if d.Units > math.MaxInt64/2000 {

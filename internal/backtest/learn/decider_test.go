@@ -13,7 +13,10 @@ func TestClass(t *testing.T) {
 		want string
 	}{
 		{"nothing said", nil, "instance//experimentation/"},
-		{"all said", &usage.Description{Kind: "node", Type: "p4d.24xlarge", Purpose: "training", Team: "vision"}, "node/p4d.24xlarge/training/vision"},
+		{
+			"all said", &usage.Description{Kind: "node", Type: "p4d.24xlarge", Purpose: "training", Team: "vision"},
+			"node/p4d.24xlarge/training/vision",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -67,7 +67,8 @@ const (
 
 var featureNames = [features]string{
 	"always", "busy share over 5 steps", "busy share over 30 steps", "busy share over 300 steps",
-	"return rate over 20 steps", "return rate over 200 steps", "length of this idle period", "length of the busy run before",
+	"return rate over 20 steps", "return rate over 200 steps", "length of this idle period",
+	"length of the busy run before",
 	"length of the last idle period", "length of the one before", "length of the third last",
 	"fleet busy now", "fleet busy lately",
 }

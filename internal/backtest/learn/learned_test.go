@@ -69,7 +69,9 @@ func TestLearnedWithinAStep(t *testing.T) {
 // one restart cost, whatever the machine looks like.
 func TestLearnedStartsWithBreakEven(t *testing.T) {
 	for _, minutes := range []int{2, 5, 10, 60, 600} {
-		l := NewLearned(Fleet{Step: time.Minute, RestartCost: time.Duration(minutes) * time.Minute, Resources: make([]Resource, 1)})
+		l := NewLearned(Fleet{
+			Step: time.Minute, RestartCost: time.Duration(minutes) * time.Minute, Resources: make([]Resource, 1),
+		})
 		h := &l.histories[0]
 		for h.age = 1; h.age < 1000; h.age++ {
 			var x [features]float32

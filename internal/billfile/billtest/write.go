@@ -145,7 +145,8 @@ func Pattern() []Row {
 	for day := range 30 {
 		for _, line := range pattern {
 			r := line
-			r.BillingAccountID, r.BillingCurrency, r.ProviderName, r.PublisherName = "123456789012", "USD", "AWS", "Amazon Web Services, Inc."
+			r.BillingAccountID, r.BillingCurrency, r.ProviderName, r.PublisherName = "123456789012", "USD", "AWS",
+				"Amazon Web Services, Inc."
 			r.BillingPeriodStart, r.BillingPeriodEnd = start, start.AddDate(0, 1, 0)
 			r.ChargePeriodStart = start.AddDate(0, 0, day)
 			r.ChargePeriodEnd = r.ChargePeriodStart.Add(time.Hour)
@@ -170,24 +171,43 @@ const (
 
 // pattern is one day's charges.
 var pattern = []Row{
-	{BilledCost: 21.957642, ChargeCategory: bill.Usage, ChargeDescription: "$21.957642 per On Demand Linux p4d.24xlarge Instance Hour", ConsumedQuantity: quantity(1),
-		ConsumedUnit: "Hours", PricingCategory: bill.Standard, ResourceID: "i-0a1b2c3d4e5f60718", ResourceType: "instance", ServiceCategory: "Compute",
-		ServiceName: "Amazon Elastic Compute Cloud", SkuID: "P4D", SubAccountID: "210987654321", Tags: visionTags},
-	{EffectiveCost: 0.987, ChargeCategory: bill.Usage, ChargeDescription: "g5.4xlarge Linux covered by Compute Savings Plans", ConsumedQuantity: quantity(1),
-		ConsumedUnit: "Hours", PricingCategory: bill.Committed, CommitmentDiscountID: plan, CommitmentDiscountStatus: bill.Used, CommitmentDiscountType: "Savings Plan",
-		ResourceID: "i-0ffee0ddba11c0de5", ResourceType: "instance", ServiceCategory: "Compute", ServiceName: "Amazon Elastic Compute Cloud", SkuID: "G5",
+	{
+		BilledCost: 21.957642, ChargeCategory: bill.Usage,
+		ChargeDescription: "$21.957642 per On Demand Linux p4d.24xlarge Instance Hour", ConsumedQuantity: quantity(1),
+		ConsumedUnit: "Hours", PricingCategory: bill.Standard, ResourceID: "i-0a1b2c3d4e5f60718", ResourceType: "instance",
+		ServiceCategory: "Compute",
+		ServiceName:     "Amazon Elastic Compute Cloud", SkuID: "P4D", SubAccountID: "210987654321", Tags: visionTags},
+	{
+		EffectiveCost: 0.987, ChargeCategory: bill.Usage,
+		ChargeDescription: "g5.4xlarge Linux covered by Compute Savings Plans", ConsumedQuantity: quantity(1),
+		ConsumedUnit: "Hours", PricingCategory: bill.Committed, CommitmentDiscountID: plan,
+		CommitmentDiscountStatus: bill.Used, CommitmentDiscountType: "Savings Plan",
+		ResourceID: "i-0ffee0ddba11c0de5", ResourceType: "instance", ServiceCategory: "Compute",
+		ServiceName: "Amazon Elastic Compute Cloud", SkuID: "G5",
 		SubAccountID: "210987654321", Tags: speechTags},
-	{BilledCost: 1.5e-7, ChargeCategory: bill.Usage, ChargeDescription: "$0.08 per GB-month of General Purpose (gp3) provisioned storage - US East (N. Virginia)",
-		ConsumedQuantity: quantity(0.0000018750), ConsumedUnit: "GB-Months", PricingCategory: bill.Standard, ResourceID: "vol-0123456789abcdef0", ResourceType: "volume",
-		ServiceCategory: "Storage", ServiceName: "Amazon Elastic Compute Cloud", SkuID: "GP3", SubAccountID: "210987654321", Tags: visionTags},
-	{BilledCost: 0.0230000001, ChargeCategory: bill.Usage, ChargeDescription: "$0.023 per GB - first 50 TB / month of storage used", ConsumedQuantity: quantity(1),
-		ConsumedUnit: "GB-Months", PricingCategory: bill.Standard, ResourceID: "datasets", ResourceType: "bucket", ServiceCategory: "Storage",
-		ServiceName: "Amazon Simple Storage Service", SkuID: "S3", SubAccountID: "210987654321"},
-	{BilledCost: 0.2, ChargeCategory: bill.Usage, ChargeDescription: "$0.02 per GB - US East (Northern Virginia) data transfer to US West (Oregon)",
-		ConsumedQuantity: quantity(10), ConsumedUnit: "GB", PricingCategory: bill.Standard, ResourceID: "datasets", ResourceType: "bucket", ServiceCategory: "Storage",
+	{
+		BilledCost: 1.5e-7, ChargeCategory: bill.Usage,
+		ChargeDescription: "$0.08 per GB-month of General Purpose (gp3) provisioned storage - US East (N. Virginia)",
+		ConsumedQuantity:  quantity(0.0000018750), ConsumedUnit: "GB-Months", PricingCategory: bill.Standard,
+		ResourceID: "vol-0123456789abcdef0", ResourceType: "volume",
+		ServiceCategory: "Storage", ServiceName: "Amazon Elastic Compute Cloud", SkuID: "GP3", SubAccountID: "210987654321",
+		Tags: visionTags},
+	{
+		BilledCost: 0.0230000001, ChargeCategory: bill.Usage,
+		ChargeDescription: "$0.023 per GB - first 50 TB / month of storage used", ConsumedQuantity: quantity(1),
+		ConsumedUnit: "GB-Months", PricingCategory: bill.Standard, ResourceID: "datasets", ResourceType: "bucket",
+		ServiceCategory: "Storage",
+		ServiceName:     "Amazon Simple Storage Service", SkuID: "S3", SubAccountID: "210987654321"},
+	{
+		BilledCost: 0.2, ChargeCategory: bill.Usage,
+		ChargeDescription: "$0.02 per GB - US East (Northern Virginia) data transfer to US West (Oregon)",
+		ConsumedQuantity:  quantity(10), ConsumedUnit: "GB", PricingCategory: bill.Standard, ResourceID: "datasets",
+		ResourceType: "bucket", ServiceCategory: "Storage",
 		ServiceName: "Amazon Simple Storage Service", SkuID: "XR", SubAccountID: "210987654321"},
-	{BilledCost: -0.333333333333, ChargeCategory: bill.Credit, ChargeDescription: "Credit for research", ServiceCategory: "Compute",
-		ServiceName: "Amazon Elastic Compute Cloud", SubAccountID: "210987654321"},
+	{
+		BilledCost: -0.333333333333, ChargeCategory: bill.Credit, ChargeDescription: "Credit for research",
+		ServiceCategory: "Compute",
+		ServiceName:     "Amazon Elastic Compute Cloud", SubAccountID: "210987654321"},
 }
 
 // FromCSV reads rows of FOCUS 1.0, a missing value being empty or the word NULL.
@@ -234,14 +254,23 @@ func FromCSV(in io.Reader) ([]Row, error) {
 			}
 			return 0
 		}
-		row := Row{AvailabilityZone: get("AvailabilityZone"), BilledCost: cost("BilledCost"), BillingAccountID: get("BillingAccountId"), BillingCurrency: get("BillingCurrency"),
-			BillingPeriodEnd: when("BillingPeriodEnd"), BillingPeriodStart: when("BillingPeriodStart"), ChargeCategory: get("ChargeCategory"), ChargeClass: get("ChargeClass"),
-			ChargeDescription: get("ChargeDescription"), ChargePeriodEnd: when("ChargePeriodEnd"), ChargePeriodStart: when("ChargePeriodStart"),
-			CommitmentDiscountID: get("CommitmentDiscountId"), CommitmentDiscountStatus: get("CommitmentDiscountStatus"), CommitmentDiscountType: get("CommitmentDiscountType"),
-			ConsumedQuantity: num("ConsumedQuantity"), ConsumedUnit: get("ConsumedUnit"), ContractedCost: num("ContractedCost"), EffectiveCost: cost("EffectiveCost"),
-			ListCost: cost("ListCost"), PricingCategory: get("PricingCategory"), ProviderName: get("ProviderName"), PublisherName: get("PublisherName"),
-			RegionID: get("RegionId"), RegionName: get("RegionName"), ResourceID: get("ResourceId"), ResourceType: get("ResourceType"),
-			ServiceCategory: get("ServiceCategory"), ServiceName: get("ServiceName"), SkuID: get("SkuId"), SubAccountID: get("SubAccountId"), Tags: get("Tags")}
+		row := Row{
+			AvailabilityZone: get("AvailabilityZone"), BilledCost: cost("BilledCost"),
+			BillingAccountID: get("BillingAccountId"), BillingCurrency: get("BillingCurrency"),
+			BillingPeriodEnd: when("BillingPeriodEnd"), BillingPeriodStart: when("BillingPeriodStart"),
+			ChargeCategory: get("ChargeCategory"), ChargeClass: get("ChargeClass"),
+			ChargeDescription: get("ChargeDescription"), ChargePeriodEnd: when("ChargePeriodEnd"),
+			ChargePeriodStart:    when("ChargePeriodStart"),
+			CommitmentDiscountID: get("CommitmentDiscountId"), CommitmentDiscountStatus: get("CommitmentDiscountStatus"),
+			CommitmentDiscountType: get("CommitmentDiscountType"),
+			ConsumedQuantity:       num("ConsumedQuantity"), ConsumedUnit: get("ConsumedUnit"),
+			ContractedCost: num("ContractedCost"), EffectiveCost: cost("EffectiveCost"),
+			ListCost: cost("ListCost"), PricingCategory: get("PricingCategory"), ProviderName: get("ProviderName"),
+			PublisherName: get("PublisherName"),
+			RegionID:      get("RegionId"), RegionName: get("RegionName"), ResourceID: get("ResourceId"),
+			ResourceType:    get("ResourceType"),
+			ServiceCategory: get("ServiceCategory"), ServiceName: get("ServiceName"), SkuID: get("SkuId"),
+			SubAccountID: get("SubAccountId"), Tags: get("Tags")}
 		if num("BilledCost") == nil || row.ChargePeriodStart.IsZero() || row.BillingPeriodStart.IsZero() {
 			return nil, fmt.Errorf("row %d has no BilledCost or no period", len(rows)+1)
 		}

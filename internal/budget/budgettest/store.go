@@ -72,8 +72,11 @@ func (s *Store) spent(m budget.Match, from, to time.Time) budget.Spend {
 		owner, purpose, own := c.Owner, c.Purpose, c.Hold != ""
 		if h, ok := s.holds[c.Hold]; ok {
 			own = own && h.Owns(c.Owner)
-			owner = inventory.Owner{Team: cmp.Or(owner.Team, h.Owner.Team), Project: cmp.Or(owner.Project, h.Owner.Project), User: cmp.Or(owner.User, h.Owner.User),
-				Environment: cmp.Or(owner.Environment, h.Owner.Environment), CostCenter: cmp.Or(owner.CostCenter, h.Owner.CostCenter)}
+			owner = inventory.Owner{
+				Team: cmp.Or(owner.Team, h.Owner.Team), Project: cmp.Or(owner.Project, h.Owner.Project),
+				User:        cmp.Or(owner.User, h.Owner.User),
+				Environment: cmp.Or(owner.Environment, h.Owner.Environment),
+				CostCenter:  cmp.Or(owner.CostCenter, h.Owner.CostCenter)}
 			purpose = cmp.Or(purpose, h.Purpose)
 		}
 		if c.At.Before(from) || !c.At.Before(to) || !m.Covers(owner, purpose) {

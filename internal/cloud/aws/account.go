@@ -79,7 +79,9 @@ func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 	for i, a := range found {
 		if a == nil {
 			code, detail := reason(failed[i])
-			s.blind(inventory.BlindSpot{What: "account of " + roles[i], Why: joined(code, detail), Effect: "nothing of that account was read"})
+			s.blind(inventory.BlindSpot{
+				What: "account of " + roles[i], Why: joined(code, detail), Effect: "nothing of that account was read",
+			})
 			continue
 		}
 		twice := false

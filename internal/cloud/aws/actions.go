@@ -71,7 +71,8 @@ func (a *Actions) site(ctx context.Context, ref inventory.Ref) (*site, error) {
 	account := a.accounts[ref.Account]
 	if account == nil {
 		a.accounts = nil // a role that could not be assumed may be the one, and be tried again
-		return nil, fmt.Errorf("act on %s: %w: neither the credentials nor a role reach account %s", ref, inventory.ErrUnauthenticated, ref.Account)
+		return nil, fmt.Errorf("act on %s: %w: neither the credentials nor a role reach account %s", ref,
+			inventory.ErrUnauthenticated, ref.Account)
 	}
 	p := scan.place(account, ref.Region)
 	s := &site{place: p, acting: p.acting()}
@@ -133,23 +134,56 @@ const (
 
 // handlers are those of all steps except tagging.
 var handlers = map[what]handler{
-	{inventory.KindInstance, stepSnapshot}:      {do: snapshotMachine, look: lookSnapshots, lost: keptSnapshots},
-	{inventory.KindInstance, stepStop}:          {do: stopMachine, look: lookStopped, undo: startMachine},
-	{inventory.KindInstance, stepHibernate}:     {do: stopMachine, look: lookStopped, undo: startMachine},
-	{inventory.KindInstance, stepTerminate}:     {do: terminateMachine, look: lookTerminated, lost: "a terminated machine cannot be restored; snapshots of its disks are tagged " + actionTag},
-	{inventory.KindVolume, stepSnapshot}:        {do: snapshotVolume, look: lookSnapshots, lost: keptSnapshots},
-	{inventory.KindVolume, stepDeleteVolume}:    {do: deleteVolume, look: lookVolumeGone, lost: "the volume is gone; make another from its snapshot: aws ec2 create-volume --snapshot-id … --availability-zone …"},
-	{inventory.KindAddress, stepRelease}:        {do: releaseAddress, look: lookReleased, lost: "the address was released; if it is still free: aws ec2 allocate-address --address …"},
-	{inventory.KindLogGroup, stepRetention}:     {do: putRetention, look: lookRetention, undo: restoreRetention},
-	{inventory.KindBucket, stepLifecycle}:       {do: putBucketLifecycle, look: lookBucketLifecycle, undo: restoreBucketLifecycle},
-	{inventory.KindRepository, stepLifecycle}:   {do: putRepositoryLifecycle, look: lookRepositoryLifecycle, undo: restoreRepositoryLifecycle},
-	{inventory.KindNotebook, stepStop}:          {do: stopNotebook, look: lookNotebookStopped, undo: startNotebook},
-	{inventory.KindNotebook, stepDelete}:        {do: deleteNotebook, look: lookNotebookGone, lost: "the notebook is gone, and its disk with it"},
-	{inventory.KindEndpoint, stepDelete}:        {do: deleteEndpoint, look: lookEndpointGone, lost: "the endpoint is gone, its configuration is not: aws sagemaker create-endpoint --endpoint-name … --endpoint-config-name …"},
+	{inventory.KindInstance, stepSnapshot}:  {do: snapshotMachine, look: lookSnapshots, lost: keptSnapshots},
+	{inventory.KindInstance, stepStop}:      {do: stopMachine, look: lookStopped, undo: startMachine},
+	{inventory.KindInstance, stepHibernate}: {do: stopMachine, look: lookStopped, undo: startMachine},
+	{
+		inventory.KindInstance, stepTerminate,
+	}: {
+		do: terminateMachine, look: lookTerminated,
+		lost: "a terminated machine cannot be restored; snapshots of its disks are tagged " + actionTag,
+	},
+	{inventory.KindVolume, stepSnapshot}: {do: snapshotVolume, look: lookSnapshots, lost: keptSnapshots},
+	{
+		inventory.KindVolume, stepDeleteVolume,
+	}: {
+		do: deleteVolume, look: lookVolumeGone,
+		lost: "the volume is gone; make another from its snapshot: aws ec2 create-volume --snapshot-id … " +
+			"--availability-zone …",
+	},
+	{
+		inventory.KindAddress, stepRelease,
+	}: {
+		do: releaseAddress, look: lookReleased,
+		lost: "the address was released; if it is still free: aws ec2 allocate-address --address …",
+	},
+	{inventory.KindLogGroup, stepRetention}: {do: putRetention, look: lookRetention, undo: restoreRetention},
+	{
+		inventory.KindBucket, stepLifecycle,
+	}: {do: putBucketLifecycle, look: lookBucketLifecycle, undo: restoreBucketLifecycle},
+	{
+		inventory.KindRepository, stepLifecycle,
+	}: {do: putRepositoryLifecycle, look: lookRepositoryLifecycle, undo: restoreRepositoryLifecycle},
+	{inventory.KindNotebook, stepStop}: {do: stopNotebook, look: lookNotebookStopped, undo: startNotebook},
+	{
+		inventory.KindNotebook, stepDelete,
+	}: {do: deleteNotebook, look: lookNotebookGone, lost: "the notebook is gone, and its disk with it"},
+	{
+		inventory.KindEndpoint, stepDelete,
+	}: {
+		do: deleteEndpoint, look: lookEndpointGone,
+		lost: "the endpoint is gone, its configuration is not: aws sagemaker create-endpoint --endpoint-name … " +
+			"--endpoint-config-name …",
+	},
 	{inventory.KindAutoScalingGroup, stepScale}: {do: scaleGroup, look: lookGroup, undo: restoreGroup},
 	{inventory.KindInstance, stepScale}:         {do: scaleGroup, look: lookGroup, undo: restoreGroup},
 	{inventory.KindEndpoint, stepScale}:         {do: scaleEndpoint, look: lookEndpointScale, undo: restoreEndpoint},
-	{inventory.KindTrainingJob, stepStop}:       {do: stopTrainingJob, look: lookTrainingStopped, lost: "a training job that was stopped cannot go on; start another from its checkpoint"},
+	{
+		inventory.KindTrainingJob, stepStop,
+	}: {
+		do: stopTrainingJob, look: lookTrainingStopped,
+		lost: "a training job that was stopped cannot go on; start another from its checkpoint",
+	},
 }
 
 const keptSnapshots = "the new snapshots are kept; delete them when they are no longer needed"
@@ -238,8 +272,10 @@ func refusal(rule, format string, args ...any) error {
 // refusals are codes with which a service says no to an action: how things are, not
 // a failure.
 var refusals = map[string]string{
-	"OperationNotPermitted": "protected", "VolumeInUse": "in-use", "InvalidIPAddress.InUse": "in-use", "ResourceInUse": "in-use",
-	"IncorrectInstanceState": "state", "IncorrectState": "state", "UnsupportedOperation": "state", "UnsupportedHibernationConfiguration": "not-enabled",
+	"OperationNotPermitted": "protected", "VolumeInUse": "in-use", "InvalidIPAddress.InUse": "in-use",
+	"ResourceInUse":          "in-use",
+	"IncorrectInstanceState": "state", "IncorrectState": "state", "UnsupportedOperation": "state",
+	"UnsupportedHibernationConfiguration": "not-enabled",
 }
 
 // errNotThere is an answer without the resource that was asked for.
@@ -247,8 +283,10 @@ var errNotThere = errors.New("the answer does not hold it")
 
 // missing are codes with which a service says that a resource is not there.
 var missing = map[string]bool{
-	"InvalidInstanceID.NotFound": true, "InvalidVolume.NotFound": true, "InvalidAllocationID.NotFound": true, "InvalidAddress.NotFound": true,
-	"InvalidSnapshot.NotFound": true, "ResourceNotFoundException": true, "RepositoryNotFoundException": true, "NoSuchBucket": true,
+	"InvalidInstanceID.NotFound": true, "InvalidVolume.NotFound": true, "InvalidAllocationID.NotFound": true,
+	"InvalidAddress.NotFound":  true,
+	"InvalidSnapshot.NotFound": true, "ResourceNotFoundException": true, "RepositoryNotFoundException": true,
+	"NoSuchBucket": true,
 }
 
 // failed returns the error of a call that reads or changes one resource: a refusal where

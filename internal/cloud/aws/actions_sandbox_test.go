@@ -39,7 +39,10 @@ func actingCloud(t testing.TB) *aws.Cloud {
 }
 
 // lossy are the calls that a deaf provider accepts.
-var lossy = []string{"TerminateInstances", "ReleaseAddress", "DeleteEndpoint", "StopTrainingJob", "PutRetentionPolicy", "PutBucketLifecycleConfiguration"}
+var lossy = []string{
+	"TerminateInstances", "ReleaseAddress", "DeleteEndpoint", "StopTrainingJob", "PutRetentionPolicy",
+	"PutBucketLifecycleConfiguration",
+}
 
 func TestActionsConform(t *testing.T) {
 	scratch.Wire.Pending.Snapshots(true)
@@ -100,7 +103,10 @@ func TestActionsRestoreALifecycleByteForByte(t *testing.T) {
 	for _, tc := range []struct{ name, document string }{
 		{"none", ""},
 		{"with rules that moto does not know", formerLifecycle},
-		{"of before 2016", `<?xml version="1.0" encoding="UTF-8"?><LifecycleConfiguration><Rule><ID>a</ID><Prefix>x/</Prefix><Status>Enabled</Status><Expiration><Days>3</Days></Expiration></Rule></LifecycleConfiguration>`},
+		{
+			"of before 2016",
+			`<?xml version="1.0" encoding="UTF-8"?><LifecycleConfiguration><Rule><ID>a</ID><Prefix>x/</Prefix><Status>Enabled</Status><Expiration><Days>3</Days></Expiration></Rule></LifecycleConfiguration>`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ref := m.bucket(tc.document)
@@ -115,7 +121,9 @@ func TestActionsRestoreALifecycleByteForByte(t *testing.T) {
 				t.Fatal(err)
 			}
 			put, minimum := document()
-			if !strings.Contains(task.Step.Params, "curfew-incomplete-uploads") || !strings.Contains(put, "<ID>curfew-incomplete-uploads</ID>") || !strings.Contains(put, "<ID>curfew-replaced-versions</ID>") {
+			if !strings.Contains(task.Step.Params, "curfew-incomplete-uploads") ||
+				!strings.Contains(put, "<ID>curfew-incomplete-uploads</ID>") ||
+				!strings.Contains(put, "<ID>curfew-replaced-versions</ID>") {
 				t.Errorf("the rules are not in what was put: %s", put)
 			}
 			if tc.document != "" && minimum != "varies_by_storage_class" {
@@ -153,29 +161,47 @@ func TestActionsLeaveAloneWhatOthersHaveChanged(t *testing.T) {
 		{"lifecycle", cloudtest.Bucket, policy.Do{Verb: policy.PutLifecycle}, func(_ *testing.T, ref inventory.Ref) {
 			scratch.Wire.State.PutLifecycle(wire.DefaultAccount, ref.ID, theirs, "varies_by_storage_class")
 		}},
-		{"retention", cloudtest.LogGroup, policy.Do{Verb: policy.PutRetention, RetentionDays: 30}, func(t *testing.T, ref inventory.Ref) {
-			_, err := logs.PutRetentionPolicy(t.Context(), &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: &ref.ID, RetentionInDays: awssdk.Int32(90)})
-			m.must(err)
-		}},
+		{
+			"retention", cloudtest.LogGroup, policy.Do{Verb: policy.PutRetention, RetentionDays: 30},
+			func(t *testing.T, ref inventory.Ref) {
+				_, err := logs.PutRetentionPolicy(t.Context(), &cloudwatchlogs.PutRetentionPolicyInput{
+					LogGroupName: &ref.ID, RetentionInDays: awssdk.Int32(90),
+				})
+				m.must(err)
+			}},
 		{"repository", cloudtest.Repository, policy.Do{Verb: policy.PutLifecycle}, func(t *testing.T, ref inventory.Ref) {
-			_, err := registry.PutLifecyclePolicy(t.Context(), &ecr.PutLifecyclePolicyInput{RepositoryName: &ref.ID, LifecyclePolicyText: awssdk.String(
-				`{"rules": [{"rulePriority": 4, "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 5}, "action": {"type": "expire"}}]}`)})
+			_, err := registry.PutLifecyclePolicy(t.Context(), &ecr.PutLifecyclePolicyInput{
+				RepositoryName: &ref.ID, LifecyclePolicyText: awssdk.String(
+					`{"rules": [{"rulePriority": 4, "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 5}, "action": {"type": "expire"}}]}`)})
 			m.must(err)
 		}},
-		{"size of a group", cloudtest.Group, policy.Do{Verb: policy.Scale, To: 1, ScratchDisks: true}, func(t *testing.T, ref inventory.Ref) {
-			_, err := autoscaling.NewFromConfig(scratch.Config(elsewhere)).UpdateAutoScalingGroup(t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
-				AutoScalingGroupName: &ref.ID, DesiredCapacity: awssdk.Int32(2)})
-			m.must(err)
-		}},
-		{"machines of an endpoint", cloudtest.Fleet, policy.Do{Verb: policy.Scale, To: 1}, func(t *testing.T, ref inventory.Ref) {
-			_, err := sagemaker.NewFromConfig(scratch.Config(elsewhere)).UpdateEndpointWeightsAndCapacities(t.Context(), &sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &ref.ID,
-				DesiredWeightsAndCapacities: []smtypes.DesiredWeightAndCapacity{{VariantName: awssdk.String("main"), DesiredInstanceCount: awssdk.Int32(2)}}})
-			m.must(err)
-		}},
-		{"tags", cloudtest.Machine, policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "language"}}, func(t *testing.T, ref inventory.Ref) {
-			_, err := m.ec2().CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{ref.ID}, Tags: []ec2types.Tag{{Key: awssdk.String("team"), Value: awssdk.String("ranking")}}})
-			m.must(err)
-		}},
+		{
+			"size of a group", cloudtest.Group, policy.Do{Verb: policy.Scale, To: 1, ScratchDisks: true},
+			func(t *testing.T, ref inventory.Ref) {
+				_, err := autoscaling.NewFromConfig(scratch.Config(elsewhere)).UpdateAutoScalingGroup(t.Context(),
+					&autoscaling.UpdateAutoScalingGroupInput{
+						AutoScalingGroupName: &ref.ID, DesiredCapacity: awssdk.Int32(2)})
+				m.must(err)
+			}},
+		{
+			"machines of an endpoint", cloudtest.Fleet, policy.Do{Verb: policy.Scale, To: 1},
+			func(t *testing.T, ref inventory.Ref) {
+				_, err := sagemaker.NewFromConfig(scratch.Config(elsewhere)).UpdateEndpointWeightsAndCapacities(t.Context(),
+					&sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &ref.ID,
+						DesiredWeightsAndCapacities: []smtypes.DesiredWeightAndCapacity{
+							{VariantName: awssdk.String("main"), DesiredInstanceCount: awssdk.Int32(2)},
+						}})
+				m.must(err)
+			}},
+		{
+			"tags", cloudtest.Machine, policy.Do{Verb: policy.Tag, Tags: map[string]string{"team": "language"}},
+			func(t *testing.T, ref inventory.Ref) {
+				_, err := m.ec2().CreateTags(t.Context(), &ec2.CreateTagsInput{
+					Resources: []string{ref.ID},
+					Tags:      []ec2types.Tag{{Key: awssdk.String("team"), Value: awssdk.String("ranking")}},
+				})
+				m.must(err)
+			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var refused *action.Refusal
@@ -222,9 +248,14 @@ func TestActionsOnSpotMachines(t *testing.T) {
 			})
 			if tc.kind != "" {
 				request := "sir-" + ref.ID[2:]
-				scratch.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: ref.ID, Add: map[string]any{"spotInstanceRequestId": request}})
+				scratch.Wire.Patch(wire.Patch{
+					Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: ref.ID,
+					Add: map[string]any{"spotInstanceRequestId": request},
+				})
 				scratch.Wire.State.At(wire.DefaultAccount, elsewhere, func(p *wire.Place) {
-					p.SpotRequests = append(p.SpotRequests, wire.SpotRequest{ID: request, Type: tc.kind, State: tc.state, Instance: ref.ID})
+					p.SpotRequests = append(p.SpotRequests, wire.SpotRequest{
+						ID: request, Type: tc.kind, State: tc.state, Instance: ref.ID,
+					})
 				})
 			}
 			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ref}, round.Query{Now: time.Now(), Window: time.Hour})
@@ -232,7 +263,8 @@ func TestActionsOnSpotMachines(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := o.Resources[0].Detail.(*inventory.Instance)
-			if once, known := in.SpotOnce.Get(); known != (tc.kind == "one-time" || tc.kind == "persistent" || tc.kind == "strange") || once != (tc.kind == "one-time") {
+			if once, known := in.SpotOnce.Get(); known != (tc.kind == "one-time" || tc.kind == "persistent" ||
+				tc.kind == "strange") || once != (tc.kind == "one-time") {
 				t.Errorf("one-time: %t, known: %t", once, known)
 			}
 			for _, d := range in.Disks {
@@ -299,9 +331,12 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 		subject   cloudtest.Subject
 		operation string
 	}{
-		{cloudtest.Machine, "DescribeInstances"}, {cloudtest.Volume, "DescribeVolumes"}, {cloudtest.Address, "DescribeAddresses"},
-		{cloudtest.LogGroup, "DescribeLogGroups"}, {cloudtest.Bucket, "ListBuckets"}, {cloudtest.Repository, "DescribeRepositories"},
-		{cloudtest.Notebook, "ListNotebookInstances"}, {cloudtest.Endpoint, "ListEndpoints"}, {cloudtest.TrainingJob, "ListTrainingJobs"},
+		{cloudtest.Machine, "DescribeInstances"}, {cloudtest.Volume, "DescribeVolumes"},
+		{cloudtest.Address, "DescribeAddresses"},
+		{cloudtest.LogGroup, "DescribeLogGroups"}, {cloudtest.Bucket, "ListBuckets"},
+		{cloudtest.Repository, "DescribeRepositories"},
+		{cloudtest.Notebook, "ListNotebookInstances"}, {cloudtest.Endpoint, "ListEndpoints"},
+		{cloudtest.TrainingJob, "ListTrainingJobs"},
 	} {
 		t.Run(string(tc.subject), func(t *testing.T) {
 			ref := m.make(tc.subject)
@@ -322,7 +357,8 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 		ref := m.make(cloudtest.Machine)
 		for _, op := range []string{"GetMetricData", "ListMetrics"} {
 			remove := scratch.Wire.Inject(wire.Fault{Service: "cloudwatch", Operation: op, Kind: wire.AccessDenied})
-			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{m.launch("g5.xlarge", nil), ref}, round.Query{Now: time.Now().Add(time.Hour), Window: time.Hour})
+			o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{m.launch("g5.xlarge", nil), ref},
+				round.Query{Now: time.Now().Add(time.Hour), Window: time.Hour})
 			remove()
 			if err != nil || len(o.Resources) != 2 || len(o.BlindSpots) == 0 {
 				t.Fatalf("%s: %+v, %v; want both machines and a blind spot", op, o, err)
@@ -332,7 +368,9 @@ func TestRecheckTellsFailureFromAbsence(t *testing.T) {
 			}
 		}
 	})
-	other := inventory.Ref{Cloud: "aws", Account: "999999999999", Region: elsewhere, Kind: inventory.KindVolume, ID: "vol-1"}
+	other := inventory.Ref{
+		Cloud: "aws", Account: "999999999999", Region: elsewhere, Kind: inventory.KindVolume, ID: "vol-1",
+	}
 	o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{other}, round.Query{Now: time.Now(), Window: time.Hour})
 	if err != nil || !o.Unread["999999999999/"+elsewhere+"/volume"] {
 		t.Errorf("a volume of an account out of reach: unread %v, %v", o.Unread, err)
@@ -344,8 +382,12 @@ func TestActionsSurviveThrottling(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
-	defer scratch.Wire.Inject(wire.Fault{Region: elsewhere, Operation: "DescribeInstanceAttribute", Kind: wire.Throttling, Times: 1, After: 2})()
-	defer scratch.Wire.Inject(wire.Fault{Region: elsewhere, Operation: "StopInstances", Kind: wire.Throttling, Times: 1})()
+	defer scratch.Wire.Inject(wire.Fault{
+		Region: elsewhere, Operation: "DescribeInstanceAttribute", Kind: wire.Throttling, Times: 1, After: 2,
+	})()
+	defer scratch.Wire.Inject(wire.Fault{
+		Region: elsewhere, Operation: "StopInstances", Kind: wire.Throttling, Times: 1,
+	})()
 	ref := m.make(cloudtest.Machine)
 	task := acted(t, c, a, ref, policy.Do{Verb: policy.Stop})[0]
 	if _, err := a.Do(t.Context(), task); err != nil {
@@ -387,8 +429,9 @@ func TestActionsSaveTheDisksThatEnd(t *testing.T) {
 	a := c.Actions()
 	m := &maker{TB: t}
 	ref := m.launch("t3.medium", func(in *ec2.RunInstancesInput) {
-		in.BlockDeviceMappings = append(in.BlockDeviceMappings, ec2types.BlockDeviceMapping{DeviceName: awssdk.String("/dev/sdb"),
-			Ebs: &ec2types.EbsBlockDevice{VolumeSize: awssdk.Int32(20), DeleteOnTermination: awssdk.Bool(true)}})
+		in.BlockDeviceMappings = append(in.BlockDeviceMappings, ec2types.BlockDeviceMapping{
+			DeviceName: awssdk.String("/dev/sdb"),
+			Ebs:        &ec2types.EbsBlockDevice{VolumeSize: awssdk.Int32(20), DeleteOnTermination: awssdk.Bool(true)}})
 	})
 	tasks := acted(t, c, a, ref, policy.Do{Verb: policy.Terminate, SaveDisks: true})
 	scratch.Wire.Recorder.Reset()
@@ -396,7 +439,9 @@ func TestActionsSaveTheDisksThatEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshots, err := m.ec2().DescribeSnapshots(t.Context(), &ec2.DescribeSnapshotsInput{SnapshotIds: strings.Split(receipt, ",")})
+	snapshots, err := m.ec2().DescribeSnapshots(t.Context(), &ec2.DescribeSnapshotsInput{
+		SnapshotIds: strings.Split(receipt, ","),
+	})
 	if err != nil || len(snapshots.Snapshots) != 2 {
 		t.Fatalf("snapshots %q: %v, want two", receipt, err)
 	}
@@ -408,7 +453,8 @@ func TestActionsSaveTheDisksThatEnd(t *testing.T) {
 		for _, x := range s.Tags {
 			tags[*x.Key] = *x.Value
 		}
-		if tags["team"] != "vision" || tags["curfew:action"] != tasks[0].Step.Key || tags["curfew:lifetime"] != "persistent" || tags["curfew:source"] != ref.ID {
+		if tags["team"] != "vision" || tags["curfew:action"] != tasks[0].Step.Key ||
+			tags["curfew:lifetime"] != "persistent" || tags["curfew:source"] != ref.ID {
 			t.Errorf("the snapshot's tags are %v", tags)
 		}
 	}
@@ -436,10 +482,12 @@ func TestActionsTagEveryKind(t *testing.T) {
 			continue // the stand-in's applications are not moto's, which does not tag them
 		}
 		switch r.Kind { // their services are read and not acted on
-		case inventory.KindCache, inventory.KindCluster, inventory.KindHyperPod, inventory.KindTable, inventory.KindVPCEndpoint, inventory.KindWarehouse:
+		case inventory.KindCache, inventory.KindCluster, inventory.KindHyperPod, inventory.KindTable,
+			inventory.KindVPCEndpoint, inventory.KindWarehouse:
 			continue
 		}
-		if seen[what] || r.Kind == inventory.KindCommitment || r.Kind == inventory.KindCapacityReservation || len(r.Tags) == 0 {
+		if seen[what] || r.Kind == inventory.KindCommitment || r.Kind == inventory.KindCapacityReservation ||
+			len(r.Tags) == 0 {
 			continue
 		}
 		seen[what] = true
@@ -475,19 +523,29 @@ func TestActionsTagEveryKind(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []string{"instance", "volume", "snapshot", "image", "address", "nat-gateway", "load-balancer application", "load-balancer classic", "autoscaling-group", "bucket",
-		"repository", "log-group", "notebook", "endpoint", "training-job", "file-system efs", "file-system fsx-lustre", "secret"} {
+	for _, kind := range []string{
+		"instance", "volume", "snapshot", "image", "address", "nat-gateway", "load-balancer application",
+		"load-balancer classic", "autoscaling-group", "bucket",
+		"repository", "log-group", "notebook", "endpoint", "training-job", "file-system efs", "file-system fsx-lustre",
+		"secret"} {
 		if !seen[kind] {
 			t.Errorf("no %s was tagged; there are %v", kind, slices.Sorted(maps.Keys(seen)))
 		}
 	}
-	commitment := &inventory.Resource{Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindCommitment, ID: "none"}
-	if _, err := a.Plan(t.Context(), commitment, policy.Do{Verb: policy.Tag, Tags: map[string]string{"a": "b"}}); err == nil {
+	commitment := &inventory.Resource{
+		Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindCommitment, ID: "none",
+	}
+	if _, err := a.Plan(t.Context(), commitment, policy.Do{Verb: policy.Tag, Tags: map[string]string{"a": "b"}}); err ==
+		nil {
 		t.Error("a commitment that is not there was tagged")
 	}
-	reserved := &inventory.Resource{Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}
+	reserved := &inventory.Resource{
+		Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1",
+	}
 	var refused *action.Refusal
-	if _, err := a.Plan(t.Context(), reserved, policy.Do{Verb: policy.Tag, Tags: map[string]string{"AWS:x": "b"}}); !errors.As(err, &refused) || refused.Rule != "not-enabled" {
+	if _, err := a.Plan(t.Context(), reserved, policy.Do{
+		Verb: policy.Tag, Tags: map[string]string{"AWS:x": "b"},
+	}); !errors.As(err, &refused) || refused.Rule != "not-enabled" {
 		t.Errorf("a tag of Amazon's was written: %v", err)
 	}
 }
@@ -507,7 +565,9 @@ func TestActionsSeeWhatWasTakenIntoUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	tasks[1].Earlier = []action.Step{tasks[0].Step}
-	_, err := m.ec2().AttachVolume(t.Context(), &ec2.AttachVolumeInput{InstanceId: &machine.ID, VolumeId: &volume.ID, Device: awssdk.String("/dev/sdf")})
+	_, err := m.ec2().AttachVolume(t.Context(), &ec2.AttachVolumeInput{
+		InstanceId: &machine.ID, VolumeId: &volume.ID, Device: awssdk.String("/dev/sdf"),
+	})
 	m.must(err)
 	if _, err := a.Do(t.Context(), tasks[1]); !errors.As(err, &refused) || refused.Rule != "in-use" {
 		t.Errorf("a volume that was attached meanwhile: %v, want a refusal", err)
@@ -515,7 +575,9 @@ func TestActionsSeeWhatWasTakenIntoUse(t *testing.T) {
 
 	address := m.make(cloudtest.Address)
 	task := acted(t, c, a, address, policy.Do{Verb: policy.Release})[0]
-	_, err = m.ec2().AssociateAddress(t.Context(), &ec2.AssociateAddressInput{AllocationId: &address.ID, InstanceId: &machine.ID})
+	_, err = m.ec2().AssociateAddress(t.Context(), &ec2.AssociateAddressInput{
+		AllocationId: &address.ID, InstanceId: &machine.ID,
+	})
 	m.must(err)
 	if _, err := a.Do(t.Context(), task); !errors.As(err, &refused) || refused.Rule != "in-use" {
 		t.Errorf("an address that was associated meanwhile: %v, want a refusal", err)
@@ -536,8 +598,13 @@ func TestActionsLeavePartsOfOthersAlone(t *testing.T) {
 	a := c.Actions()
 	m := &maker{TB: t}
 	job, endpoint := m.make(cloudtest.TrainingJob), m.make(cloudtest.Endpoint)
-	scratch.Wire.Patch(wire.Patch{Service: "sagemaker", Operation: "DescribeTrainingJob", IDField: "TrainingJobName", ID: job.ID, Add: map[string]any{"TuningJobArn": "arn:aws:sagemaker:us-east-2:1:hyper-parameter-tuning-job/t"}})
-	scratch.Wire.Patch(wire.Patch{Service: "sagemaker", IDField: "EndpointName", ID: endpoint.ID, Set: map[string]any{"EndpointStatus": "Updating"}})
+	scratch.Wire.Patch(wire.Patch{
+		Service: "sagemaker", Operation: "DescribeTrainingJob", IDField: "TrainingJobName", ID: job.ID,
+		Add: map[string]any{"TuningJobArn": "arn:aws:sagemaker:us-east-2:1:hyper-parameter-tuning-job/t"},
+	})
+	scratch.Wire.Patch(wire.Patch{
+		Service: "sagemaker", IDField: "EndpointName", ID: endpoint.ID, Set: map[string]any{"EndpointStatus": "Updating"},
+	})
 	for _, tc := range []struct {
 		ref  inventory.Ref
 		do   policy.Do
@@ -552,7 +619,10 @@ func TestActionsLeavePartsOfOthersAlone(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal by %q", tc.ref, err, tc.rule)
 		}
 	}
-	task := action.Task{Ref: endpoint, Identity: time.Now().Format(time.RFC3339), Step: action.Step{Name: "delete", Key: "k", Params: "{}"}}
+	task := action.Task{
+		Ref: endpoint, Identity: time.Now().Format(time.RFC3339),
+		Step: action.Step{Name: "delete", Key: "k", Params: "{}"},
+	}
 	if _, err := a.Do(t.Context(), task); err == nil {
 		t.Error("an endpoint that is being changed was deleted")
 	}
@@ -582,7 +652,9 @@ func TestAnEmptyAnswerIsNoProof(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: it was carried out", tc.call)
 		}
-		for name, kind := range map[string]wire.FaultKind{"empty": wire.Empty, "a login page": wire.LoginPage, "hollow": wire.Hollow} {
+		for name, kind := range map[string]wire.FaultKind{
+			"empty": wire.Empty, "a login page": wire.LoginPage, "hollow": wire.Hollow,
+		} {
 			remove := scratch.Wire.Inject(wire.Fault{Operation: tc.look, Kind: kind})
 			got, _, err := a.Look(t.Context(), task)
 			remove()
@@ -627,17 +699,28 @@ func TestScalingRefusesWhatItCannotAsk(t *testing.T) {
 		protect func()
 	}{
 		{"termination protection", do, func() {
-			_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(true)}})
+			_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
+				InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(true)},
+			})
 			m.must(err)
 		}},
-		{"scale-in protection of the one that is named", policy.Do{Verb: policy.Scale, Members: members[:1], ScratchDisks: true}, func() {
-			_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(false)}})
-			m.must(err)
-			_, err = api.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{AutoScalingGroupName: &ref.ID, InstanceIds: members[:1], ProtectedFromScaleIn: awssdk.Bool(true)})
-			m.must(err)
-		}},
+		{
+			"scale-in protection of the one that is named", policy.Do{
+				Verb: policy.Scale, Members: members[:1], ScratchDisks: true,
+			}, func() {
+				_, err := m.ec2().ModifyInstanceAttribute(t.Context(), &ec2.ModifyInstanceAttributeInput{
+					InstanceId: &members[0], DisableApiTermination: &ec2types.AttributeBooleanValue{Value: awssdk.Bool(false)},
+				})
+				m.must(err)
+				_, err = api.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{
+					AutoScalingGroupName: &ref.ID, InstanceIds: members[:1], ProtectedFromScaleIn: awssdk.Bool(true),
+				})
+				m.must(err)
+			}},
 		{"scale-in protection of all", do, func() {
-			_, err := api.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{AutoScalingGroupName: &ref.ID, InstanceIds: members, ProtectedFromScaleIn: awssdk.Bool(true)})
+			_, err := api.SetInstanceProtection(t.Context(), &autoscaling.SetInstanceProtectionInput{
+				AutoScalingGroupName: &ref.ID, InstanceIds: members, ProtectedFromScaleIn: awssdk.Bool(true),
+			})
 			m.must(err)
 		}},
 	} {

@@ -41,7 +41,8 @@ func TestMutationsChange(t *testing.T) {
 		if len(m.Actions) == 0 || m.Harm == 0 {
 			t.Errorf("%s: actions %q, harm %d", m.API(), m.Actions, m.Harm)
 		}
-		if takes := regexp.MustCompile(`^(Terminate|Release|Delete(Volume|Notebook|Endpoint)|Put(Retention|Lifecycle|BucketLifecycle))`); takes.MatchString(m.Name) != (m.Harm == Destroys) && m.Name != "StopTrainingJob" {
+		if takes := regexp.MustCompile(
+			`^(Terminate|Release|Delete(Volume|Notebook|Endpoint)|Put(Retention|Lifecycle|BucketLifecycle))`); takes.MatchString(m.Name) != (m.Harm == Destroys) && m.Name != "StopTrainingJob" {
 			t.Errorf("%s: harm %d", m.API(), m.Harm)
 		}
 	}
@@ -50,10 +51,14 @@ func TestMutationsChange(t *testing.T) {
 // TestChangesInTheSourceAreListed holds the calls that the source makes to change
 // something against the table.
 func TestChangesInTheSourceAreListed(t *testing.T) {
-	services := map[string]string{"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem",
-		"elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es", "rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "secrets": "secretsmanager"}
+	services := map[string]string{
+		"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "ec2": "ec2", "ecr": "ecr",
+		"efs": "elasticfilesystem",
+		"elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es", "rds": "rds", "s3": "s3",
+		"sagemaker": "sagemaker", "secrets": "secretsmanager"}
 	called := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(\w+)Client\(s\.acting\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(sources(t), -1) {
+	for _, m := range regexp.MustCompile(`(\w+)Client\(s\.acting\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(sources(t),
+		-1) {
 		api := services[m[1]] + ":" + m[2]
 		called[api] = true
 		if !mutable[api] {
@@ -79,7 +84,9 @@ func TestActingClientsMakeNoOtherCalls(t *testing.T) {
 	h := c.scan(round.Query{}, newLimits(10)).place(&account{id: "1", cfg: c.config}, "us-east-1").acting()
 	for name, call := range map[string]func() error{
 		"ec2:RunInstances": func() error {
-			_, err := ec2Client(h).RunInstances(t.Context(), &ec2.RunInstancesInput{MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1)})
+			_, err := ec2Client(h).RunInstances(t.Context(), &ec2.RunInstancesInput{
+				MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
+			})
 			return err
 		},
 		"ec2:DeleteSnapshot": func() error {
@@ -109,7 +116,8 @@ func TestActionPolicy(t *testing.T) {
 	}
 	for _, governed := range [][]map[string]string{nil, {{"team": "vision", "project": "*"}}} {
 		var doc document
-		if err := json.Unmarshal(ActionPolicyJSON(Grants{Partition: "aws", Governed: governed, Buckets: []string{"models"}}), &doc); err != nil {
+		if err := json.Unmarshal(ActionPolicyJSON(Grants{Partition: "aws", Governed: governed, Buckets: []string{"models"}}),
+			&doc); err != nil {
 			t.Fatal(err)
 		}
 		allowed, denied := map[string]string{}, map[string]string{}
@@ -158,7 +166,8 @@ func TestActionPolicy(t *testing.T) {
 
 // machineXML is an answer of DescribeInstances with one machine.
 func machineXML(state, launched, more string) string {
-	return fmt.Sprintf(`<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId><instanceState><name>%s</name></instanceState>
+	return fmt.Sprintf(
+		`<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId><instanceState><name>%s</name></instanceState>
 <launchTime>%s</launchTime><instanceType>t3.medium</instanceType><rootDeviceType>ebs</rootDeviceType><rootDeviceName>/dev/xvda</rootDeviceName>%s</item></instancesSet></item></reservationSet></DescribeInstancesResponse>`, state, launched, more)
 }
 
@@ -166,8 +175,12 @@ const launched = "2026-11-20T08:00:00.000Z"
 
 // one is a task on the machine of machineXML.
 func one(verb policy.Verb, step string) action.Task {
-	return action.Task{Ref: inventory.Ref{Cloud: "aws", Account: "111122223333", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"},
-		Identity: "2026-11-20T08:00:00Z", Do: policy.Do{Verb: verb, ScratchDisks: true}, Step: action.Step{Name: step, Key: "k", Params: "{}"}}
+	return action.Task{
+		Ref: inventory.Ref{
+			Cloud: "aws", Account: "111122223333", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1",
+		},
+		Identity: "2026-11-20T08:00:00Z", Do: policy.Do{Verb: verb, ScratchDisks: true},
+		Step: action.Step{Name: step, Key: "k", Params: "{}"}}
 }
 
 // answering serves EC2 by one answer for each action, and returns what acts on it and the
@@ -222,10 +235,13 @@ func TestLookingAtAMachine(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, _ := answering(t, map[string]string{"DescribeInstances": tc.answer})
-			for step, want := range map[string]action.Progress{stepStop: tc.stop, stepHibernate: tc.stop, stepTerminate: tc.terminated} {
+			for step, want := range map[string]action.Progress{
+				stepStop: tc.stop, stepHibernate: tc.stop, stepTerminate: tc.terminated,
+			} {
 				got, _, err := a.Look(t.Context(), one(policy.Stop, step))
 				var refused *action.Refusal
-				if got != want || (err != nil) != tc.identity || tc.identity && (!errors.As(err, &refused) || refused.Rule != "identity") {
+				if got != want || (err != nil) != tc.identity || tc.identity &&
+					(!errors.As(err, &refused) || refused.Rule != "identity") {
 					t.Errorf("%s: %s, %v; want %s", step, got, err, want)
 				}
 			}
@@ -259,24 +275,78 @@ func TestMayEndAMachine(t *testing.T) {
 		{"stopped, to be stopped", machineXML("stopped", launched, ""), policy.Stop, nil, "state"},
 		{"terminated", machineXML("terminated", launched, ""), policy.Terminate, nil, "gone"},
 		{"launched again", machineXML("running", "2026-11-20T09:00:00.000Z", ""), policy.Stop, nil, "identity"},
-		{"in an Auto Scaling group", machineXML("running", launched, tagged("aws:autoscaling:groupName")), policy.Stop, nil, "group-member"},
+		{
+			"in an Auto Scaling group", machineXML("running", launched, tagged("aws:autoscaling:groupName")), policy.Stop,
+			nil, "group-member",
+		},
 		{"in a fleet", machineXML("running", launched, tagged("aws:ec2:fleet-id")), policy.Terminate, nil, "group-member"},
-		{"in a spot fleet", machineXML("running", launched, tagged("aws:ec2spot:fleet-request-id")), policy.Terminate, nil, "group-member"},
-		{"of an EKS cluster", machineXML("running", launched, tagged("eks:nodegroup-name")), policy.Stop, nil, "group-member"},
-		{"of a Kubernetes cluster", machineXML("running", launched, tagged("kubernetes.io/cluster/prod")), policy.Stop, nil, "group-member"},
+		{
+			"in a spot fleet", machineXML("running", launched, tagged("aws:ec2spot:fleet-request-id")), policy.Terminate, nil,
+			"group-member",
+		},
+		{
+			"of an EKS cluster", machineXML("running", launched, tagged("eks:nodegroup-name")), policy.Stop, nil,
+			"group-member",
+		},
+		{
+			"of a Kubernetes cluster", machineXML("running", launched, tagged("kubernetes.io/cluster/prod")), policy.Stop,
+			nil, "group-member",
+		},
 		{"of an ECS cluster", machineXML("running", launched, tagged("AmazonECSManaged")), policy.Stop, nil, "group-member"},
-		{"with a tag that only looks so", machineXML("running", launched, tagged("AmazonECSManagedNot")), policy.Stop, nil, ""},
-		{"managed by a service", machineXML("running", launched, "<operator><managed>true</managed><principal>eks.amazonaws.com</principal></operator>"), policy.Stop, nil, "group-member"},
-		{"protected against stopping", machineXML("running", launched, ""), policy.Stop, map[string]string{"DescribeInstanceAttribute disableApiStop": on}, "protected"},
-		{"protected against stopping, to be terminated", machineXML("running", launched, ""), policy.Terminate, map[string]string{"DescribeInstanceAttribute disableApiStop": on}, "protected"},
-		{"protected against terminating", machineXML("running", launched, ""), policy.Terminate, map[string]string{"DescribeInstanceAttribute disableApiTermination": on}, "protected"},
-		{"protected against terminating, to be stopped", machineXML("running", launched, ""), policy.Stop, map[string]string{"DescribeInstanceAttribute disableApiTermination": on}, ""},
-		{"protection cannot be read", machineXML("running", launched, ""), policy.Stop, map[string]string{"DescribeInstanceAttribute": "UnauthorizedOperation"}, "unknown"},
-		{"protection is not said", machineXML("running", launched, ""), policy.Stop, map[string]string{"DescribeInstanceAttribute": "<DescribeInstanceAttributeResponse/>"}, "unknown"},
-		{"its root is instance-store", strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs", "<rootDeviceType>instance-store", 1), policy.Stop, nil, "unsaved-disk"},
-		{"its root is not said", strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs</rootDeviceType>", "", 1), policy.Stop, nil, "unsaved-disk"},
-		{"hibernation is enabled", machineXML("running", launched, "<hibernationOptions><configured>true</configured></hibernationOptions>"), policy.Hibernate, nil, ""},
-		{"hibernation is not enabled", machineXML("running", launched, "<hibernationOptions><configured>false</configured></hibernationOptions>"), policy.Hibernate, nil, "not-enabled"},
+		{
+			"with a tag that only looks so", machineXML("running", launched, tagged("AmazonECSManagedNot")), policy.Stop, nil,
+			"",
+		},
+		{
+			"managed by a service",
+			machineXML("running", launched,
+				"<operator><managed>true</managed><principal>eks.amazonaws.com</principal></operator>"),
+			policy.Stop, nil, "group-member",
+		},
+		{
+			"protected against stopping", machineXML("running", launched, ""), policy.Stop,
+			map[string]string{"DescribeInstanceAttribute disableApiStop": on}, "protected",
+		},
+		{
+			"protected against stopping, to be terminated", machineXML("running", launched, ""), policy.Terminate,
+			map[string]string{"DescribeInstanceAttribute disableApiStop": on}, "protected",
+		},
+		{
+			"protected against terminating", machineXML("running", launched, ""), policy.Terminate,
+			map[string]string{"DescribeInstanceAttribute disableApiTermination": on}, "protected",
+		},
+		{
+			"protected against terminating, to be stopped", machineXML("running", launched, ""), policy.Stop,
+			map[string]string{"DescribeInstanceAttribute disableApiTermination": on}, "",
+		},
+		{
+			"protection cannot be read", machineXML("running", launched, ""), policy.Stop,
+			map[string]string{"DescribeInstanceAttribute": "UnauthorizedOperation"}, "unknown",
+		},
+		{
+			"protection is not said", machineXML("running", launched, ""), policy.Stop,
+			map[string]string{"DescribeInstanceAttribute": "<DescribeInstanceAttributeResponse/>"}, "unknown",
+		},
+		{
+			"its root is instance-store",
+			strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs", "<rootDeviceType>instance-store", 1),
+			policy.Stop, nil, "unsaved-disk",
+		},
+		{
+			"its root is not said",
+			strings.Replace(machineXML("running", launched, ""), "<rootDeviceType>ebs</rootDeviceType>", "", 1), policy.Stop,
+			nil, "unsaved-disk",
+		},
+		{
+			"hibernation is enabled",
+			machineXML("running", launched, "<hibernationOptions><configured>true</configured></hibernationOptions>"),
+			policy.Hibernate, nil, "",
+		},
+		{
+			"hibernation is not enabled",
+			machineXML("running", launched, "<hibernationOptions><configured>false</configured></hibernationOptions>"),
+			policy.Hibernate, nil, "not-enabled",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			answers := map[string]string{"DescribeInstances": tc.machine, "DescribeInstanceAttribute": off}
@@ -286,7 +356,10 @@ func TestMayEndAMachine(t *testing.T) {
 			a, changes := answering(t, answers)
 			task := one(tc.verb, string(tc.verb))
 			made := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
-			_, planned := a.Plan(t.Context(), &inventory.Resource{Cloud: "aws", Account: task.Ref.Account, Region: task.Ref.Region, Kind: task.Ref.Kind, ID: "i-1", CreatedAt: made}, task.Do)
+			_, planned := a.Plan(t.Context(), &inventory.Resource{
+				Cloud: "aws", Account: task.Ref.Account, Region: task.Ref.Region, Kind: task.Ref.Kind, ID: "i-1",
+				CreatedAt: made,
+			}, task.Do)
 			_, done := a.Do(t.Context(), task)
 			var refused *action.Refusal
 			if tc.rule == "" {
@@ -311,7 +384,8 @@ func TestMayEndAMachine(t *testing.T) {
 // TestLocalDisks asks whether a type has instance-store disks, each way an answer can be.
 func TestLocalDisks(t *testing.T) {
 	typeXML := func(more string) string {
-		return "<DescribeInstanceTypesResponse><instanceTypeSet><item><instanceType>t3.medium</instanceType>" + more + "</item></instanceTypeSet></DescribeInstanceTypesResponse>"
+		return "<DescribeInstanceTypesResponse><instanceTypeSet><item><instanceType>t3.medium</instanceType>" + more +
+			"</item></instanceTypeSet></DescribeInstanceTypesResponse>"
 	}
 	for _, tc := range []struct{ name, answer, rule string }{
 		{"none", typeXML("<instanceStorageSupported>false</instanceStorageSupported>"), ""},
@@ -320,7 +394,8 @@ func TestLocalDisks(t *testing.T) {
 		{"no such type", "InvalidInstanceType", "unknown"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, _ := answering(t, map[string]string{"DescribeInstances": machineXML("running", launched, ""), "DescribeInstanceTypes": tc.answer,
+			a, _ := answering(t, map[string]string{
+				"DescribeInstances": machineXML("running", launched, ""), "DescribeInstanceTypes": tc.answer,
 				"DescribeInstanceAttribute": `<DescribeInstanceAttributeResponse><disableApiStop><value>false</value></disableApiStop></DescribeInstanceAttributeResponse>`})
 			task := one(policy.Stop, stepStop)
 			task.Do.ScratchDisks = false
@@ -336,7 +411,8 @@ func TestLocalDisks(t *testing.T) {
 // TestSavesOnlyTheDisksThatEnd looks at what is asked of EC2.
 func TestSavesOnlyTheDisksThatEnd(t *testing.T) {
 	disk := func(device, volume string, ends bool) string {
-		return fmt.Sprintf("<item><deviceName>%s</deviceName><ebs><volumeId>%s</volumeId><deleteOnTermination>%v</deleteOnTermination></ebs></item>", device, volume, ends)
+		return fmt.Sprintf(
+			"<item><deviceName>%s</deviceName><ebs><volumeId>%s</volumeId><deleteOnTermination>%v</deleteOnTermination></ebs></item>", device, volume, ends)
 	}
 	for _, tc := range []struct {
 		name, disks string
@@ -345,11 +421,19 @@ func TestSavesOnlyTheDisksThatEnd(t *testing.T) {
 		data        []string
 	}{
 		{"all", disk("/dev/xvda", "vol-1", true) + disk("/dev/sdb", "vol-2", true), []string{"vol-1", "vol-2"}, "", nil},
-		{"not the data", disk("/dev/xvda", "vol-1", true) + disk("/dev/sdb", "vol-2", false), []string{"vol-1"}, "", []string{"vol-2"}},
-		{"not the root", disk("/dev/xvda", "vol-1", false) + disk("/dev/sdb", "vol-2", true), []string{"vol-2"}, "true", nil},
+		{
+			"not the data", disk("/dev/xvda", "vol-1", true) + disk("/dev/sdb", "vol-2", false), []string{"vol-1"}, "",
+			[]string{"vol-2"},
+		},
+		{
+			"not the root", disk("/dev/xvda", "vol-1", false) + disk("/dev/sdb", "vol-2", true), []string{"vol-2"}, "true",
+			nil,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, changes := answering(t, map[string]string{"DescribeInstances": machineXML("running", launched, "<blockDeviceMapping>"+tc.disks+"</blockDeviceMapping>")})
+			a, changes := answering(t, map[string]string{
+				"DescribeInstances": machineXML("running", launched, "<blockDeviceMapping>"+tc.disks+"</blockDeviceMapping>"),
+			})
 			task := one(policy.Terminate, stepSnapshot)
 			task.Step.Params = encoded(snapshotParams{tc.volumes})
 			if _, err := a.Do(t.Context(), task); err != nil {
@@ -361,7 +445,8 @@ func TestSavesOnlyTheDisksThatEnd(t *testing.T) {
 				data = append(data, form.Get(fmt.Sprintf("InstanceSpecification.ExcludeDataVolumeId.%d", i)))
 			}
 			if form.Get("InstanceSpecification.ExcludeBootVolume") != tc.boot || !slices.Equal(data, tc.data) {
-				t.Errorf("left out: root %q, data %v; want %q, %v: %v", form.Get("InstanceSpecification.ExcludeBootVolume"), data, tc.boot, tc.data, form)
+				t.Errorf("left out: root %q, data %v; want %q, %v: %v", form.Get("InstanceSpecification.ExcludeBootVolume"), data,
+					tc.boot, tc.data, form)
 			}
 			task.Step.Params = encoded(snapshotParams{[]string{"vol-9"}})
 			var refused *action.Refusal
@@ -378,14 +463,20 @@ func TestSnapshotsInError(t *testing.T) {
 		states []string
 		want   action.Progress
 	}{
-		{nil, action.NotDone}, {[]string{"pending", "completed"}, action.InProgress}, {[]string{"completed"}, action.InProgress},
-		{[]string{"completed", "completed"}, action.Complete}, {[]string{"completed", "error"}, action.Impossible}, {[]string{"recoverable", "completed"}, action.InProgress},
+		{nil, action.NotDone}, {[]string{"pending", "completed"}, action.InProgress},
+		{[]string{"completed"}, action.InProgress},
+		{[]string{"completed", "completed"}, action.Complete}, {[]string{"completed", "error"}, action.Impossible},
+		{[]string{"recoverable", "completed"}, action.InProgress},
 	} {
 		var items strings.Builder
 		for i, s := range tc.states {
-			fmt.Fprintf(&items, "<item><snapshotId>snap-%d</snapshotId><volumeId>vol-%d</volumeId><status>%s</status></item>", i, i, s)
+			fmt.Fprintf(&items, "<item><snapshotId>snap-%d</snapshotId><volumeId>vol-%d</volumeId><status>%s</status></item>",
+				i, i, s)
 		}
-		a, _ := answering(t, map[string]string{"DescribeSnapshots": "<DescribeSnapshotsResponse><snapshotSet>" + items.String() + "</snapshotSet></DescribeSnapshotsResponse>"})
+		a, _ := answering(t, map[string]string{
+			"DescribeSnapshots": "<DescribeSnapshotsResponse><snapshotSet>" + items.String() +
+				"</snapshotSet></DescribeSnapshotsResponse>",
+		})
 		task := one(policy.Terminate, stepSnapshot)
 		task.Step.Params = encoded(snapshotParams{[]string{"vol-0", "vol-1"}})
 		if got, _, err := a.Look(t.Context(), task); err != nil || got != tc.want {
@@ -413,7 +504,8 @@ func TestStartingAgain(t *testing.T) {
 			err := a.Undo(t.Context(), one(policy.Stop, stepStop))
 			var refused *action.Refusal
 			switch {
-			case tc.rule != "" && (!errors.As(err, &refused) || refused.Rule != tc.rule), tc.rule == "" && !errors.Is(err, tc.want):
+			case tc.rule != "" && (!errors.As(err, &refused) || refused.Rule != tc.rule), tc.rule == "" &&
+				!errors.Is(err, tc.want):
 				t.Errorf("got %v, want %v%s", err, tc.want, tc.rule)
 			case len(*changes) != tc.calls:
 				t.Errorf("%d calls, want %d", len(*changes), tc.calls)
@@ -428,8 +520,10 @@ func TestFailures(t *testing.T) {
 		rule string
 		want error
 	}{
-		{"OperationNotPermitted", "protected", nil}, {"VolumeInUse", "in-use", nil}, {"IncorrectInstanceState", "state", nil},
-		{"InvalidVolume.NotFound", "", inventory.ErrNotFound}, {"UnauthorizedOperation", "", inventory.ErrDenied}, {"InternalError", "", inventory.ErrUnavailable},
+		{"OperationNotPermitted", "protected", nil}, {"VolumeInUse", "in-use", nil},
+		{"IncorrectInstanceState", "state", nil},
+		{"InvalidVolume.NotFound", "", inventory.ErrNotFound}, {"UnauthorizedOperation", "", inventory.ErrDenied},
+		{"InternalError", "", inventory.ErrUnavailable},
 	} {
 		a, _ := answering(t, map[string]string{"DescribeInstances": tc.code})
 		i, err := one(policy.Stop, stepStop), error(nil)
@@ -439,7 +533,8 @@ func TestFailures(t *testing.T) {
 		}
 		_, err = s.machine(t.Context(), "i-1")
 		var refused *action.Refusal
-		if tc.rule != "" && (!errors.As(err, &refused) || refused.Rule != tc.rule) || tc.want != nil && !errors.Is(err, tc.want) {
+		if tc.rule != "" && (!errors.As(err, &refused) || refused.Rule != tc.rule) || tc.want != nil &&
+			!errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v, want %v%s", tc.code, err, tc.want, tc.rule)
 		}
 		if strings.Contains(err.Error(), "\n") {
@@ -483,13 +578,17 @@ func TestEveryVerbIsKnownBefore(t *testing.T) {
 			}
 		}
 	}
-	for gpus, want := range map[inventory.Fact[int]]string{inventory.Known(8): "partial", {}: "partial", inventory.Known(0): "full"} {
+	for gpus, want := range map[inventory.Fact[int]]string{
+		inventory.Known(8): "partial", {}: "partial", inventory.Known(0): "full",
+	} {
 		r := &inventory.Resource{Kind: inventory.KindInstance, Size: inventory.Size{GPUs: gpus}}
-		if undo, know := Know(r, policy.Stop); undo != want || strings.Contains(know, "lack of capacity") != (want == "partial") {
+		if undo, know := Know(r, policy.Stop); undo != want ||
+			strings.Contains(know, "lack of capacity") != (want == "partial") {
 			t.Errorf("stopping a machine with %v: %q, %q", gpus, undo, know)
 		}
 	}
-	if undo, know := Know(&inventory.Resource{Kind: inventory.KindInstance}, policy.Suspend); undo != "none" || know != "" {
+	if undo, know := Know(&inventory.Resource{Kind: inventory.KindInstance}, policy.Suspend); undo != "none" ||
+		know != "" {
 		t.Errorf("what is not done here: %q, %q", undo, know)
 	}
 }
@@ -522,7 +621,8 @@ func TestCadence(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
-	for window, want := range map[time.Duration]time.Duration{time.Hour: time.Minute, 3 * time.Hour: time.Minute, 6 * time.Hour: time.Minute, 24 * time.Hour: 5 * time.Minute,
+	for window, want := range map[time.Duration]time.Duration{
+		time.Hour: time.Minute, 3 * time.Hour: time.Minute, 6 * time.Hour: time.Minute, 24 * time.Hour: 5 * time.Minute,
 		48 * time.Hour: 5 * time.Minute, 14 * 24 * time.Hour: time.Hour} {
 		if got := stepOf(window); got != want {
 			t.Errorf("a window of %s is read by %s, want %s", window, got, want)

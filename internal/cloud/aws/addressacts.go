@@ -53,7 +53,8 @@ func allocated(id string) bool { return strings.HasPrefix(id, "eipalloc-") }
 
 // idle refuses an address that something answers on, or that is another service's.
 func idle(a types.Address, id string) error {
-	if by := firstOf(awssdk.ToString(a.AssociationId), awssdk.ToString(a.InstanceId), awssdk.ToString(a.NetworkInterfaceId)); by != "" {
+	if by := firstOf(awssdk.ToString(a.AssociationId), awssdk.ToString(a.InstanceId),
+		awssdk.ToString(a.NetworkInterfaceId)); by != "" {
 		return refusal("in-use", "address %s is associated: %s", id, by)
 	}
 	if by := string(a.ServiceManaged); by != "" {

@@ -30,8 +30,10 @@ func TestParseDollars(t *testing.T) {
 		{in: "0." + strings.Repeat("3", 300), want: "0.333333333"},
 		{in: "9223372036.8547758074", want: "9223372036.854775807"},
 		{in: "9223372036.8547758076", bad: true},
-		{in: "1e99", bad: true}, {in: "1e100", bad: true}, {in: "", bad: true}, {in: ".5", bad: true}, {in: "5.", bad: true}, {in: "1/3", bad: true},
-		{in: "0x10", bad: true}, {in: "1,5", bad: true}, {in: "+1", bad: true}, {in: "NaN", bad: true}, {in: " 1", bad: true}, {in: "1\n", bad: true},
+		{in: "1e99", bad: true}, {in: "1e100", bad: true}, {in: "", bad: true}, {in: ".5", bad: true}, {in: "5.", bad: true},
+		{in: "1/3", bad: true},
+		{in: "0x10", bad: true}, {in: "1,5", bad: true}, {in: "+1", bad: true}, {in: "NaN", bad: true},
+		{in: " 1", bad: true}, {in: "1\n", bad: true},
 	} {
 		got, err := parseDollars(tc.in)
 		if (err != nil) != tc.bad || (err == nil && got.String() != tc.want) {
@@ -75,7 +77,9 @@ func FuzzParseDollars(f *testing.F) {
 }
 
 func group(service, amount, unit string) cetypes.Group {
-	return cetypes.Group{Keys: []string{service}, Metrics: map[string]cetypes.MetricValue{costMetric: {Amount: &amount, Unit: &unit}}}
+	return cetypes.Group{
+		Keys: []string{service}, Metrics: map[string]cetypes.MetricValue{costMetric: {Amount: &amount, Unit: &unit}},
+	}
 }
 
 func TestBilledAddsUp(t *testing.T) {
@@ -98,7 +102,8 @@ func TestBilledAddsUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Two accounts of 12.0000000008 each are 24.0000000016, rounded once.
-	if got.Total.String() != "26.000000002" || got.ByService[0].Service != "Amazon EC2" || got.ByService[0].Cost.String() != "24.000000002" {
+	if got.Total.String() != "26.000000002" || got.ByService[0].Service != "Amazon EC2" ||
+		got.ByService[0].Cost.String() != "24.000000002" {
 		t.Errorf("got %+v", got)
 	}
 	if !strings.Contains(got.Source, "2 of 3 accounts") {
@@ -117,7 +122,8 @@ func TestUncoveredServicesAreNamed(t *testing.T) {
 		// A search cluster is no database of RDS, and what is listed with RDS is billed by others.
 		databaseService: "nothing of it was found", searchService: "", documentService: "",
 		// An EFS file system says nothing of FSx, and a machine without an address nothing of VPC.
-		"Amazon Elastic File System": "", "Amazon FSx": "nothing of it was found", privateCloudService: "nothing of it was found",
+		"Amazon Elastic File System": "", "Amazon FSx": "nothing of it was found",
+		privateCloudService: "nothing of it was found",
 	}
 	var groups []cetypes.Group
 	for service := range billed {
@@ -126,11 +132,17 @@ func TestUncoveredServicesAreNamed(t *testing.T) {
 	if err := b.add([]cetypes.ResultByTime{{Groups: groups}}); err != nil {
 		t.Fatal(err)
 	}
-	s := &scan{cloud: &Cloud{}, billed: []accountBill{b}, unread: map[string]bool{unreadKey(id, "us-east-1", inventory.KindTable): true}}
+	s := &scan{
+		cloud: &Cloud{}, billed: []accountBill{b},
+		unread: map[string]bool{unreadKey(id, "us-east-1", inventory.KindTable): true},
+	}
 	s.places = []*place{s.place(&account{id: id}, "us-east-1")}
 	s.resources = []*inventory.Resource{
-		{Kind: inventory.KindInstance, Detail: &inventory.Instance{}}, {Kind: inventory.KindFileSystem, Type: "efs", Detail: &inventory.FileSystem{}},
-		{Kind: inventory.KindDatabase, Detail: &inventory.Database{Engine: "opensearch"}}, {Kind: inventory.KindDatabase, Detail: &inventory.Database{Engine: "docdb"}},
+		{
+			Kind: inventory.KindInstance, Detail: &inventory.Instance{},
+		}, {Kind: inventory.KindFileSystem, Type: "efs", Detail: &inventory.FileSystem{}},
+		{Kind: inventory.KindDatabase, Detail: &inventory.Database{Engine: "opensearch"}},
+		{Kind: inventory.KindDatabase, Detail: &inventory.Database{Engine: "docdb"}},
 	}
 	got, err := s.total(1)
 	if err != nil || len(got.ByService) != len(billed) {
@@ -156,7 +168,10 @@ func TestBilledIsNotInvented(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want nothing", tc.name, got, err)
 		}
 	}
-	for name, g := range map[string]cetypes.Group{"another currency": group("EC2", "1", "CNY"), "no number": group("EC2", "n/a", "USD"), "no amount": {Keys: []string{"EC2"}}} {
+	for name, g := range map[string]cetypes.Group{
+		"another currency": group("EC2", "1", "CNY"), "no number": group("EC2", "n/a", "USD"),
+		"no amount": {Keys: []string{"EC2"}},
+	} {
 		b := accountBill{byService: map[string]*big.Rat{}}
 		if err := b.add([]cetypes.ResultByTime{{Groups: []cetypes.Group{g}}}); err == nil {
 			t.Errorf("%s: it was taken as a cost", name)
@@ -171,17 +186,34 @@ func TestReservedHourly(t *testing.T) {
 		ri   ec2types.ReservedInstances
 		want string
 	}{
-		{"no upfront", ec2types.ReservedInstances{InstanceCount: awssdk.Int32(3), Duration: year, FixedPrice: awssdk.Float32(0), UsagePrice: awssdk.Float32(0),
-			RecurringCharges: []ec2types.RecurringCharge{{Amount: awssdk.Float64(0.181), Frequency: ec2types.RecurringChargeFrequencyHourly}}}, "0.543"},
-		{"all upfront", ec2types.ReservedInstances{InstanceCount: awssdk.Int32(1), Duration: year, FixedPrice: awssdk.Float32(876)}, "0.10"},
-		{"partly upfront", ec2types.ReservedInstances{InstanceCount: awssdk.Int32(2), Duration: year, FixedPrice: awssdk.Float32(876), UsagePrice: awssdk.Float32(0.05)}, "0.30"},
+		{
+			"no upfront", ec2types.ReservedInstances{
+				InstanceCount: awssdk.Int32(3), Duration: year, FixedPrice: awssdk.Float32(0), UsagePrice: awssdk.Float32(0),
+				RecurringCharges: []ec2types.RecurringCharge{
+					{Amount: awssdk.Float64(0.181), Frequency: ec2types.RecurringChargeFrequencyHourly},
+				}}, "0.543"},
+		{
+			"all upfront",
+			ec2types.ReservedInstances{InstanceCount: awssdk.Int32(1), Duration: year, FixedPrice: awssdk.Float32(876)},
+			"0.10",
+		},
+		{
+			"partly upfront",
+			ec2types.ReservedInstances{
+				InstanceCount: awssdk.Int32(2), Duration: year, FixedPrice: awssdk.Float32(876),
+				UsagePrice: awssdk.Float32(0.05),
+			},
+			"0.30",
+		},
 	} {
 		got, err := reservedHourly(tc.ri)
 		if err != nil || got.String() != tc.want {
 			t.Errorf("%s: got %s, %v; want %s an hour", tc.name, got, err, tc.want)
 		}
 	}
-	if _, err := reservedHourly(ec2types.ReservedInstances{InstanceCount: awssdk.Int32(1), FixedPrice: awssdk.Float32(876)}); err == nil {
+	if _, err := reservedHourly(ec2types.ReservedInstances{
+		InstanceCount: awssdk.Int32(1), FixedPrice: awssdk.Float32(876),
+	}); err == nil {
 		t.Error("an upfront price without a term: it has an hourly price")
 	}
 }

@@ -51,7 +51,8 @@ func (p *place) autoScalingGroups(ctx context.Context) {
 		}
 		d := &inventory.AutoScalingGroup{}
 		if countsMachines(g) {
-			d.Min, d.Max, d.Desired = int64(awssdk.ToInt32(g.MinSize)), int64(awssdk.ToInt32(g.MaxSize)), int64(awssdk.ToInt32(g.DesiredCapacity))
+			d.Min, d.Max, d.Desired = int64(awssdk.ToInt32(g.MinSize)), int64(awssdk.ToInt32(g.MaxSize)), int64(
+				awssdk.ToInt32(g.DesiredCapacity))
 		}
 		for _, i := range g.Instances {
 			d.Instances = append(d.Instances, awssdk.ToString(i.InstanceId))

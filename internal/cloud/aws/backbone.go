@@ -32,26 +32,44 @@ type BackboneParameter struct {
 var BackboneParameters = []BackboneParameter{
 	{"version", "the version of this contract: `" + BackboneVersion + "`", func(_ *Backbone, v string) error {
 		if v != BackboneVersion {
-			return fmt.Errorf("it has version %q, this curfew reads version %s: apply terraform/backbone of this release", v, BackboneVersion)
+			return fmt.Errorf("it has version %q, this curfew reads version %s: apply terraform/backbone of this release", v,
+				BackboneVersion)
 		}
 		return nil
 	}},
-	{"bucket", "the bucket; sessions use what is below `sessions/`", func(b *Backbone, v string) error { b.Bucket = v; return nil }},
-	{"subnets", "subnets with their zones, the zones in alphabetical order: `subnet-1=us-east-1a,subnet-2=us-east-1b`", func(b *Backbone, v string) error {
-		for _, pair := range strings.Split(v, ",") {
-			subnet, zone, ok := strings.Cut(pair, "=")
-			if !ok || !strings.HasPrefix(subnet, "subnet-") || zone == "" {
-				return fmt.Errorf("%q is not of the form subnet-1=us-east-1a,subnet-2=us-east-1b", v)
+	{"bucket", "the bucket; sessions use what is below `sessions/`", func(b *Backbone, v string) error {
+		b.Bucket = v
+		return nil
+	}},
+	{
+		"subnets", "subnets with their zones, the zones in alphabetical order: `subnet-1=us-east-1a,subnet-2=us-east-1b`",
+		func(b *Backbone, v string) error {
+			for _, pair := range strings.Split(v, ",") {
+				subnet, zone, ok := strings.Cut(pair, "=")
+				if !ok || !strings.HasPrefix(subnet, "subnet-") || zone == "" {
+					return fmt.Errorf("%q is not of the form subnet-1=us-east-1a,subnet-2=us-east-1b", v)
+				}
+				b.Subnets = append(b.Subnets, Subnet{subnet, zone})
 			}
-			b.Subnets = append(b.Subnets, Subnet{subnet, zone})
-		}
+			return nil
+		}},
+	{"security-group", "the security group of the machines", func(b *Backbone, v string) error {
+		b.SecurityGroup = v
 		return nil
 	}},
-	{"security-group", "the security group of the machines", func(b *Backbone, v string) error { b.SecurityGroup = v; return nil }},
-	{"machine-policy", "the ARN of the policy of the machines' roles, which is their permission boundary as well", func(b *Backbone, v string) error { b.MachinePolicy = v; return nil }},
+	{
+		"machine-policy", "the ARN of the policy of the machines' roles, which is their permission boundary as well",
+		func(b *Backbone, v string) error { b.MachinePolicy = v; return nil },
+	},
 	{"log-group", "the log group of the machines", func(b *Backbone, v string) error { b.LogGroup = v; return nil }},
-	{"kms-key", "the ARN of the key that encrypts logs and terminals", func(b *Backbone, v string) error { b.Key = v; return nil }},
-	{"session-document", "Session Manager's document for shells, which records and encrypts them", func(b *Backbone, v string) error { b.SessionDocument = v; return nil }},
+	{"kms-key", "the ARN of the key that encrypts logs and terminals", func(b *Backbone, v string) error {
+		b.Key = v
+		return nil
+	}},
+	{
+		"session-document", "Session Manager's document for shells, which records and encrypts them",
+		func(b *Backbone, v string) error { b.SessionDocument = v; return nil },
+	},
 }
 
 // Backbone is what sessions of a region share.
@@ -88,7 +106,8 @@ func ReadBackbone(values map[string]string) (*Backbone, error) {
 	for _, p := range BackboneParameters {
 		v := values[BackbonePath+p.Name]
 		if v == "" {
-			return nil, fmt.Errorf("read the backbone: parameter %s%s is missing: apply terraform/backbone in this region", BackbonePath, p.Name)
+			return nil, fmt.Errorf("read the backbone: parameter %s%s is missing: apply terraform/backbone in this region",
+				BackbonePath, p.Name)
 		}
 		if err := p.put(&b, v); err != nil {
 			return nil, fmt.Errorf("read the backbone: parameter %s%s: %w", BackbonePath, p.Name, err)

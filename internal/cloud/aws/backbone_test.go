@@ -10,15 +10,19 @@ import (
 )
 
 var backboneValues = map[string]string{
-	"/curfew/backbone/version": "2", "/curfew/backbone/bucket": "b", "/curfew/backbone/subnets": "subnet-1=us-east-1a,subnet-2=us-east-1b",
-	"/curfew/backbone/security-group": "sg-1", "/curfew/backbone/machine-policy": "arn:p", "/curfew/backbone/log-group": "/curfew/sessions",
-	"/curfew/backbone/kms-key": "arn:k", "/curfew/backbone/session-document": "curfew-session",
+	"/curfew/backbone/version": "2", "/curfew/backbone/bucket": "b",
+	"/curfew/backbone/subnets":        "subnet-1=us-east-1a,subnet-2=us-east-1b",
+	"/curfew/backbone/security-group": "sg-1", "/curfew/backbone/machine-policy": "arn:p",
+	"/curfew/backbone/log-group": "/curfew/sessions",
+	"/curfew/backbone/kms-key":   "arn:k", "/curfew/backbone/session-document": "curfew-session",
 }
 
 func TestReadBackbone(t *testing.T) {
 	got, err := ReadBackbone(backboneValues)
-	want := &Backbone{Bucket: "b", SecurityGroup: "sg-1", MachinePolicy: "arn:p", LogGroup: "/curfew/sessions", Key: "arn:k", SessionDocument: "curfew-session",
-		Subnets: []Subnet{{"subnet-1", "us-east-1a"}, {"subnet-2", "us-east-1b"}}}
+	want := &Backbone{
+		Bucket: "b", SecurityGroup: "sg-1", MachinePolicy: "arn:p", LogGroup: "/curfew/sessions", Key: "arn:k",
+		SessionDocument: "curfew-session",
+		Subnets:         []Subnet{{"subnet-1", "us-east-1a"}, {"subnet-2", "us-east-1b"}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v (%v)", got, want, err)
 	}
@@ -67,7 +71,9 @@ func TestBackboneContract(t *testing.T) {
 	if !maps.Equal(written, there) {
 		t.Errorf("terraform/backbone writes %v, curfew reads %v", written, there)
 	}
-	for file, pattern := range map[string]string{"terraform/backbone/versions.tf": `(contract) = "(.*)"`, "terraform/session/main.tf": `(contract) = "(.*)"`} {
+	for file, pattern := range map[string]string{
+		"terraform/backbone/versions.tf": `(contract) = "(.*)"`, "terraform/session/main.tf": `(contract) = "(.*)"`,
+	} {
 		if got := read(file, pattern)["contract"]; got != BackboneVersion {
 			t.Errorf("%s has version %q, want %s", file, got, BackboneVersion)
 		}

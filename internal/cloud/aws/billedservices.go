@@ -18,8 +18,12 @@ const (
 // billedKinds are the kinds of resources that are listed of a service, by its name in Cost
 // Explorer. Nothing is listed of services that are not there.
 var billedKinds = map[string][]inventory.Kind{
-	machinesService:                       {inventory.KindInstance, inventory.KindCapacityReservation, inventory.KindCommitment},
-	"EC2 - Other":                         {inventory.KindVolume, inventory.KindSnapshot, inventory.KindNATGateway, inventory.KindAddress},
+	machinesService: {
+		inventory.KindInstance, inventory.KindCapacityReservation, inventory.KindCommitment,
+	},
+	"EC2 - Other": {
+		inventory.KindVolume, inventory.KindSnapshot, inventory.KindNATGateway, inventory.KindAddress,
+	},
 	"Amazon Elastic Load Balancing":       {inventory.KindLoadBalancer},
 	privateCloudService:                   {inventory.KindVPCEndpoint, inventory.KindAddress, inventory.KindInstance},
 	"Amazon Simple Storage Service":       {inventory.KindBucket},
@@ -43,7 +47,9 @@ var billedKinds = map[string][]inventory.Kind{
 	"Savings Plans for AWS Machine Learning":          {inventory.KindCommitment},
 }
 
-var sageMakerKinds = []inventory.Kind{inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob, inventory.KindHyperPod}
+var sageMakerKinds = []inventory.Kind{
+	inventory.KindNotebook, inventory.KindEndpoint, inventory.KindTrainingJob, inventory.KindHyperPod,
+}
 
 // billedUnder says whether a service bills a resource.
 func billedUnder(service string, r *inventory.Resource) bool {

@@ -78,7 +78,9 @@ func TestAnAnswerThatComesAtOnceIsNotCutOff(t *testing.T) {
 		case <-closed:
 		case <-time.After(300 * time.Millisecond): // nothing closes it
 		}
-		_, _ = io.WriteString(w, "<DescribeVolumesResponse><volumeSet>"+strings.Repeat("<item><volumeId>vol-1</volumeId></item>", 1000)+"</volumeSet></DescribeVolumesResponse>")
+		_, _ = io.WriteString(w,
+			"<DescribeVolumesResponse><volumeSet>"+strings.Repeat("<item><volumeId>vol-1</volumeId></item>", 1000)+
+				"</volumeSet></DescribeVolumesResponse>")
 	}))
 	defer server.Close()
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

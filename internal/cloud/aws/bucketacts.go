@@ -119,7 +119,8 @@ func captured(into *[]byte) func(*middleware.Stack) error {
 		return out, meta, nil
 	}
 	return func(stack *middleware.Stack) error {
-		return stack.Deserialize.Insert(middleware.DeserializeMiddlewareFunc("CurfewCapture", capture), "OperationDeserializer", middleware.After)
+		return stack.Deserialize.Insert(middleware.DeserializeMiddlewareFunc("CurfewCapture", capture),
+			"OperationDeserializer", middleware.After)
 	}
 }
 
@@ -131,7 +132,8 @@ func sending(body []byte) func(*middleware.Stack) error {
 	) {
 		request, ok := in.Request.(*smithyhttp.Request)
 		if !ok {
-			return middleware.SerializeOutput{}, middleware.Metadata{}, fmt.Errorf("send a document: the request is a %T", in.Request)
+			return middleware.SerializeOutput{}, middleware.Metadata{}, fmt.Errorf("send a document: the request is a %T",
+				in.Request)
 		}
 		request, err := request.SetStream(bytes.NewReader(body))
 		if err != nil {
@@ -142,7 +144,8 @@ func sending(body []byte) func(*middleware.Stack) error {
 		return next.HandleSerialize(ctx, in)
 	}
 	return func(stack *middleware.Stack) error {
-		return stack.Serialize.Insert(middleware.SerializeMiddlewareFunc("CurfewSend", send), "OperationSerializer", middleware.After)
+		return stack.Serialize.Insert(middleware.SerializeMiddlewareFunc("CurfewSend", send), "OperationSerializer",
+			middleware.After)
 	}
 }
 
@@ -153,8 +156,10 @@ func (s *site) putLifecycle(ctx context.Context, name string, l bucketLifecycle)
 		_, err := s3Client(s.acting).DeleteBucketLifecycle(ctx, &s3.DeleteBucketLifecycleInput{Bucket: &name})
 		return failed("take the lifecycle of bucket "+name+" away", err)
 	}
-	_, err := s3Client(s.acting).PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{Bucket: &name,
-		TransitionDefaultMinimumObjectSize: types.TransitionDefaultMinimumObjectSize(l.minimum)}, s3.WithAPIOptions(sending(l.text)))
+	_, err := s3Client(s.acting).PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{
+		Bucket:                             &name,
+		TransitionDefaultMinimumObjectSize: types.TransitionDefaultMinimumObjectSize(l.minimum)},
+		s3.WithAPIOptions(sending(l.text)))
 	return failed("put the lifecycle of bucket "+name, err)
 }
 
@@ -212,7 +217,9 @@ func restoreBucketLifecycle(ctx context.Context, s *site, t action.Task) error {
 	case err != nil || string(now.text) == t.Step.Undo:
 		return err
 	case !now.has(put):
-		return refusal("changed", "the lifecycle of bucket %s was changed again since; take the rules that begin with %s out by hand", t.Ref.ID, change.RuleMark)
+		return refusal("changed",
+			"the lifecycle of bucket %s was changed again since; take the rules that begin with %s out by hand", t.Ref.ID,
+			change.RuleMark)
 	}
 	return s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(t.Step.Undo), put.Arguments.MinimumSize})
 }

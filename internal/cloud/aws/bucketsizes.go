@@ -102,7 +102,9 @@ func (p *place) bucketSizes(ctx context.Context, buckets []string) map[string]*b
 		owner := p.resource(inventory.KindBucket, name)
 		read := func(metricName, storage string) {
 			b.series = append(b.series, series{resource: owner,
-				statistics: []statistic{{metric{bucketNamespace, metricName, dims("BucketName", name, "StorageType", storage)}, average}},
+				statistics: []statistic{
+					{metric{bucketNamespace, metricName, dims("BucketName", name, "StorageType", storage)}, average},
+				},
 				fold: func(data [][]point) {
 					for _, pt := range data[0] {
 						if readings[name] == nil {
@@ -121,7 +123,8 @@ func (p *place) bucketSizes(ctx context.Context, buckets []string) map[string]*b
 	}
 	outcome := p.read(ctx, b)
 	if outcome.err != nil {
-		p.explain(ctx, index["cloudwatch:GetMetricData"], outcome.err, "the size of "+plain.Count(len(outcome.failed), "bucket")+" is not known from metrics")
+		p.explain(ctx, index["cloudwatch:GetMetricData"], outcome.err,
+			"the size of "+plain.Count(len(outcome.failed), "bucket")+" is not known from metrics")
 	}
 	sizes := map[string]*bucketSize{}
 	unsized := map[string]bool{}

@@ -49,7 +49,10 @@ func ByHand(s Subject, c change.Change) []string {
 			return out
 		}
 		if c.Verb == change.Scale && c.Arguments.Count != nil {
-			return []string{h.aws("autoscaling set-desired-capacity --auto-scaling-group-name %s --desired-capacity %d", h.id, *c.Arguments.Count)}
+			return []string{
+				h.aws("autoscaling set-desired-capacity --auto-scaling-group-name %s --desired-capacity %d", h.id,
+					*c.Arguments.Count),
+			}
 		}
 	case inventory.KindCapacityReservation:
 		if n := c.Arguments.Count; c.Verb == change.ModifyReservation && n != nil {
@@ -78,7 +81,8 @@ func (h *hand) in(region, format string, a ...any) string {
 
 // endMember ends a machine of an Auto Scaling group, which becomes one smaller.
 func (h *hand) endMember(id string) string {
-	return h.aws("autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity", id)
+	return h.aws(
+		"autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity", id)
 }
 
 func (h *hand) machine() []string {
@@ -125,26 +129,33 @@ func (h *hand) schedule() []string {
 	}
 	partition := partitionNamed(h.Region)
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"scheduler.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
-	may := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["ec2:StartInstances","ec2:StopInstances"],"Resource":"arn:%s:ec2:%s:%s:instance/*"}]}`, partition, h.Region, h.Account)
+	may := fmt.Sprintf(
+		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["ec2:StartInstances","ec2:StopInstances"],"Resource":"arn:%s:ec2:%s:%s:instance/*"}]}`, partition, h.Region, h.Account)
 	one := func(does, call, at string, days []string) string {
 		hour, minute, _ := strings.Cut(at, ":")
 		cron := fmt.Sprintf("cron(%d %d ? * %s *)", atoi(minute), atoi(hour), strings.ToUpper(strings.Join(days, ",")))
-		target := encoded(map[string]string{"Arn": "arn:" + partition + ":scheduler:::aws-sdk:ec2:" + call, "RoleArn": "arn:" + partition + ":iam::" + h.Account + ":role/" + scheduleRole,
-			"Input": encoded(map[string][]string{"InstanceIds": {h.ID}})})
-		return h.aws("scheduler create-schedule --name %s --schedule-expression %s --schedule-expression-timezone UTC --flexible-time-window Mode=OFF --target %s",
+		target := encoded(map[string]string{
+			"Arn":     "arn:" + partition + ":scheduler:::aws-sdk:ec2:" + call,
+			"RoleArn": "arn:" + partition + ":iam::" + h.Account + ":role/" + scheduleRole,
+			"Input":   encoded(map[string][]string{"InstanceIds": {h.ID}})})
+		return h.aws("scheduler create-schedule --name %s --schedule-expression %s --schedule-expression-timezone UTC "+
+			"--flexible-time-window Mode=OFF --target %s",
 			plain.Shell("curfew-"+does+"-"+h.ID), plain.Shell(cron), plain.Shell(target))
 	}
 	return []string{
 		"# once for the account, where the role is not there yet:",
 		fmt.Sprintf("aws iam create-role --role-name %s --assume-role-policy-document %s", scheduleRole, plain.Shell(trust)),
-		fmt.Sprintf("aws iam put-role-policy --role-name %s --policy-name %s --policy-document %s", scheduleRole, plain.Shell(scheduleRole+"-"+h.Region), plain.Shell(may)),
+		fmt.Sprintf("aws iam put-role-policy --role-name %s --policy-name %s --policy-document %s", scheduleRole,
+			plain.Shell(scheduleRole+"-"+h.Region), plain.Shell(may)),
 		"# start and stop:",
 		one("start", "startInstances", w.Start, w.Days),
 		one("stop", "stopInstances", w.Stop, w.StopDays()),
 		"# or, where Instance Scheduler on AWS is installed, a schedule of it and its tag:",
-		fmt.Sprintf("scheduler-cli create-period --name %s --begintime %s --endtime %s --weekdays %s --stack INSTANCE-SCHEDULER-STACK --region %s",
+		fmt.Sprintf("scheduler-cli create-period --name %s --begintime %s --endtime %s --weekdays %s --stack "+
+			"INSTANCE-SCHEDULER-STACK --region %s",
 			plain.Shell("curfew-"+h.ID), w.Start, w.Stop, strings.ToLower(strings.Join(w.Days, ",")), plain.Shell(h.Region)),
-		fmt.Sprintf("scheduler-cli create-schedule --name %s --periods %s --timezone UTC --stack INSTANCE-SCHEDULER-STACK --region %s",
+		fmt.Sprintf("scheduler-cli create-schedule --name %s --periods %s --timezone UTC --stack INSTANCE-SCHEDULER-STACK "+
+			"--region %s",
 			plain.Shell("curfew-"+h.ID), plain.Shell("curfew-"+h.ID), plain.Shell(h.Region)),
 		h.aws("ec2 create-tags --resources %s --tags %s", h.id, plain.Shell("Key=Schedule,Value=curfew-"+h.ID)),
 		"# undo:",
@@ -165,9 +176,11 @@ func (h *hand) spot() []string {
 	name, file := plain.Shell("curfew-spot-"+h.ID), plain.Shell("curfew-spot-"+h.ID+".json")
 	return []string{
 		h.aws("ec2 get-launch-template-data --instance-id %s --query LaunchTemplateData --output json", h.id) + " > " + file,
-		h.aws("ec2 create-launch-template --launch-template-name %s --launch-template-data %s", name, plain.Shell("file://curfew-spot-"+h.ID+".json")),
+		h.aws("ec2 create-launch-template --launch-template-name %s --launch-template-data %s", name,
+			plain.Shell("file://curfew-spot-"+h.ID+".json")),
 		"# when its work has saved a checkpoint:",
-		h.aws("ec2 run-instances --launch-template %s --instance-market-options %s", plain.Shell("LaunchTemplateName=curfew-spot-"+h.ID),
+		h.aws("ec2 run-instances --launch-template %s --instance-market-options %s",
+			plain.Shell("LaunchTemplateName=curfew-spot-"+h.ID),
 			plain.Shell("MarketType=spot,SpotOptions={SpotInstanceType=one-time,InstanceInterruptionBehavior=terminate}")),
 		"# when the new machine has resumed from the checkpoint:",
 		h.aws("ec2 terminate-instances --instance-ids %s", h.id),
@@ -183,7 +196,9 @@ func (h *hand) moved() []string {
 	return []string{
 		"image=$(" + h.aws("ec2 create-image --instance-id %s --name %s --query ImageId --output text", h.id, name) + ")",
 		h.aws(`ec2 wait image-available --image-ids "$image"`),
-		`copy=$(` + h.in(to, `ec2 copy-image --source-image-id "$image" --source-region %s --name %s --query ImageId --output text`, plain.Shell(h.Region), name) + ")",
+		`copy=$(` + h.in(to,
+			`ec2 copy-image --source-image-id "$image" --source-region %s --name %s --query ImageId --output text`,
+			plain.Shell(h.Region), name) + ")",
 		h.in(to, `ec2 wait image-available --image-ids "$copy"`),
 		"# add --subnet-id, --security-group-ids and --iam-instance-profile of the new region:",
 		h.in(to, `ec2 run-instances --image-id "$copy" --instance-type %s`, plain.Shell(h.Type)),
@@ -301,8 +316,10 @@ func (h *hand) sagemaker() []string {
 		if h.Arguments.Count == nil {
 			return nil
 		}
-		return []string{h.aws("sagemaker update-endpoint-weights-and-capacities --endpoint-name %s --desired-weights-and-capacities VariantName=%s,DesiredInstanceCount=%d",
-			h.id, plain.Shell(h.Arguments.Part), *h.Arguments.Count)}
+		return []string{
+			h.aws("sagemaker update-endpoint-weights-and-capacities --endpoint-name %s --desired-weights-and-capacities "+
+				"VariantName=%s,DesiredInstanceCount=%d",
+				h.id, plain.Shell(h.Arguments.Part), *h.Arguments.Count)}
 	case "endpoint change-type":
 		return h.otherMachine()
 	case "notebook delete-app":
@@ -314,19 +331,25 @@ func (h *hand) sagemaker() []string {
 		if parts[2] == "JupyterLab" || parts[2] == "CodeEditor" { // they belong to spaces
 			owner = "--space-name"
 		}
-		return []string{h.aws("sagemaker delete-app --domain-id %s %s %s --app-type %s --app-name %s", plain.Shell(parts[0]), owner, plain.Shell(parts[1]),
-			plain.Shell(parts[2]), plain.Shell(parts[3]))}
+		return []string{
+			h.aws("sagemaker delete-app --domain-id %s %s %s --app-type %s --app-name %s", plain.Shell(parts[0]), owner,
+				plain.Shell(parts[1]),
+				plain.Shell(parts[2]), plain.Shell(parts[3]))}
 	case "training-job move":
 		if h.Arguments.Region == "" {
 			return nil
 		}
 		file := plain.Shell("curfew-move-" + h.ID + ".json")
 		return []string{
-			h.aws("sagemaker describe-training-job --training-job-name %s --output json --query %s", h.id, plain.Shell("{TrainingJobName: TrainingJobName, HyperParameters: HyperParameters, "+
-				"AlgorithmSpecification: AlgorithmSpecification, RoleArn: RoleArn, InputDataConfig: InputDataConfig, OutputDataConfig: OutputDataConfig, "+
-				"ResourceConfig: ResourceConfig, StoppingCondition: StoppingCondition, CheckpointConfig: CheckpointConfig}")) + " > " + file,
+			h.aws("sagemaker describe-training-job --training-job-name %s --output json --query %s", h.id,
+				plain.Shell("{TrainingJobName: TrainingJobName, HyperParameters: HyperParameters, "+
+					"AlgorithmSpecification: AlgorithmSpecification, RoleArn: RoleArn, InputDataConfig: InputDataConfig, "+
+					"OutputDataConfig: OutputDataConfig, "+
+					"ResourceConfig: ResourceConfig, StoppingCondition: StoppingCondition, CheckpointConfig: CheckpointConfig}")) +
+				" > " + file,
 			"# set the image and the buckets of output and checkpoints to the new region in " + file + ", then:",
-			h.in(h.Arguments.Region, "sagemaker create-training-job --cli-input-json %s", plain.Shell("file://curfew-move-"+h.ID+".json")),
+			h.in(h.Arguments.Region, "sagemaker create-training-job --cli-input-json %s",
+				plain.Shell("file://curfew-move-"+h.ID+".json")),
 			h.aws("sagemaker stop-training-job --training-job-name %s", h.id),
 		}
 	case "training-job stop":
@@ -348,10 +371,14 @@ func (h *hand) otherMachine() []string {
 	// A configuration's name has 63 letters at most.
 	name := "curfew-" + h.ID[:min(len(h.ID), 24)] + "-" + strings.ReplaceAll(to, ".", "-")
 	file := plain.Shell(name + ".json")
-	program := fmt.Sprintf(`del(.EndpointConfigArn, .CreationTime) | .EndpointConfigName = %q | .ProductionVariants[].InstanceType = %q`, name, to)
+	program := fmt.Sprintf(
+		`del(.EndpointConfigArn, .CreationTime) | .EndpointConfigName = %q | .ProductionVariants[].InstanceType = %q`, name,
+		to)
 	return []string{
-		"old=$(" + h.aws("sagemaker describe-endpoint --endpoint-name %s --query EndpointConfigName --output text", h.id) + ")",
-		h.aws(`sagemaker describe-endpoint-config --endpoint-config-name "$old" --output json`) + " | jq " + plain.Shell(program) + " > " + file,
+		"old=$(" + h.aws("sagemaker describe-endpoint --endpoint-name %s --query EndpointConfigName --output text", h.id) +
+			")",
+		h.aws(`sagemaker describe-endpoint-config --endpoint-config-name "$old" --output json`) + " | jq " +
+			plain.Shell(program) + " > " + file,
 		h.aws("sagemaker create-endpoint-config --cli-input-json %s", plain.Shell("file://"+name+".json")),
 		h.aws("sagemaker update-endpoint --endpoint-name %s --endpoint-config-name %s", h.id, plain.Shell(name)),
 		"# undo:",
@@ -366,7 +393,9 @@ const imagesOfCall = 100
 func (h *hand) stored() []string {
 	switch string(h.Kind) + " " + string(h.Verb) {
 	case "log-group put-retention":
-		return []string{h.aws("logs put-retention-policy --log-group-name %s --retention-in-days %d", h.id, h.Arguments.RetentionDays)}
+		return []string{
+			h.aws("logs put-retention-policy --log-group-name %s --retention-in-days %d", h.id, h.Arguments.RetentionDays),
+		}
 	case "bucket put-lifecycle":
 		document, err := change.LifecycleJSON(h.Document)
 		if err != nil {
@@ -376,12 +405,17 @@ func (h *hand) stored() []string {
 		if m := h.Arguments.MinimumSize; m != "" {
 			minimum = " --transition-default-minimum-object-size " + plain.Shell(m)
 		}
-		return []string{h.aws("s3api put-bucket-lifecycle-configuration --bucket %s%s --lifecycle-configuration %s", h.id, minimum, plain.Shell(document))}
+		return []string{
+			h.aws("s3api put-bucket-lifecycle-configuration --bucket %s%s --lifecycle-configuration %s", h.id, minimum,
+				plain.Shell(document)),
+		}
 	case "repository put-lifecycle":
 		if h.Document == "" {
 			return nil
 		}
-		return []string{h.aws("ecr put-lifecycle-policy --repository-name %s --lifecycle-policy-text %s", h.id, plain.Shell(h.Document))}
+		return []string{
+			h.aws("ecr put-lifecycle-policy --repository-name %s --lifecycle-policy-text %s", h.id, plain.Shell(h.Document)),
+		}
 	case "repository delete-untagged":
 		var out []string
 		for digests := range slices.Chunk(h.Arguments.Images, imagesOfCall) {
@@ -389,7 +423,8 @@ func (h *hand) stored() []string {
 			for i, d := range digests {
 				words[i] = plain.Shell("imageDigest=" + d)
 			}
-			out = append(out, h.aws("ecr batch-delete-image --repository-name %s --image-ids %s", h.id, strings.Join(words, " ")))
+			out = append(out, h.aws("ecr batch-delete-image --repository-name %s --image-ids %s", h.id,
+				strings.Join(words, " ")))
 		}
 		return out
 	}

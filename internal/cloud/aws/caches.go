@@ -32,9 +32,12 @@ func (p *place) caches(ctx context.Context) {
 	p.failed(ctx, "elasticache:DescribeCacheClusters", err)
 	each(ctx, found, func(c cachetypes.CacheCluster) {
 		r := p.resource(inventory.KindCache, awssdk.ToString(c.CacheClusterId))
-		r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(c.CacheNodeType), awssdk.ToString(c.PreferredAvailabilityZone), utc(c.CacheClusterCreateTime)
+		r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(c.CacheNodeType), awssdk.ToString(
+			c.PreferredAvailabilityZone), utc(c.CacheClusterCreateTime)
 		r.State = databaseState(awssdk.ToString(c.CacheClusterStatus))
-		r.Detail = &inventory.Database{Engine: awssdk.ToString(c.Engine), Count: int64(max(1, awssdk.ToInt32(c.NumCacheNodes)))}
+		r.Detail = &inventory.Database{
+			Engine: awssdk.ToString(c.Engine), Count: int64(max(1, awssdk.ToInt32(c.NumCacheNodes))),
+		}
 		out, err := elasticacheClient(p.reading).ListTagsForResource(ctx, &elasticache.ListTagsForResourceInput{
 			ResourceName: c.ARN,
 		})
@@ -58,7 +61,8 @@ func (p *place) warehouses(ctx context.Context) {
 		}
 		for _, c := range out.Clusters {
 			r := p.resource(inventory.KindWarehouse, awssdk.ToString(c.ClusterIdentifier))
-			r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(c.NodeType), awssdk.ToString(c.AvailabilityZone), utc(c.ClusterCreateTime)
+			r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(c.NodeType), awssdk.ToString(c.AvailabilityZone), utc(
+				c.ClusterCreateTime)
 			r.Tags = tagged(c.Tags, func(t redshifttypes.Tag) (*string, *string) { return t.Key, t.Value })
 			switch status := awssdk.ToString(c.ClusterStatus); status {
 			case "paused":

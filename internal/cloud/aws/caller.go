@@ -92,7 +92,8 @@ func (c Caller) sign(ctx context.Context, creds awssdk.Credentials, region, bind
 			base += ".cn"
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/?Action=GetCallerIdentity&Version=2011-06-15&X-Amz-Expires=900", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimSuffix(base, "/")+"/?Action=GetCallerIdentity&Version=2011-06-15&X-Amz-Expires=900", nil)
 	if err != nil {
 		return "", fmt.Errorf("presign the caller's identity: %w", err)
 	}
@@ -114,7 +115,10 @@ func bound(binding string) string {
 }
 
 // signedKeys are the keys of a presigned identity, and no other may be there.
-var signedKeys = []string{"Action", "Version", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-SignedHeaders", "X-Amz-Signature"}
+var signedKeys = []string{
+	"Action", "Version", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token",
+	"X-Amz-SignedHeaders", "X-Amz-Signature",
+}
 
 // Verify makes a presigned call and returns whom STS names. It is an error where the call
 // is of another host, for another binding, or over 15 minutes old.
@@ -131,7 +135,8 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 	}
 	req.Header.Set(BindingHeader, bound(binding))
 	if q := u.Query(); c.Endpoint != "" { // sandboxes find the service by this header alone
-		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+q.Get("X-Amz-Credential")+", SignedHeaders="+q.Get("X-Amz-SignedHeaders")+", Signature="+q.Get("X-Amz-Signature"))
+		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+q.Get("X-Amz-Credential")+", SignedHeaders="+
+			q.Get("X-Amz-SignedHeaders")+", Signature="+q.Get("X-Amz-Signature"))
 	}
 	client := httpclient.New(httpclient.Options{WholeBody: true, MaxBody: callerAnswer})
 	defer client.Close()
@@ -149,7 +154,8 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 		return Identity{}, fmt.Errorf("ask %s who signed: %w", u.Host, err)
 	}
 	if res.StatusCode != http.StatusOK {
-		return Identity{}, fmt.Errorf("%s does not know who signed (HTTP %d): the proof expired, is for another request, or its credentials are void", u.Host, res.StatusCode)
+		return Identity{}, fmt.Errorf("%s does not know who signed (HTTP %d): the proof expired, is for another request, "+
+			"or its credentials are void", u.Host, res.StatusCode)
 	}
 	var answer struct {
 		XMLName xml.Name `xml:"GetCallerIdentityResponse"`
@@ -158,7 +164,8 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 			Account string `xml:"Account"`
 		} `xml:"GetCallerIdentityResult"`
 	}
-	if err := xml.Unmarshal(body, &answer); err != nil || !strings.HasPrefix(answer.Result.Arn, "arn:") || answer.Result.Account == "" {
+	if err := xml.Unmarshal(body, &answer); err != nil || !strings.HasPrefix(answer.Result.Arn, "arn:") ||
+		answer.Result.Account == "" {
 		return Identity{}, fmt.Errorf("%s gave no answer of STS", u.Host)
 	}
 	return Identity{ARN: answer.Result.Arn, Account: answer.Result.Account, Host: u.Host}, nil

@@ -25,18 +25,21 @@ func stsStandIn(t *testing.T, users map[string]awssdk.Credentials) *httptest.Ser
 			if creds.AccessKeyID != key || err != nil {
 				continue
 			}
-			again, _ := http.NewRequest(http.MethodGet, "http://"+r.Host+"/?Action="+q.Get("Action")+"&Version="+q.Get("Version")+"&X-Amz-Expires="+q.Get("X-Amz-Expires"), nil)
+			again, _ := http.NewRequest(http.MethodGet, "http://"+r.Host+"/?Action="+q.Get("Action")+"&Version="+
+				q.Get("Version")+"&X-Amz-Expires="+q.Get("X-Amz-Expires"), nil)
 			again.Header.Set(BindingHeader, r.Header.Get(BindingHeader))
 			signed, _, err := v4.NewSigner().PresignHTTP(r.Context(), creds, again, emptyBody, "sts", "us-east-1", at)
 			if err != nil {
 				t.Error(err)
 			}
 			if u, err := url.Parse(signed); err == nil && u.Query().Get("X-Amz-Signature") == q.Get("X-Amz-Signature") {
-				fmt.Fprintf(w, "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::111122223333:user/%s</Arn><UserId>A</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>", name)
+				fmt.Fprintf(w,
+					"<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::111122223333:user/%s</Arn><UserId>A</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>", name)
 				return
 			}
 		}
-		http.Error(w, "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>", http.StatusForbidden)
+		http.Error(w, "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>",
+			http.StatusForbidden)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -58,7 +61,8 @@ func TestACallerProvesOneThing(t *testing.T) {
 	if err != nil || got.ARN != "arn:aws:iam::111122223333:user/bo" || got.Account != "111122223333" {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	forged, err := c.sign(ctx, awssdk.Credentials{AccessKeyID: "AKIABO", SecretAccessKey: "guessed"}, "us-east-1", "request 1")
+	forged, err := c.sign(ctx, awssdk.Credentials{AccessKeyID: "AKIABO", SecretAccessKey: "guessed"}, "us-east-1",
+		"request 1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,18 +75,30 @@ func TestACallerProvesOneThing(t *testing.T) {
 		at              time.Duration
 		endpoint, says  string
 	}{
-		"another request":      {signed, "request 2", 0, sts.URL, "does not know who signed"},
-		"guessed credentials":  {forged, "request 1", 0, sts.URL, "does not know who signed"},
-		"old":                  {signed, "request 1", 15*time.Minute + time.Second, sts.URL, "old, over 15m"},
-		"from the future":      {signed, "request 1", -3 * time.Minute, sts.URL, "still to come"},
-		"a host of the asker":  {signed, "request 1", 0, "", "is not a host of STS"},
-		"another call":         {strings.Replace(signed, "Action=GetCallerIdentity", "Action=AssumeRole", 1), "request 1", 0, sts.URL, "not a signed call"},
-		"another key":          {signed + "&RoleArn=x", "request 1", 0, sts.URL, "RoleArn"},
-		"twice":                {signed + "&Action=GetCallerIdentity", "request 1", 0, sts.URL, "Action"},
-		"signed for nothing":   {strings.Replace(signed, "x-curfew-binding", "x-other", 1), "request 1", 0, sts.URL, "signed for nothing"},
-		"a subdomain":          {strings.Replace(real, "amazonaws.com", "amazonaws.com.evil.example", 1), "request 1", 0, "", "is not a host of STS"},
-		"user info":            {strings.Replace(real, "https://", "https://sts.amazonaws.com@", 1), "request 1", 0, "", "is not a host of STS"},
-		"no TLS":               {strings.Replace(real, "https://", "http://", 1), "request 1", 0, "", "is not a host of STS"},
+		"another request":     {signed, "request 2", 0, sts.URL, "does not know who signed"},
+		"guessed credentials": {forged, "request 1", 0, sts.URL, "does not know who signed"},
+		"old":                 {signed, "request 1", 15*time.Minute + time.Second, sts.URL, "old, over 15m"},
+		"from the future":     {signed, "request 1", -3 * time.Minute, sts.URL, "still to come"},
+		"a host of the asker": {signed, "request 1", 0, "", "is not a host of STS"},
+		"another call": {
+			strings.Replace(signed, "Action=GetCallerIdentity", "Action=AssumeRole", 1), "request 1", 0, sts.URL,
+			"not a signed call",
+		},
+		"another key": {signed + "&RoleArn=x", "request 1", 0, sts.URL, "RoleArn"},
+		"twice":       {signed + "&Action=GetCallerIdentity", "request 1", 0, sts.URL, "Action"},
+		"signed for nothing": {
+			strings.Replace(signed, "x-curfew-binding", "x-other", 1), "request 1", 0, sts.URL, "signed for nothing",
+		},
+		"a subdomain": {
+			strings.Replace(real, "amazonaws.com", "amazonaws.com.evil.example", 1), "request 1", 0, "",
+			"is not a host of STS",
+		},
+		"user info": {
+			strings.Replace(real, "https://", "https://sts.amazonaws.com@", 1), "request 1", 0, "", "is not a host of STS",
+		},
+		"no TLS": {
+			strings.Replace(real, "https://", "http://", 1), "request 1", 0, "", "is not a host of STS",
+		},
 		"no host of a sandbox": {real, "request 1", 0, sts.URL, "is not a host of STS"},
 	} {
 		c := Caller{Endpoint: tc.endpoint, Now: func() time.Time { return now.Add(tc.at) }}
@@ -94,7 +110,9 @@ func TestACallerProvesOneThing(t *testing.T) {
 	}
 
 	// An answer that is not from STS proves no identity.
-	html := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Arn arn:aws:iam::1:user/bo</html>") }))
+	html := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<html>Arn arn:aws:iam::1:user/bo</html>")
+	}))
 	defer html.Close()
 	c.Endpoint = html.URL
 	if signed, err = c.sign(ctx, bo, "us-east-1", "x"); err != nil {

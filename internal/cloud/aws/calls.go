@@ -105,7 +105,8 @@ type attemptsKey struct{}
 // guarded returns what lets a call pass only where check does, and makes each of its
 // attempts wait for its turn. What check returns is told of each attempt, with the time that
 // its answer is dated with, zero for none; it may be nil.
-func guarded(service string, limit limit, name string, check func(ctx context.Context, input any) (func(time.Time), error)) func(*middleware.Stack) error {
+func guarded(service string, limit limit, name string, check func(ctx context.Context, input any) (func(time.Time),
+	error)) func(*middleware.Stack) error {
 	pass := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 		middleware.InitializeOutput, middleware.Metadata, error,
 	) {
@@ -119,7 +120,8 @@ func guarded(service string, limit limit, name string, check func(ctx context.Co
 		middleware.FinalizeOutput, middleware.Metadata, error,
 	) {
 		if err := limit.Wait(ctx); err != nil {
-			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("wait for a turn to call %s: %w", service, err)
+			return middleware.FinalizeOutput{}, middleware.Metadata{}, fmt.Errorf("wait for a turn to call %s: %w", service,
+				err)
 		}
 		out, meta, err := attempted(ctx, limit.attempt, in, next)
 		if told, _ := ctx.Value(attemptsKey{}).(func(time.Time)); told != nil {

@@ -30,7 +30,9 @@ func TestTheProvidersClockIsRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := c.List(t.Context(), round.Query{Now: time.Now(), Kinds: map[inventory.Kind]bool{inventory.KindInstance: true}})
+		o, err := c.List(t.Context(), round.Query{
+			Now: time.Now(), Kinds: map[inventory.Kind]bool{inventory.KindInstance: true},
+		})
 		if err != nil || !o.ProviderTime.Equal(at) {
 			t.Errorf("answers of %s: %s, %v", at, o.ProviderTime, err)
 		}

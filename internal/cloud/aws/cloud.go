@@ -126,7 +126,8 @@ func New(ctx context.Context, o Options) (*Cloud, error) {
 			return nil
 		})
 	if err != nil {
-		return nil, fmt.Errorf("read the AWS configuration: %w: %s", inventory.ErrUnauthenticated, oneLine(innermost(err).Error()))
+		return nil, fmt.Errorf("read the AWS configuration: %w: %s", inventory.ErrUnauthenticated,
+			oneLine(innermost(err).Error()))
 	}
 	if cfg.HTTPClient == nil {
 		cfg.HTTPClient = awshttp.NewBuildableClient()
@@ -192,7 +193,8 @@ type once struct{ awssdk.Retryer }
 
 // IsErrorRetryable says whether the service was too busy for the call.
 func (o once) IsErrorRetryable(err error) bool {
-	return retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == awssdk.TrueTernary && o.Retryer.IsErrorRetryable(err)
+	return retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == awssdk.TrueTernary &&
+		o.Retryer.IsErrorRetryable(err)
 }
 
 // distinct returns names without repetitions, in their order.

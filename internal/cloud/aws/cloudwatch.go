@@ -210,7 +210,8 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 			answered[i] = true
 			switch r.StatusCode {
 			case types.StatusCodeInternalError, types.StatusCodeForbidden:
-				out[i].err = fmt.Errorf("%s for %s", r.StatusCode, awssdk.ToString(in.MetricDataQueries[i].MetricStat.Metric.MetricName))
+				out[i].err = fmt.Errorf("%s for %s", r.StatusCode,
+					awssdk.ToString(in.MetricDataQueries[i].MetricStat.Metric.MetricName))
 			}
 			for j, t := range r.Timestamps {
 				out[i].points = append(out[i].points, point{t.UTC(), r.Values[j]})
@@ -220,7 +221,8 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 	})
 	// CloudWatch has a result for each query, without points where it has none.
 	if i := slices.Index(answered, false); err == nil && i >= 0 {
-		err = fmt.Errorf("the answer has no result for %s", awssdk.ToString(in.MetricDataQueries[i].MetricStat.Metric.MetricName))
+		err = fmt.Errorf("the answer has no result for %s",
+			awssdk.ToString(in.MetricDataQueries[i].MetricStat.Metric.MetricName))
 	}
 	return out, err
 }

@@ -25,7 +25,9 @@ func TestCallsHoldEverySeries(t *testing.T) {
 		for i := range rapid.IntRange(0, 300).Draw(t, "series") {
 			n := rapid.IntRange(1, 12).Draw(t, "statistics")
 			want += n
-			b.series = append(b.series, series{resource: &inventory.Resource{ID: fmt.Sprint(i)}, statistics: make([]statistic, n)})
+			b.series = append(b.series, series{
+				resource: &inventory.Resource{ID: fmt.Sprint(i)}, statistics: make([]statistic, n),
+			})
 		}
 		periods := int(b.to.Sub(b.from) / b.period) // whole hours here
 		got, next := 0, 0
@@ -108,8 +110,10 @@ func TestPeriods(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct{ length, step, want time.Duration }{
 		{3 * time.Hour, 0, time.Minute}, {12 * time.Hour, 0, 5 * time.Minute}, {14 * day, 0, time.Hour},
-		{12 * time.Hour, time.Minute, time.Minute}, {12 * time.Hour, time.Second, time.Minute}, {12 * time.Hour, 61 * time.Second, 2 * time.Minute},
-		{14 * day, time.Minute, time.Minute}, {15*day + 1, time.Minute, 5 * time.Minute}, {16 * day, 6 * time.Minute, 10 * time.Minute},
+		{12 * time.Hour, time.Minute, time.Minute}, {12 * time.Hour, time.Second, time.Minute},
+		{12 * time.Hour, 61 * time.Second, 2 * time.Minute},
+		{14 * day, time.Minute, time.Minute}, {15*day + 1, time.Minute, 5 * time.Minute},
+		{16 * day, 6 * time.Minute, 10 * time.Minute},
 		{64 * day, time.Minute, time.Hour}, {64 * day, day, day},
 	} {
 		if got := periodOf(usage.Interval{From: now.Add(-tc.length), To: now, Step: tc.step}); got != tc.want {
@@ -180,7 +184,8 @@ func TestFolding(t *testing.T) {
 			continue
 		}
 		if mean, err := st.Mean(); err != nil || st.Count != tc.count || mean != tc.mean || st.Max != tc.max {
-			t.Errorf("%s: got %d points, mean %g, maximum %g, %v; want %d, %g, %g", tc.name, st.Count, mean, st.Max, err, tc.count, tc.mean, tc.max)
+			t.Errorf("%s: got %d points, mean %g, maximum %g, %v; want %d, %g, %g", tc.name, st.Count, mean, st.Max, err,
+				tc.count, tc.mean, tc.max)
 		}
 	}
 }
@@ -193,12 +198,31 @@ func TestIdentifyGPU(t *testing.T) {
 		machine, gpu string
 	}{
 		{"agent, machine only", dims("InstanceId", "i-1"), "i-1", ""},
-		{"agent, each GPU", dims("InstanceId", "i-1", "index", "3", "name", "NVIDIA A100", "arch", "Ampere", "host", "ip-10-0-0-9"), "i-1", "3"},
-		{"exporter", dims("Hostname", "ip-10-0-0-1.ec2.internal", "gpu", "2", "UUID", "GPU-a", "device", "nvidia2", "modelName", "NVIDIA H100"), "i-7", "2"},
+		{
+			"agent, each GPU",
+			dims("InstanceId", "i-1", "index", "3", "name", "NVIDIA A100", "arch", "Ampere", "host", "ip-10-0-0-9"), "i-1",
+			"3",
+		},
+		{
+			"exporter",
+			dims("Hostname", "ip-10-0-0-1.ec2.internal", "gpu", "2", "UUID", "GPU-a", "device", "nvidia2", "modelName",
+				"NVIDIA H100"),
+			"i-7", "2",
+		},
 		{"exporter with the machine's id", dims("instance_id", "i-2", "UUID", "GPU-a"), "i-2", "GPU-a"},
 		{"a MIG instance", dims("InstanceId", "i-1", "gpu", "0", "GPU_I_ID", "5"), "i-1", "0:5"},
-		{"a node of Container Insights", dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "g5.xlarge", "NodeName", "ip-10-0-0-1.ec2.internal", "GpuDevice", "nvidia0"), "i-1", "nvidia0"},
-		{"a NeuronCore of Container Insights", dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "trn1.2xlarge", "NodeName", "n", "NeuronDevice", "device0", "NeuronCore", "core1"), "i-1", "device0"},
+		{
+			"a node of Container Insights",
+			dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "g5.xlarge", "NodeName", "ip-10-0-0-1.ec2.internal",
+				"GpuDevice", "nvidia0"),
+			"i-1", "nvidia0",
+		},
+		{
+			"a NeuronCore of Container Insights",
+			dims("ClusterName", "c", "InstanceId", "i-1", "InstanceType", "trn1.2xlarge", "NodeName", "n", "NeuronDevice",
+				"device0", "NeuronCore", "core1"),
+			"i-1", "device0",
+		},
 		{"all nodes of Container Insights", dims("ClusterName", "c"), "", ""},
 		{"scrape target as instance", dims("instance", "10.0.0.1:9400", "gpu", "0"), "", "0"},
 		{"an unknown host", dims("Hostname", "elsewhere", "gpu", "0"), "", "0"},
@@ -253,7 +277,11 @@ func TestContainerInsightsFamilies(t *testing.T) {
 		return busyFamilies[0]
 	}
 	set := func(pairs ...string) metric { return metric{insights, "", dims(pairs...)} }
-	cores := gpuSources{"device0": {set("NeuronDevice", "device0", "NeuronCore", "core0"), set("NeuronDevice", "device0", "NeuronCore", "core1")}}
+	cores := gpuSources{
+		"device0": {
+			set("NeuronDevice", "device0", "NeuronCore", "core0"), set("NeuronDevice", "device0", "NeuronCore", "core1"),
+		},
+	}
 	gpu := gpuSources{"nvidia0": {set("GpuDevice", "nvidia0")}}
 	for _, tc := range []struct {
 		name, model, metric string
@@ -263,12 +291,30 @@ func TestContainerInsightsFamilies(t *testing.T) {
 	}{
 		{"a GPU at rest that cannot be divided", "A10G", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0)}, "0"},
 		{"a GPU at work", "A10G", "node_gpu_utilization", gpu, [][]point{hours(35), hours(90)}, "35"},
-		{"a GPU that may be divided, with memory in use", "H100-80GB", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0), hours(20 << 30)}, "none"},
-		{"a GPU of an unknown model, with memory in use", "", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0), hours(20 << 30)}, "none"},
-		{"a GPU that may be divided, without memory in use", "H100-80GB", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0), hours(0)}, "0"},
-		{"one core works", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), hours(60), hours(80)}, "60"},
-		{"no core works", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), hours(0), hours(0)}, "0"},
-		{"a core is silent", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), nil, nil}, "none"},
+		{
+			"a GPU that may be divided, with memory in use", "H100-80GB", "node_gpu_utilization", gpu,
+			[][]point{hours(0), hours(0), hours(20 << 30)}, "none",
+		},
+		{
+			"a GPU of an unknown model, with memory in use", "", "node_gpu_utilization", gpu,
+			[][]point{hours(0), hours(0), hours(20 << 30)}, "none",
+		},
+		{
+			"a GPU that may be divided, without memory in use", "H100-80GB", "node_gpu_utilization", gpu,
+			[][]point{hours(0), hours(0), hours(0)}, "0",
+		},
+		{
+			"one core works", "Trainium", "node_neuroncore_utilization", cores,
+			[][]point{hours(0), hours(0), hours(60), hours(80)}, "60",
+		},
+		{
+			"no core works", "Trainium", "node_neuroncore_utilization", cores,
+			[][]point{hours(0), hours(0), hours(0), hours(0)}, "0",
+		},
+		{
+			"a core is silent", "Trainium", "node_neuroncore_utilization", cores, [][]point{hours(0), hours(0), nil, nil},
+			"none",
+		},
 	} {
 		m, r, subject := testMeters()
 		r.Size = inventory.Size{GPUs: inventory.Known(1), GPU: tc.model}
@@ -307,8 +353,17 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 		want   []string // signals asked for
 		gpu    string   // where the utilization goes
 	}{
-		{"one GPU, memory in the catalog", 1, true, []string{"nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, "0"},
-		{"eight GPUs in one series", 8, false, []string{"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, ""},
+		{
+			"one GPU, memory in the catalog", 1, true,
+			[]string{"nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu"}, "0",
+		},
+		{
+			"eight GPUs in one series", 8, false,
+			[]string{
+				"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu",
+			},
+			"",
+		},
 	} {
 		m, r, subject := testMeters()
 		r.Size.GPUs = inventory.Known(tc.gpus)

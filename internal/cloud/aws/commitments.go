@@ -22,7 +22,9 @@ const (
 )
 
 func (p *place) capacityReservations(ctx context.Context) {
-	active := []ec2types.Filter{{Name: awssdk.String("state"), Values: []string{string(ec2types.CapacityReservationStateActive)}}}
+	active := []ec2types.Filter{
+		{Name: awssdk.String("state"), Values: []string{string(ec2types.CapacityReservationStateActive)}},
+	}
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := ec2Client(p.reading).DescribeCapacityReservations(ctx, &ec2.DescribeCapacityReservationsInput{
 			Filters:    active,
@@ -34,7 +36,8 @@ func (p *place) capacityReservations(ctx context.Context) {
 		}
 		for _, c := range out.CapacityReservations {
 			// Others may share theirs with this account; they pay for them.
-			if owner := awssdk.ToString(c.OwnerId); c.State == ec2types.CapacityReservationStateActive && (owner == "" || owner == p.account.id) {
+			if owner := awssdk.ToString(c.OwnerId); c.State == ec2types.CapacityReservationStateActive &&
+				(owner == "" || owner == p.account.id) {
 				p.scan.add(p.capacityReservation(c))
 			}
 		}
@@ -45,7 +48,8 @@ func (p *place) capacityReservations(ctx context.Context) {
 
 func (p *place) capacityReservation(c ec2types.CapacityReservation) *inventory.Resource {
 	r := p.resource(inventory.KindCapacityReservation, awssdk.ToString(c.CapacityReservationId))
-	r.Type, r.Zone, r.State = awssdk.ToString(c.InstanceType), awssdk.ToString(c.AvailabilityZone), inventory.StateAvailable
+	r.Type, r.Zone, r.State = awssdk.ToString(c.InstanceType), awssdk.ToString(
+		c.AvailabilityZone), inventory.StateAvailable
 	r.CreatedAt = utc(c.CreateDate)
 	if t := utc(c.StartDate); t.After(r.CreatedAt) {
 		r.CreatedAt = t // it costs from its start
@@ -67,7 +71,9 @@ func (p *place) capacityReservation(c ec2types.CapacityReservation) *inventory.R
 
 // reservedInstances lists the active ones; the call gives all at once.
 func (p *place) reservedInstances(ctx context.Context) {
-	active := []ec2types.Filter{{Name: awssdk.String("state"), Values: []string{string(ec2types.ReservedInstanceStateActive)}}}
+	active := []ec2types.Filter{
+		{Name: awssdk.String("state"), Values: []string{string(ec2types.ReservedInstanceStateActive)}},
+	}
 	out, err := ec2Client(p.reading).DescribeReservedInstances(ctx, &ec2.DescribeReservedInstancesInput{
 		Filters: active,
 	})
@@ -150,7 +156,8 @@ func inDollars[T ~string](currency T) bool { return currency == "" || currency =
 func (p *place) savingsPlans(ctx context.Context, regions []string) {
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := savingsplansClient(p.reading).DescribeSavingsPlans(ctx, &savingsplans.DescribeSavingsPlansInput{
-			States: []plantypes.SavingsPlanState{plantypes.SavingsPlanStateActive}, MaxResults: awssdk.Int32(plansPage), NextToken: token,
+			States: []plantypes.SavingsPlanState{plantypes.SavingsPlanStateActive}, MaxResults: awssdk.Int32(plansPage),
+			NextToken: token,
 		})
 		if err != nil {
 			return nil, err
@@ -189,11 +196,13 @@ var planTypes = map[plantypes.SavingsPlanType]inventory.CommitmentType{
 }
 
 // savingsPlan maps a plan. Its commitment is what it costs an hour, however it is paid.
-func (p *place) savingsPlan(s plantypes.SavingsPlan, kind inventory.CommitmentType, region string) *inventory.Resource {
+func (p *place) savingsPlan(s plantypes.SavingsPlan, kind inventory.CommitmentType,
+	region string) *inventory.Resource {
 	r := p.resource(inventory.KindCommitment, awssdk.ToString(s.SavingsPlanId))
 	r.Region, r.State, r.Tags = region, inventory.StateRunning, orEmpty(s.Tags)
 	r.Name = r.Tags["Name"]
-	d := &inventory.Commitment{CommitmentType: kind, Count: 1, Family: strings.ToLower(awssdk.ToString(s.Ec2InstanceFamily)),
+	d := &inventory.Commitment{
+		CommitmentType: kind, Count: 1, Family: strings.ToLower(awssdk.ToString(s.Ec2InstanceFamily)),
 		StartsAt: stamp(awssdk.ToString(s.Start)), EndsAt: stamp(awssdk.ToString(s.End))}
 	r.CreatedAt = d.StartsAt
 	if hourly, err := parseDollars(awssdk.ToString(s.Commitment)); err == nil && inDollars(s.Currency) {

@@ -44,7 +44,8 @@ func (c *Cloud) Connector() *Connector {
 func (c *Connector) config(region, service string) awssdk.Config {
 	cfg := c.cloud.config.Copy()
 	cfg.Region = region
-	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guardConnects(service, c.limits.of("", region, service)))
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)],
+		guardConnects(service, c.limits.of("", region, service)))
 	return cfg
 }
 
@@ -74,7 +75,10 @@ func (c *Connector) Whose(ctx context.Context, region, machine string) (Whose, e
 		for _, i := range r.Instances {
 			if awssdk.ToString(i.InstanceId) == machine {
 				tags := ec2Tags(i.Tags)
-				return Whose{Session: tags[inventory.TagSession], Person: tags[TagPerson], Running: stateOf(i) == types.InstanceStateNameRunning}, nil
+				return Whose{
+					Session: tags[inventory.TagSession], Person: tags[TagPerson],
+					Running: stateOf(i) == types.InstanceStateNameRunning,
+				}, nil
 			}
 		}
 	}
@@ -95,7 +99,9 @@ func (c *Connector) Person(ctx context.Context, region string) (Person, error) {
 	if err != nil {
 		return Person{}, wrapped("ask AWS whose credentials these are", err)
 	}
-	return Person{ID: awssdk.ToString(out.UserId), Account: awssdk.ToString(out.Account), ARN: awssdk.ToString(out.Arn)}, nil
+	return Person{
+		ID: awssdk.ToString(out.UserId), Account: awssdk.ToString(out.Account), ARN: awssdk.ToString(out.Arn),
+	}, nil
 }
 
 // Way is how a connection reaches a machine. The zero Way is a shell.
@@ -126,7 +132,9 @@ func (c *Connector) Open(ctx context.Context, region, machine string, way Way, r
 	switch {
 	case way.Port > 0:
 		in.DocumentName = awssdk.String(documentPort)
-		in.Parameters = map[string][]string{"portNumber": {strconv.Itoa(way.Port)}, "localPortNumber": {strconv.Itoa(way.Local)}}
+		in.Parameters = map[string][]string{
+			"portNumber": {strconv.Itoa(way.Port)}, "localPortNumber": {strconv.Itoa(way.Local)},
+		}
 	case way.SSH > 0:
 		in.DocumentName = awssdk.String(documentSSH)
 		in.Parameters = map[string][]string{"portNumber": {strconv.Itoa(way.SSH)}}
@@ -153,7 +161,9 @@ func (c *Connector) Open(ctx context.Context, region, machine string, way Way, r
 	}
 	o.request, err = json.Marshal(request)
 	if err == nil {
-		o.response, err = json.Marshal(map[string]string{"SessionId": o.ID, "TokenValue": awssdk.ToString(out.TokenValue), "StreamUrl": awssdk.ToString(out.StreamUrl)})
+		o.response, err = json.Marshal(map[string]string{
+			"SessionId": o.ID, "TokenValue": awssdk.ToString(out.TokenValue), "StreamUrl": awssdk.ToString(out.StreamUrl),
+		})
 	}
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", attempt, err)
@@ -188,7 +198,9 @@ func endpointOf(ctx context.Context, o ssm.Options, region string) (string, erro
 	if o.BaseEndpoint != nil {
 		return *o.BaseEndpoint, nil
 	}
-	e, err := ssm.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, ssm.EndpointParameters{Region: awssdk.String(region)})
+	e, err := ssm.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, ssm.EndpointParameters{
+		Region: awssdk.String(region),
+	})
 	if err != nil {
 		return "", fmt.Errorf("find Systems Manager of %s: %w", region, err)
 	}
@@ -204,7 +216,8 @@ func (c *Connector) document(ctx context.Context, region string) (string, error)
 		return "", wrapped("read the backbone of "+region, err)
 	}
 	if len(out.Parameters) != 1 || awssdk.ToString(out.Parameters[0].Value) == "" {
-		return "", fmt.Errorf("read the backbone of %s: parameter %s is missing: apply terraform/backbone in this region", region, name)
+		return "", fmt.Errorf("read the backbone of %s: parameter %s is missing: apply terraform/backbone in this region",
+			region, name)
 	}
 	return *out.Parameters[0].Value, nil
 }
@@ -221,7 +234,8 @@ func (c *Connector) Close(ctx context.Context, region, id string) error {
 // active visits the connections to a machine that are open.
 func (c *Connector) active(ctx context.Context, region, machine string, visit func(ssmtypes.Session)) error {
 	return pages(ctx, func(token *string) (*string, error) {
-		out, err := ssmClient(c.at(region)).DescribeSessions(ctx, &ssm.DescribeSessionsInput{State: ssmtypes.SessionStateActive, NextToken: token,
+		out, err := ssmClient(c.at(region)).DescribeSessions(ctx, &ssm.DescribeSessionsInput{
+			State: ssmtypes.SessionStateActive, NextToken: token,
 			Filters: []ssmtypes.SessionFilter{{Key: ssmtypes.SessionFilterKeyTargetId, Value: awssdk.String(machine)}}})
 		if err != nil {
 			return nil, err
@@ -250,7 +264,8 @@ func (c *Connector) Left(ctx context.Context, region, machine, reason string) (i
 func (c *Connector) open(ctx context.Context, o *Opened) (bool, error) {
 	found := false
 	err := c.active(ctx, o.Region, o.Machine, func(s ssmtypes.Session) {
-		ended := s.Status == ssmtypes.SessionStatusTerminated || s.Status == ssmtypes.SessionStatusTerminating || s.Status == ssmtypes.SessionStatusFailed
+		ended := s.Status == ssmtypes.SessionStatusTerminated || s.Status == ssmtypes.SessionStatusTerminating ||
+			s.Status == ssmtypes.SessionStatusFailed
 		found = found || awssdk.ToString(s.SessionId) == o.ID && !ended
 	})
 	return found, err

@@ -37,7 +37,10 @@ func connecting(t *testing.T, version string, tags map[string]string) (c *aws.Co
 	environOf(t, scratch)
 	backbone(t)
 	log = ssmplugin.Install(t, version)
-	in := &ec2.RunInstancesInput{ImageId: awssdk.String(launchImage), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), InstanceType: types.InstanceTypeG6Xlarge}
+	in := &ec2.RunInstancesInput{
+		ImageId: awssdk.String(launchImage), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
+		InstanceType: types.InstanceTypeG6Xlarge,
+	}
 	if len(tags) > 0 {
 		spec := types.TagSpecification{ResourceType: types.ResourceTypeInstance}
 		for k, v := range tags {
@@ -104,7 +107,8 @@ func TestTypedCommands(t *testing.T) {
 	} {
 		t.Setenv(ssmplugin.VariableVersion, tc.version)
 		o := opened(t, c, machine, aws.Way{})
-		if got := at(t, o); got.Document != "curfew-shell" || got.Target != machine || got.Reason != "curfew connect "+t.Name() {
+		if got := at(t, o); got.Document != "curfew-shell" || got.Target != machine ||
+			got.Reason != "curfew connect "+t.Name() {
 			t.Errorf("opened %+v", got)
 		}
 		var out bytes.Buffer
@@ -118,7 +122,8 @@ func TestTypedCommands(t *testing.T) {
 		if secret != (tc.version == ssmplugin.Old) {
 			t.Errorf("version %s has the token in its arguments: %v: %q", tc.version, secret, call.Args)
 		}
-		if call.Args[1] != launchRegion || call.Args[2] != "StartSession" || call.Args[3] != "" || !strings.Contains(call.Args[4], `"Target":"`+machine+`"`) || call.Args[5] != scratch.Wire.URL() {
+		if call.Args[1] != launchRegion || call.Args[2] != "StartSession" || call.Args[3] != "" ||
+			!strings.Contains(call.Args[4], `"Target":"`+machine+`"`) || call.Args[5] != scratch.Wire.URL() {
 			t.Errorf("the plugin got %q", call.Args)
 		}
 		if err := c.Close(t.Context(), launchRegion, o.ID); err != nil || at(t, o).Ended.IsZero() {
@@ -139,7 +144,9 @@ func lines(n int) string {
 // stream; neither is taken for success, and neither lasts.
 func TestPluginThatFails(t *testing.T) {
 	c, machine, _ := connecting(t, ssmplugin.New, nil)
-	for mode, want := range map[string]error{ssmplugin.Refuses: aws.ErrRefused, ssmplugin.Silent: aws.ErrRefused, ssmplugin.Hangs: aws.ErrStreamDead} {
+	for mode, want := range map[string]error{
+		ssmplugin.Refuses: aws.ErrRefused, ssmplugin.Silent: aws.ErrRefused, ssmplugin.Hangs: aws.ErrStreamDead,
+	} {
 		t.Setenv(ssmplugin.VariableMode, mode)
 		o := opened(t, c, machine, aws.Way{})
 		if mode == ssmplugin.Hangs { // as after the loss of the network
@@ -154,7 +161,8 @@ func TestPluginThatFails(t *testing.T) {
 	}
 	// A shell that the plugin refuses is an error too, although the plugin says nothing by its code.
 	t.Setenv(ssmplugin.VariableMode, ssmplugin.Refuses)
-	err := c.Attach(t.Context(), plugin(t), opened(t, c, machine, aws.Way{}), aws.Attachment{Environ: os.Environ(), Terminal: true})
+	err := c.Attach(t.Context(), plugin(t), opened(t, c, machine, aws.Way{}),
+		aws.Attachment{Environ: os.Environ(), Terminal: true})
 	if !errors.Is(err, aws.ErrRefused) || !strings.Contains(err.Error(), "the web socket was closed") {
 		t.Errorf("got %v", err)
 	}
@@ -193,11 +201,13 @@ func TestForwardedPort(t *testing.T) {
 	}()
 	port := far.Addr().(*net.TCPAddr).Port
 	o := opened(t, c, machine, aws.Way{SSH: port})
-	if got := at(t, o); got.Document != "AWS-StartSSHSession" || fmt.Sprint(got.Parameters["portNumber"]) != fmt.Sprint([]any{strconv.Itoa(port)}) {
+	if got := at(t, o); got.Document != "AWS-StartSSHSession" ||
+		fmt.Sprint(got.Parameters["portNumber"]) != fmt.Sprint([]any{strconv.Itoa(port)}) {
 		t.Errorf("opened %+v", got)
 	}
 	var out bytes.Buffer
-	if err := c.Attach(t.Context(), plugin(t), o, aws.Attachment{Environ: os.Environ(), Out: &out}); err != nil || !strings.HasSuffix(out.String(), "hello") {
+	if err := c.Attach(t.Context(), plugin(t), o, aws.Attachment{Environ: os.Environ(), Out: &out}); err != nil ||
+		!strings.HasSuffix(out.String(), "hello") {
 		t.Errorf("got %q, %v", out.String(), err)
 	}
 
@@ -264,7 +274,8 @@ func TestWhose(t *testing.T) {
 		t.Error(err)
 	}
 	// A machine that does not run takes no connection, and AWS says that nothing was opened.
-	if _, err := ec2.NewFromConfig(scratch.Config(launchRegion)).StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{machine}}); err != nil {
+	if _, err := ec2.NewFromConfig(scratch.Config(launchRegion)).StopInstances(t.Context(),
+		&ec2.StopInstancesInput{InstanceIds: []string{machine}}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Open(t.Context(), launchRegion, machine, aws.Way{}, "x")

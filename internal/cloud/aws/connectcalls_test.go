@@ -26,7 +26,9 @@ func TestOnlyConnectorsConnect(t *testing.T) {
 // in terraform/backbone is asked about.
 func TestConnectCallsAreAsked(t *testing.T) {
 	for _, c := range ConnectCalls {
-		if len(c.Actions) > 0 && !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool { return s.By == ByPerson && s.Service == c.Service && s.Name == c.Name }) {
+		if len(c.Actions) > 0 && !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool {
+			return s.By == ByPerson && s.Service == c.Service && s.Name == c.Name
+		}) {
 			t.Errorf("%s is not among the calls of people", c.API())
 		}
 	}

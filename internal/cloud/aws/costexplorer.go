@@ -67,7 +67,8 @@ func (p *place) keptBill(start, end time.Time) (accountBill, bool) {
 		return accountBill{}, false
 	}
 	var k keptBill
-	if err := json.Unmarshal(keeper.Bill(p.account.id), &k); err != nil || !k.Start.Equal(start) || !k.End.Equal(end) || k.Services == nil {
+	if err := json.Unmarshal(keeper.Bill(p.account.id), &k); err != nil || !k.Start.Equal(start) || !k.End.Equal(end) ||
+		k.Services == nil {
 		return accountBill{}, false
 	}
 	for _, v := range k.Services {
@@ -75,7 +76,9 @@ func (p *place) keptBill(start, end time.Time) (accountBill, bool) {
 			return accountBill{}, false
 		}
 	}
-	return accountBill{account: p.account.id, start: start, end: end, byService: k.Services, planned: k.Planned, reserved: k.Reserved}, true
+	return accountBill{
+		account: p.account.id, start: start, end: end, byService: k.Services, planned: k.Planned, reserved: k.Reserved,
+	}, true
 }
 
 // keep keeps an answer for the rest of the day.
@@ -89,7 +92,10 @@ func (p *place) keep(b accountBill) {
 		err = keeper.KeepBill(p.account.id, doc)
 	}
 	if err != nil {
-		p.scan.blind(inventory.BlindSpot{What: "Cost Explorer", Why: oneLine(err.Error()), Effect: "its answer is not kept: the next scan asks again, which costs $0.01"})
+		p.scan.blind(inventory.BlindSpot{
+			What: "Cost Explorer", Why: oneLine(err.Error()),
+			Effect: "its answer is not kept: the next scan asks again, which costs $0.01",
+		})
 	}
 }
 
@@ -97,19 +103,25 @@ func (p *place) keep(b accountBill) {
 // left out, so that several accounts add up. It asks once a day where answers are kept.
 func (p *place) billedCosts(ctx context.Context) {
 	end := p.now().Truncate(24 * time.Hour)
-	bill := accountBill{account: p.account.id, start: end.AddDate(0, 0, -billedDays), end: end, byService: map[string]*big.Rat{}}
+	bill := accountBill{
+		account: p.account.id, start: end.AddDate(0, 0, -billedDays), end: end, byService: map[string]*big.Rat{},
+	}
 	if kept, ok := p.keptBill(bill.start, end); ok {
 		p.billed(kept)
 		return
 	}
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := costsClient(p.reading).GetCostAndUsage(ctx, &costexplorer.GetCostAndUsageInput{
-			TimePeriod:  &types.DateInterval{Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly))},
+			TimePeriod: &types.DateInterval{
+				Start: awssdk.String(bill.start.Format(time.DateOnly)), End: awssdk.String(end.Format(time.DateOnly)),
+			},
 			Granularity: types.GranularityMonthly,
 			Metrics:     []string{costMetric},
 			GroupBy: []types.GroupDefinition{{Type: types.GroupDefinitionTypeDimension, Key: awssdk.String("SERVICE")},
 				{Type: types.GroupDefinitionTypeDimension, Key: awssdk.String("RECORD_TYPE")}},
-			Filter:        &types.Expression{Dimensions: &types.DimensionValues{Key: types.DimensionLinkedAccount, Values: []string{p.account.id}}},
+			Filter: &types.Expression{
+				Dimensions: &types.DimensionValues{Key: types.DimensionLinkedAccount, Values: []string{p.account.id}},
+			},
 			NextPageToken: token,
 		})
 		if err != nil {
@@ -187,7 +199,8 @@ func (s *scan) sharedCommitments() {
 		}
 		s.commitments = false
 		s.blind(inventory.BlindSpot{What: what + " that cover machines of " + b.account,
-			Why: "the bill shows them, the account's list does not: another account of the organization holds them", Effect: "savings on machines are upper bounds"})
+			Why:    "the bill shows them, the account's list does not: another account of the organization holds them",
+			Effect: "savings on machines are upper bounds"})
 	}
 }
 
@@ -218,7 +231,9 @@ func (s *scan) total(accounts int) (*round.Billed, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", service, err)
 		}
-		out.ByService = append(out.ByService, round.ServiceCost{Service: service, Cost: cost, NotCovered: s.notCovered(service)})
+		out.ByService = append(out.ByService, round.ServiceCost{
+			Service: service, Cost: cost, NotCovered: s.notCovered(service),
+		})
 		if out.Total, err = out.Total.Add(cost); err != nil {
 			return nil, err
 		}

@@ -48,7 +48,9 @@ func (a *Actions) Creator(ctx context.Context, r *inventory.Resource) (string, e
 
 func (p *place) creator(ctx context.Context, r *inventory.Resource) (string, error) {
 	in := &cloudtrail.LookupEventsInput{MaxResults: awssdk.Int32(50),
-		LookupAttributes: []types.LookupAttribute{{AttributeKey: types.LookupAttributeKeyResourceName, AttributeValue: &r.ID}}}
+		LookupAttributes: []types.LookupAttribute{
+			{AttributeKey: types.LookupAttributeKeyResourceName, AttributeValue: &r.ID},
+		}}
 	for range trailPages {
 		out, err := trailClient(p.reading).LookupEvents(ctx, in)
 		if err != nil {

@@ -40,8 +40,14 @@ func TestCreator(t *testing.T) {
 		{"a machine", [][]map[string]any{{event("RunInstances", machine)}}, "", 1},
 		{"a service", [][]map[string]any{{event("RunInstances", scaling)}}, "", 1},
 		{"the account itself", [][]map[string]any{{event("RunInstances", owner)}}, "", 1},
-		{"who only stopped and started it", [][]map[string]any{{event("StartInstances", ana), event("StopInstances", ana)}}, "", 1},
-		{"an event of an older page", [][]map[string]any{{event("StopInstances", signed)}, {}, {event("RunInstances", ana)}}, "ana", 3},
+		{
+			"who only stopped and started it",
+			[][]map[string]any{{event("StartInstances", ana), event("StopInstances", ana)}}, "", 1,
+		},
+		{
+			"an event of an older page",
+			[][]map[string]any{{event("StopInstances", signed)}, {}, {event("RunInstances", ana)}}, "ana", 3,
+		},
 		{"too many pages", [][]map[string]any{{}, {}, {}, {}, {event("RunInstances", ana)}}, "", 4},
 		{"what is no event", [][]map[string]any{{{"EventName": "RunInstances", "CloudTrailEvent": "null"}}}, "", 1},
 	} {
@@ -50,10 +56,12 @@ func TestCreator(t *testing.T) {
 			endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".LookupEvents") {
-					fmt.Fprint(w, "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>")
+					fmt.Fprint(w,
+						"<GetCallerIdentityResponse><GetCallerIdentityResult><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>")
 					return
 				}
-				if !strings.Contains(string(body), `"AttributeKey":"ResourceName"`) || !strings.Contains(string(body), `"AttributeValue":"i-0abc"`) {
+				if !strings.Contains(string(body), `"AttributeKey":"ResourceName"`) ||
+					!strings.Contains(string(body), `"AttributeValue":"i-0abc"`) {
 					t.Errorf("asked for %s", body)
 				}
 				answer := map[string]any{"Events": tc.pages[asked]}
@@ -67,7 +75,9 @@ func TestCreator(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := c.Actions().Creator(t.Context(), &inventory.Resource{ID: "i-0abc", Kind: inventory.KindInstance, Cloud: "aws", Account: "123456789012", Region: "us-east-1"})
+			got, err := c.Actions().Creator(t.Context(), &inventory.Resource{
+				ID: "i-0abc", Kind: inventory.KindInstance, Cloud: "aws", Account: "123456789012", Region: "us-east-1",
+			})
 			if err != nil || got != tc.want || asked != tc.asked {
 				t.Errorf("it was made by %q after %d pages, %v; want %q after %d", got, asked, err, tc.want, tc.asked)
 			}
@@ -76,7 +86,8 @@ func TestCreator(t *testing.T) {
 	t.Run("that is not readable", func(t *testing.T) {
 		endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Amz-Target") == "" {
-				fmt.Fprint(w, "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>")
+				fmt.Fprint(w,
+					"<GetCallerIdentityResponse><GetCallerIdentityResult><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>")
 				return
 			}
 			w.Header().Set("X-Amzn-ErrorType", "AccessDeniedException")
@@ -87,7 +98,9 @@ func TestCreator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Actions().Creator(t.Context(), &inventory.Resource{ID: "i-0abc", Kind: inventory.KindInstance, Cloud: "aws", Account: "123456789012", Region: "us-east-1"}); !errors.Is(err, inventory.ErrDenied) {
+		if _, err := c.Actions().Creator(t.Context(), &inventory.Resource{
+			ID: "i-0abc", Kind: inventory.KindInstance, Cloud: "aws", Account: "123456789012", Region: "us-east-1",
+		}); !errors.Is(err, inventory.ErrDenied) {
 			t.Errorf("got %v, want ErrDenied", err)
 		}
 	})

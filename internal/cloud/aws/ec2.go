@@ -126,7 +126,8 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	}
 	for _, m := range i.BlockDeviceMappings {
 		if m.Ebs != nil {
-			d.Disks = append(d.Disks, inventory.Disk{VolumeID: awssdk.ToString(m.Ebs.VolumeId), DeleteOnTermination: awssdk.ToBool(m.Ebs.DeleteOnTermination),
+			d.Disks = append(d.Disks, inventory.Disk{
+				VolumeID: awssdk.ToString(m.Ebs.VolumeId), DeleteOnTermination: awssdk.ToBool(m.Ebs.DeleteOnTermination),
 				Device: awssdk.ToString(m.DeviceName), Root: isRoot(i, m)})
 		}
 	}
@@ -160,7 +161,8 @@ func lentAddresses(i types.Instance) (n int64) {
 // spotted maps a machine, and notes of which spot request it is.
 func (p *place) spotted(i types.Instance, requests map[string]*inventory.Instance) *inventory.Resource {
 	r := p.instance(i)
-	if id := awssdk.ToString(i.SpotInstanceRequestId); id != "" && i.InstanceLifecycle == types.InstanceLifecycleTypeSpot {
+	if id := awssdk.ToString(i.SpotInstanceRequestId); id != "" &&
+		i.InstanceLifecycle == types.InstanceLifecycleTypeSpot {
 		requests[id] = r.Detail.(*inventory.Instance)
 	}
 	return r
@@ -274,7 +276,8 @@ func ec2Tags(tags []types.Tag) map[string]string {
 
 func (p *place) images(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := ec2Client(p.reading).DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"self"}, IncludeDeprecated: awssdk.Bool(true),
+		out, err := ec2Client(p.reading).DescribeImages(ctx, &ec2.DescribeImagesInput{
+			Owners: []string{"self"}, IncludeDeprecated: awssdk.Bool(true),
 			IncludeDisabled: awssdk.Bool(true), MaxResults: awssdk.Int32(imagesPage), NextToken: token})
 		if err != nil {
 			return nil, err
@@ -379,7 +382,8 @@ const (
 // "Public IPv4 address".) Pools of IPAM may hold either kind.
 func ownPool(a types.Address) bool {
 	pool := awssdk.ToString(a.PublicIpv4Pool)
-	return (pool != "" && pool != amazonPool && !strings.HasPrefix(pool, ipamPool)) || awssdk.ToString(a.CustomerOwnedIpv4Pool) != ""
+	return (pool != "" && pool != amazonPool && !strings.HasPrefix(pool, ipamPool)) ||
+		awssdk.ToString(a.CustomerOwnedIpv4Pool) != ""
 }
 
 func (p *place) natGateways(ctx context.Context) {

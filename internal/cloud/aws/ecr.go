@@ -69,7 +69,8 @@ func (p *place) repository(ctx context.Context, repo types.Repository) *inventor
 	})
 	switch {
 	case err == nil:
-		d.LifecyclePolicy, d.LifecycleDocument = inventory.Known(true), inventory.Known(awssdk.ToString(lifecycle.LifecyclePolicyText))
+		d.LifecyclePolicy, d.LifecycleDocument = inventory.Known(true), inventory.Known(
+			awssdk.ToString(lifecycle.LifecyclePolicyText))
 	case is(err, "LifecyclePolicyNotFoundException"):
 		d.LifecyclePolicy, d.LifecycleDocument = inventory.Known(false), inventory.Known("")
 	default:

@@ -48,11 +48,14 @@ func (p *place) loadBalancers(ctx context.Context) {
 	for _, b := range found {
 		arn := awssdk.ToString(b.LoadBalancerArn)
 		r := p.resource(inventory.KindLoadBalancer, arn)
-		r.Name, r.Type, r.CreatedAt, r.Tags = awssdk.ToString(b.LoadBalancerName), string(b.Type), utc(b.CreatedTime), tags[arn]
+		r.Name, r.Type, r.CreatedAt, r.Tags = awssdk.ToString(b.LoadBalancerName), string(b.Type), utc(
+			b.CreatedTime), tags[arn]
 		if b.State != nil {
 			r.State = map[types.LoadBalancerStateEnum]inventory.State{
-				types.LoadBalancerStateEnumActive: inventory.StateAvailable, types.LoadBalancerStateEnumActiveImpaired: inventory.StateAvailable,
-				types.LoadBalancerStateEnumProvisioning: inventory.StatePending, types.LoadBalancerStateEnumFailed: inventory.StateFailed,
+				types.LoadBalancerStateEnumActive:         inventory.StateAvailable,
+				types.LoadBalancerStateEnumActiveImpaired: inventory.StateAvailable,
+				types.LoadBalancerStateEnumProvisioning:   inventory.StatePending,
+				types.LoadBalancerStateEnumFailed:         inventory.StateFailed,
 			}[b.State.Code]
 		}
 		d := &inventory.LoadBalancer{}
@@ -152,7 +155,9 @@ func (p *place) balancerTags(ctx context.Context, arns []string) map[string]map[
 			continue
 		}
 		for _, d := range out.TagDescriptions {
-			tags[awssdk.ToString(d.ResourceArn)] = tagged(d.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
+			tags[awssdk.ToString(d.ResourceArn)] = tagged(d.Tags, func(t types.Tag) (*string, *string) {
+				return t.Key, t.Value
+			})
 		}
 	}
 	return tags
@@ -187,9 +192,10 @@ func (p *place) classicLoadBalancers(ctx context.Context) {
 		r.Detail = d
 		if len(b.Instances) == 0 {
 			d.HealthyTargets = inventory.Known(0)
-		} else if out, err := classicClient(p.reading).DescribeInstanceHealth(ctx, &elasticloadbalancing.DescribeInstanceHealthInput{
-			LoadBalancerName: b.LoadBalancerName,
-		}); err == nil {
+		} else if out, err := classicClient(p.reading).DescribeInstanceHealth(ctx,
+			&elasticloadbalancing.DescribeInstanceHealthInput{
+				LoadBalancerName: b.LoadBalancerName,
+			}); err == nil {
 			healthy := 0
 			for _, s := range out.InstanceStates {
 				if awssdk.ToString(s.State) != "OutOfService" {
@@ -205,7 +211,8 @@ func (p *place) classicLoadBalancers(ctx context.Context) {
 }
 
 // classicTags reads the tags of classic load balancers by name.
-func (p *place) classicTags(ctx context.Context, found []classictypes.LoadBalancerDescription) map[string]map[string]string {
+func (p *place) classicTags(ctx context.Context,
+	found []classictypes.LoadBalancerDescription) map[string]map[string]string {
 	tags := map[string]map[string]string{}
 	for chunk := range slices.Chunk(found, tagsPerCall) {
 		names := make([]string, len(chunk))
@@ -222,7 +229,9 @@ func (p *place) classicTags(ctx context.Context, found []classictypes.LoadBalanc
 			continue
 		}
 		for _, d := range out.TagDescriptions {
-			tags[awssdk.ToString(d.LoadBalancerName)] = tagged(d.Tags, func(t classictypes.Tag) (*string, *string) { return t.Key, t.Value })
+			tags[awssdk.ToString(d.LoadBalancerName)] = tagged(d.Tags, func(t classictypes.Tag) (*string, *string) {
+				return t.Key, t.Value
+			})
 		}
 	}
 	return tags

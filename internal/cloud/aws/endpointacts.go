@@ -21,7 +21,8 @@ type replicas struct {
 
 // replicasNow reads an endpoint and the machines behind it. It refuses an endpoint of
 // several variants, because the request names none, and one without machines.
-func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.DescribeEndpointOutput, now replicas, wanted int32, err error) {
+func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.DescribeEndpointOutput, now replicas,
+	wanted int32, err error) {
 	if _, err = s.endpointNow(ctx, name); err != nil {
 		return nil, now, 0, err
 	}
@@ -31,7 +32,8 @@ func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.Des
 		return nil, now, 0, failed("read endpoint "+name, err)
 	}
 	if len(out.ProductionVariants) != 1 || len(out.ShadowProductionVariants) > 0 {
-		return nil, now, 0, refusal("unknown", "endpoint %s has %d variants: which of them is meant is not known", name, len(out.ProductionVariants)+len(out.ShadowProductionVariants))
+		return nil, now, 0, refusal("unknown", "endpoint %s has %d variants: which of them is meant is not known", name,
+			len(out.ProductionVariants)+len(out.ShadowProductionVariants))
 	}
 	v := out.ProductionVariants[0]
 	if v.CurrentInstanceCount == nil || v.CurrentServerlessConfig != nil {
@@ -74,14 +76,16 @@ func planEndpointScale(ctx context.Context, s *site, r *inventory.Resource, do p
 	case do.To < 1:
 		return nil, refusal("at-minimum", "endpoint %s has to keep one machine; deleting it ends the last", r.ID)
 	case do.To >= int(now.Count) || do.To >= int(wanted):
-		return nil, refusal("nothing-to-do", "endpoint %s has %d machines already; this only makes endpoints smaller", r.ID, now.Count)
+		return nil, refusal("nothing-to-do", "endpoint %s has %d machines already; this only makes endpoints smaller", r.ID,
+			now.Count)
 	}
-	want := replicas{Variant: now.Variant, Count: int32(do.To)} //nolint:gosec // it is less than an int32
+	want := replicas{Variant: now.Variant, Count: int32(do.To)}
 	return []action.Step{{Name: stepScale, Params: encoded(want), Undo: encoded(now)}}, nil
 }
 
 // replicating reads a task's endpoint, and what it is to become.
-func (s *site) replicating(ctx context.Context, t action.Task) (out *sagemaker.DescribeEndpointOutput, now, want, was replicas, wanted int32, err error) {
+func (s *site) replicating(ctx context.Context, t action.Task) (out *sagemaker.DescribeEndpointOutput, now, want,
+	was replicas, wanted int32, err error) {
 	if want, err = decoded[replicas](t, t.Step.Params); err != nil {
 		return nil, now, want, was, 0, err
 	}
@@ -103,14 +107,18 @@ func scaleEndpoint(ctx context.Context, s *site, t action.Task) (string, error) 
 		return "", err
 	}
 	if now != was {
-		return "", refusal("changed", "endpoint %s has %d machines in variant %s: another size than when this was planned", t.Ref.ID, now.Count, now.Variant)
+		return "", refusal("changed", "endpoint %s has %d machines in variant %s: another size than when this was planned",
+			t.Ref.ID, now.Count, now.Variant)
 	}
 	return "", s.replicate(ctx, t.Ref.ID, want)
 }
 
 func (s *site) replicate(ctx context.Context, name string, to replicas) error {
-	_, err := sagemakerClient(s.acting).UpdateEndpointWeightsAndCapacities(ctx, &sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &name,
-		DesiredWeightsAndCapacities: []types.DesiredWeightAndCapacity{{VariantName: &to.Variant, DesiredInstanceCount: &to.Count}}})
+	_, err := sagemakerClient(s.acting).UpdateEndpointWeightsAndCapacities(ctx,
+		&sagemaker.UpdateEndpointWeightsAndCapacitiesInput{EndpointName: &name,
+			DesiredWeightsAndCapacities: []types.DesiredWeightAndCapacity{
+				{VariantName: &to.Variant, DesiredInstanceCount: &to.Count},
+			}})
 	return failed("scale endpoint "+name, err)
 }
 
@@ -144,7 +152,8 @@ func restoreEndpoint(ctx context.Context, s *site, t action.Task) error {
 		return err
 	}
 	if now != want {
-		return refusal("changed", "endpoint %s was changed by another user or service: it has %d machines", t.Ref.ID, now.Count)
+		return refusal("changed", "endpoint %s was changed by another user or service: it has %d machines", t.Ref.ID,
+			now.Count)
 	}
 	return s.replicate(ctx, t.Ref.ID, was)
 }

@@ -25,7 +25,9 @@ func (e *apiError) ErrorFault() smithy.ErrorFault { return smithy.FaultUnknown }
 
 // answered wraps an error in an HTTP answer, as the SDK does.
 func answered(status int, err error) error {
-	return fmt.Errorf("operation error: %w", &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}}, Err: err})
+	return fmt.Errorf("operation error: %w", &smithyhttp.ResponseError{
+		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}}, Err: err,
+	})
 }
 
 func TestReasons(t *testing.T) {
@@ -35,19 +37,46 @@ func TestReasons(t *testing.T) {
 		kind         error
 		code, detail string
 	}{
-		{name: "denied", err: answered(403, &apiError{"AccessDeniedException", "User: x is not\n authorized"}), kind: inventory.ErrDenied,
+		{
+			name: "denied", err: answered(403, &apiError{"AccessDeniedException", "User: x is not\n authorized"}),
+			kind: inventory.ErrDenied,
 			code: "AccessDeniedException", detail: "User: x is not authorized"},
-		{name: "denied in EC2's words", err: answered(403, &apiError{"UnauthorizedOperation", "no"}), kind: inventory.ErrDenied, code: "UnauthorizedOperation", detail: "no"},
-		{name: "throttled", err: answered(400, &apiError{"ThrottlingException", "Rate exceeded"}), kind: inventory.ErrThrottled, code: "ThrottlingException", detail: "Rate exceeded"},
-		{name: "expired", err: answered(400, &apiError{"ExpiredTokenException", "too old"}), kind: inventory.ErrUnauthenticated, code: "ExpiredTokenException", detail: "too old"},
-		{name: "forbidden without a code", err: answered(403, errors.New("?")), kind: inventory.ErrDenied, code: "HTTP 403", detail: "the answer is not the service's"},
-		{name: "an HTML page", err: answered(500, &smithy.DeserializationError{Err: errors.New("invalid character '<'")}), kind: inventory.ErrUnavailable,
+		{
+			name: "denied in EC2's words", err: answered(403, &apiError{"UnauthorizedOperation", "no"}),
+			kind: inventory.ErrDenied, code: "UnauthorizedOperation", detail: "no",
+		},
+		{
+			name: "throttled", err: answered(400, &apiError{"ThrottlingException", "Rate exceeded"}),
+			kind: inventory.ErrThrottled, code: "ThrottlingException", detail: "Rate exceeded",
+		},
+		{
+			name: "expired", err: answered(400, &apiError{"ExpiredTokenException", "too old"}),
+			kind: inventory.ErrUnauthenticated, code: "ExpiredTokenException", detail: "too old",
+		},
+		{
+			name: "forbidden without a code", err: answered(403, errors.New("?")), kind: inventory.ErrDenied,
+			code: "HTTP 403", detail: "the answer is not the service's",
+		},
+		{
+			name: "an HTML page", err: answered(500, &smithy.DeserializationError{Err: errors.New("invalid character '<'")}),
+			kind: inventory.ErrUnavailable,
 			code: "HTTP 500", detail: "the answer is not the service's"},
-		{name: "not offered", err: answered(400, &apiError{"InvalidAction", "no such action"}), kind: inventory.ErrUnavailable, code: "InvalidAction", detail: "no such action"},
-		{name: "no host", err: fmt.Errorf("send: %w", &net.DNSError{Err: "no such host", Name: "fsx.nowhere.amazonaws.com"}), kind: inventory.ErrUnavailable,
+		{
+			name: "not offered", err: answered(400, &apiError{"InvalidAction", "no such action"}),
+			kind: inventory.ErrUnavailable, code: "InvalidAction", detail: "no such action",
+		},
+		{
+			name: "no host", err: fmt.Errorf("send: %w", &net.DNSError{Err: "no such host", Name: "fsx.nowhere.amazonaws.com"}),
+			kind: inventory.ErrUnavailable,
 			code: "Unreachable", detail: "there is no host fsx.nowhere.amazonaws.com"},
-		{name: "endless list", err: errRepeated, kind: inventory.ErrUnavailable, code: "IncompleteList", detail: "the list repeats a page"},
-		{name: "anything else", err: fmt.Errorf("a: %w", errors.New("b")), kind: inventory.ErrUnavailable, code: "Unavailable", detail: "b"},
+		{
+			name: "endless list", err: errRepeated, kind: inventory.ErrUnavailable, code: "IncompleteList",
+			detail: "the list repeats a page",
+		},
+		{
+			name: "anything else", err: fmt.Errorf("a: %w", errors.New("b")), kind: inventory.ErrUnavailable,
+			code: "Unavailable", detail: "b",
+		},
 	} {
 		code, detail := reason(tc.err)
 		if code != tc.code || detail != tc.detail {

@@ -61,7 +61,8 @@ func TestReadsAllPagesOfAFleet(t *testing.T) {
 	for n := range f.Machines {
 		r := machines[f.InstanceID(n)]
 		w := o.Windows[r.Ref()]
-		if w == nil || len(w.GPUs) != 1 || w.GPUs[0].Stats(usage.GPUUtil) == nil || w.Coverage(w.GPUs[0].Stats(usage.GPUUtil)) < 0.99 {
+		if w == nil || len(w.GPUs) != 1 || w.GPUs[0].Stats(usage.GPUUtil) == nil ||
+			w.Coverage(w.GPUs[0].Stats(usage.GPUUtil)) < 0.99 {
 			t.Fatalf("machine %d was not measured", n)
 		}
 		if idle := w.GPUs[0].Stats(usage.GPUUtil).Max == 0; idle != f.Idle(n) {
@@ -80,7 +81,10 @@ func BenchmarkRecheckOfAFleet(b *testing.B) {
 	c, s := fleetCloud(b, f)
 	var refs []inventory.Ref
 	for n := range 100 {
-		refs = append(refs, inventory.Ref{Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindInstance, ID: f.InstanceID(n * 100)})
+		refs = append(refs, inventory.Ref{
+			Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1", Kind: inventory.KindInstance,
+			ID: f.InstanceID(n * 100),
+		})
 	}
 	for b.Loop() {
 		s.Recorder.Reset()
@@ -89,7 +93,9 @@ func BenchmarkRecheckOfAFleet(b *testing.B) {
 			b.Fatalf("%d resources, %d windows, %+v, %v", len(seen.Resources), len(seen.Windows), seen.BlindSpots, err)
 		}
 	}
-	for _, call := range []string{"ec2:DescribeInstances", "ec2:DescribeInstanceAttribute", "cloudwatch:ListMetrics", "cloudwatch:GetMetricData"} {
+	for _, call := range []string{
+		"ec2:DescribeInstances", "ec2:DescribeInstanceAttribute", "cloudwatch:ListMetrics", "cloudwatch:GetMetricData",
+	} {
 		b.ReportMetric(float64(s.Recorder.Count(call)), call[strings.Index(call, ":")+1:]+"/op")
 	}
 }
@@ -150,7 +156,9 @@ func TestAllOfAMachineOrNothing(t *testing.T) {
 		t.Fatalf("%d machines in %d calls", len(whole), s.Recorder.Count("cloudwatch:GetMetricData"))
 	}
 	for after := range 4 {
-		remove := s.Inject(wire.Fault{Service: "cloudwatch", Operation: "GetMetricData", Kind: wire.NotOffered, After: after, Times: 1})
+		remove := s.Inject(wire.Fault{
+			Service: "cloudwatch", Operation: "GetMetricData", Kind: wire.NotOffered, After: after, Times: 1,
+		})
 		some := tallied{}
 		m, err := c.Measure(t.Context(), listed.Resources, iv, some.open)
 		remove()
@@ -158,7 +166,8 @@ func TestAllOfAMachineOrNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		lost := f.Machines - len(some)
-		if want := fmt.Sprintf("for %d machines", lost); lost < 5 || lost > 20 || len(m.BlindSpots) != 1 || !strings.Contains(m.BlindSpots[0].Effect, want) {
+		if want := fmt.Sprintf("for %d machines", lost); lost < 5 || lost > 20 || len(m.BlindSpots) != 1 ||
+			!strings.Contains(m.BlindSpots[0].Effect, want) {
 			t.Errorf("%d machines were lost with one call, and the blind spots are %+v", lost, m.BlindSpots)
 		}
 		for ref, n := range some {
@@ -174,13 +183,15 @@ func TestAllOfAMachineOrNothing(t *testing.T) {
 func TestMeasuresWithoutAList(t *testing.T) {
 	f := wire.Fleet{Machines: 1, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	c, s := fleetCloud(t, f)
-	own := inventory.Resource{ID: f.InstanceID(0), Kind: inventory.KindInstance, Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1",
+	own := inventory.Resource{
+		ID: f.InstanceID(0), Kind: inventory.KindInstance, Cloud: "aws", Account: wire.DefaultAccount, Region: "us-east-1",
 		Type: "g6.2xlarge", State: inventory.StateRunning, Detail: &inventory.Instance{}}
 	foreign := own
 	foreign.Account = "999999999999"
 	for range 2 {
 		got := tallied{}
-		m, err := c.Measure(t.Context(), []*inventory.Resource{&own, &foreign}, usage.Interval{From: f.Now.Add(-time.Hour), To: f.Now}, got.open)
+		m, err := c.Measure(t.Context(), []*inventory.Resource{&own, &foreign},
+			usage.Interval{From: f.Now.Add(-time.Hour), To: f.Now}, got.open)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,8 @@ func (*slowError) ConnectionError() bool { return true }
 
 // attempted makes one try of a call, which is given up when its answer takes too long. The
 // content of an object is read afterwards, and may take as long as it goes on.
-func attempted(ctx context.Context, timeout time.Duration, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+func attempted(ctx context.Context, timeout time.Duration, in middleware.FinalizeInput,
+	next middleware.FinalizeHandler) (
 	out middleware.FinalizeOutput, meta middleware.Metadata, err error,
 ) {
 	bounded, end := context.WithCancel(ctx)
@@ -175,7 +176,8 @@ func root(text string) string {
 // unclear is what is known after an answer without the resource that was asked for by its
 // name: nothing. The service has a word of its own for what is not there.
 func unclear(attempt string) error {
-	return fmt.Errorf("%s: %w: the answer does not hold it, and does not say that it is gone", attempt, inventory.ErrUnavailable)
+	return fmt.Errorf("%s: %w: the answer does not hold it, and does not say that it is gone", attempt,
+		inventory.ErrUnavailable)
 }
 
 // twice asks again for what is not there: only what is missing twice is gone.

@@ -54,7 +54,8 @@ func TestSpeaks(t *testing.T) {
 func TestATryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		never := middleware.FinalizeHandlerFunc(func(ctx context.Context, _ middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		never := middleware.FinalizeHandlerFunc(func(ctx context.Context, _ middleware.FinalizeInput) (
+			middleware.FinalizeOutput, middleware.Metadata, error) {
 			<-ctx.Done()
 			return middleware.FinalizeOutput{}, middleware.Metadata{}, ctx.Err()
 		})

@@ -58,11 +58,18 @@ func signalOf(name string) (signal usage.Signal, scale float64, ok bool) {
 // The families that tell how busy a GPU is, best first, and those that tell more.
 var (
 	busyFamilies = []family{
-		{metrics: []string{"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw"}},
+		{
+			metrics: []string{
+				"nvidia_smi_utilization_gpu", "nvidia_smi_memory_used", "nvidia_smi_memory_total", "nvidia_smi_power_draw",
+			},
+		},
 		{metrics: []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
 		{metrics: []string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
 		{metrics: []string{"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}},
-		{namespace: insights, metrics: []string{"node_gpu_utilization", "node_gpu_memory_used", "node_gpu_memory_total", "node_gpu_power_draw"}},
+		{
+			namespace: insights,
+			metrics:   []string{"node_gpu_utilization", "node_gpu_memory_used", "node_gpu_memory_total", "node_gpu_power_draw"},
+		},
 		{namespace: insights, metrics: []string{"node_neuroncore_utilization"}, cores: true},
 	}
 	deepFamilies = []family{
@@ -115,7 +122,8 @@ func (m *meters) gpus(ctx context.Context, machines []*subject) {
 		op := index["cloudwatch:ListMetrics"]
 		code, _ := reason(err)
 		m.place.scan.leaveUnmeasured(maps.Values(byID), code+": "+op.API())
-		m.place.explain(ctx, op, err, fmt.Sprintf("%s: of %s only what the agent publishes for the machine as a whole", op.Effect, plain.Count(len(byID), "GPU machine")))
+		m.place.explain(ctx, op, err, fmt.Sprintf("%s: of %s only what the agent publishes for the machine as a whole",
+			op.Effect, plain.Count(len(byID), "GPU machine")))
 		for _, s := range machines {
 			m.gpuFamily(s, busyFamilies[0], gpuSources{"": {{agentNamespace, "", dims("InstanceId", s.resource.ID)}}})
 		}
@@ -157,7 +165,8 @@ func bestFamily(found []map[string]gpuSources, machine string) int {
 }
 
 // discover lists which GPUs of which machines each family has.
-func (m *meters) discover(ctx context.Context, families []family, machines map[string]*inventory.Resource) ([]map[string]gpuSources, error) {
+func (m *meters) discover(ctx context.Context, families []family, machines map[string]*inventory.Resource) (
+	[]map[string]gpuSources, error) {
 	found := make([]map[string]gpuSources, len(families))
 	for i, f := range families {
 		found[i] = map[string]gpuSources{}
@@ -232,7 +241,9 @@ func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
 // dividedModels begin the names of GPUs that can be divided into MIG instances.
 //
 // Source: NVIDIA Multi-Instance GPU user guide, "Supported GPUs".
-var dividedModels = []string{"A100", "A30", "H100", "H200", "H20", "GH200", "B200", "B300", "GB200", "GB300", "RTX-PRO-6000", "RTX-PRO-5000"}
+var dividedModels = []string{
+	"A100", "A30", "H100", "H200", "H20", "GH200", "B200", "B300", "GB200", "GB300", "RTX-PRO-6000", "RTX-PRO-5000",
+}
 
 // dividable says whether a GPU may be divided into MIG instances; one of an unknown model may.
 func dividable(model string) bool {
@@ -272,8 +283,10 @@ func (s *subject) undivided(gpu string, metrics []metric) {
 var (
 	machineDimensions = []string{"instanceid", "instance_id", "instance"}
 	hostDimensions    = []string{"hostname", "host", "nodename", "node"}
-	gpuDimensions     = []string{"index", "gpu", "gpu_index", "minor_number", "gpudevice", "neurondevice", "device", "uuid", "gpu_uuid"}
-	partDimension     = "gpu_i_id"
+	gpuDimensions     = []string{
+		"index", "gpu", "gpu_index", "minor_number", "gpudevice", "neurondevice", "device", "uuid", "gpu_uuid",
+	}
+	partDimension = "gpu_i_id"
 )
 
 // partOf stands between a GPU and a MIG instance of it, in the name of the latter.

@@ -85,9 +85,11 @@ func planMember(ctx context.Context, s *site, r *inventory.Resource, do policy.D
 
 func (s *site) planSize(ctx context.Context, g types.AutoScalingGroup, do policy.Do) ([]action.Step, error) {
 	name, now := awssdk.ToString(g.AutoScalingGroupName), groupSizeOf(g)
-	want := groupParams{Group: name, groupSize: groupSize{Desired: int32(min(max(do.To, -1), 1<<30)), Min: now.Min}, End: do.Members} //nolint:gosec // it is bounded
+	want := groupParams{
+		Group: name, groupSize: groupSize{Desired: int32(min(max(do.To, -1), 1<<30)), Min: now.Min}, End: do.Members,
+	}
 	if len(do.Members) > 0 {
-		want.Desired = now.Desired - int32(len(do.Members)) //nolint:gosec // a group has few machines
+		want.Desired = now.Desired - int32(len(do.Members))
 	} else {
 		want.Min = min(now.Min, want.Desired)
 	}
@@ -95,9 +97,11 @@ func (s *site) planSize(ctx context.Context, g types.AutoScalingGroup, do policy
 	case awssdk.ToString(g.Status) != "":
 		return nil, refusal("gone", "group %s is being deleted", name)
 	case !countsMachines(g):
-		return nil, refusal("unknown", "how many machines the size of group %s stands for is not known: it counts by weights or by what they have", name)
+		return nil, refusal("unknown",
+			"how many machines the size of group %s stands for is not known: it counts by weights or by what they have", name)
 	case want.Desired >= now.Desired:
-		return nil, refusal("nothing-to-do", "group %s wants %d machines already; this only makes groups smaller", name, now.Desired)
+		return nil, refusal("nothing-to-do", "group %s wants %d machines already; this only makes groups smaller", name,
+			now.Desired)
 	case want.Desired < want.Min || want.Desired < 0:
 		return nil, refusal("at-minimum", "group %s has to keep %d machines: lower its minimum first", name, now.Min)
 	}
@@ -125,7 +129,8 @@ func (s *site) mayShrink(ctx context.Context, g types.AutoScalingGroup, want gro
 		switch {
 		case len(want.End) > 0 && !named:
 		case named && i.LifecycleState != types.LifecycleStateInService:
-			return refusal("state", "machine %s of group %s is %s: only one in service is ended", id, want.Group, i.LifecycleState)
+			return refusal("state", "machine %s of group %s is %s: only one in service is ended", id, want.Group,
+				i.LifecycleState)
 		case awssdk.ToBool(i.ProtectedFromScaleIn) && named:
 			return refusal("protected", "machine %s is protected from scale-in in group %s", id, want.Group)
 		case !awssdk.ToBool(i.ProtectedFromScaleIn):
@@ -137,7 +142,8 @@ func (s *site) mayShrink(ctx context.Context, g types.AutoScalingGroup, want gro
 	case len(want.End) > 0 && len(candidates) < len(want.End):
 		return refusal("changed", "not all of %s are machines of group %s", strings.Join(want.End, ", "), want.Group)
 	case len(g.Instances) > 0 && len(candidates) < ends:
-		return refusal("protected", "%d machines of group %s would end, and only %d are not protected from scale-in", ends, want.Group, len(candidates))
+		return refusal("protected", "%d machines of group %s would end, and only %d are not protected from scale-in", ends,
+			want.Group, len(candidates))
 	case len(candidates) == 0:
 		return nil
 	}
@@ -156,7 +162,9 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 		for _, i := range reservation.Instances {
 			found++
 			id := awssdk.ToString(i.InstanceId)
-			others := slices.DeleteFunc(slices.Clone(i.Tags), func(t ec2types.Tag) bool { return awssdk.ToString(t.Key) == groupTag })
+			others := slices.DeleteFunc(slices.Clone(i.Tags), func(t ec2types.Tag) bool {
+				return awssdk.ToString(t.Key) == groupTag
+			})
 			if err := unmanaged("machine", id, i.Operator, others); err != nil {
 				return err
 			}
@@ -167,7 +175,8 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 				return refusal("protected", "machine %s is, or may be, protected against termination", id)
 			}
 			if disks := unsaved(i, do); len(disks) > 0 {
-				return refusal("unsaved-disk", "%s would be deleted with machine %s of the group: declare them scratch", strings.Join(disks, ", "), id)
+				return refusal("unsaved-disk", "%s would be deleted with machine %s of the group: declare them scratch",
+					strings.Join(disks, ", "), id)
 			}
 			if do.LosesInstanceStore() {
 				continue
@@ -176,7 +185,8 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 			case err != nil:
 				return unanswered(ctx, "whether "+string(i.InstanceType)+" has instance-store disks", err)
 			case local:
-				return refusal("unsaved-disk", "data on the instance-store disks of machine %s would be lost: declare them scratch", id)
+				return refusal("unsaved-disk",
+					"data on the instance-store disks of machine %s would be lost: declare them scratch", id)
 			}
 		}
 	}
@@ -188,7 +198,8 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 
 // sizing reads a task's group, and what it is to become. Another group under the same name
 // is refused, and so is another machine under that of a member.
-func (s *site) sizing(ctx context.Context, t action.Task) (g types.AutoScalingGroup, want groupParams, was groupSize, err error) {
+func (s *site) sizing(ctx context.Context, t action.Task) (g types.AutoScalingGroup, want groupParams, was groupSize,
+	err error) {
 	if want, err = decoded[groupParams](t, t.Step.Params); err != nil {
 		return g, want, was, err
 	}
@@ -215,7 +226,8 @@ func (s *site) sizing(ctx context.Context, t action.Task) (g types.AutoScalingGr
 func left(g types.AutoScalingGroup, want groupParams) []string {
 	var ids []string
 	for _, i := range g.Instances {
-		if id := awssdk.ToString(i.InstanceId); slices.Contains(want.End, id) && i.LifecycleState == types.LifecycleStateInService {
+		if id := awssdk.ToString(i.InstanceId); slices.Contains(want.End, id) &&
+			i.LifecycleState == types.LifecycleStateInService {
 			ids = append(ids, id)
 		}
 	}
@@ -234,7 +246,9 @@ func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 			return "", nil
 		case was:
 		default:
-			return "", refusal("changed", "group %s wants %d machines and at least %d now: another size than when this was planned", want.Group, now.Desired, now.Min)
+			return "", refusal("changed",
+				"group %s wants %d machines and at least %d now: another size than when this was planned", want.Group, now.Desired,
+				now.Min)
 		}
 		if err := s.mayShrink(ctx, g, want, t.Do); err != nil {
 			return "", err
@@ -245,7 +259,7 @@ func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 		return "", nil
 	}
 	again := want
-	again.End, again.Desired = ends, now.Desired-int32(len(ends)) //nolint:gosec // a group has few machines
+	again.End, again.Desired = ends, now.Desired-int32(len(ends))
 	if again.Desired < now.Min {
 		return "", refusal("at-minimum", "group %s has to keep %d machines", want.Group, now.Min)
 	}
@@ -253,10 +267,11 @@ func scaleGroup(ctx context.Context, s *site, t action.Task) (string, error) {
 		return "", err
 	}
 	for _, id := range ends {
-		_, err := autoscalingClient(s.acting).TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-			InstanceId:                     &id,
-			ShouldDecrementDesiredCapacity: awssdk.Bool(true),
-		})
+		_, err := autoscalingClient(s.acting).TerminateInstanceInAutoScalingGroup(ctx,
+			&autoscaling.TerminateInstanceInAutoScalingGroupInput{
+				InstanceId:                     &id,
+				ShouldDecrementDesiredCapacity: awssdk.Bool(true),
+			})
 		if err != nil {
 			return "", failed("end machine "+id+" of group "+want.Group, err)
 		}
@@ -322,9 +337,13 @@ func restoreGroup(ctx context.Context, s *site, t action.Task) error {
 		if now.Desired >= was.Desired {
 			return nil
 		}
-		to = groupSize{Desired: min(now.Desired+int32(len(want.End)), was.Desired), Min: now.Min} //nolint:gosec // a group has few machines
+		to = groupSize{
+			Desired: min(now.Desired+int32(len(want.End)), was.Desired), Min: now.Min,
+		}
 	case now != want.groupSize:
-		return refusal("changed", "the size of group %s was changed by another user or service: it wants %d machines and at least %d", want.Group, now.Desired, now.Min)
+		return refusal("changed",
+			"the size of group %s was changed by another user or service: it wants %d machines and at least %d", want.Group,
+			now.Desired, now.Min)
 	}
 	return s.resize(ctx, want.Group, to)
 }

@@ -70,7 +70,8 @@ func hyperPodGroups(out *sagemaker.DescribeClusterOutput) []inventory.HyperPodGr
 			VolumeGiB: additionalGiB(g.InstanceStorageConfigs),
 		}
 		group.NodeGroup = inventory.NodeGroup{
-			Name: awssdk.ToString(g.InstanceGroupName), Type: machineType(g.InstanceType), Count: int64(awssdk.ToInt32(g.CurrentCount)),
+			Name: awssdk.ToString(g.InstanceGroupName), Type: machineType(g.InstanceType),
+			Count: int64(awssdk.ToInt32(g.CurrentCount)),
 		}
 		if len(g.InstanceTypeDetails) == 0 {
 			groups = append(groups, group)
@@ -87,7 +88,8 @@ func hyperPodGroups(out *sagemaker.DescribeClusterOutput) []inventory.HyperPodGr
 	for _, g := range out.RestrictedInstanceGroups {
 		groups = append(groups, inventory.HyperPodGroup{
 			NodeGroup: inventory.NodeGroup{
-				Name: awssdk.ToString(g.InstanceGroupName), Type: machineType(g.InstanceType), Count: int64(awssdk.ToInt32(g.CurrentCount)),
+				Name: awssdk.ToString(g.InstanceGroupName), Type: machineType(g.InstanceType),
+				Count: int64(awssdk.ToInt32(g.CurrentCount)),
 			},
 			Planned: awssdk.ToString(g.TrainingPlanArn) != "", VolumeGiB: additionalGiB(g.InstanceStorageConfigs),
 		})

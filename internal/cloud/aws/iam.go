@@ -46,7 +46,10 @@ func PolicyJSON(partition string) []byte { return policyJSON(scanStatements(part
 func scanStatements(partition string) []statement {
 	return []statement{
 		{Sid: "CurfewScan", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Scan }), Resource: "*"},
-		{Sid: "CurfewInventories", Effect: "Allow", Action: index["s3:GetObject"].IAM(), Resource: bucketARNs(partition, inventoryObjects)},
+		{
+			Sid: "CurfewInventories", Effect: "Allow", Action: index["s3:GetObject"].IAM(),
+			Resource: bucketARNs(partition, inventoryObjects),
+		},
 	}
 }
 
@@ -84,7 +87,9 @@ type Grants struct {
 
 // deciding are the tags by which IAM decides what may be ended, or who may connect. The acting role
 // can write none of them, nor those of [Grants.Governed], on what is there already.
-var deciding = []string{inventory.TagInstallation, inventory.TagLifetime, inventory.TagManaged, TagPerson, inventory.TagSession}
+var deciding = []string{
+	inventory.TagInstallation, inventory.TagLifetime, inventory.TagManaged, TagPerson, inventory.TagSession,
+}
 
 // keys are the deciding tags, with those that g adds.
 func (g Grants) keys() []string {
@@ -123,30 +128,39 @@ func ActionPolicyJSON(g Grants) []byte {
 	governed := of(func(m Mutation) bool { return m.Harm >= Restores && m.Tagged })
 	ends := of(func(m Mutation) bool { return m.Harm >= Halts && m.Tagged })
 	statements := append(scanStatements(g.Partition),
-		statement{Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Act }), Resource: "*"},
+		statement{
+			Sid: "CurfewReadToAct", Effect: "Allow", Action: reads(func(o Operation) bool { return o.Act }), Resource: "*",
+		},
 		statement{Sid: "CurfewSave", Effect: "Allow", Action: saves, Resource: "*"},
 		statement{Sid: "CurfewTag", Effect: "Allow", Action: describes, Resource: "*",
 			Condition: map[string]map[string]any{"Null": {tagKeys: "false"}}})
 	// A start is asked for these as well where a machine has them, and they end nothing (Service
 	// Authorization Reference, ec2:StartInstances).
-	statements = append(statements, statement{Sid: "CurfewStartWith", Effect: "Allow", Action: []string{"ec2:StartInstances"}, Resource: []string{
-		"arn:" + g.Partition + ":license-manager:*:*:license-configuration:*", "arn:" + g.Partition + ":resource-groups:*:*:group/*"}})
+	statements = append(statements, statement{
+		Sid: "CurfewStartWith", Effect: "Allow", Action: []string{"ec2:StartInstances"}, Resource: []string{
+			"arn:" + g.Partition + ":license-manager:*:*:license-configuration:*",
+			"arn:" + g.Partition + ":resource-groups:*:*:group/*"}})
 	if len(g.Buckets) > 0 {
 		byName := of(func(m Mutation) bool { return m.Harm >= Describes && !m.Tagged })
-		statements = append(statements, statement{Sid: "CurfewBuckets", Effect: "Allow", Action: byName, Resource: bucketARNs(g.Partition, g.Buckets)})
+		statements = append(statements, statement{
+			Sid: "CurfewBuckets", Effect: "Allow", Action: byName, Resource: bucketARNs(g.Partition, g.Buckets),
+		})
 	}
 	for i, tags := range append([]map[string]string{{inventory.TagManaged: "true"}}, g.Governed...) {
 		sid := "CurfewAct"
 		if i > 0 {
 			sid = fmt.Sprintf("CurfewActGoverned%d", i)
 		}
-		statements = append(statements, statement{Sid: sid, Effect: "Allow", Action: governed, Resource: "*", Condition: carries(tags)})
+		statements = append(statements, statement{
+			Sid: sid, Effect: "Allow", Action: governed, Resource: "*", Condition: carries(tags),
+		})
 	}
 	return policyJSON(append(statements,
 		statement{Sid: "CurfewNeverPersistent", Effect: "Deny", Action: ends, Resource: "*",
 			Condition: map[string]map[string]any{ignoringCase: {tagIs + inventory.TagLifetime: string(inventory.Persistent)}}},
-		statement{Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*", Condition: map[string]map[string]any{
-			"ForAnyValue:" + ignoringCase: {tagKeys: g.keys()}, "Null": {createAction: "true"}}},
+		statement{
+			Sid: "CurfewNeverRetag", Effect: "Deny", Action: describes, Resource: "*", Condition: map[string]map[string]any{
+				"ForAnyValue:" + ignoringCase: {tagKeys: g.keys()}, "Null": {createAction: "true"}}},
 	)...)
 }
 

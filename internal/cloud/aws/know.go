@@ -28,12 +28,15 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 	case what{inventory.KindInstance, string(policy.Terminate)}:
 		return finding.UndoNone, "the machine is gone, and the disks that end with it; snapshots keep what was saved of them"
 	case what{inventory.KindVolume, string(policy.Delete)}:
-		return finding.UndoPartial, "a snapshot is made first and costs less than the volume; another volume can be made from it"
+		return finding.UndoPartial,
+			"a snapshot is made first and costs less than the volume; another volume can be made from it"
 	case what{inventory.KindAddress, string(policy.Release)}:
 		return finding.UndoNone, "another account may get the address"
 	case what{inventory.KindLogGroup, string(policy.PutRetention)}:
 		return finding.UndoNone, "events that have expired are gone; taking it back only keeps those that are left"
-	case what{inventory.KindBucket, string(policy.PutLifecycle)}, what{inventory.KindRepository, string(policy.PutLifecycle)}:
+	case what{
+		inventory.KindBucket, string(policy.PutLifecycle),
+	}, what{inventory.KindRepository, string(policy.PutLifecycle)}:
 		return finding.UndoNone, "what has expired is gone; taking it back restores the rules byte for byte, not the data"
 	case what{inventory.KindNotebook, string(policy.Stop)}:
 		note := "what runs in it ends, its disk goes on costing"
@@ -46,11 +49,14 @@ func knowledge(kind inventory.Kind, verb policy.Verb, scarce bool) (undo finding
 	case what{inventory.KindEndpoint, string(policy.Delete)}:
 		return finding.UndoPartial, "its configuration stays, from which it can be made again; until then nothing answers"
 	case what{inventory.KindAutoScalingGroup, string(policy.Scale)}:
-		return finding.UndoPartial, "the group chooses which machines end, unless they are named, and ends their disks with them; taking it back launches other machines"
+		return finding.UndoPartial, "the group chooses which machines end, unless they are named, and ends their disks " +
+			"with them; taking it back launches other machines"
 	case what{inventory.KindInstance, string(policy.Scale)}:
-		return finding.UndoPartial, "its group ends the machine and the disks that go with it, and becomes one smaller; taking it back launches another machine"
+		return finding.UndoPartial, "its group ends the machine and the disks that go with it, and becomes one smaller; " +
+			"taking it back launches another machine"
 	case what{inventory.KindEndpoint, string(policy.Scale)}:
-		return finding.UndoFull, "latency rises as fewer machines serve; where Application Auto Scaling scales it, lower its minimum too"
+		return finding.UndoFull,
+			"latency rises as fewer machines serve; where Application Auto Scaling scales it, lower its minimum too"
 	case what{inventory.KindTrainingJob, string(policy.Stop)}:
 		return finding.UndoNone, "the job cannot go on; another can start from its checkpoint"
 	}

@@ -70,11 +70,14 @@ func (c *Cloud) Launcher(o LaunchOptions) *Launcher {
 // launchClasses are the classes of what EC2 answers to a launch (API Reference, "Error codes
 // for the Amazon EC2 API").
 var launchClasses = map[string]error{
-	"InsufficientInstanceCapacity": session.ErrCapacity, "InsufficientCapacity": session.ErrCapacity, "InsufficientHostCapacity": session.ErrCapacity,
-	"SpotMaxPriceTooLow": session.ErrCapacity,
-	"VcpuLimitExceeded":  session.ErrQuota, "MaxSpotInstanceCountExceeded": session.ErrQuota, "InstanceLimitExceeded": session.ErrQuota,
-	"VolumeLimitExceeded": session.ErrQuota, "NetworkInterfaceLimitExceeded": session.ErrQuota, "MaxIOPSLimitExceeded": session.ErrQuota,
-	"Unsupported": session.ErrUnsupported, "UnsupportedOperation": session.ErrUnsupported,
+	"InsufficientInstanceCapacity": session.ErrCapacity, "InsufficientCapacity": session.ErrCapacity,
+	"InsufficientHostCapacity": session.ErrCapacity,
+	"SpotMaxPriceTooLow":       session.ErrCapacity,
+	"VcpuLimitExceeded":        session.ErrQuota, "MaxSpotInstanceCountExceeded": session.ErrQuota,
+	"InstanceLimitExceeded": session.ErrQuota,
+	"VolumeLimitExceeded":   session.ErrQuota, "NetworkInterfaceLimitExceeded": session.ErrQuota,
+	"MaxIOPSLimitExceeded": session.ErrQuota,
+	"Unsupported":          session.ErrUnsupported, "UnsupportedOperation": session.ErrUnsupported,
 	"IdempotentParameterMismatch": session.ErrMismatch,
 }
 
@@ -85,7 +88,8 @@ const launchAttempts = 3
 func (l *Launcher) config(region, service string) awssdk.Config {
 	c := l.cloud.config.Copy()
 	c.Region = region
-	c.APIOptions = append(c.APIOptions[:len(c.APIOptions):len(c.APIOptions)], guardLaunches(service, l.limits.of("", region, service)))
+	c.APIOptions = append(c.APIOptions[:len(c.APIOptions):len(c.APIOptions)],
+		guardLaunches(service, l.limits.of("", region, service)))
 	if retryer := c.Retryer; service == "ec2" || service == "iam" {
 		c.Retryer = func() awssdk.Retryer { return decided{retry.AddWithMaxAttempts(retryer(), launchAttempts)} }
 	}
@@ -182,8 +186,9 @@ func bought(c spec.Capacity) []bool {
 func (l *Launcher) offered(ctx context.Context, region string, wanted []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	err := pages(ctx, func(token *string) (*string, error) {
-		page, err := ec2Client(l.at(region)).DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{LocationType: types.LocationTypeAvailabilityZone,
-			Filters: []types.Filter{{Name: awssdk.String("instance-type"), Values: wanted}}, NextToken: token})
+		page, err := ec2Client(l.at(region)).DescribeInstanceTypeOfferings(ctx,
+			&ec2.DescribeInstanceTypeOfferingsInput{LocationType: types.LocationTypeAvailabilityZone,
+				Filters: []types.Filter{{Name: awssdk.String("instance-type"), Values: wanted}}, NextToken: token})
 		if err != nil {
 			return nil, err
 		}
@@ -238,7 +243,8 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.M
 	machines := make([]session.Machine, len(out.Instances))
 	for i, x := range out.Instances {
 		machines[i] = sessionMachine(x)
-		machines[i].Pool.Image, machines[i].Pool.Rate, machines[i].Pool.Region = want.Pool.Image, want.Pool.Rate, want.Pool.Region
+		machines[i].Pool.Image, machines[i].Pool.Rate, machines[i].Pool.Region = want.Pool.Image, want.Pool.Rate,
+			want.Pool.Region
 	}
 	slices.SortFunc(machines, func(a, b session.Machine) int { return a.Node - b.Node })
 	if len(machines) != want.Nodes {
@@ -249,8 +255,13 @@ func (l *Launcher) Launch(ctx context.Context, want session.Launch) ([]session.M
 
 // sessionMachine maps a machine of a session. Its place is that within its launch.
 func sessionMachine(i types.Instance) session.Machine {
-	m := session.Machine{ID: awssdk.ToString(i.InstanceId), Node: int(awssdk.ToInt32(i.AmiLaunchIndex)), LaunchedAt: utc(i.LaunchTime), State: instanceStates[stateOf(i)],
-		Pool: session.Pool{Type: string(i.InstanceType), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot, Image: awssdk.ToString(i.ImageId)}}
+	m := session.Machine{
+		ID: awssdk.ToString(i.InstanceId), Node: int(awssdk.ToInt32(i.AmiLaunchIndex)), LaunchedAt: utc(i.LaunchTime),
+		State: instanceStates[stateOf(i)],
+		Pool: session.Pool{
+			Type: string(i.InstanceType), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
+			Image: awssdk.ToString(i.ImageId),
+		}}
 	if i.Placement != nil {
 		m.Pool.Zone = awssdk.ToString(i.Placement.AvailabilityZone)
 	}
@@ -260,7 +271,8 @@ func sessionMachine(i types.Instance) session.Machine {
 // request is the call of a launch. It depends on nothing that changes between two calls with
 // one token. It makes the role of the machines, which is the last that can be refused.
 func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunInstancesInput, error) {
-	if want.Token == "" || want.Nodes < 1 || want.Session.ID == "" || want.Tags[inventory.TagInstallation] == "" || want.Tags[inventory.TagSession] != want.Session.ID {
+	if want.Token == "" || want.Nodes < 1 || want.Session.ID == "" || want.Tags[inventory.TagInstallation] == "" ||
+		want.Tags[inventory.TagSession] != want.Session.ID {
 		return nil, errors.New("it has no token, no machines, or no tags of its session and installation")
 	}
 	b, err := l.Backbone(ctx, want.Pool.Region)
@@ -269,12 +281,14 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 	}
 	subnet := b.Subnet(want.Pool.Zone)
 	if subnet == "" {
-		return nil, fmt.Errorf("the backbone of %s has no network in %s: %w", want.Pool.Region, want.Pool.Zone, session.ErrUnsupported)
+		return nil, fmt.Errorf("the backbone of %s has no network in %s: %w", want.Pool.Region, want.Pool.Zone,
+			session.ErrUnsupported)
 	}
 	if want.Pool.Image == "" {
 		return nil, errors.New("its pool names no image")
 	}
-	if err := b.CheckPlaces(want.Tags[inventory.TagInstallation], want.Session.ID, want.Session.Name, want.Host.Control, want.Host.Work); err != nil {
+	if err := b.CheckPlaces(want.Tags[inventory.TagInstallation], want.Session.ID, want.Session.Name, want.Host.Control,
+		want.Host.Work); err != nil {
 		return nil, err
 	}
 	root, err := l.root(ctx, want)
@@ -290,20 +304,26 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 		return nil, err
 	}
 	in := &ec2.RunInstancesInput{
-		ClientToken: awssdk.String(clientToken(want.Token)), MinCount: awssdk.Int32(int32(want.Nodes)), MaxCount: awssdk.Int32(int32(want.Nodes)),
-		InstanceType: types.InstanceType(want.Pool.Type), ImageId: awssdk.String(want.Pool.Image), UserData: awssdk.String(data),
+		ClientToken: awssdk.String(clientToken(want.Token)), MinCount: awssdk.Int32(int32(want.Nodes)),
+		MaxCount:     awssdk.Int32(int32(want.Nodes)),
+		InstanceType: types.InstanceType(want.Pool.Type), ImageId: awssdk.String(want.Pool.Image),
+		UserData:                          awssdk.String(data),
 		IamInstanceProfile:                &types.IamInstanceProfileSpecification{Arn: awssdk.String(profile)},
 		InstanceInitiatedShutdownBehavior: types.ShutdownBehaviorTerminate,
-		MetadataOptions: &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired, HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
+		MetadataOptions: &types.InstanceMetadataOptionsRequest{
+			HttpTokens: types.HttpTokensStateRequired, HttpEndpoint: types.InstanceMetadataEndpointStateEnabled,
 			HttpPutResponseHopLimit: awssdk.Int32(1)},
-		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: awssdk.Int32(0), SubnetId: awssdk.String(subnet),
-			Groups: []string{b.SecurityGroup}, DeleteOnTermination: awssdk.Bool(true)}},
+		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{
+			{DeviceIndex: awssdk.Int32(0), SubnetId: awssdk.String(subnet),
+				Groups: []string{b.SecurityGroup}, DeleteOnTermination: awssdk.Bool(true)}},
 		BlockDeviceMappings: []types.BlockDeviceMapping{root},
 	}
 	made := []types.ResourceType{types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface}
 	if want.Pool.Spot {
-		in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{
-			SpotInstanceType: types.SpotInstanceTypeOneTime, InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate}}
+		in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{
+			MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{
+				SpotInstanceType:             types.SpotInstanceTypeOneTime,
+				InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate}}
 		made = append(made, types.ResourceTypeSpotInstancesRequest)
 	}
 	var tags []types.Tag
@@ -341,7 +361,9 @@ func (l *Launcher) root(ctx context.Context, want session.Launch) (types.BlockDe
 		return types.BlockDeviceMapping{}, unclear(attempt)
 	}
 	image := out.Images[0]
-	disk := &types.EbsBlockDevice{VolumeType: types.VolumeTypeGp3, Encrypted: awssdk.Bool(true), DeleteOnTermination: awssdk.Bool(true)}
+	disk := &types.EbsBlockDevice{
+		VolumeType: types.VolumeTypeGp3, Encrypted: awssdk.Bool(true), DeleteOnTermination: awssdk.Bool(true),
+	}
 	size := cmp.Or(want.Spec.DiskGiB, l.options.DiskGiB)
 	for _, m := range image.BlockDeviceMappings {
 		if m.Ebs != nil && awssdk.ToString(m.DeviceName) == *image.RootDeviceName {

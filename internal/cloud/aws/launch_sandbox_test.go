@@ -52,8 +52,11 @@ func backbone(tb testing.TB) string {
 		tb.Fatal(groups, err)
 	}
 	group := awssdk.ToString(groups.SecurityGroups[0].GroupId)
-	image, err := api.RegisterImage(tb.Context(), &ec2.RegisterImageInput{Name: awssdk.String("sessions-" + tb.Name()), RootDeviceName: awssdk.String("/dev/sda1"),
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: awssdk.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: awssdk.Int32(15)}}}})
+	image, err := api.RegisterImage(tb.Context(), &ec2.RegisterImageInput{
+		Name: awssdk.String("sessions-" + tb.Name()), RootDeviceName: awssdk.String("/dev/sda1"),
+		BlockDeviceMappings: []types.BlockDeviceMapping{
+			{DeviceName: awssdk.String("/dev/sda1"), Ebs: &types.EbsBlockDevice{VolumeSize: awssdk.Int32(15)}},
+		}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -69,9 +72,13 @@ func backbone(tb testing.TB) string {
 		}
 	}
 	parameters := ssm.NewFromConfig(scratch.Config(launchRegion))
-	for name, value := range map[string]string{"version": aws.BackboneVersion, "bucket": "sessions", "subnets": strings.Join(pairs, ","), "security-group": group, "machine-policy": policy,
-		"log-group": "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1", "session-document": "curfew-shell"} {
-		if _, err := parameters.PutParameter(tb.Context(), &ssm.PutParameterInput{Name: awssdk.String("/curfew/backbone/" + name), Value: awssdk.String(value),
+	for name, value := range map[string]string{
+		"version": aws.BackboneVersion, "bucket": "sessions", "subnets": strings.Join(pairs, ","), "security-group": group,
+		"machine-policy": policy,
+		"log-group":      "/curfew/sessions", "kms-key": "arn:aws:kms:us-east-1:123456789012:key/1",
+		"session-document": "curfew-shell"} {
+		if _, err := parameters.PutParameter(tb.Context(), &ssm.PutParameterInput{
+			Name: awssdk.String("/curfew/backbone/" + name), Value: awssdk.String(value),
 			Type: ssmtypes.ParameterTypeString, Overwrite: awssdk.Bool(true)}); err != nil {
 			tb.Fatal(err)
 		}
@@ -98,7 +105,9 @@ func newLauncher(tb testing.TB, change func(*aws.LaunchOptions)) *aws.Launcher {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	o := aws.LaunchOptions{Regions: []string{launchRegion}, Rate: rates, Image: func(*spec.Spec, string) string { return launchImage },
+	o := aws.LaunchOptions{Regions: []string{launchRegion}, Rate: rates, Image: func(*spec.Spec, string) string {
+		return launchImage
+	},
 		Types: func(*spec.Spec) ([]string, error) { return []string{"g6.2xlarge", "g6.xlarge"}, nil }}
 	if change != nil {
 		change(&o)
@@ -108,7 +117,10 @@ func newLauncher(tb testing.TB, change func(*aws.LaunchOptions)) *aws.Launcher {
 
 // oneMachine asks for a type by its name.
 func oneMachine(machineType string) *spec.Spec {
-	return &spec.Spec{Kind: spec.Session, Name: "demo", Resources: spec.Resources{InstanceType: machineType, Nodes: 1}, Capacity: spec.OnDemand, DiskGiB: 100}
+	return &spec.Spec{
+		Kind: spec.Session, Name: "demo", Resources: spec.Resources{InstanceType: machineType, Nodes: 1},
+		Capacity: spec.OnDemand, DiskGiB: 100,
+	}
 }
 
 // left is what EC2 holds of a session, as its own console would show it.
@@ -161,7 +173,9 @@ func withRoles(tb testing.TB, id string) map[string]map[string]string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	profiles, err := api.ListInstanceProfiles(tb.Context(), &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String(aws.RolePath)})
+	profiles, err := api.ListInstanceProfiles(tb.Context(), &iam.ListInstanceProfilesInput{
+		PathPrefix: awssdk.String(aws.RolePath),
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -221,9 +235,16 @@ func TestLauncherConforms(t *testing.T) {
 func launchOf(id string, p session.Pool, nodes int) session.Launch {
 	s := oneMachine(p.Type)
 	s.Resources.Nodes = nodes
-	return session.Launch{Token: "token-" + id, Session: session.Session{ID: id, Name: "demo"}, Spec: s, Pool: p, Nodes: nodes,
-		Host: session.Host{Schema: session.HostSchema, Session: id, Name: "demo", Nodes: nodes, Control: "s3://sessions/sessions/control/" + id, WorkDir: "~/work", Setup: "echo \"@ it's $HOME\"\n"},
-		Tags: map[string]string{inventory.TagInstallation: "launches", inventory.TagSession: id, inventory.TagManaged: "true", inventory.TagIntent: "token-" + id, "curfew:owner": "ana"}}
+	return session.Launch{
+		Token: "token-" + id, Session: session.Session{ID: id, Name: "demo"}, Spec: s, Pool: p, Nodes: nodes,
+		Host: session.Host{
+			Schema: session.HostSchema, Session: id, Name: "demo", Nodes: nodes,
+			Control: "s3://sessions/sessions/control/" + id, WorkDir: "~/work", Setup: "echo \"@ it's $HOME\"\n",
+		},
+		Tags: map[string]string{
+			inventory.TagInstallation: "launches", inventory.TagSession: id, inventory.TagManaged: "true",
+			inventory.TagIntent: "token-" + id, "curfew:owner": "ana",
+		}}
 }
 
 // end removes what a test launched.
@@ -257,7 +278,11 @@ func TestPoolsByPrice(t *testing.T) {
 		want     string
 	}{
 		{spec.OnDemand, "g6.xlarge/a g6.xlarge/b g6.2xlarge/a g6.2xlarge/b g5.xlarge/a g5.xlarge/b"},
-		{spec.Auto, "g6.xlarge/a spot g6.xlarge/b spot g6.2xlarge/a spot g6.2xlarge/b spot g6.xlarge/a g6.xlarge/b g6.2xlarge/a g6.2xlarge/b g5.xlarge/a spot g5.xlarge/a g5.xlarge/b spot g5.xlarge/b"},
+		{
+			spec.Auto,
+			"g6.xlarge/a spot g6.xlarge/b spot g6.2xlarge/a spot g6.2xlarge/b spot g6.xlarge/a g6.xlarge/b g6.2xlarge/a " +
+				"g6.2xlarge/b g5.xlarge/a spot g5.xlarge/a g5.xlarge/b spot g5.xlarge/b",
+		},
 	} {
 		s := oneMachine("")
 		s.Resources.GPU, s.Capacity = "L4", tc.capacity
@@ -297,8 +322,11 @@ func TestImageIsPinned(t *testing.T) {
 	if err != nil || !strings.HasPrefix(pools[0].Image, "ami-") {
 		t.Fatal(pools, err)
 	}
-	missing := newLauncher(t, func(o *aws.LaunchOptions) { o.Image = func(*spec.Spec, string) string { return "/aws/service/never" } })
-	if _, err := missing.Pools(t.Context(), oneMachine("g6.xlarge")); err == nil || !strings.Contains(err.Error(), "/aws/service/never") {
+	missing := newLauncher(t, func(o *aws.LaunchOptions) {
+		o.Image = func(*spec.Spec, string) string { return "/aws/service/never" }
+	})
+	if _, err := missing.Pools(t.Context(), oneMachine("g6.xlarge")); err == nil ||
+		!strings.Contains(err.Error(), "/aws/service/never") {
 		t.Errorf("of a parameter that is not there: %v", err)
 	}
 	want := launchOf("pinned", pools[0], 1)
@@ -314,7 +342,9 @@ func TestMachinesOfSessions(t *testing.T) {
 	l := newLauncher(t, nil)
 	for _, spot := range []bool{false, true} {
 		id := fmt.Sprintf("machines-%t", spot)
-		want := launchOf(id, session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[1], Spot: spot, Image: launchImage}, 2)
+		want := launchOf(id, session.Pool{
+			Type: "g6.xlarge", Region: launchRegion, Zone: zones[1], Spot: spot, Image: launchImage,
+		}, 2)
 		scratch.Wire.Recorder.Reset()
 		machines, err := l.Launch(t.Context(), want)
 		if err != nil || len(machines) != 2 {
@@ -325,8 +355,12 @@ func TestMachinesOfSessions(t *testing.T) {
 		}
 		// What moto takes and does not show of every machine.
 		asked := scratch.Wire.Launches.Last()
-		for k, v := range map[string]string{"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id, "IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/curfew/sessions/launches/" + id + "/curfew-" + id + "-" + launchRegion, "MetadataOptions.HttpTokens": "required",
-			"MetadataOptions.HttpPutResponseHopLimit": "1", "MetadataOptions.InstanceMetadataTags": "", "KeyName": "", "BlockDeviceMapping.1.Ebs.Encrypted": "true"} {
+		for k, v := range map[string]string{
+			"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id,
+			"IamInstanceProfile.Arn": "arn:aws:iam::123456789012:instance-profile/curfew/sessions/launches/" + id + "/curfew-" +
+				id + "-" + launchRegion, "MetadataOptions.HttpTokens": "required",
+			"MetadataOptions.HttpPutResponseHopLimit": "1", "MetadataOptions.InstanceMetadataTags": "", "KeyName": "",
+			"BlockDeviceMapping.1.Ebs.Encrypted": "true"} {
 			if got := asked.Get(k); got != v {
 				t.Errorf("it asks for %s=%q, want %q", k, got, v)
 			}
@@ -341,7 +375,9 @@ func TestMachinesOfSessions(t *testing.T) {
 			}
 		}
 		api := ec2.NewFromConfig(scratch.Config(launchRegion))
-		out, err := api.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{machines[0].ID, machines[1].ID}})
+		out, err := api.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{
+			InstanceIds: []string{machines[0].ID, machines[1].ID},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,17 +396,23 @@ func TestMachinesOfSessions(t *testing.T) {
 			if got := i.InstanceLifecycle == types.InstanceLifecycleTypeSpot; got != spot {
 				t.Errorf("spot: %t", got)
 			}
-			attribute, err := api.DescribeInstanceAttribute(t.Context(), &ec2.DescribeInstanceAttributeInput{InstanceId: i.InstanceId, Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior})
-			if err != nil || attribute.InstanceInitiatedShutdownBehavior == nil || awssdk.ToString(attribute.InstanceInitiatedShutdownBehavior.Value) != "terminate" {
+			attribute, err := api.DescribeInstanceAttribute(t.Context(), &ec2.DescribeInstanceAttributeInput{
+				InstanceId: i.InstanceId, Attribute: types.InstanceAttributeNameInstanceInitiatedShutdownBehavior,
+			})
+			if err != nil || attribute.InstanceInitiatedShutdownBehavior == nil ||
+				awssdk.ToString(attribute.InstanceInitiatedShutdownBehavior.Value) != "terminate" {
 				t.Errorf("when it shuts down: %+v, %v", attribute, err)
 			}
 			for _, n := range i.NetworkInterfaces {
-				if len(n.Groups) != 1 || awssdk.ToString(n.Groups[0].GroupId) != group || !awssdk.ToBool(n.Attachment.DeleteOnTermination) {
+				if len(n.Groups) != 1 || awssdk.ToString(n.Groups[0].GroupId) != group ||
+					!awssdk.ToBool(n.Attachment.DeleteOnTermination) {
 					t.Errorf("its interface: %+v", n)
 				}
 			}
 		}
-		volumes, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{Filters: []types.Filter{{Name: awssdk.String("tag:" + inventory.TagSession), Values: []string{id}}}})
+		volumes, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{
+			Filters: []types.Filter{{Name: awssdk.String("tag:" + inventory.TagSession), Values: []string{id}}},
+		})
 		if err != nil || len(volumes.Volumes) != 2 {
 			t.Fatalf("volumes: %+v, %v", volumes, err)
 		}
@@ -389,7 +431,9 @@ func TestMachinesOfSessions(t *testing.T) {
 func told(t *testing.T, api *ec2.Client, machines []session.Machine, host session.Host) {
 	t.Helper()
 	for _, m := range machines {
-		out, err := api.DescribeInstanceAttribute(t.Context(), &ec2.DescribeInstanceAttributeInput{InstanceId: awssdk.String(m.ID), Attribute: types.InstanceAttributeNameUserData})
+		out, err := api.DescribeInstanceAttribute(t.Context(), &ec2.DescribeInstanceAttributeInput{
+			InstanceId: awssdk.String(m.ID), Attribute: types.InstanceAttributeNameUserData,
+		})
 		if err != nil || out.UserData == nil {
 			t.Fatal(out, err)
 		}
@@ -399,11 +443,12 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 		}
 		dir := t.TempDir()
 		for name, text := range map[string]string{
-			"curl":     "#!/bin/sh\ncase \"$*\" in *api/token) echo secret-token;; *'token: secret-token'*ami-launch-index) printf %s " + fmt.Sprint(m.Node) + ";; *) exit 22;; esac\n",
+			"curl": "#!/bin/sh\ncase \"$*\" in *api/token) echo secret-token;; *'token: secret-token'*ami-launch-index) " +
+				"printf %s " + fmt.Sprint(m.Node) + ";; *) exit 22;; esac\n",
 			"shutdown": "#!/bin/sh\necho \"$*\" > \"$(dirname \"$0\")/shut\"\n",
 			"curfew":   "#!/bin/sh\necho \"$*\" > \"$(dirname \"$0\")/started\"\n",
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // a program
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -444,7 +489,8 @@ func TestUserDataIsBounded(t *testing.T) {
 	backbone(t)
 	want := launchOf("long", session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1)
 	want.Host.Setup = strings.Repeat("x", 16<<10)
-	if _, err := newLauncher(t, nil).Launch(t.Context(), want); err == nil || !strings.Contains(err.Error(), "shorten setup") {
+	if _, err := newLauncher(t, nil).Launch(t.Context(), want); err == nil ||
+		!strings.Contains(err.Error(), "shorten setup") {
 		t.Errorf("launched with much to be told: %v", err)
 	}
 	if got := left(t, "long"); len(got) != 0 {
@@ -455,7 +501,8 @@ func TestUserDataIsBounded(t *testing.T) {
 // TestNoBackbone: without one nothing is launched, and what to do is said.
 func TestNoBackbone(t *testing.T) {
 	l := newLauncher(t, func(o *aws.LaunchOptions) { o.Regions = []string{"sa-east-1"} })
-	if _, err := l.Pools(t.Context(), oneMachine("g6.xlarge")); err == nil || !strings.Contains(err.Error(), "terraform/backbone") {
+	if _, err := l.Pools(t.Context(), oneMachine("g6.xlarge")); err == nil ||
+		!strings.Contains(err.Error(), "terraform/backbone") {
 		t.Errorf("pools without a backbone: %v", err)
 	}
 }
@@ -465,7 +512,8 @@ func TestEndsWhatDoesNotShow(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)
 	scratch.Wire.Launches.Late()
-	machines, err := l.Launch(t.Context(), launchOf("hidden", session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1))
+	machines, err := l.Launch(t.Context(),
+		launchOf("hidden", session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,8 @@ func (l *Launcher) Regions(ctx context.Context, s *spec.Spec) ([]string, error) 
 		all = slices.DeleteFunc(slices.Clone(s.Regions), func(r string) bool { return !slices.Contains(all, r) })
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s may run in none of the regions of sessions.regions or aws.regions: %w", s.Name, errNowhere)
+		return nil, fmt.Errorf("%s may run in none of the regions of sessions.regions or aws.regions: %w", s.Name,
+			errNowhere)
 	}
 	var out []string
 	var none error

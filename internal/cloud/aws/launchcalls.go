@@ -33,17 +33,29 @@ var LaunchCalls = []Mutation{
 	{Service: "iam", Name: "AttachRolePolicy", Actions: []string{"AttachRolePolicy"}},
 	{Service: "iam", Name: "CreateInstanceProfile", Actions: []string{"CreateInstanceProfile", "TagInstanceProfile"}},
 	{Service: "iam", Name: "CreateRole", Actions: []string{"CreateRole", "TagRole"}},
-	{Service: "iam", Name: "DeleteInstanceProfile", Actions: []string{"DeleteInstanceProfile"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "iam", Name: "DeleteInstanceProfile", Actions: []string{"DeleteInstanceProfile"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{Service: "iam", Name: "DeleteRole", Actions: []string{"DeleteRole"}, Harm: Destroys, Tagged: true},
 	{Service: "iam", Name: "DetachRolePolicy", Actions: []string{"DetachRolePolicy"}, Harm: Destroys, Tagged: true},
-	{Service: "iam", Name: "RemoveRoleFromInstanceProfile", Actions: []string{"RemoveRoleFromInstanceProfile"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "iam", Name: "RemoveRoleFromInstanceProfile", Actions: []string{"RemoveRoleFromInstanceProfile"},
+		Harm: Destroys, Tagged: true,
+	},
 
 	{Service: "ec2", Name: "RunInstances", Actions: []string{"RunInstances", "CreateTags"}},
 	{Service: "ec2", Name: "TerminateInstances", Actions: []string{"TerminateInstances"}, Harm: Destroys, Tagged: true},
 	{Service: "ec2", Name: "DeleteVolume", Actions: []string{"DeleteVolume"}, Harm: Destroys, Tagged: true},
-	{Service: "ec2", Name: "DeleteNetworkInterface", Actions: []string{"DeleteNetworkInterface"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "ec2", Name: "DeleteNetworkInterface", Actions: []string{"DeleteNetworkInterface"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{Service: "ec2", Name: "ReleaseAddress", Actions: []string{"ReleaseAddress"}, Harm: Destroys, Tagged: true},
-	{Service: "ec2", Name: "CancelSpotInstanceRequests", Actions: []string{"CancelSpotInstanceRequests"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "ec2", Name: "CancelSpotInstanceRequests", Actions: []string{"CancelSpotInstanceRequests"},
+		Harm: Destroys, Tagged: true,
+	},
 }
 
 // launchable finds them by "service:Name".

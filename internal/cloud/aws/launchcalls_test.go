@@ -34,7 +34,9 @@ func TestOnlyLaunchersLaunch(t *testing.T) {
 // terraform/backbone are asked about.
 func TestLaunchCallsAreAsked(t *testing.T) {
 	for _, c := range LaunchCalls {
-		if !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool { return s.By == ByLauncher && s.Service == c.Service && s.Name == c.Name }) {
+		if !slices.ContainsFunc(SessionCalls, func(s SessionCall) bool {
+			return s.By == ByLauncher && s.Service == c.Service && s.Name == c.Name
+		}) {
 			t.Errorf("%s is not among the calls of sessions", c.API())
 		}
 	}
@@ -51,14 +53,17 @@ func TestClassesAreNotRetried(t *testing.T) {
 	if !d.IsErrorRetryable(&smithy.GenericAPIError{Code: "RequestLimitExceeded"}) {
 		t.Error("throttling is not tried again")
 	}
-	if !errors.Is(launchClasses["VcpuLimitExceeded"], session.ErrQuota) || !errors.Is(launchClasses["InsufficientInstanceCapacity"], session.ErrCapacity) {
+	if !errors.Is(launchClasses["VcpuLimitExceeded"], session.ErrQuota) ||
+		!errors.Is(launchClasses["InsufficientInstanceCapacity"], session.ErrCapacity) {
 		t.Error("a quota is taken for capacity")
 	}
 }
 
 func TestClientToken(t *testing.T) {
 	long := strings.Repeat("a", 65)
-	tokens := []string{clientToken("short"), clientToken(long), clientToken(long + "b"), clientToken(strings.Repeat("a", 64))}
+	tokens := []string{
+		clientToken("short"), clientToken(long), clientToken(long + "b"), clientToken(strings.Repeat("a", 64)),
+	}
 	if tokens[0] != "short" || len(slices.Compact(slices.Sorted(slices.Values(tokens)))) != 4 {
 		t.Errorf("tokens %q", tokens)
 	}

@@ -110,9 +110,11 @@ func (l *Launcher) userData(want session.Launch) (string, error) {
 	}
 	over := h.Lease.Add(time.Duration(h.Grace) + time.Duration(h.Save))
 	var b bytes.Buffer
-	fmt.Fprintf(&b, script, want.Pool.Region, base64.StdEncoding.EncodeToString(bytes.TrimPrefix(told, []byte("{"))), l.options.Agent.lines(), over.Unix())
+	fmt.Fprintf(&b, script, want.Pool.Region, base64.StdEncoding.EncodeToString(bytes.TrimPrefix(told, []byte("{"))),
+		l.options.Agent.lines(), over.Unix())
 	if b.Len() > maxUserData {
-		return "", fmt.Errorf("what the host is told takes %d bytes of user data, and EC2 takes %d: shorten setup, env and secrets of the session", b.Len(), maxUserData)
+		return "", fmt.Errorf("what the host is told takes %d bytes of user data, and EC2 takes %d: shorten setup, env "+
+			"and secrets of the session", b.Len(), maxUserData)
 	}
 	return base64.StdEncoding.EncodeToString(b.Bytes()), nil
 }

@@ -29,7 +29,8 @@ func of(installation, id string) []types.Filter {
 }
 
 // machines visits the machines that filters let through, those that are gone too.
-func (l *Launcher) machines(ctx context.Context, region string, filters []types.Filter, visit func(types.Instance)) error {
+func (l *Launcher) machines(ctx context.Context, region string, filters []types.Filter,
+	visit func(types.Instance)) error {
 	return pages(ctx, func(token *string) (*string, error) {
 		out, err := ec2Client(l.at(region)).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
 			Filters:    filters,
@@ -64,7 +65,10 @@ func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session
 			if stateOf(i) == types.InstanceStateNameTerminated || tags[inventory.TagSession] == "" {
 				return
 			}
-			f := session.Found{Machine: sessionMachine(i), Session: tags[inventory.TagSession], Token: tags[inventory.TagIntent], LeaseUntil: leaseOf(tags), Owner: inventory.DefaultTagMapping().Owner(tags)}
+			f := session.Found{
+				Machine: sessionMachine(i), Session: tags[inventory.TagSession], Token: tags[inventory.TagIntent],
+				LeaseUntil: leaseOf(tags), Owner: inventory.DefaultTagMapping().Owner(tags),
+			}
 			f.Pool.Region, f.Account = region, l.known()
 			out = append(out, f)
 		})
@@ -91,16 +95,18 @@ func (l *Launcher) End(ctx context.Context, id string, ids []string) error {
 	}
 	for _, region := range regions {
 		var due []string
-		err := l.machines(ctx, region, []types.Filter{{Name: awssdk.String("instance-id"), Values: ids}}, func(i types.Instance) {
-			machine := awssdk.ToString(i.InstanceId)
-			unseen = slices.DeleteFunc(unseen, func(s string) bool { return s == machine })
-			switch whose := ec2Tags(i.Tags)[inventory.TagSession]; {
-			case whose != id:
-				errs = append(errs, fmt.Errorf("end %s of session %s: it is tagged as session %q, and left alone", machine, id, whose))
-			case stateOf(i) != types.InstanceStateNameTerminated && stateOf(i) != types.InstanceStateNameShuttingDown:
-				due = append(due, machine)
-			}
-		})
+		err := l.machines(ctx, region, []types.Filter{{Name: awssdk.String("instance-id"), Values: ids}},
+			func(i types.Instance) {
+				machine := awssdk.ToString(i.InstanceId)
+				unseen = slices.DeleteFunc(unseen, func(s string) bool { return s == machine })
+				switch whose := ec2Tags(i.Tags)[inventory.TagSession]; {
+				case whose != id:
+					errs = append(errs, fmt.Errorf("end %s of session %s: it is tagged as session %q, and left alone", machine, id,
+						whose))
+				case stateOf(i) != types.InstanceStateNameTerminated && stateOf(i) != types.InstanceStateNameShuttingDown:
+					due = append(due, machine)
+				}
+			})
 		if err != nil {
 			errs = append(errs, wrapped("look at the machines of session "+id+" in "+region, err))
 			continue
@@ -150,7 +156,9 @@ func (l *Launcher) Leftovers(ctx context.Context, installation, id string) ([]st
 		return nil, err
 	}
 	for _, region := range regions {
-		for _, remove := range []func(context.Context, string, []types.Filter) ([]string, error){l.cancelRequests, l.removeVolumes, l.removeInterfaces, l.releaseAddresses} {
+		for _, remove := range []func(context.Context, string, []types.Filter) ([]string, error){
+			l.cancelRequests, l.removeVolumes, l.removeInterfaces, l.releaseAddresses,
+		} {
 			more, err := remove(ctx, region, of(installation, id))
 			if err != nil {
 				return nil, wrapped("remove what session "+id+" left in "+region, err)
@@ -168,7 +176,8 @@ func (l *Launcher) Leftovers(ctx context.Context, installation, id string) ([]st
 }
 
 // removeVolumes deletes the volumes that nothing uses, and names the others.
-func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
+func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []types.Filter) (left []string,
+	err error) {
 	var free []string
 	err = pages(ctx, func(token *string) (*string, error) {
 		out, err := ec2Client(l.at(region)).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{
@@ -200,7 +209,8 @@ func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []t
 }
 
 // removeInterfaces deletes the interfaces that nothing uses, and names the others.
-func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
+func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters []types.Filter) (left []string,
+	err error) {
 	var free []string
 	err = pages(ctx, func(token *string) (*string, error) {
 		out, err := ec2Client(l.at(region)).DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{
@@ -231,7 +241,8 @@ func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters 
 
 // cancelRequests cancels the spot requests that could still start a machine, or count one, and
 // names those that stay.
-func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
+func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []types.Filter) (left []string,
+	err error) {
 	var open []string
 	err = pages(ctx, func(token *string) (*string, error) {
 		out, err := ec2Client(l.at(region)).DescribeSpotInstanceRequests(ctx, &ec2.DescribeSpotInstanceRequestsInput{
@@ -260,7 +271,8 @@ func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []
 }
 
 // releaseAddresses releases the addresses that nothing uses, and names the others.
-func (l *Launcher) releaseAddresses(ctx context.Context, region string, filters []types.Filter) (left []string, err error) {
+func (l *Launcher) releaseAddresses(ctx context.Context, region string, filters []types.Filter) (left []string,
+	err error) {
 	out, err := ec2Client(l.at(region)).DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: filters})
 	if err != nil {
 		return nil, err

@@ -160,10 +160,11 @@ func (s *launchersScan) namedVersions(ctx context.Context) {
 
 func (s *launchersScan) configurations(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := autoscalingClient(s.reading).DescribeLaunchConfigurations(ctx, &autoscaling.DescribeLaunchConfigurationsInput{
-			MaxRecords: awssdk.Int32(configurationsPage),
-			NextToken:  token,
-		})
+		out, err := autoscalingClient(s.reading).DescribeLaunchConfigurations(ctx,
+			&autoscaling.DescribeLaunchConfigurationsInput{
+				MaxRecords: awssdk.Int32(configurationsPage),
+				NextToken:  token,
+			})
 		if err != nil {
 			return nil, err
 		}

@@ -41,20 +41,26 @@ func TestAgentIsChecked(t *testing.T) {
 	}{
 		{"over HTTPS", aws.Agent{URL: "https://example.com/curfew", SHA256: right}, true, ""},
 		{"from S3", aws.Agent{URL: "s3://sessions/bin/curfew", SHA256: right}, true, ""},
-		{"another program", aws.Agent{URL: "https://example.com/curfew", SHA256: strings.Repeat("0", 64)}, false, "another SHA-256"},
+		{
+			"another program", aws.Agent{URL: "https://example.com/curfew", SHA256: strings.Repeat("0", 64)}, false,
+			"another SHA-256",
+		},
 		{"no program", aws.Agent{URL: "s3://sessions/bin/none", SHA256: right}, false, "another SHA-256"},
 		{"not in the image", aws.Agent{}, false, "set sessions.agent"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := newLauncher(t, func(o *aws.LaunchOptions) { o.Agent = tc.agent })
 			id := "agent-" + strings.ReplaceAll(tc.name, " ", "-")
-			machines, err := l.Launch(t.Context(), launchOf(id, session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1))
+			machines, err := l.Launch(t.Context(),
+				launchOf(id, session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer end(t, l, id)
 			api := ec2.NewFromConfig(scratch.Config(launchRegion))
-			out, err := api.DescribeInstanceAttribute(t.Context(), &ec2.DescribeInstanceAttributeInput{InstanceId: awssdk.String(machines[0].ID), Attribute: types.InstanceAttributeNameUserData})
+			out, err := api.DescribeInstanceAttribute(t.Context(), &ec2.DescribeInstanceAttributeInput{
+				InstanceId: awssdk.String(machines[0].ID), Attribute: types.InstanceAttributeNameUserData,
+			})
 			if err != nil || out.UserData == nil {
 				t.Fatal(out, err)
 			}
@@ -71,12 +77,14 @@ func TestAgentIsChecked(t *testing.T) {
 			}
 			give := "cat > \"$to\" <<'PROGRAM'\n" + program + "PROGRAM\n"
 			for name, text := range map[string]string{
-				"curl":     "#!/bin/sh\nto=''; for a; do case $before in -o) to=$a;; esac; before=$a; done\ncase \"$*\" in *api/token) echo t;; *ami-launch-index) printf 0;; *example.com/curfew) " + give + ";; *) exit 22;; esac\n",
-				"aws":      "#!/bin/sh\nfor to; do :; done\ncase \"$*\" in *sessions/bin/curfew*) " + give + ";; *) exit 1;; esac\n",
+				"curl": "#!/bin/sh\nto=''; for a; do case $before in -o) to=$a;; esac; before=$a; done\ncase \"$*\" in " +
+					"*api/token) echo t;; *ami-launch-index) printf 0;; *example.com/curfew) " + give + ";; *) exit 22;; esac\n",
+				"aws": "#!/bin/sh\nfor to; do :; done\ncase \"$*\" in *sessions/bin/curfew*) " + give +
+					";; *) exit 1;; esac\n",
 				"sleep":    "#!/bin/sh\n",
 				"shutdown": "#!/bin/sh\necho \"$*\" > \"$CURFEW_ROOT/shut-down\"\n",
 			} {
-				if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil { //nolint:gosec // a program
+				if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -98,14 +106,16 @@ func TestAgentIsChecked(t *testing.T) {
 			}
 			started, _ := os.ReadFile(filepath.Join(root, "started"))
 			_, off := os.Stat(filepath.Join(root, "shut-down"))
-			if want := "agent host " + root + "/etc/curfew/host.json\n"; tc.runs && (string(started) != want || off == nil) || !tc.runs && (len(started) > 0 || off != nil) {
+			if want := "agent host " + root + "/etc/curfew/host.json\n"; tc.runs && (string(started) != want || off == nil) ||
+				!tc.runs && (len(started) > 0 || off != nil) {
 				t.Errorf("it started %q and shut down: %v", started, off == nil)
 			}
 			if !tc.runs {
 				return
 			}
 			// Started again, it runs what is there, and asks no one.
-			if err := errors.Join(os.Remove(filepath.Join(root, "started")), os.Remove(filepath.Join(bin, "curl")), os.Remove(filepath.Join(bin, "aws"))); err != nil {
+			if err := errors.Join(os.Remove(filepath.Join(root, "started")), os.Remove(filepath.Join(bin, "curl")),
+				os.Remove(filepath.Join(bin, "aws"))); err != nil {
 				t.Fatal(err)
 			}
 			again := exec.CommandContext(t.Context(), filepath.Join(bin, "sh"), filepath.Join(boot, "curfew"))
@@ -130,7 +140,8 @@ func TestRegionsWithoutBackbone(t *testing.T) {
 	}
 	only := oneMachine("g6.xlarge")
 	only.Regions = []string{"sa-east-1"}
-	if _, err := l.Pools(t.Context(), only); err == nil || !strings.Contains(err.Error(), "sa-east-1") || !strings.Contains(err.Error(), "terraform/backbone") {
+	if _, err := l.Pools(t.Context(), only); err == nil || !strings.Contains(err.Error(), "sa-east-1") ||
+		!strings.Contains(err.Error(), "terraform/backbone") {
 		t.Errorf("in a region without one: %v", err)
 	}
 }
@@ -162,7 +173,9 @@ func TestImagesByType(t *testing.T) {
 func TestWatchedRegions(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)
-	if _, err := l.Launch(t.Context(), launchOf("watched", session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}, 1)); err != nil {
+	if _, err := l.Launch(t.Context(),
+		launchOf("watched", session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage},
+			1)); err != nil {
 		t.Fatal(err)
 	}
 	moved := newLauncher(t, func(o *aws.LaunchOptions) { o.Regions = []string{"sa-east-1"} })
@@ -173,7 +186,8 @@ func TestWatchedRegions(t *testing.T) {
 		o.Regions = []string{"sa-east-1"}
 		o.Watched = func(context.Context) ([]string, error) { return []string{launchRegion}, nil }
 	})
-	if found, err := moved.Find(t.Context(), "launches", "watched"); err != nil || len(found) != 1 || found[0].Pool.Region != launchRegion {
+	if found, err := moved.Find(t.Context(), "launches", "watched"); err != nil || len(found) != 1 ||
+		found[0].Pool.Region != launchRegion {
 		t.Errorf("found %v, %v", found, err)
 	}
 	end(t, moved, "watched")
@@ -190,11 +204,17 @@ func TestAccountOfCredentials(t *testing.T) {
 	if _, _, err := l.Account(t.Context()); err != nil || scratch.Wire.Recorder.Count("sts:GetCallerIdentity") != before {
 		t.Errorf("it is asked again for the same credentials: %v", err)
 	}
-	out, err := sts.NewFromConfig(scratch.Config(launchRegion)).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: awssdk.String("arn:aws:iam::222222222222:role/other"), RoleSessionName: awssdk.String("ben")})
+	out, err := sts.NewFromConfig(scratch.Config(launchRegion)).AssumeRole(t.Context(),
+		&sts.AssumeRoleInput{
+			RoleArn: awssdk.String("arn:aws:iam::222222222222:role/other"), RoleSessionName: awssdk.String("ben"),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]*string{"AWS_ACCESS_KEY_ID": out.Credentials.AccessKeyId, "AWS_SECRET_ACCESS_KEY": out.Credentials.SecretAccessKey, "AWS_SESSION_TOKEN": out.Credentials.SessionToken} {
+	for k, v := range map[string]*string{
+		"AWS_ACCESS_KEY_ID": out.Credentials.AccessKeyId, "AWS_SECRET_ACCESS_KEY": out.Credentials.SecretAccessKey,
+		"AWS_SESSION_TOKEN": out.Credentials.SessionToken,
+	} {
 		t.Setenv(k, *v)
 	}
 	c, err := aws.New(t.Context(), aws.Options{Regions: []string{launchRegion}})
@@ -214,17 +234,27 @@ func TestAddressesAndRequestsGo(t *testing.T) {
 	api := ec2.NewFromConfig(scratch.Config(launchRegion))
 	made := map[string]string{}
 	for _, id := range []string{"gone", "stays"} {
-		tags := []types.Tag{{Key: awssdk.String(inventory.TagSession), Value: awssdk.String("rest-" + id)}, {Key: awssdk.String(inventory.TagInstallation), Value: awssdk.String("launches")}}
-		address, err := api.AllocateAddress(t.Context(), &ec2.AllocateAddressInput{Domain: types.DomainTypeVpc, TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeElasticIp, Tags: tags}}})
+		tags := []types.Tag{
+			{Key: awssdk.String(inventory.TagSession), Value: awssdk.String("rest-" + id)},
+			{Key: awssdk.String(inventory.TagInstallation), Value: awssdk.String("launches")},
+		}
+		address, err := api.AllocateAddress(t.Context(), &ec2.AllocateAddressInput{
+			Domain:            types.DomainTypeVpc,
+			TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeElasticIp, Tags: tags}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		request, err := api.RequestSpotInstances(t.Context(), &ec2.RequestSpotInstancesInput{SpotPrice: awssdk.String("0.1"), LaunchSpecification: &types.RequestSpotLaunchSpecification{
-			ImageId: awssdk.String(launchImage), InstanceType: "g6.xlarge"}, TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSpotInstancesRequest, Tags: tags}}})
+		request, err := api.RequestSpotInstances(t.Context(), &ec2.RequestSpotInstancesInput{
+			SpotPrice: awssdk.String("0.1"), LaunchSpecification: &types.RequestSpotLaunchSpecification{
+				ImageId: awssdk.String(launchImage), InstanceType: "g6.xlarge"}, TagSpecifications: []types.TagSpecification{
+				{ResourceType: types.ResourceTypeSpotInstancesRequest, Tags: tags},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		made["address "+id], made["request "+id] = awssdk.ToString(address.AllocationId), awssdk.ToString(request.SpotInstanceRequests[0].SpotInstanceRequestId)
+		made["address "+id], made["request "+id] = awssdk.ToString(address.AllocationId), awssdk.ToString(
+			request.SpotInstanceRequests[0].SpotInstanceRequestId)
 		t.Cleanup(func() {
 			for _, r := range request.SpotInstanceRequests {
 				if r.InstanceId != nil {
@@ -259,7 +289,8 @@ func TestAddressesAndRequestsGo(t *testing.T) {
 		have[awssdk.ToString(a.AllocationId)] = true
 	}
 	for _, r := range requests.SpotInstanceRequests {
-		have[awssdk.ToString(r.SpotInstanceRequestId)] = r.State == types.SpotInstanceStateOpen || r.State == types.SpotInstanceStateActive
+		have[awssdk.ToString(r.SpotInstanceRequestId)] = r.State == types.SpotInstanceStateOpen ||
+			r.State == types.SpotInstanceStateActive
 	}
 	for what, id := range made {
 		if want := strings.HasSuffix(what, "stays"); have[id] != want {

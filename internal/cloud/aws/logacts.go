@@ -16,7 +16,9 @@ import (
 
 // retentions are the days that a log group can keep its events (CloudWatch Logs API
 // reference, PutRetentionPolicy).
-var retentions = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+var retentions = []int{
+	1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
+}
 
 // retentionParams is how long a group keeps its events; 0 is without end.
 type retentionParams struct {
@@ -40,13 +42,16 @@ func planRetention(ctx context.Context, s *site, r *inventory.Resource, do polic
 	now := retentionDays(g)
 	switch {
 	case g.LogGroupClass == types.LogGroupClassDelivery:
-		return nil, refusal("not-enabled", "log group %s only passes its events on; how long it keeps them cannot be set", r.ID)
+		return nil, refusal("not-enabled", "log group %s only passes its events on; how long it keeps them cannot be set",
+			r.ID)
 	case do.Change.Verb != "" && now != do.Change.Arguments.RetentionBefore && now != days:
 		return nil, refusal("changed", "log group %s keeps its events for %d days now; scan again", r.ID, now)
 	case now > 0 && now <= days:
 		return nil, refusal("nothing-to-do", "log group %s keeps its events for %d days already", r.ID, now)
 	}
-	return []action.Step{{Name: stepRetention, Params: encoded(retentionParams{days}), Undo: encoded(retentionParams{now})}}, nil
+	return []action.Step{
+		{Name: stepRetention, Params: encoded(retentionParams{days}), Undo: encoded(retentionParams{now})},
+	}, nil
 }
 
 // logGroup reads a group; one that is not there is inventory.ErrNotFound.
@@ -64,7 +69,7 @@ func (p *place) logGroup(ctx context.Context, name string) (types.LogGroup, erro
 		for _, g := range out.LogGroups {
 			if awssdk.ToString(g.LogGroupName) == name {
 				found = &g
-				return nil, nil //nolint:nilnil // no further page is wanted
+				return nil, nil
 			}
 		}
 		return out.NextToken, nil
@@ -109,7 +114,8 @@ func putRetention(ctx context.Context, s *site, t action.Task) (string, error) {
 	case now == want.Days:
 		return "", nil
 	case now != former.Days:
-		return "", refusal("changed", "log group %s keeps its events for %d days now, not for %d as when this was planned", t.Ref.ID, now, former.Days)
+		return "", refusal("changed", "log group %s keeps its events for %d days now, not for %d as when this was planned",
+			t.Ref.ID, now, former.Days)
 	}
 	return "", s.setRetention(ctx, t.Ref.ID, want.Days)
 }

@@ -45,13 +45,15 @@ func planMachine(ctx context.Context, s *site, r *inventory.Resource, do policy.
 	disks := deleted(i)
 	switch priced := do.Change.Arguments.Snapshot; {
 	case len(priced) > 0 && !slices.Equal(priced, disks):
-		return nil, refusal("changed", "other disks end with machine %s than when the fix was priced: %s", r.ID, strings.Join(disks, ", "))
+		return nil, refusal("changed", "other disks end with machine %s than when the fix was priced: %s", r.ID,
+			strings.Join(disks, ", "))
 	case do.Verb != policy.Terminate:
 		return []action.Step{{Name: string(do.Verb), Params: "{}"}}, nil
 	case len(unsaved(i, do)) == 0:
 		return []action.Step{{Name: stepTerminate, Params: encoded(terminateParams{DeletedDisks: disks})}}, nil
 	case !do.SaveDisks:
-		return nil, refusal("unsaved-disk", "%s would be deleted with machine %s: declare them scratch, or have them saved", strings.Join(unsaved(i, do), ", "), r.ID)
+		return nil, refusal("unsaved-disk", "%s would be deleted with machine %s: declare them scratch, or have them saved",
+			strings.Join(unsaved(i, do), ", "), r.ID)
 	}
 	return []action.Step{
 		{Name: stepSnapshot, Params: encoded(snapshotParams{Volumes: disks})},
@@ -141,19 +143,22 @@ func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) erro
 		return err
 	}
 	if do.Verb != policy.Terminate && i.RootDeviceType != types.DeviceTypeEbs {
-		return refusal("unsaved-disk", "machine %s cannot be stopped: its root disk is %s, which ends with it", id, firstOf(string(i.RootDeviceType), "not known"))
+		return refusal("unsaved-disk", "machine %s cannot be stopped: its root disk is %s, which ends with it", id,
+			firstOf(string(i.RootDeviceType), "not known"))
 	}
 	if do.Verb == policy.Hibernate && (i.HibernationOptions == nil || !awssdk.ToBool(i.HibernationOptions.Configured)) {
 		return refusal("not-enabled", "machine %s was not launched with hibernation", id)
 	}
-	if do.LosesInstanceStore() || stateOf(i) == types.InstanceStateNameStopped { // what was there was lost when it stopped
+	// what was there was lost when it stopped
+	if do.LosesInstanceStore() || stateOf(i) == types.InstanceStateNameStopped {
 		return nil
 	}
 	switch local, err := p.localDisks(ctx, i.InstanceType); {
 	case err != nil:
 		return unanswered(ctx, "whether a "+string(i.InstanceType)+" has instance-store disks", err)
 	case local:
-		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops, and no snapshot saves it; declare them scratch",
+		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops, and "+
+			"no snapshot saves it; declare them scratch",
 			id, i.InstanceType)
 	}
 	return nil
@@ -180,16 +185,19 @@ func (p *place) mayEndSpot(ctx context.Context, i types.Instance, verb policy.Ve
 		if awssdk.ToString(r.SpotInstanceRequestId) != request {
 			continue
 		}
-		over := r.State == types.SpotInstanceStateCancelled || r.State == types.SpotInstanceStateClosed || r.State == types.SpotInstanceStateFailed
+		over := r.State == types.SpotInstanceStateCancelled || r.State == types.SpotInstanceStateClosed ||
+			r.State == types.SpotInstanceStateFailed
 		switch {
 		case verb == policy.Terminate && r.Type == types.SpotInstanceTypePersistent && !over:
-			return refusal("group-member", "spot request %s is persistent and would start another machine for %s: cancel the request", request, id)
+			return refusal("group-member",
+				"spot request %s is persistent and would start another machine for %s: cancel the request", request, id)
 		case verb == policy.Terminate && (r.Type == types.SpotInstanceTypeOneTime || over):
 			return nil
 		case verb != policy.Terminate && r.Type == types.SpotInstanceTypePersistent && !over:
 			return nil
 		case verb != policy.Terminate && r.Type == types.SpotInstanceTypeOneTime:
-			return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated", id)
+			return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated",
+				id)
 		}
 	}
 	return refusal("unknown", "of what kind spot request %s of machine %s is, is not known", request, id)

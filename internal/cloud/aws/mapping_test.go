@@ -25,9 +25,18 @@ func TestMarket(t *testing.T) {
 	}{
 		{"on demand", types.Instance{}, inventory.OnDemand},
 		{"spot", types.Instance{InstanceLifecycle: types.InstanceLifecycleTypeSpot}, inventory.Spot},
-		{"capacity block", types.Instance{InstanceLifecycle: types.InstanceLifecycleTypeCapacityBlock}, inventory.CapacityBlock},
-		{"a way to buy that is not known here", types.Instance{InstanceLifecycle: "interruptible-capacity-reservation"}, inventory.MarketUnknown},
-		{"on a dedicated host", types.Instance{Placement: &types.Placement{Tenancy: types.TenancyHost}}, inventory.DedicatedHost},
+		{
+			"capacity block", types.Instance{InstanceLifecycle: types.InstanceLifecycleTypeCapacityBlock},
+			inventory.CapacityBlock,
+		},
+		{
+			"a way to buy that is not known here", types.Instance{InstanceLifecycle: "interruptible-capacity-reservation"},
+			inventory.MarketUnknown,
+		},
+		{
+			"on a dedicated host", types.Instance{Placement: &types.Placement{Tenancy: types.TenancyHost}},
+			inventory.DedicatedHost,
+		},
 	} {
 		if got := market(tc.in); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
@@ -37,11 +46,14 @@ func TestMarket(t *testing.T) {
 
 func TestPlatform(t *testing.T) {
 	for in, want := range map[string]string{
-		"Linux/UNIX": "linux", "Linux/UNIX (Amazon VPC)": "linux", "Red Hat Enterprise Linux": "rhel", "Windows": "windows", "": "",
+		"Linux/UNIX": "linux", "Linux/UNIX (Amazon VPC)": "linux", "Red Hat Enterprise Linux": "rhel", "Windows": "windows",
+		"":                                 "",
 		"Red Hat Enterprise Linux with HA": "red-hat-enterprise-linux-with-ha", " SUSE Linux ": "suse",
 		// A reservation of a platform covers a machine of it, also where it says that it is for a VPC.
-		"Red Hat Enterprise Linux (Amazon VPC)": "rhel", "SUSE Linux (Amazon VPC)": "suse", "Windows (Amazon VPC)": "windows",
-		"Windows with SQL Server Web (Amazon VPC)": "windows-with-sql-server-web", "Windows with SQL Server Web": "windows-with-sql-server-web",
+		"Red Hat Enterprise Linux (Amazon VPC)": "rhel", "SUSE Linux (Amazon VPC)": "suse",
+		"Windows (Amazon VPC)":                     "windows",
+		"Windows with SQL Server Web (Amazon VPC)": "windows-with-sql-server-web",
+		"Windows with SQL Server Web":              "windows-with-sql-server-web",
 	} {
 		if got := platform(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
@@ -95,18 +107,26 @@ func TestInstance(t *testing.T) {
 		PrivateDnsName: awssdk.String("ip-10-0-0-7.ec2.internal"), PrivateIpAddress: awssdk.String("10.0.0.7"),
 		InstanceId: awssdk.String("i-1"), InstanceType: "g6.2xlarge", LaunchTime: awssdk.Time(now.Add(-time.Hour)),
 		State:           &types.InstanceState{Name: types.InstanceStateNameStopped},
-		PlatformDetails: awssdk.String("Linux/UNIX"), Placement: &types.Placement{AvailabilityZone: awssdk.String("us-east-1b"), Tenancy: types.TenancyDefault},
+		PlatformDetails: awssdk.String("Linux/UNIX"), Placement: &types.Placement{
+			AvailabilityZone: awssdk.String("us-east-1b"), Tenancy: types.TenancyDefault,
+		},
 		StateTransitionReason: awssdk.String("User initiated (2026-11-21 09:00:00 GMT)"),
-		Tags:                  []types.Tag{{Key: awssdk.String("Name"), Value: awssdk.String("a")}, {Key: awssdk.String(groupTag), Value: awssdk.String("workers")}},
-		BlockDeviceMappings: []types.InstanceBlockDeviceMapping{{Ebs: &types.EbsInstanceBlockDevice{VolumeId: awssdk.String("vol-1"),
-			DeleteOnTermination: awssdk.Bool(true)}}},
+		Tags: []types.Tag{
+			{Key: awssdk.String("Name"), Value: awssdk.String("a")},
+			{Key: awssdk.String(groupTag), Value: awssdk.String("workers")},
+		},
+		BlockDeviceMappings: []types.InstanceBlockDeviceMapping{
+			{Ebs: &types.EbsInstanceBlockDevice{VolumeId: awssdk.String("vol-1"),
+				DeleteOnTermination: awssdk.Bool(true)}}},
 	})
 	want := &inventory.Resource{
-		ID: "i-1", Name: "a", Kind: inventory.KindInstance, Account: "1", Region: "us-east-1", Zone: "us-east-1b", Type: "g6.2xlarge",
-		State: inventory.StateStopped, CreatedAt: now.Add(-time.Hour), StateSince: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
-		Tags:    map[string]string{"Name": "a", groupTag: "workers"},
-		Manager: inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "workers"},
-		Aliases: []string{"ip-10-0-0-7.ec2.internal", "ip-10-0-0-7", "10.0.0.7", "aws:///us-east-1b/i-1"},
+		ID: "i-1", Name: "a", Kind: inventory.KindInstance, Account: "1", Region: "us-east-1", Zone: "us-east-1b",
+		Type:  "g6.2xlarge",
+		State: inventory.StateStopped, CreatedAt: now.Add(-time.Hour),
+		StateSince: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
+		Tags:       map[string]string{"Name": "a", groupTag: "workers"},
+		Manager:    inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "workers"},
+		Aliases:    []string{"ip-10-0-0-7.ec2.internal", "ip-10-0-0-7", "10.0.0.7", "aws:///us-east-1b/i-1"},
 		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: "linux", Tenancy: "shared",
 			Disks: []inventory.Disk{{VolumeID: "vol-1", DeleteOnTermination: true}}},
 	}
@@ -135,12 +155,30 @@ func TestImagesOfARepository(t *testing.T) {
 		bytes, untaggedB, unpulledB inventory.Fact[int64]
 	}{
 		{"empty", nil, 0, 0, inventory.Known[int64](0), inventory.Known[int64](0), inventory.Known[int64](0)},
-		{"old and never pulled", []ecrtypes.ImageDetail{image(7, old, "v1")}, 0, 1, inventory.Known[int64](7), inventory.Known[int64](0), inventory.Known[int64](7)},
-		{"old and pulled an hour ago", []ecrtypes.ImageDetail{pulled}, 0, 0, inventory.Known[int64](1), inventory.Known[int64](0), inventory.Known[int64](0)},
-		{"untagged", []ecrtypes.ImageDetail{image(5, recent), image(2, recent, "v1")}, 1, 0, inventory.Known[int64](7), inventory.Known[int64](5), inventory.Known[int64](0)},
-		{"untagged parts of a list", []ecrtypes.ImageDetail{image(5, recent), list}, 0, 0, inventory.Known[int64](5), inventory.Fact[int64]{}, inventory.Known[int64](0)},
-		{"a signature", []ecrtypes.ImageDetail{signature}, 0, 0, inventory.Known[int64](1), inventory.Known[int64](0), inventory.Known[int64](0)},
-		{"a size that is not known", []ecrtypes.ImageDetail{unsized}, 0, 1, inventory.Fact[int64]{}, inventory.Known[int64](0), inventory.Fact[int64]{}},
+		{
+			"old and never pulled", []ecrtypes.ImageDetail{image(7, old, "v1")}, 0, 1, inventory.Known[int64](7),
+			inventory.Known[int64](0), inventory.Known[int64](7),
+		},
+		{
+			"old and pulled an hour ago", []ecrtypes.ImageDetail{pulled}, 0, 0, inventory.Known[int64](1),
+			inventory.Known[int64](0), inventory.Known[int64](0),
+		},
+		{
+			"untagged", []ecrtypes.ImageDetail{image(5, recent), image(2, recent, "v1")}, 1, 0, inventory.Known[int64](7),
+			inventory.Known[int64](5), inventory.Known[int64](0),
+		},
+		{
+			"untagged parts of a list", []ecrtypes.ImageDetail{image(5, recent), list}, 0, 0, inventory.Known[int64](5),
+			inventory.Fact[int64]{}, inventory.Known[int64](0),
+		},
+		{
+			"a signature", []ecrtypes.ImageDetail{signature}, 0, 0, inventory.Known[int64](1), inventory.Known[int64](0),
+			inventory.Known[int64](0),
+		},
+		{
+			"a size that is not known", []ecrtypes.ImageDetail{unsized}, 0, 1, inventory.Fact[int64]{},
+			inventory.Known[int64](0), inventory.Fact[int64]{},
+		},
 	} {
 		var s imageSum
 		for _, i := range tc.images {
@@ -148,7 +186,8 @@ func TestImagesOfARepository(t *testing.T) {
 		}
 		var d inventory.Repository
 		s.fill(&d)
-		if d.Images != len(tc.images) || d.UntaggedImages != tc.untagged || d.UnpulledImages != tc.unpulled || d.Bytes != tc.bytes ||
+		if d.Images != len(tc.images) || d.UntaggedImages != tc.untagged || d.UnpulledImages != tc.unpulled ||
+			d.Bytes != tc.bytes ||
 			d.UntaggedBytes != tc.untaggedB || d.UnpulledBytes != tc.unpulledB {
 			t.Errorf("%s: got %+v", tc.name, d)
 		}
@@ -163,9 +202,15 @@ func TestEFSSizes(t *testing.T) {
 		want    map[string]int64
 	}{
 		{"only a total", efstypes.FileSystemSize{Value: 7}, false, map[string]int64{"STANDARD": 7}},
-		{"by class", efstypes.FileSystemSize{Value: 10, ValueInStandard: awssdk.Int64(4), ValueInIA: awssdk.Int64(6), ValueInArchive: awssdk.Int64(0)}, false,
+		{
+			"by class", efstypes.FileSystemSize{
+				Value: 10, ValueInStandard: awssdk.Int64(4), ValueInIA: awssdk.Int64(6), ValueInArchive: awssdk.Int64(0),
+			}, false,
 			map[string]int64{"STANDARD": 4, "IA": 6}},
-		{"a total and a part", efstypes.FileSystemSize{Value: 10, ValueInIA: awssdk.Int64(6)}, false, map[string]int64{"STANDARD": 4, "IA": 6}},
+		{
+			"a total and a part", efstypes.FileSystemSize{Value: 10, ValueInIA: awssdk.Int64(6)}, false,
+			map[string]int64{"STANDARD": 4, "IA": 6},
+		},
 		{"one zone", efstypes.FileSystemSize{Value: 7}, true, map[string]int64{"ONEZONE": 7}},
 	} {
 		if diff := cmp.Diff(tc.want, efsSizes(tc.in, tc.oneZone)); diff != "" {
@@ -176,15 +221,27 @@ func TestEFSSizes(t *testing.T) {
 
 func TestLifecycleRules(t *testing.T) {
 	got := lifecycleRules([]s3types.LifecycleRule{
-		{ID: awssdk.String("all"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: awssdk.String("")},
-			Transitions:                    []s3types.Transition{{Days: awssdk.Int32(30), StorageClass: s3types.TransitionStorageClassStandardIa}},
+		{
+			ID: awssdk.String("all"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{
+				Prefix: awssdk.String(""),
+			},
+			Transitions: []s3types.Transition{
+				{Days: awssdk.Int32(30), StorageClass: s3types.TransitionStorageClassStandardIa},
+			},
 			AbortIncompleteMultipartUpload: &s3types.AbortIncompleteMultipartUpload{DaysAfterInitiation: awssdk.Int32(7)},
 			NoncurrentVersionExpiration:    &s3types.NoncurrentVersionExpiration{NoncurrentDays: awssdk.Int32(20)}},
-		{ID: awssdk.String("tagged"), Status: s3types.ExpirationStatusDisabled, Expiration: &s3types.LifecycleExpiration{Days: awssdk.Int32(9)},
-			Filter: &s3types.LifecycleRuleFilter{And: &s3types.LifecycleRuleAndOperator{Prefix: awssdk.String("a/"), Tags: []s3types.Tag{{}}}}},
+		{
+			ID: awssdk.String("tagged"), Status: s3types.ExpirationStatusDisabled,
+			Expiration: &s3types.LifecycleExpiration{Days: awssdk.Int32(9)},
+			Filter: &s3types.LifecycleRuleFilter{
+				And: &s3types.LifecycleRuleAndOperator{Prefix: awssdk.String("a/"), Tags: []s3types.Tag{{}}},
+			}},
 	})
 	want := []inventory.LifecycleRule{
-		{ID: "all", Enabled: true, TransitionDays: map[string]int{"STANDARD_IA": 30}, AbortMultipartDays: 7, NoncurrentExpirationDays: 20},
+		{
+			ID: "all", Enabled: true, TransitionDays: map[string]int{"STANDARD_IA": 30}, AbortMultipartDays: 7,
+			NoncurrentExpirationDays: 20,
+		},
 		{ID: "tagged", Prefix: "a/", Filtered: true, TransitionDays: map[string]int{}, ExpirationDays: 9},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -193,8 +250,10 @@ func TestLifecycleRules(t *testing.T) {
 }
 
 func TestDatabaseStates(t *testing.T) {
-	for in, want := range map[string]inventory.State{"available": inventory.StateRunning, "backing-up": inventory.StateRunning, "stopped": inventory.StateStopped,
-		"deleting": inventory.StateDeleting, "creating": inventory.StatePending, "failed": inventory.StateFailed, "": inventory.StateUnknown} {
+	for in, want := range map[string]inventory.State{
+		"available": inventory.StateRunning, "backing-up": inventory.StateRunning, "stopped": inventory.StateStopped,
+		"deleting": inventory.StateDeleting, "creating": inventory.StatePending, "failed": inventory.StateFailed,
+		"": inventory.StateUnknown} {
 		if got := databaseState(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}

@@ -95,7 +95,8 @@ func measurable(r *inventory.Resource) bool {
 }
 
 // measure reads what was measured of a place's resources.
-func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) {
+func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) {
 	m := p.meters(iv)
 	var accelerated []*subject
 	components := 0
@@ -141,7 +142,8 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 		m.gpus(ctx, accelerated)
 	}
 	if components > 0 {
-		p.scan.blind(inventory.BlindSpot{What: "sagemaker " + p.String(), Why: "inference components: their requests are not counted as the endpoint's",
+		p.scan.blind(inventory.BlindSpot{
+			What: "sagemaker " + p.String(), Why: "inference components: their requests are not counted as the endpoint's",
 			Effect: index["cloudwatch:GetMetricData"].Effect + " for " + plain.Count(components, "endpoint")})
 	}
 	p.tellUnmeasured(ctx, p.read(ctx, m.batches(open)...))
@@ -215,7 +217,8 @@ type meters struct {
 
 // meters begins to collect what is to be read within an interval.
 func (p *place) meters(iv usage.Interval) *meters {
-	return &meters{place: p, usual: batchOf(iv.To, iv.To.Sub(iv.From), periodOf(iv)), daily: batchOf(iv.To, natSpan, natStep),
+	return &meters{
+		place: p, usual: batchOf(iv.To, iv.To.Sub(iv.From), periodOf(iv)), daily: batchOf(iv.To, natSpan, natStep),
 		reserved: batchOf(iv.To, reservationSpan, step)}
 }
 
@@ -271,12 +274,13 @@ func (m *meters) batches(open func(*inventory.Resource, usage.Opened) usage.Sink
 		}
 		left := len(s.series)
 		for _, x := range s.series {
-			s.batch.series = append(s.batch.series, series{resource: s.resource, statistics: x.statistics, fold: func(data [][]point) {
-				s.hold(x, data)
-				if left--; left == 0 {
-					m.place.scan.handOver(s, open)
-				}
-			}})
+			s.batch.series = append(s.batch.series, series{
+				resource: s.resource, statistics: x.statistics, fold: func(data [][]point) {
+					s.hold(x, data)
+					if left--; left == 0 {
+						m.place.scan.handOver(s, open)
+					}
+				}})
 		}
 	}
 	return []batch{m.usual, m.daily, m.reserved}
@@ -560,12 +564,16 @@ func (m *meters) heldMemory(s *subject, machine string, x metric) {
 
 func (m *meters) group(r *inventory.Resource) {
 	if s := m.subject(r, &m.usual, r.CreatedAt); s != nil {
-		s.level("", usage.Capacity, 1, true, metric{"AWS/AutoScaling", "GroupDesiredCapacity", dims("AutoScalingGroupName", r.ID)})
+		s.level("", usage.Capacity, 1, true, metric{
+			"AWS/AutoScaling", "GroupDesiredCapacity", dims("AutoScalingGroupName", r.ID),
+		})
 	}
 }
 
 func (m *meters) reservation(r *inventory.Resource) {
 	if s := m.subject(r, &m.reserved, r.CreatedAt); s != nil {
-		s.level("", usage.Capacity, 1, true, metric{"AWS/EC2CapacityReservations", "UsedInstanceCount", dims("CapacityReservationId", r.ID)})
+		s.level("", usage.Capacity, 1, true, metric{
+			"AWS/EC2CapacityReservations", "UsedInstanceCount", dims("CapacityReservationId", r.ID),
+		})
 	}
 }

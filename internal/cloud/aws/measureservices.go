@@ -22,9 +22,14 @@ func databaseMetrics(r *inventory.Resource) *serviceMetrics {
 	case r.Kind == inventory.KindWarehouse:
 		return &serviceMetrics{namespace: "AWS/Redshift", dimension: "ClusterIdentifier", connections: "DatabaseConnections"}
 	case r.Kind == inventory.KindCache && d.Engine == "memcached":
-		return &serviceMetrics{namespace: "AWS/ElastiCache", dimension: "CacheClusterId", requests: []string{"GetHits", "GetMisses", "CmdSet"}}
+		return &serviceMetrics{
+			namespace: "AWS/ElastiCache", dimension: "CacheClusterId", requests: []string{"GetHits", "GetMisses", "CmdSet"},
+		}
 	case r.Kind == inventory.KindCache:
-		return &serviceMetrics{namespace: "AWS/ElastiCache", dimension: "CacheClusterId", requests: []string{"CacheHits", "CacheMisses", "SetTypeCmds"}}
+		return &serviceMetrics{
+			namespace: "AWS/ElastiCache", dimension: "CacheClusterId",
+			requests: []string{"CacheHits", "CacheMisses", "SetTypeCmds"},
+		}
 	case d.Engine == "opensearch" || d.Engine == "elasticsearch":
 		return nil
 	}

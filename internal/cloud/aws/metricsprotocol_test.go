@@ -32,10 +32,13 @@ func TestMetricsAreReadFromAnEndpointWithoutCBOR(t *testing.T) {
 	form := url.Values{
 		"Action": {"PutMetricData"}, "Version": {"2010-08-01"}, "Namespace": {"Protocols"},
 		"MetricData.member.1.MetricName": {"Utilization"}, "MetricData.member.1.Value": {"41.5"},
-		"MetricData.member.1.Timestamp":                {at.Format(time.RFC3339)},
-		"MetricData.member.1.Dimensions.member.1.Name": {"InstanceId"}, "MetricData.member.1.Dimensions.member.1.Value": {"i-1"},
+		"MetricData.member.1.Timestamp": {at.Format(time.RFC3339)},
+		"MetricData.member.1.Dimensions.member.1.Name": {
+			"InstanceId",
+		}, "MetricData.member.1.Dimensions.member.1.Value": {"i-1"},
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scratch.MotoURL(), strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scratch.MotoURL(),
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}

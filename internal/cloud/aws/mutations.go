@@ -58,42 +58,78 @@ var mutations = []Mutation{
 	{Service: "ec2", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Harm: Describes, Tagged: true},
 
 	{Service: "logs", Name: "PutRetentionPolicy", Actions: []string{"PutRetentionPolicy"}, Harm: Destroys, Tagged: true},
-	{Service: "logs", Name: "DeleteRetentionPolicy", Actions: []string{"DeleteRetentionPolicy"}, Harm: Restores, Tagged: true},
+	{
+		Service: "logs", Name: "DeleteRetentionPolicy", Actions: []string{"DeleteRetentionPolicy"}, Harm: Restores,
+		Tagged: true,
+	},
 	{Service: "logs", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes, Tagged: true},
 	{Service: "logs", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes, Tagged: true},
 
-	{Service: "s3", Name: "PutBucketLifecycleConfiguration", Actions: []string{"PutLifecycleConfiguration"}, Harm: Destroys},
+	{
+		Service: "s3", Name: "PutBucketLifecycleConfiguration", Actions: []string{"PutLifecycleConfiguration"},
+		Harm: Destroys,
+	},
 	{Service: "s3", Name: "DeleteBucketLifecycle", Actions: []string{"PutLifecycleConfiguration"}, Harm: Restores},
 	{Service: "s3", Name: "PutBucketTagging", Actions: []string{"PutBucketTagging"}, Harm: Describes},
 	{Service: "s3", Name: "DeleteBucketTagging", Actions: []string{"PutBucketTagging"}, Harm: Describes},
 
 	{Service: "ecr", Name: "PutLifecyclePolicy", Actions: []string{"PutLifecyclePolicy"}, Harm: Destroys, Tagged: true},
-	{Service: "ecr", Name: "DeleteLifecyclePolicy", Actions: []string{"DeleteLifecyclePolicy"}, Harm: Restores, Tagged: true},
+	{
+		Service: "ecr", Name: "DeleteLifecyclePolicy", Actions: []string{"DeleteLifecyclePolicy"}, Harm: Restores,
+		Tagged: true,
+	},
 	{Service: "ecr", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes, Tagged: true},
 	{Service: "ecr", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes, Tagged: true},
 
-	{Service: "sagemaker", Name: "StopNotebookInstance", Actions: []string{"StopNotebookInstance"}, Harm: Halts, Tagged: true},
-	{Service: "sagemaker", Name: "StartNotebookInstance", Actions: []string{"StartNotebookInstance"}, Harm: Restores, Tagged: true},
-	{Service: "sagemaker", Name: "DeleteNotebookInstance", Actions: []string{"DeleteNotebookInstance"}, Harm: Destroys, Tagged: true},
+	{
+		Service: "sagemaker", Name: "StopNotebookInstance", Actions: []string{"StopNotebookInstance"}, Harm: Halts,
+		Tagged: true,
+	},
+	{
+		Service: "sagemaker", Name: "StartNotebookInstance", Actions: []string{"StartNotebookInstance"}, Harm: Restores,
+		Tagged: true,
+	},
+	{
+		Service: "sagemaker", Name: "DeleteNotebookInstance", Actions: []string{"DeleteNotebookInstance"}, Harm: Destroys,
+		Tagged: true,
+	},
 	{Service: "sagemaker", Name: "DeleteEndpoint", Actions: []string{"DeleteEndpoint"}, Harm: Destroys, Tagged: true},
 	{Service: "sagemaker", Name: "StopTrainingJob", Actions: []string{"StopTrainingJob"}, Harm: Destroys, Tagged: true},
 	{Service: "sagemaker", Name: "AddTags", Actions: []string{"AddTags"}, Harm: Describes, Tagged: true},
 	{Service: "sagemaker", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Harm: Describes, Tagged: true},
 
-	{Service: "sagemaker", Name: "UpdateEndpointWeightsAndCapacities", Actions: []string{"UpdateEndpointWeightsAndCapacities"}, Harm: Halts, Tagged: true},
+	{
+		Service: "sagemaker", Name: "UpdateEndpointWeightsAndCapacities",
+		Actions: []string{"UpdateEndpointWeightsAndCapacities"}, Harm: Halts, Tagged: true,
+	},
 
-	{Service: "autoscaling", Name: "UpdateAutoScalingGroup", Actions: []string{"UpdateAutoScalingGroup"}, Harm: Halts, Tagged: true},
-	{Service: "autoscaling", Name: "TerminateInstanceInAutoScalingGroup", Actions: []string{"TerminateInstanceInAutoScalingGroup"}, Harm: Destroys, Tagged: true},
-	{Service: "autoscaling", Name: "CreateOrUpdateTags", Actions: []string{"CreateOrUpdateTags"}, Harm: Describes, Tagged: true},
+	{
+		Service: "autoscaling", Name: "UpdateAutoScalingGroup", Actions: []string{"UpdateAutoScalingGroup"}, Harm: Halts,
+		Tagged: true,
+	},
+	{
+		Service: "autoscaling", Name: "TerminateInstanceInAutoScalingGroup",
+		Actions: []string{"TerminateInstanceInAutoScalingGroup"}, Harm: Destroys, Tagged: true,
+	},
+	{
+		Service: "autoscaling", Name: "CreateOrUpdateTags", Actions: []string{"CreateOrUpdateTags"}, Harm: Describes,
+		Tagged: true,
+	},
 	{Service: "autoscaling", Name: "DeleteTags", Actions: []string{"DeleteTags"}, Harm: Describes, Tagged: true},
 	{Service: "elasticloadbalancing", Name: "AddTags", Actions: []string{"AddTags"}, Harm: Describes, Tagged: true},
 	{Service: "elasticloadbalancing", Name: "RemoveTags", Actions: []string{"RemoveTags"}, Harm: Describes, Tagged: true},
 	{Service: "elasticfilesystem", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes, Tagged: true},
-	{Service: "elasticfilesystem", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes, Tagged: true},
+	{
+		Service: "elasticfilesystem", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes,
+		Tagged: true,
+	},
 	{Service: "fsx", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes, Tagged: true},
 	{Service: "fsx", Name: "UntagResource", Actions: []string{"UntagResource"}, Harm: Describes, Tagged: true},
 	{Service: "rds", Name: "AddTagsToResource", Actions: []string{"AddTagsToResource"}, Harm: Describes, Tagged: true},
-	{Service: "rds", Name: "RemoveTagsFromResource", Actions: []string{"RemoveTagsFromResource"}, Harm: Describes, Tagged: true},
+	{
+		Service: "rds", Name: "RemoveTagsFromResource", Actions: []string{"RemoveTagsFromResource"}, Harm: Describes,
+		Tagged: true,
+	},
 	{Service: "es", Name: "AddTags", Actions: []string{"AddTags"}, Harm: Describes, Tagged: true},
 	{Service: "es", Name: "RemoveTags", Actions: []string{"RemoveTags"}, Harm: Describes, Tagged: true},
 	{Service: "secretsmanager", Name: "TagResource", Actions: []string{"TagResource"}, Harm: Describes, Tagged: true},

@@ -95,13 +95,17 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 func (b *Bucket) Put(ctx context.Context, key string, body []byte) error {
 	cfg := b.cloud.config.Copy()
 	cfg.Region = b.region
-	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)], guarded("s3", b.cloud.limits().of("", b.region, "s3"), "CurfewExport", func(ctx context.Context, _ any) (func(time.Time), error) {
-		if api := "s3:" + awsmiddleware.GetOperationName(ctx); api != "s3:PutObject" {
-			return nil, &RefusedError{API: api}
-		}
-		return nil, nil //nolint:nilnil // nothing is told of its attempts
-	}))
-	_, err := s3.NewFromConfig(cfg, pathStyle).PutObject(ctx, &s3.PutObjectInput{Bucket: &b.name, Key: &key, Body: bytes.NewReader(body), ContentType: awssdk.String("application/json")})
+	cfg.APIOptions = append(cfg.APIOptions[:len(cfg.APIOptions):len(cfg.APIOptions)],
+		guarded("s3", b.cloud.limits().of("", b.region, "s3"), "CurfewExport",
+			func(ctx context.Context, _ any) (func(time.Time), error) {
+				if api := "s3:" + awsmiddleware.GetOperationName(ctx); api != "s3:PutObject" {
+					return nil, &RefusedError{API: api}
+				}
+				return nil, nil
+			}))
+	_, err := s3.NewFromConfig(cfg, pathStyle).PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &b.name, Key: &key, Body: bytes.NewReader(body), ContentType: awssdk.String("application/json"),
+	})
 	if err != nil {
 		return fetchError(ctx, "write s3://"+b.name+"/"+key, err)
 	}

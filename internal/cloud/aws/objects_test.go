@@ -27,9 +27,11 @@ func TestBucketIsReadWhereItIs(t *testing.T) {
 		case r.Method == http.MethodGet && r.URL.Path == "/bills" && q.Get("prefix") != "cur/":
 			http.Error(w, "the prefix is lost", http.StatusBadRequest)
 		case r.Method == http.MethodGet && r.URL.Path == "/bills" && q.Get("continuation-token") == "":
-			fmt.Fprint(w, `<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>2</NextContinuationToken><Contents><Key>cur/a.csv</Key><Size>7</Size></Contents></ListBucketResult>`)
+			fmt.Fprint(w,
+				`<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>2</NextContinuationToken><Contents><Key>cur/a.csv</Key><Size>7</Size></Contents></ListBucketResult>`)
 		case r.Method == http.MethodGet && r.URL.Path == "/bills":
-			fmt.Fprint(w, `<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>cur/b.csv</Key><Size>9</Size></Contents></ListBucketResult>`)
+			fmt.Fprint(w,
+				`<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>cur/b.csv</Key><Size>9</Size></Contents></ListBucketResult>`)
 		case r.URL.Path == "/bills/cur/a.csv":
 			fmt.Fprint(w, "content")
 		case r.URL.Path == "/bills/cur/short.csv":
@@ -89,7 +91,8 @@ func TestBucketThatCannotBeFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Bucket(context.Background(), "bills"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "find bucket bills") {
+	if _, err := c.Bucket(context.Background(), "bills"); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), "find bucket bills") {
 		t.Errorf("a bucket that is not there: %v", err)
 	}
 }

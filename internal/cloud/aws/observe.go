@@ -165,8 +165,12 @@ var lists = []list{
 	{"volumes", (*place).volumes, []inventory.Kind{inventory.KindVolume}},
 	{"snapshots", (*place).snapshots, []inventory.Kind{inventory.KindSnapshot}},
 	{"snapshot locks", (*place).snapshotLocks, []inventory.Kind{inventory.KindSnapshot, inventory.KindImage}},
-	{"images", (*place).images, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}}, // which snapshots they need
-	{"launch templates and fleets", (*place).readLaunchers, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}},
+	// which snapshots they need
+	{"images", (*place).images, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}},
+	{
+		"launch templates and fleets", (*place).readLaunchers,
+		[]inventory.Kind{inventory.KindImage, inventory.KindSnapshot},
+	},
 	{"addresses", (*place).addresses, []inventory.Kind{inventory.KindAddress}},
 	{"NAT gateways", (*place).natGateways, []inventory.Kind{inventory.KindNATGateway}},
 	{"interface endpoints", (*place).interfaceEndpoints, []inventory.Kind{inventory.KindVPCEndpoint}},
@@ -219,7 +223,9 @@ func (s *scan) inventoryParts(accounts []*account) []part {
 			parts = append(parts, part{in + "buckets", func(ctx context.Context) { home.buckets(ctx, regions) }})
 		}
 		if s.asked(inventory.KindCommitment) {
-			parts = append(parts, part{in + "savings plans", func(ctx context.Context) { home.savingsPlans(ctx, slices.Sorted(maps.Keys(regions))) }})
+			parts = append(parts, part{in + "savings plans", func(ctx context.Context) {
+				home.savingsPlans(ctx, slices.Sorted(maps.Keys(regions)))
+			}})
 		}
 		if s.query.Kinds == nil {
 			parts = append(parts, part{in + "billed costs", home.billedCosts})
@@ -310,7 +316,9 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 		return nil, err
 	}
 	sold.Attach(s.resources)
-	o := &round.Observation{Cloud: cloudName, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls, ProviderTime: s.tally.clock}
+	o := &round.Observation{
+		Cloud: cloudName, Unread: s.unread, CommitmentsKnown: s.commitments, Calls: calls, ProviderTime: s.tally.clock,
+	}
 	o.Resources, o.Ended, o.BlindSpots = s.resources, s.ended, s.blindSpots
 	for _, a := range accounts {
 		o.Accounts = append(o.Accounts, a.id)
@@ -343,8 +351,9 @@ func (s *scan) add(r *inventory.Resource) {
 	defer s.mu.Unlock()
 	s.resources = append(s.resources, r)
 	if err != nil {
-		s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: fmt.Sprintf("tag %s of %s", inventory.TagKeepUntil, r.ID),
-			Why: oneLine(innermost(err).Error()), Effect: "it is kept until the tag is corrected"})
+		s.blindSpots = append(s.blindSpots, inventory.BlindSpot{
+			What: fmt.Sprintf("tag %s of %s", inventory.TagKeepUntil, r.ID),
+			Why:  oneLine(innermost(err).Error()), Effect: "it is kept until the tag is corrected"})
 	}
 }
 
@@ -410,7 +419,10 @@ func (p *place) explainIn(ctx context.Context, op *Operation, err error, effect 
 		return false
 	}
 	code, detail := reason(err)
-	p.scan.blind(inventory.BlindSpot{What: op.Service + " " + p.in(strings.Join(regions, ", ")), Why: joined(code+": "+op.API(), detail), Effect: effect})
+	p.scan.blind(inventory.BlindSpot{
+		What: op.Service + " " + p.in(strings.Join(regions, ", ")), Why: joined(code+": "+op.API(), detail),
+		Effect: effect,
+	})
 	return true
 }
 
@@ -429,7 +441,8 @@ func (p *place) missed(ctx context.Context, api, name string, err error) {
 	}
 	op := index[api]
 	code, _ := reason(err)
-	p.partly(partialKey{op.Service + " " + p.String(), code + ": " + strings.Join(op.IAM(), ", "), op.Effect}, op.Item, name)
+	p.partly(partialKey{op.Service + " " + p.String(), code + ": " + strings.Join(op.IAM(), ", "), op.Effect}, op.Item,
+		name)
 }
 
 // partly notes what is not known of one resource; the same of several is told together.
@@ -459,7 +472,8 @@ func (s *scan) flushPartial() {
 			shown = append(slices.Clone(names[:maxNamed]), "…")
 		}
 		s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: k.what,
-			Why: fmt.Sprintf("%s on %s (%s)", k.why, plain.Count(len(names), f.item), strings.Join(shown, ", ")), Effect: k.effect})
+			Why:    fmt.Sprintf("%s on %s (%s)", k.why, plain.Count(len(names), f.item), strings.Join(shown, ", ")),
+			Effect: k.effect})
 	}
 	clear(s.partial)
 }

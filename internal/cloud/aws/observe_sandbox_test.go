@@ -104,7 +104,8 @@ func TestSeesWhatTheRulesNeed(t *testing.T) {
 	}
 	for _, g := range w.GPUs {
 		util, memory := g.Stats(usage.GPUUtil), g.Stats(usage.MemUsed)
-		if util == nil || util.Max != 0 || memory == nil || memory.Max != 37_683*(1<<20) || w.Coverage(util) < 0.99 || !w.Fresh(util, truth.Now) {
+		if util == nil || util.Max != 0 || memory == nil || memory.Max != 37_683*(1<<20) || w.Coverage(util) < 0.99 ||
+			!w.Fresh(util, truth.Now) {
 			t.Errorf("GPU %s: utilization %+v, memory %+v", g.Name, util, memory)
 		}
 	}
@@ -112,23 +113,29 @@ func TestSeesWhatTheRulesNeed(t *testing.T) {
 		t.Errorf("window from %s, launched %s", w.From, held.CreatedAt)
 	}
 
-	if _, w = find(t, o, "telemetry-missing"); len(w.GPUs) != 0 || w.Machine.Stats(usage.GPUUtil) != nil || w.Machine.Stats(usage.CPUUtil) == nil {
+	if _, w = find(t, o, "telemetry-missing"); len(w.GPUs) != 0 || w.Machine.Stats(usage.GPUUtil) != nil ||
+		w.Machine.Stats(usage.CPUUtil) == nil {
 		t.Error("the machine without an agent has GPU telemetry, or no CPU telemetry")
 	}
-	if _, w = find(t, o, "instance-idle"); w.Machine.Stats(usage.CPUUtil).Max != 2 || w.Machine.Stats(usage.NetBytes) == nil {
+	if _, w = find(t, o, "instance-idle"); w.Machine.Stats(usage.CPUUtil).Max != 2 ||
+		w.Machine.Stats(usage.NetBytes) == nil {
 		t.Errorf("idle machine: %+v", w.Machine)
 	}
-	if stopped, _ := find(t, o, "instance-stopped"); stopped.State != inventory.StateStopped || truth.Now.Sub(stopped.StateSince) != 45*24*time.Hour ||
+	if stopped, _ := find(t, o, "instance-stopped"); stopped.State != inventory.StateStopped ||
+		truth.Now.Sub(stopped.StateSince) != 45*24*time.Hour ||
 		len(stopped.Detail.(*inventory.Instance).Disks) != 2 {
 		t.Errorf("stopped machine: %+v", stopped)
 	}
-	if _, w = find(t, o, "nat-gateway-idle"); w.Machine.Stats(usage.NetBytes) == nil || w.Machine.Stats(usage.NetBytes).Max != 0 {
+	if _, w = find(t, o, "nat-gateway-idle"); w.Machine.Stats(usage.NetBytes) == nil ||
+		w.Machine.Stats(usage.NetBytes).Max != 0 {
 		t.Errorf("idle gateway: %+v", w)
 	}
-	if _, w = find(t, o, "endpoint-idle"); w.Machine.Stats(usage.Requests) != nil || w.Machine.Stats(usage.CPUUtil) == nil {
+	if _, w = find(t, o, "endpoint-idle"); w.Machine.Stats(usage.Requests) != nil ||
+		w.Machine.Stats(usage.CPUUtil) == nil {
 		t.Errorf("idle endpoint: %+v; want CPU and no invocation", w)
 	}
-	if _, w = find(t, o, "reservation-unused"); w.Machine.Stats(usage.Capacity) == nil || w.Machine.Stats(usage.Capacity).Max != 1 {
+	if _, w = find(t, o, "reservation-unused"); w.Machine.Stats(usage.Capacity) == nil ||
+		w.Machine.Stats(usage.Capacity).Max != 1 {
 		t.Errorf("reservation: %+v; want 1 used", w)
 	}
 	if job, w := find(t, o, "training-stalled"); job.Detail.(*inventory.TrainingJob).StartedAt.IsZero() || w == nil {
@@ -143,7 +150,8 @@ func TestSeesWhatTheRulesNeed(t *testing.T) {
 		t.Errorf("prefixes %+v", p)
 	}
 	multipart, _ := find(t, o, "bucket-multipart")
-	if u, ok := multipart.Detail.(*inventory.Bucket).Uploads.Get(); !ok || u.Count != 3 || truth.Now.Sub(u.Oldest) != 22*24*time.Hour {
+	if u, ok := multipart.Detail.(*inventory.Bucket).Uploads.Get(); !ok || u.Count != 3 ||
+		truth.Now.Sub(u.Oldest) != 22*24*time.Hour {
 		t.Errorf("uploads %+v", u)
 	}
 	noncurrent, _ := find(t, o, "bucket-noncurrent")
@@ -261,7 +269,8 @@ func TestDenialIsABlindSpotAndTheRestIsUnchanged(t *testing.T) {
 				t.Errorf("commitments known: %v, want %v", o.CommitmentsKnown, x.commitments)
 			}
 			if !slices.ContainsFunc(o.BlindSpots, func(b inventory.BlindSpot) bool {
-				return strings.HasPrefix(b.What, x.service+" ") && strings.Contains(b.What, "us-east-1") && strings.Contains(b.Why, x.service+":"+x.operation) && b.Effect != ""
+				return strings.HasPrefix(b.What, x.service+" ") && strings.Contains(b.What, "us-east-1") &&
+					strings.Contains(b.Why, x.service+":"+x.operation) && b.Effect != ""
 			}) {
 				t.Errorf("blind spots %+v", o.BlindSpots)
 			}
@@ -274,12 +283,15 @@ func TestDenialIsABlindSpotAndTheRestIsUnchanged(t *testing.T) {
 
 func TestDeniedMetricsLeaveTheMachinesUnjudged(t *testing.T) {
 	whole := mustObserve(t, options())
-	defer account.Wire.Inject(wire.Fault{Service: "cloudwatch", Operation: "GetMetricData", Region: "us-west-2", Kind: wire.AccessDenied})()
+	defer account.Wire.Inject(wire.Fault{
+		Service: "cloudwatch", Operation: "GetMetricData", Region: "us-west-2", Kind: wire.AccessDenied,
+	})()
 	o := mustObserve(t, options())
 	equal(t, without(whole, inventory.KindBucket), without(o, inventory.KindBucket)) // bucket sizes are metrics
 	for _, r := range o.Resources {
 		w := o.Windows[r.Ref()]
-		if r.Kind == inventory.KindInstance && r.Region == "us-west-2" && w != nil && (len(w.GPUs) > 0 || w.Machine.Stats(usage.CPUUtil) != nil) {
+		if r.Kind == inventory.KindInstance && r.Region == "us-west-2" && w != nil &&
+			(len(w.GPUs) > 0 || w.Machine.Stats(usage.CPUUtil) != nil) {
 			t.Errorf("%s was measured", r.ID)
 		}
 	}
@@ -294,7 +306,9 @@ func TestDeniedMetricsLeaveTheMachinesUnjudged(t *testing.T) {
 }
 
 func TestOneBucketOfManyIsDenied(t *testing.T) {
-	defer account.Wire.Inject(wire.Fault{Service: "s3", Operation: "GetBucketLifecycleConfiguration", Kind: wire.AccessDenied, Times: 1})()
+	defer account.Wire.Inject(wire.Fault{
+		Service: "s3", Operation: "GetBucketLifecycleConfiguration", Kind: wire.AccessDenied, Times: 1,
+	})()
 	o := mustObserve(t, options())
 	unknown := 0
 	for _, r := range o.Resources {
@@ -303,7 +317,8 @@ func TestOneBucketOfManyIsDenied(t *testing.T) {
 		}
 	}
 	if unknown != 1 || len(o.BlindSpots) != 1 || !strings.Contains(o.BlindSpots[0].Why, "s3:GetLifecycleConfiguration") {
-		t.Errorf("%d buckets unknown, blind spots %+v; want 1 and one for s3:GetLifecycleConfiguration", unknown, o.BlindSpots)
+		t.Errorf("%d buckets unknown, blind spots %+v; want 1 and one for s3:GetLifecycleConfiguration", unknown,
+			o.BlindSpots)
 	}
 }
 
@@ -392,7 +407,9 @@ func TestExpiryHalfWayIsTold(t *testing.T) {
 		}
 		return
 	}
-	if !slices.ContainsFunc(o.BlindSpots, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, "RequestExpired") }) {
+	if !slices.ContainsFunc(o.BlindSpots, func(b inventory.BlindSpot) bool {
+		return strings.Contains(b.Why, "RequestExpired")
+	}) {
 		t.Errorf("blind spots %+v", o.BlindSpots)
 	}
 }
@@ -407,7 +424,8 @@ func (e *externalIDs) Do(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		r.Body = io.NopCloser(strings.NewReader(string(raw)))
-		if text := string(raw); strings.Contains(text, "Action=AssumeRole") && strings.Contains(text, "ExternalId=id-of-the-trust") {
+		if text := string(raw); strings.Contains(text, "Action=AssumeRole") &&
+			strings.Contains(text, "ExternalId=id-of-the-trust") {
 			e.count.Add(1)
 		}
 	}
@@ -425,7 +443,8 @@ func TestTwoAccounts(t *testing.T) {
 	if n := named.count.Load(); n == 0 {
 		t.Error("no role was assumed with the external id")
 	}
-	if called := account.Wire.Recorder.Curfews(); !slices.Contains(called, "ec2:DescribeInstances") || slices.Contains(called, "ec2:RunInstances") {
+	if called := account.Wire.Recorder.Curfews(); !slices.Contains(called, "ec2:DescribeInstances") ||
+		slices.Contains(called, "ec2:RunInstances") {
 		t.Errorf("curfew called %q; the test itself called ec2:RunInstances", called)
 	}
 	if !slices.Equal(seen.Accounts, []string{truth.Account, truth.OtherAccount}) {
@@ -484,7 +503,10 @@ func TestOnlyKindsThatAreAsked(t *testing.T) {
 	if !maps.Equal(seen, q.Kinds) || o.CommitmentsKnown || len(o.BlindSpots) > 0 {
 		t.Errorf("kinds %v, commitments are known: %v, blind spots %+v", seen, o.CommitmentsKnown, o.BlindSpots)
 	}
-	for _, name := range []string{"ec2:DescribeInstances", "s3:ListBuckets", "ce:GetCostAndUsage", "savingsplans:DescribeSavingsPlans", "logs:DescribeLogGroups"} {
+	for _, name := range []string{
+		"ec2:DescribeInstances", "s3:ListBuckets", "ce:GetCostAndUsage", "savingsplans:DescribeSavingsPlans",
+		"logs:DescribeLogGroups",
+	} {
 		if n := account.Wire.Recorder.Count(name); n > 0 {
 			t.Errorf("%d calls of %s for nothing", n, name)
 		}

@@ -33,9 +33,11 @@ func endpoint(t *testing.T, answer http.HandlerFunc) {
 // credentials hides the credentials of whoever runs the test behind made-up ones.
 func credentials(t *testing.T) {
 	t.Helper()
-	for k, v := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
-		"AWS_REGION": "us-east-1", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_ENDPOINT_URL": ""} {
+	for k, v := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
+		"AWS_REGION": "us-east-1", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+		"AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_ENDPOINT_URL":          ""} {
 		t.Setenv(k, v)
 	}
 }
@@ -43,7 +45,8 @@ func credentials(t *testing.T) {
 // refuse answers with an error in the protocol of the request.
 func refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
 	switch {
-	case r.Header.Get("X-Amz-Target") != "" || strings.Contains(r.Header.Get("Content-Type"), "json") || strings.HasPrefix(r.URL.Path, "/20") || r.URL.Path == "/clusters":
+	case r.Header.Get("X-Amz-Target") != "" || strings.Contains(r.Header.Get("Content-Type"), "json") ||
+		strings.HasPrefix(r.URL.Path, "/20") || r.URL.Path == "/clusters":
 		w.Header().Set("X-Amzn-Errortype", code)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -52,7 +55,8 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, code, message st
 		w.Header().Set("Content-Type", "text/xml")
 		w.WriteHeader(status)
 		e := fmt.Sprintf("<Code>%s</Code><Message>%s</Message>", code, message)
-		fmt.Fprintf(w, "<ErrorResponse><Errors><Error>%s</Error></Errors><Error>%s</Error>%s</ErrorResponse>", e, e, e) // EC2, query, S3
+		// EC2, query, S3
+		fmt.Fprintf(w, "<ErrorResponse><Errors><Error>%s</Error></Errors><Error>%s</Error>%s</ErrorResponse>", e, e, e)
 	}
 }
 
@@ -63,7 +67,8 @@ func asks(body []byte, action string) bool {
 	return strings.Contains(string(body), "Action="+action+"&")
 }
 
-func observe(t *testing.T, ctx context.Context, o Options) (*round.Observation, error) { //nolint:revive // t comes first in tests
+//nolint:revive // t comes first in tests
+func observe(t *testing.T, ctx context.Context, o Options) (*round.Observation, error) {
 	t.Helper()
 	o.RequestsPerSecond = 10_000
 	c, err := New(ctx, o)
@@ -97,7 +102,8 @@ func TestEverythingDenied(t *testing.T) {
 		}
 	}
 	for _, b := range o.BlindSpots {
-		if !strings.Contains(b.What, "us-east-1") || !strings.HasPrefix(b.Why, "AccessDenied: ") || b.Effect == "" || strings.Contains(b.Why, "\n") {
+		if !strings.Contains(b.What, "us-east-1") || !strings.HasPrefix(b.Why, "AccessDenied: ") || b.Effect == "" ||
+			strings.Contains(b.Why, "\n") {
 			t.Errorf("the blind spot is %+v", b)
 		}
 	}
@@ -117,7 +123,10 @@ func TestNothingCanBeRead(t *testing.T) {
 		want   error
 	}{
 		{name: "expired token", answer: deny(http.StatusForbidden, "ExpiredToken"), want: inventory.ErrUnauthenticated},
-		{name: "unknown key", answer: deny(http.StatusForbidden, "InvalidClientTokenId"), want: inventory.ErrUnauthenticated},
+		{
+			name: "unknown key", answer: deny(http.StatusForbidden, "InvalidClientTokenId"),
+			want: inventory.ErrUnauthenticated,
+		},
 		{name: "not AWS", answer: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "<html>no such page</html>", http.StatusInternalServerError)
 		}, want: inventory.ErrUnavailable},
@@ -175,7 +184,9 @@ func TestChangesAreRefused(t *testing.T) {
 	}
 	s := c.scan(round.Query{}, newLimits(10))
 	p := s.place(&account{id: "1", cfg: c.config}, "us-east-1")
-	_, err = ec2Client(p.reading).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{"i-1"}})
+	_, err = ec2Client(p.reading).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{
+		InstanceIds: []string{"i-1"},
+	})
 	var refused *RefusedError
 	if !errors.As(err, &refused) || refused.API != "ec2:TerminateInstances" || sent {
 		t.Errorf("terminating: got %v, sent %v; want a refusal and nothing sent", err, sent)
@@ -200,7 +211,9 @@ func TestTallyPricesUnits(t *testing.T) {
 	for _, c := range calls {
 		got[c.API] = fmt.Sprint(c.Count, " ", c.Units, " ", c.Cost)
 	}
-	for api, want := range map[string]string{"cloudwatch:GetMetricData": "3 900 0.009", "s3:ListObjectsV2": "1 1 0.000005", "ec2:DescribeInstances": "1 1 0.00"} {
+	for api, want := range map[string]string{
+		"cloudwatch:GetMetricData": "3 900 0.009", "s3:ListObjectsV2": "1 1 0.000005", "ec2:DescribeInstances": "1 1 0.00",
+	} {
 		if got[api] != want {
 			t.Errorf("%s: got %q, want %q", api, got[api], want)
 		}
@@ -275,7 +288,8 @@ func TestRegionNames(t *testing.T) {
 	for _, tc := range []struct {
 		region, says string
 	}{
-		{region: "us-east-1"}, {region: "ap-southeast-5"}, {region: "us-gov-west-1"}, {region: "cn-north-1"}, {region: "eusc-de-east-1"},
+		{region: "us-east-1"}, {region: "ap-southeast-5"}, {region: "us-gov-west-1"}, {region: "cn-north-1"},
+		{region: "eusc-de-east-1"},
 		{region: "us-east-1a", says: "its region is us-east-1"},
 		{region: "mars", says: "no region has such a name"},
 		{region: "us-east", says: "no region has such a name"},
@@ -309,7 +323,8 @@ func TestNewRefusesRegions(t *testing.T) {
 	if _, err := New(t.Context(), Options{}); !errors.As(err, &bad) {
 		t.Errorf("no region anywhere: got %v, want a RegionError", err)
 	}
-	if _, err := New(t.Context(), Options{Regions: []string{"us-east-1"}, Profile: "missing"}); !errors.Is(err, inventory.ErrUnauthenticated) {
+	if _, err := New(t.Context(), Options{Regions: []string{"us-east-1"}, Profile: "missing"}); !errors.Is(err,
+		inventory.ErrUnauthenticated) {
 		t.Errorf("a profile that is not there: got %v, want ErrUnauthenticated", err)
 	}
 }

@@ -38,7 +38,8 @@ const maxMetadata = 64 << 10
 // get reads one entry; empty where there is none.
 func (m *OnMachine) get(ctx context.Context, path string) ([]byte, error) {
 	out, err := metadataClient(m.clients).GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
-	if answer := (*smithyhttp.ResponseError)(nil); errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusNotFound {
+	if answer := (*smithyhttp.ResponseError)(nil); errors.As(err, &answer) &&
+		answer.HTTPStatusCode() == http.StatusNotFound {
 		return nil, nil
 	}
 	if err != nil {

@@ -20,7 +20,9 @@ func TestParameterOfAMachine(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL", scratch.MotoURL()) // its role is not curfew's
 	cfg := scratch.Config("us-east-1")
 	cfg.BaseEndpoint = awssdk.String(scratch.MotoURL())
-	_, err := ssm.NewFromConfig(cfg).PutParameter(t.Context(), &ssm.PutParameterInput{Name: awssdk.String("/team/token"), Value: awssdk.String("it's secret"), Type: types.ParameterTypeSecureString})
+	_, err := ssm.NewFromConfig(cfg).PutParameter(t.Context(), &ssm.PutParameterInput{
+		Name: awssdk.String("/team/token"), Value: awssdk.String("it's secret"), Type: types.ParameterTypeSecureString,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

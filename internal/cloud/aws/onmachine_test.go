@@ -26,8 +26,10 @@ func metadata(t *testing.T, entries map[string]string) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	for name, value := range map[string]string{"AWS_EC2_METADATA_SERVICE_ENDPOINT": s.URL, "AWS_EC2_METADATA_DISABLED": "false", "AWS_REGION": "us-east-1",
-		"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull} {
+	for name, value := range map[string]string{
+		"AWS_EC2_METADATA_SERVICE_ENDPOINT": s.URL, "AWS_EC2_METADATA_DISABLED": "false", "AWS_REGION": "us-east-1",
+		"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE": os.DevNull} {
 		t.Setenv(name, value)
 	}
 }

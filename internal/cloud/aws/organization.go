@@ -59,7 +59,9 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 	client := organizations.NewFromConfig(cfg)
 	var out []Member
 	err = pages(ctx, func(token *string) (*string, error) {
-		answer, err := client.ListAccounts(ctx, &organizations.ListAccountsInput{MaxResults: awssdk.Int32(organizationPage), NextToken: token})
+		answer, err := client.ListAccounts(ctx, &organizations.ListAccountsInput{
+			MaxResults: awssdk.Int32(organizationPage), NextToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +73,9 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 			if !activeAccount(a) {
 				continue
 			}
-			out = append(out, Member{ID: id, Name: awssdk.ToString(a.Name), Own: id == own, partition: partitionOfARN(awssdk.ToString(a.Arn))})
+			out = append(out, Member{
+				ID: id, Name: awssdk.ToString(a.Name), Own: id == own, partition: partitionOfARN(awssdk.ToString(a.Arn)),
+			})
 		}
 		return answer.NextToken, nil
 	})
@@ -110,7 +114,9 @@ func partitionOfARN(arn string) string {
 func CentralPolicyJSON(partition string, roles []string, list bool) []byte {
 	var all []statement
 	if list {
-		all = append(all, statement{Sid: "CurfewOrganization", Effect: "Allow", Action: index["organizations:ListAccounts"].IAM(), Resource: "*"})
+		all = append(all, statement{
+			Sid: "CurfewOrganization", Effect: "Allow", Action: index["organizations:ListAccounts"].IAM(), Resource: "*",
+		})
 	}
 	arns := make([]string, 0, len(roles))
 	for _, role := range roles {
@@ -120,7 +126,9 @@ func CentralPolicyJSON(partition string, roles []string, list bool) []byte {
 		arns = append(arns, role)
 	}
 	if arns = sorted(arns); len(arns) > 0 {
-		all = append(all, statement{Sid: "CurfewAssume", Effect: "Allow", Action: []string{"sts:AssumeRole"}, Resource: arns})
+		all = append(all, statement{
+			Sid: "CurfewAssume", Effect: "Allow", Action: []string{"sts:AssumeRole"}, Resource: arns,
+		})
 	}
 	return policyJSON(all...)
 }

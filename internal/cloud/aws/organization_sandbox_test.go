@@ -34,12 +34,17 @@ func TestOrganization(t *testing.T) {
 		t.Error("an account without an organization lists one")
 	}
 	api := organizations.NewFromConfig(box.Config("us-east-1"))
-	if _, err := api.CreateOrganization(t.Context(), &organizations.CreateOrganizationInput{FeatureSet: types.OrganizationFeatureSetAll}); err != nil {
+	if _, err := api.CreateOrganization(t.Context(), &organizations.CreateOrganizationInput{
+		FeatureSet: types.OrganizationFeatureSetAll,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{wire.DefaultAccount}
 	create := func(n int) string {
-		out, err := api.CreateAccount(t.Context(), &organizations.CreateAccountInput{AccountName: awssdk.String(fmt.Sprintf("team-%02d", n)), Email: awssdk.String(fmt.Sprintf("team-%02d@example.com", n))})
+		out, err := api.CreateAccount(t.Context(), &organizations.CreateAccountInput{
+			AccountName: awssdk.String(fmt.Sprintf("team-%02d", n)),
+			Email:       awssdk.String(fmt.Sprintf("team-%02d@example.com", n)),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +115,8 @@ func TestOrganization(t *testing.T) {
 	}
 	check("by a role", by)
 	for _, name := range box.Wire.Recorder.Names() {
-		if strings.HasPrefix(name, "organizations:") && name != "organizations:ListAccounts" && name != "organizations:CreateAccount" && name != "organizations:CloseAccount" {
+		if strings.HasPrefix(name, "organizations:") && name != "organizations:ListAccounts" &&
+			name != "organizations:CreateAccount" && name != "organizations:CloseAccount" {
 			t.Errorf("%s was called", name)
 		}
 	}

@@ -14,9 +14,12 @@ func TestActiveAccount(t *testing.T) {
 		status types.AccountStatus
 		want   bool
 	}{
-		{types.AccountStateActive, "", true}, {types.AccountStateActive, types.AccountStatusActive, true}, {"", types.AccountStatusActive, true},
-		{types.AccountStateSuspended, types.AccountStatusActive, false}, {types.AccountStatePendingClosure, "", false}, {types.AccountStateClosed, "", false},
-		{types.AccountStatePendingActivation, "", false}, {"", types.AccountStatusSuspended, false}, {"", types.AccountStatusPendingClosure, false}, {"", "", false},
+		{types.AccountStateActive, "", true}, {types.AccountStateActive, types.AccountStatusActive, true},
+		{"", types.AccountStatusActive, true},
+		{types.AccountStateSuspended, types.AccountStatusActive, false}, {types.AccountStatePendingClosure, "", false},
+		{types.AccountStateClosed, "", false},
+		{types.AccountStatePendingActivation, "", false}, {"", types.AccountStatusSuspended, false},
+		{"", types.AccountStatusPendingClosure, false}, {"", "", false},
 	} {
 		if got := activeAccount(types.Account{State: tc.state, Status: tc.status}); got != tc.want {
 			t.Errorf("state %q, status %q: active %v", tc.state, tc.status, got)
@@ -49,14 +52,19 @@ func TestCentralPolicy(t *testing.T) {
 		}
 		return doc.Statement
 	}
-	both := read(CentralPolicyJSON("aws", []string{"curfew-read", "arn:aws:iam::111122223333:role/x", "curfew-read"}, true))
+	both := read(CentralPolicyJSON("aws", []string{"curfew-read", "arn:aws:iam::111122223333:role/x", "curfew-read"},
+		true))
 	want, _ := json.Marshal([]said{{"CurfewOrganization", []string{"organizations:ListAccounts"}, "*"},
-		{"CurfewAssume", []string{"sts:AssumeRole"}, []string{"arn:aws:iam::*:role/curfew-read", "arn:aws:iam::111122223333:role/x"}}})
+		{
+			"CurfewAssume", []string{"sts:AssumeRole"},
+			[]string{"arn:aws:iam::*:role/curfew-read", "arn:aws:iam::111122223333:role/x"},
+		}})
 	if got, _ := json.Marshal(both); string(got) != string(want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	alone := read(CentralPolicyJSON("aws-cn", []string{"curfew-read"}, false))
-	if len(alone) != 1 || alone[0].Sid != "CurfewAssume" || fmt.Sprint(alone[0].Resource) != "[arn:aws-cn:iam::*:role/curfew-read]" {
+	if len(alone) != 1 || alone[0].Sid != "CurfewAssume" ||
+		fmt.Sprint(alone[0].Resource) != "[arn:aws-cn:iam::*:role/curfew-read]" {
 		t.Errorf("in China, without an organization: %v", alone)
 	}
 }

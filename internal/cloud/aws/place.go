@@ -80,7 +80,8 @@ func pathStyle(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }
 // wants says whether a resource is among what is read.
 func (p *place) wants(kind inventory.Kind, id string) bool {
 	only := p.scan.only
-	return only == nil || only[inventory.Ref{Cloud: cloudName, Account: p.account.id, Region: p.region, Kind: kind, ID: id}]
+	return only == nil ||
+		only[inventory.Ref{Cloud: cloudName, Account: p.account.id, Region: p.region, Kind: kind, ID: id}]
 }
 
 // String returns the region, with the account when there are several.

@@ -68,13 +68,16 @@ func (p Plugin) byEnvironment() bool {
 // name of the variable that has it, the region, the operation, the profile, the request and the
 // endpoint.
 func (p Plugin) command(ctx context.Context, o *Opened, environ []string) *exec.Cmd {
-	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return strings.HasPrefix(v, responseVariable) })
+	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
+		return strings.HasPrefix(v, responseVariable)
+	})
 	answer := string(o.response)
 	if p.byEnvironment() {
 		environ = append(environ, responseVariable+"="+answer)
 		answer = responseVariable
 	}
-	c := exec.CommandContext(ctx, p.Path, answer, o.Region, "StartSession", o.profile, string(o.request), o.endpoint) //nolint:gosec // the plugin of the user
+	c := exec.CommandContext(ctx, p.Path, answer, o.Region, "StartSession", o.profile, string(o.request),
+		o.endpoint)
 	c.Env = environ
 	return c
 }
@@ -96,7 +99,8 @@ func installPlugin(system, arch string, debian bool) string {
 	case system == "windows":
 		return "winget install Amazon.SessionManagerPlugin"
 	case debian:
-		return "curl -fsSO " + from + "ubuntu_" + arch + "/session-manager-plugin.deb && sudo dpkg -i session-manager-plugin.deb"
+		return "curl -fsSO " + from + "ubuntu_" + arch +
+			"/session-manager-plugin.deb && sudo dpkg -i session-manager-plugin.deb"
 	}
 	return "sudo dnf install -y " + from + "linux_" + arch + "/session-manager-plugin.rpm"
 }

@@ -7,7 +7,10 @@ import (
 )
 
 func TestPluginVersions(t *testing.T) {
-	for version, want := range map[string]bool{"1.2.497.0": false, "1.2.498.0": true, "1.2.707.0": true, "1.2.54.0": false, "1.1.999.0": false, "1.3.0.0": true, "2.0": true, "": true, "next": true} {
+	for version, want := range map[string]bool{
+		"1.2.497.0": false, "1.2.498.0": true, "1.2.707.0": true, "1.2.54.0": false, "1.1.999.0": false, "1.3.0.0": true,
+		"2.0": true, "": true, "next": true,
+	} {
 		if got := (Plugin{Version: version}).byEnvironment(); got != want {
 			t.Errorf("version %q takes the answer from the environment: %v, want %v", version, got, want)
 		}
@@ -23,7 +26,10 @@ func TestInstallPlugin(t *testing.T) {
 		{"darwin", "arm64", false, "brew install --cask session-manager-plugin"},
 		{"linux", "amd64", true, "/ubuntu_64bit/session-manager-plugin.deb && sudo dpkg -i "},
 		{"linux", "arm64", true, "/ubuntu_arm64/session-manager-plugin.deb"},
-		{"linux", "amd64", false, "sudo dnf install -y https://s3.amazonaws.com/session-manager-downloads/plugin/latest/linux_64bit/session-manager-plugin.rpm"},
+		{
+			"linux", "amd64", false,
+			"sudo dnf install -y https://s3.amazonaws.com/session-manager-downloads/plugin/latest/linux_64bit/session-manager-plugin.rpm",
+		},
 		{"linux", "arm64", false, "/linux_arm64/session-manager-plugin.rpm"},
 		{"windows", "amd64", false, "winget "},
 	} {
@@ -71,7 +77,8 @@ func TestTypedInAnyParts(t *testing.T) {
 // for what it prints.
 func TestTypedLineShowsNoMark(t *testing.T) {
 	r := newTyped("curfew-0a", nil)
-	if line := r.begin(); strings.Contains(line, "curfew-0a-begin") || strings.Contains(line, "curfew-0a-end") || strings.Count(line, "\n") != 1 || len(line) > typedLine {
+	if line := r.begin(); strings.Contains(line, "curfew-0a-begin") || strings.Contains(line, "curfew-0a-end") ||
+		strings.Count(line, "\n") != 1 || len(line) > typedLine {
 		t.Errorf("the line is %q", line)
 	}
 }

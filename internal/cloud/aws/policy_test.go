@@ -64,13 +64,17 @@ func TestOperationsOnlyRead(t *testing.T) {
 // TestCallsInTheSourceAreListed holds the calls that the source makes, and those whose
 // failure it explains, against the table.
 func TestCallsInTheSourceAreListed(t *testing.T) {
-	services := map[string]string{"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",
+	services := map[string]string{
+		"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",
 		"dynamodb": "dynamodb", "eks": "eks", "elasticache": "elasticache", "redshift": "redshift",
-		"ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem", "elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es",
-		"rds": "rds", "s3": "s3", "sagemaker": "sagemaker", "savingsplans": "savingsplans", "secrets": "secretsmanager", "trail": "cloudtrail"}
+		"ec2": "ec2", "ecr": "ecr", "efs": "elasticfilesystem", "elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs",
+		"opensearch": "es",
+		"rds":        "rds", "s3": "s3", "sagemaker": "sagemaker", "savingsplans": "savingsplans",
+		"secrets": "secretsmanager", "trail": "cloudtrail"}
 	text := sources(t)
 	called := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(\w+)Client\([ps]\.reading\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(\w+)Client\([ps]\.reading\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(text,
+		-1) {
 		service, ok := services[m[1]]
 		if !ok {
 			t.Fatalf("%sClient(p.reading).%s: the test does not know that client", m[1], m[2])
@@ -85,7 +89,8 @@ func TestCallsInTheSourceAreListed(t *testing.T) {
 			t.Errorf("%s is listed and not called", o.API())
 		}
 	}
-	for _, m := range regexp.MustCompile(`(failed|failedIn|missed)\(ctx, "([^"]+)"|index\["([^"]+)"\]`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(failed|failedIn|missed)\(ctx, "([^"]+)"|index\["([^"]+)"\]`).
+		FindAllStringSubmatch(text, -1) {
 		api := m[2] + m[3]
 		switch op := index[api]; {
 		case op == nil:
@@ -108,7 +113,8 @@ func TestPolicy(t *testing.T) {
 	if err := json.Unmarshal(PolicyJSON("aws"), &policy); err != nil {
 		t.Fatal(err)
 	}
-	if policy.Version != "2012-10-17" || len(policy.Statement) != 2 || policy.Statement[0].Effect != "Allow" || policy.Statement[0].Resource != "*" {
+	if policy.Version != "2012-10-17" || len(policy.Statement) != 2 || policy.Statement[0].Effect != "Allow" ||
+		policy.Statement[0].Resource != "*" {
 		t.Fatalf("the policy is %+v", policy)
 	}
 	actions := policy.Statement[0].Action
@@ -121,7 +127,8 @@ func TestPolicy(t *testing.T) {
 	}{
 		{"s3:ListAllMyBuckets", true}, {"s3:GetLifecycleConfiguration", true}, {"s3:ListBucketMultipartUploads", true},
 		{"elasticfilesystem:DescribeFileSystems", true}, {"es:DescribeDomains", true}, {"ce:GetCostAndUsage", true},
-		{"s3:GetObject", false}, {"secretsmanager:GetSecretValue", false}, {"sts:AssumeRole", false}, {"pricing:GetProducts", false},
+		{"s3:GetObject", false}, {"secretsmanager:GetSecretValue", false}, {"sts:AssumeRole", false},
+		{"pricing:GetProducts", false},
 	} {
 		if got := slices.Contains(actions, tc.action); got != tc.want {
 			t.Errorf("the policy holds %s: %v, want %v", tc.action, got, tc.want)
@@ -152,9 +159,12 @@ func TestPolicy(t *testing.T) {
 
 func TestEveryKindHasACall(t *testing.T) {
 	for _, k := range []inventory.Kind{
-		inventory.KindAddress, inventory.KindAutoScalingGroup, inventory.KindBucket, inventory.KindCapacityReservation, inventory.KindCommitment,
-		inventory.KindDatabase, inventory.KindEndpoint, inventory.KindFileSystem, inventory.KindImage, inventory.KindInstance, inventory.KindLoadBalancer,
-		inventory.KindLogGroup, inventory.KindNATGateway, inventory.KindNotebook, inventory.KindRepository, inventory.KindSecret,
+		inventory.KindAddress, inventory.KindAutoScalingGroup, inventory.KindBucket, inventory.KindCapacityReservation,
+		inventory.KindCommitment,
+		inventory.KindDatabase, inventory.KindEndpoint, inventory.KindFileSystem, inventory.KindImage,
+		inventory.KindInstance, inventory.KindLoadBalancer,
+		inventory.KindLogGroup, inventory.KindNATGateway, inventory.KindNotebook, inventory.KindRepository,
+		inventory.KindSecret,
 		inventory.KindSnapshot, inventory.KindTrainingJob, inventory.KindVolume,
 	} {
 		if !slices.ContainsFunc(operations, func(o Operation) bool { return slices.Contains(o.Kinds, k) }) {

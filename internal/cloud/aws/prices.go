@@ -24,11 +24,16 @@ const (
 // Products streams the price list's product documents of a service ("AmazonEC2") as raw
 // JSON, all pages, in the order of the answer. Filters are exact values of product
 // attributes ("regionCode": "us-east-1"). It stops at visit's first error.
-func (c *Cloud) Products(ctx context.Context, service string, filters map[string]string, visit func(document []byte) error) error {
+func (c *Cloud) Products(ctx context.Context, service string, filters map[string]string,
+	visit func(document []byte) error) error {
 	client := pricing.NewFromConfig(c.configured("pricing", pricingRegion))
-	in := &pricing.GetProductsInput{ServiceCode: &service, FormatVersion: awssdk.String("aws_v1"), MaxResults: awssdk.Int32(productsPage)}
+	in := &pricing.GetProductsInput{
+		ServiceCode: &service, FormatVersion: awssdk.String("aws_v1"), MaxResults: awssdk.Int32(productsPage),
+	}
 	for _, field := range slices.Sorted(maps.Keys(filters)) {
-		in.Filters = append(in.Filters, types.Filter{Type: types.FilterTypeTermMatch, Field: awssdk.String(field), Value: awssdk.String(filters[field])})
+		in.Filters = append(in.Filters, types.Filter{
+			Type: types.FilterTypeTermMatch, Field: awssdk.String(field), Value: awssdk.String(filters[field]),
+		})
 	}
 	return pages(ctx, func(token *string) (*string, error) {
 		in.NextToken = token
@@ -58,12 +63,15 @@ type SpotPrice struct {
 // SpotPrices streams the changes of spot prices since a time in a region, and for each
 // type and zone the one in force then, all pages. No types means all. It stops at
 // visit's first error.
-func (c *Cloud) SpotPrices(ctx context.Context, region string, machineTypes []string, since time.Time, visit func(SpotPrice) error) error {
+func (c *Cloud) SpotPrices(ctx context.Context, region string, machineTypes []string, since time.Time,
+	visit func(SpotPrice) error) error {
 	if err := checkName(region); err != nil {
 		return err
 	}
 	client := ec2.NewFromConfig(c.configured("ec2", region))
-	in := &ec2.DescribeSpotPriceHistoryInput{StartTime: &since, ProductDescriptions: []string{"Linux/UNIX"}, MaxResults: awssdk.Int32(spotPricesPage)}
+	in := &ec2.DescribeSpotPriceHistoryInput{
+		StartTime: &since, ProductDescriptions: []string{"Linux/UNIX"}, MaxResults: awssdk.Int32(spotPricesPage),
+	}
 	for _, t := range machineTypes {
 		in.InstanceTypes = append(in.InstanceTypes, ec2types.InstanceType(t))
 	}

@@ -14,7 +14,9 @@ type quota struct{ name, code string }
 // demand and on spot (EC2 User Guide, "Amazon EC2 instance type quotas"; Service Quotas,
 // service ec2).
 var vcpuQuotas = map[string][2]quota{
-	"g":   {{"Running On-Demand G and VT instances", "L-DB2E81BA"}, {"All G and VT Spot Instance Requests", "L-3819A6DF"}},
+	"g": {
+		{"Running On-Demand G and VT instances", "L-DB2E81BA"}, {"All G and VT Spot Instance Requests", "L-3819A6DF"},
+	},
 	"p":   {{"Running On-Demand P instances", "L-417A185B"}, {"All P4, P3 and P2 Spot Instance Requests", "L-7212CCBC"}},
 	"p5":  {{"Running On-Demand P instances", "L-417A185B"}, {"All P5 Spot Instance Requests", "L-C4BD4855"}},
 	"inf": {{"Running On-Demand Inf instances", "L-1945791B"}, {"All Inf Spot Instance Requests", "L-B5D1601B"}},
@@ -48,5 +50,6 @@ func raise(code string, p session.Pool) string {
 	if p.Spot {
 		which = q[1]
 	}
-	return fmt.Sprintf("raise the quota %q: aws service-quotas request-service-quota-increase --service-code ec2 --quota-code %s --region %s --desired-value CPUS", which.name, which.code, p.Region)
+	return fmt.Sprintf("raise the quota %q: aws service-quotas request-service-quota-increase --service-code ec2 "+
+		"--quota-code %s --region %s --desired-value CPUS", which.name, which.code, p.Region)
 }

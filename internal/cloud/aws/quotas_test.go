@@ -29,7 +29,8 @@ func TestQuotasToRaise(t *testing.T) {
 		{"VolumeLimitExceeded", "g6.2xlarge", false, ""},
 	} {
 		got := raise(tc.code, session.Pool{Type: tc.machineType, Region: "eu-west-1", Spot: tc.spot})
-		if tc.want == "" && strings.Contains(got, "L-") || !strings.Contains(got, tc.want) || !strings.Contains(got, "eu-west-1") {
+		if tc.want == "" && strings.Contains(got, "L-") || !strings.Contains(got, tc.want) ||
+			!strings.Contains(got, "eu-west-1") {
 			t.Errorf("%s of %s, spot %t: %q, want %q", tc.code, tc.machineType, tc.spot, got, tc.want)
 		}
 	}

@@ -31,7 +31,8 @@ func (p *place) databases(ctx context.Context) {
 
 func (p *place) database(db types.DBInstance) *inventory.Resource {
 	r := p.resource(inventory.KindDatabase, awssdk.ToString(db.DBInstanceIdentifier))
-	r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(db.DBInstanceClass), awssdk.ToString(db.AvailabilityZone), utc(db.InstanceCreateTime)
+	r.Name, r.Type, r.Zone, r.CreatedAt = r.ID, awssdk.ToString(db.DBInstanceClass), awssdk.ToString(
+		db.AvailabilityZone), utc(db.InstanceCreateTime)
 	r.Tags = tagged(db.TagList, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
 	r.State = databaseState(awssdk.ToString(db.DBInstanceStatus))
 	r.Detail = &inventory.Database{

@@ -32,7 +32,9 @@ import (
 // same addresses have: the metrics of that host are then assigned to neither.
 func TestHostsOfTheSameName(t *testing.T) {
 	p := &place{hosts: map[string]string{}}
-	for _, x := range [][2]string{{"ip-10-0-0-1.ec2.internal", "i-1"}, {"ip-10-0-0-2.ec2.internal", "i-2"}, {"ip-10-0-0-1.ec2.internal", "i-3"}, {"", "i-4"},
+	for _, x := range [][2]string{
+		{"ip-10-0-0-1.ec2.internal", "i-1"}, {"ip-10-0-0-2.ec2.internal", "i-2"}, {"ip-10-0-0-1.ec2.internal", "i-3"},
+		{"", "i-4"},
 		{"ip-10-0-0-1.ec2.internal", "i-5"}} {
 		p.nameHost(x[0], x[1])
 	}
@@ -53,7 +55,11 @@ func TestAddressesThatCostNothing(t *testing.T) {
 		{"of an answer without a pool", ec2types.Address{}, false},
 		{"of a pool that was brought along", ec2types.Address{PublicIpv4Pool: awssdk.String("ipv4pool-ec2-012345")}, true},
 		{"of IPAM, which may be Amazon's", ec2types.Address{PublicIpv4Pool: awssdk.String("ipam-pool-0a1")}, false},
-		{"of an Outpost", ec2types.Address{PublicIpv4Pool: awssdk.String("amazon"), CustomerOwnedIpv4Pool: awssdk.String("ipv4pool-coip-0")}, true},
+		{
+			"of an Outpost",
+			ec2types.Address{PublicIpv4Pool: awssdk.String("amazon"), CustomerOwnedIpv4Pool: awssdk.String("ipv4pool-coip-0")},
+			true,
+		},
 	} {
 		if got := ownPool(tc.in); got != tc.want {
 			t.Errorf("%s: free is %v, want %v", tc.name, got, tc.want)
@@ -65,11 +71,16 @@ func TestAddressesThatCostNothing(t *testing.T) {
 // not cost what the frequent tier does.
 func TestTiersHaveThePriceOfTheirClass(t *testing.T) {
 	readings := map[string]point{}
-	for i, storage := range []string{"IntelligentTieringFAStorage", "IntelligentTieringIAStorage", "IntelligentTieringAIAStorage", "IntelligentTieringAAStorage",
+	for i, storage := range []string{
+		"IntelligentTieringFAStorage", "IntelligentTieringIAStorage", "IntelligentTieringAIAStorage",
+		"IntelligentTieringAAStorage",
 		"IntelligentTieringDAAStorage", "IntAAObjectOverhead", "IntDAAObjectOverhead", "IntAAS3ObjectOverhead"} {
 		readings[storage] = point{now, float64(int(1) << i)}
 	}
-	want := map[string]int64{"INTELLIGENT_TIERING": 1, "STANDARD_IA": 2, "GLACIER_IR": 4, "GLACIER": 8 + 32, "DEEP_ARCHIVE": 16 + 64, "STANDARD": 128}
+	want := map[string]int64{
+		"INTELLIGENT_TIERING": 1, "STANDARD_IA": 2, "GLACIER_IR": 4, "GLACIER": 8 + 32, "DEEP_ARCHIVE": 16 + 64,
+		"STANDARD": 128,
+	}
 	if diff := cmp.Diff(want, sizeOf(readings).classes); diff != "" {
 		t.Errorf("the classes differ (- want, + got):\n%s", diff)
 	}
@@ -77,8 +88,12 @@ func TestTiersHaveThePriceOfTheirClass(t *testing.T) {
 
 func TestReservedOnDedicatedHardware(t *testing.T) {
 	p := &place{scan: &scan{}, region: "us-east-1", account: &account{id: "1"}}
-	for tenancy, want := range map[ec2types.Tenancy]string{ec2types.TenancyDefault: inventory.LinuxPlatform, "": inventory.LinuxPlatform, ec2types.TenancyDedicated: ""} {
-		r := p.reserved(ec2types.ReservedInstances{ProductDescription: "Linux/UNIX", InstanceTenancy: tenancy, InstanceCount: awssdk.Int32(1)})
+	for tenancy, want := range map[ec2types.Tenancy]string{
+		ec2types.TenancyDefault: inventory.LinuxPlatform, "": inventory.LinuxPlatform, ec2types.TenancyDedicated: "",
+	} {
+		r := p.reserved(ec2types.ReservedInstances{
+			ProductDescription: "Linux/UNIX", InstanceTenancy: tenancy, InstanceCount: awssdk.Int32(1),
+		})
 		if got := r.Detail.(*inventory.Commitment).Platform; got != want {
 			t.Errorf("tenancy %q: reserved for platform %q, want %q", tenancy, got, want)
 		}
@@ -89,22 +104,32 @@ func TestReservedOnDedicatedHardware(t *testing.T) {
 func TestCommitmentsInOtherMoney(t *testing.T) {
 	p := &place{scan: &scan{}, region: "cn-north-1", account: &account{id: "1"}}
 	for currency, want := range map[string]bool{"": true, "USD": true, "CNY": false} {
-		plan := p.savingsPlan(plantypes.SavingsPlan{Commitment: awssdk.String("1.5"), Currency: plantypes.CurrencyCode(currency)}, inventory.ComputeSavingsPlan, p.region)
-		reserved := p.reserved(ec2types.ReservedInstances{InstanceCount: awssdk.Int32(1), CurrencyCode: ec2types.CurrencyCodeValues(currency),
-			RecurringCharges: []ec2types.RecurringCharge{{Amount: awssdk.Float64(1), Frequency: ec2types.RecurringChargeFrequencyHourly}}})
+		plan := p.savingsPlan(plantypes.SavingsPlan{
+			Commitment: awssdk.String("1.5"), Currency: plantypes.CurrencyCode(currency),
+		}, inventory.ComputeSavingsPlan, p.region)
+		reserved := p.reserved(ec2types.ReservedInstances{
+			InstanceCount: awssdk.Int32(1), CurrencyCode: ec2types.CurrencyCodeValues(currency),
+			RecurringCharges: []ec2types.RecurringCharge{
+				{Amount: awssdk.Float64(1), Frequency: ec2types.RecurringChargeFrequencyHourly},
+			}})
 		for _, r := range []*inventory.Resource{plan, reserved} {
 			if _, known := r.Detail.(*inventory.Commitment).Hourly.Get(); known != want {
-				t.Errorf("%s in %q: known in dollars: %v, want %v", r.Detail.(*inventory.Commitment).CommitmentType, currency, known, want)
+				t.Errorf("%s in %q: known in dollars: %v, want %v", r.Detail.(*inventory.Commitment).CommitmentType, currency,
+					known, want)
 			}
 		}
 	}
 }
 
 func TestGroupsCountedInMachines(t *testing.T) {
-	weighted := &scalingtypes.MixedInstancesPolicy{LaunchTemplate: &scalingtypes.LaunchTemplate{Overrides: []scalingtypes.LaunchTemplateOverrides{
-		{InstanceType: awssdk.String("g5.xlarge"), WeightedCapacity: awssdk.String("1")}, {InstanceType: awssdk.String("g5.2xlarge"), WeightedCapacity: awssdk.String("2")}}}}
-	ones := &scalingtypes.MixedInstancesPolicy{LaunchTemplate: &scalingtypes.LaunchTemplate{Overrides: []scalingtypes.LaunchTemplateOverrides{
-		{InstanceType: awssdk.String("g5.xlarge"), WeightedCapacity: awssdk.String("1")}, {InstanceType: awssdk.String("g6.xlarge")}}}}
+	weighted := &scalingtypes.MixedInstancesPolicy{
+		LaunchTemplate: &scalingtypes.LaunchTemplate{Overrides: []scalingtypes.LaunchTemplateOverrides{
+			{InstanceType: awssdk.String("g5.xlarge"), WeightedCapacity: awssdk.String("1")},
+			{InstanceType: awssdk.String("g5.2xlarge"), WeightedCapacity: awssdk.String("2")}}}}
+	ones := &scalingtypes.MixedInstancesPolicy{
+		LaunchTemplate: &scalingtypes.LaunchTemplate{Overrides: []scalingtypes.LaunchTemplateOverrides{
+			{InstanceType: awssdk.String("g5.xlarge"), WeightedCapacity: awssdk.String("1")},
+			{InstanceType: awssdk.String("g6.xlarge")}}}}
 	for _, tc := range []struct {
 		name string
 		in   scalingtypes.AutoScalingGroup
@@ -116,7 +141,10 @@ func TestGroupsCountedInMachines(t *testing.T) {
 		{"in memory", scalingtypes.AutoScalingGroup{DesiredCapacityType: awssdk.String("memory-mib")}, false},
 		{"several types of one weight", scalingtypes.AutoScalingGroup{MixedInstancesPolicy: ones}, true},
 		{"several types of several weights", scalingtypes.AutoScalingGroup{MixedInstancesPolicy: weighted}, false},
-		{"a machine of another weight", scalingtypes.AutoScalingGroup{Instances: []scalingtypes.Instance{{WeightedCapacity: awssdk.String("4")}}}, false},
+		{
+			"a machine of another weight",
+			scalingtypes.AutoScalingGroup{Instances: []scalingtypes.Instance{{WeightedCapacity: awssdk.String("4")}}}, false,
+		},
 	} {
 		if got := countsMachines(tc.in); got != tc.want {
 			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
@@ -159,7 +187,9 @@ func TestJobOnMachinesOfSeveralTypes(t *testing.T) {
 		m, r, _ := testMeters()
 		m.subjects = nil
 		r.Kind = inventory.KindTrainingJob
-		fillJob(r, &sagemaker.DescribeTrainingJobOutput{TrainingStartTime: &r.CreatedAt, ResourceConfig: &sagetypes.ResourceConfig{InstanceGroups: tc.groups}})
+		fillJob(r, &sagemaker.DescribeTrainingJobOutput{
+			TrainingStartTime: &r.CreatedAt, ResourceConfig: &sagetypes.ResourceConfig{InstanceGroups: tc.groups},
+		})
 		d := r.Detail.(*inventory.TrainingJob)
 		if r.Type != tc.kind || d.Count != tc.count {
 			t.Errorf("%s: %d of %q, want %d of %q", tc.name, d.Count, r.Type, tc.count, tc.kind)
@@ -248,8 +278,9 @@ func TestIdentityWhereTheRegionIsDisabled(t *testing.T) {
 		case asks(body, "GetCallerIdentity"):
 			refuse(w, r, http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid")
 		case asks(body, "DescribeRegions"):
-			fmt.Fprint(w, `<DescribeRegionsResponse><regionInfo><item><regionName>us-east-1</regionName><optInStatus>opt-in-not-required</optInStatus></item>`+
-				`<item><regionName>ap-east-1</regionName><optInStatus>not-opted-in</optInStatus></item></regionInfo></DescribeRegionsResponse>`)
+			fmt.Fprint(w,
+				`<DescribeRegionsResponse><regionInfo><item><regionName>us-east-1</regionName><optInStatus>opt-in-not-required</optInStatus></item>`+
+					`<item><regionName>ap-east-1</regionName><optInStatus>not-opted-in</optInStatus></item></regionInfo></DescribeRegionsResponse>`)
 		default:
 			refuse(w, r, http.StatusForbidden, "AccessDenied", "no")
 		}
@@ -270,9 +301,11 @@ func TestRegionsWhereHomeIsForbidden(t *testing.T) {
 		case asks(body, "GetCallerIdentity"):
 			fmt.Fprint(w, identityXML)
 		case asks(body, "DescribeRegions") && strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/ec2/"):
-			fmt.Fprint(w, `<DescribeRegionsResponse><regionInfo><item><regionName>eu-west-1</regionName><optInStatus>opt-in-not-required</optInStatus></item></regionInfo></DescribeRegionsResponse>`)
+			fmt.Fprint(w,
+				`<DescribeRegionsResponse><regionInfo><item><regionName>eu-west-1</regionName><optInStatus>opt-in-not-required</optInStatus></item></regionInfo></DescribeRegionsResponse>`)
 		default:
-			refuse(w, r, http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation with an explicit deny in a service control policy")
+			refuse(w, r, http.StatusForbidden, "UnauthorizedOperation",
+				"You are not authorized to perform this operation with an explicit deny in a service control policy")
 		}
 	})
 	t.Setenv("AWS_REGION", "eu-west-1")
@@ -292,10 +325,23 @@ func TestSignInThatIsOver(t *testing.T) {
 		err  error
 		want error
 	}{
-		{"IAM Identity Center, session over", answered(400, &apiError{"InvalidGrantException", ""}), inventory.ErrUnauthenticated},
-		{"IAM Identity Center, token withdrawn", answered(401, &apiError{"UnauthorizedException", "Session token not found or invalid"}), inventory.ErrUnauthenticated},
-		{"a web identity that ran out", answered(400, &apiError{"ExpiredTokenException", "Token expired"}), inventory.ErrUnauthenticated},
-		{"an unknown web identity", answered(400, &apiError{"InvalidIdentityToken", "No OpenIDConnect provider found"}), inventory.ErrUnauthenticated},
+		{
+			"IAM Identity Center, session over", answered(400, &apiError{"InvalidGrantException", ""}),
+			inventory.ErrUnauthenticated,
+		},
+		{
+			"IAM Identity Center, token withdrawn",
+			answered(401, &apiError{"UnauthorizedException", "Session token not found or invalid"}),
+			inventory.ErrUnauthenticated,
+		},
+		{
+			"a web identity that ran out", answered(400, &apiError{"ExpiredTokenException", "Token expired"}),
+			inventory.ErrUnauthenticated,
+		},
+		{
+			"an unknown web identity", answered(400, &apiError{"InvalidIdentityToken", "No OpenIDConnect provider found"}),
+			inventory.ErrUnauthenticated,
+		},
 		{"a role that may not be assumed", answered(403, &apiError{"AccessDenied", "no"}), inventory.ErrDenied},
 		{"a service that is down", answered(503, &apiError{"ServiceUnavailable", "later"}), inventory.ErrUnavailable},
 		{"too often", answered(429, &apiError{"TooManyRequestsException", "slower"}), inventory.ErrThrottled},
@@ -315,7 +361,9 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 		g.Keys = append(g.Keys, record)
 		return g
 	}
-	ri := &inventory.Resource{Kind: inventory.KindCommitment, Detail: &inventory.Commitment{CommitmentType: inventory.ReservedInstances}}
+	ri := &inventory.Resource{
+		Kind: inventory.KindCommitment, Detail: &inventory.Commitment{CommitmentType: inventory.ReservedInstances},
+	}
 	for _, tc := range []struct {
 		name  string
 		lines []cetypes.Group
@@ -326,12 +374,25 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 	}{
 		{"on demand only", []cetypes.Group{line(machinesService, "Usage")}, true, false, nil, true},
 		{"an answer without record types", []cetypes.Group{group(machinesService, "1", "USD")}, true, false, nil, true},
-		{"an unlisted plan", []cetypes.Group{line(machinesService, "Usage"), line(machinesService, "SavingsPlanCoveredUsage")}, false, false, nil, false},
+		{
+			"an unlisted plan",
+			[]cetypes.Group{line(machinesService, "Usage"), line(machinesService, "SavingsPlanCoveredUsage")}, false, false,
+			nil, false,
+		},
 		{"a plan of its own", []cetypes.Group{line(machinesService, "SavingsPlanCoveredUsage")}, false, true, nil, true},
 		{"unlisted reserved instances", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, nil, false},
-		{"reserved instances, perhaps elsewhere", []cetypes.Group{line(machinesService, "DiscountedUsage")}, false, false, nil, true},
-		{"reserved instances of its own", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false, []*inventory.Resource{ri}, true},
-		{"reserved databases", []cetypes.Group{line("Amazon Relational Database Service", "DiscountedUsage")}, true, false, nil, true},
+		{
+			"reserved instances, perhaps elsewhere", []cetypes.Group{line(machinesService, "DiscountedUsage")}, false, false,
+			nil, true,
+		},
+		{
+			"reserved instances of its own", []cetypes.Group{line(machinesService, "DiscountedUsage")}, true, false,
+			[]*inventory.Resource{ri}, true,
+		},
+		{
+			"reserved databases", []cetypes.Group{line("Amazon Relational Database Service", "DiscountedUsage")}, true, false,
+			nil, true,
+		},
 	} {
 		s := &scan{cloud: &Cloud{all: tc.all}, planSeen: tc.plan, resources: tc.found, commitments: true}
 		b := accountBill{account: "111122223333", byService: map[string]*big.Rat{}}
@@ -341,7 +402,8 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 		s.billed = append(s.billed, b)
 		s.sharedCommitments()
 		if s.commitments != tc.known || (len(s.blindSpots) == 0) != tc.known {
-			t.Errorf("%s: commitments known: %v, blind spots %+v; want known: %v", tc.name, s.commitments, s.blindSpots, tc.known)
+			t.Errorf("%s: commitments known: %v, blind spots %+v; want known: %v", tc.name, s.commitments, s.blindSpots,
+				tc.known)
 		}
 	}
 }
@@ -363,7 +425,8 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	far := at("eu-west-1", "i-2", &inventory.Instance{})
 	named := at("us-east-1", "i-3", &inventory.Instance{})
 	named.Aliases = []string{"shared.internal", "shared", "another"} // as other parts of the listing know it
-	s.resources = []*inventory.Resource{at("us-east-1", "i-1", &inventory.Instance{}), at("us-east-1", "i-2", &inventory.Instance{}), named, far,
+	s.resources = []*inventory.Resource{
+		at("us-east-1", "i-1", &inventory.Instance{}), at("us-east-1", "i-2", &inventory.Instance{}), named, far,
 		at("us-east-1", "lb-1", balancer), at("us-east-1", "e-1", endpoint), at("us-east-1", "e-2", &inventory.Endpoint{})}
 	s.link()
 	var got [][]string
@@ -374,7 +437,8 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the aliases differ (- want, + got):\n%s", diff)
 	}
-	if !slices.Equal(balancer.TargetGroups, []string{"targetgroup/a/1"}) || !endpoint.Components || s.resources[6].Detail.(*inventory.Endpoint).Components {
+	if !slices.Equal(balancer.TargetGroups, []string{"targetgroup/a/1"}) || !endpoint.Components ||
+		s.resources[6].Detail.(*inventory.Endpoint).Components {
 		t.Errorf("the target groups are %v; components: %v", balancer.TargetGroups, endpoint.Components)
 	}
 }
@@ -383,7 +447,9 @@ func TestNamesThatMetricsUse(t *testing.T) {
 // address that an account holds is a resource of its own.
 func TestLentAddresses(t *testing.T) {
 	association := func(owner string) *ec2types.InstanceNetworkInterfaceAssociation {
-		return &ec2types.InstanceNetworkInterfaceAssociation{IpOwnerId: awssdk.String(owner), PublicIp: awssdk.String("198.51.100.7")}
+		return &ec2types.InstanceNetworkInterfaceAssociation{
+			IpOwnerId: awssdk.String(owner), PublicIp: awssdk.String("198.51.100.7"),
+		}
 	}
 	private := func(a *ec2types.InstanceNetworkInterfaceAssociation) ec2types.InstancePrivateIpAddress {
 		return ec2types.InstancePrivateIpAddress{Association: a}
@@ -392,7 +458,9 @@ func TestLentAddresses(t *testing.T) {
 		// EC2 gives the association of the first private address for the card as well.
 		return ec2types.InstanceNetworkInterface{Association: addresses[0].Association, PrivateIpAddresses: addresses}
 	}
-	carrier := &ec2types.InstanceNetworkInterfaceAssociation{IpOwnerId: awssdk.String("amazon"), CarrierIp: awssdk.String("198.51.100.8")}
+	carrier := &ec2types.InstanceNetworkInterfaceAssociation{
+		IpOwnerId: awssdk.String("amazon"), CarrierIp: awssdk.String("198.51.100.8"),
+	}
 	for _, tc := range []struct {
 		name string
 		in   []ec2types.InstanceNetworkInterface
@@ -403,8 +471,12 @@ func TestLentAddresses(t *testing.T) {
 		{"one of Amazon's", []ec2types.InstanceNetworkInterface{card(private(association("amazon")))}, 1},
 		{"an Elastic IP", []ec2types.InstanceNetworkInterface{card(private(association("111122223333")))}, 0},
 		{"two cards, one with an Elastic IP in addition", []ec2types.InstanceNetworkInterface{
-			card(private(association("amazon")), private(association("111122223333"))), card(private(association("amazon")))}, 2},
-		{"a card without its private addresses", []ec2types.InstanceNetworkInterface{{Association: association("amazon")}}, 1},
+			card(private(association("amazon")), private(association("111122223333"))), card(private(association("amazon")))},
+			2},
+		{
+			"a card without its private addresses", []ec2types.InstanceNetworkInterface{{Association: association("amazon")}},
+			1,
+		},
 		{"an address of a carrier", []ec2types.InstanceNetworkInterface{card(private(carrier))}, 0},
 	} {
 		if got := lentAddresses(ec2types.Instance{NetworkInterfaces: tc.in}); got != tc.want {
@@ -416,15 +488,22 @@ func TestLentAddresses(t *testing.T) {
 // TestDatabaseOfRDS: IOPS, throughput, license and cluster are read with the storage.
 func TestDatabaseOfRDS(t *testing.T) {
 	p := (&scan{cloud: &Cloud{}}).place(&account{id: "111122223333"}, "us-east-1")
-	r := p.database(rdstypes.DBInstance{DBInstanceIdentifier: awssdk.String("db"), Engine: awssdk.String("oracle-se2"), DBInstanceStatus: awssdk.String("backing-up"),
-		LicenseModel: awssdk.String("bring-your-own-license"), StorageType: awssdk.String("gp3"), AllocatedStorage: awssdk.Int32(200),
-		Iops: awssdk.Int32(13_000), StorageThroughput: awssdk.Int32(600), DBClusterIdentifier: awssdk.String("c")})
-	want := &inventory.Database{Engine: "oracle-se2", Count: 1, StorageGiB: 200, StorageType: "gp3", IOPS: 13_000, ThroughputMiBps: 600,
+	r := p.database(rdstypes.DBInstance{
+		DBInstanceIdentifier: awssdk.String("db"), Engine: awssdk.String("oracle-se2"),
+		DBInstanceStatus: awssdk.String("backing-up"),
+		LicenseModel:     awssdk.String("bring-your-own-license"), StorageType: awssdk.String("gp3"),
+		AllocatedStorage: awssdk.Int32(200),
+		Iops:             awssdk.Int32(13_000), StorageThroughput: awssdk.Int32(600),
+		DBClusterIdentifier: awssdk.String("c")})
+	want := &inventory.Database{
+		Engine: "oracle-se2", Count: 1, StorageGiB: 200, StorageType: "gp3", IOPS: 13_000, ThroughputMiBps: 600,
 		License: "bring-your-own-license", Cluster: "c"}
 	if diff := cmp.Diff(want, r.Detail); diff != "" || r.State != inventory.StateRunning {
 		t.Errorf("%s, (-want +got):\n%s", r.State, diff)
 	}
-	free := p.database(rdstypes.DBInstance{Engine: awssdk.String("postgres"), LicenseModel: awssdk.String("postgresql-license")})
+	free := p.database(rdstypes.DBInstance{
+		Engine: awssdk.String("postgres"), LicenseModel: awssdk.String("postgresql-license"),
+	})
 	if d := free.Detail.(*inventory.Database); d.License != "" {
 		t.Errorf("PostgreSQL has license %q", d.License)
 	}

@@ -34,8 +34,9 @@ func (s *scan) relist(ctx context.Context, accounts []*account, refs []inventory
 		i := slices.IndexFunc(accounts, func(a *account) bool { return a.id == ref.Account })
 		if i < 0 {
 			s.unread[unreadKey(ref.Account, ref.Region, ref.Kind)] = true
-			s.blindSpots = append(s.blindSpots, inventory.BlindSpot{What: string(ref.Kind) + " " + ref.ID + " in " + ref.Account,
-				Why: unreached, Effect: "nothing is known of it"})
+			s.blindSpots = append(s.blindSpots, inventory.BlindSpot{
+				What: string(ref.Kind) + " " + ref.ID + " in " + ref.Account,
+				Why:  unreached, Effect: "nothing is known of it"})
 			continue
 		}
 		key := ref.Account + "/" + ref.Region
@@ -155,7 +156,8 @@ func (p *place) filtered(ctx context.Context, name string, values []string, visi
 
 // attribute reads whether a machine is protected against being terminated or stopped;
 // unknown where the answer does not say.
-func (p *place) attribute(ctx context.Context, id string, name types.InstanceAttributeName) (inventory.Fact[bool], error) {
+func (p *place) attribute(ctx context.Context, id string, name types.InstanceAttributeName) (inventory.Fact[bool],
+	error) {
 	out, err := ec2Client(p.reading).DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
 		InstanceId: &id,
 		Attribute:  name,

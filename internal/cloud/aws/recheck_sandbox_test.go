@@ -42,7 +42,10 @@ func TestRecheckOfALadder(t *testing.T) {
 	}
 	// CloudWatch lags a minute or two behind.
 	now := ladder.Now.Add(time.Minute)
-	all := []string{sandbox.Idle, sandbox.Turning, sandbox.Persistent, sandbox.Protected, sandbox.Exempt, sandbox.Unmeasured, sandbox.Stale, sandbox.Grouped, sandbox.Unsaved, sandbox.Busy, sandbox.GangIdle}
+	all := []string{
+		sandbox.Idle, sandbox.Turning, sandbox.Persistent, sandbox.Protected, sandbox.Exempt, sandbox.Unmeasured,
+		sandbox.Stale, sandbox.Grouped, sandbox.Unsaved, sandbox.Busy, sandbox.GangIdle,
+	}
 	o := read(now, all...)
 	if n := scratch.Wire.Recorder.Count("ec2:DescribeInstances"); n != 2 {
 		t.Errorf("%d calls to list the machines, want two: the machines and those with the same host name", n)
@@ -57,7 +60,8 @@ func TestRecheckOfALadder(t *testing.T) {
 		}
 		cpu := w.Machine.Stats(usage.CPUUtil)
 		if w.StepOf(cpu) != 5*time.Minute || w.Coverage(cpu) < 0.9 || !w.Fresh(cpu, now) {
-			t.Errorf("%s: CPUs are reported by %s, cover %.2f, fresh: %v; want them by 5m, known", name, w.StepOf(cpu), w.Coverage(cpu), w.Fresh(cpu, now))
+			t.Errorf("%s: CPUs are reported by %s, cover %.2f, fresh: %v; want them by 5m, known", name, w.StepOf(cpu),
+				w.Coverage(cpu), w.Fresh(cpu, now))
 		}
 		if name == sandbox.Unmeasured {
 			if len(w.GPUs) != 0 {
@@ -106,9 +110,11 @@ func TestRecheckOfALadder(t *testing.T) {
 func ladderPlans(t *testing.T, c *aws.Cloud, ladder *sandbox.Ladder) {
 	a := c.Actions()
 	for _, tc := range []struct{ name, stop, terminate string }{
-		{sandbox.Idle, "", ""}, {sandbox.Protected, "", "protected"}, {sandbox.Grouped, "group-member", "group-member"}, {sandbox.Unsaved, "", "unsaved-disk"},
+		{sandbox.Idle, "", ""}, {sandbox.Protected, "", "protected"}, {sandbox.Grouped, "group-member", "group-member"},
+		{sandbox.Unsaved, "", "unsaved-disk"},
 	} {
-		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ladder.Ref(tc.name)}, round.Query{Now: ladder.Now, Window: time.Hour})
+		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{ladder.Ref(tc.name)},
+			round.Query{Now: ladder.Now, Window: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

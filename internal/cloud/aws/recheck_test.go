@@ -32,10 +32,13 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 				form, _ := url.ParseQuery(string(body))
 				switch {
 				case form.Get("Action") == "DescribeInstanceAttribute":
-					fmt.Fprint(w, `<DescribeInstanceAttributeResponse><disableApiTermination><value>true</value></disableApiTermination></DescribeInstanceAttributeResponse>`)
+					fmt.Fprint(w,
+						`<DescribeInstanceAttributeResponse><disableApiTermination><value>true</value></disableApiTermination></DescribeInstanceAttributeResponse>`)
 				case form.Get("Action") == "DescribeInstanceTypes" && form.Get("Filter.1.Value.1") == "t3.medium":
-					fmt.Fprint(w, `<DescribeInstanceTypesResponse><instanceTypeSet><item><instanceType>t3.medium</instanceType></item></instanceTypeSet></DescribeInstanceTypesResponse>`)
-				case form.Get("Filter.1.Name") == "instance-id" && form.Get("Filter.1.Value.1") == "i-1" && !form.Has("Filter.1.Value.2"):
+					fmt.Fprint(w,
+						`<DescribeInstanceTypesResponse><instanceTypeSet><item><instanceType>t3.medium</instanceType></item></instanceTypeSet></DescribeInstanceTypesResponse>`)
+				case form.Get("Filter.1.Name") == "instance-id" && form.Get("Filter.1.Value.1") == "i-1" &&
+					!form.Has("Filter.1.Value.2"):
 					fmt.Fprint(w, machine("i-1"))
 				case form.Get("Filter.1.Name") == "private-dns-name" && form.Get("Filter.1.Value.1") == host:
 					var all strings.Builder
@@ -44,7 +47,8 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 						from, to := strings.Index(one, "<item>"), strings.LastIndex(one, "</reservationSet>")
 						all.WriteString(one[from:to])
 					}
-					fmt.Fprint(w, "<DescribeInstancesResponse><reservationSet>"+all.String()+"</reservationSet></DescribeInstancesResponse>")
+					fmt.Fprint(w, "<DescribeInstancesResponse><reservationSet>"+all.String()+
+						"</reservationSet></DescribeInstancesResponse>")
 				default:
 					t.Errorf("unexpected request %v", form)
 				}
@@ -54,7 +58,8 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := c.scan(round.Query{}, newLimits(10_000))
-			s.only = map[inventory.Ref]bool{{Cloud: cloudName, Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}: true,
+			s.only = map[inventory.Ref]bool{
+				{Cloud: cloudName, Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}: true,
 				// Another region's machine and another kind are not asked for here.
 				{Cloud: cloudName, Account: "1", Region: "eu-west-1", Kind: inventory.KindInstance, ID: "i-9"}: true,
 				{Cloud: cloudName, Account: "1", Region: "us-east-1", Kind: inventory.KindVolume, ID: "vol-9"}: true}
@@ -80,7 +85,9 @@ func TestRecheckOfAnotherCloud(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{{Cloud: "sim", Account: "111122223333", Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{Now: now}); err == nil {
+	if _, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{
+		{Cloud: "sim", Account: "111122223333", Kind: inventory.KindVolume, ID: "vol-1"},
+	}, round.Query{Now: now}); err == nil {
 		t.Error("a resource of another cloud was looked for here and not found")
 	}
 }
@@ -94,8 +101,13 @@ func TestMetricsOfAnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := c.scan(round.Query{}, newLimits(10_000)).place(&account{id: "1", cfg: c.config}, "us-east-1")
-	r := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, Detail: &inventory.Instance{}, Aliases: []string{"ip-10-0-0-7", "10.0.0.7"}}
-	p.measure(t.Context(), []*inventory.Resource{r}, fortnight, func(*inventory.Resource, usage.Opened) usage.Sink { return nil })
+	r := &inventory.Resource{
+		ID: "i-1", Kind: inventory.KindInstance, Detail: &inventory.Instance{},
+		Aliases: []string{"ip-10-0-0-7", "10.0.0.7"},
+	}
+	p.measure(t.Context(), []*inventory.Resource{r}, fortnight, func(*inventory.Resource, usage.Opened) usage.Sink {
+		return nil
+	})
 	for host, want := range map[string]string{"ip-10-0-0-7": "i-1", "10.0.0.7": ""} {
 		if got, _ := p.identifyGPU(dims("Hostname", host, "gpu", "0")); got != want {
 			t.Errorf("%s is %q, want %q", host, got, want)

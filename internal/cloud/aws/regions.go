@@ -60,7 +60,9 @@ func Partition(regions []string) (string, error) {
 		switch {
 		case p == nil:
 		case name != "" && name != p.name:
-			return "", &RegionError{Region: region, Reason: "it is in the partition " + p.name + ", and another region is in " + name}
+			return "", &RegionError{
+				Region: region, Reason: "it is in the partition " + p.name + ", and another region is in " + name,
+			}
 		default:
 			name = p.name
 		}
@@ -154,7 +156,8 @@ func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error)
 		case !exists && len(known) > 0:
 			return nil, &RegionError{Region: r, Reason: "there is no such region", Known: enabled}
 		case !on && len(known) > 0:
-			s.blind(inventory.BlindSpot{What: fmt.Sprintf("%s in account %s", r, a.id), Why: "OptInRequired: the account has not enabled the region",
+			s.blind(inventory.BlindSpot{
+				What: fmt.Sprintf("%s in account %s", r, a.id), Why: "OptInRequired: the account has not enabled the region",
 				Effect: "nothing can run there, and nothing of it is read"})
 		default:
 			read = append(read, r)

@@ -16,7 +16,8 @@ import (
 
 // planRepositoryLifecycle puts the document of a finding in the place of the one that it
 // was made from.
-func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
+func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step,
+	error) {
 	repo, text, err := s.registryNow(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,9 @@ func (p *place) registryNow(ctx context.Context, name string) (repo types.Reposi
 	if err != nil {
 		return repo, "", failed(attempt, err)
 	}
-	i := slices.IndexFunc(out.Repositories, func(r types.Repository) bool { return awssdk.ToString(r.RepositoryName) == name })
+	i := slices.IndexFunc(out.Repositories, func(r types.Repository) bool {
+		return awssdk.ToString(r.RepositoryName) == name
+	})
 	if i < 0 {
 		return repo, "", failed(attempt, errNotThere)
 	}

@@ -137,7 +137,9 @@ func TestLaunchersOfImages(t *testing.T) {
 	template := func(id string) *ec2types.RequestLaunchTemplateData {
 		return &ec2types.RequestLaunchTemplateData{ImageId: &id, InstanceType: ec2types.InstanceTypeM5Large}
 	}
-	_, err = api.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: name, LaunchTemplateData: template(latest)})
+	_, err = api.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: name, LaunchTemplateData: template(latest),
+	})
 	must(err)
 	for i, id := range []string{first, pinned, first, latest} {
 		data := template(id)
@@ -155,10 +157,12 @@ func TestLaunchersOfImages(t *testing.T) {
 	}
 	_, err = scaling.CreateAutoScalingGroup(t.Context(), &autoscaling.CreateAutoScalingGroupInput{
 		AutoScalingGroupName: awssdk.String("pinned"),
-		LaunchTemplate:       &scalingtypes.LaunchTemplateSpecification{LaunchTemplateName: name, Version: awssdk.String("3")},
-		MinSize:              awssdk.Int32(0),
-		MaxSize:              awssdk.Int32(1),
-		AvailabilityZones:    []string{"us-east-1a"},
+		LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{
+			LaunchTemplateName: name, Version: awssdk.String("3"),
+		},
+		MinSize:           awssdk.Int32(0),
+		MaxSize:           awssdk.Int32(1),
+		AvailabilityZones: []string{"us-east-1a"},
 	})
 	must(err)
 	_, err = scaling.CreateLaunchConfiguration(t.Context(), &autoscaling.CreateLaunchConfigurationInput{
@@ -212,7 +216,10 @@ func TestLaunchersOfImages(t *testing.T) {
 	}{
 		{first, nil, "a version that nothing starts"},
 		{pinned, []string{"launch template web-fleet version 3"}, "a version that a group names"},
-		{latest, []string{"launch template web-fleet version 1", "launch template web-fleet version 5"}, "the default and the latest version"},
+		{
+			latest, []string{"launch template web-fleet version 1", "launch template web-fleet version 5"},
+			"the default and the latest version",
+		},
 		{*snapshot.SnapshotId, []string{"launch template web-fleet version 5"}, "a disk of the latest version"},
 		{configured, []string{"launch configuration old"}, "a launch configuration"},
 		{spot, []string{"spot fleet " + *fleet.SpotFleetRequestId}, "a spot fleet"},
@@ -222,7 +229,8 @@ func TestLaunchersOfImages(t *testing.T) {
 			t.Errorf("%s: %v, known %v; want %v (blind spots %+v)", want.why, by, known, want.by, blind)
 		}
 	}
-	for _, call := range []string{"ec2:DescribeLaunchTemplateVersions", "ec2:DescribeFleets", "ec2:DescribeSpotFleetRequests",
+	for _, call := range []string{
+		"ec2:DescribeLaunchTemplateVersions", "ec2:DescribeFleets", "ec2:DescribeSpotFleetRequests",
 		"autoscaling:DescribeLaunchConfigurations", "autoscaling:DescribeAutoScalingGroups"} {
 		service, operation, _ := strings.Cut(call, ":")
 		remove := scratch.Wire.Inject(wire.Fault{Service: service, Operation: operation, Kind: wire.AccessDenied})
@@ -253,13 +261,16 @@ func TestImagesBehindParameters(t *testing.T) {
 		name := awssdk.String("by-parameter")
 		_, err := api.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
 			LaunchTemplateName: name,
-			LaunchTemplateData: &ec2types.RequestLaunchTemplateData{ImageId: &parameter, InstanceType: ec2types.InstanceTypeM5Large},
+			LaunchTemplateData: &ec2types.RequestLaunchTemplateData{
+				ImageId: &parameter, InstanceType: ec2types.InstanceTypeM5Large,
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		found, blind := listed(t, inventory.KindImage)
-		if _, err := api.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: name}); err != nil {
+		if _, err := api.DeleteLaunchTemplate(t.Context(), &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: name}); err !=
+			nil {
 			t.Fatal(err)
 		}
 		got := found[*image.ImageId].Detail.(*inventory.Image).Launchers
@@ -327,7 +338,9 @@ func TestProtectionOfBuckets(t *testing.T) {
 	}
 	const held, origin, copied, bare = "protected-held", "protected-origin", "protected-copy", "protected-bare"
 	for _, name := range []string{held, origin, copied, bare} {
-		must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name, ObjectLockEnabledForBucket: awssdk.Bool(name == held)}))
+		must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{
+			Bucket: &name, ObjectLockEnabledForBucket: awssdk.Bool(name == held),
+		}))
 		if name != bare {
 			must(api.PutBucketVersioning(t.Context(), &s3.PutBucketVersioningInput{Bucket: &name,
 				VersioningConfiguration: &s3types.VersioningConfiguration{Status: s3types.BucketVersioningStatusEnabled}}))
@@ -375,11 +388,13 @@ func TestProtectionOfBuckets(t *testing.T) {
 	}
 	at, _ := buckets()
 	lock := at(held)
-	if got, known := lock.ObjectLock.Get(); !known || got != (inventory.ObjectLock{Enabled: true, Mode: "COMPLIANCE", RetentionDays: 730}) {
+	if got, known := lock.ObjectLock.Get(); !known ||
+		got != (inventory.ObjectLock{Enabled: true, Mode: "COMPLIANCE", RetentionDays: 730}) {
 		t.Errorf("Object Lock of %s: %+v, known %v", held, got, known)
 	}
 	until := time.Now().AddDate(0, 0, 730)
-	if lock.Locked != (inventory.Stored{Bytes: 10, Objects: 2}) || lock.LockedUntil.Sub(until).Abs() > time.Hour || lock.DeleteMarkers != 1 {
+	if lock.Locked != (inventory.Stored{Bytes: 10, Objects: 2}) || lock.LockedUntil.Sub(until).Abs() > time.Hour ||
+		lock.DeleteMarkers != 1 {
 		t.Errorf("%s keeps %+v until %s behind %d delete markers; want 10 bytes in 2 versions until %s, and 1",
 			held, lock.Locked, lock.LockedUntil, lock.DeleteMarkers, until)
 	}

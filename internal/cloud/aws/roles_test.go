@@ -16,7 +16,8 @@ import (
 // that acts.
 func memberRoles(govern string) (read, act iam.Role, err error) {
 	roles, err := iam.Template("../../../deploy/cloudformation/curfew-member-role.yaml", map[string]string{
-		"CentralRoleArn": "arn:aws:iam::111122223333:role/curfew", "ExternalId": "x1", "Act": "true", "Govern": govern, "GovernedBuckets": bucket})
+		"CentralRoleArn": "arn:aws:iam::111122223333:role/curfew", "ExternalId": "x1", "Act": "true", "Govern": govern,
+		"GovernedBuckets": bucket})
 	return roles["ReadRole"], roles["ActRole"], err
 }
 
@@ -115,7 +116,8 @@ func TestMemberRoles(t *testing.T) {
 	for _, m := range mutations {
 		for _, a := range m.Actions {
 			action := m.Service + ":" + a
-			check("read", read.Policy, iam.Request{Action: action, Tags: managed, TagKeys: []string{"owner"}, Resource: bucket}, false)
+			check("read", read.Policy, iam.Request{Action: action, Tags: managed, TagKeys: []string{"owner"}, Resource: bucket},
+				false)
 			switch {
 			case !m.Tagged && m.Service == "s3":
 				for _, p := range []*iam.Policy{act.Policy, wide.Policy} {
@@ -139,7 +141,8 @@ func TestMemberRoles(t *testing.T) {
 			}
 		}
 	}
-	if refused, err := RefusedByRoles([]string{"ec2:RunInstances", "ec2:StopInstances", "ec2:DescribeInstances"}); err != nil || len(refused) != 1 {
+	if refused, err := RefusedByRoles([]string{"ec2:RunInstances", "ec2:StopInstances", "ec2:DescribeInstances"}); err !=
+		nil || len(refused) != 1 {
 		t.Errorf("refused %q, %v; want ec2:RunInstances alone", refused, err)
 	}
 	for _, role := range []iam.Role{read, act} {
@@ -153,17 +156,23 @@ func TestMemberRoles(t *testing.T) {
 
 // checkTagging: any tag may be written but those by which IAM decides, and those only on what the
 // same call makes. EC2 would take a call without keys as one that removes all tags.
-func checkTagging(t *testing.T, check func(string, *iam.Policy, iam.Request, bool), action string, p *iam.Policy, persistent map[string]string) {
+func checkTagging(t *testing.T, check func(string, *iam.Policy, iam.Request, bool), action string, p *iam.Policy,
+	persistent map[string]string) {
 	t.Helper()
 	for _, tags := range []map[string]string{nil, managed, persistent} {
 		check("act", p, iam.Request{Action: action, Tags: tags, TagKeys: []string{inventory.TagKeepUntil, "owner"}}, true)
 		check("act", p, iam.Request{Action: action, Tags: tags}, false)
-		for _, key := range []string{inventory.TagLifetime, "Curfew:Managed", inventory.TagInstallation, inventory.TagSession, TagPerson} {
+		for _, key := range []string{
+			inventory.TagLifetime, "Curfew:Managed", inventory.TagInstallation, inventory.TagSession, TagPerson,
+		} {
 			check("act", p, iam.Request{Action: action, Tags: tags, TagKeys: []string{"owner", key}}, false)
 		}
 	}
 	if action == "ec2:CreateTags" {
-		r := iam.Request{Action: action, TagKeys: []string{inventory.TagLifetime, actionTag}, Keys: map[string]string{"ec2:CreateAction": "CreateSnapshots"}}
+		r := iam.Request{
+			Action: action, TagKeys: []string{inventory.TagLifetime, actionTag},
+			Keys: map[string]string{"ec2:CreateAction": "CreateSnapshots"},
+		}
 		check("act", p, r, true)
 	}
 }

@@ -119,7 +119,8 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	}, s3.WithAPIOptions(captured(&document)))
 	switch {
 	case err == nil:
-		d.Lifecycle, d.LifecycleDocument = inventory.Known(lifecycleRules(lifecycle.Rules)), inventory.Known(string(document))
+		d.Lifecycle, d.LifecycleDocument = inventory.Known(lifecycleRules(lifecycle.Rules)), inventory.Known(
+			string(document))
 		d.MinimumSize = string(lifecycle.TransitionDefaultMinimumObjectSize)
 		rules = reachingRules(lifecycle.Rules)
 	case is(err, "NoSuchLifecycleConfiguration"):
@@ -189,7 +190,9 @@ func fillSizes(d *inventory.Bucket, listing *listing, versions *versionSum) {
 func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 	out := make([]inventory.LifecycleRule, 0, len(rules))
 	for _, r := range rules {
-		l := inventory.LifecycleRule{ID: awssdk.ToString(r.ID), Enabled: r.Status == types.ExpirationStatusEnabled, TransitionDays: map[string]int{}}
+		l := inventory.LifecycleRule{
+			ID: awssdk.ToString(r.ID), Enabled: r.Status == types.ExpirationStatusEnabled, TransitionDays: map[string]int{},
+		}
 		l.Prefix = awssdk.ToString(r.Prefix) //nolint:staticcheck // rules of before 2016 have it here
 		if f := r.Filter; f != nil {
 			l.Prefix = firstOf(awssdk.ToString(f.Prefix), l.Prefix)
@@ -264,7 +267,8 @@ func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inven
 		if !awssdk.ToBool(out.IsTruncated) {
 			break
 		}
-		same := awssdk.ToString(out.NextKeyMarker) == awssdk.ToString(in.KeyMarker) && awssdk.ToString(out.NextUploadIdMarker) == awssdk.ToString(in.UploadIdMarker)
+		same := awssdk.ToString(out.NextKeyMarker) == awssdk.ToString(in.KeyMarker) &&
+			awssdk.ToString(out.NextUploadIdMarker) == awssdk.ToString(in.UploadIdMarker)
 		if page >= p.scan.cloud.options.ListPages || same {
 			found.Complete = false
 			break
@@ -279,7 +283,8 @@ func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inven
 
 // uploadedBytes adds up the parts of a few uploads; unknown when one has more parts
 // than a page holds or cannot be read.
-func (p *place) uploadedBytes(ctx context.Context, bucket string, uploads []types.MultipartUpload) inventory.Fact[int64] {
+func (p *place) uploadedBytes(ctx context.Context, bucket string,
+	uploads []types.MultipartUpload) inventory.Fact[int64] {
 	var sum int64
 	for _, u := range uploads {
 		out, err := s3Client(p.reading).ListParts(ctx, &s3.ListPartsInput{
@@ -354,7 +359,8 @@ func (p *place) noncurrent(ctx context.Context, bucket string, retentionDays int
 			sum.Complete = true
 			break
 		}
-		if awssdk.ToString(out.NextKeyMarker) == awssdk.ToString(in.KeyMarker) && awssdk.ToString(out.NextVersionIdMarker) == awssdk.ToString(in.VersionIdMarker) {
+		if awssdk.ToString(out.NextKeyMarker) == awssdk.ToString(in.KeyMarker) &&
+			awssdk.ToString(out.NextVersionIdMarker) == awssdk.ToString(in.VersionIdMarker) {
 			break
 		}
 		in.KeyMarker, in.VersionIdMarker = out.NextKeyMarker, out.NextVersionIdMarker

@@ -33,7 +33,10 @@ const (
 
 // analysisColumns are the columns of an export in their order, for files without a header
 // (Amazon S3 User Guide, "Exported file layout").
-var analysisColumns = []string{"Date", "ConfigId", "Filter", "StorageClass", "ObjectAge", "ObjectCount", "DataUploaded_MB", "Storage_MB", "DataRetrieved_MB"}
+var analysisColumns = []string{
+	"Date", "ConfigId", "Filter", "StorageClass", "ObjectAge", "ObjectCount", "DataUploaded_MB", "Storage_MB",
+	"DataRetrieved_MB",
+}
 
 // errNoAnalysis says that an export does not tell the ages of the standard class.
 var errNoAnalysis = errors.New("it does not tell what the standard class holds by age")
@@ -215,7 +218,8 @@ func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 		}
 		for _, c := range out.AnalyticsConfigurationList {
 			of, ok := analyzedPrefix(c)
-			if f := l.byPrefix[of]; !ok || of != "" && (f == nil || f.Complete || l.ruled(of)) || reads >= maxAnalyses { // what was seen itself counts
+			// what was seen itself counts
+			if f := l.byPrefix[of]; !ok || of != "" && (f == nil || f.Complete || l.ruled(of)) || reads >= maxAnalyses {
 				continue
 			}
 			reads++
@@ -239,7 +243,8 @@ func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 // analyzedPrefix is the prefix that a configuration analyzes and exports; empty is all of
 // the bucket. Tags say nothing of what a listing shows.
 func analyzedPrefix(c types.AnalyticsConfiguration) (prefix string, ok bool) {
-	if c.StorageClassAnalysis == nil || c.StorageClassAnalysis.DataExport == nil || c.StorageClassAnalysis.DataExport.Destination == nil ||
+	if c.StorageClassAnalysis == nil || c.StorageClassAnalysis.DataExport == nil ||
+		c.StorageClassAnalysis.DataExport.Destination == nil ||
 		c.StorageClassAnalysis.DataExport.Destination.S3BucketDestination == nil {
 		return "", false
 	}
@@ -259,7 +264,8 @@ func (p *place) notAnalyzed(bucket string, err error) {
 	} else {
 		why += err.Error()
 	}
-	p.partly(partialKey{"s3 " + p.String(), why, "the ages of what the listing did not reach are not known"}, "bucket", bucket)
+	p.partly(partialKey{"s3 " + p.String(), why, "the ages of what the listing did not reach are not known"}, "bucket",
+		bucket)
 }
 
 // export reads the newest export of a configuration.
@@ -311,7 +317,10 @@ func (l *listing) ruled(prefix string) bool {
 // is of the whole bucket. The writer of the last object is not in it.
 func (l *listing) take(of string, a *analysis) {
 	by := "Storage Class Analysis of " + a.day.Format(time.DateOnly)
-	p := inventory.Prefix{Name: of, Listing: inventory.Listing{Stored: a.total, Complete: true}, Standard: a.standard, Small: a.small, Older: a.older, Read: a.read, Class: standardClass}
+	p := inventory.Prefix{
+		Name: of, Listing: inventory.Listing{Stored: a.total, Complete: true}, Standard: a.standard, Small: a.small,
+		Older: a.older, Read: a.read, Class: standardClass,
+	}
 	if of == "" {
 		l.whole, l.wholeBy = &p, by
 		return

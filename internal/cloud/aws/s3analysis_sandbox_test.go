@@ -47,17 +47,27 @@ func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
 	must(nil, puts.Wait())
 	analyze := func(id, prefix string, day time.Time) {
 		t.Helper()
-		c := &s3types.AnalyticsConfiguration{Id: &id, StorageClassAnalysis: &s3types.StorageClassAnalysis{DataExport: &s3types.StorageClassAnalysisDataExport{
-			OutputSchemaVersion: s3types.StorageClassAnalysisSchemaVersionV1, Destination: &s3types.AnalyticsExportDestination{S3BucketDestination: &s3types.AnalyticsS3BucketDestination{
-				Bucket: awssdk.String("arn:aws:s3:::" + *exports), Format: s3types.AnalyticsS3ExportFileFormatCsv, Prefix: awssdk.String("of/")}}}}}
+		c := &s3types.AnalyticsConfiguration{
+			Id: &id, StorageClassAnalysis: &s3types.StorageClassAnalysis{DataExport: &s3types.StorageClassAnalysisDataExport{
+				OutputSchemaVersion: s3types.StorageClassAnalysisSchemaVersionV1, Destination: &s3types.AnalyticsExportDestination{
+					S3BucketDestination: &s3types.AnalyticsS3BucketDestination{
+						Bucket: awssdk.String("arn:aws:s3:::" + *exports), Format: s3types.AnalyticsS3ExportFileFormatCsv,
+						Prefix: awssdk.String("of/")}}}}}
 		if prefix != "" {
 			c.Filter = &s3types.AnalyticsFilterMemberPrefix{Value: prefix}
 		}
-		must(api.PutBucketAnalyticsConfiguration(t.Context(), &s3.PutBucketAnalyticsConfigurationInput{Bucket: bucket, Id: &id, AnalyticsConfiguration: c}))
-		text := fmt.Sprintf("%[1]s,%[2]s,%[3]s,STANDARD,000-014,1,,1024,0\n%[1]s,%[2]s,%[3]s,STANDARD,180-364,3,,3072,1024\n%[1]s,%[2]s,%[3]s,STANDARD,ALL,5,,4097,1024\n", day.Format("01-02-2006"), id, prefix)
-		must(api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: exports, Key: awssdk.String("of/" + *bucket + "/" + id + ".csv"), Body: strings.NewReader(text)}))
+		must(api.PutBucketAnalyticsConfiguration(t.Context(), &s3.PutBucketAnalyticsConfigurationInput{
+			Bucket: bucket, Id: &id, AnalyticsConfiguration: c,
+		}))
+		text := fmt.Sprintf(
+			"%[1]s,%[2]s,%[3]s,STANDARD,000-014,1,,1024,0\n%[1]s,%[2]s,%[3]s,STANDARD,180-364,3,,3072,1024\n%[1]s,%[2]s,%[3]s,STANDARD,ALL,5,,4097,1024\n", day.Format("01-02-2006"), id, prefix)
+		must(api.PutObject(t.Context(), &s3.PutObjectInput{
+			Bucket: exports, Key: awssdk.String("of/" + *bucket + "/" + id + ".csv"), Body: strings.NewReader(text),
+		}))
 	}
-	c, err := aws.New(t.Context(), aws.Options{Regions: []string{region}, RequestsPerSecond: 10_000, Size: size, ListPages: 1})
+	c, err := aws.New(t.Context(), aws.Options{
+		Regions: []string{region}, RequestsPerSecond: 10_000, Size: size, ListPages: 1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,17 +99,26 @@ func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
 	by := "Storage Class Analysis of " + yesterday.Format(time.DateOnly)
 	analyze("all", "", yesterday)
 	b, blind := list()
-	if w := b.Ages.Or(inventory.Prefix{}); len(blind) > 0 || b.AgesBy != by || w.Standard.Bytes != 4097<<20 || w.Older[30].Bytes != 3*gib || w.Older[180].Objects != 3 || w.Small.Bytes != 1<<20 || w.Read[90] != gib ||
+	if w := b.Ages.Or(inventory.Prefix{}); len(blind) > 0 || b.AgesBy != by || w.Standard.Bytes != 4097<<20 ||
+		w.Older[30].Bytes != 3*gib || w.Older[180].Objects != 3 || w.Small.Bytes != 1<<20 || w.Read[90] != gib ||
 		raw(b).Complete {
 		t.Errorf("the whole bucket: %+v by %q, %v", w, b.AgesBy, blind)
 	}
 	analyze("raw", "raw/", yesterday)
 	analyze("deep", "raw/deep/", yesterday) // is part of what a listing keeps apart
-	if b, _ := list(); !raw(b).Complete || raw(b).Older[90].Bytes != 3*gib || !raw(b).Newest.IsZero() || !strings.HasSuffix(b.SeenBy, ", "+by) {
+	if b, _ := list(); !raw(b).Complete || raw(b).Older[90].Bytes != 3*gib || !raw(b).Newest.IsZero() ||
+		!strings.HasSuffix(b.SeenBy, ", "+by) {
 		t.Errorf("a prefix: %+v by %q", raw(b), b.SeenBy)
 	}
-	rule := s3types.LifecycleRule{ID: awssdk.String("raw"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: awssdk.String("raw/new/")}, Expiration: &s3types.LifecycleExpiration{Days: awssdk.Int32(9)}}
-	must(api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{Bucket: bucket, LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{Rules: []s3types.LifecycleRule{rule}}}))
+	rule := s3types.LifecycleRule{
+		ID: awssdk.String("raw"), Status: s3types.ExpirationStatusEnabled,
+		Filter:     &s3types.LifecycleRuleFilter{Prefix: awssdk.String("raw/new/")},
+		Expiration: &s3types.LifecycleExpiration{Days: awssdk.Int32(9)},
+	}
+	must(api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
+		Bucket:                 bucket,
+		LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{Rules: []s3types.LifecycleRule{rule}},
+	}))
 	if b, _ := list(); raw(b).Complete {
 		t.Errorf("what a rule moves of it is not in an analysis: %+v", raw(b))
 	}
@@ -108,7 +127,8 @@ func TestAgesComeFromStorageClassAnalysis(t *testing.T) {
 		t.Errorf("an old export counts: %+v, %v", b.Ages, blind)
 	}
 	defer scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: "GetObject", Kind: wire.AccessDenied})()
-	if _, blind := list(); len(blind) != 1 || !strings.Contains(blind[0], "AccessDenied: s3:ListBucket and s3:GetObject on PREFIX/BUCKET/*.csv") {
+	if _, blind := list(); len(blind) != 1 ||
+		!strings.Contains(blind[0], "AccessDenied: s3:ListBucket and s3:GetObject on PREFIX/BUCKET/*.csv") {
 		t.Errorf("nothing says that the export may not be read: %q", blind)
 	}
 }

@@ -34,15 +34,20 @@ func mib(n float64) int64 { return int64(n * (1 << 20)) }
 // no age group has is small. A header is not needed, and may have another order.
 func TestAnAnalysisTellsAges(t *testing.T) {
 	want := &analysis{day: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
-		total: inventory.Stored{Bytes: mib(4112.5), Objects: 32}, standard: inventory.Stored{Bytes: mib(3600), Objects: 30}, small: inventory.Stored{Bytes: mib(28), Objects: 5},
-		older: map[int]inventory.Stored{30: {Bytes: mib(3372), Objects: 14}, 90: {Bytes: mib(3072), Objects: 7}, 180: {Bytes: mib(2048), Objects: 2}},
-		read:  map[int]int64{30: mib(97), 90: mib(96), 180: 0}}
+		total: inventory.Stored{Bytes: mib(4112.5), Objects: 32}, standard: inventory.Stored{Bytes: mib(3600), Objects: 30},
+		small: inventory.Stored{Bytes: mib(28), Objects: 5},
+		older: map[int]inventory.Stored{
+			30: {Bytes: mib(3372), Objects: 14}, 90: {Bytes: mib(3072), Objects: 7}, 180: {Bytes: mib(2048), Objects: 2},
+		},
+		read: map[int]int64{30: mib(97), 90: mib(96), 180: 0}}
 	swapped := "\ufeffConfigId,Date" + strings.TrimPrefix(analysisHeader, "Date,ConfigId")
 	for line := range strings.Lines(analysisRows) {
 		f := strings.SplitN(line, ",", 3)
 		swapped += f[1] + "," + f[0] + "," + f[2]
 	}
-	for name, text := range map[string]string{"no header": analysisRows, "a header": analysisHeader + analysisRows, "another order": swapped} {
+	for name, text := range map[string]string{
+		"no header": analysisRows, "a header": analysisHeader + analysisRows, "another order": swapped,
+	} {
 		got, err := readAnalysis(strings.NewReader(text), "all")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -87,7 +92,8 @@ func FuzzAnalysis(f *testing.F) {
 			}
 			before, read = a.older[age].Bytes, a.read[age]
 		}
-		if a.small.Bytes < 0 || a.small.Objects < 0 || a.standard.Bytes < 0 || a.total.Bytes < a.standard.Bytes || a.day.IsZero() {
+		if a.small.Bytes < 0 || a.small.Objects < 0 || a.standard.Bytes < 0 || a.total.Bytes < a.standard.Bytes ||
+			a.day.IsZero() {
 			t.Fatalf("%+v", a)
 		}
 	})

@@ -91,11 +91,14 @@ func (p *place) passedOver(bucket string, err error) {
 		code, _ := reason(err)
 		why += code + ": s3:ListBucket and s3:GetObject where the inventory is"
 	}
-	p.partly(partialKey{"s3 " + p.String(), why, "the bucket was listed instead: the ages of what the listing did not reach are not known"}, "bucket", bucket)
+	p.partly(partialKey{
+		"s3 " + p.String(), why, "the bucket was listed instead: the ages of what the listing did not reach are not known",
+	}, "bucket", bucket)
 }
 
 // readInventory reads the newest inventory of a configuration.
-func (p *place) readInventory(ctx context.Context, bucket string, c types.InventoryConfiguration, rules []reaching) (*listing, error) {
+func (p *place) readInventory(ctx context.Context, bucket string, c types.InventoryConfiguration, rules []reaching) (
+	*listing, error) {
 	to := c.Destination.S3BucketDestination
 	from := bucketOfARN(awssdk.ToString(to.Bucket))
 	root := bucket + "/" + awssdk.ToString(c.Id) + "/"

@@ -44,10 +44,15 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: name("lists")}))
 	rules := &s3types.BucketLifecycleConfiguration{Rules: []s3types.LifecycleRule{
-		{ID: awssdk.String("raw"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{Prefix: awssdk.String("data/raw/")},
+		{
+			ID: awssdk.String("raw"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{
+				Prefix: awssdk.String("data/raw/"),
+			},
 			Transitions: []s3types.Transition{{Days: awssdk.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}},
-		{ID: awssdk.String("tagged"), Status: s3types.ExpirationStatusEnabled, Filter: &s3types.LifecycleRuleFilter{And: &s3types.LifecycleRuleAndOperator{
-			Prefix: awssdk.String("data/tagged/"), Tags: []s3types.Tag{{Key: awssdk.String("a"), Value: awssdk.String("b")}}}},
+		{
+			ID: awssdk.String("tagged"), Status: s3types.ExpirationStatusEnabled,
+			Filter: &s3types.LifecycleRuleFilter{And: &s3types.LifecycleRuleAndOperator{
+				Prefix: awssdk.String("data/tagged/"), Tags: []s3types.Tag{{Key: awssdk.String("a"), Value: awssdk.String("b")}}}},
 			Transitions: []s3types.Transition{{Days: awssdk.Int32(90), StorageClass: s3types.TransitionStorageClassGlacier}}},
 	}}
 	schema := "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size, LastModifiedDate, StorageClass"
@@ -67,10 +72,14 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			gib, days int
 			class     string
 		}{
-			{"data/raw/a b", true, 10, 200, "STANDARD"}, {"data/tagged/a", true, 20, 200, "STANDARD"}, {"data/kept/a", true, 40, 100, "STANDARD"},
-			{"data/cold", true, 80, 400, "GLACIER"}, {"data/kept/a", false, 160, 300, "STANDARD"}, {"other", true, 1, 1, "STANDARD"},
+			{"data/raw/a b", true, 10, 200, "STANDARD"}, {"data/tagged/a", true, 20, 200, "STANDARD"},
+			{"data/kept/a", true, 40, 100, "STANDARD"},
+			{"data/cold", true, 80, 400, "GLACIER"}, {"data/kept/a", false, 160, 300, "STANDARD"},
+			{"other", true, 1, 1, "STANDARD"},
 		} {
-			rows = append(rows, row{*name(bucket), o.key, &o.latest, awssdk.Bool(false), int64(o.gib) << 30, now.AddDate(0, 0, -o.days), o.class})
+			rows = append(rows, row{
+				*name(bucket), o.key, &o.latest, awssdk.Bool(false), int64(o.gib) << 30, now.AddDate(0, 0, -o.days), o.class,
+			})
 		}
 		return rows
 	}
@@ -78,22 +87,28 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 		t.Helper()
 		must(api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: name(bucket)}))
 		put(bucket, "data/one", []byte("x"))
-		must(api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{Bucket: name(bucket), LifecycleConfiguration: rules}))
-		must(api.PutBucketInventoryConfiguration(t.Context(), &s3.PutBucketInventoryConfigurationInput{Bucket: name(bucket), Id: awssdk.String("weekly"),
+		must(api.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
+			Bucket: name(bucket), LifecycleConfiguration: rules,
+		}))
+		must(api.PutBucketInventoryConfiguration(t.Context(), &s3.PutBucketInventoryConfigurationInput{
+			Bucket: name(bucket), Id: awssdk.String("weekly"),
 			InventoryConfiguration: &s3types.InventoryConfiguration{Id: awssdk.String("weekly"), IsEnabled: awssdk.Bool(true),
-				IncludedObjectVersions: s3types.InventoryIncludedObjectVersionsAll, Schedule: &s3types.InventorySchedule{Frequency: s3types.InventoryFrequencyWeekly},
+				IncludedObjectVersions: s3types.InventoryIncludedObjectVersionsAll,
+				Schedule:               &s3types.InventorySchedule{Frequency: s3types.InventoryFrequencyWeekly},
 				Destination: &s3types.InventoryDestination{S3BucketDestination: &s3types.InventoryS3BucketDestination{
 					Bucket: awssdk.String("arn:aws:s3:::" + *name("lists")), Format: format, Prefix: awssdk.String("of")}}}}))
 		var packed bytes.Buffer
 		file, extension := "Parquet", "parquet"
 		switch format {
 		case s3types.InventoryFormatParquet:
-			must(nil, parquet.Write(&packed, objects(bucket), parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(4)))
+			must(nil, parquet.Write(&packed, objects(bucket), parquet.Compression(&parquet.Snappy),
+				parquet.MaxRowsPerRowGroup(4)))
 		default:
 			file, extension = string(format), "csv.gz"
 			z := gzip.NewWriter(&packed)
 			for _, o := range objects(bucket) {
-				must(fmt.Fprintf(z, "%q,%q,%q,\"%t\",\"%t\",\"%d\",%q,%q\n", o.Bucket, url.QueryEscape(o.Key), "", *o.IsLatest, *o.IsDeleteMarker, o.Size,
+				must(fmt.Fprintf(z, "%q,%q,%q,\"%t\",\"%t\",\"%d\",%q,%q\n", o.Bucket, url.QueryEscape(o.Key), "", *o.IsLatest,
+					*o.IsDeleteMarker, o.Size,
 					o.Modified.Format(time.RFC3339), o.StorageClass))
 			}
 			must(nil, z.Close())
@@ -126,7 +141,9 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 		for _, r := range o.Resources {
 			seen[r.ID] = r.Detail.(*inventory.Bucket)
 		}
-		return seen, slices.DeleteFunc(o.BlindSpots, func(b inventory.BlindSpot) bool { return !strings.Contains(b.Why, "S3 Inventory") })
+		return seen, slices.DeleteFunc(o.BlindSpots, func(b inventory.BlindSpot) bool {
+			return !strings.Contains(b.Why, "S3 Inventory")
+		})
 	}
 	seen, blind := list()
 	for _, bucket := range []string{"old", "thin", "orc"} {
@@ -136,8 +153,18 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 	}
 	effect := "the bucket was listed instead: the ages of what the listing did not reach are not known"
 	want := []inventory.BlindSpot{
-		{What: "s3 us-east-1", Why: "its S3 Inventory is passed over: it does not tell size, date and class of all objects on 1 bucket (inventory-test-thin)", Effect: effect},
-		{What: "s3 us-east-1", Why: "its S3 Inventory is passed over: it is written as ORC, which is not read: CSV and Parquet are on 1 bucket (inventory-test-orc)", Effect: effect},
+		{
+			What: "s3 us-east-1",
+			Why: "its S3 Inventory is passed over: it does not tell size, date and class of all objects on 1 bucket " +
+				"(inventory-test-thin)",
+			Effect: effect,
+		},
+		{
+			What: "s3 us-east-1",
+			Why: "its S3 Inventory is passed over: it is written as ORC, which is not read: CSV and Parquet are on 1 " +
+				"bucket (inventory-test-orc)",
+			Effect: effect,
+		},
 	}
 	byWhy := func(a, b inventory.BlindSpot) int { return strings.Compare(a.Why, b.Why) }
 	slices.SortFunc(blind, byWhy)
@@ -156,7 +183,8 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 			t.Fatalf("%s: prefixes %+v", bucket, prefixes)
 		}
 		p := prefixes[1]
-		if p.Standard.Bytes != 70<<30 || p.Bytes != 150<<30 || p.Reached != gib(10) || p.Perhaps != gib(20) || p.Older[90] != gib(40) || p.Older[180].Objects != 0 || !p.Complete {
+		if p.Standard.Bytes != 70<<30 || p.Bytes != 150<<30 || p.Reached != gib(10) || p.Perhaps != gib(20) ||
+			p.Older[90] != gib(40) || p.Older[180].Objects != 0 || !p.Complete {
 			t.Errorf("%s: %+v", bucket, p)
 		}
 	}
@@ -168,7 +196,8 @@ func TestAgesComeFromS3Inventory(t *testing.T) {
 		t.Errorf("%+v; want it listed", b)
 	}
 	if !slices.ContainsFunc(blind, func(b inventory.BlindSpot) bool {
-		return b.Effect == effect && strings.HasSuffix(b.Why, "AccessDenied: s3:ListBucket and s3:GetObject where the inventory is on 3 buckets (inventory-test-columns, inventory-test-fresh, inventory-test-thin)")
+		return b.Effect == effect && strings.HasSuffix(b.Why, "AccessDenied: s3:ListBucket and s3:GetObject where the "+
+			"inventory is on 3 buckets (inventory-test-columns, inventory-test-fresh, inventory-test-thin)")
 	}) {
 		t.Errorf("nothing says that the buckets were listed: %+v", blind)
 	}

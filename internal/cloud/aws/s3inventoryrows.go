@@ -85,7 +85,9 @@ func csvRows(r io.Reader, schema string, add func([]types.Object) string) error 
 		if err != nil {
 			return err
 		}
-		batch = append(batch, types.Object{Key: &key, Size: &size, LastModified: &modified, StorageClass: types.ObjectStorageClass(field("StorageClass"))})
+		batch = append(batch, types.Object{
+			Key: &key, Size: &size, LastModified: &modified, StorageClass: types.ObjectStorageClass(field("StorageClass")),
+		})
 		if len(batch) == inventoryBatch {
 			add(batch)
 			batch = batch[:0]
@@ -162,7 +164,8 @@ func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err er
 			if row.Size == nil || *row.Size < 0 || row.Modified == nil {
 				return errNoInventory
 			}
-			batch = append(batch, types.Object{Key: awssdk.String(row.Key), Size: awssdk.Int64(*row.Size), LastModified: awssdk.Time(*row.Modified),
+			batch = append(batch, types.Object{
+				Key: awssdk.String(row.Key), Size: awssdk.Int64(*row.Size), LastModified: awssdk.Time(*row.Modified),
 				StorageClass: types.ObjectStorageClass(awssdk.ToString(row.StorageClass))})
 		}
 		add(batch)

@@ -16,7 +16,10 @@ import (
 func FuzzInventoryRows(f *testing.F) {
 	at := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
 	var columns, packed bytes.Buffer
-	rows := []parquetRow{{Key: "a/b", Size: awssdk.Int64(7), Modified: &at, StorageClass: awssdk.String("STANDARD")}, {Key: "a/c", IsLatest: awssdk.Bool(false)}}
+	rows := []parquetRow{
+		{Key: "a/b", Size: awssdk.Int64(7), Modified: &at, StorageClass: awssdk.String("STANDARD")},
+		{Key: "a/c", IsLatest: awssdk.Bool(false)},
+	}
 	if err := parquet.Write(&columns, rows, parquet.Compression(&parquet.Snappy)); err != nil {
 		f.Fatal(err)
 	}
@@ -48,7 +51,8 @@ func FuzzInventoryRows(f *testing.F) {
 				t.Fatalf("%+v", o)
 			}
 		}
-		if (bytes.Equal(data, columns.Bytes()) || bytes.Equal(data, packed.Bytes()) && format == "CSV") && schema == "Key, Size, LastModifiedDate, StorageClass" &&
+		if (bytes.Equal(data, columns.Bytes()) || bytes.Equal(data, packed.Bytes()) && format == "CSV") &&
+			schema == "Key, Size, LastModifiedDate, StorageClass" &&
 			(err != nil || len(seen) != 1 || *seen[0].Key != "a/b" || *seen[0].Size != 7 || !seen[0].LastModified.Equal(at)) {
 			t.Fatalf("%v, %+v", err, seen)
 		}

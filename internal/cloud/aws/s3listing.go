@@ -119,7 +119,8 @@ func (p *place) prefixes(ctx context.Context, bucket string, size *bucketSize, r
 			l.add(out.Contents)
 			f.Complete = !awssdk.ToBool(out.IsTruncated)
 			if !f.Complete && f.after == before {
-				p.missed(ctx, "s3:ListObjectsV2", bucket, errors.New("the page after "+strconv.Quote(before)+" is said to follow, and does not"))
+				p.missed(ctx, "s3:ListObjectsV2", bucket,
+					errors.New("the page after "+strconv.Quote(before)+" is said to follow, and does not"))
 				return l, true
 			}
 		}

@@ -78,7 +78,9 @@ func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // lister returns a place whose S3 is the server.
 func lister(url string, listPages int) *place {
-	cfg := awssdk.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: awscredentials.NewStaticCredentialsProvider("a", "b", "")}
+	cfg := awssdk.Config{
+		Region: "us-east-1", BaseEndpoint: &url, Credentials: awscredentials.NewStaticCredentialsProvider("a", "b", ""),
+	}
 	c := &Cloud{options: Options{ListPages: listPages, RequestsPerSecond: 1e6}, config: cfg}
 	s := c.scan(round.Query{Now: now}, newLimits(1e6))
 	return s.place(&account{id: "1", cfg: cfg}, "us-east-1")
@@ -100,7 +102,8 @@ func sumUnder(objects []object, prefix string) (s inventory.Stored) {
 func TestListingIsBoundedAndHonest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) string {
-			return rapid.SampledFrom([]string{"", "a/", "b/", "data/", "data/x/", "z/"}).Draw(t, "folder") + rapid.StringMatching(`[a-d]{1,3}`).Draw(t, "name")
+			return rapid.SampledFrom([]string{"", "a/", "b/", "data/", "data/x/", "z/"}).Draw(t, "folder") +
+				rapid.StringMatching(`[a-d]{1,3}`).Draw(t, "name")
 		}), 0, 60, rapid.ID[string]).Draw(t, "keys")
 		sort.Strings(keys)
 		srv := &bucketServer{page: rapid.IntRange(1, 20).Draw(t, "page")}
@@ -148,7 +151,9 @@ func TestLargeBucketIsSeenPrefixByPrefix(t *testing.T) {
 	srv := &bucketServer{page: 10}
 	for _, p := range []string{"checkpoints/", "datasets/", "experiments/"} {
 		for i := range 100 {
-			srv.objects = append(srv.objects, object{key: fmt.Sprintf("%s%03d", p, i), size: 1 << 20, age: 100 * 24 * time.Hour, class: "STANDARD"})
+			srv.objects = append(srv.objects, object{
+				key: fmt.Sprintf("%s%03d", p, i), size: 1 << 20, age: 100 * 24 * time.Hour, class: "STANDARD",
+			})
 		}
 	}
 	web := httptest.NewServer(srv)
@@ -158,7 +163,8 @@ func TestLargeBucketIsSeenPrefixByPrefix(t *testing.T) {
 		t.Fatalf("listed %v, to its end %v", ok, l.complete)
 	}
 	for _, f := range l.prefixes() {
-		if f.Objects == 0 || f.Complete || f.Older[90].Objects != f.Objects || f.Older[180].Objects != 0 || f.Class != "STANDARD" {
+		if f.Objects == 0 || f.Complete || f.Older[90].Objects != f.Objects || f.Older[180].Objects != 0 ||
+			f.Class != "STANDARD" {
 			t.Errorf("%s: %+v", f.Name, f)
 		}
 	}
@@ -176,12 +182,23 @@ func TestBucketSize(t *testing.T) {
 		objects  inventory.Fact[int64]
 	}{
 		{name: "by class, overheads where they are charged", readings: map[string]point{
-			"StandardStorage": at(1, 10), "GlacierStorage": at(1, 100), "GlacierObjectOverhead": at(1, 4), "GlacierS3ObjectOverhead": at(1, 1), allTypes: at(1, 3),
+			"StandardStorage": at(1, 10), "GlacierStorage": at(1, 100), "GlacierObjectOverhead": at(1, 4),
+			"GlacierS3ObjectOverhead": at(1, 1), allTypes: at(1, 3),
 		}, classes: map[string]int64{"STANDARD": 11, "GLACIER": 104}, objects: inventory.Known[int64](3)},
-		{name: "a class that is gone", readings: map[string]point{"StandardStorage": at(3, 10), "GlacierStorage": at(1, 100)}, classes: map[string]int64{"GLACIER": 100}},
-		{name: "a class that comes a day late", readings: map[string]point{"StandardStorage": at(2, 10), "GlacierStorage": at(1, 100)},
+		{
+			name:     "a class that is gone",
+			readings: map[string]point{"StandardStorage": at(3, 10), "GlacierStorage": at(1, 100)},
+			classes:  map[string]int64{"GLACIER": 100},
+		},
+		{
+			name: "a class that comes a day late", readings: map[string]point{
+				"StandardStorage": at(2, 10), "GlacierStorage": at(1, 100),
+			},
 			classes: map[string]int64{"STANDARD": 10, "GLACIER": 100}},
-		{name: "an unknown class", readings: map[string]point{"NewStorage": at(1, 5)}, classes: map[string]int64{"NewStorage": 5}},
+		{
+			name: "an unknown class", readings: map[string]point{"NewStorage": at(1, 5)},
+			classes: map[string]int64{"NewStorage": 5},
+		},
 		{name: "only a number of objects", readings: map[string]point{allTypes: at(1, 3)}},
 		{name: "nothing", readings: nil},
 	} {
@@ -207,7 +224,14 @@ func TestSizesFromListings(t *testing.T) {
 		want      int64 // -1: unknown
 	}{
 		{"without versions", inventory.Known(false), nil, 10},
-		{"with all versions", inventory.Known(true), &versionSum{Listing: inventory.Listing{Stored: inventory.Stored{Bytes: 5, Objects: 1}, Complete: true}, classes: map[string]int64{"STANDARD": 5}}, 15},
+		{
+			"with all versions", inventory.Known(true),
+			&versionSum{
+				Listing: inventory.Listing{Stored: inventory.Stored{Bytes: 5, Objects: 1}, Complete: true},
+				classes: map[string]int64{"STANDARD": 5},
+			},
+			15,
+		},
 		{"with some versions", inventory.Known(true), &versionSum{classes: map[string]int64{"STANDARD": 5}}, -1},
 		{"with unreadable versions", inventory.Known(true), nil, -1},
 		{"unknown whether it keeps versions", inventory.Fact[bool]{}, nil, -1},

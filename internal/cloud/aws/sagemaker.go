@@ -123,7 +123,8 @@ func (p *place) apps(ctx context.Context) {
 
 func (p *place) app(ctx context.Context, a types.AppDetails) {
 	owner := firstOf(awssdk.ToString(a.SpaceName), awssdk.ToString(a.UserProfileName))
-	r := p.resource(inventory.KindNotebook, strings.Join([]string{awssdk.ToString(a.DomainId), owner, string(a.AppType), awssdk.ToString(a.AppName)}, "/"))
+	r := p.resource(inventory.KindNotebook,
+		strings.Join([]string{awssdk.ToString(a.DomainId), owner, string(a.AppType), awssdk.ToString(a.AppName)}, "/"))
 	r.Name = strings.Trim(owner+"/"+awssdk.ToString(a.AppName), "/")
 	r.CreatedAt = utc(a.CreationTime)
 	r.State = inventory.StatePending
@@ -133,7 +134,8 @@ func (p *place) app(ctx context.Context, a types.AppDetails) {
 	spec := a.ResourceSpec
 	d := &inventory.Notebook{App: true}
 	out, err := sagemakerClient(p.reading).DescribeApp(ctx, &sagemaker.DescribeAppInput{
-		DomainId: a.DomainId, AppName: a.AppName, AppType: a.AppType, SpaceName: a.SpaceName, UserProfileName: a.UserProfileName,
+		DomainId: a.DomainId, AppName: a.AppName, AppType: a.AppType, SpaceName: a.SpaceName,
+		UserProfileName: a.UserProfileName,
 	})
 	p.missed(ctx, "sagemaker:DescribeApp", r.Name, err)
 	if err == nil {
@@ -236,7 +238,8 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 		p.scan.mu.Unlock()
 	}
 	for _, v := range append(cfg.ProductionVariants, cfg.ShadowProductionVariants...) {
-		variant := inventory.Variant{Name: awssdk.ToString(v.VariantName), Type: machineType(v.InstanceType), Serverless: v.ServerlessConfig != nil,
+		variant := inventory.Variant{
+			Name: awssdk.ToString(v.VariantName), Type: machineType(v.InstanceType), Serverless: v.ServerlessConfig != nil,
 			Count: int64(awssdk.ToInt32(v.InitialInstanceCount))}
 		if n, ok := counts[variant.Name]; ok {
 			variant.Count = int64(n)
@@ -250,7 +253,9 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 // its variants name no model. Requests to them are counted by component, and not as the
 // endpoint's (SageMaker AI guide, "Inference component metrics").
 func hostsComponents(variants []types.ProductionVariant) bool {
-	return slices.ContainsFunc(variants, func(v types.ProductionVariant) bool { return awssdk.ToString(v.ModelName) == "" })
+	return slices.ContainsFunc(variants, func(v types.ProductionVariant) bool {
+		return awssdk.ToString(v.ModelName) == ""
+	})
 }
 
 // trainingJobs lists the jobs that run; those that are over cost nothing any more.

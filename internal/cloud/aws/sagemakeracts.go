@@ -64,7 +64,8 @@ func (p *place) trainingJobNow(ctx context.Context, name string) (types.Training
 }
 
 // listed goes through a list until it finds something; inventory.ErrNotFound at its end.
-func listed[T any](ctx context.Context, noun string, page func(token *string) ([]T, *string, error), is func(T) bool) (T, error) {
+func listed[T any](ctx context.Context, noun string, page func(token *string) ([]T, *string, error), is func(T) bool) (
+	T, error) {
 	var found T
 	have := false
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -75,7 +76,7 @@ func listed[T any](ctx context.Context, noun string, page func(token *string) ([
 		for _, x := range items {
 			if is(x) {
 				found, have = x, true
-				return nil, nil //nolint:nilnil // no further page is wanted
+				return nil, nil
 			}
 		}
 		return next, err
@@ -90,7 +91,8 @@ func listed[T any](ctx context.Context, noun string, page func(token *string) ([
 // deleted with it, and nothing saves that.
 func planNotebook(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	if strings.Contains(r.ID, "/") {
-		return nil, refusal("no-such-verb", "studio application %s cannot be stopped; delete it in the studio, its space keeps its files", r.Name)
+		return nil, refusal("no-such-verb",
+			"studio application %s cannot be stopped; delete it in the studio, its space keeps its files", r.Name)
 	}
 	n, err := s.notebookNow(ctx, r.ID)
 	if err != nil {
@@ -101,7 +103,8 @@ func planNotebook(ctx context.Context, s *site, r *inventory.Resource, do policy
 	}
 	stop, del := action.Step{Name: stepStop, Params: "{}"}, action.Step{Name: stepDelete, Params: "{}"}
 	if do.Verb == policy.Delete && !do.ScratchDisks {
-		return nil, refusal("unsaved-disk", "the disk of notebook %s would be deleted with it, and no snapshot saves it: declare it scratch", r.ID)
+		return nil, refusal("unsaved-disk",
+			"the disk of notebook %s would be deleted with it, and no snapshot saves it: declare it scratch", r.ID)
 	}
 	switch status := n.NotebookInstanceStatus; {
 	case status == types.NotebookInstanceStatusDeleting:
@@ -110,7 +113,8 @@ func planNotebook(ctx context.Context, s *site, r *inventory.Resource, do policy
 		return []action.Step{stop}, nil
 	case status == types.NotebookInstanceStatusInService:
 		return []action.Step{stop, del}, nil
-	case do.Verb == policy.Delete && (status == types.NotebookInstanceStatusStopped || status == types.NotebookInstanceStatusFailed):
+	case do.Verb == policy.Delete && (status == types.NotebookInstanceStatusStopped ||
+		status == types.NotebookInstanceStatusFailed):
 		return []action.Step{del}, nil
 	default:
 		return nil, refusal("state", "notebook %s is %s: only one in service can be stopped", r.ID, status)
@@ -218,8 +222,10 @@ func settled(name string, status types.EndpointStatus) error {
 	switch status {
 	case types.EndpointStatusDeleting:
 		return refusal("gone", "endpoint %s is being deleted", name)
-	case types.EndpointStatusCreating, types.EndpointStatusUpdating, types.EndpointStatusSystemUpdating, types.EndpointStatusRollingBack, "":
-		return refusal("state", "endpoint %s is %s: it is being changed", name, firstOf(string(status), "in an unknown state"))
+	case types.EndpointStatusCreating, types.EndpointStatusUpdating, types.EndpointStatusSystemUpdating,
+		types.EndpointStatusRollingBack, "":
+		return refusal("state", "endpoint %s is %s: it is being changed", name,
+			firstOf(string(status), "in an unknown state"))
 	}
 	return nil
 }
@@ -280,7 +286,8 @@ func (p *place) jobManager(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return firstOf(awssdk.ToString(out.TuningJobArn), awssdk.ToString(out.LabelingJobArn), awssdk.ToString(out.AutoMLJobArn)), nil
+	return firstOf(awssdk.ToString(out.TuningJobArn), awssdk.ToString(out.LabelingJobArn),
+		awssdk.ToString(out.AutoMLJobArn)), nil
 }
 
 // training reads a task's job and refuses another one under the same name.
@@ -309,7 +316,8 @@ func lookTrainingStopped(ctx context.Context, s *site, t action.Task) (action.Pr
 		return action.NotDone, "", err
 	case status == types.TrainingJobStatusStopping:
 		return action.InProgress, string(status), nil
-	case status == types.TrainingJobStatusStopped || status == types.TrainingJobStatusCompleted || status == types.TrainingJobStatusFailed:
+	case status == types.TrainingJobStatusStopped || status == types.TrainingJobStatusCompleted ||
+		status == types.TrainingJobStatusFailed:
 		return action.Complete, string(status), nil
 	}
 	return action.NotDone, "", nil

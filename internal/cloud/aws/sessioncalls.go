@@ -70,7 +70,10 @@ func askOn(by SessionCaller, service, name, resource string) SessionCall {
 
 // askEnd returns a call of the launcher on something of a session.
 func askEnd(name, noun string) SessionCall {
-	return SessionCall{ByLauncher, "ec2", name, []SessionAsk{{Action: "ec2:" + name, Resource: arnEC2 + noun + "/{" + noun + "}", Has: true}}}
+	return SessionCall{
+		ByLauncher, "ec2", name,
+		[]SessionAsk{{Action: "ec2:" + name, Resource: arnEC2 + noun + "/{" + noun + "}", Has: true}},
+	}
 }
 
 // askObjects returns the calls of the launcher on objects of a session and the listing of its
@@ -86,7 +89,10 @@ func askObjects(keys ...string) []SessionCall {
 			askOn(by, "s3", "AbortMultipartUpload", object))
 	}
 	return append(calls, askList(by, ControlKey),
-		SessionCall{by, "s3", "ListMultipartUploads", []SessionAsk{{Action: "s3:ListBucketMultipartUploads", Resource: "arn:{partition}:s3:::{bucket}"}}})
+		SessionCall{
+			by, "s3", "ListMultipartUploads",
+			[]SessionAsk{{Action: "s3:ListBucketMultipartUploads", Resource: "arn:{partition}:s3:::{bucket}"}},
+		})
 }
 
 // Prefixes of a session below "sessions/" in the bucket, and the ARNs of its role and its instance
@@ -95,24 +101,43 @@ const (
 	ControlKey  = "control/{session}/"
 	WorkKey     = "work/{installation}/{name}/"
 	ofRole      = "arn:{partition}:iam::{account}:role" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
-	ofInstances = "arn:{partition}:iam::{account}:instance-profile" + RolePath + "{installation}/{session}/curfew-{session}-{region}"
+	ofInstances = "arn:{partition}:iam::{account}:instance-profile" + RolePath +
+		"{installation}/{session}/curfew-{session}-{region}"
 )
 
 // askList returns the call that lists a prefix of the sessions' bucket.
 func askList(by SessionCaller, key string) SessionCall {
-	return SessionCall{by, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:{partition}:s3:::{bucket}", Keys: map[string]string{"s3:prefix": "sessions/" + key}}}}
+	return SessionCall{
+		by, "s3", "ListObjectsV2",
+		[]SessionAsk{
+			{
+				Action: "s3:ListBucket", Resource: "arn:{partition}:s3:::{bucket}",
+				Keys: map[string]string{"s3:prefix": "sessions/" + key},
+			},
+		},
+	}
 }
 
 // machineObjects are the calls of a machine on its own documents and its own work.
 func machineObjects() []SessionCall {
 	var calls []SessionCall
-	for _, key := range []string{ControlKey + "order.json", ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl", WorkKey + "node-0/HEAD", WorkKey + "node-0/parts/1/1"} {
+	for _, key := range []string{
+		ControlKey + "order.json", ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl", WorkKey + "node-0/HEAD",
+		WorkKey + "node-0/parts/1/1",
+	} {
 		calls = append(calls, askOn(ByMachine, "s3", "GetObject", arnSessions+key))
 	}
-	for _, key := range []string{ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl", WorkKey + "node-0/HEAD", WorkKey + "node-0/parts/1/1"} {
+	for _, key := range []string{
+		ControlKey + "status-0.json", ControlKey + "events-0/1.jsonl", WorkKey + "node-0/HEAD",
+		WorkKey + "node-0/parts/1/1",
+	} {
 		calls = append(calls, askOn(ByMachine, "s3", "PutObject", arnSessions+key))
 	}
-	return append(calls, askOn(ByMachine, "s3", "GetObject", arnSessions+"bin/curfew"), SessionCall{ByMachine, "s3", "DeleteObjects", []SessionAsk{{Action: "s3:DeleteObject", Resource: arnSessions + WorkKey + "node-0/parts/1/1"}}},
+	return append(calls, askOn(ByMachine, "s3", "GetObject", arnSessions+"bin/curfew"),
+		SessionCall{
+			ByMachine, "s3", "DeleteObjects",
+			[]SessionAsk{{Action: "s3:DeleteObject", Resource: arnSessions + WorkKey + "node-0/parts/1/1"}},
+		},
 		askList(ByMachine, WorkKey+"node-0/"), askList(ByMachine, ControlKey+"order.json"))
 }
 
@@ -128,17 +153,28 @@ func askRoles() []SessionCall {
 	calls := []SessionCall{
 		made("CreateRole", "TagRole", ofRole, map[string]string{"iam:PermissionsBoundary": "{machine-policy}"}),
 		made("CreateInstanceProfile", "TagInstanceProfile", ofInstances, nil),
-		{ByLauncher, "iam", "AttachRolePolicy", []SessionAsk{{Action: "iam:AttachRolePolicy", Resource: ofRole, Keys: policy}}},
-		{ByLauncher, "iam", "DetachRolePolicy", []SessionAsk{{Action: "iam:DetachRolePolicy", Resource: ofRole, Keys: policy}}},
-		{ByLauncher, "iam", "AddRoleToInstanceProfile", []SessionAsk{{Action: "iam:AddRoleToInstanceProfile", Resource: ofInstances, Has: true},
-			{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}}}},
+		{
+			ByLauncher, "iam", "AttachRolePolicy",
+			[]SessionAsk{{Action: "iam:AttachRolePolicy", Resource: ofRole, Keys: policy}},
+		},
+		{
+			ByLauncher, "iam", "DetachRolePolicy",
+			[]SessionAsk{{Action: "iam:DetachRolePolicy", Resource: ofRole, Keys: policy}},
+		},
+		{
+			ByLauncher, "iam", "AddRoleToInstanceProfile", []SessionAsk{
+				{Action: "iam:AddRoleToInstanceProfile", Resource: ofInstances, Has: true},
+				{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}}}},
 		askAll(ByLauncher, "iam", "ListInstanceProfiles"), askAll(ByLauncher, "iam", "ListRoles"),
 	}
 	for _, c := range []struct{ name, resource string }{
 		{"GetRole", ofRole}, {"DeleteRole", ofRole}, {"ListAttachedRolePolicies", ofRole},
-		{"GetInstanceProfile", ofInstances}, {"DeleteInstanceProfile", ofInstances}, {"RemoveRoleFromInstanceProfile", ofInstances},
+		{"GetInstanceProfile", ofInstances}, {"DeleteInstanceProfile", ofInstances},
+		{"RemoveRoleFromInstanceProfile", ofInstances},
 	} {
-		calls = append(calls, SessionCall{ByLauncher, "iam", c.name, []SessionAsk{{Action: "iam:" + c.name, Resource: c.resource, Has: true}}})
+		calls = append(calls, SessionCall{
+			ByLauncher, "iam", c.name, []SessionAsk{{Action: "iam:" + c.name, Resource: c.resource, Has: true}},
+		})
 	}
 	return calls
 }
@@ -146,9 +182,18 @@ func askRoles() []SessionCall {
 // askLaunch is what AWS asks about RunInstances of machines of a session.
 func askLaunch() []SessionAsk {
 	asks := []SessionAsk{
-		{Action: "ec2:RunInstances", Resource: arnEC2 + "instance/*", Makes: true, Keys: map[string]string{"ec2:MetadataHttpTokens": "required", "ec2:InstanceProfile": ofInstances}},
-		{Action: "ec2:RunInstances", Resource: arnEC2 + "volume/*", Makes: true, Keys: map[string]string{"ec2:Encrypted": "true"}},
-		{Action: "ec2:RunInstances", Resource: arnEC2 + "network-interface/*", Makes: true, Keys: map[string]string{"ec2:Subnet": arnEC2 + "subnet/{subnet}"}},
+		{
+			Action: "ec2:RunInstances", Resource: arnEC2 + "instance/*", Makes: true,
+			Keys: map[string]string{"ec2:MetadataHttpTokens": "required", "ec2:InstanceProfile": ofInstances},
+		},
+		{
+			Action: "ec2:RunInstances", Resource: arnEC2 + "volume/*", Makes: true,
+			Keys: map[string]string{"ec2:Encrypted": "true"},
+		},
+		{
+			Action: "ec2:RunInstances", Resource: arnEC2 + "network-interface/*", Makes: true,
+			Keys: map[string]string{"ec2:Subnet": arnEC2 + "subnet/{subnet}"},
+		},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "spot-instances-request/*", Makes: true},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "subnet/{subnet}"},
 		{Action: "ec2:RunInstances", Resource: arnEC2 + "security-group/{security-group}"},
@@ -156,7 +201,10 @@ func askLaunch() []SessionAsk {
 		{Action: "iam:PassRole", Resource: ofRole, Keys: map[string]string{"iam:PassedToService": "ec2.amazonaws.com"}},
 	}
 	for _, noun := range []string{"instance", "volume", "network-interface", "spot-instances-request"} {
-		asks = append(asks, SessionAsk{Action: "ec2:CreateTags", Resource: arnEC2 + noun + "/*", Makes: true, Keys: map[string]string{"ec2:CreateAction": "RunInstances"}})
+		asks = append(asks, SessionAsk{
+			Action: "ec2:CreateTags", Resource: arnEC2 + noun + "/*", Makes: true,
+			Keys: map[string]string{"ec2:CreateAction": "RunInstances"},
+		})
 	}
 	return asks
 }
@@ -177,14 +225,16 @@ func askConnect(document string) SessionCall {
 var SessionCalls = func() []SessionCall {
 	calls := []SessionCall{
 		{ByLauncher, "ec2", "RunInstances", askLaunch()},
-		askEnd("TerminateInstances", "instance"), askEnd("DeleteVolume", "volume"), askEnd("DeleteNetworkInterface", "network-interface"),
+		askEnd("TerminateInstances", "instance"), askEnd("DeleteVolume", "volume"),
+		askEnd("DeleteNetworkInterface", "network-interface"),
 		askEnd("CancelSpotInstanceRequests", "spot-instances-request"), askEnd("ReleaseAddress", "elastic-ip"),
 		{ByLauncher, "sts", "GetCallerIdentity", nil}, // AWS asks no one
 		askOn(ByLauncher, "ssm", "GetParameter", "arn:{partition}:ssm:{region}::parameter/aws/service/{image}"),
 		askOn(ByLauncher, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/bucket"),
 		askOn(ByLauncher, "ssm", "GetParametersByPath", arnSSM+"parameter/curfew/backbone"),
 		askOn(ByLauncher, "logs", "FilterLogEvents", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:*"),
-		askOn(ByLauncher, "logs", "GetLogEvents", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByLauncher, "logs", "GetLogEvents",
+			"arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
 
 		askConnect(arnSSM + "document/{session-document}"),
 		askConnect("arn:{partition}:ssm:{region}::document/AWS-StartPortForwardingSession"),
@@ -192,27 +242,39 @@ var SessionCalls = func() []SessionCall {
 		askOn(ByPerson, "ssm", "ResumeSession", arnSSM+"session/{person}-0a1b"),
 		askOn(ByPerson, "ssm", "TerminateSession", arnSSM+"session/{person}-0a1b"),
 		askOn(ByPerson, "ssmmessages", "OpenDataChannel", arnSSM+"session/{person}-0a1b"),
-		askAll(ByPerson, "ec2", "DescribeInstances"), askAll(ByPerson, "ssm", "GetConnectionStatus"), askAll(ByPerson, "ssm", "DescribeSessions"),
+		askAll(ByPerson, "ec2", "DescribeInstances"), askAll(ByPerson, "ssm", "GetConnectionStatus"),
+		askAll(ByPerson, "ssm", "DescribeSessions"),
 		askOn(ByPerson, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/session-document"),
 		askOn(ByPerson, "kms", "GenerateDataKey", "{kms-key}"),
 
 		askOn(ByMachine, "ssm", "GetParameters", arnSSM+"parameter/curfew/sessions/names/{name}/token"),
 		askOn(ByMachine, "ssm", "GetParameter", arnSSM+"parameter/curfew/backbone/bucket"),
-		askOn(ByMachine, "secretsmanager", "GetSecretValue", "arn:{partition}:secretsmanager:{region}:{account}:secret:curfew/sessions/shared/token-a1b2c3"),
-		askOn(ByMachine, "logs", "CreateLogStream", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
-		askOn(ByMachine, "logs", "PutLogEvents", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
-		askOn(ByMachine, "logs", "DescribeLogStreams", "arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:"),
+		askOn(ByMachine, "secretsmanager", "GetSecretValue",
+			"arn:{partition}:secretsmanager:{region}:{account}:secret:curfew/sessions/shared/token-a1b2c3"),
+		askOn(ByMachine, "logs", "CreateLogStream",
+			"arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByMachine, "logs", "PutLogEvents",
+			"arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:{instance}"),
+		askOn(ByMachine, "logs", "DescribeLogStreams",
+			"arn:{partition}:logs:{region}:{account}:log-group:{log-group}:log-stream:"),
 		askOn(ByMachine, "kms", "Decrypt", "{kms-key}"),
 		askOn(ByMachine, "s3", "GetObject", "arn:{partition}:s3:::{data-bucket}/imagenet/0001.tar"),
-		{ByMachine, "s3", "ListObjectsV2", []SessionAsk{{Action: "s3:ListBucket", Resource: "arn:{partition}:s3:::{data-bucket}"}}},
-		askOn(ByMachine, "ecr", "BatchGetImage", "{repository}"), askOn(ByMachine, "ecr", "GetDownloadUrlForLayer", "{repository}"),
-		askAll(ByMachine, "ecr", "GetAuthorizationToken"), askAll(ByMachine, "logs", "DescribeLogGroups"), askAll(ByMachine, "ssm", "UpdateInstanceInformation"),
+		{
+			ByMachine, "s3", "ListObjectsV2",
+			[]SessionAsk{{Action: "s3:ListBucket", Resource: "arn:{partition}:s3:::{data-bucket}"}},
+		},
+		askOn(ByMachine, "ecr", "BatchGetImage", "{repository}"), askOn(ByMachine, "ecr", "GetDownloadUrlForLayer",
+			"{repository}"),
+		askAll(ByMachine, "ecr", "GetAuthorizationToken"), askAll(ByMachine, "logs", "DescribeLogGroups"),
+		askAll(ByMachine, "ssm", "UpdateInstanceInformation"),
 		askAll(ByMachine, "ssmmessages", "CreateControlChannel"), askAll(ByMachine, "ssmmessages", "CreateDataChannel"),
 		askAll(ByMachine, "ssmmessages", "OpenControlChannel"), askAll(ByMachine, "ssmmessages", "OpenDataChannel"),
 	}
 	for _, name := range []string{
-		"DescribeAddresses", "DescribeImages", "DescribeInstanceStatus", "DescribeInstanceTypeOfferings", "DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces",
-		"DescribeSecurityGroups", "DescribeSpotInstanceRequests", "DescribeSpotPriceHistory", "DescribeSubnets", "DescribeVolumes",
+		"DescribeAddresses", "DescribeImages", "DescribeInstanceStatus", "DescribeInstanceTypeOfferings",
+		"DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces",
+		"DescribeSecurityGroups", "DescribeSpotInstanceRequests", "DescribeSpotPriceHistory", "DescribeSubnets",
+		"DescribeVolumes",
 	} {
 		calls = append(calls, askAll(ByLauncher, "ec2", name))
 	}

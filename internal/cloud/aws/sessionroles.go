@@ -53,7 +53,8 @@ func roleTags(want session.Launch) (map[string]string, error) {
 	}
 	for key, value := range tags {
 		if !plainName.MatchString(value) {
-			return nil, fmt.Errorf("%s is %q: a role is made for letters, digits, dots, dashes and underscores alone: %w", key, value, session.ErrNoRole)
+			return nil, fmt.Errorf("%s is %q: a role is made for letters, digits, dots, dashes and underscores alone: %w", key,
+				value, session.ErrNoRole)
 		}
 	}
 	if value := want.Tags[session.TagPerson]; value != "" {
@@ -94,7 +95,8 @@ func (l *Launcher) makeRole(ctx context.Context, want session.Launch, b *Backbon
 	api, name := iamClient(l.at(want.Pool.Region)), roleName(want.Session.ID, want.Pool.Region)
 	path := rolePath(tags[inventory.TagInstallation], want.Session.ID)
 	if len(name) > maxRoleName {
-		return "", fmt.Errorf("the name %s of its role is longer than %d characters: %w", name, maxRoleName, session.ErrNoRole)
+		return "", fmt.Errorf("the name %s of its role is longer than %d characters: %w", name, maxRoleName,
+			session.ErrNoRole)
 	}
 	attempt := "make role " + name
 	_, err = api.CreateRole(ctx, &iam.CreateRoleInput{
@@ -143,7 +145,8 @@ func (l *Launcher) makeRole(ctx context.Context, want session.Launch, b *Backbon
 	}
 	switch names := profileRoles(found); {
 	case awssdk.ToString(found.Path) != path, len(names) > 0 && !slices.Equal(names, []string{name}):
-		return "", fmt.Errorf("%s: instance profile %s is there and holds %q: %w", attempt, awssdk.ToString(found.Arn), names, session.ErrNoRole)
+		return "", fmt.Errorf("%s: instance profile %s is there and holds %q: %w", attempt, awssdk.ToString(found.Arn),
+			names, session.ErrNoRole)
 	case len(names) == 1:
 		return *found.Arn, nil
 	}
@@ -179,7 +182,8 @@ func (l *Launcher) checkRole(ctx context.Context, region, name, path, boundary s
 	switch {
 	case out.Role == nil, awssdk.ToString(out.Role.Path) != path:
 		return fmt.Errorf("a role of this name is there outside of %s: %w", path, session.ErrNoRole)
-	case out.Role.PermissionsBoundary == nil || awssdk.ToString(out.Role.PermissionsBoundary.PermissionsBoundaryArn) != boundary:
+	case out.Role.PermissionsBoundary == nil ||
+		awssdk.ToString(out.Role.PermissionsBoundary.PermissionsBoundaryArn) != boundary:
 		return fmt.Errorf("a role of this name is there without the boundary %s: %w", boundary, session.ErrNoRole)
 	case !maps.Equal(has, tags):
 		return fmt.Errorf("a role of this name is there with other tags: %w", session.ErrNoRole)
@@ -195,11 +199,13 @@ func roleError(attempt string, err error) error {
 		return fmt.Errorf("%s: %w", attempt, err)
 	case is(err, "LimitExceeded"):
 		_, detail := reason(err)
-		return fmt.Errorf("%s: %w (%s); raise the quotas of roles and instance profiles in Service Quotas of IAM", attempt, session.ErrQuota, detail)
+		return fmt.Errorf("%s: %w (%s); raise the quotas of roles and instance profiles in Service Quotas of IAM", attempt,
+			session.ErrQuota, detail)
 	}
 	wrong := wrapped(attempt, err)
 	if errors.Is(wrong, inventory.ErrDenied) || is(err, "ValidationError", "InvalidInput") {
-		return fmt.Errorf("%w: %w: apply terraform/backbone of this release, whose launching role may make roles below %s", wrong, session.ErrNoRole, RolePath)
+		return fmt.Errorf("%w: %w: apply terraform/backbone of this release, whose launching role may make roles below %s",
+			wrong, session.ErrNoRole, RolePath)
 	}
 	return wrong
 }
@@ -266,15 +272,20 @@ func (l *Launcher) Roles(ctx context.Context, installation string) ([]session.Ro
 	for _, p := range profiles {
 		add(awssdk.ToString(p.InstanceProfileName), awssdk.ToString(p.Path), p.CreateDate)
 	}
-	return slices.SortedFunc(maps.Values(byName), func(a, b session.Role) int { return strings.Compare(a.Name, b.Name) }), nil
+	return slices.SortedFunc(maps.Values(byName), func(a, b session.Role) int {
+		return strings.Compare(a.Name, b.Name)
+	}), nil
 }
 
 // rolesBelow lists the roles and instance profiles below a path. Those of other paths are left out,
 // whatever the answer holds.
-func (l *Launcher) rolesBelow(ctx context.Context, path string) (roles []types.Role, profiles []types.InstanceProfile, err error) {
+func (l *Launcher) rolesBelow(ctx context.Context, path string) (roles []types.Role, profiles []types.InstanceProfile,
+	err error) {
 	api := iamClient(l.at(l.cloud.first()))
 	err = pages(ctx, func(marker *string) (*string, error) {
-		out, err := api.ListInstanceProfiles(ctx, &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String(path), Marker: marker})
+		out, err := api.ListInstanceProfiles(ctx, &iam.ListInstanceProfilesInput{
+			PathPrefix: awssdk.String(path), Marker: marker,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -326,7 +337,9 @@ func (l *Launcher) removeRoles(ctx context.Context, installation, id string) (le
 	for _, p := range profiles {
 		var err error
 		for _, role := range profileRoles(&p) {
-			_, e := api.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: p.InstanceProfileName, RoleName: awssdk.String(role)})
+			_, e := api.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{
+				InstanceProfileName: p.InstanceProfileName, RoleName: awssdk.String(role),
+			})
 			err = errors.Join(err, gone(e))
 		}
 		if err == nil {
@@ -348,12 +361,16 @@ func (l *Launcher) removeRoles(ctx context.Context, installation, id string) (le
 func (l *Launcher) removeRole(ctx context.Context, name string) error {
 	api := iamClient(l.at(l.cloud.first()))
 	err := pages(ctx, func(marker *string) (*string, error) {
-		out, err := api.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: awssdk.String(name), Marker: marker})
+		out, err := api.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{
+			RoleName: awssdk.String(name), Marker: marker,
+		})
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range out.AttachedPolicies {
-			_, err := api.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: awssdk.String(name), PolicyArn: p.PolicyArn})
+			_, err := api.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{
+				RoleName: awssdk.String(name), PolicyArn: p.PolicyArn,
+			})
 			if err != nil && !is(err, "NoSuchEntity") {
 				return nil, err
 			}
@@ -375,8 +392,11 @@ func (b *Backbone) CheckPlaces(installation, id, name, control, work string) err
 		{"work", work, b.WorkPrefix(installation) + "/" + name},
 	} {
 		at := strings.TrimSuffix(p.at, "/")
-		if p.at != "" && strings.HasPrefix(at+"/", "s3://"+b.Bucket+"/") && at != p.own && !strings.HasPrefix(at, p.own+"/") {
-			return fmt.Errorf("the %s of session %s would be at %s, where its machines may not write: they use %s in this bucket: %w", p.what, name, p.at, p.own, session.ErrNoRole)
+		if p.at != "" && strings.HasPrefix(at+"/", "s3://"+b.Bucket+"/") && at != p.own &&
+			!strings.HasPrefix(at, p.own+"/") {
+			return fmt.Errorf(
+				"the %s of session %s would be at %s, where its machines may not write: they use %s in this bucket: %w", p.what,
+				name, p.at, p.own, session.ErrNoRole)
 		}
 	}
 	return nil
@@ -419,25 +439,55 @@ func MachinePolicy(n MachineNames) []Statement {
 	prefix := func(arn string) string { return strings.TrimPrefix(arn, n.Sessions+"/") }
 	all := []Statement{
 		{Sid: "ReadControl", Effect: "Allow", Action: []string{"s3:GetObject"}, Resource: []string{control + "*"}},
-		{Sid: "WriteControl", Effect: "Allow", Action: []string{"s3:PutObject"}, Resource: []string{control + "events-*", control + "status-*"}},
-		{Sid: "Work", Effect: "Allow", Action: []string{"s3:DeleteObject", "s3:GetObject", "s3:PutObject"}, Resource: []string{work + "*"}},
+		{
+			Sid: "WriteControl", Effect: "Allow", Action: []string{"s3:PutObject"},
+			Resource: []string{control + "events-*", control + "status-*"},
+		},
+		{
+			Sid: "Work", Effect: "Allow", Action: []string{"s3:DeleteObject", "s3:GetObject", "s3:PutObject"},
+			Resource: []string{work + "*"},
+		},
 		{Sid: "ListOwn", Effect: "Allow", Action: []string{"s3:ListBucket"}, Resource: []string{n.Sessions},
-			Condition: map[string]map[string]any{"StringLike": {"s3:prefix": []string{prefix(control) + "*", prefix(work) + "*"}}}},
-		{Sid: "ReadAgent", Effect: "Allow", Action: []string{"s3:GetObject"}, Resource: []string{n.Sessions + "/sessions/bin/*"}},
-		{Sid: "ReadImages", Effect: "Allow", Action: []string{"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}, Resource: []string{n.Repository}},
+			Condition: map[string]map[string]any{
+				"StringLike": {"s3:prefix": []string{prefix(control) + "*", prefix(work) + "*"}},
+			}},
+		{
+			Sid: "ReadAgent", Effect: "Allow", Action: []string{"s3:GetObject"},
+			Resource: []string{n.Sessions + "/sessions/bin/*"},
+		},
+		{
+			Sid: "ReadImages", Effect: "Allow",
+			Action:   []string{"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"},
+			Resource: []string{n.Repository},
+		},
 		{Sid: "ReadParameters", Effect: "Allow", Action: []string{"ssm:GetParameter", "ssm:GetParameters"},
 			Resource: []string{ssm + "backbone/*", ssm + "sessions/shared/*", ssm + "sessions/names/" + ofName + "/*"}},
-		{Sid: "ReadSecrets", Effect: "Allow", Action: []string{"secretsmanager:GetSecretValue"}, Resource: []string{secret + "shared/*", secret + "names/" + ofName + "/*"}},
-		{Sid: "WriteLogs", Effect: "Allow", Action: []string{"logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}, Resource: n.Logs},
+		{
+			Sid: "ReadSecrets", Effect: "Allow", Action: []string{"secretsmanager:GetSecretValue"},
+			Resource: []string{secret + "shared/*", secret + "names/" + ofName + "/*"},
+		},
+		{
+			Sid: "WriteLogs", Effect: "Allow",
+			Action: []string{"logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}, Resource: n.Logs,
+		},
 		{Sid: "Key", Effect: "Allow", Action: []string{"kms:Decrypt", "kms:GenerateDataKey"}, Resource: []string{n.Key}},
 		// Systems Manager knows no resources for these.
-		{Sid: "Agent", Effect: "Allow", Action: []string{"ecr:GetAuthorizationToken", "logs:DescribeLogGroups", "ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel",
-			"ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"}, Resource: []string{"*"}},
-		{Sid: "NeverOrders", Effect: "Deny", Action: []string{"ec2-instance-connect:*", "ec2:CreateTags", "ec2:StopInstances", "ec2:TerminateInstances", "iam:*",
-			"ssm:CreateAssociation*", "ssm:ResumeSession", "ssm:SendCommand", "ssm:StartAutomationExecution", "ssm:StartSession", "ssm:UpdateAssociation*", "sts:AssumeRole"}, Resource: []string{"*"}},
+		{
+			Sid: "Agent", Effect: "Allow", Action: []string{
+				"ecr:GetAuthorizationToken", "logs:DescribeLogGroups", "ssm:UpdateInstanceInformation",
+				"ssmmessages:CreateControlChannel",
+				"ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"},
+			Resource: []string{"*"}},
+		{
+			Sid: "NeverOrders", Effect: "Deny", Action: []string{
+				"ec2-instance-connect:*", "ec2:CreateTags", "ec2:StopInstances", "ec2:TerminateInstances", "iam:*",
+				"ssm:CreateAssociation*", "ssm:ResumeSession", "ssm:SendCommand", "ssm:StartAutomationExecution",
+				"ssm:StartSession", "ssm:UpdateAssociation*", "sts:AssumeRole"}, Resource: []string{"*"}},
 	}
 	if len(n.Data) > 0 {
-		all = append(all, Statement{Sid: "ReadData", Effect: "Allow", Action: []string{"s3:GetObject", "s3:ListBucket"}, Resource: n.Data})
+		all = append(all, Statement{
+			Sid: "ReadData", Effect: "Allow", Action: []string{"s3:GetObject", "s3:ListBucket"}, Resource: n.Data,
+		})
 	}
 	return all
 }

@@ -51,7 +51,9 @@ func rolesLeft(tb testing.TB, account *sandbox.Sandbox) (roles map[string]roleOf
 		if err != nil {
 			tb.Fatal(err)
 		}
-		r := roleOf{path: *got.Role.Path, tags: map[string]string{}, trust: awssdk.ToString(got.Role.AssumeRolePolicyDocument)}
+		r := roleOf{
+			path: *got.Role.Path, tags: map[string]string{}, trust: awssdk.ToString(got.Role.AssumeRolePolicyDocument),
+		}
 		if b := got.Role.PermissionsBoundary; b != nil {
 			r.boundary = *b.PermissionsBoundaryArn
 		}
@@ -67,7 +69,9 @@ func rolesLeft(tb testing.TB, account *sandbox.Sandbox) (roles map[string]roleOf
 		}
 		roles[*l.RoleName] = r
 	}
-	made, err := api.ListInstanceProfiles(tb.Context(), &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String(aws.RolePath + "launches/")})
+	made, err := api.ListInstanceProfiles(tb.Context(), &iam.ListInstanceProfilesInput{
+		PathPrefix: awssdk.String(aws.RolePath + "launches/"),
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -97,8 +101,12 @@ func TestSessionHasItsOwnRole(t *testing.T) {
 	}
 	roles, profiles := rolesLeft(t, scratch)
 	name := "curfew-role-1-" + launchRegion
-	got, tags := roles[name], map[string]string{inventory.TagInstallation: "launches", inventory.TagSession: "role-1", session.TagName: "demo", "curfew:owner": "AROA1:ana@example.com__"}
-	if got.path != "/curfew/sessions/launches/role-1/" || got.boundary != policyARN || !slices.Equal(got.policies, []string{policyARN}) || !maps.Equal(got.tags, tags) {
+	got, tags := roles[name], map[string]string{
+		inventory.TagInstallation: "launches", inventory.TagSession: "role-1", session.TagName: "demo",
+		"curfew:owner": "AROA1:ana@example.com__",
+	}
+	if got.path != "/curfew/sessions/launches/role-1/" || got.boundary != policyARN ||
+		!slices.Equal(got.policies, []string{policyARN}) || !maps.Equal(got.tags, tags) {
 		t.Errorf("role %+v", got)
 	}
 	if !strings.Contains(got.trust, "ec2.amazonaws.com") || strings.Contains(got.trust, "AWS%22") {
@@ -108,7 +116,9 @@ func TestSessionHasItsOwnRole(t *testing.T) {
 		t.Errorf("instance profiles %q", profiles)
 	}
 	listed, err := l.Roles(t.Context(), "launches")
-	if err != nil || !slices.ContainsFunc(listed, func(r session.Role) bool { return r.Session == "role-1" && r.Name == name && !r.CreatedAt.IsZero() }) {
+	if err != nil || !slices.ContainsFunc(listed, func(r session.Role) bool {
+		return r.Session == "role-1" && r.Name == name && !r.CreatedAt.IsZero()
+	}) {
 		t.Errorf("roles of the installation: %+v, %v", listed, err)
 	}
 	if listed, err := l.Roles(t.Context(), "launch"); err != nil || len(listed) > 0 {
@@ -126,7 +136,9 @@ func TestSessionHasItsOwnRole(t *testing.T) {
 func TestLaunchDiesWithTheRole(t *testing.T) {
 	backbone(t)
 	for _, kind := range []wire.FaultKind{wire.ServerError, wire.Lost} {
-		for _, call := range []string{"CreateRole", "AttachRolePolicy", "CreateInstanceProfile", "AddRoleToInstanceProfile", "RunInstances"} {
+		for _, call := range []string{
+			"CreateRole", "AttachRolePolicy", "CreateInstanceProfile", "AddRoleToInstanceProfile", "RunInstances",
+		} {
 			for _, resumed := range []bool{true, false} {
 				if kind == wire.ServerError && !resumed {
 					continue // nothing more is there than where the call before was lost
@@ -149,7 +161,8 @@ func TestLaunchDiesWithTheRole(t *testing.T) {
 					t.Errorf("%s: roles %+v, %v", id, listed, err)
 				}
 				if resumed {
-					if machines, err := newLauncher(t, nil).Launch(t.Context(), launchOf(id, onDemand(), 1)); err != nil || len(machines) != 1 {
+					if machines, err := newLauncher(t, nil).Launch(t.Context(), launchOf(id, onDemand(), 1)); err != nil ||
+						len(machines) != 1 {
 						t.Errorf("%s, again: %v, %v", id, machines, err)
 					}
 				}
@@ -165,7 +178,10 @@ func TestLaunchDiesWithTheRole(t *testing.T) {
 // TestEndDiesWithTheRole: an end that dies at any of its calls is repeated until nothing is left.
 func TestEndDiesWithTheRole(t *testing.T) {
 	backbone(t)
-	for _, call := range []string{"ListInstanceProfiles", "RemoveRoleFromInstanceProfile", "DeleteInstanceProfile", "ListRoles", "ListAttachedRolePolicies", "DetachRolePolicy", "DeleteRole"} {
+	for _, call := range []string{
+		"ListInstanceProfiles", "RemoveRoleFromInstanceProfile", "DeleteInstanceProfile", "ListRoles",
+		"ListAttachedRolePolicies", "DetachRolePolicy", "DeleteRole",
+	} {
 		id := strings.ToLower("end-" + call)
 		id = id[:min(len(id), 36)]
 		l := newLauncher(t, nil)
@@ -214,7 +230,9 @@ func TestNoRoleNoLaunch(t *testing.T) {
 	taken := func(id, path string) func(*testing.T, *session.Launch) {
 		return func(t *testing.T, _ *session.Launch) {
 			name := awssdk.String("curfew-" + id + "-" + launchRegion)
-			if _, err := api.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: name, Path: awssdk.String(path), AssumeRolePolicyDocument: awssdk.String(trust)}); err != nil {
+			if _, err := api.CreateRole(t.Context(), &iam.CreateRoleInput{
+				RoleName: name, Path: awssdk.String(path), AssumeRolePolicyDocument: awssdk.String(trust),
+			}); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
@@ -243,17 +261,26 @@ func TestNoRoleNoLaunch(t *testing.T) {
 		{"name-2", "letters, digits", func(_ *testing.T, l *session.Launch) { l.Session.Name = "${aws:userid}" }},
 		{"name-3", "letters, digits", func(_ *testing.T, l *session.Launch) { l.Tags[inventory.TagInstallation] = "a/b" }},
 		{"long-" + strings.Repeat("x", 60), "longer than 64", func(*testing.T, *session.Launch) {}},
-		{"place-1", "may not write", func(_ *testing.T, l *session.Launch) { l.Host.Work = "s3://sessions/sessions/work/launches/demo2" }},
-		{"place-2", "may not write", func(_ *testing.T, l *session.Launch) { l.Host.Work = "s3://sessions/sessions/work/other/demo" }},
-		{"place-3", "may not write", func(_ *testing.T, l *session.Launch) { l.Host.Control = "s3://sessions/sessions/control/other" }},
-		{"place-4", "may not write", func(_ *testing.T, l *session.Launch) { l.Host.Work = "s3://sessions/sessions/control/place-4" }},
+		{"place-1", "may not write", func(_ *testing.T, l *session.Launch) {
+			l.Host.Work = "s3://sessions/sessions/work/launches/demo2"
+		}},
+		{"place-2", "may not write", func(_ *testing.T, l *session.Launch) {
+			l.Host.Work = "s3://sessions/sessions/work/other/demo"
+		}},
+		{"place-3", "may not write", func(_ *testing.T, l *session.Launch) {
+			l.Host.Control = "s3://sessions/sessions/control/other"
+		}},
+		{"place-4", "may not write", func(_ *testing.T, l *session.Launch) {
+			l.Host.Work = "s3://sessions/sessions/control/place-4"
+		}},
 	} {
 		t.Run(tc.id, func(t *testing.T) {
 			l, want := newLauncher(t, nil), launchOf(tc.id, onDemand(), 1)
 			tc.change(t, &want)
 			scratch.Wire.Recorder.Reset()
 			_, err := l.Launch(t.Context(), want)
-			if !errors.Is(err, session.ErrNoRole) || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "\n") {
+			if !errors.Is(err, session.ErrNoRole) || !strings.Contains(err.Error(), tc.says) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("launched: %v", err)
 			}
 			if n := scratch.Wire.Recorder.Count("ec2:RunInstances"); n > 0 {
@@ -309,9 +336,14 @@ func TestMachinesKeepToTheirSession(t *testing.T) {
 	own := map[string]string{"s-1": "demo", "s-12": "demo2"}
 	for id, api := range of {
 		for other, name := range own {
-			for _, key := range []string{"control/" + other + "/status-0.json", "control/" + other + "/events-0/1.jsonl", "work/launches/" + name + "/node-0/HEAD"} {
+			for _, key := range []string{
+				"control/" + other + "/status-0.json", "control/" + other + "/events-0/1.jsonl",
+				"work/launches/" + name + "/node-0/HEAD",
+			} {
 				key := awssdk.String("sessions/" + key)
-				_, put := api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: awssdk.String("sessions"), Key: key, Body: strings.NewReader("x")})
+				_, put := api.PutObject(t.Context(), &s3.PutObjectInput{
+					Bucket: awssdk.String("sessions"), Key: key, Body: strings.NewReader("x"),
+				})
 				_, get := api.GetObject(t.Context(), &s3.GetObjectInput{Bucket: awssdk.String("sessions"), Key: key})
 				for call, err := range map[string]error{"PutObject": put, "GetObject": get} {
 					if id == other && err != nil || id != other && !isDenied(err) {
@@ -320,8 +352,13 @@ func TestMachinesKeepToTheirSession(t *testing.T) {
 				}
 			}
 		}
-		for _, key := range []string{"sessions/control/" + id + "/order.json", "sessions/control/other/order.json", "sessions/work/launches/x/y", "sessions/work/other/demo/HEAD", "sessions/x", "x"} {
-			if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: awssdk.String("sessions"), Key: awssdk.String(key), Body: strings.NewReader("x")}); !isDenied(err) {
+		for _, key := range []string{
+			"sessions/control/" + id + "/order.json", "sessions/control/other/order.json", "sessions/work/launches/x/y",
+			"sessions/work/other/demo/HEAD", "sessions/x", "x",
+		} {
+			if _, err := api.PutObject(t.Context(), &s3.PutObjectInput{
+				Bucket: awssdk.String("sessions"), Key: awssdk.String(key), Body: strings.NewReader("x"),
+			}); !isDenied(err) {
 				t.Errorf("the machine of %s writes %s: %v", id, key, err)
 			}
 		}
@@ -346,24 +383,32 @@ func machineConfig(t *testing.T, account *sandbox.Sandbox, id string) awssdk.Con
 	if !all {
 		t.Fatalf("the role of %s lacks a tag of the policy: %v", id, keys)
 	}
-	if _, err := api.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: awssdk.String("resolved"), PolicyDocument: awssdk.String(document)}); err != nil {
+	if _, err := api.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{
+		RoleName: name, PolicyName: awssdk.String("resolved"), PolicyDocument: awssdk.String(document),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.DetachRolePolicy(t.Context(), &iam.DetachRolePolicyInput{RoleName: name, PolicyArn: awssdk.String(policyARN)}); err != nil {
+	if _, err := api.DetachRolePolicy(t.Context(), &iam.DetachRolePolicyInput{
+		RoleName: name, PolicyArn: awssdk.String(policyARN),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	out, err := sts.NewFromConfig(cfg).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: role.Role.Arn, RoleSessionName: awssdk.String("i-1")})
+	out, err := sts.NewFromConfig(cfg).AssumeRole(t.Context(), &sts.AssumeRoleInput{
+		RoleArn: role.Role.Arn, RoleSessionName: awssdk.String("i-1"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Credentials = credentials.NewStaticCredentialsProvider(*out.Credentials.AccessKeyId, *out.Credentials.SecretAccessKey, *out.Credentials.SessionToken)
+	cfg.Credentials = credentials.NewStaticCredentialsProvider(*out.Credentials.AccessKeyId,
+		*out.Credentials.SecretAccessKey, *out.Credentials.SessionToken)
 	return cfg
 }
 
 // enforceIAM lets moto decide on every call from now on.
 func enforceIAM(t *testing.T, account *sandbox.Sandbox) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, account.MotoURL()+"/moto-api/reset-auth", strings.NewReader("0"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, account.MotoURL()+"/moto-api/reset-auth",
+		strings.NewReader("0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 
 // Signer returns what signs requests to Amazon Managed Prometheus with the credentials of a
 // profile. The credentials are looked up at the first request.
-func Signer(profile, region string, now func() time.Time) func(ctx context.Context, r *http.Request, bodySHA256 string) error {
+func Signer(profile, region string, now func() time.Time) func(ctx context.Context, r *http.Request,
+	bodySHA256 string) error {
 	signer := v4.NewSigner()
 	var credentials awssdk.CredentialsProvider
 	return func(ctx context.Context, r *http.Request, bodySHA256 string) error {

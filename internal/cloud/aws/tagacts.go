@@ -69,7 +69,12 @@ func planTags(ctx context.Context, s *site, r *inventory.Resource, do policy.Do)
 	if len(set) == 0 {
 		return nil, refusal("nothing-to-do", "%s %s has these tags already", r.Kind, r.ID)
 	}
-	return []action.Step{{Name: stepTag, Params: encoded(tagParams{Set: set, Service: service, Name: name}), Undo: encoded(formerTags{former})}}, nil
+	return []action.Step{
+		{
+			Name: stepTag, Params: encoded(tagParams{Set: set, Service: service, Name: name}),
+			Undo: encoded(formerTags{former}),
+		},
+	}, nil
 }
 
 // tagged reads a resource with its tags; without them it is a refusal, because what is
@@ -114,7 +119,8 @@ func (p *place) taggedBucket(ctx context.Context, name string) (*inventory.Resou
 }
 
 // tagTask reads a task's resource and what its tags are to be.
-func (s *site) tagTask(ctx context.Context, t action.Task) (now map[string]string, put tagParams, former formerTags, err error) {
+func (s *site) tagTask(ctx context.Context, t action.Task) (now map[string]string, put tagParams, former formerTags,
+	err error) {
 	if put, err = decoded[tagParams](t, t.Step.Params); err != nil {
 		return nil, put, former, err
 	}
@@ -147,7 +153,8 @@ func putTags(ctx context.Context, s *site, t action.Task) (string, error) {
 		old, was := former.Former[k]
 		value, is := now[k]
 		if is != was || value != old {
-			return "", refusal("changed", "the tag %s of %s %s is another one than when this was planned", k, t.Ref.Kind, t.Ref.ID)
+			return "", refusal("changed", "the tag %s of %s %s is another one than when this was planned", k, t.Ref.Kind,
+				t.Ref.ID)
 		}
 	}
 	err = failed("tag "+t.Ref.ID, taggers[put.Service].put(ctx, s, put.Name, put.Set))
@@ -223,7 +230,8 @@ func (p *place) arn(service, rest string) string {
 func (p *place) tagService(r *inventory.Resource) (service, name string) {
 	arn := p.arn
 	switch r.Kind {
-	case inventory.KindInstance, inventory.KindVolume, inventory.KindSnapshot, inventory.KindImage, inventory.KindNATGateway, inventory.KindCapacityReservation:
+	case inventory.KindInstance, inventory.KindVolume, inventory.KindSnapshot, inventory.KindImage,
+		inventory.KindNATGateway, inventory.KindCapacityReservation:
 		return "ec2", r.ID
 	case inventory.KindAddress:
 		if allocated(r.ID) {

@@ -19,12 +19,15 @@ func TestADeniedTagSaysWhoMayWriteIt(t *testing.T) {
 		{`{"owner":"ana"}`, "UnauthorizedOperation", false},
 		{`{"curfew:managed":"true"}`, "InternalError", false},
 	} {
-		a, _ := answering(t, map[string]string{"DescribeInstances": machineXML("running", launched, "<tagSet></tagSet>"), "CreateTags": tc.answer})
+		a, _ := answering(t, map[string]string{
+			"DescribeInstances": machineXML("running", launched, "<tagSet></tagSet>"), "CreateTags": tc.answer,
+		})
 		task := one("tag", stepTag)
 		task.Step.Params, task.Step.Undo = `{"set":`+tc.tags+`,"service":"ec2","name":"i-1"}`, `{"former":{}}`
 		_, err := a.Do(t.Context(), task)
 		denied := errors.Is(err, inventory.ErrDenied)
-		if err == nil || denied != (tc.answer == "UnauthorizedOperation") || strings.Contains(err.Error(), "the acting role may not write") != tc.want {
+		if err == nil || denied != (tc.answer == "UnauthorizedOperation") ||
+			strings.Contains(err.Error(), "the acting role may not write") != tc.want {
 			t.Errorf("%s, %s: %v", tc.tags, tc.answer, err)
 		}
 	}

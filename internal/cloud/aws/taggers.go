@@ -116,9 +116,10 @@ var taggers = map[string]tagger{
 			if err != nil {
 				return err
 			}
-			_, err = autoscalingClient(s.acting).CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: pairs(tags, func(k, v *string) autoscalingtypes.Tag {
-				return groupTagOf(name, k, v, propagated[*k])
-			})})
+			_, err = autoscalingClient(s.acting).CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{
+				Tags: pairs(tags, func(k, v *string) autoscalingtypes.Tag {
+					return groupTagOf(name, k, v, propagated[*k])
+				})})
 			return err
 		},
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
@@ -139,7 +140,9 @@ var taggers = map[string]tagger{
 		drop: func(ctx context.Context, s *site, name string, keys []string) error {
 			_, err := classicClient(s.acting).RemoveTags(ctx, &elasticloadbalancing.RemoveTagsInput{
 				LoadBalancerNames: []string{name},
-				Tags:              pairs(bare(keys), func(k, _ *string) classictypes.TagKeyOnly { return classictypes.TagKeyOnly{Key: k} }),
+				Tags: pairs(bare(keys), func(k, _ *string) classictypes.TagKeyOnly {
+					return classictypes.TagKeyOnly{Key: k}
+				}),
 			})
 			return err
 		},
@@ -252,7 +255,10 @@ func bare(keys []string) map[string]string {
 }
 
 func groupTagOf(group string, key, value *string, propagate bool) autoscalingtypes.Tag {
-	return autoscalingtypes.Tag{ResourceId: &group, ResourceType: awssdk.String("auto-scaling-group"), Key: key, Value: value, PropagateAtLaunch: &propagate}
+	return autoscalingtypes.Tag{
+		ResourceId: &group, ResourceType: awssdk.String("auto-scaling-group"), Key: key, Value: value,
+		PropagateAtLaunch: &propagate,
+	}
 }
 
 // propagated says which tags a group gives to the machines that it launches: writing

@@ -18,7 +18,9 @@ import (
 func KeepByHand(r *inventory.Resource, until time.Time) string {
 	p := &place{region: r.Region, account: &account{id: r.Account}}
 	service, name := p.tagService(r)
-	return tagCommand(service, name, r.Region, map[string]string{inventory.TagKeepUntil: until.UTC().Format(time.RFC3339)})
+	return tagCommand(service, name, r.Region, map[string]string{
+		inventory.TagKeepUntil: until.UTC().Format(time.RFC3339),
+	})
 }
 
 // tagCommand returns the AWS CLI command by which a service writes tags of a resource and
@@ -26,9 +28,11 @@ func KeepByHand(r *inventory.Resource, until time.Time) string {
 func tagCommand(service, name, region string, tags map[string]string) string {
 	calls := map[string]string{
 		"ec2": "ec2 create-tags --resources %s --tags %s", "ecr": "ecr tag-resource --resource-arn %s --tags %s",
-		"logs": "logs tag-resource --resource-arn %s --tags %s", "sagemaker": "sagemaker add-tags --resource-arn %s --tags %s",
-		"elb": "elb add-tags --load-balancer-names %s --tags %s", "elbv2": "elbv2 add-tags --resource-arns %s --tags %s",
-		"efs": "efs tag-resource --resource-id %s --tags %s", "fsx": "fsx tag-resource --resource-arn %s --tags %s",
+		"logs":      "logs tag-resource --resource-arn %s --tags %s",
+		"sagemaker": "sagemaker add-tags --resource-arn %s --tags %s",
+		"elb":       "elb add-tags --load-balancer-names %s --tags %s",
+		"elbv2":     "elbv2 add-tags --resource-arns %s --tags %s",
+		"efs":       "efs tag-resource --resource-id %s --tags %s", "fsx": "fsx tag-resource --resource-arn %s --tags %s",
 		"rds": "rds add-tags-to-resource --resource-name %s --tags %s", "es": "opensearch add-tags --arn %s --tag-list %s",
 		"secretsmanager": "secretsmanager tag-resource --secret-id %s --tags %s",
 		"tagging":        "resourcegroupstaggingapi tag-resources --resource-arn-list %s --tags %s",

@@ -31,7 +31,8 @@ const (
 // terminal, so what the machine writes before the script begins is left out, and the end with
 // the exit code is known by a random word: the plugin's exit code says nothing.
 // [ErrNoAnswer] where the script did not begin.
-func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment, script string, out io.Writer) (int, error) {
+func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment, script string, out io.Writer) (int,
+	error) {
 	word := make([]byte, 12)
 	if _, err := rand.Read(word); err != nil {
 		return 0, err
@@ -105,13 +106,16 @@ type typed struct {
 }
 
 func newTyped(word string, out io.Writer) *typed {
-	return &typed{word: word, out: out, begun: make(chan struct{}), over: make(chan struct{}), heard: make(chan struct{}, 1)}
+	return &typed{
+		word: word, out: out, begun: make(chan struct{}), over: make(chan struct{}), heard: make(chan struct{}, 1),
+	}
 }
 
 // begin is the line that is typed first: it replaces the shell by one that reads the rest from
 // the terminal without echo. The words that it prints are not in what it shows when it is typed.
 func (t *typed) begin() string {
-	return ` exec sh -c 'stty -echo -opost 2>/dev/null; printf "\n%s%s\n" ` + t.word + ` -begin; c=; while IFS= read -r l; do case $l in .) break;; esac; c=$c$l; done; ` +
+	return ` exec sh -c 'stty -echo -opost 2>/dev/null; printf "\n%s%s\n" ` + t.word +
+		` -begin; c=; while IFS= read -r l; do case $l in .) break;; esac; c=$c$l; done; ` +
 		`sh -c "$(printf %s "$c" | base64 -d)" </dev/null; printf "%s%s:%d\n" ` + t.word + ` -end $?'` + "\n"
 }
 

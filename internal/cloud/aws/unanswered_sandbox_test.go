@@ -22,7 +22,8 @@ var ways = []struct {
 	name string
 	kind wire.FaultKind
 }{
-	{"denied", wire.AccessDenied}, {"reset", wire.Reset}, {"server error", wire.ServerError}, {"not found", wire.NotFound},
+	{"denied", wire.AccessDenied}, {"reset", wire.Reset}, {"server error", wire.ServerError},
+	{"not found", wire.NotFound},
 	{"not offered", wire.NotOffered}, {"truncated", wire.Truncated}, {"garbled", wire.Garbled}, {"empty", wire.Empty},
 	{"login page", wire.LoginPage}, {"second page", wire.SecondPage}, {"never", wire.Never},
 }
@@ -32,14 +33,17 @@ var essential = []string{"sts:GetCallerIdentity"}
 
 // answered are the ways in which a call is answered all the same, and why.
 var answered = map[string]string{
-	"s3:HeadBucket/truncated":                        "the answer has no body",
-	"s3:HeadBucket/garbled":                          "the answer has no body",
-	"s3:GetBucketLifecycleConfiguration/second page": "it has no pages, and its document is kept with what it does not know",
-	"s3:GetObjectLockConfiguration/truncated":        "the first half says that there is none; a setting is in TestProtectionOfBuckets",
-	"s3:GetObjectLockConfiguration/garbled":          "as truncated",
-	"s3:GetBucketReplication/truncated":              "the first half says that there is none; a setting is in TestProtectionOfBuckets",
-	"s3:GetBucketReplication/garbled":                "as truncated",
-	"s3:ListParts/second page":                       "one page is read; the size of an upload with more is unknown",
+	"s3:HeadBucket/truncated": "the answer has no body",
+	"s3:HeadBucket/garbled":   "the answer has no body",
+	"s3:GetBucketLifecycleConfiguration/second page": "it has no pages, and its document is kept with what it does not " +
+		"know",
+	"s3:GetObjectLockConfiguration/truncated": "the first half says that there is none; a setting is in " +
+		"TestProtectionOfBuckets",
+	"s3:GetObjectLockConfiguration/garbled": "as truncated",
+	"s3:GetBucketReplication/truncated": "the first half says that there is none; a setting is in " +
+		"TestProtectionOfBuckets",
+	"s3:GetBucketReplication/garbled": "as truncated",
+	"s3:ListParts/second page":        "one page is read; the size of an upload with more is unknown",
 }
 
 // readCalls are the calls of an audit that may fail by themselves.

@@ -96,7 +96,8 @@ func snapshotVolume(ctx context.Context, s *site, t action.Task) (string, error)
 	if err := free(v); err != nil {
 		return "", err
 	}
-	out, err := ec2Client(s.acting).CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: v.VolumeId, Description: awssdk.String("curfew: before deleting " + t.Ref.ID),
+	out, err := ec2Client(s.acting).CreateSnapshot(ctx, &ec2.CreateSnapshotInput{
+		VolumeId: v.VolumeId, Description: awssdk.String("curfew: before deleting " + t.Ref.ID),
 		TagSpecifications: snapshotTags(t, v.Tags)}, savedOnce)
 	if err != nil {
 		return "", failed("save volume "+t.Ref.ID, err)
@@ -122,7 +123,8 @@ func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error
 	}
 	disks := deleted(i)
 	if !slices.Equal(disks, params.Volumes) {
-		return "", refusal("changed", "other disks end with machine %s than when this was planned: %s", t.Ref.ID, strings.Join(disks, ", "))
+		return "", refusal("changed", "other disks end with machine %s than when this was planned: %s", t.Ref.ID,
+			strings.Join(disks, ", "))
 	}
 	of := &types.InstanceSpecification{InstanceId: &t.Ref.ID}
 	for _, m := range i.BlockDeviceMappings {
@@ -135,7 +137,8 @@ func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error
 		}
 	}
 	out, err := ec2Client(s.acting).CreateSnapshots(ctx, &ec2.CreateSnapshotsInput{InstanceSpecification: of,
-		Description: awssdk.String("curfew: before terminating " + t.Ref.ID), TagSpecifications: snapshotTags(t, i.Tags)}, savedOnce)
+		Description: awssdk.String("curfew: before terminating " + t.Ref.ID), TagSpecifications: snapshotTags(t, i.Tags)},
+		savedOnce)
 	if err != nil {
 		return "", failed("save the disks of machine "+t.Ref.ID, err)
 	}
@@ -157,7 +160,9 @@ func blockID(m types.InstanceBlockDeviceMapping) string {
 // snapshotTags are whose a snapshot is, by the tags of what it was made of, what made it,
 // and that it is to be kept.
 func snapshotTags(t action.Task, of []types.Tag) []types.TagSpecification {
-	own := map[string]string{actionTag: t.Step.Key, sourceTag: t.Ref.ID, inventory.TagLifetime: string(inventory.Persistent)}
+	own := map[string]string{
+		actionTag: t.Step.Key, sourceTag: t.Ref.ID, inventory.TagLifetime: string(inventory.Persistent),
+	}
 	inherited := ec2Tags(of)
 	for _, k := range slices.Sorted(maps.Keys(inherited)) {
 		if len(own) < maxTags && !strings.HasPrefix(k, "aws:") && !strings.HasPrefix(k, "curfew:") {
@@ -175,7 +180,8 @@ func toEC2(tags map[string]string) []types.Tag {
 func (p *place) made(ctx context.Context, key string) ([]types.Snapshot, error) {
 	var found []types.Snapshot
 	err := pages(ctx, func(token *string) (*string, error) {
-		out, err := ec2Client(p.reading).DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, NextToken: token,
+		out, err := ec2Client(p.reading).DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{
+			OwnerIds: []string{"self"}, NextToken: token,
 			Filters: []types.Filter{{Name: awssdk.String("tag:" + actionTag), Values: []string{key}}}})
 		if err != nil {
 			return nil, err

@@ -31,7 +31,9 @@ func (p *place) interfaceEndpoints(ctx context.Context) {
 			r.CreatedAt, r.State = utc(e.CreationTimestamp), vpcEndpointState(e.State)
 			r.Tags = tagged(e.Tags, func(t types.Tag) (*string, *string) { return t.Key, t.Value })
 			r.Name = r.Tags["Name"]
-			r.Detail = &inventory.VPCEndpoint{Service: awssdk.ToString(e.ServiceName), VPC: awssdk.ToString(e.VpcId), Zones: int64(len(e.SubnetIds))}
+			r.Detail = &inventory.VPCEndpoint{
+				Service: awssdk.ToString(e.ServiceName), VPC: awssdk.ToString(e.VpcId), Zones: int64(len(e.SubnetIds)),
+			}
 			p.scan.add(r)
 		}
 		return out.NextToken, nil

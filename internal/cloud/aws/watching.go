@@ -32,7 +32,9 @@ func Watching(machines, gpus int) (Pass, error) {
 	size := inventory.Size{GPUs: inventory.Known(gpus), GPUMemory: inventory.Known[int64](80 << 30)}
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	m := (&place{}).meters(usage.Interval{From: now.Add(-time.Hour), To: now})
-	s := m.instance(&inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, Size: size, State: inventory.StateRunning})
+	s := m.instance(&inventory.Resource{
+		ID: "i-1", Kind: inventory.KindInstance, Size: size, State: inventory.StateRunning,
+	})
 	sources := gpuSources{}
 	for i := range gpus {
 		name := strconv.Itoa(i)

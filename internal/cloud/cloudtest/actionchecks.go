@@ -185,7 +185,8 @@ func deaf(t *testing.T, a *actor) {
 		a.Pass(t)
 		got, _, err := cloud.Look(a.ctx, task)
 		if err != nil || got != action.NotDone {
-			t.Errorf("%s %s, which the provider accepted and did not do: %s, %v; want %s", task.Step.Name, x.subject, got, err, action.NotDone)
+			t.Errorf("%s %s, which the provider accepted and did not do: %s, %v; want %s", task.Step.Name, x.subject, got, err,
+				action.NotDone)
 		}
 		a.must(t, ref)
 	}
@@ -202,7 +203,10 @@ func refusals(t *testing.T, a *actor) {
 		{"stopping one of a group", Grouped, policy.Do{Verb: policy.Stop, ScratchDisks: true}, "group-member"},
 		{"terminating one of a group", Grouped, policy.Do{Verb: policy.Terminate, ScratchDisks: true}, "group-member"},
 		{"stopping with data on local disks", Local, policy.Do{Verb: policy.Stop}, "unsaved-disk"},
-		{"terminating with data on local disks that no snapshot saves", Local, policy.Do{Verb: policy.Terminate, SaveDisks: true}, "unsaved-disk"},
+		{
+			"terminating with data on local disks that no snapshot saves", Local,
+			policy.Do{Verb: policy.Terminate, SaveDisks: true}, "unsaved-disk",
+		},
 		{"terminating with data on its disk", Machine, policy.Do{Verb: policy.Terminate}, "unsaved-disk"},
 		{"hibernating what was not launched for it", Machine, policy.Do{Verb: policy.Hibernate}, "not-enabled"},
 		{"deleting what is attached", Attached, policy.Do{Verb: policy.Delete}, "in-use"},
@@ -267,7 +271,9 @@ func gone(t *testing.T, a *actor) {
 	m.ID = "i-0123456789abcdef0"
 	_, err = a.Cloud.Plan(a.ctx, m, policy.Do{Verb: policy.Stop})
 	refused(t, err, "gone")
-	got, _, err := a.Cloud.Look(a.ctx, action.Task{Ref: m.Ref(), Identity: identityOf(m), Step: action.Step{Name: "stop", Key: "k", Params: "{}"}})
+	got, _, err := a.Cloud.Look(a.ctx, action.Task{
+		Ref: m.Ref(), Identity: identityOf(m), Step: action.Step{Name: "stop", Key: "k", Params: "{}"},
+	})
 	if err != nil || got != action.Impossible {
 		t.Errorf("a machine that is gone was stopped: %s, %v", got, err)
 	}
@@ -313,8 +319,12 @@ func lifecycle(t *testing.T, a *actor) {
 			t.Errorf("the rule %+v is not there any more: %+v", r, after)
 		}
 	}
-	if !slices.ContainsFunc(after, func(x inventory.LifecycleRule) bool { return x.Enabled && x.AbortMultipartDays == 7 }) ||
-		!slices.ContainsFunc(after, func(x inventory.LifecycleRule) bool { return x.Enabled && x.NoncurrentExpirationDays == 30 }) {
+	if !slices.ContainsFunc(after, func(x inventory.LifecycleRule) bool {
+		return x.Enabled && x.AbortMultipartDays == 7
+	}) ||
+		!slices.ContainsFunc(after, func(x inventory.LifecycleRule) bool {
+			return x.Enabled && x.NoncurrentExpirationDays == 30
+		}) {
 		t.Errorf("uploads and versions do not end: %+v", after)
 	}
 	_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), put)
@@ -342,7 +352,9 @@ func Lifecycle(tb testing.TB, r *inventory.Resource) change.Change {
 	switch d := r.Detail.(type) {
 	case *inventory.Bucket:
 		c.Before, c.Arguments.MinimumSize = d.LifecycleDocument.Or("unknown"), d.MinimumSize
-		c.Document, err = change.WithRules(c.Before, []change.Rule{{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30}})
+		c.Document, err = change.WithRules(c.Before, []change.Rule{
+			{ID: "curfew-incomplete-uploads", AbortDays: 7}, {ID: "curfew-replaced-versions", NoncurrentDays: 30},
+		})
 	case *inventory.Repository:
 		c.Before = d.LifecycleDocument.Or("unknown")
 		c.Document, _, err = change.WithUntagged(c.Before, 90)
@@ -460,7 +472,8 @@ func recheck(t *testing.T, a *actor) {
 	machine, protected, volume := a.Make(t, Machine), a.Make(t, Protected), a.Make(t, Volume)
 	absent := volume
 	absent.ID = "vol-0fedcba9876543210"
-	o, err := Recheck(a.ctx, a.Lister, []inventory.Ref{machine, protected, volume, absent}, round.Query{Now: a.Now(), Window: 3 * time.Hour})
+	o, err := Recheck(a.ctx, a.Lister, []inventory.Ref{machine, protected, volume, absent},
+		round.Query{Now: a.Now(), Window: 3 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -497,7 +510,9 @@ func givingUp(t *testing.T, a *actor) {
 	_, planned := a.Cloud.Plan(ctx, r, policy.Do{Verb: policy.Stop})
 	_, done := a.Cloud.Do(ctx, task)
 	_, _, looked := a.Cloud.Look(ctx, task)
-	for what, err := range map[string]error{"plan": planned, "do": done, "look": looked, "undo": a.Cloud.Undo(ctx, task)} {
+	for what, err := range map[string]error{
+		"plan": planned, "do": done, "look": looked, "undo": a.Cloud.Undo(ctx, task),
+	} {
 		var r *action.Refusal
 		if err == nil || what != "undo" && errors.As(err, &r) {
 			t.Errorf("%s for who has given up: %v", what, err)

@@ -194,6 +194,8 @@ var kindDetails = map[inventory.Kind]reflect.Type{
 
 // vocabulary is every state there is.
 var vocabulary = []inventory.State{
-	inventory.StateUnknown, inventory.StatePending, inventory.StateRunning, inventory.StateStopping, inventory.StateStopped,
-	inventory.StateAvailable, inventory.StateInUse, inventory.StateDisabled, inventory.StateFailed, inventory.StateDeleting,
+	inventory.StateUnknown, inventory.StatePending, inventory.StateRunning, inventory.StateStopping,
+	inventory.StateStopped,
+	inventory.StateAvailable, inventory.StateInUse, inventory.StateDisabled, inventory.StateFailed,
+	inventory.StateDeleting,
 }

@@ -130,11 +130,17 @@ func (l *launches) launch(nodes int) session.Launch {
 	want.Resources.Nodes = nodes
 	at := time.Now().Add(4 * time.Hour).UTC().Truncate(time.Second)
 	host := l.Host
-	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.Lease = session.HostSchema, id, "demo", nodes, 1, at
+	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.Lease = session.HostSchema, id, "demo", nodes, 1,
+		at
 	out := session.Launch{Token: "t-" + id, Spec: &want, Pool: pools[0], Nodes: nodes, Host: host,
-		Session: session.Session{ID: id, Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Epoch: 1, State: session.Launching, LeaseUntil: at, Spec: want.Canonical(), Hash: want.Hash()}}
-	out.Tags = map[string]string{"owner": "ana", inventory.TagLease: at.Format(time.RFC3339), inventory.TagSession: id, inventory.TagHold: "hold-1",
-		inventory.TagManaged: "true", inventory.TagIntent: out.Token, inventory.TagInstallation: l.installation(), inventory.TagLifetime: string(inventory.Ephemeral)}
+		Session: session.Session{
+			ID: id, Name: "demo", By: "ana", Owner: inventory.Owner{User: "ana"}, Epoch: 1, State: session.Launching,
+			LeaseUntil: at, Spec: want.Canonical(), Hash: want.Hash(),
+		}}
+	out.Tags = map[string]string{
+		"owner": "ana", inventory.TagLease: at.Format(time.RFC3339), inventory.TagSession: id, inventory.TagHold: "hold-1",
+		inventory.TagManaged: "true", inventory.TagIntent: out.Token, inventory.TagInstallation: l.installation(),
+		inventory.TagLifetime: string(inventory.Ephemeral)}
 	l.t.Cleanup(func() { l.sweep(id) })
 	return out
 }
@@ -192,7 +198,10 @@ func (l *launches) shown(c session.Launcher, id string) []session.Found {
 func (l *launches) shows(id string, n int) []session.Found {
 	l.t.Helper()
 	var found []session.Found
-	l.eventually(fmt.Sprintf("%s shows %d machines", id, n), func() bool { found = l.shown(l.Launcher, id); return len(found) == n })
+	l.eventually(fmt.Sprintf("%s shows %d machines", id, n), func() bool {
+		found = l.shown(l.Launcher, id)
+		return len(found) == n
+	})
 	return found
 }
 
@@ -277,7 +286,8 @@ func (l *launches) whole() {
 			l.t.Fatalf("%d machines, want %d", len(machines), n)
 		}
 		for i, m := range machines {
-			if m.ID == "" || m.Node != i || m.Pool.Type != launch.Pool.Type || m.Pool.Zone != launch.Pool.Zone || m.Pool.Spot != launch.Pool.Spot || m.LaunchedAt.IsZero() {
+			if m.ID == "" || m.Node != i || m.Pool.Type != launch.Pool.Type || m.Pool.Zone != launch.Pool.Zone ||
+				m.Pool.Spot != launch.Pool.Spot || m.LaunchedAt.IsZero() {
 				l.t.Errorf("machine %d is %+v", i, m)
 			}
 			if m.State != inventory.StatePending && m.State != inventory.StateRunning {
@@ -292,14 +302,18 @@ func (l *launches) whole() {
 		for _, f := range found {
 			i := slices.IndexFunc(machines, func(m session.Machine) bool { return m.ID == f.ID })
 			if f.Session != launch.Session.ID || f.Token != launch.Token || !f.LeaseUntil.Equal(launch.Session.LeaseUntil) {
-				l.t.Errorf("found session %q, token %q, lease %s; launched %q, %q, %s", f.Session, f.Token, f.LeaseUntil, launch.Session.ID, launch.Token, launch.Session.LeaseUntil)
+				l.t.Errorf("found session %q, token %q, lease %s; launched %q, %q, %s", f.Session, f.Token, f.LeaseUntil,
+					launch.Session.ID, launch.Token, launch.Session.LeaseUntil)
 			}
-			if f.Node != machines[i].Node || f.Pool.Type != launch.Pool.Type || f.Pool.Zone != launch.Pool.Zone || f.Pool.Spot != launch.Pool.Spot {
+			if f.Node != machines[i].Node || f.Pool.Type != launch.Pool.Type || f.Pool.Zone != launch.Pool.Zone ||
+				f.Pool.Spot != launch.Pool.Spot {
 				l.t.Errorf("found %+v, launched %+v", f.Machine, machines[i])
 			}
 		}
 		l.eventually("its machines run", func() bool {
-			return !slices.ContainsFunc(l.shown(l.Launcher, launch.Session.ID), func(f session.Found) bool { return f.State != inventory.StateRunning })
+			return !slices.ContainsFunc(l.shown(l.Launcher, launch.Session.ID), func(f session.Found) bool {
+				return f.State != inventory.StateRunning
+			})
 		})
 	}
 }
@@ -414,7 +428,9 @@ func (l *launches) refused(f LaunchFault, class error) {
 	if !errors.Is(err, class) || len(machines) != 0 {
 		l.t.Fatalf("%v, %v; want %v", machines, err, class)
 	}
-	for _, other := range []error{session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch, session.ErrNoRole} {
+	for _, other := range []error{
+		session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch, session.ErrNoRole,
+	} {
 		if other != class && errors.Is(err, other) { //nolint:errorlint // classes are compared with themselves
 			l.t.Errorf("%v is %v as well", err, other)
 		}
@@ -426,7 +442,8 @@ func (l *launches) refused(f LaunchFault, class error) {
 	if named, err := l.Launcher.Leftovers(l.ctx, l.installation(), launch.Session.ID); err != nil || len(named) > 0 {
 		l.t.Errorf("it was refused, and leaves %v, %v", named, err)
 	}
-	if found, left := l.shown(l.Launcher, launch.Session.ID), l.Left(l.t, launch.Session.ID); len(found) > 0 || len(left) > 0 {
+	if found, left := l.shown(l.Launcher, launch.Session.ID), l.Left(l.t, launch.Session.ID); len(found) > 0 ||
+		len(left) > 0 {
 		l.t.Errorf("it was refused, and there are %v, %v", found, left)
 	}
 	// A refusal holds for its call alone.
@@ -453,7 +470,9 @@ func (l *launches) lost() {
 
 // classOf returns the class of a refusal; nil where it is none.
 func classOf(err error) error {
-	for _, class := range []error{session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch, session.ErrNoRole} {
+	for _, class := range []error{
+		session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch, session.ErrNoRole,
+	} {
 		if errors.Is(err, class) {
 			return class
 		}

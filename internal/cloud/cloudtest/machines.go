@@ -195,7 +195,8 @@ func (m *Machines) Pools(ctx context.Context, s *spec.Spec) (out []session.Pool,
 	err = m.call(ctx, "pools", nil, func(v *machines) error {
 		for _, stock := range v.Stock {
 			r := s.Resources
-			if (r.InstanceType == "" || r.InstanceType == stock.Type) && (s.Capacity != spec.Spot || stock.Spot) && (s.Capacity != spec.OnDemand && s.Capacity != "" || !stock.Spot) &&
+			if (r.InstanceType == "" || r.InstanceType == stock.Type) && (s.Capacity != spec.Spot || stock.Spot) &&
+				(s.Capacity != spec.OnDemand && s.Capacity != "" || !stock.Spot) &&
 				(len(s.Regions) == 0 || slices.Contains(s.Regions, stock.Region)) {
 				out = append(out, stock.Pool)
 			}
@@ -210,10 +211,11 @@ func (m *Machines) Pools(ctx context.Context, s *spec.Spec) (out []session.Pool,
 
 // Launch implements [session.Launcher].
 func (m *Machines) Launch(ctx context.Context, l session.Launch) (out []session.Machine, err error) {
-	err = m.call(ctx, "launch", &MachineCall{Session: l.Session.ID, Token: l.Token, Pool: l.Pool}, func(v *machines) (err error) {
-		out, err = v.launch(l, m.now())
-		return err
-	})
+	err = m.call(ctx, "launch", &MachineCall{Session: l.Session.ID, Token: l.Token, Pool: l.Pool},
+		func(v *machines) (err error) {
+			out, err = v.launch(l, m.now())
+			return err
+		})
 	return out, err
 }
 
@@ -240,8 +242,10 @@ func (v *machines) launch(l session.Launch, now time.Time) ([]session.Machine, e
 	v.Stock[i].Free -= l.Nodes
 	var ids []string
 	for node := range l.Nodes {
-		x := made{Session: l.Session.ID, Token: l.Token, Installation: l.Tags[inventory.TagInstallation], LeaseUntil: l.Session.LeaseUntil,
-			Tags: maps.Clone(l.Tags), Host: l.Host, HiddenTo: now.Add(v.Hidden)}
+		x := made{
+			Session: l.Session.ID, Token: l.Token, Installation: l.Tags[inventory.TagInstallation],
+			LeaseUntil: l.Session.LeaseUntil,
+			Tags:       maps.Clone(l.Tags), Host: l.Host, HiddenTo: now.Add(v.Hidden)}
 		x.Machine = session.Machine{ID: fmt.Sprintf("m-%d", len(v.Made)+1), Node: node, Pool: l.Pool, LaunchedAt: now}
 		x.Host.Node = node
 		v.Made = append(v.Made, x)
@@ -327,7 +331,9 @@ func (m *Machines) Find(ctx context.Context, installation, id string) (out []ses
 	err = m.call(ctx, "find", nil, func(v *machines) error {
 		for _, x := range v.Made {
 			if x.Installation == installation && (id == "" || x.Session == id) && !x.gone(now) && !now.Before(x.HiddenTo) {
-				out = append(out, session.Found{Machine: v.at(x, now), Session: x.Session, Token: x.Token, LeaseUntil: x.LeaseUntil})
+				out = append(out, session.Found{
+					Machine: v.at(x, now), Session: x.Session, Token: x.Token, LeaseUntil: x.LeaseUntil,
+				})
 			}
 		}
 		return nil

@@ -29,11 +29,17 @@ func TestMachines(t *testing.T) {
 				m.Delay(0, 2*time.Second, 3*time.Second)
 				return LauncherCase{
 					Launcher: m, Nodes: 4,
-					Again:      func(testing.TB) session.Launcher { return m },
-					Spec:       &spec.Spec{Kind: spec.Session, Name: "demo", Resources: spec.Resources{InstanceType: "g6.xlarge", Nodes: 1}, Capacity: spec.OnDemand},
-					Impossible: &spec.Spec{Kind: spec.Session, Name: "demo", Resources: spec.Resources{InstanceType: "x9.huge", Nodes: 1}, Capacity: spec.OnDemand},
-					Pass:       func(testing.TB) { mu.Lock(); defer mu.Unlock(); now = now.Add(time.Second) },
-					Left:       func(_ testing.TB, id string) map[string]map[string]string { return m.Left(id) },
+					Again: func(testing.TB) session.Launcher { return m },
+					Spec: &spec.Spec{
+						Kind: spec.Session, Name: "demo", Resources: spec.Resources{InstanceType: "g6.xlarge", Nodes: 1},
+						Capacity: spec.OnDemand,
+					},
+					Impossible: &spec.Spec{
+						Kind: spec.Session, Name: "demo", Resources: spec.Resources{InstanceType: "x9.huge", Nodes: 1},
+						Capacity: spec.OnDemand,
+					},
+					Pass: func(testing.TB) { mu.Lock(); defer mu.Unlock(); now = now.Add(time.Second) },
+					Left: func(_ testing.TB, id string) map[string]map[string]string { return m.Left(id) },
 					Inject: func(_ testing.TB, f LaunchFault) bool {
 						switch f {
 						case NoCapacity:
@@ -63,7 +69,9 @@ func TestStock(t *testing.T) {
 	now := time.Now()
 	m := NewMachines(func() time.Time { return now }, Stock{pool, 4})
 	launch := func(token string, nodes int) error {
-		_, err := m.Launch(t.Context(), session.Launch{Token: token, Session: session.Session{ID: token}, Pool: pool, Nodes: nodes})
+		_, err := m.Launch(t.Context(), session.Launch{
+			Token: token, Session: session.Session{ID: token}, Pool: pool, Nodes: nodes,
+		})
 		return err
 	}
 	if err := launch("a", 3); err != nil {

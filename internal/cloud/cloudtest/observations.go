@@ -236,7 +236,9 @@ func progress(tb testing.TB, s *subject) {
 
 // whole compares values with everything inside them. Times are equal when they are
 // the same instant.
-var whole = cmp.Options{cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty(), cmp.Comparer(time.Time.Equal)}
+var whole = cmp.Options{
+	cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty(), cmp.Comparer(time.Time.Equal),
+}
 
 // deterministic: looking twice at the same account, asking the same, shows the same.
 func deterministic(tb testing.TB, s *subject) {
@@ -329,7 +331,8 @@ func interrupted(tb testing.TB, s *subject) {
 		return
 	}
 	if !errors.Is(err, context.Canceled) {
-		tb.Errorf("an observation canceled after part %d of %d returned %v, want %v", told[0].Done, told[0].Total, err, context.Canceled)
+		tb.Errorf("an observation canceled after part %d of %d returned %v, want %v", told[0].Done, told[0].Total, err,
+			context.Canceled)
 	}
 }
 

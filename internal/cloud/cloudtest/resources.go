@@ -22,7 +22,9 @@ func identities(tb testing.TB, s *subject) {
 	seen := map[inventory.Ref]bool{}
 	for _, r := range o.Resources {
 		ref := r.Ref()
-		for part, v := range map[string]string{"cloud": ref.Cloud, "account": ref.Account, "region": ref.Region, "kind": string(ref.Kind), "id": ref.ID} {
+		for part, v := range map[string]string{
+			"cloud": ref.Cloud, "account": ref.Account, "region": ref.Region, "kind": string(ref.Kind), "id": ref.ID,
+		} {
 			if v == "" || v != strings.TrimSpace(v) {
 				tb.Errorf("%s: %s is %q", ref, part, v)
 			}
@@ -281,10 +283,12 @@ func owners(tb testing.TB, s *subject) {
 			tb.Errorf("%s: its owner is %+v, its tags say %+v", r.Ref(), r.Owner, want.Owner)
 		}
 		if r.Lifetime != want.Lifetime || r.Purpose != want.Purpose {
-			tb.Errorf("%s: it is %q for %q, its tags say %q for %q", r.Ref(), r.Lifetime, r.Purpose, want.Lifetime, want.Purpose)
+			tb.Errorf("%s: it is %q for %q, its tags say %q for %q", r.Ref(), r.Lifetime, r.Purpose, want.Lifetime,
+				want.Purpose)
 		}
 		if r.Managed != want.Managed || !r.KeepUntil.Equal(want.KeepUntil) {
-			tb.Errorf("%s: managed %v until %s, its tags say %v until %s", r.Ref(), r.Managed, r.KeepUntil, want.Managed, want.KeepUntil)
+			tb.Errorf("%s: managed %v until %s, its tags say %v until %s", r.Ref(), r.Managed, r.KeepUntil, want.Managed,
+				want.KeepUntil)
 		}
 	}
 }

@@ -22,7 +22,8 @@ func (a *actor) group(t *testing.T, ref inventory.Ref) *inventory.AutoScalingGro
 func (a *actor) sized(t *testing.T, ref inventory.Ref, desired, least int64) {
 	t.Helper()
 	if g := a.group(t, ref); g.Desired != desired || g.Min != least || len(g.Instances) != int(desired) {
-		t.Errorf("the group wants %d machines, at least %d, and has %d; want %d, %d and %d", g.Desired, g.Min, len(g.Instances), desired, least, desired)
+		t.Errorf("the group wants %d machines, at least %d, and has %d; want %d, %d and %d", g.Desired, g.Min,
+			len(g.Instances), desired, least, desired)
 	}
 }
 
@@ -128,10 +129,19 @@ func scaleRefusals(t *testing.T, a *actor) {
 		{"no machine is left of an endpoint", Fleet, policy.Do{Verb: policy.Scale}, "at-minimum"},
 		{"an endpoint grows", Fleet, policy.Do{Verb: policy.Scale, To: 30}, "nothing-to-do"},
 		{"a group grows", Group, policy.Do{Verb: policy.Scale, To: 30, ScratchDisks: true}, "nothing-to-do"},
-		{"a group without a size", Group, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true}, "at-minimum"},
+		{
+			"a group without a size", Group, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true},
+			"at-minimum",
+		},
 		{"data on the disks of a group's machines", Group, policy.Do{Verb: policy.Scale, To: 1}, "unsaved-disk"},
-		{"a machine of another group", Group, policy.Do{Verb: policy.Scale, Members: []string{"i-0123456789abcdef0"}, ScratchDisks: true}, "changed"},
-		{"a machine of no group", Machine, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true}, "no-such-verb"},
+		{
+			"a machine of another group", Group,
+			policy.Do{Verb: policy.Scale, Members: []string{"i-0123456789abcdef0"}, ScratchDisks: true}, "changed",
+		},
+		{
+			"a machine of no group", Machine, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true},
+			"no-such-verb",
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			if made[x.subject] == nil {

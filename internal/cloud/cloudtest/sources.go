@@ -70,7 +70,9 @@ func listedAgain(tb testing.TB, s *subject) {
 	if o := s.list(tb, q); o != nil && len(o.Resources) > 0 {
 		tb.Errorf("asked for nothing, %d resources were listed", len(o.Resources))
 	}
-	q.Only = map[inventory.Ref]bool{{Cloud: "elsewhere", Account: "1", Region: "moon", Kind: inventory.KindInstance, ID: "i-1"}: true}
+	q.Only = map[inventory.Ref]bool{
+		{Cloud: "elsewhere", Account: "1", Region: "moon", Kind: inventory.KindInstance, ID: "i-1"}: true,
+	}
 	if _, err := s.New(tb).List(s.ctx, q); err == nil {
 		tb.Error("a resource of another cloud is listed as absent")
 	}
@@ -197,21 +199,22 @@ func folded(tb testing.TB, s *subject) {
 		return
 	}
 	windows := map[inventory.Ref]*usage.Window{}
-	measured, err := source.Measure(s.ctx, o.Resources, s.interval(0), func(r *inventory.Resource, opened usage.Opened) usage.Sink {
-		w := windows[r.Ref()]
-		if w == nil {
-			w = usage.NewWindow(opened.From, s.Query.Now.UTC(), opened.Step, opened.Source, s.Query.Floors)
-			w.Aggregated = opened.Aggregated
-			windows[r.Ref()] = w
-		}
-		own := w.Step
-		return sink(func(gpu string, signal usage.Signal, p usage.Point) bool {
-			w.Step = opened.Step
-			kept := w.Add(gpu, signal, p)
-			w.Step = own
-			return kept
+	measured, err := source.Measure(s.ctx, o.Resources, s.interval(0),
+		func(r *inventory.Resource, opened usage.Opened) usage.Sink {
+			w := windows[r.Ref()]
+			if w == nil {
+				w = usage.NewWindow(opened.From, s.Query.Now.UTC(), opened.Step, opened.Source, s.Query.Floors)
+				w.Aggregated = opened.Aggregated
+				windows[r.Ref()] = w
+			}
+			own := w.Step
+			return sink(func(gpu string, signal usage.Signal, p usage.Point) bool {
+				w.Step = opened.Step
+				kept := w.Add(gpu, signal, p)
+				w.Step = own
+				return kept
+			})
 		})
-	})
 	if err != nil {
 		tb.Errorf("measure: %v", err)
 		return
@@ -236,7 +239,9 @@ func folded(tb testing.TB, s *subject) {
 	calls := map[string]inventory.Calls{}
 	for _, c := range slices.Concat(o.Calls, measured.Calls) {
 		sum := calls[c.API]
-		calls[c.API] = inventory.Calls{API: c.API, Count: sum.Count + c.Count, Units: sum.Units + c.Units, Cost: sum.Cost + c.Cost}
+		calls[c.API] = inventory.Calls{
+			API: c.API, Count: sum.Count + c.Count, Units: sum.Units + c.Units, Cost: sum.Cost + c.Cost,
+		}
 	}
 	all := slices.SortedFunc(maps.Values(calls), func(a, b inventory.Calls) int { return cmp.Compare(a.API, b.API) })
 	if d := gocmp.Diff(s.first.Calls, all, whole); d != "" {
@@ -308,12 +313,15 @@ func inParts(tb testing.TB, s *subject) {
 		return cmp.Or(inventory.CompareRefs(a.ref, b.ref), cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.signal, b.signal))
 	}) {
 		within := func(points []usage.Point, from, to time.Time) []usage.Point {
-			return slices.DeleteFunc(slices.Clone(points), func(p usage.Point) bool { return p.Time.Before(from) || !p.Time.Before(to) })
+			return slices.DeleteFunc(slices.Clone(points), func(p usage.Point) bool {
+				return p.Time.Before(from) || !p.Time.Before(to)
+			})
 		}
 		from := at.from(m.ref, iv)
 		parts := append(within(older.points[m], from, cut), within(newer.points[m], cut, iv.To)...)
 		if once := within(at.points[m], from, iv.To); !same(once, parts) {
-			tb.Errorf("%s %s %s: measured in parts it is another (-at once +in parts):\n%s", m.ref, m.gpu, m.signal, gocmp.Diff(once, parts, whole))
+			tb.Errorf("%s %s %s: measured in parts it is another (-at once +in parts):\n%s", m.ref, m.gpu, m.signal,
+				gocmp.Diff(once, parts, whole))
 		}
 	}
 }
@@ -325,10 +333,15 @@ func unwanted(tb testing.TB, s *subject) {
 	if source == nil {
 		return
 	}
-	if _, err := source.Measure(s.ctx, o.Resources, s.interval(0), func(*inventory.Resource, usage.Opened) usage.Sink { return nil }); err != nil {
+	if _, err := source.Measure(s.ctx, o.Resources, s.interval(0), func(*inventory.Resource, usage.Opened) usage.Sink {
+		return nil
+	}); err != nil {
 		tb.Errorf("measure what is not wanted: %v", err)
 	}
-	elsewhere := &inventory.Resource{ID: "i-1", Kind: inventory.KindInstance, Cloud: "elsewhere", Account: "1", Region: "moon", State: inventory.StateRunning, Detail: &inventory.Instance{}}
+	elsewhere := &inventory.Resource{
+		ID: "i-1", Kind: inventory.KindInstance, Cloud: "elsewhere", Account: "1", Region: "moon",
+		State: inventory.StateRunning, Detail: &inventory.Instance{},
+	}
 	for what, resources := range map[string][]*inventory.Resource{"nothing": nil, "another cloud": {elsewhere}} {
 		t := take(tb, s, source, resources, s.interval(0))
 		if len(t.Calls) > 0 || len(t.first) > 0 {
@@ -347,7 +360,9 @@ func measuringCanceled(tb testing.TB, s *subject) {
 	cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := source.Measure(ctx, o.Resources, s.interval(0), func(*inventory.Resource, usage.Opened) usage.Sink { return nil })
+		_, err := source.Measure(ctx, o.Resources, s.interval(0), func(*inventory.Resource, usage.Opened) usage.Sink {
+			return nil
+		})
 		done <- err
 	}()
 	timer := time.NewTimer(s.Prompt)

@@ -48,7 +48,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		"Leftovers": func(ctx context.Context) error { _, err := w.p.Leftovers(ctx, "inst", l.Session.ID); return err },
 		"List":      func(ctx context.Context) error { _, err := w.p.List(ctx, round.Query{Now: time.Now()}); return err },
 		"Measure": func(ctx context.Context) error {
-			_, err := w.p.Measure(ctx, []*inventory.Resource{r}, usage.Interval{To: time.Now()}, func(*inventory.Resource, usage.Opened) usage.Sink { return nil })
+			_, err := w.p.Measure(ctx, []*inventory.Resource{r}, usage.Interval{To: time.Now()},
+				func(*inventory.Resource, usage.Opened) usage.Sink { return nil })
 			return err
 		},
 		"Look": func(ctx context.Context) error { _, _, err := acts.Look(ctx, task); return err },

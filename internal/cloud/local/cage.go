@@ -131,8 +131,10 @@ func NewCage(ctx context.Context, dir string, o CageOptions) (*Cage, error) {
 		}
 		o.Kind = found.Kind
 	}
-	c := &Cage{dir: dir, file: cageFile{Name: o.Name, Kind: o.Kind, Boot: bootID(), Visible: o.Visible, Deny: slices.Clone(o.Deny), Helper: o.Helper,
-		As: o.User, Limits: o.Limits}}
+	c := &Cage{
+		dir: dir, file: cageFile{
+			Name: o.Name, Kind: o.Kind, Boot: bootID(), Visible: o.Visible, Deny: slices.Clone(o.Deny), Helper: o.Helper,
+			As: o.User, Limits: o.Limits}}
 	err := c.make(ctx)
 	if err == nil {
 		err = c.save()
@@ -204,7 +206,9 @@ func (c *Cage) environment(cmd *exec.Cmd) []string {
 
 // without returns the environment without a variable.
 func without(env []string, name string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return len(v) > len(name) && v[:len(name)] == name && v[len(name)] == '=' })
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		return len(v) > len(name) && v[:len(name)] == name && v[len(name)] == '='
+	})
 }
 
 // Probed is how cages are made here.

@@ -46,7 +46,9 @@ func try(ctx context.Context, k Kind, helper []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c, err := NewCage(ctx, dir, CageOptions{Name: "probe-" + strings.TrimPrefix(filepath.Base(dir), "curfew-probe-"), Kind: k, Helper: helper})
+	c, err := NewCage(ctx, dir, CageOptions{
+		Name: "probe-" + strings.TrimPrefix(filepath.Base(dir), "curfew-probe-"), Kind: k, Helper: helper,
+	})
 	if err != nil {
 		return err
 	}
@@ -138,7 +140,8 @@ func (c *Cage) bound(cmd *exec.Cmd) error {
 // startMoved starts a command that waits until it was moved into the control groups.
 func (c *Cage) startMoved(cmd *exec.Cmd) error {
 	return gated(cmd, c.helper(), func(pid int) error {
-		if err := move(pid, c.file.Path, c.file.Devices, inside(c.file.Memory, cageGroup), inside(c.file.Processes, cageGroup)); err != nil {
+		if err := move(pid, c.file.Path, c.file.Devices, inside(c.file.Memory, cageGroup),
+			inside(c.file.Processes, cageGroup)); err != nil {
 			return err
 		}
 		return c.file.Bounded.apply(pid, c.file.Limits)
@@ -150,7 +153,8 @@ func (c *Cage) startMoved(cmd *exec.Cmd) error {
 func (c *Cage) startAgent(cmd *exec.Cmd, ready func(pid int) error) error {
 	c.file.As.as(cmd)
 	return gated(cmd, c.helper(), func(pid int) error {
-		err := move(pid, inside(c.file.Whole, agentGroup), inside(c.file.Memory, agentGroup), inside(c.file.Processes, agentGroup))
+		err := move(pid, inside(c.file.Whole, agentGroup), inside(c.file.Memory, agentGroup),
+			inside(c.file.Processes, agentGroup))
 		if err != nil && c.file.As != nil {
 			return fmt.Errorf("move the agent into its control groups: %w", err)
 		}
@@ -212,7 +216,7 @@ func enter(gate int, path string, args []string) error {
 	if _, err := io.ReadFull(f, make([]byte, 1)); err != nil {
 		return errors.New("what started it has ended")
 	}
-	if err := syscall.Exec(path, args, os.Environ()); err != nil { //nolint:gosec // what the caller named
+	if err := syscall.Exec(path, args, os.Environ()); err != nil {
 		return fmt.Errorf("start %s: %w", path, err)
 	}
 	return nil
@@ -331,7 +335,9 @@ func (c *Cage) kill(ctx context.Context, group string) error {
 // Remove removes what held the processes, of which none may be left.
 func (c *Cage) Remove(ctx context.Context) error {
 	if c.file.Boot == bootID() {
-		for _, dir := range []string{cmp.Or(c.file.Whole, c.file.Path), c.file.Devices, c.file.Memory, c.file.Processes, c.file.Outside} {
+		for _, dir := range []string{
+			cmp.Or(c.file.Whole, c.file.Path), c.file.Devices, c.file.Memory, c.file.Processes, c.file.Outside,
+		} {
 			if dir == "" {
 				continue
 			}

@@ -158,7 +158,8 @@ func TestDaemonsEndWithTheCage(t *testing.T) {
 func TestForkStormEnds(t *testing.T) {
 	each(t, func(t *testing.T, k Kind) {
 		c, word := cage(t, CageOptions{Kind: k}), nap()
-		cmd := exec.Command("/bin/sh", "-c", `f() { sleep `+word+` & i=$((i+1)); [ $i -lt 30 ] || wait; (f) & }; i=0; f; wait`)
+		cmd := exec.Command("/bin/sh", "-c",
+			`f() { sleep `+word+` & i=$((i+1)); [ $i -lt 30 ] || wait; (f) & }; i=0; f; wait`)
 		if err := c.Start(t.Context(), cmd); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,8 @@ func TestMovedOutIsFound(t *testing.T) {
 			}
 			go func() { _ = cmd.Wait() }()
 			pid := outside(t, word)
-			if err := os.WriteFile(filepath.Join(filepath.Dir(c.file.Path), procs), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(c.file.Path), procs), []byte(strconv.Itoa(pid)),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			if inside, err := members(c.file.Path); err != nil || len(inside) > 0 {
@@ -210,8 +212,11 @@ func TestCommandIsAsGiven(t *testing.T) {
 		}
 		visible := "0,2"
 		c := cage(t, CageOptions{Kind: k, Visible: &visible})
-		cmd := exec.Command("/bin/sh", "-c", `id -u; pwd; echo "$GREETING $CURFEW_MACHINE $CUDA_VISIBLE_DEVICES"; cat; cat <&3; exit 7`)
-		cmd.Dir, cmd.Env, cmd.Stdin = "/usr", []string{"PATH=" + os.Getenv("PATH"), "GREETING=hello", "CUDA_VISIBLE_DEVICES=9"}, strings.NewReader("in\n")
+		cmd := exec.Command("/bin/sh", "-c",
+			`id -u; pwd; echo "$GREETING $CURFEW_MACHINE $CUDA_VISIBLE_DEVICES"; cat; cat <&3; exit 7`)
+		cmd.Dir, cmd.Env, cmd.Stdin = "/usr", []string{
+			"PATH=" + os.Getenv("PATH"), "GREETING=hello", "CUDA_VISIBLE_DEVICES=9",
+		}, strings.NewReader("in\n")
 		want := strconv.Itoa(os.Getuid())
 		if os.Getuid() == 0 {
 			want = "65534"
@@ -261,7 +266,8 @@ func TestReusedNumberIsNotKilled(t *testing.T) {
 		t.Fatalf("%+v is not alive: %v", p, err)
 	}
 	for name, other := range map[string]Process{
-		"another start": {p.PID, p.Start - 1, p.Boot}, "another boot": {p.PID, p.Start, "9c0a"}, "no boot": {p.PID, p.Start, ""}, "no number": {0, p.Start, p.Boot},
+		"another start": {p.PID, p.Start - 1, p.Boot}, "another boot": {p.PID, p.Start, "9c0a"},
+		"no boot": {p.PID, p.Start, ""}, "no number": {0, p.Start, p.Boot},
 		"all processes": {-1, p.Start, p.Boot},
 	} {
 		if other.Alive() {
@@ -275,7 +281,10 @@ func TestReusedNumberIsNotKilled(t *testing.T) {
 		}
 	}
 	for _, k := range []Kind{Namespace, Cgroup2, Freezer, Environment} {
-		c := &Cage{dir: t.TempDir(), file: cageFile{Name: "old", Kind: k, Boot: "9c0a", Init: &Process{p.PID, p.Start, "9c0a"}, Path: "/proc/self"}}
+		c := &Cage{
+			dir:  t.TempDir(),
+			file: cageFile{Name: "old", Kind: k, Boot: "9c0a", Init: &Process{p.PID, p.Start, "9c0a"}, Path: "/proc/self"},
+		}
 		if err := errors.Join(c.Kill(t.Context()), c.Remove(t.Context())); err != nil {
 			t.Errorf("%s of another boot: %v", k, err)
 		}
@@ -283,7 +292,10 @@ func TestReusedNumberIsNotKilled(t *testing.T) {
 			t.Errorf("%s of another boot starts a command", k)
 		}
 	}
-	c := &Cage{dir: t.TempDir(), file: cageFile{Name: "old", Kind: Namespace, Boot: p.Boot, Init: &Process{p.PID, p.Start - 1, p.Boot}}}
+	c := &Cage{
+		dir:  t.TempDir(),
+		file: cageFile{Name: "old", Kind: Namespace, Boot: p.Boot, Init: &Process{p.PID, p.Start - 1, p.Boot}},
+	}
 	if err := c.Kill(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -44,7 +44,8 @@ func hierarchies(controller string) (hierarchy, error) {
 	own := ""
 	for line := range strings.Lines(string(groups)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) == 3 && (controller == "" && parts[0] == "0" && parts[1] == "" || controller != "" && slices.Contains(strings.Split(parts[1], ","), controller)) {
+		if len(parts) == 3 && (controller == "" && parts[0] == "0" && parts[1] == "" || controller != "" &&
+			slices.Contains(strings.Split(parts[1], ","), controller)) {
 			own = parts[2]
 		}
 	}
@@ -55,7 +56,8 @@ func hierarchies(controller string) (hierarchy, error) {
 		if !ok || len(f) < 5 || len(g) < 3 {
 			continue
 		}
-		if controller == "" && g[0] != "cgroup2" || controller != "" && (g[0] != "cgroup" || !slices.Contains(strings.Split(g[2], ","), controller)) {
+		if controller == "" && g[0] != "cgroup2" || controller != "" &&
+			(g[0] != "cgroup" || !slices.Contains(strings.Split(g[2], ","), controller)) {
 			continue
 		}
 		h := hierarchy{mount: unescape(f[4])}
@@ -240,7 +242,8 @@ func (c *Cage) deny() {
 			continue
 		}
 		for _, d := range c.file.Deny {
-			if err = os.WriteFile(filepath.Join(dir, denyFile), fmt.Appendf(nil, "c %d:%d rwm", d.Major, d.Minor), 0o600); err != nil {
+			if err = os.WriteFile(filepath.Join(dir, denyFile), fmt.Appendf(nil, "c %d:%d rwm", d.Major, d.Minor),
+				0o600); err != nil {
 				break
 			}
 		}

@@ -38,7 +38,9 @@ func (in Inside) Environ(env []string) []string {
 	} else {
 		env = agentEnviron(in.User, env)
 	}
-	return append(slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "HOME=") }), "HOME="+filepath.Join(in.Folder, HomeDir))
+	return append(slices.DeleteFunc(env, func(v string) bool {
+		return strings.HasPrefix(v, "HOME=")
+	}), "HOME="+filepath.Join(in.Folder, HomeDir))
 }
 
 // Enter starts a command in the cage of a machine that runs. Its environment begins where the

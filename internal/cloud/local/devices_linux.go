@@ -28,7 +28,10 @@ func denyByProgram(dir string, deny []Device) error {
 		kernel, flags      uint32
 		name               [16]byte
 		device, attachType uint32
-	}{kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: uint32(len(code) / 8), code: address(code), license: address(license), attachType: unix.BPF_CGROUP_DEVICE}
+	}{
+		kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: uint32(len(code) / 8), code: address(code),
+		license: address(license), attachType: unix.BPF_CGROUP_DEVICE,
+	}
 	prog, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&load)), unsafe.Sizeof(load))
 	runtime.KeepAlive(code)
 	runtime.KeepAlive(license)
@@ -36,8 +39,11 @@ func denyByProgram(dir string, deny []Device) error {
 		return fmt.Errorf("load the program that denies devices: %w", errno)
 	}
 	defer func() { _ = unix.Close(int(prog)) }() // the group holds it
-	attach := struct{ target, prog, kind, flags uint32 }{uint32(group.Fd()), uint32(prog), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI}
-	if _, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_ATTACH, uintptr(unsafe.Pointer(&attach)), unsafe.Sizeof(attach)); errno != 0 {
+	attach := struct{ target, prog, kind, flags uint32 }{
+		uint32(group.Fd()), uint32(prog), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI,
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_ATTACH, uintptr(unsafe.Pointer(&attach)),
+		unsafe.Sizeof(attach)); errno != 0 {
 		return fmt.Errorf("attach the program that denies devices: %w", errno)
 	}
 	return nil

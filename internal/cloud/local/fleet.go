@@ -29,7 +29,8 @@ const (
 
 // advice takes the place of fixes: only a person carries it out.
 var advice = finding.Advice{
-	End:   "curfew acts on no machine of yours: give it to other work, power it down or hand it back; its rate is charged while it is listed",
+	End: "curfew acts on no machine of yours: give it to other work, power it down or hand it back; its rate is " +
+		"charged while it is listed",
 	Spare: "curfew acts on no machine of yours: schedule other work on the GPUs that rest",
 	Tag:   "write the tags under machines in curfew.yaml; its cost can then be attributed",
 }
@@ -79,8 +80,10 @@ func NewFleet(o FleetOptions) (*Fleet, error) {
 		}
 		for _, name := range m.names() {
 			r := &inventory.Resource{
-				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: OnPremises, Account: Account, Region: cmp.Or(m.Site, DefaultSite),
-				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags, // when it last booted is not known
+				ID: name, Name: name, Kind: inventory.KindInstance, Cloud: OnPremises, Account: Account,
+				Region: cmp.Or(m.Site, DefaultSite),
+				// when it last booted is not known
+				Type: m.kind(), State: inventory.StateRunning, StateSince: since, Tags: m.Tags,
 			}
 			r.Size = m.size()
 			r.Meters = []inventory.Meter{rates.meter(OnPremises, r.Size)}
@@ -162,14 +165,16 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 		}
 	}
 	obs := &round.Observation{
-		Cloud: OnPremises, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{}, CommitmentsKnown: true, Advice: &advice,
+		Cloud: OnPremises, Accounts: []string{Account}, Regions: slices.Clone(f.sites), Unread: map[string]bool{},
+		CommitmentsKnown: true, Advice: &advice,
 	}
 	for i, site := range f.sites {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, m := range f.machines {
-			if m.Region != site || m.StateSince.After(q.Now) || (q.Kinds != nil && !q.Kinds[m.Kind]) || (q.Only != nil && !q.Only[m.Ref()]) {
+			if m.Region != site || m.StateSince.After(q.Now) || (q.Kinds != nil && !q.Kinds[m.Kind]) ||
+				(q.Only != nil && !q.Only[m.Ref()]) {
 				continue
 			}
 			r := *m
@@ -184,12 +189,16 @@ func (f *Fleet) List(ctx context.Context, q round.Query) (*round.Observation, er
 				r.Tags = map[string]string{} // it has none, which is known
 			}
 			if err := f.tags.Apply(&r); err != nil {
-				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept until the tag is corrected"})
+				obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{
+					What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept until the tag is corrected",
+				})
 			}
 			obs.Resources = append(obs.Resources, &r)
 		}
 		if q.Progress != nil {
-			q.Progress(round.Progress{What: site + " machines", Done: i + 1, Total: len(f.sites), Resources: len(obs.Resources)})
+			q.Progress(round.Progress{
+				What: site + " machines", Done: i + 1, Total: len(f.sites), Resources: len(obs.Resources),
+			})
 		}
 	}
 	obs.Sort()

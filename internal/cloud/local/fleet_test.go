@@ -25,7 +25,10 @@ import (
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // rates price an H100, CPUs and memory; no other GPU.
-var rates = Rates{GPUHour: map[string]string{"H100": "2.10"}, VCPUHour: "0.01", MemoryGiBHour: "$0.0025", Source: "finance", AsOf: "2026-01-01"}
+var rates = Rates{
+	GPUHour: map[string]string{"H100": "2.10"}, VCPUHour: "0.01", MemoryGiBHour: "$0.0025", Source: "finance",
+	AsOf: "2026-01-01",
+}
 
 func embedded(t testing.TB) *price.Book {
 	t.Helper()
@@ -43,7 +46,9 @@ func fleet(t testing.TB, machines ...Machine) *Fleet {
 	for i := range machines {
 		machines[i].VCPUs, machines[i].MemoryGiB = cmp.Or(machines[i].VCPUs, 64), cmp.Or(machines[i].MemoryGiB, 512)
 	}
-	f, err := NewFleet(FleetOptions{Machines: machines, Rates: rates, Tags: inventory.DefaultTagMapping(), Prices: embedded(t)})
+	f, err := NewFleet(FleetOptions{
+		Machines: machines, Rates: rates, Tags: inventory.DefaultTagMapping(), Prices: embedded(t),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +61,10 @@ func ref(site, id string) inventory.Ref {
 
 func TestConformance(t *testing.T) {
 	machines := []Machine{
-		{Name: "dgx", GPU: "H100", GPUs: 8, Count: 3, Site: "fra-1", Since: "2026-01-15", Tags: map[string]string{"team": "vision", "lifetime": "ephemeral"}},
+		{
+			Name: "dgx", GPU: "H100", GPUs: 8, Count: 3, Site: "fra-1", Since: "2026-01-15",
+			Tags: map[string]string{"team": "vision", "lifetime": "ephemeral"},
+		},
 		{Name: "node", VCPUs: 64, MemoryGiB: 256},
 		{Name: "ordered", GPU: "B200", GPUs: 8, Since: "2027-01-01"},
 	}
@@ -89,28 +97,54 @@ func TestWhatIsListedWrongly(t *testing.T) {
 		says     string
 	}{
 		{name: "twice the same name", machines: Machines{good, good}, field: "[1].name", says: "already"},
-		{name: "the name of one of several", machines: Machines{{Name: "a", VCPUs: 1, Count: 2}, {Name: "a-2", VCPUs: 1}}, field: "[1].name", says: "already"},
+		{
+			name: "the name of one of several", machines: Machines{{Name: "a", VCPUs: 1, Count: 2}, {Name: "a-2", VCPUs: 1}},
+			field: "[1].name", says: "already",
+		},
 		{name: "no name", machines: with(func(m *Machine) { m.Name = "" }), field: "[1].name", says: "host name"},
-		{name: "a name with a slash", machines: with(func(m *Machine) { m.Name = "a/b" }), field: "[1].name", says: "host name"},
-		{name: "a site with a space", machines: with(func(m *Machine) { m.Site = "new york" }), field: "[1].site", says: "new york"},
+		{
+			name: "a name with a slash", machines: with(func(m *Machine) { m.Name = "a/b" }), field: "[1].name",
+			says: "host name",
+		},
+		{
+			name: "a site with a space", machines: with(func(m *Machine) { m.Site = "new york" }), field: "[1].site",
+			says: "new york",
+		},
 		{name: "GPUs without a name", machines: with(func(m *Machine) { m.GPU = "" }), field: "[1].gpu", says: "8 GPUs"},
 		{name: "a GPU without a number", machines: with(func(m *Machine) { m.GPUs = 0 }), field: "[1].gpu", says: "0 GPUs"},
 		{name: "nothing in it", machines: Machines{{Name: "a"}}, field: "[0].name", says: "neither"},
 		{name: "fewer than none", machines: with(func(m *Machine) { m.GPUs = -8 }), field: "[1].gpus", says: "-8"},
 		{name: "too many GPUs", machines: with(func(m *Machine) { m.GPUs = 1025 }), field: "[1].gpus", says: "1024"},
-		{name: "too many machines", machines: with(func(m *Machine) { m.Count = 10_001 }), field: "[1].count", says: "10000"},
+		{
+			name: "too many machines", machines: with(func(m *Machine) { m.Count = 10_001 }), field: "[1].count",
+			says: "10000",
+		},
 		{name: "no date", machines: with(func(m *Machine) { m.Since = "January" }), field: "[1].since", says: "2026-01-31"},
-		{name: "CPUs that are priced and not listed", machines: Machines{good}, rates: Rates{VCPUHour: "1", Source: "x", AsOf: "2026-01-01"}, field: "[0].vcpus", says: "rates.vcpu_hour"},
-		{name: "memory that is priced and not listed", machines: Machines{good}, rates: Rates{MemoryGiBHour: "1", Source: "x", AsOf: "2026-01-01"}, field: "[0].memory_gib", says: "rates.memory_gib_hour"},
-		{name: "a price of nothing", rates: Rates{GPUHour: map[string]string{"H100": "0"}}, field: ".gpu_hour", says: "above zero"},
+		{
+			name: "CPUs that are priced and not listed", machines: Machines{good},
+			rates: Rates{VCPUHour: "1", Source: "x", AsOf: "2026-01-01"}, field: "[0].vcpus", says: "rates.vcpu_hour",
+		},
+		{
+			name: "memory that is priced and not listed", machines: Machines{good},
+			rates: Rates{MemoryGiBHour: "1", Source: "x", AsOf: "2026-01-01"}, field: "[0].memory_gib",
+			says: "rates.memory_gib_hour",
+		},
+		{
+			name: "a price of nothing", rates: Rates{GPUHour: map[string]string{"H100": "0"}}, field: ".gpu_hour",
+			says: "above zero",
+		},
 		{name: "a negative price", rates: Rates{VCPUHour: "-1"}, field: ".vcpu_hour", says: "above zero"},
 		{name: "no amount", rates: Rates{MemoryGiBHour: "cheap"}, field: ".memory_gib_hour", says: "cheap"},
-		{name: "a price without a source", rates: Rates{VCPUHour: "1", AsOf: "2026-01-01"}, field: ".source", says: "missing"},
+		{
+			name: "a price without a source", rates: Rates{VCPUHour: "1", AsOf: "2026-01-01"}, field: ".source",
+			says: "missing",
+		},
 		{name: "a price without a date", rates: Rates{VCPUHour: "1", Source: "finance"}, field: ".as_of", says: "date"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var field *FieldError
-			if err := errors.Join(tc.machines.Validate(tc.rates), tc.rates.Validate()); !errors.As(err, &field) || field.Field != tc.field || !strings.Contains(field.Message, tc.says) {
+			if err := errors.Join(tc.machines.Validate(tc.rates), tc.rates.Validate()); !errors.As(err, &field) ||
+				field.Field != tc.field || !strings.Contains(field.Message, tc.says) {
 				t.Errorf("got %v, want %s with %q", err, tc.field, tc.says)
 			}
 			if _, err := NewFleet(FleetOptions{Machines: tc.machines, Rates: tc.rates}); !errors.As(err, &field) {
@@ -118,7 +152,10 @@ func TestWhatIsListedWrongly(t *testing.T) {
 			}
 		})
 	}
-	if _, err := NewFleet(FleetOptions{Rates: Rates{GPUHour: map[string]string{"H100": "2", "H100-80GB": "3"}, Source: "x", AsOf: "2026-01-01"}, Prices: embedded(t)}); err == nil {
+	if _, err := NewFleet(FleetOptions{
+		Rates:  Rates{GPUHour: map[string]string{"H100": "2", "H100-80GB": "3"}, Source: "x", AsOf: "2026-01-01"},
+		Prices: embedded(t),
+	}); err == nil {
 		t.Error("one GPU has two prices under two of its names")
 	}
 }
@@ -129,9 +166,12 @@ func TestWhatIsAcceptedIsObserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := Machines(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Machine {
 			return Machine{
-				Name: rapid.SampledFrom([]string{"a", "a-1", "b", "c.d", ""}).Draw(t, "name"), Count: rapid.IntRange(-1, 4).Draw(t, "count"),
-				GPU: rapid.SampledFrom([]string{"", "H100", "my own"}).Draw(t, "gpu"), GPUs: rapid.Int64Range(-1, 2).Draw(t, "gpus"),
-				VCPUs: rapid.Int64Range(0, 1<<16).Draw(t, "vcpus"), Site: rapid.SampledFrom([]string{"", "s", "t"}).Draw(t, "site"),
+				Name:  rapid.SampledFrom([]string{"a", "a-1", "b", "c.d", ""}).Draw(t, "name"),
+				Count: rapid.IntRange(-1, 4).Draw(t, "count"),
+				GPU:   rapid.SampledFrom([]string{"", "H100", "my own"}).Draw(t, "gpu"),
+				GPUs:  rapid.Int64Range(-1, 2).Draw(t, "gpus"),
+				VCPUs: rapid.Int64Range(0, 1<<16).Draw(t, "vcpus"), Site: rapid.SampledFrom([]string{"", "s", "t"}).Draw(t,
+					"site"),
 			}
 		}), 0, 4).Draw(t, "machines"))
 		f, err := NewFleet(FleetOptions{Machines: list})
@@ -189,8 +229,10 @@ func gpus(util, memory float64) func(int) map[usage.Signal]float64 {
 func audit(t *testing.T, f *Fleet, l tape) *round.Result {
 	t.Helper()
 	a, err := round.New(round.Setting{
-		Lister: f, Sources: []usage.Source{round.Recorded(l)}, Query: round.Query{Window: 48 * time.Hour}, Prices: embedded(t).With(f.Prices()...),
-		Audit: &round.Audit{Thresholds: finding.DefaultThresholds()}, Duty: duty.DefaultThresholds(), Clock: func() time.Time { return now },
+		Lister: f, Sources: []usage.Source{round.Recorded(l)}, Query: round.Query{Window: 48 * time.Hour},
+		Prices: embedded(t).With(f.Prices()...),
+		Audit:  &round.Audit{Thresholds: finding.DefaultThresholds()}, Duty: duty.DefaultThresholds(),
+		Clock: func() time.Time { return now },
 	}).Round(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -217,25 +259,51 @@ func TestWhatIsFound(t *testing.T) {
 		waste   money.Amount
 		atMost  money.Amount
 	}{
-		{name: "idle", machine: two("m"), usage: gpus(0, 0), state: duty.Idle, rules: []string{"gpu-instance-idle"}, waste: month},
-		{name: "held by the memory that the book says", machine: two("m"), usage: gpus(0, 60e9), state: duty.Held, rules: []string{"gpu-held"}, waste: month},
-		{name: "idle under another name of its GPU", machine: two("m", func(m *Machine) { m.GPU = "H100" }), usage: gpus(0, 0), state: duty.Idle, rules: []string{"gpu-instance-idle"}, waste: month},
+		{
+			name: "idle", machine: two("m"), usage: gpus(0, 0), state: duty.Idle, rules: []string{"gpu-instance-idle"},
+			waste: month,
+		},
+		{
+			name: "held by the memory that the book says", machine: two("m"), usage: gpus(0, 60e9), state: duty.Held,
+			rules: []string{"gpu-held"}, waste: month,
+		},
+		{
+			name: "idle under another name of its GPU", machine: two("m", func(m *Machine) { m.GPU = "H100" }),
+			usage: gpus(0, 0), state: duty.Idle, rules: []string{"gpu-instance-idle"}, waste: month,
+		},
 		{name: "busy", machine: two("m"), usage: gpus(90, 60e9), state: duty.Busy},
-		{name: "half of it busy", machine: two("m"), state: duty.Busy, rules: []string{"gpu-count-over"}, atMost: 210 * money.Cent * money.HoursPerMonth,
-			usage: func(g int) map[usage.Signal]float64 { return gpus(float64(90*g), 60e9)(g) }},
-		{name: "more GPUs than were measured", machine: two("m", func(m *Machine) { m.GPUs = 8 }), usage: gpus(0, 0), rules: []string{"telemetry-missing"}},
+		{
+			name: "half of it busy", machine: two("m"), state: duty.Busy, rules: []string{"gpu-count-over"},
+			atMost: 210 * money.Cent * money.HoursPerMonth,
+			usage:  func(g int) map[usage.Signal]float64 { return gpus(float64(90*g), 60e9)(g) }},
+		{
+			name: "more GPUs than were measured", machine: two("m", func(m *Machine) { m.GPUs = 8 }), usage: gpus(0, 0),
+			rules: []string{"telemetry-missing"},
+		},
 		{name: "only its CPU measured", machine: two("m"), rules: []string{"telemetry-missing"},
 			usage: func(int) map[usage.Signal]float64 {
 				return map[usage.Signal]float64{usage.CPUUtil: 0, usage.NetBytes: 0}
 			}},
-		{name: "idle at no price", machine: two("m", func(m *Machine) { m.GPU = "V100-32GB" }), usage: gpus(0, 0), state: duty.Idle, rules: []string{"gpu-instance-idle"}},
-		{name: "idle and kept", machine: two("m", func(m *Machine) { m.Tags = map[string]string{inventory.TagKeepUntil: "2027-01-01"} }), usage: gpus(0, 0), state: duty.Idle},
-		{name: "idle and new", machine: two("m", func(m *Machine) { m.Since = "2026-11-21" }), usage: gpus(0, 0), state: duty.Idle},
+		{
+			name: "idle at no price", machine: two("m", func(m *Machine) { m.GPU = "V100-32GB" }), usage: gpus(0, 0),
+			state: duty.Idle, rules: []string{"gpu-instance-idle"},
+		},
+		{
+			name:    "idle and kept",
+			machine: two("m", func(m *Machine) { m.Tags = map[string]string{inventory.TagKeepUntil: "2027-01-01"} }),
+			usage:   gpus(0, 0), state: duty.Idle,
+		},
+		{
+			name: "idle and new", machine: two("m", func(m *Machine) { m.Since = "2026-11-21" }), usage: gpus(0, 0),
+			state: duty.Idle,
+		},
 		{name: "transient training on a machine of years", state: duty.Busy, usage: gpus(90, 60e9),
 			machine: two("m", func(m *Machine) {
 				m.Since, m.Tags = "2024-01-01", map[string]string{"purpose": "training", "lifetime": "ephemeral"}
 			})},
-		{name: "a machine without GPUs", machine: Machine{Name: "m", VCPUs: 64, MemoryGiB: 256}, state: duty.Idle, rules: []string{"instance-idle"}, waste: 128 * money.Cent * money.HoursPerMonth,
+		{
+			name: "a machine without GPUs", machine: Machine{Name: "m", VCPUs: 64, MemoryGiB: 256}, state: duty.Idle,
+			rules: []string{"instance-idle"}, waste: 128 * money.Cent * money.HoursPerMonth,
 			usage: func(int) map[usage.Signal]float64 {
 				return map[usage.Signal]float64{usage.CPUUtil: 1, usage.NetBytes: 0}
 			}},
@@ -255,11 +323,13 @@ func TestWhatIsFound(t *testing.T) {
 					t.Errorf("%s speaks of a cloud: %s; %s", f.Rule, f.Because, f.Fix.Note)
 				}
 				if f.Waste != tc.waste || f.Savings.UpperBound != tc.atMost {
-					t.Errorf("%s wastes %s and saves at most %s, want %s and %s", f.Rule, f.Waste, f.Savings.UpperBound, tc.waste, tc.atMost)
+					t.Errorf("%s wastes %s and saves at most %s, want %s and %s", f.Rule, f.Waste, f.Savings.UpperBound, tc.waste,
+						tc.atMost)
 				}
 			}
 			for _, f := range a.Findings {
-				if unpriced := a.Totals.Unpriced > 0; f.Savings.Known != (tc.waste > 0) || unpriced != strings.Contains(f.Savings.Why, "no rate of a GPU-hour") {
+				if unpriced := a.Totals.Unpriced > 0; f.Savings.Known != (tc.waste > 0) ||
+					unpriced != strings.Contains(f.Savings.Why, "no rate of a GPU-hour") {
 					t.Errorf("%s saves %+v", f.Rule, f.Savings)
 				}
 			}
@@ -277,12 +347,16 @@ func TestWhatIsFound(t *testing.T) {
 // never costs zero.
 func TestNoRateIsNoPrice(t *testing.T) {
 	for _, m := range []Machine{{Name: "m", GPU: "A100-80GB", GPUs: 8}, {Name: "m", VCPUs: 64, MemoryGiB: 1}} {
-		f, err := NewFleet(FleetOptions{Machines: Machines{m}, Rates: Rates{GPUHour: map[string]string{"H100-80GB": "1"}, Source: "x", AsOf: "2026-01-01"}})
+		f, err := NewFleet(FleetOptions{
+			Machines: Machines{m},
+			Rates:    Rates{GPUHour: map[string]string{"H100-80GB": "1"}, Source: "x", AsOf: "2026-01-01"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		a := audit(t, f, nil)
-		if c := a.Charges[ref("onprem", "m")]; len(c) != 1 || !strings.Contains(c[0].Unpriced, "no rate") || a.Totals.Unpriced != 1 {
+		if c := a.Charges[ref("onprem", "m")]; len(c) != 1 || !strings.Contains(c[0].Unpriced, "no rate") ||
+			a.Totals.Unpriced != 1 {
 			t.Errorf("%s is charged %+v", m.kind(), c)
 		}
 	}
@@ -291,7 +365,10 @@ func TestNoRateIsNoPrice(t *testing.T) {
 func TestHour(t *testing.T) {
 	r := tariff{gpu: map[string]money.Amount{"A100": 2 * money.USD}, vcpu: inventory.Known(money.Cent)}
 	size := func(gpus int, gpu string, milliCPUs, memoryMiB int64) inventory.Size {
-		return inventory.Size{GPUs: inventory.Known(gpus), GPU: gpu, MilliCPUs: inventory.Known(milliCPUs), MemoryMiB: inventory.Known(memoryMiB)}
+		return inventory.Size{
+			GPUs: inventory.Known(gpus), GPU: gpu, MilliCPUs: inventory.Known(milliCPUs),
+			MemoryMiB: inventory.Known(memoryMiB),
+		}
 	}
 	for _, tc := range []struct {
 		name string
@@ -317,7 +394,9 @@ func TestHour(t *testing.T) {
 // unmeasured GPU has an unknown duty.
 func TestPresent(t *testing.T) {
 	gang := map[string]string{"curfew:gang": "run"}
-	f := fleet(t, Machine{Name: "a", GPU: "H100", GPUs: 2, Tags: gang}, Machine{Name: "b", GPU: "H100", GPUs: 2, Tags: gang},
+	f := fleet(t, Machine{
+		Name: "a", GPU: "H100", GPUs: 2, Tags: gang,
+	}, Machine{Name: "b", GPU: "H100", GPUs: 2, Tags: gang},
 		Machine{Name: "c", GPU: "H100", GPUs: 2}, Machine{Name: "d", GPU: "H100", GPUs: 3})
 	a := audit(t, f, tape{"a": gpus(0, 0), "b": gpus(90, 60e9), "c": gpus(0, 0), "d": gpus(0, 0)})
 	got := map[inventory.Ref]*duty.Verdict{}

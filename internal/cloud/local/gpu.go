@@ -50,9 +50,13 @@ func CheckGPUs(list []Listed) error {
 	for i, l := range list {
 		switch {
 		case l.Model == "" || l.Model != strings.TrimSpace(l.Model):
-			return &FieldError{Field: fmt.Sprintf("[%d].model", i), Message: fmt.Sprintf("%q is no name of a GPU such as L4", l.Model)}
+			return &FieldError{
+				Field: fmt.Sprintf("[%d].model", i), Message: fmt.Sprintf("%q is no name of a GPU such as L4", l.Model),
+			}
 		case l.Count < 1 || l.Count > maxGPUs:
-			return &FieldError{Field: fmt.Sprintf("[%d].count", i), Message: fmt.Sprintf("%d is not from 1 to %d", l.Count, maxGPUs)}
+			return &FieldError{
+				Field: fmt.Sprintf("[%d].count", i), Message: fmt.Sprintf("%d is not from 1 to %d", l.Count, maxGPUs),
+			}
 		}
 	}
 	return nil
@@ -68,7 +72,7 @@ func (SMI) GPUs(ctx context.Context) ([]GPU, error) {
 		return nil, nil //nolint:nilerr // no driver, no GPU
 	}
 	ask := func(query string) ([]byte, error) {
-		out, err := exec.CommandContext(ctx, path, query, "--format=csv,noheader").Output() //nolint:gosec // fixed words
+		out, err := exec.CommandContext(ctx, path, query, "--format=csv,noheader").Output()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
 			err = fmt.Errorf("nvidia-smi %s: %w: %s", query, err, bytes.TrimSpace(append(out, exit.Stderr...)))

@@ -67,7 +67,10 @@ func (l Machines) Validate(r Rates) error {
 		}
 		for _, name := range m.names() {
 			if j, twice := seen[name]; twice {
-				return &FieldError{Field: fmt.Sprintf("[%d].name", i), Message: fmt.Sprintf("%q is machine %d of the list already; recorded usage would be of either", name, j+1)}
+				return &FieldError{
+					Field:   fmt.Sprintf("[%d].name", i),
+					Message: fmt.Sprintf("%q is machine %d of the list already; recorded usage would be of either", name, j+1),
+				}
 			}
 			seen[name] = i
 		}
@@ -80,7 +83,10 @@ func (m Machine) check(r Rates) (field string, err error) {
 	for _, n := range []struct {
 		field      string
 		value, max int64
-	}{{"gpus", m.GPUs, maxGPUs}, {"vcpus", m.VCPUs, maxVCPUs}, {"memory_gib", m.MemoryGiB, maxMemoryGiB}, {"count", int64(m.Count), maxCount}} {
+	}{
+		{"gpus", m.GPUs, maxGPUs}, {"vcpus", m.VCPUs, maxVCPUs}, {"memory_gib", m.MemoryGiB, maxMemoryGiB},
+		{"count", int64(m.Count), maxCount},
+	} {
 		if n.value < 0 || n.value > n.max {
 			return n.field, fmt.Errorf("%d is not from 0 to %d", n.value, n.max)
 		}
@@ -91,7 +97,8 @@ func (m Machine) check(r Rates) (field string, err error) {
 	case m.Site != "" && !word.MatchString(m.Site):
 		return "site", fmt.Errorf("%q is not a name: letters, digits, '.', '_' and '-'", m.Site)
 	case m.GPU != strings.TrimSpace(m.GPU) || (m.GPU == "") != (m.GPUs == 0):
-		return "gpu", fmt.Errorf("%d GPUs called %q: gpu names them and gpus counts them, or both are left out", m.GPUs, m.GPU)
+		return "gpu", fmt.Errorf("%d GPUs called %q: gpu names them and gpus counts them, or both are left out", m.GPUs,
+			m.GPU)
 	case m.GPUs == 0 && m.VCPUs == 0:
 		return "name", fmt.Errorf("%s has neither gpus nor vcpus: nothing of it could be judged or priced", m.Name)
 	case m.VCPUs == 0 && r.VCPUHour != "":
@@ -159,7 +166,9 @@ func (r Rates) parse() (tariff, error) {
 	amount := func(field, text string) (money.Amount, error) {
 		v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
 		if err != nil || v <= 0 {
-			return 0, &FieldError{Field: field, Message: fmt.Sprintf("%q is not an amount of dollars above zero such as 2.10", text)}
+			return 0, &FieldError{
+				Field: field, Message: fmt.Sprintf("%q is not an amount of dollars above zero such as 2.10", text),
+			}
 		}
 		return v, nil
 	}
@@ -191,7 +200,10 @@ func (r Rates) parse() (tariff, error) {
 	}
 	var err error
 	if out.asOf, err = time.Parse(time.DateOnly, r.AsOf); err != nil {
-		return tariff{}, &FieldError{Field: ".as_of", Message: fmt.Sprintf("%q is not the date from which these prices hold, such as 2026-01-31", r.AsOf)}
+		return tariff{}, &FieldError{
+			Field:   ".as_of",
+			Message: fmt.Sprintf("%q is not the date from which these prices hold, such as 2026-01-31", r.AsOf),
+		}
 	}
 	return out, nil
 }

@@ -35,7 +35,8 @@ func (p *Provider) Name() string { return "agent" }
 
 // Measure hands over what the agents of sessions measured: they append it to files in their
 // state folders. What a machine does without such a file is unknown.
-func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(r *inventory.Resource, o usage.Opened) usage.Sink) (usage.Measured, error) {
+func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(r *inventory.Resource, o usage.Opened) usage.Sink) (usage.Measured, error) {
 	var out usage.Measured
 	for _, r := range resources {
 		if err := ctx.Err(); err != nil {
@@ -46,7 +47,9 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 		}
 		samples, err := p.samples(ctx, r, iv)
 		if err != nil {
-			out.BlindSpots = append(out.BlindSpots, inventory.BlindSpot{What: "what machine " + r.ID + " does", Why: err.Error(), Effect: "whether it is idle is unknown"})
+			out.BlindSpots = append(out.BlindSpots, inventory.BlindSpot{
+				What: "what machine " + r.ID + " does", Why: err.Error(), Effect: "whether it is idle is unknown",
+			})
 			continue
 		}
 		if len(samples) == 0 {
@@ -74,7 +77,8 @@ func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.
 	now := p.o.Now()
 	for _, name := range []string{session.SamplesBefore, session.SamplesFile} {
 		if err := eachSample(ctx, m.own(), filepath.Join("agent", name), func(s session.Sampled) {
-			if time.Duration(s.Step) < leastStep || time.Duration(s.Step) > time.Hour || s.Steps <= 0 || s.Steps > 1<<16 || len(s.Host) > maxSignals || len(s.GPUs) > maxSignals || s.From.Before(m.LaunchedAt.Add(-time.Hour)) {
+			if time.Duration(s.Step) < leastStep || time.Duration(s.Step) > time.Hour || s.Steps <= 0 || s.Steps > 1<<16 ||
+				len(s.Host) > maxSignals || len(s.GPUs) > maxSignals || s.From.Before(m.LaunchedAt.Add(-time.Hour)) {
 				return
 			}
 			end := s.From.Add(time.Duration(s.Steps) * time.Duration(s.Step))

@@ -33,7 +33,8 @@ func alone(t *testing.T) *Provider {
 func measuring(t *testing.T, p *Provider, id string, at time.Time) string {
 	t.Helper()
 	dir := filepath.Join(p.Folder(id), "agent")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), writeJSON(filepath.Join(p.Folder(id), recordFile), record{ID: id, LaunchedAt: at})); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o700), writeJSON(filepath.Join(p.Folder(id), recordFile),
+		record{ID: id, LaunchedAt: at})); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -48,28 +49,31 @@ type point struct {
 }
 
 // points measures one machine.
-func points(t *testing.T, p *Provider, id string, iv usage.Interval) (got []point, o usage.Opened, out usage.Measured) {
+func points(t *testing.T, p *Provider, id string, iv usage.Interval) (got []point, o usage.Opened,
+	out usage.Measured) {
 	t.Helper()
 	r := &inventory.Resource{ID: id, Cloud: CloudName, Account: p.Account(), Kind: inventory.KindInstance}
 	other := &inventory.Resource{ID: id, Cloud: "aws", Account: p.Account(), Kind: inventory.KindInstance}
-	out, err := p.Measure(t.Context(), []*inventory.Resource{other, r}, iv, func(of *inventory.Resource, opened usage.Opened) usage.Sink {
-		if of != r {
-			t.Fatalf("it measures %v", of)
-		}
-		o = opened
-		return usage.SinkFunc(func(gpu string, s usage.Signal, x usage.Point) bool {
-			if x.Mean != x.Max {
-				t.Errorf("mean %v, maximum %v", x.Mean, x.Max)
+	out, err := p.Measure(t.Context(), []*inventory.Resource{other, r}, iv,
+		func(of *inventory.Resource, opened usage.Opened) usage.Sink {
+			if of != r {
+				t.Fatalf("it measures %v", of)
 			}
-			got = append(got, point{gpu, s, x.Time, x.Mean})
-			return true
+			o = opened
+			return usage.SinkFunc(func(gpu string, s usage.Signal, x usage.Point) bool {
+				if x.Mean != x.Max {
+					t.Errorf("mean %v, maximum %v", x.Mean, x.Max)
+				}
+				got = append(got, point{gpu, s, x.Time, x.Mean})
+				return true
+			})
 		})
-	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.SortFunc(got, func(a, b point) int {
-		return strings.Compare(a.At.Format(time.RFC3339)+a.GPU+a.Signal.String(), b.At.Format(time.RFC3339)+b.GPU+b.Signal.String())
+		return strings.Compare(a.At.Format(time.RFC3339)+a.GPU+a.Signal.String(),
+			b.At.Format(time.RFC3339)+b.GPU+b.Signal.String())
 	})
 	return got, o, out
 }
@@ -99,14 +103,22 @@ func TestMeasure(t *testing.T) {
 	}
 
 	step := session.Duration(10 * time.Second)
-	write(session.SamplesBefore, "", session.Sampled{From: at.Add(-time.Minute), Step: session.Duration(time.Second), Steps: 60, Host: map[string]float64{"cpu_util": 99}}, // another step
+	// another step
+	write(session.SamplesBefore, "", session.Sampled{
+		From: at.Add(-time.Minute), Step: session.Duration(time.Second), Steps: 60,
+		Host: map[string]float64{"cpu_util": 99},
+	},
 		session.Sampled{From: at, Step: step, Steps: 2, Host: map[string]float64{"cpu_util": 3, "net_bytes": 0}})
-	write(session.SamplesFile, `{"from":"2026-11-2`, session.Sampled{From: at.Add(20 * time.Second), Step: step, Steps: 1, Host: map[string]float64{"cpu_util": 80, "no_such_signal": 1},
+	write(session.SamplesFile, `{"from":"2026-11-2`, session.Sampled{
+		From: at.Add(20 * time.Second), Step: step, Steps: 1, Host: map[string]float64{"cpu_util": 80, "no_such_signal": 1},
 		GPUs: map[string]map[string]float64{"GPU-a": {"gpu_util": 42}}})
-	want := []point{{"", usage.CPUUtil, at, 3}, {"", usage.NetBytes, at, 0}, {"", usage.CPUUtil, at.Add(10 * time.Second), 3}, {"", usage.NetBytes, at.Add(10 * time.Second), 0},
+	want := []point{
+		{"", usage.CPUUtil, at, 3}, {"", usage.NetBytes, at, 0}, {"", usage.CPUUtil, at.Add(10 * time.Second), 3},
+		{"", usage.NetBytes, at.Add(10 * time.Second), 0},
 		{"GPU-a", usage.GPUUtil, at.Add(20 * time.Second), 42}, {"", usage.CPUUtil, at.Add(20 * time.Second), 80}}
 	slices.SortFunc(want, func(a, b point) int {
-		return strings.Compare(a.At.Format(time.RFC3339)+a.GPU+a.Signal.String(), b.At.Format(time.RFC3339)+b.GPU+b.Signal.String())
+		return strings.Compare(a.At.Format(time.RFC3339)+a.GPU+a.Signal.String(),
+			b.At.Format(time.RFC3339)+b.GPU+b.Signal.String())
 	})
 	got, opened, _ := points(t, p, "m-1", iv)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -138,7 +150,10 @@ func TestMeasuredRestIsIdle(t *testing.T) {
 	p := alone(t)
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	dir := measuring(t, p, "m-1", at)
-	line, err := json.Marshal(session.Sampled{From: at, Step: session.Duration(10 * time.Second), Steps: 180, Host: map[string]float64{"cpu_util": 0.5, "net_bytes": 0, "disk_bytes": 0, "sessions": 0}})
+	line, err := json.Marshal(session.Sampled{
+		From: at, Step: session.Duration(10 * time.Second), Steps: 180,
+		Host: map[string]float64{"cpu_util": 0.5, "net_bytes": 0, "disk_bytes": 0, "sessions": 0},
+	})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, session.SamplesFile), append(line, '\n'), 0o600)
 	}
@@ -168,7 +183,8 @@ func TestMeasurementsOfStrangers(t *testing.T) {
 	iv := usage.Interval{From: at.Add(-time.Hour), To: at.Add(3 * time.Hour)}
 	second := session.Duration(time.Second)
 	cpu := map[string]float64{"cpu_util": 1}
-	many := strings.Repeat(`{"from":"`+at.Format(time.RFC3339)+`","step":"10ms","steps":65536,"host":{"cpu_util":1}}`+"\n", 2000)
+	many := strings.Repeat(`{"from":"`+at.Format(time.RFC3339)+`","step":"10ms","steps":65536,"host":{"cpu_util":1}}`+
+		"\n", 2000)
 	for _, c := range []struct {
 		name    string
 		samples []session.Sampled
@@ -178,14 +194,25 @@ func TestMeasurementsOfStrangers(t *testing.T) {
 		blind   bool
 	}{
 		{name: "the same time again and again", text: many, most: 65536},
-		{name: "too many", text: strings.ReplaceAll(many, `"steps":65536`, `"steps":1,"x":"`+strings.Repeat("x", 10)+`"`), most: 1},
+		{
+			name: "too many", text: strings.ReplaceAll(many, `"steps":65536`, `"steps":1,"x":"`+strings.Repeat("x", 10)+`"`),
+			most: 1,
+		},
 		{name: "the future", samples: []session.Sampled{{From: at.Add(2 * time.Hour), Step: second, Steps: 60, Host: cpu}}},
-		{name: "before its launch", samples: []session.Sampled{{From: at.Add(-2 * time.Hour), Step: second, Steps: 60, Host: cpu}}},
+		{
+			name:    "before its launch",
+			samples: []session.Sampled{{From: at.Add(-2 * time.Hour), Step: second, Steps: 60, Host: cpu}},
+		},
 		{name: "steps of nothing", samples: []session.Sampled{{From: at, Step: 1, Steps: 60, Host: cpu}}},
 		{name: "a negative count", samples: []session.Sampled{{From: at, Step: second, Steps: -5, Host: cpu}}},
-		{name: "a negative value", samples: []session.Sampled{{From: at, Step: second, Steps: 5, Host: map[string]float64{"cpu_util": -1}}}},
+		{
+			name:    "a negative value",
+			samples: []session.Sampled{{From: at, Step: second, Steps: 5, Host: map[string]float64{"cpu_util": -1}}},
+		},
 		{name: "a line that never ends", text: strings.Repeat("x", maxSample+1), blind: true},
-		{name: "a file without end", put: func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) }, blind: true},
+		{name: "a file without end", put: func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		}, blind: true},
 		{name: "a pipe", put: func(path string) error { return unix.Mkfifo(path, 0o600) }, blind: true},
 		{name: "a device", put: func(path string) error { return os.Symlink("/dev/zero", path) }, blind: true},
 		{name: "a link to a secret", put: func(path string) error { return os.Symlink("/etc/passwd", path) }, blind: true},

@@ -44,7 +44,8 @@ func (c *Cage) makeNamespaceAs(ctx context.Context, user bool) error {
 		return errors.Join(err, gate.Close())
 	}
 	defer ready.Close()
-	cmd := exec.Command(c.file.Helper[0], append(slices.Clone(c.file.Helper[1:]), "init")...) //nolint:gosec // this program
+	cmd := exec.Command(c.file.Helper[0],
+		append(slices.Clone(c.file.Helper[1:]), "init")...)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", without(os.Environ(), Variable), []*os.File{gate, said}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 	if user {
@@ -135,7 +136,10 @@ func (c *Cage) startInNamespace(cmd *exec.Cmd) error {
 			inside = append(inside, cmd.Args[1:]...)
 		}
 		cmd.Path = nsenter
-		cmd.Args = append([]string{"nsenter", "--preserve-credentials", "--user", "--mount", "--pid", "--target", strconv.Itoa(c.file.Init.PID), "--"}, inside...)
+		cmd.Args = append([]string{
+			"nsenter", "--preserve-credentials", "--user", "--mount", "--pid", "--target", strconv.Itoa(c.file.Init.PID),
+			"--",
+		}, inside...)
 		return cmd.Start()
 	}
 	done := make(chan error, 1)

@@ -77,7 +77,8 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 	t.Setenv("CURFEW_DATABASE_URL", "postgres://x:hush@db/x")
 	w := served(t)
 	for name, text := range map[string]string{"curfew.db": "state", "owner-token": "hush", "curfew.yaml": "config"} {
-		if err := errors.Join(os.MkdirAll(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, name), []byte(text),
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,7 +138,10 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 	denied("the other's documents", "ls "+filepath.Join(w.p.o.Sessions, theirs.Session.ID, controlName))
 	denied("the names of sessions", "ls "+w.p.o.Sessions)
 	denied("a folder next to its own", "mkdir "+filepath.Join(w.p.o.Sessions, "x"))
-	for what, pid := range map[string]int{"the service": os.Getpid(), "the watcher": s.Watcher.PID, "the other's agent": o.Agent.PID, "the other's watcher": o.Watcher.PID} {
+	for what, pid := range map[string]int{
+		"the service": os.Getpid(), "the watcher": s.Watcher.PID, "the other's agent": o.Agent.PID,
+		"the other's watcher": o.Watcher.PID,
+	} {
 		denied("the environment of "+what, fmt.Sprintf("cat /proc/%d/environ", pid))
 		denied("the memory of "+what, fmt.Sprintf("head -c 1 /proc/%d/mem", pid))
 		denied("the descriptors of "+what, fmt.Sprintf("ls /proc/%d/fd/", pid))
@@ -163,7 +167,10 @@ func TestSessionsOfOtherUsersStayApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, dir := range []string{c.file.Whole, c.file.Path, c.file.Memory, inside(c.file.Memory, cageGroup), c.file.Processes, inside(c.file.Processes, cageGroup)} {
+		for _, dir := range []string{
+			c.file.Whole, c.file.Path, c.file.Memory, inside(c.file.Memory, cageGroup), c.file.Processes,
+			inside(c.file.Processes, cageGroup),
+		} {
 			if _, err := os.Stat(filepath.Join(dir, limit)); dir != "" && err == nil {
 				denied("its limits", "echo max > "+filepath.Join(dir, limit))
 			}
@@ -235,7 +242,8 @@ func TestOtherUsersOfLaunches(t *testing.T) {
 		w.nothing()
 	}
 	// Who is not root becomes no one.
-	if out, err := one.Command(t.Context(), []string{"LAUNCH_DIR=" + filepath.Join(one.Home, "local")}, otheruser.Program(t, "/proc/self/exe"), "launch-as", "daemon").CombinedOutput(); err != nil ||
+	if out, err := one.Command(t.Context(), []string{"LAUNCH_DIR=" + filepath.Join(one.Home, "local")},
+		otheruser.Program(t, "/proc/self/exe"), "launch-as", "daemon").CombinedOutput(); err != nil ||
 		!strings.Contains(string(out), "cannot run as its user") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -280,7 +288,8 @@ func TestStoppedAgentsOfOtherUsers(t *testing.T) {
 		},
 	)
 	control := filepath.Join(w.p.o.Sessions, l.Session.ID, controlName)
-	if _, code := one.Sh(t, fmt.Sprintf("kill -STOP %d; printf '%%s' '%s' > %s/order.json", s.Agent.PID, order, control)); code != 0 {
+	if _, code := one.Sh(t, fmt.Sprintf("kill -STOP %d; printf '%%s' '%s' > %s/order.json", s.Agent.PID, order,
+		control)); code != 0 {
 		t.Fatal("its user cannot write its documents")
 	}
 	eventually(
@@ -342,7 +351,8 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 	w.runs(theirs)
 	m, other := w.machine(first), w.machine(second)
 	secret := filepath.Join(w.dir, "secret")
-	if err := os.WriteFile(secret, []byte(`{"session":"`+mine.Session.ID+`","phase":"ending","why":"hush"}`), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(`{"session":"`+mine.Session.ID+`","phase":"ending","why":"hush"}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &session.Session{
@@ -404,7 +414,9 @@ func TestLinksOfOtherUsersLeadNowhere(t *testing.T) {
 		if took := time.Since(began); took > 2*readTimeout {
 			t.Errorf("%s: it took %s", c.name, took)
 		}
-		for _, file := range []string{filepath.Join(w.dir, session.OrderFile), filepath.Join(victim, controlName, session.OrderFile)} {
+		for _, file := range []string{
+			filepath.Join(w.dir, session.OrderFile), filepath.Join(victim, controlName, session.OrderFile),
+		} {
 			if _, err := os.Lstat(file); err == nil {
 				t.Errorf("%s: %s was written", c.name, file)
 			}
@@ -479,7 +491,8 @@ func TestForkBombsOfOtherUsers(t *testing.T) {
 	hungry := launch(cpu(1), as(one, "sleep 1000"))
 	third := w.start(hungry)
 	w.runs(hungry)
-	if got := w.inside(third[0].ID, `head -c 400000000 /dev/zero | tail -c 390000000 | wc -c; echo after`); strings.Contains(
+	if got := w.inside(third[0].ID,
+		`head -c 400000000 /dev/zero | tail -c 390000000 | wc -c; echo after`); strings.Contains(
 		got,
 		"390000000",
 	) ||

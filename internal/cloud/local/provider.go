@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
-	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/session"
@@ -89,7 +88,9 @@ func NewProvider(o ProviderOptions) (*Provider, error) {
 		o.Name = name
 	}
 	if !word.MatchString(o.Name) {
-		return nil, &FieldError{Field: ".name", Message: fmt.Sprintf("%q is not a host name: letters, digits, '.', '_' and '-'", o.Name)}
+		return nil, &FieldError{
+			Field: ".name", Message: fmt.Sprintf("%q is not a host name: letters, digits, '.', '_' and '-'", o.Name),
+		}
 	}
 	if err := CheckGPUs(o.GPUs); err != nil {
 		return nil, fmt.Errorf("gpus%w", err)
@@ -150,7 +151,8 @@ func (p *Provider) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, err
 // never has that much.
 func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, error) {
 	never := func(format string, args ...any) (size, session.Pool, error) {
-		return size{}, session.Pool{}, fmt.Errorf("%s: %s: %w", p.o.Name, fmt.Sprintf(format, args...), session.ErrUnsupported)
+		return size{}, session.Pool{}, fmt.Errorf("%s: %s: %w", p.o.Name, fmt.Sprintf(format, args...),
+			session.ErrUnsupported)
 	}
 	r := s.Resources
 	nodes := max(r.Nodes, 1)
@@ -169,12 +171,15 @@ func (p *Provider) fits(ctx context.Context, s *spec.Spec) (size, session.Pool, 
 		}
 		have := p.ofModel(all, r.GPU)
 		if len(have) < r.GPUs*nodes {
-			return never("asked for %s of %s, and it has %d (%s, %s of memory, %s)", plain.Count(r.GPUs*nodes, "GPU"), r.GPU, len(have),
+			return never("asked for %s of %s, and it has %d (%s, %s of memory, %s)", plain.Count(r.GPUs*nodes, "GPU"), r.GPU,
+				len(have),
 				plain.Count(cpus, "CPU"), plain.Size(memory<<20), models(all))
 		}
 		// CPUs and memory go with the GPUs, in equal parts.
 		n, of64 := int64(r.GPUs), int64(len(all))
-		of = size{GPU: named(p.o.Prices, r.GPU), GPUs: r.GPUs, MilliCPUs: cpus * 1000 * n / of64, MemoryMiB: memory * n / of64}
+		of = size{
+			GPU: named(p.o.Prices, r.GPU), GPUs: r.GPUs, MilliCPUs: cpus * 1000 * n / of64, MemoryMiB: memory * n / of64,
+		}
 	} else {
 		n := int64(r.CPUs)
 		if n > cpus {
@@ -262,7 +267,8 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 			}
 			if old && ctx.Err() == nil { // what cannot be removed keeps no one from a launch or an end
 				if err := removeTree(ctx, filepath.Join(dir, e.Name()), nil); err != nil {
-					p.o.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", filepath.Join(dir, e.Name())), slog.String("why", err.Error()))
+					p.o.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", filepath.Join(dir, e.Name())),
+						slog.String("why", err.Error()))
 				}
 			}
 		}
@@ -275,7 +281,10 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 func asked(l session.Launch) (string, error) {
 	h := l.Host
 	h.Lease, h.Every, h.Idle, h.Grace, h.Save, h.Limit, h.Node, h.GPUs = time.Time{}, 0, 0, 0, 0, 0, 0, nil
-	b, err := json.Marshal(map[string]any{"session": l.Session.ID, "nodes": l.Nodes, "type": l.Pool.Type, "zone": l.Pool.Zone, "spec": l.Spec.Hash(), "host": h})
+	b, err := json.Marshal(map[string]any{
+		"session": l.Session.ID, "nodes": l.Nodes, "type": l.Pool.Type, "zone": l.Pool.Zone, "spec": l.Spec.Hash(),
+		"host": h,
+	})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err
 }
@@ -293,7 +302,8 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 	installation := l.Tags[inventory.TagInstallation]
 	switch {
 	case l.Token == "" || l.Session.ID == "" || installation == "":
-		return nil, errors.New("launch on this machine: it needs a token, a session and the tag " + inventory.TagInstallation)
+		return nil, errors.New("launch on this machine: it needs a token, a session and the tag " +
+			inventory.TagInstallation)
 	case l.Nodes < 1 || l.Spec == nil:
 		return nil, fmt.Errorf("launch %d machines: at least 1, with what they are for", l.Nodes)
 	case len(p.o.Agent) == 0:
@@ -319,7 +329,9 @@ func (p *Provider) Launch(ctx context.Context, l session.Launch) ([]session.Mach
 	if err != nil {
 		return nil, err
 	}
-	mine := slices.DeleteFunc(slices.Clone(all), func(m *machine) bool { return m.Installation != installation || m.Token != l.Token })
+	mine := slices.DeleteFunc(slices.Clone(all), func(m *machine) bool {
+		return m.Installation != installation || m.Token != l.Token
+	})
 	begun := false
 	for _, m := range mine {
 		if m.Asked != hash {
@@ -362,7 +374,8 @@ func (p *Provider) remembered(installation, token, hash string) ([]session.Machi
 
 // record writes the folders of the machines of a launch that have none. They appear whole,
 // and all or none.
-func (p *Provider) record(ctx context.Context, l session.Launch, own *User, installation, hash string, all, mine []*machine) (_ []*machine, err error) {
+func (p *Provider) record(ctx context.Context, l session.Launch, own *User, installation, hash string, all,
+	mine []*machine) (_ []*machine, err error) {
 	of, pool, err := p.fits(ctx, l.Spec)
 	if err != nil {
 		return nil, err
@@ -375,7 +388,8 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 		return nil, err
 	}
 	if own != nil && found.Kind != Cgroup2 && found.Kind != Freezer {
-		return nil, fmt.Errorf("launch %s as %s: it takes control groups, and they cannot be used here (version 2: %s; freezer of version 1: %s): %w", l.Session.Name, own.Name,
+		return nil, fmt.Errorf("launch %s as %s: it takes control groups, and they cannot be used here (version 2: %s; "+
+			"freezer of version 1: %s): %w", l.Session.Name, own.Name,
 			found.Why[Cgroup2], found.Why[Freezer], session.ErrUnsupported)
 	}
 	p.o.Log.DebugContext(ctx, "the kind of cage is chosen", slog.String("kind", string(found.Kind)))
@@ -394,7 +408,8 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 		gpus = slices.DeleteFunc(gpus, func(g GPU) bool { return slices.Contains(m.GPUs, g.ID) })
 	}
 	if short := of.GPUs*(l.Nodes-len(mine)) - len(gpus); short > 0 {
-		return nil, fmt.Errorf("%s: %d more GPUs of %s are needed than are free: %w", p.o.Name, short, l.Spec.Resources.GPU, session.ErrCapacity)
+		return nil, fmt.Errorf("%s: %d more GPUs of %s are needed than are free: %w", p.o.Name, short, l.Spec.Resources.GPU,
+			session.ErrCapacity)
 	}
 	var written []*machine
 	defer func() {
@@ -410,9 +425,14 @@ func (p *Provider) record(ctx context.Context, l session.Launch, own *User, inst
 		if have[node] {
 			continue
 		}
-		m := &machine{record: record{ID: identify(installation, l.Token, node), Installation: installation, Session: l.Session.ID, Token: l.Token, Asked: hash,
-			Node: node, Nodes: l.Nodes, Pool: pool, Tags: l.Tags, LeaseUntil: cmpTime(l.Session.LeaseUntil, l.Host.Lease).UTC(), LaunchedAt: now,
-			Kind: found.Kind, Size: of, Agent: p.o.Agent, Helper: p.o.Helper, Limit: l.Host.EndLimit(), Limits: p.limits(of, own), User: own}}
+		m := &machine{
+			record: record{
+				ID: identify(installation, l.Token, node), Installation: installation, Session: l.Session.ID, Token: l.Token,
+				Asked: hash,
+				Node:  node, Nodes: l.Nodes, Pool: pool, Tags: l.Tags,
+				LeaseUntil: cmpTime(l.Session.LeaseUntil, l.Host.Lease).UTC(), LaunchedAt: now,
+				Kind: found.Kind, Size: of, Agent: p.o.Agent, Helper: p.o.Helper, Limit: l.Host.EndLimit(),
+				Limits: p.limits(of, own), User: own}}
 		for _, g := range gpus[:of.GPUs] {
 			m.GPUs = append(m.GPUs, g.ID)
 		}
@@ -500,7 +520,8 @@ func (p *Provider) write(ctx context.Context, m *machine, h session.Host) (err e
 			}
 		}()
 	}
-	if err := errors.Join(writeJSON(filepath.Join(tmp, recordFile), m.record), writeJSON(filepath.Join(tmp, hostFile), h)); err != nil {
+	if err := errors.Join(writeJSON(filepath.Join(tmp, recordFile), m.record),
+		writeJSON(filepath.Join(tmp, hostFile), h)); err != nil {
 		return err
 	}
 	return os.Rename(tmp, m.dir)
@@ -521,7 +542,8 @@ func (p *Provider) writeOwn(ctx context.Context, m *machine, h session.Host) err
 	if err := errors.Join(all.mkdir(m.Session), all.mkdir("work-"+m.User.Name)); err != nil {
 		return err
 	}
-	if err := errors.Join(all.below(m.Session).mkdir(controlName), all.below(m.Session).mkdir(m.ID), m.own().mkdir(HomeDir)); err != nil {
+	if err := errors.Join(all.below(m.Session).mkdir(controlName), all.below(m.Session).mkdir(m.ID),
+		m.own().mkdir(HomeDir)); err != nil {
 		return err
 	}
 	return m.own().write(ctx, hostFile, b)
@@ -532,7 +554,8 @@ func (p *Provider) writeOwn(ctx context.Context, m *machine, h session.Host) err
 func (p *Provider) forget(ctx context.Context, m *machine) error {
 	if m.User != nil {
 		if err := removeTree(ctx, m.own().path(""), m.User); err != nil {
-			p.o.Log.WarnContext(ctx, "the files of a session are left", slog.String("folder", m.own().path("")), slog.String("why", err.Error()))
+			p.o.Log.WarnContext(ctx, "the files of a session are left", slog.String("folder", m.own().path("")),
+				slog.String("why", err.Error()))
 		}
 	}
 	away := filepath.Join(p.machinesDir(), unfinished+"old-"+m.ID)
@@ -546,250 +569,4 @@ func (p *Provider) forget(ctx context.Context, m *machine) error {
 		p.o.Log.WarnContext(ctx, "an old folder is left", slog.String("folder", away), slog.String("why", err.Error()))
 	}
 	return nil
-}
-
-// Find implements session.Launcher. A machine is found until nothing of it runs any more.
-func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]session.Found, error) {
-	all, err := p.machines()
-	if err != nil {
-		return nil, err
-	}
-	var out []session.Found
-	for _, m := range all {
-		if m.Installation != installation || sessionID != "" && m.Session != sessionID {
-			continue
-		}
-		s, err := m.look()
-		if err != nil {
-			return nil, err
-		}
-		if s.State != "" {
-			out = append(out, session.Found{Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil, Owner: p.o.Tags.Owner(m.Tags),
-				Unstarted: s.State == inventory.StatePending && !s.Watcher.Alive()})
-		}
-	}
-	return out, nil
-}
-
-// End implements session.Launcher. The agent is told to end and has its grace; then it is
-// killed, and all of its cage with it.
-func (p *Provider) End(ctx context.Context, sessionID string, ids []string) error {
-	unlock, err := p.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	all, err := p.machines()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, id := range ids {
-		i := slices.IndexFunc(all, func(m *machine) bool { return m.ID == id })
-		switch {
-		case i < 0: // it is gone
-		case all[i].Session != sessionID:
-			errs = append(errs, fmt.Errorf("end %s: it is a machine of another session", id))
-		default:
-			if err := p.end(ctx, all[i]); err != nil {
-				errs = append(errs, fmt.Errorf("end %s: %w", id, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Leftovers implements session.Launcher: folders and control groups.
-func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string) ([]string, error) {
-	unlock, err := p.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	all, err := p.machines()
-	if err != nil {
-		return nil, err
-	}
-	mine := slices.DeleteFunc(all, func(m *machine) bool { return m.Installation != installation || m.Session != sessionID })
-	var left []string
-	for _, m := range mine {
-		if s, err := m.look(); err != nil {
-			return nil, err
-		} else if s.State != "" {
-			left = append(left, "machine "+m.ID)
-		}
-	}
-	if len(left) > 0 {
-		return left, nil
-	}
-	for _, m := range mine {
-		if err := p.remember(m, mine); err != nil && ctx.Err() == nil {
-			p.o.Log.DebugContext(ctx, "the token is not remembered", slog.String("why", err.Error())) // a full disk must not keep its folder
-		}
-	}
-	for _, m := range mine {
-		if err := p.clear(ctx, m); err != nil {
-			left = append(left, fmt.Sprintf("folder of machine %s (%v)", m.ID, err))
-			continue
-		}
-		p.o.Log.DebugContext(ctx, "a machine is cleared away", slog.String("machine", m.ID))
-	}
-	if len(left) == 0 && sessionID != "" && sessionID == filepath.Base(sessionID) {
-		if err := os.Remove(p.orderPath(sessionID)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			left = append(left, err.Error())
-		}
-		for _, m := range mine {
-			if m.User == nil {
-				continue
-			}
-			if err := removeTree(ctx, filepath.Join(m.Own, sessionID), m.User); err != nil { // its user may still fill it
-				p.o.Log.WarnContext(ctx, "the folder of a session is left", slog.String("folder", filepath.Join(m.Own, sessionID)), slog.String("why", err.Error()))
-			}
-		}
-	}
-	return left, nil
-}
-
-// remember keeps what a token launched.
-func (p *Provider) remember(m *machine, all []*machine) error {
-	old := past{Asked: m.Asked}
-	for _, o := range all {
-		if o.Token == m.Token {
-			old.Machines = append(old.Machines, o.shown(inventory.StateDeleting))
-		}
-	}
-	return writeJSON(filepath.Join(p.endedDir(), identify(m.Installation, m.Token, 0)), old)
-}
-
-// clear removes what is left of a machine that is gone.
-func (p *Provider) clear(ctx context.Context, m *machine) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	c, err := OpenCage(m.dir)
-	if err == nil {
-		err = errors.Join(c.KillAll(ctx), c.Remove(ctx))
-	} else if errors.Is(err, ErrNoCage) {
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	if m.unsaved(ctx) {
-		return p.rescue(ctx, m)
-	}
-	return p.forget(ctx, m)
-}
-
-// HomeDir is the folder of a machine's files that its session writes.
-const HomeDir = "home"
-
-// unsaved says whether a machine has files of its session and ended with no one having said
-// that they are saved, or given up: the computer was shut down, or all was killed.
-func (m *machine) unsaved(ctx context.Context) bool {
-	if _, err := os.Lstat(m.path(rescueFile)); err == nil {
-		return m.own().hasEntries(HomeDir)
-	}
-	if asked, err := readJSON(m.path(endingFile), &ending{}); err != nil || asked {
-		return false
-	}
-	if s, known := m.said(ctx); known && s.Phase == session.HostEnding {
-		return false
-	}
-	return m.own().hasEntries(HomeDir)
-}
-
-// aside is the tree, and the name in it, of the files of a machine that are put aside.
-func (p *Provider) aside(m *machine) (tree, string) {
-	if m.User != nil {
-		return tree{base: m.Own}, "unsaved-" + m.ID
-	}
-	return tree{base: filepath.Join(p.o.Dir, "unsaved")}, m.ID
-}
-
-// rescue puts the files of a session aside that may not be saved. A person decides about
-// them; nothing removes them.
-func (p *Provider) rescue(ctx context.Context, m *machine) error {
-	to, name := p.aside(m)
-	if m.User == nil {
-		if err := os.MkdirAll(to.base, 0o700); err != nil {
-			return err
-		}
-	}
-	if err := m.own().move(HomeDir, to, name); err != nil {
-		return fmt.Errorf("put the files of session %s aside: %w", m.Session, err)
-	}
-	p.o.Log.WarnContext(ctx, "a session's machine ended without a last snapshot; its files are kept", slog.String("session", m.Session), slog.String("folder", to.path(name)))
-	return p.forget(ctx, m)
-}
-
-// Rescue implements session.Rescuer.
-func (p *Provider) Rescue(ctx context.Context, sessionID string, ids []string) (string, error) {
-	unlock, err := p.lock(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	all, err := p.machines()
-	if err != nil {
-		return "", err
-	}
-	var where []string
-	for _, m := range all {
-		if m.Session != sessionID || !slices.Contains(ids, m.ID) {
-			continue
-		}
-		if err := writeJSON(m.path(rescueFile), ending{p.o.Now().UTC()}); err != nil {
-			return "", err
-		}
-		to, name := p.aside(m)
-		where = append(where, to.path(name))
-	}
-	return strings.Join(where, ", "), nil
-}
-
-// charged is what an hour of all machines of sessions costs that have a price.
-func (p *Provider) charged() (money.Amount, error) {
-	all, err := p.machines()
-	if err != nil {
-		return 0, err
-	}
-	var total money.Amount
-	for _, m := range all {
-		s, err := m.look()
-		if err != nil {
-			return 0, err
-		}
-		hour, unpriced := p.rates.hour(m.Size.resource())
-		if s.State == "" || unpriced != nil {
-			continue
-		}
-		if total, err = total.Add(hour); err != nil {
-			return 0, err
-		}
-	}
-	return total, nil
-}
-
-// rate is what an hour of a machine costs.
-func (p *Provider) rate(m *machine) inventory.Meter {
-	return p.rates.meter(CloudName, m.Size.resource())
-}
-
-// newTariff reads rates, with GPUs by the names that the book has for them. A mistake is a
-// *FieldError.
-func newTariff(book *price.Book, r Rates) (tariff, error) {
-	rates, err := r.parse()
-	if err != nil {
-		return tariff{}, fmt.Errorf("rates%w", err)
-	}
-	known := make(map[string]money.Amount, len(rates.gpu))
-	for name, v := range rates.gpu {
-		own := canonical(book, name)
-		if other, twice := known[own]; twice && other != v {
-			return tariff{}, fmt.Errorf("rates%w", &FieldError{Field: ".gpu_hour", Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", own, min(v, other), max(v, other))})
-		}
-		known[own] = v
-	}
-	rates.gpu = known
-	return rates, nil
 }

@@ -23,8 +23,10 @@ type tariff struct {
 // meter is what a machine of a cloud is charged for: its hours, at what an hour of all that it has
 // costs.
 func (r tariff) meter(cloud string, size inventory.Size) inventory.Meter {
-	m := inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Cloud: cloud, Service: price.Compute, Unit: "hour",
-		Quantity: money.HoursPerMonth, Per: 1, Price: &inventory.Price{Source: r.source, AsOf: r.asOf}, Estimate: "at the configured rates"}
+	m := inventory.Meter{
+		Name: "compute", Category: inventory.CategoryCompute, Cloud: cloud, Service: price.Compute, Unit: "hour",
+		Quantity: money.HoursPerMonth, Per: 1, Price: &inventory.Price{Source: r.source, AsOf: r.asOf},
+		Estimate: "at the configured rates"}
 	hour, err := r.hour(size)
 	if err == nil {
 		m.Price.Rate, err = hour.Rate()
@@ -53,7 +55,9 @@ func (r tariff) hour(size inventory.Size) (money.Amount, error) {
 		rate inventory.Fact[money.Amount]
 		n, d int64
 		what string
-	}{{r.vcpu, size.MilliCPUs.Or(0), 1000, "a CPU-hour"}, {r.memory, size.MemoryMiB.Or(0), 1024, "a GiB-hour of memory"}} {
+	}{
+		{r.vcpu, size.MilliCPUs.Or(0), 1000, "a CPU-hour"}, {r.memory, size.MemoryMiB.Or(0), 1024, "a GiB-hour of memory"},
+	} {
 		rate, known := part.rate.Get()
 		if !known && gpus > 0 {
 			continue

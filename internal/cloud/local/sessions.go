@@ -27,7 +27,10 @@ func (p *Provider) List(ctx context.Context, q round.Query) (*round.Observation,
 			return nil, fmt.Errorf("read %s again: it is no machine of a session on %s", ref, p.Account())
 		}
 	}
-	obs := &round.Observation{Cloud: CloudName, Accounts: []string{p.Account()}, Regions: []string{Site}, Unread: map[string]bool{}, CommitmentsKnown: true}
+	obs := &round.Observation{
+		Cloud: CloudName, Accounts: []string{p.Account()}, Regions: []string{Site}, Unread: map[string]bool{},
+		CommitmentsKnown: true,
+	}
 	all, err := p.machines()
 	if err != nil {
 		return nil, err
@@ -45,7 +48,9 @@ func (p *Provider) List(ctx context.Context, q round.Query) (*round.Observation,
 			return nil, err
 		}
 		if err := p.o.Tags.Apply(r); err != nil {
-			obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept until the tag is corrected"})
+			obs.BlindSpots = append(obs.BlindSpots, inventory.BlindSpot{
+				What: "tag of " + r.ID, Why: err.Error(), Effect: "the machine is kept until the tag is corrected",
+			})
 		}
 		if s.State == "" {
 			if at := s.Ended.At.UTC(); !at.IsZero() && !at.After(q.Now) {
@@ -73,9 +78,14 @@ func (p *Provider) resource(m *machine) *inventory.Resource {
 		tags[inventory.TagLease] = until
 	}
 	r := &inventory.Resource{
-		ID: m.ID, Name: tags["Name"], Kind: inventory.KindInstance, Cloud: CloudName, Account: p.Account(), Region: Site, Type: m.Pool.Type,
-		CreatedAt: m.LaunchedAt.UTC(), StateSince: m.LaunchedAt.UTC(), Tags: tags, Size: m.Size.resource(), Incarnation: m.ID,
-		Detail: &inventory.Instance{Market: inventory.OnDemand, Platform: "linux", TerminationProtected: inventory.Known(false), SpotOnce: inventory.Known(false)},
+		ID: m.ID, Name: tags["Name"], Kind: inventory.KindInstance, Cloud: CloudName, Account: p.Account(), Region: Site,
+		Type:      m.Pool.Type,
+		CreatedAt: m.LaunchedAt.UTC(), StateSince: m.LaunchedAt.UTC(), Tags: tags, Size: m.Size.resource(),
+		Incarnation: m.ID,
+		Detail: &inventory.Instance{
+			Market: inventory.OnDemand, Platform: "linux", TerminationProtected: inventory.Known(false),
+			SpotOnce: inventory.Known(false),
+		},
 	}
 	r.Meters = []inventory.Meter{p.rate(m)}
 	return r
@@ -131,7 +141,8 @@ func (a *Actions) of(ref inventory.Ref, identity string) (*machine, stand, error
 // Plan implements action.Cloud.
 func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	if do.Verb != policy.Terminate || r.Kind != inventory.KindInstance {
-		return nil, refusal("no-such-verb", "%s is not done to a machine of a session on this computer; terminate is", do.Verb)
+		return nil, refusal("no-such-verb", "%s is not done to a machine of a session on this computer; terminate is",
+			do.Verb)
 	}
 	m, _, err := a.of(r.Ref(), action.Identity(r))
 	if err != nil {
@@ -152,7 +163,8 @@ type callMark struct {
 // Do implements action.Cloud.
 func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err error) {
 	if t.Step.Key == "" || t.Step.Name != stepEnd {
-		return "", fmt.Errorf("%s %s: it is no step of a machine of a session, or has no key to find it again by", t.Step.Name, t.Ref)
+		return "", fmt.Errorf("%s %s: it is no step of a machine of a session, or has no key to find it again by",
+			t.Step.Name, t.Ref)
 	}
 	if err := ctx.Err(); err != nil {
 		return "", err

@@ -25,7 +25,10 @@ import (
 // priced is a machine with rates: 4 L4 of $0.50, 8 CPUs of $0.02, 64 GiB of $0.005 an hour.
 func priced(o *ProviderOptions) {
 	o.Machines = Machines{{Name: testName, GPU: "L4", GPUs: 4, VCPUs: 8, MemoryGiB: 64}}
-	o.Rates = Rates{GPUHour: map[string]string{"L4": "0.50"}, VCPUHour: "0.02", MemoryGiBHour: "0.005", Source: "finance", AsOf: "2026-01-01"}
+	o.Rates = Rates{
+		GPUHour: map[string]string{"L4": "0.50"}, VCPUHour: "0.02", MemoryGiBHour: "0.005", Source: "finance",
+		AsOf: "2026-01-01",
+	}
 	o.GPUs = []Listed{{"L4", 4}}
 }
 
@@ -38,7 +41,9 @@ func TestPools(t *testing.T) {
 	spot := l4(1, 1)
 	spot.Capacity = spec.Spot
 	typed := &spec.Spec{Resources: spec.Resources{InstanceType: "g6.2xlarge", Nodes: 1}}
-	driver := noHardware{[]GPU{{ID: "GPU-a", Model: "NVIDIA A100-SXM4-80GB"}, {ID: "GPU-b", Model: "NVIDIA A100-SXM4-80GB"}}}
+	driver := noHardware{
+		[]GPU{{ID: "GPU-a", Model: "NVIDIA A100-SXM4-80GB"}, {ID: "GPU-b", Model: "NVIDIA A100-SXM4-80GB"}},
+	}
 	a100 := &spec.Spec{Resources: spec.Resources{GPU: "A100-80GB", GPUs: 1, Nodes: 1}}
 	for _, tc := range []struct {
 		name   string
@@ -49,23 +54,32 @@ func TestPools(t *testing.T) {
 		never  bool
 	}{
 		// 0.50 + 2 × 0.02 + 16 × 0.005
-		{name: "a GPU with its part of the CPUs and memory", spec: l4(1, 1), change: priced, pool: "1xL4 in lab-1", rate: "0.62"},
+		{
+			name: "a GPU with its part of the CPUs and memory", spec: l4(1, 1), change: priced, pool: "1xL4 in lab-1",
+			rate: "0.62",
+		},
 		{name: "all GPUs", spec: l4(4, 1), change: priced, pool: "4xL4 in lab-1", rate: "2.48"},
 		{name: "some CPUs", spec: cpus(2), change: priced, pool: "2xCPU in lab-1", rate: "0.12"},
 		{name: "all CPUs", spec: cpus(0), change: priced, pool: "8xCPU in lab-1", rate: "0.48"},
-		{name: "no rates", spec: l4(1, 1), change: func(o *ProviderOptions) { o.GPUs = []Listed{{"L4", 1}} }, pool: "1xL4 in lab-1"},
+		{name: "no rates", spec: l4(1, 1), change: func(o *ProviderOptions) {
+			o.GPUs = []Listed{{"L4", 1}}
+		}, pool: "1xL4 in lab-1"},
 		{name: "a rate of another GPU", spec: l4(1, 1), pool: "1xL4 in lab-1", change: func(o *ProviderOptions) {
 			priced(o)
 			o.Rates.GPUHour = map[string]string{"H100": "2"}
 		}},
-		{name: "a price of GPUs alone prices no CPUs", spec: cpus(2), pool: "2xCPU in lab-1", change: func(o *ProviderOptions) {
-			priced(o)
-			o.Rates.VCPUHour, o.Rates.MemoryGiBHour = "", ""
-		}},
-		{name: "the driver's name", spec: a100, pool: "1xA100-80GB in lab-1", rate: "1.50", change: func(o *ProviderOptions) {
-			o.Hardware, o.Prices = driver, book
-			o.Rates = Rates{GPUHour: map[string]string{"A100-80GB": "1.5"}, Source: "finance", AsOf: "2026-01-01"}
-		}},
+		{
+			name: "a price of GPUs alone prices no CPUs", spec: cpus(2), pool: "2xCPU in lab-1",
+			change: func(o *ProviderOptions) {
+				priced(o)
+				o.Rates.VCPUHour, o.Rates.MemoryGiBHour = "", ""
+			}},
+		{
+			name: "the driver's name", spec: a100, pool: "1xA100-80GB in lab-1", rate: "1.50",
+			change: func(o *ProviderOptions) {
+				o.Hardware, o.Prices = driver, book
+				o.Rates = Rates{GPUHour: map[string]string{"A100-80GB": "1.5"}, Source: "finance", AsOf: "2026-01-01"}
+			}},
 		{name: "more GPUs than there are", spec: l4(5, 1), change: priced, never: true},
 		{name: "more GPUs on all nodes than there are", spec: l4(2, 3), change: priced, never: true},
 		{name: "another GPU", spec: a100, change: priced, never: true},
@@ -93,7 +107,13 @@ func TestPools(t *testing.T) {
 
 // GPUs that a process uses which is no session's are not given; nor is one given twice.
 func TestGPUsInUse(t *testing.T) {
-	hardware := noHardware{[]GPU{{ID: "GPU-a", Model: "L4", Device: &Device{195, 0}}, {ID: "GPU-b", Model: "L4", Users: []int{1}, Device: &Device{195, 1}}, {ID: "GPU-c", Model: "L4", Device: &Device{195, 2}}}}
+	hardware := noHardware{
+		[]GPU{
+			{ID: "GPU-a", Model: "L4", Device: &Device{195, 0}},
+			{ID: "GPU-b", Model: "L4", Users: []int{1}, Device: &Device{195, 1}},
+			{ID: "GPU-c", Model: "L4", Device: &Device{195, 2}},
+		},
+	}
 	w := newWorld(t, func(o *ProviderOptions) { o.Hardware = hardware })
 	var ids []string
 	for _, want := range []string{"GPU-a", "GPU-c"} {
@@ -106,7 +126,10 @@ func TestGPUsInUse(t *testing.T) {
 			t.Errorf("it has %v and is denied %v (%v), want %s", m.GPUs, m.Deny, err, want)
 		}
 		_, seen, _ := strings.Cut(l.Host.Setup, "> ")
-		eventually(t, "the session sees its GPU alone", func() bool { b, _ := os.ReadFile(seen); return string(b) == want+"\n" })
+		eventually(t, "the session sees its GPU alone", func() bool {
+			b, _ := os.ReadFile(seen)
+			return string(b) == want+"\n"
+		})
 		ids = append(ids, machines[0].ID)
 	}
 	if machines, err := w.p.Launch(t.Context(), launch(l4(1, 1))); !errors.Is(err, session.ErrCapacity) {
@@ -115,14 +138,19 @@ func TestGPUsInUse(t *testing.T) {
 	seen := filepath.Join(t.TempDir(), "seen")
 	l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = `echo "[$CUDA_VISIBLE_DEVICES]" > ` + seen })
 	w.start(l)
-	eventually(t, "a session without GPUs sees none", func() bool { b, _ := os.ReadFile(seen); return string(b) == "[]\n" })
+	eventually(t, "a session without GPUs sees none", func() bool {
+		b, _ := os.ReadFile(seen)
+		return string(b) == "[]\n"
+	})
 	notes, err := w.p.Notes(l.Session.ID)
 	all, listed := w.p.machines()
 	i := slices.IndexFunc(all, func(m *machine) bool { return m.Session == l.Session.ID })
 	if listed != nil || i < 0 {
 		t.Fatalf("machines: %v, %v", all, listed)
 	}
-	advisory := slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "node 0: the choice of GPUs") })
+	advisory := slices.ContainsFunc(notes, func(n string) bool {
+		return strings.HasPrefix(n, "node 0: the choice of GPUs")
+	})
 	if c, opened := OpenCage(all[i].dir); err != nil || opened != nil || advisory == c.file.Enforced {
 		t.Errorf("notes: %q, %v, %v", notes, err, opened)
 	}
@@ -139,10 +167,14 @@ func TestSessionsAreListed(t *testing.T) {
 	now := time.Now().UTC().Add(time.Second)
 	var holds []inventory.Ref
 	for _, m := range machines {
-		holds = append(holds, inventory.Ref{Cloud: CloudName, Account: testName, Region: Site, Kind: inventory.KindInstance, ID: m.ID})
+		holds = append(holds, inventory.Ref{
+			Cloud: CloudName, Account: testName, Region: Site, Kind: inventory.KindInstance, ID: m.ID,
+		})
 	}
 	cloudtest.Run(t, cloudtest.Case{
-		New: func(testing.TB) cloudtest.Cloud { return w.open(priced) }, Query: round.Query{Now: now}, Tags: inventory.DefaultTagMapping(),
+		New: func(testing.TB) cloudtest.Cloud {
+			return w.open(priced)
+		}, Query: round.Query{Now: now}, Tags: inventory.DefaultTagMapping(),
 		Holds: holds, Kinds: []inventory.Kind{inventory.KindInstance},
 	})
 	obs, err := w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{holds[0]: true}})
@@ -150,11 +182,14 @@ func TestSessionsAreListed(t *testing.T) {
 		t.Fatalf("%+v, %v", obs, err)
 	}
 	r := obs.Resources[0]
-	if r.State != inventory.StateRunning || !r.Managed || r.Lifetime != inventory.Ephemeral || r.Owner.Team != "vision" || !r.LeaseUntil.Equal(b.Session.LeaseUntil) || r.Name != "demo" ||
-		r.Type != "1xCPU" || r.Size.MilliCPUs.Or(0) != 1000 || len(r.Meters) != 1 || r.Meters[0].Unpriced != "" || r.Meters[0].Price.Rate.String() != "0.06" {
+	if r.State != inventory.StateRunning || !r.Managed || r.Lifetime != inventory.Ephemeral || r.Owner.Team != "vision" ||
+		!r.LeaseUntil.Equal(b.Session.LeaseUntil) || r.Name != "demo" ||
+		r.Type != "1xCPU" || r.Size.MilliCPUs.Or(0) != 1000 || len(r.Meters) != 1 || r.Meters[0].Unpriced != "" ||
+		r.Meters[0].Price.Rate.String() != "0.06" {
 		t.Errorf("%+v", r)
 	}
-	if _, err := w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{{Cloud: "aws"}: true}}); err == nil {
+	if _, err := w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{{Cloud: "aws"}: true}}); err ==
+		nil {
 		t.Error("a machine of another cloud is read")
 	}
 	// An extended lease is the keeper's order.
@@ -163,10 +198,12 @@ func TestSessionsAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := b.Session.LeaseUntil.Add(time.Hour)
-	if err := errors.Join(os.MkdirAll(w.p.ordersDir(), 0o700), writeJSON(w.p.orderPath(m.Session), session.Order{Session: m.Session, Lease: later})); err != nil {
+	if err := errors.Join(os.MkdirAll(w.p.ordersDir(), 0o700),
+		writeJSON(w.p.orderPath(m.Session), session.Order{Session: m.Session, Lease: later})); err != nil {
 		t.Fatal(err)
 	}
-	if obs, err = w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{holds[0]: true}}); err != nil || !obs.Resources[0].LeaseUntil.Equal(later) {
+	if obs, err = w.p.List(t.Context(), round.Query{Now: now, Only: map[inventory.Ref]bool{holds[0]: true}}); err !=
+		nil || !obs.Resources[0].LeaseUntil.Equal(later) {
 		t.Errorf("%+v, %v; want a lease until %s", obs, err, later)
 	}
 }
@@ -180,7 +217,10 @@ func TestSessionIsCharged(t *testing.T) {
 	books := &ledger.Memory{}
 	post := func() {
 		t.Helper()
-		if _, err := round.New(round.Setting{Lister: w.p, Prices: &price.Book{}, Books: ledger.Journal{Store: books}, Source: "test", Clock: time.Now, Policies: &policy.Set{}}).Round(t.Context()); err != nil {
+		if _, err := round.New(round.Setting{
+			Lister: w.p, Prices: &price.Book{}, Books: ledger.Journal{Store: books}, Source: "test", Clock: time.Now,
+			Policies: &policy.Set{},
+		}).Round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -245,7 +285,9 @@ func TestNothingIsChargedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	const whole = 2 * 248 * money.Cent // 4 × 0.50 + 8 × 0.02 + 64 × 0.005, twice
-	for i, l := range []session.Launch{{}, launch(l4(1, 1)), launch(l4(2, 1)), launch(cpu(1)), launch(cpu(1)), launch(l4(1, 1))} {
+	for i, l := range []session.Launch{
+		{}, launch(l4(1, 1)), launch(l4(2, 1)), launch(cpu(1)), launch(cpu(1)), launch(l4(1, 1)),
+	} {
 		if l.Token != "" {
 			w.start(l)
 		}
@@ -268,13 +310,16 @@ func TestLadderEndsTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(obs.Resources, func(r *inventory.Resource) bool { return r.Tags[inventory.TagSession] == l.Session.ID })
+	i := slices.IndexFunc(obs.Resources, func(r *inventory.Resource) bool {
+		return r.Tags[inventory.TagSession] == l.Session.ID
+	})
 	r := obs.Resources[i]
 	var ended []string
 	a := w.p.Actions(func(_ context.Context, session, _ string) error { ended = append(ended, session); return nil })
 	for _, verb := range []policy.Verb{policy.Stop, policy.Hibernate, policy.Delete, policy.Tag, policy.Scale} {
 		var refused *action.Refusal
-		if _, err := a.Plan(t.Context(), r, policy.Do{Verb: verb}); !errors.As(err, &refused) || refused.Rule != "no-such-verb" {
+		if _, err := a.Plan(t.Context(), r, policy.Do{Verb: verb}); !errors.As(err, &refused) ||
+			refused.Rule != "no-such-verb" {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -292,7 +337,8 @@ func TestLadderEndsTheSession(t *testing.T) {
 		}
 	}
 	expect(action.NotDone)
-	if _, err := a.Do(t.Context(), action.Task{Ref: r.Ref(), Identity: "another", Do: do, Step: steps[0]}); err == nil || len(ended) > 0 {
+	if _, err := a.Do(t.Context(), action.Task{Ref: r.Ref(), Identity: "another", Do: do, Step: steps[0]}); err == nil ||
+		len(ended) > 0 {
 		t.Errorf("another machine under the name: %v, %v", err, ended)
 	}
 	if _, err := a.Do(t.Context(), task); err != nil || !slices.Equal(ended, []string{l.Session.ID}) {
@@ -322,7 +368,10 @@ func TestUnsavedFilesAreKept(t *testing.T) {
 		phase session.Phase
 		asked bool
 		kept  bool
-	}{"all was killed": {kept: true}, "killed while it saved": {phase: session.HostSaving, kept: true}, "it had saved": {phase: session.HostEnding}, "it was released": {asked: true}} {
+	}{
+		"all was killed": {kept: true}, "killed while it saved": {phase: session.HostSaving, kept: true},
+		"it had saved": {phase: session.HostEnding}, "it was released": {asked: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			l := launch(cpu(1))
@@ -333,11 +382,13 @@ func TestUnsavedFilesAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			home := m.path(HomeDir)
-			if err := errors.Join(os.MkdirAll(home, 0o700), os.WriteFile(filepath.Join(home, "work.py"), []byte("x"), 0o600), os.MkdirAll(m.path(controlName), 0o700)); err != nil {
+			if err := errors.Join(os.MkdirAll(home, 0o700), os.WriteFile(filepath.Join(home, "work.py"), []byte("x"), 0o600),
+				os.MkdirAll(m.path(controlName), 0o700)); err != nil {
 				t.Fatal(err)
 			}
 			if tc.phase != "" {
-				if err := writeJSON(filepath.Join(m.path(controlName), "status-0.json"), session.Status{Session: m.Session, Phase: tc.phase}); err != nil {
+				if err := writeJSON(filepath.Join(m.path(controlName), "status-0.json"),
+					session.Status{Session: m.Session, Phase: tc.phase}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -374,7 +425,9 @@ func TestSMI(t *testing.T) {
 		got[1].Model != "Tesla T4" || !slices.Equal(got[1].Users, []int{4711, 4712}) || *got[1].Device != (Device{195, 1}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for name, used := range map[string]string{"another GPU": "GPU-x, 1\n", "no number": "GPU-a, [N/A]\n", "no columns": "No running processes found\n"} {
+	for name, used := range map[string]string{
+		"another GPU": "GPU-x, 1\n", "no number": "GPU-a, [N/A]\n", "no columns": "No running processes found\n",
+	} {
 		if got, err := parseSMI([]byte(listed), []byte(used), minors); err == nil {
 			t.Errorf("%s: %+v: who uses a GPU is not known, and it would be given away", name, got)
 		}

@@ -90,7 +90,7 @@ func tool(ctx context.Context, name string, args ...string) (string, error) {
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
-		c := exec.CommandContext(ctx, path, args...) //nolint:gosec // a program of the system
+		c := exec.CommandContext(ctx, path, args...)
 		c.Env, c.Dir = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/"
 		out, err := c.Output()
 		line, _, _ := strings.Cut(string(out), "\n")
@@ -214,14 +214,14 @@ func (p *Provider) sessionsDir() (string, error) {
 	if dir == "" {
 		return "", errors.New("no folder is set for sessions of other users (local.dir)")
 	}
-	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // each session's folder is its user's alone
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return "", err
 	}
 	if err := trusted(dir); err != nil {
 		return "", fmt.Errorf("the folder of sessions (local.dir): %w", err)
 	}
 	// Others have to pass, whatever the umask is.
-	return dir, os.Chmod(dir, 0o711) //nolint:gosec // as above
+	return dir, os.Chmod(dir, 0o711)
 }
 
 // Places are the folders of the documents and of the snapshots of a session that runs as another

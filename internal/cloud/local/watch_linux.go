@@ -49,14 +49,17 @@ func (p *Provider) start(ctx context.Context, m *machine) (inventory.State, erro
 		}
 		fallthrough
 	case errors.Is(err, ErrNoCage):
-		o := CageOptions{Name: m.ID, Kind: m.Kind, Visible: m.Visible, Deny: m.Deny, Helper: m.Helper, User: m.User, Limits: m.Limits}
+		o := CageOptions{
+			Name: m.ID, Kind: m.Kind, Visible: m.Visible, Deny: m.Deny, Helper: m.Helper, User: m.User, Limits: m.Limits,
+		}
 		if c, err = NewCage(ctx, m.dir, o); err != nil {
 			return "", err
 		}
 		if err := m.showCage(ctx, c); err != nil {
 			return "", err
 		}
-		p.o.Log.DebugContext(ctx, "its cage is made", slog.String("machine", m.ID), slog.String("kind", string(c.Kind())), slog.Any("limits", c.Limits()))
+		p.o.Log.DebugContext(ctx, "its cage is made", slog.String("machine", m.ID), slog.String("kind", string(c.Kind())),
+			slog.Any("limits", c.Limits()))
 	default:
 		return "", err
 	}
@@ -84,7 +87,7 @@ func (p *Provider) watch(ctx context.Context, m *machine, c *Cage) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(m.Helper[0], append(slices.Clone(m.Helper[1:]), "watch", m.dir)...) //nolint:gosec // this program
+	cmd := exec.Command(m.Helper[0], append(slices.Clone(m.Helper[1:]), "watch", m.dir)...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", allowed(os.Environ(), environment, ofUser, ofStores), log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if c != nil && c.file.Outside != "" {
@@ -149,7 +152,8 @@ func (p *Provider) end(ctx context.Context, m *machine) error {
 		return err
 	}
 	var before ending
-	if asked, err := readJSON(m.path(endingFile), &before); err == nil && asked && p.o.Now().Sub(before.At).Abs() >= 2*agentPatience {
+	if asked, err := readJSON(m.path(endingFile), &before); err == nil && asked &&
+		p.o.Now().Sub(before.At).Abs() >= 2*agentPatience {
 		p.o.Log.DebugContext(ctx, "it is ended by force", slog.String("machine", m.ID))
 		return m.force(ctx, s)
 	}
@@ -158,7 +162,8 @@ func (p *Provider) end(ctx context.Context, m *machine) error {
 		noted = writeJSON(m.path(endingFile), ending{p.o.Now().UTC()})
 	}
 	if noted != nil { // a full disk must not keep it alive
-		p.o.Log.DebugContext(ctx, "that it ends is not written down", slog.String("machine", m.ID), slog.String("why", noted.Error()))
+		p.o.Log.DebugContext(ctx, "that it ends is not written down", slog.String("machine", m.ID),
+			slog.String("why", noted.Error()))
 	}
 	p.o.Log.DebugContext(ctx, "it is to end", slog.String("machine", m.ID))
 	settling, cancel := context.WithTimeout(ctx, agentPatience)
@@ -389,7 +394,7 @@ func (m *machine) agent(ctx context.Context) (gone <-chan bool, err error) {
 	if m.User != nil { // who may not reach it by its path, and runs the watcher's program
 		program[0] = thisProgram[0]
 	}
-	cmd := exec.Command(program[0], append(program[1:], m.own().path(hostFile))...) //nolint:gosec // the configured agent
+	cmd := exec.Command(program[0], append(program[1:], m.own().path(hostFile))...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", agentEnviron(m.User, os.Environ()), os.Stdout, os.Stderr
 	if m.User != nil {
 		// What it writes is its user's, in bytes too.

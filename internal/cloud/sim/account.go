@@ -81,7 +81,9 @@ const (
 )
 
 // costCenters are the teams' cost centers.
-var costCenters = map[string]string{"vision": "ML-210", "language": "ML-220", "ranking": "ML-230", "platform": "ML-100"}
+var costCenters = map[string]string{
+	"vision": "ML-210", "language": "ML-220", "ranking": "ML-230", "platform": "ML-100",
+}
 
 // spellings are the keys each team uses: team, project, user, environment, cost
 // centre, purpose.
@@ -212,7 +214,9 @@ func (e *entry) prune(now time.Time, there map[presence]bool) {
 			e.resource.State = inventory.StateAvailable
 		}
 	case *inventory.Instance:
-		d.Disks = slices.DeleteFunc(d.Disks, func(x inventory.Disk) bool { return !there[presence{inventory.KindVolume, x.VolumeID}] })
+		d.Disks = slices.DeleteFunc(d.Disks, func(x inventory.Disk) bool {
+			return !there[presence{inventory.KindVolume, x.VolumeID}]
+		})
 		if !there[presence{inventory.KindCapacityReservation, d.CapacityReservationID}] {
 			d.CapacityReservationID = ""
 		}

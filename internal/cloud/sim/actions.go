@@ -36,7 +36,9 @@ func (c *Cloud) Actions(clock func() time.Time) *Actions {
 
 // verbs are what can be done to each kind, but for tagging, and the step that does it.
 var verbs = map[inventory.Kind]map[policy.Verb]string{
-	inventory.KindInstance:         {policy.Stop: stepStop, policy.Hibernate: stepStop, policy.Terminate: stepTerminate, policy.Scale: stepScale},
+	inventory.KindInstance: {
+		policy.Stop: stepStop, policy.Hibernate: stepStop, policy.Terminate: stepTerminate, policy.Scale: stepScale,
+	},
 	inventory.KindAutoScalingGroup: {policy.Scale: stepScale},
 	inventory.KindVolume:           {policy.Delete: stepDeleteVolume},
 	inventory.KindAddress:          {policy.Release: stepRelease},
@@ -88,7 +90,9 @@ func steps(r *inventory.Resource, step string, do policy.Do) ([]action.Step, err
 		if len(disks) == 0 || !do.SaveDisks {
 			return one(termination{DeletedDisks: disks}, struct{}{})
 		}
-		return []action.Step{{Name: stepSnapshot, Params: printed(snapshots{disks})}, {Name: step, Params: printed(termination{disks, true})}}, nil
+		return []action.Step{
+			{Name: stepSnapshot, Params: printed(snapshots{disks})}, {Name: step, Params: printed(termination{disks, true})},
+		}, nil
 	case stepDeleteVolume:
 		params := printed(snapshots{[]string{r.ID}})
 		return []action.Step{{Name: stepSnapshot, Params: params}, {Name: step, Params: params}}, nil
@@ -188,7 +192,8 @@ func mayEnd(r *inventory.Resource, d *inventory.Instance, step string, do policy
 	case step == stepStop && r.State != inventory.StateRunning:
 		return refusal("state", "machine %s is %s: only one that runs can be stopped", r.ID, r.State)
 	case step == stepStop && d.Market == inventory.Spot:
-		return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated", r.ID)
+		return refusal("spot-request", "machine %s is of a one-time spot request: it cannot be stopped, only terminated",
+			r.ID)
 	case step == stepTerminate && !do.SaveDisks && len(unsaved(r, do)) > 0:
 		return refusal("unsaved-disk", "%s would be deleted with machine %s", strings.Join(unsaved(r, do), ", "), r.ID)
 	case do.LosesInstanceStore():
@@ -198,7 +203,8 @@ func mayEnd(r *inventory.Resource, d *inventory.Instance, step string, do policy
 	case !known:
 		return refusal("unknown", "whether a %s has instance-store disks is not known", r.Type)
 	case gb > 0:
-		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops", r.ID, r.Type)
+		return refusal("unsaved-disk", "machine %s is a %s: data on its instance-store disks is lost when it stops", r.ID,
+			r.Type)
 	}
 	return nil
 }
@@ -219,7 +225,9 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	}
 	a.cloud.mu.Lock()
 	defer a.cloud.mu.Unlock()
-	if slices.ContainsFunc(a.cloud.operations, func(d operation) bool { return d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name }) {
+	if slices.ContainsFunc(a.cloud.operations, func(d operation) bool {
+		return d.Step.Key == t.Step.Key && d.Step.Name == t.Step.Name
+	}) {
 		return receiptOf(t), nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -296,7 +304,8 @@ func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 		}
 	case stepScale:
 		planned, err := w.planScale(w.find(t.Ref), t.Do)
-		if err == nil && len(parse[sizing](t.Step.Params).End) == 0 && planned[0] != (action.Step{Name: stepScale, Params: t.Step.Params, Undo: t.Step.Undo}) {
+		if err == nil && len(parse[sizing](t.Step.Params).End) == 0 &&
+			planned[0] != (action.Step{Name: stepScale, Params: t.Step.Params, Undo: t.Step.Undo}) {
 			err = refusal("changed", "%s %s has another size than when this was planned", r.Kind, r.ID)
 		}
 		return err
@@ -424,9 +433,11 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 	}
 	switch t.Step.Name {
 	case stepTerminate, stepDelete, stepDeleteVolume, stepRelease:
-		return "", refusal("irrevocable", "%s %s is gone; its data is in snapshots tagged %s", t.Ref.Kind, t.Ref.ID, actionTag)
+		return "", refusal("irrevocable", "%s %s is gone; its data is in snapshots tagged %s", t.Ref.Kind, t.Ref.ID,
+			actionTag)
 	case stepSnapshot:
-		return "", refusal("irrevocable", "the snapshots that were made are kept; delete them when they are no longer needed")
+		return "", refusal("irrevocable",
+			"the snapshots that were made are kept; delete them when they are no longer needed")
 	case stepStop:
 		if t.Ref.Kind == inventory.KindTrainingJob {
 			return "", refusal("irrevocable", "a training job that was stopped cannot go on; start another from its checkpoint")
@@ -483,7 +494,8 @@ func same(ref inventory.Ref, meant, is time.Time) error {
 	case meant.IsZero():
 		return refusal("unknown", "when %s %s was made was not known, so that it may be another one now", ref.Kind, ref.ID)
 	case !meant.Truncate(time.Second).Equal(is.Truncate(time.Second)):
-		return refusal("identity", "%s %s is another one than was meant: it dates from %s", ref.Kind, ref.ID, is.Format(time.RFC3339))
+		return refusal("identity", "%s %s is another one than was meant: it dates from %s", ref.Kind, ref.ID,
+			is.Format(time.RFC3339))
 	}
 	return nil
 }

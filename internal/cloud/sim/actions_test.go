@@ -21,18 +21,26 @@ import (
 // subjects says which of the account's resources the suite's subjects are.
 var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 	cloudtest.Machine: instance(func(r *inventory.Resource, d *inventory.Instance) bool {
-		return !d.TerminationProtected.Or(true) && r.Manager == (inventory.Manager{}) && d.Market == inventory.OnDemand && localDisks(r.Type).Or(1) == 0 &&
+		return !d.TerminationProtected.Or(true) && r.Manager == (inventory.Manager{}) && d.Market == inventory.OnDemand &&
+			localDisks(r.Type).Or(1) == 0 &&
 			len(d.Disks) == 1 && d.Disks[0].DeleteOnTermination
 	}),
-	cloudtest.Protected: instance(func(_ *inventory.Resource, d *inventory.Instance) bool { return d.TerminationProtected.Or(false) }),
-	cloudtest.Grouped:   instance(func(r *inventory.Resource, _ *inventory.Instance) bool { return r.Manager != (inventory.Manager{}) }),
+	cloudtest.Protected: instance(func(_ *inventory.Resource, d *inventory.Instance) bool {
+		return d.TerminationProtected.Or(false)
+	}),
+	cloudtest.Grouped: instance(func(r *inventory.Resource, _ *inventory.Instance) bool {
+		return r.Manager != (inventory.Manager{})
+	}),
 	cloudtest.Local: instance(func(r *inventory.Resource, d *inventory.Instance) bool {
-		return localDisks(r.Type).Or(0) > 0 && r.Manager == (inventory.Manager{}) && !d.TerminationProtected.Or(true) && d.Market == inventory.OnDemand
+		return localDisks(r.Type).Or(0) > 0 && r.Manager == (inventory.Manager{}) && !d.TerminationProtected.Or(true) &&
+			d.Market == inventory.OnDemand
 	}),
 	cloudtest.Volume: func(r *inventory.Resource) bool {
 		return of[*inventory.Volume](r) && r.State == inventory.StateAvailable
 	},
-	cloudtest.Attached: func(r *inventory.Resource) bool { return of[*inventory.Volume](r) && r.State == inventory.StateInUse },
+	cloudtest.Attached: func(r *inventory.Resource) bool {
+		return of[*inventory.Volume](r) && r.State == inventory.StateInUse
+	},
 	cloudtest.Address: func(r *inventory.Resource) bool {
 		return of[*inventory.Address](r) && r.State == inventory.StateAvailable
 	},
@@ -64,7 +72,9 @@ var subjects = map[cloudtest.Subject]func(r *inventory.Resource) bool{
 		d, ok := r.Detail.(*inventory.AutoScalingGroup)
 		return ok && d.Desired > d.Min && d.Min > 0
 	},
-	cloudtest.Member: instance(func(r *inventory.Resource, _ *inventory.Instance) bool { return r.Manager.Name == "ranker-fleet" }),
+	cloudtest.Member: instance(func(r *inventory.Resource, _ *inventory.Instance) bool {
+		return r.Manager.Name == "ranker-fleet"
+	}),
 	cloudtest.Fleet: func(r *inventory.Resource) bool {
 		d, ok := r.Detail.(*inventory.Endpoint)
 		return ok && d.Variants[0].Count > 1
@@ -152,12 +162,16 @@ func TestWhatIsDoneShows(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps[0].Key = "k"
-		if _, err := a.Do(t.Context(), action.Task{Ref: ended, Identity: r.CreatedAt.Format(time.RFC3339), Step: steps[0], Do: policy.Do{Verb: policy.Terminate, ScratchDisks: true}}); err != nil {
+		if _, err := a.Do(t.Context(), action.Task{
+			Ref: ended, Identity: r.CreatedAt.Format(time.RFC3339), Step: steps[0],
+			Do: policy.Do{Verb: policy.Terminate, ScratchDisks: true},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		break
 	}
-	if diff := cmp.Diff(before.Resources, observed(t, c, laidOut.Add(-time.Minute)).Resources, cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(before.Resources, observed(t, c, laidOut.Add(-time.Minute)).Resources,
+		cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("what was before the operation has changed:\n%s", diff)
 	}
 	for _, x := range []struct {
@@ -179,14 +193,16 @@ func TestRecheckMeasuresFinely(t *testing.T) {
 		if !subjects[cloudtest.Machine](r) {
 			continue
 		}
-		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{r.Ref()}, round.Query{Now: laidOut.Add(7 * time.Minute), Window: 3 * time.Hour})
+		o, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{r.Ref()},
+			round.Query{Now: laidOut.Add(7 * time.Minute), Window: 3 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := o.Windows[r.Ref()]
 		st := w.Machine.Stats(usage.CPUUtil)
 		if w.Step != 5*time.Minute || !w.Fresh(st, laidOut.Add(7*time.Minute)) || w.Coverage(st) < 0.9 {
-			t.Errorf("%s: a step of %s, fresh: %v, coverage %.2f", r.ID, w.Step, w.Fresh(st, laidOut.Add(7*time.Minute)), w.Coverage(st))
+			t.Errorf("%s: a step of %s, fresh: %v, coverage %.2f", r.ID, w.Step, w.Fresh(st, laidOut.Add(7*time.Minute)),
+				w.Coverage(st))
 		}
 		return
 	}
@@ -195,7 +211,9 @@ func TestRecheckMeasuresFinely(t *testing.T) {
 
 func TestRecheckOfAnotherAccountFails(t *testing.T) {
 	c := New(Options{Now: laidOut})
-	if _, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{{Cloud: "aws", Account: Account, Kind: inventory.KindVolume, ID: "vol-1"}}, round.Query{}); err == nil {
+	if _, err := cloudtest.Recheck(t.Context(), c, []inventory.Ref{
+		{Cloud: "aws", Account: Account, Kind: inventory.KindVolume, ID: "vol-1"},
+	}, round.Query{}); err == nil {
 		t.Error("a resource of another cloud was looked for here and not found")
 	}
 }

@@ -22,18 +22,21 @@ func (a *account) backbone() {
 		{"retrieval-vectors", "r6g.large.search", east, "opensearch", fatima.production(), 3, 400, false},
 	} {
 		a.add(inventory.Resource{
-			ID: x.name, Name: x.name + "-db", Kind: inventory.KindDatabase, Region: x.region, Type: x.class, State: inventory.StateRunning,
+			ID: x.name, Name: x.name + "-db", Kind: inventory.KindDatabase, Region: x.region, Type: x.class,
+			State:     inventory.StateRunning,
 			CreatedAt: a.ago(days(390)),
 			Detail: &inventory.Database{
 				Engine: x.engine, Count: x.count, MultiAZ: x.multiAZ, StorageGiB: x.storage, StorageType: "gp3"},
 		}, "", 0, x.owner.as("data"), honest("in use"))
 	}
 	for i, name := range []string{
-		"wandb-token", "huggingface-token", "feature-store-password", "mlflow-password", "label-studio-key", "slack-webhook", "registry-mirror",
+		"wandb-token", "huggingface-token", "feature-store-password", "mlflow-password", "label-studio-key", "slack-webhook",
+		"registry-mirror",
 	} {
 		a.add(inventory.Resource{
-			ID: "ml/" + name, Name: name, Kind: inventory.KindSecret, Region: east, State: inventory.StateAvailable, CreatedAt: a.ago(days(200)),
-			Detail: &inventory.Secret{LastAccessed: inventory.Known(a.ago(days(float64(i)*3 + 0.5)))},
+			ID: "ml/" + name, Name: name, Kind: inventory.KindSecret, Region: east, State: inventory.StateAvailable,
+			CreatedAt: a.ago(days(200)),
+			Detail:    &inventory.Secret{LastAccessed: inventory.Known(a.ago(days(float64(i)*3 + 0.5)))},
 		}, "", 0, ops.production(), honest("in use"))
 	}
 }

@@ -104,9 +104,12 @@ func (a *account) buckets() {
 		},
 		{
 			name: "acme-ranking-features", region: ireland, owner: goran.production().as("data"), age: 510,
-			folders:   []folder{{"daily", 19 * tib, 160_000, 2000, 0, 400, "STANDARD"}, {"archive", 24 * tib, 52_000, 0, 91, 500, "GLACIER"}},
-			lifecycle: kept(0, change.Transition{Days: 30, Class: "STANDARD_IA"}, change.Transition{Days: 90, Class: "GLACIER"}),
-			planted:   honest("a bucket that is looked after"),
+			folders: []folder{
+				{"daily", 19 * tib, 160_000, 2000, 0, 400, "STANDARD"}, {"archive", 24 * tib, 52_000, 0, 91, 500, "GLACIER"},
+			},
+			lifecycle: kept(0, change.Transition{Days: 30, Class: "STANDARD_IA"},
+				change.Transition{Days: 90, Class: "GLACIER"}),
+			planted: honest("a bucket that is looked after"),
 		},
 		{
 			name: "acme-model-artifacts", region: east, owner: ops.production().as("artifacts"), age: 690, versioned: true,
@@ -123,7 +126,9 @@ func (a *account) buckets() {
 		},
 		{
 			name: "nmt-scratch", region: west, owner: owner{care: careless}, age: 470,
-			folders: []folder{{"corpora", 6 * tib, 71_000, 800, 160, 460, "STANDARD"}, {"dumps", 2 * tib, 900, 0, 230, 430, "STANDARD"}},
+			folders: []folder{
+				{"corpora", 6 * tib, 71_000, 800, 160, 460, "STANDARD"}, {"dumps", 2 * tib, 900, 0, 230, 430, "STANDARD"},
+			},
 			planted: waste("unowned, and not read for half a year", "bucket-no-lifecycle"),
 		},
 	} {
@@ -176,8 +181,11 @@ func (a *account) prefix(f folder) inventory.Prefix {
 		}
 	}
 	return inventory.Prefix{
-		Name: f.name + "/", Listing: inventory.Listing{Stored: inventory.Stored{Bytes: f.bytes, Objects: f.objects}, Complete: true},
-		Small: small, Older: older, Newest: a.ago(days(f.newest) + 25*time.Minute), Oldest: a.ago(days(f.oldest)), Class: f.class,
+		Name: f.name + "/", Listing: inventory.Listing{
+			Stored: inventory.Stored{Bytes: f.bytes, Objects: f.objects}, Complete: true,
+		},
+		Small: small, Older: older, Newest: a.ago(days(f.newest) + 25*time.Minute), Oldest: a.ago(days(f.oldest)),
+		Class: f.class,
 	}
 }
 
@@ -220,11 +228,14 @@ func (a *account) registries() {
 			document = keepsTen
 		}
 		a.add(inventory.Resource{
-			ID: x.name, Name: x.name, Kind: inventory.KindRepository, Region: x.region, State: inventory.StateAvailable, CreatedAt: a.ago(days(500)),
+			ID: x.name, Name: x.name, Kind: inventory.KindRepository, Region: x.region, State: inventory.StateAvailable,
+			CreatedAt: a.ago(days(500)),
 			Detail: &inventory.Repository{
-				Images: x.images, UntaggedImages: x.untagged, UnpulledImages: x.unpulled, LifecyclePolicy: inventory.Known(x.policy),
+				Images: x.images, UntaggedImages: x.untagged, UnpulledImages: x.unpulled,
+				LifecyclePolicy:   inventory.Known(x.policy),
 				LifecycleDocument: inventory.Known(document), UntaggedDigests: digests(x.name, x.untagged),
-				Bytes: inventory.Known(x.bytes), UntaggedBytes: inventory.Known(x.untaggedGiB * gib), UnpulledBytes: inventory.Known(x.unpulledGB * gib),
+				Bytes: inventory.Known(x.bytes), UntaggedBytes: inventory.Known(x.untaggedGiB * gib),
+				UnpulledBytes: inventory.Known(x.unpulledGB * gib),
 			},
 		}, "", 0, x.owner, x.planted)
 	}
@@ -235,8 +246,14 @@ func (a *account) registries() {
 		owner        owner
 		planted      Planted
 	}{
-		{"/aws/sagemaker/TrainingJobs", east, 412, 0, ops, waste("training logs kept without expiry", "log-group-no-retention")},
-		{"/aws/sagemaker/Endpoints/feed-ranker", east, 230, 0, goran, waste("request logs kept without expiry", "log-group-no-retention")},
+		{
+			"/aws/sagemaker/TrainingJobs", east, 412, 0, ops,
+			waste("training logs kept without expiry", "log-group-no-retention"),
+		},
+		{
+			"/aws/sagemaker/Endpoints/feed-ranker", east, 230, 0, goran,
+			waste("request logs kept without expiry", "log-group-no-retention"),
+		},
 		{"/ml/nmt/trainer", west, 96, 0, emeka, waste("logs of training kept without expiry", "log-group-no-retention")},
 		{"/ml/ctr/features", ireland, 64, 90, hana, honest("kept for 90 days")},
 		{"/ml/console", east, 21, 30, ops, honest("kept for 30 days")},
@@ -244,8 +261,11 @@ func (a *account) registries() {
 		{"/ecs/rag-gateway", east, 48, 60, fatima, honest("kept for 60 days")},
 	} {
 		a.add(inventory.Resource{
-			ID: x.name, Name: x.name, Kind: inventory.KindLogGroup, Region: x.region, State: inventory.StateAvailable, CreatedAt: a.ago(days(480)),
-			Detail: &inventory.LogGroup{StoredBytes: inventory.Known(x.gib * gib), RetentionDays: inventory.Known(x.retention)},
+			ID: x.name, Name: x.name, Kind: inventory.KindLogGroup, Region: x.region, State: inventory.StateAvailable,
+			CreatedAt: a.ago(days(480)),
+			Detail: &inventory.LogGroup{
+				StoredBytes: inventory.Known(x.gib * gib), RetentionDays: inventory.Known(x.retention),
+			},
 		}, "", 0, x.owner, x.planted)
 	}
 }

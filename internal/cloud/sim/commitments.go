@@ -18,7 +18,10 @@ func (a *account) reservations() {
 		planted                   Planted
 	}{
 		{"support-serve", "g5.12xlarge", east, dmitri.production(), 70, 1, 1, honest("in use")},
-		{"retrieval-demo", "g5.2xlarge", west, fatima, 24, 3, 1, waste("reserved for a demonstration, two of three unused", "reservation-unused")},
+		{
+			"retrieval-demo", "g5.2xlarge", west, fatima, 24, 3, 1,
+			waste("reserved for a demonstration, two of three unused", "reservation-unused"),
+		},
 	} {
 		z := zone(x.region, x.name)
 		e := a.add(inventory.Resource{
@@ -47,12 +50,19 @@ func (a *account) commitments() {
 		planted           Planted
 	}{
 		{"compute-plan", "", east, inventory.ComputeSavingsPlan, 0, 6000 * millidollar, 150, honest("used in full")},
-		{"console-reserved", "m6i.large", east, inventory.ReservedInstances, 3, 181 * millidollar, 150, honest("used in full")},
-		{"sync-reserved", "g4dn.2xlarge", west, inventory.ReservedInstances, 3, 1422 * millidollar, 220, waste("three reserved, one runs", "commitment-unused")},
+		{
+			"console-reserved", "m6i.large", east, inventory.ReservedInstances, 3, 181 * millidollar, 150,
+			honest("used in full"),
+		},
+		{
+			"sync-reserved", "g4dn.2xlarge", west, inventory.ReservedInstances, 3, 1422 * millidollar, 220,
+			waste("three reserved, one runs", "commitment-unused"),
+		},
 	} {
 		starts := a.ago(days(x.age)).Truncate(time.Hour)
 		d := &inventory.Commitment{
-			CommitmentType: x.kind, Count: x.count, Hourly: inventory.Known(x.hourly), StartsAt: starts, EndsAt: starts.AddDate(1, 0, 0),
+			CommitmentType: x.kind, Count: x.count, Hourly: inventory.Known(x.hourly), StartsAt: starts,
+			EndsAt: starts.AddDate(1, 0, 0),
 		}
 		if x.kind == inventory.ReservedInstances {
 			d.Platform = inventory.LinuxPlatform
@@ -60,7 +70,8 @@ func (a *account) commitments() {
 		k := newKey(a.seed, "commitment/"+x.name)
 		h := k.hex(32)
 		a.add(inventory.Resource{
-			ID: h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:32], Name: x.name, Kind: inventory.KindCommitment,
+			ID: h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:32], Name: x.name,
+			Kind:   inventory.KindCommitment,
 			Region: x.region, Type: x.machineType, State: inventory.StateRunning, CreatedAt: starts, Detail: d,
 		}, "", 0, ops.production(), x.planted)
 	}

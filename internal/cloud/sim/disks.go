@@ -53,14 +53,26 @@ func (a *account) images() {
 		{"llm-serve-v23", east, 160, 101, 40, fatima, inventory.StateAvailable, honest("in use")},
 		{"ctr-v17", ireland, 150, 62, 1.2, hana, inventory.StateAvailable, honest("in use")},
 		{"ranker-v31", east, 140, 45, 9, goran, inventory.StateAvailable, honest("in use by a group")},
-		{"ml-train-v33", east, 180, 290, 214, ops, inventory.StateAvailable, waste("not launched for seven months", "image-unused")},
-		{"ml-train-v29", east, 180, 410, 331, ops, inventory.StateAvailable, waste("not launched for eleven months", "image-unused")},
-		{"pose-rig", west, 300, 380, 260, chloe, inventory.StateAvailable, waste("not launched for eight months", "image-unused")},
+		{
+			"ml-train-v33", east, 180, 290, 214, ops, inventory.StateAvailable,
+			waste("not launched for seven months", "image-unused"),
+		},
+		{
+			"ml-train-v29", east, 180, 410, 331, ops, inventory.StateAvailable,
+			waste("not launched for eleven months", "image-unused"),
+		},
+		{
+			"pose-rig", west, 300, 380, 260, chloe, inventory.StateAvailable,
+			waste("not launched for eight months", "image-unused"),
+		},
 		{"audit-2025", east, 120, 420, 350, ops, inventory.StateDisabled, honest("disabled and kept for an audit")},
 	} {
-		detail := &inventory.Image{LastLaunched: inventory.Known(a.ago(days(x.launched))), Launchers: inventory.Known([]string{})}
+		detail := &inventory.Image{
+			LastLaunched: inventory.Known(a.ago(days(x.launched))), Launchers: inventory.Known([]string{}),
+		}
 		e := a.add(inventory.Resource{
-			Name: x.name, Kind: inventory.KindImage, Region: x.region, State: x.state, CreatedAt: a.ago(days(x.age)), Detail: detail,
+			Name: x.name, Kind: inventory.KindImage, Region: x.region, State: x.state, CreatedAt: a.ago(days(x.age)),
+			Detail: detail,
 		}, "ami-", 17, x.owner, x.planted)
 		s := a.snapshot(x.name+"-root", x.region, "", x.gib, x.age, x.owner, honest("an image needs it"))
 		s.resource.Detail.(*inventory.Snapshot).Images = []string{e.resource.ID}
@@ -79,8 +91,10 @@ func (a *account) snapshot(name, region, volumeID string, gib int64, age float64
 	}
 	o.purpose, o.lifetime, o.extra = "", "", nil
 	return a.add(inventory.Resource{
-		Name: name, Kind: inventory.KindSnapshot, Region: region, State: inventory.StateAvailable, CreatedAt: a.ago(days(age)),
-		Detail: &inventory.Snapshot{VolumeID: volumeID, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{}),
+		Name: name, Kind: inventory.KindSnapshot, Region: region, State: inventory.StateAvailable,
+		CreatedAt: a.ago(days(age)),
+		Detail: &inventory.Snapshot{
+			VolumeID: volumeID, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{}),
 			Locked: inventory.Known(false)},
 	}, "snap-", 18, o, p)
 }

@@ -46,7 +46,10 @@ func gp3(gib int64) disk { return disk{volumeType: "gp3", gib: gib, iops: 3000, 
 
 // gp2 is a volume of the older type, which costs more and gives less.
 func gp2(gib int64) disk {
-	return disk{volumeType: "gp2", gib: gib, iops: min(max(3*gib, 100), 16000), rules: []string{"volume-gp2"}, note: "gp2 in use: gp3 is cheaper"}
+	return disk{
+		volumeType: "gp2", gib: gib, iops: min(max(3*gib, 100), 16000), rules: []string{"volume-gp2"},
+		note: "gp2 in use: gp3 is cheaper",
+	}
 }
 
 // launch adds a machine with its disks.

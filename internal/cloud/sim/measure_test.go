@@ -24,7 +24,8 @@ type taker func(gpu string, s usage.Signal, p usage.Point)
 
 func (f taker) Add(gpu string, s usage.Signal, p usage.Point) bool { f(gpu, s, p); return true }
 
-func measured(t *testing.T, c *Cloud, o *round.Observation, iv usage.Interval) (points, map[inventory.Ref]usage.Opened) {
+func measured(t *testing.T, c *Cloud, o *round.Observation, iv usage.Interval) (points,
+	map[inventory.Ref]usage.Opened) {
 	t.Helper()
 	out, opened := points{}, map[inventory.Ref]usage.Opened{}
 	_, err := c.Measure(t.Context(), o.Resources, iv, func(r *inventory.Resource, as usage.Opened) usage.Sink {
@@ -88,7 +89,8 @@ func TestStepsAgree(t *testing.T) {
 				most = mean
 			}
 			if every != 60 || off(mean, want.Mean) || off(most, want.Max) {
-				t.Fatalf("%s %s %s at %s: %d minutes come to %g, %g, the hour is %+v", m.ref, m.gpu, m.signal, at, every, mean, most, want)
+				t.Fatalf("%s %s %s at %s: %d minutes come to %g, %g, the hour is %+v", m.ref, m.gpu, m.signal, at, every, mean,
+					most, want)
 			}
 		}
 	}
@@ -112,7 +114,8 @@ func TestEveryStep(t *testing.T) {
 		got, opened := measured(t, c, o, iv)
 		for m, points := range got {
 			for at := range points {
-				if own := opened[m.ref].Step; !at.Equal(at.Truncate(own)) || at.Add(own).After(iv.To) || at.Before(opened[m.ref].From) || own != max(step, own) {
+				if own := opened[m.ref].Step; !at.Equal(at.Truncate(own)) || at.Add(own).After(iv.To) ||
+					at.Before(opened[m.ref].From) || own != max(step, own) {
 					t.Fatalf("by %s, %s has a point at %s", step, m.ref, at)
 				}
 			}

@@ -20,7 +20,8 @@ func (a *account) network() {
 	} {
 		z := zone(x.region, x.name)
 		e := a.add(inventory.Resource{
-			Name: x.name, Kind: inventory.KindNATGateway, Region: x.region, Zone: z, Type: "public", State: inventory.StateAvailable,
+			Name: x.name, Kind: inventory.KindNATGateway, Region: x.region, Zone: z, Type: "public",
+			State:     inventory.StateAvailable,
 			CreatedAt: a.ago(days(x.age)),
 			Detail:    &inventory.NATGateway{Routes: inventory.Known(x.routes)},
 		}, "nat-", 18, ops.production(), x.planted)
@@ -28,7 +29,8 @@ func (a *account) network() {
 		if x.rate > 0 {
 			e.model = gateway(x.rate, 0)
 		}
-		a.address(x.name+"-address", x.region, x.age, "eipassoc-0"+e.key.hex(16), "", ops.production(), honest("a gateway's"))
+		a.address(x.name+"-address", x.region, x.age, "eipassoc-0"+e.key.hex(16), "", ops.production(),
+			honest("a gateway's"))
 	}
 	a.balancers()
 	for _, x := range []struct {
@@ -78,15 +80,21 @@ func (a *account) balancers() {
 		{"console", east, "application", ops.production(), 160, 3, 3, 5, honest("in use")},
 		{"ads-serve", ireland, "network", hana.production(), 150, 2, 2, 210, honest("in use")},
 		{"pose-demo", east, "application", chloe, 74, 0, 0, 0, waste("nothing is behind it", "load-balancer-idle")},
-		{"nmt-preview", west, "application", emeka, 220, 2, 0, 0, waste("none of what is behind it answers", "load-balancer-idle")},
+		{
+			"nmt-preview", west, "application", emeka, 220, 2, 0, 0,
+			waste("none of what is behind it answers", "load-balancer-idle"),
+		},
 		{"label-hook", east, "application", ben, 310, 1, 1, 0.0006, waste("thirty requests a day", "load-balancer-idle")},
 	} {
 		family := map[string]string{"application": "app", "network": "net"}[x.kind]
 		dimension := family + "/" + x.name + "/" + newKey(a.seed, "balancer/"+x.name).hex(16)
 		e := a.add(inventory.Resource{
 			ID: "arn:aws:elasticloadbalancing:" + x.region + ":" + Account + ":loadbalancer/" + dimension, Name: x.name + "-lb",
-			Kind: inventory.KindLoadBalancer, Region: x.region, Type: x.kind, State: inventory.StateAvailable, CreatedAt: a.ago(days(x.age)),
-			Detail: &inventory.LoadBalancer{Dimension: dimension, Targets: inventory.Known(x.targets), HealthyTargets: inventory.Known(x.healthy)},
+			Kind: inventory.KindLoadBalancer, Region: x.region, Type: x.kind, State: inventory.StateAvailable,
+			CreatedAt: a.ago(days(x.age)),
+			Detail: &inventory.LoadBalancer{
+				Dimension: dimension, Targets: inventory.Known(x.targets), HealthyTargets: inventory.Known(x.healthy),
+			},
 		}, "", 0, x.owner, x.planted)
 		if x.requests > 0 {
 			e.model, e.signals = gateway(0, x.requests), []usage.Signal{usage.Requests}

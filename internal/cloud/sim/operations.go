@@ -170,14 +170,19 @@ func (w *world) snapshot(d operation, of *entry) {
 		if own == nil {
 			own = map[string]string{}
 		}
-		maps.DeleteFunc(own, func(k, _ string) bool { return strings.HasPrefix(k, "aws:") || strings.HasPrefix(k, "curfew:") })
+		maps.DeleteFunc(own, func(k, _ string) bool {
+			return strings.HasPrefix(k, "aws:") || strings.HasPrefix(k, "curfew:")
+		})
 		own[actionTag], own[inventory.TagLifetime] = d.Step.Key, string(inventory.Persistent)
 		k := newKey(0, "snapshot/"+d.Step.Key+"/"+id)
-		w.entries = append(w.entries, &entry{key: k, planted: honest("made before something was deleted"), resource: &inventory.Resource{
-			ID: "snap-0" + k.hex(16), Name: own["Name"], Kind: inventory.KindSnapshot, Cloud: CloudName, Account: Account, Region: d.Ref.Region,
-			State: state, CreatedAt: d.at, Tags: own,
-			Detail: &inventory.Snapshot{VolumeID: id, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{}),
-				Locked: inventory.Known(false)}}})
+		w.entries = append(w.entries, &entry{
+			key: k, planted: honest("made before something was deleted"), resource: &inventory.Resource{
+				ID: "snap-0" + k.hex(16), Name: own["Name"], Kind: inventory.KindSnapshot, Cloud: CloudName, Account: Account,
+				Region: d.Ref.Region,
+				State:  state, CreatedAt: d.at, Tags: own,
+				Detail: &inventory.Snapshot{
+					VolumeID: id, VolumeSizeGiB: gib, ImagesKnown: true, Launchers: inventory.Known([]string{}),
+					Locked: inventory.Known(false)}}})
 	}
 }
 

@@ -134,7 +134,9 @@ func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, er
 			}
 		}
 		if q.Progress != nil {
-			q.Progress(round.Progress{What: region + " resources", Done: i + 1, Total: len(obs.Regions), Resources: len(obs.Resources)})
+			q.Progress(round.Progress{
+				What: region + " resources", Done: i + 1, Total: len(obs.Regions), Resources: len(obs.Resources),
+			})
 		}
 	}
 	obs.Sort()

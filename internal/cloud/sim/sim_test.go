@@ -35,9 +35,12 @@ func observe(t testing.TB, c *Cloud, q round.Query) *round.Observation {
 func TestConformance(t *testing.T) {
 	kinds := []inventory.Kind{
 		inventory.KindAddress, inventory.KindAutoScalingGroup, inventory.KindBucket, inventory.KindCapacityReservation,
-		inventory.KindCommitment, inventory.KindDatabase, inventory.KindEndpoint, inventory.KindFileSystem, inventory.KindImage,
-		inventory.KindInstance, inventory.KindLoadBalancer, inventory.KindLogGroup, inventory.KindNATGateway, inventory.KindNotebook,
-		inventory.KindRepository, inventory.KindSecret, inventory.KindSnapshot, inventory.KindTrainingJob, inventory.KindVolume,
+		inventory.KindCommitment, inventory.KindDatabase, inventory.KindEndpoint, inventory.KindFileSystem,
+		inventory.KindImage,
+		inventory.KindInstance, inventory.KindLoadBalancer, inventory.KindLogGroup, inventory.KindNATGateway,
+		inventory.KindNotebook,
+		inventory.KindRepository, inventory.KindSecret, inventory.KindSnapshot, inventory.KindTrainingJob,
+		inventory.KindVolume,
 	}
 	for _, tc := range []struct {
 		name  string
@@ -51,9 +54,18 @@ func TestConformance(t *testing.T) {
 		{name: "a fortnight before", query: round.Query{Now: now.AddDate(0, 0, -14)}},
 		{name: "three days later", query: round.Query{Now: now.AddDate(0, 0, 3)}},
 		{name: "without usage in one region", query: round.Query{Now: now}, blind: []Blindness{{Region: ireland}}},
-		{name: "without images", query: round.Query{Now: now}, blind: []Blindness{{Kind: inventory.KindImage}}, lacks: []inventory.Kind{inventory.KindImage}},
-		{name: "without commitments", query: round.Query{Now: now}, blind: []Blindness{{Kind: inventory.KindCommitment}}, lacks: []inventory.Kind{inventory.KindCommitment}},
-		{name: "without volumes", query: round.Query{Now: now}, blind: []Blindness{{Kind: inventory.KindVolume}}, lacks: []inventory.Kind{inventory.KindVolume}},
+		{
+			name: "without images", query: round.Query{Now: now}, blind: []Blindness{{Kind: inventory.KindImage}},
+			lacks: []inventory.Kind{inventory.KindImage},
+		},
+		{
+			name: "without commitments", query: round.Query{Now: now}, blind: []Blindness{{Kind: inventory.KindCommitment}},
+			lacks: []inventory.Kind{inventory.KindCommitment},
+		},
+		{
+			name: "without volumes", query: round.Query{Now: now}, blind: []Blindness{{Kind: inventory.KindVolume}},
+			lacks: []inventory.Kind{inventory.KindVolume},
+		},
 	} {
 		if slices.Contains([]string{"thirty days", "a fortnight before"}, tc.name) && os.Getenv("CURFEW_SLOW") == "" {
 			continue // make test-slow SUITE=plans
@@ -98,7 +110,8 @@ func TestShape(t *testing.T) {
 		}
 	}
 	if len(o.BlindSpots) > 0 || len(o.Unread) > 0 || !o.CommitmentsKnown {
-		t.Errorf("blind spots %v, unread %v, commitments known %v; want a clear view", o.BlindSpots, o.Unread, o.CommitmentsKnown)
+		t.Errorf("blind spots %v, unread %v, commitments known %v; want a clear view", o.BlindSpots, o.Unread,
+			o.CommitmentsKnown)
 	}
 }
 
@@ -262,7 +275,8 @@ func TestPlantedUsage(t *testing.T) {
 	})
 	t.Run("the accelerator is not measured", func(t *testing.T) {
 		for _, name := range []string{"viz-workstation", "neuron-port", "edge-export"} {
-			if w := windows[name]; len(w.GPUs) > 0 || w.Machine.Stats(usage.GPUUtil) != nil || w.Machine.Stats(usage.CPUUtil) == nil {
+			if w := windows[name]; len(w.GPUs) > 0 || w.Machine.Stats(usage.GPUUtil) != nil ||
+				w.Machine.Stats(usage.CPUUtil) == nil {
 				t.Errorf("%s: want CPU and no GPU", name)
 			}
 		}

@@ -90,7 +90,9 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 	var out usage.Measured
 	dark := map[string]bool{}
 	for _, region := range Regions() {
-		dark[region] = slices.ContainsFunc(c.options.BlindSpots, func(b Blindness) bool { return b.Kind == "" && (b.Region == "" || b.Region == region) })
+		dark[region] = slices.ContainsFunc(c.options.BlindSpots, func(b Blindness) bool {
+			return b.Kind == "" && (b.Region == "" || b.Region == region)
+		})
 		if dark[region] {
 			out.BlindSpots = append(out.BlindSpots, inventory.BlindSpot{What: "usage in " + region,
 				Why: "AccessDenied: metrics", Effect: "rules that need usage are not evaluated in " + region})
@@ -109,12 +111,17 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 
 // measure rolls up the entry's behavior over an interval, where something of it is
 // measured. A volume that is attached to nothing is measured and has no point.
-func (e *entry) measure(r *inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) {
+func (e *entry) measure(r *inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) {
 	behaves := e.model != nil || e.count != nil
-	if r.State == inventory.StateStopped || !behaves && (r.Kind != inventory.KindVolume || r.State != inventory.StateAvailable) {
+	if r.State == inventory.StateStopped || !behaves &&
+		(r.Kind != inventory.KindVolume || r.State != inventory.StateAvailable) {
 		return
 	}
-	o := usage.Opened{From: iv.From, Step: max(iv.Step, time.Second), Source: Source, Aggregated: r.Kind == inventory.KindEndpoint && e.signals != nil}
+	o := usage.Opened{
+		From: iv.From, Step: max(iv.Step, time.Second), Source: Source,
+		Aggregated: r.Kind == inventory.KindEndpoint && e.signals != nil,
+	}
 	if iv.Step <= 0 {
 		o.Step = step
 		if iv.To.Sub(iv.From) <= fineWindow {
@@ -141,7 +148,10 @@ func (e *entry) measure(r *inventory.Resource, iv usage.Interval, open func(*inv
 	if at.Before(o.From) {
 		at = at.Add(o.Step)
 	}
-	roll := roller{entry: e, sink: sink, step: o.Step, state: State{GPUs: make([]GPU, e.hardware.gpus)}, gpus: make([]gpuMeans, e.hardware.gpus)}
+	roll := roller{
+		entry: e, sink: sink, step: o.Step, state: State{GPUs: make([]GPU, e.hardware.gpus)},
+		gpus: make([]gpuMeans, e.hardware.gpus),
+	}
 	for ; !at.Add(o.Step).After(iv.To); at = at.Add(o.Step) {
 		if !e.lost(at) {
 			roll.up(at)

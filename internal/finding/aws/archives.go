@@ -27,8 +27,12 @@ func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.Medium,
 		Because:    "never expires",
 		Evidence:   []usage.Evidence{finding.Fact(s, "retention_days", "none")},
-		Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention, Arguments: change.Arguments{RetentionDays: x.Thresholds.LogRetentionDays}}, Risk: finding.Medium, Undo: finding.UndoNone,
-			Note: "deletes logs older than " + plain.Count(x.Thresholds.LogRetentionDays, "day") + "; what has expired is gone"},
+		Fix: finding.Fix{
+			Change: change.Change{
+				Verb: change.PutRetention, Arguments: change.Arguments{RetentionDays: x.Thresholds.LogRetentionDays},
+			}, Risk: finding.Medium, Undo: finding.UndoNone,
+			Note: "deletes logs older than " + plain.Count(x.Thresholds.LogRetentionDays, "day") +
+				"; what has expired is gone"},
 	}}
 	if age, known := x.Age(s); known && age < days(x.Thresholds.LogRetentionDays) {
 		d.Because = "never expires, created " + plain.Duration(age) + " ago"
@@ -69,7 +73,9 @@ func repositoryUntagged(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    plain.Count(r.UntaggedImages, "untagged image") + " of " + plain.Number(float64(r.Images), 0),
 		Evidence: []usage.Evidence{finding.Fact(s, "untagged_images", plain.Decimal(float64(r.UntaggedImages), 0)),
 			finding.Fact(s, "images", plain.Decimal(float64(r.Images), 0))},
-		Fix: finding.Fix{Change: change.Change{Verb: change.DeleteUntagged, Arguments: change.Arguments{Images: r.UntaggedDigests}}, Risk: finding.Medium, Undo: finding.UndoNone,
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.DeleteUntagged, Arguments: change.Arguments{Images: r.UntaggedDigests}},
+			Risk:   finding.Medium, Undo: finding.UndoNone,
 			Note: "images that are pulled by digest have no tag either: look for such uses first"},
 	}}
 	claimImages(x, d, s, r.UntaggedBytes, "untagged_bytes")
@@ -113,11 +119,14 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Because:    "no lifecycle policy, " + plain.Count(r.UntaggedImages, "untagged image") + " of " + plain.Number(float64(r.Images), 0),
-		Evidence: []usage.Evidence{finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", plain.Decimal(float64(r.Images), 0)),
+		Because: "no lifecycle policy, " + plain.Count(r.UntaggedImages, "untagged image") + " of " + plain.Number(
+			float64(r.Images), 0),
+		Evidence: []usage.Evidence{
+			finding.Fact(s, "lifecycle_policy", "none"), finding.Fact(s, "images", plain.Decimal(float64(r.Images), 0)),
 			finding.Fact(s, "unpulled_images", plain.Decimal(float64(r.UnpulledImages), 0))},
 		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Medium, Undo: finding.UndoNone,
-			Note: "expires untagged images " + plain.Count(untaggedDays, "day") + " after they were pushed; what has expired is gone"},
+			Note: "expires untagged images " + plain.Count(untaggedDays, "day") +
+				" after they were pushed; what has expired is gone"},
 	}}
 	if before, known := r.LifecycleDocument.Get(); known {
 		if document, changed, err := change.WithUntagged(before, untaggedDays); err == nil && changed {
@@ -125,13 +134,15 @@ func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft 
 		}
 	}
 	if r.UnpulledImages > 0 {
-		d.Fix.Note = finding.Sentence(d.Fix.Note, plain.Count(r.UnpulledImages, "tagged image")+" not pulled for 90 days stay: delete them by hand")
+		d.Fix.Note = finding.Sentence(d.Fix.Note,
+			plain.Count(r.UnpulledImages, "tagged image")+" not pulled for 90 days stay: delete them by hand")
 	}
 	if r.UntaggedImages == 0 {
 		d.Stands, d.Savings = true, finding.Saving{Known: true}
 		return d
 	}
 	claimImages(x, d, s, r.UntaggedBytes, "untagged_bytes")
-	d.Unknown = "untagged images under " + plain.Count(untaggedDays, "day") + " stay, and layers that other images share go on costing"
+	d.Unknown = "untagged images under " + plain.Count(untaggedDays, "day") +
+		" stay, and layers that other images share go on costing"
 	return d
 }

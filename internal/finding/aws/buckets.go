@@ -89,7 +89,8 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    n + ", no rule aborts them",
 		Evidence:   []usage.Evidence{finding.Fact(s, "incomplete_uploads", plain.Decimal(float64(uploads.Count), 0))},
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Low, Undo: finding.UndoNone,
-			Note: "aborts uploads " + plain.Count(x.Thresholds.MultipartDays, "day") + " after they began; merged into the rules that are there"},
+			Note: "aborts uploads " + plain.Count(x.Thresholds.MultipartDays, "day") +
+				" after they began; merged into the rules that are there"},
 	}}
 	limits := limitsOf(b)
 	if why := limits.forbids(rule); why != "" {
@@ -143,7 +144,8 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    "versioned, and noncurrent versions never expire",
 		Evidence:   []usage.Evidence{finding.Fact(s, "versioned", "true"), finding.Fact(s, "noncurrent_rule", "none")},
 		Fix: finding.Fix{Change: putLifecycle(b, rule), Risk: finding.Medium, Undo: finding.UndoNone,
-			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " after they were replaced; what has expired is gone"},
+			Note: "expires versions " + plain.Count(x.Thresholds.NoncurrentDays, "day") +
+				" after they were replaced; what has expired is gone"},
 	}}
 	limits := limitsOf(b)
 	why := limits.forbids(rule)
@@ -166,7 +168,8 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 		d.Evidence = append(d.Evidence, finding.Fact(s, "noncurrent_bytes", plain.Decimal(float64(old.Bytes), 0)),
 			finding.Fact(s, "noncurrent_versions", plain.Decimal(float64(old.Objects), 0)))
-		d.Unknown = "how old the replaced versions are is not known; those under " + plain.Count(x.Thresholds.NoncurrentDays, "day") + " stay"
+		d.Unknown = "how old the replaced versions are is not known; those under " + plain.Count(x.Thresholds.NoncurrentDays,
+			"day") + " stay"
 		locked(d, s, b)
 		protect(d, s, b)
 		if b.Locked.Bytes >= old.Bytes {

@@ -62,7 +62,9 @@ func ruleOf(does, prefix string) change.Rule {
 // colderRule moves objects to infrequent access and then to the archive.
 func colderRule(t finding.Thresholds, prefix string) change.Rule {
 	r := ruleOf("colder", prefix)
-	r.Transitions = []change.Transition{{Days: t.InfrequentDays, Class: "STANDARD_IA"}, {Days: t.ArchiveDays, Class: "GLACIER"}}
+	r.Transitions = []change.Transition{
+		{Days: t.InfrequentDays, Class: "STANDARD_IA"}, {Days: t.ArchiveDays, Class: "GLACIER"},
+	}
 	return r
 }
 

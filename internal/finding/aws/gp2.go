@@ -43,12 +43,16 @@ func volumeGP2(x *finding.Index, s *finding.Subject) *finding.Draft {
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "gp2: gp3 costs less at the same performance",
-		Fix:        finding.Fix{Change: change.Change{Verb: change.ModifyVolume}, Risk: finding.Low, Undo: finding.UndoFull, Note: gp2ToGP3Caveat},
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.ModifyVolume}, Risk: finding.Low, Undo: finding.UndoFull, Note: gp2ToGP3Caveat,
+		},
 	}}
 	iops, mibps := gp2Performance(v.SizeGiB)
 	d.Fix.Change.Arguments = gp3Arguments(iops, mibps)
-	d.Evidence = []usage.Evidence{finding.Fact(s, "type", "gp2"), finding.Fact(s, "size_gib", plain.Decimal(float64(v.SizeGiB), 0)),
-		finding.Fact(s, "gp3_extra_iops", plain.Decimal(float64(iops), 0)), finding.Fact(s, "gp3_extra_mibps", plain.Decimal(float64(mibps), 0))}
+	d.Evidence = []usage.Evidence{
+		finding.Fact(s, "type", "gp2"), finding.Fact(s, "size_gib", plain.Decimal(float64(v.SizeGiB), 0)),
+		finding.Fact(s, "gp3_extra_iops", plain.Decimal(float64(iops), 0)),
+		finding.Fact(s, "gp3_extra_mibps", plain.Decimal(float64(mibps), 0))}
 	now, unpriced := x.Cost(s, ledger.Storage)
 	after, err := gp3Cost(x, v.SizeGiB, iops, mibps, s.Region)
 	if err != nil || unpriced != "" {

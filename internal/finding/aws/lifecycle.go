@@ -127,7 +127,8 @@ func less(a, b inventory.Stored) inventory.Stored {
 // to infrequent access and then to the archive, experiments expire, checkpoints are
 // another rule's matter, small objects stay. The rules that do so come with them: one for
 // the bucket where that is asked for, else one for each prefix.
-func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix, whole bool) moves {
+func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix,
+	whole bool) moves {
 	limits := limitsOf(b)
 	var m moves
 	if whole {
@@ -290,7 +291,8 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	if m.expire.Bytes > 0 {
 		d.Fix.Risk, d.Fix.Undo = finding.Medium, finding.UndoNone
-		d.Fix.Note = finding.Sentence(d.Fix.Note, "expires experiments after "+plain.Count(x.Thresholds.ExpireDays, "day")+": what has expired is gone")
+		d.Fix.Note = finding.Sentence(d.Fix.Note, "expires experiments after "+plain.Count(x.Thresholds.ExpireDays, "day")+
+			": what has expired is gone")
 		if b.Versioned.Or(true) {
 			d.Unknown = "in a versioned bucket what expires goes on costing as a replaced version until a rule ends those"
 		}
@@ -316,7 +318,8 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 
 // unseen prices a bucket of which not all objects were seen: at least what was seen to be
 // old, at most all that rules were not seen to move, archived.
-func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves, total int64, blind bool) *finding.Draft {
+func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves, total int64,
+	blind bool) *finding.Draft {
 	d.Confidence = finding.Medium
 	keeps, unknown := d.Unknown, "how old the objects are is not known; all of them archived"
 	if blind {
@@ -330,9 +333,11 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 	most.archive.Bytes = max(0, total-m.reached-m.expire.Bytes)
 	if whole, analyzed := b.Ages.Get(); analyzed {
 		old := older(&whole, x.Thresholds.InfrequentDays).Bytes
-		most.archive.Bytes = min(most.archive.Bytes, max(old-m.expire.Bytes, m.archive.Bytes+m.infrequent.Bytes)) // the listing is newer
+		// the listing is newer
+		most.archive.Bytes = min(most.archive.Bytes, max(old-m.expire.Bytes, m.archive.Bytes+m.infrequent.Bytes))
 		unknown = "where the old objects of the bucket are is not known; all of them archived"
-		d.Evidence = append(d.Evidence, finding.Fact(s, "old_bytes", plain.Size(old)), finding.Fact(s, "old_bytes_from", b.AgesBy))
+		d.Evidence = append(d.Evidence, finding.Fact(s, "old_bytes", plain.Size(old)),
+			finding.Fact(s, "old_bytes_from", b.AgesBy))
 	}
 	d.Unknown = finding.Sentence(unknown, keeps)
 	priceMoves(x, d, s, b, &most)
@@ -353,7 +358,8 @@ func atLeast(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventor
 }
 
 // worth is what moves save a month at today's sizes, and what they cost once.
-func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) (monthly, fees money.Amount, err error) {
+func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) (monthly, fees money.Amount,
+	err error) {
 	saved, err := standardSaved(x, s, b, m.bytes())
 	if err != nil {
 		return 0, 0, err
@@ -406,7 +412,10 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 	for _, part := range []struct {
 		signal string
 		stored
-	}{{"to_infrequent_access", m.infrequent}, {"to_archive", m.archive}, {"to_expire", m.expire}, {"small_objects_stay", m.small}} {
+	}{
+		{"to_infrequent_access", m.infrequent}, {"to_archive", m.archive}, {"to_expire", m.expire},
+		{"small_objects_stay", m.small},
+	} {
 		if part.Bytes > 0 {
 			v := plain.Size(part.Bytes)
 			if part.Objects > 0 {
@@ -435,7 +444,8 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 		months := money.Ratio(fees, monthly)
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"),
 			usage.Fact("months_to_repay_fees", plain.Decimal(months, 1), "price book"))
-		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+plain.Number(months, 1)+" months", d.Fix.Note)
+		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once, repaid in "+plain.Number(months, 1)+" months",
+			d.Fix.Note)
 	case fees > 0:
 		d.Evidence = append(d.Evidence, finding.Priced("transition_fees_usd", fees, "price book"))
 		d.Fix.Note = finding.Sentence("moving costs "+fees.Dollars()+" once and saves nothing", d.Fix.Note)

@@ -17,7 +17,10 @@ func natGatewayIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
-		Fix:        finding.Fix{Change: change.Change{Verb: change.Delete}, Undo: finding.UndoPartial, Note: "a new one can be made, with another address unless that is kept"},
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.Delete}, Undo: finding.UndoPartial,
+			Note: "a new one can be made, with another address unless that is kept",
+		},
 	}}
 	var traffic *usage.Stats
 	if s.Window != nil {
@@ -28,7 +31,8 @@ func natGatewayIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	switch {
-	case finding.Spans(s.Window, x.Thresholds.NATWindow) && x.Covered(s.Window, traffic) && s.Window.Fresh(traffic, x.Now):
+	case finding.Spans(s.Window, x.Thresholds.NATWindow) && x.Covered(s.Window, traffic) &&
+		s.Window.Fresh(traffic, x.Now):
 		d.Because = "0 bytes in " + plain.Duration(s.Window.To.Sub(s.Window.From))
 		d.Evidence = []usage.Evidence{finding.Sampled("bytes", "0", s.Window, traffic)}
 		if known {

@@ -29,8 +29,9 @@ func Rules() []finding.Rule {
 			Fix:        "notify; undo full",
 		}, Step: finding.StepIdle, Kind: inventory.KindTrainingJob, Judge: trainingOverrun},
 		{ID: "endpoint-idle", About: finding.About{
-			Finds:      "an endpoint that serves nothing",
-			When:       "0 invocations in 14 days while another metric shows that it was measured (Trusted Advisor; thresholds.endpoint_idle)",
+			Finds: "an endpoint that serves nothing",
+			When: "0 invocations in 14 days while another metric shows that it was measured (Trusted Advisor; " +
+				"thresholds.endpoint_idle)",
 			Saves:      "its instances",
 			Confidence: "high; low where only its last change is known, and then an upper bound",
 			Fix:        "delete; undo partial",
@@ -142,8 +143,9 @@ func Rules() []finding.Rule {
 			Fix:        "advise: commands to change its class; undo partial",
 		}, Step: finding.StepRightsize, Kind: inventory.KindDatabase, Judge: databaseOversized},
 		{ID: "table-overprovisioned", About: finding.About{
-			Finds:      "a table that uses a small part of its capacity",
-			When:       "peak consumption under 20% of what is provisioned for 14 days (thresholds.table_used_pct, thresholds.table_idle)",
+			Finds: "a table that uses a small part of its capacity",
+			When: "peak consumption under 20% of what is provisioned for 14 days (thresholds.table_used_pct, " +
+				"thresholds.table_idle)",
 			Saves:      "at most what is left when all of the peak were reads",
 			Confidence: "medium",
 			Fix:        "advise: commands to lower its capacity; undo full",

@@ -4,8 +4,10 @@ import "testing"
 
 func TestPrefixKinds(t *testing.T) {
 	for name, want := range map[string]prefixKind{
-		"imagenet/": dataPrefix, "checkpoints/": checkpointPrefix, "llama-ckpt/": checkpointPrefix, "Experiments/": experimentPrefix,
-		"exp_2024/": experimentPrefix, "expense-reports/": dataPrefix, "": dataPrefix, "runs/": experimentPrefix, "trainruns/": dataPrefix,
+		"imagenet/": dataPrefix, "checkpoints/": checkpointPrefix, "llama-ckpt/": checkpointPrefix,
+		"Experiments/": experimentPrefix,
+		"exp_2024/":    experimentPrefix, "expense-reports/": dataPrefix, "": dataPrefix, "runs/": experimentPrefix,
+		"trainruns/": dataPrefix,
 	} {
 		if got := kindOf(name); got != want {
 			t.Errorf("kindOf(%q) = %d, want %d", name, got, want)

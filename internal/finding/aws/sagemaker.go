@@ -114,7 +114,10 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
-		Fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Undo: finding.UndoFull, Note: "its volume stays and goes on costing; what is only in kernels' memory is lost"},
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.Stop}, Undo: finding.UndoFull,
+			Note: "its volume stays and goes on costing; what is only in kernels' memory is lost",
+		},
 	}}
 	if n.App {
 		d.Fix.Change.Verb, d.Fix.Undo = change.DeleteApp, finding.UndoPartial
@@ -130,7 +133,12 @@ func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		}
 		d.Confidence, d.Because, d.Evidence = finding.High, s.Duty.Why, s.Duty.Evidence
 		if len(d.Evidence) == 0 {
-			d.Evidence = []usage.Evidence{{Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage, Source: "metrics"}}
+			d.Evidence = []usage.Evidence{
+				{
+					Signal: "duty", Value: s.Duty.State.String(), Window: s.Duty.Lasting, Coverage: s.Duty.Coverage,
+					Source: "metrics",
+				},
+			}
 		}
 	case recorded:
 		quiet := x.Now.Sub(activity)
@@ -174,9 +182,13 @@ func trainingOverrun(x *finding.Index, s *finding.Subject) *finding.Draft {
 	total, _ := x.Cost(s, ledger.Compute)
 	d := &finding.Draft{Stands: true, Finding: finding.Finding{
 		Savings: finding.Saving{Known: true}, Cost: total, Confidence: finding.High,
-		Because:  "runs for " + plain.Duration(running) + ", usual jobs end within " + plain.Duration(x.Thresholds.TrainingAge),
+		Because: "runs for " + plain.Duration(running) + ", usual jobs end within " + plain.Duration(
+			x.Thresholds.TrainingAge),
 		Evidence: []usage.Evidence{finding.Aged(s, "running", running)},
-		Fix:      finding.Fix{Change: change.Change{Verb: change.Notify}, Risk: finding.None, Undo: finding.UndoFull, Note: "check its progress and set a maximum runtime"},
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.Notify}, Risk: finding.None, Undo: finding.UndoFull,
+			Note: "check its progress and set a maximum runtime",
+		},
 	}}
 	if j.MaxRuntime > 0 {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "max_runtime", plain.Duration(j.MaxRuntime)))

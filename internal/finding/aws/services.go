@@ -35,18 +35,21 @@ func claimCompute(d *finding.Draft, s *finding.Subject) {
 // databaseIdle finds databases and warehouses without a connection for 7 days.
 func databaseIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	w := s.Window
-	if _, ok := s.Detail.(*inventory.Database); !ok || s.State != inventory.StateRunning || !finding.Spans(w, x.Thresholds.DatabaseIdle) {
+	if _, ok := s.Detail.(*inventory.Database); !ok || s.State != inventory.StateRunning ||
+		!finding.Spans(w, x.Thresholds.DatabaseIdle) {
 		return nil
 	}
 	st := w.Machine.Stats(usage.Sessions)
-	if age, known := x.Age(s); (known && age < x.Thresholds.DatabaseIdle) || !x.Covered(w, st) || !w.Fresh(st, x.Now) || st.Max > 0 {
+	if age, known := x.Age(s); (known && age < x.Thresholds.DatabaseIdle) || !x.Covered(w, st) || !w.Fresh(st, x.Now) ||
+		st.Max > 0 {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "no connection for " + plain.Duration(w.To.Sub(w.From)),
 		Evidence:   []usage.Evidence{finding.Sampled("connections_max", "0", w, st)},
-		Fix:        advised(finding.Medium, "stop it (RDS starts it again after 7 days) or delete it after a snapshot; its storage goes on costing"),
+		Fix: advised(finding.Medium,
+			"stop it (RDS starts it again after 7 days) or delete it after a snapshot; its storage goes on costing"),
 	}}
 	if s.Kind == inventory.KindWarehouse {
 		d.Fix.Note = "pause it, or delete it after a snapshot; its storage goes on costing"
@@ -66,15 +69,18 @@ func cacheIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	}
 	requests := w.Machine.Stats(usage.Requests)
 	_, proof := x.Alive(w, usage.CPUUtil)
-	if age, known := x.Age(s); (known && age < x.Thresholds.DatabaseIdle) || proof == nil || (requests != nil && requests.Max > 0) {
+	if age, known := x.Age(s); (known && age < x.Thresholds.DatabaseIdle) || proof == nil ||
+		(requests != nil && requests.Max > 0) {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "no hit, miss or write for " + plain.Duration(w.To.Sub(w.From)),
-		Evidence: []usage.Evidence{{Signal: "requests", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
+		Evidence: []usage.Evidence{
+			{Signal: "requests", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
 			finding.Sampled("cpu_util_max_pct", plain.Decimal(proof.Max, 1), w, proof)},
-		Fix: advised(finding.Medium, "delete it, after a backup where its engine makes one; what it holds is lost otherwise"),
+		Fix: advised(finding.Medium,
+			"delete it, after a backup where its engine makes one; what it holds is lost otherwise"),
 	}}
 	level, note := finding.Risk(s.Resource, finding.Medium)
 	d.Fix.Risk, d.Fix.Note = level, finding.Sentence(note, d.Fix.Note)
@@ -83,7 +89,10 @@ func cacheIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 }
 
 // halves are the next smaller sizes, which have half the vCPUs and memory.
-var halves = map[string]string{"2xlarge": "xlarge", "4xlarge": "2xlarge", "8xlarge": "4xlarge", "16xlarge": "8xlarge", "24xlarge": "12xlarge", "xlarge": "large"}
+var halves = map[string]string{
+	"2xlarge": "xlarge", "4xlarge": "2xlarge", "8xlarge": "4xlarge", "16xlarge": "8xlarge", "24xlarge": "12xlarge",
+	"xlarge": "large",
+}
 
 // databaseOversized finds databases whose CPU never passed half of what the next smaller
 // size is sized for. Their memory is not measured, so the saving is a bound.
@@ -94,7 +103,8 @@ func databaseOversized(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	cpu, sessions := w.Machine.Stats(usage.CPUUtil), w.Machine.Stats(usage.Sessions)
-	if !x.Covered(w, cpu) || !w.Fresh(cpu, x.Now) || cpu.Max >= x.Thresholds.DatabaseCPU || sessions == nil || sessions.Max == 0 {
+	if !x.Covered(w, cpu) || !w.Fresh(cpu, x.Now) || cpu.Max >= x.Thresholds.DatabaseCPU || sessions == nil ||
+		sessions.Max == 0 {
 		return nil
 	}
 	family, size, _ := cutLast(s.Type)
@@ -120,8 +130,10 @@ func databaseOversized(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Confidence: finding.Medium,
 		Because:    "CPU never over " + plain.Percent(cpu.Max, 0) + ": " + smaller + " may do",
 		Evidence: []usage.Evidence{finding.Sampled("cpu_util_max_pct", plain.Decimal(cpu.Max, 1), w, cpu),
-			finding.Sampled("connections_max", plain.Decimal(sessions.Max, 0), w, sessions), usage.Fact("fits", smaller, p.Source)},
-		Fix: advised(finding.Medium, "look at FreeableMemory and the read I/O first; the change restarts it, in the maintenance window or at once"),
+			finding.Sampled("connections_max", plain.Decimal(sessions.Max, 0), w, sessions),
+			usage.Fact("fits", smaller, p.Source)},
+		Fix: advised(finding.Medium,
+			"look at FreeableMemory and the read I/O first; the change restarts it, in the maintenance window or at once"),
 	}}
 	d.Fix.Change.Arguments.Type = smaller
 	for i := range s.Charges {
@@ -154,8 +166,11 @@ func clusterExtendedSupport(x *finding.Index, s *finding.Subject) *finding.Draft
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "Kubernetes " + c.Version + " is in extended support, which costs more",
-		Evidence:   []usage.Evidence{finding.Fact(s, "version", c.Version), finding.Fact(s, "standard_support_ended", c.ExtendedSince.Format(time.DateOnly))},
-		Fix:        advised(finding.High, "upgrade it version by version; a control plane cannot go back"),
+		Evidence: []usage.Evidence{
+			finding.Fact(s, "version", c.Version),
+			finding.Fact(s, "standard_support_ended", c.ExtendedSince.Format(time.DateOnly)),
+		},
+		Fix: advised(finding.High, "upgrade it version by version; a control plane cannot go back"),
 	}}
 	d.Fix.Undo = finding.UndoNone
 	now, err := x.Rate(price.ItemClusterExtended, s.Region)
@@ -176,18 +191,22 @@ func clusterExtendedSupport(x *finding.Index, s *finding.Subject) *finding.Draft
 func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	t, ok := s.Detail.(*inventory.Table)
 	w := s.Window
-	if !ok || s.State != inventory.StateRunning || t.OnDemand || t.ReadUnits+t.WriteUnits == 0 || !finding.Spans(w, x.Thresholds.TableIdle) {
+	if !ok || s.State != inventory.StateRunning || t.OnDemand || t.ReadUnits+t.WriteUnits == 0 ||
+		!finding.Spans(w, x.Thresholds.TableIdle) {
 		return nil
 	}
 	used, proof := w.Machine.Stats(usage.Requests), w.Machine.Stats(usage.Capacity)
-	if age, known := x.Age(s); (known && age < x.Thresholds.TableIdle) || !x.Covered(w, proof) || !w.Fresh(proof, x.Now) || (used != nil && used.Max > 0) {
+	if age, known := x.Age(s); (known && age < x.Thresholds.TableIdle) || !x.Covered(w, proof) ||
+		!w.Fresh(proof, x.Now) || (used != nil && used.Max > 0) {
 		return nil
 	}
 	d := &finding.Draft{Finding: finding.Finding{
 		Confidence: finding.High,
 		Because:    "provisioned capacity of which nothing is used for " + plain.Duration(w.To.Sub(w.From)),
-		Evidence: []usage.Evidence{{Signal: "consumed_units", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
-			finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)), finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
+		Evidence: []usage.Evidence{
+			{Signal: "consumed_units", Value: "0", Window: w.To.Sub(w.From), Coverage: w.Coverage(proof), Source: w.Source},
+			finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)),
+			finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
 		Fix: advised(finding.Low, "switch it to on-demand, which costs only what is used; its data stays"),
 	}}
 	d.Fix.Undo = finding.UndoFull
@@ -202,11 +221,13 @@ func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
 	t, ok := s.Detail.(*inventory.Table)
 	w := s.Window
-	if !ok || s.State != inventory.StateRunning || t.OnDemand || t.ReadUnits+t.WriteUnits == 0 || !finding.Spans(w, x.Thresholds.TableIdle) {
+	if !ok || s.State != inventory.StateRunning || t.OnDemand || t.ReadUnits+t.WriteUnits == 0 ||
+		!finding.Spans(w, x.Thresholds.TableIdle) {
 		return nil
 	}
 	used, capacity := w.Machine.Stats(usage.Requests), w.Machine.Stats(usage.Capacity)
-	if age, known := x.Age(s); (known && age < x.Thresholds.TableIdle) || !x.Covered(w, capacity) || !w.Fresh(capacity, x.Now) ||
+	if age, known := x.Age(s); (known && age < x.Thresholds.TableIdle) || !x.Covered(w, capacity) ||
+		!w.Fresh(capacity, x.Now) ||
 		capacity.Min < capacity.Max || used == nil || used.Max == 0 {
 		return nil
 	}
@@ -216,13 +237,21 @@ func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
 		return nil
 	}
 	needed := int64(math.Ceil(peak))
-	d := &finding.Draft{Unknown: "reads and writes are not told apart, nor are bursts within " + plain.Duration(w.StepOf(used)), Finding: finding.Finding{
-		Confidence: finding.Medium,
-		Because:    "at most " + plain.Percent(peak*100/all, 1) + " of its provisioned capacity is consumed",
-		Evidence: []usage.Evidence{{Signal: "consumed_units_max", Value: plain.Number(peak, 1), Window: w.To.Sub(w.From), Coverage: w.Coverage(capacity), Source: w.Source},
-			finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)), finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
-		Fix: advised(finding.Medium, "lower its capacity to the peak of reads and of writes with some to spare, or let it scale by itself, or switch it to on-demand"),
-	}}
+	d := &finding.Draft{
+		Unknown: "reads and writes are not told apart, nor are bursts within " + plain.Duration(w.StepOf(used)),
+		Finding: finding.Finding{
+			Confidence: finding.Medium,
+			Because:    "at most " + plain.Percent(peak*100/all, 1) + " of its provisioned capacity is consumed",
+			Evidence: []usage.Evidence{
+				{
+					Signal: "consumed_units_max", Value: plain.Number(peak, 1), Window: w.To.Sub(w.From),
+					Coverage: w.Coverage(capacity), Source: w.Source,
+				},
+				finding.Fact(s, "read_units", plain.Decimal(float64(t.ReadUnits), 0)),
+				finding.Fact(s, "write_units", plain.Decimal(float64(t.WriteUnits), 0))},
+			Fix: advised(finding.Medium, "lower its capacity to the peak of reads and of writes with some to spare, or let "+
+				"it scale by itself, or switch it to on-demand"),
+		}}
 	d.Fix.Undo = finding.UndoFull
 	for _, m := range []struct {
 		meter         string
@@ -261,7 +290,8 @@ func vpcEndpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 		Because:    "0 bytes in " + plain.Duration(w.To.Sub(w.From)),
 		Evidence: []usage.Evidence{finding.Sampled("bytes", "0", w, traffic), finding.Fact(s, "service", e.Service),
 			finding.Fact(s, "zones", plain.Decimal(float64(e.Zones), 0))},
-		Fix: advised(finding.Medium, "delete it; requests then leave by the Internet or a NAT gateway, so look for such uses first"),
+		Fix: advised(finding.Medium,
+			"delete it; requests then leave by the Internet or a NAT gateway, so look for such uses first"),
 	}}
 	d.ClaimShare(s, "", 1, 1, finding.WasteAndSavings)
 	return d

@@ -130,7 +130,8 @@ func (p *Provider) Call(ctx context.Context, subject string, s intent.Step) (rec
 	return receipt, err
 }
 
-func (v *provider) call(subject string, s intent.Step, keyed bool, now time.Time) (receipt string, carried bool, err error) {
+func (v *provider) call(subject string, s intent.Step, keyed bool, now time.Time) (receipt string, carried bool,
+	err error) {
 	f := v.fault(s.Name)
 	i := v.find(s.Key)
 	known := i >= 0 && keyed // it answers as before, whatever else would forbid the call
@@ -151,7 +152,10 @@ func (v *provider) call(subject string, s intent.Step, keyed bool, now time.Time
 		receipt = v.Effects[i].Receipt
 	} else {
 		receipt, carried = fmt.Sprintf("%s-%d", s.Name, len(v.Effects)+1), true
-		v.Effects = append(v.Effects, Effect{Subject: subject, Key: s.Key, Name: s.Name, Params: s.Params, Receipt: receipt, ShowsAt: now.Add(v.Hidden), Slow: v.Slow})
+		v.Effects = append(v.Effects, Effect{
+			Subject: subject, Key: s.Key, Name: s.Name, Params: s.Params, Receipt: receipt, ShowsAt: now.Add(v.Hidden),
+			Slow: v.Slow,
+		})
 	}
 	if f != nil {
 		return "", carried, errors.New(f.Message)

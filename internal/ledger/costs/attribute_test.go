@@ -52,19 +52,27 @@ func drawnBill(t *rapid.T, label string) []bill.Row {
 		return bill.Row{
 			Account: "payer", Start: start, Day: start.AddDate(0, 0, rapid.IntRange(0, 4).Draw(t, "day")), Provider: "AWS",
 			SubAccount: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "account"),
-			Resource:   rapid.SampledFrom([]string{"", "instance0", "arn:aws:ec2:us-east-1:1:volume/volume1", "bucket"}).Draw(t, "resource"),
-			Service:    rapid.SampledFrom([]string{"Amazon EC2", "Amazon S3", "AWS CloudTrail"}).Draw(t, "service"), Region: "us-east-1",
-			Category:        rapid.SampledFrom([]bill.Category{bill.Compute, bill.Storage, bill.Egress, bill.Overhead, bill.Other}).Draw(t, "category"),
+			Resource: rapid.SampledFrom([]string{"", "instance0", "arn:aws:ec2:us-east-1:1:volume/volume1", "bucket"}).Draw(t,
+				"resource"),
+			Service: rapid.SampledFrom([]string{"Amazon EC2", "Amazon S3", "AWS CloudTrail"}).Draw(t, "service"),
+			Region:  "us-east-1",
+			Category: rapid.SampledFrom([]bill.Category{
+				bill.Compute, bill.Storage, bill.Egress, bill.Overhead, bill.Other,
+			}).Draw(t, "category"),
 			ChargeCategory:  rapid.SampledFrom([]string{bill.Usage, bill.Purchase, bill.Tax, bill.Credit}).Draw(t, "charge"),
 			PricingCategory: rapid.SampledFrom([]string{"", bill.Standard, bill.Committed}).Draw(t, "pricing"),
 			CapacityStatus:  rapid.SampledFrom([]string{"", bill.Unused}).Draw(t, "capacity"),
 			Owner:           inventory.Owner{Team: rapid.SampledFrom([]string{"", "vision", "speech"}).Draw(t, "team")},
-			Cost:            bill.Cost{Billed: money.Amount(amount.Draw(t, "billed")), Effective: money.Amount(amount.Draw(t, "effective"))},
+			Cost: bill.Cost{
+				Billed: money.Amount(amount.Draw(t, "billed")), Effective: money.Amount(amount.Draw(t, "effective")),
+			},
 		}
 	})
 	rows := rapid.SliceOfN(row, 0, 15).Draw(t, label)
 	for _, r := range slices.Clone(rows) {
-		last := bill.Row{Account: "payer", Start: start, Day: start.AddDate(0, 0, 4), Provider: "AWS", SubAccount: r.SubAccount, Service: "Amazon S3",
+		last := bill.Row{
+			Account: "payer", Start: start, Day: start.AddDate(0, 0, 4), Provider: "AWS", SubAccount: r.SubAccount,
+			Service:  "Amazon S3",
 			Category: bill.Storage, ChargeCategory: bill.Usage, Cost: bill.Cost{Billed: 1, Effective: 1}}
 		rows = append(rows, last)
 	}
@@ -175,29 +183,58 @@ func nonzero(of map[string]money.Amount) map[string]money.Amount {
 func TestChargesKeepTheirOwners(t *testing.T) {
 	ref := inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}
 	part := func(team, duty string, accrued money.Amount) ledger.ResourceDay {
-		return ledger.ResourceDay{Ref: ref, Day: start, Category: ledger.Compute, Duty: duty, Pricing: ledger.Standard, Accrued: accrued,
+		return ledger.ResourceDay{
+			Ref: ref, Day: start, Category: ledger.Compute, Duty: duty, Pricing: ledger.Standard, Accrued: accrued,
 			Attributes: ledger.Attributes{Type: "g5.xlarge", Owner: inventory.Owner{Team: team, User: "ana"}}}
 	}
 	charge := func(team string, change func(*costs.BilledDay)) costs.BilledDay {
-		b := costs.BilledDay{Cloud: "aws", Account: "1", Region: "us-east-1", Resource: "i-1", Day: start, Service: "Amazon EC2", ChargeCategory: ledger.Usage,
-			Category: ledger.Compute, Pricing: ledger.Standard, Attributes: ledger.Attributes{Owner: inventory.Owner{Team: team}}, Billed: 12 * money.USD, Currency: "USD"}
+		b := costs.BilledDay{
+			Cloud: "aws", Account: "1", Region: "us-east-1", Resource: "i-1", Day: start, Service: "Amazon EC2",
+			ChargeCategory: ledger.Usage,
+			Category:       ledger.Compute, Pricing: ledger.Standard, Attributes: ledger.Attributes{
+				Owner: inventory.Owner{Team: team},
+			}, Billed: 12 * money.USD, Currency: "USD"}
 		if change != nil {
 			change(&b)
 		}
 		return b
 	}
-	accrued := []ledger.ResourceDay{part("vision", "busy", 6*money.USD), part("vision", "idle", 2*money.USD), part("speech", "idle", 8*money.USD)}
+	accrued := []ledger.ResourceDay{
+		part("vision", "busy", 6*money.USD), part("vision", "idle", 2*money.USD), part("speech", "idle", 8*money.USD),
+	}
 	for _, tc := range []struct {
 		name   string
 		charge costs.BilledDay
 		want   map[string]string
 	}{
-		{"tags of a part of the day", charge("vision", nil), map[string]string{"vision ana busy g5.xlarge": "9.00", "vision ana idle g5.xlarge": "3.00"}},
-		{"no tags on the bill", charge("", nil), map[string]string{"vision ana busy g5.xlarge": "4.50", "vision ana idle g5.xlarge": "1.50", "speech ana idle g5.xlarge": "6.00"}},
-		{"other tags on the bill", charge("robotics", nil), map[string]string{"robotics ana busy g5.xlarge": "4.50", "robotics ana idle g5.xlarge": "7.50"}},
-		{"no resource", charge("speech", func(b *costs.BilledDay) { b.Resource = "" }), map[string]string{"speech   ": "12.00"}},
-		{"unused by the bill itself", charge("speech", func(b *costs.BilledDay) { b.Unused, b.Attributes.Type = true, "p5.48xlarge" }), map[string]string{"speech ana unused g5.xlarge": "12.00"}},
-		{"tax on a machine", charge("", func(b *costs.BilledDay) { b.Category, b.ChargeCategory = ledger.Overhead, ledger.Tax }), map[string]string{"speech ana  g5.xlarge": "12.00"}},
+		{
+			"tags of a part of the day", charge("vision", nil),
+			map[string]string{"vision ana busy g5.xlarge": "9.00", "vision ana idle g5.xlarge": "3.00"},
+		},
+		{
+			"no tags on the bill", charge("", nil),
+			map[string]string{
+				"vision ana busy g5.xlarge": "4.50", "vision ana idle g5.xlarge": "1.50", "speech ana idle g5.xlarge": "6.00",
+			},
+		},
+		{
+			"other tags on the bill", charge("robotics", nil),
+			map[string]string{"robotics ana busy g5.xlarge": "4.50", "robotics ana idle g5.xlarge": "7.50"},
+		},
+		{
+			"no resource", charge("speech", func(b *costs.BilledDay) { b.Resource = "" }),
+			map[string]string{"speech   ": "12.00"},
+		},
+		{
+			"unused by the bill itself",
+			charge("speech", func(b *costs.BilledDay) { b.Unused, b.Attributes.Type = true, "p5.48xlarge" }),
+			map[string]string{"speech ana unused g5.xlarge": "12.00"},
+		},
+		{
+			"tax on a machine",
+			charge("", func(b *costs.BilledDay) { b.Category, b.ChargeCategory = ledger.Overhead, ledger.Tax }),
+			map[string]string{"speech ana  g5.xlarge": "12.00"},
+		},
 	} {
 		r, err := costs.Reconcile(accrued, []costs.BilledDay{tc.charge}, start.AddDate(0, 0, 1), "")
 		if err != nil {

@@ -29,7 +29,8 @@ type Comparison struct {
 // the ledger as corrections. It returns what it found before them, with coverage notes, and
 // how many corrections it added. It returns [ErrNoEffectiveCost] where the basis is the
 // effective cost and a bill lacks it.
-func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
+func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis Basis, post bool) (*Reconciliation,
+	int, error) {
 	parts, late, err := c.parts(ctx, since, until, basis)
 	if err != nil {
 		return nil, 0, err
@@ -147,7 +148,8 @@ type billedPart struct {
 // parts reads the imported periods that overlap some days. A charge that another
 // period bills, because it came late, belongs to the period that holds its day. Late counts
 // the charges for days that are of no imported period.
-func (c Comparison) parts(ctx context.Context, since, until time.Time, basis Basis) (all []billedPart, late int, err error) {
+func (c Comparison) parts(ctx context.Context, since, until time.Time, basis Basis) (all []billedPart, late int,
+	err error) {
 	periods, err := c.Bills.Periods(ctx, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the imported periods: %w", err)
@@ -169,7 +171,8 @@ func (c Comparison) parts(ctx context.Context, since, until time.Time, basis Bas
 		}
 		from, to = latest(since, from), earliest(until, to)
 		if basis == EffectiveCost && r.Unknown.Has(bill.EffectiveCost) {
-			return nil, 0, fmt.Errorf("the bill of %s has %w for %s on %s", r.Start.Format("2006-01"), ErrNoEffectiveCost, cmp.Or(r.Resource, r.Service), r.Day.Format(time.DateOnly))
+			return nil, 0, fmt.Errorf("the bill of %s has %w for %s on %s", r.Start.Format("2006-01"), ErrNoEffectiveCost,
+				cmp.Or(r.Resource, r.Service), r.Day.Format(time.DateOnly))
 		}
 		d := billedDay(r)
 		k := stretch{ledger.Account{Cloud: d.Cloud, ID: d.Account}, from.UTC(), to.UTC()}
@@ -295,7 +298,8 @@ func (c Comparison) reconcile(ctx context.Context, parts []billedPart, gone []wi
 
 // cloudsOf are the clouds of FOCUS's service providers, in lower case.
 var cloudsOf = map[string]string{
-	"aws": "aws", "amazon web services": "aws", "microsoft": "azure", "microsoft azure": "azure", "google cloud": "gcp", "oracle": "oracle",
+	"aws": "aws", "amazon web services": "aws", "microsoft": "azure", "microsoft azure": "azure", "google cloud": "gcp",
+	"oracle": "oracle",
 }
 
 // billedDay is a row of a bill as the ledger is held against it. Without a list cost
@@ -305,7 +309,8 @@ func billedDay(r bill.Row) BilledDay {
 		r.Cost.List = r.Cost.Billed
 	}
 	return BilledDay{
-		Cloud: cmp.Or(cloudsOf[strings.ToLower(r.Provider)], r.Provider), Account: cmp.Or(r.SubAccount, r.Account), Region: r.Region,
+		Cloud: cmp.Or(cloudsOf[strings.ToLower(r.Provider)], r.Provider), Account: cmp.Or(r.SubAccount, r.Account),
+		Region:   r.Region,
 		Resource: r.Resource, Day: r.Day, Period: r.Start,
 		Service: r.Service, ChargeCategory: ledger.ChargeCategory(r.ChargeCategory),
 		Pricing: ledger.Pricing(r.PricingCategory), Category: ledger.Category(r.Category),

@@ -89,11 +89,15 @@ func (c Cost) UnknownHours() float64 { return float64(c.UnknownSeconds) / 3600 }
 // query asks for that category alone.
 func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
-	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) || !q.Until.Equal(q.Until.Truncate(time.Hour)) {
-		return nil, fmt.Errorf("show costs from %s to %s: whole hours are expected, the first before the last", q.Since.Format(time.RFC3339), q.Until.Format(time.RFC3339))
+	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) ||
+		!q.Until.Equal(q.Until.Truncate(time.Hour)) {
+		return nil, fmt.Errorf("show costs from %s to %s: whole hours are expected, the first before the last",
+			q.Since.Format(time.RFC3339), q.Until.Format(time.RFC3339))
 	}
 	by := withFolded(q.By)
-	sums, err := s.Sums(ctx, ledger.SumQuery{By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter})
+	sums, err := s.Sums(ctx, ledger.SumQuery{
+		By: by, Since: q.Since, Until: q.Until, Granularity: q.Granularity, Filter: q.Filter,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read what was spent: %w", err)
 	}
@@ -102,7 +106,9 @@ func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 		return nil, err
 	}
 	if q.Days {
-		sums, err := s.Sums(ctx, ledger.SumQuery{Since: q.Since, Until: q.Until, Granularity: ledger.Daily, Filter: q.Filter})
+		sums, err := s.Sums(ctx, ledger.SumQuery{
+			Since: q.Since, Until: q.Until, Granularity: ledger.Daily, Filter: q.Filter,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read what was spent on which day: %w", err)
 		}
@@ -183,7 +189,10 @@ type tally struct {
 
 // fold makes rows of sums that are kept apart by duty and category.
 func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
-	c := &Costs{Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"), By: append([]ledger.Dimension{}, q.By...), Rows: []Cost{}}
+	c := &Costs{
+		Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"),
+		By: append([]ledger.Dimension{}, q.By...), Rows: []Cost{},
+	}
 	dutyAt, categoryAt := slices.Index(by, ledger.ByDuty), slices.Index(by, ledger.ByCategory)
 	rows := map[string]*tally{}
 	total := &tally{period: q.Since, key: []string{}}
@@ -263,7 +272,8 @@ func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error 
 
 // nothing says that there is no amount and no unknown time.
 func (t *tally) nothing() bool {
-	return t.used == 0 && t.wasted == 0 && t.dark == 0 && t.other == 0 && t.starved == 0 && t.warming == 0 && t.unknown == ledger.Sums{}
+	return t.used == 0 && t.wasted == 0 && t.dark == 0 && t.other == 0 && t.starved == 0 && t.warming == 0 &&
+		t.unknown == ledger.Sums{}
 }
 
 func (t *tally) cost() Cost {
@@ -288,7 +298,8 @@ func span(seconds int64) string { return plain.Duration(time.Duration(seconds) *
 func (c *Costs) explain() {
 	c.Assumptions = []string{
 		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",
-		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more", plain.Duration(ledger.MaxGap)),
+		fmt.Sprintf("between two rounds at most %s apart the former state holds where the provider does not say more",
+			plain.Duration(ledger.MaxGap)),
 	}
 	c.CoverageNotes, c.Changes = []string{}, []string{}
 	if t := c.Total; t.UnknownSeconds > 0 {
@@ -300,14 +311,17 @@ func (c *Costs) explain() {
 		}
 		c.CoverageNotes = append(c.CoverageNotes, note)
 		if t.UnknownSeconds > t.UnboundedSeconds {
-			c.Changes = append(c.Changes, "rounds that run more often leave less time unknown: run `curfew scan` every hour, or `curfew enforce --once` from cron")
+			c.Changes = append(c.Changes, "rounds that run more often leave less time unknown: run `curfew scan` every hour, "+
+				"or `curfew enforce --once` from cron")
 		}
 		if t.UnboundedSeconds > 0 {
-			c.Changes = append(c.Changes, "a price for what has none puts its time into the figures: `curfew scan` names it, `curfew price update` brings newer prices")
+			c.Changes = append(c.Changes, "a price for what has none puts its time into the figures: `curfew scan` names it, "+
+				"`curfew price update` brings newer prices")
 		}
 	}
 	if c.Total.CannotJudge > 0 {
-		c.CoverageNotes = append(c.CoverageNotes, c.Total.CannotJudge.Dollars()+" of compute was not measured, so it is neither used nor wasted")
+		c.CoverageNotes = append(c.CoverageNotes,
+			c.Total.CannotJudge.Dollars()+" of compute was not measured, so it is neither used nor wasted")
 		c.Changes = append(c.Changes, "GPU metrics for every machine show whether unmeasured compute is used or wasted")
 	}
 	for _, part := range []struct {
@@ -319,6 +333,8 @@ func (c *Costs) explain() {
 		}
 	}
 	if c.Committed != 0 {
-		c.CoverageNotes = append(c.CoverageNotes, "commitments cost "+c.Committed.Dollars()+" in this time whatever ran; what they cover is in the total at its list price")
+		c.CoverageNotes = append(c.CoverageNotes,
+			"commitments cost "+c.Committed.Dollars()+
+				" in this time whatever ran; what they cover is in the total at its list price")
 	}
 }

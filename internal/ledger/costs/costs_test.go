@@ -30,7 +30,8 @@ func afternoon(t testing.TB) *ledgertest.Store {
 	for hour := range 3 {
 		now := start.Add(time.Duration(12+hour) * time.Hour)
 		one := func(id, team string, kind inventory.Kind, m ledger.Meter, state duty.State) ledger.Observation {
-			o := ledger.Observation{At: now, Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: kind, ID: id},
+			o := ledger.Observation{
+				At: now, Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: kind, ID: id},
 				State: inventory.StateRunning, CreatedAt: start, Meters: []ledger.Meter{m}}
 			o.Owner.Team = team
 			if state != duty.Unknown {
@@ -43,9 +44,15 @@ func afternoon(t testing.TB) *ledgertest.Store {
 			one("i-1", "vision", inventory.KindInstance, compute, duty.Busy),
 			one("i-2", "=cmd()", inventory.KindInstance, compute, duty.Held),
 			one("i-3", "", inventory.KindInstance, compute, duty.Unknown),
-			one("v-1", "vision", inventory.KindVolume, ledger.Meter{Name: "storage", Category: ledger.Storage, Monthly: 73 * money.USD}, duty.Unknown),
-			one("c-1", "", inventory.KindCommitment, ledger.Meter{Name: "commitment", Category: ledger.Committed, Monthly: 7300 * money.USD}, duty.Unknown),
-			one("i-4", "vision", inventory.KindInstance, ledger.Meter{Name: "compute", Category: ledger.Compute, Unpriced: "no price"}, duty.Busy),
+			one("v-1", "vision", inventory.KindVolume, ledger.Meter{
+				Name: "storage", Category: ledger.Storage, Monthly: 73 * money.USD,
+			}, duty.Unknown),
+			one("c-1", "", inventory.KindCommitment, ledger.Meter{
+				Name: "commitment", Category: ledger.Committed, Monthly: 7300 * money.USD,
+			}, duty.Unknown),
+			one("i-4", "vision", inventory.KindInstance, ledger.Meter{
+				Name: "compute", Category: ledger.Compute, Unpriced: "no price",
+			}, duty.Busy),
 		}
 		if _, err := ledger.Post(ctx, store, ledger.Round{Account: account, At: now, Source: "test"}, seen); err != nil {
 			t.Fatal(err)
@@ -60,7 +67,9 @@ func spent(t testing.TB, store ledger.Store, by string, g ledger.Granularity, f 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := costs.Spent(ctx, store, costs.Query{By: dims, Since: start, Until: start.AddDate(0, 0, 1), Granularity: g, Filter: f})
+	c, err := costs.Spent(ctx, store, costs.Query{
+		By: dims, Since: start, Until: start.AddDate(0, 0, 1), Granularity: g, Filter: f,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,17 +86,25 @@ func TestSpent(t *testing.T) {
 		filter ledger.Filter
 		want   string
 	}{
-		{"by team", "team", ledger.Whole, nil, "period,team" + sums + `2026-03-01T00:00:00Z,vision,2.00,0.00,0.00,0.20,2.20,7200,,7200,0.00,0.00
+		{
+			"by team", "team", ledger.Whole, nil,
+			"period,team" + sums + `2026-03-01T00:00:00Z,vision,2.00,0.00,0.00,0.20,2.20,7200,,7200,0.00,0.00
 2026-03-01T00:00:00Z,,0.00,0.00,2.00,0.00,2.00,0,0.00,0,0.00,0.00
 2026-03-01T00:00:00Z,'=cmd(),0.00,2.00,0.00,0.00,2.00,0,0.00,0,0.00,0.00
 `},
-		{"by duty and hour, of some teams", "duty", ledger.Hourly, ledger.Filter{{By: ledger.ByKind, Values: []string{"instance"}}, {By: ledger.ByTeam, Values: []string{"", "vision"}}},
+		{
+			"by duty and hour, of some teams", "duty", ledger.Hourly, ledger.Filter{
+				{By: ledger.ByKind, Values: []string{"instance"}}, {By: ledger.ByTeam, Values: []string{"", "vision"}},
+			},
 			"period,duty" + sums + `2026-03-01T12:00:00Z,busy,1.00,0.00,0.00,0.00,1.00,3600,,3600,0.00,0.00
 2026-03-01T12:00:00Z,unknown,0.00,0.00,1.00,0.00,1.00,0,0.00,0,0.00,0.00
 2026-03-01T13:00:00Z,busy,1.00,0.00,0.00,0.00,1.00,3600,,3600,0.00,0.00
 2026-03-01T13:00:00Z,unknown,0.00,0.00,1.00,0.00,1.00,0,0.00,0,0.00,0.00
 `},
-		{"what commitments cost, when asked", "category", ledger.Whole, ledger.Filter{{By: ledger.ByCategory, Values: []string{"committed"}}},
+		{
+			"what commitments cost, when asked", "category", ledger.Whole, ledger.Filter{
+				{By: ledger.ByCategory, Values: []string{"committed"}},
+			},
 			"period,category" + sums + "2026-03-01T00:00:00Z,committed,0.00,0.00,0.00,20.00,20.00,0,0.00,0,0.00,0.00\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -112,7 +129,8 @@ func TestCostsDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		`"schema":"curfew.costs/v1"`, `"granularity":"day"`, `"by":["team"]`, `"committed_usd":"20.00"`, `"total_usd":"6.20"`,
+		`"schema":"curfew.costs/v1"`, `"granularity":"day"`, `"by":["team"]`, `"committed_usd":"20.00"`,
+		`"total_usd":"6.20"`,
 		`"unknown_at_most_usd":null,"unknown_at_most_reason":"for 2h of it there is no price"`, `"key":[""]`,
 	} {
 		if !strings.Contains(string(b), part) {
@@ -126,7 +144,9 @@ func TestCostsDocument(t *testing.T) {
 
 func TestQueriesThatAreNone(t *testing.T) {
 	store := ledgertest.NewStore()
-	for _, q := range []costs.Query{{}, {Since: start, Until: start}, {Since: start.Add(time.Minute), Until: start.Add(time.Hour)}} {
+	for _, q := range []costs.Query{
+		{}, {Since: start, Until: start}, {Since: start.Add(time.Minute), Until: start.Add(time.Hour)},
+	} {
 		if _, err := costs.Spent(ctx, store, q); err == nil || !strings.Contains(err.Error(), "whole hours") {
 			t.Errorf("%+v: got %v", q, err)
 		}
@@ -169,7 +189,8 @@ func TestEveryNanoDollarIsKept(t *testing.T) {
 			}
 		}
 		by := rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Dimensions), 0, 3, rapid.ID[ledger.Dimension]).Draw(t, "by")
-		g := rapid.SampledFrom([]ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily, ledger.Monthly}).Draw(t, "granularity")
+		g := rapid.SampledFrom([]ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily, ledger.Monthly}).Draw(t,
+			"granularity")
 		c, err := costs.Spent(ctx, store, costs.Query{By: by, Since: start, Until: start.AddDate(0, 0, 4), Granularity: g})
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +206,8 @@ func TestEveryNanoDollarIsKept(t *testing.T) {
 			sum, unknown = sum+r.Amount, unknown+r.UnknownSeconds
 		}
 		if sum != c.Total.Amount || sum != charged || unknown != c.Total.UnknownSeconds {
-			t.Fatalf("by %v: rows %d, total %d, entries %d; unknown %d of %d", by, sum, c.Total.Amount, charged, unknown, c.Total.UnknownSeconds)
+			t.Fatalf("by %v: rows %d, total %d, entries %d; unknown %d of %d", by, sum, c.Total.Amount, charged, unknown,
+				c.Total.UnknownSeconds)
 		}
 	})
 }

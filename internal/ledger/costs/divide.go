@@ -82,7 +82,8 @@ func spread(ctx context.Context, s ledger.Store, since, until time.Time, hours m
 			return fmt.Errorf("read what was reconciled in %s: %w", a, err)
 		}
 		for _, d := range days {
-			if k := (machineHour{d.Ref.ID, d.Day.Unix()}); d.Reconciled != 0 && d.Category != ledger.Committed && !d.Day.Before(since) {
+			if k := (machineHour{d.Ref.ID, d.Day.Unix()}); d.Reconciled != 0 && d.Category != ledger.Committed &&
+				!d.Day.Before(since) {
 				if corrected[k], err = corrected[k].Add(d.Reconciled); err != nil {
 					return fmt.Errorf("add up what was reconciled of %s: %w", d.Ref.ID, err)
 				}
@@ -200,7 +201,10 @@ func (d *division) add(h MachineHour, o *occupied) error {
 	sums := []struct {
 		to *money.Amount
 		v  money.Amount
-	}{{&m.Amount, h.Amount}, {&m.Unknown, byRequest[n]}, {&m.Unallocated, byRequest[n] + byRequest[n+1]}, {&m.UnknownUse, byUse[n]}, {&m.IdleUse, byUse[n+1]}}
+	}{
+		{&m.Amount, h.Amount}, {&m.Unknown, byRequest[n]}, {&m.Unallocated, byRequest[n] + byRequest[n+1]},
+		{&m.UnknownUse, byUse[n]}, {&m.IdleUse, byUse[n+1]},
+	}
 	for i, x := range tenants {
 		t := o.tenants[x]
 		row := d.rows[x]
@@ -217,14 +221,18 @@ func (d *division) add(h MachineHour, o *occupied) error {
 		row.Split = row.Split || t.split
 		parts := []money.Amount{0, 0, byRequest[i]}
 		if t.requested > 0 {
-			if parts, err = money.Split(byRequest[i], []int64{t.used, t.measured - t.used, t.requested - t.measured}); err != nil {
+			if parts, err = money.Split(byRequest[i], []int64{t.used, t.measured - t.used, t.requested - t.measured}); err !=
+				nil {
 				return err
 			}
 		}
 		sums = append(sums, []struct {
 			to *money.Amount
 			v  money.Amount
-		}{{&row.Amount, byRequest[i]}, {&row.Used, parts[0]}, {&row.Idle, parts[1]}, {&row.CannotJudge, parts[2]}, {&row.ByUse, byUse[i]}}...)
+		}{
+			{&row.Amount, byRequest[i]}, {&row.Used, parts[0]}, {&row.Idle, parts[1]}, {&row.CannotJudge, parts[2]},
+			{&row.ByUse, byUse[i]},
+		}...)
 	}
 	for _, s := range sums {
 		if *s.to, err = s.to.Add(s.v); err != nil {
@@ -311,13 +319,17 @@ func grouped(rows []Allocated, by string) ([]Allocated, error) {
 		for _, x := range []struct {
 			to *money.Amount
 			v  money.Amount
-		}{{&sum.Amount, row.Amount}, {&sum.Used, row.Used}, {&sum.Idle, row.Idle}, {&sum.CannotJudge, row.CannotJudge}, {&sum.ByUse, row.ByUse}} {
+		}{
+			{&sum.Amount, row.Amount}, {&sum.Used, row.Used}, {&sum.Idle, row.Idle}, {&sum.CannotJudge, row.CannotJudge},
+			{&sum.ByUse, row.ByUse},
+		} {
 			var err error
 			if *x.to, err = x.to.Add(x.v); err != nil {
 				return nil, err
 			}
 		}
-		sum.Requested, sum.Measured, sum.UsedGPU, sum.Split = sum.Requested+row.Requested, sum.Measured+row.Measured, sum.UsedGPU+row.UsedGPU, sum.Split || row.Split
+		sum.Requested, sum.Measured, sum.UsedGPU, sum.Split = sum.Requested+row.Requested, sum.Measured+
+			row.Measured, sum.UsedGPU+row.UsedGPU, sum.Split || row.Split
 	}
 	slices.SortStableFunc(out, func(a, b Allocated) int {
 		return cmp.Or(cmp.Compare(b.Amount, a.Amount), cmp.Compare(a.Workload, b.Workload))

@@ -48,7 +48,10 @@ func openb(t *testing.T, since, until int64) []openbPod {
 			}
 			return n
 		}
-		p := openbPod{row[column("name")], number("num_gpu"), number("gpu_milli"), max(number("scheduled_time"), since), min(number("deletion_time"), until)}
+		p := openbPod{
+			row[column("name")], number("num_gpu"), number("gpu_milli"), max(number("scheduled_time"), since),
+			min(number("deletion_time"), until),
+		}
 		if row[column("scheduled_time")] != "" && p.gpus > 0 && p.to > p.from {
 			out = append(out, p)
 		}
@@ -184,9 +187,11 @@ func TestTenancyOfARealCluster(t *testing.T) {
 		}
 	}
 	if sum+free != total || len(d.Totals) != len(paid) || shared == 0 {
-		t.Errorf("%s and %s unallocated of %s; %d of %d pods, %d of them share", sum, free, total, len(d.Totals), len(paid), shared)
+		t.Errorf("%s and %s unallocated of %s; %d of %d pods, %d of them share", sum, free, total, len(d.Totals), len(paid),
+			shared)
 	}
 	whole, _ := wholly.Float64()
-	t.Logf("%d pods, %d of them on a part of a GPU, %d machines: %s of %s allocated; by whole GPUs it would be %s; the worst is %.0f nano-dollars off",
+	t.Logf("%d pods, %d of them on a part of a GPU, %d machines: %s of %s allocated; by whole GPUs it would be %s; the "+
+		"worst is %.0f nano-dollars off",
 		len(paid), shared, len(machines), sum.Dollars(), total.Dollars(), money.Amount(whole).Dollars(), worst)
 }

@@ -21,7 +21,8 @@ var paidApart = map[Reason]bool{Discounted: true, Unexplained: true, RoundingCen
 // PriceDrift returns the variance between the billed and the accrued price of a resource, as
 // a share of the accrued one: 0.1 is 10 % more than list price. It is nil where no bill of
 // the last 14 days is imported.
-func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*inventory.Resource) inventory.Fact[float64], error) {
+func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*inventory.Resource) inventory.Fact[float64],
+	error) {
 	until := now.UTC().Truncate(24 * time.Hour)
 	parts, _, err := c.parts(ctx, until.AddDate(0, 0, -driftDays), until, BilledCost)
 	if err != nil || len(parts) == 0 {
@@ -34,7 +35,8 @@ func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*invent
 	type key struct{ account, resource string }
 	accrued, billed := map[key]money.Amount{}, map[key]money.Amount{}
 	for _, row := range r.Rows {
-		if row.Resource == "" || row.Accrued <= 0 || row.Billed <= 0 || slices.ContainsFunc(row.Causes, func(cause Cause) bool { return !paidApart[cause.Reason] }) {
+		if row.Resource == "" || row.Accrued <= 0 || row.Billed <= 0 ||
+			slices.ContainsFunc(row.Causes, func(cause Cause) bool { return !paidApart[cause.Reason] }) {
 			continue
 		}
 		k := key{row.Account, row.Resource}

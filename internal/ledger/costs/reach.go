@@ -40,7 +40,8 @@ func (c *Costs) limits(ctx context.Context, s ledger.Store, f ledger.Filter) err
 			return fmt.Errorf("read what is recorded of %s: %w", a, err)
 		}
 		parts = slices.DeleteFunc(parts, func(p ledger.Reach) bool {
-			return !f.Covers(ledger.ByAccount, a.String()) || !f.Covers(ledger.ByRegion, p.Region) || !f.Covers(ledger.ByKind, string(p.Kind))
+			return !f.Covers(ledger.ByAccount, a.String()) || !f.Covers(ledger.ByRegion, p.Region) ||
+				!f.Covers(ledger.ByKind, string(p.Kind))
 		})
 		notes = append(notes, c.unrecorded(a.String(), parts)...)
 	}
@@ -48,7 +49,8 @@ func (c *Costs) limits(ctx context.Context, s ledger.Store, f ledger.Filter) err
 		notes = append(notes[:maxReachNotes], fmt.Sprintf("%d more accounts or regions are recorded in part", more))
 	}
 	if c.Recorded = c.Recorded || len(c.Rows) > 0; !c.Recorded && len(notes) == 0 {
-		notes = append(notes, "nothing was recorded in this time; rounds fill the ledger: curfew scan, or curfew enforce --once from cron")
+		notes = append(notes,
+			"nothing was recorded in this time; rounds fill the ledger: curfew scan, or curfew enforce --once from cron")
 	}
 	c.CoverageNotes = append(c.CoverageNotes, notes...)
 	return nil
@@ -67,20 +69,26 @@ func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 	}
 	c.Recorded = c.Recorded || (all.first.Before(all.last) && all.first.Before(c.Until) && all.last.After(c.Since))
 	if c.Days != nil {
-		for d := latest(all.first, c.Since).UTC().Truncate(day); d.Before(all.last) && d.Before(c.Until) && all.first.Before(all.last); d = d.Add(day) {
+		for d := latest(all.first, c.Since).UTC().Truncate(day); d.Before(all.last) && d.Before(c.Until) &&
+			all.first.Before(all.last); d = d.Add(day) {
 			c.Days[d] = true
 		}
 	}
 	if all.first.Equal(all.last) && !all.first.Before(c.Since) && all.first.Before(c.Until) {
-		return []string{fmt.Sprintf("%s was read once, on %s: what runs since is charged when the next round comes", account, stamp(all.first))}
+		return []string{
+			fmt.Sprintf("%s was read once, on %s: what runs since is charged when the next round comes", account,
+				stamp(all.first)),
+		}
 	}
 	var notes []string
 	note := func(what string, r, whole reached) {
 		if r.first.After(c.Since) && r.first.After(whole.first) {
-			notes = append(notes, fmt.Sprintf("%s is recorded since %s; what ran before is not in the figures", what, stamp(r.first)))
+			notes = append(notes, fmt.Sprintf("%s is recorded since %s; what ran before is not in the figures", what,
+				stamp(r.first)))
 		}
 		if c.stale(r) && !c.stale(whole) {
-			notes = append(notes, fmt.Sprintf("the newest round of %s was on %s; what ran since is not in the figures", what, stamp(r.last)))
+			notes = append(notes, fmt.Sprintf("the newest round of %s was on %s; what ran since is not in the figures", what,
+				stamp(r.last)))
 		}
 	}
 	note(account, all, reached{last: c.Until})
@@ -106,7 +114,8 @@ func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 		if more := len(names) - maxKindNames; more > 0 {
 			what = fmt.Sprintf("%s and %d kinds more", strings.Join(names[:maxKindNames], ", "), more)
 		}
-		notes = append(notes, fmt.Sprintf("%s of %s: listed on %s; what they cost since is not in the figures", what, account, stamp(oldest)))
+		notes = append(notes, fmt.Sprintf("%s of %s: listed on %s; what they cost since is not in the figures", what,
+			account, stamp(oldest)))
 	}
 	return notes
 }

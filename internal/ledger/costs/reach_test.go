@@ -15,7 +15,9 @@ import (
 // TestCostsSayWhatTheyLack: time and places that no round speaks of are not shown as if
 // nothing had been spent.
 func TestCostsSayWhatTheyLack(t *testing.T) {
-	machines, disks := ledger.Part{Region: "us-east-1", Kind: inventory.KindInstance}, ledger.Part{Region: "us-east-1", Kind: inventory.KindVolume}
+	machines, disks := ledger.Part{
+		Region: "us-east-1", Kind: inventory.KindInstance,
+	}, ledger.Part{Region: "us-east-1", Kind: inventory.KindVolume}
 	west := ledger.Part{Region: "us-west-2", Kind: inventory.KindInstance}
 	type look struct {
 		hour  int
@@ -36,16 +38,30 @@ func TestCostsSayWhatTheyLack(t *testing.T) {
 		{"no round any more", []look{{9, all}, {15, all}}, "", "the newest round of aws/1 was on 2026-03-01 15:00", true},
 		{"all of it before", []look{{1, all}, {9, all}}, "", "the newest round of aws/1 was on 2026-03-01 09:00", false},
 		{"all of it after", []look{{21, all}, {22, all}}, "", "aws/1 is recorded since 2026-03-01 21:00", false},
-		{"a region that is not read any more", []look{{9, all}, {20, all[:2]}}, "", "the newest round of us-west-2 of aws/1 was on 2026-03-01 09:00", true},
-		{"a region that was not read at first", []look{{9, all[:2]}, {12, all}, {20, all}}, "", "us-west-2 of aws/1 is recorded since 2026-03-01 12:00", true},
-		{"kinds that are not read any more", []look{{9, all}, {20, []ledger.Part{machines, west}}}, "", "volume of aws/1: listed on 2026-03-01 09:00", true},
+		{
+			"a region that is not read any more", []look{{9, all}, {20, all[:2]}}, "",
+			"the newest round of us-west-2 of aws/1 was on 2026-03-01 09:00", true,
+		},
+		{
+			"a region that was not read at first", []look{{9, all[:2]}, {12, all}, {20, all}}, "",
+			"us-west-2 of aws/1 is recorded since 2026-03-01 12:00", true,
+		},
+		{
+			"kinds that are not read any more", []look{{9, all}, {20, []ledger.Part{machines, west}}}, "",
+			"volume of aws/1: listed on 2026-03-01 09:00", true,
+		},
 		{"what is asked for is read", []look{{9, all}, {20, []ledger.Part{machines, west}}}, "kind=instance", "", true},
-		{"another account is asked for", []look{{9, all}, {20, all}}, "account=aws/2", "nothing was recorded in this time", false},
+		{
+			"another account is asked for", []look{{9, all}, {20, all}}, "account=aws/2", "nothing was recorded in this time",
+			false,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			store := ledgertest.NewStore()
 			for _, l := range tc.looks {
-				if _, err := ledger.Post(ctx, store, ledger.Round{Account: account, At: start.Add(time.Duration(l.hour) * time.Hour), Complete: l.parts}, nil); err != nil {
+				if _, err := ledger.Post(ctx, store, ledger.Round{
+					Account: account, At: start.Add(time.Duration(l.hour) * time.Hour), Complete: l.parts,
+				}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -58,7 +74,8 @@ func TestCostsSayWhatTheyLack(t *testing.T) {
 				t.Fatal(err)
 			}
 			notes := strings.Join(c.CoverageNotes, "\n")
-			if !strings.HasPrefix(notes, tc.want) || (tc.want == "") != (notes == "") || len(c.CoverageNotes) > 1 || c.Recorded != tc.known {
+			if !strings.HasPrefix(notes, tc.want) || (tc.want == "") != (notes == "") || len(c.CoverageNotes) > 1 ||
+				c.Recorded != tc.known {
 				t.Errorf("recorded %t, %q; want %t, %q", c.Recorded, notes, tc.known, tc.want)
 			}
 		})

@@ -123,7 +123,8 @@ type Reconciliation struct {
 // through is the end of the last day that the bill holds, of an account that of its own
 // last day; later accruals are not billed yet. A bill in another currency than US
 // dollars is an error.
-func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation, error) {
+func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation,
+	error) {
 	rows, ends := map[billKey]*Drift{}, map[string]time.Time{}
 	observed := observedOn(accrued)
 	row := func(k billKey) *Drift {
@@ -140,7 +141,8 @@ func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time
 	}
 	for _, b := range bill {
 		if b.Currency != "USD" {
-			return nil, fmt.Errorf("reconcile %s of %s: the bill is in %q and the ledger in USD: convert the export first", b.Service, b.Day.Format(time.DateOnly), b.Currency)
+			return nil, fmt.Errorf("reconcile %s of %s: the bill is in %q and the ledger in USD: convert the export first",
+				b.Service, b.Day.Format(time.DateOnly), b.Currency)
 		}
 		d := row(b.key())
 		d.billed = append(d.billed, b)
@@ -148,7 +150,9 @@ func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time
 			ends[b.Account] = end
 		}
 	}
-	out := &Reconciliation{Basis: cmp.Or(string(basis), "billed"), Rows: make([]Drift, 0, len(rows)), BilledThrough: through.UTC()}
+	out := &Reconciliation{
+		Basis: cmp.Or(string(basis), "billed"), Rows: make([]Drift, 0, len(rows)), BilledThrough: through.UTC(),
+	}
 	byReason := map[Reason]money.Amount{}
 	var sums [4]money.Amount
 	for _, d := range rows {
@@ -156,7 +160,8 @@ func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time
 			d.through = earliest(through, end)
 		}
 		if err := d.settle(basis); err != nil {
-			return nil, fmt.Errorf("reconcile %s on %s: %w", cmp.Or(d.Resource, "what names no resource"), d.Day.Format(time.DateOnly), err)
+			return nil, fmt.Errorf("reconcile %s on %s: %w", cmp.Or(d.Resource, "what names no resource"),
+				d.Day.Format(time.DateOnly), err)
 		}
 		out.Rows = append(out.Rows, *d)
 		for i, v := range []money.Amount{d.Accrued, d.Reconciled, d.Billed, d.Drift} {
@@ -266,14 +271,17 @@ func (d *Drift) settle(basis Basis) error {
 // explain says what the reconciliation rests on.
 func (r *Reconciliation) explain() {
 	r.Assumptions = []string{
-		"accrued is at list price, billed is FOCUS's " + map[string]string{"billed": "BilledCost", "effective": "EffectiveCost"}[r.Basis],
+		"accrued is at list price, billed is FOCUS's " + map[string]string{
+			"billed": "BilledCost", "effective": "EffectiveCost",
+		}[r.Basis],
 		"a bill's resource is the inventory's of the same name, an ARN by its last part",
 	}
 	r.CoverageNotes = []string{"the bill holds days before " + r.BilledThrough.Format(time.DateOnly)}
 	r.Changes = []string{"a period can be restated for two weeks after it closes: import it again then"}
 	for _, c := range r.Causes {
 		if c.Reason == NoResource {
-			r.CoverageNotes = append(r.CoverageNotes, c.Amount.Dollars()+" of the bill names no resource, so it cannot be allocated by resource")
+			r.CoverageNotes = append(r.CoverageNotes,
+				c.Amount.Dollars()+" of the bill names no resource, so it cannot be allocated by resource")
 		}
 	}
 }
@@ -333,7 +341,9 @@ func (d *Drift) corrections() ([]ledger.Entry, error) {
 			return nil, err
 		}
 	}
-	base := ledger.Entry{Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC)}
+	base := ledger.Entry{
+		Kind: ledger.Reconciled, Hour: d.Day, BillPeriod: time.Date(d.Day.Year(), d.Day.Month(), 1, 0, 0, 0, 0, time.UTC),
+	}
 	if len(d.billed) > 0 && !d.billed[0].Period.IsZero() {
 		base.BillPeriod = d.billed[0].Period.UTC()
 	}
@@ -367,13 +377,15 @@ func (d *Drift) why() string {
 // ReconcileAccount reconciles the ledger of an account over the whole days of [from, to)
 // with a bill, and where post is true adds the corrections. It returns what it found
 // before them, and how many entries it added.
-func ReconcileAccount(ctx context.Context, s ledger.Store, a ledger.Account, bill []BilledDay, from, to, through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
+func ReconcileAccount(ctx context.Context, s ledger.Store, a ledger.Account, bill []BilledDay, from, to,
+	through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
 	read := func(ctx context.Context) ([]ledger.ResourceDay, error) { return s.ResourceDays(ctx, a, from, to) }
 	return reconcileDays(ctx, s, a, read, bill, through, basis, post)
 }
 
 // reconcileDays reconciles the days of an account that read returns.
-func reconcileDays(ctx context.Context, s ledger.Store, a ledger.Account, read func(context.Context) ([]ledger.ResourceDay, error),
+func reconcileDays(ctx context.Context, s ledger.Store, a ledger.Account,
+	read func(context.Context) ([]ledger.ResourceDay, error),
 	bill []BilledDay, through time.Time, basis Basis, post bool,
 ) (*Reconciliation, int, error) {
 	for tries := 1; ; tries++ {

@@ -20,15 +20,20 @@ import (
 func TestReconcile(t *testing.T) {
 	const usd = money.USD
 	accrued := func(a money.Amount, more ...func(*ledger.ResourceDay)) []ledger.ResourceDay {
-		d := ledger.ResourceDay{Ref: inventory.Ref{Cloud: "aws", Account: "1", Kind: inventory.KindInstance, ID: "i-1"}, Day: start, Category: ledger.Compute, Accrued: a}
+		d := ledger.ResourceDay{
+			Ref: inventory.Ref{Cloud: "aws", Account: "1", Kind: inventory.KindInstance, ID: "i-1"}, Day: start,
+			Category: ledger.Compute, Accrued: a,
+		}
 		for _, f := range more {
 			f(&d)
 		}
 		return []ledger.ResourceDay{d}
 	}
 	billed := func(list, paid money.Amount, more ...func(*costs.BilledDay)) []costs.BilledDay {
-		b := costs.BilledDay{Cloud: "aws", Account: "1", Resource: "arn:aws:ec2:us-east-1:1:instance/i-1", Day: start, Service: "EC2", ChargeCategory: ledger.Usage,
-			List: list, Billed: paid, Effective: paid, Currency: "USD"}
+		b := costs.BilledDay{
+			Cloud: "aws", Account: "1", Resource: "arn:aws:ec2:us-east-1:1:instance/i-1", Day: start, Service: "EC2",
+			ChargeCategory: ledger.Usage,
+			List:           list, Billed: paid, Effective: paid, Currency: "USD"}
 		for _, f := range more {
 			f(&b)
 		}
@@ -48,22 +53,52 @@ func TestReconcile(t *testing.T) {
 		posted  string // what corrections add up to
 	}{
 		{"the same", accrued(10 * usd), billed(10*usd, 10*usd), "", "0.00", "", "0.00"},
-		{"within a cent", accrued(10 * usd), billed(10*usd+money.Cent/2, 10*usd+money.Cent/2), "", "0.005", "rounding 0.005", "0.005"},
+		{
+			"within a cent", accrued(10 * usd), billed(10*usd+money.Cent/2, 10*usd+money.Cent/2), "", "0.005",
+			"rounding 0.005", "0.005",
+		},
 		{"a discount", accrued(10 * usd), billed(10*usd, 9*usd), "", "-1.00", "negotiated discount -1.00", "-1.00"},
-		{"covered by a commitment", accrued(10 * usd), billed(10*usd, 0, committed), "", "-10.00", "commitment-covered -10.00", "-10.00"},
-		{"covered, by its effective cost", accrued(10 * usd), billed(10*usd, 0, committed), costs.EffectiveCost, "-3.00", "commitment-covered -3.00", "-3.00"},
-		{"no price", accrued(0, func(d *ledger.ResourceDay) { d.UnpricedSeconds = 3600 }), billed(10*usd, 10*usd), "", "10.00", "no price 10.00", "10.00"},
-		{"unknown time, and more than it can be", accrued(6*usd, func(d *ledger.ResourceDay) { d.Unknown = ledger.Sums{Seconds: 7200, AtMost: 3 * usd} }), billed(10*usd, 10*usd), "",
+		{
+			"covered by a commitment", accrued(10 * usd), billed(10*usd, 0, committed), "", "-10.00",
+			"commitment-covered -10.00", "-10.00",
+		},
+		{
+			"covered, by its effective cost", accrued(10 * usd), billed(10*usd, 0, committed), costs.EffectiveCost, "-3.00",
+			"commitment-covered -3.00", "-3.00",
+		},
+		{
+			"no price", accrued(0, func(d *ledger.ResourceDay) { d.UnpricedSeconds = 3600 }), billed(10*usd, 10*usd), "",
+			"10.00", "no price 10.00", "10.00",
+		},
+		{
+			"unknown time, and more than it can be", accrued(6*usd, func(d *ledger.ResourceDay) {
+				d.Unknown = ledger.Sums{Seconds: 7200, AtMost: 3 * usd}
+			}), billed(10*usd, 10*usd), "",
 			"4.00", "unknown time 3.00, other usage 1.00", "4.00"},
 		{"not observed", nil, billed(10*usd, 10*usd), "", "10.00", "not observed 10.00", "10.00"},
-		{"no resource named", nil, billed(10*usd, 10*usd, func(b *costs.BilledDay) { b.Resource = "" }), "", "10.00", "no resource named 10.00", "10.00"},
-		{"tax", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, 2*usd, category(ledger.Tax))...), "", "2.00", "tax 2.00", "2.00"},
-		{"a credit", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, -10*usd, category(ledger.Credit))...), "", "-10.00", "credit -10.00", "-10.00"},
+		{
+			"no resource named", nil, billed(10*usd, 10*usd, func(b *costs.BilledDay) { b.Resource = "" }), "", "10.00",
+			"no resource named 10.00", "10.00",
+		},
+		{
+			"tax", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, 2*usd, category(ledger.Tax))...), "", "2.00",
+			"tax 2.00", "2.00",
+		},
+		{
+			"a credit", accrued(10 * usd), append(billed(10*usd, 10*usd), billed(0, -10*usd, category(ledger.Credit))...), "",
+			"-10.00", "credit -10.00", "-10.00",
+		},
 		{"a purchase", nil, billed(0, 50*usd, category(ledger.Purchase)), "", "50.00", "purchase 50.00", "50.00"},
 		{"accrued, and not in the bill", accrued(10 * usd), nil, "", "-10.00", "not in the bill -10.00", "-10.00"},
-		{"not billed yet", accrued(10*usd, func(d *ledger.ResourceDay) { d.Day = start.AddDate(0, 0, 2) }), nil, "", "-10.00", "not billed yet -10.00", "0.00"},
+		{
+			"not billed yet", accrued(10*usd, func(d *ledger.ResourceDay) { d.Day = start.AddDate(0, 0, 2) }), nil, "",
+			"-10.00", "not billed yet -10.00", "0.00",
+		},
 		{"requests that no round sees", accrued(10 * usd), billed(12*usd, 12*usd), "", "2.00", "other usage 2.00", "2.00"},
-		{"reconciled before", accrued(10*usd, func(d *ledger.ResourceDay) { d.Reconciled = -usd }), billed(10*usd, 9*usd), "", "0.00", "negotiated discount -1.00", "0.00"},
+		{
+			"reconciled before", accrued(10*usd, func(d *ledger.ResourceDay) { d.Reconciled = -usd }), billed(10*usd, 9*usd),
+			"", "0.00", "negotiated discount -1.00", "0.00",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := costs.Reconcile(tc.accrued, tc.bill, start.AddDate(0, 0, 1), tc.basis)
@@ -77,7 +112,8 @@ func TestReconcile(t *testing.T) {
 			if got := r.Drift.String(); len(r.Rows) != 1 || got != tc.drift || strings.Join(causes, ", ") != tc.causes {
 				t.Errorf("%d rows, drift %s by %q; want %s by %q", len(r.Rows), got, causes, tc.drift, tc.causes)
 			}
-			if row := r.Rows[0]; r.Accrued != row.Accrued || r.Reconciled != row.Reconciled || r.Billed != row.Billed || r.Drift != r.Billed-r.Accrued-r.Reconciled {
+			if row := r.Rows[0]; r.Accrued != row.Accrued || r.Reconciled != row.Reconciled || r.Billed != row.Billed ||
+				r.Drift != r.Billed-r.Accrued-r.Reconciled {
 				t.Errorf("the totals are not those of the only row: %+v", r)
 			}
 			entries, err := r.Corrections()
@@ -86,7 +122,8 @@ func TestReconcile(t *testing.T) {
 			}
 			var posted money.Amount
 			for _, e := range entries {
-				if posted += e.Amount; e.Kind != ledger.Reconciled || e.Why == "" || e.BillPeriod.IsZero() || e.Ref.Account != "1" {
+				if posted += e.Amount; e.Kind != ledger.Reconciled || e.Why == "" || e.BillPeriod.IsZero() ||
+					e.Ref.Account != "1" {
 					t.Errorf("correction %+v", e)
 				}
 			}
@@ -106,8 +143,14 @@ func TestReconcile(t *testing.T) {
 func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 	day := func(account string, day int) (ledger.ResourceDay, costs.BilledDay) {
 		at := start.AddDate(0, 0, day)
-		return ledger.ResourceDay{Ref: inventory.Ref{Cloud: "aws", Account: account, Kind: inventory.KindInstance, ID: "i-" + account}, Day: at, Category: ledger.Compute, Accrued: money.USD},
-			costs.BilledDay{Cloud: "aws", Account: account, Resource: "i-" + account, Day: at, Service: "EC2", ChargeCategory: ledger.Usage, List: money.USD, Billed: money.USD, Currency: "USD"}
+		return ledger.ResourceDay{
+				Ref: inventory.Ref{Cloud: "aws", Account: account, Kind: inventory.KindInstance, ID: "i-" + account}, Day: at,
+				Category: ledger.Compute, Accrued: money.USD,
+			},
+			costs.BilledDay{
+				Cloud: "aws", Account: account, Resource: "i-" + account, Day: at, Service: "EC2", ChargeCategory: ledger.Usage,
+				List: money.USD, Billed: money.USD, Currency: "USD",
+			}
 	}
 	var accrued []ledger.ResourceDay
 	var bill []costs.BilledDay
@@ -130,7 +173,9 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 	for _, e := range entries {
 		days[e.Ref.Account+" "+e.Hour.Format(time.DateOnly)] += e.Amount
 	}
-	want := map[string]money.Amount{"1 2026-03-01": 0, "1 2026-03-02": 0, "1 2026-03-03": 0, "2 2026-03-01": 0, "2 2026-03-03": money.USD}
+	want := map[string]money.Amount{
+		"1 2026-03-01": 0, "1 2026-03-02": 0, "1 2026-03-03": 0, "2 2026-03-01": 0, "2 2026-03-03": money.USD,
+	}
 	if err != nil || !maps.Equal(days, want) {
 		t.Errorf("corrections come to %v, %v; want %v: the tax, and nothing of the day that is not billed", days, err, want)
 	}
@@ -150,11 +195,15 @@ func TestReconciledIsBilled(t *testing.T) {
 			}
 		}
 		bill := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) costs.BilledDay {
-			return costs.BilledDay{Cloud: "aws", Account: "1", Resource: rapid.SampledFrom([]string{"", "instance0", "volume1", "other"}).Draw(t, "resource"),
-				Day:              start.AddDate(0, 0, rapid.IntRange(0, 3).Draw(t, "day")),
-				ChargeCategory:   rapid.SampledFrom([]ledger.ChargeCategory{ledger.Usage, ledger.Tax, ledger.Credit}).Draw(t, "category"),
+			return costs.BilledDay{
+				Cloud: "aws", Account: "1", Resource: rapid.SampledFrom([]string{"", "instance0", "volume1", "other"}).Draw(t,
+					"resource"),
+				Day: start.AddDate(0, 0, rapid.IntRange(0, 3).Draw(t, "day")),
+				ChargeCategory: rapid.SampledFrom([]ledger.ChargeCategory{ledger.Usage, ledger.Tax, ledger.Credit}).Draw(t,
+					"category"),
 				CommitmentStatus: rapid.SampledFrom([]string{"", "Used"}).Draw(t, "status"), Currency: "USD",
-				List: money.Amount(rapid.Int64Range(0, 1e12).Draw(t, "list")), Billed: money.Amount(rapid.Int64Range(-1e12, 1e12).Draw(t, "billed"))}
+				List:   money.Amount(rapid.Int64Range(0, 1e12).Draw(t, "list")),
+				Billed: money.Amount(rapid.Int64Range(-1e12, 1e12).Draw(t, "billed"))}
 		}), 0, 12).Draw(t, "bill")
 		end := start.AddDate(0, 0, 4)
 		r, _, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true)
@@ -195,8 +244,9 @@ func TestReconcileKeepsAccruals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bill := []costs.BilledDay{{Cloud: "aws", Account: "1", Resource: "i-00000000", Day: start, ChargeCategory: ledger.Usage,
-		Category: ledger.Compute, Pricing: ledger.Standard, List: 977_600_000, Billed: 800_000_000, Currency: "USD"}}
+	bill := []costs.BilledDay{
+		{Cloud: "aws", Account: "1", Resource: "i-00000000", Day: start, ChargeCategory: ledger.Usage,
+			Category: ledger.Compute, Pricing: ledger.Standard, List: 977_600_000, Billed: 800_000_000, Currency: "USD"}}
 	end := start.AddDate(0, 0, 1)
 	if _, n, err := costs.ReconcileAccount(ctx, store, account, bill, start, end, end, "", true); err != nil || n != 2 {
 		t.Fatalf("%d corrections, %v; want one for busy and one for unknown", n, err)
@@ -209,7 +259,8 @@ func TestReconcileKeepsAccruals(t *testing.T) {
 	for _, e := range store.All(account) {
 		kinds[e.Kind] += e.Amount
 	}
-	if got := fmt.Sprint(kinds[ledger.Accrual]+kinds[ledger.Correction], kinds[ledger.Reconciled]); got != "0.9776 -0.1776" {
+	if got := fmt.Sprint(kinds[ledger.Accrual]+kinds[ledger.Correction],
+		kinds[ledger.Reconciled]); got != "0.9776 -0.1776" {
 		t.Errorf("accrued and reconciled %s, want 0.9776 -0.1776", got)
 	}
 }

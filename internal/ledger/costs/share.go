@@ -99,7 +99,8 @@ func Split(cost money.Amount, shares []Share) (Allocation, error) {
 	}
 	var a Allocation
 	if weights[len(shares)] = max(0, whole-sum); sum > whole {
-		a.Over = fmt.Sprintf("%.0f%% of the machine was allocated; each workload has its part of that", 100*float64(sum)/float64(whole))
+		a.Over = fmt.Sprintf("%.0f%% of the machine was allocated; each workload has its part of that",
+			100*float64(sum)/float64(whole))
 	}
 	parts, err := money.Split(cost, weights)
 	if err != nil {

@@ -344,5 +344,6 @@ func (o *occupied) sorted() []Tenant {
 }
 
 func compareTenants(a, b Tenant) int {
-	return slices.Compare([]string{a.Name(), a.Controller, a.Owner.Team, a.Owner.Project, a.Owner.User}, []string{b.Name(), b.Controller, b.Owner.Team, b.Owner.Project, b.Owner.User})
+	return slices.Compare([]string{a.Name(), a.Controller, a.Owner.Team, a.Owner.Project, a.Owner.User},
+		[]string{b.Name(), b.Controller, b.Owner.Team, b.Owner.Project, b.Owner.User})
 }

@@ -39,50 +39,104 @@ func TestTenancy(t *testing.T) {
 	}{
 		{"one pod, one GPU", 1, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", 250_000, on("a", 250_000))}}},
 			"ml/a=36.00(9.00/27.00/0.00)9.00 free=0.00 unknown=0.00; unused=27.00 dark=0.00"},
-		{"half of the GPUs", 2, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", million, on("a", million)), whole("B", 0)}}},
+		{
+			"half of the GPUs", 2, 3600, []Occupancy{
+				{Told: true, GPUs: []OccupiedGPU{whole("A", million, on("a", million)), whole("B", 0)}},
+			},
 			"ml/a=18.00(18.00/0.00/0.00)18.00 free=18.00 unknown=0.00; unused=18.00 dark=0.00"},
-		{"a GPU that nothing was seen of", 2, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", million, on("a", million))}}},
+		{
+			"a GPU that nothing was seen of", 2, 3600, []Occupancy{
+				{Told: true, GPUs: []OccupiedGPU{whole("A", million, on("a", million))}},
+			},
 			"ml/a=18.00(18.00/0.00/0.00)18.00 free=18.00 unknown=18.00; unused=0.00 dark=18.00"},
-		{"a GPU that works for no known pod", 1, 3600, []Occupancy{{Told: true, Listed: true, GPUs: []OccupiedGPU{whole("A", 500_000)}}},
+		{
+			"a GPU that works for no known pod", 1, 3600, []Occupancy{
+				{Told: true, Listed: true, GPUs: []OccupiedGPU{whole("A", 500_000)}},
+			},
 			"free=36.00 unknown=36.00; unused=0.00 dark=36.00"},
 		{"an exporter that knows no pods", 1, 3600, []Occupancy{{GPUs: []OccupiedGPU{whole("A", 0)}}},
 			"free=36.00 unknown=36.00; unused=0.00 dark=36.00"},
 		{"nothing was seen", 1, 3600, nil, "free=36.00 unknown=36.00; unused=0.00 dark=36.00"},
-		{"time slices: the GPU's utilization is divided by request", 1, 3600, []Occupancy{{Told: true, Requests: []Requested{wants("a", WholeGPU/4), wants("b", WholeGPU/2)},
-			GPUs: []OccupiedGPU{whole("A", 300_000, on("a", 300_000), on("b", 300_000))}}},
+		{
+			"time slices: the GPU's utilization is divided by request", 1, 3600,
+			[]Occupancy{{Told: true, Requests: []Requested{wants("a", WholeGPU/4), wants("b", WholeGPU/2)},
+				GPUs: []OccupiedGPU{whole("A", 300_000, on("a", 300_000), on("b", 300_000))}}},
 			"ml/b=18.00(7.20/10.80/0.00)7.20 ml/a=9.00(3.60/5.40/0.00)3.60 free=9.00 unknown=0.00; unused=25.20 dark=0.00"},
-		{"time slices, one pod uses more than its request", 1, 3600, []Occupancy{{Told: true, Requests: []Requested{wants("a", WholeGPU/4)},
-			GPUs: []OccupiedGPU{whole("A", 800_000, on("a", 800_000))}}},
+		{
+			"time slices, one pod uses more than its request", 1, 3600, []Occupancy{
+				{Told: true, Requests: []Requested{wants("a", WholeGPU/4)},
+					GPUs: []OccupiedGPU{whole("A", 800_000, on("a", 800_000))}}},
 			"ml/a=9.00(9.00/0.00/0.00)28.80 free=27.00 unknown=0.00; unused=7.20 dark=0.00"},
-		{"time slices without requests: even parts", 1, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", 600_000, on("a", 600_000), on("b", 600_000), on("c", 600_000))}}},
-			"ml/a=12.00(7.20/4.80/0.00)7.20 ml/b=12.00(7.20/4.80/0.00)7.20 ml/c=12.00(7.20/4.80/0.00)7.20 free=0.00 unknown=0.00; unused=14.40 dark=0.00"},
-		{"one request is not known: it has what is left", 1, 3600, []Occupancy{{Told: true, Requests: []Requested{wants("a", WholeGPU/4)},
-			GPUs: []OccupiedGPU{whole("A", none, on("a", none), on("b", none))}}},
+		{
+			"time slices without requests: even parts", 1, 3600, []Occupancy{
+				{Told: true, GPUs: []OccupiedGPU{whole("A", 600_000, on("a", 600_000), on("b", 600_000), on("c", 600_000))}},
+			},
+			"ml/a=12.00(7.20/4.80/0.00)7.20 ml/b=12.00(7.20/4.80/0.00)7.20 ml/c=12.00(7.20/4.80/0.00)7.20 free=0.00 " +
+				"unknown=0.00; unused=14.40 dark=0.00"},
+		{
+			"one request is not known: it has what is left", 1, 3600, []Occupancy{
+				{Told: true, Requests: []Requested{wants("a", WholeGPU/4)},
+					GPUs: []OccupiedGPU{whole("A", none, on("a", none), on("b", none))}}},
 			"ml/b=27.00(0.00/0.00/27.00)0.00 ml/a=9.00(0.00/0.00/9.00)0.00 free=0.00 unknown=0.00; unused=0.00 dark=36.00"},
-		{"processes that are measured", 1, 3600, []Occupancy{{Told: true, Requests: []Requested{wants("a", WholeGPU/2), wants("b", WholeGPU/2)},
-			GPUs: []OccupiedGPU{whole("A", 900_000, Held{pod("a"), million, 900_000, 750_000}, Held{pod("b"), million, 900_000, 100_000})}}},
+		{
+			"processes that are measured", 1, 3600, []Occupancy{
+				{Told: true, Requests: []Requested{wants("a", WholeGPU/2), wants("b", WholeGPU/2)},
+					GPUs: []OccupiedGPU{
+						whole("A", 900_000, Held{pod("a"), million, 900_000, 750_000}, Held{pod("b"), million, 900_000, 100_000}),
+					}}},
 			"ml/a=18.00(18.00/0.00/0.00)27.00 ml/b=18.00(3.60/14.40/0.00)3.60 free=0.00 unknown=0.00; unused=5.40 dark=0.00"},
-		{"requests alone, on one GPU", 1, 3600, []Occupancy{{Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/4), wants("b", WholeGPU/4)}, GPUs: []OccupiedGPU{whole("A", 400_000)}}},
+		{
+			"requests alone, on one GPU", 1, 3600, []Occupancy{
+				{
+					Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/4), wants("b", WholeGPU/4)},
+					GPUs: []OccupiedGPU{whole("A", 400_000)},
+				},
+			},
 			"ml/a=9.00(7.20/1.80/0.00)7.20 ml/b=9.00(7.20/1.80/0.00)7.20 free=18.00 unknown=0.00; unused=21.60 dark=0.00"},
-		{"requests alone, on one of two GPUs", 2, 3600, []Occupancy{{Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/2)}}},
+		{
+			"requests alone, on one of two GPUs", 2, 3600, []Occupancy{
+				{Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/2)}},
+			},
 			"ml/a=9.00(0.00/0.00/9.00)0.00 free=27.00 unknown=0.00; unused=27.00 dark=9.00"},
-		{"an exporter that names one of two pods that share", 2, 3600, []Occupancy{{Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/2), wants("b", WholeGPU/2)},
-			GPUs: []OccupiedGPU{whole("A", 900_000, on("a", 900_000)), whole("B", 0)}}},
+		{
+			"an exporter that names one of two pods that share", 2, 3600, []Occupancy{
+				{Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/2), wants("b", WholeGPU/2)},
+					GPUs: []OccupiedGPU{whole("A", 900_000, on("a", 900_000)), whole("B", 0)}}},
 			"ml/a=9.00(0.00/0.00/9.00)0.00 ml/b=9.00(0.00/0.00/9.00)0.00 free=18.00 unknown=0.00; unused=18.00 dark=18.00"},
 		{"MIG instances", 1, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{
-			{"A:1", WholeGPU / 7 * 3, million, 500_000, []Held{on("a", 500_000)}}, {"A:2", WholeGPU / 7, million, 0, []Held{on("b", 0)}}, {"A:3", WholeGPU / 7, million, 0, nil}}}},
-			"ml/a=15.428571428(7.714285714/7.714285714/0.00)7.714285714 ml/b=5.142857143(0.00/5.142857143/0.00)0.00 free=15.428571429 unknown=10.285714286; unused=18.00 dark=10.285714286"},
+			{"A:1", WholeGPU / 7 * 3, million, 500_000, []Held{on("a", 500_000)}},
+			{"A:2", WholeGPU / 7, million, 0, []Held{on("b", 0)}}, {"A:3", WholeGPU / 7, million, 0, nil}}}},
+			"ml/a=15.428571428(7.714285714/7.714285714/0.00)7.714285714 ml/b=5.142857143(0.00/5.142857143/0.00)0.00 " +
+				"free=15.428571429 unknown=10.285714286; unused=18.00 dark=10.285714286"},
 		{"one pod after another", 1, 3600, []Occupancy{
 			{Told: true, GPUs: []OccupiedGPU{whole("A", million, on("a", million))}},
-			{Told: true, GPUs: []OccupiedGPU{whole("A", 500_000, Held{pod("a"), 250_000, million, none}, Held{pod("b"), 750_000, 0, none})}}},
+			{
+				Told: true,
+				GPUs: []OccupiedGPU{whole("A", 500_000, Held{pod("a"), 250_000, million, none}, Held{pod("b"), 750_000, 0, none})},
+			}},
 			"ml/a=22.50(22.50/0.00/0.00)22.50 ml/b=13.50(0.00/13.50/0.00)0.00 free=0.00 unknown=0.00; unused=13.50 dark=0.00"},
-		{"more is requested than there is", 1, 3600, []Occupancy{{Told: true, Requests: []Requested{wants("a", WholeGPU), wants("b", WholeGPU)}, GPUs: []OccupiedGPU{whole("A", 500_000, on("a", 500_000), on("b", 500_000))}}},
+		{
+			"more is requested than there is", 1, 3600, []Occupancy{
+				{
+					Told: true, Requests: []Requested{wants("a", WholeGPU), wants("b", WholeGPU)},
+					GPUs: []OccupiedGPU{whole("A", 500_000, on("a", 500_000), on("b", 500_000))},
+				},
+			},
 			"ml/a=18.00(9.00/9.00/0.00)9.00 ml/b=18.00(9.00/9.00/0.00)9.00 free=0.00 unknown=0.00; unused=18.00 dark=0.00 over"},
-		{"a machine that ran for half of the hour", 1, 1800, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", 0, on("a", 0))}}, {}},
+		{
+			"a machine that ran for half of the hour", 1, 1800, []Occupancy{
+				{Told: true, GPUs: []OccupiedGPU{whole("A", 0, on("a", 0))}}, {},
+			},
 			"ml/a=36.00(0.00/36.00/0.00)0.00 free=0.00 unknown=0.00; unused=36.00 dark=0.00"},
-		{"samples of half of the hour", 1, 3600, []Occupancy{{Told: true, GPUs: []OccupiedGPU{whole("A", 0, on("a", 0))}}, {}},
+		{
+			"samples of half of the hour", 1, 3600, []Occupancy{
+				{Told: true, GPUs: []OccupiedGPU{whole("A", 0, on("a", 0))}}, {},
+			},
 			"ml/a=18.00(0.00/18.00/0.00)0.00 free=18.00 unknown=18.00; unused=18.00 dark=18.00"},
-		{"a pod of two containers", 1, 3600, []Occupancy{{Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/4), wants("a", WholeGPU/4)}}},
+		{
+			"a pod of two containers", 1, 3600, []Occupancy{
+				{Told: true, Listed: true, Requests: []Requested{wants("a", WholeGPU/4), wants("a", WholeGPU/4)}},
+			},
 			"ml/a=18.00(0.00/0.00/18.00)0.00 free=18.00 unknown=0.00; unused=18.00 dark=18.00"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -92,7 +146,9 @@ func TestTenancy(t *testing.T) {
 				o.From = noon.Add(time.Duration(i) * o.Length)
 				tenancy.Add(o)
 			}
-			d, err := tenancy.Divide(noon, noon.Add(time.Hour), []MachineHour{{Resource: "i-1", Hour: noon, Amount: 36 * money.USD, Seconds: tc.seconds}})
+			d, err := tenancy.Divide(noon, noon.Add(time.Hour), []MachineHour{
+				{Resource: "i-1", Hour: noon, Amount: 36 * money.USD, Seconds: tc.seconds},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +180,9 @@ func TestTenancyIsTheNaiveOne(t *testing.T) {
 		naive := exact{gpus: gpus, had: map[string]*big.Rat{}, used: map[string]*big.Rat{}}
 		const slots = 4
 		for i := range slots {
-			o := Occupancy{Machine: "i-1", From: noon.Add(time.Duration(i) * time.Hour / slots), Length: time.Hour / slots, Told: true}
+			o := Occupancy{
+				Machine: "i-1", From: noon.Add(time.Duration(i) * time.Hour / slots), Length: time.Hour / slots, Told: true,
+			}
 			for g := range gpus {
 				u := rapid.Int64Range(0, million).Draw(t, "utilization")
 				x := whole(fmt.Sprint("GPU-", g), u)
@@ -143,7 +201,9 @@ func TestTenancyIsTheNaiveOne(t *testing.T) {
 			naive.add(o, slots)
 		}
 		amount := money.Amount(rapid.Int64Range(0, 1e15).Draw(t, "amount"))
-		d, err := tenancy.Divide(noon, noon.Add(time.Hour), []MachineHour{{Resource: "i-1", Hour: noon, Amount: amount, Seconds: 3600}})
+		d, err := tenancy.Divide(noon, noon.Add(time.Hour), []MachineHour{
+			{Resource: "i-1", Hour: noon, Amount: amount, Seconds: 3600},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +226,8 @@ func TestTenancyIsTheNaiveOne(t *testing.T) {
 			}
 		}
 		if sum != amount || byUse != amount || m.Amount != amount || m.Unknown < 0 || m.Unknown > m.Unallocated {
-			t.Fatalf("parts of %d add up to %d and %d, %d of %d unallocated is unknown", amount, sum, byUse, m.Unknown, m.Unallocated)
+			t.Fatalf("parts of %d add up to %d and %d, %d of %d unallocated is unknown", amount, sum, byUse, m.Unknown,
+				m.Unallocated)
 		}
 	})
 }

@@ -177,7 +177,8 @@ type UnitCosts struct {
 func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	u.Per = max(u.Per, 1)
 	if len(c.By) > 1 {
-		return nil, fmt.Errorf("divide costs by %s: they are shown by %d dimensions, and a count has one key", u.Name, len(c.By))
+		return nil, fmt.Errorf("divide costs by %s: they are shown by %d dimensions, and a count has one key", u.Name,
+			len(c.By))
 	}
 	made := map[madeIn]Quantity{}
 	dark := map[madeIn]bool{}
@@ -272,16 +273,20 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	out.Assumptions = append([]string{}, c.Assumptions...)
 	out.CoverageNotes, out.Changes = append([]string{}, c.CoverageNotes...), append([]string{}, c.Changes...)
 	if outside > 0 {
-		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are outside the time of the costs and left out", outside))
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are outside the time of the costs and left out",
+			outside))
 	}
 	if unknown > 0 {
-		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%d counts are of days whose dollars are unknown and left out", unknown))
+		out.CoverageNotes = append(out.CoverageNotes,
+			fmt.Sprintf("%d counts are of days whose dollars are unknown and left out", unknown))
 	}
 	if left > 0 && counted > 0 {
-		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("%s was spent where nothing was counted, and is not in the total", idle.Dollars()))
+		out.CoverageNotes = append(out.CoverageNotes,
+			fmt.Sprintf("%s was spent where nothing was counted, and is not in the total", idle.Dollars()))
 	}
 	if len(free) > 0 {
-		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("nothing was spent on %s in periods in which something was counted; those counts are in the total all the same",
+		out.CoverageNotes = append(out.CoverageNotes, fmt.Sprintf("nothing was spent on %s in periods in which something "+
+			"was counted; those counts are in the total all the same",
 			strings.Join(free[:min(len(free), maxKindNames)], ", ")))
 	}
 	return out, nil
@@ -317,7 +322,8 @@ func coarse(g ledger.Granularity, made map[madeIn]Quantity, c *Costs) error {
 		return nil
 	}
 	first := func(t time.Time) bool { return t.Equal(c.Since) || t.Equal(longer.Start(t, time.Time{})) }
-	if n := len(c.Rows); len(made) == 0 || n == 0 || c.Rows[n-1].Period.Sub(c.Rows[0].Period) < least { // rows are in order of time
+	// rows are in order of time
+	if n := len(c.Rows); len(made) == 0 || n == 0 || c.Rows[n-1].Period.Sub(c.Rows[0].Period) < least {
 		return nil
 	}
 	for k := range made {
@@ -334,7 +340,10 @@ func (c *Cost) add(o Cost) error {
 	for _, p := range []struct {
 		to *money.Amount
 		of money.Amount
-	}{{&c.Used, o.Used}, {&c.Wasted, o.Wasted}, {&c.CannotJudge, o.CannotJudge}, {&c.Other, o.Other}, {&c.Amount, o.Amount}} {
+	}{
+		{&c.Used, o.Used}, {&c.Wasted, o.Wasted}, {&c.CannotJudge, o.CannotJudge}, {&c.Other, o.Other},
+		{&c.Amount, o.Amount},
+	} {
 		sum, err := p.to.Add(p.of)
 		*p.to, errs = sum, errors.Join(errs, err)
 	}
@@ -351,7 +360,10 @@ func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 		basis   CountBasis
 		amount  money.Amount
 		unknown bool
-	}{{UsedBasis, c.Used, c.CannotJudge != 0 || c.UnknownSeconds > 0}, {AllocatedBasis, c.Amount, c.UnknownSeconds > 0}, {IdleBasis, c.Wasted, c.CannotJudge != 0 || c.UnknownSeconds > 0}} {
+	}{
+		{UsedBasis, c.Used, c.CannotJudge != 0 || c.UnknownSeconds > 0}, {AllocatedBasis, c.Amount, c.UnknownSeconds > 0},
+		{IdleBasis, c.Wasted, c.CannotJudge != 0 || c.UnknownSeconds > 0},
+	} {
 		x := UnitCost{Period: c.Period, Key: c.Key, Basis: b.basis, Amount: &b.amount, Count: n, AtLeast: b.unknown}
 		switch {
 		case b.unknown && b.amount == 0:

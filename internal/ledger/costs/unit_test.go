@@ -16,7 +16,9 @@ import (
 func month() *costs.Costs {
 	usd := func(n int64) money.Amount { return money.Amount(n) * money.USD }
 	c := costs.Cost{Period: start, Used: usd(6000), Wasted: usd(3000), Other: usd(1000), Amount: usd(10_000)}
-	return &costs.Costs{Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []costs.Cost{c}, Total: c, Recorded: true}
+	return &costs.Costs{
+		Since: start, Until: start.AddDate(0, 1, 0), Granularity: "total", Rows: []costs.Cost{c}, Total: c, Recorded: true,
+	}
 }
 
 func TestUnits(t *testing.T) {
@@ -27,10 +29,22 @@ func TestUnits(t *testing.T) {
 		counts string
 		want   string // used allocated idle
 	}{
-		{"$10,000 for 50 million predictions", costs.Unit{Name: "prediction"}, "time,count\n2026-03-02,20000000\n2026-03-03,30000000\n", "0.00012 0.0002 0.00006"},
-		{"per million tokens", costs.Unit{Name: "token", Per: 1_000_000}, "time,count\n2026-03-02,4000000000000\n", "0.0015 0.0025 0.00075"},
-		{"GPU-hours", costs.Unit{Name: "GPU-hour"}, "time,count\n2026-03-02,2500.5\n", "2.399520095981 3.999200159968 1.19976004799"},
-		{"less than a nano-dollar each", costs.Unit{Name: "token"}, "time,count\n2026-03-02,100000000000000\n", "0.00000000006 0.0000000001 0.00000000003"},
+		{
+			"$10,000 for 50 million predictions", costs.Unit{Name: "prediction"},
+			"time,count\n2026-03-02,20000000\n2026-03-03,30000000\n", "0.00012 0.0002 0.00006",
+		},
+		{
+			"per million tokens", costs.Unit{Name: "token", Per: 1_000_000}, "time,count\n2026-03-02,4000000000000\n",
+			"0.0015 0.0025 0.00075",
+		},
+		{
+			"GPU-hours", costs.Unit{Name: "GPU-hour"}, "time,count\n2026-03-02,2500.5\n",
+			"2.399520095981 3.999200159968 1.19976004799",
+		},
+		{
+			"less than a nano-dollar each", costs.Unit{Name: "token"}, "time,count\n2026-03-02,100000000000000\n",
+			"0.00000000006 0.0000000001 0.00000000003",
+		},
 		{"nothing counted", costs.Unit{Name: "prediction"}, "time,count\n", "nothing was counted"},
 		{"zero counted", costs.Unit{Name: "prediction"}, "time,count\n2026-03-02,0\n", "nothing was counted"},
 		{"counted in another month", costs.Unit{Name: "prediction"}, "time,count\n2026-04-02,5\n", "nothing was counted"},
@@ -106,7 +120,9 @@ func TestUnitsOfShorterPeriods(t *testing.T) {
 func TestUnitsOfNobody(t *testing.T) {
 	c := month()
 	c.By, c.Rows[0].Key = []ledger.Dimension{ledger.ByTeam}, []string{"vision"}
-	u, err := costs.Units(costs.Unit{Name: "token"}, c, []costs.Count{{Time: start, Count: 1000, Key: "vision"}, {Time: start, Count: 1000, Key: "visoin"}})
+	u, err := costs.Units(costs.Unit{
+		Name: "token",
+	}, c, []costs.Count{{Time: start, Count: 1000, Key: "vision"}, {Time: start, Count: 1000, Key: "visoin"}})
 	if err != nil || len(u.CoverageNotes) != 1 || !strings.Contains(u.CoverageNotes[0], "nothing was spent on visoin") {
 		t.Errorf("got %v, %v", u, err)
 	}
@@ -133,7 +149,8 @@ func TestUnitTrend(t *testing.T) {
 			t.Errorf("row %d, %s of %s: change %v", i, r.Basis, r.Period, r.Change)
 		}
 	}
-	if _, err := costs.Units(costs.Unit{Name: "run"}, c, []costs.Count{{Time: start, Count: 1}}); err == nil || !strings.Contains(err.Error(), "need a key") {
+	if _, err := costs.Units(costs.Unit{Name: "run"}, c, []costs.Count{{Time: start, Count: 1}}); err == nil ||
+		!strings.Contains(err.Error(), "need a key") {
 		t.Errorf("a count without a key: got %v", err)
 	}
 }
@@ -175,13 +192,35 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 		want   string // used, allocated, idle of the total
 		note   string
 	}{
-		{"nothing was recorded", costsOf("total"), map[time.Time]bool{}, count(3), "unknown: nothing was recorded in this time", ""},
-		{"recorded from the second half on", costsOf("total", march), recorded(15, 31), count(3, 20), "1.00 1.00 0.00", "1 counts are of days whose dollars are unknown"},
-		{"counted before it is recorded", costsOf("total", march), recorded(15, 31), count(3), "it was counted only on days whose dollars are unknown", ""},
-		{"counted in March alone", costsOf("month", march, april), recorded(0, 61), count(3), "1.00 1.00 0.00", "$5,000 was spent where nothing was counted"},
-		{"no price", costsOf("total", costs.Cost{Period: start, UnknownSeconds: 3600}), recorded(0, 31), count(3), "unknown: what it cost is unknown", ""},
-		{"a part without a price", costsOf("total", costs.Cost{Period: start, Used: usd(1000), Amount: usd(1000), UnknownSeconds: 3600}), recorded(0, 31), count(3), "≥1.00 ≥1.00 unknown: what it cost is unknown", ""},
-		{"not measured", costsOf("total", costs.Cost{Period: start, CannotJudge: usd(1000), Amount: usd(1000)}), recorded(0, 31), count(3), "unknown: compute was not measured 1.00 unknown: compute was not measured", ""},
+		{
+			"nothing was recorded", costsOf("total"), map[time.Time]bool{}, count(3),
+			"unknown: nothing was recorded in this time", "",
+		},
+		{
+			"recorded from the second half on", costsOf("total", march), recorded(15, 31), count(3, 20), "1.00 1.00 0.00",
+			"1 counts are of days whose dollars are unknown",
+		},
+		{
+			"counted before it is recorded", costsOf("total", march), recorded(15, 31), count(3),
+			"it was counted only on days whose dollars are unknown", "",
+		},
+		{
+			"counted in March alone", costsOf("month", march, april), recorded(0, 61), count(3), "1.00 1.00 0.00",
+			"$5,000 was spent where nothing was counted",
+		},
+		{
+			"no price", costsOf("total", costs.Cost{Period: start, UnknownSeconds: 3600}), recorded(0, 31), count(3),
+			"unknown: what it cost is unknown", "",
+		},
+		{
+			"a part without a price",
+			costsOf("total", costs.Cost{Period: start, Used: usd(1000), Amount: usd(1000), UnknownSeconds: 3600}),
+			recorded(0, 31), count(3), "≥1.00 ≥1.00 unknown: what it cost is unknown", "",
+		},
+		{
+			"not measured", costsOf("total", costs.Cost{Period: start, CannotJudge: usd(1000), Amount: usd(1000)}),
+			recorded(0, 31), count(3), "unknown: compute was not measured 1.00 unknown: compute was not measured", "",
+		},
 		{"nothing ran", costsOf("total", costs.Cost{Period: start}), recorded(0, 31), count(3), "0.00 0.00 0.00", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -211,7 +250,9 @@ func TestUnitsOfUnknownDollars(t *testing.T) {
 			}
 			s := strings.Join(got, " ")
 			if tc.name == "not measured" {
-				s = strings.Join([]string{"unknown: " + u.Total[0].Reason, u.Total[1].Cost.String(), "unknown: " + u.Total[2].Reason}, " ")
+				s = strings.Join([]string{
+					"unknown: " + u.Total[0].Reason, u.Total[1].Cost.String(), "unknown: " + u.Total[2].Reason,
+				}, " ")
 			}
 			if s != tc.want {
 				t.Errorf("got %s, want %s", s, tc.want)

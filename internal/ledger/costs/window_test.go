@@ -21,15 +21,27 @@ import (
 // drawnSeen is an account as one round sees it, with what was measured since start: machines,
 // volumes, addresses and reservations of two teams, made before or within that time.
 func drawnSeen(t *rapid.T, at time.Time) ledger.Seen {
-	s := ledger.Seen{Account: account, At: at, Source: "scan", Regions: []string{"us-east-1"}, Rates: map[inventory.Ref][]ledger.Charge{}, Spans: map[inventory.Ref][]ledger.Span{}}
+	s := ledger.Seen{
+		Account: account, At: at, Source: "scan", Regions: []string{"us-east-1"},
+		Rates: map[inventory.Ref][]ledger.Charge{}, Spans: map[inventory.Ref][]ledger.Span{},
+	}
 	moment := func(name string) time.Time {
-		return start.Add(time.Duration(rapid.Int64Range(-40*3600, int64(at.Sub(start)/time.Second)).Draw(t, name)) * time.Second)
+		return start.Add(time.Duration(rapid.Int64Range(-40*3600, int64(at.Sub(start)/time.Second)).Draw(t, name)) *
+			time.Second)
 	}
 	for i := range rapid.IntRange(1, 6).Draw(t, "resources") {
-		r := &inventory.Resource{ID: fmt.Sprint("r-", i), Cloud: "aws", Account: "1", Region: "us-east-1", State: inventory.StateRunning, CreatedAt: moment("created"),
-			Kind: rapid.SampledFrom([]inventory.Kind{inventory.KindInstance, inventory.KindInstance, inventory.KindVolume, inventory.KindAddress, inventory.KindCapacityReservation}).Draw(t, "kind")}
+		r := &inventory.Resource{
+			ID: fmt.Sprint("r-", i), Cloud: "aws", Account: "1", Region: "us-east-1", State: inventory.StateRunning,
+			CreatedAt: moment("created"),
+			Kind: rapid.SampledFrom([]inventory.Kind{
+				inventory.KindInstance, inventory.KindInstance, inventory.KindVolume, inventory.KindAddress,
+				inventory.KindCapacityReservation,
+			}).Draw(t, "kind")}
 		r.Owner.Team = rapid.SampledFrom([]string{"", "vision"}).Draw(t, "team")
-		c := ledger.Charge{Resource: r, Meter: "compute", Category: ledger.Compute, ListCost: money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate")), MinimumSeconds: 60}
+		c := ledger.Charge{
+			Resource: r, Meter: "compute", Category: ledger.Compute,
+			ListCost: money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate")), MinimumSeconds: 60,
+		}
 		states := []duty.State{duty.Busy, duty.Idle, duty.Held, duty.Starved, duty.Stalled, duty.Warming}
 		switch r.Kind {
 		case inventory.KindVolume, inventory.KindAddress:
@@ -44,9 +56,12 @@ func drawnSeen(t *rapid.T, at time.Time) ledger.Seen {
 		s.Rates[r.Ref()] = []ledger.Charge{c}
 		from := start.Add(-time.Hour)
 		for from.Before(at) && rapid.IntRange(0, 9).Draw(t, "more") > 0 {
-			to := from.Add(time.Duration(rapid.SampledFrom([]int{60, 599, 3600, 7200, 5 * 3600, 30 * 3600}).Draw(t, "for")) * time.Second)
+			to := from.Add(time.Duration(rapid.SampledFrom([]int{60, 599, 3600, 7200, 5 * 3600, 30 * 3600}).Draw(t, "for")) *
+				time.Second)
 			if rapid.Bool().Draw(t, "known") {
-				s.Spans[r.Ref()] = append(s.Spans[r.Ref()], ledger.Span{From: from, To: to, State: rapid.SampledFrom(states).Draw(t, "state")})
+				s.Spans[r.Ref()] = append(s.Spans[r.Ref()], ledger.Span{
+					From: from, To: to, State: rapid.SampledFrom(states).Draw(t, "state"),
+				})
 			}
 			from = to
 		}
@@ -84,8 +99,10 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 		if diff := cmp.Diff(posted.Total, got.Total); diff != "" {
 			t.Fatalf("posted and of the window differ (-posted +window):\n%s", diff)
 		}
-		if want := secondBySecond(t, s); got.Total.Wasted != want.Wasted || got.Total.Used != want.Used || got.Total.Starved != want.Starved ||
-			got.Total.Warming != want.Warming || got.Total.CannotJudge != want.CannotJudge || got.Total.Other != want.Other || got.Total.UnknownSeconds != want.UnknownSeconds {
+		if want := secondBySecond(t, s); got.Total.Wasted != want.Wasted || got.Total.Used != want.Used ||
+			got.Total.Starved != want.Starved ||
+			got.Total.Warming != want.Warming || got.Total.CannotJudge != want.CannotJudge || got.Total.Other != want.Other ||
+			got.Total.UnknownSeconds != want.UnknownSeconds {
 			t.Fatalf("the window comes to %+v, second by second it is %+v", got.Total, want)
 		}
 	})
@@ -171,8 +188,13 @@ func secondBySecond(t *rapid.T, s ledger.Seen) (c costs.Cost) {
 func TestUnusedIsWasted(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	look := func(hours int, state inventory.State, since time.Time) ledger.Observation {
-		return ledger.Observation{At: at(hours), Ref: inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindVolume, ID: "vol-1"},
-			State: state, StateSince: since, CreatedAt: start.Add(-time.Hour), Meters: []ledger.Meter{{Name: "storage", Category: ledger.Storage, Monthly: 730 * money.USD}}}
+		return ledger.Observation{
+			At: at(hours), Ref: inventory.Ref{
+				Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindVolume, ID: "vol-1",
+			},
+			State: state, StateSince: since, CreatedAt: start.Add(-time.Hour), Meters: []ledger.Meter{
+				{Name: "storage", Category: ledger.Storage, Monthly: 730 * money.USD},
+			}}
 	}
 	measured := look(10, inventory.StateAvailable, time.Time{})
 	measured.Duty = []ledger.Span{{From: at(4), To: at(10), State: ledger.Unused}}
@@ -183,14 +205,28 @@ func TestUnusedIsWasted(t *testing.T) {
 		wasted, other money.Amount
 	}{
 		{"measured", []ledger.Observation{look(0, inventory.StateInUse, none), measured}, 6, 4},
-		{"dated", []ledger.Observation{look(0, inventory.StateInUse, none), look(10, inventory.StateAvailable, at(7))}, 3, 7},
-		{"seen every two hours", []ledger.Observation{look(0, inventory.StateAvailable, none), look(2, inventory.StateAvailable, none), look(4, inventory.StateInUse, none), look(6, inventory.StateInUse, none)}, 4, 2},
-		{"seen twice in ten hours", []ledger.Observation{look(0, inventory.StateAvailable, none), look(10, inventory.StateAvailable, none)}, 0, 10},
+		{
+			"dated", []ledger.Observation{look(0, inventory.StateInUse, none), look(10, inventory.StateAvailable, at(7))}, 3,
+			7,
+		},
+		{
+			"seen every two hours",
+			[]ledger.Observation{
+				look(0, inventory.StateAvailable, none), look(2, inventory.StateAvailable, none),
+				look(4, inventory.StateInUse, none), look(6, inventory.StateInUse, none),
+			},
+			4, 2,
+		},
+		{
+			"seen twice in ten hours",
+			[]ledger.Observation{look(0, inventory.StateAvailable, none), look(10, inventory.StateAvailable, none)}, 0, 10,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			store := ledgertest.NewStore()
 			for _, o := range tc.looks {
-				if _, err := ledger.Post(ctx, store, ledger.Round{Account: account, At: o.At, Source: "test"}, []ledger.Observation{o}); err != nil {
+				if _, err := ledger.Post(ctx, store, ledger.Round{Account: account, At: o.At, Source: "test"},
+					[]ledger.Observation{o}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -208,7 +244,10 @@ func TestUnusedIsWasted(t *testing.T) {
 // TestMeasuredTimeRan: a machine with an unknown start ran while it was measured.
 func TestMeasuredTimeRan(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
-	r := &inventory.Resource{ID: "m", Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, State: inventory.StateRunning}
+	r := &inventory.Resource{
+		ID: "m", Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance,
+		State: inventory.StateRunning,
+	}
 	for _, tc := range []struct {
 		name   string
 		spans  []ledger.Span
@@ -217,19 +256,31 @@ func TestMeasuredTimeRan(t *testing.T) {
 	}{
 		{"all the time", []ledger.Span{{From: at(0), To: at(20), State: duty.Idle}}, 20, 0},
 		{"from some time on", []ledger.Span{{From: at(5), To: at(20), State: duty.Idle}}, 15, 5},
-		{"with a short gap", []ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(12), To: at(20), State: duty.Idle}}, 13, 5},
-		{"with a long gap", []ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(13), To: at(20), State: duty.Idle}}, 7, 13},
+		{
+			"with a short gap",
+			[]ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(12), To: at(20), State: duty.Idle}}, 13, 5,
+		},
+		{
+			"with a long gap",
+			[]ledger.Span{{From: at(5), To: at(10), State: duty.Idle}, {From: at(13), To: at(20), State: duty.Idle}}, 7, 13,
+		},
 		{"long ago", []ledger.Span{{From: at(5), To: at(10), State: duty.Idle}}, 0, 20},
 		{"never", nil, 0, 20},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := costs.Window([]ledger.Seen{{Account: account, At: at(20), Resources: []*inventory.Resource{r}, Spans: map[inventory.Ref][]ledger.Span{r.Ref(): tc.spans},
-				Rates: map[inventory.Ref][]ledger.Charge{r.Ref(): {{Meter: "compute", Category: ledger.Compute, ListCost: 730 * money.USD}}}}}, start, nil)
+			c, err := costs.Window([]ledger.Seen{
+				{
+					Account: account, At: at(20), Resources: []*inventory.Resource{r},
+					Spans: map[inventory.Ref][]ledger.Span{r.Ref(): tc.spans},
+					Rates: map[inventory.Ref][]ledger.Charge{
+						r.Ref(): {{Meter: "compute", Category: ledger.Compute, ListCost: 730 * money.USD}},
+					}}}, start, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := c.Total; got.Wasted != tc.wasted*money.USD || got.UnknownSeconds != tc.gap*3600 {
-				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", got.Wasted, got.UnknownSeconds/3600, tc.wasted, tc.gap)
+				t.Errorf("wasted %s, %d hours unknown; want %d dollars and %d", got.Wasted, got.UnknownSeconds/3600, tc.wasted,
+					tc.gap)
 			}
 		})
 	}

@@ -21,9 +21,13 @@ type Delivery struct {
 // Deliveries draws rounds of a few resources that come and go, are launched, stopped and
 // repriced, of an account, from a start on. What they say need not fit together: a provider's word does not always.
 func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery {
-	states := []inventory.State{inventory.StateRunning, inventory.StateRunning, inventory.StateStopped, inventory.StateDeleting}
+	states := []inventory.State{
+		inventory.StateRunning, inventory.StateRunning, inventory.StateStopped, inventory.StateDeleting,
+	}
 	duties := []duty.State{duty.Busy, duty.Idle, duty.Held, duty.Starved}
-	parts := []ledger.Part{{Region: "us-east-1", Kind: inventory.KindInstance}, {Region: "us-east-1", Kind: inventory.KindVolume}}
+	parts := []ledger.Part{
+		{Region: "us-east-1", Kind: inventory.KindInstance}, {Region: "us-east-1", Kind: inventory.KindVolume},
+	}
 	var out []Delivery
 	now := start
 	for range rapid.IntRange(1, 12).Draw(t, "rounds") {
@@ -37,7 +41,10 @@ func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery 
 				if !rapid.Bool().Draw(t, "seen") {
 					continue
 				}
-				o := ledger.Observation{At: now, Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: p.Region, Kind: p.Kind, ID: fmt.Sprint(p.Kind, i)}}
+				o := ledger.Observation{
+					At:  now,
+					Ref: inventory.Ref{Cloud: "aws", Account: account.ID, Region: p.Region, Kind: p.Kind, ID: fmt.Sprint(p.Kind, i)},
+				}
 				o.State = rapid.SampledFrom(states).Draw(t, "state")
 				o.Owner.Team = rapid.SampledFrom([]string{"", "vision", "speech"}).Draw(t, "team")
 				o.Hold = rapid.SampledFrom([]string{"", "h-1"}).Draw(t, "hold")
@@ -49,7 +56,8 @@ func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery 
 				}
 				o.CreatedAt, o.StateSince = past("created"), past("since")
 				if o.State == inventory.StateRunning || p.Kind == inventory.KindVolume {
-					m := ledger.Meter{Name: "compute", Category: ledger.Compute, Source: "list", MinimumSeconds: 60, AsOf: past("priced"),
+					m := ledger.Meter{
+						Name: "compute", Category: ledger.Compute, Source: "list", MinimumSeconds: 60, AsOf: past("priced"),
 						Monthly: money.Amount(rapid.Int64Range(1, 1e14).Draw(t, "rate")), Moves: rapid.Bool().Draw(t, "spot")}
 					if p.Kind == inventory.KindVolume {
 						m.Name, m.Category = "storage", ledger.Storage
@@ -60,7 +68,12 @@ func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery 
 					o.Meters = []ledger.Meter{m}
 				}
 				if rapid.Bool().Draw(t, "measured") {
-					o.Duty = []ledger.Span{{From: now.Add(-time.Duration(rapid.Int64Range(1, 4000).Draw(t, "for")) * time.Second), To: now, State: rapid.SampledFrom(duties).Draw(t, "duty")}}
+					o.Duty = []ledger.Span{
+						{
+							From: now.Add(-time.Duration(rapid.Int64Range(1, 4000).Draw(t, "for")) * time.Second), To: now,
+							State: rapid.SampledFrom(duties).Draw(t, "duty"),
+						},
+					}
 				}
 				d.Seen = append(d.Seen, o)
 			}
@@ -77,11 +90,21 @@ func Fleet(account ledger.Account, start time.Time, n int, at time.Time) (ledger
 	seen := make([]ledger.Observation, n)
 	for i := range seen {
 		seen[i] = ledger.Observation{
-			At: at, Ref: inventory.Ref{Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind, ID: fmt.Sprintf("i-%08d", i)}, State: inventory.StateRunning,
+			At: at, Ref: inventory.Ref{
+				Cloud: account.Cloud, Account: account.ID, Region: part.Region, Kind: part.Kind, ID: fmt.Sprintf("i-%08d", i),
+			}, State: inventory.StateRunning,
 			StateSince: start.Add(-time.Hour), CreatedAt: start.Add(-time.Hour),
-			Attributes: ledger.Attributes{Type: "g6.2xlarge", Market: inventory.OnDemand, Owner: inventory.Owner{Team: fmt.Sprint("team-", i%7), Project: fmt.Sprint("p-", i%31)}},
-			Meters:     []ledger.Meter{{Name: "compute", Category: ledger.Compute, Monthly: 713_648_000_000, Source: "list", AsOf: start.Add(-time.Hour), MinimumSeconds: 60}},
-			Duty:       []ledger.Span{{From: at.Add(-25 * time.Minute), To: at, State: duty.Busy}},
+			Attributes: ledger.Attributes{
+				Type: "g6.2xlarge", Market: inventory.OnDemand,
+				Owner: inventory.Owner{Team: fmt.Sprint("team-", i%7), Project: fmt.Sprint("p-", i%31)},
+			},
+			Meters: []ledger.Meter{
+				{
+					Name: "compute", Category: ledger.Compute, Monthly: 713_648_000_000, Source: "list",
+					AsOf: start.Add(-time.Hour), MinimumSeconds: 60,
+				},
+			},
+			Duty: []ledger.Span{{From: at.Add(-25 * time.Minute), To: at, State: duty.Busy}},
 		}
 	}
 	return r, seen

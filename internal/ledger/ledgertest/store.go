@@ -85,7 +85,9 @@ func (s *Store) Record(_ context.Context, r ledger.Round, observations []ledger.
 	}
 	for _, o := range observations {
 		seen := a.seen[o.Ref]
-		i, found := slices.BinarySearchFunc(seen, o.At, func(x ledger.Observation, at time.Time) int { return x.At.Compare(at) })
+		i, found := slices.BinarySearchFunc(seen, o.At, func(x ledger.Observation, at time.Time) int {
+			return x.At.Compare(at)
+		})
 		if !found {
 			a.seen[o.Ref], added = slices.Insert(seen, i, o), true
 		}
@@ -183,7 +185,8 @@ func (s *Store) Touched(_ context.Context, r ledger.Round) ([]ledger.Touch, erro
 		seenBefore, seenAfter := around(times, r.At)
 		_, observed := slices.BinarySearchFunc(times, r.At, time.Time.Compare)
 		complete := slices.Contains(a.rounds[r.At].Complete, part)
-		near := (!seenBefore.IsZero() && !seenBefore.Before(listedBefore)) || (!seenAfter.IsZero() && (listedAfter.IsZero() || !seenAfter.After(listedAfter)))
+		near := (!seenBefore.IsZero() && !seenBefore.Before(listedBefore)) ||
+			(!seenAfter.IsZero() && (listedAfter.IsZero() || !seenAfter.After(listedAfter)))
 		if !observed && !(complete && near) {
 			continue
 		}
@@ -200,7 +203,8 @@ func (s *Store) Touched(_ context.Context, r ledger.Round) ([]ledger.Touch, erro
 }
 
 // Histories returns what is known of resources over [from, to).
-func (s *Store) Histories(_ context.Context, id ledger.Account, refs []inventory.Ref, from, to time.Time) ([]ledger.History, int64, error) {
+func (s *Store) Histories(_ context.Context, id ledger.Account, refs []inventory.Ref, from,
+	to time.Time) ([]ledger.History, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.of(id)
@@ -209,7 +213,9 @@ func (s *Store) Histories(_ context.Context, id ledger.Account, refs []inventory
 	for _, ref := range refs {
 		h := ledger.History{Ref: ref}
 		seen := a.seen[ref]
-		first, _ := slices.BinarySearchFunc(seen, from, func(o ledger.Observation, t time.Time) int { return o.At.Compare(t) })
+		first, _ := slices.BinarySearchFunc(seen, from, func(o ledger.Observation, t time.Time) int {
+			return o.At.Compare(t)
+		})
 		last, _ := slices.BinarySearchFunc(seen, to, func(o ledger.Observation, t time.Time) int { return o.At.Compare(t) })
 		h.Observations = slices.Clone(seen[max(0, first-1):min(len(seen), last+1)])
 		if n := len(h.Observations); n > 0 {
@@ -275,7 +281,8 @@ func (s *Store) Sums(_ context.Context, q ledger.SumQuery) ([]ledger.Sum, error)
 	for _, a := range s.accounts {
 		for i := range a.entries {
 			e := &a.entries[i]
-			if e.Hour.Before(q.Since) || !e.Hour.Before(q.Until) || !q.Filter.Matches(&e.Line) || q.Accrued && e.Kind == ledger.Reconciled {
+			if e.Hour.Before(q.Since) || !e.Hour.Before(q.Until) || !q.Filter.Matches(&e.Line) || q.Accrued &&
+				e.Kind == ledger.Reconciled {
 				continue
 			}
 			sum := ledger.Sum{Period: q.Granularity.Start(e.Hour, q.Since), Key: make([]string, len(q.By))}

@@ -91,7 +91,8 @@ func New(a Access, l Limits) (*Client, error) {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("the server's address is no URL such as http://prometheus:9090")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("the address of %s may hold no user, query or fragment; configure credentials instead", u.Host)
+		return nil, fmt.Errorf("the address of %s may hold no user, query or fragment; configure credentials instead",
+			u.Host)
 	case !word(a.Token):
 		return nil, fmt.Errorf("the token for %s is not one word", u.Host)
 	case a.Token != "" && (a.User != "" || a.Sign != nil), a.User != "" && a.Sign != nil:
@@ -179,7 +180,8 @@ func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 }
 
 func busy(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == http.StatusBadGateway
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable ||
+		status == http.StatusBadGateway
 }
 
 // Query is an instant query.

@@ -86,7 +86,10 @@ func TestAsksBusyServerAgain(t *testing.T) {
 		sent     int
 		busy, ok bool
 	}{
-		{"for a while", []http.HandlerFunc{write(503, "busy"), write(429, ""), write(502, "<html>"), write(200, one)}, 4, false, true},
+		{
+			"for a while", []http.HandlerFunc{write(503, "busy"), write(429, ""), write(502, "<html>"), write(200, one)}, 4,
+			false, true,
+		},
 		{"without end", []http.HandlerFunc{write(503, "busy")}, Attempts, true, false},
 		{"a query that takes too long", []http.HandlerFunc{write(503, timeout)}, 1, false, false},
 		{"a server that fails", []http.HandlerFunc{write(500, "")}, 1, false, false},
@@ -94,7 +97,8 @@ func TestAsksBusyServerAgain(t *testing.T) {
 	} {
 		_, got, err := ask(t, Access{}, tt.handlers...)
 		var refused *Error
-		if len(got) != tt.sent || tt.ok != (err == nil) || !tt.ok && (!errors.As(err, &refused) || refused.Busy() != tt.busy) {
+		if len(got) != tt.sent || tt.ok != (err == nil) || !tt.ok &&
+			(!errors.As(err, &refused) || refused.Busy() != tt.busy) {
 			t.Errorf("%s: %v after %d requests, want %d", tt.name, err, len(got), tt.sent)
 		}
 	}
@@ -106,9 +110,12 @@ func TestErrorsAreTyped(t *testing.T) {
 	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "over 1 MiB") {
 		t.Errorf("a large answer: %v", err)
 	}
-	_, _, err = ask(t, Access{Token: "s3cret"}, write(422, `{"status":"error","errorType":"execution","error":"no s3cret"}`))
+	_, _, err = ask(t, Access{
+		Token: "s3cret",
+	}, write(422, `{"status":"error","errorType":"execution","error":"no s3cret"}`))
 	var refused *Error
-	if !errors.As(err, &refused) || refused.Kind != "execution" || refused.Message != "no [hidden]" || refused.Status != 422 {
+	if !errors.As(err, &refused) || refused.Kind != "execution" || refused.Message != "no [hidden]" ||
+		refused.Status != 422 {
 		t.Errorf("a refusal: %#v", err)
 	}
 	_, _, err = ask(t, Access{}, func(w http.ResponseWriter, _ *http.Request) {

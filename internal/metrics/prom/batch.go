@@ -184,14 +184,17 @@ func (b *batch) addStatistic(r *reading, name, statistic string, x series) {
 
 // addHostStatistic takes one statistic of a host's steps.
 func (b *batch) addHostStatistic(r *reading, h hostExpression, statistic string, x series, step time.Duration) {
-	t := b.statistic(r, h.signal, "", statistic, x, func(_ *taken, v float64) (float64, bool) { return h.value(v, step), true })
+	t := b.statistic(r, h.signal, "", statistic, x, func(_ *taken, v float64) (float64, bool) {
+		return h.value(v, step), true
+	})
 	if t != nil {
 		t.expected = float64(step / min(subStep, step))
 	}
 }
 
 // statistic takes one statistic of a series, which the first one makes known.
-func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic string, x series, value func(t *taken, v float64) (float64, bool)) *taken {
+func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic string, x series,
+	value func(t *taken, v float64) (float64, bool)) *taken {
 	labels := lower(x.Labels)
 	delete(labels, "__name__") // some servers keep it, for some of the statistics
 	key := name + "\x00" + signature(labels)
@@ -285,7 +288,8 @@ func (b *batch) identify(r *reading) {
 			return false
 		}
 		t.gpu = t.device.Name(uuids[place{t.machine.Ref(), t.device.Index}])
-		return t.signal == usage.GPUUtil && !t.device.Part() && (r.divided[gpuKey{t.machine.Ref(), t.device.UUID}] || r.divided[gpuKey{t.machine.Ref(), t.device.Index}])
+		return t.signal == usage.GPUUtil && !t.device.Part() && (r.divided[gpuKey{t.machine.Ref(), t.device.UUID}] ||
+			r.divided[gpuKey{t.machine.Ref(), t.device.Index}])
 	})
 }
 
@@ -314,7 +318,8 @@ func (b *batch) meters() []*merged {
 		m.series = added(m.series)
 	}
 	slices.SortStableFunc(out, func(a, b *merged) int {
-		return cmp.Or(cmp.Compare(a.key.ref.ID, b.key.ref.ID), usage.CompareGPUs(a.key.gpu, b.key.gpu), cmp.Compare(a.key.signal, b.key.signal))
+		return cmp.Or(cmp.Compare(a.key.ref.ID, b.key.ref.ID), usage.CompareGPUs(a.key.gpu, b.key.gpu),
+			cmp.Compare(a.key.signal, b.key.signal))
 	})
 	return out
 }
@@ -488,7 +493,8 @@ func overlay(a, b []sample) []sample {
 	out := all[:0]
 	for _, p := range all {
 		if last := len(out) - 1; last >= 0 && out[last].at.Equal(p.at) {
-			out[last].mean, out[last].max, out[last].count = max(out[last].mean, p.mean), max(out[last].max, p.max), max(out[last].count, p.count)
+			out[last].mean, out[last].max, out[last].count = max(out[last].mean, p.mean), max(out[last].max,
+				p.max), max(out[last].count, p.count)
 			continue
 		}
 		out = append(out, p)

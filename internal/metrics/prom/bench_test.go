@@ -57,7 +57,10 @@ func BenchmarkScanOfAFleet(b *testing.B) {
 			var bytes int64
 			for _, m := range machines {
 				for _, name := range metrics {
-					q := url.Values{"query": {fmt.Sprintf(`%s{node=%q}`, name, m.ID)}, "start": {fmt.Sprint(from.Unix())}, "end": {fmt.Sprint(at.Unix())}, "step": {"300"}}
+					q := url.Values{
+						"query": {fmt.Sprintf(`%s{node=%q}`, name, m.ID)}, "start": {fmt.Sprint(from.Unix())},
+						"end": {fmt.Sprint(at.Unix())}, "step": {"300"},
+					}
 					resp, err := http.Get(server + "/api/v1/query_range?" + q.Encode())
 					if err != nil {
 						b.Fatal(err)
@@ -92,7 +95,9 @@ func benchFleet(b *testing.B, from time.Time, metrics []string) ([]*inventory.Re
 	var machines []*inventory.Resource
 	for i := range *fleetSize {
 		id := fmt.Sprintf("i-%d", i)
-		machines = append(machines, &inventory.Resource{Kind: inventory.KindInstance, Cloud: "aws", ID: id, State: inventory.StateRunning})
+		machines = append(machines, &inventory.Resource{
+			Kind: inventory.KindInstance, Cloud: "aws", ID: id, State: inventory.StateRunning,
+		})
 		for gpu := range 8 {
 			for k, name := range metrics {
 				s := prometheus.Series{Name: name, Labels: fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",node="%s"`, gpu, i, gpu, id)}

@@ -27,7 +27,8 @@ type told struct {
 }
 
 // measure reads a source into a list.
-func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.Interval) ([]told, []inventory.BlindSpot) {
+func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.Interval) ([]told,
+	[]inventory.BlindSpot) {
 	t.Helper()
 	var out []told
 	m, err := s.Measure(t.Context(), machines, iv, func(r *inventory.Resource, o usage.Opened) usage.Sink {
@@ -46,7 +47,9 @@ func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.I
 func fleetOf(n int) []*inventory.Resource {
 	var out []*inventory.Resource
 	for i := range n {
-		out = append(out, &inventory.Resource{Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r", ID: fmt.Sprintf("i-%d", i), State: inventory.StateRunning,
+		out = append(out, &inventory.Resource{
+			Kind: inventory.KindInstance, Cloud: "aws", Account: "1", Region: "r", ID: fmt.Sprintf("i-%d", i),
+			State:   inventory.StateRunning,
 			Aliases: []string{fmt.Sprintf("ip-10-0-0-%d.ec2.internal", i), fmt.Sprintf("10.0.0.%d", i)}})
 	}
 	return out
@@ -54,7 +57,8 @@ func fleetOf(n int) []*inventory.Resource {
 
 // dcgm are the labels of dcgm-exporter in Kubernetes, where Hostname is its pod's name.
 func dcgm(machine, gpu int, more string) string {
-	return fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",device="nvidia%d",modelName="NVIDIA H100",Hostname="dcgm-exporter-x%d",instance="ip-10-0-0-%d.ec2.internal:9400",job="dcgm"%s`,
+	return fmt.Sprintf(
+		`gpu="%d",UUID="GPU-%d-%d",device="nvidia%d",modelName="NVIDIA H100",Hostname="dcgm-exporter-x%d",instance="ip-10-0-0-%d.ec2.internal:9400",job="dcgm"%s`,
 		gpu, machine, gpu, gpu, machine, machine, more)
 }
 
@@ -106,24 +110,29 @@ func TestServers(t *testing.T) {
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 1, `,exported_pod="train-1"`), from, minutes, flat(7)),
 		history("DCGM_FI_DEV_FB_USED", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes, flat(1024)),
 		history("DCGM_FI_DEV_FB_TOTAL", dcgm(0, 0, `,prometheus_replica="a"`), from, minutes, flat(9223372036854775794)),
-		history("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes, share),
+		history("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes,
+			share),
 		history("DCGM_FI_PROF_SM_ACTIVE", dcgm(1, 0, `,GPU_I_ID="3",GPU_I_PROFILE="1g.10gb"`), from, minutes, share),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(9, 0, ""), from, minutes, flat(3)),
-		history("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-two",node="i-0",instance="10.0.0.1:9400"`, from, minutes, flat(3)),
+		history("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-two",node="i-0",instance="10.0.0.1:9400"`, from, minutes,
+			flat(3)),
 		history("npu_busy_ratio", `gpu="2",instance_id="i-2"`, from, minutes, share),
 	}
 	for _, cpu := range []string{"0", "1"} {
 		for _, mode := range []string{"idle", "user"} {
 			spent := 0.0
-			h = append(h, history("node_cpu_seconds_total", fmt.Sprintf(`cpu="%s",mode="%s",instance="10.0.0.0:9100",job="node"`, cpu, mode), from, minutes, func(int) float64 {
-				spent += map[string]float64{"idle": 45, "user": 15}[mode]
-				return spent
-			}))
+			h = append(h,
+				history("node_cpu_seconds_total", fmt.Sprintf(`cpu="%s",mode="%s",instance="10.0.0.0:9100",job="node"`, cpu, mode),
+					from, minutes, func(int) float64 {
+						spent += map[string]float64{"idle": 45, "user": 15}[mode]
+						return spent
+					}))
 		}
 	}
 	for _, name := range []string{"node_network_receive_bytes_total", "node_network_transmit_bytes_total"} {
 		for device, each := range map[string]float64{"eth0": 6e6, "lo": 6e9} {
-			h = append(h, history(name, fmt.Sprintf(`device="%s",instance="10.0.0.0:9100",job="node"`, device), from, minutes, func(i int) float64 { return each * float64(i) }))
+			h = append(h, history(name, fmt.Sprintf(`device="%s",instance="10.0.0.0:9100",job="node"`, device), from, minutes,
+				func(i int) float64 { return each * float64(i) }))
 		}
 	}
 	machines := fleetOf(3)
@@ -254,7 +263,8 @@ func TestLongIntervals(t *testing.T) {
 					hours[p.Signal] = map[int]told{}
 				}
 				h := int(p.At.Sub(from) / time.Hour)
-				if _, twice := hours[p.Signal][h]; twice || p.Step != time.Hour || !p.At.Equal(from.Add(time.Duration(h)*time.Hour)) {
+				if _, twice := hours[p.Signal][h]; twice || p.Step != time.Hour ||
+					!p.At.Equal(from.Add(time.Duration(h)*time.Hour)) {
 					t.Fatalf("%+v is there twice, or at no hour", p)
 				}
 				hours[p.Signal][h] = p
@@ -294,7 +304,11 @@ func TestDownSampled(t *testing.T) {
 	}
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
-			s, err := New(Options{Access: Access{URL: start(t, []prometheus.Series{history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, 48*60, util)})}})
+			s, err := New(Options{
+				Access: Access{
+					URL: start(t, []prometheus.Series{history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, 48*60, util)}),
+				},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +329,8 @@ func thinned(t *testing.T, s *Source, from time.Time) {
 func onceThinned(t *testing.T, s *Source, from time.Time) {
 	t.Helper()
 	got, blind := measure(t, s, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Hour})
-	if len(got) != 8 || got[0].At.Before(from.Add(40*time.Hour)) || len(blind) != 1 || blind[0].Effect != "rest in that time counts as unknown" {
+	if len(got) != 8 || got[0].At.Before(from.Add(40*time.Hour)) || len(blind) != 1 ||
+		blind[0].Effect != "rest in that time counts as unknown" {
 		t.Errorf("%d hours, and %+v", len(got), blind)
 	}
 }
@@ -403,7 +418,8 @@ func TestReplicasDisagree(t *testing.T) {
 					t.Errorf("%+v, want %v", p, want)
 				}
 			}
-			if len(got) != 120 || sum != 2*5*130 || len(blind) != 1 || !strings.Contains(blind[0].Why, "samples of i-1 are stamped with a time that is still to come") {
+			if len(got) != 120 || sum != 2*5*130 || len(blind) != 1 ||
+				!strings.Contains(blind[0].Why, "samples of i-1 are stamped with a time that is still to come") {
 				t.Errorf("%d points add up to %v; %+v", len(got), sum, blind)
 			}
 			got, _ = measure(t, s, fleetOf(2), usage.Interval{From: from, To: at, Step: time.Hour})
@@ -443,7 +459,8 @@ func TestCloseSamples(t *testing.T) {
 	for _, p := range got {
 		minutes[int(p.At.Sub(from)/time.Minute)] = p
 	}
-	if _, there := minutes[20]; there || len(got) != 59 || minutes[30].Max != 80 || minutes[40].Max != 80 || minutes[40].Mean != 20 || minutes[50].Max != 0 {
+	if _, there := minutes[20]; there || len(got) != 59 || minutes[30].Max != 80 || minutes[40].Max != 80 ||
+		minutes[40].Mean != 20 || minutes[50].Max != 0 {
 		t.Errorf("%d minutes; 30: %+v, 40: %+v", len(got), minutes[30], minutes[40])
 	}
 }

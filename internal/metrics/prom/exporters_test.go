@@ -22,8 +22,9 @@ func TestExporters(t *testing.T) {
 		return `availability_zone="us-east-1c",instance_id="i-0",instance_name="",instance_type="trn1.32xlarge",region="us-east-1",runtime_tag="367",subnet_id="subnet-1",` + more
 	}
 	amd := func(more string) string {
-		return strings.TrimSuffix(`gpu_id="3",gpu_partition_id="0",gpu_compute_partition_type="spx",card_model="102-G30211-0C",card_vendor="AMD",driver_version="6.12.12",serial_number="692409005408",`+
-			`hostname="ip-10-0-0-1.ec2.internal",instance="10.0.0.1:5000",job="amd",`+more, ",")
+		return strings.TrimSuffix(
+			`gpu_id="3",gpu_partition_id="0",gpu_compute_partition_type="spx",card_model="102-G30211-0C",card_vendor="AMD",driver_version="6.12.12",serial_number="692409005408",`+
+				`hostname="ip-10-0-0-1.ec2.internal",instance="10.0.0.1:5000",job="amd",`+more, ",")
 	}
 	for _, tc := range []struct {
 		name    string
@@ -35,26 +36,38 @@ func TestExporters(t *testing.T) {
 	}{
 		{"neuron-monitor", 0, "5", nil, []prometheus.Series{
 			history("neuroncore_utilization_ratio", neuron(`neuroncore="5"`), from, minutes, flat(0.8633)),
-			history("neuroncore_memory_usage_constants", neuron(`memory_location="None",neuroncore="5"`), from, minutes, flat(1e6)),
-			history("neuroncore_memory_usage_model_code", neuron(`memory_location="None",neuroncore="5"`), from, minutes, flat(2e6)),
-			history("neuroncore_memory_usage_tensors", neuron(`memory_location="None",neuroncore="5"`), from, minutes, flat(4e6)),
-			history("neuroncore_memory_usage_tensors", neuron(`memory_location="None",neuroncore="5",replica="b"`), from, minutes, flat(4e6)),
+			history("neuroncore_memory_usage_constants", neuron(`memory_location="None",neuroncore="5"`), from, minutes,
+				flat(1e6)),
+			history("neuroncore_memory_usage_model_code", neuron(`memory_location="None",neuroncore="5"`), from, minutes,
+				flat(2e6)),
+			history("neuroncore_memory_usage_tensors", neuron(`memory_location="None",neuroncore="5"`), from, minutes,
+				flat(4e6)),
+			history("neuroncore_memory_usage_tensors", neuron(`memory_location="None",neuroncore="5",replica="b"`), from,
+				minutes, flat(4e6)),
 			history("neuron_runtime_memory_used_bytes", neuron(`memory_location="host"`), from, minutes, flat(9e9)),
 		}, map[string]float64{"gpu_util": 86.33, "mem_used_bytes": 7e6}},
-		{"AMD Device Metrics Exporter", 1, "3", &Holder{GPU: "3", Namespace: "ml", Pod: "train-0", Job: "8"}, []prometheus.Series{
-			history("gpu_gfx_activity", amd(`namespace="ml",pod="train-0",container="main",job_id="8",job_user="ana",job_partition="gpu"`), from, minutes, flat(97)),
-			history("gpu_used_vram", amd(""), from, minutes, flat(1024)),
-			history("gpu_total_vram", amd(""), from, minutes, flat(196288)),
-			history("gpu_package_power", amd(""), from, minutes, flat(690)),
-			history("gpu_junction_temperature", amd(""), from, minutes, flat(71)),
-			history("gpu_energy_consumed", amd(""), from, minutes, func(i int) float64 { return 2e9 * float64(i+1) }),
-		}, map[string]float64{"gpu_util": 97, "mem_used_bytes": 1 << 30, "mem_total_bytes": 196288 << 20, "power_w": 690, "temperature_c": 71, "energy_j": 2000 * minutes}},
+		{
+			"AMD Device Metrics Exporter", 1, "3", &Holder{GPU: "3", Namespace: "ml", Pod: "train-0", Job: "8"},
+			[]prometheus.Series{
+				history("gpu_gfx_activity",
+					amd(`namespace="ml",pod="train-0",container="main",job_id="8",job_user="ana",job_partition="gpu"`), from, minutes,
+					flat(97)),
+				history("gpu_used_vram", amd(""), from, minutes, flat(1024)),
+				history("gpu_total_vram", amd(""), from, minutes, flat(196288)),
+				history("gpu_package_power", amd(""), from, minutes, flat(690)),
+				history("gpu_junction_temperature", amd(""), from, minutes, flat(71)),
+				history("gpu_energy_consumed", amd(""), from, minutes, func(i int) float64 { return 2e9 * float64(i+1) }),
+			}, map[string]float64{
+				"gpu_util": 97, "mem_used_bytes": 1 << 30, "mem_total_bytes": 196288 << 20, "power_w": 690, "temperature_c": 71,
+				"energy_j": 2000 * minutes,
+			}},
 		{"AMD in a GPU operator", 1, "3", nil, []prometheus.Series{
 			history("amd_gpu_gfx_activity", amd(""), from, minutes, flat(5)),
 			history("amd_gpu_used_vram", amd(""), from, minutes, flat(1)),
 		}, map[string]float64{"gpu_util": 5, "mem_used_bytes": 1 << 20}},
 		{"amd_smi_exporter", 1, "2", nil, []prometheus.Series{
-			history("amd_gpu_use_percent", `gpu_use_percent="2",productname="MI210",instance="10.0.0.1:2021"`, from, minutes, flat(40)),
+			history("amd_gpu_use_percent", `gpu_use_percent="2",productname="MI210",instance="10.0.0.1:2021"`, from, minutes,
+				flat(40)),
 			history("amd_gpu_power", `gpu_power="2",productname="MI210",instance="10.0.0.1:2021"`, from, minutes, flat(250e6)),
 		}, map[string]float64{"gpu_util": 40, "power_w": 250}},
 		{"Omnistat", 1, "1", nil, []prometheus.Series{
@@ -86,7 +99,8 @@ func TestExporters(t *testing.T) {
 					t.Errorf("%s has %d points", signal, n)
 				}
 			}
-			if holders := s.Holders(machines[tc.machine].Ref()); tc.holder != nil && fmt.Sprint(holders) != fmt.Sprint([]Holder{*tc.holder}) {
+			if holders := s.Holders(machines[tc.machine].Ref()); tc.holder != nil &&
+				fmt.Sprint(holders) != fmt.Sprint([]Holder{*tc.holder}) {
 				t.Errorf("it is lent to %+v", holders)
 			}
 			long := time.Duration(26) * time.Hour

@@ -22,7 +22,9 @@ const maxHolders = 256
 // pod that has the name of the host, or of an exporter, is the exporter's own: a target's
 // label, where the series has none.
 func holderOf(gpu string, labels map[string]string) (Holder, bool) {
-	h := Holder{GPU: gpu, Namespace: first(labels, "namespace", "pod_namespace", "podnamespace"), Pod: first(labels, "pod", "pod_name", "podname"),
+	h := Holder{
+		GPU: gpu, Namespace: first(labels, "namespace", "pod_namespace", "podnamespace"),
+		Pod: first(labels, "pod", "pod_name", "podname"),
 		Job: first(labels, "hpc_job", "slurm_job_id", "job_id")}
 	if h.Pod == "" || h.Pod == labels["hostname"] || labels["exported_pod"] == "" && strings.Contains(h.Pod, "exporter") {
 		h.Namespace, h.Pod = "", ""
@@ -37,7 +39,8 @@ func (s *Source) Holders(m inventory.Ref) []Holder {
 		out = append(out, h)
 	}
 	slices.SortFunc(out, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Job, b.Job))
+		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod),
+			cmp.Compare(a.Job, b.Job))
 	})
 	return out
 }

@@ -44,13 +44,17 @@ func newRules(rules []Rule) ([]rule, error) {
 
 // Labels that may name a machine. Hostname is the exporter's pod at times, and instance
 // the address of that pod: what matches no machine says nothing.
-var machineLabels = []string{"instance_id", "instanceid", "provider_id", "providerid", "node", "nodename", "node_name", "kubernetes_node",
+var machineLabels = []string{
+	"instance_id", "instanceid", "provider_id", "providerid", "node", "nodename", "node_name", "kubernetes_node",
 	"k8s_node_name", "kubernetes_io_hostname", "host", "hostname", "instance"}
 
 // Labels that name a GPU: by its UUID, else by its place in the machine.
 var (
 	uuidLabels  = []string{"uuid", "gpu_uuid", "deviceuuid", "device_uuid"}
-	indexLabels = []string{"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "pci_bdf", "dev_file", "card", "gpu_use_percent", "gpu_power", "device"}
+	indexLabels = []string{
+		"gpu", "index", "gpu_index", "minor_number", "gpudevice", "neuroncore", "gpu_id", "pci_bdf", "dev_file", "card",
+		"gpu_use_percent", "gpu_power", "device",
+	}
 )
 
 // directory finds machines by the labels of their series.
@@ -64,7 +68,9 @@ type directory struct {
 }
 
 func newDirectory(rules []rule) *directory {
-	return &directory{rules: rules, named: map[string]*inventory.Resource{}, unmatched: map[string]bool{}, ambiguous: map[string]bool{}}
+	return &directory{
+		rules: rules, named: map[string]*inventory.Resource{}, unmatched: map[string]bool{}, ambiguous: map[string]bool{},
+	}
 }
 
 // know adds machines. Which names are ambiguous is remembered when only some are read again.
@@ -184,8 +190,9 @@ func deviceOf(labels map[string]string) usage.Device {
 	d := usage.Device{
 		UUID: first(labels, uuidLabels...), Index: strings.TrimPrefix(first(labels, indexLabels...), "nvidia"),
 		Instance: first(labels, "gpu_i_id", "gpu_instance_id"), Profile: first(labels, "gpu_i_profile"),
-		Mode: first(labels, "gpu_compute_partition_type"), Partition: first(labels, "gpu_partition_id"), Serial: first(labels, "serial_number"),
-		Model: first(labels, "card_series", "card_model", "modelname"),
+		Mode: first(labels, "gpu_compute_partition_type"), Partition: first(labels, "gpu_partition_id"),
+		Serial: first(labels, "serial_number"),
+		Model:  first(labels, "card_series", "card_model", "modelname"),
 	}
 	if !usage.NamesGPU(d.UUID) {
 		d.UUID = ""

@@ -81,8 +81,25 @@ const (
 )
 
 var hostExpressions = []hostExpression{
-	{usage.CPUUtil, `100 * (1 - avg without (cpu, mode) (rate(node_cpu_seconds_total{mode="idle"SELECT}[RANGE])))`, false},
-	{usage.NetBytes, `sum without (device) (rate(node_network_receive_bytes_total{` + networks + `SELECT}[RANGE])) + sum without (device) (rate(node_network_transmit_bytes_total{` + networks + `SELECT}[RANGE]))`, true},
-	{usage.DiskBytes, `sum without (device) (rate(node_disk_read_bytes_total{` + disks + `SELECT}[RANGE])) + sum without (device) (rate(node_disk_written_bytes_total{` + disks + `SELECT}[RANGE]))`, true},
-	{usage.HostMemUsed, `100 * (1 - last_over_time(node_memory_MemAvailable_bytes{job!=""SELECT}[RANGE]) / last_over_time(node_memory_MemTotal_bytes{job!=""SELECT}[RANGE]))`, false},
+	{
+		usage.CPUUtil, `100 * (1 - avg without (cpu, mode) (rate(node_cpu_seconds_total{mode="idle"SELECT}[RANGE])))`,
+		false,
+	},
+	{
+		usage.NetBytes,
+		`sum without (device) (rate(node_network_receive_bytes_total{` + networks +
+			`SELECT}[RANGE])) + sum without (device) (rate(node_network_transmit_bytes_total{` + networks + `SELECT}[RANGE]))`,
+		true,
+	},
+	{
+		usage.DiskBytes,
+		`sum without (device) (rate(node_disk_read_bytes_total{` + disks +
+			`SELECT}[RANGE])) + sum without (device) (rate(node_disk_written_bytes_total{` + disks + `SELECT}[RANGE]))`,
+		true,
+	},
+	{
+		usage.HostMemUsed,
+		`100 * (1 - last_over_time(node_memory_MemAvailable_bytes{job!=""SELECT}[RANGE]) / last_over_time(node_memory_MemTotal_bytes{job!=""SELECT}[RANGE]))`,
+		false,
+	},
 }

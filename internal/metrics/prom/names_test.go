@@ -44,7 +44,8 @@ func TestNamesAreKnown(t *testing.T) {
 		{"DCGM_FI_DEV_SLOWDOWN_TEMP", 2147483632, usage.SlowdownTemperature, false},
 	} {
 		m := d[tc.name]
-		if v, reading := m.Read(tc.v, usage.Device{}); (reading == usage.Valid) != tc.ok || tc.ok && (m.Signal != tc.want || v != tc.v) {
+		if v, reading := m.Read(tc.v, usage.Device{}); (reading == usage.Valid) != tc.ok || tc.ok &&
+			(m.Signal != tc.want || v != tc.v) {
 			t.Errorf("%s %v is read as %s %v, %v", tc.name, tc.v, m.Signal, v, reading)
 		}
 	}

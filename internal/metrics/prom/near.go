@@ -78,7 +78,9 @@ func (r *reading) narrow(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // what is asked next says why
 	}
-	c := census{found: r.found, with: map[inventory.Ref]bool{}, has: map[string]int{}, values: map[string]map[string]bool{}}
+	c := census{
+		found: r.found, with: map[inventory.Ref]bool{}, has: map[string]int{}, values: map[string]map[string]bool{},
+	}
 	for _, labels := range all {
 		c.count(labels)
 	}
@@ -105,7 +107,8 @@ type listed struct {
 // of a reading.
 func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]string, error) {
 	selected := r.selector(r.asked())
-	key := fmt.Sprint(r.server.URL, r.server.User, r.server.Password, r.server.Token, r.server.Headers, selected) // each tenant has its own
+	// each tenant has its own
+	key := fmt.Sprint(r.server.URL, r.server.User, r.server.Password, r.server.Token, r.server.Headers, selected)
 	s.mu.Lock()
 	if s.of == nil {
 		s.of = map[string]*listed{}
@@ -131,7 +134,10 @@ func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]
 		over time.Duration
 	}{{r.iv.To, nearSpan}, {r.iv.To.Add(future), future}} { // those of clocks that are ahead too
 		query := fmt.Sprintf("group without (__name__) (last_over_time(%s[%s]))", selected, seconds(q.over))
-		if err := r.server.instant(ctx, query, q.at, func(x series) error { all = append(all, x.Labels); return nil }); err != nil {
+		if err := r.server.instant(ctx, query, q.at, func(x series) error {
+			all = append(all, x.Labels)
+			return nil
+		}); err != nil {
 			return time.Time{}, nil, err
 		}
 	}
@@ -180,7 +186,8 @@ func (c *census) matcher() string {
 		if c.has[k] != c.own || !labelName.MatchString(k) {
 			continue
 		}
-		if at := c.found.rank(k); best == "" || len(c.values[k]) > len(c.values[best]) || len(c.values[k]) == len(c.values[best]) && at < rank {
+		if at := c.found.rank(k); best == "" || len(c.values[k]) > len(c.values[best]) ||
+			len(c.values[k]) == len(c.values[best]) && at < rank {
 			best, rank = k, at
 		}
 	}

@@ -23,7 +23,8 @@ func TestOnlyOwnSeriesAreRead(t *testing.T) {
 	for i := range many {
 		for gpu := range 2 {
 			// Addresses are of a pod, and may need to be quoted.
-			labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",instance="10.0.%d.1:9400",Hostname="exporter",node="i-%d"`, gpu, i, gpu, i, i)
+			labels := fmt.Sprintf(`gpu="%d",UUID="GPU-%d-%d",instance="10.0.%d.1:9400",Hostname="exporter",node="i-%d"`, gpu, i,
+				gpu, i, i)
 			for _, name := range []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"} {
 				begin, minutes := from, 60
 				if i == few { // it begins to be measured
@@ -44,9 +45,13 @@ func TestOnlyOwnSeriesAreRead(t *testing.T) {
 	}
 	var machines []*inventory.Resource
 	for i := range many {
-		machines = append(machines, &inventory.Resource{ID: fmt.Sprintf("i-%d", i), Kind: inventory.KindInstance, Cloud: "aws", State: inventory.StateRunning})
+		machines = append(machines, &inventory.Resource{
+			ID: fmt.Sprintf("i-%d", i), Kind: inventory.KindInstance, Cloud: "aws", State: inventory.StateRunning,
+		})
 	}
-	machines = append(machines, &inventory.Resource{ID: "i-silent", Kind: inventory.KindInstance, Cloud: "aws", State: inventory.StateRunning})
+	machines = append(machines, &inventory.Resource{
+		ID: "i-silent", Kind: inventory.KindInstance, Cloud: "aws", State: inventory.StateRunning,
+	})
 	own := append(machines[:few:few], machines[many])
 	one := source()
 	for _, step := range []struct {

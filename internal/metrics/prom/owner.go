@@ -16,9 +16,13 @@ const claimsWithin = 10 * time.Minute
 // Claims returns what the labels of Kubernetes and Slurm say at a time about who machines
 // belong to, by the tag mapping: those of the nodes, and those of the pods and jobs that
 // hold their GPUs.
-func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at time.Time, tags inventory.TagMapping) (map[inventory.Ref]inventory.Claims, error) {
+func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at time.Time, tags inventory.TagMapping) (
+	map[inventory.Ref]inventory.Claims, error) {
 	s.found.know(machines)
-	c := &claims{Source: s, tags: tags, pods: map[podName]inventory.Owner{}, out: map[inventory.Ref]inventory.Claims{}, told: map[inventory.Ref]map[string]bool{}}
+	c := &claims{
+		Source: s, tags: tags, pods: map[podName]inventory.Owner{}, out: map[inventory.Ref]inventory.Claims{},
+		told: map[inventory.Ref]map[string]bool{},
+	}
 	var err error
 	each := func(expression string, do func(labels map[string]string)) {
 		if err == nil {
@@ -30,18 +34,21 @@ func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at 
 	each(`last_over_time(kube_pod_labels{job!=""SELECT}RANGE)`+withRequest, func(labels map[string]string) {
 		c.pods[podName{first(labels, "namespace"), first(labels, "pod")}] = tags.Owner(podLabels(labels))
 	})
-	each(`last_over_time(`+requestsOf+`) unless on (namespace, pod) (last_over_time(kube_pod_status_phase{phase=~"Succeeded|Failed"SELECT}RANGE) == 1)`, func(labels map[string]string) {
-		if node := first(labels, "node"); node != "" {
-			c.tenant(s.found.find(map[string]string{"node": node}), labels)
-		}
-	})
+	each(`last_over_time(`+requestsOf+
+		`) unless on (namespace, pod) (last_over_time(kube_pod_status_phase{phase=~"Succeeded|Failed"SELECT}RANGE) == 1)`,
+		func(labels map[string]string) {
+			if node := first(labels, "node"); node != "" {
+				c.tenant(s.found.find(map[string]string{"node": node}), labels)
+			}
+		})
 	var names []string
 	for _, name := range s.words.names() {
 		if signal := s.words[name].Signal; signal == usage.GPUUtil || signal == usage.GREngine {
 			names = append(names, name)
 		}
 	}
-	each(`last_over_time({__name__=~"`+strings.Join(names, "|")+`"SELECT`+s.near.matcher(at)+`}RANGE)`, func(labels map[string]string) { c.tenant(s.found.find(labels), labels) })
+	each(`last_over_time({__name__=~"`+strings.Join(names, "|")+`"SELECT`+s.near.matcher(at)+`}RANGE)`,
+		func(labels map[string]string) { c.tenant(s.found.find(labels), labels) })
 	return c.out, err
 }
 

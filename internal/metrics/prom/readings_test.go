@@ -18,7 +18,8 @@ func TestReadingsThatMeanNothing(t *testing.T) {
 	from := at.Add(-minutes * time.Minute)
 	flat := func(v float64) func(int) float64 { return func(int) float64 { return v } }
 	amd := func(gpu, partition int, mode string) string {
-		return fmt.Sprintf(`gpu_id="%d",gpu_uuid="00000000-0000-0000-0000-000000000000",serial_number="88%d",gpu_partition_id="%d",gpu_compute_partition_type="%s",card_series="AMD Instinct MI355X",instance="10.0.0.2:5000"`,
+		return fmt.Sprintf(
+			`gpu_id="%d",gpu_uuid="00000000-0000-0000-0000-000000000000",serial_number="88%d",gpu_partition_id="%d",gpu_compute_partition_type="%s",card_series="AMD Instinct MI355X",instance="10.0.0.2:5000"`,
 			gpu, gpu/2, partition, mode)
 	}
 	wild := func(i int) float64 {
@@ -30,7 +31,8 @@ func TestReadingsThatMeanNothing(t *testing.T) {
 	h := []prometheus.Series{
 		// A GPU with instances: one with profiling metrics, one without, and the whole.
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`), from, minutes, flat(0)),
-		history("DCGM_FI_PROF_GR_ENGINE_ACTIVE", dcgm(0, 0, `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`), from, minutes, flat(0.5)),
+		history("DCGM_FI_PROF_GR_ENGINE_ACTIVE", dcgm(0, 0, `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`), from, minutes,
+			flat(0.5)),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,GPU_I_ID="2",GPU_I_PROFILE="3g.40gb"`), from, minutes, flat(0)),
 		history("DCGM_FI_DEV_FB_USED", dcgm(0, 0, `,GPU_I_ID="2",GPU_I_PROFILE="3g.40gb"`), from, minutes, flat(11)),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, ""), from, minutes, flat(0)),
@@ -46,11 +48,15 @@ func TestReadingsThatMeanNothing(t *testing.T) {
 		history("gpu_used_vram", amd(1, 1, "dpx"), from, minutes, flat(5)),
 		history("gpu_gfx_activity", amd(4, 4294967295, "spx"), from, minutes, flat(3)),
 		// Of Intel: a GPU of two tiles, and the power of its card.
-		history("xpum_engine_ratio", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from, minutes, flat(0.25)),
-		history("xpum_memory_used_bytes", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from, minutes, flat(1e9)),
-		history("xpum_memory_used_bytes", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="1",instance="10.0.0.3:29999"`, from, minutes, flat(2e9)),
+		history("xpum_engine_ratio", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from,
+			minutes, flat(0.25)),
+		history("xpum_memory_used_bytes", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from,
+			minutes, flat(1e9)),
+		history("xpum_memory_used_bytes", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="1",instance="10.0.0.3:29999"`, from,
+			minutes, flat(2e9)),
 		history("xpum_power_watts", `card="2147483649",instance="10.0.0.3:29999"`, from, minutes, flat(300)),
-		history("xpum_temperature_celsius", `uuid="xpu-0",location="mem",instance="10.0.0.3:29999"`, from, minutes, flat(80)),
+		history("xpum_temperature_celsius", `uuid="xpu-0",location="mem",instance="10.0.0.3:29999"`, from, minutes,
+			flat(80)),
 	}
 	want := map[string]float64{
 		"i-0 GPU-0-0:1 gr_engine_active": 0.5, "i-0 GPU-0-0:1 gpu_util": 50, "i-0 GPU-0-0:2 mem_used_bytes": 11 << 20,

@@ -89,7 +89,8 @@ func (s *server) instant(ctx context.Context, query string, at time.Time, each f
 	case errors.As(err, &unreachable):
 		return fmt.Errorf("it is not reached: %w, %d times", err, httpapi.Attempts)
 	case errors.As(err, &format) && format.HTML:
-		return errors.New("it answers with HTML and not as Prometheus's API; is its address right, and is a sign-in in between?")
+		return errors.New(
+			"it answers with HTML and not as Prometheus's API; is its address right, and is a sign-in in between?")
 	case errors.As(err, &refused):
 		return refusal(refused)
 	}

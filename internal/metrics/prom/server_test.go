@@ -17,7 +17,8 @@ import (
 // answer is one series of an hour of samples a minute, as the API writes it.
 func answer(value func(i int) string, from time.Time) string {
 	var b strings.Builder
-	b.WriteString(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL","UUID":"GPU-1","gpu":"0","instance":"10.0.0.0:9400"},"values":[`)
+	b.WriteString(
+		`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL","UUID":"GPU-1","gpu":"0","instance":"10.0.0.0:9400"},"values":[`)
 	for i := range 60 {
 		if i > 0 {
 			b.WriteByte(',')
@@ -46,15 +47,21 @@ func TestBadServers(t *testing.T) {
 		says   string
 		waits  time.Duration // the longest wait between two tries
 	}{
-		{name: "as it should be", serve: func(w http.ResponseWriter, r *http.Request, _ int) { reply(w, r, gpu, good) }, points: 60},
+		{name: "as it should be", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			reply(w, r, gpu, good)
+		}, points: 60},
 		{name: "NaN, infinities and stale markers", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			reply(w, r, gpu, answer(func(i int) string { return []string{"1", "NaN", "+Inf"}[i%3] }, from))
 		}, points: 20},
-		{name: "what stands for unsupported, and negative values", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
-			reply(w, r, gpu, answer(func(i int) string { return []string{"1", "9223372036854775794", "-1"}[i%3] }, from))
-		}, points: 20},
+		{
+			name: "what stands for unsupported, and negative values", serve: func(w http.ResponseWriter, r *http.Request,
+				_ int) {
+				reply(w, r, gpu, answer(func(i int) string { return []string{"1", "9223372036854775794", "-1"}[i%3] }, from))
+			}, points: 20},
 		{name: "the same series twice", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
-			reply(w, r, gpu, strings.Replace(good, `"result":[`, `"result":[`+good[strings.Index(good, `{"metric"`):strings.LastIndex(good, "]")]+",", 1))
+			reply(w, r, gpu,
+				strings.Replace(good, `"result":[`,
+					`"result":[`+good[strings.Index(good, `{"metric"`):strings.LastIndex(good, "]")]+",", 1))
 		}, points: 60},
 		{name: "samples of all times in any order", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			reply(w, r, gpu, strings.Replace(good, `"values":[`, `"values":[[1,"7"],[4102444800,"7"],[2,"7"],`, 1))
@@ -73,9 +80,11 @@ func TestBadServers(t *testing.T) {
 		}, says: "it is busy: 503 Service Unavailable, 4 times", waits: httpapi.LongestWait},
 		{name: "a limit on samples", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			var length int
-			if _, err := fmt.Sscanf(r.FormValue("query")[strings.LastIndex(r.FormValue("query"), "["):], "[%ds", &length); err == nil && length > 1000 && gpu(r) {
+			if _, err := fmt.Sscanf(r.FormValue("query")[strings.LastIndex(r.FormValue("query"), "["):], "[%ds",
+				&length); err == nil && length > 1000 && gpu(r) {
 				w.WriteHeader(http.StatusUnprocessableEntity)
-				fmt.Fprint(w, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}`)
+				fmt.Fprint(w,
+					`{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}`)
 				return
 			}
 			reply(w, r, gpu, good)
@@ -86,7 +95,8 @@ func TestBadServers(t *testing.T) {
 		}, says: "too many samples"},
 		{name: "a wrong query", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprint(w, `{"status":"error","errorType":"bad_data","error":"parse error: unknown function \"last_over_time\""}`)
+			fmt.Fprint(w,
+				`{"status":"error","errorType":"bad_data","error":"parse error: unknown function \"last_over_time\""}`)
 		}, says: "it refuses the query: parse error"},
 		{name: "an error under 200", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			fmt.Fprint(w, `{"status":"error","errorType":"internal","error":"disk is gone"}`)
@@ -102,10 +112,18 @@ func TestBadServers(t *testing.T) {
 		{name: "a redirect to a sign-in", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			http.Redirect(w, r, "/login", http.StatusFound)
 		}, says: "302 Found"},
-		{name: "a wrong address", serve: func(w http.ResponseWriter, r *http.Request, _ int) { http.NotFound(w, r) }, says: "it knows no such path"},
-		{name: "no permission", serve: func(w http.ResponseWriter, r *http.Request, _ int) { w.WriteHeader(http.StatusForbidden) }, says: "it refuses to answer"},
-		{name: "an answer that is cut", serve: func(w http.ResponseWriter, r *http.Request, _ int) { fmt.Fprint(w, good[:len(good)/2]) }, says: "unexpected EOF"},
-		{name: "JSON of something else", serve: func(w http.ResponseWriter, r *http.Request, _ int) { fmt.Fprint(w, `{"took":3,"hits":[]}`) }, says: "the answer is not that of Prometheus's API"},
+		{name: "a wrong address", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			http.NotFound(w, r)
+		}, says: "it knows no such path"},
+		{name: "no permission", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			w.WriteHeader(http.StatusForbidden)
+		}, says: "it refuses to answer"},
+		{name: "an answer that is cut", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			fmt.Fprint(w, good[:len(good)/2])
+		}, says: "unexpected EOF"},
+		{name: "JSON of something else", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			fmt.Fprint(w, `{"took":3,"hits":[]}`)
+		}, says: "the answer is not that of Prometheus's API"},
 		{name: "samples that are none", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			fmt.Fprint(w, `{"status":"success","data":{"result":[{"metric":{},"values":[["now","much"]]}]}}`)
 		}, says: "a sample is not of the form"},
@@ -119,12 +137,17 @@ func TestBadServers(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}, says: "no whole answer within"},
-		{name: "an answer that never begins", serve: func(w http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }, says: "no whole answer within"},
+		{name: "an answer that never begins", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
+			<-r.Context().Done()
+		}, says: "no whole answer within"},
 		{name: "a partial answer", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
-			reply(w, r, gpu, strings.Replace(good, `"data":`, `"warnings":["PromQL info: a hint","store 10.0.0.9:10901 is not reached"],"data":`, 1))
+			reply(w, r, gpu,
+				strings.Replace(good, `"data":`,
+					`"warnings":["PromQL info: a hint","store 10.0.0.9:10901 is not reached"],"data":`, 1))
 		}, points: 60, says: "it warns that its answer may be partial: store 10.0.0.9:10901 is not reached"},
 		{name: "a hint", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
-			reply(w, r, gpu, strings.Replace(good, `"data":`, `"warnings":["PromQL info: metric might not be a counter"],"data":`, 1))
+			reply(w, r, gpu,
+				strings.Replace(good, `"data":`, `"warnings":["PromQL info: metric might not be a counter"],"data":`, 1))
 		}, points: 60},
 		{name: "a clock an hour ahead", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			w.Header().Set("Date", at.Add(time.Hour).Format(http.TimeFormat))
@@ -230,7 +253,10 @@ func TestAccess(t *testing.T) {
 		{"nothing", Access{URL: server.URL}, "", "User-Agent", "curfew"},
 		{"a token", Access{URL: server.URL, Token: "t0"}, "", "Authorization", "Bearer t0"},
 		{"a password", Access{URL: server.URL, User: "ana", Password: "p"}, "", "Authorization", "Basic YW5hOnA="},
-		{"a tenant", Access{URL: server.URL + "/", Headers: map[string]string{"X-Scope-OrgID": "ml"}}, "", "X-Scope-OrgID", "ml"},
+		{
+			"a tenant", Access{URL: server.URL + "/", Headers: map[string]string{"X-Scope-OrgID": "ml"}}, "", "X-Scope-OrgID",
+			"ml",
+		},
 		{"a signature of the body", Access{URL: server.URL, Sign: sign}, "", "Authorization", "signed "},
 		{"no address", Access{URL: "prometheus"}, "is no URL", "", ""},
 		{"a password in the address", Access{URL: "https://a:b@p"}, "may hold no user", "", ""},
@@ -261,7 +287,8 @@ func TestAccess(t *testing.T) {
 func TestNoSecretIsRepeated(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, `{"status":"error","errorType":"x","error":"no such user: %s"}`, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		fmt.Fprintf(w, `{"status":"error","errorType":"x","error":"no such user: %s"}`,
+			strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	}))
 	defer server.Close()
 	s, err := New(Options{Access: Access{URL: server.URL, Token: "s3cret"}})

@@ -77,7 +77,10 @@ func New(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw, holders: map[inventory.Ref]map[Holder]bool{}, series: o.Series, left: o.Left}
+	out := &Source{
+		server: s, words: words, found: newDirectory(rules), every: map[meterKey]time.Duration{}, maxRaw: maxRaw,
+		holders: map[inventory.Ref]map[Holder]bool{}, series: o.Series, left: o.Left,
+	}
 	if out.series == nil {
 		out.series = &Series{}
 	}
@@ -127,7 +130,8 @@ const (
 )
 
 // Measure implements [usage.Source].
-func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval, open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
+func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
+	open func(*inventory.Resource, usage.Opened) usage.Sink) (usage.Measured, error) {
 	var measured []*inventory.Resource
 	for _, r := range resources {
 		if t := r.Kind.Traits(); t.Measured && t.Compute {
@@ -138,8 +142,10 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 		return usage.Measured{}, nil
 	}
 	s.found.know(measured)
-	r := &reading{Source: s, iv: iv, open: open, here: map[inventory.Ref]*inventory.Resource{}, sinks: map[sinkKey]usage.Sink{},
-		ahead: map[inventory.Ref]time.Time{}, utilized: map[gpuKey]bool{}, divided: map[gpuKey]bool{}, impossible: map[impossibleKey]int{}}
+	r := &reading{
+		Source: s, iv: iv, open: open, here: map[inventory.Ref]*inventory.Resource{}, sinks: map[sinkKey]usage.Sink{},
+		ahead: map[inventory.Ref]time.Time{}, utilized: map[gpuKey]bool{}, divided: map[gpuKey]bool{},
+		impossible: map[impossibleKey]int{}}
 	if r.iv.Step <= 0 {
 		r.iv.Step = defaultStep
 	}
@@ -261,7 +267,8 @@ func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Sec
 
 // chunks asks for parts of an interval, one after another in order of time, and for
 // smaller ones where the server cannot answer.
-func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least *time.Duration, ask func(ctx context.Context, from, to time.Time) error) error {
+func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least *time.Duration,
+	ask func(ctx context.Context, from, to time.Time) error) error {
 	refused := false
 	for from.Before(to) {
 		before := r.server.asked().Bytes
@@ -291,7 +298,10 @@ func (r *reading) fine(ctx context.Context) error {
 		var got batch
 		// A second more, because newer servers leave the first moment of a range out.
 		query := r.selector(r.asked()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
-		if err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil }); err != nil {
+		if err := r.server.instant(ctx, query, to, func(x series) error {
+			got.add(r, x, from, to)
+			return nil
+		}); err != nil {
 			return err
 		}
 		got.deliver(r)
@@ -303,20 +313,21 @@ func (r *reading) fine(ctx context.Context) error {
 	step := max(r.iv.Step, time.Minute)
 	for _, h := range hostExpressions {
 		length, least := fineChunk, leastChunk
-		err := r.chunks(ctx, r.iv.From.Truncate(step), r.iv.To.Truncate(step), &length, &least, func(ctx context.Context, from, to time.Time) error {
-			var got batch
-			query := "(" + r.expression(h, step*5/2) + ")[" + seconds(to.Sub(from)+time.Second) + ":" + seconds(step) + "]"
-			err := r.server.instant(ctx, query, to, func(x series) error {
-				// A value at a time is of the step before it.
-				got.addHost(r, h, x, step, from, to)
+		err := r.chunks(ctx, r.iv.From.Truncate(step), r.iv.To.Truncate(step), &length, &least,
+			func(ctx context.Context, from, to time.Time) error {
+				var got batch
+				query := "(" + r.expression(h, step*5/2) + ")[" + seconds(to.Sub(from)+time.Second) + ":" + seconds(step) + "]"
+				err := r.server.instant(ctx, query, to, func(x series) error {
+					// A value at a time is of the step before it.
+					got.addHost(r, h, x, step, from, to)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				got.deliver(r)
 				return nil
 			})
-			if err != nil {
-				return err
-			}
-			got.deliver(r)
-			return nil
-		})
 		if err != nil {
 			return err
 		}
@@ -368,11 +379,15 @@ func (r *reading) coarse(ctx context.Context) error {
 		// A step ends before its last moment, in servers that count both ends of a range and in
 		// those that count one.
 		of := name + "{" + strings.TrimPrefix(r.where, ",") + "}[" + seconds(step) + "] offset 1ms"
-		bySignal[m.Signal] = append(bySignal[m.Signal], counted{of, func(got *batch, statistic string, x series) { got.addStatistic(r, name, statistic, x) }})
+		bySignal[m.Signal] = append(bySignal[m.Signal], counted{of, func(got *batch, statistic string, x series) {
+			got.addStatistic(r, name, statistic, x)
+		}})
 	}
 	for _, h := range hostExpressions {
 		of := "(" + r.expression(h, subStep) + ")[" + seconds(step) + ":" + seconds(min(subStep, step)) + "]"
-		bySignal[h.signal] = append(bySignal[h.signal], counted{of, func(got *batch, statistic string, x series) { got.addHostStatistic(r, h, statistic, x, step) }})
+		bySignal[h.signal] = append(bySignal[h.signal], counted{of, func(got *batch, statistic string, x series) {
+			got.addHostStatistic(r, h, statistic, x, step)
+		}})
 	}
 	for _, signal := range slices.Sorted(maps.Keys(bySignal)) {
 		err := r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
@@ -385,7 +400,10 @@ func (r *reading) coarse(ctx context.Context) error {
 						break
 					}
 					query := "(" + statistic + "_over_time(" + c.of + ")" + over
-					if err := r.server.instant(ctx, query, to, func(x series) error { c.add(&got, statistic, x); return nil }); err != nil {
+					if err := r.server.instant(ctx, query, to, func(x series) error {
+						c.add(&got, statistic, x)
+						return nil
+					}); err != nil {
 						return err
 					}
 				}
@@ -408,7 +426,10 @@ func (r *reading) raw(ctx context.Context, from, to time.Time) error {
 	return r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
 		var got batch
 		query := r.selector(r.asked()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
-		if err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil }); err != nil {
+		if err := r.server.instant(ctx, query, to, func(x series) error {
+			got.add(r, x, from, to)
+			return nil
+		}); err != nil {
 			return err
 		}
 		for _, t := range got.list {
@@ -474,18 +495,22 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 			names = append(names, ref.ID)
 		}
 		slices.Sort(names)
-		say("samples of "+some(names)+" are stamped with a time that is still to come", "they are not used: what is called new may be old")
+		say("samples of "+some(names)+" are stamped with a time that is still to come",
+			"they are not used: what is called new may be old")
 	}
 	if 2*r.thinned > r.sampled {
-		say(fmt.Sprintf("up to %s it keeps less than half of the samples: they are down-sampled, or scrapes failed", plain.Time(r.until)),
+		say(fmt.Sprintf("up to %s it keeps less than half of the samples: they are down-sampled, or scrapes failed",
+			plain.Time(r.until)),
 			"rest in that time counts as unknown")
 	}
 	unknown, ambiguous := r.found.noted()
 	if len(unknown) > 0 {
-		say("no running machine has the name "+some(unknown), "their samples were not used; `curfew doctor metrics` says how to match them")
+		say("no running machine has the name "+some(unknown),
+			"their samples were not used; `curfew doctor metrics` says how to match them")
 	}
 	if len(ambiguous) > 0 {
-		say("two machines fit the labels of "+some(ambiguous), "their samples were not used; `curfew doctor metrics` says how to match them")
+		say("two machines fit the labels of "+some(ambiguous),
+			"their samples were not used; `curfew doctor metrics` says how to match them")
 	}
 	return out
 }

@@ -33,14 +33,18 @@ const gpuResources = `nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|nvi
 // ownUse are metrics of what the processes of one pod use of a GPU, in percent of it: of
 // HAMi's monitor under its old and new name (Project-HAMi/HAMi, cmd/vGPUmonitor/metrics.go),
 // and dcgm-exporter's for time slices (NVIDIA/dcgm-exporter, pull request 638).
-var ownUse = []string{"Device_utilization_desc_of_container", "hami_container_device_utilization_ratio", "dcgm_fi_dev_sm_util_per_pod"}
+var ownUse = []string{
+	"Device_utilization_desc_of_container", "hami_container_device_utilization_ratio", "dcgm_fi_dev_sm_util_per_pod",
+}
 
 // Tenancy tells a sink who held the GPUs of machines, slot by slot, as far as the labels of
 // their series and the requests of pods say. tags say which labels of a pod name its owner.
-func (s *Source) Tenancy(ctx context.Context, machines []*inventory.Resource, from, to time.Time, tags inventory.TagMapping, sink func(costs.Occupancy)) ([]inventory.BlindSpot, error) {
+func (s *Source) Tenancy(ctx context.Context, machines []*inventory.Resource, from, to time.Time,
+	tags inventory.TagMapping, sink func(costs.Occupancy)) ([]inventory.BlindSpot, error) {
 	from, to = from.Truncate(tenancySlot), to.Truncate(tenancySlot)
 	s.found.know(machines)
-	r := &reading{Source: s, iv: usage.Interval{From: from, To: to, Step: tenancySlot}, here: map[inventory.Ref]*inventory.Resource{},
+	r := &reading{
+		Source: s, iv: usage.Interval{From: from, To: to, Step: tenancySlot}, here: map[inventory.Ref]*inventory.Resource{},
 		ahead: map[inventory.Ref]time.Time{}}
 	for _, m := range machines {
 		r.here[m.Ref()] = m
@@ -118,7 +122,10 @@ type presence struct {
 
 // read asks for one chunk.
 func (t *tenancy) read(ctx context.Context, from, to time.Time) (*episode, error) {
-	e := &episode{tenancy: t, slots: map[slotKey]*slotted{}, labeled: map[inventory.Ref]bool{}, uuids: map[string]*inventory.Resource{}}
+	e := &episode{
+		tenancy: t, slots: map[slotKey]*slotted{}, labeled: map[inventory.Ref]bool{},
+		uuids: map[string]*inventory.Resource{},
+	}
 	for _, step := range []func(context.Context, time.Time, time.Time) error{e.names, e.gpus, e.own, e.pods} {
 		if err := step(ctx, from, to); err != nil {
 			return nil, err
@@ -131,12 +138,14 @@ func (t *tenancy) read(ctx context.Context, from, to time.Time) (*episode, error
 // answer are of the slot before them.
 func (e *episode) over(ctx context.Context, expression string, from, to time.Time, each func(x series)) error {
 	expression = strings.ReplaceAll(expression, "RANGE", "["+seconds(tenancySlot)+"] offset 1ms")
-	query := "(" + strings.ReplaceAll(expression, "SELECT", e.where) + ")[" + seconds(to.Sub(from)-tenancySlot+time.Second) + ":" + seconds(tenancySlot) + "]"
+	query := "(" + strings.ReplaceAll(expression, "SELECT", e.where) + ")[" +
+		seconds(to.Sub(from)-tenancySlot+time.Second) + ":" + seconds(tenancySlot) + "]"
 	return e.server.instant(ctx, query, to, func(x series) error { each(x); return nil })
 }
 
 // newest asks for the series of a range as they were last.
-func (e *episode) newest(ctx context.Context, expression string, from, to time.Time, each func(labels map[string]string)) error {
+func (e *episode) newest(ctx context.Context, expression string, from, to time.Time,
+	each func(labels map[string]string)) error {
 	query := strings.NewReplacer("SELECT", e.where, "RANGE", "["+seconds(to.Sub(from))+"]").Replace(expression)
 	return e.server.instant(ctx, query, to, func(x series) error { each(lower(x.Labels)); return nil })
 }
@@ -166,15 +175,19 @@ func (e *episode) names(ctx context.Context, from, to time.Time) error {
 		add(&x)
 		e.people[p] = x
 	}
-	err = e.newest(ctx, `last_over_time(kube_pod_owner{owner_kind!="",owner_kind!="<none>"SELECT}RANGE)`+withRequest, from, to, func(labels map[string]string) {
-		know(labels, func(x *costs.Tenant) { x.Controller = first(labels, "owner_kind") + "/" + first(labels, "owner_name") })
-	})
+	err = e.newest(ctx, `last_over_time(kube_pod_owner{owner_kind!="",owner_kind!="<none>"SELECT}RANGE)`+withRequest,
+		from, to, func(labels map[string]string) {
+			know(labels, func(x *costs.Tenant) {
+				x.Controller = first(labels, "owner_kind") + "/" + first(labels, "owner_name")
+			})
+		})
 	if err != nil {
 		return err
 	}
-	return e.newest(ctx, `last_over_time(kube_pod_labels{job!=""SELECT}RANGE)`+withRequest, from, to, func(labels map[string]string) {
-		know(labels, func(x *costs.Tenant) { x.Owner = e.tags.Owner(podLabels(labels)) })
-	})
+	return e.newest(ctx, `last_over_time(kube_pod_labels{job!=""SELECT}RANGE)`+withRequest, from, to,
+		func(labels map[string]string) {
+			know(labels, func(x *costs.Tenant) { x.Owner = e.tags.Owner(podLabels(labels)) })
+		})
 }
 
 // podLabels returns the labels of a pod, which kube-state-metrics writes with a prefix.
@@ -274,7 +287,8 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 					at := g.tenant(tenant)
 					if statistic == "count" {
 						at.count = max(at.count, p.V)
-					} else if v, reading := e.words[name].Read(p.V, device); reading == usage.Valid && (signal == usage.GPUUtil || !at.utilized) {
+					} else if v, reading := e.words[name].Read(p.V, device); reading == usage.Valid &&
+						(signal == usage.GPUUtil || !at.utilized) {
 						at.utilization, at.utilized = max(at.utilization, v/full), at.utilized || signal == usage.GPUUtil
 					}
 				}
@@ -335,7 +349,9 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 	for _, statistic := range []string{"count", "avg"} {
 		err := e.over(ctx, statistic+"_over_time("+requestsOf+")", from, to, func(x series) {
 			labels := lower(x.Labels)
-			p := podResource{podName{first(labels, "namespace"), first(labels, "pod")}, first(labels, "container"), first(labels, "resource")}
+			p := podResource{
+				podName{first(labels, "namespace"), first(labels, "pod")}, first(labels, "container"), first(labels, "resource"),
+			}
 			if first(labels, "node") == "" {
 				return // not scheduled
 			}
@@ -486,7 +502,9 @@ func (e *episode) gpuOf(k slotKey, name string, g *slotGPU) costs.OccupiedGPU {
 	}
 	id := k.ref.ID + "\x00" + name
 	var sum, weights float64
-	tenants := slices.SortedFunc(maps.Keys(g.tenants), func(a, b costs.Tenant) int { return cmp.Compare(a.Name(), b.Name()) })
+	tenants := slices.SortedFunc(maps.Keys(g.tenants), func(a, b costs.Tenant) int {
+		return cmp.Compare(a.Name(), b.Name())
+	})
 	for _, t := range tenants {
 		p := g.tenants[t]
 		present := e.present(id, p.count)
@@ -497,7 +515,9 @@ func (e *episode) gpuOf(k slotKey, name string, g *slotGPU) costs.OccupiedGPU {
 		if t == (costs.Tenant{}) {
 			continue
 		}
-		out.Tenants = append(out.Tenants, costs.Held{Tenant: t, Present: present, Utilization: millionths(p.utilization), Own: millionths(p.own)})
+		out.Tenants = append(out.Tenants, costs.Held{
+			Tenant: t, Present: present, Utilization: millionths(p.utilization), Own: millionths(p.own),
+		})
 	}
 	if weights > 0 {
 		out.Utilization = millionths(sum / weights)
@@ -533,7 +553,8 @@ func (e *episode) requested(s *slotted, m *inventory.Resource) []costs.Requested
 	gpus := float64(m.Size.GPUs.Or(0))
 	var out []costs.Requested
 	for _, p := range slices.SortedFunc(maps.Keys(s.requests), func(a, b podResource) int {
-		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.pod, b.pod), cmp.Compare(a.container, b.container), cmp.Compare(a.resource, b.resource))
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.pod, b.pod),
+			cmp.Compare(a.container, b.container), cmp.Compare(a.resource, b.resource))
 	}) {
 		q := s.requests[p]
 		if p.resource == "nvidia_com_gpucores" || q.done >= 1 || q.value <= 0 {
@@ -550,7 +571,9 @@ func (e *episode) requested(s *slotted, m *inventory.Resource) []costs.Requested
 			tenant = costs.Tenant{Namespace: p.namespace, Pod: p.pod}
 		}
 		present := e.present(m.ID, q.count)
-		out = append(out, costs.Requested{Tenant: tenant, Parts: int64(unit * q.value), Present: int64(float64(present) * (1 - q.done))})
+		out = append(out, costs.Requested{
+			Tenant: tenant, Parts: int64(unit * q.value), Present: int64(float64(present) * (1 - q.done)),
+		})
 	}
 	return out
 }

@@ -37,7 +37,8 @@ func (c *cluster) add(name, labels string, begin, end int, v float64) {
 func (c *cluster) gpu(machine, gpu int, pod string, begin, end int, v float64) {
 	more := ""
 	if pod != "" {
-		more = fmt.Sprintf(`,exported_namespace="ml",exported_pod="%s",exported_container="main",namespace="monitoring",pod="nvidia-dcgm-exporter-abc"`, pod)
+		more = fmt.Sprintf(
+			`,exported_namespace="ml",exported_pod="%s",exported_container="main",namespace="monitoring",pod="nvidia-dcgm-exporter-abc"`, pod)
 	}
 	c.add("DCGM_FI_DEV_GPU_UTIL", dcgm(machine, gpu, more), begin, end, v)
 }
@@ -46,25 +47,30 @@ const ksm = `,job="kube-state-metrics",instance="10.0.0.5:8080"`
 
 // node adds what a node offers of a resource.
 func (c *cluster) node(machine int, resource string, n float64) {
-	c.add("kube_node_status_allocatable", fmt.Sprintf(`node="ip-10-0-0-%d.ec2.internal",resource="%s",unit="integer"`, machine, resource)+ksm, 0, 60, n)
+	c.add("kube_node_status_allocatable", fmt.Sprintf(`node="ip-10-0-0-%d.ec2.internal",resource="%s",unit="integer"`,
+		machine, resource)+ksm, 0, 60, n)
 }
 
 // pod adds a pod's request and its phase: it runs in [begin, end), and is done from then on.
 func (c *cluster) pod(machine int, name, resource string, n float64, begin, end int) {
 	id := fmt.Sprintf(`namespace="ml",pod="%s"`, name)
-	c.add("kube_pod_container_resource_requests", id+fmt.Sprintf(`,container="main",node="ip-10-0-0-%d.ec2.internal",resource="%s",unit="integer"`, machine, resource)+ksm, begin, 60, n)
+	c.add("kube_pod_container_resource_requests",
+		id+fmt.Sprintf(`,container="main",node="ip-10-0-0-%d.ec2.internal",resource="%s",unit="integer"`, machine, resource)+
+			ksm, begin, 60, n)
 	for phase, when := range map[string][2]int{"Running": {begin, end}, "Succeeded": {end, 60}} {
-		c.series = append(c.series, history("kube_pod_status_phase", id+`,phase="`+phase+`"`+ksm, c.from, 60, func(i int) float64 {
-			switch {
-			case i < begin:
-				return -1
-			case i >= when[0] && i < when[1]:
-				return 1
-			}
-			return 0
-		}))
+		c.series = append(c.series, history("kube_pod_status_phase", id+`,phase="`+phase+`"`+ksm, c.from, 60,
+			func(i int) float64 {
+				switch {
+				case i < begin:
+					return -1
+				case i >= when[0] && i < when[1]:
+					return 1
+				}
+				return 0
+			}))
 	}
-	c.add("kube_pod_owner", id+`,owner_kind="Job",owner_name="`+strings.Split(name, "-")[0]+`",owner_is_controller="true"`+ksm, begin, 60, 1)
+	c.add("kube_pod_owner", id+`,owner_kind="Job",owner_name="`+strings.Split(name, "-")[0]+
+		`",owner_is_controller="true"`+ksm, begin, 60, 1)
 	c.add("kube_pod_labels", id+`,label_team="vision",label_app="ranking"`+ksm, begin, 60, 1)
 }
 
@@ -103,14 +109,18 @@ func newCluster() *cluster {
 	c.pod(3, "s-0", "nvidia_com_gpu_shared", 2, 0, 45)
 	// i-4: shares of HAMi, whose monitor measures each pod. Its node is known by its provider's
 	// id alone.
-	c.series = append(c.series, history("kube_node_info", `node="gpu-pool-4",provider_id="aws:///us-east-1a/i-4"`+ksm, c.from, 60, func(int) float64 { return 1 }))
+	c.series = append(c.series, history("kube_node_info", `node="gpu-pool-4",provider_id="aws:///us-east-1a/i-4"`+ksm,
+		c.from, 60, func(int) float64 { return 1 }))
 	for i, own := range []float64{30, 0} {
 		name := fmt.Sprint("h-", i)
 		c.add("DCGM_FI_DEV_GPU_UTIL", `gpu="0",UUID="GPU-4-0",node="gpu-pool-4"`, 0, 60, 30)
-		c.add("Device_utilization_desc_of_container", fmt.Sprintf(`podnamespace="ml",podname="%s",ctrname="main",vdeviceid="0",deviceuuid="GPU-4-0"`, name), 0, 60, own)
+		c.add("Device_utilization_desc_of_container",
+			fmt.Sprintf(`podnamespace="ml",podname="%s",ctrname="main",vdeviceid="0",deviceuuid="GPU-4-0"`, name), 0, 60, own)
 		c.add("kube_node_status_allocatable", `node="gpu-pool-4",resource="nvidia_com_gpu",unit="integer"`+ksm, 0, 60, 10)
 		for resource, n := range map[string]float64{"nvidia_com_gpu": 1, "nvidia_com_gpucores": 50} {
-			c.add("kube_pod_container_resource_requests", fmt.Sprintf(`namespace="ml",pod="%s",container="main",node="gpu-pool-4",resource="%s"`, name, resource)+ksm, 0, 60, n)
+			c.add("kube_pod_container_resource_requests",
+				fmt.Sprintf(`namespace="ml",pod="%s",container="main",node="gpu-pool-4",resource="%s"`, name, resource)+ksm, 0, 60,
+				n)
 		}
 	}
 	// i-5: an exporter outside of Kubernetes.
@@ -159,16 +169,23 @@ func TestTenancy(t *testing.T) {
 			for _, m := range d.Machines {
 				var parts []string
 				for _, w := range m.Workloads {
-					parts = append(parts, fmt.Sprintf("%s %s used %s by use %s", w.Workload, w.Amount.Cents(), w.Used.Cents(), w.ByUse.Cents()))
+					parts = append(parts, fmt.Sprintf("%s %s used %s by use %s", w.Workload, w.Amount.Cents(), w.Used.Cents(),
+						w.ByUse.Cents()))
 				}
-				got = append(got, fmt.Sprintf("%s: %s; free %s unknown %s", m.Resource, strings.Join(parts, ", "), m.Unallocated.Cents(), m.Unknown.Cents()))
+				got = append(got, fmt.Sprintf("%s: %s; free %s unknown %s", m.Resource, strings.Join(parts, ", "),
+					m.Unallocated.Cents(), m.Unknown.Cents()))
 			}
 			slices.Sort(got)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("shares differ:\n%s", diff)
 			}
-			train := d.Machines[slices.IndexFunc(d.Machines, func(m costs.DividedMachine) bool { return m.Resource == "i-0" })].Workloads[1].Tenant
-			if diff := cmp.Diff(costs.Tenant{Namespace: "ml", Pod: "train-0", Controller: "Job/train", Owner: inventory.Owner{Team: "vision", Project: "ranking"}}, train); diff != "" {
+			train := d.Machines[slices.IndexFunc(d.Machines, func(m costs.DividedMachine) bool {
+				return m.Resource == "i-0"
+			})].Workloads[1].Tenant
+			if diff := cmp.Diff(costs.Tenant{
+				Namespace: "ml", Pod: "train-0", Controller: "Job/train",
+				Owner: inventory.Owner{Team: "vision", Project: "ranking"},
+			}, train); diff != "" {
 				t.Errorf("the tenant differs:\n%s", diff)
 			}
 		})
@@ -177,7 +194,10 @@ func TestTenancy(t *testing.T) {
 
 // TestSliceOf: MIG profiles in the names of labels and of resources.
 func TestSliceOf(t *testing.T) {
-	for profile, want := range map[string]float64{"1g.5gb": 1. / 7, "3g.40gb": 3. / 7, "1g.10gb+me": 1. / 7, "7g.80gb": 1, "2G.10GB": 2. / 7, "1g.6gb": 1. / 4, "4g.24gb": 1, "2g.48gb": 2. / 7, "": 1, "whole": 1} {
+	for profile, want := range map[string]float64{
+		"1g.5gb": 1. / 7, "3g.40gb": 3. / 7, "1g.10gb+me": 1. / 7, "7g.80gb": 1, "2G.10GB": 2. / 7, "1g.6gb": 1. / 4,
+		"4g.24gb": 1, "2g.48gb": 2. / 7, "": 1, "whole": 1,
+	} {
 		if got := float64(sliceOf(profile)) / costs.WholeGPU; math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s is %v of a GPU, want %v", profile, got, want)
 		}

@@ -38,7 +38,8 @@ func (c *Client) Comment(ctx context.Context, r Report) (string, error) {
 			own = append(own, made)
 		}
 		if len(own) == 0 {
-			if made, _, err = c.api.Issues.CreateComment(ctx, c.owner, c.repo, c.pull.Number, &api.IssueComment{Body: &body}); err == nil {
+			if made, _, err = c.api.Issues.CreateComment(ctx, c.owner, c.repo, c.pull.Number,
+				&api.IssueComment{Body: &body}); err == nil {
 				c.login = cmp.Or(made.GetUser().GetLogin(), c.login)
 				continue
 			}

@@ -21,13 +21,17 @@ func report() Report {
 		Reasons: []string{"p95 is $412.80, over the $100 that pass by themselves"},
 		P50:     &p50, P95: &p95, Hourly: &hourly,
 		Lines: []Line{
-			{"p4d.24xlarge on spot in us-east-1", "12 h", "$32.77", 231 * money.USD, 393 * money.USD, "AWS price list, 2026-11-01"},
+			{
+				"p4d.24xlarge on spot in us-east-1", "12 h", "$32.77", 231 * money.USD, 393 * money.USD,
+				"AWS price list, 2026-11-01",
+			},
 			{"restarts", "2", "$9.90", 0, 19*money.USD + 80*money.Cent, "5% an hour, assumed"},
 		},
 		Assumptions: []string{"checkpoints every 10m"},
 		Unknown:     []string{"egress of s3://datasets/imagenet: its size is not known"},
 		Budgets:     []Budget{{"vision | training", 3100 * money.USD, 3512*money.USD + 80*money.Cent, 5000 * money.USD}},
-		Approval:    "4f1c22aa90b1", Limit: 412*money.USD + 80*money.Cent, Until: time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC),
+		Approval:    "4f1c22aa90b1", Limit: 412*money.USD + 80*money.Cent,
+		Until:    time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC),
 		SpecHash: "sha256:9a3b",
 	}
 }
@@ -100,38 +104,60 @@ func TestComment(t *testing.T) {
 		want  []comment
 	}{
 		{"the first", nil, "POST", []comment{{101, "curfew-bot", said}}},
-		{"edited in place", func(h *hub) { h.comments = []comment{{5, "curfew-bot", mark + "\nold"}} }, "PATCH", []comment{{5, "curfew-bot", said}}},
-		{"the same again", func(h *hub) { h.comments = []comment{{5, "curfew-bot", said}} }, "", []comment{{5, "curfew-bot", said}}},
+		{"edited in place", func(h *hub) {
+			h.comments = []comment{{5, "curfew-bot", mark + "\nold"}}
+		}, "PATCH", []comment{{5, "curfew-bot", said}}},
+		{"the same again", func(h *hub) {
+			h.comments = []comment{{5, "curfew-bot", said}}
+		}, "", []comment{{5, "curfew-bot", said}}},
 		{"found on the second page", func(h *hub) {
 			h.comments = []comment{{1, "ana", "hi"}, {2, "bo", "ho"}, {3, "ana", "hm"}, {4, "curfew-bot", mark + "\r\nold"}}
 		}, "PATCH", []comment{{1, "ana", "hi"}, {2, "bo", "ho"}, {3, "ana", "hm"}, {4, "curfew-bot", said}}},
-		{"another author's with the marker", func(h *hub) { h.comments = []comment{{5, "eve", mark + "\nallowed!"}} }, "POST",
+		{"another author's with the marker", func(h *hub) {
+			h.comments = []comment{{5, "eve", mark + "\nallowed!"}}
+		}, "POST",
 			[]comment{{5, "eve", mark + "\nallowed!"}, {101, "curfew-bot", said}}},
-		{"one's own that quotes the marker", func(h *hub) { h.comments = []comment{{5, "curfew-bot", "see\n" + mark}} }, "POST",
+		{"one's own that quotes the marker", func(h *hub) {
+			h.comments = []comment{{5, "curfew-bot", "see\n" + mark}}
+		}, "POST",
 			[]comment{{5, "curfew-bot", "see\n" + mark}, {101, "curfew-bot", said}}},
 		{"another file's", func(h *hub) { h.comments = []comment{{5, "curfew-bot", other.markdown(head)}} }, "POST",
 			[]comment{{5, "curfew-bot", other.markdown(head)}, {101, "curfew-bot", said}}},
 		{"surplus ones of an earlier race", func(h *hub) {
-			h.comments = []comment{{5, "curfew-bot", mark + "\nold"}, {6, "curfew-bot", mark + "\nold"}, {7, "ana", "hi"}, {8, "curfew-bot", said}}
+			h.comments = []comment{
+				{5, "curfew-bot", mark + "\nold"}, {6, "curfew-bot", mark + "\nold"}, {7, "ana", "hi"}, {8, "curfew-bot", said},
+			}
 		}, "PATCH DELETE DELETE", []comment{{5, "curfew-bot", said}, {7, "ana", "hi"}}},
-		{"a workflow's token", func(h *hub) { h.login = ""; h.comments = []comment{{5, "github-actions[bot]", mark + "\nold"}} }, "PATCH",
+		{"a workflow's token", func(h *hub) {
+			h.login = ""
+			h.comments = []comment{{5, "github-actions[bot]", mark + "\nold"}}
+		}, "PATCH",
 			[]comment{{5, "github-actions[bot]", said}}},
 		{"another app's token finds out who it is", func(h *hub) {
 			h.login, h.writes = "", "acme-ci[bot]"
 			h.comments = []comment{{5, "acme-ci[bot]", mark + "\nold"}}
 		}, "POST PATCH DELETE", []comment{{5, "acme-ci[bot]", said}}},
-		{"written, but the server failed", func(h *hub) { h.faults = []fault{{"POST", "/comments", refuse(502, "Server Error"), true}} }, "POST",
+		{"written, but the server failed", func(h *hub) {
+			h.faults = []fault{{"POST", "/comments", refuse(502, "Server Error"), true}}
+		}, "POST",
 			[]comment{{101, "curfew-bot", said}}},
-		{"not written, and the server failed", func(h *hub) { h.faults = []fault{{"POST", "/comments", refuse(502, "Server Error"), false}} }, "POST POST",
+		{"not written, and the server failed", func(h *hub) {
+			h.faults = []fault{{"POST", "/comments", refuse(502, "Server Error"), false}}
+		}, "POST POST",
 			[]comment{{101, "curfew-bot", said}}},
 		{"gone before it is edited", func(h *hub) {
 			h.comments = []comment{{5, "curfew-bot", mark + "\nold"}}
 			h.faults = []fault{{"GET", "/pulls/7", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r) }, false},
-				{"PATCH", "", func(w http.ResponseWriter, r *http.Request) { h.comments = nil; refuse(404, "Not Found")(w, r) }, false}}
+				{"PATCH", "", func(w http.ResponseWriter, r *http.Request) {
+					h.comments = nil
+					refuse(404, "Not Found")(w, r)
+				}, false}}
 		}, "PATCH POST", []comment{{101, "curfew-bot", said}}},
 		{"a surplus one gone before it is deleted", func(h *hub) {
 			h.comments = []comment{{5, "curfew-bot", said}, {6, "curfew-bot", said}}
-			h.faults = []fault{{"DELETE", "", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r); h.comments = h.comments[:1] }, true}}
+			h.faults = []fault{
+				{"DELETE", "", func(w http.ResponseWriter, r *http.Request) { h.serve(w, r); h.comments = h.comments[:1] }, true},
+			}
 		}, "DELETE", []comment{{5, "curfew-bot", said}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,16 +222,40 @@ func TestRefusals(t *testing.T) {
 		want      string
 		temporary bool
 	}{
-		{"may not write", false, refuse(403, integration), "comment on acme/train#7: GitHub answered 403 Forbidden: " + integration + " (give the job the permissions pull-requests: write and contents: read)", false},
-		{"a fork", true, refuse(403, integration), "it comes from the fork eve/train, whose runs get no secrets and may only read", false},
-		{"a wrong token", false, refuse(401, "Bad credentials"), "401 Unauthorized: Bad credentials (the token is not valid)", false},
-		{"not there", false, refuse(404, "Not Found"), "404 Not Found: Not Found (there is no such thing, or the token may not see it)", false},
-		{"moved", false, refuse(301, "Moved Permanently", "Location", "https://api.example.com/repositories/1/issues"), "redirects are not followed", false},
+		{
+			"may not write", false, refuse(403, integration),
+			"comment on acme/train#7: GitHub answered 403 Forbidden: " + integration +
+				" (give the job the permissions pull-requests: write and contents: read)",
+			false,
+		},
+		{
+			"a fork", true, refuse(403, integration),
+			"it comes from the fork eve/train, whose runs get no secrets and may only read", false,
+		},
+		{
+			"a wrong token", false, refuse(401, "Bad credentials"),
+			"401 Unauthorized: Bad credentials (the token is not valid)", false,
+		},
+		{
+			"not there", false, refuse(404, "Not Found"),
+			"404 Not Found: Not Found (there is no such thing, or the token may not see it)", false,
+		},
+		{
+			"moved", false, refuse(301, "Moved Permanently", "Location", "https://api.example.com/repositories/1/issues"),
+			"redirects are not followed", false,
+		},
 		{"invalid", false, refuse(422, "Validation Failed"), "422 Unprocessable Entity: Validation Failed", false},
 		{"no longer served", false, refuse(410, "Gone"), "410 Gone", false},
-		{"a limit for an hour", false, refuse(429, "You have exceeded a secondary rate limit", "Retry-After", "3600"), "429 Too Many Requests", true},
-		{"a proxy's page", false, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>Sign in</html>") }, "the answer is not that of GitHub's API", false},
-		{"later", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }, "the answer is not that of GitHub's API", false},
+		{
+			"a limit for an hour", false, refuse(429, "You have exceeded a secondary rate limit", "Retry-After", "3600"),
+			"429 Too Many Requests", true,
+		},
+		{"a proxy's page", false, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "<html>Sign in</html>")
+		}, "the answer is not that of GitHub's API", false},
+		{"later", false, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(202)
+		}, "the answer is not that of GitHub's API", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHub(t)
@@ -217,7 +267,8 @@ func TestRefusals(t *testing.T) {
 			c, _ := h.clientOf(t, p)
 			_, err := c.Comment(t.Context(), report())
 			var f *notify.Failure
-			if err == nil || !errors.As(err, &f) || f.Temporary != tt.temporary || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || h.made("POST") != 1 {
+			if err == nil || !errors.As(err, &f) || f.Temporary != tt.temporary || !strings.Contains(err.Error(), tt.want) ||
+				strings.Contains(err.Error(), "\n") || h.made("POST") != 1 {
 				t.Errorf("Comment = %v after %d tries; want %q after one", err, h.made("POST"), tt.want)
 			}
 		})
@@ -261,7 +312,9 @@ func TestNew(t *testing.T) {
 func TestAPIBelowAPath(t *testing.T) {
 	h := newHub(t)
 	s := newServer(t, http.StripPrefix("/api/v3", h))
-	c, err := New(Options{URL: s + "/api/v3/", Token: token}, Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"})
+	c, err := New(Options{
+		URL: s + "/api/v3/", Token: token,
+	}, Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ func (p Pull) forked() string {
 	if p.From != "" {
 		from = "the fork " + p.From
 	}
-	return "it comes from " + from + ", whose runs get no secrets and may only read: let a person with write access push the branch to " + p.Repository
+	return "it comes from " + from +
+		", whose runs get no secrets and may only read: let a person with write access push the branch to " + p.Repository
 }
 
 // maxEvent bounds the size of an event; GitHub's own bound is 25 MB
@@ -73,10 +74,12 @@ func (w Workflow) Pull() (Pull, error) {
 		return Pull{}, err
 	}
 	if w.Repository != "" && !strings.EqualFold(w.Repository, p.Repository) {
-		return Pull{}, fmt.Errorf("read GitHub's event: it is of %s, and the run is of %s (GITHUB_REPOSITORY)", p.Repository, quoted(w.Repository))
+		return Pull{}, fmt.Errorf("read GitHub's event: it is of %s, and the run is of %s (GITHUB_REPOSITORY)", p.Repository,
+			quoted(w.Repository))
 	}
 	if want := "refs/pull/" + strconv.Itoa(p.Number) + "/"; w.Ref != "" && !strings.HasPrefix(w.Ref, want) {
-		return Pull{}, fmt.Errorf("read GitHub's event: it is of pull request %d, and the run is of %s (GITHUB_REF)", p.Number, quoted(w.Ref))
+		return Pull{}, fmt.Errorf("read GitHub's event: it is of pull request %d, and the run is of %s (GITHUB_REF)",
+			p.Number, quoted(w.Ref))
 	}
 	return p, nil
 }
@@ -89,11 +92,14 @@ func ParseEvent(name string, r io.Reader) (Pull, error) {
 	switch name {
 	case "pull_request", "pull_request_review":
 	case "":
-		return Pull{}, errors.New("read GitHub's event: its name is missing (GITHUB_EVENT_NAME); is this a run of a workflow?")
+		return Pull{}, errors.New(
+			"read GitHub's event: its name is missing (GITHUB_EVENT_NAME); is this a run of a workflow?")
 	case "pull_request_target":
-		return Pull{}, errors.New("read GitHub's event: pull_request_target gives secrets to a run for commits that anybody may propose; let the workflow run on pull_request")
+		return Pull{}, errors.New("read GitHub's event: pull_request_target gives secrets to a run for commits that " +
+			"anybody may propose; let the workflow run on pull_request")
 	default:
-		return Pull{}, fmt.Errorf("read GitHub's event: a run on %s is about no pull request; let the workflow run on pull_request and pull_request_review", quoted(name))
+		return Pull{}, fmt.Errorf("read GitHub's event: a run on %s is about no pull request; let the workflow run on "+
+			"pull_request and pull_request_review", quoted(name))
 	}
 	if r == nil {
 		return Pull{}, errors.New("read GitHub's event: there is none (GITHUB_EVENT_PATH)")
@@ -107,7 +113,8 @@ func ParseEvent(name string, r io.Reader) (Pull, error) {
 	}
 	var e event
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return Pull{}, fmt.Errorf("read GitHub's event: it is not the JSON of %s: %s", name, plain.Cut(plain.Line(err.Error()), 200))
+		return Pull{}, fmt.Errorf("read GitHub's event: it is not the JSON of %s: %s", name,
+			plain.Cut(plain.Line(err.Error()), 200))
 	}
 	return e.pull()
 }
@@ -135,7 +142,10 @@ type event struct {
 
 func (e event) pull() (Pull, error) {
 	pr := e.PullRequest
-	p := Pull{Repository: e.Repository.FullName, Number: pr.Number, Head: pr.Head.SHA, Branch: pr.Head.Ref, Author: pr.User.Login}
+	p := Pull{
+		Repository: e.Repository.FullName, Number: pr.Number, Head: pr.Head.SHA, Branch: pr.Head.Ref,
+		Author: pr.User.Login,
+	}
 	if pr.Head.Repo != nil {
 		p.From = pr.Head.Repo.FullName
 	}

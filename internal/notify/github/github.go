@@ -67,7 +67,9 @@ func New(o Options, p Pull) (*Client, error) {
 	if !ok || p.Number <= 0 || p.Head == "" {
 		return nil, errors.New("speak to GitHub: it takes a pull request; read one from a workflow's event")
 	}
-	if o.Token == "" || strings.ContainsFunc(o.Token, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+	if o.Token == "" || strings.ContainsFunc(o.Token, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}) {
 		why := "the token is missing or is not of one word: give the step GITHUB_TOKEN: ${{ github.token }} in its env"
 		if p.Fork() {
 			why = p.forked()
@@ -80,7 +82,9 @@ func New(o Options, p Pull) (*Client, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
 	c := &Client{pull: p, owner: owner, repo: repo, login: o.Login, secrets: notify.Secrets{o.Token}, wait: wait}
-	send := transport(o.Token, cmp.Or(o.Timeout, DefaultTimeout), func(ctx context.Context, d time.Duration) error { return c.wait(ctx, d) })
+	send := transport(o.Token, cmp.Or(o.Timeout, DefaultTimeout), func(ctx context.Context, d time.Duration) error {
+		return c.wait(ctx, d)
+	})
 	c.api = api.NewClient(send.Standard())
 	c.api.BaseURL, c.api.UserAgent, c.api.DisableRateLimitCheck = base, httpclient.DefaultUserAgent, true
 	return c, nil
@@ -115,7 +119,9 @@ func (c *Client) failure(ctx context.Context, what string, err error) error {
 	)
 	switch {
 	case errors.As(err, &syntax), errors.As(err, &kind), errors.As(err, &accepted):
-		return fmt.Errorf("%s: %w", what, &notify.Failure{Why: "the answer is not that of GitHub's API; is its address right?"})
+		return fmt.Errorf("%s: %w", what, &notify.Failure{
+			Why: "the answer is not that of GitHub's API; is its address right?",
+		})
 	case errors.As(err, &withURL):
 		err = withURL.Err
 	}

@@ -75,7 +75,9 @@ func newHub(t testing.TB) *hub {
 // client returns a client whose waits take no time and are recorded.
 func (h *hub) client(t testing.TB) (*Client, *[]time.Duration) {
 	t.Helper()
-	return h.clientOf(t, Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"})
+	return h.clientOf(t, Pull{
+		Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana",
+	})
 }
 
 func (h *hub) clientOf(t testing.TB, p Pull) (*Client, *[]time.Duration) {
@@ -116,7 +118,9 @@ func refuse(status int, message string, header ...string) http.HandlerFunc {
 		for i := 0; i+1 < len(header); i += 2 {
 			w.Header().Set(header[i], header[i+1])
 		}
-		say(w, status, map[string]string{"message": message, "documentation_url": "https://docs.github.com/rest", "status": strconv.Itoa(status)})
+		say(w, status, map[string]string{
+			"message": message, "documentation_url": "https://docs.github.com/rest", "status": strconv.Itoa(status),
+		})
 	}
 }
 
@@ -159,13 +163,19 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 			if i == len(h.commits)-1 {
 				sha = head
 			}
-			return map[string]any{"sha": sha, "commit": map[string]any{"message": "Fix all the bugs"}, "author": named(c.author), "committer": named(c.committer)}
+			return map[string]any{
+				"sha": sha, "commit": map[string]any{"message": "Fix all the bugs"}, "author": named(c.author),
+				"committer": named(c.committer),
+			}
 		})
 	case r.Method == "GET" && path == pull+"/reviews":
 		page(w, r, h.reviews, func(i int, v review) any {
-			return map[string]any{"id": 80 + i, "node_id": fmt.Sprint("PRR_", i), "user": account(v.login, v.kind), "body": cmp.Or(v.text, "Here is the body for the review."), "state": v.state,
+			return map[string]any{
+				"id": 80 + i, "node_id": fmt.Sprint("PRR_", i), "user": account(v.login, v.kind),
+				"body": cmp.Or(v.text, "Here is the body for the review."), "state": v.state,
 				"html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#pullrequestreview-%d", 80+i), "commit_id": v.commit,
-				"submitted_at": time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Add(v.at).Format(time.RFC3339), "author_association": "MEMBER"}
+				"submitted_at":       time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Add(v.at).Format(time.RFC3339),
+				"author_association": "MEMBER"}
 		})
 	case r.Method == "GET" && path == "/repos/acme/train/activity" && r.URL.Query().Get("ref") == "refs/heads/resnet50":
 		h.pushes(w, r)
@@ -194,7 +204,9 @@ func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *hub) comment(w http.ResponseWriter, r *http.Request) {
-	i := slices.IndexFunc(h.comments, func(c comment) bool { return strings.HasSuffix(r.URL.Path, fmt.Sprintf("/%d", c.id)) })
+	i := slices.IndexFunc(h.comments, func(c comment) bool {
+		return strings.HasSuffix(r.URL.Path, fmt.Sprintf("/%d", c.id))
+	})
 	switch {
 	case i < 0:
 		refuse(404, "Not Found")(w, r)
@@ -220,14 +232,19 @@ func (h *hub) graphql(w http.ResponseWriter, r *http.Request) {
 	}
 	number, err := strconv.Atoi(strings.TrimPrefix(in.Variables["id"], "PRR_"))
 	if err != nil || number >= len(h.reviews) {
-		say(w, 200, map[string]any{"data": map[string]any{"node": nil}, "errors": []any{map[string]any{"type": "NOT_FOUND", "message": "Could not resolve to a node"}}})
+		say(w, 200, map[string]any{
+			"data":   map[string]any{"node": nil},
+			"errors": []any{map[string]any{"type": "NOT_FOUND", "message": "Could not resolve to a node"}},
+		})
 		return
 	}
 	var at any
 	if h.edited[number] {
 		at = "2026-11-20T13:00:00Z"
 	}
-	say(w, 200, map[string]any{"data": map[string]any{"node": map[string]any{"id": in.Variables["id"], "lastEditedAt": at}}})
+	say(w, 200, map[string]any{
+		"data": map[string]any{"node": map[string]any{"id": in.Variables["id"], "lastEditedAt": at}},
+	})
 }
 
 // pushes lists by cursor, as the activity of a repository is.
@@ -235,8 +252,10 @@ func (h *hub) pushes(w http.ResponseWriter, r *http.Request) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("after"))
 	out := []any{}
 	for i, p := range h.activity[from:min(from+2, len(h.activity))] {
-		out = append(out, map[string]any{"id": 1296269 + i, "node_id": "MDEwOlJlcG9zaXRvcnkxMjk2MjY5", "before": "6dcb09b5b57875f334f61aebed695e2e4193db5e",
-			"after": p.after, "ref": "refs/heads/resnet50", "timestamp": "2026-11-20T11:00:00Z", "activity_type": "push", "actor": named(p.actor)})
+		out = append(out, map[string]any{
+			"id": 1296269 + i, "node_id": "MDEwOlJlcG9zaXRvcnkxMjk2MjY5", "before": "6dcb09b5b57875f334f61aebed695e2e4193db5e",
+			"after": p.after, "ref": "refs/heads/resnet50", "timestamp": "2026-11-20T11:00:00Z", "activity_type": "push",
+			"actor": named(p.actor)})
 	}
 	if from+2 < len(h.activity) {
 		w.Header().Set("Link", fmt.Sprintf(`<%s%s?ref=x&after=%d>; rel="next"`, h.URL, r.URL.Path, from+2))
@@ -251,13 +270,16 @@ func page[T any](w http.ResponseWriter, r *http.Request, all []T, show func(int,
 		out = append(out, show(i, all[i]))
 	}
 	if 2*n < len(all) {
-		w.Header().Set("Link", fmt.Sprintf(`<http://%s%s?page=%d>; rel="next", <http://%s%s?page=%d>; rel="last"`, r.Host, r.URL.Path, n+1, r.Host, r.URL.Path, (len(all)+1)/2))
+		w.Header().Set("Link", fmt.Sprintf(`<http://%s%s?page=%d>; rel="next", <http://%s%s?page=%d>; rel="last"`, r.Host,
+			r.URL.Path, n+1, r.Host, r.URL.Path, (len(all)+1)/2))
 	}
 	say(w, 200, out)
 }
 
 func account(login, kind string) any {
-	return map[string]any{"login": login, "id": 1, "node_id": "MDQ6VXNlcjE=", "type": cmp.Or(kind, "User"), "site_admin": false}
+	return map[string]any{
+		"login": login, "id": 1, "node_id": "MDQ6VXNlcjE=", "type": cmp.Or(kind, "User"), "site_admin": false,
+	}
 }
 
 // named is an account, or null where GitHub knows none.
@@ -269,8 +291,11 @@ func named(login string) any {
 }
 
 func (c comment) json() any {
-	return map[string]any{"id": c.id, "node_id": "MDEyOklzc3VlQ29tbWVudDE=", "html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#issuecomment-%d", c.id),
-		"body": c.body, "user": account(c.login, ""), "created_at": "2026-11-20T11:00:00Z", "author_association": "COLLABORATOR"}
+	return map[string]any{
+		"id": c.id, "node_id": "MDEyOklzc3VlQ29tbWVudDE=",
+		"html_url": fmt.Sprintf("https://github.com/acme/train/pull/7#issuecomment-%d", c.id),
+		"body":     c.body, "user": account(c.login, ""), "created_at": "2026-11-20T11:00:00Z",
+		"author_association": "COLLABORATOR"}
 }
 
 func body(r *http.Request) string {

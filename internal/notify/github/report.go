@@ -74,7 +74,8 @@ var headlines = map[string]string{"allow": "is allowed", "ask": "waits for an ap
 // markdown lays the report out for a head commit.
 func (r Report) markdown(head string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n### curfew: %s %s\n\n", r.marker(), cell(cmp.Or(r.Subject, r.Key)), cmp.Or(headlines[r.Decision], "is undecided"))
+	fmt.Fprintf(&b, "%s\n### curfew: %s %s\n\n", r.marker(), cell(cmp.Or(r.Subject, r.Key)),
+		cmp.Or(headlines[r.Decision], "is undecided"))
 	fmt.Fprintf(&b, "p50 **%s**, p95 **%s**, **%s** an hour\n", dollars(r.P50), dollars(r.P95), dollars(r.Hourly))
 	list(&b, "", r.Reasons)
 	table(&b, "| budget | before | after | of |\n| --- | ---: | ---: | ---: |\n", r.Budgets, func(x Budget) []string {
@@ -85,9 +86,10 @@ func (r Report) markdown(head string) string {
 	list(&b, "What would pass:", r.WouldPass)
 	if len(r.Lines)+len(r.Assumptions) > 0 {
 		b.WriteString("\n<details><summary>The estimate</summary>\n")
-		table(&b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n", r.Lines, func(l Line) []string {
-			return []string{cell(l.What), cell(l.Quantity), cell(l.UnitPrice), l.P50.Exact(), l.P95.Exact(), cell(l.Source)}
-		})
+		table(&b, "| what | quantity | unit price | p50 | p95 | source |\n| --- | ---: | ---: | ---: | ---: | --- |\n",
+			r.Lines, func(l Line) []string {
+				return []string{cell(l.What), cell(l.Quantity), cell(l.UnitPrice), l.P50.Exact(), l.P95.Exact(), cell(l.Source)}
+			})
 		list(&b, "Assumed:", r.Assumptions)
 		b.WriteString("\n</details>\n")
 	}
@@ -109,7 +111,8 @@ func (r Report) next(head string) string {
 		}
 		return s + "; then this check is run again. That allows exactly this, once, for at most " + r.Limit.Exact() + ".\n"
 	case "deny":
-		return "\nNothing starts. Make it smaller or cheaper, or have the limit changed that is named above; then push or run this check again.\n"
+		return "\nNothing starts. Make it smaller or cheaper, or have the limit changed that is named above; then push or " +
+			"run this check again.\n"
 	}
 	return ""
 }

@@ -49,7 +49,9 @@ func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
 	const what = "ask for an approval on"
 	body := r.markdown()
 	if len(body) > maxBody {
-		return Posted{}, fmt.Errorf("%s %s: the plan of request %s is too long for a comment; approve it with `curfew approve %s`", what, c.pull, r.ID, r.ID)
+		return Posted{}, fmt.Errorf(
+			"%s %s: the plan of request %s is too long for a comment; approve it with `curfew approve %s`", what, c.pull, r.ID,
+			r.ID)
 	}
 	if _, err := c.current(ctx, what); err != nil {
 		return Posted{}, err
@@ -69,7 +71,9 @@ func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
 		own = append(own, made)
 	}
 	// Two runs at once may post the same text twice.
-	first := slices.MinFunc(own, func(a, b *api.IssueComment) int { return a.GetCreatedAt().Compare(b.GetCreatedAt().Time) })
+	first := slices.MinFunc(own, func(a, b *api.IssueComment) int {
+		return a.GetCreatedAt().Compare(b.GetCreatedAt().Time)
+	})
 	p := Posted{URL: first.GetHTMLURL(), At: first.GetCreatedAt().UTC()}
 	for _, o := range own {
 		switch {
@@ -103,7 +107,8 @@ var approves = lazyregexp.New("(?m)^[ \t]*`?curfew approve ([0-9a-f]+)`?[ \t\r]*
 func (r Request) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### curfew: approval needed for %s\n\n", r.marker(), code(r.Subject, maxText))
-	fmt.Fprintf(&b, "%s asks for this plan, at most **%s** %s, until %s.\n\n", code(r.AskedBy, maxCell), r.Limit.Exact(), r.Unit, r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST"))
+	fmt.Fprintf(&b, "%s asks for this plan, at most **%s** %s, until %s.\n\n", code(r.AskedBy, maxCell), r.Limit.Exact(),
+		r.Unit, r.Until.UTC().Format("Mon 2 Jan 2006, 15:04 MST"))
 	fence := "```"
 	for _, line := range r.Plan {
 		for strings.Contains(line, fence) {
@@ -114,8 +119,12 @@ func (r Request) markdown() string {
 	for _, line := range r.Plan {
 		b.WriteString(plain.Name(line) + "\n")
 	}
-	b.WriteString(fence + "\n\nTo approve exactly this plan, once, approve the pull request with a review whose text has this line:\n\n")
+	b.WriteString(
+		fence + "\n\nTo approve exactly this plan, once, approve the pull request with a review whose text has this " +
+			"line:\n\n")
 	fmt.Fprintf(&b, "```\ncurfew approve %s\n```\n\n", r.ID)
-	fmt.Fprintf(&b, "The reviewer must be an approver who neither asked nor wrote any of this pull request. If this comment is edited, the review does not count. A review that requests changes denies the plan.\n\n<sub>plan %s</sub>\n", cell(r.PlanHash))
+	fmt.Fprintf(&b, "The reviewer must be an approver who neither asked nor wrote any of this pull request. If this "+
+		"comment is edited, the review does not count. A review that requests changes denies the plan.\n\n<sub>plan "+
+		"%s</sub>\n", cell(r.PlanHash))
 	return b.String()
 }

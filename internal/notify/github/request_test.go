@@ -7,8 +7,10 @@ import (
 )
 
 func request() Request {
-	return Request{ID: "0123456789ab", Subject: "delete vol-1", PlanHash: "ffff", AskedBy: "ana", Unit: "an hour", Until: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
-		Plan: []string{"delete vol-1", "    + {\"a\":  \"``` | @octocat\"}", "by hand: a\nb"}}
+	return Request{
+		ID: "0123456789ab", Subject: "delete vol-1", PlanHash: "ffff", AskedBy: "ana", Unit: "an hour",
+		Until: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
+		Plan:  []string{"delete vol-1", "    + {\"a\":  \"``` | @octocat\"}", "by hand: a\nb"}}
 }
 
 // TestARequestIsPostedWholeOnce holds that a plan stands in its comment as it is, that it
@@ -26,7 +28,10 @@ func TestARequestIsPostedWholeOnce(t *testing.T) {
 	if len(h.comments) != 1 {
 		t.Fatalf("%d comments", len(h.comments))
 	}
-	for _, want := range []string{"\n````text\ndelete vol-1\n    + {\"a\":  \"``` | @octocat\"}\n\"by hand: a\\nb\"\n````\n", "curfew approve " + r.ID, "plan `ffff`"} {
+	for _, want := range []string{
+		"\n````text\ndelete vol-1\n    + {\"a\":  \"``` | @octocat\"}\n\"by hand: a\\nb\"\n````\n",
+		"curfew approve " + r.ID, "plan `ffff`",
+	} {
 		if !strings.Contains(h.comments[0].body, want) {
 			t.Errorf("the comment does not show %q:\n%s", want, h.comments[0].body)
 		}

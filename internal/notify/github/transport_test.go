@@ -35,17 +35,42 @@ func TestTriesAgain(t *testing.T) {
 		ok     bool
 	}{
 		{"502, and then not", "GET", refuse(502, "Server Error"), 1, 2, []time.Duration{time.Second}, true},
-		{"502 three times", "GET", refuse(502, "Server Error"), 3, 4, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, true},
-		{"503 without end", "GET", refuse(503, "Service Unavailable"), 9, 4, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, false},
-		{"503 with a wish", "GET", refuse(503, "Service Unavailable", "Retry-After", "30"), 1, 2, []time.Duration{30 * time.Second}, true},
+		{
+			"502 three times", "GET", refuse(502, "Server Error"), 3, 4,
+			[]time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, true,
+		},
+		{
+			"503 without end", "GET", refuse(503, "Service Unavailable"), 9, 4,
+			[]time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, false,
+		},
+		{
+			"503 with a wish", "GET", refuse(503, "Service Unavailable", "Retry-After", "30"), 1, 2,
+			[]time.Duration{30 * time.Second}, true,
+		},
 		{"an edit", "PATCH", refuse(500, "Server Error"), 1, 2, []time.Duration{time.Second}, true},
 		{"a broken connection", "PATCH", broken, 1, 2, []time.Duration{time.Second}, true},
 		{"501", "GET", refuse(501, "Not Implemented"), 1, 1, nil, false},
-		{"a secondary limit with a wish", "POST", refuse(403, "You have exceeded a secondary rate limit", "Retry-After", "7"), 1, 2, []time.Duration{7 * time.Second}, true},
-		{"a secondary limit without one", "POST", refuse(403, "You have exceeded a secondary rate limit. Please wait a few minutes"), 1, 2, []time.Duration{time.Minute}, true},
+		{
+			"a secondary limit with a wish", "POST",
+			refuse(403, "You have exceeded a secondary rate limit", "Retry-After", "7"), 1, 2,
+			[]time.Duration{7 * time.Second}, true,
+		},
+		{
+			"a secondary limit without one", "POST",
+			refuse(403, "You have exceeded a secondary rate limit. Please wait a few minutes"), 1, 2,
+			[]time.Duration{time.Minute}, true,
+		},
 		{"429", "POST", refuse(429, "Too Many Requests"), 1, 2, []time.Duration{time.Minute}, true},
-		{"the primary limit, soon over", "GET", refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(20*time.Second)), 1, 2, []time.Duration{19 * time.Second}, true},
-		{"the primary limit for an hour", "GET", refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(time.Hour)), 1, 1, nil, false},
+		{
+			"the primary limit, soon over", "GET",
+			refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(20*time.Second)),
+			1, 2, []time.Duration{19 * time.Second}, true,
+		},
+		{
+			"the primary limit for an hour", "GET",
+			refuse(403, "API rate limit exceeded", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", reset(time.Hour)), 1, 1,
+			nil, false,
+		},
 		{"a wish for an hour", "GET", refuse(429, "Too Many Requests", "Retry-After", "3600"), 1, 1, nil, false},
 		{"a refusal", "GET", refuse(403, "Resource not accessible by integration"), 1, 1, nil, false},
 	} {
@@ -100,7 +125,8 @@ func TestNoListener(t *testing.T) {
 	c, waits := h.client(t)
 	_, err := c.Comment(t.Context(), report())
 	var f *notify.Failure
-	if !errors.As(err, &f) || !f.Temporary || !strings.Contains(err.Error(), "comment on acme/train#7: ") || !strings.Contains(err.Error(), "connection refused") || len(*waits) != 3 {
+	if !errors.As(err, &f) || !f.Temporary || !strings.Contains(err.Error(), "comment on acme/train#7: ") ||
+		!strings.Contains(err.Error(), "connection refused") || len(*waits) != 3 {
 		t.Errorf("Comment = %v after %v", err, *waits)
 	}
 }
@@ -125,7 +151,8 @@ func TestNoAnswerInTime(t *testing.T) {
 		c, waits := h.client(t)
 		_, err := c.Comment(t.Context(), report())
 		var f *notify.Failure
-		if !errors.As(err, &f) || !f.Temporary || !strings.Contains(err.Error(), "no answer within 50ms") || len(*waits) != maxTries-1 {
+		if !errors.As(err, &f) || !f.Temporary || !strings.Contains(err.Error(), "no answer within 50ms") ||
+			len(*waits) != maxTries-1 {
 			t.Errorf("%s: Comment = %v after %v", name, err, *waits)
 		}
 	}
@@ -164,7 +191,9 @@ func TestTokenNeverShows(t *testing.T) {
 // TestTokenStays: a redirect takes the token nowhere.
 func TestTokenStays(t *testing.T) {
 	asked := make(chan string, 10)
-	away := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Authorization") }))
+	away := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Authorization")
+	}))
 	h := newHub(t)
 	h.faults = []fault{{"GET", "", refuse(307, "Temporary Redirect", "Location", away+"/x"), false}}
 	c, _ := h.client(t)
@@ -177,11 +206,16 @@ func TestTokenStays(t *testing.T) {
 // gains a cell, and GitHub takes the comment.
 func TestNothingIsMarkup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"@acme/all", "`", "``` x", "a|b\\|c", "<!-- -->", "</details>", "#1", "\n\n# x", "[a](https://evil.example)",
-			strings.Repeat("`|", 5000), strings.Repeat("é", 70000)}))
+		text := rapid.OneOf(rapid.String(),
+			rapid.SampledFrom([]string{
+				"@acme/all", "`", "``` x", "a|b\\|c", "<!-- -->", "</details>", "#1", "\n\n# x", "[a](https://evil.example)",
+				strings.Repeat("`|", 5000), strings.Repeat("é", 70000)}))
 		texts := rapid.SliceOfN(text, 0, 60)
-		r := Report{Key: text.Draw(t, "key"), Subject: text.Draw(t, "subject"), Decision: rapid.SampledFrom([]string{"allow", "ask", "deny", "<b>"}).Draw(t, "decision"),
-			Reasons: texts.Draw(t, "reasons"), Unknown: texts.Draw(t, "unknown"), Assumptions: texts.Draw(t, "assumptions"), Approval: text.Draw(t, "approval"), SpecHash: text.Draw(t, "hash")}
+		r := Report{
+			Key: text.Draw(t, "key"), Subject: text.Draw(t, "subject"),
+			Decision: rapid.SampledFrom([]string{"allow", "ask", "deny", "<b>"}).Draw(t, "decision"),
+			Reasons:  texts.Draw(t, "reasons"), Unknown: texts.Draw(t, "unknown"), Assumptions: texts.Draw(t, "assumptions"),
+			Approval: text.Draw(t, "approval"), SpecHash: text.Draw(t, "hash")}
 		for _, s := range texts.Draw(t, "lines") {
 			r.Lines = append(r.Lines, Line{What: s, Quantity: s, UnitPrice: s, Source: s})
 			r.Budgets = append(r.Budgets, Budget{Name: s})
@@ -204,7 +238,8 @@ func TestNothingIsMarkup(t *testing.T) {
 			for i := 0; i < len(parts); i += 2 {
 				outside += parts[i]
 			}
-			if strings.ContainsAny(outside, "@#[\\") && !strings.HasPrefix(line, "### curfew: ") || strings.Contains(outside, "<!--") {
+			if strings.ContainsAny(outside, "@#[\\") && !strings.HasPrefix(line, "### curfew: ") ||
+				strings.Contains(outside, "<!--") {
 				t.Fatalf("markup in %q", line)
 			}
 			switch {

@@ -123,7 +123,10 @@ func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 			b.Aside = append(b.Aside, Aside{Login: login, Why: why})
 			continue
 		}
-		v := Vote{By: person, Login: login, Allow: r.GetState() == approved, At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL(), Text: r.GetBody()}
+		v := Vote{
+			By: person, Login: login, Allow: r.GetState() == approved, At: r.GetSubmittedAt().UTC(), URL: r.GetHTMLURL(),
+			Text: r.GetBody(),
+		}
 		if v.Allow && approves.MatchString(v.Text) {
 			changed, err := c.edited(ctx, r)
 			if err != nil {
@@ -131,7 +134,9 @@ func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 			}
 			if changed {
 				v.Text = ""
-				b.Aside = append(b.Aside, Aside{Login: login, Why: "its text was edited after it was sent, so it names no request; send a new review"})
+				b.Aside = append(b.Aside, Aside{
+					Login: login, Why: "its text was edited after it was sent, so it names no request; send a new review",
+				})
 			}
 		}
 		b.Votes = append(b.Votes, v)
@@ -204,7 +209,8 @@ func (c *Client) authors(ctx context.Context) ([]string, error) {
 	}
 	// The list ends at 250 commits (https://docs.github.com/en/rest/pulls/pulls#list-commits-on-a-pull-request).
 	if len(commits) == 0 || len(commits) < p.GetCommits() {
-		return nil, fmt.Errorf("%s %s: GitHub lists %d of its %d commits; make it smaller, or approve with `curfew approve`", what, c.pull, len(commits), p.GetCommits())
+		return nil, fmt.Errorf("%s %s: GitHub lists %d of its %d commits; make it smaller, or approve with `curfew approve`",
+			what, c.pull, len(commits), p.GetCommits())
 	}
 	authors := []string{c.pull.Author, p.GetUser().GetLogin()}
 	part := map[string]bool{}
@@ -217,7 +223,8 @@ func (c *Client) authors(ctx context.Context) ([]string, error) {
 		return nil, c.failure(ctx, what, err)
 	}
 	if len(pushers) == 0 {
-		return nil, fmt.Errorf("%s %s: GitHub does not say who pushed %s; approve with `curfew approve`", what, c.pull, short(c.pull.Head))
+		return nil, fmt.Errorf("%s %s: GitHub does not say who pushed %s; approve with `curfew approve`", what, c.pull,
+			short(c.pull.Head))
 	}
 	authors = append(authors, pushers...)
 	// GitHub may not know a commit's address; it still knows who pushed the commit.

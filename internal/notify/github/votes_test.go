@@ -50,46 +50,104 @@ func TestVotes(t *testing.T) {
 	}{
 		{"no reviews", nil, nil, ""},
 		{"an approver", nil, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo + bo@acme.example approver"},
-		{"an approver by login, in other letters", nil, []review{{"Cy", "APPROVED", head, "", 0, ""}}, "Cy + github:cy approver,finance"},
-		{"changes are requested", nil, []review{{"bo", "CHANGES_REQUESTED", head, "", 0, ""}}, "bo - bo@acme.example approver"},
+		{
+			"an approver by login, in other letters", nil, []review{{"Cy", "APPROVED", head, "", 0, ""}},
+			"Cy + github:cy approver,finance",
+		},
+		{
+			"changes are requested", nil, []review{{"bo", "CHANGES_REQUESTED", head, "", 0, ""}},
+			"bo - bo@acme.example approver",
+		},
 		{"only a comment", nil, []review{{"bo", "COMMENTED", head, "", 0, ""}}, ""},
 		{"not sent yet", nil, []review{{"bo", "PENDING", head, "", 0, ""}}, ""},
 		{"a state that is not documented", nil, []review{{"bo", "LOOKS_GOOD", head, "", 0, ""}}, ""},
-		{"a comment takes nothing back", nil, []review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "COMMENTED", head, "", time.Hour, ""}}, "bo + bo@acme.example approver"},
-		{"the latest counts", nil, []review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "CHANGES_REQUESTED", head, "", time.Hour, ""}}, "bo - bo@acme.example approver"},
-		{"the latest by time, not by place", nil, []review{{"bo", "CHANGES_REQUESTED", head, "", time.Hour, ""}, {"bo", "APPROVED", head, "", 0, ""}}, "bo - bo@acme.example approver"},
-		{"changed to an approval", nil, []review{{"bo", "CHANGES_REQUESTED", head, "", 0, ""}, {"bo", "APPROVED", head, "", time.Hour, ""}}, "bo + bo@acme.example approver"},
+		{
+			"a comment takes nothing back", nil,
+			[]review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "COMMENTED", head, "", time.Hour, ""}},
+			"bo + bo@acme.example approver",
+		},
+		{
+			"the latest counts", nil,
+			[]review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "CHANGES_REQUESTED", head, "", time.Hour, ""}},
+			"bo - bo@acme.example approver",
+		},
+		{
+			"the latest by time, not by place", nil,
+			[]review{{"bo", "CHANGES_REQUESTED", head, "", time.Hour, ""}, {"bo", "APPROVED", head, "", 0, ""}},
+			"bo - bo@acme.example approver",
+		},
+		{
+			"changed to an approval", nil,
+			[]review{{"bo", "CHANGES_REQUESTED", head, "", 0, ""}, {"bo", "APPROVED", head, "", time.Hour, ""}},
+			"bo + bo@acme.example approver",
+		},
 		{"dismissed", nil, []review{{"bo", "DISMISSED", head, "", 0, ""}}, "bo: the review was dismissed"},
-		{"a dismissed one does not bring back the one before", nil, []review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "DISMISSED", head, "", time.Hour, ""}}, "bo: the review was dismissed"},
+		{
+			"a dismissed one does not bring back the one before", nil,
+			[]review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "DISMISSED", head, "", time.Hour, ""}},
+			"bo: the review was dismissed",
+		},
 		{"of an older commit", nil, []review{{"bo", "APPROVED", old, "", 0, ""}}, "bo: " + stale},
-		{"of an older commit, after one of the head", nil, []review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "CHANGES_REQUESTED", old, "", time.Hour, ""}}, "bo: " + stale},
+		{
+			"of an older commit, after one of the head", nil,
+			[]review{{"bo", "APPROVED", head, "", 0, ""}, {"bo", "CHANGES_REQUESTED", old, "", time.Hour, ""}},
+			"bo: " + stale,
+		},
 		{"of no commit", nil, []review{{"bo", "APPROVED", "", "", 0, ""}}, "bo: " + stale},
 		{"no approver", nil, []review{{"dee", "APPROVED", head, "", 0, ""}}, "dee: is no approver"},
-		{"a login like an approver's name", nil, []review{{"bo-acme", "APPROVED", head, "", 0, ""}}, "bo-acme: is no approver"},
+		{
+			"a login like an approver's name", nil, []review{{"bo-acme", "APPROVED", head, "", 0, ""}},
+			"bo-acme: is no approver",
+		},
 		{"a robot", nil, []review{{"cy", "APPROVED", head, "Bot", 0, ""}}, "cy: is not a person"},
 		{"an organization", nil, []review{{"cy", "APPROVED", head, "Organization", 0, ""}}, "cy: is not a person"},
-		{"an account that was taken over from elsewhere", nil, []review{{"cy", "APPROVED", head, "Mannequin", 0, ""}}, "cy: is not a person"},
-		{"a robot with the login of an approver", nil, []review{{"cy[bot]", "APPROVED", head, "Bot", 0, ""}}, "cy[bot]: is not a person"},
+		{
+			"an account that was taken over from elsewhere", nil, []review{{"cy", "APPROVED", head, "Mannequin", 0, ""}},
+			"cy: is not a person",
+		},
+		{
+			"a robot with the login of an approver", nil, []review{{"cy[bot]", "APPROVED", head, "Bot", 0, ""}},
+			"cy[bot]: is not a person",
+		},
 		{"an approver in letters that look alike", nil, []review{{"сy", "APPROVED", head, "", 0, ""}}, ""},
 		{"an unknown reviewer", nil, []review{{"", "APPROVED", head, "", 0, ""}}, ""},
 		{"the author", nil, []review{{"ana", "APPROVED", head, "", 0, ""}}, "ana: " + wrote},
 		{"the author, in other letters", nil, []review{{"ANA", "APPROVED", head, "", 0, ""}}, "ANA: " + wrote},
 		{"the author under another login", nil, []review{{"ana-home", "APPROVED", head, "", 0, ""}}, "ana-home: " + wrote},
-		{"a login that is the approver's own name elsewhere", func(h *hub) { h.commits[0].committer = "bo@acme.example" }, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
-		{"who wrote a commit", func(h *hub) { h.commits[0].author = "bo" }, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
+		{"a login that is the approver's own name elsewhere", func(h *hub) {
+			h.commits[0].committer = "bo@acme.example"
+		}, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
+		{"who wrote a commit", func(h *hub) {
+			h.commits[0].author = "bo"
+		}, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
 		{"who wrote a commit on the second page", func(h *hub) { h.commits = append(h.commits, person{"bo", "web-flow"}) },
 			[]review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
-		{"who committed", func(h *hub) { h.commits[0].committer = "bo" }, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
-		{"who pushed the head", func(h *hub) { h.activity = []push{{head, "bo"}} }, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
+		{"who committed", func(h *hub) {
+			h.commits[0].committer = "bo"
+		}, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
+		{"who pushed the head", func(h *hub) {
+			h.activity = []push{{head, "bo"}}
+		}, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo: " + wrote},
 		{"who pushed an earlier commit, on the second page", func(h *hub) {
 			h.activity = []push{{head, "ana"}, {old, "cy"}, {strings.Repeat("0", 40), "bo"}}
-		}, []review{{"bo", "APPROVED", head, "", 0, ""}, {"cy", "APPROVED", head, "", 0, ""}}, "cy + github:cy approver,finance\nbo: " + wrote},
-		{"a commit whose author GitHub does not know", func(h *hub) { h.commits[0] = person{} }, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo + bo@acme.example approver"},
-		{"a member of the team", func(h *hub) { h.members["acme/leads/eli"] = "active" }, []review{{"eli", "APPROVED", head, "", 0, ""}}, "eli + github:eli approver"},
-		{"invited to the team", func(h *hub) { h.members["acme/leads/eli"] = "pending" }, []review{{"eli", "APPROVED", head, "", 0, ""}}, "eli: is no approver"},
-		{"a member of another team", func(h *hub) { h.members["acme/all/eli"] = "active" }, []review{{"eli", "APPROVED", head, "", 0, ""}}, "eli: is no approver"},
-		{"three pages", nil, []review{{"dee", "APPROVED", head, "", 0, ""}, {"dee", "APPROVED", head, "", 1, ""}, {"dee", "COMMENTED", head, "", 2, ""},
-			{"cy", "CHANGES_REQUESTED", head, "", time.Hour, ""}, {"bo", "APPROVED", head, "", 2 * time.Hour, ""}},
+		}, []review{{"bo", "APPROVED", head, "", 0, ""}, {"cy", "APPROVED", head, "", 0, ""}},
+			"cy + github:cy approver,finance\nbo: " + wrote},
+		{"a commit whose author GitHub does not know", func(h *hub) {
+			h.commits[0] = person{}
+		}, []review{{"bo", "APPROVED", head, "", 0, ""}}, "bo + bo@acme.example approver"},
+		{"a member of the team", func(h *hub) {
+			h.members["acme/leads/eli"] = "active"
+		}, []review{{"eli", "APPROVED", head, "", 0, ""}}, "eli + github:eli approver"},
+		{"invited to the team", func(h *hub) {
+			h.members["acme/leads/eli"] = "pending"
+		}, []review{{"eli", "APPROVED", head, "", 0, ""}}, "eli: is no approver"},
+		{"a member of another team", func(h *hub) {
+			h.members["acme/all/eli"] = "active"
+		}, []review{{"eli", "APPROVED", head, "", 0, ""}}, "eli: is no approver"},
+		{
+			"three pages", nil, []review{
+				{"dee", "APPROVED", head, "", 0, ""}, {"dee", "APPROVED", head, "", 1, ""}, {"dee", "COMMENTED", head, "", 2, ""},
+				{"cy", "CHANGES_REQUESTED", head, "", time.Hour, ""}, {"bo", "APPROVED", head, "", 2 * time.Hour, ""}},
 			"cy - github:cy approver,finance\nbo + bo@acme.example approver\ndee: is no approver"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +173,10 @@ func TestVoteIsShownWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Vote{Login: "bo", Allow: true, At: time.Date(2026, 11, 20, 12, 1, 0, 0, time.UTC), URL: "https://github.com/acme/train/pull/7#pullrequestreview-80", Text: "Here is the body for the review."}
+	want := Vote{
+		Login: "bo", Allow: true, At: time.Date(2026, 11, 20, 12, 1, 0, 0, time.UTC),
+		URL: "https://github.com/acme/train/pull/7#pullrequestreview-80", Text: "Here is the body for the review.",
+	}
 	want.By.Name, want.By.Roles = "bo@acme.example", []string{"approver"}
 	if !reflect.DeepEqual(b.Votes, []Vote{want}) {
 		t.Errorf("Votes = %+v; want %+v", b.Votes, want)
@@ -135,7 +196,10 @@ func TestEditedReviewNamesNoRequest(t *testing.T) {
 		asked  int
 	}{
 		{"as it was sent", line, false, line, "", 1},
-		{"edited", line, true, "", "bo: its text was edited after it was sent, so it names no request; send a new review", 1},
+		{
+			"edited", line, true, "", "bo: its text was edited after it was sent, so it names no request; send a new review",
+			1,
+		},
 		{"edited, and names nothing", "LGTM", true, "LGTM", "", 0},
 	} {
 		h := newHub(t)
@@ -184,7 +248,9 @@ func TestEditsAtEnterpriseServer(t *testing.T) {
 		h.ServeHTTP(w, r)
 	}))
 	defer front.Close()
-	c, err := New(Options{URL: front.URL + "/api/v3", Token: token}, Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"})
+	c, err := New(Options{
+		URL: front.URL + "/api/v3", Token: token,
+	}, Pull{Repository: "acme/train", Number: 7, Head: head, From: "acme/train", Branch: "resnet50", Author: "ana"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +266,21 @@ func TestUnknownIsNoVote(t *testing.T) {
 		set  func(*hub, *Pull)
 		want string
 	}{
-		{"the head has moved", func(h *hub, _ *Pull) { h.head = old }, "the pull request has moved on: its head is 6dcb09b5b578, and this run looked at 827efc6d5689"},
+		{"the head has moved", func(h *hub, _ *Pull) {
+			h.head = old
+		}, "the pull request has moved on: its head is 6dcb09b5b578, and this run looked at 827efc6d5689"},
 		{"more commits than are listed", func(h *hub, _ *Pull) { h.total = 251 }, "GitHub lists 2 of its 251 commits"},
 		{"no commits", func(h *hub, _ *Pull) { h.commits = nil }, "GitHub lists 0 of its 0 commits"},
-		{"no push of the head", func(h *hub, _ *Pull) { h.activity = []push{{old, "ana"}} }, "does not say who pushed 827efc6d5689"},
-		{"only an earlier commit has a known push", func(h *hub, _ *Pull) { h.activity = []push{{strings.Repeat("0", 40), "ana"}} }, "does not say who pushed 827efc6d5689"},
+		{"no push of the head", func(h *hub, _ *Pull) {
+			h.activity = []push{{old, "ana"}}
+		}, "does not say who pushed 827efc6d5689"},
+		{"only an earlier commit has a known push", func(h *hub, _ *Pull) {
+			h.activity = []push{{strings.Repeat("0", 40), "ana"}}
+		}, "does not say who pushed 827efc6d5689"},
 		{"an unknown login pushed it", func(h *hub, _ *Pull) { h.activity = []push{{head, ""}} }, "does not say who pushed"},
-		{"an unknown login pushed a part of it", func(h *hub, _ *Pull) { h.activity = []push{{head, "ana"}, {strings.Repeat("0", 40), ""}} }, "does not say who pushed"},
+		{"an unknown login pushed a part of it", func(h *hub, _ *Pull) {
+			h.activity = []push{{head, "ana"}, {strings.Repeat("0", 40), ""}}
+		}, "does not say who pushed"},
 		{"its fork is gone", func(_ *hub, p *Pull) { p.From = "" }, "does not say who pushed"},
 		{"the activity may not be read", func(h *hub, _ *Pull) {
 			h.faults = []fault{{"GET", "/activity", refuse(403, "Resource not accessible by integration"), false}}
@@ -214,7 +288,9 @@ func TestUnknownIsNoVote(t *testing.T) {
 		{"the team may not be read", func(h *hub, _ *Pull) {
 			h.faults = []fault{{"GET", "/orgs/", refuse(403, "Must have admin rights"), false}}
 		}, "look up whether bo is in acme/leads"},
-		{"the reviews may not be read", func(h *hub, _ *Pull) { h.faults = []fault{{"GET", "/reviews", refuse(404, "Not Found"), false}} }, "404 Not Found"},
+		{"the reviews may not be read", func(h *hub, _ *Pull) {
+			h.faults = []fault{{"GET", "/reviews", refuse(404, "Not Found"), false}}
+		}, "404 Not Found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHub(t)
@@ -223,7 +299,8 @@ func TestUnknownIsNoVote(t *testing.T) {
 			tt.set(h, &p)
 			c, _ := h.clientOf(t, p)
 			b, err := c.Votes(t.Context(), people())
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || len(b.Votes) > 0 {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") ||
+				len(b.Votes) > 0 {
 				t.Errorf("Votes = %s, %v; want one line with %q", summary(b), err, tt.want)
 			}
 			if moved := tt.name == "the head has moved"; errors.Is(err, ErrMoved) != moved {

@@ -48,7 +48,9 @@ func open(m notify.Mail, lookup notify.Lookup) (*Channel, error) {
 		return nil, &notify.FieldError{Path: "mail.smtp", Message: err.Error()}
 	}
 	c := &Channel{host: host, from: m.From, implicit: m.TLS == "tls"}
-	c.options = []mail.Option{mail.WithPort(port), mail.WithTLSPolicy(mail.TLSMandatory), mail.WithoutNoop(), mail.WithoutRset()}
+	c.options = []mail.Option{
+		mail.WithPort(port), mail.WithTLSPolicy(mail.TLSMandatory), mail.WithoutNoop(), mail.WithoutRset(),
+	}
 	switch m.TLS {
 	case "tls":
 		c.options = append(c.options, mail.WithSSL())
@@ -138,7 +140,8 @@ func (c *Channel) failure(ctx context.Context, err error) error {
 	case errors.As(err, &sending):
 		code = sending.ErrorCode()
 		why, _, _ = strings.Cut(sending.Error(), ", affected ")
-		if code == 0 && sending.Reason != mail.ErrGetSender && sending.Reason != mail.ErrGetRcpts && sending.Reason != mail.ErrNoUnencoded {
+		if code == 0 && sending.Reason != mail.ErrGetSender && sending.Reason != mail.ErrGetRcpts &&
+			sending.Reason != mail.ErrNoUnencoded {
 			return &notify.Failure{Why: c.secrets.Clean("the connection broke off: " + why), Temporary: true}
 		}
 	case errors.As(err, &reply):

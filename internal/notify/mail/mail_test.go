@@ -106,10 +106,16 @@ func TestDelivery(t *testing.T) {
 		want   delivery
 	}{
 		{"STARTTLS and AUTH PLAIN", nil, nil, delivery{tls: true, user: "curfew"}},
-		{"AUTH LOGIN", func(s *server) { s.extensions = []string{"STARTTLS", "AUTH LOGIN"} }, nil, delivery{tls: true, user: "curfew"}},
-		{"TLS from the start", func(s *server) { s.implicit = true }, func(m *notify.Mail) { m.TLS = "tls" }, delivery{tls: true, user: "curfew"}},
+		{"AUTH LOGIN", func(s *server) {
+			s.extensions = []string{"STARTTLS", "AUTH LOGIN"}
+		}, nil, delivery{tls: true, user: "curfew"}},
+		{"TLS from the start", func(s *server) {
+			s.implicit = true
+		}, func(m *notify.Mail) { m.TLS = "tls" }, delivery{tls: true, user: "curfew"}},
 		{"no user", nil, func(m *notify.Mail) { m.Username, m.PasswordEnv = "", "" }, delivery{tls: true}},
-		{"a relay without TLS", func(s *server) { s.extensions = nil }, func(m *notify.Mail) { m.TLS, m.Username, m.PasswordEnv = "none", "", "" }, delivery{}},
+		{"a relay without TLS", func(s *server) {
+			s.extensions = nil
+		}, func(m *notify.Mail) { m.TLS, m.Username, m.PasswordEnv = "none", "", "" }, delivery{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, tt.server)
@@ -162,7 +168,8 @@ func TestWhatAReaderSees(t *testing.T) {
 	if date, err := got.header.Date(); err != nil || time.Since(date).Abs() > time.Minute {
 		t.Errorf("date %v, %v", date, err)
 	}
-	if want := notify.Compose(notifytest.Warning()).Text(); strings.TrimRight(got.text, "\n") != strings.TrimRight(want, "\n") {
+	if want := notify.Compose(notifytest.Warning()).Text(); strings.TrimRight(got.text, "\n") != strings.TrimRight(want,
+		"\n") {
 		t.Errorf("text:\n%s\nwant:\n%s", got.text, want)
 	}
 	notifytest.Golden(t, "warning.html", strings.ReplaceAll(got.html, "><", ">\n<"))
@@ -177,21 +184,29 @@ func TestGoldenHostileHTML(t *testing.T) {
 }
 
 // headers are those that a mail of curfew has, and no others.
-var headers = []string{"Auto-Submitted", "Content-Type", "Date", "From", "In-Reply-To", "Message-Id", "Mime-Version", "References", "Subject", "To"}
+var headers = []string{
+	"Auto-Submitted", "Content-Type", "Date", "From", "In-Reply-To", "Message-Id", "Mime-Version", "References",
+	"Subject", "To",
+}
 
 // tags are the elements of our page.
-var tags = regexp.MustCompile(`(?s)<!doctype html>|</?(html|body|p|strong|table|tr|th|td|br|pre)( (lang="en"|style="[a-z0-9 :;,.#-]*"))?>`)
+var tags = regexp.MustCompile(
+	`(?s)<!doctype html>|</?(html|body|p|strong|table|tr|th|td|br|pre)( (lang="en"|style="[a-z0-9 :;,.#-]*"))?>`)
 
 // TestNothingIsInjected: whatever names hold, the mail has our headers and our
 // elements and one recipient.
 func TestNothingIsInjected(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"\r\nBcc: eve@evil.example", "\r\n\r\nbody", "\r\n.\r\nMAIL FROM:<x>", "<script>", "</pre><a href=x>",
-			"=?utf-8?q?=0D=0AX-Evil:_1?=", "=?utf-8?b?DQo=?=", "\n--boundary", "{{.}}"}))
+		s := rapid.OneOf(rapid.String(),
+			rapid.SampledFrom([]string{
+				"\r\nBcc: eve@evil.example", "\r\n\r\nbody", "\r\n.\r\nMAIL FROM:<x>", "<script>", "</pre><a href=x>",
+				"=?utf-8?q?=0D=0AX-Evil:_1?=", "=?utf-8?b?DQo=?=", "\n--boundary", "{{.}}"}))
 		m := notifytest.Warning()
 		r := *m.Resource
-		r.ID, r.Name, r.Owner.Team, r.Owner.User = s.Draw(rt, "id"), s.Draw(rt, "name"), s.Draw(rt, "team"), s.Draw(rt, "user")
-		m.Resource, m.Because, m.Keep, m.Item, m.Kind = &r, s.Draw(rt, "because"), s.Draw(rt, "keep"), "x"+s.Draw(rt, "item"), s.Draw(rt, "kind")
+		r.ID, r.Name, r.Owner.Team, r.Owner.User = s.Draw(rt, "id"), s.Draw(rt, "name"), s.Draw(rt, "team"), s.Draw(rt,
+			"user")
+		m.Resource, m.Because, m.Keep, m.Item, m.Kind = &r, s.Draw(rt, "because"), s.Draw(rt, "keep"), "x"+s.Draw(rt,
+			"item"), s.Draw(rt, "kind")
 		msg, err := compose("curfew@example.com", "ana@example.com", m)
 		if err != nil {
 			rt.Fatal(err)
@@ -251,7 +266,9 @@ func TestThreads(t *testing.T) {
 		sameMail, sameThreads bool
 	}{
 		{"the same once more is the same mail", nil, true, true},
-		{"a later time is another mail of the thread", func(m *action.Message) { m.ActsAt = m.ActsAt.Add(time.Hour) }, false, true},
+		{"a later time is another mail of the thread", func(m *action.Message) {
+			m.ActsAt = m.ActsAt.Add(time.Hour)
+		}, false, true},
 		{"what was done is another mail of the thread", func(m *action.Message) { m.Kind = "acted" }, false, true},
 		{"another item is another thread", func(m *action.Message) { m.Item = "other" }, false, false},
 		{"without an item there is no thread", func(m *action.Message) { m.Item = "" }, false, false},
@@ -273,7 +290,10 @@ func TestRefusals(t *testing.T) {
 		says      string
 		temporary bool
 	}{
-		{"the recipient is unknown", nil, map[string][]string{"RCPT": {"550 5.1.1 no such user"}}, `550 "5.1.1 no such user`, false},
+		{
+			"the recipient is unknown", nil, map[string][]string{"RCPT": {"550 5.1.1 no such user"}},
+			`550 "5.1.1 no such user`, false,
+		},
 		{"greylisted", nil, map[string][]string{"RCPT": {"450 4.2.0 greylisted"}}, `450 "4.2.0 greylisted`, true},
 		{"the sender is refused", nil, map[string][]string{"MAIL": {"553 5.7.1 not your address"}}, `553 "5.7.1`, false},
 		{"the sender is refused for now", nil, map[string][]string{"MAIL": {"451 4.3.0 busy"}}, `451 "4.3.0`, true},
@@ -282,7 +302,9 @@ func TestRefusals(t *testing.T) {
 		{"the disk is full", nil, map[string][]string{"END": {"452 4.3.1 no space"}}, `452 "4.3.1`, true},
 		{"closed to us", nil, map[string][]string{"CONNECT": {"554 5.7.1 not you"}}, `554 "5.7.1 not you`, false},
 		{"shutting down", nil, map[string][]string{"CONNECT": {"421 4.3.2 shutting down"}}, `421 "4.3.2`, true},
-		{"a wrong password", func(s *server) { s.pass = "another" }, nil, "answered 535: the server refuses the user name", false},
+		{"a wrong password", func(s *server) {
+			s.pass = "another"
+		}, nil, "answered 535: the server refuses the user name", false},
 		{"authentication is down", nil, map[string][]string{"AUTH": {"454 4.7.0 try later"}}, `454 "4.7.0`, true},
 		{"no AUTH at all", func(s *server) { s.extensions = []string{"STARTTLS"} }, nil, "AUTH", false},
 		{"no STARTTLS", func(s *server) { s.extensions = []string{"AUTH PLAIN"} }, nil, "STARTTLS", false},
@@ -319,7 +341,8 @@ func TestRefusals(t *testing.T) {
 func TestTakenIsTaken(t *testing.T) {
 	for _, reply := range []string{"drop", "421 4.3.2 shutting down", "500 what?"} {
 		s := newServer(t, func(s *server) { s.replies = map[string][]string{"QUIT": {reply}} })
-		if err := channel(t, config(s)).Send(t.Context(), "ana@example.com", notifytest.Warning()); err != nil || len(s.deliveries()) != 1 {
+		if err := channel(t, config(s)).Send(t.Context(), "ana@example.com", notifytest.Warning()); err != nil ||
+			len(s.deliveries()) != 1 {
 			t.Errorf("QUIT answered by %q: %v, %d mails", reply, err, len(s.deliveries()))
 		}
 	}
@@ -348,13 +371,18 @@ func TestRetriesOverTheWire(t *testing.T) {
 // TestPasswordNeverShows: the server repeats the password in its words, plain and in
 // base64, and an unencrypted connection never sees it.
 func TestPasswordNeverShows(t *testing.T) {
-	secrets := []string{password, "Y29ycmVjdCBob3JzZS9iYXR0ZXJ5K3N0YXBsZQ==", "AGN1cmZldwBjb3JyZWN0IGhvcnNlL2JhdHRlcnkrc3RhcGxl", "battery"}
+	secrets := []string{
+		password, "Y29ycmVjdCBob3JzZS9iYXR0ZXJ5K3N0YXBsZQ==", "AGN1cmZldwBjb3JyZWN0IGhvcnNlL2JhdHRlcnkrc3RhcGxl",
+		"battery",
+	}
 	for _, tt := range []struct {
 		name   string
 		server func(*server)
 	}{
 		{"a wrong password by PLAIN", func(s *server) { s.pass = "another" }},
-		{"a wrong password by LOGIN", func(s *server) { s.pass, s.extensions = "another", []string{"STARTTLS", "AUTH LOGIN"} }},
+		{"a wrong password by LOGIN", func(s *server) {
+			s.pass, s.extensions = "another", []string{"STARTTLS", "AUTH LOGIN"}
+		}},
 		{"repeated later", func(s *server) {
 			s.replies = map[string][]string{"RCPT": {"550 you said " + password + " and " + secrets[1] + " and " + secrets[2]}}
 		}},
@@ -375,7 +403,8 @@ func TestPasswordNeverShows(t *testing.T) {
 	}
 	t.Run("not sent without TLS", func(t *testing.T) {
 		s := newServer(t, func(s *server) { s.extensions = []string{"AUTH PLAIN LOGIN"} })
-		if err := channel(t, config(s)).Send(t.Context(), "ana@example.com", notifytest.Warning()); err == nil || s.said("AUTH") != 0 {
+		if err := channel(t, config(s)).Send(t.Context(), "ana@example.com", notifytest.Warning()); err == nil ||
+			s.said("AUTH") != 0 {
 			t.Errorf("Send: %v after %d AUTH commands", err, s.said("AUTH"))
 		}
 	})
@@ -398,7 +427,8 @@ func TestContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		var f *notify.Failure
-		if err := channel(t, config(s)).Send(ctx, "ana@example.com", notifytest.Warning()); !errors.As(err, &f) || !f.Temporary {
+		if err := channel(t, config(s)).Send(ctx, "ana@example.com", notifytest.Warning()); !errors.As(err, &f) ||
+			!f.Temporary {
 			t.Errorf("Send = %v, want a temporary failure", err)
 		}
 	})
@@ -409,7 +439,8 @@ func TestNoListener(t *testing.T) {
 	c := config(s)
 	s.Close()
 	var f *notify.Failure
-	if err := channel(t, c).Send(t.Context(), "ana@example.com", notifytest.Warning()); !errors.As(err, &f) || !f.Temporary || !strings.Contains(f.Why, "connection refused") {
+	if err := channel(t, c).Send(t.Context(), "ana@example.com", notifytest.Warning()); !errors.As(err, &f) ||
+		!f.Temporary || !strings.Contains(f.Why, "connection refused") {
 		t.Errorf("Send = %v, want a temporary failure", err)
 	}
 }

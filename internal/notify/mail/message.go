@@ -35,7 +35,8 @@ func compose(from, to string, m action.Message) (*mail.Msg, error) {
 		msg.SetMessageIDWithValue(messageID(domain, "notice", rand.Text()))
 	} else {
 		thread := "<" + messageID(domain, "item", m.Item) + ">"
-		msg.SetMessageIDWithValue(messageID(domain, cmp.Or(m.Kind, "message"), m.Item, strconv.FormatInt(m.ActsAt.Unix(), 10), m.Because))
+		msg.SetMessageIDWithValue(messageID(domain, cmp.Or(m.Kind, "message"), m.Item,
+			strconv.FormatInt(m.ActsAt.Unix(), 10), m.Because))
 		msg.SetGenHeader(mail.HeaderInReplyTo, thread)
 		msg.SetGenHeader(mail.HeaderReferences, thread)
 	}

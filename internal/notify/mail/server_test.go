@@ -59,7 +59,10 @@ func newServer(t testing.TB, change func(*server)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{Listener: l, certificate: trusted, extensions: []string{"STARTTLS", "8BITMIME", "AUTH PLAIN LOGIN", "ENHANCEDSTATUSCODES"},
+	s := &server{
+		Listener: l, certificate: trusted, extensions: []string{
+			"STARTTLS", "8BITMIME", "AUTH PLAIN LOGIN", "ENHANCEDSTATUSCODES",
+		},
 		user: "curfew", pass: password, replies: map[string][]string{}, quit: make(chan struct{})}
 	if change != nil {
 		change(s)
@@ -295,11 +298,15 @@ func certify() (tls.Certificate, []byte) {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mx.example.com"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageServerAuth,
+		},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		log.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return tls.Certificate{
+		Certificate: [][]byte{der}, PrivateKey: key,
+	}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -66,9 +66,10 @@ func Warning() action.Message {
 		Hourly:  inventory.Known(3060 * money.USD / 1000),
 		Lost:    "the machine, what runs on it, and what is only in memory; disk vol-0abc",
 		Keep:    `curfew keep i-0abc --for 24h --reason "why"`,
-		KeepTag: "aws ec2 create-tags --resources i-0abc --tags Key=curfew:keep-until,Value=2026-11-22T15:04:00Z --region us-east-1",
-		Undo:    "none",
-		Know:    "its disks are declared scratch and go with it",
+		KeepTag: "aws ec2 create-tags --resources i-0abc --tags Key=curfew:keep-until,Value=2026-11-22T15:04:00Z --region " +
+			"us-east-1",
+		Undo: "none",
+		Know: "its disks are declared scratch and go with it",
 		Evidence: []usage.Evidence{
 			{Signal: "gpu_util_max_pct", Value: "0.4", Window: 3 * time.Hour, Coverage: 0.999, Source: "cloudwatch"},
 			usage.Fact("logged_in", "0", "agent"),
@@ -77,7 +78,8 @@ func Warning() action.Message {
 }
 
 // hostile is a name that tries everything it may be shown in.
-const hostile = "<!channel> <https://evil.example|click> *b* `c` @here &amp; <script>alert(1)</script>\r\nBcc: eve@evil.example\r\n\r\n\x1b[31m\u202ered =?utf-8?q?=0D=0AX-Evil:_1?= {{.}} \xff\x00 \"q\" 'q' ```"
+const hostile = "<!channel> <https://evil.example|click> *b* `c` @here &amp; <script>alert(1)</script>\r\nBcc: " +
+	"eve@evil.example\r\n\r\n\x1b[31m\u202ered =?utf-8?q?=0D=0AX-Evil:_1?= {{.}} \xff\x00 \"q\" 'q' ```"
 
 // Hostile is a warning whose every text is hostile.
 func Hostile() action.Message {
@@ -126,7 +128,10 @@ func Cases() []Case {
 		{"warning-long", many},
 		{"acted", acted},
 		{"alarm", alarm},
-		{"notice", action.Message{Kind: "notice", To: "oncall", Because: "all actions are frozen by ana: prices look wrong"}},
+		{
+			"notice",
+			action.Message{Kind: "notice", To: "oncall", Because: "all actions are frozen by ana: prices look wrong"},
+		},
 		{"empty", action.Message{}},
 		{"hostile", Hostile()},
 	}

@@ -78,7 +78,8 @@ func (w *workspace) serve(rw http.ResponseWriter, r *http.Request) {
 	case !w.member[channel]:
 		say(`{"ok":false,"error":"not_in_channel"}`)
 	default:
-		say(`{"ok":true,"channel":"C1H9RESGL","ts":"1503435956.000247","message":{"text":"Here's a message for you","username":"ecto1","bot_id":"B19LU7CSY","type":"message","subtype":"bot_message","ts":"1503435956.000247"}}`)
+		say(
+			`{"ok":true,"channel":"C1H9RESGL","ts":"1503435956.000247","message":{"text":"Here's a message for you","username":"ecto1","bot_id":"B19LU7CSY","type":"message","subtype":"bot_message","ts":"1503435956.000247"}}`)
 	}
 }
 
@@ -132,7 +133,8 @@ func TestDelivery(t *testing.T) {
 	if got := p.Get("channel"); got != "U123" {
 		t.Errorf("channel %q", got)
 	}
-	if want := "curfew: i-0abc (vision/ana) will be terminated at 15:04 UTC unless you keep it"; !strings.HasPrefix(p.Get("text"), want+"\n") {
+	if want := "curfew: i-0abc (vision/ana) will be terminated at 15:04 UTC unless you keep it"; !strings.HasPrefix(
+		p.Get("text"), want+"\n") {
 		t.Errorf("fallback %q, want it to begin with %q", p.Get("text"), want)
 	}
 	for _, key := range []string{"unfurl_links", "unfurl_media", "mrkdwn"} {
@@ -141,7 +143,10 @@ func TestDelivery(t *testing.T) {
 		}
 	}
 	said := p.Get("blocks")
-	for _, want := range []string{"no GPU has worked", "gpu_util_max_pct 0.4", "$3.06 an hour", "\\u003c!date^1795273440^", "15:04 UTC", "curfew keep i-0abc", "cannot be undone"} {
+	for _, want := range []string{
+		"no GPU has worked", "gpu_util_max_pct 0.4", "$3.06 an hour", "\\u003c!date^1795273440^", "15:04 UTC",
+		"curfew keep i-0abc", "cannot be undone",
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the blocks do not say %q:\n%s", want, said)
 		}
@@ -159,22 +164,40 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"not in the channel", "#other", nil, "not_in_channel (invite the app to the channel)", false, 0},
 		{"no such channel", "#gone", nil, "channel_not_found", false, 0},
-		{"a wrong token", "#vision", answers(200, `{"ok":false,"error":"invalid_auth"}`), "invalid_auth (the token is not valid)", false, 0},
-		{"a scope is missing", "#vision", answers(200, `{"ok":false,"error":"missing_scope","needed":"chat:write","provided":"users:read"}`), "missing_scope", false, 0},
+		{
+			"a wrong token", "#vision", answers(200, `{"ok":false,"error":"invalid_auth"}`),
+			"invalid_auth (the token is not valid)", false, 0,
+		},
+		{
+			"a scope is missing", "#vision",
+			answers(200, `{"ok":false,"error":"missing_scope","needed":"chat:write","provided":"users:read"}`),
+			"missing_scope", false, 0,
+		},
 		{"not ok without a reason", "#vision", answers(200, `{"ok":false}`), "gives no reason", false, 0},
-		{"not ok with a timestamp", "#vision", answers(200, `{"ok":false,"ts":"1.2","channel":"C1"}`), "gives no reason", false, 0},
+		{
+			"not ok with a timestamp", "#vision", answers(200, `{"ok":false,"ts":"1.2","channel":"C1"}`), "gives no reason",
+			false, 0,
+		},
 		{"an empty object", "#vision", answers(200, `{}`), "gives no reason", false, 0},
 		{"an empty body", "#vision", answers(200, ``), "not Slack's", false, 0},
 		{"a proxy's page", "#vision", answers(200, `<html>Sign in</html>`), "not Slack's", false, 0},
 		{"ratelimited in the answer", "#vision", answers(200, `{"ok":false,"error":"ratelimited"}`), "ratelimited", true, 0},
 		{"an internal error", "#vision", answers(200, `{"ok":false,"error":"internal_error"}`), "internal_error", true, 0},
-		{"429", "#vision", answers(429, `{"ok":false,"error":"ratelimited"}`, "Retry-After", "30"), "answered 429 Too Many Requests", true, 30 * time.Second},
+		{
+			"429", "#vision", answers(429, `{"ok":false,"error":"ratelimited"}`, "Retry-After", "30"),
+			"answered 429 Too Many Requests", true, 30 * time.Second,
+		},
 		{"429 without Retry-After", "#vision", answers(429, ``), "answered 429", true, 0},
 		{"503", "#vision", answers(503, `<html>`), "answered 503 Service Unavailable", true, 0},
 		{"403", "#vision", answers(403, ``), "answered 403 Forbidden", false, 0},
-		{"a redirect", "#vision", answers(302, ``, "Location", "http://127.0.0.1:1/"), "redirects are not followed", false, 0},
+		{
+			"a redirect", "#vision", answers(302, ``, "Location", "http://127.0.0.1:1/"), "redirects are not followed", false,
+			0,
+		},
 		{"204", "#vision", answers(204, ``), "not Slack's", false, 0},
-		{"a broken connection", "#vision", func(rw http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, "EOF", true, 0},
+		{"a broken connection", "#vision", func(rw http.ResponseWriter, _ *http.Request) {
+			panic(http.ErrAbortHandler)
+		}, "EOF", true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorkspace(t)
@@ -266,7 +289,9 @@ func TestTokenNeverShows(t *testing.T) {
 			rw.Header().Set("Location", "/"+token)
 			rw.Header().Set("Retry-After", token)
 			rw.WriteHeader(status)
-			_ = json.NewEncoder(rw).Encode(map[string]any{"ok": false, "error": token, "needed": token, "provided": r.PostForm.Encode()})
+			_ = json.NewEncoder(rw).Encode(map[string]any{
+				"ok": false, "error": token, "needed": token, "provided": r.PostForm.Encode(),
+			})
 		}
 	}
 	for _, status := range []int{200, 302, 400, 401, 429, 500} {
@@ -288,7 +313,8 @@ func TestTokenNeverShows(t *testing.T) {
 		conn.Close()
 	}
 	w.faults = []http.HandlerFunc{hijack}
-	if err := open(t, config(w.URL)).Send(t.Context(), "#vision", notifytest.Warning()); err == nil || strings.Contains(err.Error(), token) {
+	if err := open(t, config(w.URL)).Send(t.Context(), "#vision", notifytest.Warning()); err == nil ||
+		strings.Contains(err.Error(), token) {
 		t.Errorf("Send = %v", err)
 	}
 }
@@ -322,11 +348,15 @@ type object struct {
 // theirs, and no text is longer than it takes.
 func TestNothingIsParsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"<!channel>", "<@U123>", "```", "&lt;", "https://evil.example", strings.Repeat("<&>", 2000)}))
+		s := rapid.OneOf(rapid.String(),
+			rapid.SampledFrom([]string{
+				"<!channel>", "<@U123>", "```", "&lt;", "https://evil.example", strings.Repeat("<&>", 2000),
+			}))
 		m := notifytest.Warning()
 		r := *m.Resource
 		r.ID, r.Name, r.Owner.Team = s.Draw(t, "id"), s.Draw(t, "name"), s.Draw(t, "team")
-		m.Resource, m.Because, m.Keep, m.Know, m.To = &r, s.Draw(t, "because"), s.Draw(t, "keep"), s.Draw(t, "know"), s.Draw(t, "to")
+		m.Resource, m.Because, m.Keep, m.Know, m.To = &r, s.Draw(t, "because"), s.Draw(t, "keep"), s.Draw(t,
+			"know"), s.Draw(t, "to")
 		m.Evidence[0].Value = s.Draw(t, "evidence")
 		raw, err := json.Marshal(blocks(notify.Compose(m)))
 		if err != nil {

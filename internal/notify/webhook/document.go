@@ -101,7 +101,8 @@ func newDocument(m action.Message) Document {
 	d := Document{
 		Schema: Schema, Kind: m.Kind, Subject: l.Subject, Text: l.Text(),
 		To: m.To, Item: m.Item, Verb: string(m.Verb), Because: m.Because,
-		Keep: m.Keep, KeepTag: m.KeepTag, Lost: m.Lost, Creator: m.Creator, Undo: m.Undo, Know: m.Know, Evidence: make([]Evidence, 0, len(m.Evidence)),
+		Keep: m.Keep, KeepTag: m.KeepTag, Lost: m.Lost, Creator: m.Creator, Undo: m.Undo, Know: m.Know,
+		Evidence: make([]Evidence, 0, len(m.Evidence)),
 	}
 	if !l.When.IsZero() {
 		d.ActsAt = &l.When

@@ -86,8 +86,10 @@ func status(code int, header ...string) http.HandlerFunc {
 
 func config(base string) notify.Config {
 	return notify.Config{
-		Webhook: notify.Webhook{URL: base + path, SecretEnv: "SECRET", HeadersEnv: map[string]string{"Authorization": "AUTH"}},
-		Names:   map[string][]string{"bus": {"webhook"}},
+		Webhook: notify.Webhook{
+			URL: base + path, SecretEnv: "SECRET", HeadersEnv: map[string]string{"Authorization": "AUTH"},
+		},
+		Names: map[string][]string{"bus": {"webhook"}},
 	}
 }
 
@@ -136,7 +138,8 @@ func TestDelivery(t *testing.T) {
 		t.Fatalf("%d posts, want one", len(posts))
 	}
 	p := posts[0]
-	if p.method != "POST" || p.path != path || p.header.Get("Content-Type") != "application/json" || p.header.Get("Authorization") != bearer {
+	if p.method != "POST" || p.path != path || p.header.Get("Content-Type") != "application/json" ||
+		p.header.Get("Authorization") != bearer {
 		t.Errorf("%s %s with %v", p.method, p.path, p.header)
 	}
 	if !verify(t, p, secret) {
@@ -265,7 +268,8 @@ func TestAnswers(t *testing.T) {
 				return
 			}
 			var f *notify.Failure
-			if !errors.As(err, &f) || !strings.Contains(f.Why, tt.says) || f.Temporary != tt.temporary || f.RetryAfter != tt.after {
+			if !errors.As(err, &f) || !strings.Contains(f.Why, tt.says) || f.Temporary != tt.temporary ||
+				f.RetryAfter != tt.after {
 				t.Errorf("Send = %#v, want %q, temporary %v, after %s", err, tt.says, tt.temporary, tt.after)
 			}
 		})
@@ -376,11 +380,24 @@ func TestOpen(t *testing.T) {
 		vars map[string]string
 		path string // of the mistake; "" is none
 	}{
-		{"the URL from the environment", notify.Webhook{URLEnv: "URL", SecretEnv: "S"}, map[string]string{"URL": "https://h.example.com/t0ken", "S": "k"}, ""},
-		{"the URL is not there", notify.Webhook{URLEnv: "URL", SecretEnv: "S"}, map[string]string{"S": "k"}, "webhook.url_env"},
-		{"the URL from the environment is in the clear", notify.Webhook{URLEnv: "URL", SecretEnv: "S"}, map[string]string{"URL": "http://h.example.com/t0ken", "S": "k"}, "webhook.url"},
+		{
+			"the URL from the environment", notify.Webhook{URLEnv: "URL", SecretEnv: "S"},
+			map[string]string{"URL": "https://h.example.com/t0ken", "S": "k"}, "",
+		},
+		{
+			"the URL is not there", notify.Webhook{URLEnv: "URL", SecretEnv: "S"}, map[string]string{"S": "k"},
+			"webhook.url_env",
+		},
+		{
+			"the URL from the environment is in the clear", notify.Webhook{URLEnv: "URL", SecretEnv: "S"},
+			map[string]string{"URL": "http://h.example.com/t0ken", "S": "k"}, "webhook.url",
+		},
 		{"no secret", notify.Webhook{URL: "https://h.example.com/", SecretEnv: "S"}, nil, "webhook.secret_env"},
-		{"no header's value", notify.Webhook{URL: "https://h.example.com/", SecretEnv: "S", HeadersEnv: map[string]string{"A": "GONE"}}, map[string]string{"S": "k"}, "webhook.headers_env"},
+		{
+			"no header's value",
+			notify.Webhook{URL: "https://h.example.com/", SecretEnv: "S", HeadersEnv: map[string]string{"A": "GONE"}},
+			map[string]string{"S": "k"}, "webhook.headers_env",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, ch, err := Open(notify.Config{Webhook: tt.w}, env(tt.vars))

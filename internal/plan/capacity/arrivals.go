@@ -169,7 +169,8 @@ func stamp(row plan.Row, before string) (string, error) {
 		}
 	}
 	if found == "" {
-		return "", row.Error(before, "the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields")
+		return "", row.Error(before,
+			"the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields")
 	}
 	return found, nil
 }

@@ -41,15 +41,30 @@ func TestArrivalsRefused(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"empty", "", "a.csv: empty file"},
 		{"no rows", "seconds\n", "a.csv: no arrivals"},
-		{"no column of time", "when\n1\n", "a.csv:2: the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields"},
-		{"empty field", "size,seconds\n1,1\n1,\n", "a.csv:3:3: the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields"},
-		{"two times", "seconds,time\n1,2026-01-01T00:00:00Z\n", "a.csv:2:1: both time and seconds give the time of the request: keep one"},
+		{
+			"no column of time", "when\n1\n",
+			"a.csv:2: the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields",
+		},
+		{
+			"empty field", "size,seconds\n1,1\n1,\n",
+			"a.csv:3:3: the time of the request is missing: add a column time (RFC 3339) or seconds, without empty fields",
+		},
+		{
+			"two times", "seconds,time\n1,2026-01-01T00:00:00Z\n",
+			"a.csv:2:1: both time and seconds give the time of the request: keep one",
+		},
 		{"another time", "seconds,t_s\n1,\n,2\n", "a.csv:3:1: seconds is empty, but earlier rows have it"},
 		{"no number", "seconds\nsoon\n", `a.csv:2:1: seconds "soon" is not a number`},
 		{"not a number", "seconds\nNaN\n", `a.csv:2:1: seconds "NaN" is not a number`},
 		{"negative", "seconds\n-1\n", "a.csv:2:1: seconds is -1: expected 0 to 9e+09"},
-		{"no stamp", "time\n2026-01-01 00:00\n", `a.csv:2:1: time "2026-01-01 00:00" is not RFC 3339, such as 2006-01-02T15:04:05.999Z`},
-		{"centuries", "time\n0001-01-01T00:00:00Z\n2026-01-01T00:00:00Z\n", `a.csv:3:1: time "2026-01-01T00:00:00Z" is centuries after the first`},
+		{
+			"no stamp", "time\n2026-01-01 00:00\n",
+			`a.csv:2:1: time "2026-01-01 00:00" is not RFC 3339, such as 2006-01-02T15:04:05.999Z`,
+		},
+		{
+			"centuries", "time\n0001-01-01T00:00:00Z\n2026-01-01T00:00:00Z\n",
+			`a.csv:3:1: time "2026-01-01T00:00:00Z" is centuries after the first`,
+		},
 		{"disorder", "seconds\n2\n1\n", "a.csv:3:1: seconds is before the row above: sort the arrivals by time"},
 		{"no item", "seconds,size\n1,0\n", "a.csv:2:3: size is 0: expected 1 to 1000000"},
 		{"half an item", "seconds,size\n1,0.5\n", `a.csv:2:3: size "0.5" is not a whole number`},
@@ -72,7 +87,8 @@ func TestParse(t *testing.T) {
 		want Profile
 		ok   bool
 	}{
-		{"a=1ms,b=10ms", published, true}, {" b=10ms, a=1ms ", published, true}, {"b=30ms", Profile{Base: 30 * time.Millisecond}, true},
+		{"a=1ms,b=10ms", published, true}, {" b=10ms, a=1ms ", published, true},
+		{"b=30ms", Profile{Base: 30 * time.Millisecond}, true},
 		{"", Profile{}, false}, {"a=1ms,a=2ms", Profile{}, false}, {"c=1ms", Profile{}, false}, {"a=1", Profile{}, false},
 		{"a=-1ms", Profile{}, false}, {"a=2h", Profile{}, false}, {"a=0s,b=0s", Profile{}, false}, {"a", Profile{}, false},
 	} {
@@ -84,7 +100,10 @@ func TestParse(t *testing.T) {
 		text string
 		want float64
 		ok   bool
-	}{{"20%", 0.2, true}, {"0.2", 0.2, true}, {"0", 0, true}, {"100%", 0, false}, {"20", 0, false}, {"-1%", 0, false}, {"NaN", 0, false}, {"", 0, false}} {
+	}{
+		{"20%", 0.2, true}, {"0.2", 0.2, true}, {"0", 0, true}, {"100%", 0, false}, {"20", 0, false}, {"-1%", 0, false},
+		{"NaN", 0, false}, {"", 0, false},
+	} {
 		if got, err := ParseHeadroom(tc.text); got != tc.want || (err == nil) != tc.ok {
 			t.Errorf("headroom %q: %v, %v", tc.text, got, err)
 		}
@@ -140,10 +159,13 @@ func TestReplayAgainstFormula(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Method != ByReplay || r.Requests != tc.count || r.Poisson.Method != ByChain || r.Poisson.P99Ratio < tc.low || r.Poisson.P99Ratio > tc.high {
-				t.Errorf("%s of %d requests: p99 %v ms, Poisson %+v; want %d and %v to %v times that", r.Method, r.Requests, *r.P99LatencyMS, *r.Poisson, tc.count, tc.low, tc.high)
+			if r.Method != ByReplay || r.Requests != tc.count || r.Poisson.Method != ByChain || r.Poisson.P99Ratio < tc.low ||
+				r.Poisson.P99Ratio > tc.high {
+				t.Errorf("%s of %d requests: p99 %v ms, Poisson %+v; want %d and %v to %v times that", r.Method, r.Requests,
+					*r.P99LatencyMS, *r.Poisson, tc.count, tc.low, tc.high)
 			}
-			t.Logf("p99%.0f ms replayed, %.0f ms by the formula; mean %.0f and %.0f ms", *r.P99LatencyMS, r.Poisson.P99LatencyMS, *r.MeanLatencyMS, r.Poisson.MeanLatencyMS)
+			t.Logf("p99%.0f ms replayed, %.0f ms by the formula; mean %.0f and %.0f ms", *r.P99LatencyMS,
+				r.Poisson.P99LatencyMS, *r.MeanLatencyMS, r.Poisson.MeanLatencyMS)
 		})
 	}
 }
@@ -151,7 +173,10 @@ func TestReplayAgainstFormula(t *testing.T) {
 // Planned for by the formula the bursts miss their objective; planned for by the replay
 // they keep it.
 func TestReplayPlansForBursts(t *testing.T) {
-	p := Params{Arrivals: trace(t, "code"), Profile: Profile{10 * time.Millisecond, 200 * time.Millisecond}, MaxBatch: 8, P99: time.Second}
+	p := Params{
+		Arrivals: trace(t, "code"), Profile: Profile{10 * time.Millisecond, 200 * time.Millisecond}, MaxBatch: 8,
+		P99: time.Second,
+	}
 	replayed, err := Plan(p)
 	if err != nil {
 		t.Fatal(err)
@@ -189,8 +214,10 @@ func TestReplayScales(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want.QPS != 100 || !near(*got.P99LatencyMS, *want.P99LatencyMS, 1e-6) || !near(*got.MeanBatch, 2**want.MeanBatch, 1e-6) || !near(got.Load, want.Load, 1e-9) {
-		t.Errorf("got a p99 of %v ms, batches of %v, load %v; want %v, twice %v, %v", *got.P99LatencyMS, *got.MeanBatch, got.Load, *want.P99LatencyMS, *want.MeanBatch, want.Load)
+	if want.QPS != 100 || !near(*got.P99LatencyMS, *want.P99LatencyMS, 1e-6) ||
+		!near(*got.MeanBatch, 2**want.MeanBatch, 1e-6) || !near(got.Load, want.Load, 1e-9) {
+		t.Errorf("got a p99 of %v ms, batches of %v, load %v; want %v, twice %v, %v", *got.P99LatencyMS, *got.MeanBatch,
+			got.Load, *want.P99LatencyMS, *want.MeanBatch, want.Load)
 	}
 	if got.Poisson == nil || !near(got.Poisson.P99LatencyMS, want.Poisson.P99LatencyMS, 0.05) {
 		t.Errorf("Poisson arrivals with sizes: %+v, want about %+v", got.Poisson, want.Poisson)
@@ -198,7 +225,10 @@ func TestReplayScales(t *testing.T) {
 }
 
 func FuzzReadArrivals(f *testing.F) {
-	for _, s := range []string{"seconds\n1\n2\n", "t_s,x\n0.1,a\n", "seconds,size\n1,2\n", "time\n2026-01-01T00:00:00Z\n", "", "time\n\n", "\"", "seconds,seconds\n"} {
+	for _, s := range []string{
+		"seconds\n1\n2\n", "t_s,x\n0.1,a\n", "seconds,size\n1,2\n", "time\n2026-01-01T00:00:00Z\n", "", "time\n\n", "\"",
+		"seconds,seconds\n",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -209,7 +239,8 @@ func FuzzReadArrivals(f *testing.F) {
 			}
 			return
 		}
-		if len(a.Times) == 0 || a.Times[0] != 0 || !slices.IsSorted(a.Times) || a.Sizes != nil && len(a.Sizes) != len(a.Times) {
+		if len(a.Times) == 0 || a.Times[0] != 0 || !slices.IsSorted(a.Times) || a.Sizes != nil &&
+			len(a.Sizes) != len(a.Times) {
 			t.Fatalf("%q passed as %+v", s, a)
 		}
 		// What was read is read again the same.
@@ -266,7 +297,9 @@ func BenchmarkPlanReplay(b *testing.B) {
 		a.Times = append(a.Times, now)
 	}
 	for b.Loop() {
-		if _, err := Plan(Params{Arrivals: a, Profile: Profile{10 * time.Millisecond, 200 * time.Millisecond}, MaxBatch: 8, P99: time.Second}); err != nil {
+		if _, err := Plan(Params{
+			Arrivals: a, Profile: Profile{10 * time.Millisecond, 200 * time.Millisecond}, MaxBatch: 8, P99: time.Second,
+		}); err != nil {
 			b.Fatal(err)
 		}
 	}

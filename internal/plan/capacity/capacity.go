@@ -133,7 +133,8 @@ func (p Params) check() error {
 	if p.Arrivals == nil {
 		return nil
 	}
-	if !slices.IsSorted(p.Arrivals.Times) || len(p.Arrivals.Sizes) > 0 && (len(p.Arrivals.Sizes) != len(p.Arrivals.Times) || slices.Min(p.Arrivals.Sizes) < 1) {
+	if !slices.IsSorted(p.Arrivals.Times) || len(p.Arrivals.Sizes) > 0 &&
+		(len(p.Arrivals.Sizes) != len(p.Arrivals.Times) || slices.Min(p.Arrivals.Sizes) < 1) {
 		return errors.New("arrivals must be sorted by time, and either all or none have a size of 1 or more")
 	}
 	if p.MaxBatch > 0 {
@@ -159,7 +160,8 @@ func (r *Report) divide(p Params) error {
 	}
 	r.Load = p.QPS / (p.QPSPerGPU * float64(r.Replicas))
 	if r.Load > 1 {
-		return fmt.Errorf("%w: %s requests/s, and %s can serve %s", ErrOverload, plain.Number(p.QPS, 1), plain.Count(r.Replicas, "replica"), plain.Number(p.QPSPerGPU*float64(r.Replicas), 1))
+		return fmt.Errorf("%w: %s requests/s, and %s can serve %s", ErrOverload, plain.Number(p.QPS, 1),
+			plain.Count(r.Replicas, "replica"), plain.Number(p.QPSPerGPU*float64(r.Replicas), 1))
 	}
 	r.Utilization, r.Scaling = r.Load, signals(p, p.QPSPerGPU*p.share())
 	return nil

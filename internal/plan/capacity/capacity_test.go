@@ -28,7 +28,10 @@ func TestDivide(t *testing.T) {
 		hour, million      string
 		replicas, overload int
 	}{
-		{name: "published example", qps: 500, each: 200, spare: 0.2, want: 4, busy: 0.625, hour: "12.00", million: "6.666666667"},
+		{
+			name: "published example", qps: 500, each: 200, spare: 0.2, want: 4, busy: 0.625, hour: "12.00",
+			million: "6.666666667",
+		},
 		{name: "no headroom", qps: 500, each: 200, want: 3, busy: 500.0 / 600, hour: "9.00", million: "5.00"},
 		{name: "exactly full", qps: 400, each: 200, want: 2, busy: 1, hour: "6.00", million: "4.166666667"},
 		{name: "binary fractions", qps: 7, each: 10, spare: 0.3, want: 1, busy: 0.7, hour: "3.00", million: "119.047619048"},
@@ -36,11 +39,14 @@ func TestDivide(t *testing.T) {
 		{name: "given", qps: 500, each: 200, replicas: 5, want: 5, busy: 0.5, hour: "15.00", million: "8.333333333"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, err := Plan(Params{QPS: tc.qps, QPSPerGPU: tc.each, Headroom: tc.spare, Replicas: tc.replicas, HourlyPrice: 3 * money.USD})
+			r, err := Plan(Params{
+				QPS: tc.qps, QPSPerGPU: tc.each, Headroom: tc.spare, Replicas: tc.replicas, HourlyPrice: 3 * money.USD,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Replicas != tc.want || !near(r.Utilization, tc.busy, 1e-9) || r.CostUSDPerHour.Or(0).String() != tc.hour || r.CostUSDPerMillion.Or(0).String() != tc.million {
+			if r.Replicas != tc.want || !near(r.Utilization, tc.busy, 1e-9) || r.CostUSDPerHour.Or(0).String() != tc.hour ||
+				r.CostUSDPerMillion.Or(0).String() != tc.million {
 				t.Errorf("got %d replicas, %v busy, $%s an hour, $%s a million; want %d, %v, %s, %s", r.Replicas, r.Utilization,
 					r.CostUSDPerHour.Or(0), r.CostUSDPerMillion.Or(0), tc.want, tc.busy, tc.hour, tc.million)
 			}
@@ -54,8 +60,10 @@ func TestPublishedBatchExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Replicas != 1 || r.Method != ByChain || !near(*r.MeanLatencyMS, 31.667, 0.001) || !near(*r.MeanBatch, 10, 0.001) {
-		t.Errorf("got %d replicas by %s, %v ms and batches of %v; want 1, 31.667, 10", r.Replicas, r.Method, *r.MeanLatencyMS, *r.MeanBatch)
+	if r.Replicas != 1 || r.Method != ByChain || !near(*r.MeanLatencyMS, 31.667, 0.001) ||
+		!near(*r.MeanBatch, 10, 0.001) {
+		t.Errorf("got %d replicas by %s, %v ms and batches of %v; want 1, 31.667, 10", r.Replicas, r.Method,
+			*r.MeanLatencyMS, *r.MeanBatch)
 	}
 }
 
@@ -68,7 +76,8 @@ func TestPublishedWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		if *r.MaxWaitMS > 170 || *r.MaxWaitMS < 139 {
-			t.Errorf("%v a second: a wait of %v ms, want at most 170 and at least 140, when a batch is always in service", qps, *r.MaxWaitMS)
+			t.Errorf("%v a second: a wait of %v ms, want at most 170 and at least 140, when a batch is always in service", qps,
+				*r.MaxWaitMS)
 		}
 		if qps == 0.5 && *r.MaxWaitMS != 170 {
 			t.Errorf("lone requests: a wait of %v ms, want 170", *r.MaxWaitMS)
@@ -85,7 +94,11 @@ func TestFewest(t *testing.T) {
 		{"one is enough", Params{QPS: 500, Profile: published, P99: 52 * time.Millisecond}, ByChain},
 		{"two", Params{QPS: 500, Profile: published, P99: 50 * time.Millisecond, MaxBatch: 16}, BySimulation},
 		{"many", Params{QPS: 5000, Profile: published, P99: 30 * time.Millisecond, MaxBatch: 32}, BySimulation},
-		{"one at a time", Params{QPS: 700, Profile: Profile{Base: 10 * time.Millisecond}, P99: 20 * time.Millisecond, MaxBatch: 1}, BySimulation},
+		{
+			"one at a time",
+			Params{QPS: 700, Profile: Profile{Base: 10 * time.Millisecond}, P99: 20 * time.Millisecond, MaxBatch: 1},
+			BySimulation,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := Plan(tc.p)
@@ -94,13 +107,15 @@ func TestFewest(t *testing.T) {
 			}
 			objective := float64(tc.p.P99) / 1e6
 			if !*r.Met || *r.P99LatencyMS > objective || r.Method != tc.method {
-				t.Errorf("%d replicas by %s have a p99 of %v ms, want at most %v by %s", r.Replicas, r.Method, *r.P99LatencyMS, objective, tc.method)
+				t.Errorf("%d replicas by %s have a p99 of %v ms, want at most %v by %s", r.Replicas, r.Method, *r.P99LatencyMS,
+					objective, tc.method)
 			}
 			if r.Replicas > 1 {
 				fewer := tc.p
 				fewer.Replicas = r.Replicas - 1
 				if f, err := Plan(fewer); err == nil && *f.Met {
-					t.Errorf("%d replicas are planned, and %d have a p99 of %v ms as well", r.Replicas, fewer.Replicas, *f.P99LatencyMS)
+					t.Errorf("%d replicas are planned, and %d have a p99 of %v ms as well", r.Replicas, fewer.Replicas,
+						*f.P99LatencyMS)
 				} else if err != nil && !errors.Is(err, ErrOverload) {
 					t.Fatal(err)
 				}
@@ -127,7 +142,8 @@ func TestHeadroom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if with.Replicas != twice.Replicas || with.Replicas <= without.Replicas || with.QPS != 350 {
-		t.Errorf("half the capacity spare: %d replicas for %v a second; without %d, for twice the rate %d", with.Replicas, with.QPS, without.Replicas, twice.Replicas)
+		t.Errorf("half the capacity spare: %d replicas for %v a second; without %d, for twice the rate %d", with.Replicas,
+			with.QPS, without.Replicas, twice.Replicas)
 	}
 }
 
@@ -173,19 +189,45 @@ func TestRefused(t *testing.T) {
 		{"negative price", Params{QPS: 1, Profile: published, HourlyPrice: -1}, nil, "must not be negative"},
 		{"too few", Params{QPS: 500, QPSPerGPU: 200, Replicas: 2}, ErrOverload, "2 replicas can serve 400"},
 		{"too few without limit", Params{QPS: 2000, Profile: published, Replicas: 2}, ErrOverload, "use 3 replicas"},
-		{"too few with a limit", Params{QPS: 450, Profile: published, MaxBatch: 8, Replicas: 1}, ErrOverload, "and 1 replica can serve at most 444.4: use 2 replicas"},
+		{
+			"too few with a limit", Params{QPS: 450, Profile: published, MaxBatch: 8, Replicas: 1}, ErrOverload,
+			"and 1 replica can serve at most 444.4: use 2 replicas",
+		},
 		{"too many", Params{QPS: 1e7, QPSPerGPU: 1}, nil, "supports up to 10000"},
-		{"batch over the objective", Params{QPS: 1, Profile: published, P99: 10 * time.Millisecond}, ErrObjective, "a batch of one takes 11 ms"},
+		{
+			"batch over the objective", Params{QPS: 1, Profile: published, P99: 10 * time.Millisecond}, ErrObjective,
+			"a batch of one takes 11 ms",
+		},
 		{"one arrival", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{0}}}, nil, "two arrivals"},
-		{"arrivals at once", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{1, 1}}}, nil, "+Inf requests/s"},
-		{"arrivals in disorder", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{0, 2, 1}}}, nil, "sorted by time"},
-		{"sizes of some", Params{Profile: published, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1}}}, nil, "sorted by time"},
-		{"request over the largest batch", Params{Profile: published, MaxBatch: 2, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1, 3, 1}}}, nil, "request 2 has 3 items"},
-		{"recorded burst over the objective", Params{Profile: published, P99: 12 * time.Millisecond, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{9, 9, 9}}}, ErrObjective, "10000 replicas do not keep"},
+		{
+			"arrivals at once", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{1, 1}}}, nil,
+			"+Inf requests/s",
+		},
+		{
+			"arrivals in disorder", Params{Profile: published, Arrivals: &Arrivals{Times: []float64{0, 2, 1}}}, nil,
+			"sorted by time",
+		},
+		{
+			"sizes of some", Params{Profile: published, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1}}}, nil,
+			"sorted by time",
+		},
+		{
+			"request over the largest batch",
+			Params{Profile: published, MaxBatch: 2, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{1, 3, 1}}}, nil,
+			"request 2 has 3 items",
+		},
+		{
+			"recorded burst over the objective",
+			Params{
+				Profile: published, P99: 12 * time.Millisecond, Arrivals: &Arrivals{Times: given.Times, Sizes: []int{9, 9, 9}},
+			},
+			ErrObjective, "10000 replicas do not keep",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Plan(tc.p)
-			if err == nil || !strings.HasPrefix(err.Error(), "plan the capacity: ") || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
+			if err == nil || !strings.HasPrefix(err.Error(), "plan the capacity: ") ||
+				!strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -209,7 +251,10 @@ func TestUnknownIsNull(t *testing.T) {
 	if got["schema"] != "curfew.plan.capacity/v1" {
 		t.Errorf("schema %v", got["schema"])
 	}
-	for _, k := range []string{"mean_batch", "mean_latency_ms", "p99_latency_ms", "max_wait_ms", "cost_usd_per_hour", "cost_usd_per_million", "scale_to_zero"} {
+	for _, k := range []string{
+		"mean_batch", "mean_latency_ms", "p99_latency_ms", "max_wait_ms", "cost_usd_per_hour", "cost_usd_per_million",
+		"scale_to_zero",
+	} {
 		if v, there := got[k]; !there || v != nil {
 			t.Errorf("%s is %v, want null", k, v)
 		}
@@ -227,11 +272,15 @@ func TestScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := r.Scaling
-	if want := 500 * *r.MeanLatencyMS / 1000 / 2; !near(*s.Concurrency, want, 1e-6) || !near(*s.KnativeTarget*0.7, want, 1e-6) {
-		t.Errorf("concurrency %v, target %v; want %v by Little's law, and 70%% of the target", *s.Concurrency, *s.KnativeTarget, want)
+	if want := 500 * *r.MeanLatencyMS / 1000 / 2; !near(*s.Concurrency, want, 1e-6) ||
+		!near(*s.KnativeTarget*0.7, want, 1e-6) {
+		t.Errorf("concurrency %v, target %v; want %v by Little's law, and 70%% of the target", *s.Concurrency,
+			*s.KnativeTarget, want)
 	}
-	if want := 50 - (*r.MeanBatch + 10); !near(*s.QueueWaitMS, want, 1e-6) || *s.ReactSeconds != 90 || s.QPSPerReplica != 250 {
-		t.Errorf("queue wait %v ms, reaction %v s, %v a second; want %v, 90, 250", *s.QueueWaitMS, *s.ReactSeconds, s.QPSPerReplica, want)
+	if want := 50 - (*r.MeanBatch + 10); !near(*s.QueueWaitMS, want, 1e-6) || *s.ReactSeconds != 90 ||
+		s.QPSPerReplica != 250 {
+		t.Errorf("queue wait %v ms, reaction %v s, %v a second; want %v, 90, 250", *s.QueueWaitMS, *s.ReactSeconds,
+			s.QPSPerReplica, want)
 	}
 }
 
@@ -254,10 +303,16 @@ func TestScaleToZero(t *testing.T) {
 		pays, breaks bool
 		cold, paid   float64
 	}{
-		{name: "one a day", qps: 1.0 / 86400, pays: true, breaks: true, cold: math.Exp(-60.0 / 86400), paid: 1 - math.Exp(-60.0/86400)*(1-60.0/86400)},
+		{
+			name: "one a day", qps: 1.0 / 86400, pays: true, breaks: true, cold: math.Exp(-60.0 / 86400),
+			paid: 1 - math.Exp(-60.0/86400)*(1-60.0/86400),
+		},
 		{name: "at the break-even", qps: 1.0 / 60, breaks: true, cold: math.Exp(-1), paid: 1},
 		{name: "busy", qps: 10, paid: 1},
-		{name: "recorded pause", times: []float64{0, 1, 2, 1002}, pays: true, breaks: true, cold: 1.0 / 3, paid: 1 - 880.0/1002},
+		{
+			name: "recorded pause", times: []float64{0, 1, 2, 1002}, pays: true, breaks: true, cold: 1.0 / 3,
+			paid: 1 - 880.0/1002,
+		},
 		{name: "recorded pauses too short", times: []float64{0, 70, 140}, breaks: true, cold: 1, paid: 240.0 / 140},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -270,7 +325,8 @@ func TestScaleToZero(t *testing.T) {
 				t.Fatal(err)
 			}
 			z := r.ScaleToZero
-			if z.Pays != tc.pays || z.BreaksObjective != tc.breaks || !near(z.PaidShare, tc.paid, 1e-9) || math.Abs(z.ColdShare-tc.cold) > 1e-9 || z.BreakEvenQPS != 1.0/60 {
+			if z.Pays != tc.pays || z.BreaksObjective != tc.breaks || !near(z.PaidShare, tc.paid, 1e-9) ||
+				math.Abs(z.ColdShare-tc.cold) > 1e-9 || z.BreakEvenQPS != 1.0/60 {
 				t.Errorf("got %+v, want pays %v, breaks %v, cold %v, paid %v", *z, tc.pays, tc.breaks, tc.cold, tc.paid)
 			}
 		})
@@ -283,7 +339,8 @@ func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Params{
 			QPS: rapid.Float64Range(minQPS, 1e5).Draw(t, "qps"), QPSPerGPU: rapid.Float64Range(0.1, 1000).Draw(t, "each"),
-			Headroom: rapid.Float64Range(0, 0.9).Draw(t, "headroom"), HourlyPrice: money.Amount(rapid.Int64Range(1, 100*int64(money.USD)).Draw(t, "price")),
+			Headroom:    rapid.Float64Range(0, 0.9).Draw(t, "headroom"),
+			HourlyPrice: money.Amount(rapid.Int64Range(1, 100*int64(money.USD)).Draw(t, "price")),
 		}
 		r, err := Plan(p)
 		if err != nil {
@@ -337,7 +394,8 @@ func TestTarget(t *testing.T) {
 		}
 		p.Target, p.Replicas = 0, r.Replicas-1
 		if fewer, err := Plan(p); err == nil && fewer.Utilization <= DefaultTarget {
-			t.Errorf("%+v: %d replicas are %v busy, so that %d are not the fewest", p, fewer.Replicas, fewer.Utilization, r.Replicas)
+			t.Errorf("%+v: %d replicas are %v busy, so that %d are not the fewest", p, fewer.Replicas, fewer.Utilization,
+				r.Replicas)
 		}
 	}
 	if _, err := Plan(Params{QPS: 5, QPSPerGPU: 2, Target: 0.7, Headroom: 0.1}); err == nil {

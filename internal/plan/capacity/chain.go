@@ -59,7 +59,9 @@ func solve(profile Profile, maxBatch int, rate float64) (figures, bool) {
 	}
 	// Little's law gives the mean latency from the mean number in the system.
 	p99, ok := c.quantile(0.99)
-	return figures{method: ByChain, meanBatch: c.requests, mean: inSystem / time / rate, p99: p99, utilization: busy / time}, ok
+	return figures{
+		method: ByChain, meanBatch: c.requests, mean: inSystem / time / rate, p99: p99, utilization: busy / time,
+	}, ok
 }
 
 // states returns how many states hold all but a trace of the probability, and sets most

@@ -24,12 +24,15 @@ func (r *Report) title() string {
 	if r.CostUSDPerHour.Known() {
 		cost = " at " + r.CostUSDPerHour.String() + "/h"
 	}
-	s := fmt.Sprintf("Run %s for %s requests/s%s: %s utilization", plain.Count(r.Replicas, "replica"), plain.Number(r.QPS, 2), cost, plain.Share(r.Utilization, 1))
+	s := fmt.Sprintf("Run %s for %s requests/s%s: %s utilization", plain.Count(r.Replicas, "replica"),
+		plain.Number(r.QPS, 2), cost, plain.Share(r.Utilization, 1))
 	switch {
 	case r.Met != nil && *r.Met:
-		s += fmt.Sprintf(", p99 latency %s ms, objective %s ms met", plain.Number(*r.P99LatencyMS, 1), plain.Number(*r.ObjectiveMS, 1))
+		s += fmt.Sprintf(", p99 latency %s ms, objective %s ms met", plain.Number(*r.P99LatencyMS, 1),
+			plain.Number(*r.ObjectiveMS, 1))
 	case r.Met != nil:
-		s += fmt.Sprintf(", p99 latency %s ms, objective %s ms missed", plain.Number(*r.P99LatencyMS, 1), plain.Number(*r.ObjectiveMS, 1))
+		s += fmt.Sprintf(", p99 latency %s ms, objective %s ms missed", plain.Number(*r.P99LatencyMS, 1),
+			plain.Number(*r.ObjectiveMS, 1))
 	case r.P99LatencyMS != nil:
 		s += fmt.Sprintf(", p99 latency %s ms", plain.Number(*r.P99LatencyMS, 1))
 	}
@@ -55,17 +58,20 @@ func (r *Report) assumed(p Params) []string {
 		note("requests arrive independently (Poisson arrivals); bursts increase latency")
 	case ByReplay:
 		if rate := p.Arrivals.Rate(); rate != r.QPS {
-			note("the recorded arrivals had %s requests/s; their timestamps are scaled to %s requests/s", plain.Number(rate, 3), plain.Number(r.QPS, 3))
+			note("the recorded arrivals had %s requests/s; their timestamps are scaled to %s requests/s", plain.Number(rate, 3),
+				plain.Number(r.QPS, 3))
 		}
 	}
 	switch {
 	case p.Headroom > 0 && p.Replicas > 0:
 		note("the number of replicas is given, so the headroom of %s is not applied", plain.Share(p.Headroom, 1))
 	case p.Headroom > 0:
-		note("headroom %s: the replicas can serve %s requests/s", plain.Share(p.Headroom, 1), plain.Number(p.QPS/(1-p.Headroom), 2))
+		note("headroom %s: the replicas can serve %s requests/s", plain.Share(p.Headroom, 1),
+			plain.Number(p.QPS/(1-p.Headroom), 2))
 	}
 	if p.Target > 0 {
-		note("the fewest replicas with at most %s utilization; change this with --headroom, --p99 or --replicas", plain.Share(p.Target, 0))
+		note("the fewest replicas with at most %s utilization; change this with --headroom, --p99 or --replicas",
+			plain.Share(p.Target, 0))
 	}
 	if p.HourlyPrice > 0 {
 		note("a replica costs %s an hour, whether it is busy or idle", p.HourlyPrice.Dollars())
@@ -83,7 +89,8 @@ func (r *Report) covered(p Params) []string {
 	case ByChain:
 		note("the figures are computed from a batch-service queue, without random sampling")
 	case BySimulation:
-		note("%s requests simulated with a fixed seed: p99 latency ± %s ms (95%% confidence)", money.Thousands(int64(r.Requests)), plain.Number(r.P99ErrorMS, 2))
+		note("%s requests simulated with a fixed seed: p99 latency ± %s ms (95%% confidence)",
+			money.Thousands(int64(r.Requests)), plain.Number(r.P99ErrorMS, 2))
 		if r.P99ErrorMS > 0.1**r.P99LatencyMS {
 			note("the load is close to 100%%: the simulated latency has not converged and may be far higher")
 		}
@@ -93,7 +100,8 @@ func (r *Report) covered(p Params) []string {
 	case ByReplay:
 		times := p.Arrivals.Times
 		span := time.Duration((times[len(times)-1] - times[0]) * float64(time.Second))
-		note("%s arrivals over %s replayed; the slowest %s set the p99 latency; other days may differ", money.Thousands(int64(len(times))),
+		note("%s arrivals over %s replayed; the slowest %s set the p99 latency; other days may differ",
+			money.Thousands(int64(len(times))),
 			plain.Duration(span), money.Thousands(int64(max(1, len(times)/100))))
 		if p.Arrivals.Sizes == nil {
 			note("the arrivals have no column size, so each request is one item")
@@ -118,22 +126,27 @@ func (r *Report) changes(p Params) []string {
 		}
 	}
 	if r.Load > 0 {
-		note("above %s requests/s, the queue of %s grows without limit", plain.Number(r.QPS/r.Load, 1), plain.Count(r.Replicas, "replica"))
+		note("above %s requests/s, the queue of %s grows without limit", plain.Number(r.QPS/r.Load, 1),
+			plain.Count(r.Replicas, "replica"))
 	}
-	note("rule of thumb (Erlang C, one request at a time): at %s load of %s the mean wait is a third of the service time; stay below that load",
+	note("rule of thumb (Erlang C, one request at a time): at %s load of %s the mean wait is a third of the service "+
+		"time; stay below that load",
 		plain.Share(r.Erlang.UtilizationTarget, 0), plain.Count(r.Replicas, "replica"))
 	if q := r.Poisson; q != nil {
-		note("Poisson arrivals at the same rate have a p99 latency of %s ms; the recorded arrivals take %s times as long", plain.Number(q.P99LatencyMS, 1), plain.Number(q.P99Ratio, 2))
+		note("Poisson arrivals at the same rate have a p99 latency of %s ms; the recorded arrivals take %s times as long",
+			plain.Number(q.P99LatencyMS, 1), plain.Number(q.P99Ratio, 2))
 	}
 	if r.MaxWaitMS != nil && *r.MaxWaitMS > 0 {
-		note("a replica may wait up to %s ms for a batch to fill and still meet the objective; start with 20 to 30 ms", plain.Number(*r.MaxWaitMS, 1))
+		note("a replica may wait up to %s ms for a batch to fill and still meet the objective; start with 20 to 30 ms",
+			plain.Number(*r.MaxWaitMS, 1))
 	}
 	if z := r.ScaleToZero; z != nil {
 		verdict := "saves nothing"
 		if z.Pays {
 			verdict = "saves money"
 		}
-		note("scaling to zero %s: %s of the time of the last replica is paid, cold starts included, and %s of the requests wait for a cold start",
+		note("scaling to zero %s: %s of the time of the last replica is paid, cold starts included, and %s of the "+
+			"requests wait for a cold start",
 			verdict, plain.Share(z.PaidShare, 1), plain.Share(z.ColdShare, 1))
 		if z.Pays && z.BreaksObjective {
 			note("cold starts alone miss the objective of %s: keep one replica", p.P99)

@@ -28,7 +28,10 @@ func TestErlangC(t *testing.T) {
 		name       string
 		c          int
 		load, want float64
-	}{{"no load", 3, 0, 0}, {"full", 3, 1, 1}, {"over", 3, 2, 1}, {"no server", 0, 0.5, 1}, {"one server", 1, 0.4, 0.4}, {"no number", 3, math.NaN(), 0}, {"a thousand", 1000, 0.5, 0}} {
+	}{
+		{"no load", 3, 0, 0}, {"full", 3, 1, 1}, {"over", 3, 2, 1}, {"no server", 0, 0.5, 1}, {"one server", 1, 0.4, 0.4},
+		{"no number", 3, math.NaN(), 0}, {"a thousand", 1000, 0.5, 0},
+	} {
 		if got := ErlangC(tc.c, tc.load); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
@@ -59,7 +62,8 @@ func TestChainAgainstFormula(t *testing.T) {
 		rho := rate * item
 		latency := item + base + (0.5+rho)*(base/(1-rho)+rate*item*item/(1-rho*rho))
 		if !near(f.mean, latency, 0.017) || !near(f.meanBatch, rate*base/(1-rho), 0.017) {
-			t.Errorf("%v a second: a mean of %v s and batches of %v, want %v and %v", rate, f.mean, f.meanBatch, latency, rate*base/(1-rho))
+			t.Errorf("%v a second: a mean of %v s and batches of %v, want %v and %v", rate, f.mean, f.meanBatch, latency,
+				rate*base/(1-rho))
 		}
 	}
 }
@@ -90,7 +94,8 @@ func TestChainAgainstSimulation(t *testing.T) {
 			if !ok {
 				t.Fatal("too many states")
 			}
-			if !near(got.meanBatch, want.meanBatch, 0.01) || !near(got.mean, want.mean, 0.015) || !near(got.utilization, want.utilization, 0.01) ||
+			if !near(got.meanBatch, want.meanBatch, 0.01) || !near(got.mean, want.mean, 0.015) ||
+				!near(got.utilization, want.utilization, 0.01) ||
 				math.Abs(got.p99-want.p99) > 0.01*want.p99+1.5*off {
 				t.Errorf("computed %+v\nsimulated %+v, the p99 within %v", got, want, off)
 			}
@@ -124,7 +129,8 @@ func balances(t rapid.TB, p Profile, most int, rate float64) bool {
 		t.Errorf("%v arrive in a cycle that serves %v", arrivals, requests)
 	}
 	f, ok := solve(p, most, rate)
-	if !ok || f.mean < p.Batch(1)*(1-1e-9) || f.p99 < p.Batch(1)*(1-1e-9) || f.utilization > 1+1e-9 || f.meanBatch < 1-1e-9 {
+	if !ok || f.mean < p.Batch(1)*(1-1e-9) || f.p99 < p.Batch(1)*(1-1e-9) || f.utilization > 1+1e-9 ||
+		f.meanBatch < 1-1e-9 {
 		t.Errorf("%+v, %v", f, ok)
 	}
 	return true
@@ -139,7 +145,10 @@ func TestChainBalances(t *testing.T) {
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		p := Profile{time.Duration(rapid.IntRange(0, 5000).Draw(t, "item")) * time.Microsecond, time.Duration(rapid.IntRange(1, 20_000).Draw(t, "base")) * time.Microsecond}
+		p := Profile{
+			time.Duration(rapid.IntRange(0, 5000).Draw(t, "item")) * time.Microsecond,
+			time.Duration(rapid.IntRange(1, 20_000).Draw(t, "base")) * time.Microsecond,
+		}
 		most := rapid.IntRange(0, 20).Draw(t, "most")
 		item := p.PerItem.Seconds()
 		if most > 0 {
@@ -232,7 +241,10 @@ func TestReplayAgainstClock(t *testing.T) {
 			}
 			times, sizes, unit[i] = append(times, now), append(sizes, rapid.IntRange(1, largest).Draw(t, "size")), float64(now)
 		}
-		r := run{unit: unit, sizes: sizes, qps: 1, profile: Profile{time.Duration(item) * time.Second, time.Duration(base) * time.Second},
+		r := run{
+			unit: unit, sizes: sizes, qps: 1, profile: Profile{
+				time.Duration(item) * time.Second, time.Duration(base) * time.Second,
+			},
 			maxBatch: limit, replicas: replicas, wait: float64(wait)}
 		got := make([]float64, len(unit))
 		f := r.replay(got)

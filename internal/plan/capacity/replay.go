@@ -113,7 +113,7 @@ const (
 
 // poisson draws arrivals at one a second.
 func poisson() []float64 {
-	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a simulation is drawn again the same
+	random := rand.New(rand.NewPCG(seed, seed))
 	unit, t := make([]float64, drawn), 0.0
 	for i := range unit {
 		t += random.ExpFloat64()

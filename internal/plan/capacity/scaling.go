@@ -42,7 +42,10 @@ type Scaling struct {
 // signals are those that need no profile: requests a second for each replica, and the
 // times of autoscalers.
 func signals(p Params, each float64) *Scaling {
-	s := &Scaling{QPSPerReplica: each, StableWindowSeconds: knativeStable, PanicWindowSeconds: knativePanic, PollSeconds: kedaPoll, CoolDownSeconds: kedaCoolDown}
+	s := &Scaling{
+		QPSPerReplica: each, StableWindowSeconds: knativeStable, PanicWindowSeconds: knativePanic, PollSeconds: kedaPoll,
+		CoolDownSeconds: kedaCoolDown,
+	}
 	if p.ColdStart > 0 {
 		s.ReactSeconds = known(kedaPoll + p.ColdStart.Seconds())
 	}

@@ -80,7 +80,9 @@ func (s *sizing) figures(n int, qps, wait float64) figures {
 			return f
 		}
 	}
-	r := run{unit: s.unit, sizes: s.sizes, qps: qps, profile: s.p.Profile, maxBatch: s.p.MaxBatch, replicas: n, wait: wait}
+	r := run{
+		unit: s.unit, sizes: s.sizes, qps: qps, profile: s.p.Profile, maxBatch: s.p.MaxBatch, replicas: n, wait: wait,
+	}
 	if s.p.Arrivals == nil {
 		r.warm = warmUp
 	}
@@ -114,10 +116,12 @@ func (s *sizing) fewest() (int, error) {
 	high := low
 	for !s.meets(high) {
 		if high == maxReplicas && s.p.Target > 0 {
-			return 0, fmt.Errorf("%w: %d replicas have more than %s utilization", ErrObjective, high, plain.Share(s.p.Target, 0))
+			return 0, fmt.Errorf("%w: %d replicas have more than %s utilization", ErrObjective, high,
+				plain.Share(s.p.Target, 0))
 		}
 		if high == maxReplicas {
-			return 0, fmt.Errorf("%w: %d replicas do not keep the p99 latency within %s ms", ErrObjective, high, plain.Number(s.p.P99.Seconds()*1000, 3))
+			return 0, fmt.Errorf("%w: %d replicas do not keep the p99 latency within %s ms", ErrObjective, high,
+				plain.Number(s.p.P99.Seconds()*1000, 3))
 		}
 		low, high = high+1, min(2*high, maxReplicas)
 	}
@@ -175,5 +179,7 @@ func (r *Report) compare(s *sizing, n int, replayed figures) {
 	}
 	same.take(s.p.Arrivals.Sizes)
 	f := same.figures(n, p.QPS, 0)
-	r.Poisson = &Poisson{Method: f.method, MeanLatencyMS: millis(f.mean), P99LatencyMS: millis(f.p99), P99Ratio: replayed.p99 / f.p99}
+	r.Poisson = &Poisson{
+		Method: f.method, MeanLatencyMS: millis(f.mean), P99LatencyMS: millis(f.p99), P99Ratio: replayed.p99 / f.p99,
+	}
 }

@@ -72,7 +72,9 @@ func BookOffers(book *price.Book, use []Usage) (offers []Offer, notes []string, 
 	}
 	for p, discount := range least {
 		if types[p] > 1 && discount > 0 && discount < 1 {
-			offers = append(offers, Offer{Key: p.pattern, Kind: SavingsPlan, TermMonths: p.term, Payment: p.payment, Discount: Discount(discount * 1e9)})
+			offers = append(offers, Offer{
+				Key: p.pattern, Kind: SavingsPlan, TermMonths: p.term, Payment: p.payment, Discount: Discount(discount * 1e9),
+			})
 		}
 	}
 	slices.SortFunc(offers, func(x, y Offer) int {
@@ -82,7 +84,8 @@ func BookOffers(book *price.Book, use []Usage) (offers []Offer, notes []string, 
 		notes = append(notes, "prices of commitments: "+s)
 	}
 	if len(missing) > 0 {
-		notes = append(notes, "the price book has no commitment for "+strings.Join(missing, ", ")+": give prices with --offers FILE")
+		notes = append(notes, "the price book has no commitment for "+strings.Join(missing, ", ")+
+			": give prices with --offers FILE")
 	}
 	if len(offers) == 0 {
 		return nil, nil, fmt.Errorf("plan commitments: %w for %s", ErrNoOffers, strings.Join(missing, ", "))

@@ -31,14 +31,17 @@ func TestPurchasesStartWhenTheirPredecessorsEnd(t *testing.T) {
 		got = append(got, fmt.Sprintf("%d from hour %v, $%s a year", c.Quantity, c.Starts.Sub(start).Hours(), c.YearlyUSD))
 	}
 	// A machine saves 40 cents an hour.
-	if want := []string{"1 from hour 100, $3504.00 a year", "2 from hour 124, $7008.00 a year"}; !slices.Equal(got, want) {
+	if want := []string{
+		"1 from hour 100, $3504.00 a year", "2 from hour 124, $7008.00 a year",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	e := r.Existing[0]
 	if e.State != Expiring || e.CostUSD.String() != "100.00" || e.CoveredUSD.String() != "200.00" || e.Utilization != 1 {
 		t.Errorf("the existing commitment is %+v", e)
 	}
-	if want := "expires on 2026-03-06, 1d after the window; the plan has 2 reserved a from 2026-03-06 on"; e.Follows != want {
+	if want := "expires on 2026-03-06, 1d after the window; the plan has 2 reserved a from 2026-03-06 on"; e.Follows !=
+		want {
 		t.Errorf("got %q, want %q", e.Follows, want)
 	}
 }
@@ -146,7 +149,8 @@ func TestScheduleIsAsCheapAsBruteForce(t *testing.T) {
 		}
 		try(nil)
 		if got := calendar(planned); got > cheapest+1e-9 {
-			rt.Fatalf("starting at %v costs %v, the cheapest days %v: need %v at %v, held %+v", planned, got, cheapest, need, share, held)
+			rt.Fatalf("starting at %v costs %v, the cheapest days %v: need %v at %v, held %+v", planned, got, cheapest, need,
+				share, held)
 		}
 	})
 }

@@ -127,7 +127,9 @@ func TestBillOfRandomServices(t *testing.T) {
 	covered := map[string]string{
 		"AmazonEC2": "compute/", "AWSLambda": "compute/", "AmazonECS": "compute/", "AmazonSageMaker": "sagemaker/",
 	}
-	services := []string{"AmazonEC2", "AWSLambda", "AmazonECS", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS", "AmazonRDS"}
+	services := []string{
+		"AmazonEC2", "AWSLambda", "AmazonECS", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS", "AmazonRDS",
+	}
 	resources := []string{"", "arn:aws:ec2:us-east-1:1:instance/i-gone", "i-gone", "i-stays"}
 	rapid.Check(t, func(rt *rapid.T) {
 		var rows []bill.Row
@@ -213,11 +215,15 @@ func TestPlanOfABillIsAsCheapAsBruteForce(t *testing.T) {
 			}
 		}
 		discount := float64(rapid.IntRange(5, 90).Draw(rt, "discount")) / 100
-		offers := []Offer{{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(math.Round(discount * 1e9))}}
+		offers := []Offer{
+			{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(math.Round(discount * 1e9))},
+		}
 		var existing []Existing
 		held := 0.0 // dollars an hour at on-demand prices of the existing plan, half off
 		if rapid.Bool().Draw(rt, "held") {
-			e := Existing{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: 10 * money.USD}
+			e := Existing{
+				Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: 10 * money.USD,
+			}
 			e.Expires = start.AddDate(0, 0, rapid.IntRange(1, 200).Draw(rt, "expires"))
 			if existing = append(existing, e); e.Expires.After(start.AddDate(0, 0, days+90)) {
 				held = 20
@@ -245,7 +251,8 @@ func TestPlanOfABillIsAsCheapAsBruteForce(t *testing.T) {
 			}
 		}
 		if got := usd(r.PlannedUSD); math.Abs(got-cheapest) > 1e-5*max(1, cheapest) || !r.Optimal {
-			rt.Fatalf("planned %v (optimal: %v), brute force %v: days %v at %v off, existing %v", got, r.Optimal, cheapest, perDay, discount, existing)
+			rt.Fatalf("planned %v (optimal: %v), brute force %v: days %v at %v off, existing %v", got, r.Optimal, cheapest,
+				perDay, discount, existing)
 		}
 	})
 }

@@ -25,7 +25,10 @@ func (in instance) usage() []Usage {
 	var out []Usage
 	for k, need := range in.need {
 		for t, q := range need {
-			out = append(out, Usage{Hour: start.Add(time.Duration(t) * time.Hour), Key: key(k), Quantity: Quantity(math.Round(q * 1e6)), OnDemand: dollars(in.rate[k])})
+			out = append(out, Usage{
+				Hour: start.Add(time.Duration(t) * time.Hour), Key: key(k), Quantity: Quantity(math.Round(q * 1e6)),
+				OnDemand: dollars(in.rate[k]),
+			})
 		}
 	}
 	return out
@@ -50,8 +53,8 @@ func (in instance) lasts(e Existing) bool {
 }
 
 // cost is what the use costs in the period ahead with levels of the offers, by the rules of
-// the contract: reserved first, then plans by discount, then on demand. Levels are machines, or dollars an hour at plan
-// rates.
+// the contract: reserved first, then plans by discount, then on demand. Levels are machines, or
+// dollars an hour at plan rates.
 func (in instance) cost(levels []float64) float64 {
 	hours := len(in.need[0])
 	total := 0.0
@@ -231,7 +234,10 @@ func draw(t *rapid.T, most int) instance {
 	for k := range keys {
 		for range rapid.IntRange(0, 2-k/2).Draw(t, "reserved") {
 			share := float64(rapid.IntRange(20, 100).Draw(t, "share")) / 100
-			o := Offer{Key: key(k), Kind: Reserved, TermMonths: rapid.SampledFrom([]int64{12, 36}).Draw(t, "term"), Payment: NoUpfront, Hourly: dollars(in.rate[k] * share)}
+			o := Offer{
+				Key: key(k), Kind: Reserved, TermMonths: rapid.SampledFrom([]int64{12, 36}).Draw(t, "term"), Payment: NoUpfront,
+				Hourly: dollars(in.rate[k] * share),
+			}
 			if rapid.Bool().Draw(t, "upfront") {
 				o.Payment, o.Upfront, o.Hourly = AllUpfront, o.Hourly*money.Amount(o.TermMonths*730), 0
 			}
@@ -240,13 +246,19 @@ func draw(t *rapid.T, most int) instance {
 	}
 	wide := rapid.IntRange(10, 70).Draw(t, "wide")
 	if rapid.Bool().Draw(t, "narrow plan") {
-		in.offer = append(in.offer, Offer{Key: "ax", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(wide+rapid.IntRange(0, 20).Draw(t, "more")) * 1e7})
+		in.offer = append(in.offer, Offer{
+			Key: "ax", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront,
+			Discount: Discount(wide+rapid.IntRange(0, 20).Draw(t, "more")) * 1e7,
+		})
 	}
 	if rapid.Bool().Draw(t, "wide plan") {
-		in.offer = append(in.offer, Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(wide) * 1e7})
+		in.offer = append(in.offer, Offer{
+			Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(wide) * 1e7,
+		})
 	}
 	if rapid.Bool().Draw(t, "held") {
-		in.held = append(in.held, Existing{Offer: Offer{Key: "ax", Kind: Reserved, Hourly: money.Cent}, Machines: rapid.Int64Range(1, 3).Draw(t, "machines"),
+		in.held = append(in.held, Existing{
+			Offer: Offer{Key: "ax", Kind: Reserved, Hourly: money.Cent}, Machines: rapid.Int64Range(1, 3).Draw(t, "machines"),
 			Expires: start.Add(time.Duration(rapid.IntRange(0, hours+2*soonHours).Draw(t, "expires")) * time.Hour)})
 	}
 	return in
@@ -295,7 +307,8 @@ func planned(t *rapid.T, in instance, o Options) (Report, []purchase) {
 			p.level = int64(a)
 		}
 		for _, of := range in.offer {
-			if of.Key == c.Key && of.Kind == c.Kind && of.TermMonths == c.TermMonths && of.Payment == c.Payment && (of.Kind == SavingsPlan || math.Abs(of.price()-c.BreakEvenUtilization*meanRate(in, of.Key)) < 1e-6) {
+			if of.Key == c.Key && of.Kind == c.Kind && of.TermMonths == c.TermMonths && of.Payment == c.Payment &&
+				(of.Kind == SavingsPlan || math.Abs(of.price()-c.BreakEvenUtilization*meanRate(in, of.Key)) < 1e-6) {
 				p.offer = of
 			}
 		}
@@ -327,11 +340,19 @@ func TestCrossingPlansKeepTheirBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 6)
 		if rapid.Bool().Draw(rt, "existing plan") {
-			in.held = append(in.held, Existing{Offer: Offer{Key: rapid.SampledFrom([]string{"*", "a*", "ax"}).Draw(rt, "pattern"), Kind: SavingsPlan, Discount: Discount(rapid.IntRange(5, 90).Draw(rt, "discount")) * 1e7},
-				DollarsPerHour: money.Amount(rapid.IntRange(1, 800).Draw(rt, "committed")) * money.Cent, Expires: start.Add(time.Duration(rapid.IntRange(1, 16).Draw(rt, "until")) * time.Hour)})
+			in.held = append(in.held, Existing{
+				Offer: Offer{
+					Key: rapid.SampledFrom([]string{"*", "a*", "ax"}).Draw(rt, "pattern"), Kind: SavingsPlan,
+					Discount: Discount(rapid.IntRange(5, 90).Draw(rt, "discount")) * 1e7,
+				},
+				DollarsPerHour: money.Amount(rapid.IntRange(1, 800).Draw(rt, "committed")) * money.Cent,
+				Expires:        start.Add(time.Duration(rapid.IntRange(1, 16).Draw(rt, "until")) * time.Hour)})
 		}
 		for _, pattern := range []string{"a*", "*x"} {
-			in.offer = append(in.offer, Offer{Key: pattern, Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(rapid.IntRange(10, 80).Draw(rt, "of "+pattern)) * 1e7})
+			in.offer = append(in.offer, Offer{
+				Key: pattern, Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront,
+				Discount: Discount(rapid.IntRange(10, 80).Draw(rt, "of "+pattern)) * 1e7,
+			})
 		}
 		r, err := Plan(in.usage(), in.offer, in.held, soonOptions)
 		if err != nil {
@@ -392,7 +413,10 @@ func TestOnlineKeepsItsBound(t *testing.T) {
 		alpha := float64(rapid.IntRange(5, 120).Draw(rt, "alpha")) / 100
 		o := Offer{Key: "ax", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(in.rate[0] * alpha)}
 		if alpha < 1 && rapid.Bool().Draw(rt, "plan") {
-			o = Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: Discount(math.Round((1 - alpha) * 1e9))}
+			o = Offer{
+				Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront,
+				Discount: Discount(math.Round((1 - alpha) * 1e9)),
+			}
 		}
 		in.offer = []Offer{o}
 		r, err := Online(in.usage(), in.offer, nil)
@@ -407,7 +431,8 @@ func TestOnlineKeepsItsBound(t *testing.T) {
 		}
 		// It may cost less: the plan starts in the first hour.
 		if float64(r.CostUSD) > r.Bound*float64(r.OfflineUSD)+1000 {
-			rt.Fatalf("cost %v, offline %v: %v times, bound %v\n%v", r.CostUSD, r.OfflineUSD, r.Ratio, r.Bound, fmt.Sprint(in.need))
+			rt.Fatalf("cost %v, offline %v: %v times, bound %v\n%v", r.CostUSD, r.OfflineUSD, r.Ratio, r.Bound,
+				fmt.Sprint(in.need))
 		}
 	})
 }

@@ -63,7 +63,8 @@ func newDemand(usage []Usage) (*demand, error) {
 	}
 	span := end.Sub(d.start)
 	if span/time.Hour+1 > min(maxHours, maxCells/time.Duration(len(at))) {
-		return nil, fmt.Errorf("plan commitments: %d keys from %s to %s: too many hours to replay", len(at), d.start.Format(time.DateOnly), end.Format(time.DateOnly))
+		return nil, fmt.Errorf("plan commitments: %d keys from %s to %s: too many hours to replay", len(at),
+			d.start.Format(time.DateOnly), end.Format(time.DateOnly))
 	}
 	d.hours = int(span/time.Hour) + 1
 	for key := range at {

@@ -221,7 +221,8 @@ func (m *model) grow(held []line) {
 	for _, l := range held {
 		if l.offer.Kind == SavingsPlan {
 			keys := m.d.matching(l.offer.Key)
-			existing, sets = append(existing, line{offer: l.offer, keys: keys, level: l.level, until: l.until}), append(sets, keys)
+			existing, sets = append(existing, line{offer: l.offer, keys: keys, level: l.level, until: l.until}), append(sets,
+				keys)
 		}
 	}
 	// The tree applies narrower plans first. So does the provider, unless a wider one that

@@ -44,7 +44,8 @@ func openb(t testing.TB) []Usage {
 			continue
 		}
 		gpus := Quantity(number(row, "num_gpu")*number(row, "gpu_milli")) * Machine / 1000
-		for h := (number(row, "scheduled_time") + 3599) / 3600; h < int64(len(held)) && h*3600 < number(row, "deletion_time"); h++ {
+		for h := (number(row, "scheduled_time") + 3599) / 3600; h < int64(len(held)) &&
+			h*3600 < number(row, "deletion_time"); h++ {
 			held[h] += gpus
 		}
 	}
@@ -70,7 +71,10 @@ func TestConstantLevelOnOpenb(t *testing.T) {
 		}{
 			{Offer{Key: "gpu", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: hourly}, whole},
 			{Offer{Key: "gpu", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: hourly * 36 * 730}, whole},
-			{Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: wholeDiscount - Discount(hourly)}, tc.level},
+			{
+				Offer{Key: "*", Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: wholeDiscount - Discount(hourly)},
+				tc.level,
+			},
 		} {
 			t.Run(fmt.Sprint(tc.price, " ", o.Kind, " ", o.Payment), func(t *testing.T) {
 				r, err := Plan(usage, []Offer{o.Offer}, nil, Options{})

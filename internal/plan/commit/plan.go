@@ -50,7 +50,8 @@ func Plan(usage []Usage, offers []Offer, existing []Existing, o Options) (Report
 	}
 	r, err := d.report(bought, held, gap, o)
 	if before := len(existing) - len(held); before > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, plain.Count(before, "existing commitment")+" ended before the window: not counted")
+		r.CoverageNotes = append(r.CoverageNotes,
+			plain.Count(before, "existing commitment")+" ended before the window: not counted")
 	}
 	return r, err
 }
@@ -91,9 +92,11 @@ func open(usage []Usage, offers []Offer, existing []Existing) (*demand, []line, 
 
 func (o Offer) check() error {
 	switch {
-	case o.Kind == Reserved && (o.Hourly < 0 || o.Upfront < 0 || o.Upfront > 0 && o.TermMonths <= 0 || o.TermMonths > maxTerm):
+	case o.Kind == Reserved && (o.Hourly < 0 || o.Upfront < 0 || o.Upfront > 0 && o.TermMonths <= 0 ||
+		o.TermMonths > maxTerm):
 		return fmt.Errorf("commitment to %s: its price or term is out of range", o.Key)
-	case o.Kind == SavingsPlan && (o.Discount <= 0 || o.Discount >= wholeDiscount || o.Hourly != 0 || o.Upfront != 0 || o.TermMonths > maxTerm):
+	case o.Kind == SavingsPlan && (o.Discount <= 0 || o.Discount >= wholeDiscount || o.Hourly != 0 || o.Upfront != 0 ||
+		o.TermMonths > maxTerm):
 		return fmt.Errorf("commitment to %s: its discount or term is out of range, or it has a rate of its own", o.Key)
 	case o.Kind != Reserved && o.Kind != SavingsPlan:
 		return errors.New("commitment to " + o.Key + ": expected reserved or savings-plan")

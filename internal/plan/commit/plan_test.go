@@ -16,7 +16,10 @@ import (
 func steady(name string, rate float64, need ...float64) []Usage {
 	var out []Usage
 	for t, q := range need {
-		out = append(out, Usage{Hour: start.Add(time.Duration(t) * time.Hour), Key: name, Quantity: Quantity(math.Round(q * 1e6)), OnDemand: dollars(rate)})
+		out = append(out, Usage{
+			Hour: start.Add(time.Duration(t) * time.Hour), Key: name, Quantity: Quantity(math.Round(q * 1e6)),
+			OnDemand: dollars(rate),
+		})
 	}
 	return out
 }
@@ -36,7 +39,9 @@ func best(t testing.TB, usage []Usage, offers []Offer, held []Existing, o Option
 // 40.5% and 57.2% at full use.
 func TestPublishedExample(t *testing.T) {
 	year := Offer{Key: "p3.2xlarge", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(1.82)}
-	three := Offer{Key: "p3.2xlarge", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: dollars(1.31 * 36 * 730)}
+	three := Offer{
+		Key: "p3.2xlarge", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: dollars(1.31 * 36 * 730),
+	}
 	usage := steady("p3.2xlarge", 3.06, repeated(2, 8760)...)
 	for _, tc := range []struct {
 		name   string
@@ -55,7 +60,8 @@ func TestPublishedExample(t *testing.T) {
 				t.Fatalf("got %+v", r.Commitments)
 			}
 			c := r.Commitments[0]
-			if math.Abs(100*r.EffectiveSavingsRate-tc.rate) > 0.05 || c.Quantity != 2 || c.TermMonths != tc.months || c.Utilization != 1 || !c.Advised || r.Coverage != 1 {
+			if math.Abs(100*r.EffectiveSavingsRate-tc.rate) > 0.05 || c.Quantity != 2 || c.TermMonths != tc.months ||
+				c.Utilization != 1 || !c.Advised || r.Coverage != 1 {
 				t.Errorf("saves %.4f with %+v", r.EffectiveSavingsRate, c)
 			}
 			if c.BreakEvenDays == nil || math.Abs(*c.BreakEvenDays-tc.days) > 0.01 {
@@ -76,22 +82,50 @@ func TestPlan(t *testing.T) {
 		held                                   []Existing
 		onDemand, planned, quantity, committed string
 	}{
-		{"one more pays in more than p of the hours", steady("a", 1, demand...), []Offer{reserved}, nil, "240.00", "180.00", "3", ""},
-		{"and not in fewer", steady("a", 1, slices.Concat(repeated(3, 59), repeated(1, 41))...), []Offer{reserved}, nil, "218.00", "178.00", "1", ""},
+		{
+			"one more pays in more than p of the hours", steady("a", 1, demand...), []Offer{reserved}, nil, "240.00",
+			"180.00", "3", "",
+		},
+		{
+			"and not in fewer", steady("a", 1, slices.Concat(repeated(3, 59), repeated(1, 41))...), []Offer{reserved}, nil,
+			"218.00", "178.00", "1", "",
+		},
 		{"too expensive", steady("a", 0.6, demand...), []Offer{reserved}, nil, "144.00", "144.00", "", ""},
-		{"savings plan at the d-quantile", steady("a", 1, slices.Concat(repeated(3, 71), repeated(1, 29))...), []Offer{savings}, nil, "242.00", "210.00", "", "2.10"},
-		{"and not above", steady("a", 1, slices.Concat(repeated(3, 69), repeated(1, 31))...), []Offer{savings}, nil, "238.00", "208.00", "", "0.70"},
-		{"both", slices.Concat(steady("a", 1, repeated(2, 100)...), steady("b", 2, repeated(1.5, 100)...)), []Offer{reserved, savings}, nil, "500.00", "330.00", "2", "2.10"},
+		{
+			"savings plan at the d-quantile", steady("a", 1, slices.Concat(repeated(3, 71), repeated(1, 29))...),
+			[]Offer{savings}, nil, "242.00", "210.00", "", "2.10",
+		},
+		{
+			"and not above", steady("a", 1, slices.Concat(repeated(3, 69), repeated(1, 31))...), []Offer{savings}, nil,
+			"238.00", "208.00", "", "0.70",
+		},
+		{
+			"both", slices.Concat(steady("a", 1, repeated(2, 100)...), steady("b", 2, repeated(1.5, 100)...)),
+			[]Offer{reserved, savings}, nil, "500.00", "330.00", "2", "2.10",
+		},
 		{"what exists comes first", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
-			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.AddDate(1, 0, 0)}}, "300.00", "160.00", "1", ""},
+			[]Existing{
+				{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.AddDate(1, 0, 0)},
+			}, "300.00", "160.00", "1", ""},
 		{"what expired blocks nothing", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
-			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(100 * time.Hour)}}, "300.00", "180.00", "3", ""},
+			[]Existing{
+				{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(100 * time.Hour)},
+			}, "300.00", "180.00", "3", ""},
 		{"what expires soon is replaced", steady("a", 1, repeated(3, 100)...), []Offer{reserved},
-			[]Existing{{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(101 * time.Hour)}}, "300.00", "180.00", "3", ""},
+			[]Existing{
+				{Offer: Offer{Key: "a", Kind: Reserved, Hourly: dollars(0.5)}, Machines: 2, Expires: start.Add(101 * time.Hour)},
+			}, "300.00", "180.00", "3", ""},
 		{"an existing plan that lasts leaves nothing to buy", steady("a", 1, repeated(1, 100)...), []Offer{reserved},
-			[]Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 500_000_000}, DollarsPerHour: dollars(0.5), Expires: start.AddDate(1, 0, 0)}}, "100.00", "50.00", "", ""},
+			[]Existing{
+				{
+					Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 500_000_000}, DollarsPerHour: dollars(0.5),
+					Expires: start.AddDate(1, 0, 0),
+				},
+			}, "100.00", "50.00", "", ""},
 		{"an unused existing commitment is charged", steady("a", 1, repeated(1, 10)...), []Offer{savings},
-			[]Existing{{Offer: Offer{Key: "gone", Kind: Reserved, Hourly: dollars(2)}, Machines: 1, Expires: start.AddDate(1, 0, 0)}}, "10.00", "27.00", "", "0.70"},
+			[]Existing{
+				{Offer: Offer{Key: "gone", Kind: Reserved, Hourly: dollars(2)}, Machines: 1, Expires: start.AddDate(1, 0, 0)},
+			}, "10.00", "27.00", "", "0.70"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := best(t, tc.usage, tc.offers, tc.held, Options{})
@@ -104,8 +138,10 @@ func TestPlan(t *testing.T) {
 					committed = c.DollarsPerHour
 				}
 			}
-			if r.OnDemandUSD.String() != tc.onDemand || r.PlannedUSD.String() != tc.planned || quantity != tc.quantity || committed != tc.committed || !r.Optimal || r.LowerBoundUSD != r.PlannedUSD {
-				t.Errorf("got %s on demand, %s planned (bound %s), %q machines, %q an hour\nwant %s, %s, %q, %q", r.OnDemandUSD, r.PlannedUSD, r.LowerBoundUSD, quantity, committed,
+			if r.OnDemandUSD.String() != tc.onDemand || r.PlannedUSD.String() != tc.planned || quantity != tc.quantity ||
+				committed != tc.committed || !r.Optimal || r.LowerBoundUSD != r.PlannedUSD {
+				t.Errorf("got %s on demand, %s planned (bound %s), %q machines, %q an hour\nwant %s, %s, %q, %q", r.OnDemandUSD,
+					r.PlannedUSD, r.LowerBoundUSD, quantity, committed,
 					tc.onDemand, tc.planned, tc.quantity, tc.committed)
 			}
 		})
@@ -165,7 +201,8 @@ func TestFallOfDemand(t *testing.T) {
 		t.Errorf("loses from %v on, want 0.401", r.LossDrop)
 	}
 	i := slices.IndexFunc(r.WhatIf, func(w WhatIf) bool { return w.Drop == 0.4 })
-	if i < 0 || r.WhatIf[i].OnDemandUSD.String() != "600.00" || r.WhatIf[i].PlannedUSD.String() != "600.00" || r.WhatIf[i].Utilization != 0.6 {
+	if i < 0 || r.WhatIf[i].OnDemandUSD.String() != "600.00" || r.WhatIf[i].PlannedUSD.String() != "600.00" ||
+		r.WhatIf[i].Utilization != 0.6 {
 		t.Errorf("got %+v", r.WhatIf)
 	}
 	for _, drop := range []float64{-0.1, 1.1, math.NaN()} {
@@ -181,7 +218,8 @@ func TestHolesAreSaid(t *testing.T) {
 	usage := steady("a", 1, repeated(1, 100)...)
 	usage = append(usage[:10], usage[50:]...) // 60 of 100 hours: no more than the price
 	r := best(t, usage, offer, nil, Options{})
-	if len(r.Commitments) != 0 || r.Hours != 100 || !strings.Contains(strings.Join(r.CoverageNotes, "\n"), "40 hours have no row") {
+	if len(r.Commitments) != 0 || r.Hours != 100 ||
+		!strings.Contains(strings.Join(r.CoverageNotes, "\n"), "40 hours have no row") {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -200,8 +238,16 @@ func TestPlanRefuses(t *testing.T) {
 		{"twice", append(good, good[0]), nil, nil},
 		{"no full hour", []Usage{{Hour: start.Add(time.Second), Key: "a", OnDemand: 1}}, nil, nil},
 		{"more idle than there is", []Usage{{Hour: start, Key: "a", Quantity: 1, Idle: 2, OnDemand: 1}}, nil, nil},
-		{"a thousand years", append(good, Usage{Hour: start.AddDate(100, 0, 0), Key: "b", OnDemand: 1}, Usage{Hour: start.AddDate(-190, 0, 0), Key: "b", OnDemand: 1}), nil, nil},
-		{"more than an amount holds", []Usage{{Hour: start, Key: "a", Quantity: maxMachines * Machine, OnDemand: math.MaxInt64}}, nil, nil},
+		{
+			"a thousand years",
+			append(good, Usage{Hour: start.AddDate(100, 0, 0), Key: "b", OnDemand: 1},
+				Usage{Hour: start.AddDate(-190, 0, 0), Key: "b", OnDemand: 1}),
+			nil, nil,
+		},
+		{
+			"more than an amount holds",
+			[]Usage{{Hour: start, Key: "a", Quantity: maxMachines * Machine, OnDemand: math.MaxInt64}}, nil, nil,
+		},
 		{"no term", good, []Offer{{Key: "a", Kind: Reserved, Hourly: 1}}, nil},
 		{"no kind", good, []Offer{{Key: "a", TermMonths: 1}}, nil},
 		{"all off", good, []Offer{{Key: "a", Kind: SavingsPlan, TermMonths: 1, Discount: wholeDiscount}}, nil},
@@ -216,7 +262,8 @@ func TestPlanRefuses(t *testing.T) {
 			}
 		})
 	}
-	_, err := Plan([]Usage{{Hour: start, Key: "a", Quantity: maxMachines * Machine, OnDemand: math.MaxInt64}}, nil, nil, Options{})
+	_, err := Plan([]Usage{{Hour: start, Key: "a", Quantity: maxMachines * Machine, OnDemand: math.MaxInt64}}, nil, nil,
+		Options{})
 	if !errors.Is(err, money.ErrOverflow) {
 		t.Errorf("got %v, want ErrOverflow", err)
 	}
@@ -238,7 +285,8 @@ func TestOnlineBuysAtBreakEven(t *testing.T) {
 				t.Fatal(err)
 			}
 			// 50 hours of two machines on demand, 50 of them committed.
-			if r.CostUSD.String() != "150.00" || r.OfflineUSD.String() != "100.00" || r.Ratio != 1.5 || r.Bound != 1.5 || len(r.Bought) != 1 || !r.Bought[0].First.Equal(start.Add(50*time.Hour)) {
+			if r.CostUSD.String() != "150.00" || r.OfflineUSD.String() != "100.00" || r.Ratio != 1.5 || r.Bound != 1.5 ||
+				len(r.Bought) != 1 || !r.Bought[0].First.Equal(start.Add(50*time.Hour)) {
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -261,7 +309,12 @@ func TestOnlineSeesOnlyThePast(t *testing.T) {
 
 func TestOnlineAfterExisting(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.5)}}
-	held := []Existing{{Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: dollars(0.5), Expires: start.Add(time.Hour * 1000)}}
+	held := []Existing{
+		{
+			Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: wholeDiscount / 2}, DollarsPerHour: dollars(0.5),
+			Expires: start.Add(time.Hour * 1000),
+		},
+	}
 	r, err := Online(steady("a", 1, repeated(3, 100)...), offer, held)
 	if err != nil || r.OnDemandUSD.String() != "200.00" || r.OfflineUSD.String() != "100.00" {
 		t.Errorf("got %+v, %v", r, err)
@@ -269,8 +322,12 @@ func TestOnlineAfterExisting(t *testing.T) {
 }
 
 func TestJSONHasTheNamesOfTheContract(t *testing.T) {
-	offers := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)}, {Key: "b*", Kind: SavingsPlan, TermMonths: 12, Payment: PartialUpfront, Discount: 300_000_000}}
-	r := best(t, slices.Concat(steady("a", 1, repeated(2, 50)...), steady("b<1>", 1, repeated(2, 50)...)), offers, nil, Options{})
+	offers := []Offer{
+		{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)},
+		{Key: "b*", Kind: SavingsPlan, TermMonths: 12, Payment: PartialUpfront, Discount: 300_000_000},
+	}
+	r := best(t, slices.Concat(steady("a", 1, repeated(2, 50)...), steady("b<1>", 1, repeated(2, 50)...)), offers, nil,
+		Options{})
 	b, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -279,12 +336,18 @@ func TestJSONHasTheNamesOfTheContract(t *testing.T) {
 	if err := json.Unmarshal(b, &doc); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"on_demand_cost_usd", "planned_cost_usd", "effective_savings_rate", "coverage", "commitments", "assumptions", "coverage_notes", "changes"} {
+	for _, name := range []string{
+		"on_demand_cost_usd", "planned_cost_usd", "effective_savings_rate", "coverage", "commitments", "assumptions",
+		"coverage_notes", "changes",
+	} {
 		if _, ok := doc[name]; !ok {
 			t.Errorf("there is no %s", name)
 		}
 	}
-	for i, want := range [][]string{{"key", "kind", "term_months", "payment", "quantity", "utilization", "break_even_days"}, {"key", "kind", "term_months", "payment", "dollars_per_hour", "utilization", "break_even_days"}} {
+	for i, want := range [][]string{
+		{"key", "kind", "term_months", "payment", "quantity", "utilization", "break_even_days"},
+		{"key", "kind", "term_months", "payment", "dollars_per_hour", "utilization", "break_even_days"},
+	} {
 		for _, name := range want {
 			if _, ok := doc["commitments"].([]any)[i].(map[string]any)[name]; !ok {
 				t.Errorf("commitment %d has no %s", i, name)
@@ -298,8 +361,10 @@ func TestMatches(t *testing.T) {
 		pattern, key string
 		want         bool
 	}{
-		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"*", "x/y", true}, {"p4*", "p4d.24xlarge", true}, {"p4*", "g5", false},
-		{"*us*", "p4 us-east", true}, {"a*a", "a", false}, {"a*a", "aa", true}, {"a*b*c", "axxbyyc", true}, {"a*b*c", "axxcyyb", false},
+		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"*", "x/y", true}, {"p4*", "p4d.24xlarge", true},
+		{"p4*", "g5", false},
+		{"*us*", "p4 us-east", true}, {"a*a", "a", false}, {"a*a", "aa", true}, {"a*b*c", "axxbyyc", true},
+		{"a*b*c", "axxcyyb", false},
 	} {
 		if got := matches(tc.pattern, tc.key); got != tc.want {
 			t.Errorf("%q matches %q: got %v", tc.pattern, tc.key, got)
@@ -317,7 +382,8 @@ func TestLargePlanIsNearItsBound(t *testing.T) {
 	}{{10, 1}, {300, 0.01}, {1500, 0.001}} {
 		r := best(t, usage, offers, nil, Options{Effort: tc.effort})
 		planned, bound := usd(r.PlannedUSD), usd(r.LowerBoundUSD)
-		if gap := 1 - bound/planned; gap < 0 || gap > tc.gap || planned > usd(r.OnDemandUSD) || r.Optimal != (r.LowerBoundUSD == r.PlannedUSD) {
+		if gap := 1 - bound/planned; gap < 0 || gap > tc.gap || planned > usd(r.OnDemandUSD) ||
+			r.Optimal != (r.LowerBoundUSD == r.PlannedUSD) {
 			t.Errorf("effort %d: planned %s, bound %s, %.5f apart", tc.effort, r.PlannedUSD, r.LowerBoundUSD, gap)
 		}
 	}
@@ -329,7 +395,9 @@ func TestCrossingPlans(t *testing.T) {
 	usage := slices.Concat(steady("ax", 1, 2, 1), steady("ay", 1, 2, 0), steady("bx", 1, 3, 1))
 	var offers []Offer
 	for _, key := range []string{"a*", "*x"} {
-		offers = append(offers, Offer{Key: key, Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: 400_000_000})
+		offers = append(offers, Offer{
+			Key: key, Kind: SavingsPlan, TermMonths: 12, Payment: NoUpfront, Discount: 400_000_000,
+		})
 	}
 	if r := best(t, usage, offers, nil, Options{}); r.PlannedUSD.Cents() != "7.40" || r.LowerBoundUSD.Cents() != "7.40" {
 		t.Errorf("planned %s, bound %s: %+v", r.PlannedUSD, r.LowerBoundUSD, r.Commitments)

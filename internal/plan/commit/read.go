@@ -17,7 +17,10 @@ import (
 const maxTerm = 120
 
 // instants are the forms of a time in files; without a zone it is UTC.
-var instants = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"}
+var instants = []string{
+	time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04",
+	"2006-01-02 15:04",
+}
 
 // UsageFile is a file of machines by the hour.
 var UsageFile = plan.Layout{
@@ -92,7 +95,8 @@ func usageOf(row plan.Row) (Usage, error) {
 			return u, err
 		}
 		if u.Idle > u.Quantity {
-			return u, row.Error("idle_quantity", "idle_quantity %s is more than quantity %s", row.Text("idle_quantity"), row.Text("quantity"))
+			return u, row.Error("idle_quantity", "idle_quantity %s is more than quantity %s", row.Text("idle_quantity"),
+				row.Text("quantity"))
 		}
 	}
 	if row.Text("leaving_quantity") != "" {
@@ -282,14 +286,16 @@ func offerOf(row plan.Row) (Offer, error) {
 			if v, err := row.Amount(column); err != nil {
 				return o, err
 			} else if v != 0 {
-				return o, row.Error(column, "%s of a savings plan is %s: leave it empty; a savings plan has a discount, and the planner finds the dollars per hour", column, row.Text(column))
+				return o, row.Error(column, "%s of a savings plan is %s: leave it empty; a savings plan has a discount, and the "+
+					"planner finds the dollars per hour", column, row.Text(column))
 			}
 		}
 		d, err := row.Float("discount", 0, 1)
 		if err != nil {
 			return o, err
 		}
-		if o.Discount = Discount(math.RoundToEven(d * float64(wholeDiscount))); o.Discount == 0 || o.Discount == wholeDiscount {
+		if o.Discount = Discount(math.RoundToEven(d * float64(wholeDiscount))); o.Discount == 0 ||
+			o.Discount == wholeDiscount {
 			return o, row.Error("discount", "discount is %s: expected over 0 and under 1", row.Text("discount"))
 		}
 		return o, nil
@@ -301,7 +307,8 @@ func offerOf(row plan.Row) (Offer, error) {
 func payment(row plan.Row) (Payment, error) {
 	p := Payment(strings.NewReplacer(" ", "-", "_", "-").Replace(strings.ToLower(row.Text("payment"))))
 	if all := []Payment{NoUpfront, PartialUpfront, AllUpfront}; !slices.Contains(all, p) {
-		return "", row.Error("payment", "payment %.40q: expected %s, %s or %s", row.Text("payment"), NoUpfront, PartialUpfront, AllUpfront)
+		return "", row.Error("payment", "payment %.40q: expected %s, %s or %s", row.Text("payment"), NoUpfront,
+			PartialUpfront, AllUpfront)
 	}
 	return p, nil
 }

@@ -16,20 +16,30 @@ const (
 )
 
 func TestRead(t *testing.T) {
-	usage, err := ReadUsage("u.csv", strings.NewReader("key,time,quantity,on_demand_rate,idle_quantity\na,2026-03-01T02:00:00+01:00,1.25,3.06,0.5\na,1772330400,2,3.06,\n"))
-	if err != nil || len(usage) != 2 || usage[0] != (Usage{start.Add(time.Hour), "a", 1_250_000, 500_000, 0, 3_060_000_000}) || !usage[1].Hour.Equal(start.Add(2*time.Hour)) {
+	usage, err := ReadUsage("u.csv",
+		strings.NewReader(
+			"key,time,quantity,on_demand_rate,idle_quantity\na,2026-03-01T02:00:00+01:00,1.25,3.06,0.5\na,1772330400,2,3.06,\n"))
+	if err != nil || len(usage) != 2 ||
+		usage[0] != (Usage{start.Add(time.Hour), "a", 1_250_000, 500_000, 0, 3_060_000_000}) ||
+		!usage[1].Hour.Equal(start.Add(2*time.Hour)) {
 		t.Errorf("got %+v, %v", usage, err)
 	}
-	offers, err := ReadOffers("o.csv", strings.NewReader(offersHead+"a,reserved,12,No Upfront,1.82,,\n*,savings-plan,36,all-upfront,,,0.45\n"))
-	if err != nil || len(offers) != 2 || offers[0] != (Offer{"a", Reserved, 12, NoUpfront, 1_820_000_000, 0, 0, false}) || offers[1] != (Offer{"*", SavingsPlan, 36, AllUpfront, 0, 0, 450_000_000, false}) {
+	offers, err := ReadOffers("o.csv",
+		strings.NewReader(offersHead+"a,reserved,12,No Upfront,1.82,,\n*,savings-plan,36,all-upfront,,,0.45\n"))
+	if err != nil || len(offers) != 2 || offers[0] != (Offer{"a", Reserved, 12, NoUpfront, 1_820_000_000, 0, 0, false}) ||
+		offers[1] != (Offer{"*", SavingsPlan, 36, AllUpfront, 0, 0, 450_000_000, false}) {
 		t.Errorf("got %+v, %v", offers, err)
 	}
-	held, err := ReadExisting("e.csv", strings.NewReader(existingHead+"a,reserved,3,,1.82,,,2026-09-01\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
+	held, err := ReadExisting("e.csv",
+		strings.NewReader(existingHead+"a,reserved,3,,1.82,,,2026-09-01\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
 	if err == nil || !strings.Contains(err.Error(), `e.csv:2:22: expires "2026-09-01" is not RFC 3339`) {
 		t.Errorf("a day passes as a time: %+v, %v", held, err)
 	}
-	held, err = ReadExisting("e.csv", strings.NewReader(existingHead+"a,reserved,3,,1.82,,,2026-09-01T00:00:00Z\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
-	if err != nil || len(held) != 2 || held[0].Machines != 3 || held[1].DollarsPerHour != 4_500_000_000 || !held[1].Expires.Equal(held[0].Expires) {
+	held, err = ReadExisting("e.csv",
+		strings.NewReader(
+			existingHead+"a,reserved,3,,1.82,,,2026-09-01T00:00:00Z\na*,savings-plan,,4.5,,,0.3,2026-09-01 00:00:00\n"))
+	if err != nil || len(held) != 2 || held[0].Machines != 3 || held[1].DollarsPerHour != 4_500_000_000 ||
+		!held[1].Expires.Equal(held[0].Expires) {
 		t.Errorf("got %+v, %v", held, err)
 	}
 }
@@ -46,31 +56,83 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		want string
 	}{
 		{"no hour", usage, usageHead, "u.csv: no hour of usage"},
-		{"not an hour", usage, usageHead + "2026-03-01T00:30:00Z,a,1,2\n", `u.csv:2:1: time "2026-03-01T00:30:00Z" is not a full hour in UTC`},
-		{"no time", usage, usageHead + "noon,a,1,2\n", `u.csv:2:1: time "noon" is not RFC 3339, such as 2026-03-01T14:00:00Z`},
+		{
+			"not an hour", usage, usageHead + "2026-03-01T00:30:00Z,a,1,2\n",
+			`u.csv:2:1: time "2026-03-01T00:30:00Z" is not a full hour in UTC`,
+		},
+		{
+			"no time", usage, usageHead + "noon,a,1,2\n",
+			`u.csv:2:1: time "noon" is not RFC 3339, such as 2026-03-01T14:00:00Z`,
+		},
 		{"twice", usage, usageHead + row + row, `u.csv:3:1: 2026-03-01T00:00:00Z of "a" appears twice, first in line 2`},
 		{"negative", usage, usageHead + "0,a,-1,2\n", "u.csv:2:5: quantity is -1: expected 0 to 1e+06"},
 		{"no number", usage, usageHead + "0,a,NaN,2\n", `u.csv:2:5: quantity "NaN" is not a number`},
 		{"unknown price", usage, usageHead + "0,a,1,\n", `u.csv:2:7: on_demand_rate "" is not an amount of dollars`},
 		{"price of zero", usage, usageHead + "0,a,1,0\n", "u.csv:2:7: on_demand_rate is 0: expected a price over 0"},
 		{"no key", usage, usageHead + "0,,1,2\n", "u.csv:2:3: key is empty"},
-		{"more idle", usage, "time,key,quantity,on_demand_rate,idle_quantity\n0,a,1,2,3\n", "u.csv:2:9: idle_quantity 3 is more than quantity 1"},
+		{
+			"more idle", usage, "time,key,quantity,on_demand_rate,idle_quantity\n0,a,1,2,3\n",
+			"u.csv:2:9: idle_quantity 3 is more than quantity 1",
+		},
 		{"no offer", offers, offersHead, "o.csv: no offer"},
-		{"kind", offers, offersHead + "a,spot,12,no-upfront,1,,\n", `o.csv:2:3: kind "spot": expected reserved or savings-plan`},
+		{
+			"kind", offers, offersHead + "a,spot,12,no-upfront,1,,\n",
+			`o.csv:2:3: kind "spot": expected reserved or savings-plan`,
+		},
 		{"term", offers, offersHead + "a,reserved,0,no-upfront,1,,\n", "o.csv:2:12: term_months is 0: expected 1 to 120"},
-		{"payment", offers, offersHead + "a,reserved,12,later,1,,\n", `o.csv:2:15: payment "later": expected no-upfront, partial-upfront or all-upfront`},
-		{"no rate", offers, offersHead + "a,reserved,12,no-upfront,,,\n", `o.csv:2:26: hourly_rate "" is not an amount of dollars`},
-		{"upfront without", offers, offersHead + "a,reserved,12,no-upfront,1,5,\n", "o.csv:2:28: upfront is 5, but payment is no-upfront"},
-		{"rate with all upfront", offers, offersHead + "a,reserved,12,all-upfront,1,5,\n", "o.csv:2:27: hourly_rate is 1, but payment is all-upfront"},
-		{"free", offers, offersHead + "a,reserved,12,no-upfront,0,0,\n", "o.csv:2:26: hourly_rate and upfront are both 0: expected a price"},
-		{"pattern of machines", offers, offersHead + "a*,reserved,12,no-upfront,1,,\n", `o.csv:2:1: key "a*" has a *: reserved machines need exactly one key`},
-		{"discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,28\n", "o.csv:2:32: discount is 28: expected 0 to 1"},
-		{"no discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,0\n", "o.csv:2:32: discount is 0: expected over 0 and under 1"},
-		{"rate of a plan", offers, offersHead + "a,savings-plan,12,no-upfront,5,,0.2\n", "o.csv:2:30: hourly_rate of a savings plan is 5: leave it empty; a savings plan has a discount, and the planner finds the dollars per hour"},
-		{"quantity of a plan", existing, existingHead + "a,savings-plan,1,,,,0.2,0\n", "e.csv:2:16: a savings plan takes dollars_per_hour, not quantity"},
-		{"dollars of machines", existing, existingHead + "a,reserved,1,2,1,,,0\n", "e.csv:2:14: reserved machines take quantity, not dollars_per_hour"},
-		{"nothing", existing, existingHead + "a,savings-plan,,0,,,0.2,0\n", "e.csv:2:17: dollars_per_hour is 0: expected more than 0"},
-		{"upfront without a term", existing, existingHead + "a,reserved,1,,1,5,,0\n", "e.csv:2:17: upfront needs term_months, over which it is spread"},
+		{
+			"payment", offers, offersHead + "a,reserved,12,later,1,,\n",
+			`o.csv:2:15: payment "later": expected no-upfront, partial-upfront or all-upfront`,
+		},
+		{
+			"no rate", offers, offersHead + "a,reserved,12,no-upfront,,,\n",
+			`o.csv:2:26: hourly_rate "" is not an amount of dollars`,
+		},
+		{
+			"upfront without", offers, offersHead + "a,reserved,12,no-upfront,1,5,\n",
+			"o.csv:2:28: upfront is 5, but payment is no-upfront",
+		},
+		{
+			"rate with all upfront", offers, offersHead + "a,reserved,12,all-upfront,1,5,\n",
+			"o.csv:2:27: hourly_rate is 1, but payment is all-upfront",
+		},
+		{
+			"free", offers, offersHead + "a,reserved,12,no-upfront,0,0,\n",
+			"o.csv:2:26: hourly_rate and upfront are both 0: expected a price",
+		},
+		{
+			"pattern of machines", offers, offersHead + "a*,reserved,12,no-upfront,1,,\n",
+			`o.csv:2:1: key "a*" has a *: reserved machines need exactly one key`,
+		},
+		{
+			"discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,28\n",
+			"o.csv:2:32: discount is 28: expected 0 to 1",
+		},
+		{
+			"no discount", offers, offersHead + "a,savings-plan,12,no-upfront,,,0\n",
+			"o.csv:2:32: discount is 0: expected over 0 and under 1",
+		},
+		{
+			"rate of a plan", offers, offersHead + "a,savings-plan,12,no-upfront,5,,0.2\n",
+			"o.csv:2:30: hourly_rate of a savings plan is 5: leave it empty; a savings plan has a discount, and the planner " +
+				"finds the dollars per hour",
+		},
+		{
+			"quantity of a plan", existing, existingHead + "a,savings-plan,1,,,,0.2,0\n",
+			"e.csv:2:16: a savings plan takes dollars_per_hour, not quantity",
+		},
+		{
+			"dollars of machines", existing, existingHead + "a,reserved,1,2,1,,,0\n",
+			"e.csv:2:14: reserved machines take quantity, not dollars_per_hour",
+		},
+		{
+			"nothing", existing, existingHead + "a,savings-plan,,0,,,0.2,0\n",
+			"e.csv:2:17: dollars_per_hour is 0: expected more than 0",
+		},
+		{
+			"upfront without a term", existing, existingHead + "a,reserved,1,,1,5,,0\n",
+			"e.csv:2:17: upfront needs term_months, over which it is spread",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := tc.read(tc.text)
@@ -87,7 +149,9 @@ func FuzzReadUsage(f *testing.F) {
 	f.Add("")
 	f.Add(usageHead + "2026-03-01T00:00:00Z,a,1.5,3.06\n2026-03-01 01:00,b,2,0.1\n")
 	f.Add("time,key,quantity,on_demand_rate,idle_quantity\n0,a,1,2,1\n3600,a,1e3,2,\n")
-	offers := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Hourly: 1}, {Key: "*", Kind: SavingsPlan, TermMonths: 12, Discount: 1}}
+	offers := []Offer{
+		{Key: "a", Kind: Reserved, TermMonths: 12, Hourly: 1}, {Key: "*", Kind: SavingsPlan, TermMonths: 12, Discount: 1},
+	}
 	f.Fuzz(func(t *testing.T, s string) {
 		usage, err := ReadUsage("u.csv", strings.NewReader(s))
 		var file *plan.FileError

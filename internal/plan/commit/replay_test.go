@@ -13,9 +13,14 @@ import (
 // TestOrderOfApplication is one hour of a and b at 1 and 2 dollars: what each commitment
 // covers tells what went before it.
 func TestOrderOfApplication(t *testing.T) {
-	machine := Existing{Offer: Offer{Key: "b", Kind: Reserved, Hourly: dollars(1)}, Machines: 1, Expires: start.Add(time.Hour)}
+	machine := Existing{
+		Offer: Offer{Key: "b", Kind: Reserved, Hourly: dollars(1)}, Machines: 1, Expires: start.Add(time.Hour),
+	}
 	plan := func(key string, discount Discount, onDemand float64) Existing {
-		return Existing{Offer: Offer{Key: key, Kind: SavingsPlan, Discount: discount * 10_000_000}, DollarsPerHour: dollars(onDemand * (1 - float64(discount)/100)), Expires: start.Add(time.Hour)}
+		return Existing{
+			Offer:          Offer{Key: key, Kind: SavingsPlan, Discount: discount * 10_000_000},
+			DollarsPerHour: dollars(onDemand * (1 - float64(discount)/100)), Expires: start.Add(time.Hour),
+		}
 	}
 	usage := slices.Concat(steady("a", 1, 1), steady("b", 2, 1))
 	for _, tc := range []struct {
@@ -26,8 +31,14 @@ func TestOrderOfApplication(t *testing.T) {
 	}{
 		{"reserved before plans", []Existing{plan("*", 50, 2), machine}, []string{"b 2.00", "* 1.00"}, "0.00"},
 		{"the highest discount first", []Existing{plan("*", 20, 3), plan("b", 50, 2)}, []string{"b 2.00", "* 1.00"}, "0.00"},
-		{"of equal ones the narrower first", []Existing{plan("*", 50, 2), plan("a", 50, 1)}, []string{"a 1.00", "* 2.00"}, "0.00"},
-		{"within a plan the cheapest first", []Existing{plan("*", 50, 1), plan("b", 20, 2)}, []string{"* 1.00", "b 2.00"}, "0.00"},
+		{
+			"of equal ones the narrower first", []Existing{plan("*", 50, 2), plan("a", 50, 1)}, []string{"a 1.00", "* 2.00"},
+			"0.00",
+		},
+		{
+			"within a plan the cheapest first", []Existing{plan("*", 50, 1), plan("b", 20, 2)}, []string{"* 1.00", "b 2.00"},
+			"0.00",
+		},
 		{"a plan in part", []Existing{plan("*", 50, 1.5)}, []string{"* 1.50"}, "1.50"},
 		{"what has expired is no more", []Existing{{Offer: machine.Offer, Machines: 1, Expires: start}}, nil, "3.00"},
 	} {

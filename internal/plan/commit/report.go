@@ -152,8 +152,9 @@ func (d *demand) report(bought []purchase, held []line, gap money.Amount, o Opti
 	}
 	r := Report{Schema: Schema, Start: d.start, End: d.start.Add(time.Duration(d.hours) * time.Hour), Hours: d.hours,
 		OnDemandUSD: d.onDemand, PlannedUSD: out.cost, LowerBoundUSD: out.cost - gap, Optimal: gap == 0,
-		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand), Utilization: out.utilization(d.hours),
-		IdleUSD: d.idle, LeavingUSD: d.leaving, Commitments: []Commitment{}, Layers: layers}
+		EffectiveSavingsRate: saved(d.onDemand, out.cost), Coverage: money.Ratio(out.covered, d.onDemand),
+		Utilization: out.utilization(d.hours),
+		IdleUSD:     d.idle, LeavingUSD: d.leaving, Commitments: []Commitment{}, Layers: layers}
 	var added []line
 	var advised []purchase
 	for i, l := range lines {
@@ -256,7 +257,9 @@ func (o outcome) utilization(hours int) float64 {
 // commitment writes one line down.
 func (d *demand) commitment(l line, y tally, options Options) (Commitment, error) {
 	o := l.offer
-	c := Commitment{Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment, CostUSD: y.charge, CoveredUSD: y.covered}
+	c := Commitment{
+		Key: o.Key, Kind: o.Kind, TermMonths: o.TermMonths, Payment: o.Payment, CostUSD: y.charge, CoveredUSD: y.covered,
+	}
 	c.Utilization, c.LowestMonth = y.utilization(d.hours)
 	// running is what is charged hour by hour, upfront what was paid at once.
 	var running, upfront money.Amount
@@ -270,7 +273,8 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 	} else {
 		c.DollarsPerHour = money.Amount(l.level).String()
 		c.BreakEvenUtilization = 1 - o.Discount.Share()
-		halves := map[Payment]int64{AllUpfront: 2, PartialUpfront: 1}[o.Payment] // AWS takes half of a partial upfront at once
+		// AWS takes half of a partial upfront at once
+		halves := map[Payment]int64{AllUpfront: 2, PartialUpfront: 1}[o.Payment]
 		if upfront, err = money.Amount(l.level).Mul(o.TermMonths*money.HoursPerMonth*halves, 2); err == nil {
 			running, err = y.charge.Mul(2-halves, 2)
 		}
@@ -289,9 +293,11 @@ func (d *demand) commitment(l line, y tally, options Options) (Commitment, error
 	}
 	switch {
 	case c.Utilization <= leastUtilization:
-		c.Why = fmt.Sprintf("utilization %s: a commitment needs more than %s", plain.Share(c.Utilization, 1), plain.Share(leastUtilization, 1))
+		c.Why = fmt.Sprintf("utilization %s: a commitment needs more than %s", plain.Share(c.Utilization, 1),
+			plain.Share(leastUtilization, 1))
 	case c.LowestMonth <= leastUtilization:
-		c.Why = fmt.Sprintf("utilization %s in its lowest month: a commitment needs more than %s", plain.Share(c.LowestMonth, 1), plain.Share(leastUtilization, 1))
+		c.Why = fmt.Sprintf("utilization %s in its lowest month: a commitment needs more than %s",
+			plain.Share(c.LowestMonth, 1), plain.Share(leastUtilization, 1))
 	}
 	c.HistoryHours = d.history(l)
 	if c.YearlyUSD, err = yearly(y.covered-y.charge, l.until); err != nil {
@@ -388,7 +394,8 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 	r.Assumptions = []string{
 		"the use of the window repeats in the period ahead; commitments are charged for every hour, " +
 			"with upfront payments spread over the term",
-		"usage is covered by reserved machines first, then by savings plans with the highest discount first; the rest is on demand",
+		"usage is covered by reserved machines first, then by savings plans with the highest discount first; the rest is " +
+			"on demand",
 		"commitments do not cover capacity blocks and spot: leave them out of the usage",
 	}
 	if names := d.flexible(lines); len(names) > 0 {
@@ -397,36 +404,48 @@ func (r *Report) explain(d *demand, lines []line, gap money.Amount) {
 			"where they do not")
 	}
 	if d.idle > 0 {
-		r.Assumptions = append(r.Assumptions, "idle machines are excluded: "+d.idle.Dollars()+" on demand that no commitment should cover")
+		r.Assumptions = append(r.Assumptions,
+			"idle machines are excluded: "+d.idle.Dollars()+" on demand that no commitment should cover")
 	} else {
-		r.Assumptions = append(r.Assumptions, "the usage has no idle hours: a commitment to idle machines makes waste permanent")
+		r.Assumptions = append(r.Assumptions,
+			"the usage has no idle hours: a commitment to idle machines makes waste permanent")
 	}
 	if d.leaving > 0 {
 		r.Assumptions = append(r.Assumptions, "machines that are to stop, to move to spot or to be replaced are excluded: "+
 			d.leaving.Dollars()+" on demand in the window")
 	}
 	if gap > 0 {
-		r.Assumptions = append(r.Assumptions, fmt.Sprintf("the search ended without a proof: a better plan may save up to %s more", gap.Dollars()))
+		r.Assumptions = append(r.Assumptions,
+			fmt.Sprintf("the search ended without a proof: a better plan may save up to %s more", gap.Dollars()))
 	}
-	r.CoverageNotes = []string{fmt.Sprintf("%s hours from %s to %s, %d keys, %s rows", money.Thousands(int64(d.hours)), d.start.Format(time.DateOnly),
-		r.End.Add(-time.Hour).Format(time.DateOnly), len(d.keys), money.Thousands(int64(d.rows)))}
+	r.CoverageNotes = []string{
+		fmt.Sprintf("%s hours from %s to %s, %d keys, %s rows", money.Thousands(int64(d.hours)),
+			d.start.Format(time.DateOnly),
+			r.End.Add(-time.Hour).Format(time.DateOnly), len(d.keys), money.Thousands(int64(d.rows)))}
 	if d.empty > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours have no row: they count as unused, and commitments are charged for them", money.Thousands(int64(d.empty))))
+		r.CoverageNotes = append(r.CoverageNotes,
+			fmt.Sprintf("%s hours have no row: they count as unused, and commitments are charged for them",
+				money.Thousands(int64(d.empty))))
 	}
 	if missing := len(d.keys)*(d.hours-d.empty) - d.rows; missing > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours of single keys have no row: they count as unused", money.Thousands(int64(missing))))
+		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s hours of single keys have no row: they count as unused",
+			money.Thousands(int64(missing))))
 	}
 	if d.hours < minHours {
 		r.CoverageNotes = append(r.CoverageNotes, "the window is shorter than 60 days: a year may differ")
 	}
 	if slices.ContainsFunc(r.Commitments, func(c Commitment) bool { return c.Risk != nil }) {
-		r.Assumptions = append(r.Assumptions, "work leaves a machine type at the yearly rate shown with each commitment; after that the commitment is paid but unused")
+		r.Assumptions = append(r.Assumptions, "work leaves a machine type at the yearly rate shown with each commitment; "+
+			"after that the commitment is paid but unused")
 	}
 	if r.LossDrop != nil {
-		r.Changes = append(r.Changes, fmt.Sprintf("if demand drops by %s or more, the new commitments cost more than they save", plain.Share(*r.LossDrop, 1)))
+		r.Changes = append(r.Changes,
+			fmt.Sprintf("if demand drops by %s or more, the new commitments cost more than they save",
+				plain.Share(*r.LossDrop, 1)))
 	}
 	for _, w := range r.WhatIf {
-		r.Changes = append(r.Changes, fmt.Sprintf("if demand drops by %s, the same plan saves %s instead of %s", plain.Share(w.Drop, 1), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(r.EffectiveSavingsRate, 1)))
+		r.Changes = append(r.Changes, fmt.Sprintf("if demand drops by %s, the same plan saves %s instead of %s",
+			plain.Share(w.Drop, 1), plain.Share(w.EffectiveSavingsRate, 1), plain.Share(r.EffectiveSavingsRate, 1)))
 	}
 	for _, c := range r.Commitments {
 		if !c.Advised {

@@ -65,7 +65,8 @@ func (d *demand) risk(l line, y tally, leave func(key string) Leaving) (*Risk, e
 	if rt := at.PerYear * float64(l.offer.TermMonths) / 12; rt > 1e-9 {
 		r.UsedShare = -math.Expm1(-rt) / rt
 	}
-	if months := money.Ratio(y.charge, y.covered) * float64(l.offer.TermMonths); y.covered > 0 && months <= float64(l.offer.TermMonths) {
+	if months := money.Ratio(y.charge, y.covered) * float64(l.offer.TermMonths); y.covered > 0 &&
+		months <= float64(l.offer.TermMonths) {
 		r.PaysFromMonths = &months
 	}
 	term := l.offer.TermMonths * money.HoursPerMonth
@@ -100,7 +101,8 @@ func (d *demand) history(l line) int {
 func (c *Commitment) against(least int) string {
 	switch {
 	case c.HistoryHours < least:
-		return fmt.Sprintf("%s hours of history; a recommendation needs %s", money.Thousands(int64(c.HistoryHours)), money.Thousands(int64(least)))
+		return fmt.Sprintf("%s hours of history; a recommendation needs %s", money.Thousands(int64(c.HistoryHours)),
+			money.Thousands(int64(least)))
 	case c.Risk != nil && c.Risk.SavingUSD <= 0:
 		return fmt.Sprintf("expected use is %s of its %s months (%s): expected loss %s", plain.Share(c.Risk.UsedShare, 1),
 			plain.Number(float64(c.TermMonths), 0), c.Risk.Why, (-c.Risk.SavingUSD).Dollars())

@@ -26,8 +26,14 @@ func TestAdviceNeedsHistoryAndWeighsTheRisk(t *testing.T) {
 		{"30 days where that is enough", 720, Options{MinHours: 700}, "", 0},
 		{"60 days", 1440, Options{}, "", 0},
 		{"60 days of a type that stays", 1440, Options{Leave: rate(0)}, "", 3*26280.0 - 25895.0},
-		{"60 days of a type that is left slowly", 1440, Options{Leave: rate(0.3)}, "", 3*26280.0*(1-math.Exp(-0.9))/0.9 - 25895.0},
-		{"60 days of a type that is left soon", 1440, Options{Leave: rate(1)}, "expected use is 31.7% of its 36 months (released 2017)", 3*26280.0*(1-math.Exp(-3))/3 - 25895.0},
+		{
+			"60 days of a type that is left slowly", 1440, Options{Leave: rate(0.3)}, "",
+			3*26280.0*(1-math.Exp(-0.9))/0.9 - 25895.0,
+		},
+		{
+			"60 days of a type that is left soon", 1440, Options{Leave: rate(1)},
+			"expected use is 31.7% of its 36 months (released 2017)", 3*26280.0*(1-math.Exp(-3))/3 - 25895.0,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			need := make([]float64, tc.hours)
@@ -39,7 +45,8 @@ func TestAdviceNeedsHistoryAndWeighsTheRisk(t *testing.T) {
 				t.Fatalf("%d commitments, %v", len(r.Commitments), err)
 			}
 			c := r.Commitments[0]
-			if c.Quantity != 1 || c.HistoryHours != tc.hours || c.Advised != (tc.why == "") || !strings.Contains(c.Why, tc.why) {
+			if c.Quantity != 1 || c.HistoryHours != tc.hours || c.Advised != (tc.why == "") ||
+				!strings.Contains(c.Why, tc.why) {
 				t.Errorf("%d machines on %d hours, advised %v: %q; want %q", c.Quantity, c.HistoryHours, c.Advised, c.Why, tc.why)
 			}
 			if advised := r.AdvisedUSD == r.PlannedUSD; advised != c.Advised {

@@ -32,7 +32,9 @@ func (in sized) usage() []Usage {
 	for k, need := range in.need {
 		for t, q := range need {
 			hour := start.Add(time.Duration(t) * time.Hour)
-			out = append(out, Usage{Hour: hour, Key: sizedKeys[k].key, Quantity: Quantity(q * 1e6), OnDemand: dollars(in.rate[k])})
+			out = append(out, Usage{
+				Hour: hour, Key: sizedKeys[k].key, Quantity: Quantity(q * 1e6), OnDemand: dollars(in.rate[k]),
+			})
 		}
 	}
 	return out

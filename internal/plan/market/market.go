@@ -53,7 +53,9 @@ func ParseFor(text string) (For, error) {
 
 // unit is what a dollar an hour buys.
 func (f For) unit() string {
-	return map[For]string{Compute: "TFLOP/s", Memory: "GiB", Bandwidth: "GB/s", Tokens: "tokens/s"}[f] + " per dollar an hour"
+	return map[For]string{
+		Compute: "TFLOP/s", Memory: "GiB", Bandwidth: "GB/s", Tokens: "tokens/s",
+	}[f] + " per dollar an hour"
 }
 
 // Params are the choices of a ranking; the zero value is the usual one.
@@ -157,12 +159,18 @@ func Rank(book *price.Book, f For, p Params) (Report, error) {
 	if _, err := ParseFor(string(f)); err != nil {
 		return Report{}, fmt.Errorf("rank machines: %w", err)
 	}
-	m := market{book: book, work: f, p: p, onDemand: map[place]money.Rate{}, best: map[place]price.Entry{}, refused: map[[2]string]Unranked{}}
+	m := market{
+		book: book, work: f, p: p, onDemand: map[place]money.Rate{}, best: map[place]price.Entry{},
+		refused: map[[2]string]Unranked{},
+	}
 	if err := m.settle(); err != nil {
 		return Report{}, fmt.Errorf("rank machines: %w", err)
 	}
 	m.read()
-	r := Report{Schema: Schema, For: f, Unit: f.unit(), Offers: []Offer{}, Blocks: []Block{}, Accelerators: []Offer{}, Unranked: []Unranked{}}
+	r := Report{
+		Schema: Schema, For: f, Unit: f.unit(), Offers: []Offer{}, Blocks: []Block{}, Accelerators: []Offer{},
+		Unranked: []Unranked{},
+	}
 	for _, e := range m.best {
 		if err := m.rank(&r, e); err != nil {
 			return Report{}, fmt.Errorf("rank %s: %w", e, err)
@@ -205,13 +213,18 @@ func (m *market) settle() error {
 		}
 		p.Accelerator = a.Name
 	}
-	if p.Vendor != "" && !slices.ContainsFunc(m.book.Accelerators(), func(a price.Accelerator) bool { return strings.EqualFold(a.Vendor, p.Vendor) }) {
+	if p.Vendor != "" && !slices.ContainsFunc(m.book.Accelerators(), func(a price.Accelerator) bool {
+		return strings.EqualFold(a.Vendor, p.Vendor)
+	}) {
 		return fmt.Errorf("the price book has no accelerator of vendor %q", p.Vendor)
 	}
 	all := []price.Term{price.OnDemand, price.Spot, price.Reserved, price.CapacityBlock}
 	for _, o := range p.Options {
 		if !slices.Contains(all, o) {
-			return fmt.Errorf("purchase option %q: expected on-demand, spot, reserved or capacity-block%s", o, document.DidYouMean(string(o), []string{string(price.OnDemand), string(price.Spot), string(price.Reserved), string(price.CapacityBlock)}))
+			return fmt.Errorf("purchase option %q: expected on-demand, spot, reserved or capacity-block%s", o,
+				document.DidYouMean(string(o), []string{
+					string(price.OnDemand), string(price.Spot), string(price.Reserved), string(price.CapacityBlock),
+				}))
 		}
 	}
 	if m.every = len(p.Options) == 0; m.every {
@@ -242,7 +255,8 @@ func (m *market) read() {
 		if e.Term == price.OnDemand {
 			m.onDemand[at] = e.Price.Rate
 		}
-		if !slices.Contains(m.p.Options, e.Term) || m.p.Cloud != "" && e.Cloud != m.p.Cloud || m.p.Region != "" && e.Region != m.p.Region {
+		if !slices.Contains(m.p.Options, e.Term) || m.p.Cloud != "" && e.Cloud != m.p.Cloud || m.p.Region != "" &&
+			e.Region != m.p.Region {
 			continue
 		}
 		at.region = ""
@@ -292,9 +306,12 @@ func (m *market) rank(r *Report, e price.Entry) error {
 		refuse("its price is below $0.000000001 an hour")
 		return nil
 	}
-	o := Offer{Machine: it.Type, Cloud: it.Cloud, Region: e.Region, Option: e.Term, Accelerator: acc.Name, Generation: acc.Generation, Released: acc.ReleaseYear,
+	o := Offer{
+		Machine: it.Type, Cloud: it.Cloud, Region: e.Region, Option: e.Term, Accelerator: acc.Name,
+		Generation: acc.Generation, Released: acc.ReleaseYear,
 		Devices: float64(it.AcceleratorMilli) / 1000, Precision: acc.Precision, Work: work, HourlyUSD: hourly,
-		Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), SpecSource: acc.Source, Note: note(e.Term, m.work, acc)}
+		Source: e.Price.Source, AsOf: e.Price.AsOf.Format(time.DateOnly), SpecSource: acc.Source,
+		Note: note(e.Term, m.work, acc)}
 	paid := work
 	if e.Term == price.CapacityBlock {
 		paid *= m.p.Used
@@ -337,7 +354,8 @@ func (m *market) rank(r *Report, e price.Entry) error {
 
 // wanted says whether an accelerator is in the scope.
 func (m *market) wanted(a price.Accelerator) bool {
-	return (m.p.Accelerator == "" || a.Name == m.p.Accelerator) && (m.p.Vendor == "" || strings.EqualFold(a.Vendor, m.p.Vendor))
+	return (m.p.Accelerator == "" || a.Name == m.p.Accelerator) &&
+		(m.p.Vendor == "" || strings.EqualFold(a.Vendor, m.p.Vendor))
 }
 
 // doing returns the work of a machine, or why it is not known.
@@ -388,7 +406,8 @@ func note(t price.Term, f For, acc price.Accelerator) string {
 func order[T any](all []T, offer func(*T) *Offer) {
 	slices.SortFunc(all, func(a, b T) int {
 		x, y := offer(&a), offer(&b)
-		return cmp.Or(cmp.Compare(y.PerDollar, x.PerDollar), cmp.Compare(x.Devices, y.Devices), cmp.Compare(x.Cloud, y.Cloud),
+		return cmp.Or(cmp.Compare(y.PerDollar, x.PerDollar), cmp.Compare(x.Devices, y.Devices),
+			cmp.Compare(x.Cloud, y.Cloud),
 			cmp.Compare(x.Machine, y.Machine), cmp.Compare(x.Option, y.Option))
 	})
 	for i := range all {
@@ -411,7 +430,8 @@ func bestOf(offers []Offer) []Offer {
 		}
 	}
 	slices.SortStableFunc(out, func(x, y Offer) int {
-		return cmp.Or(cmp.Compare(x.Released, y.Released), cmp.Compare(x.Accelerator, y.Accelerator), cmp.Compare(x.Option, y.Option))
+		return cmp.Or(cmp.Compare(x.Released, y.Released), cmp.Compare(x.Accelerator, y.Accelerator),
+			cmp.Compare(x.Option, y.Option))
 	})
 	return out
 }
@@ -462,7 +482,9 @@ func (m *market) notes(r *Report) {
 		r.Assumptions = append(r.Assumptions, m.p.Model.assumptions()...)
 	}
 	if len(r.Blocks) > 0 {
-		r.Assumptions = append(r.Assumptions, fmt.Sprintf("a capacity block of %s is paid in full and used for %s of its time", plain.Duration(m.p.Block), plain.Share(m.p.Used, 0)))
+		r.Assumptions = append(r.Assumptions,
+			fmt.Sprintf("a capacity block of %s is paid in full and used for %s of its time", plain.Duration(m.p.Block),
+				plain.Share(m.p.Used, 0)))
 	}
 	r.CoverageNotes = m.coverage(r)
 	r.Changes = changes(r)
@@ -507,17 +529,20 @@ func changes(r *Report) []string {
 		i := slices.IndexFunc(r.Offers, func(o Offer) bool { return o.Option != price.Spot })
 		if i >= 0 {
 			next := r.Offers[i]
-			out = append(out, fmt.Sprintf("if interruptions lose more than %s of the work, choose %s, %s", plain.Share(1-next.PerDollar/first.PerDollar, 0), next.Machine, next.Option))
+			out = append(out, fmt.Sprintf("if interruptions lose more than %s of the work, choose %s, %s",
+				plain.Share(1-next.PerDollar/first.PerDollar, 0), next.Machine, next.Option))
 		}
 	}
 	i := slices.IndexFunc(r.Offers, func(o Offer) bool { return o.Accelerator != first.Accelerator })
 	if i >= 0 {
 		next := r.Offers[i]
-		out = append(out, fmt.Sprintf("%s becomes the best choice if its price drops by %s", next.Machine+", "+string(next.Option)+",", plain.Share(1-next.PerDollar/first.PerDollar, 1)))
+		out = append(out, fmt.Sprintf("%s becomes the best choice if its price drops by %s",
+			next.Machine+", "+string(next.Option)+",", plain.Share(1-next.PerDollar/first.PerDollar, 1)))
 	}
 	for _, b := range r.Blocks {
 		if b.BreakEvenUse != nil {
-			out = append(out, fmt.Sprintf("a capacity block of %s is cheaper than on demand above %s utilization", b.Machine, plain.Share(*b.BreakEvenUse, 0)))
+			out = append(out, fmt.Sprintf("a capacity block of %s is cheaper than on demand above %s utilization", b.Machine,
+				plain.Share(*b.BreakEvenUse, 0)))
 			break
 		}
 	}

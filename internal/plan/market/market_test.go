@@ -82,7 +82,8 @@ func TestWorkPerDollar(t *testing.T) {
 				t.Errorf("%v for $%s, %v a dollar; want %v for $%s", o.Work, o.HourlyUSD, o.PerDollar, tc.work, hourly)
 			}
 			if o.Source != p.Source || o.AsOf != p.AsOf.Format(time.DateOnly) || o.SpecSource == "" || o.Region != region {
-				t.Errorf("source %q of %s, %q, in %s; want %q of %s", o.Source, o.AsOf, o.SpecSource, o.Region, p.Source, p.AsOf.Format(time.DateOnly))
+				t.Errorf("source %q of %s, %q, in %s; want %q of %s", o.Source, o.AsOf, o.SpecSource, o.Region, p.Source,
+					p.AsOf.Format(time.DateOnly))
 			}
 		})
 	}
@@ -94,8 +95,14 @@ func TestWhatIsUnknownIsNotRanked(t *testing.T) {
 		f                  For
 		p                  Params
 	}{
-		{"no price anywhere", "p5.4xlarge", "no price in the price book in any region, spot", Compute, Params{Options: []price.Term{price.Spot}}},
-		{"no price in the region", "p4d.24xlarge", "no price in the price book in xx-nowhere-1", Compute, Params{Region: "xx-nowhere-1"}},
+		{
+			"no price anywhere", "p5.4xlarge", "no price in the price book in any region, spot", Compute,
+			Params{Options: []price.Term{price.Spot}},
+		},
+		{
+			"no price in the region", "p4d.24xlarge", "no price in the price book in xx-nowhere-1", Compute,
+			Params{Region: "xx-nowhere-1"},
+		},
 		{"no bandwidth of the accelerator", "g5g.xlarge", "no published figure", Bandwidth, Params{}},
 		{"nothing to estimate tokens from", "g5g.xlarge", "no published throughput", Tokens, Params{}},
 		{"an accelerator the book does not know", "x.huge", "has no data for its accelerator", Compute, Params{}},
@@ -103,7 +110,8 @@ func TestWhatIsUnknownIsNotRanked(t *testing.T) {
 		{"a model that does not fit", "g4dn.xlarge", "the model needs", Tokens, Params{Model: Model{Parameters: 70e9}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := with(t, "other,compute,x.huge,mars,on-demand,,1,hour,Z9000,8,a list,2026-01-01", "other,compute,x.free,mars,on-demand,,0.0000000001,hour,L4,8,a list,2026-01-01")
+			b := with(t, "other,compute,x.huge,mars,on-demand,,1,hour,Z9000,8,a list,2026-01-01",
+				"other,compute,x.free,mars,on-demand,,0.0000000001,hour,L4,8,a list,2026-01-01")
 			r := rank(t, b, tc.f, tc.p)
 			i := slices.IndexFunc(r.Unranked, func(u Unranked) bool { return u.Machine == tc.machine })
 			if i < 0 || !strings.Contains(r.Unranked[i].Why, tc.why) {
@@ -117,7 +125,8 @@ func TestWhatIsUnknownIsNotRanked(t *testing.T) {
 }
 
 func TestScope(t *testing.T) {
-	b := with(t, "lambda,compute,gpu_8x_h100_sxm5,us-east-1,on-demand,,23.92,hour,H100-80GB,8,Lambda price page,2026-10-01",
+	b := with(t,
+		"lambda,compute,gpu_8x_h100_sxm5,us-east-1,on-demand,,23.92,hour,H100-80GB,8,Lambda price page,2026-10-01",
 		"aws,compute,p5.48xlarge,us-east-1,reserved,,30,hour,,,a contract,2026-10-01")
 	for _, tc := range []struct {
 		name string
@@ -127,12 +136,16 @@ func TestScope(t *testing.T) {
 		{"all", Params{}, func(Offer) bool { return true }},
 		{"one region", Params{Region: "eu-central-1"}, func(o Offer) bool { return o.Region == "eu-central-1" }},
 		{"spot", Params{Options: []price.Term{price.Spot}}, func(o Offer) bool { return o.Option == price.Spot }},
-		{"an accelerator by another name", Params{Accelerator: "H100"}, func(o Offer) bool { return o.Accelerator == "H100-80GB" }},
+		{"an accelerator by another name", Params{Accelerator: "H100"}, func(o Offer) bool {
+			return o.Accelerator == "H100-80GB"
+		}},
 		{"a vendor", Params{Vendor: "nvidia"}, func(o Offer) bool {
 			return !strings.Contains(o.Accelerator, "Trainium") && !strings.Contains(o.Note, "CUDA")
 		}},
 		{"another cloud", Params{Cloud: "lambda"}, func(o Offer) bool { return o.Cloud == "lambda" && o.Work == 8*989.4 }},
-		{"reserved", Params{Options: []price.Term{price.Reserved}}, func(o Offer) bool { return *o.Discount > 0 && strings.Contains(o.Note, "upfront") }},
+		{"reserved", Params{Options: []price.Term{price.Reserved}}, func(o Offer) bool {
+			return *o.Discount > 0 && strings.Contains(o.Note, "upfront")
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := rank(t, b, Compute, tc.p)
@@ -179,7 +192,8 @@ func TestCapacityBlocksStandApart(t *testing.T) {
 	for _, x := range r.Blocks {
 		switch x.Machine {
 		case "p5.48xlarge":
-			if x.UpfrontUSD != 1440*money.USD || x.Hours != 48 || x.BreakEvenUse == nil || *x.BreakEvenUse != 0.5 || math.Abs(x.PerDollar-8*989.4/60) > 1e-9 {
+			if x.UpfrontUSD != 1440*money.USD || x.Hours != 48 || x.BreakEvenUse == nil || *x.BreakEvenUse != 0.5 ||
+				math.Abs(x.PerDollar-8*989.4/60) > 1e-9 {
 				t.Errorf("%+v; want 48 h for $1440, even at half use, half of the work for a dollar", x)
 			}
 		case "p4d.24xlarge":
@@ -211,7 +225,8 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%s: %d offers", name, len(r.Offers))
 		}
 	}
-	if _, err := Rank(embedded(t), "happiness", Params{}); err == nil || !strings.Contains(err.Error(), "bf16-tflops, memory-gib, memory-bandwidth, tokens") {
+	if _, err := Rank(embedded(t), "happiness", Params{}); err == nil ||
+		!strings.Contains(err.Error(), "bf16-tflops, memory-gib, memory-bandwidth, tokens") {
 		t.Errorf("an unknown kind of work: %v", err)
 	}
 }
@@ -219,7 +234,9 @@ func TestChoices(t *testing.T) {
 // TestTokens: the roofline by hand, for a device of 100 TFLOP/s, 1000 GB/s and 80 GiB.
 func TestTokens(t *testing.T) {
 	acc := price.Accelerator{Name: "A", MemoryMiB: 80 * 1024, MemoryBandwidthGBps: 1000, BF16TFLOPS: 100, FP8TFLOPS: 200}
-	base := Model{Parameters: 10e9, CacheBytes: 1e5, Prompt: 1000, Answer: 100, Batch: 1, ComputeShare: 0.5, BandwidthShare: 0.8}
+	base := Model{
+		Parameters: 10e9, CacheBytes: 1e5, Prompt: 1000, Answer: 100, Batch: 1, ComputeShare: 0.5, BandwidthShare: 0.8,
+	}
 	for _, tc := range []struct {
 		name    string
 		change  func(*Model)
@@ -233,7 +250,9 @@ func TestTokens(t *testing.T) {
 		// 2 × 1e10 × 256 / 5e13 = 0.1024 s for a step, more than the 0.0586 s of reading.
 		{"a large batch is bound by compute", func(m *Model) { m.Batch = 256 }, 1, 0.4 + 100*0.1024/256},
 		{"8 bits", func(m *Model) { m.WeightBytes = 1 }, 1, 0.2 + 100*(1e10+1050e5)/8e11},
-		{"a mixture of experts computes less and reads all", func(m *Model) { m.Active = 1e9 }, 1, 0.04 + 100*(2e10+1050e5)/8e11},
+		{"a mixture of experts computes less and reads all", func(m *Model) {
+			m.Active = 1e9
+		}, 1, 0.04 + 100*(2e10+1050e5)/8e11},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := base
@@ -270,7 +289,8 @@ func TestCheaperRanksHigher(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := rapid.SampledFrom(works).Draw(t, "for")
 		cents := rapid.IntRange(1, 100_000).Draw(t, "cents")
-		b := with(t, "z,compute,z8,mars,on-demand,,"+money.Amount(cents*int(money.Cent)).String()+",hour,H100-80GB,8,a list,2026-01-01")
+		b := with(t, "z,compute,z8,mars,on-demand,,"+money.Amount(cents*int(money.Cent)).String()+
+			",hour,H100-80GB,8,a list,2026-01-01")
 		r, err := Rank(b, f, Params{})
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +319,9 @@ func TestLessModelServesMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		acc := rapid.SampledFrom(b.Accelerators()).Draw(t, "accelerator")
 		devices := float64(rapid.IntRange(1, 16).Draw(t, "devices"))
-		large := Model{Parameters: rapid.Float64Range(1e8, 1e12).Draw(t, "parameters"), CacheBytes: rapid.Float64Range(1e3, 1e6).Draw(t, "cache"),
+		large := Model{
+			Parameters: rapid.Float64Range(1e8, 1e12).Draw(t, "parameters"), CacheBytes: rapid.Float64Range(1e3, 1e6).Draw(t,
+				"cache"),
 			Batch: float64(rapid.IntRange(1, 64).Draw(t, "batch"))}
 		small := large
 		small.Parameters *= rapid.Float64Range(0.01, 1).Draw(t, "part")
@@ -328,7 +350,9 @@ func TestReport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{`"schema":"curfew.plan.market/v1"`, `"work_per_dollar"`, `"as_of":"2026-01-01"`, `"capacity_blocks":[]`} {
+		for _, want := range []string{
+			`"schema":"curfew.plan.market/v1"`, `"work_per_dollar"`, `"as_of":"2026-01-01"`, `"capacity_blocks":[]`,
+		} {
 			if !strings.Contains(string(doc), want) {
 				t.Errorf("the document of %s lacks %s", f, want)
 			}

@@ -96,7 +96,8 @@ func (m Model) rate(acc price.Accelerator, devices float64) (rate float64, why s
 	whole := math.Min(devices, 1)
 	fewest := math.Ceil(need/(memory*whole)) * whole
 	if fewest > devices {
-		return 0, fmt.Sprintf("the model needs %s GiB; its devices have %s GiB", plain.Number(need/(1<<30), 1), plain.Number(memory*devices/(1<<30), 1))
+		return 0, fmt.Sprintf("the model needs %s GiB; its devices have %s GiB", plain.Number(need/(1<<30), 1),
+			plain.Number(memory*devices/(1<<30), 1))
 	}
 	for copies := 1.0; copies*fewest <= devices; copies++ {
 		part := devices / copies
@@ -135,10 +136,14 @@ func (m Model) assumptions() []string {
 		batch = fmt.Sprintf("as many sequences at a time as fit in memory, up to %d", maxBatch)
 	}
 	return []string{
-		fmt.Sprintf("model: %s billion parameters, %s billion active, %s bytes each; %s KiB of cache per token; %s prompt tokens and %s answer tokens per request; %s",
-			plain.Number(m.Parameters/1e9, 2), plain.Number(m.Active/1e9, 2), plain.Number(m.WeightBytes, 3), plain.Number(m.CacheBytes/1024, 1), plain.Number(m.Prompt, 0), plain.Number(m.Answer, 0), batch),
-		"prefill is compute bound: 2 operations per token and active parameter; a decoding step takes the larger of memory time (weights and caches) and compute time",
-		fmt.Sprintf("machines reach %s of the vendors' throughput and %s of their bandwidth; splitting a model over devices costs nothing", plain.Share(m.ComputeShare, 0), plain.Share(m.BandwidthShare, 0)),
+		fmt.Sprintf("model: %s billion parameters, %s billion active, %s bytes each; %s KiB of cache per token; %s prompt "+
+			"tokens and %s answer tokens per request; %s",
+			plain.Number(m.Parameters/1e9, 2), plain.Number(m.Active/1e9, 2), plain.Number(m.WeightBytes, 3),
+			plain.Number(m.CacheBytes/1024, 1), plain.Number(m.Prompt, 0), plain.Number(m.Answer, 0), batch),
+		"prefill is compute bound: 2 operations per token and active parameter; a decoding step takes the larger of " +
+			"memory time (weights and caches) and compute time",
+		fmt.Sprintf("machines reach %s of the vendors' throughput and %s of their bandwidth; splitting a model over "+
+			"devices costs nothing", plain.Share(m.ComputeShare, 0), plain.Share(m.BandwidthShare, 0)),
 		"this is an estimate for comparison: measure before you buy",
 	}
 }

@@ -68,7 +68,8 @@ func (p *program) proven(demand, stock []int, r *relaxation, target int64, w *wo
 			continue
 		}
 		w.spend(int64(len(p.kinds)*500 + 5000))
-		if d, ok := p.dual(demand, stock, whole, int64(math.Ceil(place*float64(scale)-1e-6)), scale); ok && d.bound() > best.bound() {
+		if d, ok := p.dual(demand, stock, whole, int64(math.Ceil(place*float64(scale)-1e-6)), scale); ok &&
+			d.bound() > best.bound() {
 			best = d
 		}
 	}

@@ -26,7 +26,8 @@ func holds(m Model, double bool, needs []ask, used uint) bool {
 		return true
 	}
 	for _, p := range m.Profiles {
-		if p.MediaEngines || (p.DoubleMemory && !double && p.Name != needs[0].own) || p.UsableGiB < needs[0].gib || p.ComputeSlices < needs[0].slices {
+		if p.MediaEngines || (p.DoubleMemory && !double && p.Name != needs[0].own) || p.UsableGiB < needs[0].gib ||
+			p.ComputeSlices < needs[0].slices {
 			continue
 		}
 		for _, start := range p.Starts {
@@ -184,8 +185,10 @@ func TestPackBruteForce(t *testing.T) {
 				for _, u := range short.Unplaced {
 					out += u.Count
 				}
-				if out < wantLeft || (out == wantLeft && short.LowerBound > want) || (short.Optimal && (out != wantLeft || short.GPUsUsed != want)) {
-					t.Fatalf("%v: cut short, %d GPUs (bound %d, %s), %d left out; want %d and %d", workloads, short.GPUsUsed, short.LowerBound, short.Proof, out, want, wantLeft)
+				if out < wantLeft || (out == wantLeft && short.LowerBound > want) ||
+					(short.Optimal && (out != wantLeft || short.GPUsUsed != want)) {
+					t.Fatalf("%v: cut short, %d GPUs (bound %d, %s), %d left out; want %d and %d", workloads, short.GPUsUsed,
+						short.LowerBound, short.Proof, out, want, wantLeft)
 				}
 			}
 		})
@@ -279,7 +282,9 @@ func today(rng *rand.Rand, fleet Fleet, gpus, most int) []Placed {
 			start := p.Starts[rng.IntN(len(p.Starts))]
 			if at := uint(1<<p.MemorySlices-1) << start; used&at == 0 && !p.MediaEngines {
 				used |= at
-				out = append(out, Placed{GPU: fmt.Sprint(g), Model: m.Name, Profile: p.Name, Start: start, Workload: fmt.Sprintf("a%d", len(out))})
+				out = append(out, Placed{
+					GPU: fmt.Sprint(g), Model: m.Name, Profile: p.Name, Start: start, Workload: fmt.Sprintf("a%d", len(out)),
+				})
 			}
 		}
 	}
@@ -379,51 +384,55 @@ func TestRearrangeBruteForce(t *testing.T) {
 		{"A30", 2, 2, false, true, 1000},
 		{"A100-40GB", 3, 1, true, false, 300},
 	} {
-		t.Run(fmt.Sprintf("%s gpus=%d coming=%d double=%v keep=%v", tc.fleet, tc.gpus, tc.coming, tc.double, tc.keep), func(t *testing.T) {
-			fleet := fleetOf(t, tc.fleet)
-			rng := rand.New(rand.NewPCG(11, uint64(tc.gpus)))
-			for range tc.trials {
-				current := today(rng, fleet, tc.gpus, 3)
-				if len(current) > 5 {
-					continue
-				}
-				wanted := randomWorkloads(rng, tc.coming, fleet, 5)
-				var needs []ask
-				for _, p := range current {
-					q, _ := fleet[0].Model.Profile(p.Profile)
-					needs = append(needs, ask{need{q.UsableGiB, q.ComputeSlices}, q.Name})
-				}
-				r, err := Rearrange(context.Background(), fleet, current, wanted, Options{DoubleMemory: tc.double, KeepGPUs: tc.keep})
-				if err != nil {
-					t.Fatal(err)
-				}
-				var coming []ask
-				unfit := 0
-				for _, n := range needsOf(wanted) {
-					if holds(fleet[0].Model, tc.double, []ask{n}, 0) {
-						coming = append(coming, n)
-					} else {
-						unfit++
+		t.Run(fmt.Sprintf("%s gpus=%d coming=%d double=%v keep=%v", tc.fleet, tc.gpus, tc.coming, tc.double, tc.keep),
+			func(t *testing.T) {
+				fleet := fleetOf(t, tc.fleet)
+				rng := rand.New(rand.NewPCG(11, uint64(tc.gpus)))
+				for range tc.trials {
+					current := today(rng, fleet, tc.gpus, 3)
+					if len(current) > 5 {
+						continue
 					}
-				}
-				gpus, moves := least(fleet[0].Model, current, needs, coming, tc.double, tc.keep)
-				got := 0
-				listed := map[string]bool{}
-				for _, p := range current {
-					listed[p.GPU] = true
-				}
-				for _, g := range r.GPUs {
-					if !tc.keep || !listed[g.GPU] {
-						got++
+					wanted := randomWorkloads(rng, tc.coming, fleet, 5)
+					var needs []ask
+					for _, p := range current {
+						q, _ := fleet[0].Model.Profile(p.Profile)
+						needs = append(needs, ask{need{q.UsableGiB, q.ComputeSlices}, q.Name})
 					}
+					r, err := Rearrange(context.Background(), fleet, current, wanted, Options{
+						DoubleMemory: tc.double, KeepGPUs: tc.keep,
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					var coming []ask
+					unfit := 0
+					for _, n := range needsOf(wanted) {
+						if holds(fleet[0].Model, tc.double, []ask{n}, 0) {
+							coming = append(coming, n)
+						} else {
+							unfit++
+						}
+					}
+					gpus, moves := least(fleet[0].Model, current, needs, coming, tc.double, tc.keep)
+					got := 0
+					listed := map[string]bool{}
+					for _, p := range current {
+						listed[p.GPU] = true
+					}
+					for _, g := range r.GPUs {
+						if !tc.keep || !listed[g.GPU] {
+							got++
+						}
+					}
+					if got != gpus || len(r.Moves) != moves || *r.MovesLowerBound != moves || !r.Optimal || len(r.Unplaced) != unfit {
+						t.Fatalf("%v and %v: %d GPUs, %d moves (bound %d, %s), want %d and %d", current, wanted, got, len(r.Moves),
+							*r.MovesLowerBound, r.Proof, gpus, moves)
+					}
+					legal(t, fleet, wanted, tc.double, r)
+					carriedOut(t, fleet, current, r)
 				}
-				if got != gpus || len(r.Moves) != moves || *r.MovesLowerBound != moves || !r.Optimal || len(r.Unplaced) != unfit {
-					t.Fatalf("%v and %v: %d GPUs, %d moves (bound %d, %s), want %d and %d", current, wanted, got, len(r.Moves), *r.MovesLowerBound, r.Proof, gpus, moves)
-				}
-				legal(t, fleet, wanted, tc.double, r)
-				carriedOut(t, fleet, current, r)
-			}
-		})
+			})
 	}
 }
 

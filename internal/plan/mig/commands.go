@@ -20,7 +20,9 @@ func Commands(steps []Step) []string {
 		}
 		switch s.Do {
 		case DrainGPU:
-			out = append(out, fmt.Sprintf("# drain GPU %s: end every process on it, because MIG resets it; the next command must print no process", s.GPU),
+			out = append(out,
+				fmt.Sprintf(
+					"# drain GPU %s: end every process on it, because MIG resets it; the next command must print no process", s.GPU),
 				fmt.Sprintf("nvidia-smi -i %s --query-compute-apps=pid,name --format=csv,noheader", s.GPU))
 		case Enable:
 			out = append(out, fmt.Sprintf("nvidia-smi -i %s -mig 1", s.GPU))
@@ -33,20 +35,24 @@ func Commands(steps []Step) []string {
 			out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -cgi %s -C", s.GPU, strings.Join(tuples, ",")))
 			listed = false
 		case Drain:
-			out = append(out, fmt.Sprintf("# drain %s on GPU %s, %s at %d: checkpoint, then end its process", who, s.GPU, s.Profile, s.Start))
+			out = append(out, fmt.Sprintf("# drain %s on GPU %s, %s at %d: checkpoint, then end its process", who, s.GPU,
+				s.Profile, s.Start))
 		case Start:
 			if !listed {
 				out = append(out, "nvidia-smi -L")
 				listed = true
 			}
-			out = append(out, fmt.Sprintf("CUDA_VISIBLE_DEVICES=MIG-<uuid:%s> # start %s with this in its environment, in a process of its own", place(s), who))
+			out = append(out,
+				fmt.Sprintf("CUDA_VISIBLE_DEVICES=MIG-<uuid:%s> # start %s with this in its environment, in a process of its own",
+					place(s), who))
 		case Destroy:
 			id := s.Instance
 			if id == "" {
 				id = "<instance:" + place(s) + ">"
 				out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -lgi", s.GPU))
 			}
-			out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -gi %s -dci", s.GPU, id), fmt.Sprintf("nvidia-smi mig -i %s -gi %s -dgi", s.GPU, id))
+			out = append(out, fmt.Sprintf("nvidia-smi mig -i %s -gi %s -dci", s.GPU, id),
+				fmt.Sprintf("nvidia-smi mig -i %s -gi %s -dgi", s.GPU, id))
 		}
 	}
 	return out

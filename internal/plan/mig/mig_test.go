@@ -60,7 +60,9 @@ func TestMaximalMultisets(t *testing.T) {
 		got = append(got, name)
 	}
 	slices.Sort(got)
-	want := []string{"1111111", "111112", "11113", "11122", "1113", "1114", "1123", "1222", "123", "124", "223", "33", "34", "7"}
+	want := []string{
+		"1111111", "111112", "11113", "11122", "1113", "1114", "1123", "1222", "123", "124", "223", "33", "34", "7",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("maximal multisets (-want +got):\n%s", diff)
 	}
@@ -115,13 +117,21 @@ func TestTable(t *testing.T) {
 func TestModelCheck(t *testing.T) {
 	good := Profile{Name: "1g", ComputeSlices: 1, MemorySlices: 1, Starts: []int{0}}
 	for name, m := range map[string]Model{
-		"no name":          {MemorySlices: 1, Profiles: []Profile{good}},
-		"nine slices":      {Name: "x", MemorySlices: 9, Profiles: []Profile{good}},
-		"no profile":       {Name: "x", MemorySlices: 8},
-		"twice":            {Name: "x", MemorySlices: 8, Profiles: []Profile{good, good}},
-		"start outside":    {Name: "x", MemorySlices: 2, Profiles: []Profile{{Name: "2g", ComputeSlices: 1, MemorySlices: 2, Starts: []int{1}}}},
-		"start before":     {Name: "x", MemorySlices: 2, Profiles: []Profile{{Name: "2g", ComputeSlices: 1, MemorySlices: 2, Starts: []int{-1}}}},
-		"no compute slice": {Name: "x", MemorySlices: 2, Profiles: []Profile{{Name: "2g", MemorySlices: 2, Starts: []int{0}}}},
+		"no name":     {MemorySlices: 1, Profiles: []Profile{good}},
+		"nine slices": {Name: "x", MemorySlices: 9, Profiles: []Profile{good}},
+		"no profile":  {Name: "x", MemorySlices: 8},
+		"twice":       {Name: "x", MemorySlices: 8, Profiles: []Profile{good, good}},
+		"start outside": {
+			Name: "x", MemorySlices: 2,
+			Profiles: []Profile{{Name: "2g", ComputeSlices: 1, MemorySlices: 2, Starts: []int{1}}},
+		},
+		"start before": {
+			Name: "x", MemorySlices: 2,
+			Profiles: []Profile{{Name: "2g", ComputeSlices: 1, MemorySlices: 2, Starts: []int{-1}}},
+		},
+		"no compute slice": {
+			Name: "x", MemorySlices: 2, Profiles: []Profile{{Name: "2g", MemorySlices: 2, Starts: []int{0}}},
+		},
 	} {
 		if _, err := Enumerate(m, false); err == nil {
 			t.Errorf("%s: no error", name)
@@ -198,7 +208,10 @@ func TestWhatDoesNotFit(t *testing.T) {
 		{"exactly the usable memory", "A100-80GB", false, Workload{"w", 9.62, 1, 1}, "1g.10gb", ""},
 		{"a little more", "A100-80GB", false, Workload{"w", 9.63, 1, 1}, "2g.20gb", ""},
 		{"double memory where asked for", "A100-80GB", true, Workload{"w", 9.63, 1, 1}, "1g.20gb", ""},
-		{"more than the GPU", "A100-80GB", false, Workload{"w", 78.6, 1, 1}, "", "7g.80gb of A100-80GB has 78.5 GiB and 7 compute slices"},
+		{
+			"more than the GPU", "A100-80GB", false, Workload{"w", 78.6, 1, 1}, "",
+			"7g.80gb of A100-80GB has 78.5 GiB and 7 compute slices",
+		},
 		{"more compute than the GPU", "A30", false, Workload{"w", 1, 5, 1}, "", "4 compute slices"},
 		{"memory that is not known", "B200", false, Workload{"w", 60, 1, 1}, "", "unknown usable memory"},
 		{"as much as a smaller one is known to have", "B200", false, Workload{"w", 44.25, 3, 1}, "3g.90gb", ""},
@@ -263,7 +276,8 @@ func TestPackThousands(t *testing.T) {
 		before := cputime.Now(t)
 		r := packed(t, tc.fleet, workloads, Options{DoubleMemory: tc.double})
 		took := cputime.Now(t) - before
-		t.Logf("%s, double memory %v: %d GPUs, lower bound %d, gap %d, %s, %s", tc.fleet, tc.double, r.GPUsUsed, r.LowerBound, r.GPUsUsed-r.LowerBound, r.Proof, took)
+		t.Logf("%s, double memory %v: %d GPUs, lower bound %d, gap %d, %s, %s", tc.fleet, tc.double, r.GPUsUsed,
+			r.LowerBound, r.GPUsUsed-r.LowerBound, r.Proof, took)
 		if took > 5*time.Second {
 			t.Errorf("%s took %s", tc.fleet, took)
 		}
@@ -284,7 +298,8 @@ func TestEffort(t *testing.T) {
 		short := packed(t, fleet.String(), workloads, Options{Effort: effort})
 		legal(t, fleet, workloads, false, short)
 		if short.LowerBound > long.GPUsUsed || (short.Optimal && short.GPUsUsed != long.GPUsUsed) {
-			t.Errorf("effort %d: bound %d, %s with %d GPUs; %d do", effort, short.LowerBound, short.Proof, short.GPUsUsed, long.GPUsUsed)
+			t.Errorf("effort %d: bound %d, %s with %d GPUs; %d do", effort, short.LowerBound, short.Proof, short.GPUsUsed,
+				long.GPUsUsed)
 		}
 		if effort == 1 && (short.Optimal || short.Proof != Gap) {
 			t.Errorf("no effort proves %s", short.Proof)
@@ -324,7 +339,8 @@ func TestPackErrors(t *testing.T) {
 		{"too many", a30, []Workload{{"a", 1, 1, maxUnits}, {"b", 1, 1, 1}}, "more than 100000 workloads"},
 		{"negative fleet", Fleet{{Model: a30[0].Model, Count: -1}}, nil, "the fleet has -1"},
 	} {
-		if _, err := Pack(context.Background(), tc.fleet, tc.workloads, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := Pack(context.Background(), tc.fleet, tc.workloads, Options{}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
@@ -368,7 +384,8 @@ func TestAdvice(t *testing.T) {
 	}
 	// Seven of 11 GiB and one slice: MIG takes 2g each, three on a GPU.
 	a := advice("A100-80GB", Workload{"w", 11, 1, 7})
-	if m := a["mps"]; !m.Serves || *m.GPUs != 1 || !strings.Contains(m.When, "trusted processes of one owner") || !strings.Contains(strings.Join(m.Lacks, " "), "memory is not isolated") {
+	if m := a["mps"]; !m.Serves || *m.GPUs != 1 || !strings.Contains(m.When, "trusted processes of one owner") ||
+		!strings.Contains(strings.Join(m.Lacks, " "), "memory is not isolated") {
 		t.Errorf("mps: %+v", m)
 	}
 	if m := a["double-memory"]; !m.Serves || *m.GPUs != 2 {

@@ -85,7 +85,8 @@ func (m Model) atLeastGiB(i int) float64 {
 func (m Model) largest() int {
 	at := 0
 	for i, p := range m.Profiles {
-		if q := m.Profiles[at]; p.MemorySlices > q.MemorySlices || (p.MemorySlices == q.MemorySlices && p.ComputeSlices > q.ComputeSlices) {
+		if q := m.Profiles[at]; p.MemorySlices > q.MemorySlices ||
+			(p.MemorySlices == q.MemorySlices && p.ComputeSlices > q.ComputeSlices) {
 			at = i
 		}
 	}
@@ -97,7 +98,8 @@ const maxMemorySlices = 8
 
 // check refuses a model that no GPU can be.
 func (m Model) check() error {
-	if m.Name == "" || m.MemorySlices < 1 || m.MemorySlices > maxMemorySlices || len(m.Profiles) == 0 || len(m.Profiles) > 32 {
+	if m.Name == "" || m.MemorySlices < 1 || m.MemorySlices > maxMemorySlices || len(m.Profiles) == 0 ||
+		len(m.Profiles) > 32 {
 		return fmt.Errorf("model %q: expected a name, 1 to %d memory slices and 1 to 32 profiles", m.Name, maxMemorySlices)
 	}
 	for i, p := range m.Profiles {
@@ -124,10 +126,19 @@ var models = []Model{
 	{
 		Name: "A30-24GB", Aliases: []string{"a30"}, ComputeSlices: 4, MemorySlices: 4, Source: guide,
 		Profiles: []Profile{
-			{Name: "1g.6gb", ID: 14, ComputeSlices: 1, MemorySlices: 1, UsableGiB: 5.81, SMs: 14, Max: 4, Starts: []int{0, 1, 2, 3}},
-			{Name: "1g.6gb+me", ID: 21, ComputeSlices: 1, MemorySlices: 1, MediaEngines: true, UsableGiB: 5.81, SMs: 14, Max: 1, Starts: []int{0, 1, 2, 3}},
+			{
+				Name: "1g.6gb", ID: 14, ComputeSlices: 1, MemorySlices: 1, UsableGiB: 5.81, SMs: 14, Max: 4,
+				Starts: []int{0, 1, 2, 3},
+			},
+			{
+				Name: "1g.6gb+me", ID: 21, ComputeSlices: 1, MemorySlices: 1, MediaEngines: true, UsableGiB: 5.81, SMs: 14,
+				Max: 1, Starts: []int{0, 1, 2, 3},
+			},
 			{Name: "2g.12gb", ID: 5, ComputeSlices: 2, MemorySlices: 2, UsableGiB: 11.69, SMs: 28, Max: 2, Starts: []int{0, 2}},
-			{Name: "2g.12gb+me", ID: 6, ComputeSlices: 2, MemorySlices: 2, MediaEngines: true, UsableGiB: 11.69, SMs: 28, Max: 1, Starts: []int{0, 2}},
+			{
+				Name: "2g.12gb+me", ID: 6, ComputeSlices: 2, MemorySlices: 2, MediaEngines: true, UsableGiB: 11.69, SMs: 28,
+				Max: 1, Starts: []int{0, 2},
+			},
 			{Name: "4g.24gb", ID: 0, ComputeSlices: 4, MemorySlices: 4, UsableGiB: 23.44, SMs: 56, Max: 1, Starts: []int{0}},
 		},
 	},
@@ -160,13 +171,34 @@ func sevenSlice(name, source string, aliases []string, gb [6]int, usable [6]floa
 	return Model{
 		Name: name, Aliases: aliases, ComputeSlices: 7, MemorySlices: 8, Source: source,
 		Profiles: []Profile{
-			{Name: called(1, 0), ID: 19, ComputeSlices: 1, MemorySlices: 1, UsableGiB: usable[0], SMs: sms[0], Max: 7, Starts: all},
-			{Name: called(1, 0) + "+me", ID: 20, ComputeSlices: 1, MemorySlices: 1, MediaEngines: true, UsableGiB: usable[0], SMs: sms[0], Max: 1, Starts: all},
-			{Name: called(1, 1), ID: 15, ComputeSlices: 1, MemorySlices: 2, DoubleMemory: true, UsableGiB: usable[1], SMs: sms[1], Max: 4, Starts: []int{0, 2, 4, 6}},
-			{Name: called(2, 2), ID: 14, ComputeSlices: 2, MemorySlices: 2, UsableGiB: usable[2], SMs: sms[2], Max: 3, Starts: []int{0, 2, 4}},
-			{Name: called(3, 3), ID: 9, ComputeSlices: 3, MemorySlices: 4, UsableGiB: usable[3], SMs: sms[3], Max: 2, Starts: []int{0, 4}},
-			{Name: called(4, 4), ID: 5, ComputeSlices: 4, MemorySlices: 4, UsableGiB: usable[4], SMs: sms[4], Max: 1, Starts: []int{0}},
-			{Name: called(7, 5), ID: 0, ComputeSlices: 7, MemorySlices: 8, UsableGiB: usable[5], SMs: sms[5], Max: 1, Starts: []int{0}},
+			{
+				Name: called(1, 0), ID: 19, ComputeSlices: 1, MemorySlices: 1, UsableGiB: usable[0], SMs: sms[0], Max: 7,
+				Starts: all,
+			},
+			{
+				Name: called(1, 0) + "+me", ID: 20, ComputeSlices: 1, MemorySlices: 1, MediaEngines: true, UsableGiB: usable[0],
+				SMs: sms[0], Max: 1, Starts: all,
+			},
+			{
+				Name: called(1, 1), ID: 15, ComputeSlices: 1, MemorySlices: 2, DoubleMemory: true, UsableGiB: usable[1],
+				SMs: sms[1], Max: 4, Starts: []int{0, 2, 4, 6},
+			},
+			{
+				Name: called(2, 2), ID: 14, ComputeSlices: 2, MemorySlices: 2, UsableGiB: usable[2], SMs: sms[2], Max: 3,
+				Starts: []int{0, 2, 4},
+			},
+			{
+				Name: called(3, 3), ID: 9, ComputeSlices: 3, MemorySlices: 4, UsableGiB: usable[3], SMs: sms[3], Max: 2,
+				Starts: []int{0, 4},
+			},
+			{
+				Name: called(4, 4), ID: 5, ComputeSlices: 4, MemorySlices: 4, UsableGiB: usable[4], SMs: sms[4], Max: 1,
+				Starts: []int{0},
+			},
+			{
+				Name: called(7, 5), ID: 0, ComputeSlices: 7, MemorySlices: 8, UsableGiB: usable[5], SMs: sms[5], Max: 1,
+				Starts: []int{0},
+			},
 		},
 	}
 }
@@ -196,5 +228,6 @@ func ModelNamed(name string) (Model, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return Model{}, fmt.Errorf("look up GPU %.60q: %w: known are %s; share other GPUs by MPS or time-slicing%s", name, ErrNoGeometry, strings.Join(names, ", "), document.DidYouMean(name, names))
+	return Model{}, fmt.Errorf("look up GPU %.60q: %w: known are %s; share other GPUs by MPS or time-slicing%s", name,
+		ErrNoGeometry, strings.Join(names, ", "), document.DidYouMean(name, names))
 }

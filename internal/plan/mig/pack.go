@@ -314,7 +314,8 @@ func (p *planner) fitsLike(own *geometry, profile int) []uint32 {
 		switch {
 		case g == own:
 			for i, q := range g.Profiles {
-				if !q.MediaEngines && q.ComputeSlices >= have.ComputeSlices && q.MemorySlices >= have.MemorySlices && (i == profile || p.options.DoubleMemory || !q.DoubleMemory) {
+				if !q.MediaEngines && q.ComputeSlices >= have.ComputeSlices && q.MemorySlices >= have.MemorySlices &&
+					(i == profile || p.options.DoubleMemory || !q.DoubleMemory) {
 					fits |= 1 << i
 				}
 			}
@@ -335,7 +336,8 @@ func (p *planner) whyNot(n need) string {
 		if top.UsableGiB == 0 {
 			memory = "unknown usable memory"
 		}
-		largest = append(largest, fmt.Sprintf("%s of %s has %s and %s", top.Name, g.Name, memory, plain.Count(top.ComputeSlices, "compute slice")))
+		largest = append(largest, fmt.Sprintf("%s of %s has %s and %s", top.Name, g.Name, memory,
+			plain.Count(top.ComputeSlices, "compute slice")))
 	}
 	return "it needs " + n.String() + "; the largest instance has less: " + strings.Join(largest, ", ")
 }

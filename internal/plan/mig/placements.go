@@ -55,7 +55,10 @@ func ReadPlacements(name string, r io.Reader, fleet Fleet) ([]Placed, error) {
 		if err != nil {
 			return err
 		}
-		p := Placed{GPU: text("gpu"), Model: text("model"), Profile: text("profile"), Start: int(start), Workload: text("workload"), Instance: text("instance")}
+		p := Placed{
+			GPU: text("gpu"), Model: text("model"), Profile: text("profile"), Start: int(start), Workload: text("workload"),
+			Instance: text("instance"),
+		}
 		if column, err := l.add(p); err != nil {
 			return row.Error(column, "%s %s", column, err)
 		}
@@ -81,7 +84,9 @@ func (f file) report(l *layouts) ([]Placed, error) {
 	}
 	for i, g := range r.GPUs {
 		for j, p := range g.Placements {
-			placed := Placed{GPU: g.GPU, Model: g.Model, Profile: p.Profile, Start: p.Start, Workload: p.Workload, Instance: p.Instance}
+			placed := Placed{
+				GPU: g.GPU, Model: g.Model, Profile: p.Profile, Start: p.Start, Workload: p.Workload, Instance: p.Instance,
+			}
 			if column, err := l.add(placed); err != nil {
 				return nil, f.fail(0, "gpus[%d].placements[%d]: %s %s", i, j, column, err)
 			}
@@ -117,7 +122,8 @@ func (f file) listing(l *layouts) ([]Placed, error) {
 			return nil, f.fail(i+1, "%s", err)
 		}
 		if s := l.last(); s != slices {
-			return nil, f.fail(i+1, "%s has size %d, the geometry of %s has %d: name another GPU", p.Profile, slices, l.modelOf(p.GPU).Name, s)
+			return nil, f.fail(i+1, "%s has size %d, the geometry of %s has %d: name another GPU", p.Profile, slices,
+				l.modelOf(p.GPU).Name, s)
 		}
 	}
 	return l.placed, nil

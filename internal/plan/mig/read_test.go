@@ -12,7 +12,8 @@ import (
 )
 
 func TestReadWorkloads(t *testing.T) {
-	got, err := ReadWorkloads("w.csv", strings.NewReader("\xef\xbb\xbfname,memory_gib,compute_slices,count\r\ntrain,  9.62 ,3,2\r\n\"a, b\",1e1,1,0\n"))
+	got, err := ReadWorkloads("w.csv",
+		strings.NewReader("\xef\xbb\xbfname,memory_gib,compute_slices,count\r\ntrain,  9.62 ,3,2\r\n\"a, b\",1e1,1,0\n"))
 	want := []Workload{{"train", 9.62, 3, 2}, {"a, b", 10, 1, 0}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -48,7 +49,8 @@ func TestReadWorkloads(t *testing.T) {
 	if _, err := ReadWorkloads("w.csv", iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := ReadWorkloads("w.csv", strings.NewReader(strings.Repeat("x", maxFile+1))); err == nil || !strings.Contains(err.Error(), "over 16 MiB") {
+	if _, err := ReadWorkloads("w.csv", strings.NewReader(strings.Repeat("x", maxFile+1))); err == nil ||
+		!strings.Contains(err.Error(), "over 16 MiB") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -71,18 +73,31 @@ func TestReadPlacements(t *testing.T) {
 		want       []Placed
 		fails      string
 	}{
-		{"csv", "gpu,profile,start,workload\n0,3g.40gb,4,train\n", []Placed{{GPU: "0", Model: "A100-80GB", Profile: "3g.40gb", Start: 4, Workload: "train"}}, ""},
+		{
+			"csv", "gpu,profile,start,workload\n0,3g.40gb,4,train\n",
+			[]Placed{{GPU: "0", Model: "A100-80GB", Profile: "3g.40gb", Start: 4, Workload: "train"}}, "",
+		},
 		{"models", "start,gpu,model,profile,instance\n2,GPU-1,a30,2g.12gb,5\n0,0,,1g.10gb,\n", []Placed{
-			{GPU: "GPU-1", Model: "A30-24GB", Profile: "2g.12gb", Start: 2, Instance: "5"}, {GPU: "0", Model: "A100-80GB", Profile: "1g.10gb"}}, ""},
+			{GPU: "GPU-1", Model: "A30-24GB", Profile: "2g.12gb", Start: 2, Instance: "5"},
+			{GPU: "0", Model: "A100-80GB", Profile: "1g.10gb"}}, ""},
 		{"listing", listing, []Placed{
-			{GPU: "0", Model: "A100-80GB", Profile: "1g.10gb", Start: 4, Instance: "7"}, {GPU: "1", Model: "A100-80GB", Profile: "3g.40gb", Instance: "2"}}, ""},
-		{"json", `{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","model":"A30-24GB","placements":[{"profile":"1g.6gb","start":2,"size":1,"workload":"w"}]}]}`,
+			{GPU: "0", Model: "A100-80GB", Profile: "1g.10gb", Start: 4, Instance: "7"},
+			{GPU: "1", Model: "A100-80GB", Profile: "3g.40gb", Instance: "2"}}, ""},
+		{
+			"json",
+			`{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","model":"A30-24GB","placements":[{"profile":"1g.6gb","start":2,"size":1,"workload":"w"}]}]}`,
 			[]Placed{{GPU: "3", Model: "A30-24GB", Profile: "1g.6gb", Start: 2, Workload: "w"}}, ""},
 		{"header alone", "gpu,profile,start\n", nil, ""},
-		{"unknown profile", "gpu,profile,start\n0,3g.20gb,4\n", nil, `p:2:3: profile "3g.20gb" is not a profile of A100-80GB`},
+		{
+			"unknown profile", "gpu,profile,start\n0,3g.20gb,4\n", nil,
+			`p:2:3: profile "3g.20gb" is not a profile of A100-80GB`,
+		},
 		{"start", "gpu,profile,start\n0,3g.40gb,2\n", nil, "p:2:11: start 2 is not a start of 3g.40gb: [0 4]"},
 		{"overlap", "gpu,profile,start\n0,3g.40gb,4\n0,1g.10gb,6\n", nil, "p:3:11: start 6 overlaps"},
-		{"model changes", "gpu,profile,start,model\n0,1g.10gb,4,a100-80\n0,1g.6gb,0,a30\n", nil, "p:3:12: model A30-24GB: GPU 0 is a A100-80GB"},
+		{
+			"model changes", "gpu,profile,start,model\n0,1g.10gb,4,a100-80\n0,1g.6gb,0,a30\n", nil,
+			"p:3:12: model A30-24GB: GPU 0 is a A100-80GB",
+		},
 		{"unknown model", "gpu,profile,start,model\n0,1g.10gb,4,T4\n", nil, "p:2:13: model look up GPU \"T4\""},
 		{"no GPU", "gpu,profile,start\n,1g.10gb,4\n", nil, "p:2:1: gpu is empty"},
 		{"other size", strings.Replace(listing, "0:4", "0:3", 1), nil, "p:8: 3g.40gb has size 3"},
@@ -90,7 +105,9 @@ func TestReadPlacements(t *testing.T) {
 		{"other placement", strings.Replace(listing, "4:1", "x:1", 1), nil, `p:6: placement "x:1" is not start:size`},
 		{"other schema", `{"schema":"curfew.scan/v1"}`, nil, `schema "curfew.scan/v1": expected curfew.plan.mig/v1`},
 		{"other key", "{\n \"gpu_count\":1}", nil, "not a plan of curfew.plan.mig/v1"},
-		{"json overlap", `{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","placements":[{"profile":"7g.80gb"},{"profile":"1g.10gb"}]}]}`,
+		{
+			"json overlap",
+			`{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","placements":[{"profile":"7g.80gb"},{"profile":"1g.10gb"}]}]}`,
 			nil, "p: gpus[0].placements[1]: start 0 overlaps"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -140,7 +157,10 @@ func oneLine(t *testing.T, err error) {
 
 // FuzzReadWorkloads holds that what is read can be written, read back and packed.
 func FuzzReadWorkloads(f *testing.F) {
-	for _, s := range []string{"name,memory_gib,compute_slices,count\na,9.62,1,3\n", "count,name,compute_slices,memory_gib\r\n0,\"a,b\",2,1e-9\r\n", "name\n\"", "\xef\xbb\xbf"} {
+	for _, s := range []string{
+		"name,memory_gib,compute_slices,count\na,9.62,1,3\n",
+		"count,name,compute_slices,memory_gib\r\n0,\"a,b\",2,1e-9\r\n", "name\n\"", "\xef\xbb\xbf",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -166,7 +186,10 @@ func FuzzReadWorkloads(f *testing.F) {
 
 // FuzzReadPlacements holds that what is read is legal and can be written down again.
 func FuzzReadPlacements(f *testing.F) {
-	for _, s := range []string{"gpu,profile,start,workload\n0,3g.40gb,4,train\n", listing, `{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","placements":[{"profile":"1g.10gb","start":2}]}]}`, "|  0 MIG"} {
+	for _, s := range []string{
+		"gpu,profile,start,workload\n0,3g.40gb,4,train\n", listing,
+		`{"schema":"curfew.plan.mig/v1","gpus":[{"gpu":"3","placements":[{"profile":"1g.10gb","start":2}]}]}`, "|  0 MIG",
+	} {
 		f.Add([]byte(s))
 	}
 	fleet := fleetOf(f, "A100-80GB")

@@ -85,7 +85,8 @@ func TestCircle(t *testing.T) {
 				waits++
 			}
 		}
-		if r.GPUsUsed != 1 || len(r.Moves) != 3 || waits == 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "is stopped until") {
+		if r.GPUsUsed != 1 || len(r.Moves) != 3 || waits == 0 ||
+			!strings.Contains(strings.Join(r.Notes, "\n"), "is stopped until") {
 			t.Errorf("%d GPUs, moves %+v, notes %q", r.GPUsUsed, r.Moves, r.Notes)
 		}
 	})
@@ -132,8 +133,10 @@ func TestKeepGPUs(t *testing.T) {
 func TestToday(t *testing.T) {
 	one := func(p Placed) []Placed { return []Placed{p} }
 	t.Run("not named: it stays in use", func(t *testing.T) {
-		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "2g.20gb", Start: 2}), []Workload{{"w", 30, 4, 1}}, Options{})
-		if r.GPUsUsed != 1 || len(r.Moves) != 1 || len(r.Released) != 0 || !strings.Contains(strings.Join(r.Notes, "\n"), "1 instance today without a known workload") {
+		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "2g.20gb", Start: 2}), []Workload{{"w", 30, 4, 1}},
+			Options{})
+		if r.GPUsUsed != 1 || len(r.Moves) != 1 || len(r.Released) != 0 ||
+			!strings.Contains(strings.Join(r.Notes, "\n"), "1 instance today without a known workload") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -149,7 +152,8 @@ func TestToday(t *testing.T) {
 		}
 	})
 	t.Run("none wanted", func(t *testing.T) {
-		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "1g.10gb", Start: 0, Workload: "a"}), []Workload{{"a", 5, 1, 0}}, Options{})
+		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "1g.10gb", Start: 0, Workload: "a"}),
+			[]Workload{{"a", 5, 1, 0}}, Options{})
 		if r.GPUsUsed != 0 || len(r.Released) != 1 {
 			t.Errorf("%+v", r)
 		}
@@ -165,7 +169,8 @@ func TestToday(t *testing.T) {
 		}
 	})
 	t.Run("outgrown: it moves", func(t *testing.T) {
-		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "1g.10gb", Start: 0, Workload: "a"}), []Workload{{"a", 30, 3, 1}}, Options{})
+		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Profile: "1g.10gb", Start: 0, Workload: "a"}),
+			[]Workload{{"a", 30, 3, 1}}, Options{})
 		if len(r.Moves) != 1 || r.Moves[0].To.Profile != "3g.40gb" || len(r.Unplaced) != 0 {
 			t.Errorf("moves %+v", r.Moves)
 		}
@@ -176,12 +181,14 @@ func TestToday(t *testing.T) {
 			{GPU: "0", Profile: "3g.40gb", Start: 4, Workload: "b"},
 		}
 		for _, gib := range []float64{79, 50} {
-			r, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB:1"), current, []Workload{{"a", gib, 1, 1}, {"new", 30, 3, 1}}, Options{})
+			r, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB:1"), current,
+				[]Workload{{"a", gib, 1, 1}, {"new", 30, 3, 1}}, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			carriedOut(t, fleetOf(t, "A100-80GB:1"), []Placed{
-				{GPU: "0", Model: "A100-80GB", Profile: "1g.10gb", Start: 0, Workload: "a"}, {GPU: "0", Model: "A100-80GB", Profile: "3g.40gb", Start: 4, Workload: "b"},
+				{GPU: "0", Model: "A100-80GB", Profile: "1g.10gb", Start: 0, Workload: "a"},
+				{GPU: "0", Model: "A100-80GB", Profile: "3g.40gb", Start: 4, Workload: "b"},
 			}, r)
 			if len(r.Moves) != 0 || len(r.GPUs[0].Placements) != 2 || len(r.Unplaced) != 2 {
 				t.Errorf("%v GiB: moves %+v, unplaced %+v", gib, r.Moves, r.Unplaced)
@@ -189,20 +196,23 @@ func TestToday(t *testing.T) {
 		}
 	})
 	t.Run("what runs is not ended for what is new", func(t *testing.T) {
-		r := rearranged(t, "A100-80GB:1", one(Placed{GPU: "0", Profile: "7g.80gb", Start: 0, Workload: "a"}), []Workload{{"new", 5, 1, 7}}, Options{})
+		r := rearranged(t, "A100-80GB:1", one(Placed{GPU: "0", Profile: "7g.80gb", Start: 0, Workload: "a"}),
+			[]Workload{{"new", 5, 1, 7}}, Options{})
 		if len(r.Moves) != 0 || r.GPUs[0].Placements[0].Workload != "a" || len(r.Unplaced) != 1 || r.Unplaced[0].Count != 7 {
 			t.Errorf("%+v, unplaced %+v", r.GPUs, r.Unplaced)
 		}
 	})
 	t.Run("what runs moves for what is new", func(t *testing.T) {
 		// At 4 it leaves room for four of seven, at 0 for three.
-		r := rearranged(t, "A100-80GB:1", one(Placed{GPU: "0", Profile: "3g.40gb", Start: 0, Workload: "a"}), []Workload{{"new", 5, 1, 7}}, Options{})
+		r := rearranged(t, "A100-80GB:1", one(Placed{GPU: "0", Profile: "3g.40gb", Start: 0, Workload: "a"}),
+			[]Workload{{"new", 5, 1, 7}}, Options{})
 		if len(r.Moves) != 1 || r.Moves[0].To.Start != 4 || len(r.Unplaced) != 1 || r.Unplaced[0].Count != 3 {
 			t.Errorf("moves %+v, unplaced %+v", r.Moves, r.Unplaced)
 		}
 	})
 	t.Run("another model", func(t *testing.T) {
-		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Model: "A30-24GB", Profile: "1g.6gb", Start: 1, Workload: "a"}), []Workload{{"w", 30, 3, 1}}, Options{})
+		r := rearranged(t, "A100-80GB", one(Placed{GPU: "0", Model: "A30-24GB", Profile: "1g.6gb", Start: 1, Workload: "a"}),
+			[]Workload{{"w", 30, 3, 1}}, Options{})
 		if r.GPUsUsed != 1 || len(r.Moves) != 1 || r.GPUs[0].Model != "A100-80GB" {
 			t.Errorf("%+v", r.GPUs)
 		}
@@ -224,14 +234,19 @@ func TestRearrangeErrors(t *testing.T) {
 		{"a shell for a GPU", []Placed{{GPU: "0;reboot", Profile: "1g.10gb"}}, "is not a GPU id"},
 		{"a shell for an instance", []Placed{{GPU: "0", Profile: "1g.10gb", Instance: "1;reboot"}}, "is not the number"},
 		{"a line for a workload", []Placed{{GPU: "0", Profile: "1g.10gb", Workload: "a\nreboot"}}, "control character"},
-		{"more GPUs than there are", []Placed{{GPU: "0", Profile: "1g.10gb"}, {GPU: "1", Profile: "1g.10gb"}}, "the current placements use 2"},
+		{
+			"more GPUs than there are", []Placed{{GPU: "0", Profile: "1g.10gb"}, {GPU: "1", Profile: "1g.10gb"}},
+			"the current placements use 2",
+		},
 	} {
-		if _, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB:1"), tc.current, nil, Options{}); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB:1"), tc.current, nil, Options{}); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
 	many := []Workload{{"w", 1, 1, maxPlaced}}
-	if _, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB"), []Placed{at("1g.10gb", 0)}, many, Options{}); err == nil || !strings.Contains(err.Error(), "more than 5000") {
+	if _, err := Rearrange(context.Background(), fleetOf(t, "A100-80GB"), []Placed{at("1g.10gb", 0)}, many,
+		Options{}); err == nil || !strings.Contains(err.Error(), "more than 5000") {
 		t.Errorf("%v, want too many", err)
 	}
 }

@@ -38,8 +38,8 @@ type basic struct {
 const maxRows = 1500
 
 // relax solves the relaxation by the revised simplex method. Columns come from
-// pricing, exactly: the most valued filling of a GPU is a walk along its slices. It ends early, with a worse solution that is still one, when its
-// share of the work is spent.
+// pricing, exactly: the most valued filling of a GPU is a walk along its slices. It ends early,
+// with a worse solution that is still one, when its share of the work is spent.
 func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*relaxation, error) {
 	var rows []int // class of a row, then kind
 	row := make([]int, len(p.classes))
@@ -65,7 +65,9 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 		return r, nil
 	}
 	worths := make([]*worth[float64], len(p.geos))
-	s := &simplex{inverse: make([][]float64, m), amounts: make([]float64, m), basis: make([]basic, m), duals: make([]float64, m)}
+	s := &simplex{
+		inverse: make([][]float64, m), amounts: make([]float64, m), basis: make([]basic, m), duals: make([]float64, m),
+	}
 	sides := make([]float64, m)
 	for i := range m {
 		s.inverse[i] = make([]float64, m)
@@ -146,7 +148,8 @@ func (p *program) relax(ctx context.Context, demand, stock []int, work *work) (*
 
 // enter prices all ways to use a GPU and returns the one that gains the most, if
 // more than gain.
-func (p *program) enter(classes, duals []float64, limit, stock []int, worths []*worth[float64], gain *float64) (column, bool) {
+func (p *program) enter(classes, duals []float64, limit, stock []int, worths []*worth[float64], gain *float64) (column,
+	bool) {
 	for geo := range worths {
 		if worths[geo] == nil {
 			worths[geo] = newWorth(p, geo, classes)

@@ -134,7 +134,8 @@ func (p *planner) report(ctx context.Context, wanted []Workload, b best) (Report
 	}
 	r.Notes = p.notes(r)
 	if b.outLower < b.out {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s found no room; a better plan may leave out fewer, but at least %d", plain.Count(b.out, "workload"), b.outLower))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s found no room; a better plan may leave out fewer, but at least %d",
+			plain.Count(b.out, "workload"), b.outLower))
 	}
 	var err error
 	r.Advice, err = p.advise(ctx, wanted, r)
@@ -218,11 +219,13 @@ func (p *planner) notes(r Report) []string {
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, g := range p.geos {
 		if g.Inferred {
-			note("the placements of %s are inferred from A100 and H100 GPUs with the same profiles; check them with nvidia-smi mig -lgipp", g.Name)
+			note("the placements of %s are inferred from A100 and H100 GPUs with the same profiles; check them with "+
+				"nvidia-smi mig -lgipp", g.Name)
 		}
 		for _, q := range g.Profiles {
 			if q.UsableGiB == 0 {
-				note("the usable memory of %s on %s is unknown: the plan assumes that of the next smaller instance", q.Name, g.Name)
+				note("the usable memory of %s on %s is unknown: the plan assumes that of the next smaller instance", q.Name,
+					g.Name)
 			}
 		}
 	}
@@ -255,7 +258,8 @@ func (p *planner) notes(r Report) []string {
 		case m.Via != nil:
 			note("%s moves twice, because workloads swap places in a cycle", m.Workload)
 		case m.Waits:
-			note("%s is stopped until its place is free, because workloads swap places in a cycle and no GPU has spare room", m.Workload)
+			note("%s is stopped until its place is free, because workloads swap places in a cycle and no GPU has spare room",
+				m.Workload)
 		}
 	}
 	return append(out, "instances of one GPU share its PCIe link and its power limit")

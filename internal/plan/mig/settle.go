@@ -38,7 +38,9 @@ func (p *planner) settle(picks []pick) {
 	for k, kd := range p.kinds {
 		for ; kd.fixed != 0 && next[k] < len(kd.ids); next[k]++ {
 			id := kd.ids[next[k]]
-			p.gpus = append(p.gpus, &used{geo: p.geos[kd.geo], kind: k, id: id, layout: p.layouts.gpus[id], slots: make([]int, len(p.classes))})
+			p.gpus = append(p.gpus, &used{
+				geo: p.geos[kd.geo], kind: k, id: id, layout: p.layouts.gpus[id], slots: make([]int, len(p.classes)),
+			})
 		}
 	}
 	for _, u := range p.gpus {

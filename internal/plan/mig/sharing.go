@@ -39,7 +39,8 @@ func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Ad
 		turns := firstFit(wanted, memory, math.MaxInt, math.MaxInt)
 		out = append(out, Advice{
 			Mode: "mps", GPUs: &mps, Serves: mps < r.GPUsUsed,
-			When: fmt.Sprintf("on %s, for trusted processes of one owner, at most %d on a GPU (60 on CUDA later than 13.0)", on.Name, mpsClients),
+			When: fmt.Sprintf("on %s, for trusted processes of one owner, at most %d on a GPU (60 on CUDA later than 13.0)",
+				on.Name, mpsClients),
 			Lacks: []string{
 				"memory is not isolated",
 				"a fault in one process can end the others on the GPU",
@@ -47,7 +48,8 @@ func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Ad
 			},
 		}, Advice{
 			Mode: "time-slicing", GPUs: &turns, Serves: turns < r.GPUsUsed,
-			When: fmt.Sprintf("on %s, for processes that compute occasionally and can wait for each other, such as notebooks; their memory must fit at the same time", on.Name),
+			When: fmt.Sprintf("on %s, for processes that compute occasionally and can wait for each other, such as "+
+				"notebooks; their memory must fit at the same time", on.Name),
 			Lacks: []string{
 				"memory and faults are not isolated, and a process has no limits",
 				"no process has a guaranteed share of the compute",
@@ -63,7 +65,8 @@ func (p *planner) advise(ctx context.Context, wanted []Workload, r Report) ([]Ad
 	}
 	if whole > 0 {
 		out = append(out, Advice{
-			Mode: "whole-gpu", GPUs: &whole, When: "the workload uses a whole GPU: without MIG it has a little more memory and all of the compute",
+			Mode: "whole-gpu", GPUs: &whole,
+			When:  "the workload uses a whole GPU: without MIG it has a little more memory and all of the compute",
 			Lacks: []string{},
 		})
 	}
@@ -135,6 +138,7 @@ func (p *planner) doubled(ctx context.Context, wanted []Workload, used int) (*Ad
 		return nil, nil
 	}
 	return &Advice{
-		Mode: "double-memory", GPUs: &n, Serves: true, When: "with profiles of one compute slice and double memory (--double-memory)", Lacks: []string{},
+		Mode: "double-memory", GPUs: &n, Serves: true,
+		When: "with profiles of one compute slice and double memory (--double-memory)", Lacks: []string{},
 	}, nil
 }

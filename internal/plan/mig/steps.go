@@ -81,7 +81,9 @@ type sequence struct {
 }
 
 func (p *planner) sequence() *sequence {
-	s := &sequence{planner: p, held: map[string]uint8{}, geos: map[string]*geometry{}, whole: map[string]bool{}, steps: []Step{}}
+	s := &sequence{
+		planner: p, held: map[string]uint8{}, geos: map[string]*geometry{}, whole: map[string]bool{}, steps: []Step{},
+	}
 	for _, id := range p.layouts.order {
 		l := p.layouts.gpus[id]
 		s.ids, s.held[id], s.geos[id] = append(s.ids, id), l.used, l.geo
@@ -169,7 +171,9 @@ func (s *sequence) relocate(pending []*moving) {
 
 // blocks says whether a move stands where another one goes.
 func blocks(m *moving, pending []*moving) bool {
-	return slices.ContainsFunc(pending, func(o *moving) bool { return o != m && o.To.GPU == m.at.GPU && o.target&m.source != 0 })
+	return slices.ContainsFunc(pending, func(o *moving) bool {
+		return o != m && o.To.GPU == m.at.GPU && o.target&m.source != 0
+	})
 }
 
 // sidestep brings one of a circle to a spare placement, once each, and off the
@@ -224,13 +228,15 @@ func (s *sequence) shift(m *moving, to Site, slices uint8) {
 		s.steps = append(s.steps, Step{Do: Start, Site: to, Workload: m.Workload})
 		return
 	}
-	s.steps = append(s.steps, Step{Do: Drain, Site: m.at, Workload: m.Workload}, Step{Do: Start, Site: to, Workload: m.Workload},
+	s.steps = append(s.steps, Step{Do: Drain, Site: m.at, Workload: m.Workload},
+		Step{Do: Start, Site: to, Workload: m.Workload},
 		Step{Do: Destroy, Site: m.at, Workload: m.Workload, Instance: m.instance})
 	s.held[m.at.GPU] &^= m.source
 }
 
 // vacate ends a workload and its instance.
 func (s *sequence) vacate(at Site, slices uint8, workload, instance string) {
-	s.steps = append(s.steps, Step{Do: Drain, Site: at, Workload: workload}, Step{Do: Destroy, Site: at, Workload: workload, Instance: instance})
+	s.steps = append(s.steps, Step{Do: Drain, Site: at, Workload: workload},
+		Step{Do: Destroy, Site: at, Workload: workload, Instance: instance})
 	s.held[at.GPU] &^= slices
 }

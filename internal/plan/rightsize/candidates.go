@@ -40,13 +40,15 @@ func (a *Advice) look(m *measured, from price.Machine, region string, book *pric
 		}
 	}
 	slices.SortStableFunc(a.Candidates, func(x, y Candidate) int {
-		return cmp.Or(cmp.Compare(x.Hourly, y.Hourly), cmp.Compare(len(x.Against), len(y.Against)), cmp.Compare(x.Machine.Type, y.Machine.Type))
+		return cmp.Or(cmp.Compare(x.Hourly, y.Hourly), cmp.Compare(len(x.Against), len(y.Against)),
+			cmp.Compare(x.Machine.Type, y.Machine.Type))
 	})
 	return nil
 }
 
 // consider adds a machine to the candidates where it fits and costs less.
-func (a *Advice) consider(m *measured, to price.Machine, region string, p price.Price, book *price.Book, o Options) error {
+func (a *Advice) consider(m *measured, to price.Machine, region string, p price.Price, book *price.Book,
+	o Options) error {
 	acc, ok := book.Accelerator(to.Accelerator)
 	if !ok || acc.Vendor != a.Accelerator.Vendor {
 		return nil
@@ -100,7 +102,10 @@ func machineOf(e price.Entry, book *price.Book) price.Machine {
 	if m, ok := book.Machine(e.Type); ok && m.Cloud == e.Cloud {
 		return m
 	}
-	m := price.Machine{Type: e.Type, Cloud: e.Cloud, Accelerator: e.Accelerator, AcceleratorMilli: e.AcceleratorMilli, Source: e.Price.Source, AsOf: e.Price.AsOf}
+	m := price.Machine{
+		Type: e.Type, Cloud: e.Cloud, Accelerator: e.Accelerator, AcceleratorMilli: e.AcceleratorMilli,
+		Source: e.Price.Source, AsOf: e.Price.AsOf,
+	}
 	if acc, ok := book.Accelerator(e.Accelerator); ok {
 		m.AcceleratorMemoryMiB = int64(float64(acc.MemoryMiB) * fraction(m))
 	}
@@ -134,7 +139,8 @@ func (m *measured) fits(c *Candidate, from price.Accelerator, o Options) bool {
 		return false
 	}
 	bandwidth := c.Accelerator.MemoryBandwidthGBps * fraction(to)
-	if m.transfers && bandwidth > 0 && bandwidth < from.MemoryBandwidthGBps*fraction(m.from) && m.transfer > fullest*bandwidth {
+	if m.transfers && bandwidth > 0 && bandwidth < from.MemoryBandwidthGBps*fraction(m.from) &&
+		m.transfer > fullest*bandwidth {
 		return false
 	}
 	if !hostKnown(to) {
@@ -177,7 +183,8 @@ func (m *measured) against(c *Candidate, from price.Accelerator) {
 	wide, narrow := from.MemoryBandwidthGBps*fraction(m.from), c.Accelerator.MemoryBandwidthGBps*fraction(to)
 	switch {
 	case narrow > 0 && narrow < wide && !m.transfers:
-		add("memory bandwidth %s GB/s instead of %s; use of it is unmeasured", plain.Number(narrow, 0), plain.Number(wide, 0))
+		add("memory bandwidth %s GB/s instead of %s; use of it is unmeasured", plain.Number(narrow, 0),
+			plain.Number(wide, 0))
 	case narrow == 0:
 		add("memory bandwidth unknown")
 	}

@@ -24,7 +24,8 @@ import (
 //
 // A malformed file is a *[usage.FileError]; a type that the book does not know, or
 // that has no accelerators, is an error.
-func FromUsage(ctx context.Context, r io.ReadSeeker, f usage.Format, machineType string, book *price.Book, p Params) (Report, error) {
+func FromUsage(ctx context.Context, r io.ReadSeeker, f usage.Format, machineType string, book *price.Book,
+	p Params) (Report, error) {
 	p.Region = cmp.Or(p.Region, "us-east-1")
 	if p.Most <= 0 {
 		p.Most = 5
@@ -91,7 +92,9 @@ func FromWindows(name string, machines []Measured, book *price.Book, p Params) (
 	sum.p.Region, sum.p.Purpose = "the region of each machine", p.Purpose
 	r, err := sum.report(name)
 	if len(without) > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d machines left out, because their accelerators are not in the price book: %s", len(without), strings.Join(without[:min(len(without), 5)], ", ")))
+		r.CoverageNotes = append(r.CoverageNotes,
+			fmt.Sprintf("%d machines left out, because their accelerators are not in the price book: %s", len(without),
+				strings.Join(without[:min(len(without), 5)], ", ")))
 	}
 	return r, err
 }
@@ -102,7 +105,8 @@ type seen struct {
 	machine     string
 }
 
-func survey(ctx context.Context, r io.Reader, f usage.Format, only func(resource string) bool) (map[string]*seen, time.Duration, error) {
+func survey(ctx context.Context, r io.Reader, f usage.Format, only func(resource string) bool) (map[string]*seen,
+	time.Duration, error) {
 	found := map[string]*seen{}
 	summary, err := usage.Read(ctx, r, f, func(s *usage.Sample) error {
 		it := found[s.Resource]
@@ -131,7 +135,9 @@ func survey(ctx context.Context, r io.Reader, f usage.Format, only func(resource
 	case len(found) == 0:
 		return nil, 0, &usage.FileError{File: f.Name, Reason: "no samples"}
 	case step <= 0:
-		return nil, 0, &usage.FileError{File: f.Name, Reason: "no series has two samples, so the sampling step is unknown: give it with --step"}
+		return nil, 0, &usage.FileError{
+			File: f.Name, Reason: "no series has two samples, so the sampling step is unknown: give it with --step",
+		}
 	}
 	return found, step, nil
 }
@@ -161,7 +167,8 @@ func (t *total) add(name, machineType string, w *usage.Window, book *price.Book)
 	}
 	from, ok := book.Machine(machineType)
 	if !ok {
-		return fmt.Errorf("right-size %s: machine type %q is not in the price book%s", name, machineType, book.DidYouMean(machineType))
+		return fmt.Errorf("right-size %s: machine type %q is not in the price book%s", name, machineType,
+			book.DidYouMean(machineType))
 	}
 	window := w
 	reason := unfit(w, from)
@@ -173,7 +180,12 @@ func (t *total) add(name, machineType string, w *usage.Window, book *price.Book)
 		return fmt.Errorf("right-size %s: %w", name, err)
 	}
 	a.Why = cmp.Or(reason, a.Why)
-	s := sized{advice: a, m: m, Resource: Resource{Name: name, Type: from.Type, Figures: a.figures(t.p.Most), Warnings: append([]string{}, a.Warnings...)}}
+	s := sized{
+		advice: a, m: m,
+		Resource: Resource{
+			Name: name, Type: from.Type, Figures: a.figures(t.p.Most), Warnings: append([]string{}, a.Warnings...),
+		},
+	}
 	if a.Unpriced != "" {
 		s.Warnings = append(s.Warnings, a.Unpriced)
 	}
@@ -241,7 +253,10 @@ func quantile(st *usage.Stats, s usage.Signal, q, unit float64) *float64 {
 
 // figures are an advice as its document has it, with at most most candidates.
 func (a *Advice) figures(most int) Figures {
-	f := Figures{Verdict: a.Verdict.String(), Why: a.Why, Samples: a.Samples, Coverage: a.Coverage, GPUs: a.GPUs, GPUsUsedMax: a.GPUsUsed, Fitting: len(a.Candidates), Fits: []Fit{}}
+	f := Figures{
+		Verdict: a.Verdict.String(), Why: a.Why, Samples: a.Samples, Coverage: a.Coverage, GPUs: a.GPUs,
+		GPUsUsedMax: a.GPUsUsed, Fitting: len(a.Candidates), Fits: []Fit{},
+	}
 	if a.Samples > 0 {
 		f.UtilP50, f.UtilP95, f.UtilMean = &a.UtilP50, &a.UtilP95, &a.UtilMean
 	}
@@ -261,7 +276,9 @@ func (a *Advice) figures(most int) Figures {
 }
 
 func (c Candidate) fit(memoryKnown bool) Fit {
-	f := Fit{Type: c.Machine.Type, Cloud: c.Machine.Cloud, Region: c.Region, Accelerator: c.Accelerator.Name, GPUs: c.GPUs, VCPUs: c.Machine.VCPUs,
+	f := Fit{
+		Type: c.Machine.Type, Cloud: c.Machine.Cloud, Region: c.Region, Accelerator: c.Accelerator.Name, GPUs: c.GPUs,
+		VCPUs:     c.Machine.VCPUs,
 		MemoryGiB: float64(c.Machine.AcceleratorMemoryMiB) * mib / gib, ComputeShare: c.ComputeShare, HourlyUSD: c.Hourly,
 		Source: c.Price.Source, AsOf: c.Price.AsOf.Format(time.DateOnly), Against: slices.Concat([]string{}, c.Against)}
 	if memoryKnown {
@@ -275,7 +292,9 @@ func (c Candidate) fit(memoryKnown bool) Fit {
 
 // report closes the sum.
 func (t *total) report(name string) (Report, error) {
-	r := Report{Schema: Schema, Region: t.p.Region, Judged: len(t.judged), Unknown: len(t.unmetered), Resources: t.resources}
+	r := Report{
+		Schema: Schema, Region: t.p.Region, Judged: len(t.judged), Unknown: len(t.unmetered), Resources: t.resources,
+	}
 	of := t.judged
 	if len(of) == 0 {
 		of = t.unmetered
@@ -397,20 +416,26 @@ func (t *total) notes(r *Report) {
 	headroom := cmp.Or(max(t.p.Headroom, 0), defaultHeadroom)
 	least := cmp.Or(max(t.p.MinCoverage, 0), defaultCoverage)
 	r.Assumptions = []string{
-		fmt.Sprintf("headroom: %s of GPU memory, host memory and vCPUs above the measured use; a slower GPU runs at no more than %s of its throughput",
+		fmt.Sprintf("headroom: %s of GPU memory, host memory and vCPUs above the measured use; a slower GPU runs at no "+
+			"more than %s of its throughput",
 			plain.Share(headroom, 0), plain.Share(fullest, 0)),
 		"throughput is dense at 16 bits, from vendor data sheets; work can be split over fewer GPUs",
-		"on-demand list prices for Linux in " + t.p.Region + "; a month has 730 hours; other clouds at their lowest price of any region",
+		"on-demand list prices for Linux in " + t.p.Region +
+			"; a month has 730 hours; other clouds at their lowest price of any region",
 		"mean GPU utilization below 25% is overprovisioned, below 60% underutilized; inference above 85% needs to scale out",
 		"candidates have accelerators of the same vendor and hosts of the same architecture",
 	}
 	judged := fmt.Sprintf("%d of %d machines have a verdict", r.Judged, len(r.Resources))
-	r.CoverageNotes = []string{fmt.Sprintf("%s; the others have samples for less than %s of the time, or not for every GPU", judged, plain.Share(least, 0))}
+	r.CoverageNotes = []string{
+		fmt.Sprintf("%s; the others have samples for less than %s of the time, or not for every GPU", judged,
+			plain.Share(least, 0)),
+	}
 	if r.Unknown == 0 {
 		r.CoverageNotes[0] = judged
 	}
 	if t.short > 0 {
-		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%d of them have samples for less than a day: peaks at other hours are not included", t.short))
+		r.CoverageNotes = append(r.CoverageNotes,
+			fmt.Sprintf("%d of them have samples for less than a day: peaks at other hours are not included", t.short))
 	}
 	seen := map[string]bool{}
 	for _, s := range slices.Concat(t.judged, t.unmetered) {
@@ -433,7 +458,9 @@ func (t *total) changes(r *Report) []string {
 	if len(t.judged) == 0 {
 		return out
 	}
-	if slices.ContainsFunc(t.judged, func(s sized) bool { return s.advice.Basis == usage.GPUUtil && s.advice.GPUsUsed > 0 }) {
+	if slices.ContainsFunc(t.judged, func(s sized) bool {
+		return s.advice.Basis == usage.GPUUtil && s.advice.GPUsUsed > 0
+	}) {
 		out = append(out, "sm_active instead of gpu_util may show a smaller need, so that smaller accelerators fit")
 	}
 	if slices.ContainsFunc(t.judged, func(s sized) bool { return !s.advice.MemoryKnown }) {
@@ -441,7 +468,8 @@ func (t *total) changes(r *Report) []string {
 	}
 	if len(r.Fits) > 0 && r.MemoryPeakGiB != nil && r.Fits[0].MemoryShare != nil {
 		held := r.Fits[0].MemoryGiB / (1 + cmp.Or(max(t.p.Headroom, 0), defaultHeadroom))
-		out = append(out, fmt.Sprintf("a memory peak above %s GiB on a GPU rules out %s", plain.Number(held, 1), r.Fits[0].Type))
+		out = append(out, fmt.Sprintf("a memory peak above %s GiB on a GPU rules out %s", plain.Number(held, 1),
+			r.Fits[0].Type))
 	}
 	return out
 }

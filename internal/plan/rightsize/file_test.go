@@ -32,7 +32,8 @@ func columns(names string) *recorded { return &recorded{columns: "resource,time,
 func (f *recorded) add(resource, gpu string, minutes int, row func(minute int) string) *recorded {
 	for i := range minutes {
 		if text := row(i); text != "" {
-			f.rows = append(f.rows, fmt.Sprintf("%s,%s,%s,%s", resource, from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), gpu, text))
+			f.rows = append(f.rows,
+				fmt.Sprintf("%s,%s,%s,%s", resource, from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), gpu, text))
 		}
 	}
 	return f
@@ -65,8 +66,10 @@ func TestFromUsage(t *testing.T) {
 		f.flat("job", g, 600, "0,0,10,20")
 	}
 	r := report(t, f, "p3.8xlarge", Params{})
-	if r.Schema != Schema || r.Verdict != "overprovisioned" || r.Samples != 2400 || r.Coverage != 1 || r.GPUs != 4 || r.GPUsUsedMax != 1 {
-		t.Errorf("%s, %d samples, coverage %v, %d of %d GPUs; want overprovisioned, 2400, 1, 1 of 4", r.Verdict, r.Samples, r.Coverage, r.GPUsUsedMax, r.GPUs)
+	if r.Schema != Schema || r.Verdict != "overprovisioned" || r.Samples != 2400 || r.Coverage != 1 || r.GPUs != 4 ||
+		r.GPUsUsedMax != 1 {
+		t.Errorf("%s, %d samples, coverage %v, %d of %d GPUs; want overprovisioned, 2400, 1, 1 of 4", r.Verdict, r.Samples,
+			r.Coverage, r.GPUsUsedMax, r.GPUs)
 	}
 	// Of 2,400 samples 1,812 are 0; the 2,280th is the 480th of GPU 0's 600.
 	if *r.UtilP50 != 0 || *r.UtilP95 != 39 || math.Abs(*r.UtilMean-6.125) > 1e-9 {
@@ -95,11 +98,14 @@ func TestFromUsage(t *testing.T) {
 		t.Errorf("saves %s, want the first's %s", r.SavingUSD, r.Fits[0].SavingUSD)
 	}
 	devices := r.Resources[0].Devices
-	if len(devices) != 4 || !devices[0].Used || devices[1].Used || *devices[0].UtilMean != 24.5 || *devices[0].UtilP50 != 24 || *devices[0].UtilP95 != 47 ||
-		*devices[0].MemoryPeakGiB != 10 || *devices[3].UtilMean != 0 || devices[3].Samples != 600 || devices[3].Coverage != 1 {
+	if len(devices) != 4 || !devices[0].Used || devices[1].Used || *devices[0].UtilMean != 24.5 ||
+		*devices[0].UtilP50 != 24 || *devices[0].UtilP95 != 47 ||
+		*devices[0].MemoryPeakGiB != 10 || *devices[3].UtilMean != 0 || devices[3].Samples != 600 ||
+		devices[3].Coverage != 1 {
 		t.Errorf("GPU by GPU: %+v", devices)
 	}
-	if len(r.Assumptions) == 0 || len(r.CoverageNotes) == 0 || len(r.Changes) == 0 || !slices.ContainsFunc(r.CoverageNotes, func(s string) bool { return strings.Contains(s, "less than a day") }) {
+	if len(r.Assumptions) == 0 || len(r.CoverageNotes) == 0 || len(r.Changes) == 0 ||
+		!slices.ContainsFunc(r.CoverageNotes, func(s string) bool { return strings.Contains(s, "less than a day") }) {
 		t.Errorf("it rests on %q, covers %q, changes with %q", r.Assumptions, r.CoverageNotes, r.Changes)
 	}
 }
@@ -111,24 +117,35 @@ func TestUnknownIsNotIdle(t *testing.T) {
 		name, why string
 		f         *recorded
 	}{
-		{"a GPU of four misses", "samples for 3 of 4 GPUs only", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle)},
-		{"a GPU has gaps", "samples cover", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle).
-			add("j", "3", 60, func(i int) string {
-				if i%3 == 0 {
-					return ""
-				}
-				return idle
-			})},
-		{"more GPUs than it has", "has 4", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle).
-			flat("j", "3", 60, idle).flat("j", "4", 60, idle)},
+		{
+			"a GPU of four misses", "samples for 3 of 4 GPUs only",
+			columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60, idle).flat("j", "2", 60, idle),
+		},
+		{
+			"a GPU has gaps", "samples cover", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60,
+				idle).flat("j", "2", 60, idle).
+				add("j", "3", 60, func(i int) string {
+					if i%3 == 0 {
+						return ""
+					}
+					return idle
+				})},
+		{
+			"more GPUs than it has", "has 4", columns("gpu_util,mem_used_bytes").flat("j", "0", 60, idle).flat("j", "1", 60,
+				idle).flat("j", "2", 60, idle).
+				flat("j", "3", 60, idle).flat("j", "4", 60, idle)},
 		{"which GPU is not said", "for several GPUs", columns("gpu_util,mem_used_bytes").flat("j", "", 60, idle)},
 		{"utilization was not measured", "no GPU samples", columns("cpu_util").flat("j", "", 60, "3")},
-		{"one sample", "one sample", columns("gpu_util,mem_used_bytes").flat("j", "0", 1, idle).flat("other", "0", 60, idle)},
+		{
+			"one sample", "one sample",
+			columns("gpu_util,mem_used_bytes").flat("j", "0", 1, idle).flat("other", "0", 60, idle),
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := report(t, tc.f, "p3.8xlarge", Params{})
 			it := r.Resources[0]
-			if it.Verdict != "unknown" || !strings.Contains(it.Why, tc.why) || len(it.Fits) > 0 || it.ComputeTFLOPS != nil || len(it.Reasons) > 0 {
+			if it.Verdict != "unknown" || !strings.Contains(it.Why, tc.why) || len(it.Fits) > 0 || it.ComputeTFLOPS != nil ||
+				len(it.Reasons) > 0 {
 				t.Errorf("%+v; want unknown because %q, and nothing that fits", it, tc.why)
 			}
 			if r.Verdict != "unknown" || r.Unknown != len(r.Resources) || r.SavingUSD.Known() || len(r.Fits) > 0 {
@@ -144,9 +161,11 @@ func TestUnknownIsNotIdle(t *testing.T) {
 
 func TestSeveralResources(t *testing.T) {
 	f := columns("gpu_util,mem_used_bytes,cpu_util,host_mem_used,type")
-	f.flat("a", "0", 60, "10,1073741824,5,5,").flat("b", "0", 60, "30,4294967296,5,5,g5.xlarge").flat("gap", "0", 10, ",,5,5,")
+	f.flat("a", "0", 60, "10,1073741824,5,5,").flat("b", "0", 60, "30,4294967296,5,5,g5.xlarge").flat("gap", "0", 10,
+		",,5,5,")
 	r := report(t, f, "p3.2xlarge", Params{Most: 100})
-	if r.Judged != 2 || r.Unknown != 1 || r.Verdict != "overprovisioned" || *r.UtilMean != 20 || r.GPUsUsedMax != 1 || r.GPUs != 2 || *r.MemoryPeakGiB != 4 {
+	if r.Judged != 2 || r.Unknown != 1 || r.Verdict != "overprovisioned" || *r.UtilMean != 20 || r.GPUsUsedMax != 1 ||
+		r.GPUs != 2 || *r.MemoryPeakGiB != 4 {
 		t.Errorf("together %+v; want 2 judged, 1 unknown, 20%% of 2 GPUs", r.Figures)
 	}
 	a, b := r.Resources[0], r.Resources[1]
@@ -186,7 +205,8 @@ func TestOtherClouds(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := r.Fits[0]
-	if c.Cloud != "lambda" || c.Type != "gpu_1x_a10" || c.Region != "there" || c.HourlyUSD != 5*money.Cent || c.Source != "Lambda price page" {
+	if c.Cloud != "lambda" || c.Type != "gpu_1x_a10" || c.Region != "there" || c.HourlyUSD != 5*money.Cent ||
+		c.Source != "Lambda price page" {
 		t.Errorf("first is %+v; want the A10 of the other cloud at its lowest price, and not the M60 of 8 GiB", c)
 	}
 	for _, want := range []string{"another cloud", "not in the price book"} {
@@ -234,15 +254,29 @@ func TestReasons(t *testing.T) {
 		want               map[string]string
 	}{
 		{"small batches", all, "45,0.1,0.1,3,0,", map[string]string{"small-batches": "false"}}, // the engine waits
-		{"small kernels all the time", all, "95,0.1,0.1,3,0,", map[string]string{"small-batches": "true", "memory-bandwidth": "false", "cpu-bound-input": "false", "concurrency-limit": "unknown"}},
+		{
+			"small kernels all the time", all, "95,0.1,0.1,3,0,",
+			map[string]string{
+				"small-batches": "true", "memory-bandwidth": "false", "cpu-bound-input": "false", "concurrency-limit": "unknown",
+			},
+		},
 		{"memory-bound", all, "95,0.2,0.7,3,0,", map[string]string{"memory-bandwidth": "true", "small-batches": "false"}},
-		{"the CPUs are full", all, "20,0.2,0.1,97,0,", map[string]string{"cpu-bound-input": "true", "small-batches": "false"}},
+		{
+			"the CPUs are full", all, "20,0.2,0.1,97,0,",
+			map[string]string{"cpu-bound-input": "true", "small-batches": "false"},
+		},
 		{"one full core would not show", all, "20,0.2,0.1,30,0,", map[string]string{"cpu-bound-input": "unknown"}},
 		// p3.8xlarge has 10 Gbit/s: 60 s of 9 Gbit/s.
 		{"the network is full", all, "20,0.2,0.1,3,67500000000,", map[string]string{"transfers": "true"}},
 		{"the bus was not measured", all, "20,0.2,0.1,3,1000,", map[string]string{"transfers": "unknown"}},
 		{"requests at their limit", all, "20,0.2,0.1,3,0,100", map[string]string{"concurrency-limit": "true"}},
-		{"only utilization", "gpu_util", "20", map[string]string{"small-batches": "false", "memory-bandwidth": "unknown", "cpu-bound-input": "unknown", "transfers": "unknown", "concurrency-limit": "unknown"}},
+		{
+			"only utilization", "gpu_util", "20",
+			map[string]string{
+				"small-batches": "false", "memory-bandwidth": "unknown", "cpu-bound-input": "unknown", "transfers": "unknown",
+				"concurrency-limit": "unknown",
+			},
+		},
 		{"well used", all, "80,0.8,0.3,3,0,", nil},
 		{"idle", all, "0,0,0,3,0,", nil},
 	} {
@@ -268,7 +302,9 @@ func TestReasons(t *testing.T) {
 			}
 		})
 	}
-	gaps := columns("gpu_util,dram_active").add("j", "0", 60, func(i int) string { return []string{"20,0.7", "20,"}[i%2] })
+	gaps := columns("gpu_util,dram_active").add("j", "0", 60, func(i int) string {
+		return []string{"20,0.7", "20,"}[i%2]
+	})
 	for _, x := range report(t, gaps, "p3.2xlarge", Params{}).Resources[0].Reasons {
 		if x.Answer == "true" {
 			t.Errorf("%s is told from half of the samples", x.Name)
@@ -308,7 +344,8 @@ func TestBadUsage(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	long := columns("gpu_util").flat("j", "0", 20_000, "10").String()
-	if _, err := FromUsage(ctx, strings.NewReader(long), usage.Format{}, "p3.2xlarge", embedded(t), Params{}); !errors.Is(err, context.Canceled) {
+	if _, err := FromUsage(ctx, strings.NewReader(long), usage.Format{}, "p3.2xlarge", embedded(t), Params{}); !errors.Is(
+		err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }
@@ -318,7 +355,8 @@ func TestInference(t *testing.T) {
 	if r := report(t, f, "g5.xlarge", Params{Options: Options{Purpose: inventory.Inference}}); r.Verdict != "scale-out" {
 		t.Errorf("inference at 95%%: %s", r.Verdict)
 	}
-	if r := report(t, f, "g5.xlarge", Params{Region: "xx-nowhere-1"}); r.HourlyUSD.Known() || r.SavingUSD.Known() || len(r.Resources[0].Warnings) == 0 {
+	if r := report(t, f, "g5.xlarge", Params{Region: "xx-nowhere-1"}); r.HourlyUSD.Known() || r.SavingUSD.Known() ||
+		len(r.Resources[0].Warnings) == 0 {
 		t.Errorf("without a price: %v, saving %v", r.HourlyUSD, r.SavingUSD)
 	}
 }
@@ -329,7 +367,9 @@ func TestOrderOfRows(t *testing.T) {
 		f := columns("gpu_util,mem_used_bytes")
 		util := rapid.SliceOfN(rapid.IntRange(0, 100), 4, 30).Draw(t, "utilization")
 		for g := range 4 {
-			f.add("j", fmt.Sprint(g), len(util), func(i int) string { return fmt.Sprintf("%d,%d", util[i]/(g+1), (util[i]+1)<<26) })
+			f.add("j", fmt.Sprint(g), len(util), func(i int) string {
+				return fmt.Sprintf("%d,%d", util[i]/(g+1), (util[i]+1)<<26)
+			})
 		}
 		book := embedded(t)
 		want, err := fromText(book, f.String(), "p3.8xlarge", Params{})
@@ -338,7 +378,8 @@ func TestOrderOfRows(t *testing.T) {
 		}
 		f.rows = rapid.Permutation(f.rows).Draw(t, "order")
 		// The step is of neighbors in the file: give it.
-		got, err := FromUsage(context.Background(), strings.NewReader(f.String()), usage.Format{Step: time.Minute}, "p3.8xlarge", book, Params{})
+		got, err := FromUsage(context.Background(), strings.NewReader(f.String()), usage.Format{Step: time.Minute},
+			"p3.8xlarge", book, Params{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,7 +420,9 @@ func BenchmarkFromUsage(b *testing.B) {
 	f := columns("gpu_util,mem_used_bytes")
 	for m := range 10 {
 		for g := range 8 {
-			f.add(fmt.Sprintf("m%d", m), fmt.Sprint(g), 24*60, func(i int) string { return fmt.Sprintf("%d,%d", i*g%100, i<<20) })
+			f.add(fmt.Sprintf("m%d", m), fmt.Sprint(g), 24*60, func(i int) string {
+				return fmt.Sprintf("%d,%d", i*g%100, i<<20)
+			})
 		}
 	}
 	text, book := f.String(), embedded(b)
@@ -410,7 +453,8 @@ func TestMemoryWithoutUtilization(t *testing.T) {
 		for i := range 120 {
 			text += fmt.Sprintf("2026/06/02 %02d:%02d:00.000, 0, %s\n", i/60, i%60, tc.values)
 		}
-		r, err := FromUsage(context.Background(), strings.NewReader(text), usage.Format{Resource: "n"}, "p3.2xlarge", embedded(t), Params{})
+		r, err := FromUsage(context.Background(), strings.NewReader(text), usage.Format{Resource: "n"}, "p3.2xlarge",
+			embedded(t), Params{})
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}

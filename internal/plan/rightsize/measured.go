@@ -159,7 +159,8 @@ func (m *measured) gpusOf(tracks []*usage.Track, acc price.Accelerator) {
 		m.warnings = append(m.warnings, "GPU memory is unmeasured: candidates have at least the current memory")
 	}
 	if m.heldMemory > 0 {
-		m.warnings = append(m.warnings, fmt.Sprintf("%d GPU(s) hold memory without computing: they count as used", m.heldMemory))
+		m.warnings = append(m.warnings, fmt.Sprintf("%d GPU(s) hold memory without computing: they count as used",
+			m.heldMemory))
 	}
 }
 
@@ -247,7 +248,8 @@ func (m *measured) verdict(p inventory.Purpose) (Verdict, string) {
 	if err != nil {
 		return Unknown, "no utilization samples"
 	}
-	return judge(mean, p), fmt.Sprintf("%s mean GPU utilization, %d of %d GPUs used", plain.Percent(mean, 1), m.active, m.gpus)
+	return judge(mean, p), fmt.Sprintf("%s mean GPU utilization, %d of %d GPUs used", plain.Percent(mean, 1), m.active,
+		m.gpus)
 }
 
 // judge names a mean utilization in percent.
@@ -276,7 +278,9 @@ func (m *measured) report(a *Advice) {
 	}
 	window := m.w.To.Sub(m.w.From)
 	add := func(signal, value string) {
-		a.Evidence = append(a.Evidence, usage.Evidence{Signal: signal, Value: value, Window: window, Coverage: m.coverage, Source: m.w.SourceOf(m.util)})
+		a.Evidence = append(a.Evidence, usage.Evidence{
+			Signal: signal, Value: value, Window: window, Coverage: m.coverage, Source: m.w.SourceOf(m.util),
+		})
 	}
 	if a.Samples > 0 {
 		add("gpu_util_mean_pct", plain.Number(a.UtilMean, 1))

@@ -62,7 +62,8 @@ func (m *measured) smallBatches() Reason {
 	dram, okDRAM := m.high(usage.DRAMActive)
 	switch {
 	case ok && engine < engineBusy:
-		return reason(name, usage.False, fmt.Sprintf("kernels run at most %s of the time: the GPU waits", plain.Percent(engine, 0)))
+		return reason(name, usage.False, fmt.Sprintf("kernels run at most %s of the time: the GPU waits",
+			plain.Percent(engine, 0)))
 	case okSM && sm >= smWaste:
 		return reason(name, usage.False, fmt.Sprintf("%s of the multiprocessors are active", plain.Share(sm, 0)))
 	case okDRAM && dram >= dramLoose:
@@ -70,8 +71,9 @@ func (m *measured) smallBatches() Reason {
 	case !ok || !okSM || !okDRAM:
 		return reason(name, usage.Unknown, "needs gpu_util, sm_active and dram_active")
 	}
-	return reason(name, usage.True, fmt.Sprintf("kernels run %s%% of the time on %s%% of the multiprocessors, and GPU memory is active %s%% of the time",
-		plain.Number(engine, 0), plain.Number(100*sm, 0), plain.Number(100*dram, 0)))
+	return reason(name, usage.True,
+		fmt.Sprintf("kernels run %s%% of the time on %s%% of the multiprocessors, and GPU memory is active %s%% of the time",
+			plain.Number(engine, 0), plain.Number(100*sm, 0), plain.Number(100*dram, 0)))
 }
 
 // cpuBoundInput: the CPUs are full while the GPU waits.
@@ -99,7 +101,8 @@ func (m *measured) memoryBandwidth() Reason {
 	if !ok {
 		return reason(name, usage.Unknown, "needs dram_active")
 	}
-	return reason(name, usage.Of(v >= dramBound), fmt.Sprintf("GPU memory activity p95 %s; the practical peak is about 80%%", plain.Share(v, 0)))
+	return reason(name, usage.Of(v >= dramBound),
+		fmt.Sprintf("GPU memory activity p95 %s; the practical peak is about 80%%", plain.Share(v, 0)))
 }
 
 // transfersBound: the machine's network is near what the provider states.
@@ -109,9 +112,12 @@ func (m *measured) transfersBound() Reason {
 	case !m.networkKnown || m.from.NetworkMbps == 0:
 		return reason(name, usage.Unknown, "needs net_bytes and the machine's bandwidth")
 	case m.network >= networkBound*float64(m.from.NetworkMbps):
-		return reason(name, usage.True, fmt.Sprintf("network p95 %s of %s Gbit/s", plain.Number(m.network/1e3, 1), plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+		return reason(name, usage.True, fmt.Sprintf("network p95 %s of %s Gbit/s", plain.Number(m.network/1e3, 1),
+			plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
 	}
-	return reason(name, usage.Unknown, fmt.Sprintf("network p95 %s of %s Gbit/s; the bus between host and GPU is unmeasured", plain.Number(m.network/1e3, 1), plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
+	return reason(name, usage.Unknown,
+		fmt.Sprintf("network p95 %s of %s Gbit/s; the bus between host and GPU is unmeasured",
+			plain.Number(m.network/1e3, 1), plain.Number(float64(m.from.NetworkMbps)/1e3, 1)))
 }
 
 // concurrency: requests stay at one rate, their highest, while the GPU has room.
@@ -126,7 +132,10 @@ func (m *measured) concurrency() Reason {
 		return reason(name, usage.False, "no requests")
 	}
 	if median >= flat*st.Max {
-		return reason(name, usage.True, fmt.Sprintf("requests stay within %s of their highest rate while the GPU has spare capacity", plain.Share(1-flat, 0)))
+		return reason(name, usage.True,
+			fmt.Sprintf("requests stay within %s of their highest rate while the GPU has spare capacity",
+				plain.Share(1-flat, 0)))
 	}
-	return reason(name, usage.False, fmt.Sprintf("the median request rate is %s of the highest", plain.Share(median/st.Max, 0)))
+	return reason(name, usage.False, fmt.Sprintf("the median request rate is %s of the highest",
+		plain.Share(median/st.Max, 0)))
 }

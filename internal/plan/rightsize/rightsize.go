@@ -151,7 +151,8 @@ func Advise(w *usage.Window, from price.Machine, region string, book *price.Book
 }
 
 // advise is Advise with what was measured, which is nil where nothing was.
-func advise(w *usage.Window, from price.Machine, region string, book *price.Book, o Options) (Advice, *measured, error) {
+func advise(w *usage.Window, from price.Machine, region string, book *price.Book, o Options) (Advice, *measured,
+	error) {
 	if o.Headroom <= 0 {
 		o.Headroom = defaultHeadroom
 	}

@@ -113,7 +113,8 @@ func New(m Machine, size *rightsize.Resource, habit *Habit, o Options) (*File, e
 		return nil, fmt.Errorf("the machine type of %s is not known: give --type", called)
 	}
 	w := &writer{}
-	w.comment("yaml-language-server: $schema=https://raw.githubusercontent.com/curfew-dev/curfew/main/schemas/session.v1.json")
+	w.comment(
+		"yaml-language-server: $schema=https://raw.githubusercontent.com/curfew-dev/curfew/main/schemas/session.v1.json")
 	w.comment("A session instead of %s: %s%s, as %s has it.", called, m.Type, in(m.Region), m.Seen)
 	if err := w.price(m); err != nil {
 		return nil, err
@@ -210,17 +211,22 @@ func (w *writer) habit(h *Habit) {
 	if h == nil {
 		return
 	}
-	w.comment("%s covers %s of it, from %s to %s. It did nothing for %s.", h.Trace, hours(h.MachineHours), plain.Date(h.From.UTC()), plain.Date(h.To.UTC()), hours(h.IdleHours))
+	w.comment("%s covers %s of it, from %s to %s. It did nothing for %s.", h.Trace, hours(h.MachineHours),
+		plain.Date(h.From.UTC()), plain.Date(h.To.UTC()), hours(h.IdleHours))
 	cost := ""
 	if h.CostUSD.Known() && h.SessionUSD.Known() {
 		cost = fmt.Sprintf(": %s instead of %s", h.SessionUSD, h.CostUSD)
 	}
-	w.comment("As sessions it would have run for %s in %s, %s of starts included%s.", hours(h.SessionHours+h.RestartHours), plain.Count(h.Launches, "session"), hours(h.RestartHours), cost)
+	w.comment("As sessions it would have run for %s in %s, %s of starts included%s.",
+		hours(h.SessionHours+h.RestartHours), plain.Count(h.Launches, "session"), hours(h.RestartHours), cost)
 }
 
 func (w *writer) owner(o inventory.Owner) {
 	var parts []string
-	for _, p := range []struct{ key, value string }{{"team", o.Team}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment}, {"cost_center", o.CostCenter}} {
+	for _, p := range []struct{ key, value string }{
+		{"team", o.Team}, {"project", o.Project}, {"user", o.User}, {"environment", o.Environment},
+		{"cost_center", o.CostCenter},
+	} {
 		if v := strings.TrimSpace(p.value); v != "" {
 			parts = append(parts, p.key+": "+text(v))
 		}
@@ -241,7 +247,8 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) string {
 		w.comment("Its own type: its use was not measured. `--trace FILE` proposes one that fits.")
 		return m.Type
 	case size.Verdict == rightsize.Unknown.String():
-		w.comment("Its own type: what was measured is too little to propose another one (%s).", cmp.Or(size.Why, "no samples"))
+		w.comment("Its own type: what was measured is too little to propose another one (%s).",
+			cmp.Or(size.Why, "no samples"))
 		return m.Type
 	}
 	w.comment("%s", measured(size))
@@ -266,7 +273,8 @@ func (w *writer) resources(m Machine, size *rightsize.Resource) string {
 	if size.HourlyUSD.Known() {
 		was = ", where " + m.Type + " costs " + size.HourlyUSD.String()
 	}
-	w.comment("%s (%d × %s) fits that at %s an hour%s: %s less a month if it is kept on.", best.Type, best.GPUs, best.Accelerator, best.HourlyUSD.Dollars(), was, saving.Dollars())
+	w.comment("%s (%d × %s) fits that at %s an hour%s: %s less a month if it is kept on.", best.Type, best.GPUs,
+		best.Accelerator, best.HourlyUSD.Dollars(), was, saving.Dollars())
 	for _, a := range best.Against {
 		w.comment("Against it: %s.", strings.TrimSuffix(a, "."))
 	}
@@ -321,11 +329,14 @@ func (w *writer) times(h *Habit, o Options) {
 	if lease < 2*mean {
 		long = "the longest that is allowed"
 	}
-	w.comment("Sessions would have run for %s on average; the lease is %s, and `curfew extend` prolongs it.", plain.Duration(mean.Round(time.Minute)), long)
+	w.comment("Sessions would have run for %s on average; the lease is %s, and `curfew extend` prolongs it.",
+		plain.Duration(mean.Round(time.Minute)), long)
 	w.line("lease: %s", duration(lease))
-	why := fmt.Sprintf("In hindsight an end after %s at rest would have saved most", plain.Duration(h.Wait.Round(time.Second)))
+	why := fmt.Sprintf("In hindsight an end after %s at rest would have saved most",
+		plain.Duration(h.Wait.Round(time.Second)))
 	if h.Idle != h.Wait {
-		why += fmt.Sprintf("; proposed are %s to %s, in steps of %s", duration(LeastIdle), duration(MostIdle), duration(idleStep))
+		why += fmt.Sprintf("; proposed are %s to %s, in steps of %s", duration(LeastIdle), duration(MostIdle),
+			duration(idleStep))
 	}
 	w.comment("%s.", why)
 	w.line("idle: %s", duration(h.Idle))

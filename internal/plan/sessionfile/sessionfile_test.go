@@ -14,20 +14,30 @@ import (
 )
 
 func pet() Machine {
-	return Machine{ID: "i-0f3a", Name: "dev-box", Seen: "the scan of 2026-11-22", Type: "g5.12xlarge", Region: "us-east-1", Image: "ami-0abc", DiskGiB: 200,
-		Owner: inventory.Owner{Team: "vision", User: "ana"}, Purpose: inventory.Experimentation, Hourly: inventory.Known(5672 * money.USD / 1000), Doing: "idle since 2026-11-16 08:00 UTC"}
+	return Machine{
+		ID: "i-0f3a", Name: "dev-box", Seen: "the scan of 2026-11-22", Type: "g5.12xlarge", Region: "us-east-1",
+		Image: "ami-0abc", DiskGiB: 200,
+		Owner: inventory.Owner{Team: "vision", User: "ana"}, Purpose: inventory.Experimentation,
+		Hourly: inventory.Known(5672 * money.USD / 1000), Doing: "idle since 2026-11-16 08:00 UTC"}
 }
 
 // TestWhole holds what a file says, line by line, of a machine of which all is known.
 func TestWhole(t *testing.T) {
 	p95, peak, hourly, saving := 11.6, 9.84, money.Known(5672*money.USD/1000), money.Known(340604*money.Cent)
-	size := &rightsize.Resource{Name: "dev-box", Type: "g5.12xlarge", Figures: rightsize.Figures{Verdict: "overprovisioned", UtilP95: &p95, MemoryPeakGiB: &peak, GPUs: 4, GPUsUsedMax: 1, HourlyUSD: hourly,
-		Fits: []rightsize.Fit{
-			{Type: "g2-standard-4", Cloud: "gcp", Region: "us-central1", HourlyUSD: 10 * money.Cent, SavingUSD: saving},
-			{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", Accelerator: "A10G", GPUs: 1, HourlyUSD: 1006 * money.USD / 1000, SavingUSD: saving, Against: []string{"3 fewer GPUs"}},
-		}}}
+	size := &rightsize.Resource{
+		Name: "dev-box", Type: "g5.12xlarge", Figures: rightsize.Figures{
+			Verdict: "overprovisioned", UtilP95: &p95, MemoryPeakGiB: &peak, GPUs: 4, GPUsUsedMax: 1, HourlyUSD: hourly,
+			Fits: []rightsize.Fit{
+				{Type: "g2-standard-4", Cloud: "gcp", Region: "us-central1", HourlyUSD: 10 * money.Cent, SavingUSD: saving},
+				{
+					Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", Accelerator: "A10G", GPUs: 1,
+					HourlyUSD: 1006 * money.USD / 1000, SavingUSD: saving, Against: []string{"3 fewer GPUs"},
+				},
+			}}}
 	from := time.Date(2026, 10, 5, 0, 0, 0, 0, time.UTC)
-	habit := &Habit{Trace: "gpus.csv", From: from, To: from.AddDate(0, 0, 21), Wait: 22 * time.Minute, Idle: Idle(22 * time.Minute), MachineHours: 504, IdleHours: 380, SessionHours: 144, RestartHours: 2, Launches: 24,
+	habit := &Habit{
+		Trace: "gpus.csv", From: from, To: from.AddDate(0, 0, 21), Wait: 22 * time.Minute, Idle: Idle(22 * time.Minute),
+		MachineHours: 504, IdleHours: 380, SessionHours: 144, RestartHours: 2, Launches: 24,
 		CostUSD: money.Known(285869 * money.Cent), SessionUSD: money.Known(82811 * money.Cent)}
 	f, err := New(pet(), size, habit, Options{Lease: 4 * time.Hour, Idle: 30 * time.Minute, MaxLease: 24 * time.Hour})
 	if err != nil {
@@ -62,18 +72,24 @@ work: {dir: ~/work}
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	s := f.Spec
-	if s.Kind != spec.Session || s.Resources.InstanceType != "g5.xlarge" || s.DiskGiB != 200 || s.Idle != 25*time.Minute || s.Lease != 12*time.Hour || s.Owner.User != "ana" {
+	if s.Kind != spec.Session || s.Resources.InstanceType != "g5.xlarge" || s.DiskGiB != 200 ||
+		s.Idle != 25*time.Minute || s.Lease != 12*time.Hour || s.Owner.User != "ana" {
 		t.Errorf("it reads as %+v", s)
 	}
 }
 
 // TestUnknown holds what a file says where little is known: no guess, and no dollars.
 func TestUnknown(t *testing.T) {
-	f, err := New(Machine{ID: "i-1", Type: "g6.2xlarge", Seen: "the trace"}, &rightsize.Resource{Figures: rightsize.Figures{Verdict: "unknown", Why: "samples for 1 of 2 GPUs only"}}, nil, Options{Idle: 30 * time.Minute})
+	f, err := New(Machine{ID: "i-1", Type: "g6.2xlarge", Seen: "the trace"},
+		&rightsize.Resource{Figures: rightsize.Figures{Verdict: "unknown", Why: "samples for 1 of 2 GPUs only"}}, nil,
+		Options{Idle: 30 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# Its price is not known.\n", "# No tag names its owner", "(samples for 1 of 2 GPUs only)", "resources: {instance_type: g6.2xlarge}\n", "lease: 4h\n", "idle: 30m\n"} {
+	for _, want := range []string{
+		"# Its price is not known.\n", "# No tag names its owner", "(samples for 1 of 2 GPUs only)",
+		"resources: {instance_type: g6.2xlarge}\n", "lease: 4h\n", "idle: 30m\n",
+	} {
 		if !strings.Contains(string(f.Text), want) {
 			t.Errorf("no %q in\n%s", want, f.Text)
 		}
@@ -96,13 +112,38 @@ func TestSmaller(t *testing.T) {
 		want string
 	}{
 		{"none", nil, "g5.12xlarge"},
-		{"of another cloud", []rightsize.Fit{{Type: "x", Cloud: "gcp", Region: "us-east-1", HourlyUSD: 1 * money.USD, SavingUSD: save}}, "g5.12xlarge"},
-		{"of another region", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "eu-west-1", HourlyUSD: 1 * money.USD, SavingUSD: save}}, "g5.12xlarge"},
-		{"no cheaper one", []rightsize.Fit{{Type: "g5.24xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 8 * money.USD, SavingUSD: lose}}, "g5.12xlarge"},
-		{"what it saves is not known", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD}}, "g5.12xlarge"},
-		{"the first that is cheaper", []rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD, SavingUSD: save}, {Type: "g5.2xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 120 * money.Cent, SavingUSD: save}}, "g5.xlarge"},
+		{
+			"of another cloud",
+			[]rightsize.Fit{{Type: "x", Cloud: "gcp", Region: "us-east-1", HourlyUSD: 1 * money.USD, SavingUSD: save}},
+			"g5.12xlarge",
+		},
+		{
+			"of another region",
+			[]rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "eu-west-1", HourlyUSD: 1 * money.USD, SavingUSD: save}},
+			"g5.12xlarge",
+		},
+		{
+			"no cheaper one",
+			[]rightsize.Fit{
+				{Type: "g5.24xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 8 * money.USD, SavingUSD: lose},
+			},
+			"g5.12xlarge",
+		},
+		{
+			"what it saves is not known",
+			[]rightsize.Fit{{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD}}, "g5.12xlarge",
+		},
+		{
+			"the first that is cheaper",
+			[]rightsize.Fit{
+				{Type: "g5.xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 1 * money.USD, SavingUSD: save},
+				{Type: "g5.2xlarge", Cloud: "aws", Region: "us-east-1", HourlyUSD: 120 * money.Cent, SavingUSD: save},
+			},
+			"g5.xlarge",
+		},
 	} {
-		f, err := New(pet(), &rightsize.Resource{Figures: rightsize.Figures{Verdict: "overprovisioned", Fits: c.fits}}, nil, Options{})
+		f, err := New(pet(), &rightsize.Resource{Figures: rightsize.Figures{Verdict: "overprovisioned", Fits: c.fits}}, nil,
+			Options{})
 		if err != nil || f.Spec.Resources.InstanceType != c.want {
 			t.Errorf("%s: %v, %v", c.name, f, err)
 		}
@@ -111,12 +152,18 @@ func TestSmaller(t *testing.T) {
 
 // TestIdleAndLease hold the bounds of what is proposed.
 func TestIdleAndLease(t *testing.T) {
-	for wait, want := range map[time.Duration]time.Duration{0: 10 * time.Minute, 10*time.Minute + time.Second: 15 * time.Minute, 31 * time.Minute: 35 * time.Minute, 5 * time.Hour: 2 * time.Hour} {
+	for wait, want := range map[time.Duration]time.Duration{
+		0: 10 * time.Minute, 10*time.Minute + time.Second: 15 * time.Minute, 31 * time.Minute: 35 * time.Minute,
+		5 * time.Hour: 2 * time.Hour,
+	} {
 		if got := Idle(wait); got != want {
 			t.Errorf("after %s it proposes %s, want %s", wait, got, want)
 		}
 	}
-	for _, c := range []struct{ mean, most, want time.Duration }{{time.Minute, 0, time.Hour}, {3 * time.Hour, 0, 6 * time.Hour}, {3*time.Hour + time.Minute, 0, 7 * time.Hour}, {48 * time.Hour, 24 * time.Hour, 24 * time.Hour}} {
+	for _, c := range []struct{ mean, most, want time.Duration }{
+		{time.Minute, 0, time.Hour}, {3 * time.Hour, 0, 6 * time.Hour}, {3*time.Hour + time.Minute, 0, 7 * time.Hour},
+		{48 * time.Hour, 24 * time.Hour, 24 * time.Hour},
+	} {
 		if got := Lease(c.mean, c.most); got != c.want {
 			t.Errorf("of %s on average it proposes %s, want %s", c.mean, got, c.want)
 		}
@@ -130,7 +177,11 @@ func TestWhateverItIsCalled(t *testing.T) {
 		m := pet()
 		m.Name, m.ID = rapid.String().Draw(t, "name"), rapid.String().Draw(t, "id")
 		m.Seen, m.Doing = rapid.String().Draw(t, "seen"), rapid.String().Draw(t, "doing")
-		m.Owner = inventory.Owner{Team: rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "team"), User: rapid.SampledFrom([]string{"ana", "no", "0x1", "a: b", "# x", "'", `"`, "{", "~", "1e3", "Zoë", "null"}).Draw(t, "user")}
+		m.Owner = inventory.Owner{
+			Team: rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "team"),
+			User: rapid.SampledFrom([]string{"ana", "no", "0x1", "a: b", "# x", "'", `"`, "{", "~", "1e3", "Zoë", "null"}).Draw(
+				t, "user"),
+		}
 		f, err := New(m, nil, nil, Options{})
 		if err != nil {
 			t.Fatalf("%v\n", err)

@@ -42,7 +42,10 @@ type saving struct {
 }
 
 func newAging(gap time.Duration, zones int, p CheckpointParams) *aging {
-	a := &aging{unit: gap * time.Duration(max(1, int(young(p.Write.Seconds(), time.Hour.Seconds())/gap.Seconds()/unitsPerYoung))), write: p.Write.Seconds(), restart: p.Restart.Seconds()}
+	a := &aging{
+		unit:  gap * time.Duration(max(1, int(young(p.Write.Seconds(), time.Hour.Seconds())/gap.Seconds()/unitsPerYoung))),
+		write: p.Write.Seconds(), restart: p.Restart.Seconds(),
+	}
 	a.m.first = buckets(horizon)
 	n := len(a.m.first)
 	for b := range n {

@@ -24,7 +24,10 @@ func recorded(t testing.TB, zones string, gap time.Duration) Trace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := Read(z, "runs.csv", Map{Columns: map[string]string{"zone": "trace", "time": "t_s", "length": "len_s", "up": "nodes_up"}, Gap: gap, Zones: zones})
+	tr, err := Read(z, "runs.csv", Map{
+		Columns: map[string]string{"zone": "trace", "time": "t_s", "length": "len_s", "up": "nodes_up"}, Gap: gap,
+		Zones: zones,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +66,8 @@ func TestCampaign(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, x := range r.Results {
-				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving, x.Misses, x.Starts, x.Cases, x.MeanCostUSD)
+				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving, x.Misses, x.Starts, x.Cases,
+					x.MeanCostUSD)
 				if x.Misses != 0 {
 					t.Errorf("%s misses %d deadlines", x.Name, x.Misses)
 				}
@@ -85,7 +89,9 @@ func TestCampaign(t *testing.T) {
 
 // TestCheckpointCampaign holds what the rules keep of the same runs against known figures.
 func TestCheckpointCampaign(t *testing.T) {
-	r, err := Checkpoint(recorded(t, campaign, 195*time.Second), CheckpointParams{Write: 2 * time.Minute, Restart: 3 * time.Minute})
+	r, err := Checkpoint(recorded(t, campaign, 195*time.Second), CheckpointParams{
+		Write: 2 * time.Minute, Restart: 3 * time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +121,8 @@ func TestCampaignAcrossZones(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, x := range r.Results {
-				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving, x.Misses, x.Starts, x.Cases, x.MeanCostUSD)
+				t.Logf("%s %.2f %% %d misses %d starts %d cases $%s", x.Name, 100*x.Saving, x.Misses, x.Starts, x.Cases,
+					x.MeanCostUSD)
 			}
 			if x := r.result(Curfew); x.Misses > 0 || x.Saving < 0.688 || x.Saving < r.result(Greedy).Saving {
 				t.Errorf("curfew saves %.4f with %d misses", x.Saving, x.Misses)

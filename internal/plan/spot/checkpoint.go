@@ -115,7 +115,8 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 	}
 	const longest = 365 * 24 * time.Hour
 	if p.Write <= 0 || p.Restart < 0 || p.Write > longest || p.Restart > longest {
-		return CheckpointReport{}, fmt.Errorf("plan checkpoint: write %s, restart %s: expected a write over 0 and a restart of 0 or more", p.Write, p.Restart)
+		return CheckpointReport{}, fmt.Errorf(
+			"plan checkpoint: write %s, restart %s: expected a write over 0 and a restart of 0 or more", p.Write, p.Restart)
 	}
 	runs := tr.runs()
 	if len(runs) == 0 {
@@ -137,7 +138,9 @@ func Checkpoint(tr Trace, p CheckpointParams) (CheckpointReport, error) {
 		{Daly, seconds(daly(p.Write.Seconds(), mean))},
 		{BestFixed, bestFixed(lengths, p)},
 	} {
-		r.Results = append(r.Results, CheckpointResult{Name: rule.name, Interval: rule.interval.Seconds(), Kept: fixed(lengths, rule.interval, p) / total})
+		r.Results = append(r.Results, CheckpointResult{
+			Name: rule.name, Interval: rule.interval.Seconds(), Kept: fixed(lengths, rule.interval, p) / total,
+		})
 	}
 	r.Results = append(r.Results, adaptive(tr, runs, p, total))
 	r.Curve = curve(lengths, total, p)

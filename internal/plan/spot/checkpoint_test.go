@@ -62,7 +62,10 @@ func TestBestFixedIsBest(t *testing.T) {
 		for _, l := range rapid.SliceOfN(rapid.IntRange(1, 60), 1, 8).Draw(t, "lengths") {
 			lengths[time.Duration(l)*gap]++
 		}
-		p := CheckpointParams{Write: time.Duration(rapid.IntRange(10, 900).Draw(t, "write")) * time.Second, Restart: time.Duration(rapid.IntRange(0, 900).Draw(t, "restart")) * time.Second}
+		p := CheckpointParams{
+			Write:   time.Duration(rapid.IntRange(10, 900).Draw(t, "write")) * time.Second,
+			Restart: time.Duration(rapid.IntRange(0, 900).Draw(t, "restart")) * time.Second,
+		}
 		best := fixed(lengths, bestFixed(lengths, p), p)
 		for interval := p.Write / 2; interval < 11*time.Hour; interval += 7 * time.Second {
 			if got := fixed(lengths, interval, p); got > best {
@@ -119,8 +122,14 @@ func TestCheckpointRefuses(t *testing.T) {
 		p    CheckpointParams
 		want string
 	}{
-		{"no write", up, CheckpointParams{Restart: time.Minute}, "plan checkpoint: write 0s, restart 1m0s: expected a write over 0 and a restart of 0 or more"},
-		{"no run", Trace{Gap: gap, Zones: []Zone{zone("z", "..")}}, saves, "plan checkpoint: spot is never available in the trace"},
+		{
+			"no write", up, CheckpointParams{Restart: time.Minute},
+			"plan checkpoint: write 0s, restart 1m0s: expected a write over 0 and a restart of 0 or more",
+		},
+		{
+			"no run", Trace{Gap: gap, Zones: []Zone{zone("z", "..")}}, saves,
+			"plan checkpoint: spot is never available in the trace",
+		},
 		{"no zone", Trace{Gap: gap}, saves, "plan checkpoint: the trace has no zone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

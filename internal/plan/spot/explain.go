@@ -20,10 +20,13 @@ func (p prior) String() string {
 // explain says what the replay rests on.
 func (r *Report) explain(tr Trace, p Params, markets []market) {
 	r.Assumptions = []string{
-		"machines are paid for whole sampling steps; each start and each move costs " + plain.Duration(p.Restart) + " of paid time without progress, and loses no other work",
+		"machines are paid for whole sampling steps; each start and each move costs " + plain.Duration(p.Restart) +
+			" of paid time without progress, and loses no other work",
 		"on-demand is always available, at $" + p.OnDemandPrice.String() + " an hour; all machines work at the same speed",
 		"availability is that of the trace: spot starts whenever its zone is available, and runs until the zone is not",
-		fmt.Sprintf("%s learns from the trace before each decision; it starts with %s for interruptions and %s for outages, fitted to three zones of the public data set spot-traces (aws-02-15-2023)", Curfew, runPrior, outagePrior),
+		fmt.Sprintf("%s learns from the trace before each decision; it starts with %s for interruptions and %s for "+
+			"outages, fitted to three zones of the public data set spot-traces (aws-02-15-2023)", Curfew, runPrior,
+			outagePrior),
 		"the cost excludes data transfer between zones, storage and checkpoints",
 	}
 	if p.SpotPrice > 0 && markets[0].zones[0].Prices == nil {
@@ -34,16 +37,22 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 	for _, m := range markets {
 		samples += m.samples
 	}
-	r.CoverageNotes = []string{fmt.Sprintf("%d zones, %s samples of %s, %d cases; the cases overlap and are not independent", len(tr.Zones), money.Thousands(int64(samples)), plain.Duration(tr.Gap), curfew.Cases)}
+	r.CoverageNotes = []string{
+		fmt.Sprintf("%d zones, %s samples of %s, %d cases; the cases overlap and are not independent", len(tr.Zones),
+			money.Thousands(int64(samples)), plain.Duration(tr.Gap), curfew.Cases),
+	}
 	if curfew.Cases < few*len(markets) {
 		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("fewer than %d cases per zone: the result is uncertain", few))
 	}
 	for _, x := range r.Results {
 		if x.Misses > 0 {
-			r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s misses the deadline in %d of %d cases", x.Name, x.Misses, x.Cases))
+			r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("%s misses the deadline in %d of %d cases", x.Name, x.Misses,
+				x.Cases))
 		}
 	}
-	r.Changes = append(r.Changes, fmt.Sprintf("perfect foresight saves %s, curfew %s; no strategy saves more than perfect foresight", plain.Share(bound.Saving, 1), plain.Share(curfew.Saving, 1)))
+	r.Changes = append(r.Changes,
+		fmt.Sprintf("perfect foresight saves %s, curfew %s; no strategy saves more than perfect foresight",
+			plain.Share(bound.Saving, 1), plain.Share(curfew.Saving, 1)))
 	if len(r.Zones) > 1 {
 		low, high := r.Zones[0], r.Zones[0]
 		for _, z := range r.Zones {
@@ -54,12 +63,14 @@ func (r *Report) explain(tr Trace, p Params, markets []market) {
 				high = z
 			}
 		}
-		r.Changes = append(r.Changes, fmt.Sprintf("the zone matters: %s saves %s, %s saves %s", high.Name, plain.Share(high.saving(), 1), low.Name, plain.Share(low.saving(), 1)))
+		r.Changes = append(r.Changes, fmt.Sprintf("the zone matters: %s saves %s, %s saves %s", high.Name,
+			plain.Share(high.saving(), 1), low.Name, plain.Share(low.saving(), 1)))
 		p.AcrossZones = true
 		if all, err := tr.markets(p); err == nil {
 			if y, err := all[0].bound(p); err == nil {
 				if x, err := y.result(len(strategies), r.OnDemandUSD); err == nil {
-					r.Changes = append(r.Changes, "with moves between these zones (--across-zones), a case can save up to "+plain.Share(x.Saving, 1))
+					r.Changes = append(r.Changes, "with moves between these zones (--across-zones), a case can save up to "+
+						plain.Share(x.Saving, 1))
 				}
 			}
 		}
@@ -104,10 +115,13 @@ func (r *Report) show(markets []market, tallies [][]tally) {
 func (r *CheckpointReport) explain(tr Trace, runs []upRun) {
 	r.Prior = runPrior.String()
 	r.Assumptions = []string{
-		"a run pays for one restart; whole intervals of work and write are kept, the rest is lost; no checkpoint is saved within the interruption notice",
+		"a run pays for one restart; whole intervals of work and write are kept, the rest is lost; no checkpoint is saved " +
+			"within the interruption notice",
 		"each zone is one machine that runs whenever spot is available",
-		fmt.Sprintf("%s and %s know the mean run of the whole trace, and %s knows all of its runs in advance", Young, Daly, BestFixed),
-		fmt.Sprintf("%s learns from earlier runs only; it starts with %s, fitted to three zones of the public data set spot-traces (aws-02-15-2023)", Curfew, r.Prior),
+		fmt.Sprintf("%s and %s know the mean run of the whole trace, and %s knows all of its runs in advance", Young, Daly,
+			BestFixed),
+		fmt.Sprintf("%s learns from earlier runs only; it starts with %s, fitted to three zones of the public data set "+
+			"spot-traces (aws-02-15-2023)", Curfew, r.Prior),
 	}
 	cut := 0
 	for _, u := range runs {
@@ -115,8 +129,9 @@ func (r *CheckpointReport) explain(tr Trace, runs []upRun) {
 			cut++
 		}
 	}
-	r.CoverageNotes = []string{fmt.Sprintf("%d zones, %d runs of %s on average; the trace ends during %d of them", len(tr.Zones), len(runs),
-		plain.Duration(time.Duration(r.MeanRunSeconds*float64(time.Second)).Round(time.Second)), cut)}
+	r.CoverageNotes = []string{
+		fmt.Sprintf("%d zones, %d runs of %s on average; the trace ends during %d of them", len(tr.Zones), len(runs),
+			plain.Duration(time.Duration(r.MeanRunSeconds*float64(time.Second)).Round(time.Second)), cut)}
 	if len(runs) < few {
 		r.CoverageNotes = append(r.CoverageNotes, fmt.Sprintf("fewer than %d runs: the result is uncertain", few))
 	}

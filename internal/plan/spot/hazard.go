@@ -121,7 +121,8 @@ func (h history) fit(gap time.Duration, c clock) (model, metronome) {
 	n := len(m.first)
 	var base, counted, exposed [2][]float64
 	for k, p := range []prior{outagePrior, runPrior} {
-		base[k], counted[k], exposed[k], m.ends[k] = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+		base[k], counted[k], exposed[k], m.ends[k] = make([]float64, n), make([]float64, n), make([]float64,
+			n), make([]float64, n)
 		for b := range n {
 			mid := time.Duration((float64(m.first[b]) + (m.width(b)-1)/2) * float64(step))
 			base[k][b] = p.expected(mid, mid+step)

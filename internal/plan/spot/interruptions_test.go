@@ -38,7 +38,8 @@ func TestUnmeasuredIsWhatTheTracesSay(t *testing.T) {
 			}
 			return v
 		}
-		if !strings.HasPrefix(r[column["campaign"]], "aws-") || r[column["kind"]] != "availability" || figure("nodes_wanted") != 1 {
+		if !strings.HasPrefix(r[column["campaign"]], "aws-") || r[column["kind"]] != "availability" ||
+			figure("nodes_wanted") != 1 {
 			continue
 		}
 		up := figure("share_any_up") * figure("span_s") / 3600

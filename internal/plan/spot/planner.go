@@ -60,7 +60,10 @@ type planner struct {
 }
 
 func newPlanner(gap time.Duration, zones int, p Params) *planner {
-	s := &planner{gap: gap, window: p.window(gap), p: p, ages: make([]int32, zones), zones: make([]history, zones), rates: make([]float64, zones), plans: map[int]*choices{}}
+	s := &planner{
+		gap: gap, window: p.window(gap), p: p, ages: make([]int32, zones), zones: make([]history, zones),
+		rates: make([]float64, zones), plans: map[int]*choices{},
+	}
 	for z := range s.rates {
 		s.rates[z] = 1
 	}

@@ -80,7 +80,8 @@ func (p *program) solve(m *model, steps int, slack, restart, spot float64, table
 			if b+1 < p.n {
 				next = (1 - end) / m.width(b)
 			}
-			p.end, p.next, p.stay = append(p.end, float32(end)), append(p.next, float32(next)), append(p.stay, float32(1-end-next))
+			p.end, p.next, p.stay = append(p.end, float32(end)), append(p.next, float32(next)), append(p.stay,
+				float32(1-end-next))
 		}
 	}
 	row := modes * 2 * p.n

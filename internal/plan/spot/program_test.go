@@ -87,8 +87,11 @@ func TestProgramIsOptimal(t *testing.T) {
 	var p program
 	var table []uint8
 	rapid.Check(t, func(t *rapid.T) {
-		c := tiny{run: rapid.Float64Range(0.01, 0.9).Draw(t, "run"), outage: rapid.Float64Range(0.01, 0.9).Draw(t, "outage"), moved: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "moved"),
-			work: rapid.IntRange(1, 4).Draw(t, "work"), restart: rapid.IntRange(0, 1).Draw(t, "restart"), price: rapid.Float64Range(0.05, 1.2).Draw(t, "price")}
+		c := tiny{
+			run: rapid.Float64Range(0.01, 0.9).Draw(t, "run"), outage: rapid.Float64Range(0.01, 0.9).Draw(t, "outage"),
+			moved: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "moved"),
+			work:  rapid.IntRange(1, 4).Draw(t, "work"), restart: rapid.IntRange(0, 1).Draw(t, "restart"),
+			price: rapid.Float64Range(0.05, 1.2).Draw(t, "price")}
 		steps := c.work + c.restart + rapid.IntRange(0, 3).Draw(t, "spare")
 		m := &model{clock: clock{step: 1}, first: []int{0}, moved: c.moved}
 		for k, p := range []float64{c.outage, c.run} {
@@ -253,8 +256,9 @@ func TestAgeMatters(t *testing.T) {
 	for range 500 {
 		regular.WriteString(strings.Repeat("#", 12) + "......")
 	}
-	r, err := Replay(Trace{Gap: gap, Zones: []Zone{zone("z", regular.String())}}, Params{Work: 20 * time.Hour, Deadline: 28 * time.Hour, Restart: 12 * time.Minute,
-		Every: 7 * time.Hour, SpotPrice: 918_000_000, OnDemandPrice: 3_060_000_000})
+	r, err := Replay(Trace{Gap: gap, Zones: []Zone{zone("z", regular.String())}},
+		Params{Work: 20 * time.Hour, Deadline: 28 * time.Hour, Restart: 12 * time.Minute,
+			Every: 7 * time.Hour, SpotPrice: 918_000_000, OnDemandPrice: 3_060_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}

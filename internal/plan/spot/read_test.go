@@ -28,8 +28,14 @@ func TestRead(t *testing.T) {
 		{"single samples, nearly in their place", "time,up\n100,1\n690,0\n1320,1\n", Map{}, []Zone{{Up: []bool{u, e, u}}}},
 		{"times of day, one zone later", "zone,time,up\na,2026-03-01T00:00:00Z,1\nb,2026-03-01T00:20:00Z,0\n", Map{},
 			[]Zone{{Name: "a", Up: []bool{u}}, {Name: "b", First: 2, Up: []bool{e}}}},
-		{"prices", "time,up,price,other\n0,1,$1,x\n600,0,,x\n", Map{}, []Zone{{Up: []bool{u, e}, Prices: []money.Amount{dollar, 0}}}},
-		{"chosen zones", "zone,time,up\na/x,0,1\na/y,0,1\nb/x,0,0\n", Map{Zones: "a/*"}, []Zone{{Name: "a/x", Up: []bool{u}}, {Name: "a/y", Up: []bool{u}}}},
+		{
+			"prices", "time,up,price,other\n0,1,$1,x\n600,0,,x\n", Map{},
+			[]Zone{{Up: []bool{u, e}, Prices: []money.Amount{dollar, 0}}},
+		},
+		{
+			"chosen zones", "zone,time,up\na/x,0,1\na/y,0,1\nb/x,0,0\n", Map{Zones: "a/*"},
+			[]Zone{{Name: "a/x", Up: []bool{u}}, {Name: "a/y", Up: []bool{u}}},
+		},
 		{"all of four nodes", "time,up\n0,3\n600,4\n", Map{Nodes: 4}, []Zone{{Up: []bool{e, u}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -47,12 +53,30 @@ func TestReadMistakes(t *testing.T) {
 		{"empty", "", "t.csv: empty file: expected a header with time,up"},
 		{"no sample", "time,up\n", "t.csv: no sample"},
 		{"no column", "time,nodes\n0,1\n", `t.csv:1: column "up" is missing`},
-		{"no time", "time,up\nnoon,1\n", `t.csv:2:1: time "noon": expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z`},
-		{"negative time", "time,up\n-600,1\n", `t.csv:2:1: time "-600": expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z`},
-		{"out of order", "time,up\n600,1\n0,1\n", "t.csv:3:1: time is 0, but earlier rows of this zone reach 1200 s: sort the rows, each sample once"},
-		{"twice", "time,up\n0,1\n0,0\n", "t.csv:3:1: time is 0, but earlier rows of this zone reach 600 s: sort the rows, each sample once"},
-		{"a hole", "time,up\n0,1\n1200,1\n", "t.csv:3:1: time is 1200, but earlier rows of this zone end at 600 s: the availability in between is missing"},
-		{"length", "time,length,up\n0,700,1\n", "t.csv:2:3: length is 700 s: expected a multiple of the sampling step 10m0s"},
+		{
+			"no time", "time,up\nnoon,1\n",
+			`t.csv:2:1: time "noon": expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z`,
+		},
+		{
+			"negative time", "time,up\n-600,1\n",
+			`t.csv:2:1: time "-600": expected whole seconds or RFC 3339, such as 2026-03-01T14:00:00Z`,
+		},
+		{
+			"out of order", "time,up\n600,1\n0,1\n",
+			"t.csv:3:1: time is 0, but earlier rows of this zone reach 1200 s: sort the rows, each sample once",
+		},
+		{
+			"twice", "time,up\n0,1\n0,0\n",
+			"t.csv:3:1: time is 0, but earlier rows of this zone reach 600 s: sort the rows, each sample once",
+		},
+		{
+			"a hole", "time,up\n0,1\n1200,1\n",
+			"t.csv:3:1: time is 1200, but earlier rows of this zone end at 600 s: the availability in between is missing",
+		},
+		{
+			"length", "time,length,up\n0,700,1\n",
+			"t.csv:2:3: length is 700 s: expected a multiple of the sampling step 10m0s",
+		},
 		{"no length", "time,length,up\n0,0,1\n", "t.csv:2:3: length is 0: expected 600 to 68719476736"},
 		{"endless", "time,length,up\n0,68719476600,1\n", "t.csv:2:3: more than 16,777,216 samples: too many to replay"},
 		{"up", "time,up\n0,yes\n", `t.csv:2:3: up "yes" is not a whole number`},
@@ -60,8 +84,14 @@ func TestReadMistakes(t *testing.T) {
 		{"price of zero", "time,up,price\n0,1,0\n", "t.csv:2:5: price is 0: expected over 0 and at most $100,000 an hour"},
 		{"negative price", "time,up,price\n0,1,-1\n", "t.csv:2:5: price is negative"},
 		{"unknown price", "time,up,price\n0,1,1\n600,1,\n", "t.csv:3:7: price is empty"},
-		{"unknown price before", "time,up,price\n0,1,\n600,1,1\n", "t.csv:3:7: price is 1 here, but empty in line 2: either all rows with spot available have a price or none"},
-		{"unknown zone", "zone,time,up\na,0,1\n,0,1\n", `t.csv:3:1: zone is "" here, but "a" in other rows: either all rows have a zone or none`},
+		{
+			"unknown price before", "time,up,price\n0,1,\n600,1,1\n",
+			"t.csv:3:7: price is 1 here, but empty in line 2: either all rows with spot available have a price or none",
+		},
+		{
+			"unknown zone", "zone,time,up\na,0,1\n,0,1\n",
+			`t.csv:3:1: zone is "" here, but "a" in other rows: either all rows have a zone or none`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Read(strings.NewReader(tc.text), "t.csv", Map{Gap: gap})

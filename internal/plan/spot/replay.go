@@ -83,7 +83,9 @@ func (tr Trace) markets(p Params) ([]market, error) {
 	}
 	for _, m := range out {
 		if m.samples < p.window(tr.Gap) {
-			return nil, fmt.Errorf("plan spot: %s has %d samples, and a case needs %d: use a longer trace or a shorter deadline", m.name, m.samples, p.window(tr.Gap))
+			return nil, fmt.Errorf(
+				"plan spot: %s has %d samples, and a case needs %d: use a longer trace or a shorter deadline", m.name, m.samples,
+				p.window(tr.Gap))
 		}
 	}
 	return out, nil
@@ -136,7 +138,12 @@ func (m market) replay(p Params, s strategy) (tally, error) {
 		m.at(t, now)
 		s.observe(now)
 		if t%stride == 0 && t/stride < cases {
-			r := &run{attempt: attempt{gaps: window, window: window, gap: m.gap, deadline: p.Deadline, work: p.Work, all: p.Work, restart: p.Restart}, sample: t/stride == cases/2}
+			r := &run{
+				attempt: attempt{
+					gaps: window, window: window, gap: m.gap, deadline: p.Deadline, work: p.Work, all: p.Work, restart: p.Restart,
+				},
+				sample: t/stride == cases/2,
+			}
 			if r.sample {
 				y.first = t
 			}

@@ -114,7 +114,9 @@ func drawParams(t *rapid.T, tr Trace) Params {
 	restart := time.Duration(rapid.IntRange(0, 90).Draw(t, "restart")) * time.Minute
 	spare := time.Duration(rapid.IntRange(0, 40).Draw(t, "spare")) * tr.Gap / 4
 	deadline := (work + restart + tr.Gap - 1 + spare) / tr.Gap * tr.Gap
-	return Params{Work: max(work, time.Minute), Deadline: deadline + tr.Gap, Restart: restart, Every: time.Duration(rapid.IntRange(1, 9).Draw(t, "every")) * tr.Gap,
+	return Params{
+		Work: max(work, time.Minute), Deadline: deadline + tr.Gap, Restart: restart,
+		Every:     time.Duration(rapid.IntRange(1, 9).Draw(t, "every")) * tr.Gap,
 		SpotPrice: money.USD, OnDemandPrice: 306 * money.Cent, AcrossZones: rapid.Bool().Draw(t, "across")}
 }
 
@@ -256,8 +258,12 @@ func TestPrices(t *testing.T) {
 
 // TestAcrossZones: two zones of which always one is up, and one that is cheaper.
 func TestAcrossZones(t *testing.T) {
-	a, b := strings.Repeat(strings.Repeat("#", 60)+strings.Repeat(".", 60), 20), strings.Repeat(strings.Repeat(".", 60)+strings.Repeat("#", 60), 20)
-	p := Params{Work: 40 * time.Hour, Deadline: 46 * time.Hour, Restart: 12 * time.Minute, Every: 6 * time.Hour, SpotPrice: money.USD, OnDemandPrice: 3 * money.USD}
+	a, b := strings.Repeat(strings.Repeat("#", 60)+strings.Repeat(".", 60), 20), strings.Repeat(
+		strings.Repeat(".", 60)+strings.Repeat("#", 60), 20)
+	p := Params{
+		Work: 40 * time.Hour, Deadline: 46 * time.Hour, Restart: 12 * time.Minute, Every: 6 * time.Hour,
+		SpotPrice: money.USD, OnDemandPrice: 3 * money.USD,
+	}
 	tr := Trace{Gap: gap, Zones: []Zone{zone("a", a), zone("b", b)}}
 	alone, err := Replay(tr, p)
 	if err != nil {
@@ -269,7 +275,8 @@ func TestAcrossZones(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := both.result(Curfew); got.Saving < 0.62 || got.Misses > 0 || len(both.Zones) != 1 {
-		t.Errorf("across zones %g are saved with %d misses in %d zones, alone %g", got.Saving, got.Misses, len(both.Zones), alone.result(Curfew).Saving)
+		t.Errorf("across zones %g are saved with %d misses in %d zones, alone %g", got.Saving, got.Misses, len(both.Zones),
+			alone.result(Curfew).Saving)
 	}
 	steady := strings.Repeat("#", 2400)
 	costly, cheap := zone("costly", steady), zone("cheap", strings.Repeat(".", 100)+steady[100:])
@@ -293,12 +300,25 @@ func TestReplayRefuses(t *testing.T) {
 		change func(*Trace, *Params)
 		want   string
 	}{
-		{"no work", func(_ *Trace, p *Params) { p.Work = 0 }, "plan spot: the work takes no time: give its duration on one machine"},
-		{"no on-demand price", func(_ *Trace, p *Params) { p.OnDemandPrice = 0 }, "plan spot: the on-demand price is $0.00 an hour: expected more than 0"},
-		{"no spot price", func(_ *Trace, p *Params) { p.SpotPrice = 0 }, `plan spot: no spot price for "z": give --spot-price, or a trace with a price column`},
-		{"no time", func(_ *Trace, p *Params) { p.Deadline = 69 * time.Minute }, "plan spot: a deadline of 1h9m0s is 1h0m0s in whole sampling steps of 10m0s, less than the work and one restart (1h10m0s): on-demand misses it too"},
-		{"too often", func(_ *Trace, p *Params) { p.Every = time.Minute }, "plan spot: a case every 1m0s is more often than the sampling step of 10m0s"},
-		{"too short", func(tr *Trace, _ *Params) { tr.Zones[0].Up = tr.Zones[0].Up[:17] }, "plan spot: z has 17 samples, and a case needs 18: use a longer trace or a shorter deadline"},
+		{"no work", func(_ *Trace, p *Params) {
+			p.Work = 0
+		}, "plan spot: the work takes no time: give its duration on one machine"},
+		{"no on-demand price", func(_ *Trace, p *Params) {
+			p.OnDemandPrice = 0
+		}, "plan spot: the on-demand price is $0.00 an hour: expected more than 0"},
+		{"no spot price", func(_ *Trace, p *Params) {
+			p.SpotPrice = 0
+		}, `plan spot: no spot price for "z": give --spot-price, or a trace with a price column`},
+		{"no time", func(_ *Trace, p *Params) {
+			p.Deadline = 69 * time.Minute
+		}, "plan spot: a deadline of 1h9m0s is 1h0m0s in whole sampling steps of 10m0s, less than the work and one " +
+			"restart (1h10m0s): on-demand misses it too"},
+		{"too often", func(_ *Trace, p *Params) {
+			p.Every = time.Minute
+		}, "plan spot: a case every 1m0s is more often than the sampling step of 10m0s"},
+		{"too short", func(tr *Trace, _ *Params) {
+			tr.Zones[0].Up = tr.Zones[0].Up[:17]
+		}, "plan spot: z has 17 samples, and a case needs 18: use a longer trace or a shorter deadline"},
 		{"no zone", func(tr *Trace, _ *Params) { tr.Zones = nil }, "plan spot: the trace has no zone"},
 		{"never together", func(tr *Trace, p *Params) {
 			p.AcrossZones = true

@@ -138,7 +138,10 @@ func report(tr Trace, p Params, markets []market, tallies [][]tally) (Report, er
 	if err != nil {
 		return Report{}, fmt.Errorf("price the work on-demand: %w", err)
 	}
-	r := Report{Schema: Schema, WorkHours: p.Work.Hours(), DeadlineHours: window.Hours(), OnDemandUSD: full, AcrossZones: p.AcrossZones}
+	r := Report{
+		Schema: Schema, WorkHours: p.Work.Hours(), DeadlineHours: window.Hours(), OnDemandUSD: full,
+		AcrossZones: p.AcrossZones,
+	}
 	all := make([]tally, len(strategies)+1)
 	for i, m := range markets {
 		z := ZoneReport{Name: m.name, Samples: m.samples, Up: m.up()}
@@ -190,7 +193,10 @@ func (y tally) result(j int, full money.Amount) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("average cases: %w", err)
 	}
-	return Result{Name: name, Saving: 1 - money.Ratio(y.cost, full)/float64(y.cases), Misses: y.misses, Starts: y.starts, Cases: y.cases, MeanCostUSD: mean}, nil
+	return Result{
+		Name: name, Saving: 1 - money.Ratio(y.cost, full)/float64(y.cases), Misses: y.misses, Starts: y.starts,
+		Cases: y.cases, MeanCostUSD: mean,
+	}, nil
 }
 
 // result returns the outcome of a strategy over all zones.

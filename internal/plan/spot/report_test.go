@@ -12,7 +12,9 @@ import (
 // TestReport holds the documents to their shapes.
 func TestReport(t *testing.T) {
 	const hostile = `<b>"z"&`
-	tr := Trace{Gap: gap, Zones: []Zone{zone(hostile, strings.Repeat("###..", 20)), zone("y", strings.Repeat("##...", 20))}}
+	tr := Trace{
+		Gap: gap, Zones: []Zone{zone(hostile, strings.Repeat("###..", 20)), zone("y", strings.Repeat("##...", 20))},
+	}
 	r, err := Replay(tr, small)
 	if err != nil {
 		t.Fatal(err)
@@ -28,8 +30,14 @@ func TestReport(t *testing.T) {
 		keys   []string
 		names  []string
 	}{
-		{"spot", r, Schema, []string{"results", "zones", "assumptions", "coverage_notes", "changes", "on_demand_cost_usd"}, []string{Greedy, UniformProgress, Curfew, Bound}},
-		{"checkpoint", c, CheckpointSchema, []string{"results", "prior", "assumptions", "coverage_notes", "changes"}, []string{Young, Daly, BestFixed, Curfew}},
+		{
+			"spot", r, Schema, []string{"results", "zones", "assumptions", "coverage_notes", "changes", "on_demand_cost_usd"},
+			[]string{Greedy, UniformProgress, Curfew, Bound},
+		},
+		{
+			"checkpoint", c, CheckpointSchema, []string{"results", "prior", "assumptions", "coverage_notes", "changes"},
+			[]string{Young, Daly, BestFixed, Curfew},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b, err := json.Marshal(tc.v)
@@ -66,7 +74,8 @@ func drawn(zones, samples int) Trace {
 	for z := range zones {
 		random := rand.New(rand.NewPCG(uint64(z), 1))
 		zone := Zone{Name: fmt.Sprint(z)}
-		for _, m := range drawHistory(random, samples, tr.Gap, prior{0.5 + random.Float64()/2, 30 * time.Minute}, prior{0.5 + random.Float64()/2, 30 * time.Minute})[:samples] {
+		for _, m := range drawHistory(random, samples, tr.Gap, prior{0.5 + random.Float64()/2, 30 * time.Minute},
+			prior{0.5 + random.Float64()/2, 30 * time.Minute})[:samples] {
 			zone.Up = append(zone.Up, m.up)
 		}
 		tr.Zones = append(tr.Zones, zone)

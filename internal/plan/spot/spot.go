@@ -93,11 +93,13 @@ func (p Params) check(tr Trace) error {
 	case p.SpotPrice < 0 || p.SpotPrice > maxPrice:
 		return fmt.Errorf("plan spot: the spot price is $%s an hour: expected more than 0", p.SpotPrice)
 	case p.Restart > math.MaxInt64/4 || p.Work > math.MaxInt64/4 || p.Deadline > math.MaxInt64/4:
-		return fmt.Errorf("plan spot: work of %s, a deadline of %s or a restart of %s is too long", p.Work, p.Deadline, p.Restart)
+		return fmt.Errorf("plan spot: work of %s, a deadline of %s or a restart of %s is too long", p.Work, p.Deadline,
+			p.Restart)
 	}
 	window := time.Duration(p.window(tr.Gap)) * tr.Gap
 	if window < p.Work+p.Restart {
-		return fmt.Errorf("plan spot: a deadline of %s is %s in whole sampling steps of %s, less than the work and one restart (%s): on-demand misses it too",
+		return fmt.Errorf("plan spot: a deadline of %s is %s in whole sampling steps of %s, less than the work and one "+
+			"restart (%s): on-demand misses it too",
 			p.Deadline, window, tr.Gap, p.Work+p.Restart)
 	}
 	for _, z := range tr.Zones {

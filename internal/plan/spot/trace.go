@@ -131,7 +131,8 @@ func (in *reader) row(row plan.Row) error {
 		}
 	}
 	if len(in.zones) > 0 && (name == "") != (in.zones[0].Name == "") {
-		return row.Error("zone", "zone is %.60q here, but %.60q in other rows: either all rows have a zone or none", name, in.zones[0].Name)
+		return row.Error("zone", "zone is %.60q here, but %.60q in other rows: either all rows have a zone or none", name,
+			in.zones[0].Name)
 	}
 	second, err := instant(row)
 	if err != nil {
@@ -147,9 +148,12 @@ func (in *reader) row(row plan.Row) error {
 	z := &in.zones[i]
 	if next := in.starts[i] + int64(len(z.Up))*in.gap; 2*max(second-next, next-second) >= in.gap && second != next {
 		if second < next {
-			return row.Error("time", "time is %s, but earlier rows of this zone reach %d s: sort the rows, each sample once", row.Text("time"), next)
+			return row.Error("time", "time is %s, but earlier rows of this zone reach %d s: sort the rows, each sample once",
+				row.Text("time"), next)
 		}
-		return row.Error("time", "time is %s, but earlier rows of this zone end at %d s: the availability in between is missing", row.Text("time"), next)
+		return row.Error("time",
+			"time is %s, but earlier rows of this zone end at %d s: the availability in between is missing", row.Text("time"),
+			next)
 	}
 	n, err := in.length(row)
 	if err != nil {
@@ -192,13 +196,16 @@ func (in *reader) extend(row plan.Row, z *Zone, n int64) error {
 			return err
 		}
 		if price == 0 && up || price > maxPrice {
-			return row.Error("price", "price is %s: expected over 0 and at most %s an hour", row.Text("price"), maxPrice.Dollars())
+			return row.Error("price", "price is %s: expected over 0 and at most %s an hour", row.Text("price"),
+				maxPrice.Dollars())
 		}
 	}
 	switch {
 	case !up:
 	case price > 0 && in.unpriced > 0:
-		return row.Error("price", "price is %s here, but empty in line %d: either all rows with spot available have a price or none", row.Text("price"), in.unpriced)
+		return row.Error("price",
+			"price is %s here, but empty in line %d: either all rows with spot available have a price or none",
+			row.Text("price"), in.unpriced)
 	case price == 0 && in.priced:
 		return row.Error("price", "price is empty")
 	case price == 0:

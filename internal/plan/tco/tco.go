@@ -108,11 +108,14 @@ func Weigh(p Params) (Report, error) {
 	}
 	r.Verdict = r.verdict(first)
 	r.Assumptions = []string{
-		fmt.Sprintf("an engineering hour costs %s; a day has %s working hours, a week %s, a month %s", p.Rate.Dollars(), plain.Number(workDay.Hours(), 0),
+		fmt.Sprintf("an engineering hour costs %s; a day has %s working hours, a week %s, a month %s", p.Rate.Dollars(),
+			plain.Number(workDay.Hours(), 0),
 			plain.Number(workWeek.Hours(), 0), plain.Number(workMonth.Hours(), 1)),
 		"the saving starts when the work is done, and stays constant",
 	}
-	r.Changes = []string{"the change repays its effort and upkeep within a year from a saving of " + least.Dollars() + " a month"}
+	r.Changes = []string{
+		"the change repays its effort and upkeep within a year from a saving of " + least.Dollars() + " a month",
+	}
 	return r, nil
 }
 
@@ -121,9 +124,11 @@ func (r Report) verdict(first money.Amount) string {
 	case r.BreakEvenMonths == nil:
 		return "Do not do it: the upkeep costs as much as it saves, or more"
 	case r.Advised:
-		return fmt.Sprintf("Do it: gains %s in the first year, and pays back after %s months", first.Dollars(), plain.Number(*r.BreakEvenMonths, 1))
+		return fmt.Sprintf("Do it: gains %s in the first year, and pays back after %s months", first.Dollars(),
+			plain.Number(*r.BreakEvenMonths, 1))
 	}
-	return fmt.Sprintf("Do not do it: loses %s in the first year, and pays back only after %s months", (-first).Dollars(), plain.Number(*r.BreakEvenMonths, 1))
+	return fmt.Sprintf("Do not do it: loses %s in the first year, and pays back only after %s months", (-first).Dollars(),
+		plain.Number(*r.BreakEvenMonths, 1))
 }
 
 // ParseSaving reads dollars over a time: "1200/month", "$40/day", "0.5/h", "9000/year".
@@ -174,7 +179,10 @@ func ParseUpkeep(text string) (time.Duration, error) {
 	if err != nil || !found {
 		return 0, fmt.Errorf("%q: expected working time over a time, such as 2h/month", text)
 	}
-	times := map[string]float64{"d": 365.0 / 12, "day": 365.0 / 12, "w": 365.0 / 84, "week": 365.0 / 84, "month": 1, "y": 1.0 / 12, "year": 1.0 / 12}[strings.TrimSpace(per)]
+	times := map[string]float64{
+		"d": 365.0 / 12, "day": 365.0 / 12, "w": 365.0 / 84, "week": 365.0 / 84, "month": 1, "y": 1.0 / 12,
+		"year": 1.0 / 12,
+	}[strings.TrimSpace(per)]
 	if times == 0 {
 		return 0, fmt.Errorf("%q: unit %q: expected day, week, month or year", text, per)
 	}

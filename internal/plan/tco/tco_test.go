@@ -34,7 +34,8 @@ func TestWeigh(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.Advised != tc.advised || r.FirstYearUSD.String() != tc.first || r.LeastSavingUSD.String() != tc.least {
-				t.Errorf("advised %v, first year %s, least %s; want %v, %s, %s", r.Advised, r.FirstYearUSD, r.LeastSavingUSD, tc.advised, tc.first, tc.least)
+				t.Errorf("advised %v, first year %s, least %s; want %v, %s, %s", r.Advised, r.FirstYearUSD, r.LeastSavingUSD,
+					tc.advised, tc.first, tc.least)
 			}
 			switch {
 			case tc.months < 0 && r.BreakEvenMonths != nil:
@@ -68,12 +69,18 @@ func weigh(saving, effort, rate, upkeep string) (Report, error) {
 }
 
 func TestParse(t *testing.T) {
-	for in, want := range map[string]money.Amount{"1200/month": 1200 * money.USD, "$1/h": 730 * money.USD, "12/year": money.USD, "12/day": 365 * money.USD, "84/week": 365 * money.USD} {
+	for in, want := range map[string]money.Amount{
+		"1200/month": 1200 * money.USD, "$1/h": 730 * money.USD, "12/year": money.USD, "12/day": 365 * money.USD,
+		"84/week": 365 * money.USD,
+	} {
 		if got, err := ParseSaving(in); err != nil || got != want {
 			t.Errorf("ParseSaving(%q) = %s, %v; want %s", in, got, err, want)
 		}
 	}
-	for in, want := range map[string]time.Duration{"3w": 120 * time.Hour, "2d": 16 * time.Hour, "1w2d": 56 * time.Hour, "1.5d": 12 * time.Hour, "30m": 30 * time.Minute} {
+	for in, want := range map[string]time.Duration{
+		"3w": 120 * time.Hour, "2d": 16 * time.Hour, "1w2d": 56 * time.Hour, "1.5d": 12 * time.Hour,
+		"30m": 30 * time.Minute,
+	} {
 		if got, err := ParseWork(in); err != nil || got != want {
 			t.Errorf("ParseWork(%q) = %s, %v; want %s", in, got, err, want)
 		}
@@ -97,7 +104,8 @@ func TestParse(t *testing.T) {
 func TestTheLeastSavingIsTheLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Params{Effort: time.Duration(rapid.IntRange(0, 5000).Draw(t, "hours")) * time.Hour,
-			Rate: money.Amount(rapid.IntRange(1, 500).Draw(t, "rate")) * money.USD, Upkeep: time.Duration(rapid.IntRange(0, 100).Draw(t, "upkeep")) * time.Hour}
+			Rate:   money.Amount(rapid.IntRange(1, 500).Draw(t, "rate")) * money.USD,
+			Upkeep: time.Duration(rapid.IntRange(0, 100).Draw(t, "upkeep")) * time.Hour}
 		r, err := Weigh(p)
 		if err != nil {
 			t.Fatal(err)

@@ -109,7 +109,8 @@ func (m *meter) searchCluster(d *inventory.Database) {
 		m.rate("iops", inventory.CategoryStorage, d.IOPS*copies, "opensearch:iops:io1")
 	case kind == "gp3" && (d.IOPS > GP3FreeIOPS || d.ThroughputMiBps > GP3FreeMiBps):
 		c := m.item("iops", inventory.CategoryStorage, "opensearch:iops:gp3")
-		c.Unpriced = fmt.Sprintf("how much of %d IOPS and %d MiB/s is free depends on the machine", d.IOPS, d.ThroughputMiBps)
+		c.Unpriced = fmt.Sprintf("how much of %d IOPS and %d MiB/s is free depends on the machine", d.IOPS,
+			d.ThroughputMiBps)
 		m.add(c)
 	}
 }

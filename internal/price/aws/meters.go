@@ -101,7 +101,8 @@ func (m *meter) read() {
 	case *inventory.Bucket:
 		m.classes(d.Sizes, "s3:", "the bucket's size")
 	case *inventory.Repository:
-		m.bytes(d.Bytes, price.ItemECR, "the repository's size", "the sum of its images; layers that they share are stored once")
+		m.bytes(d.Bytes, price.ItemECR, "the repository's size",
+			"the sum of its images; layers that they share are stored once")
 	case *inventory.LogGroup:
 		m.bytes(d.StoredBytes, price.ItemLogsStorage, "the log group's size", "")
 	case *inventory.Notebook:
@@ -147,7 +148,8 @@ func (m *meter) read() {
 
 // hours is a meter of so many machines that run all month.
 func (m *meter) hours(name string, category inventory.Category, service, sku string, count int64) inventory.Meter {
-	return inventory.Meter{Name: name, Category: category, Cloud: price.AWS, Service: service, SKU: sku, Region: m.resource.Region,
+	return inventory.Meter{
+		Name: name, Category: category, Cloud: price.AWS, Service: service, SKU: sku, Region: m.resource.Region,
 		Unit: "hour", Quantity: count * money.HoursPerMonth, Per: 1}
 }
 
@@ -163,9 +165,11 @@ func (m *meter) instance(d *inventory.Instance) {
 	case d.Market == inventory.DedicatedHost:
 		c.Unpriced = "its dedicated host is billed, not the machine"
 	case d.Platform != inventory.LinuxPlatform:
-		c.Unpriced = fmt.Sprintf("the price book holds Linux prices and this machine's platform is %q", cmp.Or(d.Platform, "not known"))
+		c.Unpriced = fmt.Sprintf("the price book holds Linux prices and this machine's platform is %q",
+			cmp.Or(d.Platform, "not known"))
 	case d.Tenancy != inventory.SharedTenancy:
-		c.Unpriced = fmt.Sprintf("the price book holds shared tenancy and this machine's is %q", cmp.Or(d.Tenancy, "not known"))
+		c.Unpriced = fmt.Sprintf("the price book holds shared tenancy and this machine's is %q",
+			cmp.Or(d.Tenancy, "not known"))
 	case d.Market == inventory.OnDemand:
 	case d.Market == inventory.Spot:
 		c.Term = string(price.Spot)
@@ -219,7 +223,8 @@ func (m *meter) snapshot(s *inventory.Snapshot, base bool) {
 	}
 	if !base {
 		c := m.item("storage", inventory.CategoryStorage, item)
-		c.Estimate = "an incremental snapshot: what it adds to its chain is not published, and the chain's first one holds the volume"
+		c.Estimate = "an incremental snapshot: what it adds to its chain is not published, and the chain's first one " +
+			"holds the volume"
 		c.Unpriced = "incremental snapshot"
 		m.add(c)
 		return
@@ -252,7 +257,10 @@ func (m *meter) trainingJob(d *inventory.TrainingJob) {
 func (m *meter) hyperPod(d *inventory.HyperPod) {
 	groups, known := d.Groups.Get()
 	if !known {
-		m.add(inventory.Meter{Name: "compute", Category: inventory.CategoryCompute, Unit: "hour", Unpriced: "the cluster's machines could not be read"})
+		m.add(inventory.Meter{
+			Name: "compute", Category: inventory.CategoryCompute, Unit: "hour",
+			Unpriced: "the cluster's machines could not be read",
+		})
 		return
 	}
 	for _, g := range groups {
@@ -283,7 +291,8 @@ func (m *meter) reservation(d *inventory.CapacityReservation) {
 	case d.Block:
 		c.Unpriced = "a capacity block is paid up front when it is reserved"
 	case d.Platform != inventory.LinuxPlatform || d.Tenancy != inventory.SharedTenancy:
-		c.Unpriced = fmt.Sprintf("the price book holds Linux on shared tenancy and this reservation is %q on %q", d.Platform, d.Tenancy)
+		c.Unpriced = fmt.Sprintf("the price book holds Linux on shared tenancy and this reservation is %q on %q", d.Platform,
+			d.Tenancy)
 	}
 	m.add(c)
 }
@@ -339,7 +348,9 @@ func (m *meter) managed(name string, category inventory.Category, service, machi
 func (m *meter) classes(sizes inventory.Fact[map[string]int64], prefix, what string) {
 	byClass, known := sizes.Get()
 	if !known {
-		m.add(inventory.Meter{Name: "storage", Category: inventory.CategoryStorage, Unit: "GiB-month", Unpriced: what + " could not be read"})
+		m.add(inventory.Meter{
+			Name: "storage", Category: inventory.CategoryStorage, Unit: "GiB-month", Unpriced: what + " could not be read",
+		})
 		return
 	}
 	for _, class := range slices.Sorted(maps.Keys(byClass)) {
@@ -353,7 +364,9 @@ func (m *meter) bytes(size inventory.Fact[int64], item price.Item, what, estimat
 	n, known := size.Get()
 	switch {
 	case !known:
-		m.add(inventory.Meter{Name: "storage", Category: inventory.CategoryStorage, Estimate: estimate, Unpriced: what + " could not be read"})
+		m.add(inventory.Meter{
+			Name: "storage", Category: inventory.CategoryStorage, Estimate: estimate, Unpriced: what + " could not be read",
+		})
 	case n > 0:
 		m.quantity("storage", inventory.CategoryStorage, n, gib, item)
 		m.meters[len(m.meters)-1].Estimate = estimate
@@ -381,7 +394,10 @@ func (m *meter) quantity(name string, category inventory.Category, n, d int64, i
 
 // item is a meter of an item whose quantity is not known.
 func (m *meter) item(name string, category inventory.Category, item price.Item) inventory.Meter {
-	return inventory.Meter{Name: name, Category: category, Cloud: price.AWS, Service: price.Rates, SKU: string(item), Region: m.resource.Region, Unit: item.Unit()}
+	return inventory.Meter{
+		Name: name, Category: category, Cloud: price.AWS, Service: price.Rates, SKU: string(item),
+		Region: m.resource.Region, Unit: item.Unit(),
+	}
 }
 
 func (m *meter) add(c inventory.Meter) { m.meters = append(m.meters, c) }

@@ -8,14 +8,23 @@ import "github.com/curfew-dev/curfew/internal/inventory"
 // Source: AWS's pricing pages of the services.
 var notMetered = map[inventory.Kind][]string{
 	inventory.KindBucket: {
-		"requests, retrievals and replication", "archive tiers of Intelligent-Tiering at their own prices, and its monitoring",
+		"requests, retrievals and replication",
+		"archive tiers of Intelligent-Tiering at their own prices, and its monitoring",
 	},
-	inventory.KindCache:        {"serverless caches and backups"},
-	inventory.KindCluster:      {"Auto Mode and Fargate; worker nodes are machines of their own"},
-	inventory.KindDatabase:     {"backups beyond the size of the storage", "requests to magnetic storage and of Aurora", "extended support, Performance Insights and proxies"},
-	inventory.KindEndpoint:     {"serverless variants, by request", "volumes of machines without disks of their own"},
-	inventory.KindFileSystem:   {"throughput and IOPS of EFS, FSx for Windows, ONTAP and OpenZFS", "backups", "One Zone storage of EFS at its lower price"},
-	inventory.KindInstance:     {"software of AWS Marketplace", "CPU credits of burstable machines", "detailed monitoring"},
+	inventory.KindCache:   {"serverless caches and backups"},
+	inventory.KindCluster: {"Auto Mode and Fargate; worker nodes are machines of their own"},
+	inventory.KindDatabase: {
+		"backups beyond the size of the storage", "requests to magnetic storage and of Aurora",
+		"extended support, Performance Insights and proxies",
+	},
+	inventory.KindEndpoint: {"serverless variants, by request", "volumes of machines without disks of their own"},
+	inventory.KindFileSystem: {
+		"throughput and IOPS of EFS, FSx for Windows, ONTAP and OpenZFS", "backups",
+		"One Zone storage of EFS at its lower price",
+	},
+	inventory.KindInstance: {
+		"software of AWS Marketplace", "CPU credits of burstable machines", "detailed monitoring",
+	},
 	inventory.KindLoadBalancer: {"capacity units and traffic", "its public IPv4 addresses"},
 	inventory.KindLogGroup:     {"ingestion and queries", "the infrequent access class at its lower price"},
 	inventory.KindNATGateway:   {"data that passes through it", "zones of a regional gateway beyond the first"},

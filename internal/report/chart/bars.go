@@ -202,7 +202,9 @@ func (b *Bars) row(c *canvas, r *Bar, s scale, y, label, note float64) {
 
 // band draws an outline.
 func (c *canvas) band(x, y, w, h float64) {
-	fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="none" stroke="currentColor" stroke-dasharray="3 2"/>`, x, y, w, h)
+	fmt.Fprintf(&c.b,
+		`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="none" stroke="currentColor" stroke-dasharray="3 2"/>`, x,
+		y, w, h)
 }
 
 // interval draws a line with caps.

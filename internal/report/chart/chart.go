@@ -242,12 +242,14 @@ func (c *canvas) label(x, y float64, anchor, s string, most float64) {
 		return
 	}
 	c.texts = append(c.texts, place(x, y, anchor, short))
-	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s<title>%s</title></text>`, x, y, anchor, html.EscapeString(short), html.EscapeString(s))
+	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s<title>%s</title></text>`, x, y, anchor,
+		html.EscapeString(short), html.EscapeString(s))
 }
 
 // rect draws a filled rectangle with a tooltip.
 func (c *canvas) rect(x, y, w, h float64, color Color, tip string) {
-	fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`, x, y, max(w, 0), max(h, 0), color.paint(), html.EscapeString(plain.Line(tip)))
+	fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s</title></rect>`, x, y,
+		max(w, 0), max(h, 0), color.paint(), html.EscapeString(plain.Line(tip)))
 }
 
 // line draws a straight line. dash is a stroke-dasharray or "".
@@ -255,12 +257,14 @@ func (c *canvas) line(x1, y1, x2, y2 float64, color Color, thick float64, dash s
 	if dash != "" {
 		dash = ` stroke-dasharray="` + dash + `"`
 	}
-	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`, x1, y1, x2, y2, color.paint(), thick, dash)
+	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`, x1, y1, x2, y2,
+		color.paint(), thick, dash)
 }
 
 // grid draws a line of the grid behind what is measured.
 func (c *canvas) grid(x1, y1, x2, y2 float64) {
-	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="currentColor" stroke-opacity=".16"/>`, x1, y1, x2, y2)
+	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="currentColor" stroke-opacity=".16"/>`, x1,
+		y1, x2, y2)
 }
 
 // legend draws what the colors mean at the top, from the left, in as many lines as it takes, and
@@ -287,10 +291,13 @@ func (c *canvas) done(title string, height float64) string {
 	_, _ = h.Write([]byte(title + c.b.String()))
 	id := fmt.Sprintf("chart-%x", h.Sum64())
 	var b strings.Builder
-	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s" style="overflow-x:auto">`, html.EscapeString("Picture: "+title))
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" style="width:100%%;min-width:%dpx;max-width:1000px;height:auto">`,
+	fmt.Fprintf(&b, `<div class="chart" role="region" tabindex="0" aria-label="%s" style="overflow-x:auto">`,
+		html.EscapeString("Picture: "+title))
+	fmt.Fprintf(&b,
+		`<svg viewBox="0 0 %g %.0f" role="img" aria-labelledby="%s-title %s-desc" font-family="system-ui, sans-serif" font-size="%g" fill="currentColor" style="width:100%%;min-width:%dpx;max-width:1000px;height:auto">`,
 		width, math.Ceil(height), id, id, fontSize, MinWidth)
-	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id, html.EscapeString(strings.Join(c.facts, "; ")))
+	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, id, html.EscapeString(title), id,
+		html.EscapeString(strings.Join(c.facts, "; ")))
 	b.WriteString(c.b.String() + "</svg></div>\n")
 	return b.String()
 }

@@ -19,12 +19,14 @@ var november = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 
 // name draws labels as they come: short, long, wide, hostile.
 func name() *rapid.Generator[string] {
-	return rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9 -]{1,60}`), rapid.StringMatching(`[W@%m]{1,40}`), rapid.StringMatching(`[訓練ノ]{1,30}`),
+	return rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9 -]{1,60}`), rapid.StringMatching(`[W@%m]{1,40}`),
+		rapid.StringMatching(`[訓練ノ]{1,30}`),
 		rapid.SampledFrom([]string{"", "<script>", "a\nb", "p5.48xlarge", "\x1b[31m"}))
 }
 
 func value() *rapid.Generator[float64] {
-	return rapid.OneOf(rapid.Float64Range(0, 1), rapid.Float64Range(-1e4, 1e6), rapid.SampledFrom([]float64{0, 1e-6, 1e12, math.NaN(), 5}))
+	return rapid.OneOf(rapid.Float64Range(0, 1), rapid.Float64Range(-1e4, 1e6),
+		rapid.SampledFrom([]float64{0, 1e-6, 1e12, math.NaN(), 5}))
 }
 
 func marks(t *rapid.T) []chart.Mark {
@@ -35,13 +37,20 @@ func marks(t *rapid.T) []chart.Mark {
 
 func TestBarsOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := chart.Bars{Title: "Cost by team", Axis: chart.Axis{Label: name().Draw(t, "axis"), Format: chart.USD}, Ordered: rapid.Bool().Draw(t, "ordered"), Marks: marks(t)}
+		b := chart.Bars{
+			Title: "Cost by team", Axis: chart.Axis{Label: name().Draw(t, "axis"), Format: chart.USD},
+			Ordered: rapid.Bool().Draw(t, "ordered"), Marks: marks(t),
+		}
 		if rapid.Bool().Draw(t, "stacked") {
 			b.Parts = rapid.SliceOfN(name(), 1, 5).Draw(t, "parts")
 		}
 		b.Limit, b.Range, b.Band = "limit", "p10 to p90", "usual"
 		for range rapid.IntRange(0, 12).Draw(t, "rows") {
-			r := chart.Bar{Label: name().Draw(t, "label"), Value: value().Draw(t, "value"), Note: rapid.SampledFrom([]string{"", "$1 of $2 and a long explanation of what it means to the reader"}).Draw(t, "note")}
+			r := chart.Bar{
+				Label: name().Draw(t, "label"), Value: value().Draw(t, "value"),
+				Note: rapid.SampledFrom([]string{"", "$1 of $2 and a long explanation of what it means to the reader"}).Draw(t,
+					"note"),
+			}
 			for range b.Parts {
 				r.Parts = append(r.Parts, rapid.Float64Range(0, 1e4).Draw(t, "part"))
 			}
@@ -55,15 +64,22 @@ func TestBarsOfAnything(t *testing.T) {
 
 func TestLinesOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := chart.Lines{Title: "Cost over time", X: chart.Axis{Label: "checkpoint interval, minutes"}, Y: chart.Axis{Label: "dollars", Format: chart.USD}, Limits: marks(t), Moments: marks(t)}
+		l := chart.Lines{
+			Title: "Cost over time", X: chart.Axis{Label: "checkpoint interval, minutes"},
+			Y: chart.Axis{Label: "dollars", Format: chart.USD}, Limits: marks(t), Moments: marks(t),
+		}
 		dated := rapid.Bool().Draw(t, "dated")
 		if dated {
 			l.Moments = nil
-			l.X = chart.Dates(november, november.Add(time.Duration(rapid.Int64Range(0, int64(9000*time.Hour)).Draw(t, "length"))))
+			l.X = chart.Dates(november,
+				november.Add(time.Duration(rapid.Int64Range(0, int64(9000*time.Hour)).Draw(t, "length"))))
 		}
 		l.X.Log = !dated && rapid.Bool().Draw(t, "log")
 		for i := range rapid.IntRange(0, 5).Draw(t, "series") {
-			s := chart.Series{Name: name().Draw(t, "name"), Color: chart.Color(i), Step: rapid.Bool().Draw(t, "step"), Scatter: rapid.Bool().Draw(t, "scatter")}
+			s := chart.Series{
+				Name: name().Draw(t, "name"), Color: chart.Color(i), Step: rapid.Bool().Draw(t, "step"),
+				Scatter: rapid.Bool().Draw(t, "scatter"),
+			}
 			for k := range rapid.IntRange(0, 80).Draw(t, "points") {
 				p := chart.Point{X: float64(k), Y: value().Draw(t, "y")}
 				if dated {
@@ -80,7 +96,9 @@ func TestLinesOfAnything(t *testing.T) {
 
 func TestColumnsOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := chart.Columns{Title: "Cost by day", X: "day (UTC)", Y: chart.Axis{Label: "dollars a day", Format: chart.USD}, Limits: marks(t)}
+		l := chart.Columns{
+			Title: "Cost by day", X: "day (UTC)", Y: chart.Axis{Label: "dollars a day", Format: chart.USD}, Limits: marks(t),
+		}
 		for i := range rapid.IntRange(0, 90).Draw(t, "columns") {
 			l.Labels = append(l.Labels, plain.Date(november.AddDate(0, 0, i)))
 		}
@@ -97,13 +115,18 @@ func TestColumnsOfAnything(t *testing.T) {
 
 func TestLanesOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := chart.Lanes{Title: "Placements", Axis: chart.Axis{Label: "memory slices"}, Kinds: []chart.Kind{{Name: "1g.10gb"}, {Name: name().Draw(t, "kind"), Color: chart.Orange}}, Marks: marks(t)}
+		l := chart.Lanes{
+			Title: "Placements", Axis: chart.Axis{Label: "memory slices"},
+			Kinds: []chart.Kind{{Name: "1g.10gb"}, {Name: name().Draw(t, "kind"), Color: chart.Orange}}, Marks: marks(t),
+		}
 		for i := range rapid.IntRange(0, 10).Draw(t, "lanes") {
 			r := chart.Lane{Label: fmt.Sprintf("GPU %d %s", i, name().Draw(t, "label"))}
 			at := 0.0
 			for range rapid.IntRange(0, 7).Draw(t, "blocks") {
 				to := at + rapid.Float64Range(0, 3).Draw(t, "size")
-				r.Blocks = append(r.Blocks, chart.Block{From: at, To: to, Label: name().Draw(t, "block"), Empty: rapid.Bool().Draw(t, "empty")})
+				r.Blocks = append(r.Blocks, chart.Block{
+					From: at, To: to, Label: name().Draw(t, "block"), Empty: rapid.Bool().Draw(t, "empty"),
+				})
 				at = to
 			}
 			l.Rows = append(l.Rows, r)
@@ -113,9 +136,17 @@ func TestLanesOfAnything(t *testing.T) {
 }
 
 func TestBarsAreSortedAndSaid(t *testing.T) {
-	rows := []chart.Bar{{Label: "language", Value: 12311}, {Label: "vision", Value: 39020, Low: 30000, High: 50000, Limit: 45000}}
-	svg := chart.Bars{Title: "Cost by team", Axis: chart.Axis{Label: "dollars a month", Format: chart.USD}, Range: "forecast", Limit: "limit", Rows: rows}.SVG()
-	for _, want := range []string{`<desc id="chart-`, "vision: $39,020, forecast $30,000 to $50,000, limit $45,000; language: $12,311", `role="img"`, `tabindex="0"`, ">dollars a month</text>", ">$20,000</text>"} {
+	rows := []chart.Bar{
+		{Label: "language", Value: 12311}, {Label: "vision", Value: 39020, Low: 30000, High: 50000, Limit: 45000},
+	}
+	svg := chart.Bars{
+		Title: "Cost by team", Axis: chart.Axis{Label: "dollars a month", Format: chart.USD}, Range: "forecast",
+		Limit: "limit", Rows: rows,
+	}.SVG()
+	for _, want := range []string{
+		`<desc id="chart-`, "vision: $39,020, forecast $30,000 to $50,000, limit $45,000; language: $12,311", `role="img"`,
+		`tabindex="0"`, ">dollars a month</text>", ">$20,000</text>",
+	} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("there is no %q in\n%s", want, svg)
 		}
@@ -123,7 +154,8 @@ func TestBarsAreSortedAndSaid(t *testing.T) {
 	if strings.Index(svg, ">vision<") > strings.Index(svg, ">language<") {
 		t.Error("the largest is not first")
 	}
-	if ordered := (chart.Bars{Ordered: true, Rows: rows}).SVG(); strings.Index(ordered, ">vision<") < strings.Index(ordered, ">language<") {
+	if ordered := (chart.Bars{Ordered: true, Rows: rows}).SVG(); strings.Index(ordered, ">vision<") < strings.Index(
+		ordered, ">language<") {
 		t.Error("the order is not kept")
 	}
 	if empty := (chart.Bars{Title: "Cost by team"}).SVG(); !strings.Contains(empty, "nothing to draw") {
@@ -140,14 +172,16 @@ func TestGapsAreNotZero(t *testing.T) {
 		t.Errorf("the line is %q, want two pieces", path)
 	}
 	step := chart.Lines{Title: "x", Series: []chart.Series{{Name: "a", Step: true, Points: points[:2]}}}.SVG()
-	if path := regexp.MustCompile(`<path d="([^"]*)" fill="none"`).FindStringSubmatch(step); strings.Count(path[1], "L") != 2 {
+	if path := regexp.MustCompile(`<path d="([^"]*)" fill="none"`).FindStringSubmatch(step); strings.Count(path[1],
+		"L") != 2 {
 		t.Errorf("the step is %q, want two lines", path)
 	}
 }
 
 func TestFormats(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
-		{chart.USD(0), "$0"}, {chart.USD(-1200), "-$1,200"}, {chart.USD(0.25), "$0.25"}, {chart.USD(2.5), "$2.50"}, {chart.USD(50), "$50"}, {chart.USD(1234.5), "$1,234"},
+		{chart.USD(0), "$0"}, {chart.USD(-1200), "-$1,200"}, {chart.USD(0.25), "$0.25"}, {chart.USD(2.5), "$2.50"},
+		{chart.USD(50), "$50"}, {chart.USD(1234.5), "$1,234"},
 		{chart.Percent(0.425), "42.5%"},
 	} {
 		if tc.got != tc.want {

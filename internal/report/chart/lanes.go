@@ -84,8 +84,10 @@ func (l Lanes) SVG() string {
 			x, w := s.at(b.From), s.at(b.To)-s.at(b.From)
 			tip := fmt.Sprintf("%s: %s, %s to %s", r.Label, b.Label, l.Axis.print(b.From), l.Axis.print(b.To))
 			c.block(x+1, top, w-2, laneRow-8, b.Color, b.Empty, tip)
-			said = append(said, strings.TrimSpace(fmt.Sprintf("%s %s to %s", b.Label, l.Axis.print(b.From), l.Axis.print(b.To))))
-			if name := cut(plain.Line(b.Label), w-10); textWidth(name) <= w-10 && len([]rune(name)) > 2 && c.free(x+w/2, top+17, middle, name) {
+			said = append(said,
+				strings.TrimSpace(fmt.Sprintf("%s %s to %s", b.Label, l.Axis.print(b.From), l.Axis.print(b.To))))
+			if name := cut(plain.Line(b.Label), w-10); textWidth(name) <= w-10 && len([]rune(name)) > 2 &&
+				c.free(x+w/2, top+17, middle, name) {
 				c.text(x+w/2, top+17, middle, name)
 			}
 		}
@@ -103,5 +105,6 @@ func (c *canvas) block(x, y, w, h float64, color Color, empty bool, tip string) 
 	if empty {
 		fill = `fill="none" stroke="currentColor" stroke-opacity=".5" stroke-dasharray="4 3"`
 	}
-	fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3" %s><title>%s</title></rect>`, x, y, max(w, 1), h, fill, html.EscapeString(plain.Line(tip)))
+	fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3" %s><title>%s</title></rect>`, x, y,
+		max(w, 1), h, fill, html.EscapeString(plain.Line(tip)))
 }

@@ -158,14 +158,16 @@ func (l *Lines) draw(c *canvas, i int, h, v scale) {
 	if band > 1 {
 		back := strings.Split(strings.TrimSuffix(lower.String(), ";"), ";")
 		slices.Reverse(back)
-		fmt.Fprintf(&c.b, `<polygon points="%s" fill="%s" fill-opacity=".22"/>`, upper.String()+strings.Join(back, " "), s.Color.paint())
+		fmt.Fprintf(&c.b, `<polygon points="%s" fill="%s" fill-opacity=".22"/>`, upper.String()+strings.Join(back, " "),
+			s.Color.paint())
 	}
 	if !s.Scatter {
 		attribute := ""
 		if d := dash(s); d != "" {
 			attribute = ` stroke-dasharray="` + d + `"`
 		}
-		fmt.Fprintf(&c.b, `<path d="%s" fill="none" stroke="%s" stroke-width="2.5" stroke-linejoin="round"%s/>`, path.String(), s.Color.paint(), attribute)
+		fmt.Fprintf(&c.b, `<path d="%s" fill="none" stroke="%s" stroke-width="2.5" stroke-linejoin="round"%s/>`,
+			path.String(), s.Color.paint(), attribute)
 	}
 	c.fact("%s: %s", plain.Line(s.Name), strings.Join(said, ", "))
 }
@@ -179,7 +181,8 @@ func (l *Lines) limits(c *canvas, v scale, left float64) {
 		name := cut(plainMark(m, &l.Y), width/2)
 		for _, off := range []float64{-5, 15, -23, 33, -41, 51, -59} {
 			if at := y + off; at > v.to+8 && at < v.from && c.free(width-28, at, end, name) {
-				fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="16" fill="var(--card, #fff)" fill-opacity=".75"/>`, width-30-textWidth(name), at-12, textWidth(name)+4)
+				fmt.Fprintf(&c.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="16" fill="var(--card, #fff)" fill-opacity=".75"/>`,
+					width-30-textWidth(name), at-12, textWidth(name)+4)
 				c.text(width-28, at, end, name)
 				break
 			}
@@ -200,7 +203,8 @@ func (c *canvas) dot(series int, x, y float64, color Color, tip string) {
 		shape = fmt.Sprintf(`<path d="M%.1f %.1fl4 4l-4 4l-4-4z"`, x, y-4)
 	}
 	element := strings.TrimPrefix(strings.SplitN(shape, " ", 2)[0], "<")
-	fmt.Fprintf(&c.b, `%s fill="%s"><title>%s</title></%s>`, shape, color.paint(), html.EscapeString(plain.Line(tip)), element)
+	fmt.Fprintf(&c.b, `%s fill="%s"><title>%s</title></%s>`, shape, color.paint(), html.EscapeString(plain.Line(tip)),
+		element)
 }
 
 // Columns draws stacked columns, one for each label, in their order.

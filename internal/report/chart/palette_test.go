@@ -80,7 +80,8 @@ func TestPaletteUnderDeuteranopia(t *testing.T) {
 			for i := range palette {
 				for k := range i {
 					if d := distance(see(linear(t, theme.of(i))), see(linear(t, theme.of(k)))); d < 20 {
-						t.Errorf("%s, %s: %s and %s differ by %.1f, want at least 20", theme.name, sight, palette[i].name, palette[k].name, d)
+						t.Errorf("%s, %s: %s and %s differ by %.1f, want at least 20", theme.name, sight, palette[i].name,
+							palette[k].name, d)
 					}
 				}
 			}

@@ -174,7 +174,10 @@ func Dates(from, to time.Time) Axis {
 	const day = 24 * time.Hour
 	length := to.Sub(from)
 	step := 365 * day
-	for _, s := range []time.Duration{15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day, 30 * day, 90 * day} {
+	for _, s := range []time.Duration{
+		15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day,
+		30 * day, 90 * day,
+	} {
 		if length <= 6*s {
 			step = s
 			break

@@ -20,7 +20,10 @@ var fleet = Grid{
 	Title: "machines", Head: []string{"machine", "region", "state", "a month", "why"},
 	Right: []bool{3: true}, States: []bool{2: true},
 	Rows: [][]string{
-		{"tokenizer-notebook", "us-east-1", "held", "$16,029", "8 of 8 GPUs held: 92% of memory held, 0% compute for 8d 11h"},
+		{
+			"tokenizer-notebook", "us-east-1", "held", "$16,029",
+			"8 of 8 GPUs held: 92% of memory held, 0% compute for 8d 11h",
+		},
 		{"訓練用ノートブック", "ap-northeast-1", "idle", "$713", "0% compute and nothing held for 13d"},
 	},
 	Commands: []string{"curfew fix f667", ""},
@@ -102,7 +105,8 @@ func TestGridFoldsColumnsUnderTheirRow(t *testing.T) {
 	}
 	var b Markdown
 	b.grid(&g)
-	if !strings.Contains(b.String(), "| risk |") || !strings.Contains(b.String(), "8d 11h | high |") || strings.Contains(b.String(), "13d") {
+	if !strings.Contains(b.String(), "| risk |") || !strings.Contains(b.String(), "8d 11h | high |") ||
+		strings.Contains(b.String(), "13d") {
 		t.Errorf("Markdown:\n%s", b.String())
 	}
 }
@@ -160,7 +164,10 @@ func TestStatesHaveColors(t *testing.T) {
 	for _, tc := range []struct {
 		text string
 		like func(string) string
-	}{{"deny", p.Waste}, {"idle for 6d", p.Waste}, {"Ask", p.Attention}, {"allow", p.Saving}, {"busy", p.Saving}, {"g5.xlarge", nil}, {"", nil}} {
+	}{
+		{"deny", p.Waste}, {"idle for 6d", p.Waste}, {"Ask", p.Attention}, {"allow", p.Saving}, {"busy", p.Saving},
+		{"g5.xlarge", nil}, {"", nil},
+	} {
 		got := p.State(tc.text)
 		if (got == nil) != (tc.like == nil) || got != nil && got("x") != tc.like("x") {
 			t.Errorf("%q has the wrong color", tc.text)

@@ -25,9 +25,12 @@ func TestStyleRefersToNothingOutside(t *testing.T) {
 // hostile are names that would break out of a text, an attribute, an address, a style or a
 // picture that does not escape them.
 var hostile = []string{
-	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "javascript:alert(1)", "https://evil.example/?a=1&b=2",
-	"</style><style>*{display:none}", "x:expression(alert(1))", "url(javascript:alert(1))", "</title><script>", "</pre><a href=x>", "</svg><script>alert(1)</script>",
-	"<svg onload=alert(1)>", "<!-- ", "]]>", "&lt;script&gt;", "{{.}}", "{ templ }", "\x00<b>\x1b[31m", "\u202e<i>", "`code`", "</textarea>",
+	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "javascript:alert(1)",
+	"https://evil.example/?a=1&b=2",
+	"</style><style>*{display:none}", "x:expression(alert(1))", "url(javascript:alert(1))", "</title><script>",
+	"</pre><a href=x>", "</svg><script>alert(1)</script>",
+	"<svg onload=alert(1)>", "<!-- ", "]]>", "&lt;script&gt;", "{{.}}", "{ templ }", "\x00<b>\x1b[31m", "\u202e<i>",
+	"`code`", "</textarea>",
 }
 
 // filled is a sheet in which every text from outside is drawn from a source.
@@ -49,7 +52,8 @@ func filled(text func() string) Sheet {
 		Rows:  []chart.Lane{{Label: text(), Blocks: []chart.Block{{From: 0, To: 2, Label: text()}}}},
 	}
 	return Sheet{
-		Verb: "scan", Title: text(), Scope: list(), Remarks: list(), Because: list(), Next: list(), Commands: list(), Assumptions: list(), Coverage: list(), Changes: list(),
+		Verb: "scan", Title: text(), Scope: list(), Remarks: list(), Because: list(), Next: list(), Commands: list(),
+		Assumptions: list(), Coverage: list(), Changes: list(),
 		Figures: []Figure{
 			{
 				Label: text(),

@@ -9,11 +9,17 @@ import (
 
 var outside = Sheet{
 	Verb: "plan mig", Title: "12 workloads fit on 3 GPUs\x1b[31m",
-	Figures:     []Figure{{Label: "GPUs used", Value: "3", Note: "the least there can be"}},
-	Picture:     `<svg viewBox="0 0 1 1"><rect/></svg>`,
-	Caption:     "Seven slices each",
-	Tables:      []Grid{{Title: "placements", Head: []string{"gpu", "workload", "slices"}, Right: []bool{false, false, true}, Rows: [][]string{{"0", "<script>alert(1)</script>|x", "3"}, {"1", "b", "12"}}}},
-	Assumptions: []string{"memory figures are peaks"}, Coverage: []string{"all of the file"}, Changes: []string{"one more workload"},
+	Figures: []Figure{{Label: "GPUs used", Value: "3", Note: "the least there can be"}},
+	Picture: `<svg viewBox="0 0 1 1"><rect/></svg>`,
+	Caption: "Seven slices each",
+	Tables: []Grid{
+		{
+			Title: "placements", Head: []string{"gpu", "workload", "slices"}, Right: []bool{false, false, true},
+			Rows: [][]string{{"0", "<script>alert(1)</script>|x", "3"}, {"1", "b", "12"}},
+		},
+	},
+	Assumptions: []string{"memory figures are peaks"}, Coverage: []string{"all of the file"},
+	Changes: []string{"one more workload"},
 }
 
 func TestSheet(t *testing.T) {
@@ -27,7 +33,10 @@ func TestSheet(t *testing.T) {
 		if strings.Contains(out, "\x1b") {
 			t.Errorf("%s passes control characters on:\n%s", name, out)
 		}
-		for _, want := range []string{"12 workloads fit on 3 GPUs", "the least there can be", "placements", "memory figures are peaks", "all of the file", "one more workload"} {
+		for _, want := range []string{
+			"12 workloads fit on 3 GPUs", "the least there can be", "placements", "memory figures are peaks",
+			"all of the file", "one more workload",
+		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s has no %q:\n%s", name, want, out)
 			}

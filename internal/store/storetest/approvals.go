@@ -42,7 +42,8 @@ var approvals = []test{
 	}},
 	{"zero stays zero", func(t *testing.T, b *Backend) {
 		must(b.Approvals.PutRequest(t.Context(), approval.Request{ID: "a"}, event))(t)
-		if diff := cmp.Diff(approval.Request{ID: "a", Version: 1}, must(b.Approvals.Request(t.Context(), "a"))(t)); diff != "" {
+		if diff := cmp.Diff(approval.Request{ID: "a", Version: 1}, must(b.Approvals.Request(t.Context(), "a"))(t)); diff !=
+			"" {
 			t.Errorf("what is kept (-want +got):\n%s", diff)
 		}
 	}},
@@ -74,7 +75,8 @@ var approvals = []test{
 				t.Errorf("%s: version %d, error %v; want %d, %v", tc.name, saved.Version, err, tc.version+1, tc.want)
 			}
 		}
-		if got := must(b.Approvals.Request(t.Context(), "there"))(t); got.Version != 2 || got.Reason != "the one that was read" {
+		if got := must(b.Approvals.Request(t.Context(), "there"))(t); got.Version != 2 ||
+			got.Reason != "the one that was read" {
 			t.Errorf("kept as %+v", got)
 		}
 	}},
@@ -98,7 +100,9 @@ var approvals = []test{
 			}
 			must(b.Approvals.PutRequest(t.Context(), q, event))(t)
 		}
-		for plan, want := range map[string][]string{"x": {"c", "b", "undated"}, "y": {"a"}, "z": nil, "": {"c", "a", "b", "undated"}} {
+		for plan, want := range map[string][]string{
+			"x": {"c", "b", "undated"}, "y": {"a"}, "z": nil, "": {"c", "a", "b", "undated"},
+		} {
 			var got []string
 			for _, r := range must(b.Approvals.Requests(t.Context(), plan))(t) {
 				got = append(got, r.ID)
@@ -110,7 +114,9 @@ var approvals = []test{
 	}},
 	{"each change has its entry, in the same transaction", func(t *testing.T, b *Backend) {
 		r := request("a")
-		for _, state := range []approval.State{approval.Pending, approval.Approved, approval.Used, approval.Denied, approval.Void} {
+		for _, state := range []approval.State{
+			approval.Pending, approval.Approved, approval.Used, approval.Denied, approval.Void,
+		} {
 			r.State = state
 			e := event
 			if state == approval.Void {
@@ -131,8 +137,12 @@ var approvals = []test{
 		}
 		const outcome = "request a, at most $0.00"
 		var want []action.Entry
-		for i, what := range []string{action.EventAsked, action.EventApproved, action.EventUsed, action.EventDenied, action.EventVoid} {
-			want = append(want, action.Entry{ID: int64(i + 1), At: noon, Actor: "bo", What: what, Because: r.Subject, Outcome: outcome})
+		for i, what := range []string{
+			action.EventAsked, action.EventApproved, action.EventUsed, action.EventDenied, action.EventVoid,
+		} {
+			want = append(want, action.Entry{
+				ID: int64(i + 1), At: noon, Actor: "bo", What: what, Because: r.Subject, Outcome: outcome,
+			})
 		}
 		want[4].Outcome += ": its review was dismissed"
 		if diff := cmp.Diff(want, lines(t, b.Reopen(t), action.Query{})); diff != "" {

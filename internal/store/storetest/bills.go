@@ -79,7 +79,8 @@ var bills = []test{
 		r.Rows, row.Account, row.Start = 1, r.Account, r.Start
 		replaced(t, b, r)
 		other := b.Reopen(t).Bills
-		if diff := cmp.Diff([]bill.Period{r.Period}, must(other.Periods(t.Context(), time.Time{}, time.Time{}))(t)); diff != "" {
+		if diff := cmp.Diff([]bill.Period{r.Period}, must(other.Periods(t.Context(), time.Time{}, time.Time{}))(t)); diff !=
+			"" {
 			t.Errorf("the periods (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]bill.Row{row}, rowsOf(t, other.Rows(t.Context(), bill.Query{}))); diff != "" {
@@ -102,11 +103,15 @@ var bills = []test{
 			{"restored", "d4", "d1", []bill.Row{billed(0, "i-1"), billed(1, "i-1")}},
 		} {
 			replaced(t, b, statement(march, step.before, step.after, step.rows...))
-			got := rowsOf(t, b.Bills.Rows(t.Context(), bill.Query{Starts: []time.Time{march.Start}, Accounts: []string{march.Account}}))
+			got := rowsOf(t, b.Bills.Rows(t.Context(), bill.Query{
+				Starts: []time.Time{march.Start}, Accounts: []string{march.Account},
+			}))
 			if diff := cmp.Diff(step.rows, got); diff != "" {
 				t.Errorf("%s: rows (-want +got):\n%s", step.name, diff)
 			}
-			if got, want := digests(t, b), map[bill.PeriodKey]string{march: step.after, april: "a1", other: "o1"}; !maps.Equal(got, want) {
+			if got, want := digests(t, b), map[bill.PeriodKey]string{
+				march: step.after, april: "a1", other: "o1",
+			}; !maps.Equal(got, want) {
 				t.Errorf("%s: periods %v, want %v", step.name, got, want)
 			}
 		}
@@ -231,7 +236,9 @@ var bills = []test{
 				wg.Go(func() {
 					<-begin
 					resource := fmt.Sprint("i-", worker)
-					err := s.Replace(t.Context(), []bill.Replacement{statement(march, replaces, resource, billed(0, resource), billed(1, resource))})
+					err := s.Replace(t.Context(), []bill.Replacement{
+						statement(march, replaces, resource, billed(0, resource), billed(1, resource)),
+					})
 					switch {
 					case err == nil:
 						won.Add(1)
@@ -243,7 +250,8 @@ var bills = []test{
 			close(begin)
 			wg.Wait()
 			rows := rowsOf(t, b.Bills.Rows(t.Context(), bill.Query{}))
-			if won.Load() != 1 || len(rows) != 2 || rows[0].Resource != rows[1].Resource || rows[0].Resource != digests(t, b)[march] {
+			if won.Load() != 1 || len(rows) != 2 || rows[0].Resource != rows[1].Resource ||
+				rows[0].Resource != digests(t, b)[march] {
 				t.Errorf("over %q: %d imports won; rows %+v", replaces, won.Load(), rows)
 			}
 		}
@@ -259,7 +267,8 @@ func billQueries(t *testing.T, b *Backend) {
 	late.Account, late.Start = april.Account, april.Start
 	second := billed(1, "i-2")
 	second.Service = "AmazonCloudWatch"
-	replaced(t, b, statement(april, "", "a", late), statement(march, "", "d", billed(2, "i-1"), volume, billed(1, "i-2"), second, billed(0, "i-3")))
+	replaced(t, b, statement(april, "", "a", late), statement(march, "", "d", billed(2, "i-1"), volume, billed(1, "i-2"),
+		second, billed(0, "i-3")))
 	for _, tc := range []struct {
 		name string
 		q    bill.Query
@@ -273,7 +282,11 @@ func billQueries(t *testing.T, b *Backend) {
 		{"an account", bill.Query{Accounts: []string{"9", "8"}}, "i-late"},
 		{"resources", bill.Query{Resources: []string{"i-1", "i-3", "none"}}, "i-3 i-1"},
 		{"a category", bill.Query{Categories: []bill.Category{bill.Storage}}, "vol-1"},
-		{"all of it together", bill.Query{From: march.Start, Categories: []bill.Category{bill.Compute}, Resources: []string{"i-2", "vol-1"}}, "i-2 i-2"},
+		{
+			"all of it together",
+			bill.Query{From: march.Start, Categories: []bill.Category{bill.Compute}, Resources: []string{"i-2", "vol-1"}},
+			"i-2 i-2",
+		},
 		{"nothing", bill.Query{Resources: []string{""}}, ""},
 		{"none of no resources", bill.Query{Resources: []string{}}, ""},
 		{"none of no periods", bill.Query{Starts: []time.Time{}}, ""},
@@ -286,7 +299,8 @@ func billQueries(t *testing.T, b *Backend) {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if rows := rowsOf(t, b.Bills.Rows(t.Context(), bill.Query{Resources: []string{"i-2"}})); rows[0].Service != "Amazon EC2" {
+	if rows := rowsOf(t, b.Bills.Rows(t.Context(), bill.Query{Resources: []string{"i-2"}})); rows[0].Service !=
+		"Amazon EC2" {
 		t.Error("rows of one resource and day are not in the order in which they were given")
 	}
 	canceled, cancel := context.WithCancel(t.Context())

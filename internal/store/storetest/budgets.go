@@ -40,7 +40,8 @@ func sevenDollars(tb testing.TB) budget.Set {
 func launch(key string) budget.Hold {
 	return budget.Hold{
 		Key: key, Kind: "job", Name: "train", SpecHash: "hash", Owner: inventory.Owner{Team: "vision"}, Purpose: "training",
-		Amount: money.USD, Machines: 1, GPUs: map[string]int{"H100": 8}, From: noon, Until: noon.Add(time.Hour), AskedBy: "ana",
+		Amount: money.USD, Machines: 1, GPUs: map[string]int{"H100": 8}, From: noon, Until: noon.Add(time.Hour),
+		AskedBy: "ana",
 	}
 }
 
@@ -70,7 +71,10 @@ var budgets = []test{
 		saved := reserved(t, b.Budgets, h)
 		h.Version = 1
 		other := b.Reopen(t).Budgets
-		for name, got := range map[string]budget.Hold{"Reserve": saved, "Hold": must(other.Hold(t.Context(), h.ID))(t), "Keyed": must(other.Keyed(t.Context(), h.Key))(t)} {
+		for name, got := range map[string]budget.Hold{
+			"Reserve": saved, "Hold": must(other.Hold(t.Context(), h.ID))(t),
+			"Keyed": must(other.Keyed(t.Context(), h.Key))(t),
+		} {
 			if diff := cmp.Diff(h, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
@@ -84,8 +88,12 @@ var budgets = []test{
 	}},
 	{"what cannot be kept is refused", func(t *testing.T, b *Backend) {
 		for name, change := range map[string]func(*budget.Hold){
-			"no id": func(h *budget.Hold) { h.ID = "" }, "no key": func(h *budget.Hold) { h.Key = "" }, "no begin": func(h *budget.Hold) { h.From = time.Time{} },
-			"no text": func(h *budget.Hold) { h.Name = "\xff" }, "a type that is no text": func(h *budget.Hold) { h.GPUs = map[string]int{"\xff": 1} },
+			"no id": func(h *budget.Hold) {
+				h.ID = ""
+			}, "no key": func(h *budget.Hold) { h.Key = "" }, "no begin": func(h *budget.Hold) { h.From = time.Time{} },
+			"no text": func(h *budget.Hold) {
+				h.Name = "\xff"
+			}, "a type that is no text": func(h *budget.Hold) { h.GPUs = map[string]int{"\xff": 1} },
 		} {
 			h := hold("a")
 			change(&h)
@@ -102,12 +110,16 @@ var budgets = []test{
 		ended := h
 		ended.State, ended.Actual, e.Verb = budget.Settled, 3*money.USD, budget.Settle
 		must(b.Budgets.PutHold(t.Context(), ended, e))(t)
-		if _, err := b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Release}); !errors.Is(err, budget.ErrConflict) {
+		if _, err := b.Budgets.PutHold(t.Context(), h, budget.Event{At: noon, By: "ana", Verb: budget.Release}); !errors.Is(
+			err, budget.ErrConflict) {
 			t.Errorf("a write that changes nothing: %v", err)
 		}
 		want := []action.Entry{
 			{ID: 1, At: noon, Actor: "ana", What: action.EventHoldExtend, Because: "job train", Outcome: "hold a live, $1.00"},
-			{ID: 2, At: noon, Actor: "ana", What: action.EventHoldSettle, Because: "job train", Outcome: "hold a settled, $3.00"},
+			{
+				ID: 2, At: noon, Actor: "ana", What: action.EventHoldSettle, Because: "job train",
+				Outcome: "hold a settled, $3.00",
+			},
 		}
 		if diff := cmp.Diff(want, lines(t, b.Reopen(t), action.Query{})); diff != "" {
 			t.Errorf("recorded (-want +got):\n%s", diff)
@@ -118,7 +130,8 @@ var budgets = []test{
 			reserved(t, b.Budgets, hold(id))
 		}
 		for id, want := range map[string]string{"ab": "ab", "ab1": "ab1", "c": "c1", "a": "", "": "", "d": ""} {
-			if got, err := b.Budgets.Hold(t.Context(), id); got.ID != want || (want == "") != errors.Is(err, budget.ErrNotFound) {
+			if got, err := b.Budgets.Hold(t.Context(), id); got.ID != want ||
+				(want == "") != errors.Is(err, budget.ErrNotFound) {
 				t.Errorf("%q: got %q, %v; want %q", id, got.ID, err, want)
 			}
 		}
@@ -151,7 +164,8 @@ var budgets = []test{
 		big := launch("big")
 		big.Amount = limit*money.USD + 1
 		var over *budget.Overdrawn
-		if _, err := desk.Reserve(t.Context(), big, noon); !errors.As(err, &over) || over.Budget != "vision" || over.Limit != limit*money.USD || held(t, b) != 0 {
+		if _, err := desk.Reserve(t.Context(), big, noon); !errors.As(err, &over) || over.Budget != "vision" ||
+			over.Limit != limit*money.USD || held(t, b) != 0 {
 			t.Errorf("got %v with %d holds", err, held(t, b))
 		}
 		big.Amount--
@@ -159,10 +173,12 @@ var budgets = []test{
 		if h = must(desk.Admit(t.Context(), h, noon))(t); h.State != budget.Live {
 			t.Errorf("it is %s", h.State)
 		}
-		if _, err := desk.Reserve(t.Context(), launch("more"), noon); !errors.As(err, &over) || over.Held != limit*money.USD {
+		if _, err := desk.Reserve(t.Context(), launch("more"), noon); !errors.As(err, &over) ||
+			over.Held != limit*money.USD {
 			t.Errorf("over what is held: got %v", err)
 		}
-		if _, err := desk.Extend(t.Context(), h.ID, big.Amount+1, h.Until, "ana", noon); !errors.As(err, &over) || must(b.Budgets.Hold(t.Context(), h.ID))(t).Amount != big.Amount {
+		if _, err := desk.Extend(t.Context(), h.ID, big.Amount+1, h.Until, "ana", noon); !errors.As(err, &over) ||
+			must(b.Budgets.Hold(t.Context(), h.ID))(t).Amount != big.Amount {
 			t.Errorf("extended past the limit: %v", err)
 		}
 		must(desk.Release(t.Context(), h.ID, "ana", noon))(t)
@@ -306,7 +322,8 @@ func holdVersions(t *testing.T, b *Backend) {
 		h.Key, h.Version = tc.key, tc.version
 		got, err := tc.do(h)
 		if !errors.Is(err, tc.want) || got.Version != tc.wantVersion || err == nil && got.ID != "a" {
-			t.Errorf("%s: got %s at version %d, %v; want version %d, %v", tc.name, got.ID, got.Version, err, tc.wantVersion, tc.want)
+			t.Errorf("%s: got %s at version %d, %v; want version %d, %v", tc.name, got.ID, got.Version, err, tc.wantVersion,
+				tc.want)
 		}
 	}
 	if n := held(t, b); n != 2 {
@@ -334,9 +351,15 @@ func spending(t *testing.T, b *Backend) {
 	for _, s := range []budget.Store{want, b.Budgets} {
 		must(s.Reserve(t.Context(), must(set.Reservation(under, noon))(t)))(t)
 	}
-	nameless := ledger.Entry{Kind: ledger.Accrual, Hour: month.Add(50 * time.Hour), Round: month.Add(51 * time.Hour), Sums: ledger.Sums{Seconds: 3600, Amount: 3 * money.USD}}
-	nameless.Ref = inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-nameless"}
-	nameless.Meter, nameless.Category, nameless.ChargeCategory, nameless.Hold = "compute", ledger.Compute, ledger.Usage, under.ID
+	nameless := ledger.Entry{
+		Kind: ledger.Accrual, Hour: month.Add(50 * time.Hour), Round: month.Add(51 * time.Hour),
+		Sums: ledger.Sums{Seconds: 3600, Amount: 3 * money.USD},
+	}
+	nameless.Ref = inventory.Ref{
+		Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-nameless",
+	}
+	nameless.Meter, nameless.Category, nameless.ChargeCategory, nameless.Hold = "compute", ledger.Compute, ledger.Usage,
+		under.ID
 	// What another team runs under the hold is that team's, and takes nothing off the hold.
 	others := nameless
 	others.Ref.ID, others.Owner = "i-others", inventory.Owner{Team: "speech", User: "ANA"}
@@ -345,22 +368,36 @@ func spending(t *testing.T, b *Backend) {
 	open := nameless
 	open.Gap, open.Why, open.Sums = ledger.Unpriced, "no price", ledger.Sums{Seconds: 3600, Unbounded: 3600}
 	appended(t, b.Ledger, nameless, open)
-	want.Charge(budgettest.Charge{At: nameless.Hour, Hold: under.ID, Amount: nameless.Amount}, budgettest.Charge{At: open.Hour, Hold: under.ID, Unpriced: true, Unbounded: time.Hour})
-	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{}, nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD {
+	want.Charge(budgettest.Charge{At: nameless.Hour, Hold: under.ID, Amount: nameless.Amount},
+		budgettest.Charge{At: open.Hour, Hold: under.ID, Unpriced: true, Unbounded: time.Hour})
+	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{}, nameless.Hour, nameless.Hour.Add(time.Hour)))(
+		t); spent.ByHold[under.ID] != 3*money.USD {
 		t.Errorf("what another team was charged under the hold took $%s off it", spent.ByHold[under.ID]-3*money.USD)
 	}
-	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{Team: "vision", Purposes: []inventory.Purpose{"training"}}, nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD || spent.Unbounded != time.Hour {
+	if spent := must(b.Budgets.Spent(t.Context(), budget.Match{Team: "vision", Purposes: []inventory.Purpose{"training"}},
+		nameless.Hour, nameless.Hour.Add(time.Hour)))(t); spent.ByHold[under.ID] != 3*money.USD ||
+		spent.Unbounded != time.Hour {
 		t.Errorf("charges without an owner under a hold of vision come to %+v", spent)
 	}
-	for _, m := range []budget.Match{{}, {Team: "VISION"}, {User: "bo", Environment: "dev"}, {Project: "p", Purposes: []inventory.Purpose{"training"}}, {Team: "none"}} {
+	for _, m := range []budget.Match{
+		{}, {Team: "VISION"}, {User: "bo", Environment: "dev"}, {Project: "p", Purposes: []inventory.Purpose{"training"}},
+		{Team: "none"},
+	} {
 		for _, w := range []budget.Window{
-			{From: month, To: month.AddDate(0, 1, 0)}, {From: month.Add(-5 * time.Hour), To: month.AddDate(0, 1, 0).Add(-5 * time.Hour)},
-			{From: month.Add(-330 * time.Minute), To: month.AddDate(0, 0, 7).Add(-330 * time.Minute)}, {From: noon, To: noon.Add(time.Hour)},
-			{From: month, To: month.Add(30*time.Hour + time.Nanosecond)}, {From: noon.AddDate(1, 0, 0), To: noon.AddDate(1, 0, 3)}, {From: noon, To: noon}, {From: noon, To: month.AddDate(-1, 0, 0)},
+			{
+				From: month, To: month.AddDate(0, 1, 0),
+			}, {From: month.Add(-5 * time.Hour), To: month.AddDate(0, 1, 0).Add(-5 * time.Hour)},
+			{From: month.Add(-330 * time.Minute), To: month.AddDate(0, 0, 7).Add(-330 * time.Minute)},
+			{From: noon, To: noon.Add(time.Hour)},
+			{
+				From: month, To: month.Add(30*time.Hour + time.Nanosecond),
+			}, {From: noon.AddDate(1, 0, 0), To: noon.AddDate(1, 0, 3)}, {From: noon, To: noon},
+			{From: noon, To: month.AddDate(-1, 0, 0)},
 		} {
 			spent := must(want.Spent(t.Context(), m, w.From, w.To))(t)
 			// A hold whose charges came to nothing may be left out.
-			if diff := cmp.Diff(spent, must(b.Budgets.Spent(t.Context(), m, w.From, w.To))(t), cmpopts.IgnoreMapEntries(func(_ string, a money.Amount) bool { return a == 0 })); diff != "" {
+			if diff := cmp.Diff(spent, must(b.Budgets.Spent(t.Context(), m, w.From, w.To))(t),
+				cmpopts.IgnoreMapEntries(func(_ string, a money.Amount) bool { return a == 0 })); diff != "" {
 				t.Errorf("%+v in %v (-want +got):\n%s", m, w, diff)
 			}
 		}
@@ -369,7 +406,9 @@ func spending(t *testing.T, b *Backend) {
 
 // reserveAll reserves until the budget says no.
 func reserveAll(ctx context.Context, b *Backend, worker int, out io.Writer) error {
-	set, err := budget.NewSet([]budget.Budget{{ID: "vision", Match: budget.Match{Team: "vision"}, Amount: 40 * money.USD, Shared: true}}, nil)
+	set, err := budget.NewSet([]budget.Budget{
+		{ID: "vision", Match: budget.Match{Team: "vision"}, Amount: 40 * money.USD, Shared: true},
+	}, nil)
 	if err != nil {
 		return err
 	}
@@ -431,7 +470,12 @@ func heldTogether(t *testing.T, b *Backend) {
 	if len(holds) < 37 || len(holds) > 40 {
 		t.Errorf("%d holds of a dollar in a budget of $40 with $3 charged", len(holds))
 	}
-	desk := budget.Desk{Store: b.Budgets, Set: must(budget.NewSet([]budget.Budget{{ID: "vision", Match: budget.Match{Team: "vision"}, Amount: 40 * money.USD, Shared: true}}, nil))(t)}
+	desk := budget.Desk{
+		Store: b.Budgets,
+		Set: must(budget.NewSet([]budget.Budget{
+			{ID: "vision", Match: budget.Match{Team: "vision"}, Amount: 40 * money.USD, Shared: true},
+		}, nil))(t),
+	}
 	if _, err := desk.Reserve(t.Context(), launch("one more"), noon); !errors.As(err, new(*budget.Overdrawn)) {
 		t.Errorf("one more: got %v", err)
 	}
@@ -442,24 +486,30 @@ var gates = []test{
 	{"every field comes back", func(t *testing.T, b *Backend) {
 		r := filled[gate.Record]()
 		no(t, b.Gate.PutDecision(t.Context(), r))
-		if diff := cmp.Diff([]gate.Record{r}, must(b.Reopen(t).Gate.Decisions(t.Context(), r.At, r.At.Add(time.Second)))(t)); diff != "" {
+		if diff := cmp.Diff([]gate.Record{
+			r,
+		}, must(b.Reopen(t).Gate.Decisions(t.Context(), r.At, r.At.Add(time.Second)))(t)); diff != "" {
 			t.Errorf("the decisions (-want +got):\n%s", diff)
 		}
 		replaced := gate.Record{ID: r.ID, At: noon, Decision: "deny"}
 		no(t, b.Gate.PutDecision(t.Context(), replaced))
-		if diff := cmp.Diff([]gate.Record{replaced}, must(b.Gate.Decisions(t.Context(), time.Time{}, time.Time{}))(t), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff([]gate.Record{replaced}, must(b.Gate.Decisions(t.Context(), time.Time{}, time.Time{}))(t),
+			cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("the one that replaces it (-want +got):\n%s", diff)
 		}
 	}},
 	{"those of a time, oldest first", func(t *testing.T, b *Backend) {
 		for i, id := range []string{"d", "b", "C", "a"} {
-			no(t, b.Gate.PutDecision(t.Context(), gate.Record{ID: id, At: noon.Add(time.Duration(i/2) * time.Minute), Reasons: []string{"\xff"}}))
+			no(t, b.Gate.PutDecision(t.Context(), gate.Record{
+				ID: id, At: noon.Add(time.Duration(i/2) * time.Minute), Reasons: []string{"\xff"},
+			}))
 		}
 		for name, tc := range map[string]struct {
 			from, to time.Time
 			want     string
 		}{
-			"all": {want: "b d C a"}, "from": {from: noon.Add(time.Second), want: "C a"}, "to": {to: noon.Add(time.Minute), want: "b d"},
+			"all": {want: "b d C a"}, "from": {from: noon.Add(time.Second), want: "C a"},
+			"to": {to: noon.Add(time.Minute), want: "b d"},
 		} {
 			var got []string
 			for _, r := range must(b.Gate.Decisions(t.Context(), tc.from, tc.to))(t) {
@@ -469,7 +519,9 @@ var gates = []test{
 				t.Errorf("%s: got %q, want %q", name, got, tc.want)
 			}
 		}
-		for name, r := range map[string]gate.Record{"no id": {At: noon}, "no time": {ID: "x"}, "no text": {ID: "\xff", At: noon}} {
+		for name, r := range map[string]gate.Record{
+			"no id": {At: noon}, "no time": {ID: "x"}, "no text": {ID: "\xff", At: noon},
+		} {
 			if err := b.Gate.PutDecision(t.Context(), r); err == nil {
 				t.Errorf("%s: it was written", name)
 			}

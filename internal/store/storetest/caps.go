@@ -20,13 +20,17 @@ var caps = []test{
 	{"intents are written with their entries", func(t *testing.T, b *Backend) {
 		known := must(b.Actions.Save(t.Context(), machine("known")))(t)
 		want := batch("new")
-		want.Admissions = append(want.Admissions, action.Admission{Item: intended(known), Entries: []action.Entry{entry("intent", known)}})
+		want.Admissions = append(want.Admissions, action.Admission{
+			Item: intended(known), Entries: []action.Entry{entry("intent", known)},
+		})
 		got := must(b.Actions.Admit(t.Context(), want))(t)
-		if len(got) != 2 || got[0].Item.Version != 1 || got[1].Item.Version != 2 || got[0].Deferred != nil || got[1].Deferred != nil {
+		if len(got) != 2 || got[0].Item.Version != 1 || got[1].Item.Version != 2 || got[0].Deferred != nil ||
+			got[1].Deferred != nil {
 			t.Fatalf("admitted %+v", got)
 		}
 		for _, a := range got {
-			if read := must(b.Reopen(t).Actions.Item(t.Context(), a.Item.ID))(t); read.Phase != action.Acting || read.Steps[0].Key == "" {
+			if read := must(b.Reopen(t).Actions.Item(t.Context(), a.Item.ID))(t); read.Phase != action.Acting ||
+				read.Steps[0].Key == "" {
 				t.Errorf("kept as %+v", read)
 			}
 		}
@@ -62,10 +66,13 @@ var caps = []test{
 			hourly money.Amount
 		}{{"new", 6}, {"large", 8}, {"fits", 2}} {
 			it := machine(one.id)
-			asked.Admissions = append(asked.Admissions, action.Admission{Item: intended(it), Hourly: one.hourly * money.USD, Entries: []action.Entry{entry("intent", it)}})
+			asked.Admissions = append(asked.Admissions, action.Admission{
+				Item: intended(it), Hourly: one.hourly * money.USD, Entries: []action.Entry{entry("intent", it)},
+			})
 		}
 		got := must(b.Actions.Admit(t.Context(), asked))(t)
-		if d := got[0].Deferred; len(got) != 3 || d == nil || d.Cap != "dollars" || d.Never || got[1].Item.Version != 1 || got[2].Item.Version != 1 {
+		if d := got[0].Deferred; len(got) != 3 || d == nil || d.Cap != "dollars" || d.Never || got[1].Item.Version != 1 ||
+			got[2].Item.Version != 1 {
 			t.Fatalf("got %+v", got)
 		}
 		if _, err := b.Actions.Item(t.Context(), "new"); !errors.Is(err, action.ErrNotFound) {
@@ -83,31 +90,35 @@ var caps = []test{
 			t.Errorf("an hour later: %+v", got[0].Deferred)
 		}
 	}},
-	{"of what is due alike the first resource is admitted, whatever the ids and the order", func(t *testing.T, b *Backend) {
-		for _, ids := range [][]string{{"a", "b"}, {"d", "c"}} {
-			for first := range ids {
-				asked := batch()
-				asked.Account += ids[0] + fmt.Sprint(first) // which has an hour of its own
-				asked.Limits.PerHour = 1
-				for i := range ids {
-					n := (first + i) % len(ids)
-					it := intended(machine(asked.Account + ids[n]))
-					it.Account, it.Ref.ID = asked.Account, fmt.Sprint("i-", n)
-					asked.Admissions = append(asked.Admissions, action.Admission{Item: it, Due: noon})
-				}
-				for _, a := range must(b.Actions.Admit(t.Context(), asked))(t) {
-					if a.Deferred == nil && a.Item.Ref.ID != "i-0" {
-						t.Errorf("ids %v from %d: %s is admitted", ids, first, a.Item.Ref.ID)
+	{
+		"of what is due alike the first resource is admitted, whatever the ids and the order",
+		func(t *testing.T, b *Backend) {
+			for _, ids := range [][]string{{"a", "b"}, {"d", "c"}} {
+				for first := range ids {
+					asked := batch()
+					asked.Account += ids[0] + fmt.Sprint(first) // which has an hour of its own
+					asked.Limits.PerHour = 1
+					for i := range ids {
+						n := (first + i) % len(ids)
+						it := intended(machine(asked.Account + ids[n]))
+						it.Account, it.Ref.ID = asked.Account, fmt.Sprint("i-", n)
+						asked.Admissions = append(asked.Admissions, action.Admission{Item: it, Due: noon})
+					}
+					for _, a := range must(b.Actions.Admit(t.Context(), asked))(t) {
+						if a.Deferred == nil && a.Item.Ref.ID != "i-0" {
+							t.Errorf("ids %v from %d: %s is admitted", ids, first, a.Item.Ref.ID)
+						}
 					}
 				}
 			}
-		}
-	}},
+		}},
 	{"an item that has changed admits nothing of the batch", func(t *testing.T, b *Backend) {
 		it := must(b.Actions.Save(t.Context(), machine("changed")))(t)
 		must(b.Actions.Save(t.Context(), it))(t)
 		asked := batch("new")
-		asked.Admissions = append(asked.Admissions, action.Admission{Item: intended(it), Entries: []action.Entry{entry("intent", it)}})
+		asked.Admissions = append(asked.Admissions, action.Admission{
+			Item: intended(it), Entries: []action.Entry{entry("intent", it)},
+		})
 		if _, err := b.Actions.Admit(t.Context(), asked); !errors.Is(err, action.ErrConflict) {
 			t.Errorf("got %v, want ErrConflict", err)
 		}
@@ -164,27 +175,61 @@ func limits(t *testing.T, b *Backend) {
 	}{
 		{name: "within", limits: full, selected: 6, last: ask{n: 3}},
 		{name: "count", limits: full, selected: 100, last: ask{n: 4}, deferred: 1, want: "count"},
-		{name: "count with the last hour", limits: full, selected: 100, before: []ask{{n: 2, ago: 59 * time.Minute}}, last: ask{n: 2}, deferred: 1, want: "count"},
-		{name: "an hour ago is not in the last hour", limits: full, selected: 100, before: []ask{{n: 3, ago: time.Hour}}, last: ask{n: 3}},
-		{name: "a clock that is ahead counts", limits: full, selected: 100, before: []ask{{n: 3, ago: -24 * time.Hour}}, last: ask{n: 1}, deferred: 1, want: "count"},
-		{name: "another source does not count", limits: full, selected: 100, before: []ask{{n: 3, source: "other"}}, last: ask{n: 3}},
-		{name: "another account does not count", limits: full, selected: 100, before: []ask{{n: 3, where: "aws/other"}}, last: ask{n: 3}},
+		{
+			name: "count with the last hour", limits: full, selected: 100, before: []ask{{n: 2, ago: 59 * time.Minute}},
+			last: ask{n: 2}, deferred: 1, want: "count",
+		},
+		{
+			name: "an hour ago is not in the last hour", limits: full, selected: 100, before: []ask{{n: 3, ago: time.Hour}},
+			last: ask{n: 3},
+		},
+		{
+			name: "a clock that is ahead counts", limits: full, selected: 100, before: []ask{{n: 3, ago: -24 * time.Hour}},
+			last: ask{n: 1}, deferred: 1, want: "count",
+		},
+		{
+			name: "another source does not count", limits: full, selected: 100, before: []ask{{n: 3, source: "other"}},
+			last: ask{n: 3},
+		},
+		{
+			name: "another account does not count", limits: full, selected: 100, before: []ask{{n: 3, where: "aws/other"}},
+			last: ask{n: 3},
+		},
 		{name: "share", limits: full, selected: 4, last: ask{n: 3}, deferred: 1, want: "share"},
 		{name: "share is rounded up", limits: full, selected: 3, last: ask{n: 2}},
-		{name: "share with the last hour", limits: full, selected: 4, before: []ask{{n: 2}}, last: ask{n: 1}, deferred: 1, want: "share"},
+		{
+			name: "share with the last hour", limits: full, selected: 4, before: []ask{{n: 2}}, last: ask{n: 1}, deferred: 1,
+			want: "share",
+		},
 		{name: "a single one over the share", limits: full, selected: 0, last: ask{n: 1}},
-		{name: "a second single one over the share", limits: full, selected: 1, before: []ask{{n: 1}}, last: ask{n: 1}, deferred: 1, want: "share"},
-		{name: "dollars", limits: full, selected: 100, last: ask{n: 2, hourly: 51 * money.USD}, deferred: 1, want: "dollars"},
+		{
+			name: "a second single one over the share", limits: full, selected: 1, before: []ask{{n: 1}}, last: ask{n: 1},
+			deferred: 1, want: "share",
+		},
+		{
+			name: "dollars", limits: full, selected: 100, last: ask{n: 2, hourly: 51 * money.USD}, deferred: 1,
+			want: "dollars",
+		},
 		{name: "dollars to the cent", limits: full, selected: 100, last: ask{n: 2, hourly: 50 * money.USD}},
-		{name: "dollars with the last hour", limits: full, selected: 100, before: []ask{{n: 1, hourly: 60 * money.USD}}, last: ask{n: 1, hourly: 41 * money.USD}, deferred: 1, want: "dollars"},
-		{name: "a single one over the dollars", limits: full, selected: 100, last: ask{n: 1, hourly: 101 * money.USD}, deferred: 1, want: "dollars"},
-		{name: "no limits are the default ones", limits: policy.Limits{}, selected: 1000, last: ask{n: 11}, deferred: 1, want: "count"},
+		{
+			name: "dollars with the last hour", limits: full, selected: 100, before: []ask{{n: 1, hourly: 60 * money.USD}},
+			last: ask{n: 1, hourly: 41 * money.USD}, deferred: 1, want: "dollars",
+		},
+		{
+			name: "a single one over the dollars", limits: full, selected: 100, last: ask{n: 1, hourly: 101 * money.USD},
+			deferred: 1, want: "dollars",
+		},
+		{
+			name: "no limits are the default ones", limits: policy.Limits{}, selected: 1000, last: ask{n: 11}, deferred: 1,
+			want: "count",
+		},
 	} {
 		var err error
 		var got []action.Admitted
 		for j, a := range append(tc.before, tc.last) {
 			asked := action.Batch{
-				Account: fmt.Sprintf("%s%s-%d", account, a.where, i), Source: source + a.source, Now: noon.Add(-a.ago), Limits: tc.limits, Selected: tc.selected,
+				Account: fmt.Sprintf("%s%s-%d", account, a.where, i), Source: source + a.source, Now: noon.Add(-a.ago),
+				Limits: tc.limits, Selected: tc.selected,
 			}
 			if j < len(tc.before) {
 				asked.Limits, asked.Selected = ample, 1<<20
@@ -235,7 +280,9 @@ func lastHour(t *testing.T, b *Backend) {
 			for k := range rapid.IntRange(1, 3).Draw(r, "machines") {
 				it := intended(machine(fmt.Sprintf("%d-%d-%d", run, i, k)))
 				it.Account, it.Source = asked.Account, asked.Source
-				asked.Admissions = append(asked.Admissions, action.Admission{Item: it, Hourly: money.Amount(rapid.IntRange(0, 4).Draw(r, "dollars")) * money.USD})
+				asked.Admissions = append(asked.Admissions, action.Admission{
+					Item: it, Hourly: money.Amount(rapid.IntRange(0, 4).Draw(r, "dollars")) * money.USD,
+				})
 			}
 			n, sum := 0, money.Amount(0)
 			for _, a := range all {
@@ -303,7 +350,8 @@ func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
 		})
 	}
 	wg.Wait()
-	if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)); admitted.Load() != want || int64(kept) != want {
+	if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)); admitted.Load() != want ||
+		int64(kept) != want {
 		t.Errorf("%d were admitted and %d are kept, want %d", admitted.Load(), kept, want)
 	}
 }

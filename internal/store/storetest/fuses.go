@@ -83,13 +83,16 @@ var fuses = []test{
 		no(t, b.Actions.Blow(t.Context(), f))
 		no(t, b.Actions.Confirm(t.Context(), confirmed(f)))
 		all := lines(t, b, action.Query{})
-		if len(all) != 2 || all[0].What != "fuse" || all[0].Actor != "policy "+source || all[0].Account != account || all[1].What != "confirm" || all[1].Actor != "ana" || all[1].Because != "it is meant" {
+		if len(all) != 2 || all[0].What != "fuse" || all[0].Actor != "policy "+source || all[0].Account != account ||
+			all[1].What != "confirm" || all[1].Actor != "ana" || all[1].Because != "it is meant" {
 			t.Errorf("recorded %+v", all)
 		}
 	}},
 	{"they come in the order of accounts and sources", func(t *testing.T, b *Backend) {
 		var want []action.Fuse
-		for _, f := range []action.Fuse{{Account: "aws/1", Source: "B"}, {Account: "aws/1", Source: "a"}, {Account: "aws/2", Source: "A"}} {
+		for _, f := range []action.Fuse{
+			{Account: "aws/1", Source: "B"}, {Account: "aws/1", Source: "a"}, {Account: "aws/2", Source: "A"},
+		} {
 			f.At = noon
 			want = append(want, f)
 		}

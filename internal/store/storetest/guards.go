@@ -27,7 +27,8 @@ var freezes = []test{
 				t.Errorf("a connection %s (-want +got):\n%s", name, diff)
 			}
 			for _, where := range []string{account, "sim/other"} {
-				if _, err := s.Admit(t.Context(), action.Batch{Account: where, Source: source, Now: noon}); !errors.Is(err, action.ErrFrozen) {
+				if _, err := s.Admit(t.Context(), action.Batch{Account: where, Source: source, Now: noon}); !errors.Is(err,
+					action.ErrFrozen) {
 					t.Errorf("a connection %s admits in %s: %v", name, where, err)
 				}
 			}
@@ -121,18 +122,22 @@ var keeps = []test{
 	}},
 	{"hold as long as a tag that cannot be read", func(t *testing.T, b *Backend) {
 		no(t, b.Actions.PutKeep(t.Context(), action.Keep{Ref: machine("a").Ref, Until: inventory.KeepForever, At: noon}))
-		if got := must(b.Actions.Keeps(t.Context(), noon.AddDate(5000, 0, 0)))(t); len(got) != 1 || !got[0].Until.Equal(inventory.KeepForever) {
+		if got := must(b.Actions.Keeps(t.Context(), noon.AddDate(5000, 0, 0)))(t); len(got) != 1 ||
+			!got[0].Until.Equal(inventory.KeepForever) {
 			t.Errorf("got %+v", got)
 		}
 	}},
 	{"are one for each resource", func(t *testing.T, b *Backend) {
 		first := machine("a").Ref
 		others := []inventory.Ref{first, first, first, first, first}
-		others[0].Cloud, others[1].Account, others[2].Region, others[3].Kind, others[4].ID = "sim", "2", "us-west-2", "volume", "i-b"
+		others[0].Cloud, others[1].Account, others[2].Region, others[3].Kind, others[4].ID = "sim", "2", "us-west-2",
+			"volume", "i-b"
 		for _, ref := range append(others, first) {
 			no(t, b.Actions.PutKeep(t.Context(), action.Keep{Ref: ref, Until: noon.Add(time.Hour), Reason: "old", At: noon}))
 		}
-		no(t, b.Actions.PutKeep(t.Context(), action.Keep{Ref: first, Until: noon.Add(time.Minute), Reason: "new", By: "bo", At: noon}))
+		no(t, b.Actions.PutKeep(t.Context(), action.Keep{
+			Ref: first, Until: noon.Add(time.Minute), Reason: "new", By: "bo", At: noon,
+		}))
 		got := must(b.Actions.Keeps(t.Context(), noon))(t)
 		if len(got) != len(others)+1 {
 			t.Errorf("%d keeps, want %d", len(got), len(others)+1)
@@ -148,7 +153,9 @@ var keeps = []test{
 		}
 	}},
 	{"are recorded", func(t *testing.T, b *Backend) {
-		no(t, b.Actions.PutKeep(t.Context(), action.Keep{Ref: machine("a").Ref, Until: noon.Add(24 * time.Hour), Reason: "demo", By: "ana", At: noon}))
+		no(t, b.Actions.PutKeep(t.Context(), action.Keep{
+			Ref: machine("a").Ref, Until: noon.Add(24 * time.Hour), Reason: "demo", By: "ana", At: noon,
+		}))
 		want := []action.Entry{{
 			ID: 1, At: noon, Account: account, Actor: "ana", What: "keep", Resource: machine("a").Ref.String(),
 			Because: "demo", Outcome: "until 2026-03-15T12:00:00Z",

@@ -66,7 +66,8 @@ var items = []test{
 		it := machine("a")
 		it.Alarm, it.Because, it.Steps = "\xff\x00 denied", "\x00", []action.Step{{Key: "k", Error: "bad \xfe"}}
 		must(b.Actions.Save(t.Context(), it))(t)
-		if got := must(b.Actions.Item(t.Context(), "a"))(t); !strings.HasSuffix(got.Alarm, " denied") || !strings.HasPrefix(got.Steps[0].Error, "bad ") {
+		if got := must(b.Actions.Item(t.Context(), "a"))(t); !strings.HasSuffix(got.Alarm, " denied") ||
+			!strings.HasPrefix(got.Steps[0].Error, "bad ") {
 			t.Errorf("alarm %q, error of the step %q", got.Alarm, got.Steps[0].Error)
 		}
 	}},
@@ -79,7 +80,9 @@ var items = []test{
 	}},
 	{"what is changed afterwards is not kept", func(t *testing.T, b *Backend) {
 		it := intended(machine("a"))
-		it.Gang, it.Recipients, it.Do.Tags = []inventory.Ref{{ID: "i-b"}}, []string{"slack:#vision"}, map[string]string{"team": "vision"}
+		it.Gang, it.Recipients, it.Do.Tags = []inventory.Ref{
+			{ID: "i-b"},
+		}, []string{"slack:#vision"}, map[string]string{"team": "vision"}
 		spoil := func(it action.Item) {
 			it.Gang[0].ID, it.Recipients[0], it.Steps[0].Key, it.Do.Tags["team"] = "x", "x", "x", "x"
 		}
@@ -125,8 +128,9 @@ var items = []test{
 	{"one open item of a resource and source", uniqueness},
 	{"open ones in the order of their ids", func(t *testing.T, b *Backend) {
 		phases := map[string]action.Phase{
-			"b-observed": action.Observed, "B-warned": action.Warned, "a-acting": action.Acting, "é-confirming": action.Confirming,
-			"c-done": action.Done, "c-failed": action.Failed, "c-withdrawn": action.Withdrawn, "c-undone": action.Undone,
+			"b-observed": action.Observed, "B-warned": action.Warned, "a-acting": action.Acting,
+			"é-confirming": action.Confirming,
+			"c-done":       action.Done, "c-failed": action.Failed, "c-withdrawn": action.Withdrawn, "c-undone": action.Undone,
 		}
 		for id, phase := range phases {
 			it := machine(id)
@@ -256,13 +260,17 @@ func selected(t *testing.T, b *Backend) {
 		run++
 		account := fmt.Sprintf("aws/%d", run)
 		ref := func(name string) inventory.Ref {
-			return inventory.Ref{Cloud: "aws", Account: "1", Region: rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(r, name+" region"),
+			return inventory.Ref{
+				Cloud: "aws", Account: "1", Region: rapid.SampledFrom([]string{"us-east-1", "us-west-2"}).Draw(r, name+" region"),
 				Kind: inventory.KindInstance, ID: rapid.SampledFrom(ids).Draw(r, name)}
 		}
 		var all []action.Item
 		for i := range rapid.IntRange(0, 12).Draw(r, "items") {
-			it := action.Item{ID: fmt.Sprintf("%d-%02d", run, i), Account: account, Ref: ref("resource"), Source: rapid.SampledFrom(sources).Draw(r, "source"),
-				Phase: rapid.SampledFrom(phases).Draw(r, "phase"), UpdatedAt: noon.Add(time.Duration(rapid.IntRange(0, 4).Draw(r, "updated")) * time.Minute)}
+			it := action.Item{
+				ID: fmt.Sprintf("%d-%02d", run, i), Account: account, Ref: ref("resource"),
+				Source:    rapid.SampledFrom(sources).Draw(r, "source"),
+				Phase:     rapid.SampledFrom(phases).Draw(r, "phase"),
+				UpdatedAt: noon.Add(time.Duration(rapid.IntRange(0, 4).Draw(r, "updated")) * time.Minute)}
 			saved, err := b.Actions.Save(t.Context(), it)
 			if errors.Is(err, action.ErrConflict) {
 				continue // a second open one
@@ -289,7 +297,8 @@ func selected(t *testing.T, b *Backend) {
 		for _, it := range all {
 			switch {
 			case it.Phase == action.Done:
-			case (q.Refs == nil || slices.Contains(q.Refs, it.Ref)) && (q.Sources == nil || slices.Contains(q.Sources, it.Source)),
+			case (q.Refs == nil || slices.Contains(q.Refs, it.Ref)) &&
+				(q.Sources == nil || slices.Contains(q.Sources, it.Source)),
 				q.UnderWay && (it.Phase == action.Acting || it.Phase == action.Confirming),
 				it.Phase == action.Warned && it.UpdatedAt.Before(q.Unvouched):
 				want = append(want, it)
@@ -363,7 +372,8 @@ func anyItem(r *rapid.T) action.Item {
 	text := func(name string) string { return strings.ReplaceAll(rapid.String().Draw(r, name), "\x00", "") }
 	moment := func(name string) time.Time {
 		zone := time.FixedZone("", rapid.IntRange(-12, 14).Draw(r, name+" zone")*3600)
-		return time.Unix(rapid.Int64Range(-1<<33, 1<<34).Draw(r, name), rapid.Int64Range(0, 999_999_999).Draw(r, name+" ns")).In(zone)
+		return time.Unix(rapid.Int64Range(-1<<33, 1<<34).Draw(r, name),
+			rapid.Int64Range(0, 999_999_999).Draw(r, name+" ns")).In(zone)
 	}
 	it := filled[action.Item]()
 	it.ID, it.Version, it.Phase = "id-"+text("id"), 0, action.Done

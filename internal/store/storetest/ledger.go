@@ -33,9 +33,12 @@ func charge(hour time.Time, id string) ledger.Entry {
 	return ledger.Entry{
 		Kind: ledger.Accrual, Hour: hour, Round: noon, Sums: ledger.Sums{Seconds: 3600, Amount: money.USD},
 		Line: ledger.Line{
-			Ref: thing("us-east-1", inventory.KindInstance, id), Meter: "compute", Category: ledger.Compute, ChargeCategory: ledger.Usage,
-			Pricing: ledger.Standard, Duty: "busy", Monthly: 730 * money.USD, Source: "catalog", AsOf: noon,
-			Attributes: ledger.Attributes{Name: id, Type: "p5.48xlarge", Owner: inventory.Owner{Team: "vision"}, Purpose: "training"},
+			Ref: thing("us-east-1", inventory.KindInstance, id), Meter: "compute", Category: ledger.Compute,
+			ChargeCategory: ledger.Usage,
+			Pricing:        ledger.Standard, Duty: "busy", Monthly: 730 * money.USD, Source: "catalog", AsOf: noon,
+			Attributes: ledger.Attributes{
+				Name: id, Type: "p5.48xlarge", Owner: inventory.Owner{Team: "vision"}, Purpose: "training",
+			},
 		},
 	}
 }
@@ -67,17 +70,23 @@ func sight(random *rand.Rand, at time.Time) (ledger.Round, []ledger.Observation)
 					continue
 				}
 				o := ledger.Observation{
-					At: at, Ref: thing(region, kind, fmt.Sprint("r-", id)), State: inventory.StateRunning, CreatedAt: noon.AddDate(0, 0, -3),
-					Attributes: ledger.Attributes{Name: "it", Owner: inventory.Owner{Team: []string{"vision", "", "nlp"}[random.IntN(8)/3]}, Purpose: "training"},
+					At: at, Ref: thing(region, kind, fmt.Sprint("r-", id)), State: inventory.StateRunning,
+					CreatedAt: noon.AddDate(0, 0, -3),
+					Attributes: ledger.Attributes{
+						Name: "it", Owner: inventory.Owner{Team: []string{"vision", "", "nlp"}[random.IntN(8)/3]}, Purpose: "training",
+					},
 					Meters: []ledger.Meter{{
-						Name: "hours", Category: ledger.Compute, Monthly: money.Amount(730+random.IntN(2)) * money.USD, Source: "catalog", AsOf: noon.AddDate(0, -1, 0),
+						Name: "hours", Category: ledger.Compute, Monthly: money.Amount(730+random.IntN(2)) * money.USD,
+						Source: "catalog", AsOf: noon.AddDate(0, -1, 0),
 					}},
 				}
 				if kind == inventory.KindInstance {
 					o.Hold = []string{"", "", "h1"}[random.IntN(3)]
 					o.Duty = []ledger.Span{{From: at.Add(-time.Hour), To: at, State: duty.Idle}}
 				} else if id == 1 {
-					o.Meters = append(o.Meters, ledger.Meter{Name: "iops", Category: ledger.Storage, Unpriced: "no price in the book"})
+					o.Meters = append(o.Meters, ledger.Meter{
+						Name: "iops", Category: ledger.Storage, Unpriced: "no price in the book",
+					})
 				}
 				all = append(all, o)
 			}
@@ -138,7 +147,8 @@ var ledgers = []test{
 		late, foreign := seen, seen
 		late.At, foreign.Ref.Account = noon.Add(time.Second), "9"
 		for name, o := range map[string]ledger.Observation{"late": late, "foreign": foreign} {
-			if err := b.Ledger.Record(t.Context(), ledger.Round{Account: payer, At: noon}, []ledger.Observation{seen, o}); err == nil {
+			if err := b.Ledger.Record(t.Context(), ledger.Round{Account: payer, At: noon},
+				[]ledger.Observation{seen, o}); err == nil {
 				t.Errorf("%s: recorded", name)
 			}
 		}
@@ -152,7 +162,8 @@ var ledgers = []test{
 		} {
 			e := charge(noon, "i-2")
 			change(&e)
-			if _, err := b.Ledger.Append(t.Context(), payer, 0, []ledger.Entry{charge(noon, "i-1"), e}); err == nil || errors.Is(err, ledger.ErrConflict) {
+			if _, err := b.Ledger.Append(t.Context(), payer, 0, []ledger.Entry{charge(noon, "i-1"), e}); err == nil ||
+				errors.Is(err, ledger.ErrConflict) {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
@@ -166,7 +177,8 @@ var ledgers = []test{
 		step := func(name string, r ledger.Round, seen []ledger.Observation, wantVersion int64, wantPending int) {
 			t.Helper()
 			no(t, b.Ledger.Record(t.Context(), r, seen))
-			if v, p := must(b.Ledger.Version(t.Context(), payer))(t), must(b.Ledger.Pending(t.Context(), payer))(t); v != wantVersion || len(p) != wantPending {
+			if v, p := must(b.Ledger.Version(t.Context(), payer))(t), must(b.Ledger.Pending(t.Context(), payer))(
+				t); v != wantVersion || len(p) != wantPending {
 				t.Errorf("%s: version %d with %d pending, want %d with %d", name, v, len(p), wantVersion, wantPending)
 			}
 		}
@@ -183,7 +195,9 @@ var ledgers = []test{
 		changed[0].Name, changed[0].Meters = "another", nil
 		step("other words of the same observation", r, changed, 2, 0)
 		more := r
-		more.Complete, more.Source = append(slices.Clone(r.Complete), ledger.Part{Region: "ap-south-1", Kind: inventory.KindBucket}), "enforce"
+		more.Complete, more.Source = append(slices.Clone(r.Complete), ledger.Part{
+			Region: "ap-south-1", Kind: inventory.KindBucket,
+		}), "enforce"
 		step("with another part", more, nil, 3, 1)
 		got := must(b.Ledger.Rounds(t.Context(), payer, noon, noon.AddDate(1, 0, 0)))(t)
 		if len(got) != 1 || got[0].Source != "scan" || len(got[0].Complete) != len(more.Complete) {
@@ -200,7 +214,8 @@ var ledgers = []test{
 				}
 			}
 		}
-		if sums := must(b.Ledger.Sums(t.Context(), everything()))(t); v != 1 || same != v || len(sums) != 1 || sums[0].Sums.Amount != money.USD {
+		if sums := must(b.Ledger.Sums(t.Context(), everything()))(t); v != 1 || same != v || len(sums) != 1 ||
+			sums[0].Sums.Amount != money.USD {
 			t.Errorf("versions %d, %d; sums %+v", v, same, sums)
 		}
 	}},
@@ -222,7 +237,8 @@ var ledgers = []test{
 		}
 		close(begin)
 		wg.Wait()
-		if sums := must(b.Ledger.Sums(t.Context(), everything()))(t); made.Load() != 1 || len(sums) != 1 || sums[0].Sums.Amount != money.USD {
+		if sums := must(b.Ledger.Sums(t.Context(), everything()))(t); made.Load() != 1 || len(sums) != 1 ||
+			sums[0].Sums.Amount != money.USD {
 			t.Errorf("%d were made, sums %+v", made.Load(), sums)
 		}
 	}},
@@ -262,8 +278,11 @@ var ledgers = []test{
 			t.Errorf("in one batch: got %v, want money.ErrOverflow", err)
 		}
 		appended(t, b.Ledger, huge)
-		for name, hour := range map[string]time.Time{"the hour": noon, "the day": noon.Add(time.Hour), "the month": noon.AddDate(0, 0, 3)} {
-			if _, err := b.Ledger.Append(t.Context(), payer, 1, []ledger.Entry{charge(hour, "i-1")}); !errors.Is(err, money.ErrOverflow) {
+		for name, hour := range map[string]time.Time{
+			"the hour": noon, "the day": noon.Add(time.Hour), "the month": noon.AddDate(0, 0, 3),
+		} {
+			if _, err := b.Ledger.Append(t.Context(), payer, 1, []ledger.Entry{charge(hour, "i-1")}); !errors.Is(err,
+				money.ErrOverflow) {
 				t.Errorf("past the range of %s: got %v, want money.ErrOverflow", name, err)
 			}
 		}
@@ -314,7 +333,8 @@ var ledgers = []test{
 		}
 		from, to := noon.Truncate(24*time.Hour).AddDate(0, 0, 1), noon.Truncate(24*time.Hour).AddDate(0, 0, 20)
 		days := must(want.ResourceDays(t.Context(), payer, from, to))(t)
-		if diff := cmp.Diff(days, must(b.Ledger.ResourceDays(t.Context(), payer, from, to))(t)); diff != "" || len(days) < 50 {
+		if diff := cmp.Diff(days, must(b.Ledger.ResourceDays(t.Context(), payer, from, to))(t)); diff != "" ||
+			len(days) < 50 {
 			t.Errorf("%d days (-want +got):\n%s", len(days), diff)
 		}
 	}},
@@ -325,7 +345,8 @@ func ledgerFields(t *testing.T, b *Backend) {
 	o.Ref.Cloud, o.Ref.Account, o.At = r.Account.Cloud, r.Account.ID, r.At
 	no(t, b.Ledger.Record(t.Context(), r, []ledger.Observation{o}))
 	other := b.Reopen(t).Ledger
-	if diff := cmp.Diff([]ledger.PendingRound{{Round: r, Mark: 1}}, must(other.Pending(t.Context(), r.Account))(t), partsInOrder); diff != "" {
+	if diff := cmp.Diff([]ledger.PendingRound{{Round: r, Mark: 1}}, must(other.Pending(t.Context(), r.Account))(t),
+		partsInOrder); diff != "" {
 		t.Errorf("the round (-want +got):\n%s", diff)
 	}
 	charged, gap := filled[ledger.Entry](), filled[ledger.Entry]()
@@ -335,11 +356,17 @@ func ledgerFields(t *testing.T, b *Backend) {
 	charged.Gap, gap.Amount = "", 0
 	must(b.Ledger.Append(t.Context(), r.Account, 1, []ledger.Entry{charged, gap}))(t)
 	hour := charged.Hour
-	if diff := cmp.Diff([]ledger.Entry{charged, gap}, must(other.Entries(t.Context(), o.Ref, hour, hour.Add(time.Hour)))(t)); diff != "" {
+	if diff := cmp.Diff([]ledger.Entry{
+		charged, gap,
+	}, must(other.Entries(t.Context(), o.Ref, hour, hour.Add(time.Hour)))(t)); diff != "" {
 		t.Errorf("the entries (-want +got):\n%s", diff)
 	}
-	got, version, err := other.Histories(t.Context(), r.Account, []inventory.Ref{o.Ref, {ID: "unknown"}}, hour, hour.Add(time.Hour))
-	want := []ledger.History{{Ref: o.Ref, Observations: []ledger.Observation{o}, Posted: []ledger.Entry{charged, gap}}, {Ref: inventory.Ref{ID: "unknown"}}}
+	got, version, err := other.Histories(t.Context(), r.Account, []inventory.Ref{o.Ref, {ID: "unknown"}}, hour,
+		hour.Add(time.Hour))
+	want := []ledger.History{
+		{Ref: o.Ref, Observations: []ledger.Observation{o}, Posted: []ledger.Entry{charged, gap}},
+		{Ref: inventory.Ref{ID: "unknown"}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" || version != 2 || err != nil {
 		t.Errorf("version %d, error %v, the histories (-want +got):\n%s", version, err, diff)
 	}
@@ -355,19 +382,24 @@ func varied(n int) [][]ledger.Entry {
 	batches := make([][]ledger.Entry, 3)
 	for i := range n {
 		e := ledger.Entry{
-			Kind: ledger.Kind(pick("accrual", "accrual", "correction", "reconciliation")), Hour: noon.Add(time.Duration(random.IntN(49*24)) * time.Hour), Round: noon,
+			Kind: ledger.Kind(pick("accrual", "accrual", "correction", "reconciliation")),
+			Hour: noon.Add(time.Duration(random.IntN(49*24)) * time.Hour), Round: noon,
 			Line: ledger.Line{
 				Ref: thing(pick("us-east-1", "eu-west-1"), inventory.Kind(pick("instance", "volume")), pick("a", "B", "ä")),
 				Attributes: ledger.Attributes{
-					Name: pick("x", "y"), Type: pick("g5.xlarge", ""), Market: inventory.Market(pick("", "spot")), Purpose: inventory.Purpose(pick("training", "")),
+					Name: pick("x", "y"), Type: pick("g5.xlarge", ""), Market: inventory.Market(pick("", "spot")),
+					Purpose:  inventory.Purpose(pick("training", "")),
 					Lifetime: inventory.Lifetime(pick("ephemeral", "")), Hold: pick("", "h1", "h2"),
 					Owner: inventory.Owner{
-						Team: pick("vision", "Vision", ""), Project: pick("p", ""), User: pick("ana", "bo"), Environment: pick("dev", "prod"), CostCenter: pick("7", ""),
+						Team: pick("vision", "Vision", ""), Project: pick("p", ""), User: pick("ana", "bo"),
+						Environment: pick("dev", "prod"), CostCenter: pick("7", ""),
 					},
 				},
-				Meter: pick("hours", "iops"), Category: ledger.Category(pick("compute", "storage")), Service: pick("", "Amazon EC2"), ChargeCategory: ledger.Usage,
-				Pricing: ledger.Pricing(pick("Standard", "Dynamic")), Duty: pick("busy", "idle", ""), Monthly: money.Amount(random.IntN(3)),
-				Gap: ledger.Gap(pick("", "", "", "unobserved", "no price")),
+				Meter: pick("hours", "iops"), Category: ledger.Category(pick("compute", "storage")),
+				Service: pick("", "Amazon EC2"), ChargeCategory: ledger.Usage,
+				Pricing: ledger.Pricing(pick("Standard", "Dynamic")), Duty: pick("busy", "idle", ""),
+				Monthly: money.Amount(random.IntN(3)),
+				Gap:     ledger.Gap(pick("", "", "", "unobserved", "no price")),
 			},
 			Sums: ledger.Sums{Seconds: random.Int64N(3600), Amount: money.Amount(random.Int64N(1e9)) - 1e8},
 		}
@@ -391,13 +423,18 @@ func ledgerSums(t *testing.T, b *Backend) {
 	}
 	month := time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
 	spans := []struct{ since, until time.Time }{
-		{noon.AddDate(0, 0, -5), noon.AddDate(1, 0, 0)}, {noon.Add(5 * time.Hour), noon.Add(1000 * time.Hour)}, {month, month.AddDate(0, 1, 0)},
-		{month.Add(-3 * time.Hour), month.Add(2 * time.Hour)}, {month.Add(3 * time.Hour), month.Add(200 * time.Hour)}, {noon, noon.Add(2 * time.Hour)},
+		{noon.AddDate(0, 0, -5), noon.AddDate(1, 0, 0)}, {noon.Add(5 * time.Hour), noon.Add(1000 * time.Hour)},
+		{month, month.AddDate(0, 1, 0)},
+		{month.Add(-3 * time.Hour), month.Add(2 * time.Hour)}, {month.Add(3 * time.Hour), month.Add(200 * time.Hour)},
+		{noon, noon.Add(2 * time.Hour)},
 		{month.AddDate(0, 0, 1), month.AddDate(0, 0, 9)}, {noon, noon}, {noon.Add(time.Hour), noon},
 	}
 	filters := []ledger.Filter{
-		nil, {{By: ledger.ByTeam, Values: []string{"vision", ""}}}, {{By: ledger.ByResource, Values: []string{thing("us-east-1", "volume", "ä").String()}}},
-		{{By: ledger.ByKind, Values: []string{"instance"}}, {By: ledger.ByUser, Values: []string{"bo"}}}, {{By: ledger.ByTeam}},
+		nil, {
+			{By: ledger.ByTeam, Values: []string{"vision", ""}},
+		}, {{By: ledger.ByResource, Values: []string{thing("us-east-1", "volume", "ä").String()}}},
+		{{By: ledger.ByKind, Values: []string{"instance"}}, {By: ledger.ByUser, Values: []string{"bo"}}},
+		{{By: ledger.ByTeam}},
 	}
 	bys := [][]ledger.Dimension{nil, {ledger.ByTeam, ledger.ByDuty}, {ledger.ByResource, ledger.ByTeam}}
 	for _, d := range ledger.Dimensions {
@@ -407,7 +444,10 @@ func ledgerSums(t *testing.T, b *Backend) {
 	for i, by := range bys {
 		for j, span := range spans {
 			g := []ledger.Granularity{ledger.Whole, ledger.Hourly, ledger.Daily, ledger.Monthly}[(i+j)%4]
-			q := ledger.SumQuery{By: by, Since: span.since, Until: span.until, Granularity: g, Filter: filters[(i*2+j)%len(filters)], Accrued: (i+j)%3 == 0}
+			q := ledger.SumQuery{
+				By: by, Since: span.since, Until: span.until, Granularity: g, Filter: filters[(i*2+j)%len(filters)],
+				Accrued: (i+j)%3 == 0,
+			}
 			sums, got := must(want.Sums(t.Context(), q))(t), must(b.Ledger.Sums(t.Context(), q))(t)
 			if diff := cmp.Diff(sums, got); diff != "" && len(sums)+len(got) > 0 {
 				t.Fatalf("%+v (-want +got):\n%s", q, diff)

@@ -34,7 +34,10 @@ func maybe[T any](r *rand.Rand, from []T) (v T) {
 
 // scopeOf draws a scope, and inScope says by the plain meaning of its words what it selects.
 func scopeOf(r *rand.Rand) snapshot.Query {
-	q := snapshot.Query{Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamBy: "m", Past: r.IntN(4) == 0, Limit: maybe(r, []int{1, 3, 10})}
+	q := snapshot.Query{
+		Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamBy: "m",
+		Past: r.IntN(4) == 0, Limit: maybe(r, []int{1, 3, 10}),
+	}
 	if r.IntN(2) == 0 {
 		q.Teams = []string{}
 		for range r.IntN(3) {
@@ -45,7 +48,8 @@ func scopeOf(r *rand.Rand) snapshot.Query {
 }
 
 func inScope(q snapshot.Query, ref inventory.Ref, team string, past bool) bool {
-	return (q.Account == "" || q.Account == ref.Account) && (q.Region == "" || q.Region == ref.Region) && (q.Kind == "" || q.Kind == ref.Kind) && (q.Past || !past) &&
+	return (q.Account == "" || q.Account == ref.Account) && (q.Region == "" || q.Region == ref.Region) &&
+		(q.Kind == "" || q.Kind == ref.Kind) && (q.Past || !past) &&
 		(q.Teams == nil || slices.ContainsFunc(q.Teams, func(t string) bool { return strings.EqualFold(t, team) }))
 }
 
@@ -71,13 +75,18 @@ func inventoryOf(t *testing.T, b *Backend, r *rand.Rand) (resources []snapshot.R
 		first := snapshot.Look{Cloud: "aws", Account: account, At: noon, Parts: all, Judged: true}
 		for n := range 20 {
 			p := one(r, all)
-			res := snapshot.Resource{Ref: inventory.Ref{Cloud: "aws", Account: account, Region: p.Region, Kind: p.Kind, ID: fmt.Sprintf("i-%d", r.IntN(12))}, Name: fmt.Sprintf("name %d", n%7),
+			res := snapshot.Resource{
+				Ref: inventory.Ref{
+					Cloud: "aws", Account: account, Region: p.Region, Kind: p.Kind, ID: fmt.Sprintf("i-%d", r.IntN(12)),
+				}, Name: fmt.Sprintf("name %d", n%7),
 				State: "running", Team: one(r, listTeams), TeamBy: "m", Body: []byte("{}")}
 			if slices.ContainsFunc(first.Resources, func(x snapshot.Resource) bool { return x.Ref == res.Ref }) {
 				continue
 			}
 			first.Resources = append(first.Resources, res)
-			first.Findings = append(first.Findings, snapshot.Finding{ID: fmt.Sprintf("%x", r.Uint64()), Rule: "r", Ref: res.Ref, Team: res.Team, Body: []byte("{}")})
+			first.Findings = append(first.Findings, snapshot.Finding{
+				ID: fmt.Sprintf("%x", r.Uint64()), Rule: "r", Ref: res.Ref, Team: res.Team, Body: []byte("{}"),
+			})
 		}
 		later := first
 		later.At, later.Resources, later.Findings = minute(5), nil, nil
@@ -121,8 +130,10 @@ func resourcePages(t *testing.T, b *Backend) {
 		}
 		var want []snapshot.Resource
 		for _, x := range all {
-			if inScope(q, x.Ref, x.Team, gone[x.Ref]) && (q.ID == "" || q.ID == x.Ref.ID) && (q.Named == "" || q.Named == x.Ref.ID || q.Named == x.Name) &&
-				(q.Ref == inventory.Ref{} || q.Ref == x.Ref) && (q.After == inventory.Ref{} || inventory.CompareRefs(x.Ref, q.After) > 0) {
+			if inScope(q, x.Ref, x.Team, gone[x.Ref]) && (q.ID == "" || q.ID == x.Ref.ID) &&
+				(q.Named == "" || q.Named == x.Ref.ID || q.Named == x.Name) &&
+				(q.Ref == inventory.Ref{} || q.Ref == x.Ref) &&
+				(q.After == inventory.Ref{} || inventory.CompareRefs(x.Ref, q.After) > 0) {
 				want = append(want, x)
 			}
 		}
@@ -150,7 +161,9 @@ func findingPages(t *testing.T, b *Backend) {
 		team[x.Ref] = x.Team
 	}
 	all := must(b.Snapshots.Findings(t.Context(), snapshot.Query{Past: true}))(t)
-	if len(all) != len(resources) || !slices.IsSortedFunc(all, func(a, b snapshot.Finding) int { return strings.Compare(a.ID, b.ID) }) {
+	if len(all) != len(resources) || !slices.IsSortedFunc(all, func(a, b snapshot.Finding) int {
+		return strings.Compare(a.ID, b.ID)
+	}) {
 		t.Fatalf("%d findings about %d resources, or not in order", len(all), len(resources))
 	}
 	ids := func(of []snapshot.Finding) (out []string) {
@@ -195,7 +208,8 @@ func otherMapping(t *testing.T, b *Backend) {
 	expect := func(by string, want ...string) {
 		t.Helper()
 		got := []string{}
-		for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Teams: []string{"VISION"}, TeamBy: by}))(t) {
+		for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Teams: []string{"VISION"}, TeamBy: by}))(
+			t) {
 			got = append(got, r.Ref.ID)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

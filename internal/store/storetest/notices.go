@@ -24,7 +24,8 @@ func owing(id string, minutes int) action.Notice {
 var notices = []test{
 	{"every field comes back, with the item and its entries", func(t *testing.T, b *Backend) {
 		n := owing("a", 0)
-		saved := must(b.Actions.SaveOwing(t.Context(), machine("i-1"), []action.Notice{n}, entry("confirmed", machine("i-1"))))(t)
+		saved := must(b.Actions.SaveOwing(t.Context(), machine("i-1"), []action.Notice{n},
+			entry("confirmed", machine("i-1"))))(t)
 		other := b.Reopen(t).Actions
 		if diff := cmp.Diff([]action.Notice{n}, must(other.Owed(t.Context()))(t)); diff != "" {
 			t.Errorf("owed (-want +got):\n%s", diff)
@@ -41,7 +42,8 @@ var notices = []test{
 	{"is not written where its item is not", func(t *testing.T, b *Backend) {
 		it := must(b.Actions.Save(t.Context(), machine("i-1")))(t)
 		it.Version--
-		if _, err := b.Actions.SaveOwing(t.Context(), it, []action.Notice{owing("a", 0)}); !errors.Is(err, action.ErrConflict) {
+		if _, err := b.Actions.SaveOwing(t.Context(), it, []action.Notice{owing("a", 0)}); !errors.Is(err,
+			action.ErrConflict) {
 			t.Errorf("saved: %v", err)
 		}
 		if owed := must(b.Actions.Owed(t.Context()))(t); len(owed) != 0 {
@@ -51,7 +53,9 @@ var notices = []test{
 	{"the one that is due the longest comes first, others wait", func(t *testing.T, b *Backend) {
 		elsewhere := owing("z", -5)
 		elsewhere.Account = "aws/other"
-		must(b.Actions.SaveOwing(t.Context(), machine("i-1"), []action.Notice{owing("b", 1), owing("c", 3), owing("a", 2), elsewhere}))(t)
+		must(b.Actions.SaveOwing(t.Context(), machine("i-1"), []action.Notice{
+			owing("b", 1), owing("c", 3), owing("a", 2), elsewhere,
+		}))(t)
 		var got []string
 		for {
 			n := must(b.Actions.ClaimNotice(t.Context(), account, noon.Add(2*time.Minute), noon.Add(time.Hour)))(t)
@@ -72,7 +76,8 @@ var notices = []test{
 			t.Fatalf("the second claim is %+v", second)
 		}
 		first.ClosedAt, first.AcceptedBy = noon.Add(time.Minute), "slack:ana"
-		if err := b.Actions.PutNotice(t.Context(), *first, entry("notified", machine("i-1"))); !errors.Is(err, action.ErrConflict) {
+		if err := b.Actions.PutNotice(t.Context(), *first, entry("notified", machine("i-1"))); !errors.Is(err,
+			action.ErrConflict) {
 			t.Errorf("the first claim writes: %v", err)
 		}
 		second.ClosedAt, second.AcceptedBy = noon.Add(2*time.Minute), "slack:ana"
@@ -80,7 +85,8 @@ var notices = []test{
 		if owed := must(b.Actions.Owed(t.Context()))(t); len(owed) != 0 {
 			t.Errorf("owed: %+v", owed)
 		}
-		if n := must(b.Actions.ClaimNotice(t.Context(), account, noon.Add(48*time.Hour), noon.Add(49*time.Hour)))(t); n != nil {
+		if n := must(b.Actions.ClaimNotice(t.Context(), account, noon.Add(48*time.Hour), noon.Add(49*time.Hour)))(
+			t); n != nil {
 			t.Errorf("claimed again: %+v", n)
 		}
 		var entries []action.Entry
@@ -97,7 +103,8 @@ var notices = []test{
 		n := must(b.Actions.ClaimNotice(t.Context(), account, noon, noon.Add(time.Minute)))(t)
 		n.Error, n.DueAt = "refused", noon.Add(10*time.Minute)
 		no(t, b.Actions.PutNotice(t.Context(), *n))
-		if early := must(b.Actions.ClaimNotice(t.Context(), account, noon.Add(9*time.Minute), noon.Add(time.Hour)))(t); early != nil {
+		if early := must(b.Actions.ClaimNotice(t.Context(), account, noon.Add(9*time.Minute), noon.Add(time.Hour)))(
+			t); early != nil {
 			t.Errorf("claimed before its time: %+v", early)
 		}
 		again := must(b.Actions.ClaimNotice(t.Context(), account, noon.Add(10*time.Minute), noon.Add(time.Hour)))(t)

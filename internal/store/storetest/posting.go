@@ -20,7 +20,8 @@ import (
 func agree(t *testing.T, got, want ledger.Store) {
 	t.Helper()
 	ctx, long := t.Context(), noon.AddDate(1, 0, 0)
-	if diff := cmp.Diff(must(want.Rounds(ctx, payer, noon, long))(t), must(got.Rounds(ctx, payer, noon, long))(t), partsInOrder); diff != "" {
+	if diff := cmp.Diff(must(want.Rounds(ctx, payer, noon, long))(t), must(got.Rounds(ctx, payer, noon, long))(t),
+		partsInOrder); diff != "" {
 		t.Errorf("the rounds (-want +got):\n%s", diff)
 	}
 	reach := must(want.Reach(ctx, payer))(t)
@@ -56,7 +57,8 @@ func agree(t *testing.T, got, want ledger.Store) {
 				t.Errorf("the observations around round %d (-want +got):\n%s", i, diff)
 			}
 			if !adjacent(known[j], kept[j].Rounds) {
-				t.Errorf("the rounds around round %d are %v, want those of %v next to an observation", i, kept[j].Rounds, known[j].Rounds)
+				t.Errorf("the rounds around round %d are %v, want those of %v next to an observation", i, kept[j].Rounds,
+					known[j].Rounds)
 			}
 		}
 	}
@@ -77,7 +79,9 @@ func adjacent(h ledger.History, rounds []time.Time) bool {
 			}
 		}
 	}
-	return slices.IsSortedFunc(rounds, time.Time.Compare) && !slices.ContainsFunc(rounds, func(r time.Time) bool { return !slices.Contains(h.Rounds, r) })
+	return slices.IsSortedFunc(rounds, time.Time.Compare) && !slices.ContainsFunc(rounds, func(r time.Time) bool {
+		return !slices.Contains(h.Rounds, r)
+	})
 }
 
 // partsInOrder compares the parts of rounds in any order.
@@ -91,7 +95,9 @@ var partsInOrder = cmp.Transformer("parts", func(parts []ledger.Part) map[ledger
 
 // nonzero leaves out what came to nothing: corrections that took all of it back.
 func nonzero(sums []ledger.Sum) []ledger.Sum {
-	return slices.DeleteFunc(sums, func(s ledger.Sum) bool { return s.Sums == ledger.Sums{} && s.Unknown == ledger.Sums{} })
+	return slices.DeleteFunc(sums, func(s ledger.Sum) bool {
+		return s.Sums == ledger.Sums{} && s.Unknown == ledger.Sums{}
+	})
 }
 
 // postAll posts all rounds of [sights] in an order of the worker's own.

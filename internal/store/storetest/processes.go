@@ -154,7 +154,8 @@ var processes = []test{
 			admitted += len(p.rest())
 			no(t, p.cmd.Wait())
 		}
-		if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)); admitted != capOfProcesses || kept != capOfProcesses {
+		if kept := len(must(b.Actions.Items(t.Context(), account, action.ItemQuery{}))(t)); admitted != capOfProcesses ||
+			kept != capOfProcesses {
 			t.Errorf("%d were admitted and %d are kept, want %d", admitted, kept, capOfProcesses)
 		}
 	}},

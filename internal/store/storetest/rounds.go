@@ -16,7 +16,9 @@ var rounds = []test{
 		var before *action.Clock
 		number := int64(0)
 		for i := range 3 {
-			c := action.Clock{Wall: noon.Add(time.Duration(i) * time.Minute), Boot: "boot", Uptime: time.Duration(i) * time.Second}
+			c := action.Clock{
+				Wall: noon.Add(time.Duration(i) * time.Minute), Boot: "boot", Uptime: time.Duration(i) * time.Second,
+			}
 			round, last, err := b.Actions.BeginRound(t.Context(), account, c)
 			no(t, err)
 			if round <= number {
@@ -31,7 +33,8 @@ var rounds = []test{
 	{"accounts have their own", func(t *testing.T, b *Backend) {
 		_, _, err := b.Actions.BeginRound(t.Context(), account, action.Clock{Wall: noon})
 		no(t, err)
-		if _, last, err := b.Actions.BeginRound(t.Context(), "aws/other", action.Clock{Wall: noon}); err != nil || last != nil {
+		if _, last, err := b.Actions.BeginRound(t.Context(), "aws/other", action.Clock{Wall: noon}); err != nil ||
+			last != nil {
 			t.Errorf("the first round of another account: clocks %v, error %v; want none", last, err)
 		}
 	}},

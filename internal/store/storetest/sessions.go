@@ -28,7 +28,9 @@ var sessions = []test{
 		}
 	}},
 	{"what cannot be kept is refused", func(t *testing.T, b *Backend) {
-		for name, s := range map[string]session.Session{"no id": {Name: "a"}, "no name": {ID: "a"}, "no text": {ID: "a", Name: "\xff"}} {
+		for name, s := range map[string]session.Session{
+			"no id": {Name: "a"}, "no name": {ID: "a"}, "no text": {ID: "a", Name: "\xff"},
+		} {
 			if _, err := b.Sessions.Put(t.Context(), s, nil); err == nil {
 				t.Errorf("%s: it was written", name)
 			}
@@ -57,7 +59,8 @@ var sessions = []test{
 		if got := len(must(b.Sessions.Sessions(t.Context(), session.Query{Name: "demo"}))(t)); got != 3 {
 			t.Errorf("%d sessions of the name, want 3", got)
 		}
-		if open := must(b.Sessions.Sessions(t.Context(), session.Query{Open: true}))(t); len(open) != 1 || open[0].ID != "3" {
+		if open := must(b.Sessions.Sessions(t.Context(), session.Query{Open: true}))(t); len(open) != 1 ||
+			open[0].ID != "3" {
 			t.Errorf("open: %v, want the other alone", open)
 		}
 	}},
@@ -127,7 +130,9 @@ func sessionWriters(t *testing.T, b *Backend) {
 			next := s
 			next.State, next.Why = session.Launching, fmt.Sprint("writer ", i)
 			events := []session.Event{{At: noon, Node: session.Keepers, Kind: "launching", Text: next.Why}}
-			_, err := conn.Sessions.Put(t.Context(), next, events, action.Entry{At: noon, What: action.EventSession, Item: "1", Because: next.Why})
+			_, err := conn.Sessions.Put(t.Context(), next, events, action.Entry{
+				At: noon, What: action.EventSession, Item: "1", Because: next.Why,
+			})
 			if err == nil {
 				made.Add(1)
 			} else if !errors.Is(err, session.ErrConflict) {
@@ -139,17 +144,25 @@ func sessionWriters(t *testing.T, b *Backend) {
 	kept := must(b.Sessions.Session(t.Context(), "1"))(t)
 	events := must(b.Sessions.Events(t.Context(), "1"))(t)
 	var entries []action.Entry
-	no(t, b.Actions.Entries(t.Context(), action.Query{}, func(e action.Entry) error { entries = append(entries, e); return nil }))
-	if made.Load() != 1 || kept.Version != 2 || len(events) != 1 || len(entries) != 1 || events[0].Text != kept.Why || entries[0].Because != kept.Why {
+	no(t, b.Actions.Entries(t.Context(), action.Query{}, func(e action.Entry) error {
+		entries = append(entries, e)
+		return nil
+	}))
+	if made.Load() != 1 || kept.Version != 2 || len(events) != 1 || len(entries) != 1 || events[0].Text != kept.Why ||
+		entries[0].Because != kept.Why {
 		t.Errorf("%d wrote; kept version %d %q, events %v, entries %v", made.Load(), kept.Version, kept.Why, events, entries)
 	}
 }
 
 func sessionEvents(t *testing.T, b *Backend) {
-	s := must(b.Sessions.Put(t.Context(), asked("1", "demo"), []session.Event{{At: noon.Add(3 * time.Second), Kind: "gate", Text: "allow"}}))(t)
+	s := must(b.Sessions.Put(t.Context(), asked("1", "demo"), []session.Event{
+		{At: noon.Add(3 * time.Second), Kind: "gate", Text: "allow"},
+	}))(t)
 	file := func(n int, kinds ...string) (out []session.Event) {
 		for _, k := range kinds {
-			out = append(out, session.Event{At: noon.Add(time.Duration(n) * time.Second), Kind: k, Text: "text \x00\xff of " + k})
+			out = append(out, session.Event{
+				At: noon.Add(time.Duration(n) * time.Second), Kind: k, Text: "text \x00\xff of " + k,
+			})
 		}
 		return out
 	}
@@ -158,7 +171,9 @@ func sessionEvents(t *testing.T, b *Backend) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(b.Sessions.AddEvents(t.Context(), s.ID, 0, 1, file(1, "ready")), b.Sessions.AddEvents(t.Context(), s.ID, 1, 1, file(2, "busy")), b.Sessions.AddEvents(t.Context(), "other", 0, 9, file(1, "x"))); err != nil {
+	if err := errors.Join(b.Sessions.AddEvents(t.Context(), s.ID, 0, 1, file(1, "ready")),
+		b.Sessions.AddEvents(t.Context(), s.ID, 1, 1, file(2, "busy")), b.Sessions.AddEvents(t.Context(), "other", 0, 9,
+			file(1, "x"))); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

@@ -35,13 +35,18 @@ var (
 
 // sighted is a resource of the first account.
 func sighted(p snapshot.Part, id, state string) snapshot.Resource {
-	return snapshot.Resource{Ref: inventory.Ref{Cloud: "aws", Account: "123456789012", Region: p.Region, Kind: p.Kind, ID: id}, Name: "name of " + id, State: state, Body: []byte(`{"id":"` + id + `"}`)}
+	return snapshot.Resource{
+		Ref:  inventory.Ref{Cloud: "aws", Account: "123456789012", Region: p.Region, Kind: p.Kind, ID: id},
+		Name: "name of " + id, State: state, Body: []byte(`{"id":"` + id + `"}`),
+	}
 }
 
 // lookAt is a look at the first account some minutes after noon.
 func lookAt(minutes int, parts []snapshot.Part, resources ...snapshot.Resource) snapshot.Look {
-	return snapshot.Look{Cloud: "aws", Account: "123456789012", At: noon.Add(time.Duration(minutes) * time.Minute), Parts: parts, Resources: resources,
-		Reach: snapshot.Reach{Profile: "p", Role: "r", Regions: []string{"us-east-1"}}}
+	return snapshot.Look{
+		Cloud: "aws", Account: "123456789012", At: noon.Add(time.Duration(minutes) * time.Minute), Parts: parts,
+		Resources: resources,
+		Reach:     snapshot.Reach{Profile: "p", Role: "r", Regions: []string{"us-east-1"}}}
 }
 
 func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
@@ -52,7 +57,8 @@ func lives(t *testing.T, b *Backend) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{Past: true}))(t) {
-		out[r.Ref.Account+"/"+r.Ref.ID] = fmt.Sprintf("%s %v-%v", r.State, r.FirstAt.Sub(noon).Minutes(), r.SeenAt.Sub(noon).Minutes())
+		out[r.Ref.Account+"/"+r.Ref.ID] = fmt.Sprintf("%s %v-%v", r.State, r.FirstAt.Sub(noon).Minutes(),
+			r.SeenAt.Sub(noon).Minutes())
 		if !r.GoneAt.IsZero() {
 			out[r.Ref.Account+"/"+r.Ref.ID] += fmt.Sprintf(" gone %v", r.GoneAt.Sub(noon).Minutes())
 		}
@@ -69,7 +75,8 @@ func expectLives(t *testing.T, b *Backend, want map[string]string) {
 
 func keptAsSeen(t *testing.T, b *Backend) {
 	both := []snapshot.Part{instances, volumes}
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"), sighted(instances, "i-2", "running"), sighted(volumes, "i-1", "available"))))
+	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"),
+		sighted(instances, "i-2", "running"), sighted(volumes, "i-1", "available"))))
 	changed := sighted(instances, "i-1", "stopped")
 	changed.Name, changed.Body = "ä\x00", []byte(`{"other":1}`)
 	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(5, both, changed, sighted(volumes, "i-1", "available"))))
@@ -81,8 +88,13 @@ func keptAsSeen(t *testing.T, b *Backend) {
 	if diff := cmp.Diff([]snapshot.Resource{changed, volume}, got); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}
-	gone := inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-2"}
-	want := []snapshot.Change{{At: minute(0), What: snapshot.State, Value: "running"}, {At: minute(5), What: snapshot.State, Value: snapshot.Gone}}
+	gone := inventory.Ref{
+		Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-2",
+	}
+	want := []snapshot.Change{
+		{At: minute(0), What: snapshot.State, Value: "running"},
+		{At: minute(5), What: snapshot.State, Value: snapshot.Gone},
+	}
 	if diff := cmp.Diff(want, must(b.Snapshots.Changes(t.Context(), gone))(t)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
@@ -98,20 +110,27 @@ func keptAsSeen(t *testing.T, b *Backend) {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	accounts := must(b.Snapshots.Accounts(t.Context()))(t)
-	if diff := cmp.Diff([]snapshot.Account{{Cloud: "aws", ID: "123456789012", At: minute(9), Reach: lookAt(0, nil).Reach}}, accounts); diff != "" {
+	if diff := cmp.Diff([]snapshot.Account{
+		{Cloud: "aws", ID: "123456789012", At: minute(9), Reach: lookAt(0, nil).Reach},
+	}, accounts); diff != "" {
 		t.Errorf("accounts (-want +got):\n%s", diff)
 	}
 }
 
 func unreadStays(t *testing.T, b *Backend) {
 	both := []snapshot.Part{instances, volumes}
-	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"), sighted(instances, "i-2", "running"), sighted(volumes, "v-1", "in-use"))))
+	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"),
+		sighted(instances, "i-2", "running"), sighted(volumes, "v-1", "in-use"))))
 	// Volumes could not be read, and of the machines one before the list broke off.
 	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(5, nil, sighted(instances, "i-1", "running"))))
-	expectLives(t, b, map[string]string{"123456789012/i-1": "running 0-5", "123456789012/i-2": "running 0-0", "123456789012/v-1": "in-use 0-0"})
+	expectLives(t, b, map[string]string{
+		"123456789012/i-1": "running 0-5", "123456789012/i-2": "running 0-0", "123456789012/v-1": "in-use 0-0",
+	})
 	// Machines are read again, and one is gone since it was seen last.
 	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(9, both[:1], sighted(instances, "i-1", "running"))))
-	expectLives(t, b, map[string]string{"123456789012/i-1": "running 0-9", "123456789012/i-2": "running 0-0 gone 9", "123456789012/v-1": "in-use 0-0"})
+	expectLives(t, b, map[string]string{
+		"123456789012/i-1": "running 0-9", "123456789012/i-2": "running 0-0 gone 9", "123456789012/v-1": "in-use 0-0",
+	})
 }
 
 func accountsApart(t *testing.T, b *Backend) {
@@ -168,7 +187,9 @@ func findingTimes(t *testing.T, b *Backend) {
 		l := lookAt(minutes, parts)
 		l.Judged = judged
 		for _, id := range ids {
-			l.Findings = append(l.Findings, snapshot.Finding{ID: id, Rule: "instance-idle", Ref: sighted(instances, "i-"+id, "").Ref, Body: []byte(`{}`)})
+			l.Findings = append(l.Findings, snapshot.Finding{
+				ID: id, Rule: "instance-idle", Ref: sighted(instances, "i-"+id, "").Ref, Body: []byte(`{}`),
+			})
 		}
 		no(t, b.Snapshots.Keep(t.Context(), nil, l))
 	}
@@ -184,22 +205,27 @@ func findingTimes(t *testing.T, b *Backend) {
 			got[f.ID] += fmt.Sprintf(" ended %v", f.EndedAt.Sub(noon).Minutes())
 		}
 	}
-	want := map[string]string{"a": "instance-idle i-a 0-5 ended 8", "b": "instance-idle i-b 8-8", "c": "instance-idle i-c 5-5 ended 8"}
+	want := map[string]string{
+		"a": "instance-idle i-a 0-5 ended 8", "b": "instance-idle i-b 8-8", "c": "instance-idle i-c 5-5 ended 8",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	if now := must(b.Snapshots.Findings(t.Context(), snapshot.Query{Cloud: "aws"}))(t); len(now) != 1 || now[0].ID != "b" {
+	if now := must(b.Snapshots.Findings(t.Context(), snapshot.Query{Cloud: "aws"}))(t); len(now) != 1 ||
+		now[0].ID != "b" {
 		t.Errorf("that hold: %+v", now)
 	}
 }
 
 func olderLook(t *testing.T, b *Backend) {
 	no(t, b.Snapshots.Keep(t.Context(), nil, lookAt(5, []snapshot.Part{instances}, sighted(instances, "i-1", "stopped"))))
-	older := lookAt(1, []snapshot.Part{instances}, sighted(instances, "i-1", "running"), sighted(instances, "i-2", "running"))
+	older := lookAt(1, []snapshot.Part{instances}, sighted(instances, "i-1", "running"),
+		sighted(instances, "i-2", "running"))
 	older.Reach.Role = "old"
 	no(t, b.Snapshots.Keep(t.Context(), nil, older))
 	expectLives(t, b, map[string]string{"123456789012/i-1": "stopped 5-5"})
-	if a := must(b.Snapshots.Accounts(t.Context()))(t); len(a) != 1 || a[0].Reach.Role != "r" || !a[0].At.Equal(minute(5)) {
+	if a := must(b.Snapshots.Accounts(t.Context()))(t); len(a) != 1 || a[0].Reach.Role != "r" ||
+		!a[0].At.Equal(minute(5)) {
 		t.Errorf("the account is %+v", a)
 	}
 }
@@ -209,7 +235,8 @@ func looksAtOnce(t *testing.T, b *Backend) {
 	for i := range 8 {
 		wg.Go(func() {
 			other := b.Reopen(t)
-			l := lookAt(i, []snapshot.Part{instances}, sighted(instances, fmt.Sprintf("i-%d", i), "running"), sighted(instances, "i-all", "running"))
+			l := lookAt(i, []snapshot.Part{instances}, sighted(instances, fmt.Sprintf("i-%d", i), "running"),
+				sighted(instances, "i-all", "running"))
 			second := l
 			second.Account, second.Resources = "999999999999", nil
 			if err := other.Snapshots.Keep(t.Context(), nil, l, second); err != nil {
@@ -227,14 +254,19 @@ func looksAtOnce(t *testing.T, b *Backend) {
 func auditsByAccounts(t *testing.T, b *Backend) {
 	keep := func(minutes int, body string, accounts ...string) {
 		t.Helper()
-		no(t, b.Snapshots.Keep(t.Context(), &snapshot.Audit{Cloud: "aws", Accounts: accounts, At: minute(minutes), Body: []byte(body)}))
+		no(t, b.Snapshots.Keep(t.Context(), &snapshot.Audit{
+			Cloud: "aws", Accounts: accounts, At: minute(minutes), Body: []byte(body),
+		}))
 	}
 	keep(0, `{"n":0}`, "1")
 	keep(1, `{"n":1}`, "2", "1")
 	keep(2, `{"n":2}`, "1")
 	keep(3, `{"n":3}`, "1", "2")
 	got := must(b.Snapshots.Audits(t.Context()))(t)
-	want := []snapshot.Audit{{Cloud: "aws", Accounts: []string{"1"}, At: minute(2), Body: []byte(`{"n":2}`)}, {Cloud: "aws", Accounts: []string{"1", "2"}, At: minute(3), Body: []byte(`{"n":3}`)}}
+	want := []snapshot.Audit{
+		{Cloud: "aws", Accounts: []string{"1"}, At: minute(2), Body: []byte(`{"n":2}`)},
+		{Cloud: "aws", Accounts: []string{"1", "2"}, At: minute(3), Body: []byte(`{"n":3}`)},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("audits (-want +got):\n%s", diff)
 	}

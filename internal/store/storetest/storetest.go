@@ -1,7 +1,7 @@
 // Package storetest is the conformance suite of everything that outlives a process: each
 // sentence of action.Store, approval.Store, bill.Store, ledger.Store, budget.Store,
-// gate.Store, snapshot.Store and session.Store has a test here, with connections, and where the state is shared processes,
-// that really run at the same time.
+// gate.Store, snapshot.Store and session.Store has a test here, with connections, and where the
+// state is shared processes, that really run at the same time.
 package storetest
 
 import (
@@ -77,7 +77,10 @@ var ofActions = []group{
 func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	t.Helper()
 	run(t, ofActions, open)
-	run(t, []group{{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates}, {"snapshots", snapshots}, {"sessions", sessions}, {"processes", processes}}, open)
+	run(t, []group{
+		{"approvals", approvals}, {"bills", bills}, {"ledger", ledgers}, {"budgets", budgets}, {"gate", gates},
+		{"snapshots", snapshots}, {"sessions", sessions}, {"processes", processes},
+	}, open)
 }
 
 // RunInMemory holds an action.Store that one process has for itself, and that ends with
@@ -119,8 +122,10 @@ var ample = policy.Limits{PerHour: 1 << 20, Share: 1, DollarsPerHour: 1 << 60}
 func machine(id string) action.Item {
 	return action.Item{
 		ID: id, Account: account, Source: source, Phase: action.Observed, FirstRound: 1, FirstAt: noon, UpdatedAt: noon,
-		Ref: inventory.Ref{Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id},
-		Do:  policy.Do{Verb: policy.Terminate, Members: []string{"i-1", "i-2"}},
+		Ref: inventory.Ref{
+			Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-" + id,
+		},
+		Do: policy.Do{Verb: policy.Terminate, Members: []string{"i-1", "i-2"}},
 	}
 }
 
@@ -133,7 +138,9 @@ func intended(it action.Item) action.Item {
 
 // entry is a line about an item.
 func entry(what string, it action.Item) action.Entry {
-	return action.Entry{At: noon, Account: it.Account, Actor: "policy " + it.Source, What: what, Resource: it.Ref.String(), Item: it.ID}
+	return action.Entry{
+		At: noon, Account: it.Account, Actor: "policy " + it.Source, What: what, Resource: it.Ref.String(), Item: it.ID,
+	}
 }
 
 // batch asks to act on new items of the given names.

@@ -60,7 +60,9 @@ func (w *World) Charge(r *inventory.Resource, meter string, c ledger.Category, d
 
 // Unpriced gives a resource a meter without a price.
 func (w *World) Unpriced(r *inventory.Resource, meter string, c ledger.Category, why string) {
-	w.Result.Charges[r.Ref()] = append(w.Result.Charges[r.Ref()], ledger.Charge{Resource: r, Meter: meter, Category: c, Unpriced: why})
+	w.Result.Charges[r.Ref()] = append(w.Result.Charges[r.Ref()], ledger.Charge{
+		Resource: r, Meter: meter, Category: c, Unpriced: why,
+	})
 }
 
 // Verdict says what a resource does.
@@ -90,11 +92,20 @@ func (w *World) Find(r *inventory.Resource, f Found) *finding.Finding {
 		f.Evidence = []usage.Evidence{usage.Fact("state", string(r.State), "ec2")}
 	}
 	w.Result.Findings = append(w.Result.Findings, finding.Finding{
-		ID: id, Rule: f.Rule, Step: f.Step, Resource: r, Waste: USD(cmp.Or(f.Waste, "0")), WasteUnknown: f.Unmeasured, Savings: f.Saving,
-		Cost: USD(cmp.Or(f.Cost, "0")), Confidence: cmp.Or(f.Confidence, finding.High), Because: f.Because, Evidence: f.Evidence,
-		Fix: finding.Fix{Change: change.Change{Verb: cmp.Or(f.Fix.Change.Verb, change.Stop), Arguments: f.Fix.Change.Arguments}, Command: f.Fix.Command, Risk: cmp.Or(f.Fix.Risk, finding.Low),
+		ID: id, Rule: f.Rule, Step: f.Step, Resource: r, Waste: USD(cmp.Or(f.Waste, "0")), WasteUnknown: f.Unmeasured,
+		Savings: f.Saving,
+		Cost:    USD(cmp.Or(f.Cost, "0")), Confidence: cmp.Or(f.Confidence, finding.High), Because: f.Because,
+		Evidence: f.Evidence,
+		Fix: finding.Fix{
+			Change:  change.Change{Verb: cmp.Or(f.Fix.Change.Verb, change.Stop), Arguments: f.Fix.Change.Arguments},
+			Command: f.Fix.Command, Risk: cmp.Or(f.Fix.Risk, finding.Low),
 			Undo: cmp.Or(f.Fix.Undo, finding.UndoFull), Note: f.Fix.Note},
-		Claims: []finding.Claim{{Resource: r.Ref(), Meter: "compute", Category: categoryOfKind(r.Kind), Waste: USD(cmp.Or(f.Waste, "0")), Savings: f.Saving.Amount}},
+		Claims: []finding.Claim{
+			{
+				Resource: r.Ref(), Meter: "compute", Category: categoryOfKind(r.Kind), Waste: USD(cmp.Or(f.Waste, "0")),
+				Savings: f.Saving.Amount,
+			},
+		},
 	})
 	return &w.Result.Findings[len(w.Result.Findings)-1]
 }
@@ -207,7 +218,8 @@ func lastMonth(t round.Totals) *costs.Costs {
 	c := costs.Cost{Wasted: t.Waste, Used: active, CannotJudge: dark,
 		Other: t.Cost - t.Waste - active - dark, Amount: t.Cost}
 	if t.Unpriced > 0 {
-		c.UnknownSeconds, c.UnboundedSeconds, c.AtMostReason = int64(money.Month/time.Second), int64(money.Month/time.Second), "no price"
+		c.UnknownSeconds, c.UnboundedSeconds, c.AtMostReason = int64(money.Month/time.Second), int64(
+			money.Month/time.Second), "no price"
 	} else {
 		c.AtMost = new(money.Amount)
 	}
@@ -233,7 +245,9 @@ func (w *World) Window(r *inventory.Resource, s usage.Signal, gpus int, value fu
 
 // Measured is evidence from CloudWatch over 14 days.
 func Measured(signal, value string, coverage float64) usage.Evidence {
-	return usage.Evidence{Signal: signal, Value: value, Window: 14 * 24 * time.Hour, Coverage: coverage, Source: "cloudwatch"}
+	return usage.Evidence{
+		Signal: signal, Value: value, Window: 14 * 24 * time.Hour, Coverage: coverage, Source: "cloudwatch",
+	}
 }
 
 var (
@@ -271,8 +285,11 @@ func Realistic() *round.Result {
 	})
 	w.Window(held, usage.MemTotal, 8, func(int, int) float64 { return 40 * (1 << 30) })
 	w.Find(held, Found{Rule: "gpu-held", Step: finding.StepIdle, Waste: "7481.20", Saving: Saving("7481.20"),
-		Because:  "92% of memory held, 0% compute for 6 d 4 h",
-		Evidence: []usage.Evidence{Measured("gpu_util_max_pct", "0", 0.964), Measured("gpu_memory_used_pct", "92", 0.964), usage.Fact("age", "40d", "ec2")},
+		Because: "92% of memory held, 0% compute for 6 d 4 h",
+		Evidence: []usage.Evidence{
+			Measured("gpu_util_max_pct", "0", 0.964), Measured("gpu_memory_used_pct", "92", 0.964),
+			usage.Fact("age", "40d", "ec2"),
+		},
 		Fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium, Undo: finding.UndoFull,
 			Note: "The disks go on costing $80 a month. A stopped GPU machine may not start again for lack of capacity."}})
 
@@ -290,7 +307,10 @@ func Realistic() *round.Result {
 		Saving:   finding.Saving{UpperBound: USD("7660.71"), Bounded: true, Why: "savings plans could not be read"},
 		Because:  "no GPU above 0.4% for 14 d",
 		Evidence: []usage.Evidence{Measured("gpu_util_max_pct", "0.4", 0.881)},
-		Fix:      finding.Fix{Change: change.Change{Verb: change.Terminate}, Undo: finding.UndoNone, Risk: finding.Low, Note: "Its disks hold no data that is kept only there."}})
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.Terminate}, Undo: finding.UndoNone, Risk: finding.Low,
+			Note: "Its disks hold no data that is kept only there.",
+		}})
 
 	endpoint := w.Resource(inventory.KindEndpoint, "asr-canary", "g5.xlarge", "asr-canary", chidi)
 	endpoint.Purpose = inventory.Inference
@@ -298,16 +318,25 @@ func Realistic() *round.Result {
 	w.Verdict(endpoint, duty.Idle, "no invocation in 14 d")
 	w.Find(endpoint, Found{Rule: "endpoint-idle", Step: finding.StepIdle, Waste: "1028.21", Saving: Saving("1028.21"),
 		Because: "no invocation in 14 d", Evidence: []usage.Evidence{Measured("invocations_sum", "0", 1)},
-		Fix: finding.Fix{Change: change.Change{Verb: change.Delete}, Risk: finding.High, Undo: finding.UndoPartial, Note: "A production endpoint: curfew only warns about it."}})
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.Delete}, Risk: finding.High, Undo: finding.UndoPartial,
+			Note: "A production endpoint: curfew only warns about it.",
+		}})
 
 	busy := w.Resource(inventory.KindInstance, "i-0bb1b2c3d4e5f6072", "p5.48xlarge", "llm-pretrain-0", dora)
 	busy.Purpose, busy.Lifetime = inventory.Training, inventory.Ephemeral
 	w.Charge(busy, "compute", ledger.Compute, "40179.20")
 	w.Verdict(busy, duty.Busy, "96% GPU")
 	w.Window(busy, usage.GPUUtil, 8, func(h, g int) float64 { return float64(88 + (h+g)%12) })
-	w.Find(busy, Found{Rule: "training-on-demand", Step: finding.StepSpot, Saving: Saving("18080.64"), Confidence: finding.Medium,
-		Because: "busy on-demand training; spot is 55% cheaper", Evidence: []usage.Evidence{Measured("gpu_util_mean_pct", "93.5", 1)},
-		Fix: finding.Fix{Change: change.Change{Verb: change.UseSpot}, Risk: finding.Medium, Undo: finding.UndoFull, Note: "Needs checkpoints: a spot machine has two minutes' notice."}})
+	w.Find(busy, Found{
+		Rule: "training-on-demand", Step: finding.StepSpot, Saving: Saving("18080.64"), Confidence: finding.Medium,
+		Because: "busy on-demand training; spot is 55% cheaper", Evidence: []usage.Evidence{
+			Measured("gpu_util_mean_pct", "93.5", 1),
+		},
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.UseSpot}, Risk: finding.Medium, Undo: finding.UndoFull,
+			Note: "Needs checkpoints: a spot machine has two minutes' notice.",
+		}})
 
 	dark := w.Resource(inventory.KindInstance, "i-0cc1b2c3d4e5f6073", "g5.48xlarge", "", untagged)
 	dark.Region = "eu-west-1"
@@ -315,28 +344,40 @@ func Realistic() *round.Result {
 	w.Verdict(dark, duty.Unknown, "no GPU telemetry")
 	w.Find(dark, Found{Rule: "telemetry-missing", Step: finding.StepMeasure, Saving: Saving("0"), Cost: "11889.40",
 		Because: "8 unmeasured GPUs", Evidence: []usage.Evidence{Measured("cpu_util_mean_pct", "12", 0.999)},
-		Fix: finding.Fix{Change: change.Change{Verb: change.Measure}, Command: "curfew scan --usage gpus.csv", Risk: finding.None}})
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.Measure}, Command: "curfew scan --usage gpus.csv", Risk: finding.None,
+		}})
 	w.Find(dark, Found{Rule: "tag-missing", Step: finding.StepMeasure, Saving: Saving("0"), Cost: "11889.40",
-		Because: "no team, project, environment or cost-center", Fix: finding.Fix{Change: change.Change{Verb: change.Tag}, Risk: finding.None}})
+		Because: "no team, project, environment or cost-center", Fix: finding.Fix{
+			Change: change.Change{Verb: change.Tag}, Risk: finding.None,
+		}})
 
 	bucket := w.Resource(inventory.KindBucket, "datasets-raw", "", "datasets-raw", storage)
 	bucket.Lifetime, bucket.Purpose = inventory.Persistent, inventory.Data
 	w.Charge(bucket, "storage:STANDARD", ledger.Storage, "2355.20")
 	w.Find(bucket, Found{Rule: "bucket-no-lifecycle", Step: finding.StepStorage, Saving: Saving("1588.74"),
-		Because:  "100 TB never read since spring, no lifecycle",
-		Evidence: []usage.Evidence{usage.Fact("older_than_90d_bytes", "98.2 TiB", "s3"), usage.Fact("transition_fee_usd", "41.20", "price book")},
+		Because: "100 TB never read since spring, no lifecycle",
+		Evidence: []usage.Evidence{
+			usage.Fact("older_than_90d_bytes", "98.2 TiB", "s3"), usage.Fact("transition_fee_usd", "41.20", "price book"),
+		},
 		Fix: finding.Fix{Change: change.Change{Verb: change.PutLifecycle}, Risk: finding.Low, Undo: finding.UndoPartial,
-			Note: "Moving costs $41.20 once and pays back within a day. Objects under 128 KiB stay. Reading archived data costs $0.01/GB."}})
+			Note: "Moving costs $41.20 once and pays back within a day. Objects under 128 KiB stay. Reading archived data " +
+				"costs $0.01/GB."}})
 	volume := w.Resource(inventory.KindVolume, "vol-0dd1b2c3d4e5f6074", "gp3", "old-scratch", Ana)
 	volume.State = inventory.StateAvailable
 	w.Charge(volume, "storage", ledger.Storage, "163.84")
 	w.Find(volume, Found{Rule: "volume-unattached", Step: finding.StepStorage, Waste: "163.84", Saving: Saving("143.36"),
 		Because: "attached to nothing for 61 d", Evidence: []usage.Evidence{usage.Fact("state", "available", "ec2")},
-		Fix: finding.Fix{Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{"vol-1"}}}, Risk: finding.Low, Undo: finding.UndoPartial}})
+		Fix: finding.Fix{
+			Change: change.Change{Verb: change.Delete, Arguments: change.Arguments{Snapshot: []string{"vol-1"}}},
+			Risk:   finding.Low, Undo: finding.UndoPartial,
+		}})
 	address := w.Resource(inventory.KindAddress, "eipalloc-0ee1", "", "", untagged)
 	w.Charge(address, "hours", ledger.Network, "3.65")
-	w.Find(address, Found{Rule: "address-unused", Step: finding.StepIdle, Waste: "3.65", Saving: Saving("3.65"), Because: "associated with nothing",
-		Fix: finding.Fix{Change: change.Change{Verb: change.Release}, Risk: finding.Low, Undo: finding.UndoNone}})
+	w.Find(address, Found{
+		Rule: "address-unused", Step: finding.StepIdle, Waste: "3.65", Saving: Saving("3.65"),
+		Because: "associated with nothing",
+		Fix:     finding.Fix{Change: change.Change{Verb: change.Release}, Risk: finding.Low, Undo: finding.UndoNone}})
 	nat := w.Resource(inventory.KindNATGateway, "nat-0ff1", "public", "shared-nat", storage)
 	w.Charge(nat, "hours", ledger.Network, "32.85")
 	secret := w.Resource(inventory.KindSecret, "hf-token", "", "hf-token", chidi)
@@ -345,12 +386,15 @@ func Realistic() *round.Result {
 	w.Charge(logs, "storage", ledger.Storage, "36.90")
 	w.Find(logs, Found{Rule: "log-group-no-retention", Step: finding.StepStorage, Confidence: finding.Medium,
 		Saving:  finding.Saving{UpperBound: USD("36.90"), Bounded: true, Why: "how old the logs are was not read"},
-		Because: "1.2 TiB of logs that never expire", Fix: finding.Fix{Change: change.Change{Verb: change.PutRetention}, Risk: finding.Medium, Undo: finding.UndoNone}})
+		Because: "1.2 TiB of logs that never expire", Fix: finding.Fix{
+			Change: change.Change{Verb: change.PutRetention}, Risk: finding.Medium, Undo: finding.UndoNone,
+		}})
 	fresh := w.Resource(inventory.KindInstance, "i-0ab9b2c3d4e5f6075", "p6-b300.48xlarge", "b300-trial", dora)
 	w.Unpriced(fresh, "compute", ledger.Compute, "no price for p6-b300.48xlarge in us-east-1")
 	w.Verdict(fresh, duty.Idle, "no GPU above 1%")
 	w.Find(fresh, Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Because: "no GPU above 0% for 3 d",
-		Saving: finding.Saving{Why: "no price for p6-b300.48xlarge in us-east-1"}, Fix: finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium}})
+		Saving: finding.Saving{Why: "no price for p6-b300.48xlarge in us-east-1"},
+		Fix:    finding.Fix{Change: change.Change{Verb: change.Stop}, Risk: finding.Medium}})
 	plan := w.Resource(inventory.KindCommitment, "sp-0011", "compute-savings-plan", "", untagged)
 	w.Charge(plan, "commitment", ledger.Committed, "3650.00")
 	for i := range 3 {
@@ -358,17 +402,26 @@ func Realistic() *round.Result {
 		w.Unpriced(s, "storage", ledger.Storage, "incremental snapshot")
 	}
 	w.Result.BlindSpots = []inventory.BlindSpot{
-		{What: "cloudwatch eu-west-1", Why: "AccessDenied: cloudwatch:GetMetricData", Effect: "idle rules not evaluated for 9 machines"},
-		{What: "savings plans", Why: "AccessDenied: savingsplans:DescribeSavingsPlans", Effect: "savings are upper bounds at list price"},
+		{
+			What: "cloudwatch eu-west-1", Why: "AccessDenied: cloudwatch:GetMetricData",
+			Effect: "idle rules not evaluated for 9 machines",
+		},
+		{
+			What: "savings plans", Why: "AccessDenied: savingsplans:DescribeSavingsPlans",
+			Effect: "savings are upper bounds at list price",
+		},
 	}
 	w.Result.Calls = []round.Calls{
 		{API: "ec2:DescribeInstances", Count: 4},
 		{API: "cloudwatch:GetMetricData", Count: 3, Units: 1280, Cost: USD("0.0128")},
 		{API: "s3:ListObjectsV2", Count: 24, Units: 24, Cost: USD("0.00012")},
 	}
-	w.Result.Billed = &round.Billed{Start: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC),
+	w.Result.Billed = &round.Billed{
+		Start: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC), End: time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC),
 		Total: USD("91204.11"), Source: "Cost Explorer",
-		ByService: []round.ServiceCost{{Service: "Amazon Simple Storage Service", Cost: USD("2610.02")}, {Service: "Amazon EC2", Cost: USD("86011.90")}}}
+		ByService: []round.ServiceCost{
+			{Service: "Amazon Simple Storage Service", Cost: USD("2610.02")}, {Service: "Amazon EC2", Cost: USD("86011.90")},
+		}}
 	return w.Audit()
 }
 
@@ -377,15 +430,20 @@ func Hostile() *round.Result {
 	w := NewWorld()
 	w.Result.Accounts = append(w.Result.Accounts, "<b>999</b>")
 	evil := []string{
-		`<script>alert(1)</script>`, "=HYPERLINK(\"http://x\")", "| a | `b` | [x](javascript:alert(1)) |", "line\nbreak\r\nand\ttab",
-		"\x1b[31mred\x1b[0m\x07", "日本語の名前がとても長い場合でも表は崩れません", "👩‍🔬 lab", "\u202edesrever", "bad\xffutf8", `"quoted", 'and' \back`, "null", "1e3", "- item: {x}",
-		"a very long name that goes on and on and on and does not stop before it has filled more than one whole line of every terminal there is",
+		`<script>alert(1)</script>`, "=HYPERLINK(\"http://x\")", "| a | `b` | [x](javascript:alert(1)) |",
+		"line\nbreak\r\nand\ttab",
+		"\x1b[31mred\x1b[0m\x07", "日本語の名前がとても長い場合でも表は崩れません", "👩‍🔬 lab", "\u202edesrever", "bad\xffutf8",
+		`"quoted", 'and' \back`, "null", "1e3", "- item: {x}",
+		"a very long name that goes on and on and on and does not stop before it has filled more than one whole line of " +
+			"every terminal there is",
 	}
 	for i, name := range evil {
-		r := w.Resource(inventory.KindInstance, fmt.Sprintf("i-%040d", i), "g5.xlarge", name, inventory.Owner{Team: name, User: name})
+		r := w.Resource(inventory.KindInstance, fmt.Sprintf("i-%040d", i), "g5.xlarge", name,
+			inventory.Owner{Team: name, User: name})
 		w.Charge(r, "compute", ledger.Compute, "734.38")
 		w.Verdict(r, duty.Idle, name)
-		w.Find(r, Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "734.38", Saving: Saving("734.38"), Because: name,
+		w.Find(r, Found{
+			Rule: "gpu-instance-idle", Step: finding.StepIdle, Waste: "734.38", Saving: Saving("734.38"), Because: name,
 			Fix: finding.Fix{Note: name}, Evidence: []usage.Evidence{usage.Fact(name, name, name)}})
 		w.Result.BlindSpots = append(w.Result.BlindSpots, inventory.BlindSpot{What: name, Why: name, Effect: name})
 	}
@@ -400,7 +458,10 @@ func AllUnpriced() *round.Result {
 		r := w.Resource(inventory.KindInstance, fmt.Sprintf("i-%d", i), "p9.metal", "", dora)
 		w.Unpriced(r, "compute", ledger.Compute, "no price for p9.metal in us-east-1")
 		w.Verdict(r, duty.Idle, "no GPU above 1%")
-		w.Find(r, Found{Rule: "gpu-instance-idle", Step: finding.StepIdle, Because: "idle", Saving: finding.Saving{Why: "no price for p9.metal in us-east-1"}})
+		w.Find(r, Found{
+			Rule: "gpu-instance-idle", Step: finding.StepIdle, Because: "idle",
+			Saving: finding.Saving{Why: "no price for p9.metal in us-east-1"},
+		})
 	}
 	return w.Audit()
 }
@@ -418,9 +479,13 @@ func NothingFound() *round.Result {
 func Many(n int) *round.Result {
 	w := NewWorld()
 	for i := range n {
-		r := w.Resource(inventory.KindVolume, fmt.Sprintf("vol-%017x", i), "gp2", fmt.Sprintf("data-%d", i), inventory.Owner{Team: fmt.Sprintf("team-%d", i%40)})
+		r := w.Resource(inventory.KindVolume, fmt.Sprintf("vol-%017x", i), "gp2", fmt.Sprintf("data-%d", i),
+			inventory.Owner{Team: fmt.Sprintf("team-%d", i%40)})
 		w.Charge(r, "storage", ledger.Storage, fmt.Sprintf("%d.%02d", i%900, i%100))
-		w.Find(r, Found{Rule: "volume-gp2", Step: finding.StepStorage, Saving: Saving(fmt.Sprintf("%d.%02d", i%180, i%100)), Because: "gp3 is cheaper"})
+		w.Find(r, Found{
+			Rule: "volume-gp2", Step: finding.StepStorage, Saving: Saving(fmt.Sprintf("%d.%02d", i%180, i%100)),
+			Because: "gp3 is cheaper",
+		})
 	}
 	return w.Audit()
 }

@@ -67,7 +67,9 @@ func load(raw []byte) (*provider, error) {
 		a.Computed = false
 	}
 	p.schema = &tfprotov5.Schema{Block: b}
-	for into, from := range map[*map[string]*tfprotov5.Schema]map[string]resource{&p.resources: doc.Resources, &p.data: doc.Data} {
+	for into, from := range map[*map[string]*tfprotov5.Schema]map[string]resource{
+		&p.resources: doc.Resources, &p.data: doc.Data,
+	} {
 		for name, r := range from {
 			b, err := block(r.Block)
 			if err != nil {
@@ -102,21 +104,29 @@ func block(raw json.RawMessage) (*tfprotov5.SchemaBlock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		b.Attributes = append(b.Attributes, &tfprotov5.SchemaAttribute{Name: name, Type: t, Required: a.Required, Optional: a.Optional, Computed: a.Computed})
+		b.Attributes = append(b.Attributes, &tfprotov5.SchemaAttribute{
+			Name: name, Type: t, Required: a.Required, Optional: a.Optional, Computed: a.Computed,
+		})
 	}
-	modes := map[string]tfprotov5.SchemaNestedBlockNestingMode{"list": tfprotov5.SchemaNestedBlockNestingModeList, "set": tfprotov5.SchemaNestedBlockNestingModeSet, "single": tfprotov5.SchemaNestedBlockNestingModeSingle}
+	modes := map[string]tfprotov5.SchemaNestedBlockNestingMode{
+		"list": tfprotov5.SchemaNestedBlockNestingModeList, "set": tfprotov5.SchemaNestedBlockNestingModeSet,
+		"single": tfprotov5.SchemaNestedBlockNestingModeSingle,
+	}
 	for _, name := range slices.Sorted(maps.Keys(doc.Blocks)) {
 		n := doc.Blocks[name]
 		inner, err := block(n.Block)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		b.BlockTypes = append(b.BlockTypes, &tfprotov5.SchemaNestedBlock{TypeName: name, Block: inner, Nesting: modes[n.Mode], MinItems: n.Min, MaxItems: n.Max})
+		b.BlockTypes = append(b.BlockTypes, &tfprotov5.SchemaNestedBlock{
+			TypeName: name, Block: inner, Nesting: modes[n.Mode], MinItems: n.Min, MaxItems: n.Max,
+		})
 	}
 	return b, nil
 }
 
-func (p *provider) GetMetadata(context.Context, *tfprotov5.GetMetadataRequest) (*tfprotov5.GetMetadataResponse, error) {
+func (p *provider) GetMetadata(context.Context, *tfprotov5.GetMetadataRequest) (*tfprotov5.GetMetadataResponse,
+	error) {
 	out := &tfprotov5.GetMetadataResponse{ServerCapabilities: &tfprotov5.ServerCapabilities{}}
 	for name := range p.resources {
 		out.Resources = append(out.Resources, tfprotov5.ResourceMetadata{TypeName: name})
@@ -127,19 +137,26 @@ func (p *provider) GetMetadata(context.Context, *tfprotov5.GetMetadataRequest) (
 	return out, nil
 }
 
-func (p *provider) GetProviderSchema(context.Context, *tfprotov5.GetProviderSchemaRequest) (*tfprotov5.GetProviderSchemaResponse, error) {
-	return &tfprotov5.GetProviderSchemaResponse{ServerCapabilities: &tfprotov5.ServerCapabilities{}, Provider: p.schema, ResourceSchemas: p.resources, DataSourceSchemas: p.data}, nil
+func (p *provider) GetProviderSchema(context.Context, *tfprotov5.GetProviderSchemaRequest) (
+	*tfprotov5.GetProviderSchemaResponse, error) {
+	return &tfprotov5.GetProviderSchemaResponse{
+		ServerCapabilities: &tfprotov5.ServerCapabilities{}, Provider: p.schema, ResourceSchemas: p.resources,
+		DataSourceSchemas: p.data,
+	}, nil
 }
 
-func (p *provider) GetResourceIdentitySchemas(context.Context, *tfprotov5.GetResourceIdentitySchemasRequest) (*tfprotov5.GetResourceIdentitySchemasResponse, error) {
+func (p *provider) GetResourceIdentitySchemas(context.Context, *tfprotov5.GetResourceIdentitySchemasRequest) (
+	*tfprotov5.GetResourceIdentitySchemasResponse, error) {
 	return &tfprotov5.GetResourceIdentitySchemasResponse{}, nil
 }
 
-func (p *provider) PrepareProviderConfig(_ context.Context, r *tfprotov5.PrepareProviderConfigRequest) (*tfprotov5.PrepareProviderConfigResponse, error) {
+func (p *provider) PrepareProviderConfig(_ context.Context, r *tfprotov5.PrepareProviderConfigRequest) (
+	*tfprotov5.PrepareProviderConfigResponse, error) {
 	return &tfprotov5.PrepareProviderConfigResponse{PreparedConfig: r.Config}, nil
 }
 
-func (p *provider) ConfigureProvider(_ context.Context, r *tfprotov5.ConfigureProviderRequest) (*tfprotov5.ConfigureProviderResponse, error) {
+func (p *provider) ConfigureProvider(_ context.Context, r *tfprotov5.ConfigureProviderRequest) (
+	*tfprotov5.ConfigureProviderResponse, error) {
 	config, err := object(r.Config, p.schema)
 	if err != nil {
 		return nil, err
@@ -150,16 +167,19 @@ func (p *provider) ConfigureProvider(_ context.Context, r *tfprotov5.ConfigurePr
 	return &tfprotov5.ConfigureProviderResponse{}, nil
 }
 
-func (p *provider) StopProvider(context.Context, *tfprotov5.StopProviderRequest) (*tfprotov5.StopProviderResponse, error) {
+func (p *provider) StopProvider(context.Context, *tfprotov5.StopProviderRequest) (*tfprotov5.StopProviderResponse,
+	error) {
 	return &tfprotov5.StopProviderResponse{}, nil
 }
 
-func (p *provider) GetFunctions(context.Context, *tfprotov5.GetFunctionsRequest) (*tfprotov5.GetFunctionsResponse, error) {
+func (p *provider) GetFunctions(context.Context, *tfprotov5.GetFunctionsRequest) (*tfprotov5.GetFunctionsResponse,
+	error) {
 	return &tfprotov5.GetFunctionsResponse{}, nil
 }
 
 // ValidateResourceTypeConfig refuses what only AWS sets, which Terraform itself does not.
-func (p *provider) ValidateResourceTypeConfig(_ context.Context, r *tfprotov5.ValidateResourceTypeConfigRequest) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
+func (p *provider) ValidateResourceTypeConfig(_ context.Context, r *tfprotov5.ValidateResourceTypeConfigRequest) (
+	*tfprotov5.ValidateResourceTypeConfigResponse, error) {
 	schema := p.resources[r.TypeName]
 	config, err := object(r.Config, schema)
 	if err != nil {
@@ -169,19 +189,22 @@ func (p *provider) ValidateResourceTypeConfig(_ context.Context, r *tfprotov5.Va
 	for _, a := range schema.Block.Attributes {
 		if a.Computed && !a.Optional && !config[a.Name].IsNull() {
 			out.Diagnostics = append(out.Diagnostics, &tfprotov5.Diagnostic{
-				Severity: tfprotov5.DiagnosticSeverityError, Summary: "Value for unconfigurable attribute", Attribute: tftypes.NewAttributePath().WithAttributeName(a.Name),
-				Detail: fmt.Sprintf("%q of %s is decided by AWS.", a.Name, r.TypeName),
+				Severity: tfprotov5.DiagnosticSeverityError, Summary: "Value for unconfigurable attribute",
+				Attribute: tftypes.NewAttributePath().WithAttributeName(a.Name),
+				Detail:    fmt.Sprintf("%q of %s is decided by AWS.", a.Name, r.TypeName),
 			})
 		}
 	}
 	return out, nil
 }
 
-func (p *provider) ValidateDataSourceConfig(context.Context, *tfprotov5.ValidateDataSourceConfigRequest) (*tfprotov5.ValidateDataSourceConfigResponse, error) {
+func (p *provider) ValidateDataSourceConfig(context.Context, *tfprotov5.ValidateDataSourceConfigRequest) (
+	*tfprotov5.ValidateDataSourceConfigResponse, error) {
 	return &tfprotov5.ValidateDataSourceConfigResponse{}, nil
 }
 
-func (p *provider) UpgradeResourceState(_ context.Context, r *tfprotov5.UpgradeResourceStateRequest) (*tfprotov5.UpgradeResourceStateResponse, error) {
+func (p *provider) UpgradeResourceState(_ context.Context, r *tfprotov5.UpgradeResourceStateRequest) (
+	*tfprotov5.UpgradeResourceStateResponse, error) {
 	t := p.resources[r.TypeName].ValueType()
 	v, err := r.RawState.Unmarshal(t)
 	if err != nil {
@@ -191,16 +214,20 @@ func (p *provider) UpgradeResourceState(_ context.Context, r *tfprotov5.UpgradeR
 	return &tfprotov5.UpgradeResourceStateResponse{UpgradedState: &d}, err
 }
 
-func (p *provider) ReadResource(_ context.Context, r *tfprotov5.ReadResourceRequest) (*tfprotov5.ReadResourceResponse, error) {
+func (p *provider) ReadResource(_ context.Context, r *tfprotov5.ReadResourceRequest) (*tfprotov5.ReadResourceResponse,
+	error) {
 	return &tfprotov5.ReadResourceResponse{NewState: r.CurrentState}, nil
 }
 
 // PlanResourceChange leaves open what only the provider sets, and the id.
-func (p *provider) PlanResourceChange(_ context.Context, r *tfprotov5.PlanResourceChangeRequest) (*tfprotov5.PlanResourceChangeResponse, error) {
+func (p *provider) PlanResourceChange(_ context.Context, r *tfprotov5.PlanResourceChangeRequest) (
+	*tfprotov5.PlanResourceChangeResponse, error) {
 	schema := p.resources[r.TypeName]
 	planned, err := object(r.ProposedNewState, schema)
 	if err != nil || planned == nil {
-		return &tfprotov5.PlanResourceChangeResponse{PlannedState: r.ProposedNewState, UnsafeToUseLegacyTypeSystem: true}, err
+		return &tfprotov5.PlanResourceChangeResponse{
+			PlannedState: r.ProposedNewState, UnsafeToUseLegacyTypeSystem: true,
+		}, err
 	}
 	for _, a := range schema.Block.Attributes {
 		if a.Computed && (!a.Optional || a.Name == "id") && planned[a.Name].IsNull() {
@@ -212,7 +239,8 @@ func (p *provider) PlanResourceChange(_ context.Context, r *tfprotov5.PlanResour
 }
 
 // ApplyResourceChange makes up what was left open.
-func (p *provider) ApplyResourceChange(_ context.Context, r *tfprotov5.ApplyResourceChangeRequest) (*tfprotov5.ApplyResourceChangeResponse, error) {
+func (p *provider) ApplyResourceChange(_ context.Context, r *tfprotov5.ApplyResourceChangeRequest) (
+	*tfprotov5.ApplyResourceChangeResponse, error) {
 	schema := p.resources[r.TypeName]
 	state, err := object(r.PlannedState, schema)
 	if err != nil || state == nil {
@@ -229,7 +257,8 @@ func (p *provider) ApplyResourceChange(_ context.Context, r *tfprotov5.ApplyReso
 }
 
 // ReadDataSource answers as AWS does in the account of the tests.
-func (p *provider) ReadDataSource(_ context.Context, r *tfprotov5.ReadDataSourceRequest) (*tfprotov5.ReadDataSourceResponse, error) {
+func (p *provider) ReadDataSource(_ context.Context, r *tfprotov5.ReadDataSourceRequest) (
+	*tfprotov5.ReadDataSourceResponse, error) {
 	schema := p.data[r.TypeName]
 	state, err := object(r.Config, schema)
 	if err != nil {
@@ -238,13 +267,21 @@ func (p *provider) ReadDataSource(_ context.Context, r *tfprotov5.ReadDataSource
 	made := map[string]string{"id": hexID("")}
 	switch r.TypeName {
 	case "aws_caller_identity":
-		made = map[string]string{"id": account, "account_id": account, "arn": "arn:aws:iam::" + account + ":user/operator", "user_id": "AIDAOPERATOR"}
+		made = map[string]string{
+			"id": account, "account_id": account, "arn": "arn:aws:iam::" + account + ":user/operator",
+			"user_id": "AIDAOPERATOR",
+		}
 	case "aws_partition":
-		made = map[string]string{"id": "aws", "partition": "aws", "dns_suffix": "amazonaws.com", "reverse_dns_prefix": "com.amazonaws"}
+		made = map[string]string{
+			"id": "aws", "partition": "aws", "dns_suffix": "amazonaws.com", "reverse_dns_prefix": "com.amazonaws",
+		}
 	case "aws_region":
 		made = map[string]string{"id": p.region, "region": p.region, "name": p.region, "description": p.region}
 	case "aws_ssm_parameter":
-		made = map[string]string{"id": text(state["name"]), "value": "ami-0123456789abcdef0", "insecure_value": "ami-0123456789abcdef0", "type": "String"}
+		made = map[string]string{
+			"id": text(state["name"]), "value": "ami-0123456789abcdef0", "insecure_value": "ami-0123456789abcdef0",
+			"type": "String",
+		}
 	}
 	for _, a := range schema.Block.Attributes {
 		v := state[a.Name]
@@ -290,7 +327,10 @@ func (p *provider) answer(kind string, state map[string]tftypes.Value) map[strin
 	case "aws_cloudwatch_log_group":
 		return map[string]string{"id": name, "arn": arn("logs", "log-group:"+name)}
 	case "aws_ecr_repository":
-		return map[string]string{"id": name, "arn": arn("ecr", "repository/"+name), "repository_url": account + ".dkr.ecr." + p.region + ".amazonaws.com/" + name}
+		return map[string]string{
+			"id": name, "arn": arn("ecr", "repository/"+name),
+			"repository_url": account + ".dkr.ecr." + p.region + ".amazonaws.com/" + name,
+		}
 	case "aws_ssm_document":
 		return map[string]string{"id": name, "arn": arn("ssm", "document/"+name)}
 	case "aws_ssm_parameter":

@@ -10,8 +10,11 @@ import (
 
 // metered are the resources that internal/estimate prices, as folders of each provider's package.
 var metered = map[string][]string{
-	"aws": {"alb", "autoscaling-group", "autoscaling-policy", "cloudformation-stack", "db-instance", "ebs-volume", "ec2-capacity-reservation",
-		"eip", "eks-node-group", "elb", "instance", "launch-template", "lb", "nat-gateway", "sagemaker-endpoint-configuration",
+	"aws": {
+		"alb", "autoscaling-group", "autoscaling-policy", "cloudformation-stack", "db-instance", "ebs-volume",
+		"ec2-capacity-reservation",
+		"eip", "eks-node-group", "elb", "instance", "launch-template", "lb", "nat-gateway",
+		"sagemaker-endpoint-configuration",
 		"sagemaker-notebook-instance", "spot-instance-request", "vpc"},
 	"google":  {"compute-instance"},
 	"azurerm": {"linux-virtual-machine"},

@@ -13,7 +13,9 @@ func TestPaths(t *testing.T) {
 	}
 	got := paths(r.Block)
 	slices.Sort(got)
-	if want := []string{"arn", "disk.size", "id", "ingress.ports", "name", "names", "rule.id", "tags", "timeouts.create", "zones"}; !slices.Equal(got, want) {
+	if want := []string{
+		"arn", "disk.size", "id", "ingress.ports", "name", "names", "rule.id", "tags", "timeouts.create", "zones",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

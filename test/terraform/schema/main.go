@@ -28,13 +28,21 @@ const (
 // resources and data are what terraform/ uses, as folders of the package.
 var (
 	resources = []string{
-		"cloudwatch-log-group", "default-security-group", "ecr-lifecycle-policy", "ecr-repository", "eip", "iam-instance-profile", "iam-policy",
-		"iam-role", "iam-role-policy", "iam-role-policy-attachment", "instance", "internet-gateway", "kms-alias", "kms-key", "nat-gateway", "route", "route-table",
-		"route-table-association", "s3-bucket", "s3-bucket-lifecycle-configuration", "s3-bucket-ownership-controls", "s3-bucket-policy",
-		"s3-bucket-public-access-block", "s3-bucket-server-side-encryption-configuration", "s3-bucket-versioning", "security-group", "ssm-document",
-		"ssm-parameter", "subnet", "vpc", "vpc-endpoint", "vpc-security-group-egress-rule", "vpc-security-group-ingress-rule",
+		"cloudwatch-log-group", "default-security-group", "ecr-lifecycle-policy", "ecr-repository", "eip",
+		"iam-instance-profile", "iam-policy",
+		"iam-role", "iam-role-policy", "iam-role-policy-attachment", "instance", "internet-gateway", "kms-alias", "kms-key",
+		"nat-gateway", "route", "route-table",
+		"route-table-association", "s3-bucket", "s3-bucket-lifecycle-configuration", "s3-bucket-ownership-controls",
+		"s3-bucket-policy",
+		"s3-bucket-public-access-block", "s3-bucket-server-side-encryption-configuration", "s3-bucket-versioning",
+		"security-group", "ssm-document",
+		"ssm-parameter", "subnet", "vpc", "vpc-endpoint", "vpc-security-group-egress-rule",
+		"vpc-security-group-ingress-rule",
 	}
-	data = []string{"data-aws-availability-zones", "data-aws-caller-identity", "data-aws-partition", "data-aws-region", "data-aws-ssm-parameter"}
+	data = []string{
+		"data-aws-availability-zones", "data-aws-caller-identity", "data-aws-partition", "data-aws-region",
+		"data-aws-ssm-parameter",
+	}
 )
 
 // Schema is one provider in the form of `terraform providers schema -json`.
@@ -139,11 +147,13 @@ var (
 	kind      = regexp.MustCompile(`terraform(?:Resource|Provider)Type: '(\w+)'`)
 	structure = regexp.MustCompile(`(?s)function (\w+)ToHclTerraform\(struct\) \{(.*?)\n\}\n`)
 	top       = regexp.MustCompile(`(?s)synthesizeHclAttributes\(\) \{(.*?)\n    \}\n`)
-	entry     = regexp.MustCompile(`(?m)^            (\w+): \{\n\s+value: (.*),\n\s+isBlock: (true|false),\n\s+type: "(\w+)",\n\s+storageClassType: "(\w+)",\n`)
-	nested    = regexp.MustCompile(`^ {8}(\w+): \{$`)
-	computed  = regexp.MustCompile(`(?m)^    // (\w+) - computed: true, optional: false, required: false\n    get \w+\(\) \{\n\s+return (.*);\n`)
-	iface     = regexp.MustCompile(`(?s)export interface (\w+)(?: extends [\w.]+)? \{(.*?)\n\}\n`)
-	property  = regexp.MustCompile(`#(\w+) \w+#\w+\}(?s:.*?)\n    readonly \w+(\??):`)
+	entry     = regexp.MustCompile(
+		`(?m)^            (\w+): \{\n\s+value: (.*),\n\s+isBlock: (true|false),\n\s+type: "(\w+)",\n\s+storageClassType: "(\w+)",\n`)
+	nested   = regexp.MustCompile(`^ {8}(\w+): \{$`)
+	computed = regexp.MustCompile(
+		`(?m)^    // (\w+) - computed: true, optional: false, required: false\n    get \w+\(\) \{\n\s+return (.*);\n`)
+	iface    = regexp.MustCompile(`(?s)export interface (\w+)(?: extends [\w.]+)? \{(.*?)\n\}\n`)
+	property = regexp.MustCompile(`#(\w+) \w+#\w+\}(?s:.*?)\n    readonly \w+(\??):`)
 )
 
 // source is the two files of one resource.
@@ -164,7 +174,9 @@ func read(dir string) (string, Resource, error) {
 	if err != nil {
 		return "", Resource{}, err
 	}
-	s := source{structs: map[string]string{}, required: map[string]map[string]bool{}, single: map[string]bool{}, js: string(js)}
+	s := source{
+		structs: map[string]string{}, required: map[string]map[string]bool{}, single: map[string]bool{}, js: string(js),
+	}
 	for _, m := range structure.FindAllStringSubmatch(s.js, -1) {
 		s.structs[strings.ToLower(m[1])] = m[2]
 	}
@@ -307,8 +319,11 @@ func getter(code string) (any, bool) {
 		code string
 		t    any
 	}{
-		{"this.getStringAttribute(", "string"}, {"this.getNumberAttribute(", "number"}, {"this.getBooleanAttribute(", "bool"},
-		{"this.getListAttribute(", []any{"list", "string"}}, {"cdktf.Fn.tolist(this.getListAttribute(", []any{"set", "string"}},
+		{"this.getStringAttribute(", "string"}, {"this.getNumberAttribute(", "number"},
+		{"this.getBooleanAttribute(", "bool"},
+		{
+			"this.getListAttribute(", []any{"list", "string"},
+		}, {"cdktf.Fn.tolist(this.getListAttribute(", []any{"set", "string"}},
 		{"this.getStringMapAttribute(", []any{"map", "string"}},
 	} {
 		if strings.HasPrefix(code, g.code) {

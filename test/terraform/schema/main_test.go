@@ -17,18 +17,29 @@ func TestRead(t *testing.T) {
 	}
 	want := Block{
 		Attributes: map[string]Attribute{
-			"name":    {Type: "string", Required: true},
-			"zones":   {Type: []any{"list", "string"}, Optional: true, Computed: true},
-			"tags":    {Type: []any{"map", "string"}, Optional: true, Computed: true},
-			"ingress": {Type: []any{"set", []any{"object", map[string]any{"ports": []any{"set", "number"}}}}, Optional: true, Computed: true},
-			"arn":     {Type: "string", Computed: true},
-			"names":   {Type: []any{"set", "string"}, Computed: true},
-			"id":      {Type: "string", Computed: true},
+			"name":  {Type: "string", Required: true},
+			"zones": {Type: []any{"list", "string"}, Optional: true, Computed: true},
+			"tags":  {Type: []any{"map", "string"}, Optional: true, Computed: true},
+			"ingress": {
+				Type: []any{"set", []any{"object", map[string]any{"ports": []any{"set", "number"}}}}, Optional: true,
+				Computed: true,
+			},
+			"arn":   {Type: "string", Computed: true},
+			"names": {Type: []any{"set", "string"}, Computed: true},
+			"id":    {Type: "string", Computed: true},
 		},
 		BlockTypes: map[string]Nested{
-			"disk":     {Mode: "list", MaxItems: 1, Block: Block{Attributes: map[string]Attribute{"size": {Type: "number", Optional: true, Computed: true}}}},
-			"rule":     {Mode: "set", MinItems: 1, Block: Block{Attributes: map[string]Attribute{"id": {Type: "string", Required: true}}}},
-			"timeouts": {Mode: "single", Block: Block{Attributes: map[string]Attribute{"create": {Type: "string", Optional: true, Computed: true}}}},
+			"disk": {
+				Mode: "list", MaxItems: 1,
+				Block: Block{Attributes: map[string]Attribute{"size": {Type: "number", Optional: true, Computed: true}}},
+			},
+			"rule": {
+				Mode: "set", MinItems: 1, Block: Block{Attributes: map[string]Attribute{"id": {Type: "string", Required: true}}},
+			},
+			"timeouts": {
+				Mode:  "single",
+				Block: Block{Attributes: map[string]Attribute{"create": {Type: "string", Optional: true, Computed: true}}},
+			},
 		},
 	}
 	text := func(b Block) string {
@@ -46,10 +57,13 @@ func TestRead(t *testing.T) {
 // TestUnreadable changes the form, and nothing is guessed.
 func TestUnreadable(t *testing.T) {
 	for name, change := range map[string][2]string{
-		"another type":     {`storageClassType: "number"`, `storageClassType: "duration"`},
-		"another layout":   {`isBlock: false`, `isBlock: maybe`},
-		"no structure":     {`function sampleDiskTo`, `function otherDiskTo`},
-		"another nesting":  {`type: "set",` + "\n" + `                storageClassType: "SampleRuleList"`, `type: "tuple",` + "\n" + `                storageClassType: "SampleRuleList"`},
+		"another type":   {`storageClassType: "number"`, `storageClassType: "duration"`},
+		"another layout": {`isBlock: false`, `isBlock: maybe`},
+		"no structure":   {`function sampleDiskTo`, `function otherDiskTo`},
+		"another nesting": {
+			`type: "set",` + "\n" + `                storageClassType: "SampleRuleList"`,
+			`type: "tuple",` + "\n" + `                storageClassType: "SampleRuleList"`,
+		},
 		"another resource": {`terraformResourceType: 'aws_sample'`, `kind: 'aws_sample'`},
 	} {
 		dir := t.TempDir()

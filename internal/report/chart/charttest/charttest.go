@@ -21,8 +21,10 @@ const leastText = 11
 // the widths of Helvetica's font metrics, which common sans-serif fonts are close to.
 var helvetica = [...]int{278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
 	556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556,
-	1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778, 667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556,
-	333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584}
+	1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778, 667, 778, 722, 667, 611, 722, 667,
+	944, 667, 667, 611, 278, 278, 278, 469, 556,
+	333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500,
+	722, 500, 500, 500, 334, 260, 334, 584}
 
 // Width returns about how wide a text is drawn at a size.
 func Width(s string, size float64) float64 {
@@ -164,7 +166,8 @@ func problems(svg string) []string {
 	}
 	for i, t := range texts {
 		if t.left < -0.5 || t.right > viewWidth+0.5 || t.top < -0.5 || t.bottom > viewHeight+0.5 {
-			say("%q leaves the picture: %.0f to %.0f of %.0f, %.0f to %.0f of %.0f", t.s, t.left, t.right, viewWidth, t.top, t.bottom, viewHeight)
+			say("%q leaves the picture: %.0f to %.0f of %.0f, %.0f to %.0f of %.0f", t.s, t.left, t.right, viewWidth, t.top,
+				t.bottom, viewHeight)
 		}
 		for _, o := range texts[:i] {
 			if t.left < o.right && o.left < t.right && t.top < o.bottom && o.top < t.bottom {

@@ -1,0 +1,274 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/curfew-dev/curfew/internal/inventory"
+	"github.com/curfew-dev/curfew/internal/money"
+	"github.com/curfew-dev/curfew/internal/price"
+	"github.com/curfew-dev/curfew/internal/session"
+)
+
+// Find implements session.Launcher. A machine is found until nothing of it runs any more.
+func (p *Provider) Find(_ context.Context, installation, sessionID string) ([]session.Found, error) {
+	all, err := p.machines()
+	if err != nil {
+		return nil, err
+	}
+	var out []session.Found
+	for _, m := range all {
+		if m.Installation != installation || sessionID != "" && m.Session != sessionID {
+			continue
+		}
+		s, err := m.look()
+		if err != nil {
+			return nil, err
+		}
+		if s.State != "" {
+			out = append(out, session.Found{
+				Machine: m.shown(s.State), Session: m.Session, Token: m.Token, LeaseUntil: m.LeaseUntil,
+				Owner:     p.o.Tags.Owner(m.Tags),
+				Unstarted: s.State == inventory.StatePending && !s.Watcher.Alive()})
+		}
+	}
+	return out, nil
+}
+
+// End implements session.Launcher. The agent is told to end and has its grace; then it is
+// killed, and all of its cage with it.
+func (p *Provider) End(ctx context.Context, sessionID string, ids []string) error {
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := p.machines()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		i := slices.IndexFunc(all, func(m *machine) bool { return m.ID == id })
+		switch {
+		case i < 0: // it is gone
+		case all[i].Session != sessionID:
+			errs = append(errs, fmt.Errorf("end %s: it is a machine of another session", id))
+		default:
+			if err := p.end(ctx, all[i]); err != nil {
+				errs = append(errs, fmt.Errorf("end %s: %w", id, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Leftovers implements session.Launcher: folders and control groups.
+func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string) ([]string, error) {
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	all, err := p.machines()
+	if err != nil {
+		return nil, err
+	}
+	mine := slices.DeleteFunc(all, func(m *machine) bool {
+		return m.Installation != installation || m.Session != sessionID
+	})
+	var left []string
+	for _, m := range mine {
+		if s, err := m.look(); err != nil {
+			return nil, err
+		} else if s.State != "" {
+			left = append(left, "machine "+m.ID)
+		}
+	}
+	if len(left) > 0 {
+		return left, nil
+	}
+	for _, m := range mine {
+		if err := p.remember(m, mine); err != nil && ctx.Err() == nil {
+			// a full disk must not keep its folder
+			p.o.Log.DebugContext(ctx, "the token is not remembered", slog.String("why", err.Error()))
+		}
+	}
+	for _, m := range mine {
+		if err := p.clear(ctx, m); err != nil {
+			left = append(left, fmt.Sprintf("folder of machine %s (%v)", m.ID, err))
+			continue
+		}
+		p.o.Log.DebugContext(ctx, "a machine is cleared away", slog.String("machine", m.ID))
+	}
+	if len(left) == 0 && sessionID != "" && sessionID == filepath.Base(sessionID) {
+		if err := os.Remove(p.orderPath(sessionID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			left = append(left, err.Error())
+		}
+		for _, m := range mine {
+			if m.User == nil {
+				continue
+			}
+			if err := removeTree(ctx, filepath.Join(m.Own, sessionID), m.User); err != nil { // its user may still fill it
+				p.o.Log.WarnContext(ctx, "the folder of a session is left", slog.String("folder", filepath.Join(m.Own, sessionID)),
+					slog.String("why", err.Error()))
+			}
+		}
+	}
+	return left, nil
+}
+
+// remember keeps what a token launched.
+func (p *Provider) remember(m *machine, all []*machine) error {
+	old := past{Asked: m.Asked}
+	for _, o := range all {
+		if o.Token == m.Token {
+			old.Machines = append(old.Machines, o.shown(inventory.StateDeleting))
+		}
+	}
+	return writeJSON(filepath.Join(p.endedDir(), identify(m.Installation, m.Token, 0)), old)
+}
+
+// clear removes what is left of a machine that is gone.
+func (p *Provider) clear(ctx context.Context, m *machine) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	c, err := OpenCage(m.dir)
+	if err == nil {
+		err = errors.Join(c.KillAll(ctx), c.Remove(ctx))
+	} else if errors.Is(err, ErrNoCage) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if m.unsaved(ctx) {
+		return p.rescue(ctx, m)
+	}
+	return p.forget(ctx, m)
+}
+
+// HomeDir is the folder of a machine's files that its session writes.
+const HomeDir = "home"
+
+// unsaved says whether a machine has files of its session and ended with no one having said
+// that they are saved, or given up: the computer was shut down, or all was killed.
+func (m *machine) unsaved(ctx context.Context) bool {
+	if _, err := os.Lstat(m.path(rescueFile)); err == nil {
+		return m.own().hasEntries(HomeDir)
+	}
+	if asked, err := readJSON(m.path(endingFile), &ending{}); err != nil || asked {
+		return false
+	}
+	if s, known := m.said(ctx); known && s.Phase == session.HostEnding {
+		return false
+	}
+	return m.own().hasEntries(HomeDir)
+}
+
+// aside is the tree, and the name in it, of the files of a machine that are put aside.
+func (p *Provider) aside(m *machine) (tree, string) {
+	if m.User != nil {
+		return tree{base: m.Own}, "unsaved-" + m.ID
+	}
+	return tree{base: filepath.Join(p.o.Dir, "unsaved")}, m.ID
+}
+
+// rescue puts the files of a session aside that may not be saved. A person decides about
+// them; nothing removes them.
+func (p *Provider) rescue(ctx context.Context, m *machine) error {
+	to, name := p.aside(m)
+	if m.User == nil {
+		if err := os.MkdirAll(to.base, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := m.own().move(HomeDir, to, name); err != nil {
+		return fmt.Errorf("put the files of session %s aside: %w", m.Session, err)
+	}
+	p.o.Log.WarnContext(ctx, "a session's machine ended without a last snapshot; its files are kept",
+		slog.String("session", m.Session), slog.String("folder", to.path(name)))
+	return p.forget(ctx, m)
+}
+
+// Rescue implements session.Rescuer.
+func (p *Provider) Rescue(ctx context.Context, sessionID string, ids []string) (string, error) {
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	all, err := p.machines()
+	if err != nil {
+		return "", err
+	}
+	var where []string
+	for _, m := range all {
+		if m.Session != sessionID || !slices.Contains(ids, m.ID) {
+			continue
+		}
+		if err := writeJSON(m.path(rescueFile), ending{p.o.Now().UTC()}); err != nil {
+			return "", err
+		}
+		to, name := p.aside(m)
+		where = append(where, to.path(name))
+	}
+	return strings.Join(where, ", "), nil
+}
+
+// charged is what an hour of all machines of sessions costs that have a price.
+func (p *Provider) charged() (money.Amount, error) {
+	all, err := p.machines()
+	if err != nil {
+		return 0, err
+	}
+	var total money.Amount
+	for _, m := range all {
+		s, err := m.look()
+		if err != nil {
+			return 0, err
+		}
+		hour, unpriced := p.rates.hour(m.Size.resource())
+		if s.State == "" || unpriced != nil {
+			continue
+		}
+		if total, err = total.Add(hour); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// rate is what an hour of a machine costs.
+func (p *Provider) rate(m *machine) inventory.Meter {
+	return p.rates.meter(CloudName, m.Size.resource())
+}
+
+// newTariff reads rates, with GPUs by the names that the book has for them. A mistake is a
+// *FieldError.
+func newTariff(book *price.Book, r Rates) (tariff, error) {
+	rates, err := r.parse()
+	if err != nil {
+		return tariff{}, fmt.Errorf("rates%w", err)
+	}
+	known := make(map[string]money.Amount, len(rates.gpu))
+	for name, v := range rates.gpu {
+		own := canonical(book, name)
+		if other, twice := known[own]; twice && other != v {
+			return tariff{}, fmt.Errorf("rates%w", &FieldError{
+				Field:   ".gpu_hour",
+				Message: fmt.Sprintf("%s has two prices, %s and %s, under two of its names", own, min(v, other), max(v, other)),
+			})
+		}
+		known[own] = v
+	}
+	rates.gpu = known
+	return rates, nil
+}

@@ -1,0 +1,102 @@
+// Package columns holds that lines of Go end before column 120.
+package columns
+
+import (
+	"go/scanner"
+	"go/token"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	// most is how many characters a line may have; a tab counts as one.
+	most = 119
+	// data is how long a string is that may go beyond: a record, a name of somebody else, a
+	// sentence that people look for.
+	data = 40
+)
+
+// TestLinesEndBeforeColumn120 reads every file of Go that is not generated. A line may be longer only
+// where a string on it is as long as data, where it is a part of a raw string, or for an address in
+// a comment.
+func TestLinesEndBeforeColumn120(t *testing.T) {
+	list, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files", "*.go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for _, name := range strings.Fields(string(list)) {
+		src, err := os.ReadFile("../../" + name)
+		if os.IsNotExist(err) {
+			continue // removed since
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(src[:min(len(src), 400)]), "Code generated") {
+			continue
+		}
+		read++
+		for _, line := range tooLong(src) {
+			t.Errorf("%s:%d is longer than %d characters", name, line, most)
+		}
+	}
+	if read < 1000 {
+		t.Errorf("%d files were read", read)
+	}
+}
+
+// tooLong returns the numbers of the lines that are too long.
+func tooLong(src []byte) (out []int) {
+	excused := stringLines(src)
+	for i, line := range strings.Split(string(src), "\n") {
+		if utf8.RuneCountInString(line) > most && !excused[i+1] && !strings.Contains(line, "://") {
+			out = append(out, i+1)
+		}
+	}
+	return out
+}
+
+// stringLines returns the lines that long strings are on.
+func stringLines(src []byte) map[int]bool {
+	files := token.NewFileSet()
+	file := files.AddFile("", -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, 0)
+	out := map[int]bool{}
+	for {
+		pos, tok, text := s.Scan()
+		switch {
+		case tok == token.EOF:
+			return out
+		case tok != token.STRING:
+		case strings.Contains(text, "\n") || utf8.RuneCountInString(text) >= data:
+			first := file.Line(pos)
+			for i := range strings.Count(text, "\n") + 1 {
+				out[first+i] = true
+			}
+		}
+	}
+}
+
+func TestTooLongLines(t *testing.T) {
+	long := strings.Repeat("x", most)
+	for _, tc := range []struct {
+		name, src string
+		want      int
+	}{
+		{"an identifier", "package p\n\nvar " + long + " int\n", 1},
+		{"a comment", "package p\n\n// " + long + "\n", 1},
+		{"a line of 119", "package p\n\n//" + long[2:] + "\n", 0},
+		{"a string", "package p\n\nconst s = \"" + long + "\"\n", 0},
+		{"a raw string", "package p\n\nconst s = `\n" + long + "x\n`\n", 0},
+		{"short strings", "package p\n\nvar s = []string{" + strings.Repeat(`"abc", `, 20) + "}\n", 1},
+	} {
+		if got := tooLong([]byte(tc.src)); len(got) != tc.want {
+			t.Errorf("%s: lines %v are too long", tc.name, got)
+		}
+	}
+}
