@@ -24,6 +24,8 @@ import (
 )
 
 func TestMutationsChange(t *testing.T) {
+	takes := regexp.MustCompile(
+		`^(Terminate|Release|Delete(Volume|Notebook|Endpoint)|Put(Retention|Lifecycle|BucketLifecycle))`)
 	seen := map[string]bool{}
 	for _, m := range mutations {
 		if seen[m.API()] {
@@ -41,8 +43,7 @@ func TestMutationsChange(t *testing.T) {
 		if len(m.Actions) == 0 || m.Harm == 0 {
 			t.Errorf("%s: actions %q, harm %d", m.API(), m.Actions, m.Harm)
 		}
-		if takes := regexp.MustCompile(
-			`^(Terminate|Release|Delete(Volume|Notebook|Endpoint)|Put(Retention|Lifecycle|BucketLifecycle))`); takes.MatchString(m.Name) != (m.Harm == Destroys) && m.Name != "StopTrainingJob" {
+		if takes.MatchString(m.Name) != (m.Harm == Destroys) && m.Name != "StopTrainingJob" {
 			t.Errorf("%s: harm %d", m.API(), m.Harm)
 		}
 	}
@@ -57,8 +58,8 @@ func TestChangesInTheSourceAreListed(t *testing.T) {
 		"elb": "elasticloadbalancing", "fsx": "fsx", "logs": "logs", "opensearch": "es", "rds": "rds", "s3": "s3",
 		"sagemaker": "sagemaker", "secrets": "secretsmanager"}
 	called := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(\w+)Client\(s\.acting\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(sources(t),
-		-1) {
+	call := regexp.MustCompile(`(\w+)Client\(s\.acting\)\.([A-Z]\w+)\(ctx,\s`)
+	for _, m := range call.FindAllStringSubmatch(sources(t), -1) {
 		api := services[m[1]] + ":" + m[2]
 		called[api] = true
 		if !mutable[api] {

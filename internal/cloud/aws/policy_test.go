@@ -73,8 +73,8 @@ func TestCallsInTheSourceAreListed(t *testing.T) {
 		"secrets": "secretsmanager", "trail": "cloudtrail"}
 	text := sources(t)
 	called := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(\w+)Client\([ps]\.reading\)\.([A-Z]\w+)\(ctx, `).FindAllStringSubmatch(text,
-		-1) {
+	call := regexp.MustCompile(`(\w+)Client\([ps]\.reading\)\.([A-Z]\w+)\(ctx,\s`)
+	for _, m := range call.FindAllStringSubmatch(text, -1) {
 		service, ok := services[m[1]]
 		if !ok {
 			t.Fatalf("%sClient(p.reading).%s: the test does not know that client", m[1], m[2])
