@@ -452,6 +452,9 @@ func (s *pass) plan(ctx context.Context, p Proposal) ([]Step, *Refusal, error) {
 	return steps, nil, nil
 }
 
+// NoWarning begins the alarm of an item that no one could be warned of.
+const NoWarning = "no warning was sent, so it is not acted on"
+
 // warn tells the people of an item. Without a named recipient whose channel accepted
 // the warning nothing is ever acted on.
 func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
@@ -461,7 +464,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 	}
 	accepted, err := s.tell(ctx, p.Notify, m)
 	if len(accepted) == 0 {
-		why := Redact(fmt.Sprintf("no warning was sent, so it is not acted on: %v", err))
+		why := Redact(fmt.Sprintf("%s: %v", NoWarning, err))
 		s.fail(it, Line{Result: ResultObserved, Why: why, NextAt: s.r.Now.Add(freshFor)})
 		if it.Alarm == why {
 			return nil

@@ -150,7 +150,8 @@ func (s *pass) briefing(it Item, p Proposal) *Briefing {
 
 // notices returns what people are owed once the item is saved as it is.
 func (s *pass) notices(kind string, it Item, p *Proposal) []Notice {
-	if it.Do.Verb == policy.Tag && kind == noticeActed {
+	// A person who writes tags sees what became of them; others are told only of what went wrong.
+	if it.Do.Verb == policy.Tag && (kind == noticeActed || byPerson(it.Source)) {
 		return nil
 	}
 	b := it.Briefing

@@ -30,7 +30,7 @@ var commandLines = []string{
 	"scan --demo", "scan --last", "scan --last --all", "fix FINDING", "fix FINDING --enforce --demo",
 	"fix FINDING --enforce --demo --scratch-disks",
 	"enforce --demo", "keep", "keep sim/000000000000/us-east-1/instance/i-0f3a --for 24h --reason deadline", "tag --demo",
-	"doctor metrics --demo", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
+	"doctor metrics --demo", "doctor state", "confirm", "whoami", "settings", "freeze --reason incident", "unfreeze --reason over",
 	"policy check examples/policies", "policy check examples/policies --against last",
 	"policy explain llm-playground --demo --policy examples/policies",
 	"policy test examples/policies/tests", "policy tune --trace examples/data/gpus.csv.gz",

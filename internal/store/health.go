@@ -65,13 +65,15 @@ func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 	return out, nil
 }
 
-// Alarms returns the items that a person has to look at: open ones with an alarm, and those that
-// failed since a time, at most limit of them, the newest first.
+// Alarms returns the items whose calls fail or are not confirmed, those that failed since a time, and
+// those that no one could be warned of, at most limit of them, the newest first. Items that wait for
+// their owner's consent are none of them.
 func (s *Store) Alarms(ctx context.Context, since time.Time, limit int) ([]action.Item, error) {
 	var rows []itemRow
-	query := items.query + " WHERE alarm <> '' AND (is_open = 1 OR phase = 'failed' AND updated_at >= ?) ORDER BY " +
-		"updated_at DESC, id LIMIT ?"
-	if err := s.db.list(ctx, &rows, query, at(since), limit); err != nil {
+	query := items.query + " WHERE alarm <> '' AND (phase IN ('acting', 'confirming')" +
+		" OR phase = 'observed' AND alarm LIKE ? OR phase = 'failed' AND updated_at >= ?)" +
+		" ORDER BY updated_at DESC, id LIMIT ?"
+	if err := s.db.list(ctx, &rows, query, action.NoWarning+"%", at(since), limit); err != nil {
 		return nil, fmt.Errorf("read the alarms: %w", err)
 	}
 	return convert(rows, itemRow.item), nil

@@ -102,6 +102,8 @@ var examplesOf = []stands{
 	},
 	{regexp.MustCompile(`http://prometheus:9090`), "{prometheus}"},
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
+	// A new state has no trouble, of which the exit code tells.
+	{regexp.MustCompile(`^(curfew doctor state)`), "$1 --data-dir new"},
 	// A service runs until it is told to end, and takes any port.
 	{
 		regexp.MustCompile(`^(?:\S+/)?(curfew serve[^&|>]*)`),

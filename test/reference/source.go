@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -199,7 +200,7 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 		literal, ok := spec.Values[i].(*ast.BasicLit)
 		if prefix := lists[pkg]; ok && prefix != "" && strings.HasPrefix(name.Name, prefix) {
 			s.listed[prefix] = append(s.listed[prefix], constant{
-				strings.Trim(literal.Value, `"`), said(spec.Comment, name.Name),
+				strings.Trim(literal.Value, `"`), said(cmp.Or(spec.Comment, spec.Doc), name.Name),
 			})
 		}
 		if !ok || literal.Kind != token.STRING {

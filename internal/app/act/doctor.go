@@ -121,15 +121,28 @@ func blownFuses(ctx context.Context, s *store.Store, _ time.Time) (out []view.Tr
 
 func alarms(ctx context.Context, s *store.Store, now time.Time) (out []view.Trouble, err error) {
 	items, err := s.Alarms(ctx, now.Add(-failedFor), maxAlarms+1)
+	unwarned := 0
 	for i, it := range items {
-		if i == maxAlarms {
+		switch {
+		case i == maxAlarms:
 			out = append(out, view.Trouble{
 				What: view.TroubleAlarm, Why: "there are more alarms than these", Next: "`curfew audit --what alarm` has all",
 			})
-			break
+		case it.Phase == action.Observed:
+			if unwarned++; unwarned > 1 {
+				continue // the first line stands for all of them
+			}
+			fallthrough
+		default:
+			next := "`curfew audit --item " + it.ID + "`"
+			if it.Phase == action.Observed {
+				next = "`curfew audit --what unwarned` has all; mend `notify` in curfew.yaml, or tag their owners"
+			}
+			out = append(out, view.Trouble{
+				What: view.TroubleAlarm, Since: it.UpdatedAt.UTC(), Next: next,
+				Why: fmt.Sprintf("%s %s: %s", it.Do.Verb, it.Ref.ID, it.Alarm),
+			})
 		}
-		out = append(out, view.Trouble{What: view.TroubleAlarm, Since: it.UpdatedAt.UTC(),
-			Why: fmt.Sprintf("%s %s: %s", it.Do.Verb, it.Ref.ID, it.Alarm), Next: "`curfew audit --item " + it.ID + "`"})
 	}
 	return out, err
 }

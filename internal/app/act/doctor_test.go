@@ -50,6 +50,9 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 		item("old", action.Failed, "the provider gave up stop", now.Add(-8*24*time.Hour)),
 		item("withdrawn", action.Withdrawn, "its condition does not hold any more", now),
 		item("fine", action.Warned, "", now),
+		item("consent", action.Observed, "unsaved-disk: vol-1 would be lost", now),
+		item("unwarned", action.Observed, action.NoWarning+": no recipient", now.Add(-time.Minute)),
+		item("unwarned-too", action.Observed, action.NoWarning+": no recipient", now.Add(-2*time.Minute)),
 	} {
 		if _, err := s.Actions().Save(t.Context(), it); err != nil {
 			t.Fatal(err)
@@ -78,6 +81,7 @@ func TestDoctorStateListsEachTrouble(t *testing.T) {
 		{"source", "aws/2: denied", "look"},
 		{"fuse", "nights", "curfew confirm nights"},
 		{"alarm", "stop i-open: stop failed: denied", "curfew audit --item open"},
+		{"alarm", "stop i-unwarned: no warning was sent", "curfew audit --what unwarned"},
 		{"alarm", "stop i-failed: the provider gave up stop", "curfew audit --item failed"},
 		{"notice", "the owner of i-open was not told", "notify"},
 	}
