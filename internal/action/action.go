@@ -239,11 +239,11 @@ type Store interface {
 	// allows, or not at all. Concurrent batches of any processes never exceed a cap
 	// together.
 	Admit(ctx context.Context, b Batch) ([]Admitted, error)
-	// Blow keeps that a fuse has blown, and records it; one that stands already stays as
-	// it is. Confirm keeps the confirmation of the one that stands, and records it;
+	// Blow keeps that a fuse has blown, with what people are owed about it, and records it;
+	// one that stands already stays as it is. Confirm keeps the confirmation of the one that stands, and records it;
 	// ErrConflict where none does that blew at that time. Fuses returns the newest of each
 	// source in each account, confirmed or not, in the order of accounts and sources.
-	Blow(ctx context.Context, f Fuse) error
+	Blow(ctx context.Context, f Fuse, notices ...Notice) error
 	Confirm(ctx context.Context, f Fuse) error
 	Fuses(ctx context.Context) ([]Fuse, error)
 	// Freeze, Unfreeze and Frozen: nil is not frozen. A freeze binds every account

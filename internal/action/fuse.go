@@ -84,37 +84,49 @@ func (s *pass) fuse(ctx context.Context, source string, due []candidate) (*Fuse,
 	if !s.Enforce {
 		return f, nil
 	}
-	if err := s.Store.Blow(ctx, *f); err != nil {
+	if err := s.Store.Blow(ctx, *f, s.fuseNotices(f, due)...); err != nil {
 		return nil, fmt.Errorf("record that the fuse of %s has blown: %w", source, err)
 	}
 	s.fuses[source] = f
 	if s.Log != nil {
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "alarm", slog.String("policy", source), slog.String("why", f.String()))
 	}
-	s.raise(ctx, f, due)
+	s.deliver(ctx)
 	return f, nil
 }
 
-// raise tells the people whom the policy names that its fuse has blown; nothing depends
-// on it.
-func (s *pass) raise(ctx context.Context, f *Fuse, due []candidate) {
-	var to []string
+// fuseNotices tells the people whom the policy names that its fuse has blown. Owners and teams are
+// those of the machines that are due: each is told once, of one of them.
+func (s *pass) fuseNotices(f *Fuse, due []candidate) (out []Notice) {
+	told := map[string]bool{}
 	for _, c := range due {
 		p := s.proposed[subject{c.it.Ref, c.it.Source}]
 		if c.it.Source != f.Source || p == nil {
 			continue
 		}
-		for _, name := range p.Notify {
-			if !slices.Contains(to, name) {
-				to = append(to, name)
+		b := s.briefing(c.it, *p)
+		if len(b.Recipients) == 0 {
+			b.Recipients = []string{recipientOwner}
+		}
+		for _, to := range b.Recipients {
+			n := Notice{
+				Account: f.Account, Kind: noticeAlarm, Recipient: to, Alarm: f.String(), CreatedAt: f.At, DueAt: f.At,
+				Briefing: Briefing{Recipients: b.Recipients},
+			}
+			key := to
+			if to == recipientOwner || to == recipientTeam {
+				n.Ref, n.Briefing = c.it.Ref, *b
+				n.Briefing.Keep, n.Briefing.KeepTag, n.Briefing.Evidence = "", "", nil
+				key += "-" + b.Owner.Team + "-" + b.Owner.User
+			}
+			n.ID = fmt.Sprintf("fuse-%s-%s-%d-%s", f.Account, f.Source, f.At.UnixMicro(), key)
+			if !told[key] {
+				told[key] = true
+				out = append(out, n)
 			}
 		}
 	}
-	m := Message{Kind: "alarm", Because: f.String()}
-	if _, err := s.tell(ctx, to, m); err != nil && s.Log != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "not everybody was told", slog.String("policy", f.Source),
-			slog.String("why", Redact(err.Error())))
-	}
+	return out
 }
 
 // unfused takes out what a fuse holds back, and reports it.

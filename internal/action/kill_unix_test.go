@@ -83,8 +83,8 @@ func (s mortalStore) PutNotice(ctx context.Context, n action.Notice, entries ...
 	return err
 }
 
-func (s mortalStore) Blow(ctx context.Context, f action.Fuse) error {
-	_, err := intenttest.Between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.Blow(ctx, f) })
+func (s mortalStore) Blow(ctx context.Context, f action.Fuse, owed ...action.Notice) error {
+	_, err := intenttest.Between(s.m, func() (struct{}, error) { return struct{}{}, s.Store.Blow(ctx, f, owed...) })
 	return err
 }
 

@@ -495,7 +495,7 @@ func (s *pass) warn(ctx context.Context, it Item, p Proposal) error {
 // returns who accepted it and why others did not.
 func (s *pass) tell(ctx context.Context, recipients []string, m Message) (accepted []string, err error) {
 	if len(recipients) == 0 {
-		recipients = []string{"owner"}
+		recipients = []string{recipientOwner}
 	}
 	var errs []error
 	for _, to := range recipients {

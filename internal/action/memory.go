@@ -214,18 +214,27 @@ func (m *Memory) SaveOwing(ctx context.Context, it Item, notices []Notice, entri
 		return Item{}, err
 	}
 	defer m.mu.Unlock()
-	owed := make([]Notice, len(notices))
-	for i, n := range notices {
-		var err error
-		if owed[i], err = n.Kept(); err != nil {
-			return Item{}, err
-		}
+	owed, err := storableNotices(notices)
+	if err != nil {
+		return Item{}, err
 	}
 	saved, err := m.write(it, entries)
 	if err == nil {
 		m.notices = append(m.notices, owed...)
 	}
 	return saved, err
+}
+
+// storableNotices returns notices as they are kept, all or none of them.
+func storableNotices(notices []Notice) ([]Notice, error) {
+	out := make([]Notice, len(notices))
+	for i, n := range notices {
+		var err error
+		if out[i], err = n.Kept(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // ClaimNotice implements [Store].
@@ -424,13 +433,17 @@ func (m *Memory) fuse(account, source string) *Fuse {
 }
 
 // Blow implements [Store].
-func (m *Memory) Blow(ctx context.Context, f Fuse) error {
+func (m *Memory) Blow(ctx context.Context, f Fuse, notices ...Notice) error {
 	f, e := f.Blown()
+	owed, err := storableNotices(notices)
+	if err != nil {
+		return err
+	}
 	if err := m.enter(ctx); err != nil {
 		return err
 	}
 	defer m.mu.Unlock()
-	kept, err := m.keepable([]Entry{e})
+	recorded, err := m.keepable([]Entry{e})
 	if err != nil {
 		return err
 	}
@@ -445,7 +458,8 @@ func (m *Memory) Blow(ctx context.Context, f Fuse) error {
 			return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Source, b.Source))
 		})
 	}
-	m.record(kept)
+	m.notices = append(m.notices, owed...)
+	m.record(recorded)
 	return nil
 }
 

@@ -32,6 +32,12 @@ const (
 	maxRefusals = 3
 )
 
+// The recipients that a resource decides: its owner, and the owner's team.
+const (
+	recipientOwner = "owner"
+	recipientTeam  = "team"
+)
+
 // The kinds of notices.
 const (
 	noticeActed = "acted" // the provider confirmed the action
@@ -62,9 +68,10 @@ type Briefing struct {
 type Notice struct {
 	// ID is that of the item and its version with which the notice was written, and of the
 	// recipient.
-	ID        string
-	Account   string
-	Item      string
+	ID      string
+	Account string
+	Item    string
+	// Ref is the resource that it is about; zero: none.
 	Ref       inventory.Ref
 	Verb      policy.Verb
 	Kind      string
@@ -89,10 +96,12 @@ func (n Notice) Message() Message {
 	m := Message{
 		Kind: n.Kind, To: n.Recipient, Item: n.Item, Verb: n.Verb, Because: b.Because, Evidence: b.Evidence,
 		Undo: b.Undo, Know: b.Know, Lost: b.Lost, Keep: b.Keep, KeepTag: b.KeepTag,
-		Resource: &inventory.Resource{
+	}
+	if n.Ref != (inventory.Ref{}) {
+		m.Resource = &inventory.Resource{
 			Cloud: n.Ref.Cloud, Account: n.Ref.Account, Region: n.Ref.Region, Kind: n.Ref.Kind, ID: n.Ref.ID,
 			Name: b.Name, Type: b.Type, Zone: b.Zone, Tags: b.Tags, Owner: b.Owner,
-		},
+		}
 	}
 	if b.Hourly != nil {
 		m.Hourly = inventory.Known(*b.Hourly)
@@ -164,7 +173,7 @@ func (s *pass) notices(kind string, it Item, p *Proposal) []Notice {
 	}
 	recipients := b.Recipients
 	if len(recipients) == 0 {
-		recipients = []string{"owner"}
+		recipients = []string{recipientOwner}
 	}
 	var out []Notice
 	for _, to := range recipients {

@@ -152,8 +152,8 @@ func TestWhatCannotBeReadActsOnNothing(t *testing.T) {
 	}
 }
 
-func (u unreadable) Blow(ctx context.Context, f action.Fuse) error {
-	return errors.Join(u.fails("blow"), u.Store.Blow(ctx, f))
+func (u unreadable) Blow(ctx context.Context, f action.Fuse, owed ...action.Notice) error {
+	return errors.Join(u.fails("blow"), u.Store.Blow(ctx, f, owed...))
 }
 
 // TestAFuseThatIsNotRecordedHoldsAllTheSame: the round ends with that error, and calls

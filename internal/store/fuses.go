@@ -50,7 +50,7 @@ func (t *tx) fuse(ctx context.Context, account, source string) (*action.Fuse, er
 
 // Blow keeps that a fuse has blown, and records it; one that stands stays as it is. When
 // it returns, no batch of its source is admitted any more.
-func (a actions) Blow(ctx context.Context, f action.Fuse) error {
+func (a actions) Blow(ctx context.Context, f action.Fuse, notices ...action.Notice) error {
 	f, entry := f.Blown()
 	err := a.transact(ctx, func(t *tx) error {
 		if _, err := t.lockFreeze(ctx); err != nil {
@@ -61,6 +61,9 @@ func (a actions) Blow(ctx context.Context, f action.Fuse) error {
 			return err
 		}
 		if err := t.putFuse(ctx, f); err != nil {
+			return err
+		}
+		if err := t.putNotices(ctx, notices); err != nil {
 			return err
 		}
 		return t.record(entry)

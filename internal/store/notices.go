@@ -93,18 +93,21 @@ func (r noticeRow) notice() action.Notice {
 // SaveOwing writes an item with its entries, and what people are owed about it.
 func (a actions) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (
 	action.Item, error) {
-	return a.save(ctx, it, entries, func(t *tx) error {
-		for _, n := range owed {
-			row, err := noticeOf(n)
-			if err == nil {
-				_, err = t.named(ctx, notices.insert, row)
-			}
-			if err != nil {
-				return fmt.Errorf("notice %s: %w", n.ID, err)
-			}
+	return a.save(ctx, it, entries, func(t *tx) error { return t.putNotices(ctx, owed) })
+}
+
+// putNotices writes new notices.
+func (t *tx) putNotices(ctx context.Context, owed []action.Notice) error {
+	for _, n := range owed {
+		row, err := noticeOf(n)
+		if err == nil {
+			_, err = t.named(ctx, notices.insert, row)
 		}
-		return nil
-	})
+		if err != nil {
+			return fmt.Errorf("notice %s: %w", n.ID, err)
+		}
+	}
+	return nil
 }
 
 const dueNotice = " WHERE account = ? AND closed_at IS NULL AND due_at <= ? ORDER BY due_at, id LIMIT 1"

@@ -275,7 +275,7 @@ func (v *storeState) fuse(account, source string) *action.Fuse {
 }
 
 // Blow implements [action.Store].
-func (s *Store) Blow(ctx context.Context, f action.Fuse) error {
+func (s *Store) Blow(ctx context.Context, f action.Fuse, notices ...action.Notice) error {
 	return s.state.In(ctx, func(v *storeState) error {
 		switch old := v.fuse(f.Account, f.Source); {
 		case old == nil:
@@ -285,6 +285,7 @@ func (s *Store) Blow(ctx context.Context, f action.Fuse) error {
 		default:
 			*old = f
 		}
+		v.Notices = append(v.Notices, notices...)
 		_, e := f.Blown()
 		v.record([]action.Entry{e})
 		return nil
