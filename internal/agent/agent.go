@@ -73,7 +73,7 @@ type Datasets interface {
 // Options are an agent's session and what it reaches. Fields that may be nil say what that
 // means.
 type Options struct {
-	Host session.Host
+	Host session.HostConfig
 	// State is the folder for what has to survive the process; it is on this machine.
 	State string
 	// Home is the home of the session's user: "~" of Host.WorkDir, and where .curfew/keep is.

@@ -73,8 +73,8 @@ func (b *bootstrap) run(ctx context.Context) error {
 	steps := b.steps()
 	if err := b.update(func(s *state) {
 		for _, st := range steps {
-			if !slices.ContainsFunc(s.Steps, func(n session.Step) bool { return n.Name == st.name }) {
-				s.Steps = append(s.Steps, session.Step{Name: st.name, State: "waiting"})
+			if !slices.ContainsFunc(s.Steps, func(n session.SetupStep) bool { return n.Name == st.name }) {
+				s.Steps = append(s.Steps, session.SetupStep{Name: st.name, State: "waiting"})
 			}
 		}
 	}); err != nil {
@@ -89,7 +89,7 @@ func (b *bootstrap) run(ctx context.Context) error {
 }
 
 func (b *bootstrap) step(ctx context.Context, st step) error {
-	mark := func(set func(*session.Step)) error {
+	mark := func(set func(*session.SetupStep)) error {
 		return b.update(func(s *state) {
 			for i := range s.Steps {
 				if s.Steps[i].Name == st.name {
@@ -106,7 +106,7 @@ func (b *bootstrap) step(ctx context.Context, st step) error {
 		return nil
 	}
 	if !done {
-		if err := mark(func(n *session.Step) { n.State, n.StartedAt, n.Why = "running", b.o.Now().UTC(), "" }); err != nil {
+		if err := mark(func(n *session.SetupStep) { n.State, n.StartedAt, n.Why = "running", b.o.Now().UTC(), "" }); err != nil {
 			return err
 		}
 		b.say("step", session.StepRunning(st.name))
@@ -122,7 +122,7 @@ func (b *bootstrap) step(ctx context.Context, st step) error {
 	}
 	if err != nil {
 		b.say("step", st.name+": failed: "+err.Error())
-		return errors.Join(err, mark(func(n *session.Step) {
+		return errors.Join(err, mark(func(n *session.SetupStep) {
 			n.State, n.FinishedAt, n.Why = "failed", b.o.Now().UTC(), err.Error()
 		}))
 	}
@@ -136,7 +136,7 @@ func (b *bootstrap) step(ctx context.Context, st step) error {
 	} else {
 		b.say("step", st.name+": done")
 	}
-	return mark(func(n *session.Step) { n.State, n.FinishedAt, n.Why = end, b.o.Now().UTC(), skipped })
+	return mark(func(n *session.SetupStep) { n.State, n.FinishedAt, n.Why = end, b.o.Now().UTC(), skipped })
 }
 
 // workStep restores the work folder.

@@ -302,17 +302,17 @@ func TestOlderStoreIsNotRestored(t *testing.T) {
 	store, older := filepath.Join(w.dir, "work"), filepath.Join(w.t.TempDir(), "older")
 	save := func(number int64, text string) {
 		w.write("file", text)
-		w.order(func(o *session.Order) { o.Save = number })
-		await(t, "saved", func() bool { return w.status(0).Saved == number })
+		w.order(func(o *session.Order) { o.SaveRequest = number })
+		await(t, "saved", func() bool { return w.status(0).AnsweredSave == number })
 	}
 	save(1, "first")
 	must(t, os.CopyFS(older, os.DirFS(store)))
 	save(2, "second")
-	w.order(func(o *session.Order) { o.Save, o.End = 2, &session.End{Why: "done", By: "bo"} })
+	w.order(func(o *session.Order) { o.SaveRequest, o.End = 2, &session.End{Why: "done", By: "bo"} })
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}
-	w.r.Host.Seen = w.status(0).Snapshot.Manifest
+	w.r.Host.NewestSnapshot = w.status(0).Snapshot.Manifest
 
 	for i, c := range []struct {
 		name  string
@@ -354,7 +354,7 @@ func TestNodes(t *testing.T) {
 	// busy machine may keep the agent waiting.
 	idle := 6 * time.Second
 	first.r.Paces.Sample = 3 * time.Second
-	first.r.Host.Nodes, first.r.Host.Idle, first.r.Host.Grace = 2, session.Duration(idle), session.Duration(
+	first.r.Host.Nodes, first.r.Host.IdleTimeout, first.r.Host.Grace = 2, session.Duration(idle), session.Duration(
 		500*time.Millisecond)
 	first.r.Address = "10.0.0.1"
 	first.r.Host.Setup = "env >env"
@@ -411,7 +411,7 @@ func TestOverS3(t *testing.T) {
 	w := newWorld(t)
 	w.env = os.Environ()
 	w.r.Host.Control, w.r.Host.Work = "s3://"+versitygw.Bucket+"/control", "s3://"+versitygw.Bucket+"/work"
-	w.r.Host.Idle = short
+	w.r.Host.IdleTimeout = short
 	w.r.Host.Setup = "echo kept >file"
 	m := w.start()
 	if err := m.ends(); err != nil {
@@ -452,7 +452,7 @@ func TestSecretsOnlyInMemory(t *testing.T) {
 	}
 	b := &bootstrap{
 		o: &Options{
-			Host: session.Host{Session: "s", Secrets: map[string]string{"A": "b"}}, Memory: dir, Parameters: changing{},
+			Host: session.HostConfig{Session: "s", Secrets: map[string]string{"A": "b"}}, Memory: dir, Parameters: changing{},
 			Now: time.Now,
 		},
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// TestEndIsBounded holds that a machine whose work cannot be saved is given back once the limit
+// TestEndTimesOut holds that a machine whose work cannot be saved is given back once the limit
 // after its lease is over, and that its last status names what is not saved.
-func TestEndIsBounded(t *testing.T) {
+func TestEndTimesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.r.Ended = filepath.Join(w.dir, "ended")
-	w.r.Host.Save, w.r.Host.Limit = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
+	w.r.Host.SaveLimit, w.r.Host.EndTimeout = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
@@ -32,13 +32,13 @@ func TestEndIsBounded(t *testing.T) {
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}
-	if early := time.Until(w.r.Host.Lease.Add(2 * time.Second)); early > 0 {
+	if early := time.Until(w.r.Host.LeaseUntil.Add(2 * time.Second)); early > 0 {
 		t.Errorf("it ended %s before the limit", early)
 	}
 	if _, err := os.Stat(w.r.Ended); err != nil {
 		t.Errorf("the machine is not given back: %v", err)
 	}
-	if s := w.status(0); s.Phase != session.HostEnding || s.Unsaved == "" {
+	if s := w.status(0); s.Phase != session.HostEnding || s.UnsavedReason == "" {
 		t.Errorf("its last status: %+v", s)
 	}
 	w.inOrder("unsaved: the time to end is over", "ended: its lease ended at")
@@ -49,7 +49,7 @@ func TestHangingSaveEndsWithTheLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.r.Ended = filepath.Join(w.dir, "ended")
-	w.r.Host.Save, w.r.Host.Limit = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
+	w.r.Host.SaveLimit, w.r.Host.EndTimeout = session.Duration(500*time.Millisecond), session.Duration(2*time.Second)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
@@ -114,16 +114,16 @@ func TestLoopsEndWithTheirContext(t *testing.T) {
 			Parameters: never{},
 			Memory:     "/dev/shm",
 			Work:       func(ctx context.Context, _ string) (checkpoint.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
-			Host: session.Host{
-				Schema:  session.HostSchema,
-				Session: "bounds",
-				Nodes:   2,
-				Epoch:   1,
-				WorkDir: dir,
-				Work:    "x",
-				Lease:   now.Add(time.Hour),
-				Save:    session.Duration(time.Hour),
-				Secrets: map[string]string{"A": "/a"},
+			Host: session.HostConfig{
+				Schema:     session.HostSchema,
+				Session:    "bounds",
+				Nodes:      2,
+				Epoch:      1,
+				WorkDir:    dir,
+				Work:       "x",
+				LeaseUntil: now.Add(time.Hour),
+				SaveLimit:  session.Duration(time.Hour),
+				Secrets:    map[string]string{"A": "/a"},
 			},
 		}
 	}

@@ -154,10 +154,10 @@ func TestLeaseInTime(t *testing.T) {
 				began := time.Now()
 				k, s := &settable{}, &silent{Store: control}
 				o := Options{
-					Host: session.Host{
+					Host: session.HostConfig{
 						Schema: session.HostSchema, Session: "s", Name: "demo", Nodes: 1, Epoch: 1, WorkDir: filepath.Join(dir, "w"),
-						Lease: began.Add(4 * time.Hour), Every: session.Duration(10 * time.Minute),
-						Save: session.Duration(5 * time.Minute)},
+						LeaseUntil: began.Add(4 * time.Hour), SaveInterval: session.Duration(10 * time.Minute),
+						SaveLimit: session.Duration(5 * time.Minute)},
 					State: filepath.Join(dir, "state"), Home: dir, Control: s, Cage: empty{}, Now: k.now,
 					Uptime: func() (string, time.Duration) { return "boot", time.Hour + time.Since(began) },
 					Paces: Paces{
@@ -198,7 +198,7 @@ func TestSecretsAreFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		o := &Options{
-			Host: session.Host{
+			Host: session.HostConfig{
 				Session: fmt.Sprint("secrets-", filepath.Base(dir)), Secrets: map[string]string{"TOKEN": "/team/token"},
 			},
 			Memory: memory, Parameters: changing{began}, Now: time.Now, Cage: empty{}}

@@ -47,7 +47,7 @@ func (s *sampler) connected(now map[int]process, socks []socket, up time.Duratio
 	}
 	s.known = l.since
 	slices.SortFunc(l.list, func(a, b session.Connection) int {
-		return strings.Compare(a.Kind+" "+a.From, b.Kind+" "+b.From)
+		return strings.Compare(a.Kind+" "+a.Source, b.Kind+" "+b.Source)
 	})
 	return l.list
 }
@@ -69,7 +69,7 @@ func (l *connectionList) add(kind, from string) {
 		at = l.s.o.Now().UTC()
 	}
 	l.since[key] = at
-	l.list = append(l.list, session.Connection{Kind: kind, From: from, Since: at})
+	l.list = append(l.list, session.Connection{Kind: kind, Source: from, Since: at})
 }
 
 // shells adds the terminals, those of a worker by its connection.

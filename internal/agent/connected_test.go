@@ -98,9 +98,9 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 		var got []string
 		for _, c := range s.connected(now, socks, up) {
 			if c.Since.IsZero() {
-				t.Errorf("%s from %s has no beginning", c.Kind, c.From)
+				t.Errorf("%s from %s has no beginning", c.Kind, c.Source)
 			}
-			got = append(got, c.Kind+" "+c.From)
+			got = append(got, c.Kind+" "+c.Source)
 		}
 		return got
 	}
@@ -128,7 +128,7 @@ func TestConnectionsThroughSystemsManager(t *testing.T) {
 		t.Errorf("the agent sees %q at once", got)
 	}
 	// Without Systems Manager, a port is one that the session names.
-	byPort := &sampler{o: &Options{Now: time.Now, Host: session.Host{Ports: []int{page.Addr().(*net.TCPAddr).Port}}}}
+	byPort := &sampler{o: &Options{Now: time.Now, Host: session.HostConfig{Ports: []int{page.Addr().(*net.TCPAddr).Port}}}}
 	near, err := net.Dial("tcp", "127.0.0.1:"+pagePort)
 	must(t, err)
 	defer near.Close()

@@ -78,7 +78,7 @@ func eventsKey(node int, number int64) string {
 }
 
 // readOrder returns what is ordered now; nil where nothing is.
-func readOrder(ctx context.Context, s Store, h *session.Host) (*session.Order, error) {
+func readOrder(ctx context.Context, s Store, h *session.HostConfig) (*session.Order, error) {
 	o, err := s.Get(ctx, orderKey, maxOrder)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, nil
@@ -103,7 +103,7 @@ func readOrder(ctx context.Context, s Store, h *session.Host) (*session.Order, e
 
 // poll looks at the orders again and again and hands newer ones over. A store that does not
 // answer is told once.
-func poll(ctx context.Context, s Store, h *session.Host, every time.Duration, out chan<- ordered) {
+func poll(ctx context.Context, s Store, h *session.HostConfig, every time.Duration, out chan<- ordered) {
 	failing := false
 	for {
 		order, err := readOrder(ctx, s, h)

@@ -95,7 +95,7 @@ func (b *bootstrap) driverStep(ctx context.Context) (skipped string, err error) 
 	if err != nil {
 		switch {
 		case nvidiaDevice(), len(b.o.Host.GPUs) > 0 &&
-			b.o.Host.Machine, slices.ContainsFunc(b.o.Host.GPUs, func(id string) bool { return strings.HasPrefix(id, "GPU-") }):
+			b.o.Host.WholeMachine, slices.ContainsFunc(b.o.Host.GPUs, func(id string) bool { return strings.HasPrefix(id, "GPU-") }):
 			return "", fmt.Errorf("the session has GPUs and there is no nvidia-smi: install the NVIDIA driver")
 		case len(b.o.Host.GPUs) > 0:
 			return "its GPUs are those that curfew.yaml lists: no NVIDIA driver tells of them", nil

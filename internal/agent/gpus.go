@@ -97,7 +97,7 @@ func parseSMI(rows, users [][]string) ([]GPU, error) {
 }
 
 // hasGPUs says whether GPUs may be the session's.
-func hasGPUs(o *Options) bool { return o.GPUs != nil && (o.Host.Machine || len(o.Host.GPUs) > 0) }
+func hasGPUs(o *Options) bool { return o.GPUs != nil && (o.Host.WholeMachine || len(o.Host.GPUs) > 0) }
 
 // nvidiaDevice says whether the machine has a PCI device of NVIDIA's (vendor 10de).
 func nvidiaDevice() bool {

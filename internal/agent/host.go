@@ -126,7 +126,7 @@ func newHost(o Options) (*host, error) {
 	}
 	o.Control = bounded{o.Control}
 	h := &host{
-		o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.Idle)), saves: make(chan saved, 1),
+		o: o, paces: o.Paces.withDefaults(time.Duration(o.Host.IdleTimeout)), saves: make(chan saved, 1),
 		phase: session.HostStarting, told: &board{wake: make(chan struct{}, 1)}, stopBoot: func() {},
 	}
 	var err error
@@ -165,7 +165,7 @@ func (h *host) view() state {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.st
-	s.Steps = append([]session.Step(nil), h.st.Steps...)
+	s.Steps = append([]session.SetupStep(nil), h.st.Steps...)
 	return s
 }
 
@@ -268,7 +268,7 @@ func (h *host) run(ctx context.Context) error {
 	if !hasGPUs(&h.o) {
 		gpus = inventory.Known(0)
 	}
-	h.watch = newWatch(h.paces.Sample, time.Duration(h.o.Host.Idle), gpus)
+	h.watch = newWatch(h.paces.Sample, time.Duration(h.o.Host.IdleTimeout), gpus)
 	h.watch.record = h.disk.sampled
 	h.rests, h.lastSave, h.since = h.now, h.now, h.now
 	if h.o.Host.Nodes > 1 {
@@ -361,11 +361,11 @@ func (h *host) take(got ordered) {
 
 // bounds returns the lease and the idle time that an order leaves.
 func (h *host) bounds(o session.Order) (time.Time, time.Duration) {
-	lease, idle := h.o.Host.Lease, time.Duration(h.o.Host.Idle)
+	lease, idle := h.o.Host.LeaseUntil, time.Duration(h.o.Host.IdleTimeout)
 	if o.Serial > 0 {
-		idle = time.Duration(o.Idle)
-		if !o.Lease.IsZero() {
-			lease = o.Lease
+		idle = time.Duration(o.IdleTimeout)
+		if !o.LeaseUntil.IsZero() {
+			lease = o.LeaseUntil
 		}
 	}
 	return lease, idle
@@ -385,12 +385,12 @@ func (h *host) look(m *measured) {
 	}
 	for _, c := range m.connected {
 		if !hasConnection(h.last.connected, c) {
-			h.j.add("connection", c.Kind+" from "+c.From+" is open")
+			h.j.add("connection", c.Kind+" from "+c.Source+" is open")
 		}
 	}
 	for _, c := range h.last.connected {
 		if !hasConnection(m.connected, c) {
-			h.j.add("connection", c.Kind+" from "+c.From+" is closed")
+			h.j.add("connection", c.Kind+" from "+c.Source+" is closed")
 		}
 	}
 	h.last = *m
@@ -398,7 +398,7 @@ func (h *host) look(m *measured) {
 
 func hasConnection(list []session.Connection, c session.Connection) bool {
 	for _, k := range list {
-		if k.Kind == c.Kind && k.From == c.From {
+		if k.Kind == c.Kind && k.Source == c.Source {
 			return true
 		}
 	}
@@ -489,10 +489,10 @@ func (h *host) status() session.Status {
 	s := session.Status{
 		Schema: session.StatusSchema, Session: h.o.Host.Session, Node: h.o.Host.Node, Epoch: h.o.Host.Epoch,
 		At: h.o.Now().UTC(), Boot: h.id,
-		Serial: st.Order.Serial, Saved: st.Saved, Phase: h.phase, Why: h.why, Steps: st.Steps, Lease: lease.UTC(),
-		Activity: h.activity, Since: h.since.UTC().Truncate(time.Second), EndsAt: h.endsAt(), Snapshot: st.Snapshot,
-		Unsaved:   h.unsaved,
-		Terminals: len(h.last.terminals), Connections: h.last.connected, Address: h.o.Address,
+		OrderSerial: st.Order.Serial, AnsweredSave: st.Saved, Phase: h.phase, Why: h.why, Steps: st.Steps, LeaseUntil: lease.UTC(),
+		Activity: h.activity, ActivitySince: h.since.UTC().Truncate(time.Second), EndsAt: h.endsAt(), Snapshot: st.Snapshot,
+		UnsavedReason: h.unsaved,
+		Terminals:     len(h.last.terminals), Connections: h.last.connected, Address: h.o.Address,
 	}
 	if !s.EndsAt.IsZero() {
 		s.EndsAt = s.EndsAt.UTC().Truncate(time.Second)
@@ -596,7 +596,7 @@ func (h *host) otherNode(ctx context.Context, node int) duty.Verdict {
 		s.Session != h.o.Host.Session {
 		return unknown
 	}
-	v := duty.Verdict{State: duty.State(s.Activity), Since: s.Since, Why: fmt.Sprintf("node %d is %s", node, s.Activity)}
+	v := duty.Verdict{State: duty.State(s.Activity), Since: s.ActivitySince, Why: fmt.Sprintf("node %d is %s", node, s.Activity)}
 	if s.Activity == duty.Unknown.String() {
 		v.State = duty.Unknown
 	}

@@ -18,7 +18,7 @@ const short = session.Duration(2 * time.Second)
 func TestRestEndsASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Idle = short
+	w.r.Host.IdleTimeout = short
 	w.r.Host.Setup = `echo prepared; (setsid sh -c 'while :; do sleep 1000; done' >/dev/null 2>&1 &) ; echo $$ >pid; echo kept >file`
 	m := w.start()
 	if err := m.ends(); err != nil {
@@ -30,7 +30,7 @@ func TestRestEndsASession(t *testing.T) {
 		t.Errorf("processes %v are left, %v", left, err)
 	}
 	s := w.status(0)
-	if s.Phase != session.HostEnding || !s.Snapshot.Complete || s.Snapshot.Manifest == "" || s.Unsaved != "" ||
+	if s.Phase != session.HostEnding || !s.Snapshot.Complete || s.Snapshot.Manifest == "" || s.UnsavedReason != "" ||
 		s.Activity != "idle" {
 		t.Errorf("the last status: %+v", s)
 	}
@@ -39,7 +39,7 @@ func TestRestEndsASession(t *testing.T) {
 	}
 
 	// The next start, on a machine with nothing.
-	w.r.Host.Idle, w.r.Host.Setup = 0, ""
+	w.r.Host.IdleTimeout, w.r.Host.Setup = 0, ""
 	w.onNewMachine(2)
 	w.start()
 	w.awaitPhase(session.HostReady)
@@ -55,10 +55,10 @@ func TestRestEndsASession(t *testing.T) {
 func TestWorkKeepsASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Idle, w.r.Host.Grace = short, session.Duration(time.Hour)
+	w.r.Host.IdleTimeout, w.r.Host.Grace = short, session.Duration(time.Hour)
 	m := w.start()
 	w.awaitPhase(session.HostWarned)
-	if at := w.status(0).EndsAt; at.Before(time.Now()) || at.After(w.r.Host.Lease.Add(time.Second)) {
+	if at := w.status(0).EndsAt; at.Before(time.Now()) || at.After(w.r.Host.LeaseUntil.Add(time.Second)) {
 		t.Errorf("warned, and ends at %s", at)
 	}
 	// A shell that computes, in children that end at once.
@@ -79,7 +79,7 @@ func TestWorkKeepsASession(t *testing.T) {
 func TestOwnersAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Idle, w.r.Host.Grace = short, session.Duration(time.Hour)
+	w.r.Host.IdleTimeout, w.r.Host.Grace = short, session.Duration(time.Hour)
 	w.start()
 	w.awaitPhase(session.HostWarned)
 	must(t, os.MkdirAll(filepath.Join(w.r.Home, ".curfew"), 0o755))
@@ -94,7 +94,7 @@ func TestOwnersAnswer(t *testing.T) {
 		}
 		return warnings == 2
 	})
-	w.order(func(o *session.Order) { o.Idle = session.Duration(time.Hour) })
+	w.order(func(o *session.Order) { o.IdleTimeout = session.Duration(time.Hour) })
 	await(t, "put back by the order", func() bool { return w.saw("extended", "the idle time was extended") })
 	w.awaitPhase(session.HostReady)
 }
@@ -114,7 +114,7 @@ func TestLeaseWithoutAKeeper(t *testing.T) {
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}
-	if early := time.Until(w.r.Host.Lease); early > 0 {
+	if early := time.Until(w.r.Host.LeaseUntil); early > 0 {
 		t.Errorf("it ended %s before its lease", early)
 	}
 	if got := w.restored("file"); got != "work" {
@@ -130,10 +130,10 @@ func TestOrders(t *testing.T) {
 	w.awaitPhase(session.HostReady)
 	w.write("file", "first")
 	later := time.Now().Add(2 * time.Hour).UTC().Truncate(time.Second)
-	w.order(func(o *session.Order) { o.Save, o.Lease = 7, later })
+	w.order(func(o *session.Order) { o.SaveRequest, o.LeaseUntil = 7, later })
 	await(t, "saved and extended", func() bool {
 		s := w.status(0)
-		return s.Saved == 7 && s.Serial == 1 && s.Lease.Equal(later) && s.Snapshot.Complete
+		return s.AnsweredSave == 7 && s.OrderSerial == 1 && s.LeaseUntil.Equal(later) && s.Snapshot.Complete
 	})
 	if got := w.restored("file"); got != "first" {
 		t.Errorf("the snapshot has %q", got)
@@ -141,16 +141,16 @@ func TestOrders(t *testing.T) {
 	// Orders of another start, and older ones, are not for it.
 	w.order(func(o *session.Order) { o.Epoch, o.End = 9, &session.End{Why: "not you", By: "bo", Discard: true} })
 	w.order(func(o *session.Order) {
-		o.Serial, o.Lease, o.End = 1, later, &session.End{Why: "too old", By: "bo", Discard: true}
+		o.Serial, o.LeaseUntil, o.End = 1, later, &session.End{Why: "too old", By: "bo", Discard: true}
 	})
 	w.serial = 3
-	w.order(func(o *session.Order) { o.Lease, o.Save = later, 8 })
-	await(t, "saved again", func() bool { return w.status(0).Saved == 8 })
+	w.order(func(o *session.Order) { o.LeaseUntil, o.SaveRequest = later, 8 })
+	await(t, "saved again", func() bool { return w.status(0).AnsweredSave == 8 })
 	if !m.runs() {
 		t.Fatal("it obeyed an order that was not for it")
 	}
 	w.write("file", "second")
-	w.order(func(o *session.Order) { o.Lease, o.End = later, &session.End{Why: "done", By: "bo"} })
+	w.order(func(o *session.Order) { o.LeaseUntil, o.End = later, &session.End{Why: "done", By: "bo"} })
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}
@@ -172,12 +172,12 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.r.Ended = filepath.Join(w.dir, "ended")
-			w.r.Host.Save = session.Duration(time.Second)
+			w.r.Host.SaveLimit = session.Duration(time.Second)
 			m := w.start()
 			w.awaitPhase(session.HostReady)
 			w.write("file", "first")
-			w.order(func(o *session.Order) { o.Save = 1 })
-			await(t, "saved", func() bool { return w.status(0).Saved == 1 })
+			w.order(func(o *session.Order) { o.SaveRequest = 1 })
+			await(t, "saved", func() bool { return w.status(0).AnsweredSave == 1 })
 			if end != "nothing written" {
 				w.write("file", "second")
 			}
@@ -193,12 +193,12 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 				return
 			}
 			await(t, "kept", func() bool { return w.saw("unsaved", "is kept until it is") })
-			await(t, "past lease and save", func() bool { return time.Since(w.r.Host.Lease) > 3*time.Second })
-			if s := w.status(0); !m.runs() || s.Unsaved == "" || s.Phase != session.HostSaving {
+			await(t, "past lease and save", func() bool { return time.Since(w.r.Host.LeaseUntil) > 3*time.Second })
+			if s := w.status(0); !m.runs() || s.UnsavedReason == "" || s.Phase != session.HostSaving {
 				t.Fatalf("after the lease: %+v", s)
 			}
 			if end == "discarded" {
-				w.order(func(o *session.Order) { o.Save, o.End = 1, &session.End{Why: "enough", By: "bo", Discard: true} })
+				w.order(func(o *session.Order) { o.SaveRequest, o.End = 1, &session.End{Why: "enough", By: "bo", Discard: true} })
 			} else {
 				must(t, os.Remove(store))
 				must(t, os.Rename(store+".lost", store))
@@ -223,7 +223,7 @@ func TestUnsavedWorkKeepsTheMachine(t *testing.T) {
 func TestUnsavedWorkOnAMachineThatStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Idle, w.r.Host.Grace, w.r.Host.Save = session.Duration(time.Second), session.Duration(
+	w.r.Host.IdleTimeout, w.r.Host.Grace, w.r.Host.SaveLimit = session.Duration(time.Second), session.Duration(
 		300*time.Millisecond), session.Duration(500*time.Millisecond)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
@@ -235,7 +235,7 @@ func TestUnsavedWorkOnAMachineThatStays(t *testing.T) {
 	if err := m.ends(); err != nil {
 		t.Fatal(err)
 	}
-	if early := time.Until(w.r.Host.Lease); early > 0 {
+	if early := time.Until(w.r.Host.LeaseUntil); early > 0 {
 		t.Errorf("it ended %s before its lease", early)
 	}
 	w.inOrder("ended: its lease ended at")
@@ -286,7 +286,7 @@ func TestSpotNotice(t *testing.T) {
 func TestSnapshotsEvery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Every = session.Duration(500 * time.Millisecond)
+	w.r.Host.SaveInterval = session.Duration(500 * time.Millisecond)
 	w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "work")
@@ -378,8 +378,8 @@ func TestEarlierStartIsFenced(t *testing.T) {
 	old := w.start()
 	w.awaitPhase(session.HostReady)
 	w.write("file", "old")
-	w.order(func(o *session.Order) { o.Save = 1 })
-	await(t, "saved", func() bool { return w.status(0).Saved == 1 })
+	w.order(func(o *session.Order) { o.SaveRequest = 1 })
+	await(t, "saved", func() bool { return w.status(0).AnsweredSave == 1 })
 
 	later := newWorld(t)
 	later.r.Host.Work, later.r.Host.Epoch, later.r.Host.Session = w.r.Host.Work, 2, "s-later"
@@ -394,8 +394,8 @@ func TestEarlierStartIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.write("file", "too late")
-	w.order(func(o *session.Order) { o.Save = 2 })
-	await(t, "refused", func() bool { return strings.Contains(w.status(0).Unsaved, "a newer attempt holds the run") })
+	w.order(func(o *session.Order) { o.SaveRequest = 2 })
+	await(t, "refused", func() bool { return strings.Contains(w.status(0).UnsavedReason, "a newer attempt holds the run") })
 	if got := later.restored("file"); got != "new" || !old.runs() {
 		t.Errorf("the snapshot has %q", got)
 	}
@@ -424,7 +424,7 @@ func TestEndDuringTheSetup(t *testing.T) {
 func TestWarningThatNoOneCanRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.r.Host.Idle, w.r.Host.Grace = short, session.Duration(100*time.Millisecond)
+	w.r.Host.IdleTimeout, w.r.Host.Grace = short, session.Duration(100*time.Millisecond)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
 	control := filepath.Join(w.dir, "control")

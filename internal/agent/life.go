@@ -203,13 +203,13 @@ func (h *host) drive(ctx context.Context) (bool, error) {
 	case h.final != nil && h.final.err == nil && h.final.snapshot.Complete:
 		return h.isOver(fmt.Sprintf("the last snapshot is confirmed: number %d", h.final.number))
 	}
-	if within := time.Duration(h.o.Host.Save); h.now.Sub(e.Since) >= within && (h.tries > 0 || h.gaveUp) {
+	if within := time.Duration(h.o.Host.SaveLimit); h.now.Sub(e.Since) >= within && (h.tries > 0 || h.gaveUp) {
 		if done, err := h.giveUp(lease, within); done || err != nil || h.end == nil {
 			return done, err
 		}
 	}
 	if !h.now.Before(h.nextTry) {
-		h.startSave(ctx, saving{last: true, exited: e.Killed, within: time.Duration(h.o.Host.Save)})
+		h.startSave(ctx, saving{last: true, exited: e.Killed, within: time.Duration(h.o.Host.SaveLimit)})
 	}
 	return false, nil
 }
@@ -310,7 +310,7 @@ func (h *host) startSave(ctx context.Context, w saving) {
 		return
 	}
 	h.saving = true
-	w.began, w.asked = h.now, h.view().Order.Save
+	w.began, w.asked = h.now, h.view().Order.SaveRequest
 	go func() { h.saves <- h.work.save(ctx, w) }()
 }
 
@@ -353,17 +353,17 @@ func (h *host) saveDone(s *saved) error {
 // saveWhenDue saves when the time has come or the keeper asks.
 func (h *host) saveWhenDue(ctx context.Context) {
 	st := h.view()
-	asked := st.Order.Save > st.Saved
+	asked := st.Order.SaveRequest > st.Saved
 	if h.o.Host.Work == "" {
 		if asked {
 			h.unsaved = "the session names no place for snapshots"
-			if err := h.update(func(s *state) { s.Saved = s.Order.Save }); err != nil {
+			if err := h.update(func(s *state) { s.Saved = s.Order.SaveRequest }); err != nil {
 				h.o.Log(err.Error())
 			}
 		}
 		return
 	}
-	every := time.Duration(h.o.Host.Every)
+	every := time.Duration(h.o.Host.SaveInterval)
 	due := every > 0 && h.now.Sub(h.lastSave) >= every
 	// Before the restore is done, the folder is not the work.
 	if !h.restored(&st) || h.saving || h.now.Before(h.nextTry) || h.notice != nil {

@@ -12,14 +12,14 @@ const maxSamples = 4 << 20
 
 // sampled appends what was measured to the file of samples. Where that fails, those who judge
 // from outside have a gap, which is unknown and no rest; the session goes on.
-func (d *disk) sampled(s session.Sampled) {
+func (d *disk) sampled(s session.Measurement) {
 	line, err := json.Marshal(s)
 	if err != nil {
 		return
 	}
 	path := d.path(session.SamplesFile)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxSamples {
-		if os.Rename(path, d.path(session.SamplesBefore)) != nil {
+		if os.Rename(path, d.path(session.PreviousSamplesFile)) != nil {
 			return
 		}
 	}

@@ -28,14 +28,14 @@ func TestSamplesAreWrittenDown(t *testing.T) {
 	measure(w, &at, 30, measured{
 		cpu: 7, net: 3, disk: -1, typed: 1, gpus: []GPU{{"0", "GPU-a", map[usage.Signal]float64{usage.GPUUtil: 55}}},
 	})
-	lines := func(name string) (all []session.Sampled) {
+	lines := func(name string) (all []session.Measurement) {
 		f, err := os.Open(d.path(name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
 		for s := bufio.NewScanner(f); s.Scan(); {
-			var one session.Sampled
+			var one session.Measurement
 			if err := json.Unmarshal(s.Bytes(), &one); err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestSamplesAreWrittenDown(t *testing.T) {
 	next := began
 	for _, s := range lines(session.SamplesFile) {
 		_, disk := s.Host["disk_bytes"]
-		if !s.From.Equal(next) || s.Step != session.Duration(time.Second) || s.Host["cpu_util"] != 7 ||
+		if !s.Start.Equal(next) || s.Step != session.Duration(time.Second) || s.Host["cpu_util"] != 7 ||
 			s.Host["net_bytes"] != 3 || s.Host["sessions"] != 1 || disk || s.GPUs["GPU-a"]["gpu_util"] != 55 {
 			t.Fatalf("at %s it is %+v", next, s)
 		}
@@ -62,7 +62,7 @@ func TestSamplesAreWrittenDown(t *testing.T) {
 	if got := lines(session.SamplesFile); len(got) != 2 {
 		t.Errorf("the new file has %d lines", len(got))
 	}
-	if _, err := os.Stat(d.path(session.SamplesBefore)); err != nil {
+	if _, err := os.Stat(d.path(session.PreviousSamplesFile)); err != nil {
 		t.Error(err)
 	}
 }

@@ -26,9 +26,9 @@ type state struct {
 	// Seen is the print of the work folder that Snapshot holds (see fingerprint).
 	Seen string `json:"seen,omitempty"`
 	// Ready says that the set-up is done, Failed why it is not.
-	Ready  bool           `json:"ready"`
-	Failed string         `json:"failed,omitempty"`
-	Steps  []session.Step `json:"steps"`
+	Ready  bool                `json:"ready"`
+	Failed string              `json:"failed,omitempty"`
+	Steps  []session.SetupStep `json:"steps"`
 	// Restoring says that a restore into the work folder began, so that what is there is
 	// no one's work yet.
 	Restoring bool `json:"restoring,omitempty"`
@@ -115,7 +115,7 @@ func (d *disk) close() { _ = d.lock.Close() }
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
 // load reads the state of a session; a new one has none.
-func (d *disk) load(h *session.Host) (*state, error) {
+func (d *disk) load(h *session.HostConfig) (*state, error) {
 	s := &state{Session: h.Session, Epoch: h.Epoch}
 	data, err := os.ReadFile(d.path("state.json"))
 	if errors.Is(err, fs.ErrNotExist) {

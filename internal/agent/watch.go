@@ -143,7 +143,7 @@ func (s *sampler) network(now map[int]process, socks []socket, err error) float6
 	wire, wireErr := interfaceBytes()
 	before, known := s.wire, s.wired
 	s.wire, s.wired = wire, wireErr == nil
-	if s.o.Host.Machine || err != nil {
+	if s.o.Host.WholeMachine || err != nil {
 		if wireErr != nil || !known || wire < before {
 			return math.Inf(-1)
 		}
@@ -208,7 +208,7 @@ type watch struct {
 	newest  time.Time
 	carried *measured
 	// record is told what was taken; nil: no one.
-	record func(session.Sampled)
+	record func(session.Measurement)
 }
 
 // newWatch returns a watch that sees rest as long as idle asks.
@@ -249,8 +249,8 @@ func (w *watch) add(to time.Time, over time.Duration, m *measured, given int) {
 	m = w.carried
 	w.carried = nil
 	opened := usage.Opened{Step: w.step, Source: "agent"}
-	took := session.Sampled{
-		From: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{},
+	took := session.Measurement{
+		Start: start.UTC(), Step: session.Duration(w.step), Steps: count, Host: map[string]float64{},
 		GPUs: map[string]map[string]float64{},
 	}
 	put := func(k *duty.Tracker, gpu string, s usage.Signal, v float64) {

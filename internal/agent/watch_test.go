@@ -102,7 +102,7 @@ func TestTerminalsAndConnections(t *testing.T) {
 		}
 	}()
 	w.r.Host.Ports = []int{l.Addr().(*net.TCPAddr).Port}
-	w.r.Host.Idle, w.r.Host.Grace = session.Duration(2*time.Second), session.Duration(2*time.Second)
+	w.r.Host.IdleTimeout, w.r.Host.Grace = session.Duration(2*time.Second), session.Duration(2*time.Second)
 	term := newPTY(t)
 	m := w.start()
 	w.awaitPhase(session.HostReady)
@@ -165,7 +165,7 @@ func TestGPUsOfASession(t *testing.T) {
 	w := newWorld(t)
 	set := w.smi()
 	set(80, 9000, 1)
-	w.r.Host.GPUs, w.r.Host.Idle, w.r.Host.Grace = []string{"0"}, short, session.Duration(time.Hour)
+	w.r.Host.GPUs, w.r.Host.IdleTimeout, w.r.Host.Grace = []string{"0"}, short, session.Duration(time.Hour)
 	w.start()
 	await(t, "busy", func() bool { s := w.status(0); return s.Phase == session.HostReady && s.Activity == "busy" })
 	must(t, os.Rename(filepath.Join(w.dir, "gpu"), filepath.Join(w.dir, "gpu.away")))

@@ -68,7 +68,7 @@ func (s *saver) run(ctx context.Context) (checkpoint.Run, error) {
 		s.store = store
 	}
 	run := checkpoint.Run{Store: s.store, Now: s.o.Now}
-	if seen := s.o.Host.Seen; seen != "" {
+	if seen := s.o.Host.NewestSnapshot; seen != "" {
 		var err error
 		if run.Seen, err = checkpoint.MarkOf(seen); err != nil {
 			return run, fmt.Errorf("read which snapshot was seen before: %w", err)
@@ -78,7 +78,7 @@ func (s *saver) run(ctx context.Context) (checkpoint.Run, error) {
 }
 
 // workURL is where a node's snapshots are.
-func workURL(h *session.Host) string {
+func workURL(h *session.HostConfig) string {
 	return strings.TrimSuffix(h.Work, "/") + fmt.Sprintf("/node-%d", h.Node)
 }
 

@@ -27,7 +27,7 @@ import (
 
 // recipe is how a process of a test runs the agent.
 type recipe struct {
-	Host  session.Host
+	Host  session.HostConfig
 	State string
 	Home  string
 	// Verb is "host" or "bootstrap".
@@ -192,13 +192,13 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{t: t, dir: t.TempDir(), env: os.Environ()}
 	w.r = recipe{Verb: "host", State: filepath.Join(w.dir, "state"), Home: filepath.Join(w.dir, "home"),
-		Host: session.Host{
+		Host: session.HostConfig{
 			Schema: session.HostSchema, Session: "s-" + strings.ToLower(strings.NewReplacer("/", "-").Replace(t.Name())),
 			Name: "demo", Nodes: 1, Epoch: 1,
 			Control: "file://" + filepath.Join(w.dir, "control"), Work: "file://" + filepath.Join(w.dir, "work"),
-			WorkDir: "~/work",
-			Every:   session.Duration(time.Hour), Lease: time.Now().Add(time.Hour).UTC(), Grace: session.Duration(time.Second),
-			Save: session.Duration(20 * time.Second)},
+			WorkDir:      "~/work",
+			SaveInterval: session.Duration(time.Hour), LeaseUntil: time.Now().Add(time.Hour).UTC(), Grace: session.Duration(time.Second),
+			SaveLimit: session.Duration(20 * time.Second)},
 		Paces: Paces{
 			Poll: 100 * time.Millisecond, Tick: 50 * time.Millisecond, Flush: 100 * time.Millisecond,
 			Retry: 100 * time.Millisecond, Notice: 100 * time.Millisecond, Quiet: 100 * time.Millisecond,
@@ -319,7 +319,7 @@ func (w *world) order(change func(*session.Order)) {
 	w.serial++
 	o := session.Order{
 		Schema: session.OrderSchema, Session: w.r.Host.Session, Epoch: w.r.Host.Epoch, Serial: w.serial,
-		At: time.Now().UTC(), Lease: w.r.Host.Lease, Idle: w.r.Host.Idle,
+		At: time.Now().UTC(), LeaseUntil: w.r.Host.LeaseUntil, IdleTimeout: w.r.Host.IdleTimeout,
 	}
 	change(&o)
 	data, err := json.Marshal(o)
@@ -331,9 +331,9 @@ func (w *world) order(change func(*session.Order)) {
 // leaseIn orders a lease that is over soon, and waits until the host goes by it.
 func (w *world) leaseIn(d time.Duration) {
 	w.t.Helper()
-	w.r.Host.Lease = time.Now().Add(d).UTC()
-	w.order(func(o *session.Order) { o.Save = w.status(w.r.Host.Node).Saved })
-	await(w.t, "under the new lease", func() bool { return w.status(w.r.Host.Node).Serial == w.serial })
+	w.r.Host.LeaseUntil = time.Now().Add(d).UTC()
+	w.order(func(o *session.Order) { o.SaveRequest = w.status(w.r.Host.Node).AnsweredSave })
+	await(w.t, "under the new lease", func() bool { return w.status(w.r.Host.Node).OrderSerial == w.serial })
 }
 
 // status reads what a node says; the zero status where it said nothing.

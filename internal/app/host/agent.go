@@ -27,7 +27,7 @@ import (
 
 // AgentOptions are how a session's agent runs.
 type AgentOptions struct {
-	// File has the session.Host; "-" is In.
+	// File has the session.HostConfig; "-" is In.
 	File string
 	In   io.Reader
 	// State is the folder for what survives the process; empty: below the data directory.
@@ -73,7 +73,7 @@ func agentError(err error) error {
 const maxHost = 1 << 20
 
 // readHost reads what a machine is told.
-func readHost(req *runtime.Request, o AgentOptions) (h session.Host, err error) {
+func readHost(req *runtime.Request, o AgentOptions) (h session.HostConfig, err error) {
 	in := o.In
 	if o.File != "-" {
 		f, err := os.Open(req.Path(o.File))
@@ -100,13 +100,13 @@ func readHost(req *runtime.Request, o AgentOptions) (h session.Host, err error) 
 		return h, runtime.Invalid("read %s: its schema is %q, not %s", o.File, h.Schema, session.HostSchema)
 	case h.Session == "" || strings.ContainsAny(h.Session, "/\\\x00") || h.Session[0] == '.':
 		return h, runtime.Invalid("read %s: session %q is no id", o.File, h.Session)
-	case h.Control == "" || h.WorkDir == "" || h.Lease.IsZero() || h.Epoch < 1:
+	case h.Control == "" || h.WorkDir == "" || h.LeaseUntil.IsZero() || h.Epoch < 1:
 		return h, runtime.Invalid("read %s: control, work_dir, lease_until and epoch are required", o.File)
 	case h.Node < 0 || h.Node >= max(1, h.Nodes):
 		return h, runtime.Invalid("read %s: node %d is none of %d", o.File, h.Node, max(1, h.Nodes))
-	case h.Every < 0 || h.Idle < 0 || h.Grace < 0 || h.Save < 0:
+	case h.SaveInterval < 0 || h.IdleTimeout < 0 || h.Grace < 0 || h.SaveLimit < 0:
 		return h, runtime.Invalid("read %s: a time is negative", o.File)
-	case h.Idle > 0 && h.Grace <= 0:
+	case h.IdleTimeout > 0 && h.Grace <= 0:
 		return h, runtime.Invalid("read %s: an idle time needs a grace: nothing ends without a warning", o.File)
 	}
 	return h, nil
@@ -165,7 +165,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		},
 		Log: func(line string) { plain.Fprintln(o.Out, line) },
 	}
-	if !h.Machine && len(h.Secrets) == 0 {
+	if !h.WholeMachine && len(h.Secrets) == 0 {
 		a.Address = "127.0.0.1"
 		return a, nil
 	}
@@ -174,7 +174,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		return agent.Options{}, err
 	}
 	a.Parameters = machine
-	if !h.Machine {
+	if !h.WholeMachine {
 		a.Address = "127.0.0.1"
 		return a, nil
 	}
@@ -202,10 +202,10 @@ func folder(req *runtime.Request, o AgentOptions) (string, bool) {
 
 // caged returns what holds the processes of a session. On a machine of this computer that is
 // its cage, and the session's home and state are in the machine's folder, which goes with it.
-func caged(req *runtime.Request, h *session.Host, o *AgentOptions, state *string) (agent.Cage, error) {
+func caged(req *runtime.Request, h *session.HostConfig, o *AgentOptions, state *string) (agent.Cage, error) {
 	dir, ok := folder(req, *o)
 	if !ok {
-		return agent.Tree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), Whole: h.Machine}, nil
+		return agent.Tree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), Whole: h.WholeMachine}, nil
 	}
 	c, err := local.OpenCage(dir)
 	if err != nil {
