@@ -136,7 +136,8 @@ func reach(t *testing.T) *reached {
 		t.Fatal(err)
 	}
 	r.s = session.Session{
-		ID: "s1", Name: "demo", RequestedBy: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(), Hash: sp.Hash(),
+		ID: "s1", Name: "demo", RequestedBy: "ana", Owner: inventory.Owner{User: "ana"}, Spec: sp.Canonical(),
+		Hash:     sp.Hash(),
 		Provider: clouds.ProviderAWS, Account: awssdk.ToString(who.Account),
 		Region: connectRegion, Epoch: 1, State: session.Ready, Machines: []session.Machine{
 			{ID: r.machine, Pool: session.Pool{Type: "g6.xlarge", Region: connectRegion}},

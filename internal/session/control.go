@@ -58,7 +58,8 @@ type Documents struct {
 }
 
 // readDocument reads and decodes a document that a host may have written, within its limits.
-func readDocument(ctx context.Context, store ControlStore, key string, limit int64, v any) (version string, err error) {
+func readDocument(ctx context.Context, store ControlStore, key string, limit int64, v any) (version string,
+	err error) {
 	o, err := store.Get(ctx, key, limit)
 	if errors.Is(err, checkpoint.ErrTooLarge) {
 		err = fmt.Errorf("%s has over %s: %w", key, plain.Size(limit), ErrUnreadable)

@@ -51,8 +51,9 @@ func DefaultTimeouts() Timeouts {
 	return Timeouts{
 		Gate: 15 * time.Minute, Approval: 24 * time.Hour, Launch: 15 * time.Minute, Start: 30 * time.Minute,
 		PoolBackoff: 10 * time.Minute, VisibilityDelay: 2 * time.Minute,
-		LookupInterval: 5 * time.Second, TerminateRetry: 2 * time.Minute, OrphanGrace: 30 * time.Minute, ChargeInterval: 10 * time.Minute,
-		PollInterval: 2 * time.Second, Grace: 2 * time.Minute, Save: 10 * time.Minute}
+		LookupInterval: 5 * time.Second, TerminateRetry: 2 * time.Minute, OrphanGrace: 30 * time.Minute,
+		ChargeInterval: 10 * time.Minute,
+		PollInterval:   2 * time.Second, Grace: 2 * time.Minute, Save: 10 * time.Minute}
 }
 
 // WithDefaults replaces zero fields by their defaults.
@@ -60,10 +61,12 @@ func (t Timeouts) WithDefaults() Timeouts {
 	d := DefaultTimeouts()
 	t.Gate, t.Approval, t.Launch, t.Start = cmp.Or(t.Gate, d.Gate), cmp.Or(t.Approval, d.Approval), cmp.Or(t.Launch,
 		d.Launch), cmp.Or(t.Start, d.Start)
-	t.PoolBackoff, t.VisibilityDelay, t.LookupInterval, t.TerminateRetry = cmp.Or(t.PoolBackoff, d.PoolBackoff), cmp.Or(t.VisibilityDelay, d.VisibilityDelay), cmp.Or(t.LookupInterval,
+	t.PoolBackoff, t.VisibilityDelay, t.LookupInterval, t.TerminateRetry = cmp.Or(t.PoolBackoff, d.PoolBackoff), cmp.Or(
+		t.VisibilityDelay, d.VisibilityDelay), cmp.Or(t.LookupInterval,
 		d.LookupInterval), cmp.Or(t.TerminateRetry, d.TerminateRetry)
 	t.PollInterval = cmp.Or(t.PollInterval, d.PollInterval)
-	t.OrphanGrace, t.ChargeInterval, t.Grace, t.Save = cmp.Or(t.OrphanGrace, d.OrphanGrace), cmp.Or(t.ChargeInterval, d.ChargeInterval), cmp.Or(t.Grace,
+	t.OrphanGrace, t.ChargeInterval, t.Grace, t.Save = cmp.Or(t.OrphanGrace, d.OrphanGrace), cmp.Or(t.ChargeInterval,
+		d.ChargeInterval), cmp.Or(t.Grace,
 		d.Grace), cmp.Or(t.Save, d.Save)
 	t.End = cmp.Or(t.End, t.Grace+t.Save+EndMargin)
 	t.Save = min(t.Save, t.End)
@@ -129,7 +132,9 @@ const MaxDueOrphans = 5
 // Decide returns the next step of a session. It is a pure function of the observation and the
 // timeouts.
 func Decide(v Observation, t Timeouts) Decision {
-	d := &decider{Observation: v, timeouts: t, decision: Decision{Step: StepWait, Session: v.Session, RetryAfter: time.Minute}}
+	d := &decider{
+		Observation: v, timeouts: t, decision: Decision{Step: StepWait, Session: v.Session, RetryAfter: time.Minute},
+	}
 	if v.Session.UserLaunched && v.Session.State != Ending {
 		d.decideUserLaunched()
 		return d.decision
@@ -158,7 +163,9 @@ func (d *decider) record() *Session { return &d.decision.Session }
 
 // addEvent adds an event of the keeper.
 func (d *decider) addEvent(kind, format string, a ...any) {
-	d.decision.Events = append(d.decision.Events, Event{At: d.Now, Node: KeeperNode, Kind: kind, Text: fmt.Sprintf(format, a...)})
+	d.decision.Events = append(d.decision.Events, Event{
+		At: d.Now, Node: KeeperNode, Kind: kind, Text: fmt.Sprintf(format, a...),
+	})
 }
 
 // writeRecord requests that the record be written.
@@ -215,7 +222,8 @@ func (d *decider) decideLaunching() {
 	case state == intent.Refused:
 		d.handleRefusedLaunch()
 	case d.Now.Sub(s.RequestedAt) > d.timeouts.Launch:
-		d.beginEnding(keeperActor, "the provider did not say within %s whether its machines were launched: %s", d.timeouts.Launch,
+		d.beginEnding(keeperActor, "the provider did not say within %s whether its machines were launched: %s",
+			d.timeouts.Launch,
 			cmp.Or(s.LaunchStep.Error, "no answer"))
 	default:
 		d.decision.Step, d.decision.RetryAfter = StepLaunch, d.timeouts.PollInterval
@@ -240,7 +248,9 @@ func (d *decider) handleRefusedLaunch() {
 		d.beginEnding(keeperActor, "%s: %s", s.Pool, why)
 		return
 	}
-	s.CapacityFailures = append(s.CapacityFailures, CapacityFailure{Pool: s.Pool, Why: why, At: d.Now, Until: d.Now.Add(d.timeouts.PoolBackoff)})
+	s.CapacityFailures = append(s.CapacityFailures, CapacityFailure{
+		Pool: s.Pool, Why: why, At: d.Now, Until: d.Now.Add(d.timeouts.PoolBackoff),
+	})
 	d.addEvent("no-capacity", "%s: %s", s.Pool, why)
 	s.Pool, s.LaunchStep, s.Machines, s.LaunchedAt = Pool{}, intent.Step{}, nil, time.Time{}
 	d.writeRecord()
@@ -254,8 +264,12 @@ func (d *decider) choosePool() {
 		return
 	}
 	failed := func(p Pool) bool {
-		return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool { return t.Pool.SamePlace(p) }) ||
-			slices.ContainsFunc(d.CapacityFailures, func(t CapacityFailure) bool { return t.Pool.SamePlace(p) && d.Now.Before(t.Until) })
+		return slices.ContainsFunc(d.Session.CapacityFailures, func(t CapacityFailure) bool {
+			return t.Pool.SamePlace(p)
+		}) ||
+			slices.ContainsFunc(d.CapacityFailures, func(t CapacityFailure) bool {
+				return t.Pool.SamePlace(p) && d.Now.Before(t.Until)
+			})
 	}
 	overCeiling := 0
 	for _, p := range d.Pools {
@@ -289,7 +303,8 @@ func (d *decider) choosePool() {
 	case overCeiling == len(d.Pools):
 		d.beginEnding(keeperActor, "no place is as cheap as what the gate let pass%s", ceilingNote)
 	default:
-		d.beginEnding(keeperActor, "no capacity: %d pools had none for other sessions within %s%s", len(d.Pools)-overCeiling, d.timeouts.PoolBackoff, ceilingNote)
+		d.beginEnding(keeperActor, "no capacity: %d pools had none for other sessions within %s%s", len(d.Pools)-overCeiling,
+			d.timeouts.PoolBackoff, ceilingNote)
 	}
 }
 
@@ -388,7 +403,8 @@ func (d *decider) endVanished(found []FoundMachine) {
 			return
 		}
 	}
-	d.beginEnding(keeperActor, "%d of its %d machines are gone, and it did not end them", len(d.Session.Machines)-len(found),
+	d.beginEnding(keeperActor, "%d of its %d machines are gone, and it did not end them",
+		len(d.Session.Machines)-len(found),
 		len(d.Session.Machines))
 }
 
@@ -521,7 +537,8 @@ func (d *decider) sendOrder() bool {
 	}
 	desired := d.desiredOrder()
 	current := d.Order
-	if current.Session == desired.Session && current.Epoch == desired.Epoch && sameOrder(current, desired) && current.Serial >= desired.Serial {
+	if current.Session == desired.Session && current.Epoch == desired.Epoch && sameOrder(current, desired) &&
+		current.Serial >= desired.Serial {
 		return false
 	}
 	if len(desired.Peers) == 0 && current.Session == desired.Session && current.Epoch == desired.Epoch {
@@ -545,7 +562,8 @@ func sameOrder(a, b Order) bool {
 	if (a.End == nil) != (b.End == nil) || a.End != nil && (a.End.Discard != b.End.Discard || a.End.Why != b.End.Why) {
 		return false
 	}
-	return a.LeaseUntil.Equal(b.LeaseUntil) && a.IdleTimeout == b.IdleTimeout && a.SaveRequest == b.SaveRequest && slices.Equal(a.Peers, b.Peers)
+	return a.LeaseUntil.Equal(b.LeaseUntil) && a.IdleTimeout == b.IdleTimeout && a.SaveRequest == b.SaveRequest &&
+		slices.Equal(a.Peers, b.Peers)
 }
 
 // chargeIfDue requests a charge for running machines once per ChargeInterval.
@@ -571,7 +589,8 @@ func (d *decider) decideEnding() {
 		d.decision.Step, d.decision.RetryAfter = StepLaunch, d.timeouts.PollInterval
 		return
 	}
-	if len(s.Machines) == 0 && len(d.FoundMachines) == 0 && (launch == intent.Refused || launch == intent.Planned) && !s.Orphan {
+	if len(s.Machines) == 0 && len(d.FoundMachines) == 0 && (launch == intent.Refused || launch == intent.Planned) &&
+		!s.Orphan {
 		d.cleanUp()
 		return
 	}
@@ -600,7 +619,8 @@ func (d *decider) decideEnding() {
 	case state == intent.Confirmed && len(d.found()) == 0:
 		d.record().GoneSince = d.Now
 		d.writeRecord()
-	case state == intent.Confirmed, state == intent.Accepted && d.Now.Sub(s.EndStep.AcceptedAt) > d.timeouts.TerminateRetry:
+	case state == intent.Confirmed, state == intent.Accepted &&
+		d.Now.Sub(s.EndStep.AcceptedAt) > d.timeouts.TerminateRetry:
 		n := d.record() // the provider still lists machines: request the end again
 		n.EndStep = intent.Step{Name: "end", Key: n.EndStep.Key}
 		d.writeRecord()

@@ -280,7 +280,9 @@ func TestRejectsImpossibleEventCount(t *testing.T) {
 
 func TestSanitizesStatus(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	s := &Session{RequestedAt: now.Add(-time.Hour), LaunchedAt: now.Add(-time.Hour), OrderSerial: 7, SaveRequest: 2, Epoch: 3}
+	s := &Session{
+		RequestedAt: now.Add(-time.Hour), LaunchedAt: now.Add(-time.Hour), OrderSerial: 7, SaveRequest: 2, Epoch: 3,
+	}
 	plain := Status{
 		Phase:         HostReady,
 		At:            now,

@@ -139,7 +139,8 @@ const notifyRetry = 10 * time.Minute
 // notifyOwner notifies the owner of orphans once. It returns true if it wrote the record.
 func (k *Keeper) notifyOwner(ctx context.Context, s *Session) (wrote bool, err error) {
 	now := k.Now().UTC()
-	if !s.Orphan || len(s.Machines) == 0 || k.NotifyOwner == nil || !s.OwnerNotifiedAt.IsZero() || now.Before(s.NotifyOwnerAt) {
+	if !s.Orphan || len(s.Machines) == 0 || k.NotifyOwner == nil || !s.OwnerNotifiedAt.IsZero() ||
+		now.Before(s.NotifyOwnerAt) {
 		return false, nil
 	}
 	next := *s
@@ -308,7 +309,8 @@ func (k *Keeper) execute(ctx context.Context, s *Session, v Observation, n Decis
 // writeRecord writes a record and its audit entry.
 func (k *Keeper) writeRecord(ctx context.Context, old *Session, s Session, events []Event) (Session, error) {
 	e := action.Entry{
-		At: k.Now().UTC(), Account: s.Provider + "/" + s.Account, Actor: cmp.Or(s.EndedBy, s.RequestedBy), What: action.EventSession,
+		At: k.Now().UTC(), Account: s.Provider + "/" + s.Account, Actor: cmp.Or(s.EndedBy, s.RequestedBy),
+		What:     action.EventSession,
 		Resource: "session/" + s.Name, Item: s.ID, Verb: string(s.State), Because: s.Why}
 	if s.EndedBy == "" && old != nil {
 		e.Actor = keeperActor
@@ -423,7 +425,9 @@ func (l *launchIntent) Keep(ctx context.Context, step intent.Step, what intent.E
 	next.Region = cmp.Or(next.Pool.Region, next.Region)
 	var events []Event
 	if step.Error != "" && step.Error != l.session.LaunchStep.Error {
-		events = append(events, Event{At: l.keeper.Now().UTC(), Node: KeeperNode, Kind: "launch-" + string(what), Text: step.Error})
+		events = append(events, Event{
+			At: l.keeper.Now().UTC(), Node: KeeperNode, Kind: "launch-" + string(what), Text: step.Error,
+		})
 	}
 	made, err := l.keeper.writeRecord(ctx, l.session, next, events)
 	if err == nil {
@@ -527,7 +531,8 @@ func (k *Keeper) newLaunch(s *Session, key string) (Launch, error) {
 	h := HostConfig{
 		Schema: HostSchema, Session: s.ID, Name: s.Name, Nodes: sp.Resources.Nodes, Epoch: s.Epoch, Control: s.ControlPrefix,
 		Work: s.WorkPrefix, WorkDir: DefaultWorkDir,
-		SaveInterval: Duration(DefaultSaveInterval), IdleTimeout: Duration(s.IdleTimeout), LeaseUntil: lease, Grace: Duration(t.Grace),
+		SaveInterval: Duration(DefaultSaveInterval), IdleTimeout: Duration(s.IdleTimeout), LeaseUntil: lease,
+		Grace:     Duration(t.Grace),
 		SaveLimit: Duration(t.Save), EndTimeout: Duration(t.End),
 		Setup: sp.Setup, Env: sp.Env, Secrets: sp.Secrets, Ports: sp.Ports}
 	if h.Nodes <= 1 {
@@ -632,7 +637,9 @@ func (r *releaseIntent) Keep(ctx context.Context, step intent.Step, what intent.
 	next.EndStep = step
 	var events []Event
 	if step.Error != "" && step.Error != r.session.EndStep.Error {
-		events = append(events, Event{At: r.keeper.Now().UTC(), Node: KeeperNode, Kind: "end-" + string(what), Text: step.Error})
+		events = append(events, Event{
+			At: r.keeper.Now().UTC(), Node: KeeperNode, Kind: "end-" + string(what), Text: step.Error,
+		})
 	}
 	made, err := r.keeper.writeRecord(ctx, r.session, next, events)
 	if err == nil {

@@ -38,8 +38,10 @@ func TestSessionLifecycle(t *testing.T) {
 	id := w.addSession("demo", 2)
 	w.settle(t, func() bool { return w.state(id) == Ready })
 	s := w.sessions[id]
-	if len(s.Machines) != 2 || s.HoldID == "" || s.Rate.String() != pricePtr(1600).String() || len(w.runningMachines()[id]) != 2 {
-		t.Fatalf("ready with %v, hold %q, rate %v; the provider has %v", s.MachineIDs(), s.HoldID, s.Rate, w.runningMachines())
+	if len(s.Machines) != 2 || s.HoldID == "" || s.Rate.String() != pricePtr(1600).String() ||
+		len(w.runningMachines()[id]) != 2 {
+		t.Fatalf("ready with %v, hold %q, rate %v; the provider has %v", s.MachineIDs(), s.HoldID, s.Rate,
+			w.runningMachines())
 	}
 	began := w.now
 	w.now = w.now.Add(time.Hour)
@@ -163,7 +165,8 @@ func TestStopWaitsForSave(t *testing.T) {
 		w.pass(t.Context(), k)
 		w.now = w.now.Add(10 * time.Second)
 	}
-	if s := w.sessions[id]; s.State != Ending || len(w.runningMachines()[id]) != 1 || !strings.Contains(s.Why, "saving its work") {
+	if s := w.sessions[id]; s.State != Ending || len(w.runningMachines()[id]) != 1 ||
+		!strings.Contains(s.Why, "saving its work") {
 		t.Fatalf("%s (%s) with %v", s.State, s.Why, w.runningMachines())
 	}
 	if _, err := k.Stop(t.Context(), id, "ana", "down", true); err != nil {
@@ -289,7 +292,8 @@ func TestConvergesUnderRandomFaults(t *testing.T) {
 		if w.rng.IntN(2) == 0 { // without faults, the machines match the record
 			third := w.addSession("three", 2)
 			w.settle(t, func() bool { return w.state(third) == Ready })
-			if got, want := w.runningMachines()[third], slices.Sorted(slices.Values(ids2(w.sessions[third]))); !slices.Equal(got, want) {
+			if got, want := w.runningMachines()[third], slices.Sorted(slices.Values(ids2(w.sessions[third]))); !slices.Equal(
+				got, want) {
 				t.Fatalf("seed %d: the provider has %v and the record %v", seed, got, want)
 			}
 			if _, err := keepers[0].Stop(t.Context(), third, "ana", "down", false); err != nil {

@@ -72,7 +72,9 @@ func (k *Keeper) reconcileSessionRoles(ctx context.Context, provider, id string,
 	s, err := k.Store.Session(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		if slices.ContainsFunc(roles, func(r Role) bool { return now.Sub(r.CreatedAt) < k.Timeouts[provider].WithDefaults().OrphanGrace }) {
+		if slices.ContainsFunc(roles, func(r Role) bool {
+			return now.Sub(r.CreatedAt) < k.Timeouts[provider].WithDefaults().OrphanGrace
+		}) {
 			return nil // a launch recorded in another database may be under way
 		}
 		return k.recordOrphan(ctx, provider, id, nil, now)
@@ -127,8 +129,9 @@ func orphanName(id string) string { return "stray-" + id[:min(40, len(id))] }
 // recordOrphan creates a record for machines or roles that have none.
 func (k *Keeper) recordOrphan(ctx context.Context, provider, id string, found []FoundMachine, now time.Time) error {
 	s := Session{
-		ID: id, Name: orphanName(id), RequestedBy: keeperActor, Provider: provider, State: Ending, Orphan: true, RequestedAt: now,
-		EndingAt: now, EndedBy: keeperActor,
+		ID: id, Name: orphanName(id), RequestedBy: keeperActor, Provider: provider, State: Ending, Orphan: true,
+		RequestedAt: now,
+		EndingAt:    now, EndedBy: keeperActor,
 		EndReason: "it was found without a record", Epoch: 1}
 	t := k.timeouts(&s)
 	s.EndNotBefore = now.Add(t.OrphanGrace)

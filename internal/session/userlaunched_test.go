@@ -58,7 +58,10 @@ func TestNotifiesOrphanOwnerOnce(t *testing.T) {
 // userLaunchedObservation returns a running session whose machine a person launched.
 func userLaunchedObservation(now time.Time) Observation {
 	m := Machine{ID: "i-1", LaunchedAt: now}
-	return Observation{Now: now.Add(time.Hour), MachinesListed: true, HostsRead: true, FoundMachines: []FoundMachine{{Machine: m, Session: "s1"}},
+	return Observation{
+		Now: now.Add(time.Hour), MachinesListed: true, HostsRead: true, FoundMachines: []FoundMachine{
+			{Machine: m, Session: "s1"},
+		},
 		Session: Session{
 			ID: "s1", Name: "box", Provider: "aws", State: Ready, UserLaunched: true, Machines: []Machine{m}, LaunchedAt: now,
 			ReadyAt: now, LeaseUntil: now.Add(4 * time.Hour), IdleTimeout: 30 * time.Minute, Version: 3,
@@ -80,7 +83,9 @@ func TestNeverEndsUserLaunchedMachines(t *testing.T) {
 		{"running", func(*Observation) {}, StepWait, Ready, ""},
 		{"not listed", func(v *Observation) { v.MachinesListed, v.FoundMachines = false, nil }, StepWait, Ready, ""},
 		{"lease over", func(v *Observation) { v.Now = now.Add(5 * time.Hour) }, StepWriteRecord, Ready, "its lease ended"},
-		{"lease long over", func(v *Observation) { v.Now = now.Add(500 * time.Hour) }, StepWriteRecord, Ready, "its lease ended"},
+		{"lease long over", func(v *Observation) {
+			v.Now = now.Add(500 * time.Hour)
+		}, StepWriteRecord, Ready, "its lease ended"},
 		{"expiry recorded already", func(v *Observation) {
 			v.Now = now.Add(500 * time.Hour)
 			v.Session.Why = "its lease ended at 2026-11-23T13:00:00Z; a policy that selects expired leases stops it"
@@ -93,7 +98,9 @@ func TestNeverEndsUserLaunchedMachines(t *testing.T) {
 		{"missing in two lookups", func(v *Observation) {
 			v.FoundMachines, v.Session.MissingSince = nil, now.Add(30*time.Minute)
 		}, StepWriteRecord, Ending, "stopped, ended or given back"},
-		{"listed again", func(v *Observation) { v.Session.MissingSince = now.Add(30 * time.Minute) }, StepWriteRecord, Ready, ""},
+		{"listed again", func(v *Observation) {
+			v.Session.MissingSince = now.Add(30 * time.Minute)
+		}, StepWriteRecord, Ready, ""},
 		{"end requested", func(v *Observation) {
 			v.Session.State, v.Session.EndReason = Ending, "ended by ana"
 		}, StepWriteRecord, Ending, ""},

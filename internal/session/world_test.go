@@ -70,9 +70,11 @@ func newWorld(seed uint64) *world {
 		now: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), rng: rand.New(rand.NewPCG(seed, 17)),
 		sessions: map[string]Session{}, events: map[string][]LoggedEvent{},
 		machines: map[string]*fakeMachine{}, tokens: map[string][]string{}, launches: map[string]int{},
-		emptyPools: map[string]bool{}, folders: map[string]bool{}, roles: map[string]time.Time{}, stuckRoles: map[string]bool{},
-		orders: map[string]Order{}, orderVersions: map[string]int{}, status: map[string]map[int]Status{}, saved: map[string]int{},
-		work: map[string]int{}, holds: map[string]string{}, charged: map[string]time.Time{}, verdict: gate.Allow}
+		emptyPools: map[string]bool{}, folders: map[string]bool{}, roles: map[string]time.Time{},
+		stuckRoles: map[string]bool{},
+		orders:     map[string]Order{}, orderVersions: map[string]int{}, status: map[string]map[int]Status{},
+		saved: map[string]int{},
+		work:  map[string]int{}, holds: map[string]string{}, charged: map[string]time.Time{}, verdict: gate.Allow}
 }
 
 // withFaults runs a call that may fail or crash before or after its effect.
@@ -309,7 +311,8 @@ func (p fakeLauncher) Roles(_ context.Context, installation string) (out []Role,
 // fakeControl implements Control.
 type fakeControl struct{ *world }
 
-func (c fakeControl) Hosts(_ context.Context, s *Session, _ int) (out map[int]Status, broken map[int]string, err error) {
+func (c fakeControl) Hosts(_ context.Context, s *Session, _ int) (out map[int]Status, broken map[int]string,
+	err error) {
 	err = c.withFaults(func() error {
 		out = map[int]Status{}
 		for node, st := range c.status[s.ID] {
@@ -422,11 +425,13 @@ func (d fakeGate) Charge(_ context.Context, s *Session, at time.Time, _ bool) er
 // newKeeper returns a keeper of the world.
 func (w *world) newKeeper() *Keeper {
 	return &Keeper{
-		Store: memoryStore{w}, Launchers: map[string]Launcher{"fake": fakeLauncher{w}}, Control: fakeControl{w}, Gate: fakeGate{w},
+		Store: memoryStore{w}, Launchers: map[string]Launcher{"fake": fakeLauncher{w}}, Control: fakeControl{w},
+		Gate:  fakeGate{w},
 		Holds: fakeGate{w}, Ledger: fakeGate{w}, Installation: "us",
 		Now: func() time.Time {
 			return w.now
-		}, Timeouts: map[string]Timeouts{"fake": {VisibilityDelay: time.Minute}}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		}, Timeouts: map[string]Timeouts{"fake": {VisibilityDelay: time.Minute}},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
 // addSession records a requested session.
@@ -440,7 +445,8 @@ func (w *world) addSession(name string, nodes int) string {
 	}
 	id := fmt.Sprintf("s%d-%s", len(w.sessions), name)
 	w.sessions[id] = Session{
-		ID: id, Name: name, RequestedBy: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "fake", Account: "1", Epoch: 1,
+		ID: id, Name: name, RequestedBy: "ana", Spec: sp.Canonical(), Hash: sp.Hash(), Provider: "fake", Account: "1",
+		Epoch: 1,
 		State: Requested, ControlPrefix: "x", WorkPrefix: "y",
 		RequestedAt: w.now, LeaseUntil: w.now.Add(4 * time.Hour), IdleTimeout: time.Hour, Version: 1}
 	return id

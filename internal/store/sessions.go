@@ -59,7 +59,8 @@ func (d sessions) Put(ctx context.Context, s session.Session, events []session.E
 		err = errors.New("it needs an id and a name")
 	}
 	if err == nil {
-		s.Why, s.EndReason, s.LaunchStep.Error, s.EndStep.Error = prose(s.Why), prose(s.EndReason), prose(s.LaunchStep.Error), prose(
+		s.Why, s.EndReason, s.LaunchStep.Error, s.EndStep.Error = prose(s.Why), prose(s.EndReason), prose(
+			s.LaunchStep.Error), prose(
 			s.EndStep.Error)
 		for i := range s.CapacityFailures {
 			s.CapacityFailures[i].Why = prose(s.CapacityFailures[i].Why)

@@ -143,7 +143,8 @@ func NewRun(s session.Session, now time.Time) Run {
 	r := Run{
 		ID: s.ID, Name: s.Name, Kind: "session", State: string(s.State), Why: s.Why, Provider: s.Provider, Region: s.Region,
 		Type: s.Pool.Type, Nodes: len(s.Machines), Image: s.Pool.Image, ResourceIDs: s.MachineIDs(),
-		Attempt: s.LaunchAttempts, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.RequestedBy, LeaseUntil: s.LeaseUntil.UTC(), HoldID: s.HoldID,
+		Attempt: s.LaunchAttempts, Epoch: s.Epoch, Owner: s.Owner, AskedBy: s.RequestedBy, LeaseUntil: s.LeaseUntil.UTC(),
+		HoldID:     s.HoldID,
 		ApprovalID: s.ApprovalID, RequestedAt: s.RequestedAt.UTC(),
 		LaunchedAt: optionalTime(s.LaunchedAt), ReadyAt: optionalTime(s.ReadyAt), EndedAt: optionalTime(s.EndedAt),
 		HourlyUSD: s.Rate, RunAs: s.RunAs, Lost: s.UnsavedWork, Wrong: s.RejectedFields}

@@ -22,7 +22,8 @@ func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[
 		ProviderAWS: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
 		// This machine shows at once what it launched, and keeps the files of what ended unsaved.
 		ProviderLocal: {
-			Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, VisibilityDelay: time.Millisecond, LookupInterval: 100 * time.Millisecond,
+			Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, VisibilityDelay: time.Millisecond,
+			LookupInterval: 100 * time.Millisecond,
 			TerminateRetry: 30 * time.Second, PollInterval: 100 * time.Millisecond, ChargeInterval: time.Minute,
 			KeepsFiles: true},
 	}

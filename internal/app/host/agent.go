@@ -155,7 +155,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		Work: func(ctx context.Context, url string) (checkpoint.Backend, error) {
 			return objectstore.Open(ctx, url, objectstore.Options{})
 		},
-		Cage: cage, Paces: paces(h.Control),
+		Cage: cage, Intervals: paces(h.Control),
 		GPUs: agent.SMI{}, Datasets: datasets{}, Memory: memoryFolder(req.Lookup),
 		Uptime: func() (string, time.Duration) {
 			if boot, up := req.Uptime(); boot != "" {
@@ -178,7 +178,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		a.Address = "127.0.0.1"
 		return a, nil
 	}
-	a.Ender, a.Notices = shutdown{}, machine
+	a.Terminator, a.Notices = shutdown{}, machine
 	// A machine that is not of EC2 has its host name.
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -205,7 +205,7 @@ func folder(req *runtime.Request, o AgentOptions) (string, bool) {
 func caged(req *runtime.Request, h *session.HostConfig, o *AgentOptions, state *string) (agent.Cage, error) {
 	dir, ok := folder(req, *o)
 	if !ok {
-		return agent.Tree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), Whole: h.WholeMachine}, nil
+		return agent.ProcessTree{ID: fmt.Sprintf("%s-%d", h.Session, h.Node), WholeMachine: h.WholeMachine}, nil
 	}
 	c, err := local.OpenCage(dir)
 	if err != nil {
@@ -235,8 +235,8 @@ func memoryFolder(lookup func(string) (string, bool)) string {
 // shutdown gives a machine back: it is launched so that it is terminated when it shuts down.
 type shutdown struct{}
 
-// End implements agent.Ender.
-func (shutdown) End(ctx context.Context) error {
+// End implements agent.MachineTerminator.
+func (shutdown) Terminate(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "shutdown", "-h", "now").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("shut the machine down: %w: %.200s", err, strings.TrimSpace(string(out)))
@@ -246,7 +246,7 @@ func (shutdown) End(ctx context.Context) error {
 
 // paces are how often an agent looks at its orders: where they are a folder, which costs
 // nothing to read, soon enough for whoever waits for `curfew down`.
-func paces(control string) (p agent.Paces) {
+func paces(control string) (p agent.Intervals) {
 	if strings.HasPrefix(control, "file://") {
 		p.Poll = 500 * time.Millisecond
 	}

@@ -120,7 +120,7 @@ func enterCommand(req *runtime.Request, environ []string) (env []string, file st
 
 // AgentDoor lets one SSH connection in to this machine.
 func AgentDoor(ctx context.Context, req *runtime.Request, key string, environ []string, out io.Writer) error {
-	return agent.Door(ctx, agent.DoorOptions{Key: key, Environ: environ, Out: out})
+	return agent.ServeOneSSH(ctx, agent.OneSSHOptions{PublicKey: key, Environ: environ, Out: out})
 }
 
 // EnterScript begins in what the set-up left, in the work folder.

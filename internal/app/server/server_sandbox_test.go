@@ -411,7 +411,8 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 		}
 		now := time.Now()
 		s := session.Session{
-			ID: id, Name: id, RequestedBy: "ana", Provider: clouds.ProviderAWS, Account: wire.DefaultAccount, Spec: sp.Canonical(),
+			ID: id, Name: id, RequestedBy: "ana", Provider: clouds.ProviderAWS, Account: wire.DefaultAccount,
+			Spec: sp.Canonical(),
 			Hash: sp.Hash(), Epoch: 1, State: session.Launching, RequestedAt: now, LeaseUntil: now.Add(time.Hour),
 		}
 		before := len(said())

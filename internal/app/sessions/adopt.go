@@ -412,8 +412,9 @@ func (x *adopting) record(ctx context.Context, file *sessionfile.File) (session.
 	s := session.Session{
 		ID: hex.EncodeToString(random), Name: x.name, RequestedBy: x.by, Owner: x.owner, Spec: file.Spec.Canonical(),
 		Hash: file.Spec.Hash(), Provider: clouds.ProviderAWS, Account: x.ref.Account, Region: x.ref.Region,
-		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil, IdleTimeout: x.idle(),
-		Pool: pool, UserLaunched: true,
+		Epoch: 1, State: session.Launching, Why: "its tags are being written", LeaseUntil: x.doc.LeaseUntil,
+		IdleTimeout: x.idle(),
+		Pool:        pool, UserLaunched: true,
 		Place: session.Place{Refs: []inventory.Ref{x.ref}, Profile: x.o.Profile}, RequestedAt: x.now, LaunchedAt: x.now}
 	if len(x.o.AssumeRoles) > 0 {
 		s.Place.Role = x.o.AssumeRoles[0]

@@ -532,7 +532,8 @@ func (a *Sessions) record(ctx context.Context, o UpOptions, sp *spec.Spec, cloud
 	}
 	now := a.now()
 	s := session.Session{
-		ID: hex.EncodeToString(random), Name: sp.Name, RequestedBy: who.Name, Owner: sp.Owner, Spec: sp.Canonical(), Hash: sp.Hash(),
+		ID: hex.EncodeToString(random), Name: sp.Name, RequestedBy: who.Name, Owner: sp.Owner, Spec: sp.Canonical(),
+		Hash:     sp.Hash(),
 		Provider: cloud, Epoch: 1, State: session.Requested,
 		LeaseUntil: now.Add(sp.Lease), IdleTimeout: sp.Idle, RequestedAt: now}
 	switch cloud {

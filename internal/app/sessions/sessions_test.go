@@ -26,18 +26,25 @@ func TestNewestSnapshotOfEarlierStarts(t *testing.T) {
 		{"the first start", nil, ""},
 		{
 			"a start that saved",
-			[]session.Session{{WorkPrefix: place, Machines: one, Snapshot: of("b")}, {WorkPrefix: place, Machines: one, Snapshot: of("a")}},
+			[]session.Session{
+				{WorkPrefix: place, Machines: one, Snapshot: of("b")}, {WorkPrefix: place, Machines: one, Snapshot: of("a")},
+			},
 			"b",
 		},
 		{
 			"a start that saved nothing",
-			[]session.Session{{WorkPrefix: place, Machines: one, PreviousSnapshot: of("c")}, {WorkPrefix: place, Machines: one, Snapshot: of("a")}},
+			[]session.Session{
+				{WorkPrefix: place, Machines: one, PreviousSnapshot: of("c")},
+				{WorkPrefix: place, Machines: one, Snapshot: of("a")},
+			},
 			"c",
 		},
 		{
 			"another place",
 			[]session.Session{
-				{WorkPrefix: place + "/run", Machines: one, Snapshot: of("b")}, {WorkPrefix: place, Machines: one, Snapshot: of("a")},
+				{
+					WorkPrefix: place + "/run", Machines: one, Snapshot: of("b"),
+				}, {WorkPrefix: place, Machines: one, Snapshot: of("a")},
 			},
 			"a",
 		},

@@ -130,7 +130,8 @@ func (l *launches) launch(nodes int) session.Launch {
 	want.Resources.Nodes = nodes
 	at := time.Now().Add(4 * time.Hour).UTC().Truncate(time.Second)
 	host := l.Host
-	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.LeaseUntil = session.HostSchema, id, "demo", nodes, 1,
+	host.Schema, host.Session, host.Name, host.Nodes, host.Epoch, host.LeaseUntil = session.HostSchema, id, "demo", nodes,
+		1,
 		at
 	out := session.Launch{Token: "t-" + id, Spec: &want, Pool: pools[0], Nodes: nodes, Host: host,
 		Session: session.Session{

@@ -68,7 +68,8 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 
 // samples are what the agent of a machine measured within an interval, in order of time, and
 // by one step: that of the newest. An agent that was started again with another one begins again.
-func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.Interval) ([]session.Measurement, error) {
+func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.Interval) ([]session.Measurement,
+	error) {
 	m, err := openMachine(p.Folder(r.ID))
 	if err != nil {
 		return nil, err

@@ -198,7 +198,10 @@ func TestMeasurementsOfStrangers(t *testing.T) {
 			name: "too many", text: strings.ReplaceAll(many, `"steps":65536`, `"steps":1,"x":"`+strings.Repeat("x", 10)+`"`),
 			most: 1,
 		},
-		{name: "the future", samples: []session.Measurement{{Start: at.Add(2 * time.Hour), Step: second, Steps: 60, Host: cpu}}},
+		{
+			name:    "the future",
+			samples: []session.Measurement{{Start: at.Add(2 * time.Hour), Step: second, Steps: 60, Host: cpu}},
+		},
 		{
 			name:    "before its launch",
 			samples: []session.Measurement{{Start: at.Add(-2 * time.Hour), Step: second, Steps: 60, Host: cpu}},

@@ -280,7 +280,8 @@ func (p *Provider) lock(ctx context.Context) (unlock func(), err error) {
 // times that the configuration gives, make it no other launch.
 func asked(l session.Launch) (string, error) {
 	h := l.Host
-	h.LeaseUntil, h.SaveInterval, h.IdleTimeout, h.Grace, h.SaveLimit, h.EndTimeout, h.Node, h.GPUs = time.Time{}, 0, 0, 0, 0, 0, 0, nil
+	h.LeaseUntil, h.SaveInterval, h.IdleTimeout, h.Grace, h.SaveLimit, h.EndTimeout, h.Node, h.GPUs = time.Time{}, 0, 0,
+		0, 0, 0, 0, nil
 	b, err := json.Marshal(map[string]any{
 		"session": l.Session.ID, "nodes": l.Nodes, "type": l.Pool.Type, "zone": l.Pool.Zone, "spec": l.Spec.Hash(),
 		"host": h,
